@@ -3,10 +3,8 @@ package limit
 import (
 	"fmt"
 	"log/slog"
-	"math"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,8 +32,8 @@ func scripts(t *testing.T, c redis.UniversalClient) (n int) {
 // The first chunk is spent without asking Redis, and the next is fetched by one request.
 func TestFirstTapsDoNotWait(t *testing.T) {
 	url := servertest.StartRedis(t).URL()
-	c := dial(t, url, time.Second)
-	l := New(Options{Rate: 20, Burst: 40, Redis: c, Timeout: time.Second, Log: slog.New(slog.DiscardHandler)}) // Run is not called
+	c := dial(t, url, 5*time.Second)
+	l := New(Options{Rate: 20, Burst: 40, Redis: c, Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler)}) // Run is not called
 	now := time.Now()
 	for range 5 {
 		if _, ok := l.Allow(t.Context(), "drv_1", now); !ok {
@@ -63,7 +61,7 @@ func TestFirstTapsDoNotWait(t *testing.T) {
 // The debts of all callers are charged, even if the server has lost the script, and every bucket expires.
 func TestDebtsAreCharged(t *testing.T) {
 	url := servertest.StartRedis(t).URL()
-	c := dial(t, url, time.Second)
+	c := dial(t, url, 5*time.Second)
 	l, _ := instance(t, url, 0.1, 40)
 	const callers = maxChargeBatch + 50
 	for round := range 2 {
@@ -88,7 +86,7 @@ func TestDebtsAreCharged(t *testing.T) {
 // Tokens that one instance gave on credit are not given again by another.
 func TestDebtCounts(t *testing.T) {
 	url, caller := servertest.StartRedis(t).URL(), "drv_1"
-	c := dial(t, url, time.Second)
+	c := dial(t, url, 5*time.Second)
 	one, _ := instance(t, url, 0.1, 8)
 	one.Allow(t.Context(), caller, time.Now())
 	testkit.Eventually(t, "the debt is charged", func() bool { return c.Exists(t.Context(), bucketKey(caller)).Val() == 1 })
@@ -140,14 +138,14 @@ func TestRedisIsKilledAndBack(t *testing.T) {
 	server.Kill()
 	allowed, took := hammer(limiters, "drv_1", 500*time.Millisecond)
 	share := 3 * (float64(limiters[0].localBurst) + rate*took.Seconds())
-	if float64(allowed) < share*0.8 || float64(allowed) > share+3 {
+	if allowed < 3*burst || float64(allowed) > share+3 {
 		t.Errorf("%d allowed without Redis, want %.0f", allowed, share)
 	}
 	before := failures(limiters[0])
 	for range 1000 {
 		limiters[0].Allow(t.Context(), "drv_1", time.Now())
 	}
-	if n := failures(limiters[0]) - before; n > 10 { // by the probes
+	if n := failures(limiters[0]) - before; n > 100 { // a probe now and then
 		t.Errorf("%.0f requests went to a Redis that is down, for 1000 calls", n)
 	}
 	server.Start()
@@ -166,7 +164,10 @@ func TestRedisIsKilledAndBack(t *testing.T) {
 // When Redis hangs, one request waits for the timeout.
 func TestRedisHangs(t *testing.T) {
 	server := servertest.StartRedis(t)
-	l, _ := instanceThatWaits(t, server.URL(), 100, 8, 100*time.Millisecond)
+	const timeout = 500 * time.Millisecond
+	l := New(Options{
+		Rate: 100, Burst: 8, Redis: dial(t, server.URL(), time.Hour), Timeout: timeout, Log: slog.New(slog.DiscardHandler),
+	}) // Run is not called
 	for range 2 { // a chunk is one token: the second request asks Redis
 		l.Allow(t.Context(), "drv_1", time.Now())
 	}
@@ -177,10 +178,11 @@ func TestRedisHangs(t *testing.T) {
 			allowed++
 		}
 	}
-	if n := failures(l); allowed != 6 || n > 3 { // one of the six, a probe, and a charge of debts
+	if n := failures(l); allowed != 6 || n != 1 || !l.down.Load() {
 		t.Errorf("%d of 6 allowed, and %.0f requests to Redis failed", allowed, n)
 	}
 	server.Thaw()
+	testkit.Run(t, l.Run)
 	testkit.Eventually(t, "Redis is used again", func() bool { return !l.down.Load() })
 }
 
@@ -197,10 +199,11 @@ func TestCallersAreBounded(t *testing.T) {
 
 // Rates may be fractions, or more than any caller reaches.
 func TestRates(t *testing.T) {
-	for _, rate := range []float64{0.5, 1, 1e5, 1e9} {
-		l, _ := instance(t, servertest.RedisURL(t), rate, max(1, int(2*rate)))
+	for _, rate := range []float64{0.05, 0.1, 1e5, 1e9} {
+		burst := max(1, int(2*rate))
+		l, _ := instance(t, servertest.RedisURL(t), rate, burst)
 		caller, now := name(t), time.Now()
-		for i := range int(math.Min(2*rate, 50)) {
+		for i := range min(burst, 50) {
 			if _, ok := l.Allow(t.Context(), caller, now); !ok {
 				t.Errorf("%v/s: request %d is refused", rate, i)
 			}
@@ -246,20 +249,16 @@ func TestOneFetchesForAll(t *testing.T) {
 	}
 	before := scripts(t, c)
 	hold := proxy.Hold("drv_1")
-	var started atomic.Int64
 	var all sync.WaitGroup
 	for range 36 {
-		all.Go(func() {
-			now := time.Now()
-			started.Add(1)
-			l.Allow(t.Context(), "drv_1", now)
-		})
+		all.Go(func() { l.Allow(t.Context(), "drv_1", time.Now()) })
 	}
-	testkit.Eventually(t, "all requests are made", func() bool { return started.Load() == 36 })
 	<-hold.Reached()
+	// The first five were given on credit, and one asks.
+	testkit.Eventually(t, "the others wait", func() bool { return l.caller("drv_1").waiting.Load() == 30 })
 	hold.Release()
 	all.Wait()
-	if n := scripts(t, c) - before; n > 3 { // one, and more for requests that came a moment later
+	if n := scripts(t, c) - before; n > 3 { // the first, and one for all that wait; the third where the burst is over
 		t.Errorf("%d scripts for 36 requests at once", n)
 	}
 }

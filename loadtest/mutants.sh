@@ -72,16 +72,16 @@ mutant "a lost claim is not counted" service/verify.go "v.lost.Add(1)" "" ./serv
 mutant "a demoted server decides a claim" repository/claim.go "if row.ReadOnly {" "if false {" ./repository TestReadOnlyServerAnswersNothing
 mutant "a demoted server answers reads" repository/primary.go "c.primary.recheckAfter < 0 || time.Since(c.checkedAt) < c.primary.recheckAfter" "true" ./repository TestReadOnlyServerAnswersNothing
 
-suite=TestRedisConforms/Together
+suite=TestLockerAndLeader
 mutant "a lease is trusted longer than the server keeps it" lock/hold.go "return ttl / 10" "return -ttl / 10" ./lock "$suite/NoOverlap"
 mutant "a lease is trusted from the arrival of the answer" lock/renew.go "l.trustedUntil = l.trustEnd(sent)" "l.trustedUntil = l.trustEnd(time.Now())" ./lock "$suite/NoOverlapAfterSlow"
 mutant "any client renews a lease" lock/redis.go 'if not value then return 0 end
 if string.sub(value, 1, #ARGV[1]) ~= ARGV[1] then return -1 end
 return redis.call("PEXPIRE"' 'if not value then return 0 end
-return redis.call("PEXPIRE"' ./lock "$suite/(OnlyTheOwner|Stolen)"
+return redis.call("PEXPIRE"' ./lock "TestRedisConforms/(OnlyTheOwner|ExtendTooLate)"
 mutant "any client releases a lease" lock/redis.go 'if string.sub(value, 1, #ARGV[1]) ~= ARGV[1] then return -1 end
-redis.call("DEL"' 'redis.call("DEL"' ./lock "$suite/OnlyTheOwner"
-mutant "fences restart after a flush" lock/redis.go "fence = math.max(fence, t[1] * 1000000 + t[2])" "" ./lock "$suite/Flushed"
+redis.call("DEL"' 'redis.call("DEL"' ./lock "TestRedisConforms/OnlyTheOwner"
+mutant "fences restart after a flush" lock/redis.go "fence = math.max(fence, t[1] * 1000000 + t[2])" "" ./lock "TestRedisConforms/Flushed"
 mutant "a lost acquisition's key is not removed" lock/locker.go "l.orphans.release(grant, sent.Add(hold.TTL), false)" "_ = sent" ./lock "$suite/ReplyOfAnAcquireLost"
 mutant "a lost release's key is not removed" lock/lease.go "l.locker.orphans.release(l.grant, end, true)" "_ = end" ./lock "$suite/ReleaseInAPartition"
 mutant "a release is sent once" lock/lease.go "if !errors.Is(err, ErrUnavailable) {
@@ -97,7 +97,7 @@ mutant "a hold has no limit" lock/lease.go "l.hold.AtMost > 0 && limit.Before(en
 mutant "no beat is required" lock/renew.go "> 0 && sent.Sub(beat) >=" "< 0 && sent.Sub(beat) >=" ./lock "$suite/Beat"
 mutant "AtLeast is ignored" lock/lease.go "keep := max(l.acquired.Add(l.hold.AtLeast).Sub(now), 0)" "keep := time.Duration(0)" ./lock "$suite/Between"
 mutant "a release wakes no waiter" lock/redis.go 'redis.pcall("PUBLISH", ARGV[2], "")
-return 1' 'return 1' ./lock TestRedisConforms/Handover
+return 1' 'return 1' ./lock "TestRedisConforms/Watch$"
 mutant "each lease is renewed by its own request" lock/redis_renew.go "maxRenewalsPerRequest = 500" "maxRenewalsPerRequest = 1" ./lock TestRedisRenewsTogether
 mutant "a minority is enough" lock/quorum_votes.go "majority: servers/2 + 1" "majority: servers / 2" ./lock 'TestQuorum[A-BD-Z]'
 mutant "an empty server is not healed" lock/quorum.go "g.missing[i].Store(errors.Is(err, ErrExpired))" "g.missing[i].Store(false)" ./lock TestQuorumHeals
@@ -105,9 +105,9 @@ mutant "a majority's fence is not written to the other servers" lock/quorum.go "
 mutant "every waiter of an instance asks the server" lock/waiters.go "case w.token <- struct{}{}:
 		defer func() { <-w.token }()" "case w.token <- struct{}{}:
 		<-w.token" ./lock TestOneOfACrowd
-mutant "the leader resigns after the run" lock/leader.go "l.keptUntil = time.Now().Add(l.hold.TTL)" "l.keptUntil = time.Now()" ./lock 'TestALeadIsKept|TestRedisConforms/Together/TheLeadIsKept'
+mutant "the leader resigns after the run" lock/leader.go "l.keptUntil = time.Now().Add(l.hold.TTL)" "l.keptUntil = time.Now()" ./lock 'TestALeadIsKept|TestLockerAndLeader/TheLeadIsKept'
 mutant "a stale writer is accepted" lock/fences.go "case largest > fence:" "case largest > fence && false:" ./lock TestFencesRefuse
-mutant "any client renews or releases a lock in the table" lock/table.go "WHERE name = ? AND locked_by = ? AND lock_until > UTC_TIMESTAMP(6)" "WHERE name = ? AND ? <> '' AND lock_until > UTC_TIMESTAMP(6)" ./lock 'TestTableOfMariaDBConforms/Together/OnlyTheOwner'
+mutant "any client renews or releases a lock in the table" lock/table.go "WHERE name = ? AND locked_by = ? AND lock_until > UTC_TIMESTAMP(6)" "WHERE name = ? AND ? <> '' AND lock_until > UTC_TIMESTAMP(6)" ./lock TestTableOfMariaDBConforms/OnlyTheOwner
 mutant "the operator's release leaves the fence" app/lock_command.go "l.fences.Raise(ctx, name, h.Fence+1)" "l.fences.Raise(ctx, name, 1)" ./app TestLockCommand
 mutant "the operator's release leaves the run" app/lock_command.go "store.InterruptRuns(ctx, jobs)" "store.InterruptRuns(ctx, nil)" ./systemtest TestReleasedHolderConcludesNothing
 

@@ -13,6 +13,7 @@ import (
 	"firsttap/lock/locktest"
 	"firsttap/redisclient"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // minTTL is the shortest TTL of strategies whose servers have millisecond clocks.
@@ -20,7 +21,7 @@ const minTTL = 250 * time.Millisecond
 
 func dial(t testing.TB, url string) redis.UniversalClient {
 	t.Helper()
-	client, err := redisclient.Dial(url, time.Second)
+	client, err := redisclient.Dial(url, 2*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,26 +29,28 @@ func dial(t testing.TB, url string) redis.UniversalClient {
 	return client
 }
 
-func TestMemoryConforms(t *testing.T) {
-	var memories sync.Map
-	locktest.Run(t, locktest.Rig{
-		Open: func(_ testing.TB, url string, _ time.Duration) lock.Strategy {
-			m, _ := memories.LoadOrStore(url, lock.NewMemory())
-			return m.(*lock.Memory)
-		},
-		Start:     func(testing.TB) locktest.Server { return locktest.Server{URL: "memory"} },
-		MinTTL:    minTTL,
-		InProcess: true,
+// What Locker and Leader do is the same with every strategy: here it is proved exactly.
+func TestLockerAndLeader(t *testing.T) { locktest.Run(t, locktest.Simulated()) }
+
+// conforms runs the suite, in `make test` only the tests of the scope.
+func conforms(t *testing.T, rig locktest.Rig, scope locktest.Scope) {
+	t.Parallel()
+	if !testkit.All() {
+		rig.Scope = scope
+	}
+	locktest.Run(t, rig)
+}
+
+func TestRedisConforms(t *testing.T)  { conforms(t, singleRedisRig(), locktest.Faults) }
+func TestQuorumConforms(t *testing.T) { conforms(t, quorumRig(), locktest.Faults) }
+
+func singleRedisRig() locktest.Rig {
+	return redisRig(1, func(t testing.TB, urls []string) lock.Strategy {
+		return lock.NewRedis(dial(t, urls[0]), lock.TaggedKeys("lock"))
 	})
 }
 
-func TestRedisConforms(t *testing.T) {
-	locktest.Run(t, redisRig(1, func(t testing.TB, urls []string) lock.Strategy {
-		return lock.NewRedis(dial(t, urls[0]), lock.TaggedKeys("lock"))
-	}))
-}
-
-func TestQuorumConforms(t *testing.T) {
+func quorumRig() locktest.Rig {
 	rig := redisRig(3, func(t testing.TB, urls []string) lock.Strategy {
 		var nodes []*lock.Redis
 		for _, url := range urls {
@@ -60,7 +63,14 @@ func TestQuorumConforms(t *testing.T) {
 		return q
 	})
 	rig.MayRefuseAll = true
-	locktest.Run(t, rig)
+	start := rig.Start
+	rig.Start = func(t testing.TB) locktest.Server {
+		s := start(t)
+		s.Kill, s.Start = nil, nil
+		return s
+	}
+	rig.Missing = map[string]string{"Kill": "a renewal restores the lease on servers that start one after another"}
+	return rig
 }
 
 // withoutLinks adds the hooks of links to missing: the clients of a Cluster connect to the addresses of its nodes, and those
@@ -74,7 +84,7 @@ func withoutLinks(missing map[string]string) map[string]string {
 }
 
 func TestRedisClusterConforms(t *testing.T) {
-	locktest.Run(t, locktest.Rig{
+	conforms(t, locktest.Rig{
 		Open: openRedis,
 		Start: func(t testing.TB) locktest.Server {
 			cluster := servertest.StartRedisCluster(t)
@@ -86,12 +96,12 @@ func TestRedisClusterConforms(t *testing.T) {
 		},
 		MinTTL:  minTTL,
 		Missing: withoutLinks(map[string]string{"Kill": "nodes that are new to each other again are no cluster"}),
-	})
+	}, locktest.Contract)
 }
 
 func TestRedisSentinelConforms(t *testing.T) {
 	const failover = "the sentinels would make the replica the master"
-	locktest.Run(t, locktest.Rig{
+	conforms(t, locktest.Rig{
 		Open: openRedis,
 		Start: func(t testing.TB) locktest.Server {
 			s := servertest.StartRedisSentinel(t)
@@ -99,7 +109,7 @@ func TestRedisSentinelConforms(t *testing.T) {
 		},
 		MinTTL:  minTTL,
 		Missing: withoutLinks(map[string]string{"Kill": failover, "Freeze": failover}),
-	})
+	}, locktest.Contract)
 }
 
 func openRedis(t testing.TB, url string, _ time.Duration) lock.Strategy {

@@ -24,34 +24,34 @@ type testDB struct {
 	config  *mysql.Config // nil for SQLite
 }
 
-// onEachDatabase runs the test on MariaDB, MySQL and SQLite.
+// onEachDatabase runs the test on each kind of database, on a new one.
 func onEachDatabase(t *testing.T, test func(*testing.T, *testDB)) {
 	t.Helper()
-	onEachServer(t, test)
-	t.Run("sqlite", func(t *testing.T) { test(t, openSQLite(t, filepath.Join(t.TempDir(), "locks.db"), "5000")) })
+	servertest.OnEach(t, servertest.Databases(), func(t *testing.T, kind string) {
+		if kind == servertest.SQLite {
+			test(t, openSQLite(t, filepath.Join(t.TempDir(), "locks.db"), "5000"))
+			return
+		}
+		test(t, newStore(t, configOf(t, servertest.EmptyURL(t, kind))))
+	})
 }
 
-// onEachServer runs the test on MariaDB and MySQL, in a new database.
+// onEachServer is onEachDatabase without SQLite.
 func onEachServer(t *testing.T, test func(*testing.T, *testDB)) {
 	t.Helper()
-	for name, fresh := range map[string]func(testing.TB) string{
-		"mariadb": servertest.MariaDBURL, "mysql": servertest.MySQLURL,
-	} {
-		t.Run(name, func(t *testing.T) { test(t, newStore(t, configOf(t, fresh(t)))) })
-	}
+	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) {
+		test(t, newStore(t, configOf(t, servertest.EmptyURL(t, kind))))
+	})
 }
 
-// onEachOwnServer runs the test on servers that it may break.
+// onEachOwnServer runs the test on servers that it may break, and that nobody else uses.
 func onEachOwnServer(t *testing.T, test func(*testing.T, *servertest.Database, *testDB)) {
 	t.Helper()
-	for name, start := range map[string]func(testing.TB) *servertest.Database{
-		"mariadb": servertest.StartMariaDB, "mysql": servertest.StartMySQL,
-	} {
-		t.Run(name, func(t *testing.T) {
-			server := start(t)
-			test(t, server, newStore(t, configOf(t, server.URL(t))))
-		})
-	}
+	t.Parallel()
+	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) {
+		server := servertest.StartDatabase(t, kind)
+		test(t, server, newStore(t, configOf(t, server.URL(t))))
+	})
 }
 
 func configOf(t testing.TB, rawURL string) *mysql.Config {
@@ -131,7 +131,8 @@ func (s *testDB) queryInt(t testing.TB, query string, args ...any) (n int64) {
 	return n
 }
 
-// countStatements returns how many statements the server receives while f runs. Connections should be open before.
+// countStatements returns how many statements the server receives while f runs, which has to be the test's own. Connections
+// should be open before.
 func (s *testDB) countStatements(t testing.TB, f func()) int64 {
 	t.Helper()
 	questions := func() (n int64) {
@@ -270,7 +271,7 @@ func (s *testDB) awaitRowLockWait(t testing.TB) {
 	// The server refreshes innodb_trx only if it was not read for 100 ms.
 	tick := time.NewTicker(120 * time.Millisecond)
 	defer tick.Stop()
-	for range 100 {
+	for range 300 {
 		<-tick.C
 		if s.queryInt(t, `SELECT COUNT(*) FROM information_schema.innodb_trx x JOIN information_schema.processlist p
 			ON p.id = x.trx_mysql_thread_id WHERE x.trx_state = 'LOCK WAIT' AND p.db = DATABASE()`) > 0 {
@@ -300,7 +301,7 @@ func TestFirstWritersAtOnce(t *testing.T) {
 
 // Enforce costs one statement, with and without ClientFoundRows and InterpolateParams.
 func TestFencesCostOneStatement(t *testing.T) {
-	onEachServer(t, func(t *testing.T, s *testDB) {
+	onEachOwnServer(t, func(t *testing.T, _ *servertest.Database, s *testDB) {
 		for _, interpolate := range []bool{false, true} {
 			c := s.config.Clone()
 			c.ClientFoundRows, c.InterpolateParams = interpolate, interpolate

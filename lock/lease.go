@@ -66,6 +66,14 @@ func (l *Lease) Owner() string { return l.owner }
 // Fence returns a number that is larger than that of every earlier lease of the name; see [Fences].
 func (l *Lease) Fence() int64 { return l.grant.Fence() }
 
+// TrustedUntil returns when the lease's context ends unless the lease is renewed: before another process can acquire the
+// name. A renewal moves it on.
+func (l *Lease) TrustedUntil() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.trustedUntil
+}
+
 // Heartbeat reports that the work makes progress; see [Hold.Heartbeat].
 func (l *Lease) Heartbeat() {
 	l.mu.Lock()

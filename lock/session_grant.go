@@ -75,7 +75,7 @@ func (g *sessionGrant) verify(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return unavailable(ctx, err)
 	}
-	bounded, cancel := context.WithTimeout(ctx, sessionTimeout)
+	bounded, cancel := context.WithTimeout(ctx, g.sessions.timeout)
 	defer cancel()
 	if err := g.lock.verify(bounded, g.conn, g.name); err != nil {
 		g.hangUp()
@@ -136,7 +136,7 @@ func (g *sessionGrant) Release(ctx context.Context, keep time.Duration) error {
 }
 
 func (g *sessionGrant) unlock(ctx context.Context) error {
-	bounded, cancel := context.WithTimeout(ctx, sessionTimeout)
+	bounded, cancel := context.WithTimeout(ctx, g.sessions.timeout)
 	defer cancel()
 	if err := g.lock.unlock(bounded, g.conn, g.name); err != nil {
 		g.hangUp()
@@ -152,7 +152,7 @@ func (g *sessionGrant) unlock(ctx context.Context) error {
 // killSession ends a session that may still exist on the server. It checks the owner too, because a restarted server
 // assigns the same session ids again.
 func (g *sessionGrant) killSession(ctx context.Context) error {
-	bounded, cancel := context.WithTimeout(ctx, sessionTimeout)
+	bounded, cancel := context.WithTimeout(ctx, g.sessions.timeout)
 	defer cancel()
 	row, err := g.sessions.find(bounded, g.lock, g.name)
 	switch {

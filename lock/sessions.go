@@ -26,10 +26,11 @@ import (
 //
 // They are safe for concurrent use.
 type Sessions struct {
-	ttl    time.Duration
-	shared *sql.DB // for statements that need no session of their own; never two connections at a time
-	named  *sql.DB
-	rows   *sql.DB
+	ttl     time.Duration
+	timeout time.Duration // of a call without a deadline
+	shared  *sql.DB       // for statements that need no session of their own; never two connections at a time
+	named   *sql.DB
+	rows    *sql.DB
 
 	mu     sync.Mutex
 	grants map[*sessionGrant]bool // nil once closed
@@ -80,7 +81,7 @@ func OpenSessions(config *mysql.Config, ttl time.Duration, names int) (*Sessions
 		return nil, err
 	}
 	s := &Sessions{
-		ttl: ttl, shared: sql.OpenDB(shared), named: sql.OpenDB(namedConnector), rows: sql.OpenDB(readCommitted{rowsConnector}),
+		ttl: ttl, timeout: sessionTimeout, shared: sql.OpenDB(shared), named: sql.OpenDB(namedConnector), rows: sql.OpenDB(readCommitted{rowsConnector}),
 		grants: map[*sessionGrant]bool{},
 	}
 	s.shared.SetMaxOpenConns(sharedConns)
@@ -152,7 +153,7 @@ func (s *Sessions) acquire(ctx context.Context, k sessionLock, name, owner strin
 	if ttl > s.ttl {
 		return nil, fmt.Errorf("%w: the sessions end after %s, before %s", ErrInvalid, s.ttl, ttl)
 	}
-	bounded, cancel := context.WithTimeout(ctx, sessionTimeout)
+	bounded, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	conn, err := k.pool().Conn(bounded)
 	if err != nil {
@@ -278,7 +279,7 @@ func (s *Sessions) breakSession(ctx context.Context, k sessionLock, name string)
 	if err := checkName(name); err != nil {
 		return Holder{}, err
 	}
-	bounded, cancel := context.WithTimeout(ctx, sessionTimeout)
+	bounded, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	fence, err := s.raiseFence(bounded, k, name)
 	if err != nil {

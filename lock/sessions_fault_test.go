@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"testing"
@@ -15,20 +16,23 @@ func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
 // A holder that is cut off loses the name by the server's clock, and notices it.
 func TestCutOffSession(t *testing.T) {
+	t.Parallel()
 	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
 		t.Parallel()
+		const ttl = 3 * time.Second
 		proxy := servertest.StartProxy(t, s.config.Addr)
-		cutOff, rival := pick(open(t, through(s.config, proxy), 2*time.Second, 2)), pick(open(t, s.config, 2*time.Second, 2))
-		g := mustAcquire(t, cutOff, "job", "me", 2*time.Second)
+		cutOff, rival := pick(open(t, through(s.config, proxy), ttl, 2)), pick(open(t, s.config, ttl, 2))
+		wantErr(t, "release", mustAcquire(t, rival, "another", "me", ttl).Release(t.Context(), 0), nil) // opens the connections
+		g := mustAcquire(t, cutOff, "job", "me", ttl)
 		proxy.Blackhole(true)
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		wantErr(t, "extend", g.Extend(ctx, 2*time.Second), ErrExpired)
+		wantErr(t, "extend", g.Extend(ctx, ttl), ErrExpired)
 		mustBeHeld(t, rival, "job", "me")
 		wantErr(t, "release", g.Release(ctx, 0), ErrUnavailable)
 		next := acquireEventually(t, rival, "job")
-		if took := time.Since(began); took < time.Second {
+		if took := time.Since(began); took < ttl/2 {
 			t.Errorf("the server freed it after %s, because the connection was closed", took)
 		}
 		if next.Fence() <= g.Fence() {
@@ -131,11 +135,10 @@ func TestAcquireFromAFrozenServer(t *testing.T) {
 		server.Freeze()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		began := time.Now()
 		_, err := strategy.Acquire(ctx, "job", "gone", time.Minute)
 		wantErr(t, "acquire", err, ErrUnavailable)
-		if took := time.Since(began); took >= sessionTimeout { // which is for calls without a deadline
-			t.Errorf("took %s", took)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, which does not say why", err)
 		}
 		server.Thaw()
 		wantErr(t, "release", acquireEventually(t, strategy, "job").Release(t.Context(), 0), nil)
@@ -194,7 +197,7 @@ func TestListDisturbsNobody(t *testing.T) {
 				}
 			}
 		})
-		for range 300 {
+		for range testkit.Scale(50, 300) {
 			g, err := strategy.Acquire(t.Context(), "job", "me", time.Minute)
 			if err != nil {
 				t.Errorf("acquire: %v", err)
@@ -227,7 +230,7 @@ func TestFencesOfStrategiesCompare(t *testing.T) {
 		fences := NewFences(s.DB, MySQL)
 		for _, strategy := range []Strategy{NewTable(s.DB, MySQL), sessions.Named(), sessions.Rows(), NewMemory(), NewTable(s.DB, MySQL)} {
 			before := time.Now()
-			testkit.Eventually(t, "a millisecond", func() bool { return time.Since(before) > 2*time.Millisecond })
+			testkit.Eventually(t, "a millisecond", func() bool { return time.Now().After(before.Add(2 * time.Millisecond)) })
 			g := mustAcquire(t, strategy, "job", "me", time.Minute)
 			wantErr(t, "a write", fences.Enforce(t.Context(), s, "job", g.Fence()), nil)
 			wantErr(t, "an old write", fences.Enforce(t.Context(), s, "job", last+1), ErrFenced)

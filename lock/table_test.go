@@ -3,7 +3,6 @@ package lock
 import (
 	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -100,9 +99,9 @@ func TestTableFence(t *testing.T) {
 	eachTable(t, func(t *testing.T, s *testDB, table *Table) {
 		before := time.Now().Add(-time.Second).UnixMicro()
 		last := before
-		for i := range 100 {
+		for i := range testkit.Scale(20, 100) {
 			g := mustAcquire(t, table, "job", "me", time.Minute)
-			if g.Fence() <= last || g.Fence() > last+10e6 {
+			if g.Fence() <= last || g.Fence() > last+time.Minute.Microseconds() {
 				t.Fatalf("fence %d after %d", g.Fence(), last)
 			}
 			last = g.Fence()
@@ -160,61 +159,42 @@ func TestTableFenceWithAClockThatGoesBack(t *testing.T) {
 	})
 }
 
-func TestTableOneWins(t *testing.T) {
-	eachTable(t, func(t *testing.T, _ *testDB, table *Table) {
-		for range 3 { // the first time without a row, then with one
-			wantOneWinner(t, table, 20)
+// Names and owners that a column would truncate or fold are refused.
+func TestTableRefuses(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, s *testDB) {
+		table := NewTable(s.DB, s.dialect)
+		for _, name := range []string{"", strings.Repeat("n", MaxNameLength+1), "é", "a b", "a\x00"} {
+			wantErr(t, name, acquireErr(t, table, name, "me", time.Minute), ErrInvalid)
+			_, err := table.Break(t.Context(), name)
+			wantErr(t, name, err, ErrInvalid)
+		}
+		for _, owner := range []string{"", strings.Repeat("o", maxOwner+1)} {
+			wantErr(t, "owner", acquireErr(t, table, "free", owner, time.Minute), ErrInvalid)
+		}
+		mustAcquire(t, table, "free", strings.Repeat("o", maxOwner), time.Minute)
+		if n := s.queryInt(t, "SELECT COUNT(*) FROM shedlock"); n != 1 {
+			t.Errorf("%d rows", n)
 		}
 	})
 }
 
-// wantOneWinner fails the test unless exactly one of the rivals acquires a name.
-func wantOneWinner(t *testing.T, strategy Strategy, rivals int) {
+// wantOneWinner fails the test unless exactly one of the rivals acquires the name.
+func wantOneWinner(t *testing.T, strategy Strategy, name string, rivals int) {
 	t.Helper()
-	var won atomic.Int32
-	var winner atomic.Value
+	won := make(chan Grant, rivals)
 	testkit.Together(rivals, func(i int) {
-		g, err := strategy.Acquire(t.Context(), "job", string(rune('a'+i)), time.Minute)
+		g, err := strategy.Acquire(t.Context(), name, itoa(int64(i)), time.Minute)
 		switch {
 		case err == nil:
-			won.Add(1)
-			winner.Store(g)
+			won <- g
 		case !errors.Is(err, ErrHeld):
 			t.Error(err)
 		}
 	})
-	if won.Load() != 1 {
-		t.Fatalf("%d of %d acquired the name", won.Load(), rivals)
+	if len(won) != 1 {
+		t.Fatalf("%d of %d acquired the name", len(won), rivals)
 	}
-	wantErr(t, "release", winner.Load().(Grant).Release(t.Context(), 0), nil)
-}
-
-func TestTableNames(t *testing.T) {
-	onEachDatabase(t, func(t *testing.T, s *testDB) {
-		table := NewTable(s.DB, s.dialect)
-		long := strings.Repeat("n", MaxNameLength)
-		for _, name := range []string{"job", "Job", "JOB", long, strings.ToUpper(long), "a%b_c'd\\e\"f"} {
-			mustAcquire(t, table, name, "me", time.Minute)
-			mustBeHeld(t, table, name, "me")
-		}
-		for _, name := range []string{"", long + "n", "é", "a b", "a\x00"} {
-			g, err := table.Acquire(t.Context(), name, "me", time.Minute)
-			wantErr(t, name, err, ErrInvalid)
-			if g != nil {
-				t.Errorf("%q was granted", name)
-			}
-			_, err = table.Break(t.Context(), name)
-			wantErr(t, name, err, ErrInvalid)
-		}
-		for _, owner := range []string{"", strings.Repeat("o", maxOwner+1)} {
-			_, err := table.Acquire(t.Context(), "free", owner, time.Minute)
-			wantErr(t, "owner", err, ErrInvalid)
-		}
-		mustAcquire(t, table, "free", strings.Repeat("o", maxOwner), time.Minute)
-		if n := s.queryInt(t, "SELECT COUNT(*) FROM shedlock"); n != 7 {
-			t.Errorf("%d rows", n)
-		}
-	})
+	wantErr(t, "release", (<-won).Release(t.Context(), 0), nil)
 }
 
 // A name that ShedLock's own statements hold is held for Table, and the other way round.
@@ -249,6 +229,8 @@ func TestTableIsSharedWithShedLock(t *testing.T) {
 			}
 			wantErr(t, "extend", g.Extend(t.Context(), time.Minute), nil)
 			wantErr(t, "release", g.Release(t.Context(), 0), nil)
+			wantOneWinner(t, table, "another", 20)
+			wantOneWinner(t, table, "another", 20)
 			testkit.Eventually(t, "ShedLock has it", func() bool { return theirs.exec(t, update, 60_000, "job") == 1 })
 			wantErr(t, "extend a lock of ShedLock", g.Extend(t.Context(), time.Minute), ErrStolen)
 			if list, err := table.List(t.Context()); err != nil || len(list) != 1 || list[0].Owner != "host-1" {
@@ -270,7 +252,7 @@ func TestTableInTwoTimeZones(t *testing.T) {
 			t.Errorf("%s left", held.Remaining)
 		}
 		wantErr(t, "release", g.Release(t.Context(), 0), nil)
-		if next := mustAcquire(t, far, "job", "you", time.Minute); next.Fence() <= g.Fence() || next.Fence() > g.Fence()+10e6 {
+		if next := mustAcquire(t, far, "job", "you", time.Minute); next.Fence() <= g.Fence() || next.Fence() > g.Fence()+time.Minute.Microseconds() {
 			t.Errorf("fence %d after %d", next.Fence(), g.Fence())
 		}
 	})
@@ -319,7 +301,7 @@ func TestTableBrokenGrantIsLost(t *testing.T) {
 }
 
 func TestTableStatements(t *testing.T) {
-	onEachServer(t, func(t *testing.T, s *testDB) {
+	onEachOwnServer(t, func(t *testing.T, _ *servertest.Database, s *testDB) {
 		c := s.config.Clone()
 		c.InterpolateParams = true
 		o := openStore(t, c)

@@ -16,7 +16,7 @@ import (
 // The observer is called for each command with its result, but not for a command that waits for entries.
 func TestInstrument(t *testing.T) {
 	server := servertest.StartRedis(t)
-	client, err := Dial(server.URL(), 200*time.Millisecond)
+	client, err := Dial(server.URL(), 5*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,6 +34,12 @@ func StartMySQL(t testing.TB) *Database {
 	return startDatabase(t, mysql)
 }
 
+// StartDatabase is StartMariaDB or StartMySQL.
+func StartDatabase(t testing.TB, kind string) *Database {
+	t.Helper()
+	return startDatabase(t, kind)
+}
+
 // Name is "mariadb" or "mysql".
 func (d *Database) Name() string { return d.name }
 

@@ -17,12 +17,12 @@ import (
 	"firsttap/testkit"
 )
 
-// brief is renewed often and expires soon.
-var brief = lock.Renewed(300*time.Millisecond, time.Hour)
+// watchful is renewed so often that a loss is noticed soon.
+var watchful = lock.Hold{TTL: time.Minute, RenewEvery: 50 * time.Millisecond, AtMost: time.Hour}
 
 func TestBindEndsWithTheLease(t *testing.T) {
 	each(t, func(t *testing.T, strategy lock.Strategy) {
-		locks := newLocks(t, strategy, brief)
+		locks := newLocks(t, strategy, watchful)
 		listener, errs := failed()
 		running, causes := make(chan int64, 1), make(chan error, 1)
 		once(t, startLocked(t, locks), "job", locks.Bind("job", func(ctx context.Context) error {
@@ -53,12 +53,13 @@ var errNo = errors.New("no")
 
 func TestBindEndsWhenTheServerDoesNotAnswer(t *testing.T) {
 	server := servertest.StartRedis(t)
-	locks := newLocks(t, redisAt(t, server.URL()), brief)
+	locks := newLocks(t, redisAt(t, server.URL()), lock.Renewed(2*time.Second, time.Hour))
 	listener, errs := failed()
 	running := make(chan struct{})
 	once(t, startLocked(t, locks), "job", locks.Bind("job", func(ctx context.Context) error {
 		close(running)
 		<-ctx.Done()
+		server.Thaw() // for the release
 		return nil
 	}), listener)
 	testkit.Await(t, "it runs", running)

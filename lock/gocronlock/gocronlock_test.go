@@ -33,7 +33,7 @@ func each(t *testing.T, test func(t *testing.T, strategy lock.Strategy)) {
 
 func redisAt(t *testing.T, url string) *lock.Redis {
 	t.Helper()
-	client, err := redisclient.Dial(url, 200*time.Millisecond)
+	client, err := redisclient.Dial(url, 5*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func redisAt(t *testing.T, url string) *lock.Redis {
 
 func newLocker(t *testing.T, strategy lock.Strategy) *lock.Locker {
 	t.Helper()
-	l := lock.New(strategy, lock.Options{Timeout: 200 * time.Millisecond})
+	l := lock.New(strategy, lock.Options{Timeout: 5 * time.Second})
 	t.Cleanup(l.Close)
 	return l
 }

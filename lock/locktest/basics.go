@@ -12,18 +12,17 @@ import (
 
 // basics test the contract of a Strategy and its Grants.
 var basics = []test{
-	{name: "RefuseASecond", run: (*suite).refuseASecond},
-	{name: "Relock", run: (*suite).relock},
-	{name: "LeaseExpires", run: (*suite).leaseExpires},
-	{name: "Extend", run: (*suite).extend},
-	{name: "ExtendShortens", run: (*suite).extendShortens},
-	{name: "ExtendTooLate", run: (*suite).extendTooLate},
-	{name: "KeepAfterRelease", run: (*suite).keepAfterRelease},
-	{name: "OnlyTheOwner", run: (*suite).onlyTheOwner},
-	{name: "RepeatedRelease", run: (*suite).repeatedRelease},
-	{name: "EndedContext", run: (*suite).endedContext},
-	{name: "AllAtOnce", run: (*suite).allAtOnce},
-	{name: "FencesGrow", run: (*suite).fencesGrow},
+	{name: "RefuseASecond", scope: Contract, run: (*suite).refuseASecond},
+	{name: "Relock", scope: Contract, run: (*suite).relock},
+	{name: "LeaseExpires", scope: Contract, run: (*suite).leaseExpires},
+	{name: "Extend", scope: Contract, run: (*suite).extend},
+	{name: "ExtendTooLate", scope: Contract, run: (*suite).extendTooLate},
+	{name: "KeepAfterRelease", scope: Contract, run: (*suite).keepAfterRelease},
+	{name: "OnlyTheOwner", scope: Contract, run: (*suite).onlyTheOwner},
+	{name: "RepeatedRelease", scope: Contract, run: (*suite).repeatedRelease},
+	{name: "EndedContext", scope: Contract, run: (*suite).endedContext},
+	{name: "AllAtOnce", scope: Contract, run: (*suite).allAtOnce},
+	{name: "FencesGrow", scope: Contract, run: (*suite).fencesGrow},
 }
 
 func (s *suite) refuseASecond(t *testing.T) {
@@ -31,21 +30,8 @@ func (s *suite) refuseASecond(t *testing.T) {
 	if _, err := mine.Acquire(t.Context(), n, me, long); err != nil {
 		t.Fatal(err)
 	}
-	for what, strategy := range map[string]lock.Strategy{"the same client": mine, "another client": rivals} {
-		g, err := strategy.Acquire(t.Context(), n, newOwner(), long)
-		var held *lock.HeldError
-		if !errors.As(err, &held) || errors.Is(err, lock.ErrUnavailable) || g != nil {
-			t.Fatalf("%s: got %v and %v, want a HeldError", what, g, err)
-		}
-		if s.HidesHolder {
-			continue
-		}
-		if held.Owner != me {
-			t.Errorf("%s: held by %q, want %q", what, held.Owner, me)
-		}
-		if held.Remaining > long || held.Remaining <= long-timeout && !s.EndsWithConnection {
-			t.Errorf("%s: held for %s, want nearly %s", what, held.Remaining, long)
-		}
+	for _, strategy := range []lock.Strategy{mine, rivals} {
+		s.mustRemain(t, strategy, n, me)
 	}
 }
 
@@ -67,42 +53,41 @@ func (s *suite) leaseExpires(t *testing.T) {
 	n, sent := newName(), time.Now()
 	mustAcquire(t, s.open(t), n, 2*s.MinTTL)
 	_, at := acquireEventually(t, s.open(t), n, long)
-	s.notBefore(t, at, sent.Add(2*s.MinTTL))
+	s.happenedAt(t, "the end of the grant", at, sent.Add(2*s.MinTTL))
 }
 
-// notBefore fails the test if at is before end by more than the unit of a server's clock.
-func (s *suite) notBefore(t testing.TB, at, end time.Time) {
+// happenedAt fails the test if at is before want by more than the unit of a server's clock. In a bubble, where nothing is
+// late, at has to be want, but for the pause of somebody who polls.
+func (s *suite) happenedAt(t testing.TB, what string, at, want time.Time) {
 	t.Helper()
-	if early := end.Sub(at); early > clockUnit {
-		t.Errorf("happened %s too early", early)
+	if off := at.Sub(want); off < -clockUnit || s.simulated && off > pollLate {
+		t.Errorf("%s: %s from when it should be", what, off)
 	}
 }
 
+// An extended grant outlasts its first end, and ends when it was told to.
 func (s *suite) extend(t *testing.T) {
-	n := newName()
-	g := mustAcquire(t, s.open(t), n, 2*s.MinTTL)
-	rival := s.open(t)
+	n, me, ttl := newName(), newOwner(), s.renewableTTL()
+	rival, sent := s.open(t), time.Now()
+	g, err := s.open(t).Acquire(t.Context(), n, me, ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for range 2 { // may be repeated
-		if err := g.Extend(t.Context(), 4*s.MinTTL); err != nil {
+		if err := g.Extend(t.Context(), long); err != nil {
 			t.Fatal(err)
 		}
 	}
-	sent := time.Now()
-	if err := g.Extend(t.Context(), 4*s.MinTTL); err != nil {
+	if s.EndsWithConnection || s.HidesHolder || s.simulated { // the others know how much time remains
+		sleep(time.Until(sent.Add(ttl + quiet)))
+	}
+	s.mustRemain(t, rival, n, me)
+	sent = time.Now()
+	if err := g.Extend(t.Context(), 2*s.MinTTL); err != nil {
 		t.Fatal(err)
 	}
 	_, at := acquireEventually(t, rival, n, long)
-	s.notBefore(t, at, sent.Add(4*s.MinTTL))
-}
-
-// Extend can also shorten a grant.
-func (s *suite) extendShortens(t *testing.T) {
-	n := newName()
-	g := mustAcquire(t, s.open(t), n, long)
-	if err := g.Extend(t.Context(), s.MinTTL); err != nil {
-		t.Fatal(err)
-	}
-	acquireEventually(t, s.open(t), n, long)
+	s.happenedAt(t, "the end of the grant", at, sent.Add(2*s.MinTTL))
 }
 
 // An expired grant stays expired, whether the name is free or has another owner.
@@ -142,7 +127,7 @@ func (s *suite) keepAfterRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, at := acquireEventually(t, rival, n, long)
-	s.notBefore(t, at, released.Add(2*s.MinTTL))
+	s.happenedAt(t, "the end of the name's rest", at, released.Add(2*s.MinTTL))
 }
 
 // A grant that is over changes nothing for the new owner.
@@ -190,30 +175,42 @@ func (s *suite) endedContext(t *testing.T) {
 	acquireEventually(t, s.open(t), n, long)
 }
 
-// Of twenty concurrent attempts, one succeeds.
+// Of twenty concurrent attempts, one succeeds: when nobody has held the name before, and when somebody has.
 func (s *suite) allAtOnce(t *testing.T) {
 	clients := []lock.Strategy{s.open(t), s.open(t), s.open(t)}
 	for range 5 {
 		n := newName()
-		granted := make(chan lock.Grant, 20)
-		start := make(chan struct{})
-		var asking sync.WaitGroup
-		for i := range cap(granted) {
-			asking.Go(func() {
-				<-start
-				g, err := clients[i%len(clients)].Acquire(t.Context(), n, newOwner(), long)
-				switch {
-				case err == nil:
-					granted <- g
-				case !errors.Is(err, lock.ErrHeld):
-					t.Errorf("got %v, want %v", err, lock.ErrHeld)
-				}
-			})
+		for range 2 {
+			s.askTogether(t, clients, n)
 		}
-		close(start)
-		asking.Wait()
-		if len(granted) > 1 || len(granted) == 0 && !s.MayRefuseAll {
-			t.Errorf("%d of %d acquired the name", len(granted), cap(granted))
+	}
+}
+
+func (s *suite) askTogether(t *testing.T, clients []lock.Strategy, name string) {
+	granted := make(chan lock.Grant, 20)
+	start := make(chan struct{})
+	var asking sync.WaitGroup
+	for i := range cap(granted) {
+		asking.Go(func() {
+			<-start
+			g, err := clients[i%len(clients)].Acquire(t.Context(), name, newOwner(), long)
+			switch {
+			case err == nil:
+				granted <- g
+			case !errors.Is(err, lock.ErrHeld):
+				t.Errorf("got %v, want %v", err, lock.ErrHeld)
+			}
+		})
+	}
+	close(start)
+	asking.Wait()
+	close(granted)
+	if len(granted) > 1 || len(granted) == 0 && !s.MayRefuseAll {
+		t.Errorf("%d of %d acquired the name", len(granted), cap(granted))
+	}
+	for g := range granted {
+		if err := g.Release(t.Context(), 0); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -10,13 +10,13 @@ import (
 
 // cuts test leases whose connections break.
 var cuts = []test{
-	{name: "ReplyOfAnAcquireLost", needs: "LoseReply", run: (*suite).acquireUnanswered},
-	{name: "AcquireThatIsLate", needs: "HoldRequest", run: (*suite).acquireLate},
-	{name: "ReplyOfARenewalLost", needs: "LoseReply", run: (*suite).renewalUnanswered},
-	{name: "ReplyOfAReleaseLost", needs: "LoseReply", run: (*suite).releaseUnanswered},
-	{name: "ReplyOfAKeepingReleaseLost", needs: "LoseReply TTL", run: (*suite).keepUnanswered},
-	{name: "ConnectionKilled", needs: "Cut", run: (*suite).connectionKilled},
-	{name: "ReleaseOnAKilledConnection", needs: "Cut", run: (*suite).releaseOnKilled},
+	{name: "ReplyOfAnAcquireLost", scope: Faults, needs: "LoseReply", run: (*suite).acquireUnanswered},
+	{name: "AcquireThatIsLate", scope: Faults, needs: "HoldRequest", run: (*suite).acquireLate},
+	{name: "ReplyOfARenewalLost", scope: Faults, needs: "LoseReply", run: (*suite).renewalUnanswered},
+	{name: "ReplyOfAReleaseLost", scope: Faults, needs: "LoseReply", run: (*suite).releaseUnanswered},
+	{name: "ReplyOfAKeepingReleaseLost", scope: Faults, needs: "LoseReply TTL", run: (*suite).keepUnanswered},
+	{name: "ConnectionKilled", scope: Faults, needs: "Cut", run: (*suite).connectionKilled},
+	{name: "ReleaseOnAKilledConnection", scope: Faults, needs: "Cut", run: (*suite).releaseOnKilled},
 	{name: "WaitOnAKilledConnection", needs: "Cut", run: (*suite).waitOnKilled},
 }
 
@@ -112,7 +112,7 @@ func (s *suite) keepUnanswered(t *testing.T) {
 	mustRelease(t, lease)
 	receive(t, "the loss of the reply", lost)
 	_, at := acquireEventually(t, rival, n, long)
-	s.notBefore(t, at, began.Add(keep))
+	s.happenedAt(t, "the end of the name's rest", at, began.Add(keep))
 }
 
 func (s *suite) connectionKilled(t *testing.T) {

@@ -2,6 +2,8 @@
 // server fails. The author of a strategy fills in a [Rig] and calls [Run]:
 //
 //	func TestMine(t *testing.T) { locktest.Run(t, locktest.Rig{Open: open, Start: start, MinTTL: 100 * time.Millisecond}) }
+//
+// [Simulated] is the rig with which the suite tests Locker and Leader themselves, without a server.
 package locktest
 
 import (
@@ -10,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"firsttap/lock"
@@ -18,7 +21,7 @@ import (
 // Rig says how to open a strategy, what to expect of it, and how to break its server.
 type Rig struct {
 	// Open returns a strategy for the server at url and for TTLs of up to longest. It has a client of its own, with
-	// timeouts of at most a second, which is closed with the test. The suite calls Open also in processes that it
+	// timeouts of about two seconds, which is closed with the test. The suite calls Open also in processes that it
 	// starts.
 	Open func(t testing.TB, url string, longest time.Duration) lock.Strategy
 	// Start starts a server that ends with the test.
@@ -36,12 +39,28 @@ type Rig struct {
 	HidesHolder bool
 	// MayRefuseAll means that all of several concurrent attempts may be refused.
 	MayRefuseAll bool
-	// InProcess means that only this process sees the names: there is no server, and no hook to break it.
-	InProcess bool
+	// Scope is which tests run. The zero value is all.
+	Scope Scope
 	// Missing says why a hook is missing, by its name: StartSkewed, Link, Partition, Delay, Cut, LoseReply, HoldRequest,
 	// Freeze, Flush or Kill. Tests that need the hook are skipped.
 	Missing map[string]string
+
+	simulated bool // its tests run in bubbles
 }
+
+// Scope is a part of the suite.
+type Scope int
+
+// The scopes; each contains the following ones.
+const (
+	// Everything also repeats, on the real server, what Locker and Leader do with any strategy.
+	Everything Scope = iota
+	// Faults also breaks the server, the network, and processes that hold names.
+	Faults
+	// Contract is what only the strategy itself can prove: one owner at a time, fences, names, ends of grants, and what
+	// operators and waiters are told.
+	Contract
+)
 
 // Server is a running server with hooks to break it.
 type Server struct {
@@ -101,15 +120,12 @@ func (r Rig) hooks(t testing.TB, s Server) map[string]bool {
 func (r Rig) checkHooks(t testing.TB, hooks map[string]bool) {
 	for _, hook := range slices.Sorted(maps.Keys(hooks)) {
 		reason := r.Missing[hook]
-		if r.InProcess {
-			reason = "the names are within this process"
-		}
 		switch {
 		case hooks[hook] && reason != "":
 			t.Errorf("the hook %s exists, but Missing says: %s", hook, reason)
-		case !hooks[hook] && reason == "":
+		case !hooks[hook] && reason == "" && r.Scope < Contract:
 			t.Errorf("the hook %s is missing, and Missing does not say why", hook)
-		case !hooks[hook]:
+		case !hooks[hook] && r.Scope < Contract:
 			t.Logf("tests that need %s are skipped: %s", hook, reason)
 		}
 	}
@@ -131,43 +147,45 @@ type test struct {
 	run  func(*suite, *testing.T)
 	// needs lists the hooks and properties that the test needs.
 	needs string
+	// scope is the smallest scope that the test is a part of.
+	scope Scope
 }
 
-// Run tests a strategy. It must not run in parallel with other tests, because a busy machine distorts TTLs, and the top-
-// level test must do nothing else, because the suite runs it again in processes that hold a name and fail.
+// Run tests a strategy. The top-level test must do nothing else, because the suite runs it again in processes that hold a
+// name and fail.
 func Run(t *testing.T, rig Rig) {
-	if isChild() {
+	switch {
+	case isChild():
 		rig.runChild(t)
-		return
+	case rig.simulated:
+		rig.runInBubbles(t)
+	default:
+		rig.runTogether(t)
 	}
-	s := &suite{rig, rig.Start(t)}
-	there := rig.hooks(t, s.Server)
-	rig.checkHooks(t, there)
-	_, there["Watcher"] = s.open(t).(lock.Watcher)
-	_, there["Admin"] = s.open(t).(lock.Admin)
-	there["Processes"], there["TTL"] = !rig.InProcess, !rig.EndsWithConnection
-	sensible := func(tests ...[]test) []test {
-		return slices.DeleteFunc(slices.Concat(tests...), func(c test) bool {
-			return slices.ContainsFunc(strings.Fields(c.needs), func(what string) bool { return !there[what] })
+}
+
+// runInBubbles runs each test on a simulated server of its own.
+func (r Rig) runInBubbles(t *testing.T) {
+	var there map[string]bool
+	synctest.Test(t, func(t *testing.T) { there = r.check(t, &suite{r, r.Start(t)}) })
+	for _, c := range r.sensible(there, everyTest, breaking, sweeps) {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { c.run(&suite{r, r.Start(t)}, t) })
 		})
-	}
-	t.Run("Together", func(t *testing.T) {
-		s.runTogether(t, sensible(partitions, processes, clocks, leaders, holds, cuts, doTests, basics, names, admin), sensible(servers))
-	})
-	for _, c := range sensible(contention) {
-		t.Run(c.name, func(t *testing.T) { c.run(s, t) })
 	}
 }
 
 // maxTogether is how many tests run concurrently. The flag -parallel is not used: it counts processors, and these tests
 // mostly wait.
-const maxTogether = 6
+const maxTogether = 8
 
 // runTogether runs tests that mostly wait and, concurrently but one after another, the tests that break a server.
-func (s *suite) runTogether(t *testing.T, tests, breaking []test) {
+func (r Rig) runTogether(t *testing.T) {
+	s := &suite{r, r.Start(t)}
+	there := r.check(t, s)
 	var running sync.WaitGroup
-	if len(breaking) > 0 {
-		victim := &suite{s.Rig, s.Rig.Start(t)}
+	if breaking := r.sensible(there, breaking); len(breaking) > 0 {
+		victim := &suite{r, r.Start(t)}
 		running.Go(func() {
 			for _, c := range breaking {
 				t.Run(c.name, func(t *testing.T) { c.run(victim, t) })
@@ -175,7 +193,7 @@ func (s *suite) runTogether(t *testing.T, tests, breaking []test) {
 		})
 	}
 	room := make(chan bool, maxTogether)
-	for _, c := range tests {
+	for _, c := range r.sensible(there, everyTest) {
 		room <- true
 		running.Go(func() {
 			t.Run(c.name, func(t *testing.T) { c.run(s, t) })
@@ -184,3 +202,23 @@ func (s *suite) runTogether(t *testing.T, tests, breaking []test) {
 	}
 	running.Wait()
 }
+
+// check checks the hooks, and returns what there is for tests to need.
+func (r Rig) check(t *testing.T, s *suite) map[string]bool {
+	there := r.hooks(t, s.Server)
+	r.checkHooks(t, there)
+	_, there["Watcher"] = s.open(t).(lock.Watcher)
+	_, there["Admin"] = s.open(t).(lock.Admin)
+	there["Processes"], there["TTL"] = !r.simulated, !r.EndsWithConnection
+	return there
+}
+
+// sensible returns the tests of the rig's scope that have what they need.
+func (r Rig) sensible(there map[string]bool, tests ...[]test) []test {
+	return slices.DeleteFunc(slices.Concat(tests...), func(c test) bool {
+		return c.scope < r.Scope || slices.ContainsFunc(strings.Fields(c.needs), func(what string) bool { return !there[what] })
+	})
+}
+
+// everyTest are the tests that leave their server whole. Those that wait longest begin first.
+var everyTest = slices.Concat(partitions, processes, clocks, leaders, holds, cuts, doTests, basics, names, admin, contention)

@@ -12,11 +12,11 @@ import (
 
 // names test which names are valid and distinct, and what a watch announces.
 var names = []test{
-	{name: "Independent", run: (*suite).independent},
-	{name: "TooLong", run: (*suite).tooLong},
+	{name: "Independent", scope: Contract, run: (*suite).independent},
+	{name: "TooLong", scope: Contract, run: (*suite).tooLong},
 	{name: "Invalid", run: (*suite).invalid},
-	{name: "Watch", needs: "Watcher", run: (*suite).watch},
-	{name: "WatchAfterBreak", needs: "Watcher Admin", run: (*suite).watchAfterBreak},
+	{name: "Watch", scope: Contract, needs: "Watcher", run: (*suite).watch},
+	{name: "WatchAfterBreak", scope: Contract, needs: "Watcher Admin", run: (*suite).watchAfterBreak},
 }
 
 // similarNames are names that a server could truncate, fold, read as a pattern, or confuse with its own keys.
