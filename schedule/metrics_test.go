@@ -125,7 +125,7 @@ func TestSuccessIsKnownEverywhere(t *testing.T) {
 // Instances that have nothing to do only read the ledger, also while one is at work; a reading takes a few statements.
 func TestIdleInstances(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *place) {
-		const look, readings = 100 * time.Millisecond, 100
+		const look, readings = 200 * time.Millisecond, 50
 		var statements atomic.Int64
 		store := repositorytest.Open(t, p.url, repository.Options{
 			Observer: func(ctx context.Context, _ repository.Statement) (context.Context, func(error)) {
@@ -143,7 +143,7 @@ func TestIdleInstances(t *testing.T) {
 				{Name: "yearly", When: schedule.Cron("0 0 0 1 7 *"), Hold: usual, Work: done},
 			}})
 		}
-		pass(5*time.Second + look/2)
+		pass(2*time.Second + look/2)
 		sum := func(requests ...string) (n int) {
 			for i := range links {
 				for _, what := range requests {

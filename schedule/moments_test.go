@@ -121,7 +121,7 @@ func TestTheLeaderIsCutOffAtAnyMoment(t *testing.T) {
 				const lease, renewal = 3 * time.Second, time.Second
 				locks, all := lock.NewMemory(), map[string]*instance{}
 				for _, who := range []string{"a", "b"} {
-					all[who] = p.start(who, schedule.Options{Locks: locks, Jobs: []schedule.Job{
+					all[who] = p.start(who, schedule.Options{Locks: locks, PollInterval: 4 * time.Second, Jobs: []schedule.Job{
 						{Name: "led", When: schedule.After(once), Hold: usual, OnLeader: true, Work: done},
 					}})
 				}

@@ -61,7 +61,7 @@ func TestRedisIsGone(t *testing.T) {
 
 func locksAreAway(t *testing.T, p *place, o outage) {
 	d, locks := newDiary(t), lock.NewMemory()
-	const late, down = 1500 * time.Millisecond, 30 * time.Second
+	const late, down = 1500 * time.Millisecond, 12 * time.Second
 	all, count := map[string]*instance{}, map[string]metrics{}
 	names := []string{"all", "some", "latest", "led"}
 	for _, who := range []string{"a", "b"} {
