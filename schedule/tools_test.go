@@ -47,8 +47,6 @@ const (
 var (
 	// usual is how most tests' jobs are held: a busy machine does not lose it.
 	usual = lock.Renewed(6*time.Second, time.Minute)
-	// brief is soon missed.
-	brief = lock.Renewed(2*time.Second, time.Minute)
 )
 
 // place is a database that instances share.
