@@ -13,7 +13,7 @@ import (
 )
 
 // TestEachSlotOnce for as long as SOAK says, by default for 60 slots, with every strategy.
-func TestManySlotsOnce(t *testing.T) {
+func TestSoakEachSlotOnce(t *testing.T) {
 	if hasRole(t) {
 		return
 	}
@@ -21,7 +21,7 @@ func TestManySlotsOnce(t *testing.T) {
 }
 
 // How long no instance leads after a leader has stopped, and after one was killed, with each strategy.
-func TestSpeedOfSuccession(t *testing.T) {
+func TestSoakSuccession(t *testing.T) {
 	if hasRole(t) {
 		return
 	}
@@ -40,4 +40,4 @@ func TestSpeedOfSuccession(t *testing.T) {
 }
 
 // TestCutOffAtAnyMoment at every millisecond.
-func TestCutOffAtEveryMillisecond(t *testing.T) { cutOffEvery(t, time.Millisecond) }
+func TestSoakCutOffAtEveryMillisecond(t *testing.T) { cutOffEvery(t, time.Millisecond) }
