@@ -328,7 +328,7 @@ var errWork = errors.New("the work went wrong")
 // redisLocks are locks of an instance's own connections to a Redis.
 func redisLocks(t *testing.T, url string) *lock.Redis {
 	t.Helper()
-	client, err := redisclient.Dial(url, 500*time.Millisecond)
+	client, err := redisclient.Dial(url, 5*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
