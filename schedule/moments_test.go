@@ -17,7 +17,7 @@ import (
 // is under way; cut off from both it is as good as dead. Its work ends before another instance begins the run, which is when
 // its term is over, and the run SUCCEEDS once.
 func TestCutOffAtAnyMoment(t *testing.T) {
-	cutOffEvery(t, time.Duration(testkit.Scale(120, 11))*time.Millisecond)
+	cutOffEvery(t, time.Duration(testkit.Scale(120, 31))*time.Millisecond)
 }
 
 func cutOffEvery(t *testing.T, step time.Duration) {
@@ -34,7 +34,7 @@ func cutOffEvery(t *testing.T, step time.Duration) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			// The runs of one bubble are at as many moments when they are cut off.
-			const life, runs = 2600 * time.Millisecond, 100
+			const life, runs = 2600 * time.Millisecond, 40
 			moments, again := 0, 0
 			for youngest := time.Duration(0); youngest < life; youngest += runs * step {
 				n := min(runs, int((life-youngest)/step)+1)
