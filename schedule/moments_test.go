@@ -22,14 +22,15 @@ func TestCutOffAtAnyMoment(t *testing.T) {
 
 func cutOffEvery(t *testing.T, step time.Duration) {
 	for name, o := range map[string]cutOff{
-		"the ledger refuses":          {cutAtOnce, true, false},
-		"the ledger swallows":         {cutRequests, true, false},
-		"the ledger does not answer":  {cutReplies, true, false},
-		"the locks refuse":            {cutAtOnce, false, true},
-		"the locks swallow":           {cutRequests, false, true},
-		"the locks do not answer":     {cutReplies, false, true},
-		"both swallow, as if it died": {cutRequests, true, true},
-		"both do not answer":          {cutReplies, true, true},
+		"the ledger refuses":                 {outage: cutAtOnce, ledger: true},
+		"the ledger does not answer":         {outage: cutReplies, ledger: true},
+		"the locks refuse":                   {outage: cutAtOnce, locks: true},
+		"the locks swallow":                  {outage: cutRequests, locks: true},
+		"the locks do not answer":            {outage: cutReplies, locks: true},
+		"both swallow, as if it died":        {outage: cutRequests, ledger: true, locks: true},
+		"the ledger alone decides, refuses":  {outage: cutAtOnce, ledger: true, apart: true},
+		"the ledger alone decides, swallows": {outage: cutRequests, ledger: true, apart: true},
+		"the ledger alone decides, is mute":  {outage: cutReplies, ledger: true, apart: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -52,6 +53,7 @@ func cutOffEvery(t *testing.T, step time.Duration) {
 type cutOff struct {
 	outage        outage
 	ledger, locks bool
+	apart         bool // the locks have two holders
 }
 
 // at cuts an instance off when its n runs are so old, each by step older than the one before. It returns how many were begun again.
@@ -65,6 +67,9 @@ func (o cutOff) at(t *testing.T, p *place, youngest, step time.Duration, n int) 
 	a := p.startYearly("a", names, ttl, takes, d, locks)
 	a.ledger.slow(3*time.Millisecond, 3*time.Millisecond)
 	a.locks.slow(2*time.Millisecond, 2*time.Millisecond)
+	if o.apart {
+		locks = lock.NewMemory()
+	}
 	b := p.startYearly("b", names, ttl, takes, d, locks)
 	pass(10 * time.Millisecond)
 	for k, name := range names {
