@@ -156,7 +156,10 @@ func (s changesHands) Show(ctx context.Context, name string) (lock.Holder, error
 
 // A release that breaks the lock of another holder than it was shown rejects that holder's writes.
 func TestReleaseFencesTheHolderThatItBreaks(t *testing.T) {
-	lookup := testkit.Settings("FIRSTTAP_DATABASE_URL", repositorytest.URL(t, servertest.SQLite))
+	lookup := testkit.Settings("FIRSTTAP_DATABASE_URL", "sqlite://"+t.TempDir()+"/my.db")
+	if _, err := commandOf(t, lookup, "migrate", "up"); err != nil {
+		t.Fatal(err)
+	}
 	config, err := config.Read(lookup)
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package schedule_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -99,7 +100,7 @@ func TestTheLeader(t *testing.T) {
 		for seen := 0; len(all) > 0; {
 			leader := electedOf(t, all)
 			pass(3300 * time.Millisecond)
-			works := append(d.of("one")[seen/2:], d.of("two")[seen/2:]...)
+			works := slices.Concat(d.of("one")[seen/2:], d.of("two")[seen/2:])
 			if seen += len(works); len(works) < 6 {
 				t.Errorf("in three seconds there are %d works", len(works))
 			}
