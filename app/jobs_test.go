@@ -15,104 +15,112 @@ import (
 	"firsttap/config"
 	"firsttap/lock"
 	"firsttap/repository"
+	"firsttap/repository/repositorytest"
 	"firsttap/schedule"
 	"firsttap/servertest"
 	"firsttap/systemtest"
 	"firsttap/testkit"
 )
 
-// jobLockSettings are the settings of each FIRSTTAP_JOB_LOCK that can be seen from outside, on servers of the test's.
-func jobLockSettings(t *testing.T) map[string][]string {
-	t.Helper()
-	mysql := func(url, way string) []string {
-		return []string{"FIRSTTAP_DATABASE_URL", url, "FIRSTTAP_ADMIN_KEY", systemtest.AdminKey, "FIRSTTAP_JWT_SECRET", systemtest.JWTSecret, "FIRSTTAP_JOB_LOCK", way}
+// withJobLocks runs the test with the settings of each FIRSTTAP_JOB_LOCK that can be seen from outside, on a database of its own.
+func withJobLocks(t *testing.T, test func(t *testing.T, way string, env []string)) {
+	t.Parallel()
+	redis := func(t *testing.T) string { return servertest.StartRedis(t).URL() }
+	for name, more := range map[string]func(t *testing.T) []string{
+		"table, by default": func(*testing.T) []string { return nil },
+		"redis, by default": func(t *testing.T) []string { return []string{"FIRSTTAP_REDIS_URL", redis(t)} },
+		"quorum": func(t *testing.T) []string {
+			return []string{"FIRSTTAP_JOB_LOCK", "quorum", "FIRSTTAP_QUORUM_URLS", redis(t) + "," + redis(t) + "," + redis(t)}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, name, append(more(t), "FIRSTTAP_DATABASE_URL", repositorytest.URL(t, servertest.SQLite)))
+		})
 	}
-	sqlite := "sqlite://" + t.TempDir() + "/my.db"
-	nodes := []string{servertest.StartRedis(t).URL(), servertest.StartRedis(t).URL(), servertest.StartRedis(t).URL()}
-	return map[string][]string{
-		"table, by default": {"FIRSTTAP_DATABASE_URL", sqlite},
-		"redis, by default": {"FIRSTTAP_DATABASE_URL", sqlite, "FIRSTTAP_REDIS_URL", nodes[0]},
-		"quorum":            {"FIRSTTAP_DATABASE_URL", sqlite, "FIRSTTAP_JOB_LOCK", "quorum", "FIRSTTAP_QUORUM_URLS", strings.Join(nodes, ",")},
-		"table on MariaDB":  mysql(servertest.MariaDBURL(t), "table"),
-		"named on MariaDB":  mysql(servertest.MariaDBURL(t), "named"),
-		"rows on MySQL":     mysql(servertest.MySQLURL(t), "rows"),
-	}
+	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) {
+		for _, way := range []string{"table", "named", "rows"} {
+			t.Run(way, func(t *testing.T) {
+				t.Parallel()
+				test(t, way, []string{
+					"FIRSTTAP_JOB_LOCK", way, "FIRSTTAP_DATABASE_URL", repositorytest.URL(t, kind),
+					"FIRSTTAP_ADMIN_KEY", systemtest.AdminKey, "FIRSTTAP_JWT_SECRET", systemtest.JWTSecret,
+				})
+			})
+		}
+	})
 }
 
 // An operator lists a lock's holder and releases the lock: later writes under the holder's fence are refused, its work is
 // canceled, and the next holder's fence is larger.
 func TestLockCommand(t *testing.T) {
-	for name, env := range jobLockSettings(t) {
-		t.Run(name, func(t *testing.T) {
-			t.Chdir(t.TempDir())
-			lookup, job := testkit.Settings(env...), strings.ReplaceAll(name, " ", "-")
-			must := func(args ...string) string {
-				t.Helper()
-				out, err := commandOf(t, lookup, args...)
-				if err != nil {
-					t.Fatalf("%v: %v", args, err)
-				}
-				return out
-			}
-			must("migrate", "up")
-			if out := must("lock", "ls"); out != "no lock is held\n" {
-				t.Errorf("ls: %q", out)
-			}
-			if out := must("lock", "release", job); out != job+" is not held\n" {
-				t.Errorf("release of a free lock: %q", out)
-			}
-			config, err := config.Read(lookup)
+	withJobLocks(t, func(t *testing.T, way string, env []string) {
+		lookup, job := testkit.Settings(env...), "report"
+		must := func(args ...string) string {
+			t.Helper()
+			out, err := commandOf(t, lookup, args...)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("%v: %v", args, err)
 			}
-			locks, err := openJobLocks(config, lock.NewMetrics(nil))
-			if err != nil {
-				t.Fatal(err)
+			return out
+		}
+		if out := must("lock", "ls"); out != "no lock is held\n" {
+			t.Errorf("ls: %q", out)
+		}
+		if out := must("lock", "release", job); out != job+" is not held\n" {
+			t.Errorf("release of a free lock: %q", out)
+		}
+		config, err := config.Read(lookup)
+		if err != nil {
+			t.Fatal(err)
+		}
+		locks, err := openJobLocks(config, lock.NewMetrics(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer locks.Close()
+		locker := lock.New(locks.strategy, lock.Options{Instance: "instance-7"})
+		defer locker.Close()
+		hold := lock.Renewed(6*time.Second, time.Hour)
+		lease, err := locker.Acquire(t.Context(), job, hold)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"lock", "ls"}, {"lock", "show", job}} {
+			out := must(args...)
+			// The last server of a quorum grants a fence of its own, which may be larger than the lease's.
+			if fenced := strings.Contains(out, fmt.Sprint(lease.Fence())) || way == "quorum"; !fenced || !strings.Contains(out, lease.Owner()) {
+				t.Errorf("%v does not tell that %s holds with fence %d:\n%s", args, lease.Owner(), lease.Fence(), out)
 			}
-			defer locks.Close()
-			locker := lock.New(locks.strategy, lock.Options{Instance: "instance-7"})
-			defer locker.Close()
-			hold := lock.Renewed(6*time.Second, time.Hour)
-			lease, err := locker.Acquire(t.Context(), job, hold)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, args := range [][]string{{"lock", "ls"}, {"lock", "show", job}} {
-				out := must(args...)
-				// The last server of a quorum grants a fence of its own, which may be larger than the lease's.
-				if fenced := strings.Contains(out, fmt.Sprint(lease.Fence())) || name == "quorum"; !fenced || !strings.Contains(out, lease.Owner()) {
-					t.Errorf("%v does not tell that %s holds with fence %d:\n%s", args, lease.Owner(), lease.Fence(), out)
-				}
-			}
-			if err := enforce(t, config, locks.fences, lease); err != nil {
-				t.Fatalf("the holder may not write: %v", err)
-			}
-			if out := must("lock", "release", job); !strings.Contains(out, job+" released; the holder was "+lease.Owner()) {
-				t.Errorf("release: %q", out)
-			}
-			if err := enforce(t, config, locks.fences, lease); !errors.Is(err, lock.ErrFenced) {
-				t.Errorf("the former holder may still write: %v", err)
-			}
-			<-lease.Context().Done()
-			if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
-				t.Errorf("the work's context ended with %v", cause)
-			}
-			next, err := locker.Acquire(t.Context(), job, hold)
-			if err != nil || next.Fence() <= lease.Fence() {
-				t.Fatalf("the next holder: %v", err)
-			}
-			defer next.Release(t.Context())
-			if err := enforce(t, config, locks.fences, next); err != nil {
-				t.Errorf("the next holder may not write: %v", err)
-			}
-			if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
-				t.Errorf("the release by the former holder: %v", err)
-			}
-			if out := must("lock", "show", job); !strings.Contains(out, next.Owner()) {
-				t.Errorf("the next holder's lock was released too:\n%s", out)
-			}
-		})
-	}
+		}
+		if err := enforce(t, config, locks.fences, lease); err != nil {
+			t.Fatalf("the holder may not write: %v", err)
+		}
+		if out := must("lock", "release", job); !strings.Contains(out, job+" released; the holder was "+lease.Owner()) {
+			t.Errorf("release: %q", out)
+		}
+		if err := enforce(t, config, locks.fences, lease); !errors.Is(err, lock.ErrFenced) {
+			t.Errorf("the former holder may still write: %v", err)
+		}
+		<-lease.Context().Done()
+		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
+			t.Errorf("the work's context ended with %v", cause)
+		}
+		next, err := locker.Acquire(t.Context(), job, hold)
+		if err != nil || next.Fence() <= lease.Fence() {
+			t.Fatalf("the next holder: %v", err)
+		}
+		defer next.Release(t.Context())
+		if err := enforce(t, config, locks.fences, next); err != nil {
+			t.Errorf("the next holder may not write: %v", err)
+		}
+		if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("the release by the former holder: %v", err)
+		}
+		if out := must("lock", "show", job); !strings.Contains(out, next.Owner()) {
+			t.Errorf("the next holder's lock was released too:\n%s", out)
+		}
+	})
 }
 
 // enforce is a write under the lease.
@@ -148,7 +156,6 @@ func (s changesHands) Show(ctx context.Context, name string) (lock.Holder, error
 
 // A release that breaks the lock of another holder than it was shown rejects that holder's writes.
 func TestReleaseFencesTheHolderThatItBreaks(t *testing.T) {
-	t.Chdir(t.TempDir())
 	lookup := testkit.Settings("FIRSTTAP_DATABASE_URL", "sqlite://"+t.TempDir()+"/my.db")
 	if _, err := commandOf(t, lookup, "migrate", "up"); err != nil {
 		t.Fatal(err)
@@ -248,36 +255,29 @@ func TestMetrics(t *testing.T) {
 
 // Each lock strategy supports the hold of each job.
 func TestLockJobsWithEachStrategy(t *testing.T) {
-	for name, env := range jobLockSettings(t) {
-		t.Run(name, func(t *testing.T) {
-			t.Chdir(t.TempDir())
-			config, err := config.Read(testkit.Settings(env...))
+	withJobLocks(t, func(t *testing.T, _ string, env []string) {
+		config, err := config.Read(testkit.Settings(env...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		locks, err := openJobLocks(config, lock.NewMetrics(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer locks.Close()
+		locker := lock.New(locks.strategy, lock.Options{})
+		defer locker.Close()
+		for _, j := range schedule.Jobs(nil, 0) {
+			lease, err := locker.Acquire(t.Context(), j.Name, j.Hold)
 			if err != nil {
-				t.Fatal(err)
+				t.Errorf("%s: %v", j.Name, err)
+				continue
 			}
-			if _, err := commandOf(t, testkit.Settings(env...), "migrate", "up"); err != nil {
-				t.Fatal(err)
+			if err := lease.Release(t.Context()); err != nil {
+				t.Errorf("%s: %v", j.Name, err)
 			}
-			locks, err := openJobLocks(config, lock.NewMetrics(nil))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer locks.Close()
-			locker := lock.New(locks.strategy, lock.Options{})
-			defer locker.Close()
-			for _, j := range schedule.Jobs(nil, 0) {
-				j.Hold.AtLeast = 0 // one server is there for two strategies
-				lease, err := locker.Acquire(t.Context(), j.Name, j.Hold)
-				if err != nil {
-					t.Errorf("%s: %v", j.Name, err)
-					continue
-				}
-				if err := lease.Release(t.Context()); err != nil {
-					t.Errorf("%s: %v", j.Name, err)
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 // commandOf runs the program, and returns what it prints.

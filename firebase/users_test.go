@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 func (p *place) user(uid string, more ...any) {
@@ -212,6 +213,7 @@ func TestOneRefusedLookup(t *testing.T) {
 
 // TestRealEmulator: changes of users in Firebase's own emulator take effect within a minute.
 func TestRealEmulator(t *testing.T) {
+	testkit.OnlyInAll(t)
 	e := servertest.StartFirebaseAuth(t)
 	for name, end := range map[string]func(uid string){
 		"disabled": func(uid string) { e.Disable(uid, true) },

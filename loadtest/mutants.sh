@@ -155,7 +155,7 @@ mutant "a stopped instance keeps its run" schedule/ledger.go "return asLock(a.le
 mutant "a run cut at its limit is taken over instead of FAILED" schedule/run.go "return errors.Is(cause, lock.ErrMaxHold) ||" "return" ./schedule TestAWorkThatHangsIsCut
 mutant "a job that does not run is not reported" schedule/job.go 'j.blocked("unavailable", "its lock is unavailable", err)' "_ = err" ./schedule TestRedisIsGone
 mutant "missed slots are skipped" schedule/watch.go "case j.wake <- struct{}{}:" "" ./schedule 'TestDowntime|TestRunNow'
-mutant "jobs run by the instance's own clock" schedule/clock.go "c.offset.Store(" "_ = (" ./schedule TestSkewedClock
+mutant "jobs run by the instance's own clock" schedule/clock.go "c.offset.Store(" "_ = (" ./schedule TestClocksThatAreWrong
 mutant "a stopping instance stays the leader" schedule/schedule.go "s.leader.Resign(ctx)" "ctx.Err()" ./schedule TestTheLeader
 mutant "a tap is not stored" service/accept.go "a.attempts.Record(ctx, tap, arrived, err)" "_ = arrived" ./service TestEveryTapIsKept
 

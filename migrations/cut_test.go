@@ -23,20 +23,23 @@ import (
 
 	"firsttap/migrations"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 var errGone = errors.New("the process is gone")
 
 // scissors cut a process off from its database, once before each statement that changes something and once between its
-// execution and its reply, wherever a statement stands in the migrations' order.
+// execution and its reply.
 type scissors struct {
-	mu    sync.Mutex
-	done  map[string]bool // the cuts that were made
-	place string          // the last note in the journal that was sent: where the migrations are
-	cut   map[string]bool // the statements that were cut
-	conns []net.Conn
-	gone  bool
-	stop  context.CancelFunc
+	mu   sync.Mutex
+	done map[string]bool // the cuts that were made
+	// everywhere has a statement cut anew at each of its places in the migrations' order.
+	everywhere bool
+	place      string          // the last note in the journal that was sent: where the migrations are
+	cut        map[string]bool // the statements that were cut
+	conns      []net.Conn
+	gone       bool
+	stop       context.CancelFunc
 	// skip is how many statements are let through first.
 	skip int
 }
@@ -92,7 +95,10 @@ func (c *cutConn) Write(b []byte) (int, error) {
 	}
 	if len(b) > 5 && b[3] == 0 && b[4] == query && !reads.Match(b[5:]) {
 		statement := string(b[5:])
-		before, after := c.s.place+" before "+statement, c.s.place+" after "+statement
+		before, after := " before "+statement, " after "+statement
+		if c.s.everywhere {
+			before, after = c.s.place+before, c.s.place+after
+		}
 		c.s.skip--
 		switch {
 		case c.s.skip >= 0:
@@ -226,26 +232,27 @@ func execute(t *testing.T, db *sql.DB, statements ...string) {
 	}
 }
 
-func onServers(t *testing.T, test func(t *testing.T, newURL func(testing.TB) string)) {
-	for name, newURL := range map[string]func(testing.TB) string{"mariadb": servertest.MariaDBURL, "mysql": servertest.MySQLURL} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, newURL)
-		})
-	}
+// onServers runs the test once for each kind of server, beside other tests.
+func onServers(t *testing.T, test func(t *testing.T, newURL func() string)) {
+	t.Parallel()
+	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) {
+		t.Parallel()
+		test(t, func() string { return servertest.EmptyURL(t, kind) })
+	})
 }
 
 // The version at which outbox has tasks, which the next one deletes.
 const withTasks = 4
 
-// Wherever a process is cut off, the next one ends where an undisturbed one does.
+// Wherever a process is cut off, the next one ends where an undisturbed one does. `make test` cuts at each statement, and `make
+// test-all` at each statement at each of its places, for a journal that is at one of them.
 func TestCutAtEveryStatement(t *testing.T) {
-	onServers(t, func(t *testing.T, newURL func(testing.TB) string) {
-		calm, cut := newURL(t), newURL(t)
+	onServers(t, func(t *testing.T, newURL func() string) {
+		calm, cut := newURL(), newURL()
 		calmDB, cutDB := openConfig(t, configOf(t, calm)), openConfig(t, configOf(t, cut))
 		defer calmDB.Close()
 		defer cutDB.Close()
-		s := &scissors{cut: map[string]bool{}}
+		s := &scissors{done: map[string]bool{}, cut: map[string]bool{}, everywhere: testkit.All()}
 		cuts := 0
 		do := func(what string, op func(context.Context, *migrations.Migrator, *sql.DB) error) {
 			t.Helper()
@@ -256,7 +263,9 @@ func TestCutAtEveryStatement(t *testing.T) {
 			if err := op(t.Context(), m, calmDB); err != nil {
 				t.Fatal(err)
 			}
-			s.done = map[string]bool{}
+			if s.everywhere {
+				clear(s.done)
+			}
 			cuts += s.ends(t, cut, what, func(ctx context.Context, m *migrations.Migrator) error { return op(ctx, m, cutDB) })
 			if got, want := content(t, cutDB), content(t, calmDB); got != want {
 				t.Fatalf("%s, cut off everywhere, ends with\n%s\nand undisturbed with\n%s", what, got, want)

@@ -133,6 +133,7 @@ func sqliteContent(t *testing.T, db *sql.DB) string {
 
 // A process is killed before every single statement, up and down.
 func TestKilledOnSQLite(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "killed.db")
 	calmPath := filepath.Join(dir, "calm.db")
@@ -248,11 +249,11 @@ func (b *blocked) unblock() {
 	}
 }
 
-// sessions are those that execute the statement.
+// sessions are those that execute the statement in this database.
 func (b *blocked) sessions() int {
 	b.t.Helper()
 	var n int
-	if err := b.db.QueryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE info = ?", b.waiting).Scan(&n); err != nil {
+	if err := b.db.QueryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND info = ?", b.waiting).Scan(&n); err != nil {
 		b.t.Fatal(err)
 	}
 	return n
@@ -272,8 +273,8 @@ func (b *blocked) mustEnd() {
 
 // One long transaction keeps neither the table's readers waiting for long, nor the migration from its end.
 func TestWaitsForALockInTurns(t *testing.T) {
-	onServers(t, func(t *testing.T, newURL func(testing.TB) string) {
-		b := block(t, newURL(t))
+	onServers(t, func(t *testing.T, newURL func() string) {
+		b := block(t, newURL())
 		b.up()
 		testkit.Eventually(t, "a log line says that the migration waits", func() bool {
 			return b.log.Count("waits for a lock") > 0 && b.log.Count("table=events") > 0 && b.log.Count("00006_api.sql") > 0
@@ -288,8 +289,8 @@ func TestWaitsForALockInTurns(t *testing.T) {
 
 // A process is killed while the server executes its statement, which the server goes on with.
 func TestKilledWithTheStatementUnderWay(t *testing.T) {
-	onServers(t, func(t *testing.T, newURL func(testing.TB) string) {
-		b := block(t, newURL(t))
+	onServers(t, func(t *testing.T, newURL func() string) {
+		b := block(t, newURL())
 		cmd := startChild(t, configOf(t, b.url).FormatDSN())
 		testkit.Eventually(t, "the statement waits", func() bool { return b.sessions() == 1 })
 		cmd.Process.Kill()
@@ -302,8 +303,8 @@ func TestKilledWithTheStatementUnderWay(t *testing.T) {
 
 // The next process waits until the server has ended what it executes for the one before.
 func TestOutlastsTheStatementOfTheDead(t *testing.T) {
-	onServers(t, func(t *testing.T, newURL func(testing.TB) string) {
-		b := block(t, newURL(t))
+	onServers(t, func(t *testing.T, newURL func() string) {
+		b := block(t, newURL())
 		const rowNoted = 3 // START TRANSACTION, the journal's table, its row
 		cutAt(t, b.url, rowNoted, func(ctx context.Context, m *migrations.Migrator) error { _, err := m.Up(ctx); return err })
 		orphan := make(chan error, 1)
@@ -327,8 +328,8 @@ func TestOutlastsTheStatementOfTheDead(t *testing.T) {
 
 // A process that loses the lock ends, since another process may migrate now.
 func TestLosesTheLock(t *testing.T) {
-	onServers(t, func(t *testing.T, newURL func(testing.TB) string) {
-		b := block(t, newURL(t))
+	onServers(t, func(t *testing.T, newURL func() string) {
+		b := block(t, newURL())
 		b.up()
 		testkit.Eventually(t, "the statement waits", func() bool { return b.sessions() == 1 })
 		var session int

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"database/sql"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,7 +27,6 @@ func TestMain(m *testing.M) {
 
 // schema is an empty database, and a connection to inspect it.
 type schema struct {
-	name   string
 	db     *sql.DB
 	new    func() (*migrations.Migrator, error)
 	tables string // a query for the tables' and columns' names and whether each may be NULL
@@ -44,31 +42,37 @@ func openSQLite(t *testing.T, path string) *sql.DB {
 	return db
 }
 
-func schemas(t *testing.T) []schema {
+// newSchema is an empty database of that kind.
+func newSchema(t *testing.T, kind string) schema {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "firsttap.db")
-	lite := openSQLite(t, path)
-	all := []schema{{
-		name: "sqlite", db: lite,
-		new: func() (*migrations.Migrator, error) {
-			return migrations.New(migrations.SQLite, lite, openSQLite(t, path+".migrate"), slog.New(slog.DiscardHandler))
-		},
-		tables: `SELECT m.name, c.name, NOT c."notnull" FROM sqlite_master m, pragma_table_info(m.name) c
-			WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite%'`,
-	}}
-	for name, rawURL := range map[string]string{"mariadb": servertest.MariaDBURL(t), "mysql": servertest.MySQLURL(t)} {
-		db := openConfig(t, configOf(t, rawURL))
-		t.Cleanup(func() { db.Close() })
-		all = append(all, schema{
-			name: name, db: db,
+	if kind == servertest.SQLite {
+		path := filepath.Join(t.TempDir(), "firsttap.db")
+		lite := openSQLite(t, path)
+		return schema{
+			db: lite,
 			new: func() (*migrations.Migrator, error) {
-				return migrations.New(migrations.MySQL, db, nil, slog.New(slog.DiscardHandler))
+				return migrations.New(migrations.SQLite, lite, openSQLite(t, path+".migrate"), silent)
 			},
-			tables: `SELECT table_name, column_name, is_nullable = 'YES' FROM information_schema.columns
-				WHERE table_schema = DATABASE()`,
-		})
+			tables: `SELECT m.name, c.name, NOT c."notnull" FROM sqlite_master m, pragma_table_info(m.name) c
+				WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite%'`,
+		}
 	}
-	return all
+	db := openConfig(t, configOf(t, servertest.EmptyURL(t, kind)))
+	t.Cleanup(func() { db.Close() })
+	return schema{
+		db: db, new: func() (*migrations.Migrator, error) { return migrations.New(migrations.MySQL, db, nil, silent) },
+		tables: `SELECT table_name, column_name, is_nullable = 'YES' FROM information_schema.columns
+			WHERE table_schema = DATABASE()`,
+	}
+}
+
+// onSchemas runs the test once for each kind of database, beside other tests.
+func onSchemas(t *testing.T, test func(t *testing.T, s schema)) {
+	t.Parallel()
+	servertest.OnEach(t, servertest.Databases(), func(t *testing.T, kind string) {
+		t.Parallel()
+		test(t, newSchema(t, kind))
+	})
 }
 
 // columns returns all columns, as table.column or table.column?, without the migrations' own tables.
@@ -141,48 +145,48 @@ func (s schema) mustShow(t *testing.T, want string) {
 }
 
 func TestUpStatusDown(t *testing.T) {
-	for _, s := range schemas(t) {
-		t.Run(s.name, func(t *testing.T) {
-			m, err := s.new()
-			if err != nil {
-				t.Fatal(err)
+	onSchemas(t, func(t *testing.T, s schema) {
+		m, err := s.new()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.mustShow(t, "pending")
+		for range 2 {
+			s.mustUp(t, steps)
+			s.mustShow(t, "applied")
+			s.mustUp(t, 0)
+			if got := s.columns(t); len(got) == 0 {
+				t.Error("no tables after Up")
+			}
+			for range steps {
+				if took, err := m.Down(t.Context()); !took || err != nil {
+					t.Fatalf("Down: %v, %v", took, err)
+				}
 			}
 			s.mustShow(t, "pending")
-			for range 2 {
-				s.mustUp(t, steps)
-				s.mustShow(t, "applied")
-				s.mustUp(t, 0)
-				if got := s.columns(t); len(got) == 0 {
-					t.Error("no tables after Up")
-				}
-				for range steps {
-					if took, err := m.Down(t.Context()); !took || err != nil {
-						t.Fatalf("Down: %v, %v", took, err)
-					}
-				}
-				s.mustShow(t, "pending")
-				if took, err := m.Down(t.Context()); took || err != nil {
-					t.Fatalf("Down of nothing: %v, %v", took, err)
-				}
-				if got := s.columns(t); len(got) != 0 {
-					t.Errorf("after Down there is %v", got)
-				}
+			if took, err := m.Down(t.Context()); took || err != nil {
+				t.Fatalf("Down of nothing: %v, %v", took, err)
 			}
-		})
-	}
+			if got := s.columns(t); len(got) != 0 {
+				t.Errorf("after Down there is %v", got)
+			}
+		}
+	})
 }
 
 // But for what locks by sessions and rows need, which SQLite has none of.
 func TestTheSchemasAreTheSame(t *testing.T) {
+	t.Parallel()
 	var want []string
-	for i, s := range schemas(t) {
+	for i, kind := range servertest.Databases() {
+		s := newSchema(t, kind)
 		s.mustUp(t, steps)
 		got := slices.DeleteFunc(s.columns(t), func(column string) bool { return strings.HasPrefix(column, "lock_") })
 		if i == 0 {
 			want = got
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("%s has\n%q, SQLite has\n%q", s.name, got, want)
+			t.Errorf("%s has\n%q, SQLite has\n%q", kind, got, want)
 		}
 	}
 	if len(want) < 50 {
@@ -191,54 +195,50 @@ func TestTheSchemasAreTheSame(t *testing.T) {
 }
 
 func TestTogether(t *testing.T) {
-	for _, s := range schemas(t) {
-		t.Run(s.name, func(t *testing.T) {
-			const n = 10
-			migrators := make([]*migrations.Migrator, n)
-			for i := range migrators {
-				var err error
-				if migrators[i], err = s.new(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			var total atomic.Int64
-			testkit.Together(n, func(k int) {
-				took, err := migrators[k].Up(t.Context())
-				if err != nil {
-					t.Error(err)
-				}
-				total.Add(int64(took))
-			})
-			if n := total.Load(); n != int64(steps) {
-				t.Errorf("%d steps were taken, want %d", n, steps)
-			}
-			s.mustShow(t, "applied")
-			// The lock was given back.
-			m, err := s.new()
-			if err != nil {
+	onSchemas(t, func(t *testing.T, s schema) {
+		const n = 10
+		migrators := make([]*migrations.Migrator, n)
+		for i := range migrators {
+			var err error
+			if migrators[i], err = s.new(); err != nil {
 				t.Fatal(err)
 			}
-			if took, err := m.Down(t.Context()); !took || err != nil {
-				t.Errorf("Down: %v, %v", took, err)
+		}
+		var total atomic.Int64
+		testkit.Together(n, func(k int) {
+			took, err := migrators[k].Up(t.Context())
+			if err != nil {
+				t.Error(err)
 			}
+			total.Add(int64(took))
 		})
-	}
+		if n := total.Load(); n != int64(steps) {
+			t.Errorf("%d steps were taken, want %d", n, steps)
+		}
+		s.mustShow(t, "applied")
+		// The lock was given back.
+		m, err := s.new()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took, err := m.Down(t.Context()); !took || err != nil {
+			t.Errorf("Down: %v, %v", took, err)
+		}
+	})
 }
 
 func TestUpThatFails(t *testing.T) {
-	for _, s := range schemas(t) {
-		t.Run(s.name, func(t *testing.T) {
-			if _, err := s.db.Exec("CREATE TABLE api_keys (id INT)"); err != nil {
-				t.Fatal(err)
-			}
-			m, err := s.new()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := m.Up(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "migrate up: ") {
-				t.Errorf("got %v", err)
-			}
-			s.mustShow(t, "pending")
-		})
-	}
+	onSchemas(t, func(t *testing.T, s schema) {
+		if _, err := s.db.Exec("CREATE TABLE api_keys (id INT)"); err != nil {
+			t.Fatal(err)
+		}
+		m, err := s.new()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.Up(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "migrate up: ") {
+			t.Errorf("got %v", err)
+		}
+		s.mustShow(t, "pending")
+	})
 }

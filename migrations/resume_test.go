@@ -53,8 +53,8 @@ func halves(t *testing.T, version int) (up, down []string) {
 
 // A FirstTap without a journal was cut off after any statement of its files, up or down: this one goes on.
 func TestCutOffWithoutAJournal(t *testing.T) {
-	onServers(t, func(t *testing.T, newURL func(testing.TB) string) {
-		db := openConfig(t, configOf(t, newURL(t)))
+	onServers(t, func(t *testing.T, newURL func() string) {
+		db := openConfig(t, configOf(t, newURL()))
 		defer db.Close()
 		cuts := 0
 		upTo := func(version int) {
@@ -124,8 +124,8 @@ func cutAt(t *testing.T, rawURL string, n int, op func(context.Context, *migrati
 func TestTurnedAroundInTheMiddle(t *testing.T) {
 	up := func(ctx context.Context, m *migrations.Migrator) error { _, err := m.Up(ctx); return err }
 	down := func(ctx context.Context, m *migrations.Migrator) error { _, err := m.Down(ctx); return err }
-	onServers(t, func(t *testing.T, newURL func(testing.TB) string) {
-		url := newURL(t)
+	onServers(t, func(t *testing.T, newURL func() string) {
+		url := newURL()
 		db := openConfig(t, configOf(t, url))
 		defer db.Close()
 		m := mysqlMigrator(t, db, silent)
@@ -180,8 +180,8 @@ func TestTurnedAroundInTheMiddle(t *testing.T) {
 
 // A migration is not resumed if its file differs from the interrupted one.
 func TestChangedFileIsNotResumed(t *testing.T) {
-	onServers(t, func(t *testing.T, newURL func(testing.TB) string) {
-		url := newURL(t)
+	onServers(t, func(t *testing.T, newURL func() string) {
+		url := newURL()
 		db := openConfig(t, configOf(t, url))
 		defer db.Close()
 		cutAt(t, url, 12, func(ctx context.Context, m *migrations.Migrator) error { _, err := m.Up(ctx); return err })
@@ -210,8 +210,8 @@ func TestChangedFileIsNotResumed(t *testing.T) {
 
 // An object that an operator has created is not taken for a statement's effect, where a journal would have a record.
 func TestMadeByOthers(t *testing.T) {
-	onServers(t, func(t *testing.T, newURL func(testing.TB) string) {
-		db := openConfig(t, configOf(t, newURL(t)))
+	onServers(t, func(t *testing.T, newURL func() string) {
+		db := openConfig(t, configOf(t, newURL()))
 		defer db.Close()
 		m := mysqlMigrator(t, db, silent).Journaled()
 		if err := m.UpTo(t.Context(), migrations.LastUnjournaled-1); err != nil {

@@ -1,6 +1,7 @@
 package schedule_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,6 +33,7 @@ type role struct {
 	Redis    []string
 	TTL      time.Duration
 	Cron     string        // "" for a job of the leader that is always due
+	MaxDelay time.Duration // as of schedule.Job; an hour if 0
 	Look     time.Duration // as of schedule.Options
 	Seed     uint64
 }
@@ -99,7 +101,7 @@ func (r role) play(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.store.Close() })
-	job := schedule.Job{Name: chaosJob, When: schedule.Cron(r.Cron), Hold: lock.Renewed(r.TTL, time.Minute), MaxDelay: time.Hour, Work: p.work}
+	job := schedule.Job{Name: chaosJob, When: schedule.Cron(r.Cron), Hold: lock.Renewed(r.TTL, time.Minute), MaxDelay: cmp.Or(r.MaxDelay, time.Hour), Work: p.work}
 	if r.Cron == "" {
 		job.When, job.OnLeader = schedule.After(50*time.Millisecond), true
 	}

@@ -3,7 +3,6 @@ package schedule_test
 import (
 	"database/sql"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -21,26 +20,24 @@ type way struct {
 	name     string
 	lock     string
 	servers  int // of Redis
-	database func(testing.TB) string
+	database string
 }
 
 var ways = []way{
-	{"redis", "redis", 1, servertest.MariaDBURL},
-	{"quorum of 3", "quorum", 3, servertest.MariaDBURL},
-	{"table, MariaDB", "table", 0, servertest.MariaDBURL},
-	{"table, MySQL", "table", 0, servertest.MySQLURL},
-	{"table, SQLite", "table", 0, sqliteURL},
-	{"named, MariaDB", "named", 0, servertest.MariaDBURL},
-	{"named, MySQL", "named", 0, servertest.MySQLURL},
-	{"rows, MariaDB", "rows", 0, servertest.MariaDBURL},
-	{"rows, MySQL", "rows", 0, servertest.MySQLURL},
+	{"redis", "redis", 1, servertest.MariaDB},
+	{"quorum of 3", "quorum", 3, servertest.MariaDB},
+	{"table, MariaDB", "table", 0, servertest.MariaDB},
+	{"table, MySQL", "table", 0, servertest.MySQL},
+	{"table, SQLite", "table", 0, servertest.SQLite},
+	{"named, MariaDB", "named", 0, servertest.MariaDB},
+	{"named, MySQL", "named", 0, servertest.MySQL},
+	{"rows, MariaDB", "rows", 0, servertest.MariaDB},
+	{"rows, MySQL", "rows", 0, servertest.MySQL},
 	// Each instance has locks in its own memory, so that every lock has three holders and the ledger alone decides.
-	{"memory", "memory", 0, servertest.MariaDBURL},
+	{"memory", "memory", 0, servertest.MariaDB},
 }
 
-func sqliteURL(t testing.TB) string { return "sqlite://" + filepath.Join(t.TempDir(), "ledger.db") }
-
-// fleet is three instances on one ledger, and their reports.
+// fleet is up to three instances on one ledger, and their reports.
 type fleet struct {
 	t   testing.TB
 	way way
@@ -64,12 +61,12 @@ type seat struct {
 func (w way) assemble(t testing.TB, r role) *fleet {
 	t.Helper()
 	f := &fleet{t: t, way: w, role: r, journal: newJournal()}
-	f.Lock, f.Database = w.lock, w.database(t)
+	f.Lock, f.Database = w.lock, repositorytest.URL(t, w.database)
 	for range w.servers {
 		server := servertest.StartRedis(t)
 		f.redis, f.Redis = append(f.redis, server), append(f.Redis, server.URL())
 	}
-	f.store = repositorytest.OpenMigrated(t, f.Database, repository.Options{})
+	f.store = repositorytest.Open(t, f.Database, repository.Options{})
 	var err error
 	if f.db, _, err = repository.OpenPool(f.Database, 2); err != nil {
 		t.Fatal(err)
@@ -130,7 +127,9 @@ func (f *fleet) up() []*seat {
 func (f *fleet) disband() {
 	f.t.Helper()
 	for _, s := range f.seats {
-		s.quit()
+		if s != nil {
+			s.quit()
+		}
 	}
 	for _, p := range f.all {
 		p.check()

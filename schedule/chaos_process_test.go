@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// unheard is longer than any step here may take.
+// unheard is longer than any step here may take, and bounds the wait for it.
 const unheard = 60 * time.Second
 
 // process is an instance in a process of its own, which runs this program again. One goroutine at a time may use it.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -98,6 +97,7 @@ func TestHeldCostsTheSame(t *testing.T) {
 	t.Parallel()
 	for name, nodes := range map[string]int{"redis": 1, "quorum": 3} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			urls, clients := make([]string, nodes), make([]redisclient.Client, nodes)
 			for i := range nodes {
 				urls[i] = servertest.StartRedis(t).URL()
@@ -139,8 +139,9 @@ func TestHeldCostsTheSame(t *testing.T) {
 	}
 }
 
-// HeldLocks works for many callers at once while one of the servers does not answer.
+// HeldLocks works for several callers at once while one of the servers does not answer.
 func TestHeldByAMajority(t *testing.T) {
+	testkit.OnlyInAll(t)
 	t.Parallel()
 	servers, urls := make([]*servertest.Redis, 3), make([]string, 3)
 	for i := range servers {
@@ -150,13 +151,38 @@ func TestHeldByAMajority(t *testing.T) {
 	s := heldOn(t, urls...)
 	servers[1].Freeze()
 	defer servers[1].Thaw()
-	var looking sync.WaitGroup
-	for range 40 {
-		looking.Go(func() { mustHold(t, s) })
-	}
-	looking.Wait()
+	testkit.Together(8, func(int) { mustHold(t, s) }) // which need more connections than a pool has
 	servers[2].Kill()
 	if held, err := s.HeldLocks(t.Context()); !errors.Is(err, dispatch.ErrUnavailable) {
 		t.Errorf("without a majority: %+v, %v", held, err)
 	}
+}
+
+// HeldLocks asks for all names at once: servers that are slow, or do not answer, delay it as if there were one name.
+func TestHeldLocksAreAskedForAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *place) {
+		locks := lock.NewMemory()
+		i := p.create("a", schedule.Options{Locks: locks, OtherLocks: []string{"relay", "more", "and", "others"}, Jobs: []schedule.Job{
+			{Name: "own", When: schedule.After(once), Hold: usual, Work: done},
+		}})
+		for _, name := range []string{"relay", "own", "jobs"} {
+			if _, err := locks.Acquire(t.Context(), name, "host:1/"+name, time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		i.locks.slow(300*time.Millisecond, 300*time.Millisecond)
+		mustHold(t, i.Scheduler)
+		if took := time.Since(began); took != 600*time.Millisecond {
+			t.Errorf("with a slow server it takes %s", took)
+		}
+		began = time.Now()
+		i.locks.cut(cutRequests)
+		if held, err := i.HeldLocks(t.Context()); !errors.Is(err, dispatch.ErrUnavailable) {
+			t.Errorf("without a server: %+v, %v", held, err)
+		}
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("without a server it takes %s", took)
+		}
+	})
 }

@@ -2,15 +2,12 @@ package schedule_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
 	"firsttap/cronjob"
 	"firsttap/lock"
 	"firsttap/schedule"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // mustBeConsecutive fails the test unless the runs are of one second after the other, each begun once and SUCCEEDED.
@@ -29,188 +26,203 @@ func mustBeConsecutive(t *testing.T, runs []cronjob.Run) {
 	}
 }
 
-// With every strategy, one of three instances runs the job each second, and two skip the slot.
+// mustRunOnTime fails the test unless n runs of the job are consecutive and began exactly at their times.
+func (p *place) mustRunOnTime(job string, n int) {
+	p.t.Helper()
+	runs := p.runs(job)
+	mustBeConsecutive(p.t, runs)
+	if len(runs) != n {
+		p.t.Errorf("%d runs of %s, want %d", len(runs), job, n)
+	}
+	for _, r := range runs {
+		if !r.BeganAt.Equal(r.Slot) {
+			p.t.Errorf("%s of %s was begun at %s", r.Slot, job, r.BeganAt)
+		}
+	}
+}
+
+// With every kind of locks, one of three instances runs the job each second, on time, and two skip the slot.
 func TestASlotRunsOnce(t *testing.T) {
-	t.Parallel()
-	ways := map[string]func(t *testing.T, p *place) func() schedule.Strategy{
+	ways := map[string]func(p *place) func() schedule.Strategy{
 		// Every lock has three holders.
-		"memories": func(*testing.T, *place) func() schedule.Strategy {
+		"memories": func(*place) func() schedule.Strategy {
 			return func() schedule.Strategy { return lock.NewMemory() }
 		},
-		"redis": func(t *testing.T, _ *place) func() schedule.Strategy {
-			url := servertest.StartRedis(t).URL()
-			return func() schedule.Strategy { return redisLocks(t, url) }
+		"memory": func(*place) func() schedule.Strategy {
+			shared := lock.NewMemory()
+			return func() schedule.Strategy { return shared }
 		},
-		"table": func(_ *testing.T, p *place) func() schedule.Strategy {
+		"table": func(p *place) func() schedule.Strategy {
 			return func() schedule.Strategy { return p.tableLocks() }
 		},
 	}
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p, d := newPlace(t), newDiary(t)
-			locks := way(t, p)
-			var all []*instance
-			for _, who := range []string{"a", "b", "c"} {
-				all = append(all, p.start(who, schedule.Options{Locks: locks(), Jobs: []schedule.Job{
-					{Name: "tick", When: schedule.Cron(everySecond), Hold: usual, MaxDelay: aWhile, Work: d.keep(who, done)},
-					{Name: "led", When: schedule.Cron(everySecond), Hold: usual, MaxDelay: aWhile, OnLeader: true, Work: d.keep(who, done)},
-				}}))
-			}
-			for _, job := range []string{"tick", "led"} {
-				p.awaitRuns(job, 4, cronjob.Succeeded)
-				testkit.Retry(p.t, func() error {
+			inBubble(t, func(t *testing.T, p *place) {
+				const slots = 10
+				d, locks := newDiary(t), way(p)
+				var all []*instance
+				for _, who := range []string{"a", "b", "c"} {
+					all = append(all, p.start(who, schedule.Options{Locks: locks(), Jobs: []schedule.Job{
+						{Name: "tick", When: schedule.Cron(everySecond), Hold: usual, MaxDelay: aWhile, Work: d.keep(who, done)},
+						{Name: "led", When: schedule.Cron(everySecond), Hold: usual, MaxDelay: aWhile, OnLeader: true, Work: d.keep(who, done)},
+					}}))
+				}
+				pass(slots*time.Second + time.Second/2)
+				for _, i := range all {
+					i.stop()
+					if lines := i.log.about("ERROR", "not due"); len(lines) > 0 {
+						t.Errorf("%s says %q", i.who, lines)
+					}
+				}
+				for _, job := range []string{"tick", "led"} {
+					p.mustRunOnTime(job, slots)
+					if n := len(d.of(job)); n != slots {
+						t.Errorf("%d works for %d slots of %s", n, slots, job)
+					}
 					for _, r := range p.runs(job) {
-						if r.SkipCount == 2 {
-							return nil
+						if r.SkipCount != 2 && (name != "memories" || job != "led") || r.Result != "done" {
+							t.Errorf("a run of %s is %+v", job, r)
 						}
 					}
-					return fmt.Errorf("no run of %s was left by two: %+v", job, p.runs(job))
-				})
-			}
-			for _, i := range all {
-				i.stop()
-				if lines := i.log.about("ERROR", "not due"); len(lines) > 0 {
-					t.Errorf("%s says %q", i.who, lines)
 				}
-			}
-			for _, job := range []string{"tick", "led"} {
-				runs := p.runs(job)
-				mustBeConsecutive(t, runs)
-				if n := len(d.of(job)); n != len(runs) {
-					t.Errorf("%d works for %d runs of %s", n, len(runs), job)
-				}
-				skipped := 0
-				for _, r := range runs {
-					if skipped += r.SkipCount; r.Result != "done" {
-						t.Errorf("a run is %+v", r)
-					}
-				}
-				if most := 2*len(runs) + 1; skipped > most { // an instance may skip a slot and then run it
-					t.Errorf("three left %d runs of %s to others, want %d at most", skipped, job, most)
-				}
-			}
+			})
 		})
 	}
 }
 
 // An instance that is alone skips no slot, not even one that it began a little early.
 func TestSingleInstanceSkipsNoSlot(t *testing.T) {
-	t.Parallel()
-	p := newPlace(t)
-	a := p.start("a", schedule.Options{PollInterval: 20 * time.Millisecond, Jobs: []schedule.Job{
-		{Name: "tick", When: schedule.Cron(everySecond), Hold: usual, Work: done},
-	}})
-	p.awaitRuns("tick", 4, cronjob.Succeeded)
-	a.stop()
-	for _, r := range p.runs("tick") {
-		if r.SkipCount != 0 {
-			t.Errorf("%d left %+v", r.SkipCount, r)
-		}
+	const early = 30 * time.Millisecond
+	for name, poll := range map[string]time.Duration{"polling seldom": time.Hour, "polling often": 20 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, p *place) {
+				m := newMetrics(t)
+				a := p.create("a", schedule.Options{PollInterval: poll, Metrics: m, Jobs: []schedule.Job{
+					{Name: "tick", When: schedule.Cron(everySecond), Hold: usual, Work: done},
+				}})
+				// Of a reading that took long, the clock takes the middle for the database's time: it is ahead.
+				a.ledger.slow(2*early, 0)
+				a.begin()
+				pass(2 * early)
+				a.ledger.slow(0, 0)
+				pass(4 * time.Second)
+				if first := p.runs("tick")[0]; first.Slot.Sub(*first.BeganAt) != early {
+					t.Errorf("%s was begun at %s, want it %s early", first.Slot, first.BeganAt, early)
+				}
+				a.stop()
+				mustBeConsecutive(t, p.runs("tick"))
+				for _, r := range p.runs("tick") {
+					if r.SkipCount != 0 {
+						t.Errorf("%d left %+v", r.SkipCount, r)
+					}
+				}
+				if n, _ := m.of("firsttap_job_skips_total", "tick", "held"); n != 0 || len(p.runs("tick")) != 4 {
+					t.Errorf("it left %v of %d slots", n, len(p.runs("tick")))
+				}
+			})
+		})
 	}
 }
 
 // The next run begins when the delay has passed since the end of the last.
 func TestAFixedDelay(t *testing.T) {
-	t.Parallel()
-	p, d := newPlace(t), newDiary(t)
-	const delay = 400 * time.Millisecond
-	for _, who := range []string{"a", "b"} {
-		p.start(who, schedule.Options{PollInterval: 50 * time.Millisecond, Jobs: []schedule.Job{{
-			Name: "after", When: schedule.After(delay), Hold: usual,
-			Work: d.keep(who, func(ctx context.Context, _ cronjob.Run) (string, error) {
-				return "", pause(ctx, 300*time.Millisecond)
-			}),
-		}}})
-	}
-	runs := p.awaitRuns("after", 4, cronjob.Succeeded)
-	if first := runs[0]; !first.Slot.Equal(p.state("after").RegisteredAt) {
-		t.Errorf("registered at %v, first is %+v", p.state("after").RegisteredAt, first)
-	}
-	for i, r := range runs[1:] {
-		if between := r.BeganAt.Sub(*runs[i].EndedAt); between < delay-delay/10 || r.Attempt != 1 {
-			t.Errorf("%v after %+v comes %+v", between, runs[i], r)
+	inBubble(t, func(t *testing.T, p *place) {
+		d := newDiary(t)
+		const delay, takes, poll = 400 * time.Millisecond, 300 * time.Millisecond, 50 * time.Millisecond
+		for _, who := range []string{"a", "b"} {
+			p.start(who, schedule.Options{PollInterval: poll, Jobs: []schedule.Job{{
+				Name: "after", When: schedule.After(delay), Hold: usual,
+				Work: d.keep(who, func(ctx context.Context, _ cronjob.Run) (string, error) { return "", pause(ctx, takes) }),
+			}}})
 		}
-	}
-}
-
-// pause returns nil after d, or the cause if ctx ended first.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+		pass(poll + 4*(delay+takes))
+		runs := p.runs("after")
+		if len(runs) != 5 || !runs[0].Slot.Equal(p.state("after").RegisteredAt) {
+			t.Fatalf("registered at %v, the runs are %+v", p.state("after").RegisteredAt, runs)
+		}
+		for i, r := range runs[1:] {
+			if between := r.BeganAt.Sub(*runs[i].EndedAt); between != delay || r.Attempt != 1 {
+				t.Errorf("%v after %+v comes %+v", between, runs[i], r)
+			}
+		}
+	})
 }
 
 // A job waits while its lock has a holder that does not run it.
 func TestWhileAnotherInstanceHoldsTheLock(t *testing.T) {
-	t.Parallel()
-	p, d, locks := newPlace(t), newDiary(t), lock.NewMemory()
-	rival := lock.New(locks, lock.Options{Instance: "rival"})
-	lease, err := rival.Acquire(t.Context(), "start", lock.Fixed(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	metrics := newMetrics(t)
-	p.start("a", schedule.Options{Locks: locks, Metrics: metrics, Jobs: []schedule.Job{
-		{Name: "start", When: schedule.After(once), Hold: usual, Work: d.keep("a", done)},
-	}})
-	metrics.atLeast("firsttap_job_skips_total", "start", "held", 2)
-	if n := len(d.of("start")); n > 0 {
-		t.Errorf("%d works beside the lock's holder", n)
-	}
-	if err := lease.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	p.awaitRuns("start", 1, cronjob.Succeeded)
+	inBubble(t, func(t *testing.T, p *place) {
+		d, locks, m := newDiary(t), lock.NewMemory(), newMetrics(t)
+		rival := lock.New(locks, lock.Options{Instance: "rival"})
+		defer rival.Close()
+		lease, err := rival.Acquire(t.Context(), "start", lock.Fixed(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.start("a", schedule.Options{Locks: locks, Metrics: m, Jobs: []schedule.Job{
+			{Name: "start", When: schedule.After(once), Hold: usual, Work: d.keep("a", done)},
+		}})
+		pass(time.Minute)
+		if n, _ := m.of("firsttap_job_skips_total", "start", "held"); n < 2 || len(d.of("start")) > 0 {
+			t.Errorf("%d works beside the lock's holder, and %v skips", len(d.of("start")), n)
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		p.ended("start", 1, cronjob.Succeeded)
+	})
 }
 
 // A cron expression is in the zone of the options.
 func TestTheZone(t *testing.T) {
-	t.Parallel()
-	p := newPlace(t)
-	seoul, err := time.LoadLocation("Asia/Seoul")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Each second of this hour in Seoul, and of the next. The ledger is not polled, so that only the clock wakes the job.
-	hour := time.Now().In(seoul).Hour()
-	i := p.start("a", schedule.Options{Zone: seoul, PollInterval: time.Hour, Jobs: []schedule.Job{
-		{Name: "nightly", When: schedule.Cron("0 0 4 * * *"), Hold: usual, Work: done},
-		{Name: "now", When: schedule.Cron(fmt.Sprintf("* * %d,%d * * *", hour, (hour+1)%24)), Hold: usual, Work: done},
-	}})
-	p.awaitRuns("now", 2, cronjob.Succeeded)
-	jobs, err := i.Jobs(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	next := jobs[0].NextAt.In(seoul)
-	if jobs[0].Zone != seoul || next.Format(time.TimeOnly) != "04:00:00" || next.UTC().Hour() != 19 || time.Until(next) > 24*time.Hour {
-		t.Errorf("next at %v, in %v", next, jobs[0].Zone)
-	}
+	inBubble(t, func(t *testing.T, p *place) {
+		seoul, err := time.LoadLocation("Asia/Seoul")
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The ledger is hardly polled, so that only the clock wakes the job.
+		i := p.start("a", schedule.Options{Zone: seoul, PollInterval: 1000 * time.Hour, Jobs: []schedule.Job{
+			{Name: "nightly", When: schedule.Cron("0 0 4 * * *"), Hold: usual, Work: done},
+		}})
+		pass(48 * time.Hour)
+		runs := p.runs("nightly")
+		if len(runs) != 2 {
+			t.Fatalf("in two days there are the runs %+v", runs)
+		}
+		for _, r := range runs {
+			if r.BeganAt.In(seoul).Format(time.TimeOnly) != "04:00:00" || r.BeganAt.UTC().Hour() != 19 {
+				t.Errorf("it ran at %v", r.BeganAt)
+			}
+		}
+		jobs, err := i.Jobs(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next := jobs[0].NextAt; jobs[0].Zone != seoul || next.Sub(runs[1].Slot) != 24*time.Hour {
+			t.Errorf("next at %v, in %v", next, jobs[0].Zone)
+		}
+	})
 }
 
 // A job runs its slots with any hold.
 func TestEveryHold(t *testing.T) {
-	t.Parallel()
-	p, d := newPlace(t), newDiary(t)
-	url := servertest.StartRedis(t).URL()
-	holds := map[string]lock.Hold{
-		"fixed": lock.Fixed(2 * time.Second), "renewed": usual, "expected": lock.Expected(time.Second),
-		"between": lock.Between(700*time.Millisecond, 2*time.Second),
-	}
-	for _, who := range []string{"a", "b"} {
-		var jobs []schedule.Job
-		for name, hold := range holds {
-			jobs = append(jobs, schedule.Job{Name: name, When: schedule.Cron(everySecond), Hold: hold, MaxDelay: aWhile, Work: d.keep(who, done)})
+	inBubble(t, func(t *testing.T, p *place) {
+		d, locks := newDiary(t), lock.NewMemory()
+		holds := map[string]lock.Hold{
+			"fixed": lock.Fixed(2 * time.Second), "renewed": usual, "expected": lock.Expected(time.Second),
+			"between": lock.Between(700*time.Millisecond, 2*time.Second),
 		}
-		p.start(who, schedule.Options{Locks: redisLocks(t, url), Jobs: jobs})
-	}
-	for name := range holds {
-		mustBeConsecutive(t, having(p.awaitRuns(name, 4, cronjob.Succeeded), cronjob.Succeeded))
-	}
+		for _, who := range []string{"a", "b"} {
+			var jobs []schedule.Job
+			for name, hold := range holds {
+				jobs = append(jobs, schedule.Job{Name: name, When: schedule.Cron(everySecond), Hold: hold, MaxDelay: aWhile, Work: d.keep(who, done)})
+			}
+			p.start(who, schedule.Options{Locks: locks, Jobs: jobs})
+		}
+		pass(5500 * time.Millisecond)
+		for name := range holds {
+			p.mustRunOnTime(name, 5)
+		}
+	})
 }

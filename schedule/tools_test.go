@@ -17,6 +17,7 @@ import (
 	"firsttap/cronjob"
 	"firsttap/dispatch"
 	"firsttap/lock"
+	"firsttap/migrations"
 	"firsttap/redisclient"
 	"firsttap/repository"
 	"firsttap/repository/repositorytest"
@@ -27,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// These tests wait most of the time, for the next second.
+	// Those on servers wait most of the time.
 	if err := flag.Set("test.parallel", "12"); err != nil {
 		panic(err)
 	}
@@ -46,33 +47,25 @@ const (
 var (
 	// usual is how most tests' jobs are held: a busy machine does not lose it.
 	usual = lock.Renewed(6*time.Second, time.Minute)
-	// brief is soon missed.
-	brief = lock.Renewed(2*time.Second, time.Minute)
 )
 
 // place is a database that instances share.
 type place struct {
-	t     *testing.T
-	url   string
-	store *repository.Store
-	raw   *sql.DB
+	t       *testing.T
+	url     string
+	store   *repository.Store
+	raw     *sql.DB
+	dialect migrations.Dialect
 }
 
 // newPlace is on MariaDB.
-func newPlace(t *testing.T) *place { return newPlaceAt(t, repositorytest.URL(t, "mariadb")) }
-
-// newPlaceOn migrates the database at url.
-func newPlaceOn(t *testing.T, url string) *place {
-	t.Helper()
-	repositorytest.Migrate(t, url)
-	return newPlaceAt(t, url)
-}
+func newPlace(t *testing.T) *place { return newPlaceAt(t, repositorytest.URL(t, servertest.MariaDB)) }
 
 func newPlaceAt(t *testing.T, url string) *place {
 	t.Helper()
 	p := &place{t: t, url: url, store: repositorytest.Open(t, url, repository.Options{})}
 	var err error
-	if p.raw, _, err = repository.OpenPool(url, 2); err != nil {
+	if p.raw, p.dialect, err = repository.OpenPool(url, 2); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.raw.Close() })
@@ -109,14 +102,27 @@ func (p *place) state(job string) cronjob.JobState {
 // awaitRuns waits until n runs of the job have ended so, and returns all there are.
 func (p *place) awaitRuns(job string, n int, status cronjob.Status) (runs []cronjob.Run) {
 	p.t.Helper()
-	testkit.Retry(p.t, func() error {
-		runs = p.runs(job)
-		if got := len(having(runs, status)); got < n {
-			return fmt.Errorf("%d runs of %s are %s, want %d: %+v", got, job, status, n, runs)
-		}
-		return nil
-	})
+	testkit.Retry(p.t, func() (err error) { runs, err = p.enough(job, n, status); return err })
 	return runs
+}
+
+// ended fails the test unless n runs of the job have ended so, and returns all there are.
+func (p *place) ended(job string, n int, status cronjob.Status) []cronjob.Run {
+	p.t.Helper()
+	runs, err := p.enough(job, n, status)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return runs
+}
+
+func (p *place) enough(job string, n int, status cronjob.Status) ([]cronjob.Run, error) {
+	p.t.Helper()
+	runs := p.runs(job)
+	if got := len(having(runs, status)); got < n {
+		return nil, fmt.Errorf("%d runs of %s are %s, want %d: %+v", got, job, status, n, runs)
+	}
+	return runs, nil
 }
 
 func having(runs []cronjob.Run, status cronjob.Status) (found []cronjob.Run) {
@@ -134,14 +140,23 @@ type instance struct {
 	who  string
 	log  *notes
 	stop func() // once it has returned, nothing runs
+	// Its links to the ledger and to the locks, of which the usual are.
+	ledger, locks link
 }
 
 // start runs an instance until the test ends. What o does not say is as usual: the place's database, a memory of the
-// instance's own for locks.
+// instance's own for locks. It reaches either, and any other memory, over links.
 func (p *place) start(who string, o schedule.Options) *instance {
 	p.t.Helper()
 	i := p.create(who, o)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(p.t.Context()))
+	i.begin()
+	return i
+}
+
+// begin runs the instance until the test ends.
+func (i *instance) begin() {
+	t := i.log.t
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -149,10 +164,9 @@ func (p *place) start(who string, o schedule.Options) *instance {
 	}()
 	i.stop = sync.OnceFunc(func() {
 		cancel()
-		testkit.Await(p.t, who+" stops", ended)
+		testkit.Await(t, i.who+" stops", ended)
 	})
-	p.t.Cleanup(i.stop)
-	return i
+	t.Cleanup(i.stop)
 }
 
 // create returns an instance that does not run.
@@ -161,10 +175,13 @@ func (p *place) create(who string, o schedule.Options) *instance {
 	i := &instance{who: who, log: &notes{t: p.t, who: who}, stop: func() {}}
 	o.Instance, o.Log = who, slog.New(i.log)
 	if o.Ledger == nil {
-		o.Ledger = repositorytest.Open(p.t, p.url, repository.Options{})
+		o.Ledger = linkedLedger{p.store, &i.ledger}
 	}
 	if o.Locks == nil {
 		o.Locks = lock.NewMemory()
+	}
+	if memory, ok := o.Locks.(*lock.Memory); ok {
+		o.Locks = linkedLocks{memory, &i.locks}
 	}
 	var err error
 	if i.Scheduler, err = schedule.New(o); err != nil {
@@ -182,7 +199,8 @@ type notes struct {
 
 	mu    sync.Mutex
 	lines []string
-	up    *notes // where the lines go, if not here
+	at    []time.Time // of the lines
+	up    *notes      // where the lines go, if not here
 }
 
 func (n *notes) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
@@ -207,7 +225,7 @@ func (n *notes) Handle(_ context.Context, r slog.Record) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.lines = append(n.lines, line)
+	n.lines, n.at = append(n.lines, line), append(n.at, time.Now())
 	return nil
 }
 
@@ -221,6 +239,18 @@ func (n *notes) about(words ...string) (found []string) {
 		}
 	}
 	return found
+}
+
+// last is when the last line with these words was written, the zero time if never.
+func (n *notes) last(words string) (at time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i, line := range n.lines {
+		if strings.Contains(line, words) {
+			at = n.at[i]
+		}
+	}
+	return at
 }
 
 // diary is the record of the works of all instances.
@@ -298,7 +328,7 @@ var errWork = errors.New("the work went wrong")
 // redisLocks are locks of an instance's own connections to a Redis.
 func redisLocks(t *testing.T, url string) *lock.Redis {
 	t.Helper()
-	client, err := redisclient.Dial(url, 500*time.Millisecond)
+	client, err := redisclient.Dial(url, 5*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,12 +337,19 @@ func redisLocks(t *testing.T, url string) *lock.Redis {
 }
 
 // tableLocks are in the place's database.
-func (p *place) tableLocks() *lock.Table {
-	p.t.Helper()
-	db, dialect, err := repository.OpenPool(p.url, 2)
-	if err != nil {
-		p.t.Fatal(err)
+func (p *place) tableLocks() *lock.Table { return lock.NewTable(p.raw, lock.Dialect(p.dialect)) }
+
+// pause returns nil after d, or the cause if ctx ended first.
+func pause(ctx context.Context, d time.Duration) error {
+	if d == 0 {
+		return context.Cause(ctx)
 	}
-	p.t.Cleanup(func() { db.Close() })
-	return lock.NewTable(db, lock.Dialect(dialect))
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

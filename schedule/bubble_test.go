@@ -1,0 +1,247 @@
+package schedule_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"firsttap/cronjob"
+	"firsttap/dispatch"
+	"firsttap/lock"
+	"firsttap/repository/repositorytest"
+	"firsttap/schedule"
+	"firsttap/servertest"
+)
+
+// inBubble runs the test, beside others, in a bubble: time stands still while something is done, and passes at once while
+// everything waits. It begins at midnight. The ledger is an SQLite, whose clock is the bubble's.
+func inBubble(t *testing.T, test func(t *testing.T, p *place)) {
+	t.Helper()
+	t.Parallel()
+	bubble(t, test)
+}
+
+func bubble(t *testing.T, test func(t *testing.T, p *place)) {
+	t.Helper()
+	url := repositorytest.URL(t, servertest.SQLite)
+	synctest.Test(t, func(t *testing.T) { test(t, newPlaceAt(t, url)) })
+}
+
+// pass lets d pass, and returns when all that is to happen then has happened.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// outage is what is wrong with a link.
+type outage int
+
+const (
+	cutAtOnce   outage = 1 + iota // requests fail at once
+	cutRequests                   // requests don't arrive
+	cutReplies                    // requests arrive, and replies don't
+)
+
+// linkTimeout is how long a request waits for its reply.
+const linkTimeout = 2 * time.Second
+
+// link is what an instance reaches a server through.
+type link struct {
+	mu     sync.Mutex
+	outage outage
+	delay  [2]time.Duration // of a request, and of a reply
+	fails  func(what string) outage
+	calls  map[string]int
+}
+
+// cut begins an outage, or ends it with 0.
+func (l *link) cut(o outage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.outage = o
+}
+
+// slow delays each request and each reply.
+func (l *link) slow(request, reply time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.delay = [2]time.Duration{request, reply}
+}
+
+// on has fails choose an outage for each request.
+func (l *link) on(fails func(what string) outage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fails = fails
+}
+
+// count is how many requests of the kind there were.
+func (l *link) count(what string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.calls[what]
+}
+
+func (l *link) now() outage {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.outage
+}
+
+// request notes a request, and returns the outage that it meets.
+func (l *link) request(what string) (outage, [2]time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.calls == nil {
+		l.calls = map[string]int{}
+	}
+	l.calls[what]++
+	if l.fails != nil {
+		if o := l.fails(what); o != 0 {
+			return o, l.delay
+		}
+	}
+	return l.outage, l.delay
+}
+
+var (
+	errNotSent  = fmt.Errorf("not sent: %w, %w", dispatch.ErrUnavailable, lock.ErrUnavailable)
+	errNoAnswer = fmt.Errorf("no answer: %w, %w", dispatch.ErrUnknown, lock.ErrUnavailable)
+)
+
+// over sends a request over the link. A link that is cut while a request or its reply is under way loses it.
+func over[T any](ctx context.Context, l *link, what string, call func(ctx context.Context) (T, error)) (v T, err error) {
+	met, delay := l.request(what)
+	if met == 0 {
+		if pause(ctx, delay[0]) != nil {
+			return v, errNotSent
+		}
+		met = l.now()
+	}
+	switch met {
+	case cutAtOnce:
+		return v, errNotSent
+	case cutRequests:
+		_ = pause(ctx, linkTimeout)
+		return v, errNotSent
+	}
+	did, err := call(ctx)
+	if met == 0 {
+		_ = pause(ctx, delay[1])
+		met = l.now()
+	}
+	if met == 0 {
+		return did, err
+	}
+	if met != cutAtOnce {
+		_ = pause(ctx, linkTimeout)
+	}
+	return v, errNoAnswer
+}
+
+// send is over for a request whose reply is only an error.
+func send(ctx context.Context, l *link, what string, call func(ctx context.Context) error) error {
+	_, err := over(ctx, l, what, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx) })
+	return err
+}
+
+// linkedLedger is a ledger behind a link.
+type linkedLedger struct {
+	schedule.RunStore
+	*link
+}
+
+func (l linkedLedger) RegisterJobs(ctx context.Context, names []string) (time.Time, error) {
+	return over(ctx, l.link, "register", func(ctx context.Context) (time.Time, error) { return l.RunStore.RegisterJobs(ctx, names) })
+}
+
+func (l linkedLedger) JobStates(ctx context.Context, names []string) (map[string]cronjob.JobState, time.Time, error) {
+	var now time.Time
+	states, err := over(ctx, l.link, "read", func(ctx context.Context) (states map[string]cronjob.JobState, err error) {
+		states, now, err = l.RunStore.JobStates(ctx, names)
+		return states, err
+	})
+	return states, now, err
+}
+
+func (l linkedLedger) BeginRun(ctx context.Context, job, owner string, term time.Duration,
+	due func(cronjob.JobState, time.Time) time.Time,
+) (cronjob.Run, error) {
+	return over(ctx, l.link, "begin", func(ctx context.Context) (cronjob.Run, error) { return l.RunStore.BeginRun(ctx, job, owner, term, due) })
+}
+
+func (l linkedLedger) RenewRun(ctx context.Context, run cronjob.Run, term time.Duration) error {
+	return send(ctx, l.link, "renew", func(ctx context.Context) error { return l.RunStore.RenewRun(ctx, run, term) })
+}
+
+func (l linkedLedger) EndRun(ctx context.Context, run cronjob.Run, end cronjob.Outcome) error {
+	return send(ctx, l.link, "end", func(ctx context.Context) error { return l.RunStore.EndRun(ctx, run, end) })
+}
+
+func (l linkedLedger) InterruptRun(ctx context.Context, job, owner string) error {
+	return send(ctx, l.link, "interrupt", func(ctx context.Context) error { return l.RunStore.InterruptRun(ctx, job, owner) })
+}
+
+func (l linkedLedger) CountSkippedRun(ctx context.Context, job string, slot time.Time) (bool, error) {
+	return over(ctx, l.link, "skip", func(ctx context.Context) (bool, error) { return l.RunStore.CountSkippedRun(ctx, job, slot) })
+}
+
+func (l linkedLedger) BlockJob(ctx context.Context, job, by, reason string) error {
+	return send(ctx, l.link, "block", func(ctx context.Context) error { return l.RunStore.BlockJob(ctx, job, by, reason) })
+}
+
+// linkedLocks are locks behind a link.
+type linkedLocks struct {
+	*lock.Memory
+	*link
+}
+
+func (l linkedLocks) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (lock.Grant, error) {
+	g, err := over(ctx, l.link, "acquire", func(ctx context.Context) (lock.Grant, error) { return l.Memory.Acquire(ctx, name, owner, ttl) })
+	if err != nil && !errors.Is(err, errNoAnswer) {
+		return nil, err
+	}
+	if g == nil { // for a release only
+		g = lostGrant{l.Memory, name, owner}
+	}
+	return linkedGrant{g, l.link}, err
+}
+
+func (l linkedLocks) Show(ctx context.Context, name string) (lock.Holder, error) {
+	return over(ctx, l.link, "show", func(ctx context.Context) (lock.Holder, error) { return l.Memory.Show(ctx, name) })
+}
+
+// linkedGrant is a grant behind a link.
+type linkedGrant struct {
+	lock.Grant
+	*link
+}
+
+func (g linkedGrant) Extend(ctx context.Context, ttl time.Duration) error {
+	return send(ctx, g.link, "extend", func(ctx context.Context) error { return g.Grant.Extend(ctx, ttl) })
+}
+
+func (g linkedGrant) Release(ctx context.Context, keep time.Duration) error {
+	return send(ctx, g.link, "release", func(ctx context.Context) error { return g.Grant.Release(ctx, keep) })
+}
+
+// lostGrant is a grant that may have been made, of whose owner the name may be.
+type lostGrant struct {
+	memory      *lock.Memory
+	name, owner string
+}
+
+func (g lostGrant) Fence() int64                                { return 0 }
+func (g lostGrant) Extend(context.Context, time.Duration) error { return lock.ErrUnavailable }
+
+func (g lostGrant) Release(ctx context.Context, keep time.Duration) error {
+	again, err := g.memory.Acquire(ctx, g.name, g.owner, time.Minute)
+	if err != nil {
+		return lock.ErrLost
+	}
+	return again.Release(ctx, keep)
+}
