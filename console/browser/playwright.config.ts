@@ -1,6 +1,8 @@
 import { defineConfig } from "@playwright/test";
 
-// FIRSTTAP_CHROMIUM names the browser. The default is Debian's.
+const { FIRSTTAP_CHROMIUM, FIRSTTAP_SCREENSHOTS, FIRSTTAP_TEST, FIRSTTAP_TRACE } = process.env;
+
+// FIRSTTAP_CHROMIUM names the browser. The default is Debian's. A trace takes longer than the test.
 export default defineConfig({
   testDir: "tests",
   outputDir: process.env.FIRSTTAP_BROWSER_OUT ?? "results",
@@ -8,6 +10,7 @@ export default defineConfig({
   workers: 2,
   retries: 0,
   forbidOnly: true,
+  grepInvert: FIRSTTAP_TEST === "all" || FIRSTTAP_SCREENSHOTS ? undefined : /@slow/,
   timeout: 60_000,
   expect: { timeout: 15_000 },
   reporter: [["list"]],
@@ -16,9 +19,9 @@ export default defineConfig({
     headless: true,
     locale: "en-GB",
     timezoneId: "Asia/Seoul",
-    trace: "retain-on-failure",
+    trace: FIRSTTAP_TRACE ? "retain-on-failure" : "off",
     launchOptions: {
-      executablePath: process.env.FIRSTTAP_CHROMIUM ?? "/usr/bin/chromium",
+      executablePath: FIRSTTAP_CHROMIUM ?? "/usr/bin/chromium",
       args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
     },
   },
