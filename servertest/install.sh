@@ -5,7 +5,8 @@
 # - faketime, for servers with a wrong clock;
 # - Prometheus' promtool, for the alert rules, beside that folder;
 # - firebase-tools from npm, beside that folder: its emulator of Firebase Auth is the only one;
-# - Debian's Chromium, for the pages. The tests can't run Ubuntu's, which is a snap: there set FIRSTTAP_CHROMIUM to another browser.
+# - Debian's headless Chromium, for the pages, unless the whole one is there: that takes twice the processor time. The tests can't run
+#   Ubuntu's, which is a snap: there set FIRSTTAP_CHROMIUM to another browser.
 # install.sh --basic installs Redis and MariaDB only.
 # FIREBASE=skip, MYSQL=skip and BROWSER=skip skip an installation. With "required" instead of "skip" the script fails if the
 # installation is not possible; for BROWSER that includes Node 20. What is installed already is kept, whatever its version.
@@ -15,7 +16,8 @@ root=${FIRSTTAP_MYSQL_ROOT:-/var/cache/firsttap/mysql}
 promtool=$(dirname "$root")/promtool
 firebase=$(dirname "$root")/firebase
 firebase_tools=15.34.2
-chromium=${FIRSTTAP_CHROMIUM:-/usr/bin/chromium}
+chromium=${FIRSTTAP_CHROMIUM:-/usr/bin/chromium-headless-shell}
+[ -n "${FIRSTTAP_CHROMIUM:-}" ] || [ -x "$chromium" ] || [ ! -x /usr/bin/chromium ] || chromium=/usr/bin/chromium
 pages=$(cd "$(dirname "$0")/../console/browser" && pwd)
 log=$(mktemp)
 policy=/usr/sbin/policy-rc.d
@@ -133,7 +135,7 @@ browser_alone() {
 	if grep -qs '^ID=ubuntu$' /etc/os-release; then
 		echo "Ubuntu's chromium is a snap: set FIRSTTAP_CHROMIUM to a Chromium or Chrome that is not a snap" >>"$log" && return 1
 	fi
-	apt_install chromium
+	apt_install chromium-headless-shell
 }
 
 browser() {

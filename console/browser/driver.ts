@@ -4,11 +4,11 @@ import type { Json, Service } from "./service.ts";
 /** An offer or a job on the driver's page. */
 export const card = (page: Page, site: string): Locator => page.getByRole("article", { name: site });
 
-/**
- * The button that accepts. press("Enter") taps it at once. click() waits until the button stands still, and the page ignores a
- * click on a button that has just moved: only the tests of that use it.
- */
+/** The button that accepts. The page ignores a click on a button that has just moved: only the tests of that click it. */
 export const accept = (where: Page | Locator): Locator => where.getByRole("button", { name: "Accept", exact: true });
+
+/** Accepts the only offer there, with a key. */
+export const tap = (where: Page | Locator): Promise<void> => accept(where).press("Enter");
 
 /** Counts a page's requests to addresses with this end. */
 export function count(page: Page, end: string): () => number {
@@ -36,5 +36,5 @@ export async function acceptTogether(phones: Page[]): Promise<void> {
       await route.fallback();
     });
   }
-  await Promise.all(phones.map((p) => accept(p).click()));
+  await Promise.all(phones.map((p) => tap(p)));
 }

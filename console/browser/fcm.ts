@@ -1,32 +1,12 @@
-import { type ChildProcess, execFile, spawn } from "node:child_process";
-import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { createInterface } from "node:readline";
-import { promisify } from "node:util";
+import { Program } from "./program.ts";
 
-/** A simulated push service for one test: a process of notify/fcmsim. */
-export class Fcm {
+/** A simulated push service: a process of notify/fcmsim. */
+export class Fcm extends Program {
   /** The value for FIRSTTAP_FCM_ENDPOINT. */
   endpoint = "";
-  private dir = "";
-  private process: ChildProcess | undefined;
 
   async start(): Promise<this> {
-    this.dir = await mkdtemp(join(tmpdir(), "firsttap-fcm-"));
-    const binary = join(this.dir, "fcmsim");
-    await promisify(execFile)("go", ["build", "-o", binary, "./notify/fcmsim"], { cwd: join(import.meta.dirname, "../..") });
-    const child = spawn(binary, ["-addr", "127.0.0.1:0"], { stdio: ["ignore", "pipe", "inherit"] });
-    this.process = child;
-    const lines = createInterface(child.stdout!);
-    this.endpoint = await new Promise<string>((resolve, reject) => {
-      lines.on("line", (line) => {
-        const at = /^fcmsim: FCM is (.*)$/.exec(line);
-        if (at) resolve(at[1]!);
-      });
-      child.once("exit", () => reject(new Error("fcmsim ended")));
-    });
+    this.endpoint = (await this.run(process.env.FIRSTTAP_FCMSIM!, ["-addr", "127.0.0.1:0"], {}, /^fcmsim: FCM is (\S+)\n/m))[1]!;
     return this;
   }
 
@@ -51,14 +31,4 @@ export class Fcm {
   async refused(): Promise<number> { return (await this.call("GET", "stats")).statuses["400"] ?? 0; }
   /** Returns the notifications on a phone. */
   device(token: string): Promise<any> { return this.call("GET", `device?token=${encodeURIComponent(token)}`); }
-
-  async close(): Promise<void> {
-    const child = this.process;
-    if (child && child.exitCode === null && child.signalCode === null) {
-      const ended = once(child, "exit");
-      child.kill("SIGKILL");
-      await ended;
-    }
-    await rm(this.dir, { recursive: true, force: true });
-  }
 }

@@ -1,10 +1,9 @@
-import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Program } from "./program.ts";
 import type { Json } from "./service.ts";
 
 const project = "demo-firsttap";
@@ -24,32 +23,16 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-/** A Firebase Auth emulator for one test. */
-export class Firebase {
+/** A Firebase Auth emulator. */
+export class Firebase extends Program {
   host = "";
-  private dir = "";
-  private process: ChildProcess | undefined;
 
   async start(): Promise<this> {
-    this.dir = await mkdtemp(join(tmpdir(), "firsttap-firebase-"));
     const ports = await Promise.all([freePort(), freePort(), freePort()]);
     const [auth, hub, logging] = ports.map((port) => ({ host: "127.0.0.1", port }));
-    await writeFile(join(this.dir, "firebase.json"), JSON.stringify({ emulators: { auth, hub, logging, ui: { enabled: false } } }));
-    const child = spawn(process.execPath, [script, "emulators:start", "--only", "auth", "--project", project], {
-      cwd: this.dir, stdio: ["ignore", "pipe", "pipe"],
-      env: { PATH: process.env.PATH, HOME: this.dir, XDG_CONFIG_HOME: this.dir, XDG_CACHE_HOME: this.dir, CI: "1" },
-    });
-    this.process = child;
-    let said = "";
-    await new Promise<void>((resolve, reject) => {
-      const hear = (d: Buffer) => {
-        said += d;
-        if (said.includes("All emulators ready")) resolve();
-      };
-      child.stdout!.on("data", hear);
-      child.stderr!.on("data", hear);
-      child.once("exit", () => reject(new Error(`firebase ended:\n${said}`)));
-    });
+    await writeFile(join(this.folder, "firebase.json"), JSON.stringify({ emulators: { auth, hub, logging, ui: { enabled: false } } }));
+    await this.run(process.execPath, [script, "emulators:start", "--only", "auth", "--project", project],
+      { HOME: this.folder, XDG_CONFIG_HOME: this.folder, XDG_CACHE_HOME: this.folder, CI: "1" }, /All emulators ready/);
     this.host = `127.0.0.1:${auth!.port}`;
     return this;
   }
@@ -75,15 +58,5 @@ export class Firebase {
     });
     if (!response.ok) throw new Error(`firebase: ${response.status} ${await response.text()}`);
     return response.json();
-  }
-
-  async close(): Promise<void> {
-    const child = this.process;
-    if (child && child.exitCode === null) {
-      const ended = once(child, "exit");
-      child.kill("SIGTERM");
-      await ended;
-    }
-    await rm(this.dir, { recursive: true, force: true });
   }
 }

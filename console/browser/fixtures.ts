@@ -5,7 +5,7 @@ import { Service } from "./service.ts";
 
 export { expect } from "@playwright/test";
 export type { Page } from "@playwright/test";
-export { Service } from "./service.ts";
+export type { Service } from "./service.ts";
 
 /**
  * Collects the faults of a page: a logged error, an exception, or a request to another host. Chromium also logs an error for a
@@ -38,6 +38,10 @@ interface Worker {
 interface Test {
   /** The test's region. */
   region: string;
+  /** The settings of own. */
+  settings: Record<string, string>;
+  /** A service for one test: one that it stops, that has settings, or whose numbers are of all regions. */
+  own: Service;
   /** Opens a page in a new browser context, as another person. */
   open: (path: string, service?: Service) => Promise<Page>;
   /** Opens the console, signed in with a key, by default the first one. */
@@ -52,6 +56,12 @@ export const test = base.extend<Test, Worker>({
     await use(service);
     await service.close();
   }, { scope: "worker" }],
+  settings: [{}, { option: true }],
+  own: async ({ settings }, use) => {
+    const own = await new Service(settings).start();
+    await use(own);
+    await own.close();
+  },
   region: async ({}, use) => use(`region-${randomBytes(4).toString("hex")}`),
   open: async ({ browser, service, contextOptions }, use) => {
     const opened: { context: BrowserContext; faults: string[] }[] = [];
@@ -74,9 +84,22 @@ export const test = base.extend<Test, Worker>({
   openDriver: async ({ open, service }, use) => use((token, at = service) => open(`/driver/#token=${token}`, at)),
 });
 
+/** Gives the page a clock that a test moves with page.clock, and loads the page again. */
+export async function ownClock(page: Page): Promise<void> {
+  await page.clock.install();
+  await page.reload();
+}
+
+// FIRSTTAP_TEST=all looks at the dark colors too.
+const colors = process.env.FIRSTTAP_TEST === "all" ? ["dark", "light"] as const : ["light"] as const;
+
 /** Fails on violations that axe classifies as serious or critical. */
 export async function accessible(page: Page): Promise<void> {
-  const { violations } = await new AxeBuilder({ page }).analyze();
-  const serious = violations.filter((v) => v.impact === "serious" || v.impact === "critical");
-  expect(serious.map((v) => `${v.id}: ${v.nodes.map((n) => n.html).join(" ")}`)).toEqual([]);
+  for (const colorScheme of colors) {
+    await page.emulateMedia({ colorScheme });
+    // The pages have no frames of others, so axe needs no second page to gather the results.
+    const { violations } = await new AxeBuilder({ page }).setLegacyMode(true).options({ resultTypes: ["violations"] }).analyze();
+    const serious = violations.filter((v) => v.impact === "serious" || v.impact === "critical");
+    expect(serious.map((v) => `${v.id}: ${v.nodes.map((n) => n.html).join(" ")}`), colorScheme).toEqual([]);
+  }
 }

@@ -1,17 +1,26 @@
 #!/usr/bin/env bash
-# Tests the pages in Chromium, on services that the tests start. Arguments go to `playwright test`.
-# FIRSTTAP_BIN is the service to run; without it the script builds one.
+# Tests the pages: in Node what needs no browser, the rest in Chromium, on services that the tests start. Arguments go to
+# `playwright test`. FIRSTTAP_TEST=all adds the tests that are tagged @slow; FIRSTTAP_TRACE=1 keeps a trace of each failed test.
+# FIRSTTAP_BIN and FIRSTTAP_FCMSIM are the programs to run; the script builds the ones that are not given.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-if [[ -z ${FIRSTTAP_BIN:-} ]]; then
-  (cd ../.. && CGO_ENABLED=0 go build -o "$tmp/firsttap" .)
-  export FIRSTTAP_BIN=$tmp/firsttap
-fi
+build() {
+  (cd ../.. && CGO_ENABLED=0 go build -o "$tmp/$1" "$2")
+  echo "$tmp/$1"
+}
+FIRSTTAP_BIN=${FIRSTTAP_BIN:-$(build firsttap .)}
+FIRSTTAP_FCMSIM=${FIRSTTAP_FCMSIM:-$(build fcmsim ./notify/fcmsim)}
+export FIRSTTAP_BIN FIRSTTAP_FCMSIM
 if [[ ! -e node_modules/.package-lock.json || package-lock.json -nt node_modules/.package-lock.json ]]; then
   npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 fi
 npx --no-install tsc
+node --experimental-detect-module --no-warnings --test --test-reporter=spec pure
 npx --no-install playwright test "$@"
+if [[ ${FIRSTTAP_TEST:-} != all ]]; then
+  echo "left out, and run with FIRSTTAP_TEST=all:"
+  sed -n 's/.*test("\(.*\)", { tag: "@slow" }.*/  \1/p' tests/*.spec.ts
+fi

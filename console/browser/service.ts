@@ -1,72 +1,47 @@
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { createInterface } from "node:readline";
+import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
+import { join } from "node:path";
+import { Program } from "./program.ts";
 
 export type Json = any;
 
-/** A service for one test: a process on SQLite, in a temporary folder, on its own port. */
-export class Service {
+/** A service: a process on SQLite, on its own port. */
+export class Service extends Program {
   url = "";
   readonly adminKey = randomBytes(24).toString("hex");
   private readonly secret = randomBytes(24).toString("hex");
-  /** The database's file, for tests that read it while the service is stopped. */
-  get database(): string { return join(this.dir, "firsttap.db"); }
-  private dir = "";
-  private process: ChildProcess | undefined;
-  private log: string[] = [];
+  private readonly database = join(this.folder, "firsttap.db");
 
-  constructor(private readonly settings: Record<string, string> = {}) {}
+  constructor(public settings: Record<string, string> = {}) { super(); }
 
   /** Starts it. After stop it has the same address and database. */
   async start(): Promise<this> {
-    this.dir ||= await mkdtemp(join(tmpdir(), "firsttap-browser-"));
-    const child = spawn(process.env.FIRSTTAP_BIN!, [], {
-      cwd: this.dir,
-      stdio: ["ignore", "pipe", "pipe"],
-      env: {
-        PATH: process.env.PATH,
-        FIRSTTAP_ADDR: this.url ? new URL(this.url).host : "127.0.0.1:0",
-        FIRSTTAP_OPS_ADDR: "",
-        FIRSTTAP_DATABASE_URL: `sqlite://${this.database}`,
-        FIRSTTAP_ADMIN_KEY: this.adminKey,
-        FIRSTTAP_JWT_SECRET: this.secret,
-        FIRSTTAP_RATE_LIMIT_ADMIN: "5000/s",
-        FIRSTTAP_DRAIN: "0",
-        FIRSTTAP_LOG: "warn",
-        ...this.settings,
-      },
-    });
-    this.process = child;
-    child.stderr!.on("data", (d) => this.log.push(String(d)));
-    const lines = createInterface(child.stdout!);
-    this.url = await new Promise<string>((resolve, reject) => {
-      lines.on("line", (line) => {
-        this.log.push(line);
-        const at = /^FirstTap listens on (.*)$/.exec(line);
-        if (at) resolve(at[1]!);
-      });
-      child.once("exit", () => reject(new Error(`firsttap ended:\n${this.log.join("\n")}`)));
-    });
+    const match = await this.run(process.env.FIRSTTAP_BIN!, [], {
+      FIRSTTAP_ADDR: this.url ? new URL(this.url).host : "127.0.0.1:0",
+      FIRSTTAP_OPS_ADDR: "",
+      FIRSTTAP_DATABASE_URL: `sqlite://${this.database}`,
+      FIRSTTAP_ADMIN_KEY: this.adminKey,
+      FIRSTTAP_JWT_SECRET: this.secret,
+      FIRSTTAP_RATE_LIMIT_ADMIN: "5000/s",
+      FIRSTTAP_DRAIN: "0",
+      FIRSTTAP_LOG: "warn",
+      ...this.settings,
+    }, /^FirstTap listens on (\S+)\n/m);
+    this.url = match[1]!;
     return this;
   }
 
-  /** Stops it with SIGTERM, as an operator does, or with SIGKILL. The address is free again. */
-  async stop(signal: NodeJS.Signals = "SIGTERM"): Promise<void> {
-    const child = this.process;
-    if (!child || child.exitCode !== null || child.signalCode !== null) return;
-    const ended = once(child, "exit");
-    child.kill(signal);
-    await ended;
+  /** Changes rows of its database, while it runs. */
+  sql(statement: string, ...rows: unknown[][]): void {
+    execFileSync("python3", ["-c", `
+import json, sqlite3, sys
+with sqlite3.connect(sys.argv[1], timeout=30) as db:
+    db.executemany(sys.argv[2], json.load(sys.stdin))`, this.database, statement], { input: JSON.stringify(rows) });
   }
 
-  /** Stops it and removes its data. */
-  async close(): Promise<void> {
-    await this.stop("SIGKILL");
-    await rm(this.dir, { recursive: true, force: true });
+  /** Moves the opening or the end of a dispatch to ms from now. */
+  move(id: string, what: "opens_at" | "expires_at", ms: number): void {
+    this.sql(`UPDATE dispatches SET ${what} = ? WHERE id = ?`, [(Date.now() + ms) * 1000, id]);
   }
 
   /** Sends a request with the admin key or a token, and returns the answer's body. It throws for a status other than 2xx. */

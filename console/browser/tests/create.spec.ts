@@ -1,5 +1,5 @@
 import type { Request } from "@playwright/test";
-import { type Page, Service, accessible, expect, test } from "../fixtures.ts";
+import { type Page, type Service, accessible, expect, test } from "../fixtures.ts";
 
 const starts = new Date(Date.now() + 48 * 3600_000);
 
@@ -36,41 +36,36 @@ async function loseAnswers(page: Page): Promise<{ keys: string[]; stop: () => Pr
   return { keys, stop: () => page.unroute(create) };
 }
 
-test("the preview counts the eligible drivers, and the others' reasons", async ({ openConsole }) => {
-  const service = await new Service().start(); // its own service: drivers of other tests would count as in other regions
-  try {
-    const [busy] = await service.drivers(1, "seoul", { working_height_m: 45 });
-    await service.drivers(2, "seoul", { working_height_m: 45 });
-    await service.drivers(5, "seoul", { working_height_m: 45, on_duty: false });
-    await service.drivers(4, "busan", { working_height_m: 45 });
-    await service.drivers(3, "seoul", { working_height_m: 45, vehicle_class: "28m" });
-    await service.drivers(2, "seoul", { working_height_m: 30 });
-    const [suspended] = await service.drivers(1, "seoul", { working_height_m: 45 });
-    await service.call("POST", `/v1/admin/drivers/${suspended!.id}/suspend`, {});
-    const work = await service.dispatch("seoul", { work_starts_at: starts.toISOString(), work_ends_at: new Date(starts.getTime() + 3600_000).toISOString() });
-    await service.accept(work.id, busy!.token);
+test("the preview counts the eligible drivers, and the others' reasons", async ({ openConsole, own: service }) => {
+  const [busy] = await service.drivers(1, "seoul", { working_height_m: 45 });
+  await service.drivers(2, "seoul", { working_height_m: 45 });
+  await service.drivers(5, "seoul", { working_height_m: 45, on_duty: false });
+  await service.drivers(4, "busan", { working_height_m: 45 });
+  await service.drivers(3, "seoul", { working_height_m: 45, vehicle_class: "28m" });
+  await service.drivers(2, "seoul", { working_height_m: 30 });
+  const [suspended] = await service.drivers(1, "seoul", { working_height_m: 45 });
+  await service.call("POST", `/v1/admin/drivers/${suspended!.id}/suspend`, {});
+  const work = await service.dispatch("seoul", { work_starts_at: starts.toISOString(), work_ends_at: new Date(starts.getTime() + 3600_000).toISOString() });
+  await service.accept(work.id, busy!.token);
 
-    const page = await openConsole("#/new", undefined, service);
-    const preview = page.getByRole("region", { name: "Who could take it" }).getByRole("status");
-    await expect(preview).toContainText("are counted");
-    await fill(page, "seoul");
-    await page.getByLabel("Working height").fill("40");
-    await expect(preview).toContainText("2 eligible, 15 not: 5 off duty, 1 suspended, 4 in other regions, 3 with another vehicle, 2 not high enough");
-    await expect(preview).toContainText("1 could, but has other work then.");
-    await page.getByLabel("Working height").fill("");
-    await expect(preview).toContainText("4 eligible, 13 not");
-    await page.getByLabel("Region").fill("busan");
-    await expect(preview).toContainText("4 eligible, 14 not");
-    await page.getByLabel("Work ends").fill(local(-1));
-    await expect(preview).toContainText("Can't tell who could take it. work_ends_at must be after work_starts_at");
-    await page.getByLabel("Work ends").fill(local(1));
-    await expect(preview).toContainText("4 eligible");
-    await service.stop("SIGKILL");
-    await page.getByLabel("Work ends").fill(local(2));
-    await expect(preview).toContainText("Can't tell who could take it. The service can't be reached.");
-  } finally {
-    await service.close();
-  }
+  const page = await openConsole("#/new", undefined, service);
+  const preview = page.getByRole("region", { name: "Who could take it" }).getByRole("status");
+  await expect(preview).toContainText("are counted");
+  await fill(page, "seoul");
+  await page.getByLabel("Working height").fill("40");
+  await expect(preview).toContainText("2 eligible, 15 not: 5 off duty, 1 suspended, 4 in other regions, 3 with another vehicle, 2 not high enough");
+  await expect(preview).toContainText("1 could, but has other work then.");
+  await page.getByLabel("Working height").fill("");
+  await expect(preview).toContainText("4 eligible, 13 not");
+  await page.getByLabel("Region").fill("busan");
+  await expect(preview).toContainText("4 eligible, 14 not");
+  await page.getByLabel("Work ends").fill(local(-1));
+  await expect(preview).toContainText("Can't tell who could take it. work_ends_at must be after work_starts_at");
+  await page.getByLabel("Work ends").fill(local(1));
+  await expect(preview).toContainText("4 eligible");
+  await service.stop("SIGKILL");
+  await page.getByLabel("Work ends").fill(local(2));
+  await expect(preview).toContainText("Can't tell who could take it. The service can't be reached.");
 });
 
 test("an older preview never takes the place of a newer one", async ({ openConsole, service, region }) => {
@@ -113,8 +108,6 @@ test("a dispatch is created from all its fields", async ({ openConsole, service,
   await page.getByLabel("Opens at").fill(local(-24));
   await page.getByRole("group", { name: "Expires" }).getByLabel("at a time").check();
   await page.getByLabel("Expires at").fill(local(-23));
-  await accessible(page);
-  await page.emulateMedia({ colorScheme: "dark" });
   await accessible(page);
   await submit(page).click();
   await expect(page).toHaveURL(/#\/dispatches\/dsp_/);
@@ -217,22 +210,17 @@ test("a changed form creates another dispatch", async ({ openConsole, service, r
   expect((await made(service, region)).map((d) => d.site_address).sort()).toEqual(["12 Teheran-ro, Gangnam-gu", "another site"]);
 });
 
-test("a killed and restarted service creates one dispatch", async ({ openConsole }) => {
-  const service = await new Service().start();
-  try {
-    const page = await openConsole("#/new", undefined, service);
-    await fill(page, "seoul");
-    await service.stop("SIGKILL");
-    await submit(page).click();
-    await expect(page.getByRole("button", { name: "Creating" })).toBeDisabled();
-    await expect(page.getByText("Nobody knows yet whether the last dispatch was made")).toBeVisible({ timeout: 30_000 });
-    await service.start();
-    await submit(page).click();
-    await expect(page).toHaveURL(/#\/dispatches\/dsp_/);
-    expect(await made(service, "seoul")).toHaveLength(1);
-  } finally {
-    await service.close();
-  }
+test("a killed and restarted service creates one dispatch", async ({ openConsole, own: service }) => {
+  const page = await openConsole("#/new", undefined, service);
+  await fill(page, "seoul");
+  await service.stop("SIGKILL");
+  await submit(page).click();
+  await expect(page.getByRole("button", { name: "Creating" })).toBeDisabled();
+  await expect(page.getByText("Nobody knows yet whether the last dispatch was made")).toBeVisible({ timeout: 30_000 });
+  await service.start();
+  await submit(page).click();
+  await expect(page).toHaveURL(/#\/dispatches\/dsp_/);
+  expect(await made(service, "seoul")).toHaveLength(1);
 });
 
 test("the whole form by keyboard", async ({ openConsole, service, region }) => {

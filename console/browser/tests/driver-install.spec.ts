@@ -1,4 +1,4 @@
-import { Service, expect, test } from "../fixtures.ts";
+import { expect, test } from "../fixtures.ts";
 import { card } from "../driver.ts";
 
 test("the page can be installed", async ({ open }) => {
@@ -18,26 +18,21 @@ test("the page can be installed", async ({ open }) => {
   expect(errors.filter((e) => e.errorId !== "in-incognito")).toEqual([]);
 });
 
-test("the page opens without the service, and shows the last known jobs as old", async ({ open }) => {
-  const own = await new Service().start();
-  try {
-    const [driver] = await own.drivers(1, "seoul");
-    const job = await own.dispatch("seoul", { site_address: "1 Offline" });
-    await own.accept(job.id, driver!.token);
-    const page = await open(`/driver/#token=${driver!.token}`, own);
-    await page.evaluate(async () => { await navigator.serviceWorker.ready; });
-    await page.getByRole("link", { name: /^My jobs/ }).click();
-    await expect(card(page, "1 Offline")).toBeVisible();
-    await own.stop("SIGKILL");
-    const second = await page.context().newPage();
-    await second.goto(`${own.url}/driver/#jobs`);
-    await expect(second.getByText(/Cut off from the service. This is as of \d\d:\d\d:\d\d/)).toBeVisible();
-    await expect(card(second, "1 Offline")).toContainText("Accepted");
-    await own.start();
-    await expect(second.getByText("Live")).toBeVisible();
-  } finally {
-    await own.close();
-  }
+test("the page opens without the service, and shows the last known jobs as old", async ({ open, own }) => {
+  const [driver] = await own.drivers(1, "seoul");
+  const job = await own.dispatch("seoul", { site_address: "1 Offline" });
+  await own.accept(job.id, driver!.token);
+  const page = await open(`/driver/#token=${driver!.token}`, own);
+  await page.evaluate(async () => { await navigator.serviceWorker.ready; });
+  await page.getByRole("link", { name: /^My jobs/ }).click();
+  await expect(card(page, "1 Offline")).toBeVisible();
+  await own.stop("SIGKILL");
+  const second = await page.context().newPage();
+  await second.goto(`${own.url}/driver/#jobs`);
+  await expect(second.getByText(/Cut off from the service. This is as of \d\d:\d\d:\d\d/)).toBeVisible();
+  await expect(card(second, "1 Offline")).toContainText("Accepted");
+  await own.start();
+  await expect(second.getByText("Live")).toBeVisible();
 });
 
 test("the stored set is complete, without the API's answers, and never outdated", async ({ openDriver, service, region }) => {

@@ -1,32 +1,27 @@
-import { accessible, expect, Service, test as base } from "../fixtures.ts";
+import { accessible, expect, test as base } from "../fixtures.ts";
 import { Fcm } from "../fcm.ts";
 
-const test = base.extend<{ fcm: Fcm; pushing: Service; tell: (n: number) => Promise<string> }>({
+const test = base.extend<{ fcm: Fcm; tell: (n: number) => Promise<string> }>({
   fcm: async ({}, use) => {
     const fcm = await new Fcm().start();
     await use(fcm);
     await fcm.close();
   },
-  /** A service that pushes to fcm. */
-  pushing: async ({ fcm }, use) => {
-    const service = await new Service(fcm.settings()).start();
-    await use(service);
-    await service.close();
-  },
+  settings: async ({ fcm }, use) => use(fcm.settings()), // own pushes to fcm
   /** Notifies n drivers of a dispatch, on a device each: phone-0, phone-1, ... */
-  tell: async ({ pushing, region }, use) => use(async (n) => {
-    const drivers = await pushing.drivers(n, region);
+  tell: async ({ own, region }, use) => use(async (n) => {
+    const drivers = await own.drivers(n, region);
     for (const [i, { token }] of drivers.entries()) {
-      await pushing.call("PUT", `/v1/me/devices/installation-${i}`, { platform: "android", push_token: `phone-${i}`, app_version: "1.0.0", locale: "ko-KR" }, { token });
+      await own.call("PUT", `/v1/me/devices/installation-${i}`, { platform: "android", push_token: `phone-${i}`, app_version: "1.0.0", locale: "ko-KR" }, { token });
     }
-    return (await pushing.dispatch(region)).id;
+    return (await own.dispatch(region)).id;
   }),
 });
 
-test("dead pushes are sent again, once the push service accepts them", async ({ fcm, pushing, tell, openConsole }) => {
+test("dead pushes are sent again, once the push service accepts them", async ({ fcm, own, tell, openConsole }) => {
   await fcm.poison("dispatch.opened");
   const id = await tell(4);
-  const page = await openConsole("#/notifications", await pushing.key("dispatcher"), pushing);
+  const page = await openConsole("#/notifications", await own.key("dispatcher"), own);
   const dead = page.getByRole("tab", { name: "Dead" });
   await expect(dead).toHaveText("Dead 4");
   await dead.click();
@@ -36,8 +31,6 @@ test("dead pushes are sent again, once the push service accepts them", async ({ 
   await expect(first).toContainText("opened");
   await expect(first).toContainText("INVALID_ARGUMENT");
   await expect(first.getByRole("link")).toHaveAttribute("href", `#/dispatches/${id}`);
-  await accessible(page);
-  await page.emulateMedia({ colorScheme: "dark" });
   await accessible(page);
 
   await fcm.cure();
@@ -54,8 +47,8 @@ test("dead pushes are sent again, once the push service accepts them", async ({ 
 
   // Another user sends one of them again before this user confirms: the service refuses that one, and takes the others.
   await page.getByRole("button", { name: "Send all 3 shown again" }).click();
-  const [other] = (await pushing.call("GET", "/v1/admin/notifications?status=DEAD")).items;
-  await pushing.call("POST", `/v1/admin/notifications/${other.id}/redrive`);
+  const [other] = (await own.call("GET", "/v1/admin/notifications?status=DEAD")).items;
+  await own.call("POST", `/v1/admin/notifications/${other.id}/redrive`);
   await dialog.getByRole("button", { name: "Send again" }).click();
   await expect(page.getByText("2 of 3 put back into the backlog.")).toBeVisible();
   await expect(page.getByRole("listitem").filter({ hasText: other.id })).toBeVisible();
@@ -68,10 +61,10 @@ test("dead pushes are sent again, once the push service accepts them", async ({ 
   for (const n of [0, 1, 2, 3]) expect((await fcm.device(`phone-${n}`)).received).toBe(1);
 });
 
-test("a push that is refused again is dead again", async ({ fcm, pushing, tell, openConsole }) => {
+test("a push that is refused again is dead again", async ({ fcm, own, tell, openConsole }) => {
   await fcm.poison("dispatch.opened");
   await tell(1);
-  const page = await openConsole("#/notifications/DEAD", undefined, pushing);
+  const page = await openConsole("#/notifications/DEAD", undefined, own);
   const again = page.getByRole("button", { name: "Send again: dispatch.opened to Driver 1" });
   await again.click();
   await page.getByRole("dialog").getByRole("button", { name: "Send again" }).click();
@@ -81,10 +74,10 @@ test("a push that is refused again is dead again", async ({ fcm, pushing, tell, 
   await expect(again).toBeVisible();
 });
 
-test("more than a page is not counted, but shown on demand", async ({ fcm, pushing, tell, openConsole }) => {
+test("more than a page is not counted, but shown on demand", { tag: "@slow" }, async ({ fcm, own, tell, openConsole }) => {
   await fcm.poison("dispatch.opened");
   await tell(130);
-  const page = await openConsole("#/notifications/DEAD", undefined, pushing);
+  const page = await openConsole("#/notifications/DEAD", undefined, own);
   const dead = page.getByRole("tab", { name: "Dead" });
   await expect(dead).toHaveText("Dead 100+");
   const rows = page.getByRole("tabpanel").getByRole("row");
@@ -99,10 +92,10 @@ test("more than a page is not counted, but shown on demand", async ({ fcm, pushi
   await expect(dead).toHaveText("Dead 0");
 });
 
-test("the backlog shows pending pushes, also after a lost connection", async ({ fcm, pushing, tell, openConsole }) => {
+test("the backlog shows pending pushes, also after a lost connection", async ({ fcm, own, tell, openConsole }) => {
   await fcm.fail(503);
   const id = await tell(2);
-  const page = await openConsole("#/notifications", await pushing.key("viewer"), pushing);
+  const page = await openConsole("#/notifications", await own.key("viewer"), own);
   const backlog = page.getByRole("tab", { name: "Backlog" });
   await expect(backlog).toHaveText("Backlog 2");
   await expect(page.getByText("current", { exact: true })).toBeVisible();
@@ -113,7 +106,7 @@ test("the backlog shows pending pushes, also after a lost connection", async ({ 
   await expect(page.getByText(/^may be old: read at/)).toBeVisible();
   await expect(rows).toHaveCount(3);
   await fcm.fail(0);
-  await pushing.call("POST", `/v1/admin/dispatches/${id}/cancel`, { reason_code: "CUSTOMER" }, { headers: { "If-Match": '"1"' } });
+  await own.call("POST", `/v1/admin/dispatches/${id}/cancel`, { reason_code: "CUSTOMER" }, { headers: { "If-Match": '"1"' } });
   await page.context().setOffline(false);
   await expect(page.getByText("current", { exact: true })).toBeVisible();
   await expect(backlog).toHaveText("Backlog 0", { timeout: 40_000 });
@@ -121,10 +114,10 @@ test("the backlog shows pending pushes, also after a lost connection", async ({ 
   await expect(rows.filter({ hasText: "opened" })).toHaveCount(2);
 });
 
-test("a viewer sees dead pushes without buttons; keys move the tabs", async ({ fcm, pushing, tell, openConsole }) => {
+test("a viewer sees dead pushes without buttons; keys move the tabs", async ({ fcm, own, tell, openConsole }) => {
   await fcm.poison("dispatch.opened");
   await tell(2);
-  const page = await openConsole("#/notifications", await pushing.key("viewer"), pushing);
+  const page = await openConsole("#/notifications", await own.key("viewer"), own);
   await expect(page.getByRole("tab", { name: "Dead" })).toHaveText("Dead 2");
   await page.getByRole("tab", { name: "Backlog" }).focus();
   await page.keyboard.press("ArrowRight");
@@ -139,10 +132,10 @@ test("a viewer sees dead pushes without buttons; keys move the tabs", async ({ f
   await expect(page).toHaveURL(/#\/notifications\/SENT$/);
 });
 
-test("dead pushes are sent again by keyboard alone", async ({ fcm, pushing, tell, openConsole }) => {
+test("dead pushes are sent again by keyboard alone", async ({ fcm, own, tell, openConsole }) => {
   await fcm.poison("dispatch.opened");
   await tell(1);
-  const page = await openConsole("#/notifications/DEAD", undefined, pushing);
+  const page = await openConsole("#/notifications/DEAD", undefined, own);
   await expect(page.getByRole("button", { name: "Send again: dispatch.opened to Driver 1" })).toBeVisible();
   await fcm.cure();
   await page.getByRole("tab", { name: "Dead" }).focus();

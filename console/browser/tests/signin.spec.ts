@@ -1,4 +1,4 @@
-import { Service, accessible, expect, test } from "../fixtures.ts";
+import { accessible, expect, test } from "../fixtures.ts";
 
 test("a key opens the console, and no script can read it", async ({ open, service }) => {
   const page = await open("/console/");
@@ -14,26 +14,21 @@ test("a key opens the console, and no script can read it", async ({ open, servic
   expect(decodeURIComponent(cookie!.value)).not.toContain(service.adminKey);
 });
 
-test("an unreachable service signs no user in or out, and the page shows that", async ({ open }) => {
-  const service = await new Service().start();
-  try {
-    const page = await open("/console/", service);
-    await service.stop("SIGKILL");
-    await page.getByLabel("API key").fill(service.adminKey);
-    await page.getByRole("button", { name: "Sign in" }).click();
-    await expect(page.getByRole("alert")).toHaveText("The service can't be reached.");
-    await service.start();
-    await page.getByRole("button", { name: "Sign in" }).click();
-    await page.getByLabel("Search").fill("gate"); // with an empty address, the board is at its beginning
-    await expect(page).toHaveURL(`${service.url}/console/#/?q=gate`);
-    await page.reload();
-    await expect(page.getByLabel("Search")).toHaveValue("gate");
-    await service.stop("SIGKILL");
-    await page.getByRole("button", { name: "Sign out" }).click();
-    await expect(page.getByRole("alert").filter({ hasText: "may still be signed in" })).toBeVisible();
-  } finally {
-    await service.close();
-  }
+test("an unreachable service signs no user in or out, and the page shows that", async ({ open, own: service }) => {
+  const page = await open("/console/", service);
+  await service.stop("SIGKILL");
+  await page.getByLabel("API key").fill(service.adminKey);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await expect(page.getByRole("alert")).toHaveText("The service can't be reached.");
+  await service.start();
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByLabel("Search").fill("gate"); // with an empty address, the board is at its beginning
+  await expect(page).toHaveURL(`${service.url}/console/#/?q=gate`);
+  await page.reload();
+  await expect(page.getByLabel("Search")).toHaveValue("gate");
+  await service.stop("SIGKILL");
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await expect(page.getByRole("alert").filter({ hasText: "may still be signed in" })).toBeVisible();
 });
 
 test("a sign-out in one tab signs every tab out, and deletes the input", async ({ openConsole }) => {

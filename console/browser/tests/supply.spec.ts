@@ -1,32 +1,32 @@
-import { accessible, expect, Service, test as base } from "../fixtures.ts";
+import { accessible, expect, ownClock, test } from "../fixtures.ts";
 import { past } from "../supply.ts";
 
-const test = base.extend<{ own: Service }>({
-  own: async ({}, use) => {
-    const service = await new Service().start();
-    await use(service);
-    await service.close();
-  },
-});
-
 test("the page shows that there are no points; the first count then appears", async ({ own, openConsole, region }) => {
-  test.setTimeout(120_000);
   await own.drivers(3, region);
   await own.dispatch(region);
   await own.dispatch(region);
-  const page = await openConsole("#/supply", await own.key("viewer"), own);
-  const counted = (await own.call("GET", "/v1/admin/supply")).items.length > 0; // the schedule may have run first
-  if (!counted) await expect(page.getByText("No points yet")).toBeVisible();
+  const page = await openConsole("#/board", await own.key("viewer"), own);
+  let none = true; // the schedule may have counted already
+  await page.route("**/v1/admin/supply?*", async (route) => {
+    const response = await route.fetch();
+    const body = await response.json();
+    await route.fulfill({ response, json: none ? { ...body, items: [] } : body });
+  });
+  await page.evaluate(() => { location.hash = "#/supply"; });
+  await ownClock(page);
+  await expect(page.getByText("No points yet")).toBeVisible();
   await expect(page.getByRole("table", { name: "Regions now" }).getByRole("row").filter({ hasText: region })).toContainText(/3\s*2/);
-  await own.call("POST", "/v1/admin/jobs/supply/run"); // it runs at once, or after the schedule's run releases its lock
-  await expect(page.getByRole("img")).toHaveAccessibleName(/on duty .*at last 3; open .*at last 2; counted/, { timeout: 90_000 });
+  past(own, [[1, "", 3, 2]]);
+  none = false;
+  await page.clock.fastForward(15_000);
+  await expect(page.getByRole("img")).toHaveAccessibleName(/on duty .*at last 3; open .*at last 2; counted/);
   await expect(page.getByText("No points yet")).toHaveCount(0);
   await expect(page.locator("canvas")).toBeVisible();
 });
 
 test("the chart and the table by region and time", async ({ own, openConsole, region }) => {
   const ago = Array.from({ length: 180 }, (_, i) => 180 - i);
-  await past(own, [
+  past(own, [
     ...ago.flatMap((m): [number, string, number, number][] => [[m, "", 12, m === 30 ? 9 : 4], [m, region, 7, m === 30 ? 8 : 3]]),
     [3000, "", 40, 41], [3000, region, 20, 21],
   ]);
@@ -49,8 +49,6 @@ test("the chart and the table by region and time", async ({ own, openConsole, re
   const table = page.getByRole("table", { name: "Supply by time" });
   await expect(table.getByRole("row").filter({ has: page.getByRole("cell", { name: "8", exact: true }) })).toHaveCount(1);
   expect(await table.getByRole("row").count()).toBeGreaterThan(55);
-  await accessible(page);
-  await page.emulateMedia({ colorScheme: "dark" });
   await accessible(page);
   await expect.poll(() => inked(page)).toBe(true);
 
@@ -78,19 +76,21 @@ test("the numbers of one region are never shown as another's", async ({ own, ope
   await expect(open).toHaveText("Open1");
 });
 
-test("after a restart of the service, earlier points are drawn as they become known", async ({ own, openConsole }) => {
-  await past(own, [[2, "", 5, 1]]);
-  const page = await openConsole("#/supply", undefined, own);
+test("earlier points are drawn as they become known", async ({ service, openConsole, region }) => {
+  past(service, [[2, region, 5, 1]]); // the schedule counts nothing there
+  const page = await openConsole("#/supply");
+  await ownClock(page);
+  await page.getByRole("combobox", { name: "Region" }).selectOption(region);
   await expect(page.locator("canvas")).toBeVisible();
   expect(await inked(page)).toBe(false); // a single point draws no line
-  const earlier = Array.from({ length: 50 }, (_, i): [number, string, number, number] => [i + 3, "", 5, 1]);
-  await past(own, earlier);
-  await expect.poll(() => inked(page), { timeout: 40_000 }).toBe(true);
+  past(service, Array.from({ length: 50 }, (_, i): [number, string, number, number] => [i + 3, region, 5, 1]));
+  await page.clock.fastForward(15_000);
+  await expect.poll(() => inked(page)).toBe(true);
   await expect(page.getByText("current", { exact: true })).toHaveCount(2);
 });
 
 test("a lost connection and its return", async ({ own, openConsole, region }) => {
-  await past(own, [[150, "", 9, 1], [2, "", 5, 1]]);
+  past(own, [[150, "", 9, 1], [2, "", 5, 1]]);
   const page = await openConsole("#/supply", undefined, own);
   await expect(page.getByRole("img")).toHaveAccessibleName(/on duty/);
   await page.context().setOffline(true);

@@ -1,36 +1,32 @@
-import { expect, test } from "@playwright/test";
-import { readFileSync } from "node:fs";
+import { expect } from "@playwright/test";
+import { test } from "node:test";
+import { columns, empty, passes, reduce } from "../../web/console/board_state.js";
 
-// Node would take the browser's module for CommonJS, so the test imports its text.
-const source = readFileSync(new URL("../../web/console/board_state.js", import.meta.url), "utf8");
-const { columns, empty, passes, reduce } = await import(`data:text/javascript;base64,${Buffer.from(source).toString("base64")}`);
-
-type Any = any;
 const t0 = Date.parse("2026-12-01T00:00:00.000Z");
-const at = (s: number) => new Date(t0 + s * 1000).toISOString();
+const at = (s) => new Date(t0 + s * 1000).toISOString();
 
-const dispatch = (id: string, more: Any = {}) => ({
+const dispatch = (id, more = {}) => ({
   id, external_id: null, status: "PENDING", round: 1, version: 1, region: "seoul", vehicle_class: "45m", site_address: `at ${id}`,
   note: null, accepted_by: null, accepted_at: null, opens_at: at(0), expires_at: at(600), updated_at: at(0), ...more,
 });
-const event = (type: string, id: string, version: number, status: string, more: Any = {}) => ({
+const event = (type, id, version, status, more = {}) => ({
   type: `dispatch.${type}`, dispatch_id: id, version, status, round: 1, region: "seoul", vehicle_class: "45m",
   opens_at: at(0), expires_at: at(600), at: at(10), driver_id: null, ...more,
 });
-const counts = (more: Any = {}) => ({ SCHEDULED: 0, PENDING: 0, ACCEPTED: 0, IN_PROGRESS: 0, COMPLETED: 0, CANCELED: 0, EXPIRED: 0, ...more });
-const board = (s: number, of: Any, more: Any = {}) =>
+const counts = (more = {}) => ({ SCHEDULED: 0, PENDING: 0, ACCEPTED: 0, IN_PROGRESS: 0, COMPLETED: 0, CANCELED: 0, EXPIRED: 0, ...more });
+const board = (s, of, more = {}) =>
   ({ type: "board", board: { counts: counts(of), since: at(-86400), unseen: 0, regions: [], server_time: at(s), ...more } });
-const lists = (state: Any, items: Any[], more: Any = {}) => ({ type: "lists", items, cut: {}, from: state.seq, now: t0 + 5000, ...more });
-const events = (...e: Any[]) => ({ type: "events", events: e, now: t0 + 10_000 });
+const lists = (state, items, more = {}) => ({ type: "lists", items, cut: {}, from: state.seq, now: t0 + 5000, ...more });
+const events = (...e) => ({ type: "events", events: e, now: t0 + 10_000 });
 
 /** Returns a board that has read these dispatches and counted them. */
-function having(...items: Any[]) {
-  const of: Any = {};
+function having(...items) {
+  const of = {};
   for (const d of items) of[d.status] = (of[d.status] ?? 0) + 1;
   return reduce(reduce(empty(), lists(empty(), items)), board(5, of));
 }
-const card = (state: Any, id: string) => state.cards.get(id);
-const ids = (state: Any, status: string, filter: Any = {}) => columns(state, filter)[status].map((c: Any) => c.id);
+const card = (state, id) => state.cards.get(id);
+const ids = (state, status, filter = {}) => columns(state, filter)[status].map((c) => c.id);
 
 test("an event moves the card and the counts", () => {
   const s = reduce(having(dispatch("a"), dispatch("b")), events(event("accepted", "a", 2, "ACCEPTED", { driver_id: "drv" })));
@@ -215,7 +211,7 @@ test("the driver of a dispatch stays known until it has none", () => {
 
 test("a wanted dispatch is wanted until its version is read, and a deleted one is not wanted for ever", () => {
   let s = reduce(having(), events(event("created", "b", 1, "PENDING")));
-  const asked: [string, number][] = [["b", 1]];
+  const asked = [["b", 1]];
   s = reduce(s, events(event("updated", "b", 2, "PENDING", { round: 2 })));
   s = reduce(s, { type: "read", items: [dispatch("b")], asked, now: t0 });
   expect([...s.wanted]).toEqual([["b", 2]]);
@@ -258,7 +254,7 @@ test("the earliest opening or end comes first, and in other columns the newest d
 
 test("the newest ended dispatches are kept, and too many uncounted moves cause a count", () => {
   let s = having();
-  const many = (n: number, from = 0) => Array.from({ length: n }, (_, i) => event("created", `x${from + i}`, 1, "CANCELED", { at: at(10 + from + i) }));
+  const many = (n, from = 0) => Array.from({ length: n }, (_, i) => event("created", `x${from + i}`, 1, "CANCELED", { at: at(10 + from + i) }));
   s = reduce(s, events(...many(1001)));
   expect(s.cards.has("x1000")).toBe(true);
   expect(s.cards.has("x0")).toBe(false);
