@@ -3,9 +3,12 @@ package notify_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
+	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/dispatch"
 	"firsttap/notify"
@@ -14,6 +17,7 @@ import (
 	"firsttap/outbox"
 	"firsttap/repository"
 	"firsttap/repository/repositorytest"
+	"firsttap/servertest"
 	"firsttap/testkit"
 )
 
@@ -25,6 +29,9 @@ type office struct {
 	fcm   *fcmtest.Server
 	cars  []dispatch.Driver // all drivers
 	hour  int
+	// bubble: the office is in a bubble of synctest, where minutes cost nothing.
+	bubble  bool
+	metrics *prometheus.Registry // of the relay of inFakeTime
 	// timeout is how long a request to the push service may take.
 	timeout time.Duration
 }
@@ -32,19 +39,47 @@ type office struct {
 // phone is the push token of a driver's only device.
 func phone(v dispatch.Driver) string { return "token-of-" + string(v.ID) }
 
-func onDatabases(t *testing.T, test func(*testing.T, *office), drivers int) {
-	for _, kind := range []string{"sqlite", "mariadb", "mysql"} {
-		t.Run(kind, func(t *testing.T) { test(t, newOffice(t, repositorytest.URL(t, kind), drivers)) })
+// inBubble runs the test in a bubble of synctest, on SQLite.
+func inBubble(t *testing.T, drivers int, test func(*testing.T, *office)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t, repositorytest.URL(t, servertest.SQLite), drivers)
+		o.bubble, o.timeout = true, fcm.DefaultTimeout
+		test(t, o)
+	})
+}
+
+// onDatabases runs the test in a bubble, and in real time on the servers.
+func onDatabases(t *testing.T, drivers int, test func(*testing.T, *office)) {
+	t.Helper()
+	onKinds(t, servertest.Databases(), drivers, test)
+}
+
+// onDatabasesInAll is onDatabases in `make test-all`, and inBubble in `make test`.
+func onDatabasesInAll(t *testing.T, drivers int, test func(*testing.T, *office)) {
+	t.Helper()
+	kinds := []string{servertest.SQLite}
+	if testkit.All() {
+		kinds = servertest.EveryDatabase()
 	}
+	onKinds(t, kinds, drivers, test)
+}
+
+func onKinds(t *testing.T, kinds []string, drivers int, test func(*testing.T, *office)) {
+	t.Helper()
+	servertest.OnEach(t, kinds, func(t *testing.T, kind string) {
+		if kind == servertest.SQLite {
+			inBubble(t, drivers, test)
+			return
+		}
+		test(t, newOffice(t, repositorytest.URL(t, kind), drivers))
+	})
 }
 
 func newOffice(t *testing.T, url string, drivers int) *office {
 	t.Helper()
 	o := emptyOffice(t, url)
-	var err error
-	if o.fcm, err = fcmtest.Listen(); err != nil {
-		t.Fatal(err)
-	}
+	o.fcm = fcmtest.New()
 	t.Cleanup(o.fcm.Close)
 	o.hire("seoul", drivers)
 	return o
@@ -53,7 +88,7 @@ func newOffice(t *testing.T, url string, drivers int) *office {
 // emptyOffice is one without drivers and without a push service.
 func emptyOffice(t *testing.T, url string) *office {
 	t.Helper()
-	o := &office{t: t, url: url, timeout: time.Second}
+	o := &office{t: t, url: url, timeout: 5 * time.Second}
 	o.store = repositorytest.Open(t, url, repository.Options{})
 	return o
 }
@@ -102,11 +137,12 @@ func (o *office) open(options repository.Options) *repository.Store {
 // relaying is one instance's relay.
 type relaying struct {
 	*notify.Relay
+	wire *wire
 	stop func()
 }
 
-// relay runs a relay, as edit has it, until the test ends or it is stopped. It waits little. From now on what the office
-// commits is committed by the relay's instance.
+// relay runs a relay, as edit has it, until the test ends or it is stopped. From now on what the office commits is committed
+// by the relay's instance.
 func (o *office) relay(edit func(*notify.RelayOptions, *repository.OutboxOptions)) *relaying {
 	o.t.Helper()
 	r, store := o.relayBeside(edit)
@@ -114,35 +150,43 @@ func (o *office) relay(edit func(*notify.RelayOptions, *repository.OutboxOptions
 	return r
 }
 
-// relayBeside runs the relay of an instance that commits nothing, as relay does.
+// relayBeside runs the relay of an instance that commits nothing, as relay does. In a bubble it waits as in production, in
+// real time less.
 func (o *office) relayBeside(edit func(*notify.RelayOptions, *repository.OutboxOptions)) (*relaying, *repository.Store) {
 	o.t.Helper()
-	sender, err := fcm.New(o.t.Context(), fcm.Options{Project: "demo", Endpoint: o.fcm.URL() + "/v1", Timeout: o.timeout})
-	if err != nil {
-		o.t.Fatal(err)
-	}
 	owner := dispatch.NewUniqueID("ins_", time.Now())
-	outbox := repository.OutboxOptions{Owner: owner, LeaseTerm: 5 * time.Second}
-	options := notify.RelayOptions{
-		Sender: sender, Log: slog.New(slog.DiscardHandler), PollInterval: 50 * time.Millisecond,
-		AttemptTimeout: 2 * time.Second, RetryDelay: 50 * time.Millisecond, FailurePause: 50 * time.Millisecond, DrainTimeout: time.Second,
+	outbox := repository.OutboxOptions{Owner: owner, LeaseTerm: 30 * time.Second}
+	options := notify.RelayOptions{Sender: o.sender()}
+	if !o.bubble {
+		options.PollInterval, options.RetryDelay, options.FailurePause = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
 	}
 	if edit != nil {
 		edit(&options, &outbox)
 	}
-	r := &relaying{}
+	r := &relaying{wire: &wire{sender: options.Sender}}
 	store := o.open(repository.Options{
 		OutboxOwner: owner, OutboxLease: outbox.LeaseTerm,
 		OnCommit: func(d dispatch.Dispatch, events []dispatch.Event) { r.OnCommit(d, events) },
 	})
-	box := store.Outbox(outbox)
-	options.Outbox, options.Topics, options.Devices = box, box, store
+	r.wire.Outbox = store.Outbox(outbox)
+	options.Outbox, options.Topics, options.Devices, options.Sender = r.wire, r.wire, r.wire, wiredSender{r.wire}
 	r.Relay = notify.NewRelay(options)
-	r.stop = testkit.Run(o.t, func(ctx context.Context) {
-		r.Run(ctx)
-		sender.Close()
-	})
+	r.stop = testkit.Run(o.t, r.Run)
 	return r, store
+}
+
+// sender sends to the office's push service, without a connection.
+func (o *office) sender() *fcm.Sender {
+	o.t.Helper()
+	s, err := fcm.New(o.t.Context(), fcm.Options{
+		Project: "demo", Endpoint: "http://fcm.test/v1", Timeout: o.timeout,
+		WrapTransport: func(http.RoundTripper) http.RoundTripper { return o.fcm },
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.t.Cleanup(s.Close)
+	return s
 }
 
 // offer opens a dispatch in Seoul, where all drivers are unless a test says so.
@@ -183,19 +227,37 @@ func (o *office) accept(d dispatch.Dispatch, v dispatch.Driver) {
 	}
 }
 
-// eventually is testkit's, and logs what was sent when ok stays false.
+// eventually waits until ok. In a bubble it looks when nothing else happens, ten times a second, for an hour.
 func (o *office) eventually(what string, ok func() bool) {
 	o.t.Helper()
 	came := false
 	defer func() {
-		if !came {
+		if !came && o.fcm != nil {
 			received, duplicates, visible, told := o.fcm.Totals()
 			o.t.Logf("%d requests; received %d, twice %d, visible %d, phones %d; %v",
 				o.fcm.Requests(), received, duplicates, visible, told, o.rows())
 		}
 	}()
-	testkit.Eventually(o.t, what, ok)
+	if !o.bubble {
+		testkit.Eventually(o.t, what, ok)
+		came = true
+		return
+	}
+	for end := time.Now().Add(time.Hour); !ok(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			o.t.Fatalf("never: %s", what)
+		}
+		synctest.Wait()
+	}
 	came = true
+}
+
+// wait lets the first time pass in a bubble, and the second where time is real.
+func (o *office) wait(inBubble, inRealTime time.Duration) {
+	if o.bubble {
+		inRealTime = inBubble
+	}
+	time.Sleep(inRealTime)
 }
 
 // rows counts the notifications by status and result.
@@ -234,28 +296,31 @@ func (o *office) shows(t dispatch.EventType) (n int) {
 	return n
 }
 
-func TestPushesToAllDrivers(t *testing.T) { pushesToAllDrivers(t, 0) }
-
-func TestPushesToAllDriversInBatches(t *testing.T) { pushesToAllDrivers(t, 2) }
-
-func pushesToAllDrivers(t *testing.T, part int) {
-	onDatabases(t, func(t *testing.T, o *office) {
-		o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.BatchSize = part })
-		d := o.offer()
-		o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
-		o.accept(d, o.cars[0])
-		o.eventually("the winner's phone alone shows something, and that it has the job", func() bool {
-			_, _, visible, _ := o.fcm.Totals()
-			return visible == 1 && o.shows(dispatch.EventAccepted) == 1
-		})
-		if got := o.fcm.Device(phone(o.cars[0])).Visible; got[0].Dispatch != string(d.ID) {
-			t.Errorf("the winner's phone shows %v", got)
+// All drivers get the offer, and after the accept only the winner's phone shows anything. Each push is one request. So it
+// is also when the audience is written in parts.
+func TestPushesToAllDrivers(t *testing.T) {
+	onDatabases(t, 40, func(t *testing.T, o *office) {
+		for i, size := range []int{0, 2} {
+			r := o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.BatchSize = size })
+			before := o.fcm.Requests()
+			d := o.offer()
+			o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
+			o.accept(d, o.cars[i])
+			o.eventually("the winner's phone alone shows something, and that it has the job", func() bool {
+				return o.shows(dispatch.EventOpened) == 0 && o.shows(dispatch.EventAccepted) == i+1
+			})
+			shown := o.fcm.Device(phone(o.cars[i])).Visible
+			if last := shown[len(shown)-1]; last.Dispatch != string(d.ID) {
+				t.Errorf("the winner's phone shows %v", last)
+			}
+			o.eventually("all are marked as sent", func() bool { return o.rows()["SENT sent"] == 2*len(o.cars)*(i+1) })
+			if n := o.fcm.Requests() - before; n != int64(2*len(o.cars)) {
+				t.Errorf("%d requests for %d phones, each with two pushes", n, len(o.cars))
+			}
+			if _, again, _, _ := o.fcm.Totals(); again != 0 {
+				t.Errorf("%d messages came twice", again)
+			}
+			r.stop()
 		}
-		if n := o.fcm.Requests(); n != int64(2*len(o.cars)) {
-			t.Errorf("%d requests for %d phones, each with two pushes", n, len(o.cars))
-		}
-		if _, again, _, _ := o.fcm.Totals(); again != 0 {
-			t.Errorf("%d messages came twice", again)
-		}
-	}, 40)
+	})
 }
