@@ -99,7 +99,7 @@ func (o *office) phones() (tokens []string) {
 
 // When seven in ten tokens die at once, all of them are quarantined within an hour, and pushes to the others do not wait.
 func TestAFleetHeals(t *testing.T) {
-	fleet := testkit.Scale(100, 1000)
+	fleet := testkit.Scale(60, 1000)
 	for name, known := range map[string]bool{"all were good": true, "none was known to be": false} {
 		t.Run(name, func(t *testing.T) {
 			inFakeTime(t, fleet, func(t *testing.T, o *office, push *gateway) {
@@ -148,7 +148,7 @@ func TestAFleetHeals(t *testing.T) {
 // While an instance has the wrong credentials, no device is quarantined and the push service gets few requests. Pushes that
 // are still useful are sent when the credentials are right again.
 func TestWrongCredentials(t *testing.T) {
-	inFakeTime(t, testkit.Scale(50, 200), func(t *testing.T, o *office, push *gateway) {
+	inFakeTime(t, 200, func(t *testing.T, o *office, push *gateway) {
 		o.trustAll()
 		push.kill(o.phones()...)
 		var offers []dispatch.Dispatch
@@ -198,7 +198,7 @@ func TestMadeUpTokensAllTheTime(t *testing.T) {
 				}
 			}
 		}
-		for round := range 3 {
+		for round := range testkit.Scale(2, 3) {
 			for _, v := range cheats {
 				for i := range 10 {
 					token := fmt.Sprintf("made-up-%d-by-%s-%d", round, v.ID, i)

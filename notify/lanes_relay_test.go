@@ -11,6 +11,7 @@ import (
 	"firsttap/notify"
 	"firsttap/notify/fcmtest"
 	"firsttap/repository"
+	"firsttap/testkit"
 )
 
 // turnstile is a push service that lets a limited number of pushes pass, and records their order.
@@ -110,14 +111,15 @@ func narrow(n *notify.RelayOptions, b *repository.OutboxOptions) {
 func TestLargeAudienceDelaysNoOtherPush(t *testing.T) {
 	for _, instances := range []int{1, 2} {
 		t.Run(fmt.Sprintf("%d instances", instances), func(t *testing.T) {
-			onDatabasesInAll(t, 700, func(t *testing.T, o *office) { largeAudienceDelaysNoOtherPush(t, o, instances) })
+			onDatabasesInAll(t, testkit.Scale(300, 700), func(t *testing.T, o *office) { largeAudienceDelaysNoOtherPush(t, o, instances) })
 		})
 	}
 }
 
 func largeAudienceDelaysNoOtherPush(t *testing.T, o *office, instances int) {
-	const few, most = 20, 256
+	const few = 20
 	large := len(o.cars)
+	most := large * 2 / 3
 	o.timeout = time.Hour
 	near := o.hire("busan", few)
 	s := newTurnstile(o)
@@ -209,7 +211,7 @@ func TestOffersHaveTheirShare(t *testing.T) {
 
 // Two large audiences are written in parts: a small one that comes after them does not wait until they are.
 func TestASmallAudienceIsWrittenBetweenLargeOnes(t *testing.T) {
-	inBubble(t, 100, func(t *testing.T, o *office) {
+	inBubble(t, 60, func(t *testing.T, o *office) {
 		large := len(o.cars)
 		few := o.hire("busan", 3)
 		o.offer()
