@@ -168,14 +168,6 @@ func TestMessagesShowNoPassword(t *testing.T) {
 	}
 }
 
-// TestPushIsLogged on request, though a Firebase project is set.
-func TestPushIsLogged(t *testing.T) {
-	c, err := Read(testkit.Settings("FIRSTTAP_FIREBASE_PROJECT", "p", "FIRSTTAP_PUSH", "log"))
-	if err != nil || c.Push.FCM {
-		t.Errorf("%v, %+v", err, c.Push)
-	}
-}
-
 // TestEmulatorIsRefused beside real credentials or the real FCM, without a project, and at an address that a page's
 // Content-Security-Policy cannot name.
 func TestEmulatorIsRefused(t *testing.T) {

@@ -7,9 +7,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/notify"
 	"firsttap/notify/fcmtest"
-	"firsttap/repository"
 	"firsttap/testkit"
 )
 
@@ -40,11 +38,7 @@ func TestARelayIsKilled(t *testing.T) {
 }
 
 // afterLease is by when a push is sent whose first lease was lost: the lease of 30 s, a poll, and an attempt.
-const afterLease = 35 * time.Second
-
-func pollSeldom(n *notify.RelayOptions, _ *repository.OutboxOptions) {
-	n.PollInterval = 3 * time.Second
-}
+const afterLease = 36 * time.Second
 
 // eachCall runs, for each call that a relay makes about one offer, a relay with that fault beside one without. All must be
 // sent after the time settled.
@@ -54,8 +48,8 @@ func eachCall(t *testing.T, f fault, settled time.Duration, judge func(*testing.
 	run := func(t *testing.T, f fault, n int) {
 		inBubble(t, 3, func(t *testing.T, o *office) {
 			o.fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 50 * time.Millisecond })
-			o.relayBeside(pollSeldom)
-			r := o.relay(pollSeldom)
+			o.relayBeside(nil)
+			r := o.relay(nil)
 			synctest.Wait()
 			r.wire.set(f, n)
 			o.offer()

@@ -185,14 +185,16 @@ func (o *office) relay(edit func(*notify.RelayOptions, *repository.OutboxOptions
 	return r
 }
 
-// relayBeside runs the relay of an instance that commits nothing, as relay does. In a bubble it waits as in production, in
-// real time less.
+// relayBeside runs the relay of an instance that commits nothing, as relay does. In a bubble it waits as in production, but for
+// its polls, and in real time less.
 func (o *office) relayBeside(edit func(*notify.RelayOptions, *repository.OutboxOptions)) (*relaying, *repository.Store) {
 	o.t.Helper()
 	owner := dispatch.NewUniqueID("ins_", time.Now())
 	outbox := repository.OutboxOptions{Owner: owner, LeaseTerm: 30 * time.Second}
 	options := notify.RelayOptions{Sender: o.sender()}
-	if !o.bubble {
+	if o.bubble {
+		options.PollInterval = time.Duration(testkit.Scale(4, 1)) * time.Second // most of what a minute of a bubble costs
+	} else {
 		options.PollInterval, options.RetryDelay, options.FailurePause = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
 	}
 	if edit != nil {
