@@ -102,6 +102,7 @@ func TestAFleetHeals(t *testing.T) {
 	fleet := testkit.Scale(60, 1000)
 	for name, known := range map[string]bool{"all were good": true, "none was known to be": false} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			inFakeTime(t, fleet, func(t *testing.T, o *office, push *gateway) {
 				if known {
 					o.offer()
@@ -148,6 +149,7 @@ func TestAFleetHeals(t *testing.T) {
 // While an instance has the wrong credentials, no device is quarantined and the push service gets few requests. Pushes that
 // are still useful are sent when the credentials are right again.
 func TestWrongCredentials(t *testing.T) {
+	t.Parallel()
 	inFakeTime(t, 200, func(t *testing.T, o *office, push *gateway) {
 		o.trustAll()
 		push.kill(o.phones()...)
@@ -180,8 +182,9 @@ func TestWrongCredentials(t *testing.T) {
 // Sixty accounts register ten dead tokens each, and new ones every two minutes. Pushes to all others are not delayed, and
 // the refusals are no evidence against the push service. In the end all dead tokens are in quarantine.
 func TestMadeUpTokensAllTheTime(t *testing.T) {
-	accounts := testkit.Scale(25, 60) // more than the 20 drivers whose refused tokens would be evidence
-	inFakeTime(t, testkit.Scale(30, 100), func(t *testing.T, o *office, push *gateway) {
+	t.Parallel()
+	accounts := testkit.Scale(21, 60) // more than the 20 drivers whose refused tokens would be evidence
+	inFakeTime(t, testkit.Scale(20, 100), func(t *testing.T, o *office, push *gateway) {
 		honest, cheats := o.cars, o.accounts(accounts, "seoul", "45m")
 		var all delays
 		offer := func() {
@@ -206,7 +209,7 @@ func TestMadeUpTokensAllTheTime(t *testing.T) {
 					o.put(v, fmt.Sprint("app ", i), token)
 				}
 			}
-			for range 4 {
+			for range testkit.Scale(2, 4) {
 				offer()
 			}
 		}

@@ -111,6 +111,7 @@ func narrow(n *notify.RelayOptions, b *repository.OutboxOptions) {
 func TestLargeAudienceDelaysNoOtherPush(t *testing.T) {
 	for _, instances := range []int{1, 2} {
 		t.Run(fmt.Sprintf("%d instances", instances), func(t *testing.T) {
+			t.Parallel()
 			onDatabasesInAll(t, testkit.Scale(300, 700), func(t *testing.T, o *office) { largeAudienceDelaysNoOtherPush(t, o, instances) })
 		})
 	}
@@ -167,6 +168,7 @@ func largeAudienceDelaysNoOtherPush(t *testing.T, o *office, instances int) {
 
 // However many messages are about drivers' own jobs, offers have their share.
 func TestOffersHaveTheirShare(t *testing.T) {
+	t.Parallel()
 	const winners, phones, offered, most = 12, 10, 30, 100
 	onDatabasesInAll(t, offered, func(t *testing.T, o *office) {
 		o.timeout = time.Hour
@@ -211,6 +213,7 @@ func TestOffersHaveTheirShare(t *testing.T) {
 
 // Two large audiences are written in parts: a small one that comes after them does not wait until they are.
 func TestASmallAudienceIsWrittenBetweenLargeOnes(t *testing.T) {
+	t.Parallel()
 	inBubble(t, 60, func(t *testing.T, o *office) {
 		large := len(o.cars)
 		few := o.hire("busan", 3)

@@ -13,6 +13,7 @@ import (
 
 // Whichever call of a relay the network loses or delays, every phone gets the push once, and nothing waits for ever.
 func TestACallIsLost(t *testing.T) {
+	t.Parallel()
 	once := func(t *testing.T, o *office) {
 		if _, again, _, _ := o.fcm.Totals(); again != 0 {
 			t.Errorf("%d messages came twice", again)
@@ -27,6 +28,7 @@ func TestACallIsLost(t *testing.T) {
 
 // Whenever a relay is killed, another sends its pushes when its leases end, and every phone shows the push once.
 func TestARelayIsKilled(t *testing.T) {
+	t.Parallel()
 	for _, f := range []fault{killedBefore, killedAfter} {
 		eachCall(t, f, afterLease, func(t *testing.T, o *office) {
 			// What the push service accepted and the relay did not record is sent again.

@@ -49,6 +49,7 @@ func isGood(v dispatch.Device) bool {
 
 // A dead token gets one more request, later; then its device is quarantined. The other pushes go on.
 func TestDeadToken(t *testing.T) {
+	t.Parallel()
 	onDatabases(t, 10, func(t *testing.T, o *office) {
 		dead, living := o.cars[3], len(o.cars)-1
 		o.fcm.Kill(phone(dead))
@@ -86,6 +87,7 @@ func TestDeadToken(t *testing.T) {
 
 // When the push service calls a living token dead for a moment, the phone gets its push afterwards.
 func TestLiveTokenIsReportedDead(t *testing.T) {
+	t.Parallel()
 	inBubble(t, 5, func(t *testing.T, o *office) {
 		o.fcm.Kill(phone(o.cars[0]))
 		o.relay(nil)
@@ -111,6 +113,7 @@ func TestLiveTokenIsReportedDead(t *testing.T) {
 // With another project's credentials tokens that were never good are refused: no device is quarantined, no push is dropped,
 // and all pushes are sent when the credentials are right again.
 func TestEveryTokenIsRefused(t *testing.T) {
+	t.Parallel()
 	inBubble(t, 40, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Status = 403 }) // SENDER_ID_MISMATCH
 		o.relay(nil)

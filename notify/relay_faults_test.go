@@ -13,6 +13,7 @@ import (
 	"firsttap/repository"
 	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // attempts returns the sum of the rows' failed attempts.
@@ -32,6 +33,7 @@ func (o *office) attempts() (n int) {
 
 // While the push service answers 503, an attempt is one request and the throttle pauses. In the end all phones get the push.
 func TestPushServiceIsUnavailable(t *testing.T) {
+	t.Parallel()
 	inBubble(t, 60, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Status, k.Latency = 503, 50*time.Millisecond })
 		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.MaxInFlight = 8 })
@@ -58,6 +60,7 @@ func TestPushServiceIsUnavailable(t *testing.T) {
 
 // When the quota is full, the throttle pauses as long as the push service asks, and no attempt is counted.
 func TestQuota(t *testing.T) {
+	t.Parallel()
 	inBubble(t, 60, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.QuotaPerSecond, k.Latency, k.RetryAfter = 20, 50*time.Millisecond, "7" })
 		var first time.Time // when the quota was first full
@@ -89,6 +92,7 @@ func TestQuota(t *testing.T) {
 
 // When the push service accepts a message and cuts the connection, it is sent again, and the phone shows it once.
 func TestReplyIsLost(t *testing.T) {
+	t.Parallel()
 	inBubble(t, 20, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.DropAfterAccept = 0.5 })
 		o.relay(nil)
@@ -109,6 +113,7 @@ func TestReplyIsLost(t *testing.T) {
 
 // A push whose payload is refused is DEAD, with the reason, and is sent after a redrive.
 func TestPoison(t *testing.T) {
+	t.Parallel()
 	inBubble(t, 5, func(t *testing.T, o *office) {
 		o.fcm.Poison(phone(o.cars[1]))
 		r := o.relay(nil)
@@ -130,6 +135,7 @@ func TestPoison(t *testing.T) {
 
 // An offer that was accepted while the push service hung is not sent any more.
 func TestSuperseded(t *testing.T) {
+	t.Parallel()
 	onDatabases(t, 40, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Hang = true })
 		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.MaxInFlight = 4 })
@@ -157,6 +163,7 @@ func TestSuperseded(t *testing.T) {
 
 // A relay that stops releases the pushes that it did not send: another sends them before the lease would have ended.
 func TestRelayEnds(t *testing.T) {
+	t.Parallel()
 	onDatabases(t, 40, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Hang = true })
 		long := func(n *notify.RelayOptions, b *repository.OutboxOptions) {
@@ -174,6 +181,7 @@ func TestRelayEnds(t *testing.T) {
 
 // One push to a topic tells a large audience that the offer is over. The audience is unsubscribed after the topic's release.
 func TestTopic(t *testing.T) {
+	t.Parallel()
 	onDatabases(t, 30, func(t *testing.T, o *office) {
 		o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.TopicThreshold = 20 })
 		d := o.offer()
@@ -198,9 +206,34 @@ func TestTopic(t *testing.T) {
 	})
 }
 
+// So it is from 500 devices on. With fewer, each gets a push of its own.
+func TestTopicFromFiveHundredDevices(t *testing.T) {
+	testkit.OnlyInAll(t)
+	for devices, most := range map[int]int64{499: 499, 500: 3} {
+		inBubble(t, devices, func(t *testing.T, o *office) {
+			o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.TopicThreshold = repository.LargeAudience })
+			d := o.offer()
+			time.Sleep(time.Minute)
+			if n := o.shows(dispatch.EventOpened); n != devices {
+				t.Errorf("%d of %d phones show the offer", n, devices)
+			}
+			before := o.fcm.Requests()
+			o.accept(d, o.cars[0])
+			time.Sleep(time.Minute)
+			if offers, winners := o.shows(dispatch.EventOpened), o.shows(dispatch.EventAccepted); offers != 0 || winners != 1 {
+				t.Errorf("%d of %d phones show the offer that is over, %d that they have the job", offers, devices, winners)
+			}
+			if n := o.fcm.Requests() - before; n > most || most == 499 && n < most {
+				t.Errorf("%d requests to tell %d phones", n, devices)
+			}
+		})
+	}
+}
+
 // The database becomes unreachable between the COMMIT of an event and its expansion: when it is back, the event is expanded
 // at once, not when its lease ends.
 func TestDatabaseIsAwayForAMoment(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t, repositorytest.URL(t, "mariadb"), 3)
 	u, err := url.Parse(o.url)
 	if err != nil {

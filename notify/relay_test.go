@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,14 +57,19 @@ func inBubble(t *testing.T, drivers int, test func(*testing.T, *office)) {
 }
 
 // fleets are SQLite files with drivers and their phones, by their number: all bubbles begin at the same time.
-var fleets = map[int]struct {
-	file []byte
-	cars []dispatch.Driver
-}{}
+var (
+	fleetsMu sync.Mutex
+	fleets   = map[int]struct {
+		file []byte
+		cars []dispatch.Driver
+	}{}
+)
 
 // hiredBefore fills the file at url with so many drivers, and returns them.
 func hiredBefore(t *testing.T, url string, drivers int) []dispatch.Driver {
 	t.Helper()
+	fleetsMu.Lock()
+	defer fleetsMu.Unlock()
 	path := strings.TrimPrefix(url, "sqlite://")
 	fleet, made := fleets[drivers]
 	if !made {
@@ -337,6 +343,7 @@ func (o *office) shows(t dispatch.EventType) (n int) {
 // All drivers get the offer, and after the accept only the winner's phone shows anything. Each push is one request. So it
 // is also when the audience is written in parts.
 func TestPushesToAllDrivers(t *testing.T) {
+	t.Parallel()
 	onDatabases(t, 40, func(t *testing.T, o *office) {
 		for i, size := range []int{0, 2} {
 			r := o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.BatchSize = size })
