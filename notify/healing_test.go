@@ -185,7 +185,7 @@ func TestMadeUpTokensAllTheTime(t *testing.T) {
 	t.Parallel()
 	accounts := testkit.Scale(21, 60) // more than the 20 drivers whose refused tokens would be evidence
 	inFakeTime(t, testkit.Scale(20, 100), func(t *testing.T, o *office, push *gateway) {
-		honest, cheats := o.cars, o.accounts(accounts, "seoul", "45m")
+		honest, cheats := o.cars, o.accounts(accounts, "seoul")
 		var all delays
 		offer := func() {
 			o.offer()

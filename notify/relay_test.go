@@ -137,7 +137,7 @@ func emptyOffice(t *testing.T, url string) *office {
 // hire adds drivers of a region, each with a phone.
 func (o *office) hire(region string, n int) []dispatch.Driver {
 	o.t.Helper()
-	hired := o.accounts(n, region, "45m")
+	hired := o.accounts(n, region)
 	for _, v := range hired {
 		o.put(v, "app", phone(v))
 	}
@@ -146,12 +146,12 @@ func (o *office) hire(region string, n int) []dispatch.Driver {
 }
 
 // accounts adds drivers without a phone.
-func (o *office) accounts(n int, region, class string) (drivers []dispatch.Driver) {
+func (o *office) accounts(n int, region string) (drivers []dispatch.Driver) {
 	o.t.Helper()
 	for range n {
 		drivers = append(drivers, dispatch.Driver{
 			ID: dispatch.NewDriverID(time.Now()), Name: "Kim", Phone: "+821012345678", Regions: []string{region},
-			VehicleClass: class, OnDuty: true, Version: 1,
+			VehicleClass: "45m", OnDuty: true, Version: 1,
 		})
 	}
 	if err := o.store.AddDrivers(o.t.Context(), drivers); err != nil {
@@ -233,19 +233,14 @@ func (o *office) sender() *fcm.Sender {
 }
 
 // offer opens a dispatch in Seoul, where all drivers are unless a test says so.
-func (o *office) offer() dispatch.Dispatch { return o.offerFor("seoul", "45m") }
+func (o *office) offer() dispatch.Dispatch { return o.offerIn("seoul") }
 
-func (o *office) offerIn(region string) dispatch.Dispatch { return o.offerFor(region, "45m") }
-
-// offerTo opens a dispatch for the drivers of a class.
-func (o *office) offerTo(class string) dispatch.Dispatch { return o.offerFor("seoul", class) }
-
-func (o *office) offerFor(region, class string) dispatch.Dispatch {
+func (o *office) offerIn(region string) dispatch.Dispatch {
 	o.t.Helper()
 	o.hour += 2
 	d, err := o.store.Create(o.t.Context(), func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error) {
 		terms := dispatch.Terms{
-			Region: region, VehicleClass: class, Site: dispatch.Site{Address: "Seoul 1"},
+			Region: region, VehicleClass: "45m", Site: dispatch.Site{Address: "Seoul 1"},
 			WorkStartsAt: now.Add(time.Duration(o.hour) * time.Hour), WorkEndsAt: now.Add(time.Duration(o.hour+1) * time.Hour),
 			Fee: dispatch.Money{Amount: 350000, Currency: "KRW"},
 		}
