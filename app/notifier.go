@@ -17,9 +17,6 @@ import (
 const (
 	// pushLease is how long a push stays leased to a process that died. An attempt takes 15 s at most.
 	pushLease = 30 * time.Second
-	// largeAudience is the number of drivers from which the end of an offer goes to a topic: slower than one push each, but it
-	// also reaches those whose push is still waiting.
-	largeAudience = 500
 	// relayWait and relayLease choose the one relay of FIRSTTAP_RELAY=leader.
 	relayWait  = time.Second
 	relayLease = 10 * time.Second
@@ -58,9 +55,9 @@ func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 		return err
 	}
 	n.hub = stream.NewHub(options)
-	outbox := i.store.Outbox(repository.OutboxOptions{Owner: owner, LeaseTerm: pushLease, TopicThreshold: largeAudience})
+	box := i.store.Outbox(repository.OutboxOptions{Owner: owner, LeaseTerm: pushLease, TopicThreshold: repository.LargeAudience})
 	n.relay = notify.NewRelay(notify.RelayOptions{
-		Outbox: outbox, Topics: outbox, Devices: i.store, Sender: n.sender,
+		Outbox: box, Topics: box, Devices: i.store, Sender: n.sender,
 		Publish: n.hub.Publish, WakeOthers: n.hub.WakeRelays, Log: i.log, Metrics: i.telemetry,
 	})
 	i.commits.subscribe(n.hub.Publish)

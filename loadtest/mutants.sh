@@ -120,12 +120,12 @@ mutant "unsent pushes are kept at shutdown" notify/relay.go "r.releaseAll(anyPus
 mutant "a large audience gets a single turn" repository/lanes.go "return e.lastTurns[l] + 1 + int64(i/perTurn)" "return e.lastTurns[l] + 1" ./notify 'TestLargeAudienceDelaysNoOtherPush/1_instances/sqlite'
 mutant "pushes about own jobs use the lane of offers" outbox/lane.go "return LaneClaimant" "return LaneOffer" ./notify 'TestLargeAudienceDelaysNoOtherPush/1_instances/sqlite|TestOffersHaveTheirShare/sqlite|TestLanesHaveTheirShares'
 mutant "events are expanded one after the other" notify/lanes.go "r.position++" "_ = r" ./notify TestEventsTakeTurns
-mutant "an audience is written in one piece" repository/expand.go "if len(fresh) > e.budget {" "if false {" ./notify 'TestASmallAudienceIsWrittenBetweenLargeOnes/sqlite'
+mutant "an audience is written in one piece" repository/expand.go "if len(fresh) > e.budget {" "if false {" ./notify TestASmallAudienceIsWrittenBetweenLargeOnes
 mutant "a storm of 503 pauses nothing" notify/throttle.go "case t.failures >= failuresToPause:" "case t.failures >= 1000:" ./notify 'TestThrottleBacksOff'
 mutant "a full quota consumes attempts" notify/send.go "case Quota:
 		s.RetryAfter" "case Quota:
 		s.Attempts++
-		s.RetryAfter" ./notify 'TestQuota/sqlite'
+		s.RetryAfter" ./notify TestQuota
 mutant "the SDK may repeat a 503" notify/fcm/transport.go "notOK = 599" "notOK = 503" ./notify/fcm 'TestClasses|TestNoAnswer'
 mutant "every report of a dead token is believed" notify/dead_tokens.go "t.reachesSince(p.Driver, *suspected, now)" "true" ./notify 'TestTwoVerdicts'
 mutant "a faulty push service is believed" notify/dead_tokens.go "!now.Before(t.distrust.until)" "true" ./notify 'TestDistrust'
@@ -135,8 +135,8 @@ mutant "suspected tokens are sent with the others" notify/send.go "r.deadTokens.
 mutant "a lost reply ends the push" notify/send.go "case Unavailable, Unsure:
 		s.Attempts++" "case Unavailable, Unsure:
 		s.Status = outbox.Dead
-		s.Attempts++" ./notify 'TestReplyIsLost/sqlite'
-mutant "a notification without a tag" notify/fcm/message.go "&messaging.AndroidNotification{Tag: e.tag, " "&messaging.AndroidNotification{" ./notify/... 'TestReplyIsLost/sqlite|TestWireForm'
+		s.Attempts++" ./notify TestReplyIsLost
+mutant "a notification without a tag" notify/fcm/message.go "&messaging.AndroidNotification{Tag: e.tag, " "&messaging.AndroidNotification{" ./notify/... 'TestReplyIsLost|TestWireForm'
 due=repository/due.go
 mutant "an offer expires before its window ends" dispatch/rules.go "written != Pending || d.Status != Expired" "written != Pending" ./repository 'TestChangedBeforeItExpires/mariadb/extended'
 mutant "an offer expires again at each check" dispatch/rules.go "written != Pending || d.Status != Expired" "d.Status != Expired" ./repository 'TestDueOnce/ExpireOffers/mariadb'

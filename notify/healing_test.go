@@ -3,17 +3,17 @@ package notify_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
+	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/dispatch"
 	"firsttap/notify"
 	"firsttap/outbox"
 	"firsttap/repository"
-	"firsttap/repository/repositorytest"
 	"firsttap/testkit"
 )
 
@@ -21,7 +21,7 @@ import (
 type gateway struct {
 	mu    sync.Mutex
 	dead  map[string]bool
-	taken []time.Duration // from the event to the answer
+	taken delays // of offers
 	told  map[dispatch.ID]int
 	asked int
 }
@@ -64,12 +64,12 @@ func (a *gateway) revive() {
 }
 
 // reached returns the delays of the pushes that were accepted since its last call, and the number of requests.
-func (a *gateway) reached() (d *delays, asked int) {
+func (a *gateway) reached() (took delays, asked int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	d, asked = &delays{all: a.taken}, a.asked
+	took, asked = a.taken, a.asked
 	a.taken, a.asked = nil, 0
-	return d, asked
+	return took, asked
 }
 
 // of returns how many pushes of a dispatch's offer were accepted.
@@ -79,22 +79,13 @@ func (a *gateway) of(id dispatch.ID) int {
 	return a.told[id]
 }
 
-// inFakeTime runs a relay with the settings of production over a fleet of phones, on synctest's clock.
+// inFakeTime runs a relay with the settings of production over a fleet of phones, in a bubble.
 func inFakeTime(t *testing.T, drivers int, test func(*testing.T, *office, *gateway)) {
-	synctest.Test(t, func(t *testing.T) {
-		o := emptyOffice(t, repositorytest.URL(t, "sqlite"))
-		o.hire("seoul", drivers)
+	t.Helper()
+	inBubble(t, drivers, func(t *testing.T, o *office) {
 		push := &gateway{dead: map[string]bool{}, told: map[dispatch.ID]int{}}
-		var r *notify.Relay
-		o.store = o.open(repository.Options{
-			OutboxOwner: "ins_1", OutboxLease: 30 * time.Second,
-			OnCommit: func(d dispatch.Dispatch, events []dispatch.Event) { r.OnCommit(d, events) },
-		})
-		box := o.store.Outbox(repository.OutboxOptions{Owner: "ins_1", LeaseTerm: 30 * time.Second})
-		r = notify.NewRelay(notify.RelayOptions{
-			Outbox: box, Topics: box, Devices: o.store, Sender: push, Log: slog.New(slog.DiscardHandler),
-		})
-		testkit.Run(t, r.Run)
+		o.metrics = prometheus.NewRegistry()
+		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.Sender, n.Metrics = push, o.metrics })
 		test(t, o, push)
 	})
 }
@@ -106,19 +97,13 @@ func (o *office) phones() (tokens []string) {
 	return tokens
 }
 
-// most returns the longest delay.
-func (d *delays) most() (most time.Duration) {
-	for _, took := range d.all {
-		most = max(most, took)
-	}
-	return most
-}
-
 // When seven in ten tokens die at once, all of them are quarantined within an hour, and pushes to the others do not wait.
 func TestAFleetHeals(t *testing.T) {
+	fleet := testkit.Scale(60, 1000)
 	for name, known := range map[string]bool{"all were good": true, "none was known to be": false} {
 		t.Run(name, func(t *testing.T) {
-			inFakeTime(t, 1000, func(t *testing.T, o *office, push *gateway) {
+			t.Parallel()
+			inFakeTime(t, fleet, func(t *testing.T, o *office, push *gateway) {
 				if known {
 					o.offer()
 					time.Sleep(5 * time.Minute)
@@ -126,36 +111,36 @@ func TestAFleetHeals(t *testing.T) {
 						t.Fatalf("%d of %d are known to be good", n, len(o.cars))
 					}
 				}
-				push.kill(o.phones()[:700]...)
+				dead, living := o.cars[:fleet*7/10], o.cars[fleet*7/10:]
+				push.kill(o.phones()[:len(dead)]...)
 				push.reached()
-				died := time.Now()
 				var all delays
-				for o.devices(o.cars[:700], isQuarantined) < 700 {
-					if time.Since(died) > time.Hour {
-						t.Fatalf("after an hour %d of 700 are in quarantine", o.devices(o.cars[:700], isQuarantined))
-					}
+				rounds := 0
+				for ; rounds < 30 && o.devices(dead, isQuarantined) < len(dead); rounds++ {
 					o.offer()
 					time.Sleep(2 * time.Minute)
 					took, _ := push.reached()
-					if len(took.all) != 300 {
-						t.Errorf("%d of 300 live devices got the push", len(took.all))
+					if len(took) != len(living) {
+						t.Errorf("%d of %d live devices got the push", len(took), len(living))
 					}
-					all.all = append(all.all, took.all...)
+					all = append(all, took...)
 				}
-				healed := time.Since(died)
-				if n := o.devices(o.cars[700:], isGood); n != 300 {
-					t.Errorf("%d of the 300 live devices are good", n)
+				if n := o.devices(dead, isQuarantined); n < len(dead) {
+					t.Fatalf("after an hour %d of %d are in quarantine", n, len(dead))
 				}
-				if most := all.most(); most > 2*time.Second {
+				if n := o.devices(living, isGood); n != len(living) {
+					t.Errorf("%d of the %d live devices are good", n, len(living))
+				}
+				if most := slices.Max(all); most > 2*time.Second {
 					t.Errorf("a live device waited %s", most)
 				}
 				push.reached()
 				o.offer()
 				time.Sleep(2 * time.Minute)
-				if _, asked := push.reached(); asked != 300 {
-					t.Errorf("%d requests for 300 live devices", asked)
+				if _, asked := push.reached(); asked != len(living) {
+					t.Errorf("%d requests for %d live devices", asked, len(living))
 				}
-				t.Logf("healed after %s; the live devices got the push after %s", healed, &all)
+				t.Logf("healed after %d minutes; the live devices got the push after %s", 2*rounds, all)
 			})
 		})
 	}
@@ -164,24 +149,25 @@ func TestAFleetHeals(t *testing.T) {
 // While an instance has the wrong credentials, no device is quarantined and the push service gets few requests. Pushes that
 // are still useful are sent when the credentials are right again.
 func TestWrongCredentials(t *testing.T) {
+	t.Parallel()
 	inFakeTime(t, 200, func(t *testing.T, o *office, push *gateway) {
 		o.trustAll()
 		push.kill(o.phones()...)
 		var offers []dispatch.Dispatch
-		for range 10 {
+		for range 5 {
 			offers = append(offers, o.offer())
-			time.Sleep(2 * time.Minute)
+			time.Sleep(4 * time.Minute)
 		}
 		_, asked := push.reached()
 		if n := o.devices(o.cars, isQuarantined); n != 0 {
 			t.Errorf("%d are in quarantine", n)
 		}
-		if asked > 3*10*len(o.cars) {
-			t.Errorf("%d requests for %d pushes, none of which was taken", asked, 10*len(o.cars))
+		if asked > len(offers)*len(o.cars) {
+			t.Errorf("%d requests for %d pushes, none of which was taken", asked, len(offers)*len(o.cars))
 		}
 		push.revive()
-		time.Sleep(3 * time.Minute)
-		for _, d := range offers[len(offers)-3:] { // which stand for more than 3 minutes
+		time.Sleep(2 * time.Minute)
+		for _, d := range offers[len(offers)-2:] { // which stand for another 2 minutes at least
 			if n := push.of(d.ID); n != len(o.cars) {
 				t.Errorf("%d of %d drivers got the push of the offer made %s ago", n, len(o.cars), time.Since(d.OpensAt))
 			}
@@ -193,12 +179,29 @@ func TestWrongCredentials(t *testing.T) {
 	})
 }
 
-// Sixty accounts register ten dead tokens each, and new ones every two minutes. Pushes to all others are not delayed.
+// Sixty accounts register ten dead tokens each, and new ones every two minutes. Pushes to all others are not delayed, and
+// the refusals are no evidence against the push service. In the end all dead tokens are in quarantine.
 func TestMadeUpTokensAllTheTime(t *testing.T) {
-	inFakeTime(t, 100, func(t *testing.T, o *office, push *gateway) {
-		honest, cheats := o.cars, o.accounts(60, "seoul", "45m")
+	t.Parallel()
+	accounts := testkit.Scale(21, 60) // more than the 20 drivers whose refused tokens would be evidence
+	inFakeTime(t, testkit.Scale(20, 100), func(t *testing.T, o *office, push *gateway) {
+		honest, cheats := o.cars, o.accounts(accounts, "seoul")
 		var all delays
-		for round := range 3 {
+		offer := func() {
+			o.offer()
+			time.Sleep(30 * time.Second)
+			took, _ := push.reached()
+			if len(took) != len(honest) {
+				t.Errorf("%d pushes of an offer arrived, want %d", len(took), len(honest))
+			}
+			all = append(all, took...)
+			for _, name := range []string{"firsttap_push_circuit_open", "firsttap_push_distrusted"} {
+				if v := gauge(t, o.metrics, name); v != 0 {
+					t.Fatalf("%s is %v", name, v)
+				}
+			}
+		}
+		for round := range testkit.Scale(2, 3) {
 			for _, v := range cheats {
 				for i := range 10 {
 					token := fmt.Sprintf("made-up-%d-by-%s-%d", round, v.ID, i)
@@ -206,23 +209,23 @@ func TestMadeUpTokensAllTheTime(t *testing.T) {
 					o.put(v, fmt.Sprint("app ", i), token)
 				}
 			}
-			for range 4 {
-				o.offer()
-				time.Sleep(30 * time.Second)
+			for range testkit.Scale(2, 4) {
+				offer()
 			}
-			took, _ := push.reached()
-			if len(took.all) != 4*len(honest) {
-				t.Errorf("%d pushes of four offers arrived, want %d", len(took.all), 4*len(honest))
+		}
+		for offers := 0; o.devices(cheats, isQuarantined) < 10*accounts; offers++ {
+			if offers == 60 {
+				t.Fatalf("%d of %d dead tokens are in quarantine", o.devices(cheats, isQuarantined), 10*accounts)
 			}
-			all.all = append(all.all, took.all...)
+			offer()
 		}
 		if n := o.devices(honest, isGood); n != len(honest) {
 			t.Errorf("%d of %d phones are good", n, len(honest))
 		}
-		if most := all.most(); most > 2*time.Second {
+		if most := slices.Max(all); most > 2*time.Second {
 			t.Errorf("one waited %s", most)
 		}
-		t.Logf("honest phones got the pushes after %s", &all)
+		t.Logf("honest phones got the pushes after %s", all)
 	})
 }
 
@@ -241,8 +244,8 @@ func TestSuspectsGoApart(t *testing.T) {
 		o.offer()
 		time.Sleep(time.Second)
 		took, asked := push.reached()
-		if refused := asked - len(took.all); len(took.all) != 10 || refused == 0 || refused > 20 {
-			t.Errorf("in a second %d pushes arrived and %d requests were refused, each in 50 ms", len(took.all), refused)
+		if refused := asked - len(took); len(took) != 10 || refused == 0 || refused > 20 {
+			t.Errorf("in a second %d pushes arrived and %d requests were refused, each in 50 ms", len(took), refused)
 		}
 	})
 }

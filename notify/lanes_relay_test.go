@@ -11,6 +11,7 @@ import (
 	"firsttap/notify"
 	"firsttap/notify/fcmtest"
 	"firsttap/repository"
+	"firsttap/testkit"
 )
 
 // turnstile is a push service that lets a limited number of pushes pass, and records their order.
@@ -108,63 +109,69 @@ func narrow(n *notify.RelayOptions, b *repository.OutboxOptions) {
 
 // A winner's message, a cancelation and a small offer wait for a part of a large audience, not for all of it.
 func TestLargeAudienceDelaysNoOtherPush(t *testing.T) {
-	const large, few, most = 700, 20, 256
 	for _, instances := range []int{1, 2} {
 		t.Run(fmt.Sprintf("%d instances", instances), func(t *testing.T) {
-			onDatabases(t, func(t *testing.T, o *office) {
-				o.timeout = time.Minute
-				near := o.hire("busan", few)
-				s := newTurnstile(o)
-				o.relay(narrow)
-				for range instances - 1 {
-					o.relayBeside(narrow)
-				}
-				open, taken := o.offerIn("busan"), o.offerIn("busan")
-				o.accept(taken, near[0])
-				o.eventually("all before is settled", func() bool {
-					done := count(s.order(0), open.ID, dispatch.EventOpened) == few && count(s.order(0), taken.ID, dispatch.EventAccepted) == 1
-					return done && o.rows()["PENDING "] == 0
-				})
-				before := len(s.order(0))
-
-				s.let(large / 7)
-				crowd := o.offer()
-				o.eventually("some of the audience are sent the offer", func() bool { return len(s.order(before)) == large/7 })
-				o.accept(open, near[1])
-				o.cancel(taken)
-				small := o.offerIn("busan")
-				o.eventually("the others are written", func() bool {
-					return len(o.written(open.ID, dispatch.EventAccepted)) == 1 && len(o.written(taken.ID, dispatch.EventCanceled)) >= 1 &&
-						len(o.written(small.ID, dispatch.EventOpened)) == few
-				})
-				held := len(s.order(0))
-				s.let(-1)
-				o.eventually("all of the audience are sent the offer", func() bool {
-					return count(s.order(before), crowd.ID, dispatch.EventOpened) == large
-				})
-
-				order := s.order(held)
-				for what, end := range map[string][]sent{
-					"the winner's message": until(order, 1, open.ID, dispatch.EventAccepted),
-					"the cancelation":      until(order, 1, taken.ID, dispatch.EventCanceled),
-					"the small offer":      until(order, few, small.ID, dispatch.EventOpened),
-				} {
-					n := count(end, crowd.ID, dispatch.EventOpened)
-					t.Logf("%s waited for %d of a large audience of which %d were left", what, n, large-large/7)
-					if n > most {
-						t.Errorf("%s waited for %d of the large audience, want %d at most", what, n, most)
-					}
-				}
-			}, large)
+			t.Parallel()
+			onDatabasesInAll(t, testkit.Scale(300, 700), func(t *testing.T, o *office) { largeAudienceDelaysNoOtherPush(t, o, instances) })
 		})
+	}
+}
+
+func largeAudienceDelaysNoOtherPush(t *testing.T, o *office, instances int) {
+	const few = 20
+	large := len(o.cars)
+	most := large * 2 / 3
+	o.timeout = time.Hour
+	near := o.hire("busan", few)
+	s := newTurnstile(o)
+	o.relay(narrow)
+	for range instances - 1 {
+		o.relayBeside(narrow)
+	}
+	open, taken := o.offerIn("busan"), o.offerIn("busan")
+	o.accept(taken, near[0])
+	o.eventually("all before is settled", func() bool {
+		done := count(s.order(0), open.ID, dispatch.EventOpened) == few && count(s.order(0), taken.ID, dispatch.EventAccepted) == 1
+		return done && o.rows()["PENDING "] == 0
+	})
+	before := len(s.order(0))
+
+	s.let(large / 7)
+	crowd := o.offer()
+	o.eventually("some of the audience are sent the offer", func() bool { return len(s.order(before)) == large/7 })
+	o.accept(open, near[1])
+	o.cancel(taken)
+	small := o.offerIn("busan")
+	o.eventually("the others are written", func() bool {
+		return len(o.written(open.ID, dispatch.EventAccepted)) == 1 && len(o.written(taken.ID, dispatch.EventCanceled)) >= 1 &&
+			len(o.written(small.ID, dispatch.EventOpened)) == few
+	})
+	held := len(s.order(0))
+	s.let(-1)
+	o.eventually("all of the audience are sent the offer", func() bool {
+		return count(s.order(before), crowd.ID, dispatch.EventOpened) == large
+	})
+
+	order := s.order(held)
+	for what, end := range map[string][]sent{
+		"the winner's message": until(order, 1, open.ID, dispatch.EventAccepted),
+		"the cancelation":      until(order, 1, taken.ID, dispatch.EventCanceled),
+		"the small offer":      until(order, few, small.ID, dispatch.EventOpened),
+	} {
+		n := count(end, crowd.ID, dispatch.EventOpened)
+		t.Logf("%s waited for %d of a large audience of which %d were left", what, n, large-large/7)
+		if n > most {
+			t.Errorf("%s waited for %d of the large audience, want %d at most", what, n, most)
+		}
 	}
 }
 
 // However many messages are about drivers' own jobs, offers have their share.
 func TestOffersHaveTheirShare(t *testing.T) {
+	t.Parallel()
 	const winners, phones, offered, most = 12, 10, 30, 100
-	onDatabases(t, func(t *testing.T, o *office) {
-		o.timeout = time.Minute
+	onDatabasesInAll(t, offered, func(t *testing.T, o *office) {
+		o.timeout = time.Hour
 		s := newTurnstile(o)
 		o.relay(narrow)
 		own := map[dispatch.ID]dispatch.Driver{}
@@ -201,28 +208,38 @@ func TestOffersHaveTheirShare(t *testing.T) {
 		if n > most {
 			t.Errorf("%d offers waited for %d of %d messages about a job, want %d at most", offered, n, winners*phones, most)
 		}
-	}, offered)
+	})
 }
 
 // Two large audiences are written in parts: a small one that comes after them does not wait until they are.
 func TestASmallAudienceIsWrittenBetweenLargeOnes(t *testing.T) {
-	onDatabases(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	inBubble(t, 60, func(t *testing.T, o *office) {
+		large := len(o.cars)
 		few := o.hire("busan", 3)
-		first, second, small := o.offer(), o.offer(), o.offerIn("busan") // all due when the relay starts
-		o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.BatchSize = 1 })
-		large := len(o.cars) - len(few)
+		o.offer()
+		o.offer()
+		small := o.offerIn("busan") // all are due when the relay starts
+		r := o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.BatchSize = 1 })
 		o.eventually("all phones show the offers", func() bool { return o.shows(dispatch.EventOpened) == 2*large+len(few) })
-		last := o.written(small.ID, dispatch.EventOpened)[len(few)-1]
-		later := 0
-		for _, id := range append(o.written(first.ID, dispatch.EventOpened), o.written(second.ID, dispatch.EventOpened)...) {
-			if id > last {
+		events, _, err := o.store.Events(t.Context(), small.ID, dispatch.Page{Limit: 1})
+		if err != nil || len(events) != 1 {
+			t.Fatal(events, err)
+		}
+		parts, later := 0, 0
+		for _, c := range r.wire.made() {
+			switch {
+			case c.event == events[0].ID:
+				later = 0
+			case c.name == "Expand":
+				parts++
 				later++
 			}
 		}
-		if later < large {
-			t.Errorf("of two audiences of %d phones only %d were written after the small one", large, later)
+		if parts < 20 || later < parts/2 {
+			t.Errorf("of the %d parts of two large audiences only %d were written after the small one", parts, later)
 		}
-	}, 200)
+	})
 }
 
 func (o *office) cancel(d dispatch.Dispatch) {

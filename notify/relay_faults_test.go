@@ -2,6 +2,7 @@ package notify_test
 
 import (
 	"net/url"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"firsttap/repository"
 	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // attempts returns the sum of the rows' failed attempts.
@@ -31,59 +33,74 @@ func (o *office) attempts() (n int) {
 
 // While the push service answers 503, an attempt is one request and the throttle pauses. In the end all phones get the push.
 func TestPushServiceIsUnavailable(t *testing.T) {
-	onDatabases(t, func(t *testing.T, o *office) {
-		o.fcm.Set(func(k *fcmtest.Knobs) { k.Status = 503 })
-		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) {
-			n.MaxInFlight, n.FailurePause = 8, 100*time.Millisecond
-		})
+	t.Parallel()
+	inBubble(t, 60, func(t *testing.T, o *office) {
+		o.fcm.Set(func(k *fcmtest.Knobs) { k.Status, k.Latency = 503, 50*time.Millisecond })
+		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.MaxInFlight = 8 })
 		o.offer()
-		o.eventually("the push service is asked again after a pause", func() bool { return o.fcm.Requests() > 10 })
-		// Eight requests are in flight; after five failures in a row the throttle pauses, and then sends one at a time.
-		if n := o.fcm.Requests(); n > 30 {
-			t.Errorf("%d requests into a storm", n)
-		}
+		time.Sleep(3 * time.Minute)
+		// Eight requests in flight fail. Then single requests ask: after 1 s, 2 s, 4 s, up to 30 s, up to half of each less.
 		asked := o.fcm.Requests()
+		if asked < 8+6 || asked > 8+16 {
+			t.Errorf("%d requests in three minutes of a storm", asked)
+		}
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Status = 0 })
-		o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
-		o.eventually("all are marked as sent", func() bool { return o.rows()["SENT sent"] == len(o.cars) })
-		refused := o.fcm.Stats().Statuses[503]
-		if int64(o.attempts()) != refused || refused < asked {
-			t.Errorf("%d attempts in the books, %d requests were refused", o.attempts(), refused)
+		time.Sleep(time.Minute)
+		if n, rows := o.shows(dispatch.EventOpened), o.rows(); n != len(o.cars) || rows["SENT sent"] != len(o.cars) {
+			t.Errorf("after a minute without errors %d of %d phones show the offer; %v", n, len(o.cars), rows)
+		}
+		if n := o.attempts(); int64(n) != asked {
+			t.Errorf("%d attempts in the books, %d requests were refused", n, asked)
 		}
 		if _, again, _, _ := o.fcm.Totals(); again != 0 {
 			t.Errorf("%d messages came twice", again)
 		}
-	}, 60)
+	})
 }
 
 // When the quota is full, the throttle pauses as long as the push service asks, and no attempt is counted.
 func TestQuota(t *testing.T) {
-	onDatabases(t, func(t *testing.T, o *office) {
-		o.fcm.Set(func(k *fcmtest.Knobs) { k.QuotaPerSecond = 20 })
+	t.Parallel()
+	inBubble(t, 60, func(t *testing.T, o *office) {
+		o.fcm.Set(func(k *fcmtest.Knobs) { k.QuotaPerSecond, k.Latency, k.RetryAfter = 20, 50*time.Millisecond, "7" })
+		var first time.Time // when the quota was first full
+		var mu sync.Mutex
+		o.fcm.OnSend(func(r fcmtest.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			if first.IsZero() && r.Status == 429 {
+				first = r.At
+			} else if !first.IsZero() && r.At.After(first.Add(50*time.Millisecond)) && r.At.Before(first.Add(7*time.Second)) {
+				t.Errorf("a request %s after the push service asked for a pause of 7 s", r.At.Sub(first))
+			}
+		})
 		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.MaxInFlight = 8 })
 		o.offer()
-		o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
-		o.eventually("all are marked as sent", func() bool { return o.rows()["SENT sent"] == len(o.cars) })
-		if o.fcm.Stats().Statuses[429] == 0 {
-			t.Fatal("the quota was never reached")
+		time.Sleep(2 * time.Minute)
+		if n, rows := o.shows(dispatch.EventOpened), o.rows(); n != len(o.cars) || rows["SENT sent"] != len(o.cars) {
+			t.Errorf("after two minutes %d of %d phones show the offer; %v", n, len(o.cars), rows)
+		}
+		// Beyond the quota go the requests in flight, in each of the windows.
+		if n := o.fcm.Stats().Statuses[429]; n == 0 || n > 8*5 {
+			t.Errorf("%d requests after the quota was reached", n)
 		}
 		if n := o.attempts(); n != 0 {
 			t.Errorf("%d attempts were used up", n)
 		}
-		// In each window, only the requests in flight can exceed the quota.
-		if n := o.fcm.Stats().Statuses[429]; n > 8*5 {
-			t.Errorf("%d requests after the quota was reached", n)
-		}
-	}, 60)
+	})
 }
 
 // When the push service accepts a message and cuts the connection, it is sent again, and the phone shows it once.
 func TestReplyIsLost(t *testing.T) {
-	onDatabases(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	inBubble(t, 20, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.DropAfterAccept = 0.5 })
 		o.relay(nil)
 		o.offer()
-		o.eventually("all are marked as sent", func() bool { return o.rows()["SENT sent"] == len(o.cars) })
+		time.Sleep(5 * time.Minute)
+		if rows := o.rows(); rows["SENT sent"] != len(o.cars) {
+			t.Errorf("after five minutes: %v", rows)
+		}
 		_, again, visible, told := o.fcm.Totals()
 		if again == 0 {
 			t.Fatal("nothing was sent twice: the test shows nothing")
@@ -91,12 +108,13 @@ func TestReplyIsLost(t *testing.T) {
 		if visible != len(o.cars) || told != len(o.cars) {
 			t.Errorf("%d phones show %d notifications, want one each on %d", told, visible, len(o.cars))
 		}
-	}, 20)
+	})
 }
 
 // A push whose payload is refused is DEAD, with the reason, and is sent after a redrive.
 func TestPoison(t *testing.T) {
-	onDatabases(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	inBubble(t, 5, func(t *testing.T, o *office) {
 		o.fcm.Poison(phone(o.cars[1]))
 		r := o.relay(nil)
 		o.offer()
@@ -112,12 +130,13 @@ func TestPoison(t *testing.T) {
 		}
 		r.Wake()
 		o.eventually("it is sent", func() bool { return o.rows()["SENT sent"] == len(o.cars) })
-	}, 5)
+	})
 }
 
 // An offer that was accepted while the push service hung is not sent any more.
 func TestSuperseded(t *testing.T) {
-	onDatabases(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	onDatabases(t, 40, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Hang = true })
 		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.MaxInFlight = 4 })
 		d := o.offer()
@@ -139,12 +158,13 @@ func TestSuperseded(t *testing.T) {
 		if n := o.rows()["DROPPED superseded"]; n < len(o.cars)-8 {
 			t.Errorf("%d of %d offers were dropped", n, len(o.cars))
 		}
-	}, 40)
+	})
 }
 
 // A relay that stops releases the pushes that it did not send: another sends them before the lease would have ended.
 func TestRelayEnds(t *testing.T) {
-	onDatabases(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	onDatabases(t, 40, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Hang = true })
 		long := func(n *notify.RelayOptions, b *repository.OutboxOptions) {
 			n.MaxInFlight, b.LeaseTerm, n.DrainTimeout = 4, time.Hour, 50*time.Millisecond
@@ -156,12 +176,13 @@ func TestRelayEnds(t *testing.T) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Hang = false })
 		o.relayBeside(long)
 		o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
-	}, 40)
+	})
 }
 
 // One push to a topic tells a large audience that the offer is over. The audience is unsubscribed after the topic's release.
 func TestTopic(t *testing.T) {
-	onDatabases(t, func(t *testing.T, o *office) {
+	t.Parallel()
+	onDatabases(t, 30, func(t *testing.T, o *office) {
 		o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.TopicThreshold = 20 })
 		d := o.offer()
 		topic := outbox.TopicOf(d.ID)
@@ -182,12 +203,37 @@ func TestTopic(t *testing.T) {
 		if n := o.fcm.Requests() - before; n > 3 { // the winner, the topic, and an offer whose arrival was not known
 			t.Errorf("%d requests to tell %d phones", n, len(o.cars))
 		}
-	}, 30)
+	})
+}
+
+// So it is from 500 devices on that have to be told. With fewer, each gets a push of its own.
+func TestTopicFromFiveHundredDevices(t *testing.T) {
+	testkit.OnlyInAll(t)
+	for devices, most := range map[int]int64{500: 500, 501: 3} { // one is the winner's
+		inBubble(t, devices, func(t *testing.T, o *office) {
+			o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.TopicThreshold = repository.LargeAudience })
+			d := o.offer()
+			time.Sleep(time.Minute)
+			if n := o.shows(dispatch.EventOpened); n != devices {
+				t.Errorf("%d of %d phones show the offer", n, devices)
+			}
+			before := o.fcm.Requests()
+			o.accept(d, o.cars[0])
+			time.Sleep(time.Minute)
+			if offers, winners := o.shows(dispatch.EventOpened), o.shows(dispatch.EventAccepted); offers != 0 || winners != 1 {
+				t.Errorf("%d of %d phones show the offer that is over, %d that they have the job", offers, devices, winners)
+			}
+			if n := o.fcm.Requests() - before; n > most || most == 500 && n < most {
+				t.Errorf("%d requests to tell %d phones", n, devices)
+			}
+		})
+	}
 }
 
 // The database becomes unreachable between the COMMIT of an event and its expansion: when it is back, the event is expanded
 // at once, not when its lease ends.
 func TestDatabaseIsAwayForAMoment(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t, repositorytest.URL(t, "mariadb"), 3)
 	u, err := url.Parse(o.url)
 	if err != nil {

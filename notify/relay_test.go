@@ -3,9 +3,16 @@ package notify_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/dispatch"
 	"firsttap/notify"
@@ -14,6 +21,7 @@ import (
 	"firsttap/outbox"
 	"firsttap/repository"
 	"firsttap/repository/repositorytest"
+	"firsttap/servertest"
 	"firsttap/testkit"
 )
 
@@ -25,6 +33,9 @@ type office struct {
 	fcm   *fcmtest.Server
 	cars  []dispatch.Driver // all drivers
 	hour  int
+	// bubble: the office is in a bubble of synctest, where minutes cost nothing.
+	bubble  bool
+	metrics *prometheus.Registry // of the relay of inFakeTime
 	// timeout is how long a request to the push service may take.
 	timeout time.Duration
 }
@@ -32,19 +43,84 @@ type office struct {
 // phone is the push token of a driver's only device.
 func phone(v dispatch.Driver) string { return "token-of-" + string(v.ID) }
 
-func onDatabases(t *testing.T, test func(*testing.T, *office), drivers int) {
-	for _, kind := range []string{"sqlite", "mariadb", "mysql"} {
-		t.Run(kind, func(t *testing.T) { test(t, newOffice(t, repositorytest.URL(t, kind), drivers)) })
+// inBubble runs the test in a bubble of synctest, on SQLite.
+func inBubble(t *testing.T, drivers int, test func(*testing.T, *office)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		url := repositorytest.URL(t, servertest.SQLite)
+		cars := hiredBefore(t, url, drivers)
+		o := newOffice(t, url, drivers-len(cars))
+		o.bubble, o.timeout = true, fcm.DefaultTimeout
+		o.cars = append(o.cars, cars...)
+		test(t, o)
+	})
+}
+
+// fleets are SQLite files with drivers and their phones, by their number: all bubbles begin at the same time.
+var (
+	fleetsMu sync.Mutex
+	fleets   = map[int]struct {
+		file []byte
+		cars []dispatch.Driver
+	}{}
+)
+
+// hiredBefore fills the file at url with so many drivers, and returns them.
+func hiredBefore(t *testing.T, url string, drivers int) []dispatch.Driver {
+	t.Helper()
+	fleetsMu.Lock()
+	defer fleetsMu.Unlock()
+	path := strings.TrimPrefix(url, "sqlite://")
+	fleet, made := fleets[drivers]
+	if !made {
+		o := emptyOffice(t, url)
+		fleet.cars = o.hire("seoul", drivers)
+		err := o.store.Close()
+		if err == nil {
+			fleet.file, err = os.ReadFile(path)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		fleets[drivers] = fleet
 	}
+	if err := os.WriteFile(path, fleet.file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return slices.Clone(fleet.cars)
+}
+
+// onDatabases runs the test in a bubble, and in real time on the servers.
+func onDatabases(t *testing.T, drivers int, test func(*testing.T, *office)) {
+	t.Helper()
+	onKinds(t, servertest.Databases(), drivers, test)
+}
+
+// onDatabasesInAll is onDatabases in `make test-all`, and inBubble in `make test`.
+func onDatabasesInAll(t *testing.T, drivers int, test func(*testing.T, *office)) {
+	t.Helper()
+	kinds := []string{servertest.SQLite}
+	if testkit.All() {
+		kinds = servertest.EveryDatabase()
+	}
+	onKinds(t, kinds, drivers, test)
+}
+
+func onKinds(t *testing.T, kinds []string, drivers int, test func(*testing.T, *office)) {
+	t.Helper()
+	servertest.OnEach(t, kinds, func(t *testing.T, kind string) {
+		if kind == servertest.SQLite {
+			inBubble(t, drivers, test)
+			return
+		}
+		test(t, newOffice(t, repositorytest.URL(t, kind), drivers))
+	})
 }
 
 func newOffice(t *testing.T, url string, drivers int) *office {
 	t.Helper()
 	o := emptyOffice(t, url)
-	var err error
-	if o.fcm, err = fcmtest.Listen(); err != nil {
-		t.Fatal(err)
-	}
+	o.fcm = fcmtest.New()
 	t.Cleanup(o.fcm.Close)
 	o.hire("seoul", drivers)
 	return o
@@ -53,7 +129,7 @@ func newOffice(t *testing.T, url string, drivers int) *office {
 // emptyOffice is one without drivers and without a push service.
 func emptyOffice(t *testing.T, url string) *office {
 	t.Helper()
-	o := &office{t: t, url: url, timeout: time.Second}
+	o := &office{t: t, url: url, timeout: 5 * time.Second}
 	o.store = repositorytest.Open(t, url, repository.Options{})
 	return o
 }
@@ -61,7 +137,7 @@ func emptyOffice(t *testing.T, url string) *office {
 // hire adds drivers of a region, each with a phone.
 func (o *office) hire(region string, n int) []dispatch.Driver {
 	o.t.Helper()
-	hired := o.accounts(n, region, "45m")
+	hired := o.accounts(n, region)
 	for _, v := range hired {
 		o.put(v, "app", phone(v))
 	}
@@ -70,12 +146,12 @@ func (o *office) hire(region string, n int) []dispatch.Driver {
 }
 
 // accounts adds drivers without a phone.
-func (o *office) accounts(n int, region, class string) (drivers []dispatch.Driver) {
+func (o *office) accounts(n int, region string) (drivers []dispatch.Driver) {
 	o.t.Helper()
 	for range n {
 		drivers = append(drivers, dispatch.Driver{
 			ID: dispatch.NewDriverID(time.Now()), Name: "Kim", Phone: "+821012345678", Regions: []string{region},
-			VehicleClass: class, OnDuty: true, Version: 1,
+			VehicleClass: "45m", OnDuty: true, Version: 1,
 		})
 	}
 	if err := o.store.AddDrivers(o.t.Context(), drivers); err != nil {
@@ -86,7 +162,7 @@ func (o *office) accounts(n int, region, class string) (drivers []dispatch.Drive
 
 func (o *office) put(v dispatch.Driver, installation, token string) {
 	o.t.Helper()
-	_, err := o.store.PutDevice(o.t.Context(), dispatch.Device{
+	_, err := o.store.PutDevice(dispatch.WithCaller(o.t.Context(), dispatch.Caller{Actor: string(v.ID)}), dispatch.Device{
 		Driver: v.ID, Installation: installation, Platform: dispatch.Android, PushToken: token, AppVersion: "1", Locale: "ko-KR",
 	})
 	if err != nil {
@@ -102,11 +178,12 @@ func (o *office) open(options repository.Options) *repository.Store {
 // relaying is one instance's relay.
 type relaying struct {
 	*notify.Relay
+	wire *wire
 	stop func()
 }
 
-// relay runs a relay, as edit has it, until the test ends or it is stopped. It waits little. From now on what the office
-// commits is committed by the relay's instance.
+// relay runs a relay, as edit has it, until the test ends or it is stopped. From now on what the office commits is committed
+// by the relay's instance.
 func (o *office) relay(edit func(*notify.RelayOptions, *repository.OutboxOptions)) *relaying {
 	o.t.Helper()
 	r, store := o.relayBeside(edit)
@@ -114,51 +191,56 @@ func (o *office) relay(edit func(*notify.RelayOptions, *repository.OutboxOptions
 	return r
 }
 
-// relayBeside runs the relay of an instance that commits nothing, as relay does.
+// relayBeside runs the relay of an instance that commits nothing, as relay does. In a bubble it waits as in production, but for
+// its polls, and in real time less.
 func (o *office) relayBeside(edit func(*notify.RelayOptions, *repository.OutboxOptions)) (*relaying, *repository.Store) {
 	o.t.Helper()
-	sender, err := fcm.New(o.t.Context(), fcm.Options{Project: "demo", Endpoint: o.fcm.URL() + "/v1", Timeout: o.timeout})
-	if err != nil {
-		o.t.Fatal(err)
-	}
 	owner := dispatch.NewUniqueID("ins_", time.Now())
-	outbox := repository.OutboxOptions{Owner: owner, LeaseTerm: 5 * time.Second}
-	options := notify.RelayOptions{
-		Sender: sender, Log: slog.New(slog.DiscardHandler), PollInterval: 50 * time.Millisecond,
-		AttemptTimeout: 2 * time.Second, RetryDelay: 50 * time.Millisecond, FailurePause: 50 * time.Millisecond, DrainTimeout: time.Second,
+	outbox := repository.OutboxOptions{Owner: owner, LeaseTerm: 30 * time.Second}
+	options := notify.RelayOptions{Sender: o.sender()}
+	if o.bubble {
+		options.PollInterval = time.Duration(testkit.Scale(4, 1)) * time.Second // most of what a minute of a bubble costs
+	} else {
+		options.PollInterval, options.RetryDelay, options.FailurePause = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
 	}
 	if edit != nil {
 		edit(&options, &outbox)
 	}
-	r := &relaying{}
+	r := &relaying{wire: &wire{sender: options.Sender}}
 	store := o.open(repository.Options{
 		OutboxOwner: owner, OutboxLease: outbox.LeaseTerm,
 		OnCommit: func(d dispatch.Dispatch, events []dispatch.Event) { r.OnCommit(d, events) },
 	})
-	box := store.Outbox(outbox)
-	options.Outbox, options.Topics, options.Devices = box, box, store
+	r.wire.Outbox = store.Outbox(outbox)
+	options.Outbox, options.Topics, options.Devices, options.Sender = r.wire, r.wire, r.wire, wiredSender{r.wire}
 	r.Relay = notify.NewRelay(options)
-	r.stop = testkit.Run(o.t, func(ctx context.Context) {
-		r.Run(ctx)
-		sender.Close()
-	})
+	r.stop = testkit.Run(o.t, r.Run)
 	return r, store
 }
 
+// sender sends to the office's push service, without a connection.
+func (o *office) sender() *fcm.Sender {
+	o.t.Helper()
+	s, err := fcm.New(o.t.Context(), fcm.Options{
+		Project: "demo", Endpoint: "http://fcm.test/v1", Timeout: o.timeout,
+		WrapTransport: func(http.RoundTripper) http.RoundTripper { return o.fcm },
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.t.Cleanup(s.Close)
+	return s
+}
+
 // offer opens a dispatch in Seoul, where all drivers are unless a test says so.
-func (o *office) offer() dispatch.Dispatch { return o.offerFor("seoul", "45m") }
+func (o *office) offer() dispatch.Dispatch { return o.offerIn("seoul") }
 
-func (o *office) offerIn(region string) dispatch.Dispatch { return o.offerFor(region, "45m") }
-
-// offerTo opens a dispatch for the drivers of a class.
-func (o *office) offerTo(class string) dispatch.Dispatch { return o.offerFor("seoul", class) }
-
-func (o *office) offerFor(region, class string) dispatch.Dispatch {
+func (o *office) offerIn(region string) dispatch.Dispatch {
 	o.t.Helper()
 	o.hour += 2
 	d, err := o.store.Create(o.t.Context(), func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error) {
 		terms := dispatch.Terms{
-			Region: region, VehicleClass: class, Site: dispatch.Site{Address: "Seoul 1"},
+			Region: region, VehicleClass: "45m", Site: dispatch.Site{Address: "Seoul 1"},
 			WorkStartsAt: now.Add(time.Duration(o.hour) * time.Hour), WorkEndsAt: now.Add(time.Duration(o.hour+1) * time.Hour),
 			Fee: dispatch.Money{Amount: 350000, Currency: "KRW"},
 		}
@@ -183,19 +265,38 @@ func (o *office) accept(d dispatch.Dispatch, v dispatch.Driver) {
 	}
 }
 
-// eventually is testkit's, and logs what was sent when ok stays false.
+// eventually waits until ok. In a bubble it looks once a second, when nothing else happens, for an hour.
 func (o *office) eventually(what string, ok func() bool) {
 	o.t.Helper()
 	came := false
 	defer func() {
-		if !came {
+		if !came && o.fcm != nil {
 			received, duplicates, visible, told := o.fcm.Totals()
 			o.t.Logf("%d requests; received %d, twice %d, visible %d, phones %d; %v",
 				o.fcm.Requests(), received, duplicates, visible, told, o.rows())
 		}
 	}()
-	testkit.Eventually(o.t, what, ok)
-	came = true
+	if !o.bubble {
+		testkit.Eventually(o.t, what, ok)
+		came = true
+		return
+	}
+	for range 3600 {
+		synctest.Wait()
+		if came = ok(); came {
+			return
+		}
+		time.Sleep(time.Second)
+	}
+	o.t.Fatalf("never: %s", what)
+}
+
+// wait lets the first time pass in a bubble, and the second where time is real.
+func (o *office) wait(inBubble, inRealTime time.Duration) {
+	if o.bubble {
+		inRealTime = inBubble
+	}
+	time.Sleep(inRealTime)
 }
 
 // rows counts the notifications by status and result.
@@ -234,28 +335,32 @@ func (o *office) shows(t dispatch.EventType) (n int) {
 	return n
 }
 
-func TestPushesToAllDrivers(t *testing.T) { pushesToAllDrivers(t, 0) }
-
-func TestPushesToAllDriversInBatches(t *testing.T) { pushesToAllDrivers(t, 2) }
-
-func pushesToAllDrivers(t *testing.T, part int) {
-	onDatabases(t, func(t *testing.T, o *office) {
-		o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.BatchSize = part })
-		d := o.offer()
-		o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
-		o.accept(d, o.cars[0])
-		o.eventually("the winner's phone alone shows something, and that it has the job", func() bool {
-			_, _, visible, _ := o.fcm.Totals()
-			return visible == 1 && o.shows(dispatch.EventAccepted) == 1
-		})
-		if got := o.fcm.Device(phone(o.cars[0])).Visible; got[0].Dispatch != string(d.ID) {
-			t.Errorf("the winner's phone shows %v", got)
+// All drivers get the offer, and after the accept only the winner's phone shows anything. Each push is one request. So it
+// is also when the audience is written in parts.
+func TestPushesToAllDrivers(t *testing.T) {
+	t.Parallel()
+	onDatabases(t, 40, func(t *testing.T, o *office) {
+		for i, size := range []int{0, 2} {
+			r := o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.BatchSize = size })
+			before := o.fcm.Requests()
+			d := o.offer()
+			o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
+			o.accept(d, o.cars[i])
+			o.eventually("the winner's phone alone shows something, and that it has the job", func() bool {
+				return o.shows(dispatch.EventOpened) == 0 && o.shows(dispatch.EventAccepted) == i+1
+			})
+			shown := o.fcm.Device(phone(o.cars[i])).Visible
+			if last := shown[len(shown)-1]; last.Dispatch != string(d.ID) {
+				t.Errorf("the winner's phone shows %v", last)
+			}
+			o.eventually("all are marked as sent", func() bool { return o.rows()["SENT sent"] == 2*len(o.cars)*(i+1) })
+			if n := o.fcm.Requests() - before; n != int64(2*len(o.cars)) {
+				t.Errorf("%d requests for %d phones, each with two pushes", n, len(o.cars))
+			}
+			if _, again, _, _ := o.fcm.Totals(); again != 0 {
+				t.Errorf("%d messages came twice", again)
+			}
+			r.stop()
 		}
-		if n := o.fcm.Requests(); n != int64(2*len(o.cars)) {
-			t.Errorf("%d requests for %d phones, each with two pushes", n, len(o.cars))
-		}
-		if _, again, _, _ := o.fcm.Totals(); again != 0 {
-			t.Errorf("%d messages came twice", again)
-		}
-	}, 40)
+	})
 }

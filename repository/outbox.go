@@ -75,7 +75,12 @@ type OutboxOptions struct {
 	BatchSize int
 }
 
-const defaultPart = 1000
+const (
+	defaultPart = 1000
+	// LargeAudience is the TopicThreshold of the service, in devices. A message to a topic is slower than one push each, but it
+	// also reaches those whose push is still waiting.
+	LargeAudience = 500
+)
 
 // Outbox is one process's access to the outbox. It is safe for concurrent use.
 //

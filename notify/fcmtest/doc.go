@@ -11,6 +11,9 @@
 //	... send with option.WithEndpoint(fcm.URL()+"/v1") and option.WithoutAuthentication() ...
 //	if d := fcm.Device("a token"); len(d.Visible) != 1 { ... }
 //
+// A server is also an http.RoundTripper, which needs no connection: in a bubble of testing/synctest, pass [New]'s server to
+// the sender as its transport.
+//
 // The SDK's topic calls go to https://iid.googleapis.com, whatever the endpoint; an http.RoundTripper that rewrites the
 // host brings them here.
 //

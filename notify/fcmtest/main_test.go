@@ -75,14 +75,15 @@ func (o once) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// to is an offer to a token.
+// to returns an offer to the device with that token.
 func to(token string) *messaging.Message { return offer(token, "evt_1", 1) }
 
 func offer(token, event string, round int) *messaging.Message {
 	return told(token, "dispatch.opened", event, "dsp_1", round)
 }
 
-// told is a visible message whose tag is its dispatch.
+// told returns a message that a phone shows as a notification. Its tag is the dispatch's id, so it replaces an earlier
+// notification about the same dispatch.
 func told(token, typ, event, dispatch string, round int) *messaging.Message {
 	m := silent(token, typ, event, dispatch, round)
 	m.Notification = &messaging.Notification{Title: typ, Body: "round " + m.Data["round"]}
@@ -90,6 +91,7 @@ func told(token, typ, event, dispatch string, round int) *messaging.Message {
 	return m
 }
 
+// silent returns a message that only the app sees.
 func silent(token, typ, event, dispatch string, round int) *messaging.Message {
 	return &messaging.Message{
 		Token:   token,

@@ -60,8 +60,6 @@ const (
 	busLength = 10_000
 	// busWait is how long a read waits for entries, and so how long Run may take to return.
 	busWait = 500 * time.Millisecond
-	// busTimeout is how long an answer may take before Redis counts as unreachable.
-	busTimeout = time.Second
 	// busPage is how many entries one backward read returns.
 	busPage = 1000
 )
@@ -69,8 +67,9 @@ const (
 // bus is one Redis stream that every instance appends to and reads, so that all see the same entries in the same order
 // with the same ids.
 type bus struct {
-	client redis.UniversalClient
-	origin string // this instance, in its entries
+	client  redis.UniversalClient
+	origin  string // this instance, in its entries
+	timeout time.Duration
 }
 
 // received is an entry that was read from Redis.
@@ -84,7 +83,7 @@ type received struct {
 
 // append appends entries in order. After an error, some of them may have been appended.
 func (b *bus) append(ctx context.Context, entries []*entry) error {
-	ctx, cancel := context.WithTimeout(ctx, busTimeout)
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	_, err := b.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, e := range entries {
@@ -148,14 +147,14 @@ func (b *bus) readBack(ctx context.Context, count int) ([]received, error) {
 }
 
 func (b *bus) page(ctx context.Context, end string, count int) ([]redis.XMessage, error) {
-	ctx, cancel := context.WithTimeout(ctx, busTimeout)
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	return b.client.XRevRangeN(ctx, busKey, end, "-", int64(count)).Result()
 }
 
 // readAfter returns up to count entries after id. It waits for busWait if there are none.
 func (b *bus) readAfter(ctx context.Context, id string, count int) ([]received, error) {
-	ctx, cancel := context.WithTimeout(ctx, busWait+busTimeout)
+	ctx, cancel := context.WithTimeout(ctx, busWait+b.timeout)
 	defer cancel()
 	found, err := b.client.XRead(ctx, &redis.XReadArgs{Streams: []string{busKey, id}, Count: int64(count), Block: busWait}).Result()
 	if errors.Is(err, redis.Nil) {
@@ -173,7 +172,7 @@ func (b *bus) readAfter(ctx context.Context, id string, count int) ([]received, 
 
 // contains reports whether Redis still has the entry.
 func (b *bus) contains(ctx context.Context, id string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, busTimeout)
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	found, err := b.client.XRangeN(ctx, busKey, id, id, 1).Result()
 	return len(found) > 0, err

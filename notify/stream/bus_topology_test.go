@@ -10,6 +10,7 @@ import (
 
 // TestOnACluster: the bus is one key, so it works on a cluster.
 func TestOnACluster(t *testing.T) {
+	t.Parallel()
 	cluster := servertest.StartRedisCluster(t)
 	a, b := instance(t, cluster.URL()), instance(t, cluster.URL())
 	here, there := adminStream(t, a, ""), adminStream(t, b, "")
@@ -24,6 +25,7 @@ func TestOnACluster(t *testing.T) {
 
 // TestFailover: after a failover every client gets a resync, and events pass through the new master.
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	sentinel := servertest.StartRedisSentinel(t)
 	a, b := instance(t, sentinel.URL()), instance(t, sentinel.URL())
 	here, there := adminStream(t, a, ""), driverStream(t, b, kim(), "")

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"firsttap/dispatch"
 	"firsttap/testkit"
@@ -21,7 +24,11 @@ func runHub(t testing.TB, o Options) *Hub {
 	return h
 }
 
+// patient is how long Redis may take where that is not the subject: a busy machine's stall is no outage.
+const patient = 30 * time.Second
+
 func startHub(t testing.TB, o Options) (h *Hub, stop func()) {
+	o.RedisTimeout = cmp.Or(o.RedisTimeout, patient)
 	h = NewHub(o)
 	return h, testkit.Run(t, h.Run)
 }
@@ -161,6 +168,20 @@ func (c *client) names() (names []string) {
 // has reports whether the client got the event, under any name.
 func (c *client) has(id dispatch.EventID) bool {
 	return slices.ContainsFunc(c.all(), func(e told) bool { return e.subject() == string(id) })
+}
+
+// readsAgain waits until the client got a resync. It fails the test if the client got more of them than there were outages
+// of Redis on the hubs, and more than one.
+func (c *client) readsAgain(what string, hubs ...*Hub) {
+	c.t.Helper()
+	testkit.Eventually(c.t, what, func() bool { return c.count("resync") > 0 })
+	resyncs, most := c.count("resync"), 0
+	for _, h := range append(hubs, c.stream.hub) {
+		most += int(testutil.ToFloat64(h.metrics.outages))
+	}
+	if resyncs > max(1, most) {
+		c.t.Errorf("%s: %d resyncs after %d outages", what, resyncs, most)
+	}
 }
 
 func (c *client) count(name string) (n int) {

@@ -35,8 +35,11 @@ var (
 // logger that discards, time.Now, and the numbers in the comments.
 type Options struct {
 	// Redis connects the instances; nil for a single one. The client must heed contexts (ContextTimeoutEnabled). The hub
-	// always occupies one of its connections. A call that exceeds the client's timeouts or a second counts as an outage.
+	// always occupies one of its connections. A call that exceeds the client's timeouts or RedisTimeout counts as an outage.
 	Redis redis.UniversalClient
+	// RedisTimeout is how long Redis may take to answer: 1 s. A client that opens a stream waits no longer than that for the
+	// messages to resume from.
+	RedisTimeout time.Duration
 	// OnWakeRelay is called after WakeRelays on any instance, as pushes may be due in the outbox. It must not block. One call may
 	// stand for several wakes.
 	OnWakeRelay func()
@@ -83,6 +86,7 @@ type Hub struct {
 func NewHub(o Options) *Hub {
 	o.RingSize, o.QueueSize = cmp.Or(o.RingSize, 8192), cmp.Or(o.QueueSize, 4096)
 	o.MaxStreams, o.MaxPerDriver, o.MaxPerKey = cmp.Or(o.MaxStreams, 20_000), cmp.Or(o.MaxPerDriver, 8), cmp.Or(o.MaxPerKey, 64)
+	o.RedisTimeout = cmp.Or(o.RedisTimeout, time.Second)
 	o.Heartbeat, o.Lifetime = cmp.Or(o.Heartbeat, 12*time.Second), cmp.Or(o.Lifetime, time.Hour)
 	if o.OnWakeRelay == nil {
 		o.OnWakeRelay = func() {}
@@ -103,7 +107,7 @@ func NewHub(o Options) *Hub {
 	if o.Redis == nil {
 		close(h.loaded)
 	} else {
-		h.bus = &bus{client: o.Redis, origin: dispatch.NewUniqueID("", o.Now())}
+		h.bus = &bus{client: o.Redis, origin: dispatch.NewUniqueID("", o.Now()), timeout: o.RedisTimeout}
 	}
 	return h
 }

@@ -208,7 +208,7 @@ func TestOneSlowClient(t *testing.T) {
 		quick = append(quick, driverStream(t, h, kim(), ""))
 	}
 	var published []dispatch.Event
-	for range 10 {
+	for range testkit.Scale(4, 10) {
 		for range 100 {
 			published = append(published, happens(h, job(), dispatch.EventOpened, ""))
 		}

@@ -53,7 +53,7 @@ func TestEventsPerClient(t *testing.T) {
 	}
 }
 
-// nameIn returns the event name of frame f, and checks that its data has the same type.
+// nameIn returns the event name of frame f, "" for no frame. If the type in the data differs, it returns a text that says so.
 func nameIn(f []byte) string {
 	_, rest, _ := strings.Cut(string(f), "\nevent: ")
 	name, data, _ := strings.Cut(rest, "\ndata: ")
@@ -63,7 +63,7 @@ func nameIn(f []byte) string {
 	return name
 }
 
-// TestOverdueIsShown: events that are not pushed, so as not to wake drivers, still reach open streams.
+// TestOverdueIsShown: when a job is closed or canceled as overdue, no phone gets a push, but open streams get the event.
 func TestOverdueIsShown(t *testing.T) {
 	mine, free := kim(), kim()
 	for _, c := range []struct {
@@ -81,7 +81,7 @@ func TestOverdueIsShown(t *testing.T) {
 	}
 }
 
-// TestDeclinedIsTheDecliners: only the driver who declined gets the event, even if it names another driver.
+// TestDeclinedIsTheDecliners: of all drivers, only the one who declined gets the event, although the event names the winner.
 func TestDeclinedIsTheDecliners(t *testing.T) {
 	winner, decliner := kim(), kim()
 	e := dispatch.Event{ID: "evt_1", Type: dispatch.EventDeclined, Round: 1, Driver: winner.ID, Actor: string(decliner.ID)}

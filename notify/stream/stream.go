@@ -71,11 +71,8 @@ func (h *Hub) OpenAdmin(ctx context.Context, key, lastEventID string) (*Stream, 
 	return s, nil
 }
 
-// openTimeout bounds how long opening a stream waits for the messages to resume from.
-const openTimeout = time.Second
-
 func (h *Hub) open(ctx context.Context, owner string, most int, load func(context.Context) (dispatch.Driver, error)) (*Stream, error) {
-	bounded, cancel := context.WithTimeout(ctx, openTimeout)
+	bounded, cancel := context.WithTimeout(ctx, h.options.RedisTimeout)
 	defer cancel()
 	select {
 	case <-h.loaded:
@@ -105,9 +102,9 @@ func (h *Hub) open(ctx context.Context, owner string, most int, load func(contex
 // catchUpInterval is how often catchUp checks.
 const catchUpInterval = 2 * time.Millisecond
 
-// catchUp waits until this instance has read the entry that the client got from a faster one, at most for openTimeout.
+// catchUp waits until this instance has read the entry that the client got from a faster one, at most for RedisTimeout.
 func (h *Hub) catchUp(ctx context.Context, id string) {
-	bounded, cancel := context.WithTimeout(ctx, openTimeout)
+	bounded, cancel := context.WithTimeout(ctx, h.options.RedisTimeout)
 	defer cancel()
 	tick := time.NewTicker(catchUpInterval)
 	defer tick.Stop()

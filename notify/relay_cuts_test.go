@@ -1,0 +1,73 @@
+package notify_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/notify/fcmtest"
+	"firsttap/testkit"
+)
+
+// Whichever call of a relay the network loses or delays, every phone gets the push once, and nothing waits for ever.
+func TestACallIsLost(t *testing.T) {
+	t.Parallel()
+	once := func(t *testing.T, o *office) {
+		if _, again, _, _ := o.fcm.Totals(); again != 0 {
+			t.Errorf("%d messages came twice", again)
+		}
+	}
+	// The call is repeated.
+	eachCall(t, requestIsLost, 10*time.Second, once)
+	eachCall(t, replyIsLate, 10*time.Second, once)
+	// What a lost reply leased is sent when the lease ends.
+	eachCall(t, replyIsLost, afterLease, once)
+}
+
+// Whenever a relay is killed, another sends its pushes when its leases end, and every phone shows the push once.
+func TestARelayIsKilled(t *testing.T) {
+	t.Parallel()
+	for _, f := range []fault{killedBefore, killedAfter} {
+		eachCall(t, f, afterLease, func(t *testing.T, o *office) {
+			// What the push service accepted and the relay did not record is sent again.
+			if _, again, _, _ := o.fcm.Totals(); again > len(o.cars) {
+				t.Errorf("%d messages came twice", again)
+			}
+		})
+	}
+}
+
+// afterLease is by when a push is sent whose first lease was lost: the lease of 30 s, a poll, and an attempt.
+const afterLease = 36 * time.Second
+
+// eachCall runs, for each call that a relay makes about one offer, a relay with that fault beside one without. All must be
+// sent after the time settled.
+func eachCall(t *testing.T, f fault, settled time.Duration, judge func(*testing.T, *office)) {
+	t.Helper()
+	calls := 0
+	run := func(t *testing.T, f fault, n int) {
+		inBubble(t, 3, func(t *testing.T, o *office) {
+			o.fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 50 * time.Millisecond })
+			o.relayBeside(nil)
+			r := o.relay(nil)
+			synctest.Wait()
+			r.wire.set(f, n)
+			o.offer()
+			time.Sleep(time.Duration(testkit.Scale(1, 10)) * time.Second)
+			if f == noFault {
+				calls = len(r.wire.made())
+			}
+			time.Sleep(settled)
+			if shown, rows := o.shows(dispatch.EventOpened), o.rows(); shown != len(o.cars) || rows["SENT sent"] != len(o.cars) {
+				t.Errorf("%d of %d phones show the offer; %v", shown, len(o.cars), rows)
+			}
+			judge(t, o)
+		})
+	}
+	run(t, noFault, 0)
+	for n := 1; n <= calls; n++ {
+		t.Run(fmt.Sprintf("%s, call %d", f, n), func(t *testing.T) { run(t, f, n) })
+	}
+}

@@ -1,0 +1,178 @@
+package notify_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/notify"
+	"firsttap/outbox"
+	"firsttap/repository"
+)
+
+// wire is between a relay, its database and its push service. It loses, delays and records calls, and can kill the relay:
+// no call of a dead relay arrives anywhere.
+type wire struct {
+	*repository.Outbox
+	sender notify.Sender
+
+	mu    sync.Mutex
+	calls []call
+	fault fault // of the call number at, counted from 1 since the fault was set
+	at    int
+	since int // calls before the fault was set
+	dead  bool
+}
+
+// call is one call of a relay, and for an expansion its event.
+type call struct {
+	name  string
+	event dispatch.EventID
+}
+
+type fault string
+
+const (
+	noFault        fault = ""
+	requestIsLost  fault = "the request is lost"
+	replyIsLost    fault = "the reply is lost"
+	replyIsLate    fault = "the reply is late"
+	killedBefore   fault = "the relay is killed before the request arrives"
+	killedAfter    fault = "the relay is killed before the reply arrives"
+	lateReplyDelay       = 4 * time.Second
+)
+
+var errLost = errors.New("the connection is lost")
+
+// set makes the nth call from now on fail in that way.
+func (w *wire) set(f fault, n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fault, w.at, w.since = f, n, len(w.calls)
+}
+
+// made returns the calls since set.
+func (w *wire) made() []call {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]call(nil), w.calls[w.since:]...)
+}
+
+// begin records a call. It returns the call's fault, and whether the call arrives.
+func (w *wire) begin(c call) (f fault, arrives bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls = append(w.calls, c)
+	if len(w.calls)-w.since == w.at {
+		f = w.fault
+	}
+	if f == killedBefore {
+		w.dead = true
+	}
+	return f, !w.dead && f != requestIsLost
+}
+
+// end reports whether the reply to a call arrives.
+func (w *wire) end(f fault) bool {
+	if f == replyIsLate {
+		time.Sleep(lateReplyDelay)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f == killedAfter {
+		w.dead = true
+	}
+	return !w.dead && f != replyIsLost
+}
+
+// through makes one call over the wire.
+func through[T any](w *wire, c call, do func() (T, error)) (reply T, err error) {
+	var none T
+	f, arrives := w.begin(c)
+	if !arrives {
+		return none, errLost
+	}
+	if reply, err = do(); !w.end(f) {
+		return none, errLost
+	}
+	return reply, err
+}
+
+func (w *wire) only(name string, do func() error) error {
+	_, err := through(w, call{name: name}, func() (struct{}, error) { return struct{}{}, do() })
+	return err
+}
+
+func (w *wire) LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID, error) {
+	return through(w, call{name: "LeaseEvents"}, func() ([]dispatch.EventID, error) { return w.Outbox.LeaseEvents(ctx, limit) })
+}
+
+func (w *wire) ReleaseEvents(ctx context.Context) error {
+	return w.only("ReleaseEvents", func() error { return w.Outbox.ReleaseEvents(ctx) })
+}
+
+func (w *wire) Expand(ctx context.Context, event dispatch.EventID, lease int) (outbox.Expansion, error) {
+	return through(w, call{"Expand", event}, func() (outbox.Expansion, error) { return w.Outbox.Expand(ctx, event, lease) })
+}
+
+func (w *wire) LeaseNotifications(ctx context.Context, limit int) (pushes []outbox.Push, dropped map[string]int, err error) {
+	err = w.only("LeaseNotifications", func() error {
+		pushes, dropped, err = w.Outbox.LeaseNotifications(ctx, limit)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return pushes, dropped, nil
+}
+
+func (w *wire) RecordResults(ctx context.Context, results []outbox.SendResult) error {
+	return w.only("RecordResults", func() error { return w.Outbox.RecordResults(ctx, results) })
+}
+
+func (w *wire) LeaseTopics(ctx context.Context, limit int) ([]outbox.Topic, error) {
+	return through(w, call{name: "LeaseTopics"}, func() ([]outbox.Topic, error) { return w.Outbox.LeaseTopics(ctx, limit) })
+}
+
+func (w *wire) MarkPushAccepted(ctx context.Context, devices []dispatch.Device) error {
+	return w.only("MarkPushAccepted", func() error { return w.Outbox.MarkPushAccepted(ctx, devices) })
+}
+
+func (w *wire) MarkDevicesSuspect(ctx context.Context, devices []dispatch.Device) error {
+	return w.only("MarkDevicesSuspect", func() error { return w.Outbox.MarkDevicesSuspect(ctx, devices) })
+}
+
+func (w *wire) QuarantineDevices(ctx context.Context, dead []dispatch.Device) error {
+	return w.only("QuarantineDevices", func() error { return w.Outbox.QuarantineDevices(ctx, dead) })
+}
+
+// wiredSender is the wire's push service. Its faults are those of fcmtest; the wire only kills.
+type wiredSender struct{ *wire }
+
+func (s wiredSender) Send(ctx context.Context, p outbox.Push) notify.Outcome {
+	f, _ := s.begin(call{name: "Send"})
+	if s.isDead() {
+		return notify.Outcome{Class: notify.Unreached}
+	}
+	o := s.sender.Send(ctx, p)
+	if f == killedAfter {
+		s.end(f)
+	}
+	return o
+}
+
+func (s wiredSender) Subscribe(ctx context.Context, topic string, tokens []string) ([]int, notify.Outcome) {
+	return s.sender.Subscribe(ctx, topic, tokens)
+}
+
+func (s wiredSender) Unsubscribe(ctx context.Context, topic string, tokens []string) ([]int, notify.Outcome) {
+	return s.sender.Unsubscribe(ctx, topic, tokens)
+}
+
+func (w *wire) isDead() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.dead
+}
