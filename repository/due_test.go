@@ -172,6 +172,7 @@ func TestDueEventsAreAnnounced(t *testing.T) {
 func TestDueByTheDatabasesClock(t *testing.T) {
 	for _, offset := range []time.Duration{-3 * time.Hour, 3 * time.Hour} {
 		t.Run(offset.String(), func(t *testing.T) {
+			t.Parallel()
 			db := migrated(t, servertest.StartMariaDBSkewed(t, offset).URL(t))
 			for _, c := range clockworks {
 				db.add(t, nil)
@@ -251,7 +252,7 @@ func TestDueGivesUp(t *testing.T) {
 
 // Another transaction holds the rows of its events and then wants the dispatch: the deadlock's victim tries again.
 func TestDueAndADeadlock(t *testing.T) {
-	eachClockwork(t, eachServer, func(t *testing.T, db *database, c clockwork) {
+	eachClockwork(t, everyServer, func(t *testing.T, db *database, c clockwork) {
 		ids := c.ready(t, db, 2)
 		db.manyEvents(t, 500)
 		tx, err := db.raw.BeginTx(t.Context(), nil)

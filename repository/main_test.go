@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,12 +17,15 @@ import (
 	"firsttap/dispatch"
 	"firsttap/migrations"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-// patience is how long a test waits for an expected state.
-const patience = 20 * time.Second
+// near reports whether the times are the same but for what a test may take.
+func near(a, b time.Time) bool {
+	return a.Before(b.Add(testkit.Patience)) && b.Before(a.Add(testkit.Patience))
+}
 
 var quiet = slog.New(slog.DiscardHandler)
 
@@ -34,24 +36,34 @@ type database struct {
 	raw *sql.DB
 }
 
-func sqliteURL(t testing.TB) string {
-	return "sqlite://" + filepath.Join(t.TempDir(), "first tap?.db")
-}
-
-// each runs the test on each of the databases, real ones all.
+// each runs the test on each kind of database. The test runs in parallel with others.
 func each(t *testing.T, test func(*testing.T, *database)) {
 	t.Helper()
-	for _, kind := range []string{"sqlite", "mariadb", "mysql"} {
-		t.Run(kind, func(t *testing.T) { test(t, pooled(t, kind)) })
-	}
+	on(t, servertest.Databases(), test)
 }
 
-// eachServer runs the test on the databases that are servers.
+// eachServer is each without SQLite.
 func eachServer(t *testing.T, test func(*testing.T, *database)) {
 	t.Helper()
-	for _, kind := range []string{"mariadb", "mysql"} {
-		t.Run(kind, func(t *testing.T) { test(t, pooled(t, kind)) })
-	}
+	on(t, servertest.Servers(), test)
+}
+
+// every is each for what no kind of database takes over from another: how a claim is decided.
+func every(t *testing.T, test func(*testing.T, *database)) {
+	t.Helper()
+	on(t, servertest.EveryDatabase(), test)
+}
+
+// everyServer is every without SQLite.
+func everyServer(t *testing.T, test func(*testing.T, *database)) {
+	t.Helper()
+	on(t, servertest.EveryServer(), test)
+}
+
+func on(t *testing.T, kinds []string, test func(*testing.T, *database)) {
+	t.Helper()
+	t.Parallel()
+	servertest.OnEach(t, kinds, func(t *testing.T, kind string) { test(t, pooled(t, kind)) })
 }
 
 // open returns a Store that ends with the test.

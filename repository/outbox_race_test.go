@@ -48,19 +48,19 @@ func TestOpenTransactionDelaysNoRelay(t *testing.T) {
 				t.Fatalf("%s: %v", s.query, err)
 			}
 		}
-		if leased, err := o.LeaseEvents(bounded(t), 10); err != nil || len(leased) != 2 {
+		if leased, err := o.LeaseEvents(t.Context(), 10); err != nil || len(leased) != 2 {
 			t.Errorf("leased the events %v, %v; want 2", leased, err)
 		}
-		if pushes, _, err := o.LeaseNotifications(bounded(t), 10); err != nil || len(pushes) != 2 {
+		if pushes, _, err := o.LeaseNotifications(t.Context(), 10); err != nil || len(pushes) != 2 {
 			t.Errorf("leased %d, %v; want 2", len(pushes), err)
 		}
-		if err := o.RecordResults(bounded(t), []outbox.SendResult{{ID: sending[1], Status: outbox.Sent}}); err != nil {
+		if err := o.RecordResults(t.Context(), []outbox.SendResult{{ID: sending[1], Status: outbox.Sent}}); err != nil {
 			t.Error(err)
 		}
-		if told, err := o.Expand(bounded(t), created, 10); err != nil || len(told.Pushes) != 3 {
+		if told, err := o.Expand(t.Context(), created, 10); err != nil || len(told.Pushes) != 3 {
 			t.Errorf("%d pushes, %v", len(told.Pushes), err)
 		}
-		if _, _, err := o.Backlog(bounded(t)); err != nil {
+		if _, _, err := o.Backlog(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})

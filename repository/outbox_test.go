@@ -1,7 +1,6 @@
 package repository
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -272,7 +271,7 @@ func TestExpiredLeaseIsTakenOver(t *testing.T) {
 			}
 		}
 		leased := db.stored(t, id)
-		if end := fromMicros(leased.NextAt); leased.Claim != "ins_a" || end.Sub(db.now(t)) > term || time.Until(end) < term-patience {
+		if end := fromMicros(leased.NextAt); leased.Claim != "ins_a" || !near(end, db.now(t).Add(term)) {
 			t.Errorf("leased by %s until %v", leased.Claim, end)
 		}
 		db.exec(t, "UPDATE notifications SET next_at = ?", micros(db.now(t)))
@@ -284,12 +283,4 @@ func TestExpiredLeaseIsTakenOver(t *testing.T) {
 			t.Errorf("it is %s's", got)
 		}
 	})
-}
-
-// bounded is a context that ends before a lock wait times out.
-func bounded(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	t.Cleanup(cancel)
-	return ctx
 }

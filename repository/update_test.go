@@ -115,13 +115,8 @@ func TestUpdateThatPanicsReleasesItsLocks(t *testing.T) {
 			})
 			ended <- err
 		}()
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Errorf("the next change: %v", err)
-			}
-		case <-time.After(hang):
-			t.Error("the next change hangs")
+		if err := testkit.Await(t, "the next change", ended); err != nil {
+			t.Errorf("the next change: %v", err)
 		}
 	})
 }
