@@ -193,6 +193,7 @@ func TestDueByTheDatabasesClock(t *testing.T) {
 func TestDueAndHeld(t *testing.T) {
 	eachClockwork(t, eachServer, func(t *testing.T, db *database, c clockwork) {
 		ids := c.ready(t, db, 3)
+		db = db.usual(t)
 		_, release := db.hold(t, ids[0])
 		n, err := c.run(t.Context(), db.Store, 10)
 		if n != 2 || !errors.Is(err, dispatch.ErrUnavailable) || !strings.Contains(err.Error(), string(ids[0])) {

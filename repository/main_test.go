@@ -66,10 +66,21 @@ func on(t *testing.T, kinds []string, test func(*testing.T, *database)) {
 	servertest.OnEach(t, kinds, func(t *testing.T, kind string) { test(t, pooled(t, kind)) })
 }
 
-// open returns a Store that ends with the test.
+// open returns a Store that ends with the test. It is patient, so that a busy machine does not look like a held row.
 func open(t testing.TB, rawURL string) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), rawURL, Options{Log: quiet})
+	return openWith(t, rawURL, Options{Log: quiet, Patience: testkit.Patience})
+}
+
+// usual is the database with a Store that waits for as long as an instance does.
+func (db *database) usual(t testing.TB) *database {
+	t.Helper()
+	return &database{Store: openWith(t, db.url, Options{Log: quiet}), url: db.url, raw: db.raw}
+}
+
+func openWith(t testing.TB, rawURL string, o Options) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), rawURL, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +108,7 @@ func migrated(t testing.TB, rawURL string) *database {
 
 func migrate(t testing.TB, rawURL string) {
 	t.Helper()
-	s, err := Open(t.Context(), rawURL, Options{Log: quiet})
+	s, err := Open(t.Context(), rawURL, Options{Log: quiet, Patience: testkit.Patience})
 	if err == nil {
 		err = s.Migrate(func(m *migrations.Migrator) error { _, err := m.Up(t.Context()); return err })
 		err = errors.Join(err, s.Close())
@@ -137,7 +148,7 @@ func direct(t testing.TB, rawURL string) *sql.DB {
 	return db
 }
 
-// proxied is a second Store on the same database, by way of a proxy.
+// proxied is a second Store on the same database, as patient, by way of a proxy.
 func (db *database) proxied(t testing.TB) (*Store, *servertest.Proxy) {
 	t.Helper()
 	u, err := url.Parse(db.url)
@@ -145,7 +156,7 @@ func (db *database) proxied(t testing.TB) (*Store, *servertest.Proxy) {
 		t.Fatal(err)
 	}
 	p := servertest.StartProxy(t, u.Host)
-	return open(t, p.URL(db.url)), p
+	return openWith(t, p.URL(db.url), Options{Log: quiet, Patience: db.options.Patience}), p
 }
 
 func (db *database) exec(t testing.TB, query string, args ...any) {

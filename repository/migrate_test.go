@@ -47,7 +47,7 @@ func TestMigrateWaitsForTheOther(t *testing.T) {
 		s := open(t, u)
 		if kind == servertest.SQLite {
 			u += ".migrate"
-			lock, free, wait = "BEGIN EXCLUSIVE", "ROLLBACK", sqliteBusy+time.Second
+			lock, free, wait = "BEGIN EXCLUSIVE", "ROLLBACK", 3*time.Second
 		}
 		other, err := direct(t, u).Conn(t.Context())
 		if err != nil {

@@ -20,6 +20,7 @@ import (
 
 func TestSessionSettings(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
+		db = db.usual(t)
 		isolation := "@@transaction_isolation"
 		if strings.HasSuffix(t.Name(), "mariadb") {
 			isolation = "@@tx_isolation"
@@ -43,7 +44,7 @@ func TestSessionSettings(t *testing.T) {
 }
 
 func TestSQLiteSettings(t *testing.T) {
-	db := migrated(t, servertest.EmptyURL(t, servertest.SQLite))
+	db := migrated(t, servertest.EmptyURL(t, servertest.SQLite)).usual(t)
 	for name, pool := range map[string]*gorm.DB{"claims": db.claims, "general": db.general} {
 		pool, err := pool.DB()
 		if err != nil {
