@@ -92,7 +92,7 @@ func TestClaimWithAnOutboxRowInTheWay(t *testing.T) {
 func TestThirtyConcurrentClaims(t *testing.T) {
 	every(t, func(t *testing.T, db *database) {
 		drivers := db.drivers(t, 30)
-		for round := range 5 {
+		for round := range testkit.Scale(3, 5) {
 			d := db.add(t, func(d *dispatch.Dispatch) {
 				d.WorkStartsAt = d.WorkStartsAt.AddDate(0, 0, round)
 				d.WorkEndsAt = d.WorkEndsAt.AddDate(0, 0, round)
@@ -197,7 +197,7 @@ func TestClaimRefusals(t *testing.T) {
 // A driver's own overlapping jobs are decided by different rows at the same time.
 func TestOverlappingClaimsOfOneDriver(t *testing.T) {
 	every(t, func(t *testing.T, db *database) {
-		drivers := db.drivers(t, 15)
+		drivers := db.drivers(t, testkit.Scale(5, 15))
 		for i, v := range drivers {
 			jobs := []dispatch.Dispatch{db.add(t, nil), db.add(t, nil), db.add(t, nil)}
 			var won atomic.Int32

@@ -291,6 +291,8 @@ func TestAPartThatComesTooLate(t *testing.T) {
 
 // More offers than a statement of SQLite takes are dropped all the same.
 func TestMoreOffersThanAStatementTakes(t *testing.T) {
+	testkit.OnlyInAll(t)
+	t.Parallel()
 	db := pooled(t, servertest.SQLite)
 	const offers = 33_000
 	d, winner := db.add(t, nil), db.equipped(t, 1)[0]

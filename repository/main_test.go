@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -20,7 +21,13 @@ import (
 	"firsttap/testkit"
 )
 
-func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+func TestMain(m *testing.M) {
+	// Tests mostly wait for a server.
+	if err := flag.Lookup("test.parallel").Value.Set("6"); err != nil {
+		panic(err)
+	}
+	os.Exit(servertest.Main(m))
+}
 
 // near reports whether the times are the same but for what a test may take.
 func near(a, b time.Time) bool {

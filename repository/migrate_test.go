@@ -43,6 +43,9 @@ func TestMigrateTogether(t *testing.T) {
 func TestMigrateWaitsForTheOther(t *testing.T) {
 	t.Parallel()
 	servertest.OnEach(t, servertest.Databases(), func(t *testing.T, kind string) {
+		if kind != servertest.SQLite {
+			testkit.OnlyInAll(t) // it takes longer than ioTimeout
+		}
 		u, lock, free, wait := servertest.EmptyURL(t, kind), "DO GET_LOCK("+migrateLock+", 0)", "DO RELEASE_ALL_LOCKS()", ioTimeout+time.Second
 		s := open(t, u)
 		if kind == servertest.SQLite {
