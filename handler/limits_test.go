@@ -285,6 +285,9 @@ func TestLimitsOfParameters(t *testing.T) {
 				if r.status != 422 && op.method != "GET" {
 					s = nil // it has changed what the scene is about
 				}
+				if in == "header" && r.status < 300 {
+					w.exec("DELETE FROM idempotency_keys") // the next operation sends the same
+				}
 			}
 		}
 	}
