@@ -96,7 +96,7 @@ func TestTheUpdateItselfRefuses(t *testing.T) {
 	})
 }
 
-// A claim whose dispatch has changed once is decided again on the new state.
+// If the dispatch or the driver changes after the rule has decided and before the write, the rule decides again, on what is stored now.
 func TestClaimIsDecidedAnew(t *testing.T) {
 	every(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0].ID

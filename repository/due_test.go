@@ -232,7 +232,7 @@ func TestDueGivesUp(t *testing.T) {
 			t.Errorf("%d, %v; want %v", n, err, dispatch.ErrUnavailable)
 		}
 		if db.dialect.skipLocked == "" {
-			return // SQLite does not show who waits for its file
+			return // a SQLite transaction locks the file, and no query tells who waits for it
 		}
 		db.hold(t, ids[0])
 		ctx, stop := context.WithCancel(t.Context())

@@ -293,7 +293,7 @@ func TestStatementsWithoutAnIdempotencyKey(t *testing.T) {
 	}
 }
 
-// A change whose audit entry can't be written is rolled back.
+// If the audit entry of a change can't be written, the change isn't written either.
 func TestNoWriteWithoutItsAuditEntry(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		writes := db.twice(t)
