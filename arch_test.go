@@ -58,7 +58,7 @@ var knows = map[string][]string{
 	"testkit":            {},
 	"systemtest":         {"notify/fcmtest", "repository/repositorytest", "servertest", "testkit"},
 
-	"repository/repositorytest": {"migrations", "repository", "servertest"},
+	"repository/repositorytest": {"migrations", "repository", "servertest", "testkit"},
 }
 
 // uses lists which packages may import a framework. loadtest/bench may import all of them.

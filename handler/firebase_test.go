@@ -50,9 +50,17 @@ func newFirebaseWorld(t *testing.T, e *servertest.FirebaseAuth, clock *movable) 
 	})
 }
 
-// TestFirebaseUsers of a real emulator sign in as drivers, and are refused soon after they are disabled.
-func TestFirebaseUsers(t *testing.T) {
-	e, clock := servertest.StartFirebaseAuth(t), &movable{}
+// TestFirebase: users of a real emulator.
+func TestFirebase(t *testing.T) {
+	testkit.OnlyInAll(t)
+	e := servertest.StartFirebaseAuth(t)
+	t.Run("sign in", func(t *testing.T) { firebaseUsersSignIn(t, e) })
+	t.Run("are revoked", func(t *testing.T) { firebaseUserIsRevoked(t, e) })
+}
+
+// firebaseUsersSignIn: they sign in as drivers, and are refused soon after they are disabled.
+func firebaseUsersSignIn(t *testing.T, e *servertest.FirebaseAuth) {
+	clock := &movable{}
 	w := newFirebaseWorld(t, e, clock)
 	sign := func(name string) (caller, string) {
 		uid, token := e.SignUp(name + "@example.com")
@@ -98,9 +106,8 @@ func TestFirebaseUsers(t *testing.T) {
 	}
 }
 
-// TestRevokedFirebaseUser: after a new sign-in the token of the earlier sign-in is refused.
-func TestRevokedFirebaseUser(t *testing.T) {
-	e := servertest.StartFirebaseAuth(t)
+// firebaseUserIsRevoked: after a new sign-in the token of the earlier sign-in is refused.
+func firebaseUserIsRevoked(t *testing.T, e *servertest.FirebaseAuth) {
 	w := newFirebaseWorld(t, e, &movable{})
 	const email = "kim@example.com"
 	uid, old := e.SignUp(email)

@@ -170,7 +170,7 @@ func FuzzIDs(f *testing.F) {
 
 // TestOnServers tries the seeds of the fuzzers on databases that are stricter about text.
 func TestOnServers(t *testing.T) {
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachServerPlace(t, func(t *testing.T, p *place) {
 		w := newWorldOn(t, p.url)
 		d, id := w.drivers(1)[0], w.dispatch(1)
 		for _, name := range someKeys {

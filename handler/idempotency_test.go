@@ -26,9 +26,19 @@ type place struct {
 
 func eachPlace(t *testing.T, test func(*testing.T, *place)) {
 	t.Helper()
-	for _, kind := range []string{"sqlite", "mariadb", "mysql"} {
-		t.Run(kind, func(t *testing.T) { test(t, newPlace(t, repositorytest.URL(t, kind))) })
-	}
+	placeOn(t, servertest.Databases(), test)
+}
+
+// eachServerPlace is eachPlace without SQLite.
+func eachServerPlace(t *testing.T, test func(*testing.T, *place)) {
+	t.Helper()
+	placeOn(t, servertest.Servers(), test)
+}
+
+func placeOn(t *testing.T, kinds []string, test func(*testing.T, *place)) {
+	t.Helper()
+	t.Parallel()
+	servertest.OnEach(t, kinds, func(t *testing.T, kind string) { test(t, newPlace(t, repositorytest.URL(t, kind))) })
 }
 
 func newPlace(t testing.TB, url string) *place {
@@ -206,7 +216,8 @@ func TestALostCommit(t *testing.T) {
 	}
 }
 
-// TestAnswersThatAreNotKept: a request whose next answer may differ is carried out again.
+// TestAnswersThatAreNotKept: the answer to a request is not stored if the same request may get another answer later. The request is
+// then carried out again.
 func TestAnswersThatAreNotKept(t *testing.T) {
 	p := newPlace(t, repositorytest.URL(t, "sqlite"))
 	w := newWorldOn(t, p.url)
@@ -283,7 +294,7 @@ func TestInvalidIdempotencyKeys(t *testing.T) {
 
 // TestALargeBulk: a MiB of drivers, with tokens, is replayed as any.
 func TestALargeBulk(t *testing.T) {
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachServerPlace(t, func(t *testing.T, p *place) {
 		w := newWorldOn(t, p.url)
 		one := strings.Replace(driverBody, `"Kim"`, `"`+strings.Repeat("김", 200)+`","locale":"ko-KR","regions":["`+strings.Repeat("부", 64)+`"]`, 1)
 		one = strings.Replace(one, `,"regions":["seoul"]`, "", 1)
@@ -334,7 +345,8 @@ func TestAClientThatHangsUp(t *testing.T) {
 
 // TestStatementsWithoutAnIdempotencyKey: a request without a key runs no more statements, by the server's count.
 func TestStatementsWithoutAnIdempotencyKey(t *testing.T) {
-	p := newPlace(t, servertest.StartMariaDB(t).URL(t))
+	t.Parallel()
+	p := newPlace(t, servertest.StartMariaDB(t).URL(t)) // whose statements are all counted
 	repositorytest.Migrate(t, p.url)
 	w := newWorldOn(t, p.url)
 	questions := func() (n int) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,15 +21,17 @@ import (
 	"firsttap/repository"
 	"firsttap/repository/repositorytest"
 	"firsttap/service"
+	"firsttap/testkit"
 )
 
 // TestRandomLifecycles runs random actions of drivers and admins in any order, and compares each result with the model's.
 //
 // The clock of each run is its own: it stands still while something is done, and moves by what the run draws.
 func TestRandomLifecycles(t *testing.T) {
+	t.Parallel()
 	empty := strings.TrimPrefix(repositorytest.URL(t, "sqlite"), "sqlite://")
 	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
-		if err := checks.Value.Set("25"); err != nil { // the usual hundred take minutes under -race
+		if err := checks.Value.Set(strconv.Itoa(testkit.Scale(6, 25))); err != nil { // the usual hundred take minutes under -race
 			t.Fatal(err)
 		}
 	}

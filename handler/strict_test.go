@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"firsttap/limit"
-	"firsttap/repository"
 	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
 )
@@ -85,11 +84,7 @@ func TestTokenOfAnUnknownDriver(t *testing.T) {
 
 // TestSearchOnMariaDB: neither a search in Korean nor one for invalid text is answered by "try again".
 func TestSearchOnMariaDB(t *testing.T) {
-	store := repositorytest.OpenMigrated(t, servertest.StartMariaDB(t).URL(t), repository.Options{})
-	w := newWorld(t, func(a *API) {
-		a.Store = store
-		a.useStore(store, nil)
-	})
+	w := newWorldOn(t, repositorytest.URL(t, servertest.MariaDB))
 	w.dispatch(1)
 	for q, want := range map[string]int{"sejong": 0, "강남": 1, "서울시": 1, "%F0%9F%8F%97": 0, "%ff": 0, "%ed%a0%80": 0, "%00": 0} {
 		r := w.call("GET", "/v1/admin/dispatches?q="+q, key, "")

@@ -4,8 +4,7 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
-	"fmt"
-	"strings"
+	"testing"
 
 	_ "github.com/glebarez/go-sqlite" // to read the tables themselves, and not the API's answers
 
@@ -22,46 +21,24 @@ func (w *world) tables() *sql.DB {
 	return db
 }
 
-// everything returns the content of all tables, by the table.
-func (w *world) everything() map[string]string {
-	w.t.Helper()
+// writes returns a function that reports whether anything was committed to the database since the last call.
+func (w *world) writes(t testing.TB) func() bool {
+	t.Helper()
 	db := w.tables()
-	defer db.Close()
-	held := map[string]string{}
-	for _, name := range w.rows(db, "SELECT name FROM sqlite_master WHERE type = 'table'") {
-		held[name] = strings.Join(w.rows(db, "SELECT * FROM "+name), "\n")
-	}
-	if len(held) < 10 {
-		w.t.Fatalf("only %d tables", len(held))
-	}
-	return held
-}
-
-func (w *world) rows(db *sql.DB, query string) (all []string) {
-	w.t.Helper()
-	rows, err := db.QueryContext(w.t.Context(), query)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	for rows.Next() {
-		values, into := make([]any, len(columns)), make([]any, len(columns))
-		for i := range values {
-			into[i] = &values[i]
+	t.Cleanup(func() { db.Close() })
+	db.SetMaxOpenConns(1) // the number is about the others' commits
+	version := func() (n int) {
+		if err := db.QueryRowContext(t.Context(), "PRAGMA data_version").Scan(&n); err != nil {
+			t.Fatal(err)
 		}
-		if err := rows.Scan(into...); err != nil {
-			w.t.Fatal(err)
-		}
-		all = append(all, strings.TrimSuffix(fmt.Sprintln(values...), "\n"))
+		return n
 	}
-	if err := rows.Err(); err != nil {
-		w.t.Fatal(err)
+	last := version()
+	return func() bool {
+		before := last
+		last = version()
+		return last != before
 	}
-	return all
 }
 
 // exec runs a statement on the database.

@@ -96,7 +96,7 @@ func TestALongChangeIsAudited(t *testing.T) {
 	})
 }
 
-// TestDutyIsAudited: changes of the duty are audited, with one entry a minute for a driver who changes it in a loop.
+// TestDutyIsAudited: a change of duty gets an audit entry, but at most one a minute for each driver.
 func TestDutyIsAudited(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 2)

@@ -185,15 +185,12 @@ func (s *Store) commitClaim(ctx context.Context, snapshot claimSnapshot, conditi
 	})
 }
 
-// resolveTime bounds resolve: one row lock and two round trips.
-const resolveTime = 2 * time.Second
-
 // resolve finds out whether a claim whose COMMIT's reply was lost is committed, and returns nil if it is.
 //
 // A missing claim proves nothing while the COMMIT may still be running. Its transaction holds the dispatch's row until
 // then, so resolve first waits for the row and then looks for the claim.
 func (s *Store) resolve(ctx context.Context, id dispatch.ID, claim dispatch.ClaimID, lost error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resolveTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*s.options.Patience) // one row lock and two round trips
 	defer cancel()
 	db := s.claims.WithContext(ctx)
 	err := db.Exec("SELECT id FROM dispatches WHERE id = ?"+s.dialect.forUpdate, id).Error

@@ -30,7 +30,7 @@ func lie(between func(try int)) (rule claimRule, tries *int) {
 }
 
 func TestTheUpdateItselfRefuses(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
+	every(t, func(t *testing.T, db *database) {
 		drivers := db.drivers(t, 2)
 		v, other := drivers[0].ID, drivers[1].ID
 		tests := []struct {
@@ -96,9 +96,9 @@ func TestTheUpdateItselfRefuses(t *testing.T) {
 	})
 }
 
-// A claim whose dispatch has changed once is decided again on the new state.
+// If the dispatch or the driver changes after the rule has decided and before the write, the rule decides again, on what is stored now.
 func TestClaimIsDecidedAnew(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
+	every(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0].ID
 		t.Run("the next round", func(t *testing.T) {
 			d := db.add(t, nil)
@@ -138,7 +138,7 @@ func TestClaimIsDecidedAnew(t *testing.T) {
 
 // The driver's other claim is committed between sight and write, in a row that this claim never touches.
 func TestADriversOtherClaimInBetween(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
+	every(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0].ID
 		one, other := db.add(t, nil), db.add(t, nil)
 		accept, tries := rule(0), 0
@@ -160,7 +160,7 @@ func TestADriversOtherClaimInBetween(t *testing.T) {
 
 // A change within the round, such as a later end, moves the version; so does the claim after it.
 func TestClaimAfterAChangeWithinTheRoundMovesTheVersion(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
+	every(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0].ID
 		accept, tries := rule(0), 0
 		got, err := db.Claim(t.Context(), d.ID, v, func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {

@@ -15,7 +15,7 @@ import (
 )
 
 func TestClaimWritesEverythingTogether(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
+	every(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		got := db.mustAccept(t, d.ID, v.ID)
 		if stored := db.mustRead(t, d.ID); !reflect.DeepEqual(stored, got) {
@@ -90,9 +90,9 @@ func TestClaimWithAnOutboxRowInTheWay(t *testing.T) {
 
 // Nothing but the database stands between the thirty: no gate, no lock.
 func TestThirtyConcurrentClaims(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
+	every(t, func(t *testing.T, db *database) {
 		drivers := db.drivers(t, 30)
-		for round := range 5 {
+		for round := range testkit.Scale(3, 5) {
 			d := db.add(t, func(d *dispatch.Dispatch) {
 				d.WorkStartsAt = d.WorkStartsAt.AddDate(0, 0, round)
 				d.WorkEndsAt = d.WorkEndsAt.AddDate(0, 0, round)
@@ -132,7 +132,7 @@ func TestClaimAgainIsAReplay(t *testing.T) {
 }
 
 func TestConcurrentClaimsOfOneDriver(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
+	every(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		ids := make([]dispatch.ClaimID, 10)
 		testkit.Together(len(ids), func(i int) {
@@ -196,8 +196,8 @@ func TestClaimRefusals(t *testing.T) {
 
 // A driver's own overlapping jobs are decided by different rows at the same time.
 func TestOverlappingClaimsOfOneDriver(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		drivers := db.drivers(t, 15)
+	every(t, func(t *testing.T, db *database) {
+		drivers := db.drivers(t, testkit.Scale(5, 15))
 		for i, v := range drivers {
 			jobs := []dispatch.Dispatch{db.add(t, nil), db.add(t, nil), db.add(t, nil)}
 			var won atomic.Int32

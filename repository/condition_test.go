@@ -21,7 +21,7 @@ func TestEachConditionOfTheClaimHolds(t *testing.T) {
 		"another's hours": "INSERT INTO claims SELECT 'clm_other', 'dsp_other', 1, id, 1, 'WON', 1, NULL FROM drivers",
 	} {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, db *database) {
+			every(t, func(t *testing.T, db *database) {
 				d, v := db.add(t, nil), db.drivers(t, 1)[0]
 				asked := 0
 				accept := rule(1)

@@ -60,7 +60,7 @@ func TestPutDevice(t *testing.T) {
 		full := someDevice(a, "phone !~", "token !~")
 		full.AppVersion, full.Locale = "1.2 (한국어)", ""
 		made := db.mustPut(t, full)
-		if made.ID == "" || time.Since(made.UpdatedAt).Abs() > time.Minute {
+		if made.ID == "" || !near(made.UpdatedAt, time.Now()) {
 			t.Errorf("made %+v", made)
 		}
 		if full.ID, full.UpdatedAt = made.ID, made.UpdatedAt; !reflect.DeepEqual(made, full) {
@@ -121,7 +121,7 @@ func TestTokensAtOnce(t *testing.T) {
 				t.Errorf("%+v: %v", v, err)
 			}
 		}
-		for range 3 {
+		for range testkit.Scale(1, 3) {
 			testkit.Together(n, func(i int) { put(i, someDevice(drivers[i].ID, "i", "same")) })
 			if left := db.devices(t); len(left) != 1 || left["same"].Driver == "" {
 				t.Errorf("the same token: %v", left)
@@ -130,7 +130,7 @@ func TestTokensAtOnce(t *testing.T) {
 		for i, v := range drivers {
 			put(i, someDevice(v.ID, "i", fmt.Sprint(i)))
 		}
-		for round := range 5 {
+		for round := range testkit.Scale(2, 5) {
 			testkit.Together(n, func(i int) { put(i, someDevice(drivers[i].ID, "i", fmt.Sprint((i+round+1)%n))) })
 			if left := db.devices(t); len(left) != n {
 				t.Errorf("each has the token of the next: %d left", len(left))
@@ -176,11 +176,7 @@ func TestDeleteDevice(t *testing.T) {
 // TestJudgements: trust, suspicion and quarantine belong to the token, and end when the device gets a new token.
 func TestJudgements(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		drivers := db.drivers(t, devicesPerStatement+1)
-		all := make([]dispatch.Device, len(drivers))
-		for i, v := range drivers {
-			all[i] = db.mustPut(t, someDevice(v.ID, "i", fmt.Sprint(i)))
-		}
+		all := db.equipped(t, devicesPerStatement+1)
 		mustBe := func(what string, good, suspected, quarantined int) {
 			t.Helper()
 			got := [3]int{
@@ -197,14 +193,14 @@ func TestJudgements(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		db.mustPut(t, someDevice(drivers[0].ID, "i", "new"))
+		db.mustPut(t, someDevice(all[0].Driver, all[0].Installation, "new"))
 		mustDo(db.QuarantineDevices, all...)
 		mustBe("without suspicion", 0, 0, 0)
 		mustDo(db.MarkDevicesSuspect, all...)
 		mustBe("suspected", 0, len(all)-1, 0)
-		first := db.devices(t)["1"].SuspectedAt
+		first := db.devices(t)[all[1].PushToken].SuspectedAt
 		mustDo(db.MarkDevicesSuspect, all...)
-		if again := db.devices(t)["1"].SuspectedAt; first == nil || time.Since(*first).Abs() > time.Minute || again == nil || !again.Equal(*first) {
+		if again := db.devices(t)[all[1].PushToken].SuspectedAt; first == nil || !near(*first, time.Now()) || again == nil || !again.Equal(*first) {
 			t.Errorf("since %v, then %v", first, again)
 		}
 		mustDo(db.MarkPushAccepted, all[2], all[3])
@@ -215,15 +211,15 @@ func TestJudgements(t *testing.T) {
 		mustDo(db.MarkPushAccepted, all[4])
 		mustBe("taken after all", 3, 2, len(all)-4)
 
-		back := db.mustPut(t, someDevice(drivers[1].ID, "i", "1"))
-		if back.QuarantinedAt != nil || back.SuspectedAt == nil || db.devices(t)["1"].SuspectedAt == nil {
+		back := db.mustPut(t, someDevice(all[1].Driver, all[1].Installation, all[1].PushToken))
+		if back.QuarantinedAt != nil || back.SuspectedAt == nil || db.devices(t)[all[1].PushToken].SuspectedAt == nil {
 			t.Errorf("the same token came again: %+v", back)
 		}
-		if kept := db.mustPut(t, someDevice(drivers[2].ID, "i", "2")); kept.PushAcceptedAt == nil || kept.SuspectedAt == nil {
+		if kept := db.mustPut(t, someDevice(all[2].Driver, all[2].Installation, all[2].PushToken)); kept.PushAcceptedAt == nil || kept.SuspectedAt == nil {
 			t.Errorf("a token that was good came again: %+v", kept)
 		}
-		for _, v := range []dispatch.Driver{drivers[2], drivers[5]} {
-			if fresh := db.mustPut(t, someDevice(v.ID, "i", "another of "+string(v.ID))); fresh.PushAcceptedAt != nil || fresh.SuspectedAt != nil || fresh.QuarantinedAt != nil {
+		for _, v := range []dispatch.Device{all[2], all[5]} {
+			if fresh := db.mustPut(t, someDevice(v.Driver, v.Installation, "another of "+v.PushToken)); fresh.PushAcceptedAt != nil || fresh.SuspectedAt != nil || fresh.QuarantinedAt != nil {
 				t.Errorf("of a new token is known %+v", fresh)
 			}
 		}
@@ -256,7 +252,7 @@ func TestSeen(t *testing.T) {
 				}
 			})
 			times := seen()
-			if len(times) != 6 || slices.Contains(times, 0) || time.Since(fromMicros(times[0])).Abs() > time.Minute {
+			if len(times) != 6 || slices.Contains(times, 0) || !near(fromMicros(times[0]), time.Now()) {
 				t.Errorf("seen %v", times)
 			}
 			if first == nil {

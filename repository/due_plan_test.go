@@ -10,6 +10,7 @@ import (
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // elsewhere adds n dispatches that are not due: most have ended, and the others are due later.
@@ -42,7 +43,7 @@ func TestPlansOfDueDispatches(t *testing.T) {
 	}
 	each(t, func(t *testing.T, db *database) {
 		const limit = 20
-		db.elsewhere(t, 10_000)
+		db.elsewhere(t, testkit.Scale(2000, 10_000))
 		for _, c := range clockworks {
 			c.ready(t, db, limit+10)
 		}
@@ -123,7 +124,7 @@ func TestPlansOfPrune(t *testing.T) {
 		db.fill(t, 6)
 		now := db.now(t)
 		db.aged(t, 2, "old", func(kept time.Duration) time.Time { return now.Add(-time.Hour - kept) })
-		db.young(t, 3000)
+		db.young(t, testkit.Scale(1000, 3000))
 		seen := map[string]int{}
 		all := statements(t, []*gorm.DB{db.relay}, func() {
 			if n, err := db.Prune(t.Context(), 1000); n != 2*(6+agedRows) || err != nil {

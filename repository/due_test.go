@@ -172,6 +172,7 @@ func TestDueEventsAreAnnounced(t *testing.T) {
 func TestDueByTheDatabasesClock(t *testing.T) {
 	for _, offset := range []time.Duration{-3 * time.Hour, 3 * time.Hour} {
 		t.Run(offset.String(), func(t *testing.T) {
+			t.Parallel()
 			db := migrated(t, servertest.StartMariaDBSkewed(t, offset).URL(t))
 			for _, c := range clockworks {
 				db.add(t, nil)
@@ -192,6 +193,7 @@ func TestDueByTheDatabasesClock(t *testing.T) {
 func TestDueAndHeld(t *testing.T) {
 	eachClockwork(t, eachServer, func(t *testing.T, db *database, c clockwork) {
 		ids := c.ready(t, db, 3)
+		db = db.usual(t)
 		_, release := db.hold(t, ids[0])
 		n, err := c.run(t.Context(), db.Store, 10)
 		if n != 2 || !errors.Is(err, dispatch.ErrUnavailable) || !strings.Contains(err.Error(), string(ids[0])) {
@@ -230,7 +232,7 @@ func TestDueGivesUp(t *testing.T) {
 			t.Errorf("%d, %v; want %v", n, err, dispatch.ErrUnavailable)
 		}
 		if db.dialect.skipLocked == "" {
-			return // SQLite does not show who waits for its file
+			return // a SQLite transaction locks the file, and no query tells who waits for it
 		}
 		db.hold(t, ids[0])
 		ctx, stop := context.WithCancel(t.Context())
@@ -251,7 +253,7 @@ func TestDueGivesUp(t *testing.T) {
 
 // Another transaction holds the rows of its events and then wants the dispatch: the deadlock's victim tries again.
 func TestDueAndADeadlock(t *testing.T) {
-	eachClockwork(t, eachServer, func(t *testing.T, db *database, c clockwork) {
+	eachClockwork(t, everyServer, func(t *testing.T, db *database, c clockwork) {
 		ids := c.ready(t, db, 2)
 		db.manyEvents(t, 500)
 		tx, err := db.raw.BeginTx(t.Context(), nil)

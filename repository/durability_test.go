@@ -57,7 +57,8 @@ func (w *warned) exec(t *testing.T, queries ...string) {
 
 // A primary with a replica that follows as it pleases may lose claims; one that waits for it may not.
 func TestDurabilityOfReplication(t *testing.T) {
-	for name, c := range map[string]struct {
+	t.Parallel()
+	settings := map[string]struct {
 		start       func(testing.TB) *servertest.Replication
 		role, alone string
 		semiPrimary []string
@@ -77,67 +78,71 @@ func TestDurabilityOfReplication(t *testing.T) {
 			},
 			leave: "STOP REPLICA",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := c.start(t)
-			rawURL := r.Primary.URL(t)
-			w, replica := openWarned(t, rawURL), direct(t, strings.Replace(rawURL, r.Primary.Addr(), r.Replica.Addr(), 1))
-			prefix := "rpl_semi_sync_" + c.role
-			set := func(setting, value string) {
-				t.Helper()
-				w.exec(t, fmt.Sprintf("SET GLOBAL %s_%s = %s", prefix, setting, value))
-			}
-			w.mustWarn(t, "_enabled is not ON, should be ON: 1 replicas are connected")
-			w.exec(t, "SET GLOBAL sync_binlog = 0")
-			w.mustWarn(t, "sync_binlog=0, should be 1", "_enabled is not ON")
-			w.exec(t, "SET GLOBAL sync_binlog = 1")
-
-			w.exec(t, c.semiPrimary...)
-			set("timeout", "3600000")
-			set("wait_point", "AFTER_SYNC")
-			set("enabled", "1")
-			for _, q := range c.semiReplica {
-				if _, err := replica.ExecContext(t.Context(), q); err != nil {
-					t.Fatalf("%s: %v", q, err)
-				}
-			}
-			// It waits for a replica from the first commit that has one to wait for.
-			testkit.Retry(t, func() error {
-				status, err := showValues(t.Context(), w.raw, "SHOW GLOBAL STATUS WHERE Variable_name LIKE 'Rpl_semi_sync_%_clients'")
-				if err == nil && status["Rpl_semi_sync_"+c.role+"_clients"] != "1" {
-					err = fmt.Errorf("no replica acknowledges: %v", status)
-				}
-				return err
-			})
-			r.Follow()
-			w.mustWarn(t)
-
-			set("wait_point", "AFTER_COMMIT")
-			set("timeout", "10000")
-			set(c.alone, "0")
-			w.mustWarn(t, "_wait_point=AFTER_COMMIT, should be AFTER_SYNC", "_timeout=10000, should be at least 3600000", c.alone+"=OFF, should be ON")
-			set("wait_point", "AFTER_SYNC")
-			set(c.alone, "1")
-
-			// No replica acknowledges: the server waits for so long, and then goes on without.
-			if _, err := replica.ExecContext(t.Context(), c.leave); err != nil {
-				t.Fatal(err)
-			}
-			set("timeout", "1")
-			w.exec(t, "CREATE TABLE t (id INT)")
-			w.mustWarn(t, "_timeout=1,", "_status=OFF: the server acknowledges claims that no replica has")
-		})
 	}
+	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) {
+		c := settings[kind]
+		r := c.start(t)
+		rawURL := r.Primary.URL(t)
+		w, replica := openWarned(t, rawURL), direct(t, strings.Replace(rawURL, r.Primary.Addr(), r.Replica.Addr(), 1))
+		prefix := "rpl_semi_sync_" + c.role
+		set := func(setting, value string) {
+			t.Helper()
+			w.exec(t, fmt.Sprintf("SET GLOBAL %s_%s = %s", prefix, setting, value))
+		}
+		w.mustWarn(t, "_enabled is not ON, should be ON: 1 replicas are connected")
+		w.exec(t, "SET GLOBAL sync_binlog = 0")
+		w.mustWarn(t, "sync_binlog=0, should be 1", "_enabled is not ON")
+		w.exec(t, "SET GLOBAL sync_binlog = 1")
+
+		w.exec(t, c.semiPrimary...)
+		set("timeout", "3600000")
+		set("wait_point", "AFTER_SYNC")
+		set("enabled", "1")
+		for _, q := range c.semiReplica {
+			if _, err := replica.ExecContext(t.Context(), q); err != nil {
+				t.Fatalf("%s: %v", q, err)
+			}
+		}
+		// It waits for a replica from the first commit that has one to wait for.
+		testkit.Retry(t, func() error {
+			status, err := showValues(t.Context(), w.raw, "SHOW GLOBAL STATUS WHERE Variable_name LIKE 'Rpl_semi_sync_%_clients'")
+			if err == nil && status["Rpl_semi_sync_"+c.role+"_clients"] != "1" {
+				err = fmt.Errorf("no replica acknowledges: %v", status)
+			}
+			return err
+		})
+		r.Follow()
+		w.mustWarn(t)
+
+		set("wait_point", "AFTER_COMMIT")
+		set("timeout", "10000")
+		set(c.alone, "0")
+		w.mustWarn(t, "_wait_point=AFTER_COMMIT, should be AFTER_SYNC", "_timeout=10000, should be at least 3600000", c.alone+"=OFF, should be ON")
+		set("wait_point", "AFTER_SYNC")
+		set(c.alone, "1")
+
+		// No replica acknowledges: the server waits for so long, and then goes on without.
+		if _, err := replica.ExecContext(t.Context(), c.leave); err != nil {
+			t.Fatal(err)
+		}
+		set("timeout", "1")
+		w.exec(t, "CREATE TABLE t (id INT)")
+		w.mustWarn(t, "_timeout=1,", "_status=OFF: the server acknowledges claims that no replica has")
+	})
 }
 
 // The members of a group have a claim before it is acknowledged.
 func TestDurabilityOfAGroup(t *testing.T) {
+	testkit.OnlyInAll(t)
+	t.Parallel()
 	g := servertest.StartMySQLGroup(t)
 	openWarned(t, g.Primary().URL(t)).mustWarn(t)
 }
 
 // An account without the privilege gets a warning that names the missing grant.
 func TestDurabilityUnseen(t *testing.T) {
+	testkit.OnlyInAll(t)
+	t.Parallel()
 	r := servertest.StartMySQLReplication(t)
 	rawURL := r.Primary.URL(t)
 	root := openWarned(t, rawURL)

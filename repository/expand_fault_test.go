@@ -204,7 +204,7 @@ func TestAnExpansionDoesNotWaitForAClaim(t *testing.T) {
 		d := db.add(t, nil)
 		o := db.as("ins_a")
 		db.hold(t, d.ID)
-		if told, err := o.Expand(bounded(t), db.lend(t, "ins_a", dispatch.EventCreated), 10); err != nil || len(told.Pushes) != 3 {
+		if told, err := o.Expand(t.Context(), db.lend(t, "ins_a", dispatch.EventCreated), 10); err != nil || len(told.Pushes) != 3 {
 			t.Errorf("%+v, %v", told, err)
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	"firsttap/cronjob"
 	"firsttap/dispatch"
 	"firsttap/idempotency"
+	"firsttap/servertest"
 	"firsttap/testkit"
 )
 
@@ -277,7 +278,7 @@ func TestAddKeyOfAnotherSecret(t *testing.T) {
 
 // A request without an idempotency key needs no additional statements.
 func TestStatementsWithoutAnIdempotencyKey(t *testing.T) {
-	db := migrated(t, sqliteURL(t))
+	db := pooled(t, servertest.SQLite)
 	for what, want := range map[string]int{"create": 4, "bulk": 3} {
 		all := statements(t, []*gorm.DB{db.writes, db.general}, func() {
 			if what == "create" {
@@ -292,7 +293,7 @@ func TestStatementsWithoutAnIdempotencyKey(t *testing.T) {
 	}
 }
 
-// A change whose audit entry can't be written is rolled back.
+// If the audit entry of a change can't be written, the change isn't written either.
 func TestNoWriteWithoutItsAuditEntry(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		writes := db.twice(t)

@@ -8,6 +8,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/outbox"
+	"firsttap/servertest"
 	"firsttap/testkit"
 )
 
@@ -198,7 +199,7 @@ func TestBacklogOfTurns(t *testing.T) {
 			}
 			db.notifications(t, d, 1, func(_ int, n *notificationRow) { tt.edit(n) })
 			due, oldest, err := o.Backlog(t.Context())
-			if err != nil || due != before+1 || (oldest-tt.oldest).Abs() > patience {
+			if err != nil || due != before+1 || !near(time.Now().Add(-oldest), time.Now().Add(-tt.oldest)) {
 				t.Errorf("%d are due, the oldest for %v, %v; want %d, %v", due, oldest, err, before+1, tt.oldest)
 			}
 		}
@@ -290,7 +291,9 @@ func TestAPartThatComesTooLate(t *testing.T) {
 
 // More offers than a statement of SQLite takes are dropped all the same.
 func TestMoreOffersThanAStatementTakes(t *testing.T) {
-	db := migrated(t, sqliteURL(t))
+	testkit.OnlyInAll(t)
+	t.Parallel()
+	db := pooled(t, servertest.SQLite)
 	const offers = 33_000
 	d, winner := db.add(t, nil), db.equipped(t, 1)[0]
 	db.notifications(t, d, offers, nil)

@@ -3,22 +3,24 @@ package repository
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
-	"time"
 
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
-const (
-	// listed is how many dispatches there are: one in five is open or being worked on.
-	listed = 100_000
-	// crowd is the number of drivers; all were notified of one dispatch, have seen it, and have tapped.
-	crowd   = 10_000
-	aPage   = 4
-	farPage = 500
+const aPage = 4
+
+var (
+	// listed is how many dispatches there are, as a power of ten: one in five is open or being worked on.
+	listed = testkit.Scale(4, 5)
+	// crowd is the number of drivers, as a power of ten; all were notified of one dispatch, have seen it, and have tapped.
+	crowd   = testkit.Scale(3, 4)
+	farPage = testkit.Scale(50, 500)
 )
 
 // numbers is a table of n from 0 to 10^digits - 1.
@@ -43,7 +45,7 @@ func (db *database) size(t *testing.T) sized {
 	named := func(prefix string) string { return "CONCAT('" + prefix + "', LPAD(n, 26, '0'))" }
 	now := micros(db.now(t))
 	db.exec(t, `INSERT INTO drivers (id, name, phone, regions, vehicle_class, locale, on_duty, version, created_at, updated_at)
-		SELECT `+named("drv_")+`, n, '', '["seoul", "busan"]', 'scissor', '', n % 3 = 0, 1, 1, 1 FROM `+numbers(4)+` ORDER BY n`)
+		SELECT `+named("drv_")+`, n, '', '["seoul", "busan"]', 'scissor', '', n % 3 = 0, 1, 1, 1 FROM `+numbers(crowd)+` ORDER BY n`)
 	db.exec(t, fmt.Sprintf(`INSERT INTO dispatches (id, region, vehicle_class, site_address, work_starts_at, work_ends_at, fee_amount,
 		fee_currency, note, opens_at, expires_at, status, round, version, claim_id, accepted_by, accepted_at, created_at, updated_at)
 		SELECT %[1]s, IF(n DIV 20 %% 2, 'seoul', 'busan'), IF(n DIV 40 %% 2, 'scissor', 'boom'), 'x', 1, 2, 1, 'KRW', '',
@@ -52,18 +54,18 @@ func (db *database) size(t *testing.T) sized {
 		'EXPIRED', 'COMPLETED', 'COMPLETED', 'COMPLETED', 'COMPLETED', 'COMPLETED', 'CANCELED', 'CANCELED', 'CANCELED', 'CANCELED', 'CANCELED'),
 		1, 1, IF(n %% 20 IN (2, 3, 10, 11, 12, 13, 14), 'clm_x', NULL),
 		IF(n %% 20 IN (2, 3, 10, 11, 12, 13, 14), IF(n DIV 20 %% 3, 'drv_00000000000000000000000001', 'drv_00000000000000000000000002'), NULL),
-		n, n, IF(n < 1000, %[2]d, n) FROM %[3]s ORDER BY n`, named("dsp_"), now, numbers(5)))
+		n, n, IF(n < 1000, %[2]d, n) FROM %[3]s ORDER BY n`, named("dsp_"), now, numbers(listed)))
 	const busy = "dsp_00000000000000000000000001"
-	db.exec(t, fmt.Sprintf("INSERT INTO offers (dispatch_id, round, driver_id, seen_at) SELECT '%s', 1, %s, 1 FROM %s ORDER BY n", busy, named("drv_"), numbers(4)))
+	db.exec(t, fmt.Sprintf("INSERT INTO offers (dispatch_id, round, driver_id, seen_at) SELECT '%s', 1, %s, 1 FROM %s ORDER BY n", busy, named("drv_"), numbers(crowd)))
 	db.exec(t, fmt.Sprintf(`INSERT INTO attempts (id, dispatch_id, round, driver_id, result, at) SELECT %[1]s,
 		IF(n %% 2, '%[2]s', %[3]s), 1, CONCAT('drv_', LPAD(n DIV 20, 26, '0')), IF(n %% 3, 'ALREADY_TAKEN', 'NOT_OPEN_YET'), n FROM %[4]s ORDER BY n`,
-		named("att_"), busy, named("dsp_"), numbers(4)))
+		named("att_"), busy, named("dsp_"), numbers(crowd)))
 	db.exec(t, fmt.Sprintf(`INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at) SELECT %s, IF(n %% 2, '%s', %s),
-		'dispatch.opened', 1, 'system', '', n FROM %s ORDER BY n`, named("evt_"), busy, named("dsp_"), numbers(4)))
+		'dispatch.opened', 1, 'system', '', n FROM %s ORDER BY n`, named("evt_"), busy, named("dsp_"), numbers(crowd)))
 	db.exec(t, fmt.Sprintf(`INSERT INTO notifications (id, event_id, device_id, topic, driver_id, dispatch_id, round, type, silent, state,
 		next_at, claim, attempts, result, reason, at, expires_at, created_at, sent_at) SELECT %[1]s, 'evt_x', %[1]s, '',
 		CONCAT('drv_', LPAD(n DIV 2, 26, '0')), IF(n %% 2, '%[2]s', %[3]s), 1, 'dispatch.opened', 0, 1, 1, '', 1, '', '', 1, 1, n, 1 FROM %[4]s ORDER BY n`,
-		named("ntf_"), busy, named("dsp_"), numbers(4)))
+		named("ntf_"), busy, named("dsp_"), numbers(crowd)))
 	db.exec(t, "ANALYZE TABLE drivers, dispatches, offers, attempts, events, notifications, claims, supply")
 	v := someDriver(0)
 	v.ID = "drv_00000000000000000000000001"
@@ -155,16 +157,14 @@ func (db *database) mustSeek(t *testing.T, name, statement string, few int) {
 // A page costs the same wherever it is, and however much there is besides.
 func TestPagesCostTheSame(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
-		began := time.Now()
 		z := db.size(t)
-		t.Logf("filled in %s", time.Since(began))
 		for name, read := range db.pages(z) {
 			far, err := read(t.Context(), dispatch.Page{Limit: aPage * (farPage - 1)})
 			if err != nil || far == "" {
 				t.Fatalf("%s: there is no page %d: %v", name, farPage, err)
 			}
 			cost := map[string]int{}
-			for page, cursor := range map[string]string{"1": "", "500": far} {
+			for page, cursor := range map[string]string{"1": "", "far": far} {
 				var next string
 				for _, s := range statements(t, []*gorm.DB{db.general}, func() {
 					next, err = read(t.Context(), dispatch.Page{Limit: aPage, Cursor: cursor})
@@ -176,7 +176,7 @@ func TestPagesCostTheSame(t *testing.T) {
 					t.Errorf("%s, page %s: %q, %v", name, page, next, err)
 				}
 			}
-			if first, later := cost["1"], cost["500"]; first > 400 || later > 400 || later > 2*first+20 {
+			if first, later := cost["1"], cost["far"]; first > 400 || later > 400 || later > 2*first+20 {
 				t.Errorf("%s: %d rows read for page 1, %d for page %d", name, first, later, farPage)
 			}
 		}
@@ -187,22 +187,23 @@ func TestPagesCostTheSame(t *testing.T) {
 // mustCountLittle: a count reads the counted rows only, however many other rows exist.
 func (db *database) mustCountLittle(t *testing.T, z sized) {
 	t.Helper()
-	const open, ended = listed / 5, 1000
+	drivers := int(math.Pow10(crowd))
+	open, ended := int(math.Pow10(listed))/5, 1000
 	for name, c := range map[string]struct {
 		read func() error
 		most int
 		scan int // of a table of that size it may read all
 	}{
-		"the board":           {func() error { _, err := db.Board(t.Context(), ""); return err }, 5 * (open + ended), crowd},
-		"the board, a region": {func() error { _, err := db.Board(t.Context(), "seoul"); return err }, 5 * (open + ended), crowd},
+		"the board":           {func() error { _, err := db.Board(t.Context(), ""); return err }, 5 * (open + ended), drivers},
+		"the board, a region": {func() error { _, err := db.Board(t.Context(), "seoul"); return err }, 5 * (open + ended), drivers},
 		"the supply":          {func() error { _, err := db.Supply(t.Context(), "", 24); return err }, 10, 0},
 		"an offer":            {func() error { _, err := db.OfferTo(t.Context(), z.busy, z.driver.ID); return err }, 60, 0},
 		"a driver's signals":  {func() error { _, err := db.TapStatistics(t.Context(), z.driver.ID); return err }, 400, 0},
-		"a driver's standing": {func() error { _, err := db.RaceStanding(t.Context(), z.busy, 1, z.driver.ID, "drv_x"); return err }, 8_000, 0},
+		"a driver's standing": {func() error { _, err := db.RaceStanding(t.Context(), z.busy, 1, z.driver.ID, "drv_x"); return err }, drivers * 8 / 10, 0},
 		"the ranks of a round": {func() error {
 			_, _, err := db.Attempts(t.Context(), z.busy, 1, dispatch.Page{Limit: aPage})
 			return err
-		}, 20_000, 0},
+		}, 2 * drivers, 0},
 	} {
 		cost := 0
 		var err error

@@ -4,11 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,12 +18,21 @@ import (
 	"firsttap/dispatch"
 	"firsttap/migrations"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
-func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+func TestMain(m *testing.M) {
+	// Tests mostly wait for a server.
+	if err := flag.Lookup("test.parallel").Value.Set("6"); err != nil {
+		panic(err)
+	}
+	os.Exit(servertest.Main(m))
+}
 
-// patience is how long a test waits for an expected state.
-const patience = 20 * time.Second
+// near reports whether the times are the same but for what a test may take.
+func near(a, b time.Time) bool {
+	return a.Before(b.Add(testkit.Patience)) && b.Before(a.Add(testkit.Patience))
+}
 
 var quiet = slog.New(slog.DiscardHandler)
 
@@ -34,30 +43,51 @@ type database struct {
 	raw *sql.DB
 }
 
-func sqliteURL(t testing.TB) string {
-	return "sqlite://" + filepath.Join(t.TempDir(), "first tap?.db")
-}
-
-// each runs the test on each of the databases, real ones all.
+// each runs the test on each kind of database. The test runs in parallel with others.
 func each(t *testing.T, test func(*testing.T, *database)) {
 	t.Helper()
-	for _, kind := range []string{"sqlite", "mariadb", "mysql"} {
-		t.Run(kind, func(t *testing.T) { test(t, pooled(t, kind)) })
-	}
+	on(t, servertest.Databases(), test)
 }
 
-// eachServer runs the test on the databases that are servers.
+// eachServer is each without SQLite.
 func eachServer(t *testing.T, test func(*testing.T, *database)) {
 	t.Helper()
-	for _, kind := range []string{"mariadb", "mysql"} {
-		t.Run(kind, func(t *testing.T) { test(t, pooled(t, kind)) })
-	}
+	on(t, servertest.Servers(), test)
 }
 
-// open returns a Store that ends with the test.
+// every is each for what no kind of database takes over from another: how a claim is decided.
+func every(t *testing.T, test func(*testing.T, *database)) {
+	t.Helper()
+	on(t, servertest.EveryDatabase(), test)
+}
+
+// everyServer is every without SQLite.
+func everyServer(t *testing.T, test func(*testing.T, *database)) {
+	t.Helper()
+	on(t, servertest.EveryServer(), test)
+}
+
+func on(t *testing.T, kinds []string, test func(*testing.T, *database)) {
+	t.Helper()
+	t.Parallel()
+	servertest.OnEach(t, kinds, func(t *testing.T, kind string) { test(t, pooled(t, kind)) })
+}
+
+// open returns a Store that ends with the test. It is patient, so that a busy machine does not look like a held row.
 func open(t testing.TB, rawURL string) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), rawURL, Options{Log: quiet})
+	return openWith(t, rawURL, Options{Log: quiet, Patience: testkit.Patience})
+}
+
+// usual is the database with a Store that waits for as long as an instance does.
+func (db *database) usual(t testing.TB) *database {
+	t.Helper()
+	return &database{Store: openWith(t, db.url, Options{Log: quiet}), url: db.url, raw: db.raw}
+}
+
+func openWith(t testing.TB, rawURL string, o Options) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), rawURL, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +115,7 @@ func migrated(t testing.TB, rawURL string) *database {
 
 func migrate(t testing.TB, rawURL string) {
 	t.Helper()
-	s, err := Open(t.Context(), rawURL, Options{Log: quiet})
+	s, err := Open(t.Context(), rawURL, Options{Log: quiet, Patience: testkit.Patience})
 	if err == nil {
 		err = s.Migrate(func(m *migrations.Migrator) error { _, err := m.Up(t.Context()); return err })
 		err = errors.Join(err, s.Close())
@@ -125,7 +155,7 @@ func direct(t testing.TB, rawURL string) *sql.DB {
 	return db
 }
 
-// proxied is a second Store on the same database, by way of a proxy.
+// proxied is a second Store on the same database, as patient, by way of a proxy.
 func (db *database) proxied(t testing.TB) (*Store, *servertest.Proxy) {
 	t.Helper()
 	u, err := url.Parse(db.url)
@@ -133,7 +163,7 @@ func (db *database) proxied(t testing.TB) (*Store, *servertest.Proxy) {
 		t.Fatal(err)
 	}
 	p := servertest.StartProxy(t, u.Host)
-	return open(t, p.URL(db.url)), p
+	return openWith(t, p.URL(db.url), Options{Log: quiet, Patience: db.options.Patience}), p
 }
 
 func (db *database) exec(t testing.TB, query string, args ...any) {

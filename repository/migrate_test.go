@@ -12,83 +12,73 @@ import (
 
 // Ten instances start at once on an empty database.
 func TestMigrateTogether(t *testing.T) {
-	for name, newURL := range map[string]func(testing.TB) string{
-		"sqlite": sqliteURL, "mariadb": servertest.MariaDBURL, "mysql": servertest.MySQLURL,
-	} {
-		t.Run(name, func(t *testing.T) {
-			u := newURL(t)
-			stores := make([]*Store, 10)
-			for i := range stores {
-				stores[i] = open(t, u)
-			}
-			var steps atomic.Int32
-			testkit.Together(len(stores), func(i int) {
-				err := stores[i].Migrate(func(m *migrations.Migrator) error {
-					n, err := m.Up(t.Context())
-					steps.Add(int32(n))
-					return err
-				})
-				if err != nil {
-					t.Error(err)
-				}
+	t.Parallel()
+	servertest.OnEach(t, servertest.Databases(), func(t *testing.T, kind string) {
+		u := servertest.EmptyURL(t, kind)
+		stores := make([]*Store, 10)
+		for i := range stores {
+			stores[i] = open(t, u)
+		}
+		var steps atomic.Int32
+		testkit.Together(len(stores), func(i int) {
+			err := stores[i].Migrate(func(m *migrations.Migrator) error {
+				n, err := m.Up(t.Context())
+				steps.Add(int32(n))
+				return err
 			})
-			const want = 9 // each once
-			if steps.Load() != want {
-				t.Errorf("%d steps were taken, want %d", steps.Load(), want)
+			if err != nil {
+				t.Error(err)
 			}
-			db := &database{Store: stores[0], url: u, raw: direct(t, u)}
-			db.mustAccept(t, db.add(t, nil).ID, db.drivers(t, 1)[0].ID)
 		})
-	}
+		const want = 9 // each once
+		if steps.Load() != want {
+			t.Errorf("%d steps were taken, want %d", steps.Load(), want)
+		}
+		db := &database{Store: stores[0], url: u, raw: direct(t, u)}
+		db.mustAccept(t, db.add(t, nil).ID, db.drivers(t, 1)[0].ID)
+	})
 }
 
 // A process that starts while another one migrates waits for it, longer than any other call may take.
 func TestMigrateWaitsForTheOther(t *testing.T) {
-	tests := map[string]struct {
-		url        func(testing.TB) string
-		lock, free string
-		wait       time.Duration
-	}{
-		"sqlite":  {sqliteURL, "BEGIN EXCLUSIVE", "ROLLBACK", 3 * time.Second},
-		"mariadb": {servertest.MariaDBURL, "DO GET_LOCK(" + migrateLock + ", 0)", "DO RELEASE_ALL_LOCKS()", ioTimeout + time.Second},
-		"mysql":   {servertest.MySQLURL, "DO GET_LOCK(" + migrateLock + ", 0)", "DO RELEASE_ALL_LOCKS()", ioTimeout + time.Second},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			u := tt.url(t)
-			s := open(t, u)
-			if name == "sqlite" {
-				u += ".migrate"
-			}
-			other, err := direct(t, u).Conn(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer other.Close()
-			if _, err := other.ExecContext(t.Context(), tt.lock); err != nil {
-				t.Fatal(err)
-			}
-			ended := make(chan error, 1)
-			go func() {
-				ended <- s.Migrate(func(m *migrations.Migrator) error {
-					_, err := m.Up(t.Context())
-					return err
-				})
-			}()
-			select {
-			case err := <-ended:
-				t.Fatalf("did not wait: %v", err)
-			case <-time.After(tt.wait):
-			}
-			if _, err := other.ExecContext(t.Context(), tt.free); err != nil {
-				t.Fatal(err)
-			}
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	t.Parallel()
+	servertest.OnEach(t, servertest.Databases(), func(t *testing.T, kind string) {
+		if kind != servertest.SQLite {
+			testkit.OnlyInAll(t) // it takes longer than ioTimeout
+		}
+		u, lock, free, wait := servertest.EmptyURL(t, kind), "DO GET_LOCK("+migrateLock+", 0)", "DO RELEASE_ALL_LOCKS()", ioTimeout+time.Second
+		s := open(t, u)
+		if kind == servertest.SQLite {
+			u += ".migrate"
+			lock, free, wait = "BEGIN EXCLUSIVE", "ROLLBACK", 3*time.Second
+		}
+		other, err := direct(t, u).Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		if _, err := other.ExecContext(t.Context(), lock); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			ended <- s.Migrate(func(m *migrations.Migrator) error {
+				_, err := m.Up(t.Context())
+				return err
+			})
+		}()
+		select {
+		case err := <-ended:
+			t.Fatalf("did not wait: %v", err)
+		case <-time.After(wait):
+		}
+		if _, err := other.ExecContext(t.Context(), free); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // migrateLock is the name that the migrations take, in SQL.

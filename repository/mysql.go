@@ -26,13 +26,11 @@ const (
 	generalConns = 8
 	relayConns   = 4
 	doorConns    = 1
-	// A transaction that holds a row commits within milliseconds or is stuck.
-	lockWaitSeconds = "1"
-	dialTimeout     = 2 * time.Second
-	// A backstop for a frozen server. Contexts end calls earlier, except COMMIT, which takes none: a claim must not hang in
+	// A transaction that holds a row commits within milliseconds or is stuck. A COMMIT takes no context: a claim must not hang in
 	// it.
-	ioTimeout      = 10 * time.Second
-	claimIOTimeout = 2 * time.Second
+	usualPatience = time.Second
+	// A backstop for a frozen server. Contexts end calls earlier.
+	ioTimeout = 10 * time.Second
 	// The server ends a session that is silent for this long, with its transaction: a frozen or lost instance does not hold a
 	// row for the default of eight hours.
 	sessionTimeout = "wait_timeout"
@@ -46,11 +44,13 @@ const (
 	migrateSessionSeconds = 7 * 24 * 60 * 60
 )
 
-func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, error) {
+func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 	config, err := MySQLConfig(rawURL)
 	if err != nil {
 		return nil, err
 	}
+	config.Timeout, config.ReadTimeout = 2*o.Patience, max(ioTimeout, 2*o.Patience)
+	log := o.Log
 	version, err := serverVersion(ctx, config, log)
 	if err != nil {
 		return nil, fmt.Errorf("database %s: %w", config.Addr, err)
@@ -62,13 +62,13 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 	// Under REPEATABLE READ a transaction goes on reading PENDING after another has claimed the dispatch, and gap locks make
 	// unrelated inserts wait.
 	config.Params[isolation] = "'READ-COMMITTED'"
-	config.Params["innodb_lock_wait_timeout"] = lockWaitSeconds
+	config.Params["innodb_lock_wait_timeout"] = seconds(o.Patience)
 	config.Params[sessionTimeout] = strconv.Itoa(sessionSeconds)
 	config.Params["sql_mode"] = "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
 
-	s := &Store{log: log}
+	s := &Store{log: log, options: o}
 	quick := config.Clone()
-	quick.ReadTimeout, quick.WriteTimeout = claimIOTimeout, claimIOTimeout
+	quick.ReadTimeout, quick.WriteTimeout = 2*o.Patience, 2*o.Patience
 	claims, err := newPrimary(quick, neverRecheck) // its statements contain the check
 	if err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func MySQLConfig(rawURL string) (*driver.Config, error) {
 	config.InterpolateParams = true // one round trip for a statement instead of three
 	config.ClientFoundRows = true   // RowsAffected counts matched rows, not changed ones
 	config.RejectReadOnly = true    // closes a connection whose server takes no writes any more
-	config.Timeout, config.ReadTimeout, config.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
+	config.Timeout, config.ReadTimeout, config.WriteTimeout = 2*usualPatience, ioTimeout, ioTimeout
 	config.Logger = driver.Logger(&driver.NopLogger{}) // every error is returned, and logged where it is handled
 	config.Params = map[string]string{}
 	return config, nil
@@ -209,6 +209,8 @@ func (s *Store) mysqlPool(connector *primaryConnector, conns int) (*gorm.DB, err
 	return gorm.Open(mysql.New(mysql.Config{Conn: pool, SkipInitializeWithVersion: true}), gormConfig())
 }
 
+func seconds(d time.Duration) string { return strconv.Itoa(int(d.Seconds())) }
+
 func limitPool(pool *sql.DB, conns int) *sql.DB {
 	pool.SetMaxOpenConns(conns)
 	pool.SetMaxIdleConns(conns)
@@ -225,14 +227,14 @@ func gormConfig() *gorm.Config {
 // connections. It does not connect.
 func OpenPool(url string, conns int) (*sql.DB, migrations.Dialect, error) {
 	if path, ok := strings.CutPrefix(url, "sqlite://"); ok {
-		pool, err := sqliteConns(path, sqliteBusy, 1) // one writer at a time
+		pool, err := sqliteConns(path, 2*usualPatience, 1) // one writer at a time
 		return pool, migrations.SQLite, err
 	}
 	config, err := MySQLConfig(url)
 	if err != nil {
 		return nil, "", err
 	}
-	config.Params["innodb_lock_wait_timeout"] = lockWaitSeconds
+	config.Params["innodb_lock_wait_timeout"] = seconds(usualPatience)
 	config.Params[sessionTimeout] = strconv.Itoa(sessionSeconds)
 	connector, err := newPrimary(config, 0)
 	if err != nil {

@@ -166,7 +166,8 @@ func (db *database) many(t *testing.T, n int) {
 // and sorts none.
 func TestAPageCostsTheSame(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		const total, limit = 4_000, 20
+		const limit = 20
+		total := testkit.Scale(1000, 4000)
 		db.many(t, total)
 		if db.dialect.skipLocked != "" {
 			db.exec(t, "ANALYZE TABLE notifications")

@@ -61,8 +61,8 @@ func (s *Store) OfferTo(ctx context.Context, id dispatch.ID, v dispatch.DriverID
 	return rows[0].offered(v), nil
 }
 
-// OpenDispatchesFor returns the dispatches that the driver is suited for and whose window has not passed, those that open last first,
-// and the cursor of the next page, "" after the last. It ignores duty and suspension.
+// OpenDispatchesFor returns the dispatches whose terms the driver matches and whose window has not ended, the one that opens last
+// first, and the cursor of the next page, "" after the last page. It makes no difference whether the driver is on duty or suspended.
 func (s *Store) OpenDispatchesFor(ctx context.Context, v dispatch.Driver, page dispatch.Page) ([]dispatch.Offered, string, error) {
 	const index = "ix_dispatches_open"
 	l := listing{kind: openList, order: "opens_at", forceIndex: s.dialect.forceIndex}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +20,7 @@ import (
 
 func TestSessionSettings(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
+		db = db.usual(t)
 		isolation := "@@transaction_isolation"
 		if strings.HasSuffix(t.Name(), "mariadb") {
 			isolation = "@@tx_isolation"
@@ -44,7 +44,7 @@ func TestSessionSettings(t *testing.T) {
 }
 
 func TestSQLiteSettings(t *testing.T) {
-	db := migrated(t, sqliteURL(t))
+	db := migrated(t, servertest.EmptyURL(t, servertest.SQLite)).usual(t)
 	for name, pool := range map[string]*gorm.DB{"claims": db.claims, "general": db.general} {
 		pool, err := pool.DB()
 		if err != nil {
@@ -63,41 +63,38 @@ func TestSQLiteSettings(t *testing.T) {
 }
 
 func TestDurability(t *testing.T) {
-	for name, start := range map[string]func(testing.TB) *servertest.Database{
-		"mariadb": servertest.StartMariaDB, "mysql": servertest.StartMySQL,
-	} {
-		t.Run(name, func(t *testing.T) {
-			rawURL := start(t).URL(t)
-			var logged bytes.Buffer
-			s, err := Open(t.Context(), rawURL, Options{Log: slog.New(slog.NewTextHandler(&logged, nil))})
-			if err != nil {
+	t.Parallel()
+	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) {
+		rawURL := servertest.StartDatabase(t, kind).URL(t)
+		var logged bytes.Buffer
+		s, err := Open(t.Context(), rawURL, Options{Log: slog.New(slog.NewTextHandler(&logged, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		raw := direct(t, rawURL)
+		check := func(setting string, value int, want string) {
+			t.Helper()
+			if _, err := raw.Exec(fmt.Sprintf("SET GLOBAL %s = %d", setting, value)); err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { s.Close() })
-			raw := direct(t, rawURL)
-			check := func(setting string, value int, want string) {
-				t.Helper()
-				if _, err := raw.Exec(fmt.Sprintf("SET GLOBAL %s = %d", setting, value)); err != nil {
-					t.Fatal(err)
-				}
-				logged.Reset()
-				s.CheckDurability(t.Context())
-				if got := logged.String(); want == "" && got != "" || !strings.Contains(got, want) {
-					t.Errorf("%s = %d: logged %q, want %q", setting, value, got, want)
-				}
+			logged.Reset()
+			s.CheckDurability(t.Context())
+			if got := logged.String(); want == "" && got != "" || !strings.Contains(got, want) {
+				t.Errorf("%s = %d: logged %q, want %q", setting, value, got, want)
 			}
-			check("sync_binlog", 1, "")
-			check("innodb_flush_log_at_trx_commit", 2, "innodb_flush_log_at_trx_commit=2, should be 1")
-			check("innodb_flush_log_at_trx_commit", 0, "MAY LOSE COMMITTED CLAIMS")
-			check("innodb_flush_log_at_trx_commit", 1, "")
-			check("sync_binlog", 0, "") // there is no binary log
-		})
-	}
+		}
+		check("sync_binlog", 1, "")
+		check("innodb_flush_log_at_trx_commit", 2, "innodb_flush_log_at_trx_commit=2, should be 1")
+		check("innodb_flush_log_at_trx_commit", 0, "MAY LOSE COMMITTED CLAIMS")
+		check("innodb_flush_log_at_trx_commit", 1, "")
+		check("sync_binlog", 0, "") // there is no binary log
+	})
 }
 
 func TestDurabilityOfSQLite(t *testing.T) {
 	var logged bytes.Buffer
-	s, err := Open(t.Context(), sqliteURL(t), Options{Log: slog.New(slog.NewTextHandler(&logged, nil))})
+	s, err := Open(t.Context(), servertest.EmptyURL(t, servertest.SQLite), Options{Log: slog.New(slog.NewTextHandler(&logged, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,6 +105,7 @@ func TestDurabilityOfSQLite(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
 	for _, u := range []string{
 		"", "firsttap.db", "sqlite://", "postgres://localhost/x", "mysql://", "mysql://localhost", "mysql://localhost/",
 		"mysql:///name", "mysql://root:s3cret@local host/x", "mysql://root:s3cret@127.0.0.1:port/x", "mysql://root:s3cret@127.0.0.1:1/x?tls=nonsense",
@@ -127,24 +125,24 @@ func TestOpenRefuses(t *testing.T) {
 }
 
 func TestOpenWithAWrongPassword(t *testing.T) {
-	for name, newURL := range map[string]func(testing.TB) string{"mariadb": servertest.MariaDBURL, "mysql": servertest.MySQLURL} {
-		t.Run(name, func(t *testing.T) {
-			u := strings.Replace(newURL(t), "root@", "root:s3cret@", 1)
-			ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
-			defer cancel()
-			s, err := Open(ctx, u, Options{Log: quiet})
-			if err == nil {
-				s.Close()
-				t.Fatal("opened")
-			}
-			if errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "s3cret") {
-				t.Error(err)
-			}
-		})
-	}
+	t.Parallel()
+	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) {
+		u := strings.Replace(servertest.EmptyURL(t, kind), "root@", "root:s3cret@", 1)
+		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+		defer cancel()
+		s, err := Open(ctx, u, Options{Log: quiet})
+		if err == nil {
+			s.Close()
+			t.Fatal("opened")
+		}
+		if errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "s3cret") {
+			t.Error(err)
+		}
+	})
 }
 
 func TestOpenWaitsForTheServer(t *testing.T) {
+	t.Parallel()
 	d := servertest.StartMariaDB(t)
 	rawURL := d.URL(t)
 	d.Kill()
@@ -197,7 +195,7 @@ func TestPing(t *testing.T) {
 
 // Two processes on one SQLite file: each has a writer of its own.
 func TestTwoStoresOnOneFile(t *testing.T) {
-	db := migrated(t, "sqlite://"+filepath.Join(t.TempDir(), "firsttap.db"))
+	db := pooled(t, servertest.SQLite)
 	other := open(t, db.url)
 	d, drivers := db.add(t, nil), db.drivers(t, 20)
 	won := make(chan dispatch.DriverID, len(drivers))
@@ -218,7 +216,7 @@ func TestTwoStoresOnOneFile(t *testing.T) {
 
 // A transaction that reads before it writes must hold the file from its beginning.
 func TestTwoStoresUpdateOneFile(t *testing.T) {
-	db := migrated(t, sqliteURL(t))
+	db := pooled(t, servertest.SQLite)
 	other := open(t, db.url)
 	d := db.add(t, nil)
 	const n = 40

@@ -12,6 +12,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/outbox"
+	"firsttap/testkit"
 )
 
 // statements calls fn and returns the statements that it ran on the pools.
@@ -46,7 +47,7 @@ func statements(t testing.TB, pools []*gorm.DB, fn func()) (all []string) {
 }
 
 // backlog is how many rows are due, and as many done: 100,000 of each make the same plans.
-const backlog = 10_000
+var backlog = testkit.Scale(2000, 10_000)
 
 // backlogged fills both tables with what is due and what is done, a notification of each for dispatch d first.
 func (db *database) backlogged(t *testing.T, d dispatch.Dispatch, n int) {

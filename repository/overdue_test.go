@@ -55,7 +55,7 @@ func TestDispatchesThatAreNotOverdue(t *testing.T) {
 		}
 		for name, happens := range map[string]func(dispatch.ID){
 			"still under way":       update("work_ends_at = ?", micros(db.now(t).Add(time.Hour))),
-			"over for not so long":  func(id dispatch.ID) { db.worksIn(t, id, -overdueAfter-time.Hour+patience) },
+			"over for not so long":  func(id dispatch.ID) { db.worksIn(t, id, -overdueAfter-time.Hour+testkit.Patience) },
 			"completed":             update("status = 'COMPLETED'"),
 			"canceled":              update("status = 'CANCELED'"),
 			"expired":               update("status = 'EXPIRED'"),

@@ -13,9 +13,6 @@ import (
 )
 
 const (
-	// readOnlyCheckTimeout bounds the check whether a server takes writes: a frozen server must not delay a caller, for each
-	// connection that is tried, more than a dial does.
-	readOnlyCheckTimeout = time.Second
 	// A connection is closed at a random age between these, so that a pool does not lose all connections at once. The
 	// maximum bounds how long an instance uses a server that its address no longer leads to and that still takes writes.
 	minConnAge, maxConnAge = 3 * time.Minute, 5 * time.Minute
@@ -36,6 +33,9 @@ type primaryConnector struct {
 	// recheckAfter is how old the last check may be when a connection is taken from the pool: 0 checks each time, a negative
 	// value never, for statements that contain the check.
 	recheckAfter time.Duration
+	// checkTimeout bounds the check whether the server takes writes: a frozen server must not delay a caller, for each connection
+	// that is tried, more than a dial does.
+	checkTimeout time.Duration
 	// demotions counts how often a server was found to be read-only. Connections dialed before the last time are closed.
 	demotions atomic.Int64
 	// refusedAt is when a dial last led to a read-only server.
@@ -54,7 +54,7 @@ func newPrimary(config *mysql.Config, every time.Duration) (*primaryConnector, e
 	if err != nil {
 		return nil, err
 	}
-	return &primaryConnector{Connector: connector, recheckAfter: every}, nil
+	return &primaryConnector{Connector: connector, recheckAfter: every, checkTimeout: config.Timeout / 2}, nil
 }
 
 // invalidate makes the pool close every connection that it has now.
@@ -143,7 +143,7 @@ func (c *primaryConn) IsValid() bool {
 // isReadOnly asks the server whether it takes no writes.
 func (c *primaryConn) isReadOnly(ctx context.Context) (readOnly bool, err error) {
 	// A caller whose context ends during the check would cost the pool a good connection.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readOnlyCheckTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.primary.checkTimeout)
 	defer cancel()
 	rows, err := c.QueryContext(ctx, "SELECT "+readOnlySQL, nil)
 	if err != nil {

@@ -18,11 +18,10 @@ import (
 // no error of the server's stands in for what is looked at.
 func eachOwn(t *testing.T, test func(*testing.T, *database)) {
 	t.Helper()
-	for name, start := range map[string]func(testing.TB) *servertest.Database{
-		"mariadb": servertest.StartMariaDB, "mysql": servertest.StartMySQL,
-	} {
-		t.Run(name, func(t *testing.T) { test(t, migrated(t, start(t).URL(t))) })
-	}
+	t.Parallel()
+	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) {
+		test(t, migrated(t, servertest.StartDatabase(t, kind).URL(t)))
+	})
 }
 
 func (db *database) readOnly(t testing.TB, on bool) {
@@ -153,6 +152,7 @@ func TestAServerBecomesReadOnlyAfterTheCommit(t *testing.T) {
 // Every connection for claims leads to the server that was demoted, and stays open: the next claims are decided by the
 // other, at once.
 func TestClaimsGoToTheNewServer(t *testing.T) {
+	t.Parallel()
 	replication := servertest.StartMariaDBReplication(t)
 	u, err := url.Parse(replication.URL(t))
 	if err != nil {
@@ -280,6 +280,7 @@ func TestConnectionsAge(t *testing.T) {
 // An ordinary account's writes are refused by a read-only server, and the connection is given up: also by what has pools of
 // its own.
 func TestReadOnlyErrorsEndTheConnection(t *testing.T) {
+	t.Parallel()
 	replication := servertest.StartMariaDBReplication(t)
 	rawURL := replication.URL(t)
 	db := migrated(t, rawURL)

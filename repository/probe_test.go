@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"firsttap/servertest"
 	"firsttap/testkit"
 )
 
@@ -76,7 +77,7 @@ func TestProbeWhileAllConnectionsAreBusy(t *testing.T) {
 }
 
 func TestPingOfSQLite(t *testing.T) {
-	db := migrated(t, sqliteURL(t))
+	db := pooled(t, servertest.SQLite)
 	writing, err := db.raw.Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)

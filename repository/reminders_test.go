@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 var reminders = clockworks[1]
@@ -77,7 +78,7 @@ func TestNoReminder(t *testing.T) {
 				return d.Withdraw(by, "SICK", now)
 			}),
 			"the work has begun":       func(id dispatch.ID) { db.worksIn(t, id, 0) },
-			"it begins later":          func(id dispatch.ID) { db.worksIn(t, id, remindBefore+patience) },
+			"it begins later":          func(id dispatch.ID) { db.worksIn(t, id, remindBefore+testkit.Patience) },
 			"accepted at the time":     accepted(remindBefore),
 			"accepted later than that": accepted(remindBefore - time.Second),
 		} {

@@ -10,10 +10,11 @@ import (
 
 	"firsttap/cronjob"
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // oldRuns is how many runs there are that have ended, of two jobs.
-const oldRuns = 100_000
+var oldRuns = testkit.Scale(10_000, 100_000)
 
 // ran fills the ledger with runs of the job and of another that have ended, every seventh of them in vain.
 func (db *database) ran(t *testing.T) {
@@ -23,7 +24,7 @@ func (db *database) ran(t *testing.T) {
 		VALUES ('report', 1000000, 'SUCCEEDED', 1, 'a/1', 1, '', 1000000, 1000001, '', '', 2), ('other', 1000000, 'SUCCEEDED', 1, 'a/1', 1, '', 1000000, 1000001, '', '', 2)`)
 	n := oldRuns
 	if db.dialect.forUpdate == "" {
-		n /= 100 // SQLite's plans don't depend on it
+		n = 1000 // SQLite's plans don't depend on it
 	}
 	for have := 1; 2*have < n; have *= 2 {
 		db.exec(t, `INSERT INTO job_runs (job, slot, status, attempt, owner, fence, requested_by, began_at, ended_at, result, error, skipped)

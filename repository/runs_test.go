@@ -154,7 +154,7 @@ func TestBeginRun(t *testing.T) {
 		}
 		_, err = db.BeginRun(t.Context(), "unknown", "a/1", term, at(someSlot(1)))
 		mustBeError(t, "an unknown job", err, cronjob.ErrNotFound)
-		_, err = db.BeginRun(t.Context(), "other", "a/1", term, never)
+		_, err = db.usual(t).BeginRun(t.Context(), "other", "a/1", term, never)
 		mustBeError(t, "a job that is not due", err, cronjob.ErrNotDue)
 		if n := db.count(t, "job_runs"); n != 1 {
 			t.Errorf("%d runs", n)
@@ -249,7 +249,7 @@ func TestJobsDoNotWaitForEachOther(t *testing.T) {
 			t.Fatal(err)
 		}
 		db.mustEnd(t, db.mustBegin(t, "a/1", someSlot(1)), cronjob.Failed)
-		_, err = db.BeginRun(t.Context(), "other", "a/1", term, at(someSlot(1)))
+		_, err = db.usual(t).BeginRun(t.Context(), "other", "a/1", term, at(someSlot(1)))
 		mustBeError(t, "a job whose row is locked", err, dispatch.ErrUnavailable)
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"strconv"
 	"time"
@@ -17,15 +16,11 @@ import (
 	"firsttap/migrations"
 )
 
-const (
-	// sqliteReaders is the number of connections that read while the one writer writes.
-	sqliteReaders = 4
-	// sqliteBusy is how long a statement waits while another process locks the file.
-	sqliteBusy = 2 * time.Second
-)
+// sqliteReaders is the number of connections that read while the one writer writes.
+const sqliteReaders = 4
 
-func openSQLite(path string, log *slog.Logger) (*Store, error) {
-	s := &Store{log: log}
+func openSQLite(path string, o Options) (*Store, error) {
+	s := &Store{log: o.Log, options: o}
 	var err error
 	// SQLite has one writer at a time: a second connection would only wait for the file, in no order.
 	if s.claims, err = s.sqlitePool(path, 1); err != nil {
@@ -61,7 +56,7 @@ func openSQLite(path string, log *slog.Logger) (*Store, error) {
 			if err != nil {
 				return nil, nil, err
 			}
-			m, err := migrations.New(migrations.SQLite, writer, lockDB, log)
+			m, err := migrations.New(migrations.SQLite, writer, lockDB, o.Log)
 			return m, lockDB.Close, err
 		},
 		durability: func(context.Context, *sql.DB) ([]string, error) { return nil, nil },
@@ -95,7 +90,7 @@ func sqliteDSN(path string, busy time.Duration) string {
 }
 
 func (s *Store) sqlitePool(path string, conns int) (*gorm.DB, error) {
-	pool, err := sqliteConns(path, sqliteBusy, conns)
+	pool, err := sqliteConns(path, 2*s.options.Patience, conns) // while another process locks the file
 	if err != nil {
 		return nil, err
 	}

@@ -74,6 +74,10 @@ type Options struct {
 	// need not poll. Another relay may take the row over when the lease expires. "" writes rows that are due at once.
 	OutboxOwner string
 	OutboxLease time.Duration
+	// Patience is how long a statement waits for a row's lock, and a check whether the server takes writes for its answer. A dial, the
+	// answer to a write, the question for a lost COMMIT and SQLite's file get twice as long. 0 means a second; tests on a busy
+	// machine have more.
+	Patience time.Duration
 	// Observer observes every statement.
 	Observer StatementObserver
 	// Log is where the Store warns. Nil discards.
@@ -86,19 +90,22 @@ func Open(ctx context.Context, url string, o Options) (s *Store, err error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Patience == 0 {
+		o.Patience = usualPatience
+	}
 	scheme, rest, found := strings.Cut(url, "://")
 	switch {
 	case found && scheme == "mysql":
-		s, err = openMySQL(ctx, url, o.Log)
+		s, err = openMySQL(ctx, url, o)
 	case found && scheme == "sqlite" && rest != "":
-		s, err = openSQLite(rest, o.Log)
+		s, err = openSQLite(rest, o)
 	default:
 		err = errors.New("a database URL is mysql://user:password@host:port/name or sqlite://path")
 	}
 	if err != nil {
 		return nil, err
 	}
-	if s.options = o; o.Observer != nil {
+	if o.Observer != nil {
 		s.observe(o.Observer)
 	}
 	return s, nil

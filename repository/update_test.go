@@ -115,13 +115,8 @@ func TestUpdateThatPanicsReleasesItsLocks(t *testing.T) {
 			})
 			ended <- err
 		}()
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Errorf("the next change: %v", err)
-			}
-		case <-time.After(hang):
-			t.Error("the next change hangs")
+		if err := testkit.Await(t, "the next change", ended); err != nil {
+			t.Errorf("the next change: %v", err)
 		}
 	})
 }
@@ -321,16 +316,11 @@ func TestUpdateReadsTheTimeUnderTheLock(t *testing.T) {
 		var at time.Time
 		ended := make(chan error, 1)
 		go func() {
-			for {
-				_, err := db.Update(t.Context(), d.ID, func(_ *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-					at = now
-					return nil, nil
-				})
-				if !errors.Is(err, dispatch.ErrUnavailable) { // which it is when it has waited for long enough
-					ended <- err
-					return
-				}
-			}
+			_, err := db.Update(t.Context(), d.ID, func(_ *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+				at = now
+				return nil, nil
+			})
+			ended <- err
 		}()
 		db.waiting(t)
 		free := db.now(t)

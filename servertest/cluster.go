@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"firsttap/testkit"
 )
 
 // clusterSlots is the number of slots of a Redis cluster.
@@ -52,7 +54,7 @@ func (c *RedisCluster) URL() string {
 // kernel hands out those ports by itself.
 func newClusterNode() (*Redis, int, error) {
 	for try := 1; ; try++ {
-		bus, err := freePort()
+		bus, err := testkit.FreePort()
 		if err != nil {
 			return nil, 0, err
 		}

@@ -9,6 +9,7 @@ import (
 )
 
 func TestRedisCluster(t *testing.T) {
+	t.Parallel()
 	c := StartRedisCluster(t)
 	want := fmt.Sprintf("redis+cluster://%s,%s,%s", c.Nodes[0].Addr(), c.Nodes[1].Addr(), c.Nodes[2].Addr())
 	if got := c.URL(); got != want {

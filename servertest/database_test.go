@@ -14,8 +14,6 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 )
 
-var starters = map[string]func(testing.TB) *Database{mariadb: StartMariaDB, mysql: StartMySQL}
-
 // open opens the database of that name; its connections are closed with the test.
 func open(t testing.TB, dsn string) *sql.DB {
 	t.Helper()
@@ -53,28 +51,27 @@ func mustScan(t testing.TB, db *sql.DB, query, want string) {
 func nameOf(u string) string { return u[strings.LastIndexByte(u, '/')+1:] }
 
 func TestDatabase(t *testing.T) {
-	for name, start := range starters {
-		t.Run(name, func(t *testing.T) {
-			d := start(t)
-			if d.Name() != name {
-				t.Errorf("Name is %s", d.Name())
-			}
-			u := d.URL(t)
-			if want := "mysql://root@" + d.Addr() + "/" + nameOf(u); u != want {
-				t.Errorf("URL is %s, want %s", u, want)
-			}
-			if again := d.URL(t); again == u {
-				t.Errorf("URL gives %s twice", u)
-			}
-			db := open(t, d.DSN(nameOf(u)))
-			mustScan(t, db, "SELECT @@version LIKE '%MariaDB%'", map[string]string{mariadb: "1", mysql: "0"}[name])
-			mustScan(t, db, "SELECT @@innodb_flush_log_at_trx_commit", "1")
+	t.Parallel()
+	OnEach(t, EveryServer(), func(t *testing.T, name string) {
+		d := StartDatabase(t, name)
+		if d.Name() != name {
+			t.Errorf("Name is %s", d.Name())
+		}
+		u := d.URL(t)
+		if want := "mysql://root@" + d.Addr() + "/" + nameOf(u); u != want {
+			t.Errorf("URL is %s, want %s", u, want)
+		}
+		if again := d.URL(t); again == u {
+			t.Errorf("URL gives %s twice", u)
+		}
+		db := open(t, d.DSN(nameOf(u)))
+		mustScan(t, db, "SELECT @@version LIKE '%MariaDB%'", map[string]string{mariadb: "1", mysql: "0"}[name])
+		mustScan(t, db, "SELECT @@innodb_flush_log_at_trx_commit", "1")
 
-			t.Run("keeps what was committed over Kill and Start", func(t *testing.T) { keepsCommitted(t, d, db) })
-			t.Run("Freeze and Thaw", func(t *testing.T) { freezes(t, d, db) })
-			t.Run("CutReply of a COMMIT", func(t *testing.T) { cutsCommit(t, d, nameOf(u)) })
-		})
-	}
+		t.Run("keeps what was committed over Kill and Start", func(t *testing.T) { keepsCommitted(t, d, db) })
+		t.Run("Freeze and Thaw", func(t *testing.T) { freezes(t, d, db) })
+		t.Run("CutReply of a COMMIT", func(t *testing.T) { cutsCommit(t, d, nameOf(u)) })
+	})
 }
 
 func keepsCommitted(t *testing.T, d *Database, db *sql.DB) {

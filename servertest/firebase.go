@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"firsttap/testkit"
 )
 
 // FirebaseProject is the emulator's project. No project of Firebase itself begins with demo-.
@@ -64,11 +66,11 @@ func firebaseTools() ([]string, error) {
 }
 
 func writeEmulators(s *server) error {
-	hub, err := freePort()
+	hub, err := testkit.FreePort()
 	if err != nil {
 		return err
 	}
-	logging, err := freePort()
+	logging, err := testkit.FreePort()
 	if err != nil {
 		return err
 	}

@@ -3,9 +3,13 @@ package servertest
 import (
 	"strings"
 	"testing"
+
+	"firsttap/testkit"
 )
 
 func TestFirebaseAuth(t *testing.T) {
+	testkit.OnlyInAll(t)
+	t.Parallel()
 	e := StartFirebaseAuth(t)
 	uid, token := e.SignUp("kim@example.com")
 	if uid == "" || len(strings.Split(token, ".")) != 3 {

@@ -2,9 +2,13 @@ package servertest
 
 import (
 	"testing"
+
+	"firsttap/testkit"
 )
 
 func TestMySQLGroup(t *testing.T) {
+	testkit.OnlyInAll(t)
+	t.Parallel()
 	g := StartMySQLGroup(t)
 	first := g.Primary()
 	u := first.URL(t)

@@ -1,6 +1,7 @@
 package servertest
 
 import (
+	"path/filepath"
 	"testing"
 
 	"firsttap/testkit"
@@ -30,10 +31,19 @@ func EveryDatabase() []string { return append([]string{SQLite}, EveryServer()...
 // EveryServer is EveryDatabase without SQLite.
 func EveryServer() []string { return []string{MariaDB, MySQL} }
 
-// EmptyURL is an empty database of the test's own on a shared server: see [MariaDBURL] and [MySQLURL].
+// EmptyURL is an empty database of the test's own: a file, or on a shared server (see [MariaDBURL] and [MySQLURL]).
 func EmptyURL(t testing.TB, kind string) string {
 	t.Helper()
+	if kind == SQLite {
+		return "sqlite://" + filepath.Join(t.TempDir(), "first tap?.db") // a name that a URL has to escape
+	}
 	return freshDatabase(t, kind)
+}
+
+// StartDatabase is StartMariaDB or StartMySQL.
+func StartDatabase(t testing.TB, kind string) *Database {
+	t.Helper()
+	return startDatabase(t, kind)
 }
 
 // OnEach runs the test once for each kind, as a subtest with the kind's name.

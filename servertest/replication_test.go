@@ -11,9 +11,9 @@ import (
 )
 
 func eachReplication(t *testing.T, test func(t *testing.T, r *Replication)) {
-	for name, start := range map[string]func(testing.TB) *Replication{mariadb: StartMariaDBReplication, mysql: StartMySQLReplication} {
-		t.Run(name, func(t *testing.T) { test(t, start(t)) })
-	}
+	t.Parallel()
+	start := map[string]func(testing.TB) *Replication{mariadb: StartMariaDBReplication, mysql: StartMySQLReplication}
+	OnEach(t, Servers(), func(t *testing.T, kind string) { test(t, start[kind](t)) })
 }
 
 func TestFailover(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 )
 
 func TestRedisSentinel(t *testing.T) {
+	t.Parallel()
 	s := StartRedisSentinel(t)
 	addrs := make([]string, 0, len(s.Sentinels))
 	for _, sentinel := range s.Sentinels {
@@ -50,6 +51,7 @@ func TestRedisSentinel(t *testing.T) {
 }
 
 func TestSentinelKeepsItsState(t *testing.T) {
+	t.Parallel()
 	s := StartRedisSentinel(t)
 	s.Sentinels[0].Kill()
 	s.Sentinels[0].Start()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"firsttap/testkit"
 )
 
 const (
@@ -104,7 +105,7 @@ func (s *server) end() {
 func (s *server) launch() error {
 	err := errPortTaken
 	for try := 0; try < portTries && errors.Is(err, errPortTaken); try++ {
-		if s.port, err = freePort(); err == nil {
+		if s.port, err = testkit.FreePort(); err == nil {
 			err = s.run()
 		}
 	}
@@ -172,21 +173,6 @@ func until(check func(ctx context.Context) error) error {
 		case <-tick.C:
 		}
 	}
-}
-
-// freePort finds a port of 127.0.0.1 that nothing listens on. It avoids the range from which the kernel picks
-// (32768 and up on Linux), so that nothing else gets the port of a killed server before it is started again.
-func freePort() (int, error) {
-	var last error
-	for range 100 {
-		port := 10000 + rand.IntN(22000)
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
-			return port, l.Close()
-		}
-		last = err
-	}
-	return 0, fmt.Errorf("no free port: %w", last)
 }
 
 // tail is the end of the file at path.

@@ -98,7 +98,7 @@ func waitForDeath(t *testing.T, name, path string) {
 	if name == "redis" {
 		s = StartRedis(t).server
 	} else {
-		s = starters[name](t).server
+		s = StartDatabase(t, name).server
 	}
 	if err := os.WriteFile(path, []byte(s.dir+" "+s.Addr()), 0o600); err != nil {
 		t.Fatal(err)

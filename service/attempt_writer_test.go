@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -54,30 +53,27 @@ func TestEveryTapIsKept(t *testing.T) {
 	}
 }
 
-// A short outage of the database loses no attempt. Attempts beyond the queue are counted, and no tap waits.
+// An outage that ends before the last try loses no attempt, and a longer one a batch. Attempts beyond the queue are counted, and no
+// tap waits.
 func TestLedgerIsBounded(t *testing.T) {
-	p := newPlace(t)
-	id, v := p.dispatch(), p.drivers(1)[0]
-	l := NewAttemptWriter(p, "here", quiet)
-	for range maxQueuedAttempts + 10 {
-		l.Record(t.Context(), Tap{Dispatch: id, Driver: v, Round: 1}, time.Now(), dispatch.ErrOfferStale)
-	}
-	if n := l.Dropped(); n != 10 {
-		t.Errorf("%d taps were dropped, want 10", n)
-	}
-	p.exec("ALTER TABLE attempts RENAME TO attempts_gone")
-	stop := testkit.Run(t, l.Run)
-	testkit.Eventually(t, "attempts are taken from the queue", func() bool { return len(l.queue) < maxQueuedAttempts })
-	p.exec("ALTER TABLE attempts_gone RENAME TO attempts")
-	testkit.Retry(t, func() error {
-		if n := p.count("attempts"); n < maxQueuedAttempts {
-			return fmt.Errorf("%d of %d attempts are stored, %d dropped", n, maxQueuedAttempts, l.Dropped())
-		}
-		return nil
-	})
-	stop()
-	if n := l.Dropped(); n != 10 {
-		t.Errorf("%d taps were dropped, want 10", n)
+	for fails, lost := range map[int32]int64{ledgerTries - 1: 0, ledgerTries: ledgerBatch} {
+		synctest.Test(t, func(t *testing.T) {
+			c := &flushed{}
+			c.fails.Store(fails)
+			l := NewAttemptWriter(c, "here", quiet)
+			for range maxQueuedAttempts + 10 {
+				l.Record(t.Context(), Tap{Round: 1}, time.Now(), dispatch.ErrOfferStale)
+			}
+			if n := l.Dropped(); n != 10 {
+				t.Errorf("%d taps were dropped, want 10", n)
+			}
+			stop := testkit.Run(t, l.Run)
+			pass(ledgerInterval + ledgerTries*time.Second)
+			if stored, dropped := c.taps.Load(), l.Dropped(); stored != maxQueuedAttempts-lost || dropped != 10+lost {
+				t.Errorf("after %d failures %d of %d attempts are stored and %d dropped", fails, stored, maxQueuedAttempts, dropped)
+			}
+			stop()
+		})
 	}
 }
 
@@ -91,12 +87,16 @@ func (p *place) exec(statement string) {
 // flushed counts a ledger's writes.
 type flushed struct {
 	taps, writes atomic.Int64
+	fails        atomic.Int32  // how many writes are still to fail
 	release      chan struct{} // holds each write until it is closed, if not nil
 }
 
 func (c *flushed) AddAttempts(_ context.Context, taps []dispatch.Attempt) error {
 	if c.release != nil {
 		<-c.release
+	}
+	if c.fails.Add(-1) >= 0 {
+		return dispatch.ErrUnavailable
 	}
 	c.writes.Add(1)
 	c.taps.Add(int64(len(taps)))

@@ -75,7 +75,7 @@ func refusedMeanwhile(p *place, here, there *Acceptor, claims *meanwhile, cheat 
 
 // TestHopelessTapsDelayNoOtherDriver: a driver whose taps cannot win refuses other drivers once at most.
 func TestHopelessTapsDelayNoOtherDriver(t *testing.T) {
-	const many = 20
+	many := testkit.Scale(5, 20)
 	p := newPlace(t)
 	for name, cheat := range hopefuls(p) {
 		t.Run(name, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestHopelessTapsDelayNoOtherDriver(t *testing.T) {
 
 // TestHopelessTapsDelayNoOtherInstance is the same for other instances, with the lock in Redis.
 func TestHopelessTapsDelayNoOtherInstance(t *testing.T) {
-	const many = 20
+	many := testkit.Scale(5, 20)
 	s := newShared(t)
 	for name, cheat := range hopefuls(s.place) {
 		t.Run(name, func(t *testing.T) {

@@ -17,7 +17,7 @@ func TestCostOfVerification(t *testing.T) {
 	s := newShared(t)
 	i, v := s.verified(), s.drivers(30)
 	var ids []dispatch.ID
-	for range 5 {
+	for range testkit.Scale(2, 5) {
 		id := s.dispatch()
 		ids = append(ids, id)
 		testkit.Together(len(v), func(k int) {
@@ -79,7 +79,7 @@ func TestNoFalseAlarm(t *testing.T) {
 			}
 		})
 	}
-	for range 5 {
+	for range testkit.Scale(2, 5) {
 		id := s.dispatch()
 		testkit.Together(len(drivers), func(k int) {
 			i := instances[k%2]

@@ -2,6 +2,7 @@
 package testkit
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -54,18 +55,29 @@ func Settings(pairs ...string) func(string) (string, bool) {
 	}
 }
 
-// FreeAddress is where an instance may listen for operators: on no port that the system hands out by itself.
+// FreeAddress is where an instance may listen: a FreePort of 127.0.0.1.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(10000+rand.N(22000))))
-		if err == nil {
-			l.Close()
-			return l.Addr().String()
-		}
+	port, err := FreePort()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free port")
-	return ""
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+}
+
+// FreePort finds a port of 127.0.0.1 that nothing listens on. It avoids the range from which the kernel picks (32768 and up on Linux),
+// so that nothing else gets the port of a killed server before it is started again.
+func FreePort() (int, error) {
+	var last error
+	for range 100 {
+		port := 10000 + rand.N(22000)
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			return port, l.Close()
+		}
+		last = err
+	}
+	return 0, fmt.Errorf("no free port: %w", last)
 }
 
 // MustHoldFiles fails the test when the folder holds other files.

@@ -8,6 +8,7 @@ import (
 	"firsttap/migrations"
 	"firsttap/repository"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // URL is a migrated database of the test's own, without rows: see [servertest.Migrated].
@@ -19,7 +20,7 @@ func URL(t testing.TB, kind string) string {
 // Migrate gives the database at url the newest schema.
 func Migrate(t testing.TB, url string) {
 	t.Helper()
-	s, err := repository.Open(t.Context(), url, repository.Options{})
+	s, err := repository.Open(t.Context(), url, repository.Options{Patience: testkit.Patience})
 	if err == nil {
 		err = s.Migrate(func(m *migrations.Migrator) error { _, err := m.Up(t.Context()); return err })
 		err = errors.Join(err, s.Close())
@@ -29,9 +30,13 @@ func Migrate(t testing.TB, url string) {
 	}
 }
 
-// Open opens the database at url until the test ends.
+// Open opens the database at url until the test ends. Unless options say otherwise it is patient, so that a busy machine does not
+// look like a held row.
 func Open(t testing.TB, url string, options repository.Options) *repository.Store {
 	t.Helper()
+	if options.Patience == 0 {
+		options.Patience = testkit.Patience
+	}
 	s, err := repository.Open(t.Context(), url, options)
 	if err != nil {
 		t.Fatal(err)
