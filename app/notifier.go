@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -15,8 +16,8 @@ import (
 )
 
 const (
-	// pushLease is how long a push stays leased to a process that died. An attempt takes 15 s at most.
-	pushLease = 30 * time.Second
+	// defaultPushLease is how long a push stays leased to a process that died. An attempt takes 15 s at most.
+	defaultPushLease = 30 * time.Second
 	// largeAudience is the number of drivers from which the end of an offer goes to a topic: slower than one push each, but it
 	// also reaches those whose push is still waiting.
 	largeAudience = 500
@@ -58,7 +59,7 @@ func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 		return err
 	}
 	n.hub = stream.NewHub(options)
-	outbox := i.store.Outbox(repository.OutboxOptions{Owner: owner, LeaseTerm: pushLease, TopicThreshold: largeAudience})
+	outbox := i.store.Outbox(repository.OutboxOptions{Owner: owner, LeaseTerm: i.pushLease(), TopicThreshold: largeAudience})
 	n.relay = notify.NewRelay(notify.RelayOptions{
 		Outbox: outbox, Topics: outbox, Devices: i.store, Sender: n.sender,
 		Publish: n.hub.Publish, WakeOthers: n.hub.WakeRelays, Log: i.log, Metrics: i.telemetry,
@@ -79,6 +80,10 @@ func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 		n.relayAsLeader(n.ctx, locker.Leader(relayName, relayWait, relayLease), i.log)
 	})
 	return nil
+}
+
+func (i *instance) pushLease() time.Duration {
+	return cmp.Or(i.config.Timeouts.PushLease, defaultPushLease)
 }
 
 func (i *instance) openSender(ctx context.Context) (sender, error) {
