@@ -61,7 +61,7 @@ func metricsOf(expr string) (found []string) {
 func busy(t *testing.T) (i *Instance, served string) {
 	t.Helper()
 	ops, fcm := testkit.FreeAddress(t), StartFCM(t)
-	i = Start(t, PushSettings(servertest.MariaDBURL(t), fcm, "busy", "FIRSTTAP_OPS_ADDR="+ops, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))...)
+	i = Start(t, PushSettings(mariaDB(t), fcm, "busy", "FIRSTTAP_OPS_ADDR="+ops, "FIRSTTAP_REDIS_URL="+servertest.StartRedis(t).URL())...)
 	drivers := MakeDriversWithPhones(t, i, "seoul", 2)
 	id := MakeDispatch(t, i)
 	Accept(i, id, drivers[0], 1)

@@ -11,10 +11,10 @@ import (
 	"firsttap/testkit"
 )
 
-// onOwnServers runs test on a MariaDB and on a MySQL of its own that it may break.
+// onOwnServers runs test on servers of its own, of the kinds [servertest.Servers], that it may break.
 func onOwnServers(t *testing.T, test func(t *testing.T, db *servertest.Database)) {
-	t.Run("mariadb", func(t *testing.T) { test(t, servertest.StartMariaDB(t)) })
-	t.Run("mysql", func(t *testing.T) { test(t, servertest.StartMySQL(t)) })
+	start := map[string]func(testing.TB) *servertest.Database{servertest.MariaDB: servertest.StartMariaDB, servertest.MySQL: servertest.StartMySQL}
+	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) { test(t, start[kind](t)) })
 }
 
 // behindProxy starts an instance whose connections to the database can be broken.
@@ -28,7 +28,7 @@ func behindProxy(t *testing.T, url string, settings ...string) (*Instance, *serv
 
 func TestReplyOfCommitIsLost(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
-		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
+		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.StartRedis(t).URL())
 		db := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, i, 2)
 		for range 30 {
@@ -53,7 +53,7 @@ func TestReplyOfCommitIsLost(t *testing.T) {
 // While it is unknown whether a claim was committed, the response says so; the retry gets the result.
 func TestReplyOfCommitIsLostAndTheDatabaseToo(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
-		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
+		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.StartRedis(t).URL())
 		db := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, i, 2)
 		id := MakeDispatch(t, i)
@@ -83,7 +83,7 @@ func TestReplyOfCommitIsLostAndTheDatabaseToo(t *testing.T) {
 // An UPDATE without a reply is never committed: no 200, no final refusal, and the dispatch can be won.
 func TestReplyOfUpdateIsLost(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
-		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
+		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.StartRedis(t).URL())
 		db := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, i, 2)
 		for range 10 {
@@ -108,7 +108,7 @@ func TestReplyOfUpdateIsLost(t *testing.T) {
 
 func TestClientHangsUpDuringTheUpdate(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
-		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
+		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.StartRedis(t).URL())
 		db := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, i, 2)
 		for range 10 {
@@ -148,7 +148,7 @@ func TestClientHangsUpDuringTheUpdate(t *testing.T) {
 func TestDatabaseIsKilledMidRace(t *testing.T) {
 	onOwnServers(t, func(t *testing.T, db *servertest.Database) {
 		url := db.URL(t)
-		settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
+		settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL(), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
 		instances := []*Instance{Start(t, settings...), Start(t, settings...)}
 		b := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, instances[0], 30)
@@ -227,7 +227,7 @@ func settleAfterKill(t *testing.T, db *Database, i *Instance, id string, drivers
 // A holder of the lock whose commit fails has turned others away for nothing: they get the offer again, once.
 func TestCommitFailsAfterOthersWereTurnedAway(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
-		settings := []string{"FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
+		settings := []string{"FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL(), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
 		one, proxy := behindProxy(t, url, settings...)
 		two := Start(t, append(settings, "FIRSTTAP_DATABASE_URL="+url)...)
 		db := OpenDatabase(t, url)

@@ -159,7 +159,7 @@ func TestPrimaryOfAGroupMovesUnderLoad(t *testing.T) {
 	first := g.Primary()
 	url := first.URL(t)
 	proxy := servertest.StartProxy(t, first.Addr())
-	settings := []string{"FIRSTTAP_DATABASE_URL=" + proxy.URL(url), "FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t)}
+	settings := []string{"FIRSTTAP_DATABASE_URL=" + proxy.URL(url), "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL()}
 	instances := []*Instance{Start(t, settings...), Start(t, settings...)}
 	k := &history{answers: map[string]map[string]int{}}
 	const crews, each, enough = 100, 5, 30

@@ -22,7 +22,7 @@ type stage struct {
 
 func newStage(t *testing.T, url string, settings ...string) *stage {
 	t.Helper()
-	redisURL := servertest.RedisURL(t)
+	redisURL := servertest.StartRedis(t).URL()
 	settings = append(settings, "FIRSTTAP_REDIS_URL="+redisURL)
 	s := &stage{b: OpenDatabase(t, url), c: redisAt(t, redisURL)}
 	s.one, s.proxy = behindProxy(t, url, settings...)
@@ -219,7 +219,7 @@ func commitDoesNotArrive(t *testing.T, s *stage) {
 
 // The database stops answering: wherever the claim waits, its driver gets a response within seconds.
 func TestTheDatabaseStopsAnswering(t *testing.T) {
-	s := newStage(t, servertest.MariaDBURL(t)) // the subject is how long the client waits
+	s := newStage(t, mariaDB(t)) // the subject is how long the client waits
 	for _, match := range []string{"FROM dispatches d JOIN", "UPDATE dispatches", "COMMIT"} {
 		t.Run(match, func(t *testing.T) {
 			h := s.holdClaim(t, match)

@@ -13,10 +13,10 @@ import (
 // wins. Resumed, the first neither wins nor removes the marker.
 func TestInstanceSleepsThroughItsLock(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
-		settings := []string{"FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
+		settings := []string{"FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL(), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
 		sleeper, proxy := behindProxy(t, url, settings...)
 		other := Start(t, append(settings, "FIRSTTAP_DATABASE_URL="+url)...)
-		b, c := OpenDatabase(t, url), redisAt(t, servertest.RedisURL(t))
+		b, c := OpenDatabase(t, url), redisAt(t, servertest.StartRedis(t).URL())
 		drivers := MakeDrivers(t, other, 2)
 		id := MakeDispatch(t, other)
 		key := "dispatch:lock:{" + id + "}"
@@ -49,7 +49,7 @@ func TestInstanceSleepsThroughItsLock(t *testing.T) {
 // and the dispatch can be won once the lock has expired.
 func TestInstanceIsKilledWithItsLock(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
-		settings := []string{"FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
+		settings := []string{"FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL(), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
 		victim, proxy := behindProxy(t, url, settings...)
 		other := Start(t, append(settings, "FIRSTTAP_DATABASE_URL="+url)...)
 		db := OpenDatabase(t, url)

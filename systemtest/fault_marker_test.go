@@ -10,9 +10,9 @@ import (
 
 // Redis' keys may be old, foreign or nonsense. That costs a round trip to the database, never the dispatch.
 func TestInvalidRedisKeysAreNotTrusted(t *testing.T) {
-	url := servertest.MariaDBURL(t)
-	i := Start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
-	b, c := OpenDatabase(t, url), redisAt(t, servertest.RedisURL(t))
+	url := mariaDB(t)
+	i := Start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_REDIS_URL="+servertest.StartRedis(t).URL())
+	b, c := OpenDatabase(t, url), redisAt(t, servertest.StartRedis(t).URL())
 	values := map[string]func(before, me string) string{
 		"an old round's marker": func(before, _ string) string { return "taken:" + before + ":1" },
 		"an old round's claim":  func(before, _ string) string { return "claim:" + before + ":1.clm_0" },

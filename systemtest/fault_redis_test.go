@@ -54,7 +54,7 @@ func TestRedisFailsMidRace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := servertest.StartRedis(t)
 			c := redisAt(t, server.URL())
-			url := servertest.MariaDBURL(t)
+			url := mariaDB(t)
 			settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + server.URL()}
 			instances := []*Instance{Start(t, settings...), Start(t, settings...)}
 			db := OpenDatabase(t, url)
@@ -105,7 +105,7 @@ func TestRedisFailsMidRace(t *testing.T) {
 func TestReplyOfSetIsLost(t *testing.T) {
 	server := servertest.StartRedis(t)
 	proxy := servertest.StartProxy(t, server.Addr())
-	url := servertest.MariaDBURL(t)
+	url := mariaDB(t)
 	i := Start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_REDIS_URL="+proxy.URL(server.URL()))
 	b, c := OpenDatabase(t, url), redisAt(t, server.URL())
 	drivers := MakeDrivers(t, i, 2)

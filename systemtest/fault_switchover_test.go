@@ -105,7 +105,7 @@ func newSwitchover(t *testing.T, settings ...string) *switchover {
 	s := &switchover{servers: servertest.StartMariaDBReplication(t), ops: testkit.FreeAddress(t), fcm: StartFCM(t)}
 	url := s.servers.URL(t)
 	s.toOne, s.toTwo = servertest.StartProxy(t, s.servers.Primary.Addr()), servertest.StartProxy(t, s.servers.Primary.Addr())
-	settings = append(settings, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
+	settings = append(settings, "FIRSTTAP_REDIS_URL="+servertest.StartRedis(t).URL())
 	s.one = Start(t, append(PushSettings(s.toOne.URL(url), s.fcm, "one", settings...), "FIRSTTAP_OPS_ADDR="+s.ops)...)
 	s.two = Start(t, PushSettings(s.toTwo.URL(url), s.fcm, "two", settings...)...)
 	drivers := MakeDrivers(t, s.one, 5)

@@ -79,7 +79,7 @@ func TestJobsOverInstances(t *testing.T) {
 	for name, settings := range waysToLock(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			url := servertest.MariaDBURL(t)
+			url := mariaDB(t)
 			settings := append([]string{"FIRSTTAP_DATABASE_URL=" + url}, settings...)
 			a, b := Start(t, settings...), Start(t, settings...)
 			id := MakeDispatchWith(t, a, DispatchOptions{Region: "nowhere", Expires: time.Now().Add(time.Second)})

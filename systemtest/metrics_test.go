@@ -15,7 +15,7 @@ import (
 // are timed. Made-up paths and methods make no series.
 func TestAPIMetrics(t *testing.T) {
 	redis, ops := servertest.StartRedis(t), testkit.FreeAddress(t)
-	url := servertest.MariaDBURL(t)
+	url := mariaDB(t)
 	i := Start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_REDIS_URL="+redis.URL(), "FIRSTTAP_OPS_ADDR="+ops)
 	drivers := MakeDrivers(t, i, 10)
 	const rounds = 5

@@ -3,8 +3,7 @@ package systemtest
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,8 +14,8 @@ import (
 	"firsttap/testkit"
 )
 
-// slowest is FCM's longest latency here.
-const slowest = 100 * time.Millisecond
+// slowest is FCM's longest latency here: long enough that an instance has something in flight whenever it is killed.
+const slowest = 500 * time.Millisecond
 
 // fleet is three instances over one database that are killed at random and replaced.
 type fleet struct {
@@ -24,7 +23,7 @@ type fleet struct {
 	fcm        *fcmtest.Server
 	deliveries *Deliveries
 	db         *Database
-	url        string
+	settings   []string // of every instance
 
 	mu        sync.Mutex
 	instances [3]*Instance
@@ -41,9 +40,10 @@ type death struct {
 	unsent map[message]bool
 }
 
-func newFleet(t *testing.T, url string) *fleet {
+func newFleet(t *testing.T, url string, settings ...string) *fleet {
 	fcm := StartFCM(t)
-	h := &fleet{t: t, fcm: fcm, deliveries: RecordDeliveries(fcm), db: OpenDatabase(t, url), url: url}
+	settings = PushSettings(url, fcm, "", append(settings, "FIRSTTAP_REDIS_URL="+servertest.StartRedis(t).URL())...)
+	h := &fleet{t: t, fcm: fcm, deliveries: RecordDeliveries(fcm), db: OpenDatabase(t, url), settings: settings}
 	for k := range h.instances {
 		h.start(k)
 	}
@@ -54,7 +54,7 @@ func (h *fleet) start(k int) {
 	h.t.Helper()
 	h.started++
 	name := fmt.Sprintf("process-%d", h.started)
-	i := Start(h.t, PushSettings(h.url, h.fcm, name, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(h.t))...)
+	i := Start(h.t, append(slices.Clone(h.settings), "FIRSTTAP_FIREBASE_PROJECT="+name)...)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.instances[k], h.names[k] = i, name
@@ -172,53 +172,48 @@ func (h *fleet) account(events []string, drivers []Driver) {
 
 // Instances are killed at random while they send. Nothing is lost, every duplicate was in flight at a kill, each phone
 // shows each offer once, and a killed instance's leases are sent once they have expired.
-//
-// FIRSTTAP_TEST_PUSHES=100000 sends that many pushes instead of 5,000; use -timeout 60m with it.
 func TestKilledInstancesLoseNothing(t *testing.T) {
 	t.Parallel()
-	pushes, drivers, pace := 5000, 50, 60*time.Millisecond
-	if s := os.Getenv("FIRSTTAP_TEST_PUSHES"); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil || n < 1000 {
-			t.Fatalf("FIRSTTAP_TEST_PUSHES=%s is not a number from 1000", s)
-		}
-		pushes, drivers, pace = n, 200, 100*time.Millisecond
-	}
 	onServers(t, func(t *testing.T, url string) {
 		t.Parallel()
-		h := newFleet(t, url)
-		h.fcm.Set(func(k *fcmtest.Knobs) { k.Latency, k.Jitter = slowest/2, slowest/2 })
-		people := MakeDriversWithPhones(t, h.instances[0], "seoul", drivers)
-		made := h.make(pushes/drivers, pace)
-		for making := true; making || len(h.deaths) < 4; {
-			next := time.NewTimer(200*time.Millisecond + rand.N(time.Second))
-			<-next.C
-			h.kill()
-			select {
-			case <-made:
-				making = false
-			default:
-			}
-		}
-		events := h.events()
-		// The last killed instance's leases, and the backlog.
-		patience := leaseTakeover + time.Duration(pushes/500)*time.Second
-		testkit.Within(t, patience, "everybody has heard of everything", func() bool {
-			n, _ := h.deliveries.Count()
-			return n == len(events)*drivers
-		})
-		testkit.Eventually(t, "all is settled", func() bool { return len(h.db.unsentMessages()) == 0 })
-		h.account(events, people)
-		for _, d := range people {
-			shown := map[string]int{}
-			for _, n := range h.fcm.Device(pushToken(d)).Visible {
-				shown[n.Event]++
-			}
-			for _, e := range events {
-				if shown[e] != 1 {
-					t.Errorf("%s sees the offer of %s %d times", d.ID, e, shown[e])
-				}
-			}
-		}
+		killWhilePushing(t, url, testkit.Scale(1500, 5000), 50, 60*time.Millisecond, pushLease+"=20s")
 	})
+}
+
+// killWhilePushing sends that many pushes to that many drivers, with a dispatch each pace, while instances are killed.
+func killWhilePushing(t *testing.T, url string, pushes, drivers int, pace time.Duration, settings ...string) {
+	h := newFleet(t, url, settings...)
+	h.fcm.Set(func(k *fcmtest.Knobs) { k.Latency, k.Jitter = slowest/2, slowest/2 })
+	people := MakeDriversWithPhones(t, h.instances[0], "seoul", drivers)
+	made := h.make(pushes/drivers, pace)
+	for making := true; making || len(h.deaths) < 4; {
+		next := time.NewTimer(200*time.Millisecond + rand.N(time.Second))
+		<-next.C
+		h.kill()
+		select {
+		case <-made:
+			making = false
+		default:
+		}
+	}
+	events := h.events()
+	// The last killed instance's leases, and the backlog.
+	patience := leaseTakeover + time.Duration(pushes/500)*time.Second
+	testkit.Within(t, patience, "everybody has heard of everything", func() bool {
+		n, _ := h.deliveries.Count()
+		return n == len(events)*drivers
+	})
+	testkit.Eventually(t, "all is settled", func() bool { return len(h.db.unsentMessages()) == 0 })
+	h.account(events, people)
+	for _, d := range people {
+		shown := map[string]int{}
+		for _, n := range h.fcm.Device(pushToken(d)).Visible {
+			shown[n.Event]++
+		}
+		for _, e := range events {
+			if shown[e] != 1 {
+				t.Errorf("%s sees the offer of %s %d times", d.ID, e, shown[e])
+			}
+		}
+	}
 }

@@ -2,7 +2,6 @@ package systemtest
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,12 +13,6 @@ import (
 	"firsttap/servertest"
 	"firsttap/testkit"
 )
-
-// onDatabases runs test on each supported database.
-func onDatabases(t *testing.T, test func(t *testing.T, url string)) {
-	onServers(t, test)
-	t.Run("sqlite", func(t *testing.T) { test(t, "sqlite://"+filepath.Join(t.TempDir(), "firsttap.db")) })
-}
 
 // TestPhonesShowWhatIsTrue through a dispatch's life, and the backoffice sees which drivers were notified.
 func TestPhonesShowWhatIsTrue(t *testing.T) {
@@ -151,7 +144,7 @@ func TestLeaderIsKilled(t *testing.T) {
 	t.Parallel()
 	fcm := StartFCM(t)
 	mail := RecordDeliveries(fcm)
-	url := servertest.MariaDBURL(t)
+	url := mariaDB(t)
 	db := OpenDatabase(t, url)
 	settings := []string{"FIRSTTAP_RELAY=leader", "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL()}
 	names := []string{"one", "two"}
@@ -215,7 +208,7 @@ func TestRedisIsAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fcm := StartFCM(t)
 			mail := RecordDeliveries(fcm)
-			url := servertest.MariaDBURL(t)
+			url := mariaDB(t)
 			redis := servertest.StartRedis(t)
 			settings = append(settings, "FIRSTTAP_REDIS_URL="+redis.URL())
 			one := Start(t, PushSettings(url, fcm, "one", settings...)...)
@@ -359,7 +352,7 @@ func TestReminderOutlivesItsInstance(t *testing.T) {
 // With FIRSTTAP_PUSH=log nothing is sent, and all records are as if it had been.
 func TestPushesAreLogged(t *testing.T) {
 	fcm := StartFCM(t)
-	url := servertest.MariaDBURL(t)
+	url := mariaDB(t)
 	i := Start(t, PushSettings(url, fcm, "demo", "FIRSTTAP_PUSH=log", "FIRSTTAP_LOG=info")...)
 	driver := MakeDriversWithPhones(t, i, "seoul", 1)[0]
 	id := MakeDispatch(t, i)

@@ -5,7 +5,6 @@ import (
 	"syscall"
 	"testing"
 
-	"firsttap/servertest"
 	"firsttap/testkit"
 )
 
@@ -18,7 +17,7 @@ func TestReleasedHolderConcludesNothing(t *testing.T) {
 	for name, settings := range ways {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			url := servertest.MariaDBURL(t)
+			url := mariaDB(t)
 			i := Start(t, append([]string{"FIRSTTAP_DATABASE_URL=" + url}, settings...)...)
 			db := OpenDatabase(t, url)
 			lookup := []string{"FIRSTTAP_DATABASE_URL", url, "FIRSTTAP_ADMIN_KEY", AdminKey, "FIRSTTAP_JWT_SECRET", JWTSecret}

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/servertest"
 	"firsttap/testkit"
 )
 
@@ -36,7 +35,7 @@ func newSession(t *testing.T, i *Instance) string {
 // TestSecretIsReplaced at one instance after the other. Tokens and sessions of either instance stay valid at both all the
 // while. Those under the old secret end when that is removed.
 func TestSecretIsReplaced(t *testing.T) {
-	db := servertest.MariaDBURL(t)
+	db := mariaDB(t)
 	const next = "the-next-secret-of-the-tests-of-firsttap"
 	run := func(current, previous string) *Instance {
 		return Start(t, "FIRSTTAP_DATABASE_URL="+db, "FIRSTTAP_JWT_SECRET"+"="+current, "FIRSTTAP_JWT_SECRET_PREVIOUS"+"="+previous)
@@ -85,7 +84,7 @@ func TestSecretIsReplaced(t *testing.T) {
 // TestTokensEndEverywhere: revoked tokens end at once at the instance that revokes them, and within a minute at others, and
 // so do open streams. A new token is valid everywhere at once. After a restart the old one is still revoked.
 func TestTokensEndEverywhere(t *testing.T) {
-	settings := []string{"FIRSTTAP_DATABASE_URL=" + servertest.MariaDBURL(t)}
+	settings := []string{"FIRSTTAP_DATABASE_URL=" + mariaDB(t)}
 	here, there := Start(t, settings...), Start(t, settings...)
 	drivers := MakeDrivers(t, here, 2)
 	me, another := drivers[0], drivers[1]

@@ -112,7 +112,7 @@ const (
 // A claim is one trace, the caller's, with spans for Redis and the database, and without personal data or secrets.
 func TestTraceOfAnAccept(t *testing.T) {
 	r, fcm := listenOTLP(t), StartFCM(t)
-	i := Start(t, PushSettings(servertest.MySQLURL(t), fcm, "traced", "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t), "FIRSTTAP_LOG=info",
+	i := Start(t, PushSettings(servertest.MySQLURL(t), fcm, "traced", "FIRSTTAP_REDIS_URL="+servertest.StartRedis(t).URL(), "FIRSTTAP_LOG=info",
 		"OTEL_EXPORTER_OTLP_ENDPOINT="+r.url, "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_RESOURCE_ATTRIBUTES=deployment.environment.name=test")...)
 	drivers := MakeDriversWithPhones(t, i, "seoul", 2)
 	id := MakeDispatch(t, i)
