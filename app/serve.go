@@ -140,7 +140,7 @@ func (i *instance) start(ctx context.Context) (api handler.API, err error) {
 
 // openStore opens the database and brings its schema up to date.
 func (i *instance) openStore(ctx context.Context, owner string) (err error) {
-	o := repository.Options{OnCommit: i.commits.announce, Observer: i.telemetry.Statement, Log: i.log}
+	o := repository.Options{OnCommit: i.commits.announce, Observer: i.telemetry.Statement, ClaimTimeout: i.config.Timeouts.Claim, Log: i.log}
 	if !i.config.Push.Leader {
 		o.OutboxOwner, o.OutboxLease = owner, i.pushLease()
 	}
@@ -242,7 +242,7 @@ func (i *instance) openAcceptor(gate *lock.Gate) *service.Acceptor {
 	}
 	attempts := service.NewAttemptWriter(i.store, instanceName(), i.log)
 	acceptor := service.NewAcceptor(service.AcceptorOptions{
-		Claims: i.store, Gate: locks, LockTTL: i.config.AcceptLockTTL, Attempts: attempts, Counter: i.telemetry.Requests, Log: i.log,
+		Claims: i.store, Gate: locks, LockTTL: i.config.AcceptLockTTL, Timeout: i.config.Timeouts.Claim, Attempts: attempts, Counter: i.telemetry.Requests, Log: i.log,
 	})
 	i.work.Go(func() { acceptor.Run(i.work.ctx) })
 	i.work.Go(func() { attempts.Run(i.work.ctx) })

@@ -230,6 +230,8 @@ type Timeouts struct {
 
 	// Redis bounds the delay of a request when Redis stops answering.
 	Redis time.Duration
+	// Claim bounds the decision about a tap, and each reply of the database to it.
+	Claim time.Duration
 	// PushLease is how long a push stays leased to an instance that died.
 	PushLease time.Duration
 }

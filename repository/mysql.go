@@ -31,8 +31,8 @@ const (
 	dialTimeout     = 2 * time.Second
 	// A backstop for a frozen server. Contexts end calls earlier, except COMMIT, which takes none: a claim must not hang in
 	// it.
-	ioTimeout      = 10 * time.Second
-	claimIOTimeout = 2 * time.Second
+	ioTimeout           = 10 * time.Second
+	defaultClaimTimeout = 2 * time.Second
 	// The server ends a session that is silent for this long, with its transaction: a frozen or lost instance does not hold a
 	// row for the default of eight hours.
 	sessionTimeout = "wait_timeout"
@@ -46,7 +46,7 @@ const (
 	migrateSessionSeconds = 7 * 24 * 60 * 60
 )
 
-func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, error) {
+func openMySQL(ctx context.Context, rawURL string, claimTimeout time.Duration, log *slog.Logger) (*Store, error) {
 	config, err := MySQLConfig(rawURL)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 
 	s := &Store{log: log}
 	quick := config.Clone()
-	quick.ReadTimeout, quick.WriteTimeout = claimIOTimeout, claimIOTimeout
+	quick.ReadTimeout, quick.WriteTimeout = claimTimeout, claimTimeout
 	claims, err := newPrimary(quick, neverRecheck) // its statements contain the check
 	if err != nil {
 		return nil, err

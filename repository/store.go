@@ -5,6 +5,7 @@
 package repository
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -74,6 +75,8 @@ type Options struct {
 	// need not poll. Another relay may take the row over when the lease expires. "" writes rows that are due at once.
 	OutboxOwner string
 	OutboxLease time.Duration
+	// ClaimTimeout bounds the wait for each reply of the server to a claim. 0 is 2 s.
+	ClaimTimeout time.Duration
 	// Observer observes every statement.
 	Observer StatementObserver
 	// Log is where the Store warns. Nil discards.
@@ -89,7 +92,7 @@ func Open(ctx context.Context, url string, o Options) (s *Store, err error) {
 	scheme, rest, found := strings.Cut(url, "://")
 	switch {
 	case found && scheme == "mysql":
-		s, err = openMySQL(ctx, url, o.Log)
+		s, err = openMySQL(ctx, url, cmp.Or(o.ClaimTimeout, defaultClaimTimeout), o.Log)
 	case found && scheme == "sqlite" && rest != "":
 		s, err = openSQLite(rest, o.Log)
 	default:

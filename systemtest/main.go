@@ -16,14 +16,18 @@ import (
 const (
 	runAsInstance = "FIRSTTAP_TEST_MAIN" // set when the test binary runs as an instance
 	redisTimeout  = "FIRSTTAP_TEST_REDIS_TIMEOUT"
+	claimTimeout  = "FIRSTTAP_TEST_CLAIM_TIMEOUT"
 	pushLease     = "FIRSTTAP_TEST_PUSH_LEASE"
 )
 
+// Settings of an instance's timeouts.
 const (
-	// QuickRedisTimeout is the setting for an instance that is to notice at once that Redis does not answer, as in production.
-	// Other instances are patient: what a test says of Redis is true on a busy machine too.
-	QuickRedisTimeout = redisTimeout + "=100ms"
-	slowRedisTimeout  = redisTimeout + "=5s"
+	// QuickRedis and QuickClaims are as in production, for an instance that is to notice at once that a server does not answer.
+	QuickRedis  = redisTimeout + "=100ms"
+	QuickClaims = claimTimeout + "=2s"
+	// Other instances are patient: a server that answers is not taken for one that does not, however busy the machine is.
+	patientRedis  = redisTimeout + "=5s"
+	patientClaims = claimTimeout + "=15s"
 )
 
 // Main is for the TestMain of each package that calls Start. It makes the test binary the program too, so that instances
@@ -36,7 +40,7 @@ func Main(m *testing.M, signals func(context.Context) (context.Context, func()),
 	}
 	ctx, stop := signals(context.Background())
 	defer stop()
-	timeouts := config.Timeouts{Redis: durationIn(redisTimeout), PushLease: durationIn(pushLease)}
+	timeouts := config.Timeouts{Redis: durationIn(redisTimeout), Claim: durationIn(claimTimeout), PushLease: durationIn(pushLease)}
 	if err := run(ctx, os.Args[1:], os.LookupEnv, timeouts, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "firsttap:", err)
 		return 1
