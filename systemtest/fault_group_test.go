@@ -155,6 +155,7 @@ func (c *crew) work(t *testing.T) {
 // A group's primary moves under load, and connections to the old one stay open. No round is won twice, no win is lost, and
 // no response is stale.
 func TestPrimaryOfAGroupMovesUnderLoad(t *testing.T) {
+	testkit.OnlyInAll(t)
 	g := servertest.StartMySQLGroup(t)
 	first := g.Primary()
 	url := first.URL(t)

@@ -40,7 +40,8 @@ func everyKeyEnds(t *testing.T, c *redis.Client) {
 	}
 }
 
-// Redis fails in the middle of races, in each possible way. That costs speed, never a second winner or an error.
+// Redis fails in the middle of races, in each possible way. That costs speed, never a second winner or an error. No
+// other test runs beside these races.
 func TestRedisFailsMidRace(t *testing.T) {
 	faults := map[string]func(r *servertest.Redis, c *redis.Client) (undo func()){
 		"frozen": func(r *servertest.Redis, _ *redis.Client) func() { r.Freeze(); return r.Thaw },
@@ -55,12 +56,12 @@ func TestRedisFailsMidRace(t *testing.T) {
 			server := servertest.StartRedis(t)
 			c := redisAt(t, server.URL())
 			url := mariaDB(t)
-			settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + server.URL()}
+			settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + server.URL(), QuickRedis}
 			instances := []*Instance{Start(t, settings...), Start(t, settings...)}
 			db := OpenDatabase(t, url)
 			drivers := MakeDrivers(t, instances[0], 30)
 			var took []time.Duration
-			for range 15 {
+			for range testkit.Scale(2, 15) {
 				id := MakeDispatch(t, instances[0])
 				var undo func()
 				var broken sync.WaitGroup
@@ -103,13 +104,14 @@ func TestRedisFailsMidRace(t *testing.T) {
 
 // A driver that holds the lock, though its reply was lost, must not be refused in favor of another.
 func TestReplyOfSetIsLost(t *testing.T) {
+	t.Parallel()
 	server := servertest.StartRedis(t)
 	proxy := servertest.StartProxy(t, server.Addr())
 	url := mariaDB(t)
 	i := Start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_REDIS_URL="+proxy.URL(server.URL()))
 	b, c := OpenDatabase(t, url), redisAt(t, server.URL())
 	drivers := MakeDrivers(t, i, 2)
-	for range 30 {
+	for range testkit.Scale(3, 30) {
 		testkit.Eventually(t, "redis is used", func() bool { return send("GET", i.URL+"/readyz", "", "").Status == "ok" })
 		id := MakeDispatch(t, i)
 		cut := proxy.CutReply("dispatch:lock:")
@@ -155,6 +157,7 @@ const verifies = "SELECT id, status, round, accepted_by FROM dispatches WHERE id
 // The exact cost of a race: one claim UPDATE and one COMMIT for the winner; no SQL for a loser, and at most one Redis
 // command, or none where the process knows the winner.
 func TestCostOfARace(t *testing.T) {
+	t.Parallel()
 	server := servertest.StartRedis(t)
 	c := redisAt(t, server.URL())
 	db := servertest.StartMariaDB(t)

@@ -76,6 +76,7 @@ func waysToLock(t *testing.T) map[string][]string {
 // Two instances, with each kind of lock: one runs a slot and the other skips it, an offer expires once, and when one
 // instance is killed the other takes over.
 func TestJobsOverInstances(t *testing.T) {
+	t.Parallel()
 	for name, settings := range waysToLock(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -115,6 +116,7 @@ func TestJobsOverInstances(t *testing.T) {
 }
 
 func TestJobsAreRunByHand(t *testing.T) {
+	t.Parallel()
 	i := Start(t, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db")
 	a := send("GET", i.URL+"/v1/admin/jobs", AdminKey, "")
 	var list struct {
@@ -181,6 +183,7 @@ func (db *Database) expired(id string) func() bool {
 
 // A run that an instance has not finished at SIGTERM is finished by another.
 func TestJobIsHandedOver(t *testing.T) {
+	t.Parallel()
 	onServers(t, func(t *testing.T, url string) {
 		db := OpenDatabase(t, url)
 		a := Start(t, "FIRSTTAP_DATABASE_URL="+url)
@@ -196,6 +199,7 @@ func TestJobIsHandedOver(t *testing.T) {
 
 // A Java service that runs the same job under ShedLock's table and our job exclude each other.
 func TestJobIsSharedWithShedLock(t *testing.T) {
+	t.Parallel()
 	// These are the statements of ShedLock's JdbcTemplateLockProvider with usingDbTime.
 	const (
 		insert = `INSERT INTO shedlock(name, lock_until, locked_at, locked_by) VALUES('expire-offers',
@@ -249,6 +253,7 @@ func TestJobIsSharedWithShedLock(t *testing.T) {
 
 // TestAlerts: an instance serves every metric in the alert rules, and promtool's tests of the rules pass.
 func TestAlerts(t *testing.T) {
+	t.Parallel()
 	ops := testkit.FreeAddress(t)
 	i := Start(t, "FIRSTTAP_OPS_ADDR="+ops, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db")
 	send("GET", i.URL+"/readyz", "", "")

@@ -12,6 +12,7 @@ import (
 // TestTooEarly: a dispatch that opens later is pushed and offered at once. A claim before the opening gets its time, and
 // leaves nothing behind, here or in Redis, that could refuse a later claim.
 func TestTooEarly(t *testing.T) {
+	t.Parallel()
 	onServers(t, func(t *testing.T, url string) {
 		server := servertest.StartRedis(t)
 		c := redisAt(t, server.URL())

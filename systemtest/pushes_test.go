@@ -16,6 +16,7 @@ import (
 
 // TestPhonesShowWhatIsTrue through a dispatch's life, and the backoffice sees which drivers were notified.
 func TestPhonesShowWhatIsTrue(t *testing.T) {
+	t.Parallel()
 	onDatabases(t, func(t *testing.T, url string) {
 		fcm := StartFCM(t)
 		i := Start(t, PushSettings(url, fcm, "demo")...)
@@ -96,6 +97,7 @@ func cancel(t *testing.T, i *Instance, id string) {
 
 // An offer's expiry is recorded and pushed once, by whichever instance.
 func TestOfferExpires(t *testing.T) {
+	t.Parallel()
 	onDatabases(t, func(t *testing.T, url string) {
 		fcm := StartFCM(t)
 		one, two := Start(t, PushSettings(url, fcm, "one")...), Start(t, PushSettings(url, fcm, "two")...)
@@ -200,6 +202,7 @@ func TestLeaderIsKilled(t *testing.T) {
 
 // Without Redis pushes are sent all the same, even those that one instance commits and another sends.
 func TestRedisIsAway(t *testing.T) {
+	t.Parallel()
 	for name, settings := range map[string][]string{
 		"all":                           {"FIRSTTAP_RELAY=all"},
 		"leader":                        {"FIRSTTAP_RELAY=leader", "FIRSTTAP_JOB_LOCK=table"},
@@ -351,6 +354,7 @@ func TestReminderOutlivesItsInstance(t *testing.T) {
 
 // With FIRSTTAP_PUSH=log nothing is sent, and all records are as if it had been.
 func TestPushesAreLogged(t *testing.T) {
+	t.Parallel()
 	fcm := StartFCM(t)
 	url := mariaDB(t)
 	i := Start(t, PushSettings(url, fcm, "demo", "FIRSTTAP_PUSH=log", "FIRSTTAP_LOG=info")...)

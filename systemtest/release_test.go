@@ -12,6 +12,7 @@ import (
 // on, it can't conclude that run any more: another attempt does, under a lock of its own. So it is for a job's own lock and
 // for the leader's, whatever holds them.
 func TestReleasedHolderConcludesNothing(t *testing.T) {
+	t.Parallel()
 	ways := waysToLock(t)
 	delete(ways, "memory") // no other process can release such a lock
 	for name, settings := range ways {

@@ -84,6 +84,7 @@ func drip(conn net.Conn, text, more string) (string, time.Duration) {
 
 // TestSlowClients lose the connection within the limits, and delay no other client.
 func TestSlowClients(t *testing.T) {
+	t.Parallel()
 	const bound = 500 * time.Millisecond
 	i := inProcess(t, config.Timeouts{Headers: bound, Request: bound, Answer: 2 * bound, Idle: bound})
 	d := MakeDrivers(t, i, 1)[0]
@@ -135,6 +136,7 @@ func TestSlowClients(t *testing.T) {
 
 // TestLargeRequests are refused without being read: headers of more than 16 KiB, bodies of more than 64.
 func TestLargeRequests(t *testing.T) {
+	t.Parallel()
 	i := inProcess(t, config.Timeouts{})
 	d := MakeDrivers(t, i, 1)[0]
 	ask := func(text string) string {

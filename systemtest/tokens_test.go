@@ -35,6 +35,7 @@ func newSession(t *testing.T, i *Instance) string {
 // TestSecretIsReplaced at one instance after the other. Tokens and sessions of either instance stay valid at both all the
 // while. Those under the old secret end when that is removed.
 func TestSecretIsReplaced(t *testing.T) {
+	t.Parallel()
 	db := mariaDB(t)
 	const next = "the-next-secret-of-the-tests-of-firsttap"
 	run := func(current, previous string) *Instance {
@@ -84,6 +85,7 @@ func TestSecretIsReplaced(t *testing.T) {
 // TestTokensEndEverywhere: revoked tokens end at once at the instance that revokes them, and within a minute at others, and
 // so do open streams. A new token is valid everywhere at once. After a restart the old one is still revoked.
 func TestTokensEndEverywhere(t *testing.T) {
+	t.Parallel()
 	settings := []string{"FIRSTTAP_DATABASE_URL=" + mariaDB(t)}
 	here, there := Start(t, settings...), Start(t, settings...)
 	drivers := MakeDrivers(t, here, 2)

@@ -111,6 +111,7 @@ const (
 
 // A claim is one trace, the caller's, with spans for Redis and the database, and without personal data or secrets.
 func TestTraceOfAnAccept(t *testing.T) {
+	t.Parallel()
 	r, fcm := listenOTLP(t), StartFCM(t)
 	i := Start(t, PushSettings(servertest.MySQLURL(t), fcm, "traced", "FIRSTTAP_REDIS_URL="+servertest.StartRedis(t).URL(), "FIRSTTAP_LOG=info",
 		"OTEL_EXPORTER_OTLP_ENDPOINT="+r.url, "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_RESOURCE_ATTRIBUTES=deployment.environment.name=test")...)
@@ -190,6 +191,7 @@ func (r *receiver) keeps(t *testing.T, must, mustNot []string) {
 
 // The collector may hang or be gone: requests are answered as usual, and shutdown is not delayed.
 func TestTracesAreNotTaken(t *testing.T) {
+	t.Parallel()
 	hangs, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
 	if err != nil {
 		t.Fatal(err)
@@ -223,6 +225,7 @@ func TestTracesAreNotTaken(t *testing.T) {
 
 // Without an endpoint, or with traces turned off, no tracing runs.
 func TestNoTraces(t *testing.T) {
+	t.Parallel()
 	for name, set := range map[string][]string{
 		"not asked for": {},
 		"turned off":    {"OTEL_EXPORTER_OTLP_ENDPOINT" + "=http://127.0.0.1:1", "OTEL_SDK_DISABLED" + "=true"},

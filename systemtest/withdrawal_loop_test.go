@@ -101,6 +101,7 @@ func tooManyWithdrawals(a Response) bool {
 // TestWithdrawalLoopsRingFewTimes: drivers who accept a dispatch and withdraw in a loop, alone or in turn, make no phone
 // ring more than a few times a minute, and a dispatch that is open in the end has rung.
 func TestWithdrawalLoopsRingFewTimes(t *testing.T) {
+	t.Parallel()
 	fcm, url := StartFCM(t), mariaDB(t)
 	i, db := Start(t, PushSettings(url, fcm, "demo", "FIRSTTAP_RATE_LIMIT_DRIVER=20/s")...), OpenDatabase(t, url)
 	heard := listenToRings(fcm)
