@@ -232,6 +232,6 @@ type Timeouts struct {
 	Redis time.Duration
 	// Claim bounds the decision about a tap, and each reply of the database to it.
 	Claim time.Duration
-	// PushLease is how long a push stays leased to an instance that died.
+	// PushLease is how long a push stays leased to an instance that died; more than the 15 s of an attempt.
 	PushLease time.Duration
 }

@@ -52,6 +52,13 @@ func (db *Database) Count(query string, args ...any) (n int) {
 	return n
 }
 
+func (db *Database) exec(query string, args ...any) {
+	db.t.Helper()
+	if _, err := db.DB.Exec(query, args...); err != nil {
+		db.t.Fatal(err)
+	}
+}
+
 // mustBeWonBy checks that the database has the winner's claim of the round in each table, exactly once.
 func (db *Database) mustBeWonBy(id string, round int, winner, claim string) {
 	db.t.Helper()

@@ -100,7 +100,7 @@ func TestDrainIsSkipped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			i := Start(t, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db", "FIRSTTAP_DRAIN=1h")
+			i := Start(t, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db", "FIRSTTAP_DRAIN=1m")
 			for k, s := range signals {
 				if k > 0 {
 					testkit.Eventually(t, "the first event arrives", func() bool {

@@ -62,13 +62,6 @@ func (h *held) loseLock(t *testing.T) {
 	}
 }
 
-func (h *held) exec(t *testing.T, query string, args ...any) {
-	t.Helper()
-	if _, err := h.b.DB.Exec(query, args...); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func (h *held) nothingStored(t *testing.T) {
 	t.Helper()
 	if n := h.b.Count("claims WHERE dispatch_id=?", h.id); n != 0 {
@@ -107,10 +100,10 @@ func rowHasChanged(t *testing.T, s *stage) {
 	}{
 		// Like the backoffice's reopening and change of terms.
 		"next round": {func(t *testing.T, h *held) {
-			h.exec(t, "UPDATE dispatches SET round = 2, version = version + 1 WHERE id = ?", h.id)
+			h.b.exec("UPDATE dispatches SET round = 2, version = version + 1 WHERE id = ?", h.id)
 		}, 409, "OFFER_STALE"},
 		"expired": {func(t *testing.T, h *held) {
-			h.exec(t, "UPDATE dispatches SET expires_at = opens_at + 1 WHERE id = ?", h.id)
+			h.b.exec("UPDATE dispatches SET expires_at = opens_at + 1 WHERE id = ?", h.id)
 		}, 410, "DISPATCH_EXPIRED"},
 		"off duty": {func(t *testing.T, h *held) {
 			if a := send("PUT", h.two.URL+"/v1/me/duty", h.drivers[0].Token, `{"on_duty":false}`); a.status != 200 {
@@ -138,7 +131,7 @@ func rowHasChanged(t *testing.T, s *stage) {
 func movesTheVersionItFinds(t *testing.T, s *stage) {
 	h := s.holdClaim(t, "UPDATE dispatches")
 	// Like reannouncing and extending: the round and the status stay.
-	h.exec(t, "UPDATE dispatches SET version = version + 1 WHERE id = ?", h.id)
+	h.b.exec("UPDATE dispatches SET version = version + 1 WHERE id = ?", h.id)
 	before := send("GET", h.two.URL+"/v1/admin/dispatches/"+h.id, AdminKey, "")
 	h.hold.Release()
 	if a := <-h.answered; !a.Won() {

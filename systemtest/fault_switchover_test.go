@@ -24,6 +24,7 @@ const settled = 90 * time.Second
 // The database moves to another server. The old one stays up, read-only, and its connections stay open. No instance may
 // answer from it.
 func TestSwitchover(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		jobLock string
 		back    bool // the first server replicates the second from then on
@@ -32,6 +33,10 @@ func TestSwitchover(t *testing.T) {
 		"the old server follows the new": {"named", true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if c.back {
+				testkit.OnlyInAll(t)
+			}
 			s := newSwitchover(t, "FIRSTTAP_JOB_LOCK="+c.jobLock)
 			stop := s.call()
 			s.untilWell(t, before, "before anything happens", requestTimeout)

@@ -1,11 +1,10 @@
 package systemtest
 
 import (
+	"database/sql"
 	"encoding/json"
 	"fmt"
-	"os"
 	"os/exec"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -80,6 +79,9 @@ func TestJobsOverInstances(t *testing.T) {
 	for name, settings := range waysToLock(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if name != "redis" && name != "table" {
+				testkit.OnlyInAll(t)
+			}
 			url := mariaDB(t)
 			settings := append([]string{"FIRSTTAP_DATABASE_URL=" + url}, settings...)
 			a, b := Start(t, settings...), Start(t, settings...)
@@ -157,18 +159,21 @@ func TestJobsAreRunByHand(t *testing.T) {
 // inTheMiddle waits until expire-offers is in the middle of a run: an offer's expiry cannot be written until goOn is called.
 func inTheMiddle(t *testing.T, i *Instance, db *Database) (id string, goOn func()) {
 	t.Helper()
-	id = MakeDispatchWith(t, i, DispatchOptions{Region: "nowhere", Expires: time.Now().Add(time.Second)})
-	tx, err := db.DB.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = tx.Rollback() }) // committed already
-	if _, err := tx.Exec("SELECT id FROM dispatches WHERE id = ? FOR UPDATE", id); err != nil {
-		t.Fatal(err)
+	var tx *sql.Tx
+	for status := ""; status != "PENDING"; { // it may have ended before its row is locked
+		id = MakeDispatchWith(t, i, DispatchOptions{Region: "nowhere", Expires: time.Now().Add(time.Second)})
+		var err error
+		if tx, err = db.DB.Begin(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = tx.Rollback() }) // committed already
+		if err := tx.QueryRow("SELECT status FROM dispatches WHERE id = ? FOR UPDATE", id).Scan(&status); err != nil {
+			t.Fatal(err)
+		}
 	}
 	testkit.Eventually(t, "the job waits for the row", func() bool {
 		return db.Count("job_runs WHERE job='expire-offers' AND status='RUNNING'") > 0 &&
-			db.Count("information_schema.processlist WHERE info LIKE 'SELECT d.%FOR UPDATE'") > 0
+			db.Count("information_schema.processlist WHERE db = DATABASE() AND info LIKE 'SELECT d.%FOR UPDATE'") > 0
 	})
 	return id, func() {
 		if err := tx.Rollback(); err != nil {
@@ -251,30 +256,9 @@ func TestJobIsSharedWithShedLock(t *testing.T) {
 	})
 }
 
-// TestAlerts: an instance serves every metric in the alert rules, and promtool's tests of the rules pass.
+// TestAlerts: promtool's tests of the alert rules pass.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
-	ops := testkit.FreeAddress(t)
-	i := Start(t, "FIRSTTAP_OPS_ADDR="+ops, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db")
-	send("GET", i.URL+"/readyz", "", "")
-	var served string
-	testkit.Eventually(t, "a job has run", func() bool {
-		served = send("GET", "http://"+ops+"/metrics", "", "").body
-		return strings.Contains(served, `firsttap_job_runs_total{job_name="retention",status="SUCCEEDED"} 1`)
-	})
-	rules, err := os.ReadFile("../deploy/alerts.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	named := regexp.MustCompile(`\bfirsttap_[a-z_]+`).FindAllString(string(rules), -1)
-	if len(named) < 5 {
-		t.Errorf("the rules name %v", named)
-	}
-	for _, name := range named {
-		if !strings.Contains(served, "\n"+name+"{") && !strings.Contains(served, "\n"+name+" ") {
-			t.Errorf("there is no metric %s", name)
-		}
-	}
 	for _, args := range [][]string{{"check", "rules", "../deploy/alerts.yml"}, {"test", "rules", "../deploy/alerts_test.yml"}} {
 		out, err := exec.CommandContext(t.Context(), servertest.Promtool(t), args...).CombinedOutput()
 		if err != nil {

@@ -148,13 +148,6 @@ func (m *Deliveries) Count() (messages, duplicates int) {
 	return len(m.sent), m.all - len(m.sent)
 }
 
-// lastNew is when the last message arrived that is no duplicate.
-func (m *Deliveries) lastNew() time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.last
-}
-
 // unsentMessages are the messages that are not recorded as sent.
 func (db *Database) unsentMessages() map[message]bool {
 	db.t.Helper()

@@ -105,8 +105,7 @@ func TestOfferExpires(t *testing.T) {
 		drivers := MakeDriversWithPhones(t, one, "seoul", 3)
 		var ids []string
 		for k := range 6 {
-			j := DispatchOptions{Region: "seoul", Expires: time.Now().Add(2 * time.Second)}
-			ids = append(ids, MakeDispatchWith(t, []*Instance{one, two}[k%2], j))
+			ids = append(ids, MakeDispatch(t, []*Instance{one, two}[k%2]))
 		}
 		kept := MakeDispatch(t, one)
 		show := func(id string, want ...string) {
@@ -116,7 +115,18 @@ func TestOfferExpires(t *testing.T) {
 			})
 		}
 		for _, id := range ids {
-			testkit.Eventually(t, "the end is written down", func() bool { return db.Count("dispatches WHERE id=? AND status='EXPIRED'", id) == 1 })
+			show(id, "dispatch.opened")
+			db.exec("UPDATE dispatches SET expires_at = opens_at + 1 WHERE id = ?", id)
+		}
+		for _, i := range []*Instance{one, two} {
+			if r := runNow(t, i, "expire-offers"); r.Status != "SUCCEEDED" {
+				t.Errorf("%+v", r)
+			}
+		}
+		for _, id := range ids {
+			if db.Count("dispatches WHERE id=? AND status='EXPIRED'", id) != 1 {
+				t.Errorf("%s has not expired", id)
+			}
 			show(id)
 			if n := db.Count("events WHERE dispatch_id=? AND type='dispatch.expired' AND round=1", id); n != 1 {
 				t.Errorf("%d ends of one offer", n)
@@ -148,7 +158,7 @@ func TestLeaderIsKilled(t *testing.T) {
 	mail := RecordDeliveries(fcm)
 	url := mariaDB(t)
 	db := OpenDatabase(t, url)
-	settings := []string{"FIRSTTAP_RELAY=leader", "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL()}
+	settings := []string{"FIRSTTAP_RELAY=leader", "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL(), pushLease + "=20s"}
 	names := []string{"one", "two"}
 	instances := map[string]*Instance{}
 	ops := map[string]string{}
@@ -184,7 +194,7 @@ func TestLeaderIsKilled(t *testing.T) {
 	testkit.Eventually(t, "some are under way", sent(250))
 	instances[leader].Kill()
 	fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 0 })
-	testkit.Within(t, leaseTakeover, "the other takes over", func() bool { return sent(280)() && len(db.unsentMessages()) == 0 })
+	testkit.Eventually(t, "the other takes over", func() bool { return sent(280)() && len(db.unsentMessages()) == 0 })
 	messages, again := mail.Count()
 	underWay := mail.ByProject()[leader] - 240 // none was answered before the kill
 	if messages != 280 || again != underWay || mail.ByProject()[other] != 40 {
@@ -209,6 +219,7 @@ func TestRedisIsAway(t *testing.T) {
 		"leader with its lock in Redis": {"FIRSTTAP_RELAY=leader"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			fcm := StartFCM(t)
 			mail := RecordDeliveries(fcm)
 			url := mariaDB(t)
@@ -266,9 +277,10 @@ func TestStoppedInstanceGivesBack(t *testing.T) {
 		fcm := StartFCM(t)
 		mail := RecordDeliveries(fcm)
 		db := OpenDatabase(t, url)
-		one := Start(t, PushSettings(url, fcm, "one")...)
+		// No lease ends while the test goes on.
+		one := Start(t, PushSettings(url, fcm, "one", pushLease+"=1h")...)
 		MakeDriversWithPhones(t, one, "seoul", drivers)
-		Start(t, PushSettings(url, fcm, "two")...)
+		Start(t, PushSettings(url, fcm, "two", pushLease+"=1h")...)
 		fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 2 * time.Second })
 		for range dispatches {
 			MakeDispatch(t, one)
@@ -278,7 +290,6 @@ func TestStoppedInstanceGivesBack(t *testing.T) {
 		}
 		testkit.Eventually(t, "both send", func() bool { return mail.ByProject()["one"] > 10 && mail.ByProject()["two"] > 10 && leased() == 2 })
 		one.signal(syscall.SIGTERM)
-		told := time.Now()
 		testkit.Await(t, "the instance ends", one.done)
 		if n := leased(); n > 1 {
 			t.Error("what the instance had leased is still leased")
@@ -289,15 +300,11 @@ func TestStoppedInstanceGivesBack(t *testing.T) {
 		byOne := mail.ByProject()["one"]
 		fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 100 * time.Millisecond })
 		testkit.Eventually(t, "the other sends the rest", func() bool { n, _ := mail.Count(); return n == drivers*dispatches })
-		took := mail.lastNew().Sub(told)
-		if took > 30*time.Second {
-			t.Errorf("the last came %s after the instance was told to end: when its lease ended", took)
-		}
 		testkit.Eventually(t, "all is settled", func() bool { return len(db.unsentMessages()) == 0 })
 		if _, again := mail.Count(); again != 0 || mail.ByProject()["one"] != byOne {
 			t.Errorf("%d duplicates, although the sends in flight had ended; by project: %v", again, mail.ByProject())
 		}
-		t.Logf("one sent %d, the last came %s after it was told to end", byOne, took)
+		t.Logf("the instance that was stopped sent %d of %d", byOne, drivers*dispatches)
 	})
 }
 
@@ -310,19 +317,18 @@ func TestReminderOutlivesItsInstance(t *testing.T) {
 		settings := "FIRSTTAP_REMIND_BEFORE=1h"
 		i := Start(t, PushSettings(url, fcm, "one", settings)...)
 		drivers := MakeDriversWithPhones(t, i, "seoul", 3)
-		due := time.Now().Add(6 * time.Second)
-		id := MakeDispatchWith(t, i, DispatchOptions{Region: "seoul", starts: due.Add(time.Hour)})
+		id := MakeDispatchWith(t, i, DispatchOptions{starts: time.Now().Add(3 * time.Hour)})
 		if a := Accept(i, id, drivers[0], 1); !a.Won() {
 			t.Fatal(a)
 		}
 		testkit.Eventually(t, "everything is sent", func() bool { return db.Count("outbox WHERE state = 0") == 0 && len(db.unsentMessages()) == 0 })
-		i.Kill()
-		if time.Now().After(due) {
-			t.Fatal("the instance was not killed before the reminder was due")
+		if r := runNow(t, i, "remind"); r.Result != "0 drivers reminded" {
+			t.Errorf("before the reminder is due: %+v", r)
 		}
+		i.Kill()
+		db.exec("UPDATE dispatches SET work_starts_at = accepted_at + ? WHERE id = ?", time.Hour.Microseconds()+1, id)
 		two := Start(t, PushSettings(url, fcm, "two", settings)...)
 		three := Start(t, PushSettings(url, fcm, "three", settings)...)
-		testkit.Eventually(t, "the reminder is due", func() bool { return time.Now().After(due) })
 		for _, i := range []*Instance{two, three, two} {
 			if r := runNow(t, i, "remind"); r.Status != "SUCCEEDED" {
 				t.Errorf("%+v", r)
@@ -334,9 +340,6 @@ func TestReminderOutlivesItsInstance(t *testing.T) {
 					n++
 					if r.Token != pushToken(drivers[0]) || r.Data["dispatch_id"] != id {
 						t.Errorf("reminded was %s of %s", r.Token, r.Data["dispatch_id"])
-					}
-					if r.At.Before(due.Add(-time.Second)) {
-						t.Errorf("reminded %s early", due.Sub(r.At))
 					}
 				}
 			}

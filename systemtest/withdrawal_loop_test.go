@@ -98,9 +98,49 @@ func tooManyWithdrawals(a Response) bool {
 	return a.status == 429 && wait > 60
 }
 
+// TestWithdrawalLoopRings: three drivers accept a dispatch and withdraw in turn, for as long as they may. The other drivers'
+// phones ring for the offer, and once more for the round that is open when the delay is over.
+func TestWithdrawalLoopRings(t *testing.T) {
+	t.Parallel()
+	fcm, url := StartFCM(t), mariaDB(t)
+	i, db := Start(t, PushSettings(url, fcm, "demo")...), OpenDatabase(t, url)
+	heard := listenToRings(fcm)
+	cheats, honest := MakeDrivers(t, i, 3), MakeDriversWithPhones(t, i, "seoul", 3)
+	id := MakeDispatch(t, i)
+	rung := func(d Driver) int { return len(heard.of(d, "dispatch.opened", "dispatch.reopened")) }
+	ringsFor := func(n int) {
+		t.Helper()
+		for _, d := range honest {
+			testkit.Eventually(t, fmt.Sprint(n, " rings"), func() bool { return rung(d) >= n })
+		}
+	}
+	ringsFor(1)
+	withdrawals := loop(t, i, id, cheats, 50, func() {
+		// As if the loop took no time: what is delayed stays so.
+		db.exec("UPDATE outbox SET next_at = next_at + ? WHERE state = 0 AND next_at > ?", time.Hour.Microseconds(), time.Now().Add(time.Second).UnixMicro())
+	})
+	if withdrawals != 6 {
+		t.Errorf("%d withdrawals of three drivers, each of whom may withdraw twice", withdrawals)
+	}
+	db.exec("UPDATE outbox SET next_at = 0 WHERE state = 0")
+	ringsFor(2)
+	testkit.Eventually(t, "nothing is left to push", func() bool {
+		return db.Count("outbox WHERE state = 0") == 0 && db.Count("notifications WHERE state = 0") == 0
+	})
+	for _, d := range honest {
+		if n := rung(d); n != 2 {
+			t.Errorf("a phone rings %d times, want 2", n)
+		}
+		if got := shownTypes(fcm, pushToken(d), id); !slices.Equal(got, []string{"dispatch.reopened"}) {
+			t.Errorf("in the end a phone shows %v", got)
+		}
+	}
+}
+
 // TestWithdrawalLoopsRingFewTimes: drivers who accept a dispatch and withdraw in a loop, alone or in turn, make no phone
 // ring more than a few times a minute, and a dispatch that is open in the end has rung.
 func TestWithdrawalLoopsRingFewTimes(t *testing.T) {
+	testkit.OnlyInAll(t)
 	t.Parallel()
 	fcm, url := StartFCM(t), mariaDB(t)
 	i, db := Start(t, PushSettings(url, fcm, "demo", "FIRSTTAP_RATE_LIMIT_DRIVER=20/s")...), OpenDatabase(t, url)
