@@ -152,7 +152,7 @@ func TestCostOfARace(t *testing.T) {
 	c := redisAt(t, server.URL())
 	db := servertest.StartMariaDB(t)
 	url := db.URL(t)
-	settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + server.URL()}
+	settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + server.URL(), "FIRSTTAP_JOB_LOCK=table"} // in Redis, jobs would count
 	one, two := Start(t, settings...), Start(t, settings...)
 	b := OpenDatabase(t, url)
 	drivers := MakeDrivers(t, one, 30)

@@ -85,7 +85,9 @@ func TestJobsOverInstances(t *testing.T) {
 			url := mariaDB(t)
 			settings := append([]string{"FIRSTTAP_DATABASE_URL=" + url}, settings...)
 			a, b := Start(t, settings...), Start(t, settings...)
-			id := MakeDispatchWith(t, a, DispatchOptions{Region: "nowhere", Expires: time.Now().Add(time.Second)})
+			db := OpenDatabase(t, url)
+			id := MakeDispatchWith(t, a, DispatchOptions{Region: "nowhere"})
+			db.expire(id, 0)
 			succeeded := func(i *Instance, n int) func() bool {
 				return func() bool {
 					k := 0
@@ -98,7 +100,6 @@ func TestJobsOverInstances(t *testing.T) {
 				}
 			}
 			testkit.Eventually(t, "two slots are run by one and left out by the other", succeeded(a, 2))
-			db := OpenDatabase(t, url)
 			if n := db.Count("events WHERE dispatch_id=? AND type='dispatch.expired'", id); n != 1 {
 				t.Errorf("the offer has ended %d times", n)
 			}
@@ -161,7 +162,8 @@ func inTheMiddle(t *testing.T, i *Instance, db *Database) (id string, goOn func(
 	t.Helper()
 	var tx *sql.Tx
 	for status := ""; status != "PENDING"; { // it may have ended before its row is locked
-		id = MakeDispatchWith(t, i, DispatchOptions{Region: "nowhere", Expires: time.Now().Add(time.Second)})
+		id = MakeDispatchWith(t, i, DispatchOptions{Region: "nowhere"})
+		db.expire(id, time.Second)
 		var err error
 		if tx, err = db.DB.Begin(); err != nil {
 			t.Fatal(err)
@@ -180,6 +182,12 @@ func inTheMiddle(t *testing.T, i *Instance, db *Database) (id string, goOn func(
 			t.Error(err)
 		}
 	}
+}
+
+// expire ends the offer in that time.
+func (db *Database) expire(id string, in time.Duration) {
+	db.t.Helper()
+	db.exec("UPDATE dispatches SET expires_at = ? WHERE id = ?", time.Now().Add(in).UnixMicro(), id)
 }
 
 func (db *Database) expired(id string) func() bool {
@@ -233,7 +241,8 @@ func TestJobIsSharedWithShedLock(t *testing.T) {
 		}
 		exec(insert)
 		i := Start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_JOB_LOCK=table")
-		id := MakeDispatchWith(t, i, DispatchOptions{Region: "nowhere", Expires: time.Now().Add(time.Second)})
+		id := MakeDispatchWith(t, i, DispatchOptions{Region: "nowhere"})
+		db.expire(id, 0)
 		if r := runNow(t, i, "remind"); r.Status != "SUCCEEDED" {
 			t.Errorf("another job: %+v", r)
 		}

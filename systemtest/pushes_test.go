@@ -116,7 +116,7 @@ func TestOfferExpires(t *testing.T) {
 		}
 		for _, id := range ids {
 			show(id, "dispatch.opened")
-			db.exec("UPDATE dispatches SET expires_at = opens_at + 1 WHERE id = ?", id)
+			db.expire(id, 0)
 		}
 		for _, i := range []*Instance{one, two} {
 			if r := runNow(t, i, "expire-offers"); r.Status != "SUCCEEDED" {
