@@ -158,7 +158,7 @@ func TestLeaderIsKilled(t *testing.T) {
 	mail := RecordDeliveries(fcm)
 	url := mariaDB(t)
 	db := OpenDatabase(t, url)
-	settings := []string{"FIRSTTAP_RELAY=leader", "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL(), pushLease + "=20s"}
+	settings := []string{"FIRSTTAP_RELAY=leader", "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL(), pushLease + "=1h"}
 	names := []string{"one", "two"}
 	instances := map[string]*Instance{}
 	ops := map[string]string{}
@@ -194,6 +194,7 @@ func TestLeaderIsKilled(t *testing.T) {
 	testkit.Eventually(t, "some are under way", sent(250))
 	instances[leader].Kill()
 	fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 0 })
+	db.endLeases(time.Hour)
 	testkit.Eventually(t, "the other takes over", func() bool { return sent(280)() && len(db.unsentMessages()) == 0 })
 	messages, again := mail.Count()
 	underWay := mail.ByProject()[leader] - 240 // none was answered before the kill
