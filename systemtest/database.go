@@ -2,6 +2,7 @@ package systemtest
 
 import (
 	"database/sql"
+	"errors"
 	"strings"
 	"testing"
 
@@ -52,10 +53,19 @@ func (db *Database) Count(query string, args ...any) (n int) {
 	return n
 }
 
+// exec executes the statement, again if the database has rolled it back for an instance's: a deadlock is nobody's fault.
 func (db *Database) exec(query string, args ...any) {
 	db.t.Helper()
-	if _, err := db.DB.Exec(query, args...); err != nil {
-		db.t.Fatal(err)
+	const deadlock = 1213
+	for {
+		_, err := db.DB.Exec(query, args...)
+		var refused *driver.MySQLError
+		switch {
+		case err == nil:
+			return
+		case !errors.As(err, &refused) || refused.Number != deadlock:
+			db.t.Fatal(err)
+		}
 	}
 }
 
