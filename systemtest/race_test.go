@@ -48,7 +48,7 @@ func TestExactlyOneWinner(t *testing.T) {
 			{"without redis", nil, testkit.Scale(5, 50), testkit.Scale(1, 5)},
 		} {
 			t.Run(c.gate, func(t *testing.T) {
-				settings := append(c.settings, "FIRSTTAP_DATABASE_URL="+url)
+				settings := append([]string{"FIRSTTAP_DATABASE_URL=" + url}, c.settings...)
 				instances := []*Instance{Start(t, settings...), Start(t, settings...)}
 				db := OpenDatabase(t, url)
 				drivers := MakeDrivers(t, instances[0], 200)
