@@ -56,7 +56,7 @@ var knows = map[string][]string{
 	"servertest":         {"testkit"},
 	"servertest/run":     {"servertest"},
 	"testkit":            {},
-	"systemtest":         {"notify/fcmtest", "repository/repositorytest", "servertest", "testkit"},
+	"systemtest":         {"config", "notify/fcmtest", "repository/repositorytest", "servertest", "testkit"},
 
 	"repository/repositorytest": {"migrations", "repository", "servertest", "testkit"},
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -15,8 +16,8 @@ import (
 )
 
 const (
-	// pushLease is how long a push stays leased to a process that died. An attempt takes 15 s at most.
-	pushLease = 30 * time.Second
+	// defaultPushLease is how long a push stays leased to a process that died. An attempt takes 15 s at most.
+	defaultPushLease = 30 * time.Second
 	// relayWait and relayLease choose the one relay of FIRSTTAP_RELAY=leader.
 	relayWait  = time.Second
 	relayLease = 10 * time.Second
@@ -55,7 +56,7 @@ func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 		return err
 	}
 	n.hub = stream.NewHub(options)
-	box := i.store.Outbox(repository.OutboxOptions{Owner: owner, LeaseTerm: pushLease, TopicThreshold: repository.LargeAudience})
+	box := i.store.Outbox(repository.OutboxOptions{Owner: owner, LeaseTerm: i.pushLease(), TopicThreshold: repository.LargeAudience})
 	n.relay = notify.NewRelay(notify.RelayOptions{
 		Outbox: box, Topics: box, Devices: i.store, Sender: n.sender,
 		Publish: n.hub.Publish, WakeOthers: n.hub.WakeRelays, Log: i.log, Metrics: i.telemetry,
@@ -76,6 +77,10 @@ func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 		n.relayAsLeader(n.ctx, locker.Leader(relayName, relayWait, relayLease), i.log)
 	})
 	return nil
+}
+
+func (i *instance) pushLease() time.Duration {
+	return cmp.Or(i.config.Timeouts.PushLease, defaultPushLease)
 }
 
 func (i *instance) openSender(ctx context.Context) (sender, error) {

@@ -30,6 +30,11 @@ Settings are environment variables; see README.md.
 
 // Run runs the command that args name, until it is done or ctx ends. lookup is the environment.
 func Run(ctx context.Context, args []string, lookup func(string) (string, bool), stdout io.Writer) error {
+	return RunWith(ctx, args, lookup, config.Timeouts{}, stdout)
+}
+
+// RunWith is Run with timeouts that no setting changes.
+func RunWith(ctx context.Context, args []string, lookup func(string) (string, bool), timeouts config.Timeouts, stdout io.Writer) error {
 	command := "serve"
 	if len(args) > 0 {
 		command, args = args[0], args[1:]
@@ -51,6 +56,7 @@ func Run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	if err != nil {
 		return fmt.Errorf("invalid settings:\n%w", err)
 	}
+	config.Timeouts = timeouts
 	log := telemetry.NewLogger(stdout, config.LogLevel)
 	switch command {
 	case "migrate":

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,8 +24,8 @@ import (
 )
 
 const (
-	// redisTimeout bounds the delay of an accept when Redis stops answering.
-	redisTimeout = 100 * time.Millisecond
+	// defaultRedisTimeout bounds the delay of an accept when Redis stops answering.
+	defaultRedisTimeout = 100 * time.Millisecond
 	// stopTime is how long requests under way may take to finish when the instance stops.
 	stopTime = 10 * time.Second
 )
@@ -139,9 +140,9 @@ func (i *instance) start(ctx context.Context) (api handler.API, err error) {
 
 // openStore opens the database and brings its schema up to date.
 func (i *instance) openStore(ctx context.Context, owner string) (err error) {
-	o := repository.Options{OnCommit: i.commits.announce, Observer: i.telemetry.Statement, Log: i.log}
+	o := repository.Options{OnCommit: i.commits.announce, Observer: i.telemetry.Statement, ClaimTimeout: i.config.Timeouts.Claim, Log: i.log}
 	if !i.config.Push.Leader {
-		o.OutboxOwner, o.OutboxLease = owner, pushLease
+		o.OutboxOwner, o.OutboxLease = owner, i.pushLease()
 	}
 	if i.store, err = openStore(ctx, i.config, o); err != nil {
 		return err
@@ -206,17 +207,23 @@ func (i *instance) dial(purpose string, timeout time.Duration) (redisclient.Clie
 	return client, nil
 }
 
+// redisTimeout bounds each Redis command that a request waits for.
+func (i *instance) redisTimeout() time.Duration {
+	return cmp.Or(i.config.Timeouts.Redis, defaultRedisTimeout)
+}
+
 // openGate returns the gate before the database, nil without Redis.
 func (i *instance) openGate(ctx context.Context) (gate *lock.Gate, err error) {
 	defer func() { i.telemetry.WatchGate(gate) }()
 	if i.config.RedisURL == "" {
 		return nil, nil
 	}
-	client, err := i.dial("gate", redisTimeout)
+	timeout := i.redisTimeout()
+	client, err := i.dial("gate", timeout)
 	if err != nil {
 		return nil, err
 	}
-	gate = lock.NewGate(client, redisTimeout, i.log, lock.NewMetrics(telemetry.WithStrategy("gate", i.telemetry)))
+	gate = lock.NewGate(client, timeout, i.log, lock.NewMetrics(telemetry.WithStrategy("gate", i.telemetry)))
 	i.work.Go(func() { gate.Run(i.work.ctx) })
 	switch policy, err := gate.EvictionPolicy(ctx); {
 	case err != nil:
@@ -235,7 +242,7 @@ func (i *instance) openAcceptor(gate *lock.Gate) *service.Acceptor {
 	}
 	attempts := service.NewAttemptWriter(i.store, instanceName(), i.log)
 	acceptor := service.NewAcceptor(service.AcceptorOptions{
-		Claims: i.store, Gate: locks, LockTTL: i.config.AcceptLockTTL, Attempts: attempts, Counter: i.telemetry.Requests, Log: i.log,
+		Claims: i.store, Gate: locks, LockTTL: i.config.AcceptLockTTL, Timeout: i.config.Timeouts.Claim, Attempts: attempts, Counter: i.telemetry.Requests, Log: i.log,
 	})
 	i.work.Go(func() { acceptor.Run(i.work.ctx) })
 	i.work.Go(func() { attempts.Run(i.work.ctx) })
@@ -291,7 +298,8 @@ func (i *instance) openLimits() (drivers, admins *limit.Limiter, err error) {
 		return nil, nil, nil
 	}
 	// A client of its own: callers above their rate keep no claim waiting for a connection.
-	client, err := redisclient.Dial(i.config.RedisURL, redisTimeout)
+	timeout := i.redisTimeout()
+	client, err := redisclient.Dial(i.config.RedisURL, timeout)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -299,7 +307,7 @@ func (i *instance) openLimits() (drivers, admins *limit.Limiter, err error) {
 	counts := limit.NewMetrics(i.telemetry)
 	open := func(r limit.Rate) *limit.Limiter {
 		o := r.Options()
-		o.Redis, o.Timeout, o.Log, o.Metrics = client, redisTimeout, i.log, counts
+		o.Redis, o.Timeout, o.Log, o.Metrics = client, timeout, i.log, counts
 		l := limit.New(o)
 		i.work.Go(func() { l.Run(i.work.ctx) })
 		return l

@@ -33,7 +33,7 @@ type Config struct {
 	// Drain is how long an instance goes on serving after SIGTERM while it reports that it is not ready.
 	Drain   time.Duration
 	Tracing bool // spans are sent where OTEL_EXPORTER_OTLP_ENDPOINT says
-	// Timeouts holds the timeouts of the API's server. Zero means the default; no setting changes it.
+	// Timeouts holds times that no setting changes; tests do. Zero means the default.
 	Timeouts Timeouts
 	// SecretFiles names the files of secrets that the environment does not give.
 	SecretFiles []string
@@ -221,10 +221,17 @@ func (c *Config) checkDatabase() []error {
 	return problems
 }
 
-// Timeouts holds how long a client may take before its connection is closed.
+// Timeouts holds how long a client may take before its connection is closed, and what else only tests change.
 //
 // The number of connections is not bounded: an attacker who fills such a bound would keep every driver out, while an idle or
 // slow connection costs a few kilobytes until its timeout. The proxy bounds the connections of one address, which it sees.
 type Timeouts struct {
 	Headers, Request, Answer, Idle time.Duration
+
+	// Redis bounds the delay of a request when Redis stops answering.
+	Redis time.Duration
+	// Claim bounds the decision about a tap, and each reply of the database to it.
+	Claim time.Duration
+	// PushLease is how long a push stays leased to an instance that died; more than the 15 s of an attempt.
+	PushLease time.Duration
 }

@@ -2,6 +2,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -42,7 +43,7 @@ func (noGate) Owner(context.Context, string) (string, error) { return "", nil }
 func (noGate) Release(context.Context, string, string) error { return nil }
 
 const (
-	// decideTimeout bounds decide-and-commit. A row's holder commits within milliseconds or is stuck.
+	// decideTimeout bounds decide-and-commit by default. A row's holder commits within milliseconds or is stuck.
 	decideTimeout = 2 * time.Second
 	// markerTTL is how long taps are refused by a marker or by memory without a query. The next tap asks the database, and
 	// marks the dispatch again.
@@ -71,6 +72,8 @@ type AcceptorOptions struct {
 	Gate Gate
 	// LockTTL is how long the lock of a claim lasts if its instance dies.
 	LockTTL time.Duration
+	// Timeout bounds the decision about a tap, with its commit. 0 is 2 s.
+	Timeout time.Duration
 	// Attempts records every tap; nil records none.
 	Attempts *AttemptWriter
 	// Counter counts every tap; nil counts none.
@@ -86,6 +89,7 @@ type Acceptor struct {
 	claims      ClaimStore
 	gate        Gate
 	lockTTL     time.Duration
+	timeout     time.Duration
 	inflight    *inflight
 	reannouncer *reannouncer
 	verify      *verifier
@@ -99,7 +103,7 @@ type Acceptor struct {
 // known claims.
 func NewAcceptor(o AcceptorOptions) *Acceptor {
 	a := &Acceptor{
-		claims: o.Claims, gate: o.Gate, lockTTL: o.LockTTL, attempts: noAttempts{}, counter: o.Counter, log: o.Log,
+		claims: o.Claims, gate: o.Gate, lockTTL: o.LockTTL, timeout: cmp.Or(o.Timeout, decideTimeout), attempts: noAttempts{}, counter: o.Counter, log: o.Log,
 		slots: make(chan struct{}, sidelinedSlots),
 	}
 	if a.gate == nil {
@@ -176,7 +180,7 @@ func (a *Acceptor) lead(ctx context.Context, tap Tap, f *flight) (Acceptance, er
 		}
 	}()
 	// The decision goes on when the client hangs up: a canceled COMMIT would leave its outcome unknown.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), decideTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.timeout)
 	defer cancel()
 	if f.key.sidelined != "" {
 		r.acceptance, r.err = a.claimSidelined(ctx, tap)

@@ -61,7 +61,7 @@ func metricsOf(expr string) (found []string) {
 func busy(t *testing.T) (i *Instance, served string) {
 	t.Helper()
 	ops, fcm := testkit.FreeAddress(t), StartFCM(t)
-	i = Start(t, PushSettings(servertest.MariaDBURL(t), fcm, "busy", "FIRSTTAP_OPS_ADDR="+ops, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))...)
+	i = Start(t, PushSettings(mariaDB(t), fcm, "busy", "FIRSTTAP_OPS_ADDR="+ops, "FIRSTTAP_REDIS_URL="+servertest.StartRedis(t).URL())...)
 	drivers := MakeDriversWithPhones(t, i, "seoul", 2)
 	id := MakeDispatch(t, i)
 	Accept(i, id, drivers[0], 1)
@@ -80,6 +80,7 @@ func isServed(served, metric string) bool {
 // TestDashboard: an instance serves every metric that the dashboard and the alert rules name, and Prometheus can parse
 // their expressions.
 func TestDashboard(t *testing.T) {
+	t.Parallel()
 	_, served := busy(t)
 	var exprs []string
 	d := readDashboard(t)
@@ -154,6 +155,7 @@ func ruleGroup(name string, exprs []string) any {
 }
 
 func TestMetricsOf(t *testing.T) {
+	t.Parallel()
 	for expr, want := range map[string]string{
 		`histogram_quantile(0.99, sum by (le, op) (rate(a_bucket{x="y_z", w=~"v|u"}[5m]))) > 0.5`: "a_bucket",
 		`sum(1 - up{a!="b"}) and max(c) / on (d) e_total offset 5m`:                               "up c e_total",

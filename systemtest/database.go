@@ -2,6 +2,7 @@ package systemtest
 
 import (
 	"database/sql"
+	"errors"
 	"strings"
 	"testing"
 
@@ -52,6 +53,22 @@ func (db *Database) Count(query string, args ...any) (n int) {
 	return n
 }
 
+// exec executes the statement, again if the database has rolled it back for an instance's: a deadlock is nobody's fault.
+func (db *Database) exec(query string, args ...any) {
+	db.t.Helper()
+	const deadlock = 1213
+	for {
+		_, err := db.DB.Exec(query, args...)
+		var refused *driver.MySQLError
+		switch {
+		case err == nil:
+			return
+		case !errors.As(err, &refused) || refused.Number != deadlock:
+			db.t.Fatal(err)
+		}
+	}
+}
+
 // mustBeWonBy checks that the database has the winner's claim of the round in each table, exactly once.
 func (db *Database) mustBeWonBy(id string, round int, winner, claim string) {
 	db.t.Helper()
@@ -75,15 +92,37 @@ func (db *Database) reannounced(id string) int {
 		WHERE e.dispatch_id=? AND e.type='dispatch.opened' AND e.reason_code='CLAIM_FAILED'`, id)
 }
 
-// onServers runs test on MariaDB and on MySQL.
+// mariaDB is a migrated database of the test's own.
+func mariaDB(t testing.TB) string {
+	t.Helper()
+	return repositorytest.URL(t, servertest.MariaDB)
+}
+
+// onServers runs test on a migrated database of its own on each of [servertest.Servers].
 func onServers(t *testing.T, test func(t *testing.T, url string)) {
-	for _, kind := range []string{"mariadb", "mysql"} {
-		t.Run(kind, func(t *testing.T) { test(t, repositorytest.URL(t, kind)) })
-	}
+	t.Helper()
+	onMigrated(t, servertest.Servers(), test)
+}
+
+// onEveryServer is onServers with MySQL in `make test` too. It is for what decides a claim: the engines lock rows differently.
+func onEveryServer(t *testing.T, test func(t *testing.T, url string)) {
+	t.Helper()
+	onMigrated(t, servertest.EveryServer(), test)
+}
+
+// onDatabases is onServers with SQLite.
+func onDatabases(t *testing.T, test func(t *testing.T, url string)) {
+	t.Helper()
+	onMigrated(t, servertest.Databases(), test)
+}
+
+func onMigrated(t *testing.T, kinds []string, test func(t *testing.T, url string)) {
+	t.Helper()
+	servertest.OnEach(t, kinds, func(t *testing.T, kind string) { test(t, repositorytest.URL(t, kind)) })
 }
 
 // onEmptyServers is onServers without a schema.
 func onEmptyServers(t *testing.T, test func(t *testing.T, url string)) {
-	t.Run("mariadb", func(t *testing.T) { test(t, servertest.MariaDBURL(t)) })
-	t.Run("mysql", func(t *testing.T) { test(t, servertest.MySQLURL(t)) })
+	t.Helper()
+	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) { test(t, servertest.EmptyURL(t, kind)) })
 }

@@ -127,6 +127,7 @@ func (s *shownDemo) offerForBoth() (id string) {
 
 // TestDemoTouchesNothingReal runs the command in an environment that names a database, Redis, FCM and more.
 func TestDemoTouchesNothingReal(t *testing.T) {
+	t.Parallel()
 	// A connection to any of them is noticed.
 	calls := make(chan string, 100)
 	trap, err := net.Listen("tcp", "127.0.0.1:0")
@@ -178,6 +179,7 @@ func TestDemoTouchesNothingReal(t *testing.T) {
 
 // TestDemoEndsWithItsTerminal: the demo leaves no process and no file, even after a second signal.
 func TestDemoEndsWithItsTerminal(t *testing.T) {
+	t.Parallel()
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM} {
 		dir := t.TempDir()
 		d := startDemo(t, dir)
@@ -253,6 +255,7 @@ func TestDemoIsForThisMachineAlone(t *testing.T) {
 }
 
 func TestDemoArguments(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"8080"}, {"--addr"}, {"--nonsense"}, {"--addr", "127.0.0.1:0", "now"}} {
 		if out, err := command(t, testkit.Settings(), append([]string{"demo"}, args...)...); err == nil {
 			t.Errorf("%v:\n%s", args, out)

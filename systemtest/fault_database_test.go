@@ -11,10 +11,10 @@ import (
 	"firsttap/testkit"
 )
 
-// onOwnServers runs test on a MariaDB and on a MySQL of its own that it may break.
+// onOwnServers runs test on servers of its own, of the kinds [servertest.Servers], that it may break.
 func onOwnServers(t *testing.T, test func(t *testing.T, db *servertest.Database)) {
-	t.Run("mariadb", func(t *testing.T) { test(t, servertest.StartMariaDB(t)) })
-	t.Run("mysql", func(t *testing.T) { test(t, servertest.StartMySQL(t)) })
+	start := map[string]func(testing.TB) *servertest.Database{servertest.MariaDB: servertest.StartMariaDB, servertest.MySQL: servertest.StartMySQL}
+	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) { test(t, start[kind](t)) })
 }
 
 // behindProxy starts an instance whose connections to the database can be broken.
@@ -27,11 +27,12 @@ func behindProxy(t *testing.T, url string, settings ...string) (*Instance, *serv
 }
 
 func TestReplyOfCommitIsLost(t *testing.T) {
-	onServers(t, func(t *testing.T, url string) {
-		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
+	t.Parallel()
+	onEveryServer(t, func(t *testing.T, url string) {
+		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.StartRedis(t).URL())
 		db := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, i, 2)
-		for range 30 {
+		for range testkit.Scale(3, 30) {
 			id := MakeDispatch(t, i)
 			cut := proxy.CutReply("COMMIT", "UPDATE dispatches")
 			a := Accept(i, id, drivers[0], 1)
@@ -52,8 +53,9 @@ func TestReplyOfCommitIsLost(t *testing.T) {
 
 // While it is unknown whether a claim was committed, the response says so; the retry gets the result.
 func TestReplyOfCommitIsLostAndTheDatabaseToo(t *testing.T) {
+	t.Parallel()
 	onServers(t, func(t *testing.T, url string) {
-		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
+		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.StartRedis(t).URL())
 		db := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, i, 2)
 		id := MakeDispatch(t, i)
@@ -82,11 +84,12 @@ func TestReplyOfCommitIsLostAndTheDatabaseToo(t *testing.T) {
 
 // An UPDATE without a reply is never committed: no 200, no final refusal, and the dispatch can be won.
 func TestReplyOfUpdateIsLost(t *testing.T) {
-	onServers(t, func(t *testing.T, url string) {
-		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
+	t.Parallel()
+	onEveryServer(t, func(t *testing.T, url string) {
+		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.StartRedis(t).URL())
 		db := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, i, 2)
-		for range 10 {
+		for range testkit.Scale(3, 10) {
 			id := MakeDispatch(t, i)
 			cut := proxy.CutReply("UPDATE dispatches")
 			a := Accept(i, id, drivers[0], 1)
@@ -107,11 +110,12 @@ func TestReplyOfUpdateIsLost(t *testing.T) {
 }
 
 func TestClientHangsUpDuringTheUpdate(t *testing.T) {
+	t.Parallel()
 	onServers(t, func(t *testing.T, url string) {
-		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
+		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.StartRedis(t).URL())
 		db := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, i, 2)
-		for range 10 {
+		for range testkit.Scale(3, 10) {
 			id := MakeDispatch(t, i)
 			hold := proxy.Hold("UPDATE dispatches")
 			ctx, hangUp := context.WithCancel(t.Context())
@@ -144,16 +148,17 @@ func TestClientHangsUpDuringTheUpdate(t *testing.T) {
 	})
 }
 
-// kill -9 of the database in the middle of races: a driver with a 200 has the dispatch after the restart.
+// kill -9 of the database in the middle of races: a driver with a 200 has the dispatch after the restart. No other test runs
+// beside these races.
 func TestDatabaseIsKilledMidRace(t *testing.T) {
 	onOwnServers(t, func(t *testing.T, db *servertest.Database) {
 		url := db.URL(t)
-		settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
+		settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL()}
 		instances := []*Instance{Start(t, settings...), Start(t, settings...)}
 		b := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, instances[0], 30)
 		unknown := 0
-		for range 6 {
+		for range testkit.Scale(1, 6) {
 			var ids []string
 			for range 10 {
 				ids = append(ids, MakeDispatch(t, instances[0]))
@@ -184,7 +189,7 @@ func TestDatabaseIsKilledMidRace(t *testing.T) {
 				unknown += settleAfterKill(t, b, instances[0], id, drivers, told[n])
 			}
 		}
-		t.Logf("60 dispatches, %d answers were 503, no acknowledged win lost", unknown)
+		t.Logf("%d answers were 503, and every driver with a 200 has the dispatch", unknown)
 	})
 }
 
@@ -226,8 +231,9 @@ func settleAfterKill(t *testing.T, db *Database, i *Instance, id string, drivers
 
 // A holder of the lock whose commit fails has turned others away for nothing: they get the offer again, once.
 func TestCommitFailsAfterOthersWereTurnedAway(t *testing.T) {
+	t.Parallel()
 	onServers(t, func(t *testing.T, url string) {
-		settings := []string{"FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
+		settings := []string{"FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL(), lasting}
 		one, proxy := behindProxy(t, url, settings...)
 		two := Start(t, append(settings, "FIRSTTAP_DATABASE_URL="+url)...)
 		db := OpenDatabase(t, url)
@@ -261,13 +267,15 @@ func TestCommitFailsAfterOthersWereTurnedAway(t *testing.T) {
 
 // Accepted dispatches survive kill -9 of the service on its embedded database.
 func TestEmbeddedDefaultSurvivesKill(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	setting := "FIRSTTAP_DATABASE_URL=sqlite://" + dir + "/firsttap.db"
 	i := Start(t, setting)
 	drivers := MakeDrivers(t, i, 30)
 	won := map[string]int{}
 	claims := map[string]string{}
-	for range 10 {
+	rounds := testkit.Scale(3, 10)
+	for range rounds {
 		id := MakeDispatch(t, i)
 		for k, a := range Together(len(drivers), func(k int) Response { return Accept(i, id, drivers[k], 1) }) {
 			if a.Won() {
@@ -277,8 +285,8 @@ func TestEmbeddedDefaultSurvivesKill(t *testing.T) {
 		i.Kill()
 		i = Start(t, setting)
 	}
-	if len(won) != 10 {
-		t.Fatalf("%d of 10 won", len(won))
+	if len(won) != rounds {
+		t.Fatalf("%d of %d won", len(won), rounds)
 	}
 	for id, k := range won {
 		if a := Accept(i, id, drivers[k], 1); !a.Won() || !*a.Replayed || a.Claim.ID != claims[id] {

@@ -155,11 +155,12 @@ func (c *crew) work(t *testing.T) {
 // A group's primary moves under load, and connections to the old one stay open. No round is won twice, no win is lost, and
 // no response is stale.
 func TestPrimaryOfAGroupMovesUnderLoad(t *testing.T) {
+	testkit.OnlyInAll(t)
 	g := servertest.StartMySQLGroup(t)
 	first := g.Primary()
 	url := first.URL(t)
 	proxy := servertest.StartProxy(t, first.Addr())
-	settings := []string{"FIRSTTAP_DATABASE_URL=" + proxy.URL(url), "FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t)}
+	settings := []string{"FIRSTTAP_DATABASE_URL=" + proxy.URL(url), "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL()}
 	instances := []*Instance{Start(t, settings...), Start(t, settings...)}
 	k := &history{answers: map[string]map[string]int{}}
 	const crews, each, enough = 100, 5, 30

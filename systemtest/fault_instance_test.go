@@ -5,96 +5,54 @@ import (
 	"syscall"
 	"testing"
 
-	"firsttap/servertest"
 	"firsttap/testkit"
 )
 
-// An instance is stopped between its lock and its commit, for longer than the lock lasts. A driver at another instance
-// wins. Resumed, the first neither wins nor removes the marker.
+// An instance is stopped between its lock and its commit, and the lock ends. A driver at another instance wins. Resumed, the
+// first neither wins nor removes the marker.
 func TestInstanceSleepsThroughItsLock(t *testing.T) {
+	t.Parallel()
 	onServers(t, func(t *testing.T, url string) {
-		settings := []string{"FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
-		sleeper, proxy := behindProxy(t, url, settings...)
-		other := Start(t, append(settings, "FIRSTTAP_DATABASE_URL="+url)...)
-		b, c := OpenDatabase(t, url), redisAt(t, servertest.RedisURL(t))
-		drivers := MakeDrivers(t, other, 2)
-		id := MakeDispatch(t, other)
-		key := "dispatch:lock:{" + id + "}"
-		hold := proxy.Hold("UPDATE dispatches")
-		answered := make(chan Response, 1)
-		go func() { answered <- Accept(sleeper, id, drivers[0], 1) }()
-		testkit.Await(t, "the claim is being decided", hold.Reached())
-		if v := c.Get(t.Context(), key).Val(); !strings.HasPrefix(v, "claim:"+drivers[0].ID+":") {
+		h := newStage(t, url).holdClaim(t, "UPDATE dispatches")
+		if v := h.c.Get(t.Context(), h.key).Val(); !strings.HasPrefix(v, "claim:"+h.drivers[0].ID+":") {
 			t.Fatalf("the lock says %q", v)
 		}
-		sleeper.signal(syscall.SIGSTOP)
-		testkit.Eventually(t, "the lock has ended", func() bool { return c.Exists(t.Context(), key).Val() == 0 })
-		a := Accept(other, id, drivers[1], 1)
+		h.one.signal(syscall.SIGSTOP)
+		h.loseLock(t)
+		a := Accept(h.two, h.id, h.drivers[1], 1)
 		if !a.Won() {
 			t.Fatal(a)
 		}
-		hold.Release()
-		sleeper.signal(syscall.SIGCONT)
-		if late := <-answered; late.Won() || late.status == 409 && !*late.Final {
+		h.hold.Release()
+		h.one.signal(syscall.SIGCONT)
+		if late := <-h.answered; late.Won() || late.status == 409 && !*late.Final {
 			t.Fatalf("the paused instance's driver got %s", late)
 		}
-		b.mustBeWonBy(id, 1, drivers[1].ID, a.Claim.ID)
-		if v := c.Get(t.Context(), key).Val(); v != "taken:"+drivers[1].ID+":1" {
+		h.b.mustBeWonBy(h.id, 1, h.drivers[1].ID, a.Claim.ID)
+		if v := h.c.Get(t.Context(), h.key).Val(); v != "taken:"+h.drivers[1].ID+":1" {
 			t.Errorf("the marker says %q", v)
 		}
 	})
 }
 
 // An instance is killed between its lock and its commit. The drivers that another instance refused get the offer again,
-// and the dispatch can be won once the lock has expired.
+// and the dispatch can be won once the lock has ended.
 func TestInstanceIsKilledWithItsLock(t *testing.T) {
+	t.Parallel()
 	onServers(t, func(t *testing.T, url string) {
-		settings := []string{"FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
-		victim, proxy := behindProxy(t, url, settings...)
-		other := Start(t, append(settings, "FIRSTTAP_DATABASE_URL="+url)...)
-		db := OpenDatabase(t, url)
-		drivers := MakeDrivers(t, other, 2)
-		id := MakeDispatch(t, other)
-		hold := proxy.Hold("UPDATE dispatches")
-		go Accept(victim, id, drivers[0], 1)
-		testkit.Await(t, "the claim is being decided", hold.Reached())
-		if a := Accept(other, id, drivers[1], 1); a.Code != "ALREADY_TAKEN" || *a.Final {
+		h := newStage(t, url).holdClaim(t, "UPDATE dispatches")
+		if a := Accept(h.two, h.id, h.drivers[1], 1); a.Code != "ALREADY_TAKEN" || *a.Final {
 			t.Fatalf("while it is being decided: %s", a)
 		}
-		victim.Kill()
-		hold.Release()
-		testkit.Eventually(t, "the drivers get the offer again", func() bool { return db.reannounced(id) == 1 })
+		h.one.Kill()
+		h.hold.Release()
+		if a := Accept(h.two, h.id, h.drivers[1], 1); a.Code != "ALREADY_TAKEN" || *a.Final {
+			t.Fatalf("while the dead instance has the lock: %s", a)
+		}
+		h.loseLock(t)
+		testkit.Eventually(t, "the drivers get the offer again", func() bool { return h.b.reannounced(h.id) == 1 })
 		var a Response
-		testkit.Eventually(t, "the dispatch can be won", func() bool { a = Accept(other, id, drivers[1], 1); return a.Won() })
-		db.mustBeWonBy(id, 1, drivers[1].ID, a.Claim.ID)
-	})
-}
-
-// PENDING, ACCEPTED, withdrawn, PENDING: a holder that was stopped all the while must not win the next round.
-func TestStaleHolderDoesNotWinTheNextRound(t *testing.T) {
-	onServers(t, func(t *testing.T, url string) {
-		// Without Redis, only the row's condition prevents it.
-		sleeper, proxy := behindProxy(t, url)
-		other := Start(t, "FIRSTTAP_DATABASE_URL="+url)
-		db := OpenDatabase(t, url)
-		drivers := MakeDrivers(t, other, 2)
-		id := MakeDispatch(t, other)
-		hold := proxy.Hold("UPDATE dispatches")
-		answered := make(chan Response, 1)
-		go func() { answered <- Accept(sleeper, id, drivers[0], 1) }()
-		testkit.Await(t, "the claim is being decided", hold.Reached())
-		if a := Accept(other, id, drivers[1], 1); !a.Won() {
-			t.Fatal(a)
-		}
-		if a := send("POST", other.URL+"/v1/dispatches/"+id+"/withdraw", drivers[1].Token, ""); a.Round != 2 {
-			t.Fatal(a)
-		}
-		hold.Release()
-		if late := <-answered; late.Code != "OFFER_STALE" {
-			t.Fatalf("the stale holder got %s", late)
-		}
-		if n := db.Count("dispatches WHERE id=? AND status='PENDING' AND round=2 AND accepted_by IS NULL", id); n != 1 {
-			t.Error("round 2 is not open")
-		}
+		testkit.Eventually(t, "the dispatch can be won", func() bool { a = Accept(h.two, h.id, h.drivers[1], 1); return a.Won() })
+		h.b.mustBeWonBy(h.id, 1, h.drivers[1].ID, a.Claim.ID)
 	})
 }

@@ -10,9 +10,10 @@ import (
 
 // Redis' keys may be old, foreign or nonsense. That costs a round trip to the database, never the dispatch.
 func TestInvalidRedisKeysAreNotTrusted(t *testing.T) {
-	url := servertest.MariaDBURL(t)
-	i := Start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
-	b, c := OpenDatabase(t, url), redisAt(t, servertest.RedisURL(t))
+	t.Parallel()
+	url, redisURL := mariaDB(t), servertest.StartRedis(t).URL()
+	i := Start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_REDIS_URL="+redisURL)
+	b, c := OpenDatabase(t, url), redisAt(t, redisURL)
 	values := map[string]func(before, me string) string{
 		"an old round's marker": func(before, _ string) string { return "taken:" + before + ":1" },
 		"an old round's claim":  func(before, _ string) string { return "claim:" + before + ":1.clm_0" },
@@ -51,6 +52,7 @@ func TestInvalidRedisKeysAreNotTrusted(t *testing.T) {
 
 // An admin cancels while a claim is on its way to the row.
 func TestCancelOvertakesAClaim(t *testing.T) {
+	t.Parallel()
 	onServers(t, func(t *testing.T, url string) {
 		i, proxy := behindProxy(t, url)
 		other := Start(t, "FIRSTTAP_DATABASE_URL="+url)

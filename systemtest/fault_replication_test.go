@@ -8,17 +8,20 @@ import (
 	"firsttap/testkit"
 )
 
-// onReplication runs test on a MariaDB and on a MySQL with an asynchronous replica each.
+// onReplication runs test on servers of the kinds [servertest.Servers], with an asynchronous replica each.
 func onReplication(t *testing.T, test func(t *testing.T, r *servertest.Replication)) {
-	t.Run("mariadb", func(t *testing.T) { test(t, servertest.StartMariaDBReplication(t)) })
-	t.Run("mysql", func(t *testing.T) { test(t, servertest.StartMySQLReplication(t)) })
+	start := map[string]func(testing.TB) *servertest.Replication{
+		servertest.MariaDB: servertest.StartMariaDBReplication, servertest.MySQL: servertest.StartMySQLReplication,
+	}
+	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) { test(t, start[kind](t)) })
 }
 
 // A failover to a lagging replica loses claims after their SUCCESS. The service cannot prevent that. It warns at the
 // start; afterwards it alerts the operator, refuses no driver because of the lost claim, and offers the dispatch again.
 func TestFailoverLosesAClaim(t *testing.T) {
+	t.Parallel()
 	onReplication(t, func(t *testing.T, r *servertest.Replication) {
-		url, redisURL := r.Primary.URL(t), servertest.RedisURL(t)
+		url, redisURL := r.Primary.URL(t), servertest.StartRedis(t).URL()
 		proxy := servertest.StartProxy(t, r.Primary.Addr())
 		settings := []string{"FIRSTTAP_DATABASE_URL=" + proxy.URL(url), "FIRSTTAP_REDIS_URL=" + redisURL}
 		ops := testkit.FreeAddress(t)
@@ -93,6 +96,7 @@ func TestFailoverLosesAClaim(t *testing.T) {
 // A primary that waits for its replica's acknowledgment loses no promise: a claim without a replica gets no SUCCESS, and a
 // claim with SUCCESS exists after the failover.
 func TestFailoverKeepsClaims(t *testing.T) {
+	t.Parallel()
 	r := servertest.StartMariaDBReplication(t)
 	url := r.Primary.URL(t)
 	r.Follow()
@@ -110,7 +114,8 @@ func TestFailoverKeepsClaims(t *testing.T) {
 	exec(replica, "SET GLOBAL rpl_semi_sync_slave_enabled = 1", "STOP SLAVE IO_THREAD", "START SLAVE IO_THREAD")
 	proxy := servertest.StartProxy(t, r.Primary.Addr())
 	settings := []string{
-		"FIRSTTAP_DATABASE_URL=" + proxy.URL(url), "FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t), "FIRSTTAP_ACCEPT_LOCK_TTL=1s",
+		"FIRSTTAP_DATABASE_URL=" + proxy.URL(url), "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL(),
+		QuickClaims, // a COMMIT without a replica waits for as long
 	}
 	instances := []*Instance{Start(t, settings...), Start(t, settings...)}
 	drivers := MakeDrivers(t, instances[0], 3)

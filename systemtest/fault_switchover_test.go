@@ -24,6 +24,7 @@ const settled = 90 * time.Second
 // The database moves to another server. The old one stays up, read-only, and its connections stay open. No instance may
 // answer from it.
 func TestSwitchover(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		jobLock string
 		back    bool // the first server replicates the second from then on
@@ -32,6 +33,10 @@ func TestSwitchover(t *testing.T) {
 		"the old server follows the new": {"named", true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if c.back {
+				testkit.OnlyInAll(t)
+			}
 			s := newSwitchover(t, "FIRSTTAP_JOB_LOCK="+c.jobLock)
 			stop := s.call()
 			s.untilWell(t, before, "before anything happens", requestTimeout)
@@ -105,7 +110,7 @@ func newSwitchover(t *testing.T, settings ...string) *switchover {
 	s := &switchover{servers: servertest.StartMariaDBReplication(t), ops: testkit.FreeAddress(t), fcm: StartFCM(t)}
 	url := s.servers.URL(t)
 	s.toOne, s.toTwo = servertest.StartProxy(t, s.servers.Primary.Addr()), servertest.StartProxy(t, s.servers.Primary.Addr())
-	settings = append(settings, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
+	settings = append(settings, "FIRSTTAP_REDIS_URL="+servertest.StartRedis(t).URL())
 	s.one = Start(t, append(PushSettings(s.toOne.URL(url), s.fcm, "one", settings...), "FIRSTTAP_OPS_ADDR="+s.ops)...)
 	s.two = Start(t, PushSettings(s.toTwo.URL(url), s.fcm, "two", settings...)...)
 	drivers := MakeDrivers(t, s.one, 5)

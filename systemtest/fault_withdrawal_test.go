@@ -9,8 +9,9 @@ import (
 
 // A withdrawal whose COMMIT's reply was lost has happened. A driver who names no round must not get a final refusal.
 func TestReplyOfWithdrawalIsLost(t *testing.T) {
+	t.Parallel()
 	onServers(t, func(t *testing.T, url string) {
-		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
+		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.StartRedis(t).URL())
 		drivers := MakeDrivers(t, i, 2)
 		id := MakeDispatch(t, i)
 		if a := Accept(i, id, drivers[0], 1); !a.Won() {

@@ -1,11 +1,10 @@
 package systemtest
 
 import (
+	"database/sql"
 	"encoding/json"
 	"fmt"
-	"os"
 	"os/exec"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -76,13 +75,19 @@ func waysToLock(t *testing.T) map[string][]string {
 // Two instances, with each kind of lock: one runs a slot and the other skips it, an offer expires once, and when one
 // instance is killed the other takes over.
 func TestJobsOverInstances(t *testing.T) {
+	t.Parallel()
 	for name, settings := range waysToLock(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			url := servertest.MariaDBURL(t)
+			if name != "redis" && name != "table" {
+				testkit.OnlyInAll(t)
+			}
+			url := mariaDB(t)
 			settings := append([]string{"FIRSTTAP_DATABASE_URL=" + url}, settings...)
 			a, b := Start(t, settings...), Start(t, settings...)
-			id := MakeDispatchWith(t, a, DispatchOptions{Region: "nowhere", Expires: time.Now().Add(time.Second)})
+			db := OpenDatabase(t, url)
+			id := MakeDispatchWith(t, a, DispatchOptions{Region: "nowhere"})
+			db.expire(id, 0)
 			succeeded := func(i *Instance, n int) func() bool {
 				return func() bool {
 					k := 0
@@ -95,7 +100,6 @@ func TestJobsOverInstances(t *testing.T) {
 				}
 			}
 			testkit.Eventually(t, "two slots are run by one and left out by the other", succeeded(a, 2))
-			db := OpenDatabase(t, url)
 			if n := db.Count("events WHERE dispatch_id=? AND type='dispatch.expired'", id); n != 1 {
 				t.Errorf("the offer has ended %d times", n)
 			}
@@ -115,6 +119,7 @@ func TestJobsOverInstances(t *testing.T) {
 }
 
 func TestJobsAreRunByHand(t *testing.T) {
+	t.Parallel()
 	i := Start(t, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db")
 	a := send("GET", i.URL+"/v1/admin/jobs", AdminKey, "")
 	var list struct {
@@ -155,18 +160,22 @@ func TestJobsAreRunByHand(t *testing.T) {
 // inTheMiddle waits until expire-offers is in the middle of a run: an offer's expiry cannot be written until goOn is called.
 func inTheMiddle(t *testing.T, i *Instance, db *Database) (id string, goOn func()) {
 	t.Helper()
-	id = MakeDispatchWith(t, i, DispatchOptions{Region: "nowhere", Expires: time.Now().Add(time.Second)})
-	tx, err := db.DB.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = tx.Rollback() }) // committed already
-	if _, err := tx.Exec("SELECT id FROM dispatches WHERE id = ? FOR UPDATE", id); err != nil {
-		t.Fatal(err)
+	var tx *sql.Tx
+	for status := ""; status != "PENDING"; { // it may have ended before its row is locked
+		id = MakeDispatchWith(t, i, DispatchOptions{Region: "nowhere"})
+		db.expire(id, time.Second)
+		var err error
+		if tx, err = db.DB.Begin(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = tx.Rollback() }) // committed already
+		if err := tx.QueryRow("SELECT status FROM dispatches WHERE id = ? FOR UPDATE", id).Scan(&status); err != nil {
+			t.Fatal(err)
+		}
 	}
 	testkit.Eventually(t, "the job waits for the row", func() bool {
 		return db.Count("job_runs WHERE job='expire-offers' AND status='RUNNING'") > 0 &&
-			db.Count("information_schema.processlist WHERE info LIKE 'SELECT d.%FOR UPDATE'") > 0
+			db.Count("information_schema.processlist WHERE db = DATABASE() AND info LIKE 'SELECT d.%FOR UPDATE'") > 0
 	})
 	return id, func() {
 		if err := tx.Rollback(); err != nil {
@@ -175,12 +184,19 @@ func inTheMiddle(t *testing.T, i *Instance, db *Database) (id string, goOn func(
 	}
 }
 
+// expire ends the offer in that time.
+func (db *Database) expire(id string, in time.Duration) {
+	db.t.Helper()
+	db.exec("UPDATE dispatches SET expires_at = ? WHERE id = ?", time.Now().Add(in).UnixMicro(), id)
+}
+
 func (db *Database) expired(id string) func() bool {
 	return func() bool { return db.Count("events WHERE dispatch_id=? AND type='dispatch.expired'", id) == 1 }
 }
 
 // A run that an instance has not finished at SIGTERM is finished by another.
 func TestJobIsHandedOver(t *testing.T) {
+	t.Parallel()
 	onServers(t, func(t *testing.T, url string) {
 		db := OpenDatabase(t, url)
 		a := Start(t, "FIRSTTAP_DATABASE_URL="+url)
@@ -196,6 +212,7 @@ func TestJobIsHandedOver(t *testing.T) {
 
 // A Java service that runs the same job under ShedLock's table and our job exclude each other.
 func TestJobIsSharedWithShedLock(t *testing.T) {
+	t.Parallel()
 	// These are the statements of ShedLock's JdbcTemplateLockProvider with usingDbTime.
 	const (
 		insert = `INSERT INTO shedlock(name, lock_until, locked_at, locked_by) VALUES('expire-offers',
@@ -224,7 +241,8 @@ func TestJobIsSharedWithShedLock(t *testing.T) {
 		}
 		exec(insert)
 		i := Start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_JOB_LOCK=table")
-		id := MakeDispatchWith(t, i, DispatchOptions{Region: "nowhere", Expires: time.Now().Add(time.Second)})
+		id := MakeDispatchWith(t, i, DispatchOptions{Region: "nowhere"})
+		db.expire(id, 0)
 		if r := runNow(t, i, "remind"); r.Status != "SUCCEEDED" {
 			t.Errorf("another job: %+v", r)
 		}
@@ -247,29 +265,9 @@ func TestJobIsSharedWithShedLock(t *testing.T) {
 	})
 }
 
-// TestAlerts: an instance serves every metric in the alert rules, and promtool's tests of the rules pass.
+// TestAlerts: promtool's tests of the alert rules pass.
 func TestAlerts(t *testing.T) {
-	ops := testkit.FreeAddress(t)
-	i := Start(t, "FIRSTTAP_OPS_ADDR="+ops, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db")
-	send("GET", i.URL+"/readyz", "", "")
-	var served string
-	testkit.Eventually(t, "a job has run", func() bool {
-		served = send("GET", "http://"+ops+"/metrics", "", "").body
-		return strings.Contains(served, `firsttap_job_runs_total{job_name="retention",status="SUCCEEDED"} 1`)
-	})
-	rules, err := os.ReadFile("../deploy/alerts.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	named := regexp.MustCompile(`\bfirsttap_[a-z_]+`).FindAllString(string(rules), -1)
-	if len(named) < 5 {
-		t.Errorf("the rules name %v", named)
-	}
-	for _, name := range named {
-		if !strings.Contains(served, "\n"+name+"{") && !strings.Contains(served, "\n"+name+" ") {
-			t.Errorf("there is no metric %s", name)
-		}
-	}
+	t.Parallel()
 	for _, args := range [][]string{{"check", "rules", "../deploy/alerts.yml"}, {"test", "rules", "../deploy/alerts_test.yml"}} {
 		out, err := exec.CommandContext(t.Context(), servertest.Promtool(t), args...).CombinedOutput()
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 
 // TestRatesHoldOverInstances: a driver or a key that uses two instances at once has one share, and not two.
 func TestRatesHoldOverInstances(t *testing.T) {
+	t.Parallel()
 	settings := []string{
 		"FIRSTTAP_DATABASE_URL=sqlite://" + filepath.Join(t.TempDir(), "test.db"), "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL(),
 		"FIRSTTAP_RATE_LIMIT_DRIVER=10/s", "FIRSTTAP_RATE_LIMIT_ADMIN=10/s",

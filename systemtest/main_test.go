@@ -8,7 +8,7 @@ import (
 	"firsttap/app"
 )
 
-func TestMain(m *testing.M) { os.Exit(Main(m, app.SignalContext, app.Run)) }
+func TestMain(m *testing.M) { os.Exit(Main(m, app.SignalContext, app.RunWith)) }
 
 // command runs the program's command and returns its output.
 func command(t *testing.T, lookup func(string) (string, bool), args ...string) (string, error) {

@@ -14,8 +14,9 @@ import (
 // TestAPIMetrics: every claim is counted once by result and once by layer, every request by route. The database and Redis
 // are timed. Made-up paths and methods make no series.
 func TestAPIMetrics(t *testing.T) {
+	t.Parallel()
 	redis, ops := servertest.StartRedis(t), testkit.FreeAddress(t)
-	url := servertest.MariaDBURL(t)
+	url := mariaDB(t)
 	i := Start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_REDIS_URL="+redis.URL(), "FIRSTTAP_OPS_ADDR="+ops)
 	drivers := MakeDrivers(t, i, 10)
 	const rounds = 5

@@ -96,22 +96,16 @@ func mustShow(t testing.TB, fcm *fcmtest.Server, id string, want map[string][]st
 // message is a push that a phone should get once.
 type message struct{ event, typ, token string }
 
-type delivery struct {
-	by string // project
-	at time.Time
-}
-
-// Deliveries records which project sent which message to which phone, and when.
+// Deliveries records which project sent which message to which phone.
 type Deliveries struct {
 	mu   sync.Mutex
-	sent map[message][]delivery
+	sent map[message][]string // the projects, once for each arrival
 	all  int
-	last time.Time // the latest first arrival of a message
 }
 
 // RecordDeliveries records what fcm accepts from now on.
 func RecordDeliveries(fcm *fcmtest.Server) *Deliveries {
-	m := &Deliveries{sent: map[message][]delivery{}}
+	m := &Deliveries{sent: map[message][]string{}}
 	fcm.OnSend(func(r fcmtest.Request) {
 		if !r.Accepted {
 			return
@@ -119,10 +113,7 @@ func RecordDeliveries(fcm *fcmtest.Server) *Deliveries {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		of := message{r.Data["event_id"], r.Data["type"], r.Token}
-		if len(m.sent[of]) == 0 && r.At.After(m.last) {
-			m.last = r.At
-		}
-		m.sent[of] = append(m.sent[of], delivery{r.Project, r.At})
+		m.sent[of] = append(m.sent[of], r.Project)
 		m.all++
 	})
 	return m
@@ -134,8 +125,8 @@ func (m *Deliveries) ByProject() map[string]int {
 	defer m.mu.Unlock()
 	projects := map[string]int{}
 	for _, arrivals := range m.sent {
-		for _, a := range arrivals {
-			projects[a.by]++
+		for _, by := range arrivals {
+			projects[by]++
 		}
 	}
 	return projects
@@ -146,13 +137,6 @@ func (m *Deliveries) Count() (messages, duplicates int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.sent), m.all - len(m.sent)
-}
-
-// lastNew is when the last message arrived that is no duplicate.
-func (m *Deliveries) lastNew() time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.last
 }
 
 // unsentMessages are the messages that are not recorded as sent.

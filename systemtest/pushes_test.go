@@ -2,7 +2,6 @@ package systemtest
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,14 +14,9 @@ import (
 	"firsttap/testkit"
 )
 
-// onDatabases runs test on each supported database.
-func onDatabases(t *testing.T, test func(t *testing.T, url string)) {
-	onServers(t, test)
-	t.Run("sqlite", func(t *testing.T) { test(t, "sqlite://"+filepath.Join(t.TempDir(), "firsttap.db")) })
-}
-
 // TestPhonesShowWhatIsTrue through a dispatch's life, and the backoffice sees which drivers were notified.
 func TestPhonesShowWhatIsTrue(t *testing.T) {
+	t.Parallel()
 	onDatabases(t, func(t *testing.T, url string) {
 		fcm := StartFCM(t)
 		i := Start(t, PushSettings(url, fcm, "demo")...)
@@ -103,6 +97,7 @@ func cancel(t *testing.T, i *Instance, id string) {
 
 // An offer's expiry is recorded and pushed once, by whichever instance.
 func TestOfferExpires(t *testing.T) {
+	t.Parallel()
 	onDatabases(t, func(t *testing.T, url string) {
 		fcm := StartFCM(t)
 		one, two := Start(t, PushSettings(url, fcm, "one")...), Start(t, PushSettings(url, fcm, "two")...)
@@ -110,8 +105,7 @@ func TestOfferExpires(t *testing.T) {
 		drivers := MakeDriversWithPhones(t, one, "seoul", 3)
 		var ids []string
 		for k := range 6 {
-			j := DispatchOptions{Region: "seoul", Expires: time.Now().Add(2 * time.Second)}
-			ids = append(ids, MakeDispatchWith(t, []*Instance{one, two}[k%2], j))
+			ids = append(ids, MakeDispatch(t, []*Instance{one, two}[k%2]))
 		}
 		kept := MakeDispatch(t, one)
 		show := func(id string, want ...string) {
@@ -121,7 +115,18 @@ func TestOfferExpires(t *testing.T) {
 			})
 		}
 		for _, id := range ids {
-			testkit.Eventually(t, "the end is written down", func() bool { return db.Count("dispatches WHERE id=? AND status='EXPIRED'", id) == 1 })
+			show(id, "dispatch.opened")
+			db.expire(id, 0)
+		}
+		for _, i := range []*Instance{one, two} {
+			if r := runNow(t, i, "expire-offers"); r.Status != "SUCCEEDED" {
+				t.Errorf("%+v", r)
+			}
+		}
+		for _, id := range ids {
+			if db.Count("dispatches WHERE id=? AND status='EXPIRED'", id) != 1 {
+				t.Errorf("%s has not expired", id)
+			}
 			show(id)
 			if n := db.Count("events WHERE dispatch_id=? AND type='dispatch.expired' AND round=1", id); n != 1 {
 				t.Errorf("%d ends of one offer", n)
@@ -151,9 +156,9 @@ func TestLeaderIsKilled(t *testing.T) {
 	t.Parallel()
 	fcm := StartFCM(t)
 	mail := RecordDeliveries(fcm)
-	url := servertest.MariaDBURL(t)
+	url := mariaDB(t)
 	db := OpenDatabase(t, url)
-	settings := []string{"FIRSTTAP_RELAY=leader", "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL()}
+	settings := []string{"FIRSTTAP_RELAY=leader", "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL(), pushLease + "=1h"}
 	names := []string{"one", "two"}
 	instances := map[string]*Instance{}
 	ops := map[string]string{}
@@ -189,7 +194,8 @@ func TestLeaderIsKilled(t *testing.T) {
 	testkit.Eventually(t, "some are under way", sent(250))
 	instances[leader].Kill()
 	fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 0 })
-	testkit.Within(t, leaseTakeover, "the other takes over", func() bool { return sent(280)() && len(db.unsentMessages()) == 0 })
+	db.endLeases(time.Hour)
+	testkit.Eventually(t, "the other takes over", func() bool { return sent(280)() && len(db.unsentMessages()) == 0 })
 	messages, again := mail.Count()
 	underWay := mail.ByProject()[leader] - 240 // none was answered before the kill
 	if messages != 280 || again != underWay || mail.ByProject()[other] != 40 {
@@ -207,15 +213,17 @@ func TestLeaderIsKilled(t *testing.T) {
 
 // Without Redis pushes are sent all the same, even those that one instance commits and another sends.
 func TestRedisIsAway(t *testing.T) {
+	t.Parallel()
 	for name, settings := range map[string][]string{
 		"all":                           {"FIRSTTAP_RELAY=all"},
 		"leader":                        {"FIRSTTAP_RELAY=leader", "FIRSTTAP_JOB_LOCK=table"},
 		"leader with its lock in Redis": {"FIRSTTAP_RELAY=leader"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			fcm := StartFCM(t)
 			mail := RecordDeliveries(fcm)
-			url := servertest.MariaDBURL(t)
+			url := mariaDB(t)
 			redis := servertest.StartRedis(t)
 			settings = append(settings, "FIRSTTAP_REDIS_URL="+redis.URL())
 			one := Start(t, PushSettings(url, fcm, "one", settings...)...)
@@ -270,9 +278,10 @@ func TestStoppedInstanceGivesBack(t *testing.T) {
 		fcm := StartFCM(t)
 		mail := RecordDeliveries(fcm)
 		db := OpenDatabase(t, url)
-		one := Start(t, PushSettings(url, fcm, "one")...)
+		// No lease ends while the test goes on.
+		one := Start(t, PushSettings(url, fcm, "one", pushLease+"=1h")...)
 		MakeDriversWithPhones(t, one, "seoul", drivers)
-		Start(t, PushSettings(url, fcm, "two")...)
+		Start(t, PushSettings(url, fcm, "two", pushLease+"=1h")...)
 		fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 2 * time.Second })
 		for range dispatches {
 			MakeDispatch(t, one)
@@ -282,7 +291,6 @@ func TestStoppedInstanceGivesBack(t *testing.T) {
 		}
 		testkit.Eventually(t, "both send", func() bool { return mail.ByProject()["one"] > 10 && mail.ByProject()["two"] > 10 && leased() == 2 })
 		one.signal(syscall.SIGTERM)
-		told := time.Now()
 		testkit.Await(t, "the instance ends", one.done)
 		if n := leased(); n > 1 {
 			t.Error("what the instance had leased is still leased")
@@ -293,15 +301,11 @@ func TestStoppedInstanceGivesBack(t *testing.T) {
 		byOne := mail.ByProject()["one"]
 		fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 100 * time.Millisecond })
 		testkit.Eventually(t, "the other sends the rest", func() bool { n, _ := mail.Count(); return n == drivers*dispatches })
-		took := mail.lastNew().Sub(told)
-		if took > 30*time.Second {
-			t.Errorf("the last came %s after the instance was told to end: when its lease ended", took)
-		}
 		testkit.Eventually(t, "all is settled", func() bool { return len(db.unsentMessages()) == 0 })
 		if _, again := mail.Count(); again != 0 || mail.ByProject()["one"] != byOne {
 			t.Errorf("%d duplicates, although the sends in flight had ended; by project: %v", again, mail.ByProject())
 		}
-		t.Logf("one sent %d, the last came %s after it was told to end", byOne, took)
+		t.Logf("the instance that was stopped sent %d of %d", byOne, drivers*dispatches)
 	})
 }
 
@@ -314,19 +318,18 @@ func TestReminderOutlivesItsInstance(t *testing.T) {
 		settings := "FIRSTTAP_REMIND_BEFORE=1h"
 		i := Start(t, PushSettings(url, fcm, "one", settings)...)
 		drivers := MakeDriversWithPhones(t, i, "seoul", 3)
-		due := time.Now().Add(6 * time.Second)
-		id := MakeDispatchWith(t, i, DispatchOptions{Region: "seoul", starts: due.Add(time.Hour)})
+		id := MakeDispatchWith(t, i, DispatchOptions{starts: time.Now().Add(3 * time.Hour)})
 		if a := Accept(i, id, drivers[0], 1); !a.Won() {
 			t.Fatal(a)
 		}
 		testkit.Eventually(t, "everything is sent", func() bool { return db.Count("outbox WHERE state = 0") == 0 && len(db.unsentMessages()) == 0 })
-		i.Kill()
-		if time.Now().After(due) {
-			t.Fatal("the instance was not killed before the reminder was due")
+		if r := runNow(t, i, "remind"); r.Result != "0 drivers reminded" {
+			t.Errorf("before the reminder is due: %+v", r)
 		}
+		i.Kill()
+		db.exec("UPDATE dispatches SET work_starts_at = accepted_at + ? WHERE id = ?", time.Hour.Microseconds()+1, id)
 		two := Start(t, PushSettings(url, fcm, "two", settings)...)
 		three := Start(t, PushSettings(url, fcm, "three", settings)...)
-		testkit.Eventually(t, "the reminder is due", func() bool { return time.Now().After(due) })
 		for _, i := range []*Instance{two, three, two} {
 			if r := runNow(t, i, "remind"); r.Status != "SUCCEEDED" {
 				t.Errorf("%+v", r)
@@ -338,9 +341,6 @@ func TestReminderOutlivesItsInstance(t *testing.T) {
 					n++
 					if r.Token != pushToken(drivers[0]) || r.Data["dispatch_id"] != id {
 						t.Errorf("reminded was %s of %s", r.Token, r.Data["dispatch_id"])
-					}
-					if r.At.Before(due.Add(-time.Second)) {
-						t.Errorf("reminded %s early", due.Sub(r.At))
 					}
 				}
 			}
@@ -358,8 +358,9 @@ func TestReminderOutlivesItsInstance(t *testing.T) {
 
 // With FIRSTTAP_PUSH=log nothing is sent, and all records are as if it had been.
 func TestPushesAreLogged(t *testing.T) {
+	t.Parallel()
 	fcm := StartFCM(t)
-	url := servertest.MariaDBURL(t)
+	url := mariaDB(t)
 	i := Start(t, PushSettings(url, fcm, "demo", "FIRSTTAP_PUSH=log", "FIRSTTAP_LOG=info")...)
 	driver := MakeDriversWithPhones(t, i, "seoul", 1)[0]
 	id := MakeDispatch(t, i)

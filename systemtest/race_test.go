@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/app"
 	"firsttap/servertest"
 	"firsttap/testkit"
 )
@@ -36,39 +35,43 @@ func oneWinner(t *testing.T, db *Database, id string, round int, drivers []Drive
 	db.mustBeWonBy(id, round, drivers[winner].ID, answers[winner].Claim.ID)
 }
 
+// Of the drivers who tap at the same time, one wins, at whichever instance, with Redis and without it. These races keep
+// all processors busy, so no other test runs beside them.
 func TestExactlyOneWinner(t *testing.T) {
-	onServers(t, func(t *testing.T, url string) {
-		for _, gate := range []string{"with redis", "without redis"} {
-			t.Run(gate, func(t *testing.T) {
-				settings := []string{"FIRSTTAP_DATABASE_URL=" + url}
-				many, few := 200, 20
-				if gate == "with redis" {
-					settings = append(settings, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
-				} else {
-					many, few = 50, 5
-				}
+	onEveryServer(t, func(t *testing.T, url string) {
+		for _, c := range []struct {
+			gate      string
+			settings  []string
+			many, few int // races of 30 drivers and of 200
+		}{
+			{"with redis", []string{"FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL()}, testkit.Scale(20, 200), testkit.Scale(2, 20)},
+			{"without redis", nil, testkit.Scale(5, 50), testkit.Scale(1, 5)},
+		} {
+			t.Run(c.gate, func(t *testing.T) {
+				settings := append([]string{"FIRSTTAP_DATABASE_URL=" + url}, c.settings...)
 				instances := []*Instance{Start(t, settings...), Start(t, settings...)}
 				db := OpenDatabase(t, url)
 				drivers := MakeDrivers(t, instances[0], 200)
-				for range many {
+				for range c.many {
 					raceRound(t, db, instances, drivers[:30])
 				}
-				for range few {
+				for range c.few {
 					raceRound(t, db, instances, drivers)
 				}
-				t.Logf("%d rounds of 30 and %d of 200 drivers over two instances: one winner each, stored as answered", many, few)
+				t.Logf("%d races of 30 drivers and %d of 200, at two instances: each has one winner, whose claim is in the database", c.many, c.few)
 			})
 		}
 	})
 }
 
 func TestSameDriverTapsTwice(t *testing.T) {
+	t.Parallel()
 	onServers(t, func(t *testing.T, url string) {
-		settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t)}
+		settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL()}
 		instances := []*Instance{Start(t, settings...), Start(t, settings...)}
 		db := OpenDatabase(t, url)
 		driver := MakeDrivers(t, instances[0], 1)[0]
-		for round := range 40 {
+		for round := range testkit.Scale(10, 40) {
 			id := MakeDispatch(t, instances[0])
 			// At one instance in even rounds, at both in odd ones.
 			answers := Together(4, func(k int) Response { return Accept(instances[k*(round%2)%2], id, driver, 1) })
@@ -90,10 +93,11 @@ func TestSameDriverTapsTwice(t *testing.T) {
 }
 
 func TestOverlappingWorkIsClaimedOnce(t *testing.T) {
-	onServers(t, func(t *testing.T, url string) {
-		settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t)}
+	t.Parallel()
+	onEveryServer(t, func(t *testing.T, url string) {
+		settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL()}
 		instances := []*Instance{Start(t, settings...), Start(t, settings...)}
-		drivers := MakeDrivers(t, instances[0], 40)
+		drivers := MakeDrivers(t, instances[0], testkit.Scale(10, 40))
 		starts := time.Now().Add(time.Hour)
 		for _, d := range drivers {
 			ids := []string{MakeDispatchWith(t, instances[0], DispatchOptions{starts: starts}), MakeDispatchWith(t, instances[0], DispatchOptions{starts: starts.Add(30 * time.Minute)})}
@@ -115,13 +119,15 @@ func TestOverlappingWorkIsClaimedOnce(t *testing.T) {
 
 // A withdrawn claim must neither be replayed nor win the next round, whatever is cached.
 func TestRounds(t *testing.T) {
+	t.Parallel()
 	onServers(t, func(t *testing.T, url string) {
-		settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t)}
+		settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL()}
 		one, two := Start(t, settings...), Start(t, settings...)
 		db := OpenDatabase(t, url)
-		drivers := MakeDrivers(t, one, 22)
-		second, third := drivers[20], drivers[21]
-		for _, first := range drivers[:20] { // each withdraws once: withdrawals are limited
+		rounds := testkit.Scale(5, 20)
+		drivers := MakeDrivers(t, one, rounds+2)
+		second, third := drivers[rounds], drivers[rounds+1]
+		for _, first := range drivers[:rounds] { // each withdraws once: withdrawals are limited
 			id := MakeDispatch(t, one)
 			if a := Accept(one, id, first, 1); !a.Won() {
 				t.Fatal(a)
@@ -151,23 +157,4 @@ func TestRounds(t *testing.T) {
 			}
 		}
 	})
-}
-
-// The race command is itself a test: it fails unless exactly one driver wins.
-func TestRaceCommand(t *testing.T) {
-	t.Chdir(t.TempDir())
-	var out testkit.LogBuffer
-	// At an address of its own, as the default one may be in use.
-	settings := func(name string) (string, bool) {
-		if name == "FIRSTTAP_ADDR" {
-			return "127.0.0.1:1", true
-		}
-		return "", false
-	}
-	if err := app.Run(t.Context(), []string{"race", "--drivers", "12"}, settings, &out); err != nil {
-		t.Fatalf("%v\n%s", err, &out)
-	}
-	if err := app.Run(t.Context(), []string{"race", "--url", "http://127.0.0.1:1"}, settings, &out); err == nil {
-		t.Error("a race at an unused address should fail")
-	}
 }

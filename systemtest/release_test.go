@@ -5,7 +5,6 @@ import (
 	"syscall"
 	"testing"
 
-	"firsttap/servertest"
 	"firsttap/testkit"
 )
 
@@ -13,12 +12,13 @@ import (
 // on, it can't conclude that run any more: another attempt does, under a lock of its own. So it is for a job's own lock and
 // for the leader's, whatever holds them.
 func TestReleasedHolderConcludesNothing(t *testing.T) {
+	t.Parallel()
 	ways := waysToLock(t)
 	delete(ways, "memory") // no other process can release such a lock
 	for name, settings := range ways {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			url := servertest.MariaDBURL(t)
+			url := mariaDB(t)
 			i := Start(t, append([]string{"FIRSTTAP_DATABASE_URL=" + url}, settings...)...)
 			db := OpenDatabase(t, url)
 			lookup := []string{"FIRSTTAP_DATABASE_URL", url, "FIRSTTAP_ADMIN_KEY", AdminKey, "FIRSTTAP_JWT_SECRET", JWTSecret}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // told is a driver's answer with status 200.
@@ -19,13 +20,14 @@ type told struct {
 }
 
 // Everything at once: drivers accept with and without a round at two instances, winners withdraw, locks are lost and
-// connections to the database are cut, round after round. The database has exactly the claims that the drivers got.
+// connections to the database are cut, round after round. The database has exactly the claims that the drivers got. No other
+// test runs beside it.
 func TestRoundsUnderFire(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
-		const rounds = 60
+		rounds := int64(testkit.Scale(20, 60))
 		server := servertest.StartRedis(t)
 		c := redisAt(t, server.URL())
-		settings := []string{"FIRSTTAP_REDIS_URL=" + server.URL(), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
+		settings := []string{"FIRSTTAP_REDIS_URL=" + server.URL()}
 		one, proxy := behindProxy(t, url, settings...)
 		instances := []*Instance{one, Start(t, append(settings, "FIRSTTAP_DATABASE_URL="+url)...)}
 		db := OpenDatabase(t, url)

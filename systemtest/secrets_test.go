@@ -40,6 +40,7 @@ func withPassword(t *testing.T, raw string) string {
 // TestNoSecretIsLogged runs through everything at level debug, with failures of all kinds, and searches the logs, spans and
 // responses for secrets.
 func TestNoSecretIsLogged(t *testing.T) {
+	t.Parallel()
 	redis := servertest.StartRedis(t, "--requirepass", redisPassword)
 	db := servertest.StartMariaDB(t)
 	emulator := servertest.StartFirebaseAuth(t)

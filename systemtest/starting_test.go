@@ -45,6 +45,7 @@ func startUp(t *testing.T, databaseURL string, more ...string) *startup {
 
 // While another process holds the migrations' lock, an instance is alive and not ready, and says so in every response.
 func TestServesWhileItMigrates(t *testing.T) {
+	t.Parallel()
 	onEmptyServers(t, func(t *testing.T, url string) {
 		other, err := OpenDatabase(t, url).DB.Conn(t.Context())
 		if err != nil {
@@ -94,6 +95,7 @@ func TestServesWhileItMigrates(t *testing.T) {
 
 // With FIRSTTAP_MIGRATE=off an instance starts only on a database that has all its migrations; newer ones do no harm.
 func TestMigrateOff(t *testing.T) {
+	t.Parallel()
 	test := func(t *testing.T, url string) {
 		off := []string{"FIRSTTAP_MIGRATE", "off"}
 		refused := func() {

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
@@ -111,8 +110,9 @@ const (
 
 // A claim is one trace, the caller's, with spans for Redis and the database, and without personal data or secrets.
 func TestTraceOfAnAccept(t *testing.T) {
+	t.Parallel()
 	r, fcm := listenOTLP(t), StartFCM(t)
-	i := Start(t, PushSettings(servertest.MySQLURL(t), fcm, "traced", "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t), "FIRSTTAP_LOG=info",
+	i := Start(t, PushSettings(mariaDB(t), fcm, "traced", "FIRSTTAP_REDIS_URL="+servertest.StartRedis(t).URL(), "FIRSTTAP_LOG=info",
 		"OTEL_EXPORTER_OTLP_ENDPOINT="+r.url, "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_RESOURCE_ATTRIBUTES=deployment.environment.name=test")...)
 	drivers := MakeDriversWithPhones(t, i, "seoul", 2)
 	id := MakeDispatch(t, i)
@@ -190,32 +190,29 @@ func (r *receiver) keeps(t *testing.T, must, mustNot []string) {
 
 // The collector may hang or be gone: requests are answered as usual, and shutdown is not delayed.
 func TestTracesAreNotTaken(t *testing.T) {
+	t.Parallel()
 	hangs, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer hangs.Close()
+	t.Cleanup(func() { hangs.Close() })
 	for name, addr := range map[string]string{"hangs": hangs.Addr().String(), "is gone": testkit.FreeAddress(t)} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			// Neither a request nor the end can wait for the exporter: it gives up after an hour.
 			i := Start(t, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db", "OTEL_EXPORTER_OTLP_ENDPOINT"+"=http://"+addr,
+				"OTEL_EXPORTER_OTLP_TIMEOUT=3600000", "OTEL_BSP_EXPORT_TIMEOUT=3600000",
 				"OTEL_BSP_SCHEDULE_DELAY=10", "OTEL_BSP_MAX_QUEUE_SIZE=16", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE=8")
 			d, id := MakeDrivers(t, i, 1)[0], MakeDispatch(t, i)
-			var slowest time.Duration
 			for range 200 {
-				began := time.Now()
 				if r := Accept(i, id, d, 1); !r.Won() {
 					t.Fatal(r)
 				}
-				slowest = max(slowest, time.Since(began))
 			}
-			if slowest > 2*time.Second {
-				t.Errorf("a request took %s", slowest)
-			}
-			began := time.Now()
 			i.signal(15)
 			testkit.Await(t, "it ends", i.done)
-			if took := time.Since(began); took > 2*time.Second+5*time.Second || i.cmd.ProcessState.ExitCode() != 0 {
-				t.Errorf("it ended after %s with %d", took, i.cmd.ProcessState.ExitCode())
+			if code := i.cmd.ProcessState.ExitCode(); code != 0 {
+				t.Errorf("it ended with %d", code)
 			}
 		})
 	}
@@ -223,6 +220,7 @@ func TestTracesAreNotTaken(t *testing.T) {
 
 // Without an endpoint, or with traces turned off, no tracing runs.
 func TestNoTraces(t *testing.T) {
+	t.Parallel()
 	for name, set := range map[string][]string{
 		"not asked for": {},
 		"turned off":    {"OTEL_EXPORTER_OTLP_ENDPOINT" + "=http://127.0.0.1:1", "OTEL_SDK_DISABLED" + "=true"},
@@ -230,6 +228,7 @@ func TestNoTraces(t *testing.T) {
 		"asked for":     {"OTEL_EXPORTER_OTLP_ENDPOINT" + "=http://127.0.0.1:1"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			ops := testkit.FreeAddress(t)
 			Start(t, append(set, "FIRSTTAP_OPS_ADDR="+ops, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db")...)
 			var running Response

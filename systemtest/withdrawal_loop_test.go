@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"firsttap/notify/fcmtest"
-	"firsttap/servertest"
 	"firsttap/testkit"
 )
 
@@ -51,7 +50,7 @@ func mostInAMinute(times []time.Time) (most int) {
 	for i, from := range times {
 		n := 0
 		for _, at := range times[i:] {
-			if at.Sub(from) <= time.Minute {
+			if !at.After(from.Add(time.Minute)) {
 				n++
 			}
 		}
@@ -99,10 +98,55 @@ func tooManyWithdrawals(a Response) bool {
 	return a.status == 429 && wait > 60
 }
 
+// TestWithdrawalLoopRings: three drivers accept a dispatch and withdraw in turn, as often as they may. The other drivers'
+// phones ring for the offer and after the first withdrawal, and once more for the round that is open when the delay is over.
+func TestWithdrawalLoopRings(t *testing.T) {
+	t.Parallel()
+	fcm, url := StartFCM(t), mariaDB(t)
+	i, db := Start(t, PushSettings(url, fcm, "demo")...), OpenDatabase(t, url)
+	heard := listenToRings(fcm)
+	cheats, honest := MakeDrivers(t, i, 3), MakeDriversWithPhones(t, i, "seoul", 3)
+	id := MakeDispatch(t, i)
+	rung := func(d Driver) int { return len(heard.of(d, "dispatch.opened", "dispatch.reopened")) }
+	ringsFor := func(n int) {
+		t.Helper()
+		for _, d := range honest {
+			testkit.Eventually(t, fmt.Sprint(n, " rings"), func() bool { return rung(d) >= n })
+		}
+	}
+	ringsFor(1)
+	const most = 6 // each of the three may withdraw twice
+	withdrawals := loop(t, i, id, cheats, most, func() {
+		ringsFor(2)
+		// As if the loop took no time: what is delayed stays so.
+		db.exec("UPDATE outbox SET next_at = next_at + ? WHERE state = 0 AND next_at > ?", time.Hour.Microseconds(), time.Now().Add(time.Second).UnixMicro())
+	})
+	if withdrawals != most {
+		t.Errorf("%d withdrawals, want %d", withdrawals, most)
+	}
+	db.exec(`UPDATE outbox SET next_at = 0 WHERE event_id =
+		(SELECT id FROM events WHERE dispatch_id = ? AND type = 'dispatch.reopened' ORDER BY round DESC LIMIT 1)`, id)
+	ringsFor(3)
+	db.exec("UPDATE outbox SET next_at = 0 WHERE state = 0") // the rounds that are over
+	testkit.Eventually(t, "nothing is left to push", func() bool {
+		return db.Count("outbox WHERE state = 0") == 0 && db.Count("notifications WHERE state = 0") == 0
+	})
+	for _, d := range honest {
+		if n := rung(d); n != 3 {
+			t.Errorf("a phone rings %d times, want 3", n)
+		}
+		if got := shownTypes(fcm, pushToken(d), id); !slices.Equal(got, []string{"dispatch.reopened"}) {
+			t.Errorf("in the end a phone shows %v", got)
+		}
+	}
+}
+
 // TestWithdrawalLoopsRingFewTimes: drivers who accept a dispatch and withdraw in a loop, alone or in turn, make no phone
 // ring more than a few times a minute, and a dispatch that is open in the end has rung.
 func TestWithdrawalLoopsRingFewTimes(t *testing.T) {
-	fcm, url := StartFCM(t), servertest.MariaDBURL(t)
+	testkit.OnlyInAll(t)
+	t.Parallel()
+	fcm, url := StartFCM(t), mariaDB(t)
 	i, db := Start(t, PushSettings(url, fcm, "demo", "FIRSTTAP_RATE_LIMIT_DRIVER=20/s")...), OpenDatabase(t, url)
 	heard := listenToRings(fcm)
 	var looping sync.WaitGroup

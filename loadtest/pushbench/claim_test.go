@@ -39,7 +39,7 @@ func moods(b *testing.B, db *servertest.Database, redisURL string) []*mood {
 	var all []*mood
 	for _, k := range knobs {
 		m := &mood{name: k.name, url: db.URL(b), fcm: systemtest.StartFCM(b), answers: map[string]samples{}, p99s: map[string][]float64{}}
-		m.settings = systemtest.PushSettings(m.url, m.fcm, "demo", "FIRSTTAP_REDIS_URL="+redisURL)
+		m.settings = systemtest.PushSettings(m.url, m.fcm, "demo", "FIRSTTAP_REDIS_URL="+redisURL, systemtest.QuickRedis, systemtest.QuickClaims)
 		switch {
 		case k.set != nil:
 			m.fcm.KeepSends(0)

@@ -204,8 +204,8 @@ func pauseAtRandom(ctx context.Context, mean time.Duration) bool {
 func setups(b *testing.B, db *servertest.Database) (fast, crowds []*setup, slow *setup) {
 	b.Helper()
 	away := servertest.StartRedis(b)
-	here := []string{"FIRSTTAP_REDIS_URL=" + servertest.RedisURL(b)}
-	gone := []string{"FIRSTTAP_REDIS_URL=" + away.URL()}
+	here := []string{"FIRSTTAP_REDIS_URL=" + servertest.RedisURL(b), systemtest.QuickRedis, systemtest.QuickClaims}
+	gone := []string{"FIRSTTAP_REDIS_URL=" + away.URL(), systemtest.QuickRedis, systemtest.QuickClaims}
 	leader := func(s []string) []string { return append(s[:1:1], "FIRSTTAP_RELAY=leader", "FIRSTTAP_JOB_LOCK=table") }
 	same := newSetup(b, db, "one instance, Redis up", 1, here)
 	fast = []*setup{

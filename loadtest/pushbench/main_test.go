@@ -8,4 +8,4 @@ import (
 	"firsttap/systemtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(systemtest.Main(m, app.SignalContext, app.Run)) }
+func TestMain(m *testing.M) { os.Exit(systemtest.Main(m, app.SignalContext, app.RunWith)) }

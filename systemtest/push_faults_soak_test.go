@@ -1,0 +1,15 @@
+//go:build soak
+
+package systemtest
+
+import (
+	"testing"
+	"time"
+
+	"firsttap/testkit"
+)
+
+// TestSoakKilledInstancesLoseNothing is TestKilledInstancesLoseNothing with 100,000 pushes a minute.
+func TestSoakKilledInstancesLoseNothing(t *testing.T) {
+	killWhilePushing(t, mariaDB(t), int(100_000*testkit.SoakTime(t).Minutes()), 200, 100*time.Millisecond)
+}
