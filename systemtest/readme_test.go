@@ -21,7 +21,7 @@ import (
 func buildProgram(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "firsttap")
-	build := []string{"build", "-o", program, "firsttap"}
+	build := []string{"build", "-ldflags=-s -w", "-o", program, "firsttap"}
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		build = slices.Insert(build, 1, "-race")
 	}
