@@ -17,7 +17,7 @@ import (
 const (
 	// pushLease is how long a push stays leased to a process that died. An attempt takes 15 s at most.
 	pushLease = 30 * time.Second
-	// largeAudience is the number of drivers from which the end of an offer goes to a topic: slower than one push each, but it
+	// largeAudience is the number of devices from which the end of an offer goes to a topic: slower than one push each, but it
 	// also reaches those whose push is still waiting.
 	largeAudience = 500
 	// relayWait and relayLease choose the one relay of FIRSTTAP_RELAY=leader.
