@@ -129,10 +129,11 @@ func StartRedisTLS(t testing.TB, a *Authority) *RedisTLS {
 // URL is rediss://host:port.
 func (r *RedisTLS) URL() string { return "rediss://" + r.Addr() }
 
-// Ask sends one command and returns the answer as text: an array has a line for each item, and nil is empty.
+// Ask sends one command, again if no answer comes, and returns the answer as text: an array has a line for each item, and nil is empty.
 func (r *RedisTLS) Ask(t testing.TB, words ...string) string {
 	t.Helper()
-	answer, err := r.ask(t.Context(), words...)
+	var answer string
+	err := until(func(ctx context.Context) (err error) { answer, err = r.ask(ctx, words...); return err })
 	if err != nil {
 		t.Fatal(err)
 	}
