@@ -1,12 +1,15 @@
 package app
 
 import (
-	"bufio"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,16 +17,16 @@ import (
 	"firsttap/config"
 )
 
-// pipes is a listener of connections within this process.
+// pipes is a listener in memory: dial connects a client to whoever accepts.
 type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
+	waiting chan net.Conn
+	closed  chan struct{}
 }
 
 func (p *pipes) Accept() (net.Conn, error) {
 	select {
-	case c := <-p.conns:
-		return c, nil
+	case conn := <-p.waiting:
+		return conn, nil
 	case <-p.closed:
 		return nil, net.ErrClosed
 	}
@@ -32,62 +35,101 @@ func (p *pipes) Accept() (net.Conn, error) {
 func (p *pipes) Close() error   { close(p.closed); return nil }
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// A client is cut off that takes longer than it may: for its headers, for its request, to read the answer, to send another request.
-func TestSlowClientsAreCutOff(t *testing.T) {
-	const get = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+func (p *pipes) dial() net.Conn {
+	client, server := net.Pipe()
+	p.waiting <- server
+	return client
+}
+
+// serveInMemory serves with the time limits that apply when no setting changes them. It must run in a bubble.
+func serveInMemory(answer http.HandlerFunc) (p *pipes, stop func() error) {
+	s := newServer(config.Config{}, answer, slog.New(slog.DiscardHandler))
+	p = &pipes{make(chan net.Conn), make(chan struct{})}
+	go s.Serve(p)
+	return p, s.Close
+}
+
+// connectionEnds sends head to the API's server at once, and then a byte of rest every second. It returns when the server closed
+// the connection, and what it answered.
+func connectionEnds(t *testing.T, head, rest string) (after time.Duration, answer string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p, stop := serveInMemory(func(w http.ResponseWriter, r *http.Request) {
+			if _, err := io.Copy(io.Discard, r.Body); err != nil {
+				w.WriteHeader(http.StatusBadRequest)
+			}
+		})
+		defer stop()
+		began, conn := time.Now(), p.dial()
+		var writing sync.WaitGroup
+		writing.Go(func() {
+			_, err := io.WriteString(conn, head)
+			for ; rest != "" && err == nil; rest = rest[1:] {
+				time.Sleep(time.Second)
+				_, err = io.WriteString(conn, rest[:1])
+			}
+		})
+		said, err := io.ReadAll(conn)
+		if err != nil {
+			t.Errorf("the connection ended with %v", err)
+		}
+		after, answer = time.Since(began), string(said)
+		conn.Close()
+		writing.Wait()
+	})
+	return after, answer
+}
+
+// TestConnectionsEnd when a client is slower than docs/callers.md allows, to the second.
+func TestConnectionsEnd(t *testing.T) {
+	const promise = "A client has 5 s for the headers, 15 s for the whole request, and 2 minutes between requests; then the connection is closed."
+	docs, err := os.ReadFile("../docs/callers.md")
+	if err != nil || !strings.Contains(strings.Join(strings.Fields(string(docs)), " "), promise) {
+		t.Fatalf("docs/callers.md does not promise this any more, %v: %s", err, promise)
+	}
+	const request = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 14\r\n"
+	const endless = "X: an endless header"
 	for name, c := range map[string]struct {
-		sends string // at once
-		reads bool   // the answer
-		after time.Duration
+		head, rest string
+		ends       time.Duration
+		answer     string // "" for none
 	}{
-		"no headers":        {"", true, 5 * time.Second},
-		"half of a header":  {"GET / HTTP/1.1\r\nHost: x\r\nX-", true, 5 * time.Second},
-		"half of a body":    {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf", true, 15 * time.Second},
-		"an unread answer":  {get, false, 30 * time.Second},
-		"no second request": {get, true, 2 * time.Minute},
+		"no headers come":         {"", "", 5 * time.Second, ""},
+		"the headers do not end":  {request, endless, 5 * time.Second, ""},
+		"no body comes":           {request + "\r\n", "", 15 * time.Second, "400"},
+		"the body comes too late": {request + "\r\nx", "1234567890", 15 * time.Second, "400"},
+		"the body takes 14 s":     {request + "\r\n", "12345678901234", 14*time.Second + 2*time.Minute, "200"},
+		"no other request comes":  {request + "\r\n12345678901234", "", 2 * time.Minute, "200"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				read := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if _, err := io.Copy(io.Discard, r.Body); err == nil {
-						_, _ = w.Write([]byte("done"))
-					}
-				})
-				server := newServer(config.Config{}, read, slog.New(slog.DiscardHandler))
-				listener := &pipes{make(chan net.Conn), make(chan struct{})}
-				ended := make(chan error)
-				go func() { ended <- server.Serve(listener) }()
-				client, conn := net.Pipe()
-				listener.conns <- conn
-				began := time.Now()
-				if _, err := io.WriteString(client, c.sends); err != nil {
-					t.Fatal(err)
-				}
-				if c.reads {
-					if answer, err := http.ReadResponse(bufio.NewReader(client), nil); err == nil {
-						if _, err := io.Copy(io.Discard, answer.Body); err != nil && answer.StatusCode == http.StatusOK {
-							t.Error(err)
-						}
-						answer.Body.Close()
-					}
-					_, _ = io.Copy(io.Discard, client)
-				} else {
-					time.Sleep(time.Hour)
-					if _, err := client.Read(make([]byte, 1)); err == nil {
-						t.Error("an hour later it is answered")
-					}
-				}
-				if took := time.Since(began); c.reads && took != c.after {
-					t.Errorf("cut off after %s, want %s", took, c.after)
-				}
-				client.Close()
-				if err := server.Close(); err != nil {
-					t.Error(err)
-				}
-				if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-					t.Error(err)
-				}
-			})
+			after, answer := connectionEnds(t, c.head, c.rest)
+			if after != c.ends {
+				t.Errorf("the connection ended after %s, want %s", after, c.ends)
+			}
+			statuses := regexp.MustCompile(`(?m)^HTTP/1.1 (\d+)`).FindAllStringSubmatch(answer, -1)
+			if c.answer == "" && answer != "" || c.answer != "" && (len(statuses) != 1 || statuses[0][1] != c.answer) {
+				t.Errorf("answered with %q, want %q", answer, c.answer)
+			}
 		})
 	}
+}
+
+// TestAnswerIsNotTaken: a client that does not read its answer loses the connection after 30 s.
+func TestAnswerIsNotTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gaveUp := make(chan error)
+		p, stop := serveInMemory(func(w http.ResponseWriter, _ *http.Request) {
+			_, err := w.Write(make([]byte, 1<<20))
+			gaveUp <- err
+		})
+		defer stop()
+		began, conn := time.Now(), p.dial()
+		defer conn.Close()
+		if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if err, after := <-gaveUp, time.Since(began); !errors.Is(err, os.ErrDeadlineExceeded) || after != 30*time.Second {
+			t.Errorf("the answer ended after %s with %v", after, err)
+		}
+	})
 }

@@ -207,10 +207,10 @@ func (e *expansion) notifyAudience(t dispatch.Delivery, take *int) error {
 	if err != nil {
 		return err
 	}
+	large := e.TopicThreshold > 0 && len(audience) >= e.TopicThreshold // with the winner's devices: they are subscribed too
 	if t.Audience == dispatch.AudienceOffered {
 		audience = slices.DeleteFunc(audience, func(r recipient) bool { return r.device.Driver == ev.Driver })
 	}
-	large := e.TopicThreshold > 0 && len(audience) >= e.TopicThreshold
 	if large && t.Audience == dispatch.AudienceOffered {
 		if audience, err = e.replaceByTopic(audience); err != nil {
 			return err

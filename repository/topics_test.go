@@ -176,14 +176,28 @@ func TestSubscribersArePushedByTopic(t *testing.T) {
 	})
 }
 
-func TestSmallAudienceIsPushedSingly(t *testing.T) {
+// TestEndOfALargeOffer goes to the topic if the audience of the offer is large, the winner included. If devices have left since,
+// and the rest is few, each is told singly.
+func TestEndOfALargeOffer(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a", largeFrom)
-		d, devices := db.gathered(t, o, largeAudience)
-		db.subscribe(t, o, d)
-		db.mustAccept(t, d.ID, devices[0].Driver)
-		told := o.mustExpand(t, db, dispatch.EventAccepted, 0)
-		db.mustTell(t, told.Event.ID, dispatch.EventTaken, true, devices[1:]...)
+		for name, left := range map[string]int{"all are there": 0, "one has left": 1} {
+			t.Run(name, func(t *testing.T) {
+				db.exec(t, "UPDATE drivers SET on_duty = FALSE")
+				d, devices := db.gathered(t, o, largeAudience)
+				db.subscribe(t, o, d)
+				for _, v := range devices[largeAudience-left:] {
+					db.exec(t, "DELETE FROM devices WHERE id = ?", v.ID)
+				}
+				db.mustAccept(t, d.ID, devices[0].Driver)
+				told := o.mustExpand(t, db, dispatch.EventAccepted, 0)
+				want := []dispatch.Device{{}} // the topic
+				if left > 0 {
+					want = devices[1 : largeAudience-left]
+				}
+				db.mustTell(t, told.Event.ID, dispatch.EventTaken, true, want...)
+			})
+		}
 	})
 }
 

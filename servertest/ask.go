@@ -19,6 +19,11 @@ func ask(ctx context.Context, addr string, words ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return askOver(ctx, conn, words...)
+}
+
+// askOver is ask on a connection that is open, and closes it.
+func askOver(ctx context.Context, conn net.Conn, words ...string) (string, error) {
 	client := redis.NewClient(&redis.Options{
 		Dialer:   func(context.Context, string, string) (net.Conn, error) { return conn, nil },
 		Protocol: 2, DisableIdentity: true, MaxRetries: -1, ReadTimeout: time.Second, WriteTimeout: time.Second,

@@ -1,0 +1,175 @@
+package systemtest
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"firsttap/testkit"
+)
+
+const haproxyConfig = "../deploy/haproxy.cfg"
+
+// needHAProxy skips the test where HAProxy is not installed.
+func needHAProxy(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("haproxy"); err != nil {
+		t.Skip("skipped, as HAProxy is not installed; servertest/install.sh --haproxy installs it")
+	}
+}
+
+// TestProxyConfigurationIsValid: HAProxy takes deploy/haproxy.cfg as it is. It only warns that nobody here has Docker's names.
+func TestProxyConfigurationIsValid(t *testing.T) {
+	t.Parallel()
+	needHAProxy(t)
+	out, err := exec.CommandContext(t.Context(), "haproxy", "-c", "-f", haproxyConfig).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	for line := range strings.Lines(string(out)) {
+		if strings.Contains(line, "[WARNING]") && !strings.Contains(line, "could not resolve address 'app") {
+			t.Error(line)
+		}
+	}
+}
+
+// startHAProxy runs HAProxy with the deployed configuration in front of i, at another address and with these limits in its
+// environment, until the test ends. It returns an instance that is i behind the proxy.
+func startHAProxy(t *testing.T, i *Instance, limits ...string) *Instance {
+	t.Helper()
+	needHAProxy(t)
+	raw, err := os.ReadFile(haproxyConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := testkit.FreeAddress(t)
+	config := regexp.MustCompile(`(?s)\nresolvers docker.*?\n\n`).ReplaceAllString(string(raw), "\n")
+	config = regexp.MustCompile(` resolvers docker init-addr.*`).ReplaceAllString(config, "")
+	config = strings.Replace(config, "bind :8080", "bind "+addr, 1)
+	config = regexp.MustCompile(`\bapp[12]:8080`).ReplaceAllString(config, strings.TrimPrefix(i.URL, "http://"))
+	file := filepath.Join(t.TempDir(), "haproxy.cfg")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log := &testkit.LogBuffer{}
+	cmd := exec.Command("haproxy", "-db", "-f", file)
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), limits...), log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("HAProxy's log:\n%s", log)
+		}
+	})
+	behind := &Instance{T: t, URL: "http://" + addr}
+	testkit.Eventually(t, "the proxy listens", func() bool {
+		conn, err := net.Dial("tcp", addr)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+	return behind
+}
+
+// TestProxyPassesEvents at once: a live stream gets an event while it stays open, so nothing waits in a buffer of the proxy.
+func TestProxyPassesEvents(t *testing.T) {
+	t.Parallel()
+	i := Start(t, "FIRSTTAP_DATABASE_URL=sqlite://"+filepath.Join(t.TempDir(), "test.db"))
+	behind := startHAProxy(t, i)
+	if a := send("GET", behind.URL+"/haproxy", "", ""); a.status != 200 {
+		t.Errorf("the proxy of two ready instances: %s", a)
+	}
+	d := MakeDrivers(t, behind, 1)[0]
+	stream := openStream(t, behind, d.Token, "")
+	id := MakeDispatch(t, behind)
+	stream.await("event: dispatch.opened")
+	if a := Accept(behind, id, d, 1); !a.Won() {
+		t.Error(a)
+	}
+	stream.await("event: dispatch.accepted")
+}
+
+// await reads the stream until the line has come.
+func (s *openedStream) await(line string) {
+	s.t.Helper()
+	for got := ""; got != line; {
+		var open bool
+		select {
+		case got, open = <-s.lines:
+		case <-time.After(testkit.Patience):
+		}
+		if !open {
+			s.t.Fatalf("the stream has no line %q", line)
+		}
+	}
+}
+
+// TestProxyLimitsAnAddress: CONNECTIONS_PER_ADDRESS and REQUESTS_PER_ADDRESS bound what one address may do, as docs/callers.md
+// says. Further connections are closed, further requests refused as the service itself would.
+func TestProxyLimitsAnAddress(t *testing.T) {
+	t.Parallel()
+	const connections, requests = 5, 40
+	i := Start(t, "FIRSTTAP_DATABASE_URL=sqlite://"+filepath.Join(t.TempDir(), "test.db"))
+	behind := startHAProxy(t, i, fmt.Sprint("CONNECTIONS_PER_ADDRESS=", connections), fmt.Sprint("REQUESTS_PER_ADDRESS=", requests))
+	ask := func(conn net.Conn) (status string, rest string) {
+		t.Helper()
+		conn.SetDeadline(time.Now().Add(testkit.Patience))
+		_, _ = io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n") // the connection may be closed already
+		answer := bufio.NewReader(conn)
+		status, _ = answer.ReadString('\n')
+		if strings.Contains(status, " 429 ") {
+			raw, _ := io.ReadAll(answer)
+			rest = string(raw)
+		}
+		return strings.TrimSpace(status), rest
+	}
+	var open []net.Conn
+	for range connections {
+		conn := behind.dial()
+		if status, _ := ask(conn); status != "HTTP/1.1 200 OK" {
+			t.Fatalf("of %d connections one is answered with %q", connections, status)
+		}
+		open = append(open, conn)
+	}
+	if conn, err := net.Dial("tcp", strings.TrimPrefix(behind.URL, "http://")); err == nil { // it may be closed before Dial returns
+		if status, _ := ask(conn); status != "" {
+			t.Errorf("one connection too many is answered with %q", status)
+		}
+		conn.Close()
+	}
+	for _, conn := range open {
+		conn.Close()
+	}
+	for n := connections + 1; ; n++ {
+		a := send("GET", behind.URL+"/livez", "", "")
+		if a.status == 429 {
+			if n < requests*9/10 { // HAProxy estimates the rate
+				t.Errorf("request %d is refused, %d in 10 s are allowed", n, requests)
+			}
+			if a.Code != "RATE_LIMITED" || a.header.Get("Retry-After") != "10" || a.header.Get("Content-Type") != "application/problem+json" {
+				t.Errorf("refused with %s, %v", a, a.header)
+			}
+			return
+		}
+		if a.status != 200 {
+			t.Fatalf("request %d: %s", n, a)
+		}
+		if n > 100*requests {
+			t.Fatalf("%d requests in a row are allowed, want %d in 10 s", n, requests)
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package systemtest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"firsttap/testkit"
+)
+
+// buildProgram builds the program as go run does, and returns where it is. It is built with -race if the test is: its packages have
+// been compiled like that already.
+func buildProgram(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "firsttap")
+	build := []string{"build", "-ldflags=-s -w", "-o", program, "firsttap"}
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		build = slices.Insert(build, 1, "-race")
+	}
+	if out, err := exec.CommandContext(t.Context(), "go", build...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return program
+}
+
+// plainStart runs the program in the folder as README's "go run ." does: the settings have nothing but two addresses, because
+// the usual ones may be in use. It ends with interrupt or with the test.
+func plainStart(t *testing.T, program, folder string) *Instance {
+	t.Helper()
+	addr := testkit.FreeAddress(t)
+	cmd := exec.Command(program)
+	cmd.Dir, cmd.Env = folder, []string{"FIRSTTAP_ADDR=" + addr, "FIRSTTAP_OPS_ADDR=" + testkit.FreeAddress(t)}
+	i := &Instance{T: t, URL: "http://" + addr, cmd: cmd, log: &testkit.LogBuffer{}, done: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = i.log, i.log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = cmd.Wait() // cmd.ProcessState has the result
+		close(i.done)
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-i.done
+		if t.Failed() {
+			t.Logf("log of %s:\n%s", i.URL, i.log)
+		}
+	})
+	testkit.Eventually(t, "it serves", func() bool { return strings.Contains(i.log.String(), "listens on "+i.URL+"\n") })
+	return i
+}
+
+// interrupt ends the instance as Ctrl-C does.
+func (i *Instance) interrupt() {
+	i.T.Helper()
+	Client.CloseIdleConnections()
+	i.signal(syscall.SIGINT)
+	testkit.Await(i.T, "it ends", i.done)
+	if code := i.cmd.ProcessState.ExitCode(); code != 0 {
+		i.T.Errorf("after Ctrl-C it ended with %d", code)
+	}
+}
+
+// secretsIn returns the secrets that the instance made in the folder. It must say in which files, and only their owner may read
+// them.
+func secretsIn(t *testing.T, i *Instance, folder string) (secrets []string) {
+	t.Helper()
+	for _, name := range []string{"firsttap.admin-key", "firsttap.jwt-secret"} {
+		testkit.Eventually(t, "it says where "+name+" is", func() bool { return i.log.Count("secret stored in the file "+name+"\n") == 1 })
+		info, err := os.Stat(filepath.Join(folder, name))
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Fatalf("%s: %v, %v", name, info, err)
+		}
+		raw, err := os.ReadFile(filepath.Join(folder, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret := strings.TrimSpace(string(raw))
+		if strings.Contains(i.log.String(), secret) {
+			t.Errorf("the log has the secret of %s", name)
+		}
+		secrets = append(secrets, secret)
+	}
+	return secrets
+}
+
+// TestPlainStart: without settings the program makes its database and its secrets where it is started, says where they are, and
+// does what README.md prints. The next start has the same secrets: tokens and keys stay valid.
+func TestPlainStart(t *testing.T) {
+	t.Parallel()
+	program, folder := buildProgram(t), t.TempDir()
+	i := plainStart(t, program, folder)
+	secrets := secretsIn(t, i, folder)
+	made := send("POST", i.URL+"/v1/admin/drivers/bulk", secrets[0],
+		`{"issue_tokens":true,"drivers":[{"name":"Lee","phone":"+821012345679","regions":["busan"],"vehicle_class":"45m"}]}`)
+	token := regexp.MustCompile(`eyJ[^"]*`).FindString(made.body)
+	if made.status != 200 || token == "" {
+		t.Fatal(made)
+	}
+	runReadme(t, i, program, folder)
+
+	i.interrupt()
+	i = plainStart(t, program, folder)
+	if again := secretsIn(t, i, folder); !slices.Equal(again, secrets) {
+		t.Error("the second start has other secrets")
+	}
+	if a := send("GET", i.URL+"/v1/me", token, ""); a.status != 200 {
+		t.Errorf("a driver's token from before the second start: %s", a)
+	}
+	if a := send("GET", i.URL+"/v1/admin/board", secrets[0], ""); a.status != 200 {
+		t.Errorf("the admin key: %s", a)
+	}
+	i.interrupt()
+	testkit.MustHoldFiles(t, folder, "firsttap.admin-key", "firsttap.db", "firsttap.db.migrate", "firsttap.jwt-secret")
+}
+
+// notByReadme are the commands of README.md that the test does not run from there: it has started the second already, other tests
+// run the demo, and make test runs this one.
+var notByReadme = []string{"go run . demo", "go run .", "make test"}
+
+// readmeBlocks returns the commands of each code block in README.md: all lines of an sh block, in other blocks those with a prompt.
+func readmeBlocks(t *testing.T) (blocks []string) {
+	t.Helper()
+	raw, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$").FindAllStringSubmatch(string(raw), -1) {
+		var commands strings.Builder
+		for line := range strings.Lines(found[2]) {
+			line, prompt := strings.CutPrefix(line, "$ ")
+			command, _, _ := strings.Cut(line, " #")
+			if (prompt || found[1] == "sh") && !slices.Contains(notByReadme, strings.TrimSpace(command)) {
+				commands.WriteString(line)
+			}
+		}
+		if commands.Len() > 0 {
+			blocks = append(blocks, commands.String())
+		}
+	}
+	return blocks
+}
+
+// runReadme runs the commands of README.md in bash, as they are printed but for the address, in the folder where i was started.
+// It checks that they do what README.md says.
+func runReadme(t *testing.T, i *Instance, program, folder string) {
+	t.Helper()
+	blocks := readmeBlocks(t)
+	want := [][]string{
+		{"409 ALREADY_TAKEN", "409 ALREADY_TAKEN", "409 ALREADY_TAKEN", "409 ALREADY_TAKEN", "200 SUCCESS", "exactly one winner: drv_"},
+		{`"result":"SUCCESS"`, `"replayed":false`, `"status":"ACCEPTED"`},
+	}
+	if len(blocks) != len(want) {
+		t.Fatalf("README.md has %d blocks of commands, and the test knows what %d do:\n%s", len(blocks), len(want), strings.Join(blocks, "\n"))
+	}
+	for k, block := range blocks {
+		addr := strings.TrimPrefix(i.URL, "http://")
+		block = strings.ReplaceAll(block, "localhost:8080", addr)
+		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", fmt.Sprintf(
+			"go() { test \"$1 $2\" = 'run .' && shift 2 && %s \"$@\"; }\n%s", program, block))
+		cmd.Dir, cmd.Env = folder, []string{"PATH=" + os.Getenv("PATH"), "FIRSTTAP_ADDR=" + addr}
+		var said bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &said, &said
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("%v of\n%s\n%s", err, block, &said)
+		}
+		rest := said.String()
+		for _, text := range want[k] {
+			before, after, found := strings.Cut(rest, text)
+			if !found {
+				t.Errorf("%q is missing in the output of\n%s\n%s", text, block, &said)
+			}
+			rest = before + after
+		}
+	}
+}

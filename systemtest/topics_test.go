@@ -1,0 +1,123 @@
+package systemtest
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"firsttap/dispatch"
+	"firsttap/notify/fcmtest"
+	"firsttap/outbox"
+	"firsttap/testkit"
+)
+
+// largeAudience is the number of devices from which docs/outbox.md promises a topic.
+const largeAudience = 500
+
+// TestTopicFrom500Devices with the usual settings: the end of an offer to 500 devices is one message to a topic, that of an offer to
+// 499 is one to each device. Either way each phone gets the offer in a message of its own, and each loser gets the end.
+func TestTopicFrom500Devices(t *testing.T) {
+	t.Parallel()
+	f := startPhones(t)
+	f.addUpTo(largeAudience - 1)
+	few := f.offerAndEnd(f.drivers[0])
+	if want := (ends{Single: largeAudience - 1 - devicesEach}); few != want || f.fcm.TopicCalls() != 0 || f.db.Count("topics") != 0 {
+		t.Errorf("the end of an offer to %d devices is %+v, want %+v; %d calls of topics", f.devices, few, want, f.fcm.TopicCalls())
+	}
+	f.addUpTo(largeAudience)
+	if many, want := f.offerAndEnd(f.drivers[1]), (ends{Topic: 1}); many != want {
+		t.Errorf("the end of an offer to %d devices is %+v, want %+v", f.devices, many, want)
+	}
+}
+
+const devicesEach = 10 // of a driver: as many as are kept
+
+// manyPhones are drivers with many devices each, and an instance that pushes to them.
+type manyPhones struct {
+	t       *testing.T
+	i       *Instance
+	fcm     *fcmtest.Server
+	db      *Database
+	drivers []Driver
+	devices int // of the drivers, so far
+}
+
+func startPhones(t *testing.T) *manyPhones {
+	t.Helper()
+	url, fcm := "sqlite://"+filepath.Join(t.TempDir(), "test.db"), StartFCM(t)
+	i := Start(t, PushSettings(url, fcm, "demo")...)
+	return &manyPhones{t: t, i: i, fcm: fcm, db: OpenDatabase(t, url), drivers: MakeDrivers(t, i, largeAudience/devicesEach)}
+}
+
+func (p *manyPhones) driverOf(device int) Driver { return p.drivers[device/devicesEach] }
+
+func (p *manyPhones) tokenOf(device int) string { return fmt.Sprintf("token-%d", device) }
+
+// addUpTo registers devices until there are n.
+func (p *manyPhones) addUpTo(n int) {
+	p.t.Helper()
+	const atOnce = 16
+	testkit.Together(atOnce, func(part int) {
+		for k := p.devices + part; k < n; k += atOnce {
+			a := send("PUT", fmt.Sprintf("%s/v1/me/devices/app-%d", p.i.URL, k%devicesEach), p.driverOf(k).Token,
+				fmt.Sprintf(`{"platform":"android","push_token":%q}`, p.tokenOf(k)))
+			if a.status != 200 {
+				p.t.Error(a)
+			}
+		}
+	})
+	p.devices = n
+}
+
+// ends counts the messages that end an offer.
+type ends struct{ Topic, Single int }
+
+// offerAndEnd makes a dispatch, which winner accepts when all devices have its offer, each in a message of its own, and all
+// subscriptions have been made. It returns how the end was sent, and checks that it reached every device of the losers once.
+func (p *manyPhones) offerAndEnd(winner Driver) (sent ends) {
+	p.t.Helper()
+	id := MakeDispatch(p.t, p.i)
+	idle := func(what string) {
+		p.t.Helper()
+		testkit.Eventually(p.t, what, func() bool {
+			return p.db.Count("outbox WHERE state=0") == 0 && p.db.Count("notifications WHERE state=0") == 0 && p.db.Count("topics WHERE state=0") == 0
+		})
+	}
+	idle("the offer is sent and the topic has its members")
+	if n := p.count(id, "dispatch.opened"); n != (ends{Single: p.devices}) {
+		p.t.Errorf("the offer to %d devices is %+v", p.devices, n)
+	}
+	if a := Accept(p.i, id, winner, 1); !a.Won() {
+		p.t.Fatal(a)
+	}
+	idle("the end is sent")
+	for k := range p.devices {
+		n := 0
+		for _, message := range p.fcm.Device(p.tokenOf(k)).Silent {
+			if message.Dispatch == id && message.Type == "dispatch.taken" {
+				n++
+			}
+		}
+		if n != 1 && p.driverOf(k) != winner {
+			p.t.Errorf("a loser's device was told %d times that the dispatch is taken", n)
+		}
+	}
+	return p.count(id, "dispatch.taken")
+}
+
+// count returns how many messages of that type FCM has accepted.
+func (p *manyPhones) count(id, messageType string) (n ends) {
+	p.t.Helper()
+	for _, r := range p.fcm.Sends() {
+		switch {
+		case !r.Accepted || r.Data["dispatch_id"] != id || r.Data["type"] != messageType:
+		case r.Topic == "":
+			n.Single++
+		case r.Topic == outbox.TopicOf(dispatch.ID(id)):
+			n.Topic++
+		default:
+			p.t.Errorf("a message to the topic %q", r.Topic)
+		}
+	}
+	return n
+}
