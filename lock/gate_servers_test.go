@@ -17,10 +17,11 @@ func TestGateOnACluster(t *testing.T) { checkGate(t, servertest.StartRedisCluste
 
 // The server's certificate has to be for the host of the URL.
 func TestGateOverTLS(t *testing.T) {
-	_, url, certFile := servertest.StartRedisTLS(t)
-	t.Setenv("SSL_CERT_FILE", certFile) // which a process reads once
-	checkGate(t, url)
-	g := newIdleGate(t, strings.Replace(url, "127.0.0.1", "localhost", 1))
+	authority := servertest.NewAuthority(t)
+	t.Setenv("SSL_CERT_FILE", authority.File) // which a process reads once
+	r := servertest.StartRedisTLS(t, authority)
+	checkGate(t, r.URL())
+	g := newIdleGate(t, strings.Replace(r.URL(), "127.0.0.1", "localhost", 1))
 	if _, err := g.Obtain(t.Context(), "a", "me", time.Minute); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("with a certificate for another host: %v", err)
 	}

@@ -40,12 +40,6 @@ func EmptyURL(t testing.TB, kind string) string {
 	return freshDatabase(t, kind)
 }
 
-// StartDatabase is StartMariaDB or StartMySQL.
-func StartDatabase(t testing.TB, kind string) *Database {
-	t.Helper()
-	return startDatabase(t, kind)
-}
-
 // OnEach runs the test once for each kind, as a subtest with the kind's name.
 func OnEach(t *testing.T, kinds []string, test func(t *testing.T, kind string)) {
 	t.Helper()

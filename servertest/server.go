@@ -48,11 +48,14 @@ func (s *server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.It
 func (s *server) Freeze() {
 	s.t.Helper()
 	s.signal(syscall.SIGSTOP)
-	for end := time.Now().Add(readyWithin); !stopped(s.child.process.Pid); {
-		if time.Now().After(end) {
-			s.t.Fatalf("%s: still running after SIGSTOP", s.name)
+	err := until(func(context.Context) error {
+		if !stopped(s.child.process.Pid) {
+			return errors.New("still running after SIGSTOP")
 		}
-		time.Sleep(time.Millisecond)
+		return nil
+	})
+	if err != nil {
+		s.t.Fatalf("%s: %v", s.name, err)
 	}
 }
 

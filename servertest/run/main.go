@@ -43,21 +43,20 @@ func main() {
 	if o.packages = flag.Args(); len(o.packages) == 0 {
 		o.packages = []string{"./..."}
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	do := func() error { return test(ctx, o) }
+	do := func(ctx context.Context) error { return test(ctx, o) }
 	if *command {
-		do = func() error { return execute(ctx, flag.Args()) }
+		do = func(ctx context.Context) error { return execute(ctx, flag.Args()) }
 	}
 	if err := onServers(do); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		stop()
 		os.Exit(1)
 	}
 }
 
-// onServers calls do while the servers of a run are up, with their addresses in the environment.
-func onServers(do func() error) error {
+// onServers calls do while the servers of a run are up, with their addresses in the environment. A signal ends do's context.
+func onServers(do func(context.Context) error) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	if err := useMemory(); err != nil {
 		return err
 	}
@@ -72,14 +71,15 @@ func onServers(do func() error) error {
 			return err
 		}
 	}
-	return do()
+	return do(ctx)
 }
 
 // useMemory puts the data of servers and tests into memory if that has room: a kill of a process loses nothing of it either.
 func useMemory() error {
 	const memory, room = "/dev/shm", 4 << 30
 	var free syscall.Statfs_t
-	if os.Getenv("TMPDIR") != "" || syscall.Statfs(memory, &free) != nil || free.Bavail*uint64(free.Bsize) < room {
+	known := syscall.Statfs(memory, &free) == nil
+	if os.Getenv("TMPDIR") != "" || !known || free.Bavail*uint64(free.Bsize) < room {
 		return nil
 	}
 	return errors.Join(os.Setenv("GOTMPDIR", os.TempDir()), os.Setenv("TMPDIR", memory))

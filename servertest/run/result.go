@@ -51,7 +51,7 @@ func runSuite(ctx context.Context, s suite, binary string, o options) *result {
 	r := &result{suite: s, skipped: map[string]int{}, output: map[string]*strings.Builder{}}
 	args := []string{
 		"tool", "test2json", "-t", binary, "-test.v=test2json", fmt.Sprintf("-test.timeout=%v", timeout),
-		fmt.Sprintf("-test.parallel=%d", parallel), "-test.run=" + s.run,
+		fmt.Sprintf("-test.parallel=%d", parallel), "-test.run=" + s.run, "-test.skip=" + s.skip,
 	}
 	if o.cover {
 		args = append(args, "-test.coverprofile="+binary+".cover")
