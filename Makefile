@@ -26,7 +26,7 @@ test:
 # MYSQL=required fails if no real MySQL can be installed; MYSQL=skip does not install it. FIREBASE does the same for the emulator of
 # Firebase Auth, and BROWSER for Chromium.
 test-all: servers
-	FIRSTTAP_TEST=all $(MAKE) --no-print-directory test RUNFLAGS=-all
+	FIRSTTAP_TEST=all $(MAKE) --no-print-directory test RUNFLAGS="-all $(RUNFLAGS)"
 
 # Runs the long tests, each for SOAK: storms, crowds, many streams, pushes while instances are killed. They print figures.
 SOAK ?= 1m

@@ -133,7 +133,7 @@ func (l *life) hire(rt *rapid.T, regions []string) {
 	l.fleet = append(l.fleet, &modelDriver{caller{v["id"].(string), v["token"].(string)}, regions, true})
 }
 
-// tick moves the clock, so that the next event is later than the last, and returns the time.
+// tick moves the clock of the bubble, so that the next event is later than the last, and returns the time.
 func (l *life) tick() time.Time {
 	time.Sleep(time.Millisecond)
 	return time.Now()
@@ -373,6 +373,7 @@ func (l *life) duty(rt *rapid.T) {
 	l.same(rt, "duty", l.call("PUT", "/v1/me/duty", v.token, fmt.Sprintf(`{"on_duty":%v}`, v.onDuty)), fine)
 }
 
+// pass lets minutes of the bubble pass.
 func (l *life) pass(rt *rapid.T) { time.Sleep(l.minutes(rt, "time", 1, 4, 7, 11)) }
 
 func (l *life) expire(rt *rapid.T) {

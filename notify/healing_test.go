@@ -26,6 +26,7 @@ type gateway struct {
 	asked int
 }
 
+// Send takes 50 ms of the bubble.
 func (a *gateway) Send(_ context.Context, p outbox.Push) notify.Outcome {
 	time.Sleep(50 * time.Millisecond)
 	a.mu.Lock()
@@ -79,8 +80,8 @@ func (a *gateway) of(id dispatch.ID) int {
 	return a.told[id]
 }
 
-// inFakeTime runs a relay with the settings of production over a fleet of phones, in a bubble.
-func inFakeTime(t *testing.T, drivers int, test func(*testing.T, *office, *gateway)) {
+// fleetInBubble runs a relay with the settings of production over a fleet of phones, in a bubble.
+func fleetInBubble(t *testing.T, drivers int, test func(*testing.T, *office, *gateway)) {
 	t.Helper()
 	inBubble(t, drivers, func(t *testing.T, o *office) {
 		push := &gateway{dead: map[string]bool{}, told: map[dispatch.ID]int{}}
@@ -103,7 +104,7 @@ func TestAFleetHeals(t *testing.T) {
 	for name, known := range map[string]bool{"all were good": true, "none was known to be": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inFakeTime(t, fleet, func(t *testing.T, o *office, push *gateway) {
+			fleetInBubble(t, fleet, func(t *testing.T, o *office, push *gateway) {
 				if known {
 					o.offer()
 					time.Sleep(5 * time.Minute)
@@ -150,7 +151,7 @@ func TestAFleetHeals(t *testing.T) {
 // are still useful are sent when the credentials are right again.
 func TestWrongCredentials(t *testing.T) {
 	t.Parallel()
-	inFakeTime(t, 200, func(t *testing.T, o *office, push *gateway) {
+	fleetInBubble(t, 200, func(t *testing.T, o *office, push *gateway) {
 		o.trustAll()
 		push.kill(o.phones()...)
 		var offers []dispatch.Dispatch
@@ -184,7 +185,7 @@ func TestWrongCredentials(t *testing.T) {
 func TestMadeUpTokensAllTheTime(t *testing.T) {
 	t.Parallel()
 	accounts := testkit.Scale(21, 60) // more than the 20 drivers whose refused tokens would be evidence
-	inFakeTime(t, testkit.Scale(20, 100), func(t *testing.T, o *office, push *gateway) {
+	fleetInBubble(t, testkit.Scale(20, 100), func(t *testing.T, o *office, push *gateway) {
 		honest, cheats := o.cars, o.accounts(accounts, "seoul")
 		var all delays
 		offer := func() {
@@ -231,7 +232,7 @@ func TestMadeUpTokensAllTheTime(t *testing.T) {
 
 // Pushes to suspects are one request at a time, and take no place of other pushes.
 func TestSuspectsGoApart(t *testing.T) {
-	inFakeTime(t, 50, func(t *testing.T, o *office, push *gateway) {
+	fleetInBubble(t, 50, func(t *testing.T, o *office, push *gateway) {
 		o.trustAll()
 		dead := o.cars[:40]
 		push.kill(o.phones()[:len(dead)]...)

@@ -74,7 +74,7 @@ func (w *wire) begin(c call) (f fault, arrives bool) {
 	return f, !w.dead && f != requestIsLost
 }
 
-// end reports whether the reply to a call arrives.
+// end reports whether the reply to a call arrives. A late reply waits in the bubble.
 func (w *wire) end(f fault) bool {
 	if f == replyIsLate {
 		time.Sleep(lateReplyDelay)

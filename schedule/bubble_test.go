@@ -31,7 +31,7 @@ func bubble(t *testing.T, test func(t *testing.T, p *place)) {
 	synctest.Test(t, func(t *testing.T) { test(t, newPlaceAt(t, url)) })
 }
 
-// pass lets d pass, and returns when all that is to happen then has happened.
+// pass lets d of the bubble pass, and returns when all that is to happen then has happened.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

@@ -330,6 +330,7 @@ type slowly struct {
 	answered, askedAgain time.Time
 }
 
+// Holders waits in the bubble.
 func (h *slowly) Holders(_ context.Context, ids []dispatch.ID) (map[dispatch.ID]dispatch.CurrentHolder, error) {
 	if h.answered.IsZero() {
 		time.Sleep(verifyInterval * 3 / 2)
