@@ -62,6 +62,7 @@ func Serve(ctx context.Context, c config.Config, log *slog.Logger, stdout io.Wri
 	if err := c.MakeSecrets(); err != nil {
 		return err
 	}
+	redisclient.LogTo(log)
 	i := &instance{config: c, log: log}
 	defer func() { err = errors.Join(err, i.stop()) }()
 	api, err := i.start(ctx)
@@ -140,7 +141,7 @@ func (i *instance) start(ctx context.Context) (api handler.API, err error) {
 
 // openStore opens the database and brings its schema up to date.
 func (i *instance) openStore(ctx context.Context, owner string) (err error) {
-	o := repository.Options{OnCommit: i.commits.announce, Observer: i.telemetry.Statement, ClaimTimeout: i.config.Timeouts.Claim, Log: i.log}
+	o := repository.Options{OnCommit: i.commits.announce, Observer: i.telemetry.Statement, Patience: i.config.Timeouts.Claim / 2, Log: i.log}
 	if !i.config.Push.Leader {
 		o.OutboxOwner, o.OutboxLease = owner, i.pushLease()
 	}

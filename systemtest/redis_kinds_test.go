@@ -1,6 +1,7 @@
 package systemtest
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -209,6 +210,11 @@ func TestRedisOfAnotherAuthority(t *testing.T) {
 		})
 		if a := send("GET", i.URL+"/readyz", "", ""); a.status != 200 || a.Status != "degraded" {
 			t.Errorf("readyz: %s", a)
+		}
+		for line := range strings.Lines(i.log.String()) {
+			if !json.Valid([]byte(line)) {
+				t.Errorf("a line of the log is not JSON: %s", line)
+			}
 		}
 	}
 	if n := r.Ask(t, "DBSIZE"); n != "0" {
