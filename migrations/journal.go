@@ -177,10 +177,8 @@ func (r *execution) waitForOrphan(ctx context.Context) error {
 	}
 	text := strings.TrimRight(r.statements[r.at-1].sql, "; \n") // as the server shows it
 	for logged := false; ; logged = true {
-		var sessions int
-		err := r.conn.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.processlist "+
-			"WHERE id <> CONNECTION_ID() AND db = DATABASE() AND info = ?", text).Scan(&sessions)
-		if err != nil || sessions == 0 {
+		executed, err := r.isExecuted(ctx, text)
+		if err != nil || !executed {
 			return err
 		}
 		if !logged {
@@ -190,6 +188,37 @@ func (r *execution) waitForOrphan(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// isExecuted reports whether a session executes the statement in this database. It reads SHOW PROCESSLIST: MySQL refuses to read
+// information_schema.processlist while any session executes a statement with bytes that are no text.
+func (r *execution) isExecuted(ctx context.Context, statement string) (found bool, err error) {
+	var database string
+	if err := r.conn.QueryRowContext(ctx, "SELECT DATABASE()").Scan(&database); err != nil {
+		return false, err
+	}
+	rows, err := r.conn.QueryContext(ctx, "SHOW FULL PROCESSLIST")
+	if err != nil {
+		return false, err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return false, err
+	}
+	values := make([]sql.NullString, len(columns))
+	into := make([]any, len(columns))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return false, err
+		}
+		const name, info = 3, 7
+		found = found || values[name].String == database && values[info].String == statement
+	}
+	return found, rows.Err()
 }
 
 // record writes that all statements before the given one are done, and the fingerprint of that one's table.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	mysql "github.com/go-sql-driver/mysql"
 
 	"firsttap/migrations"
+	"firsttap/servertest"
 	"firsttap/testkit"
 )
 
@@ -252,9 +254,11 @@ func (b *blocked) unblock() {
 // sessions are those that execute the statement in this database.
 func (b *blocked) sessions() int {
 	b.t.Helper()
-	var n int
-	if err := b.db.QueryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND info = ?", b.waiting).Scan(&n); err != nil {
-		b.t.Fatal(err)
+	n := 0
+	for _, session := range servertest.Sessions(b.t, b.db) {
+		if session.Statement == b.waiting {
+			n++
+		}
 	}
 	return n
 }
@@ -301,7 +305,7 @@ func TestKilledWithTheStatementUnderWay(t *testing.T) {
 	})
 }
 
-// The next process waits until the server has ended what it executes for the one before.
+// The next process waits until the server has ended what it executes for the one before, whatever else the server executes.
 func TestOutlastsTheStatementOfTheDead(t *testing.T) {
 	onServers(t, func(t *testing.T, newURL func() string) {
 		b := block(t, newURL())
@@ -313,6 +317,7 @@ func TestOutlastsTheStatementOfTheDead(t *testing.T) {
 			orphan <- err
 		}()
 		testkit.Eventually(t, "the statement waits", func() bool { return b.sessions() == 1 })
+		executeBytes(t, b)
 		b.up()
 		testkit.Eventually(t, "a log line says so", func() bool { return b.log.Count("still executes a statement") > 0 })
 		b.unblock()
@@ -323,6 +328,21 @@ func TestOutlastsTheStatementOfTheDead(t *testing.T) {
 		if b.log.Count("was done before") == 0 {
 			t.Error("the statement was executed again")
 		}
+	})
+}
+
+// executeBytes has a session execute a statement with bytes that are no text, until the test ends.
+func executeBytes(t *testing.T, b *blocked) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = b.db.ExecContext(ctx, "DO SLEEP(3600), ?", []byte("\xAE\xFB\xF5")) // ends with its context
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+	testkit.Eventually(t, "the bytes are there", func() bool {
+		return slices.ContainsFunc(servertest.Sessions(t, b.db), func(s servertest.Session) bool { return strings.HasPrefix(s.Statement, "DO SLEEP") })
 	})
 }
 

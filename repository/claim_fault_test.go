@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,8 +44,8 @@ func (db *database) waiting(t testing.TB) {
 		}
 		_, transactions, _ := strings.Cut(status, "LIST OF TRANSACTIONS FOR EACH SESSION")
 		for transaction := range strings.SplitSeq(transactions, "---TRANSACTION") {
-			if waits := lockWait.FindStringSubmatch(transaction); waits != nil &&
-				db.count(t, "information_schema.processlist WHERE id = ? AND db = DATABASE()", waits[1]) > 0 {
+			waits := lockWait.FindStringSubmatch(transaction)
+			if waits != nil && slices.ContainsFunc(servertest.Sessions(t, db.raw), func(s servertest.Session) bool { return s.ID == waits[1] }) {
 				return true
 			}
 		}

@@ -175,7 +175,9 @@ func inTheMiddle(t *testing.T, i *Instance, db *Database) (id string, goOn func(
 	}
 	testkit.Eventually(t, "the job waits for the row", func() bool {
 		return db.Count("job_runs WHERE job='expire-offers' AND status='RUNNING'") > 0 &&
-			db.Count("information_schema.processlist WHERE db = DATABASE() AND info LIKE 'SELECT d.%FOR UPDATE'") > 0
+			slices.ContainsFunc(servertest.Sessions(t, db.DB), func(s servertest.Session) bool {
+				return strings.HasPrefix(s.Statement, "SELECT d.") && strings.HasSuffix(s.Statement, "FOR UPDATE")
+			})
 	})
 	return id, func() {
 		if err := tx.Rollback(); err != nil {
