@@ -380,6 +380,7 @@ test("an invalid token leads back to the sign-in, which shows the reason", async
   const [driver] = await own.drivers(1, "seoul");
   const page = await open(`/driver/#token=${driver!.token}`, own);
   await expect(page.getByText("Driver 1")).toBeVisible();
+  await page.evaluate(() => navigator.serviceWorker.ready.then(() => {})); // or its requests meet the service that stops
   await own.stop();
   own.settings = { FIRSTTAP_JWT_SECRET: "b".repeat(48) };
   await own.start();

@@ -74,6 +74,24 @@ test("an unknown address shows an error, and the focus follows the page", async 
   await expect(viewer.locator("#main")).toBeFocused();
 });
 
+test("a link that is opened while an earlier one is checked is asked about", async ({ openConsole, service }) => {
+  const viewer = await service.key("viewer");
+  const page = await openConsole("#/drivers");
+  let release = () => {};
+  const released = new Promise<void>((resolve) => { release = resolve; });
+  await page.route("**/v1/session", async (route) => {
+    await released;
+    await route.continue();
+  }, { times: 1 });
+  await page.goto(`${service.url}/console/#key=${service.adminKey}`);
+  await page.goto(`${service.url}/console/#key=${viewer}`);
+  const signedIn = page.waitForResponse((r) => r.url().endsWith("/v1/session") && r.request().method() === "POST");
+  release();
+  await signedIn;
+  await page.evaluate(() => new Promise((resolve) => { setTimeout(resolve); }));
+  await expect(page.getByRole("dialog", { name: "Sign in with another key?" })).toContainText("(viewer)");
+});
+
 test("a foreign link replaces no session without confirmation", async ({ openConsole, service }) => {
   const viewer = await service.key("viewer");
   const page = await openConsole("#/drivers");

@@ -39,13 +39,16 @@ function Console() {
   const [trouble, setTrouble] = useState(null);
   const [link, setLink] = useState(null); // a link's key, while a session of another key exists
   const [first] = useState(takeKey);
-  const come = (key) => begin(key).then((now) => {
-    setLink(now.link ?? null);
-    setSession(now.session);
-  }, (err) => {
-    setTrouble(err);
-    setSession((before) => before ?? null);
-  });
+  const earlier = useRef(Promise.resolve()); // links are handled one after the other: the answer to an earlier one must not end a later one's question
+  const come = (key) => {
+    earlier.current = earlier.current.then(() => begin(key)).then((now) => {
+      setLink(now.link ?? null);
+      setSession(now.session);
+    }, (err) => {
+      setTrouble(err);
+      setSession((before) => before ?? null);
+    });
+  };
   const hash = useHash(come);
   useEffect(() => { come(first); }, []);
 
