@@ -29,7 +29,9 @@ func TestReleasedHolderConcludesNothing(t *testing.T) {
 			for lock, job := range map[string]string{"supply": "supply", "jobs": "nightly"} {
 				owner, slot := db.freezeInRun(t, i, job, func() {
 					out, err := command(t, testkit.Settings(lookup...), "lock", "release", lock)
-					if err != nil || !strings.Contains(out, lock+" released; the holder was ") {
+					// The leader's lease of 3 s may end before: the command then finds no holder, and takes the run from it all the same.
+					free := lock == "jobs" && strings.Contains(out, "jobs is not held")
+					if err != nil || !free && !strings.Contains(out, lock+" released; the holder was ") || !strings.Contains(out, "interrupted; its owner was ") {
 						t.Errorf("release %s: %v\n%s", lock, err, out)
 					}
 				})
