@@ -24,9 +24,7 @@ var someRequest = idempotency.Request{Caller: "key_1", Name: strings.Repeat("a",
 func (db *database) reserve(t testing.TB, once idempotency.Request) idempotency.Reservation {
 	t.Helper()
 	r, err := db.ReserveRequest(t.Context(), once, time.Minute, 24*time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 
@@ -73,9 +71,7 @@ func TestReserve(t *testing.T) {
 			t.Errorf("%+v was begun again as %+v", first, third)
 		}
 		sealed := []byte("\x00an answer\xff'\\")
-		if err := db.SaveAnswer(t.Context(), third, sealed); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.SaveAnswer(t.Context(), third, sealed))
 		for range 2 {
 			if r := db.reserve(t, someRequest); !bytes.Equal(r.Answer, sealed) {
 				t.Errorf("the answer is %q", r.Answer)
@@ -238,9 +234,7 @@ func TestRepeatedRequestAfterALostReply(t *testing.T) {
 		near := db.Store
 		for name := range db.twice(t) {
 			far, proxy := db.proxied(t)
-			if err := far.Ping(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, far.Ping(t.Context()))
 			db.exec(t, "DELETE FROM api_keys")
 			table, _, _ := strings.Cut(name, ",")
 			ctx := idempotency.WithSeed(t.Context(), idempotency.NewSeed(time.Now()))
@@ -249,11 +243,8 @@ func TestRepeatedRequestAfterALostReply(t *testing.T) {
 			do := db.twice(t)[name]
 			before := db.count(t, table)
 			db.Store = far
-			cut := proxy.CutReply("COMMIT")
-			_, err := do(ctx)
-			testkit.Await(t, "the lost reply", cut.Done())
+			mustLose(t, proxy, "COMMIT", dispatch.ErrUnknown, func() error { _, err := do(ctx); return err })
 			db.Store = near
-			mustBeError(t, name, err, dispatch.ErrUnknown)
 			made := db.count(t, table) - before
 			if _, err := do(ctx); err != nil || made < 1 || db.count(t, table)-before != made {
 				t.Errorf("%s again: %v; %d made, then %d", name, err, made, db.count(t, table)-before)

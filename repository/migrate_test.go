@@ -53,31 +53,22 @@ func TestMigrateWaitsForTheOther(t *testing.T) {
 			lock, free, wait = "BEGIN EXCLUSIVE", "ROLLBACK", 3*time.Second
 		}
 		other, err := direct(t, u).Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer other.Close()
-		if _, err := other.ExecContext(t.Context(), lock); err != nil {
-			t.Fatal(err)
-		}
+		_, err = other.ExecContext(t.Context(), lock)
+		must(t, err)
 		ended := make(chan error, 1)
 		go func() {
-			ended <- s.Migrate(func(m *migrations.Migrator) error {
-				_, err := m.Up(t.Context())
-				return err
-			})
+			ended <- s.up(t.Context())
 		}()
 		select {
 		case err := <-ended:
 			t.Fatalf("did not wait: %v", err)
 		case <-time.After(wait):
 		}
-		if _, err := other.ExecContext(t.Context(), free); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		_, err = other.ExecContext(t.Context(), free)
+		must(t, err)
+		must(t, <-ended)
 	})
 }
 

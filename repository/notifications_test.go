@@ -21,37 +21,14 @@ import (
 func (db *database) notification(t testing.TB, id dispatch.ID, edit func(*notificationRow)) notificationRow {
 	t.Helper()
 	now := time.Now()
-	row := notificationRow{
-		ID: dispatch.NewNotificationID(now), EventID: dispatch.NewEventID(now), DeviceID: dispatch.NewDeviceID(now),
-		DriverID: dispatch.NewDriverID(now), DispatchID: id, Round: 1, Type: dispatch.EventOpened, State: stateDead,
-		NextAt: micros(now.Add(time.Hour)), Attempts: 3, Result: "poison", Reason: "INVALID_ARGUMENT", At: micros(now),
-		ExpiresAt: micros(now.Add(time.Hour)), CreatedAt: micros(now),
-	}
-	if edit != nil {
-		edit(&row)
-	}
-	if err := db.general.WithContext(t.Context()).Create(&row).Error; err != nil {
-		t.Fatal(err)
-	}
-	return row
-}
-
-// pages reads a list to its end.
-func pages(t *testing.T, limit int, read func(dispatch.Page) ([]outbox.Notification, string, error)) (all []dispatch.NotificationID) {
-	t.Helper()
-	for p := (dispatch.Page{Limit: limit}); ; {
-		items, next, err := read(p)
-		if err != nil || len(items) > limit || len(all) > 100 {
-			t.Fatalf("%d of %d, after %d: %v", len(items), limit, len(all), err)
+	d := dispatch.Dispatch{ID: id, Round: 1, Window: dispatch.Window{ExpiresAt: now.Add(time.Hour)}}
+	return db.notifications(t, d, 1, func(_ int, row *notificationRow) {
+		row.DeviceID, row.DriverID, row.State, row.NextAt = dispatch.NewDeviceID(now), dispatch.NewDriverID(now), stateDead, row.ExpiresAt
+		row.Attempts, row.Result, row.Reason = 3, "poison", "INVALID_ARGUMENT"
+		if edit != nil {
+			edit(row)
 		}
-		for _, n := range items {
-			all = append(all, n.ID)
-		}
-		if next == "" {
-			return all
-		}
-		p.Cursor = next
-	}
+	})[0]
 }
 
 func TestNotificationAsItIsShown(t *testing.T) {
@@ -108,7 +85,11 @@ func TestNotificationPages(t *testing.T) {
 				}
 			}
 			for _, limit := range []int{1, 2, 3, 5, 12, 200} {
-				if got := pages(t, limit, read); !slices.Equal(got, want) {
+				var got []dispatch.NotificationID
+				for _, n := range all(t, limit, read) {
+					got = append(got, n.ID)
+				}
+				if !slices.Equal(got, want) {
 					t.Errorf("%s by %d: got %v, want %v", what, limit, got, want)
 				}
 			}
@@ -133,9 +114,8 @@ func TestNotificationPages(t *testing.T) {
 		for _, cursor := range []string{"x", "!", "AAAAAAAAAAA", cursor(notificationList, 0, "dsp_00000000000000000000000000")} {
 			_, _, err1 := db.Notifications(t.Context(), id, dispatch.Page{Limit: 1, Cursor: cursor})
 			_, _, err2 := db.NotificationsBy(t.Context(), "", dispatch.Page{Limit: 1, Cursor: cursor})
-			if !errors.Is(err1, dispatch.ErrBadCursor) || !errors.Is(err2, dispatch.ErrBadCursor) {
-				t.Errorf("cursor %q: %v, %v", cursor, err1, err2)
-			}
+			mustBeError(t, cursor, err1, dispatch.ErrBadCursor)
+			mustBeError(t, cursor, err2, dispatch.ErrBadCursor)
 		}
 		if items, next, err := db.Notifications(t.Context(), dispatch.NewID(now), dispatch.Page{Limit: 1}); len(items) != 0 || next != "" || err != nil {
 			t.Errorf("of nothing: %v, %q, %v", items, next, err)
@@ -173,20 +153,14 @@ func TestAPageCostsTheSame(t *testing.T) {
 			db.exec(t, "ANALYZE TABLE notifications")
 		}
 		_, next, err := db.NotificationsBy(t.Context(), outbox.Dead, dispatch.Page{Limit: limit})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, later, err := db.NotificationsBy(t.Context(), outbox.Dead, dispatch.Page{Limit: limit, Cursor: next})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, status := range []outbox.Status{outbox.Dead, ""} {
 			for _, cursor := range []string{"", next, later} {
 				query := db.general.ToSQL(func(tx *gorm.DB) *gorm.DB {
 					q, err := notificationsBy(tx, status, dispatch.Page{Limit: limit, Cursor: cursor})
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					return q.Limit(limit + 1).Find(&[]notificationRow{})
 				})
 				if db.dialect.skipLocked == "" {
@@ -201,22 +175,10 @@ func TestAPageCostsTheSame(t *testing.T) {
 
 func (db *database) mustNotSort(t *testing.T, query string) {
 	t.Helper()
-	rows, err := db.raw.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var plan string
-		if err := rows.Scan(new(int), new(int), new(int), &plan); err != nil {
-			t.Fatal(err)
+	for _, step := range db.plan(t, query) {
+		if reads := !strings.Contains(step, "SUBQUERY"); reads && !strings.Contains(step, "INDEX") || strings.Contains(step, "TEMP B-TREE") {
+			t.Errorf("%s: %s", query, step)
 		}
-		if reads := !strings.Contains(plan, "SUBQUERY"); reads && !strings.Contains(plan, "INDEX") || strings.Contains(plan, "TEMP B-TREE") {
-			t.Errorf("%s: %s", query, plan)
-		}
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -224,9 +186,7 @@ func (db *database) mustNotSort(t *testing.T, query string) {
 func (db *database) rowsRead(t *testing.T, query string) (total int) {
 	t.Helper()
 	conn, err := db.raw.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	for _, statement := range []string{"FLUSH STATUS", query} {
 		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
@@ -234,15 +194,11 @@ func (db *database) rowsRead(t *testing.T, query string) (total int) {
 		}
 	}
 	rows, err := conn.QueryContext(t.Context(), "SHOW SESSION STATUS WHERE Variable_name LIKE 'Handler_read%' OR Variable_name = 'Sort_rows'")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer rows.Close()
 	for rows.Next() {
 		var n int
-		if err := rows.Scan(new(string), &n); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rows.Scan(new(string), &n))
 		total += n
 	}
 	if err := rows.Err(); err != nil || total == 0 {
@@ -271,26 +227,17 @@ func TestRedrive(t *testing.T) {
 			"another": func(r *notificationRow) { r.Round = 2 },
 		} {
 			row := db.notification(t, d.ID, edit)
-			before := db.row(t, row.ID)
+			before := db.stored(t, row.ID)
 			if _, err := db.Redrive(t.Context(), row.ID); !errors.Is(err, dispatch.ErrNotDead) || errors.Is(err, dispatch.ErrUnavailable) || strings.Contains(err.Error(), "SQL") {
 				t.Errorf("%s: %v", what, err)
 			}
-			if after := db.row(t, row.ID); !reflect.DeepEqual(before, after) {
+			if after := db.stored(t, row.ID); !reflect.DeepEqual(before, after) {
 				t.Errorf("%s: %+v became %+v", what, before, after)
 			}
 		}
-		if _, err := db.Redrive(t.Context(), dispatch.NewNotificationID(time.Now())); !errors.Is(err, dispatch.ErrNotificationNotFound) {
-			t.Errorf("unknown: %v", err)
-		}
+		_, err = db.Redrive(t.Context(), dispatch.NewNotificationID(time.Now()))
+		mustBeError(t, "unknown", err, dispatch.ErrNotificationNotFound)
 	})
-}
-
-func (db *database) row(t *testing.T, id dispatch.NotificationID) (row notificationRow) {
-	t.Helper()
-	if err := db.general.WithContext(t.Context()).Where("id = ?", id).Take(&row).Error; err != nil {
-		t.Fatal(err)
-	}
-	return row
 }
 
 func TestConcurrentRedrives(t *testing.T) {

@@ -27,9 +27,7 @@ func TestSessionSettings(t *testing.T) {
 		}
 		for name, pool := range map[string]*gorm.DB{"claims": db.claims, "general": db.general, "writes": db.writes} {
 			pool, err := pool.DB()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var level, mode string
 			var wait, idle int
 			err = pool.QueryRow("SELECT "+isolation+", @@innodb_lock_wait_timeout, @@SESSION.wait_timeout, @@sql_mode").Scan(&level, &wait, &idle, &mode)
@@ -47,9 +45,7 @@ func TestSQLiteSettings(t *testing.T) {
 	db := migrated(t, servertest.EmptyURL(t, servertest.SQLite)).usual(t)
 	for name, pool := range map[string]*gorm.DB{"claims": db.claims, "general": db.general} {
 		pool, err := pool.DB()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "busy_timeout": "2000"} {
 			var got string
 			if err := pool.QueryRow("PRAGMA " + pragma).Scan(&got); err != nil || got != want {
@@ -67,11 +63,7 @@ func TestDurability(t *testing.T) {
 	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) {
 		rawURL := servertest.StartDatabase(t, kind).URL(t)
 		var logged bytes.Buffer
-		s, err := Open(t.Context(), rawURL, Options{Log: slog.New(slog.NewTextHandler(&logged, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { s.Close() })
+		s := openWith(t, rawURL, Options{Log: slog.New(slog.NewTextHandler(&logged, nil))})
 		raw := direct(t, rawURL)
 		check := func(setting string, value int, want string) {
 			t.Helper()
@@ -94,13 +86,23 @@ func TestDurability(t *testing.T) {
 
 func TestDurabilityOfSQLite(t *testing.T) {
 	var logged bytes.Buffer
-	s, err := Open(t.Context(), servertest.EmptyURL(t, servertest.SQLite), Options{Log: slog.New(slog.NewTextHandler(&logged, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := openWith(t, servertest.EmptyURL(t, servertest.SQLite), Options{Log: slog.New(slog.NewTextHandler(&logged, nil))})
 	if s.CheckDurability(t.Context()); logged.Len() > 0 {
 		t.Errorf("logged %q", &logged)
+	}
+}
+
+// mustNotOpen fails the test unless Open refuses the URL at once, and without the password in the error.
+func mustNotOpen(t *testing.T, rawURL string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	defer cancel()
+	s, err := Open(ctx, rawURL, Options{Log: quiet})
+	if err == nil {
+		s.Close()
+		t.Errorf("%q: opened", rawURL)
+	} else if errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("%q: %v", rawURL, err)
 	}
 }
 
@@ -110,34 +112,14 @@ func TestOpenRefuses(t *testing.T) {
 		"", "firsttap.db", "sqlite://", "postgres://localhost/x", "mysql://", "mysql://localhost", "mysql://localhost/",
 		"mysql:///name", "mysql://root:s3cret@local host/x", "mysql://root:s3cret@127.0.0.1:port/x", "mysql://root:s3cret@127.0.0.1:1/x?tls=nonsense",
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
-		s, err := Open(ctx, u, Options{Log: quiet})
-		cancel()
-		if err == nil {
-			s.Close()
-			t.Errorf("%q: opened", u)
-			continue
-		}
-		if errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%q: %v", u, err)
-		}
+		mustNotOpen(t, u)
 	}
 }
 
 func TestOpenWithAWrongPassword(t *testing.T) {
 	t.Parallel()
 	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) {
-		u := strings.Replace(servertest.EmptyURL(t, kind), "root@", "root:s3cret@", 1)
-		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
-		defer cancel()
-		s, err := Open(ctx, u, Options{Log: quiet})
-		if err == nil {
-			s.Close()
-			t.Fatal("opened")
-		}
-		if errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "s3cret") {
-			t.Error(err)
-		}
+		mustNotOpen(t, strings.Replace(servertest.EmptyURL(t, kind), "root@", "root:s3cret@", 1))
 	})
 }
 
@@ -170,9 +152,7 @@ func TestOpenWaitsForTheServer(t *testing.T) {
 	}()
 	<-tried
 	d.Start()
-	if err := testkit.Await(t, "Open returns", ended); err != nil {
-		t.Error(err)
-	}
+	must(t, testkit.Await(t, "Open returns", ended))
 }
 
 type writer func([]byte) (int, error)
@@ -181,15 +161,9 @@ func (w writer) Write(p []byte) (int, error) { return w(p) }
 
 func TestPing(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		if err := db.Ping(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := db.Ping(t.Context()); !errors.Is(err, dispatch.ErrUnavailable) {
-			t.Errorf("got %v, want %v", err, dispatch.ErrUnavailable)
-		}
+		must(t, db.Ping(t.Context()))
+		must(t, db.Close())
+		mustBeError(t, "a ping after Close", db.Ping(t.Context()), dispatch.ErrUnavailable)
 	})
 }
 

@@ -24,9 +24,7 @@ func statements(t testing.TB, pools []*gorm.DB, fn func()) (all []string) {
 	each := func(change func(c *gorm.DB) []error) {
 		t.Helper()
 		for _, pool := range pools {
-			if err := errors.Join(change(pool)...); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(change(pool)...))
 		}
 	}
 	each(func(db *gorm.DB) []error {
@@ -78,9 +76,7 @@ func (db *database) backlogged(t *testing.T, d dispatch.Dispatch, n int) {
 func (db *database) explain(t *testing.T, statement string) (plans []map[string]string) {
 	t.Helper()
 	var version string
-	if err := db.raw.QueryRowContext(t.Context(), "SELECT VERSION()").Scan(&version); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.raw.QueryRowContext(t.Context(), "SELECT VERSION()").Scan(&version))
 	form := " FORMAT=TRADITIONAL"
 	if strings.Contains(version, "MariaDB") {
 		form = ""
@@ -91,26 +87,20 @@ func (db *database) explain(t *testing.T, statement string) (plans []map[string]
 	}
 	defer rows.Close()
 	columns, err := rows.Columns()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for rows.Next() {
 		values, into := make([]*string, len(columns)), make([]any, len(columns))
 		for i := range into {
 			into[i] = &values[i]
 		}
-		if err := rows.Scan(into...); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rows.Scan(into...))
 		plan := map[string]string{}
 		for i, c := range columns {
 			plan[strings.ToLower(c)] = stringOrEmpty(values[i])
 		}
 		plans = append(plans, plan)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rows.Err())
 	return plans
 }
 
@@ -120,20 +110,14 @@ func (db *database) work(t *testing.T, d dispatch.Dispatch, driver dispatch.Driv
 	o := db.as("ins_a")
 	return statements(t, []*gorm.DB{o.relay}, func() {
 		_, err := o.LeaseEvents(t.Context(), 32)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		pushes, _, err := o.LeaseNotifications(t.Context(), 256)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		settled := make([]outbox.SendResult, len(pushes))
 		for i, p := range pushes {
 			settled[i] = outbox.SendResult{ID: p.ID, Status: outbox.Sent}
 		}
-		if err := o.RecordResults(t.Context(), settled); err != nil {
-			t.Fatal(err)
-		}
+		must(t, o.RecordResults(t.Context(), settled))
 		db.mustAccept(t, d.ID, driver)
 		told := o.mustExpand(t, db, dispatch.EventAccepted, 10)
 		if told.Dropped == 0 || told.Unleased == 0 {

@@ -12,10 +12,6 @@ import (
 
 var overdue = clockworks[2]
 
-func start(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-	return d.Start(dispatch.Driver{ID: d.Claim.Driver}, now)
-}
-
 // Overdue work that never began is canceled, and overdue work that began is completed.
 func TestCloseOverdue(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
@@ -99,9 +95,7 @@ func TestOverdueIsNotPushed(t *testing.T) {
 				t.Errorf("%+v", told)
 			}
 		}
-		if n := db.count(t, "notifications"); n != offers {
-			t.Errorf("%d notifications were written", n-offers)
-		}
+		db.mustCount(t, offers, "notifications")
 	})
 }
 
@@ -125,9 +119,7 @@ func TestClosedAndCompleted(t *testing.T) {
 				if k == 0 {
 					_, err = db.CloseOverdue(t.Context(), overdueAfter, 10)
 				} else {
-					_, err = db.Update(t.Context(), id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-						return d.Complete(d.Claim.Driver, now)
-					})
+					_, err = db.Update(t.Context(), id, complete)
 				}
 				if err != nil {
 					t.Error(err)

@@ -7,26 +7,31 @@ import (
 
 	"firsttap/cronjob"
 	"firsttap/dispatch"
+	"firsttap/servertest"
 	"firsttap/testkit"
 )
+
+// mustLose has the reply to the statement in do get lost, and fails the test unless do fails with want.
+func mustLose(t *testing.T, proxy *servertest.Proxy, statement string, want error, do func() error) {
+	t.Helper()
+	cut := proxy.CutReply(statement)
+	err := do()
+	testkit.Await(t, "the cut of "+statement, cut.Done())
+	mustBeError(t, "the reply to "+statement+" is lost", err, want)
+}
 
 // An instance that does not know whether its run began gives it back, and any instance may take it over.
 func TestBeginRunWhoseCommitIsLost(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		db.known(t, report)
 		s, proxy := db.proxied(t)
-		cut := proxy.CutReply("COMMIT")
-		_, err := s.begin(t, "a/1", someSlot(1))
-		testkit.Await(t, "the cut", cut.Done())
-		mustBeError(t, "begin", err, dispatch.ErrUnknown)
+		mustLose(t, proxy, "COMMIT", dispatch.ErrUnknown, func() error { _, err := s.begin(t, "a/1", someSlot(1)); return err })
 		if _, row := db.only(t); row.Owner != "a/1" || row.Status != cronjob.Running {
 			t.Fatalf("it was begun, and is %+v", row)
 		}
-		_, err = db.begin(t, "b/2", someSlot(1))
+		_, err := db.begin(t, "b/2", someSlot(1))
 		mustBeError(t, "another instance", err, cronjob.ErrRunning)
-		if err := s.InterruptRun(t.Context(), report, "a/1"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.InterruptRun(t.Context(), report, "a/1"))
 		if run := db.mustBegin(t, "b/2", someSlot(1)); run.Attempt != 1 || !run.Slot.Equal(someSlot(1)) {
 			t.Errorf("another instance begins %+v", run)
 		}
@@ -68,17 +73,13 @@ func TestTheReplyOfAnEndIsLost(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		db.known(t, report)
 		s, proxy := db.proxied(t)
-		end := cronjob.Outcome{Status: cronjob.Failed, Error: "no"}
-		for i, lost := range []string{"COMMIT", "UPDATE job_runs", "UPDATE jobs"} {
-			run := db.mustBegin(t, "a/1", someSlot(i))
-			cut := proxy.CutReply(lost)
-			err := s.EndRun(t.Context(), run, end)
-			testkit.Await(t, "the cut of "+lost, cut.Done())
-			want := dispatch.ErrUnavailable
-			if lost == "COMMIT" {
-				want = dispatch.ErrUnknown
-			}
-			mustBeError(t, lost, err, want)
+		end, slot := cronjob.Outcome{Status: cronjob.Failed, Error: "no"}, 0
+		for lost, want := range map[string]error{
+			"COMMIT": dispatch.ErrUnknown, "UPDATE job_runs": dispatch.ErrUnavailable, "UPDATE jobs": dispatch.ErrUnavailable,
+		} {
+			slot++
+			run := db.mustBegin(t, "a/1", someSlot(slot))
+			mustLose(t, proxy, lost, want, func() error { return s.EndRun(t.Context(), run, end) })
 			testkit.Retry(t, func() error { return s.EndRun(t.Context(), run, end) })
 			if _, row := db.only(t); row.Status != cronjob.Failed || row.Error != "no" {
 				t.Errorf("%s: it is %+v", lost, row)
@@ -92,11 +93,9 @@ func TestTheReplyToAnInterruptionIsLost(t *testing.T) {
 		db.known(t, report)
 		s, proxy := db.proxied(t)
 		run := db.mustBegin(t, "a/1", someSlot(1))
-		cut := proxy.CutReply("attempt = attempt - 1")
-		err := s.InterruptRun(t.Context(), report, run.Owner)
-		testkit.Await(t, "the cut", cut.Done())
-		mustBeError(t, "the first time", err, dispatch.ErrUnavailable)
-		mustBeError(t, "the second time", s.InterruptRun(t.Context(), report, run.Owner), dispatch.ErrNotLeased)
+		interrupt := func() error { return s.InterruptRun(t.Context(), report, run.Owner) }
+		mustLose(t, proxy, "attempt = attempt - 1", dispatch.ErrUnavailable, interrupt)
+		mustBeError(t, "the second time", interrupt(), dispatch.ErrNotLeased)
 		if next := db.mustBegin(t, "b/2", someSlot(1)); next.Attempt != 1 {
 			t.Errorf("another instance begins %+v", next)
 		}
@@ -109,11 +108,9 @@ func TestConcludeWhoseCommitIsLost(t *testing.T) {
 		db.known(t, report)
 		s, proxy := db.proxied(t)
 		run := db.mustBegin(t, "a/1", someSlot(1))
-		cut := proxy.CutReply("COMMIT")
-		err := s.ConcludeRun(t.Context(), run, "done", insert(run))
-		testkit.Await(t, "the cut", cut.Done())
-		mustBeError(t, "conclude", err, dispatch.ErrUnknown)
-		mustBeError(t, "once more", s.ConcludeRun(t.Context(), run, "done", insert(run)), dispatch.ErrNotLeased)
+		conclude := func() error { return s.ConcludeRun(t.Context(), run, "done", insert(run)) }
+		mustLose(t, proxy, "COMMIT", dispatch.ErrUnknown, conclude)
+		mustBeError(t, "once more", conclude(), dispatch.ErrNotLeased)
 		mustBeError(t, "failed", s.EndRun(t.Context(), run, cronjob.Outcome{Status: cronjob.Failed}), dispatch.ErrNotLeased)
 		mustBeError(t, "given back", s.InterruptRun(t.Context(), report, run.Owner), dispatch.ErrNotLeased)
 		job, row := db.only(t)

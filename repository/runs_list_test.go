@@ -17,9 +17,7 @@ import (
 func (s *Store) mustRequest(t testing.TB, actor string) cronjob.Run {
 	t.Helper()
 	run, err := s.RequestRun(t.Context(), report, actor)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return run
 }
 
@@ -83,9 +81,7 @@ func TestRequestRun(t *testing.T) {
 		if next.Slot.Equal(run.Slot) || next.Status != cronjob.Queued {
 			t.Errorf("asked for %+v while %+v is under way", next, run)
 		}
-		if err := db.InterruptRun(t.Context(), report, "a/1"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.InterruptRun(t.Context(), report, "a/1"))
 		for _, want := range []cronjob.Run{run, next} {
 			got := db.mustBegin(t, "b/2", someSlot(1))
 			if !got.Slot.Equal(want.Slot) {
@@ -153,9 +149,7 @@ func TestBlockJob(t *testing.T) {
 		}
 		block := func(by, reason string) cronjob.BlockReport {
 			t.Helper()
-			if err := db.BlockJob(t.Context(), report, by, reason); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.BlockJob(t.Context(), report, by, reason))
 			b := db.mustState(t).Blocked
 			if b == nil || b.By != by || b.Reason != reason {
 				t.Fatalf("blocked: %+v", b)
@@ -181,27 +175,18 @@ func TestLongTextsAreCut(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
 		long := strings.Repeat("정", 3000) + "\xff"
-		if err := db.BlockJob(t.Context(), report, "a", long); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.BlockJob(t.Context(), report, "a", long))
 		if b := db.mustState(t).Blocked; utf8.RuneCountInString(b.Reason) != maxResult || !strings.HasPrefix(long, b.Reason) {
 			t.Errorf("blocked: %q", b.Reason)
 		}
 		for i, end := range []func(cronjob.Run) error{
-			func(run cronjob.Run) error {
-				return db.EndRun(t.Context(), run, cronjob.Outcome{Status: cronjob.Failed, Result: long, Error: long})
-			},
-			func(run cronjob.Run) error {
-				return db.EndRun(t.Context(), run, cronjob.Outcome{Status: cronjob.Failed, Result: "\xff\x00", Error: "a\xffb"})
-			},
+			db.ending(t, cronjob.Outcome{Status: cronjob.Failed, Result: long, Error: long}),
+			db.ending(t, cronjob.Outcome{Status: cronjob.Failed, Result: "\xff\x00", Error: "a\xffb"}),
 			func(run cronjob.Run) error {
 				return db.ConcludeRun(t.Context(), run, long, func(context.Context, Execer) error { return nil })
 			},
 		} {
-			run := db.mustBegin(t, "a/1", someSlot(i))
-			if err := end(run); err != nil {
-				t.Errorf("%d: %v", i, err)
-			}
+			must(t, end(db.mustBegin(t, "a/1", someSlot(i))))
 			_, row := db.only(t)
 			if n := utf8.RuneCountInString(row.Result); i != 1 && n != maxResult || !utf8.ValidString(row.Result) {
 				t.Errorf("%d: the result has %d letters", i, n)
@@ -234,30 +219,19 @@ func TestRunsAndTheLast(t *testing.T) {
 		}
 		for _, limit := range []int{1, 2, total, total + 1} {
 			var slots []int
-			for page := (dispatch.Page{Limit: limit}); ; {
-				runs, next, err := db.Runs(t.Context(), report, page)
-				if err != nil || len(runs) > limit || len(runs) == 0 {
-					t.Fatalf("%d runs in a page of %d: %v", len(runs), limit, err)
-				}
-				for _, run := range runs {
-					slots = append(slots, run.Slot.Second())
-				}
-				if page.Cursor = next; next == "" {
-					break
-				}
+			for _, run := range all(t, limit, func(p dispatch.Page) ([]cronjob.Run, string, error) { return db.Runs(t.Context(), report, p) }) {
+				slots = append(slots, run.Slot.Second())
 			}
 			if want := []int{6, 5, 4, 3, 2, 1, 0}; !slices.Equal(slots, want) {
 				t.Errorf("by %d: %v", limit, slots)
 			}
 		}
-		runs, _, err := db.Runs(t.Context(), report, dispatch.Page{Limit: 1})
-		if err != nil || runs[0].Status != cronjob.Running {
-			t.Errorf("%+v: %v", runs, err)
-		}
-		db.die(t)
-		runs, _, err = db.Runs(t.Context(), report, dispatch.Page{Limit: 1})
-		if err != nil || runs[0].Status != cronjob.Interrupted {
-			t.Errorf("after the term's end: %+v: %v", runs, err)
+		for _, want := range []cronjob.Status{cronjob.Running, cronjob.Interrupted} {
+			runs, _, err := db.Runs(t.Context(), report, dispatch.Page{Limit: 1})
+			if err != nil || runs[0].Status != want {
+				t.Errorf("%+v: %v, want it to be %s", runs, err, want)
+			}
+			db.die(t)
 		}
 		for _, cursor := range []string{"x", "1.5", "9223372036854775808", "1; DROP TABLE jobs"} {
 			_, _, err := db.Runs(t.Context(), report, dispatch.Page{Limit: 1, Cursor: cursor})

@@ -51,17 +51,18 @@ func (s *Store) begin(t testing.TB, owner string, slot time.Time) (cronjob.Run, 
 func (s *Store) mustBegin(t testing.TB, owner string, slot time.Time) cronjob.Run {
 	t.Helper()
 	run, err := s.begin(t, owner, slot)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return run
 }
 
 func (s *Store) mustEnd(t testing.TB, run cronjob.Run, status cronjob.Status) {
 	t.Helper()
-	if err := s.EndRun(t.Context(), run, cronjob.Outcome{Status: status}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.EndRun(t.Context(), run, cronjob.Outcome{Status: status}))
+}
+
+// ending ends a run so.
+func (s *Store) ending(t testing.TB, o cronjob.Outcome) func(cronjob.Run) error {
+	return func(run cronjob.Run) error { return s.EndRun(t.Context(), run, o) }
 }
 
 // die ends the lease of the running attempt.
@@ -80,9 +81,7 @@ func (db *database) ledger(t testing.TB) (l ledger) {
 	t.Helper()
 	read := db.general.WithContext(t.Context())
 	for _, err := range []error{read.Order("name").Find(&l.Jobs).Error, read.Order("job, slot").Find(&l.Runs).Error} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	return l
 }
@@ -156,9 +155,7 @@ func TestBeginRun(t *testing.T) {
 		mustBeError(t, "an unknown job", err, cronjob.ErrNotFound)
 		_, err = db.usual(t).BeginRun(t.Context(), "other", "a/1", term, never)
 		mustBeError(t, "a job that is not due", err, cronjob.ErrNotDue)
-		if n := db.count(t, "job_runs"); n != 1 {
-			t.Errorf("%d runs", n)
-		}
+		db.mustCount(t, 1, "job_runs")
 	})
 }
 
@@ -186,9 +183,7 @@ func TestOneRunOfAJobAtATime(t *testing.T) {
 				t.Errorf("instance %d got %v", i, err)
 			}
 		}
-		if n := db.count(t, "job_runs"); n != 1 {
-			t.Errorf("%d runs", n)
-		}
+		db.mustCount(t, 1, "job_runs")
 	})
 }
 
@@ -227,9 +222,7 @@ func TestASlotIsBegunOnce(t *testing.T) {
 				t.Errorf("slot %d was begun %d times", slot, n)
 			}
 		}
-		if n := db.count(t, "job_runs WHERE status = 'SUCCEEDED' AND attempt = 1"); n != slots {
-			t.Errorf("%d runs", n)
-		}
+		db.mustCount(t, slots, "job_runs WHERE status = 'SUCCEEDED' AND attempt = 1")
 	})
 }
 
@@ -237,19 +230,10 @@ func TestASlotIsBegunOnce(t *testing.T) {
 func TestJobsDoNotWaitForEachOther(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		db.known(t, report, "other")
-		tx, err := db.raw.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer tx.Rollback()
-		if _, err := tx.Exec("SELECT * FROM jobs WHERE name = 'other' FOR UPDATE"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tx.Exec("INSERT INTO job_runs SELECT 'other', 1, 'RUNNING', 1, 'x', 1, 1, '', 1, NULL, '', '', 0"); err != nil {
-			t.Fatal(err)
-		}
+		db.begun(t, "SELECT * FROM jobs WHERE name = 'other' FOR UPDATE",
+			"INSERT INTO job_runs SELECT 'other', 1, 'RUNNING', 1, 'x', 1, 1, '', 1, NULL, '', '', 0")
 		db.mustEnd(t, db.mustBegin(t, "a/1", someSlot(1)), cronjob.Failed)
-		_, err = db.usual(t).BeginRun(t.Context(), "other", "a/1", term, at(someSlot(1)))
+		_, err := db.usual(t).BeginRun(t.Context(), "other", "a/1", term, at(someSlot(1)))
 		mustBeError(t, "a job whose row is locked", err, dispatch.ErrUnavailable)
 	})
 }
@@ -308,9 +292,7 @@ func TestARunIsGivenUp(t *testing.T) {
 		if next := db.mustBegin(t, "b/2", someSlot(3)); !next.Slot.Equal(someSlot(3)) || next.Attempt != 1 {
 			t.Errorf("the next is %+v", next)
 		}
-		if n := db.count(t, "job_runs WHERE status = 'FAILED'"); n != 2 {
-			t.Errorf("%d were given up", n)
-		}
+		db.mustCount(t, 2, "job_runs WHERE status = 'FAILED'")
 	})
 }
 

@@ -11,12 +11,8 @@ import (
 func TestSuspectsComeLast(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		devices := db.equipped(t, 30)
-		if err := db.MarkDevicesSuspect(t.Context(), devices[:10]); err != nil {
-			t.Fatal(err)
-		}
-		if err := db.MarkPushAccepted(t.Context(), devices[10:20]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.MarkDevicesSuspect(t.Context(), devices[:10]))
+		must(t, db.MarkPushAccepted(t.Context(), devices[10:20]))
 		db.exec(t, "UPDATE devices SET suspected_at = suspected_at - 3600000000 WHERE suspected_at IS NOT NULL")
 		known := map[dispatch.DeviceID]string{}
 		for i, v := range devices {
@@ -25,9 +21,9 @@ func TestSuspectsComeLast(t *testing.T) {
 		db.add(t, nil)
 		o := db.as("ins_a")
 		told := o.mustExpand(t, db, dispatch.EventCreated, 25)
-		rest, _, err := o.LeaseNotifications(t.Context(), 10)
-		if err != nil || len(told.Pushes) != 25 || len(rest) != 5 {
-			t.Fatalf("%d at once, %d leased, %v", len(told.Pushes), len(rest), err)
+		rest := o.mustLease(t, 10, 5)
+		if len(told.Pushes) != 25 {
+			t.Fatalf("%d are sent at once", len(told.Pushes))
 		}
 		for i, p := range append(told.Pushes, rest...) {
 			is := "new"
