@@ -258,11 +258,10 @@ func TestAddKeyOfAnotherSecret(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		ctx := idempotency.WithSeed(t.Context(), idempotency.NewSeed(time.Now()))
 		k := dispatch.Key{ID: idempotency.KeyID(ctx, time.Now()), Name: "n", Role: dispatch.Viewer, Hash: "h"}
-		if _, err := db.AddKey(ctx, k); err != nil {
-			t.Fatal(err)
-		}
-		k.Hash = "another"
 		_, err := db.AddKey(ctx, k)
+		must(t, err)
+		k.Hash = "another"
+		_, err = db.AddKey(ctx, k)
 		mustBeError(t, "a key of another secret", err, idempotency.ErrKeyReused)
 	})
 }

@@ -78,17 +78,9 @@ func TestNotificationPages(t *testing.T) {
 		expect := func(what string, keep func(notificationRow) bool, less func(a, b notificationRow) int,
 			read func(dispatch.Page) ([]outbox.Notification, string, error)) {
 			t.Helper()
-			var want []dispatch.NotificationID
-			for _, row := range slices.SortedFunc(slices.Values(rows), less) {
-				if keep(row) {
-					want = append(want, row.ID)
-				}
-			}
+			want := rowIDs(slices.DeleteFunc(slices.SortedFunc(slices.Values(rows), less), func(r notificationRow) bool { return !keep(r) }))
 			for _, limit := range []int{1, 2, 3, 5, 12, 200} {
-				var got []dispatch.NotificationID
-				for _, n := range all(t, limit, read) {
-					got = append(got, n.ID)
-				}
+				got := collect(all(t, limit, read), func(n outbox.Notification) dispatch.NotificationID { return n.ID })
 				if !slices.Equal(got, want) {
 					t.Errorf("%s by %d: got %v, want %v", what, limit, got, want)
 				}
