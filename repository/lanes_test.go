@@ -1,7 +1,6 @@
 package repository
 
 import (
-	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -103,11 +102,7 @@ func TestLanesAreLeasedOnce(t *testing.T) {
 				}
 			}
 		})
-		for id, n := range times {
-			if n != 1 {
-				t.Errorf("%s was leased %d times", id, n)
-			}
-		}
+		mustBeOnce(t, "was leased", times)
 	})
 }
 
@@ -119,9 +114,7 @@ func TestEventsTakeTurns(t *testing.T) {
 		db.add(t, nil)
 		o := db.as("ins_a")
 		crowd := o.mustExpand(t, db, dispatch.EventCreated, 0).Event.ID
-		if pushes, _, err := o.LeaseNotifications(t.Context(), perTurn+6); err != nil || len(pushes) != perTurn+6 {
-			t.Fatalf("%d, %v", len(pushes), err)
-		}
+		o.mustLease(t, perTurn+6, perTurn+6)
 		db.exec(t, "UPDATE devices SET quarantined_at = 1 WHERE id NOT IN (SELECT id FROM (SELECT id FROM devices ORDER BY id LIMIT 3) few)")
 		db.add(t, nil)
 		few := o.mustExpand(t, db, dispatch.EventCreated, 1)
@@ -129,12 +122,8 @@ func TestEventsTakeTurns(t *testing.T) {
 			t.Fatalf("%d pushes, %d left", len(few.Pushes), few.Unleased)
 		}
 		db.exec(t, "UPDATE devices SET quarantined_at = NULL")
-		pushes, _, err := o.LeaseNotifications(t.Context(), 2*perTurn-6+small-1)
-		if err != nil {
-			t.Fatal(err)
-		}
 		of := map[dispatch.EventID]int{}
-		for _, p := range pushes {
+		for _, p := range o.mustLease(t, 2*perTurn-6+small-1, 2*perTurn-6+small-1) {
 			of[p.Event]++
 		}
 		if of[few.Event.ID] != small-1 || of[crowd] != 2*perTurn-6 {
@@ -149,17 +138,8 @@ func TestReturnedPushKeepsItsTurn(t *testing.T) {
 		d := db.add(t, nil)
 		db.inLanes(t, d, 2)
 		o := db.as("ins_a")
-		pushes, _, err := o.LeaseNotifications(t.Context(), 10)
-		if err != nil || len(pushes) != 8 {
-			t.Fatalf("%d, %v", len(pushes), err)
-		}
-		settled := make([]outbox.SendResult, len(pushes))
-		for i, p := range pushes {
-			settled[i] = outbox.SendResult{ID: p.ID, Status: outbox.Pending}
-		}
-		if err := o.RecordResults(t.Context(), settled); err != nil {
-			t.Fatal(err)
-		}
+		pushes := o.mustLease(t, 10, 8)
+		o.mustRecord(t, outbox.SendResult{Status: outbox.Pending}, pushIDs(pushes)...)
 		for _, p := range pushes {
 			row := db.stored(t, p.ID)
 			if laneOf(p) == outbox.LaneRetry {
@@ -171,9 +151,7 @@ func TestReturnedPushKeepsItsTurn(t *testing.T) {
 				t.Errorf("made at %v, due at %v", n.CreatedAt, n.NextAt)
 			}
 		}
-		if again, _, err := o.LeaseNotifications(t.Context(), 10); err != nil || len(again) != 8 {
-			t.Errorf("%d again, %v", len(again), err)
-		}
+		o.mustLease(t, 10, 8)
 	})
 }
 
@@ -194,9 +172,7 @@ func TestBacklogOfTurns(t *testing.T) {
 			{func(n *notificationRow) { n.ID, n.Turn, n.NextAt = dispatch.NewNotificationID(hour), 2, 2 }, time.Hour},
 		} {
 			before, _, err := o.Backlog(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			db.notifications(t, d, 1, func(_ int, n *notificationRow) { tt.edit(n) })
 			due, oldest, err := o.Backlog(t.Context())
 			if err != nil || due != before+1 || !near(time.Now().Add(-oldest), time.Now().Add(-tt.oldest)) {
@@ -225,14 +201,11 @@ func TestAPartAtATime(t *testing.T) {
 			if row := db.outboxRow(t, event); row.State != statePending || row.Claim != "ins_a" || row.NextAt < micros(db.now(t)) {
 				t.Errorf("after part %d the event is %+v", i, row)
 			}
-			if _, err := b.Expand(t.Context(), event, 10); !errors.Is(err, dispatch.ErrNotLeased) {
-				t.Errorf("another instance expands it: %v", err)
-			}
+			_, err = b.Expand(t.Context(), event, 10)
+			mustBeError(t, "another instance expands it", err, dispatch.ErrNotLeased)
 		}
 		db.exec(t, "UPDATE outbox SET next_at = 1") // a dies
-		if leased, err := b.LeaseEvents(t.Context(), 10); len(leased) != 1 || err != nil {
-			t.Fatalf("%v, %v", leased, err)
-		}
+		b.mustLeaseEvents(t, 10, 1)
 		if told, err := b.Expand(t.Context(), event, 0); err != nil || told.More || told.Unleased != phones-20 {
 			t.Errorf("the last part: %+v, %v", told, err)
 		}
@@ -247,9 +220,7 @@ func TestAPartAtATime(t *testing.T) {
 		if len(rows) != phones || len(turns) != 3 {
 			t.Errorf("%d devices get a push, in the turns %v", len(rows), turns)
 		}
-		if n := db.count(t, "topic_members"); n != phones {
-			t.Errorf("%d are to be subscribed", n)
-		}
+		db.mustCount(t, phones, "topic_members")
 	})
 }
 
@@ -303,12 +274,52 @@ func TestMoreOffersThanAStatementTakes(t *testing.T) {
 	dropped := 0
 	for more := true; more; {
 		told, err := o.Expand(t.Context(), event, 10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		dropped, more = dropped+told.Dropped, told.More
 	}
 	if dropped != offers {
 		t.Errorf("%d of %d are dropped", dropped, offers)
 	}
+}
+
+// A push has its token's verdict, by the clock of the sender; suspect tokens come last.
+func TestSuspectsComeLast(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		devices := db.equipped(t, 30)
+		must(t, db.MarkDevicesSuspect(t.Context(), devices[:10]))
+		must(t, db.MarkPushAccepted(t.Context(), devices[10:20]))
+		db.exec(t, "UPDATE devices SET suspected_at = suspected_at - 3600000000 WHERE suspected_at IS NOT NULL")
+		known := map[dispatch.DeviceID]string{}
+		for i, v := range devices {
+			known[v.ID] = []string{"suspected", "good", "new"}[i/10]
+		}
+		db.add(t, nil)
+		o := db.as("ins_a")
+		told := o.mustExpand(t, db, dispatch.EventCreated, 25)
+		rest := o.mustLease(t, 10, 5)
+		if len(told.Pushes) != 25 {
+			t.Fatalf("%d are sent at once", len(told.Pushes))
+		}
+		for i, p := range append(told.Pushes, rest...) {
+			is := "new"
+			switch v := p.Device; {
+			case v.SuspectedAt != nil:
+				is = "suspected"
+				if !near(*v.SuspectedAt, time.Now().Add(-time.Hour)) {
+					t.Errorf("suspected at %s", v.SuspectedAt)
+				}
+			case v.PushAcceptedAt != nil:
+				is = "good"
+				if !near(*v.PushAcceptedAt, time.Now()) {
+					t.Errorf("good at %s", v.PushAcceptedAt)
+				}
+			}
+			if is != known[p.Device.ID] {
+				t.Errorf("push %d says %s of a token that is %s", i, is, known[p.Device.ID])
+			}
+			if (i >= 20) != (is == "suspected") {
+				t.Errorf("push %d is to one that is %s", i, is)
+			}
+		}
+	})
 }

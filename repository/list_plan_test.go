@@ -76,32 +76,25 @@ func (db *database) size(t *testing.T) sized {
 func (db *database) pages(z sized) map[string]func(ctx context.Context, p dispatch.Page) (next string, err error) {
 	all := map[string]func(context.Context, dispatch.Page) (string, error){
 		"offers of a driver": func(ctx context.Context, p dispatch.Page) (string, error) {
-			_, next, err := db.OpenDispatchesFor(ctx, z.driver, p)
-			return next, err
+			return cursorOf(db.OpenDispatchesFor(ctx, z.driver, p))
 		},
 		"taps": func(ctx context.Context, p dispatch.Page) (string, error) {
-			_, next, err := db.attemptPage(db.general.WithContext(ctx), z.busy, 0, p)
-			return next, err
+			return cursorOf(db.attemptPage(db.general.WithContext(ctx), z.busy, 0, p))
 		},
 		"taps of a round": func(ctx context.Context, p dispatch.Page) (string, error) {
-			_, next, err := db.attemptPage(db.general.WithContext(ctx), z.busy, 1, p)
-			return next, err
+			return cursorOf(db.attemptPage(db.general.WithContext(ctx), z.busy, 1, p))
 		},
 		"offers of a dispatch": func(ctx context.Context, p dispatch.Page) (string, error) {
-			_, next, err := db.Offers(ctx, z.busy, 0, p)
-			return next, err
+			return cursorOf(db.Offers(ctx, z.busy, 0, p))
 		},
 		"offers of a round": func(ctx context.Context, p dispatch.Page) (string, error) {
-			_, next, err := db.Offers(ctx, z.busy, 1, p)
-			return next, err
+			return cursorOf(db.Offers(ctx, z.busy, 1, p))
 		},
 		"notifications": func(ctx context.Context, p dispatch.Page) (string, error) {
-			_, next, err := db.Notifications(ctx, z.busy, p)
-			return next, err
+			return cursorOf(db.Notifications(ctx, z.busy, p))
 		},
 		"all notifications": func(ctx context.Context, p dispatch.Page) (string, error) {
-			_, next, err := db.NotificationsBy(ctx, "", p)
-			return next, err
+			return cursorOf(db.NotificationsBy(ctx, "", p))
 		},
 		"drivers": func(ctx context.Context, p dispatch.Page) (string, error) {
 			return db.byID(ctx, "drivers WHERE id < ? ORDER BY id DESC", "drv_v", p)
@@ -121,8 +114,7 @@ func (db *database) pages(z sized) map[string]func(ctx context.Context, p dispat
 			}
 			all[fmt.Sprintf("%s %s", name, status)] = func(ctx context.Context, p dispatch.Page) (string, error) {
 				q.Page = p
-				_, next, err := db.List(ctx, q)
-				return next, err
+				return cursorOf(db.List(ctx, q))
 			}
 		}
 	}

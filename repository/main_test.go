@@ -36,6 +36,13 @@ func near(a, b time.Time) bool {
 
 var quiet = slog.New(slog.DiscardHandler)
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // database is a Store over an empty schema, and a second way to the same database.
 type database struct {
 	*Store
@@ -82,15 +89,18 @@ func open(t testing.TB, rawURL string) *Store {
 // usual is the database with a Store that waits for as long as an instance does.
 func (db *database) usual(t testing.TB) *database {
 	t.Helper()
-	return &database{Store: openWith(t, db.url, Options{Log: quiet}), url: db.url, raw: db.raw}
+	return db.by(openWith(t, db.url, Options{Log: quiet}))
+}
+
+// by is the same database by way of another Store.
+func (db *database) by(s *Store) *database {
+	return &database{Store: s, url: db.url, raw: db.raw}
 }
 
 func openWith(t testing.TB, rawURL string, o Options) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), rawURL, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("Close: %v", err)
@@ -102,27 +112,31 @@ func openWith(t testing.TB, rawURL string, o Options) *Store {
 // pooled is a migrated database of the pool.
 func pooled(t testing.TB, kind string) *database {
 	t.Helper()
-	rawURL := servertest.Migrated(t, kind, migrate)
-	return &database{Store: open(t, rawURL), url: rawURL, raw: direct(t, rawURL)}
+	return databaseAt(t, servertest.Migrated(t, kind, migrate))
 }
 
 // migrated migrates the database at rawURL.
 func migrated(t testing.TB, rawURL string) *database {
 	t.Helper()
 	migrate(t, rawURL)
+	return databaseAt(t, rawURL)
+}
+
+func databaseAt(t testing.TB, rawURL string) *database {
+	t.Helper()
 	return &database{Store: open(t, rawURL), url: rawURL, raw: direct(t, rawURL)}
 }
 
 func migrate(t testing.TB, rawURL string) {
 	t.Helper()
 	s, err := Open(t.Context(), rawURL, Options{Log: quiet, Patience: testkit.Patience})
-	if err == nil {
-		err = s.Migrate(func(m *migrations.Migrator) error { _, err := m.Up(t.Context()); return err })
-		err = errors.Join(err, s.Close())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, errors.Join(s.up(t.Context()), s.Close()))
+}
+
+// up applies all migrations.
+func (s *Store) up(ctx context.Context) error {
+	return s.Migrate(func(m *migrations.Migrator) error { _, err := m.Up(ctx); return err })
 }
 
 // direct opens the database without the Store, and with the driver's own settings.
@@ -130,16 +144,12 @@ func direct(t testing.TB, rawURL string) *sql.DB {
 	t.Helper()
 	if path, ok := strings.CutPrefix(rawURL, "sqlite://"); ok {
 		db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=busy_timeout(5000)")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { db.Close() })
 		return db
 	}
 	u, err := url.Parse(rawURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config := driver.NewConfig()
 	config.Net, config.Addr, config.User = "tcp", u.Host, u.User.Username()
 	config.Passwd, _ = u.User.Password()
@@ -147,9 +157,7 @@ func direct(t testing.TB, rawURL string) *sql.DB {
 	config.InterpolateParams = true
 	config.Logger = &driver.NopLogger{} // the tests break connections on purpose
 	connector, err := driver.NewConnector(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	db := sql.OpenDB(connector)
 	t.Cleanup(func() { db.Close() })
 	return db
@@ -159,9 +167,7 @@ func direct(t testing.TB, rawURL string) *sql.DB {
 func (db *database) proxied(t testing.TB) (*Store, *servertest.Proxy) {
 	t.Helper()
 	u, err := url.Parse(db.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := servertest.StartProxy(t, u.Host)
 	return openWith(t, p.URL(db.url), Options{Log: quiet, Patience: db.options.Patience}), p
 }
@@ -183,18 +189,34 @@ func (db *database) count(t testing.TB, from string, args ...any) int {
 	return n
 }
 
+// mustCount fails the test unless the table, or what follows FROM, has so many rows.
+func (db *database) mustCount(t testing.TB, want int, from string, args ...any) {
+	t.Helper()
+	if n := db.count(t, from, args...); n != want {
+		t.Errorf("there are %d rows of %s, want %d", n, from, want)
+	}
+}
+
+// begun is a transaction beside the Store that has executed the statements. It is undone when the test ends.
+func (db *database) begun(t testing.TB, statements ...string) *sql.Tx {
+	t.Helper()
+	tx, err := db.raw.BeginTx(t.Context(), nil)
+	must(t, err)
+	t.Cleanup(func() { tx.Rollback() })
+	for _, s := range statements {
+		if _, err := tx.Exec(s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+	return tx
+}
+
 // mustHold fails the test unless the tables hold so many claims, events of that type, and outbox rows for them.
 func (db *database) mustHold(t testing.TB, claims int, event dispatch.EventType, events int) {
 	t.Helper()
-	if got := db.count(t, "claims"); got != claims {
-		t.Errorf("%d claims, want %d", got, claims)
-	}
-	if got := db.count(t, "events WHERE type = ?", event); got != events {
-		t.Errorf("%d events %s, want %d", got, event, events)
-	}
-	if got := db.count(t, "outbox o JOIN events e ON e.id = o.event_id WHERE e.type = ?", event); got != events {
-		t.Errorf("%d outbox rows for %s, want %d", got, event, events)
-	}
+	db.mustCount(t, claims, "claims")
+	db.mustCount(t, events, "events WHERE type = ?", event)
+	db.mustCount(t, events, "outbox o JOIN events e ON e.id = o.event_id WHERE e.type = ?", event)
 }
 
 // someTerms are what every driver of someDriver is eligible for.
@@ -217,9 +239,7 @@ func (db *database) add(t testing.TB, edit func(*dispatch.Dispatch)) dispatch.Di
 		}
 		return d, events, nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return d
 }
 
@@ -238,10 +258,17 @@ func (db *database) drivers(t testing.TB, n int) []dispatch.Driver {
 	for i := range drivers {
 		drivers[i] = someDriver(i)
 	}
-	if err := db.AddDrivers(t.Context(), drivers); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.AddDrivers(t.Context(), drivers))
 	return drivers
+}
+
+// collect is what of says of each item.
+func collect[T, V any](items []T, of func(T) V) []V {
+	all := make([]V, len(items))
+	for i, item := range items {
+		all[i] = of(item)
+	}
+	return all
 }
 
 type claimRule = func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error)
@@ -262,28 +289,47 @@ func (db *database) accept(ctx context.Context, id dispatch.ID, driver dispatch.
 func (db *database) mustAccept(t testing.TB, id dispatch.ID, driver dispatch.DriverID) dispatch.Dispatch {
 	t.Helper()
 	d, err := db.accept(t.Context(), id, driver)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return d
 }
 
-func (db *database) mustUpdate(t testing.TB, id dispatch.ID,
-	change func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error),
-) dispatch.Dispatch {
+// change is what an update does to a dispatch.
+type change = func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error)
+
+func (db *database) mustUpdate(t testing.TB, id dispatch.ID, do change) dispatch.Dispatch {
 	t.Helper()
-	d, err := db.Update(t.Context(), id, change)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d, err := db.Update(t.Context(), id, do)
+	must(t, err)
 	return d
 }
 
 func (db *database) mustRead(t testing.TB, id dispatch.ID) dispatch.Dispatch {
 	t.Helper()
 	d, err := db.Dispatch(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return d
+}
+
+func cancel(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+	return d.Cancel(d.Version, dispatch.System, "RAIN", now)
+}
+
+// touch changes nothing but the version.
+func touch(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+	d.Version++
+	return []dispatch.Event{{ID: dispatch.NewEventID(now), Type: dispatch.EventUpdated, Dispatch: d.ID, At: now}}, nil
+}
+
+// The driver who has the dispatch starts the work, completes it, or withdraws.
+
+func start(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+	return d.Start(dispatch.Driver{ID: d.Claim.Driver}, now)
+}
+
+func complete(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+	return d.Complete(d.Claim.Driver, now)
+}
+
+func withdraw(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+	return d.Withdraw(d.Claim.Driver, "SICK", now)
 }

@@ -21,37 +21,14 @@ import (
 func (db *database) notification(t testing.TB, id dispatch.ID, edit func(*notificationRow)) notificationRow {
 	t.Helper()
 	now := time.Now()
-	row := notificationRow{
-		ID: dispatch.NewNotificationID(now), EventID: dispatch.NewEventID(now), DeviceID: dispatch.NewDeviceID(now),
-		DriverID: dispatch.NewDriverID(now), DispatchID: id, Round: 1, Type: dispatch.EventOpened, State: stateDead,
-		NextAt: micros(now.Add(time.Hour)), Attempts: 3, Result: "poison", Reason: "INVALID_ARGUMENT", At: micros(now),
-		ExpiresAt: micros(now.Add(time.Hour)), CreatedAt: micros(now),
-	}
-	if edit != nil {
-		edit(&row)
-	}
-	if err := db.general.WithContext(t.Context()).Create(&row).Error; err != nil {
-		t.Fatal(err)
-	}
-	return row
-}
-
-// pages reads a list to its end.
-func pages(t *testing.T, limit int, read func(dispatch.Page) ([]outbox.Notification, string, error)) (all []dispatch.NotificationID) {
-	t.Helper()
-	for p := (dispatch.Page{Limit: limit}); ; {
-		items, next, err := read(p)
-		if err != nil || len(items) > limit || len(all) > 100 {
-			t.Fatalf("%d of %d, after %d: %v", len(items), limit, len(all), err)
+	d := dispatch.Dispatch{ID: id, Round: 1, Window: dispatch.Window{ExpiresAt: now.Add(time.Hour)}}
+	return db.notifications(t, d, 1, func(_ int, row *notificationRow) {
+		row.DeviceID, row.DriverID, row.State, row.NextAt = dispatch.NewDeviceID(now), dispatch.NewDriverID(now), stateDead, row.ExpiresAt
+		row.Attempts, row.Result, row.Reason = 3, "poison", "INVALID_ARGUMENT"
+		if edit != nil {
+			edit(row)
 		}
-		for _, n := range items {
-			all = append(all, n.ID)
-		}
-		if next == "" {
-			return all
-		}
-		p.Cursor = next
-	}
+	})[0]
 }
 
 func TestNotificationAsItIsShown(t *testing.T) {
@@ -64,24 +41,20 @@ func TestNotificationAsItIsShown(t *testing.T) {
 			row.State, row.DriverID, row.DeviceID, row.Topic, row.Reason = statePending, "", "", "dsp_x", "까닭 🏗"
 		})
 		items, next, err := db.Notifications(t.Context(), id, dispatch.Page{Limit: 2})
-		if err != nil || next != "" || len(items) != 2 {
+		if err != nil || next != "" {
 			t.Fatalf("%+v, %q, %v", items, next, err)
 		}
-		want := outbox.Notification{
+		want := []outbox.Notification{{
 			ID: sent.ID, Event: sent.EventID, Type: dispatch.EventOpened, Dispatch: id, Round: 1, Driver: sent.DriverID, Device: sent.DeviceID,
 			Silent: true, Status: outbox.Sent, Attempts: 3, Result: "sent", EventAt: fromMicros(sent.At), CreatedAt: fromMicros(sent.CreatedAt),
 			SentAt: fromOptionalMicros(sent.SentAt), UsefulUntil: fromMicros(sent.ExpiresAt),
-		}
-		if !reflect.DeepEqual(items[0], want) {
-			t.Errorf("got\n%+v, want\n%+v", items[0], want)
-		}
-		want = outbox.Notification{
+		}, {
 			ID: waiting.ID, Event: waiting.EventID, Type: dispatch.EventOpened, Dispatch: id, Round: 1, Topic: "dsp_x",
 			Status: outbox.Pending, Attempts: 3, Result: "poison", Reason: "까닭 🏗", EventAt: fromMicros(waiting.At), CreatedAt: fromMicros(waiting.CreatedAt),
 			NextAt: fromOptionalMicros(&waiting.NextAt), UsefulUntil: fromMicros(waiting.ExpiresAt),
-		}
-		if !reflect.DeepEqual(items[1], want) {
-			t.Errorf("got\n%+v, want\n%+v", items[1], want)
+		}}
+		if !reflect.DeepEqual(items, want) {
+			t.Errorf("got\n%+v, want\n%+v", items, want)
 		}
 	})
 }
@@ -101,14 +74,10 @@ func TestNotificationPages(t *testing.T) {
 		expect := func(what string, keep func(notificationRow) bool, less func(a, b notificationRow) int,
 			read func(dispatch.Page) ([]outbox.Notification, string, error)) {
 			t.Helper()
-			var want []dispatch.NotificationID
-			for _, row := range slices.SortedFunc(slices.Values(rows), less) {
-				if keep(row) {
-					want = append(want, row.ID)
-				}
-			}
+			want := rowIDs(slices.DeleteFunc(slices.SortedFunc(slices.Values(rows), less), func(r notificationRow) bool { return !keep(r) }))
 			for _, limit := range []int{1, 2, 3, 5, 12, 200} {
-				if got := pages(t, limit, read); !slices.Equal(got, want) {
+				got := collect(all(t, limit, read), func(n outbox.Notification) dispatch.NotificationID { return n.ID })
+				if !slices.Equal(got, want) {
 					t.Errorf("%s by %d: got %v, want %v", what, limit, got, want)
 				}
 			}
@@ -133,9 +102,8 @@ func TestNotificationPages(t *testing.T) {
 		for _, cursor := range []string{"x", "!", "AAAAAAAAAAA", cursor(notificationList, 0, "dsp_00000000000000000000000000")} {
 			_, _, err1 := db.Notifications(t.Context(), id, dispatch.Page{Limit: 1, Cursor: cursor})
 			_, _, err2 := db.NotificationsBy(t.Context(), "", dispatch.Page{Limit: 1, Cursor: cursor})
-			if !errors.Is(err1, dispatch.ErrBadCursor) || !errors.Is(err2, dispatch.ErrBadCursor) {
-				t.Errorf("cursor %q: %v, %v", cursor, err1, err2)
-			}
+			mustBeError(t, cursor, err1, dispatch.ErrBadCursor)
+			mustBeError(t, cursor, err2, dispatch.ErrBadCursor)
 		}
 		if items, next, err := db.Notifications(t.Context(), dispatch.NewID(now), dispatch.Page{Limit: 1}); len(items) != 0 || next != "" || err != nil {
 			t.Errorf("of nothing: %v, %q, %v", items, next, err)
@@ -173,20 +141,14 @@ func TestAPageCostsTheSame(t *testing.T) {
 			db.exec(t, "ANALYZE TABLE notifications")
 		}
 		_, next, err := db.NotificationsBy(t.Context(), outbox.Dead, dispatch.Page{Limit: limit})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, later, err := db.NotificationsBy(t.Context(), outbox.Dead, dispatch.Page{Limit: limit, Cursor: next})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, status := range []outbox.Status{outbox.Dead, ""} {
 			for _, cursor := range []string{"", next, later} {
 				query := db.general.ToSQL(func(tx *gorm.DB) *gorm.DB {
 					q, err := notificationsBy(tx, status, dispatch.Page{Limit: limit, Cursor: cursor})
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					return q.Limit(limit + 1).Find(&[]notificationRow{})
 				})
 				if db.dialect.skipLocked == "" {
@@ -201,22 +163,10 @@ func TestAPageCostsTheSame(t *testing.T) {
 
 func (db *database) mustNotSort(t *testing.T, query string) {
 	t.Helper()
-	rows, err := db.raw.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var plan string
-		if err := rows.Scan(new(int), new(int), new(int), &plan); err != nil {
-			t.Fatal(err)
+	for _, step := range db.plan(t, query) {
+		if reads := !strings.Contains(step, "SUBQUERY"); reads && !strings.Contains(step, "INDEX") || strings.Contains(step, "TEMP B-TREE") {
+			t.Errorf("%s: %s", query, step)
 		}
-		if reads := !strings.Contains(plan, "SUBQUERY"); reads && !strings.Contains(plan, "INDEX") || strings.Contains(plan, "TEMP B-TREE") {
-			t.Errorf("%s: %s", query, plan)
-		}
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -224,9 +174,7 @@ func (db *database) mustNotSort(t *testing.T, query string) {
 func (db *database) rowsRead(t *testing.T, query string) (total int) {
 	t.Helper()
 	conn, err := db.raw.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	for _, statement := range []string{"FLUSH STATUS", query} {
 		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
@@ -234,15 +182,11 @@ func (db *database) rowsRead(t *testing.T, query string) (total int) {
 		}
 	}
 	rows, err := conn.QueryContext(t.Context(), "SHOW SESSION STATUS WHERE Variable_name LIKE 'Handler_read%' OR Variable_name = 'Sort_rows'")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer rows.Close()
 	for rows.Next() {
 		var n int
-		if err := rows.Scan(new(string), &n); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rows.Scan(new(string), &n))
 		total += n
 	}
 	if err := rows.Err(); err != nil || total == 0 {
@@ -271,26 +215,35 @@ func TestRedrive(t *testing.T) {
 			"another": func(r *notificationRow) { r.Round = 2 },
 		} {
 			row := db.notification(t, d.ID, edit)
-			before := db.row(t, row.ID)
+			before := db.stored(t, row.ID)
 			if _, err := db.Redrive(t.Context(), row.ID); !errors.Is(err, dispatch.ErrNotDead) || errors.Is(err, dispatch.ErrUnavailable) || strings.Contains(err.Error(), "SQL") {
 				t.Errorf("%s: %v", what, err)
 			}
-			if after := db.row(t, row.ID); !reflect.DeepEqual(before, after) {
+			if after := db.stored(t, row.ID); !reflect.DeepEqual(before, after) {
 				t.Errorf("%s: %+v became %+v", what, before, after)
 			}
 		}
-		if _, err := db.Redrive(t.Context(), dispatch.NewNotificationID(time.Now())); !errors.Is(err, dispatch.ErrNotificationNotFound) {
-			t.Errorf("unknown: %v", err)
-		}
+		_, err = db.Redrive(t.Context(), dispatch.NewNotificationID(time.Now()))
+		mustBeError(t, "unknown", err, dispatch.ErrNotificationNotFound)
 	})
 }
 
-func (db *database) row(t *testing.T, id dispatch.NotificationID) (row notificationRow) {
+// mustWinOnce has do called n times at once, and fails the test unless one succeeds and the others are refused.
+func mustWinOnce(t *testing.T, n int, refused error, do func(int) error) {
 	t.Helper()
-	if err := db.general.WithContext(t.Context()).Where("id = ?", id).Take(&row).Error; err != nil {
-		t.Fatal(err)
+	errs := make([]error, n)
+	testkit.Together(n, func(i int) { errs[i] = do(i) })
+	won := 0
+	for _, err := range errs {
+		if err == nil {
+			won++
+			continue
+		}
+		mustBeError(t, "one that is late", err, refused)
 	}
-	return row
+	if won != 1 {
+		t.Errorf("%d of %d have succeeded", won, n)
+	}
 }
 
 func TestConcurrentRedrives(t *testing.T) {
@@ -298,19 +251,7 @@ func TestConcurrentRedrives(t *testing.T) {
 		d := db.add(t, nil)
 		for range 5 {
 			id := db.notification(t, d.ID, nil).ID
-			errs := make([]error, 16)
-			testkit.Together(len(errs), func(i int) { _, errs[i] = db.Redrive(t.Context(), id) })
-			done := 0
-			for _, err := range errs {
-				if err == nil {
-					done++
-				} else if !errors.Is(err, dispatch.ErrNotDead) {
-					t.Error(err)
-				}
-			}
-			if done != 1 {
-				t.Errorf("%d have redriven it", done)
-			}
+			mustWinOnce(t, 16, dispatch.ErrNotDead, func(int) error { _, err := db.Redrive(t.Context(), id); return err })
 		}
 	})
 }

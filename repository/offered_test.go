@@ -20,11 +20,7 @@ func TestDeclineOnce(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		drivers, d := db.drivers(t, 5), db.add(t, nil)
 		if db.dialect.forUpdate != "" { // somebody holds the row all the while
-			tx := db.writes.WithContext(t.Context()).Begin()
-			if err := tx.Exec("UPDATE dispatches SET note = 'x' WHERE id = ?", d.ID).Error; err != nil {
-				t.Fatal(err)
-			}
-			defer tx.Rollback()
+			db.hold(t, d.ID)
 		}
 		var heard atomic.Int64
 		db.options.OnCommit = func(_ dispatch.Dispatch, events []dispatch.Event) { heard.Add(int64(len(events))) }
@@ -32,15 +28,9 @@ func TestDeclineOnce(t *testing.T) {
 		testkit.Together(len(errs), func(i int) {
 			errs[i] = db.Decline(t.Context(), d.ID, i/len(drivers)%2, drivers[i%len(drivers)].ID, fmt.Sprint("R", i))
 		})
-		if err := errors.Join(errs...); err != nil {
-			t.Fatal(err)
-		}
-		if n := db.count(t, "events e JOIN outbox o ON o.event_id = e.id WHERE type = 'dispatch.declined' AND round = 1 AND actor = driver_id"); n != len(drivers) {
-			t.Errorf("%d events of %d drivers", n, len(drivers))
-		}
-		if n := db.count(t, "offers o JOIN events e ON e.driver_id = o.driver_id AND e.reason_code = o.decline_reason WHERE declined_at > 0 AND seen_at IS NULL"); n != len(drivers) {
-			t.Errorf("%d offers are declined with the reason", n)
-		}
+		must(t, errors.Join(errs...))
+		db.mustCount(t, len(drivers), "events e JOIN outbox o ON o.event_id = e.id WHERE type = 'dispatch.declined' AND round = 1 AND actor = driver_id")
+		db.mustCount(t, len(drivers), "offers o JOIN events e ON e.driver_id = o.driver_id AND e.reason_code = o.decline_reason WHERE declined_at > 0 AND seen_at IS NULL")
 		if n := heard.Load(); n != int64(len(drivers)) {
 			t.Errorf("%d of %d drivers were notified", n, len(drivers))
 		}
@@ -54,17 +44,10 @@ func TestDeclineOnce(t *testing.T) {
 func TestSeenAndDeclined(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v, d := db.drivers(t, 2), db.add(t, nil)
-		steps := []func() error{
-			func() error { return db.MarkSeen(t.Context(), d.ID, 1, v[0].ID) },
-			func() error { return db.Decline(t.Context(), d.ID, 0, v[0].ID, "FAR") },
-			func() error { return db.Decline(t.Context(), d.ID, 0, v[1].ID, "FAR") },
-			func() error { return db.MarkSeen(t.Context(), d.ID, 1, v[1].ID) },
-		}
-		for i, step := range steps {
-			if err := step(); err != nil {
-				t.Fatal(i, err)
-			}
-		}
+		must(t, db.MarkSeen(t.Context(), d.ID, 1, v[0].ID))
+		must(t, db.Decline(t.Context(), d.ID, 0, v[0].ID, "FAR"))
+		must(t, db.Decline(t.Context(), d.ID, 0, v[1].ID, "FAR"))
+		must(t, db.MarkSeen(t.Context(), d.ID, 1, v[1].ID))
 		for _, of := range v {
 			o, err := db.OfferTo(t.Context(), d.ID, of.ID)
 			if c := o.Contact; err != nil || c.SeenAt == nil || c.DeclinedAt == nil || c.DeclineReason != "FAR" || c.Driver != of.ID || c.Round != 1 {
@@ -75,9 +58,8 @@ func TestSeenAndDeclined(t *testing.T) {
 				t.Errorf("%+v, %v", listed, err)
 			}
 		}
-		if _, err := db.OfferTo(t.Context(), dispatch.NewID(time.Now()), v[0].ID); !errors.Is(err, dispatch.ErrNotFound) {
-			t.Error(err)
-		}
+		_, err := db.OfferTo(t.Context(), dispatch.NewID(time.Now()), v[0].ID)
+		mustBeError(t, "an unknown dispatch", err, dispatch.ErrNotFound)
 	})
 }
 
@@ -120,9 +102,7 @@ func TestStandings(t *testing.T) {
 			tap(d.ID, v[0].ID, dispatch.AttemptWon, at(60)),
 			tap(d.ID, v[1].ID, "DRIVER_BUSY", at(70)),
 		}
-		if err := db.AddAttempts(t.Context(), taps); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.AddAttempts(t.Context(), taps))
 		db.mustAccept(t, d.ID, v[0].ID)
 		type standing struct {
 			Tapped        bool
@@ -176,9 +156,7 @@ func TestHowRoundsEnded(t *testing.T) {
 			})
 		}
 		see := func(round int) {
-			if err := db.MarkSeen(t.Context(), d.ID, round, v[1].ID); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.MarkSeen(t.Context(), d.ID, round, v[1].ID))
 		}
 		see(1)
 		next(dispatch.EventUpdated) // the terms
@@ -186,9 +164,7 @@ func TestHowRoundsEnded(t *testing.T) {
 		next(dispatch.EventReopened) // it had expired
 		see(3)
 		db.mustAccept(t, d.ID, v[0].ID)
-		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-			return d.Withdraw(v[0].ID, "", now)
-		})
+		db.mustUpdate(t, d.ID, withdraw)
 		see(4)
 		want := map[string]dispatch.OfferStatus{
 			fmt.Sprint(1, v[1].ID): dispatch.OfferRevoked, fmt.Sprint(2, v[1].ID): dispatch.OfferExpired,

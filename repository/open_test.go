@@ -8,12 +8,14 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
+	"firsttap/migrations"
 	"firsttap/servertest"
 	"firsttap/testkit"
 )
@@ -27,9 +29,7 @@ func TestSessionSettings(t *testing.T) {
 		}
 		for name, pool := range map[string]*gorm.DB{"claims": db.claims, "general": db.general, "writes": db.writes} {
 			pool, err := pool.DB()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var level, mode string
 			var wait, idle int
 			err = pool.QueryRow("SELECT "+isolation+", @@innodb_lock_wait_timeout, @@SESSION.wait_timeout, @@sql_mode").Scan(&level, &wait, &idle, &mode)
@@ -47,9 +47,7 @@ func TestSQLiteSettings(t *testing.T) {
 	db := migrated(t, servertest.EmptyURL(t, servertest.SQLite)).usual(t)
 	for name, pool := range map[string]*gorm.DB{"claims": db.claims, "general": db.general} {
 		pool, err := pool.DB()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "busy_timeout": "2000"} {
 			var got string
 			if err := pool.QueryRow("PRAGMA " + pragma).Scan(&got); err != nil || got != want {
@@ -67,11 +65,7 @@ func TestDurability(t *testing.T) {
 	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) {
 		rawURL := servertest.StartDatabase(t, kind).URL(t)
 		var logged bytes.Buffer
-		s, err := Open(t.Context(), rawURL, Options{Log: slog.New(slog.NewTextHandler(&logged, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { s.Close() })
+		s := openWith(t, rawURL, Options{Log: slog.New(slog.NewTextHandler(&logged, nil))})
 		raw := direct(t, rawURL)
 		check := func(setting string, value int, want string) {
 			t.Helper()
@@ -94,13 +88,23 @@ func TestDurability(t *testing.T) {
 
 func TestDurabilityOfSQLite(t *testing.T) {
 	var logged bytes.Buffer
-	s, err := Open(t.Context(), servertest.EmptyURL(t, servertest.SQLite), Options{Log: slog.New(slog.NewTextHandler(&logged, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := openWith(t, servertest.EmptyURL(t, servertest.SQLite), Options{Log: slog.New(slog.NewTextHandler(&logged, nil))})
 	if s.CheckDurability(t.Context()); logged.Len() > 0 {
 		t.Errorf("logged %q", &logged)
+	}
+}
+
+// mustNotOpen fails the test unless Open refuses the URL at once, and without the password in the error.
+func mustNotOpen(t *testing.T, rawURL string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	defer cancel()
+	s, err := Open(ctx, rawURL, Options{Log: quiet})
+	if err == nil {
+		s.Close()
+		t.Errorf("%q: opened", rawURL)
+	} else if errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("%q: %v", rawURL, err)
 	}
 }
 
@@ -110,34 +114,14 @@ func TestOpenRefuses(t *testing.T) {
 		"", "firsttap.db", "sqlite://", "postgres://localhost/x", "mysql://", "mysql://localhost", "mysql://localhost/",
 		"mysql:///name", "mysql://root:s3cret@local host/x", "mysql://root:s3cret@127.0.0.1:port/x", "mysql://root:s3cret@127.0.0.1:1/x?tls=nonsense",
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
-		s, err := Open(ctx, u, Options{Log: quiet})
-		cancel()
-		if err == nil {
-			s.Close()
-			t.Errorf("%q: opened", u)
-			continue
-		}
-		if errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%q: %v", u, err)
-		}
+		mustNotOpen(t, u)
 	}
 }
 
 func TestOpenWithAWrongPassword(t *testing.T) {
 	t.Parallel()
 	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) {
-		u := strings.Replace(servertest.EmptyURL(t, kind), "root@", "root:s3cret@", 1)
-		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
-		defer cancel()
-		s, err := Open(ctx, u, Options{Log: quiet})
-		if err == nil {
-			s.Close()
-			t.Fatal("opened")
-		}
-		if errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "s3cret") {
-			t.Error(err)
-		}
+		mustNotOpen(t, strings.Replace(servertest.EmptyURL(t, kind), "root@", "root:s3cret@", 1))
 	})
 }
 
@@ -170,9 +154,7 @@ func TestOpenWaitsForTheServer(t *testing.T) {
 	}()
 	<-tried
 	d.Start()
-	if err := testkit.Await(t, "Open returns", ended); err != nil {
-		t.Error(err)
-	}
+	must(t, testkit.Await(t, "Open returns", ended))
 }
 
 type writer func([]byte) (int, error)
@@ -181,15 +163,9 @@ func (w writer) Write(p []byte) (int, error) { return w(p) }
 
 func TestPing(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		if err := db.Ping(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := db.Ping(t.Context()); !errors.Is(err, dispatch.ErrUnavailable) {
-			t.Errorf("got %v, want %v", err, dispatch.ErrUnavailable)
-		}
+		must(t, db.Ping(t.Context()))
+		must(t, db.Close())
+		mustBeError(t, "a ping after Close", db.Ping(t.Context()), dispatch.ErrUnavailable)
 	})
 }
 
@@ -198,19 +174,10 @@ func TestTwoStoresOnOneFile(t *testing.T) {
 	db := pooled(t, servertest.SQLite)
 	other := open(t, db.url)
 	d, drivers := db.add(t, nil), db.drivers(t, 20)
-	won := make(chan dispatch.DriverID, len(drivers))
-	testkit.Together(len(drivers), func(i int) {
-		s := []*Store{db.Store, other}[i%2]
-		switch _, err := s.Claim(t.Context(), d.ID, drivers[i].ID, rule(0)); {
-		case err == nil:
-			won <- drivers[i].ID
-		case !errors.Is(err, dispatch.ErrAlreadyTaken):
-			t.Error(err)
-		}
+	mustWinOnce(t, len(drivers), dispatch.ErrAlreadyTaken, func(i int) error {
+		_, err := []*Store{db.Store, other}[i%2].Claim(t.Context(), d.ID, drivers[i].ID, rule(0))
+		return err
 	})
-	if len(won) != 1 {
-		t.Errorf("%d winners", len(won))
-	}
 	db.mustHold(t, 1, dispatch.EventAccepted, 1)
 }
 
@@ -222,10 +189,7 @@ func TestTwoStoresUpdateOneFile(t *testing.T) {
 	const n = 40
 	testkit.Together(n, func(i int) {
 		s := []*Store{db.Store, other}[i%2]
-		_, err := s.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-			d.Version++
-			return []dispatch.Event{{ID: dispatch.NewEventID(now), Type: dispatch.EventUpdated, Dispatch: d.ID, At: now}}, nil
-		})
+		_, err := s.Update(t.Context(), d.ID, touch)
 		if err != nil {
 			t.Error(err)
 		}
@@ -234,3 +198,68 @@ func TestTwoStoresUpdateOneFile(t *testing.T) {
 		t.Errorf("version %d after %d updates", got.Version, n)
 	}
 }
+
+// Ten instances start at once on an empty database.
+func TestMigrateTogether(t *testing.T) {
+	t.Parallel()
+	servertest.OnEach(t, servertest.Databases(), func(t *testing.T, kind string) {
+		u := servertest.EmptyURL(t, kind)
+		stores := make([]*Store, 10)
+		for i := range stores {
+			stores[i] = open(t, u)
+		}
+		var steps atomic.Int32
+		testkit.Together(len(stores), func(i int) {
+			err := stores[i].Migrate(func(m *migrations.Migrator) error {
+				n, err := m.Up(t.Context())
+				steps.Add(int32(n))
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		const want = 9 // each once
+		if steps.Load() != want {
+			t.Errorf("%d steps were taken, want %d", steps.Load(), want)
+		}
+		db := &database{Store: stores[0], url: u, raw: direct(t, u)}
+		db.mustAccept(t, db.add(t, nil).ID, db.drivers(t, 1)[0].ID)
+	})
+}
+
+// A process that starts while another one migrates waits for it, longer than any other call may take.
+func TestMigrateWaitsForTheOther(t *testing.T) {
+	t.Parallel()
+	servertest.OnEach(t, servertest.Databases(), func(t *testing.T, kind string) {
+		if kind != servertest.SQLite {
+			testkit.OnlyInAll(t) // it takes longer than ioTimeout
+		}
+		u, lock, free, wait := servertest.EmptyURL(t, kind), "DO GET_LOCK("+migrateLock+", 0)", "DO RELEASE_ALL_LOCKS()", ioTimeout+time.Second
+		s := open(t, u)
+		if kind == servertest.SQLite {
+			u += ".migrate"
+			lock, free, wait = "BEGIN EXCLUSIVE", "ROLLBACK", 3*time.Second
+		}
+		other, err := direct(t, u).Conn(t.Context())
+		must(t, err)
+		defer other.Close()
+		_, err = other.ExecContext(t.Context(), lock)
+		must(t, err)
+		ended := make(chan error, 1)
+		go func() {
+			ended <- s.up(t.Context())
+		}()
+		select {
+		case err := <-ended:
+			t.Fatalf("did not wait: %v", err)
+		case <-time.After(wait):
+		}
+		_, err = other.ExecContext(t.Context(), free)
+		must(t, err)
+		must(t, <-ended)
+	})
+}
+
+// migrateLock is the name that the migrations take, in SQL.
+const migrateLock = "CONCAT('firsttap.migrate:', LEFT(SHA2(DATABASE(), 256), 32))"

@@ -21,13 +21,10 @@ func TestOpenTransactionDelaysNoRelay(t *testing.T) {
 		events := db.manyEvents(t, 3)
 		rows := db.notifications(t, d, 3, toDevices(devices))
 		o := db.as("ins_a")
-		var sending []dispatch.NotificationID
-		for _, n := range db.notifications(t, d, 2, func(i int, n *notificationRow) {
+		sending := rowIDs(db.notifications(t, d, 2, func(i int, n *notificationRow) {
 			toDevices(devices)(i, n)
 			n.Claim, n.NextAt = "ins_a", n.NextAt+term.Microseconds()
-		}) {
-			sending = append(sending, n.ID)
-		}
+		}))
 		tx, _ := db.hold(t, d.ID) // a change of the dispatch that is not committed, with its event
 		for _, s := range []struct {
 			query string
@@ -47,21 +44,14 @@ func TestOpenTransactionDelaysNoRelay(t *testing.T) {
 				t.Fatalf("%s: %v", s.query, err)
 			}
 		}
-		if leased, err := o.LeaseEvents(t.Context(), 10); err != nil || len(leased) != 2 {
-			t.Errorf("leased the events %v, %v; want 2", leased, err)
-		}
-		if pushes, _, err := o.LeaseNotifications(t.Context(), 10); err != nil || len(pushes) != 2 {
-			t.Errorf("leased %d, %v; want 2", len(pushes), err)
-		}
-		if err := o.RecordResults(t.Context(), []outbox.SendResult{{ID: sending[1], Status: outbox.Sent}}); err != nil {
-			t.Error(err)
-		}
+		o.mustLeaseEvents(t, 10, 2)
+		o.mustLease(t, 10, 2)
+		o.mustRecord(t, outbox.SendResult{Status: outbox.Sent}, sending[1])
 		if told, err := o.Expand(t.Context(), created, 10); err != nil || len(told.Pushes) != 3 {
 			t.Errorf("%d pushes, %v", len(told.Pushes), err)
 		}
-		if _, _, err := o.Backlog(t.Context()); err != nil {
-			t.Error(err)
-		}
+		_, _, err := o.Backlog(t.Context())
+		must(t, err)
 	})
 }
 
@@ -80,9 +70,7 @@ type sentOnce struct {
 
 func (db *database) instance(t *testing.T, i int, sent *sentOnce) *instance {
 	s := open(t, db.url)
-	in := &instance{
-		database: &database{Store: s, url: db.url, raw: db.raw}, fresh: make(chan dispatch.EventID, 10_000), sent: sent,
-	}
+	in := &instance{database: db.by(s), fresh: make(chan dispatch.EventID, 10_000), sent: sent}
 	owner := fmt.Sprintf("ins_%d", i)
 	in.o = s.as(owner)
 	s.options.OutboxOwner, s.options.OutboxLease = owner, term
@@ -104,16 +92,13 @@ func (in *instance) change(t *testing.T, drivers []dispatch.Device, shared []dis
 		var err error
 		switch n % 5 {
 		case 0, 1, 2:
-			_, err = in.Claim(t.Context(), id, driver, func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
-				c.Busy, c.Withdrew = false, false
-				return d.Accept(c, 0, dispatch.NewClaimID(now), now)
-			})
+			_, err = in.Claim(t.Context(), id, driver, whateverElse)
 		case 3:
 			_, err = in.Update(t.Context(), id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 				if d.Claim == nil {
 					return d.Reannounce(0, now), nil
 				}
-				return d.Withdraw(d.Claim.Driver, "SICK", now)
+				return withdraw(d, now)
 			})
 		case 4:
 			_, err = in.Dispatch(t.Context(), id)
@@ -216,11 +201,7 @@ func TestEachPushIsSentOnce(t *testing.T) {
 
 func (s *sentOnce) check(t *testing.T, db *database) {
 	t.Helper()
-	for id, n := range s.times {
-		if n != 1 {
-			t.Errorf("%s was sent %d times", id, n)
-		}
-	}
+	mustBeOnce(t, "was sent", s.times)
 	if n := db.count(t, "notifications WHERE state = 1"); n != len(s.times) {
 		t.Errorf("%d were sent, %d are stored as sent", len(s.times), n)
 	}
@@ -229,9 +210,7 @@ func (s *sentOnce) check(t *testing.T, db *database) {
 	if accepted == 0 || len(s.times) == 0 {
 		t.Error("no driver claimed, or no push was sent")
 	}
-	if n := db.count(t, "outbox WHERE state = 1"); n != events {
-		t.Errorf("%d of %d events were expanded", n, events)
-	}
+	db.mustCount(t, events, "outbox WHERE state = 1")
 }
 
 // checkNoStaleOffers fails the test if a driver was sent an offer that is over and no push that ends it.

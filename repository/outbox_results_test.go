@@ -1,7 +1,6 @@
 package repository
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -20,14 +19,9 @@ import (
 func (db *database) leased(t *testing.T, o *Outbox, n int) []dispatch.NotificationID {
 	t.Helper()
 	d, devices := db.add(t, nil), db.equipped(t, 1)
-	ids := make([]dispatch.NotificationID, n)
-	for i, row := range db.notifications(t, d, n, func(_ int, n *notificationRow) { toDevices(devices)(0, n) }) {
-		ids[i] = row.ID
-	}
-	if pushes, _, err := o.LeaseNotifications(t.Context(), n); err != nil || len(pushes) != n {
-		t.Fatalf("leased %d of %d: %v", len(pushes), n, err)
-	}
-	return ids
+	rows := db.notifications(t, d, n, func(_ int, n *notificationRow) { toDevices(devices)(0, n) })
+	o.mustLease(t, n, n)
+	return rowIDs(rows)
 }
 
 // mustBeAbout fails the test unless the time in the database is by ahead of its clock, but for what the test may take.
@@ -48,9 +42,7 @@ func TestRecordResults(t *testing.T) {
 			{ID: ids[2], Status: outbox.Dead, Attempts: 20, Result: "unsure", Reason: "timeout"},
 			{ID: ids[3], Status: outbox.Pending, RetryAfter: time.Hour, Attempts: 3, Result: "quota", Reason: "429"},
 		}
-		if err := o.RecordResults(t.Context(), settled); err != nil {
-			t.Fatal(err)
-		}
+		must(t, o.RecordResults(t.Context(), settled))
 		states := []int{stateDone, stateDropped, stateDead, statePending}
 		// A sent push is kept until two days after the end of its offer, which is in nine minutes.
 		next := []time.Duration{9*time.Minute + 48*time.Hour, 48 * time.Hour, 30 * 24 * time.Hour, time.Hour}
@@ -79,9 +71,7 @@ func TestRetentionOfPushesSentAfterTheOfferEnded(t *testing.T) {
 		o := db.as("ins_a")
 		id := db.leased(t, o, 1)[0]
 		db.exec(t, "UPDATE notifications SET expires_at = 1")
-		if err := o.RecordResults(t.Context(), []outbox.SendResult{{ID: id, Status: outbox.Sent}}); err != nil {
-			t.Fatal(err)
-		}
+		o.mustRecord(t, outbox.SendResult{Status: outbox.Sent}, id)
 		db.mustBeAbout(t, "next_at", db.stored(t, id).NextAt, 48*time.Hour)
 	})
 }
@@ -92,15 +82,10 @@ func TestOnlyTheOwnerRecordsResults(t *testing.T) {
 		ids := db.leased(t, a, 2)
 		every := func(o *Outbox, ids ...dispatch.NotificationID) {
 			t.Helper()
-			for _, s := range []outbox.Status{
-				outbox.Pending, outbox.Sent, outbox.Dropped, outbox.Dead,
-			} {
+			for _, s := range []outbox.Status{outbox.Pending, outbox.Sent, outbox.Dropped, outbox.Dead} {
 				for _, id := range ids {
 					before := db.stored(t, id)
-					err := o.RecordResults(t.Context(), []outbox.SendResult{{ID: id, Status: s, Attempts: 9, Result: "x", Reason: "y"}})
-					if err != nil {
-						t.Errorf("%s: %v", s, err)
-					}
+					o.mustRecord(t, outbox.SendResult{Status: s, Attempts: 9, Result: "x", Reason: "y"}, id)
 					if got := db.stored(t, id); !reflect.DeepEqual(got, before) {
 						t.Errorf("%s: %s made %+v of %+v", s, o.Owner, got, before)
 					}
@@ -110,24 +95,20 @@ func TestOnlyTheOwnerRecordsResults(t *testing.T) {
 		every(b, ids...)
 		// a's leases end, and b takes one of them.
 		db.exec(t, "UPDATE notifications SET next_at = 1")
-		if pushes, _, err := b.LeaseNotifications(t.Context(), 1); err != nil || len(pushes) != 1 {
-			t.Fatalf("leased %v, %v", pushes, err)
-		} else if pushes[0].ID == ids[1] {
+		if b.mustLease(t, 1, 1)[0].ID == ids[1] {
 			ids[0], ids[1] = ids[1], ids[0]
 		}
 		every(a, ids[0])
 		// The other is still a's although its lease has ended: it was sent, and is not sent again.
 		for range 2 {
-			err := a.RecordResults(t.Context(), []outbox.SendResult{{ID: ids[1], Status: outbox.Sent}})
-			if got := db.stored(t, ids[1]); err != nil || got.State != stateDone {
-				t.Errorf("it is %+v, %v", got, err)
+			a.mustRecord(t, outbox.SendResult{Status: outbox.Sent}, ids[1])
+			if got := db.stored(t, ids[1]); got.State != stateDone {
+				t.Errorf("it is %+v", got)
 			}
 		}
 		every(a, ids[1]) // a recorded result is final
 		every(b, ids[1])
-		if err := a.RecordResults(t.Context(), nil); err != nil {
-			t.Error(err)
-		}
+		a.mustRecord(t, outbox.SendResult{})
 	})
 }
 
@@ -147,22 +128,13 @@ func TestOneStatementRecordsManyResults(t *testing.T) {
 			}
 			mixed = append(mixed, s)
 		}
-		for _, step := range []struct {
-			settled []outbox.SendResult
-			want    int
-		}{{sent, 1}, {mixed, 2}} {
-			all := statements(t, []*gorm.DB{o.relay}, func() {
-				if err := o.RecordResults(t.Context(), step.settled); err != nil {
-					t.Error(err)
-				}
-			})
-			if len(all) != step.want {
-				t.Errorf("%d statements, want %d", len(all), step.want)
+		for i, settled := range [][]outbox.SendResult{sent, mixed} {
+			all := statements(t, []*gorm.DB{o.relay}, func() { must(t, o.RecordResults(t.Context(), settled)) })
+			if want := i + 1; len(all) != want {
+				t.Errorf("%d statements, want %d", len(all), want)
 			}
 		}
-		if n := db.count(t, "notifications WHERE state = 1"); n != 250 {
-			t.Errorf("%d are done", n)
-		}
+		db.mustCount(t, 250, "notifications WHERE state = 1")
 	})
 }
 
@@ -174,9 +146,9 @@ func TestRecordResultsWithAnyReason(t *testing.T) {
 			strings.Repeat("x", 300), strings.Repeat("\u20a9", 300), strings.Repeat("\U0001f69a", 255), "not UTF-8: \xff\xfe", "a\x00b", "it's",
 		} {
 			id := db.leased(t, o, 1)[0]
-			err := o.RecordResults(t.Context(), []outbox.SendResult{{ID: id, Status: outbox.Dead, Reason: reason}})
-			if got := db.stored(t, id); err != nil || got.State != stateDead || got.Reason == "" {
-				t.Errorf("%.20q: %v, %+v", reason, err, got)
+			o.mustRecord(t, outbox.SendResult{Status: outbox.Dead, Reason: reason}, id)
+			if got := db.stored(t, id); got.State != stateDead || got.Reason == "" {
+				t.Errorf("%.20q: %+v", reason, got)
 			}
 		}
 	})
@@ -212,12 +184,8 @@ func TestLeasedPushesAreReadyToSend(t *testing.T) {
 			}
 		})
 		before := time.Now()
-		pushes, dropped, err := db.as("ins_a").LeaseNotifications(t.Context(), 10)
-		if err != nil || len(pushes) != 3 || len(dropped) != 0 {
-			t.Fatalf("%d pushes, dropped %v, %v", len(pushes), dropped, err)
-		}
 		byID := map[dispatch.NotificationID]outbox.Push{}
-		for _, p := range pushes {
+		for _, p := range db.as("ins_a").mustLease(t, 10, 3) {
 			if p.LeasedUntil.Before(before.Add(term)) || p.LeasedUntil.After(time.Now().Add(term)) {
 				t.Errorf("leased until %v", p.LeasedUntil)
 			}
@@ -278,9 +246,7 @@ func TestLeaseDropsObsoleteNotifications(t *testing.T) {
 				t.Errorf("%d is %+v, want it dropped: %s", i, got, why)
 			}
 		}
-		if again, _, err := db.as("ins_b").LeaseNotifications(t.Context(), 10); err != nil || len(again) > 0 {
-			t.Errorf("leased again: %+v, %v", again, err)
-		}
+		db.as("ins_b").mustLease(t, 10, 0)
 	})
 }
 
@@ -288,25 +254,13 @@ func TestReleaseEvents(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.manyEvents(t, 7)
 		a, b := db.as("ins_a"), db.as("ins_b")
-		lease := func(o *Outbox, limit, want int) {
-			t.Helper()
-			if leased, err := o.LeaseEvents(t.Context(), limit); err != nil || len(leased) != want {
-				t.Errorf("%s leased %d, %v; want %d", o.Owner, len(leased), err, want)
-			}
-		}
-		lease(a, 3, 3)
-		lease(b, 2, 2)
+		a.mustLeaseEvents(t, 3, 3)
+		b.mustLeaseEvents(t, 2, 2)
 		db.exec(t, "UPDATE outbox SET state = 1 WHERE event_id = (SELECT event_id FROM (SELECT MIN(event_id) event_id FROM outbox WHERE claim = 'ins_a') x)")
-		if err := a.ReleaseEvents(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if n := db.count(t, "outbox WHERE claim = 'ins_a' AND state = 0"); n != 0 {
-			t.Errorf("%d are a's still", n)
-		}
-		lease(b, 10, 4) // two that a has released, and two that were not leased
-		if n := db.count(t, "outbox WHERE claim = 'ins_b'"); n != 6 {
-			t.Errorf("%d are b's", n)
-		}
+		must(t, a.ReleaseEvents(t.Context()))
+		db.mustCount(t, 0, "outbox WHERE claim = 'ins_a' AND state = 0")
+		b.mustLeaseEvents(t, 10, 4) // two that a has released, and two that were not leased
+		db.mustCount(t, 6, "outbox WHERE claim = 'ins_b'")
 	})
 }
 
@@ -330,9 +284,7 @@ func TestBacklog(t *testing.T) {
 		}
 		db.exec(t, "UPDATE notifications SET next_at = ? WHERE id = ?", micros(db.now(t).Add(time.Hour)), rows[4].ID)
 		mustBe(6, time.Hour)
-		if _, _, err := o.LeaseNotifications(t.Context(), 1); err != nil { // the one of an hour ago
-			t.Fatal(err)
-		}
+		o.mustLease(t, 1, 1) // the one of an hour ago
 		mustBe(5, time.Minute)
 	})
 }
@@ -340,22 +292,20 @@ func TestBacklog(t *testing.T) {
 func TestWithoutADatabase(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a")
-		db.exec(t, "ALTER TABLE notifications RENAME TO notifications_gone")
-		db.exec(t, "ALTER TABLE outbox RENAME TO outbox_gone")
-		db.exec(t, "ALTER TABLE topics RENAME TO topics_gone")
+		for _, table := range []string{"notifications", "outbox", "topics"} {
+			db.exec(t, "ALTER TABLE "+table+" RENAME TO "+table+"_gone")
+		}
 		_, leasing := o.LeaseEvents(t.Context(), 1)
 		_, _, taking := o.LeaseNotifications(t.Context(), 1)
 		_, _, counting := o.Backlog(t.Context())
 		_, gathering := o.LeaseTopics(t.Context(), 1)
 		_, expanding := o.Expand(t.Context(), "evt_x", 1)
-		for i, err := range []error{
+		for _, err := range []error{
 			leasing, taking, counting, gathering, expanding, o.ReleaseEvents(t.Context()),
 			o.RecordResults(t.Context(), []outbox.SendResult{{ID: "ntf_x", Status: outbox.Sent}}),
 			o.RecordMembers(t.Context(), outbox.Topic{}, nil, nil), o.CompleteTopic(t.Context(), outbox.Topic{}),
 		} {
-			if !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown) {
-				t.Errorf("%d: got %v, want %v", i, err, dispatch.ErrUnavailable)
-			}
+			mustBeError(t, "without its tables", err, dispatch.ErrUnavailable)
 		}
 	})
 }
@@ -369,9 +319,7 @@ func TestLeaseByTheDatabasesClock(t *testing.T) {
 			db.equipped(t, 2)
 			db.add(t, nil)
 			o := db.as("ins_a")
-			if leased, err := o.LeaseEvents(t.Context(), 10); err != nil || len(leased) != 1 {
-				t.Fatalf("leased %v, %v", leased, err)
-			}
+			o.mustLeaseEvents(t, 10, 1)
 			told := o.mustExpand(t, db, dispatch.EventCreated, 1)
 			pushes, dropped, err := o.LeaseNotifications(t.Context(), 10)
 			if err != nil || len(told.Pushes) != 1 || len(pushes) != 1 || len(dropped) != 0 {
@@ -379,9 +327,7 @@ func TestLeaseByTheDatabasesClock(t *testing.T) {
 			}
 			db.pass(t, told.Dispatch.ID)
 			db.exec(t, "UPDATE notifications SET expires_at = ?, next_at = 1", micros(db.now(t)))
-			if pushes, _, err := o.LeaseNotifications(t.Context(), 10); err != nil || len(pushes) != 0 {
-				t.Errorf("leased %d that are of no use, %v", len(pushes), err)
-			}
+			o.mustLease(t, 10, 0) // they are of no use
 		})
 	}
 }

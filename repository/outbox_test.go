@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 	"firsttap/testkit"
 )
 
@@ -77,9 +78,7 @@ func (db *database) notifications(t testing.TB, d dispatch.Dispatch, n int, edit
 			edit(i, &rows[i])
 		}
 	}
-	if err := db.writes.WithContext(t.Context()).CreateInBatches(rows, 500).Error; err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.writes.WithContext(t.Context()).CreateInBatches(rows, 500).Error)
 	return rows
 }
 
@@ -88,21 +87,54 @@ func toDevices(devices []dispatch.Device) func(int, *notificationRow) {
 	return func(i int, n *notificationRow) { n.DeviceID, n.DriverID = devices[i].ID, devices[i].Driver }
 }
 
+func rowIDs(rows []notificationRow) []dispatch.NotificationID {
+	return collect(rows, func(n notificationRow) dispatch.NotificationID { return n.ID })
+}
+
+func pushIDs(pushes []outbox.Push) []dispatch.NotificationID {
+	return collect(pushes, func(p outbox.Push) dispatch.NotificationID { return p.ID })
+}
+
+// mustLease has o lease so many notifications, with room for limit.
+func (o *Outbox) mustLease(t testing.TB, limit, want int) []outbox.Push {
+	t.Helper()
+	pushes, _, err := o.LeaseNotifications(t.Context(), limit)
+	if err != nil || len(pushes) != want {
+		t.Fatalf("%s leased %d pushes, %v; want %d", o.Owner, len(pushes), err, want)
+	}
+	return pushes
+}
+
+// mustLeaseEvents has o lease so many events, with room for limit.
+func (o *Outbox) mustLeaseEvents(t testing.TB, limit, want int) []dispatch.EventID {
+	t.Helper()
+	events, err := o.LeaseEvents(t.Context(), limit)
+	if err != nil || len(events) != want {
+		t.Fatalf("%s leased the events %v, %v; want %d", o.Owner, events, err, want)
+	}
+	return events
+}
+
+// mustRecord records the result for each of the pushes.
+func (o *Outbox) mustRecord(t testing.TB, result outbox.SendResult, ids ...dispatch.NotificationID) {
+	t.Helper()
+	must(t, o.RecordResults(t.Context(), collect(ids, func(id dispatch.NotificationID) outbox.SendResult {
+		result.ID = id
+		return result
+	})))
+}
+
 func (db *database) stored(t testing.TB, id dispatch.NotificationID) notificationRow {
 	t.Helper()
 	var row notificationRow
-	if err := db.general.WithContext(t.Context()).Where("id = ?", id).Take(&row).Error; err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.general.WithContext(t.Context()).Where("id = ?", id).Take(&row).Error)
 	return row
 }
 
 func (db *database) outboxRow(t testing.TB, event dispatch.EventID) outboxRow {
 	t.Helper()
 	var row outboxRow
-	if err := db.general.WithContext(t.Context()).Where("event_id = ?", event).Take(&row).Error; err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.general.WithContext(t.Context()).Where("event_id = ?", event).Take(&row).Error)
 	return row
 }
 
@@ -110,14 +142,8 @@ func (db *database) outboxRow(t testing.TB, event dispatch.EventID) outboxRow {
 func (db *database) now(t testing.TB) time.Time {
 	t.Helper()
 	now, err := db.clock(db.general.WithContext(t.Context()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return now
-}
-
-func cancel(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-	return d.Cancel(d.Version, dispatch.System, "RAIN", now)
 }
 
 // manyEvents writes rows for n due events, the i-th one i microseconds after the first.
@@ -129,9 +155,7 @@ func (db *database) manyEvents(t testing.TB, n int) []dispatch.EventID {
 		rows[i] = outboxRow{EventID: dispatch.NewEventID(now), NextAt: micros(now) + int64(i)}
 		events[i] = rows[i].EventID
 	}
-	if err := db.writes.WithContext(t.Context()).CreateInBatches(rows, 500).Error; err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.writes.WithContext(t.Context()).CreateInBatches(rows, 500).Error)
 	return events
 }
 
@@ -184,6 +208,16 @@ func drain[K comparable](t *testing.T, outboxes []*Outbox, want []K, lease func(
 	}
 }
 
+// mustBeOnce fails the test unless whatever was done to each of them was done once.
+func mustBeOnce[K comparable](t testing.TB, was string, times map[K]int) {
+	t.Helper()
+	for k, n := range times {
+		if n != 1 {
+			t.Errorf("%v %s %d times", k, was, n)
+		}
+	}
+}
+
 var manyRows = testkit.Scale(500, 2000)
 
 func TestEachEventIsLeasedByOne(t *testing.T) {
@@ -192,28 +226,20 @@ func TestEachEventIsLeasedByOne(t *testing.T) {
 		drain(t, db.instances(t, 8), events, func(o *Outbox) ([]dispatch.EventID, error) {
 			return o.LeaseEvents(t.Context(), 32)
 		})
-		if n := db.count(t, "outbox WHERE state = 0 AND claim LIKE 'ins_%' AND next_at > ?", micros(db.now(t))); n != manyRows {
-			t.Errorf("%d are leased", n)
-		}
+		db.mustCount(t, manyRows, "outbox WHERE state = 0 AND claim LIKE 'ins_%' AND next_at > ?", micros(db.now(t)))
 	})
 }
 
 func TestEachNotificationIsLeasedByOne(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, devices := db.add(t, nil), db.equipped(t, 3)
-		var ids []dispatch.NotificationID
-		for _, n := range db.notifications(t, d, manyRows, func(i int, n *notificationRow) { toDevices(devices)(i%3, n) }) {
-			ids = append(ids, n.ID)
-		}
-		drain(t, db.instances(t, 8), ids, func(o *Outbox) (leased []dispatch.NotificationID, err error) {
+		ids := rowIDs(db.notifications(t, d, manyRows, func(i int, n *notificationRow) { toDevices(devices)(i%3, n) }))
+		drain(t, db.instances(t, 8), ids, func(o *Outbox) ([]dispatch.NotificationID, error) {
 			pushes, dropped, err := o.LeaseNotifications(t.Context(), 64)
-			for _, p := range pushes {
-				leased = append(leased, p.ID)
-			}
 			if len(dropped) > 0 {
 				t.Errorf("dropped %v", dropped)
 			}
-			return leased, err
+			return pushIDs(pushes), err
 		})
 	})
 }
@@ -224,15 +250,11 @@ func TestLeaseTakesTheOldestDueFirst(t *testing.T) {
 		db.exec(t, "DELETE FROM outbox")
 		events := db.manyEvents(t, 20)
 		rows := db.notifications(t, d, 20, func(i int, n *notificationRow) { toDevices(devices)(0, n) })
-		var ids []dispatch.NotificationID
-		for i, n := range rows {
-			ids = append(ids, n.ID)
+		ids := rowIDs(rows)
+		for i, n := range rows[:12] {
 			state, next := []any{stateDone, stateDead, stateDropped, statePending}[i%4], n.NextAt
 			if i%4 == 3 {
 				next = micros(db.now(t).Add(time.Minute)) // not due yet
-			}
-			if i >= 12 {
-				continue
 			}
 			db.exec(t, "UPDATE notifications SET state = ?, next_at = ? WHERE id = ?", state, next, n.ID)
 			db.exec(t, "UPDATE outbox SET state = ?, next_at = ? WHERE event_id = ?", state, next, events[i])
@@ -246,11 +268,7 @@ func TestLeaseTakesTheOldestDueFirst(t *testing.T) {
 				t.Errorf("leased the events %v, %v; want %v", leased, err, wanted)
 			}
 			pushes, _, err := o.LeaseNotifications(t.Context(), 3)
-			var got []dispatch.NotificationID
-			for _, p := range pushes {
-				got = append(got, p.ID)
-			}
-			slices.Sort(got)
+			got := slices.Sorted(slices.Values(pushIDs(pushes)))
 			wantIDs := slices.Sorted(slices.Values(ids[want[0]:want[1]]))
 			if err != nil || !slices.Equal(got, wantIDs) {
 				t.Errorf("leased %v, %v; want %v", got, err, wantIDs)
@@ -263,32 +281,22 @@ func TestExpiredLeaseIsTakenOver(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, devices := db.add(t, nil), db.equipped(t, 1)
 		id := db.notifications(t, d, 1, toDevices(devices))[0].ID
-		lease := func(o *Outbox) (events, pushes int) {
-			leased, err := o.LeaseEvents(t.Context(), 10)
-			sent, _, err2 := o.LeaseNotifications(t.Context(), 10)
-			if err != nil || err2 != nil {
-				t.Error(err, err2)
-			}
-			return len(leased), len(sent)
+		lease := func(o *Outbox, want int) {
+			t.Helper()
+			o.mustLeaseEvents(t, 10, want)
+			o.mustLease(t, 10, want)
 		}
 		a, b := db.as("ins_a"), db.as("ins_b")
-		for i, step := range []struct {
-			o    *Outbox
-			want int
-		}{{a, 1}, {b, 0}, {a, 0}} {
-			if events, pushes := lease(step.o); events != step.want || pushes != step.want {
-				t.Errorf("%d: leased %d events and %d pushes, want %d", i, events, pushes, step.want)
-			}
-		}
+		lease(a, 1)
+		lease(b, 0)
+		lease(a, 0)
 		leased := db.stored(t, id)
 		if end := fromMicros(leased.NextAt); leased.Claim != "ins_a" || !near(end, db.now(t).Add(term)) {
 			t.Errorf("leased by %s until %v", leased.Claim, end)
 		}
 		db.exec(t, "UPDATE notifications SET next_at = ?", micros(db.now(t)))
 		db.exec(t, "UPDATE outbox SET next_at = ?", micros(db.now(t)))
-		if events, pushes := lease(b); events != 1 || pushes != 1 {
-			t.Errorf("after the leases ended another instance leased %d events and %d pushes", events, pushes)
-		}
+		lease(b, 1)
 		if got := db.stored(t, id).Claim; got != "ins_b" {
 			t.Errorf("it is %s's", got)
 		}

@@ -31,8 +31,9 @@ func (db *database) readOnly(t testing.TB, on bool) {
 
 func mustBeUnavailable(t testing.TB, what string, err error) {
 	t.Helper()
-	if !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown) || !errors.Is(err, errReadOnly) {
-		t.Errorf("%s: got %v, want %v for %v", what, err, dispatch.ErrUnavailable, errReadOnly)
+	mustBeError(t, what, err, dispatch.ErrUnavailable)
+	if !errors.Is(err, errReadOnly) {
+		t.Errorf("%s: got %v for another reason than %v", what, err, errReadOnly)
 	}
 }
 
@@ -46,8 +47,7 @@ func unasked(t testing.TB) claimRule {
 
 func TestReadOnlyServerAnswersNothing(t *testing.T) {
 	eachOwn(t, func(t *testing.T, db *database) {
-		d, v := db.add(t, nil), db.drivers(t, 1)[0]
-		won := db.add(t, nil)
+		d, won, v := db.add(t, nil), db.add(t, nil), db.drivers(t, 1)[0]
 		db.mustAccept(t, won.ID, v.ID)
 		outbox := db.Outbox(OutboxOptions{Owner: "ins_a", LeaseTerm: time.Minute})
 		asks := map[string]func(ctx context.Context) error{
@@ -74,9 +74,7 @@ func TestReadOnlyServerAnswersNothing(t *testing.T) {
 		}
 		// A connection of the relay's is asked once a second.
 		relay, err := db.relay.DB()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		relay.SetMaxIdleConns(-1)
 		for what, ask := range asks {
 			// Each by a connection that is there already.
@@ -90,19 +88,23 @@ func TestReadOnlyServerAnswersNothing(t *testing.T) {
 			db.readOnly(t, false)
 		}
 		db.mustHold(t, 1, dispatch.EventAccepted, 1)
-		for what, ask := range map[string]func(ctx context.Context) error{
-			"a claim": func(ctx context.Context) error {
-				_, err := db.Claim(ctx, won.ID, v.ID, rule(0))
-				return err
-			},
-			"a dispatch": asks["a dispatch"], "a driver": asks["a driver"], "the outbox": asks["the outbox"], "a ping": db.Ping,
-		} {
-			testkit.Retry(t, func() error { return ask(t.Context()) })
-			if err := ask(t.Context()); err != nil {
-				t.Errorf("%s of a server that takes writes again: %v", what, err)
-			}
+		// The server takes writes again.
+		asks["a claim"] = func(ctx context.Context) error { _, err := db.accept(ctx, won.ID, v.ID); return err }
+		for _, what := range []string{"a claim", "a dispatch", "a driver", "the outbox", "a ping"} {
+			testkit.Retry(t, func() error { return asks[what](t.Context()) })
+			must(t, asks[what](t.Context()))
 		}
 	})
+}
+
+// claiming begins a claim, and delivers its error.
+func claiming(t *testing.T, s *Store, id dispatch.ID, driver dispatch.DriverID) <-chan error {
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.Claim(t.Context(), id, driver, rule(0))
+		ended <- err
+	}()
+	return ended
 }
 
 // The server becomes read-only between what the rule decides on and the write.
@@ -111,11 +113,7 @@ func TestAServerBecomesReadOnlyBeforeTheUpdate(t *testing.T) {
 		s, proxy := db.proxied(t)
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		hold := proxy.Hold("UPDATE dispatches")
-		ended := make(chan error, 1)
-		go func() {
-			_, err := s.Claim(t.Context(), d.ID, v.ID, rule(0))
-			ended <- err
-		}()
+		ended := claiming(t, s, d.ID, v.ID)
 		testkit.Await(t, "the UPDATE", hold.Reached())
 		db.readOnly(t, true)
 		hold.Release()
@@ -132,18 +130,12 @@ func TestAServerBecomesReadOnlyAfterTheCommit(t *testing.T) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		cut := proxy.CutReply("COMMIT", "UPDATE dispatches")
 		asks := proxy.Hold("SELECT id FROM dispatches")
-		ended := make(chan error, 1)
-		go func() {
-			_, err := s.Claim(t.Context(), d.ID, v.ID, rule(0))
-			ended <- err
-		}()
+		ended := claiming(t, s, d.ID, v.ID)
 		testkit.Await(t, "the cut", cut.Done())
 		testkit.Await(t, "the question", asks.Reached())
 		db.readOnly(t, true)
 		asks.Release()
-		if err := <-ended; !errors.Is(err, dispatch.ErrUnknown) {
-			t.Errorf("got %v, want %v", err, dispatch.ErrUnknown)
-		}
+		mustBeError(t, "the claim", <-ended, dispatch.ErrUnknown)
 		db.readOnly(t, false)
 		db.mustHold(t, 1, dispatch.EventAccepted, 1)
 	})
@@ -155,9 +147,7 @@ func TestClaimsGoToTheNewServer(t *testing.T) {
 	t.Parallel()
 	replication := servertest.StartMariaDBReplication(t)
 	u, err := url.Parse(replication.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	proxy := servertest.StartProxy(t, u.Host)
 	db := migrated(t, proxy.URL(u.String()))
 	drivers := db.drivers(t, 2*claimConns)
@@ -184,9 +174,7 @@ func TestClaimsGoToTheNewServer(t *testing.T) {
 		t.Errorf("%d winners", len(won))
 	}
 	claims, err := db.claims.DB()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if n := claims.Stats().OpenConnections; n > claimConns {
 		t.Errorf("%d connections for claims", n)
 	}
@@ -195,18 +183,10 @@ func TestClaimsGoToTheNewServer(t *testing.T) {
 // After a dial that leads to a read-only server, concurrent callers do not dial it again at once.
 func TestReadOnlyServerIsDialledNowAndThen(t *testing.T) {
 	eachOwn(t, func(t *testing.T, db *database) {
-		u, err := url.Parse(db.url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		config, err := MySQLConfig(u.String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		config, err := MySQLConfig(db.url)
+		must(t, err)
 		p, err := newPrimary(config, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		counted := &countedConnector{Connector: p.Connector}
 		p.Connector = counted
 		db.readOnly(t, true)
@@ -236,16 +216,12 @@ func (c *countedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 func TestConnectionsAge(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		pool, err := db.general.DB()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ends := map[time.Duration]bool{}
 		var closing []func() error
 		for range generalConns {
 			c, err := pool.Conn(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			err = c.Raw(func(dialed any) error {
 				p := dialed.(*primaryConn)
 				if age := time.Until(p.expiresAt); age > maxConnAge || age < minConnAge-time.Minute {
@@ -255,15 +231,11 @@ func TestConnectionsAge(t *testing.T) {
 				p.expiresAt = time.Now()
 				return nil
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			closing = append(closing, c.Close)
 		}
-		for _, c := range closing {
-			if err := c(); err != nil {
-				t.Error(err)
-			}
+		for _, closes := range closing {
+			must(t, closes())
 		}
 		if len(ends) != generalConns {
 			t.Errorf("%d connections have %d ages", generalConns, len(ends))
@@ -271,9 +243,7 @@ func TestConnectionsAge(t *testing.T) {
 		if n := pool.Stats().OpenConnections; n != 0 {
 			t.Errorf("%d connections outlive their time", n)
 		}
-		if err := db.Ping(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must(t, db.Ping(t.Context()))
 	})
 }
 
@@ -285,23 +255,17 @@ func TestReadOnlyErrorsEndTheConnection(t *testing.T) {
 	rawURL := replication.URL(t)
 	db := migrated(t, rawURL)
 	pool, _, err := OpenPool(rawURL, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { pool.Close() })
 	c, err := pool.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	replication.Demote()
-	if _, err := c.ExecContext(t.Context(), "UPDATE drivers SET version = version"); !errors.Is(err, driver.ErrBadConn) {
-		t.Errorf("got %v, want %v", err, driver.ErrBadConn)
-	}
+	_, err = c.ExecContext(t.Context(), "UPDATE drivers SET version = version")
+	mustBeError(t, "a write", err, driver.ErrBadConn)
 	_ = c.Close() // so that the pool is free, whatever became of it
-	if _, err := pool.Exec("UPDATE drivers SET version = version"); !errors.Is(err, errReadOnly) {
-		t.Errorf("got %v, want %v", err, errReadOnly)
-	}
+	_, err = pool.Exec("UPDATE drivers SET version = version")
+	mustBeError(t, "a write by a new connection", err, errReadOnly)
 	err = db.Migrate(func(m *migrations.Migrator) error { _, err := m.Down(t.Context()); return err })
 	if err == nil || errors.Is(err, driver.ErrBadConn) {
 		t.Errorf("whoever migrates a read-only server reads %v", err)

@@ -38,9 +38,7 @@ func TestProbe(t *testing.T) {
 		if !p.Up() {
 			t.Error("down, from the start")
 		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Close())
 		p.becomes(t, false)
 	})
 }
@@ -64,9 +62,7 @@ func TestProbeWhileAllConnectionsAreBusy(t *testing.T) {
 		for _, pool := range db.Pools() {
 			for range pool.Stats().MaxOpenConnections {
 				c, err := pool.Conn(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				defer c.Close()
 			}
 		}
@@ -79,23 +75,16 @@ func TestProbeWhileAllConnectionsAreBusy(t *testing.T) {
 func TestPingOfSQLite(t *testing.T) {
 	db := pooled(t, servertest.SQLite)
 	writing, err := db.raw.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer writing.Close()
 	for _, statement := range []string{"BEGIN IMMEDIATE", "ROLLBACK"} { // another process writes, and does not any more
-		if _, err := writing.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-		if err := db.Ping(t.Context()); err != nil {
-			t.Errorf("%s: %v", statement, err)
-		}
+		_, err := writing.ExecContext(t.Context(), statement)
+		must(t, err)
+		must(t, db.Ping(t.Context()))
 	}
 	path := strings.TrimPrefix(db.url, "sqlite://")
 	fixed, err := sql.Open("sqlite", sqliteDSN(path, 0)+"&mode=ro")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer fixed.Close()
 	if err := takesWrites(t.Context(), fixed); err == nil {
 		t.Error("a file that can't be written to is said to take writes")

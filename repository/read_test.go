@@ -14,15 +14,12 @@ import (
 )
 
 // all is the whole of a list, page by page.
-func all(t *testing.T, limit int, next func(dispatch.Page) ([]dispatch.Dispatch, string, error)) []dispatch.Dispatch {
+func all[T any](t *testing.T, limit int, next func(dispatch.Page) ([]T, string, error)) (items []T) {
 	t.Helper()
-	var items []dispatch.Dispatch
 	page := dispatch.Page{Limit: limit}
 	for range 1000 {
 		got, cursor, err := next(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if len(got) > limit || cursor != "" && len(got) != limit {
 			t.Fatalf("a page of %d with the cursor %q, the limit is %d", len(got), cursor, limit)
 		}
@@ -45,19 +42,11 @@ func (db *database) list(t *testing.T, q dispatch.Query) []dispatch.ID {
 }
 
 func ids(items []dispatch.Dispatch) []dispatch.ID {
-	ids := make([]dispatch.ID, len(items))
-	for i, d := range items {
-		ids[i] = d.ID
-	}
-	return ids
+	return collect(items, func(d dispatch.Dispatch) dispatch.ID { return d.ID })
 }
 
 func dispatches(offered []dispatch.Offered) []dispatch.Dispatch {
-	items := make([]dispatch.Dispatch, len(offered))
-	for i, o := range offered {
-		items[i] = o.Dispatch
-	}
-	return items
+	return collect(offered, func(o dispatch.Offered) dispatch.Dispatch { return o.Dispatch })
 }
 
 func TestListByStatus(t *testing.T) {
@@ -189,11 +178,10 @@ func TestPagesHaveNoGaps(t *testing.T) {
 				if got := ids(listed); !slices.Equal(got, want) {
 					t.Errorf("List, %s, %d a page: got %v, want %v", name, limit, got, want)
 				}
-				offered := all(t, limit, func(p dispatch.Page) ([]dispatch.Dispatch, string, error) {
-					items, next, err := db.OpenDispatchesFor(t.Context(), v, p)
-					return dispatches(items), next, err
+				offered := all(t, limit, func(p dispatch.Page) ([]dispatch.Offered, string, error) {
+					return db.OpenDispatchesFor(t.Context(), v, p)
 				})
-				if got := ids(offered); !slices.Equal(got, want) {
+				if got := ids(dispatches(offered)); !slices.Equal(got, want) {
 					t.Errorf("OpenDispatchesFor, %s, %d a page: got %v, want %v", name, limit, got, want)
 				}
 			}
@@ -219,68 +207,53 @@ func TestBadCursors(t *testing.T) {
 			base64.StdEncoding.EncodeToString([]byte("12345678dsp_0123456789abcdefghijklmnop??")),
 		} {
 			page := dispatch.Page{Limit: 1, Cursor: c}
-			if items, _, err := db.List(t.Context(), dispatch.Query{Page: page}); !errors.Is(err, dispatch.ErrBadCursor) {
-				t.Errorf("List, %q: got %v, %v; want %v", c, items, err, dispatch.ErrBadCursor)
-			}
-			if items, _, err := db.OpenDispatchesFor(t.Context(), v, page); !errors.Is(err, dispatch.ErrBadCursor) {
-				t.Errorf("OpenDispatchesFor, %q: got %v, %v; want %v", c, items, err, dispatch.ErrBadCursor)
-			}
+			_, _, err := db.List(t.Context(), dispatch.Query{Page: page})
+			mustBeError(t, "List, "+c, err, dispatch.ErrBadCursor)
+			_, _, err = db.OpenDispatchesFor(t.Context(), v, page)
+			mustBeError(t, "OpenDispatchesFor, "+c, err, dispatch.ErrBadCursor)
 		}
 	})
 }
+
+// errorOf and cursorOf leave out the rest of a page.
+
+func errorOf[T any](_ []T, _ string, err error) error { return err }
+
+func cursorOf[T any](_ []T, next string, err error) (string, error) { return next, err }
 
 // A cursor is valid for its own list only, with any filter.
 func TestCursorsOfOtherLists(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0]
 		d := db.add(t, nil)
-		lists := map[string]func(dispatch.Page) error{
-			"dispatches": func(p dispatch.Page) error { _, _, err := db.List(t.Context(), dispatch.Query{Page: p}); return err },
-			"by status": func(p dispatch.Page) error {
-				_, _, err := db.List(t.Context(), dispatch.Query{Status: dispatch.Expired, Region: "seoul", Page: p})
-				return err
-			},
-			"jobs": func(p dispatch.Page) error {
-				_, _, err := db.List(t.Context(), dispatch.Query{Driver: v.ID, Page: p})
-				return err
-			},
-			"offers": func(p dispatch.Page) error { _, _, err := db.OpenDispatchesFor(t.Context(), v, p); return err },
-			"taps":   func(p dispatch.Page) error { _, _, err := db.Attempts(t.Context(), d.ID, 0, p); return err },
-			"offers of a dispatch": func(p dispatch.Page) error {
-				_, _, err := db.Offers(t.Context(), d.ID, 0, p)
-				return err
-			},
-			"notifications": func(p dispatch.Page) error { _, _, err := db.Notifications(t.Context(), d.ID, p); return err },
-			"all notifications": func(p dispatch.Page) error {
-				_, _, err := db.NotificationsBy(t.Context(), outbox.Dead, p)
-				return err
-			},
-			"events":  func(p dispatch.Page) error { _, _, err := db.Events(t.Context(), d.ID, p); return err },
-			"runs":    func(p dispatch.Page) error { _, _, err := db.Runs(t.Context(), report, p); return err },
-			"keys":    func(p dispatch.Page) error { _, _, err := db.Keys(t.Context(), p); return err },
-			"devices": func(p dispatch.Page) error { _, _, err := db.Devices(t.Context(), v.ID, p); return err },
-			"drivers": func(p dispatch.Page) error {
-				_, _, err := db.Drivers(t.Context(), dispatch.DriverQuery{Page: p})
-				return err
-			},
-			"audit": func(p dispatch.Page) error {
-				_, _, err := db.Audit(t.Context(), dispatch.AuditQuery{Page: p})
-				return err
-			},
+		ctx, push := t.Context(), dispatch.NewNotificationID(time.Now())
+		dispatches := func(q dispatch.Query) func(dispatch.Page) error {
+			return func(p dispatch.Page) error { q.Page = p; return errorOf(db.List(ctx, q)) }
 		}
-		cursors := map[string]string{
-			"dispatches": cursor(dispatchList, 0, d.ID), "by status": cursor(dispatchList, 0, d.ID), "jobs": cursor(driverDispatchList, 1, d.ID), "offers": cursor(openList, 1, d.ID),
-			"taps": cursor(attemptList, 0, dispatch.NewAttemptID(time.Now())), "offers of a dispatch": cursor(contactList, 1, v.ID),
-			"notifications":     cursor(notificationOfDispatch, 1, dispatch.NewNotificationID(time.Now())),
-			"all notifications": cursor(notificationList, 1, dispatch.NewNotificationID(time.Now())), "events": cursor(eventList, 0, "evt_00000000000000000000000000"),
-			"runs": cursor(runList, 1, report), "keys": cursor(keyList, 0, "key_first"), "devices": cursor(deviceList, 0, "dev_0"),
-			"drivers": cursor(driverList, 0, v.ID), "audit": cursor(auditList, 0, "aud_0"),
+		lists := map[string]struct {
+			cursor string
+			read   func(dispatch.Page) error
+		}{
+			"dispatches":           {cursor(dispatchList, 0, d.ID), dispatches(dispatch.Query{})},
+			"by status":            {cursor(dispatchList, 0, d.ID), dispatches(dispatch.Query{Status: dispatch.Expired, Region: "seoul"})},
+			"jobs":                 {cursor(driverDispatchList, 1, d.ID), dispatches(dispatch.Query{Driver: v.ID})},
+			"offers":               {cursor(openList, 1, d.ID), func(p dispatch.Page) error { return errorOf(db.OpenDispatchesFor(ctx, v, p)) }},
+			"taps":                 {cursor(attemptList, 0, dispatch.NewAttemptID(time.Now())), func(p dispatch.Page) error { return errorOf(db.Attempts(ctx, d.ID, 0, p)) }},
+			"offers of a dispatch": {cursor(contactList, 1, v.ID), func(p dispatch.Page) error { return errorOf(db.Offers(ctx, d.ID, 0, p)) }},
+			"notifications":        {cursor(notificationOfDispatch, 1, push), func(p dispatch.Page) error { return errorOf(db.Notifications(ctx, d.ID, p)) }},
+			"all notifications":    {cursor(notificationList, 1, push), func(p dispatch.Page) error { return errorOf(db.NotificationsBy(ctx, outbox.Dead, p)) }},
+			"events":               {cursor(eventList, 0, "evt_00000000000000000000000000"), func(p dispatch.Page) error { return errorOf(db.Events(ctx, d.ID, p)) }},
+			"runs":                 {cursor(runList, 1, report), func(p dispatch.Page) error { return errorOf(db.Runs(ctx, report, p)) }},
+			"keys":                 {cursor(keyList, 0, "key_first"), func(p dispatch.Page) error { return errorOf(db.Keys(ctx, p)) }},
+			"devices":              {cursor(deviceList, 0, "dev_0"), func(p dispatch.Page) error { return errorOf(db.Devices(ctx, v.ID, p)) }},
+			"drivers":              {cursor(driverList, 0, v.ID), func(p dispatch.Page) error { return errorOf(db.Drivers(ctx, dispatch.DriverQuery{Page: p})) }},
+			"audit":                {cursor(auditList, 0, "aud_0"), func(p dispatch.Page) error { return errorOf(db.Audit(ctx, dispatch.AuditQuery{Page: p})) }},
 		}
-		for list, read := range lists {
-			for of, c := range cursors {
-				err := read(dispatch.Page{Limit: 1, Cursor: c})
-				if mine := c == cursors[list]; mine && err != nil || !mine && !errors.Is(err, dispatch.ErrBadCursor) {
-					t.Errorf("%s with the cursor of %s: %v", list, of, err)
+		for name, list := range lists {
+			for of, other := range lists {
+				err := list.read(dispatch.Page{Limit: 1, Cursor: other.cursor})
+				if mine := other.cursor == list.cursor; mine && err != nil || !mine && !errors.Is(err, dispatch.ErrBadCursor) {
+					t.Errorf("%s with the cursor of %s: %v", name, of, err)
 				}
 			}
 		}

@@ -37,10 +37,7 @@ func TestAReminderInEachRound(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		id := reminders.ready(t, db, 1)[0]
 		reminders.mustChange(t, db.Store, 10, 1)
-		first := db.mustRead(t, id).Claim.Driver
-		db.mustUpdate(t, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-			return d.Withdraw(first, "SICK", now)
-		})
+		db.mustUpdate(t, id, withdraw)
 		reminders.mustChange(t, db.Store, 10, 0)
 		second := db.drivers(t, 1)[0].ID
 		db.mustAccept(t, id, second)
@@ -48,45 +45,29 @@ func TestAReminderInEachRound(t *testing.T) {
 		db.exec(t, "UPDATE dispatches SET accepted_at = 1")
 		reminders.mustChange(t, db.Store, 10, 1)
 		reminders.mustChange(t, db.Store, 10, 0)
-		if n := db.count(t, "events WHERE type = ? AND round = 2 AND driver_id = ?", dispatch.EventReminder, second); n != 1 {
-			t.Errorf("%d reminders of the second round", n)
-		}
+		db.mustCount(t, 1, "events WHERE type = ? AND round = 2 AND driver_id = ?", dispatch.EventReminder, second)
 		reminders.mustHave(t, db, 2, id)
 	})
 }
 
 func TestNoReminder(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		change := func(do func(*dispatch.Dispatch, dispatch.DriverID, time.Time) ([]dispatch.Event, error)) func(dispatch.ID) {
-			return func(id dispatch.ID) {
-				db.mustUpdate(t, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) { return do(d, d.Claim.Driver, now) })
-			}
-		}
+		update := func(do change) func(dispatch.ID) { return func(id dispatch.ID) { db.mustUpdate(t, id, do) } }
 		accepted := func(before time.Duration) func(dispatch.ID) {
 			return func(id dispatch.ID) {
 				db.exec(t, "UPDATE dispatches SET accepted_at = work_starts_at - ? WHERE id = ?", before.Microseconds(), id)
 			}
 		}
 		for name, happens := range map[string]func(dispatch.ID){
-			"started": change(func(d *dispatch.Dispatch, by dispatch.DriverID, now time.Time) ([]dispatch.Event, error) {
-				return d.Start(dispatch.Driver{ID: by}, now)
-			}),
-			"canceled": change(func(d *dispatch.Dispatch, _ dispatch.DriverID, now time.Time) ([]dispatch.Event, error) {
-				return cancel(d, now)
-			}),
-			"withdrawn": change(func(d *dispatch.Dispatch, by dispatch.DriverID, now time.Time) ([]dispatch.Event, error) {
-				return d.Withdraw(by, "SICK", now)
-			}),
+			"started":                  update(start),
+			"canceled":                 update(cancel),
+			"withdrawn":                update(withdraw),
 			"the work has begun":       func(id dispatch.ID) { db.worksIn(t, id, 0) },
 			"it begins later":          func(id dispatch.ID) { db.worksIn(t, id, remindBefore+testkit.Patience) },
 			"accepted at the time":     accepted(remindBefore),
 			"accepted later than that": accepted(remindBefore - time.Second),
 		} {
-			id := reminders.ready(t, db, 1)[0]
-			happens(id)
-			if n, err := db.WriteReminders(t.Context(), remindBefore, 10); n != 0 || err != nil {
-				t.Errorf("%s: %d, %v", name, n, err)
-			}
+			reminders.mustSkip(t, db, name, happens)
 		}
 		id := reminders.ready(t, db, 1)[0]
 		for _, before := range []time.Duration{0, 9 * time.Minute} {
@@ -121,9 +102,7 @@ func TestAReminderThatIsOvertaken(t *testing.T) {
 		driver := db.mustRead(t, id).Claim.Driver
 		db.device(t, driver, nil)
 		reminders.mustChange(t, db.Store, 10, 1)
-		db.mustUpdate(t, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-			return d.Start(dispatch.Driver{ID: driver}, now)
-		})
+		db.mustUpdate(t, id, start)
 		told := db.as("ins_a").mustExpand(t, db, dispatch.EventReminder, 10)
 		if len(told.Pushes)+told.Unleased != 0 || told.Dropped != 1 {
 			t.Errorf("%+v", told)

@@ -40,8 +40,9 @@ func TestPrune(t *testing.T) {
 		left := func() int { return db.count(t, "notifications") + db.count(t, "outbox") }
 		for _, want := range []int{4, 4, 4, 4, 2, 0} {
 			before := left()
-			if got, err := db.Prune(t.Context(), 4); got != want || err != nil || before-left() != want {
-				t.Errorf("pruned %d, %v; %d are gone, want %d", got, err, before-left(), want)
+			db.mustPrune(t, 4, want)
+			if gone := before - left(); gone != want {
+				t.Errorf("%d rows are gone, want %d", gone, want)
 			}
 		}
 		if left() != kept || db.count(t, "outbox WHERE state = 0") != 2 || db.count(t, "notifications WHERE state = 0") != 2 {
@@ -50,9 +51,7 @@ func TestPrune(t *testing.T) {
 		db.many(t, 3*deleteBatchSize)
 		db.exec(t, "UPDATE notifications SET next_at = 0 WHERE dispatch_id = 'dsp_1' AND device_id = 'dev_1'")
 		for _, want := range []int{2*deleteBatchSize + 1, deleteBatchSize - 1} {
-			if got, err := db.Prune(t.Context(), 2*deleteBatchSize+1); got != want || err != nil {
-				t.Errorf("more than a chunk: %d, %v", got, err)
-			}
+			db.mustPrune(t, 2*deleteBatchSize+1, want)
 		}
 	})
 }
@@ -63,9 +62,7 @@ const day = 24 * time.Hour
 func (db *database) aged(t *testing.T, n int, what string, age func(kept time.Duration) time.Time) {
 	t.Helper()
 	create := func(row any) {
-		if err := db.writes.WithContext(t.Context()).Create(row).Error; err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.writes.WithContext(t.Context()).Create(row).Error)
 	}
 	for i, v := range db.drivers(t, n) {
 		name := fmt.Sprint(what, " ", i)
@@ -92,6 +89,24 @@ func (db *database) kept(t *testing.T) map[string]int {
 	return kept
 }
 
+// mustKeep fails the test unless there are so many rows of each table.
+func (db *database) mustKeep(t *testing.T, want map[string]int) {
+	t.Helper()
+	for table, n := range db.kept(t) {
+		if n != want[table] {
+			t.Errorf("%d rows of %s are left, want %d", n, table, want[table])
+		}
+	}
+}
+
+// mustPrune has up to limit rows deleted, and fails the test unless so many were.
+func (db *database) mustPrune(t *testing.T, limit, want int) {
+	t.Helper()
+	if n, err := db.Prune(t.Context(), limit); n != want || err != nil {
+		t.Errorf("pruned %d rows, %v; want %d of up to %d", n, err, want, limit)
+	}
+}
+
 // agedRows is how many rows aged writes for each n.
 const agedRows = 8
 
@@ -107,33 +122,22 @@ func TestRetentionOfTables(t *testing.T) {
 		db.exec(t, "UPDATE audit SET at = ?, id = 'aud_0'", long)
 		healthy := db.mustPut(t, someDevice(v.ID, "healthy", "healthy"))
 		for i, status := range unfinished { // which are as old as can be
-			if err := db.writes.Create(&runRow{Job: "open", Slot: int64(i + 1), Status: status}).Error; err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.writes.Create(&runRow{Job: "open", Slot: int64(i + 1), Status: status}).Error)
 		}
 		now := db.now(t)
 		db.aged(t, 3, "young", func(kept time.Duration) time.Time { return now.Add(time.Minute - kept) })
 		want := db.kept(t)
 		db.aged(t, 3, "old", func(kept time.Duration) time.Time { return now.Add(-time.Millisecond - kept) })
-		if n, err := db.Prune(t.Context(), 1000); n != 3*agedRows || err != nil {
-			t.Errorf("pruned %d, %v; want %d", n, err, 3*agedRows)
-		}
-		for table, n := range db.kept(t) {
-			if n != want[table] {
-				t.Errorf("%d %s are left, want %d", n, table, want[table])
-			}
-		}
-		if n := db.count(t, "devices WHERE push_token LIKE 'old%'") + db.count(t, "job_runs WHERE job LIKE '%old'") +
-			db.count(t, "supply WHERE region LIKE 'old%'"); n != 0 {
-			t.Errorf("%d old ones are left", n)
-		}
-		if n := db.count(t, "devices WHERE id = ?", healthy.ID); n != 1 || db.count(t, "job_runs WHERE job = 'open'") != len(unfinished) {
-			t.Error("a device that lives, or a run that has not ended, is gone")
-		}
+		db.mustPrune(t, 1000, 3*agedRows)
+		db.mustKeep(t, want)
+		db.mustCount(t, 0, "devices WHERE push_token LIKE 'old%'")
+		db.mustCount(t, 0, "job_runs WHERE job LIKE '%old'")
+		db.mustCount(t, 0, "supply WHERE region LIKE 'old%'")
+		db.mustCount(t, 1, "devices WHERE id = ?", healthy.ID)
+		db.mustCount(t, len(unfinished), "job_runs WHERE job = 'open'")
 		db.mustHold(t, 1, dispatch.EventAccepted, 1)
-		if n := db.count(t, "dispatches"); n != 1 || db.count(t, "audit WHERE id = 'aud_0'") != 1 {
-			t.Errorf("%d dispatches", n)
-		}
+		db.mustCount(t, 1, "dispatches")
+		db.mustCount(t, 1, "audit WHERE id = 'aud_0'")
 	})
 }
 
@@ -144,24 +148,16 @@ func TestNewsOfAnOldDispatchIsKept(t *testing.T) {
 		d := db.add(t, func(d *dispatch.Dispatch) { d.ID = dispatch.NewID(long) })
 		v := db.drivers(t, 6)
 		for _, seen := range []int{0, 2, 3} {
-			if err := db.MarkSeen(t.Context(), d.ID, 1, v[seen].ID); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.MarkSeen(t.Context(), d.ID, 1, v[seen].ID))
 		}
 		for _, declined := range []int{1, 2, 4} {
-			if err := db.Decline(t.Context(), d.ID, 1, v[declined].ID, ""); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Decline(t.Context(), d.ID, 1, v[declined].ID, ""))
 		}
 		db.exec(t, "UPDATE offers SET seen_at = ? WHERE driver_id IN (?, ?)", micros(long), v[2].ID, v[3].ID)
 		db.exec(t, "UPDATE offers SET declined_at = ? WHERE driver_id = ?", micros(long), v[4].ID)
 		db.exec(t, "INSERT INTO offers (dispatch_id, round, driver_id) VALUES (?, 1, ?)", d.ID, v[5].ID)
-		if n, err := db.Prune(t.Context(), 100); n != 3 || err != nil {
-			t.Errorf("pruned %d, %v; want 3", n, err)
-		}
-		if n := db.count(t, "offers WHERE driver_id IN (?, ?, ?)", v[0].ID, v[1].ID, v[2].ID); n != 3 {
-			t.Errorf("%d of 3 are left that were seen or declined just now", n)
-		}
+		db.mustPrune(t, 100, 3)
+		db.mustCount(t, 3, "offers WHERE driver_id IN (?, ?, ?)", v[0].ID, v[1].ID, v[2].ID) // seen or declined just now
 	})
 }
 
@@ -172,18 +168,12 @@ func TestPruneInBatches(t *testing.T) {
 		db.aged(t, 3, "old", func(kept time.Duration) time.Time { return now.Add(-time.Hour - kept) })
 		db.exec(t, "UPDATE devices SET quarantined_at = 1 WHERE push_token = 'old 1'")
 		for _, step := range []struct{ limit, want int }{{0, 0}, {1, 1}, {10, 10}, {100, 3*agedRows - 11}, {100, 0}} {
-			if n, err := db.Prune(t.Context(), step.limit); n != step.want || err != nil {
-				t.Errorf("up to %d: pruned %d, %v; want %d", step.limit, n, err, step.want)
-			}
+			db.mustPrune(t, step.limit, step.want)
 			if n := db.count(t, "devices WHERE push_token = 'old 1'"); step.limit == 1 && n != 0 {
 				t.Error("the oldest is left")
 			}
 		}
-		for table, n := range db.kept(t) {
-			if n != 0 {
-				t.Errorf("%d %s are left", n, table)
-			}
-		}
+		db.mustKeep(t, map[string]int{})
 	})
 }
 
@@ -197,9 +187,7 @@ func TestPruneThatFails(t *testing.T) {
 		if n != 3 || err == nil || !strings.Contains(err.Error(), "notifications") {
 			t.Errorf("pruned %d, %v", n, err)
 		}
-		if n, err := db.Prune(t.Context(), 100); n != 3 || err != nil {
-			t.Errorf("then pruned %d, %v", n, err)
-		}
+		db.mustPrune(t, 100, 3)
 	})
 }
 
@@ -220,29 +208,20 @@ func TestPruneSkipsLockedRows(t *testing.T) {
 			key := map[string]string{"outbox": "event_id", "notifications": "id"}[table]
 			all = append(all, retentionRule{table, key, "state = 0", "next_at", nil})
 		}
-		tx, err := db.raw.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer tx.Rollback()
+		tx := db.begun(t)
 		for _, h := range all {
 			keys, err := lockedKeys(db.general.Raw("SELECT "+h.key+" FROM "+h.table+" WHERE "+h.where+" ORDER BY "+h.order+" LIMIT 1", h.args...))
 			if err != nil || len(keys) != 1 {
 				t.Fatalf("no row of %s is due for deletion: %v", h.table, err)
 			}
 			lock := "SELECT 1 FROM " + h.table + " WHERE " + strings.ReplaceAll(h.key, ", ", " = ? AND ") + " = ? FOR UPDATE"
-			if _, err := tx.Exec(lock, keys[0]...); err != nil {
-				t.Fatal(err)
-			}
+			_, err = tx.Exec(lock, keys[0]...)
+			must(t, err)
 		}
 		locked, total := len(retentionRules(now)), n*(7+agedRows)
-		if got, err := db.Prune(t.Context(), 1000); got != total-locked || err != nil {
-			t.Errorf("pruned %d, %v; want %d", got, err, total-locked)
-		}
+		db.mustPrune(t, 1000, total-locked)
 		tx.Rollback()
-		if got, err := db.Prune(t.Context(), 1000); got != locked || err != nil {
-			t.Errorf("then pruned %d, %v; want %d", got, err, locked)
-		}
+		db.mustPrune(t, 1000, locked)
 	})
 }
 
@@ -253,14 +232,8 @@ func TestPruneIsFair(t *testing.T) {
 		db.fill(t, 40)
 		db.aged(t, 1, "old", func(kept time.Duration) time.Time { return now.Add(-time.Hour - kept) })
 		const limit = 40
-		if n, err := db.Prune(t.Context(), limit); n != limit || err != nil {
-			t.Errorf("pruned %d, %v; want %d", n, err, limit)
-		}
-		for table, n := range db.kept(t) {
-			if n != 0 {
-				t.Errorf("%d old %s wait for the outbox", n, table)
-			}
-		}
+		db.mustPrune(t, limit, limit)
+		db.mustKeep(t, map[string]int{}) // no old row waits for the outbox
 	})
 }
 
@@ -271,20 +244,13 @@ func TestOfferWithoutAnEnd(t *testing.T) {
 		o := db.as("ins_a")
 		id := db.leased(t, o, 1)[0]
 		db.exec(t, "UPDATE notifications SET expires_at = ?", micros(never))
-		sent := []outbox.SendResult{{ID: id, Status: outbox.Sent, Attempts: 1, Result: "sent"}}
-		if err := o.RecordResults(t.Context(), sent); err != nil {
-			t.Fatal(err)
-		}
+		o.mustRecord(t, outbox.SendResult{Status: outbox.Sent}, id)
 		db.mustBeAbout(t, "next_at", db.stored(t, id).NextAt, 92*day)
 		// As a version before has written it.
 		db.exec(t, "UPDATE notifications SET next_at = ?", micros(never))
 		db.exec(t, "UPDATE notifications SET created_at = ?", micros(db.now(t).Add(-89*day)))
-		if n, err := db.Prune(t.Context(), 100); n != 0 || err != nil {
-			t.Errorf("pruned %d, %v; want it kept", n, err)
-		}
+		db.mustPrune(t, 100, 0)
 		db.exec(t, "UPDATE notifications SET created_at = ?", micros(db.now(t).Add(-91*day)))
-		if n, err := db.Prune(t.Context(), 100); n != 1 || err != nil {
-			t.Errorf("pruned %d, %v; want it gone", n, err)
-		}
+		db.mustPrune(t, 100, 1)
 	})
 }

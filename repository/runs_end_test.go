@@ -14,8 +14,7 @@ import (
 )
 
 func TestEndRun(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		db.known(t, report)
+	each(t, withJob(func(t *testing.T, db *database) {
 		for i, tt := range []struct {
 			end       cronjob.Outcome
 			succeeded bool
@@ -25,9 +24,7 @@ func TestEndRun(t *testing.T) {
 		} {
 			run := db.mustBegin(t, "a/1", someSlot(i))
 			before, _ := db.only(t)
-			if err := db.EndRun(t.Context(), run, tt.end); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.EndRun(t.Context(), run, tt.end))
 			job, row := db.only(t)
 			if row.EndedAt == nil || row.AliveUntil != nil {
 				t.Fatalf("stored %+v", row)
@@ -46,9 +43,7 @@ func TestEndRun(t *testing.T) {
 				t.Errorf("%s: success at %v, before at %v", tt.end.Status, job.SucceededAt, before.SucceededAt)
 			}
 			// A reply may have been lost.
-			if err := db.EndRun(t.Context(), run, tt.end); err != nil {
-				t.Errorf("again: %v", err)
-			}
+			must(t, db.EndRun(t.Context(), run, tt.end))
 			after := db.ledger(t)
 			other := cronjob.Outcome{Status: cronjob.Failed}
 			if !tt.succeeded {
@@ -59,23 +54,18 @@ func TestEndRun(t *testing.T) {
 			mustBeError(t, "given back", db.InterruptRun(t.Context(), report, run.Owner), dispatch.ErrNotLeased)
 			db.mustBe(t, after)
 		}
-		if n := db.count(t, "job_runs"); n != 2 {
-			t.Errorf("%d runs", n)
-		}
-	})
+		db.mustCount(t, 2, "job_runs")
+	}))
 }
 
 func TestRenewRun(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		db.known(t, report)
+	each(t, withJob(func(t *testing.T, db *database) {
 		run := db.mustBegin(t, "a/1", someSlot(1))
 		for _, overdue := range []bool{false, true} {
 			if overdue {
 				db.die(t) // and no instance has noticed
 			}
-			if err := db.RenewRun(t.Context(), run, time.Hour); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.RenewRun(t.Context(), run, time.Hour))
 			_, row := db.only(t)
 			db.mustBeAbout(t, "alive_until", *row.AliveUntil, time.Hour)
 			row.AliveUntil = optionalMicros(run.LeasedUntil)
@@ -85,22 +75,19 @@ func TestRenewRun(t *testing.T) {
 			_, err := db.begin(t, "b/2", someSlot(2))
 			mustBeError(t, "another instance", err, cronjob.ErrRunning)
 		}
-	})
+	}))
 }
 
 // Any instance may take over an interrupted run at once, and the attempt does not count as a death.
 func TestInterruptRun(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		db.known(t, report)
+	each(t, withJob(func(t *testing.T, db *database) {
 		var last cronjob.Run
 		for i := range 2 * cronjob.MaxAttempts {
 			run := db.mustBegin(t, "host:7/x", someSlot(1))
 			if run.Attempt != 1 || !run.Slot.Equal(someSlot(1)) || run.Fence <= last.Fence {
 				t.Errorf("attempt %d is %+v after %+v", i, run, last)
 			}
-			if err := db.InterruptRun(t.Context(), report, "host:7/x"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.InterruptRun(t.Context(), report, "host:7/x"))
 			if _, row := db.only(t); row.Owner != "host:7" || row.Status != cronjob.Running || row.EndedAt != nil {
 				t.Errorf("interrupted, the run is %+v", row)
 			}
@@ -117,19 +104,41 @@ func TestInterruptRun(t *testing.T) {
 		db.mustBegin(t, "a/1", someSlot(1))
 		db.die(t)
 		db.mustBegin(t, "b/2", someSlot(1))
-		if err := db.InterruptRun(t.Context(), report, "b/2"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.InterruptRun(t.Context(), report, "b/2"))
 		if run := db.mustBegin(t, "c/3", someSlot(1)); run.Attempt != 2 {
 			t.Errorf("one has died of it, and this is %+v", run)
 		}
-	})
+	}))
+}
+
+// mustLeave fails the test unless the owner of the run, which is no longer its own, is refused whatever it does.
+func (db *database) mustLeave(t *testing.T, run cronjob.Run) {
+	t.Helper()
+	before := db.ledger(t)
+	mustBeError(t, "extends", db.RenewRun(t.Context(), run, time.Hour), dispatch.ErrNotLeased)
+	for _, status := range []cronjob.Status{cronjob.Succeeded, cronjob.Failed} {
+		mustBeError(t, string(status), db.EndRun(t.Context(), run, cronjob.Outcome{Status: status}), dispatch.ErrNotLeased)
+	}
+	mustBeError(t, "gives back", db.InterruptRun(t.Context(), report, run.Owner), dispatch.ErrNotLeased)
+	mustBeError(t, "concludes", db.ConcludeRun(t.Context(), run, "", func(context.Context, Execer) error {
+		t.Error("it writes")
+		return nil
+	}), dispatch.ErrNotLeased)
+	db.mustBe(t, before)
+}
+
+func (db *database) mustInterruptNothing(t *testing.T) {
+	t.Helper()
+	before := db.ledger(t)
+	if runs, err := db.InterruptRuns(t.Context(), []string{report}); err != nil || len(runs) > 0 {
+		t.Errorf("taken away are %+v: %v", runs, err)
+	}
+	db.mustBe(t, before)
 }
 
 // The former owner of an interrupted run changes nothing, even before the next attempt begins; the attempt counts.
 func TestInterruptRuns(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		db.known(t, report)
+	each(t, withJob(func(t *testing.T, db *database) {
 		for _, dead := range []bool{false, true} {
 			run := db.mustBegin(t, "host:7/x", someSlot(1))
 			if dead {
@@ -139,61 +148,39 @@ func TestInterruptRuns(t *testing.T) {
 			if err != nil || len(runs) != 1 || runs[0].Owner != run.Owner || runs[0].Fence != run.Fence {
 				t.Fatalf("taken away are %+v, want %+v: %v", runs, run, err)
 			}
-			before := db.ledger(t)
-			mustBeError(t, "extends", db.RenewRun(t.Context(), run, time.Hour), dispatch.ErrNotLeased)
-			mustBeError(t, "succeeds", db.EndRun(t.Context(), run, cronjob.Outcome{Status: cronjob.Succeeded}), dispatch.ErrNotLeased)
-			mustBeError(t, "fails", db.EndRun(t.Context(), run, cronjob.Outcome{Status: cronjob.Failed}), dispatch.ErrNotLeased)
-			mustBeError(t, "gives back", db.InterruptRun(t.Context(), report, run.Owner), dispatch.ErrNotLeased)
-			mustBeError(t, "concludes", db.ConcludeRun(t.Context(), run, "", insert(run)), dispatch.ErrNotLeased)
-			if runs, err := db.InterruptRuns(t.Context(), []string{report}); err != nil || len(runs) > 0 {
-				t.Errorf("again, %+v are taken away: %v", runs, err)
-			}
-			db.mustBe(t, before)
+			db.mustLeave(t, run)
+			db.mustInterruptNothing(t)
 		}
 		run := db.mustBegin(t, "b/2", someSlot(1))
 		if run.Attempt != 3 {
 			t.Errorf("the third attempt is %+v", run)
 		}
-		if err := db.ConcludeRun(t.Context(), run, "", insert(run)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.ConcludeRun(t.Context(), run, "", insert(run)))
 		// A run that has ended and a run that has not begun have no owner.
-		if _, err := db.RequestRun(t.Context(), report, "key_1"); err != nil {
-			t.Fatal(err)
-		}
-		before := db.ledger(t)
-		if runs, err := db.InterruptRuns(t.Context(), []string{report}); err != nil || len(runs) > 0 {
-			t.Errorf("taken away are %+v: %v", runs, err)
-		}
-		db.mustBe(t, before)
-		if n := db.count(t, "supply"); n != 1 {
-			t.Errorf("%d rows were written", n)
-		}
-	})
+		db.mustRequest(t, "key_1")
+		db.mustInterruptNothing(t)
+		db.mustCount(t, 1, "supply")
+	}))
+}
+
+// takenOver is a run whose instance died, and its next attempt, which is under way.
+func (db *database) takenOver(t *testing.T) (late, run cronjob.Run) {
+	t.Helper()
+	db.known(t, report)
+	late = db.mustBegin(t, "a/1", someSlot(1))
+	db.die(t)
+	return late, db.mustBegin(t, "b/2", someSlot(1))
 }
 
 // An instance whose run was taken over gets an error and changes nothing, during the new attempt and after it.
 func TestFormerOwnerChangesNothing(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		db.known(t, report)
-		late := db.mustBegin(t, "a/1", someSlot(1))
-		db.die(t)
-		run := db.mustBegin(t, "a/2", someSlot(1))
+		late, run := db.takenOver(t)
 		for _, ended := range []bool{false, true} {
 			if ended {
 				db.mustEnd(t, run, cronjob.Succeeded)
 			}
-			before := db.ledger(t)
-			succeeded, failed := cronjob.Outcome{Status: cronjob.Succeeded}, cronjob.Outcome{Status: cronjob.Failed}
-			mustBeError(t, "extends", db.RenewRun(t.Context(), late, time.Hour), dispatch.ErrNotLeased)
-			mustBeError(t, "succeeds", db.EndRun(t.Context(), late, succeeded), dispatch.ErrNotLeased)
-			mustBeError(t, "fails", db.EndRun(t.Context(), late, failed), dispatch.ErrNotLeased)
-			mustBeError(t, "gives back", db.InterruptRun(t.Context(), report, late.Owner), dispatch.ErrNotLeased)
-			mustBeError(t, "concludes", db.ConcludeRun(t.Context(), late, "", func(context.Context, Execer) error {
-				t.Error("it writes")
-				return nil
-			}), dispatch.ErrNotLeased)
-			db.mustBe(t, before)
+			db.mustLeave(t, late)
 		}
 	})
 }
@@ -209,14 +196,9 @@ func insert(run cronjob.Run) func(context.Context, Execer) error {
 // However often a slot is begun, its result is written once, in the transaction that ends the run.
 func TestConcludeRun(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		db.known(t, report)
-		late := db.mustBegin(t, "a/1", someSlot(1))
-		db.die(t)
-		run := db.mustBegin(t, "b/2", someSlot(1))
+		late, run := db.takenOver(t)
 		mustBeError(t, "the former owner", db.ConcludeRun(t.Context(), late, "late", insert(late)), dispatch.ErrNotLeased)
-		if err := db.ConcludeRun(t.Context(), run, "done", insert(run)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.ConcludeRun(t.Context(), run, "done", insert(run)))
 		job, row := db.only(t)
 		if row.Status != cronjob.Succeeded || row.Result != "done" || row.Owner != "b/2" || row.EndedAt == nil || row.AliveUntil != nil {
 			t.Errorf("the run is %+v", row)
@@ -226,13 +208,10 @@ func TestConcludeRun(t *testing.T) {
 		}
 		mustBeError(t, "again", db.ConcludeRun(t.Context(), run, "again", insert(run)), dispatch.ErrNotLeased)
 		mustBeError(t, "the former owner", db.ConcludeRun(t.Context(), late, "late", insert(late)), dispatch.ErrNotLeased)
-		if n := db.count(t, "supply"); n != 1 || db.count(t, "supply WHERE region = 'b/2'") != 1 {
-			t.Errorf("%d rows were written", n)
-		}
+		db.mustCount(t, 1, "supply")
+		db.mustCount(t, 1, "supply WHERE region = 'b/2'")
 		// The schedule writes the end, too.
-		if err := db.EndRun(t.Context(), run, cronjob.Outcome{Status: cronjob.Succeeded, Result: "done"}); err != nil {
-			t.Error(err)
-		}
+		must(t, db.EndRun(t.Context(), run, cronjob.Outcome{Status: cronjob.Succeeded, Result: "done"}))
 		mustBeError(t, "a failure after it", db.EndRun(t.Context(), run, cronjob.Outcome{Status: cronjob.Failed}), dispatch.ErrNotLeased)
 		_, err := db.begin(t, "c/3", someSlot(1))
 		mustBeError(t, "the slot once more", err, cronjob.ErrNotDue)
@@ -240,8 +219,7 @@ func TestConcludeRun(t *testing.T) {
 }
 
 func TestConcludeRunIsAtomic(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		db.known(t, report)
+	each(t, withJob(func(t *testing.T, db *database) {
 		run := db.mustBegin(t, "a/1", someSlot(1))
 		before := db.ledger(t)
 		err := db.ConcludeRun(t.Context(), run, "", func(ctx context.Context, tx Execer) error {
@@ -259,10 +237,8 @@ func TestConcludeRunIsAtomic(t *testing.T) {
 		if n := db.count(t, "supply"); n != 0 {
 			t.Errorf("%d rows were written", n)
 		}
-		if err := db.ConcludeRun(t.Context(), run, "", insert(run)); err != nil {
-			t.Error(err)
-		}
-	})
+		must(t, db.ConcludeRun(t.Context(), run, "", insert(run)))
+	}))
 }
 
 // Many instances conclude, begin, request and renew at once without a deadlock.
@@ -294,9 +270,7 @@ func TestRunsWithoutDeadlocks(t *testing.T) {
 				}
 			})
 		}
-		if n := db.count(t, "supply"); n != slots {
-			t.Errorf("%d slots were concluded", n)
-		}
+		db.mustCount(t, slots, "supply")
 		if n := deadlocks.Load(); n > 0 {
 			t.Errorf("%d deadlocks", n)
 		}

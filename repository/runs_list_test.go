@@ -17,9 +17,7 @@ import (
 func (s *Store) mustRequest(t testing.TB, actor string) cronjob.Run {
 	t.Helper()
 	run, err := s.RequestRun(t.Context(), report, actor)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return run
 }
 
@@ -57,8 +55,7 @@ func TestRegisterJobs(t *testing.T) {
 
 // A requested run is one run until it begins, comes before a slot, and uses up no slot.
 func TestRequestRun(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		db.known(t, report)
+	each(t, withJob(func(t *testing.T, db *database) {
 		var asked [6]cronjob.Run
 		testkit.Together(len(asked), func(i int) { asked[i] = db.mustRequest(t, "key_1") })
 		for _, run := range asked {
@@ -83,9 +80,7 @@ func TestRequestRun(t *testing.T) {
 		if next.Slot.Equal(run.Slot) || next.Status != cronjob.Queued {
 			t.Errorf("asked for %+v while %+v is under way", next, run)
 		}
-		if err := db.InterruptRun(t.Context(), report, "a/1"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.InterruptRun(t.Context(), report, "a/1"))
 		for _, want := range []cronjob.Run{run, next} {
 			got := db.mustBegin(t, "b/2", someSlot(1))
 			if !got.Slot.Equal(want.Slot) {
@@ -93,18 +88,15 @@ func TestRequestRun(t *testing.T) {
 			}
 			db.mustEnd(t, got, cronjob.Succeeded)
 		}
-		if slot := db.mustBegin(t, "c/3", someSlot(1)); !slot.Slot.Equal(someSlot(1)) {
-			t.Errorf("then comes %+v", slot)
-		}
+		db.mustBeginFirst(t, "c/3", someSlot(1))
 		_, err := db.RequestRun(t.Context(), "unknown", "key_1")
 		mustBeError(t, "an unknown job", err, cronjob.ErrNotFound)
-	})
+	}))
 }
 
 // A run that is requested at the exact time of a slot is the slot's run; the later slots are due as usual.
 func TestRunRequestedAtASlot(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		db.known(t, report)
+	each(t, withJob(func(t *testing.T, db *database) {
 		slot := db.mustRequest(t, "key_1").Slot
 		run := db.mustBegin(t, "a/1", slot)
 		if run.RequestedBy == "" {
@@ -116,46 +108,38 @@ func TestRunRequestedAtASlot(t *testing.T) {
 		if job, row := db.only(t); job.Slot == nil || *job.Slot != micros(slot) || row.Attempt != 1 || row.Status != cronjob.Succeeded {
 			t.Errorf("remembered %+v and %+v", job, row)
 		}
-		if next := db.mustBegin(t, "a/3", slot.Add(time.Second)); !next.Slot.Equal(slot.Add(time.Second)) {
-			t.Errorf("then comes %+v", next)
-		}
-	})
+		db.mustBeginFirst(t, "a/3", slot.Add(time.Second))
+	}))
 }
 
 func TestSkipRun(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		db.known(t, report)
-		if found, err := db.CountSkippedRun(t.Context(), report, someSlot(1)); found || err != nil {
-			t.Errorf("no instance has begun it: %v, %v", found, err)
-		}
-		run := db.mustBegin(t, "a/1", someSlot(1))
-		testkit.Together(5, func(int) {
-			if found, err := db.CountSkippedRun(t.Context(), report, someSlot(1)); !found || err != nil {
-				t.Errorf("%v, %v", found, err)
+	each(t, withJob(func(t *testing.T, db *database) {
+		skip := func(want bool) {
+			t.Helper()
+			if found, err := db.CountSkippedRun(t.Context(), report, someSlot(1)); found != want || err != nil {
+				t.Errorf("found is %v, %v; want %v", found, err, want)
 			}
-		})
-		db.mustEnd(t, run, cronjob.Failed)
-		if found, err := db.CountSkippedRun(t.Context(), report, someSlot(1)); !found || err != nil {
-			t.Errorf("it has ended: %v, %v", found, err)
 		}
+		skip(false) // no instance has begun it
+		run := db.mustBegin(t, "a/1", someSlot(1))
+		testkit.Together(5, func(int) { skip(true) })
+		db.mustEnd(t, run, cronjob.Failed)
+		skip(true)
 		if _, row := db.only(t); row.Skipped != 6 || row.Status != cronjob.Failed {
 			t.Errorf("it is %+v", row)
 		}
-	})
+	}))
 }
 
 // A job is blocked from the first report until it begins again.
 func TestBlockJob(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		db.known(t, report)
+	each(t, withJob(func(t *testing.T, db *database) {
 		if b := db.mustState(t).Blocked; b != nil {
 			t.Errorf("blocked: %+v", b)
 		}
 		block := func(by, reason string) cronjob.BlockReport {
 			t.Helper()
-			if err := db.BlockJob(t.Context(), report, by, reason); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.BlockJob(t.Context(), report, by, reason))
 			b := db.mustState(t).Blocked
 			if b == nil || b.By != by || b.Reason != reason {
 				t.Fatalf("blocked: %+v", b)
@@ -174,34 +158,24 @@ func TestBlockJob(t *testing.T) {
 		if third := block("c", "again"); !third.Since.After(first.Since) {
 			t.Errorf("blocked since %v, after %v", third.Since, first.Since)
 		}
-	})
+	}))
 }
 
 func TestLongTextsAreCut(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		db.known(t, report)
+	each(t, withJob(func(t *testing.T, db *database) {
 		long := strings.Repeat("정", 3000) + "\xff"
-		if err := db.BlockJob(t.Context(), report, "a", long); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.BlockJob(t.Context(), report, "a", long))
 		if b := db.mustState(t).Blocked; utf8.RuneCountInString(b.Reason) != maxResult || !strings.HasPrefix(long, b.Reason) {
 			t.Errorf("blocked: %q", b.Reason)
 		}
 		for i, end := range []func(cronjob.Run) error{
-			func(run cronjob.Run) error {
-				return db.EndRun(t.Context(), run, cronjob.Outcome{Status: cronjob.Failed, Result: long, Error: long})
-			},
-			func(run cronjob.Run) error {
-				return db.EndRun(t.Context(), run, cronjob.Outcome{Status: cronjob.Failed, Result: "\xff\x00", Error: "a\xffb"})
-			},
+			db.ending(t, cronjob.Outcome{Status: cronjob.Failed, Result: long, Error: long}),
+			db.ending(t, cronjob.Outcome{Status: cronjob.Failed, Result: "\xff\x00", Error: "a\xffb"}),
 			func(run cronjob.Run) error {
 				return db.ConcludeRun(t.Context(), run, long, func(context.Context, Execer) error { return nil })
 			},
 		} {
-			run := db.mustBegin(t, "a/1", someSlot(i))
-			if err := end(run); err != nil {
-				t.Errorf("%d: %v", i, err)
-			}
+			must(t, end(db.mustBegin(t, "a/1", someSlot(i))))
 			_, row := db.only(t)
 			if n := utf8.RuneCountInString(row.Result); i != 1 && n != maxResult || !utf8.ValidString(row.Result) {
 				t.Errorf("%d: the result has %d letters", i, n)
@@ -210,7 +184,7 @@ func TestLongTextsAreCut(t *testing.T) {
 				t.Errorf("%d: the error is %q", i, row.Error)
 			}
 		}
-	})
+	}))
 }
 
 func TestRunsAndTheLast(t *testing.T) {
@@ -229,35 +203,23 @@ func TestRunsAndTheLast(t *testing.T) {
 				db.mustEnd(t, run, cronjob.Succeeded)
 			}
 		}
-		if _, err := db.BeginRun(t.Context(), "other", "a/1", term, at(someSlot(3))); err != nil {
-			t.Fatal(err)
-		}
+		_, err := db.BeginRun(t.Context(), "other", "a/1", term, at(someSlot(3)))
+		must(t, err)
 		for _, limit := range []int{1, 2, total, total + 1} {
 			var slots []int
-			for page := (dispatch.Page{Limit: limit}); ; {
-				runs, next, err := db.Runs(t.Context(), report, page)
-				if err != nil || len(runs) > limit || len(runs) == 0 {
-					t.Fatalf("%d runs in a page of %d: %v", len(runs), limit, err)
-				}
-				for _, run := range runs {
-					slots = append(slots, run.Slot.Second())
-				}
-				if page.Cursor = next; next == "" {
-					break
-				}
+			for _, run := range all(t, limit, func(p dispatch.Page) ([]cronjob.Run, string, error) { return db.Runs(t.Context(), report, p) }) {
+				slots = append(slots, run.Slot.Second())
 			}
 			if want := []int{6, 5, 4, 3, 2, 1, 0}; !slices.Equal(slots, want) {
 				t.Errorf("by %d: %v", limit, slots)
 			}
 		}
-		runs, _, err := db.Runs(t.Context(), report, dispatch.Page{Limit: 1})
-		if err != nil || runs[0].Status != cronjob.Running {
-			t.Errorf("%+v: %v", runs, err)
-		}
-		db.die(t)
-		runs, _, err = db.Runs(t.Context(), report, dispatch.Page{Limit: 1})
-		if err != nil || runs[0].Status != cronjob.Interrupted {
-			t.Errorf("after the term's end: %+v: %v", runs, err)
+		for _, want := range []cronjob.Status{cronjob.Running, cronjob.Interrupted} {
+			runs, _, err := db.Runs(t.Context(), report, dispatch.Page{Limit: 1})
+			if err != nil || runs[0].Status != want {
+				t.Errorf("%+v: %v, want it to be %s", runs, err, want)
+			}
+			db.die(t)
 		}
 		for _, cursor := range []string{"x", "1.5", "9223372036854775808", "1; DROP TABLE jobs"} {
 			_, _, err := db.Runs(t.Context(), report, dispatch.Page{Limit: 1, Cursor: cursor})

@@ -2,6 +2,7 @@ package repository
 
 import (
 	"context"
+	"errors"
 	"regexp"
 	"strings"
 	"testing"
@@ -45,33 +46,21 @@ func (db *database) everything(t *testing.T) []string {
 	return statements(t, []*gorm.DB{db.writes, db.general}, func() {
 		// Slots are later than those of the old runs, and so is what is asked for.
 		for i, end := range []func(cronjob.Run) error{
-			func(run cronjob.Run) error {
-				return db.EndRun(ctx, run, cronjob.Outcome{Status: cronjob.Succeeded})
-			},
+			db.ending(t, cronjob.Outcome{Status: cronjob.Succeeded}),
 			func(run cronjob.Run) error {
 				return db.ConcludeRun(ctx, run, "", func(context.Context, Execer) error { return nil })
 			},
 			func(run cronjob.Run) error { return db.InterruptRun(ctx, report, run.Owner) },
-			func(run cronjob.Run) error {
-				return db.EndRun(ctx, run, cronjob.Outcome{Status: cronjob.Failed})
-			},
+			db.ending(t, cronjob.Outcome{Status: cronjob.Failed}),
 		} {
 			run := db.mustBegin(t, "b/2", someSlot(i))
-			if err := db.RenewRun(ctx, run, term); err != nil {
-				t.Error(err)
-			}
-			if _, err := db.CountSkippedRun(ctx, report, run.Slot); err != nil {
-				t.Error(err)
-			}
-			if err := end(run); err != nil {
-				t.Errorf("%d: %v", i, err)
-			}
+			must(t, db.RenewRun(ctx, run, term))
+			_, err := db.CountSkippedRun(ctx, report, run.Slot)
+			must(t, errors.Join(err, end(run)))
 		}
 		db.mustRequest(t, "key_1")
 		db.mustBegin(t, "c/3", someSlot(9))
-		if err := db.BlockJob(ctx, report, "a", "no"); err != nil {
-			t.Error(err)
-		}
+		must(t, db.BlockJob(ctx, report, "a", "no"))
 		db.mustState(t)
 		if last, err := db.LastRun(ctx, report); err != nil || last == nil {
 			t.Errorf("%v, %v", last, err)
@@ -111,22 +100,9 @@ func TestPlansWithALongHistory(t *testing.T) {
 // mustSearch fails the test if SQLite reads all runs of a job for a statement.
 func (db *database) mustSearch(t *testing.T, statement string) {
 	t.Helper()
-	rows, err := db.raw.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+statement)
-	if err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var plan string
-		if err := rows.Scan(new(int), new(int), new(int), &plan); err != nil {
-			t.Fatal(err)
+	for _, step := range db.plan(t, statement) {
+		if strings.HasPrefix(step, "SCAN job_runs") || strings.HasSuffix(step, "(job=?)") && !strings.Contains(statement, "LIMIT") {
+			t.Errorf("%s: %s", statement, step)
 		}
-		all := strings.HasPrefix(plan, "SCAN job_runs") || strings.HasSuffix(plan, "(job=?)") && !strings.Contains(statement, "LIMIT")
-		if all {
-			t.Errorf("%s: %s", statement, plan)
-		}
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -14,35 +14,23 @@ import (
 // running begins a run of a job that is known then.
 func (db *database) running(t testing.TB, job, owner string) cronjob.Run {
 	t.Helper()
-	if _, err := db.RegisterJobs(t.Context(), []string{job}); err != nil {
-		t.Fatal(err)
-	}
+	db.known(t, job)
 	run, err := db.BeginRun(t.Context(), job, owner, time.Minute, func(_ cronjob.JobState, now time.Time) time.Time { return now })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return run
 }
 
 // supplied returns the stored counts: "region on duty/open", in the order of the regions.
 func (db *database) supplied(t testing.TB, slot time.Time) string {
 	t.Helper()
-	rows, err := db.raw.QueryContext(t.Context(), "SELECT region, on_duty, open FROM supply WHERE at = ? ORDER BY region", micros(slot))
-	if err != nil {
-		t.Fatal(err)
+	var rows []struct {
+		Region       string
+		OnDuty, Open int
 	}
-	defer rows.Close()
-	var all []string
-	for rows.Next() {
-		var region string
-		var onDuty, open int
-		if err := rows.Scan(&region, &onDuty, &open); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, fmt.Sprintf("%s %d/%d", region, onDuty, open))
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
+	must(t, db.general.Raw("SELECT region, on_duty, open FROM supply WHERE at = ? ORDER BY region", micros(slot)).Scan(&rows).Error)
+	all := make([]string, len(rows))
+	for i, r := range rows {
+		all[i] = fmt.Sprintf("%s %d/%d", r.Region, r.OnDuty, r.Open)
 	}
 	return strings.Join(all, ", ")
 }
@@ -63,9 +51,7 @@ func TestRecordSupply(t *testing.T) {
 			edit(&v)
 			drivers = append(drivers, v)
 		}
-		if err := db.AddDrivers(t.Context(), drivers); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.AddDrivers(t.Context(), drivers))
 		for _, edit := range []func(*dispatch.Dispatch){
 			nil, nil,
 			func(d *dispatch.Dispatch) { d.Region = "daegu" },
@@ -78,9 +64,7 @@ func TestRecordSupply(t *testing.T) {
 
 		run := db.running(t, "supply", "host:1/a")
 		n, err := db.RecordSupply(t.Context(), run)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		want := " 4/3, busan 3/0, daegu 0/1, seoul 4/2, 제주 1/0"
 		if got := db.supplied(t, run.Slot); got != want || n != 4 {
 			t.Errorf("%d regions: %q, want %q", n, got, want)
@@ -107,9 +91,7 @@ func TestRecordSupplyWithoutDispatches(t *testing.T) {
 			t.Errorf("%d, %v, %q", n, err, db.supplied(t, run.Slot))
 		}
 		other := db.running(t, "supply", "host:1/b")
-		if err := db.InterruptRun(t.Context(), "supply", other.Owner); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.InterruptRun(t.Context(), "supply", other.Owner))
 		if _, err := db.RecordSupply(t.Context(), other); !errors.Is(err, dispatch.ErrNotLeased) || db.count(t, "supply") != 1 {
 			t.Errorf("a run that was given up: %v", err)
 		}

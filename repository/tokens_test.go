@@ -3,6 +3,7 @@ package repository
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -15,9 +16,7 @@ import (
 func (db *database) revocations(t *testing.T) map[dispatch.DriverID]dispatch.Revocation {
 	t.Helper()
 	all, err := db.Revocations(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	by := map[dispatch.DriverID]dispatch.Revocation{}
 	for _, r := range all {
 		by[r.Driver] = r
@@ -35,9 +34,7 @@ func TestRevokeTokens(t *testing.T) {
 		generation := func(of dispatch.DriverID) int {
 			t.Helper()
 			n, err := db.RecordTokenIssued(ctx, of)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return n
 		}
 		if n := generation(v[0]); n != 0 {
@@ -47,9 +44,7 @@ func TestRevokeTokens(t *testing.T) {
 			t.Error("somebody's tokens are revoked")
 		}
 		before, err := db.DriverRecord(ctx, v[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for want := 1; want <= 2; want++ {
 			r, err := db.RevokeTokens(ctx, v[0])
 			if err != nil || r.Driver != v[0] || r.Generation != want || !near(r.At, time.Now()) {
@@ -82,9 +77,7 @@ func TestRevokeTokens(t *testing.T) {
 		mustBeError(t, "an unknown driver", err, dispatch.ErrDriverNotFound)
 
 		entries, _, err := db.Audit(ctx, dispatch.AuditQuery{Target: string(v[0]), Page: dispatch.Page{Limit: 20}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		entries = slices.DeleteFunc(entries, func(e dispatch.AuditEntry) bool { return e.Action != dispatch.AuditTokensRevoke })
 		var detail struct{ Generation int }
 		if len(entries) != 2 || entries[0].Actor != "key_7" || entries[0].Request != "req 1" ||
@@ -131,14 +124,7 @@ func TestUpdateAs(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0].ID
 		id := db.add(t, nil).ID
-		tx, err := db.raw.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer tx.Rollback()
-		if _, err := tx.ExecContext(t.Context(), "UPDATE drivers SET suspended_until = ? WHERE id = ?", dispatch.Forever.UnixMicro(), v); err != nil {
-			t.Fatal(err)
-		}
+		tx := db.begun(t, fmt.Sprintf("UPDATE drivers SET suspended_until = %d WHERE id = '%s'", dispatch.Forever.UnixMicro(), v))
 		suspended := false
 		done := make(chan error, 1)
 		go func() {
@@ -152,13 +138,11 @@ func TestUpdateAs(t *testing.T) {
 			done <- err
 		}()
 		db.waiting(t)
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tx.Commit())
 		if err := <-done; err != nil || !suspended {
 			t.Errorf("the suspension was not seen, %v", err)
 		}
-		_, err = db.UpdateByDriver(t.Context(), id, dispatch.NewDriverID(time.Now()), nil)
+		_, err := db.UpdateByDriver(t.Context(), id, dispatch.NewDriverID(time.Now()), nil)
 		mustBeError(t, "an unknown driver", err, dispatch.ErrDriverNotFound)
 	})
 }

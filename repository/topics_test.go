@@ -1,7 +1,6 @@
 package repository
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -37,10 +36,13 @@ func (db *database) gathered(t testing.TB, o *Outbox, n int) (dispatch.Dispatch,
 func (db *database) topic(t testing.TB, d dispatch.Dispatch) topicRow {
 	t.Helper()
 	var rows []topicRow
-	if err := db.general.WithContext(t.Context()).Where("name = ?", outbox.TopicOf(d.ID)).Find(&rows).Error; err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.general.WithContext(t.Context()).Where("name = ?", outbox.TopicOf(d.ID)).Find(&rows).Error)
 	return append(rows, topicRow{})[0]
+}
+
+func (db *database) addTopic(t testing.TB, row topicRow) {
+	t.Helper()
+	must(t, db.writes.WithContext(t.Context()).Create(&row).Error)
 }
 
 // mustRelease fails the test unless so many topics are released.
@@ -67,9 +69,7 @@ func (db *database) mustLeaseTopic(t testing.TB, o *Outbox, d dispatch.Dispatch,
 func members(t testing.TB, o *Outbox, topic outbox.Topic, limit int) []dispatch.DeviceID {
 	t.Helper()
 	all, err := o.TopicMembers(t.Context(), topic, limit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ids := make([]dispatch.DeviceID, len(all))
 	for i, m := range all {
 		ids[i] = m.ID
@@ -85,42 +85,29 @@ func members(t testing.TB, o *Outbox, topic outbox.Topic, limit int) []dispatch.
 func (db *database) subscribe(t testing.TB, o *Outbox, d dispatch.Dispatch) {
 	t.Helper()
 	topic := db.mustLeaseTopic(t, o, d, false)
-	if err := o.RecordMembers(t.Context(), topic, members(t, o, topic, 1000), nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := o.CompleteTopic(t.Context(), topic); err != nil {
-		t.Fatal(err)
-	}
+	must(t, o.RecordMembers(t.Context(), topic, members(t, o, topic, 1000), nil))
+	must(t, o.CompleteTopic(t.Context(), topic))
 	if row := db.topic(t, d); row.State != stateDone || row.Claim != "" {
 		t.Errorf("all are subscribed, and the topic is %+v", row)
 	}
 }
 
 func idsOf(devices []dispatch.Device) []dispatch.DeviceID {
-	ids := make([]dispatch.DeviceID, len(devices))
-	for i, v := range devices {
-		ids[i] = v.ID
-	}
-	slices.Sort(ids)
-	return ids
+	return slices.Sorted(slices.Values(collect(devices, func(v dispatch.Device) dispatch.DeviceID { return v.ID })))
 }
 
 func TestALargeAudienceIsGathered(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a", largeFrom)
 		db.gathered(t, o, largeAudience-1)
-		if n := db.count(t, "topics"); n != 0 {
-			t.Errorf("%d topics for so few", n)
-		}
+		db.mustCount(t, 0, "topics")
 		db.exec(t, "UPDATE drivers SET on_duty = FALSE")
 		d, devices := db.gathered(t, o, largeAudience)
 		row := db.topic(t, d)
 		if row.Ended || row.State != 0 || row.Claim != "" || fromMicros(row.NextAt).Before(d.CreatedAt.Add(time.Second)) {
 			t.Errorf("the topic is %+v: the offers go first", row)
 		}
-		if n := db.count(t, "topic_members WHERE topic = ? AND NOT subscribed", row.Name); n != largeAudience {
-			t.Errorf("%d are to be subscribed", n)
-		}
+		db.mustCount(t, largeAudience, "topic_members WHERE topic = ? AND NOT subscribed", row.Name)
 		// Announced again: it is the same audience, and one more.
 		devices = append(devices, db.equipped(t, 1)...)
 		db.happens(t, d.ID, dispatch.EventOpened, nil)
@@ -131,9 +118,7 @@ func TestALargeAudienceIsGathered(t *testing.T) {
 		}
 		never := db.as("ins_a")
 		db.announced(t, never)
-		if n := db.count(t, "topics"); n != 1 {
-			t.Errorf("%d topics", n)
-		}
+		db.mustCount(t, 1, "topics")
 	})
 }
 
@@ -143,9 +128,7 @@ func TestSubscribersArePushedByTopic(t *testing.T) {
 		d, devices := db.gathered(t, o, 7)
 		topic := db.mustLeaseTopic(t, o, d, false)
 		ids := idsOf(devices)
-		if err := o.RecordMembers(t.Context(), topic, ids[:4], ids[4:5]); err != nil { // the fifth is refused
-			t.Fatal(err)
-		}
+		must(t, o.RecordMembers(t.Context(), topic, ids[:4], ids[4:5])) // the fifth is refused
 		if got := members(t, o, topic, 100); !slices.Equal(got, ids[5:]) {
 			t.Errorf("to be subscribed are %v, want %v", got, ids[5:])
 		}
@@ -204,18 +187,13 @@ func TestEndOfALargeOffer(t *testing.T) {
 func TestUnsubscribeAfterTheOfferEnded(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a", largeFrom)
-		d, devices := db.gathered(t, o, 5)
-		db.subscribe(t, o, d)
-		db.mustAccept(t, d.ID, devices[0].Driver)
-		o.mustExpand(t, db, dispatch.EventAccepted, 0)
+		d, devices := db.ended(t, o, 5)
 		if got := db.topic(t, d); !got.Ended || got.State != stateDone || got.Claim != "" {
 			t.Errorf("the topic waits as %+v", got)
 		}
 		db.mustRelease(t, 1)
 		// Later events of the dispatch do not delay it.
-		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-			return d.Start(dispatch.Driver{ID: devices[0].Driver}, now)
-		})
+		db.mustUpdate(t, d.ID, start)
 		o.mustExpand(t, db, dispatch.EventStarted, 0)
 		want := outbox.Topic{Name: outbox.TopicOf(d.ID), Ended: true}
 		if leased, err := o.LeaseTopics(t.Context(), 10); err != nil || !slices.Equal(leased, []outbox.Topic{want}) {
@@ -226,15 +204,10 @@ func TestUnsubscribeAfterTheOfferEnded(t *testing.T) {
 		if !slices.Equal(ids, idsOf(devices)) {
 			t.Errorf("to be unsubscribed are %v", ids)
 		}
-		if err := o.RecordMembers(t.Context(), topic, ids[:3], ids[3:]); err != nil { // refused members are removed as well
-			t.Error(err)
-		}
-		if err := o.CompleteTopic(t.Context(), topic); err != nil {
-			t.Error(err)
-		}
-		if n := db.count(t, "topics") + db.count(t, "topic_members"); n != 0 {
-			t.Errorf("%d rows are left", n)
-		}
+		must(t, o.RecordMembers(t.Context(), topic, ids[:3], ids[3:])) // refused members are removed as well
+		must(t, o.CompleteTopic(t.Context(), topic))
+		db.mustCount(t, 0, "topics")
+		db.mustCount(t, 0, "topic_members")
 	})
 }
 
@@ -249,16 +222,12 @@ func TestTopicIsResumedByAnotherInstance(t *testing.T) {
 			if leased, err := b.LeaseTopics(t.Context(), 10); err != nil || len(leased) > 0 {
 				t.Errorf("b leased %v, %v", leased, err)
 			}
-			if err := a.RecordMembers(t.Context(), topic, members(t, a, topic, 100)[:2], nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, a.RecordMembers(t.Context(), topic, members(t, a, topic, 100)[:2], nil))
 			if end := fromMicros(db.topic(t, d).NextAt); !near(end, time.Now().Add(term)) {
 				t.Errorf("the lease was not renewed: it ends at %v", end)
 			}
 			db.mustLeaseTopic(t, b, d, ended) // when a's lease has ended
-			if err := a.RecordMembers(t.Context(), topic, ids, ids); !errors.Is(err, dispatch.ErrNotLeased) {
-				t.Errorf("a: got %v, want %v", err, dispatch.ErrNotLeased)
-			}
+			mustBeError(t, "a's late record", a.RecordMembers(t.Context(), topic, ids, ids), dispatch.ErrNotLeased)
 			if err := a.CompleteTopic(t.Context(), topic); err != nil || db.topic(t, d).Claim != "ins_b" {
 				t.Errorf("%v, the topic is %+v", err, db.topic(t, d))
 			}
@@ -266,12 +235,8 @@ func TestTopicIsResumedByAnotherInstance(t *testing.T) {
 			if !slices.Equal(rest, ids[2:]) {
 				t.Errorf("ended %v: b goes on with %v, want %v", ended, rest, ids[2:])
 			}
-			if err := b.RecordMembers(t.Context(), topic, rest, nil); err != nil {
-				t.Error(err)
-			}
-			if err := b.CompleteTopic(t.Context(), topic); err != nil {
-				t.Error(err)
-			}
+			must(t, b.RecordMembers(t.Context(), topic, rest, nil))
+			must(t, b.CompleteTopic(t.Context(), topic))
 			if !ended {
 				db.mustUpdate(t, d.ID, cancel)
 				a.mustExpand(t, db, dispatch.EventCanceled, 0)
@@ -290,10 +255,10 @@ func TestEachTopicIsLeasedByOne(t *testing.T) {
 		for i := range 40 {
 			topic := outbox.Topic{Name: outbox.TopicOf(dispatch.NewID(time.Now())), Ended: i%2 == 0}
 			want = append(want, topic)
-			db.exec(t, "INSERT INTO topics (name, ended, state, next_at, claim) VALUES (?, ?, 0, ?, '')", topic.Name, topic.Ended, i)
+			db.addTopic(t, topicRow{Name: topic.Name, Ended: topic.Ended, NextAt: int64(i)})
 		}
-		db.exec(t, "INSERT INTO topics (name, ended, state, next_at, claim) VALUES ('done', FALSE, 1, 0, '')")
-		db.exec(t, "INSERT INTO topics (name, ended, state, next_at, claim) VALUES ('later', FALSE, 0, ?, '')", micros(db.now(t).Add(time.Hour)))
+		db.addTopic(t, topicRow{Name: "done", State: stateDone})
+		db.addTopic(t, topicRow{Name: "later", NextAt: micros(db.now(t).Add(time.Hour))})
 		first, err := db.as("ins_x").LeaseTopics(t.Context(), 4)
 		if err != nil || len(first) != 4 || !slices.Contains(first, want[0]) || !slices.Contains(first, want[3]) {
 			t.Errorf("leased %v, %v: these have not been due the longest", first, err)
@@ -302,18 +267,19 @@ func TestEachTopicIsLeasedByOne(t *testing.T) {
 	})
 }
 
-// offerEnds and reopens are what happens to a dispatch whose audience is subscribed.
-func (db *database) offerEnds(t testing.TB, o *Outbox, d dispatch.Dispatch, driver dispatch.DriverID) {
+// ended is a dispatch whose offer has ended for n devices that were subscribed to it: the first one's driver has taken it.
+func (db *database) ended(t testing.TB, o *Outbox, n int) (dispatch.Dispatch, []dispatch.Device) {
 	t.Helper()
-	db.mustAccept(t, d.ID, driver)
+	d, devices := db.gathered(t, o, n)
+	db.subscribe(t, o, d)
+	db.mustAccept(t, d.ID, devices[0].Driver)
 	o.mustExpand(t, db, dispatch.EventAccepted, 0)
+	return d, devices
 }
 
-func (db *database) reopens(t testing.TB, o *Outbox, d dispatch.Dispatch, driver dispatch.DriverID) {
+func (db *database) reopens(t testing.TB, o *Outbox, d dispatch.Dispatch) {
 	t.Helper()
-	db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-		return d.Withdraw(driver, "SICK", now)
-	})
+	db.mustUpdate(t, d.ID, withdraw)
 	o.mustExpand(t, db, dispatch.EventReopened, 0)
 }
 
@@ -321,16 +287,13 @@ func (db *database) reopens(t testing.TB, o *Outbox, d dispatch.Dispatch, driver
 func TestReleaseTopics(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		later := micros(db.now(t).Add(time.Hour))
-		add := func(name string, ended bool, state int, claim string) {
-			db.exec(t, "INSERT INTO topics (name, ended, state, next_at, claim) VALUES (?, ?, ?, ?, ?)", name, ended, state, later, claim)
-		}
 		const waiting = 20
 		for i := range waiting {
-			add(fmt.Sprint("waits ", i), true, stateDone, "")
+			db.addTopic(t, topicRow{Name: fmt.Sprint("waits ", i), Ended: true, State: stateDone, NextAt: later})
 		}
-		add("subscribed", false, stateDone, "")
-		add("is being subscribed", false, statePending, "ins_x")
-		add("is being unsubscribed", true, statePending, "ins_x")
+		db.addTopic(t, topicRow{Name: "subscribed", State: stateDone, NextAt: later})
+		db.addTopic(t, topicRow{Name: "is being subscribed", Claim: "ins_x", NextAt: later})
+		db.addTopic(t, topicRow{Name: "is being unsubscribed", Ended: true, Claim: "ins_x", NextAt: later})
 		stores := []*Store{db.Store, open(t, db.url)}
 		var released atomic.Int32
 		testkit.Together(6, func(i int) {
@@ -343,22 +306,16 @@ func TestReleaseTopics(t *testing.T) {
 		if released.Load() != waiting {
 			t.Errorf("released %d times, want %d", released.Load(), waiting)
 		}
-		if n := db.count(t, "topics WHERE ended AND state = 0 AND next_at <= ?", micros(db.now(t))); n != waiting {
-			t.Errorf("%d are due, want %d", n, waiting)
-		}
-		if n := db.count(t, "topics WHERE name LIKE '%subscribed' AND next_at = ?", later); n != 3 {
-			t.Errorf("%d others are as they were, want 3", n)
-		}
+		db.mustCount(t, waiting, "topics WHERE ended AND state = 0 AND next_at <= ?", micros(db.now(t)))
+		db.mustCount(t, 3, "topics WHERE name LIKE '%subscribed' AND next_at = ?", later)
 	})
 }
 
 func TestReopenedBeforeTheAudienceWasUnsubscribed(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a", largeFrom)
-		d, devices := db.gathered(t, o, 5)
-		db.subscribe(t, o, d)
-		db.offerEnds(t, o, d, devices[0].Driver)
-		db.reopens(t, o, d, devices[0].Driver)
+		d, _ := db.ended(t, o, 5)
+		db.reopens(t, o, d)
 		db.mustRelease(t, 0)
 		topic := db.mustLeaseTopic(t, o, d, false)
 		if left := members(t, o, topic, 100); len(left) != 0 {
@@ -371,22 +328,14 @@ func TestReopenedBeforeTheAudienceWasUnsubscribed(t *testing.T) {
 func TestReopenedWhileTheAudienceIsUnsubscribed(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		a, b := db.as("ins_a", largeFrom), db.as("ins_b", largeFrom)
-		d, devices := db.gathered(t, a, 6)
-		db.subscribe(t, a, d)
-		db.offerEnds(t, a, d, devices[0].Driver)
+		d, _ := db.ended(t, a, 6)
 		db.mustRelease(t, 1)
 		ending := db.mustLeaseTopic(t, a, d, true)
 		ids := members(t, a, ending, 100)
-		if err := a.RecordMembers(t.Context(), ending, ids[:2], nil); err != nil {
-			t.Fatal(err)
-		}
-		db.reopens(t, b, d, devices[0].Driver)
-		if err := a.RecordMembers(t.Context(), ending, ids[2:4], nil); !errors.Is(err, dispatch.ErrNotLeased) {
-			t.Errorf("got %v, want %v", err, dispatch.ErrNotLeased)
-		}
-		if err := a.CompleteTopic(t.Context(), ending); err != nil {
-			t.Error(err)
-		}
+		must(t, a.RecordMembers(t.Context(), ending, ids[:2], nil))
+		db.reopens(t, b, d)
+		mustBeError(t, "a's late record", a.RecordMembers(t.Context(), ending, ids[2:4], nil), dispatch.ErrNotLeased)
+		must(t, a.CompleteTopic(t.Context(), ending))
 		topic := db.mustLeaseTopic(t, b, d, false)
 		if got := members(t, b, topic, 100); !slices.Equal(got, ids) {
 			t.Errorf("to be subscribed are %v, want all of %v", got, ids)

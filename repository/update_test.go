@@ -20,8 +20,7 @@ func TestUpdatesAreNotLost(t *testing.T) {
 		testkit.Together(n, func(i int) {
 			_, err := db.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 				d.Fee.Amount++
-				d.Version++
-				return []dispatch.Event{{ID: dispatch.NewEventID(now), Type: dispatch.EventUpdated, Dispatch: d.ID, At: now}}, nil
+				return touch(d, now)
 			})
 			if err != nil {
 				t.Error(err)
@@ -46,9 +45,7 @@ func TestSaveRefusesAStaleDispatch(t *testing.T) {
 			after := stale
 			after.Note = "overwritten"
 			err := db.save(db.writes.WithContext(t.Context()), stale, after, []dispatch.Event{{ID: dispatch.NewEventID(now)}})
-			if !errors.Is(err, dispatch.ErrUnavailable) {
-				t.Errorf("%s moved: got %v, want %v", column, err, dispatch.ErrUnavailable)
-			}
+			mustBeError(t, "save after another "+column, err, dispatch.ErrUnavailable)
 			if d = db.mustRead(t, d.ID); d.Note != "" {
 				t.Errorf("%s moved, and the row is overwritten", column)
 			}
@@ -65,24 +62,18 @@ func TestUpdateThatFails(t *testing.T) {
 			d.Note, d.Version = "changed", 2
 			return []dispatch.Event{{ID: dispatch.NewEventID(now), Type: dispatch.EventUpdated, Dispatch: d.ID}}, no
 		})
-		if !errors.Is(err, no) || errors.Is(err, dispatch.ErrUnavailable) {
-			t.Errorf("got %v, want %v", err, no)
-		}
+		mustBeError(t, "a change that is refused", err, no)
 		_, err = db.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 			d.Note, d.Version = "changed", 2
 			e := dispatch.Event{ID: dispatch.NewEventID(now), Type: dispatch.EventUpdated, Dispatch: d.ID}
 			return []dispatch.Event{e, e}, nil // the second can't be written
 		})
-		if !errors.Is(err, dispatch.ErrUnavailable) {
-			t.Errorf("got %v, want %v", err, dispatch.ErrUnavailable)
-		}
+		mustBeError(t, "an event that can't be written", err, dispatch.ErrUnavailable)
 		_, err = db.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, _ time.Time) ([]dispatch.Event, error) {
 			d.Note = "changed"
 			return nil, nil // nothing happened
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		must(t, err)
 		if got := db.mustRead(t, d.ID); !reflect.DeepEqual(got, d) {
 			t.Errorf("the dispatch is %+v, was %+v", got, d)
 		}
@@ -91,9 +82,7 @@ func TestUpdateThatFails(t *testing.T) {
 			t.Error("a dispatch that does not exist was changed")
 			return nil, nil
 		})
-		if !errors.Is(err, dispatch.ErrNotFound) {
-			t.Errorf("got %v, want %v", err, dispatch.ErrNotFound)
-		}
+		mustBeError(t, "an unknown dispatch", err, dispatch.ErrNotFound)
 	})
 }
 
@@ -110,9 +99,7 @@ func TestUpdateThatPanicsReleasesItsLocks(t *testing.T) {
 		}()
 		ended := make(chan error, 1)
 		go func() {
-			_, err := db.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-				return d.Cancel(1, dispatch.System, "", now)
-			})
+			_, err := db.Update(t.Context(), d.ID, cancel)
 			ended <- err
 		}()
 		if err := testkit.Await(t, "the next change", ended); err != nil {
@@ -124,23 +111,15 @@ func TestUpdateThatPanicsReleasesItsLocks(t *testing.T) {
 // trail returns a dispatch's events that have an outbox row, in order.
 func (db *database) trail(t *testing.T, id dispatch.ID) []string {
 	t.Helper()
-	rows, err := db.raw.Query(`SELECT e.type, e.round, COALESCE(e.driver_id, '-'), e.actor, e.reason_code
-		FROM events e JOIN outbox o ON o.event_id = e.id WHERE e.dispatch_id = ? ORDER BY e.id`, id)
-	if err != nil {
-		t.Fatal(err)
+	var rows []struct {
+		Type, Driver, Actor, Reason string
+		Round                       int
 	}
-	defer rows.Close()
-	var trail []string
-	for rows.Next() {
-		var kind, driver, actor, reason string
-		var round int
-		if err := rows.Scan(&kind, &round, &driver, &actor, &reason); err != nil {
-			t.Fatal(err)
-		}
-		trail = append(trail, fmt.Sprintf("%s %d %s %s %s", kind, round, driver, actor, reason))
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
+	must(t, db.general.Raw(`SELECT e.type, e.round, COALESCE(e.driver_id, '-') driver, e.actor, e.reason_code reason
+		FROM events e JOIN outbox o ON o.event_id = e.id WHERE e.dispatch_id = ? ORDER BY e.id`, id).Scan(&rows).Error)
+	trail := make([]string, len(rows))
+	for i, e := range rows {
+		trail[i] = fmt.Sprintf("%s %d %s %s %s", e.Type, e.Round, e.Driver, e.Actor, e.Reason)
 	}
 	return trail
 }
@@ -151,15 +130,11 @@ func TestALife(t *testing.T) {
 		a, b := drivers[0].ID, drivers[1].ID
 		d := db.add(t, func(d *dispatch.Dispatch) { d.Note = "ring twice" })
 		db.mustAccept(t, d.ID, a)
-		given := db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-			return d.Withdraw(a, "SICK", now)
-		})
+		given := db.mustUpdate(t, d.ID, withdraw)
 		if given.Status != dispatch.Pending || given.Round != 2 || given.Version != 3 || given.Claim != nil {
 			t.Errorf("after the withdrawal: %+v", given)
 		}
-		if n := db.count(t, "dispatches WHERE claim_id IS NULL AND accepted_by IS NULL AND accepted_at IS NULL AND status = 'PENDING'"); n != 1 {
-			t.Error("the row still names the claim")
-		}
+		db.mustCount(t, 1, "dispatches WHERE claim_id IS NULL AND accepted_by IS NULL AND accepted_at IS NULL AND status = 'PENDING'")
 		past, err := db.NewestClaim(t.Context(), d.ID, a)
 		if err != nil || past.Outcome != dispatch.OutcomeWithdrawn || past.EndedAt == nil || !past.EndedAt.Equal(given.UpdatedAt) {
 			t.Errorf("the claim is %+v, %v; want it to have ended at %v", past, err, given.UpdatedAt)
@@ -168,16 +143,7 @@ func TestALife(t *testing.T) {
 		if past, err = db.NewestClaim(t.Context(), d.ID, b); err != nil || past.Outcome != dispatch.OutcomeWon || past.EndedAt != nil || past.Round != 2 {
 			t.Errorf("the second claim is %+v, %v", past, err)
 		}
-		steps := []func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error){
-			func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-				return d.Start(dispatch.Driver{ID: b}, now)
-			},
-			func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-				return d.Start(dispatch.Driver{ID: b}, now)
-			}, // again
-			func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) { return d.Complete(b, now) },
-		}
-		for i, step := range steps {
+		for i, step := range []change{start, start, complete} {
 			got := db.mustUpdate(t, d.ID, step)
 			if stored := db.mustRead(t, d.ID); !reflect.DeepEqual(stored, got) {
 				t.Errorf("step %d stored\n%+v, returned\n%+v", i, stored, got)
@@ -208,9 +174,7 @@ func TestCancelEndsTheClaim(t *testing.T) {
 		d, other := db.add(t, nil), db.add(t, nil)
 		db.mustAccept(t, d.ID, v)
 		db.mustAccept(t, other.ID, drivers[1].ID)
-		got := db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-			return d.Cancel(2, "key_1", "RAIN", now)
-		})
+		got := db.mustUpdate(t, d.ID, cancel)
 		if got.Status != dispatch.Canceled || !got.HeldBy(v) {
 			t.Errorf("got %+v", got)
 		}
@@ -218,17 +182,13 @@ func TestCancelEndsTheClaim(t *testing.T) {
 		if err != nil || past.Outcome != dispatch.OutcomeCanceled || past.EndedAt == nil {
 			t.Errorf("the claim is %+v, %v", past, err)
 		}
-		if n := db.count(t, "claims WHERE outcome = 'WON' AND ended_at IS NULL"); n != 1 {
-			t.Error("another dispatch's claim ended too")
-		}
+		db.mustCount(t, 1, "claims WHERE outcome = 'WON' AND ended_at IS NULL")
 		// The hours are the driver's again.
 		db.mustAccept(t, db.add(t, nil).ID, v)
 		_, err = db.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 			return d.Cancel(2, "key_1", "", now)
 		})
-		if !errors.Is(err, dispatch.ErrVersionConflict) {
-			t.Errorf("got %v, want %v", err, dispatch.ErrVersionConflict)
-		}
+		mustBeError(t, "a change of an earlier version", err, dispatch.ErrVersionConflict)
 	})
 }
 
@@ -243,9 +203,7 @@ func TestUpdateWritesZeroValues(t *testing.T) {
 		if stored := db.mustRead(t, full.ID); !reflect.DeepEqual(stored, got) || stored.Note != "" || stored.MinWorkingHeightM != nil {
 			t.Errorf("stored\n%+v, want\n%+v", stored, got)
 		}
-		if n := db.count(t, "dispatches WHERE external_id IS NULL AND site_lat IS NULL AND fee_amount = 0"); n != 1 {
-			t.Error("zero values are not written")
-		}
+		db.mustCount(t, 1, "dispatches WHERE external_id IS NULL AND site_lat IS NULL AND fee_amount = 0")
 	})
 }
 
@@ -295,16 +253,13 @@ func TestReannounce(t *testing.T) {
 		db.mustAccept(t, d.ID, v)
 		say(0, 0, false) // taken
 		say(1, 0, false)
-		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-			return d.Withdraw(v, "", now)
-		})
+		db.mustUpdate(t, d.ID, withdraw)
 		say(1, 0, false)   // of a round that is over
 		wait(time.Hour, 2) // a new round does not end the quiet
 		db.exec(t, "UPDATE events SET at = at - ?", reannouncedFor.Microseconds())
 		say(2, time.Hour, true)
-		if _, err := db.Reannounce(t.Context(), dispatch.NewID(time.Now()), 0, 0); !errors.Is(err, dispatch.ErrNotFound) {
-			t.Errorf("got %v, want %v", err, dispatch.ErrNotFound)
-		}
+		_, err := db.Reannounce(t.Context(), dispatch.NewID(time.Now()), 0, 0)
+		mustBeError(t, "an unknown dispatch", err, dispatch.ErrNotFound)
 	})
 }
 

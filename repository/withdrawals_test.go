@@ -25,18 +25,25 @@ func (db *database) giveBack(t testing.TB, id dispatch.ID, v dispatch.DriverID) 
 	})
 }
 
-// take claims the dispatch in its current round, whatever else the driver has or has given back.
+// whateverElse accepts the dispatch in its current round, whatever else the driver has or has given back.
+func whateverElse(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
+	c.Busy, c.Withdrew = false, false
+	return d.Accept(c, 0, dispatch.NewClaimID(now), now)
+}
+
 func (db *database) take(t testing.TB, id dispatch.ID, v dispatch.DriverID) dispatch.Dispatch {
 	t.Helper()
-	accept := rule(0)
-	d, err := db.Claim(t.Context(), id, v, func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
-		c.Busy, c.Withdrew = false, false
-		return accept(d, c, now)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d, err := db.Claim(t.Context(), id, v, whateverElse)
+	must(t, err)
 	return d
+}
+
+// takeAndGiveBack fails the test unless the driver gets the dispatch and may withdraw.
+func (db *database) takeAndGiveBack(t testing.TB, id dispatch.ID, v dispatch.DriverID) {
+	t.Helper()
+	db.take(t, id, v)
+	_, err := db.giveBack(t, id, v)
+	must(t, err)
 }
 
 // TestWithdrawalsAreCounted: those of a driver and those of a dispatch count for an hour, and no others.
@@ -47,10 +54,7 @@ func TestWithdrawalsAreCounted(t *testing.T) {
 		d := db.add(t, nil)
 		var often *dispatch.TooManyWithdrawalsError
 		for range dispatch.MaxWithdrawalsPerDispatch {
-			db.take(t, d.ID, cyd)
-			if _, err := db.giveBack(t, d.ID, cyd); err != nil {
-				t.Fatal(err)
-			}
+			db.takeAndGiveBack(t, d.ID, cyd)
 		}
 		held := db.take(t, d.ID, cyd)
 		if _, err := db.giveBack(t, d.ID, cyd); !errors.As(err, &often) || often.Wait <= 0 || often.Wait > dispatch.WithdrawalPeriod {
@@ -63,25 +67,17 @@ func TestWithdrawalsAreCounted(t *testing.T) {
 		if _, err := db.giveBack(t, d.ID, cyd); err != nil {
 			t.Errorf("the first is an hour old: %v", err)
 		}
-		db.take(t, d.ID, dan)
-		if _, err := db.giveBack(t, d.ID, dan); err != nil {
-			t.Errorf("the first of another driver: %v", err)
-		}
+		db.takeAndGiveBack(t, d.ID, dan)
 		for range dispatch.MaxWithdrawalsPerDriver - 1 {
-			next := db.add(t, nil)
-			db.take(t, next.ID, dan)
-			if _, err := db.giveBack(t, next.ID, dan); err != nil {
-				t.Fatal(err)
-			}
+			db.takeAndGiveBack(t, db.add(t, nil).ID, dan)
 		}
 		last := db.add(t, nil)
 		db.take(t, last.ID, dan)
 		if _, err := db.giveBack(t, last.ID, dan); !errors.As(err, &often) {
 			t.Errorf("the sixth withdrawal of one driver: %v", err)
 		}
-		if _, err := db.giveBack(t, last.ID, cyd); !errors.Is(err, dispatch.ErrNotHolder) {
-			t.Errorf("by another driver: %v", err)
-		}
+		_, err := db.giveBack(t, last.ID, cyd)
+		mustBeError(t, "by another driver", err, dispatch.ErrNotHolder)
 	})
 }
 
@@ -113,7 +109,7 @@ func TestWithdrawalsAtOnceAreCounted(t *testing.T) {
 // The row of the first such round is leased at once.
 func TestReopenedIsPushedLater(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		teller := &database{Store: open(t, db.url), url: db.url, raw: db.raw}
+		teller := db.by(open(t, db.url))
 		teller.options.OutboxOwner, teller.options.OutboxLease = "ins_a", term
 		var h heard
 		h.listen(t, teller)
@@ -121,19 +117,13 @@ func TestReopenedIsPushedLater(t *testing.T) {
 		v := db.drivers(t, 2)
 		d := teller.add(t, nil)
 
-		teller.take(t, d.ID, v[0].ID)
-		if _, err := teller.giveBack(t, d.ID, v[0].ID); err != nil {
-			t.Fatal(err)
-		}
+		teller.takeAndGiveBack(t, d.ID, v[0].ID)
 		first := reopened()
 		if want := (outboxRow{EventID: first.ID, NextAt: micros(first.At.Add(term)), Claim: "ins_a"}); db.outboxRow(t, first.ID) != want {
 			t.Errorf("the first withdrawal: born as %+v, want %+v", db.outboxRow(t, first.ID), want)
 		}
 
-		teller.take(t, d.ID, v[1].ID)
-		if _, err := teller.giveBack(t, d.ID, v[1].ID); err != nil {
-			t.Fatal(err)
-		}
+		teller.takeAndGiveBack(t, d.ID, v[1].ID)
 		second := reopened()
 		if wait := second.PushAt.Sub(first.At); second.Type != dispatch.EventReopened || wait < 19*time.Second || wait > 20*time.Second {
 			t.Errorf("%+v is pushed %s after the first withdrawal, want 20 s", second, wait)
@@ -141,15 +131,14 @@ func TestReopenedIsPushedLater(t *testing.T) {
 		if want := (outboxRow{EventID: second.ID, NextAt: micros(second.PushAt)}); db.outboxRow(t, second.ID) != want {
 			t.Errorf("the second: born as %+v, want %+v", db.outboxRow(t, second.ID), want)
 		}
-		if _, err := teller.as("ins_a").Expand(t.Context(), second.ID, 10); !errors.Is(err, dispatch.ErrNotLeased) {
-			t.Errorf("announced at once: %v", err)
-		}
+		_, err := teller.as("ins_a").Expand(t.Context(), second.ID, 10)
+		mustBeError(t, "announced at once", err, dispatch.ErrNotLeased)
 		db.exec(t, "UPDATE outbox SET next_at = next_at - ? WHERE event_id = ?", (20 * time.Second).Microseconds(), second.ID)
-		leased, err := db.as("ins_b").LeaseEvents(t.Context(), 10)
-		if err != nil || len(leased) != 1 || leased[0] != second.ID {
-			t.Fatalf("when the time has come, leased %v, %v", leased, err)
+		other := db.as("ins_b")
+		if leased := other.mustLeaseEvents(t, 10, 1); leased[0] != second.ID {
+			t.Fatalf("when the time has come, %s was leased", leased[0])
 		}
-		if told, err := db.as("ins_b").Expand(t.Context(), second.ID, 10); err != nil || told.Dropped != 0 {
+		if told, err := other.Expand(t.Context(), second.ID, 10); err != nil || told.Dropped != 0 {
 			t.Errorf("%+v, %v", told, err)
 		}
 	})
@@ -164,25 +153,17 @@ func TestPushedLaterIsOvertaken(t *testing.T) {
 		}
 		d := db.add(t, nil)
 		for _, driver := range v {
-			db.take(t, d.ID, driver.ID)
-			if _, err := db.giveBack(t, d.ID, driver.ID); err != nil {
-				t.Fatal(err)
-			}
+			db.takeAndGiveBack(t, d.ID, driver.ID)
 		}
 		db.take(t, d.ID, v[0].ID)
 		db.exec(t, "UPDATE outbox SET next_at = 0")
 		o := db.as("ins_a")
 		leased, err := o.LeaseEvents(t.Context(), 100)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, id := range leased {
-			if _, err := o.Expand(t.Context(), id, 0); err != nil {
-				t.Fatal(err)
-			}
+			_, err := o.Expand(t.Context(), id, 0)
+			must(t, err)
 		}
-		if n := db.count(t, "notifications WHERE type = 'dispatch.reopened'"); n != 0 {
-			t.Errorf("%d pushes of rounds that are over", n)
-		}
+		db.mustCount(t, 0, "notifications WHERE type = 'dispatch.reopened'")
 	})
 }
