@@ -19,9 +19,7 @@ func TestEachCandidate(t *testing.T) {
 		long := someDriver(9)
 		long.Regions, long.WorkingHeightM, long.OnDuty = []string{"a&b"}, new(12.5), false
 		long.SuspendedUntil = new(time.Now().Add(time.Hour).Truncate(time.Microsecond).UTC())
-		if err := db.AddDrivers(t.Context(), []dispatch.Driver{long}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.AddDrivers(t.Context(), []dispatch.Driver{long}))
 		type seen struct{ reachable, busy bool }
 		look := func(terms dispatch.Terms) map[dispatch.DriverID]seen {
 			got := map[dispatch.DriverID]seen{}

@@ -237,11 +237,7 @@ func TestDueGivesUp(t *testing.T) {
 		db.hold(t, ids[0])
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		ended := make(chan error, 1)
-		go func() {
-			_, err := c.run(ctx, db.Store, 100)
-			ended <- err
-		}()
+		ended := begin(func() error { _, err := c.run(ctx, db.Store, 100); return err })
 		db.waiting(t)
 		stop()
 		if err := <-ended; failures(err) != 1 {
@@ -257,9 +253,7 @@ func TestDueAndADeadlock(t *testing.T) {
 		ids := c.ready(t, db, 2)
 		db.manyEvents(t, 500)
 		tx, err := db.raw.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer tx.Rollback()
 		// It has written the most, so the server does not roll it back.
 		for _, query := range []string{"UPDATE outbox SET next_at = next_at + 1", "SELECT * FROM outbox FOR UPDATE"} {
@@ -344,9 +338,7 @@ func (c clockwork) mustLeaveOne(t *testing.T, db *database, m moves) {
 	if m.also != "" {
 		events++
 	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tx.Commit())
 	moved := db.mustRead(t, id)
 	if err := <-ended; n != 0 || err != nil {
 		t.Errorf("%d, %v; want none", n, err)

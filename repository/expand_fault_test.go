@@ -16,9 +16,7 @@ func (db *database) mustBeUndone(t *testing.T, event dispatch.EventID, owner str
 	if got := db.outboxRow(t, event); got.State != 0 || got.Claim != owner {
 		t.Errorf("the row is %+v, want it %s's", got, owner)
 	}
-	if n := db.count(t, "notifications WHERE event_id = ?", event); n != 0 {
-		t.Errorf("%d notifications were written", n)
-	}
+	db.mustCount(t, 0, "notifications WHERE event_id = ?", event)
 }
 
 func TestOnlyItsOwnerExpandsAnEvent(t *testing.T) {
@@ -56,9 +54,7 @@ func TestOnlyItsOwnerExpandsAnEvent(t *testing.T) {
 		for _, o := range []*Outbox{a, b} {
 			refuse(o, "done")
 		}
-		if n := db.count(t, "notifications"); n != 3 {
-			t.Errorf("%d notifications", n)
-		}
+		db.mustCount(t, 3, "notifications")
 	})
 }
 
@@ -96,9 +92,7 @@ func TestExpandIsAtomic(t *testing.T) {
 		if told, err := o.Expand(t.Context(), event, 2); err != nil || len(told.Pushes) != 2 || told.Unleased != 1 {
 			t.Errorf("%+v, %v", told, err)
 		}
-		if n := db.count(t, "notifications"); n != 3 {
-			t.Errorf("%d notifications", n)
-		}
+		db.mustCount(t, 3, "notifications")
 	})
 }
 
@@ -127,9 +121,7 @@ func TestTheReplyOfAnExpansionsCommitIsLost(t *testing.T) {
 		cut := proxy.CutReply("COMMIT")
 		_, err := o.Expand(t.Context(), event, 2)
 		testkit.Await(t, "the cut", cut.Done())
-		if !errors.Is(err, dispatch.ErrUnknown) || errors.Is(err, dispatch.ErrUnavailable) {
-			t.Errorf("got %v, want %v", err, dispatch.ErrUnknown)
-		}
+		mustBeError(t, "WHAT", err, dispatch.ErrUnknown)
 		if _, err := o.Expand(t.Context(), event, 2); !errors.Is(err, dispatch.ErrNotLeased) {
 			t.Errorf("again: %v, want %v", err, dispatch.ErrNotLeased)
 		}
@@ -148,16 +140,10 @@ func TestAnExpansionsCommitNeverArrives(t *testing.T) {
 		event := db.lend(t, "ins_a", dispatch.EventCreated)
 		s, proxy := db.proxied(t)
 		hold := proxy.Hold("COMMIT")
-		ended := make(chan error, 1)
-		go func() {
-			_, err := s.as("ins_a").Expand(t.Context(), event, 10)
-			ended <- err
-		}()
+		ended := begin(func() error { _, err := s.as("ins_a").Expand(t.Context(), event, 10); return err })
 		testkit.Await(t, "the COMMIT", hold.Reached())
 		proxy.CutAll()
-		if err := <-ended; !errors.Is(err, dispatch.ErrUnknown) {
-			t.Errorf("got %v, want %v", err, dispatch.ErrUnknown)
-		}
+		mustBeError(t, "WHAT got %v, want %v", <-ended, dispatch.ErrUnknown)
 		testkit.Retry(t, func() error { // the lease ends, and another instance expands it
 			_, err := db.raw.Exec("UPDATE outbox SET next_at = 1 WHERE state = 0")
 			return err
@@ -192,9 +178,7 @@ func TestConcurrentExpandOfOneEvent(t *testing.T) {
 		if done.Load() != 1 {
 			t.Errorf("done %d times", done.Load())
 		}
-		if n := db.count(t, "notifications"); n != 5 {
-			t.Errorf("%d notifications", n)
-		}
+		db.mustCount(t, 5, "notifications")
 	})
 }
 
@@ -238,9 +222,7 @@ func TestTakenWhileTheOfferIsWritten(t *testing.T) {
 		if _, dropped, err := db.as("ins_b").LeaseNotifications(t.Context(), 10); err != nil || dropped["superseded"] != 2 {
 			t.Errorf("dropped %v, %v", dropped, err)
 		}
-		if n := db.count(t, "notifications WHERE type = 'dispatch.opened' AND state = ?", stateDropped); n != 4 {
-			t.Errorf("%d offers were dropped", n)
-		}
+		db.mustCount(t, 4, "notifications WHERE type = 'dispatch.opened' AND state = ?", stateDropped)
 	})
 }
 
@@ -259,9 +241,7 @@ func TestTheTakenAreOfUse(t *testing.T) {
 		if len(told.Pushes) != 1 || told.Pushes[0].Type != dispatch.EventAccepted || told.Dropped != 1 {
 			t.Errorf("%+v", told)
 		}
-		if n := db.count(t, "notifications WHERE type = 'dispatch.taken' AND state = ? AND result = 'too_late'", stateDropped); n != 1 {
-			t.Errorf("%d were dropped", n)
-		}
+		db.mustCount(t, 1, "notifications WHERE type = 'dispatch.taken' AND state = ? AND result = 'too_late'", stateDropped)
 	})
 }
 

@@ -53,9 +53,7 @@ func (db *database) happens(t testing.TB, id dispatch.ID, event dispatch.EventTy
 func (db *database) toldOf(t testing.TB, event dispatch.EventID) map[dispatch.DeviceID]notificationRow {
 	t.Helper()
 	var rows []notificationRow
-	if err := db.general.WithContext(t.Context()).Where("event_id = ?", event).Find(&rows).Error; err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.general.WithContext(t.Context()).Where("event_id = ?", event).Find(&rows).Error)
 	told := map[dispatch.DeviceID]notificationRow{}
 	for _, r := range rows {
 		told[r.DeviceID] = r
@@ -99,9 +97,7 @@ func TestTheOfferGoesToTheEligible(t *testing.T) {
 			if edit != nil {
 				edit(&v)
 			}
-			if err := db.AddDrivers(t.Context(), []dispatch.Driver{v}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.AddDrivers(t.Context(), []dispatch.Driver{v}))
 			if p := db.device(t, v.ID, nil); eligible {
 				want = append(want, p)
 			}
@@ -157,9 +153,7 @@ func TestRegionsOfAnyName(t *testing.T) {
 		for i, name := range names {
 			v := someDriver(i)
 			v.Regions = []string{"elsewhere", name}
-			if err := db.AddDrivers(t.Context(), []dispatch.Driver{v}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.AddDrivers(t.Context(), []dispatch.Driver{v}))
 			devices[name] = db.device(t, v.ID, nil)
 		}
 		for _, name := range names {
@@ -321,14 +315,10 @@ func TestAudienceOfEachEvent(t *testing.T) {
 				db.happens(t, a.ID, dispatch.EventUnassigned, nil)
 			}},
 			{event: dispatch.EventWithdrawn, accepted: true, happen: func(a *audience) {
-				db.mustUpdate(t, a.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-					return d.Withdraw(a.winner, "SICK", now)
-				})
+				db.mustUpdate(t, a.ID, withdraw)
 			}},
 			{event: dispatch.EventStarted, accepted: true, happen: func(a *audience) {
-				db.mustUpdate(t, a.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-					return d.Start(dispatch.Driver{ID: a.winner}, now)
-				})
+				db.mustUpdate(t, a.ID, start)
 			}},
 		} {
 			a := db.audience(t)
