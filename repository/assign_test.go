@@ -92,9 +92,7 @@ func TestAssignRefusals(t *testing.T) {
 		drivers := db.drivers(t, 2)
 		v, other := drivers[0].ID, drivers[1].ID
 		taken := db.mustAccept(t, db.add(t, nil).ID, other)
-		far := someDriver(3)
-		far.Regions, far.OnDuty = []string{"jeju"}, false
-		must(t, db.AddDrivers(t.Context(), []dispatch.Driver{far}))
+		far := db.addDriver(t, func(v *dispatch.Driver) { v.Regions, v.OnDuty = []string{"jeju"}, false })
 		open, late := db.add(t, nil), db.add(t, over)
 		for _, tt := range []struct {
 			name    string

@@ -48,9 +48,8 @@ func TestFirebaseUIDIsAudited(t *testing.T) {
 			driver dispatch.DriverID
 			to     string
 		}{{v[0].ID, "kim"}, {v[0].ID, ""}, {v[1].ID, "kim"}} {
-			if _, err := db.ChangeDriver(t.Context(), c.driver, uid(c.to)); err != nil {
-				t.Fatal(err)
-			}
+			_, err := db.ChangeDriver(t.Context(), c.driver, uid(c.to))
+			must(t, err)
 		}
 		entries, _, err := db.Audit(t.Context(), dispatch.AuditQuery{Page: dispatch.Page{Limit: 200}})
 		must(t, err)
@@ -115,9 +114,8 @@ func TestDutyIsAudited(t *testing.T) {
 		for i := range 9 {
 			duty(i%2 == 0)
 		}
-		if _, err := db.SetDuty(byDriver(t, v[1].ID), v[1].ID, false); err != nil {
-			t.Fatal(err)
-		}
+		_, err := db.SetDuty(byDriver(t, v[1].ID), v[1].ID, false)
+		must(t, err)
 		db.mustCount(t, 2, path)
 		own, _, err := db.Audit(t.Context(), dispatch.AuditQuery{Actor: string(v[0].ID), Target: string(v[0].ID), Page: dispatch.Page{Limit: 9}})
 		if err != nil || len(own) != 1 {
@@ -132,7 +130,8 @@ func TestDutyIsAudited(t *testing.T) {
 		db.exec(t, "UPDATE audit SET id = ?, at = 1 WHERE id = ?", dispatch.MinAuditID(time.Now().Add(-2*time.Minute)), own[0].ID)
 		duty(false)
 		db.mustCount(t, 3, path)
-		mustBeError(t, "an unknown driver", func() error { _, err := db.SetDuty(ctx, "drv_0", true); return err }(), dispatch.ErrDriverNotFound)
+		_, err = db.SetDuty(ctx, "drv_0", true)
+		mustBeError(t, "an unknown driver", err, dispatch.ErrDriverNotFound)
 	})
 }
 
@@ -144,9 +143,8 @@ func TestDevicesAreAudited(t *testing.T) {
 		put := func(id dispatch.DriverID, d dispatch.Device) map[string]any {
 			t.Helper()
 			db.exec(t, "UPDATE audit SET id = REPLACE(id, SUBSTR(id, 1, 6), 'aud_00')") // long ago
-			if _, err := db.PutDevice(byDriver(t, id), d); err != nil {
-				t.Fatal(err)
-			}
+			_, err := db.PutDevice(byDriver(t, id), d)
+			must(t, err)
 			e := db.lastAudit(t, dispatch.AuditDevicePut)
 			if e.Actor != string(id) || e.Target != string(id) || strings.Contains(e.Detail, secret) {
 				t.Errorf("%+v", e)
@@ -191,9 +189,8 @@ func TestAuditKeepsNamesOfAMinute(t *testing.T) {
 		v := db.drivers(t, 2)
 		db.mustPut(t, someDevice(v[0].ID, "phone", "an honest driver's token"))
 		for _, token := range []string{"own", "an honest driver's token", "own again", "own"} {
-			if _, err := db.PutDevice(byDriver(t, v[1].ID), someDevice(v[1].ID, "of "+token, token)); err != nil {
-				t.Fatal(err)
-			}
+			_, err := db.PutDevice(byDriver(t, v[1].ID), someDevice(v[1].ID, "of "+token, token))
+			must(t, err)
 		}
 		e := detail(t, db.lastAudit(t, dispatch.AuditDevicePut))
 		also, _ := e["also"].(map[string]any)

@@ -189,9 +189,8 @@ func TestClaimAfterAWithdrawalNeedsTheRound(t *testing.T) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		db.mustAccept(t, d.ID, v.ID)
 		db.mustUpdate(t, d.ID, withdraw)
-		if _, err := db.accept(t.Context(), d.ID, v.ID); !errors.Is(err, dispatch.ErrOfferStale) {
-			t.Errorf("without a round: got %v, want %v", err, dispatch.ErrOfferStale)
-		}
+		_, err := db.accept(t.Context(), d.ID, v.ID)
+		mustBeError(t, "without a round", err, dispatch.ErrOfferStale)
 		if got, err := db.Claim(t.Context(), d.ID, v.ID, rule(2)); err != nil || got.Claim.Round != 2 {
 			t.Errorf("in the second round: got %+v, %v", got.Claim, err)
 		}

@@ -45,9 +45,8 @@ func (db *database) leave(t *testing.T, d dispatch.Dispatch, v dispatch.DriverID
 // withdraw has the driver accept the dispatch and give it back.
 func (db *database) withdraw(t *testing.T, d dispatch.Dispatch, v dispatch.DriverID) dispatch.Dispatch {
 	t.Helper()
-	if _, err := db.Claim(t.Context(), d.ID, v, rule(d.Round)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := db.Claim(t.Context(), d.ID, v, rule(d.Round))
+	must(t, err)
 	return db.mustUpdate(t, d.ID, withdraw)
 }
 

@@ -124,9 +124,7 @@ func TestPutKeyReplacesTheWholeKey(t *testing.T) {
 // A uid counts byte for byte: a database may ignore a space at the end, or case.
 func TestDriverByFirebaseUID(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		v := someDriver(1)
-		v.FirebaseUID = "Kim"
-		must(t, db.AddDrivers(t.Context(), []dispatch.Driver{v}))
+		v := db.addDriver(t, func(v *dispatch.Driver) { v.FirebaseUID = "Kim" })
 		if got, err := db.DriverByFirebaseUID(t.Context(), "Kim"); err != nil || got != v.ID {
 			t.Errorf("%q, %v", got, err)
 		}

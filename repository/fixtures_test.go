@@ -96,3 +96,12 @@ func (db *database) without(t testing.TB, table string, do func()) {
 	do()
 	db.exec(t, "ALTER TABLE gone RENAME TO "+table)
 }
+
+// addDriver adds a driver as edit changes someDriver.
+func (db *database) addDriver(t testing.TB, edit func(*dispatch.Driver)) dispatch.Driver {
+	t.Helper()
+	v := someDriver(0)
+	edit(&v)
+	must(t, db.AddDrivers(t.Context(), []dispatch.Driver{v}))
+	return v
+}
