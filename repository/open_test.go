@@ -174,19 +174,10 @@ func TestTwoStoresOnOneFile(t *testing.T) {
 	db := pooled(t, servertest.SQLite)
 	other := open(t, db.url)
 	d, drivers := db.add(t, nil), db.drivers(t, 20)
-	won := make(chan dispatch.DriverID, len(drivers))
-	testkit.Together(len(drivers), func(i int) {
-		s := []*Store{db.Store, other}[i%2]
-		switch _, err := s.Claim(t.Context(), d.ID, drivers[i].ID, rule(0)); {
-		case err == nil:
-			won <- drivers[i].ID
-		case !errors.Is(err, dispatch.ErrAlreadyTaken):
-			t.Error(err)
-		}
+	mustWinOnce(t, len(drivers), dispatch.ErrAlreadyTaken, func(i int) error {
+		_, err := []*Store{db.Store, other}[i%2].Claim(t.Context(), d.ID, drivers[i].ID, rule(0))
+		return err
 	})
-	if len(won) != 1 {
-		t.Errorf("%d winners", len(won))
-	}
 	db.mustHold(t, 1, dispatch.EventAccepted, 1)
 }
 

@@ -94,7 +94,9 @@ func (db *database) work(t *testing.T, d dispatch.Dispatch, driver dispatch.Driv
 	o := db.as("ins_a")
 	return statements(t, []*gorm.DB{o.relay}, func() {
 		o.mustLeaseEvents(t, 32, 32)
-		o.mustRecord(t, outbox.SendResult{Status: outbox.Sent}, pushIDs(o.mustLease(t, 256, 256))...)
+		pushes, _, err := o.LeaseNotifications(t.Context(), 256)
+		must(t, err)
+		o.mustRecord(t, outbox.SendResult{Status: outbox.Sent}, pushIDs(pushes)...)
 		db.mustAccept(t, d.ID, driver)
 		told := o.mustExpand(t, db, dispatch.EventAccepted, 10)
 		if told.Dropped == 0 || told.Unleased == 0 {
