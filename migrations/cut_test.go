@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -132,9 +131,7 @@ func (c *cutConn) Read(b []byte) (int, error) {
 func configOf(t *testing.T, rawURL string) *driver.Config {
 	t.Helper()
 	u, err := url.Parse(rawURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config := driver.NewConfig()
 	config.Net, config.Addr, config.User, config.DBName = "tcp", u.Host, u.User.Username(), u.Path[1:]
 	config.Passwd, _ = u.User.Password()
@@ -143,13 +140,26 @@ func configOf(t *testing.T, rawURL string) *driver.Config {
 	return config
 }
 
+// openServer opens a database of a server until the test ends.
+func openServer(t *testing.T, rawURL string) *sql.DB {
+	t.Helper()
+	return openConfig(t, configOf(t, rawURL))
+}
+
 func openConfig(t *testing.T, config *driver.Config) *sql.DB {
 	t.Helper()
 	connector, err := driver.NewConnector(config)
+	must(t, err)
+	db := sql.OpenDB(connector)
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sql.OpenDB(connector)
 }
 
 // ends repeats op, each time by a process that is cut off at the next place, until one was not cut off. It returns how
@@ -161,11 +171,7 @@ func (s *scissors) ends(t *testing.T, rawURL, what string, op func(context.Conte
 		config := configOf(t, rawURL)
 		config.DialFunc = s.dial
 		db := openConfig(t, config)
-		m, err := migrations.New(migrations.MySQL, db, nil, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = op(ctx, m.Journaled())
+		err := op(ctx, mysqlMigrator(t, db, silent).Journaled())
 		db.Close()
 		s.mu.Lock()
 		gone := s.gone
@@ -190,9 +196,7 @@ func content(t *testing.T, db *sql.DB) string {
 	var out bytes.Buffer
 	for _, table := range texts(t, db, "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() ORDER BY table_name") {
 		var name, definition string
-		if err := db.QueryRow("SHOW CREATE TABLE "+table).Scan(&name, &definition); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.QueryRow("SHOW CREATE TABLE "+table).Scan(&name, &definition))
 		fmt.Fprintln(&out, anyCounter.ReplaceAllString(definition, ""))
 		columns := strings.Join(texts(t, db, "SELECT column_name FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = '"+
 			table+"' AND column_name NOT IN ('tstamp') AND extra NOT LIKE '%auto_increment%' ORDER BY ordinal_position"), "`, '|', `")
@@ -206,20 +210,14 @@ func content(t *testing.T, db *sql.DB) string {
 func texts(t *testing.T, db *sql.DB, query string) (all []string) {
 	t.Helper()
 	rows, err := db.Query(query)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer rows.Close()
 	for rows.Next() {
 		var s string
-		if err := rows.Scan(&s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rows.Scan(&s))
 		all = append(all, s)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rows.Err())
 	return all
 }
 
@@ -231,6 +229,10 @@ func execute(t *testing.T, db *sql.DB, statements ...string) {
 		}
 	}
 }
+
+func up(ctx context.Context, m *migrations.Migrator) error { _, err := m.Up(ctx); return err }
+
+func down(ctx context.Context, m *migrations.Migrator) error { _, err := m.Down(ctx); return err }
 
 // onServers runs the test once for each kind of server, beside other tests.
 func onServers(t *testing.T, test func(t *testing.T, newURL func() string)) {
@@ -249,20 +251,12 @@ const withTasks = 4
 func TestCutAtEveryStatement(t *testing.T) {
 	onServers(t, func(t *testing.T, newURL func() string) {
 		calm, cut := newURL(), newURL()
-		calmDB, cutDB := openConfig(t, configOf(t, calm)), openConfig(t, configOf(t, cut))
-		defer calmDB.Close()
-		defer cutDB.Close()
+		calmDB, cutDB := openServer(t, calm), openServer(t, cut)
 		s := &scissors{done: map[string]bool{}, cut: map[string]bool{}, everywhere: testkit.All()}
 		cuts := 0
 		do := func(what string, op func(context.Context, *migrations.Migrator, *sql.DB) error) {
 			t.Helper()
-			m, err := migrations.New(migrations.MySQL, calmDB, nil, slog.New(slog.DiscardHandler))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := op(t.Context(), m, calmDB); err != nil {
-				t.Fatal(err)
-			}
+			must(t, op(t.Context(), mysqlMigrator(t, calmDB, silent), calmDB))
 			if s.everywhere {
 				clear(s.done)
 			}
@@ -271,9 +265,9 @@ func TestCutAtEveryStatement(t *testing.T) {
 				t.Fatalf("%s, cut off everywhere, ends with\n%s\nand undisturbed with\n%s", what, got, want)
 			}
 		}
-		up := func() {
+		upAgain := func() {
 			t.Helper()
-			do("up", func(ctx context.Context, m *migrations.Migrator, _ *sql.DB) error { _, err := m.Up(ctx); return err })
+			do("up", func(ctx context.Context, m *migrations.Migrator, _ *sql.DB) error { return up(ctx, m) })
 		}
 		downFrom := func(version, to int) {
 			t.Helper()
@@ -283,8 +277,7 @@ func TestCutAtEveryStatement(t *testing.T) {
 					if texts(t, db, "SELECT MAX(version_id) FROM goose_db_version")[0] != strconv.Itoa(v) {
 						return nil
 					}
-					_, err := m.Down(ctx)
-					return err
+					return down(ctx, m)
 				})
 			}
 		}
@@ -293,39 +286,42 @@ func TestCutAtEveryStatement(t *testing.T) {
 			execute(t, calmDB, statements...)
 			execute(t, cutDB, statements...)
 		}
-		up()
+		upAgain()
 		seed("INSERT INTO attempts (id, dispatch_id, round, driver_id, result, at, instance) VALUES ('a', 'd', 1, 'x', 'WON', 1, 'i')",
 			"INSERT INTO offers (dispatch_id, round, driver_id, seen_at, decline_reason) VALUES ('d', 1, 'x', 5, 'FAR')",
 			"INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at, request_id) VALUES ('e', 'd', 'dispatch.opened', 1, 's', '', 7, 'r')")
 		downFrom(steps, withTasks)
 		seed("INSERT INTO outbox (event_id, task, state, next_at) VALUES ('e', 'event', 0, 1), ('e', 'expiry', 0, 2), ('f', 'event', 1, 3)")
-		up()
+		upAgain()
 		if n := len(texts(t, cutDB, "SELECT event_id FROM outbox")); n != 2 {
 			t.Errorf("%d rows of the outbox are left, want 2", n)
 		}
 		downFrom(steps, 0)
-		for _, statement := range ofFiles(t) {
-			if !s.cut[statement] {
-				t.Errorf("was not cut: %s", statement)
+		for _, f := range files(t, "mysql/*.sql") {
+			for _, statement := range slices.Concat(f.up, f.down) {
+				if !s.cut[statement] {
+					t.Errorf("was not cut: %s", statement)
+				}
 			}
 		}
 		t.Logf("%d cuts tried at %d different statements, all ended", cuts, len(s.cut))
 	})
 }
 
-// ofFiles are the statements of the files.
-func ofFiles(t *testing.T) (all []string) {
+// file is a migration's statements.
+type file struct{ up, down []string }
+
+func files(t *testing.T, pattern string) (all []file) {
 	t.Helper()
-	names, err := filepath.Glob("mysql/*.sql")
-	if err != nil {
-		t.Fatal(err)
+	names, err := filepath.Glob(pattern)
+	if err != nil || len(names) == 0 {
+		t.Fatalf("%q, %v", names, err)
 	}
 	for _, name := range names {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, statementsIn(string(text))...)
+		must(t, err)
+		first, second, _ := strings.Cut(string(text), "-- +goose Down")
+		all = append(all, file{statementsIn(first), statementsIn(second)})
 	}
 	return all
 }

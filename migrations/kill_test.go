@@ -15,8 +15,6 @@ import (
 	"syscall"
 	"testing"
 
-	mysql "github.com/go-sql-driver/mysql"
-
 	"firsttap/migrations"
 	"firsttap/servertest"
 	"firsttap/testkit"
@@ -31,8 +29,7 @@ const (
 )
 
 func child() int {
-	err := childMigrates(os.Getenv(childURL))
-	if err != nil {
+	if err := childMigrates(os.Getenv(childURL)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -58,26 +55,19 @@ func childMigrates(url string) error {
 		}
 		dialect = migrations.SQLite
 	} else {
-		config, err := mysql.ParseDSN(url)
-		if err != nil {
+		var err error
+		if db, err = sql.Open("mysql", url); err != nil {
 			return err
 		}
-		connector, err := mysql.NewConnector(config)
-		if err != nil {
-			return err
-		}
-		db = sql.OpenDB(connector)
 	}
 	m, err := migrations.New(dialect, db, lockDB, silent)
 	if err != nil {
 		return err
 	}
 	if os.Getenv(childDown) != "" {
-		_, err = m.Down(context.Background())
-	} else {
-		_, err = m.Up(context.Background())
+		return down(context.Background(), m)
 	}
-	return err
+	return up(context.Background(), m)
 }
 
 // mortal is a database driver whose process dies before it executes a certain statement.
@@ -114,9 +104,7 @@ func startChild(t *testing.T, url string, settings ...string) *exec.Cmd {
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
@@ -141,9 +129,7 @@ func TestKilledOnSQLite(t *testing.T) {
 	calmPath := filepath.Join(dir, "calm.db")
 	calmDB, db := openSQLite(t, calmPath), openSQLite(t, path)
 	calm, err := migrations.New(migrations.SQLite, calmDB, openSQLite(t, calmPath+".migrate"), silent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	kills := 0
 	die := func(statement string, settings ...string) {
 		t.Helper()
@@ -160,49 +146,24 @@ func TestKilledOnSQLite(t *testing.T) {
 			t.Fatalf("%s, killed everywhere, ends with\n%s\nand undisturbed with\n%s", what, got, want)
 		}
 	}
-	up, down := sqliteHalves(t)
-	for _, statements := range up {
-		for _, s := range statements {
+	all := files(t, "sqlite/*.sql")
+	for _, f := range all {
+		for _, s := range f.up {
 			die(s)
 		}
 	}
-	if err := startChild(t, "sqlite://"+path).Wait(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := calm.Up(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, startChild(t, "sqlite://"+path).Wait())
+	must(t, up(t.Context(), calm))
 	compare("up")
-	for i := len(down) - 1; i >= 0; i-- {
-		for _, s := range down[i] {
+	for _, f := range slices.Backward(all) {
+		for _, s := range f.down {
 			die(s, childDown+"=1")
 		}
-		if err := startChild(t, "sqlite://"+path, childDown+"=1").Wait(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := calm.Down(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, startChild(t, "sqlite://"+path, childDown+"=1").Wait())
+		must(t, down(t.Context(), calm))
 		compare("down")
 	}
 	t.Logf("%d processes killed, all ended", kills)
-}
-
-func sqliteHalves(t *testing.T) (up, down [][]string) {
-	t.Helper()
-	names, err := filepath.Glob("sqlite/*.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		first, second, _ := strings.Cut(string(text), "-- +goose Down")
-		up, down = append(up, statementsIn(first)), append(down, statementsIn(second))
-	}
-	return up, down
 }
 
 // blocked is a database whose next migration's first statement waits for a transaction that reads its table.
@@ -218,37 +179,32 @@ type blocked struct {
 
 func block(t *testing.T, url string) *blocked {
 	t.Helper()
-	b := &blocked{t: t, url: url, db: openConfig(t, configOf(t, url)), ended: make(chan error, 1)}
-	t.Cleanup(func() { b.db.Close() })
-	if err := mysqlMigrator(t, b.db, silent).UpTo(t.Context(), migrations.LastUnjournaled-1); err != nil {
-		t.Fatal(err)
-	}
-	up, _ := halves(t, migrations.LastUnjournaled)
-	b.waiting = strings.TrimSuffix(up[0], ";")
+	b := &blocked{t: t, url: url, db: openServer(t, url), ended: make(chan error, 1)}
+	must(t, mysqlMigrator(t, b.db, silent).UpTo(t.Context(), migrations.LastUnjournaled-1))
+	b.waiting = strings.TrimSuffix(files(t, "mysql/*.sql")[migrations.LastUnjournaled-1].up[0], ";")
 	var err error
-	if b.reader, err = b.db.Begin(); err != nil {
-		t.Fatal(err)
-	}
+	b.reader, err = b.db.Begin()
+	must(t, err)
 	t.Cleanup(func() { b.reader.Rollback() })
-	if _, err := b.reader.Exec("SELECT COUNT(*) FROM events"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = b.reader.Exec("SELECT COUNT(*) FROM events")
+	must(t, err)
 	return b
 }
 
 func (b *blocked) up() {
 	m := mysqlMigrator(b.t, b.db, slog.New(slog.NewTextHandler(&b.log, nil)))
-	go func() {
-		_, err := m.Up(b.t.Context())
-		b.ended <- err
-	}()
+	go func() { b.ended <- up(b.t.Context(), m) }()
+}
+
+// mustWait waits until the server has a session that executes the statement.
+func (b *blocked) mustWait() {
+	b.t.Helper()
+	testkit.Eventually(b.t, "the statement waits", func() bool { return b.sessions() == 1 })
 }
 
 func (b *blocked) unblock() {
 	b.t.Helper()
-	if err := b.reader.Rollback(); err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, b.reader.Rollback())
 }
 
 // sessions are those that execute the statement in this database.
@@ -265,14 +221,8 @@ func (b *blocked) sessions() int {
 
 func (b *blocked) mustEnd() {
 	b.t.Helper()
-	if err := <-b.ended; err != nil {
-		b.t.Error(err)
-	}
-	calm := openConfig(b.t, configOf(b.t, b.url))
-	defer calm.Close()
-	if n, err := mysqlMigrator(b.t, calm, silent).Pending(b.t.Context()); n != 0 || err != nil {
-		b.t.Errorf("%d are missing, %v", n, err)
-	}
+	must(b.t, <-b.ended)
+	mustMiss(b.t, mysqlMigrator(b.t, openServer(b.t, b.url), silent), 0)
 }
 
 // One long transaction keeps neither the table's readers waiting for long, nor the migration from its end.
@@ -283,9 +233,7 @@ func TestWaitsForALockInTurns(t *testing.T) {
 		testkit.Eventually(t, "a log line says that the migration waits", func() bool {
 			return b.log.Count("waits for a lock") > 0 && b.log.Count("table=events") > 0 && b.log.Count("00006_api.sql") > 0
 		})
-		if _, err := b.db.Exec("SELECT COUNT(*) FROM events"); err != nil { // a later process
-			t.Error(err)
-		}
+		execute(t, b.db, "SELECT COUNT(*) FROM events") // by a later process
 		b.unblock()
 		b.mustEnd()
 	})
@@ -296,7 +244,7 @@ func TestKilledWithTheStatementUnderWay(t *testing.T) {
 	onServers(t, func(t *testing.T, newURL func() string) {
 		b := block(t, newURL())
 		cmd := startChild(t, configOf(t, b.url).FormatDSN())
-		testkit.Eventually(t, "the statement waits", func() bool { return b.sessions() == 1 })
+		b.mustWait()
 		cmd.Process.Kill()
 		cmd.Wait()
 		b.up()
@@ -310,20 +258,18 @@ func TestOutlastsTheStatementOfTheDead(t *testing.T) {
 	onServers(t, func(t *testing.T, newURL func() string) {
 		b := block(t, newURL())
 		const rowNoted = 3 // START TRANSACTION, the journal's table, its row
-		cutAt(t, b.url, rowNoted, func(ctx context.Context, m *migrations.Migrator) error { _, err := m.Up(ctx); return err })
+		cutAt(t, b.url, rowNoted, up)
 		orphan := make(chan error, 1)
 		go func() {
 			_, err := b.db.Exec(b.waiting)
 			orphan <- err
 		}()
-		testkit.Eventually(t, "the statement waits", func() bool { return b.sessions() == 1 })
+		b.mustWait()
 		executeBytes(t, b)
 		b.up()
 		testkit.Eventually(t, "a log line says so", func() bool { return b.log.Count("still executes a statement") > 0 })
 		b.unblock()
-		if err := <-orphan; err != nil {
-			t.Error(err)
-		}
+		must(t, <-orphan)
 		b.mustEnd()
 		if b.log.Count("was done before") == 0 {
 			t.Error("the statement was executed again")
@@ -351,12 +297,9 @@ func TestLosesTheLock(t *testing.T) {
 	onServers(t, func(t *testing.T, newURL func() string) {
 		b := block(t, newURL())
 		b.up()
-		testkit.Eventually(t, "the statement waits", func() bool { return b.sessions() == 1 })
+		b.mustWait()
 		var session int
-		err := b.db.QueryRow("SELECT IS_USED_LOCK(CONCAT('firsttap.migrate:', LEFT(SHA2(DATABASE(), 256), 32)))").Scan(&session)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.db.QueryRow("SELECT IS_USED_LOCK(CONCAT('firsttap.migrate:', LEFT(SHA2(DATABASE(), 256), 32)))").Scan(&session))
 		execute(t, b.db, fmt.Sprintf("KILL %d", session))
 		if err := <-b.ended; err == nil || !strings.Contains(err.Error(), "was lost") {
 			t.Errorf("got %v", err)

@@ -28,16 +28,14 @@ func TestMain(m *testing.M) {
 // schema is an empty database, and a connection to inspect it.
 type schema struct {
 	db     *sql.DB
-	new    func() (*migrations.Migrator, error)
-	tables string // a query for the tables' and columns' names and whether each may be NULL
+	new    func() *migrations.Migrator
+	tables string // a query for all columns, as table.column or table.column? if they may be NULL
 }
 
 func openSQLite(t *testing.T, path string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db
 }
@@ -50,18 +48,19 @@ func newSchema(t *testing.T, kind string) schema {
 		lite := openSQLite(t, path)
 		return schema{
 			db: lite,
-			new: func() (*migrations.Migrator, error) {
-				return migrations.New(migrations.SQLite, lite, openSQLite(t, path+".migrate"), silent)
+			new: func() *migrations.Migrator {
+				m, err := migrations.New(migrations.SQLite, lite, openSQLite(t, path+".migrate"), silent)
+				must(t, err)
+				return m
 			},
-			tables: `SELECT m.name, c.name, NOT c."notnull" FROM sqlite_master m, pragma_table_info(m.name) c
-				WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite%'`,
+			tables: `SELECT m.name || '.' || c.name || CASE WHEN c."notnull" THEN '' ELSE '?' END
+				FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite%'`,
 		}
 	}
-	db := openConfig(t, configOf(t, servertest.EmptyURL(t, kind)))
-	t.Cleanup(func() { db.Close() })
+	db := openServer(t, servertest.EmptyURL(t, kind))
 	return schema{
-		db: db, new: func() (*migrations.Migrator, error) { return migrations.New(migrations.MySQL, db, nil, silent) },
-		tables: `SELECT table_name, column_name, is_nullable = 'YES' FROM information_schema.columns
+		db: db, new: func() *migrations.Migrator { return mysqlMigrator(t, db, silent) },
+		tables: `SELECT CONCAT(table_name, '.', column_name, IF(is_nullable = 'YES', '?', '')) FROM information_schema.columns
 			WHERE table_schema = DATABASE()`,
 	}
 }
@@ -75,33 +74,12 @@ func onSchemas(t *testing.T, test func(t *testing.T, s schema)) {
 	})
 }
 
-// columns returns all columns, as table.column or table.column?, without the migrations' own tables.
+// columns returns all columns but those of the migrations' own tables.
 func (s schema) columns(t *testing.T) []string {
 	t.Helper()
-	rows, err := s.db.Query(s.tables)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	var columns []string
-	for rows.Next() {
-		var table, column string
-		var null bool
-		if err := rows.Scan(&table, &column, &null); err != nil {
-			t.Fatal(err)
-		}
-		if table == "goose_db_version" || table == "migration_progress" {
-			continue
-		}
-		column = table + "." + column
-		if null {
-			column += "?"
-		}
-		columns = append(columns, column)
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	columns := slices.DeleteFunc(texts(t, s.db, s.tables), func(column string) bool {
+		return strings.HasPrefix(column, "goose_db_version.") || strings.HasPrefix(column, "migration_progress.")
+	})
 	slices.Sort(columns)
 	return columns
 }
@@ -117,25 +95,15 @@ var steps = func() int {
 
 func (s schema) mustUp(t *testing.T, want int) {
 	t.Helper()
-	m, err := s.new()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n, err := m.Up(t.Context()); n != want || err != nil {
+	if n, err := s.new().Up(t.Context()); n != want || err != nil {
 		t.Fatalf("Up took %d steps, %v; want %d", n, err, want)
 	}
 }
 
 func (s schema) mustShow(t *testing.T, want string) {
 	t.Helper()
-	m, err := s.new()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var out bytes.Buffer
-	if err := m.Status(t.Context(), &out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.new().Status(t.Context(), &out))
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	for _, line := range lines {
 		if strings.HasPrefix(line, "pending") != (want == "pending") || !strings.HasSuffix(line, ".sql") {
@@ -146,10 +114,7 @@ func (s schema) mustShow(t *testing.T, want string) {
 
 func TestUpStatusDown(t *testing.T) {
 	onSchemas(t, func(t *testing.T, s schema) {
-		m, err := s.new()
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := s.new()
 		s.mustShow(t, "pending")
 		for range 2 {
 			s.mustUp(t, steps)
@@ -199,10 +164,7 @@ func TestTogether(t *testing.T) {
 		const n = 10
 		migrators := make([]*migrations.Migrator, n)
 		for i := range migrators {
-			var err error
-			if migrators[i], err = s.new(); err != nil {
-				t.Fatal(err)
-			}
+			migrators[i] = s.new()
 		}
 		var total atomic.Int64
 		testkit.Together(n, func(k int) {
@@ -217,11 +179,7 @@ func TestTogether(t *testing.T) {
 		}
 		s.mustShow(t, "applied")
 		// The lock was given back.
-		m, err := s.new()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if took, err := m.Down(t.Context()); !took || err != nil {
+		if took, err := s.new().Down(t.Context()); !took || err != nil {
 			t.Errorf("Down: %v, %v", took, err)
 		}
 	})
@@ -229,14 +187,8 @@ func TestTogether(t *testing.T) {
 
 func TestUpThatFails(t *testing.T) {
 	onSchemas(t, func(t *testing.T, s schema) {
-		if _, err := s.db.Exec("CREATE TABLE api_keys (id INT)"); err != nil {
-			t.Fatal(err)
-		}
-		m, err := s.new()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := m.Up(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "migrate up: ") {
+		execute(t, s.db, "CREATE TABLE api_keys (id INT)")
+		if err := up(t.Context(), s.new()); err == nil || !strings.HasPrefix(err.Error(), "migrate up: ") {
 			t.Errorf("got %v", err)
 		}
 		s.mustShow(t, "pending")

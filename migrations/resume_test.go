@@ -3,10 +3,7 @@ package migrations_test
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,9 +16,7 @@ import (
 func mysqlMigrator(t *testing.T, db *sql.DB, log *slog.Logger) *migrations.Migrator {
 	t.Helper()
 	m, err := migrations.New(migrations.MySQL, db, nil, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return m
 }
 
@@ -36,26 +31,18 @@ func lines(t *testing.T, db *sql.DB) []string {
 	return all
 }
 
-// halves returns the statements of a version's file, up and down.
-func halves(t *testing.T, version int) (up, down []string) {
+// mustMiss fails the test unless so many migrations are still to be applied.
+func mustMiss(t *testing.T, m *migrations.Migrator, want int) {
 	t.Helper()
-	names, err := filepath.Glob(fmt.Sprintf("mysql/%05d_*.sql", version))
-	if err != nil || len(names) != 1 {
-		t.Fatalf("%q, %v", names, err)
+	if n, err := m.Pending(t.Context()); n != want || err != nil {
+		t.Fatalf("%d are missing, %v; want %d", n, err, want)
 	}
-	text, err := os.ReadFile(names[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, second, _ := strings.Cut(string(text), "-- +goose Down")
-	return statementsIn(first), statementsIn(second)
 }
 
 // A FirstTap without a journal was cut off after any statement of its files, up or down: this one goes on.
 func TestCutOffWithoutAJournal(t *testing.T) {
 	onServers(t, func(t *testing.T, newURL func() string) {
-		db := openConfig(t, configOf(t, newURL()))
-		defer db.Close()
+		db := openServer(t, newURL())
 		cuts := 0
 		upTo := func(version int) {
 			t.Helper()
@@ -69,8 +56,8 @@ func TestCutOffWithoutAJournal(t *testing.T) {
 				t.Fatalf("down after %d cuts: %v, %v", cuts, took, err)
 			}
 		}
-		for version := 1; version <= migrations.LastUnjournaled; version++ {
-			up, back := halves(t, version)
+		for i, f := range files(t, "mysql/*.sql")[:migrations.LastUnjournaled] {
+			version, up, back := i+1, f.up, f.down
 			upTo(version)
 			down()
 			before := lines(t, db)
@@ -114,7 +101,6 @@ func cutAt(t *testing.T, rawURL string, n int, op func(context.Context, *migrati
 	config := configOf(t, rawURL)
 	config.DialFunc = s.dial
 	db := openConfig(t, config)
-	defer db.Close()
 	if err := op(ctx, mysqlMigrator(t, db, silent)); err == nil || !s.gone {
 		t.Fatalf("was not cut off at the %d-th change: %v", n, err)
 	}
@@ -122,59 +108,46 @@ func cutAt(t *testing.T, rawURL string, n int, op func(context.Context, *migrati
 
 // An interrupted migration is ended first, and then the requested ones are applied.
 func TestTurnedAroundInTheMiddle(t *testing.T) {
-	up := func(ctx context.Context, m *migrations.Migrator) error { _, err := m.Up(ctx); return err }
-	down := func(ctx context.Context, m *migrations.Migrator) error { _, err := m.Down(ctx); return err }
 	onServers(t, func(t *testing.T, newURL func() string) {
 		url := newURL()
-		db := openConfig(t, configOf(t, url))
-		defer db.Close()
+		db := openServer(t, url)
 		m := mysqlMigrator(t, db, silent)
-		must := func(err error) {
+		mustHold := func(want, what string) {
 			t.Helper()
-			if err != nil {
-				t.Fatal(err)
+			if got := content(t, db); got != want {
+				t.Errorf("%s with\n%s\nwant\n%s", what, got, want)
 			}
 		}
-		missing := func(want int) {
+		mustStep := func() {
 			t.Helper()
-			if n, err := m.Pending(t.Context()); n != want || err != nil {
-				t.Fatalf("%d are missing, %v; want %d", n, err, want)
+			if n, err := m.Up(t.Context()); n != 1 || err != nil {
+				t.Fatalf("Up took %d steps, %v", n, err)
 			}
 		}
-		missing(steps)
-		must(up(t.Context(), m))
-		missing(0)
+		mustMiss(t, m, steps)
+		must(t, up(t.Context(), m))
+		mustMiss(t, m, 0)
 		whole := content(t, db)
-		must(down(t.Context(), m))
-		missing(1)
+		must(t, down(t.Context(), m))
+		mustMiss(t, m, 1)
 		without := content(t, db)
 
 		const inTheMiddle = 5
 		cutAt(t, url, inTheMiddle, up)
-		missing(1)
-		must(down(t.Context(), m))
-		if got := content(t, db); got != without {
-			t.Errorf("up was cut off, and down ends with\n%s\nwant\n%s", got, without)
-		}
-		must(up(t.Context(), m))
+		mustMiss(t, m, 1)
+		must(t, down(t.Context(), m))
+		mustHold(without, "up was cut off, and down ends")
+		must(t, up(t.Context(), m))
 
 		cutAt(t, url, inTheMiddle, down)
-		missing(1)
-		if n, err := m.Up(t.Context()); n != 1 || err != nil {
-			t.Fatalf("Up took %d steps, %v", n, err)
-		}
-		if got := content(t, db); got != whole {
-			t.Errorf("down was cut off, and up ends with\n%s\nwant\n%s", got, whole)
-		}
+		mustMiss(t, m, 1)
+		mustStep()
+		mustHold(whole, "down was cut off, and up ends")
 
 		cutAt(t, url, inTheMiddle, down)
-		must(down(t.Context(), m)) // the same step, and no other
-		if got := content(t, db); got != without {
-			t.Errorf("down was cut off, and down ends with\n%s\nwant\n%s", got, without)
-		}
-		if n, err := m.Up(t.Context()); n != 1 || err != nil {
-			t.Fatalf("Up took %d steps, %v", n, err)
-		}
+		must(t, down(t.Context(), m)) // the same step, and no other
+		mustHold(without, "down was cut off, and down ends")
+		mustStep()
 	})
 }
 
@@ -182,9 +155,8 @@ func TestTurnedAroundInTheMiddle(t *testing.T) {
 func TestChangedFileIsNotResumed(t *testing.T) {
 	onServers(t, func(t *testing.T, newURL func() string) {
 		url := newURL()
-		db := openConfig(t, configOf(t, url))
-		defer db.Close()
-		cutAt(t, url, 12, func(ctx context.Context, m *migrations.Migrator) error { _, err := m.Up(ctx); return err })
+		db := openServer(t, url)
+		cutAt(t, url, 12, up)
 		execute(t, db, "UPDATE migration_progress SET digest = 'another'")
 		m := mysqlMigrator(t, db, silent)
 		if _, err := m.Up(t.Context()); err == nil || !strings.Contains(err.Error(), "another version of this file") {
@@ -192,16 +164,12 @@ func TestChangedFileIsNotResumed(t *testing.T) {
 		}
 		// One that only a newer FirstTap has: this one goes on without it, and takes nothing from under it.
 		execute(t, db, "DELETE FROM migration_progress")
-		if _, err := m.Up(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, up(t.Context(), m))
 		execute(t, db, "INSERT INTO migration_progress VALUES (9999, TRUE, 'another', 1, '')")
 		if n, err := m.Up(t.Context()); n != 0 || err != nil {
 			t.Errorf("Up: %d, %v", n, err)
 		}
-		if n, err := m.Pending(t.Context()); n != 0 || err != nil {
-			t.Errorf("%d are missing, %v", n, err)
-		}
+		mustMiss(t, m, 0)
 		if _, err := m.Down(t.Context()); err == nil || !strings.Contains(err.Error(), "does not have it") {
 			t.Errorf("Down: %v", err)
 		}
@@ -211,12 +179,9 @@ func TestChangedFileIsNotResumed(t *testing.T) {
 // An object that an operator has created is not taken for a statement's effect, where a journal would have a record.
 func TestMadeByOthers(t *testing.T) {
 	onServers(t, func(t *testing.T, newURL func() string) {
-		db := openConfig(t, configOf(t, newURL()))
-		defer db.Close()
+		db := openServer(t, newURL())
 		m := mysqlMigrator(t, db, silent).Journaled()
-		if err := m.UpTo(t.Context(), migrations.LastUnjournaled-1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.UpTo(t.Context(), migrations.LastUnjournaled-1))
 		execute(t, db, "ALTER TABLE events ADD COLUMN request_id INT")
 		for range 2 {
 			if _, err := m.Up(t.Context()); err == nil || !strings.Contains(err.Error(), "00006_api.sql, statement 1 of") {
@@ -224,8 +189,6 @@ func TestMadeByOthers(t *testing.T) {
 			}
 		}
 		execute(t, db, "ALTER TABLE events DROP COLUMN request_id")
-		if _, err := m.Up(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must(t, up(t.Context(), m))
 	})
 }

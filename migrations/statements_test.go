@@ -4,12 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"log/slog"
+	"net/url"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 
-	driver "github.com/go-sql-driver/mysql"
 	"github.com/pressly/goose/v3"
 
 	"firsttap/servertest"
@@ -37,16 +36,15 @@ func (h heard) Handle(_ context.Context, r slog.Record) error {
 
 // The files are split as goose splits them, which executed them before.
 func TestStatementsAreGoose(t *testing.T) {
-	address, name, _ := strings.Cut(strings.TrimPrefix(servertest.MariaDBURL(t), "mysql://"), "/")
-	account, address, _ := strings.Cut(address, "@")
-	config := driver.NewConfig()
-	config.User, config.Passwd, _ = strings.Cut(account, ":")
-	config.Net, config.Addr, config.DBName, config.ParseTime = "tcp", address, name, true
-	connector, err := driver.NewConnector(config)
+	u, err := url.Parse(servertest.MariaDBURL(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	db := sql.OpenDB(connector)
+	password, _ := u.User.Password()
+	db, err := sql.Open("mysql", u.User.Username()+":"+password+"@tcp("+u.Host+")"+u.Path+"?parseTime=true")
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer db.Close()
 	h := heard{}
 	folder := os.DirFS("mysql")

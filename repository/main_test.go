@@ -262,6 +262,15 @@ func (db *database) drivers(t testing.TB, n int) []dispatch.Driver {
 	return drivers
 }
 
+// collect is what of says of each item.
+func collect[T, V any](items []T, of func(T) V) []V {
+	all := make([]V, len(items))
+	for i, item := range items {
+		all[i] = of(item)
+	}
+	return all
+}
+
 type claimRule = func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error)
 
 // rule is the domain's own, for a claim with an id of its own.
@@ -303,6 +312,12 @@ func (db *database) mustRead(t testing.TB, id dispatch.ID) dispatch.Dispatch {
 
 func cancel(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 	return d.Cancel(d.Version, dispatch.System, "RAIN", now)
+}
+
+// touch changes nothing but the version.
+func touch(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+	d.Version++
+	return []dispatch.Event{{ID: dispatch.NewEventID(now), Type: dispatch.EventUpdated, Dispatch: d.ID, At: now}}, nil
 }
 
 // The driver who has the dispatch starts the work, completes it, or withdraws.

@@ -44,17 +44,10 @@ func TestDeclineOnce(t *testing.T) {
 func TestSeenAndDeclined(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v, d := db.drivers(t, 2), db.add(t, nil)
-		steps := []func() error{
-			func() error { return db.MarkSeen(t.Context(), d.ID, 1, v[0].ID) },
-			func() error { return db.Decline(t.Context(), d.ID, 0, v[0].ID, "FAR") },
-			func() error { return db.Decline(t.Context(), d.ID, 0, v[1].ID, "FAR") },
-			func() error { return db.MarkSeen(t.Context(), d.ID, 1, v[1].ID) },
-		}
-		for i, step := range steps {
-			if err := step(); err != nil {
-				t.Fatal(i, err)
-			}
-		}
+		must(t, db.MarkSeen(t.Context(), d.ID, 1, v[0].ID))
+		must(t, db.Decline(t.Context(), d.ID, 0, v[0].ID, "FAR"))
+		must(t, db.Decline(t.Context(), d.ID, 0, v[1].ID, "FAR"))
+		must(t, db.MarkSeen(t.Context(), d.ID, 1, v[1].ID))
 		for _, of := range v {
 			o, err := db.OfferTo(t.Context(), d.ID, of.ID)
 			if c := o.Contact; err != nil || c.SeenAt == nil || c.DeclinedAt == nil || c.DeclineReason != "FAR" || c.Driver != of.ID || c.Round != 1 {
@@ -65,9 +58,8 @@ func TestSeenAndDeclined(t *testing.T) {
 				t.Errorf("%+v, %v", listed, err)
 			}
 		}
-		if _, err := db.OfferTo(t.Context(), dispatch.NewID(time.Now()), v[0].ID); !errors.Is(err, dispatch.ErrNotFound) {
-			t.Error(err)
-		}
+		_, err := db.OfferTo(t.Context(), dispatch.NewID(time.Now()), v[0].ID)
+		mustBeError(t, "an unknown dispatch", err, dispatch.ErrNotFound)
 	})
 }
 

@@ -8,12 +8,14 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
+	"firsttap/migrations"
 	"firsttap/servertest"
 	"firsttap/testkit"
 )
@@ -172,19 +174,10 @@ func TestTwoStoresOnOneFile(t *testing.T) {
 	db := pooled(t, servertest.SQLite)
 	other := open(t, db.url)
 	d, drivers := db.add(t, nil), db.drivers(t, 20)
-	won := make(chan dispatch.DriverID, len(drivers))
-	testkit.Together(len(drivers), func(i int) {
-		s := []*Store{db.Store, other}[i%2]
-		switch _, err := s.Claim(t.Context(), d.ID, drivers[i].ID, rule(0)); {
-		case err == nil:
-			won <- drivers[i].ID
-		case !errors.Is(err, dispatch.ErrAlreadyTaken):
-			t.Error(err)
-		}
+	mustWinOnce(t, len(drivers), dispatch.ErrAlreadyTaken, func(i int) error {
+		_, err := []*Store{db.Store, other}[i%2].Claim(t.Context(), d.ID, drivers[i].ID, rule(0))
+		return err
 	})
-	if len(won) != 1 {
-		t.Errorf("%d winners", len(won))
-	}
 	db.mustHold(t, 1, dispatch.EventAccepted, 1)
 }
 
@@ -196,10 +189,7 @@ func TestTwoStoresUpdateOneFile(t *testing.T) {
 	const n = 40
 	testkit.Together(n, func(i int) {
 		s := []*Store{db.Store, other}[i%2]
-		_, err := s.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-			d.Version++
-			return []dispatch.Event{{ID: dispatch.NewEventID(now), Type: dispatch.EventUpdated, Dispatch: d.ID, At: now}}, nil
-		})
+		_, err := s.Update(t.Context(), d.ID, touch)
 		if err != nil {
 			t.Error(err)
 		}
@@ -208,3 +198,68 @@ func TestTwoStoresUpdateOneFile(t *testing.T) {
 		t.Errorf("version %d after %d updates", got.Version, n)
 	}
 }
+
+// Ten instances start at once on an empty database.
+func TestMigrateTogether(t *testing.T) {
+	t.Parallel()
+	servertest.OnEach(t, servertest.Databases(), func(t *testing.T, kind string) {
+		u := servertest.EmptyURL(t, kind)
+		stores := make([]*Store, 10)
+		for i := range stores {
+			stores[i] = open(t, u)
+		}
+		var steps atomic.Int32
+		testkit.Together(len(stores), func(i int) {
+			err := stores[i].Migrate(func(m *migrations.Migrator) error {
+				n, err := m.Up(t.Context())
+				steps.Add(int32(n))
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		const want = 9 // each once
+		if steps.Load() != want {
+			t.Errorf("%d steps were taken, want %d", steps.Load(), want)
+		}
+		db := &database{Store: stores[0], url: u, raw: direct(t, u)}
+		db.mustAccept(t, db.add(t, nil).ID, db.drivers(t, 1)[0].ID)
+	})
+}
+
+// A process that starts while another one migrates waits for it, longer than any other call may take.
+func TestMigrateWaitsForTheOther(t *testing.T) {
+	t.Parallel()
+	servertest.OnEach(t, servertest.Databases(), func(t *testing.T, kind string) {
+		if kind != servertest.SQLite {
+			testkit.OnlyInAll(t) // it takes longer than ioTimeout
+		}
+		u, lock, free, wait := servertest.EmptyURL(t, kind), "DO GET_LOCK("+migrateLock+", 0)", "DO RELEASE_ALL_LOCKS()", ioTimeout+time.Second
+		s := open(t, u)
+		if kind == servertest.SQLite {
+			u += ".migrate"
+			lock, free, wait = "BEGIN EXCLUSIVE", "ROLLBACK", 3*time.Second
+		}
+		other, err := direct(t, u).Conn(t.Context())
+		must(t, err)
+		defer other.Close()
+		_, err = other.ExecContext(t.Context(), lock)
+		must(t, err)
+		ended := make(chan error, 1)
+		go func() {
+			ended <- s.up(t.Context())
+		}()
+		select {
+		case err := <-ended:
+			t.Fatalf("did not wait: %v", err)
+		case <-time.After(wait):
+		}
+		_, err = other.ExecContext(t.Context(), free)
+		must(t, err)
+		must(t, <-ended)
+	})
+}
+
+// migrateLock is the name that the migrations take, in SQL.
+const migrateLock = "CONCAT('firsttap.migrate:', LEFT(SHA2(DATABASE(), 256), 32))"

@@ -1,7 +1,6 @@
 package repository
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -21,26 +20,17 @@ func statements(t testing.TB, pools []*gorm.DB, fn func()) (all []string) {
 	note := func(tx *gorm.DB) {
 		all = append(all, tx.Explain(tx.Statement.SQL.String(), tx.Statement.Vars...))
 	}
-	each := func(change func(c *gorm.DB) []error) {
-		t.Helper()
-		for _, pool := range pools {
-			must(t, errors.Join(change(pool)...))
+	for _, pool := range pools {
+		c := pool.Callback()
+		for _, kind := range []interface {
+			Register(string, func(*gorm.DB)) error
+			Remove(string) error
+		}{c.Raw(), c.Row(), c.Query(), c.Create(), c.Update()} {
+			must(t, kind.Register("note", note))
+			defer kind.Remove("note")
 		}
 	}
-	each(func(db *gorm.DB) []error {
-		c := db.Callback()
-		return []error{
-			c.Raw().Register("note", note), c.Row().Register("note", note), c.Query().Register("note", note),
-			c.Create().Register("note", note), c.Update().Register("note", note),
-		}
-	})
 	fn()
-	each(func(db *gorm.DB) []error {
-		c := db.Callback()
-		return []error{
-			c.Raw().Remove("note"), c.Row().Remove("note"), c.Query().Remove("note"), c.Create().Remove("note"), c.Update().Remove("note"),
-		}
-	})
 	return all
 }
 
@@ -75,13 +65,7 @@ func (db *database) backlogged(t *testing.T, d dispatch.Dispatch, n int) {
 // explain returns how the server would find the rows of a statement, one line for each table.
 func (db *database) explain(t *testing.T, statement string) (plans []map[string]string) {
 	t.Helper()
-	var version string
-	must(t, db.raw.QueryRowContext(t.Context(), "SELECT VERSION()").Scan(&version))
-	form := " FORMAT=TRADITIONAL"
-	if strings.Contains(version, "MariaDB") {
-		form = ""
-	}
-	rows, err := db.raw.QueryContext(t.Context(), "EXPLAIN"+form+" "+statement)
+	rows, err := db.raw.QueryContext(t.Context(), "EXPLAIN FORMAT=TRADITIONAL "+statement)
 	if err != nil {
 		t.Fatalf("%s: %v", statement, err)
 	}
@@ -109,15 +93,10 @@ func (db *database) work(t *testing.T, d dispatch.Dispatch, driver dispatch.Driv
 	t.Helper()
 	o := db.as("ins_a")
 	return statements(t, []*gorm.DB{o.relay}, func() {
-		_, err := o.LeaseEvents(t.Context(), 32)
-		must(t, err)
+		o.mustLeaseEvents(t, 32, 32)
 		pushes, _, err := o.LeaseNotifications(t.Context(), 256)
 		must(t, err)
-		settled := make([]outbox.SendResult, len(pushes))
-		for i, p := range pushes {
-			settled[i] = outbox.SendResult{ID: p.ID, Status: outbox.Sent}
-		}
-		must(t, o.RecordResults(t.Context(), settled))
+		o.mustRecord(t, outbox.SendResult{Status: outbox.Sent}, pushIDs(pushes)...)
 		db.mustAccept(t, d.ID, driver)
 		told := o.mustExpand(t, db, dispatch.EventAccepted, 10)
 		if told.Dropped == 0 || told.Unleased == 0 {
@@ -126,37 +105,52 @@ func (db *database) work(t *testing.T, d dispatch.Dispatch, driver dispatch.Driv
 	})
 }
 
+// mustMatch returns the statements that begin so, and fails the test if there is none.
+func mustMatch(t *testing.T, statements []string, beginning string) (matching []string) {
+	t.Helper()
+	begins := regexp.MustCompile(`(?s)\A\s*` + beginning)
+	for _, s := range statements {
+		if begins.MatchString(s) {
+			matching = append(matching, s)
+		}
+	}
+	if matching == nil {
+		t.Errorf("no statement %s", beginning)
+	}
+	return matching
+}
+
+// mustUse fails the test unless the plan is to go along one of the keys, and, if sorted, in its order.
+func mustUse(t *testing.T, statement string, plan map[string]string, sorted bool, keys ...string) {
+	t.Helper()
+	if plan["type"] != "range" && plan["type"] != "ref" || !slices.Contains(keys, plan["key"]) || sorted && strings.Contains(plan["extra"], "filesort") {
+		t.Errorf("%.160s...\n%v", statement, plan)
+	}
+}
+
 // Leases, results and drops find their rows by an index, in its order, however many rows are due or done.
 func TestPlans(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		db.device(t, v.ID, nil)
 		db.backlogged(t, d, backlog)
-		wants := []struct{ statement, key string }{
-			{`SELECT .*FROM outbox WHERE state = 0`, "ix_outbox_due"},
-			{`SELECT id FROM notifications WHERE state = 0`, "ix_notifications_due"},
-			{`SELECT .*FROM notifications n\s+LEFT JOIN`, "PRIMARY"},
-			{`SELECT id FROM notifications WHERE dispatch_id`, "ix_notifications_dispatch|ix_notifications_driver"},
-			{`SELECT .*FROM notifications n\s+JOIN`, "ix_notifications_dispatch|ix_notifications_driver"},
-			{`UPDATE outbox`, "PRIMARY"},
-			{`UPDATE notifications`, "PRIMARY"},
-		}
-		seen := make([]int, len(wants))
-		for _, s := range db.work(t, d, v.ID) {
-			for i, want := range wants {
-				if !regexp.MustCompile(`(?s)\A\s*` + want.statement).MatchString(s) {
-					continue
-				}
-				seen[i]++
-				plan := db.explain(t, s)[0]
-				if plan["type"] != "range" && plan["type"] != "ref" || !slices.Contains(strings.Split(want.key, "|"), plan["key"]) || i < 2 && strings.Contains(plan["extra"], "filesort") {
-					t.Errorf("%.160s...\n%v", s, plan)
-				}
-			}
-		}
-		for i, want := range wants {
-			if seen[i] == 0 {
-				t.Errorf("no statement %s", want.statement)
+		told := []string{"ix_notifications_dispatch", "ix_notifications_driver"}
+		all := db.work(t, d, v.ID)
+		for _, want := range []struct {
+			statement string
+			sorted    bool
+			keys      []string
+		}{
+			{`SELECT .*FROM outbox WHERE state = 0`, true, []string{"ix_outbox_due"}},
+			{`SELECT id FROM notifications WHERE state = 0`, true, []string{"ix_notifications_due"}},
+			{`SELECT .*FROM notifications n\s+LEFT JOIN`, false, []string{"PRIMARY"}},
+			{`SELECT id FROM notifications WHERE dispatch_id`, false, told},
+			{`SELECT .*FROM notifications n\s+JOIN`, false, told},
+			{`UPDATE outbox`, false, []string{"PRIMARY"}},
+			{`UPDATE notifications`, false, []string{"PRIMARY"}},
+		} {
+			for _, s := range mustMatch(t, all, want.statement) {
+				mustUse(t, s, db.explain(t, s)[0], want.sorted, want.keys...)
 			}
 		}
 	})
@@ -175,39 +169,24 @@ func TestPlansOfLanes(t *testing.T) {
 		db.exec(t, "UPDATE outbox SET state = 0 WHERE event_id IN (SELECT id FROM events)")
 		db.exec(t, "ANALYZE TABLE notifications")
 		o := db.as("ins_a")
-		wants := []string{
-			`SELECT EXISTS .*FROM notifications`, `\(SELECT id FROM notifications .*UNION ALL`, `SELECT e\.\*.*FROM notifications`,
-			`SELECT COUNT\(\*\) due`,
-		}
-		seen := make([]int, len(wants))
-		for _, s := range statements(t, []*gorm.DB{o.relay}, func() {
+		all := statements(t, []*gorm.DB{o.relay}, func() {
 			if ids, err := o.leaseShares(t.Context(), 256); err != nil || len(ids) != 256 {
 				t.Fatalf("%d leased, %v", len(ids), err)
 			}
 			o.mustExpand(t, db, dispatch.EventCreated, 10)
-			if _, _, err := o.Backlog(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}) {
-			for i, want := range wants {
-				if !regexp.MustCompile(`(?s)\A\s*` + want).MatchString(s) {
-					continue
-				}
-				seen[i]++
+			_, _, err := o.Backlog(t.Context())
+			must(t, err)
+		})
+		for _, want := range []string{
+			`SELECT EXISTS .*FROM notifications`, `\(SELECT id FROM notifications .*UNION ALL`, `SELECT e\.\*.*FROM notifications`,
+			`SELECT COUNT\(\*\) due`,
+		} {
+			for _, s := range mustMatch(t, all, want) {
 				for _, plan := range db.explain(t, s) {
-					if plan["table"] != "notifications" && plan["table"] != "n" {
-						continue
-					}
-					keys := []string{"ix_notifications_due", "uq_notifications_event"}
-					if plan["type"] != "range" && plan["type"] != "ref" || !slices.Contains(keys, plan["key"]) || strings.Contains(plan["extra"], "filesort") {
-						t.Errorf("%.160s...\n%v", s, plan)
+					if plan["table"] == "notifications" || plan["table"] == "n" {
+						mustUse(t, s, plan, true, "ix_notifications_due", "uq_notifications_event")
 					}
 				}
-			}
-		}
-		for i, want := range wants {
-			if seen[i] == 0 {
-				t.Errorf("no statement %s", want)
 			}
 		}
 	})

@@ -88,19 +88,11 @@ func toDevices(devices []dispatch.Device) func(int, *notificationRow) {
 }
 
 func rowIDs(rows []notificationRow) []dispatch.NotificationID {
-	ids := make([]dispatch.NotificationID, len(rows))
-	for i, n := range rows {
-		ids[i] = n.ID
-	}
-	return ids
+	return collect(rows, func(n notificationRow) dispatch.NotificationID { return n.ID })
 }
 
 func pushIDs(pushes []outbox.Push) []dispatch.NotificationID {
-	ids := make([]dispatch.NotificationID, len(pushes))
-	for i, p := range pushes {
-		ids[i] = p.ID
-	}
-	return ids
+	return collect(pushes, func(p outbox.Push) dispatch.NotificationID { return p.ID })
 }
 
 // mustLease has o lease so many notifications, with room for limit.
@@ -126,12 +118,10 @@ func (o *Outbox) mustLeaseEvents(t testing.TB, limit, want int) []dispatch.Event
 // mustRecord records the result for each of the pushes.
 func (o *Outbox) mustRecord(t testing.TB, result outbox.SendResult, ids ...dispatch.NotificationID) {
 	t.Helper()
-	results := make([]outbox.SendResult, len(ids))
-	for i, id := range ids {
-		results[i] = result
-		results[i].ID = id
-	}
-	must(t, o.RecordResults(t.Context(), results))
+	must(t, o.RecordResults(t.Context(), collect(ids, func(id dispatch.NotificationID) outbox.SendResult {
+		result.ID = id
+		return result
+	})))
 }
 
 func (db *database) stored(t testing.TB, id dispatch.NotificationID) notificationRow {

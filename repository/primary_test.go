@@ -97,17 +97,23 @@ func TestReadOnlyServerAnswersNothing(t *testing.T) {
 	})
 }
 
+// claiming begins a claim, and delivers its error.
+func claiming(t *testing.T, s *Store, id dispatch.ID, driver dispatch.DriverID) <-chan error {
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.Claim(t.Context(), id, driver, rule(0))
+		ended <- err
+	}()
+	return ended
+}
+
 // The server becomes read-only between what the rule decides on and the write.
 func TestAServerBecomesReadOnlyBeforeTheUpdate(t *testing.T) {
 	eachOwn(t, func(t *testing.T, db *database) {
 		s, proxy := db.proxied(t)
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		hold := proxy.Hold("UPDATE dispatches")
-		ended := make(chan error, 1)
-		go func() {
-			_, err := s.Claim(t.Context(), d.ID, v.ID, rule(0))
-			ended <- err
-		}()
+		ended := claiming(t, s, d.ID, v.ID)
 		testkit.Await(t, "the UPDATE", hold.Reached())
 		db.readOnly(t, true)
 		hold.Release()
@@ -124,11 +130,7 @@ func TestAServerBecomesReadOnlyAfterTheCommit(t *testing.T) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		cut := proxy.CutReply("COMMIT", "UPDATE dispatches")
 		asks := proxy.Hold("SELECT id FROM dispatches")
-		ended := make(chan error, 1)
-		go func() {
-			_, err := s.Claim(t.Context(), d.ID, v.ID, rule(0))
-			ended <- err
-		}()
+		ended := claiming(t, s, d.ID, v.ID)
 		testkit.Await(t, "the cut", cut.Done())
 		testkit.Await(t, "the question", asks.Reached())
 		db.readOnly(t, true)

@@ -78,12 +78,9 @@ func TestPingOfSQLite(t *testing.T) {
 	must(t, err)
 	defer writing.Close()
 	for _, statement := range []string{"BEGIN IMMEDIATE", "ROLLBACK"} { // another process writes, and does not any more
-		if _, err := writing.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-		if err := db.Ping(t.Context()); err != nil {
-			t.Errorf("%s: %v", statement, err)
-		}
+		_, err := writing.ExecContext(t.Context(), statement)
+		must(t, err)
+		must(t, db.Ping(t.Context()))
 	}
 	path := strings.TrimPrefix(db.url, "sqlite://")
 	fixed, err := sql.Open("sqlite", sqliteDSN(path, 0)+"&mode=ro")

@@ -42,19 +42,11 @@ func (db *database) list(t *testing.T, q dispatch.Query) []dispatch.ID {
 }
 
 func ids(items []dispatch.Dispatch) []dispatch.ID {
-	ids := make([]dispatch.ID, len(items))
-	for i, d := range items {
-		ids[i] = d.ID
-	}
-	return ids
+	return collect(items, func(d dispatch.Dispatch) dispatch.ID { return d.ID })
 }
 
 func dispatches(offered []dispatch.Offered) []dispatch.Dispatch {
-	items := make([]dispatch.Dispatch, len(offered))
-	for i, o := range offered {
-		items[i] = o.Dispatch
-	}
-	return items
+	return collect(offered, func(o dispatch.Offered) dispatch.Dispatch { return o.Dispatch })
 }
 
 func TestListByStatus(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"firsttap/cronjob"
 	"firsttap/dispatch"
@@ -22,8 +23,7 @@ func mustLose(t *testing.T, proxy *servertest.Proxy, statement string, want erro
 
 // An instance that does not know whether its run began gives it back, and any instance may take it over.
 func TestBeginRunWhoseCommitIsLost(t *testing.T) {
-	eachServer(t, func(t *testing.T, db *database) {
-		db.known(t, report)
+	eachServer(t, withJob(func(t *testing.T, db *database) {
 		s, proxy := db.proxied(t)
 		mustLose(t, proxy, "COMMIT", dispatch.ErrUnknown, func() error { _, err := s.begin(t, "a/1", someSlot(1)); return err })
 		if _, row := db.only(t); row.Owner != "a/1" || row.Status != cronjob.Running {
@@ -32,15 +32,12 @@ func TestBeginRunWhoseCommitIsLost(t *testing.T) {
 		_, err := db.begin(t, "b/2", someSlot(1))
 		mustBeError(t, "another instance", err, cronjob.ErrRunning)
 		must(t, s.InterruptRun(t.Context(), report, "a/1"))
-		if run := db.mustBegin(t, "b/2", someSlot(1)); run.Attempt != 1 || !run.Slot.Equal(someSlot(1)) {
-			t.Errorf("another instance begins %+v", run)
-		}
-	})
+		db.mustBeginFirst(t, "b/2", someSlot(1))
+	}))
 }
 
 func TestBeginRunWhoseCommitNeverArrives(t *testing.T) {
-	eachServer(t, func(t *testing.T, db *database) {
-		db.known(t, report)
+	eachServer(t, withJob(func(t *testing.T, db *database) {
 		s, proxy := db.proxied(t)
 		hold := proxy.Hold("COMMIT")
 		ended := make(chan error, 1)
@@ -65,13 +62,12 @@ func TestBeginRunWhoseCommitNeverArrives(t *testing.T) {
 		if _, row := db.only(t); row.Attempt != 1 || row.Owner != "b/2" {
 			t.Errorf("the run is %+v", row)
 		}
-	})
+	}))
 }
 
 // Whatever happens to the reply, a second call returns the state.
 func TestTheReplyOfAnEndIsLost(t *testing.T) {
-	eachServer(t, func(t *testing.T, db *database) {
-		db.known(t, report)
+	eachServer(t, withJob(func(t *testing.T, db *database) {
 		s, proxy := db.proxied(t)
 		end, slot := cronjob.Outcome{Status: cronjob.Failed, Error: "no"}, 0
 		for lost, want := range map[string]error{
@@ -85,27 +81,23 @@ func TestTheReplyOfAnEndIsLost(t *testing.T) {
 				t.Errorf("%s: it is %+v", lost, row)
 			}
 		}
-	})
+	}))
 }
 
 func TestTheReplyToAnInterruptionIsLost(t *testing.T) {
-	eachServer(t, func(t *testing.T, db *database) {
-		db.known(t, report)
+	eachServer(t, withJob(func(t *testing.T, db *database) {
 		s, proxy := db.proxied(t)
 		run := db.mustBegin(t, "a/1", someSlot(1))
 		interrupt := func() error { return s.InterruptRun(t.Context(), report, run.Owner) }
 		mustLose(t, proxy, "attempt = attempt - 1", dispatch.ErrUnavailable, interrupt)
 		mustBeError(t, "the second time", interrupt(), dispatch.ErrNotLeased)
-		if next := db.mustBegin(t, "b/2", someSlot(1)); next.Attempt != 1 {
-			t.Errorf("another instance begins %+v", next)
-		}
-	})
+		db.mustBeginFirst(t, "b/2", someSlot(1))
+	}))
 }
 
 // A committed result is neither undone nor written twice if the work takes the lost reply for a failure.
 func TestConcludeWhoseCommitIsLost(t *testing.T) {
-	eachServer(t, func(t *testing.T, db *database) {
-		db.known(t, report)
+	eachServer(t, withJob(func(t *testing.T, db *database) {
 		s, proxy := db.proxied(t)
 		run := db.mustBegin(t, "a/1", someSlot(1))
 		conclude := func() error { return s.ConcludeRun(t.Context(), run, "done", insert(run)) }
@@ -117,13 +109,12 @@ func TestConcludeWhoseCommitIsLost(t *testing.T) {
 		if row.Status != cronjob.Succeeded || job.SucceededAt == nil || db.count(t, "supply") != 1 {
 			t.Errorf("the run is %+v, and %d rows were written", row, db.count(t, "supply"))
 		}
-	})
+	}))
 }
 
 // If the database is down, every call fails as unavailable and changes nothing.
 func TestNoLedger(t *testing.T) {
-	eachServer(t, func(t *testing.T, db *database) {
-		db.known(t, report)
+	eachServer(t, withJob(func(t *testing.T, db *database) {
 		run := db.mustBegin(t, "a/1", someSlot(1))
 		before := db.ledger(t)
 		s, proxy := db.proxied(t)
@@ -151,5 +142,41 @@ func TestNoLedger(t *testing.T) {
 		cancel()
 		_, err := s.BeginRun(ended, report, "b/2", term, at(someSlot(2)))
 		mustBeError(t, "a context that has ended", err, dispatch.ErrUnavailable)
-	})
+	}))
+}
+
+// A clock that was a day ahead leaves times in the future. The job goes on all the same.
+func TestJobOfAClockThatWasAhead(t *testing.T) {
+	each(t, withJob(func(t *testing.T, db *database) {
+		now := db.now(t)
+		db.mustEnd(t, db.mustBegin(t, "ins_a", now.Add(-time.Hour)), cronjob.Succeeded)
+		run := db.mustBegin(t, "ins_a", now.Add(-30*time.Minute))
+		db.mustEnd(t, run, cronjob.Succeeded)
+		tomorrow := micros(now.Add(24 * time.Hour))
+		db.exec(t, "UPDATE job_runs SET slot = ? WHERE slot = ?", tomorrow, micros(run.Slot))
+		db.exec(t, "UPDATE jobs SET slot = ?, ended_at = ?, succeeded_at = ?, registered_at = ?", tomorrow, tomorrow, tomorrow, tomorrow)
+
+		slot := now.Add(-10 * time.Minute).Truncate(time.Microsecond)
+		got, err := db.begin(t, "ins_b", slot)
+		if err != nil || !got.Slot.Equal(slot) {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		db.mustCount(t, 0, "jobs WHERE registered_at > ? OR ended_at > ? OR succeeded_at > ? OR slot <> ?",
+			tomorrow-1, tomorrow-1, tomorrow-1, micros(slot))
+		db.mustCount(t, 0, "job_runs WHERE slot = ?", tomorrow)
+		// A run from that time, whose instance is gone, may be taken over after its term, and not only tomorrow.
+		db.exec(t, "UPDATE job_runs SET alive_until = ? WHERE status = 'RUNNING'", tomorrow)
+		var running *cronjob.RunningError
+		if _, err := db.begin(t, "ins_c", now); !errors.As(err, &running) || running.Remaining > term {
+			t.Errorf("got %v, want it to be running for %s at most", err, term)
+		}
+		db.mustEnd(t, got, cronjob.Succeeded)
+		// A little ahead is waited for.
+		soon := micros(db.now(t).Add(maxClockSkew / 2))
+		db.exec(t, "UPDATE jobs SET slot = ?", soon)
+		if _, err := db.begin(t, "ins_d", now); !errors.Is(err, cronjob.ErrNotDue) {
+			t.Errorf("got %v, want %v", err, cronjob.ErrNotDue)
+		}
+		db.mustCount(t, 1, "jobs WHERE slot = ?", soon)
+	}))
 }

@@ -55,8 +55,7 @@ func TestRegisterJobs(t *testing.T) {
 
 // A requested run is one run until it begins, comes before a slot, and uses up no slot.
 func TestRequestRun(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		db.known(t, report)
+	each(t, withJob(func(t *testing.T, db *database) {
 		var asked [6]cronjob.Run
 		testkit.Together(len(asked), func(i int) { asked[i] = db.mustRequest(t, "key_1") })
 		for _, run := range asked {
@@ -89,18 +88,15 @@ func TestRequestRun(t *testing.T) {
 			}
 			db.mustEnd(t, got, cronjob.Succeeded)
 		}
-		if slot := db.mustBegin(t, "c/3", someSlot(1)); !slot.Slot.Equal(someSlot(1)) {
-			t.Errorf("then comes %+v", slot)
-		}
+		db.mustBeginFirst(t, "c/3", someSlot(1))
 		_, err := db.RequestRun(t.Context(), "unknown", "key_1")
 		mustBeError(t, "an unknown job", err, cronjob.ErrNotFound)
-	})
+	}))
 }
 
 // A run that is requested at the exact time of a slot is the slot's run; the later slots are due as usual.
 func TestRunRequestedAtASlot(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		db.known(t, report)
+	each(t, withJob(func(t *testing.T, db *database) {
 		slot := db.mustRequest(t, "key_1").Slot
 		run := db.mustBegin(t, "a/1", slot)
 		if run.RequestedBy == "" {
@@ -112,38 +108,32 @@ func TestRunRequestedAtASlot(t *testing.T) {
 		if job, row := db.only(t); job.Slot == nil || *job.Slot != micros(slot) || row.Attempt != 1 || row.Status != cronjob.Succeeded {
 			t.Errorf("remembered %+v and %+v", job, row)
 		}
-		if next := db.mustBegin(t, "a/3", slot.Add(time.Second)); !next.Slot.Equal(slot.Add(time.Second)) {
-			t.Errorf("then comes %+v", next)
-		}
-	})
+		db.mustBeginFirst(t, "a/3", slot.Add(time.Second))
+	}))
 }
 
 func TestSkipRun(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		db.known(t, report)
-		if found, err := db.CountSkippedRun(t.Context(), report, someSlot(1)); found || err != nil {
-			t.Errorf("no instance has begun it: %v, %v", found, err)
-		}
-		run := db.mustBegin(t, "a/1", someSlot(1))
-		testkit.Together(5, func(int) {
-			if found, err := db.CountSkippedRun(t.Context(), report, someSlot(1)); !found || err != nil {
-				t.Errorf("%v, %v", found, err)
+	each(t, withJob(func(t *testing.T, db *database) {
+		skip := func(want bool) {
+			t.Helper()
+			if found, err := db.CountSkippedRun(t.Context(), report, someSlot(1)); found != want || err != nil {
+				t.Errorf("found is %v, %v; want %v", found, err, want)
 			}
-		})
-		db.mustEnd(t, run, cronjob.Failed)
-		if found, err := db.CountSkippedRun(t.Context(), report, someSlot(1)); !found || err != nil {
-			t.Errorf("it has ended: %v, %v", found, err)
 		}
+		skip(false) // no instance has begun it
+		run := db.mustBegin(t, "a/1", someSlot(1))
+		testkit.Together(5, func(int) { skip(true) })
+		db.mustEnd(t, run, cronjob.Failed)
+		skip(true)
 		if _, row := db.only(t); row.Skipped != 6 || row.Status != cronjob.Failed {
 			t.Errorf("it is %+v", row)
 		}
-	})
+	}))
 }
 
 // A job is blocked from the first report until it begins again.
 func TestBlockJob(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		db.known(t, report)
+	each(t, withJob(func(t *testing.T, db *database) {
 		if b := db.mustState(t).Blocked; b != nil {
 			t.Errorf("blocked: %+v", b)
 		}
@@ -168,12 +158,11 @@ func TestBlockJob(t *testing.T) {
 		if third := block("c", "again"); !third.Since.After(first.Since) {
 			t.Errorf("blocked since %v, after %v", third.Since, first.Since)
 		}
-	})
+	}))
 }
 
 func TestLongTextsAreCut(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		db.known(t, report)
+	each(t, withJob(func(t *testing.T, db *database) {
 		long := strings.Repeat("정", 3000) + "\xff"
 		must(t, db.BlockJob(t.Context(), report, "a", long))
 		if b := db.mustState(t).Blocked; utf8.RuneCountInString(b.Reason) != maxResult || !strings.HasPrefix(long, b.Reason) {
@@ -195,7 +184,7 @@ func TestLongTextsAreCut(t *testing.T) {
 				t.Errorf("%d: the error is %q", i, row.Error)
 			}
 		}
-	})
+	}))
 }
 
 func TestRunsAndTheLast(t *testing.T) {
@@ -214,9 +203,8 @@ func TestRunsAndTheLast(t *testing.T) {
 				db.mustEnd(t, run, cronjob.Succeeded)
 			}
 		}
-		if _, err := db.BeginRun(t.Context(), "other", "a/1", term, at(someSlot(3))); err != nil {
-			t.Fatal(err)
-		}
+		_, err := db.BeginRun(t.Context(), "other", "a/1", term, at(someSlot(3)))
+		must(t, err)
 		for _, limit := range []int{1, 2, total, total + 1} {
 			var slots []int
 			for _, run := range all(t, limit, func(p dispatch.Page) ([]cronjob.Run, string, error) { return db.Runs(t.Context(), report, p) }) {

@@ -43,6 +43,15 @@ func (db *database) known(t testing.TB, jobs ...string) {
 	}
 }
 
+// withJob is a test of a database that knows the job.
+func withJob(test func(*testing.T, *database)) func(*testing.T, *database) {
+	return func(t *testing.T, db *database) {
+		t.Helper()
+		db.known(t, report)
+		test(t, db)
+	}
+}
+
 func (s *Store) begin(t testing.TB, owner string, slot time.Time) (cronjob.Run, error) {
 	t.Helper()
 	return s.BeginRun(t.Context(), report, owner, term, at(slot))
@@ -53,6 +62,14 @@ func (s *Store) mustBegin(t testing.TB, owner string, slot time.Time) cronjob.Ru
 	run, err := s.begin(t, owner, slot)
 	must(t, err)
 	return run
+}
+
+// mustBeginFirst fails the test unless the run that begins is the first attempt at the slot.
+func (s *Store) mustBeginFirst(t testing.TB, owner string, slot time.Time) {
+	t.Helper()
+	if run := s.mustBegin(t, owner, slot); run.Attempt != 1 || !run.Slot.Equal(slot) {
+		t.Errorf("%+v began, want the first attempt at %v", run, slot)
+	}
 }
 
 func (s *Store) mustEnd(t testing.TB, run cronjob.Run, status cronjob.Status) {
@@ -117,8 +134,7 @@ func mustBeError(t testing.TB, what string, got, want error) {
 }
 
 func TestBeginRun(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		db.known(t, report)
+	each(t, withJob(func(t *testing.T, db *database) {
 		db.known(t, report, "other")
 		asked := 0
 		run, err := db.BeginRun(t.Context(), report, "a/1", term, func(s cronjob.JobState, now time.Time) time.Time {
@@ -156,13 +172,12 @@ func TestBeginRun(t *testing.T) {
 		_, err = db.usual(t).BeginRun(t.Context(), "other", "a/1", term, never)
 		mustBeError(t, "a job that is not due", err, cronjob.ErrNotDue)
 		db.mustCount(t, 1, "job_runs")
-	})
+	}))
 }
 
 // Many instances at once, each with a slot of its own.
 func TestOneRunOfAJobAtATime(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		db.known(t, report)
+	each(t, withJob(func(t *testing.T, db *database) {
 		stores := []*Store{db.Store, open(t, db.url), open(t, db.url)}
 		const instances = 12
 		var begun [instances]cronjob.Run
@@ -184,13 +199,12 @@ func TestOneRunOfAJobAtATime(t *testing.T) {
 			}
 		}
 		db.mustCount(t, 1, "job_runs")
-	})
+	}))
 }
 
 // Many instances at once, again and again, and the same slots.
 func TestASlotIsBegunOnce(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		db.known(t, report)
+	each(t, withJob(func(t *testing.T, db *database) {
 		stores := []*Store{db.Store, open(t, db.url), open(t, db.url)}
 		const slots, instances = 4, 9
 		var begun [slots]atomic.Int32
@@ -223,7 +237,7 @@ func TestASlotIsBegunOnce(t *testing.T) {
 			}
 		}
 		db.mustCount(t, slots, "job_runs WHERE status = 'SUCCEEDED' AND attempt = 1")
-	})
+	}))
 }
 
 // Each job has a row of its own to wait for.
@@ -239,12 +253,10 @@ func TestJobsDoNotWaitForEachOther(t *testing.T) {
 }
 
 func TestExpiredRunIsTakenOver(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		db.known(t, report)
+	each(t, withJob(func(t *testing.T, db *database) {
 		first := db.mustBegin(t, "a/1", someSlot(1))
-		if _, err := db.CountSkippedRun(t.Context(), report, first.Slot); err != nil {
-			t.Fatal(err)
-		}
+		_, err := db.CountSkippedRun(t.Context(), report, first.Slot)
+		must(t, err)
 		db.die(t)
 		second := db.mustBegin(t, "b/2", someSlot(2))
 		_, row := db.only(t)
@@ -257,19 +269,16 @@ func TestExpiredRunIsTakenOver(t *testing.T) {
 		if second.Fence <= first.Fence || second.LeasedUntil.Sub(*second.BeganAt) != term || second.BeganAt.Before(*first.BeganAt) {
 			t.Errorf("first %+v, then %+v", first, second)
 		}
-		_, err := db.begin(t, "c/3", someSlot(2))
+		_, err = db.begin(t, "c/3", someSlot(2))
 		mustBeError(t, "a third", err, cronjob.ErrRunning)
 		db.mustEnd(t, second, cronjob.Succeeded)
-		if next := db.mustBegin(t, "c/3", someSlot(2)); !next.Slot.Equal(someSlot(2)) || next.Attempt != 1 {
-			t.Errorf("then comes %+v", next)
-		}
-	})
+		db.mustBeginFirst(t, "c/3", someSlot(2))
+	}))
 }
 
 // A run that kills each instance is given up, and the next slot begins.
 func TestARunIsGivenUp(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		db.known(t, report)
+	each(t, withJob(func(t *testing.T, db *database) {
 		for i := range cronjob.MaxAttempts {
 			if run := db.mustBegin(t, fmt.Sprintf("%d/x", i), someSlot(1)); run.Attempt != i+1 {
 				t.Errorf("attempt %d is %+v", i+1, run)
@@ -289,17 +298,14 @@ func TestARunIsGivenUp(t *testing.T) {
 			db.mustBegin(t, "a/1", someSlot(2))
 			db.die(t)
 		}
-		if next := db.mustBegin(t, "b/2", someSlot(3)); !next.Slot.Equal(someSlot(3)) || next.Attempt != 1 {
-			t.Errorf("the next is %+v", next)
-		}
+		db.mustBeginFirst(t, "b/2", someSlot(3))
 		db.mustCount(t, 2, "job_runs WHERE status = 'FAILED'")
-	})
+	}))
 }
 
 // The fence of a run is larger than any before it, whatever the database's clock says.
 func TestFencesGrow(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		db.known(t, report)
+	each(t, withJob(func(t *testing.T, db *database) {
 		last := db.mustBegin(t, "a/1", someSlot(1))
 		db.mustBeAbout(t, "the fence", last.Fence, 0)
 		db.mustEnd(t, last, cronjob.Succeeded)
@@ -312,5 +318,5 @@ func TestFencesGrow(t *testing.T) {
 			}
 			db.die(t)
 		}
-	})
+	}))
 }

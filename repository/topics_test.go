@@ -93,12 +93,7 @@ func (db *database) subscribe(t testing.TB, o *Outbox, d dispatch.Dispatch) {
 }
 
 func idsOf(devices []dispatch.Device) []dispatch.DeviceID {
-	ids := make([]dispatch.DeviceID, len(devices))
-	for i, v := range devices {
-		ids[i] = v.ID
-	}
-	slices.Sort(ids)
-	return ids
+	return slices.Sorted(slices.Values(collect(devices, func(v dispatch.Device) dispatch.DeviceID { return v.ID })))
 }
 
 func TestALargeAudienceIsGathered(t *testing.T) {
