@@ -74,7 +74,7 @@ func TestAssignDuringAnOverlappingClaim(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		for i, v := range db.drivers(t, 8) {
 			jobs := []dispatch.Dispatch{db.add(t, nil), db.add(t, nil), db.add(t, soon)}
-			mustGetOneJob(t, len(jobs), func(j int) (err error) {
+			mustWinOnce(t, len(jobs), dispatch.ErrDriverBusy, func(j int) (err error) {
 				if j == 0 {
 					_, err = db.accept(t.Context(), jobs[j].ID, v.ID)
 				} else {

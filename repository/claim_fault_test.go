@@ -197,7 +197,7 @@ func (db *database) severed(t *testing.T, id dispatch.ID, driver dispatch.Driver
 	near := servertest.StartProxy(t, far.Addr())
 	s := openWith(t, near.URL(db.url), Options{Log: quiet, Patience: db.options.Patience})
 	hold := far.Hold("COMMIT")
-	ended := begin(func() error { _, err := s.Claim(t.Context(), id, driver, rule(0)); return err })
+	ended := claiming(t, s, id, driver)
 	testkit.Await(t, "the COMMIT", hold.Reached())
 	near.CutAll()
 	return hold, ended

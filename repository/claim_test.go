@@ -164,7 +164,7 @@ func TestOverlappingClaimsOfOneDriver(t *testing.T) {
 		drivers := db.drivers(t, testkit.Scale(5, 15))
 		for i, v := range drivers {
 			jobs := []dispatch.Dispatch{db.add(t, nil), db.add(t, nil), db.add(t, nil)}
-			mustGetOneJob(t, len(jobs), func(j int) error { _, err := db.accept(t.Context(), jobs[j].ID, v.ID); return err })
+			mustWinOnce(t, len(jobs), dispatch.ErrDriverBusy, func(j int) error { _, err := db.accept(t.Context(), jobs[j].ID, v.ID); return err })
 			db.mustHold(t, i+1, dispatch.EventAccepted, i+1)
 		}
 	})

@@ -73,22 +73,6 @@ func (db *database) mustHaveOneWinner(t *testing.T, n int, get func(i int) (disp
 	db.mustStore(t, *won.Load())
 }
 
-// mustGetOneJob has a driver want n jobs of the same hours at once, and fails the test unless the driver gets one of them.
-func mustGetOneJob(t *testing.T, n int, get func(i int) error) {
-	t.Helper()
-	var won atomic.Int32
-	testkit.Together(n, func(i int) {
-		if err := get(i); err == nil {
-			won.Add(1)
-		} else {
-			mustBeError(t, "a job at the same hours", err, dispatch.ErrDriverBusy)
-		}
-	})
-	if won.Load() != 1 {
-		t.Errorf("the driver has %d jobs at the same hours", won.Load())
-	}
-}
-
 // without does it while the database has no such table.
 func (db *database) without(t testing.TB, table string, do func()) {
 	t.Helper()
