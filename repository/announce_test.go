@@ -47,18 +47,14 @@ func TestEventsAreAnnouncedOnceAfterCommit(t *testing.T) {
 		if _, err := db.accept(t.Context(), d.ID, v[1].ID); err == nil {
 			t.Error("taken twice")
 		}
-		d3 := db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-			return d.Withdraw(v[0].ID, "SICK", now)
-		})
+		d3 := db.mustUpdate(t, d.ID, withdraw)
 		db.mustUpdate(t, d.ID, func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error) { return nil, nil })
-		db.exec(t, "ALTER TABLE outbox RENAME TO outbox_gone")
-		_, claimed := db.accept(t.Context(), d.ID, v[1].ID)
-		_, canceled := db.Update(t.Context(), d.ID, cancel)
-		_, created := db.Create(t.Context(), func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error) {
-			d, events := dispatch.New(dispatch.NewID(now), "", d.Terms, d.Window, dispatch.System, now)
-			return d, events, nil
+		var claimed, canceled, created error
+		db.without(t, "outbox", func() {
+			_, claimed = db.accept(t.Context(), d.ID, v[1].ID)
+			_, canceled = db.Update(t.Context(), d.ID, cancel)
+			_, created = db.Create(t.Context(), offering(""))
 		})
-		db.exec(t, "ALTER TABLE outbox_gone RENAME TO outbox")
 		if claimed == nil || canceled == nil || created == nil {
 			t.Errorf("without an outbox: %v, %v, %v", claimed, canceled, created)
 		}
@@ -80,7 +76,7 @@ func TestEventsAreAnnouncedOnceAfterCommit(t *testing.T) {
 func TestBornLeasedOrDueAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		// Another process, which announces its own commits.
-		teller := &database{Store: open(t, db.url), url: db.url, raw: db.raw}
+		teller := db.by(open(t, db.url))
 		teller.options.OutboxOwner, teller.options.OutboxLease = "ins_a", term
 		var h heard
 		h.listen(t, teller)

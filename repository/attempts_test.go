@@ -34,13 +34,9 @@ func TestTheRoundOfATap(t *testing.T) {
 				want[a.ID] = c.booked
 			}
 		}
-		if err := db.AddAttempts(t.Context(), taps); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.AddAttempts(t.Context(), taps))
 		var rows []attemptRow
-		if err := db.general.Find(&rows).Error; err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.general.Find(&rows).Error)
 		got := map[dispatch.AttemptID]int{}
 		for _, row := range rows {
 			got[row.ID] = row.Round

@@ -48,14 +48,11 @@ func TestFirebaseUIDIsAudited(t *testing.T) {
 			driver dispatch.DriverID
 			to     string
 		}{{v[0].ID, "kim"}, {v[0].ID, ""}, {v[1].ID, "kim"}} {
-			if _, err := db.ChangeDriver(t.Context(), c.driver, uid(c.to)); err != nil {
-				t.Fatal(err)
-			}
+			_, err := db.ChangeDriver(t.Context(), c.driver, uid(c.to))
+			must(t, err)
 		}
 		entries, _, err := db.Audit(t.Context(), dispatch.AuditQuery{Page: dispatch.Page{Limit: 200}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var told []string
 		for _, e := range entries {
 			if c, ok := detail(t, e)["firebase_uid"].(map[string]any); ok {
@@ -108,9 +105,7 @@ func TestDutyIsAudited(t *testing.T) {
 			}
 		}
 		duty(true)
-		if n := db.count(t, path); n != 0 {
-			t.Errorf("%d entries for no change", n)
-		}
+		db.mustCount(t, 0, path)
 		duty(false)
 		e := db.lastAudit(t, dispatch.AuditDuty)
 		if e.Actor != string(v[0].ID) || e.Target != string(v[0].ID) || e.Request != "req" || e.Detail != `{"on_duty":{"from":true,"to":false}}` {
@@ -119,12 +114,9 @@ func TestDutyIsAudited(t *testing.T) {
 		for i := range 9 {
 			duty(i%2 == 0)
 		}
-		if _, err := db.SetDuty(byDriver(t, v[1].ID), v[1].ID, false); err != nil {
-			t.Fatal(err)
-		}
-		if n := db.count(t, path); n != 2 {
-			t.Errorf("%d entries of two drivers", n)
-		}
+		_, err := db.SetDuty(byDriver(t, v[1].ID), v[1].ID, false)
+		must(t, err)
+		db.mustCount(t, 2, path)
 		own, _, err := db.Audit(t.Context(), dispatch.AuditQuery{Actor: string(v[0].ID), Target: string(v[0].ID), Page: dispatch.Page{Limit: 9}})
 		if err != nil || len(own) != 1 {
 			t.Fatalf("%+v, %v", own, err)
@@ -137,10 +129,9 @@ func TestDutyIsAudited(t *testing.T) {
 		// A minute later it is another.
 		db.exec(t, "UPDATE audit SET id = ?, at = 1 WHERE id = ?", dispatch.MinAuditID(time.Now().Add(-2*time.Minute)), own[0].ID)
 		duty(false)
-		if n := db.count(t, path); n != 3 {
-			t.Errorf("%d entries after a minute", n)
-		}
-		mustBeError(t, "an unknown driver", func() error { _, err := db.SetDuty(ctx, "drv_0", true); return err }(), dispatch.ErrDriverNotFound)
+		db.mustCount(t, 3, path)
+		_, err = db.SetDuty(ctx, "drv_0", true)
+		mustBeError(t, "an unknown driver", err, dispatch.ErrDriverNotFound)
 	})
 }
 
@@ -152,9 +143,8 @@ func TestDevicesAreAudited(t *testing.T) {
 		put := func(id dispatch.DriverID, d dispatch.Device) map[string]any {
 			t.Helper()
 			db.exec(t, "UPDATE audit SET id = REPLACE(id, SUBSTR(id, 1, 6), 'aud_00')") // long ago
-			if _, err := db.PutDevice(byDriver(t, id), d); err != nil {
-				t.Fatal(err)
-			}
+			_, err := db.PutDevice(byDriver(t, id), d)
+			must(t, err)
 			e := db.lastAudit(t, dispatch.AuditDevicePut)
 			if e.Actor != string(id) || e.Target != string(id) || strings.Contains(e.Detail, secret) {
 				t.Errorf("%+v", e)
@@ -169,9 +159,7 @@ func TestDevicesAreAudited(t *testing.T) {
 		}
 		before := db.count(t, "audit")
 		db.mustPut(t, phone)
-		if n := db.count(t, "audit"); n != before {
-			t.Errorf("%d entries for no change", n-before)
-		}
+		db.mustCount(t, before, "audit")
 		phone.AppVersion = "2.0"
 		if d := put(v[0].ID, phone); len(d) != 2 || fmt.Sprint(d["app_version"]) != "map[from:1.2 to:2.0]" {
 			t.Errorf("%v", d)
@@ -183,13 +171,9 @@ func TestDevicesAreAudited(t *testing.T) {
 		for i := range 30 { // in a loop
 			db.mustPut(t, someDevice(v[1].ID, fmt.Sprint("phone ", i), fmt.Sprint("token ", i)))
 		}
-		if n := db.count(t, "audit WHERE action = 'device.put' AND actor = 'system'"); n != 1 {
-			t.Errorf("%d entries for 30 devices in a minute", n)
-		}
+		db.mustCount(t, 1, "audit WHERE action = 'device.put' AND actor = 'system'")
 		for range 2 {
-			if err := db.DeleteDevice(byDriver(t, v[1].ID), v[1].ID, "phone 29"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.DeleteDevice(byDriver(t, v[1].ID), v[1].ID, "phone 29"))
 		}
 		gone := detail(t, db.lastAudit(t, dispatch.AuditDeviceDelete))
 		if gone["installation_id"] != "phone 29" || fmt.Sprint(gone["platform"]) != "map[from:android to:<nil>]" || gone["times"] != nil {
@@ -205,9 +189,8 @@ func TestAuditKeepsNamesOfAMinute(t *testing.T) {
 		v := db.drivers(t, 2)
 		db.mustPut(t, someDevice(v[0].ID, "phone", "an honest driver's token"))
 		for _, token := range []string{"own", "an honest driver's token", "own again", "own"} {
-			if _, err := db.PutDevice(byDriver(t, v[1].ID), someDevice(v[1].ID, "of "+token, token)); err != nil {
-				t.Fatal(err)
-			}
+			_, err := db.PutDevice(byDriver(t, v[1].ID), someDevice(v[1].ID, "of "+token, token))
+			must(t, err)
 		}
 		e := detail(t, db.lastAudit(t, dispatch.AuditDevicePut))
 		also, _ := e["also"].(map[string]any)

@@ -16,9 +16,7 @@ import (
 func (db *database) unseen(t *testing.T, region string) []dispatch.ID {
 	t.Helper()
 	b, err := db.Board(t.Context(), region)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if b.UnseenIDs == nil || b.Unseen != len(b.UnseenIDs) {
 		t.Errorf("%d are unseen: %v", b.Unseen, b.UnseenIDs)
 	}
@@ -54,9 +52,7 @@ func TestUnseen(t *testing.T) {
 		db.exec(t, "UPDATE events SET at = at - 3600000000")
 		driver := db.drivers(t, 1)[0].ID
 		for _, id := range []dispatch.ID{seen, seenBefore} {
-			if err := db.MarkSeen(t.Context(), id, 1, driver); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.MarkSeen(t.Context(), id, 1, driver))
 		}
 		db.exec(t, "UPDATE dispatches SET round = 2 WHERE id = ?", seenBefore) // and not in this one
 		ago(15*time.Minute, nil)                                               // by its terms, which are new
@@ -107,9 +103,7 @@ func (db *database) before(t *testing.T, statement string, fn func()) {
 			once()
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // TestBoardOnSQLite goes along the indexes, as the servers do: TestPagesCostTheSame counts what they read.
@@ -143,13 +137,9 @@ func (db *database) plan(t *testing.T, statement string) (steps []string) {
 	defer rows.Close()
 	for rows.Next() {
 		var step string
-		if err := rows.Scan(new(int), new(int), new(int), &step); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rows.Scan(new(int), new(int), new(int), &step))
 		steps = append(steps, step)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rows.Err())
 	return steps
 }

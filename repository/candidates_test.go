@@ -16,12 +16,10 @@ func TestEachCandidate(t *testing.T) {
 		db.device(t, drivers[0].ID, nil)
 		db.device(t, drivers[1].ID, func(v *dispatch.Device) { v.QuarantinedAt = new(time.Now()) })
 		work := db.mustAccept(t, db.add(t, nil).ID, drivers[2].ID)
-		long := someDriver(9)
-		long.Regions, long.WorkingHeightM, long.OnDuty = []string{"a&b"}, new(12.5), false
-		long.SuspendedUntil = new(time.Now().Add(time.Hour).Truncate(time.Microsecond).UTC())
-		if err := db.AddDrivers(t.Context(), []dispatch.Driver{long}); err != nil {
-			t.Fatal(err)
-		}
+		long := db.addDriver(t, func(v *dispatch.Driver) {
+			v.Regions, v.WorkingHeightM, v.OnDuty = []string{"a&b"}, new(12.5), false
+			v.SuspendedUntil = new(time.Now().Add(time.Hour).Truncate(time.Microsecond).UTC())
+		})
 		type seen struct{ reachable, busy bool }
 		look := func(terms dispatch.Terms) map[dispatch.DriverID]seen {
 			got := map[dispatch.DriverID]seen{}

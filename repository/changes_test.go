@@ -3,7 +3,6 @@ package repository
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -13,9 +12,7 @@ import (
 	"firsttap/testkit"
 )
 
-type changeRule = func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error)
-
-func noted(version int, note string) changeRule {
+func noted(version int, note string) change {
 	return func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 		terms := d.Terms
 		terms.Note = note
@@ -23,9 +20,15 @@ func noted(version int, note string) changeRule {
 	}
 }
 
-func extended(version int) changeRule {
+func extended(version int) change {
 	return func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 		return d.Extend(version, d.ExpiresAt.Add(time.Minute), "key_1", now)
+	}
+}
+
+func unassigned(version int) change {
+	return func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		return d.Unassign(version, "key_1", "ILL", now)
 	}
 }
 
@@ -34,18 +37,15 @@ func TestChangesAmongTaps(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		drivers := db.drivers(t, 8)
 		for n := range 6 {
-			d := db.add(t, func(d *dispatch.Dispatch) {
-				d.WorkStartsAt, d.WorkEndsAt = d.WorkStartsAt.AddDate(0, 0, n), d.WorkEndsAt.AddDate(0, 0, n)
-			})
+			d := db.add(t, later(n))
 			var changed, won, stale atomic.Int32
 			testkit.Together(len(drivers), func(i int) {
 				if i%2 == 0 {
 					_, err := db.Update(t.Context(), d.ID, noted(1, fmt.Sprint("note ", i)))
-					switch {
-					case err == nil:
+					if err == nil {
 						changed.Add(1)
-					case !errors.Is(err, dispatch.ErrVersionConflict):
-						t.Errorf("a change: %v", err)
+					} else {
+						mustBeError(t, "a change", err, dispatch.ErrVersionConflict)
 					}
 					return
 				}
@@ -55,8 +55,8 @@ func TestChangesAmongTaps(t *testing.T) {
 					won.Add(1)
 				case errors.Is(err, dispatch.ErrOfferStale):
 					stale.Add(1)
-				case !errors.Is(err, dispatch.ErrAlreadyTaken):
-					t.Errorf("a tap: %v", err)
+				default:
+					mustBeError(t, "a tap", err, dispatch.ErrAlreadyTaken)
 				}
 			})
 			if changed.Load()+won.Load() != 1 || changed.Load() == 0 && stale.Load() > 0 {
@@ -74,25 +74,23 @@ func TestExtensionsAmongTaps(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		drivers := db.drivers(t, 6)
 		for n := range 6 {
-			d := db.add(t, func(d *dispatch.Dispatch) {
-				d.WorkStartsAt, d.WorkEndsAt = d.WorkStartsAt.AddDate(0, 0, n), d.WorkEndsAt.AddDate(0, 0, n)
-			})
+			d := db.add(t, later(n))
 			var longer, won atomic.Int32
 			testkit.Together(len(drivers), func(i int) {
 				if i < 2 {
 					_, err := db.Update(t.Context(), d.ID, extended(1))
 					if err == nil {
 						longer.Add(1)
-					} else if !errors.Is(err, dispatch.ErrVersionConflict) {
-						t.Errorf("an extension: %v", err)
+					} else {
+						mustBeError(t, "an extension", err, dispatch.ErrVersionConflict)
 					}
 					return
 				}
 				_, err := db.Claim(t.Context(), d.ID, drivers[i].ID, rule(1))
 				if err == nil {
 					won.Add(1)
-				} else if !errors.Is(err, dispatch.ErrAlreadyTaken) {
-					t.Errorf("a tap: %v", err)
+				} else {
+					mustBeError(t, "a tap", err, dispatch.ErrAlreadyTaken)
 				}
 			})
 			got := db.mustRead(t, d.ID)
@@ -108,11 +106,9 @@ func TestUnassignEndsTheClaim(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0].ID
 		d := db.mustAccept(t, db.add(t, nil).ID, v)
-		got := db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-			return d.Unassign(2, "key_1", "ILL", now)
-		})
-		if stored := db.mustRead(t, d.ID); !reflect.DeepEqual(stored, got) || got.Status != dispatch.Pending || got.Round != 2 {
-			t.Errorf("stored\n%+v, returned\n%+v", stored, got)
+		got := db.mustUpdate(t, d.ID, unassigned(2))
+		if db.mustStore(t, got); got.Status != dispatch.Pending || got.Round != 2 {
+			t.Errorf("the dispatch is %+v", got)
 		}
 		past, err := db.NewestClaim(t.Context(), d.ID, v)
 		if err != nil || past.Outcome != dispatch.OutcomeUnassigned || past.EndedAt == nil || !past.EndedAt.Equal(got.UpdatedAt) {
@@ -194,15 +190,12 @@ func TestChangedTermsArePushed(t *testing.T) {
 		if told := me.mustExpand(t, db, dispatch.EventUpdated, 10); len(told.Pushes) != 2 || told.Pushes[0].Round != 2 {
 			t.Errorf("of other terms: %+v", told.Pushes)
 		}
-		if _, err := db.assign(t.Context(), d.ID, 3, devices[0].Driver); err != nil {
-			t.Fatal(err)
-		}
+		_, err := db.assign(t.Context(), d.ID, 3, devices[0].Driver)
+		must(t, err)
 		told := me.mustExpand(t, db, dispatch.EventAccepted, 10)
 		db.mustTell(t, told.Event.ID, dispatch.EventAccepted, false, devices[0])
 		db.mustTell(t, told.Event.ID, dispatch.EventTaken, true, devices[1])
-		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-			return d.Unassign(4, "key_1", "", now)
-		})
+		db.mustUpdate(t, d.ID, unassigned(4))
 		told = me.mustExpand(t, db, dispatch.EventUnassigned, 10)
 		db.mustTell(t, told.Event.ID, dispatch.EventUnassigned, false, devices[0])
 		told = me.mustExpand(t, db, dispatch.EventReopened, 10)

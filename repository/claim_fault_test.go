@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,11 +19,7 @@ import (
 // hold locks the dispatch's row in another session until the test ends or release is called.
 func (db *database) hold(t testing.TB, id dispatch.ID) (tx *sql.Tx, release func()) {
 	t.Helper()
-	tx, err := db.raw.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { tx.Rollback() })
+	tx = db.begun(t)
 	if _, err := tx.Exec("UPDATE dispatches SET note = note WHERE id = ?", id); err != nil {
 		t.Fatal(err)
 	}
@@ -39,9 +34,7 @@ func (db *database) waiting(t testing.TB) {
 	testkit.Eventually(t, "a session waits for a row", func() bool {
 		var engine, name, status string
 		// Unlike information_schema.innodb_trx it is never old, however many tests ask.
-		if err := db.raw.QueryRow("SHOW ENGINE INNODB STATUS").Scan(&engine, &name, &status); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.raw.QueryRow("SHOW ENGINE INNODB STATUS").Scan(&engine, &name, &status))
 		_, transactions, _ := strings.Cut(status, "LIST OF TRANSACTIONS FOR EACH SESSION")
 		for transaction := range strings.SplitSeq(transactions, "---TRANSACTION") {
 			waits := lockWait.FindStringSubmatch(transaction)
@@ -59,9 +52,8 @@ func TestClaimOfALockedRow(t *testing.T) {
 		db = db.usual(t)
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		_, release := db.hold(t, d.ID)
-		if _, err := db.accept(t.Context(), d.ID, v.ID); !errors.Is(err, dispatch.ErrUnavailable) {
-			t.Errorf("got %v, want %v", err, dispatch.ErrUnavailable)
-		}
+		_, err := db.accept(t.Context(), d.ID, v.ID)
+		mustBeError(t, "a claim of a locked row", err, dispatch.ErrUnavailable)
 		release()
 		db.mustHold(t, 0, dispatch.EventAccepted, 0)
 		db.mustAccept(t, d.ID, v.ID)
@@ -108,17 +100,14 @@ func TestUpdateOfALockedRow(t *testing.T) {
 		db = db.usual(t)
 		d := db.add(t, nil)
 		db.hold(t, d.ID)
-		ended := make(chan error, 1)
-		go func() {
+		ended := begin(func() error {
 			_, err := db.Update(t.Context(), d.ID, func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error) {
 				t.Error("the change was asked")
 				return nil, nil
 			})
-			ended <- err
-		}()
-		if err := testkit.Await(t, "the update's end", ended); !errors.Is(err, dispatch.ErrUnavailable) {
-			t.Errorf("got %v, want %v", err, dispatch.ErrUnavailable)
-		}
+			return err
+		})
+		mustBeError(t, "an update of a locked row", testkit.Await(t, "the update's end", ended), dispatch.ErrUnavailable)
 	})
 }
 
@@ -135,22 +124,13 @@ func TestRowChangesWhileTheUpdateWaits(t *testing.T) {
 			t.Run(tt.name, func(t *testing.T) {
 				d, v := db.add(t, nil), db.drivers(t, 1)[0]
 				tx, _ := db.hold(t, d.ID)
-				ended := make(chan error, 1)
-				var got dispatch.Dispatch
-				go func() {
-					var err error
-					got, err = db.Claim(t.Context(), d.ID, v.ID, rule(1))
-					ended <- err
-				}()
+				ended := begin(func() error { _, err := db.Claim(t.Context(), d.ID, v.ID, rule(1)); return err })
 				db.waiting(t)
-				if _, err := tx.Exec(tt.moves, d.ID); err != nil {
-					t.Fatal(err)
-				}
-				if err := tx.Commit(); err != nil {
-					t.Fatal(err)
-				}
+				_, err := tx.Exec(tt.moves, d.ID)
+				must(t, err)
+				must(t, tx.Commit())
 				if err := <-ended; err == nil || errors.Is(err, dispatch.ErrUnavailable) {
-					t.Errorf("got %+v, %v", got, err)
+					t.Errorf("got %v, want what the row says now", err)
 				}
 				db.mustHold(t, 0, dispatch.EventAccepted, 0)
 			})
@@ -158,20 +138,32 @@ func TestRowChangesWhileTheUpdateWaits(t *testing.T) {
 	})
 }
 
+// deciders are the two ways to give a dispatch to a driver.
+var deciders = map[string]func(*Store, context.Context, dispatch.ID, dispatch.DriverID) (dispatch.Dispatch, error){
+	"a claim": func(s *Store, ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (dispatch.Dispatch, error) {
+		return s.Claim(ctx, id, driver, rule(0))
+	},
+	"an assignment": func(s *Store, ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (dispatch.Dispatch, error) {
+		return s.Assign(ctx, id, driver, assigning(1))
+	},
+}
+
 func TestTheReplyOfACommitIsLost(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
 		s, proxy := db.proxied(t)
-		d, v := db.add(t, nil), db.drivers(t, 1)[0]
-		cut := proxy.CutReply("COMMIT")
-		got, err := s.Claim(t.Context(), d.ID, v.ID, rule(0))
-		testkit.Await(t, "the cut", cut.Done())
-		if err != nil {
-			t.Fatalf("the claim was committed, and Claim says %v", err)
+		n := 0
+		for what, decide := range deciders {
+			d, v := db.add(t, nil), db.drivers(t, 1)[0]
+			cut := proxy.CutReply("COMMIT")
+			got, err := decide(s, t.Context(), d.ID, v.ID)
+			testkit.Await(t, "the cut", cut.Done())
+			if err != nil {
+				t.Fatalf("%s was committed, and the driver gets %v", what, err)
+			}
+			db.mustStore(t, got)
+			n++
+			db.mustHold(t, n, dispatch.EventAccepted, n)
 		}
-		if stored := db.mustRead(t, d.ID); !reflect.DeepEqual(stored, got) {
-			t.Errorf("stored %+v, returned %+v", stored, got)
-		}
-		db.mustHold(t, 1, dispatch.EventAccepted, 1)
 	})
 }
 
@@ -182,16 +174,10 @@ func TestTheCommitIsLostAndTheDatabaseCannotBeAsked(t *testing.T) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		claim := rule(0)
 		hold := proxy.Hold("COMMIT")
-		ended := make(chan error, 1)
-		go func() {
-			_, err := s.Claim(t.Context(), d.ID, v.ID, claim)
-			ended <- err
-		}()
+		ended := begin(func() error { _, err := s.Claim(t.Context(), d.ID, v.ID, claim); return err })
 		testkit.Await(t, "the COMMIT", hold.Reached())
 		proxy.Refuse(true)
-		if err := testkit.Await(t, "the claim's end", ended); !errors.Is(err, dispatch.ErrUnknown) || errors.Is(err, dispatch.ErrUnavailable) {
-			t.Errorf("got %v, want %v", err, dispatch.ErrUnknown)
-		}
+		mustBeError(t, "the COMMIT may yet arrive", testkit.Await(t, "the claim's end", ended), dispatch.ErrUnknown)
 		hold.Release()
 		proxy.Refuse(false)
 		// Asking again gets the truth: it never arrived.
@@ -211,11 +197,7 @@ func (db *database) severed(t *testing.T, id dispatch.ID, driver dispatch.Driver
 	near := servertest.StartProxy(t, far.Addr())
 	s := openWith(t, near.URL(db.url), Options{Log: quiet, Patience: db.options.Patience})
 	hold := far.Hold("COMMIT")
-	ended := make(chan error, 1)
-	go func() {
-		_, err := s.Claim(t.Context(), id, driver, rule(0))
-		ended <- err
-	}()
+	ended := claiming(t, s, id, driver)
 	testkit.Await(t, "the COMMIT", hold.Reached())
 	near.CutAll()
 	return hold, ended
@@ -240,9 +222,7 @@ func TestTheCommitStaysOnItsWay(t *testing.T) {
 		db = db.usual(t)
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		hold, ended := db.severed(t, d.ID, v.ID)
-		if err := testkit.Await(t, "the claim's end", ended); !errors.Is(err, dispatch.ErrUnknown) || errors.Is(err, dispatch.ErrUnavailable) {
-			t.Errorf("got %v, want %v: the COMMIT may yet arrive", err, dispatch.ErrUnknown)
-		}
+		mustBeError(t, "the COMMIT may yet arrive", testkit.Await(t, "the claim's end", ended), dispatch.ErrUnknown)
 		hold.Release()
 		testkit.Retry(t, func() error {
 			if n := db.count(t, "claims"); n != 1 {
@@ -261,11 +241,7 @@ func TestACommitThatIsNotAnsweredEndsWithItsContext(t *testing.T) {
 		hold := proxy.Hold("COMMIT")
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		ended := make(chan error, 1)
-		go func() {
-			_, err := s.Claim(ctx, d.ID, v.ID, rule(0))
-			ended <- err
-		}()
+		ended := begin(func() error { _, err := s.Claim(ctx, d.ID, v.ID, rule(0)); return err })
 		testkit.Await(t, "the COMMIT", hold.Reached())
 		cancel()
 		if err := testkit.Await(t, "the claim's end", ended); err == nil {
@@ -275,27 +251,26 @@ func TestACommitThatIsNotAnsweredEndsWithItsContext(t *testing.T) {
 }
 
 func TestTheCommitNeverArrives(t *testing.T) {
-	everyServer(t, func(t *testing.T, db *database) {
-		s, proxy := db.proxied(t)
-		d, v := db.add(t, nil), db.drivers(t, 1)[0]
-		hold := proxy.Hold("COMMIT")
-		ended := make(chan error, 1)
-		go func() {
-			_, err := s.Claim(t.Context(), d.ID, v.ID, rule(0))
-			ended <- err
-		}()
-		testkit.Await(t, "the COMMIT", hold.Reached())
-		proxy.CutAll()
-		err := <-ended
-		if !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown) {
-			t.Errorf("got %v, want %v: the database says that there is no claim", err, dispatch.ErrUnavailable)
-		}
-		if strings.Contains(fmt.Sprint(err), "%!") {
-			t.Errorf("the message is %q", err)
-		}
-		db.mustHold(t, 0, dispatch.EventAccepted, 0)
-		db.mustAccept(t, d.ID, v.ID)
-	})
+	for what, decide := range deciders {
+		t.Run(what, func(t *testing.T) {
+			everyServer(t, func(t *testing.T, db *database) {
+				s, proxy := db.proxied(t)
+				d, v := db.add(t, nil), db.drivers(t, 1)[0]
+				hold := proxy.Hold("COMMIT")
+				ended := begin(func() error { _, err := decide(s, t.Context(), d.ID, v.ID); return err })
+				testkit.Await(t, "the COMMIT", hold.Reached())
+				proxy.CutAll()
+				err := <-ended
+				mustBeError(t, "the database says that there is no claim", err, dispatch.ErrUnavailable)
+				if strings.Contains(fmt.Sprint(err), "%!") {
+					t.Errorf("the message is %q", err)
+				}
+				db.mustHold(t, 0, dispatch.EventAccepted, 0)
+				_, err = decide(db.Store, t.Context(), d.ID, v.ID)
+				must(t, err)
+			})
+		})
+	}
 }
 
 func TestTheReplyOfAStatementIsLost(t *testing.T) {
@@ -303,15 +278,8 @@ func TestTheReplyOfAStatementIsLost(t *testing.T) {
 		s, proxy := db.proxied(t)
 		for _, statement := range []string{"UPDATE dispatches", "INTO `claims`", "INTO `events`", "INTO `outbox`"} {
 			d, v := db.add(t, nil), db.drivers(t, 1)[0]
-			cut := proxy.CutReply(statement)
-			_, err := s.Claim(t.Context(), d.ID, v.ID, rule(0))
-			testkit.Await(t, "the cut of "+statement, cut.Done())
-			if !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown) {
-				t.Errorf("%s: got %v, want %v", statement, err, dispatch.ErrUnavailable)
-			}
-			if got := db.mustRead(t, d.ID); !reflect.DeepEqual(got, d) {
-				t.Errorf("%s: the dispatch is %+v, was %+v", statement, got, d)
-			}
+			mustLose(t, proxy, statement, dispatch.ErrUnavailable, func() error { _, err := s.Claim(t.Context(), d.ID, v.ID, rule(0)); return err })
+			db.mustStore(t, d)
 			db.mustHold(t, 0, dispatch.EventAccepted, 0)
 		}
 	})
@@ -321,14 +289,7 @@ func TestUpdateWhoseCommitIsLost(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
 		s, proxy := db.proxied(t)
 		d := db.add(t, nil)
-		cut := proxy.CutReply("COMMIT")
-		_, err := s.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-			return d.Cancel(1, dispatch.System, "", now)
-		})
-		testkit.Await(t, "the cut", cut.Done())
-		if !errors.Is(err, dispatch.ErrUnknown) || errors.Is(err, dispatch.ErrUnavailable) {
-			t.Errorf("got %v, want %v", err, dispatch.ErrUnknown)
-		}
+		mustLose(t, proxy, "COMMIT", dispatch.ErrUnknown, func() error { _, err := s.Update(t.Context(), d.ID, cancel); return err })
 		if got := db.mustRead(t, d.ID); got.Status != dispatch.Canceled {
 			t.Errorf("the dispatch is %s", got.Status)
 		}

@@ -15,9 +15,7 @@ func lie(between func(try int)) (rule claimRule, tries *int) {
 	tries = new(int)
 	return func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
 		*tries++
-		if between != nil {
-			between(*tries)
-		}
+		between(*tries)
 		d.Status = dispatch.Accepted
 		d.Claim = &dispatch.Claim{ID: dispatch.NewClaimID(now), Driver: c.ID, Round: d.Round, AcceptedAt: now}
 		d.Version++
@@ -34,62 +32,38 @@ func TestTheUpdateItselfRefuses(t *testing.T) {
 		drivers := db.drivers(t, 2)
 		v, other := drivers[0].ID, drivers[1].ID
 		tests := []struct {
-			name  string
-			setup func() dispatch.Dispatch
-			// between changes the dispatch after each sight of it.
-			between func(t *testing.T, d dispatch.Dispatch)
+			name    string
+			edit    func(*dispatch.Dispatch)
+			taken   bool
+			between string // a statement that moves something after each sight of the dispatch
 		}{
-			{name: "status", setup: func() dispatch.Dispatch {
-				return db.add(t, func(d *dispatch.Dispatch) { d.Status = dispatch.Canceled })
-			}},
-			{name: "taken", setup: func() dispatch.Dispatch {
-				return db.mustAccept(t, db.add(t, nil).ID, other)
-			}},
-			{name: "opens_at", setup: func() dispatch.Dispatch {
-				return db.add(t, func(d *dispatch.Dispatch) { d.OpensAt = d.CreatedAt.Add(time.Minute) })
-			}},
-			{name: "expires_at", setup: func() dispatch.Dispatch {
-				return db.add(t, func(d *dispatch.Dispatch) { d.ExpiresAt = d.CreatedAt })
-			}},
-			{name: "round", setup: func() dispatch.Dispatch { return db.add(t, nil) },
-				between: func(t *testing.T, d dispatch.Dispatch) {
-					db.exec(t, "UPDATE dispatches SET round = round + 1 WHERE id = ?", d.ID)
-				}},
-			{name: "driver", setup: func() dispatch.Dispatch { return db.add(t, nil) },
-				between: func(t *testing.T, _ dispatch.Dispatch) {
-					db.exec(t, "UPDATE drivers SET version = version + 1 WHERE id = ?", v)
-				}},
-			{name: "expires between", setup: func() dispatch.Dispatch { return db.add(t, nil) },
-				between: func(t *testing.T, d dispatch.Dispatch) {
-					db.exec(t, "UPDATE dispatches SET expires_at = opens_at + 1 WHERE id = ?", d.ID)
-				}},
-			{name: "closes between", setup: func() dispatch.Dispatch { return db.add(t, nil) },
-				between: func(t *testing.T, d dispatch.Dispatch) {
-					db.exec(t, "UPDATE dispatches SET opens_at = expires_at - 1 WHERE id = ?", d.ID)
-				}},
+			{name: "status", edit: func(d *dispatch.Dispatch) { d.Status = dispatch.Canceled }},
+			{name: "taken", taken: true},
+			{name: "opens_at", edit: func(d *dispatch.Dispatch) { d.OpensAt = d.CreatedAt.Add(time.Minute) }},
+			{name: "expires_at", edit: over},
+			{name: "round", between: "UPDATE dispatches SET round = round + 1"},
+			{name: "driver", between: "UPDATE drivers SET version = version + 1"},
+			{name: "expires between", between: "UPDATE dispatches SET expires_at = opens_at + 1"},
+			{name: "closes between", between: "UPDATE dispatches SET opens_at = expires_at - 1"},
 		}
 		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
-				claims, events := db.count(t, "claims"), db.count(t, "events WHERE type = 'dispatch.accepted'")
-				d := tt.setup()
-				if tt.name == "taken" {
-					claims, events = claims+1, events+1
+				d := db.add(t, tt.edit)
+				if tt.taken {
+					db.mustAccept(t, d.ID, other)
 				}
+				claims, events := db.count(t, "claims"), db.count(t, "events WHERE type = 'dispatch.accepted'")
 				rule, tries := lie(func(int) {
-					if tt.between != nil {
-						tt.between(t, d)
+					if tt.between != "" {
+						db.exec(t, tt.between)
 					}
 				})
 				_, err := db.Claim(t.Context(), d.ID, v, rule)
-				if !errors.Is(err, dispatch.ErrUnavailable) {
-					t.Errorf("got %v, want %v", err, dispatch.ErrUnavailable)
-				}
+				mustBeError(t, "the claim", err, dispatch.ErrUnavailable)
 				if *tries != maxTries {
 					t.Errorf("the rule was asked %d times, want %d", *tries, maxTries)
 				}
-				if n := db.count(t, "dispatches WHERE id = ? AND accepted_by = ?", d.ID, v); n != 0 {
-					t.Error("the claim was written")
-				}
+				db.mustCount(t, 0, "dispatches WHERE id = ? AND accepted_by = ?", d.ID, v)
 				db.mustHold(t, claims, dispatch.EventAccepted, events)
 			})
 		}
@@ -111,26 +85,19 @@ func TestClaimIsDecidedAnew(t *testing.T) {
 			if err != nil || *tries != 2 || got.Round != 2 || got.Claim.Round != 2 || got.Version != 8 {
 				t.Errorf("got %+v, %v after %d tries", got, err, *tries)
 			}
-			if stored := db.mustRead(t, d.ID); !reflect.DeepEqual(stored, got) {
-				t.Errorf("stored %+v, returned %+v", stored, got)
-			}
+			db.mustStore(t, got)
 		})
 		t.Run("gone off duty", func(t *testing.T) {
-			d := db.add(t, func(d *dispatch.Dispatch) {
-				d.WorkStartsAt, d.WorkEndsAt = d.WorkStartsAt.AddDate(0, 0, 1), d.WorkEndsAt.AddDate(0, 0, 1)
-			})
-			accept, tries := rule(0), 0
-			_, err := db.Claim(t.Context(), d.ID, v, func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
-				if tries++; tries == 1 {
-					if _, err := db.SetDuty(t.Context(), v, false); err != nil {
-						t.Error(err)
-					}
+			d := db.add(t, later(1))
+			rule, asked := meanwhile(rule(0), func() {
+				if _, err := db.SetDuty(t.Context(), v, false); err != nil {
+					t.Error(err)
 				}
-				return accept(d, c, now)
 			})
+			_, err := db.Claim(t.Context(), d.ID, v, rule)
 			var refused *dispatch.NotEligibleError
 			if !errors.As(err, &refused) || !reflect.DeepEqual(refused.Reasons, []dispatch.IneligibleReason{dispatch.OffDuty}) {
-				t.Errorf("got %v after %d tries", err, tries)
+				t.Errorf("got %v after the rule was asked %d times", err, *asked)
 			}
 		})
 	})
@@ -141,19 +108,12 @@ func TestADriversOtherClaimInBetween(t *testing.T) {
 	every(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0].ID
 		one, other := db.add(t, nil), db.add(t, nil)
-		accept, tries := rule(0), 0
-		_, err := db.Claim(t.Context(), one.ID, v, func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
-			if tries++; tries == 1 {
-				db.mustAccept(t, other.ID, v)
-			}
-			return accept(d, c, now)
-		})
-		if !errors.Is(err, dispatch.ErrDriverBusy) || tries != 2 {
-			t.Errorf("got %v after %d tries, want %v after 2", err, tries, dispatch.ErrDriverBusy)
+		rule, asked := meanwhile(rule(0), func() { db.mustAccept(t, other.ID, v) })
+		_, err := db.Claim(t.Context(), one.ID, v, rule)
+		if mustBeError(t, "a claim of the same hours", err, dispatch.ErrDriverBusy); *asked != 2 {
+			t.Errorf("the rule was asked %d times, want 2", *asked)
 		}
-		if got := db.mustRead(t, one.ID); !reflect.DeepEqual(got, one) {
-			t.Errorf("the dispatch is %+v, was %+v", got, one)
-		}
+		db.mustStore(t, one)
 		db.mustHold(t, 1, dispatch.EventAccepted, 1)
 	})
 }
@@ -162,24 +122,11 @@ func TestADriversOtherClaimInBetween(t *testing.T) {
 func TestClaimAfterAChangeWithinTheRoundMovesTheVersion(t *testing.T) {
 	every(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0].ID
-		accept, tries := rule(0), 0
-		got, err := db.Claim(t.Context(), d.ID, v, func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
-			if tries++; tries == 1 {
-				db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-					return d.Extend(d.Version, d.ExpiresAt.Add(time.Hour), "key_1", now)
-				})
-			}
-			return accept(d, c, now)
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		stored := db.mustRead(t, d.ID)
-		if stored.Version != 3 {
-			t.Errorf("version %d after two changes of version 1: a reader of version 2 can't detect the change", stored.Version)
-		}
-		if !reflect.DeepEqual(stored, got) {
-			t.Errorf("stored %+v, the winner got %+v", stored, got)
+		rule, _ := meanwhile(rule(0), func() { db.mustUpdate(t, d.ID, extended(1)) })
+		got, err := db.Claim(t.Context(), d.ID, v, rule)
+		must(t, err)
+		if db.mustStore(t, got); got.Version != 3 {
+			t.Errorf("version %d after two changes of version 1: a reader of version 2 can't detect the change", got.Version)
 		}
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,9 +17,7 @@ func TestClaimWritesEverythingTogether(t *testing.T) {
 	every(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		got := db.mustAccept(t, d.ID, v.ID)
-		if stored := db.mustRead(t, d.ID); !reflect.DeepEqual(stored, got) {
-			t.Errorf("stored\n%+v, Claim returned\n%+v", stored, got)
-		}
+		db.mustStore(t, got)
 		if got.Status != dispatch.Accepted || got.Version != 2 || !got.HeldBy(v.ID) {
 			t.Errorf("got %+v", got)
 		}
@@ -34,9 +31,7 @@ func TestClaimWritesEverythingTogether(t *testing.T) {
 			"AND actor = ? AND at = ?", d.ID, v.ID, v.ID, got.Claim.AcceptedAt.UnixMicro()); n != 1 {
 			t.Error("the event does not describe the claim")
 		}
-		if n := db.count(t, "outbox WHERE state = 0 AND next_at = ?", got.Claim.AcceptedAt.UnixMicro()); n != 1 {
-			t.Error("the outbox row is not due when it happened")
-		}
+		db.mustCount(t, 1, "outbox WHERE state = 0 AND next_at = ?", got.Claim.AcceptedAt.UnixMicro())
 	})
 }
 
@@ -44,29 +39,22 @@ func TestClaimWritesEverythingTogether(t *testing.T) {
 func TestClaimWritesNothingIfOneRowCannotBeWritten(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0]
-		breaks := []struct {
-			name     string
-			do, mend string
-		}{
-			{name: "outbox", do: "ALTER TABLE outbox RENAME TO outbox_gone", mend: "ALTER TABLE outbox_gone RENAME TO outbox"},
-			{name: "events", do: "ALTER TABLE events RENAME TO events_gone", mend: "ALTER TABLE events_gone RENAME TO events"},
-			{name: "claims", do: "INSERT INTO claims SELECT id, id, 1, 'drv_x', 1, 'WON', 1, NULL FROM dispatches WHERE status = 'PENDING'",
-				mend: "DELETE FROM claims"},
-		}
-		for _, b := range breaks {
-			d := db.add(t, nil)
-			db.exec(t, b.do)
-			_, err := db.accept(t.Context(), d.ID, v.ID)
-			db.exec(t, b.mend)
-			if !errors.Is(err, dispatch.ErrUnavailable) {
-				t.Errorf("%s: got %v, want %v", b.name, err, dispatch.ErrUnavailable)
-			}
-			if got := db.mustRead(t, d.ID); !reflect.DeepEqual(got, d) {
-				t.Errorf("%s: the dispatch is %+v, was %+v", b.name, got, d)
-			}
+		refused := func(what string, d dispatch.Dispatch, err error) {
+			t.Helper()
+			mustBeError(t, what, err, dispatch.ErrUnavailable)
+			db.mustStore(t, d)
 			db.mustHold(t, 0, dispatch.EventAccepted, 0)
-			db.exec(t, "UPDATE dispatches SET status = 'CANCELED'")
 		}
+		d := db.add(t, nil)
+		for _, table := range []string{"outbox", "events"} {
+			var err error
+			db.without(t, table, func() { _, err = db.accept(t.Context(), d.ID, v.ID) })
+			refused("a claim without the table "+table, d, err)
+		}
+		db.exec(t, "INSERT INTO claims SELECT id, id, 1, 'drv_x', 1, 'WON', 1, NULL FROM dispatches")
+		_, err := db.accept(t.Context(), d.ID, v.ID)
+		db.exec(t, "DELETE FROM claims")
+		refused("a claim that there is", d, err)
 	})
 }
 
@@ -78,12 +66,8 @@ func TestClaimWithAnOutboxRowInTheWay(t *testing.T) {
 			db.exec(t, "INSERT INTO outbox (event_id, state, next_at) VALUES (?, 0, 0)", events[0].ID)
 			return events, err
 		})
-		if !errors.Is(err, dispatch.ErrUnavailable) {
-			t.Errorf("got %v, want %v", err, dispatch.ErrUnavailable)
-		}
-		if got := db.mustRead(t, d.ID); !reflect.DeepEqual(got, d) {
-			t.Errorf("the dispatch is %+v, was %+v", got, d)
-		}
+		mustBeError(t, "an outbox row is in the way", err, dispatch.ErrUnavailable)
+		db.mustStore(t, d)
 		db.mustHold(t, 0, dispatch.EventAccepted, 0)
 	})
 }
@@ -93,27 +77,14 @@ func TestThirtyConcurrentClaims(t *testing.T) {
 	every(t, func(t *testing.T, db *database) {
 		drivers := db.drivers(t, 30)
 		for round := range testkit.Scale(3, 5) {
-			d := db.add(t, func(d *dispatch.Dispatch) {
-				d.WorkStartsAt = d.WorkStartsAt.AddDate(0, 0, round)
-				d.WorkEndsAt = d.WorkEndsAt.AddDate(0, 0, round)
-			})
-			var won atomic.Pointer[dispatch.Dispatch]
-			testkit.Together(len(drivers), func(i int) {
+			d := db.add(t, later(round))
+			db.mustHaveOneWinner(t, len(drivers), func(i int) (dispatch.Dispatch, error) {
 				got, err := db.accept(t.Context(), d.ID, drivers[i].ID)
-				var taken *dispatch.TakenError
-				switch {
-				case err == nil && !won.CompareAndSwap(nil, &got):
-					t.Error("a second winner")
-				case err != nil && (!errors.As(err, &taken) || !taken.Final):
-					t.Errorf("got %v, want a final %v", err, dispatch.ErrAlreadyTaken)
+				if taken, ok := errors.AsType[*dispatch.TakenError](err); err != nil && (!ok || !taken.Final) {
+					t.Errorf("%v is not final", err)
 				}
-			})
-			if won.Load() == nil {
-				t.Fatal("no driver won")
-			}
-			if got := db.mustRead(t, d.ID); !reflect.DeepEqual(got, *won.Load()) {
-				t.Errorf("stored %+v, the winner got %+v", got, *won.Load())
-			}
+				return got, err
+			}, func(int) error { return dispatch.ErrAlreadyTaken })
 			db.mustHold(t, round+1, dispatch.EventAccepted, round+1)
 		}
 	})
@@ -155,17 +126,10 @@ func TestClaimRefusals(t *testing.T) {
 		drivers := db.drivers(t, 2)
 		v, other := drivers[0].ID, drivers[1].ID
 		open := db.add(t, nil)
-		soon := db.add(t, func(d *dispatch.Dispatch) {
-			d.OpensAt = d.CreatedAt.Add(time.Hour)
-			d.ExpiresAt = d.OpensAt.Add(time.Hour)
-		})
-		late := db.add(t, func(d *dispatch.Dispatch) { d.ExpiresAt = d.CreatedAt })
-		taken := db.add(t, nil)
-		db.mustAccept(t, taken.ID, other)
+		soon, late := db.add(t, soon), db.add(t, over)
+		taken := db.mustAccept(t, db.add(t, nil).ID, other)
 		canceled := db.add(t, nil)
-		db.mustUpdate(t, canceled.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-			return d.Cancel(1, dispatch.System, "", now)
-		})
+		db.mustUpdate(t, canceled.ID, cancel)
 		elsewhere := db.add(t, func(d *dispatch.Dispatch) { d.Region = "jeju" })
 		tests := []struct {
 			name   string
@@ -200,18 +164,7 @@ func TestOverlappingClaimsOfOneDriver(t *testing.T) {
 		drivers := db.drivers(t, testkit.Scale(5, 15))
 		for i, v := range drivers {
 			jobs := []dispatch.Dispatch{db.add(t, nil), db.add(t, nil), db.add(t, nil)}
-			var won atomic.Int32
-			testkit.Together(len(jobs), func(j int) {
-				switch _, err := db.accept(t.Context(), jobs[j].ID, v.ID); {
-				case err == nil:
-					won.Add(1)
-				case !errors.Is(err, dispatch.ErrDriverBusy):
-					t.Errorf("got %v, want %v", err, dispatch.ErrDriverBusy)
-				}
-			})
-			if won.Load() != 1 {
-				t.Errorf("the driver has %d jobs at the same time", won.Load())
-			}
+			mustWinOnce(t, len(jobs), dispatch.ErrDriverBusy, func(j int) error { _, err := db.accept(t.Context(), jobs[j].ID, v.ID); return err })
 			db.mustHold(t, i+1, dispatch.EventAccepted, i+1)
 		}
 	})
@@ -227,9 +180,7 @@ func TestJobsOneAfterTheOther(t *testing.T) {
 			})
 			db.mustAccept(t, d.ID, v.ID)
 		}
-		if n := db.count(t, "claims WHERE driver_id = ? AND driver_seq IN (1, 2, 3)", v.ID); n != 3 {
-			t.Errorf("%d of 3 claims are counted", n)
-		}
+		db.mustCount(t, 3, "claims WHERE driver_id = ? AND driver_seq IN (1, 2, 3)", v.ID)
 	})
 }
 
@@ -237,12 +188,9 @@ func TestClaimAfterAWithdrawalNeedsTheRound(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		db.mustAccept(t, d.ID, v.ID)
-		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-			return d.Withdraw(v.ID, "SICK", now)
-		})
-		if _, err := db.accept(t.Context(), d.ID, v.ID); !errors.Is(err, dispatch.ErrOfferStale) {
-			t.Errorf("without a round: got %v, want %v", err, dispatch.ErrOfferStale)
-		}
+		db.mustUpdate(t, d.ID, withdraw)
+		_, err := db.accept(t.Context(), d.ID, v.ID)
+		mustBeError(t, "without a round", err, dispatch.ErrOfferStale)
 		if got, err := db.Claim(t.Context(), d.ID, v.ID, rule(2)); err != nil || got.Claim.Round != 2 {
 			t.Errorf("in the second round: got %+v, %v", got.Claim, err)
 		}

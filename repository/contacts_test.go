@@ -3,7 +3,6 @@ package repository
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -46,12 +45,9 @@ func (db *database) leave(t *testing.T, d dispatch.Dispatch, v dispatch.DriverID
 // withdraw has the driver accept the dispatch and give it back.
 func (db *database) withdraw(t *testing.T, d dispatch.Dispatch, v dispatch.DriverID) dispatch.Dispatch {
 	t.Helper()
-	if _, err := db.Claim(t.Context(), d.ID, v, rule(d.Round)); err != nil {
-		t.Fatal(err)
-	}
-	return db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-		return d.Withdraw(v, "", now)
-	})
+	_, err := db.Claim(t.Context(), d.ID, v, rule(d.Round))
+	must(t, err)
+	return db.mustUpdate(t, d.ID, withdraw)
 }
 
 // mustAgree fails the test unless admins and drivers read the same of the current round of the dispatch.
@@ -66,9 +62,7 @@ func (db *database) mustAgree(t *testing.T, what string, d dispatch.Dispatch, le
 		v := admins.Contact.Driver
 		listed[v] = true
 		drivers, err := db.OfferTo(t.Context(), d.ID, v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if a, b := admins.OfferStatus(), drivers.OfferStatus(); a != b {
 			t.Errorf("%s, %s: %s for admins, %s for the driver", what, left[v], a, b)
 		}
@@ -105,9 +99,7 @@ func TestBothViewsOfAnOffer(t *testing.T) {
 		db.exec(t, "UPDATE dispatches SET status = 'PENDING'")
 		d = db.mustAccept(t, d.ID, winner)
 		db.mustAgree(t, "taken", d, left)
-		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-			return d.Cancel(d.Version, dispatch.System, "", now)
-		})
+		db.mustUpdate(t, d.ID, cancel)
 		db.mustAgree(t, "canceled", d, left)
 	})
 }

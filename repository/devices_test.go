@@ -23,9 +23,7 @@ func someDevice(driver dispatch.DriverID, installation, token string) dispatch.D
 func (db *database) mustPut(t testing.TB, v dispatch.Device) dispatch.Device {
 	t.Helper()
 	put, err := db.PutDevice(t.Context(), v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return put
 }
 
@@ -33,9 +31,7 @@ func (db *database) mustPut(t testing.TB, v dispatch.Device) dispatch.Device {
 func (db *database) devices(t testing.TB) map[string]dispatch.Device {
 	t.Helper()
 	var rows []deviceRow
-	if err := db.general.WithContext(t.Context()).Find(&rows).Error; err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.general.WithContext(t.Context()).Find(&rows).Error)
 	devices := map[string]dispatch.Device{}
 	for i := range rows {
 		devices[rows[i].PushToken] = rows[i].device()
@@ -84,9 +80,7 @@ func TestPutDevice(t *testing.T) {
 		mustKeep("another driver takes the token", taken)
 
 		_, err := db.PutDevice(t.Context(), someDevice(dispatch.NewDriverID(time.Now()), "tablet", "t1"))
-		if !errors.Is(err, dispatch.ErrDriverNotFound) || errors.Is(err, dispatch.ErrUnavailable) {
-			t.Errorf("a device of an unknown driver: %v", err)
-		}
+		mustBeError(t, "a device of an unknown driver", err, dispatch.ErrDriverNotFound)
 		mustKeep("an unknown driver's registration takes no token", taken)
 	})
 }
@@ -146,9 +140,7 @@ func TestTokensAtOnce(t *testing.T) {
 			t.Errorf("%d of one driver's", len(left))
 		}
 		testkit.Together(n, func(i int) { put(i, someDevice(drivers[0].ID, "twice", "twice")) })
-		if n := db.count(t, "devices WHERE push_token = 'twice'"); n != 1 {
-			t.Errorf("%d of the same", n)
-		}
+		db.mustCount(t, 1, "devices WHERE push_token = 'twice'")
 	})
 }
 
@@ -160,16 +152,12 @@ func TestDeleteDevice(t *testing.T) {
 			db.mustPut(t, someDevice(v.ID, "j", fmt.Sprint(i, "j")))
 		}
 		for range 2 {
-			if err := db.DeleteDevice(t.Context(), drivers[0].ID, "i"); err != nil {
-				t.Error(err)
-			}
+			must(t, db.DeleteDevice(t.Context(), drivers[0].ID, "i"))
 		}
 		if left := db.devices(t); len(left) != 3 || left["0"].ID != "" {
 			t.Errorf("left: %v", left)
 		}
-		if err := db.DeleteDevice(t.Context(), dispatch.NewDriverID(time.Now()), "i"); !errors.Is(err, dispatch.ErrDriverNotFound) {
-			t.Errorf("of an unknown driver: %v", err)
-		}
+		mustBeError(t, "an unknown driver's", db.DeleteDevice(t.Context(), dispatch.NewDriverID(time.Now()), "i"), dispatch.ErrDriverNotFound)
 	})
 }
 
@@ -179,19 +167,15 @@ func TestJudgements(t *testing.T) {
 		all := db.equipped(t, devicesPerStatement+1)
 		mustBe := func(what string, good, suspected, quarantined int) {
 			t.Helper()
-			got := [3]int{
-				db.count(t, "devices WHERE good_at IS NOT NULL"), db.count(t, "devices WHERE suspected_at IS NOT NULL"),
-				db.count(t, "devices WHERE quarantined_at IS NOT NULL"),
-			}
-			if want := [3]int{good, suspected, quarantined}; got != want {
-				t.Errorf("%s: good, suspected, in quarantine %v, want %v", what, got, want)
+			var got [3]int
+			err := db.raw.QueryRow("SELECT COUNT(good_at), COUNT(suspected_at), COUNT(quarantined_at) FROM devices").Scan(&got[0], &got[1], &got[2])
+			if want := [3]int{good, suspected, quarantined}; err != nil || got != want {
+				t.Errorf("%s: good, suspected, in quarantine %v, %v; want %v", what, got, err, want)
 			}
 		}
 		mustDo := func(do func(context.Context, []dispatch.Device) error, devices ...dispatch.Device) {
 			t.Helper()
-			if err := do(t.Context(), devices); err != nil {
-				t.Error(err)
-			}
+			must(t, do(t.Context(), devices))
 		}
 		db.mustPut(t, someDevice(all[0].Driver, all[0].Installation, "new"))
 		mustDo(db.QuarantineDevices, all...)
@@ -239,9 +223,7 @@ func TestSeen(t *testing.T) {
 		seen := func() (times []int64) {
 			t.Helper()
 			err := db.general.WithContext(t.Context()).Raw("SELECT COALESCE(seen_at, 0) FROM offers ORDER BY driver_id, round").Scan(&times).Error
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return times
 		}
 		var first []int64
@@ -270,9 +252,7 @@ func TestFunnel(t *testing.T) {
 		drivers := db.drivers(t, 4)
 		d, other := db.add(t, nil), db.add(t, nil)
 		db.mustAccept(t, d.ID, drivers[0].ID)
-		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-			return d.Withdraw(drivers[0].ID, "", now)
-		})
+		db.mustUpdate(t, d.ID, withdraw)
 		told := func(id dispatch.ID, round, state int, driver dispatch.DriverID, kind dispatch.EventType) {
 			db.notification(t, id, func(r *notificationRow) { r.Round, r.State, r.DriverID, r.Type = round, state, driver, kind })
 		}
@@ -287,9 +267,7 @@ func TestFunnel(t *testing.T) {
 		told(d.ID, 2, stateDone, "", dispatch.EventReopened)
 		told(d.ID, 3, stateDone, drivers[1].ID, dispatch.EventReopened) // a round that begins at this moment
 		for i, v := range drivers[:2] {
-			if err := errors.Join(db.MarkSeen(t.Context(), d.ID, 1, v.ID), db.MarkSeen(t.Context(), d.ID, 1+i, v.ID)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(db.MarkSeen(t.Context(), d.ID, 1, v.ID), db.MarkSeen(t.Context(), d.ID, 1+i, v.ID)))
 		}
 		// Three drivers, one of them twice and one without a round, which is the second by now; an app may make one up, and
 		// a ledger may be written twice.
@@ -301,9 +279,7 @@ func TestFunnel(t *testing.T) {
 			taps[i].ID, taps[i].Dispatch, taps[i].At = dispatch.NewAttemptID(d.CreatedAt), d.ID, d.CreatedAt
 		}
 		for range 2 {
-			if err := db.AddAttempts(t.Context(), append(taps, dispatch.Attempt{ID: "att_nothing", Dispatch: "dsp_nothing"})); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.AddAttempts(t.Context(), append(taps, dispatch.Attempt{ID: "att_nothing", Dispatch: "dsp_nothing"})))
 		}
 		for id, want := range map[dispatch.ID][]outbox.Funnel{
 			d.ID:     {{Notified: 4, PushAccepted: 1, Seen: 2, Tapped: 2, Won: 1}, {Notified: 1, PushAccepted: 1, Seen: 1, Tapped: 1}},
@@ -313,9 +289,8 @@ func TestFunnel(t *testing.T) {
 				t.Errorf("got %+v, %d, %v; want %+v", got, forgotten, err, want)
 			}
 		}
-		if _, _, err := db.Funnel(t.Context(), dispatch.NewID(time.Now())); !errors.Is(err, dispatch.ErrNotFound) {
-			t.Errorf("of nothing: %v", err)
-		}
+		_, _, err := db.Funnel(t.Context(), dispatch.NewID(time.Now()))
+		mustBeError(t, "the funnel of an unknown dispatch", err, dispatch.ErrNotFound)
 	})
 }
 
@@ -347,7 +322,7 @@ func TestFunnelForgets(t *testing.T) {
 		ago(long, "type = ?", dispatch.EventAccepted)
 		expect("it was taken long ago", 1)
 
-		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) { return d.Withdraw(v.ID, "", now) })
+		db.mustUpdate(t, d.ID, withdraw)
 		tell(2)
 		expect("and is open again", 1)
 		db.exec(t, "DELETE FROM events WHERE type = ?", dispatch.EventAccepted)

@@ -1,7 +1,6 @@
 package repository
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -39,9 +38,8 @@ func TestChangeDriver(t *testing.T) {
 		}
 		other := someDriver(2)
 		other.FirebaseUID = "two"
-		if _, err := db.CreateDriver(ctx, other); err != nil {
-			t.Fatal(err)
-		}
+		_, err = db.CreateDriver(ctx, other)
+		must(t, err)
 		twin := someDriver(3)
 		twin.FirebaseUID = "two"
 		_, err = db.CreateDriver(ctx, twin)
@@ -103,9 +101,7 @@ func TestChangeDriverTogether(t *testing.T) {
 		if got, err := db.Driver(t.Context(), v.ID); err != nil || len(got.Regions) != len(v.Regions)+8 || got.Version != 9 {
 			t.Errorf("%+v, %v", got, err)
 		}
-		if n := db.count(t, "audit WHERE action = 'driver.update'"); n != 8 {
-			t.Errorf("%d audited", n)
-		}
+		db.mustCount(t, 8, "audit WHERE action = 'driver.update'")
 	})
 }
 
@@ -113,19 +109,15 @@ func TestChangeDriverTogether(t *testing.T) {
 func TestASuspensionDuringAClaim(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
-		accept, asked := rule(1), 0
-		_, err := db.Claim(t.Context(), d.ID, v.ID, func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
-			events, err := accept(d, c, now)
-			if asked++; asked == 1 {
-				if _, err := db.ChangeDriver(t.Context(), v.ID, suspend(dispatch.Forever)); err != nil {
-					t.Error(err)
-				}
+		rule, asked := meanwhile(rule(1), func() {
+			if _, err := db.ChangeDriver(t.Context(), v.ID, suspend(dispatch.Forever)); err != nil {
+				t.Error(err)
 			}
-			return events, err
 		})
+		_, err := db.Claim(t.Context(), d.ID, v.ID, rule)
 		var unfit *dispatch.NotEligibleError
-		if !errors.As(err, &unfit) || !slices.Equal(unfit.Reasons, []dispatch.IneligibleReason{dispatch.Suspended}) || asked != 2 {
-			t.Errorf("asked %d times: %v", asked, err)
+		if !errors.As(err, &unfit) || !slices.Equal(unfit.Reasons, []dispatch.IneligibleReason{dispatch.Suspended}) || *asked != 2 {
+			t.Errorf("asked %d times: %v", *asked, err)
 		}
 	})
 }
@@ -144,16 +136,14 @@ func TestListDrivers(t *testing.T) {
 				v.SuspendedUntil = new(time.Now().Add(-time.Hour).UTC().Truncate(time.Second))
 			},
 		} {
-			if _, err := db.ChangeDriver(t.Context(), drivers[i].ID, edit(change)); err != nil {
-				t.Fatal(err)
-			}
+			_, err := db.ChangeDriver(t.Context(), drivers[i].ID, edit(change))
+			must(t, err)
 		}
-		all := []int{5, 4, 3, 2, 1, 0}
 		for what, c := range map[string]struct {
 			q    dispatch.DriverQuery
 			want []int
 		}{
-			"all":               {dispatch.DriverQuery{}, all},
+			"all":               {dispatch.DriverQuery{}, []int{5, 4, 3, 2, 1, 0}},
 			"a name":            {dispatch.DriverQuery{Text: "길동 100%"}, []int{0}},
 			"a part of a name":  {dispatch.DriverQuery{Text: "driver"}, []int{5, 4, 3, 2, 1}},
 			"no wildcard":       {dispatch.DriverQuery{Text: "d%r"}, nil},
@@ -172,19 +162,12 @@ func TestListDrivers(t *testing.T) {
 			"text as in a LIKE": {dispatch.DriverQuery{Text: "_"}, []int{5, 4, 3, 2, 1, 0}}, // every id has one
 		} {
 			for _, limit := range []int{2, 200} {
-				got, q := []int(nil), c.q
-				q.Limit = limit
-				for {
-					page, next, err := db.Drivers(t.Context(), q)
-					if err != nil || len(page) > limit {
-						t.Fatalf("%s: %d, %v", what, len(page), err)
-					}
-					for _, v := range page {
-						got = append(got, slices.IndexFunc(drivers, func(o dispatch.Driver) bool { return o.ID == v.ID }))
-					}
-					if q.Cursor = next; next == "" {
-						break
-					}
+				var got []int
+				for _, v := range all(t, limit, func(p dispatch.Page) ([]dispatch.DriverRecord, string, error) {
+					c.q.Page = p
+					return db.Drivers(t.Context(), c.q)
+				}) {
+					got = append(got, slices.IndexFunc(drivers, func(o dispatch.Driver) bool { return o.ID == v.ID }))
 				}
 				if !slices.Equal(got, c.want) {
 					t.Errorf("%s by %d: %v, want %v", what, limit, got, c.want)
@@ -197,22 +180,16 @@ func TestListDrivers(t *testing.T) {
 // Every list that is ordered by identifiers refuses invalid cursors.
 func TestCursorsOfLists(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		v := db.drivers(t, 1)[0]
+		v, ctx := db.drivers(t, 1)[0], t.Context()
 		for _, id := range []string{"x", "' OR 1=1 --", "dsp_\x00", "한국", strings.Repeat("a", 100)} {
 			page := func(list byte) dispatch.Page { return dispatch.Page{Limit: 1, Cursor: cursor(list, 0, id)} }
-			for what, list := range map[string]func(context.Context) error{
-				"drivers": func(ctx context.Context) error {
-					_, _, err := db.Drivers(ctx, dispatch.DriverQuery{Page: page(driverList)})
-					return err
-				},
-				"devices": func(ctx context.Context) error { _, _, err := db.Devices(ctx, v.ID, page(deviceList)); return err },
-				"keys":    func(ctx context.Context) error { _, _, err := db.Keys(ctx, page(keyList)); return err },
-				"audit": func(ctx context.Context) error {
-					_, _, err := db.Audit(ctx, dispatch.AuditQuery{Page: page(auditList)})
-					return err
-				},
+			for what, err := range map[string]error{
+				"drivers": errorOf(db.Drivers(ctx, dispatch.DriverQuery{Page: page(driverList)})),
+				"devices": errorOf(db.Devices(ctx, v.ID, page(deviceList))),
+				"keys":    errorOf(db.Keys(ctx, page(keyList))),
+				"audit":   errorOf(db.Audit(ctx, dispatch.AuditQuery{Page: page(auditList)})),
 			} {
-				mustBeError(t, what, list(t.Context()), dispatch.ErrBadCursor)
+				mustBeError(t, what, err, dispatch.ErrBadCursor)
 			}
 		}
 	})
@@ -227,23 +204,13 @@ func TestDevicesOfADriver(t *testing.T) {
 		}
 		db.mustPut(t, someDevice(v[1].ID, "x", "another's"))
 		var got []dispatch.DeviceID
-		page := dispatch.Page{Limit: 2}
-		for {
-			devices, next, err := db.Devices(t.Context(), v[0].ID, page)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, d := range devices {
-				got = append(got, d.ID)
-			}
-			if page.Cursor = next; next == "" {
-				break
-			}
+		for _, d := range all(t, 2, func(p dispatch.Page) ([]dispatch.Device, string, error) { return db.Devices(t.Context(), v[0].ID, p) }) {
+			got = append(got, d.ID)
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}
-		_, _, err := db.Devices(t.Context(), dispatch.NewDriverID(time.Now()), page)
+		_, _, err := db.Devices(t.Context(), dispatch.NewDriverID(time.Now()), dispatch.Page{Limit: 2})
 		mustBeError(t, "of an unknown driver", err, dispatch.ErrDriverNotFound)
 	})
 }
@@ -258,9 +225,7 @@ func TestKeysAreAudited(t *testing.T) {
 			}
 		})
 		first.Hash = "b"
-		if err := db.EnsureKey(t.Context(), first); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.EnsureKey(t.Context(), first))
 		k, err := db.AddKey(t.Context(), dispatch.Key{ID: "key_1", Name: "둘째", Role: dispatch.Viewer, Hash: "c"})
 		if err != nil || k.CreatedAt.IsZero() || k.RevokedAt != nil {
 			t.Fatalf("%+v, %v", k, err)
@@ -293,9 +258,8 @@ func TestAuditByTargetAndActor(t *testing.T) {
 		v := db.drivers(t, 2) // one entry of the system's
 		for i := range 6 {
 			ctx := dispatch.WithCaller(t.Context(), dispatch.Caller{Actor: fmt.Sprint("key_", i%2)})
-			if _, err := db.RecordTokenIssued(ctx, v[i%3/2].ID); err != nil {
-				t.Fatal(err)
-			}
+			_, err := db.RecordTokenIssued(ctx, v[i%3/2].ID)
+			must(t, err)
 		}
 		for what, c := range map[string]struct {
 			q    dispatch.AuditQuery
@@ -305,24 +269,19 @@ func TestAuditByTargetAndActor(t *testing.T) {
 			"a key's": {dispatch.AuditQuery{Actor: "key_1"}, 3}, "both": {dispatch.AuditQuery{Actor: "key_1", Target: string(v[0].ID)}, 2},
 			"none": {dispatch.AuditQuery{Target: "없음"}, 0},
 		} {
-			n, last := 0, "b"
-			for c.q.Limit = 2; ; {
-				page, next, err := db.Audit(t.Context(), c.q)
-				if err != nil {
-					t.Fatal(err)
+			entries := all(t, 2, func(p dispatch.Page) ([]dispatch.AuditEntry, string, error) {
+				c.q.Page = p
+				return db.Audit(t.Context(), c.q)
+			})
+			last := "b"
+			for _, e := range entries {
+				if e.ID >= last || c.q.Target != "" && e.Target != c.q.Target || c.q.Actor != "" && e.Actor != c.q.Actor {
+					t.Errorf("%s: %+v after %s", what, e, last)
 				}
-				for _, e := range page {
-					if n++; e.ID >= last || c.q.Target != "" && e.Target != c.q.Target || c.q.Actor != "" && e.Actor != c.q.Actor {
-						t.Errorf("%s: %+v after %s", what, e, last)
-					}
-					last = e.ID
-				}
-				if c.q.Cursor = next; next == "" {
-					break
-				}
+				last = e.ID
 			}
-			if n != c.want {
-				t.Errorf("%s: %d, want %d", what, n, c.want)
+			if len(entries) != c.want {
+				t.Errorf("%s: %d, want %d", what, len(entries), c.want)
 			}
 		}
 	})

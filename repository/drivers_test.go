@@ -3,6 +3,7 @@ package repository
 import (
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,27 +18,15 @@ func TestAddDriversAllOrNone(t *testing.T) {
 			drivers[i] = someDriver(i)
 		}
 		drivers[0].FirebaseUID, drivers[999].FirebaseUID = "same", "same"
-		if err := db.AddDrivers(t.Context(), drivers); !errors.Is(err, dispatch.ErrDuplicateDriver) || errors.Is(err, dispatch.ErrUnavailable) {
-			t.Errorf("got %v, want %v", err, dispatch.ErrDuplicateDriver)
-		}
-		if n := db.count(t, "drivers"); n != 0 {
-			t.Errorf("%d drivers of a batch that failed", n)
-		}
+		mustBeError(t, "one uid twice", db.AddDrivers(t.Context(), drivers), dispatch.ErrDuplicateDriver)
+		db.mustCount(t, 0, "drivers")
 		drivers[999].FirebaseUID = "other"
-		if err := db.AddDrivers(t.Context(), drivers); err != nil {
-			t.Fatal(err)
-		}
-		if n := db.count(t, "drivers"); n != len(drivers) {
-			t.Errorf("%d drivers, want %d", n, len(drivers))
-		}
+		must(t, db.AddDrivers(t.Context(), drivers))
+		db.mustCount(t, len(drivers), "drivers")
 		again := someDriver(0)
 		again.FirebaseUID = "other"
-		if err := db.AddDrivers(t.Context(), []dispatch.Driver{again}); !errors.Is(err, dispatch.ErrDuplicateDriver) {
-			t.Errorf("got %v, want %v", err, dispatch.ErrDuplicateDriver)
-		}
-		if err := db.AddDrivers(t.Context(), nil); err != nil {
-			t.Errorf("no drivers: %v", err)
-		}
+		mustBeError(t, "a uid that another driver has", db.AddDrivers(t.Context(), []dispatch.Driver{again}), dispatch.ErrDuplicateDriver)
+		must(t, db.AddDrivers(t.Context(), nil))
 	})
 }
 
@@ -51,9 +40,7 @@ func TestDriverRoundTrip(t *testing.T) {
 		bare := dispatch.Driver{ID: dispatch.NewDriverID(time.Now()), Version: 1}
 		zero := bare
 		zero.ID, zero.WorkingHeightM = dispatch.NewDriverID(time.Now()), new(0.0)
-		if err := db.AddDrivers(t.Context(), []dispatch.Driver{full, bare, zero}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.AddDrivers(t.Context(), []dispatch.Driver{full, bare, zero}))
 		for _, v := range []dispatch.Driver{full, bare, zero} {
 			if got, err := db.Driver(t.Context(), v.ID); err != nil || !reflect.DeepEqual(got, v) {
 				t.Errorf("got\n%+v, %v; want\n%+v", got, err, v)
@@ -86,49 +73,38 @@ func TestSetDuty(t *testing.T) {
 		if got, err := db.Driver(t.Context(), drivers[1].ID); err != nil || !reflect.DeepEqual(got, drivers[1]) {
 			t.Errorf("another driver is %+v, %v", got, err)
 		}
-		if _, err := db.SetDuty(t.Context(), dispatch.NewDriverID(time.Now()), true); !errors.Is(err, dispatch.ErrDriverNotFound) {
-			t.Errorf("got %v, want %v", err, dispatch.ErrDriverNotFound)
-		}
+		_, err := db.SetDuty(t.Context(), dispatch.NewDriverID(time.Now()), true)
+		mustBeError(t, "an unknown driver", err, dispatch.ErrDriverNotFound)
 	})
 }
 
 func TestKeys(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		hash := func(c byte) string {
-			b := make([]byte, 64)
-			for i := range b {
-				b[i] = c
-			}
-			return string(b)
-		}
+		hash := func(letter string) string { return strings.Repeat(letter, 64) }
 		read := func(h string, want dispatch.Key, wantErr error) {
 			t.Helper()
 			if got, err := db.KeyByHash(t.Context(), h); got != want || !errors.Is(err, wantErr) {
 				t.Errorf("got %+v, %v; want %+v, %v", got, err, want, wantErr)
 			}
 		}
-		read(hash('a'), dispatch.Key{}, dispatch.ErrKeyNotFound)
-		key := dispatch.Key{ID: "key_1", Name: "첫째", Role: dispatch.Viewer, Hash: hash('a')}
+		read(hash("a"), dispatch.Key{}, dispatch.ErrKeyNotFound)
+		key := dispatch.Key{ID: "key_1", Name: "첫째", Role: dispatch.Viewer, Hash: hash("a")}
 		testkit.Together(8, func(int) { // several instances start at once
 			if err := db.EnsureKey(t.Context(), key); err != nil {
 				t.Error(err)
 			}
 		})
-		read(hash('a'), key, nil)
-		read(hash('b'), dispatch.Key{}, dispatch.ErrKeyNotFound)
+		read(hash("a"), key, nil)
+		read(hash("b"), dispatch.Key{}, dispatch.ErrKeyNotFound)
 
-		key.Hash = hash('b')
-		if err := db.EnsureKey(t.Context(), key); err != nil {
-			t.Fatal(err)
-		}
-		read(hash('a'), dispatch.Key{}, dispatch.ErrKeyNotFound)
-		read(hash('b'), key, nil)
+		key.Hash = hash("b")
+		must(t, db.EnsureKey(t.Context(), key))
+		read(hash("a"), dispatch.Key{}, dispatch.ErrKeyNotFound)
+		read(hash("b"), key, nil)
 
 		db.exec(t, "UPDATE api_keys SET revoked_at = 1")
-		read(hash('b'), dispatch.Key{}, dispatch.ErrKeyNotFound)
-		if n := db.count(t, "api_keys"); n != 1 {
-			t.Errorf("%d keys, want 1", n)
-		}
+		read(hash("b"), dispatch.Key{}, dispatch.ErrKeyNotFound)
+		db.mustCount(t, 1, "api_keys")
 	})
 }
 
@@ -136,9 +112,7 @@ func TestPutKeyReplacesTheWholeKey(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		key := dispatch.Key{ID: "key_1", Name: "one", Role: dispatch.Admin, Hash: "a"}
 		for range 2 {
-			if err := db.EnsureKey(t.Context(), key); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.EnsureKey(t.Context(), key))
 			if got, err := db.KeyByHash(t.Context(), key.Hash); err != nil || got != key {
 				t.Errorf("got %+v, %v; want %+v", got, err, key)
 			}
@@ -150,11 +124,7 @@ func TestPutKeyReplacesTheWholeKey(t *testing.T) {
 // A uid counts byte for byte: a database may ignore a space at the end, or case.
 func TestDriverByFirebaseUID(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		v := someDriver(1)
-		v.FirebaseUID = "Kim"
-		if err := db.AddDrivers(t.Context(), []dispatch.Driver{v}); err != nil {
-			t.Fatal(err)
-		}
+		v := db.addDriver(t, func(v *dispatch.Driver) { v.FirebaseUID = "Kim" })
 		if got, err := db.DriverByFirebaseUID(t.Context(), "Kim"); err != nil || got != v.ID {
 			t.Errorf("%q, %v", got, err)
 		}

@@ -31,9 +31,7 @@ func (db *database) elsewhere(t testing.TB, n int) {
 		}
 		rows[i] = toDispatchRow(d)
 	}
-	if err := db.writes.WithContext(t.Context()).CreateInBatches(rows, 500).Error; err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.writes.WithContext(t.Context()).CreateInBatches(rows, 500).Error)
 }
 
 // Due dispatches are found by an index, in its order, and few other rows are read, however many dispatches exist.

@@ -3,6 +3,7 @@ package repository
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -85,11 +86,18 @@ func (db *database) worksIn(t testing.TB, id dispatch.ID, d time.Duration) {
 	db.exec(t, "UPDATE dispatches SET work_starts_at = ?, work_ends_at = ? WHERE id = ?", micros(starts), micros(starts.Add(time.Hour)), id)
 }
 
-// mustChange fails the test unless c changes so many.
+// change runs c, and fails unless it changes so many.
+func (c clockwork) change(ctx context.Context, s *Store, limit, want int) error {
+	if n, err := c.run(ctx, s, limit); n != want || err != nil {
+		return fmt.Errorf("%s: %d, %w; want %d", c.name, n, err, want)
+	}
+	return nil
+}
+
 func (c clockwork) mustChange(t testing.TB, s *Store, limit, want int) {
 	t.Helper()
-	if n, err := c.run(t.Context(), s, limit); n != want || err != nil {
-		t.Errorf("%s: %d, %v; want %d", c.name, n, err, want)
+	if err := c.change(t.Context(), s, limit, want); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -145,7 +153,7 @@ func TestDueOnce(t *testing.T) {
 // The process that commits an event announces it once.
 func TestDueEventsAreAnnounced(t *testing.T) {
 	eachClockwork(t, each, func(t *testing.T, db *database, c clockwork) {
-		teller := &database{Store: open(t, db.url), url: db.url, raw: db.raw}
+		teller := db.by(open(t, db.url))
 		teller.options.OutboxOwner, teller.options.OutboxLease = "ins_a", term
 		var h heard
 		h.listen(t, teller)
@@ -218,16 +226,15 @@ func TestDueGivesUp(t *testing.T) {
 	}
 	eachClockwork(t, each, func(t *testing.T, db *database, c clockwork) {
 		ids := c.ready(t, db, maxFailures+2)
-		db.exec(t, "ALTER TABLE outbox RENAME TO outbox_gone")
-		n, err := c.run(t.Context(), db.Store, 100)
-		db.exec(t, "ALTER TABLE outbox_gone RENAME TO outbox")
+		var n int
+		var err error
+		again := func() { n, err = c.run(t.Context(), db.Store, 100) }
+		db.without(t, "outbox", again)
 		if n != 0 || failures(err) != maxFailures {
 			t.Errorf("%d, %d failures: %v", n, failures(err), err)
 		}
 		c.mustHave(t, db, 0, ids...)
-		db.exec(t, "ALTER TABLE dispatches RENAME TO dispatches_gone")
-		n, err = c.run(t.Context(), db.Store, 100)
-		db.exec(t, "ALTER TABLE dispatches_gone RENAME TO dispatches")
+		db.without(t, "dispatches", again)
 		if n != 0 || !errors.Is(err, dispatch.ErrUnavailable) {
 			t.Errorf("%d, %v; want %v", n, err, dispatch.ErrUnavailable)
 		}
@@ -237,11 +244,7 @@ func TestDueGivesUp(t *testing.T) {
 		db.hold(t, ids[0])
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		ended := make(chan error, 1)
-		go func() {
-			_, err := c.run(ctx, db.Store, 100)
-			ended <- err
-		}()
+		ended := begin(func() error { _, err := c.run(ctx, db.Store, 100); return err })
 		db.waiting(t)
 		stop()
 		if err := <-ended; failures(err) != 1 {
@@ -256,33 +259,15 @@ func TestDueAndADeadlock(t *testing.T) {
 	eachClockwork(t, everyServer, func(t *testing.T, db *database, c clockwork) {
 		ids := c.ready(t, db, 2)
 		db.manyEvents(t, 500)
-		tx, err := db.raw.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer tx.Rollback()
 		// It has written the most, so the server does not roll it back.
-		for _, query := range []string{"UPDATE outbox SET next_at = next_at + 1", "SELECT * FROM outbox FOR UPDATE"} {
-			if _, err := tx.Exec(query); err != nil {
-				t.Fatal(err)
-			}
-		}
-		ended := make(chan error, 1)
-		var n int
-		go func() {
-			var err error
-			n, err = c.run(t.Context(), db.Store, 1)
-			ended <- err
-		}()
+		tx := db.begun(t, "UPDATE outbox SET next_at = next_at + 1", "SELECT * FROM outbox FOR UPDATE")
+		ended := begin(func() error { return c.change(t.Context(), db.Store, 1, 1) })
 		db.waiting(t)
-		if _, err := tx.Exec("UPDATE dispatches SET note = note WHERE id = ?", ids[0]); err != nil {
-			t.Fatal(err)
-		}
+		_, err := tx.Exec("UPDATE dispatches SET note = note WHERE id = ?", ids[0])
+		must(t, err)
 		// Both waited for each other, and this one got through.
 		tx.Rollback()
-		if err := <-ended; n != 1 || err != nil {
-			t.Errorf("%d, %v; want it done again", n, err)
-		}
+		must(t, <-ended) // it was done again
 		c.mustChange(t, db.Store, 10, 1)
 		c.mustHave(t, db, 1, ids...)
 	})
@@ -324,13 +309,7 @@ func (c clockwork) mustLeave(t *testing.T, all ...moves) {
 func (c clockwork) mustLeaveOne(t *testing.T, db *database, m moves) {
 	id := c.ready(t, db, 1)[0]
 	tx, _ := db.hold(t, id)
-	ended := make(chan error, 1)
-	var n int
-	go func() {
-		var err error
-		n, err = c.run(t.Context(), db.Store, 10)
-		ended <- err
-	}()
+	ended := begin(func() error { return c.change(t.Context(), db.Store, 10, 0) })
 	db.waiting(t)
 	events := db.count(t, "events")
 	for _, query := range []string{"UPDATE dispatches SET version = version + 1, " + m.set + " WHERE id = ?", m.also} {
@@ -344,12 +323,10 @@ func (c clockwork) mustLeaveOne(t *testing.T, db *database, m moves) {
 	if m.also != "" {
 		events++
 	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tx.Commit())
 	moved := db.mustRead(t, id)
-	if err := <-ended; n != 0 || err != nil {
-		t.Errorf("%d, %v; want none", n, err)
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 	if got := db.mustRead(t, id); got.Version != moved.Version || got.Status != moved.Status || db.count(t, "events") != events {
 		t.Errorf("the dispatch is %+v, was %+v", got, moved)

@@ -48,8 +48,13 @@ func (w *warned) mustWarn(t *testing.T, wants ...string) {
 
 func (w *warned) exec(t *testing.T, queries ...string) {
 	t.Helper()
+	execute(t, w.raw, queries...)
+}
+
+func execute(t *testing.T, on *sql.DB, queries ...string) {
+	t.Helper()
 	for _, q := range queries {
-		if _, err := w.raw.ExecContext(t.Context(), q); err != nil {
+		if _, err := on.ExecContext(t.Context(), q); err != nil {
 			t.Fatalf("%s: %v", q, err)
 		}
 	}
@@ -98,11 +103,7 @@ func TestDurabilityOfReplication(t *testing.T) {
 		set("timeout", "3600000")
 		set("wait_point", "AFTER_SYNC")
 		set("enabled", "1")
-		for _, q := range c.semiReplica {
-			if _, err := replica.ExecContext(t.Context(), q); err != nil {
-				t.Fatalf("%s: %v", q, err)
-			}
-		}
+		execute(t, replica, c.semiReplica...)
 		// It waits for a replica from the first commit that has one to wait for.
 		testkit.Retry(t, func() error {
 			status, err := showValues(t.Context(), w.raw, "SHOW GLOBAL STATUS WHERE Variable_name LIKE 'Rpl_semi_sync_%_clients'")
@@ -122,9 +123,7 @@ func TestDurabilityOfReplication(t *testing.T) {
 		set(c.alone, "1")
 
 		// No replica acknowledges: the server waits for so long, and then goes on without.
-		if _, err := replica.ExecContext(t.Context(), c.leave); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, replica, c.leave)
 		set("timeout", "1")
 		w.exec(t, "CREATE TABLE t (id INT)")
 		w.mustWarn(t, "_timeout=1,", "_status=OFF: the server acknowledges claims that no replica has")

@@ -1,7 +1,6 @@
 package repository
 
 import (
-	"errors"
 	"reflect"
 	"testing"
 	"time"
@@ -15,39 +14,23 @@ func TestEventsInPages(t *testing.T) {
 		db.add(t, nil)
 		ctx := dispatch.WithCaller(t.Context(), dispatch.Caller{Actor: "key_1", Request: "req_1"})
 		for v := 1; v <= 5; v++ {
-			if _, err := db.Update(ctx, d.ID, extended(v)); err != nil {
-				t.Fatal(err)
-			}
+			_, err := db.Update(ctx, d.ID, extended(v))
+			must(t, err)
 		}
-		all, next, err := db.Events(t.Context(), d.ID, dispatch.Page{Limit: 6})
-		if err != nil || next != "" || len(all) != 6 || all[0].Type != dispatch.EventCreated || all[5].Type != dispatch.EventUpdated {
-			t.Fatalf("%+v, %q, %v", all, next, err)
+		events, next, err := db.Events(t.Context(), d.ID, dispatch.Page{Limit: 6})
+		if err != nil || next != "" || len(events) != 6 || events[0].Type != dispatch.EventCreated || events[5].Type != dispatch.EventUpdated {
+			t.Fatalf("%+v, %q, %v", events, next, err)
 		}
-		if all[5].Request != "req_1" || all[5].ReasonCode != dispatch.ReasonExtended || all[0].Request != "" {
-			t.Errorf("%+v", all)
+		if events[5].Request != "req_1" || events[5].ReasonCode != dispatch.ReasonExtended || events[0].Request != "" {
+			t.Errorf("%+v", events)
 		}
-		var paged []dispatch.Event
-		cursor := ""
-		for {
-			part, next, err := db.Events(t.Context(), d.ID, dispatch.Page{Limit: 2, Cursor: cursor})
-			if err != nil || len(part) != 2 {
-				t.Fatalf("%+v, %v", part, err)
-			}
-			paged = append(paged, part...)
-			if cursor = next; next == "" {
-				break
-			}
+		paged := all(t, 2, func(p dispatch.Page) ([]dispatch.Event, string, error) { return db.Events(t.Context(), d.ID, p) })
+		if !reflect.DeepEqual(paged, events) {
+			t.Errorf("in pages\n%+v, at once\n%+v", paged, events)
 		}
-		if !reflect.DeepEqual(paged, all) {
-			t.Errorf("in pages\n%+v, at once\n%+v", paged, all)
-		}
-		if _, _, err := db.Events(t.Context(), dispatch.NewID(time.Now()), dispatch.Page{Limit: 1}); !errors.Is(err, dispatch.ErrNotFound) {
-			t.Errorf("of no dispatch: %v", err)
-		}
+		mustBeError(t, "of no dispatch", errorOf(db.Events(t.Context(), dispatch.NewID(time.Now()), dispatch.Page{Limit: 1})), dispatch.ErrNotFound)
 		for _, bad := range []string{"x", "AAAA", "====", "ZXZ0Xw"} {
-			if _, _, err := db.Events(t.Context(), d.ID, dispatch.Page{Limit: 1, Cursor: bad}); !errors.Is(err, dispatch.ErrBadCursor) {
-				t.Errorf("%q: %v", bad, err)
-			}
+			mustBeError(t, bad, errorOf(db.Events(t.Context(), d.ID, dispatch.Page{Limit: 1, Cursor: bad})), dispatch.ErrBadCursor)
 		}
 	})
 }

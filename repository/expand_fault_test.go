@@ -16,8 +16,14 @@ func (db *database) mustBeUndone(t *testing.T, event dispatch.EventID, owner str
 	if got := db.outboxRow(t, event); got.State != 0 || got.Claim != owner {
 		t.Errorf("the row is %+v, want it %s's", got, owner)
 	}
-	if n := db.count(t, "notifications WHERE event_id = ?", event); n != 0 {
-		t.Errorf("%d notifications were written", n)
+	db.mustCount(t, 0, "notifications WHERE event_id = ?", event)
+}
+
+// mustPush fails the test unless o expands the event to so many pushes.
+func (o *Outbox) mustPush(t testing.TB, event dispatch.EventID, want int) {
+	t.Helper()
+	if told, err := o.Expand(t.Context(), event, 10); err != nil || len(told.Pushes) != want {
+		t.Errorf("%+v, %v; want %d pushes", told, err, want)
 	}
 }
 
@@ -41,13 +47,9 @@ func TestOnlyItsOwnerExpandsAnEvent(t *testing.T) {
 		db.lend(t, "ins_a", dispatch.EventCreated)
 		refuse(b, "ins_a")
 		db.exec(t, "UPDATE outbox SET next_at = 1") // a's lease ends
-		if leased, err := b.LeaseEvents(t.Context(), 10); err != nil || len(leased) != 1 {
-			t.Fatal(leased, err)
-		}
+		b.mustLeaseEvents(t, 10, 1)
 		refuse(a, "ins_b")
-		if told, err := b.Expand(t.Context(), event, 10); err != nil || len(told.Pushes) != 3 {
-			t.Errorf("%+v, %v", told, err)
-		}
+		b.mustPush(t, event, 3)
 		if got := db.outboxRow(t, event); got.State != stateDone || got.Claim != "" {
 			t.Errorf("the row is %+v", got)
 		} else {
@@ -56,9 +58,7 @@ func TestOnlyItsOwnerExpandsAnEvent(t *testing.T) {
 		for _, o := range []*Outbox{a, b} {
 			refuse(o, "done")
 		}
-		if n := db.count(t, "notifications"); n != 3 {
-			t.Errorf("%d notifications", n)
-		}
+		db.mustCount(t, 3, "notifications")
 	})
 }
 
@@ -67,9 +67,8 @@ func TestAnEventThatIsGone(t *testing.T) {
 		db.add(t, nil)
 		event := db.lend(t, "ins_a", dispatch.EventCreated)
 		db.exec(t, "DELETE FROM events")
-		if _, err := db.as("ins_a").Expand(t.Context(), event, 10); !errors.Is(err, dispatch.ErrNotFound) {
-			t.Errorf("got %v", err)
-		}
+		_, err := db.as("ins_a").Expand(t.Context(), event, 10)
+		mustBeError(t, "an event that is gone", err, dispatch.ErrNotFound)
 		db.mustBeUndone(t, event, "ins_a")
 	})
 }
@@ -80,25 +79,16 @@ func TestExpandIsAtomic(t *testing.T) {
 		db.add(t, nil)
 		o := db.as("ins_a")
 		event := db.lend(t, "ins_a", dispatch.EventCreated)
-		for _, b := range []struct{ do, mend string }{
-			{"ALTER TABLE notifications RENAME TO gone", "ALTER TABLE gone RENAME TO notifications"},
-			{"ALTER TABLE devices RENAME TO gone", "ALTER TABLE gone RENAME TO devices"},
-			{"ALTER TABLE events RENAME TO gone", "ALTER TABLE gone RENAME TO events"},
-		} {
-			db.exec(t, b.do)
-			_, err := o.Expand(t.Context(), event, 10)
-			db.exec(t, b.mend)
-			if !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown) {
-				t.Errorf("%s: got %v, want %v", b.do, err, dispatch.ErrUnavailable)
-			}
+		for _, table := range []string{"notifications", "devices", "events"} {
+			var err error
+			db.without(t, table, func() { _, err = o.Expand(t.Context(), event, 10) })
+			mustBeError(t, "without the table "+table, err, dispatch.ErrUnavailable)
 			db.mustBeUndone(t, event, "ins_a")
 		}
 		if told, err := o.Expand(t.Context(), event, 2); err != nil || len(told.Pushes) != 2 || told.Unleased != 1 {
 			t.Errorf("%+v, %v", told, err)
 		}
-		if n := db.count(t, "notifications"); n != 3 {
-			t.Errorf("%d notifications", n)
-		}
+		db.mustCount(t, 3, "notifications")
 	})
 }
 
@@ -110,12 +100,7 @@ func TestTheReplyOfAnExpansionsCommitIsLost(t *testing.T) {
 		s, proxy := db.proxied(t)
 		o := s.as("ins_a")
 		for _, statement := range []string{"UPDATE outbox", "INTO notifications"} {
-			cut := proxy.CutReply(statement)
-			_, err := o.Expand(t.Context(), event, 10)
-			testkit.Await(t, "the cut of "+statement, cut.Done())
-			if !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown) {
-				t.Errorf("%s: got %v, want %v", statement, err, dispatch.ErrUnavailable)
-			}
+			mustLose(t, proxy, statement, dispatch.ErrUnavailable, func() error { _, err := o.Expand(t.Context(), event, 10); return err })
 			testkit.Retry(t, func() error { // the server notices that its client is gone
 				_, err := db.raw.Exec("UPDATE outbox SET claim = 'ins_a'")
 				return err
@@ -124,20 +109,12 @@ func TestTheReplyOfAnExpansionsCommitIsLost(t *testing.T) {
 		}
 		s, proxy = db.proxied(t) // with connections that are open
 		o = s.as("ins_a")
-		cut := proxy.CutReply("COMMIT")
-		_, err := o.Expand(t.Context(), event, 2)
-		testkit.Await(t, "the cut", cut.Done())
-		if !errors.Is(err, dispatch.ErrUnknown) || errors.Is(err, dispatch.ErrUnavailable) {
-			t.Errorf("got %v, want %v", err, dispatch.ErrUnknown)
-		}
-		if _, err := o.Expand(t.Context(), event, 2); !errors.Is(err, dispatch.ErrNotLeased) {
-			t.Errorf("again: %v, want %v", err, dispatch.ErrNotLeased)
-		}
+		expand := func() error { _, err := o.Expand(t.Context(), event, 2); return err }
+		mustLose(t, proxy, "COMMIT", dispatch.ErrUnknown, expand)
+		mustBeError(t, "again", expand(), dispatch.ErrNotLeased)
 		// The pushes that it leased are sent after their lease has ended.
 		db.exec(t, "UPDATE notifications SET next_at = 1")
-		if pushes, _, err := db.as("ins_b").LeaseNotifications(t.Context(), 10); err != nil || len(pushes) != 3 {
-			t.Errorf("leased %d, %v", len(pushes), err)
-		}
+		db.as("ins_b").mustLease(t, 10, 3)
 	})
 }
 
@@ -148,27 +125,17 @@ func TestAnExpansionsCommitNeverArrives(t *testing.T) {
 		event := db.lend(t, "ins_a", dispatch.EventCreated)
 		s, proxy := db.proxied(t)
 		hold := proxy.Hold("COMMIT")
-		ended := make(chan error, 1)
-		go func() {
-			_, err := s.as("ins_a").Expand(t.Context(), event, 10)
-			ended <- err
-		}()
+		ended := begin(func() error { _, err := s.as("ins_a").Expand(t.Context(), event, 10); return err })
 		testkit.Await(t, "the COMMIT", hold.Reached())
 		proxy.CutAll()
-		if err := <-ended; !errors.Is(err, dispatch.ErrUnknown) {
-			t.Errorf("got %v, want %v", err, dispatch.ErrUnknown)
-		}
+		mustBeError(t, "the COMMIT is lost", <-ended, dispatch.ErrUnknown)
 		testkit.Retry(t, func() error { // the lease ends, and another instance expands it
 			_, err := db.raw.Exec("UPDATE outbox SET next_at = 1 WHERE state = 0")
 			return err
 		})
 		b := db.as("ins_b")
-		if leased, err := b.LeaseEvents(t.Context(), 10); err != nil || len(leased) != 1 {
-			t.Fatal(leased, err)
-		}
-		if told, err := b.Expand(t.Context(), event, 10); err != nil || len(told.Pushes) != 3 {
-			t.Errorf("%+v, %v", told, err)
-		}
+		b.mustLeaseEvents(t, 10, 1)
+		b.mustPush(t, event, 3)
 	})
 }
 
@@ -192,9 +159,7 @@ func TestConcurrentExpandOfOneEvent(t *testing.T) {
 		if done.Load() != 1 {
 			t.Errorf("done %d times", done.Load())
 		}
-		if n := db.count(t, "notifications"); n != 5 {
-			t.Errorf("%d notifications", n)
-		}
+		db.mustCount(t, 5, "notifications")
 	})
 }
 
@@ -204,9 +169,7 @@ func TestAnExpansionDoesNotWaitForAClaim(t *testing.T) {
 		d := db.add(t, nil)
 		o := db.as("ins_a")
 		db.hold(t, d.ID)
-		if told, err := o.Expand(t.Context(), db.lend(t, "ins_a", dispatch.EventCreated), 10); err != nil || len(told.Pushes) != 3 {
-			t.Errorf("%+v, %v", told, err)
-		}
+		o.mustPush(t, db.lend(t, "ins_a", dispatch.EventCreated), 3)
 	})
 }
 
@@ -238,9 +201,7 @@ func TestTakenWhileTheOfferIsWritten(t *testing.T) {
 		if _, dropped, err := db.as("ins_b").LeaseNotifications(t.Context(), 10); err != nil || dropped["superseded"] != 2 {
 			t.Errorf("dropped %v, %v", dropped, err)
 		}
-		if n := db.count(t, "notifications WHERE type = 'dispatch.opened' AND state = ?", stateDropped); n != 4 {
-			t.Errorf("%d offers were dropped", n)
-		}
+		db.mustCount(t, 4, "notifications WHERE type = 'dispatch.opened' AND state = ?", stateDropped)
 	})
 }
 
@@ -259,9 +220,7 @@ func TestTheTakenAreOfUse(t *testing.T) {
 		if len(told.Pushes) != 1 || told.Pushes[0].Type != dispatch.EventAccepted || told.Dropped != 1 {
 			t.Errorf("%+v", told)
 		}
-		if n := db.count(t, "notifications WHERE type = 'dispatch.taken' AND state = ? AND result = 'too_late'", stateDropped); n != 1 {
-			t.Errorf("%d were dropped", n)
-		}
+		db.mustCount(t, 1, "notifications WHERE type = 'dispatch.taken' AND state = ? AND result = 'too_late'", stateDropped)
 	})
 }
 
@@ -277,8 +236,6 @@ func TestTheReplyOfALeaseIsLost(t *testing.T) {
 			t.Errorf("leased %v, %v; want %v", leased, err, dispatch.ErrUnknown)
 		}
 		db.exec(t, "UPDATE outbox SET next_at = 1")
-		if leased, err := db.as("ins_b").LeaseEvents(t.Context(), 10); err != nil || len(leased) != 3 {
-			t.Errorf("leased %v, %v", leased, err)
-		}
+		db.as("ins_b").mustLeaseEvents(t, 10, 3)
 	})
 }

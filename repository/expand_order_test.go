@@ -15,9 +15,7 @@ func TestAnOlderRoundLeavesTheNewerAlone(t *testing.T) {
 		o := db.as("ins_a")
 		d := db.add(t, nil)
 		db.mustAccept(t, d.ID, v[0].Driver)
-		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-			return d.Withdraw(v[0].Driver, "SICK", now)
-		})
+		db.mustUpdate(t, d.ID, withdraw)
 		if told := o.mustExpand(t, db, dispatch.EventReopened, 1); len(told.Pushes) != 1 || told.Unleased != 2 {
 			t.Errorf("reopened: %+v", told)
 		}
@@ -26,9 +24,7 @@ func TestAnOlderRoundLeavesTheNewerAlone(t *testing.T) {
 				t.Errorf("%s: %+v", late, told)
 			}
 		}
-		if n := db.count(t, "notifications WHERE state = 0 AND round = 2"); n != 3 {
-			t.Errorf("%d of the offers stand", n)
-		}
+		db.mustCount(t, 3, "notifications WHERE state = 0 AND round = 2")
 	})
 }
 
@@ -68,12 +64,8 @@ func TestALargeAudience(t *testing.T) {
 		if n := len(db.toldOf(t, told.Event.ID)); n != drivers*each {
 			t.Errorf("%d devices get a push", n)
 		}
-		if n := db.count(t, "notifications WHERE claim = 'ins_a' AND state = 0"); n != 1200 {
-			t.Errorf("%d are leased", n)
-		}
-		if n := db.count(t, "topic_members"); n != drivers*each {
-			t.Errorf("%d are to be subscribed", n)
-		}
+		db.mustCount(t, 1200, "notifications WHERE claim = 'ins_a' AND state = 0")
+		db.mustCount(t, drivers*each, "topic_members")
 		db.exec(t, "UPDATE outbox SET state = 0") // as if it was not expanded yet: no device gets a second push
 		if again := o.mustExpand(t, db, dispatch.EventCreated, 10); len(again.Pushes)+again.Unleased != 0 || again.More {
 			t.Errorf("again: %+v", again)

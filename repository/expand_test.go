@@ -53,9 +53,7 @@ func (db *database) happens(t testing.TB, id dispatch.ID, event dispatch.EventTy
 func (db *database) toldOf(t testing.TB, event dispatch.EventID) map[dispatch.DeviceID]notificationRow {
 	t.Helper()
 	var rows []notificationRow
-	if err := db.general.WithContext(t.Context()).Where("event_id = ?", event).Find(&rows).Error; err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.general.WithContext(t.Context()).Where("event_id = ?", event).Find(&rows).Error)
 	told := map[dispatch.DeviceID]notificationRow{}
 	for _, r := range rows {
 		told[r.DeviceID] = r
@@ -94,20 +92,16 @@ func TestTheOfferGoesToTheEligible(t *testing.T) {
 		now := db.now(t)
 		var want []dispatch.Device
 		add := func(eligible bool, edit func(*dispatch.Driver)) dispatch.Driver {
-			v := someDriver(0)
-			v.WorkingHeightM = new(20.0)
-			if edit != nil {
-				edit(&v)
-			}
-			if err := db.AddDrivers(t.Context(), []dispatch.Driver{v}); err != nil {
-				t.Fatal(err)
-			}
+			v := db.addDriver(t, func(v *dispatch.Driver) {
+				v.WorkingHeightM = new(20.0)
+				edit(v)
+			})
 			if p := db.device(t, v.ID, nil); eligible {
 				want = append(want, p)
 			}
 			return v
 		}
-		fit := add(true, nil)
+		fit := add(true, func(*dispatch.Driver) {})
 		want = append(want, db.device(t, fit.ID, nil)) // a second one
 		db.device(t, fit.ID, func(p *dispatch.Device) { p.QuarantinedAt = &now })
 		add(true, func(v *dispatch.Driver) { v.SuspendedUntil = new(now.Add(-time.Second)) })
@@ -118,9 +112,7 @@ func TestTheOfferGoesToTheEligible(t *testing.T) {
 		add(false, func(v *dispatch.Driver) { v.VehicleClass = "boom" })
 		add(false, func(v *dispatch.Driver) { v.WorkingHeightM = new(19.9) })
 		add(false, func(v *dispatch.Driver) { v.WorkingHeightM = nil })
-		if err := db.AddDrivers(t.Context(), []dispatch.Driver{someDriver(1)}); err != nil { // no device
-			t.Fatal(err)
-		}
+		db.drivers(t, 1) // no device
 		d := db.add(t, func(d *dispatch.Dispatch) { d.MinWorkingHeightM = new(20.0) })
 		o := db.as("ins_a")
 		for _, step := range []struct {
@@ -154,12 +146,8 @@ func TestRegionsOfAnyName(t *testing.T) {
 			"\uc11c\uc6b8", `a"b`, `a\b`, `it's`, "R&D", "<b>", "a/b", "%", "_", "\U0001f69a", "a\nb", "true", "1", "Seoul", "\u00e9", "e\u0301", "\u2028",
 		}
 		devices := map[string]dispatch.Device{}
-		for i, name := range names {
-			v := someDriver(i)
-			v.Regions = []string{"elsewhere", name}
-			if err := db.AddDrivers(t.Context(), []dispatch.Driver{v}); err != nil {
-				t.Fatal(err)
-			}
+		for _, name := range names {
+			v := db.addDriver(t, func(v *dispatch.Driver) { v.Regions = []string{"elsewhere", name} })
 			devices[name] = db.device(t, v.ID, nil)
 		}
 		for _, name := range names {
@@ -314,22 +302,12 @@ func TestAudienceOfEachEvent(t *testing.T) {
 				db.happens(t, a.ID, dispatch.EventExpired, func(d *dispatch.Dispatch, _ *dispatch.Event) { d.Status = dispatch.Expired })
 			}},
 			{event: dispatch.EventCanceled, told: true, happen: func(a *audience) { db.mustUpdate(t, a.ID, cancel) }},
-			{event: dispatch.EventCanceled, told: true, accepted: true, claimant: true, happen: func(a *audience) {
-				db.mustUpdate(t, a.ID, cancel)
-			}},
+			{event: dispatch.EventCanceled, told: true, accepted: true, claimant: true, happen: func(a *audience) { db.mustUpdate(t, a.ID, cancel) }},
 			{event: dispatch.EventUnassigned, accepted: true, claimant: true, happen: func(a *audience) {
 				db.happens(t, a.ID, dispatch.EventUnassigned, nil)
 			}},
-			{event: dispatch.EventWithdrawn, accepted: true, happen: func(a *audience) {
-				db.mustUpdate(t, a.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-					return d.Withdraw(a.winner, "SICK", now)
-				})
-			}},
-			{event: dispatch.EventStarted, accepted: true, happen: func(a *audience) {
-				db.mustUpdate(t, a.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-					return d.Start(dispatch.Driver{ID: a.winner}, now)
-				})
-			}},
+			{event: dispatch.EventWithdrawn, accepted: true, happen: func(a *audience) { db.mustUpdate(t, a.ID, withdraw) }},
+			{event: dispatch.EventStarted, accepted: true, happen: func(a *audience) { db.mustUpdate(t, a.ID, start) }},
 		} {
 			a := db.audience(t)
 			if tt.accepted {

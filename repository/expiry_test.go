@@ -27,9 +27,7 @@ func TestAnOfferEnds(t *testing.T) {
 		if got.Status != dispatch.Expired || got.Version != d.Version+1 || got.Round != d.Round || !got.UpdatedAt.After(d.UpdatedAt) {
 			t.Errorf("the dispatch is %+v, was %+v", got, d)
 		}
-		if n := db.count(t, "dispatches WHERE status = 'EXPIRED'"); n != 1 {
-			t.Errorf("%d have an event of the expiry", n)
-		}
+		db.mustCount(t, 1, "dispatches WHERE status = 'EXPIRED'")
 		want := []string{"dispatch.created 1 - system ", "dispatch.expired 1 - system "}
 		if trail := db.trail(t, d.ID); !slices.Equal(trail, want) {
 			t.Errorf("the trail is %q", trail)
@@ -45,9 +43,7 @@ func TestTheNextRoundEnds(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		db.mustAccept(t, d.ID, v.ID)
-		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-			return d.Withdraw(v.ID, "SICK", now)
-		})
+		db.mustUpdate(t, d.ID, withdraw)
 		expiry.mustChange(t, db.Store, 10, 0)
 		db.pass(t, d.ID)
 		expiry.mustChange(t, db.Store, 10, 1)

@@ -14,11 +14,11 @@ import (
 // URL is a migrated database of the test's own, without rows: see [servertest.Migrated].
 func URL(t testing.TB, kind string) string {
 	t.Helper()
-	return servertest.Migrated(t, kind, Migrate)
+	return servertest.Migrated(t, kind, migrate)
 }
 
-// Migrate gives the database at url the newest schema.
-func Migrate(t testing.TB, url string) {
+// migrate gives the database at url the newest schema.
+func migrate(t testing.TB, url string) {
 	t.Helper()
 	s, err := repository.Open(t.Context(), url, repository.Options{Patience: testkit.Patience})
 	if err == nil {
@@ -43,11 +43,4 @@ func Open(t testing.TB, url string, options repository.Options) *repository.Stor
 	}
 	t.Cleanup(func() { s.Close() })
 	return s
-}
-
-// OpenMigrated is Open with the newest schema.
-func OpenMigrated(t testing.TB, url string, options repository.Options) *repository.Store {
-	t.Helper()
-	Migrate(t, url)
-	return Open(t, url, options)
 }
