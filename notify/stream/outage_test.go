@@ -2,6 +2,8 @@ package stream
 
 import (
 	"context"
+	"log/slog"
+	"net"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -96,7 +98,8 @@ func TestStartWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t)
 	server.Kill()
-	h := runHub(t, Options{Redis: dial(t, server.URL())})
+	log := &testkit.LogBuffer{}
+	h := runHub(t, Options{Redis: dial(t, server.URL()), Log: slog.New(slog.NewTextHandler(log, nil))})
 	c := adminStream(t, h, "")
 	e := happens(h, job(), dispatch.EventOpened, "")
 	testkit.Eventually(t, "delivered here", func() bool { return c.has(e.ID) })
@@ -105,6 +108,44 @@ func TestStartWithoutRedis(t *testing.T) {
 	c.readsAgain("when Redis came up")
 	next := happens(other, job(), dispatch.EventOpened, "")
 	testkit.Eventually(t, "shared", func() bool { return c.has(next.ID) })
+	if log.Count("starts without Redis") != 1 || log.Count("lost Redis") != 0 || log.Count("reconnected") != 1 {
+		t.Error(log)
+	}
+}
+
+// dialCounter counts the connections that a client opens.
+type dialCounter struct{ atomic.Int32 }
+
+func (c *dialCounter) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c.Add(1)
+		return next(ctx, network, addr)
+	}
+}
+func (*dialCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (*dialCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// TestOutageIsLoggedOnce: however long an outage lasts, its begin and its end are one line each, and it counts once.
+func TestOutageIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartRedis(t)
+	proxy := servertest.StartProxy(t, server.Addr())
+	client := dial(t, proxy.URL(server.URL()))
+	var dials dialCounter
+	client.AddHook(&dials)
+	log := &testkit.LogBuffer{}
+	h := runHub(t, Options{Redis: client, Log: slog.New(slog.NewTextHandler(log, nil))})
+	testkit.Eventually(t, "shared", func() bool { return !h.queue.localOnly() })
+	proxy.Refuse(true)
+	before := dials.Load()
+	testkit.Eventually(t, "several attempts to reconnect", func() bool { return dials.Load() > before+5 })
+	proxy.Refuse(false)
+	testkit.Eventually(t, "shared again", func() bool { return !h.queue.localOnly() && log.Count("reconnected") > 0 })
+	if log.Count("lost Redis") != 1 || log.Count("reconnected") != 1 || testutil.ToFloat64(h.metrics.outages) != 1 {
+		t.Errorf("%v outages: %s", testutil.ToFloat64(h.metrics.outages), log)
+	}
 }
 
 // TestOneInstanceCutOff: after one instance's outage the others get its events, or a resync if there were too many.
