@@ -1,17 +1,13 @@
 package firebase
 
 import (
-	"errors"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"firsttap/dispatch"
 )
-
-func is(err, target error) bool { return errors.Is(err, target) }
 
 func TestGoodToken(t *testing.T) {
 	p := newPlace(t, false)
@@ -108,15 +104,7 @@ func TestGoogleWasNeverReachable(t *testing.T) {
 // TestKeysAreFetchedOnce: concurrent requests share a fetch.
 func TestKeysAreFetchedOnce(t *testing.T) {
 	p := newPlace(t, false)
-	hold := make(chan struct{})
-	p.google.set(func() { p.google.hold = hold })
-	var all sync.WaitGroup
-	for range 20 {
-		all.Go(func() { p.is("one of many", p.token("kim"), "kim") })
-	}
-	<-p.google.entered
-	close(hold)
-	all.Wait()
+	p.crowd()
 	if n := p.google.times("/keys"); n != 1 {
 		t.Errorf("the keys were asked for %d times", n)
 	}
