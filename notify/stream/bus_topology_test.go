@@ -3,7 +3,6 @@ package stream
 import (
 	"testing"
 
-	"firsttap/dispatch"
 	"firsttap/servertest"
 	"firsttap/testkit"
 )
@@ -29,10 +28,8 @@ func TestFailover(t *testing.T) {
 	sentinel := servertest.StartRedisSentinel(t)
 	a, b := instance(t, sentinel.URL()), instance(t, sentinel.URL())
 	here, there := adminStream(t, a, ""), driverStream(t, b, kim(), "")
-	e := happens(a, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "shared", func() bool { return here.has(e.ID) && there.has(e.ID) })
+	opens(a, here, there)
 	sentinel.Master().Kill()
-	e = happens(a, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "delivered here", func() bool { return here.has(e.ID) })
+	opens(a, here)
 	sharedAgain(t, a, b, here, there)
 }

@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -16,7 +15,7 @@ func BenchmarkTell(b *testing.B) {
 			h := NewHub(Options{})
 			for i := range 10_000 {
 				v.ID = dispatch.DriverID(fmt.Sprintf("drv_%d", i))
-				if _, err := h.OpenDriver(b.Context(), v.ID, "", func(context.Context) (dispatch.Driver, error) { return v, nil }); err != nil {
+				if _, err := openDriver(b, h, v, ""); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -27,7 +27,7 @@ func TestAloneOnOneInstance(t *testing.T) {
 	last := happens(h, d, dispatch.EventStarted, winner.ID)
 	over := happens(h, d, dispatch.EventCanceled, winner.ID)
 	for _, c := range []*client{won, lost, admin} {
-		testkit.Eventually(t, "the last event", func() bool { return c.has(over.ID) })
+		c.get(over)
 	}
 	for _, c := range []struct {
 		what string
@@ -64,13 +64,13 @@ func TestResume(t *testing.T) {
 		t.Fatal("the client got no event, so it has no id to resume from")
 	}
 	first := happens(h, d, dispatch.EventOpened, "")
-	testkit.Eventually(t, "the first event", func() bool { return c.has(first.ID) })
+	c.get(first)
 	at := c.hangUp()
 	missed := []dispatch.Event{happens(h, d, dispatch.EventOpened, ""), happens(h, d, dispatch.EventOpened, "")}
 	happens(h, d, dispatch.EventStarted, "drv_another") // not for this one
 
 	back := driverStream(t, h, v, at)
-	testkit.Eventually(t, "the missed events are delivered", func() bool { return back.has(missed[1].ID) })
+	back.get(missed...)
 	if diff := cmp.Diff(subjects(missed), heardSubjects(back)); diff != "" {
 		t.Errorf("(-missed +heard):\n%s", diff)
 	}
@@ -82,15 +82,13 @@ func TestResume(t *testing.T) {
 	} {
 		c := driverStream(t, h, v, id)
 		testkit.Eventually(t, what, func() bool { return c.count("resync") == 1 })
-		last := happens(h, d, dispatch.EventOpened, "")
-		testkit.Eventually(t, "live after a resync", func() bool { return c.has(last.ID) })
+		opens(h, c)
 		if diff := cmp.Diff([]string{"resync", "dispatch.opened"}, c.names()); diff != "" {
 			t.Errorf("%s: %s", what, diff)
 		}
 	}
 	for range 20 {
-		e := happens(h, d, dispatch.EventOpened, "")
-		testkit.Eventually(t, "the fast client gets the event", func() bool { return back.has(e.ID) })
+		opens(h, back)
 	}
 	if old := driverStream(t, h, v, at); true {
 		testkit.Eventually(t, "too old", func() bool { return old.count("resync") == 1 })
@@ -120,8 +118,7 @@ func TestTheSameEventTwice(t *testing.T) {
 	d := job()
 	e := happens(h, d, dispatch.EventCreated, "")
 	h.Publish(d, []dispatch.Event{e, e})
-	last := happens(h, d, dispatch.EventOpened, "")
-	testkit.Eventually(t, "the last event", func() bool { return c.has(last.ID) })
+	opens(h, c)
 	if n := len(c.all()); n != 2 {
 		t.Errorf("%d events, want 2", n)
 	}
@@ -137,35 +134,35 @@ func TestDutyMatters(t *testing.T) {
 		change(&v)
 		h.DriverChanged(v)
 	}
-	opens := func() bool {
+	offered := func() bool {
 		d := job()
 		e := happens(h, d, dispatch.EventOpened, "")
 		// Every eligible driver gets the end event, so a missing opening is distinguishable from a late one.
 		end := happens(h, d, dispatch.EventExpired, "")
-		testkit.Eventually(t, "the end", func() bool { return admin.has(end.ID) })
+		admin.get(end)
 		if len(v.Ineligible(d.Terms, time.Now())) == 0 || v.MatchesTerms(d.Terms) {
-			testkit.Eventually(t, "the end for the driver", func() bool { return c.has(end.ID) })
+			c.get(end)
 		}
 		return c.has(e.ID)
 	}
-	if !opens() {
+	if !offered() {
 		t.Error("on duty: no event")
 	}
-	if change(2, offDuty); opens() {
+	if change(2, offDuty); offered() {
 		t.Error("off duty: an event")
 	}
-	if change(3, func(v *dispatch.Driver) { v.OnDuty = true }); !opens() {
+	if change(3, func(v *dispatch.Driver) { v.OnDuty = true }); !offered() {
 		t.Error("on duty again: no event")
 	}
 	later := time.Now().Add(time.Hour)
-	if change(4, func(v *dispatch.Driver) { v.SuspendedUntil = &later }); opens() {
+	if change(4, func(v *dispatch.Driver) { v.SuspendedUntil = &later }); offered() {
 		t.Error("suspended: an event")
 	}
 	stale := kim(func(old *dispatch.Driver) { old.ID, old.Version = v.ID, 3 })
-	if h.DriverChanged(stale); opens() {
+	if h.DriverChanged(stale); offered() {
 		t.Error("an older version has come back")
 	}
-	if change(5, func(v *dispatch.Driver) { v.SuspendedUntil, v.Regions = nil, []string{"busan"} }); opens() {
+	if change(5, func(v *dispatch.Driver) { v.SuspendedUntil, v.Regions = nil, []string{"busan"} }); offered() {
 		t.Error("another region: an event")
 	}
 }
@@ -184,7 +181,7 @@ func TestChangeWhileOpening(t *testing.T) {
 	c := listen(t, s, err).greeted()
 	d := job()
 	opened, end := happens(h, d, dispatch.EventOpened, ""), happens(h, d, dispatch.EventExpired, "")
-	testkit.Eventually(t, "the end", func() bool { return c.has(end.ID) })
+	c.get(end)
 	if c.has(opened.ID) {
 		t.Error("offered to a driver off duty")
 	}
@@ -210,7 +207,7 @@ func TestOneSlowClient(t *testing.T) {
 	var published []dispatch.Event
 	for range testkit.Scale(4, 10) {
 		for range 100 {
-			published = append(published, happens(h, job(), dispatch.EventOpened, ""))
+			published = append(published, opens(h))
 		}
 		for _, c := range quick {
 			testkit.Eventually(t, "everything", func() bool { return len(c.all()) == len(published) })
@@ -260,7 +257,7 @@ func gathered(t *testing.T, r *prometheus.Registry, name, label string) float64 
 func TestBurst(t *testing.T) {
 	h := NewHub(Options{})
 	for range 4000 {
-		happens(h, job(), dispatch.EventOpened, "")
+		opens(h)
 	}
 	c := driverStream(t, h, kim(), "")
 	testkit.Run(t, h.Run)
@@ -275,7 +272,7 @@ func TestNoRoom(t *testing.T) {
 	c := driverStream(t, h, v, "")
 	var kept []dispatch.Event
 	for i := range 25 {
-		if e := happens(h, job(), dispatch.EventOpened, ""); i < 10 {
+		if e := opens(h); i < 10 {
 			kept = append(kept, e)
 		}
 	}
@@ -290,6 +287,5 @@ func TestNoRoom(t *testing.T) {
 	if n := testutil.ToFloat64(h.metrics.resyncs); n != 1 {
 		t.Errorf("%v resyncs", n)
 	}
-	last := happens(h, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "live again", func() bool { return c.has(last.ID) })
+	opens(h, c)
 }

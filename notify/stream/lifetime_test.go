@@ -22,8 +22,7 @@ func TestHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, stop := startHub(t, Options{})
 		defer stop()
-		v := kim()
-		s, err := h.OpenDriver(t.Context(), v.ID, "", func(context.Context) (dispatch.Driver, error) { return v, nil })
+		s, err := openDriver(t, h, kim(), "")
 		began := time.Now()
 		c := listen(t, s, err)
 		<-c.ended
@@ -55,8 +54,7 @@ func TestHeartbeatsTellWhereItIs(t *testing.T) {
 		h, stop := startHub(t, Options{RingSize: 8})
 		defer stop()
 		v := kim()
-		load := func(context.Context) (dispatch.Driver, error) { return v, nil }
-		s, err := h.OpenDriver(t.Context(), v.ID, "", load)
+		s, err := openDriver(t, h, v, "")
 		c := listen(t, s, err)
 		synctest.Wait()
 		before := c.lastID()
@@ -68,9 +66,9 @@ func TestHeartbeatsTellWhereItIs(t *testing.T) {
 		if at == before {
 			t.Fatal("the heartbeats say nothing")
 		}
-		s, err = h.OpenDriver(t.Context(), v.ID, at, load)
+		s, err = openDriver(t, h, v, at)
 		c = listen(t, s, err)
-		happens(h, job(), dispatch.EventOpened, "")
+		opens(h)
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"dispatch.opened"}, c.names()); diff != "" {
 			t.Error(diff)
@@ -105,8 +103,7 @@ func TestLimits(t *testing.T) {
 	third.hangUp()
 	testkit.Eventually(t, "room", func() bool { return gathered(t, metrics, "firsttap_stream_open", "driver") == 3 })
 	last := driverStream(t, h, kim(), "")
-	e := happens(h, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "delivered", func() bool { return last.has(e.ID) && b.has(e.ID) })
+	e := opens(h, last, b)
 	if first.has(e.ID) || third.has(e.ID) {
 		t.Error("an event after the end")
 	}
@@ -127,8 +124,7 @@ func TestNoDriverNoStream(t *testing.T) {
 func TestClose(t *testing.T) {
 	h := runHub(t, Options{})
 	c := driverStream(t, h, kim(), "")
-	e := happens(h, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "delivered", func() bool { return c.has(e.ID) })
+	opens(h, c)
 	h.Close()
 	h.Close()
 	<-c.ended
@@ -144,7 +140,7 @@ func TestClose(t *testing.T) {
 	if _, err := h.OpenAdmin(t.Context(), "key_1", ""); !errors.Is(err, ErrClosed) {
 		t.Errorf("a new one: %v", err)
 	}
-	happens(h, job(), dispatch.EventOpened, "") // causes no panic
+	opens(h) // causes no panic
 }
 
 // TestWake: many wakes cause few calls of OnWakeRelay.
@@ -171,7 +167,7 @@ func TestManyAtOnce(t *testing.T) {
 		v := kim(func(v *dispatch.Driver) { v.Version = i })
 		for range 20 {
 			c := driverStream(t, h, v, "")
-			happens(h, job(), dispatch.EventOpened, "")
+			opens(h)
 			h.DriverChanged(v)
 			h.WakeRelays()
 			c.hangUp()

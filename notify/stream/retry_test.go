@@ -1,12 +1,10 @@
 package stream
 
 import (
-	"context"
 	"regexp"
 	"strconv"
 	"testing"
 
-	"firsttap/dispatch"
 	"firsttap/testkit"
 )
 
@@ -17,8 +15,7 @@ func TestReconnectsAreSpread(t *testing.T) {
 	h := runHub(t, Options{})
 	clients := make([]*client, streams)
 	for k := range clients {
-		v := kim()
-		s, err := h.OpenDriver(t.Context(), v.ID, "", func(context.Context) (dispatch.Driver, error) { return v, nil })
+		s, err := openDriver(t, h, kim(), "")
 		clients[k] = listen(t, s, err)
 	}
 	for _, c := range clients {
