@@ -14,8 +14,7 @@ import (
 // process. The latency allows 5,120/s; the processors cost the rest.
 func BenchmarkSend(b *testing.B) {
 	const workers = 256
-	s := listen(b)
-	client := dial(b, s)
+	s, client := connect(b)
 	s.Set(func(k *fcmtest.Knobs) { k.Latency = 50 * time.Millisecond })
 	var next atomic.Int64
 	var all sync.WaitGroup

@@ -47,8 +47,7 @@ func classes(err error) []string {
 
 // The SDK recognizes each error, and takes it for no other.
 func TestStatus(t *testing.T) {
-	s := listen(t)
-	client := dial(t, s)
+	s, client := connect(t)
 	for _, c := range []struct {
 		status int
 		code   string
@@ -94,8 +93,7 @@ func TestStatus(t *testing.T) {
 }
 
 func TestTokenFates(t *testing.T) {
-	s := listen(t)
-	client := dial(t, s)
+	s, client := connect(t)
 	s.Kill("dead")
 	s.SetForeign("foreign")
 	for token, want := range map[string]string{
@@ -123,8 +121,7 @@ func TestTokenFates(t *testing.T) {
 
 // The server refuses what FCM refuses, and names the field. It accepts messages at the limits.
 func TestRefusals(t *testing.T) {
-	s := listen(t)
-	client := dial(t, s)
+	s, client := connect(t)
 	s.Poison("sour")
 	with := func(change func(*messaging.Message)) *messaging.Message {
 		m := to("tok")

@@ -31,8 +31,7 @@ func TestShares(t *testing.T) {
 		"both":              {func(k *fcmtest.Knobs) { k.Drop, k.DropAfterAccept = 0.5, 1 }, 20, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := listen(t)
-			client := dial(t, s)
+			s, client := connect(t)
 			s.Set(c.set)
 			failed := 0
 			for range 20 {
@@ -58,7 +57,7 @@ func TestShareIsExact(t *testing.T) {
 	s := fcmtest.New()
 	send := func(n int) (failed int) {
 		for range n {
-			if w, _ := post(t.Context(), s, sendPath, rawOffer); w.Code != 200 {
+			if sendRaw(t, s, rawOffer) != 200 {
 				failed++
 			}
 		}
@@ -86,8 +85,7 @@ func TestHang(t *testing.T) {
 		"hang after accept": {func(k *fcmtest.Knobs) { k.HangAfterAccept = 1 }, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := listen(t)
-			client := dial(t, s)
+			s, client := connect(t)
 			s.Set(c.set)
 			ctx, cancel := context.WithCancel(t.Context())
 			s.OnSend(func(fcmtest.Request) { cancel() }) // it has arrived: the client goes
@@ -112,8 +110,7 @@ func TestCloseEndsWaitingRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			const n = 50
-			s := listen(t)
-			client := dial(t, s)
+			s, client := connect(t)
 			s.Set(set)
 			arrived, ended := make(chan struct{}, n), make(chan error, n+1)
 			s.OnSend(func(fcmtest.Request) { arrived <- struct{}{} })
@@ -150,8 +147,7 @@ func TestCloseEndsWaitingRequests(t *testing.T) {
 
 // Close waits for the goroutines of the requests, also for those in a hook.
 func TestCloseWaits(t *testing.T) {
-	s := listen(t)
-	client := dial(t, s)
+	s, client := connect(t)
 	arrived, release := make(chan struct{}), make(chan struct{})
 	s.OnSend(func(fcmtest.Request) {
 		close(arrived)
@@ -320,8 +316,7 @@ func TestSetWhileSending(t *testing.T) {
 				})
 				continue
 			}
-			w, _ := post(t.Context(), s, sendPath, rawOffer)
-			if w.Code != 200 && w.Code != 403 {
+			if status := sendRaw(t, s, rawOffer); status != 200 && status != 403 {
 				strange.Add(1)
 			}
 		}

@@ -2,7 +2,6 @@ package fcmtest_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -12,13 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"firsttap/notify/fcmtest"
-	"firsttap/testkit"
 )
 
 // Sends returns the requests as they were sent, with their outcomes; the hook gets the same.
 func TestSends(t *testing.T) {
-	s := listen(t)
-	client := dial(t, s)
+	s, client := connect(t)
 	s.Kill("dead")
 	var mu sync.Mutex
 	var hooked []fcmtest.Request
@@ -89,25 +86,5 @@ func TestKeep(t *testing.T) {
 	s.KeepSends(0)
 	if send(2); len(s.Sends()) != 0 || s.Requests() != 12 {
 		t.Errorf("kept %v of %d", kept(), s.Requests())
-	}
-}
-
-// Two servers share nothing, and one serves many phones.
-func TestManyPhones(t *testing.T) {
-	s := listen(t)
-	client, other := dial(t, s), listen(t)
-	const n = 500
-	testkit.Together(16, func(i int) {
-		for j := i; j < n; j += 16 {
-			if _, err := client.Send(t.Context(), to(fmt.Sprint("tok", j))); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	if received, _, visible, told := s.Totals(); received != n || visible != n || told != n {
-		t.Errorf("%d received, %d visible, %d told", received, visible, told)
-	}
-	if received, _, _, _ := other.Totals(); received != 0 || other.Requests() != 0 {
-		t.Errorf("the other got %d", received)
 	}
 }

@@ -14,8 +14,7 @@ import (
 
 // A message to a topic reaches the tokens that the SDK subscribed, and counts as one request.
 func TestTopics(t *testing.T) {
-	s := listen(t)
-	client := dial(t, s)
+	s, client := connect(t)
 	s.Kill("dead")
 	s.SetForeign("foreign")
 	r, err := client.SubscribeToTopic(t.Context(), []string{"b", "dead", "a", "foreign", "BAD", "a"}, "news")
