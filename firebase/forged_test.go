@@ -111,9 +111,7 @@ func TestForgedTokens(t *testing.T) {
 	for name, token := range tokens {
 		p.fails(name, token, ErrRefused)
 	}
-	if n := p.verified.Len(); n != 1 {
-		t.Errorf("%d tokens are cached, and one was good", n)
-	}
+	testkit.Equal(t, "cached tokens", 1, p.verified.Len())
 }
 
 // newEmulated trusts an emulator at addr.

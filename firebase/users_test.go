@@ -85,15 +85,11 @@ func TestLookups(t *testing.T) {
 	<-p.google.entered
 	before := p.google.times(lookups)
 	p.crowd()
-	if n := p.google.times(lookups) - before; n != 1 {
-		t.Errorf("20 requests looked the user up %d times", n)
-	}
+	testkit.Equal(t, "lookups for 20 requests", 1, p.google.times(lookups)-before)
 	p.clock.pass(refreshAfter - time.Second)
 	p.is("not yet again", p.token("kim"), "kim")
 	p.settled()
-	if n := p.google.times(lookups) - before; n != 1 {
-		t.Errorf("looked up %d times before it was time to", n)
-	}
+	testkit.Equal(t, "lookups before it was time to", 1, p.google.times(lookups)-before)
 	release := p.hold()
 	p.clock.pass(time.Second)
 	for range 20 {
@@ -101,9 +97,7 @@ func TestLookups(t *testing.T) {
 	}
 	release()
 	p.settled()
-	if n := p.google.times(lookups) - before; n != 2 {
-		t.Errorf("looked up %d times", n)
-	}
+	testkit.Equal(t, "lookups", 2, p.google.times(lookups)-before)
 }
 
 // TestLookupsFail: the last known status counts, failures are logged and counted, and only the first request waits.
@@ -124,14 +118,10 @@ func TestLookupsFail(t *testing.T) {
 	if n := strings.Count(p.log.String(), "not looked up"); n < 1 || n > 10 {
 		t.Errorf("logged %d times in ten minutes: %s", n, p.log)
 	}
-	if n := p.counted(p.counts.lookups, "failed"); n != 30 {
-		t.Errorf("%d failures are counted, want 30", n)
-	}
+	testkit.Equal(t, "counted failures", 30, p.counted(p.counts.lookups, "failed"))
 	release := p.hold()
 	p.is("while Google hangs", p.token("new2"), "new2")
-	if n := p.counted(p.counts.lookups, "failed"); n != 30 {
-		t.Errorf("it has waited until the lookup failed: %d failures are counted, want 30", n)
-	}
+	testkit.Equal(t, "failures before the one that the request does not wait for", 30, p.counted(p.counts.lookups, "failed"))
 	release()
 	p.google.set(func() { p.google.down = false })
 	p.settled()
@@ -158,9 +148,7 @@ func TestClientHangsUp(t *testing.T) {
 	release()
 	p.settled()
 	p.fails("after all", token, ErrRefused)
-	if n := p.google.times(lookups); n != 1 {
-		t.Errorf("looked up %d times", n)
-	}
+	testkit.Equal(t, "lookups", 1, p.google.times(lookups))
 }
 
 // TestOneRefusedLookup: a rejected lookup of one user does not affect the status of others.

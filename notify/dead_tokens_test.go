@@ -10,6 +10,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/outbox"
+	"firsttap/testkit"
 )
 
 // court is deadTokens with a clock of its own.
@@ -110,9 +111,7 @@ func TestGoodTokensAreRecordedOnceADay(t *testing.T) {
 	c := newCourt(t)
 	for good, want := range map[time.Duration]verdictKind{-1: trusted, time.Hour: "", 23 * time.Hour: "", 25 * time.Hour: trusted} {
 		c.takes(c.device("p", good))
-		if got := c.last(); got != want {
-			t.Errorf("good %s ago: %q is recorded", good, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("what is recorded of a token that was good %s ago", good), want, c.last())
 	}
 	p := c.device("p", time.Hour)
 	p.Topic = "dispatch-1"
@@ -182,9 +181,7 @@ func TestDistrust(t *testing.T) {
 	first := c.suspect(c.device("first", 0))
 	c.now = c.now.Add(5 * time.Minute)
 	c.many(70, 30)
-	if n := strings.Count(c.said.String(), "ALERT"); n != 1 {
-		t.Errorf("%d alerts: %s", n, &c.said)
-	}
+	testkit.Equal(t, "alerts", 1, strings.Count(c.said.String(), "ALERT"))
 	if s := c.throttle.state(c.now); s.circuit != "" || s.paused > 0 {
 		t.Errorf("the channel is %+v", s)
 	}
@@ -194,13 +191,9 @@ func TestDistrust(t *testing.T) {
 		return c.last()
 	}
 	c.now = c.now.Add(9 * time.Minute)
-	if got := judged(); got != "" {
-		t.Errorf("%q while it is not believed", got)
-	}
+	testkit.Equal(t, "the verdict while the push service is not believed", "", judged())
 	c.now = c.now.Add(2 * time.Minute)
-	if got := judged(); got != quarantined {
-		t.Errorf("%q afterwards", got)
-	}
+	testkit.Equal(t, "the verdict afterwards", quarantined, judged())
 	// Drivers with ever more refused tokens can cause distrust for half of the time at most.
 	distrusted := 0
 	for minute := range 120 {
@@ -255,7 +248,5 @@ func TestTokensForget(t *testing.T) {
 	}
 	c.now = c.now.Add(2 * time.Hour)
 	c.refuses(c.device("one", 0))
-	if n := len(c.refusedOnce) + len(c.refusedTwice) + len(c.reached) + len(c.refusedTokens) + len(c.neverGood); n != 2 {
-		t.Errorf("%d are remembered", n)
-	}
+	testkit.Equal(t, "what is remembered", 2, len(c.refusedOnce)+len(c.refusedTwice)+len(c.reached)+len(c.refusedTokens)+len(c.neverGood))
 }

@@ -129,9 +129,7 @@ func TestAFleetHeals(t *testing.T) {
 				if n := o.devices(dead, isQuarantined); n < len(dead) {
 					t.Fatalf("after an hour %d of %d are in quarantine", n, len(dead))
 				}
-				if n := o.devices(living, isGood); n != len(living) {
-					t.Errorf("%d of the %d live devices are good", n, len(living))
-				}
+				testkit.Equal(t, "living devices that are good", len(living), o.devices(living, isGood))
 				if most := slices.Max(all); most > 2*time.Second {
 					t.Errorf("a live device waited %s", most)
 				}
@@ -168,9 +166,7 @@ func wrongCredentials(t *testing.T, o *office, push *gateway) {
 		time.Sleep(4 * time.Minute)
 	}
 	_, asked := push.reached()
-	if n := o.devices(o.cars, isQuarantined); n != 0 {
-		t.Errorf("%d are in quarantine", n)
-	}
+	testkit.Equal(t, "devices in quarantine", 0, o.devices(o.cars, isQuarantined))
 	// Those in flight when the circuit opens, and in each of 20 minutes 3 suspects and 4 of the others.
 	if most := 64 + 20*(3+4); asked > most {
 		t.Errorf("%d requests in 20 minutes, none of which was accepted, want %d at most", asked, most)
@@ -178,13 +174,9 @@ func wrongCredentials(t *testing.T, o *office, push *gateway) {
 	push.revive()
 	time.Sleep(2 * time.Minute)
 	for _, d := range offers[len(offers)-2:] { // which stand for another 2 minutes at least
-		if n := push.of(d.ID); n != len(o.cars) {
-			t.Errorf("%d of %d drivers got the push of the offer made %s ago", n, len(o.cars), time.Since(d.OpensAt))
-		}
+		testkit.Equal(t, fmt.Sprintf("drivers who got the push of the offer made %s ago", time.Since(d.OpensAt)), len(o.cars), push.of(d.ID))
 	}
-	if n := o.devices(o.cars, isGood); n != len(o.cars) {
-		t.Errorf("%d of %d are good", n, len(o.cars))
-	}
+	testkit.Equal(t, "devices that are good", len(o.cars), o.devices(o.cars, isGood))
 }
 
 // Sixty accounts register ten dead tokens each, and new ones every two minutes. Pushes to all others are not delayed, and
@@ -227,9 +219,7 @@ func TestMadeUpTokensAllTheTime(t *testing.T) {
 			}
 			offer()
 		}
-		if n := o.devices(honest, isGood); n != len(honest) {
-			t.Errorf("%d of %d phones are good", n, len(honest))
-		}
+		testkit.Equal(t, "honest phones that are good", len(honest), o.devices(honest, isGood))
 		if most := slices.Max(all); most > 2*time.Second {
 			t.Errorf("one waited %s", most)
 		}

@@ -13,6 +13,7 @@ import (
 	"firsttap/notify"
 	"firsttap/notify/fcmtest"
 	"firsttap/repository"
+	"firsttap/testkit"
 )
 
 // realGap is the SuspicionGap where time is real.
@@ -73,9 +74,7 @@ func TestDeadToken(t *testing.T) {
 		asked := o.fcm.Stats().Statuses[404]
 		o.offer()
 		o.eventually("the others show another offer", func() bool { return o.shows(dispatch.EventOpened) == (offers+1)*living })
-		if n := o.fcm.Stats().Statuses[404]; n != asked {
-			t.Errorf("the dead token was asked again")
-		}
+		testkit.Equal(t, "requests with the dead token", asked, o.fcm.Stats().Statuses[404])
 		// The app registers again: the token lives.
 		o.fcm.Revive(phone(dead))
 		o.put(dead, "app", phone(dead))
@@ -93,17 +92,11 @@ func TestLiveTokenIsReportedDead(t *testing.T) {
 		o.relay(nil)
 		o.offer()
 		time.Sleep(time.Second)
-		if n := o.devices(o.cars, func(v dispatch.Device) bool { return v.SuspectedAt != nil }); n != 1 {
-			t.Errorf("%d are under suspicion after a second", n)
-		}
+		testkit.Equal(t, "suspects after a second", 1, o.devices(o.cars, func(v dispatch.Device) bool { return v.SuspectedAt != nil }))
 		o.fcm.Revive(phone(o.cars[0]))
 		time.Sleep(2 * time.Minute)
-		if n := o.shows(dispatch.EventOpened); n != len(o.cars) {
-			t.Errorf("%d of %d show the offer", n, len(o.cars))
-		}
-		if n := o.devices(o.cars, isGood); n != len(o.cars) {
-			t.Errorf("%d of %d are good", n, len(o.cars))
-		}
+		testkit.Equal(t, "phones that show the offer", len(o.cars), o.shows(dispatch.EventOpened))
+		testkit.Equal(t, "devices that are good", len(o.cars), o.devices(o.cars, isGood))
 		if _, again, _, _ := o.fcm.Totals(); again != 0 {
 			t.Errorf("%d messages came twice", again)
 		}
@@ -122,9 +115,7 @@ func TestEveryTokenIsRefused(t *testing.T) {
 		if n := o.fcm.Requests(); n <= int64(2*len(o.cars)) {
 			t.Errorf("%d requests: not every token had its second verdict", n)
 		}
-		if n := o.devices(o.cars, isQuarantined); n != 0 {
-			t.Errorf("%d are in quarantine", n)
-		}
+		testkit.Equal(t, "devices in quarantine", 0, o.devices(o.cars, isQuarantined))
 		for what, n := range o.rows() {
 			if strings.HasPrefix(what, "DROPPED") {
 				t.Errorf("%s: %d", what, n)
@@ -132,12 +123,8 @@ func TestEveryTokenIsRefused(t *testing.T) {
 		}
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Status = 0 })
 		time.Sleep(3 * time.Minute)
-		if n := o.shows(dispatch.EventOpened); n != len(o.cars) {
-			t.Errorf("%d of %d show the offer", n, len(o.cars))
-		}
-		if n := o.devices(o.cars, isGood); n != len(o.cars) {
-			t.Errorf("%d of %d are good", n, len(o.cars))
-		}
+		testkit.Equal(t, "phones that show the offer", len(o.cars), o.shows(dispatch.EventOpened))
+		testkit.Equal(t, "devices that are good", len(o.cars), o.devices(o.cars, isGood))
 	})
 }
 

@@ -84,9 +84,7 @@ func TestQuota(t *testing.T) {
 		if n := o.fcm.Stats().Statuses[429]; n == 0 || n > 8*5 {
 			t.Errorf("%d requests after the quota was reached", n)
 		}
-		if n := o.attempts(); n != 0 {
-			t.Errorf("%d attempts were used up", n)
-		}
+		testkit.Equal(t, "attempts that were used up", 0, o.attempts())
 	})
 }
 
@@ -152,9 +150,7 @@ func TestSuperseded(t *testing.T) {
 			}
 			return true
 		})
-		if n := o.shows(dispatch.EventOpened); n != 0 {
-			t.Errorf("%d phones show an offer that is over", n)
-		}
+		testkit.Equal(t, "phones that show an offer that is over", 0, o.shows(dispatch.EventOpened))
 		if n := o.rows()["DROPPED superseded"]; n < len(o.cars)-8 {
 			t.Errorf("%d of %d offers were dropped", n, len(o.cars))
 		}
@@ -193,9 +189,7 @@ func TestTopic(t *testing.T) {
 		o.accept(d, o.cars[0])
 		o.eventually("no phone shows the offer", func() bool { return o.shows(dispatch.EventOpened) == 0 })
 		o.eventually("the winner is told", func() bool { return o.shows(dispatch.EventAccepted) == 1 })
-		if n := len(o.fcm.Subscribers(topic)); n != len(o.cars) {
-			t.Errorf("%d are subscribed still, want all %d", n, len(o.cars))
-		}
+		testkit.Equal(t, "subscribed phones", len(o.cars), len(o.fcm.Subscribers(topic)))
 		if n, err := o.store.ScheduleTopicCleanup(t.Context()); n != 1 || err != nil {
 			t.Errorf("released %d topics, %v", n, err)
 		}
@@ -214,9 +208,7 @@ func TestTopicFromFiveHundredDevices(t *testing.T) {
 			o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.TopicThreshold = repository.LargeAudience })
 			d := o.offer()
 			time.Sleep(time.Minute)
-			if n := o.shows(dispatch.EventOpened); n != devices {
-				t.Errorf("%d of %d phones show the offer", n, devices)
-			}
+			testkit.Equal(t, "phones that show the offer", devices, o.shows(dispatch.EventOpened))
 			before := o.fcm.Requests()
 			o.accept(d, o.cars[0])
 			time.Sleep(time.Minute)

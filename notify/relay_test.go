@@ -354,9 +354,7 @@ func TestPushesToAllDrivers(t *testing.T) {
 				t.Errorf("the winner's phone shows %v", last)
 			}
 			o.eventually("all are marked as sent", func() bool { return o.rows()["SENT sent"] == 2*len(o.cars)*(i+1) })
-			if n := o.fcm.Requests() - before; n != int64(2*len(o.cars)) {
-				t.Errorf("%d requests for %d phones, each with two pushes", n, len(o.cars))
-			}
+			testkit.Equal(t, "requests for two pushes to each phone", int64(2*len(o.cars)), o.fcm.Requests()-before)
 			if _, again, _, _ := o.fcm.Totals(); again != 0 {
 				t.Errorf("%d messages came twice", again)
 			}

@@ -3,6 +3,8 @@ package notify
 import (
 	"testing"
 	"time"
+
+	"firsttap/testkit"
 )
 
 // line is a throttle with a clock of its own.
@@ -99,9 +101,7 @@ func TestThrottlePauses(t *testing.T) {
 		if _, wait := l.start(l.now); wait != c.want {
 			t.Errorf("%s: %v, want %v", c.name, wait, c.want)
 		}
-		if n := l.reserve(1, ahead, l.now.Add(c.want-1)); n != 0 {
-			t.Errorf("%s: there is room while it is paused", c.name)
-		}
+		testkit.Equal(t, c.name+": room while it is paused", 0, l.reserve(1, ahead, l.now.Add(c.want-1)))
 		l.end(Outcome{Class: Unsure}) // those that began before it
 		l.now = l.now.Add(c.want)
 		l.mustHave("afterwards a single one finds out", 1)

@@ -258,9 +258,7 @@ func TestAccessTokenIsRenewedInTime(t *testing.T) {
 			if value == "" && err == nil || value != "" && (err != nil || token.Value != value) {
 				t.Errorf("%s: got %v, %v", what, token, err)
 			}
-			if d := time.Since(start); d != took {
-				t.Errorf("%s: took %v", what, d)
-			}
+			testkit.Equal(t, what+", its duration", took, time.Since(start))
 			synctest.Wait()
 			if p.asked != asked {
 				t.Errorf("%s: asked %d times", what, p.asked)
@@ -305,9 +303,7 @@ func TestCloseEndsTheFetch(t *testing.T) {
 		synctest.Wait()
 		start := time.Now()
 		b.close()
-		if d := time.Since(start); d != 0 {
-			t.Errorf("took %v", d)
-		}
+		testkit.Equal(t, "the duration", 0, time.Since(start))
 		waiting.Wait()
 	})
 }

@@ -9,13 +9,12 @@ import (
 	_ "time/tzdata" // Seoul
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-
 	"firsttap/dispatch"
 	"firsttap/notify"
 	"firsttap/notify/fcm"
 	"firsttap/notify/fcmtest"
 	"firsttap/outbox"
+	"firsttap/testkit"
 )
 
 func seoul(t testing.TB) *time.Location {
@@ -115,9 +114,7 @@ func TestWireForm(t *testing.T) {
 			if err := json.Unmarshal([]byte(c.want), &want); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Error(diff)
-			}
+			testkit.Equal(t, "the message", want, got)
 		})
 	}
 }
@@ -176,9 +173,7 @@ func wantText(t *testing.T, p outbox.Push, title, body string) {
 	if len(shown) != 1 {
 		t.Fatalf("shows %+v", shown)
 	}
-	if diff := cmp.Diff([]string{title, body}, []string{shown[0].Title, shown[0].Body}); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Equal(t, "title and body", []string{title, body}, []string{shown[0].Title, shown[0].Body})
 }
 
 func TestTextsVary(t *testing.T) {
@@ -232,9 +227,7 @@ func TestLocales(t *testing.T) {
 		p := offered()
 		p.Type, p.Device.Locale = dispatch.EventAccepted, locale
 		server := simulate(t)
-		if got := strings.Contains(string(wire(t, server, senderTo(t, server.URL()), p)), "배차 확정"); got != korean {
-			t.Errorf("%q is Korean: %v", locale, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("%q is Korean", locale), korean, strings.Contains(string(wire(t, server, senderTo(t, server.URL()), p)), "배차 확정"))
 	}
 }
 

@@ -124,9 +124,7 @@ func TestClasses(t *testing.T) {
 			if got.Class == notify.Sent && got.Reason != "" {
 				t.Errorf("a sent push has a reason: %q", got.Reason)
 			}
-			if n := server.Requests(); n != c.requests {
-				t.Errorf("%d requests, want %d", n, c.requests)
-			}
+			testkit.Equal(t, "requests", c.requests, server.Requests())
 		})
 	}
 }

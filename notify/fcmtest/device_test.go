@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"firebase.google.com/go/v4/messaging"
-	"github.com/google/go-cmp/cmp"
 
 	"firsttap/notify/fcmtest"
 	"firsttap/testkit"
@@ -118,9 +117,7 @@ func TestPhone(t *testing.T) {
 				mustSend(t, client, m)
 			}
 			d := s.Device("tok")
-			if diff := cmp.Diff(c.screen, screen(d)); diff != "" {
-				t.Error("the screen, -want +got:", diff)
-			}
+			testkit.Equal(t, "the screen", c.screen, screen(d))
 			if d.Received != len(c.sent) || d.Duplicates != c.duplicates || len(d.Silent) != c.silent {
 				t.Errorf("%d received, %d duplicates, want %d; %d silent, want %d",
 					d.Received, d.Duplicates, c.duplicates, len(d.Silent), c.silent)
@@ -173,9 +170,7 @@ func TestPlatforms(t *testing.T) {
 		for i := range d.Visible {
 			d.Visible[i].At = time.Time{}
 		}
-		if diff := cmp.Diff(fcmtest.Device{Visible: []fcmtest.Notification{c.want}, Received: 1}, d); diff != "" {
-			t.Errorf("%s: -want +got: %s", name, diff)
-		}
+		testkit.Equal(t, name, fcmtest.Device{Visible: []fcmtest.Notification{c.want}, Received: 1}, d)
 	}
 }
 
@@ -235,9 +230,7 @@ func TestOfflineForLong(t *testing.T) {
 		s.SetOffline("tok")
 		sendRaw(t, s, slices.Repeat([]string{rawOffer, nowOrNever}, sent)...)
 		s.SetOnline("tok")
-		if got := s.Device("tok").Received; got != want {
-			t.Errorf("of %d: %d, want %d", sent, got, want)
-		}
+		testkit.Equal(t, fmt.Sprintf("received of %d", sent), want, s.Device("tok").Received)
 	}
 }
 
@@ -273,9 +266,7 @@ func TestTogether(t *testing.T) {
 	if got := totals(s); got != [4]int{n, n - 4, 4, 4} || totals(other) != [4]int{} || other.Requests() != 0 {
 		t.Errorf("totals %v, and the other's %v", got, totals(other))
 	}
-	if diff := cmp.Diff([]string{"tok0", "tok1", "tok2", "tok3"}, s.Tokens()); diff != "" {
-		t.Error("tokens, -want +got:", diff)
-	}
+	testkit.Equal(t, "tokens", []string{"tok0", "tok1", "tok2", "tok3"}, s.Tokens())
 }
 
 // When the limit is reached, further messages are refused, not silently dropped.

@@ -1,6 +1,7 @@
 package fcmtest_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"firsttap/notify/fcmtest"
+	"firsttap/testkit"
 )
 
 // classes returns the SDK's classes of an error.
@@ -76,20 +78,14 @@ func TestStatus(t *testing.T) {
 		if retryAfter != "17" {
 			t.Errorf("%d %s: Retry-After %q", c.status, c.code, retryAfter)
 		}
-		if page := strings.HasPrefix(body, "<!DOCTYPE html>"); page != (c.status == 502) {
-			t.Errorf("%d %s: %s", c.status, c.code, body)
-		}
+		testkit.Equal(t, fmt.Sprintf("%d %s is a page", c.status, c.code), c.status == 502, strings.HasPrefix(body, "<!DOCTYPE html>"))
 		if coded := strings.Contains(body, "FcmError"); coded != (c.code != "-" && c.status != 502) {
 			t.Errorf("%d %s: %s", c.status, c.code, body)
 		}
 	}
-	if got := s.Device("tok").Received; got != 0 {
-		t.Errorf("the phone got %d", got)
-	}
+	testkit.Equal(t, "received by the phone", 0, s.Device("tok").Received)
 	s.Set(func(k *fcmtest.Knobs) { *k = fcmtest.Knobs{} })
-	if name := mustSend(t, client, to("tok")); name != "projects/demo/messages/13" {
-		t.Errorf("the 13th message is called %q", name)
-	}
+	testkit.Equal(t, "the 13th message's name", "projects/demo/messages/13", mustSend(t, client, to("tok")))
 }
 
 func TestTokenFates(t *testing.T) {
@@ -105,9 +101,7 @@ func TestTokenFates(t *testing.T) {
 			continue
 		}
 		body, _ := answerOf(t, err)
-		if blames := strings.Contains(body, `"field":"message.token"`); blames != (want == "IsInvalidArgument") {
-			t.Errorf("%s: %s", token, body)
-		}
+		testkit.Equal(t, token+": the answer blames the token", want == "IsInvalidArgument", strings.Contains(body, `"field":"message.token"`))
 	}
 	s.Revive("dead")
 	s.Revive("foreign")

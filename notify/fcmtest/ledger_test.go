@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"firsttap/notify/fcmtest"
+	"firsttap/testkit"
 )
 
 // Sends returns the requests as they were sent, with their outcomes; the hook gets the same.
@@ -41,12 +41,8 @@ func TestSends(t *testing.T) {
 		},
 		{N: 3, Project: "demo", Token: "tok", Tag: "dsp_1", Data: to("").Data, ValidateOnly: true, Status: 200},
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(fcmtest.Request{}, "At", "Body")); diff != "" {
-		t.Error("-want +got:", diff)
-	}
-	if diff := cmp.Diff(got, hooked); diff != "" {
-		t.Error("the hook, -want +got:", diff)
-	}
+	testkit.Equal(t, "the requests", want, got, cmpopts.IgnoreFields(fcmtest.Request{}, "At", "Body"))
+	testkit.Equal(t, "what the hook got", got, hooked)
 	for _, r := range got {
 		if r.At.Before(before) || r.At.After(time.Now()) || !json.Valid(r.Body) {
 			t.Errorf("%d at %v: %s", r.N, r.At, r.Body)

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"firebase.google.com/go/v4/messaging"
-	"github.com/google/go-cmp/cmp"
 
 	"firsttap/notify/fcmtest"
+	"firsttap/testkit"
 )
 
 // A message to a topic reaches the tokens that the SDK subscribed, and counts as one request.
@@ -24,16 +24,10 @@ func TestTopics(t *testing.T) {
 	want := &messaging.TopicManagementResponse{SuccessCount: 3, FailureCount: 3, Errors: []*messaging.ErrorInfo{
 		{Index: 1, Reason: "NOT_FOUND"}, {Index: 3, Reason: "INVALID_ARGUMENT"}, {Index: 4, Reason: "INVALID_ARGUMENT"},
 	}}
-	if diff := cmp.Diff(want, r); diff != "" {
-		t.Error("subscribed, -want +got:", diff)
-	}
+	testkit.Equal(t, "subscribed", want, r)
 	mustSubscribe(t, client, "other", "c")
-	if diff := cmp.Diff([]string{"a", "b"}, s.Subscribers("news")); diff != "" {
-		t.Error("subscribers, -want +got:", diff)
-	}
-	if diff := cmp.Diff([]string{"news", "other"}, s.Topics()); diff != "" {
-		t.Error("topics, -want +got:", diff)
-	}
+	testkit.Equal(t, "subscribers", []string{"a", "b"}, s.Subscribers("news"))
+	testkit.Equal(t, "topics", []string{"news", "other"}, s.Topics())
 	taken := silent("", "dispatch.taken", "e2", "dsp_1", 1)
 	taken.Topic = "news"
 	mustSend(t, client, to("a"))
@@ -106,9 +100,7 @@ func TestTopicCallsThatAreRefused(t *testing.T) {
 			if w.Code != c.want || len(s.Topics()) != map[bool]int{true: 1}[c.want == 200] || s.TopicCalls() != 1 {
 				t.Errorf("%d %s: topics %q", w.Code, w.Body, s.Topics())
 			}
-			if got := w.Header().Get("Retry-After"); got != s.Knobs().RetryAfter {
-				t.Errorf("Retry-After %q", got)
-			}
+			testkit.Equal(t, "Retry-After", s.Knobs().RetryAfter, w.Header().Get("Retry-After"))
 			if c.want != 200 && !strings.Contains(w.Body.String(), `{"error":"`) {
 				t.Error(w.Body)
 			}
@@ -142,8 +134,6 @@ func TestTooManyTopics(t *testing.T) {
 		{"batchRemove", 7, fine},
 		{"batchAdd", 2000, fine},
 	} {
-		if got := call(step.operation, step.topic); got != step.want {
-			t.Errorf("%s %d: %s", step.operation, step.topic, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s %d", step.operation, step.topic), step.want, call(step.operation, step.topic))
 	}
 }

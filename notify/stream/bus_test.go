@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
 	"firsttap/dispatch"
@@ -90,9 +89,7 @@ func TestSameEventsOnAllInstances(t *testing.T) {
 	publish(t, 1000, i.a, i.b)
 	for what, c := range map[string]*client{"this instance's": i.here, "the other instance's": i.there, "a driver's": driver} {
 		testkit.Eventually(t, "all", func() bool { return len(c.all()) == 1000 })
-		if diff := cmp.Diff(i.here.ids(), c.ids()); diff != "" {
-			t.Errorf("%s differ:\n%s", what, diff)
-		}
+		testkit.Equal(t, what, i.here.ids(), c.ids())
 	}
 	testkit.Eventually(t, "empty queues", func() bool { return i.a.queue.len() == 0 && i.b.queue.len() == 0 })
 }
@@ -165,12 +162,8 @@ func TestMovingClient(t *testing.T) {
 		return len(stays.all()) == events && len(ofDriver)+len(driver.all()) >= events && len(ofAdmin)+len(admin.all()) >= events
 	})
 	ofDriver, ofAdmin = append(ofDriver, driver.ids()...), append(ofAdmin, admin.ids()...)
-	if diff := cmp.Diff(stays.ids(), ofAdmin); diff != "" {
-		t.Errorf("an admin who moved (-stayed +moved):\n%.2000s", diff)
-	}
-	if diff := cmp.Diff(stays.ids(), ofDriver); diff != "" {
-		t.Errorf("a driver who moved (-stayed +moved):\n%.2000s", diff)
-	}
+	testkit.Equal(t, "what an admin who moved got", stays.ids(), ofAdmin)
+	testkit.Equal(t, "what a driver who moved got", stays.ids(), ofDriver)
 }
 
 // TestNewInstance: a client may resume on an instance that started after the events that the client missed.
@@ -187,15 +180,11 @@ func TestNewInstance(t *testing.T) {
 	b := instance(t, server.URL())
 	moved := adminStream(t, b, at)
 	testkit.Eventually(t, "all, again", func() bool { return len(moved.all()) == 1200 })
-	if diff := cmp.Diff(stays.ids(), moved.ids()); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Equal(t, "what the client on the new instance got", stays.ids(), moved.ids())
 	small := instance(t, server.URL(), func(o *Options) { o.RingSize = 100 })
 	if late := adminStream(t, small, at); true {
 		testkit.Eventually(t, "to read again", func() bool { return len(late.all()) > 0 })
-		if diff := cmp.Diff([]string{"resync"}, late.names()); diff != "" {
-			t.Error(diff)
-		}
+		testkit.Equal(t, "what the late client got", []string{"resync"}, late.names())
 		if late.lastID() != moved.lastID() {
 			t.Errorf("goes on after %s, want %s", late.lastID(), moved.lastID())
 		}
@@ -231,7 +220,5 @@ func TestOpenedWhileStarting(t *testing.T) {
 	hold.Release()
 	moved := listen(t, <-opened, nil)
 	moved.get(e)
-	if n := moved.count("resync"); n != 0 {
-		t.Error("the client got a resync")
-	}
+	testkit.Equal(t, "resyncs", 0, moved.count("resync"))
 }

@@ -38,9 +38,7 @@ func TestAloneOnOneInstance(t *testing.T) {
 		{"loser", lost, []string{"dispatch.opened", "dispatch.taken", "dispatch.canceled"}},
 		{"admin", admin, []string{"dispatch.created", "dispatch.accepted", "dispatch.started", "dispatch.canceled"}},
 	} {
-		if diff := cmp.Diff(c.want, c.got.names()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", c.what, diff)
-		}
+		testkit.Equal(t, c.what, c.want, c.got.names())
 	}
 	for _, e := range lost.all() {
 		for _, secret := range []string{string(winner.ID), "driver_id", "actor", "BECAUSE"} {
@@ -71,9 +69,7 @@ func TestResume(t *testing.T) {
 
 	back := driverStream(t, h, v, at)
 	back.get(missed...)
-	if diff := cmp.Diff(subjects(missed), heardSubjects(back)); diff != "" {
-		t.Errorf("(-missed +heard):\n%s", diff)
-	}
+	testkit.Equal(t, "the missed events", subjects(missed), heardSubjects(back))
 	if fromStart := driverStream(t, h, v, start); true {
 		testkit.Eventually(t, "everything", func() bool { return len(fromStart.all()) == 3 })
 	}
@@ -83,9 +79,7 @@ func TestResume(t *testing.T) {
 		c := driverStream(t, h, v, id)
 		testkit.Eventually(t, what, func() bool { return c.count("resync") == 1 })
 		opens(h, c)
-		if diff := cmp.Diff([]string{"resync", "dispatch.opened"}, c.names()); diff != "" {
-			t.Errorf("%s: %s", what, diff)
-		}
+		testkit.Equal(t, what, []string{"resync", "dispatch.opened"}, c.names())
 	}
 	for range 20 {
 		opens(h, back)
@@ -119,9 +113,7 @@ func TestTheSameEventTwice(t *testing.T) {
 	e := happens(h, d, dispatch.EventCreated, "")
 	h.Publish(d, []dispatch.Event{e, e})
 	opens(h, c)
-	if n := len(c.all()); n != 2 {
-		t.Errorf("%d events, want 2", n)
-	}
+	testkit.Equal(t, "events", 2, len(c.all()))
 }
 
 // TestDutyMatters: a change of the driver's duty applies to open streams at once.
@@ -226,9 +218,7 @@ func TestOneSlowClient(t *testing.T) {
 	if n := len(slow.all()); n >= len(published) {
 		t.Errorf("the slow one has heard %d", n)
 	}
-	if n := gathered(t, metrics, "firsttap_stream_cut_total", "lagging"); n != 1 {
-		t.Errorf("%v cut for lagging", n)
-	}
+	testkit.Equal(t, "streams cut for lagging", 1, gathered(t, metrics, "firsttap_stream_cut_total", "lagging"))
 	// It comes back too late to resume.
 	if back := adminStream(t, h, slow.lastID()); true {
 		testkit.Eventually(t, "to read again", func() bool { return back.count("resync") == 1 })
@@ -278,14 +268,8 @@ func TestNoRoom(t *testing.T) {
 	}
 	testkit.Run(t, h.Run)
 	testkit.Eventually(t, "to read again", func() bool { return c.count("resync") == 1 })
-	if diff := cmp.Diff(append(subjects(kept), ""), heardSubjects(c)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if n := gathered(t, metrics, "firsttap_stream_overflow_total", ""); n != 15 {
-		t.Errorf("%v counted, want 15", n)
-	}
-	if n := testutil.ToFloat64(h.metrics.resyncs); n != 1 {
-		t.Errorf("%v resyncs", n)
-	}
+	testkit.Equal(t, "the kept events, and a resync", append(subjects(kept), ""), heardSubjects(c))
+	testkit.Equal(t, "counted events", 15, gathered(t, metrics, "firsttap_stream_overflow_total", ""))
+	testkit.Equal(t, "resyncs", 1, testutil.ToFloat64(h.metrics.resyncs))
 	opens(h, c)
 }

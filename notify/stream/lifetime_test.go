@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/dispatch"
@@ -42,9 +41,7 @@ func TestHeartbeats(t *testing.T) {
 		if n := len(c.arrived); n > 400 {
 			t.Errorf("%d writes in an hour", n)
 		}
-		if n := len(c.all()); n != 0 {
-			t.Errorf("%d events out of nothing", n)
-		}
+		testkit.Equal(t, "events out of nothing", 0, len(c.all()))
 	})
 }
 
@@ -70,9 +67,7 @@ func TestHeartbeatsTellWhereItIs(t *testing.T) {
 		c = listen(t, s, err)
 		opens(h)
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"dispatch.opened"}, c.names()); diff != "" {
-			t.Error(diff)
-		}
+		testkit.Equal(t, "events", []string{"dispatch.opened"}, c.names())
 		c.hangUp()
 	})
 }
@@ -94,9 +89,7 @@ func TestLimits(t *testing.T) {
 	if _, err := h.OpenDriver(t.Context(), "drv_x", "", nil); !errors.Is(err, ErrFull) {
 		t.Errorf("one too many: %v", err)
 	}
-	if n := gathered(t, metrics, "firsttap_stream_open", "driver"); n != 4 {
-		t.Errorf("%v drivers' streams", n)
-	}
+	testkit.Equal(t, "drivers' streams", 4, gathered(t, metrics, "firsttap_stream_open", "driver"))
 	// A driver with the maximum of streams replaces only an own one.
 	driverStream(t, h, v, "")
 	<-second.ended

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/redis/go-redis/v9"
 
@@ -167,9 +166,7 @@ func TestOneInstanceCutOff(t *testing.T) {
 				return
 			}
 			away = append(away, opens(i.a, i.there))
-			if diff := cmp.Diff(subjects(away), heardSubjects(i.there)); diff != "" {
-				t.Errorf("(-happened +heard):\n%s", diff)
-			}
+			testkit.Equal(t, "the events that happened", subjects(away), heardSubjects(i.there))
 		})
 	}
 }
@@ -185,9 +182,7 @@ func TestLostReply(t *testing.T) {
 	i.there.get(e)
 	i.here.readsAgain("after the outage")
 	next := opens(i.a, i.here, i.there)
-	if diff := cmp.Diff(subjects([]dispatch.Event{e, next}), heardSubjects(i.there)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	testkit.Equal(t, "the events", subjects([]dispatch.Event{e, next}), heardSubjects(i.there))
 	if n := dial(t, i.server.URL()).XLen(t.Context(), busKey).Val(); n < 3 {
 		t.Errorf("%d entries: nothing was published twice", n)
 	}
