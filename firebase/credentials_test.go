@@ -1,14 +1,13 @@
 package firebase
 
 import (
-	"crypto/x509"
-	"encoding/json"
-	"encoding/pem"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"firsttap/testkit"
 )
 
 func writeFile(t *testing.T, text string) string {
@@ -22,20 +21,7 @@ func writeFile(t *testing.T, text string) string {
 
 // TestServiceAccount: lookups use the file's access token, and requests for keys use none.
 func TestServiceAccount(t *testing.T) {
-	der, err := x509.MarshalPKCS8PrivateKey(signers()[1].key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := newPlace(t, true, func(o *Options) {
-		file, err := json.Marshal(map[string]string{
-			"type": "service_account", "project_id": project, "private_key_id": "1", "client_email": "x@y.iam.gserviceaccount.com", "token_uri": o.UsersURL + "/token",
-			"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		o.CredentialsFile = writeFile(t, string(file))
-	})
+	p := newPlace(t, true, func(o *Options) { o.CredentialsFile = testkit.ServiceAccount(t, o.UsersURL+"/token") })
 	p.user("kim", "disabled", true)
 	p.user("lee")
 	p.google.set(func() { p.google.bearer = "Bearer an-access-token" })

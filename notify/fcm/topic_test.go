@@ -1,4 +1,4 @@
-package fcm_test
+package fcm
 
 import (
 	"fmt"
@@ -84,7 +84,7 @@ func TestTopicFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			endpoint, requests := answering(t, saying(200, body))
-			refused, o := senderTo(t, endpoint).Subscribe(t.Context(), "dsp_1", []string{aToken, "another"})
+			refused, o := senderTo(t, endpoint+"/v1").Subscribe(t.Context(), "dsp_1", []string{aToken, "another"})
 			if o.Class != notify.Unsure || refused != nil || o.Reason == "" || requests.Load() != 1 {
 				t.Errorf("refused %v, %+v after %d requests", refused, o, requests.Load())
 			}
