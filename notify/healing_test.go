@@ -19,11 +19,12 @@ import (
 
 // gateway is a push service with a latency, on the test's clock, and with dead tokens.
 type gateway struct {
-	mu    sync.Mutex
-	dead  map[string]bool
-	taken delays // of offers
-	told  map[dispatch.ID]int
-	asked int
+	notify.Sender // nobody subscribes
+	mu            sync.Mutex
+	dead          map[string]bool
+	taken         delays // of offers
+	told          map[dispatch.ID]int
+	asked         int
 }
 
 // Send takes 50 ms of the bubble.
@@ -40,14 +41,6 @@ func (a *gateway) Send(_ context.Context, p outbox.Push) notify.Outcome {
 		a.told[p.Dispatch.ID]++
 	}
 	return notify.Outcome{Class: notify.Sent}
-}
-
-func (a *gateway) Subscribe(context.Context, string, []string) ([]int, notify.Outcome) {
-	return nil, notify.Outcome{Class: notify.Sent}
-}
-
-func (a *gateway) Unsubscribe(context.Context, string, []string) ([]int, notify.Outcome) {
-	return nil, notify.Outcome{Class: notify.Sent}
 }
 
 func (a *gateway) kill(tokens ...string) {
@@ -235,7 +228,7 @@ func TestSuspectsGoApart(t *testing.T) {
 		push.kill(o.phones()[:len(dead)]...)
 		o.offer()
 		time.Sleep(10 * time.Second)
-		if n := o.devices(dead, func(v dispatch.Device) bool { return v.SuspectedAt != nil }); n != len(dead) {
+		if n := o.devices(dead, isSuspected); n != len(dead) {
 			t.Fatalf("%d of %d are suspected", n, len(dead))
 		}
 		push.reached()

@@ -16,17 +16,11 @@ import (
 	"firsttap/testkit"
 )
 
-// attempts returns the sum of the rows' failed attempts.
+// attempts returns the sum of the sent rows' failed attempts.
 func (o *office) attempts() (n int) {
 	o.t.Helper()
-	for _, s := range []outbox.Status{outbox.Pending, outbox.Sent} {
-		items, _, err := o.store.NotificationsBy(o.t.Context(), s, dispatch.Page{Limit: 200})
-		if err != nil {
-			o.t.Fatal(err)
-		}
-		for _, i := range items {
-			n += i.Attempts
-		}
+	for _, row := range o.notifications(outbox.Sent) {
+		n += row.Attempts
 	}
 	return n
 }
@@ -46,15 +40,9 @@ func TestPushServiceIsUnavailable(t *testing.T) {
 		}
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Status = 0 })
 		time.Sleep(time.Minute)
-		if n, rows := o.shows(dispatch.EventOpened), o.rows(); n != len(o.cars) || rows["SENT sent"] != len(o.cars) {
-			t.Errorf("after a minute without errors %d of %d phones show the offer; %v", n, len(o.cars), rows)
-		}
-		if n := o.attempts(); int64(n) != asked {
-			t.Errorf("%d attempts in the books, %d requests were refused", n, asked)
-		}
-		if _, again, _, _ := o.fcm.Totals(); again != 0 {
-			t.Errorf("%d messages came twice", again)
-		}
+		o.mustHaveSentAll()
+		testkit.Equal(t, "recorded attempts", asked, int64(o.attempts()))
+		testkit.Equal(t, "messages that came twice", 0, o.twice())
 	})
 }
 
@@ -77,9 +65,7 @@ func TestQuota(t *testing.T) {
 		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.MaxInFlight = 8 })
 		o.offer()
 		time.Sleep(2 * time.Minute)
-		if n, rows := o.shows(dispatch.EventOpened), o.rows(); n != len(o.cars) || rows["SENT sent"] != len(o.cars) {
-			t.Errorf("after two minutes %d of %d phones show the offer; %v", n, len(o.cars), rows)
-		}
+		o.mustHaveSentAll()
 		// Beyond the quota go the requests in flight, in each of the windows.
 		if n := o.fcm.Stats().Statuses[429]; n == 0 || n > 8*5 {
 			t.Errorf("%d requests after the quota was reached", n)
@@ -118,9 +104,9 @@ func TestPoison(t *testing.T) {
 		o.offer()
 		o.eventually("one is dead", func() bool { return o.rows()["DEAD poison"] == 1 })
 		o.eventually("the others are sent", func() bool { return o.rows()["SENT sent"] == len(o.cars)-1 })
-		dead, _, err := o.store.NotificationsBy(t.Context(), outbox.Dead, dispatch.Page{Limit: 2})
-		if err != nil || len(dead) != 1 || dead[0].Reason == "" || dead[0].Driver != o.cars[1].ID {
-			t.Fatalf("%v %v", dead, err)
+		dead := o.notifications(outbox.Dead)
+		if len(dead) != 1 || dead[0].Reason == "" || dead[0].Driver != o.cars[1].ID {
+			t.Fatal(dead)
 		}
 		o.fcm.Cure()
 		if _, err := o.store.Redrive(t.Context(), dead[0].ID); err != nil {
@@ -142,14 +128,7 @@ func TestSuperseded(t *testing.T) {
 		o.accept(d, o.cars[0])
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Hang = false })
 		o.eventually("the winner is told", func() bool { return o.shows(dispatch.EventAccepted) == 1 })
-		o.eventually("nothing is pending", func() bool {
-			for what := range o.rows() {
-				if what[:7] == "PENDING" {
-					return false
-				}
-			}
-			return true
-		})
+		o.eventually("nothing is pending", func() bool { return len(o.notifications(outbox.Pending)) == 0 })
 		testkit.Equal(t, "phones that show an offer that is over", 0, o.shows(dispatch.EventOpened))
 		if n := o.rows()["DROPPED superseded"]; n < len(o.cars)-8 {
 			t.Errorf("%d of %d offers were dropped", n, len(o.cars))
@@ -171,7 +150,7 @@ func TestRelayEnds(t *testing.T) {
 		r.stop()
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Hang = false })
 		o.relayBeside(long)
-		o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
+		o.untilAllShow()
 	})
 }
 
@@ -183,7 +162,7 @@ func TestTopic(t *testing.T) {
 		d := o.offer()
 		topic := outbox.TopicOf(d.ID)
 		o.eventually("the audience is subscribed", func() bool { return len(o.fcm.Subscribers(topic)) == len(o.cars) })
-		o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
+		o.untilAllShow()
 		o.eventually("all is settled", func() bool { return o.rows()["SENT sent"] == len(o.cars) })
 		before := o.fcm.Requests()
 		o.accept(d, o.cars[0])
@@ -241,5 +220,5 @@ func TestDatabaseIsAwayForAMoment(t *testing.T) {
 	proxy.Refuse(true)
 	hold.Release()
 	proxy.Refuse(false)
-	o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
+	o.untilAllShow()
 }
