@@ -179,28 +179,6 @@ func TestTopic(t *testing.T) {
 	})
 }
 
-// So it is from 500 devices on, the winner's among them. With fewer, each gets a push of its own.
-func TestTopicFromFiveHundredDevices(t *testing.T) {
-	testkit.OnlyInAll(t)
-	for devices, most := range map[int]int64{499: 499, 500: 3} {
-		inBubble(t, devices, func(t *testing.T, o *office) {
-			o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.TopicThreshold = repository.LargeAudience })
-			d := o.offer()
-			time.Sleep(time.Minute)
-			testkit.Equal(t, "phones that show the offer", devices, o.shows(dispatch.EventOpened))
-			before := o.fcm.Requests()
-			o.accept(d, o.cars[0])
-			time.Sleep(time.Minute)
-			if offers, winners := o.shows(dispatch.EventOpened), o.shows(dispatch.EventAccepted); offers != 0 || winners != 1 {
-				t.Errorf("%d of %d phones show the offer that is over, %d that they have the job", offers, devices, winners)
-			}
-			if n := o.fcm.Requests() - before; n > most || devices < 500 && n < most {
-				t.Errorf("%d requests to tell %d phones", n, devices)
-			}
-		})
-	}
-}
-
 // The database becomes unreachable between the COMMIT of an event and its expansion: when it is back, the event is expanded
 // at once, not when its lease ends.
 func TestDatabaseIsAwayForAMoment(t *testing.T) {

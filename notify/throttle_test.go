@@ -105,7 +105,11 @@ func TestThrottlePauses(t *testing.T) {
 		l.end(Outcome{Class: Unsure}) // those that began before it
 		l.now = l.now.Add(c.want)
 		l.mustHave("afterwards a single one finds out", 1)
+		if refused := c.o.Class == Auth; refused != (l.state(l.now).circuit == Auth) {
+			t.Errorf("%s: the circuit is %q", c.name, l.state(l.now).circuit)
+		}
 		l.end(Outcome{Class: Sent})
+		testkit.Equal(t, "the circuit after a success", "", l.state(l.now).circuit)
 		if n := l.fill(); n < 1 || n > 2 {
 			t.Errorf("%d at once after the first success", n)
 		}
@@ -141,19 +145,6 @@ func TestThrottleBacksOff(t *testing.T) {
 	l.end(Outcome{Class: Sent})
 	if s := l.state(l.now); s.paused != 0 || s.circuit != "" {
 		t.Errorf("still paused for %v", s.paused)
-	}
-}
-
-func TestThrottleCircuit(t *testing.T) {
-	l := newLine(t)
-	l.fill()
-	l.done(Outcome{Class: Auth}, l.now)
-	if s := l.state(l.now); s.circuit != Auth {
-		t.Errorf("the circuit is %q", s.circuit)
-	}
-	l.end(Outcome{Class: Sent})
-	if s := l.state(l.now); s.circuit != "" {
-		t.Errorf("the circuit is %q after a success", s.circuit)
 	}
 }
 

@@ -222,17 +222,8 @@ func TestRawRefusals(t *testing.T) {
 			t.Errorf("%s: %d", path, w.Code)
 		}
 	}
-}
-
-func TestWrongMethod(t *testing.T) {
-	s := listen(t)
-	resp, err := http.Get(s.URL() + sendPath)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	http.DefaultClient.CloseIdleConnections()
-	if resp.StatusCode != http.StatusMethodNotAllowed || resp.Header.Get("Allow") != http.MethodPost {
-		t.Error(resp.Status)
+	w := httptest.NewRecorder()
+	if s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, sendPath, nil)); w.Code != 405 || w.Header().Get("Allow") != http.MethodPost {
+		t.Errorf("GET: %d, allowed is %s", w.Code, w.Header().Get("Allow"))
 	}
 }

@@ -144,7 +144,8 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// TestOneInstanceCutOff: after one instance's outage the others get its events, or a resync if there were too many.
+// TestOneInstanceCutOff: after one instance's outage the others get its events, or a resync if there were too many, also when
+// Redis is lost again just before it.
 func TestOneInstanceCutOff(t *testing.T) {
 	t.Parallel()
 	for what, n := range map[string]int{"a little": 20, "too much": 500} {
@@ -158,6 +159,13 @@ func TestOneInstanceCutOff(t *testing.T) {
 					away = append(away, opens(i.a))
 				}
 				i.here.get(away[len(away)-1])
+			}
+			if n > 100 {
+				gap := i.proxy.Hold("$3\r\ngap\r\n")
+				i.proxy.Refuse(false)
+				<-gap.Reached()
+				i.proxy.Refuse(true)
+				gap.Release()
 			}
 			i.proxy.Refuse(false)
 			i.there.get(away[n-1])
