@@ -1,6 +1,7 @@
 package notify_test
 
 import (
+	"log/slog"
 	"net/url"
 	"sync"
 	"testing"
@@ -72,6 +73,37 @@ func TestQuota(t *testing.T) {
 		}
 		testkit.Equal(t, "attempts that were used up", 0, o.attempts())
 	})
+}
+
+// While the push service refuses the credentials, all pushes or those to one platform get a request a minute. No attempt is
+// counted, and all are sent when the credentials are right.
+func TestCredentialsAreRefused(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct{ code, alert string }{
+		"ours":         {"-", "push service refuses our credentials"},
+		"a platform's": {"", "push service lacks valid credentials for a platform"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, 5, func(t *testing.T, o *office) {
+				log := &testkit.LogBuffer{}
+				o.fcm.Set(func(k *fcmtest.Knobs) { k.Status, k.ErrorCode = 401, c.code })
+				o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) {
+					n.MaxInFlight, n.Log = 1, slog.New(slog.NewTextHandler(log, nil))
+				})
+				o.offer()
+				time.Sleep(5 * time.Minute)
+				asked := int(o.fcm.Requests())
+				if asked < 3 || asked > 6 || log.Count(c.alert) != asked {
+					t.Errorf("%d requests in five minutes, %d alerts", asked, log.Count(c.alert))
+				}
+				o.fcm.Set(func(k *fcmtest.Knobs) { k.Status = 0 })
+				time.Sleep(2 * time.Minute)
+				o.mustHaveSentAll()
+				testkit.Equal(t, "attempts that were used up", 0, o.attempts())
+			})
+		})
+	}
 }
 
 // When the push service accepts a message and cuts the connection, it is sent again, and the phone shows it once.
