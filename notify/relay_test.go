@@ -25,6 +25,8 @@ import (
 	"firsttap/testkit"
 )
 
+func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+
 // office is a database with drivers and their phones, a simulated push service, and the relays of some instances.
 type office struct {
 	t     *testing.T

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,8 +18,11 @@ import (
 	"firsttap/notify"
 	"firsttap/notify/fcmtest"
 	"firsttap/outbox"
+	"firsttap/servertest"
 	"firsttap/testkit"
 )
+
+func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
 // noon is the clock of these tests: 12:00 in Seoul.
 func noon() time.Time { return time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC) }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -15,8 +16,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"firsttap/dispatch"
+	"firsttap/servertest"
 	"firsttap/testkit"
 )
+
+func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
 // runHub starts a hub that ends with the test.
 func runHub(t testing.TB, o Options) *Hub {

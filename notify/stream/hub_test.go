@@ -181,8 +181,7 @@ func TestChangeWhileOpening(t *testing.T) {
 
 // TestOneSlowClient: a slow client's stream is cut; the others get everything, without delay.
 func TestOneSlowClient(t *testing.T) {
-	metrics := prometheus.NewRegistry()
-	h := runHub(t, Options{RingSize: 128, Metrics: metrics})
+	h := runHub(t, Options{RingSize: 128, Metrics: prometheus.NewRegistry()})
 	stuck := make(chan struct{})
 	writes := 0
 	s, err := h.OpenAdmin(t.Context(), "key_slow", "")
@@ -218,29 +217,11 @@ func TestOneSlowClient(t *testing.T) {
 	if n := len(slow.all()); n >= len(published) {
 		t.Errorf("the slow one has heard %d", n)
 	}
-	testkit.Equal(t, "streams cut for lagging", 1, gathered(t, metrics, "firsttap_stream_cut_total", "lagging"))
+	testkit.Equal(t, "streams cut for lagging", 1, testutil.ToFloat64(h.metrics.lagging))
 	// It comes back too late to resume.
 	if back := adminStream(t, h, slow.lastID()); true {
 		testkit.Eventually(t, "to read again", func() bool { return back.count("resync") == 1 })
 	}
-}
-
-// gathered returns the value of the metric with that label.
-func gathered(t *testing.T, r *prometheus.Registry, name, label string) float64 {
-	t.Helper()
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		for _, m := range f.Metric {
-			if f.GetName() == name && (label == "" || len(m.Label) == 1 && m.Label[0].GetValue() == label) {
-				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			}
-		}
-	}
-	t.Fatalf("no %s of %s", name, label)
-	return 0
 }
 
 // TestBurst: many events at once do not cut a client that keeps up.
@@ -256,8 +237,7 @@ func TestBurst(t *testing.T) {
 
 // TestNoRoom: events beyond the queue's limit are counted, delay no publisher, and cause a resync of every client.
 func TestNoRoom(t *testing.T) {
-	metrics := prometheus.NewRegistry()
-	h := NewHub(Options{QueueSize: 10, Metrics: metrics})
+	h := NewHub(Options{QueueSize: 10})
 	v := kim()
 	c := driverStream(t, h, v, "")
 	var kept []dispatch.Event
@@ -269,7 +249,7 @@ func TestNoRoom(t *testing.T) {
 	testkit.Run(t, h.Run)
 	testkit.Eventually(t, "to read again", func() bool { return c.count("resync") == 1 })
 	testkit.Equal(t, "the kept events, and a resync", append(subjects(kept), ""), heardSubjects(c))
-	testkit.Equal(t, "counted events", 15, gathered(t, metrics, "firsttap_stream_overflow_total", ""))
+	testkit.Equal(t, "counted events", 15, testutil.ToFloat64(h.metrics.overflow))
 	testkit.Equal(t, "resyncs", 1, testutil.ToFloat64(h.metrics.resyncs))
 	opens(h, c)
 }

@@ -3,14 +3,16 @@ package stream
 import (
 	"context"
 	"errors"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"firsttap/dispatch"
 	"firsttap/testkit"
@@ -73,8 +75,7 @@ func TestHeartbeatsTellWhereItIs(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	metrics := prometheus.NewRegistry()
-	h := runHub(t, Options{MaxStreams: 5, MaxPerDriver: 2, MaxPerKey: 1, Metrics: metrics})
+	h := runHub(t, Options{MaxStreams: 5, MaxPerDriver: 2, MaxPerKey: 1})
 	v := kim()
 	first, second := driverStream(t, h, v, ""), driverStream(t, h, v, "")
 	third := driverStream(t, h, v, "")
@@ -89,12 +90,12 @@ func TestLimits(t *testing.T) {
 	if _, err := h.OpenDriver(t.Context(), "drv_x", "", nil); !errors.Is(err, ErrFull) {
 		t.Errorf("one too many: %v", err)
 	}
-	testkit.Equal(t, "drivers' streams", 4, gathered(t, metrics, "firsttap_stream_open", "driver"))
+	testkit.Equal(t, "drivers' streams", 4, testutil.ToFloat64(h.metrics.drivers))
 	// A driver with the maximum of streams replaces only an own one.
 	driverStream(t, h, v, "")
 	<-second.ended
 	third.hangUp()
-	testkit.Eventually(t, "room", func() bool { return gathered(t, metrics, "firsttap_stream_open", "driver") == 3 })
+	testkit.Eventually(t, "room", func() bool { return testutil.ToFloat64(h.metrics.drivers) == 3 })
 	last := driverStream(t, h, kim(), "")
 	e := opens(h, last, b)
 	if first.has(e.ID) || third.has(e.ID) {
@@ -192,4 +193,57 @@ func TestIDs(t *testing.T) {
 	if x, y := a.ids.next(now), b.ids.next(now); x == y {
 		t.Error("two processes make the same")
 	}
+}
+
+// TestReconnectsAreSpread: each stream asks its client to wait from 1 to 5 s before it connects again, at its start and when the
+// instance shuts down. The waits differ, so that the clients of an instance do not all come at the same time.
+func TestReconnectsAreSpread(t *testing.T) {
+	const streams = 200
+	h := runHub(t, Options{})
+	clients := make([]*client, streams)
+	for k := range clients {
+		s, err := openDriver(t, h, kim(), "")
+		clients[k] = listen(t, s, err)
+	}
+	for _, c := range clients {
+		c.greeted()
+	}
+	h.Close()
+	first, last := map[int]int{}, map[int]int{}
+	for _, c := range clients {
+		testkit.Await(t, "the stream ends", c.ended)
+		said := c.said()
+		first[retryOf(t, said[0])]++
+		last[retryOf(t, said[len(said)-1])]++
+	}
+	for when, waits := range map[string]map[int]int{"at the start": first, "at the end": last} {
+		early, late := 0, 0
+		for ms, n := range waits {
+			switch {
+			case ms < 1000 || ms > 5000:
+				t.Errorf("%s %d streams have %d ms, want 1000 to 5000", when, n, ms)
+			case ms < 3000:
+				early += n
+			default:
+				late += n
+			}
+		}
+		if len(waits) < streams/2 || early < streams/4 || late < streams/4 {
+			t.Errorf("%s %d streams have %d different waits, %d of them below 3 s and %d above", when, streams, len(waits), early, late)
+		}
+	}
+}
+
+// retryOf returns the milliseconds of a line retry: 1234.
+func retryOf(t *testing.T, line string) int {
+	t.Helper()
+	digits := regexp.MustCompile(`^retry: (\d+)$`).FindStringSubmatch(line)
+	if digits == nil {
+		t.Fatalf("%q is no retry", line)
+	}
+	ms, err := strconv.Atoi(digits[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ms
 }
