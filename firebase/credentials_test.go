@@ -27,9 +27,7 @@ func TestServiceAccount(t *testing.T) {
 	p.google.set(func() { p.google.bearer = "Bearer an-access-token" })
 	p.fails("disabled", p.token("kim"), ErrRefused)
 	p.is("enabled", p.token("lee"), "lee")
-	if p.log.String() != "" {
-		t.Errorf("said: %s", p.log)
-	}
+	testkit.Equal(t, "the log", "", p.log.String())
 }
 
 func TestBadCredentials(t *testing.T) {

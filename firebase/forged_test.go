@@ -128,9 +128,7 @@ func TestForgedForTheEmulator(t *testing.T) {
 	emulated := newEmulated(t, "127.0.0.1:1")
 	claims := p.claims("kim")
 	none := map[string]any{"alg": "none", "typ": "JWT"}
-	if emulated.log.Count("EMULATOR IS TRUSTED") != 1 {
-		t.Errorf("not warned of: %s", emulated.log)
-	}
+	testkit.Equal(t, "warnings of the emulator", 1, emulated.log.Count("EMULATOR IS TRUSTED"))
 	good := part(none) + "." + part(claims) + "."
 	if _, err := emulated.verify(t.Context(), good); err != nil {
 		t.Fatal(err)

@@ -100,9 +100,7 @@ func TestTwoVerdicts(t *testing.T) {
 			mustBe("the second", p, outbox.Dropped, quarantined)
 
 			c.takes(p)
-			if c.last() != trusted {
-				t.Error("nothing is noted of a suspect that is taken")
-			}
+			testkit.Equal(t, "the verdict on a suspect that is taken", trusted, c.last())
 		})
 	}
 }
@@ -223,9 +221,7 @@ func TestAllTokensAreRefused(t *testing.T) {
 		t.Error("the push service's refusals are trusted")
 	}
 	s := c.throttle.state(c.now)
-	if s.circuit != DeadToken {
-		t.Errorf("%+v", s)
-	}
+	testkit.Equal(t, "the circuit", DeadToken, s.circuit)
 	for range 60 {
 		c.now = c.now.Add(time.Minute)
 		c.many(tooManyRefused, 0)

@@ -114,9 +114,7 @@ func TestAFleetHeals(t *testing.T) {
 					o.offer()
 					time.Sleep(2 * time.Minute)
 					took, _ := push.reached()
-					if len(took) != len(living) {
-						t.Errorf("%d of %d live devices got the push", len(took), len(living))
-					}
+					testkit.Equal(t, "live devices that got the push", len(living), len(took))
 					all = append(all, took...)
 				}
 				if n := o.devices(dead, isQuarantined); n < len(dead) {
@@ -184,9 +182,7 @@ func TestMadeUpTokensAllTheTime(t *testing.T) {
 			o.offer()
 			time.Sleep(30 * time.Second)
 			took, _ := push.reached()
-			if len(took) != len(honest) {
-				t.Errorf("%d pushes of an offer arrived, want %d", len(took), len(honest))
-			}
+			testkit.Equal(t, "pushes of an offer that arrived", len(honest), len(took))
 			all = append(all, took...)
 			for _, name := range []string{"firsttap_push_circuit_open", "firsttap_push_distrusted"} {
 				if v := gauge(t, o.metrics, name); v != 0 {

@@ -39,13 +39,9 @@ func TestLog(t *testing.T) {
 	out.Reset()
 	p.Silent = true
 	for _, o := range []Outcome{l.Send(t.Context(), p), second(l.Subscribe(t.Context(), "t", []string{token})), second(l.Unsubscribe(t.Context(), "t", nil))} {
-		if o.Class != Sent {
-			t.Errorf("%+v", o)
-		}
+		testkit.Equal(t, "the class", Sent, o.Class)
 	}
-	if out.Len() != 0 {
-		t.Errorf("a silent push was logged: %s", &out)
-	}
+	testkit.Equal(t, "log of a silent push", 0, out.Len())
 	p.Silent, p.Topic, p.Device, p.Driver = false, "dsp_1", dispatch.Device{}, ""
 	l.Send(t.Context(), p)
 	if !strings.Contains(out.String(), `"topic":"dsp_1"`) || strings.Contains(out.String(), `"token"`) {

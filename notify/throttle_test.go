@@ -56,9 +56,7 @@ func TestThrottleWidens(t *testing.T) {
 	l := newLine(t)
 	for _, want := range []int{4, 8, 16, 32, 64, 64} {
 		n := l.fill()
-		if n != want {
-			t.Errorf("%d under way, want twice as many each round trip, up to the most: %d", n, want)
-		}
+		testkit.Equal(t, "requests in flight, twice as many each round trip", want, n)
 		for range n { // each that ends is replaced at once
 			l.done(Outcome{Class: Sent}, l.now)
 			l.fill()

@@ -111,9 +111,7 @@ func TestAccessToken(t *testing.T) {
 	if _, o := g.sender.Subscribe(t.Context(), "dsp_1", []string{"a-push-token"}); o.Class != notify.Sent {
 		t.Errorf("a topic call: %+v", o)
 	}
-	if asked.Load() != 1 {
-		t.Errorf("asked for %d access tokens", asked.Load())
-	}
+	testkit.Equal(t, "requests for access tokens", 1, asked.Load())
 	if len(g.headers) != 65 {
 		t.Fatalf("%d requests", len(g.headers))
 	}
@@ -146,9 +144,7 @@ func TestNoAccessToken(t *testing.T) {
 					t.Errorf("got %+v, want %s", o, c.class)
 				}
 			}
-			if g.fcm.Requests() != 0 {
-				t.Error("sent without an access token")
-			}
+			testkit.Equal(t, "requests without an access token", 0, g.fcm.Requests())
 			if n := asked.Load(); c.class == notify.Auth && n != 1 {
 				t.Errorf("asked %d times", n)
 			}
@@ -207,9 +203,7 @@ func TestAccessTokenIsRenewedInTime(t *testing.T) {
 			}
 			testkit.Equal(t, what+", its duration", took, time.Since(start))
 			synctest.Wait()
-			if p.asked != asked {
-				t.Errorf("%s: asked %d times", what, p.asked)
-			}
+			testkit.Equal(t, what+", requests", asked, p.asked)
 		}
 		// The clock of synctest starts at midnight.
 		check("the first", "until 01:00", time.Second, 1)
@@ -295,9 +289,7 @@ func TestSecondRequestIsNotMade(t *testing.T) {
 			t.Fatal(err)
 		}
 		resp.Body.Close()
-		if resp.StatusCode != want {
-			t.Errorf("status %d, want %d", resp.StatusCode, want)
-		}
+		testkit.Equal(t, "the status", want, resp.StatusCode)
 	}
 	if fcm.Requests() != 1 || a.status != http.StatusOK {
 		t.Errorf("%d requests, status %d stands", fcm.Requests(), a.status)

@@ -75,9 +75,7 @@ func TestStatus(t *testing.T) {
 			continue
 		}
 		body, retryAfter := answerOf(t, err)
-		if retryAfter != "17" {
-			t.Errorf("%d %s: Retry-After %q", c.status, c.code, retryAfter)
-		}
+		testkit.Equal(t, fmt.Sprintf("%d %s, Retry-After", c.status, c.code), "17", retryAfter)
 		testkit.Equal(t, fmt.Sprintf("%d %s is a page", c.status, c.code), c.status == 502, strings.HasPrefix(body, "<!DOCTYPE html>"))
 		if coded := strings.Contains(body, "FcmError"); coded != (c.code != "-" && c.status != 502) {
 			t.Errorf("%d %s: %s", c.status, c.code, body)

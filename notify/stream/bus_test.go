@@ -185,9 +185,7 @@ func TestNewInstance(t *testing.T) {
 	if late := adminStream(t, small, at); true {
 		testkit.Eventually(t, "to read again", func() bool { return len(late.all()) > 0 })
 		testkit.Equal(t, "what the late client got", []string{"resync"}, late.names())
-		if late.lastID() != moved.lastID() {
-			t.Errorf("goes on after %s, want %s", late.lastID(), moved.lastID())
-		}
+		testkit.Equal(t, "where the late client goes on", moved.lastID(), late.lastID())
 	}
 }
 

@@ -86,9 +86,7 @@ func TestResume(t *testing.T) {
 	}
 	if old := driverStream(t, h, v, at); true {
 		testkit.Eventually(t, "too old", func() bool { return old.count("resync") == 1 })
-		if old.lastID() != back.lastID() {
-			t.Errorf("goes on after %s, want the newest, %s", old.lastID(), back.lastID())
-		}
+		testkit.Equal(t, "where the late client goes on", back.lastID(), old.lastID())
 	}
 }
 
