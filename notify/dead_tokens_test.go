@@ -85,6 +85,11 @@ func TestTwoVerdicts(t *testing.T) {
 			if !c.suspected(p, c.now) {
 				t.Error("a push that was read before the verdict goes with the others")
 			}
+			wait := c.gap // another refusal at once would prove nothing new
+			if wasGood(p.Device, c.now) {
+				wait = 0
+			}
+			testkit.Equal(t, "the wait until the token is tried again", wait, c.retryWait(p, c.now))
 			p = c.suspect(p)
 			c.now = c.now.Add(time.Second)
 			c.takes(other)
