@@ -143,31 +143,29 @@ func TestWrongCredentials(t *testing.T) {
 	for _, drivers := range []int{30, 200} { // all are refused once within minutes, and within the hour
 		t.Run(fmt.Sprint(drivers), func(t *testing.T) {
 			t.Parallel()
-			fleetInBubble(t, drivers, wrongCredentials)
+			fleetInBubble(t, drivers, func(t *testing.T, o *office, push *gateway) {
+				o.trustAll()
+				push.kill(o.phones()...)
+				var offers []dispatch.Dispatch
+				for range 5 {
+					offers = append(offers, o.offer())
+					time.Sleep(4 * time.Minute)
+				}
+				_, asked := push.reached()
+				testkit.Equal(t, "devices in quarantine", 0, o.devices(o.cars, isQuarantined))
+				// Those in flight when the circuit opens, and in each of 20 minutes 3 suspects and 4 of the others.
+				if most := 64 + 20*(3+4); asked > most {
+					t.Errorf("%d requests in 20 minutes, none of which was accepted, want %d at most", asked, most)
+				}
+				push.revive()
+				time.Sleep(2 * time.Minute)
+				for _, d := range offers[len(offers)-2:] { // which stand for another 2 minutes at least
+					testkit.Equal(t, fmt.Sprintf("drivers who got the push of the offer made %s ago", time.Since(d.OpensAt)), len(o.cars), push.of(d.ID))
+				}
+				testkit.Equal(t, "devices that are good", len(o.cars), o.devices(o.cars, isGood))
+			})
 		})
 	}
-}
-
-func wrongCredentials(t *testing.T, o *office, push *gateway) {
-	o.trustAll()
-	push.kill(o.phones()...)
-	var offers []dispatch.Dispatch
-	for range 5 {
-		offers = append(offers, o.offer())
-		time.Sleep(4 * time.Minute)
-	}
-	_, asked := push.reached()
-	testkit.Equal(t, "devices in quarantine", 0, o.devices(o.cars, isQuarantined))
-	// Those in flight when the circuit opens, and in each of 20 minutes 3 suspects and 4 of the others.
-	if most := 64 + 20*(3+4); asked > most {
-		t.Errorf("%d requests in 20 minutes, none of which was accepted, want %d at most", asked, most)
-	}
-	push.revive()
-	time.Sleep(2 * time.Minute)
-	for _, d := range offers[len(offers)-2:] { // which stand for another 2 minutes at least
-		testkit.Equal(t, fmt.Sprintf("drivers who got the push of the offer made %s ago", time.Since(d.OpensAt)), len(o.cars), push.of(d.ID))
-	}
-	testkit.Equal(t, "devices that are good", len(o.cars), o.devices(o.cars, isGood))
 }
 
 // Sixty accounts register ten dead tokens each, and new ones every two minutes. Pushes to all others are not delayed, and
