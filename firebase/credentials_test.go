@@ -1,9 +1,6 @@
 package firebase
 
 import (
-	"crypto/x509"
-	"encoding/json"
-	"encoding/pem"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -24,39 +21,13 @@ func writeFile(t *testing.T, text string) string {
 
 // TestServiceAccount: lookups use the file's access token, and requests for keys use none.
 func TestServiceAccount(t *testing.T) {
-	p := newPlace(t, false)
-	der, err := x509.MarshalPKCS8PrivateKey(signers()[1].key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := json.Marshal(map[string]string{
-		"type": "service_account", "project_id": project, "private_key_id": "1", "client_email": "x@y.iam.gserviceaccount.com", "token_uri": p.google.URL + "/token",
-		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := &testkit.LogBuffer{}
-	ids, err := New(t.Context(), Options{
-		Project: project, CredentialsFile: writeFile(t, string(file)), KeysURL: p.google.URL + "/keys", UsersURL: p.google.URL, Now: p.clock.now,
-		Log: slog.New(slog.NewTextHandler(log, nil)),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(ids.Close)
+	p := newPlace(t, true, func(o *Options) { o.CredentialsFile = testkit.ServiceAccount(t, o.UsersURL+"/token") })
 	p.user("kim", "disabled", true)
 	p.user("lee")
 	p.google.set(func() { p.google.bearer = "Bearer an-access-token" })
-	if uid, _, err := ids.UID(t.Context(), p.token("kim")); !is(err, ErrRefused) {
-		t.Errorf("disabled: %q, %v; %s", uid, err, log)
-	}
-	if uid, _, err := ids.UID(t.Context(), p.token("lee")); err != nil || uid != "lee" {
-		t.Errorf("%q, %v; %s", uid, err, log)
-	}
-	if log.String() != "" {
-		t.Errorf("said: %s", log)
-	}
+	p.fails("disabled", p.token("kim"), ErrRefused)
+	p.is("enabled", p.token("lee"), "lee")
+	testkit.Equal(t, "the log", "", p.log.String())
 }
 
 func TestBadCredentials(t *testing.T) {

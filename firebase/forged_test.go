@@ -10,8 +10,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"maps"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -113,34 +111,26 @@ func TestForgedTokens(t *testing.T) {
 	for name, token := range tokens {
 		p.fails(name, token, ErrRefused)
 	}
-	if n := p.verified.Len(); n != 1 {
-		t.Errorf("%d tokens are cached, and one was good", n)
-	}
+	testkit.Equal(t, "cached tokens", 1, p.verified.Len())
 }
 
 // newEmulated trusts an emulator at addr.
-func newEmulated(t testing.TB, addr string, c *clock) (*IDTokens, *testkit.LogBuffer) {
+func newEmulated(t testing.TB, addr string) *place {
 	t.Helper()
-	log := &testkit.LogBuffer{}
-	ids, err := New(t.Context(), Options{Project: project, Emulator: addr, Now: c.now, Log: slog.New(slog.NewTextHandler(log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(ids.Close)
-	return ids, log
+	p := &place{t: t, clock: &clock{t: time.Now()}, log: &testkit.LogBuffer{}}
+	p.start(Options{Project: project, Emulator: addr, Now: p.clock.now, Log: slog.New(slog.NewTextHandler(p.log, nil))})
+	return p
 }
 
 // TestForgedForTheEmulator: the emulator's tokens are not signed, but their claims are checked.
 func TestForgedForTheEmulator(t *testing.T) {
 	p := newPlace(t, false)
-	ids, log := newEmulated(t, "127.0.0.1:1", p.clock)
+	emulated := newEmulated(t, "127.0.0.1:1")
 	claims := p.claims("kim")
 	none := map[string]any{"alg": "none", "typ": "JWT"}
-	if !strings.Contains(log.String(), "EMULATOR IS TRUSTED") {
-		t.Errorf("not warned of: %s", log)
-	}
+	testkit.Equal(t, "warnings of the emulator", 1, emulated.log.Count("EMULATOR IS TRUSTED"))
 	good := part(none) + "." + part(claims) + "."
-	if _, err := ids.verify(t.Context(), good); err != nil {
+	if _, err := emulated.verify(t.Context(), good); err != nil {
 		t.Fatal(err)
 	}
 	p.fails("the emulator's, where it is not set", good, ErrRefused)
@@ -152,36 +142,21 @@ func TestForgedForTheEmulator(t *testing.T) {
 		tokens[name] = part(none) + "." + part(bad) + "."
 	}
 	for name, token := range tokens {
-		if uid, _, err := ids.UID(t.Context(), token); !is(err, ErrRefused) || uid != "" {
-			t.Errorf("%s: %q, %v", name, uid, err)
-		}
+		emulated.fails(name, token, ErrRefused)
 	}
 }
 
 // FuzzForgedTokens: only a token that Google has signed is accepted, and no text causes a panic.
 func FuzzForgedTokens(f *testing.F) {
-	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Write([]byte(`{"one":` + quoted(signers()[0].certificate) + `}`))
-	}))
-	f.Cleanup(keys.Close)
-	c := &clock{t: time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)}
-	ids, err := New(f.Context(), Options{Project: project, KeysURL: keys.URL, Now: c.now, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(ids.Close)
-	p := &place{IDTokens: ids, clock: c}
-	claims := p.claims("kim")
-	good := sign(f, signers()[0], "one", claims)
-	if uid, _, err := ids.UID(f.Context(), good); err != nil || uid != "kim" {
-		f.Fatalf("the good one: %q, %v", uid, err)
-	}
+	p := newPlace(f, false)
+	claims, good := p.claims("kim"), p.token("kim")
+	p.is("the good one", good, "kim")
 	f.Add(good + ".")
 	f.Add(sign(f, signers()[1], "one", claims))
 	f.Add(part(map[string]any{"alg": "none", "kid": "one"}) + "." + part(claims) + ".")
 	f.Add(hmacked(map[string]any{"alg": "RS256", "kid": "one"}, claims, []byte(signers()[0].certificate)))
 	f.Fuzz(func(t *testing.T, token string) {
-		if uid, _, err := ids.UID(t.Context(), token); token != good && (err == nil || uid != "") {
+		if uid, _, err := p.UID(t.Context(), token); token != good && (err == nil || uid != "") {
 			t.Errorf("%q is taken for %q", token, uid)
 		}
 	})

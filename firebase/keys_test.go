@@ -1,17 +1,15 @@
 package firebase
 
 import (
-	"errors"
+	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
-
-func is(err, target error) bool { return errors.Is(err, target) }
 
 func TestGoodToken(t *testing.T) {
 	p := newPlace(t, false)
@@ -19,15 +17,9 @@ func TestGoodToken(t *testing.T) {
 	for range 3 {
 		p.is("a good token", token, "kim")
 	}
-	if n := p.google.times("/keys"); n != 1 {
-		t.Errorf("the keys were asked for %d times", n)
-	}
-	if n := p.google.times(lookups); n != 0 {
-		t.Errorf("without credentials users were looked up %d times", n)
-	}
-	if n := strings.Count(p.log.String(), "no credentials for Firebase Auth"); n != 1 {
-		t.Errorf("said %d times: %s", n, p.log)
-	}
+	testkit.Equal(t, "requests for keys", 1, p.google.times("/keys"))
+	testkit.Equal(t, "lookups without credentials", 0, p.google.times(lookups))
+	testkit.Equal(t, "lines about missing credentials in the log", 1, strings.Count(p.log.String(), "no credentials for Firebase Auth"))
 	p.clock.pass(time.Hour + leeway)
 	p.fails("a token that has ended, though it was good", token, ErrRefused)
 }
@@ -61,9 +53,7 @@ func TestRotation(t *testing.T) {
 	p.settled()
 	p.clock.pass(refetchPause)
 	p.fails("a key that is gone", p.token("choi"), ErrRefused)
-	if n := p.counted(p.counts.keys, "ok"); n != p.google.times("/keys") {
-		t.Errorf("%d fetches are counted, there were %d", n, p.google.times("/keys"))
-	}
+	testkit.Equal(t, "counted fetches", p.google.times("/keys"), p.counted(p.counts.keys, "ok"))
 }
 
 // TestGoogleIsDown: tokens of known keys are accepted, others get ErrUnavailable, and requests to Google are limited.
@@ -78,12 +68,8 @@ func TestGoogleIsDown(t *testing.T) {
 	}
 	p.fails("by an unknown key", sign(t, signers()[1], "two", p.claims("kim")), dispatch.ErrUnavailable)
 	p.fails("forged by the name of a stale key", sign(t, signers()[1], "one", p.claims("kim")), ErrRefused)
-	if n := p.google.times("/keys"); n != 2 {
-		t.Errorf("the keys were asked for %d times", n)
-	}
-	if n := strings.Count(p.log.String(), "not fetched"); n != 1 {
-		t.Errorf("said %d times: %s", n, p.log)
-	}
+	testkit.Equal(t, "requests for keys", 2, p.google.times("/keys"))
+	testkit.Equal(t, "lines about the failure in the log", 1, strings.Count(p.log.String(), "not fetched"))
 	p.clock.pass(retryPause)
 	p.is("and again", p.token("park"), "park")
 	p.settled()
@@ -108,18 +94,8 @@ func TestGoogleWasNeverReachable(t *testing.T) {
 // TestKeysAreFetchedOnce: concurrent requests share a fetch.
 func TestKeysAreFetchedOnce(t *testing.T) {
 	p := newPlace(t, false)
-	hold := make(chan struct{})
-	p.google.set(func() { p.google.hold = hold })
-	var all sync.WaitGroup
-	for range 20 {
-		all.Go(func() { p.is("one of many", p.token("kim"), "kim") })
-	}
-	<-p.google.entered
-	close(hold)
-	all.Wait()
-	if n := p.google.times("/keys"); n != 1 {
-		t.Errorf("the keys were asked for %d times", n)
-	}
+	p.crowd()
+	testkit.Equal(t, "requests for keys", 1, p.google.times("/keys"))
 }
 
 func TestAnswersThatAreNoKeys(t *testing.T) {
@@ -146,8 +122,6 @@ func TestAge(t *testing.T) {
 		{"max-age=100", "400", 0}, {"", "", defaultAge}, {"max-age=x", "", defaultAge}, {"max-age=99999999", "", maxAge}, {"no-store", "", defaultAge},
 	} {
 		h := http.Header{"Cache-Control": {c.control}, "Age": {c.age}}
-		if got := freshFor(h); got != c.want {
-			t.Errorf("%q, Age %q: %s, want %s", c.control, c.age, got, c.want)
-		}
+		testkit.Equal(t, fmt.Sprintf("%q, Age %q", c.control, c.age), c.want, freshFor(h))
 	}
 }

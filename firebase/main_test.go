@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"log/slog"
 	"math/big"
 	"net/http"
@@ -81,7 +82,7 @@ type google struct {
 	entered chan struct{}
 }
 
-func newGoogle(t *testing.T) *google {
+func newGoogle(t testing.TB) *google {
 	g := &google{
 		keys: map[string]string{"one": signers()[0].certificate}, control: "public, max-age=3600, must-revalidate",
 		users: map[string]map[string]any{}, asked: map[string]int{}, entered: make(chan struct{}, 100),
@@ -141,31 +142,44 @@ const lookups = "/v1/projects/" + project + "/accounts:lookup"
 // place is IDTokens over a fake Google, with their log and metrics.
 type place struct {
 	*IDTokens
-	t      *testing.T
+	t      testing.TB
 	clock  *clock
 	google *google
 	log    *testkit.LogBuffer
 	counts *metrics
 }
 
-// newPlace returns a place that looks users up only if withUsers.
-func newPlace(t *testing.T, withUsers bool) *place {
+// newPlace returns a place that looks users up only if withUsers. Google may take as long as a busy machine needs.
+func newPlace(t testing.TB, withUsers bool, edit ...func(*Options)) *place {
 	t.Helper()
-	g, log := newGoogle(t), &testkit.LogBuffer{}
-	c := &clock{t: time.Now().Truncate(time.Second)}
-	registry := prometheus.NewRegistry()
+	p := &place{t: t, clock: &clock{t: time.Now().Truncate(time.Second)}, google: newGoogle(t), log: &testkit.LogBuffer{}}
 	o := Options{
-		Project: project, KeysURL: g.URL + "/keys", UsersURL: g.URL, Now: c.now, Log: slog.New(slog.NewTextHandler(log, nil)), Metrics: registry,
+		Project: project, KeysURL: p.google.URL + "/keys", UsersURL: p.google.URL, Now: p.clock.now,
+		Log: slog.New(slog.NewTextHandler(p.log, nil)), Metrics: prometheus.NewRegistry(),
 	}
-	ids, err := New(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
+	for _, e := range edit {
+		e(&o)
 	}
-	if withUsers {
-		ids.users.client = ids.background.client(lookupTimeout)
+	p.start(o)
+	if withUsers && p.users.client == nil {
+		p.users.client = p.background.client(0)
 	}
-	t.Cleanup(ids.Close)
-	return &place{ids, t, c, g, log, ids.users.metrics}
+	for _, c := range []*http.Client{p.keys.client, p.users.client} {
+		if c != nil {
+			c.Timeout = testkit.Patience
+		}
+	}
+	return p
+}
+
+func (p *place) start(o Options) {
+	p.t.Helper()
+	var err error
+	if p.IDTokens, err = New(context.Background(), o); err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(p.Close)
+	p.counts = p.users.metrics
 }
 
 func (p *place) claims(uid string) map[string]any {
@@ -202,7 +216,7 @@ func (p *place) is(what, token, uid string) {
 
 func (p *place) fails(what, token string, as error) {
 	p.t.Helper()
-	if got, _, err := p.UID(p.t.Context(), token); !is(err, as) || got != "" {
+	if got, _, err := p.UID(p.t.Context(), token); !errors.Is(err, as) || got != "" {
 		p.t.Errorf("%s: %q, %v, want %v", what, got, err, as)
 	}
 }
@@ -211,15 +225,27 @@ func (p *place) counted(c *prometheus.CounterVec, result string) int {
 	return int(testutil.ToFloat64(c.WithLabelValues(result)))
 }
 
+// hold makes Google's answers wait until release.
+func (p *place) hold() (release func()) {
+	hold := make(chan struct{})
+	p.google.set(func() { p.google.hold = hold })
+	return func() { close(hold) }
+}
+
+// crowd makes 20 requests with tokens of one user while Google's answers wait.
+func (p *place) crowd() {
+	p.t.Helper()
+	release := p.hold()
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() { p.is("one of many", p.token("kim"), "kim") })
+	}
+	<-p.google.entered
+	release()
+	all.Wait()
+}
+
 func (p *place) settled() {
 	p.t.Helper()
 	p.background.Wait()
-}
-
-func quoted(s string) string {
-	raw, err := json.Marshal(s)
-	if err != nil {
-		panic(err)
-	}
-	return string(raw)
 }

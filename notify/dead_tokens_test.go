@@ -10,6 +10,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/outbox"
+	"firsttap/testkit"
 )
 
 // court is deadTokens with a clock of its own.
@@ -84,6 +85,11 @@ func TestTwoVerdicts(t *testing.T) {
 			if !c.suspected(p, c.now) {
 				t.Error("a push that was read before the verdict goes with the others")
 			}
+			wait := c.gap // another refusal at once would prove nothing new
+			if wasGood(p.Device, c.now) {
+				wait = 0
+			}
+			testkit.Equal(t, "the wait until the token is tried again", wait, c.retryWait(p, c.now))
 			p = c.suspect(p)
 			c.now = c.now.Add(time.Second)
 			c.takes(other)
@@ -99,9 +105,7 @@ func TestTwoVerdicts(t *testing.T) {
 			mustBe("the second", p, outbox.Dropped, quarantined)
 
 			c.takes(p)
-			if c.last() != trusted {
-				t.Error("nothing is noted of a suspect that is taken")
-			}
+			testkit.Equal(t, "the verdict on a suspect that is taken", trusted, c.last())
 		})
 	}
 }
@@ -110,9 +114,7 @@ func TestGoodTokensAreRecordedOnceADay(t *testing.T) {
 	c := newCourt(t)
 	for good, want := range map[time.Duration]verdictKind{-1: trusted, time.Hour: "", 23 * time.Hour: "", 25 * time.Hour: trusted} {
 		c.takes(c.device("p", good))
-		if got := c.last(); got != want {
-			t.Errorf("good %s ago: %q is recorded", good, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("what is recorded of a token that was good %s ago", good), want, c.last())
 	}
 	p := c.device("p", time.Hour)
 	p.Topic = "dispatch-1"
@@ -182,9 +184,7 @@ func TestDistrust(t *testing.T) {
 	first := c.suspect(c.device("first", 0))
 	c.now = c.now.Add(5 * time.Minute)
 	c.many(70, 30)
-	if n := strings.Count(c.said.String(), "ALERT"); n != 1 {
-		t.Errorf("%d alerts: %s", n, &c.said)
-	}
+	testkit.Equal(t, "alerts", 1, strings.Count(c.said.String(), "ALERT"))
 	if s := c.throttle.state(c.now); s.circuit != "" || s.paused > 0 {
 		t.Errorf("the channel is %+v", s)
 	}
@@ -194,13 +194,9 @@ func TestDistrust(t *testing.T) {
 		return c.last()
 	}
 	c.now = c.now.Add(9 * time.Minute)
-	if got := judged(); got != "" {
-		t.Errorf("%q while it is not believed", got)
-	}
+	testkit.Equal(t, "the verdict while the push service is not believed", "", judged())
 	c.now = c.now.Add(2 * time.Minute)
-	if got := judged(); got != quarantined {
-		t.Errorf("%q afterwards", got)
-	}
+	testkit.Equal(t, "the verdict afterwards", quarantined, judged())
 	// Drivers with ever more refused tokens can cause distrust for half of the time at most.
 	distrusted := 0
 	for minute := range 120 {
@@ -230,9 +226,7 @@ func TestAllTokensAreRefused(t *testing.T) {
 		t.Error("the push service's refusals are trusted")
 	}
 	s := c.throttle.state(c.now)
-	if s.circuit != DeadToken {
-		t.Errorf("%+v", s)
-	}
+	testkit.Equal(t, "the circuit", DeadToken, s.circuit)
 	for range 60 {
 		c.now = c.now.Add(time.Minute)
 		c.many(tooManyRefused, 0)
@@ -255,7 +249,5 @@ func TestTokensForget(t *testing.T) {
 	}
 	c.now = c.now.Add(2 * time.Hour)
 	c.refuses(c.device("one", 0))
-	if n := len(c.refusedOnce) + len(c.refusedTwice) + len(c.reached) + len(c.refusedTokens) + len(c.neverGood); n != 2 {
-		t.Errorf("%d are remembered", n)
-	}
+	testkit.Equal(t, "what is remembered", 2, len(c.refusedOnce)+len(c.refusedTwice)+len(c.reached)+len(c.refusedTokens)+len(c.neverGood))
 }

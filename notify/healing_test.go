@@ -19,11 +19,12 @@ import (
 
 // gateway is a push service with a latency, on the test's clock, and with dead tokens.
 type gateway struct {
-	mu    sync.Mutex
-	dead  map[string]bool
-	taken delays // of offers
-	told  map[dispatch.ID]int
-	asked int
+	notify.Sender // nobody subscribes
+	mu            sync.Mutex
+	dead          map[string]bool
+	taken         delays // of offers
+	told          map[dispatch.ID]int
+	asked         int
 }
 
 // Send takes 50 ms of the bubble.
@@ -40,14 +41,6 @@ func (a *gateway) Send(_ context.Context, p outbox.Push) notify.Outcome {
 		a.told[p.Dispatch.ID]++
 	}
 	return notify.Outcome{Class: notify.Sent}
-}
-
-func (a *gateway) Subscribe(context.Context, string, []string) ([]int, notify.Outcome) {
-	return nil, notify.Outcome{Class: notify.Sent}
-}
-
-func (a *gateway) Unsubscribe(context.Context, string, []string) ([]int, notify.Outcome) {
-	return nil, notify.Outcome{Class: notify.Sent}
 }
 
 func (a *gateway) kill(tokens ...string) {
@@ -121,17 +114,13 @@ func TestAFleetHeals(t *testing.T) {
 					o.offer()
 					time.Sleep(2 * time.Minute)
 					took, _ := push.reached()
-					if len(took) != len(living) {
-						t.Errorf("%d of %d live devices got the push", len(took), len(living))
-					}
+					testkit.Equal(t, "live devices that got the push", len(living), len(took))
 					all = append(all, took...)
 				}
 				if n := o.devices(dead, isQuarantined); n < len(dead) {
 					t.Fatalf("after an hour %d of %d are in quarantine", n, len(dead))
 				}
-				if n := o.devices(living, isGood); n != len(living) {
-					t.Errorf("%d of the %d live devices are good", n, len(living))
-				}
+				testkit.Equal(t, "living devices that are good", len(living), o.devices(living, isGood))
 				if most := slices.Max(all); most > 2*time.Second {
 					t.Errorf("a live device waited %s", most)
 				}
@@ -151,33 +140,32 @@ func TestAFleetHeals(t *testing.T) {
 // are still useful are sent when the credentials are right again.
 func TestWrongCredentials(t *testing.T) {
 	t.Parallel()
-	fleetInBubble(t, 200, func(t *testing.T, o *office, push *gateway) {
-		o.trustAll()
-		push.kill(o.phones()...)
-		var offers []dispatch.Dispatch
-		for range 5 {
-			offers = append(offers, o.offer())
-			time.Sleep(4 * time.Minute)
-		}
-		_, asked := push.reached()
-		if n := o.devices(o.cars, isQuarantined); n != 0 {
-			t.Errorf("%d are in quarantine", n)
-		}
-		if asked > len(offers)*len(o.cars) {
-			t.Errorf("%d requests for %d pushes, none of which was taken", asked, len(offers)*len(o.cars))
-		}
-		push.revive()
-		time.Sleep(2 * time.Minute)
-		for _, d := range offers[len(offers)-2:] { // which stand for another 2 minutes at least
-			if n := push.of(d.ID); n != len(o.cars) {
-				t.Errorf("%d of %d drivers got the push of the offer made %s ago", n, len(o.cars), time.Since(d.OpensAt))
-			}
-		}
-		if n := o.devices(o.cars, isGood); n != len(o.cars) {
-			t.Errorf("%d of %d are good", n, len(o.cars))
-		}
-		t.Logf("%d requests in 20 minutes", asked)
-	})
+	for _, drivers := range []int{30, 200} { // all are refused once within minutes, and within the hour
+		t.Run(fmt.Sprint(drivers), func(t *testing.T) {
+			t.Parallel()
+			fleetInBubble(t, drivers, func(t *testing.T, o *office, push *gateway) {
+				o.trustAll()
+				push.kill(o.phones()...)
+				var offers []dispatch.Dispatch
+				for range 5 {
+					offers = append(offers, o.offer())
+					time.Sleep(4 * time.Minute)
+				}
+				_, asked := push.reached()
+				testkit.Equal(t, "devices in quarantine", 0, o.devices(o.cars, isQuarantined))
+				// Those in flight when the circuit opens, and in each of 20 minutes 3 suspects and 4 of the others.
+				if most := 64 + 20*(3+4); asked > most {
+					t.Errorf("%d requests in 20 minutes, none of which was accepted, want %d at most", asked, most)
+				}
+				push.revive()
+				time.Sleep(2 * time.Minute)
+				for _, d := range offers[len(offers)-2:] { // which stand for another 2 minutes at least
+					testkit.Equal(t, fmt.Sprintf("drivers who got the push of the offer made %s ago", time.Since(d.OpensAt)), len(o.cars), push.of(d.ID))
+				}
+				testkit.Equal(t, "devices that are good", len(o.cars), o.devices(o.cars, isGood))
+			})
+		})
+	}
 }
 
 // Sixty accounts register ten dead tokens each, and new ones every two minutes. Pushes to all others are not delayed, and
@@ -192,9 +180,7 @@ func TestMadeUpTokensAllTheTime(t *testing.T) {
 			o.offer()
 			time.Sleep(30 * time.Second)
 			took, _ := push.reached()
-			if len(took) != len(honest) {
-				t.Errorf("%d pushes of an offer arrived, want %d", len(took), len(honest))
-			}
+			testkit.Equal(t, "pushes of an offer that arrived", len(honest), len(took))
 			all = append(all, took...)
 			for _, name := range []string{"firsttap_push_circuit_open", "firsttap_push_distrusted"} {
 				if v := gauge(t, o.metrics, name); v != 0 {
@@ -220,9 +206,7 @@ func TestMadeUpTokensAllTheTime(t *testing.T) {
 			}
 			offer()
 		}
-		if n := o.devices(honest, isGood); n != len(honest) {
-			t.Errorf("%d of %d phones are good", n, len(honest))
-		}
+		testkit.Equal(t, "honest phones that are good", len(honest), o.devices(honest, isGood))
 		if most := slices.Max(all); most > 2*time.Second {
 			t.Errorf("one waited %s", most)
 		}
@@ -238,7 +222,7 @@ func TestSuspectsGoApart(t *testing.T) {
 		push.kill(o.phones()[:len(dead)]...)
 		o.offer()
 		time.Sleep(10 * time.Second)
-		if n := o.devices(dead, func(v dispatch.Device) bool { return v.SuspectedAt != nil }); n != len(dead) {
+		if n := o.devices(dead, isSuspected); n != len(dead) {
 			t.Fatalf("%d of %d are suspected", n, len(dead))
 		}
 		push.reached()

@@ -2,7 +2,6 @@ package notify_test
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"firsttap/dispatch"
 	"firsttap/notify"
 	"firsttap/notify/fcmtest"
+	"firsttap/outbox"
 	"firsttap/repository"
 	"firsttap/testkit"
 )
@@ -81,25 +81,18 @@ func until(all []sent, n int, id dispatch.ID, kind dispatch.EventType) []sent {
 	return all
 }
 
-// written returns the notifications of one kind about a dispatch, in the order of their creation.
-func (o *office) written(id dispatch.ID, kind dispatch.EventType) (ids []dispatch.NotificationID) {
+// written counts the notifications of one kind about a dispatch.
+func (o *office) written(id dispatch.ID, kind dispatch.EventType) (n int) {
 	o.t.Helper()
-	page := dispatch.Page{Limit: 200}
-	for {
-		items, next, err := o.store.Notifications(o.t.Context(), id, page)
-		if err != nil {
-			o.t.Fatal(err)
-		}
-		for _, item := range items {
-			if item.Type == kind {
-				ids = append(ids, item.ID)
-			}
-		}
-		if page.Cursor = next; next == "" {
-			slices.Sort(ids)
-			return ids
+	items := everything(o.t, func(p dispatch.Page) ([]outbox.Notification, string, error) {
+		return o.store.Notifications(o.t.Context(), id, p)
+	})
+	for _, item := range items {
+		if item.Type == kind {
+			n++
 		}
 	}
+	return n
 }
 
 // narrow allows few requests in flight, and makes leases outlast the test.
@@ -143,8 +136,8 @@ func largeAudienceDelaysNoOtherPush(t *testing.T, o *office, instances int) {
 	o.cancel(taken)
 	small := o.offerIn("busan")
 	o.eventually("the others are written", func() bool {
-		return len(o.written(open.ID, dispatch.EventAccepted)) == 1 && len(o.written(taken.ID, dispatch.EventCanceled)) >= 1 &&
-			len(o.written(small.ID, dispatch.EventOpened)) == few
+		return o.written(open.ID, dispatch.EventAccepted) == 1 && o.written(taken.ID, dispatch.EventCanceled) >= 1 &&
+			o.written(small.ID, dispatch.EventOpened) == few
 	})
 	held := len(s.order(0))
 	s.let(-1)
@@ -189,10 +182,10 @@ func TestOffersHaveTheirShare(t *testing.T) {
 			o.accept(dispatch.Dispatch{ID: id}, v)
 		}
 		for id := range own {
-			o.eventually("the winners' messages are written", func() bool { return len(o.written(id, dispatch.EventAccepted)) == phones })
+			o.eventually("the winners' messages are written", func() bool { return o.written(id, dispatch.EventAccepted) == phones })
 		}
 		offer := o.offer()
-		o.eventually("the offers are written", func() bool { return len(o.written(offer.ID, dispatch.EventOpened)) == offered })
+		o.eventually("the offers are written", func() bool { return o.written(offer.ID, dispatch.EventOpened) == offered })
 		s.let(-1)
 		accepted := func(all []sent) (n int) {
 			for id := range own {

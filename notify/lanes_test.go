@@ -12,6 +12,8 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/outbox"
+
+	"firsttap/testkit"
 )
 
 // some returns n pushes of an event, with ids made of the event and a number.
@@ -55,9 +57,7 @@ func TestEventsTakeTurns(t *testing.T) {
 	if slices.Index(got, "a2") > 1 || slices.Index(got, "b1") > 1 || !slices.Contains(got, "a3") || !l.empty() {
 		t.Errorf("they come as %v", got)
 	}
-	if len(l.rings[outbox.LaneOffer].byEvent) != 0 {
-		t.Error("an event that is done is still known")
-	}
+	testkit.Equal(t, "known events that are done", 0, len(l.rings[outbox.LaneOffer].byEvent))
 }
 
 func TestLanesHaveTheirShares(t *testing.T) {
@@ -81,9 +81,7 @@ func TestRemovedPushesAreNotSent(t *testing.T) {
 	l.add(some("b", dispatch.EventTaken, true, 2))
 	l.add(some("c", dispatch.EventAccepted, false, 1))
 	gone := l.remove(func(p *outbox.Push) bool { return p.ID == "a1" || p.Event == "b" })
-	if len(gone) != 3 {
-		t.Errorf("%d pushes were removed", len(gone))
-	}
+	testkit.Equal(t, "removed pushes", 3, len(gone))
 	got := l.leave(3)
 	slices.Sort(got)
 	if !slices.Equal(got, []string{"a0", "a2", "c0"}) || !l.empty() {

@@ -8,10 +8,9 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-
 	"firsttap/dispatch"
 	"firsttap/outbox"
+	"firsttap/testkit"
 )
 
 func TestLog(t *testing.T) {
@@ -27,9 +26,7 @@ func TestLog(t *testing.T) {
 		Type: dispatch.EventOpened, Round: 2, Driver: "drv_1", Dispatch: dispatch.Dispatch{ID: "dsp_1"},
 		Device: dispatch.Device{PushToken: token},
 	}
-	if diff := cmp.Diff(Outcome{Class: Sent}, l.Send(t.Context(), p)); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Equal(t, "the outcome", Outcome{Class: Sent}, l.Send(t.Context(), p))
 	var got any
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
 		t.Fatal(err)
@@ -38,19 +35,13 @@ func TestLog(t *testing.T) {
 		"level": "INFO", "msg": "push", "type": "dispatch.opened", "dispatch": "dsp_1", "round": 2.0, "driver": "drv_1",
 		"token": "dGhpcy…29",
 	})
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Equal(t, "the line", want, got)
 	out.Reset()
 	p.Silent = true
 	for _, o := range []Outcome{l.Send(t.Context(), p), second(l.Subscribe(t.Context(), "t", []string{token})), second(l.Unsubscribe(t.Context(), "t", nil))} {
-		if o.Class != Sent {
-			t.Errorf("%+v", o)
-		}
+		testkit.Equal(t, "the class", Sent, o.Class)
 	}
-	if out.Len() != 0 {
-		t.Errorf("a silent push was logged: %s", &out)
-	}
+	testkit.Equal(t, "log of a silent push", 0, out.Len())
 	p.Silent, p.Topic, p.Device, p.Driver = false, "dsp_1", dispatch.Device{}, ""
 	l.Send(t.Context(), p)
 	if !strings.Contains(out.String(), `"topic":"dsp_1"`) || strings.Contains(out.String(), `"token"`) {

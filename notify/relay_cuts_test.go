@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"firsttap/dispatch"
 	"firsttap/notify/fcmtest"
 	"firsttap/testkit"
 )
@@ -15,9 +14,7 @@ import (
 func TestACallIsLost(t *testing.T) {
 	t.Parallel()
 	once := func(t *testing.T, o *office) {
-		if _, again, _, _ := o.fcm.Totals(); again != 0 {
-			t.Errorf("%d messages came twice", again)
-		}
+		testkit.Equal(t, "messages that came twice", 0, o.twice())
 	}
 	// The call is repeated.
 	eachCall(t, requestIsLost, 10*time.Second, once)
@@ -32,7 +29,7 @@ func TestARelayIsKilled(t *testing.T) {
 	for _, f := range []fault{killedBefore, killedAfter} {
 		eachCall(t, f, afterLease, func(t *testing.T, o *office) {
 			// What the push service accepted and the relay did not record is sent again.
-			if _, again, _, _ := o.fcm.Totals(); again > len(o.cars) {
+			if again := o.twice(); again > len(o.cars) {
 				t.Errorf("%d messages came twice", again)
 			}
 		})
@@ -60,9 +57,7 @@ func eachCall(t *testing.T, f fault, settled time.Duration, judge func(*testing.
 				calls = len(r.wire.made())
 			}
 			time.Sleep(settled)
-			if shown, rows := o.shows(dispatch.EventOpened), o.rows(); shown != len(o.cars) || rows["SENT sent"] != len(o.cars) {
-				t.Errorf("%d of %d phones show the offer; %v", shown, len(o.cars), rows)
-			}
+			o.mustHaveSentAll()
 			judge(t, o)
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"firsttap/notify"
 	"firsttap/notify/fcmtest"
 	"firsttap/repository"
+	"firsttap/testkit"
 )
 
 // realGap is the SuspicionGap where time is real.
@@ -25,22 +26,29 @@ func (o *office) judging(n *notify.RelayOptions, _ *repository.OutboxOptions) {
 	}
 }
 
-// devices counts the drivers' devices that match.
-func (o *office) devices(drivers []dispatch.Driver, is func(dispatch.Device) bool) (n int) {
+// devicesOf returns the drivers' devices that match.
+func (o *office) devicesOf(drivers []dispatch.Driver, is func(dispatch.Device) bool) (matching []dispatch.Device) {
 	o.t.Helper()
 	for _, v := range drivers {
-		devices, _, err := o.store.Devices(o.t.Context(), v.ID, dispatch.Page{Limit: 100})
-		if err != nil {
-			o.t.Fatal(err)
-		}
+		devices := everything(o.t, func(p dispatch.Page) ([]dispatch.Device, string, error) {
+			return o.store.Devices(o.t.Context(), v.ID, p)
+		})
 		for _, d := range devices {
 			if is(d) {
-				n++
+				matching = append(matching, d)
 			}
 		}
 	}
-	return n
+	return matching
 }
+
+// devices counts the drivers' devices that match.
+func (o *office) devices(drivers []dispatch.Driver, is func(dispatch.Device) bool) int {
+	return len(o.devicesOf(drivers, is))
+}
+
+func anyDevice(dispatch.Device) bool     { return true }
+func isSuspected(v dispatch.Device) bool { return v.SuspectedAt != nil }
 
 func isQuarantined(v dispatch.Device) bool { return v.QuarantinedAt != nil }
 func isGood(v dispatch.Device) bool {
@@ -73,9 +81,7 @@ func TestDeadToken(t *testing.T) {
 		asked := o.fcm.Stats().Statuses[404]
 		o.offer()
 		o.eventually("the others show another offer", func() bool { return o.shows(dispatch.EventOpened) == (offers+1)*living })
-		if n := o.fcm.Stats().Statuses[404]; n != asked {
-			t.Errorf("the dead token was asked again")
-		}
+		testkit.Equal(t, "requests with the dead token", asked, o.fcm.Stats().Statuses[404])
 		// The app registers again: the token lives.
 		o.fcm.Revive(phone(dead))
 		o.put(dead, "app", phone(dead))
@@ -93,20 +99,12 @@ func TestLiveTokenIsReportedDead(t *testing.T) {
 		o.relay(nil)
 		o.offer()
 		time.Sleep(time.Second)
-		if n := o.devices(o.cars, func(v dispatch.Device) bool { return v.SuspectedAt != nil }); n != 1 {
-			t.Errorf("%d are under suspicion after a second", n)
-		}
+		testkit.Equal(t, "suspects after a second", 1, o.devices(o.cars, isSuspected))
 		o.fcm.Revive(phone(o.cars[0]))
 		time.Sleep(2 * time.Minute)
-		if n := o.shows(dispatch.EventOpened); n != len(o.cars) {
-			t.Errorf("%d of %d show the offer", n, len(o.cars))
-		}
-		if n := o.devices(o.cars, isGood); n != len(o.cars) {
-			t.Errorf("%d of %d are good", n, len(o.cars))
-		}
-		if _, again, _, _ := o.fcm.Totals(); again != 0 {
-			t.Errorf("%d messages came twice", again)
-		}
+		testkit.Equal(t, "phones that show the offer", len(o.cars), o.shows(dispatch.EventOpened))
+		testkit.Equal(t, "devices that are good", len(o.cars), o.devices(o.cars, isGood))
+		testkit.Equal(t, "messages that came twice", 0, o.twice())
 	})
 }
 
@@ -122,9 +120,7 @@ func TestEveryTokenIsRefused(t *testing.T) {
 		if n := o.fcm.Requests(); n <= int64(2*len(o.cars)) {
 			t.Errorf("%d requests: not every token had its second verdict", n)
 		}
-		if n := o.devices(o.cars, isQuarantined); n != 0 {
-			t.Errorf("%d are in quarantine", n)
-		}
+		testkit.Equal(t, "devices in quarantine", 0, o.devices(o.cars, isQuarantined))
 		for what, n := range o.rows() {
 			if strings.HasPrefix(what, "DROPPED") {
 				t.Errorf("%s: %d", what, n)
@@ -132,27 +128,15 @@ func TestEveryTokenIsRefused(t *testing.T) {
 		}
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Status = 0 })
 		time.Sleep(3 * time.Minute)
-		if n := o.shows(dispatch.EventOpened); n != len(o.cars) {
-			t.Errorf("%d of %d show the offer", n, len(o.cars))
-		}
-		if n := o.devices(o.cars, isGood); n != len(o.cars) {
-			t.Errorf("%d of %d are good", n, len(o.cars))
-		}
+		testkit.Equal(t, "phones that show the offer", len(o.cars), o.shows(dispatch.EventOpened))
+		testkit.Equal(t, "devices that are good", len(o.cars), o.devices(o.cars, isGood))
 	})
 }
 
 // trustAll marks every phone as one to which a push was accepted.
 func (o *office) trustAll() {
 	o.t.Helper()
-	var all []dispatch.Device
-	for _, v := range o.cars {
-		devices, _, err := o.store.Devices(o.t.Context(), v.ID, dispatch.Page{Limit: 100})
-		if err != nil {
-			o.t.Fatal(err)
-		}
-		all = append(all, devices...)
-	}
-	if err := o.store.MarkPushAccepted(o.t.Context(), all); err != nil {
+	if err := o.store.MarkPushAccepted(o.t.Context(), o.devicesOf(o.cars, anyDevice)); err != nil {
 		o.t.Fatal(err)
 	}
 }

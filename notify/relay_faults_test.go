@@ -1,6 +1,7 @@
 package notify_test
 
 import (
+	"log/slog"
 	"net/url"
 	"sync"
 	"testing"
@@ -16,17 +17,11 @@ import (
 	"firsttap/testkit"
 )
 
-// attempts returns the sum of the rows' failed attempts.
+// attempts returns the sum of the sent rows' failed attempts.
 func (o *office) attempts() (n int) {
 	o.t.Helper()
-	for _, s := range []outbox.Status{outbox.Pending, outbox.Sent} {
-		items, _, err := o.store.NotificationsBy(o.t.Context(), s, dispatch.Page{Limit: 200})
-		if err != nil {
-			o.t.Fatal(err)
-		}
-		for _, i := range items {
-			n += i.Attempts
-		}
+	for _, row := range o.notifications(outbox.Sent) {
+		n += row.Attempts
 	}
 	return n
 }
@@ -46,15 +41,9 @@ func TestPushServiceIsUnavailable(t *testing.T) {
 		}
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Status = 0 })
 		time.Sleep(time.Minute)
-		if n, rows := o.shows(dispatch.EventOpened), o.rows(); n != len(o.cars) || rows["SENT sent"] != len(o.cars) {
-			t.Errorf("after a minute without errors %d of %d phones show the offer; %v", n, len(o.cars), rows)
-		}
-		if n := o.attempts(); int64(n) != asked {
-			t.Errorf("%d attempts in the books, %d requests were refused", n, asked)
-		}
-		if _, again, _, _ := o.fcm.Totals(); again != 0 {
-			t.Errorf("%d messages came twice", again)
-		}
+		o.mustHaveSentAll()
+		testkit.Equal(t, "recorded attempts", asked, int64(o.attempts()))
+		testkit.Equal(t, "messages that came twice", 0, o.twice())
 	})
 }
 
@@ -77,17 +66,44 @@ func TestQuota(t *testing.T) {
 		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.MaxInFlight = 8 })
 		o.offer()
 		time.Sleep(2 * time.Minute)
-		if n, rows := o.shows(dispatch.EventOpened), o.rows(); n != len(o.cars) || rows["SENT sent"] != len(o.cars) {
-			t.Errorf("after two minutes %d of %d phones show the offer; %v", n, len(o.cars), rows)
-		}
+		o.mustHaveSentAll()
 		// Beyond the quota go the requests in flight, in each of the windows.
 		if n := o.fcm.Stats().Statuses[429]; n == 0 || n > 8*5 {
 			t.Errorf("%d requests after the quota was reached", n)
 		}
-		if n := o.attempts(); n != 0 {
-			t.Errorf("%d attempts were used up", n)
-		}
+		testkit.Equal(t, "attempts that were used up", 0, o.attempts())
 	})
+}
+
+// While the push service refuses the credentials, all pushes or those to one platform get a request a minute. No attempt is
+// counted, and all are sent when the credentials are right.
+func TestCredentialsAreRefused(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct{ code, alert string }{
+		"ours":         {"-", "push service refuses our credentials"},
+		"a platform's": {"", "push service lacks valid credentials for a platform"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, 5, func(t *testing.T, o *office) {
+				log := &testkit.LogBuffer{}
+				o.fcm.Set(func(k *fcmtest.Knobs) { k.Status, k.ErrorCode = 401, c.code })
+				o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) {
+					n.MaxInFlight, n.Log = 1, slog.New(slog.NewTextHandler(log, nil))
+				})
+				o.offer()
+				time.Sleep(5 * time.Minute)
+				asked := int(o.fcm.Requests())
+				if asked < 3 || asked > 6 || log.Count(c.alert) != asked {
+					t.Errorf("%d requests in five minutes, %d alerts", asked, log.Count(c.alert))
+				}
+				o.fcm.Set(func(k *fcmtest.Knobs) { k.Status = 0 })
+				time.Sleep(2 * time.Minute)
+				o.mustHaveSentAll()
+				testkit.Equal(t, "attempts that were used up", 0, o.attempts())
+			})
+		})
+	}
 }
 
 // When the push service accepts a message and cuts the connection, it is sent again, and the phone shows it once.
@@ -120,9 +136,9 @@ func TestPoison(t *testing.T) {
 		o.offer()
 		o.eventually("one is dead", func() bool { return o.rows()["DEAD poison"] == 1 })
 		o.eventually("the others are sent", func() bool { return o.rows()["SENT sent"] == len(o.cars)-1 })
-		dead, _, err := o.store.NotificationsBy(t.Context(), outbox.Dead, dispatch.Page{Limit: 2})
-		if err != nil || len(dead) != 1 || dead[0].Reason == "" || dead[0].Driver != o.cars[1].ID {
-			t.Fatalf("%v %v", dead, err)
+		dead := o.notifications(outbox.Dead)
+		if len(dead) != 1 || dead[0].Reason == "" || dead[0].Driver != o.cars[1].ID {
+			t.Fatal(dead)
 		}
 		o.fcm.Cure()
 		if _, err := o.store.Redrive(t.Context(), dead[0].ID); err != nil {
@@ -144,17 +160,8 @@ func TestSuperseded(t *testing.T) {
 		o.accept(d, o.cars[0])
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Hang = false })
 		o.eventually("the winner is told", func() bool { return o.shows(dispatch.EventAccepted) == 1 })
-		o.eventually("nothing is pending", func() bool {
-			for what := range o.rows() {
-				if what[:7] == "PENDING" {
-					return false
-				}
-			}
-			return true
-		})
-		if n := o.shows(dispatch.EventOpened); n != 0 {
-			t.Errorf("%d phones show an offer that is over", n)
-		}
+		o.eventually("nothing is pending", func() bool { return len(o.notifications(outbox.Pending)) == 0 })
+		testkit.Equal(t, "phones that show an offer that is over", 0, o.shows(dispatch.EventOpened))
 		if n := o.rows()["DROPPED superseded"]; n < len(o.cars)-8 {
 			t.Errorf("%d of %d offers were dropped", n, len(o.cars))
 		}
@@ -175,7 +182,7 @@ func TestRelayEnds(t *testing.T) {
 		r.stop()
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Hang = false })
 		o.relayBeside(long)
-		o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
+		o.untilAllShow()
 	})
 }
 
@@ -187,15 +194,13 @@ func TestTopic(t *testing.T) {
 		d := o.offer()
 		topic := outbox.TopicOf(d.ID)
 		o.eventually("the audience is subscribed", func() bool { return len(o.fcm.Subscribers(topic)) == len(o.cars) })
-		o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
+		o.untilAllShow()
 		o.eventually("all is settled", func() bool { return o.rows()["SENT sent"] == len(o.cars) })
 		before := o.fcm.Requests()
 		o.accept(d, o.cars[0])
 		o.eventually("no phone shows the offer", func() bool { return o.shows(dispatch.EventOpened) == 0 })
 		o.eventually("the winner is told", func() bool { return o.shows(dispatch.EventAccepted) == 1 })
-		if n := len(o.fcm.Subscribers(topic)); n != len(o.cars) {
-			t.Errorf("%d are subscribed still, want all %d", n, len(o.cars))
-		}
+		testkit.Equal(t, "subscribed phones", len(o.cars), len(o.fcm.Subscribers(topic)))
 		if n, err := o.store.ScheduleTopicCleanup(t.Context()); n != 1 || err != nil {
 			t.Errorf("released %d topics, %v", n, err)
 		}
@@ -204,30 +209,6 @@ func TestTopic(t *testing.T) {
 			t.Errorf("%d requests to tell %d phones", n, len(o.cars))
 		}
 	})
-}
-
-// So it is from 500 devices on, the winner's among them. With fewer, each gets a push of its own.
-func TestTopicFromFiveHundredDevices(t *testing.T) {
-	testkit.OnlyInAll(t)
-	for devices, most := range map[int]int64{499: 499, 500: 3} {
-		inBubble(t, devices, func(t *testing.T, o *office) {
-			o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.TopicThreshold = repository.LargeAudience })
-			d := o.offer()
-			time.Sleep(time.Minute)
-			if n := o.shows(dispatch.EventOpened); n != devices {
-				t.Errorf("%d of %d phones show the offer", n, devices)
-			}
-			before := o.fcm.Requests()
-			o.accept(d, o.cars[0])
-			time.Sleep(time.Minute)
-			if offers, winners := o.shows(dispatch.EventOpened), o.shows(dispatch.EventAccepted); offers != 0 || winners != 1 {
-				t.Errorf("%d of %d phones show the offer that is over, %d that they have the job", offers, devices, winners)
-			}
-			if n := o.fcm.Requests() - before; n > most || devices < 500 && n < most {
-				t.Errorf("%d requests to tell %d phones", n, devices)
-			}
-		})
-	}
 }
 
 // The database becomes unreachable between the COMMIT of an event and its expansion: when it is back, the event is expanded
@@ -249,5 +230,5 @@ func TestDatabaseIsAwayForAMoment(t *testing.T) {
 	proxy.Refuse(true)
 	hold.Release()
 	proxy.Refuse(false)
-	o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
+	o.untilAllShow()
 }

@@ -25,6 +25,8 @@ import (
 	"firsttap/testkit"
 )
 
+func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+
 // office is a database with drivers and their phones, a simulated push service, and the relays of some instances.
 type office struct {
 	t     *testing.T
@@ -299,28 +301,59 @@ func (o *office) wait(inBubble, inRealTime time.Duration) {
 	time.Sleep(inRealTime)
 }
 
+// everything returns the items of all pages.
+func everything[T any](t testing.TB, list func(dispatch.Page) ([]T, string, error)) (all []T) {
+	t.Helper()
+	for page := (dispatch.Page{Limit: 200}); ; {
+		items, next, err := list(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, items...)
+		if page.Cursor = next; next == "" {
+			return all
+		}
+	}
+}
+
+// notifications returns the rows with that status.
+func (o *office) notifications(s outbox.Status) []outbox.Notification {
+	o.t.Helper()
+	return everything(o.t, func(p dispatch.Page) ([]outbox.Notification, string, error) {
+		return o.store.NotificationsBy(context.Background(), s, p)
+	})
+}
+
 // rows counts the notifications by status and result.
 func (o *office) rows() map[string]int {
 	o.t.Helper()
 	rows := map[string]int{}
-	for _, s := range []outbox.Status{
-		outbox.Pending, outbox.Sent, outbox.Dead, outbox.Dropped,
-	} {
-		page := dispatch.Page{Limit: 200}
-		for {
-			items, next, err := o.store.NotificationsBy(context.Background(), s, page)
-			if err != nil {
-				o.t.Fatal(err)
-			}
-			for _, n := range items {
-				rows[fmt.Sprintf("%s %s", s, n.Result)]++
-			}
-			if page.Cursor = next; next == "" {
-				break
-			}
+	for _, s := range []outbox.Status{outbox.Pending, outbox.Sent, outbox.Dead, outbox.Dropped} {
+		for _, n := range o.notifications(s) {
+			rows[fmt.Sprintf("%s %s", s, n.Result)]++
 		}
 	}
 	return rows
+}
+
+// mustHaveSentAll fails the test unless all phones show the offer and all pushes are recorded as sent.
+func (o *office) mustHaveSentAll() {
+	o.t.Helper()
+	if shown, rows := o.shows(dispatch.EventOpened), o.rows(); shown != len(o.cars) || rows["SENT sent"] != len(o.cars) {
+		o.t.Errorf("%d of %d phones show the offer; %v", shown, len(o.cars), rows)
+	}
+}
+
+// twice is how many messages came twice.
+func (o *office) twice() int {
+	_, again, _, _ := o.fcm.Totals()
+	return again
+}
+
+// untilAllShow waits until the phones of all drivers show the offer.
+func (o *office) untilAllShow() {
+	o.t.Helper()
+	o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
 }
 
 // shows counts the phones that show a notification of that type.
@@ -344,7 +377,7 @@ func TestPushesToAllDrivers(t *testing.T) {
 			r := o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.BatchSize = size })
 			before := o.fcm.Requests()
 			d := o.offer()
-			o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
+			o.untilAllShow()
 			o.accept(d, o.cars[i])
 			o.eventually("the winner's phone alone shows something, and that it has the job", func() bool {
 				return o.shows(dispatch.EventOpened) == 0 && o.shows(dispatch.EventAccepted) == i+1
@@ -354,12 +387,8 @@ func TestPushesToAllDrivers(t *testing.T) {
 				t.Errorf("the winner's phone shows %v", last)
 			}
 			o.eventually("all are marked as sent", func() bool { return o.rows()["SENT sent"] == 2*len(o.cars)*(i+1) })
-			if n := o.fcm.Requests() - before; n != int64(2*len(o.cars)) {
-				t.Errorf("%d requests for %d phones, each with two pushes", n, len(o.cars))
-			}
-			if _, again, _, _ := o.fcm.Totals(); again != 0 {
-				t.Errorf("%d messages came twice", again)
-			}
+			testkit.Equal(t, "requests for two pushes to each phone", int64(2*len(o.cars)), o.fcm.Requests()-before)
+			testkit.Equal(t, "messages that came twice", 0, o.twice())
 			r.stop()
 		}
 	})

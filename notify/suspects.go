@@ -19,6 +19,8 @@ const (
 	suspectsPerDriver = 12
 	// maxSuspects bounds the requests in flight.
 	maxSuspects = 32
+	// probesPerGap is how many suspects are sent within a gap at most while the push service accepts no token.
+	probesPerGap = 3
 )
 
 // suspectQueue holds pushes to suspected tokens, which are sent without a place in the throttle: one request at a time, one
@@ -30,6 +32,7 @@ type suspectQueue struct {
 
 	mu              sync.Mutex
 	limit, inflight int
+	lastRefused     time.Time
 	lastTurn        time.Time // the latest turn that was assigned
 	lastTurns       map[dispatch.DriverID]time.Time
 	freed           wakeup.Signal
@@ -118,14 +121,22 @@ func (q *suspectQueue) start() {
 	q.mu.Unlock()
 }
 
-func (q *suspectQueue) done(o Outcome) {
+func (q *suspectQueue) done(o Outcome, now time.Time) {
 	q.mu.Lock()
 	q.inflight--
 	if q.limit = min(q.limit+1, maxSuspects); o.Class != Sent {
-		q.limit = 1
+		q.limit, q.lastRefused = 1, now
 	}
 	q.mu.Unlock()
 	q.freed.Set()
+}
+
+// probed reports whether the push service refused a suspect so recently that another would prove nothing while it accepts no
+// token.
+func (q *suspectQueue) probed(now time.Time) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return now.Sub(q.lastRefused) < q.gap/probesPerGap
 }
 
 // queueSuspect moves a push from its place in the throttle to the queue of suspects.
@@ -156,10 +167,13 @@ func (r *Relay) sendSuspects(ctx, lasting context.Context) {
 			return
 		}
 		now := time.Now()
-		closed := max(r.platformClosedFor(p.Device.Platform, now), r.throttle.state(now).paused)
+		channel := r.throttle.state(now)
+		closed := max(r.platformClosedFor(p.Device.Platform, now), channel.paused)
 		switch {
 		case closed > 0:
 			r.results.addUncounted(unsent(p, closed.Round(releaseRounding)))
+		case channel.circuit == DeadToken && r.suspects.probed(now):
+			r.results.addUncounted(unsent(p, jittered(r.suspects.gap).Round(r.suspects.gap/60)))
 		case p.LeasedUntil.Sub(now) < r.options.AttemptTimeout || now.Sub(p.ReadAt) > maxReadAge:
 			r.postpone(p, 0, now)
 		default:
@@ -167,7 +181,7 @@ func (r *Relay) sendSuspects(ctx, lasting context.Context) {
 			r.attempts.Go(func() {
 				r.metrics.observeDelay(p, time.Now())
 				o := r.options.Sender.Send(lasting, p)
-				r.suspects.done(o)
+				r.suspects.done(o, time.Now())
 				r.throttle.observe(o, time.Now())
 				r.results.addUncounted(r.handleOutcome(p, o))
 			})

@@ -3,6 +3,8 @@ package notify
 import (
 	"testing"
 	"time"
+
+	"firsttap/testkit"
 )
 
 // line is a throttle with a clock of its own.
@@ -54,9 +56,7 @@ func TestThrottleWidens(t *testing.T) {
 	l := newLine(t)
 	for _, want := range []int{4, 8, 16, 32, 64, 64} {
 		n := l.fill()
-		if n != want {
-			t.Errorf("%d under way, want twice as many each round trip, up to the most: %d", n, want)
-		}
+		testkit.Equal(t, "requests in flight, twice as many each round trip", want, n)
 		for range n { // each that ends is replaced at once
 			l.done(Outcome{Class: Sent}, l.now)
 			l.fill()
@@ -99,13 +99,15 @@ func TestThrottlePauses(t *testing.T) {
 		if _, wait := l.start(l.now); wait != c.want {
 			t.Errorf("%s: %v, want %v", c.name, wait, c.want)
 		}
-		if n := l.reserve(1, ahead, l.now.Add(c.want-1)); n != 0 {
-			t.Errorf("%s: there is room while it is paused", c.name)
-		}
+		testkit.Equal(t, c.name+": room while it is paused", 0, l.reserve(1, ahead, l.now.Add(c.want-1)))
 		l.end(Outcome{Class: Unsure}) // those that began before it
 		l.now = l.now.Add(c.want)
 		l.mustHave("afterwards a single one finds out", 1)
+		if refused := c.o.Class == Auth; refused != (l.state(l.now).circuit == Auth) {
+			t.Errorf("%s: the circuit is %q", c.name, l.state(l.now).circuit)
+		}
 		l.end(Outcome{Class: Sent})
+		testkit.Equal(t, "the circuit after a success", "", l.state(l.now).circuit)
 		if n := l.fill(); n < 1 || n > 2 {
 			t.Errorf("%d at once after the first success", n)
 		}
@@ -141,19 +143,6 @@ func TestThrottleBacksOff(t *testing.T) {
 	l.end(Outcome{Class: Sent})
 	if s := l.state(l.now); s.paused != 0 || s.circuit != "" {
 		t.Errorf("still paused for %v", s.paused)
-	}
-}
-
-func TestThrottleCircuit(t *testing.T) {
-	l := newLine(t)
-	l.fill()
-	l.done(Outcome{Class: Auth}, l.now)
-	if s := l.state(l.now); s.circuit != Auth {
-		t.Errorf("the circuit is %q", s.circuit)
-	}
-	l.end(Outcome{Class: Sent})
-	if s := l.state(l.now); s.circuit != "" {
-		t.Errorf("the circuit is %q after a success", s.circuit)
 	}
 }
 

@@ -2,14 +2,8 @@ package fcm
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
-	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -17,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,34 +24,9 @@ import (
 	"firsttap/testkit"
 )
 
-// keyFile writes the key file of a service account whose access tokens come from tokenURL.
-func keyFile(t *testing.T, tokenURL string) string {
-	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := json.Marshal(map[string]string{
-		"type": "service_account", "project_id": "demo", "client_email": "push@demo.iam.gserviceaccount.com",
-		"private_key_id": "1", "token_uri": tokenURL, "quota_project_id": "payer",
-		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "key.json")
-	if err := os.WriteFile(file, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
 // google is FCM under Google's host names.
 type google struct {
+	*httptest.Server
 	fcm     *fcmtest.Server
 	sender  *Sender
 	mu      sync.Mutex
@@ -69,25 +37,29 @@ type google struct {
 // newGoogle redirects the sender's connections to Google to a local server without TLS.
 func newGoogle(t *testing.T, tokenURL string, timeout time.Duration) *google {
 	t.Helper()
+	g := recordingFCM(t)
+	g.sender = senderTo(t, "", func(o *Options) {
+		o.CredentialsFile, o.Timeout, o.Now = testkit.ServiceAccount(t, tokenURL), timeout, time.Now
+	})
+	g.sender.transport.base.Proxy = nil
+	g.sender.transport.base.DialTLSContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, g.Listener.Addr().String())
+	}
+	return g
+}
+
+// recordingFCM returns FCM without a sender, which records the headers and hosts of requests.
+func recordingFCM(t *testing.T) *google {
+	t.Helper()
 	g := &google{fcm: fcmtest.New()}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	g.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g.mu.Lock()
 		g.headers, g.hosts = append(g.headers, r.Header.Clone()), append(g.hosts, r.Host)
 		g.mu.Unlock()
 		g.fcm.ServeHTTP(w, r)
 	}))
-	t.Cleanup(server.Close)
+	t.Cleanup(g.Close)
 	t.Cleanup(g.fcm.Close)
-	sender, err := New(t.Context(), Options{Project: "demo", CredentialsFile: keyFile(t, tokenURL), Timeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(sender.Close)
-	sender.transport.base.Proxy = nil
-	sender.transport.base.DialTLSContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
-	}
-	g.sender = sender
 	return g
 }
 
@@ -96,19 +68,6 @@ func (g *google) send(t *testing.T) notify.Outcome {
 	return g.sender.Send(t.Context(), outbox.Push{
 		Type: dispatch.EventTaken, Silent: true, Device: dispatch.Device{Platform: dispatch.Android, PushToken: "a-push-token"},
 	})
-}
-
-// tokenService answers requests for access tokens with answer, and counts them.
-func tokenService(t *testing.T, answer http.HandlerFunc) (url string, asked *atomic.Int64) {
-	t.Helper()
-	asked = new(atomic.Int64)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
-		_, _ = io.Copy(io.Discard, r.Body) // only then does the server notice that a client hangs up
-		answer(w, r)
-	}))
-	t.Cleanup(server.Close)
-	return server.URL, asked
 }
 
 func TestCredentialsThatCannotBeRead(t *testing.T) {
@@ -142,10 +101,7 @@ func TestCredentialsThatCannotBeRead(t *testing.T) {
 }
 
 func TestAccessToken(t *testing.T) {
-	url, asked := tokenService(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(`{"access_token":"let-me-in","token_type":"Bearer","expires_in":3600}`))
-	})
+	url, asked := answering(t, saying(200, `{"access_token":"let-me-in","token_type":"Bearer","expires_in":3600}`))
 	g := newGoogle(t, url, 0)
 	testkit.Together(64, func(int) {
 		if o := g.send(t); o.Class != notify.Sent {
@@ -155,9 +111,7 @@ func TestAccessToken(t *testing.T) {
 	if _, o := g.sender.Subscribe(t.Context(), "dsp_1", []string{"a-push-token"}); o.Class != notify.Sent {
 		t.Errorf("a topic call: %+v", o)
 	}
-	if asked.Load() != 1 {
-		t.Errorf("asked for %d access tokens", asked.Load())
-	}
+	testkit.Equal(t, "requests for access tokens", 1, asked.Load())
 	if len(g.headers) != 65 {
 		t.Fatalf("%d requests", len(g.headers))
 	}
@@ -183,38 +137,27 @@ func TestNoAccessToken(t *testing.T) {
 		"rubbish":   {200, `<html>`, notify.Auth},
 	} {
 		t.Run(name, func(t *testing.T) {
-			url, asked := tokenService(t, func(w http.ResponseWriter, _ *http.Request) {
-				w.WriteHeader(c.status)
-				_, _ = w.Write([]byte(c.body))
-			})
+			url, asked := answering(t, saying(c.status, c.body))
 			g := newGoogle(t, url, 0)
 			for range 3 { // within the pause after a failure
 				if o := g.send(t); o.Class != c.class || o.Reason == "" {
 					t.Errorf("got %+v, want %s", o, c.class)
 				}
 			}
-			if g.fcm.Requests() != 0 {
-				t.Error("sent without an access token")
-			}
+			testkit.Equal(t, "requests without an access token", 0, g.fcm.Requests())
 			if n := asked.Load(); c.class == notify.Auth && n != 1 {
 				t.Errorf("asked %d times", n)
 			}
 		})
 	}
 	t.Run("away", func(t *testing.T) {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		url := "http://" + listener.Addr().String()
-		listener.Close()
-		if o := newGoogle(t, url, 0).send(t); o.Class != notify.Unreached {
+		if o := newGoogle(t, "http://"+testkit.FreeAddress(t), 0).send(t); o.Class != notify.Unreached {
 			t.Errorf("got %+v", o)
 		}
 	})
 	t.Run("hangs", func(t *testing.T) {
 		done := make(chan struct{})
-		url, _ := tokenService(t, func(_ http.ResponseWriter, r *http.Request) {
+		url, _ := answering(t, func(_ http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
 			close(done)
 		})
@@ -258,13 +201,9 @@ func TestAccessTokenIsRenewedInTime(t *testing.T) {
 			if value == "" && err == nil || value != "" && (err != nil || token.Value != value) {
 				t.Errorf("%s: got %v, %v", what, token, err)
 			}
-			if d := time.Since(start); d != took {
-				t.Errorf("%s: took %v", what, d)
-			}
+			testkit.Equal(t, what+", its duration", took, time.Since(start))
 			synctest.Wait()
-			if p.asked != asked {
-				t.Errorf("%s: asked %d times", what, p.asked)
-			}
+			testkit.Equal(t, what+", requests", asked, p.asked)
 		}
 		// The clock of synctest starts at midnight.
 		check("the first", "until 01:00", time.Second, 1)
@@ -305,47 +244,30 @@ func TestCloseEndsTheFetch(t *testing.T) {
 		synctest.Wait()
 		start := time.Now()
 		b.close()
-		if d := time.Since(start); d != 0 {
-			t.Errorf("took %v", d)
-		}
+		testkit.Equal(t, "the duration", 0, time.Since(start))
 		waiting.Wait()
 	})
 }
 
 // With an endpoint, no credentials are sent, whatever the environment holds.
 func TestNoCredentialsToAnotherEndpoint(t *testing.T) {
-	tokenURL, asked := tokenService(t, func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte(`{"access_token":"secret","expires_in":3600}`))
-	})
-	file := keyFile(t, tokenURL)
+	tokenURL, asked := answering(t, saying(200, `{"access_token":"secret","expires_in":3600}`))
+	file := testkit.ServiceAccount(t, tokenURL)
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
-	fcm := fcmtest.New()
-	var mu sync.Mutex
-	var seen []http.Header
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		seen = append(seen, r.Header.Clone())
-		mu.Unlock()
-		fcm.ServeHTTP(w, r)
-	}))
-	defer server.Close()
-	defer fcm.Close()
+	g := recordingFCM(t)
 	for _, credentials := range []string{"", file, "/nowhere"} {
-		f, err := New(t.Context(), Options{Project: "demo", Endpoint: server.URL + "/v1", CredentialsFile: credentials})
-		if err != nil {
-			t.Fatal(err)
+		g.sender = senderTo(t, g.URL+"/v1", func(o *Options) { o.CredentialsFile = credentials })
+		if o := g.send(t); o.Class != notify.Sent {
+			t.Errorf("%+v", o)
 		}
-		o := f.Send(t.Context(), outbox.Push{Type: dispatch.EventTaken, Silent: true, Device: dispatch.Device{PushToken: "x"}})
-		_, topical := f.Subscribe(t.Context(), "dsp_1", []string{"x"})
-		f.Close()
-		if o.Class != notify.Sent || topical.Class != notify.Sent {
-			t.Errorf("%+v, %+v", o, topical)
+		if _, o := g.sender.Subscribe(t.Context(), "dsp_1", []string{"x"}); o.Class != notify.Sent {
+			t.Errorf("a topic call: %+v", o)
 		}
 	}
-	if len(seen) != 6 || asked.Load() != 0 {
-		t.Fatalf("%d requests, %d for an access token", len(seen), asked.Load())
+	if len(g.headers) != 6 || asked.Load() != 0 {
+		t.Fatalf("%d requests, %d for an access token", len(g.headers), asked.Load())
 	}
-	for _, h := range seen {
+	for _, h := range g.headers {
 		if h.Get("Authorization") != "" || h.Get("X-Goog-User-Project") != "" || strings.Contains(fmt.Sprint(h), "secret") {
 			t.Errorf("sent %v", h)
 		}
@@ -353,16 +275,8 @@ func TestNoCredentialsToAnotherEndpoint(t *testing.T) {
 }
 
 func TestSecondRequestIsNotMade(t *testing.T) {
-	fcm, err := fcmtest.Listen()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer fcm.Close()
-	f, err := New(t.Context(), Options{Project: "demo", Endpoint: fcm.URL()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
+	fcm := simulate(t)
+	f := senderTo(t, fcm.URL())
 	a := &attempt{}
 	for _, want := range []int{http.StatusOK, notOK} {
 		req, err := http.NewRequestWithContext(withAttempt(t.Context(), a), http.MethodPost, fcm.URL()+"/v1/projects/demo/messages:send",
@@ -375,9 +289,7 @@ func TestSecondRequestIsNotMade(t *testing.T) {
 			t.Fatal(err)
 		}
 		resp.Body.Close()
-		if resp.StatusCode != want {
-			t.Errorf("status %d, want %d", resp.StatusCode, want)
-		}
+		testkit.Equal(t, "the status", want, resp.StatusCode)
 	}
 	if fcm.Requests() != 1 || a.status != http.StatusOK {
 		t.Errorf("%d requests, status %d stands", fcm.Requests(), a.status)

@@ -1,4 +1,4 @@
-package fcm_test
+package fcm
 
 import (
 	"encoding/json"
@@ -9,13 +9,11 @@ import (
 	_ "time/tzdata" // Seoul
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-
 	"firsttap/dispatch"
 	"firsttap/notify"
-	"firsttap/notify/fcm"
 	"firsttap/notify/fcmtest"
 	"firsttap/outbox"
+	"firsttap/testkit"
 )
 
 func seoul(t testing.TB) *time.Location {
@@ -48,7 +46,7 @@ func offered() outbox.Push {
 }
 
 // wire sends p, and returns the body of the request as FCM got it.
-func wire(t testing.TB, server *fcmtest.Server, s *fcm.Sender, p outbox.Push) []byte {
+func wire(t testing.TB, server *fcmtest.Server, s *Sender, p outbox.Push) []byte {
 	t.Helper()
 	before := server.Requests()
 	if o := s.Send(t.Context(), p); o.Class != notify.Sent {
@@ -115,24 +113,24 @@ func TestWireForm(t *testing.T) {
 			if err := json.Unmarshal([]byte(c.want), &want); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Error(diff)
-			}
+			testkit.Equal(t, "the message", want, got)
 		})
 	}
 }
 
-// A push about a driver's own job has another notification channel than an offer, and does not interrupt a focus mode.
+// A push about a driver's own job has another notification channel than an offer, and does not interrupt a focus mode. A
+// collapse id has 64 bytes at most.
 func TestWireFormOfAJob(t *testing.T) {
 	server := simulate(t)
 	s := senderTo(t, server.URL())
 	p := offered()
-	p.Type = dispatch.EventAccepted
+	p.Type, p.Dispatch.ID = dispatch.EventAccepted, dispatch.ID(strings.Repeat("d", 65))
 	if got := string(wire(t, server, s, p)); !strings.Contains(got, `"channel_id":"jobs"`) {
 		t.Error(got)
 	}
 	p.Device.Platform = dispatch.IOS
-	if got := string(wire(t, server, s, p)); strings.Contains(got, "interruption-level") || !strings.Contains(got, `"thread-id":"jobs"`) {
+	if got := string(wire(t, server, s, p)); strings.Contains(got, "interruption-level") || !strings.Contains(got, `"thread-id":"jobs"`) ||
+		!strings.Contains(got, `"apns-collapse-id":"`+strings.Repeat("d", 64)+`"`) {
 		t.Error(got)
 	}
 }
@@ -176,9 +174,7 @@ func wantText(t *testing.T, p outbox.Push, title, body string) {
 	if len(shown) != 1 {
 		t.Fatalf("shows %+v", shown)
 	}
-	if diff := cmp.Diff([]string{title, body}, []string{shown[0].Title, shown[0].Body}); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Equal(t, "title and body", []string{title, body}, []string{shown[0].Title, shown[0].Body})
 }
 
 func TestTextsVary(t *testing.T) {
@@ -232,9 +228,7 @@ func TestLocales(t *testing.T) {
 		p := offered()
 		p.Type, p.Device.Locale = dispatch.EventAccepted, locale
 		server := simulate(t)
-		if got := strings.Contains(string(wire(t, server, senderTo(t, server.URL()), p)), "배차 확정"); got != korean {
-			t.Errorf("%q is Korean: %v", locale, got)
-		}
+		testkit.Equal(t, fmt.Sprintf("%q is Korean", locale), korean, strings.Contains(string(wire(t, server, senderTo(t, server.URL()), p)), "배차 확정"))
 	}
 }
 
@@ -242,7 +236,6 @@ func TestLocales(t *testing.T) {
 func TestVisibleMessagesHaveAText(t *testing.T) {
 	server := simulate(t)
 	s := senderTo(t, server.URL())
-	shown := 0
 	for _, is := range []dispatch.EventType{
 		dispatch.EventCreated, dispatch.EventOpened, dispatch.EventAccepted, dispatch.EventTaken, dispatch.EventDeclined,
 		dispatch.EventWithdrawn, dispatch.EventReopened, dispatch.EventUnassigned, dispatch.EventUpdated, dispatch.EventExpired,
@@ -252,24 +245,19 @@ func TestVisibleMessagesHaveAText(t *testing.T) {
 			for _, locale := range []string{"ko", "en"} {
 				p := offered()
 				p.Type, p.Silent, p.Device.Locale = telling.Type, telling.Silent, locale
-				var got struct {
-					Message struct {
-						Notification *struct{ Title, Body string }
+				p.Device.PushToken = fmt.Sprintf("%s-%s-%v-%s", is, telling.Type, telling.Silent, locale)
+				wire(t, server, s, p)
+				visible := server.Device(p.Device.PushToken).Visible
+				if (len(visible) == 0) != telling.Silent {
+					t.Errorf("%s in %s, silent %v: %+v", telling.Type, locale, telling.Silent, visible)
+				}
+				for _, n := range visible {
+					if n.Title == "" || n.Body == "" || strings.Contains(n.Title+n.Body, "{") {
+						t.Errorf("%s in %s: %+v", telling.Type, locale, n)
 					}
 				}
-				if err := json.Unmarshal(wire(t, server, s, p), &got); err != nil {
-					t.Fatal(err)
-				}
-				n := got.Message.Notification
-				if (n == nil) != telling.Silent || n != nil && (n.Title == "" || n.Body == "" || strings.Contains(n.Title+n.Body, "{")) {
-					t.Errorf("%s in %s, silent %v: %+v", telling.Type, locale, telling.Silent, n)
-				}
-				shown++
 			}
 		}
-	}
-	if shown == 0 {
-		t.Error("the message has no text")
 	}
 }
 
@@ -289,7 +277,7 @@ func filled(filler string, is dispatch.EventType, platform dispatch.Platform) ou
 	return p
 }
 
-func checkSize(t testing.TB, server *fcmtest.Server, s *fcm.Sender, p outbox.Push) {
+func checkSize(t testing.TB, server *fcmtest.Server, s *Sender, p outbox.Push) {
 	t.Helper()
 	body := wire(t, server, s, p)
 	// FCM does not count the token, nor how JSON writes it; this does with the latter, and so has room.
@@ -327,16 +315,8 @@ func TestSize(t *testing.T) {
 }
 
 func FuzzSize(f *testing.F) {
-	server, err := fcmtest.Listen()
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(server.Close)
-	s, err := fcm.New(f.Context(), fcm.Options{Project: "demo", Endpoint: server.URL(), Zone: seoul(f), Now: noon})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(s.Close)
+	server := simulate(f)
+	s := senderTo(f, server.URL())
 	f.Add("a", "ko", int64(350_000), "KRW")
 	f.Add("\u2028<", "en", int64(-1), "\xff\xff")
 	f.Add("🚚\x00", "", int64(1)<<62, "")
@@ -348,14 +328,4 @@ func FuzzSize(f *testing.F) {
 		p.Device.Locale, p.Dispatch.Fee = locale, dispatch.Money{Amount: fee, Currency: currency}
 		checkSize(t, server, s, p)
 	})
-}
-
-func TestCollapseID(t *testing.T) {
-	server := simulate(t)
-	p := offered()
-	p.Dispatch.ID = dispatch.ID(strings.Repeat("d", 65))
-	p.Device.Platform = dispatch.IOS
-	if got := string(wire(t, server, senderTo(t, server.URL()), p)); !strings.Contains(got, fmt.Sprintf(`"apns-collapse-id":%q`, strings.Repeat("d", 64))) {
-		t.Error(got)
-	}
 }

@@ -1,4 +1,4 @@
-package fcm_test
+package fcm
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,16 +16,18 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/notify"
-	"firsttap/notify/fcm"
 	"firsttap/notify/fcmtest"
 	"firsttap/outbox"
+	"firsttap/servertest"
 	"firsttap/testkit"
 )
+
+func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
 // noon is the clock of these tests: 12:00 in Seoul.
 func noon() time.Time { return time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC) }
 
-func simulate(t *testing.T) *fcmtest.Server {
+func simulate(t testing.TB) *fcmtest.Server {
 	t.Helper()
 	server, err := fcmtest.Listen()
 	if err != nil {
@@ -35,13 +38,13 @@ func simulate(t *testing.T) *fcmtest.Server {
 }
 
 // senderTo returns a sender to an endpoint. Edit changes its options.
-func senderTo(t *testing.T, endpoint string, edit ...func(*fcm.Options)) *fcm.Sender {
+func senderTo(t testing.TB, endpoint string, edit ...func(*Options)) *Sender {
 	t.Helper()
-	o := fcm.Options{Project: "demo", Endpoint: endpoint, Zone: seoul(t), Now: noon}
+	o := Options{Project: "demo", Endpoint: endpoint, Zone: seoul(t), Now: noon}
 	for _, e := range edit {
 		e(&o)
 	}
-	s, err := fcm.New(t.Context(), o)
+	s, err := New(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,9 +127,7 @@ func TestClasses(t *testing.T) {
 			if got.Class == notify.Sent && got.Reason != "" {
 				t.Errorf("a sent push has a reason: %q", got.Reason)
 			}
-			if n := server.Requests(); n != c.requests {
-				t.Errorf("%d requests, want %d", n, c.requests)
-			}
+			testkit.Equal(t, "requests", c.requests, server.Requests())
 		})
 	}
 }
@@ -139,7 +140,7 @@ func TestNoAnswer(t *testing.T) {
 		t.Run(name+", timeout", func(t *testing.T) {
 			server := simulate(t)
 			server.Set(change)
-			s := senderTo(t, server.URL()+"/v1", func(o *fcm.Options) { o.Timeout = 300 * time.Millisecond })
+			s := senderTo(t, server.URL()+"/v1", func(o *Options) { o.Timeout = 300 * time.Millisecond })
 			wantOnce(t, server, s.Send(t.Context(), pushTo(aToken)))
 		})
 		t.Run(name+", canceled", func(t *testing.T) {
@@ -160,14 +161,8 @@ func wantOnce(t *testing.T, server *fcmtest.Server, o notify.Outcome) {
 }
 
 func TestUnreached(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := listener.Addr().String()
-	listener.Close()
 	for name, endpoint := range map[string]string{
-		"refused": "http://" + addr + "/v1", "no such host": "http://nobody.invalid/v1",
+		"refused": "http://" + testkit.FreeAddress(t) + "/v1", "no such host": "http://nobody.invalid/v1",
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := senderTo(t, endpoint)
@@ -197,16 +192,16 @@ func TestUnreached(t *testing.T) {
 }
 
 // answering serves one answer to everything, and counts the requests.
-func answering(t *testing.T, answer http.HandlerFunc) (endpoint string, requests *atomic.Int64) {
+func answering(t *testing.T, answer http.HandlerFunc) (url string, requests *atomic.Int64) {
 	t.Helper()
 	requests = new(atomic.Int64)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		requests.Add(1)
-		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.Copy(io.Discard, r.Body) // only then does the server notice that a client hangs up
 		answer(w, r)
 	}))
 	t.Cleanup(server.Close)
-	return server.URL + "/v1", requests
+	return server.URL, requests
 }
 
 func saying(status int, body string) http.HandlerFunc {
@@ -256,7 +251,7 @@ func TestOddAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			endpoint, requests := answering(t, c.answer)
-			o := senderTo(t, endpoint).Send(t.Context(), pushTo(aToken))
+			o := senderTo(t, endpoint+"/v1").Send(t.Context(), pushTo(aToken))
 			if o.Class != c.class || o.Reason == "" || requests.Load() != 1 {
 				t.Errorf("got %+v after %d requests; want %s after one", o, requests.Load(), c.class)
 			}
@@ -275,7 +270,7 @@ func TestReasonIsFitToBeShown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for form, body := range map[string]string{"json": fmt.Sprintf(`{"error":{"status":"INTERNAL","message":%q}}`, said), "plain": said} {
 				endpoint, _ := answering(t, saying(500, body))
-				s := senderTo(t, endpoint)
+				s := senderTo(t, endpoint+"/v1")
 				_, topical := s.Subscribe(t.Context(), "dsp_1", []string{"another-of-the-tokens", aToken})
 				for _, o := range []notify.Outcome{s.Send(t.Context(), pushTo(aToken)), topical} {
 					if strings.Contains(o.Reason, aToken[:12]) || len(o.Reason) > 200 || !utf8.ValidString(o.Reason) ||
@@ -302,7 +297,7 @@ func TestEndpoints(t *testing.T) {
 	for _, endpoint := range []string{
 		"127.0.0.1:9099", "ftp://127.0.0.1/v1", "http://", "http://h/v2", "http://u:secret@h/v1", "http://h/v1?key=secret", "http://h\x00",
 	} {
-		s, err := fcm.New(t.Context(), fcm.Options{Project: "demo", Endpoint: endpoint})
+		s, err := New(t.Context(), Options{Project: "demo", Endpoint: endpoint})
 		if err == nil {
 			s.Close()
 			t.Errorf("%q was accepted", endpoint)
@@ -311,7 +306,7 @@ func TestEndpoints(t *testing.T) {
 		}
 	}
 	for _, project := range []string{"", "a/b", "a b", "../x"} {
-		s, err := fcm.New(t.Context(), fcm.Options{Project: project, Endpoint: server.URL()})
+		s, err := New(t.Context(), Options{Project: project, Endpoint: server.URL()})
 		if err == nil {
 			s.Close()
 			t.Errorf("project %q was accepted", project)
@@ -336,7 +331,7 @@ func TestConnectionsAreReused(t *testing.T) {
 	server.Start()
 	defer server.Close()
 	defer phones.Close()
-	s := senderTo(t, server.URL, func(o *fcm.Options) { o.MaxConns = width })
+	s := senderTo(t, server.URL, func(o *Options) { o.MaxConns = width })
 	for range rounds {
 		testkit.Together(width, func(i int) {
 			if o := s.Send(t.Context(), pushTo(fmt.Sprint("token-", i))); o.Class != notify.Sent {

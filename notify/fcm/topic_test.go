@@ -1,4 +1,4 @@
-package fcm_test
+package fcm
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"firsttap/dispatch"
 	"firsttap/notify"
 	"firsttap/notify/fcmtest"
+	"firsttap/testkit"
 )
 
 func TestTopics(t *testing.T) {
@@ -51,15 +52,11 @@ func TestTopicLimits(t *testing.T) {
 	if _, o := s.Subscribe(t.Context(), "dsp_1", tokens); o.Class != notify.Poison {
 		t.Errorf("too many: %+v", o)
 	}
-	if n := server.TopicCalls(); n != 0 {
-		t.Errorf("%d calls for that", n)
-	}
+	testkit.Equal(t, "calls for that", 0, server.TopicCalls())
 	if refused, o := s.Subscribe(t.Context(), "dsp_1", tokens[:1000]); o.Class != notify.Sent || refused != nil {
 		t.Errorf("the most: %v, %+v", refused, o)
 	}
-	if n := len(server.Subscribers("dsp_1")); n != 1000 {
-		t.Errorf("%d subscribers", n)
-	}
+	testkit.Equal(t, "subscribers", 1000, len(server.Subscribers("dsp_1")))
 }
 
 func TestTopicFailures(t *testing.T) {
@@ -74,9 +71,7 @@ func TestTopicFailures(t *testing.T) {
 			if o.Class != want || o.RetryAfter != 5*time.Second || refused != nil || o.Reason == "" {
 				t.Errorf("refused %v, %+v; want %s", refused, o, want)
 			}
-			if n := server.TopicCalls(); n != 1 {
-				t.Errorf("%d calls", n)
-			}
+			testkit.Equal(t, "calls", 1, server.TopicCalls())
 		})
 	}
 	for name, body := range map[string]string{
@@ -89,7 +84,7 @@ func TestTopicFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			endpoint, requests := answering(t, saying(200, body))
-			refused, o := senderTo(t, endpoint).Subscribe(t.Context(), "dsp_1", []string{aToken, "another"})
+			refused, o := senderTo(t, endpoint+"/v1").Subscribe(t.Context(), "dsp_1", []string{aToken, "another"})
 			if o.Class != notify.Unsure || refused != nil || o.Reason == "" || requests.Load() != 1 {
 				t.Errorf("refused %v, %+v after %d requests", refused, o, requests.Load())
 			}

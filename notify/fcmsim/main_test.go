@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"firsttap/servertest"
 	"firsttap/testkit"
 )
@@ -177,9 +175,7 @@ func TestEveryKnob(t *testing.T) {
 	if err := json.Unmarshal(text, &back); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(c.knobs, back.knobs()); diff != "" {
-		t.Error("-want +got:", diff)
-	}
+	testkit.Equal(t, "the knobs", c.knobs, back.knobs())
 }
 
 func TestBadFlags(t *testing.T) {

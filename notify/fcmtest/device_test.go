@@ -2,12 +2,12 @@ package fcmtest_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"firebase.google.com/go/v4/messaging"
-	"github.com/google/go-cmp/cmp"
 
 	"firsttap/notify/fcmtest"
 	"firsttap/testkit"
@@ -112,21 +112,17 @@ func TestPhone(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := listen(t)
-			client := dial(t, s)
+			s, client := connect(t)
 			for _, m := range c.sent {
 				mustSend(t, client, m)
 			}
 			d := s.Device("tok")
-			if diff := cmp.Diff(c.screen, screen(d)); diff != "" {
-				t.Error("the screen, -want +got:", diff)
-			}
+			testkit.Equal(t, "the screen", c.screen, screen(d))
 			if d.Received != len(c.sent) || d.Duplicates != c.duplicates || len(d.Silent) != c.silent {
 				t.Errorf("%d received, %d duplicates, want %d; %d silent, want %d",
 					d.Received, d.Duplicates, c.duplicates, len(d.Silent), c.silent)
 			}
-			received, duplicates, visible, told := s.Totals()
-			if got, want := [4]int{received, duplicates, visible, told}, [4]int{d.Received, d.Duplicates, len(d.Visible), 1}; got != want {
+			if got, want := totals(s), [4]int{d.Received, d.Duplicates, len(d.Visible), 1}; got != want {
 				t.Errorf("totals %v, want %v", got, want)
 			}
 		})
@@ -174,9 +170,7 @@ func TestPlatforms(t *testing.T) {
 		for i := range d.Visible {
 			d.Visible[i].At = time.Time{}
 		}
-		if diff := cmp.Diff(fcmtest.Device{Visible: []fcmtest.Notification{c.want}, Received: 1}, d); diff != "" {
-			t.Errorf("%s: -want +got: %s", name, diff)
-		}
+		testkit.Equal(t, name, fcmtest.Device{Visible: []fcmtest.Notification{c.want}, Received: 1}, d)
 	}
 }
 
@@ -204,8 +198,8 @@ func TestOffline(t *testing.T) {
 				s := fcmtest.New()
 				s.SetOffline("tok")
 				body := `{"message":{"token":"tok","notification":{"title":"t"},` + c.platform + `}}`
-				if w, _ := post(t.Context(), s, sendPath, body); w.Code != 200 {
-					t.Fatal(w.Code, w.Body)
+				if status := sendRaw(t, s, body); status != 200 {
+					t.Fatal(status)
 				}
 				if got := s.Device("tok"); got.Received != 0 {
 					t.Error("got it while offline")
@@ -213,14 +207,14 @@ func TestOffline(t *testing.T) {
 				time.Sleep(c.away)
 				s.SetOnline("tok")
 				d := s.Device("tok")
-				if received, _, visible, _ := s.Totals(); d.Received != c.received || received != c.received || visible != c.received {
-					t.Errorf("received %d, %d in total, %d visible", d.Received, received, visible)
+				if got := totals(s); got != [4]int{c.received, 0, c.received, c.received} || d.Received != c.received {
+					t.Errorf("received %d, in total %v", d.Received, got)
 				}
 				if c.received == 1 && !d.Visible[0].At.Equal(time.Now()) {
 					t.Errorf("at %v", d.Visible[0].At)
 				}
 				s.SetOnline("tok")
-				if w, _ := post(t.Context(), s, sendPath, body); w.Code != 200 || s.Device("tok").Received != c.received+1 {
+				if status := sendRaw(t, s, body); status != 200 || s.Device("tok").Received != c.received+1 {
 					t.Errorf("now that it is back: %+v", s.Device("tok"))
 				}
 			})
@@ -228,39 +222,22 @@ func TestOffline(t *testing.T) {
 	}
 }
 
-// FCM keeps 100 messages for an offline phone; one more and it drops all.
+// FCM keeps 100 messages for an offline phone; one more and it drops all. Messages with a ttl of 0 do not count.
 func TestOfflineForLong(t *testing.T) {
+	const nowOrNever = `{"message":{"token":"tok","notification":{"title":"t"},"android":{"ttl":"0s"}}}`
 	for sent, want := range map[int]int{100: 100, 101: 1, 105: 5} {
 		s := fcmtest.New()
 		s.SetOffline("tok")
-		for range sent {
-			post(t.Context(), s, sendPath, rawOffer)
-		}
+		sendRaw(t, s, slices.Repeat([]string{rawOffer, nowOrNever}, sent)...)
 		s.SetOnline("tok")
-		if got := s.Device("tok").Received; got != want {
-			t.Errorf("of %d: %d, want %d", sent, got, want)
-		}
-	}
-}
-
-// A message with a ttl of 0 does not count against the messages that are kept.
-func TestOfflineNowOrNever(t *testing.T) {
-	s := fcmtest.New()
-	s.SetOffline("tok")
-	post(t.Context(), s, sendPath, rawOffer)
-	for range 100 {
-		post(t.Context(), s, sendPath, `{"message":{"token":"tok","notification":{"title":"t"},"android":{"ttl":"0s"}}}`)
-	}
-	s.SetOnline("tok")
-	if got := s.Device("tok").Received; got != 1 {
-		t.Errorf("received %d", got)
+		testkit.Equal(t, fmt.Sprintf("received of %d", sent), want, s.Device("tok").Received)
 	}
 }
 
 func TestSilentAreBounded(t *testing.T) {
 	s := fcmtest.New()
 	for i := range 40 {
-		post(t.Context(), s, sendPath, fmt.Sprintf(`{"message":{"token":"tok","data":{"event_id":"e%d"}}}`, i))
+		sendRaw(t, s, fmt.Sprintf(`{"message":{"token":"tok","data":{"event_id":"e%d"}}}`, i))
 	}
 	d := s.Device("tok")
 	if len(d.Silent) != 32 || d.Silent[0].Event != "e8" || d.Silent[31].Event != "e39" || d.Received != 40 {
@@ -268,11 +245,12 @@ func TestSilentAreBounded(t *testing.T) {
 	}
 }
 
-// Of equal messages sent concurrently, all but one are duplicates, and the totals are the sums over the phones.
+// Of equal messages sent concurrently, all but one are duplicates, and the totals are the sums over the phones. Another server
+// has nothing of them.
 func TestTogether(t *testing.T) {
 	const n = 64
-	s := listen(t)
-	client := dial(t, s)
+	s, client := connect(t)
+	other := listen(t)
 	names := make([]string, n)
 	testkit.Together(n, func(i int) {
 		token := fmt.Sprint("tok", i%4)
@@ -285,29 +263,21 @@ func TestTogether(t *testing.T) {
 	if len(unique) != n || unique[""] {
 		t.Errorf("%d names of %d", len(unique), n)
 	}
-	if received, duplicates, visible, told := s.Totals(); [4]int{received, duplicates, visible, told} != [4]int{n, n - 4, 4, 4} {
-		t.Errorf("%d received, %d duplicates, %d visible, %d told", received, duplicates, visible, told)
+	if got := totals(s); got != [4]int{n, n - 4, 4, 4} || totals(other) != [4]int{} || other.Requests() != 0 {
+		t.Errorf("totals %v, and the other's %v", got, totals(other))
 	}
-	if diff := cmp.Diff([]string{"tok0", "tok1", "tok2", "tok3"}, s.Tokens()); diff != "" {
-		t.Error("tokens, -want +got:", diff)
-	}
+	testkit.Equal(t, "tokens", []string{"tok0", "tok1", "tok2", "tok3"}, s.Tokens())
 }
 
 // When the limit is reached, further messages are refused, not silently dropped.
 func TestFull(t *testing.T) {
 	s := fcmtest.New()
 	s.Limit(8)
-	taken := 0
+	answers := map[int]int{}
 	for i := range 20 {
-		w, _ := post(t.Context(), s, sendPath, fmt.Sprintf(`{"message":{"token":"tok%d","notification":{"title":"t"}}}`, i))
-		if taken++; w.Code != 200 {
-			taken--
-			if w.Code != 500 {
-				t.Error(w.Code, w.Body)
-			}
-		}
+		answers[sendRaw(t, s, fmt.Sprintf(`{"message":{"token":"tok%d","notification":{"title":"t"}}}`, i))]++
 	}
-	if _, _, visible, told := s.Totals(); taken != 4 || visible != 4 || told != 4 { // a phone and a notification each
-		t.Errorf("%d taken, %d visible, %d told", taken, visible, told)
+	if answers[200] != 4 || answers[500] != 16 || totals(s) != [4]int{4, 0, 4, 4} { // a phone and a notification each
+		t.Errorf("answers %v, totals %v", answers, totals(s))
 	}
 }

@@ -1,6 +1,7 @@
 package fcmtest_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"firsttap/notify/fcmtest"
+	"firsttap/testkit"
 )
 
 // classes returns the SDK's classes of an error.
@@ -47,8 +49,7 @@ func classes(err error) []string {
 
 // The SDK recognizes each error, and takes it for no other.
 func TestStatus(t *testing.T) {
-	s := listen(t)
-	client := dial(t, s)
+	s, client := connect(t)
 	for _, c := range []struct {
 		status int
 		code   string
@@ -74,28 +75,19 @@ func TestStatus(t *testing.T) {
 			continue
 		}
 		body, retryAfter := answerOf(t, err)
-		if retryAfter != "17" {
-			t.Errorf("%d %s: Retry-After %q", c.status, c.code, retryAfter)
-		}
-		if page := strings.HasPrefix(body, "<!DOCTYPE html>"); page != (c.status == 502) {
-			t.Errorf("%d %s: %s", c.status, c.code, body)
-		}
+		testkit.Equal(t, fmt.Sprintf("%d %s, Retry-After", c.status, c.code), "17", retryAfter)
+		testkit.Equal(t, fmt.Sprintf("%d %s is a page", c.status, c.code), c.status == 502, strings.HasPrefix(body, "<!DOCTYPE html>"))
 		if coded := strings.Contains(body, "FcmError"); coded != (c.code != "-" && c.status != 502) {
 			t.Errorf("%d %s: %s", c.status, c.code, body)
 		}
 	}
-	if got := s.Device("tok").Received; got != 0 {
-		t.Errorf("the phone got %d", got)
-	}
+	testkit.Equal(t, "received by the phone", 0, s.Device("tok").Received)
 	s.Set(func(k *fcmtest.Knobs) { *k = fcmtest.Knobs{} })
-	if name := mustSend(t, client, to("tok")); name != "projects/demo/messages/13" {
-		t.Errorf("the 13th message is called %q", name)
-	}
+	testkit.Equal(t, "the 13th message's name", "projects/demo/messages/13", mustSend(t, client, to("tok")))
 }
 
 func TestTokenFates(t *testing.T) {
-	s := listen(t)
-	client := dial(t, s)
+	s, client := connect(t)
 	s.Kill("dead")
 	s.SetForeign("foreign")
 	for token, want := range map[string]string{
@@ -107,9 +99,7 @@ func TestTokenFates(t *testing.T) {
 			continue
 		}
 		body, _ := answerOf(t, err)
-		if blames := strings.Contains(body, `"field":"message.token"`); blames != (want == "IsInvalidArgument") {
-			t.Errorf("%s: %s", token, body)
-		}
+		testkit.Equal(t, token+": the answer blames the token", want == "IsInvalidArgument", strings.Contains(body, `"field":"message.token"`))
 	}
 	s.Revive("dead")
 	s.Revive("foreign")
@@ -123,8 +113,7 @@ func TestTokenFates(t *testing.T) {
 
 // The server refuses what FCM refuses, and names the field. It accepts messages at the limits.
 func TestRefusals(t *testing.T) {
-	s := listen(t)
-	client := dial(t, s)
+	s, client := connect(t)
 	s.Poison("sour")
 	with := func(change func(*messaging.Message)) *messaging.Message {
 		m := to("tok")
@@ -231,17 +220,8 @@ func TestRawRefusals(t *testing.T) {
 			t.Errorf("%s: %d", path, w.Code)
 		}
 	}
-}
-
-func TestWrongMethod(t *testing.T) {
-	s := listen(t)
-	resp, err := http.Get(s.URL() + sendPath)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	http.DefaultClient.CloseIdleConnections()
-	if resp.StatusCode != http.StatusMethodNotAllowed || resp.Header.Get("Allow") != http.MethodPost {
-		t.Error(resp.Status)
+	w := httptest.NewRecorder()
+	if s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, sendPath, nil)); w.Code != 405 || w.Header().Get("Allow") != http.MethodPost {
+		t.Errorf("GET: %d, allowed is %s", w.Code, w.Header().Get("Allow"))
 	}
 }

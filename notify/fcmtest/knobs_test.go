@@ -31,8 +31,7 @@ func TestShares(t *testing.T) {
 		"both":              {func(k *fcmtest.Knobs) { k.Drop, k.DropAfterAccept = 0.5, 1 }, 20, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := listen(t)
-			client := dial(t, s)
+			s, client := connect(t)
 			s.Set(c.set)
 			failed := 0
 			for range 20 {
@@ -43,9 +42,7 @@ func TestShares(t *testing.T) {
 			if got := s.Device("tok"); failed != c.failed || got.Received != c.received {
 				t.Errorf("%d failed, want %d; the phone got %d, want %d", failed, c.failed, got.Received, c.received)
 			}
-			if got := s.Requests(); got != 20 {
-				t.Errorf("%d requests", got)
-			}
+			testkit.Equal(t, "requests", 20, s.Requests())
 			if got := s.Stats(); got.Accepted != int64(c.received) {
 				t.Errorf("%+v", got)
 			}
@@ -58,21 +55,17 @@ func TestShareIsExact(t *testing.T) {
 	s := fcmtest.New()
 	send := func(n int) (failed int) {
 		for range n {
-			if w, _ := post(t.Context(), s, sendPath, rawOffer); w.Code != 200 {
+			if sendRaw(t, s, rawOffer) != 200 {
 				failed++
 			}
 		}
 		return failed
 	}
 	s.Set(func(k *fcmtest.Knobs) { k.Status, k.Rate = 500, 0.29 })
-	if got := send(100); got != 29 {
-		t.Errorf("%d of 100", got)
-	}
+	testkit.Equal(t, "failed of 100", 29, send(100))
 	s.Set(func(k *fcmtest.Knobs) { k.Rate = 0.5 })
 	for range 3 {
-		if got := send(1); got != 0 {
-			t.Error("the first of two failed")
-		}
+		testkit.Equal(t, "the first of two failed", 0, send(1))
 		s.Set(func(*fcmtest.Knobs) {})
 	}
 }
@@ -86,17 +79,14 @@ func TestHang(t *testing.T) {
 		"hang after accept": {func(k *fcmtest.Knobs) { k.HangAfterAccept = 1 }, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := listen(t)
-			client := dial(t, s)
+			s, client := connect(t)
 			s.Set(c.set)
 			ctx, cancel := context.WithCancel(t.Context())
 			s.OnSend(func(fcmtest.Request) { cancel() }) // it has arrived: the client goes
 			if _, err := client.Send(ctx, to("tok")); err == nil {
 				t.Error("answered")
 			}
-			if got := s.Device("tok").Received; got != c.received {
-				t.Errorf("the phone got %d", got)
-			}
+			testkit.Equal(t, "received by the phone", c.received, s.Device("tok").Received)
 			if sends := s.Sends(); len(sends) != 1 || sends[0].Status != 0 || sends[0].Accepted != (c.received == 1) {
 				t.Errorf("%+v", sends)
 			}
@@ -112,8 +102,7 @@ func TestCloseEndsWaitingRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			const n = 50
-			s := listen(t)
-			client := dial(t, s)
+			s, client := connect(t)
 			s.Set(set)
 			arrived, ended := make(chan struct{}, n), make(chan error, n+1)
 			s.OnSend(func(fcmtest.Request) { arrived <- struct{}{} })
@@ -150,8 +139,7 @@ func TestCloseEndsWaitingRequests(t *testing.T) {
 
 // Close waits for the goroutines of the requests, also for those in a hook.
 func TestCloseWaits(t *testing.T) {
-	s := listen(t)
-	client := dial(t, s)
+	s, client := connect(t)
 	arrived, release := make(chan struct{}), make(chan struct{})
 	s.OnSend(func(fcmtest.Request) {
 		close(arrived)
@@ -213,9 +201,7 @@ func TestLatency(t *testing.T) {
 			}
 		})
 		post(t.Context(), s, sendPath, rawOffer)
-		if got := time.Since(start); got != 50*time.Millisecond {
-			t.Errorf("answered after %v", got)
-		}
+		testkit.Equal(t, "the latency", 50*time.Millisecond, time.Since(start))
 		s.OnSend(nil)
 		s.Set(func(k *fcmtest.Knobs) { k.Status = 503 })
 		if post(t.Context(), s, sendPath, rawOffer); time.Since(start) != 100*time.Millisecond {
@@ -270,9 +256,7 @@ func TestQuota(t *testing.T) {
 					}
 					time.Sleep(c.span - c.span/6) // to its very end
 				}
-				if got := s.Device("tok").Received; got != 4 {
-					t.Errorf("the phone got %d", got)
-				}
+				testkit.Equal(t, "received by the phone", 4, s.Device("tok").Received)
 			})
 		})
 	}
@@ -320,8 +304,7 @@ func TestSetWhileSending(t *testing.T) {
 				})
 				continue
 			}
-			w, _ := post(t.Context(), s, sendPath, rawOffer)
-			if w.Code != 200 && w.Code != 403 {
+			if status := sendRaw(t, s, rawOffer); status != 200 && status != 403 {
 				strange.Add(1)
 			}
 		}

@@ -2,13 +2,11 @@ package fcmtest_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"firsttap/notify/fcmtest"
@@ -17,8 +15,7 @@ import (
 
 // Sends returns the requests as they were sent, with their outcomes; the hook gets the same.
 func TestSends(t *testing.T) {
-	s := listen(t)
-	client := dial(t, s)
+	s, client := connect(t)
 	s.Kill("dead")
 	var mu sync.Mutex
 	var hooked []fcmtest.Request
@@ -44,12 +41,8 @@ func TestSends(t *testing.T) {
 		},
 		{N: 3, Project: "demo", Token: "tok", Tag: "dsp_1", Data: to("").Data, ValidateOnly: true, Status: 200},
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(fcmtest.Request{}, "At", "Body")); diff != "" {
-		t.Error("-want +got:", diff)
-	}
-	if diff := cmp.Diff(got, hooked); diff != "" {
-		t.Error("the hook, -want +got:", diff)
-	}
+	testkit.Equal(t, "the requests", want, got, cmpopts.IgnoreFields(fcmtest.Request{}, "At", "Body"))
+	testkit.Equal(t, "what the hook got", got, hooked)
 	for _, r := range got {
 		if r.At.Before(before) || r.At.After(time.Now()) || !json.Valid(r.Body) {
 			t.Errorf("%d at %v: %s", r.N, r.At, r.Body)
@@ -89,25 +82,5 @@ func TestKeep(t *testing.T) {
 	s.KeepSends(0)
 	if send(2); len(s.Sends()) != 0 || s.Requests() != 12 {
 		t.Errorf("kept %v of %d", kept(), s.Requests())
-	}
-}
-
-// Two servers share nothing, and one serves many phones.
-func TestManyPhones(t *testing.T) {
-	s := listen(t)
-	client, other := dial(t, s), listen(t)
-	const n = 500
-	testkit.Together(16, func(i int) {
-		for j := i; j < n; j += 16 {
-			if _, err := client.Send(t.Context(), to(fmt.Sprint("tok", j))); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	if received, _, visible, told := s.Totals(); received != n || visible != n || told != n {
-		t.Errorf("%d received, %d visible, %d told", received, visible, told)
-	}
-	if received, _, _, _ := other.Totals(); received != 0 || other.Requests() != 0 {
-		t.Errorf("the other got %d", received)
 	}
 }

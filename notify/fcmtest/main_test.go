@@ -25,6 +25,13 @@ func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 // glance is how long a test watches that an event does not occur.
 const glance = 50 * time.Millisecond
 
+// connect returns a server and the real SDK as its client.
+func connect(t testing.TB) (*fcmtest.Server, *messaging.Client) {
+	t.Helper()
+	s := listen(t)
+	return s, dial(t, s)
+}
+
 func listen(t testing.TB) *fcmtest.Server {
 	t.Helper()
 	s, err := fcmtest.Listen()
@@ -129,6 +136,22 @@ func post(ctx context.Context, s *fcmtest.Server, path, body string, headers ...
 }
 
 const sendPath = "/v1/projects/demo/messages:send"
+
+// sendRaw posts the bodies, and returns the last answer's status.
+func sendRaw(t testing.TB, s *fcmtest.Server, bodies ...string) (status int) {
+	t.Helper()
+	for _, body := range bodies {
+		w, _ := post(t.Context(), s, sendPath, body)
+		status = w.Code
+	}
+	return status
+}
+
+// totals are the sums over all phones: received, duplicates, visible, and how many phones show something.
+func totals(s *fcmtest.Server) [4]int {
+	received, duplicates, visible, told := s.Totals()
+	return [4]int{received, duplicates, visible, told}
+}
 
 // answerOf returns what the server answered, of an error of the SDK.
 func answerOf(t testing.TB, err error) (body, retryAfter string) {

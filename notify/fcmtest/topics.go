@@ -161,10 +161,3 @@ func (s *Server) Subscribers(topic string) []string {
 	defer s.topics.mu.RUnlock()
 	return slices.Sorted(maps.Keys(s.topics.byName[strings.TrimPrefix(topic, "/topics/")]))
 }
-
-// Topics returns the names of the topics with subscribers, sorted.
-func (s *Server) Topics() []string {
-	s.topics.mu.RLock()
-	defer s.topics.mu.RUnlock()
-	return slices.Sorted(maps.Keys(s.topics.byName))
-}

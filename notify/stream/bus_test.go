@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
 	"firsttap/dispatch"
@@ -28,6 +27,23 @@ func dialWithin(t testing.TB, url string, timeout time.Duration) redis.Universal
 	}
 	t.Cleanup(func() { client.Close() })
 	return client
+}
+
+// two are instances on a Redis of their own, the first behind a proxy, each with an admin's stream.
+type two struct {
+	server      *servertest.Redis
+	proxy       *servertest.Proxy
+	a, b        *Hub
+	here, there *client
+}
+
+func startTwo(t testing.TB, changeA ...func(*Options)) *two {
+	t.Helper()
+	i := &two{server: servertest.StartRedis(t)}
+	i.proxy = servertest.StartProxy(t, i.server.Addr())
+	i.a, i.b = instance(t, i.proxy.URL(i.server.URL()), changeA...), instance(t, i.server.URL())
+	i.here, i.there = adminStream(t, i.a, ""), adminStream(t, i.b, "")
+	return i
 }
 
 // instance returns a hub that is connected to the Redis at url.
@@ -56,7 +72,7 @@ func publish(t testing.TB, n int, hubs ...*Hub) {
 	testkit.Together(2*len(hubs), func(k int) {
 		h := hubs[k/2]
 		for range n / 2 / len(hubs) {
-			happens(h, job(), dispatch.EventOpened, "")
+			opens(h)
 			tick := time.NewTicker(time.Millisecond)
 			for h.queue.len() > 1000 && t.Context().Err() == nil {
 				<-tick.C
@@ -68,20 +84,14 @@ func publish(t testing.TB, n int, hubs ...*Hub) {
 
 func TestSameEventsOnAllInstances(t *testing.T) {
 	t.Parallel()
-	server := servertest.StartRedis(t)
-	a, b := instance(t, server.URL()), instance(t, server.URL())
-	here, there, driver := adminStream(t, a, ""), adminStream(t, b, ""), driverStream(t, b, kim(), "")
-	publish(t, 1000, a, b)
-	for _, c := range []*client{here, there, driver} {
+	i := startTwo(t)
+	driver := driverStream(t, i.b, kim(), "")
+	publish(t, 1000, i.a, i.b)
+	for what, c := range map[string]*client{"this instance's": i.here, "the other instance's": i.there, "a driver's": driver} {
 		testkit.Eventually(t, "all", func() bool { return len(c.all()) == 1000 })
+		testkit.Equal(t, what, i.here.ids(), c.ids())
 	}
-	if diff := cmp.Diff(here.ids(), there.ids()); diff != "" {
-		t.Errorf("two instances differ:\n%s", diff)
-	}
-	if diff := cmp.Diff(here.ids(), driver.ids()); diff != "" {
-		t.Errorf("a driver's differ:\n%s", diff)
-	}
-	testkit.Eventually(t, "empty queues", func() bool { return a.queue.len() == 0 && b.queue.len() == 0 })
+	testkit.Eventually(t, "empty queues", func() bool { return i.a.queue.len() == 0 && i.b.queue.len() == 0 })
 }
 
 // TestLastWords: events that an instance published before its end are delivered, also those that still wait for Redis.
@@ -94,7 +104,7 @@ func TestLastWords(t *testing.T) {
 		testkit.Eventually(t, "shared", func() bool { return !ends.queue.localOnly() })
 		var all []dispatch.Event
 		for range 300 {
-			all = append(all, happens(ends, job(), dispatch.EventOpened, ""))
+			all = append(all, opens(ends))
 		}
 		stop()
 		testkit.Eventually(t, "delivered", func() bool { return there.has(all[len(all)-1].ID) || there.count("resync") > 0 })
@@ -109,18 +119,15 @@ func TestLastWords(t *testing.T) {
 // TestMovesToAnInstanceThatIsBehind: a client moves to an instance that has not yet read the client's last message.
 func TestMovesToAnInstanceThatIsBehind(t *testing.T) {
 	t.Parallel()
-	server := servertest.StartRedis(t)
-	proxy := servertest.StartProxy(t, server.Addr())
-	ahead, behind := instance(t, server.URL()), instance(t, proxy.URL(server.URL()))
+	i := startTwo(t)
+	ahead, behind := i.b, i.a
 	v := kim()
-	driver, admin := driverStream(t, ahead, v, ""), adminStream(t, ahead, "")
-	proxy.Delay(300 * time.Millisecond)
-	heard := happens(ahead, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "delivered", func() bool { return driver.has(heard.ID) && admin.has(heard.ID) })
+	driver, admin := driverStream(t, ahead, v, ""), i.there
+	i.proxy.Delay(300 * time.Millisecond)
+	heard := opens(ahead, driver, admin)
 	driver, admin = driverStream(t, behind, v, driver.hangUp()), adminStream(t, behind, admin.hangUp())
-	next := happens(ahead, job(), dispatch.EventOpened, "")
+	opens(ahead, driver, admin)
 	for _, c := range []*client{driver, admin} {
-		testkit.Eventually(t, "the next event is delivered", func() bool { return c.has(next.ID) })
 		if c.count("resync") > 0 || c.has(heard.ID) {
 			t.Errorf("%d resyncs, event repeated: %v", c.count("resync"), c.has(heard.ID))
 		}
@@ -155,12 +162,8 @@ func TestMovingClient(t *testing.T) {
 		return len(stays.all()) == events && len(ofDriver)+len(driver.all()) >= events && len(ofAdmin)+len(admin.all()) >= events
 	})
 	ofDriver, ofAdmin = append(ofDriver, driver.ids()...), append(ofAdmin, admin.ids()...)
-	if diff := cmp.Diff(stays.ids(), ofAdmin); diff != "" {
-		t.Errorf("an admin who moved (-stayed +moved):\n%.2000s", diff)
-	}
-	if diff := cmp.Diff(stays.ids(), ofDriver); diff != "" {
-		t.Errorf("a driver who moved (-stayed +moved):\n%.2000s", diff)
-	}
+	testkit.Equal(t, "what an admin who moved got", stays.ids(), ofAdmin)
+	testkit.Equal(t, "what a driver who moved got", stays.ids(), ofDriver)
 }
 
 // TestNewInstance: a client may resume on an instance that started after the events that the client missed.
@@ -169,8 +172,7 @@ func TestNewInstance(t *testing.T) {
 	server := servertest.StartRedis(t)
 	a := instance(t, server.URL())
 	c := adminStream(t, a, "")
-	first := happens(a, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "the first", func() bool { return c.has(first.ID) })
+	opens(a, c)
 	at := c.hangUp()
 	stays := adminStream(t, a, at)
 	publish(t, 1200, a)
@@ -178,18 +180,12 @@ func TestNewInstance(t *testing.T) {
 	b := instance(t, server.URL())
 	moved := adminStream(t, b, at)
 	testkit.Eventually(t, "all, again", func() bool { return len(moved.all()) == 1200 })
-	if diff := cmp.Diff(stays.ids(), moved.ids()); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Equal(t, "what the client on the new instance got", stays.ids(), moved.ids())
 	small := instance(t, server.URL(), func(o *Options) { o.RingSize = 100 })
 	if late := adminStream(t, small, at); true {
 		testkit.Eventually(t, "to read again", func() bool { return len(late.all()) > 0 })
-		if diff := cmp.Diff([]string{"resync"}, late.names()); diff != "" {
-			t.Error(diff)
-		}
-		if late.lastID() != moved.lastID() {
-			t.Errorf("goes on after %s, want %s", late.lastID(), moved.lastID())
-		}
+		testkit.Equal(t, "what the late client got", []string{"resync"}, late.names())
+		testkit.Equal(t, "where the late client goes on", moved.lastID(), late.lastID())
 	}
 }
 
@@ -200,8 +196,7 @@ func TestOpenedWhileStarting(t *testing.T) {
 	a := instance(t, server.URL())
 	c := adminStream(t, a, "")
 	at := c.lastID()
-	e := happens(a, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "delivered", func() bool { return c.has(e.ID) })
+	e := opens(a, c)
 
 	proxy := servertest.StartProxy(t, server.Addr())
 	hold := proxy.Hold("xrevrange")
@@ -222,8 +217,33 @@ func TestOpenedWhileStarting(t *testing.T) {
 	}
 	hold.Release()
 	moved := listen(t, <-opened, nil)
-	testkit.Eventually(t, "the missed event is delivered", func() bool { return moved.has(e.ID) })
-	if n := moved.count("resync"); n != 0 {
-		t.Error("the client got a resync")
+	moved.get(e)
+	testkit.Equal(t, "resyncs", 0, moved.count("resync"))
+}
+
+// TestOnACluster: the bus is one key, so it works on a cluster.
+func TestOnACluster(t *testing.T) {
+	t.Parallel()
+	cluster := servertest.StartRedisCluster(t)
+	a, b := instance(t, cluster.URL()), instance(t, cluster.URL())
+	here, there := adminStream(t, a, ""), adminStream(t, b, "")
+	publish(t, 500, a, b)
+	for _, c := range []*client{here, there} {
+		testkit.Eventually(t, "all", func() bool { return len(c.all()) == 500 })
 	}
+	if here.ids()[499] != there.ids()[499] || here.count("resync")+there.count("resync") > 0 {
+		t.Errorf("%s here, %s there", here.ids()[499], there.ids()[499])
+	}
+}
+
+// TestFailover: after a failover every client gets a resync, and events pass through the new master.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	sentinel := servertest.StartRedisSentinel(t)
+	a, b := instance(t, sentinel.URL()), instance(t, sentinel.URL())
+	here, there := adminStream(t, a, ""), driverStream(t, b, kim(), "")
+	opens(a, here, there)
+	sentinel.Master().Kill()
+	opens(a, here)
+	sharedAgain(t, a, b, here, there)
 }

@@ -62,14 +62,18 @@ type follower struct {
 // instance can't know.
 func (f *follower) join(ctx context.Context) (newest string, err error) {
 	h := f.hub
-	if err := f.publishBacklog(ctx); err != nil {
+	// Redis has to answer before local-only mode is left, also when there is no backlog.
+	if f.first {
+		_, err = h.bus.contains(ctx, "0-1")
+	} else {
+		// The resync needs a new id: with an older one, a client that resynced would look like one that read that entry before.
+		err = h.bus.append(ctx, []*entry{{kind: kindMark}})
+	}
+	if err != nil {
 		return "", err
 	}
-	if !f.first {
-		// The resync needs a new id: with an older one, a client that resynced would look like one that read that entry before.
-		if err := h.bus.append(ctx, []*entry{{kind: kindMark}}); err != nil {
-			return "", err
-		}
+	if err := f.publishBacklog(ctx); err != nil {
+		return "", err
 	}
 	entries, newest, err := h.bus.newest(ctx, h.options.RingSize)
 	if err == nil && f.missing(entries) {

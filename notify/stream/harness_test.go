@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -15,8 +16,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"firsttap/dispatch"
+	"firsttap/servertest"
 	"firsttap/testkit"
 )
+
+func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
 // runHub starts a hub that ends with the test.
 func runHub(t testing.TB, o Options) *Hub {
@@ -234,9 +238,31 @@ func happens(h *Hub, d dispatch.Dispatch, t dispatch.EventType, driver dispatch.
 	return e
 }
 
+// opens publishes the opening of a dispatch, and waits until the clients have it.
+func opens(h *Hub, clients ...*client) dispatch.Event {
+	e := happens(h, job(), dispatch.EventOpened, "")
+	for _, c := range clients {
+		c.get(e)
+	}
+	return e
+}
+
+// get waits until the client has the events.
+func (c *client) get(events ...dispatch.Event) {
+	c.t.Helper()
+	for _, e := range events {
+		testkit.Eventually(c.t, "an event is delivered", func() bool { return c.has(e.ID) })
+	}
+}
+
+// openDriver opens the stream of a driver who is as v says.
+func openDriver(t testing.TB, h *Hub, v dispatch.Driver, lastEventID string) (*Stream, error) {
+	return h.OpenDriver(t.Context(), v.ID, lastEventID, func(context.Context) (dispatch.Driver, error) { return v, nil })
+}
+
 func driverStream(t testing.TB, h *Hub, v dispatch.Driver, lastEventID string) *client {
 	t.Helper()
-	s, err := h.OpenDriver(t.Context(), v.ID, lastEventID, func(context.Context) (dispatch.Driver, error) { return v, nil })
+	s, err := openDriver(t, h, v, lastEventID)
 	return listen(t, s, err).greeted().resumedFrom(lastEventID)
 }
 

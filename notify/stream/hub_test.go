@@ -27,7 +27,7 @@ func TestAloneOnOneInstance(t *testing.T) {
 	last := happens(h, d, dispatch.EventStarted, winner.ID)
 	over := happens(h, d, dispatch.EventCanceled, winner.ID)
 	for _, c := range []*client{won, lost, admin} {
-		testkit.Eventually(t, "the last event", func() bool { return c.has(over.ID) })
+		c.get(over)
 	}
 	for _, c := range []struct {
 		what string
@@ -38,9 +38,7 @@ func TestAloneOnOneInstance(t *testing.T) {
 		{"loser", lost, []string{"dispatch.opened", "dispatch.taken", "dispatch.canceled"}},
 		{"admin", admin, []string{"dispatch.created", "dispatch.accepted", "dispatch.started", "dispatch.canceled"}},
 	} {
-		if diff := cmp.Diff(c.want, c.got.names()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", c.what, diff)
-		}
+		testkit.Equal(t, c.what, c.want, c.got.names())
 	}
 	for _, e := range lost.all() {
 		for _, secret := range []string{string(winner.ID), "driver_id", "actor", "BECAUSE"} {
@@ -64,16 +62,14 @@ func TestResume(t *testing.T) {
 		t.Fatal("the client got no event, so it has no id to resume from")
 	}
 	first := happens(h, d, dispatch.EventOpened, "")
-	testkit.Eventually(t, "the first event", func() bool { return c.has(first.ID) })
+	c.get(first)
 	at := c.hangUp()
 	missed := []dispatch.Event{happens(h, d, dispatch.EventOpened, ""), happens(h, d, dispatch.EventOpened, "")}
 	happens(h, d, dispatch.EventStarted, "drv_another") // not for this one
 
 	back := driverStream(t, h, v, at)
-	testkit.Eventually(t, "the missed events are delivered", func() bool { return back.has(missed[1].ID) })
-	if diff := cmp.Diff(subjects(missed), heardSubjects(back)); diff != "" {
-		t.Errorf("(-missed +heard):\n%s", diff)
-	}
+	back.get(missed...)
+	testkit.Equal(t, "the missed events", subjects(missed), heardSubjects(back))
 	if fromStart := driverStream(t, h, v, start); true {
 		testkit.Eventually(t, "everything", func() bool { return len(fromStart.all()) == 3 })
 	}
@@ -82,21 +78,15 @@ func TestResume(t *testing.T) {
 	} {
 		c := driverStream(t, h, v, id)
 		testkit.Eventually(t, what, func() bool { return c.count("resync") == 1 })
-		last := happens(h, d, dispatch.EventOpened, "")
-		testkit.Eventually(t, "live after a resync", func() bool { return c.has(last.ID) })
-		if diff := cmp.Diff([]string{"resync", "dispatch.opened"}, c.names()); diff != "" {
-			t.Errorf("%s: %s", what, diff)
-		}
+		opens(h, c)
+		testkit.Equal(t, what, []string{"resync", "dispatch.opened"}, c.names())
 	}
 	for range 20 {
-		e := happens(h, d, dispatch.EventOpened, "")
-		testkit.Eventually(t, "the fast client gets the event", func() bool { return back.has(e.ID) })
+		opens(h, back)
 	}
 	if old := driverStream(t, h, v, at); true {
 		testkit.Eventually(t, "too old", func() bool { return old.count("resync") == 1 })
-		if old.lastID() != back.lastID() {
-			t.Errorf("goes on after %s, want the newest, %s", old.lastID(), back.lastID())
-		}
+		testkit.Equal(t, "where the late client goes on", back.lastID(), old.lastID())
 	}
 }
 
@@ -120,11 +110,8 @@ func TestTheSameEventTwice(t *testing.T) {
 	d := job()
 	e := happens(h, d, dispatch.EventCreated, "")
 	h.Publish(d, []dispatch.Event{e, e})
-	last := happens(h, d, dispatch.EventOpened, "")
-	testkit.Eventually(t, "the last event", func() bool { return c.has(last.ID) })
-	if n := len(c.all()); n != 2 {
-		t.Errorf("%d events, want 2", n)
-	}
+	opens(h, c)
+	testkit.Equal(t, "events", 2, len(c.all()))
 }
 
 // TestDutyMatters: a change of the driver's duty applies to open streams at once.
@@ -137,35 +124,35 @@ func TestDutyMatters(t *testing.T) {
 		change(&v)
 		h.DriverChanged(v)
 	}
-	opens := func() bool {
+	offered := func() bool {
 		d := job()
 		e := happens(h, d, dispatch.EventOpened, "")
 		// Every eligible driver gets the end event, so a missing opening is distinguishable from a late one.
 		end := happens(h, d, dispatch.EventExpired, "")
-		testkit.Eventually(t, "the end", func() bool { return admin.has(end.ID) })
+		admin.get(end)
 		if len(v.Ineligible(d.Terms, time.Now())) == 0 || v.MatchesTerms(d.Terms) {
-			testkit.Eventually(t, "the end for the driver", func() bool { return c.has(end.ID) })
+			c.get(end)
 		}
 		return c.has(e.ID)
 	}
-	if !opens() {
+	if !offered() {
 		t.Error("on duty: no event")
 	}
-	if change(2, offDuty); opens() {
+	if change(2, offDuty); offered() {
 		t.Error("off duty: an event")
 	}
-	if change(3, func(v *dispatch.Driver) { v.OnDuty = true }); !opens() {
+	if change(3, func(v *dispatch.Driver) { v.OnDuty = true }); !offered() {
 		t.Error("on duty again: no event")
 	}
 	later := time.Now().Add(time.Hour)
-	if change(4, func(v *dispatch.Driver) { v.SuspendedUntil = &later }); opens() {
+	if change(4, func(v *dispatch.Driver) { v.SuspendedUntil = &later }); offered() {
 		t.Error("suspended: an event")
 	}
 	stale := kim(func(old *dispatch.Driver) { old.ID, old.Version = v.ID, 3 })
-	if h.DriverChanged(stale); opens() {
+	if h.DriverChanged(stale); offered() {
 		t.Error("an older version has come back")
 	}
-	if change(5, func(v *dispatch.Driver) { v.SuspendedUntil, v.Regions = nil, []string{"busan"} }); opens() {
+	if change(5, func(v *dispatch.Driver) { v.SuspendedUntil, v.Regions = nil, []string{"busan"} }); offered() {
 		t.Error("another region: an event")
 	}
 }
@@ -184,7 +171,7 @@ func TestChangeWhileOpening(t *testing.T) {
 	c := listen(t, s, err).greeted()
 	d := job()
 	opened, end := happens(h, d, dispatch.EventOpened, ""), happens(h, d, dispatch.EventExpired, "")
-	testkit.Eventually(t, "the end", func() bool { return c.has(end.ID) })
+	c.get(end)
 	if c.has(opened.ID) {
 		t.Error("offered to a driver off duty")
 	}
@@ -192,8 +179,7 @@ func TestChangeWhileOpening(t *testing.T) {
 
 // TestOneSlowClient: a slow client's stream is cut; the others get everything, without delay.
 func TestOneSlowClient(t *testing.T) {
-	metrics := prometheus.NewRegistry()
-	h := runHub(t, Options{RingSize: 128, Metrics: metrics})
+	h := runHub(t, Options{RingSize: 128, Metrics: prometheus.NewRegistry()})
 	stuck := make(chan struct{})
 	writes := 0
 	s, err := h.OpenAdmin(t.Context(), "key_slow", "")
@@ -210,7 +196,7 @@ func TestOneSlowClient(t *testing.T) {
 	var published []dispatch.Event
 	for range testkit.Scale(4, 10) {
 		for range 100 {
-			published = append(published, happens(h, job(), dispatch.EventOpened, ""))
+			published = append(published, opens(h))
 		}
 		for _, c := range quick {
 			testkit.Eventually(t, "everything", func() bool { return len(c.all()) == len(published) })
@@ -229,38 +215,18 @@ func TestOneSlowClient(t *testing.T) {
 	if n := len(slow.all()); n >= len(published) {
 		t.Errorf("the slow one has heard %d", n)
 	}
-	if n := gathered(t, metrics, "firsttap_stream_cut_total", "lagging"); n != 1 {
-		t.Errorf("%v cut for lagging", n)
-	}
+	testkit.Equal(t, "streams cut for lagging", 1, testutil.ToFloat64(h.metrics.lagging))
 	// It comes back too late to resume.
 	if back := adminStream(t, h, slow.lastID()); true {
 		testkit.Eventually(t, "to read again", func() bool { return back.count("resync") == 1 })
 	}
 }
 
-// gathered returns the value of the metric with that label.
-func gathered(t *testing.T, r *prometheus.Registry, name, label string) float64 {
-	t.Helper()
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		for _, m := range f.Metric {
-			if f.GetName() == name && (label == "" || len(m.Label) == 1 && m.Label[0].GetValue() == label) {
-				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			}
-		}
-	}
-	t.Fatalf("no %s of %s", name, label)
-	return 0
-}
-
 // TestBurst: many events at once do not cut a client that keeps up.
 func TestBurst(t *testing.T) {
 	h := NewHub(Options{})
 	for range 4000 {
-		happens(h, job(), dispatch.EventOpened, "")
+		opens(h)
 	}
 	c := driverStream(t, h, kim(), "")
 	testkit.Run(t, h.Run)
@@ -269,27 +235,19 @@ func TestBurst(t *testing.T) {
 
 // TestNoRoom: events beyond the queue's limit are counted, delay no publisher, and cause a resync of every client.
 func TestNoRoom(t *testing.T) {
-	metrics := prometheus.NewRegistry()
-	h := NewHub(Options{QueueSize: 10, Metrics: metrics})
+	h := NewHub(Options{QueueSize: 10})
 	v := kim()
 	c := driverStream(t, h, v, "")
 	var kept []dispatch.Event
 	for i := range 25 {
-		if e := happens(h, job(), dispatch.EventOpened, ""); i < 10 {
+		if e := opens(h); i < 10 {
 			kept = append(kept, e)
 		}
 	}
 	testkit.Run(t, h.Run)
 	testkit.Eventually(t, "to read again", func() bool { return c.count("resync") == 1 })
-	if diff := cmp.Diff(append(subjects(kept), ""), heardSubjects(c)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if n := gathered(t, metrics, "firsttap_stream_overflow_total", ""); n != 15 {
-		t.Errorf("%v counted, want 15", n)
-	}
-	if n := testutil.ToFloat64(h.metrics.resyncs); n != 1 {
-		t.Errorf("%v resyncs", n)
-	}
-	last := happens(h, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "live again", func() bool { return c.has(last.ID) })
+	testkit.Equal(t, "the kept events, and a resync", append(subjects(kept), ""), heardSubjects(c))
+	testkit.Equal(t, "counted events", 15, testutil.ToFloat64(h.metrics.overflow))
+	testkit.Equal(t, "resyncs", 1, testutil.ToFloat64(h.metrics.resyncs))
+	opens(h, c)
 }

@@ -3,15 +3,16 @@ package stream
 import (
 	"context"
 	"errors"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"firsttap/dispatch"
 	"firsttap/testkit"
@@ -22,8 +23,7 @@ func TestHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, stop := startHub(t, Options{})
 		defer stop()
-		v := kim()
-		s, err := h.OpenDriver(t.Context(), v.ID, "", func(context.Context) (dispatch.Driver, error) { return v, nil })
+		s, err := openDriver(t, h, kim(), "")
 		began := time.Now()
 		c := listen(t, s, err)
 		<-c.ended
@@ -43,9 +43,7 @@ func TestHeartbeats(t *testing.T) {
 		if n := len(c.arrived); n > 400 {
 			t.Errorf("%d writes in an hour", n)
 		}
-		if n := len(c.all()); n != 0 {
-			t.Errorf("%d events out of nothing", n)
-		}
+		testkit.Equal(t, "events out of nothing", 0, len(c.all()))
 	})
 }
 
@@ -55,8 +53,7 @@ func TestHeartbeatsTellWhereItIs(t *testing.T) {
 		h, stop := startHub(t, Options{RingSize: 8})
 		defer stop()
 		v := kim()
-		load := func(context.Context) (dispatch.Driver, error) { return v, nil }
-		s, err := h.OpenDriver(t.Context(), v.ID, "", load)
+		s, err := openDriver(t, h, v, "")
 		c := listen(t, s, err)
 		synctest.Wait()
 		before := c.lastID()
@@ -68,20 +65,17 @@ func TestHeartbeatsTellWhereItIs(t *testing.T) {
 		if at == before {
 			t.Fatal("the heartbeats say nothing")
 		}
-		s, err = h.OpenDriver(t.Context(), v.ID, at, load)
+		s, err = openDriver(t, h, v, at)
 		c = listen(t, s, err)
-		happens(h, job(), dispatch.EventOpened, "")
+		opens(h)
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"dispatch.opened"}, c.names()); diff != "" {
-			t.Error(diff)
-		}
+		testkit.Equal(t, "events", []string{"dispatch.opened"}, c.names())
 		c.hangUp()
 	})
 }
 
 func TestLimits(t *testing.T) {
-	metrics := prometheus.NewRegistry()
-	h := runHub(t, Options{MaxStreams: 5, MaxPerDriver: 2, MaxPerKey: 1, Metrics: metrics})
+	h := runHub(t, Options{MaxStreams: 5, MaxPerDriver: 2, MaxPerKey: 1})
 	v := kim()
 	first, second := driverStream(t, h, v, ""), driverStream(t, h, v, "")
 	third := driverStream(t, h, v, "")
@@ -96,17 +90,14 @@ func TestLimits(t *testing.T) {
 	if _, err := h.OpenDriver(t.Context(), "drv_x", "", nil); !errors.Is(err, ErrFull) {
 		t.Errorf("one too many: %v", err)
 	}
-	if n := gathered(t, metrics, "firsttap_stream_open", "driver"); n != 4 {
-		t.Errorf("%v drivers' streams", n)
-	}
+	testkit.Equal(t, "drivers' streams", 4, testutil.ToFloat64(h.metrics.drivers))
 	// A driver with the maximum of streams replaces only an own one.
 	driverStream(t, h, v, "")
 	<-second.ended
 	third.hangUp()
-	testkit.Eventually(t, "room", func() bool { return gathered(t, metrics, "firsttap_stream_open", "driver") == 3 })
+	testkit.Eventually(t, "room", func() bool { return testutil.ToFloat64(h.metrics.drivers) == 3 })
 	last := driverStream(t, h, kim(), "")
-	e := happens(h, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "delivered", func() bool { return last.has(e.ID) && b.has(e.ID) })
+	e := opens(h, last, b)
 	if first.has(e.ID) || third.has(e.ID) {
 		t.Error("an event after the end")
 	}
@@ -127,8 +118,7 @@ func TestNoDriverNoStream(t *testing.T) {
 func TestClose(t *testing.T) {
 	h := runHub(t, Options{})
 	c := driverStream(t, h, kim(), "")
-	e := happens(h, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "delivered", func() bool { return c.has(e.ID) })
+	opens(h, c)
 	h.Close()
 	h.Close()
 	<-c.ended
@@ -144,7 +134,7 @@ func TestClose(t *testing.T) {
 	if _, err := h.OpenAdmin(t.Context(), "key_1", ""); !errors.Is(err, ErrClosed) {
 		t.Errorf("a new one: %v", err)
 	}
-	happens(h, job(), dispatch.EventOpened, "") // causes no panic
+	opens(h) // causes no panic
 }
 
 // TestWake: many wakes cause few calls of OnWakeRelay.
@@ -171,7 +161,7 @@ func TestManyAtOnce(t *testing.T) {
 		v := kim(func(v *dispatch.Driver) { v.Version = i })
 		for range 20 {
 			c := driverStream(t, h, v, "")
-			happens(h, job(), dispatch.EventOpened, "")
+			opens(h)
 			h.DriverChanged(v)
 			h.WakeRelays()
 			c.hangUp()
@@ -203,4 +193,57 @@ func TestIDs(t *testing.T) {
 	if x, y := a.ids.next(now), b.ids.next(now); x == y {
 		t.Error("two processes make the same")
 	}
+}
+
+// TestReconnectsAreSpread: each stream asks its client to wait from 1 to 5 s before it connects again, at its start and when the
+// instance shuts down. The waits differ, so that the clients of an instance do not all come at the same time.
+func TestReconnectsAreSpread(t *testing.T) {
+	const streams = 200
+	h := runHub(t, Options{})
+	clients := make([]*client, streams)
+	for k := range clients {
+		s, err := openDriver(t, h, kim(), "")
+		clients[k] = listen(t, s, err)
+	}
+	for _, c := range clients {
+		c.greeted()
+	}
+	h.Close()
+	first, last := map[int]int{}, map[int]int{}
+	for _, c := range clients {
+		testkit.Await(t, "the stream ends", c.ended)
+		said := c.said()
+		first[retryOf(t, said[0])]++
+		last[retryOf(t, said[len(said)-1])]++
+	}
+	for when, waits := range map[string]map[int]int{"at the start": first, "at the end": last} {
+		early, late := 0, 0
+		for ms, n := range waits {
+			switch {
+			case ms < 1000 || ms > 5000:
+				t.Errorf("%s %d streams have %d ms, want 1000 to 5000", when, n, ms)
+			case ms < 3000:
+				early += n
+			default:
+				late += n
+			}
+		}
+		if len(waits) < streams/2 || early < streams/4 || late < streams/4 {
+			t.Errorf("%s %d streams have %d different waits, %d of them below 3 s and %d above", when, streams, len(waits), early, late)
+		}
+	}
+}
+
+// retryOf returns the milliseconds of a line retry: 1234.
+func retryOf(t *testing.T, line string) int {
+	t.Helper()
+	digits := regexp.MustCompile(`^retry: (\d+)$`).FindStringSubmatch(line)
+	if digits == nil {
+		t.Fatalf("%q is no retry", line)
+	}
+	ms, err := strconv.Atoi(digits[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ms
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // TestEventsPerClient checks every event against every kind of client. "" means that the client gets nothing.
@@ -44,12 +45,8 @@ func TestEventsPerClient(t *testing.T) {
 		m := newMessage("1-1", newAnnouncement(job(), e))
 		hears := func(v dispatch.Driver) string { return nameIn(m.forDriver(&v, time.Now())) }
 		got := row{hears(mine), hears(free), hears(off), hears(suspended), hears(far)}
-		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(row{})); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", c.event, diff)
-		}
-		if got := nameIn(m.forAdmin); got != string(c.event) {
-			t.Errorf("an admin gets %q of %s", got, c.event)
-		}
+		testkit.Equal(t, string(c.event), c.want, got, cmp.AllowUnexported(row{}))
+		testkit.Equal(t, "what an admin gets", string(c.event), nameIn(m.forAdmin))
 	}
 }
 
@@ -103,9 +100,7 @@ func TestOvertakenOffer(t *testing.T) {
 		d := job()
 		change(&d)
 		m := newMessage("1-1", newAnnouncement(d, dispatch.Event{ID: "evt_1", Type: dispatch.EventOpened, Round: 1}))
-		if told := m.forDriver(&v, time.Now()) != nil; told != (what == "not open as yet") {
-			t.Errorf("%s: sent %v", what, told)
-		}
+		testkit.Equal(t, what+": it is sent", what == "not open as yet", m.forDriver(&v, time.Now()) != nil)
 		if m.forAdmin == nil {
 			t.Errorf("%s: an admin gets every event", what)
 		}
@@ -128,9 +123,7 @@ func TestWire(t *testing.T) {
 		{"loser", string(m.forOthers), "dispatch.taken", ""},
 	} {
 		want := "id: 17-3\nevent: " + c.name + "\ndata: " + `{"event_id":"evt_1","type":"` + c.name + `",` + common + c.rest + "}\n\n"
-		if diff := cmp.Diff(want, c.got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", c.what, diff)
-		}
+		testkit.Equal(t, c.what, want, c.got)
 	}
 }
 
@@ -145,9 +138,7 @@ func TestThroughRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, _ := received{id: "1-1", kind: kindEvent, body: string(raw)}.decode()
-	if diff := cmp.Diff(newMessage("1-1", a), got, cmp.AllowUnexported(message{})); diff != "" {
-		t.Errorf("(-before +after):\n%s", diff)
-	}
+	testkit.Equal(t, "the message through Redis", newMessage("1-1", a), got, cmp.AllowUnexported(message{}))
 	for _, broken := range []string{"", "{", `[]`, `{"at":"x"}`} {
 		if m, _ := (received{id: "1-1", kind: kindEvent, body: broken}).decode(); m == nil || !m.resync {
 			t.Errorf("%q was lost in silence", broken)

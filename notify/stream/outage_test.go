@@ -2,13 +2,13 @@ package stream
 
 import (
 	"context"
+	"log/slog"
+	"net"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/redis/go-redis/v9"
 
@@ -21,20 +21,24 @@ import (
 // of all instances, and can resume on any.
 func TestRedisAway(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		what       string
-		silent     bool // Redis does not answer, and nothing says so
-		begin, end func(*servertest.Redis, *servertest.Proxy)
+	for what, c := range map[string]struct {
+		silent bool // Redis does not answer, and nothing says so
+		outage func(r *servertest.Redis, p *servertest.Proxy) (begin, end func())
 	}{
-		{"killed", false, func(r *servertest.Redis, _ *servertest.Proxy) { r.Kill() }, func(r *servertest.Redis, _ *servertest.Proxy) { r.Start() }},
-		{"frozen", true, func(r *servertest.Redis, _ *servertest.Proxy) { r.Freeze() }, func(r *servertest.Redis, _ *servertest.Proxy) { r.Thaw() }},
-		{"cut off", false, func(_ *servertest.Redis, p *servertest.Proxy) { p.Refuse(true) }, func(_ *servertest.Redis, p *servertest.Proxy) { p.Refuse(false) }},
-		{"in a black hole", true, func(_ *servertest.Redis, p *servertest.Proxy) { p.Blackhole(true) }, func(_ *servertest.Redis, p *servertest.Proxy) { p.Blackhole(false) }},
+		"killed": {false, func(r *servertest.Redis, _ *servertest.Proxy) (begin, end func()) { return r.Kill, r.Start }},
+		"frozen": {true, func(r *servertest.Redis, _ *servertest.Proxy) (begin, end func()) { return r.Freeze, r.Thaw }},
+		"cut off": {false, func(_ *servertest.Redis, p *servertest.Proxy) (begin, end func()) {
+			return func() { p.Refuse(true) }, func() { p.Refuse(false) }
+		}},
+		"in a black hole": {true, func(_ *servertest.Redis, p *servertest.Proxy) (begin, end func()) {
+			return func() { p.Blackhole(true) }, func() { p.Blackhole(false) }
+		}},
 	} {
-		t.Run(c.what, func(t *testing.T) {
+		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			server := servertest.StartRedis(t)
 			proxy := servertest.StartProxy(t, server.Addr())
+			begin, end := c.outage(server, proxy)
 			impatient := func(o *Options) {
 				if c.silent {
 					o.Redis, o.RedisTimeout = dialWithin(t, proxy.URL(server.URL()), time.Second), time.Second
@@ -44,18 +48,16 @@ func TestRedisAway(t *testing.T) {
 			idle := instance(t, proxy.URL(server.URL()), impatient) // it has no clients
 			v := kim()
 			here, there, driver := adminStream(t, a, ""), adminStream(t, b, ""), driverStream(t, a, v, "")
-			before := happens(a, job(), dispatch.EventOpened, "")
-			testkit.Eventually(t, "shared", func() bool { return here.has(before.ID) && there.has(before.ID) && driver.has(before.ID) })
+			opens(a, here, there, driver)
 			earlier := here.lastID()
 
-			c.begin(server, proxy)
+			begin()
 			var away []dispatch.Event
 			for range 20 {
-				away = append(away, happens(a, job(), dispatch.EventOpened, ""))
+				away = append(away, opens(a))
 			}
-			for _, e := range away {
-				testkit.Eventually(t, "delivered here", func() bool { return here.has(e.ID) && driver.has(e.ID) })
-			}
+			here.get(away...)
+			driver.get(away...)
 			testkit.Eventually(t, "all know", func() bool {
 				return a.queue.localOnly() && b.queue.localOnly() && idle.queue.localOnly()
 			})
@@ -64,13 +66,12 @@ func TestRedisAway(t *testing.T) {
 			}
 			at := driver.lastID()
 
-			c.end(server, proxy)
+			end()
 			for _, c := range []*client{here, there, driver} {
 				c.readsAgain("after the outage")
 			}
-			after := happens(b, job(), dispatch.EventOpened, "")
+			opens(b, here, there, driver)
 			for _, c := range []*client{here, there, driver} {
-				testkit.Eventually(t, "shared again", func() bool { return c.has(after.ID) })
 				c.readsAgain("once for each outage")
 			}
 			// An instance can't know whether the Redis that is back has lost entries.
@@ -82,8 +83,7 @@ func TestRedisAway(t *testing.T) {
 			driverStream(t, b, v, at).readsAgain("after a move")
 			outages := testutil.ToFloat64(b.metrics.outages)
 			moved := adminStream(t, b, here.lastID())
-			next := happens(a, job(), dispatch.EventOpened, "")
-			testkit.Eventually(t, "resumed", func() bool { return moved.has(next.ID) })
+			opens(a, moved)
 			if moved.count("resync") > 0 && testutil.ToFloat64(b.metrics.outages) == outages {
 				t.Error("a client that has had its resync gets another one after a move")
 			}
@@ -96,48 +96,85 @@ func TestStartWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t)
 	server.Kill()
-	h := runHub(t, Options{Redis: dial(t, server.URL())})
+	log := &testkit.LogBuffer{}
+	h := runHub(t, Options{Redis: dial(t, server.URL()), Log: slog.New(slog.NewTextHandler(log, nil))})
 	c := adminStream(t, h, "")
-	e := happens(h, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "delivered here", func() bool { return c.has(e.ID) })
+	opens(h, c)
 	server.Start()
 	other := instance(t, server.URL())
 	c.readsAgain("when Redis came up")
-	next := happens(other, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "shared", func() bool { return c.has(next.ID) })
+	opens(other, c)
+	if log.Count("starts without Redis") != 1 || log.Count("lost Redis") != 0 || log.Count("reconnected") != 1 {
+		t.Error(log)
+	}
 }
 
-// TestOneInstanceCutOff: after one instance's outage the others get its events, or a resync if there were too many.
+// dialCounter counts the connections that a client opens.
+type dialCounter struct{ atomic.Int32 }
+
+func (c *dialCounter) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c.Add(1)
+		return next(ctx, network, addr)
+	}
+}
+func (*dialCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (*dialCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// TestOutageIsLoggedOnce: however long an outage lasts, its begin and its end are one line each, and it counts once.
+func TestOutageIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartRedis(t)
+	proxy := servertest.StartProxy(t, server.Addr())
+	client := dial(t, proxy.URL(server.URL()))
+	var dials dialCounter
+	client.AddHook(&dials)
+	log := &testkit.LogBuffer{}
+	h := runHub(t, Options{Redis: client, Log: slog.New(slog.NewTextHandler(log, nil))})
+	testkit.Eventually(t, "shared", func() bool { return !h.queue.localOnly() })
+	proxy.Refuse(true)
+	before := dials.Load()
+	testkit.Eventually(t, "several attempts to reconnect", func() bool { return dials.Load() > before+5 })
+	proxy.Refuse(false)
+	testkit.Eventually(t, "shared again", func() bool { return !h.queue.localOnly() && log.Count("reconnected") > 0 })
+	if log.Count("lost Redis") != 1 || log.Count("reconnected") != 1 || testutil.ToFloat64(h.metrics.outages) != 1 {
+		t.Errorf("%v outages: %s", testutil.ToFloat64(h.metrics.outages), log)
+	}
+}
+
+// TestOneInstanceCutOff: after one instance's outage the others get its events, or a resync if there were too many, also when
+// Redis is lost again just before it.
 func TestOneInstanceCutOff(t *testing.T) {
 	t.Parallel()
 	for what, n := range map[string]int{"a little": 20, "too much": 500} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			server := servertest.StartRedis(t)
-			proxy := servertest.StartProxy(t, server.Addr())
-			a := instance(t, proxy.URL(server.URL()), func(o *Options) { o.QueueSize = 100 })
-			b := instance(t, server.URL())
-			here, there := adminStream(t, a, ""), adminStream(t, b, "")
-			proxy.Refuse(true)
+			i := startTwo(t, func(o *Options) { o.QueueSize = 100 })
+			i.proxy.Refuse(true)
 			var away []dispatch.Event
 			for len(away) < n {
 				for range 20 { // fewer than the queue holds
-					away = append(away, happens(a, job(), dispatch.EventOpened, ""))
+					away = append(away, opens(i.a))
 				}
-				testkit.Eventually(t, "delivered here", func() bool { return here.has(away[len(away)-1].ID) })
+				i.here.get(away[len(away)-1])
 			}
-			proxy.Refuse(false)
-			last := away[n-1]
-			testkit.Eventually(t, "delivered there", func() bool { return there.has(last.ID) })
 			if n > 100 {
-				there.readsAgain("what did not fit into the queue", a)
+				gap := i.proxy.Hold("$3\r\ngap\r\n")
+				i.proxy.Refuse(false)
+				<-gap.Reached()
+				i.proxy.Refuse(true)
+				gap.Release()
+			}
+			i.proxy.Refuse(false)
+			i.there.get(away[n-1])
+			if n > 100 {
+				i.there.readsAgain("what did not fit into the queue", i.a)
 				return
 			}
-			next := happens(a, job(), dispatch.EventOpened, "")
-			testkit.Eventually(t, "live", func() bool { return there.has(next.ID) })
-			if diff := cmp.Diff(append(subjects(away), string(next.ID)), heardSubjects(there)); diff != "" {
-				t.Errorf("(-happened +heard):\n%s", diff)
-			}
+			away = append(away, opens(i.a, i.there))
+			testkit.Equal(t, "the events that happened", subjects(away), heardSubjects(i.there))
 		})
 	}
 }
@@ -145,21 +182,16 @@ func TestOneInstanceCutOff(t *testing.T) {
 // TestLostReply: an entry whose XADD reply was lost is delivered once.
 func TestLostReply(t *testing.T) {
 	t.Parallel()
-	server := servertest.StartRedis(t)
-	proxy := servertest.StartProxy(t, server.Addr())
-	a, b := instance(t, proxy.URL(server.URL())), instance(t, server.URL())
-	here, there := adminStream(t, a, ""), adminStream(t, b, "")
-	cut := proxy.CutReply("xadd")
-	e := happens(a, job(), dispatch.EventOpened, "")
+	i := startTwo(t)
+	cut := i.proxy.CutReply("xadd")
+	e := opens(i.a)
 	<-cut.Done()
-	testkit.Eventually(t, "delivered", func() bool { return here.has(e.ID) && there.has(e.ID) })
-	here.readsAgain("after the outage")
-	next := happens(a, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "live", func() bool { return here.has(next.ID) && there.has(next.ID) })
-	if diff := cmp.Diff([]string{string(e.ID), string(next.ID)}, heardSubjects(there)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if n := dial(t, server.URL()).XLen(t.Context(), busKey).Val(); n < 3 {
+	i.here.get(e)
+	i.there.get(e)
+	i.here.readsAgain("after the outage")
+	next := opens(i.a, i.here, i.there)
+	testkit.Equal(t, "the events", subjects([]dispatch.Event{e, next}), heardSubjects(i.there))
+	if n := dial(t, i.server.URL()).XLen(t.Context(), busKey).Val(); n < 3 {
 		t.Errorf("%d entries: nothing was published twice", n)
 	}
 }
@@ -167,21 +199,15 @@ func TestLostReply(t *testing.T) {
 // TestOnItsWay: an entry that was not read back before an outage is delivered all the same.
 func TestOnItsWay(t *testing.T) {
 	t.Parallel()
-	server := servertest.StartRedis(t)
-	proxy := servertest.StartProxy(t, server.Addr())
-	a := instance(t, proxy.URL(server.URL()))
-	c := adminStream(t, a, "")
-	direct := dial(t, server.URL())
-	length := direct.XLen(t.Context(), busKey).Val()
-	hold := proxy.Hold("xrange")
+	i := startTwo(t)
+	hold := i.proxy.Hold("xrange")
 	<-hold.Reached() // the reader is blocked now
-	e := happens(a, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "taken", func() bool { return direct.XLen(t.Context(), busKey).Val() > length })
-	if c.has(e.ID) {
+	e := opens(i.a, i.there)
+	if i.here.has(e.ID) {
 		t.Error("read: the test shows nothing")
 	}
-	proxy.Refuse(true)
-	testkit.Eventually(t, "delivered", func() bool { return c.has(e.ID) })
+	i.proxy.Refuse(true)
+	i.here.get(e)
 	hold.Release()
 }
 
@@ -209,15 +235,13 @@ func TestEntriesGone(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			server := servertest.StartRedis(t)
-			a, b := instance(t, server.URL()), instance(t, server.URL())
-			here, there := adminStream(t, a, ""), driverStream(t, b, kim(), "")
-			e := happens(a, job(), dispatch.EventOpened, "")
-			testkit.Eventually(t, "shared", func() bool { return here.has(e.ID) && there.has(e.ID) })
-			if err := lose(t.Context(), dial(t, server.URL())); err != nil {
+			i := startTwo(t)
+			driver := driverStream(t, i.b, kim(), "")
+			opens(i.a, i.here, driver)
+			if err := lose(t.Context(), dial(t, i.server.URL())); err != nil {
 				t.Fatal(err)
 			}
-			sharedAgain(t, a, b, here, there)
+			sharedAgain(t, i.a, i.b, i.here, driver)
 		})
 	}
 }
@@ -227,8 +251,7 @@ func sharedAgain(t *testing.T, a, b *Hub, here, there *client) {
 	t.Helper()
 	testkit.Eventually(t, "to read again", func() bool { return here.count("resync") > 0 && there.count("resync") > 0 })
 	for _, h := range []*Hub{a, b} {
-		next := happens(h, job(), dispatch.EventOpened, "")
-		testkit.Eventually(t, "live", func() bool { return here.has(next.ID) && there.has(next.ID) })
+		opens(h, here, there)
 	}
 }
 
@@ -243,8 +266,7 @@ func TestClockBehind(t *testing.T) {
 	}
 	a, b := instance(t, server.URL()), instance(t, server.URL())
 	here, there := adminStream(t, a, ""), adminStream(t, b, "")
-	e := happens(a, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "shared", func() bool { return here.has(e.ID) && there.has(e.ID) })
+	opens(a, here, there)
 	old := here.lastID()
 	server.Kill()
 	server.Start()
@@ -257,22 +279,17 @@ func TestClockBehind(t *testing.T) {
 // TestUndoneByAFailover: an entry that a failover lost causes a resync on all instances.
 func TestUndoneByAFailover(t *testing.T) {
 	t.Parallel()
-	server := servertest.StartRedis(t)
-	proxy := servertest.StartProxy(t, server.Addr())
-	a, b := instance(t, proxy.URL(server.URL())), instance(t, server.URL())
-	here, there := adminStream(t, a, ""), adminStream(t, b, "")
-	undone := happens(a, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "shared", func() bool { return here.has(undone.ID) && there.has(undone.ID) })
-	e := happens(b, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "shared", func() bool { return here.has(e.ID) && there.has(e.ID) })
-	proxy.Refuse(true)
-	testkit.Eventually(t, "away", a.queue.localOnly)
-	id, _, _ := strings.Cut(there.ids()[0], " ")
-	if n := dial(t, server.URL()).XDel(t.Context(), busKey, id).Val(); n != 1 {
+	i := startTwo(t)
+	opens(i.a, i.here, i.there)
+	opens(i.b, i.here, i.there)
+	i.proxy.Refuse(true)
+	testkit.Eventually(t, "away", i.a.queue.localOnly)
+	undone := i.there.all()[0]
+	if n := dial(t, i.server.URL()).XDel(t.Context(), busKey, undone.id).Val(); n != 1 {
 		t.Fatal("nothing undone")
 	}
-	proxy.Refuse(false)
-	sharedAgain(t, a, b, here, there)
+	i.proxy.Refuse(false)
+	sharedAgain(t, i.a, i.b, i.here, i.there)
 }
 
 // TestWakesOthers: a wake on one instance wakes the relays of all.
@@ -296,16 +313,16 @@ func TestDutyElsewhere(t *testing.T) {
 	row.Store(&v)
 	s, err := b.OpenDriver(t.Context(), v.ID, "", func(context.Context) (dispatch.Driver, error) { return *row.Load(), nil })
 	c := listen(t, s, err).greeted()
-	opens := func() bool {
-		opened, end := happens(a, job(), dispatch.EventOpened, ""), happens(a, job(), dispatch.EventExpired, "")
-		testkit.Eventually(t, "the end", func() bool { return c.has(end.ID) })
+	offered := func() bool {
+		opened, end := opens(a), happens(a, job(), dispatch.EventExpired, "")
+		c.get(end)
 		return c.has(opened.ID)
 	}
-	if !opens() {
+	if !offered() {
 		t.Error("on duty: no event")
 	}
 	v.OnDuty, v.Version = false, 2
-	if a.DriverChanged(v); opens() {
+	if a.DriverChanged(v); offered() {
 		t.Error("off duty: an event")
 	}
 	again := v
@@ -315,7 +332,7 @@ func TestDutyElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, "to read again", func() bool { return c.count("resync") > 0 })
-	testkit.Eventually(t, "on duty again", opens)
+	testkit.Eventually(t, "on duty again", offered)
 }
 
 // TestEndWithoutRedis: a hub ends while Redis hangs, and delivers its last events to its own clients.
@@ -326,7 +343,7 @@ func TestEndWithoutRedis(t *testing.T) {
 	testkit.Eventually(t, "shared", func() bool { return !h.queue.localOnly() })
 	c := adminStream(t, h, "")
 	server.Freeze()
-	e := happens(h, job(), dispatch.EventOpened, "")
+	e := opens(h)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
