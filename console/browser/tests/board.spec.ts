@@ -211,18 +211,21 @@ test("a card is reached and opened with the keyboard", async ({ openConsole, ser
   await expect(page.getByLabel("Region")).toHaveValue(region);
 });
 
-// A minute is too long for a test, so the test puts the unseen offer into the service's answer.
-test("an unseen offer stands out, in words", async ({ openConsole, service, region }) => {
+// No event announces it, and a minute is too long for a test: the test puts the unseen offer into the answer to the next poll.
+test("the poll of the counts finds an unseen offer, which stands out, in words", async ({ openConsole, service, region }) => {
   const [driver] = await service.drivers(1, region);
   await service.dispatch(region, { site_address: "1 Seen-ro" });
   const d = await service.dispatch(region, { site_address: "2 Unseen-ro", expires_at: soon(1200_000) });
   expect(await service.call("GET", `/v1/admin/board?region=${region}`)).toHaveProperty("unseen_ids", []);
-  const page = await openConsole();
+  const page = await openConsole(`#/board?region=${region}`);
+  await ownClock(page);
+  await counted(page, { Pending: 2 });
+  await expect(column(page, "Pending").getByText("not seen")).toHaveCount(0);
   await page.route("**/v1/admin/board*", async (route) => {
     const response = await route.fetch();
     await route.fulfill({ response, json: { ...await response.json(), unseen: 1, unseen_ids: [d.id] } });
   });
-  await page.evaluate((r) => { location.hash = `#/board?region=${r}`; }, region);
+  await page.clock.fastForward(10_000);
   await expect(column(page, "Pending").getByRole("status")).toHaveText("▲ 1 not seen for 60 s");
   await expect(card(page, "Pending", "2 Unseen-ro")).toContainText("not seen for 60 s");
   await expect(column(page, "Pending").getByRole("link").first()).toContainText("2 Unseen-ro");
