@@ -37,7 +37,7 @@ func (h heard) Handle(_ context.Context, r slog.Record) error {
 
 // The files are split as goose splits them, which executed them before.
 func TestStatementsAreGoose(t *testing.T) {
-	address, name, _ := strings.Cut(strings.TrimPrefix(servertest.MariaDBURL(t), "mysql://"), "/")
+	address, name, _ := strings.Cut(strings.TrimPrefix(servertest.EmptyURL(t, servertest.MariaDB), "mysql://"), "/")
 	account, address, _ := strings.Cut(address, "@")
 	config := driver.NewConfig()
 	config.User, config.Passwd, _ = strings.Cut(account, ":")
