@@ -88,6 +88,7 @@ func TestIdentifiersAreReadBack(t *testing.T) {
 	readsBack(t, NewID, ParseID, ErrNotFound)
 	readsBack(t, NewDriverID, ParseDriverID, ErrDriverNotFound)
 	readsBack(t, NewEventID, ParseEventID, ErrBadCursor)
+	readsBack(t, NewAttemptID, ParseAttemptID, ErrBadCursor)
 	readsBack(t, NewNotificationID, ParseNotificationID, ErrNotificationNotFound)
 }
 
