@@ -143,9 +143,10 @@ func TestForbiddenCalls(t *testing.T) {
 	}
 }
 
-// TestTestsDoNotDependOnSpeed refuses, in tests, sleeps and upper bounds on measured time: a busy machine exceeds any. They are
-// fine under the tag soak, and in a bubble of testing/synctest: in a function that begins one or calls a helper that does, or whose
-// comment says "bubble".
+// TestTestsDoNotDependOnSpeed fails if a test sleeps, or compares the time that something took with an upper bound: on a busy machine
+// any bound is exceeded some time. Both are allowed in files with the tag soak, in benchmarks, and in a bubble of testing/synctest, whose
+// clock stands still while a goroutine works. A function counts as in a bubble if it begins one, calls a helper that does (bubble, or a name
+// that ends with nBubble), or has a comment that contains the word bubble.
 func TestTestsDoNotDependOnSpeed(t *testing.T) {
 	walk(t, func(name string, file *ast.File) {
 		if slices.ContainsFunc(file.Comments, func(c *ast.CommentGroup) bool { return c.Pos() < file.Package && c.List[0].Text == "//go:build soak" }) {

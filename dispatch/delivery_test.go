@@ -1,7 +1,6 @@
 package dispatch_test
 
 import (
-	"errors"
 	"reflect"
 	"testing"
 	"time"
@@ -120,7 +119,8 @@ func TestPushesToAFormerHolderAreSuperseded(t *testing.T) {
 	}
 }
 
-// An event has the deliveries of its type, except for overdue dispatches that the service closes.
+// An event has the deliveries of its type, except for overdue dispatches that the service closes, and for an update that keeps drivers'
+// offers valid.
 func TestPushed(t *testing.T) {
 	for _, kind := range allEvents {
 		for _, tt := range []struct {
@@ -130,6 +130,8 @@ func TestPushed(t *testing.T) {
 			{System, "", true}, {System, ReasonClaimFailed, true}, {"key_1", "RAIN", true},
 			{"key_1", ReasonOverdue, true}, // an admin used the same reason code
 			{System, ReasonOverdue, false},
+			{"key_1", ReasonExtended, kind != EventUpdated}, // of another event it is an admin's own reason code
+			{"key_1", ReasonWindowChanged, kind != EventUpdated},
 		} {
 			var want []Delivery
 			if tt.pushed {
@@ -145,24 +147,6 @@ func TestPushed(t *testing.T) {
 
 func TestATopicHasItsDispatchsName(t *testing.T) {
 	if a, b := outbox.TopicOf("dsp_a"), outbox.TopicOf("dsp_b"); a != "dispatch-dsp_a" || b != "dispatch-dsp_b" {
-		t.Error(a, b)
-	}
-}
-
-func TestParseNotificationID(t *testing.T) {
-	id := NewNotificationID(noon)
-	if got, err := ParseNotificationID(string(id)); got != id || err != nil {
-		t.Errorf("got %q, %v", got, err)
-	}
-	for _, s := range []string{"", "ntf_", string(me), string(id) + "0", string(id[:len(id)-1]) + "w"} {
-		if got, err := ParseNotificationID(s); got != "" || !errors.Is(err, ErrNotificationNotFound) {
-			t.Errorf("%q: got %q, %v", s, got, err)
-		}
-	}
-}
-
-func TestADeviceHasANameOfItsOwn(t *testing.T) {
-	if a, b := NewDeviceID(noon), NewDeviceID(noon); a == b || len(a) != len("dev_")+26 || a[:4] != "dev_" {
 		t.Error(a, b)
 	}
 }

@@ -17,6 +17,8 @@ func TestIdentifiersHaveAPrefixAndAreUnique(t *testing.T) {
 		"drv_": func() string { return string(NewDriverID(noon)) },
 		"clm_": func() string { return string(NewClaimID(noon)) },
 		"evt_": func() string { return string(NewEventID(noon)) },
+		"ntf_": func() string { return string(NewNotificationID(noon)) },
+		"dev_": func() string { return string(NewDeviceID(noon)) },
 	}
 	for prefix, make := range makers {
 		form := regexp.MustCompile("^" + prefix + "[0-9a-v]{26}$")
@@ -78,31 +80,39 @@ var malformed = []string{
 	"dsp_" + strings.Repeat("0", 25) + " ", " dsp_" + strings.Repeat("0", 26), "dsp_" + strings.Repeat("0", 26) + "\n",
 	"dsp_" + strings.Repeat("0", 25) + "\x00", "dsp_" + strings.Repeat("0", 25) + "}", "dsp_" + strings.Repeat("0", 25) + ":",
 	"dsp_" + strings.Repeat("é", 13), "dsp_" + strings.Repeat("\xff", 26), "dsp-" + strings.Repeat("0", 26),
-	"dsp_dsp_" + strings.Repeat("0", 22), "clm_" + strings.Repeat("0", 26), "evt_" + strings.Repeat("0", 26),
+	"dsp_dsp_" + strings.Repeat("0", 22),
 	"' OR 1=1 --", "../../../etc/passwd", "%00", "null",
 }
 
-func TestMalformedIdentifiersNameNothing(t *testing.T) {
-	for _, s := range append(malformed, "drv_"+strings.Repeat("0", 26)) {
-		if id, err := ParseID(s); !errors.Is(err, ErrNotFound) || id != "" {
-			t.Errorf("ParseID(%.40q) is %q, %v", s, id, err)
-		}
-	}
-	for _, s := range append(malformed, "dsp_"+strings.Repeat("0", 26)) {
-		if id, err := ParseDriverID(s); !errors.Is(err, ErrDriverNotFound) || id != "" {
-			t.Errorf("ParseDriverID(%.40q) is %q, %v", s, id, err)
-		}
-	}
+func TestIdentifiersAreReadBack(t *testing.T) {
+	readsBack(t, NewID, ParseID, ErrNotFound)
+	readsBack(t, NewDriverID, ParseDriverID, ErrDriverNotFound)
+	readsBack(t, NewEventID, ParseEventID, ErrBadCursor)
+	readsBack(t, NewAttemptID, ParseAttemptID, ErrBadCursor)
+	readsBack(t, NewNotificationID, ParseNotificationID, ErrNotificationNotFound)
 }
 
-func TestIdentifiersAreReadBack(t *testing.T) {
+// readsBack fails the test unless parse takes what make has made, and refuses everything else, also other kinds of identifiers.
+func readsBack[ID ~string](t *testing.T, make func(time.Time) ID, parse func(string) (ID, error), refused error) {
+	t.Helper()
 	for range 1000 {
-		id, driver := NewID(time.Now()), NewDriverID(time.Now())
-		if got, err := ParseID(string(id)); got != id || err != nil {
+		id := make(time.Now())
+		if got, err := parse(string(id)); got != id || err != nil {
 			t.Errorf("%s is read as %s, %v", id, got, err)
 		}
-		if got, err := ParseDriverID(string(driver)); got != driver || err != nil {
-			t.Errorf("%s is read as %s, %v", driver, got, err)
+	}
+	prefix := string(make(noon))[:4]
+	mustRefuse := func(s string) {
+		if id, err := parse(s); !errors.Is(err, refused) || id != "" {
+			t.Errorf("%.40q is read as %s, %v", s, id, err)
+		}
+	}
+	for _, s := range malformed {
+		mustRefuse(strings.ReplaceAll(s, "dsp_", prefix))
+	}
+	for _, other := range []string{"dsp_", "drv_", "clm_", "evt_", "att_", "dev_", "ntf_"} {
+		if other != prefix {
+			mustRefuse(other + strings.Repeat("0", 26))
 		}
 	}
 }

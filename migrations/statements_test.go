@@ -36,7 +36,7 @@ func (h heard) Handle(_ context.Context, r slog.Record) error {
 
 // The files are split as goose splits them, which executed them before.
 func TestStatementsAreGoose(t *testing.T) {
-	u, err := url.Parse(servertest.MariaDBURL(t))
+	u, err := url.Parse(servertest.EmptyURL(t, servertest.MariaDB))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,24 +20,25 @@ import (
 // survive Kill and Start: each waits for the disk.
 type Database struct{ *server }
 
-// StartMariaDB starts a MariaDB server and returns when it answers. The server ends with the test.
+// StartMariaDB is StartDatabase of MariaDB.
 func StartMariaDB(t testing.TB) *Database {
 	t.Helper()
-	return startDatabase(t, mariadb)
+	return StartDatabase(t, mariadb)
 }
 
-// StartMySQL starts a MySQL server, 8.0 or later, and returns when it answers. The server ends with the test. The
-// program is mysqld in the path, or the one in the system root that FIRSTTAP_MYSQL_ROOT names
-// (/var/cache/firsttap/mysql), for systems that have MariaDB only.
-func StartMySQL(t testing.TB) *Database {
-	t.Helper()
-	return startDatabase(t, mysql)
-}
-
-// StartDatabase is StartMariaDB or StartMySQL.
+// StartDatabase starts a MariaDB, or a MySQL of 8.0 or later, and returns when it answers. The server ends with the test. The program
+// of MySQL is mysqld in the path, or the one in the system root that FIRSTTAP_MYSQL_ROOT names (/var/cache/firsttap/mysql), for systems
+// that have MariaDB only.
 func StartDatabase(t testing.TB, kind string) *Database {
 	t.Helper()
-	return startDatabase(t, kind)
+	e, err := installed[kind]()
+	require(t, kind, err)
+	d, err := newDatabase(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.own(t)
+	return d
 }
 
 // Name is "mariadb" or "mysql".
@@ -64,18 +65,6 @@ func config(user, password, addr, database string) *driver.Config {
 	c := driver.NewConfig()
 	c.User, c.Passwd, c.Net, c.Addr, c.DBName, c.ParseTime = user, password, "tcp", addr, database, true
 	return c
-}
-
-func startDatabase(t testing.TB, name string) *Database {
-	t.Helper()
-	e, err := installed[name]()
-	require(t, name, err)
-	d, err := newDatabase(e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.own(t)
-	return d
 }
 
 func newDatabase(e engine) (*Database, error) {

@@ -31,6 +31,13 @@ func open(t testing.TB, dsn string) *sql.DB {
 	return db
 }
 
+func openURL(t testing.TB, url string) *sql.DB {
+	t.Helper()
+	u := parsed(t, url)
+	password, _ := u.User.Password()
+	return open(t, config(u.User.Username(), password, u.Host, strings.TrimPrefix(u.Path, "/")).FormatDSN())
+}
+
 func mustExec(t testing.TB, db *sql.DB, statements ...string) {
 	t.Helper()
 	for _, s := range statements {
@@ -38,6 +45,19 @@ func mustExec(t testing.TB, db *sql.DB, statements ...string) {
 			t.Fatalf("%s: %v", s, err)
 		}
 	}
+}
+
+// mustBegin begins a transaction with the statement.
+func mustBegin(t testing.TB, db *sql.DB, statement string) *sql.Tx {
+	t.Helper()
+	tx, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(statement); err != nil {
+		t.Fatal(err)
+	}
+	return tx
 }
 
 func mustScan(t testing.TB, db *sql.DB, query, want string) {
@@ -75,15 +95,8 @@ func TestDatabase(t *testing.T) {
 }
 
 func keepsCommitted(t *testing.T, d *Database, db *sql.DB) {
-	mustExec(t, db, "CREATE TABLE kept (id INT PRIMARY KEY)")
-	mustExec(t, db, "INSERT INTO kept VALUES (1), (2)")
-	tx, err := db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec("INSERT INTO kept VALUES (3)"); err != nil {
-		t.Fatal(err)
-	}
+	mustExec(t, db, "CREATE TABLE kept (id INT PRIMARY KEY)", "INSERT INTO kept VALUES (1), (2)")
+	tx := mustBegin(t, db, "INSERT INTO kept VALUES (3)")
 	d.Kill()
 	if err := tx.Commit(); err == nil {
 		t.Fatal("a dead server committed")
@@ -109,13 +122,7 @@ func cutsCommit(t *testing.T, d *Database, database string) {
 	mustExec(t, direct, "CREATE TABLE cut (id INT PRIMARY KEY)")
 	p := StartProxy(t, d.Addr())
 	db := open(t, strings.Replace(d.DSN(database), d.Addr(), p.Addr(), 1))
-	tx, err := db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec("INSERT INTO cut VALUES (1)"); err != nil {
-		t.Fatal(err)
-	}
+	tx := mustBegin(t, db, "INSERT INTO cut VALUES (1)")
 	cut := p.CutReply("COMMIT")
 	if err := tx.Commit(); err == nil {
 		t.Fatal("the commit's reply came through")

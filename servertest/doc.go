@@ -1,7 +1,7 @@
 // Package servertest gives tests real servers of their own, and ways to break them.
 //
-// [StartRedis], [StartMariaDB] and [StartMySQL] start a server on a free port of 127.0.0.1 with its data in a temporary
-// folder; the test may kill, freeze and restart it. [RedisURL], [MariaDBURL] and [MySQLURL] are for tests that break
+// [StartRedis] and [StartDatabase] start a server on a free port of 127.0.0.1 with its data in a temporary
+// folder; the test may kill, freeze and restart it. [RedisURL], [EmptyURL] and [Migrated] are for tests that break
 // nothing: they share one server per test process, or use the one that the environment names.
 // [StartMariaDBReplication], [StartMySQLReplication] and [StartMySQLGroup] start several servers that replicate. A
 // [StartProxy] between a program and a server breaks their connections in the way that a test chooses.

@@ -1,6 +1,7 @@
 package servertest
 
 import (
+	"database/sql"
 	"testing"
 
 	"firsttap/testkit"
@@ -11,9 +12,9 @@ func TestMySQLGroup(t *testing.T) {
 	t.Parallel()
 	g := StartMySQLGroup(t)
 	first := g.Primary()
-	u := first.URL(t)
-	mustExec(t, open(t, first.DSN(nameOf(u))), "CREATE TABLE t (id INT PRIMARY KEY)")
-	mustExec(t, open(t, first.DSN(nameOf(u))), "INSERT INTO t VALUES (1)")
+	name := nameOf(first.URL(t))
+	on := func(member *Database) *sql.DB { return open(t, member.DSN(name)) }
+	mustExec(t, on(first), "CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
 
 	var second *Database
 	for _, member := range g.Members {
@@ -21,11 +22,11 @@ func TestMySQLGroup(t *testing.T) {
 			second = member
 		}
 	}
-	mustRefuseWrites(t, second, nameOf(u))
+	mustRefuseWrites(t, second, name)
 	g.Move(second)
-	mustRefuseWrites(t, first, nameOf(u))
-	mustExec(t, open(t, second.DSN(nameOf(u))), "INSERT INTO t VALUES (2)")
-	mustScan(t, open(t, second.DSN(nameOf(u))), "SELECT COUNT(*) FROM t", "2")
+	mustRefuseWrites(t, first, name)
+	mustExec(t, on(second), "INSERT INTO t VALUES (2)")
+	mustScan(t, on(second), "SELECT COUNT(*) FROM t", "2")
 
 	for _, member := range g.Members {
 		mustExec(t, open(t, member.DSN("")), "SET GLOBAL group_replication_member_expel_timeout = 0")
@@ -35,14 +36,14 @@ func TestMySQLGroup(t *testing.T) {
 	if third == second {
 		t.Fatal("a dead member is the primary")
 	}
-	mustExec(t, open(t, third.DSN(nameOf(u))), "INSERT INTO t VALUES (3)")
-	mustScan(t, open(t, third.DSN(nameOf(u))), "SELECT COUNT(*) FROM t", "3")
+	mustExec(t, on(third), "INSERT INTO t VALUES (3)")
+	mustScan(t, on(third), "SELECT COUNT(*) FROM t", "3")
 
 	second.Start()
-	mustRefuseWrites(t, second, nameOf(u)) // also before it has joined
+	mustRefuseWrites(t, second, name) // also before it has joined
 	g.Join(second)
 	g.Move(second)
-	mustScan(t, open(t, second.DSN(nameOf(u))), "SELECT COUNT(*) FROM t", "3")
+	mustScan(t, on(second), "SELECT COUNT(*) FROM t", "3")
 }
 
 func mustRefuseWrites(t *testing.T, d *Database, name string) {

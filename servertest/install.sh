@@ -3,6 +3,7 @@
 # - Redis and MariaDB;
 # - a real MySQL. Debian has it only in sid, so it goes into a folder of its own, FIRSTTAP_MYSQL_ROOT, outside the system;
 # - faketime, for servers with a wrong clock;
+# - HAProxy, for the tests of deploy/haproxy.cfg;
 # - Prometheus' promtool, for the alert rules, beside that folder;
 # - firebase-tools from npm, beside that folder: its emulator of Firebase Auth is the only one;
 # - Debian's headless Chromium, for the pages, unless the whole one is there: that takes twice the processor time. The tests can't run
@@ -51,11 +52,11 @@ apt_install() {
 	return "$code"
 }
 
-need() { # NAME PROGRAM PACKAGE
+need() { # NAME PROGRAM PACKAGE [FLAG]: FLAG prints the version, --version by default
 	if ! command -v "$2" >/dev/null; then
 		apt_install "$3" || fail "$1: can't install the package $3"
 	fi
-	echo "$1: $("$2" --version | grep -m1 .)"
+	echo "$1: $("$2" "${4:---version}" | grep -m1 .)"
 }
 
 mysql_in_path() {
@@ -168,6 +169,7 @@ have() {
 		redis) command -v redis-server ;;
 		mariadb) command -v mariadbd ;;
 		faketime) command -v faketime ;;
+		haproxy) command -v haproxy ;;
 		promtool) [ -x "$promtool" ] ;;
 		mysql) [ "${MYSQL:-}" != skip ] && { mysql_in_path || [ -x "$root/usr/sbin/mysqld" ]; } ;;
 		firebase) [ "${FIREBASE:-}" != skip ] && firebase_there ;;
@@ -175,7 +177,7 @@ have() {
 	esac >/dev/null
 }
 
-programs="redis mariadb faketime promtool mysql firebase browser"
+programs="redis mariadb faketime haproxy promtool mysql firebase browser"
 
 # install.sh --list prints the installed programs, in the form of FIRSTTAP_TEST_REQUIRE, and browser.
 if [ "${1:-}" = --list ]; then
@@ -192,10 +194,9 @@ if [ "${1:-}" = --missing ]; then
 	exit
 fi
 
-# install.sh --haproxy installs the proxy: one load test needs it, and no other test.
+# install.sh --haproxy installs only what loadtest/run.sh rolling needs beside the servers.
 if [ "${1:-}" = --haproxy ]; then
-	command -v haproxy >/dev/null || apt_install haproxy || fail "HAProxy: can't install the package haproxy"
-	echo "HAProxy: $(haproxy -v | grep -m1 .)"
+	need HAProxy haproxy haproxy -v
 	exit
 fi
 
@@ -209,6 +210,7 @@ need Redis redis-server redis-server
 need MariaDB mariadbd mariadb-server
 [ "${1:-}" != --basic ] || exit 0
 need faketime faketime faketime
+need HAProxy haproxy haproxy -v
 [ -x "$promtool" ] || promtool_alone || fail "promtool: can't take it out of the package prometheus"
 echo "promtool: $("$promtool" --version 2>&1 | grep -m1 .)"
 

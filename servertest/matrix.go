@@ -31,7 +31,8 @@ func EveryDatabase() []string { return append([]string{SQLite}, EveryServer()...
 // EveryServer is EveryDatabase without SQLite.
 func EveryServer() []string { return []string{MariaDB, MySQL} }
 
-// EmptyURL is an empty database of the test's own: a file, or on a shared server (see [MariaDBURL] and [MySQLURL]).
+// EmptyURL is an empty database of the test's own: a file, or on a server that tests share and must not break. That is the one in
+// FIRSTTAP_TEST_MARIADB_URL or FIRSTTAP_TEST_MYSQL_URL, or one that this process started. The database is dropped with the test.
 func EmptyURL(t testing.TB, kind string) string {
 	t.Helper()
 	if kind == SQLite {

@@ -17,7 +17,7 @@ import (
 )
 
 // Migrated is a database of the test's own with a schema that migrate made, and no rows but those that migrate wrote. Kind is
-// "sqlite", "mariadb" or "mysql", the last two on the server of MariaDBURL or MySQLURL.
+// "sqlite", "mariadb" or "mysql", the last two on the server of EmptyURL.
 //
 // A test that ends gives its database back, and a later test of the same process gets it emptied. It is dropped if the test
 // has changed the schema. So migrate runs only while there are fewer databases than tests that run at the same time, and

@@ -1,7 +1,6 @@
 package servertest
 
 import (
-	"database/sql"
 	"os"
 	"strings"
 	"testing"
@@ -19,18 +18,6 @@ func small(t testing.TB, url string) {
 	db := openURL(t, url)
 	mustExec(t, db, "CREATE TABLE seeds (name VARCHAR(20) PRIMARY KEY)", "INSERT INTO seeds VALUES ('one')",
 		"CREATE TABLE things (id BIGINT AUTO_INCREMENT PRIMARY KEY, name VARCHAR(20))")
-}
-
-func openURL(t testing.TB, url string) *sql.DB {
-	t.Helper()
-	u := parsed(t, url)
-	password, _ := u.User.Password()
-	db, err := sql.Open("mysql", config(u.User.Username(), password, u.Host, strings.TrimPrefix(u.Path, "/")).FormatDSN())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	return db
 }
 
 // TestMigrated databases have the schema and no rows, whatever the tests before did to them, and no two tests have one at

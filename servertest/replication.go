@@ -51,10 +51,7 @@ func startReplication(t testing.TB, name string, args ...string) *Replication {
 func (r *Replication) URL(t testing.TB) string {
 	t.Helper()
 	const password = "a-password"
-	u, err := url.Parse(r.Primary.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := parsed(t, r.Primary.URL(t))
 	name := u.Path[1:]
 	r.Primary.execute("CREATE USER "+name+"@'%' IDENTIFIED BY '"+password+"'", "GRANT ALL ON "+name+".* TO "+name+"@'%'")
 	u.User = url.UserPassword(name, password)

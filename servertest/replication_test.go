@@ -2,7 +2,6 @@ package servertest
 
 import (
 	"errors"
-	"net/url"
 	"testing"
 
 	driver "github.com/go-sql-driver/mysql"
@@ -43,16 +42,10 @@ func TestFailover(t *testing.T) {
 
 func TestSwitchover(t *testing.T) {
 	eachReplication(t, func(t *testing.T, r *Replication) {
-		u, err := url.Parse(r.URL(t))
-		if err != nil {
-			t.Fatal(err)
-		}
 		proxy := StartProxy(t, r.Primary.Addr())
-		password, _ := u.User.Password()
-		dsn := config(u.User.Username(), password, proxy.Addr(), u.Path[1:]).FormatDSN()
-		old := open(t, dsn)
-		mustExec(t, old, "CREATE TABLE kept (id INT PRIMARY KEY)")
-		mustExec(t, old, "INSERT INTO kept VALUES (1)")
+		u := proxy.URL(r.URL(t))
+		old := openURL(t, u)
+		mustExec(t, old, "CREATE TABLE kept (id INT PRIMARY KEY)", "INSERT INTO kept VALUES (1)")
 
 		r.Demote()
 		var refused *driver.MySQLError
@@ -62,7 +55,7 @@ func TestSwitchover(t *testing.T) {
 		r.Follow()
 		r.Promote()
 		proxy.Redirect(r.Replica.Addr())
-		fresh := open(t, dsn)
+		fresh := openURL(t, u)
 		mustExec(t, fresh, "INSERT INTO kept VALUES (3)")
 		mustScan(t, fresh, "SELECT GROUP_CONCAT(id ORDER BY id) FROM kept", "1,3")
 		mustScan(t, old, "SELECT GROUP_CONCAT(id ORDER BY id) FROM kept", "1") // its connection was not cut

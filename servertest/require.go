@@ -2,10 +2,35 @@ package servertest
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
+
+// Promtool is the path of Prometheus' promtool: beside FIRSTTAP_MYSQL_ROOT, where install.sh puts it, or in PATH. It is
+// "promtool" in FIRSTTAP_TEST_REQUIRE.
+func Promtool(t testing.TB) string {
+	t.Helper()
+	beside := filepath.Join(filepath.Dir(os.Getenv("FIRSTTAP_MYSQL_ROOT")), "promtool")
+	if _, err := os.Stat(beside); err == nil {
+		return beside
+	}
+	return program(t, "promtool")
+}
+
+// HAProxy is the path of the proxy's program. It is "haproxy" in FIRSTTAP_TEST_REQUIRE.
+func HAProxy(t testing.TB) string {
+	t.Helper()
+	return program(t, "haproxy")
+}
+
+func program(t testing.TB, name string) string {
+	t.Helper()
+	path, err := look(name)
+	require(t, name, err)
+	return path
+}
 
 // require ends the test unless err is nil. The test fails if FIRSTTAP_TEST_REQUIRE contains name, and else is skipped.
 func require(t testing.TB, name string, err error) {

@@ -61,9 +61,6 @@ func (s *RedisSentinel) URL() string {
 // Master is the server that is the master at the start.
 func (s *RedisSentinel) Master() *Redis { return s.master }
 
-// Replica is the server that becomes the master when the first one fails.
-func (s *RedisSentinel) Replica() *Redis { return s.replica }
-
 // newSentinel starts a sentinel of the master on that port. It keeps its state in its configuration file, over Kill and
 // Start.
 func newSentinel(master int) (*Redis, error) {

@@ -39,9 +39,9 @@ func TestRedisSentinel(t *testing.T) {
 	mustAnswer(t, s.Master(), "1", "WAIT", "1", "1000")
 
 	s.Master().Kill()
-	mustBeMaster(s.Replica())
-	mustAnswer(t, s.Replica(), "v", "GET", "k")
-	mustAnswer(t, s.Replica(), "OK", "SET", "k", "w")
+	mustBeMaster(s.replica)
+	mustAnswer(t, s.replica, "v", "GET", "k")
+	mustAnswer(t, s.replica, "OK", "SET", "k", "w")
 
 	s.Master().Start()
 	testkit.Retry(t, func() error {

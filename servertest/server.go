@@ -139,27 +139,20 @@ func (s *server) run() error {
 	return nil
 }
 
+// errEnded means that there is nothing left to wait for.
+var errEnded = errors.New("the process ended before it answered")
+
 func (s *server) ready() error {
-	ctx, cancel := context.WithTimeout(context.Background(), readyWithin)
-	defer cancel()
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for {
+	return until(func(ctx context.Context) error {
 		err := s.probe(ctx, s)
-		if err == nil {
-			return nil
+		if err != nil && !s.child.alive() {
+			err = errEnded
 		}
-		select {
-		case <-s.child.exited:
-			return errors.New("the process ended before it answered")
-		case <-ctx.Done():
-			return fmt.Errorf("no answer within %v: %w", readyWithin, err)
-		case <-tick.C:
-		}
-	}
+		return err
+	})
 }
 
-// until calls check until it returns nil. After readyWithin it returns check's last error.
+// until calls check until it returns nil or errEnded. After readyWithin it returns check's last error.
 func until(check func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), readyWithin)
 	defer cancel()
@@ -167,8 +160,8 @@ func until(check func(ctx context.Context) error) error {
 	defer tick.Stop()
 	for {
 		err := check(ctx)
-		if err == nil {
-			return nil
+		if err == nil || errors.Is(err, errEnded) {
+			return err
 		}
 		select {
 		case <-ctx.Done():

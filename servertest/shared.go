@@ -27,21 +27,8 @@ func RedisURL(t testing.TB) string {
 	return r.URL()
 }
 
-// MariaDBURL is an empty database of the test's own, on a MariaDB that tests share and must not break: the one in
-// FIRSTTAP_TEST_MARIADB_URL, or one that this process started. The database is dropped with the test.
-func MariaDBURL(t testing.TB) string {
-	t.Helper()
-	return freshDatabase(t, mariadb)
-}
-
-// MySQLURL is MariaDBURL for MySQL and FIRSTTAP_TEST_MYSQL_URL.
-func MySQLURL(t testing.TB) string {
-	t.Helper()
-	return freshDatabase(t, mysql)
-}
-
 // Main runs the tests, ends the servers that they shared, and returns the exit code. It fails when the tests pass and
-// leave goroutines that no option allows. The TestMain of a package that uses RedisURL, MariaDBURL or MySQLURL is
+// leave goroutines that no option allows. The TestMain of a package that uses RedisURL, EmptyURL or Migrated is
 //
 //	func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 //
@@ -93,7 +80,7 @@ func newSharedDatabase(name string) (*Database, error) {
 }
 
 // StartShared starts the servers that all test processes of a run share: Redis, MariaDB and MySQL, those that are installed.
-// The variables in environ lead RedisURL, MariaDBURL, MySQLURL and Migrated of these processes to the servers. end ends them.
+// The variables in environ lead RedisURL, EmptyURL and Migrated of these processes to the servers. end ends them.
 func StartShared() (environ []string, end func(), err error) {
 	defer func() {
 		if err != nil {

@@ -20,29 +20,25 @@ func TestRedisURL(t *testing.T) {
 	}
 }
 
-func TestDatabaseURLs(t *testing.T) {
-	for name, freshURL := range map[string]func(testing.TB) string{mariadb: MariaDBURL, mysql: MySQLURL} {
-		t.Run(name, func(t *testing.T) {
-			variable := "FIRSTTAP_TEST_" + strings.ToUpper(name) + "_URL"
-			t.Setenv(variable, "")
-			kept := freshURL(t)
-			host := strings.TrimSuffix(kept, nameOf(kept))
-			dsn := config("root", "", strings.Trim(strings.TrimPrefix(host, "mysql://root@"), "/"), nameOf(kept)).FormatDSN()
-			db := open(t, dsn)
+func TestEmptyURL(t *testing.T) {
+	OnEach(t, EveryServer(), func(t *testing.T, kind string) {
+		variable := environmentOf(kind)
+		t.Setenv(variable, "")
+		kept := EmptyURL(t, kind)
+		server := strings.TrimSuffix(kept, nameOf(kept))
 
-			var dropped string
-			t.Run("a test that ends", func(t *testing.T) {
-				t.Setenv(variable, host+"?tls=false")
-				dropped = freshURL(t)
-				if !strings.HasPrefix(dropped, host) || !strings.HasSuffix(dropped, "?tls=false") {
-					t.Errorf("got %s, want a database of %s", dropped, host)
-				}
-			})
-			dropped = nameOf(strings.TrimSuffix(dropped, "?tls=false"))
-			mustScan(t, db, "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = '"+dropped+"'", "0")
-			mustScan(t, db, "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = '"+nameOf(kept)+"'", "1")
+		var dropped string
+		t.Run("a test that ends", func(t *testing.T) {
+			t.Setenv(variable, server+"?tls=false")
+			dropped = EmptyURL(t, kind)
+			if !strings.HasPrefix(dropped, server) || !strings.HasSuffix(dropped, "?tls=false") {
+				t.Errorf("got %s, want a database of %s", dropped, server)
+			}
 		})
-	}
+		for name, want := range map[string]string{nameOf(kept): "1", nameOf(strings.TrimSuffix(dropped, "?tls=false")): "0"} {
+			mustScan(t, openURL(t, kept), "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = '"+name+"'", want)
+		}
+	})
 }
 
 // verdict is a testing.TB that records how its test ended.

@@ -13,8 +13,7 @@ import (
 
 // onOwnServers runs test on servers of its own, of the kinds [servertest.Servers], that it may break.
 func onOwnServers(t *testing.T, test func(t *testing.T, db *servertest.Database)) {
-	start := map[string]func(testing.TB) *servertest.Database{servertest.MariaDB: servertest.StartMariaDB, servertest.MySQL: servertest.StartMySQL}
-	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) { test(t, start[kind](t)) })
+	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) { test(t, servertest.StartDatabase(t, kind)) })
 }
 
 // behindProxy starts an instance whose connections to the database can be broken.

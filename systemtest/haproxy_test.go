@@ -14,24 +14,16 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/servertest"
 	"firsttap/testkit"
 )
 
 const haproxyConfig = "../deploy/haproxy.cfg"
 
-// needHAProxy skips the test where HAProxy is not installed.
-func needHAProxy(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("haproxy"); err != nil {
-		t.Skip("skipped, as HAProxy is not installed; servertest/install.sh --haproxy installs it")
-	}
-}
-
 // TestProxyConfigurationIsValid: HAProxy takes deploy/haproxy.cfg as it is. It only warns that nobody here has Docker's names.
 func TestProxyConfigurationIsValid(t *testing.T) {
 	t.Parallel()
-	needHAProxy(t)
-	out, err := exec.CommandContext(t.Context(), "haproxy", "-c", "-f", haproxyConfig).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), servertest.HAProxy(t), "-c", "-f", haproxyConfig).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v:\n%s", err, out)
 	}
@@ -46,7 +38,7 @@ func TestProxyConfigurationIsValid(t *testing.T) {
 // environment, until the test ends. It returns an instance that is i behind the proxy.
 func startHAProxy(t *testing.T, i *Instance, limits ...string) *Instance {
 	t.Helper()
-	needHAProxy(t)
+	program := servertest.HAProxy(t)
 	raw, err := os.ReadFile(haproxyConfig)
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +53,7 @@ func startHAProxy(t *testing.T, i *Instance, limits ...string) *Instance {
 		t.Fatal(err)
 	}
 	log := &testkit.LogBuffer{}
-	cmd := exec.Command("haproxy", "-db", "-f", file)
+	cmd := exec.Command(program, "-db", "-f", file)
 	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), limits...), log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
@@ -125,40 +117,48 @@ func TestProxyLimitsAnAddress(t *testing.T) {
 	const connections, requests = 5, 40
 	i := Start(t, "FIRSTTAP_DATABASE_URL=sqlite://"+filepath.Join(t.TempDir(), "test.db"))
 	behind := startHAProxy(t, i, fmt.Sprint("CONNECTIONS_PER_ADDRESS=", connections), fmt.Sprint("REQUESTS_PER_ADDRESS=", requests))
-	ask := func(conn net.Conn) (status string, rest string) {
-		t.Helper()
+	asked := 0
+	ask := func(conn net.Conn) (status string) {
 		conn.SetDeadline(time.Now().Add(testkit.Patience))
 		_, _ = io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n") // the connection may be closed already
-		answer := bufio.NewReader(conn)
-		status, _ = answer.ReadString('\n')
-		if strings.Contains(status, " 429 ") {
-			raw, _ := io.ReadAll(answer)
-			rest = string(raw)
+		status, _ = bufio.NewReader(conn).ReadString('\n')
+		if status != "" {
+			asked++
 		}
-		return strings.TrimSpace(status), rest
+		return strings.TrimSpace(status)
 	}
 	var open []net.Conn
-	for range connections {
-		conn := behind.dial()
-		if status, _ := ask(conn); status != "HTTP/1.1 200 OK" {
-			t.Fatalf("of %d connections one is answered with %q", connections, status)
+	hangUp := func() {
+		for _, conn := range open {
+			conn.Close()
 		}
-		open = append(open, conn)
+		open = nil
 	}
+	// HAProxy counts a connection until it has seen its end.
+	testkit.Eventually(t, fmt.Sprintf("an address has %d connections", connections), func() bool {
+		hangUp()
+		for range connections {
+			conn := behind.dial()
+			open = append(open, conn)
+			if ask(conn) != "HTTP/1.1 200 OK" {
+				return false
+			}
+		}
+		return true
+	})
 	if conn, err := net.Dial("tcp", strings.TrimPrefix(behind.URL, "http://")); err == nil { // it may be closed before Dial returns
-		if status, _ := ask(conn); status != "" {
+		if status := ask(conn); status != "" {
 			t.Errorf("one connection too many is answered with %q", status)
 		}
 		conn.Close()
 	}
-	for _, conn := range open {
-		conn.Close()
-	}
-	for n := connections + 1; ; n++ {
+	hangUp()
+	testkit.Eventually(t, "the address may connect again", func() bool { return send("GET", behind.URL+"/livez", "", "").status == 200 })
+	for asked += 2; ; asked++ {
 		a := send("GET", behind.URL+"/livez", "", "")
 		if a.status == 429 {
-			if n < requests*9/10 { // HAProxy estimates the rate
-				t.Errorf("request %d is refused, %d in 10 s are allowed", n, requests)
+			if asked < requests*9/10 { // HAProxy estimates the rate
+				t.Errorf("request %d is refused, %d in 10 s are allowed", asked, requests)
 			}
 			if a.Code != "RATE_LIMITED" || a.header.Get("Retry-After") != "10" || a.header.Get("Content-Type") != "application/problem+json" {
 				t.Errorf("refused with %s, %v", a, a.header)
@@ -166,10 +166,10 @@ func TestProxyLimitsAnAddress(t *testing.T) {
 			return
 		}
 		if a.status != 200 {
-			t.Fatalf("request %d: %s", n, a)
+			t.Fatalf("request %d: %s", asked, a)
 		}
-		if n > 100*requests {
-			t.Fatalf("%d requests in a row are allowed, want %d in 10 s", n, requests)
+		if asked > 100*requests {
+			t.Fatalf("%d requests in a row are allowed, want %d in 10 s", asked, requests)
 		}
 	}
 }

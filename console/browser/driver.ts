@@ -21,10 +21,6 @@ export function count(page: Page, end: string): () => number {
 export const attempts = async (service: Service, id: string): Promise<Json[]> =>
   (await service.call("GET", `/v1/admin/dispatches/${id}/attempts`)).items;
 
-/** Changes a dispatch at its version, as the backoffice. */
-export const change = (service: Service, { id, version }: Json, what: string, body: Json): Promise<Json> =>
-  service.call("POST", `/v1/admin/dispatches/${id}/${what}`, body, { headers: { "If-Match": `"${version}"` } });
-
 /** Taps Accept on each phone, which has one offer, and sends all the requests together. */
 export async function acceptTogether(phones: Page[]): Promise<void> {
   let tapped = 0, start = () => {};

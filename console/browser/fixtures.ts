@@ -90,6 +90,26 @@ export async function ownClock(page: Page): Promise<void> {
   await page.reload();
 }
 
+/** Makes the page's requests to url wait until the returned function is called. */
+export async function hold(page: Page, url: string, options?: { times: number }): Promise<() => void> {
+  let release = () => {};
+  const released = new Promise<void>((resolve) => { release = resolve; });
+  await page.route(url, async (route) => {
+    await released;
+    await route.continue();
+  }, options);
+  return release;
+}
+
+/** Delivers the page's requests to url, and loses the answers. */
+export async function loseAnswers(page: Page, url: string | RegExp, options: { times?: number; method?: string } = {}): Promise<void> {
+  await page.route(url, async (route) => {
+    if (options.method && route.request().method() !== options.method) return route.fallback();
+    await route.fetch();
+    await route.abort("connectionreset");
+  }, { times: options.times });
+}
+
 // FIRSTTAP_TEST=all looks at the dark colors too.
 const colors = process.env.FIRSTTAP_TEST === "all" ? ["dark", "light"] as const : ["light"] as const;
 

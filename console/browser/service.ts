@@ -73,6 +73,22 @@ with sqlite3.connect(sys.argv[1], timeout=30) as db:
     });
   }
 
+  /** Returns the dispatch as it is now. */
+  read(d: Json): Promise<Json> { return this.call("GET", `/v1/admin/dispatches/${d.id}`); }
+
+  /** Returns the dispatch's events, the oldest first. */
+  async events(d: Json): Promise<Json[]> { return (await this.call("GET", `/v1/admin/dispatches/${d.id}/events`)).items; }
+
+  /** Cancels, extends or unassigns a dispatch at its version, as the office. */
+  change(d: Json, what: string, body: Json = {}): Promise<Json> {
+    return this.call("POST", `/v1/admin/dispatches/${d.id}/${what}`, body, { headers: { "If-Match": `"${d.version}"` } });
+  }
+
+  /** Changes the terms or the window of a dispatch at its version. */
+  patch(d: Json, body: Json): Promise<Json> {
+    return this.call("PATCH", `/v1/admin/dispatches/${d.id}`, body, { headers: { "If-Match": `"${d.version}"` } });
+  }
+
   /** Creates an API key of a role, and returns its secret. */
   async key(role: "viewer" | "dispatcher" | "admin"): Promise<string> {
     return (await this.call("POST", "/v1/admin/api-keys", { name: `A ${role}`, role })).key;

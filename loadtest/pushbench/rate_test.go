@@ -9,11 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/app"
 	"firsttap/notify/fcmtest"
 	"firsttap/servertest"
 	"firsttap/systemtest"
 	"firsttap/testkit"
 )
+
+func TestMain(m *testing.M) { os.Exit(systemtest.Main(m, app.SignalContext, app.RunWith)) }
 
 // How many pushes one instance sends a second, of 60,000 that are due, with an FCM latency of 50 ms.
 //

@@ -56,8 +56,8 @@ func (s *suite) leaseExpires(t *testing.T) {
 	s.happenedAt(t, "the end of the grant", at, sent.Add(2*s.MinTTL))
 }
 
-// happenedAt fails the test if at is before want by more than the unit of a server's clock. In a bubble, where nothing is
-// late, at has to be want, but for the pause of somebody who polls.
+// happenedAt fails the test if at is before want by more than the unit of a server's clock. In a bubble only polling makes
+// something late, so there it also fails the test if at is after want by more than the pause between two polls.
 func (s *suite) happenedAt(t testing.TB, what string, at, want time.Time) {
 	t.Helper()
 	if off := at.Sub(want); off < -clockUnit || s.simulated && off > pollLate {

@@ -203,7 +203,7 @@ func (r Rig) runTogether(t *testing.T) {
 	running.Wait()
 }
 
-// check checks the hooks, and returns what there is for tests to need.
+// check checks the hooks, and returns what this rig has of the words in a test's needs.
 func (r Rig) check(t *testing.T, s *suite) map[string]bool {
 	there := r.hooks(t, s.Server)
 	r.checkHooks(t, there)

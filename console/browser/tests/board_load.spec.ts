@@ -30,7 +30,7 @@ test("500 open dispatches: few bytes are sent, and only changed cards are render
   await Promise.all(Array.from({ length: burst }, (_, i) => service.dispatch("seoul", { site_address: `${i} New-ro`, expires_at: soon(3600_000) })));
   for (const d of all.slice(0, burst)) {
     const { dispatch } = await service.accept(d.id, driver!.token);
-    await service.call("POST", `/v1/admin/dispatches/${d.id}/unassign`, {}, { headers: { "If-Match": `"${dispatch.version}"` } });
+    await service.change(dispatch, "unassign");
   }
   await counted(page, { Pending: 560, Accepted: 0 });
   await expect(column(page, "Pending").getByRole("link", { name: "New-ro" })).toHaveCount(burst);

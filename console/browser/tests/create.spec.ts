@@ -1,5 +1,5 @@
 import type { Request } from "@playwright/test";
-import { type Page, type Service, accessible, expect, test } from "../fixtures.ts";
+import { type Page, type Service, accessible, expect, loseAnswers, test } from "../fixtures.ts";
 
 const starts = new Date(Date.now() + 48 * 3600_000);
 
@@ -23,18 +23,8 @@ async function made(service: Service, region: string): Promise<any[]> {
   return (await service.call("GET", `/v1/admin/dispatches?region=${region}`)).items;
 }
 
-/** Delivers the page's requests, and drops the answers until stop. It counts the requests by key. */
-async function loseAnswers(page: Page): Promise<{ keys: string[]; stop: () => Promise<void> }> {
-  const keys: string[] = [];
-  const create = /\/v1\/admin\/dispatches$/;
-  await page.route(create, async (route) => {
-    if (route.request().method() !== "POST") return route.fallback();
-    keys.push(route.request().headers()["idempotency-key"]!);
-    await route.fetch();
-    await route.abort("connectionreset");
-  });
-  return { keys, stop: () => page.unroute(create) };
-}
+/** Matches the request that creates a dispatch. */
+const create = "**/v1/admin/dispatches";
 
 test("the preview counts the eligible drivers, and the others' reasons", async ({ openConsole, own: service }) => {
   const [busy] = await service.drivers(1, "seoul", { working_height_m: 45 });
@@ -177,7 +167,9 @@ test("a double click creates one dispatch", async ({ openConsole, service, regio
 
 test("after a lost answer the same form creates one dispatch, even reloaded", async ({ openConsole, service, region }) => {
   const page = await openConsole("#/new");
-  const lost = await loseAnswers(page);
+  const keys = new Set<string>();
+  page.on("request", (r) => { if (r.method() === "POST" && r.url().endsWith("/v1/admin/dispatches")) keys.add(r.headers()["idempotency-key"]!); });
+  await loseAnswers(page, create, { method: "POST" });
   await fill(page, region);
   await submit(page).click();
   const unsettled = page.getByText("Nobody knows yet whether the last dispatch was made");
@@ -185,13 +177,13 @@ test("after a lost answer the same form creates one dispatch, even reloaded", as
   expect(await made(service, region)).toHaveLength(1);
   await expect(page.getByLabel("Region")).toHaveValue(region);
 
-  await lost.stop();
+  await page.unroute(create);
   await page.reload();
   await expect(unsettled).toBeVisible();
   await expect(page.getByLabel("Address")).toHaveValue("12 Teheran-ro, Gangnam-gu");
   await submit(page).click();
   await expect(page).toHaveURL(/#\/dispatches\/dsp_/);
-  expect(new Set(lost.keys).size).toBe(1);
+  expect(keys.size).toBe(1);
   const all = await made(service, region);
   expect(all).toHaveLength(1);
   expect(page.url()).toContain(all[0].id);
@@ -199,11 +191,11 @@ test("after a lost answer the same form creates one dispatch, even reloaded", as
 
 test("a changed form creates another dispatch", async ({ openConsole, service, region }) => {
   const page = await openConsole("#/new");
-  const lost = await loseAnswers(page);
+  await loseAnswers(page, create, { method: "POST" });
   await fill(page, region);
   await submit(page).click();
   await expect(page.getByText("Nobody knows yet whether the last dispatch was made")).toBeVisible({ timeout: 30_000 });
-  await lost.stop();
+  await page.unroute(create);
   await page.getByLabel("Address").fill("another site");
   await submit(page).click();
   await expect(page).toHaveURL(/#\/dispatches\/dsp_/);

@@ -1,10 +1,5 @@
-import { type Service, accessible, expect, test } from "../fixtures.ts";
-import { change } from "../board.ts";
-import { button, lookAway, news, read, section, status } from "../dispatch.ts";
-
-const patch = (service: Service, d: any, body: object) =>
-  service.call("PATCH", `/v1/admin/dispatches/${d.id}`, body, { headers: { "If-Match": `"${d.version}"` } });
-const events = async (service: Service, d: any): Promise<any[]> => (await service.call("GET", `/v1/admin/dispatches/${d.id}/events`)).items;
+import { accessible, expect, hold, test } from "../fixtures.ts";
+import { button, lookAway, news, section, status } from "../dispatch.ts";
 
 /** Formats a moment for a datetime-local field; the browser is in Seoul. */
 const local = (ms: number) => new Date(ms + 9 * 3600_000).toISOString().slice(0, 19);
@@ -23,7 +18,7 @@ test("cancel, by the keyboard alone", async ({ service, region, openConsole }) =
   await page.keyboard.press("Escape");
   await expect(dialog).toBeHidden();
   await expect(cancel).toBeFocused();
-  expect((await read(service, d)).status).toBe("PENDING");
+  expect((await service.read(d)).status).toBe("PENDING");
   await page.keyboard.press("Enter");
   await expect(dialog.getByLabel("Reason (optional)")).toBeFocused();
   await page.keyboard.type("NO_LONGER_NEEDED");
@@ -34,7 +29,7 @@ test("cancel, by the keyboard alone", async ({ service, region, openConsole }) =
   await expect(status(page)).toHaveText("CANCELED");
   await expect(page.getByRole("group", { name: "Actions" })).toBeFocused();
   await expect(section(page, "What happened").locator("tbody tr").first()).toContainText(/canceled.*NO_LONGER_NEEDED.*you/);
-  expect((await events(service, d)).filter((e) => e.type === "dispatch.canceled").map((e) => e.reason_code)).toEqual(["NO_LONGER_NEEDED"]);
+  expect((await service.events(d)).filter((e) => e.type === "dispatch.canceled").map((e) => e.reason_code)).toEqual(["NO_LONGER_NEEDED"]);
 });
 
 test("the second of two users sees the first one's change, and may still act", async ({ service, region, openConsole }) => {
@@ -52,11 +47,11 @@ test("the second of two users sees the first one's change, and may still act", a
   await expect(dialog.getByRole("alert").first()).toContainText("Now it is ACCEPTED in round 1.");
   await expect(dialog.getByLabel("Reason (optional)")).toHaveValue("MINE");
   await accessible(page);
-  expect((await read(service, d)).status).toBe("ACCEPTED");
+  expect((await service.read(d)).status).toBe("ACCEPTED");
   await button(dialog, "Cancel the dispatch").click();
   await expect(news(page)).toHaveText("Canceled.");
   await expect(status(page)).toHaveText("CANCELED");
-  expect((await events(service, d)).at(-1)).toMatchObject({ type: "dispatch.canceled", reason_code: "MINE" });
+  expect((await service.events(d)).at(-1)).toMatchObject({ type: "dispatch.canceled", reason_code: "MINE" });
 });
 
 test("a change that the state no longer allows is refused in words", async ({ service, region, openConsole }) => {
@@ -64,7 +59,7 @@ test("a change that the state no longer allows is refused in words", async ({ se
   const page = await openConsole(`#/dispatches/${d.id}`);
   await button(page, "Extend…").click();
   const dialog = page.getByRole("dialog");
-  await change(service, d, "cancel", { reason_code: "THEIRS" });
+  await service.change(d, "cancel", { reason_code: "THEIRS" });
   await button(dialog, "Extend").click();
   await expect(dialog.getByRole("alert").first()).toContainText("(THEIRS)");
   await button(dialog, "Extend").click();
@@ -91,7 +86,7 @@ test("extend", async ({ service, region, openConsole }) => {
   await button(dialog, "Extend").click();
   await expect(news(page)).toHaveText("Extended.");
   await expect(page.getByText("expires in 1:0")).toBeVisible();
-  const after = await read(service, d);
+  const after = await service.read(d);
   expect(Date.parse(after.expires_at)).toBe(Math.floor(until / 1000) * 1000);
   expect(after).toMatchObject({ round: 1, version: 2 });
 });
@@ -112,7 +107,7 @@ test("a dispatch expires on the open page, and is reopened", async ({ service, r
   await button(dialog, "Reopen").click();
   await expect(news(page)).toContainText("Reopened");
   await expect(status(page)).toHaveText("PENDING");
-  expect(await read(service, d)).toMatchObject({ status: "PENDING", round: 2, expires_at: new Date(until).toISOString() });
+  expect(await service.read(d)).toMatchObject({ status: "PENDING", round: 2, expires_at: new Date(until).toISOString() });
 });
 
 test("assign and unassign", async ({ service, region, openConsole }) => {
@@ -143,8 +138,8 @@ test("assign and unassign", async ({ service, region, openConsole }) => {
   await button(page.getByRole("dialog"), "Unassign").click();
   await expect(news(page)).toContainText("Unassigned");
   await expect(status(page)).toHaveText("PENDING");
-  expect(await read(service, d)).toMatchObject({ status: "PENDING", round: 2 });
-  expect((await events(service, d)).find((e) => e.type === "dispatch.unassigned").reason_code).toBe("ILL");
+  expect(await service.read(d)).toMatchObject({ status: "PENDING", round: 2 });
+  expect((await service.events(d)).find((e) => e.type === "dispatch.unassigned").reason_code).toBe("ILL");
 });
 
 test("other terms begin a new round, and only the changed fields are sent", async ({ service, region, openConsole }) => {
@@ -159,13 +154,13 @@ test("other terms begin a new round, and only the changed fields are sent", asyn
   await button(dialog, "Change the terms").click();
   await expect(dialog.getByText("The fee must be a whole number like 350000.")).toBeVisible(); // it is not rounded
   await dialog.getByLabel("Fee", { exact: true }).fill("400000");
-  await patch(service, d, { note: "Gate 2" });
+  await service.patch(d, { note: "Gate 2" });
   await button(dialog, "Change the terms").click();
   await expect(dialog.getByRole("alert").first()).toContainText("It has changed meanwhile, by your own key. It was changed by you.");
   await expect(dialog.getByLabel("Fee", { exact: true })).toHaveValue("400000");
   await button(dialog, "Change the terms").click();
   await expect(news(page)).toContainText("it is a new round");
-  expect(await read(service, d)).toMatchObject({ round: 3, note: "Gate 2", fee: { amount: 400000, currency: "KRW" } });
+  expect(await service.read(d)).toMatchObject({ round: 3, note: "Gate 2", fee: { amount: 400000, currency: "KRW" } });
   await expect(page.getByText("₩400,000")).toBeVisible();
 });
 
@@ -190,18 +185,13 @@ test("an unknown outcome is shown as unknown, and is then found", async ({ servi
   await expect(dialog.getByText("Your change is not made so far")).toBeVisible();
   await button(dialog, "Cancel the dispatch").click();
   await expect(news(page)).toHaveText("Canceled.");
-  expect((await events(service, d)).filter((e) => e.type === "dispatch.canceled")).toHaveLength(1);
+  expect((await service.events(d)).filter((e) => e.type === "dispatch.canceled")).toHaveLength(1);
 });
 
 test("the page shows that it waits for a slow answer", async ({ service, region, openConsole }) => {
   const d = await service.dispatch(region);
   const page = await openConsole(`#/dispatches/${d.id}`);
-  let release = () => {};
-  const released = new Promise<void>((resolve) => { release = resolve; });
-  await page.route("**/cancel", async (route) => {
-    await released;
-    await route.continue();
-  });
+  const release = await hold(page, "**/cancel");
   await button(page, "Cancel…").click();
   await button(page.getByRole("dialog"), "Cancel the dispatch").click();
   await expect(page.getByRole("dialog").getByText("No answer yet")).toBeVisible();
@@ -228,7 +218,7 @@ test("a change with a lost answer is found, and is made once", async ({ service,
   await expect(news(page)).toHaveText("The service can be reached again: Canceled.");
   await expect(status(page)).toHaveText("CANCELED");
   expect(sent).toBeGreaterThan(0);
-  expect((await events(service, d)).filter((e) => e.type === "dispatch.canceled")).toHaveLength(1);
+  expect((await service.events(d)).filter((e) => e.type === "dispatch.canceled")).toHaveLength(1);
 });
 
 test("the page shows that a dispatch does not exist", async ({ openConsole }) => {
@@ -249,7 +239,7 @@ test("a lost connection is shown once, and the old data stays", async ({ service
   await expect(page.getByText("The service can't be reached. What you see may be old.")).toBeVisible();
   await expect(page.getByText(/can't be reached/)).toHaveCount(1);
   await expect(section(page, "What happened").locator("tbody tr")).toHaveCount(1);
-  await change(service, d, "cancel");
+  await service.change(d, "cancel");
   await page.context().setOffline(false);
   await expect(status(page)).toHaveText("CANCELED");
   await expect(page.getByText("live", { exact: true })).toBeVisible();

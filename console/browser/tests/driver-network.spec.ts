@@ -1,5 +1,5 @@
-import { type Service, expect, ownClock, test } from "../fixtures.ts";
-import { accept, card, change, count, tap } from "../driver.ts";
+import { type Service, expect, loseAnswers, ownClock, test } from "../fixtures.ts";
+import { accept, card, count, tap } from "../driver.ts";
 
 /** Returns the number of claims of a dispatch: a repeated tap is written, and changes nothing. */
 const accepted = async (service: Service, id: string): Promise<number> =>
@@ -21,7 +21,7 @@ test("a tap without a network is unknown, and is answered after the reconnection
   await expect(card(page, "1 Tunnel")).toContainText("Yours");
   await expect(page.getByText("Live")).toBeVisible();
   await expect(card(page, "2 Meanwhile")).toBeVisible();
-  expect((await service.call("GET", `/v1/admin/dispatches/${job.id}`)).accepted_by).toBe(driver!.id);
+  expect((await service.read(job)).accepted_by).toBe(driver!.id);
   expect(other.status).toBe("PENDING");
 });
 
@@ -46,10 +46,7 @@ test("a lost answer is requested again, and the tap counts once", async ({ openD
   const page = await openDriver(driver!.token);
   const sent = count(page, "/accept");
   await page.route("**/v1/me/dispatches?*", (route) => route.abort()); // it would show the result too
-  await page.route("**/accept", async (route) => {
-    await route.fetch();
-    await route.abort();
-  }, { times: 1 });
+  await loseAnswers(page, "**/accept", { times: 1 });
   await tap(page);
   await expect(card(page, "4 Lost Answer")).toContainText("Yours");
   expect(sent()).toBe(2);
@@ -82,10 +79,7 @@ test("a win with a lost answer appears among the jobs", async ({ openDriver, ser
   const [driver] = await service.drivers(1, region);
   await service.dispatch(region, { site_address: "9 By The Way" });
   const page = await openDriver(driver!.token);
-  await page.route("**/accept", async (route) => {
-    await route.fetch();
-    await route.abort();
-  });
+  await loseAnswers(page, "**/accept");
   await tap(page);
   await expect(card(page, "9 By The Way")).toContainText("Yours");
   await page.unrouteAll({ behavior: "ignoreErrors" }); // the same tap may be sent once more
@@ -98,10 +92,7 @@ test("the receipt settles an unanswered tap on an ended offer", async ({ openDri
   await ownClock(page);
   await expect(accept(page)).toBeVisible();
   await page.route(/\/v1\/me(\/offers.*|\/dispatches\?.*)?$/, (route) => route.abort()); // a list would show the result, and give the page the true time
-  await page.route("**/accept", async (route) => {
-    await route.fetch();
-    await route.abort();
-  });
+  await loseAnswers(page, "**/accept");
   const asked = count(page, "/claim");
   await tap(page);
   await expect(card(page, "6 Short")).toContainText("Not known yet");
@@ -163,8 +154,7 @@ test("a win is a job at once, and its loss is shown, even without a list of jobs
   await expect(card(page, "10 Short Joy")).toContainText("Yours");
   await page.getByRole("link", { name: "To my jobs" }).click();
   await expect(card(page, "10 Short Joy").getByRole("button", { name: "Start" })).toBeVisible();
-  const { version } = await service.call("GET", `/v1/admin/dispatches/${job.id}`);
-  await change(service, { id: job.id, version }, "cancel", {});
+  await service.change(await service.read(job), "cancel");
   await page.unroute("**/v1/me/dispatches?*");
   const notice = page.getByRole("alert").getByText("Canceled by the office: 10 Short Joy");
   await expect(notice).toBeVisible();
@@ -193,9 +183,8 @@ test("a job that the office took away is shown when the page opens again", async
   await page.getByRole("link", { name: /^My jobs/ }).click();
   await expect(page.getByRole("article")).toHaveCount(4);
   await page.goto("about:blank");
-  const version = async (id: string) => (await service.call("GET", `/v1/admin/dispatches/${id}`)).version;
-  await change(service, { id: jobs[0].id, version: await version(jobs[0].id) }, "cancel", {});
-  await change(service, { id: jobs[1].id, version: await version(jobs[1].id) }, "unassign", {});
+  await service.change(await service.read(jobs[0]), "cancel");
+  await service.change(await service.read(jobs[1]), "unassign");
   await service.accept(jobs[1].id, other!.token);
   for (const what of ["start", "complete"]) await service.call("POST", `/v1/dispatches/${jobs[2].id}/${what}`, undefined, { token: driver!.token });
   await page.goto(`${service.url}/driver/#jobs`);
@@ -225,8 +214,7 @@ test("a win that ended during a lost connection is never shown as a win", async 
   await tap(page);
   await done;
   await expect(card(page, "15 Never Heard")).toContainText("Not known yet");
-  const { version } = await service.call("GET", `/v1/admin/dispatches/${job.id}`);
-  await change(service, { id: job.id, version }, "cancel", {});
+  await service.change(await service.read(job), "cancel");
   await page.evaluate(() => {
     const said = new MutationObserver(() => { if (document.body.innerText.includes("Yours")) document.title = "won"; });
     said.observe(document.body, { childList: true, subtree: true, characterData: true });

@@ -1,5 +1,5 @@
 import { type Page, accessible, expect, test } from "../fixtures.ts";
-import { accept, acceptTogether, attempts, card, change, count, tap } from "../driver.ts";
+import { accept, acceptTogether, attempts, card, count, tap } from "../driver.ts";
 
 test("a driver accepts, starts and completes, by the keyboard alone", async ({ open, service, region }) => {
   const [driver] = await service.drivers(1, region);
@@ -22,7 +22,7 @@ test("a driver accepts, starts and completes, by the keyboard alone", async ({ o
   await tabTo(page, "Complete");
   await page.keyboard.press("Enter");
   await expect(offer).toContainText("Done");
-  expect((await service.call("GET", `/v1/admin/dispatches/${job.id}`)).status).toBe("COMPLETED");
+  expect((await service.read(job)).status).toBe("COMPLETED");
 });
 
 // tabTo moves on from the present focus, as a keyboard user does.
@@ -46,7 +46,7 @@ test("exactly one of two concurrent taps wins, and the other sees the distance",
   for (const a of answers) await expect(a).toHaveText(/^(Yours|Taken.*you were [\d.,]+ ms behind, at place 2)/);
   const said = await Promise.all(answers.map((a) => a.textContent()));
   expect(said.filter((s) => s!.startsWith("Yours"))).toHaveLength(1);
-  const { accepted_by: winner } = await service.call("GET", `/v1/admin/dispatches/${job.id}`);
+  const { accepted_by: winner } = await service.read(job);
   expect(said[drivers.findIndex((d) => d.id === winner)]).toMatch(/^Yours/);
 });
 
@@ -74,7 +74,7 @@ test("a double tap on Start does not complete the job", async ({ openDriver, ser
   await page.mouse.click(x + width / 2, y + height / 2);
   await expect(card(page, "3 Twice Lane")).toContainText("In progress");
   await page.mouse.click(x + width / 2, y + height / 2);
-  expect((await service.call("GET", `/v1/admin/dispatches/${job.id}`)).status).toBe("IN_PROGRESS");
+  expect((await service.read(job)).status).toBe("IN_PROGRESS");
   await card(page, "3 Twice Lane").getByRole("button", { name: "Complete" }).click();
   await expect(card(page, "3 Twice Lane")).toContainText("Done");
 });
@@ -118,19 +118,18 @@ test("an offer that is canceled, taken or changed shows that on the open page", 
   const canceled = await make("4 Gone Gate");
   const taken = await make("5 Fast Field");
   const changed = await make("6 New Nook");
-  await change(service, canceled, "cancel", { reason_code: "NO_LONGER_NEEDED" });
+  await service.change(canceled, "cancel", { reason_code: "NO_LONGER_NEEDED" });
   await expect(card(page, "4 Gone Gate")).toContainText("CanceledThe office canceled it.");
   await service.accept(taken.id, other!.token);
   await expect(card(page, "5 Fast Field")).toContainText("TakenAnother driver has it.");
-  await service.call("PATCH", `/v1/admin/dispatches/${changed.id}`, { fee: { amount: 420000, currency: "KRW" } }, { headers: { "If-Match": `"${changed.version}"` } });
+  await service.patch(changed, { fee: { amount: 420000, currency: "KRW" } });
   await expect(card(page, "6 New Nook")).toContainText("New terms");
   await expect(card(page, "6 New Nook")).toContainText("₩420,000 was ₩350,000");
   await expect(accept(page)).toHaveCount(1);
   await tap(page);
   await expect(card(page, "6 New Nook")).toContainText("Yours");
   await page.getByRole("link", { name: /^My jobs/ }).click();
-  const { version } = await service.call("GET", `/v1/admin/dispatches/${changed.id}`);
-  await change(service, { id: changed.id, version }, "cancel", {}); // at any time before or after the page has read its jobs
+  await service.change(await service.read(changed), "cancel"); // at any time before or after the page has read its jobs
   await expect(page.getByRole("alert").filter({ hasText: "Canceled by the office: 6 New Nook" })).toBeVisible();
   await expect(page.getByRole("article")).toHaveCount(0);
   expect(await page.title()).toBe("not loaded again");
@@ -142,10 +141,10 @@ test("a tap on old terms wins nothing, and must be repeated", async ({ openDrive
   const page = await openDriver(driver!.token);
   await expect(accept(page)).toBeVisible();
   await page.route("**/v1/me/offers*", (route) => route.abort());
-  await service.call("PATCH", `/v1/admin/dispatches/${job.id}`, { fee: { amount: 10000, currency: "KRW" } }, { headers: { "If-Match": '"1"' } });
+  await service.patch(job, { fee: { amount: 10000, currency: "KRW" } });
   await tap(page);
   await expect(card(page, "7 Old Terms")).toContainText("The terms have changed");
-  expect((await service.call("GET", `/v1/admin/dispatches/${job.id}`)).status).toBe("PENDING");
+  expect((await service.read(job)).status).toBe("PENDING");
   await expect(page.getByText(/^Cut off from the service/)).toBeVisible();
   await page.unroute("**/v1/me/offers*");
   await expect(page.getByText("Live")).toBeVisible();
@@ -214,7 +213,7 @@ test("a driver declines, and gives a job back, with a reason", async ({ openDriv
   await page.getByLabel("I am ill").check();
   await page.getByRole("dialog").getByRole("button", { name: "Withdraw" }).click();
   await expect(page.getByText("No jobs.")).toBeVisible();
-  const events = (await service.call("GET", `/v1/admin/dispatches/${job.id}/events`)).items;
+  const events = await service.events(job);
   expect(events).toContainEqual(expect.objectContaining({ type: "dispatch.withdrawn", reason_code: "ILL" }));
   await page.getByRole("link", { name: /^Offers/ }).click();
   await tap(offer);

@@ -1,4 +1,4 @@
-import { type Page, accessible, expect, ownClock, test } from "../fixtures.ts";
+import { type Page, accessible, expect, loseAnswers, ownClock, test } from "../fixtures.ts";
 
 const drivers = (page: Page) => page.getByRole("region", { name: "Drivers" }).getByRole("row");
 
@@ -183,11 +183,7 @@ test("a new driver is created once, in spite of a lost answer", async ({ openCon
   await page.getByLabel("Regions").fill(`${region}, incheon`);
   await page.getByLabel("Vehicle class").fill("28m");
   await page.getByLabel("Working height").fill("27.5");
-  await page.route("**/v1/admin/drivers", async (route) => {
-    if (route.request().method() !== "POST") return route.fallback();
-    await route.fetch();
-    await route.abort("connectionreset");
-  });
+  await loseAnswers(page, "**/v1/admin/drivers", { method: "POST" });
   await page.getByRole("button", { name: "Add driver" }).click();
   await expect(page.getByText("Nobody knows yet whether the last driver was made")).toBeVisible({ timeout: 30_000 });
   await page.unroute("**/v1/admin/drivers");

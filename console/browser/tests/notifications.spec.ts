@@ -106,7 +106,7 @@ test("the backlog shows pending pushes, also after a lost connection", async ({ 
   await expect(page.getByText(/^may be old: read at/)).toBeVisible();
   await expect(rows).toHaveCount(3);
   await fcm.fail(0);
-  await own.call("POST", `/v1/admin/dispatches/${id}/cancel`, { reason_code: "CUSTOMER" }, { headers: { "If-Match": '"1"' } });
+  await own.change(await own.read({ id }), "cancel", { reason_code: "CUSTOMER" });
   await page.context().setOffline(false);
   await expect(page.getByText("current", { exact: true })).toBeVisible();
   await expect(backlog).toHaveText("Backlog 0", { timeout: 40_000 });

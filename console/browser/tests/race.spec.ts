@@ -55,9 +55,15 @@ test("taps that are written after the answer appear without reloading", async ({
     const n = body.items.length > 0 ? written.shift() : undefined;
     await route.fulfill({ response, json: n === undefined ? body : { ...body, items: body.items.slice(0, n) } });
   });
+  await page.route("**/notifications?limit=1*", async (route) => { // no tap is counted before the last one is written
+    const response = await route.fetch();
+    const body = await response.json();
+    await route.fulfill({ response, json: { ...body, funnel: body.funnel.map((f: object) => (written.length > 0 ? { ...f, tapped: 0 } : f)) } });
+  });
   await Promise.allSettled(drivers.map((v) => service.accept(d.id, v.token, 1)));
   await expect(page.getByText(/^6 taps by 6 drivers\./)).toBeVisible();
   expect(written).toEqual([]);
+  await expect(section(page, "How far it got").getByRole("row", { name: "1 0 0 0 6 1" })).toBeVisible();
 });
 
 test("taps before the winner's differ from those after it", async ({ service, region, openConsole }) => {

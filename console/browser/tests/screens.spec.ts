@@ -37,7 +37,7 @@ async function populate(service: Service) {
   for (let i = 4; i < 9; i++) await make(i);
   await make(9, { opens_at: iso(0.1), expires_at: iso(0.6) });
   const over = await make(10);
-  await service.call("POST", `/v1/admin/dispatches/${over.id}/cancel`, { reason_code: "CUSTOMER" }, { headers: { "If-Match": '"1"' } });
+  await service.change(over, "cancel", { reason_code: "CUSTOMER" });
   return { drivers, taken };
 }
 

@@ -1,4 +1,4 @@
-import { accessible, expect, test } from "../fixtures.ts";
+import { accessible, expect, hold, test } from "../fixtures.ts";
 
 test("a key opens the console, and no script can read it", async ({ open, service }) => {
   const page = await open("/console/");
@@ -77,12 +77,7 @@ test("an unknown address shows an error, and the focus follows the page", async 
 test("a link that is opened while an earlier one is checked is asked about", async ({ openConsole, service }) => {
   const viewer = await service.key("viewer");
   const page = await openConsole("#/drivers");
-  let release = () => {};
-  const released = new Promise<void>((resolve) => { release = resolve; });
-  await page.route("**/v1/session", async (route) => {
-    await released;
-    await route.continue();
-  }, { times: 1 });
+  const release = await hold(page, "**/v1/session", { times: 1 });
   await page.goto(`${service.url}/console/#key=${service.adminKey}`);
   await page.goto(`${service.url}/console/#key=${viewer}`);
   const signedIn = page.waitForResponse((r) => r.url().endsWith("/v1/session") && r.request().method() === "POST");

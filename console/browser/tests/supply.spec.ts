@@ -1,4 +1,4 @@
-import { accessible, expect, ownClock, test } from "../fixtures.ts";
+import { accessible, expect, hold, ownClock, test } from "../fixtures.ts";
 import { past } from "../supply.ts";
 
 test("the page shows that there are no points; the first count then appears", async ({ own, openConsole, region }) => {
@@ -64,12 +64,7 @@ test("the numbers of one region are never shown as another's", async ({ own, ope
   const page = await openConsole("#/supply", undefined, own);
   const open = page.locator("dl.figures div").filter({ hasText: /^Open/ });
   await expect(open).toHaveText("Open2");
-  let release = () => {};
-  const held = new Promise<void>((resolve) => { release = resolve; });
-  await page.route("**/v1/admin/board?region=*", async (route) => {
-    await held;
-    await route.fallback();
-  });
+  const release = await hold(page, "**/v1/admin/board?region=*");
   await page.getByRole("combobox", { name: "Region" }).selectOption(region);
   await expect(open).toHaveCount(0);
   release();

@@ -64,7 +64,7 @@ test("each role sees its actions, and the service enforces the role", async ({ s
 
   const admin = await openConsole();
   expect(await links(admin)).toEqual(expect.arrayContaining(["API keys", "Audit"]));
-  expect((await service.call("GET", `/v1/admin/dispatches/${d.id}`)).status).toBe("PENDING");
+  expect((await service.read(d)).status).toBe("PENDING");
   expect(await change(dispatcher)).toEqual([200, undefined]);
 });
 
@@ -85,5 +85,5 @@ test("a page of another origin can't use the session", async ({ service, region,
     evil.closeAllConnections();
     evil.close();
   }
-  expect((await service.call("GET", `/v1/admin/dispatches/${d.id}`)).status).toBe("PENDING");
+  expect((await service.read(d)).status).toBe("PENDING");
 });
