@@ -75,7 +75,7 @@ func TestFailoverLosesAClaim(t *testing.T) {
 		})
 		for _, id := range []string{tapped, silent} {
 			testkit.Eventually(t, "the marker is gone, or the next winner's", func() bool {
-				value, _ := c.Get(t.Context(), "dispatch:lock:{"+id+"}").Result()
+				value, _ := c.Get(t.Context(), keyOf(id)).Result()
 				return !strings.HasPrefix(value, "taken:"+drivers[0].ID) && !strings.HasPrefix(value, "taken:"+drivers[1].ID)
 			})
 		}

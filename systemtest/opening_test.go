@@ -36,7 +36,7 @@ func TestTooEarly(t *testing.T) {
 		for k, d := range drivers {
 			early(Accept([]*Instance{one, two}[k%2], id, d, k%3%2))
 		}
-		if n, err := c.Exists(t.Context(), "dispatch:lock:{"+id+"}").Result(); err != nil || n != 0 {
+		if n, err := c.Exists(t.Context(), keyOf(id)).Result(); err != nil || n != 0 {
 			t.Errorf("the lock of a dispatch before its opening: %d, %v", n, err)
 		}
 		testkit.Eventually(t, "every driver gets the push of the offer", func() bool {
