@@ -17,7 +17,8 @@ import (
 	"firsttap/config"
 )
 
-// pipes is a listener in memory: dial connects a client to whoever accepts.
+// pipes is a net.Listener whose connections are in memory: the clock of a synctest bubble stands still while a goroutine waits for the
+// network. dial makes a connection and returns the client's end; the server gets the other end from Accept.
 type pipes struct {
 	waiting chan net.Conn
 	closed  chan struct{}

@@ -51,7 +51,7 @@ mutant "a marker replaces any client's lock" lock/gate.go 'if redis.call("GET", 
 ' 'if true then
 ' ./lock TestOnlyTheOwner
 mutant "the marker's round is ignored" service/marker.go "m.committed && tap.Round < m.round" "m.committed" ./systemtest TestInvalidRedisKeys
-mutant "the cache's round is ignored" service/inflight.go " && tap.Round <= h.round" "" ./systemtest TestRounds
+mutant "the cache's round is ignored" service/inflight.go " && tap.Round <= h.round" "" ./systemtest 'TestTwoInstances/.*/Rounds'
 mutant "the cache decides without a round" service/inflight.go "tap.Round != 0 && " "" ./service .
 mutant "a driver's own key is treated as a rival's" service/marker.go "m.driver == tap.Driver" "false" ./systemtest TestInvalidRedisKeys
 mutant "a key without an expiry" lock/gate.go ', "PX", ttl.Milliseconds()).Text()' ').Text()' ./lock TestOneOwner
@@ -59,7 +59,7 @@ mutant "the lock is kept after a failed claim" service/accept.go "err = lease.Re
 mutant "refused drivers are not notified" service/accept.go "a.reannouncer.schedule(tap, 0, f.refused...)" "_ = a.reannouncer" ./service .
 mutant "drivers are not notified after an instance is killed" service/accept.go "a.reannouncer.schedule(tap, followUpRetry)" "_ = a.reannouncer" ./systemtest TestInstanceIsKilled
 mutant "the claim without its outbox row" repository/outbox.go "return tx.Create(&outbox).Error" "return nil" ./systemtest TestExactlyOneWinner
-mutant "a withdrawn claim can be replayed" dispatch/rules.go "round == 0 && c.Withdrew" "false" ./systemtest TestRounds
+mutant "a withdrawn claim can be replayed" dispatch/rules.go "round == 0 && c.Withdrew" "false" ./systemtest 'TestTwoInstances/.*/Rounds'
 mutant "losers ask Redis although the process knows the winner" service/inflight.go "if !ok || old.round <= h.round {" "if false {" ./service .
 mutant "a token with any algorithm is accepted" service/tokens.go "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose \"none\"" "" ./handler TestForgedTokens
 mutant "a token without an expiry is accepted" service/tokens.go "jwt.WithExpirationRequired(), " "" ./handler TestForgedTokens

@@ -16,7 +16,7 @@ import (
 // with a notice, and exits with 0.
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	i := Start(t, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db", "FIRSTTAP_DRAIN=3s")
+	i := Start(t, ownFile(t), "FIRSTTAP_DRAIN=3s")
 	d, id := MakeDrivers(t, i, 1)[0], MakeDispatch(t, i)
 	if r := send("GET", i.URL+"/readyz", "", ""); r.status != 200 || parts(t, i) {
 		t.Fatalf("before SIGTERM: %s", r)
@@ -98,7 +98,7 @@ func TestDrainIsSkipped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			i := Start(t, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db", "FIRSTTAP_DRAIN=1m")
+			i := Start(t, ownFile(t), "FIRSTTAP_DRAIN=1m")
 			for k, s := range signals {
 				if k > 0 {
 					testkit.Eventually(t, "the first event arrives", func() bool {

@@ -17,11 +17,8 @@ func onOwnServers(t *testing.T, test func(t *testing.T, db *servertest.Database)
 // kill -9 of the database in the middle of races: a driver with a 200 has the dispatch after the restart. No other test runs
 // beside these races.
 func TestDatabaseIsKilledMidRace(t *testing.T) {
-	onOwnServers(t, func(t *testing.T, db *servertest.Database) {
-		url := db.URL(t)
-		settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL()}
-		instances := []*Instance{Start(t, settings...), Start(t, settings...)}
-		b := OpenDatabase(t, url)
+	onOwnServers(t, func(t *testing.T, server *servertest.Database) {
+		instances, db := startTwo(t, server.URL(t), ownRedis(t))
 		drivers := MakeDrivers(t, instances[0], 30)
 		unknown := 0
 		for range testkit.Scale(1, 6) {
@@ -45,14 +42,14 @@ func TestDatabaseIsKilledMidRace(t *testing.T) {
 				})
 			}
 			testkit.Await(t, "a driver has won", begun)
-			db.Kill()
+			server.Kill()
 			racing.Wait()
-			db.Start()
+			server.Start()
 			for _, i := range instances {
-				testkit.Eventually(t, "ready again", func() bool { return send("GET", i.URL+"/readyz", "", "").status == 200 })
+				testkit.Eventually(t, "ready again", i.isReady)
 			}
 			for n, id := range ids {
-				unknown += settleAfterKill(t, b, instances[0], id, drivers, told[n])
+				unknown += settleAfterKill(t, db, instances[0], id, drivers, told[n])
 			}
 		}
 		t.Logf("%d answers were 503, and every driver with a 200 has the dispatch", unknown)

@@ -137,7 +137,7 @@ func (c *crew) work(t *testing.T) {
 			}
 		}
 		a := c.retried("withdraw", func() Response {
-			return send("POST", c.any().URL+"/v1/dispatches/"+made.ID+"/withdraw", v.Token, `{"reason_code":"BREAKDOWN"}`)
+			return withdraw(c.any(), made.ID, v)
 		})
 		if a.status != 200 || a.Round != round+1 {
 			t.Errorf("%s round %d: withdraw: %s", made.ID, round, a)
@@ -160,7 +160,7 @@ func TestPrimaryOfAGroupMovesUnderLoad(t *testing.T) {
 	first := g.Primary()
 	url := first.URL(t)
 	proxy := servertest.StartProxy(t, first.Addr())
-	settings := []string{"FIRSTTAP_DATABASE_URL=" + proxy.URL(url), "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL()}
+	settings := []string{"FIRSTTAP_DATABASE_URL=" + proxy.URL(url), ownRedis(t)}
 	instances := []*Instance{Start(t, settings...), Start(t, settings...)}
 	k := &history{answers: map[string]map[string]int{}}
 	const crews, each, enough = 100, 5, 30

@@ -109,10 +109,8 @@ func TestInvalidRedisKeysAreNotTrusted(t *testing.T) {
 	for name, value := range values {
 		drivers := MakeDrivers(t, i, 2)
 		id := MakeDispatch(t, i)
-		if a := Accept(i, id, drivers[0], 1); !a.Won() {
-			t.Fatal(a)
-		}
-		if a := send("POST", i.URL+"/v1/dispatches/"+id+"/withdraw", drivers[0].Token, ""); a.Round != 2 {
+		mustWin(t, i, id, drivers[0], 1)
+		if a := withdraw(i, id, drivers[0]); a.Round != 2 {
 			t.Fatal(a)
 		}
 		if err := c.Set(t.Context(), keyOf(id), value(drivers[0].ID, drivers[1].ID), time.Minute).Err(); err != nil {

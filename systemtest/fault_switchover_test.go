@@ -110,7 +110,7 @@ func newSwitchover(t *testing.T, settings ...string) *switchover {
 	s := &switchover{servers: servertest.StartMariaDBReplication(t), ops: testkit.FreeAddress(t), fcm: StartFCM(t)}
 	url := s.servers.URL(t)
 	s.toOne, s.toTwo = servertest.StartProxy(t, s.servers.Primary.Addr()), servertest.StartProxy(t, s.servers.Primary.Addr())
-	settings = append(settings, "FIRSTTAP_REDIS_URL="+servertest.StartRedis(t).URL())
+	settings = append(settings, ownRedis(t))
 	s.one = Start(t, append(PushSettings(s.toOne.URL(url), s.fcm, "one", settings...), "FIRSTTAP_OPS_ADDR="+s.ops)...)
 	s.two = Start(t, PushSettings(s.toTwo.URL(url), s.fcm, "two", settings...)...)
 	drivers := MakeDrivers(t, s.one, 5)
@@ -118,9 +118,7 @@ func newSwitchover(t *testing.T, settings ...string) *switchover {
 	s.courier = MakeDriversWithPhones(t, s.one, "daegu", 1)[0]
 	s.won, s.returned = MakeDispatch(t, s.one), MakeDispatch(t, s.one)
 	for _, id := range []string{s.won, s.returned} {
-		if a := Accept(s.one, id, s.winner, 1); !a.Won() {
-			t.Fatal(a)
-		}
+		mustWin(t, s.one, id, s.winner, 1)
 	}
 	s.calls = s.errands()
 	return s

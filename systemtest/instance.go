@@ -9,12 +9,14 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"firsttap/servertest"
 	"firsttap/testkit"
 )
 
@@ -250,6 +252,63 @@ func Accept(i *Instance, id string, d Driver, round int) Response {
 		body = fmt.Sprintf(`{"round":%d}`, round)
 	}
 	return send("POST", i.URL+"/v1/dispatches/"+id+"/accept", d.Token, body)
+}
+
+// mustWin makes the driver win the dispatch, and returns the response.
+func mustWin(t testing.TB, i *Instance, id string, d Driver, round int) Response {
+	t.Helper()
+	a := Accept(i, id, d, round)
+	if !a.Won() {
+		t.Fatalf("%s should win round %d of %s and got %s", d.ID, round, id, a)
+	}
+	return a
+}
+
+// mustBeTaken checks that the driver is refused for good, because another has won.
+func mustBeTaken(t testing.TB, i *Instance, id string, d Driver) {
+	t.Helper()
+	if a := Accept(i, id, d, 1); a.Code != "ALREADY_TAKEN" || !*a.Final {
+		t.Fatalf("another driver has won %s, and %s got %s", id, d.ID, a)
+	}
+}
+
+// startTwo starts two instances over one database.
+func startTwo(t testing.TB, url string, settings ...string) ([]*Instance, *Database) {
+	t.Helper()
+	settings = append(settings, "FIRSTTAP_DATABASE_URL="+url)
+	return []*Instance{Start(t, settings...), Start(t, settings...)}, OpenDatabase(t, url)
+}
+
+// ownRedis is the setting of a Redis of the test's own.
+func ownRedis(t testing.TB) string {
+	t.Helper()
+	return "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL()
+}
+
+// ownFile is the setting of an SQLite database of the test's own.
+func ownFile(t testing.TB) string {
+	t.Helper()
+	return "FIRSTTAP_DATABASE_URL=sqlite://" + filepath.Join(t.TempDir(), "my.db")
+}
+
+// get requests the path and decodes the response, which must be 200.
+func (i *Instance) get(path, token string, into any) {
+	i.T.Helper()
+	a := send("GET", i.URL+path, token, "")
+	if a.status != 200 {
+		i.T.Fatalf("GET %s: %s", path, a)
+	}
+	if err := json.Unmarshal([]byte(a.body), into); err != nil {
+		i.T.Fatalf("GET %s: %v: %s", path, err, a)
+	}
+}
+
+// isReady reports whether /readyz is 200.
+func (i *Instance) isReady() bool { return send("GET", i.URL+"/readyz", "", "").status == 200 }
+
+// withdraw gives the driver's claim back.
+func withdraw(i *Instance, id string, d Driver) Response {
+	return send("POST", i.URL+"/v1/dispatches/"+id+"/withdraw", d.Token, `{"reason_code":"BREAKDOWN"}`)
 }
 
 // Together sends n requests at the same time, request(0) to request(n-1), and returns the responses.

@@ -3,8 +3,6 @@ package systemtest
 import (
 	"database/sql"
 	"encoding/json"
-	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
@@ -120,7 +118,7 @@ func TestJobsOverInstances(t *testing.T) {
 
 func TestJobsAreRunByHand(t *testing.T) {
 	t.Parallel()
-	i := Start(t, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db")
+	i := Start(t, ownFile(t))
 	a := send("GET", i.URL+"/v1/admin/jobs", AdminKey, "")
 	var list struct {
 		Items []struct {
@@ -265,15 +263,4 @@ func TestJobIsSharedWithShedLock(t *testing.T) {
 		testkit.Eventually(t, "the offer ends", db.expired(id))
 		testkit.Eventually(t, "ShedLock gets it", func() bool { return exec(update) == 1 })
 	})
-}
-
-// TestAlerts: promtool's tests of the alert rules pass.
-func TestAlerts(t *testing.T) {
-	t.Parallel()
-	for _, args := range [][]string{{"check", "rules", "../deploy/alerts.yml"}, {"test", "rules", "../deploy/alerts_test.yml"}} {
-		out, err := exec.CommandContext(t.Context(), servertest.Promtool(t), args...).CombinedOutput()
-		if err != nil {
-			t.Errorf("promtool %s: %v\n%s", fmt.Sprint(args), err, out)
-		}
-	}
 }

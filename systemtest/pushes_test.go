@@ -42,11 +42,9 @@ func TestPhonesShowWhatIsTrue(t *testing.T) {
 		if a := send("POST", i.URL+"/v1/dispatches/"+id+"/seen", loser.Token, ""); a.status != 204 {
 			t.Fatal(a)
 		}
-		if a := Accept(i, id, winner, 1); !a.Won() {
-			t.Fatal(a)
-		}
+		mustWin(t, i, id, winner, 1)
 		show(id, []string{"dispatch.accepted"}, nothing)
-		if a := send("POST", i.URL+"/v1/dispatches/"+id+"/withdraw", winner.Token, `{"reason_code":"BREAKDOWN"}`); a.Round != 2 {
+		if a := withdraw(i, id, winner); a.Round != 2 {
 			t.Fatal(a)
 		}
 		show(id, reopened, reopened)
@@ -73,9 +71,7 @@ func TestPhonesShowWhatIsTrue(t *testing.T) {
 		// The winner gets a visible notification that the dispatch is canceled.
 		id = MakeDispatch(t, i)
 		show(id, opened, opened)
-		if a := Accept(i, id, winner, 1); !a.Won() {
-			t.Fatal(a)
-		}
+		mustWin(t, i, id, winner, 1)
 		show(id, []string{"dispatch.accepted"}, nothing)
 		cancel(t, i, id)
 		show(id, []string{"dispatch.canceled"}, nothing)
@@ -158,7 +154,7 @@ func TestLeaderIsKilled(t *testing.T) {
 	mail := RecordDeliveries(fcm)
 	url := mariaDB(t)
 	db := OpenDatabase(t, url)
-	settings := []string{"FIRSTTAP_RELAY=leader", "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL(), pushLease + "=1h"}
+	settings := []string{"FIRSTTAP_RELAY=leader", ownRedis(t), pushLease + "=1h"}
 	names := []string{"one", "two"}
 	instances := map[string]*Instance{}
 	ops := map[string]string{}
@@ -319,9 +315,7 @@ func TestReminderOutlivesItsInstance(t *testing.T) {
 		i := Start(t, PushSettings(url, fcm, "one", settings)...)
 		drivers := MakeDriversWithPhones(t, i, "seoul", 3)
 		id := MakeDispatchWith(t, i, DispatchOptions{starts: time.Now().Add(3 * time.Hour)})
-		if a := Accept(i, id, drivers[0], 1); !a.Won() {
-			t.Fatal(a)
-		}
+		mustWin(t, i, id, drivers[0], 1)
 		testkit.Eventually(t, "everything is sent", func() bool { return db.Count("outbox WHERE state = 0") == 0 && len(db.unsentMessages()) == 0 })
 		if r := runNow(t, i, "remind"); r.Result != "0 drivers reminded" {
 			t.Errorf("before the reminder is due: %+v", r)

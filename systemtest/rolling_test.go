@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/servertest"
 	"firsttap/testkit"
 )
 
@@ -140,7 +139,7 @@ func (l *listening) follow(t *testing.T, b *balancer, over func(*listening) bool
 func TestRollingRestart(t *testing.T) {
 	url, fcm := mariaDB(t), StartFCM(t)
 	mail := RecordDeliveries(fcm)
-	settings := PushSettings(url, fcm, "rolling", "FIRSTTAP_REDIS_URL="+servertest.StartRedis(t).URL(), "FIRSTTAP_DRAIN=1500ms")
+	settings := PushSettings(url, fcm, "rolling", ownRedis(t), "FIRSTTAP_DRAIN=1500ms")
 	fleet, urls := make([]*Instance, 3), make([]string, 3)
 	begin := func(k int, addr string) {
 		fleet[k] = Start(t, append(slices.Clone(settings), "FIRSTTAP_ADDR="+addr)...)

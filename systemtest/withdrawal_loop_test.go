@@ -68,7 +68,7 @@ func loop(t *testing.T, i *Instance, id string, accounts []Driver, most int, pau
 			t.Errorf("accept: %s", a)
 			return withdrawals
 		}
-		a := patiently(func() Response { return send("POST", i.URL+"/v1/dispatches/"+id+"/withdraw", d.Token, "") })
+		a := patiently(func() Response { return withdraw(i, id, d) })
 		if tooManyWithdrawals(a) {
 			return withdrawals
 		}
