@@ -196,9 +196,7 @@ func TestCostOfARace(t *testing.T) {
 	one, two := Start(t, settings...), Start(t, settings...)
 	b := OpenDatabase(t, url)
 	drivers := MakeDrivers(t, one, 30)
-	if _, err := b.DB.Exec("SET GLOBAL log_output = 'TABLE'"); err != nil {
-		t.Fatal(err)
-	}
+	b.exec("SET GLOBAL log_output = 'TABLE'")
 	// The relay, the ledger and the verification of claims have connections of their own, which do not count. Of a transaction that was
 	// open when the log began or ended, only one end may be logged.
 	const relays = `(SELECT thread_id FROM mysql.general_log WHERE argument LIKE 'UPDATE outbox%' OR argument LIKE '` + verifies + `'
@@ -211,17 +209,11 @@ func TestCostOfARace(t *testing.T) {
 		return b.Count("mysql.general_log WHERE command_type = 'Query' AND argument LIKE ? AND argument NOT LIKE '%general_log%'"+periodic+" AND thread_id NOT IN "+relays+
 			" AND thread_id IN (SELECT thread_id FROM mysql.general_log WHERE argument LIKE ?)", like, "%"+id+"%")
 	}
-	record := func(on string) {
-		if _, err := b.DB.Exec("SET GLOBAL general_log = '" + on + "'"); err != nil {
-			t.Fatal(err)
-		}
-	}
+	record := func(on string) { b.exec("SET GLOBAL general_log = '" + on + "'") }
 	for _, instances := range [][]*Instance{{one}, {one, two}} {
 		id := MakeDispatch(t, one)
 		testkit.Eventually(t, "the dispatch's events are sent", func() bool { return b.Count("outbox WHERE state = 0") == 0 })
-		if _, err := b.DB.Exec("TRUNCATE mysql.general_log"); err != nil {
-			t.Fatal(err)
-		}
+		b.exec("TRUNCATE mysql.general_log")
 		sets, others := commands(t, c)
 		record("ON")
 		answers := Together(len(drivers), func(k int) Response { return Accept(instances[k%len(instances)], id, drivers[k], 1) })
@@ -270,9 +262,7 @@ func costOfTheLedger(t *testing.T, db *Database, i *Instance, drivers []Driver, 
 	winner := Accept(i, id, drivers[0], 1)
 	kept := func() int { return db.Count("attempts WHERE dispatch_id = ?", id) }
 	testkit.Eventually(t, "the tap is stored and its event expanded", func() bool { return kept() == 1 && db.Count("outbox WHERE state = 0") == 0 })
-	if _, err := db.DB.Exec("TRUNCATE mysql.general_log"); err != nil {
-		t.Fatal(err)
-	}
+	db.exec("TRUNCATE mysql.general_log")
 	record("ON")
 	began := time.Now()
 	answers := Together(len(drivers)-1, func(k int) (a Response) {

@@ -97,17 +97,12 @@ func TestFailoverKeepsClaims(t *testing.T) {
 	url := r.Primary.URL(t)
 	r.Follow()
 	old, replica := OpenDatabase(t, url), OpenDatabase(t, strings.Replace(url, r.Primary.Addr(), r.Replica.Addr(), 1))
-	exec := func(b *Database, statements ...string) {
-		t.Helper()
-		for _, s := range statements {
-			if _, err := b.DB.Exec(s); err != nil {
-				t.Fatalf("%s: %v", s, err)
-			}
-		}
-	}
-	exec(old, "SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC", "SET GLOBAL rpl_semi_sync_master_timeout = 3600000",
-		"SET GLOBAL rpl_semi_sync_master_enabled = 1")
-	exec(replica, "SET GLOBAL rpl_semi_sync_slave_enabled = 1", "STOP SLAVE IO_THREAD", "START SLAVE IO_THREAD")
+	old.exec("SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC")
+	old.exec("SET GLOBAL rpl_semi_sync_master_timeout = 3600000")
+	old.exec("SET GLOBAL rpl_semi_sync_master_enabled = 1")
+	replica.exec("SET GLOBAL rpl_semi_sync_slave_enabled = 1")
+	replica.exec("STOP SLAVE IO_THREAD")
+	replica.exec("START SLAVE IO_THREAD")
 	proxy := servertest.StartProxy(t, r.Primary.Addr())
 	settings := []string{
 		"FIRSTTAP_DATABASE_URL=" + proxy.URL(url), ownRedis(t),
@@ -118,7 +113,7 @@ func TestFailoverKeepsClaims(t *testing.T) {
 	promised, unsure := MakeDispatch(t, instances[0]), MakeDispatch(t, instances[0])
 	a := mustWin(t, instances[0], promised, drivers[0], 1)
 	testkit.Eventually(t, "the replica has it", func() bool { return replica.Count("claims WHERE id = ?", a.Claim.ID) == 1 })
-	exec(replica, "STOP SLAVE IO_THREAD")
+	replica.exec("STOP SLAVE IO_THREAD")
 	if a := Accept(instances[0], unsure, drivers[1], 1); a.status != 503 || a.Code != "CLAIM_UNAVAILABLE" {
 		t.Fatalf("no replica has the claim, and the driver got %s", a)
 	}

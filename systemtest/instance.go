@@ -1,7 +1,6 @@
 package systemtest
 
 import (
-	"bufio"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -49,37 +49,46 @@ func Start(t testing.TB, settings ...string) *Instance {
 		"FIRSTTAP_RATE_LIMIT_DRIVER=100000/s", "FIRSTTAP_RATE_LIMIT_ADMIN=100000/s",
 		patientRedis, patientClaims,
 	}, settings...)
-	out, w := io.Pipe()
-	cmd.Stdout, cmd.Stderr = w, w
-	// Even a stopped instance must not outlive a killed test process.
+	i := launch(t, cmd)
+	t.Cleanup(i.end)
+	i.awaitURL()
+	return i
+}
+
+// launch starts a process of the program. Even a stopped one does not outlive a killed test process.
+func launch(t testing.TB, cmd *exec.Cmd) *Instance {
+	t.Helper()
+	i := &Instance{T: t, cmd: cmd, log: &testkit.LogBuffer{}, done: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = i.log, i.log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	i := &Instance{T: t, cmd: cmd, log: &testkit.LogBuffer{}, done: make(chan struct{})}
-	listening := make(chan string, 1)
-	go func() {
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			fmt.Fprintln(i.log, lines.Text())
-			if _, url, ok := strings.Cut(lines.Text(), "listens on "); ok {
-				listening <- url
-			}
-		}
-	}()
 	go func() {
 		_ = cmd.Wait() // cmd.ProcessState has the result
-		w.Close()
 		close(i.done)
 	}()
-	t.Cleanup(i.end)
-	select {
-	case i.URL = <-listening:
-	case <-i.done:
-		t.Fatalf("firsttap ended at once:\n%s", i.log)
-	case <-time.After(testkit.Patience):
-		t.Fatalf("firsttap does not listen:\n%s", i.log)
-	}
 	return i
+}
+
+// awaitURL waits until the instance says where it listens.
+func (i *Instance) awaitURL() {
+	i.T.Helper()
+	listens := regexp.MustCompile(`listens on (\S+)\n`)
+	testkit.Poll(testkit.Patience, func() bool {
+		if found := listens.FindStringSubmatch(i.log.String()); found != nil {
+			i.URL = found[1]
+		}
+		select {
+		case <-i.done:
+			return true
+		default:
+			return i.URL != ""
+		}
+	})
+	if i.URL == "" {
+		i.T.Fatalf("firsttap does not listen:\n%s", i.log)
+	}
 }
 
 func (i *Instance) signal(s syscall.Signal) {
@@ -305,6 +314,13 @@ func (i *Instance) get(path, token string, into any) {
 
 // isReady reports whether /readyz is 200.
 func (i *Instance) isReady() bool { return send("GET", i.URL+"/readyz", "", "").status == 200 }
+
+// textOf is the first text with that name in a JSON document.
+func textOf(document, name string) string {
+	_, rest, _ := strings.Cut(document, `"`+name+`":"`)
+	text, _, _ := strings.Cut(rest, `"`)
+	return text
+}
 
 // withdraw gives the driver's claim back.
 func withdraw(i *Instance, id string, d Driver) Response {

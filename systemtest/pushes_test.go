@@ -51,9 +51,9 @@ func TestPhonesShowWhatIsTrue(t *testing.T) {
 		cancel(t, i, id)
 		show(id, nothing, nothing)
 
-		seen := notificationsOf(t, i, id)
+		seen := notificationsOf(i, id)
 		testkit.Eventually(t, "all is settled", func() bool {
-			seen = notificationsOf(t, i, id)
+			seen = notificationsOf(i, id)
 			return !strings.Contains(fmt.Sprint(seen.byTypeAndStatus()), "PENDING")
 		})
 		want := map[string]int{
@@ -167,10 +167,7 @@ func TestLeaderIsKilled(t *testing.T) {
 	for k := range 6 {
 		ids = append(ids, MakeDispatch(t, instances[names[k%2]]))
 	}
-	sent := func(n int) func() bool {
-		return func() bool { messages, _ := mail.Count(); return messages >= n }
-	}
-	testkit.Eventually(t, "the leader sends", sent(240))
+	testkit.Eventually(t, "the leader sends", func() bool { return mail.arrived(240) })
 	leader, other := "one", "two"
 	if mail.ByProject()[leader] == 0 {
 		leader, other = other, leader
@@ -187,23 +184,17 @@ func TestLeaderIsKilled(t *testing.T) {
 
 	fcm.Set(func(k *fcmtest.Knobs) { k.Latency = requestTimeout })
 	ids = append(ids, MakeDispatch(t, instances[other]))
-	testkit.Eventually(t, "some are under way", sent(250))
+	testkit.Eventually(t, "some are under way", func() bool { return mail.arrived(250) })
 	instances[leader].Kill()
 	fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 0 })
 	db.endLeases(time.Hour)
-	testkit.Eventually(t, "the other takes over", func() bool { return sent(280)() && len(db.unsentMessages()) == 0 })
+	testkit.Eventually(t, "the other takes over", func() bool { return mail.arrived(280) && len(db.unsentMessages()) == 0 })
 	messages, again := mail.Count()
 	underWay := mail.ByProject()[leader] - 240 // none was answered before the kill
 	if messages != 280 || again != underWay || mail.ByProject()[other] != 40 {
 		t.Errorf("%d messages, %d duplicates, %d in flight; by project: %v", messages, again, underWay, mail.ByProject())
 	}
-	for _, d := range drivers {
-		for _, id := range ids {
-			if diff := cmp.Diff([]string{"dispatch.opened"}, shownTypes(fcm, pushToken(d), id)); diff != "" {
-				t.Errorf("%s of %s (-want +got):\n%s", d.ID, id, diff)
-			}
-		}
-	}
+	mustShowOffers(t, fcm, drivers, ids)
 	t.Logf("%d of 40 were under way, %d were sent again", underWay, again)
 }
 
@@ -225,11 +216,8 @@ func TestRedisIsAway(t *testing.T) {
 			one := Start(t, PushSettings(url, fcm, "one", settings...)...)
 			two := Start(t, PushSettings(url, fcm, "two", settings...)...)
 			drivers := MakeDriversWithPhones(t, one, "seoul", 200)
-			arrived := func(n int) func() bool {
-				return func() bool { messages, _ := mail.Count(); return messages == n }
-			}
 			ids := []string{MakeDispatch(t, one)}
-			testkit.Eventually(t, "every driver is notified", arrived(200))
+			testkit.Eventually(t, "every driver is notified", func() bool { return mail.arrived(200) })
 			before := mail.ByProject()
 
 			redis.Kill()
@@ -246,7 +234,7 @@ func TestRedisIsAway(t *testing.T) {
 			for range dispatches {
 				ids = append(ids, MakeDispatch(t, commits))
 			}
-			testkit.Eventually(t, "every driver is notified without Redis", arrived(len(ids)*len(drivers)))
+			testkit.Eventually(t, "every driver is notified without Redis", func() bool { return mail.arrived(len(ids) * len(drivers)) })
 			if _, again := mail.Count(); again != 0 {
 				t.Errorf("%d were told again", again)
 			}
@@ -255,13 +243,7 @@ func TestRedisIsAway(t *testing.T) {
 			if name == "all" && !both || name == "leader" && both {
 				t.Errorf("sent by project: %v, and with Redis %v", by, before)
 			}
-			for _, d := range drivers {
-				for _, id := range ids {
-					if diff := cmp.Diff([]string{"dispatch.opened"}, shownTypes(fcm, pushToken(d), id)); diff != "" {
-						t.Errorf("%s of %s (-want +got):\n%s", d.ID, id, diff)
-					}
-				}
-			}
+			mustShowOffers(t, fcm, drivers, ids)
 		})
 	}
 }
@@ -296,7 +278,7 @@ func TestStoppedInstanceGivesBack(t *testing.T) {
 		}
 		byOne := mail.ByProject()["one"]
 		fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 100 * time.Millisecond })
-		testkit.Eventually(t, "the other sends the rest", func() bool { n, _ := mail.Count(); return n == drivers*dispatches })
+		testkit.Eventually(t, "the other sends the rest", func() bool { return mail.arrived(drivers * dispatches) })
 		testkit.Eventually(t, "all is settled", func() bool { return len(db.unsentMessages()) == 0 })
 		if _, again := mail.Count(); again != 0 || mail.ByProject()["one"] != byOne {
 			t.Errorf("%d duplicates, although the sends in flight had ended; by project: %v", again, mail.ByProject())
@@ -316,7 +298,7 @@ func TestReminderOutlivesItsInstance(t *testing.T) {
 		drivers := MakeDriversWithPhones(t, i, "seoul", 3)
 		id := MakeDispatchWith(t, i, DispatchOptions{starts: time.Now().Add(3 * time.Hour)})
 		mustWin(t, i, id, drivers[0], 1)
-		testkit.Eventually(t, "everything is sent", func() bool { return db.Count("outbox WHERE state = 0") == 0 && len(db.unsentMessages()) == 0 })
+		testkit.Eventually(t, "everything is sent", db.nothingToPush)
 		if r := runNow(t, i, "remind"); r.Result != "0 drivers reminded" {
 			t.Errorf("before the reminder is due: %+v", r)
 		}
@@ -359,7 +341,7 @@ func TestPushesAreLogged(t *testing.T) {
 	driver := MakeDriversWithPhones(t, i, "seoul", 1)[0]
 	id := MakeDispatch(t, i)
 	testkit.Eventually(t, "it counts as sent", func() bool {
-		n := notificationsOf(t, i, id)
+		n := notificationsOf(i, id)
 		return n.byTypeAndStatus()["dispatch.opened SENT"] == 1
 	})
 	if n := fcm.Requests(); n != 0 {

@@ -118,9 +118,7 @@ func (l *listening) follow(t *testing.T, b *balancer, over func(*listening) bool
 				}
 			case "data":
 				if event == "dispatch.accepted" {
-					_, id, _ := strings.Cut(value, `"dispatch_id":"`)
-					id, _, _ = strings.Cut(id, `"`)
-					l.accepted[id]++
+					l.accepted[textOf(value, "dispatch_id")]++
 				}
 			}
 			if over(l) {
@@ -198,9 +196,7 @@ func TestRollingRestart(t *testing.T) {
 	}
 	testkit.Eventually(t, "every tap is in the ledger", func() bool { return db.Count("attempts") == len(all)*len(drivers) })
 	// Rows that an instance could not release are sent once their leases have expired.
-	testkit.Within(t, leaseTakeover, "everything is sent", func() bool {
-		return db.Count("outbox WHERE state = 0") == 0 && db.Count("notifications WHERE state = 0") == 0
-	})
+	testkit.Within(t, leaseTakeover, "everything is sent", db.nothingToPush)
 	messages, again := mail.Count()
 	t.Logf("%d dispatches, %d taps, %d pushes, %d of them again; the stream moved %d times, %d resyncs",
 		len(all), len(all)*len(drivers), messages, again, heard.moved, heard.resyncs)

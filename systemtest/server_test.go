@@ -2,11 +2,9 @@ package systemtest
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/app"
 	"firsttap/config"
 	"firsttap/testkit"
 )
@@ -23,28 +20,11 @@ import (
 // inProcess serves in this process, with these time limits, until the test ends.
 func inProcess(t *testing.T, p config.Timeouts) *Instance {
 	t.Helper()
-	c, err := config.Read(testkit.Settings("FIRSTTAP_ADDR", "127.0.0.1:0", "FIRSTTAP_OPS_ADDR", "", "FIRSTTAP_ADMIN_KEY", AdminKey,
-		"FIRSTTAP_JWT_SECRET", JWTSecret, "FIRSTTAP_DATABASE_URL", "sqlite://"+filepath.Join(t.TempDir(), "test.db")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := readSettings(t, "sqlite://"+filepath.Join(t.TempDir(), "test.db"))
 	c.Timeouts = p
-	ctx, stop := context.WithCancel(context.Background())
-	out, w := io.Pipe()
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := app.Serve(ctx, c, slog.New(slog.DiscardHandler), w); err != nil {
-			t.Error(err)
-		}
-		w.Close()
-	})
-	t.Cleanup(func() { Client.CloseIdleConnections(); stop(); running.Wait() })
-	line, err := bufio.NewReader(out).ReadString('\n')
-	_, url, ok := strings.Cut(strings.TrimSpace(line), "listens on ")
-	if err != nil || !ok {
-		t.Fatalf("%q, %v", line, err)
-	}
-	return &Instance{T: t, URL: url}
+	i := &Instance{T: t, URL: serveHere(t, c).url}
+	testkit.Eventually(t, "it is ready", i.isReady)
+	return i
 }
 
 func (i *Instance) dial() net.Conn {
