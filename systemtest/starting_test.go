@@ -21,30 +21,19 @@ type startup struct {
 	ended chan error
 }
 
-// readSettings is the configuration of a service in this process.
-func readSettings(t *testing.T, databaseURL string, more ...string) config.Config {
+func startUp(t *testing.T, databaseURL string, more ...string) *startup {
 	t.Helper()
 	c, err := config.Read(testkit.Settings(append(more, "FIRSTTAP_ADDR", testkit.FreeAddress(t), "FIRSTTAP_OPS_ADDR", "",
 		"FIRSTTAP_ADMIN_KEY", AdminKey, "FIRSTTAP_JWT_SECRET", JWTSecret, "FIRSTTAP_DATABASE_URL", databaseURL, "FIRSTTAP_DRAIN", "0")...))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c
-}
-
-// serveHere serves in this process until the test ends.
-func serveHere(t *testing.T, c config.Config) *startup {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &startup{url: "http://" + c.Addr, stop: stop, ended: make(chan error, 1)}
 	var running sync.WaitGroup
 	running.Go(func() { s.ended <- app.Serve(ctx, c, slog.New(slog.DiscardHandler), &s.said) })
 	t.Cleanup(func() { Client.CloseIdleConnections(); stop(); running.Wait() })
 	return s
-}
-
-func startUp(t *testing.T, databaseURL string, more ...string) *startup {
-	t.Helper()
-	return serveHere(t, readSettings(t, databaseURL, more...))
 }
 
 // While another process holds the migrations' lock, an instance is alive and not ready, and says so in every response.
