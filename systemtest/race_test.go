@@ -2,6 +2,7 @@ package systemtest
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -106,7 +107,8 @@ func overlappingWorkIsClaimedOnce(t *testing.T, instances []*Instance, _ *Databa
 			MakeDispatchWith(t, instances[0], DispatchOptions{starts: starts.Add(30 * time.Minute)}),
 		}
 		answers := Together(2, func(k int) Response { return Accept(instances[k], ids[k], d, 1) })
-		if first, second := answers[0], answers[1]; !(first.Won() && second.Code == "DRIVER_BUSY" || second.Won() && first.Code == "DRIVER_BUSY") {
+		won := slices.IndexFunc(answers, Response.Won)
+		if won < 0 || answers[1-won].Code != "DRIVER_BUSY" {
 			t.Fatalf("one of two overlapping dispatches should be won, the other refused: %v", answers)
 		}
 	}
