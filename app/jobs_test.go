@@ -6,8 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +49,59 @@ func withJobLocks(t *testing.T, test func(t *testing.T, way string, env []string
 	})
 }
 
+// lockUser opens the locks of jobs as these settings say, and takes some for an instance.
+type lockUser struct {
+	t      *testing.T
+	config config.Config
+	locks  *jobLocks
+	locker *lock.Locker
+}
+
+func openLocks(t *testing.T, lookup func(string) (string, bool)) *lockUser {
+	t.Helper()
+	config, err := config.Read(lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	locks, err := openJobLocks(config, lock.NewMetrics(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { locks.Close() })
+	u := &lockUser{t, config, locks, lock.New(locks.strategy, lock.Options{Instance: "instance-7"})}
+	t.Cleanup(func() { u.locker.Close() })
+	return u
+}
+
+// acquire takes the lock of the job.
+func (u *lockUser) acquire(job string) *lock.Lease {
+	u.t.Helper()
+	lease, err := u.locker.Acquire(u.t.Context(), job, lock.Renewed(6*time.Second, time.Hour))
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	return lease
+}
+
+// write is a write under the lease.
+func (u *lockUser) write(lease *lock.Lease) error {
+	u.t.Helper()
+	db, _, err := repository.OpenPool(u.config.DatabaseURL, 1)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	defer db.Close()
+	tx, err := db.BeginTx(u.t.Context(), &sql.TxOptions{})
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if err := u.locks.fences.Enforce(u.t.Context(), tx, lease.Name(), lease.Fence()); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
 // An operator lists a lock's holder and releases the lock: later writes under the holder's fence are refused, its work is
 // canceled, and the next holder's fence is larger.
 func TestLockCommand(t *testing.T) {
@@ -70,22 +121,8 @@ func TestLockCommand(t *testing.T) {
 		if out := must("lock", "release", job); out != job+" is not held\n" {
 			t.Errorf("release of a free lock: %q", out)
 		}
-		config, err := config.Read(lookup)
-		if err != nil {
-			t.Fatal(err)
-		}
-		locks, err := openJobLocks(config, lock.NewMetrics(nil))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer locks.Close()
-		locker := lock.New(locks.strategy, lock.Options{Instance: "instance-7"})
-		defer locker.Close()
-		hold := lock.Renewed(6*time.Second, time.Hour)
-		lease, err := locker.Acquire(t.Context(), job, hold)
-		if err != nil {
-			t.Fatal(err)
-		}
+		user := openLocks(t, lookup)
+		lease := user.acquire(job)
 		for _, args := range [][]string{{"lock", "ls"}, {"lock", "show", job}} {
 			out := must(args...)
 			// The last server of a quorum grants a fence of its own, which may be larger than the lease's.
@@ -93,25 +130,25 @@ func TestLockCommand(t *testing.T) {
 				t.Errorf("%v does not tell that %s holds with fence %d:\n%s", args, lease.Owner(), lease.Fence(), out)
 			}
 		}
-		if err := enforce(t, config, locks.fences, lease); err != nil {
+		if err := user.write(lease); err != nil {
 			t.Fatalf("the holder may not write: %v", err)
 		}
 		if out := must("lock", "release", job); !strings.Contains(out, job+" released; the holder was "+lease.Owner()) {
 			t.Errorf("release: %q", out)
 		}
-		if err := enforce(t, config, locks.fences, lease); !errors.Is(err, lock.ErrFenced) {
+		if err := user.write(lease); !errors.Is(err, lock.ErrFenced) {
 			t.Errorf("the former holder may still write: %v", err)
 		}
 		<-lease.Context().Done()
 		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
 			t.Errorf("the work's context ended with %v", cause)
 		}
-		next, err := locker.Acquire(t.Context(), job, hold)
-		if err != nil || next.Fence() <= lease.Fence() {
-			t.Fatalf("the next holder: %v", err)
+		next := user.acquire(job)
+		if next.Fence() <= lease.Fence() {
+			t.Errorf("the next holder has fence %d after %d", next.Fence(), lease.Fence())
 		}
 		defer next.Release(t.Context())
-		if err := enforce(t, config, locks.fences, next); err != nil {
+		if err := user.write(next); err != nil {
 			t.Errorf("the next holder may not write: %v", err)
 		}
 		if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
@@ -121,25 +158,6 @@ func TestLockCommand(t *testing.T) {
 			t.Errorf("the next holder's lock was released too:\n%s", out)
 		}
 	})
-}
-
-// enforce is a write under the lease.
-func enforce(t *testing.T, c config.Config, fences *lock.Fences, lease *lock.Lease) error {
-	t.Helper()
-	db, _, err := repository.OpenPool(c.DatabaseURL, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback()
-	if err := fences.Enforce(t.Context(), tx, lease.Name(), lease.Fence()); err != nil {
-		return err
-	}
-	return tx.Commit()
 }
 
 // changesHands calls between after it has shown the holder of a name.
@@ -160,39 +178,21 @@ func TestReleaseFencesTheHolderThatItBreaks(t *testing.T) {
 	if _, err := commandOf(t, lookup, "migrate", "up"); err != nil {
 		t.Fatal(err)
 	}
-	config, err := config.Read(lookup)
-	if err != nil {
-		t.Fatal(err)
-	}
-	locks, err := openJobLocks(config, lock.NewMetrics(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locks.Close()
-	locker := lock.New(locks.strategy, lock.Options{})
-	defer locker.Close()
-	acquire := func() *lock.Lease {
-		t.Helper()
-		lease, err := locker.Acquire(t.Context(), "report", lock.Renewed(6*time.Second, time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return lease
-	}
-	lease := acquire()
-	locks.strategy = changesHands{locks.strategy, func() {
+	user := openLocks(t, lookup)
+	lease := user.acquire("report")
+	user.locks.strategy = changesHands{user.locks.strategy, func() {
 		for range 3 { // the fence grows by more than one
 			if err := lease.Release(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			lease = acquire()
+			lease = user.acquire("report")
 		}
 	}}
 	var out bytes.Buffer
-	if err := locks.release(t.Context(), "report", &out); err != nil || !strings.Contains(out.String(), lease.Owner()) {
+	if err := user.locks.release(t.Context(), "report", &out); err != nil || !strings.Contains(out.String(), lease.Owner()) {
 		t.Errorf("%v, %q, want the owner %s", err, &out, lease.Owner())
 	}
-	if err := enforce(t, config, locks.fences, lease); !errors.Is(err, lock.ErrFenced) {
+	if err := user.write(lease); !errors.Is(err, lock.ErrFenced) {
 		t.Errorf("the released holder may still write: %v", err)
 	}
 }
@@ -212,63 +212,12 @@ func TestLockCommandThatCannotBe(t *testing.T) {
 	}
 }
 
-// The locks' metrics are at /metrics of the operations listener, and not at the API's.
-func TestMetrics(t *testing.T) {
-	ops := testkit.FreeAddress(t)
-	i := systemtest.Start(t, "FIRSTTAP_OPS_ADDR="+ops, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db",
-		"FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
-	get := func(url string) (int, string) {
-		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer answer.Body.Close()
-		text, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return answer.StatusCode, string(text)
-	}
-	var text string
-	testkit.Eventually(t, "a claim goes through the gate, and not past it because Redis is slow here", func() bool {
-		var out strings.Builder
-		if err := race(t.Context(), config.Config{AdminKey: systemtest.AdminKey}, []string{"--url", i.URL, "--drivers", "5"}, &out); err != nil {
-			t.Fatal(err)
-		}
-		_, text = get("http://" + ops + "/metrics")
-		return strings.Contains(text, `firsttap_lock_acquired_total{strategy="gate"} 1`)
-	})
-	for _, want := range []string{`firsttap_lock_attempts_total{strategy="gate"}`, `firsttap_lock_attempts_total{strategy="redis"}`, "go_goroutines"} {
-		if !strings.Contains(text, "\n"+want+" ") {
-			t.Errorf("no %s in:\n%s", want, text)
-		}
-	}
-	if status, _ := get(i.URL + "/metrics"); status != http.StatusNotFound {
-		t.Errorf("the API answers %d for /metrics", status)
-	}
-}
-
 // Each lock strategy supports the hold of each job.
 func TestLockJobsWithEachStrategy(t *testing.T) {
 	withJobLocks(t, func(t *testing.T, _ string, env []string) {
-		config, err := config.Read(testkit.Settings(env...))
-		if err != nil {
-			t.Fatal(err)
-		}
-		locks, err := openJobLocks(config, lock.NewMetrics(nil))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer locks.Close()
-		locker := lock.New(locks.strategy, lock.Options{})
-		defer locker.Close()
+		user := openLocks(t, testkit.Settings(env...))
 		for _, j := range schedule.Jobs(nil, 0) {
-			lease, err := locker.Acquire(t.Context(), j.Name, j.Hold)
+			lease, err := user.locker.Acquire(t.Context(), j.Name, j.Hold)
 			if err != nil {
 				t.Errorf("%s: %v", j.Name, err)
 				continue

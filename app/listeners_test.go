@@ -17,7 +17,8 @@ import (
 	"firsttap/config"
 )
 
-// pipes is a listener in memory: dial connects a client to whoever accepts.
+// pipes is a net.Listener whose connections are in memory: the clock of a synctest bubble stands still while a goroutine waits for the
+// network. dial makes a connection and returns the client's end; the server gets the other end from Accept.
 type pipes struct {
 	waiting chan net.Conn
 	closed  chan struct{}
@@ -88,6 +89,7 @@ func TestConnectionsEnd(t *testing.T) {
 		t.Fatalf("docs/callers.md does not promise this any more, %v: %s", err, promise)
 	}
 	const request = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 14\r\n"
+	const chunked = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 	const endless = "X: an endless header"
 	for name, c := range map[string]struct {
 		head, rest string
@@ -95,9 +97,11 @@ func TestConnectionsEnd(t *testing.T) {
 		answer     string // "" for none
 	}{
 		"no headers come":         {"", "", 5 * time.Second, ""},
+		"the first line is slow":  {"P", "OST / HTTP/1.1", 5 * time.Second, "400"},
 		"the headers do not end":  {request, endless, 5 * time.Second, ""},
 		"no body comes":           {request + "\r\n", "", 15 * time.Second, "400"},
 		"the body comes too late": {request + "\r\nx", "1234567890", 15 * time.Second, "400"},
+		"the chunks do not end":   {chunked, strings.Repeat("1\r\n \r\n", 5), 15 * time.Second, "400"},
 		"the body takes 14 s":     {request + "\r\n", "12345678901234", 14*time.Second + 2*time.Minute, "200"},
 		"no other request comes":  {request + "\r\n12345678901234", "", 2 * time.Minute, "200"},
 	} {

@@ -3,6 +3,7 @@ package config
 import (
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,7 +78,7 @@ func TestReadCreatesNoFiles(t *testing.T) {
 // TestEachBadSetting: the error names the setting; one error names all settings that are bad together.
 func TestEachBadSetting(t *testing.T) {
 	bad := map[string][]string{
-		"FIRSTTAP_ADDR":     {"8080", "localhost", "a:b:c", "::1"},
+		"FIRSTTAP_ADDR":     {"8080", "localhost", "a:b:c", "::1", ":99999", ":-1", "http://x"},
 		"FIRSTTAP_OPS_ADDR": {"9090", "nonsense", "x"},
 		"FIRSTTAP_REDIS_URL": {"localhost:6379", "http://h", "redis://h:x", "redis://h/x", "redis+sentinel://h1,h2", "redis+cluster://",
 			"redis://:p%zz@h"},
@@ -103,7 +104,7 @@ func TestEachBadSetting(t *testing.T) {
 		previousSecretVar:            {"b", strings.Repeat("a", minSecret-1)},
 		"FIRSTTAP_LOG":               {"loud", "1", "info,debug"},
 		"FIRSTTAP_DATABASE_URL": {"firsttap.db", "sqlite://", "sqlite://:memory:", "sqlite://file::memory:?cache=shared", "postgres://h/n",
-			"mysql:h/n", "://", "SQLITE://x.db"},
+			"mysql:h/n", "://", "SQLITE://x.db", "mysql://", "mysql://h:3306", "mysql://u:p@h:x/n"},
 	}
 	var together []string
 	for name, values := range bad {
@@ -122,36 +123,22 @@ func TestEachBadSetting(t *testing.T) {
 	}
 }
 
-// TestInvalidAddresses: they are refused when they are read, and not when the listener or the database is opened.
-func TestInvalidAddresses(t *testing.T) {
-	for _, pair := range [][2]string{
-		{"FIRSTTAP_ADDR", ":99999"}, {"FIRSTTAP_ADDR", ":-1"}, {"FIRSTTAP_ADDR", "http://x"},
-		{"FIRSTTAP_DATABASE_URL", "mysql://"}, {"FIRSTTAP_DATABASE_URL", "mysql://h:3306"}, {"FIRSTTAP_DATABASE_URL", "mysql://u:p@h:x/n"},
-	} {
-		_, err := Read(testkit.Settings(pair[0], pair[1], adminKeyVar, adminKey, jwtSecretVar, jwtSecret))
-		if err == nil || !strings.Contains(err.Error(), pair[0]) {
-			t.Errorf("%s=%s: %v", pair[0], pair[1], err)
-		}
-	}
-}
-
 func TestMySQLNeedsSecrets(t *testing.T) {
 	const url = "mysql://u:a-password@h:3306/n"
-	for _, c := range []struct {
-		env     func(string) (string, bool)
-		missing []string
-	}{
-		{testkit.Settings("FIRSTTAP_DATABASE_URL", url), []string{adminKeyVar, jwtSecretVar}},
-		{testkit.Settings("FIRSTTAP_DATABASE_URL", url, adminKeyVar, adminKey), []string{jwtSecretVar}},
-		{testkit.Settings("FIRSTTAP_DATABASE_URL", url, jwtSecretVar, jwtSecret), []string{adminKeyVar}},
+	for missing, pairs := range map[string][]string{
+		adminKeyVar: {jwtSecretVar, jwtSecret}, jwtSecretVar: {adminKeyVar, adminKey}, adminKeyVar + " and the other": {},
 	} {
-		_, err := Read(c.env)
-		for _, name := range c.missing {
-			if err == nil || !strings.Contains(err.Error(), name) {
-				t.Errorf("without %s: %v", name, err)
+		_, err := Read(testkit.Settings(append(pairs, "FIRSTTAP_DATABASE_URL", url)...))
+		if err == nil {
+			t.Errorf("without %s: no error", missing)
+			continue
+		}
+		for _, name := range []string{adminKeyVar, jwtSecretVar} {
+			if strings.Contains(err.Error(), name) == slices.Contains(pairs, name) {
+				t.Errorf("without %s: %v", missing, err)
 			}
 		}
-		if err != nil && strings.Contains(err.Error(), "a-password") {
+		if strings.Contains(err.Error(), "a-password") {
 			t.Errorf("the message shows the password: %v", err)
 		}
 	}
@@ -168,8 +155,7 @@ func TestMessagesShowNoPassword(t *testing.T) {
 	}
 }
 
-// TestEmulatorIsRefused beside real credentials or the real FCM, without a project, and at an address that a page's
-// Content-Security-Policy cannot name.
+// TestEmulatorIsRefused beside real credentials or the real FCM, and without a project.
 func TestEmulatorIsRefused(t *testing.T) {
 	for name, pairs := range map[string][]string{
 		"credentials":  {"FIRSTTAP_FIREBASE_PROJECT", "p", "GOOGLE_APPLICATION_CREDENTIALS", "key.json"},
@@ -181,10 +167,23 @@ func TestEmulatorIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, host := range []string{"127.0.0.1", "http://127.0.0.1:9099", "h:x", "h;script-src *:9099", "*:9099", "a b:9099", "h'self':9099", "auth_emulator:9099", "[2001:db8::1]:9099"} {
-		_, err := Read(testkit.Settings("FIRSTTAP_FIREBASE_PROJECT", "p", "FIREBASE_AUTH_EMULATOR_HOST", host))
-		if err == nil || !strings.Contains(err.Error(), "FIREBASE_AUTH_EMULATOR_HOST") {
-			t.Errorf("%s was taken: %v", host, err)
+}
+
+// TestInvalidFirebaseSettings: addresses that a page's Content-Security-Policy cannot name, and in place of a key a service account's
+// file or characters that have a meaning in a URL.
+func TestInvalidFirebaseSettings(t *testing.T) {
+	for name, values := range map[string][]string{
+		"FIREBASE_AUTH_EMULATOR_HOST": {
+			"127.0.0.1", "http://127.0.0.1:9099", "h:x", "h;script-src *:9099", "*:9099", "a b:9099", "h'self':9099", "auth_emulator:9099",
+			"[2001:db8::1]:9099",
+		},
+		"FIRSTTAP_FIREBASE_WEB_KEY": {`{"type":"service_account"}`, "AIza?x", "AIza&x=1", "AI za", "열쇠", "AIza\n"},
+	} {
+		for _, value := range values {
+			_, err := Read(testkit.Settings("FIRSTTAP_FIREBASE_PROJECT", "p", name, value))
+			if err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s=%q: %v", name, value, err)
+			}
 		}
 	}
 }
@@ -199,15 +198,5 @@ func TestEmulatorPushesNothing(t *testing.T) {
 	c, err = Read(testkit.Settings(append(emulated, "FIRSTTAP_FCM_ENDPOINT", "http://127.0.0.1:1/v1")...))
 	if err != nil || !c.Push.FCM {
 		t.Errorf("%v, %+v", err, c.Push)
-	}
-}
-
-// TestInvalidWebKeys: a service account's file, and characters that have a meaning in a URL.
-func TestInvalidWebKeys(t *testing.T) {
-	for _, bad := range []string{`{"type":"service_account"}`, "AIza?x", "AIza&x=1", "AI za", "열쇠", "AIza\n"} {
-		_, err := Read(testkit.Settings("FIRSTTAP_FIREBASE_PROJECT", "p", "FIRSTTAP_FIREBASE_WEB_KEY", bad))
-		if err == nil || !strings.Contains(err.Error(), "FIRSTTAP_FIREBASE_WEB_KEY") {
-			t.Errorf("%q: %v", bad, err)
-		}
 	}
 }

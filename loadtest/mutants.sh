@@ -61,24 +61,24 @@ mutant "the UPDATE without opens_at" $claim '"opens_at <= "+s.dialect.now()' '"1
 mutant "the UPDATE without expires_at" $claim 'AND expires_at > `+s.dialect.now()+`' "" ./repository "$conditions"
 mutant "the UPDATE without the driver's version" $claim "WHERE id = ? AND version = ?\`+s" "WHERE id = ? AND ? > 0\`+s" ./repository "$conditions"
 mutant "the driver's other claims are ignored" $claim "snapshot.claims + 1" "snapshot.claims + 2" ./repository "$conditions"
-mutant "no re-read after a lost COMMIT" $claim "err = s.resolve(ctx, id, d.Claim.ID, err)" "_ = s.resolve" ./systemtest TestReplyOfCommitIsLost
+mutant "no re-read after a lost COMMIT" $claim "err = s.resolve(ctx, id, d.Claim.ID, err)" "_ = s.resolve" ./systemtest 'TestRepliesAreLost/.*/commit$'
 mutant "the re-read does not wait for the row" $claim '"SELECT id FROM dispatches WHERE id = ?"+s.dialect.forUpdate' '"SELECT id FROM dispatches WHERE id = ?"' ./repository TestTheCommitArrivesLate
-mutant "a lost COMMIT is treated as a failed one" repository/tx.go '%w: commit: %w", dispatch.ErrUnknown' '%w: commit: %w", dispatch.ErrUnavailable' ./systemtest TestReplyOfCommitIsLost
-mutant "the claim ends with the client's connection" service/accept.go "context.WithTimeout(context.WithoutCancel(ctx), a.timeout)" "context.WithTimeout(ctx, a.timeout)" ./systemtest TestClientHangsUp
+mutant "a lost COMMIT is treated as a failed one" repository/tx.go '%w: commit: %w", dispatch.ErrUnknown' '%w: commit: %w", dispatch.ErrUnavailable' ./systemtest 'TestRepliesAreLost/.*/commit$'
+mutant "the claim ends with the client's connection" service/accept.go "context.WithTimeout(context.WithoutCancel(ctx), a.timeout)" "context.WithTimeout(ctx, a.timeout)" ./systemtest 'TestRepliesAreLost/.*/client'
 mutant "any client releases a lock" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then return' 'if true then return' ./lock TestOnlyTheOwner
 mutant "a marker replaces any client's lock" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then
 ' 'if true then
 ' ./lock TestOnlyTheOwner
 mutant "the marker's round is ignored" service/marker.go "m.committed && tap.Round < m.round" "m.committed" ./systemtest TestInvalidRedisKeys
-mutant "the cache's round is ignored" service/inflight.go " && tap.Round <= h.round" "" ./systemtest TestRounds
+mutant "the cache's round is ignored" service/inflight.go " && tap.Round <= h.round" "" ./systemtest 'TestTwoInstances/.*/Rounds'
 mutant "the cache decides without a round" service/inflight.go "tap.Round != 0 && " "" ./service .
 mutant "a driver's own key is treated as a rival's" service/marker.go "m.driver == tap.Driver" "false" ./systemtest TestInvalidRedisKeys
 mutant "a key without an expiry" lock/gate.go ', "PX", ttl.Milliseconds()).Text()' ').Text()' ./lock TestOneOwner
-mutant "the lock is kept after a failed claim" service/accept.go "err = lease.Release(ctx)" "err = nil" ./systemtest 'TestReplyOfUpdateIsLost|TestCommitFails'
+mutant "the lock is kept after a failed claim" service/accept.go "err = lease.Release(ctx)" "err = nil" ./systemtest 'TestRepliesAreLost/.*/(update|connections)'
 mutant "refused drivers are not notified" service/accept.go "a.reannouncer.schedule(tap, 0, f.refused...)" "_ = a.reannouncer" ./service .
 mutant "drivers are not notified after an instance is killed" service/accept.go "a.reannouncer.schedule(tap, followUpRetry)" "_ = a.reannouncer" ./systemtest TestInstanceIsKilled
 mutant "the claim without its outbox row" repository/outbox.go "return tx.Create(&outbox).Error" "return nil" ./systemtest TestExactlyOneWinner
-mutant "a withdrawn claim can be replayed" dispatch/rules.go "round == 0 && c.Withdrew" "false" ./systemtest TestRounds
+mutant "a withdrawn claim can be replayed" dispatch/rules.go "round == 0 && c.Withdrew" "false" ./systemtest 'TestTwoInstances/.*/Rounds'
 mutant "losers ask Redis although the process knows the winner" service/inflight.go "if !ok || old.round <= h.round {" "if false {" ./service .
 mutant "a token with any algorithm is accepted" service/tokens.go "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose \"none\"" "" ./handler TestForgedTokens
 mutant "a token without an expiry is accepted" service/tokens.go "jwt.WithExpirationRequired(), " "" ./handler TestForgedTokens

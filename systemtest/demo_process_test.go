@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -119,15 +118,7 @@ func (s *shownDemo) readLinks(t *testing.T) {
 	}
 }
 
-func (s *shownDemo) get(path, token string, into any) {
-	s.T.Helper()
-	if a := send("GET", s.URL+path, token, ""); a.status != 200 {
-		s.T.Fatalf("GET %s: %s", path, a)
-	} else if err := json.Unmarshal([]byte(a.body), into); err != nil {
-		s.T.Fatal(err)
-	}
-}
-
+// listener is a socket that a process listens on.
 type listener struct {
 	addr string
 	fd   int

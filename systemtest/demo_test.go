@@ -300,5 +300,3 @@ func TestDemoWhereThePortIsTaken(t *testing.T) {
 	}
 	testkit.MustHoldFiles(t, dir)
 }
-
-// listener is a socket that a process listens on.

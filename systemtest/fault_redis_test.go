@@ -92,6 +92,46 @@ func TestRedisFailsMidRace(t *testing.T) {
 	}
 }
 
+// Redis' keys may be old, foreign or nonsense. That costs a round trip to the database, never the dispatch.
+func TestInvalidRedisKeysAreNotTrusted(t *testing.T) {
+	t.Parallel()
+	url, redisURL := mariaDB(t), servertest.StartRedis(t).URL()
+	i := Start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_REDIS_URL="+redisURL)
+	b, c := OpenDatabase(t, url), redisAt(t, redisURL)
+	values := map[string]func(before, me string) string{
+		"an old round's marker": func(before, _ string) string { return "taken:" + before + ":1" },
+		"an old round's claim":  func(before, _ string) string { return "claim:" + before + ":1.clm_0" },
+		"my own claim":          func(_, me string) string { return "claim:" + me + ":2.clm_0" },
+		"my own marker":         func(_, me string) string { return "taken:" + me + ":2" },
+		"nonsense":              func(_, _ string) string { return "nonsense" },
+		"nothing":               func(_, _ string) string { return "" },
+	}
+	for name, value := range values {
+		drivers := MakeDrivers(t, i, 2)
+		id := MakeDispatch(t, i)
+		mustWin(t, i, id, drivers[0], 1)
+		if a := withdraw(i, id, drivers[0]); a.Round != 2 {
+			t.Fatal(a)
+		}
+		if err := c.Set(t.Context(), keyOf(id), value(drivers[0].ID, drivers[1].ID), time.Minute).Err(); err != nil {
+			t.Fatal(err)
+		}
+		a := Accept(i, id, drivers[1], 2)
+		if !a.Won() {
+			t.Errorf("%s stood in the way: %s", name, a)
+			continue
+		}
+		b.mustBeWonBy(id, 2, drivers[1].ID, a.Claim.ID)
+	}
+	drivers, id := MakeDrivers(t, i, 1), MakeDispatch(t, i)
+	if err := c.Set(t.Context(), keyOf(id), "claim:drv_rival:0.clm_0", time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if a := Accept(i, id, drivers[0], 1); a.Code != "ALREADY_TAKEN" || *a.Final {
+		t.Errorf("a rival's claim is being decided: %s", a)
+	}
+}
+
 // A driver that holds the lock, though its reply was lost, must not be refused in favor of another.
 func TestReplyOfSetIsLost(t *testing.T) {
 	t.Parallel()
@@ -156,9 +196,7 @@ func TestCostOfARace(t *testing.T) {
 	one, two := Start(t, settings...), Start(t, settings...)
 	b := OpenDatabase(t, url)
 	drivers := MakeDrivers(t, one, 30)
-	if _, err := b.DB.Exec("SET GLOBAL log_output = 'TABLE'"); err != nil {
-		t.Fatal(err)
-	}
+	b.exec("SET GLOBAL log_output = 'TABLE'")
 	// The relay, the ledger and the verification of claims have connections of their own, which do not count. Of a transaction that was
 	// open when the log began or ended, only one end may be logged.
 	const relays = `(SELECT thread_id FROM mysql.general_log WHERE argument LIKE 'UPDATE outbox%' OR argument LIKE '` + verifies + `'
@@ -171,17 +209,11 @@ func TestCostOfARace(t *testing.T) {
 		return b.Count("mysql.general_log WHERE command_type = 'Query' AND argument LIKE ? AND argument NOT LIKE '%general_log%'"+periodic+" AND thread_id NOT IN "+relays+
 			" AND thread_id IN (SELECT thread_id FROM mysql.general_log WHERE argument LIKE ?)", like, "%"+id+"%")
 	}
-	record := func(on string) {
-		if _, err := b.DB.Exec("SET GLOBAL general_log = '" + on + "'"); err != nil {
-			t.Fatal(err)
-		}
-	}
+	record := func(on string) { b.exec("SET GLOBAL general_log = '" + on + "'") }
 	for _, instances := range [][]*Instance{{one}, {one, two}} {
 		id := MakeDispatch(t, one)
 		testkit.Eventually(t, "the dispatch's events are sent", func() bool { return b.Count("outbox WHERE state = 0") == 0 })
-		if _, err := b.DB.Exec("TRUNCATE mysql.general_log"); err != nil {
-			t.Fatal(err)
-		}
+		b.exec("TRUNCATE mysql.general_log")
 		sets, others := commands(t, c)
 		record("ON")
 		answers := Together(len(drivers), func(k int) Response { return Accept(instances[k%len(instances)], id, drivers[k], 1) })
@@ -230,9 +262,7 @@ func costOfTheLedger(t *testing.T, db *Database, i *Instance, drivers []Driver, 
 	winner := Accept(i, id, drivers[0], 1)
 	kept := func() int { return db.Count("attempts WHERE dispatch_id = ?", id) }
 	testkit.Eventually(t, "the tap is stored and its event expanded", func() bool { return kept() == 1 && db.Count("outbox WHERE state = 0") == 0 })
-	if _, err := db.DB.Exec("TRUNCATE mysql.general_log"); err != nil {
-		t.Fatal(err)
-	}
+	db.exec("TRUNCATE mysql.general_log")
 	record("ON")
 	began := time.Now()
 	answers := Together(len(drivers)-1, func(k int) (a Response) {

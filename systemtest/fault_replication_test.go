@@ -37,12 +37,8 @@ func TestFailoverLosesAClaim(t *testing.T) {
 			}
 		}
 		for k, id := range []string{tapped, silent} {
-			if a := Accept(one, id, drivers[k], 1); !a.Won() {
-				t.Fatal(a)
-			}
-			if a := Accept(two, id, drivers[2], 1); a.Code != "ALREADY_TAKEN" || !*a.Final {
-				t.Fatal(a)
-			}
+			mustWin(t, one, id, drivers[k], 1)
+			mustBeTaken(t, two, id, drivers[2])
 		}
 		r.Primary.Kill()
 		if a := Accept(one, spare, drivers[3], 1); a.status != 503 {
@@ -75,7 +71,7 @@ func TestFailoverLosesAClaim(t *testing.T) {
 		})
 		for _, id := range []string{tapped, silent} {
 			testkit.Eventually(t, "the marker is gone, or the next winner's", func() bool {
-				value, _ := c.Get(t.Context(), "dispatch:lock:{"+id+"}").Result()
+				value, _ := c.Get(t.Context(), keyOf(id)).Result()
 				return !strings.HasPrefix(value, "taken:"+drivers[0].ID) && !strings.HasPrefix(value, "taken:"+drivers[1].ID)
 			})
 		}
@@ -101,31 +97,23 @@ func TestFailoverKeepsClaims(t *testing.T) {
 	url := r.Primary.URL(t)
 	r.Follow()
 	old, replica := OpenDatabase(t, url), OpenDatabase(t, strings.Replace(url, r.Primary.Addr(), r.Replica.Addr(), 1))
-	exec := func(b *Database, statements ...string) {
-		t.Helper()
-		for _, s := range statements {
-			if _, err := b.DB.Exec(s); err != nil {
-				t.Fatalf("%s: %v", s, err)
-			}
-		}
-	}
-	exec(old, "SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC", "SET GLOBAL rpl_semi_sync_master_timeout = 3600000",
-		"SET GLOBAL rpl_semi_sync_master_enabled = 1")
-	exec(replica, "SET GLOBAL rpl_semi_sync_slave_enabled = 1", "STOP SLAVE IO_THREAD", "START SLAVE IO_THREAD")
+	old.exec("SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC")
+	old.exec("SET GLOBAL rpl_semi_sync_master_timeout = 3600000")
+	old.exec("SET GLOBAL rpl_semi_sync_master_enabled = 1")
+	replica.exec("SET GLOBAL rpl_semi_sync_slave_enabled = 1")
+	replica.exec("STOP SLAVE IO_THREAD")
+	replica.exec("START SLAVE IO_THREAD")
 	proxy := servertest.StartProxy(t, r.Primary.Addr())
 	settings := []string{
-		"FIRSTTAP_DATABASE_URL=" + proxy.URL(url), "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL(),
+		"FIRSTTAP_DATABASE_URL=" + proxy.URL(url), ownRedis(t),
 		QuickClaims, // a COMMIT without a replica waits for as long
 	}
 	instances := []*Instance{Start(t, settings...), Start(t, settings...)}
 	drivers := MakeDrivers(t, instances[0], 3)
 	promised, unsure := MakeDispatch(t, instances[0]), MakeDispatch(t, instances[0])
-	a := Accept(instances[0], promised, drivers[0], 1)
-	if !a.Won() {
-		t.Fatal(a)
-	}
+	a := mustWin(t, instances[0], promised, drivers[0], 1)
 	testkit.Eventually(t, "the replica has it", func() bool { return replica.Count("claims WHERE id = ?", a.Claim.ID) == 1 })
-	exec(replica, "STOP SLAVE IO_THREAD")
+	replica.exec("STOP SLAVE IO_THREAD")
 	if a := Accept(instances[0], unsure, drivers[1], 1); a.status != 503 || a.Code != "CLAIM_UNAVAILABLE" {
 		t.Fatalf("no replica has the claim, and the driver got %s", a)
 	}

@@ -1,7 +1,6 @@
 package systemtest
 
 import (
-	"bufio"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -9,12 +8,15 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"firsttap/servertest"
 	"firsttap/testkit"
 )
 
@@ -47,37 +49,46 @@ func Start(t testing.TB, settings ...string) *Instance {
 		"FIRSTTAP_RATE_LIMIT_DRIVER=100000/s", "FIRSTTAP_RATE_LIMIT_ADMIN=100000/s",
 		patientRedis, patientClaims,
 	}, settings...)
-	out, w := io.Pipe()
-	cmd.Stdout, cmd.Stderr = w, w
-	// Even a stopped instance must not outlive a killed test process.
+	i := launch(t, cmd)
+	t.Cleanup(i.end)
+	i.awaitURL()
+	return i
+}
+
+// launch starts a process of the program. Even a stopped one does not outlive a killed test process.
+func launch(t testing.TB, cmd *exec.Cmd) *Instance {
+	t.Helper()
+	i := &Instance{T: t, cmd: cmd, log: &testkit.LogBuffer{}, done: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = i.log, i.log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	i := &Instance{T: t, cmd: cmd, log: &testkit.LogBuffer{}, done: make(chan struct{})}
-	listening := make(chan string, 1)
-	go func() {
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			fmt.Fprintln(i.log, lines.Text())
-			if _, url, ok := strings.Cut(lines.Text(), "listens on "); ok {
-				listening <- url
-			}
-		}
-	}()
 	go func() {
 		_ = cmd.Wait() // cmd.ProcessState has the result
-		w.Close()
 		close(i.done)
 	}()
-	t.Cleanup(i.end)
-	select {
-	case i.URL = <-listening:
-	case <-i.done:
-		t.Fatalf("firsttap ended at once:\n%s", i.log)
-	case <-time.After(testkit.Patience):
-		t.Fatalf("firsttap does not listen:\n%s", i.log)
-	}
 	return i
+}
+
+// awaitURL waits until the instance says where it listens.
+func (i *Instance) awaitURL() {
+	i.T.Helper()
+	listens := regexp.MustCompile(`listens on (\S+)\n`)
+	testkit.Poll(testkit.Patience, func() bool {
+		if found := listens.FindStringSubmatch(i.log.String()); found != nil {
+			i.URL = found[1]
+		}
+		select {
+		case <-i.done:
+			return true
+		default:
+			return i.URL != ""
+		}
+	})
+	if i.URL == "" {
+		i.T.Fatalf("firsttap does not listen:\n%s", i.log)
+	}
 }
 
 func (i *Instance) signal(s syscall.Signal) {
@@ -250,6 +261,70 @@ func Accept(i *Instance, id string, d Driver, round int) Response {
 		body = fmt.Sprintf(`{"round":%d}`, round)
 	}
 	return send("POST", i.URL+"/v1/dispatches/"+id+"/accept", d.Token, body)
+}
+
+// mustWin makes the driver win the dispatch, and returns the response.
+func mustWin(t testing.TB, i *Instance, id string, d Driver, round int) Response {
+	t.Helper()
+	a := Accept(i, id, d, round)
+	if !a.Won() {
+		t.Fatalf("%s should win round %d of %s and got %s", d.ID, round, id, a)
+	}
+	return a
+}
+
+// mustBeTaken checks that the driver is refused for good, because another has won.
+func mustBeTaken(t testing.TB, i *Instance, id string, d Driver) {
+	t.Helper()
+	if a := Accept(i, id, d, 1); a.Code != "ALREADY_TAKEN" || !*a.Final {
+		t.Fatalf("another driver has won %s, and %s got %s", id, d.ID, a)
+	}
+}
+
+// startTwo starts two instances over one database.
+func startTwo(t testing.TB, url string, settings ...string) ([]*Instance, *Database) {
+	t.Helper()
+	settings = append(settings, "FIRSTTAP_DATABASE_URL="+url)
+	return []*Instance{Start(t, settings...), Start(t, settings...)}, OpenDatabase(t, url)
+}
+
+// ownRedis is the setting of a Redis of the test's own.
+func ownRedis(t testing.TB) string {
+	t.Helper()
+	return "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL()
+}
+
+// ownFile is the setting of an SQLite database of the test's own.
+func ownFile(t testing.TB) string {
+	t.Helper()
+	return "FIRSTTAP_DATABASE_URL=sqlite://" + filepath.Join(t.TempDir(), "my.db")
+}
+
+// get requests the path and decodes the response, which must be 200.
+func (i *Instance) get(path, token string, into any) {
+	i.T.Helper()
+	a := send("GET", i.URL+path, token, "")
+	if a.status != 200 {
+		i.T.Fatalf("GET %s: %s", path, a)
+	}
+	if err := json.Unmarshal([]byte(a.body), into); err != nil {
+		i.T.Fatalf("GET %s: %v: %s", path, err, a)
+	}
+}
+
+// isReady reports whether /readyz is 200.
+func (i *Instance) isReady() bool { return send("GET", i.URL+"/readyz", "", "").status == 200 }
+
+// textOf is the first text with that name in a JSON document.
+func textOf(document, name string) string {
+	_, rest, _ := strings.Cut(document, `"`+name+`":"`)
+	text, _, _ := strings.Cut(rest, `"`)
+	return text
+}
+
+// withdraw gives the driver's claim back.
+func withdraw(i *Instance, id string, d Driver) Response {
+	return send("POST", i.URL+"/v1/dispatches/"+id+"/withdraw", d.Token, `{"reason_code":"BREAKDOWN"}`)
 }
 
 // Together sends n requests at the same time, request(0) to request(n-1), and returns the responses.

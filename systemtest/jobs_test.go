@@ -3,8 +3,6 @@ package systemtest
 import (
 	"database/sql"
 	"encoding/json"
-	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
@@ -27,13 +25,10 @@ type jobRun struct {
 }
 
 // runsOf returns a job's latest runs, the latest first.
-func runsOf(t testing.TB, i *Instance, job string) []jobRun {
-	t.Helper()
-	a := send("GET", i.URL+"/v1/admin/jobs/"+job+"/runs?limit=100", AdminKey, "")
+func runsOf(i *Instance, job string) []jobRun {
+	i.T.Helper()
 	var list struct{ Items []jobRun }
-	if err := json.Unmarshal([]byte(a.body), &list); err != nil || a.status != 200 {
-		t.Fatalf("runs of %s: %s", job, a)
-	}
+	i.get("/v1/admin/jobs/"+job+"/runs?limit=100", AdminKey, &list)
 	return list.Items
 }
 
@@ -46,7 +41,7 @@ func runNow(t testing.TB, i *Instance, job string) jobRun {
 		t.Fatalf("run %s: %s", job, a)
 	}
 	testkit.Eventually(t, job+" has run", func() bool {
-		runs := runsOf(t, i, job)
+		runs := runsOf(i, job)
 		k := slices.IndexFunc(runs, func(r jobRun) bool { return r.ScheduledAt.Equal(asked.ScheduledAt) })
 		if k >= 0 {
 			ended = runs[k]
@@ -91,7 +86,7 @@ func TestJobsOverInstances(t *testing.T) {
 			succeeded := func(i *Instance, n int) func() bool {
 				return func() bool {
 					k := 0
-					for _, r := range runsOf(t, i, "expire-offers") {
+					for _, r := range runsOf(i, "expire-offers") {
 						if r.Status == "SUCCEEDED" && r.Skipped > 0 {
 							k++
 						}
@@ -103,15 +98,15 @@ func TestJobsOverInstances(t *testing.T) {
 			if n := db.Count("events WHERE dispatch_id=? AND type='dispatch.expired'", id); n != 1 {
 				t.Errorf("the offer has ended %d times", n)
 			}
-			for _, r := range runsOf(t, b, "expire-offers") {
+			for _, r := range runsOf(b, "expire-offers") {
 				if r.Attempt > 1 || r.Skipped > 1 || r.Error != "" || r.Status == "SUCCEEDED" && r.Result == "" {
 					t.Errorf("%+v", r)
 				}
 			}
 			a.Kill()
-			done := len(runsOf(t, b, "expire-offers"))
+			done := len(runsOf(b, "expire-offers"))
 			testkit.Eventually(t, "the other goes on", func() bool {
-				runs := runsOf(t, b, "expire-offers")
+				runs := runsOf(b, "expire-offers")
 				return len(runs) >= done+2 && runs[1].Status == "SUCCEEDED"
 			})
 		})
@@ -120,8 +115,7 @@ func TestJobsOverInstances(t *testing.T) {
 
 func TestJobsAreRunByHand(t *testing.T) {
 	t.Parallel()
-	i := Start(t, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db")
-	a := send("GET", i.URL+"/v1/admin/jobs", AdminKey, "")
+	i := Start(t, ownFile(t))
 	var list struct {
 		Items []struct {
 			Name      string
@@ -130,9 +124,7 @@ func TestJobsAreRunByHand(t *testing.T) {
 			NextRunAt *time.Time `json:"next_run_at"`
 		}
 	}
-	if err := json.Unmarshal([]byte(a.body), &list); err != nil {
-		t.Fatal(err)
-	}
+	i.get("/v1/admin/jobs", AdminKey, &list)
 	seoul, err := time.LoadLocation("Asia/Seoul")
 	if err != nil {
 		t.Fatal(err)
@@ -265,15 +257,4 @@ func TestJobIsSharedWithShedLock(t *testing.T) {
 		testkit.Eventually(t, "the offer ends", db.expired(id))
 		testkit.Eventually(t, "ShedLock gets it", func() bool { return exec(update) == 1 })
 	})
-}
-
-// TestAlerts: promtool's tests of the alert rules pass.
-func TestAlerts(t *testing.T) {
-	t.Parallel()
-	for _, args := range [][]string{{"check", "rules", "../deploy/alerts.yml"}, {"test", "rules", "../deploy/alerts_test.yml"}} {
-		out, err := exec.CommandContext(t.Context(), servertest.Promtool(t), args...).CombinedOutput()
-		if err != nil {
-			t.Errorf("promtool %s: %v\n%s", fmt.Sprint(args), err, out)
-		}
-	}
 }

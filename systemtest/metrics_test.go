@@ -55,6 +55,12 @@ func TestAPIMetrics(t *testing.T) {
 		sum(seen, "go_sql_open_connections", `db_name="claims"`) < 1 || sum(seen, "firsttap_redis_pool_open", `pool="gate"`) < 1 {
 		t.Errorf("%v", seen)
 	}
+	if sum(seen, "firsttap_lock_acquired_total", `strategy="gate"`) < rounds || sum(seen, "firsttap_lock_attempts_total", `strategy="redis"`) < 1 {
+		t.Error("the gate's or the jobs' locks are not counted")
+	}
+	if a := send("GET", i.URL+"/metrics", "", ""); a.status != 404 {
+		t.Errorf("the API serves metrics: %s", a)
+	}
 
 	redis.Kill()
 	testkit.Eventually(t, "the outage is counted", func() bool { return scrape(t, ops)["firsttap_redis_degraded_seconds_total"] > 0.1 })

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"firsttap/notify/fcmtest"
-	"firsttap/servertest"
 	"firsttap/testkit"
 )
 
@@ -42,7 +41,7 @@ type death struct {
 
 func newFleet(t *testing.T, url string) *fleet {
 	fcm := StartFCM(t)
-	settings := PushSettings(url, fcm, "", "FIRSTTAP_REDIS_URL="+servertest.StartRedis(t).URL())
+	settings := PushSettings(url, fcm, "", ownRedis(t))
 	h := &fleet{t: t, fcm: fcm, deliveries: RecordDeliveries(fcm), db: OpenDatabase(t, url), settings: settings}
 	for k := range h.instances {
 		h.start(k)

@@ -1,7 +1,6 @@
 package systemtest
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -139,6 +138,30 @@ func (m *Deliveries) Count() (messages, duplicates int) {
 	return len(m.sent), m.all - len(m.sent)
 }
 
+// nothingToPush reports whether every event is expanded and every push is sent.
+func (db *Database) nothingToPush() bool {
+	db.t.Helper()
+	return db.Count("outbox WHERE state = 0") == 0 && db.Count("notifications WHERE state = 0") == 0
+}
+
+// arrived reports whether n messages have arrived, or more.
+func (m *Deliveries) arrived(n int) bool {
+	messages, _ := m.Count()
+	return messages >= n
+}
+
+// mustShowOffers checks that each driver's phone shows the offer of each dispatch.
+func mustShowOffers(t testing.TB, fcm *fcmtest.Server, drivers []Driver, ids []string) {
+	t.Helper()
+	for _, d := range drivers {
+		for _, id := range ids {
+			if got := shownTypes(fcm, pushToken(d), id); !slices.Equal(got, []string{"dispatch.opened"}) {
+				t.Errorf("of %s the phone of %s shows %v", id, d.ID, got)
+			}
+		}
+	}
+}
+
 // unsentMessages are the messages that are not recorded as sent.
 func (db *Database) unsentMessages() map[message]bool {
 	db.t.Helper()
@@ -181,12 +204,8 @@ type funnelRound struct {
 	Won           int `json:"won"`
 }
 
-func notificationsOf(t testing.TB, i *Instance, id string) (n notifications) {
-	t.Helper()
-	a := send("GET", i.URL+"/v1/admin/dispatches/"+id+"/notifications?limit=100", AdminKey, "")
-	if a.status != 200 || json.Unmarshal([]byte(a.body), &n) != nil {
-		t.Fatalf("notifications: %s", a)
-	}
+func notificationsOf(i *Instance, id string) (n notifications) {
+	i.get("/v1/admin/dispatches/"+id+"/notifications?limit=100", AdminKey, &n)
 	return n
 }
 

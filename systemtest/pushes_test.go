@@ -42,20 +42,18 @@ func TestPhonesShowWhatIsTrue(t *testing.T) {
 		if a := send("POST", i.URL+"/v1/dispatches/"+id+"/seen", loser.Token, ""); a.status != 204 {
 			t.Fatal(a)
 		}
-		if a := Accept(i, id, winner, 1); !a.Won() {
-			t.Fatal(a)
-		}
+		mustWin(t, i, id, winner, 1)
 		show(id, []string{"dispatch.accepted"}, nothing)
-		if a := send("POST", i.URL+"/v1/dispatches/"+id+"/withdraw", winner.Token, `{"reason_code":"BREAKDOWN"}`); a.Round != 2 {
+		if a := withdraw(i, id, winner); a.Round != 2 {
 			t.Fatal(a)
 		}
 		show(id, reopened, reopened)
 		cancel(t, i, id)
 		show(id, nothing, nothing)
 
-		seen := notificationsOf(t, i, id)
+		seen := notificationsOf(i, id)
 		testkit.Eventually(t, "all is settled", func() bool {
-			seen = notificationsOf(t, i, id)
+			seen = notificationsOf(i, id)
 			return !strings.Contains(fmt.Sprint(seen.byTypeAndStatus()), "PENDING")
 		})
 		want := map[string]int{
@@ -73,9 +71,7 @@ func TestPhonesShowWhatIsTrue(t *testing.T) {
 		// The winner gets a visible notification that the dispatch is canceled.
 		id = MakeDispatch(t, i)
 		show(id, opened, opened)
-		if a := Accept(i, id, winner, 1); !a.Won() {
-			t.Fatal(a)
-		}
+		mustWin(t, i, id, winner, 1)
 		show(id, []string{"dispatch.accepted"}, nothing)
 		cancel(t, i, id)
 		show(id, []string{"dispatch.canceled"}, nothing)
@@ -158,7 +154,7 @@ func TestLeaderIsKilled(t *testing.T) {
 	mail := RecordDeliveries(fcm)
 	url := mariaDB(t)
 	db := OpenDatabase(t, url)
-	settings := []string{"FIRSTTAP_RELAY=leader", "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL(), pushLease + "=1h"}
+	settings := []string{"FIRSTTAP_RELAY=leader", ownRedis(t), pushLease + "=1h"}
 	names := []string{"one", "two"}
 	instances := map[string]*Instance{}
 	ops := map[string]string{}
@@ -171,10 +167,7 @@ func TestLeaderIsKilled(t *testing.T) {
 	for k := range 6 {
 		ids = append(ids, MakeDispatch(t, instances[names[k%2]]))
 	}
-	sent := func(n int) func() bool {
-		return func() bool { messages, _ := mail.Count(); return messages >= n }
-	}
-	testkit.Eventually(t, "the leader sends", sent(240))
+	testkit.Eventually(t, "the leader sends", func() bool { return mail.arrived(240) })
 	leader, other := "one", "two"
 	if mail.ByProject()[leader] == 0 {
 		leader, other = other, leader
@@ -191,23 +184,17 @@ func TestLeaderIsKilled(t *testing.T) {
 
 	fcm.Set(func(k *fcmtest.Knobs) { k.Latency = requestTimeout })
 	ids = append(ids, MakeDispatch(t, instances[other]))
-	testkit.Eventually(t, "some are under way", sent(250))
+	testkit.Eventually(t, "some are under way", func() bool { return mail.arrived(250) })
 	instances[leader].Kill()
 	fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 0 })
 	db.endLeases(time.Hour)
-	testkit.Eventually(t, "the other takes over", func() bool { return sent(280)() && len(db.unsentMessages()) == 0 })
+	testkit.Eventually(t, "the other takes over", func() bool { return mail.arrived(280) && len(db.unsentMessages()) == 0 })
 	messages, again := mail.Count()
 	underWay := mail.ByProject()[leader] - 240 // none was answered before the kill
 	if messages != 280 || again != underWay || mail.ByProject()[other] != 40 {
 		t.Errorf("%d messages, %d duplicates, %d in flight; by project: %v", messages, again, underWay, mail.ByProject())
 	}
-	for _, d := range drivers {
-		for _, id := range ids {
-			if diff := cmp.Diff([]string{"dispatch.opened"}, shownTypes(fcm, pushToken(d), id)); diff != "" {
-				t.Errorf("%s of %s (-want +got):\n%s", d.ID, id, diff)
-			}
-		}
-	}
+	mustShowOffers(t, fcm, drivers, ids)
 	t.Logf("%d of 40 were under way, %d were sent again", underWay, again)
 }
 
@@ -229,11 +216,8 @@ func TestRedisIsAway(t *testing.T) {
 			one := Start(t, PushSettings(url, fcm, "one", settings...)...)
 			two := Start(t, PushSettings(url, fcm, "two", settings...)...)
 			drivers := MakeDriversWithPhones(t, one, "seoul", 200)
-			arrived := func(n int) func() bool {
-				return func() bool { messages, _ := mail.Count(); return messages == n }
-			}
 			ids := []string{MakeDispatch(t, one)}
-			testkit.Eventually(t, "every driver is notified", arrived(200))
+			testkit.Eventually(t, "every driver is notified", func() bool { return mail.arrived(200) })
 			before := mail.ByProject()
 
 			redis.Kill()
@@ -250,7 +234,7 @@ func TestRedisIsAway(t *testing.T) {
 			for range dispatches {
 				ids = append(ids, MakeDispatch(t, commits))
 			}
-			testkit.Eventually(t, "every driver is notified without Redis", arrived(len(ids)*len(drivers)))
+			testkit.Eventually(t, "every driver is notified without Redis", func() bool { return mail.arrived(len(ids) * len(drivers)) })
 			if _, again := mail.Count(); again != 0 {
 				t.Errorf("%d were told again", again)
 			}
@@ -259,13 +243,7 @@ func TestRedisIsAway(t *testing.T) {
 			if name == "all" && !both || name == "leader" && both {
 				t.Errorf("sent by project: %v, and with Redis %v", by, before)
 			}
-			for _, d := range drivers {
-				for _, id := range ids {
-					if diff := cmp.Diff([]string{"dispatch.opened"}, shownTypes(fcm, pushToken(d), id)); diff != "" {
-						t.Errorf("%s of %s (-want +got):\n%s", d.ID, id, diff)
-					}
-				}
-			}
+			mustShowOffers(t, fcm, drivers, ids)
 		})
 	}
 }
@@ -300,7 +278,7 @@ func TestStoppedInstanceGivesBack(t *testing.T) {
 		}
 		byOne := mail.ByProject()["one"]
 		fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 100 * time.Millisecond })
-		testkit.Eventually(t, "the other sends the rest", func() bool { n, _ := mail.Count(); return n == drivers*dispatches })
+		testkit.Eventually(t, "the other sends the rest", func() bool { return mail.arrived(drivers * dispatches) })
 		testkit.Eventually(t, "all is settled", func() bool { return len(db.unsentMessages()) == 0 })
 		if _, again := mail.Count(); again != 0 || mail.ByProject()["one"] != byOne {
 			t.Errorf("%d duplicates, although the sends in flight had ended; by project: %v", again, mail.ByProject())
@@ -319,10 +297,8 @@ func TestReminderOutlivesItsInstance(t *testing.T) {
 		i := Start(t, PushSettings(url, fcm, "one", settings)...)
 		drivers := MakeDriversWithPhones(t, i, "seoul", 3)
 		id := MakeDispatchWith(t, i, DispatchOptions{starts: time.Now().Add(3 * time.Hour)})
-		if a := Accept(i, id, drivers[0], 1); !a.Won() {
-			t.Fatal(a)
-		}
-		testkit.Eventually(t, "everything is sent", func() bool { return db.Count("outbox WHERE state = 0") == 0 && len(db.unsentMessages()) == 0 })
+		mustWin(t, i, id, drivers[0], 1)
+		testkit.Eventually(t, "everything is sent", db.nothingToPush)
 		if r := runNow(t, i, "remind"); r.Result != "0 drivers reminded" {
 			t.Errorf("before the reminder is due: %+v", r)
 		}
@@ -365,7 +341,7 @@ func TestPushesAreLogged(t *testing.T) {
 	driver := MakeDriversWithPhones(t, i, "seoul", 1)[0]
 	id := MakeDispatch(t, i)
 	testkit.Eventually(t, "it counts as sent", func() bool {
-		n := notificationsOf(t, i, id)
+		n := notificationsOf(i, id)
 		return n.byTypeAndStatus()["dispatch.opened SENT"] == 1
 	})
 	if n := fcm.Requests(); n != 0 {

@@ -35,19 +35,10 @@ func buildProgram(t *testing.T) string {
 // the usual ones may be in use. It ends with interrupt or with the test.
 func plainStart(t *testing.T, program, folder string) *Instance {
 	t.Helper()
-	addr := testkit.FreeAddress(t)
 	cmd := exec.Command(program)
-	cmd.Dir, cmd.Env = folder, []string{"FIRSTTAP_ADDR=" + addr, "FIRSTTAP_OPS_ADDR=" + testkit.FreeAddress(t)}
-	i := &Instance{T: t, URL: "http://" + addr, cmd: cmd, log: &testkit.LogBuffer{}, done: make(chan struct{})}
-	cmd.Stdout, cmd.Stderr = i.log, i.log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		_ = cmd.Wait() // cmd.ProcessState has the result
-		close(i.done)
-	}()
+	cmd.Dir = folder
+	cmd.Env = []string{"FIRSTTAP_ADDR=" + testkit.FreeAddress(t), "FIRSTTAP_OPS_ADDR=" + testkit.FreeAddress(t)}
+	i := launch(t, cmd)
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		<-i.done
@@ -55,7 +46,7 @@ func plainStart(t *testing.T, program, folder string) *Instance {
 			t.Logf("log of %s:\n%s", i.URL, i.log)
 		}
 	})
-	testkit.Eventually(t, "it serves", func() bool { return strings.Contains(i.log.String(), "listens on "+i.URL+"\n") })
+	i.awaitURL()
 	return i
 }
 

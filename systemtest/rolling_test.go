@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/servertest"
 	"firsttap/testkit"
 )
 
@@ -119,9 +118,7 @@ func (l *listening) follow(t *testing.T, b *balancer, over func(*listening) bool
 				}
 			case "data":
 				if event == "dispatch.accepted" {
-					_, id, _ := strings.Cut(value, `"dispatch_id":"`)
-					id, _, _ = strings.Cut(id, `"`)
-					l.accepted[id]++
+					l.accepted[textOf(value, "dispatch_id")]++
 				}
 			}
 			if over(l) {
@@ -140,7 +137,7 @@ func (l *listening) follow(t *testing.T, b *balancer, over func(*listening) bool
 func TestRollingRestart(t *testing.T) {
 	url, fcm := mariaDB(t), StartFCM(t)
 	mail := RecordDeliveries(fcm)
-	settings := PushSettings(url, fcm, "rolling", "FIRSTTAP_REDIS_URL="+servertest.StartRedis(t).URL(), "FIRSTTAP_DRAIN=1500ms")
+	settings := PushSettings(url, fcm, "rolling", ownRedis(t), "FIRSTTAP_DRAIN=1500ms")
 	fleet, urls := make([]*Instance, 3), make([]string, 3)
 	begin := func(k int, addr string) {
 		fleet[k] = Start(t, append(slices.Clone(settings), "FIRSTTAP_ADDR="+addr)...)
@@ -199,9 +196,7 @@ func TestRollingRestart(t *testing.T) {
 	}
 	testkit.Eventually(t, "every tap is in the ledger", func() bool { return db.Count("attempts") == len(all)*len(drivers) })
 	// Rows that an instance could not release are sent once their leases have expired.
-	testkit.Within(t, leaseTakeover, "everything is sent", func() bool {
-		return db.Count("outbox WHERE state = 0") == 0 && db.Count("notifications WHERE state = 0") == 0
-	})
+	testkit.Within(t, leaseTakeover, "everything is sent", db.nothingToPush)
 	messages, again := mail.Count()
 	t.Logf("%d dispatches, %d taps, %d pushes, %d of them again; the stream moved %d times, %d resyncs",
 		len(all), len(all)*len(drivers), messages, again, heard.moved, heard.resyncs)

@@ -76,7 +76,7 @@ func TestRoundsUnderFire(t *testing.T) {
 						hear(d, Accept(instances[(n/2)%2], id, d, claimRound(a)))
 					}
 					for time.Now().Before(end) {
-						w := send("POST", i.URL+"/v1/dispatches/"+id+"/withdraw", d.Token, "")
+						w := withdraw(i, id, d)
 						if w.status == 200 {
 							current.Store(int64(w.Round))
 							break

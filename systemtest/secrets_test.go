@@ -22,13 +22,8 @@ const (
 func withPassword(t *testing.T, raw string) string {
 	t.Helper()
 	db := OpenDatabase(t, raw)
-	for _, statement := range []string{
-		"CREATE USER 'app'@'%' IDENTIFIED BY '" + dbPassword + "'", "GRANT ALL ON *.* TO 'app'@'%'",
-	} {
-		if _, err := db.DB.Exec(statement); err != nil {
-			t.Fatal(err)
-		}
-	}
+	db.exec("CREATE USER 'app'@'%' IDENTIFIED BY '" + dbPassword + "'")
+	db.exec("GRANT ALL ON *.* TO 'app'@'%'")
 	u, err := url.Parse(raw)
 	if err != nil {
 		t.Fatal(err)
@@ -124,18 +119,14 @@ func liveAt(t *testing.T, i *Instance, n int, uid, idToken string) map[string]st
 		uid = ""
 	}
 	made := send("POST", i.URL+"/v1/admin/drivers/bulk", AdminKey, aDriver(phone, uid))
-	_, rest, _ := strings.Cut(made.body, `"token":"`)
-	token, _, _ := strings.Cut(rest, `"`)
-	_, rest, _ = strings.Cut(made.body, `"id":"`)
-	id, _, _ := strings.Cut(rest, `"`)
+	id, token := textOf(made.body, "id"), textOf(made.body, "token")
 	if made.status != 200 || token == "" {
 		t.Fatal(made)
 	}
 	d := Driver{id, token}
 	secrets["a token"] = token
 	issued := send("POST", i.URL+"/v1/admin/drivers/"+id+"/tokens", AdminKey, "")
-	_, rest, _ = strings.Cut(issued.body, `"token":"`)
-	secrets["an issued token"], _, _ = strings.Cut(rest, `"`)
+	secrets["an issued token"] = textOf(issued.body, "token")
 	if a := send("GET", i.URL+"/v1/me", idToken, ""); a.status != 200 {
 		t.Errorf("by the ID token: %s", a)
 	}
@@ -188,8 +179,7 @@ func liveAt(t *testing.T, i *Instance, n int, uid, idToken string) map[string]st
 func signInAndOut(t *testing.T, i *Instance, token string, secrets map[string]string) {
 	t.Helper()
 	made := send("POST", i.URL+"/v1/admin/api-keys", AdminKey, `{"name":"a browser's","role":"dispatcher"}`)
-	_, rest, _ := strings.Cut(made.body, `"key":"`)
-	secrets["a key"], _, _ = strings.Cut(rest, `"`)
+	secrets["a key"] = textOf(made.body, "key")
 	signIn := fmt.Sprintf(`{"key":%q}`, secrets["a key"])
 	cookie := ""
 	testkit.Eventually(t, "a browser signs in", func() bool {

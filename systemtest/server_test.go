@@ -2,50 +2,15 @@ package systemtest
 
 import (
 	"bufio"
-	"context"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"firsttap/app"
-	"firsttap/config"
 	"firsttap/testkit"
 )
-
-// inProcess serves in this process, with these time limits, until the test ends.
-func inProcess(t *testing.T, p config.Timeouts) *Instance {
-	t.Helper()
-	c, err := config.Read(testkit.Settings("FIRSTTAP_ADDR", "127.0.0.1:0", "FIRSTTAP_OPS_ADDR", "", "FIRSTTAP_ADMIN_KEY", AdminKey,
-		"FIRSTTAP_JWT_SECRET", JWTSecret, "FIRSTTAP_DATABASE_URL", "sqlite://"+filepath.Join(t.TempDir(), "test.db")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Timeouts = p
-	ctx, stop := context.WithCancel(context.Background())
-	out, w := io.Pipe()
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := app.Serve(ctx, c, slog.New(slog.DiscardHandler), w); err != nil {
-			t.Error(err)
-		}
-		w.Close()
-	})
-	t.Cleanup(func() { Client.CloseIdleConnections(); stop(); running.Wait() })
-	line, err := bufio.NewReader(out).ReadString('\n')
-	_, url, ok := strings.Cut(strings.TrimSpace(line), "listens on ")
-	if err != nil || !ok {
-		t.Fatalf("%q, %v", line, err)
-	}
-	return &Instance{T: t, URL: url}
-}
 
 func (i *Instance) dial() net.Conn {
 	i.T.Helper()
@@ -57,86 +22,10 @@ func (i *Instance) dial() net.Conn {
 	return conn
 }
 
-// drip writes text, then one byte of more every 20 ms until the connection is closed. It returns the response, and an error
-// if the server does not close the connection.
-func drip(conn net.Conn, text, more string) (string, error) {
-	var writing sync.WaitGroup
-	gone := make(chan struct{})
-	writing.Go(func() {
-		tick := time.NewTicker(20 * time.Millisecond)
-		defer tick.Stop()
-		_, err := io.WriteString(conn, text)
-		for err == nil {
-			select {
-			case <-tick.C:
-				_, err = io.WriteString(conn, more)
-			case <-gone:
-				return
-			}
-		}
-	})
-	conn.SetReadDeadline(time.Now().Add(testkit.Patience))
-	answer, err := io.ReadAll(conn)
-	close(gone)
-	writing.Wait()
-	if !errors.Is(err, os.ErrDeadlineExceeded) {
-		err = nil
-	}
-	return string(answer), err
-}
-
-// TestSlowClients lose the connection, and other clients are served meanwhile.
-func TestSlowClients(t *testing.T) {
-	t.Parallel()
-	const bound = 500 * time.Millisecond
-	i := inProcess(t, config.Timeouts{Headers: bound, Request: bound, Answer: 2 * bound, Idle: bound})
-	d := MakeDrivers(t, i, 1)[0]
-	head := "PUT /v1/me/duty HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + d.Token + "\r\n"
-	slow := map[string][2]string{
-		"nothing": {"", ""}, "a slow request line": {"G", "E"}, "slow headers": {head, "X"}, "a header after the other": {head, "X: y\r\n"},
-		"a slow body": {head + "Content-Length: 1000\r\n\r\n{", " "}, "slow chunks": {head + "Transfer-Encoding: chunked\r\n\r\n", "1\r\n \r\n"},
-		"no body": {head + "Content-Length: 1000\r\n\r\n", ""}, "idle after an answer": {"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n", ""},
-	}
-	var all sync.WaitGroup
-	for name, s := range slow {
-		for range 20 {
-			conn := i.dial()
-			all.Go(func() {
-				answer, err := drip(conn, s[0], s[1])
-				if err != nil {
-					t.Errorf("%s: the connection is still open: %v, %.100q", name, err, answer)
-				}
-				if name != "idle after an answer" && strings.Contains(answer, " 200 ") {
-					t.Errorf("%s: %.200q", name, answer)
-				}
-			})
-		}
-	}
-	served := 0
-	over := make(chan struct{})
-	go func() { all.Wait(); close(over) }()
-	for done := false; !done; {
-		select {
-		case <-over:
-			done = true
-		default:
-			if a := send("GET", i.URL+"/v1/me", d.Token, ""); a.status == 429 {
-				break
-			} else if a.status != 200 {
-				t.Fatalf("meanwhile: %s", a)
-			}
-			served++
-		}
-	}
-	if served == 0 {
-		t.Error("no other client was served meanwhile")
-	}
-}
-
 // TestLargeRequests are refused without being read: headers of more than 16 KiB, bodies of more than 64.
 func TestLargeRequests(t *testing.T) {
 	t.Parallel()
-	i := inProcess(t, config.Timeouts{})
+	i := Start(t, ownFile(t))
 	d := MakeDrivers(t, i, 1)[0]
 	ask := func(text string) string {
 		conn := i.dial()

@@ -21,24 +21,17 @@ type startup struct {
 	ended chan error
 }
 
-// Write implements io.Writer.
-func (s *startup) Write(p []byte) (int, error) {
-	s.said.Write(p)
-	return len(p), nil
-}
-
 func startUp(t *testing.T, databaseURL string, more ...string) *startup {
 	t.Helper()
-	addr := testkit.FreeAddress(t)
-	c, err := config.Read(testkit.Settings(append(more, "FIRSTTAP_ADDR", addr, "FIRSTTAP_OPS_ADDR", "", "FIRSTTAP_ADMIN_KEY", AdminKey,
-		"FIRSTTAP_JWT_SECRET", JWTSecret, "FIRSTTAP_DATABASE_URL", databaseURL, "FIRSTTAP_DRAIN", "0")...))
+	c, err := config.Read(testkit.Settings(append(more, "FIRSTTAP_ADDR", testkit.FreeAddress(t), "FIRSTTAP_OPS_ADDR", "",
+		"FIRSTTAP_ADMIN_KEY", AdminKey, "FIRSTTAP_JWT_SECRET", JWTSecret, "FIRSTTAP_DATABASE_URL", databaseURL, "FIRSTTAP_DRAIN", "0")...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s := &startup{url: "http://" + addr, stop: stop, ended: make(chan error, 1)}
+	s := &startup{url: "http://" + c.Addr, stop: stop, ended: make(chan error, 1)}
 	var running sync.WaitGroup
-	running.Go(func() { s.ended <- app.Serve(ctx, c, slog.New(slog.DiscardHandler), s) })
+	running.Go(func() { s.ended <- app.Serve(ctx, c, slog.New(slog.DiscardHandler), &s.said) })
 	t.Cleanup(func() { Client.CloseIdleConnections(); stop(); running.Wait() })
 	return s
 }

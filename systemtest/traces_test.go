@@ -19,7 +19,6 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
-	"firsttap/servertest"
 	"firsttap/testkit"
 )
 
@@ -112,7 +111,7 @@ const (
 func TestTraceOfAnAccept(t *testing.T) {
 	t.Parallel()
 	r, fcm := listenOTLP(t), StartFCM(t)
-	i := Start(t, PushSettings(mariaDB(t), fcm, "traced", "FIRSTTAP_REDIS_URL="+servertest.StartRedis(t).URL(), "FIRSTTAP_LOG=info",
+	i := Start(t, PushSettings(mariaDB(t), fcm, "traced", ownRedis(t), "FIRSTTAP_LOG=info",
 		"OTEL_EXPORTER_OTLP_ENDPOINT="+r.url, "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_RESOURCE_ATTRIBUTES=deployment.environment.name=test")...)
 	drivers := MakeDriversWithPhones(t, i, "seoul", 2)
 	id := MakeDispatch(t, i)
@@ -200,7 +199,7 @@ func TestTracesAreNotTaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			// Neither a request nor the end can wait for the exporter: it gives up after an hour.
-			i := Start(t, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db", "OTEL_EXPORTER_OTLP_ENDPOINT"+"=http://"+addr,
+			i := Start(t, ownFile(t), "OTEL_EXPORTER_OTLP_ENDPOINT"+"=http://"+addr,
 				"OTEL_EXPORTER_OTLP_TIMEOUT=3600000", "OTEL_BSP_EXPORT_TIMEOUT=3600000",
 				"OTEL_BSP_SCHEDULE_DELAY=10", "OTEL_BSP_MAX_QUEUE_SIZE=16", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE=8")
 			d, id := MakeDrivers(t, i, 1)[0], MakeDispatch(t, i)
@@ -230,7 +229,7 @@ func TestNoTraces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ops := testkit.FreeAddress(t)
-			Start(t, append(set, "FIRSTTAP_OPS_ADDR="+ops, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db")...)
+			Start(t, append(set, "FIRSTTAP_OPS_ADDR="+ops, ownFile(t))...)
 			var running Response
 			testkit.Eventually(t, "the operations are served", func() bool {
 				running = send("GET", "http://"+ops+"/debug/pprof/goroutine?debug=2", "", "")

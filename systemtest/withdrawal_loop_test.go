@@ -68,7 +68,7 @@ func loop(t *testing.T, i *Instance, id string, accounts []Driver, most int, pau
 			t.Errorf("accept: %s", a)
 			return withdrawals
 		}
-		a := patiently(func() Response { return send("POST", i.URL+"/v1/dispatches/"+id+"/withdraw", d.Token, "") })
+		a := patiently(func() Response { return withdraw(i, id, d) })
 		if tooManyWithdrawals(a) {
 			return withdrawals
 		}
@@ -128,9 +128,7 @@ func TestWithdrawalLoopRings(t *testing.T) {
 		(SELECT id FROM events WHERE dispatch_id = ? AND type = 'dispatch.reopened' ORDER BY round DESC LIMIT 1)`, id)
 	ringsFor(3)
 	db.exec("UPDATE outbox SET next_at = 0 WHERE state = 0") // the rounds that are over
-	testkit.Eventually(t, "nothing is left to push", func() bool {
-		return db.Count("outbox WHERE state = 0") == 0 && db.Count("notifications WHERE state = 0") == 0
-	})
+	testkit.Eventually(t, "nothing is left to push", db.nothingToPush)
 	for _, d := range honest {
 		if n := rung(d); n != 3 {
 			t.Errorf("a phone rings %d times, want 3", n)
@@ -203,9 +201,7 @@ func TestWithdrawalLoopsRingFewTimes(t *testing.T) {
 		})
 	}
 	looping.Wait()
-	testkit.Within(t, 2*time.Minute, "nothing is left to push", func() bool {
-		return db.Count("outbox WHERE state = 0") == 0 && db.Count("notifications WHERE state = 0") == 0
-	})
+	testkit.Within(t, 2*time.Minute, "nothing is left to push", db.nothingToPush)
 	for _, check := range checks {
 		check()
 	}
