@@ -36,9 +36,7 @@ func TestReady(t *testing.T) {
 		redis  string
 	}{{false, "ok", "ok"}, {true, "degraded", "degraded"}} {
 		down = c.down
-		if r := w.call("GET", "/readyz", "", ""); r.status != 200 || r.at("status") != c.status || r.at("redis") != c.redis || r.at("database") != "ok" {
-			t.Errorf("%d %s", r.status, r.raw)
-		}
+		w.call("GET", "/readyz", "", "").want(200, "status", c.status, "redis", c.redis, "database", "ok")
 	}
 	if err := w.store.Close(); err != nil {
 		t.Fatal(err)

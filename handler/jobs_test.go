@@ -207,9 +207,7 @@ func TestRolesForJobs(t *testing.T) {
 	w.putKey(dispatch.Dispatcher, "dispatcher")
 	driver := w.drivers(1)[0]
 	for _, path := range []string{"/v1/admin/jobs", "/v1/admin/jobs/count/runs"} {
-		if r := w.call("GET", path, "viewer", ""); r.status != 200 {
-			t.Errorf("%s: %d", path, r.status)
-		}
+		w.call("GET", path, "viewer", "").want(200)
 		w.refused(path, w.call("GET", path, driver.token, ""), 401, "UNAUTHENTICATED")
 	}
 	for _, who := range []string{"viewer", "dispatcher"} {

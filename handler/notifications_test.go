@@ -83,9 +83,7 @@ func TestNotificationsOfADispatch(t *testing.T) {
 	path := "/v1/admin/dispatches/" + id + "/notifications"
 	r := w.call("GET", path, key, "")
 	mustHave(t, "the list", r.json, "items", "next_cursor", "server_time", "funnel")
-	if r.status != 200 || len(items(r)) != 4 || r.at("next_cursor") != nil {
-		t.Fatalf("%d %s", r.status, r.raw)
-	}
+	r.want(200, "next_cursor", nil).wantItems(4)
 	for _, n := range items(r) {
 		mustHave(t, "a notification", n, "id", "event_id", "type", "dispatch_id", "round", "driver_id", "device_id", "topic", "silent", "status",
 			"attempts", "result", "reason", "created_at", "next_at", "sent_at", "expires_at", "delay_ms")
@@ -150,9 +148,7 @@ func TestNotificationLists(t *testing.T) {
 	for query, want := range map[string]int{"": 6, "status=": 6, "status=DEAD": 3, "status=SENT": 1, "status=DROPPED": 1, "status=PENDING": 1} {
 		r := w.call("GET", "/v1/admin/notifications?"+query, key, "")
 		mustHave(t, query, r.json, "items", "next_cursor", "server_time")
-		if r.status != 200 || len(items(r)) != want {
-			t.Errorf("%s: %d %s", query, r.status, r.raw)
-		}
+		r.want(200).wantItems(want)
 		for _, n := range items(r) {
 			if status := strings.TrimPrefix(query, "status="); status != "" && n["status"] != status || n["dispatch_id"] != id {
 				t.Errorf("%s: %v", query, n)
@@ -248,7 +244,5 @@ func TestRedriveOverHTTP(t *testing.T) {
 func TestRedriveWithoutARelay(t *testing.T) {
 	w := newWorld(t)
 	_, _, pushes := w.told("DEAD")
-	if r := w.call("POST", "/v1/admin/notifications/"+string(pushes[0].ID)+"/redrive", key, ""); r.status != 200 {
-		t.Errorf("%d %s", r.status, r.raw)
-	}
+	w.call("POST", "/v1/admin/notifications/"+string(pushes[0].ID)+"/redrive", key, "").want(200)
 }

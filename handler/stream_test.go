@@ -232,9 +232,7 @@ func TestStreamOfARevokedCaller(t *testing.T) {
 	d := l.drivers(1)[0]
 	l.putKey(dispatch.Viewer, "viewer")
 	admin, turnedOut, driver := l.open("/v1/admin/stream", key, ""), l.open("/v1/admin/stream", "viewer", ""), l.open("/v1/stream", d.token, "")
-	if r := l.call("DELETE", "/v1/admin/api-keys/key_viewer", key, ""); r.status != 204 {
-		t.Fatalf("%d %s", r.status, r.raw)
-	}
+	l.call("DELETE", "/v1/admin/api-keys/key_viewer", key, "").want(204)
 	all := func(want map[*open]string) {
 		t.Helper()
 		l.tells(dispatch.EventOpened, "")

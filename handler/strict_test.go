@@ -64,9 +64,7 @@ func TestRetryAfterIsLongEnough(t *testing.T) {
 			t.Fatal(err)
 		}
 		now = now.Add(wait)
-		if r := w.call("GET", "/v1/admin/dispatches", key, ""); r.status != 200 {
-			t.Errorf("at %v/s Retry-After said %s, and then it was %d", rate, wait, r.status)
-		}
+		w.call("GET", "/v1/admin/dispatches", key, "").want(200)
 	}
 }
 
@@ -123,9 +121,7 @@ func TestOddBodies(t *testing.T) {
 		w.ours("duty "+body, w.call("PUT", "/v1/me/duty", d.token, body))
 	}
 	w.untouched(id)
-	if r := w.accept(id, d, " \n\t{ \"round\" : 1 } \r\n"); r.status != 200 {
-		t.Errorf("white space: %s", r.raw)
-	}
+	w.accept(id, d, " \n\t{ \"round\" : 1 } \r\n").want(200)
 	if strings.Contains(w.log.String(), "level=ERROR") {
 		t.Errorf("an error of ours: %s", w.log)
 	}
