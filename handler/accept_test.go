@@ -67,9 +67,7 @@ func TestAcceptWhileTheDatabaseIsAway(t *testing.T) {
 	w := newWorld(t)
 	d := w.drivers(1)[0]
 	id := w.dispatch(1)
-	if err := w.store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.store.Close())
 	r := w.accept(id, d, "")
 	w.refused("no database", r, 503, "CLAIM_UNAVAILABLE")
 	if r.header.Get("Retry-After") == "" {

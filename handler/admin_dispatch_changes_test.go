@@ -27,9 +27,7 @@ func (w *world) expired(hours int) string {
 		d.OpensAt, d.ExpiresAt = now.Add(-20*time.Minute), now.Add(-10*time.Minute)
 		return []dispatch.Event{{ID: dispatch.NewEventID(now), Type: dispatch.EventUpdated, Dispatch: d.ID, Round: 1, At: now}}, nil
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	return id
 }
 

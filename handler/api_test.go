@@ -75,9 +75,7 @@ func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
 		SignIns: signIns(1e6), Jobs: noJobs{},
 	}
 	api.useStore(store, nil)
-	if err := api.Keys.StoreFirst(t.Context(), key); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, api.Keys.StoreFirst(t.Context(), key))
 	for _, c := range change {
 		c(&api)
 	}
@@ -201,7 +199,5 @@ func (w *world) putKey(role dispatch.Role, secret string) {
 	w.t.Helper()
 	sum := sha256.Sum256([]byte(secret))
 	k := dispatch.Key{ID: "key_" + role.String(), Name: role.String(), Role: role, Hash: hex.EncodeToString(sum[:])}
-	if err := w.store.EnsureKey(w.t.Context(), k); err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, w.store.EnsureKey(w.t.Context(), k))
 }

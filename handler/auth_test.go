@@ -245,13 +245,9 @@ func TestTokensThatProveNothing(t *testing.T) {
 	})
 	drivers := w.drivers(2)
 	over, _, err := old.Issue(dispatch.DriverID(drivers[0].id), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	forged, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.RegisteredClaims{Subject: drivers[0].id}).SignedString([]byte("guess"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, pool := range []string{"general", "claims", "writes", "doors"} {
 		w.statements(pool)
 	}
@@ -336,9 +332,7 @@ func TestANewFirstKey(t *testing.T) {
 	if _, err := keys.Authenticate(t.Context(), next, nil); err == nil {
 		t.Fatal("it is good already")
 	}
-	if err := keys.StoreFirst(t.Context(), next); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, keys.StoreFirst(t.Context(), next))
 	if k, err := keys.Authenticate(t.Context(), next, nil); err != nil || k.ID != dispatch.FirstKeyID {
 		t.Errorf("%+v, %v", k, err)
 	}

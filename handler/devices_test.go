@@ -41,9 +41,7 @@ func TestDevices(t *testing.T) {
 		w.call("DELETE", "/v1/me/devices/"+path, d[0].token, "").want(204).wantBody("")
 	}
 	nobody, _, err := w.tokens.Issue("drv_"+dispatch.DriverID(strings.Repeat("0", 26)), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	w.refused("a device of an unknown driver", w.call("PUT", "/v1/me/devices/phone", nobody, aDevice), 401, "UNAUTHENTICATED")
 	w.refused("a device of an unknown driver", w.call("DELETE", "/v1/me/devices/phone", nobody, ""), 401, "UNAUTHENTICATED")
 	w.refused("seen by an unknown driver", w.call("POST", "/v1/dispatches/"+w.dispatch(1)+"/seen", nobody, ""), 401, "UNAUTHENTICATED")

@@ -325,9 +325,7 @@ func (w *world) expire(id string) {
 		d.OpensAt, d.ExpiresAt, d.Version = now.Add(-time.Hour), now.Add(-time.Minute), d.Version+1
 		return []dispatch.Event{{ID: dispatch.NewEventID(now), Type: dispatch.EventExpired, Dispatch: d.ID, Round: d.Round, Actor: dispatch.System, At: now}}, nil
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 }
 
 // TestErrorTable checks the answers to errors that no other test here causes.

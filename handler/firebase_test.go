@@ -40,9 +40,7 @@ func newFirebaseWorld(t *testing.T, e *servertest.FirebaseAuth, clock *movable) 
 		ids, err := firebase.New(context.Background(), firebase.Options{
 			Project: servertest.FirebaseProject, Emulator: e.Addr(), Now: clock.now, Log: slog.New(slog.DiscardHandler),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		t.Cleanup(ids.Close)
 		a.Tokens = service.NewTokens(service.TokenOptions{
 			Secret: []byte("secret"), Now: clock.now, IDTokens: ids, Drivers: a.Store.(service.DriversByUID), Revocations: a.Revocations,

@@ -38,9 +38,7 @@ func TestReady(t *testing.T) {
 		down = c.down
 		w.call("GET", "/readyz", "", "").want(200, "status", c.status, "redis", c.redis, "database", "ok")
 	}
-	if err := w.store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.store.Close())
 	if r := w.call("GET", "/readyz", "", ""); r.status != 503 || r.at("status") != "unavailable" || r.at("database") != "unavailable" || strings.Contains(r.raw, "closed") {
 		t.Errorf("%d %s", r.status, r.raw)
 	}

@@ -44,9 +44,7 @@ func placeOn(t *testing.T, kinds []string, test func(*testing.T, *place)) {
 func newPlace(t testing.TB, url string) *place {
 	t.Helper()
 	raw, _, err := repository.OpenPool(url, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() { raw.Close() })
 	return &place{t: t, url: url, raw: raw}
 }
@@ -60,9 +58,7 @@ func (p *place) exec(query string, args ...any) {
 
 func (p *place) count(from string) (n int) {
 	p.t.Helper()
-	if err := p.raw.QueryRowContext(p.t.Context(), "SELECT COUNT(*) FROM "+from).Scan(&n); err != nil {
-		p.t.Fatal(err)
-	}
+	noError(p.t, p.raw.QueryRowContext(p.t.Context(), "SELECT COUNT(*) FROM "+from).Scan(&n))
 	return n
 }
 
@@ -191,9 +187,7 @@ func TestALostCommit(t *testing.T) {
 	p := newPlace(t, repositorytest.URL(t, "mariadb"))
 	near := newWorldOn(t, p.url)
 	u, err := url.Parse(p.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	proxy := servertest.StartProxy(t, u.Host)
 	far := newWorldOn(t, proxy.URL(p.url))
 	body := order(1, `"external_id":"ERP-1"`)
@@ -330,9 +324,7 @@ func TestStatementsWithoutAnIdempotencyKey(t *testing.T) {
 	w := newWorldOn(t, p.url)
 	questions := func() (n int) {
 		var name string
-		if err := p.raw.QueryRowContext(t.Context(), "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, p.raw.QueryRowContext(t.Context(), "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n))
 		return n
 	}
 	w.dispatch(1)

@@ -98,9 +98,7 @@ func TestForgedTokens(t *testing.T) {
 		claims := good()
 		change(claims)
 		token, err := jwt.NewWithClaims(method, claims).SignedString(secret)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		return token
 	}
 	secret, same := []byte("secret"), func(jwt.MapClaims) {}
@@ -152,9 +150,7 @@ func TestCachedTokenEnds(t *testing.T) {
 	tokens := service.NewTokens(service.TokenOptions{Revocations: service.NoRevocations(), Secret: []byte("secret"), Now: func() time.Time { return now }})
 	driver := dispatch.NewDriverID(now)
 	token, until, err := tokens.Issue(driver, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for range 2 {
 		if got, err := tokens.Driver(token); got != driver || err != nil {
 			t.Fatal(got, err)

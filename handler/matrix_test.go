@@ -149,9 +149,7 @@ func (w *world) callers(t *testing.T, op *operation, a access) {
 	body := s.body(op.examples()[0])
 	stranger, strange := s.drivers(1, `"regions":["elsewhere"]`)[0], dispatch.NewDriverID(time.Now())
 	nobodys, _, err := w.tokens.Issue(strange, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	other := s.colleague()
 	wrote := w.writes(t)
 	refuse := func(what, token string, status int, code string) {

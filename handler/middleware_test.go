@@ -120,9 +120,7 @@ func TestRateLimitRefills(t *testing.T) {
 		t.Fatal(err)
 	}
 	token, _, err := w.tokens.Issue(id, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	passed := func(token, path string) (n int) {
 		for range 20 {
 			switch r := w.call("GET", path, token, ""); r.status {

@@ -21,14 +21,10 @@ func (w *world) outbox() *repository.Outbox {
 func (w *world) tell() (pushes []outbox.Push) {
 	w.t.Helper()
 	events, err := w.outbox().LeaseEvents(w.t.Context(), 100)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	for _, event := range events {
 		told, err := w.outbox().Expand(w.t.Context(), event, 100)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		noError(w.t, err)
 		pushes = append(pushes, told.Pushes...)
 	}
 	return pushes
@@ -39,9 +35,7 @@ func (w *world) settle(p outbox.Push, status outbox.Status) {
 	err := w.outbox().RecordResults(w.t.Context(), []outbox.SendResult{{
 		ID: p.ID, Status: status, RetryAfter: time.Hour, Attempts: 2, Result: "poison", Reason: "INVALID_ARGUMENT",
 	}})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 }
 
 // told is a dispatch whose offer was pushed to one device for each status.
@@ -132,9 +126,7 @@ func TestFunnelOfLongAgo(t *testing.T) {
 		d.OpensAt, d.ExpiresAt, d.Version = now.Add(-100*time.Hour), now.Add(-99*time.Hour), d.Version+1
 		return []dispatch.Event{{ID: dispatch.NewEventID(now), Type: dispatch.EventUpdated, Dispatch: d.ID, Round: 1, At: now}}, nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	r := w.call("GET", "/v1/admin/dispatches/"+id+"/notifications", key, "")
 	if got := fmt.Sprint(r.at("funnel")); got != "[map[accepted_by_fcm:<nil> round:1 seen:0 tapped:0 told:<nil> won:0]]" {
 		t.Errorf("the funnel: %s", got)

@@ -77,9 +77,7 @@ func TestEveryCodeIsDocumented(t *testing.T) {
 		}
 		properties := schema.(map[string]any)["properties"].(map[string]any)
 		status, err := properties["status"].(map[string]any)["const"].(json.Number).Int64()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		said[properties["code"].(map[string]any)["const"].(string)] = int(status)
 	}
 	if !maps.Equal(here, said) {
@@ -91,9 +89,7 @@ func TestTheDocumentIsServed(t *testing.T) {
 	w := newWorld(t, func(a *API) { a.Version = "1.2.3" })
 	r := w.call("GET", "/openapi.json", "", "")
 	want, err := openapi.Document("1.2.3")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	r.want(200, "info.version", "1.2.3").wantHeader("Content-Type", "application/json").wantBody(string(want))
 	w.call("GET", "/openapi.json", "", "", "If-None-Match", r.header.Get("ETag")).want(304).wantBody("")
 	w.call("GET", "/openapi.json", "", "", "If-None-Match", `"x"`).want(200)
@@ -105,9 +101,7 @@ func TestCompressed(t *testing.T) {
 	for _, path := range []string{"/docs", "/docs/swagger-ui-bundle.js"} {
 		plain, small := w.call("GET", path, "", ""), w.call("GET", path, "", "", "Accept-Encoding", "br, gzip")
 		z, err := gzip.NewReader(strings.NewReader(small.raw))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		read, err := io.ReadAll(z)
 		if err != nil || string(read) != plain.raw || small.header.Get("Content-Encoding") != "gzip" || plain.header.Get("Content-Encoding") != "" {
 			t.Errorf("%s: %v, %v, %v", path, err, plain.header, small.header)

@@ -118,19 +118,13 @@ func TestHead(t *testing.T) {
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	ask := func(method, address, encoding, tag string) (int, http.Header, string) {
 		req, err := http.NewRequestWithContext(t.Context(), method, address, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		req.Header = http.Header{"Accept-Encoding": {encoding}, "If-None-Match": {tag}, "X-Request-Id": {"r"}}
 		r, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		defer r.Body.Close()
 		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		r.Header.Del("Date")
 		if r.Header.Get("Content-Length") == "0" { // the server leaves it out of an answer to HEAD
 			r.Header.Del("Content-Length")
@@ -211,12 +205,8 @@ func TestSignInWays(t *testing.T) {
 func unzipped(t testing.TB, small string) string {
 	t.Helper()
 	z, err := gzip.NewReader(strings.NewReader(small))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	whole, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return string(whole)
 }

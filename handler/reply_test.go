@@ -105,3 +105,11 @@ func (w *world) refused(what string, r reply, status int, code string) reply {
 	}
 	return r
 }
+
+// noError ends the test if something failed that the test needs and does not examine.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -180,15 +180,11 @@ func (s *scene) body(example any) string {
 		return ""
 	}
 	raw, err := json.Marshal(example)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	noError(s.t, err)
 	then := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
 	text := moment.ReplaceAllStringFunc(string(raw), func(at string) string {
 		parsed, err := time.Parse(time.RFC3339, at)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		noError(s.t, err)
 		return time.Now().UTC().Add(parsed.Sub(then)).Format("2006-01-02T15:04:05.000Z")
 	})
 	for example, real := range s.real {

@@ -111,9 +111,7 @@ func TestASiblingsCookie(t *testing.T) {
 func TestBrowser(t *testing.T) {
 	l := newLive(t, stream.Options{})
 	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	browser := &http.Client{Jar: jar}
 	t.Cleanup(browser.CloseIdleConnections)
 	do := func(method, path, body string, want int) {
@@ -121,9 +119,7 @@ func TestBrowser(t *testing.T) {
 		req := request(t.Context(), method, l.url+path, "", body)
 		req.RequestURI = ""
 		r, err := browser.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		r.Body.Close()
 		if r.StatusCode != want {
 			t.Errorf("%s %s: %s", method, path, r.Status)

@@ -60,9 +60,7 @@ func TestRetryAfterIsLongEnough(t *testing.T) {
 			r = w.call("GET", "/v1/admin/dispatches", key, "")
 		}
 		wait, err := time.ParseDuration(r.header.Get("Retry-After") + "s")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		now = now.Add(wait)
 		w.call("GET", "/v1/admin/dispatches", key, "").want(200)
 	}
@@ -72,9 +70,7 @@ func TestRetryAfterIsLongEnough(t *testing.T) {
 func TestTokenOfAnUnknownDriver(t *testing.T) {
 	w := newWorld(t)
 	token, _, err := w.tokens.Issue("drv_"+"00000000000000000000000000", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, path := range []string{"/v1/me", "/v1/me/offers", "/v1/me/dispatches", "/v1/dispatches/" + w.dispatch(1)} {
 		w.refused(path, w.call("GET", path, token, ""), 401, "UNAUTHENTICATED")
 	}
