@@ -44,10 +44,6 @@ func TestReady(t *testing.T) {
 	}
 	for _, route := range []string{"POST /v1/admin/dispatches", "GET /v1/admin/dispatches"} {
 		method, path, _ := strings.Cut(route, " ")
-		r := w.call(method, path, key, order(1))
-		w.refused(route, r, 503, "UNAVAILABLE")
-		if r.header.Get("Retry-After") == "" {
-			t.Errorf("%s: no Retry-After", route)
-		}
+		w.refused(route, w.call(method, path, key, order(1)), 503, "UNAVAILABLE").hasHeader("Retry-After")
 	}
 }

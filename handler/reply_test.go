@@ -67,6 +67,22 @@ func (r reply) wantHeader(name, value string) reply {
 	return r
 }
 
+// hasHeader fails the test unless the reply has that header, with any value.
+func (r reply) hasHeader(name string) {
+	r.t.Helper()
+	if r.header.Get(name) == "" {
+		r.t.Errorf("%s: no header %s: %d %.2000s", r.request, name, r.status, r.raw)
+	}
+}
+
+// hasField fails the test unless the reply is a problem that names that field of the request.
+func (r reply) hasField(name string) {
+	r.t.Helper()
+	if !strings.Contains(r.raw, fmt.Sprintf(`"field":%q`, name)) {
+		r.t.Errorf("%s: does not name the field %s: %d %.2000s", r.request, name, r.status, r.raw)
+	}
+}
+
 // wantBody fails the test unless the reply has exactly that body.
 func (r reply) wantBody(body string) reply {
 	r.t.Helper()
