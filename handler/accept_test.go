@@ -20,17 +20,11 @@ func TestAcceptWinsAndReplays(t *testing.T) {
 		t.Error(err)
 	}
 	for _, body := range []string{`{"round":1}`, "", "{}", `{"round":null}`} {
-		again := w.accept(id, d[0], body)
-		if again.status != 200 || again.at("replayed") != true || again.at("claim", "id") != first.at("claim", "id") {
-			t.Errorf("%q again: %s", body, again.raw)
-		}
+		w.accept(id, d[0], body).want(200, "replayed", true, "claim.id", first.at("claim", "id"))
 	}
 	for _, body := range []string{`{"round":1}`, ""} {
 		lost := w.accept(id, d[1], body)
-		w.refused("a loser", lost, 409, "ALREADY_TAKEN")
-		if lost.json["final"] != true {
-			t.Errorf("the winner has committed: %s", lost.raw)
-		}
+		w.refused("a loser", lost, 409, "ALREADY_TAKEN").want(409, "final", true)
 		if strings.Contains(lost.raw, d[0].id) {
 			t.Errorf("a loser's answer names the winner: %s", lost.raw)
 		}
@@ -53,9 +47,7 @@ func TestAcceptRefusals(t *testing.T) {
 	}
 
 	canceled := w.dispatch(3)
-	if r := w.call("POST", "/v1/admin/dispatches/"+canceled+"/cancel", key, "", "If-Match", `"1"`); r.status != 200 {
-		t.Fatal(r.raw)
-	}
+	w.call("POST", "/v1/admin/dispatches/"+canceled+"/cancel", key, "", "If-Match", `"1"`).want(200)
 	w.refused("canceled", w.accept(canceled, d[0], ""), 410, "DISPATCH_CANCELED")
 
 	unfit := w.accept(w.dispatch(4, `"region":"jeju","vehicle_class":"28m","min_working_height_m":46`), d[0], "")
@@ -63,14 +55,10 @@ func TestAcceptRefusals(t *testing.T) {
 	if got := unfit.json["reasons"]; len(got.([]any)) != 3 {
 		t.Errorf("reasons: %s", unfit.raw)
 	}
-	if r := w.call("PUT", "/v1/me/duty", d[2].token, `{"on_duty":false}`); r.status != 200 || r.json["on_duty"] != false {
-		t.Fatal(r.raw)
-	}
+	w.call("PUT", "/v1/me/duty", d[2].token, `{"on_duty":false}`).want(200, "on_duty", false)
 	w.refused("off duty", w.accept(open, d[2], ""), 403, "NOT_ELIGIBLE")
 
-	if r := w.accept(open, d[0], ""); r.status != 200 {
-		t.Fatal(r.raw)
-	}
+	w.accept(open, d[0], "").want(200)
 	w.refused("busy", w.accept(w.dispatch(1), d[0], ""), 409, "DRIVER_BUSY")
 	w.refused("done too early", w.on(open, "complete", d[0]), 409, "INVALID_STATE")
 }
@@ -79,21 +67,11 @@ func TestAcceptWhileTheDatabaseIsAway(t *testing.T) {
 	w := newWorld(t)
 	d := w.drivers(1)[0]
 	id := w.dispatch(1)
-	if err := w.store.Close(); err != nil {
-		t.Fatal(err)
-	}
-	r := w.accept(id, d, "")
-	w.refused("no database", r, 503, "CLAIM_UNAVAILABLE")
-	if r.header.Get("Retry-After") == "" {
-		t.Error("no Retry-After")
-	}
+	noError(t, w.store.Close())
+	w.refused("no database", w.accept(id, d, ""), 503, "CLAIM_UNAVAILABLE").hasHeader("Retry-After")
 	w.refused("no database", w.call("GET", "/v1/me", d.token, ""), 503, "UNAVAILABLE")
-	if r := w.call("GET", "/readyz", "", ""); r.status != 503 {
-		t.Errorf("ready without its database: %s", r.raw)
-	}
-	if r := w.call("GET", "/livez", "", ""); r.status != 200 {
-		t.Errorf("not alive without its database: %s", r.raw)
-	}
+	w.call("GET", "/readyz", "", "").want(503)
+	w.call("GET", "/livez", "", "").want(200)
 }
 
 func TestLifecycle(t *testing.T) {
@@ -142,9 +120,7 @@ func TestJobOfAnotherDriver(t *testing.T) {
 	d := w.drivers(2)
 	far := w.drivers(1, `"regions":["jeju"]`)[0]
 	id := w.dispatch(1)
-	if r := w.accept(id, d[0], ""); r.status != 200 {
-		t.Fatal(r.raw)
-	}
+	w.accept(id, d[0], "").want(200)
 	for _, action := range []string{"withdraw", "start", "complete"} {
 		w.refused(action, w.on(id, action, d[1]), 403, "FORBIDDEN")
 		w.refused(action+" from afar", w.on(id, action, far), 404, "DISPATCH_NOT_FOUND")
@@ -155,8 +131,5 @@ func TestJobOfAnotherDriver(t *testing.T) {
 	if seen.status != 200 || strings.Contains(seen.raw, d[0].id) {
 		t.Errorf("another driver sees %s", seen.raw)
 	}
-	admin := w.call("GET", "/v1/admin/dispatches/"+id, key, "")
-	if admin.at("status") != "ACCEPTED" || admin.at("accepted_by") != d[0].id || admin.at("version") != 2.0 {
-		t.Errorf("something changed: %s", admin.raw)
-	}
+	w.call("GET", "/v1/admin/dispatches/"+id, key, "").want(200, "status", "ACCEPTED", "accepted_by", d[0].id, "version", 2.0)
 }

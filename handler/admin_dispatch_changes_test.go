@@ -27,9 +27,7 @@ func (w *world) expired(hours int) string {
 		d.OpensAt, d.ExpiresAt = now.Add(-20*time.Minute), now.Add(-10*time.Minute)
 		return []dispatch.Event{{ID: dispatch.NewEventID(now), Type: dispatch.EventUpdated, Dispatch: d.ID, Round: 1, At: now}}, nil
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	return id
 }
 
@@ -82,9 +80,7 @@ func TestPatch(t *testing.T) {
 		if etag := r.header.Get("ETag"); etag != fmt.Sprintf(`"%v"`, expected["version"]) {
 			t.Errorf("%s: ETag %s", body, etag)
 		}
-		if after := w.read(id); after.raw != r.raw {
-			t.Errorf("%s: answered\n%s, and it is\n%s", body, r.raw, after.raw)
-		}
+		w.read(id).wantBody(r.raw)
 		events := w.call("GET", "/v1/admin/dispatches/"+id+"/events", key, "").json["items"].([]any)
 		if changed := len(events) == 2; changed != (len(want) > 0) {
 			t.Errorf("%s: %v", body, events)
@@ -110,13 +106,9 @@ func TestPatchWithUnchangedFields(t *testing.T) {
 	} {
 		form[field] = shown.json[field]
 	}
-	if r := w.change("PATCH", id, "", 1, toJSON(form)); r.raw != shown.raw {
-		t.Errorf("%d %s, was %s", r.status, r.raw, shown.raw)
-	}
+	w.change("PATCH", id, "", 1, toJSON(form)).wantBody(shown.raw)
 	form["fee"] = map[string]any{"amount": 1, "currency": "KRW"}
-	if r := w.change("PATCH", id, "", 1, toJSON(form)); r.at("round") != 2.0 || r.at("opens_at") != shown.at("opens_at") || r.status != 200 {
-		t.Errorf("%d %s", r.status, r.raw)
-	}
+	w.change("PATCH", id, "", 1, toJSON(form)).want(200, "round", 2.0, "opens_at", shown.at("opens_at"))
 	w.refused("another opening of an open dispatch", w.change("PATCH", id, "", 2, `{"opens_at":"`+inFuture(time.Minute)+`"}`), 409, "INVALID_STATE")
 }
 
@@ -140,11 +132,7 @@ func TestPatchRefusals(t *testing.T) {
 		`{"external_id":"x"}`: "external_id", `{"status":"CANCELED"}`: "status", `{"round":2}`: "round", `{"REGION":"x"}`: "REGION", `{"Region":null}`: "Region",
 		`{"note":"x","nota":"x"}`: "nota", `{"expires_at":"tomorrow"}`: "expires_at",
 	} {
-		r := w.change("PATCH", id, "", 1, body)
-		w.refused(body, r, 422, "VALIDATION_FAILED")
-		if !strings.Contains(r.raw, fmt.Sprintf(`"field":%q`, field)) {
-			t.Errorf("%.80s: %s, want %s", body, r.raw, field)
-		}
+		w.refused(body, w.change("PATCH", id, "", 1, body), 422, "VALIDATION_FAILED").hasField(field)
 	}
 	for _, body := range []string{`null`, `{`, `{"note":"x"}{}`, "{\"note\":\"\xff\"}"} {
 		w.refused(body, w.change("PATCH", id, "", 1, body), 400, "MALFORMED_REQUEST")
@@ -183,13 +171,9 @@ func TestChangesNeedAVersion(t *testing.T) {
 		}
 	}
 	w.untouched(id)
-	if r := w.call("PATCH", "/v1/admin/dispatches/"+id, "dispatcher", `{"note":"x"}`, "If-Match", `W/"1"`); r.status != 200 {
-		t.Errorf("a dispatcher: %d %s", r.status, r.raw)
-	}
+	w.call("PATCH", "/v1/admin/dispatches/"+id, "dispatcher", `{"note":"x"}`, "If-Match", `W/"1"`).want(200)
 	w.refused("preview", w.call("POST", "/v1/admin/dispatches/preview", "viewer", order(1)), 403, "FORBIDDEN")
-	if r := w.call("GET", "/v1/admin/dispatches/"+id+"/events", "viewer", ""); r.status != 200 {
-		t.Errorf("a viewer: %d %s", r.status, r.raw)
-	}
+	w.call("GET", "/v1/admin/dispatches/"+id+"/events", "viewer", "").want(200)
 }
 
 func TestReopen(t *testing.T) {
@@ -251,34 +235,20 @@ func TestAssignAndUnassign(t *testing.T) {
 		t.Errorf("reasons: %s", r.raw)
 	}
 	w.call("PUT", "/v1/me/duty", d[0].token, `{"on_duty":false}`)
-	r = w.change("POST", id, "/assign", 1, to(d[0].id))
-	if r.status != 200 || r.at("status") != "ACCEPTED" || r.at("accepted_by") != d[0].id || r.at("round") != 1.0 || r.header.Get("ETag") != `"2"` {
-		t.Fatalf("%d %s", r.status, r.raw)
-	}
+	r = w.change("POST", id, "/assign", 1, to(d[0].id)).want(200, "status", "ACCEPTED", "accepted_by", d[0].id, "round", 1.0).wantHeader("ETag", `"2"`)
 	w.refused("a tap", w.accept(id, d[1], `{"round":1}`), 409, "ALREADY_TAKEN")
 	w.refused("to another", w.change("POST", id, "/assign", 2, to(d[1].id)), 409, "ALREADY_TAKEN")
-	if again := w.change("POST", id, "/assign", 2, to(d[0].id)); again.raw != r.raw {
-		t.Errorf("again: %s", again.raw)
-	}
+	w.change("POST", id, "/assign", 2, to(d[0].id)).wantBody(r.raw)
 	busy := w.change("POST", w.dispatch(1), "/assign", 1, to(d[0].id))
 	w.refused("for the same hours", busy, 409, "DRIVER_BUSY")
 	if strings.Contains(busy.raw, "you have") {
 		t.Errorf("the dispatcher's answer speaks of their own work: %s", busy.raw)
 	}
-	if own := w.call("GET", "/v1/me/dispatches/"+id+"/claim", d[0].token, ""); own.at("outcome") != "WON" {
-		t.Errorf("the receipt: %s", own.raw)
-	}
-	r = w.change("POST", id, "/unassign", 2, `{"reason_code":"ILL"}`)
-	if r.status != 200 || r.at("status") != "PENDING" || r.at("round") != 2.0 || r.at("accepted_by") != nil || r.at("version") != 3.0 {
-		t.Fatalf("%d %s", r.status, r.raw)
-	}
-	if own := w.call("GET", "/v1/me/dispatches/"+id+"/claim", d[0].token, ""); own.at("outcome") != "UNASSIGNED" {
-		t.Errorf("the receipt: %s", own.raw)
-	}
+	w.call("GET", "/v1/me/dispatches/"+id+"/claim", d[0].token, "").want(200, "outcome", "WON")
+	r = w.change("POST", id, "/unassign", 2, `{"reason_code":"ILL"}`).want(200, "status", "PENDING", "round", 2.0, "accepted_by", nil, "version", 3.0)
+	w.call("GET", "/v1/me/dispatches/"+id+"/claim", d[0].token, "").want(200, "outcome", "UNASSIGNED")
 	w.refused("a dispatch without a driver", w.change("POST", id, "/unassign", 3, ""), 409, "INVALID_STATE")
-	if r := w.accept(id, d[1], `{"round":2}`); r.status != 200 {
-		t.Errorf("the next round: %d %s", r.status, r.raw)
-	}
+	w.accept(id, d[1], `{"round":2}`).want(200)
 	w.refused("expired", w.change("POST", w.expired(5), "/assign", 1, to(d[2].id)), 410, "DISPATCH_EXPIRED")
 	w.change("POST", id, "/cancel", 4, "")
 	w.refused("canceled", w.change("POST", id, "/assign", 5, to(d[2].id)), 410, "DISPATCH_CANCELED")
@@ -319,19 +289,13 @@ func TestPreviewOverHTTP(t *testing.T) {
 	w.accept(w.dispatch(1), d[2], "")
 	r := w.call("POST", "/v1/admin/dispatches/preview", key, order(1))
 	const want = `{"eligible":2,"reachable":1,"busy":1,"not_eligible":1,"reasons":{"OFF_DUTY":1,"REGION":0,"SUSPENDED":0,"VEHICLE_CLASS":0,"WORKING_HEIGHT":0}}`
-	if r.status != 200 || r.raw != want {
-		t.Errorf("%d %s, want %s", r.status, r.raw, want)
-	}
+	r.want(200).wantBody(want)
 	r = w.call("POST", "/v1/admin/dispatches/preview", key, order(9, `"min_working_height_m":46`, `"region":"jeju"`))
-	if r.at("not_eligible") != 4.0 || r.at("reasons", "WORKING_HEIGHT") != 4.0 || r.at("reasons", "REGION") != 4.0 || r.at("eligible") != 0.0 {
-		t.Errorf("%d %s", r.status, r.raw)
-	}
+	r.want(200, "not_eligible", 4.0, "reasons.WORKING_HEIGHT", 4.0, "reasons.REGION", 4.0, "eligible", 0.0)
 	for _, body := range []string{order(1, `"region":"absent"`), order(1, `"x":1`), order(1, `"expires_at":"2020-01-01T00:00:00Z"`), order(1, `"work_ends_at":"9999-12-31T23:59:59-12:00"`), ""} {
 		w.refused(body, w.call("POST", "/v1/admin/dispatches/preview", key, body), 422, "VALIDATION_FAILED")
 	}
-	if list := w.call("GET", "/v1/admin/dispatches", key, ""); len(list.json["items"].([]any)) != 1 {
-		t.Errorf("something was made: %s", list.raw)
-	}
+	w.call("GET", "/v1/admin/dispatches", key, "").want(200).wantItems(1)
 }
 
 func toJSON(v any) string {

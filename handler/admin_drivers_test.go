@@ -26,9 +26,7 @@ func TestADriversRecord(t *testing.T) {
 		t.Fatalf("%d %s %v", made.status, made.raw, made.header)
 	}
 	mustHave(t, "a new driver", made.json, driverMembers...)
-	if r := w.call("GET", path, "a-viewer", ""); r.status != 200 || r.raw != made.raw || r.header.Get("ETag") != `"1"` {
-		t.Errorf("read: %d %s, made: %s", r.status, r.raw, made.raw)
-	}
+	w.call("GET", path, "a-viewer", "").want(200).wantHeader("ETag", `"1"`).wantBody(made.raw)
 	w.refused("the uid of another driver", w.call("POST", "/v1/admin/drivers", key, strings.TrimSuffix(driverBody, "}")+`,"firebase_uid":"uid"}`),
 		409, "DUPLICATE_FIREBASE_UID")
 
@@ -38,17 +36,13 @@ func TestADriversRecord(t *testing.T) {
 		r.at("phone") != "+821012345678" || r.at("version") != 2.0 {
 		t.Errorf("%d %s", r.status, r.raw)
 	}
-	for what, body := range map[string]string{"nothing": `{}`, "no body": ``, "what is so": `{"name":"Lee","locale":null,"firebase_uid":""}`} {
-		if again := w.call("PATCH", path, key, body); again.status != 200 || again.raw != r.raw {
-			t.Errorf("%s: %d %s", what, again.status, again.raw)
-		}
+	for _, body := range map[string]string{"nothing": `{}`, "no body": ``, "what is so": `{"name":"Lee","locale":null,"firebase_uid":""}`} {
+		w.call("PATCH", path, key, body).want(200).wantBody(r.raw)
 	}
 	w.refused("an older version", w.call("PATCH", path, key, `{"name":"Park"}`, "If-Match", `"1"`), 412, "VERSION_MOVED")
 	w.refused("no version", w.call("POST", path+"/suspend", key, ``, "If-Match", `"x"`), 412, "VERSION_MOVED")
 	w.refused("version 0", w.call("PATCH", path, key, `{"name":"Park"}`, "If-Match", `"0"`), 412, "VERSION_MOVED")
-	if r := w.call("PATCH", path, key, `{"working_height_m":12.5}`, "If-Match", "*"); r.status != 200 || r.at("working_height_m") != 12.5 {
-		t.Errorf("%d %s", r.status, r.raw)
-	}
+	w.call("PATCH", path, key, `{"working_height_m":12.5}`, "If-Match", "*").want(200, "working_height_m", 12.5)
 	for _, unknown := range []string{"drv_00000000000000000000000000", "x", "drv_"} {
 		for _, call := range [][2]string{{"GET", ""}, {"PATCH", ""}, {"POST", "/suspend"}, {"POST", "/reinstate"}, {"GET", "/devices"}, {"POST", "/tokens"}} {
 			w.refused(call[0]+call[1], w.call(call[0], "/v1/admin/drivers/"+unknown+call[1], key, ""), 404, "DRIVER_NOT_FOUND")
@@ -85,9 +79,7 @@ func TestReadOnlyFieldsOfADriver(t *testing.T) {
 			t.Errorf("%s %s: %s", name, value, r.raw)
 		}
 	}
-	if after := w.call("GET", path, key, ""); after.raw != before.raw {
-		t.Errorf("%s became %s", before.raw, after.raw)
-	}
+	w.call("GET", path, key, "").wantBody(before.raw)
 }
 
 func TestSuspendAndReinstate(t *testing.T) {
@@ -98,25 +90,17 @@ func TestSuspendAndReinstate(t *testing.T) {
 		w.refused(until, w.call("POST", path+"/suspend", key, `{"until":"`+until+`"}`), 422, "VALIDATION_FAILED")
 	}
 	r := w.call("POST", path+"/suspend", key, `{"reason_code":"NO_SHOW"}`)
-	if r.status != 200 || r.at("suspended_until") != "9999-12-31T23:59:59.000Z" || r.at("version") != 2.0 || r.header.Get("ETag") != `"2"` {
-		t.Errorf("%d %s", r.status, r.raw)
-	}
+	r.want(200, "suspended_until", "9999-12-31T23:59:59.000Z", "version", 2.0).wantHeader("ETag", `"2"`)
 	w.refused("suspended", w.accept(id, d, ""), 403, "NOT_ELIGIBLE")
-	if again := w.call("POST", path+"/suspend", key, ``); again.raw != r.raw {
-		t.Errorf("again: %s", again.raw)
-	}
+	w.call("POST", path+"/suspend", key, ``).wantBody(r.raw)
 	r = w.call("POST", path+"/suspend", key, `{"until":"`+inFuture(time.Hour)+`"}`)
 	if until, err := time.Parse(time.RFC3339, fmt.Sprint(r.at("suspended_until"))); err != nil || time.Until(until) > time.Hour || r.at("version") != 3.0 {
 		t.Errorf("%d %s", r.status, r.raw)
 	}
 	for range 2 {
-		if r := w.call("POST", path+"/reinstate", key, ``); r.status != 200 || r.at("suspended_until") != nil || r.at("version") != 4.0 {
-			t.Errorf("%d %s", r.status, r.raw)
-		}
+		w.call("POST", path+"/reinstate", key, ``).want(200, "suspended_until", nil, "version", 4.0)
 	}
-	if r := w.accept(id, d, ""); r.status != 200 {
-		t.Errorf("%d %s", r.status, r.raw)
-	}
+	w.accept(id, d, "").want(200)
 }
 
 // TestDriversByRole: a viewer sees, an admin changes.
@@ -134,9 +118,7 @@ func TestDriversByRole(t *testing.T) {
 		}
 	}
 	for _, seen := range []string{"/v1/admin/drivers", path, path + "/devices"} {
-		if r := w.call("GET", seen, "a-viewer", ""); r.status != 200 {
-			t.Errorf("%s: %d %s", seen, r.status, r.raw)
-		}
+		w.call("GET", seen, "a-viewer", "").want(200)
 	}
 }
 
@@ -199,9 +181,7 @@ func TestAnAdminRemovesADevice(t *testing.T) {
 	w.device(d[1], "a%2Fb", "token-3")
 	path := "/v1/admin/drivers/" + d[0].id + "/devices/"
 	for _, id := range []string{"a%2Fb", "a%2Fb", "never"} {
-		if r := w.call("DELETE", path+id, key, ""); r.status != 204 || r.raw != "" {
-			t.Errorf("%s: %d %s", id, r.status, r.raw)
-		}
+		w.call("DELETE", path+id, key, "").want(204).wantBody("")
 	}
 	for i, want := range []string{"kept", "a/b"} {
 		if left := items(w.call("GET", "/v1/admin/drivers/"+d[i].id+"/devices", key, "")); len(left) != 1 || left[0]["installation_id"] != want {
@@ -233,9 +213,7 @@ func TestAStreamGoesByTheChange(t *testing.T) {
 			d := l.drivers(1)[0]
 			change := func(call, body string) {
 				method, path, _ := strings.Cut(call, " ")
-				if r := l.call(method, "/v1/admin/drivers/"+d.id+path, key, body); r.status != 200 {
-					t.Errorf("%d %s", r.status, r.raw)
-				}
+				l.call(method, "/v1/admin/drivers/"+d.id+path, key, body).want(200)
 			}
 			s := l.open("/v1/stream", d.token, "")
 			publish := func() dispatch.ID {
@@ -268,25 +246,18 @@ func TestAStreamGoesByTheChange(t *testing.T) {
 func TestKeysOfTwoInstances(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *place) {
 		a, b := newWorldOn(t, p.url), newWorldOn(t, p.url)
-		made := a.call("POST", "/v1/admin/api-keys", key, `{"name":"CI 서버","role":"viewer"}`)
-		if made.status != 201 {
-			t.Fatalf("%d %s", made.status, made.raw)
-		}
+		made := a.call("POST", "/v1/admin/api-keys", key, `{"name":"CI 서버","role":"viewer"}`).want(201)
 		mustHave(t, "a new key", made.json, "id", "name", "role", "key", "created_at")
 		secret := fmt.Sprint(made.at("key"))
 		for range 2 { // seen once is not seen for good
 			for _, w := range []*world{a, b} {
-				if r := w.call("GET", "/v1/admin/drivers", secret, ""); r.status != 200 {
-					t.Errorf("%d %s", r.status, r.raw)
-				}
+				w.call("GET", "/v1/admin/drivers", secret, "").want(200)
 				w.refused("more than its role", w.call("GET", "/v1/admin/api-keys", secret, ""), 403, "FORBIDDEN")
 			}
 		}
 		path := "/v1/admin/api-keys/" + fmt.Sprint(made.at("id"))
 		for range 2 {
-			if r := a.call("DELETE", path, key, ""); r.status != 204 || r.raw != "" {
-				t.Errorf("%d %s", r.status, r.raw)
-			}
+			a.call("DELETE", path, key, "").want(204).wantBody("")
 			for _, w := range []*world{b, a} {
 				w.refused("revoked", w.call("GET", "/v1/admin/drivers", secret, ""), 401, "UNAUTHENTICATED")
 			}

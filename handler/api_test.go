@@ -75,9 +75,7 @@ func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
 		SignIns: signIns(1e6), Jobs: noJobs{},
 	}
 	api.useStore(store, nil)
-	if err := api.Keys.StoreFirst(t.Context(), key); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, api.Keys.StoreFirst(t.Context(), key))
 	for _, c := range change {
 		c(&api)
 	}
@@ -101,24 +99,6 @@ func signIns(times float64) *service.SignIns {
 	return service.NewSignIns(service.SignInOptions{Limits: l, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 }
 
-type reply struct {
-	status int
-	header http.Header
-	raw    string
-	json   map[string]any
-}
-
-func (r reply) code() string { s, _ := r.json["code"].(string); return s }
-
-func (r reply) at(path ...string) any {
-	var v any = r.json
-	for _, p := range path {
-		m, _ := v.(map[string]any)
-		v = m[p]
-	}
-	return v
-}
-
 func request(ctx context.Context, method, path, token, body string, headers ...string) *http.Request {
 	req := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body))
 	if token != "" {
@@ -140,30 +120,9 @@ func (w *world) call(method, path, token, body string, headers ...string) reply 
 	} else {
 		w.api.ServeHTTP(rec, req)
 	}
-	r := reply{status: rec.Code, header: rec.Header(), raw: rec.Body.String()}
-	json.Unmarshal(rec.Body.Bytes(), &r.json)
+	r := replyTo(w.t, req, body, rec)
 	documented().check(w.t, method, path, body, r)
 	return r
-}
-
-// refused checks that r is a problem of that status and code, complete.
-func (w *world) refused(what string, r reply, status int, code string) {
-	w.t.Helper()
-	if r.status != status || r.code() != code {
-		w.t.Errorf("%s: got %d %s, want %d %s", what, r.status, r.raw, status, code)
-		return
-	}
-	if ct := r.header.Get("Content-Type"); ct != "application/problem+json" {
-		w.t.Errorf("%s: content type %q", what, ct)
-	}
-	for _, member := range []string{"type", "title", "detail", "instance"} {
-		if s, _ := r.json[member].(string); s == "" {
-			w.t.Errorf("%s: no %s in %s", what, member, r.raw)
-		}
-	}
-	if r.json["status"] != float64(status) || r.header.Get("X-Request-Id") == "" {
-		w.t.Errorf("%s: %s, request id %q", what, r.raw, r.header.Get("X-Request-Id"))
-	}
 }
 
 type caller struct{ id, token string }
@@ -222,10 +181,7 @@ func fields(body map[string]any, changes ...string) string {
 
 func (w *world) dispatch(hours int, fields ...string) string {
 	w.t.Helper()
-	r := w.call("POST", "/v1/admin/dispatches", key, order(hours, fields...))
-	if r.status != 201 {
-		w.t.Fatalf("dispatch: %d %s", r.status, r.raw)
-	}
+	r := w.call("POST", "/v1/admin/dispatches", key, order(hours, fields...)).want(201)
 	return r.json["id"].(string)
 }
 
@@ -243,7 +199,5 @@ func (w *world) putKey(role dispatch.Role, secret string) {
 	w.t.Helper()
 	sum := sha256.Sum256([]byte(secret))
 	k := dispatch.Key{ID: "key_" + role.String(), Name: role.String(), Role: role, Hash: hex.EncodeToString(sum[:])}
-	if err := w.store.EnsureKey(w.t.Context(), k); err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, w.store.EnsureKey(w.t.Context(), k))
 }

@@ -84,7 +84,7 @@ func (d *door) from(ip, method, path, token, body string, headers ...string) rep
 	req.RemoteAddr = ip
 	rec := httptest.NewRecorder()
 	d.api.ServeHTTP(rec, req)
-	r := reply{status: rec.Code, header: rec.Header(), raw: rec.Body.String()}
+	r := replyTo(d.t, req, body, rec)
 	documented().check(d.t, method, path, body, r)
 	return r
 }
@@ -100,9 +100,7 @@ func stranger(n int) string {
 func TestAThousandFailedSignIns(t *testing.T) {
 	w := newDoor(t)
 	w.putNamedKey("key_known", dispatch.Viewer, "known")
-	if r := w.call("GET", "/v1/admin/board", "known", ""); r.status != 200 {
-		t.Fatal(r.raw)
-	}
+	w.call("GET", "/v1/admin/board", "known", "").want(200)
 	w.statements("general")
 	w.statements("doors")
 	var refused, limited, fine int
@@ -149,12 +147,8 @@ func TestAThousandFailedSignIns(t *testing.T) {
 		return r.status == 200
 	})
 	made := w.call("POST", "/v1/admin/api-keys", key, `{"name":"here","role":"viewer"}`)
-	if r := w.call("GET", "/v1/admin/board", fmt.Sprint(made.at("key")), ""); r.status != 200 {
-		t.Errorf("a key that was made here: %d %s", r.status, r.raw)
-	}
-	if r := w.from("203.0.113.7:1", "POST", "/v1/session", "", `{"key":"`+stranger(1)+`"}`); r.status != 401 {
-		t.Errorf("another address: %d %s", r.status, r.raw)
-	}
+	w.call("GET", "/v1/admin/board", fmt.Sprint(made.at("key")), "").want(200)
+	w.from("203.0.113.7:1", "POST", "/v1/session", "", `{"key":"`+stranger(1)+`"}`).want(401)
 	r := w.call("GET", "/v1/admin/board", stranger(0), "", "X-Forwarded-For", "203.0.113.8", "Forwarded", "for=203.0.113.8", "X-Real-Ip", "203.0.113.8")
 	w.refused("a client that names another address", r, 429, "RATE_LIMITED")
 }
@@ -170,12 +164,8 @@ func TestAnUnknownKeyAgain(t *testing.T) {
 		t.Errorf("%d statements, and %d of readers", d, g)
 	}
 	w.putNamedKey("key_revoked", dispatch.Viewer, "revoked")
-	if r := w.call("GET", "/v1/admin/board", "revoked", ""); r.status != 200 {
-		t.Fatal(r.raw)
-	}
-	if r := w.call("DELETE", "/v1/admin/api-keys/key_revoked", key, ""); r.status != 204 {
-		t.Fatal(r.raw)
-	}
+	w.call("GET", "/v1/admin/board", "revoked", "").want(200)
+	w.call("DELETE", "/v1/admin/api-keys/key_revoked", key, "").want(204)
 	w.statements("general")
 	for range 9 {
 		w.refused("revoked", w.call("GET", "/v1/admin/board", "revoked", ""), 401, "UNAUTHENTICATED")
@@ -206,9 +196,7 @@ func TestUnauthenticatedFromManyAddresses(t *testing.T) {
 	if n := w.statements("doors"); n > 200+1+int(time.Since(w.began)/time.Second) {
 		t.Errorf("%d statements", n)
 	}
-	if r := w.from("[2001:db8::1]:1", "POST", "/v1/session", "", `{"key":"`+key+`"}`); r.status != 200 {
-		t.Errorf("a good key: %d %s", r.status, r.raw)
-	}
+	w.from("[2001:db8::1]:1", "POST", "/v1/session", "", `{"key":"`+key+`"}`).want(200)
 }
 
 // TestStrangersWait for each other, and do not delay anyone else: while the database does not answer about keys, known keys and all
@@ -238,12 +226,8 @@ func TestStrangersWait(t *testing.T) {
 	}
 	testkit.Await(t, "the keys are looked up on their own connections", reached)
 	for range 5 {
-		if r := w.call("GET", "/v1/admin/board", key, ""); r.status != 200 {
-			t.Errorf("a client with a key: %d %s", r.status, r.raw)
-		}
-		if r := w.call("GET", "/v1/me", driver.token, ""); r.status != 200 {
-			t.Errorf("a driver: %d %s", r.status, r.raw)
-		}
+		w.call("GET", "/v1/admin/board", key, "").want(200)
+		w.call("GET", "/v1/me", driver.token, "").want(200)
 	}
 	free()
 	all.Wait()
@@ -261,13 +245,9 @@ func TestTokensThatProveNothing(t *testing.T) {
 	})
 	drivers := w.drivers(2)
 	over, _, err := old.Issue(dispatch.DriverID(drivers[0].id), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	forged, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.RegisteredClaims{Subject: drivers[0].id}).SignedString([]byte("guess"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, pool := range []string{"general", "claims", "writes", "doors"} {
 		w.statements(pool)
 	}
@@ -287,12 +267,8 @@ func TestTokensThatProveNothing(t *testing.T) {
 			t.Errorf("%d statements of %s", n, pool)
 		}
 	}
-	if r := w.call("GET", "/v1/me", drivers[1].token, ""); r.status != 200 {
-		t.Errorf("a token that this instance sees for the first time: %d %s", r.status, r.raw)
-	}
-	if r := w.call("GET", "/v1/admin/board", stranger(1), ""); r.status != 401 {
-		t.Errorf("keys have a limit of their own: %d %s", r.status, r.raw)
-	}
+	w.call("GET", "/v1/me", drivers[1].token, "").want(200)
+	w.call("GET", "/v1/admin/board", stranger(1), "").want(401)
 	if failed, limited := w.counted("token failed"), w.counted("token limited"); failed != 200 || failed+limited != 666 {
 		t.Errorf("%d failed, %d limited", failed, limited)
 	}
@@ -303,9 +279,7 @@ func TestSignInsAreAudited(t *testing.T) {
 	w := newDoor(t)
 	w.putKey(dispatch.Viewer, "viewer")
 	for i := range 5 {
-		if r := w.from(fmt.Sprintf("203.0.113.%d:1", i), "POST", "/v1/session", "", `{"key":"viewer"}`, "X-Request-Id", "req-1"); r.status != 200 {
-			t.Fatal(r.raw)
-		}
+		w.from(fmt.Sprintf("203.0.113.%d:1", i), "POST", "/v1/session", "", `{"key":"viewer"}`, "X-Request-Id", "req-1").want(200)
 	}
 	w.call("GET", "/v1/session", "viewer", "")
 	w.call("DELETE", "/v1/session", "", "")
@@ -358,9 +332,7 @@ func TestANewFirstKey(t *testing.T) {
 	if _, err := keys.Authenticate(t.Context(), next, nil); err == nil {
 		t.Fatal("it is good already")
 	}
-	if err := keys.StoreFirst(t.Context(), next); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, keys.StoreFirst(t.Context(), next))
 	if k, err := keys.Authenticate(t.Context(), next, nil); err != nil || k.ID != dispatch.FirstKeyID {
 		t.Errorf("%+v, %v", k, err)
 	}
@@ -369,7 +341,5 @@ func TestANewFirstKey(t *testing.T) {
 		t.Error("the one before is good still")
 	}
 	w.refused("at another instance, the one before", w.call("GET", "/v1/admin/board", key, ""), 401, "UNAUTHENTICATED")
-	if r := w.call("GET", "/v1/admin/board", next, ""); r.status != 200 {
-		t.Errorf("at another instance: %d %s", r.status, r.raw)
-	}
+	w.call("GET", "/v1/admin/board", next, "").want(200)
 }

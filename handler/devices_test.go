@@ -17,10 +17,7 @@ const aDevice = `{"platform":"android","push_token":"token-1","app_version":"1.2
 
 func (w *world) device(d caller, installation, token string) {
 	w.t.Helper()
-	r := w.call("PUT", "/v1/me/devices/"+installation, d.token, fmt.Sprintf(`{"platform":"android","push_token":%q}`, token))
-	if r.status != 200 {
-		w.t.Fatalf("device: %d %s", r.status, r.raw)
-	}
+	w.call("PUT", "/v1/me/devices/"+installation, d.token, fmt.Sprintf(`{"platform":"android","push_token":%q}`, token)).want(200)
 }
 
 // TestDevices: a device is registered, several times, and deleted; no answer has its push token.
@@ -34,26 +31,17 @@ func TestDevices(t *testing.T) {
 			t.Fatalf("%d %s", r.status, r.raw)
 		}
 		mustHave(t, "the device", r.json, "installation_id", "platform", "app_version", "locale", "updated_at")
-		if r.at("installation_id") != "phone" || r.at("platform") != "android" || r.at("app_version") != "1.2" || r.at("locale") != "ko-KR" {
-			t.Error(r.raw)
-		}
+		r.want(200, "installation_id", "phone", "platform", "android", "app_version", "1.2", "locale", "ko-KR")
 		if at, err := time.Parse("2006-01-02T15:04:05.000Z", fmt.Sprint(r.at("updated_at"))); err != nil || at.Before(began) || at.After(time.Now()) {
 			t.Errorf("updated at %v: %v", at, err)
 		}
 	}
-	r := w.call("PUT", "/v1/me/devices/tablet", d[1].token, `{"platform":"ios","push_token":"token-1"}`)
-	if r.status != 200 || r.at("app_version") != nil || r.at("locale") != nil {
-		t.Errorf("with the least: %d %s", r.status, r.raw)
-	}
+	w.call("PUT", "/v1/me/devices/tablet", d[1].token, `{"platform":"ios","push_token":"token-1"}`).want(200, "app_version", nil, "locale", nil)
 	for _, path := range []string{"phone", "phone", "tablet", "never"} {
-		if r := w.call("DELETE", "/v1/me/devices/"+path, d[0].token, ""); r.status != 204 || r.raw != "" {
-			t.Errorf("%s: %d %s", path, r.status, r.raw)
-		}
+		w.call("DELETE", "/v1/me/devices/"+path, d[0].token, "").want(204).wantBody("")
 	}
 	nobody, _, err := w.tokens.Issue("drv_"+dispatch.DriverID(strings.Repeat("0", 26)), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	w.refused("a device of an unknown driver", w.call("PUT", "/v1/me/devices/phone", nobody, aDevice), 401, "UNAUTHENTICATED")
 	w.refused("a device of an unknown driver", w.call("DELETE", "/v1/me/devices/phone", nobody, ""), 401, "UNAUTHENTICATED")
 	w.refused("seen by an unknown driver", w.call("POST", "/v1/dispatches/"+w.dispatch(1)+"/seen", nobody, ""), 401, "UNAUTHENTICATED")
@@ -100,9 +88,7 @@ func TestInvalidDevices(t *testing.T) {
 	for id, want := range map[string]string{
 		strings.Repeat("x", 128): strings.Repeat("x", 128), "a%2Fb%25": "a/b%", "!$&'()*+,;=:@-._~": "!$&'()*+,;=:@-._~", "%22%3C%3E": `"<>`, "a+b": "a+b",
 	} {
-		if r := w.call("PUT", "/v1/me/devices/"+id, d.token, longest); r.status != 200 || r.at("installation_id") != want {
-			t.Errorf("%s: %d %s", id, r.status, r.raw)
-		}
+		w.call("PUT", "/v1/me/devices/"+id, d.token, longest).want(200, "installation_id", want)
 	}
 	if strings.Contains(w.log.String(), "level=ERROR") || strings.Contains(w.log.String(), "~~~~") {
 		t.Errorf("an error of ours, or a token in the log: %s", w.log)
@@ -159,9 +145,7 @@ func TestSeen(t *testing.T) {
 		return fmt.Sprint(w.call("GET", "/v1/admin/dispatches/"+id+"/notifications", key, "").at("funnel"))
 	}
 	for _, body := range []string{"", "{}", `{"round":1}`, `{"round":null}`} {
-		if r := seen(d[0], body); r.status != 204 || r.raw != "" {
-			t.Errorf("%s: %d %s", body, r.status, r.raw)
-		}
+		seen(d[0], body).want(204).wantBody("")
 	}
 	if got := funnel(); !strings.Contains(got, "seen:1 ") {
 		t.Errorf("the funnel: %s", got)
@@ -174,17 +158,11 @@ func TestSeen(t *testing.T) {
 	for _, other := range []string{"x", "dsp_" + strings.Repeat("0", 26), "dsp_" + strings.Repeat("z", 26)} {
 		w.refused(other, w.call("POST", "/v1/dispatches/"+other+"/seen", d[0].token, ""), 404, "DISPATCH_NOT_FOUND")
 	}
-	if r := w.accept(id, d[0], ""); r.status != 200 {
-		t.Fatal(r.raw)
-	}
-	if r := seen(d[1], ""); r.status != 204 {
-		t.Errorf("after it was taken: %d %s", r.status, r.raw)
-	}
+	w.accept(id, d[0], "").want(200)
+	seen(d[1], "").want(204)
 	w.on(id, "withdraw", d[0])
 	for _, body := range []string{`{"round":1}`, `{"round":2}`} {
-		if r := seen(d[0], body); r.status != 204 {
-			t.Errorf("%s in round 2: %d %s", body, r.status, r.raw)
-		}
+		seen(d[0], body).want(204)
 	}
 	w.refused("a round to come", seen(d[0], `{"round":3}`), 409, "OFFER_STALE")
 	if got := funnel(); strings.Count(got, "seen:2 ") != 1 || strings.Count(got, "seen:1 ") != 1 {

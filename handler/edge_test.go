@@ -1,7 +1,6 @@
 package handler
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -32,10 +31,7 @@ func (w *world) ours(what string, r reply) {
 // untouched fails the test unless the dispatch is open, in its first round and version.
 func (w *world) untouched(id string) {
 	w.t.Helper()
-	r := w.call("GET", "/v1/admin/dispatches/"+id, key, "")
-	if r.at("status") != "PENDING" || r.at("version") != 1.0 || r.at("round") != 1.0 || r.at("accepted_by") != nil {
-		w.t.Errorf("something changed: %s", r.raw)
-	}
+	w.call("GET", "/v1/admin/dispatches/"+id, key, "").want(200, "status", "PENDING", "version", 1.0, "round", 1.0, "accepted_by", nil)
 }
 
 // TestSuccessIsAsPromised holds every member of a success, and none besides.
@@ -146,11 +142,7 @@ func TestTheWrongKindOfCaller(t *testing.T) {
 	} {
 		method, path, _ := strings.Cut(route, " ")
 		for _, token := range []string{"", key, d.token + "x"} {
-			r := w.call(method, path, token, "{}")
-			w.refused(route, r, 401, "UNAUTHENTICATED")
-			if r.header.Get("WWW-Authenticate") != "Bearer" {
-				t.Errorf("%s: WWW-Authenticate %q", route, r.header.Get("WWW-Authenticate"))
-			}
+			w.refused(route, w.call(method, path, token, "{}"), 401, "UNAUTHENTICATED").wantHeader("WWW-Authenticate", "Bearer")
 		}
 	}
 	for _, route := range []string{
@@ -212,9 +204,7 @@ func TestExtremes(t *testing.T) {
 	} {
 		w.ours(field, w.call("POST", "/v1/admin/dispatches", key, order(1, field)))
 	}
-	if r := w.call("GET", "/v1/admin/dispatches", key, ""); len(r.json["items"].([]any)) != 0 {
-		t.Fatalf("a refused value was stored: %s", r.raw)
-	}
+	w.call("GET", "/v1/admin/dispatches", key, "").want(200).wantItems(0)
 	for _, c := range []struct {
 		field string
 		path  []string
@@ -322,9 +312,7 @@ func TestLists(t *testing.T) {
 			t.Errorf("%d a page: %d of 7 on %d pages, want %d", limit, len(seen), pages, want)
 		}
 	}
-	if r := w.call("GET", "/v1/me/dispatches", d.token, ""); len(r.json["items"].([]any)) != 3 {
-		t.Errorf("the driver's own: %s", r.raw)
-	}
+	w.call("GET", "/v1/me/dispatches", d.token, "").want(200).wantItems(3)
 	for _, q := range []string{"limit=-1", "limit=1e2", "limit=%2b1x", "limit=99999999999999999999", "status=pending", "status=%00", "cursor=%ff", "cursor=" + strings.Repeat("A", 5000)} {
 		w.ours(q, w.call("GET", "/v1/admin/dispatches?"+q, key, ""))
 		w.ours(q, w.call("GET", "/v1/me/dispatches?"+q, d.token, ""))
@@ -337,9 +325,7 @@ func (w *world) expire(id string) {
 		d.OpensAt, d.ExpiresAt, d.Version = now.Add(-time.Hour), now.Add(-time.Minute), d.Version+1
 		return []dispatch.Event{{ID: dispatch.NewEventID(now), Type: dispatch.EventExpired, Dispatch: d.ID, Round: d.Round, Actor: dispatch.System, At: now}}, nil
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 }
 
 // TestErrorTable checks the answers to errors that no other test here causes.
@@ -360,13 +346,11 @@ func TestErrorTable(t *testing.T) {
 		w := newWorld(t)
 		h := &handler{API: API{Log: slog.New(slog.DiscardHandler)}}
 		rec := httptest.NewRecorder()
-		ctx := echo.New().NewContext(httptest.NewRequestWithContext(t.Context(), "POST", "/v1/x", nil), rec)
+		req := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/x", nil)
+		ctx := echo.New().NewContext(req, rec)
 		ctx.Response().Header().Set("X-Request-Id", "r")
 		h.answerError(c.err, ctx)
-		r := reply{status: rec.Code, header: rec.Header(), raw: rec.Body.String()}
-		if err := json.Unmarshal(rec.Body.Bytes(), &r.json); err != nil {
-			t.Fatal(err)
-		}
+		r := replyTo(t, req, "", rec)
 		w.refused(c.err.Error(), r, c.status, c.code)
 		if (r.status == 503) != (r.header.Get("Retry-After") != "") {
 			t.Errorf("%v: Retry-After %q", c.err, r.header.Get("Retry-After"))
@@ -387,10 +371,6 @@ func TestExpiredOnTheWire(t *testing.T) {
 	w.expire(id)
 	w.refused("too late", w.accept(id, d, `{"round":1}`), 410, "DISPATCH_EXPIRED")
 	w.refused("canceled too late", w.call("POST", "/v1/admin/dispatches/"+id+"/cancel", key, "", "If-Match", `"2"`), 409, "INVALID_STATE")
-	if r := w.call("GET", "/v1/me/dispatches/"+id+"/claim", d.token, ""); r.at("outcome") != "EXPIRED" {
-		t.Errorf("the receipt: %s", r.raw)
-	}
-	if r := w.call("GET", "/v1/me/offers", d.token, ""); len(r.json["items"].([]any)) != 0 {
-		t.Errorf("still offered: %s", r.raw)
-	}
+	w.call("GET", "/v1/me/dispatches/"+id+"/claim", d.token, "").want(200, "outcome", "EXPIRED")
+	w.call("GET", "/v1/me/offers", d.token, "").want(200).wantItems(0)
 }

@@ -40,9 +40,7 @@ func newFirebaseWorld(t *testing.T, e *servertest.FirebaseAuth, clock *movable) 
 		ids, err := firebase.New(context.Background(), firebase.Options{
 			Project: servertest.FirebaseProject, Emulator: e.Addr(), Now: clock.now, Log: slog.New(slog.DiscardHandler),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		t.Cleanup(ids.Close)
 		a.Tokens = service.NewTokens(service.TokenOptions{
 			Secret: []byte("secret"), Now: clock.now, IDTokens: ids, Drivers: a.Store.(service.DriversByUID), Revocations: a.Revocations,
@@ -69,9 +67,7 @@ func firebaseUsersSignIn(t *testing.T, e *servertest.FirebaseAuth) {
 	}
 	is := func(what, token, id string) {
 		t.Helper()
-		if r := w.call("GET", "/v1/me", token, ""); r.status != 200 || r.at("id") != id {
-			t.Errorf("%s: %d %s, want %s", what, r.status, r.raw, id)
-		}
+		w.call("GET", "/v1/me", token, "").want(200, "id", id)
 	}
 	refused := func(what, token string) {
 		t.Helper()
@@ -89,10 +85,7 @@ func firebaseUsersSignIn(t *testing.T, e *servertest.FirebaseAuth) {
 	} {
 		d, uid := sign(name)
 		is(name+", before", d.token, d.id)
-		r := w.accept(w.dispatch(1), d, "")
-		if r.status != 200 {
-			t.Errorf("%s: accept: %d %s", name, r.status, r.raw)
-		}
+		w.accept(w.dispatch(1), d, "").want(200)
 		end(uid)
 		clock.pass(time.Minute)
 		refused(name+", a minute ago", d.token)
@@ -112,12 +105,8 @@ func firebaseUserIsRevoked(t *testing.T, e *servertest.FirebaseAuth) {
 	const email = "kim@example.com"
 	uid, old := e.SignUp(email)
 	d := w.drivers(1, fmt.Sprintf(`"firebase_uid":%q`, uid))[0]
-	if r := w.call("GET", "/v1/me", old, ""); r.status != 200 || r.at("id") != d.id {
-		t.Fatal(r.raw)
-	}
-	if r := w.call("DELETE", "/v1/admin/drivers/"+d.id+"/tokens", key, ""); r.status != 204 {
-		t.Fatal(r.raw)
-	}
+	w.call("GET", "/v1/me", old, "").want(200, "id", d.id)
+	w.call("DELETE", "/v1/admin/drivers/"+d.id+"/tokens", key, "").want(204)
 	w.refused("an earlier sign-in", w.call("GET", "/v1/me", old, ""), 401, "UNAUTHENTICATED")
 	// The time of a sign-in has no fractions: one in the second of the revocation does not count as later.
 	testkit.Eventually(t, "a user who signs in again is accepted", func() bool { return w.call("GET", "/v1/me", e.SignIn(email), "").status == 200 })

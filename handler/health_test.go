@@ -36,22 +36,14 @@ func TestReady(t *testing.T) {
 		redis  string
 	}{{false, "ok", "ok"}, {true, "degraded", "degraded"}} {
 		down = c.down
-		if r := w.call("GET", "/readyz", "", ""); r.status != 200 || r.at("status") != c.status || r.at("redis") != c.redis || r.at("database") != "ok" {
-			t.Errorf("%d %s", r.status, r.raw)
-		}
+		w.call("GET", "/readyz", "", "").want(200, "status", c.status, "redis", c.redis, "database", "ok")
 	}
-	if err := w.store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.store.Close())
 	if r := w.call("GET", "/readyz", "", ""); r.status != 503 || r.at("status") != "unavailable" || r.at("database") != "unavailable" || strings.Contains(r.raw, "closed") {
 		t.Errorf("%d %s", r.status, r.raw)
 	}
 	for _, route := range []string{"POST /v1/admin/dispatches", "GET /v1/admin/dispatches"} {
 		method, path, _ := strings.Cut(route, " ")
-		r := w.call(method, path, key, order(1))
-		w.refused(route, r, 503, "UNAVAILABLE")
-		if r.header.Get("Retry-After") == "" {
-			t.Errorf("%s: no Retry-After", route)
-		}
+		w.refused(route, w.call(method, path, key, order(1)), 503, "UNAVAILABLE").hasHeader("Retry-After")
 	}
 }

@@ -44,9 +44,7 @@ func placeOn(t *testing.T, kinds []string, test func(*testing.T, *place)) {
 func newPlace(t testing.TB, url string) *place {
 	t.Helper()
 	raw, _, err := repository.OpenPool(url, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() { raw.Close() })
 	return &place{t: t, url: url, raw: raw}
 }
@@ -60,9 +58,7 @@ func (p *place) exec(query string, args ...any) {
 
 func (p *place) count(from string) (n int) {
 	p.t.Helper()
-	if err := p.raw.QueryRowContext(p.t.Context(), "SELECT COUNT(*) FROM "+from).Scan(&n); err != nil {
-		p.t.Fatal(err)
-	}
+	noError(p.t, p.raw.QueryRowContext(p.t.Context(), "SELECT COUNT(*) FROM "+from).Scan(&n))
 	return n
 }
 
@@ -79,9 +75,7 @@ func (w *world) post(path, body, name string) reply {
 // same fails the test unless again equals the first answer.
 func (w *world) same(what string, first, again reply) {
 	w.t.Helper()
-	if again.status != first.status || again.raw != first.raw || again.header.Get("Idempotent-Replayed") != "true" {
-		w.t.Errorf("%s: %d %q %.300s\nwas %d %.300s", what, again.status, again.header.Get("Idempotent-Replayed"), again.raw, first.status, first.raw)
-	}
+	again.want(first.status).wantHeader("Idempotent-Replayed", "true").wantBody(first.raw)
 	for _, name := range []string{"Location", "Etag", "Content-Type"} {
 		if again.header.Get(name) != first.header.Get(name) {
 			w.t.Errorf("%s: %s is %q, was %q", what, name, again.header.Get(name), first.header.Get(name))
@@ -137,10 +131,7 @@ func TestTwentyAtOnce(t *testing.T) {
 				made++
 			case r.status == 201:
 			default:
-				instances[0].refused("another", r, 409, "IDEMPOTENCY_KEY_IN_USE")
-				if r.header.Get("Retry-After") != "1" {
-					t.Errorf("Retry-After: %q", r.header.Get("Retry-After"))
-				}
+				instances[0].refused("another", r, 409, "IDEMPOTENCY_KEY_IN_USE").wantHeader("Retry-After", "1")
 			}
 		}
 		if n := p.count("dispatches"); made != 1 || n != 1 || p.count("events") != 1 {
@@ -177,9 +168,7 @@ func TestAfterADeath(t *testing.T) {
 			if p.count(c.table)-before != c.made || p.count("audit") != audited {
 				t.Errorf("%s was done twice", path)
 			}
-			if again.status != first.status || again.header.Get("Location") != first.header.Get("Location") || again.header.Get("Idempotent-Replayed") != "" {
-				t.Errorf("%s: %d %.300s, then %d %.300s", path, first.status, first.raw, again.status, again.raw)
-			}
+			again.want(first.status).wantHeader("Location", first.header.Get("Location")).wantHeader("Idempotent-Replayed", "")
 			if !strings.Contains(path, "token") && !strings.Contains(path, "bulk") && first.raw != again.raw { // tokens differ
 				t.Errorf("%s: %s, then %s", path, first.raw, again.raw)
 			}
@@ -198,9 +187,7 @@ func TestALostCommit(t *testing.T) {
 	p := newPlace(t, repositorytest.URL(t, "mariadb"))
 	near := newWorldOn(t, p.url)
 	u, err := url.Parse(p.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	proxy := servertest.StartProxy(t, u.Host)
 	far := newWorldOn(t, proxy.URL(p.url))
 	body := order(1, `"external_id":"ERP-1"`)
@@ -208,9 +195,7 @@ func TestALostCommit(t *testing.T) {
 	r := far.post("/v1/admin/dispatches", body, "one")
 	<-cut.Done()
 	far.refused("an unknown result", r, 503, "UNAVAILABLE")
-	if r := near.post("/v1/admin/dispatches", body, "one"); r.status != 201 || r.header.Get("Idempotent-Replayed") != "" {
-		t.Errorf("again: %d %s", r.status, r.raw)
-	}
+	near.post("/v1/admin/dispatches", body, "one").want(201).wantHeader("Idempotent-Replayed", "")
 	if n := p.count("dispatches"); n != 1 || p.count("events") != 1 {
 		t.Errorf("%d dispatches", n)
 	}
@@ -233,9 +218,7 @@ func TestAnswersThatAreNotKept(t *testing.T) {
 	w.refused("broken, still", w.post("/v1/admin/dispatches", body, "k"), 503, "UNAVAILABLE")
 	w.refused("another body", w.post("/v1/admin/dispatches", order(2), "k"), 422, "IDEMPOTENCY_KEY_REUSED")
 	p.exec("DROP TRIGGER broken")
-	if r := w.post("/v1/admin/dispatches", body, "k"); r.status != 201 || r.header.Get("Idempotent-Replayed") != "" {
-		t.Errorf("mended: %d %s", r.status, r.raw)
-	}
+	w.post("/v1/admin/dispatches", body, "k").want(201).wantHeader("Idempotent-Replayed", "")
 	for _, status := range []int{401, 403, 412, 428, 429, 500, 503} {
 		if (&answer{Status: status}).final() {
 			t.Errorf("%d is kept", status)
@@ -280,13 +263,9 @@ func TestInvalidIdempotencyKeys(t *testing.T) {
 		w.refused(strconv.Quote(name), w.post("/v1/admin/dispatches", order(1), name), 422, "VALIDATION_FAILED")
 	}
 	for _, name := range []string{"a", " ", strings.Repeat("~", 255), `"quoted"`} {
-		if r := w.post("/v1/admin/dispatches", order(1), name); r.status != 201 {
-			t.Errorf("%q: %d %s", name, r.status, r.raw)
-		}
+		w.post("/v1/admin/dispatches", order(1), name).want(201)
 	}
-	if r := w.call("GET", "/v1/admin/dispatches", key, "", "Idempotency-Key", ""); r.status != 200 || len(items(r)) != 4 {
-		t.Errorf("%d %s", r.status, r.raw)
-	}
+	w.call("GET", "/v1/admin/dispatches", key, "", "Idempotency-Key", "").want(200).wantItems(4)
 	large := `{"note":"` + strings.Repeat("x", 2<<20) + `"}`
 	w.refused("a large body", w.post("/v1/admin/drivers/bulk", large, "large"), 413, "BODY_TOO_LARGE")
 	w.refused("a body too large for this", w.post("/v1/admin/dispatches", large[:100<<10], "l"), 413, "BODY_TOO_LARGE")
@@ -303,10 +282,7 @@ func TestALargeBulk(t *testing.T) {
 		if len(all) > maxBulkBody {
 			t.Fatalf("%d bytes", len(all))
 		}
-		first := w.post("/v1/admin/drivers/bulk", all, "bulk")
-		if first.status != 200 || len(items(first)) != 1000 {
-			t.Fatalf("%d %.300s", first.status, first.raw)
-		}
+		first := w.post("/v1/admin/drivers/bulk", all, "bulk").want(200).wantItems(1000)
 		w.same("a bulk", first, w.post("/v1/admin/drivers/bulk", all, "bulk"))
 		p.dies()
 		again := w.post("/v1/admin/drivers/bulk", all, "bulk")
@@ -337,23 +313,18 @@ func TestAClientThatHangsUp(t *testing.T) {
 	req.Header.Set("Idempotency-Key", "k")
 	rec := httptest.NewRecorder()
 	w.api.ServeHTTP(rec, req)
-	again := w.post("/v1/admin/drivers", driverBody, "k")
-	if again.status != 201 || again.raw != rec.Body.String() || again.header.Get("Idempotent-Replayed") != "true" {
-		t.Errorf("%d %s, then %d %s", rec.Code, rec.Body, again.status, again.raw)
-	}
+	w.post("/v1/admin/drivers", driverBody, "k").want(201).wantHeader("Idempotent-Replayed", "true").wantBody(rec.Body.String())
 }
 
 // TestStatementsWithoutAnIdempotencyKey: a request without a key runs no more statements, by the server's count.
 func TestStatementsWithoutAnIdempotencyKey(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, servertest.StartMariaDB(t).URL(t)) // whose statements are all counted
+	p := newPlace(t, servertest.StartMariaDB(t).URL(t)) // a server of its own: it counts the statements of all its clients
 	repositorytest.Migrate(t, p.url)
 	w := newWorldOn(t, p.url)
 	questions := func() (n int) {
 		var name string
-		if err := p.raw.QueryRowContext(t.Context(), "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, p.raw.QueryRowContext(t.Context(), "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n))
 		return n
 	}
 	w.dispatch(1)

@@ -62,8 +62,7 @@ func TestBadBodies(t *testing.T) {
 func TestBodyLimit(t *testing.T) {
 	w := newWorld(t)
 	d := w.drivers(1)[0]
-	r := w.accept(w.dispatch(1), d, `{"round":1,"x":"`+strings.Repeat("x", maxBody)+`"}`)
-	w.refused("more than 64 KiB", r, 413, "BODY_TOO_LARGE")
+	w.refused("more than 64 KiB", w.accept(w.dispatch(1), d, `{"round":1,"x":"`+strings.Repeat("x", maxBody)+`"}`), 413, "BODY_TOO_LARGE")
 }
 
 func TestPaths(t *testing.T) {
@@ -77,9 +76,7 @@ func TestPaths(t *testing.T) {
 				t.Errorf("%s %.40s: %d %s", method, id, r.status, r.raw)
 			}
 		}
-		if r := w.call("GET", "/v1/admin/dispatches/"+id, key, ""); r.status != 404 {
-			t.Errorf("%.40s: %d %s", id, r.status, r.raw)
-		}
+		w.call("GET", "/v1/admin/dispatches/"+id, key, "").want(404)
 	}
 	w.refused("no such address", w.call("GET", "/v2/me", d.token, ""), 404, "NOT_FOUND")
 	w.refused("no such method", w.call("DELETE", "/v1/me", d.token, ""), 405, "METHOD_NOT_ALLOWED")
@@ -101,17 +98,13 @@ func TestForgedTokens(t *testing.T) {
 		claims := good()
 		change(claims)
 		token, err := jwt.NewWithClaims(method, claims).SignedString(secret)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		return token
 	}
 	secret, same := []byte("secret"), func(jwt.MapClaims) {}
 	set := func(k string, v any) func(jwt.MapClaims) { return func(c jwt.MapClaims) { c[k] = v } }
 	without := func(k string) func(jwt.MapClaims) { return func(c jwt.MapClaims) { delete(c, k) } }
-	if r := w.call("GET", "/v1/me", sign(jwt.SigningMethodHS256, secret, same), ""); r.status != 200 {
-		t.Fatalf("the good one: %s", r.raw)
-	}
+	w.call("GET", "/v1/me", sign(jwt.SigningMethodHS256, secret, same), "").want(200)
 	parts := strings.Split(d.token, ".")
 	for name, token := range map[string]string{
 		"none":                         sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, same),
@@ -157,9 +150,7 @@ func TestCachedTokenEnds(t *testing.T) {
 	tokens := service.NewTokens(service.TokenOptions{Revocations: service.NoRevocations(), Secret: []byte("secret"), Now: func() time.Time { return now }})
 	driver := dispatch.NewDriverID(now)
 	token, until, err := tokens.Issue(driver, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for range 2 {
 		if got, err := tokens.Driver(token); got != driver || err != nil {
 			t.Fatal(got, err)
@@ -193,9 +184,7 @@ func TestRolesAndKeys(t *testing.T) {
 		{"d", "POST", "/v1/admin/notifications/ntf_1/redrive", "", 404},
 		{"no key", "GET", "/v1/admin/dispatches", "", 401},
 	} {
-		if r := w.call(tt.method, tt.path, tt.key, tt.body); r.status != tt.want {
-			t.Errorf("%s %s with %s: %d %s", tt.method, tt.path, tt.key, r.status, r.raw)
-		}
+		w.call(tt.method, tt.path, tt.key, tt.body).want(tt.want)
 	}
 }
 
@@ -208,10 +197,7 @@ func TestVersions(t *testing.T) {
 		w.refused(v, w.call("POST", path, key, "", "If-Match", v), 412, "VERSION_MOVED")
 	}
 	got := w.call("GET", "/v1/admin/dispatches/"+id, key, "")
-	r := w.call("POST", path, key, `{"reason_code":"WEATHER"}`, "If-Match", got.header.Get("ETag"))
-	if r.status != 200 || r.at("status") != "CANCELED" {
-		t.Fatal(r.raw)
-	}
+	r := w.call("POST", path, key, `{"reason_code":"WEATHER"}`, "If-Match", got.header.Get("ETag")).want(200, "status", "CANCELED")
 	w.refused("twice", w.call("POST", path, key, "", "If-Match", r.header.Get("ETag")), 409, "INVALID_STATE")
 	again := w.call("POST", "/v1/admin/dispatches", key, order(3, `"external_id":"erp-1"`))
 	if again.status != 201 || again.header.Get("Location") == "" {
@@ -224,18 +210,10 @@ func TestRateLimitIsPerDriver(t *testing.T) {
 	w := newWorld(t, func(api *API) { api.DriverRate = 1; now := time.Now(); api.Now = func() time.Time { return now } })
 	d := w.drivers(2)
 	for range 2 { // a burst of twice the rate
-		if r := w.call("GET", "/v1/me", d[0].token, ""); r.status != 200 {
-			t.Fatal(r.raw)
-		}
+		w.call("GET", "/v1/me", d[0].token, "").want(200)
 	}
-	r := w.call("GET", "/v1/me", d[0].token, "")
-	w.refused("the third", r, 429, "RATE_LIMITED")
-	if r.header.Get("Retry-After") != "1" {
-		t.Errorf("Retry-After %q", r.header.Get("Retry-After"))
-	}
-	if r := w.call("GET", "/v1/me", d[1].token, ""); r.status != 200 {
-		t.Errorf("another driver from the same address: %s", r.raw)
-	}
+	w.refused("the third", w.call("GET", "/v1/me", d[0].token, ""), 429, "RATE_LIMITED").wantHeader("Retry-After", "1")
+	w.call("GET", "/v1/me", d[1].token, "").want(200)
 }
 
 func TestRequestID(t *testing.T) {
@@ -264,15 +242,11 @@ func TestBulkDrivers(t *testing.T) {
 		`{"drivers":[` + strings.Replace(one, `"name"`, `"id":"drv_1","name"`, 1) + `]}`,
 	}
 	for _, body := range bad {
-		if r := w.call("POST", "/v1/admin/drivers/bulk", key, body); r.status != 422 {
-			t.Errorf("%.80s: %d %.200s", body, r.status, r.raw)
-		}
+		w.call("POST", "/v1/admin/drivers/bulk", key, body).want(422)
 	}
 	twice := strings.Replace(one, `"name"`, `"firebase_uid":"u1","name"`, 1)
 	w.refused("one uid, two drivers", w.call("POST", "/v1/admin/drivers/bulk", key, `{"drivers":[`+twice+","+twice+`]}`), 409, "DUPLICATE_FIREBASE_UID")
-	if r := w.call("POST", "/v1/admin/drivers/bulk", key, `{"drivers":[`+twice+`]}`); r.status != 200 {
-		t.Errorf("all or none: %s", r.raw)
-	}
+	w.call("POST", "/v1/admin/drivers/bulk", key, `{"drivers":[`+twice+`]}`).want(200)
 }
 
 func TestOffers(t *testing.T) {
@@ -283,10 +257,7 @@ func TestOffers(t *testing.T) {
 	w.dispatch(5, `"min_working_height_m":46`)
 	var got []string
 	for cursor := ""; ; {
-		r := w.call("GET", "/v1/me/offers?limit=2&cursor="+cursor, d.token, "")
-		if r.status != 200 {
-			t.Fatal(r.raw)
-		}
+		r := w.call("GET", "/v1/me/offers?limit=2&cursor="+cursor, d.token, "").want(200)
 		for _, o := range r.json["items"].([]any) {
 			offer := o.(map[string]any)
 			got = append([]string{offer["id"].(string)}, got...)
@@ -304,9 +275,7 @@ func TestOffers(t *testing.T) {
 		t.Errorf("offers %v, want %v", got, want)
 	}
 	w.call("PUT", "/v1/me/duty", d.token, `{"on_duty":false}`)
-	if r := w.call("GET", "/v1/me/offers", d.token, ""); r.status != http.StatusOK || len(r.json["items"].([]any)) != 0 {
-		t.Errorf("off duty: %s", r.raw)
-	}
+	w.call("GET", "/v1/me/offers", d.token, "").want(http.StatusOK).wantItems(0)
 }
 
 // Whatever a body is, the answer is one of ours.

@@ -131,9 +131,7 @@ func TestSignals(t *testing.T) {
 	w.receipt(id, d[0])
 	ofLate := func(withdrawn, hopeless float64) {
 		t.Helper()
-		if r := w.call("GET", path, key, ""); r.json["withdrawn_24h"] != withdrawn || r.json["hopeless_taps_24h"] != hopeless || r.json["withdrawn"] != 1.0 {
-			t.Errorf("of late: %s", r.raw)
-		}
+		w.call("GET", path, key, "").want(200, "withdrawn_24h", withdrawn, "hopeless_taps_24h", hopeless, "withdrawn", 1.0)
 	}
 	ofLate(1, 1)
 	w.exec("UPDATE attempts SET at = at - 86400000000")
@@ -141,9 +139,7 @@ func TestSignals(t *testing.T) {
 	ofLate(0, 0)
 	w.exec("UPDATE attempts SET at = at - 2592000000000")
 	w.exec("UPDATE claims SET accepted_at = accepted_at - 2592000000000")
-	if r := w.call("GET", path, key, ""); r.json["taps"] != 0.0 || r.json["wins"] != 0.0 || r.json["under_300_ms"] != 0.0 {
-		t.Errorf("after 30 days: %s", r.raw)
-	}
+	w.call("GET", path, key, "").want(200, "taps", 0.0, "wins", 0.0, "under_300_ms", 0.0)
 	w.putKey(dispatch.Dispatcher, "a-dispatchers-key")
 	w.refused("dispatcher", w.call("GET", path, "a-dispatchers-key", ""), 403, "FORBIDDEN")
 	w.refused("an unknown driver", w.call("GET", "/v1/admin/drivers/"+string(dispatch.NewDriverID(time.Now()))+"/signals", key, ""), 404, "DRIVER_NOT_FOUND")
@@ -159,18 +155,12 @@ func TestNewTermsCountFromTheirOwnTime(t *testing.T) {
 	w.exec("UPDATE events SET at = at - 300000000")
 	unseen := func(what string, want float64) {
 		t.Helper()
-		if r := w.call("GET", "/v1/admin/board", key, ""); r.json["unseen"] != want {
-			t.Errorf("%s: %s", what, r.raw)
-		}
+		w.call("GET", "/v1/admin/board", key, "").want(200, "unseen", want)
 	}
 	unseen("open for five minutes", 1)
-	if r := w.change("POST", id, "/extend", 1, `{"expires_at":"`+inFuture(time.Hour)+`"}`); r.status != 200 {
-		t.Fatal(r.raw)
-	}
+	w.change("POST", id, "/extend", 1, `{"expires_at":"`+inFuture(time.Hour)+`"}`).want(200)
 	unseen("and for longer from now on", 1)
-	if r := w.change("PATCH", id, "", 2, `{"note":"bring a helmet"}`); r.status != 200 || r.json["round"] != 2.0 {
-		t.Fatal(r.raw)
-	}
+	w.change("PATCH", id, "", 2, `{"note":"bring a helmet"}`).want(200, "round", 2.0)
 	unseen("new terms", 0)
 	w.accept(id, d, `{"round":2}`)
 	w.receipt(id, d)
@@ -178,9 +168,7 @@ func TestNewTermsCountFromTheirOwnTime(t *testing.T) {
 	if ms, _ := taps[0]["reaction_ms"].(float64); ms <= 0 || ms > 20_000 {
 		t.Errorf("%v ms after the new terms", ms)
 	}
-	if r := w.call("GET", "/v1/admin/drivers/"+d.id+"/signals", key, ""); r.json["fastest_reaction_ms"] != taps[0]["reaction_ms"] {
-		t.Errorf("%s, want %v", r.raw, taps[0]["reaction_ms"])
-	}
+	w.call("GET", "/v1/admin/drivers/"+d.id+"/signals", key, "").want(200, "fastest_reaction_ms", taps[0]["reaction_ms"])
 	w.on(id, "withdraw", d)
 	unseen("given back", 0)
 	w.exec("UPDATE dispatches SET opens_at = opens_at - 61000000")

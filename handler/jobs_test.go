@@ -36,15 +36,11 @@ func withJobs(t testing.TB, locks schedule.Strategy) *world {
 		store := api.Store.(*repository.Store)
 		jobs := []schedule.Job{job("tidy", schedule.Cron("0 0 4 * * *"), true), job("count", schedule.After(time.Hour), false)}
 		seoul, err := time.LoadLocation("Asia/Seoul")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		scheduler, err := schedule.New(schedule.Options{
 			Jobs: jobs, Ledger: store, Locks: locks, OtherLocks: []string{"relay"}, Zone: seoul, Instance: "host:1", Log: slog.New(slog.DiscardHandler),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if _, err := store.RegisterJobs(t.Context(), []string{"tidy", "count"}); err != nil {
 			t.Fatal(err)
 		}
@@ -58,9 +54,7 @@ func (w *world) began(job, owner string) cronjob.Run {
 	run, err := w.store.BeginRun(w.t.Context(), job, owner, time.Minute, func(_ cronjob.JobState, now time.Time) time.Time {
 		return now.Add(-time.Hour)
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	return run
 }
 
@@ -106,17 +100,11 @@ func TestJobs(t *testing.T) {
 	locker := lock.New(locks, lock.Options{Instance: "host:2"})
 	defer locker.Close()
 	lease, err := locker.Acquire(t.Context(), "count", lock.Fixed(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer lease.Release(context.Background())
 	first := w.began("count", "host:2/a")
-	if err := w.store.EndRun(t.Context(), first, cronjob.Outcome{Status: cronjob.Succeeded, Result: "3 counted"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.store.BlockJob(t.Context(), "count", "host:3", "no answer"); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.store.EndRun(t.Context(), first, cronjob.Outcome{Status: cronjob.Succeeded, Result: "3 counted"}))
+	noError(t, w.store.BlockJob(t.Context(), "count", "host:3", "no answer"))
 	count := w.job("count")
 	mustHave(t, "the last run", count["last_run"].(map[string]any), runMembers...)
 	held := count["lock"].(map[string]any)
@@ -159,9 +147,7 @@ func TestRunsOfAJob(t *testing.T) {
 	w := withJobs(t, lock.NewMemory())
 	ends := []cronjob.Outcome{{Status: cronjob.Succeeded, Result: "1"}, {Status: cronjob.Failed, Error: "disk full"}, {Status: cronjob.Succeeded, Result: "3"}}
 	for i, end := range ends {
-		if err := w.store.EndRun(t.Context(), w.began("count", fmt.Sprintf("host:1/%d", i)), end); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, w.store.EndRun(t.Context(), w.began("count", fmt.Sprintf("host:1/%d", i)), end))
 	}
 	r := w.call("GET", "/v1/admin/jobs/count/runs?limit=2", key, "")
 	mustHave(t, "the list", r.json, "items", "next_cursor", "server_time")
@@ -207,9 +193,7 @@ func TestRolesForJobs(t *testing.T) {
 	w.putKey(dispatch.Dispatcher, "dispatcher")
 	driver := w.drivers(1)[0]
 	for _, path := range []string{"/v1/admin/jobs", "/v1/admin/jobs/count/runs"} {
-		if r := w.call("GET", path, "viewer", ""); r.status != 200 {
-			t.Errorf("%s: %d", path, r.status)
-		}
+		w.call("GET", path, "viewer", "").want(200)
 		w.refused(path, w.call("GET", path, driver.token, ""), 401, "UNAUTHENTICATED")
 	}
 	for _, who := range []string{"viewer", "dispatcher"} {

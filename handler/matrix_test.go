@@ -149,15 +149,12 @@ func (w *world) callers(t *testing.T, op *operation, a access) {
 	body := s.body(op.examples()[0])
 	stranger, strange := s.drivers(1, `"regions":["elsewhere"]`)[0], dispatch.NewDriverID(time.Now())
 	nobodys, _, err := w.tokens.Issue(strange, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	other := s.colleague()
 	wrote := w.writes(t)
 	refuse := func(what, token string, status int, code string) {
 		t.Helper()
-		r := s.call(op.method, s.path, token, body, s.headers...)
-		w.refused(fmt.Sprintf("%s as %s", op.route(), what), r, status, code)
+		w.refused(fmt.Sprintf("%s as %s", op.route(), what), s.call(op.method, s.path, token, body, s.headers...), status, code)
 		if wrote() {
 			t.Errorf("%s as %s has changed the database", op.route(), what)
 		}
@@ -215,9 +212,7 @@ func (w *world) welcome(t *testing.T, op *operation, a access) {
 	for what, token := range may {
 		s := newScene(t, w, op)
 		body := strings.ReplaceAll(s.body(op.examples()[0]), "order-4711", dispatch.NewUniqueID("order-", time.Now()))
-		if r := s.call(op.method, s.path, token(s), body, s.headers...); r.status != want[what] {
-			t.Errorf("%s as %s: %d %s, want %d", op.route(), what, r.status, r.raw, want[what])
-		}
+		s.call(op.method, s.path, token(s), body, s.headers...).want(want[what])
 	}
 }
 
@@ -277,9 +272,7 @@ func (w *world) sessions(t *testing.T, op *operation, cookies map[string]string)
 	for _, role := range roles[least:] {
 		s := newScene(t, w, op)
 		body := strings.ReplaceAll(s.body(op.examples()[0]), "order-4711", dispatch.NewUniqueID("order-", time.Now()))
-		if r := s.by(cookies[role], op.method, s.path, body, append(s.headers, "Sec-Fetch-Site", "same-origin")...); r.status != op.succeeds() {
-			t.Errorf("%s in the session of a %s: %d %s", op.route(), role, r.status, r.raw)
-		}
+		s.by(cookies[role], op.method, s.path, body, append(s.headers, "Sec-Fetch-Site", "same-origin")...).want(op.succeeds())
 	}
 }
 

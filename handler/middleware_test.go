@@ -2,7 +2,6 @@ package handler
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -46,9 +45,7 @@ func TestAuthorizationHeaders(t *testing.T) {
 	w := newWorld(t)
 	token := w.drivers(1)[0].token
 	for _, good := range []string{"Bearer " + token, "bearer " + token, "BEARER " + token} {
-		if r := w.call("GET", "/v1/me", "", "", "Authorization", good); r.status != 200 {
-			t.Errorf("%.7s: %d", good, r.status)
-		}
+		w.call("GET", "/v1/me", "", "", "Authorization", good).want(200)
 	}
 	for name, bad := range map[string]string{
 		"lower case": "Bearer " + strings.ToLower(token), "two spaces": "Bearer  " + token, "a dot": "Bearer " + token + ".", "a tab": "Bearer\t" + token,
@@ -58,8 +55,7 @@ func TestAuthorizationHeaders(t *testing.T) {
 		w.refused(name, w.call("GET", "/v1/me", "", "", "Authorization", bad), 401, "UNAUTHENTICATED")
 	}
 	// Each of them is good; which one counts, a proxy may see in another way.
-	r := w.callTwice("/v1/me", "Bearer "+token, "Bearer "+token)
-	w.refused("two headers", r, 401, "UNAUTHENTICATED")
+	w.refused("two headers", w.callTwice("/v1/me", "Bearer "+token, "Bearer "+token), 401, "UNAUTHENTICATED")
 	w.refused("in the address", w.call("GET", "/v1/me?access_token="+token, "", ""), 401, "UNAUTHENTICATED")
 }
 
@@ -87,9 +83,7 @@ func (w *world) callTwice(path string, authorizations ...string) reply {
 	req.Header["Authorization"] = authorizations
 	rec := httptest.NewRecorder()
 	w.api.ServeHTTP(rec, req)
-	r := reply{status: rec.Code, header: rec.Header(), raw: rec.Body.String()}
-	json.Unmarshal(rec.Body.Bytes(), &r.json)
-	return r
+	return replyTo(w.t, req, "", rec)
 }
 
 // TestRequestIDOfAnError: an error has the request id that the client sent.
@@ -126,19 +120,14 @@ func TestRateLimitRefills(t *testing.T) {
 		t.Fatal(err)
 	}
 	token, _, err := w.tokens.Issue(id, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	passed := func(token, path string) (n int) {
 		for range 20 {
 			switch r := w.call("GET", path, token, ""); r.status {
 			case 200:
 				n++
 			default:
-				w.refused(path, r, 429, "RATE_LIMITED")
-				if r.header.Get("Retry-After") != "1" {
-					t.Errorf("Retry-After %q", r.header.Get("Retry-After"))
-				}
+				w.refused(path, r, 429, "RATE_LIMITED").wantHeader("Retry-After", "1")
 			}
 		}
 		return n

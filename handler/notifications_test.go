@@ -21,14 +21,10 @@ func (w *world) outbox() *repository.Outbox {
 func (w *world) tell() (pushes []outbox.Push) {
 	w.t.Helper()
 	events, err := w.outbox().LeaseEvents(w.t.Context(), 100)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	for _, event := range events {
 		told, err := w.outbox().Expand(w.t.Context(), event, 100)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		noError(w.t, err)
 		pushes = append(pushes, told.Pushes...)
 	}
 	return pushes
@@ -39,9 +35,7 @@ func (w *world) settle(p outbox.Push, status outbox.Status) {
 	err := w.outbox().RecordResults(w.t.Context(), []outbox.SendResult{{
 		ID: p.ID, Status: status, RetryAfter: time.Hour, Attempts: 2, Result: "poison", Reason: "INVALID_ARGUMENT",
 	}})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 }
 
 // told is a dispatch whose offer was pushed to one device for each status.
@@ -83,9 +77,7 @@ func TestNotificationsOfADispatch(t *testing.T) {
 	path := "/v1/admin/dispatches/" + id + "/notifications"
 	r := w.call("GET", path, key, "")
 	mustHave(t, "the list", r.json, "items", "next_cursor", "server_time", "funnel")
-	if r.status != 200 || len(items(r)) != 4 || r.at("next_cursor") != nil {
-		t.Fatalf("%d %s", r.status, r.raw)
-	}
+	r.want(200, "next_cursor", nil).wantItems(4)
 	for _, n := range items(r) {
 		mustHave(t, "a notification", n, "id", "event_id", "type", "dispatch_id", "round", "driver_id", "device_id", "topic", "silent", "status",
 			"attempts", "result", "reason", "created_at", "next_at", "sent_at", "expires_at", "delay_ms")
@@ -134,9 +126,7 @@ func TestFunnelOfLongAgo(t *testing.T) {
 		d.OpensAt, d.ExpiresAt, d.Version = now.Add(-100*time.Hour), now.Add(-99*time.Hour), d.Version+1
 		return []dispatch.Event{{ID: dispatch.NewEventID(now), Type: dispatch.EventUpdated, Dispatch: d.ID, Round: 1, At: now}}, nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	r := w.call("GET", "/v1/admin/dispatches/"+id+"/notifications", key, "")
 	if got := fmt.Sprint(r.at("funnel")); got != "[map[accepted_by_fcm:<nil> round:1 seen:0 tapped:0 told:<nil> won:0]]" {
 		t.Errorf("the funnel: %s", got)
@@ -150,9 +140,7 @@ func TestNotificationLists(t *testing.T) {
 	for query, want := range map[string]int{"": 6, "status=": 6, "status=DEAD": 3, "status=SENT": 1, "status=DROPPED": 1, "status=PENDING": 1} {
 		r := w.call("GET", "/v1/admin/notifications?"+query, key, "")
 		mustHave(t, query, r.json, "items", "next_cursor", "server_time")
-		if r.status != 200 || len(items(r)) != want {
-			t.Errorf("%s: %d %s", query, r.status, r.raw)
-		}
+		r.want(200).wantItems(want)
 		for _, n := range items(r) {
 			if status := strings.TrimPrefix(query, "status="); status != "" && n["status"] != status || n["dispatch_id"] != id {
 				t.Errorf("%s: %v", query, n)
@@ -248,7 +236,5 @@ func TestRedriveOverHTTP(t *testing.T) {
 func TestRedriveWithoutARelay(t *testing.T) {
 	w := newWorld(t)
 	_, _, pushes := w.told("DEAD")
-	if r := w.call("POST", "/v1/admin/notifications/"+string(pushes[0].ID)+"/redrive", key, ""); r.status != 200 {
-		t.Errorf("%d %s", r.status, r.raw)
-	}
+	w.call("POST", "/v1/admin/notifications/"+string(pushes[0].ID)+"/redrive", key, "").want(200)
 }

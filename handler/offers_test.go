@@ -35,9 +35,7 @@ func (w *world) decline(id string, d caller, body string) reply {
 // stands is where the driver's offer of the dispatch stands, in the list and by itself.
 func (w *world) stands(id string, d caller, want string) {
 	w.t.Helper()
-	if r := w.call("GET", "/v1/dispatches/"+id, d.token, ""); r.json["offer_status"] != want {
-		w.t.Errorf("by itself: %s, want %s", r.raw, want)
-	}
+	w.call("GET", "/v1/dispatches/"+id, d.token, "").want(200, "offer_status", want)
 	for _, o := range items(w.offers(d)) {
 		if o["id"] == id && o["offer_status"] != want {
 			w.t.Errorf("in the list: %v, want %s", o["offer_status"], want)
@@ -51,9 +49,7 @@ func TestDecline(t *testing.T) {
 	version := func() any { return w.call("GET", "/v1/admin/dispatches/"+id, key, "").json["version"] }
 	was := version()
 	for _, body := range []string{`{"reason_code":"TOO_FAR","round":1}`, "", `{"reason_code":"OTHER"}`} {
-		if r := w.decline(id, d[0], body); r.status != 204 {
-			t.Fatalf("%s: %d %s", body, r.status, r.raw)
-		}
+		w.decline(id, d[0], body).want(204)
 	}
 	w.stands(id, d[0], "DECLINED")
 	w.stands(id, d[1], "PENDING")
@@ -74,14 +70,10 @@ func TestDecline(t *testing.T) {
 	w.refused("too long", w.decline(id, d[1], `{"reason_code":"`+strings.Repeat("x", 65)+`"}`), 422, "VALIDATION_FAILED")
 	w.refused("no such", w.decline(string(dispatch.NewID(time.Now())), d[1], ""), 404, "DISPATCH_NOT_FOUND")
 	// A driver may decline and then accept; then they can withdraw, not decline.
-	if r := w.accept(id, d[0], `{"round":1}`); r.status != 200 {
-		t.Fatalf("%d %s", r.status, r.raw)
-	}
+	w.accept(id, d[0], `{"round":1}`).want(200)
 	w.stands(id, d[0], "ACCEPTED")
 	w.refused("mine", w.decline(id, d[0], ""), 409, "INVALID_STATE")
-	if r := w.decline(id, d[1], ""); r.status != 204 {
-		t.Errorf("of another driver: %d %s", r.status, r.raw)
-	}
+	w.decline(id, d[1], "").want(204)
 	w.stands(id, d[1], "TAKEN")
 	if all := items(w.call("GET", "/v1/admin/dispatches/"+id+"/offers", key, "")); len(all) != 1 {
 		t.Errorf("declining an ended offer was written: %v", all)
@@ -99,18 +91,14 @@ func TestWhereOffersStand(t *testing.T) {
 	w.stands(id, waiting, "PENDING")
 	w.on(id, "seen", sent)
 	w.stands(id, sent, "SEEN")
-	if r := w.accept(id, waiting, ""); r.status != 200 {
-		t.Fatal(r.raw)
-	}
+	w.accept(id, waiting, "").want(200)
 	w.stands(id, sent, "TAKEN")
 	w.stands(id, waiting, "ACCEPTED")
 	mine := items(w.call("GET", "/v1/me/dispatches", waiting.token, ""))
 	if len(mine) != 1 || mine[0]["offer_status"] != "ACCEPTED" {
 		t.Errorf("%v", mine)
 	}
-	if r := w.on(id, "withdraw", waiting); r.status != 200 {
-		t.Fatal(r.raw)
-	}
+	w.on(id, "withdraw", waiting).want(200)
 	w.stands(id, waiting, "WITHDRAWN")
 	w.stands(id, sent, "PENDING") // round 2 is another offer
 	w.on(id, "seen", waiting)
@@ -157,19 +145,12 @@ func TestOffersETag(t *testing.T) {
 	}
 	strong := strings.TrimPrefix(etag, "W/")
 	for _, header := range []string{etag, strong, "*", `"x", ` + etag, `"x",W/"y",` + strong, " " + etag + " "} {
-		r := w.offers(d[0], "If-None-Match", header)
-		if r.status != 304 || r.raw != "" || r.header.Get("ETag") != etag || r.header.Get("Content-Type") != "" {
-			t.Errorf("%s: %d %s %v", header, r.status, r.raw, r.header)
-		}
+		w.offers(d[0], "If-None-Match", header).want(304).wantHeader("ETag", etag).wantHeader("Content-Type", "").wantBody("")
 	}
 	for _, header := range []string{`"x"`, strings.ToUpper(etag), etag[:len(etag)-2] + `"`, "", "x"} {
-		if r := w.offers(d[0], "If-None-Match", header); r.status != 200 {
-			t.Errorf("%s: %d", header, r.status)
-		}
+		w.offers(d[0], "If-None-Match", header).want(200)
 	}
-	if r := w.offers(d[1], "If-None-Match", etag); r.status != 200 {
-		t.Error("two drivers have the same ETag")
-	}
+	w.offers(d[1], "If-None-Match", etag).want(200)
 	moved := func(what string, do func()) {
 		t.Helper()
 		do()
@@ -178,9 +159,7 @@ func TestOffersETag(t *testing.T) {
 			t.Errorf("%s: %d, ETag %s as before", what, r.status, next)
 		}
 		etag = r.header.Get("ETag")
-		if r := w.offers(d[0], "If-None-Match", etag); r.status != 304 {
-			t.Errorf("after %s: %d", what, r.status)
-		}
+		w.offers(d[0], "If-None-Match", etag).want(304)
 	}
 	moved("it opens", func() { w.exec("UPDATE dispatches SET opens_at = 1") })
 	moved("it is seen", func() { w.on(id, "seen", d[0]) })
@@ -190,9 +169,7 @@ func TestOffersETag(t *testing.T) {
 	moved("another", func() { w.dispatch(3) })
 	moved("taken", func() { w.accept(id, d[1], "") })
 	w.on(id, "seen", d[1])
-	if r := w.offers(d[0], "If-None-Match", etag); r.status != 304 {
-		t.Errorf("the offers of another driver: %d", r.status)
-	}
+	w.offers(d[0], "If-None-Match", etag).want(304)
 }
 
 func (w *world) receipt(id string, d caller) reply {
@@ -202,9 +179,7 @@ func (w *world) receipt(id string, d caller) reply {
 func TestReceipts(t *testing.T) {
 	w := newWorld(t, withLedger(t))
 	d, id := w.drivers(4), w.dispatch(1)
-	if r := w.receipt(id, d[0]); r.json["outcome"] != "PENDING" || r.json["rank"] != nil || r.json["behind_ms"] != nil {
-		t.Errorf("%s", r.raw)
-	}
+	w.receipt(id, d[0]).want(200, "outcome", "PENDING", "rank", nil, "behind_ms", nil)
 	for _, v := range d[:3] {
 		w.accept(id, v, `{"round":1}`)
 	}
@@ -221,27 +196,17 @@ func TestReceipts(t *testing.T) {
 		}
 		behind = ms
 	}
-	if r := w.receipt(id, d[3]); r.json["outcome"] != "PENDING" || r.json["decided_at"] != nil {
-		t.Errorf("a tap may yet come to light: %s", r.raw)
-	}
+	w.receipt(id, d[3]).want(200, "outcome", "PENDING", "decided_at", nil)
 	w.exec("UPDATE dispatches SET accepted_at = accepted_at - 2000000")
-	if r := w.receipt(id, d[3]); r.json["outcome"] != "NO_ATTEMPT" || r.json["rank"] != nil {
-		t.Errorf("%s", r.raw)
-	}
+	w.receipt(id, d[3]).want(200, "outcome", "NO_ATTEMPT", "rank", nil)
 	// A lost race of a later round takes precedence over a claim that was withdrawn.
 	w.on(id, "withdraw", d[0])
-	if r := w.receipt(id, d[0]); r.json["outcome"] != "WITHDRAWN" || r.json["round"] != 1.0 {
-		t.Errorf("%s", r.raw)
-	}
+	w.receipt(id, d[0]).want(200, "outcome", "WITHDRAWN", "round", 1.0)
 	w.accept(id, d[0], "") // stale: a late retry is no tap on round 2
 	w.accept(id, d[3], `{"round":2}`)
-	if r := w.receipt(id, d[0]); r.json["outcome"] != "WITHDRAWN" {
-		t.Errorf("%s", r.raw)
-	}
+	w.receipt(id, d[0]).want(200, "outcome", "WITHDRAWN")
 	w.accept(id, d[0], `{"round":2}`)
-	if r := w.receipt(id, d[0]); r.json["outcome"] != "LOST" || r.json["round"] != 2.0 || r.json["rank"] != 2.0 {
-		t.Errorf("%s", r.raw)
-	}
+	w.receipt(id, d[0]).want(200, "outcome", "LOST", "round", 2.0, "rank", 2.0)
 }
 
 // A ledger that does not answer leaves it open whether there was a tap.
@@ -253,9 +218,7 @@ func TestReceiptWithoutTheLedger(t *testing.T) {
 	d, id := w.drivers(2), w.dispatch(1)
 	w.accept(id, d[0], "")
 	w.exec("UPDATE dispatches SET accepted_at = accepted_at - 2000000")
-	if r := w.receipt(id, d[1]); r.json["outcome"] != "PENDING" {
-		t.Errorf("%s", r.raw)
-	}
+	w.receipt(id, d[1]).want(200, "outcome", "PENDING")
 }
 
 // A dispatch that opens later is offered at once, and taps before that are refused and win nothing.
@@ -270,10 +233,7 @@ func TestOpensLater(t *testing.T) {
 		t.Fatalf("%v", offered)
 	}
 	early := w.accept(id, d[0], `{"round":1}`)
-	w.refused("early", early, 409, "NOT_OPEN_YET")
-	if early.json["opens_at"] != opens.Format("2006-01-02T15:04:05.000Z") {
-		t.Errorf("%s", early.raw)
-	}
+	w.refused("early", early, 409, "NOT_OPEN_YET").want(409, "opens_at", opens.Format("2006-01-02T15:04:05.000Z"))
 	taps := 1
 	r := early
 	for end := time.Now().Add(10 * time.Second); r.status != http.StatusOK; taps++ {

@@ -77,9 +77,7 @@ func TestEveryCodeIsDocumented(t *testing.T) {
 		}
 		properties := schema.(map[string]any)["properties"].(map[string]any)
 		status, err := properties["status"].(map[string]any)["const"].(json.Number).Int64()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		said[properties["code"].(map[string]any)["const"].(string)] = int(status)
 	}
 	if !maps.Equal(here, said) {
@@ -91,18 +89,10 @@ func TestTheDocumentIsServed(t *testing.T) {
 	w := newWorld(t, func(a *API) { a.Version = "1.2.3" })
 	r := w.call("GET", "/openapi.json", "", "")
 	want, err := openapi.Document("1.2.3")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.status != 200 || r.raw != string(want) || r.header.Get("Content-Type") != "application/json" || r.at("info", "version") != "1.2.3" {
-		t.Errorf("%d %s %.200s", r.status, r.header, r.raw)
-	}
-	if again := w.call("GET", "/openapi.json", "", "", "If-None-Match", r.header.Get("ETag")); again.status != 304 || again.raw != "" {
-		t.Errorf("asked again: %d %.100s", again.status, again.raw)
-	}
-	if other := w.call("GET", "/openapi.json", "", "", "If-None-Match", `"x"`); other.status != 200 {
-		t.Errorf("with the tag of another file: %d", other.status)
-	}
+	noError(t, err)
+	r.want(200, "info.version", "1.2.3").wantHeader("Content-Type", "application/json").wantBody(string(want))
+	w.call("GET", "/openapi.json", "", "", "If-None-Match", r.header.Get("ETag")).want(304).wantBody("")
+	w.call("GET", "/openapi.json", "", "", "If-None-Match", `"x"`).want(200)
 }
 
 // TestCompressed: with gzip the answer is smaller, and has the same content.
@@ -111,9 +101,7 @@ func TestCompressed(t *testing.T) {
 	for _, path := range []string{"/docs", "/docs/swagger-ui-bundle.js"} {
 		plain, small := w.call("GET", path, "", ""), w.call("GET", path, "", "", "Accept-Encoding", "br, gzip")
 		z, err := gzip.NewReader(strings.NewReader(small.raw))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		read, err := io.ReadAll(z)
 		if err != nil || string(read) != plain.raw || small.header.Get("Content-Encoding") != "gzip" || plain.header.Get("Content-Encoding") != "" {
 			t.Errorf("%s: %v, %v, %v", path, err, plain.header, small.header)
@@ -162,9 +150,7 @@ func TestDocs(t *testing.T) {
 		}
 		if strings.HasPrefix(name[1], "docs/") {
 			protected(name[1], r)
-			if again := w.call("GET", "/"+name[1], "", "", "If-None-Match", r.header.Get("ETag")); again.status != 304 {
-				t.Errorf("%s again: %d", name[1], again.status)
-			}
+			w.call("GET", "/"+name[1], "", "", "If-None-Match", r.header.Get("ETag")).want(304)
 		}
 	}
 	// A script or a handler in the page itself would not run.
@@ -172,9 +158,7 @@ func TestDocs(t *testing.T) {
 		t.Errorf("the page has %s", inline)
 	}
 	for _, license := range []string{"swagger-ui.LICENSE.txt", "swagger-ui.NOTICE.txt", "swagger-ui-bundle.js.LICENSE.txt"} {
-		if r := w.call("GET", "/docs/"+license, "", ""); r.status != 200 {
-			t.Errorf("%s: %d", license, r.status)
-		}
+		w.call("GET", "/docs/"+license, "", "").want(200)
 	}
 	for _, path := range []string{"/docs/", "/docs/x", "/docs/../openapi.json", "/docs/%2e%2e", "/docs/page", "/docs/a/b"} {
 		if r := w.call("GET", path, "", ""); r.status != 404 || bytes.Contains([]byte(r.raw), []byte("<")) {

@@ -39,20 +39,13 @@ func (w *world) page(address, kind, policy string) reply {
 		r.header.Get("Cache-Control") != "no-cache" || r.header.Get("Vary") != "Accept-Encoding" || tag == "" {
 		w.t.Errorf("%s: %v", address, r.header)
 	}
-	again := w.call("GET", address, "", "", "If-None-Match", tag)
-	if again.status != 304 || again.raw != "" || again.header.Get("Etag") != tag {
-		w.t.Errorf("%s again: %d %v", address, again.status, again.header)
-	}
-	if r := w.call("GET", address, "", "", "If-None-Match", `"another"`); r.status != 200 {
-		w.t.Errorf("%s after another: %d", address, r.status)
-	}
+	w.call("GET", address, "", "", "If-None-Match", tag).want(304).wantHeader("Etag", tag).wantBody("")
+	w.call("GET", address, "", "", "If-None-Match", `"another"`).want(200)
 	small := w.call("GET", address, "", "", "Accept-Encoding", "gzip, br")
 	if small.header.Get("Content-Encoding") != "gzip" || unzipped(w.t, small.raw) != r.raw {
 		w.t.Errorf("%s, compressed: %v", address, small.header)
 	}
-	if plain := w.call("GET", address, "", "", "Accept-Encoding", "br, gzip;q=0"); plain.header.Get("Content-Encoding") != "" || plain.raw != r.raw {
-		w.t.Errorf("%s, not compressed: %v", address, plain.header)
-	}
+	w.call("GET", address, "", "", "Accept-Encoding", "br, gzip;q=0").want(200).wantHeader("Content-Encoding", "").wantBody(r.raw)
 	return r
 }
 
@@ -94,17 +87,12 @@ func TestLinksOfThePages(t *testing.T) {
 			if !strings.HasPrefix(address, "/") {
 				address = path.Join("/"+folder, address)
 			}
-			if r := w.call("GET", address, "", ""); r.status != 200 {
-				t.Errorf("/%s/: %s: %d", folder, name[1], r.status)
-			}
+			w.call("GET", address, "", "").want(200)
 		}
 		if inline := regexp.MustCompile(`(?i)<script>|<style| style=| on[a-z]+=`).FindString(r.raw); inline != "" {
 			t.Errorf("/%s/ has %s", folder, inline)
 		}
-		moved := w.call("GET", "/"+folder, "", "")
-		if moved.status != 308 || moved.header.Get("Location") != "/"+folder+"/" {
-			t.Errorf("/%s: %d %v", folder, moved.status, moved.header)
-		}
+		w.call("GET", "/"+folder, "", "").want(308).wantHeader("Location", "/"+folder+"/")
 	}
 }
 
@@ -130,19 +118,13 @@ func TestHead(t *testing.T) {
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	ask := func(method, address, encoding, tag string) (int, http.Header, string) {
 		req, err := http.NewRequestWithContext(t.Context(), method, address, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		req.Header = http.Header{"Accept-Encoding": {encoding}, "If-None-Match": {tag}, "X-Request-Id": {"r"}}
 		r, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		defer r.Body.Close()
 		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		r.Header.Del("Date")
 		if r.Header.Get("Content-Length") == "0" { // the server leaves it out of an answer to HEAD
 			r.Header.Del("Content-Length")
@@ -223,12 +205,8 @@ func TestSignInWays(t *testing.T) {
 func unzipped(t testing.TB, small string) string {
 	t.Helper()
 	z, err := gzip.NewReader(strings.NewReader(small))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	whole, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return string(whole)
 }

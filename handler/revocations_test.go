@@ -41,10 +41,8 @@ func TestTokensEnd(t *testing.T) {
 	me := drivers[0]
 	welcome := func(what, token string) {
 		t.Helper()
-		for i, w := range []*world{here, there} {
-			if r := w.call("GET", "/v1/me", token, ""); r.status != 200 {
-				t.Errorf("%s, at instance %d: %d %s", what, i, r.status, r.raw)
-			}
+		for _, w := range []*world{here, there} {
+			w.call("GET", "/v1/me", token, "").want(200)
 		}
 	}
 	tokens := []string{me.token, here.issue(me.id), there.issue(me.id)}
@@ -52,9 +50,7 @@ func TestTokensEnd(t *testing.T) {
 		for i, token := range tokens {
 			welcome(fmt.Sprintf("token %d before revocation %d", i, n), token)
 		}
-		if r := here.call("DELETE", "/v1/admin/drivers/"+me.id+"/tokens", key, ""); r.status != 204 || r.raw != "" {
-			t.Fatal(r.status, r.raw)
-		}
+		here.call("DELETE", "/v1/admin/drivers/"+me.id+"/tokens", key, "").want(204).wantBody("")
 		fresh := []string{there.issue(me.id), here.issue(me.id)}
 		for i, token := range fresh {
 			welcome(fmt.Sprintf("token %d of after revocation %d", i, n), token)
@@ -91,9 +87,7 @@ func TestStreamOfARevokedToken(t *testing.T) {
 	l := newLive(t, stream.Options{})
 	d := l.drivers(1)[0]
 	old := l.open("/v1/stream", d.token, "")
-	if r := l.call("DELETE", "/v1/admin/drivers/"+d.id+"/tokens", key, ""); r.status != 204 {
-		t.Fatal(r.raw)
-	}
+	l.call("DELETE", "/v1/admin/drivers/"+d.id+"/tokens", key, "").want(204)
 	fresh := l.open("/v1/stream", l.issue(d.id), "")
 	l.refused("a stream of an old token", l.call("GET", "/v1/stream", d.token, ""), 401, "UNAUTHENTICATED")
 	l.ahead.Add(int64(recheckInterval))
@@ -111,34 +105,20 @@ func TestSuspendedDriversStart(t *testing.T) {
 	w := newWorld(t)
 	d := w.drivers(1)[0]
 	id := w.dispatch(1)
-	if r := w.accept(id, d, `{"round":1}`); r.status != 200 {
-		t.Fatal(r.raw)
-	}
+	w.accept(id, d, `{"round":1}`).want(200)
 	do := func(what string, body string) reply {
 		t.Helper()
 		return w.call("POST", "/v1/admin/drivers/"+d.id+"/"+what, key, body)
 	}
-	if r := do("suspend", `{}`); r.status != 200 {
-		t.Fatal(r.raw)
-	}
+	do("suspend", `{}`).want(200)
 	r := w.on(id, "start", d)
 	w.refused("start", r, 403, "NOT_ELIGIBLE")
 	if got := fmt.Sprint(r.json["reasons"]); got != "[SUSPENDED]" {
 		t.Errorf("reasons %s", got)
 	}
-	if r := w.call("PUT", "/v1/me/duty", d.token, `{"on_duty":true}`); r.status != 200 {
-		t.Errorf("duty: %s", r.raw)
-	}
-	if r := do("reinstate", `{}`); r.status != 200 {
-		t.Fatal(r.raw)
-	}
-	if r := w.on(id, "start", d); r.status != 200 {
-		t.Fatal(r.raw)
-	}
-	if r := do("suspend", `{}`); r.status != 200 {
-		t.Fatal(r.raw)
-	}
-	if r := w.on(id, "complete", d); r.status != 200 || r.at("status") != "COMPLETED" {
-		t.Errorf("complete: %s", r.raw)
-	}
+	w.call("PUT", "/v1/me/duty", d.token, `{"on_duty":true}`).want(200)
+	do("reinstate", `{}`).want(200)
+	w.on(id, "start", d).want(200)
+	do("suspend", `{}`).want(200)
+	w.on(id, "complete", d).want(200, "status", "COMPLETED")
 }

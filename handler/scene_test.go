@@ -116,9 +116,7 @@ func onAccepted(s *scene, path string) {
 func onBegun(s *scene, path string) {
 	id := s.newDispatch()
 	s.takes(id)
-	if r := s.on(id, "start", s.driver); r.status != 200 {
-		s.t.Fatalf("start: %d %s", r.status, r.raw)
-	}
+	s.on(id, "start", s.driver).want(200)
 	s.onDispatch(path, id)
 }
 
@@ -138,9 +136,7 @@ func (s *scene) colleague() caller { return s.drivers(1, fmt.Sprintf(`"regions":
 
 func (s *scene) takes(id string) {
 	s.t.Helper()
-	if r := s.accept(id, s.driver, `{"round":1}`); r.status != 200 {
-		s.t.Fatalf("accept: %d %s", r.status, r.raw)
-	}
+	s.accept(id, s.driver, `{"round":1}`).want(200)
 }
 
 // newScene prepares a request of op in w, which several scenes may share.
@@ -184,15 +180,11 @@ func (s *scene) body(example any) string {
 		return ""
 	}
 	raw, err := json.Marshal(example)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	noError(s.t, err)
 	then := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
 	text := moment.ReplaceAllStringFunc(string(raw), func(at string) string {
 		parsed, err := time.Parse(time.RFC3339, at)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		noError(s.t, err)
 		return time.Now().UTC().Add(parsed.Sub(then)).Format("2006-01-02T15:04:05.000Z")
 	})
 	for example, real := range s.real {
@@ -235,9 +227,7 @@ func TestEveryExample(t *testing.T) {
 				body = strings.Replace(body, "order-4711", fmt.Sprint("order-", sent), 1)
 			}
 			sent++
-			if r := s.call(op.method, s.path, s.token, body, s.headers...); r.status != op.succeeds() {
-				t.Errorf("%s %s %s: %d %s", op.method, s.path, body, r.status, r.raw)
-			}
+			s.call(op.method, s.path, s.token, body, s.headers...).want(op.succeeds())
 		}
 	}
 	for id := range scenes {

@@ -18,9 +18,7 @@ func TestAnswersAreSealed(t *testing.T) {
 		var caller, name, fingerprint, seed, leased, sealed string
 		err := p.raw.QueryRowContext(t.Context(), "SELECT caller, name, fingerprint, seed, leased, answer FROM idempotency_keys").
 			Scan(&caller, &name, &fingerprint, &seed, &leased, &sealed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		for _, plain := range []string{secret, "ci", "viewer", "the-name", key} {
 			if all := strings.Join([]string{caller, name, fingerprint, seed, leased, sealed}, " "); strings.Contains(all, plain) && len(plain) > 3 {
 				t.Errorf("%s can be read: %q", plain, all)
@@ -42,9 +40,7 @@ func TestAnswersAreSealed(t *testing.T) {
 			}
 		}
 		// The first key is replaced: its answers can't be decrypted any more, and nothing is created again.
-		if err := service.NewKeys(w.store).StoreFirst(t.Context(), "replaced"); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, service.NewKeys(w.store).StoreFirst(t.Context(), "replaced"))
 		r := w.call("POST", "/v1/admin/api-keys", "replaced", `{"name":"ci","role":"viewer"}`, "Idempotency-Key", "the-name-of-the-request")
 		w.refused("replaced", r, 422, "IDEMPOTENCY_KEY_REUSED")
 		p.dies()

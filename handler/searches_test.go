@@ -78,9 +78,7 @@ func TestOneSearchAKey(t *testing.T) {
 	w.search("b", ways[1][0], ways[1][1], ways[1][2])
 	<-w.reached
 	for _, path := range []string{"/v1/admin/dispatches", "/v1/admin/drivers?region=seoul"} {
-		if r := w.call("GET", path, "a", ""); r.status != 200 {
-			t.Errorf("%s: %d %s", path, r.status, r.raw)
-		}
+		w.call("GET", path, "a", "").want(200)
 	}
 	testkit.Eventually(w.t, "those that are too many are refused", func() bool {
 		w.mu.Lock()

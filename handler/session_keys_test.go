@@ -19,9 +19,7 @@ func TestOddKeys(t *testing.T) {
 	} {
 		w.putNamedKey("key_odd", dispatch.Viewer, odd)
 		cookie := w.signIn(odd)
-		if r := w.by(cookie, "GET", "/v1/session", ""); r.status != 200 || r.at("key_id") != "key_odd" {
-			t.Errorf("%s: %d %s", what, r.status, r.raw)
-		}
+		w.by(cookie, "GET", "/v1/session", "").want(200, "key_id", "key_odd")
 		if len(cookie) > 4000 {
 			t.Errorf("%s: a cookie of %d bytes", what, len(cookie))
 		}
@@ -57,9 +55,7 @@ func TestSigningInCounts(t *testing.T) {
 	now := time.Now()
 	w := newWorld(t, func(a *API) { a.AdminRate, a.Now = 1, func() time.Time { return now } })
 	cookie := w.signIn(key)
-	if r := w.by(cookie, "GET", "/v1/session", ""); r.status != 200 {
-		t.Fatal(r.raw)
-	}
+	w.by(cookie, "GET", "/v1/session", "").want(200)
 	for _, r := range []reply{
 		w.call("POST", "/v1/session", "", `{"key":"`+key+`"}`), w.by(cookie, "GET", "/v1/session", ""), w.by(cookie, "GET", "/v1/admin/board", ""),
 		w.call("GET", "/v1/admin/board", key, ""),
@@ -69,9 +65,7 @@ func TestSigningInCounts(t *testing.T) {
 			t.Errorf("%v", r.header)
 		}
 	}
-	if r := w.by(cookie, "DELETE", "/v1/session", ""); r.status != 204 {
-		t.Errorf("signing out: %d %s", r.status, r.raw)
-	}
+	w.by(cookie, "DELETE", "/v1/session", "").want(204)
 }
 
 // TestIdempotencyKeyInASession is the key's: sent again in another session of it, or with the key itself, it is the same
@@ -81,10 +75,7 @@ func TestIdempotencyKeyInASession(t *testing.T) {
 	w.putKey(dispatch.Admin, "another-admin")
 	cookie, again := w.signIn(key), w.signIn(key)
 	body := `{"name":"Night","role":"viewer"}`
-	first := w.by(cookie, "POST", "/v1/admin/api-keys", body, "Idempotency-Key", "one")
-	if first.status != 201 {
-		t.Fatalf("%d %s", first.status, first.raw)
-	}
+	first := w.by(cookie, "POST", "/v1/admin/api-keys", body, "Idempotency-Key", "one").want(201)
 	w.same("in another session", first, w.by(again, "POST", "/v1/admin/api-keys", body, "Idempotency-Key", "one"))
 	w.same("with the key", first, w.post("/v1/admin/api-keys", body, "one"))
 	w.refused("another body", w.by(cookie, "POST", "/v1/admin/api-keys", `{"name":"Day","role":"viewer"}`, "Idempotency-Key", "one"), 422, "IDEMPOTENCY_KEY_REUSED")
@@ -94,18 +85,14 @@ func TestIdempotencyKeyInASession(t *testing.T) {
 		t.Errorf("of another key: %d %s", others.status, others.raw)
 	}
 	made, _ := first.at("key").(string)
-	if r := w.by(w.signIn(made), "GET", "/v1/session", ""); r.at("key_id") != first.at("id") || r.at("role") != "viewer" {
-		t.Errorf("the key that was made: %d %s", r.status, r.raw)
-	}
+	w.by(w.signIn(made), "GET", "/v1/session", "").want(200, "key_id", first.at("id"), "role", "viewer")
 }
 
 // TestAuditOfASession names the key, as where the key itself was sent.
 func TestAuditOfASession(t *testing.T) {
 	w := newWorld(t)
 	w.putKey(dispatch.Admin, "admin")
-	if r := w.by(w.signIn("admin"), "POST", "/v1/admin/drivers", driverBody); r.status != 201 {
-		t.Fatal(r.raw)
-	}
+	w.by(w.signIn("admin"), "POST", "/v1/admin/drivers", driverBody).want(201)
 	actors := items(w.call("GET", "/v1/admin/audit?actor=key_admin", key, ""))
 	if !slices.ContainsFunc(actors, func(e map[string]any) bool { return e["action"] == "driver.create" }) {
 		t.Errorf("%v", actors)

@@ -19,10 +19,7 @@ import (
 // signIn returns the cookie of a new session, as a browser sends it.
 func (w *world) signIn(key string) string {
 	w.t.Helper()
-	r := w.call("POST", "/v1/session", "", fields(map[string]any{"key": key}))
-	if r.status != 200 {
-		w.t.Fatalf("sign in: %d %s", r.status, r.raw)
-	}
+	r := w.call("POST", "/v1/session", "", fields(map[string]any{"key": key})).want(200)
 	cookie, _, _ := strings.Cut(r.header.Get("Set-Cookie"), ";")
 	return cookie
 }
@@ -39,9 +36,7 @@ func TestSession(t *testing.T) {
 	r := w.call("POST", "/v1/session", "", `{"key":"a-viewers-key"}`)
 	mustHave(t, "a session", r.json, "key_id", "name", "role", "expires_at")
 	ends := now.Add(12 * time.Hour).UTC().Format("2006-01-02T15:04:05.000Z")
-	if r.status != 200 || r.at("key_id") != "key_viewer" || r.at("name") != "viewer" || r.at("role") != "viewer" || r.at("expires_at") != ends {
-		t.Fatalf("%d %s, want an end at %s", r.status, r.raw, ends)
-	}
+	r.want(200, "key_id", "key_viewer", "name", "viewer", "role", "viewer", "expires_at", ends)
 	cookies := (&http.Response{Header: r.header}).Cookies()
 	if len(cookies) != 1 {
 		t.Fatalf("%v", cookies)
@@ -59,20 +54,11 @@ func TestSession(t *testing.T) {
 		t.Error("two sessions look alike")
 	}
 	cookie := "firsttap_session=" + c.Value
-	if mine := w.by(cookie, "GET", "/v1/session", ""); mine.raw != r.raw {
-		t.Errorf("by the session: %d %s", mine.status, mine.raw)
-	}
-	mine := w.call("GET", "/v1/session", "a-viewers-key", "")
-	if mine.status != 200 || mine.at("key_id") != "key_viewer" || mine.at("expires_at") != nil {
-		t.Errorf("by the key: %d %s", mine.status, mine.raw)
-	}
-	if r := w.by(cookie, "GET", "/v1/admin/board", ""); r.status != 200 {
-		t.Errorf("a viewer's request: %d %s", r.status, r.raw)
-	}
+	w.by(cookie, "GET", "/v1/session", "").wantBody(r.raw)
+	w.call("GET", "/v1/session", "a-viewers-key", "").want(200, "key_id", "key_viewer", "expires_at", nil)
+	w.by(cookie, "GET", "/v1/admin/board", "").want(200)
 	w.refused("an operation that viewers may not use", w.by(cookie, "POST", "/v1/admin/dispatches", order(1)), 403, "FORBIDDEN")
-	if r := w.by("theme=dark; "+cookie+"; lang=ko", "GET", "/v1/session", ""); r.status != 200 {
-		t.Errorf("beside other cookies: %d %s", r.status, r.raw)
-	}
+	w.by("theme=dark; "+cookie+"; lang=ko", "GET", "/v1/session", "").want(200)
 	out := w.by(cookie, "DELETE", "/v1/session", "")
 	if got := out.header.Get("Set-Cookie"); out.status != 204 || got != "firsttap_session=; Path=/v1; Max-Age=0; HttpOnly; SameSite=Strict" {
 		t.Errorf("%d %s", out.status, got)
@@ -111,12 +97,10 @@ func TestASiblingsCookie(t *testing.T) {
 	const https = "X-Forwarded-Proto"
 	signedIn := w.call("POST", "/v1/session", "", `{"key":"`+key+`"}`, https, "https")
 	ours, _, _ := strings.Cut(signedIn.header.Get("Set-Cookie"), ";")
-	for what, cookies := range map[string]string{
+	for _, cookies := range map[string]string{
 		"alone": ours, "a session of theirs before": theirs + "; " + ours, "and after": ours + "; " + theirs, "garbage": "firsttap_session=x; " + ours + "; firsttap_session=y",
 	} {
-		if r := w.by(cookies, "GET", "/v1/session", "", https, "https"); r.status != 200 || r.at("key_id") != dispatch.FirstKeyID {
-			t.Errorf("%s: %d %s", what, r.status, r.raw)
-		}
+		w.by(cookies, "GET", "/v1/session", "", https, "https").want(200, "key_id", dispatch.FirstKeyID)
 	}
 	w.refused("theirs alone", w.by(theirs, "GET", "/v1/session", "", https, "https"), 401, "UNAUTHENTICATED")
 	w.refused("two of ours", w.by(ours+"; "+ours, "GET", "/v1/session", "", https, "https"), 401, "UNAUTHENTICATED")
@@ -127,9 +111,7 @@ func TestASiblingsCookie(t *testing.T) {
 func TestBrowser(t *testing.T) {
 	l := newLive(t, stream.Options{})
 	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	browser := &http.Client{Jar: jar}
 	t.Cleanup(browser.CloseIdleConnections)
 	do := func(method, path, body string, want int) {
@@ -137,9 +119,7 @@ func TestBrowser(t *testing.T) {
 		req := request(t.Context(), method, l.url+path, "", body)
 		req.RequestURI = ""
 		r, err := browser.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		r.Body.Close()
 		if r.StatusCode != want {
 			t.Errorf("%s %s: %s", method, path, r.Status)
@@ -167,22 +147,12 @@ func TestSessionEnds(t *testing.T) {
 	w.putKey(dispatch.Viewer, "viewer")
 	cookie, other := w.signIn("viewer"), w.signIn(key)
 	now = now.Add(12*time.Hour - 2*time.Millisecond)
-	if r := w.by(cookie, "GET", "/v1/admin/board", ""); r.status != 200 {
-		t.Errorf("after almost 12 hours: %d %s", r.status, r.raw)
-	}
-	if r := w.call("DELETE", "/v1/admin/api-keys/key_viewer", key, ""); r.status != 204 {
-		t.Fatal(r.raw)
-	}
-	r := w.by(cookie, "GET", "/v1/admin/board", "")
-	w.refused("with its key", r, 401, "UNAUTHENTICATED")
-	if r.header.Get("WWW-Authenticate") != "Bearer" {
-		t.Errorf("%v", r.header)
-	}
+	w.by(cookie, "GET", "/v1/admin/board", "").want(200)
+	w.call("DELETE", "/v1/admin/api-keys/key_viewer", key, "").want(204)
+	w.refused("with its key", w.by(cookie, "GET", "/v1/admin/board", ""), 401, "UNAUTHENTICATED").wantHeader("WWW-Authenticate", "Bearer")
 	w.refused("the session after its end", w.by(cookie, "GET", "/v1/session", ""), 401, "UNAUTHENTICATED")
 	w.refused("again with that key", w.call("POST", "/v1/session", "", `{"key":"viewer"}`), 401, "UNAUTHENTICATED")
-	if r := w.by(other, "GET", "/v1/session", ""); r.status != 200 {
-		t.Errorf("of another key: %d %s", r.status, r.raw)
-	}
+	w.by(other, "GET", "/v1/session", "").want(200)
 	now = now.Add(2 * time.Millisecond)
 	w.refused("after 12 hours", w.by(other, "GET", "/v1/session", ""), 401, "UNAUTHENTICATED")
 }
@@ -193,9 +163,7 @@ func TestStreamOfASession(t *testing.T) {
 	l.putKey(dispatch.Viewer, "viewer")
 	hers, his := l.signIn("viewer"), l.signIn(key)
 	revoked, timed := l.open("/v1/admin/stream", "", "", "Cookie", hers), l.open("/v1/admin/stream", "", "", "Cookie", his)
-	if r := l.by(his, "DELETE", "/v1/admin/api-keys/key_viewer", ""); r.status != 204 {
-		t.Fatal(r.raw)
-	}
+	l.by(his, "DELETE", "/v1/admin/api-keys/key_viewer", "").want(204)
 	tell := func(o *open, want string) {
 		t.Helper()
 		if name, text := o.next(); name != want {
@@ -237,8 +205,7 @@ func TestInvalidCookies(t *testing.T) {
 		}
 	}
 	for what, v := range bad {
-		r := w.by("firsttap_session="+v, "GET", "/v1/admin/board", "")
-		w.refused(what, r, 401, "UNAUTHENTICATED")
+		w.refused(what, w.by("firsttap_session="+v, "GET", "/v1/admin/board", ""), 401, "UNAUTHENTICATED")
 	}
 	for what, cookies := range map[string]string{
 		"twice": good + "; " + good, "another one before": "firsttap_session=x; " + good, "another one after": good + "; firsttap_session=x",
@@ -246,9 +213,7 @@ func TestInvalidCookies(t *testing.T) {
 	} {
 		w.refused(what, w.by(cookies, "GET", "/v1/admin/board", ""), 401, "UNAUTHENTICATED")
 	}
-	if r := w.by(good, "GET", "/v1/admin/board", ""); r.status != 200 {
-		t.Errorf("the good one: %d %s", r.status, r.raw)
-	}
+	w.by(good, "GET", "/v1/admin/board", "").want(200)
 }
 
 func must[T any](v T, err error) T {
@@ -321,14 +286,12 @@ func TestCrossSite(t *testing.T) {
 			}
 		}
 		w.refused(what+", with no session", w.by("", "GET", "/v1/session", "", headers...), 401, "UNAUTHENTICATED")
-		if r := w.call("POST", "/v1/admin/dispatches", key, order(1), append(headers, "Cookie", cookie)...); r.status != 201 {
-			t.Errorf("%s, with the key: %d %s", what, r.status, r.raw)
-		}
+		w.call("POST", "/v1/admin/dispatches", key, order(1), append(headers, "Cookie", cookie)...).want(201)
 	}
 	if n := len(items(w.call("GET", "/v1/admin/dispatches", key, ""))); n != len(theirs) {
 		t.Errorf("%d dispatches", n)
 	}
-	for what, headers := range map[string][]string{
+	for _, headers := range map[string][]string{
 		"our page": {"Sec-Fetch-Site", "same-origin", "Origin", "http://example.com"}, "the address bar": {"Sec-Fetch-Site", "none"},
 		"our page in an older browser": {"Origin", "http://example.com"}, "a program": {},
 	} {
@@ -336,9 +299,7 @@ func TestCrossSite(t *testing.T) {
 			w.by(cookie, "POST", "/v1/admin/dispatches/preview", order(1), headers...), w.by(cookie, "GET", "/v1/admin/board", "", headers...),
 			w.call("POST", "/v1/session", "", signIn, headers...),
 		} {
-			if r.status != 200 {
-				t.Errorf("%s: %d %s", what, r.status, r.raw)
-			}
+			r.want(200)
 		}
 	}
 }
@@ -352,17 +313,10 @@ func TestHeaderBeatsCookie(t *testing.T) {
 		w.refused(header, w.by(cookie, "GET", "/v1/admin/board", "", "Authorization", header), 401, "UNAUTHENTICATED")
 	}
 	w.refused("a viewer's key", w.by(cookie, "GET", "/v1/admin/api-keys", "", "Authorization", "Bearer viewer"), 403, "FORBIDDEN")
-	r := w.by(cookie, "GET", "/v1/session", "", "Authorization", "Bearer viewer")
-	if r.at("key_id") != "key_viewer" || r.at("expires_at") != nil {
-		t.Errorf("%s", r.raw)
-	}
-	if r := w.by(cookie, "GET", "/v1/session", "", "Authorization", "Bearer "+key); r.at("expires_at") != nil {
-		t.Errorf("the same key in both: %s", r.raw)
-	}
+	w.by(cookie, "GET", "/v1/session", "", "Authorization", "Bearer viewer").want(200, "key_id", "key_viewer", "expires_at", nil)
+	w.by(cookie, "GET", "/v1/session", "", "Authorization", "Bearer "+key).want(200, "expires_at", nil)
 	for _, path := range []string{"/v1/me", "/v1/me/offers"} {
 		w.refused("a driver's, by the session", w.by(cookie, "GET", path, ""), 401, "UNAUTHENTICATED")
-		if r := w.by(cookie, "GET", path, "", "Authorization", "Bearer "+driver.token); r.status != 200 {
-			t.Errorf("%s: %d %s", path, r.status, r.raw)
-		}
+		w.by(cookie, "GET", path, "", "Authorization", "Bearer "+driver.token).want(200)
 	}
 }

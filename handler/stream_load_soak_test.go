@@ -43,12 +43,8 @@ func TestTenThousandStreams(t *testing.T) {
 	clients.Env = append(os.Environ(), clientsOf+"="+strings.TrimPrefix(l.url, "http://"))
 	clients.Stdin, clients.Stderr = strings.NewReader(tokens.String()), os.Stderr
 	out, err := clients.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := clients.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
+	noError(t, clients.Start())
 	says := bufio.NewScanner(out)
 	said := func(what string) string {
 		for says.Scan() {
@@ -73,9 +69,7 @@ func TestTenThousandStreams(t *testing.T) {
 		t.Errorf("%s of %d have heard it", heard, n)
 	}
 	last, err := strconv.ParseInt(at, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if err := clients.Wait(); err != nil {
 		t.Error(err)
 	}
@@ -104,9 +98,7 @@ func measure(t *testing.T) memory {
 // an event or one has ended.
 func beClients(t *testing.T, addr string) {
 	raw, err := io.ReadAll(os.Stdin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	tokens := strings.Fields(string(raw))
 	opened, heard := make(chan bool), make(chan bool)
 	next := make(chan string)

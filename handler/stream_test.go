@@ -63,9 +63,7 @@ func (l *live) open(path, token, lastEventID string, headers ...string) *open {
 	ctx, hang := context.WithCancel(context.Background())
 	l.t.Cleanup(hang)
 	req, err := http.NewRequestWithContext(ctx, "GET", l.url+path, nil)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	noError(l.t, err)
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -76,9 +74,7 @@ func (l *live) open(path, token, lastEventID string, headers ...string) *open {
 		req.Header.Set("Last-Event-ID", lastEventID)
 	}
 	reply, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	noError(l.t, err)
 	l.t.Cleanup(func() { reply.Body.Close() })
 	if reply.StatusCode != 200 {
 		l.t.Fatalf("%s: %s", path, reply.Status)
@@ -181,18 +177,12 @@ func TestNoStream(t *testing.T) {
 	l.refused("a key for a token", l.call("GET", "/v1/stream", key, ""), 401, "UNAUTHENTICATED")
 	l.refused("a token for a key", l.call("GET", "/v1/admin/stream", d.token, ""), 401, "UNAUTHENTICATED")
 	nobody, _, err := l.tokens.Issue(dispatch.NewDriverID(time.Now()), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	l.refused("a driver that is not there", l.call("GET", "/v1/stream", nobody, ""), 401, "UNAUTHENTICATED")
 	l.refused("another method", l.call("POST", "/v1/stream", d.token, ""), 405, "METHOD_NOT_ALLOWED")
 
 	o := l.open("/v1/admin/stream", "viewer", "")
-	full := l.call("GET", "/v1/stream", d.token, "")
-	l.refused("full", full, 503, "UNAVAILABLE")
-	if full.header.Get("Retry-After") == "" {
-		t.Error("full: no Retry-After")
-	}
+	l.refused("full", l.call("GET", "/v1/stream", d.token, ""), 503, "UNAVAILABLE").hasHeader("Retry-After")
 	l.hub.Close()
 	if name, _ := o.next(); name != ":" {
 		t.Errorf("no last words but %s", name)
@@ -232,9 +222,7 @@ func TestStreamOfARevokedCaller(t *testing.T) {
 	d := l.drivers(1)[0]
 	l.putKey(dispatch.Viewer, "viewer")
 	admin, turnedOut, driver := l.open("/v1/admin/stream", key, ""), l.open("/v1/admin/stream", "viewer", ""), l.open("/v1/stream", d.token, "")
-	if r := l.call("DELETE", "/v1/admin/api-keys/key_viewer", key, ""); r.status != 204 {
-		t.Fatalf("%d %s", r.status, r.raw)
-	}
+	l.call("DELETE", "/v1/admin/api-keys/key_viewer", key, "").want(204)
 	all := func(want map[*open]string) {
 		t.Helper()
 		l.tells(dispatch.EventOpened, "")
@@ -277,9 +265,7 @@ func TestShutdown(t *testing.T) {
 	o := l.open("/v1/stream", l.drivers(1)[0].token, "")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, server.Shutdown(ctx))
 	if name, _ := o.next(); name != ":" {
 		t.Errorf("no last words but %s", name)
 	}
@@ -298,13 +284,9 @@ func TestClientThatReadsNothing(t *testing.T) {
 		}
 	})
 	conn, err := net.Dial("tcp", strings.TrimPrefix(l.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer conn.Close()
-	if err := conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, conn.(*net.TCPConn).SetReadBuffer(4096))
 	fmt.Fprintf(conn, "GET /v1/admin/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", key)
 	answer := bufio.NewReaderSize(conn, 16)
 	if line, err := answer.ReadString(' '); err != nil {
@@ -336,9 +318,7 @@ func TestClientThatReadsNothing(t *testing.T) {
 // valueOf returns the metric whose label has that value.
 func valueOf(t testing.TB, r *prometheus.Registry, name, label string) float64 {
 	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, f := range families {
 		for _, m := range f.Metric {
 			if f.GetName() == name && m.Label[0].GetValue() == label {

@@ -60,13 +60,9 @@ func TestRetryAfterIsLongEnough(t *testing.T) {
 			r = w.call("GET", "/v1/admin/dispatches", key, "")
 		}
 		wait, err := time.ParseDuration(r.header.Get("Retry-After") + "s")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		now = now.Add(wait)
-		if r := w.call("GET", "/v1/admin/dispatches", key, ""); r.status != 200 {
-			t.Errorf("at %v/s Retry-After said %s, and then it was %d", rate, wait, r.status)
-		}
+		w.call("GET", "/v1/admin/dispatches", key, "").want(200)
 	}
 }
 
@@ -74,9 +70,7 @@ func TestRetryAfterIsLongEnough(t *testing.T) {
 func TestTokenOfAnUnknownDriver(t *testing.T) {
 	w := newWorld(t)
 	token, _, err := w.tokens.Issue("drv_"+"00000000000000000000000000", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, path := range []string{"/v1/me", "/v1/me/offers", "/v1/me/dispatches", "/v1/dispatches/" + w.dispatch(1)} {
 		w.refused(path, w.call("GET", path, token, ""), 401, "UNAUTHENTICATED")
 	}
@@ -123,9 +117,7 @@ func TestOddBodies(t *testing.T) {
 		w.ours("duty "+body, w.call("PUT", "/v1/me/duty", d.token, body))
 	}
 	w.untouched(id)
-	if r := w.accept(id, d, " \n\t{ \"round\" : 1 } \r\n"); r.status != 200 {
-		t.Errorf("white space: %s", r.raw)
-	}
+	w.accept(id, d, " \n\t{ \"round\" : 1 } \r\n").want(200)
 	if strings.Contains(w.log.String(), "level=ERROR") {
 		t.Errorf("an error of ours: %s", w.log)
 	}

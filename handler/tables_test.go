@@ -15,9 +15,7 @@ import (
 func (w *world) tables() *sql.DB {
 	w.t.Helper()
 	db, err := sql.Open("sqlite", w.path+"?_pragma=busy_timeout(5000)")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	return db
 }
 
@@ -28,9 +26,7 @@ func (w *world) writes(t testing.TB) func() bool {
 	t.Cleanup(func() { db.Close() })
 	db.SetMaxOpenConns(1) // the number is about the others' commits
 	version := func() (n int) {
-		if err := db.QueryRowContext(t.Context(), "PRAGMA data_version").Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, db.QueryRowContext(t.Context(), "PRAGMA data_version").Scan(&n))
 		return n
 	}
 	last := version()
@@ -47,9 +43,7 @@ func (w *world) exec(query string, args ...any) {
 	db := w.tables()
 	defer db.Close()
 	done, err := db.ExecContext(w.t.Context(), query, args...)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	if n, err := done.RowsAffected(); n == 0 || err != nil {
 		w.t.Fatalf("%s: %d rows, %v", query, n, err)
 	}
@@ -58,7 +52,5 @@ func (w *world) exec(query string, args ...any) {
 func (w *world) putNamedKey(id string, role dispatch.Role, secret string) {
 	w.t.Helper()
 	sum := sha256.Sum256([]byte(secret))
-	if err := w.store.EnsureKey(w.t.Context(), dispatch.Key{ID: id, Name: id, Role: role, Hash: hex.EncodeToString(sum[:])}); err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, w.store.EnsureKey(w.t.Context(), dispatch.Key{ID: id, Name: id, Role: role, Hash: hex.EncodeToString(sum[:])}))
 }

@@ -22,33 +22,21 @@ func TestLateWithdrawal(t *testing.T) {
 	id := w.dispatch(1)
 	w.accept(id, d[0], `{"round":1}`)
 	for range 2 {
-		if r := w.withdraw(id, d[0], 1); r.status != 200 || r.at("round") != 2.0 || r.at("status") != "PENDING" {
-			t.Fatalf("%d %s", r.status, r.raw)
-		}
+		w.withdraw(id, d[0], 1).want(200, "round", 2.0, "status", "PENDING")
 	}
-	if r := w.accept(id, d[0], `{"round":2}`); r.status != 200 {
-		t.Fatal(r.raw)
-	}
+	w.accept(id, d[0], `{"round":2}`).want(200)
 	// The first one's duplicate arrives now. It is answered, and changes nothing.
-	if r := w.withdraw(id, d[0], 1); r.status != 200 || r.at("round") != 2.0 || r.at("status") != "ACCEPTED" {
-		t.Errorf("a late duplicate: %d %s", r.status, r.raw)
-	}
+	w.withdraw(id, d[0], 1).want(200, "round", 2.0, "status", "ACCEPTED")
 	w.refused("a round that is to be", w.withdraw(id, d[0], 3), 409, "OFFER_STALE")
 	w.refused("another driver's", w.withdraw(id, d[1], 2), 403, "FORBIDDEN")
 	w.refused("no round", w.call("POST", "/v1/dispatches/"+id+"/withdraw", d[0].token, `{"round":0}`), 422, "VALIDATION_FAILED")
-	if r := w.withdraw(id, d[0], 2); r.status != 200 || r.at("round") != 3.0 {
-		t.Errorf("the current round: %d %s", r.status, r.raw)
-	}
+	w.withdraw(id, d[0], 2).want(200, "round", 3.0)
 	w.accept(id, d[1], `{"round":3}`)
 	for _, round := range []int{0, 1, 2} {
-		if r := w.withdraw(id, d[0], round); r.status != 200 || r.at("round") != 3.0 {
-			t.Errorf("repeated, round %d, now taken by another driver: %d %s", round, r.status, r.raw)
-		}
+		w.withdraw(id, d[0], round).want(200, "round", 3.0)
 	}
 	w.refused("never theirs", w.withdraw(id, d[0], 3), 403, "FORBIDDEN")
-	if r := w.withdraw(id, d[1], 0); r.status != 200 || r.at("round") != 4.0 {
-		t.Errorf("without a round: %d %s", r.status, r.raw)
-	}
+	w.withdraw(id, d[1], 0).want(200, "round", 4.0)
 }
 
 // Accepting and giving back in turn comes to an end, and the answer says when it may go on.
@@ -68,18 +56,12 @@ func TestWithdrawnTooOften(t *testing.T) {
 	id := w.dispatch(1)
 	for round := 1; round <= 2; round++ {
 		w.accept(id, d, fmt.Sprintf(`{"round":%d}`, round))
-		if r := w.withdraw(id, d, round); r.status != 200 {
-			t.Fatal(r.raw)
-		}
+		w.withdraw(id, d, round).want(200)
 	}
 	w.accept(id, d, `{"round":3}`)
 	tooOften("the third of one dispatch", w.withdraw(id, d, 3))
-	if r := w.withdraw(id, d, 1); r.status != 200 {
-		t.Errorf("a repeated one does not count: %s", r.raw)
-	}
-	if r := w.call("GET", "/v1/dispatches/"+id, d.token, ""); r.at("status") != "ACCEPTED" || r.at("round") != 3.0 {
-		t.Errorf("it stays theirs: %s", r.raw)
-	}
+	w.withdraw(id, d, 1).want(200)
+	w.call("GET", "/v1/dispatches/"+id, d.token, "").want(200, "status", "ACCEPTED", "round", 3.0)
 	for i := range 4 {
 		id := w.dispatch(10 + 3*i)
 		w.accept(id, d, "")
@@ -89,11 +71,7 @@ func TestWithdrawnTooOften(t *testing.T) {
 			tooOften("the sixth of all", r)
 		}
 	}
-	if r := w.on(id, "start", d); r.status != 200 {
-		t.Errorf("the work can be done: %s", r.raw)
-	}
+	w.on(id, "start", d).want(200)
 	w.refused("once it has begun", w.withdraw(id, d, 3), 409, "INVALID_STATE")
-	if r := w.call("GET", "/v1/admin/drivers/"+d.id+"/signals", key, ""); r.json["withdrawn_24h"] != 5.0 || r.json["hopeless_taps_24h"] != 0.0 {
-		t.Errorf("the backoffice sees: %s", r.raw)
-	}
+	w.call("GET", "/v1/admin/drivers/"+d.id+"/signals", key, "").want(200, "withdrawn_24h", 5.0, "hopeless_taps_24h", 0.0)
 }

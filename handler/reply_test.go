@@ -1,0 +1,131 @@
+package handler
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// reply is what the API answered to a request.
+type reply struct {
+	t       testing.TB
+	request string // for failure messages
+	status  int
+	header  http.Header
+	raw     string
+	json    map[string]any
+}
+
+// replyTo is the recorded answer to a request with that body.
+func replyTo(t testing.TB, req *http.Request, body string, rec *httptest.ResponseRecorder) reply {
+	r := reply{
+		t: t, request: fmt.Sprintf("%s %.200s %v %.300q", req.Method, req.URL, req.Header, body),
+		status: rec.Code, header: rec.Header(), raw: rec.Body.String(),
+	}
+	json.Unmarshal(rec.Body.Bytes(), &r.json) // not every answer is JSON
+	return r
+}
+
+func (r reply) code() string { s, _ := r.json["code"].(string); return s }
+
+func (r reply) at(path ...string) any {
+	var v any = r.json
+	for _, p := range path {
+		m, _ := v.(map[string]any)
+		v = m[p]
+	}
+	return v
+}
+
+// want fails the test unless the reply has that status and these members, name and value: want(200, "dispatch.round", 2.0).
+// A value of nil stands for null or no member.
+func (r reply) want(status int, members ...any) reply {
+	r.t.Helper()
+	if r.status != status {
+		r.t.Errorf("%s: got %d %.2000s, want %d", r.request, r.status, r.raw, status)
+		return r
+	}
+	for i := 0; i < len(members); i += 2 {
+		name := members[i].(string)
+		if got := r.at(strings.Split(name, ".")...); !reflect.DeepEqual(got, members[i+1]) {
+			r.t.Errorf("%s: %s is %v, want %v in %.2000s", r.request, name, got, members[i+1], r.raw)
+		}
+	}
+	return r
+}
+
+// wantHeader fails the test unless the reply has that header.
+func (r reply) wantHeader(name, value string) reply {
+	r.t.Helper()
+	if got := r.header.Get(name); got != value {
+		r.t.Errorf("%s: the header %s is %q, want %q", r.request, name, got, value)
+	}
+	return r
+}
+
+// hasHeader fails the test unless the reply has that header, with any value.
+func (r reply) hasHeader(name string) {
+	r.t.Helper()
+	if r.header.Get(name) == "" {
+		r.t.Errorf("%s: no header %s: %d %.2000s", r.request, name, r.status, r.raw)
+	}
+}
+
+// hasField fails the test unless the reply is a problem that names that field of the request.
+func (r reply) hasField(name string) {
+	r.t.Helper()
+	if !strings.Contains(r.raw, fmt.Sprintf(`"field":%q`, name)) {
+		r.t.Errorf("%s: does not name the field %s: %d %.2000s", r.request, name, r.status, r.raw)
+	}
+}
+
+// wantBody fails the test unless the reply has exactly that body.
+func (r reply) wantBody(body string) reply {
+	r.t.Helper()
+	if r.raw != body {
+		r.t.Errorf("%s: got %d %.2000s, want %.2000s", r.request, r.status, r.raw, body)
+	}
+	return r
+}
+
+// wantItems fails the test unless the reply is a list of n items.
+func (r reply) wantItems(n int) reply {
+	r.t.Helper()
+	if got := len(items(r)); got != n {
+		r.t.Errorf("%s: %d items, want %d: %.2000s", r.request, got, n, r.raw)
+	}
+	return r
+}
+
+// refused checks that r is a problem of that status and code, complete.
+func (w *world) refused(what string, r reply, status int, code string) reply {
+	w.t.Helper()
+	if r.status != status || r.code() != code {
+		w.t.Errorf("%s: got %d %s, want %d %s", what, r.status, r.raw, status, code)
+		return r
+	}
+	if ct := r.header.Get("Content-Type"); ct != "application/problem+json" {
+		w.t.Errorf("%s: content type %q", what, ct)
+	}
+	for _, member := range []string{"type", "title", "detail", "instance"} {
+		if s, _ := r.json[member].(string); s == "" {
+			w.t.Errorf("%s: no %s in %s", what, member, r.raw)
+		}
+	}
+	if r.json["status"] != float64(status) || r.header.Get("X-Request-Id") == "" {
+		w.t.Errorf("%s: %s, request id %q", what, r.raw, r.header.Get("X-Request-Id"))
+	}
+	return r
+}
+
+// noError ends the test if something failed that the test needs and does not examine.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
