@@ -160,27 +160,31 @@ func TestLockCommand(t *testing.T) {
 	})
 }
 
-// changesHands calls between after it has shown the holder of a name.
-type changesHands struct {
+// hooked is a Strategy that calls breaking before it breaks a lock.
+type hooked struct {
 	schedule.Strategy
-	between func()
+	breaking func()
 }
 
-func (s changesHands) Show(ctx context.Context, name string) (lock.Holder, error) {
-	h, err := s.Strategy.Show(ctx, name)
-	s.between()
-	return h, err
+func (s hooked) Break(ctx context.Context, name string) (lock.Holder, error) {
+	s.breaking()
+	return s.Strategy.Break(ctx, name)
 }
 
-// A release that breaks the lock of another holder than it was shown rejects that holder's writes.
-func TestReleaseFencesTheHolderThatItBreaks(t *testing.T) {
+// The former holder's writes are refused before another process can acquire the name. If the lock has got another holder than the
+// command was shown, that holder's writes are refused too.
+func TestReleaseFences(t *testing.T) {
 	lookup := testkit.Settings("FIRSTTAP_DATABASE_URL", "sqlite://"+t.TempDir()+"/my.db")
 	if _, err := commandOf(t, lookup, "migrate", "up"); err != nil {
 		t.Fatal(err)
 	}
 	user := openLocks(t, lookup)
 	lease := user.acquire("report")
-	user.locks.strategy = changesHands{user.locks.strategy, func() {
+	shown := lease
+	user.locks.strategy = hooked{user.locks.strategy, func() {
+		if err := user.write(shown); !errors.Is(err, lock.ErrFenced) {
+			t.Errorf("the holder may still write when its lock is released: %v", err)
+		}
 		for range 3 { // the fence grows by more than one
 			if err := lease.Release(t.Context()); err != nil {
 				t.Fatal(err)

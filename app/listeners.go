@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,10 +21,13 @@ import (
 )
 
 const (
-	defaultHeaders = 5 * time.Second
-	defaultRequest = 15 * time.Second
-	defaultAnswer  = 30 * time.Second
-	defaultIdle    = 2 * time.Minute
+	// How long a client may take for the headers, for a whole request, to read the answer, and until its next request. The number of
+	// connections is not bounded: an attacker who fills such a bound would keep every driver out, while an idle or slow connection
+	// costs a few kilobytes until its timeout. The proxy bounds the connections of one address, which it sees.
+	headersTimeout = 5 * time.Second
+	requestTimeout = 15 * time.Second
+	answerTimeout  = 30 * time.Second
+	idleTimeout    = 2 * time.Minute
 	// maxHeaders is 4 KiB less than the limit that holds: net/http adds as much.
 	maxHeaders = 12 << 10
 )
@@ -58,9 +60,9 @@ func listen(ctx context.Context, c config.Config, log *slog.Logger) (*listeners,
 	starting := handler.NewMigrating(log)
 	l.api.set(starting)
 	l.ops.set(starting)
-	servers := []*http.Server{newServer(c, &l.api, log)}
+	servers := []*http.Server{newServer(c.Addr, &l.api, log)}
 	if c.OpsAddr != "" {
-		servers = append(servers, &http.Server{Addr: c.OpsAddr, Handler: &l.ops, ReadHeaderTimeout: defaultHeaders})
+		servers = append(servers, &http.Server{Addr: c.OpsAddr, Handler: &l.ops, ReadHeaderTimeout: headersTimeout})
 	}
 	l.failed = make(chan error, len(servers))
 	for _, s := range servers {
@@ -82,11 +84,10 @@ func listen(ctx context.Context, c config.Config, log *slog.Logger) (*listeners,
 }
 
 // newServer returns the API's server. Live streams set write deadlines of their own.
-func newServer(c config.Config, api http.Handler, log *slog.Logger) *http.Server {
+func newServer(addr string, api http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Addr: c.Addr, Handler: api, MaxHeaderBytes: maxHeaders,
-		ReadHeaderTimeout: cmp.Or(c.Timeouts.Headers, defaultHeaders), ReadTimeout: cmp.Or(c.Timeouts.Request, defaultRequest),
-		WriteTimeout: cmp.Or(c.Timeouts.Answer, defaultAnswer), IdleTimeout: cmp.Or(c.Timeouts.Idle, defaultIdle),
+		Addr: addr, Handler: api, MaxHeaderBytes: maxHeaders,
+		ReadHeaderTimeout: headersTimeout, ReadTimeout: requestTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 }

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"firsttap/config"
 )
 
 // pipes is a net.Listener whose connections are in memory: the clock of a synctest bubble stands still while a goroutine waits for the
@@ -44,7 +42,7 @@ func (p *pipes) dial() net.Conn {
 
 // serveInMemory serves with the time limits that apply when no setting changes them. It must run in a bubble.
 func serveInMemory(answer http.HandlerFunc) (p *pipes, stop func() error) {
-	s := newServer(config.Config{}, answer, slog.New(slog.DiscardHandler))
+	s := newServer("", answer, slog.New(slog.DiscardHandler))
 	p = &pipes{make(chan net.Conn), make(chan struct{})}
 	go s.Serve(p)
 	return p, s.Close

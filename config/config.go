@@ -221,13 +221,8 @@ func (c *Config) checkDatabase() []error {
 	return problems
 }
 
-// Timeouts holds how long a client may take before its connection is closed, and what else only tests change.
-//
-// The number of connections is not bounded: an attacker who fills such a bound would keep every driver out, while an idle or
-// slow connection costs a few kilobytes until its timeout. The proxy bounds the connections of one address, which it sees.
+// Timeouts are limits that no setting changes; tests of faults make them longer or shorter. Zero is the limit that applies in service.
 type Timeouts struct {
-	Headers, Request, Answer, Idle time.Duration
-
 	// Redis bounds the delay of a request when Redis stops answering.
 	Redis time.Duration
 	// Claim bounds the decision about a tap, and each reply of the database to it.

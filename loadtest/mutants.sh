@@ -127,7 +127,7 @@ mutant "every waiter of an instance asks the server" lock/waiters.go "case w.tok
 mutant "the leader resigns after the run" lock/leader.go "l.keptUntil = time.Now().Add(l.hold.TTL)" "l.keptUntil = time.Now()" ./lock 'TestALeadIsKept|TestLockerAndLeader/TheLeadIsKept'
 mutant "a stale writer is accepted" lock/fences.go "case largest > fence:" "case largest > fence && false:" ./lock TestFencesRefuse
 mutant "any client renews or releases a lock in the table" lock/table.go "WHERE name = ? AND locked_by = ? AND lock_until > UTC_TIMESTAMP(6)" "WHERE name = ? AND ? <> '' AND lock_until > UTC_TIMESTAMP(6)" ./lock TestTableOfMariaDBConforms/OnlyTheOwner
-mutant "the operator's release leaves the fence" app/lock_command.go "l.fences.Raise(ctx, name, h.Fence+1)" "l.fences.Raise(ctx, name, 1)" ./app TestLockCommand
+mutant "the operator's release leaves the fence" app/lock_command.go "l.fences.Raise(ctx, name, h.Fence+1)" "l.fences.Raise(ctx, name, 1)" ./app TestReleaseFences
 mutant "the operator's release leaves the run" app/lock_command.go "store.InterruptRuns(ctx, jobs)" "store.InterruptRuns(ctx, nil)" ./systemtest TestReleasedHolderConcludesNothing
 
 outbox=repository/outbox.go

@@ -14,11 +14,11 @@ import (
 // URL is a migrated database of the test's own, without rows: see [servertest.Migrated].
 func URL(t testing.TB, kind string) string {
 	t.Helper()
-	return servertest.Migrated(t, kind, migrate)
+	return servertest.Migrated(t, kind, Migrate)
 }
 
-// migrate gives the database at url the newest schema.
-func migrate(t testing.TB, url string) {
+// Migrate gives the database at url the newest schema.
+func Migrate(t testing.TB, url string) {
 	t.Helper()
 	s, err := repository.Open(t.Context(), url, repository.Options{Patience: testkit.Patience})
 	if err == nil {
