@@ -245,7 +245,7 @@ func TestAssignAndUnassign(t *testing.T) {
 		t.Errorf("the dispatcher's answer speaks of their own work: %s", busy.raw)
 	}
 	w.call("GET", "/v1/me/dispatches/"+id+"/claim", d[0].token, "").want(200, "outcome", "WON")
-	r = w.change("POST", id, "/unassign", 2, `{"reason_code":"ILL"}`).want(200, "status", "PENDING", "round", 2.0, "accepted_by", nil, "version", 3.0)
+	w.change("POST", id, "/unassign", 2, `{"reason_code":"ILL"}`).want(200, "status", "PENDING", "round", 2.0, "accepted_by", nil, "version", 3.0)
 	w.call("GET", "/v1/me/dispatches/"+id+"/claim", d[0].token, "").want(200, "outcome", "UNASSIGNED")
 	w.refused("a dispatch without a driver", w.change("POST", id, "/unassign", 3, ""), 409, "INVALID_STATE")
 	w.accept(id, d[1], `{"round":2}`).want(200)
