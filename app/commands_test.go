@@ -1,4 +1,4 @@
-package systemtest
+package app
 
 import (
 	"bytes"
@@ -8,18 +8,18 @@ import (
 	"strings"
 	"testing"
 
-	"firsttap/app"
+	"firsttap/systemtest"
 	"firsttap/testkit"
 )
 
 func TestVersionAndHelp(t *testing.T) {
 	t.Chdir(t.TempDir())
 	broken := testkit.Settings("FIRSTTAP_DATABASE_URL", "nonsense") // neither command reads the settings
-	if out, err := command(t, broken, "version"); err != nil || out != "firsttap "+app.Version+"\n" {
+	if out, err := commandOf(t, broken, "version"); err != nil || out != "firsttap "+Version+"\n" {
 		t.Errorf("%q, %v", out, err)
 	}
 	for _, arg := range []string{"help", "-h", "--help"} {
-		out, err := command(t, broken, arg)
+		out, err := commandOf(t, broken, arg)
 		if err != nil {
 			t.Errorf("%s: %v", arg, err)
 		}
@@ -30,11 +30,11 @@ func TestVersionAndHelp(t *testing.T) {
 		}
 	}
 	for _, arg := range []string{"", "bogus", "Serve", "--version"} {
-		if out, err := command(t, testkit.Settings(), arg); err == nil || !strings.Contains(err.Error(), "migrate up|down|status") || out != "" {
+		if out, err := commandOf(t, testkit.Settings(), arg); err == nil || !strings.Contains(err.Error(), "migrate up|down|status") || out != "" {
 			t.Errorf("%q: %q, %v", arg, out, err)
 		}
 	}
-	if _, err := command(t, testkit.Settings("FIRSTTAP_ADDR", "127.0.0.1:0"), "serve", "now"); err == nil {
+	if _, err := commandOf(t, testkit.Settings("FIRSTTAP_ADDR", "127.0.0.1:0"), "serve", "now"); err == nil {
 		t.Error("serve takes an argument")
 	}
 	testkit.MustHoldFiles(t, ".")
@@ -44,7 +44,7 @@ func TestBadSettingsStopEveryCommand(t *testing.T) {
 	t.Chdir(t.TempDir())
 	broken := testkit.Settings("FIRSTTAP_LOG", "loud", "FIRSTTAP_ADDR", "nonsense", "FIRSTTAP_DATABASE_URL", "nonsense")
 	for _, args := range [][]string{{}, {"serve"}, {"migrate", "up"}, {"race"}} {
-		_, err := command(t, broken, args...)
+		_, err := commandOf(t, broken, args...)
 		for _, name := range []string{"FIRSTTAP_LOG", "FIRSTTAP_ADDR", "FIRSTTAP_DATABASE_URL"} {
 			if err == nil || !strings.Contains(err.Error(), name) {
 				t.Errorf("%v: %s is not named: %v", args, name, err)
@@ -59,12 +59,12 @@ func TestMigrateCommand(t *testing.T) {
 	env := testkit.Settings("FIRSTTAP_DATABASE_URL", "sqlite://my.db")
 	migrate := func(arg, want string) {
 		t.Helper()
-		out, err := command(t, env, "migrate", arg)
+		out, err := commandOf(t, env, "migrate", arg)
 		if err != nil || !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("migrate %s: %q, %v; want %s", arg, out, err, want)
 		}
 	}
-	db := OpenDatabase(t, "sqlite://my.db")
+	db := systemtest.OpenDatabase(t, "sqlite://my.db")
 	const tables = "sqlite_master WHERE name IN ('dispatches', 'claims', 'outbox')"
 	migrate("status", `(?m)^pending +\S+\.sql$`)
 	migrate("down", `^no migration to revert\n$`)
@@ -80,12 +80,12 @@ func TestMigrateCommand(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"migrate"}, {"migrate", "sideways"}, {"migrate", "up", "down"}, {"migrate", "UP"}, {"migrate", ""}} {
-		if _, err := command(t, env, args...); err == nil || !strings.Contains(err.Error(), "migrate up|down|status") {
+		if _, err := commandOf(t, env, args...); err == nil || !strings.Contains(err.Error(), "migrate up|down|status") {
 			t.Errorf("%v: %v", args, err)
 		}
 	}
 	nowhere := testkit.Settings("FIRSTTAP_DATABASE_URL", "sqlite://"+filepath.Join(t.TempDir(), "not", "there", "my.db"))
-	if _, err := command(t, nowhere, "migrate", "up"); err == nil {
+	if _, err := commandOf(t, nowhere, "migrate", "up"); err == nil {
 		t.Error("a database was made where there is no folder")
 	}
 }
@@ -94,7 +94,7 @@ func TestMigrateCommand(t *testing.T) {
 func TestRaceAlone(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("TMPDIR", t.TempDir())
-	out, err := command(t, testkit.Settings("FIRSTTAP_ADDR", testkit.FreeAddress(t)), "race", "--drivers", "10")
+	out, err := commandOf(t, testkit.Settings("FIRSTTAP_ADDR", testkit.FreeAddress(t)), "race", "--drivers", "10")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -109,18 +109,18 @@ func TestRaceAlone(t *testing.T) {
 func TestRaceWhereNobodyIs(t *testing.T) {
 	t.Chdir(t.TempDir())
 	here := testkit.FreeAddress(t)
-	env := testkit.Settings("FIRSTTAP_ADDR", here, "FIRSTTAP_ADMIN_KEY", AdminKey, "FIRSTTAP_JWT_SECRET", JWTSecret)
+	env := testkit.Settings("FIRSTTAP_ADDR", here, "FIRSTTAP_ADMIN_KEY", systemtest.AdminKey, "FIRSTTAP_JWT_SECRET", systemtest.JWTSecret)
 	for _, args := range [][]string{
 		{"--url", "http://" + here}, {"--url", "http://" + here + ",http://" + here}, {"--url", "nonsense"},
 		{"--url", "http://" + here, "--drivers", "1"}, {"--drivers", "0"}, {"--drivers", "-1"}, {"--drivers", "1001"},
 		{"--drivers", "ten"}, {"--nonsense"}, {"--drivers", "2", "10"}, {"--drivers", "2", "10"},
 	} {
-		out, err := command(t, env, append([]string{"race"}, args...)...)
+		out, err := commandOf(t, env, append([]string{"race"}, args...)...)
 		if err == nil || strings.Contains(out, "exactly one winner") {
 			t.Errorf("%v: %v\n%s", args, err, out)
 		}
 	}
-	if out, err := command(t, env, "race", "-h"); err != nil || !strings.Contains(out, "-drivers") {
+	if out, err := commandOf(t, env, "race", "-h"); err != nil || !strings.Contains(out, "-drivers") {
 		t.Errorf("-h: %q, %v", out, err)
 	}
 	testkit.MustHoldFiles(t, ".")
@@ -131,7 +131,7 @@ func TestRaceThatIsCalledOff(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out bytes.Buffer
-	err := app.Run(ctx, []string{"race"}, testkit.Settings("FIRSTTAP_ADDR", testkit.FreeAddress(t)), &out)
+	err := Run(ctx, []string{"race"}, testkit.Settings("FIRSTTAP_ADDR", testkit.FreeAddress(t)), &out)
 	if err == nil || strings.Contains(out.String(), "exactly one winner") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
@@ -140,7 +140,7 @@ func TestRaceThatIsCalledOff(t *testing.T) {
 // TestRaceElsewhereMakesNoSecrets: a key that is generated here is of no use there, so the error must ask for one.
 func TestRaceElsewhereMakesNoSecrets(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if _, err := command(t, testkit.Settings(), "race", "--url", "http://"+testkit.FreeAddress(t)); err == nil {
+	if _, err := commandOf(t, testkit.Settings(), "race", "--url", "http://"+testkit.FreeAddress(t)); err == nil {
 		t.Error("no error")
 	}
 	testkit.MustHoldFiles(t, ".")
