@@ -91,8 +91,8 @@ type Admin interface {
 	// Show returns the holder of name; its Owner is "" if the name is free.
 	Show(ctx context.Context, name string) (Holder, error)
 	// Break frees name and returns the former holder. Once it has returned, another process can acquire the name. It raises
-	// the fence first: the Fence that it returns is larger than
-	// that of every earlier grant and smaller than that of every later grant.
+	// the fence first: the Fence that it returns is larger than that of every earlier grant and smaller than that of every
+	// later grant.
 	Break(ctx context.Context, name string) (Holder, error)
 }
 
