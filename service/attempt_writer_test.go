@@ -41,16 +41,10 @@ func TestEveryTapIsKept(t *testing.T) {
 		t.Fatalf("%v, %d dropped", told, l.Dropped())
 	}
 	for result, want := range told {
-		if n := p.count("attempts WHERE dispatch_id = ? AND round = 1 AND result = ?", id, result); n != want {
-			t.Errorf("%d of %d attempts are stored with result %s", n, want, result)
-		}
+		p.mustCount(want, "attempts WHERE dispatch_id = ? AND round = 1 AND result = ?", id, result)
 	}
-	if n := p.count("attempts a JOIN dispatches d ON d.accepted_by = a.driver_id WHERE result = 'SUCCESS'"); n != 1 {
-		t.Error("the winner is another in the ledger")
-	}
-	if n := p.count("attempts"); n != 30 {
-		t.Errorf("%d attempts are stored", n)
-	}
+	p.mustCount(1, "attempts a JOIN dispatches d ON d.accepted_by = a.driver_id WHERE result = 'SUCCESS'")
+	p.mustCount(30, "attempts")
 }
 
 // An outage that ends before the last try loses no attempt, and a longer one a batch. Attempts beyond the queue are counted, and no
@@ -74,13 +68,6 @@ func TestLedgerIsBounded(t *testing.T) {
 			}
 			stop()
 		})
-	}
-}
-
-func (p *place) exec(statement string) {
-	p.t.Helper()
-	if _, err := p.raw.ExecContext(p.t.Context(), statement); err != nil {
-		p.t.Fatal(err)
 	}
 }
 
@@ -165,7 +152,5 @@ func TestWhereATapCameFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop()
-	if n := p.count("attempts WHERE instance = 'here' AND app_version = '3.1' AND round = 1 AND result = 'SUCCESS'"); n != 1 {
-		t.Errorf("%d taps from there", n)
-	}
+	p.mustCount(1, "attempts WHERE instance = 'here' AND app_version = '3.1' AND round = 1 AND result = 'SUCCESS'")
 }

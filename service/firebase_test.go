@@ -25,8 +25,8 @@ func (u uids) UID(_ context.Context, token string) (string, time.Time, error) {
 // TestCaller distinguishes our own tokens from Firebase's, and a refusal from an outage.
 func TestCaller(t *testing.T) {
 	p, c := newPlace(t), &clock{fixed}
-	id := p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "Kim" })[0]
-	tokens := NewTokens(TokenOptions{Revocations: NoRevocations(), Secret: secret, Now: c.now})
+	id := p.drivers(1, firebaseUID("Kim"))[0]
+	tokens := newTokens(TokenOptions{Now: c.now})
 	if got, err := tokens.Authenticate(t.Context(), "kims"); !errors.Is(err, ErrUnauthenticated) || got != "" {
 		t.Errorf("without Firebase: %q, %v", got, err)
 	}
@@ -52,8 +52,8 @@ func TestCaller(t *testing.T) {
 // TestChangedUID takes effect within a minute, and for a new driver within seconds.
 func TestChangedUID(t *testing.T) {
 	p, c := newPlace(t), &clock{fixed}
-	id := p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "old" })[0]
-	tokens := NewTokens(TokenOptions{Revocations: NoRevocations(), Secret: secret, Now: c.now, IDTokens: uids{"old's": "old", "new's": "new"}, Drivers: p})
+	id := p.drivers(1, firebaseUID("old"))[0]
+	tokens := newTokens(TokenOptions{Now: c.now, IDTokens: uids{"old's": "old", "new's": "new"}, Drivers: p})
 	is := func(token string, want dispatch.DriverID) {
 		t.Helper()
 		if got, err := tokens.Authenticate(t.Context(), token); got != want || (err == nil) != (want != "") {
@@ -62,9 +62,7 @@ func TestChangedUID(t *testing.T) {
 	}
 	is("old's", id)
 	is("new's", "")
-	if _, err := p.raw.ExecContext(t.Context(), "UPDATE drivers SET firebase_uid = 'new' WHERE id = ?", id); err != nil {
-		t.Fatal(err)
-	}
+	p.exec("UPDATE drivers SET firebase_uid = 'new' WHERE id = ?", id)
 	c.Time = c.Add(5 * time.Second)
 	is("new's", id)
 	c.Time = c.Add(55 * time.Second)
@@ -75,10 +73,8 @@ func TestChangedUID(t *testing.T) {
 // TestDatabaseIsAway: an outage is not a refusal.
 func TestDatabaseIsAway(t *testing.T) {
 	p, c := newPlace(t), &clock{fixed}
-	p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "Kim" })
-	tokens := NewTokens(TokenOptions{Revocations: NoRevocations(), Secret: secret, Now: c.now, IDTokens: uids{"kims": "Kim"}, Drivers: p})
+	p.drivers(1, firebaseUID("Kim"))
+	tokens := newTokens(TokenOptions{Now: c.now, IDTokens: uids{"kims": "Kim"}, Drivers: p})
 	p.Close()
-	if _, err := tokens.Authenticate(t.Context(), "kims"); !errors.Is(err, dispatch.ErrUnavailable) {
-		t.Errorf("%v", err)
-	}
+	mustBe(t, errorOf(tokens.Authenticate(t.Context(), "kims")), dispatch.ErrUnavailable)
 }

@@ -77,9 +77,7 @@ func (c *counting) of(l slog.Level) int {
 func heeding(t *testing.T, store RevocationStore, now func() time.Time) (*Tokens, *Revocations) {
 	t.Helper()
 	r, err := NewRevocations(t.Context(), store, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return NewTokens(TokenOptions{Secret: secret, Now: now, Revocations: r}), r
 }
 
@@ -95,9 +93,7 @@ func is(t *testing.T, tokens *Tokens, what, token string, good bool) {
 func issued(t *testing.T, tokens *Tokens, generation int) string {
 	t.Helper()
 	token, _, err := tokens.Issue(driver, generation)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return token
 }
 
@@ -111,9 +107,7 @@ func TestGenerations(t *testing.T) {
 	}
 	is(t, tokens, "without a generation", plain, true)
 	is(t, tokens, "of the first", first, true)
-	if err := r.Revoke(t.Context(), driver); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Revoke(t.Context(), driver))
 	for _, step := range []time.Duration{-time.Minute, 0, time.Minute} { // the clock is set back, stands, goes on
 		c.Time = fixed.Add(step)
 		fresh := issued(t, tokens, 1)
@@ -142,9 +136,7 @@ func TestRevokedElsewhere(t *testing.T) {
 		store := &revoked{all: []dispatch.Revocation{{Driver: driver, Generation: 3}}}
 		log := &counting{levels: map[slog.Level]int{}}
 		r, err := NewRevocations(t.Context(), store, slog.New(log))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		tokens := NewTokens(TokenOptions{Secret: secret, Now: time.Now, Revocations: r})
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
@@ -198,44 +190,34 @@ func TestRevokedWhileReading(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := r.read(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.read(t.Context()))
 	is(t, tokens, "old", old, false)
 	store.reading = nil
-	if err := r.read(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.read(t.Context()))
 	is(t, tokens, "old, when it is read", old, false)
 }
 
 // TestRevocationsAreUnknownAtTheStart: without a first reading there are no Revocations.
 func TestRevocationsAreUnknownAtTheStart(t *testing.T) {
-	if _, err := NewRevocations(t.Context(), &revoked{err: dispatch.ErrUnavailable}, quiet); !errors.Is(err, dispatch.ErrUnavailable) {
-		t.Errorf("%v", err)
-	}
+	mustBe(t, errorOf(NewRevocations(t.Context(), &revoked{err: dispatch.ErrUnavailable}, quiet)), dispatch.ErrUnavailable)
 }
 
 // TestFailedRevocation: the tokens stay valid.
 func TestFailedRevocation(t *testing.T) {
 	tokens, r := heeding(t, &revoked{}, (&clock{fixed}).now)
 	r.store = &revoked{err: dispatch.ErrUnavailable}
-	if err := r.Revoke(t.Context(), driver); !errors.Is(err, dispatch.ErrUnavailable) {
-		t.Errorf("%v", err)
-	}
+	mustBe(t, r.Revoke(t.Context(), driver), dispatch.ErrUnavailable)
 	is(t, tokens, "a token", issued(t, tokens, 0), true)
 }
 
 // TestFirebaseUserIsRevoked: users who signed in before the revocation, or within its second, must sign in again.
 func TestFirebaseUserIsRevoked(t *testing.T) {
 	p, c := newPlace(t), &clock{fixed}
-	id := p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "Kim" })[0]
-	p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "Lee" })
+	id := p.drivers(1, firebaseUID("Kim"))[0]
+	p.drivers(1, firebaseUID("Lee"))
 	store := &revoked{}
 	r, err := NewRevocations(t.Context(), store, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tokens := NewTokens(TokenOptions{
 		Secret: secret, Now: c.now, IDTokens: uids{"kims": "Kim", "lees": "Lee"}, Drivers: p, Revocations: r, // they sign in at fixed
 	})
@@ -248,9 +230,7 @@ func TestFirebaseUserIsRevoked(t *testing.T) {
 	good("before", "kims", true)
 	for at, want := range map[time.Duration]bool{-time.Second: true, -time.Nanosecond: true, 0: false, 999 * time.Millisecond: false, time.Hour: false} {
 		store.all = []dispatch.Revocation{{Driver: id, Generation: 1, At: fixed.Add(at)}}
-		if err := r.read(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.read(t.Context()))
 		good(fmt.Sprintf("revoked %s after the sign-in", at), "kims", want)
 		good("another's", "lees", true)
 	}
@@ -261,9 +241,7 @@ func TestRevocationsAtOnce(t *testing.T) {
 	p := newPlace(t)
 	all := p.drivers(20)
 	r, err := NewRevocations(t.Context(), p, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	testkit.Together(2*len(all), func(k int) {
 		if k%2 == 1 {
 			if err := r.read(t.Context()); err != nil {
@@ -282,8 +260,6 @@ func TestRevocationsAtOnce(t *testing.T) {
 				t.Errorf("%s is not revoked once", id)
 			}
 		}
-		if err := r.read(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.read(t.Context()))
 	}
 }

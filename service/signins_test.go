@@ -109,12 +109,8 @@ func TestTheAuditOfFailures(t *testing.T) {
 	}
 	log.drain()
 	s.auditFailures(t.Context())
-	if n := p.count("audit WHERE actor = 'unknown'"); n != maxAuditedAddresses+1 {
-		t.Errorf("%d entries for nothing", n)
-	}
-	if _, err := p.raw.ExecContext(t.Context(), "CREATE TRIGGER broken BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no'); END"); err != nil {
-		t.Fatal(err)
-	}
+	p.mustCount(maxAuditedAddresses+1, "audit WHERE actor = 'unknown'")
+	p.exec("CREATE TRIGGER broken BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no'); END")
 	s.Record(AuthKey, "198.51.100.1", SignInFailed)
 	s.auditFailures(t.Context())
 	if all := log.drain(); len(all) != 1 || all[0]["level"] != "WARN" {
@@ -214,9 +210,7 @@ func TestMoreKeysThanTheCacheHas(t *testing.T) {
 	p := newPlace(t)
 	keys := NewKeys(p)
 	_, first, err := keys.Create(t.Context(), "the oldest", dispatch.Viewer, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range 5 {
 		if _, _, err := keys.Create(t.Context(), "a newer one", dispatch.Viewer, ""); err != nil {
 			t.Fatal(err)

@@ -25,9 +25,7 @@ func TestCostOfVerification(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		if _, err := s.raw.ExecContext(t.Context(), "UPDATE dispatches SET work_ends_at = work_starts_at WHERE id = ?", id); err != nil {
-			t.Fatal(err)
-		}
+		s.exec("UPDATE dispatches SET work_ends_at = work_starts_at WHERE id = ?", id)
 	}
 	i.verify.mu.Lock()
 	for p, d := range i.verify.pending {
@@ -93,18 +91,12 @@ func TestNoFalseAlarm(t *testing.T) {
 				if err != nil || won.Replayed {
 					continue
 				}
-				if _, err := NewBackoffice(s.place, i.Acceptor).Unassign(t.Context(), id, won.Dispatch.Version, "key_1", ""); err != nil {
+				if _, err := i.backoffice.Unassign(t.Context(), id, won.Dispatch.Version, "key_1", ""); err != nil {
 					t.Error(err)
 				}
 			}
 		})
-		d, err := s.Dispatch(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := NewBackoffice(s.place, instances[0].Acceptor).Cancel(t.Context(), id, d.Version, "key_1", ""); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errorOf(instances[0].backoffice.Cancel(t.Context(), id, s.stored(id).Version, "key_1", "")))
 	}
 	stop()
 	looking.Wait()

@@ -3,7 +3,6 @@ package service
 import (
 	"bytes"
 	"context"
-	"errors"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -69,21 +68,6 @@ func (v *verified) old(id dispatch.ID) {
 	if f, ok := v.inflight.taken.Peek(id); ok {
 		f.verifyAt = time.Time{}
 		v.inflight.taken.Add(id, f)
-	}
-}
-
-func (v *verified) mustRefuse(t testing.TB, tap Tap, final bool) {
-	t.Helper()
-	var taken *dispatch.TakenError
-	if _, err := v.Accept(t.Context(), tap); !errors.As(err, &taken) || taken.Final != final {
-		t.Fatalf("%+v: %v, want refused, final %v", tap, err, final)
-	}
-}
-
-func (v *verified) mustWin(t testing.TB, tap Tap) {
-	t.Helper()
-	if won, err := v.Accept(t.Context(), tap); err != nil || won.Replayed {
-		t.Fatalf("%+v: %+v, %v", tap, won, err)
 	}
 }
 
@@ -158,9 +142,7 @@ func TestLostClaimsAreFoundWithoutATap(t *testing.T) {
 		for _, list := range []*[]dispatch.ID{&lost, &kept} {
 			id := s.dispatch()
 			i.mustWin(t, Tap{id, v[0], 1})
-			if _, err := s.raw.ExecContext(t.Context(), "UPDATE dispatches SET work_ends_at = work_starts_at WHERE id = ?", id); err != nil {
-				t.Fatal(err) // or the driver is busy
-			}
+			s.exec("UPDATE dispatches SET work_ends_at = work_starts_at WHERE id = ?", id) // or the driver is busy
 			*list = append(*list, id)
 		}
 	}
@@ -172,9 +154,7 @@ func TestLostClaimsAreFoundWithoutATap(t *testing.T) {
 		t.Fatal("the database is asked for no reason")
 	}
 	i.claims.fail = dispatch.ErrUnavailable
-	if _, err := i.Accept(t.Context(), Tap{s.dispatch(), v[1], 1}); !errors.Is(err, dispatch.ErrUnavailable) {
-		t.Fatal(err)
-	}
+	i.mustFail(t, Tap{s.dispatch(), v[1], 1}, dispatch.ErrUnavailable)
 	i.claims.fail = nil
 	i.twice(t)
 	if n := i.LostClaims(); n != int64(len(lost)) || i.looks.asked.Load() != 2 {
@@ -203,29 +183,18 @@ func TestLostClaimsAreFoundWithoutATap(t *testing.T) {
 
 // TestAlertNamesBothDrivers: the alert of a round that was won again names both drivers, and the dispatch is not announced.
 func TestAlertNamesBothDrivers(t *testing.T) {
+	assign := func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID) {
+		must(t, errorOf(i.backoffice.Assign(t.Context(), id, s.stored(id).Version, second, "key_1")))
+	}
 	for name, again := range map[string]func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID){
 		"on this instance, without Redis' marker": func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID) {
 			s.redis.Del(t.Context(), lockName(id))
 			i.mustWin(t, Tap{id, second, noRound})
 		},
-		"by the backoffice": func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID) {
-			d, err := s.Dispatch(t.Context(), id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := NewBackoffice(s.place, i.Acceptor).Assign(t.Context(), id, d.Version, second, "key_1"); err != nil {
-				t.Fatal(err)
-			}
-		},
+		"by the backoffice": assign,
 		"by the backoffice on an instance that knows it by the marker alone": func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID) {
 			i.inflight.forget(id)
-			d, err := s.Dispatch(t.Context(), id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := NewBackoffice(s.place, i.Acceptor).Assign(t.Context(), id, d.Version, second, "key_1"); err != nil {
-				t.Fatal(err)
-			}
+			assign(t, s, i, id, second)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -256,9 +225,7 @@ func TestLostDispatch(t *testing.T) {
 	i.mustWin(t, Tap{id, v[0], 1})
 	s.lose(id)
 	for _, statement := range []string{"DELETE FROM outbox", "DELETE FROM events", "DELETE FROM dispatches"} {
-		if _, err := s.raw.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		s.exec(statement)
 	}
 	i.old(id)
 	i.mustRefuse(t, Tap{id, v[1], 1}, true)
@@ -266,9 +233,7 @@ func TestLostDispatch(t *testing.T) {
 	if n := i.LostClaims(); n != 1 || !strings.Contains(i.logged.String(), "the dispatch does not exist") || len(i.verify.pending) != 0 {
 		t.Errorf("%d lost claims, %d doubts left, logged %s", n, len(i.verify.pending), i.logged)
 	}
-	if _, err := i.Accept(t.Context(), Tap{id, v[1], 1}); !errors.Is(err, dispatch.ErrNotFound) {
-		t.Error(err)
-	}
+	i.mustFail(t, Tap{id, v[1], 1}, dispatch.ErrNotFound)
 }
 
 // TestAnnouncementOfALostClaimFails: the announcement is retried until it succeeds, and the alert is not repeated.
@@ -280,17 +245,13 @@ func TestAnnouncementOfALostClaimFails(t *testing.T) {
 	i.old(id)
 	i.mustRefuse(t, Tap{id, v[1], 1}, true)
 	readonly := "CREATE TRIGGER readonly BEFORE UPDATE ON dispatches BEGIN SELECT RAISE(ABORT, 'read only'); END"
-	if _, err := s.raw.ExecContext(t.Context(), readonly); err != nil {
-		t.Fatal(err)
-	}
+	s.exec(readonly)
 	i.twice(t)
 	testkit.Await(t, "the announcement that fails", i.claims.announced)
 	if i.LostClaims() != 1 || s.count("events WHERE type = 'dispatch.opened'") != 0 {
 		t.Fatal("not noticed, or announced all the same")
 	}
-	if _, err := s.raw.ExecContext(t.Context(), "DROP TRIGGER readonly"); err != nil {
-		t.Fatal(err)
-	}
+	s.exec("DROP TRIGGER readonly")
 	i.twice(t)
 	testkit.Await(t, "the announcement", i.claims.announced)
 	if i.LostClaims() != 1 || s.count("events WHERE type = 'dispatch.opened' AND reason_code = 'CLAIM_FAILED'") != 1 || len(i.verify.pending) != 0 {
@@ -315,13 +276,9 @@ func TestLostClaimIsAnnouncedAgain(t *testing.T) {
 	if two.LostClaims() != 1 || s.count("events WHERE reason_code = 'CLAIM_FAILED'") != 1 {
 		t.Fatal("the second process has not noticed, or has announced at once")
 	}
-	if _, err := s.raw.ExecContext(t.Context(), "UPDATE events SET at = at - 60000000"); err != nil {
-		t.Fatal(err)
-	}
+	s.exec("UPDATE events SET at = at - 60000000")
 	two.reannouncer.checkDue(t.Context(), time.Now().Add(time.Minute))
-	if n := s.count("events WHERE reason_code = 'CLAIM_FAILED'"); n != 2 {
-		t.Errorf("announced %d times", n)
-	}
+	s.mustCount(2, "events WHERE reason_code = 'CLAIM_FAILED'")
 }
 
 // slowly answers the first look late, as a new primary does that is still applying its relay log.
