@@ -142,6 +142,13 @@ func (p *place) announcedAgain(id dispatch.ID) int {
 	return p.count("events WHERE dispatch_id = ? AND type = 'dispatch.opened' AND reason_code = 'CLAIM_FAILED'", id)
 }
 
+func (p *place) mustAnnounceAgain(id dispatch.ID, times int) {
+	p.t.Helper()
+	if n := p.announcedAgain(id); n != times {
+		p.t.Errorf("announced again %d times, want %d", n, times)
+	}
+}
+
 func (p *place) stored(id dispatch.ID) dispatch.Dispatch {
 	p.t.Helper()
 	d, err := p.Dispatch(p.t.Context(), id)

@@ -235,9 +235,7 @@ func TestMadeUpRoundDoesNotSilenceTheTrueOne(t *testing.T) {
 	for range 3 {
 		a.reannouncer.checkDue(t.Context(), time.Now().Add(time.Minute))
 	}
-	if n := p.announcedAgain(id); n != 1 {
-		t.Errorf("announced again %d times, want once", n)
-	}
+	p.mustAnnounceAgain(id, 1)
 }
 
 // TestOneDriverCannotFillTheFollowUps: invented dispatches and rounds of one driver leave room for others.
@@ -280,9 +278,7 @@ func TestAnnouncedOnceByAll(t *testing.T) {
 			a.reannouncer.schedule(Tap{id, v[1], noRound}, followUpRetry)
 		}
 		pass(5 * time.Minute)
-		if n := p.announcedAgain(id); n != 1 {
-			t.Errorf("announced again %d times, want once", n)
-		}
+		p.mustAnnounceAgain(id, 1)
 	})
 }
 
