@@ -64,7 +64,7 @@ func TestLosersDoNotWait(t *testing.T) {
 // TestSameDriverWaitsForTheFirstTap: concurrent taps of one driver share a decision.
 func TestSameDriverWaitsForTheFirstTap(t *testing.T) {
 	for _, fail := range []error{nil, dispatch.ErrUnavailable} {
-		inBubble(t, func(t *testing.T, r *row, claims *slow, a *Acceptor) {
+		inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
 			claims.release, claims.fail = make(chan struct{}), fail
 			tap := Tap{r.d.ID, ann, 1}
 			var replayed, done atomic.Int32
@@ -99,7 +99,7 @@ func TestSameDriverWaitsForTheFirstTap(t *testing.T) {
 
 // TestWaitingTapCanBeCanceled: a client that hangs up ends its wait, but not the decision.
 func TestWaitingTapCanBeCanceled(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *row, claims *slow, a *Acceptor) {
+	inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
 		claims.release = make(chan struct{})
 		tap := func() (answer chan error, hangUp func()) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -126,48 +126,23 @@ func TestWaitingTapCanBeCanceled(t *testing.T) {
 	})
 }
 
-// contextSeen records the context of a decision.
-type contextSeen struct {
-	*row
-	deadline time.Duration
-	err      error
-}
-
-func (c *contextSeen) Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
-	rule func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error),
-) (dispatch.Dispatch, error) {
-	if at, ok := ctx.Deadline(); ok {
-		c.deadline = time.Until(at)
-	}
-	c.err = ctx.Err()
-	return c.row.Claim(ctx, id, driver, rule)
-}
-
+// TestDecisionHasATimeOfItsOwn: a client that hangs up early does not end the decision.
 func TestDecisionHasATimeOfItsOwn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := &contextSeen{row: newRow()}
+	inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
+		claims.before = func(ctx context.Context, _ dispatch.DriverID) {
+			if end, ok := ctx.Deadline(); !ok || time.Until(end) != decideTimeout || ctx.Err() != nil {
+				t.Errorf("decided until %s, %v; want %s", end, ctx.Err(), decideTimeout)
+			}
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := alone(c).Accept(ctx, Tap{c.d.ID, ann, 1}); err != nil {
-			t.Fatal(err)
-		}
-		if c.err != nil || c.deadline != decideTimeout {
-			t.Errorf("decided within %s, %v; want %s", c.deadline, c.err, decideTimeout)
-		}
+		must(t, errorOf(a.Accept(ctx, Tap{r.d.ID, ann, 1})))
 	})
-}
-
-type panics struct{ ClaimStore }
-
-func (panics) Claim(context.Context, dispatch.ID, dispatch.DriverID,
-	func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error),
-) (dispatch.Dispatch, error) {
-	panic("broken")
 }
 
 func TestPanicEndsTheFlight(t *testing.T) {
 	r := newRow()
-	a := alone(panics{r})
+	a := alone(&intercepted{ClaimStore: r, before: func(context.Context, dispatch.DriverID) { panic("broken") }})
 	tap := Tap{r.d.ID, ann, 1}
 	f := a.inflight.mustEnter(t, tap)
 	a.inflight.mustRefuse(t, Tap{r.d.ID, bob, 1}, false)

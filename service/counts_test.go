@@ -81,7 +81,7 @@ func TestEveryTapIsCounted(t *testing.T) {
 		counted(a, func() { tap(a, 1, 1) }).is(t, owner,
 			map[ClaimResult]int{"ALREADY_TAKEN": 1}, map[string]int{string(layer) + " refused": 1})
 	}
-	failing := &slow{ClaimStore: p, fail: dispatch.ErrUnavailable}
+	failing := &intercepted{ClaimStore: p, fail: dispatch.ErrUnavailable}
 	a = alone(failing)
 	counted(a, func() { tap(a, 2, 1) }).is(t, "the database is away",
 		map[ClaimResult]int{"CLAIM_UNAVAILABLE": 1}, map[string]int{"database failed": 1})

@@ -80,14 +80,14 @@ func anOrder() DispatchRequest {
 // instance is one of several processes that share a database: an Acceptor with the use cases on it.
 type instance struct {
 	*Acceptor
-	claims     *slow // every claim of the instance passes here
+	claims     *intercepted // every claim of the instance passes here
 	work       *DriverService
 	backoffice *Backoffice
 }
 
 // newInstance returns an instance with this gate; nil is an instance without Redis.
 func (p *place) newInstance(gate Gate) *instance {
-	claims := &slow{ClaimStore: p}
+	claims := &intercepted{ClaimStore: p}
 	a := NewAcceptor(AcceptorOptions{Claims: claims, Gate: gate, LockTTL: 5 * time.Second, Log: quiet})
 	return &instance{a, claims, NewDriverService(DriverServiceOptions{Store: p, Acceptor: a, Now: time.Now}), NewBackoffice(p, a)}
 }
@@ -230,7 +230,7 @@ func (a *Acceptor) start(t testing.TB, tap Tap) (answer <-chan error) {
 
 // hold starts the tap, and returns when its claim is at the database, where it waits until release is called, which returns
 // the answer.
-func (s *slow) hold(t testing.TB, a *Acceptor, tap Tap) (release func() error) {
+func (s *intercepted) hold(t testing.TB, a *Acceptor, tap Tap) (release func() error) {
 	t.Helper()
 	entered, held := make(chan dispatch.DriverID, 10), make(chan struct{})
 	s.entered, s.release = entered, held
@@ -242,20 +242,24 @@ func (s *slow) hold(t testing.TB, a *Acceptor, tap Tap) (release func() error) {
 	}
 }
 
-// slow lets a test hold claims, fail them, and observe reannouncements.
-type slow struct {
+// intercepted lets a test hold claims, fail them, act meanwhile, and observe reannouncements.
+type intercepted struct {
 	ClaimStore
-	entered   chan dispatch.DriverID // receives the driver of each claim that starts, if not nil
-	release   chan struct{}          // holds each claim until it is closed, if not nil
-	fail      error                  // the error of each claim, if not nil
+	before    func(context.Context, dispatch.DriverID) // runs before the database gets a claim, if not nil
+	entered   chan dispatch.DriverID                   // receives the driver of each claim that starts, if not nil
+	release   chan struct{}                            // holds each claim until it is closed, if not nil
+	fail      error                                    // the error of each claim, if not nil
 	claimed   atomic.Int32
 	announced chan int // receives the round of each announcement, if not nil
 }
 
-func (s *slow) Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
+func (s *intercepted) Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 	rule func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
 	s.claimed.Add(1)
+	if s.before != nil {
+		s.before(ctx, driver)
+	}
 	if s.entered != nil {
 		s.entered <- driver
 	}
@@ -268,7 +272,7 @@ func (s *slow) Claim(ctx context.Context, id dispatch.ID, driver dispatch.Driver
 	return s.ClaimStore.Claim(ctx, id, driver, rule)
 }
 
-func (s *slow) Reannounce(ctx context.Context, id dispatch.ID, round int, quiet time.Duration) (bool, error) {
+func (s *intercepted) Reannounce(ctx context.Context, id dispatch.ID, round int, quiet time.Duration) (bool, error) {
 	announced, err := s.ClaimStore.Reannounce(ctx, id, round, quiet)
 	if s.announced != nil {
 		s.announced <- round
@@ -291,12 +295,12 @@ func newRow() *row {
 	return &row{d: d}
 }
 
-// inBubble runs the test in a bubble, with a row and an Acceptor whose claims pass slow.
-func inBubble(t *testing.T, test func(*testing.T, *row, *slow, *Acceptor)) {
+// inBubble runs the test in a bubble, with a row and an Acceptor whose claims are intercepted.
+func inBubble(t *testing.T, test func(*testing.T, *row, *intercepted, *Acceptor)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
-		claims := &slow{ClaimStore: r}
+		claims := &intercepted{ClaimStore: r}
 		test(t, r, claims, alone(claims))
 	})
 }

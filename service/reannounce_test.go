@@ -11,7 +11,7 @@ import (
 )
 
 // refuseDuringClaim lets bob be refused during ann's claim, and returns ann's result.
-func refuseDuringClaim(t *testing.T, a *Acceptor, claims *slow, id dispatch.ID, round int) error {
+func refuseDuringClaim(t *testing.T, a *Acceptor, claims *intercepted, id dispatch.ID, round int) error {
 	t.Helper()
 	release := claims.hold(t, a, Tap{id, ann, round})
 	a.mustRefuse(t, Tap{id, bob, round}, false)
@@ -33,7 +33,7 @@ func TestAnnouncedAgain(t *testing.T) {
 		{"unknown outcome", dispatch.ErrUnknown, 1, []int{1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, r *row, claims *slow, a *Acceptor) {
+			inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
 				claims.fail = c.fail
 				stop := testkit.Run(t, a.Run)
 				mustBe(t, refuseDuringClaim(t, a, claims, r.d.ID, c.round), c.fail)
@@ -47,7 +47,7 @@ func TestAnnouncedAgain(t *testing.T) {
 }
 
 func TestNoAnnouncementWithoutARefusal(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *row, claims *slow, a *Acceptor) {
+	inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
 		claims.fail = dispatch.ErrDriverBusy
 		stop := testkit.Run(t, a.Run)
 		a.mustFail(t, Tap{r.d.ID, ann, 1}, claims.fail)
@@ -59,7 +59,7 @@ func TestNoAnnouncementWithoutARefusal(t *testing.T) {
 
 // TestAnnouncedSoon: the announcement comes within a tick, or when the process ends.
 func TestAnnouncedSoon(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *row, claims *slow, a *Acceptor) {
+	inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
 		claims.fail = dispatch.ErrUnavailable
 		stop := testkit.Run(t, a.Run)
 		refuseDuringClaim(t, a, claims, r.d.ID, 1)
@@ -72,7 +72,7 @@ func TestAnnouncedSoon(t *testing.T) {
 }
 
 func TestFollowUpRetriesWhileTheDatabaseIsAway(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *row, claims *slow, a *Acceptor) {
+	inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
 		r.away, claims.fail = 100, dispatch.ErrUnavailable
 		testkit.Run(t, a.Run)
 		refuseDuringClaim(t, a, claims, r.d.ID, 1)
@@ -88,7 +88,7 @@ func TestFollowUpRetriesWhileTheDatabaseIsAway(t *testing.T) {
 }
 
 func TestFollowUpGivesUp(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *row, claims *slow, a *Acceptor) {
+	inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
 		r.away, claims.fail = 1<<20, dispatch.ErrUnavailable
 		testkit.Run(t, a.Run)
 		refuseDuringClaim(t, a, claims, r.d.ID, 1)
@@ -112,7 +112,7 @@ func TestFollowUpsAreBounded(t *testing.T) {
 }
 
 func TestTakenIsNotFollowedUp(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *row, claims *slow, a *Acceptor) {
+	inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
 		claims.fail = dispatch.ErrUnavailable
 		refuseDuringClaim(t, a, claims, r.d.ID, 1)
 		claims.fail = nil
@@ -124,7 +124,7 @@ func TestTakenIsNotFollowedUp(t *testing.T) {
 }
 
 func TestEarliestFollowUpCounts(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *row, _ *slow, a *Acceptor) {
+	inBubble(t, func(t *testing.T, r *row, _ *intercepted, a *Acceptor) {
 		c, tap := a.reannouncer, Tap{r.d.ID, ann, 1}
 		c.schedule(tap, time.Second)
 		c.schedule(tap, time.Hour)
@@ -156,7 +156,7 @@ func TestAnnouncementIsWritten(t *testing.T) {
 	p := newPlace(t)
 	v, id := p.drivers(10), p.dispatch()
 	for _, holder := range p.drivers(2, onDuty(false)) {
-		claims := &slow{ClaimStore: p, announced: make(chan int, 10)}
+		claims := &intercepted{ClaimStore: p, announced: make(chan int, 10)}
 		a := alone(claims)
 		testkit.Run(t, a.Run)
 		release := claims.hold(t, a, Tap{id, holder, 1})

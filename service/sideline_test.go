@@ -14,19 +14,6 @@ import (
 
 const madeUp = 1<<31 - 1
 
-// meanwhile calls do during each claim, before the database decides.
-type meanwhile struct {
-	ClaimStore
-	do func(dispatch.DriverID)
-}
-
-func (m *meanwhile) Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
-	rule func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error),
-) (dispatch.Dispatch, error) {
-	m.do(driver)
-	return m.ClaimStore.Claim(ctx, id, driver, rule)
-}
-
 // hopefuls returns taps that cannot win, by reason.
 func hopefuls(p *place) map[string]Tap {
 	taps := map[string]Tap{
@@ -45,13 +32,13 @@ func hopefuls(p *place) map[string]Tap {
 // mustNotDelay makes the cheat's tap on many open dispatches at instance here, and lets another driver tap at instance there
 // during each of them. It fails the test if the cheat's taps refuse more than one of the others.
 func mustNotDelay(t *testing.T, p *place, here, there *Acceptor, cheat Tap) {
-	claims := &meanwhile{ClaimStore: p}
+	claims := &intercepted{ClaimStore: p}
 	here.claims = claims
 	many, refused := testkit.Scale(5, 20), 0
 	for _, honest := range p.drivers(many) {
 		tap, asked := cheat, false
 		tap.Dispatch = p.dispatch()
-		claims.do = func(v dispatch.DriverID) {
+		claims.before = func(_ context.Context, v dispatch.DriverID) {
 			if v != cheat.Driver {
 				return
 			}
@@ -104,7 +91,7 @@ func TestHopelessBeforeTheOpening(t *testing.T) {
 		a.mustFail(t, Tap{d.ID, v, 1}, dispatch.ErrNotOpenYet)
 	}
 	p.exec("UPDATE dispatches SET opens_at = created_at")
-	a.claims = &meanwhile{p, func(v dispatch.DriverID) {
+	a.claims = &intercepted{ClaimStore: p, before: func(_ context.Context, v dispatch.DriverID) {
 		if v == off {
 			a.mustWin(t, Tap{d.ID, on, 1}) // at the opening, during a tap of a driver who is off duty
 		}
@@ -170,7 +157,7 @@ func TestSidelinedForAWhile(t *testing.T) {
 
 // TestAFewSidelinedAtATime: few taps of sidelined drivers are decided at a time, and other drivers' taps do not wait for them.
 func TestAFewSidelinedAtATime(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *row, claims *slow, a *Acceptor) {
+	inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
 		claims.entered, claims.release = make(chan dispatch.DriverID, 10), make(chan struct{})
 		var answers []<-chan error
 		for i := range 5 {
@@ -203,7 +190,7 @@ func TestAFewSidelinedAtATime(t *testing.T) {
 }
 
 func TestNoSidelinedSlot(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *row, _ *slow, a *Acceptor) {
+	inBubble(t, func(t *testing.T, r *row, _ *intercepted, a *Acceptor) {
 		for range sidelinedSlots {
 			a.slots <- struct{}{}
 		}
@@ -216,11 +203,11 @@ func TestNoSidelinedSlot(t *testing.T) {
 func TestMadeUpRoundDoesNotSilenceTheTrueOne(t *testing.T) {
 	p := newPlace(t)
 	id, off, v := p.dispatch(), p.drivers(1, onDuty(false))[0], p.drivers(3)
-	claims := &meanwhile{ClaimStore: p}
+	claims := &intercepted{ClaimStore: p}
 	a := alone(claims)
 	vain := func(leader, other Tap) {
 		t.Helper()
-		claims.do = func(by dispatch.DriverID) {
+		claims.before = func(_ context.Context, by dispatch.DriverID) {
 			if by == leader.Driver {
 				a.mustFail(t, other, dispatch.ErrAlreadyTaken)
 			}
@@ -289,10 +276,10 @@ func TestAnnouncementsAreApart(t *testing.T) {
 		p := newPlace(t)
 		id, honest := p.dispatch(), p.drivers(1)[0]
 		before := p.stored(id)
-		claims := &meanwhile{ClaimStore: p}
+		claims := &intercepted{ClaimStore: p}
 		a := alone(claims)
 		testkit.Run(t, a.Run)
-		claims.do = func(dispatch.DriverID) {
+		claims.before = func(context.Context, dispatch.DriverID) {
 			a.mustFail(t, Tap{id, honest, 1}, dispatch.ErrAlreadyTaken)
 		}
 		for _, cheat := range p.drivers(60, onDuty(false)) {

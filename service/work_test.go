@@ -11,6 +11,21 @@ import (
 	"firsttap/testkit"
 )
 
+type workStep func(context.Context, dispatch.DriverID, dispatch.ID) (dispatch.Dispatch, error)
+
+// mustReach fails the test unless the driver's step brings the dispatch to the status.
+func (do workStep) mustReach(t *testing.T, by dispatch.DriverID, id dispatch.ID, status dispatch.Status) {
+	t.Helper()
+	if d, err := do(t.Context(), by, id); err != nil || d.Status != status {
+		t.Errorf("%s, %v, want %s", d.Status, err, status)
+	}
+}
+
+func (do workStep) mustFail(t *testing.T, by dispatch.DriverID, id dispatch.ID, want error) {
+	t.Helper()
+	mustBe(t, errorOf(do(t.Context(), by, id)), want)
+}
+
 func TestWithdraw(t *testing.T) {
 	s := newSite(t)
 	id, v := s.dispatch(), s.drivers(3)
@@ -19,16 +34,9 @@ func TestWithdraw(t *testing.T) {
 		return s.work.Withdraw(t.Context(), by, id, 0, "ILL")
 	}
 	s.mustWin(t, Tap{id, v[0], 1})
-	for _, c := range []struct {
-		by   dispatch.DriverID
-		want error
-	}{
-		{v[1], dispatch.ErrNotHolder}, {far, dispatch.ErrNotFound}, {dispatch.NewDriverID(time.Now()), dispatch.ErrDriverNotFound},
-	} {
-		if _, err := withdraw(c.by); !errors.Is(err, c.want) {
-			t.Errorf("by another: %v, want %v", err, c.want)
-		}
-	}
+	mustBe(t, errorOf(withdraw(v[1])), dispatch.ErrNotHolder)
+	mustBe(t, errorOf(withdraw(far)), dispatch.ErrNotFound)
+	mustBe(t, errorOf(withdraw(dispatch.NewDriverID(time.Now()))), dispatch.ErrDriverNotFound)
 	for range 3 { // a client retries after a lost answer
 		d, err := withdraw(v[0])
 		if err != nil || d.Status != dispatch.Pending || d.Round != 2 || d.Claim != nil {
@@ -54,7 +62,8 @@ func TestSuspendedDriver(t *testing.T) {
 	me := s.drivers(1)[0]
 	s.mustWin(t, Tap{begun, me, 1})
 	s.mustWin(t, Tap{taken, me, 1})
-	must(t, errorOf(s.work.Start(t.Context(), me, begun)))
+	start, complete := workStep(s.work.Start), workStep(s.work.Complete)
+	start.mustReach(t, me, begun, dispatch.InProgress)
 	suspend := func(do func(v *dispatch.Driver, now time.Time) error) {
 		t.Helper()
 		must(t, errorOf(s.ChangeDriver(t.Context(), me, dispatch.DriverChange{Action: dispatch.AuditDriverSuspend, Apply: do})))
@@ -65,22 +74,16 @@ func TestSuspendedDriver(t *testing.T) {
 		t.Errorf("start: %v", err)
 	}
 	s.mustCount(1, "dispatches WHERE id = ? AND status = 'ACCEPTED'", taken)
-	if d, err := s.work.Start(t.Context(), me, begun); err != nil || d.Status != dispatch.InProgress {
-		t.Errorf("the repeated start of begun work: %s, %v", d.Status, err)
-	}
+	start.mustReach(t, me, begun, dispatch.InProgress) // the repeated start of begun work
 	if _, err := s.Accept(t.Context(), Tap{s.dispatch(), me, 1}); !errors.As(err, &unfit) {
 		t.Errorf("accept: %v", err)
 	}
 	if offers, _, err := s.work.Offers(t.Context(), me, dispatch.Page{Limit: 10}); err != nil || len(offers) != 0 {
 		t.Errorf("%d offers, %v", len(offers), err)
 	}
-	if d, err := s.work.Complete(t.Context(), me, begun); err != nil || d.Status != dispatch.Completed {
-		t.Errorf("complete: %s, %v", d.Status, err)
-	}
+	complete.mustReach(t, me, begun, dispatch.Completed)
 	suspend(func(v *dispatch.Driver, _ time.Time) error { v.Reinstate(); return nil })
-	if d, err := s.work.Start(t.Context(), me, taken); err != nil || d.Status != dispatch.InProgress {
-		t.Errorf("reinstated: %s, %v", d.Status, err)
-	}
+	start.mustReach(t, me, taken, dispatch.InProgress) // reinstated
 	given := s.dispatch()
 	s.mustWin(t, Tap{given, me, 1})
 	suspend(func(v *dispatch.Driver, now time.Time) error { return v.Suspend(dispatch.Forever, now) })
@@ -91,45 +94,27 @@ func TestSuspendedDriver(t *testing.T) {
 	}
 	s.exec("UPDATE drivers SET suspended_until = 1 WHERE id = ?", me)
 	s.mustWin(t, Tap{given, me, 2})
-	if d, err := s.work.Start(t.Context(), me, given); err != nil || d.Status != dispatch.InProgress {
-		t.Errorf("when the suspension is over: %s, %v", d.Status, err)
-	}
+	start.mustReach(t, me, given, dispatch.InProgress) // when the suspension is over
 }
 
 func TestStartAndComplete(t *testing.T) {
 	s := newSite(t)
 	id, v := s.dispatch(), s.drivers(2)
 	far := s.drivers(1, func(v *dispatch.Driver) { v.VehicleClass = "28m" })[0]
-	type step = func(context.Context, dispatch.DriverID, dispatch.ID) (dispatch.Dispatch, error)
-	try := func(do step, by dispatch.DriverID, want any) {
-		t.Helper()
-		d, err := do(t.Context(), by, id)
-		switch want := want.(type) {
-		case error:
-			if !errors.Is(err, want) {
-				t.Errorf("%v, want %v", err, want)
-			}
-		case dispatch.Status:
-			if err != nil || d.Status != want {
-				t.Errorf("%s, %v, want %s", d.Status, err, want)
-			}
-		}
-	}
-	try(s.work.Start, v[0], dispatch.ErrNotHolder)
+	start, complete := workStep(s.work.Start), workStep(s.work.Complete)
+	start.mustFail(t, v[0], id, dispatch.ErrNotHolder)
 	s.mustWin(t, Tap{id, v[0], 1})
-	try(s.work.Complete, v[0], dispatch.ErrInvalidState)
-	try(s.work.Start, v[1], dispatch.ErrNotHolder)
-	try(s.work.Start, far, dispatch.ErrNotFound)
-	try(s.work.Start, v[0], dispatch.InProgress)
-	try(s.work.Start, v[0], dispatch.InProgress)
-	try(s.work.Complete, v[1], dispatch.ErrNotHolder)
-	try(s.work.Complete, v[0], dispatch.Completed)
-	try(s.work.Complete, v[0], dispatch.Completed)
-	try(s.work.Start, v[0], dispatch.ErrInvalidState)
-	for event, want := range map[dispatch.EventType]int{dispatch.EventStarted: 1, dispatch.EventCompleted: 1, dispatch.EventAccepted: 1} {
-		if n := s.count("events e JOIN outbox o ON o.event_id = e.id WHERE type = ?", event); n != want {
-			t.Errorf("%d %s are stored", n, event)
-		}
+	complete.mustFail(t, v[0], id, dispatch.ErrInvalidState)
+	start.mustFail(t, v[1], id, dispatch.ErrNotHolder)
+	start.mustFail(t, far, id, dispatch.ErrNotFound)
+	start.mustReach(t, v[0], id, dispatch.InProgress)
+	start.mustReach(t, v[0], id, dispatch.InProgress)
+	complete.mustFail(t, v[1], id, dispatch.ErrNotHolder)
+	complete.mustReach(t, v[0], id, dispatch.Completed)
+	complete.mustReach(t, v[0], id, dispatch.Completed)
+	start.mustFail(t, v[0], id, dispatch.ErrInvalidState)
+	for _, event := range []dispatch.EventType{dispatch.EventStarted, dispatch.EventCompleted, dispatch.EventAccepted} {
+		s.mustCount(1, "events e JOIN outbox o ON o.event_id = e.id WHERE type = ?", event)
 	}
 }
 
@@ -137,7 +122,7 @@ func TestSeeAndReceipt(t *testing.T) {
 	s := newSite(t)
 	id, v := s.dispatch(), s.drivers(2)
 	far := s.drivers(1, elsewhere)[0]
-	off := s.drivers(1, func(v *dispatch.Driver) { v.OnDuty, v.SuspendedUntil = false, new(time.Now().Add(time.Hour)) })[0]
+	off := s.drivers(1, onDuty(false), suspended)[0]
 	outcome := func(v dispatch.DriverID, want dispatch.Outcome) {
 		t.Helper()
 		if r, err := s.work.Receipt(t.Context(), v, id); err != nil || r.Outcome != want {
@@ -151,12 +136,9 @@ func TestSeeAndReceipt(t *testing.T) {
 	s.exec("UPDATE dispatches SET accepted_at = accepted_at - 2000000")
 	outcome(v[1], dispatch.OutcomeNoAttempt)
 	outcome(off, dispatch.OutcomeNoAttempt) // could have been offered it
-	for _, err := range []error{errorOf(s.work.Receipt(t.Context(), far, id)), errorOf(s.work.Dispatch(t.Context(), far, id)),
-		errorOf(s.work.Dispatch(t.Context(), v[0], dispatch.NewID(time.Now())))} {
-		if !errors.Is(err, dispatch.ErrNotFound) {
-			t.Errorf("a dispatch that the driver may not see: %v", err)
-		}
-	}
+	mustBe(t, errorOf(s.work.Receipt(t.Context(), far, id)), dispatch.ErrNotFound)
+	mustBe(t, errorOf(s.work.Dispatch(t.Context(), far, id)), dispatch.ErrNotFound)
+	mustBe(t, errorOf(s.work.Dispatch(t.Context(), v[0], dispatch.NewID(time.Now()))), dispatch.ErrNotFound)
 	mustBe(t, errorOf(s.work.Dispatch(t.Context(), dispatch.NewDriverID(time.Now()), id)), dispatch.ErrDriverNotFound)
 	must(t, errorOf(s.backoffice.Cancel(t.Context(), id, s.stored(id).Version, "key_1", "")))
 	outcome(v[0], dispatch.OutcomeCanceled)
@@ -166,12 +148,10 @@ func TestSeeAndReceipt(t *testing.T) {
 func TestOffers(t *testing.T) {
 	s := newSite(t)
 	v := s.drivers(2)
-	off := s.drivers(1, onDuty(false))[0]
-	suspended := s.drivers(1, suspended)[0]
-	far := s.drivers(1, elsewhere)[0]
+	off, away, far := s.drivers(1, onDuty(false))[0], s.drivers(1, suspended)[0], s.drivers(1, elsewhere)[0]
 	open, taken := s.dispatch(), s.dispatch()
 	s.mustWin(t, Tap{taken, v[1], 1})
-	for who, want := range map[dispatch.DriverID][]dispatch.ID{v[0]: {open}, off: nil, suspended: nil, far: {}} {
+	for who, want := range map[dispatch.DriverID][]dispatch.ID{v[0]: {open}, off: nil, away: nil, far: {}} {
 		got, next, err := s.work.Offers(t.Context(), who, dispatch.Page{Limit: 10})
 		if err != nil || next != "" || len(got) != len(want) || len(got) == 1 && got[0].ID != open {
 			t.Errorf("%s is offered %v, %q, %v; want %v", who, got, next, err, want)
@@ -227,17 +207,13 @@ func TestCancelOpensNothing(t *testing.T) {
 	id, v := s.dispatch(), s.drivers(2)
 	s.mustWin(t, Tap{id, v[0], 1})
 	for _, version := range []int{0, 1, 3} {
-		if _, err := s.backoffice.Cancel(t.Context(), id, version, "key_1", ""); !errors.Is(err, dispatch.ErrVersionConflict) {
-			t.Errorf("version %d: %v", version, err)
-		}
+		mustBe(t, errorOf(s.backoffice.Cancel(t.Context(), id, version, "key_1", "")), dispatch.ErrVersionConflict)
 	}
 	if d, err := s.backoffice.Cancel(t.Context(), id, 2, "key_1", "RAIN"); err != nil || d.Status != dispatch.Canceled {
 		t.Fatal(err)
 	}
 	for _, tap := range []Tap{{id, v[0], 1}, {id, v[1], 1}, {id, v[1], noRound}} {
-		if _, err := s.Accept(t.Context(), tap); !errors.Is(err, dispatch.ErrCanceled) {
-			t.Errorf("%+v: %v", tap, err)
-		}
+		s.mustFail(t, tap, dispatch.ErrCanceled)
 	}
 	mustBe(t, errorOf(s.backoffice.Cancel(t.Context(), id, 3, "key_1", "")), dispatch.ErrInvalidState) // twice
 }
