@@ -48,7 +48,7 @@ func TestInflightLetsOneThrough(t *testing.T) {
 	}
 	other := g.mustEnter(t, Tap{"dsp_b", bob, 1}) // another dispatch is another decision
 	newer := g.mustEnter(t, Tap{aJob, bob, 2})    // and so is another round
-	any := g.mustEnter(t, Tap{aJob, cyd, noRound})
+	noted := g.mustEnter(t, Tap{aJob, cyd, noRound})
 
 	if !g.finish(f, result{err: dispatch.ErrNotEligible}) {
 		t.Error("bob was refused, and finish does not say so")
@@ -59,8 +59,7 @@ func TestInflightLetsOneThrough(t *testing.T) {
 		t.Error("the waiting taps got no result")
 	}
 	g.mustEnter(t, Tap{aJob, bob, 1}) // free again
-	if g.finish(other, result{}) || g.finish(newer, result{}) ||
-		g.finish(any, result{}) {
+	if g.finish(other, result{}) || g.finish(newer, result{}) || g.finish(noted, result{}) {
 		t.Error("no driver was refused by these")
 	}
 	if len(g.flights) != 1 {
@@ -118,44 +117,37 @@ func TestTakenFactsExpire(t *testing.T) {
 
 func TestInflightIsBounded(t *testing.T) {
 	g := newInflight(newVerifyQueue())
-	var first, last dispatch.ID
-	for i := range maxTaken + 100 {
-		id := dispatch.NewID(time.UnixMicro(int64(i)))
-		if i == 0 {
-			first = id
-		}
-		last = id
-		g.rememberTaken(id, holder{ann, 1})
+	ids := make([]dispatch.ID, maxTaken+100)
+	for i := range ids {
+		ids[i] = dispatch.NewID(time.UnixMicro(int64(i)))
+		g.rememberTaken(ids[i], holder{ann, 1})
 	}
 	if n := g.taken.Len(); n != maxTaken {
 		t.Errorf("%d facts, want %d", n, maxTaken)
 	}
-	g.mustRefuse(t, Tap{last, bob, 1}, true)
-	g.mustEnter(t, Tap{first, bob, 1}) // evicted
+	g.mustRefuse(t, Tap{ids[len(ids)-1], bob, 1}, true)
+	g.mustEnter(t, Tap{ids[0], bob, 1}) // evicted
 }
 
 // TestInflightConcurrently: of n concurrent drivers one leads, in any order.
 func TestInflightConcurrently(t *testing.T) {
 	for range 200 {
 		g := newInflight(newVerifyQueue())
-		leads := make([]*flight, 8)
-		testkit.Together(len(leads), func(i int) {
-			f, ok, err := g.enter(Tap{aJob, dispatch.DriverID(rune('a' + i)), 1})
-			if ok != (err == nil) {
-				t.Error(ok, err)
+		leaders := make(chan *flight, 8)
+		testkit.Together(cap(leaders), func(i int) {
+			f, leads, err := g.enter(Tap{aJob, dispatch.DriverID(rune('a' + i)), 1})
+			if leads != (err == nil) || leads != (f != nil) {
+				t.Error(f, leads, err)
 			}
-			leads[i] = f
+			if leads {
+				leaders <- f
+			}
 		})
-		winner := -1
-		for i, f := range leads {
-			if f != nil && winner >= 0 {
-				t.Fatalf("both %d and %d lead", winner, i)
-			} else if f != nil {
-				winner = i
-			}
+		if n := len(leaders); n != 1 {
+			t.Fatalf("%d lead", n)
 		}
-		if winner < 0 || !g.finish(leads[winner], result{}) {
-			t.Fatalf("winner %d, and the others were not turned away", winner)
+		if !g.finish(<-leaders, result{}) {
+			t.Fatal("the others were not turned away")
 		}
 	}
 }

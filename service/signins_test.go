@@ -185,36 +185,33 @@ func TestAllowance(t *testing.T) {
 	b.refund("nobody")
 }
 
+// apiKey stores a viewer's key, and returns the key.
+func (p *place) apiKey(name string) string {
+	p.t.Helper()
+	_, key, err := NewKeys(p).Create(p.t.Context(), name, dispatch.Viewer, "")
+	must(p.t, err)
+	return key
+}
+
 // TestManyNewKeysAtTheStart: an instance with an empty cache accepts more valid keys at once than may fail.
 func TestManyNewKeysAtTheStart(t *testing.T) {
 	p := newPlace(t)
-	made := NewKeys(p)
-	const many = 60
-	secrets := make([]string, many)
+	secrets := make([]string, 60)
 	for i := range secrets {
-		var err error
-		if _, secrets[i], err = made.Create(t.Context(), "k", dispatch.Viewer, ""); err != nil {
-			t.Fatal(err)
-		}
+		secrets[i] = p.apiKey("one of many")
 	}
 	fresh := NewKeys(p)
 	testkit.Together(len(secrets), func(k int) {
-		if _, err := fresh.Authenticate(t.Context(), secrets[k], func() bool { return false }); err != nil {
-			t.Error(err)
-		}
+		mustBe(t, errorOf(fresh.Authenticate(t.Context(), secrets[k], func() bool { return false })), nil)
 	})
 }
 
 // TestMoreKeysThanTheCacheHas: keys beyond the cache are found too.
 func TestMoreKeysThanTheCacheHas(t *testing.T) {
 	p := newPlace(t)
-	keys := NewKeys(p)
-	_, first, err := keys.Create(t.Context(), "the oldest", dispatch.Viewer, "")
-	must(t, err)
+	first := p.apiKey("the oldest")
 	for range 5 {
-		if _, _, err := keys.Create(t.Context(), "a newer one", dispatch.Viewer, ""); err != nil {
-			t.Fatal(err)
-		}
+		p.apiKey("a newer one")
 	}
 	fresh := NewKeys(p)
 	fresh.cache.limit = 3
@@ -224,7 +221,5 @@ func TestMoreKeysThanTheCacheHas(t *testing.T) {
 	if n := len(fresh.cache.hashes); n != 3 {
 		t.Errorf("%d in the cache", n)
 	}
-	if _, err := fresh.Authenticate(t.Context(), "nobody's", nil); err == nil {
-		t.Error("any key is good")
-	}
+	mustBe(t, errorOf(fresh.Authenticate(t.Context(), "nobody's", nil)), ErrUnauthenticated)
 }
