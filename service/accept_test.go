@@ -52,7 +52,7 @@ func TestThirtyTapsOneWinner(t *testing.T) {
 func TestLosersDoNotWait(t *testing.T) {
 	s := newSite(t)
 	drivers, id := s.drivers(30), s.dispatch()
-	release := s.claims.hold(t, s.Acceptor, Tap{id, drivers[0], 1})
+	release := s.hold(t, Tap{id, drivers[0], 1})
 	testkit.Together(29, func(i int) { s.mustRefuse(t, Tap{id, drivers[i+1], 1}, false) })
 	must(t, release())
 	s.mustRefuse(t, Tap{id, drivers[1], 1}, true)

@@ -57,9 +57,7 @@ func TestAssignmentAndTheKey(t *testing.T) {
 		if c.want == "" {
 			c.want = takenValue(v[1], c.round)
 		}
-		if got := s.key(id); got != c.want {
-			t.Errorf("%q became %q, want %q", c.stands, got, c.want)
-		}
+		s.mustHave(t, id, c.want)
 	}
 }
 
@@ -85,8 +83,8 @@ func TestAssignAmongTapsOfInstances(t *testing.T) {
 				t.Errorf("%d: %v", i, err)
 			}
 		})
-		if winners.Load() != 1 {
-			t.Errorf("%d winners", winners.Load())
+		if n := winners.Load(); n != 1 {
+			t.Errorf("%d winners", n)
 		}
 		s.mustCount(1, "claims WHERE dispatch_id = ?", id)
 		for _, on := range instances {

@@ -92,7 +92,7 @@ func TestFlightsAreCounted(t *testing.T) {
 	s := newSite(t)
 	drivers, id := s.drivers(2), s.dispatch()
 	counted(s.Acceptor, func() {
-		release := s.claims.hold(t, s.Acceptor, Tap{id, drivers[0], 1})
+		release := s.hold(t, Tap{id, drivers[0], 1})
 		s.mustRefuse(t, Tap{id, drivers[1], 1}, false)
 		gone, hangUp := context.WithCancel(t.Context())
 		hangUp()

@@ -92,6 +92,12 @@ func (p *place) newInstance(gate Gate) *instance {
 	return &instance{a, claims, NewDriverService(DriverServiceOptions{Store: p, Acceptor: a, Now: time.Now}), NewBackoffice(p, a)}
 }
 
+// hold starts the tap, whose claim waits at the database until release is called, which returns the answer.
+func (i *instance) hold(t testing.TB, tap Tap) (release func() error) {
+	t.Helper()
+	return i.claims.hold(t, i.Acceptor, tap)
+}
+
 // site is a place with one instance, which has no Redis.
 type site struct {
 	*place
@@ -228,8 +234,7 @@ func (a *Acceptor) start(t testing.TB, tap Tap) (answer <-chan error) {
 	return c
 }
 
-// hold starts the tap, and returns when its claim is at the database, where it waits until release is called, which returns
-// the answer.
+// hold starts the tap, and returns when its claim is at the database, where it waits for release.
 func (s *intercepted) hold(t testing.TB, a *Acceptor, tap Tap) (release func() error) {
 	t.Helper()
 	entered, held := make(chan dispatch.DriverID, 10), make(chan struct{})

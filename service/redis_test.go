@@ -83,7 +83,7 @@ func TestRedisKeyDuringADecision(t *testing.T) {
 		s := newShared(t)
 		i, id, v := s.instance(), s.dispatch(), s.drivers(1)[0]
 		i.claims.fail = fail
-		release := i.claims.hold(t, i.Acceptor, Tap{id, v, 1})
+		release := i.hold(t, Tap{id, v, 1})
 		during := s.key(id)
 		if !strings.HasPrefix(during, "claim:"+string(v)+":") {
 			t.Errorf("while it is being decided: %q", during)
@@ -92,10 +92,7 @@ func TestRedisKeyDuringADecision(t *testing.T) {
 			t.Errorf("the lock ends in %s", ttl)
 		}
 		mustBe(t, release(), fail)
-		want := map[error]string{nil: "taken:" + string(v) + ":1", dispatch.ErrUnknown: during}[fail]
-		if got := s.key(id); got != want {
-			t.Errorf("after %v: %q, want %q", fail, got, want)
-		}
+		s.mustHave(t, id, map[error]string{nil: "taken:" + string(v) + ":1", dispatch.ErrUnknown: during}[fail])
 	}
 }
 
@@ -105,7 +102,7 @@ func TestLateMarkIsOwnerChecked(t *testing.T) {
 		s := newShared(t)
 		i, id, v := s.instance(), s.dispatch(), s.drivers(1)[0]
 		i.claims.fail = fail
-		release := i.claims.hold(t, i.Acceptor, Tap{id, v, 1})
+		release := i.hold(t, Tap{id, v, 1})
 		s.set(id, "claim:drv_next:1.clm_x")
 		mustBe(t, release(), fail)
 		s.mustHave(t, id, "claim:drv_next:1.clm_x")
@@ -159,9 +156,7 @@ func TestRedisKeysThatRefuse(t *testing.T) {
 		case !c.asks && (!errors.As(err, &taken) || taken.Final != c.final):
 			t.Errorf("%q, tap on %d: %v, want refused, final %v", c.value, c.round, err, c.final)
 		}
-		if got := s.key(id); got != c.value {
-			t.Errorf("%q became %q: the key belongs to another instance", c.value, got)
-		}
+		s.mustHave(t, id, c.value) // still, as it belongs to another instance
 		s.exec("UPDATE dispatches SET work_ends_at = work_starts_at WHERE accepted_by = ?", v) // or the driver is busy
 	}
 }
@@ -245,7 +240,7 @@ func TestOldMarkerDoesNotSilenceTheNextRound(t *testing.T) {
 	s.next(id, v[0])
 	s.set(id, takenValue(v[0], 1))
 	i.claims.fail, i.claims.announced = dispatch.ErrUnavailable, make(chan int, 10)
-	release := i.claims.hold(t, i.Acceptor, Tap{id, v[1], 2})
+	release := i.hold(t, Tap{id, v[1], 2})
 	i.mustFail(t, Tap{id, v[2], 2}, dispatch.ErrAlreadyTaken)
 	mustBe(t, release(), dispatch.ErrUnavailable)
 	i.reannouncer.checkDue(t.Context(), time.Now().Add(followUpRetry))

@@ -80,29 +80,24 @@ func TestHopelessTapsDelayNoOtherInstance(t *testing.T) {
 
 // TestHopelessBeforeTheOpening: an early tap sidelines a driver who is off duty, but not an eligible one.
 func TestHopelessBeforeTheOpening(t *testing.T) {
-	p := newPlace(t)
-	a := alone(p)
-	off, on := p.drivers(1, onDuty(false))[0], p.drivers(1)[0]
-	order := anOrder()
-	order.OpensAt = new(time.Now().Add(time.Hour))
-	d, err := NewBackoffice(p, a).Create(t.Context(), order, "key_1")
-	must(t, err)
-	for _, v := range []dispatch.DriverID{off, on} {
-		a.mustFail(t, Tap{d.ID, v, 1}, dispatch.ErrNotOpenYet)
-	}
-	p.exec("UPDATE dispatches SET opens_at = created_at")
-	a.claims = &intercepted{ClaimStore: p, before: func(_ context.Context, v dispatch.DriverID) {
+	s := newSite(t)
+	off, on, id := s.drivers(1, onDuty(false))[0], s.drivers(1)[0], s.dispatch()
+	s.exec("UPDATE dispatches SET opens_at = opens_at + 3600000000")
+	s.mustFail(t, Tap{id, off, 1}, dispatch.ErrNotOpenYet)
+	s.mustFail(t, Tap{id, on, 1}, dispatch.ErrNotOpenYet)
+	s.exec("UPDATE dispatches SET opens_at = created_at")
+	s.claims.before = func(_ context.Context, v dispatch.DriverID) {
 		if v == off {
-			a.mustWin(t, Tap{d.ID, on, 1}) // at the opening, during a tap of a driver who is off duty
+			s.mustWin(t, Tap{id, on, 1}) // at the opening, during a tap of a driver who is off duty
 		}
-	}}
-	if _, err := a.Accept(t.Context(), Tap{d.ID, off, 1}); err == nil {
+	}
+	if _, err := s.Accept(t.Context(), Tap{id, off, 1}); err == nil {
 		t.Error("the driver who is off duty has it")
 	}
-	if p.holder(d.ID) != on {
+	if s.holder(id) != on {
 		t.Error("the honest driver does not have it")
 	}
-	if a.inflight.isSidelined(on) || !a.inflight.isSidelined(off) {
+	if s.inflight.isSidelined(on) || !s.inflight.isSidelined(off) {
 		t.Error("the eligible driver is sidelined, or the one who is off duty is not")
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -64,11 +63,9 @@ func TestNoFalseAlarm(t *testing.T) {
 	s := newShared(t)
 	instances := []*verified{s.verified(), s.verified()}
 	drivers := s.drivers(8)
-	ctx, stop := context.WithCancel(t.Context())
-	var looking sync.WaitGroup
-	for _, i := range instances {
-		looking.Go(func() {
-			for ctx.Err() == nil {
+	stop := testkit.Run(t, func(ctx context.Context) {
+		testkit.Together(len(instances), func(k int) {
+			for i := instances[k]; ctx.Err() == nil; {
 				i.verify.verifyAll()
 				i.verify.verifyDue(ctx, time.Now().Add(reverifyAfter))
 				if missed := i.missed(); len(missed) > 0 {
@@ -76,7 +73,7 @@ func TestNoFalseAlarm(t *testing.T) {
 				}
 			}
 		})
-	}
+	})
 	for range testkit.Scale(2, 5) {
 		id := s.dispatch()
 		testkit.Together(len(drivers), func(k int) {
@@ -92,7 +89,6 @@ func TestNoFalseAlarm(t *testing.T) {
 		must(t, errorOf(instances[0].backoffice.Cancel(t.Context(), id, s.stored(id).Version, "key_1", "")))
 	}
 	stop()
-	looking.Wait()
 	rounds := s.count("claims")
 	for n, i := range instances {
 		if i.LostClaims() != 0 || strings.Contains(i.logged.String(), "ALERT") {

@@ -235,9 +235,9 @@ func TestEndsOnce(t *testing.T) {
 				_, errs[i] = s.work.Start(t.Context(), v, id)
 			}
 		})
-		done := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err != nil })
-		if len(done) != 1 {
-			t.Errorf("%d of them happened: %v", len(done), errs)
+		refused := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
+		if len(refused) != 2 {
+			t.Errorf("%d of three were refused: %v", len(refused), errs)
 		}
 	}
 }
