@@ -156,7 +156,7 @@ func TestRedisKeysThatRefuse(t *testing.T) {
 		case !c.asks && (!errors.As(err, &taken) || taken.Final != c.final):
 			t.Errorf("%q, tap on %d: %v, want refused, final %v", c.value, c.round, err, c.final)
 		}
-		s.mustHave(t, id, c.value) // still, as it belongs to another instance
+		s.mustHave(t, id, c.value)                                                             // still, as it belongs to another instance
 		s.exec("UPDATE dispatches SET work_ends_at = work_starts_at WHERE accepted_by = ?", v) // or the driver is busy
 	}
 }
