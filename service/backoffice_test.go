@@ -108,7 +108,7 @@ func TestUnassignedIsOpenAtOnce(t *testing.T) {
 		t.Fatalf("%+v, %v, the key is %q", d, err, s.key(id))
 	}
 	one.mustFail(t, Tap{id, v[0], noRound}, dispatch.ErrOfferStale) // the late retry of the claim that ended
-	two.mustWin(t, Tap{id, v[1], 2})                                // a tap on the new round
+	two.mustWin(t, Tap{id, v[1], 2})
 }
 
 func TestAssignWithoutRedis(t *testing.T) {
@@ -126,7 +126,7 @@ func TestAssignWithoutRedis(t *testing.T) {
 	if r, err := s.work.Receipt(t.Context(), v[0], id); err != nil || r.Outcome != dispatch.OutcomeUnassigned || r.Round != 1 {
 		t.Errorf("the driver's receipt: %+v, %v", r, err)
 	}
-	mustBe(t, errorOf(s.work.Withdraw(t.Context(), v[0], id, 0, "")), dispatch.ErrNotHolder) // withdrawal from an unassigned dispatch
+	mustBe(t, errorOf(s.work.Withdraw(t.Context(), v[0], id, 0, "")), dispatch.ErrNotHolder)
 }
 
 // TestAssignmentEndsTheFollowUp: a driver has the dispatch, so it is not announced again.

@@ -74,21 +74,21 @@ func TestGenerations(t *testing.T) {
 	if strings.Contains(part(goodClaims()), "gen") {
 		t.Error("a token of before says a generation")
 	}
-	tokens.mustAccept(t, plain, driver) // without a generation
-	tokens.mustAccept(t, first, driver) // of the first
+	tokens.mustAccept(t, plain, driver)
+	tokens.mustAccept(t, first, driver)
 	must(t, r.Revoke(t.Context(), driver))
 	for _, step := range []time.Duration{-time.Minute, 0, time.Minute} { // the clock is set back, stands, goes on
 		c.Time = fixed.Add(step)
 		fresh := issued(t, tokens, 1)
 		c.Time = fixed
-		tokens.mustAccept(t, plain, "")                           // without a generation
-		tokens.mustAccept(t, first, "")                           // of the first
-		tokens.mustAccept(t, issued(t, tokens, 0), "")            // of the first, issued now
-		tokens.mustAccept(t, with(map[string]any{"gen": -1}), "") // made by hand, of none
+		tokens.mustAccept(t, plain, "")
+		tokens.mustAccept(t, first, "")
+		tokens.mustAccept(t, issued(t, tokens, 0), "")            // issued now, of the first generation
+		tokens.mustAccept(t, with(map[string]any{"gen": -1}), "") // made by hand
 		if step <= 0 {
-			tokens.mustAccept(t, fresh, driver) // of the second
+			tokens.mustAccept(t, fresh, driver)
 		}
-		tokens.mustAccept(t, issued(t, tokens, 2), driver) // of one that is not known here yet
+		tokens.mustAccept(t, issued(t, tokens, 2), driver) // of a generation that is not known here yet
 	}
 	for _, gen := range []any{"1", 1.5, 1e300} {
 		tokens.mustAccept(t, with(map[string]any{"gen": gen}), "")
@@ -110,7 +110,7 @@ func TestRevokedElsewhere(t *testing.T) {
 		pass(time.Millisecond)           // after the reading of each interval
 		tokens.mustAccept(t, second, "") // of before, at the start
 		for range 100 {
-			tokens.mustAccept(t, third, driver) // of now
+			tokens.mustAccept(t, third, driver)
 		}
 		store.set(nil, dispatch.Revocation{Driver: driver, Generation: 4})
 		pass(RevocationsInterval)
@@ -151,10 +151,10 @@ func TestRevokedWhileReading(t *testing.T) {
 		}
 	}
 	must(t, r.read(t.Context()))
-	tokens.mustAccept(t, old, "") // old
+	tokens.mustAccept(t, old, "")
 	store.reading = nil
 	must(t, r.read(t.Context()))
-	tokens.mustAccept(t, old, "") // old, when it is read
+	tokens.mustAccept(t, old, "") // when the revocation has been read
 }
 
 // TestRevocationsAreUnknownAtTheStart: without a first reading there are no Revocations.
@@ -167,7 +167,7 @@ func TestFailedRevocation(t *testing.T) {
 	tokens, r := heeding(t, &revoked{}, TokenOptions{})
 	r.store = &revoked{err: dispatch.ErrUnavailable}
 	mustBe(t, r.Revoke(t.Context(), driver), dispatch.ErrUnavailable)
-	tokens.mustAccept(t, issued(t, tokens, 0), driver) // a token
+	tokens.mustAccept(t, issued(t, tokens, 0), driver)
 }
 
 // TestFirebaseUserIsRevoked: users who signed in before the revocation, or within its second, must sign in again.

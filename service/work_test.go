@@ -198,7 +198,7 @@ func TestCreate(t *testing.T) {
 	o := anOrder()
 	o.ExternalID = "erp-1"
 	must(t, errorOf(s.backoffice.Create(t.Context(), o, "key_1")))
-	mustBe(t, errorOf(s.backoffice.Create(t.Context(), o, "key_1")), dispatch.ErrDuplicateExternalID) // the same external id
+	mustBe(t, errorOf(s.backoffice.Create(t.Context(), o, "key_1")), dispatch.ErrDuplicateExternalID)
 }
 
 // TestCancelOpensNothing: taps after a cancellation get ErrCanceled, not ErrAlreadyTaken.
