@@ -31,17 +31,42 @@ func dial(t *testing.T, url string, timeout time.Duration) redis.UniversalClient
 	return client
 }
 
-// instance returns a limiter like an instance's, which runs until the test ends. Its timeout is longer than a busy machine
-// delays a reply, so that no delay counts as an outage.
-func instance(t *testing.T, url string, rate float64, burst int) (*Limiter, *testkit.LogBuffer) {
+// newLimiter returns a limiter whose Run is not called, and its log. Its timeout is longer than a busy machine delays a reply, so
+// that no delay counts as an outage.
+func newLimiter(t *testing.T, url string, rate float64, burst int) (*Limiter, *testkit.LogBuffer) {
 	t.Helper()
 	const timeout = 5 * time.Second
 	log := &testkit.LogBuffer{}
-	l := New(Options{
+	return New(Options{
 		Rate: rate, Burst: burst, Redis: dial(t, url, timeout), Timeout: timeout, Log: slog.New(slog.NewTextHandler(log, nil)),
-	})
-	testkit.Run(t, l.Run)
-	return l, log
+	}), log
+}
+
+// instances returns limiters of n instances, which run until the test ends, and their logs.
+func instances(t *testing.T, n int, url string, rate float64, burst int) (all []*Limiter, logs []*testkit.LogBuffer) {
+	t.Helper()
+	for range n {
+		l, log := newLimiter(t, url, rate, burst)
+		testkit.Run(t, l.Run)
+		all, logs = append(all, l), append(logs, log)
+	}
+	return all, logs
+}
+
+func instance(t *testing.T, url string, rate float64, burst int) *Limiter {
+	t.Helper()
+	all, _ := instances(t, 1, url, rate, burst)
+	return all[0]
+}
+
+// allowed is how many of n requests at this time are allowed.
+func (l *Limiter) allowed(t *testing.T, n int, caller string, now time.Time) (allowed int) {
+	for range n {
+		if _, ok := l.Allow(t.Context(), caller, now); ok {
+			allowed++
+		}
+	}
+	return allowed
 }
 
 // failures returns how many requests to Redis failed.
@@ -73,11 +98,7 @@ func hammer(limiters []*Limiter, caller string, d time.Duration) (allowed int, t
 func checkSharedLimit(t *testing.T, url string) {
 	t.Helper()
 	const rate, burst = 100.0, 80
-	var limiters []*Limiter
-	for range 3 {
-		l, _ := instance(t, url, rate, burst)
-		limiters = append(limiters, l)
-	}
+	limiters, _ := instances(t, 3, url, rate, burst)
 	allowed, took := hammer(limiters, name(t), time.Second)
 	share := float64(burst) + rate*took.Seconds()
 	overshoot := float64(len(limiters) * limiters[0].chunk)
@@ -103,19 +124,13 @@ func TestSentinel(t *testing.T) {
 func TestSlyCaller(t *testing.T) {
 	const rate, burst = 40.0, 8 // a chunk is 1, and 200 ms of rest are enough
 	url, caller := servertest.RedisURL(t), name(t)
-	var limiters []*Limiter
-	for range 30 {
-		l, _ := instance(t, url, rate, burst)
-		limiters = append(limiters, l)
-	}
+	limiters, _ := instances(t, 30, url, rate, burst)
 	began, allowed := time.Now(), 0
 	tick := time.NewTicker(limiters[0].refill + 5*time.Millisecond)
 	defer tick.Stop()
 	for time.Now().Before(began.Add(time.Second)) {
 		for _, l := range limiters {
-			if _, ok := l.Allow(t.Context(), caller, time.Now()); ok {
-				allowed++
-			}
+			allowed += l.allowed(t, 1, caller, time.Now())
 		}
 		<-tick.C
 	}

@@ -3,7 +3,6 @@ package limit
 import (
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,40 +28,32 @@ func scripts(t *testing.T, c redis.UniversalClient) (n int) {
 	return n
 }
 
+// awaitDebt waits until the server knows what the caller has spent.
+func (l *Limiter) awaitDebt(t *testing.T, caller string) {
+	t.Helper()
+	testkit.Eventually(t, "the debt is charged", func() bool { return l.Redis.Exists(t.Context(), bucketKey(caller)).Val() == 1 })
+}
+
 // The first chunk is spent without asking Redis, and the next is fetched by one request.
 func TestFirstTapsDoNotWait(t *testing.T) {
-	url := servertest.StartRedis(t).URL()
-	c := dial(t, url, 5*time.Second)
-	l := New(Options{Rate: 20, Burst: 40, Redis: c, Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler)}) // Run is not called
+	l, _ := newLimiter(t, servertest.StartRedis(t).URL(), 20, 40)
 	now := time.Now()
-	for range 5 {
-		if _, ok := l.Allow(t.Context(), "drv_1", now); !ok {
-			t.Fatal("refused")
-		}
+	if n := l.allowed(t, 5, "drv_1", now); n != 5 || scripts(t, l.Redis) != 0 {
+		t.Errorf("%d of five requests allowed by %d scripts", n, scripts(t, l.Redis))
 	}
-	if n := scripts(t, c); n != 0 {
-		t.Errorf("%d scripts for five requests", n)
+	n, asked := l.allowed(t, 5, "drv_1", now), scripts(t, l.Redis)
+	if n != 5 || asked < 1 || asked > 2 { // EVALSHA, and EVAL where the script is new
+		t.Errorf("%d of the next five requests allowed by %d scripts", n, asked)
 	}
-	for range 5 {
-		if _, ok := l.Allow(t.Context(), "drv_1", now); !ok {
-			t.Fatal("refused")
-		}
-	}
-	if n := scripts(t, c); n < 1 || n > 2 { // EVALSHA, and EVAL where the script is new
-		t.Errorf("%d scripts for the next five requests", n)
-	}
-	now = now.Add(l.refill)
-	before := scripts(t, c)
-	if _, ok := l.Allow(t.Context(), "drv_1", now); !ok || scripts(t, c) != before {
+	if l.allowed(t, 1, "drv_1", now.Add(l.refill)) != 1 || scripts(t, l.Redis) != asked {
 		t.Error("the first request after a pause asked Redis or was refused")
 	}
 }
 
 // The debts of all callers are charged, even if the server has lost the script, and every bucket expires.
 func TestDebtsAreCharged(t *testing.T) {
-	url := servertest.StartRedis(t).URL()
-	c := dial(t, url, 5*time.Second)
-	l, _ := instance(t, url, 0.1, 40)
+	l := instance(t, servertest.StartRedis(t).URL(), 0.1, 40)
+	c := l.Redis
 	const callers = maxChargeBatch + 50
 	for round := range 2 {
 		if err := c.ScriptFlush(t.Context()).Err(); err != nil {
@@ -86,25 +77,18 @@ func TestDebtsAreCharged(t *testing.T) {
 // Tokens that one instance gave on credit are not given again by another.
 func TestDebtCounts(t *testing.T) {
 	url, caller := servertest.StartRedis(t).URL(), "drv_1"
-	c := dial(t, url, 5*time.Second)
-	one, _ := instance(t, url, 0.1, 8)
+	one := instance(t, url, 0.1, 8)
 	one.Allow(t.Context(), caller, time.Now())
-	testkit.Eventually(t, "the debt is charged", func() bool { return c.Exists(t.Context(), bucketKey(caller)).Val() == 1 })
-	two, _ := instance(t, url, 0.1, 8)
-	allowed := 0
-	for range 20 {
-		if _, ok := two.Allow(t.Context(), caller, time.Now()); ok {
-			allowed++
-		}
-	}
-	if allowed < 7 || allowed > 8 { // its own credit may be charged after the seven others
-		t.Errorf("the second instance allowed %d after the first allowed 1 of 8", allowed)
+	one.awaitDebt(t, caller)
+	n := instance(t, url, 0.1, 8).allowed(t, 20, caller, time.Now())
+	if n < 7 || n > 8 { // its own credit may be charged after the seven others
+		t.Errorf("the second instance allowed %d after the first allowed 1 of 8", n)
 	}
 }
 
 // A caller that waits for Retry-After is allowed, with and without Redis.
 func TestRetryAfterIsEnough(t *testing.T) {
-	shared, _ := instance(t, servertest.RedisURL(t), 50, 10)
+	shared := instance(t, servertest.RedisURL(t), 50, 10)
 	alone := New(Options{Rate: 50, Burst: 10})
 	for what, l := range map[string]*Limiter{"shared": shared, "alone": alone} {
 		caller, refused := name(t), 0
@@ -129,12 +113,7 @@ func TestRetryAfterIsEnough(t *testing.T) {
 func TestRedisIsKilledAndBack(t *testing.T) {
 	server := servertest.StartRedis(t)
 	const rate, burst = 100.0, 80
-	var limiters []*Limiter
-	var logs []*testkit.LogBuffer
-	for range 3 {
-		l, log := instance(t, server.URL(), rate, burst)
-		limiters, logs = append(limiters, l), append(logs, log)
-	}
+	limiters, logs := instances(t, 3, server.URL(), rate, burst)
 	server.Kill()
 	allowed, took := hammer(limiters, "drv_1", 500*time.Millisecond)
 	share := 3 * (float64(limiters[0].localBurst) + rate*took.Seconds())
@@ -142,16 +121,14 @@ func TestRedisIsKilledAndBack(t *testing.T) {
 		t.Errorf("%d allowed without Redis, want %.0f", allowed, share)
 	}
 	before := failures(limiters[0])
-	for range 1000 {
-		limiters[0].Allow(t.Context(), "drv_1", time.Now())
-	}
+	limiters[0].allowed(t, 1000, "drv_1", time.Now())
 	if n := failures(limiters[0]) - before; n > 100 { // a probe now and then
 		t.Errorf("%.0f requests went to a Redis that is down, for 1000 calls", n)
 	}
 	server.Start()
 	for i, l := range limiters {
-		testkit.Eventually(t, "Redis is used again", func() bool { return !l.down.Load() && strings.Count(logs[i].String(), "redis available again") > 0 })
-		if down, up := strings.Count(logs[i].String(), "redis unavailable"), strings.Count(logs[i].String(), "redis available again"); down != 1 || up != 1 {
+		testkit.Eventually(t, "Redis is used again", func() bool { return !l.down.Load() && logs[i].Count("redis available again") > 0 })
+		if down, up := logs[i].Count("redis unavailable"), logs[i].Count("redis available again"); down != 1 || up != 1 {
 			t.Errorf("logged %d times that Redis is unavailable, %d times that it is available again", down, up)
 		}
 	}
@@ -168,16 +145,9 @@ func TestRedisHangs(t *testing.T) {
 	l := New(Options{
 		Rate: 100, Burst: 8, Redis: dial(t, server.URL(), time.Hour), Timeout: timeout, Log: slog.New(slog.DiscardHandler),
 	}) // Run is not called
-	for range 2 { // a chunk is one token: the second request asks Redis
-		l.Allow(t.Context(), "drv_1", time.Now())
-	}
+	l.allowed(t, 2, "drv_1", time.Now()) // a chunk is one token: the second request asks Redis
 	server.Freeze()
-	now, allowed := time.Now(), 0
-	for range 6 {
-		if _, ok := l.Allow(t.Context(), "drv_1", now); ok {
-			allowed++
-		}
-	}
+	allowed := l.allowed(t, 6, "drv_1", time.Now())
 	if n := failures(l); allowed != 6 || n != 1 || !l.down.Load() {
 		t.Errorf("%d of 6 allowed, and %.0f requests to Redis failed", allowed, n)
 	}
@@ -201,17 +171,15 @@ func TestCallersAreBounded(t *testing.T) {
 func TestRates(t *testing.T) {
 	for _, rate := range []float64{0.05, 0.1, 1e5, 1e9} {
 		burst := max(1, int(2*rate))
-		l, _ := instance(t, servertest.RedisURL(t), rate, burst)
-		caller, now := name(t), time.Now()
-		for i := range min(burst, 50) {
-			if _, ok := l.Allow(t.Context(), caller, now); !ok {
-				t.Errorf("%v/s: request %d is refused", rate, i)
-			}
+		l := instance(t, servertest.RedisURL(t), rate, burst)
+		caller, now, few := name(t), time.Now(), min(burst, 50)
+		if n := l.allowed(t, few, caller, now); n != few {
+			t.Errorf("%v/s: %d of %d requests are allowed", rate, n, few)
 		}
 		if rate > 1 {
 			continue
 		}
-		testkit.Eventually(t, "the debt is charged", func() bool { return l.Redis.Exists(t.Context(), bucketKey(caller)).Val() == 1 })
+		l.awaitDebt(t, caller)
 		wait, ok := l.Allow(t.Context(), caller, now)
 		if want := time.Duration(float64(time.Second) / rate); ok || wait > want+2*slack || wait < want/2 {
 			t.Errorf("%v/s: wait %s, allowed %v; want a wait of at most %s", rate, wait, ok, want)
@@ -221,20 +189,14 @@ func TestRates(t *testing.T) {
 
 // While the shared bucket is known to be empty, refusals do not ask Redis.
 func TestRefusalsCostNothing(t *testing.T) {
-	url := servertest.StartRedis(t).URL()
-	l, _ := instance(t, url, 0.1, 8)
+	l := instance(t, servertest.StartRedis(t).URL(), 0.1, 8)
 	now := time.Now()
 	for ok := true; ok; {
 		_, ok = l.Allow(t.Context(), "drv_1", now)
 	}
 	before := scripts(t, l.Redis)
-	for range 100 {
-		if _, ok := l.Allow(t.Context(), "drv_1", now); ok {
-			t.Fatal("allowed")
-		}
-	}
-	if n := scripts(t, l.Redis) - before; n != 0 {
-		t.Errorf("%d scripts for 100 refusals", n)
+	if n, asked := l.allowed(t, 100, "drv_1", now), scripts(t, l.Redis)-before; n != 0 || asked != 0 {
+		t.Errorf("%d of 100 requests allowed, by %d scripts", n, asked)
 	}
 }
 
@@ -242,12 +204,9 @@ func TestRefusalsCostNothing(t *testing.T) {
 func TestOneFetchesForAll(t *testing.T) {
 	server := servertest.StartRedis(t)
 	proxy := servertest.StartProxy(t, server.Addr())
-	c := dial(t, proxy.URL(server.URL()), 5*time.Second)
-	l := New(Options{Rate: 20, Burst: 40, Redis: c, Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler)})
-	for range 6 { // one chunk on credit and one fetched: the server knows the script now
-		l.Allow(t.Context(), "another", time.Now())
-	}
-	before := scripts(t, c)
+	l, _ := newLimiter(t, proxy.URL(server.URL()), 20, 40)
+	l.allowed(t, 6, "another", time.Now()) // one chunk on credit and one fetched: the server knows the script now
+	before := scripts(t, l.Redis)
 	hold := proxy.Hold("drv_1")
 	var all sync.WaitGroup
 	for range 36 {
@@ -258,7 +217,7 @@ func TestOneFetchesForAll(t *testing.T) {
 	testkit.Eventually(t, "the others wait", func() bool { return l.caller("drv_1").waiting.Load() == 30 })
 	hold.Release()
 	all.Wait()
-	if n := scripts(t, c) - before; n > 3 { // the first, and one for all that wait; the third where the burst is over
+	if n := scripts(t, l.Redis) - before; n > 3 { // the first, and one for all that wait; the third where the burst is over
 		t.Errorf("%d scripts for 36 requests at once", n)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
@@ -22,16 +23,16 @@ func TestDialReadsURLs(t *testing.T) {
 		"redis+cluster://u:p%40q@a:1,b:2":         {Addrs: []string{"a:1", "b:2"}, Username: "u", Password: "p@q", IsClusterMode: true},
 		"redis+sentinel://a:1,b:2,c:3/mymaster":   {Addrs: []string{"a:1", "b:2", "c:3"}, MasterName: "mymaster"},
 		"redis+sentinel://u:p@a:1,b:2/mymaster/2": {Addrs: []string{"a:1", "b:2"}, Username: "u", Password: "p", MasterName: "mymaster", DB: 2},
+		"redis+cluster://h1,h2:7000,h3":           {Addrs: []string{"h1:6379", "h2:7000", "h3:6379"}, IsClusterMode: true},
+		"redis+sentinel://h1,h2:7000,h3/master":   {Addrs: []string{"h1:26379", "h2:7000", "h3:26379"}, MasterName: "master"},
+		"redis+sentinel://u:p@[::1],h2/master/3":  {Addrs: []string{"[::1]:26379", "h2:26379"}, Username: "u", Password: "p", MasterName: "master", DB: 3},
 	} {
 		got, err := parseURL(url)
 		if err != nil {
 			t.Errorf("%s: %v", url, err)
 			continue
 		}
-		if strings.Join(got.Addrs, ",") != strings.Join(want.Addrs, ",") || got.Username != want.Username || got.Password != want.Password ||
-			got.DB != want.DB || got.MasterName != want.MasterName || got.IsClusterMode != want.IsClusterMode {
-			t.Errorf("%s: %+v", url, got)
-		}
+		testkit.Equal(t, url, &want, got)
 	}
 	if opts, err := parseURL("rediss://h:1"); err != nil || opts.TLSConfig == nil {
 		t.Errorf("no TLS: %v", err)
@@ -80,21 +81,4 @@ func FuzzDial(f *testing.F) {
 		}
 		client.Close()
 	})
-}
-
-func TestDialAddsDefaultPorts(t *testing.T) {
-	for rawURL, want := range map[string]string{
-		"redis+cluster://h1,h2:7000,h3":          "h1:6379 h2:7000 h3:6379",
-		"redis+sentinel://h1,h2:7000,h3/master":  "h1:26379 h2:7000 h3:26379",
-		"redis+sentinel://u:p@[::1],h2/master/3": "[::1]:26379 h2:26379",
-	} {
-		opts, err := parseURL(rawURL)
-		if err != nil {
-			t.Errorf("%s: %v", rawURL, err)
-			continue
-		}
-		if got := strings.Join(opts.Addrs, " "); got != want {
-			t.Errorf("%s: got %s, want %s", rawURL, got, want)
-		}
-	}
 }

@@ -3,8 +3,6 @@ package service
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,61 +12,51 @@ import (
 	"firsttap/testkit"
 )
 
+// TestThirtyTapsOneWinner: of concurrent taps one wins, and the database has its claim.
 func TestThirtyTapsOneWinner(t *testing.T) {
-	p := newPlace(t)
-	for round := range 10 {
-		id, a := p.dispatch(), alone(p)
-		drivers := p.drivers(30) // new ones, as earlier winners are busy
-		var mu sync.Mutex
-		var winner dispatch.DriverID
-		testkit.Together(len(drivers), func(i int) {
-			won, err := a.Accept(t.Context(), Tap{id, drivers[i], 1})
-			var taken *dispatch.TakenError
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err == nil && winner == "" && won.Dispatch.HeldBy(drivers[i]) && !won.Replayed:
-				winner = drivers[i]
-			case !errors.As(err, &taken):
-				t.Errorf("round %d: %+v, %v", round, won, err)
+	s := newShared(t)
+	for name, instances := range map[string][]*instance{
+		"one instance without Redis": {s.newInstance(nil)},
+		"two instances":              {s.instance(), s.instance()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 10 {
+				id, drivers := s.dispatch(), s.drivers(30) // new ones, as earlier winners are busy
+				winners := make(chan dispatch.DriverID, len(drivers))
+				testkit.Together(len(drivers), func(i int) {
+					won, err := instances[i%len(instances)].Accept(t.Context(), Tap{id, drivers[i], 1})
+					switch {
+					case err == nil && won.Dispatch.HeldBy(drivers[i]) && !won.Replayed:
+						winners <- drivers[i]
+					case !errors.Is(err, dispatch.ErrAlreadyTaken):
+						t.Errorf("%+v, %v", won, err)
+					}
+				})
+				if n := len(winners); n != 1 {
+					t.Fatalf("%d winners", n)
+				}
+				winner := <-winners
+				if got := s.holder(id); got != winner {
+					t.Errorf("%q won, %q is stored", winner, got)
+				}
+				s.mustCount(1, "claims WHERE dispatch_id = ?", id)
+				if len(instances) == 2 {
+					s.mustHave(t, id, takenValue(winner, 1))
+				}
 			}
 		})
-		if got := p.holder(id); got != winner || winner == "" {
-			t.Errorf("%q won, %q is stored", winner, got)
-		}
-		if n := p.count("claims WHERE dispatch_id = ?", id); n != 1 {
-			t.Errorf("%d claims", n)
-		}
 	}
 }
 
 // TestLosersDoNotWait: taps during a claim are refused at once.
 func TestLosersDoNotWait(t *testing.T) {
-	p := newPlace(t)
-	drivers, id := p.drivers(30), p.dispatch()
-	claims := &slow{ClaimStore: p, entered: make(chan dispatch.DriverID, 1), release: make(chan struct{})}
-	a := alone(claims)
-	first := make(chan error, 1)
-	go func() {
-		_, err := a.Accept(t.Context(), Tap{id, drivers[0], 1})
-		first <- err
-	}()
-	testkit.Await(t, "the first claim", claims.entered)
-	testkit.Together(29, func(i int) {
-		var taken *dispatch.TakenError
-		if _, err := a.Accept(t.Context(), Tap{id, drivers[i+1], 1}); !errors.As(err, &taken) || taken.Final {
-			t.Errorf("while the claim is under way: %v", err)
-		}
-	})
-	close(claims.release)
-	if err := testkit.Await(t, "the first answer", first); err != nil {
-		t.Fatal(err)
-	}
-	var taken *dispatch.TakenError
-	if _, err := a.Accept(t.Context(), Tap{id, drivers[1], 1}); !errors.As(err, &taken) || !taken.Final {
-		t.Errorf("after its commit: %v", err)
-	}
-	if n := claims.claimed.Load(); n != 1 {
+	s := newSite(t)
+	drivers, id := s.drivers(30), s.dispatch()
+	release := s.hold(t, Tap{id, drivers[0], 1})
+	testkit.Together(29, func(i int) { s.mustRefuse(t, Tap{id, drivers[i+1], 1}, false) })
+	must(t, release())
+	s.mustRefuse(t, Tap{id, drivers[1], 1}, true)
+	if n := s.claims.claimed.Load(); n != 1 {
 		t.Errorf("the database was asked %d times, want once", n)
 	}
 }
@@ -76,14 +64,13 @@ func TestLosersDoNotWait(t *testing.T) {
 // TestSameDriverWaitsForTheFirstTap: concurrent taps of one driver share a decision.
 func TestSameDriverWaitsForTheFirstTap(t *testing.T) {
 	for _, fail := range []error{nil, dispatch.ErrUnavailable} {
-		synctest.Test(t, func(t *testing.T) {
-			r := newRow()
-			claims := &slow{ClaimStore: r, release: make(chan struct{}), fail: fail}
-			a := alone(claims)
+		inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
+			claims.release, claims.fail = make(chan struct{}), fail
+			tap := Tap{r.d.ID, ann, 1}
 			var replayed, done atomic.Int32
 			for range 5 {
 				go func() {
-					won, err := a.Accept(t.Context(), Tap{r.d.ID, ann, 1})
+					won, err := a.Accept(t.Context(), tap)
 					if !errors.Is(err, fail) || err == nil && won.Dispatch.Claim.Driver != ann {
 						t.Errorf("%+v, %v", won, err)
 					}
@@ -99,51 +86,38 @@ func TestSameDriverWaitsForTheFirstTap(t *testing.T) {
 			}
 			close(claims.release)
 			synctest.Wait()
-			want := int32(4)
-			if fail != nil {
-				want = 0
-			}
+			want := map[error]int32{nil: 4}[fail]
 			if done.Load() != 5 || replayed.Load() != want || claims.claimed.Load() != 1 {
 				t.Errorf("%d answered, %d replayed, %d decisions", done.Load(), replayed.Load(), claims.claimed.Load())
 			}
-			won, err := a.Accept(t.Context(), Tap{r.d.ID, ann, 1})
-			if fail == nil && (err != nil || !won.Replayed) {
-				t.Errorf("a retry later: %+v, %v", won, err)
+			if fail == nil {
+				a.mustReplay(t, tap) // a retry later
 			}
 		})
 	}
 }
 
+// TestWaitingTapCanBeCanceled: a client that hangs up ends its wait, but not the decision.
 func TestWaitingTapCanBeCanceled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRow()
-		claims := &slow{ClaimStore: r, release: make(chan struct{})}
-		a := alone(claims)
-		tap := Tap{r.d.ID, ann, 1}
-		first := make(chan error, 1)
-		hangUpFirst, cancelFirst := context.WithCancel(t.Context())
-		go func() {
-			_, err := a.Accept(hangUpFirst, tap)
-			first <- err
-		}()
-		synctest.Wait()
-		ctx, cancel := context.WithCancel(t.Context())
-		second := make(chan error, 1)
-		go func() {
-			_, err := a.Accept(ctx, tap)
-			second <- err
-		}()
-		synctest.Wait()
-		cancel()
+	inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
+		claims.release = make(chan struct{})
+		tap := func() (answer chan error, hangUp func()) {
+			ctx, cancel := context.WithCancel(t.Context())
+			answer = make(chan error, 1)
+			go func() { answer <- errorOf(a.Accept(ctx, Tap{r.d.ID, ann, 1})) }()
+			synctest.Wait()
+			return answer, cancel
+		}
+		first, hangUpFirst := tap()
+		second, hangUpSecond := tap()
+		hangUpSecond()
 		if err := <-second; !errors.Is(err, dispatch.ErrUnknown) || !errors.Is(err, context.Canceled) {
 			t.Errorf("the canceled tap got %v", err)
 		}
-		cancelFirst() // which must not cancel the decision
+		hangUpFirst()
 		synctest.Wait()
-		select {
-		case err := <-first:
-			t.Errorf("the decision was given up: %v", err)
-		default:
+		if len(first) > 0 {
+			t.Fatal("the decision was given up")
 		}
 		close(claims.release)
 		if err := <-first; err != nil || !r.d.HeldBy(ann) {
@@ -152,51 +126,26 @@ func TestWaitingTapCanBeCanceled(t *testing.T) {
 	})
 }
 
-// contextSeen records the context of a decision.
-type contextSeen struct {
-	*row
-	deadline time.Duration
-	err      error
-}
-
-func (c *contextSeen) Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
-	rule func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error),
-) (dispatch.Dispatch, error) {
-	if at, ok := ctx.Deadline(); ok {
-		c.deadline = time.Until(at)
-	}
-	c.err = ctx.Err()
-	return c.row.Claim(ctx, id, driver, rule)
-}
-
+// TestDecisionHasATimeOfItsOwn: a client that hangs up early does not end the decision.
 func TestDecisionHasATimeOfItsOwn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := &contextSeen{row: newRow()}
+	inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
+		claims.before = func(ctx context.Context, _ dispatch.DriverID) {
+			if end, ok := ctx.Deadline(); !ok || time.Until(end) != decideTimeout || ctx.Err() != nil {
+				t.Errorf("decided until %s, %v; want %s", end, ctx.Err(), decideTimeout)
+			}
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := alone(c).Accept(ctx, Tap{c.d.ID, ann, 1}); err != nil {
-			t.Fatal(err)
-		}
-		if c.err != nil || c.deadline != decideTimeout {
-			t.Errorf("decided within %s, %v; want %s", c.deadline, c.err, decideTimeout)
-		}
+		must(t, errorOf(a.Accept(ctx, Tap{r.d.ID, ann, 1})))
 	})
-}
-
-type panics struct{ ClaimStore }
-
-func (panics) Claim(context.Context, dispatch.ID, dispatch.DriverID,
-	func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error),
-) (dispatch.Dispatch, error) {
-	panic("broken")
 }
 
 func TestPanicEndsTheFlight(t *testing.T) {
 	r := newRow()
-	a := alone(panics{r})
+	a := alone(&intercepted{ClaimStore: r, before: func(context.Context, dispatch.DriverID) { panic("broken") }})
 	tap := Tap{r.d.ID, ann, 1}
-	f := mustEnter(t, a.inflight, tap)
-	mustRefuse(t, a.inflight, Tap{r.d.ID, bob, 1}, false)
+	f := a.inflight.mustEnter(t, tap)
+	a.inflight.mustRefuse(t, Tap{r.d.ID, bob, 1}, false)
 	func() {
 		defer func() {
 			if recover() == nil {
@@ -212,95 +161,58 @@ func TestPanicEndsTheFlight(t *testing.T) {
 		t.Error("bob was refused, and no follow-up is scheduled")
 	}
 	a.claims = r
-	if _, err := a.Accept(t.Context(), Tap{r.d.ID, bob, 1}); err != nil {
-		t.Errorf("the flight was not ended: %v", err)
-	}
+	a.mustWin(t, Tap{r.d.ID, bob, 1}) // the flight has ended
 }
 
 // TestRefusals gets each refusal from the real database.
 func TestRefusals(t *testing.T) {
-	p := newPlace(t)
-	a := alone(p)
-	v := p.drivers(3)
-	offDuty := p.drivers(1, func(v *dispatch.Driver) { v.OnDuty = false })[0]
-	suspended := p.drivers(1, func(v *dispatch.Driver) { v.SuspendedUntil = new(time.Now().Add(time.Hour)) })[0]
-	later := func(id dispatch.ID, column string, by time.Duration) dispatch.ID {
-		_, err := p.raw.ExecContext(t.Context(),
-			fmt.Sprintf("UPDATE dispatches SET %s = ? WHERE id = ?", column), time.Now().Add(by).UnixMicro(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
+	s := newSite(t)
+	v := s.drivers(3)
+	offDuty, away := s.drivers(1, onDuty(false))[0], s.drivers(1, suspended)[0]
+	later := func(column string, by time.Duration) dispatch.ID {
+		id := s.dispatch()
+		s.exec("UPDATE dispatches SET "+column+" = ? WHERE id = ?", time.Now().Add(by).UnixMicro(), id)
 		return id
 	}
-	mine := p.dispatch()
-	if _, err := a.Accept(t.Context(), Tap{mine, v[0], 1}); err != nil {
-		t.Fatal(err)
-	}
+	mine := s.dispatch()
+	s.mustWin(t, Tap{mine, v[0], 1})
 	for name, c := range map[string]struct {
 		tap  Tap
 		want error
 	}{
 		"taken":          {Tap{mine, v[1], 1}, dispatch.ErrAlreadyTaken},
-		"busy":           {Tap{p.dispatch(), v[0], 1}, dispatch.ErrDriverBusy},
-		"stale":          {Tap{p.dispatch(), v[1], 2}, dispatch.ErrOfferStale},
+		"busy":           {Tap{s.dispatch(), v[0], 1}, dispatch.ErrDriverBusy},
+		"stale":          {Tap{s.dispatch(), v[1], 2}, dispatch.ErrOfferStale},
 		"mine and stale": {Tap{mine, v[0], 9}, dispatch.ErrOfferStale},
-		"too early":      {Tap{later(p.dispatch(), "opens_at", time.Minute), v[1], 1}, dispatch.ErrNotOpenYet},
-		"too late":       {Tap{later(p.dispatch(), "expires_at", -time.Microsecond), v[1], 1}, dispatch.ErrExpired},
-		"off duty":       {Tap{p.dispatch(), offDuty, 1}, dispatch.ErrNotEligible},
-		"suspended":      {Tap{p.dispatch(), suspended, 1}, dispatch.ErrNotEligible},
+		"too early":      {Tap{later("opens_at", time.Minute), v[1], 1}, dispatch.ErrNotOpenYet},
+		"too late":       {Tap{later("expires_at", -time.Microsecond), v[1], 1}, dispatch.ErrExpired},
+		"off duty":       {Tap{s.dispatch(), offDuty, 1}, dispatch.ErrNotEligible},
+		"suspended":      {Tap{s.dispatch(), away, 1}, dispatch.ErrNotEligible},
 		"no dispatch":    {Tap{dispatch.NewID(time.Now()), v[1], 1}, dispatch.ErrNotFound},
-		"no driver":      {Tap{p.dispatch(), dispatch.NewDriverID(time.Now()), 1}, dispatch.ErrDriverNotFound},
+		"no driver":      {Tap{s.dispatch(), dispatch.NewDriverID(time.Now()), 1}, dispatch.ErrDriverNotFound},
 	} {
-		if won, err := a.Accept(t.Context(), c.tap); !errors.Is(err, c.want) || won.Dispatch.Claim != nil {
-			t.Errorf("%s: got %+v, %v; want %v", name, won, err, c.want)
-		}
+		t.Run(name, func(t *testing.T) { s.mustFail(t, c.tap, c.want) })
 	}
-	if n := p.count("claims"); n != 1 {
-		t.Errorf("%d claims, want 1", n)
-	}
-	if err := p.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.Accept(t.Context(), Tap{mine, v[0], 1}); !errors.Is(err, dispatch.ErrUnavailable) {
-		t.Errorf("without a database: %v", err)
-	}
-	if len(a.inflight.flights) != 0 {
-		t.Errorf("%d flights are left", len(a.inflight.flights))
+	s.mustCount(1, "claims")
+	must(t, s.Close())
+	s.mustFail(t, Tap{mine, v[0], 1}, dispatch.ErrUnavailable)
+	if n := len(s.inflight.flights); n != 0 {
+		t.Errorf("%d flights are left", n)
 	}
 }
 
 // TestNextRound: a withdrawn dispatch is open to every driver, in the new round only.
 func TestNextRound(t *testing.T) {
-	p := newPlace(t)
-	a := alone(p)
-	work := NewDriverService(DriverServiceOptions{Store: p, Acceptor: a, Now: time.Now})
-	v, id := p.drivers(3), p.dispatch()
-	accept := func(driver dispatch.DriverID, round int) error {
-		_, err := a.Accept(t.Context(), Tap{id, driver, round})
-		return err
-	}
-	if err := accept(v[0], 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := accept(v[1], 1); !errors.Is(err, dispatch.ErrAlreadyTaken) {
-		t.Fatal(err)
-	}
-	if _, err := work.Withdraw(t.Context(), v[0], id, 0, "ILL"); err != nil {
-		t.Fatal(err)
-	}
-	if err := accept(v[1], 1); !errors.Is(err, dispatch.ErrOfferStale) {
-		t.Errorf("a tap on the old offer: %v", err)
-	}
-	if err := accept(v[0], noRound); !errors.Is(err, dispatch.ErrOfferStale) {
-		t.Errorf("the withdrawn claim's late retry: %v", err)
-	}
-	if err := accept(v[1], 2); err != nil {
-		t.Errorf("a tap on the new offer: %v", err)
-	}
-	if err := accept(v[2], noRound); !errors.Is(err, dispatch.ErrAlreadyTaken) {
-		t.Errorf("a tap that names no round: %v", err)
-	}
-	if got := p.holder(id); got != v[1] {
+	s := newSite(t)
+	v, id := s.drivers(3), s.dispatch()
+	s.mustWin(t, Tap{id, v[0], 1})
+	s.mustFail(t, Tap{id, v[1], 1}, dispatch.ErrAlreadyTaken)
+	must(t, errorOf(s.work.Withdraw(t.Context(), v[0], id, 0, "ILL")))
+	s.mustFail(t, Tap{id, v[1], 1}, dispatch.ErrOfferStale)
+	s.mustFail(t, Tap{id, v[0], noRound}, dispatch.ErrOfferStale) // the withdrawn claim's late retry
+	s.mustWin(t, Tap{id, v[1], 2})
+	s.mustFail(t, Tap{id, v[2], noRound}, dispatch.ErrAlreadyTaken)
+	if got := s.holder(id); got != v[1] {
 		t.Errorf("%s has it", got)
 	}
 }

@@ -12,17 +12,18 @@ import (
 	"firsttap/testkit"
 )
 
-// keeping returns an Acceptor with a ledger that runs until stop.
-func (p *place) keeping() (a *Acceptor, l *AttemptWriter, stop func()) {
-	l = NewAttemptWriter(p, "here", quiet)
-	a = NewAcceptor(AcceptorOptions{Claims: p, Attempts: l, Log: quiet})
-	return a, l, testkit.Run(p.t, l.Run)
+// keep runs a ledger over c until stop, or until the test ends.
+func keep(t testing.TB, c AttemptStore) (l *AttemptWriter, stop func()) {
+	t.Helper()
+	l = NewAttemptWriter(c, "here", quiet)
+	return l, testkit.Run(t, l.Run)
 }
 
 // Every tap is stored with its result, even if the process ends right after.
 func TestEveryTapIsKept(t *testing.T) {
 	p := newPlace(t)
-	a, l, stop := p.keeping()
+	l, stop := keep(t, p)
+	a := NewAcceptor(AcceptorOptions{Claims: p, Attempts: l, Log: quiet})
 	drivers, id := p.drivers(30), p.dispatch()
 	told := map[dispatch.AttemptResult]int{}
 	var mu sync.Mutex
@@ -33,24 +34,16 @@ func TestEveryTapIsKept(t *testing.T) {
 		defer mu.Unlock()
 		told[result]++
 	})
-	if _, err := a.Accept(t.Context(), Tap{Dispatch: dispatch.NewID(time.Now()), Driver: drivers[0]}); err == nil {
-		t.Fatal("there is no such dispatch")
-	}
+	a.mustFail(t, Tap{Dispatch: dispatch.NewID(time.Now()), Driver: drivers[0]}, dispatch.ErrNotFound)
 	stop()
 	if told[dispatch.AttemptWon] != 1 || told["ALREADY_TAKEN"] != 29 || l.Dropped() != 0 {
 		t.Fatalf("%v, %d dropped", told, l.Dropped())
 	}
 	for result, want := range told {
-		if n := p.count("attempts WHERE dispatch_id = ? AND round = 1 AND result = ?", id, result); n != want {
-			t.Errorf("%d of %d attempts are stored with result %s", n, want, result)
-		}
+		p.mustCount(want, "attempts WHERE dispatch_id = ? AND round = 1 AND result = ?", id, result)
 	}
-	if n := p.count("attempts a JOIN dispatches d ON d.accepted_by = a.driver_id WHERE result = 'SUCCESS'"); n != 1 {
-		t.Error("the winner is another in the ledger")
-	}
-	if n := p.count("attempts"); n != 30 {
-		t.Errorf("%d attempts are stored", n)
-	}
+	p.mustCount(1, "attempts a JOIN dispatches d ON d.accepted_by = a.driver_id WHERE result = 'SUCCESS'")
+	p.mustCount(30, "attempts")
 }
 
 // An outage that ends before the last try loses no attempt, and a longer one a batch. Attempts beyond the queue are counted, and no
@@ -67,20 +60,12 @@ func TestLedgerIsBounded(t *testing.T) {
 			if n := l.Dropped(); n != 10 {
 				t.Errorf("%d taps were dropped, want 10", n)
 			}
-			stop := testkit.Run(t, l.Run)
+			testkit.Run(t, l.Run)
 			pass(ledgerInterval + ledgerTries*time.Second)
 			if stored, dropped := c.taps.Load(), l.Dropped(); stored != maxQueuedAttempts-lost || dropped != 10+lost {
 				t.Errorf("after %d failures %d of %d attempts are stored and %d dropped", fails, stored, maxQueuedAttempts, dropped)
 			}
-			stop()
 		})
-	}
-}
-
-func (p *place) exec(statement string) {
-	p.t.Helper()
-	if _, err := p.raw.ExecContext(p.t.Context(), statement); err != nil {
-		p.t.Fatal(err)
 	}
 }
 
@@ -103,31 +88,19 @@ func (c *flushed) AddAttempts(_ context.Context, taps []dispatch.Attempt) error 
 	return nil
 }
 
-// keep runs a ledger over c until stop.
-func keep(t testing.TB, c AttemptStore) (l *AttemptWriter, stop func()) {
-	t.Helper()
-	l = NewAttemptWriter(c, "here", quiet)
-	return l, testkit.Run(t, l.Run)
-}
-
 // A flush writes everything that was recorded before, and concurrent flushes share a write.
 func TestFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &flushed{}
-		l, stop := keep(t, c)
-		defer stop()
+		l, _ := keep(t, c)
 		for range 300 {
 			l.Record(t.Context(), Tap{Round: 1}, time.Now(), nil)
 		}
-		var all sync.WaitGroup
-		for range 50 {
-			all.Go(func() {
-				if !l.Flush(t.Context()) || c.taps.Load() != 300 {
-					t.Errorf("%d taps are written", c.taps.Load())
-				}
-			})
-		}
-		all.Wait()
+		testkit.Together(50, func(int) {
+			if !l.Flush(t.Context()) || c.taps.Load() != 300 {
+				t.Errorf("%d taps are written", c.taps.Load())
+			}
+		})
 		if n := c.writes.Load(); n != 1 {
 			t.Errorf("%d writes", n)
 		}
@@ -138,7 +111,7 @@ func TestFlush(t *testing.T) {
 func TestFlushOfALedgerThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &flushed{release: make(chan struct{})}
-		l, stop := keep(t, c)
+		l, _ := keep(t, c)
 		l.Record(t.Context(), Tap{Round: 1}, time.Now(), nil)
 		for range 2 { // the ledger receives the first and does not answer it, and does not receive the second
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -152,20 +125,16 @@ func TestFlushOfALedgerThatHangs(t *testing.T) {
 		if !l.Flush(t.Context()) || c.taps.Load() != 1 {
 			t.Errorf("%d taps are written", c.taps.Load())
 		}
-		stop()
 	})
 }
 
 // An attempt has the instance, the app's version, and the round that was won.
 func TestWhereATapCameFrom(t *testing.T) {
 	p := newPlace(t)
-	a, _, stop := p.keeping()
+	l, stop := keep(t, p)
+	a := NewAcceptor(AcceptorOptions{Claims: p, Attempts: l, Log: quiet})
 	ctx := dispatch.WithCaller(t.Context(), dispatch.Caller{Actor: "drv_1", App: "3.1"})
-	if _, err := a.Accept(ctx, Tap{Dispatch: p.dispatch(), Driver: p.drivers(1)[0]}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(a.Accept(ctx, Tap{Dispatch: p.dispatch(), Driver: p.drivers(1)[0]})))
 	stop()
-	if n := p.count("attempts WHERE instance = 'here' AND app_version = '3.1' AND round = 1 AND result = 'SUCCESS'"); n != 1 {
-		t.Errorf("%d taps from there", n)
-	}
+	p.mustCount(1, "attempts WHERE instance = 'here' AND app_version = '3.1' AND round = 1 AND result = 'SUCCESS'")
 }

@@ -10,40 +10,27 @@ import (
 	"firsttap/testkit"
 )
 
-// final fails the test unless err is a final TakenError.
-func final(t *testing.T, what string, err error) {
-	t.Helper()
-	var taken *dispatch.TakenError
-	if !errors.As(err, &taken) || !taken.Final {
-		t.Errorf("%s: %v, want a final %v", what, err, dispatch.ErrAlreadyTaken)
-	}
-}
-
 // TestAssignedIsTakenAtOnce: taps after the assignment are refused without a query, here and at other instances.
 func TestAssignedIsTakenAtOnce(t *testing.T) {
 	s := newShared(t)
 	one, two := s.instance(), s.instance()
 	id, v := s.dispatch(), s.drivers(3)
-	d, err := NewBackoffice(s.place, one.Acceptor).Assign(t.Context(), id, 1, v[0], "key_1")
+	d, err := one.backoffice.Assign(t.Context(), id, 1, v[0], "key_1")
 	if err != nil || !d.HeldBy(v[0]) || s.key(id) != takenValue(v[0], 1) {
 		t.Fatalf("%+v, %v, the key is %q", d, err, s.key(id))
 	}
 	for i, on := range []*instance{one, two} {
-		_, err := on.Accept(t.Context(), Tap{id, v[1+i], 1})
-		final(t, "a tap", err)
+		on.mustRefuse(t, Tap{id, v[1+i], 1}, true)
 		if n := on.claims.claimed.Load(); n != 0 {
 			t.Errorf("instance %d asked the database %d times", i+1, n)
 		}
 	}
 	s.redis.Del(t.Context(), lockName(id)) // this instance remembers it
-	_, err = one.Accept(t.Context(), Tap{id, v[1], 1})
-	final(t, "a tap without Redis", err)
+	one.mustRefuse(t, Tap{id, v[1], 1}, true)
 	if one.claims.claimed.Load() != 0 {
 		t.Error("the instance forgot")
 	}
-	if won, err := two.Accept(t.Context(), Tap{id, v[0], 1}); err != nil || !won.Replayed {
-		t.Errorf("the driver's own tap: %+v, %v", won, err)
-	}
+	two.mustReplay(t, Tap{id, v[0], 1}) // the driver's own tap
 }
 
 // TestAssignmentAndTheKey: the effect of an assignment on each value of the Redis key.
@@ -66,15 +53,11 @@ func TestAssignmentAndTheKey(t *testing.T) {
 			version = 3
 		}
 		s.set(id, c.stands)
-		if _, err := NewBackoffice(s.place, i.Acceptor).Assign(t.Context(), id, version, v[1], "key_1"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errorOf(i.backoffice.Assign(t.Context(), id, version, v[1], "key_1")))
 		if c.want == "" {
 			c.want = takenValue(v[1], c.round)
 		}
-		if got := s.key(id); got != c.want {
-			t.Errorf("%q became %q, want %q", c.stands, got, c.want)
-		}
+		s.mustHave(t, id, c.want)
 	}
 }
 
@@ -89,7 +72,7 @@ func TestAssignAmongTapsOfInstances(t *testing.T) {
 			on := instances[i%2]
 			var err error
 			if i < 4 {
-				_, err = NewBackoffice(s.place, on.Acceptor).Assign(t.Context(), id, 1, v[i], "key_1")
+				_, err = on.backoffice.Assign(t.Context(), id, 1, v[i], "key_1")
 			} else {
 				_, err = on.Accept(t.Context(), Tap{id, v[i], 1})
 			}
@@ -100,15 +83,12 @@ func TestAssignAmongTapsOfInstances(t *testing.T) {
 				t.Errorf("%d: %v", i, err)
 			}
 		})
-		if winners.Load() != 1 {
-			t.Errorf("%d winners", winners.Load())
+		if n := winners.Load(); n != 1 {
+			t.Errorf("%d winners", n)
 		}
-		if n := s.count("claims WHERE dispatch_id = ?", id); n != 1 {
-			t.Errorf("%d claims", n)
-		}
+		s.mustCount(1, "claims WHERE dispatch_id = ?", id)
 		for _, on := range instances {
-			_, err := on.Accept(t.Context(), Tap{id, s.drivers(1)[0], 1})
-			final(t, "a late tap", err)
+			on.mustRefuse(t, Tap{id, s.drivers(1)[0], 1}, true)
 		}
 	}
 }
@@ -118,25 +98,17 @@ func TestUnassignedIsOpenAtOnce(t *testing.T) {
 	s := newShared(t)
 	one, two := s.instance(), s.instance()
 	id, v := s.dispatch(), s.drivers(3)
-	if _, err := one.Accept(t.Context(), Tap{id, v[0], 1}); err != nil {
-		t.Fatal(err)
-	}
-	_, err := two.Accept(t.Context(), Tap{id, v[1], 1})
-	final(t, "a tap", err) // which the second instance remembers
-	backoffice := NewBackoffice(s.place, one.Acceptor)
-	if _, err := backoffice.Unassign(t.Context(), id, 1, "key_1", ""); !errors.Is(err, dispatch.ErrVersionConflict) || s.key(id) == "" {
+	one.mustWin(t, Tap{id, v[0], 1})
+	two.mustRefuse(t, Tap{id, v[1], 1}, true) // which the second instance remembers
+	if _, err := one.backoffice.Unassign(t.Context(), id, 1, "key_1", ""); !errors.Is(err, dispatch.ErrVersionConflict) || s.key(id) == "" {
 		t.Fatalf("%v, the key is %q", err, s.key(id))
 	}
-	d, err := backoffice.Unassign(t.Context(), id, 2, "key_1", "ILL")
+	d, err := one.backoffice.Unassign(t.Context(), id, 2, "key_1", "ILL")
 	if err != nil || d.Status != dispatch.Pending || d.Round != 2 || s.key(id) != "" {
 		t.Fatalf("%+v, %v, the key is %q", d, err, s.key(id))
 	}
-	if _, err := one.Accept(t.Context(), Tap{id, v[0], noRound}); !errors.Is(err, dispatch.ErrOfferStale) {
-		t.Errorf("the late retry of the claim that ended: %v", err)
-	}
-	if _, err := two.Accept(t.Context(), Tap{id, v[1], 2}); err != nil {
-		t.Errorf("a tap on the new round: %v", err)
-	}
+	one.mustFail(t, Tap{id, v[0], noRound}, dispatch.ErrOfferStale) // the late retry of the claim that ended
+	two.mustWin(t, Tap{id, v[1], 2})
 }
 
 func TestAssignWithoutRedis(t *testing.T) {
@@ -145,23 +117,16 @@ func TestAssignWithoutRedis(t *testing.T) {
 	if d, err := s.backoffice.Assign(t.Context(), id, 1, v[0], "key_1"); err != nil || !d.HeldBy(v[0]) {
 		t.Fatalf("%+v, %v", d, err)
 	}
-	_, err := s.Accept(t.Context(), Tap{id, v[1], 1})
-	final(t, "a tap", err)
-	if _, err := s.backoffice.Assign(t.Context(), id, 2, v[1], "key_1"); !errors.Is(err, dispatch.ErrAlreadyTaken) {
-		t.Errorf("to another: %v", err)
-	}
+	s.mustRefuse(t, Tap{id, v[1], 1}, true)
+	mustBe(t, errorOf(s.backoffice.Assign(t.Context(), id, 2, v[1], "key_1")), dispatch.ErrAlreadyTaken) // to another
 	if r, err := s.work.Receipt(t.Context(), v[0], id); err != nil || r.Outcome != dispatch.OutcomeWon {
 		t.Errorf("the driver's receipt: %+v, %v", r, err)
 	}
-	if _, err := s.backoffice.Unassign(t.Context(), id, 2, "key_1", "ILL"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(s.backoffice.Unassign(t.Context(), id, 2, "key_1", "ILL")))
 	if r, err := s.work.Receipt(t.Context(), v[0], id); err != nil || r.Outcome != dispatch.OutcomeUnassigned || r.Round != 1 {
 		t.Errorf("the driver's receipt: %+v, %v", r, err)
 	}
-	if _, err := s.work.Withdraw(t.Context(), v[0], id, 0, ""); !errors.Is(err, dispatch.ErrNotHolder) {
-		t.Errorf("withdrawal from an unassigned dispatch: %v", err)
-	}
+	mustBe(t, errorOf(s.work.Withdraw(t.Context(), v[0], id, 0, "")), dispatch.ErrNotHolder)
 }
 
 // TestAssignmentEndsTheFollowUp: a driver has the dispatch, so it is not announced again.
@@ -169,9 +134,7 @@ func TestAssignmentEndsTheFollowUp(t *testing.T) {
 	s := newSite(t)
 	id, v := s.dispatch(), s.drivers(2)
 	s.reannouncer.schedule(Tap{id, v[1], 1}, 0)
-	if _, err := s.backoffice.Assign(t.Context(), id, 1, v[0], "key_1"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(s.backoffice.Assign(t.Context(), id, 1, v[0], "key_1")))
 	if len(s.reannouncer.open) != 0 {
 		t.Error("it is still followed up")
 	}
@@ -180,17 +143,13 @@ func TestAssignmentEndsTheFollowUp(t *testing.T) {
 func TestPreview(t *testing.T) {
 	s := newSite(t)
 	s.drivers(2)
-	s.drivers(3, func(v *dispatch.Driver) { v.OnDuty = false })
+	s.drivers(3, onDuty(false))
 	o := anOrder()
 	p, err := s.backoffice.Preview(t.Context(), o)
 	if err != nil || p.Eligible != 2 || p.NotEligible != 3 || p.Reasons[dispatch.OffDuty] != 3 || p.Reachable != 0 {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if n := s.count("dispatches"); n != 0 {
-		t.Errorf("%d dispatches", n)
-	}
+	s.mustCount(0, "dispatches")
 	o.ExpiresAt = new(time.Now().Add(-time.Minute))
-	if _, err := s.backoffice.Preview(t.Context(), o); !errors.Is(err, dispatch.ErrWindow) {
-		t.Errorf("of an order that can't be made: %v", err)
-	}
+	mustBe(t, errorOf(s.backoffice.Preview(t.Context(), o)), dispatch.ErrWindow) // of an order that can't be made
 }

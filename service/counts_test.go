@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"firsttap/dispatch"
 	"firsttap/lock"
+	"firsttap/testkit"
 )
 
 // tally is a Counter for tests.
@@ -42,12 +41,8 @@ func counted(acceptor *Acceptor, taps func()) *tally {
 
 func (c *tally) is(t *testing.T, what string, claims map[ClaimResult]int, decisions map[string]int) {
 	t.Helper()
-	if d := cmp.Diff(claims, c.claims); d != "" {
-		t.Errorf("%s: claims (-want +got)\n%s", what, d)
-	}
-	if d := cmp.Diff(decisions, c.decisions); d != "" {
-		t.Errorf("%s: decisions (-want +got)\n%s", what, d)
-	}
+	testkit.Equal(t, what+": claims", claims, c.claims)
+	testkit.Equal(t, what+": decisions", decisions, c.decisions)
 }
 
 // answering is a Locks in which owner holds every lock.
@@ -86,7 +81,7 @@ func TestEveryTapIsCounted(t *testing.T) {
 		counted(a, func() { tap(a, 1, 1) }).is(t, owner,
 			map[ClaimResult]int{"ALREADY_TAKEN": 1}, map[string]int{string(layer) + " refused": 1})
 	}
-	failing := &slow{ClaimStore: p, fail: dispatch.ErrUnavailable}
+	failing := &intercepted{ClaimStore: p, fail: dispatch.ErrUnavailable}
 	a = alone(failing)
 	counted(a, func() { tap(a, 2, 1) }).is(t, "the database is away",
 		map[ClaimResult]int{"CLAIM_UNAVAILABLE": 1}, map[string]int{"database failed": 1})
@@ -94,20 +89,15 @@ func TestEveryTapIsCounted(t *testing.T) {
 
 // A driver's second tap joins the first while it is being decided, and another driver's tap is refused.
 func TestFlightsAreCounted(t *testing.T) {
-	p := newPlace(t)
-	drivers, id := p.drivers(2), p.dispatch()
-	held := &slow{ClaimStore: p, entered: make(chan dispatch.DriverID, 1), release: make(chan struct{})}
-	a := alone(held)
-	counted(a, func() {
-		var taps sync.WaitGroup
-		taps.Go(func() { a.Accept(t.Context(), Tap{id, drivers[0], 1}) })
-		<-held.entered
-		a.Accept(t.Context(), Tap{id, drivers[1], 1})
+	s := newSite(t)
+	drivers, id := s.drivers(2), s.dispatch()
+	counted(s.Acceptor, func() {
+		release := s.hold(t, Tap{id, drivers[0], 1})
+		s.mustRefuse(t, Tap{id, drivers[1], 1}, false)
 		gone, hangUp := context.WithCancel(t.Context())
 		hangUp()
-		a.Accept(gone, Tap{id, drivers[0], 1})
-		close(held.release)
-		taps.Wait()
+		s.Accept(gone, Tap{id, drivers[0], 1})
+		must(t, release())
 	}).is(t, "in flight",
 		map[ClaimResult]int{"SUCCESS": 1, "ALREADY_TAKEN": 1, "CLAIM_UNAVAILABLE": 1},
 		map[string]int{"database won": 1, "flight refused": 1, "flight joined": 1})

@@ -19,7 +19,7 @@ const (
 )
 
 // mustEnter fails the test unless the tap leads a new flight.
-func mustEnter(t *testing.T, g *inflight, tap Tap) *flight {
+func (g *inflight) mustEnter(t *testing.T, tap Tap) *flight {
 	t.Helper()
 	f, leads, err := g.enter(tap)
 	if err != nil || !leads || f == nil {
@@ -29,7 +29,7 @@ func mustEnter(t *testing.T, g *inflight, tap Tap) *flight {
 }
 
 // mustRefuse fails the test unless the tap is refused with that Final.
-func mustRefuse(t *testing.T, g *inflight, tap Tap, final bool) {
+func (g *inflight) mustRefuse(t *testing.T, tap Tap, final bool) {
 	t.Helper()
 	f, leads, err := g.enter(tap)
 	var taken *dispatch.TakenError
@@ -41,14 +41,14 @@ func mustRefuse(t *testing.T, g *inflight, tap Tap, final bool) {
 func TestInflightLetsOneThrough(t *testing.T) {
 	g := newInflight(newVerifyQueue())
 	tap := Tap{aJob, ann, 1}
-	f := mustEnter(t, g, tap)
-	mustRefuse(t, g, Tap{aJob, bob, 1}, false)
+	f := g.mustEnter(t, tap)
+	g.mustRefuse(t, Tap{aJob, bob, 1}, false)
 	if joined, leads, err := g.enter(tap); joined != f || leads || err != nil {
 		t.Errorf("the same driver's second tap: %v, leads %v, %v", joined, leads, err)
 	}
-	other := mustEnter(t, g, Tap{"dsp_b", bob, 1}) // another dispatch is another decision
-	newer := mustEnter(t, g, Tap{aJob, bob, 2})    // and so is another round
-	any := mustEnter(t, g, Tap{aJob, cyd, noRound})
+	other := g.mustEnter(t, Tap{"dsp_b", bob, 1}) // another dispatch is another decision
+	newer := g.mustEnter(t, Tap{aJob, bob, 2})    // and so is another round
+	noted := g.mustEnter(t, Tap{aJob, cyd, noRound})
 
 	if !g.finish(f, result{err: dispatch.ErrNotEligible}) {
 		t.Error("bob was refused, and finish does not say so")
@@ -58,9 +58,8 @@ func TestInflightLetsOneThrough(t *testing.T) {
 	default:
 		t.Error("the waiting taps got no result")
 	}
-	mustEnter(t, g, Tap{aJob, bob, 1}) // free again
-	if g.finish(other, result{}) || g.finish(newer, result{}) ||
-		g.finish(any, result{}) {
+	g.mustEnter(t, Tap{aJob, bob, 1}) // free again
+	if g.finish(other, result{}) || g.finish(newer, result{}) || g.finish(noted, result{}) {
 		t.Error("no driver was refused by these")
 	}
 	if len(g.flights) != 1 {
@@ -71,7 +70,7 @@ func TestInflightLetsOneThrough(t *testing.T) {
 func TestJoinedTapIsNoRefusal(t *testing.T) {
 	g := newInflight(newVerifyQueue())
 	tap := Tap{aJob, ann, 1}
-	f := mustEnter(t, g, tap)
+	f := g.mustEnter(t, tap)
 	if _, _, err := g.enter(tap); err != nil {
 		t.Fatal(err)
 	}
@@ -83,24 +82,24 @@ func TestJoinedTapIsNoRefusal(t *testing.T) {
 func TestInflightRemembersTakenDispatches(t *testing.T) {
 	g := newInflight(newVerifyQueue())
 	g.rememberTaken(aJob, holder{ann, 2})
-	mustRefuse(t, g, Tap{aJob, bob, 1}, true)
-	mustRefuse(t, g, Tap{aJob, bob, 2}, true)
+	g.mustRefuse(t, Tap{aJob, bob, 1}, true)
+	g.mustRefuse(t, Tap{aJob, bob, 2}, true)
 	for _, passes := range []Tap{
 		{aJob, bob, 3},       // another instance may have reopened it
 		{aJob, bob, noRound}, // and this tap may be on the new round
 		{aJob, ann, 2},       // the holder gets the claim replayed
 		{"dsp_b", bob, 1},
 	} {
-		g.finish(mustEnter(t, g, passes), result{})
+		g.finish(g.mustEnter(t, passes), result{})
 	}
 
 	g.rememberTaken(aJob, holder{bob, 1}) // an older claim, learned late
-	mustRefuse(t, g, Tap{aJob, cyd, 2}, true)
-	mustRefuse(t, g, Tap{aJob, bob, 2}, true)
+	g.mustRefuse(t, Tap{aJob, cyd, 2}, true)
+	g.mustRefuse(t, Tap{aJob, bob, 2}, true)
 	g.rememberTaken(aJob, holder{bob, 3})
-	mustRefuse(t, g, Tap{aJob, ann, 3}, true)
+	g.mustRefuse(t, Tap{aJob, ann, 3}, true)
 	g.forget(aJob)
-	mustEnter(t, g, Tap{aJob, ann, 3})
+	g.mustEnter(t, Tap{aJob, ann, 3})
 }
 
 func TestTakenFactsExpire(t *testing.T) {
@@ -108,54 +107,47 @@ func TestTakenFactsExpire(t *testing.T) {
 		g := newInflight(newVerifyQueue())
 		g.rememberTaken(aJob, holder{ann, 1})
 		time.Sleep(markerTTL - time.Nanosecond)
-		mustRefuse(t, g, Tap{aJob, bob, 1}, true)
+		g.mustRefuse(t, Tap{aJob, bob, 1}, true)
 		time.Sleep(time.Nanosecond)
-		g.finish(mustEnter(t, g, Tap{aJob, bob, 1}), result{})
+		g.finish(g.mustEnter(t, Tap{aJob, bob, 1}), result{})
 		g.rememberTaken(aJob, holder{ann, 1}) // learned again
-		mustRefuse(t, g, Tap{aJob, bob, 1}, true)
+		g.mustRefuse(t, Tap{aJob, bob, 1}, true)
 	})
 }
 
 func TestInflightIsBounded(t *testing.T) {
 	g := newInflight(newVerifyQueue())
-	var first, last dispatch.ID
-	for i := range maxTaken + 100 {
-		id := dispatch.NewID(time.UnixMicro(int64(i)))
-		if i == 0 {
-			first = id
-		}
-		last = id
-		g.rememberTaken(id, holder{ann, 1})
+	ids := make([]dispatch.ID, maxTaken+100)
+	for i := range ids {
+		ids[i] = dispatch.NewID(time.UnixMicro(int64(i)))
+		g.rememberTaken(ids[i], holder{ann, 1})
 	}
 	if n := g.taken.Len(); n != maxTaken {
 		t.Errorf("%d facts, want %d", n, maxTaken)
 	}
-	mustRefuse(t, g, Tap{last, bob, 1}, true)
-	mustEnter(t, g, Tap{first, bob, 1}) // evicted
+	g.mustRefuse(t, Tap{ids[len(ids)-1], bob, 1}, true)
+	g.mustEnter(t, Tap{ids[0], bob, 1}) // evicted
 }
 
 // TestInflightConcurrently: of n concurrent drivers one leads, in any order.
 func TestInflightConcurrently(t *testing.T) {
 	for range 200 {
 		g := newInflight(newVerifyQueue())
-		leads := make([]*flight, 8)
-		testkit.Together(len(leads), func(i int) {
-			f, ok, err := g.enter(Tap{aJob, dispatch.DriverID(rune('a' + i)), 1})
-			if ok != (err == nil) {
-				t.Error(ok, err)
+		leaders := make(chan *flight, 8)
+		testkit.Together(cap(leaders), func(i int) {
+			f, leads, err := g.enter(Tap{aJob, dispatch.DriverID(rune('a' + i)), 1})
+			if leads != (err == nil) || leads != (f != nil) {
+				t.Error(f, leads, err)
 			}
-			leads[i] = f
+			if leads {
+				leaders <- f
+			}
 		})
-		winner := -1
-		for i, f := range leads {
-			if f != nil && winner >= 0 {
-				t.Fatalf("both %d and %d lead", winner, i)
-			} else if f != nil {
-				winner = i
-			}
+		if n := len(leaders); n != 1 {
+			t.Fatalf("%d lead", n)
 		}
-		if winner < 0 || !g.finish(leads[winner], result{}) {
-			t.Fatalf("winner %d, and the others were not turned away", winner)
+		if !g.finish(<-leaders, result{}) {
+			t.Fatal("the others were not turned away")
 		}
 	}
 }

@@ -17,21 +17,15 @@ func TestOnlyTheHashOfAKeyIsStored(t *testing.T) {
 	p := newPlace(t)
 	keys := NewKeys(p)
 	const plain = "a-key-that-nobody-must-read"
-	if err := keys.StoreFirst(t.Context(), plain); err != nil {
-		t.Fatal(err)
-	}
+	must(t, keys.StoreFirst(t.Context(), plain))
 	var id, name, role, hash, path string
 	err := p.raw.QueryRowContext(t.Context(), "SELECT id, name, role, hash FROM api_keys").Scan(&id, &name, &role, &hash)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sum := sha256.Sum256([]byte(plain))
 	if hash != hex.EncodeToString(sum[:]) || role != "admin" || !strings.HasPrefix(id, "key_") {
 		t.Errorf("stored as %s, %s, %s, %s", id, name, role, hash)
 	}
-	if err := p.raw.QueryRowContext(t.Context(), "SELECT file FROM pragma_database_list").Scan(&path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.raw.QueryRowContext(t.Context(), "SELECT file FROM pragma_database_list").Scan(&path))
 	for _, suffix := range []string{"", "-wal"} {
 		raw, err := os.ReadFile(path + suffix)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -58,9 +52,7 @@ func TestKeys(t *testing.T) {
 		return err == nil
 	}
 	for _, key := range []string{"one", "two", "two", "three"} { // a restart with the same key changes nothing
-		if err := keys.StoreFirst(t.Context(), key); err != nil {
-			t.Fatal(err)
-		}
+		must(t, keys.StoreFirst(t.Context(), key))
 		for _, other := range []string{"one", "two", "three"} {
 			if known(other) != (other == key) {
 				t.Errorf("after %q is the first key, %q is good: %v", key, other, other != key)
@@ -72,15 +64,11 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%.20q is a key", bad)
 		}
 	}
-	if _, err := p.raw.ExecContext(t.Context(), "UPDATE api_keys SET revoked_at = 1"); err != nil {
-		t.Fatal(err)
-	}
+	p.exec("UPDATE api_keys SET revoked_at = 1")
 	if known("three") {
 		t.Error("a revoked key is good")
 	}
-	if err := p.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Close())
 	if _, err := keys.Authenticate(t.Context(), "three", nil); !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, ErrUnauthenticated) {
 		t.Errorf("without a database: %v", err)
 	}

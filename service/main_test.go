@@ -3,9 +3,11 @@ package service
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +19,7 @@ import (
 	"firsttap/repository"
 	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
@@ -35,9 +38,7 @@ func newPlace(t testing.TB) *place {
 	url := repositorytest.URL(t, "sqlite")
 	store := repositorytest.Open(t, url, repository.Options{})
 	raw, err := sql.Open("sqlite", "file:"+strings.TrimPrefix(url, "sqlite://")+"?_pragma=busy_timeout(5000)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { raw.Close() })
 	return &place{store, t, raw}
 }
@@ -56,10 +57,16 @@ func (p *place) drivers(n int, change ...func(*dispatch.Driver)) []dispatch.Driv
 			c(&rows[i])
 		}
 	}
-	if err := p.AddDrivers(p.t.Context(), rows); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.AddDrivers(p.t.Context(), rows))
 	return ids
+}
+
+// Changes of a driver.
+func onDuty(on bool) func(*dispatch.Driver) { return func(v *dispatch.Driver) { v.OnDuty = on } }
+func suspended(v *dispatch.Driver)          { v.SuspendedUntil = new(time.Now().Add(time.Hour)) }
+func elsewhere(v *dispatch.Driver)          { v.Regions = []string{"jeju"} }
+func firebaseUID(uid string) func(*dispatch.Driver) {
+	return func(v *dispatch.Driver) { v.FirebaseUID = uid }
 }
 
 func anOrder() DispatchRequest {
@@ -70,55 +77,194 @@ func anOrder() DispatchRequest {
 	}}
 }
 
+// instance is one of several processes that share a database: an Acceptor with the use cases on it.
+type instance struct {
+	*Acceptor
+	claims     *intercepted // every claim of the instance passes here
+	work       *DriverService
+	backoffice *Backoffice
+}
+
+// newInstance returns an instance with this gate; nil is an instance without Redis.
+func (p *place) newInstance(gate Gate) *instance {
+	claims := &intercepted{ClaimStore: p}
+	a := NewAcceptor(AcceptorOptions{Claims: claims, Gate: gate, LockTTL: 5 * time.Second, Log: quiet})
+	return &instance{a, claims, NewDriverService(DriverServiceOptions{Store: p, Acceptor: a, Now: time.Now}), NewBackoffice(p, a)}
+}
+
+// hold starts the tap, whose claim waits at the database until release is called, which returns the answer.
+func (i *instance) hold(t testing.TB, tap Tap) (release func() error) {
+	t.Helper()
+	return i.claims.hold(t, i.Acceptor, tap)
+}
+
+// site is a place with one instance, which has no Redis.
+type site struct {
+	*place
+	*instance
+}
+
+func newSite(t testing.TB) *site {
+	t.Helper()
+	p := newPlace(t)
+	return &site{p, p.newInstance(nil)}
+}
+
 // alone returns the Acceptor of an instance without Redis.
 func alone(c ClaimStore) *Acceptor {
 	return NewAcceptor(AcceptorOptions{Claims: c, LockTTL: 5 * time.Second, Log: quiet})
 }
 
+// dispatch adds an open dispatch.
 func (p *place) dispatch() dispatch.ID {
 	p.t.Helper()
 	d, err := NewBackoffice(p, alone(p)).Create(p.t.Context(), anOrder(), "key_1")
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return d.ID
 }
 
-func (p *place) count(from string, args ...any) int {
+func (p *place) exec(statement string, args ...any) {
 	p.t.Helper()
-	var n int
-	if err := p.raw.QueryRowContext(p.t.Context(), "SELECT COUNT(*) FROM "+from, args...).Scan(&n); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, errorOf(p.raw.ExecContext(p.t.Context(), statement, args...)))
+}
+
+func (p *place) count(from string, args ...any) (n int) {
+	p.t.Helper()
+	must(p.t, p.raw.QueryRowContext(p.t.Context(), "SELECT COUNT(*) FROM "+from, args...).Scan(&n))
 	return n
+}
+
+// mustCount fails the test unless n rows match.
+func (p *place) mustCount(n int, from string, args ...any) {
+	p.t.Helper()
+	if got := p.count(from, args...); got != n {
+		p.t.Errorf("%d rows of %s %v, want %d", got, from, args, n)
+	}
+}
+
+// announcedAgain is how many events tell drivers that the dispatch is open after a claim has failed.
+func (p *place) announcedAgain(id dispatch.ID) int {
+	p.t.Helper()
+	return p.count("events WHERE dispatch_id = ? AND type = 'dispatch.opened' AND reason_code = 'CLAIM_FAILED'", id)
+}
+
+func (p *place) mustAnnounceAgain(id dispatch.ID, times int) {
+	p.t.Helper()
+	if n := p.announcedAgain(id); n != times {
+		p.t.Errorf("announced again %d times, want %d", n, times)
+	}
+}
+
+func (p *place) stored(id dispatch.ID) dispatch.Dispatch {
+	p.t.Helper()
+	d, err := p.Dispatch(p.t.Context(), id)
+	must(p.t, err)
+	return d
 }
 
 func (p *place) holder(id dispatch.ID) dispatch.DriverID {
 	p.t.Helper()
-	d, err := p.Dispatch(p.t.Context(), id)
-	if err != nil {
-		p.t.Fatal(err)
+	if d := p.stored(id); d.Claim != nil {
+		return d.Claim.Driver
 	}
-	if d.Claim == nil {
-		return ""
-	}
-	return d.Claim.Driver
+	return ""
 }
 
-// slow lets a test hold claims, fail them, and observe reannouncements.
-type slow struct {
+// free lets the dispatch's driver win others at the same hours.
+func (p *place) free(id dispatch.ID) {
+	p.t.Helper()
+	p.exec("UPDATE dispatches SET work_ends_at = work_starts_at WHERE id = ?", id)
+}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mustBe fails the test unless err is want; nil is no error.
+func mustBe(t testing.TB, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("got error %v, want %v", err, want)
+	}
+}
+
+func errorOf[T any](_ T, err error) error { return err }
+
+// mustWin ends the test unless the tap gets a new claim.
+func (a *Acceptor) mustWin(t testing.TB, tap Tap) {
+	t.Helper()
+	if won, err := a.Accept(t.Context(), tap); err != nil || won.Replayed || !won.Dispatch.HeldBy(tap.Driver) {
+		t.Fatalf("%+v: got %+v, %v, want a new claim", tap, won, err)
+	}
+}
+
+// mustReplay fails the test unless the tap gets the claim that its driver has.
+func (a *Acceptor) mustReplay(t testing.TB, tap Tap) {
+	t.Helper()
+	if won, err := a.Accept(t.Context(), tap); err != nil || !won.Replayed || !won.Dispatch.HeldBy(tap.Driver) {
+		t.Errorf("%+v: got %+v, %v, want the driver's claim again", tap, won, err)
+	}
+}
+
+// mustFail fails the test unless the tap gets this error.
+func (a *Acceptor) mustFail(t testing.TB, tap Tap, want error) {
+	t.Helper()
+	if won, err := a.Accept(t.Context(), tap); !errors.Is(err, want) || won.Dispatch.Claim != nil {
+		t.Errorf("%+v: got %+v, %v, want %v", tap, won, err, want)
+	}
+}
+
+// mustRefuse fails the test unless the tap is refused because another driver has the dispatch (final), or may get it.
+func (a *Acceptor) mustRefuse(t testing.TB, tap Tap, final bool) {
+	t.Helper()
+	var taken *dispatch.TakenError
+	if _, err := a.Accept(t.Context(), tap); !errors.As(err, &taken) || taken.Final != final {
+		t.Errorf("%+v: got %v, want a refusal with final %v", tap, err, final)
+	}
+}
+
+// start makes the tap in a goroutine.
+func (a *Acceptor) start(t testing.TB, tap Tap) (answer <-chan error) {
+	c := make(chan error, 1)
+	go func() { c <- errorOf(a.Accept(t.Context(), tap)) }()
+	return c
+}
+
+// hold starts the tap, and returns when its claim is at the database, where it waits for release.
+func (s *intercepted) hold(t testing.TB, a *Acceptor, tap Tap) (release func() error) {
+	t.Helper()
+	entered, held := make(chan dispatch.DriverID, 10), make(chan struct{})
+	s.entered, s.release = entered, held
+	answer := a.start(t, tap)
+	testkit.Await(t, "the claim", entered)
+	return func() error {
+		close(held)
+		return testkit.Await(t, "the answer", answer)
+	}
+}
+
+// intercepted lets a test hold claims, fail them, act meanwhile, and observe reannouncements.
+type intercepted struct {
 	ClaimStore
-	entered   chan dispatch.DriverID // receives the driver of each claim that starts, if not nil
-	release   chan struct{}          // holds each claim until it is closed, if not nil
-	fail      error                  // the error of each claim, if not nil
+	before    func(context.Context, dispatch.DriverID) // runs before the database gets a claim, if not nil
+	entered   chan dispatch.DriverID                   // receives the driver of each claim that starts, if not nil
+	release   chan struct{}                            // holds each claim until it is closed, if not nil
+	fail      error                                    // the error of each claim, if not nil
 	claimed   atomic.Int32
 	announced chan int // receives the round of each announcement, if not nil
 }
 
-func (s *slow) Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
+func (s *intercepted) Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 	rule func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
 	s.claimed.Add(1)
+	if s.before != nil {
+		s.before(ctx, driver)
+	}
 	if s.entered != nil {
 		s.entered <- driver
 	}
@@ -131,7 +277,7 @@ func (s *slow) Claim(ctx context.Context, id dispatch.ID, driver dispatch.Driver
 	return s.ClaimStore.Claim(ctx, id, driver, rule)
 }
 
-func (s *slow) Reannounce(ctx context.Context, id dispatch.ID, round int, quiet time.Duration) (bool, error) {
+func (s *intercepted) Reannounce(ctx context.Context, id dispatch.ID, round int, quiet time.Duration) (bool, error) {
 	announced, err := s.ClaimStore.Reannounce(ctx, id, round, quiet)
 	if s.announced != nil {
 		s.announced <- round
@@ -139,7 +285,7 @@ func (s *slow) Reannounce(ctx context.Context, id dispatch.ID, round int, quiet 
 	return announced, err
 }
 
-// row is the Claims of one open dispatch in memory, for tests with a fake clock.
+// row is the ClaimStore of one open dispatch in memory, for tests with a fake clock.
 type row struct {
 	mu        sync.Mutex
 	d         dispatch.Dispatch
@@ -152,6 +298,25 @@ func newRow() *row {
 	d, _ := dispatch.New(dispatch.NewID(now), "", anOrder().Terms,
 		dispatch.Window{OpensAt: now, ExpiresAt: now.Add(time.Hour)}, "key_1", now)
 	return &row{d: d}
+}
+
+// inBubble runs the test in a bubble, with a row and an Acceptor whose claims are intercepted.
+func inBubble(t *testing.T, test func(*testing.T, *row, *intercepted, *Acceptor)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRow()
+		claims := &intercepted{ClaimStore: r}
+		test(t, r, claims, alone(claims))
+	})
+}
+
+func (r *row) mustAnnounce(t testing.TB, rounds ...int) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !slices.Equal(r.announced, rounds) {
+		t.Errorf("announced in rounds %v, want %v", r.announced, rounds)
+	}
 }
 
 func (r *row) Claim(_ context.Context, _ dispatch.ID, driver dispatch.DriverID,

@@ -1,11 +1,9 @@
 package service
 
 import (
-	"errors"
 	"slices"
 	"strconv"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"firsttap/dispatch"
@@ -13,21 +11,11 @@ import (
 )
 
 // refuseDuringClaim lets bob be refused during ann's claim, and returns ann's result.
-func refuseDuringClaim(t *testing.T, a *Acceptor, claims *slow, id dispatch.ID, round int) error {
+func refuseDuringClaim(t *testing.T, a *Acceptor, claims *intercepted, id dispatch.ID, round int) error {
 	t.Helper()
-	claims.release = make(chan struct{})
-	first := make(chan error, 1)
-	go func() {
-		_, err := a.Accept(t.Context(), Tap{id, ann, round})
-		first <- err
-	}()
-	synctest.Wait()
-	var taken *dispatch.TakenError
-	if _, err := a.Accept(t.Context(), Tap{id, bob, round}); !errors.As(err, &taken) || taken.Final {
-		t.Fatalf("bob got %v", err)
-	}
-	close(claims.release)
-	return <-first
+	release := claims.hold(t, a, Tap{id, ann, round})
+	a.mustRefuse(t, Tap{id, bob, round}, false)
+	return release()
 }
 
 // TestAnnouncedAgain: a claim that fails after it has refused a tap has the dispatch announced again, once.
@@ -45,70 +33,47 @@ func TestAnnouncedAgain(t *testing.T) {
 		{"unknown outcome", dispatch.ErrUnknown, 1, []int{1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRow()
-				claims := &slow{ClaimStore: r, fail: c.fail}
-				a := alone(claims)
+			inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
+				claims.fail = c.fail
 				stop := testkit.Run(t, a.Run)
-				if err := refuseDuringClaim(t, a, claims, r.d.ID, c.round); !errors.Is(err, c.fail) {
-					t.Fatal(err)
-				}
+				mustBe(t, refuseDuringClaim(t, a, claims, r.d.ID, c.round), c.fail)
 				pass(time.Minute)
-				if !slices.Equal(r.announced, c.want) {
-					t.Errorf("announced in rounds %v, want %v", r.announced, c.want)
-				}
+				r.mustAnnounce(t, c.want...)
 				stop()
-				if !slices.Equal(r.announced, c.want) {
-					t.Errorf("announced in rounds %v at the end, want %v", r.announced, c.want)
-				}
+				r.mustAnnounce(t, c.want...)
 			})
 		})
 	}
 }
 
 func TestNoAnnouncementWithoutARefusal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRow()
-		a := alone(&slow{ClaimStore: r, fail: dispatch.ErrDriverBusy})
+	inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
+		claims.fail = dispatch.ErrDriverBusy
 		stop := testkit.Run(t, a.Run)
-		if _, err := a.Accept(t.Context(), Tap{r.d.ID, ann, 1}); err == nil {
-			t.Fatal("no error")
-		}
+		a.mustFail(t, Tap{r.d.ID, ann, 1}, claims.fail)
 		pass(time.Minute)
 		stop()
-		if len(r.announced) > 0 {
-			t.Errorf("announced in rounds %v", r.announced)
-		}
+		r.mustAnnounce(t)
 	})
 }
 
 // TestAnnouncedSoon: the announcement comes within a tick, or when the process ends.
 func TestAnnouncedSoon(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRow()
-		claims := &slow{ClaimStore: r, fail: dispatch.ErrUnavailable}
-		a := alone(claims)
+	inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
+		claims.fail = dispatch.ErrUnavailable
 		stop := testkit.Run(t, a.Run)
 		refuseDuringClaim(t, a, claims, r.d.ID, 1)
 		pass(followUpTick)
-		synctest.Wait()
-		if !slices.Equal(r.announced, []int{1}) {
-			t.Errorf("announced in rounds %v within a tick", r.announced)
-		}
+		r.mustAnnounce(t, 1)
 		refuseDuringClaim(t, a, claims, r.d.ID, 1)
 		stop()
-		if !slices.Equal(r.announced, []int{1, 1}) {
-			t.Errorf("announced in rounds %v at the end", r.announced)
-		}
+		r.mustAnnounce(t, 1, 1)
 	})
 }
 
 func TestFollowUpRetriesWhileTheDatabaseIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRow()
-		r.away = 100
-		claims := &slow{ClaimStore: r, fail: dispatch.ErrUnavailable}
-		a := alone(claims)
+	inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
+		r.away, claims.fail = 100, dispatch.ErrUnavailable
 		testkit.Run(t, a.Run)
 		refuseDuringClaim(t, a, claims, r.d.ID, 1)
 		pass(99 * (followUpRetry + followUpTick))
@@ -116,18 +81,15 @@ func TestFollowUpRetriesWhileTheDatabaseIsAway(t *testing.T) {
 			t.Fatal("announced while the database was away")
 		}
 		pass(time.Minute)
-		if !slices.Equal(r.announced, []int{1}) || r.away != 0 {
-			t.Errorf("announced in rounds %v, away for %d more", r.announced, r.away)
+		if r.mustAnnounce(t, 1); r.away != 0 {
+			t.Errorf("away for %d more", r.away)
 		}
 	})
 }
 
 func TestFollowUpGivesUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRow()
-		r.away = 1 << 20
-		claims := &slow{ClaimStore: r, fail: dispatch.ErrUnavailable}
-		a := alone(claims)
+	inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
+		r.away, claims.fail = 1<<20, dispatch.ErrUnavailable
 		testkit.Run(t, a.Run)
 		refuseDuringClaim(t, a, claims, r.d.ID, 1)
 		pass(followUpFor + 2*followUpRetry)
@@ -150,74 +112,60 @@ func TestFollowUpsAreBounded(t *testing.T) {
 }
 
 func TestTakenIsNotFollowedUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRow()
-		claims := &slow{ClaimStore: r, fail: dispatch.ErrUnavailable}
-		a := alone(claims)
+	inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
+		claims.fail = dispatch.ErrUnavailable
 		refuseDuringClaim(t, a, claims, r.d.ID, 1)
 		claims.fail = nil
-		if _, err := a.Accept(t.Context(), Tap{r.d.ID, cyd, 1}); err != nil {
-			t.Fatal(err)
-		}
+		a.mustWin(t, Tap{r.d.ID, cyd, 1})
 		testkit.Run(t, a.Run)
 		pass(time.Minute)
-		if len(r.announced) > 0 {
-			t.Errorf("cyd has it, and it was announced in rounds %v", r.announced)
-		}
+		r.mustAnnounce(t)
 	})
 }
 
 func TestEarliestFollowUpCounts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRow()
-		c := newReannouncer(r, noGate{}, quiet)
-		tap := Tap{r.d.ID, ann, 1}
+	inBubble(t, func(t *testing.T, r *row, _ *intercepted, a *Acceptor) {
+		c, tap := a.reannouncer, Tap{r.d.ID, ann, 1}
 		c.schedule(tap, time.Second)
 		c.schedule(tap, time.Hour)
 		c.checkDue(t.Context(), time.Now().Add(time.Second-1))
-		if len(r.announced) != 0 {
-			t.Error("too early")
-		}
+		r.mustAnnounce(t)
 		c.checkDue(t.Context(), time.Now().Add(time.Second))
-		if !slices.Equal(r.announced, []int{1}) || len(c.open) != 0 {
-			t.Errorf("announced %v, open %v", r.announced, c.open)
+		if r.mustAnnounce(t, 1); len(c.open) != 0 {
+			t.Errorf("still open: %v", c.open)
 		}
 	})
 }
 
-// TestAnnouncementIsWritten uses the real database: there is one event with its outbox row, however many taps were refused,
-// and no second one within reannounceInterval.
+// TestOlderRoundDoesNotReplaceTheFollowUp: the newer of two rounds is announced again, whichever is due first.
+func TestOlderRoundDoesNotReplaceTheFollowUp(t *testing.T) {
+	r := newRow()
+	r.d.Round = 2
+	c := newReannouncer(r, noGate{}, quiet)
+	c.schedule(Tap{r.d.ID, ann, 2}, followUpRetry)
+	c.schedule(Tap{r.d.ID, bob, 1}, 0)
+	c.checkDue(t.Context(), time.Now().Add(2*followUpRetry))
+	if !slices.Contains(r.announced, 2) {
+		t.Errorf("announced in rounds %v: round 2 is missing", r.announced)
+	}
+}
+
+// TestAnnouncementIsWritten: the database has one event with its outbox row, however many taps were refused, and no second one
+// within reannounceInterval.
 func TestAnnouncementIsWritten(t *testing.T) {
 	p := newPlace(t)
 	v, id := p.drivers(10), p.dispatch()
-	offDuty := p.drivers(2, func(v *dispatch.Driver) { v.OnDuty = false })
-	for _, holder := range offDuty {
-		claims := &slow{
-			ClaimStore: p, entered: make(chan dispatch.DriverID, 1), release: make(chan struct{}), announced: make(chan int, 10),
-		}
+	for _, holder := range p.drivers(2, onDuty(false)) {
+		claims := &intercepted{ClaimStore: p, announced: make(chan int, 10)}
 		a := alone(claims)
 		testkit.Run(t, a.Run)
-		refused := make(chan error, 1)
-		go func() {
-			_, err := a.Accept(t.Context(), Tap{id, holder, 1})
-			refused <- err
-		}()
-		testkit.Await(t, "the claim", claims.entered)
-		testkit.Together(len(v), func(i int) {
-			if _, err := a.Accept(t.Context(), Tap{id, v[i], 1}); !errors.Is(err, dispatch.ErrAlreadyTaken) {
-				t.Error(err)
-			}
-		})
-		close(claims.release)
-		if err := testkit.Await(t, "the refusal", refused); !errors.Is(err, dispatch.ErrNotEligible) {
-			t.Fatal(err)
-		}
+		release := claims.hold(t, a, Tap{id, holder, 1})
+		testkit.Together(len(v), func(i int) { a.mustFail(t, Tap{id, v[i], 1}, dispatch.ErrAlreadyTaken) })
+		mustBe(t, release(), dispatch.ErrNotEligible)
 		if round := testkit.Await(t, "the announcement", claims.announced); round != 1 {
 			t.Errorf("announced in round %d", round)
 		}
 	}
-	from := "events e JOIN outbox o ON o.event_id = e.id WHERE dispatch_id = ? AND type = 'dispatch.opened' AND reason_code = 'CLAIM_FAILED' AND round = 1"
-	if n := p.count(from, id); n != 1 {
-		t.Errorf("%d announcements are stored, want one", n)
-	}
+	p.mustCount(1, "events e JOIN outbox o ON o.event_id = e.id "+
+		"WHERE dispatch_id = ? AND type = 'dispatch.opened' AND reason_code = 'CLAIM_FAILED' AND round = 1", id)
 }

@@ -77,10 +77,8 @@ func TestReceiptOfATapElsewhere(t *testing.T) {
 				if c.declined {
 					store.o.Contact.DeclinedAt = new(time.Now())
 				}
-				there, stopThere := keep(t, store)
-				defer stopThere()
-				ledger, stop := keep(t, store)
-				defer stop()
+				there, _ := keep(t, store)
+				ledger, _ := keep(t, store)
 				here := NewAcceptor(AcceptorOptions{Attempts: ledger, Log: quiet})
 				work := NewDriverService(DriverServiceOptions{Store: store, Acceptor: here, Now: time.Now})
 				if c.tapped {

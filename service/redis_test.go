@@ -16,12 +16,6 @@ import (
 	"firsttap/testkit"
 )
 
-// instance is an acceptor of one of several processes, which share a database and a Redis.
-type instance struct {
-	*Acceptor
-	claims *slow
-}
-
 // shared is a database and a real Redis, with a raw client of it.
 type shared struct {
 	t testing.TB
@@ -39,25 +33,18 @@ func newShared(t testing.TB) *shared {
 func sharedAt(t testing.TB, url string) *shared {
 	t.Helper()
 	client, err := redisclient.Dial(url, testTimeout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { client.Close() })
 	return &shared{t, newPlace(t), client}
 }
 
 func (s *shared) instance() *instance {
-	claims := &slow{ClaimStore: s.place}
-	return &instance{NewAcceptor(AcceptorOptions{
-		Claims: claims, Gate: lock.NewGate(s.redis, testTimeout, quiet, nil), LockTTL: 5 * time.Second, Log: quiet,
-	}), claims}
+	return s.newInstance(lock.NewGate(s.redis, testTimeout, quiet, nil))
 }
 
 func (s *shared) set(id dispatch.ID, value string) {
 	s.t.Helper()
-	if err := s.redis.Set(s.t.Context(), lockName(id), value, time.Minute).Err(); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.redis.Set(s.t.Context(), lockName(id), value, time.Minute).Err())
 }
 
 // key returns the value of the dispatch's key, "" for none, and fails the test if it has no TTL.
@@ -74,16 +61,20 @@ func (s *shared) key(id dispatch.ID) string {
 	return value
 }
 
+// mustHave fails the test unless the dispatch's key has the value, "" for none.
+func (s *shared) mustHave(t testing.TB, id dispatch.ID, value string) {
+	t.Helper()
+	if got := s.key(id); got != value {
+		t.Errorf("the key is %q, want %q", got, value)
+	}
+}
+
 // next gives the driver the first round and opens the second, without the instances' knowledge.
 func (s *shared) next(id dispatch.ID, had dispatch.DriverID) {
 	s.t.Helper()
-	silent := alone(s.place)
-	if _, err := silent.Accept(s.t.Context(), Tap{id, had, 1}); err != nil {
-		s.t.Fatal(err)
-	}
-	if _, err := NewDriverService(DriverServiceOptions{Store: s.place, Acceptor: silent, Now: time.Now}).Withdraw(s.t.Context(), had, id, 0, ""); err != nil {
-		s.t.Fatal(err)
-	}
+	silent := s.newInstance(nil)
+	silent.mustWin(s.t, Tap{id, had, 1})
+	must(s.t, errorOf(silent.work.Withdraw(s.t.Context(), had, id, 0, "")))
 }
 
 // TestRedisKeyDuringADecision follows the key's value through a decision, for each possible outcome.
@@ -91,13 +82,8 @@ func TestRedisKeyDuringADecision(t *testing.T) {
 	for _, fail := range []error{nil, dispatch.ErrUnavailable, dispatch.ErrUnknown, dispatch.ErrDriverBusy} {
 		s := newShared(t)
 		i, id, v := s.instance(), s.dispatch(), s.drivers(1)[0]
-		i.claims.entered, i.claims.release, i.claims.fail = make(chan dispatch.DriverID, 1), make(chan struct{}), fail
-		done := make(chan error, 1)
-		go func() {
-			_, err := i.Accept(t.Context(), Tap{id, v, 1})
-			done <- err
-		}()
-		testkit.Await(t, "the claim", i.claims.entered)
+		i.claims.fail = fail
+		release := i.hold(t, Tap{id, v, 1})
 		during := s.key(id)
 		if !strings.HasPrefix(during, "claim:"+string(v)+":") {
 			t.Errorf("while it is being decided: %q", during)
@@ -105,14 +91,8 @@ func TestRedisKeyDuringADecision(t *testing.T) {
 		if ttl := s.redis.PTTL(t.Context(), lockName(id)).Val(); ttl <= 0 || ttl > 5*time.Second {
 			t.Errorf("the lock ends in %s", ttl)
 		}
-		close(i.claims.release)
-		if err := testkit.Await(t, "the answer", done); !errors.Is(err, fail) {
-			t.Fatal(err)
-		}
-		want := map[error]string{nil: "taken:" + string(v) + ":1", dispatch.ErrUnknown: during}[fail]
-		if got := s.key(id); got != want {
-			t.Errorf("after %v: %q, want %q", fail, got, want)
-		}
+		mustBe(t, release(), fail)
+		s.mustHave(t, id, map[error]string{nil: "taken:" + string(v) + ":1", dispatch.ErrUnknown: during}[fail])
 	}
 }
 
@@ -121,19 +101,11 @@ func TestLateMarkIsOwnerChecked(t *testing.T) {
 	for _, fail := range []error{nil, dispatch.ErrUnavailable} {
 		s := newShared(t)
 		i, id, v := s.instance(), s.dispatch(), s.drivers(1)[0]
-		i.claims.entered, i.claims.release, i.claims.fail = make(chan dispatch.DriverID, 1), make(chan struct{}), fail
-		done := make(chan error, 1)
-		go func() {
-			_, err := i.Accept(t.Context(), Tap{id, v, 1})
-			done <- err
-		}()
-		testkit.Await(t, "the claim", i.claims.entered)
+		i.claims.fail = fail
+		release := i.hold(t, Tap{id, v, 1})
 		s.set(id, "claim:drv_next:1.clm_x")
-		close(i.claims.release)
-		testkit.Await(t, "the answer", done)
-		if got := s.key(id); got != "claim:drv_next:1.clm_x" {
-			t.Errorf("after %v the next one's lock is %q", fail, got)
-		}
+		mustBe(t, release(), fail)
+		s.mustHave(t, id, "claim:drv_next:1.clm_x")
 	}
 }
 
@@ -163,6 +135,10 @@ func TestRedisKeysThatRefuse(t *testing.T) {
 		{value: "garbage", round: 1, asks: true},
 		{value: ":", round: 1, asks: true},
 		{value: "taken", round: 1, asks: true},
+		{value: "taken:drv_other:garbage", round: 1, asks: true},
+		{value: "taken:drv_other:", round: 1, asks: true},
+		{value: "taken::1", round: 1, asks: true},
+		{value: "taken:drv_other:-1", round: 1, asks: true},
 		{value: "lock:drv_other:1", round: 1, asks: true},
 	} {
 		i, id := s.instance(), s.dispatch()
@@ -180,12 +156,8 @@ func TestRedisKeysThatRefuse(t *testing.T) {
 		case !c.asks && (!errors.As(err, &taken) || taken.Final != c.final):
 			t.Errorf("%q, tap on %d: %v, want refused, final %v", c.value, c.round, err, c.final)
 		}
-		if got := s.key(id); got != c.value {
-			t.Errorf("%q became %q: the key belongs to another instance", c.value, got)
-		}
-		if _, err := s.raw.ExecContext(t.Context(), "UPDATE dispatches SET work_ends_at = work_starts_at WHERE accepted_by = ?", v); err != nil {
-			t.Fatal(err) // or the driver is busy
-		}
+		s.mustHave(t, id, c.value)                                                             // still, as it belongs to another instance
+		s.exec("UPDATE dispatches SET work_ends_at = work_starts_at WHERE accepted_by = ?", v) // or the driver is busy
 	}
 }
 
@@ -195,41 +167,11 @@ func TestMarkerIsRemembered(t *testing.T) {
 	i, id, v := s.instance(), s.dispatch(), s.drivers(2)
 	s.set(id, "taken:drv_other:1")
 	for range 3 {
-		var taken *dispatch.TakenError
-		if _, err := i.Accept(t.Context(), Tap{id, v[0], 1}); !errors.As(err, &taken) || !taken.Final {
-			t.Fatal(err)
-		}
+		i.mustRefuse(t, Tap{id, v[0], 1}, true)
 		s.redis.Del(t.Context(), lockName(id)) // now only the process remembers it
 	}
 	if i.claims.claimed.Load() != 0 || s.key(id) != "" {
 		t.Errorf("asked %d times, and the key is %q", i.claims.claimed.Load(), s.key(id))
-	}
-}
-
-func TestTwoInstances(t *testing.T) {
-	s := newShared(t)
-	instances := []*instance{s.instance(), s.instance()}
-	for range 10 {
-		id, v := s.dispatch(), s.drivers(30)
-		won := make([]bool, len(v))
-		testkit.Together(len(v), func(i int) {
-			a, err := instances[i%2].Accept(t.Context(), Tap{id, v[i], 1})
-			if won[i] = err == nil && a.Dispatch.HeldBy(v[i]); !won[i] && !errors.Is(err, dispatch.ErrAlreadyTaken) {
-				t.Error(err)
-			}
-		})
-		holder, winners := s.holder(id), 0
-		for i := range v {
-			if won[i] {
-				winners++
-				if v[i] != holder {
-					t.Errorf("%s won, %s is stored", v[i], holder)
-				}
-			}
-		}
-		if winners != 1 || s.key(id) != takenValue(holder, 1) {
-			t.Errorf("%d winners, the key is %q", winners, s.key(id))
-		}
 	}
 }
 
@@ -238,30 +180,15 @@ func TestEndedDropsTheMarker(t *testing.T) {
 	s := newShared(t)
 	one, two := s.instance(), s.instance()
 	id, v := s.dispatch(), s.drivers(3)
-	work, backoffice := NewDriverService(DriverServiceOptions{Store: s.place, Acceptor: one.Acceptor, Now: time.Now}), NewBackoffice(s.place, one.Acceptor)
-	if _, err := one.Accept(t.Context(), Tap{id, v[0], 1}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := work.Withdraw(t.Context(), v[0], id, 0, ""); err != nil || s.key(id) != "" {
-		t.Fatalf("%v, the key is %q", err, s.key(id))
-	}
-	if _, err := two.Accept(t.Context(), Tap{id, v[1], 2}); err != nil {
-		t.Fatal(err)
-	}
+	one.mustWin(t, Tap{id, v[0], 1})
+	must(t, errorOf(one.work.Withdraw(t.Context(), v[0], id, 0, "")))
+	s.mustHave(t, id, "")
+	two.mustWin(t, Tap{id, v[1], 2})
 	one.markEnded(t.Context(), id, dispatch.Claim{Driver: v[0], Round: 1}) // an older claim, learned late
-	if got := s.key(id); got != takenValue(v[1], 2) {
-		t.Errorf("the key is %q", got)
-	}
-	d, err := s.Dispatch(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := backoffice.Cancel(t.Context(), id, d.Version, "key_1", "RAIN"); err != nil || s.key(id) != "" {
-		t.Errorf("%v, the key is %q", err, s.key(id))
-	}
-	if _, err := one.Accept(t.Context(), Tap{id, v[2], 2}); !errors.Is(err, dispatch.ErrCanceled) {
-		t.Errorf("a tap after the cancellation: %v", err)
-	}
+	s.mustHave(t, id, takenValue(v[1], 2))
+	must(t, errorOf(one.backoffice.Cancel(t.Context(), id, s.stored(id).Version, "key_1", "RAIN")))
+	s.mustHave(t, id, "")
+	one.mustFail(t, Tap{id, v[2], 2}, dispatch.ErrCanceled)
 }
 
 // TestOtherInstanceDies: the dispatch is announced again after a claim at another instance refused a tap and ended without a
@@ -271,9 +198,7 @@ func TestOtherInstanceDies(t *testing.T) {
 	i, id, v := s.instance(), s.dispatch(), s.drivers(1)[0]
 	i.claims.announced = make(chan int, 10)
 	s.set(id, "claim:drv_other:1.clm_x")
-	if _, err := i.Accept(t.Context(), Tap{id, v, 1}); !errors.Is(err, dispatch.ErrAlreadyTaken) {
-		t.Fatal(err)
-	}
+	i.mustFail(t, Tap{id, v, 1}, dispatch.ErrAlreadyTaken)
 	i.reannouncer.checkDue(t.Context(), time.Now().Add(followUpRetry))
 	if len(i.claims.announced) != 0 || len(i.reannouncer.open) != 1 {
 		t.Error("announced, or given up, while the claim is under way")
@@ -284,9 +209,7 @@ func TestOtherInstanceDies(t *testing.T) {
 		t.Errorf("announced in round %d, open %v", round, i.reannouncer.open)
 	}
 	s.set(id, "claim:drv_other:1.clm_x")
-	if _, err := i.Accept(t.Context(), Tap{id, v, 1}); !errors.Is(err, dispatch.ErrAlreadyTaken) {
-		t.Fatal(err)
-	}
+	i.mustFail(t, Tap{id, v, 1}, dispatch.ErrAlreadyTaken)
 	s.set(id, "taken:drv_other:1")
 	i.reannouncer.checkDue(t.Context(), time.Now().Add(2*followUpRetry))
 	if len(i.claims.announced) != 0 || len(i.reannouncer.open) != 0 {
@@ -299,20 +222,43 @@ func TestWithoutRedis(t *testing.T) {
 	s := sharedAt(t, r.URL())
 	i, id, v := s.instance(), s.dispatch(), s.drivers(2)
 	r.Kill()
-	if won, err := i.Accept(t.Context(), Tap{id, v[0], 1}); err != nil || won.Replayed {
-		t.Errorf("%+v, %v", won, err)
-	}
+	i.mustWin(t, Tap{id, v[0], 1})
 	other := s.instance() // with an empty memory
-	if _, err := other.Accept(t.Context(), Tap{id, v[1], 1}); !errors.Is(err, dispatch.ErrAlreadyTaken) {
-		t.Error(err)
-	}
-	if won, err := other.Accept(t.Context(), Tap{id, v[0], 1}); err != nil || !won.Replayed {
-		t.Errorf("a retry at the other instance: %+v, %v", won, err)
-	}
-	if _, err := NewDriverService(DriverServiceOptions{Store: s.place, Acceptor: i.Acceptor, Now: time.Now}).Withdraw(t.Context(), v[0], id, 0, ""); err != nil {
-		t.Errorf("withdraw: %v", err)
-	}
+	other.mustFail(t, Tap{id, v[1], 1}, dispatch.ErrAlreadyTaken)
+	other.mustReplay(t, Tap{id, v[0], 1}) // a retry at the other instance
+	must(t, errorOf(i.work.Withdraw(t.Context(), v[0], id, 0, "")))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	i.markEnded(ctx, id, dispatch.Claim{Driver: v[0], Round: 1}) // must neither hang nor panic
+}
+
+// TestOldMarkerDoesNotSilenceTheNextRound: a marker of an earlier round, which its instance could not drop, does not keep the
+// next round from being announced again.
+func TestOldMarkerDoesNotSilenceTheNextRound(t *testing.T) {
+	s := newShared(t)
+	i, id, v := s.instance(), s.dispatch(), s.drivers(3)
+	s.next(id, v[0])
+	s.set(id, takenValue(v[0], 1))
+	i.claims.fail, i.claims.announced = dispatch.ErrUnavailable, make(chan int, 10)
+	release := i.hold(t, Tap{id, v[1], 2})
+	i.mustFail(t, Tap{id, v[2], 2}, dispatch.ErrAlreadyTaken)
+	mustBe(t, release(), dispatch.ErrUnavailable)
+	i.reannouncer.checkDue(t.Context(), time.Now().Add(followUpRetry))
+	if len(i.claims.announced) == 0 {
+		t.Error("the marker of round 1 suppressed the announcement of round 2")
+	}
+}
+
+// TestOldMarkerDoesNotSettleTheNextRound is the same for a late tap on the earlier round, which finds the old marker before
+// the follow-up does.
+func TestOldMarkerDoesNotSettleTheNextRound(t *testing.T) {
+	s := newShared(t)
+	i, id, v := s.instance(), s.dispatch(), s.drivers(3)
+	s.next(id, v[0])
+	s.set(id, takenValue(v[0], 1))
+	i.reannouncer.schedule(Tap{id, v[1], 2}, 0)
+	i.mustFail(t, Tap{id, v[2], 1}, dispatch.ErrAlreadyTaken)
+	if _, still := i.reannouncer.open[id]; !still {
+		t.Error("round 2 was to be followed up, and a tap on round 1 ended that")
+	}
 }

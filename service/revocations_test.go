@@ -2,8 +2,6 @@ package service
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -52,87 +50,51 @@ func (r *revoked) set(err error, all ...dispatch.Revocation) {
 	r.all, r.err = all, err
 }
 
-// counting counts log lines by level.
-type counting struct {
-	slog.Handler
-	mu     sync.Mutex
-	levels map[slog.Level]int
-}
-
-func (c *counting) Enabled(context.Context, slog.Level) bool { return true }
-
-func (c *counting) Handle(_ context.Context, r slog.Record) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.levels[r.Level]++
-	return nil
-}
-
-func (c *counting) of(l slog.Level) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.levels[l]
-}
-
-func heeding(t *testing.T, store RevocationStore, now func() time.Time) (*Tokens, *Revocations) {
+// heeding returns Tokens that heed the revocations in the store.
+func heeding(t *testing.T, store RevocationStore, o TokenOptions) (*Tokens, *Revocations) {
 	t.Helper()
 	r, err := NewRevocations(t.Context(), store, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return NewTokens(TokenOptions{Secret: secret, Now: now, Revocations: r}), r
-}
-
-// is checks whether the driver's token is accepted.
-func is(t *testing.T, tokens *Tokens, what, token string, good bool) {
-	t.Helper()
-	got, err := tokens.Authenticate(t.Context(), token)
-	if good && (err != nil || got != driver) || !good && !errors.Is(err, ErrUnauthenticated) {
-		t.Errorf("%s: %q, %v", what, got, err)
-	}
+	must(t, err)
+	o.Revocations = r
+	return newTokens(o), r
 }
 
 func issued(t *testing.T, tokens *Tokens, generation int) string {
 	t.Helper()
 	token, _, err := tokens.Issue(driver, generation)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return token
 }
 
 // TestGenerations: generations decide, not clocks. Tokens without one are revoked too.
 func TestGenerations(t *testing.T) {
 	c := &clock{fixed}
-	tokens, r := heeding(t, &revoked{}, c.now)
+	tokens, r := heeding(t, &revoked{}, TokenOptions{Now: c.now})
 	plain, first := with(nil), issued(t, tokens, 0)
 	if strings.Contains(part(goodClaims()), "gen") {
 		t.Error("a token of before says a generation")
 	}
-	is(t, tokens, "without a generation", plain, true)
-	is(t, tokens, "of the first", first, true)
-	if err := r.Revoke(t.Context(), driver); err != nil {
-		t.Fatal(err)
-	}
+	tokens.mustAccept(t, plain, driver)
+	tokens.mustAccept(t, first, driver)
+	must(t, r.Revoke(t.Context(), driver))
 	for _, step := range []time.Duration{-time.Minute, 0, time.Minute} { // the clock is set back, stands, goes on
 		c.Time = fixed.Add(step)
 		fresh := issued(t, tokens, 1)
 		c.Time = fixed
-		is(t, tokens, "without a generation", plain, false)
-		is(t, tokens, "of the first", first, false)
-		is(t, tokens, "of the first, issued now", issued(t, tokens, 0), false)
-		is(t, tokens, "made by hand, of none", with(map[string]any{"gen": -1}), false)
+		tokens.mustAccept(t, plain, "")
+		tokens.mustAccept(t, first, "")
+		tokens.mustAccept(t, issued(t, tokens, 0), "")            // issued now, of the first generation
+		tokens.mustAccept(t, with(map[string]any{"gen": -1}), "") // made by hand
 		if step <= 0 {
-			is(t, tokens, "of the second", fresh, true)
+			tokens.mustAccept(t, fresh, driver)
 		}
-		is(t, tokens, "of one that is not known here yet", issued(t, tokens, 2), true)
+		tokens.mustAccept(t, issued(t, tokens, 2), driver) // of a generation that is not known here yet
 	}
-	for name, gen := range map[string]any{"text": "1", "a fraction": 1.5, "huge": 1e300} {
-		is(t, tokens, "a generation that is "+name, with(map[string]any{"gen": gen}), false)
+	for _, gen := range []any{"1", 1.5, 1e300} {
+		tokens.mustAccept(t, with(map[string]any{"gen": gen}), "")
 	}
-	if got, err := tokens.Authenticate(t.Context(), with(map[string]any{"sub": "drv_" + strings.Repeat("2", 26)})); err != nil || got == driver {
-		t.Errorf("another driver's: %s, %v", got, err)
-	}
+	another := "drv_" + strings.Repeat("2", 26)
+	tokens.mustAccept(t, with(map[string]any{"sub": another}), dispatch.DriverID(another))
 }
 
 // TestRevokedElsewhere: other instances' revocations take effect at the next reading, which is one query for all drivers.
@@ -140,27 +102,19 @@ func TestGenerations(t *testing.T) {
 func TestRevokedElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &revoked{all: []dispatch.Revocation{{Driver: driver, Generation: 3}}}
-		log := &counting{levels: map[slog.Level]int{}}
-		r, err := NewRevocations(t.Context(), store, slog.New(log))
-		if err != nil {
-			t.Fatal(err)
-		}
-		tokens := NewTokens(TokenOptions{Secret: secret, Now: time.Now, Revocations: r})
-		ctx, stop := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { r.Run(ctx, RevocationsInterval) })
+		tokens, r := heeding(t, store, TokenOptions{Now: time.Now})
+		log := &testkit.LogBuffer{}
+		r.log = slog.New(slog.NewTextHandler(log, nil))
+		testkit.Run(t, func(ctx context.Context) { r.Run(ctx, RevocationsInterval) })
 		third, second := issued(t, tokens, 3), issued(t, tokens, 2)
-		pass := func(n int) {
-			time.Sleep(time.Duration(n)*RevocationsInterval + time.Millisecond)
-			synctest.Wait()
-		}
-		is(t, tokens, "of before, at the start", second, false)
+		pass(time.Millisecond)           // after the reading of each interval
+		tokens.mustAccept(t, second, "") // of before, at the start
 		for range 100 {
-			is(t, tokens, "of now", third, true)
+			tokens.mustAccept(t, third, driver)
 		}
 		store.set(nil, dispatch.Revocation{Driver: driver, Generation: 4})
-		pass(1)
-		is(t, tokens, "revoked elsewhere", third, false)
+		pass(RevocationsInterval)
+		tokens.mustAccept(t, third, "") // revoked elsewhere
 		store.mu.Lock()
 		reads := store.reads
 		store.mu.Unlock()
@@ -168,91 +122,69 @@ func TestRevokedElsewhere(t *testing.T) {
 			t.Errorf("%d readings, want 2", reads)
 		}
 		store.set(dispatch.ErrUnavailable)
-		pass(3)
-		is(t, tokens, "revoked, during an outage", third, false)
+		pass(3 * RevocationsInterval)
+		tokens.mustAccept(t, third, "") // revoked, during an outage
 		if age := r.Age(); age < 3*RevocationsInterval {
 			t.Errorf("read %s ago", age)
 		}
-		if n := log.of(slog.LevelWarn); n != 1 {
+		if n := log.Count("level=WARN"); n != 1 {
 			t.Errorf("%d warnings", n)
 		}
 		// A database that was restored from a backup issues tokens of an earlier generation.
 		store.set(nil, dispatch.Revocation{Driver: driver, Generation: 3})
-		pass(1)
-		is(t, tokens, "good again, as the database is an older one", third, true)
-		if n := log.of(slog.LevelInfo); n != 1 {
+		pass(RevocationsInterval)
+		tokens.mustAccept(t, third, driver) // good again, as the database is an older one
+		if n := log.Count("level=INFO"); n != 1 {
 			t.Errorf("%d lines say that it is over", n)
 		}
-		stop()
-		running.Wait()
 	})
 }
 
 // TestRevokedWhileReading: a reading that started earlier does not undo a revocation.
 func TestRevokedWhileReading(t *testing.T) {
 	store := &revoked{}
-	tokens, r := heeding(t, store, (&clock{fixed}).now)
+	tokens, r := heeding(t, store, TokenOptions{})
 	old := issued(t, tokens, 0)
 	store.reading = func() {
 		if err := r.Revoke(t.Context(), driver); err != nil {
 			t.Error(err)
 		}
 	}
-	if err := r.read(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	is(t, tokens, "old", old, false)
+	must(t, r.read(t.Context()))
+	tokens.mustAccept(t, old, "")
 	store.reading = nil
-	if err := r.read(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	is(t, tokens, "old, when it is read", old, false)
+	must(t, r.read(t.Context()))
+	tokens.mustAccept(t, old, "") // when the revocation has been read
 }
 
 // TestRevocationsAreUnknownAtTheStart: without a first reading there are no Revocations.
 func TestRevocationsAreUnknownAtTheStart(t *testing.T) {
-	if _, err := NewRevocations(t.Context(), &revoked{err: dispatch.ErrUnavailable}, quiet); !errors.Is(err, dispatch.ErrUnavailable) {
-		t.Errorf("%v", err)
-	}
+	mustBe(t, errorOf(NewRevocations(t.Context(), &revoked{err: dispatch.ErrUnavailable}, quiet)), dispatch.ErrUnavailable)
 }
 
 // TestFailedRevocation: the tokens stay valid.
 func TestFailedRevocation(t *testing.T) {
-	tokens, r := heeding(t, &revoked{}, (&clock{fixed}).now)
+	tokens, r := heeding(t, &revoked{}, TokenOptions{})
 	r.store = &revoked{err: dispatch.ErrUnavailable}
-	if err := r.Revoke(t.Context(), driver); !errors.Is(err, dispatch.ErrUnavailable) {
-		t.Errorf("%v", err)
-	}
-	is(t, tokens, "a token", issued(t, tokens, 0), true)
+	mustBe(t, r.Revoke(t.Context(), driver), dispatch.ErrUnavailable)
+	tokens.mustAccept(t, issued(t, tokens, 0), driver)
 }
 
 // TestFirebaseUserIsRevoked: users who signed in before the revocation, or within its second, must sign in again.
 func TestFirebaseUserIsRevoked(t *testing.T) {
-	p, c := newPlace(t), &clock{fixed}
-	id := p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "Kim" })[0]
-	p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "Lee" })
+	p := newPlace(t)
+	id := p.drivers(1, firebaseUID("Kim"))[0]
+	another := p.drivers(1, firebaseUID("Lee"))[0]
 	store := &revoked{}
-	r, err := NewRevocations(t.Context(), store, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tokens := NewTokens(TokenOptions{
-		Secret: secret, Now: c.now, IDTokens: uids{"kims": "Kim", "lees": "Lee"}, Drivers: p, Revocations: r, // they sign in at fixed
-	})
-	good := func(what, token string, want bool) {
-		t.Helper()
-		if got, err := tokens.Authenticate(t.Context(), token); (err == nil) != want || err != nil && !errors.Is(err, ErrUnauthenticated) {
-			t.Errorf("%s: %q, %v", what, got, err)
-		}
-	}
-	good("before", "kims", true)
-	for at, want := range map[time.Duration]bool{-time.Second: true, -time.Nanosecond: true, 0: false, 999 * time.Millisecond: false, time.Hour: false} {
+	tokens, r := heeding(t, store, TokenOptions{IDTokens: uids{"kims": "Kim", "lees": "Lee"}, Drivers: p}) // they sign in at fixed
+	tokens.mustAccept(t, "kims", id)
+	for at, want := range map[time.Duration]dispatch.DriverID{
+		-time.Second: id, -time.Nanosecond: id, 0: "", 999 * time.Millisecond: "", time.Hour: "",
+	} { // after the sign-in
 		store.all = []dispatch.Revocation{{Driver: id, Generation: 1, At: fixed.Add(at)}}
-		if err := r.read(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		good(fmt.Sprintf("revoked %s after the sign-in", at), "kims", want)
-		good("another's", "lees", true)
+		must(t, r.read(t.Context()))
+		tokens.mustAccept(t, "kims", want)
+		tokens.mustAccept(t, "lees", another)
 	}
 }
 
@@ -261,9 +193,7 @@ func TestRevocationsAtOnce(t *testing.T) {
 	p := newPlace(t)
 	all := p.drivers(20)
 	r, err := NewRevocations(t.Context(), p, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	testkit.Together(2*len(all), func(k int) {
 		if k%2 == 1 {
 			if err := r.read(t.Context()); err != nil {
@@ -282,8 +212,6 @@ func TestRevocationsAtOnce(t *testing.T) {
 				t.Errorf("%s is not revoked once", id)
 			}
 		}
-		if err := r.read(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.read(t.Context()))
 	}
 }

@@ -14,24 +14,8 @@ import (
 
 const madeUp = 1<<31 - 1
 
-// meanwhile calls do during each claim, before the database decides.
-type meanwhile struct {
-	ClaimStore
-	do func(dispatch.DriverID)
-}
-
-func (m *meanwhile) Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
-	rule func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error),
-) (dispatch.Dispatch, error) {
-	m.do(driver)
-	return m.ClaimStore.Claim(ctx, id, driver, rule)
-}
-
-func onDuty(on bool) func(*dispatch.Driver) { return func(v *dispatch.Driver) { v.OnDuty = on } }
-
 // hopefuls returns taps that cannot win, by reason.
 func hopefuls(p *place) map[string]Tap {
-	suspended := func(v *dispatch.Driver) { v.SuspendedUntil = new(time.Now().Add(time.Hour)) }
 	taps := map[string]Tap{
 		"off duty":              {Driver: p.drivers(1, onDuty(false))[0], Round: 1},
 		"suspended":             {Driver: p.drivers(1, suspended)[0], Round: 1},
@@ -41,138 +25,97 @@ func hopefuls(p *place) map[string]Tap {
 		"a round that is to be": {Driver: p.drivers(1)[0], Round: 2},
 		"a made-up round":       {Driver: p.drivers(1)[0], Round: madeUp},
 	}
-	if _, err := alone(p).Accept(p.t.Context(), Tap{p.dispatch(), taps["busy"].Driver, 1}); err != nil {
-		p.t.Fatal(err)
-	}
+	alone(p).mustWin(p.t, Tap{p.dispatch(), taps["busy"].Driver, 1})
 	return taps
 }
 
-// refusedMeanwhile makes the cheat's tap on many open dispatches at instance here, lets another driver tap at instance there
-// during each of them, and returns how many of the others were refused.
-func refusedMeanwhile(p *place, here, there *Acceptor, claims *meanwhile, cheat Tap, many int) (refused int) {
-	p.t.Helper()
+// mustNotDelay makes the cheat's tap on many open dispatches at instance here, and lets another driver tap at instance there
+// during each of them. It fails the test if the cheat's taps refuse more than one of the others.
+func mustNotDelay(t *testing.T, p *place, here, there *Acceptor, cheat Tap) {
+	claims := &intercepted{ClaimStore: p}
+	here.claims = claims
+	many, refused := testkit.Scale(5, 20), 0
 	for _, honest := range p.drivers(many) {
 		tap, asked := cheat, false
 		tap.Dispatch = p.dispatch()
-		claims.do = func(v dispatch.DriverID) {
+		claims.before = func(_ context.Context, v dispatch.DriverID) {
 			if v != cheat.Driver {
 				return
 			}
 			asked = true
-			switch _, err := there.Accept(p.t.Context(), Tap{tap.Dispatch, honest, 1}); {
+			switch _, err := there.Accept(t.Context(), Tap{tap.Dispatch, honest, 1}); {
 			case errors.Is(err, dispatch.ErrAlreadyTaken):
 				refused++
 			case err != nil:
-				p.t.Fatal(err)
+				t.Fatal(err)
 			}
 		}
-		if _, err := here.Accept(p.t.Context(), tap); err == nil || !asked {
-			p.t.Fatalf("%+v, asked %v: %v", tap, asked, err)
+		if _, err := here.Accept(t.Context(), tap); err == nil || !asked {
+			t.Fatalf("%+v, asked %v: %v", tap, asked, err)
 		}
 	}
-	return refused
+	if t.Logf("%d of %d honest taps were refused in the middle of these", refused, many); refused > 1 {
+		t.Error("want one at most")
+	}
 }
 
 // TestHopelessTapsDelayNoOtherDriver: a driver whose taps cannot win refuses other drivers once at most.
 func TestHopelessTapsDelayNoOtherDriver(t *testing.T) {
-	many := testkit.Scale(5, 20)
 	p := newPlace(t)
 	for name, cheat := range hopefuls(p) {
 		t.Run(name, func(t *testing.T) {
-			claims := &meanwhile{ClaimStore: p}
-			a := alone(claims)
-			if refused := refusedMeanwhile(p, a, a, claims, cheat, many); refused > 1 {
-				t.Errorf("%d of %d honest taps were refused in the middle of these", refused, many)
-			} else {
-				t.Logf("%d of %d honest taps were refused in the middle of these", refused, many)
-			}
+			a := alone(p)
+			mustNotDelay(t, p, a, a, cheat)
 		})
 	}
 }
 
 // TestHopelessTapsDelayNoOtherInstance is the same for other instances, with the lock in Redis.
 func TestHopelessTapsDelayNoOtherInstance(t *testing.T) {
-	many := testkit.Scale(5, 20)
 	s := newShared(t)
 	for name, cheat := range hopefuls(s.place) {
-		t.Run(name, func(t *testing.T) {
-			here, there := s.instance(), s.instance()
-			claims := &meanwhile{ClaimStore: s.place}
-			here.Acceptor.claims = claims
-			if refused := refusedMeanwhile(s.place, here.Acceptor, there.Acceptor, claims, cheat, many); refused > 1 {
-				t.Errorf("%d of %d honest taps at the other instance were refused in the middle of these", refused, many)
-			} else {
-				t.Logf("%d of %d honest taps at the other instance were refused in the middle of these", refused, many)
-			}
-		})
+		t.Run(name, func(t *testing.T) { mustNotDelay(t, s.place, s.instance().Acceptor, s.instance().Acceptor, cheat) })
 	}
 }
 
 // TestHopelessBeforeTheOpening: an early tap sidelines a driver who is off duty, but not an eligible one.
 func TestHopelessBeforeTheOpening(t *testing.T) {
-	p := newPlace(t)
-	a := alone(p)
-	off, on := p.drivers(1, onDuty(false))[0], p.drivers(1)[0]
-	order := anOrder()
-	order.OpensAt = new(time.Now().Add(time.Hour))
-	d, err := NewBackoffice(p, a).Create(t.Context(), order, "key_1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, v := range []dispatch.DriverID{off, on} {
-		if _, err := a.Accept(t.Context(), Tap{d.ID, v, 1}); !errors.Is(err, dispatch.ErrNotOpenYet) {
-			t.Fatal(err)
-		}
-	}
-	p.exec("UPDATE dispatches SET opens_at = created_at")
-	a.claims = &meanwhile{p, func(v dispatch.DriverID) {
+	s := newSite(t)
+	off, on, id := s.drivers(1, onDuty(false))[0], s.drivers(1)[0], s.dispatch()
+	s.exec("UPDATE dispatches SET opens_at = opens_at + 3600000000")
+	s.mustFail(t, Tap{id, off, 1}, dispatch.ErrNotOpenYet)
+	s.mustFail(t, Tap{id, on, 1}, dispatch.ErrNotOpenYet)
+	s.exec("UPDATE dispatches SET opens_at = created_at")
+	s.claims.before = func(_ context.Context, v dispatch.DriverID) {
 		if v == off {
-			if _, err := a.Accept(t.Context(), Tap{d.ID, on, 1}); err != nil {
-				t.Errorf("at the opening, during a tap of a driver who is off duty: %v", err)
-			}
+			s.mustWin(t, Tap{id, on, 1}) // at the opening, during a tap of a driver who is off duty
 		}
-	}}
-	if _, err := a.Accept(t.Context(), Tap{d.ID, off, 1}); err == nil {
+	}
+	if _, err := s.Accept(t.Context(), Tap{id, off, 1}); err == nil {
 		t.Error("the driver who is off duty has it")
 	}
-	if p.holder(d.ID) != on {
+	if s.holder(id) != on {
 		t.Error("the honest driver does not have it")
 	}
-	if a.inflight.isSidelined(on) || !a.inflight.isSidelined(off) {
+	if s.inflight.isSidelined(on) || !s.inflight.isSidelined(off) {
 		t.Error("the eligible driver is sidelined, or the one who is off duty is not")
 	}
 }
 
 // TestSidelinedIsNoVerdict: a sidelined driver can win, and gets the same answers as others.
 func TestSidelinedIsNoVerdict(t *testing.T) {
-	p := newPlace(t)
-	a := alone(p)
-	off, on := p.drivers(1, onDuty(false))[0], p.drivers(1)[0]
-	first, second := p.dispatch(), p.dispatch()
+	s := newSite(t)
+	off, on := s.drivers(1, onDuty(false))[0], s.drivers(1)[0]
+	first, second := s.dispatch(), s.dispatch()
 	for range 3 {
-		if _, err := a.Accept(t.Context(), Tap{first, off, 1}); !errors.Is(err, dispatch.ErrNotEligible) {
-			t.Fatal(err)
-		}
+		s.mustFail(t, Tap{first, off, 1}, dispatch.ErrNotEligible)
 	}
-	if _, err := p.SetDuty(t.Context(), off, true); err != nil {
-		t.Fatal(err)
-	}
-	if won, err := a.Accept(t.Context(), Tap{first, off, 1}); err != nil || won.Replayed {
-		t.Errorf("on duty by now: %+v, %v", won, err)
-	}
-	if won, err := a.Accept(t.Context(), Tap{first, off, 1}); err != nil || !won.Replayed {
-		t.Errorf("the same again: %+v, %v", won, err)
-	}
-	var taken *dispatch.TakenError
-	if _, err := a.Accept(t.Context(), Tap{first, on, 1}); !errors.As(err, &taken) || !taken.Final {
-		t.Errorf("another after that: %v", err)
-	}
-	if _, err := a.Accept(t.Context(), Tap{second, on, 1}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.Accept(t.Context(), Tap{second, off, 1}); !errors.As(err, &taken) || !taken.Final {
-		t.Errorf("a dispatch that another driver has: %v", err)
-	}
+	must(t, errorOf(s.SetDuty(t.Context(), off, true)))
+	s.mustWin(t, Tap{first, off, 1})
+	s.mustReplay(t, Tap{first, off, 1})
+	s.mustRefuse(t, Tap{first, on, 1}, true)
+	s.mustWin(t, Tap{second, on, 1})
+	s.mustRefuse(t, Tap{second, off, 1}, true)
 }
 
 func TestSidelinedForAWhile(t *testing.T) {
@@ -182,18 +125,18 @@ func TestSidelinedForAWhile(t *testing.T) {
 		if !g.sideline(ann) || g.sideline(ann) {
 			t.Error("the first time is new, the second is not")
 		}
-		f := mustEnter(t, g, tap)
+		f := g.mustEnter(t, tap)
 		if joined, leads, err := g.enter(tap); joined != f || leads || err != nil {
 			t.Errorf("the same driver's second tap: %v, leads %v, %v", joined, leads, err)
 		}
-		other := mustEnter(t, g, Tap{aJob, bob, 1}) // as if ann had not tapped
-		mustRefuse(t, g, Tap{aJob, cyd, 1}, false)
+		other := g.mustEnter(t, Tap{aJob, bob, 1}) // as if ann had not tapped
+		g.mustRefuse(t, Tap{aJob, cyd, 1}, false)
 		g.finish(f, result{})
-		mustRefuse(t, g, tap, false) // bob's tap is being decided
+		g.mustRefuse(t, tap, false) // bob's tap is being decided
 		g.finish(other, result{})
 		time.Sleep(sidelinedFor)
-		f = mustEnter(t, g, tap)
-		mustRefuse(t, g, Tap{aJob, bob, 1}, false)
+		f = g.mustEnter(t, tap)
+		g.mustRefuse(t, Tap{aJob, bob, 1}, false)
 		g.finish(f, result{})
 		if len(g.flights) != 0 {
 			t.Errorf("%d flights are left", len(g.flights))
@@ -209,36 +152,30 @@ func TestSidelinedForAWhile(t *testing.T) {
 
 // TestAFewSidelinedAtATime: few taps of sidelined drivers are decided at a time, and other drivers' taps do not wait for them.
 func TestAFewSidelinedAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRow()
-		claims := &slow{ClaimStore: r, entered: make(chan dispatch.DriverID, 10), release: make(chan struct{})}
-		a := alone(claims)
-		answers := make(chan error, 10)
+	inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
+		claims.entered, claims.release = make(chan dispatch.DriverID, 10), make(chan struct{})
+		var answers []<-chan error
 		for i := range 5 {
 			v := dispatch.DriverID(fmt.Sprint("drv_", i))
 			a.inflight.sideline(v)
-			go func() {
-				_, err := a.Accept(t.Context(), Tap{r.d.ID, v, 1})
-				answers <- err
-			}()
+			answers = append(answers, a.start(t, Tap{r.d.ID, v, 1}))
 		}
 		synctest.Wait()
 		if n := len(claims.entered); n != sidelinedSlots {
 			t.Errorf("%d are decided at a time, want %d", n, sidelinedSlots)
 		}
-		go a.Accept(t.Context(), Tap{r.d.ID, ann, 1})
+		a.start(t, Tap{r.d.ID, ann, 1})
 		synctest.Wait()
 		if n := len(claims.entered); n != sidelinedSlots+1 {
 			t.Error("a driver who is not sidelined waits for those who are")
 		}
 		close(claims.release)
 		won := 0
-		for range 5 {
-			switch err := <-answers; {
-			case err == nil:
+		for _, answer := range answers {
+			if err := <-answer; err == nil {
 				won++
-			case !errors.Is(err, dispatch.ErrAlreadyTaken):
-				t.Error(err)
+			} else {
+				mustBe(t, err, dispatch.ErrAlreadyTaken)
 			}
 		}
 		if won > 1 || claims.claimed.Load() != sidelinedSlots+1 {
@@ -248,16 +185,12 @@ func TestAFewSidelinedAtATime(t *testing.T) {
 }
 
 func TestNoSidelinedSlot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRow()
-		a := alone(r)
+	inBubble(t, func(t *testing.T, r *row, _ *intercepted, a *Acceptor) {
 		for range sidelinedSlots {
 			a.slots <- struct{}{}
 		}
 		a.inflight.sideline(ann)
-		if _, err := a.Accept(t.Context(), Tap{r.d.ID, ann, 1}); !errors.Is(err, dispatch.ErrUnavailable) {
-			t.Errorf("got %v, want %v", err, dispatch.ErrUnavailable)
-		}
+		a.mustFail(t, Tap{r.d.ID, ann, 1}, dispatch.ErrUnavailable)
 	})
 }
 
@@ -265,16 +198,13 @@ func TestNoSidelinedSlot(t *testing.T) {
 func TestMadeUpRoundDoesNotSilenceTheTrueOne(t *testing.T) {
 	p := newPlace(t)
 	id, off, v := p.dispatch(), p.drivers(1, onDuty(false))[0], p.drivers(3)
-	claims := &meanwhile{ClaimStore: p}
+	claims := &intercepted{ClaimStore: p}
 	a := alone(claims)
 	vain := func(leader, other Tap) {
 		t.Helper()
-		claims.do = func(by dispatch.DriverID) {
-			if by != leader.Driver {
-				return
-			}
-			if _, err := a.Accept(t.Context(), other); !errors.Is(err, dispatch.ErrAlreadyTaken) {
-				t.Errorf("%s got %v", other.Driver, err)
+		claims.before = func(_ context.Context, by dispatch.DriverID) {
+			if by == leader.Driver {
+				a.mustFail(t, other, dispatch.ErrAlreadyTaken)
 			}
 		}
 		if _, err := a.Accept(t.Context(), leader); err == nil {
@@ -287,9 +217,7 @@ func TestMadeUpRoundDoesNotSilenceTheTrueOne(t *testing.T) {
 	for range 3 {
 		a.reannouncer.checkDue(t.Context(), time.Now().Add(time.Minute))
 	}
-	if n := p.count("events WHERE dispatch_id = ? AND reason_code = 'CLAIM_FAILED'", id); n != 1 {
-		t.Errorf("announced again %d times, want once", n)
-	}
+	p.mustAnnounceAgain(id, 1)
 }
 
 // TestOneDriverCannotFillTheFollowUps: invented dispatches and rounds of one driver leave room for others.
@@ -332,9 +260,7 @@ func TestAnnouncedOnceByAll(t *testing.T) {
 			a.reannouncer.schedule(Tap{id, v[1], noRound}, followUpRetry)
 		}
 		pass(5 * time.Minute)
-		if n := p.count("events WHERE dispatch_id = ? AND reason_code = 'CLAIM_FAILED'", id); n != 1 {
-			t.Errorf("announced again %d times, want once", n)
-		}
+		p.mustAnnounceAgain(id, 1)
 	})
 }
 
@@ -344,35 +270,27 @@ func TestAnnouncementsAreApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlace(t)
 		id, honest := p.dispatch(), p.drivers(1)[0]
-		before, err := p.Dispatch(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		claims := &meanwhile{ClaimStore: p, do: func(v dispatch.DriverID) {}}
+		before := p.stored(id)
+		claims := &intercepted{ClaimStore: p}
 		a := alone(claims)
 		testkit.Run(t, a.Run)
-		told := func() int { return p.count("events WHERE dispatch_id = ? AND reason_code = 'CLAIM_FAILED'", id) }
-		claims.do = func(v dispatch.DriverID) {
-			if _, err := a.Accept(t.Context(), Tap{id, honest, 1}); !errors.Is(err, dispatch.ErrAlreadyTaken) {
-				t.Errorf("the honest driver got %v", err)
-			}
+		claims.before = func(context.Context, dispatch.DriverID) {
+			a.mustFail(t, Tap{id, honest, 1}, dispatch.ErrAlreadyTaken)
 		}
 		for _, cheat := range p.drivers(60, onDuty(false)) {
-			if _, err := a.Accept(t.Context(), Tap{id, cheat, 1}); !errors.Is(err, dispatch.ErrNotEligible) {
-				t.Fatal(err)
-			}
+			a.mustFail(t, Tap{id, cheat, 1}, dispatch.ErrNotEligible)
 			pass(time.Second)
 		}
-		n := told()
+		n := p.announcedAgain(id)
 		t.Logf("60 accounts in a minute: %d announcements", n)
 		if n < 1 || n > 3 {
 			t.Errorf("announced %d times in a minute, want 3 at most", n)
 		}
 		pass(time.Minute)
-		if later := told(); later != n+1 {
+		if later := p.announcedAgain(id); later != n+1 {
 			t.Errorf("announced %d times in the minute after, want once", later-n)
 		}
-		if after, err := p.Dispatch(t.Context(), id); err != nil || after.Version != before.Version {
+		if after := p.stored(id); after.Version != before.Version {
 			t.Errorf("the version moved from %d to %d: changes of the backoffice are refused", before.Version, after.Version)
 		}
 	})

@@ -109,12 +109,8 @@ func TestTheAuditOfFailures(t *testing.T) {
 	}
 	log.drain()
 	s.auditFailures(t.Context())
-	if n := p.count("audit WHERE actor = 'unknown'"); n != maxAuditedAddresses+1 {
-		t.Errorf("%d entries for nothing", n)
-	}
-	if _, err := p.raw.ExecContext(t.Context(), "CREATE TRIGGER broken BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no'); END"); err != nil {
-		t.Fatal(err)
-	}
+	p.mustCount(maxAuditedAddresses+1, "audit WHERE actor = 'unknown'")
+	p.exec("CREATE TRIGGER broken BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no'); END")
 	s.Record(AuthKey, "198.51.100.1", SignInFailed)
 	s.auditFailures(t.Context())
 	if all := log.drain(); len(all) != 1 || all[0]["level"] != "WARN" {
@@ -189,38 +185,33 @@ func TestAllowance(t *testing.T) {
 	b.refund("nobody")
 }
 
+// apiKey stores a viewer's key, and returns the key.
+func (p *place) apiKey(name string) string {
+	p.t.Helper()
+	_, key, err := NewKeys(p).Create(p.t.Context(), name, dispatch.Viewer, "")
+	must(p.t, err)
+	return key
+}
+
 // TestManyNewKeysAtTheStart: an instance with an empty cache accepts more valid keys at once than may fail.
 func TestManyNewKeysAtTheStart(t *testing.T) {
 	p := newPlace(t)
-	made := NewKeys(p)
-	const many = 60
-	secrets := make([]string, many)
+	secrets := make([]string, 60)
 	for i := range secrets {
-		var err error
-		if _, secrets[i], err = made.Create(t.Context(), "k", dispatch.Viewer, ""); err != nil {
-			t.Fatal(err)
-		}
+		secrets[i] = p.apiKey("one of many")
 	}
 	fresh := NewKeys(p)
 	testkit.Together(len(secrets), func(k int) {
-		if _, err := fresh.Authenticate(t.Context(), secrets[k], func() bool { return false }); err != nil {
-			t.Error(err)
-		}
+		mustBe(t, errorOf(fresh.Authenticate(t.Context(), secrets[k], func() bool { return false })), nil)
 	})
 }
 
 // TestMoreKeysThanTheCacheHas: keys beyond the cache are found too.
 func TestMoreKeysThanTheCacheHas(t *testing.T) {
 	p := newPlace(t)
-	keys := NewKeys(p)
-	_, first, err := keys.Create(t.Context(), "the oldest", dispatch.Viewer, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := p.apiKey("the oldest")
 	for range 5 {
-		if _, _, err := keys.Create(t.Context(), "a newer one", dispatch.Viewer, ""); err != nil {
-			t.Fatal(err)
-		}
+		p.apiKey("a newer one")
 	}
 	fresh := NewKeys(p)
 	fresh.cache.limit = 3
@@ -230,7 +221,5 @@ func TestMoreKeysThanTheCacheHas(t *testing.T) {
 	if n := len(fresh.cache.hashes); n != 3 {
 		t.Errorf("%d in the cache", n)
 	}
-	if _, err := fresh.Authenticate(t.Context(), "nobody's", nil); err == nil {
-		t.Error("any key is good")
-	}
+	mustBe(t, errorOf(fresh.Authenticate(t.Context(), "nobody's", nil)), ErrUnauthenticated)
 }

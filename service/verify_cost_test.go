@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,9 +24,7 @@ func TestCostOfVerification(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		if _, err := s.raw.ExecContext(t.Context(), "UPDATE dispatches SET work_ends_at = work_starts_at WHERE id = ?", id); err != nil {
-			t.Fatal(err)
-		}
+		s.free(id)
 	}
 	i.verify.mu.Lock()
 	for p, d := range i.verify.pending {
@@ -66,48 +63,32 @@ func TestNoFalseAlarm(t *testing.T) {
 	s := newShared(t)
 	instances := []*verified{s.verified(), s.verified()}
 	drivers := s.drivers(8)
-	ctx, stop := context.WithCancel(t.Context())
-	var looking sync.WaitGroup
-	for _, i := range instances {
-		looking.Go(func() {
-			for ctx.Err() == nil {
+	stop := testkit.Run(t, func(ctx context.Context) {
+		testkit.Together(len(instances), func(k int) {
+			for i := instances[k]; ctx.Err() == nil; {
 				i.verify.verifyAll()
 				i.verify.verifyDue(ctx, time.Now().Add(reverifyAfter))
-				for p, d := range i.missed() {
-					t.Errorf("%+v was missed: %+v", p, d)
+				if missed := i.missed(); len(missed) > 0 {
+					t.Errorf("missed: %+v", missed)
 				}
 			}
 		})
-	}
+	})
 	for range testkit.Scale(2, 5) {
 		id := s.dispatch()
 		testkit.Together(len(drivers), func(k int) {
 			i := instances[k%2]
 			for range 6 {
 				d, err := s.Dispatch(t.Context(), id)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				won, err := i.Accept(t.Context(), Tap{id, drivers[k], d.Round})
-				if err != nil || won.Replayed {
-					continue
-				}
-				if _, err := NewBackoffice(s.place, i.Acceptor).Unassign(t.Context(), id, won.Dispatch.Version, "key_1", ""); err != nil {
-					t.Error(err)
+				mustBe(t, err, nil)
+				if won, err := i.Accept(t.Context(), Tap{id, drivers[k], d.Round}); err == nil && !won.Replayed {
+					mustBe(t, errorOf(i.backoffice.Unassign(t.Context(), id, won.Dispatch.Version, "key_1", "")), nil)
 				}
 			}
 		})
-		d, err := s.Dispatch(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := NewBackoffice(s.place, instances[0].Acceptor).Cancel(t.Context(), id, d.Version, "key_1", ""); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errorOf(instances[0].backoffice.Cancel(t.Context(), id, s.stored(id).Version, "key_1", "")))
 	}
 	stop()
-	looking.Wait()
 	rounds := s.count("claims")
 	for n, i := range instances {
 		if i.LostClaims() != 0 || strings.Contains(i.logged.String(), "ALERT") {
@@ -117,16 +98,16 @@ func TestNoFalseAlarm(t *testing.T) {
 	}
 }
 
-func (v *verified) missed() map[claimKey]verification {
+// missed are the claims that a look has not found.
+func (v *verified) missed() (all []claimKey) {
 	v.verify.mu.Lock()
 	defer v.verify.mu.Unlock()
-	missed := map[claimKey]verification{}
-	for p, d := range v.verify.pending {
-		if d.missed {
-			missed[p] = d
+	for key, pending := range v.verify.pending {
+		if pending.missed {
+			all = append(all, key)
 		}
 	}
-	return missed
+	return all
 }
 
 // TestDatabaseCanNotBeAsked: verifications stay in the queue, for verifyMaxAge at most.
@@ -134,8 +115,7 @@ func TestDatabaseCanNotBeAsked(t *testing.T) {
 	s := newShared(t)
 	i, id, v := s.verified(), s.dispatch(), s.drivers(2)
 	i.mustWin(t, Tap{id, v[0], 1})
-	i.old(id)
-	i.mustRefuse(t, Tap{id, v[1], 1}, true)
+	i.doubt(t, Tap{id, v[1], 1})
 	i.looks.fail = dispatch.ErrUnavailable
 	for range 5 {
 		i.twice(t)
@@ -154,8 +134,7 @@ func TestStopIsNoFailureOfTheDatabase(t *testing.T) {
 	s := newShared(t)
 	i, id, v := s.verified(), s.dispatch(), s.drivers(2)
 	i.mustWin(t, Tap{id, v[0], 1})
-	i.old(id)
-	i.mustRefuse(t, Tap{id, v[1], 1}, true)
+	i.doubt(t, Tap{id, v[1], 1})
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	i.verify.verifyDue(ctx, time.Now())
@@ -167,9 +146,7 @@ func TestStopIsNoFailureOfTheDatabase(t *testing.T) {
 		t.Errorf("%d queries: the taps of the stopped verification are not verified again", n)
 	}
 	i.look(t)
-	if i.LostClaims() != 0 {
-		t.Errorf("%d lost claims", i.LostClaims())
-	}
+	i.mustHaveLost(t, 0)
 }
 
 func TestVerifierIsBounded(t *testing.T) {

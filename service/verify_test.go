@@ -3,7 +3,6 @@ package service
 import (
 	"bytes"
 	"context"
-	"errors"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -72,18 +71,31 @@ func (v *verified) old(id dispatch.ID) {
 	}
 }
 
-func (v *verified) mustRefuse(t testing.TB, tap Tap, final bool) {
+// doubt makes the instance refuse the tap, as it knows the dispatch as taken, and verify that at its next look.
+func (v *verified) doubt(t testing.TB, tap Tap) {
 	t.Helper()
-	var taken *dispatch.TakenError
-	if _, err := v.Accept(t.Context(), tap); !errors.As(err, &taken) || taken.Final != final {
-		t.Fatalf("%+v: %v, want refused, final %v", tap, err, final)
+	v.old(tap.Dispatch)
+	v.mustRefuse(t, tap, true)
+}
+
+// mustHaveLost fails the test unless the instance has counted n lost claims, and has logged every one of texts.
+func (v *verified) mustHaveLost(t testing.TB, n int64, texts ...string) {
+	t.Helper()
+	if got := v.LostClaims(); got != n {
+		t.Errorf("%d lost claims, want %d", got, n)
+	}
+	for _, text := range texts {
+		if !strings.Contains(v.logged.String(), text) {
+			t.Errorf("%s is not in the log:\n%s", text, v.logged)
+		}
 	}
 }
 
-func (v *verified) mustWin(t testing.TB, tap Tap) {
+// mustBeDone fails the test if the instance still has something to verify, or an announcement that nobody has awaited.
+func (v *verified) mustBeDone(t testing.TB) {
 	t.Helper()
-	if won, err := v.Accept(t.Context(), tap); err != nil || won.Replayed {
-		t.Fatalf("%+v: %+v, %v", tap, won, err)
+	if len(v.verify.pending) != 0 || len(v.claims.announced) != 0 {
+		t.Errorf("to be verified: %v; announced %d times too often", v.verify.pending, len(v.claims.announced))
 	}
 }
 
@@ -95,9 +107,7 @@ func (p *place) lose(id dispatch.ID) {
 		"DELETE FROM claims WHERE dispatch_id = ? AND outcome = 'WON'",
 		"DELETE FROM events WHERE dispatch_id = ? AND type = 'dispatch.accepted'",
 	} {
-		if _, err := p.raw.ExecContext(p.t.Context(), statement, id); err != nil {
-			p.t.Fatal(err)
-		}
+		p.exec(statement, id)
 	}
 }
 
@@ -114,36 +124,23 @@ func TestLostClaim(t *testing.T) {
 				i = s.verified()
 			}
 			s.lose(id)
-			i.old(id)
-			i.mustRefuse(t, Tap{id, v[1], 1}, true)
+			i.doubt(t, Tap{id, v[1], 1})
 			i.look(t)
 			if i.LostClaims() != 0 || s.key(id) == "" {
 				t.Fatal("one look is enough for an alert")
 			}
 			i.look(t)
-			if n := i.LostClaims(); n != 1 {
-				t.Fatalf("%d lost claims", n)
-			}
-			for _, want := range []string{
-				"level=ERROR", `msg="ALERT: the database has lost a committed claim`, "dispatch=" + string(id), "round=1", "driver=" + string(v[0]),
-				`database_says="no driver holds the dispatch"`, "FirstTap has announced the dispatch again",
-			} {
-				if !strings.Contains(i.logged.String(), want) {
-					t.Errorf("%s is not in the log:\n%s", want, i.logged)
-				}
-			}
-			if got := s.key(id); got != "" {
-				t.Errorf("the marker is still %q", got)
-			}
+			i.mustHaveLost(t, 1, "level=ERROR", `msg="ALERT: the database has lost a committed claim`, "dispatch="+string(id), "round=1",
+				"driver="+string(v[0]), `database_says="no driver holds the dispatch"`, "FirstTap has announced the dispatch again")
+			s.mustHave(t, id, "")
 			if round := testkit.Await(t, "the announcement", i.claims.announced); round != 1 {
 				t.Errorf("announced in round %d", round)
 			}
 			i.mustWin(t, Tap{id, v[1], 1})
 			i.mustRefuse(t, Tap{id, v[2], 1}, true)
 			i.twice(t)
-			if n := i.LostClaims(); n != 1 || len(i.claims.announced) != 0 {
-				t.Errorf("the new claim counts as lost: %d", n)
-			}
+			i.mustHaveLost(t, 1)
+			i.mustBeDone(t)
 		})
 	}
 }
@@ -158,9 +155,7 @@ func TestLostClaimsAreFoundWithoutATap(t *testing.T) {
 		for _, list := range []*[]dispatch.ID{&lost, &kept} {
 			id := s.dispatch()
 			i.mustWin(t, Tap{id, v[0], 1})
-			if _, err := s.raw.ExecContext(t.Context(), "UPDATE dispatches SET work_ends_at = work_starts_at WHERE id = ?", id); err != nil {
-				t.Fatal(err) // or the driver is busy
-			}
+			s.free(id)
 			*list = append(*list, id)
 		}
 	}
@@ -172,24 +167,19 @@ func TestLostClaimsAreFoundWithoutATap(t *testing.T) {
 		t.Fatal("the database is asked for no reason")
 	}
 	i.claims.fail = dispatch.ErrUnavailable
-	if _, err := i.Accept(t.Context(), Tap{s.dispatch(), v[1], 1}); !errors.Is(err, dispatch.ErrUnavailable) {
-		t.Fatal(err)
-	}
+	i.mustFail(t, Tap{s.dispatch(), v[1], 1}, dispatch.ErrUnavailable)
 	i.claims.fail = nil
 	i.twice(t)
-	if n := i.LostClaims(); n != int64(len(lost)) || i.looks.asked.Load() != 2 {
-		t.Errorf("%d lost claims by %d looks, want %d by 2", n, i.looks.asked.Load(), len(lost))
+	i.mustHaveLost(t, int64(len(lost)))
+	if n := i.looks.asked.Load(); n != 2 {
+		t.Errorf("%d looks, want 2", n)
 	}
 	for _, id := range lost {
-		if s.key(id) != "" {
-			t.Errorf("the marker of %s is still there", id)
-		}
+		s.mustHave(t, id, "")
 		testkit.Await(t, "the announcement", i.claims.announced)
 	}
 	for _, id := range kept {
-		if got := s.key(id); got != takenValue(v[0], 1) {
-			t.Errorf("the marker of %s, which is taken, is %q", id, got)
-		}
+		s.mustHave(t, id, takenValue(v[0], 1))
 		i.mustRefuse(t, Tap{id, v[1], 1}, true)
 	}
 	// The lost claims have the rest verified once more, and then it stops.
@@ -203,29 +193,18 @@ func TestLostClaimsAreFoundWithoutATap(t *testing.T) {
 
 // TestAlertNamesBothDrivers: the alert of a round that was won again names both drivers, and the dispatch is not announced.
 func TestAlertNamesBothDrivers(t *testing.T) {
+	assign := func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID) {
+		must(t, errorOf(i.backoffice.Assign(t.Context(), id, s.stored(id).Version, second, "key_1")))
+	}
 	for name, again := range map[string]func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID){
 		"on this instance, without Redis' marker": func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID) {
 			s.redis.Del(t.Context(), lockName(id))
 			i.mustWin(t, Tap{id, second, noRound})
 		},
-		"by the backoffice": func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID) {
-			d, err := s.Dispatch(t.Context(), id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := NewBackoffice(s.place, i.Acceptor).Assign(t.Context(), id, d.Version, second, "key_1"); err != nil {
-				t.Fatal(err)
-			}
-		},
+		"by the backoffice": assign,
 		"by the backoffice on an instance that knows it by the marker alone": func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID) {
 			i.inflight.forget(id)
-			d, err := s.Dispatch(t.Context(), id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := NewBackoffice(s.place, i.Acceptor).Assign(t.Context(), id, d.Version, second, "key_1"); err != nil {
-				t.Fatal(err)
-			}
+			assign(t, s, i, id, second)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -235,9 +214,7 @@ func TestAlertNamesBothDrivers(t *testing.T) {
 			s.lose(id)
 			again(t, s, i, id, v[1])
 			i.twice(t)
-			if n := i.LostClaims(); n != 1 || !strings.Contains(i.logged.String(), "driver "+string(v[1])+" holds the dispatch") || !strings.Contains(i.logged.String(), "driver="+string(v[0])) {
-				t.Errorf("%d lost claims, logged %s", n, i.logged)
-			}
+			i.mustHaveLost(t, 1, "driver "+string(v[1])+" holds the dispatch", "driver="+string(v[0]))
 			if got := s.key(id); got == takenValue(v[0], 1) {
 				t.Error("the marker of the lost claim is still there")
 			}
@@ -256,19 +233,15 @@ func TestLostDispatch(t *testing.T) {
 	i.mustWin(t, Tap{id, v[0], 1})
 	s.lose(id)
 	for _, statement := range []string{"DELETE FROM outbox", "DELETE FROM events", "DELETE FROM dispatches"} {
-		if _, err := s.raw.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		s.exec(statement)
 	}
-	i.old(id)
-	i.mustRefuse(t, Tap{id, v[1], 1}, true)
+	i.doubt(t, Tap{id, v[1], 1})
 	i.twice(t)
-	if n := i.LostClaims(); n != 1 || !strings.Contains(i.logged.String(), "the dispatch does not exist") || len(i.verify.pending) != 0 {
-		t.Errorf("%d lost claims, %d doubts left, logged %s", n, len(i.verify.pending), i.logged)
+	i.mustHaveLost(t, 1, "the dispatch does not exist")
+	if len(i.verify.pending) != 0 {
+		t.Errorf("to be verified: %v", i.verify.pending)
 	}
-	if _, err := i.Accept(t.Context(), Tap{id, v[1], 1}); !errors.Is(err, dispatch.ErrNotFound) {
-		t.Error(err)
-	}
+	i.mustFail(t, Tap{id, v[1], 1}, dispatch.ErrNotFound)
 }
 
 // TestAnnouncementOfALostClaimFails: the announcement is retried until it succeeds, and the alert is not repeated.
@@ -277,25 +250,18 @@ func TestAnnouncementOfALostClaimFails(t *testing.T) {
 	i, id, v := s.verified(), s.dispatch(), s.drivers(2)
 	i.mustWin(t, Tap{id, v[0], 1})
 	s.lose(id)
-	i.old(id)
-	i.mustRefuse(t, Tap{id, v[1], 1}, true)
-	readonly := "CREATE TRIGGER readonly BEFORE UPDATE ON dispatches BEGIN SELECT RAISE(ABORT, 'read only'); END"
-	if _, err := s.raw.ExecContext(t.Context(), readonly); err != nil {
-		t.Fatal(err)
-	}
+	i.doubt(t, Tap{id, v[1], 1})
+	s.exec("CREATE TRIGGER readonly BEFORE UPDATE ON dispatches BEGIN SELECT RAISE(ABORT, 'read only'); END")
 	i.twice(t)
 	testkit.Await(t, "the announcement that fails", i.claims.announced)
-	if i.LostClaims() != 1 || s.count("events WHERE type = 'dispatch.opened'") != 0 {
-		t.Fatal("not noticed, or announced all the same")
-	}
-	if _, err := s.raw.ExecContext(t.Context(), "DROP TRIGGER readonly"); err != nil {
-		t.Fatal(err)
-	}
+	i.mustHaveLost(t, 1)
+	s.mustCount(0, "events WHERE type = 'dispatch.opened'")
+	s.exec("DROP TRIGGER readonly")
 	i.twice(t)
 	testkit.Await(t, "the announcement", i.claims.announced)
-	if i.LostClaims() != 1 || s.count("events WHERE type = 'dispatch.opened' AND reason_code = 'CLAIM_FAILED'") != 1 || len(i.verify.pending) != 0 {
-		t.Errorf("%d lost claims, doubts %v", i.LostClaims(), i.verify.pending)
-	}
+	i.mustHaveLost(t, 1)
+	s.mustAnnounceAgain(id, 1)
+	i.mustBeDone(t)
 }
 
 // TestLostClaimIsAnnouncedAgain: drivers whom another process has refused since the first announcement get another one.
@@ -305,23 +271,16 @@ func TestLostClaimIsAnnouncedAgain(t *testing.T) {
 	one.mustWin(t, Tap{id, v[0], 1})
 	two.mustRefuse(t, Tap{id, v[1], 1}, true) // which knows it by the marker
 	s.lose(id)
-	one.old(id)
-	one.mustRefuse(t, Tap{id, v[1], 1}, true)
+	one.doubt(t, Tap{id, v[1], 1})
 	one.twice(t)
 	testkit.Await(t, "the first announcement", one.claims.announced)
-	two.old(id)
-	two.mustRefuse(t, Tap{id, v[1], 1}, true)
+	two.doubt(t, Tap{id, v[1], 1})
 	two.twice(t)
-	if two.LostClaims() != 1 || s.count("events WHERE reason_code = 'CLAIM_FAILED'") != 1 {
-		t.Fatal("the second process has not noticed, or has announced at once")
-	}
-	if _, err := s.raw.ExecContext(t.Context(), "UPDATE events SET at = at - 60000000"); err != nil {
-		t.Fatal(err)
-	}
+	two.mustHaveLost(t, 1)
+	s.mustAnnounceAgain(id, 1)
+	s.exec("UPDATE events SET at = at - 60000000")
 	two.reannouncer.checkDue(t.Context(), time.Now().Add(time.Minute))
-	if n := s.count("events WHERE reason_code = 'CLAIM_FAILED'"); n != 2 {
-		t.Errorf("announced %d times", n)
-	}
+	s.mustAnnounceAgain(id, 2)
 }
 
 // slowly answers the first look late, as a new primary does that is still applying its relay log.

@@ -11,67 +11,46 @@ import (
 	"firsttap/testkit"
 )
 
-// site is a place with the use cases on it.
-type site struct {
-	*place
-	*Acceptor
-	work       *DriverService
-	backoffice *Backoffice
-}
+type workStep func(context.Context, dispatch.DriverID, dispatch.ID) (dispatch.Dispatch, error)
 
-func newSite(t testing.TB) *site {
-	p := newPlace(t)
-	a := alone(p)
-	return &site{p, a, NewDriverService(DriverServiceOptions{Store: p, Acceptor: a, Now: time.Now}), NewBackoffice(p, a)}
-}
-
-func (s *site) win(id dispatch.ID, v dispatch.DriverID, round int) {
-	s.t.Helper()
-	if _, err := s.Accept(s.t.Context(), Tap{id, v, round}); err != nil {
-		s.t.Fatal(err)
+// mustReach fails the test unless the driver's step brings the dispatch to the status.
+func (do workStep) mustReach(t *testing.T, by dispatch.DriverID, id dispatch.ID, status dispatch.Status) {
+	t.Helper()
+	if d, err := do(t.Context(), by, id); err != nil || d.Status != status {
+		t.Errorf("%s, %v, want %s", d.Status, err, status)
 	}
+}
+
+func (do workStep) mustFail(t *testing.T, by dispatch.DriverID, id dispatch.ID, want error) {
+	t.Helper()
+	mustBe(t, errorOf(do(t.Context(), by, id)), want)
 }
 
 func TestWithdraw(t *testing.T) {
 	s := newSite(t)
 	id, v := s.dispatch(), s.drivers(3)
-	far := s.drivers(1, func(v *dispatch.Driver) { v.Regions = []string{"jeju"} })[0]
+	far := s.drivers(1, elsewhere)[0]
 	withdraw := func(by dispatch.DriverID) (dispatch.Dispatch, error) {
 		return s.work.Withdraw(t.Context(), by, id, 0, "ILL")
 	}
-	s.win(id, v[0], 1)
-	for _, c := range []struct {
-		by   dispatch.DriverID
-		want error
-	}{
-		{v[1], dispatch.ErrNotHolder}, {far, dispatch.ErrNotFound}, {dispatch.NewDriverID(time.Now()), dispatch.ErrDriverNotFound},
-	} {
-		if _, err := withdraw(c.by); !errors.Is(err, c.want) {
-			t.Errorf("by another: %v, want %v", err, c.want)
-		}
-	}
+	s.mustWin(t, Tap{id, v[0], 1})
+	mustBe(t, errorOf(withdraw(v[1])), dispatch.ErrNotHolder)
+	mustBe(t, errorOf(withdraw(far)), dispatch.ErrNotFound)
+	mustBe(t, errorOf(withdraw(dispatch.NewDriverID(time.Now()))), dispatch.ErrDriverNotFound)
 	for range 3 { // a client retries after a lost answer
 		d, err := withdraw(v[0])
 		if err != nil || d.Status != dispatch.Pending || d.Round != 2 || d.Claim != nil {
 			t.Fatalf("%+v, %v", d, err)
 		}
 	}
-	if n := s.count("events WHERE dispatch_id = ? AND type = 'dispatch.withdrawn'", id); n != 1 {
-		t.Errorf("%d withdrawals are stored", n)
-	}
-	s.win(id, v[1], 2)
+	s.mustCount(1, "events WHERE dispatch_id = ? AND type = 'dispatch.withdrawn'", id)
+	s.mustWin(t, Tap{id, v[1], 2})
 	if d, err := withdraw(v[0]); err != nil || d.Round != 2 || !d.HeldBy(v[1]) {
 		t.Errorf("the late retry, when another has it: %+v, %v", d, err)
 	}
-	if _, err := s.work.Start(t.Context(), v[1], id); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := withdraw(v[1]); !errors.Is(err, dispatch.ErrInvalidState) {
-		t.Errorf("once it is begun: %v", err)
-	}
-	if _, err := s.work.Withdraw(t.Context(), v[0], dispatch.NewID(time.Now()), 0, ""); !errors.Is(err, dispatch.ErrNotFound) {
-		t.Errorf("of no dispatch: %v", err)
-	}
+	must(t, errorOf(s.work.Start(t.Context(), v[1], id)))
+	mustBe(t, errorOf(withdraw(v[1])), dispatch.ErrInvalidState)                                                    // once it is begun
+	mustBe(t, errorOf(s.work.Withdraw(t.Context(), v[0], dispatch.NewID(time.Now()), 0, "")), dispatch.ErrNotFound) // of no dispatch
 }
 
 // TestSuspendedDriver: by the database's clock, a suspended driver cannot start work and has no offers, but can complete work
@@ -79,104 +58,71 @@ func TestWithdraw(t *testing.T) {
 func TestSuspendedDriver(t *testing.T) {
 	s := newSite(t)
 	begun, taken, day := s.dispatch(), s.dispatch(), (24 * time.Hour).Microseconds()
-	if _, err := s.raw.ExecContext(t.Context(), "UPDATE dispatches SET work_starts_at = work_starts_at + ?, work_ends_at = work_ends_at + ? WHERE id = ?", day, day, taken); err != nil {
-		t.Fatal(err) // two that one driver can do
-	}
+	s.exec("UPDATE dispatches SET work_starts_at = work_starts_at + ?, work_ends_at = work_ends_at + ? WHERE id = ?", day, day, taken) // two that one driver can do
 	me := s.drivers(1)[0]
-	s.win(begun, me, 1)
-	s.win(taken, me, 1)
-	if _, err := s.work.Start(t.Context(), me, begun); err != nil {
-		t.Fatal(err)
-	}
+	s.mustWin(t, Tap{begun, me, 1})
+	s.mustWin(t, Tap{taken, me, 1})
+	start, complete := workStep(s.work.Start), workStep(s.work.Complete)
+	start.mustReach(t, me, begun, dispatch.InProgress)
 	suspend := func(do func(v *dispatch.Driver, now time.Time) error) {
 		t.Helper()
-		if _, err := s.ChangeDriver(t.Context(), me, dispatch.DriverChange{Action: dispatch.AuditDriverSuspend, Apply: do}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errorOf(s.ChangeDriver(t.Context(), me, dispatch.DriverChange{Action: dispatch.AuditDriverSuspend, Apply: do})))
 	}
 	suspend(func(v *dispatch.Driver, now time.Time) error { return v.Suspend(dispatch.Forever, now) })
 	var unfit *dispatch.NotEligibleError
 	if _, err := s.work.Start(t.Context(), me, taken); !errors.As(err, &unfit) || !slices.Equal(unfit.Reasons, []dispatch.IneligibleReason{dispatch.Suspended}) {
 		t.Errorf("start: %v", err)
 	}
-	if n := s.count("dispatches WHERE id = ? AND status = 'ACCEPTED'", taken); n != 1 {
-		t.Error("a dispatch whose start was refused is not ACCEPTED any more")
-	}
-	if d, err := s.work.Start(t.Context(), me, begun); err != nil || d.Status != dispatch.InProgress {
-		t.Errorf("the repeated start of begun work: %s, %v", d.Status, err)
-	}
+	s.mustCount(1, "dispatches WHERE id = ? AND status = 'ACCEPTED'", taken)
+	start.mustReach(t, me, begun, dispatch.InProgress) // the repeated start of begun work
 	if _, err := s.Accept(t.Context(), Tap{s.dispatch(), me, 1}); !errors.As(err, &unfit) {
 		t.Errorf("accept: %v", err)
 	}
 	if offers, _, err := s.work.Offers(t.Context(), me, dispatch.Page{Limit: 10}); err != nil || len(offers) != 0 {
 		t.Errorf("%d offers, %v", len(offers), err)
 	}
-	if d, err := s.work.Complete(t.Context(), me, begun); err != nil || d.Status != dispatch.Completed {
-		t.Errorf("complete: %s, %v", d.Status, err)
-	}
+	complete.mustReach(t, me, begun, dispatch.Completed)
 	suspend(func(v *dispatch.Driver, _ time.Time) error { v.Reinstate(); return nil })
-	if d, err := s.work.Start(t.Context(), me, taken); err != nil || d.Status != dispatch.InProgress {
-		t.Errorf("reinstated: %s, %v", d.Status, err)
-	}
+	start.mustReach(t, me, taken, dispatch.InProgress) // reinstated
 	given := s.dispatch()
-	s.win(given, me, 1)
+	s.mustWin(t, Tap{given, me, 1})
 	suspend(func(v *dispatch.Driver, now time.Time) error { return v.Suspend(dispatch.Forever, now) })
 	for range 2 { // a client retries after a lost answer
 		if d, err := s.work.Withdraw(t.Context(), me, given, 0, ""); err != nil || d.Round != 2 {
 			t.Errorf("withdraw: round %d, %v", d.Round, err)
 		}
 	}
-	if _, err := s.raw.ExecContext(t.Context(), "UPDATE drivers SET suspended_until = 1 WHERE id = ?", me); err != nil {
-		t.Fatal(err)
-	}
-	s.win(given, me, 2)
-	if d, err := s.work.Start(t.Context(), me, given); err != nil || d.Status != dispatch.InProgress {
-		t.Errorf("when the suspension is over: %s, %v", d.Status, err)
-	}
+	s.exec("UPDATE drivers SET suspended_until = 1 WHERE id = ?", me)
+	s.mustWin(t, Tap{given, me, 2})
+	start.mustReach(t, me, given, dispatch.InProgress) // when the suspension is over
 }
 
 func TestStartAndComplete(t *testing.T) {
 	s := newSite(t)
 	id, v := s.dispatch(), s.drivers(2)
 	far := s.drivers(1, func(v *dispatch.Driver) { v.VehicleClass = "28m" })[0]
-	type step = func(context.Context, dispatch.DriverID, dispatch.ID) (dispatch.Dispatch, error)
-	try := func(do step, by dispatch.DriverID, want any) {
-		t.Helper()
-		d, err := do(t.Context(), by, id)
-		switch want := want.(type) {
-		case error:
-			if !errors.Is(err, want) {
-				t.Errorf("%v, want %v", err, want)
-			}
-		case dispatch.Status:
-			if err != nil || d.Status != want {
-				t.Errorf("%s, %v, want %s", d.Status, err, want)
-			}
-		}
-	}
-	try(s.work.Start, v[0], dispatch.ErrNotHolder)
-	s.win(id, v[0], 1)
-	try(s.work.Complete, v[0], dispatch.ErrInvalidState)
-	try(s.work.Start, v[1], dispatch.ErrNotHolder)
-	try(s.work.Start, far, dispatch.ErrNotFound)
-	try(s.work.Start, v[0], dispatch.InProgress)
-	try(s.work.Start, v[0], dispatch.InProgress)
-	try(s.work.Complete, v[1], dispatch.ErrNotHolder)
-	try(s.work.Complete, v[0], dispatch.Completed)
-	try(s.work.Complete, v[0], dispatch.Completed)
-	try(s.work.Start, v[0], dispatch.ErrInvalidState)
-	for event, want := range map[dispatch.EventType]int{dispatch.EventStarted: 1, dispatch.EventCompleted: 1, dispatch.EventAccepted: 1} {
-		if n := s.count("events e JOIN outbox o ON o.event_id = e.id WHERE type = ?", event); n != want {
-			t.Errorf("%d %s are stored", n, event)
-		}
+	start, complete := workStep(s.work.Start), workStep(s.work.Complete)
+	start.mustFail(t, v[0], id, dispatch.ErrNotHolder)
+	s.mustWin(t, Tap{id, v[0], 1})
+	complete.mustFail(t, v[0], id, dispatch.ErrInvalidState)
+	start.mustFail(t, v[1], id, dispatch.ErrNotHolder)
+	start.mustFail(t, far, id, dispatch.ErrNotFound)
+	start.mustReach(t, v[0], id, dispatch.InProgress)
+	start.mustReach(t, v[0], id, dispatch.InProgress)
+	complete.mustFail(t, v[1], id, dispatch.ErrNotHolder)
+	complete.mustReach(t, v[0], id, dispatch.Completed)
+	complete.mustReach(t, v[0], id, dispatch.Completed)
+	start.mustFail(t, v[0], id, dispatch.ErrInvalidState)
+	for _, event := range []dispatch.EventType{dispatch.EventStarted, dispatch.EventCompleted, dispatch.EventAccepted} {
+		s.mustCount(1, "events e JOIN outbox o ON o.event_id = e.id WHERE type = ?", event)
 	}
 }
 
 func TestSeeAndReceipt(t *testing.T) {
 	s := newSite(t)
 	id, v := s.dispatch(), s.drivers(2)
-	far := s.drivers(1, func(v *dispatch.Driver) { v.Regions = []string{"jeju"} })[0]
-	off := s.drivers(1, func(v *dispatch.Driver) { v.OnDuty, v.SuspendedUntil = false, new(time.Now().Add(time.Hour)) })[0]
+	far := s.drivers(1, elsewhere)[0]
+	off := s.drivers(1, onDuty(false), suspended)[0]
 	outcome := func(v dispatch.DriverID, want dispatch.Outcome) {
 		t.Helper()
 		if r, err := s.work.Receipt(t.Context(), v, id); err != nil || r.Outcome != want {
@@ -184,43 +130,28 @@ func TestSeeAndReceipt(t *testing.T) {
 		}
 	}
 	outcome(v[0], dispatch.OutcomePending)
-	s.win(id, v[0], 1)
+	s.mustWin(t, Tap{id, v[0], 1})
 	outcome(v[0], dispatch.OutcomeWon)
 	outcome(v[1], dispatch.OutcomePending) // an attempt may not be stored yet
 	s.exec("UPDATE dispatches SET accepted_at = accepted_at - 2000000")
 	outcome(v[1], dispatch.OutcomeNoAttempt)
 	outcome(off, dispatch.OutcomeNoAttempt) // could have been offered it
-	for _, err := range []error{second(s.work.Receipt(t.Context(), far, id)), second(s.work.Dispatch(t.Context(), far, id)),
-		second(s.work.Dispatch(t.Context(), v[0], dispatch.NewID(time.Now())))} {
-		if !errors.Is(err, dispatch.ErrNotFound) {
-			t.Errorf("a dispatch that the driver may not see: %v", err)
-		}
-	}
-	if _, err := s.work.Dispatch(t.Context(), dispatch.NewDriverID(time.Now()), id); !errors.Is(err, dispatch.ErrDriverNotFound) {
-		t.Error(err)
-	}
-	d, err := s.Dispatch(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.backoffice.Cancel(t.Context(), id, d.Version, "key_1", ""); err != nil {
-		t.Fatal(err)
-	}
+	mustBe(t, errorOf(s.work.Receipt(t.Context(), far, id)), dispatch.ErrNotFound)
+	mustBe(t, errorOf(s.work.Dispatch(t.Context(), far, id)), dispatch.ErrNotFound)
+	mustBe(t, errorOf(s.work.Dispatch(t.Context(), v[0], dispatch.NewID(time.Now()))), dispatch.ErrNotFound)
+	mustBe(t, errorOf(s.work.Dispatch(t.Context(), dispatch.NewDriverID(time.Now()), id)), dispatch.ErrDriverNotFound)
+	must(t, errorOf(s.backoffice.Cancel(t.Context(), id, s.stored(id).Version, "key_1", "")))
 	outcome(v[0], dispatch.OutcomeCanceled)
 	outcome(v[1], dispatch.OutcomeCanceled)
 }
 
-func second[T any](_ T, err error) error { return err }
-
 func TestOffers(t *testing.T) {
 	s := newSite(t)
 	v := s.drivers(2)
-	off := s.drivers(1, func(v *dispatch.Driver) { v.OnDuty = false })[0]
-	suspended := s.drivers(1, func(v *dispatch.Driver) { v.SuspendedUntil = new(time.Now().Add(time.Hour)) })[0]
-	far := s.drivers(1, func(v *dispatch.Driver) { v.Regions = []string{"jeju"} })[0]
+	off, away, far := s.drivers(1, onDuty(false))[0], s.drivers(1, suspended)[0], s.drivers(1, elsewhere)[0]
 	open, taken := s.dispatch(), s.dispatch()
-	s.win(taken, v[1], 1)
-	for who, want := range map[dispatch.DriverID][]dispatch.ID{v[0]: {open}, off: nil, suspended: nil, far: {}} {
+	s.mustWin(t, Tap{taken, v[1], 1})
+	for who, want := range map[dispatch.DriverID][]dispatch.ID{v[0]: {open}, off: nil, away: nil, far: {}} {
 		got, next, err := s.work.Offers(t.Context(), who, dispatch.Page{Limit: 10})
 		if err != nil || next != "" || len(got) != len(want) || len(got) == 1 && got[0].ID != open {
 			t.Errorf("%s is offered %v, %q, %v; want %v", who, got, next, err, want)
@@ -266,35 +197,25 @@ func TestCreate(t *testing.T) {
 	}
 	o := anOrder()
 	o.ExternalID = "erp-1"
-	if _, err := s.backoffice.Create(t.Context(), o, "key_1"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.backoffice.Create(t.Context(), o, "key_1"); !errors.Is(err, dispatch.ErrDuplicateExternalID) {
-		t.Errorf("the same external id: %v", err)
-	}
+	must(t, errorOf(s.backoffice.Create(t.Context(), o, "key_1")))
+	mustBe(t, errorOf(s.backoffice.Create(t.Context(), o, "key_1")), dispatch.ErrDuplicateExternalID)
 }
 
 // TestCancelOpensNothing: taps after a cancellation get ErrCanceled, not ErrAlreadyTaken.
 func TestCancelOpensNothing(t *testing.T) {
 	s := newSite(t)
 	id, v := s.dispatch(), s.drivers(2)
-	s.win(id, v[0], 1)
+	s.mustWin(t, Tap{id, v[0], 1})
 	for _, version := range []int{0, 1, 3} {
-		if _, err := s.backoffice.Cancel(t.Context(), id, version, "key_1", ""); !errors.Is(err, dispatch.ErrVersionConflict) {
-			t.Errorf("version %d: %v", version, err)
-		}
+		mustBe(t, errorOf(s.backoffice.Cancel(t.Context(), id, version, "key_1", "")), dispatch.ErrVersionConflict)
 	}
 	if d, err := s.backoffice.Cancel(t.Context(), id, 2, "key_1", "RAIN"); err != nil || d.Status != dispatch.Canceled {
 		t.Fatal(err)
 	}
 	for _, tap := range []Tap{{id, v[0], 1}, {id, v[1], 1}, {id, v[1], noRound}} {
-		if _, err := s.Accept(t.Context(), tap); !errors.Is(err, dispatch.ErrCanceled) {
-			t.Errorf("%+v: %v", tap, err)
-		}
+		s.mustFail(t, tap, dispatch.ErrCanceled)
 	}
-	if _, err := s.backoffice.Cancel(t.Context(), id, 3, "key_1", ""); !errors.Is(err, dispatch.ErrInvalidState) {
-		t.Errorf("twice: %v", err)
-	}
+	mustBe(t, errorOf(s.backoffice.Cancel(t.Context(), id, 3, "key_1", "")), dispatch.ErrInvalidState) // twice
 }
 
 // TestEndsOnce: of a concurrent withdrawal, cancellation and start one succeeds.
@@ -302,7 +223,7 @@ func TestEndsOnce(t *testing.T) {
 	s := newSite(t)
 	for range 20 {
 		id, v := s.dispatch(), s.drivers(1)[0]
-		s.win(id, v, 1)
+		s.mustWin(t, Tap{id, v, 1})
 		errs := make([]error, 3)
 		testkit.Together(3, func(i int) {
 			switch i {
@@ -314,9 +235,9 @@ func TestEndsOnce(t *testing.T) {
 				_, errs[i] = s.work.Start(t.Context(), v, id)
 			}
 		})
-		done := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err != nil })
-		if len(done) != 1 {
-			t.Errorf("%d of them happened: %v", len(done), errs)
+		refused := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
+		if len(refused) != 2 {
+			t.Errorf("%d of three were refused: %v", len(refused), errs)
 		}
 	}
 }
