@@ -34,7 +34,7 @@ func (s *storm) account(first, last time.Time) *account {
 func (s *storm) checkSlots(a *account, first, last time.Time, effects map[int64][]string) {
 	s.t.Helper()
 	ledger := map[int64]cronjob.Run{}
-	for _, run := range s.runs() {
+	for _, run := range s.runs(chaosJob) {
 		ledger[run.Slot.UnixMicro()] = run
 		a.skips += run.SkipCount
 		if want := run.Status == cronjob.Succeeded; want != (len(effects[run.Slot.UnixMicro()]) == 1) {

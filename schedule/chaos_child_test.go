@@ -17,7 +17,6 @@ import (
 	"firsttap/cronjob"
 	"firsttap/dispatch"
 	"firsttap/lock"
-	"firsttap/redisclient"
 	"firsttap/repository"
 	"firsttap/schedule"
 )
@@ -135,7 +134,6 @@ func (l lead) Handle(ctx context.Context, r slog.Record) error {
 // strategy opens the locks as FIRSTTAP_JOB_LOCK does.
 func (r role) strategy(t *testing.T) schedule.Strategy {
 	t.Helper()
-	const conns = 4
 	must := func(err error) {
 		if err != nil {
 			t.Fatal(err)
@@ -143,10 +141,7 @@ func (r role) strategy(t *testing.T) schedule.Strategy {
 	}
 	var nodes []*lock.Redis
 	for _, url := range r.Redis {
-		client, err := redisclient.Dial(url, time.Second)
-		must(err)
-		t.Cleanup(func() { client.Close() })
-		nodes = append(nodes, lock.NewRedis(client, lock.ShedLockKeys("job-lock", "firsttap")))
+		nodes = append(nodes, redisLocks(t, url))
 	}
 	switch r.Lock {
 	case "redis":
@@ -156,14 +151,12 @@ func (r role) strategy(t *testing.T) schedule.Strategy {
 		must(err)
 		return q
 	case "table":
-		db, dialect, err := repository.OpenPool(r.Database, conns)
-		must(err)
-		t.Cleanup(func() { db.Close() })
+		db, dialect := openPool(t, r.Database)
 		return lock.NewTable(db, lock.Dialect(dialect))
 	case "named", "rows":
 		config, err := repository.MySQLConfig(r.Database)
 		must(err)
-		sessions, err := lock.OpenSessions(config, max(r.TTL, 3*time.Second), conns) // the lead takes 3 s
+		sessions, err := lock.OpenSessions(config, max(r.TTL, 3*time.Second), 4) // the lead takes 3 s
 		must(err)
 		t.Cleanup(func() { sessions.Close() })
 		if r.Lock == "rows" {
@@ -208,7 +201,7 @@ func (p *player) work(ctx context.Context, run cronjob.Run) (string, error) {
 		heeded, cancel = context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
 	}
-	if !passes(heeded, before) {
+	if pause(heeded, before) != nil {
 		say(gaveUp, nil)
 		return "", context.Cause(heeded)
 	}
@@ -221,8 +214,8 @@ func (p *player) conclude(ctx context.Context, run cronjob.Run, within time.Dura
 		err := p.store.ConcludeRun(ctx, run, "done", func(ctx context.Context, tx repository.Execer) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO witness (slot, owner, pid, at) VALUES (?, ?, ?, ?)",
 				run.Slot.UnixMicro(), run.Owner, os.Getpid(), time.Now().UnixMicro())
-			if err == nil && !passes(ctx, within) {
-				err = context.Cause(ctx)
+			if err == nil {
+				err = pause(ctx, within)
 			}
 			say(commits, err)
 			return err
@@ -236,21 +229,9 @@ func (p *player) conclude(ctx context.Context, run cronjob.Run, within time.Dura
 			return err
 		}
 		say(again, err)
-		if !passes(ctx, 50*time.Millisecond) {
+		if pause(ctx, 50*time.Millisecond) != nil {
 			say(gaveUp, nil)
 			return context.Cause(ctx)
 		}
-	}
-}
-
-// passes waits for d. It is false if ctx ended first.
-func passes(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

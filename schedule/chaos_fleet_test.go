@@ -1,16 +1,11 @@
 package schedule_test
 
 import (
-	"database/sql"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	"firsttap/cronjob"
-	"firsttap/dispatch"
-	"firsttap/repository"
 	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
 )
@@ -39,12 +34,10 @@ var ways = []way{
 
 // fleet is up to three instances on one ledger, and their reports.
 type fleet struct {
-	t   testing.TB
+	*place
 	way way
 	role
 	*journal
-	store *repository.Store
-	db    *sql.DB // the same database
 	redis []*servertest.Redis
 	seats [3]*seat
 	all   []*process // including those that have ended
@@ -58,28 +51,17 @@ type seat struct {
 }
 
 // assemble starts the servers that the way needs, and registers the job in an empty ledger. It starts no instance.
-func (w way) assemble(t testing.TB, r role) *fleet {
+func (w way) assemble(t *testing.T, r role) *fleet {
 	t.Helper()
-	f := &fleet{t: t, way: w, role: r, journal: newJournal()}
-	f.Lock, f.Database = w.lock, repositorytest.URL(t, w.database)
+	f := &fleet{place: newPlaceAt(t, repositorytest.URL(t, w.database)), way: w, role: r, journal: newJournal()}
+	f.Lock, f.Database = w.lock, f.url
 	for range w.servers {
 		server := servertest.StartRedis(t)
 		f.redis, f.Redis = append(f.redis, server), append(f.Redis, server.URL())
 	}
-	f.store = repositorytest.Open(t, f.Database, repository.Options{})
-	var err error
-	if f.db, _, err = repository.OpenPool(f.Database, 2); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.db.Close() })
 	// No key is unique here, as the test is to see that a slot has one effect.
-	_, err = f.db.Exec("CREATE TABLE witness (slot BIGINT NOT NULL, owner VARCHAR(100) NOT NULL, pid BIGINT NOT NULL, at BIGINT NOT NULL)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.store.RegisterJobs(t.Context(), []string{chaosJob}); err != nil {
-		t.Fatal(err)
-	}
+	f.exec("CREATE TABLE witness (slot BIGINT NOT NULL, owner VARCHAR(100) NOT NULL, pid BIGINT NOT NULL, at BIGINT NOT NULL)")
+	f.register(chaosJob)
 	return f
 }
 
@@ -136,32 +118,11 @@ func (f *fleet) disband() {
 	}
 }
 
-// state returns the job's state in the ledger.
-func (f *fleet) state() cronjob.JobState {
-	f.t.Helper()
-	states, _, err := f.store.JobStates(f.t.Context(), []string{chaosJob})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return states[chaosJob]
-}
-
-// runs returns the job's runs in the ledger, the earliest first.
-func (f *fleet) runs() []cronjob.Run {
-	f.t.Helper()
-	runs, _, err := f.store.Runs(f.t.Context(), chaosJob, dispatch.Page{Limit: 100_000})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	slices.Reverse(runs)
-	return runs
-}
-
-// awaitRuns waits until every slot up to last has ended.
-func (f *fleet) awaitRuns(last time.Time) {
+// awaitSlots waits until every slot up to last has ended.
+func (f *fleet) awaitSlots(last time.Time) {
 	f.t.Helper()
 	for end := time.Now().Add(unheard); ; {
-		runs := f.runs()
+		runs := f.runs(chaosJob)
 		over := len(runs) > 0 && !runs[len(runs)-1].Slot.Before(last)
 		for _, r := range runs {
 			over = over && (r.EndedAt != nil || r.Slot.After(last))
@@ -169,7 +130,7 @@ func (f *fleet) awaitRuns(last time.Time) {
 		if over {
 			return
 		}
-		if !passes(f.t.Context(), 100*time.Millisecond) || time.Now().After(end) {
+		if pause(f.t.Context(), 100*time.Millisecond) != nil || time.Now().After(end) {
 			f.t.Errorf("not all slots up to %s have ended", clockTime(last))
 			return
 		}
@@ -179,7 +140,7 @@ func (f *fleet) awaitRuns(last time.Time) {
 // effects returns the owners of the committed effects, by slot.
 func (f *fleet) effects() map[int64][]string {
 	f.t.Helper()
-	rows, err := f.db.Query("SELECT slot, owner FROM witness")
+	rows, err := f.raw.Query("SELECT slot, owner FROM witness")
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -197,10 +158,4 @@ func (f *fleet) effects() map[int64][]string {
 		f.t.Fatal(err)
 	}
 	return found
-}
-
-// by returns the instance of an owner.
-func by(owner string) string {
-	instance, _, _ := strings.Cut(owner, "/")
-	return instance
 }

@@ -83,7 +83,7 @@ func (f *fleet) awaitInARow(one *process, n int) {
 func (f *fleet) shares() map[string]int {
 	f.t.Helper()
 	effects, shares := f.effects(), map[string]int{}
-	for _, run := range f.runs() {
+	for _, run := range f.runs(chaosJob) {
 		// A run that was under way when an instance ended is taken over by the next.
 		if owners := effects[run.Slot.UnixMicro()]; len(owners) != 1 && run.Status != cronjob.Interrupted {
 			f.t.Errorf("slot %s is %s and was committed by %v", clockTime(run.Slot), run.Status, owners)

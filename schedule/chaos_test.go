@@ -1,7 +1,6 @@
 package schedule_test
 
 import (
-	"context"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -45,11 +44,11 @@ func slotsOnce(t *testing.T, ways []way, slots int, seed uint64) {
 				if testkit.All() {
 					s.kinds, s.pace = []int{0, hitKill, hitBusy, hitKill | hitBusy}, 3500*time.Millisecond
 				}
-				first := f.state().RegisteredAt.Truncate(time.Second).Add(time.Second)
+				first := f.state(chaosJob).RegisteredAt.Truncate(time.Second).Add(time.Second)
 				s.rage(time.Now().Add(time.Duration(slots) * time.Second))
 				last := time.Now().Truncate(time.Second)
 				s.calm()
-				f.awaitRuns(last)
+				f.awaitSlots(last)
 				f.disband()
 				a := s.account(first, last)
 				rows[i] = a.row()
@@ -91,11 +90,11 @@ func (s *storm) rage(until time.Time) {
 		if now.After(s.next) && s.hit() {
 			s.plan()
 		}
-		if len(s.redis) > 0 && now.After(s.wipe) && len(s.state().Unfinished) > 0 {
+		if len(s.redis) > 0 && now.After(s.wipe) && len(s.state(chaosJob).Unfinished) > 0 {
 			s.flush()
 		}
-		if !passes(s.t.Context(), glimpse) {
-			s.t.Fatal(context.Cause(s.t.Context()))
+		if err := pause(s.t.Context(), glimpse); err != nil {
+			s.t.Fatal(err)
 		}
 	}
 }
@@ -124,7 +123,7 @@ func (s *storm) between(least, most time.Duration) time.Duration {
 // gives a run up after three.
 func (s *storm) hit() bool {
 	s.t.Helper()
-	up, open := s.up(), s.state().Unfinished
+	up, open := s.up(), s.state(chaosJob).Unfinished
 	if len(up) < 2 {
 		return false
 	}
@@ -183,7 +182,7 @@ func (s *storm) restore() {
 // overtaken reports whether an unfinished run has been begun by several instances.
 func (s *storm) overtaken() bool {
 	s.t.Helper()
-	return slices.ContainsFunc(s.state().Unfinished, func(run cronjob.Run) bool { return run.Attempt > 1 })
+	return slices.ContainsFunc(s.state(chaosJob).Unfinished, func(run cronjob.Run) bool { return run.Attempt > 1 })
 }
 
 // calm ends the storm: all instances run again.

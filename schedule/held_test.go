@@ -30,10 +30,9 @@ func heldOn(t *testing.T, urls ...string) *schedule.Scheduler {
 			t.Fatal(err)
 		}
 	}
-	every := schedule.Cron(everySecond)
 	s, err := schedule.New(schedule.Options{Locks: locks, OtherLocks: []string{"relay"}, Jobs: []schedule.Job{
-		{Name: "own", When: every, Hold: usual, Work: done},
-		{Name: "led", When: every, Hold: usual, OnLeader: true, Work: done},
+		{Name: "own", When: eachSecond, Hold: usual, Work: done},
+		{Name: "led", When: eachSecond, Hold: usual, OnLeader: true, Work: done},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -161,12 +160,9 @@ func TestHeldByAMajority(t *testing.T) {
 // HeldLocks asks for all names at once: servers that are slow, or do not answer, delay it as if there were one name.
 func TestHeldLocksAreAskedForAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *place) {
-		locks := lock.NewMemory()
-		i := p.create("a", schedule.Options{Locks: locks, OtherLocks: []string{"relay", "more", "and", "others"}, Jobs: []schedule.Job{
-			{Name: "own", When: schedule.After(once), Hold: usual, Work: done},
-		}})
+		i := p.create("a", schedule.Options{Locks: p.locks, OtherLocks: []string{"relay", "more", "and", "others"}, Jobs: []schedule.Job{{Name: "own"}}})
 		for _, name := range []string{"relay", "own", "jobs"} {
-			if _, err := locks.Acquire(t.Context(), name, "host:1/"+name, time.Hour); err != nil {
+			if _, err := p.locks.Acquire(t.Context(), name, "host:1/"+name, time.Hour); err != nil {
 				t.Fatal(err)
 			}
 		}
