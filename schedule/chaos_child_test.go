@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -40,17 +41,16 @@ type role struct {
 // roleMark is the argument of a process before its role.
 const roleMark = "schedule-instance"
 
-// hasRole reports whether a fleet started this process. If so, it returns after the process has played its role.
-func hasRole(t *testing.T) bool {
+// TestInstance is an instance, in a process that a fleet has started. In any other process it does nothing.
+func TestInstance(t *testing.T) {
 	if flag.NArg() != 2 || flag.Arg(0) != roleMark {
-		return false
+		return
 	}
 	var r role
 	if err := json.Unmarshal([]byte(flag.Arg(1)), &r); err != nil {
 		t.Fatal(err)
 	}
 	r.play(t)
-	return true
 }
 
 // report is a message of an instance to the test, a line of JSON on stdout.
@@ -58,13 +58,8 @@ type report struct {
 	Who  string
 	What string
 	At   time.Time // by the clock of the instance
-	// Slot, Owner, Attempt, Fence and Began, by the database's clock, are the run's.
-	Slot    time.Time
-	Owner   string
-	Attempt int
-	Fence   int64
-	Began   time.Time
-	Note    string
+	cronjob.Run
+	Note string
 }
 
 // The values of report.What.
@@ -94,7 +89,12 @@ func (r role) play(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	p := &player{role: r, rand: rand.New(rand.NewPCG(r.Seed, 0))}
-	log := slog.New(lead{slog.NewTextHandler(os.Stderr, nil), func() { p.say(report{What: leads}) }})
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.MessageKey && strings.HasPrefix(a.Value.String(), "this instance is elected leader") {
+			p.say(report{What: leads})
+		}
+		return a
+	}}))
 	var err error
 	if p.store, err = repository.Open(ctx, r.Database, repository.Options{Log: log}); err != nil {
 		t.Fatal(err)
@@ -116,19 +116,6 @@ func (r role) play(t *testing.T) {
 	}()
 	p.say(report{What: isUp})
 	s.Run(ctx)
-}
-
-// lead notices the log line of the leader.
-type lead struct {
-	slog.Handler
-	notice func()
-}
-
-func (l lead) Handle(ctx context.Context, r slog.Record) error {
-	if r.Message == "this instance is elected leader; it runs the leader's jobs until it loses the lead" {
-		l.notice()
-	}
-	return l.Handler.Handle(ctx, r)
 }
 
 // strategy opens the locks as FIRSTTAP_JOB_LOCK does.
@@ -182,7 +169,7 @@ func (p *player) say(r report) {
 // work that has not noticed that it was overtaken.
 func (p *player) work(ctx context.Context, run cronjob.Run) (string, error) {
 	say := func(what string, err error) {
-		r := report{What: what, Slot: run.Slot, Owner: run.Owner, Attempt: run.Attempt, Fence: run.Fence, Began: *run.BeganAt}
+		r := report{What: what, Run: run}
 		if err != nil {
 			r.Note = err.Error()
 		}

@@ -3,12 +3,16 @@ package schedule_test
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
 )
+
+// chaosTTL is of the locks, and so the term of a run.
+const chaosTTL = 3 * time.Second
 
 // way is a strategy for the jobs' locks, with the ledger's database.
 type way struct {
@@ -54,7 +58,7 @@ type seat struct {
 func (w way) assemble(t *testing.T, r role) *fleet {
 	t.Helper()
 	f := &fleet{place: newPlaceAt(t, repositorytest.URL(t, w.database)), way: w, role: r, journal: newJournal()}
-	f.Lock, f.Database = w.lock, f.url
+	f.Lock, f.Database, f.TTL = w.lock, f.url, chaosTTL
 	for range w.servers {
 		server := servertest.StartRedis(t)
 		f.redis, f.Redis = append(f.redis, server), append(f.Redis, server.URL())
@@ -63,6 +67,29 @@ func (w way) assemble(t *testing.T, r role) *fleet {
 	f.exec("CREATE TABLE witness (slot BIGINT NOT NULL, owner VARCHAR(100) NOT NULL, pid BIGINT NOT NULL, at BIGINT NOT NULL)")
 	f.register(chaosJob)
 	return f
+}
+
+// onEach runs the test with a fleet of three instances on each of the ways, with all at once. That is more than -parallel allows:
+// they wait most of the time.
+func onEach(t *testing.T, ways []way, r role, test func(t *testing.T, f *fleet)) {
+	var all sync.WaitGroup
+	for i, w := range ways {
+		all.Go(func() {
+			t.Run(w.name, func(t *testing.T) {
+				r := r
+				r.Seed += uint64(i) << 32
+				f := w.assemble(t, r)
+				for k := range f.seats {
+					f.launch(k, 0)
+				}
+				for _, s := range f.seats {
+					f.awaitUp(s.process)
+				}
+				test(t, f)
+			})
+		})
+	}
+	all.Wait()
 }
 
 // launch starts an instance at seat k, whose clock is off by skew.
@@ -74,17 +101,6 @@ func (f *fleet) launch(k int, skew time.Duration) *process {
 	f.all = append(f.all, p)
 	f.seats[k] = &seat{process: p}
 	return p
-}
-
-// man launches an instance at each seat, and waits until all are up.
-func (f *fleet) man() {
-	f.t.Helper()
-	for k := range f.seats {
-		f.launch(k, 0)
-	}
-	for _, s := range f.seats {
-		f.awaitUp(s.process)
-	}
 }
 
 func (f *fleet) awaitUp(p *process) report {

@@ -87,26 +87,6 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// Every instance knows from the ledger when a job last succeeded on another.
-func TestSuccessIsKnownEverywhere(t *testing.T) {
-	inBubble(t, func(t *testing.T, p *place) {
-		options := schedule.Options{Locks: p.locks, Jobs: []schedule.Job{{Name: "led", When: eachSecond, OnLeader: true}}}
-		p.start("a", options)
-		pass(1500 * time.Millisecond)
-		b := p.start("b", options)
-		pass(10 * time.Second)
-		if age := b.metric("firsttap_job_success_age_seconds", "led", ""); age > 1.5 {
-			t.Errorf("it succeeds each second, %v s ago", age)
-		}
-		if n := b.skips("led", "held"); n != 10 {
-			t.Errorf("it leaves %v slots of ten to another", n)
-		}
-		if n := b.metric("firsttap_job_runs_total", "led", "SUCCEEDED"); n != 0 {
-			t.Errorf("%v runs beside the leader", n)
-		}
-	})
-}
-
 // Instances that have nothing to do only read the ledger, also while one is at work; a reading takes a few statements.
 func TestIdleInstances(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *place) {

@@ -43,38 +43,20 @@ func slots(w When, from, to time.Time) string {
 }
 
 // The clock of New York shows 01:00 to 02:00 twice on November 1st, and 02:00 to 03:00 not at all on March 8th.
-func TestCronWhenTheClocksChange(t *testing.T) {
-	for _, tt := range []struct{ cron, from, to, want string }{
-		{"0 0 4 * * *", "2026-10-31 00:00:00", "2026-11-02 23:00:00", "31 08:00, 01 09:00, 02 09:00"},
-		{"0 30 1 * * *", "2026-10-31 00:00:00", "2026-11-02 23:00:00", "31 05:30, 01 05:30, 01 06:30, 02 06:30"},
-		{"0 30 * * * *", "2026-11-01 04:00:00", "2026-11-01 08:00:00", "01 04:30, 01 05:30, 01 06:30, 01 07:30"},
-		{"0 0 4 * * *", "2026-03-07 00:00:00", "2026-03-09 23:00:00", "07 09:00, 08 08:00, 09 08:00"},
-		{"0 30 2 * * *", "2026-03-07 00:00:00", "2026-03-09 23:00:00", "07 07:30, 09 06:30"},
-		{"0 30 * * * *", "2026-03-08 05:00:00", "2026-03-08 09:00:00", "08 05:30, 08 06:30, 08 07:30, 08 08:30"},
-	} {
-		w := mustIn(t, Cron(tt.cron), "America/New_York")
-		if got := slots(w, at(t, tt.from), at(t, tt.to)); got != tt.want {
-			t.Errorf("%s from %s to %s: %s, want %s", tt.cron, tt.from, tt.to, got, tt.want)
-		}
-	}
-}
-
 func TestCronOfAZone(t *testing.T) {
-	for cron, zone := range map[string]string{"0 0 4 * * *": "Asia/Seoul", "CRON_TZ=Asia/Seoul 0 0 4 * * *": "UTC"} {
-		w := mustIn(t, Cron(cron), zone)
-		if got := slots(w, at(t, "2026-05-01 00:00:00"), at(t, "2026-05-03 00:00:00")); got != "01 19:00, 02 19:00" {
-			t.Errorf("%s of %s: at four in Seoul it is %s", cron, zone, got)
-		}
-		if w.String() != cron {
-			t.Errorf("%s calls itself %s", cron, w)
-		}
-	}
-}
-
-func TestCronFields(t *testing.T) {
-	for _, refused := range []string{"", "* * * * *", "@every 5s", "@daily", "TZ=UTC * * * * *", "* * * * * * *", "0 0 25 * * *"} {
-		if _, err := Cron(refused).in(time.UTC); err == nil {
-			t.Errorf("%q is taken", refused)
+	for _, tt := range []struct{ cron, zone, from, to, want string }{
+		{"0 0 4 * * *", "America/New_York", "2026-10-31 00:00:00", "2026-11-02 23:00:00", "31 08:00, 01 09:00, 02 09:00"},
+		{"0 30 1 * * *", "America/New_York", "2026-10-31 00:00:00", "2026-11-02 23:00:00", "31 05:30, 01 05:30, 01 06:30, 02 06:30"},
+		{"0 30 * * * *", "America/New_York", "2026-11-01 04:00:00", "2026-11-01 08:00:00", "01 04:30, 01 05:30, 01 06:30, 01 07:30"},
+		{"0 0 4 * * *", "America/New_York", "2026-03-07 00:00:00", "2026-03-09 23:00:00", "07 09:00, 08 08:00, 09 08:00"},
+		{"0 30 2 * * *", "America/New_York", "2026-03-07 00:00:00", "2026-03-09 23:00:00", "07 07:30, 09 06:30"},
+		{"0 30 * * * *", "America/New_York", "2026-03-08 05:00:00", "2026-03-08 09:00:00", "08 05:30, 08 06:30, 08 07:30, 08 08:30"},
+		{"0 0 4 * * *", "Asia/Seoul", "2026-05-01 00:00:00", "2026-05-03 00:00:00", "01 19:00, 02 19:00"},
+		{"CRON_TZ=Asia/Seoul 0 0 4 * * *", "UTC", "2026-05-01 00:00:00", "2026-05-03 00:00:00", "01 19:00, 02 19:00"},
+	} {
+		w := mustIn(t, Cron(tt.cron), tt.zone)
+		if got := slots(w, at(t, tt.from), at(t, tt.to)); got != tt.want || w.String() != tt.cron {
+			t.Errorf("%s in %s from %s to %s: %s, want %s", w, tt.zone, tt.from, tt.to, got, tt.want)
 		}
 	}
 }
@@ -135,21 +117,17 @@ func TestCronNext(t *testing.T) {
 
 func TestAfter(t *testing.T) {
 	now := at(t, "2026-05-01 12:00:00")
-	ago := func(d time.Duration) *time.Time { v := now.Add(-d); return &v }
-	for _, tt := range []struct {
-		when  When
-		state cronjob.JobState
-		want  *time.Time
-	}{
-		{After(time.Minute), cronjob.JobState{RegisteredAt: *ago(time.Hour)}, ago(time.Hour)},
-		{After(time.Minute), cronjob.JobState{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second), EndedAt: ago(20 * time.Second)}, ago(-40 * time.Second)},
-		{After(time.Minute), cronjob.JobState{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second), EndedAt: ago(50 * time.Second)}, ago(-30 * time.Second)},
-		{After(time.Minute), cronjob.JobState{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second)}, ago(-30 * time.Second)},
-		// A run was requested before the first was due.
-		{After(time.Minute), cronjob.JobState{RegisteredAt: *ago(time.Hour), EndedAt: ago(20 * time.Second)}, ago(-40 * time.Second)},
+	ago := func(seconds int) *time.Time { v := now.Add(-time.Duration(seconds) * time.Second); return &v }
+	for _, tt := range []struct{ slot, ended, want *time.Time }{
+		{nil, nil, ago(3600)},
+		{ago(30), ago(20), ago(-40)},
+		{ago(30), ago(50), ago(-30)},
+		{ago(30), nil, ago(-30)},
+		{nil, ago(20), ago(-40)}, // a run was requested before the first was due
 	} {
-		if got := tt.when.next(tt.state, now, 0); !got.Equal(*tt.want) {
-			t.Errorf("%s of %+v: %s, want %s", tt.when, tt.state, got, tt.want)
+		state := cronjob.JobState{RegisteredAt: *ago(3600), Slot: tt.slot, EndedAt: tt.ended}
+		if got := After(time.Minute).next(state, now, 0); !got.Equal(*tt.want) {
+			t.Errorf("after %+v: %s, want %s", state, got, tt.want)
 		}
 	}
 }
