@@ -64,8 +64,8 @@ const linkTimeout = 2 * time.Second
 type link struct {
 	mu     sync.Mutex
 	outage outage
-	delay  [2]time.Duration // of a request, and of a reply
-	fails  func(what string) outage
+	delay  [2]time.Duration         // of a request, and of a reply
+	fails  func(what string) outage // chooses the outage that a request meets, if it is set before the first
 	calls  map[string]int
 }
 
@@ -81,13 +81,6 @@ func (l *link) slow(request, reply time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.delay = [2]time.Duration{request, reply}
-}
-
-// on has fails choose an outage for each request.
-func (l *link) on(fails func(what string) outage) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.fails = fails
 }
 
 // count is how many requests of the kind there were.

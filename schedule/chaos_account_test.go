@@ -28,9 +28,10 @@ func (s *storm) checkSlots(a *account, first, last time.Time, effects map[int64]
 	s.t.Helper()
 	ledger := map[int64]cronjob.Run{}
 	for _, run := range s.runs(chaosJob) {
-		ledger[run.Slot.UnixMicro()] = run
-		if want := run.Status == cronjob.Succeeded; want != (len(effects[run.Slot.UnixMicro()]) == 1) {
-			s.t.Errorf("slot %s is %s, %q, and was committed by %v", clockTime(run.Slot), run.Status, run.Error, effects[run.Slot.UnixMicro()])
+		slot := run.Slot.UnixMicro()
+		ledger[slot] = run
+		if owners := effects[slot]; (run.Status == cronjob.Succeeded) != slices.Equal(owners, []string{run.Owner}) {
+			s.t.Errorf("slot %s is %s of %s, %q, and was committed by %v", clockTime(run.Slot), run.Status, run.Owner, run.Error, owners)
 		}
 	}
 	for slot, owners := range effects {
@@ -45,12 +46,8 @@ func (s *storm) checkSlots(a *account, first, last time.Time, effects map[int64]
 		case 0:
 			a.missed++
 			s.t.Errorf("slot %s was missed: %s %q", clockTime(slot), run.Status, run.Error)
-			continue
 		case 1:
 			a.once++
-			if owners[0] != run.Owner {
-				s.t.Errorf("slot %s was committed by %s, and is %s's", clockTime(slot), owners[0], run.Owner)
-			}
 		default:
 			a.twice++
 			s.t.Errorf("slot %s was committed by %v", clockTime(slot), owners)

@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/cronjob"
 	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // chaosTTL is of the locks, and so the term of a run.
@@ -137,20 +139,11 @@ func (f *fleet) disband() {
 // awaitSlots waits until every slot up to last has ended.
 func (f *fleet) awaitSlots(last time.Time) {
 	f.t.Helper()
-	for end := time.Now().Add(unheard); ; {
+	testkit.Within(f.t, unheard, "all slots up to "+clockTime(last)+" have ended", func() bool {
 		runs := f.runs(chaosJob)
-		over := len(runs) > 0 && !runs[len(runs)-1].Slot.Before(last)
-		for _, r := range runs {
-			over = over && (r.EndedAt != nil || r.Slot.After(last))
-		}
-		if over {
-			return
-		}
-		if pause(f.t.Context(), 100*time.Millisecond) != nil || time.Now().After(end) {
-			f.t.Errorf("not all slots up to %s have ended", clockTime(last))
-			return
-		}
-	}
+		return len(runs) > 0 && !runs[len(runs)-1].Slot.Before(last) &&
+			!slices.ContainsFunc(runs, func(r cronjob.Run) bool { return r.EndedAt == nil && !r.Slot.After(last) })
+	})
 }
 
 // effects returns the owners of the committed effects, by slot.

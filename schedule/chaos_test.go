@@ -104,26 +104,19 @@ func (s *storm) between(least, most time.Duration) time.Duration {
 func (s *storm) hit() bool {
 	s.t.Helper()
 	up, open := s.up(), s.state(chaosJob).Unfinished
-	if len(up) < 2 {
+	if len(up) < 2 || slices.ContainsFunc(open, func(run cronjob.Run) bool { return run.Attempt >= 2 }) {
 		return false
 	}
-	kind, victim := s.hits[len(s.hits)-1], up[s.rand.IntN(len(up))]
+	kind := s.hits[len(s.hits)-1]
 	if kind&hitBusy != 0 {
-		victim = nil
+		up = slices.DeleteFunc(up, func(one *seat) bool {
+			return !slices.ContainsFunc(open, func(run cronjob.Run) bool { return by(run.Owner) == one.Name })
+		})
 	}
-	for _, run := range open {
-		if run.Attempt >= 2 {
-			return false
-		}
-		for _, one := range up {
-			if kind&hitBusy != 0 && one.Name == by(run.Owner) {
-				victim = one
-			}
-		}
-	}
-	if victim == nil {
+	if len(up) == 0 {
 		return false
 	}
+	victim := up[s.rand.IntN(len(up))]
 	s.hits = s.hits[:len(s.hits)-1]
 	if kind&hitKill != 0 {
 		victim.kill()
@@ -144,8 +137,10 @@ func (s *storm) hit() bool {
 // restore continues the stopped instances whose time has come, and replaces the killed ones.
 func (s *storm) restore() {
 	s.t.Helper()
+	open := s.state(chaosJob).Unfinished
+	overtaken := slices.ContainsFunc(open, func(run cronjob.Run) bool { return run.Attempt > 1 }) // by another instance
 	for k, one := range s.seats {
-		if one.sleeper && s.overtaken() {
+		if one.sleeper && overtaken {
 			one.back = time.Now()
 		}
 		switch {
@@ -157,12 +152,6 @@ func (s *storm) restore() {
 			s.launch(k, 0)
 		}
 	}
-}
-
-// overtaken reports whether an unfinished run has been begun by several instances.
-func (s *storm) overtaken() bool {
-	s.t.Helper()
-	return slices.ContainsFunc(s.state(chaosJob).Unfinished, func(run cronjob.Run) bool { return run.Attempt > 1 })
 }
 
 // calm ends the storm: all instances run again.

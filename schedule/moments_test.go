@@ -162,13 +162,13 @@ func fails(t *testing.T, p *place, o outage, locksFail bool, nth int) (failed bo
 	if locksFail {
 		link = &a.locks
 	}
-	link.on(func(kind string) outage {
+	link.fails = func(kind string) outage {
 		if n++; n != nth {
 			return 0
 		}
 		failed, what = true, kind
 		return o
-	})
+	}
 	a.begin()
 	pass(5500 * time.Millisecond) // a begins the first slot
 	b := p.start("b", options)

@@ -10,26 +10,16 @@ import (
 	"firsttap/cronjob"
 )
 
-func mustIn(t testing.TB, w When, zone string) When {
-	t.Helper()
-	z, err := time.LoadLocation(zone)
+func must[T any](v T, err error) T {
 	if err != nil {
-		t.Fatal(err)
-	}
-	if w, err = w.in(z); err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
-
-func at(t testing.TB, s string) time.Time {
-	t.Helper()
-	v, err := time.Parse("2006-01-02 15:04:05", s)
-	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	return v
 }
+
+func mustIn(w When, zone string) When { return must(w.in(must(time.LoadLocation(zone)))) }
+
+func at(s string) time.Time { return must(time.Parse(time.DateTime, s)) }
 
 // slots lists those of w that are after from and not after to.
 func slots(w When, from, to time.Time) string {
@@ -54,8 +44,8 @@ func TestCronOfAZone(t *testing.T) {
 		{"0 0 4 * * *", "Asia/Seoul", "2026-05-01 00:00:00", "2026-05-03 00:00:00", "01 19:00, 02 19:00"},
 		{"CRON_TZ=Asia/Seoul 0 0 4 * * *", "UTC", "2026-05-01 00:00:00", "2026-05-03 00:00:00", "01 19:00, 02 19:00"},
 	} {
-		w := mustIn(t, Cron(tt.cron), tt.zone)
-		if got := slots(w, at(t, tt.from), at(t, tt.to)); got != tt.want || w.String() != tt.cron {
+		w := mustIn(Cron(tt.cron), tt.zone)
+		if got := slots(w, at(tt.from), at(tt.to)); got != tt.want || w.String() != tt.cron {
 			t.Errorf("%s in %s from %s to %s: %s, want %s", w, tt.zone, tt.from, tt.to, got, tt.want)
 		}
 	}
@@ -74,10 +64,10 @@ func TestTheLatestSlot(t *testing.T) {
 		{"* * 4 * * *", "2026-05-01 23:30:00", "2026-05-01 04:59:59", "23h0m1s"},
 		{"0 0 0 29 2 *", "2026-05-01 00:00:00", "2024-02-29 00:00:00", "35064h0m0s"},
 	} {
-		w := mustIn(t, Cron(tt.cron), "UTC")
+		w := mustIn(Cron(tt.cron), "UTC")
 		for _, more := range []time.Duration{0, time.Microsecond, 900 * time.Millisecond} {
-			now := at(t, tt.now).Add(more)
-			if slot, period := w.latest(now), w.period(now); !slot.Equal(at(t, tt.slot)) || period.String() != tt.period {
+			now := at(tt.now).Add(more)
+			if slot, period := w.latest(now), w.period(now); !slot.Equal(at(tt.slot)) || period.String() != tt.period {
 				t.Errorf("%s at %s: %s and %s, want %s and %s", tt.cron, now, slot, period, tt.slot, tt.period)
 			}
 		}
@@ -85,9 +75,9 @@ func TestTheLatestSlot(t *testing.T) {
 }
 
 func TestCronNext(t *testing.T) {
-	now := at(t, "2026-05-01 12:00:00").Add(500 * time.Millisecond)
+	now := at("2026-05-01 12:00:00").Add(500 * time.Millisecond)
 	second := func(s int) *time.Time {
-		v := at(t, "2026-05-01 12:00:00").Add(time.Duration(s) * time.Second)
+		v := at("2026-05-01 12:00:00").Add(time.Duration(s) * time.Second)
 		return &v
 	}
 	long := now.Add(-time.Hour)
@@ -107,7 +97,7 @@ func TestCronNext(t *testing.T) {
 		{"it is newer", now, nil, time.Minute, second(1)},
 		{"the database's clock went back", long, second(60), time.Minute, second(61)},
 	} {
-		w := mustIn(t, Cron("* * * * * *"), "UTC")
+		w := mustIn(Cron("* * * * * *"), "UTC")
 		got := w.next(cronjob.JobState{RegisteredAt: tt.registered, Slot: tt.slot}, now, tt.late)
 		if !got.Equal(*tt.want) {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
@@ -116,7 +106,7 @@ func TestCronNext(t *testing.T) {
 }
 
 func TestAfter(t *testing.T) {
-	now := at(t, "2026-05-01 12:00:00")
+	now := at("2026-05-01 12:00:00")
 	ago := func(seconds int) *time.Time { v := now.Add(-time.Duration(seconds) * time.Second); return &v }
 	for _, tt := range []struct{ slot, ended, want *time.Time }{
 		{nil, nil, ago(3600)},
