@@ -2,12 +2,12 @@ package cronjob_test
 
 import (
 	"errors"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"firsttap/cronjob"
+	"firsttap/testkit"
 )
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
@@ -67,12 +67,8 @@ func TestNextRun(t *testing.T) {
 			if !errors.Is(err, tt.err) || (err == nil) != (tt.err == nil) {
 				t.Errorf("got %v, want %v", err, tt.err)
 			}
-			if !reflect.DeepEqual(next, tt.next) {
-				t.Errorf("next is %+v, want %+v", next, tt.next)
-			}
-			if !reflect.DeepEqual(lost, tt.lost) {
-				t.Errorf("given up is %+v, want %+v", lost, tt.lost)
-			}
+			testkit.Equal(t, "the next run", tt.next, next)
+			testkit.Equal(t, "the runs given up", tt.lost, lost)
 		})
 	}
 }
@@ -84,10 +80,8 @@ func TestRunningError(t *testing.T) {
 	if !errors.As(err, &at) || at.Owner != "a/1" || at.Remaining != 1500*time.Millisecond {
 		t.Fatalf("got %#v", err)
 	}
-	for _, word := range []string{"a/1", "1.5s"} {
-		if !strings.Contains(err.Error(), word) {
-			t.Errorf("%q does not say %s", err, word)
-		}
+	if !strings.Contains(err.Error(), "a/1") || !strings.Contains(err.Error(), "1.5s") {
+		t.Errorf("%q does not say who runs it and for how long", err)
 	}
 }
 
@@ -103,12 +97,8 @@ func TestStatusAtATime(t *testing.T) {
 		{cronjob.Run{Status: cronjob.Succeeded}, cronjob.Succeeded},
 		{cronjob.Run{Status: cronjob.Failed}, cronjob.Failed},
 	} {
-		got := tt.run.At(noon)
-		if got.Status != tt.want {
-			t.Errorf("%s is %s, want %s", tt.run.Status, got.Status, tt.want)
-		}
-		if got.Status = tt.run.Status; !reflect.DeepEqual(got, tt.run) {
-			t.Errorf("%+v became %+v", tt.run, got)
-		}
+		want := tt.run
+		want.Status = tt.want
+		testkit.Equal(t, string(tt.run.Status), want, tt.run.At(noon))
 	}
 }

@@ -17,14 +17,15 @@ import (
 	"firsttap/servertest"
 )
 
-// inBubble runs the test, beside others, in a bubble: time stands still while something is done, and passes at once while
-// everything waits. It begins at midnight. The ledger is an SQLite, whose clock is the bubble's.
+// inBubble is bubble, beside other tests.
 func inBubble(t *testing.T, test func(t *testing.T, p *place)) {
 	t.Helper()
 	t.Parallel()
 	bubble(t, test)
 }
 
+// bubble runs the test in a bubble: time stands still while something is done, and passes at once while everything waits. It
+// begins at midnight. The ledger is an SQLite, whose clock is the bubble's.
 func bubble(t *testing.T, test func(t *testing.T, p *place)) {
 	t.Helper()
 	url := repositorytest.URL(t, servertest.SQLite)
@@ -46,6 +47,16 @@ const (
 	cutReplies                    // requests arrive, and replies don't
 )
 
+// inEachOutage runs the test with each kind of outage, beside others.
+func inEachOutage(t *testing.T, test func(t *testing.T, o outage)) {
+	for name, o := range map[string]outage{"refused": cutAtOnce, "swallowed": cutRequests, "unanswered": cutReplies} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, o)
+		})
+	}
+}
+
 // linkTimeout is how long a request waits for its reply.
 const linkTimeout = 2 * time.Second
 
@@ -53,8 +64,8 @@ const linkTimeout = 2 * time.Second
 type link struct {
 	mu     sync.Mutex
 	outage outage
-	delay  [2]time.Duration // of a request, and of a reply
-	fails  func(what string) outage
+	delay  [2]time.Duration         // of a request, and of a reply
+	fails  func(what string) outage // chooses the outage that a request meets, if it is set before the first
 	calls  map[string]int
 }
 
@@ -70,13 +81,6 @@ func (l *link) slow(request, reply time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.delay = [2]time.Duration{request, reply}
-}
-
-// on has fails choose an outage for each request.
-func (l *link) on(fails func(what string) outage) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.fails = fails
 }
 
 // count is how many requests of the kind there were.
@@ -101,9 +105,7 @@ func (l *link) request(what string) (outage, [2]time.Duration) {
 	}
 	l.calls[what]++
 	if l.fails != nil {
-		if o := l.fails(what); o != 0 {
-			return o, l.delay
-		}
+		return l.fails(what), l.delay
 	}
 	return l.outage, l.delay
 }
@@ -114,7 +116,7 @@ var (
 )
 
 // over sends a request over the link. A link that is cut while a request or its reply is under way loses it.
-func over[T any](ctx context.Context, l *link, what string, call func(ctx context.Context) (T, error)) (v T, err error) {
+func over[T any](ctx context.Context, l *link, what string, call func() (T, error)) (v T, err error) {
 	met, delay := l.request(what)
 	if met == 0 {
 		if pause(ctx, delay[0]) != nil {
@@ -129,7 +131,7 @@ func over[T any](ctx context.Context, l *link, what string, call func(ctx contex
 		_ = pause(ctx, linkTimeout)
 		return v, errNotSent
 	}
-	did, err := call(ctx)
+	did, err := call()
 	if met == 0 {
 		_ = pause(ctx, delay[1])
 		met = l.now()
@@ -144,8 +146,8 @@ func over[T any](ctx context.Context, l *link, what string, call func(ctx contex
 }
 
 // send is over for a request whose reply is only an error.
-func send(ctx context.Context, l *link, what string, call func(ctx context.Context) error) error {
-	_, err := over(ctx, l, what, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx) })
+func send(ctx context.Context, l *link, what string, call func() error) error {
+	_, err := over(ctx, l, what, func() (struct{}, error) { return struct{}{}, call() })
 	return err
 }
 
@@ -156,12 +158,12 @@ type linkedLedger struct {
 }
 
 func (l linkedLedger) RegisterJobs(ctx context.Context, names []string) (time.Time, error) {
-	return over(ctx, l.link, "register", func(ctx context.Context) (time.Time, error) { return l.RunStore.RegisterJobs(ctx, names) })
+	return over(ctx, l.link, "register", func() (time.Time, error) { return l.RunStore.RegisterJobs(ctx, names) })
 }
 
 func (l linkedLedger) JobStates(ctx context.Context, names []string) (map[string]cronjob.JobState, time.Time, error) {
 	var now time.Time
-	states, err := over(ctx, l.link, "read", func(ctx context.Context) (states map[string]cronjob.JobState, err error) {
+	states, err := over(ctx, l.link, "read", func() (states map[string]cronjob.JobState, err error) {
 		states, now, err = l.RunStore.JobStates(ctx, names)
 		return states, err
 	})
@@ -171,27 +173,27 @@ func (l linkedLedger) JobStates(ctx context.Context, names []string) (map[string
 func (l linkedLedger) BeginRun(ctx context.Context, job, owner string, term time.Duration,
 	due func(cronjob.JobState, time.Time) time.Time,
 ) (cronjob.Run, error) {
-	return over(ctx, l.link, "begin", func(ctx context.Context) (cronjob.Run, error) { return l.RunStore.BeginRun(ctx, job, owner, term, due) })
+	return over(ctx, l.link, "begin", func() (cronjob.Run, error) { return l.RunStore.BeginRun(ctx, job, owner, term, due) })
 }
 
 func (l linkedLedger) RenewRun(ctx context.Context, run cronjob.Run, term time.Duration) error {
-	return send(ctx, l.link, "renew", func(ctx context.Context) error { return l.RunStore.RenewRun(ctx, run, term) })
+	return send(ctx, l.link, "renew", func() error { return l.RunStore.RenewRun(ctx, run, term) })
 }
 
 func (l linkedLedger) EndRun(ctx context.Context, run cronjob.Run, end cronjob.Outcome) error {
-	return send(ctx, l.link, "end", func(ctx context.Context) error { return l.RunStore.EndRun(ctx, run, end) })
+	return send(ctx, l.link, "end", func() error { return l.RunStore.EndRun(ctx, run, end) })
 }
 
 func (l linkedLedger) InterruptRun(ctx context.Context, job, owner string) error {
-	return send(ctx, l.link, "interrupt", func(ctx context.Context) error { return l.RunStore.InterruptRun(ctx, job, owner) })
+	return send(ctx, l.link, "interrupt", func() error { return l.RunStore.InterruptRun(ctx, job, owner) })
 }
 
 func (l linkedLedger) CountSkippedRun(ctx context.Context, job string, slot time.Time) (bool, error) {
-	return over(ctx, l.link, "skip", func(ctx context.Context) (bool, error) { return l.RunStore.CountSkippedRun(ctx, job, slot) })
+	return over(ctx, l.link, "skip", func() (bool, error) { return l.RunStore.CountSkippedRun(ctx, job, slot) })
 }
 
 func (l linkedLedger) BlockJob(ctx context.Context, job, by, reason string) error {
-	return send(ctx, l.link, "block", func(ctx context.Context) error { return l.RunStore.BlockJob(ctx, job, by, reason) })
+	return send(ctx, l.link, "block", func() error { return l.RunStore.BlockJob(ctx, job, by, reason) })
 }
 
 // linkedLocks are locks behind a link.
@@ -201,7 +203,7 @@ type linkedLocks struct {
 }
 
 func (l linkedLocks) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (lock.Grant, error) {
-	g, err := over(ctx, l.link, "acquire", func(ctx context.Context) (lock.Grant, error) { return l.Memory.Acquire(ctx, name, owner, ttl) })
+	g, err := over(ctx, l.link, "acquire", func() (lock.Grant, error) { return l.Memory.Acquire(ctx, name, owner, ttl) })
 	if err != nil && !errors.Is(err, errNoAnswer) {
 		return nil, err
 	}
@@ -212,7 +214,7 @@ func (l linkedLocks) Acquire(ctx context.Context, name, owner string, ttl time.D
 }
 
 func (l linkedLocks) Show(ctx context.Context, name string) (lock.Holder, error) {
-	return over(ctx, l.link, "show", func(ctx context.Context) (lock.Holder, error) { return l.Memory.Show(ctx, name) })
+	return over(ctx, l.link, "show", func() (lock.Holder, error) { return l.Memory.Show(ctx, name) })
 }
 
 // linkedGrant is a grant behind a link.
@@ -222,11 +224,11 @@ type linkedGrant struct {
 }
 
 func (g linkedGrant) Extend(ctx context.Context, ttl time.Duration) error {
-	return send(ctx, g.link, "extend", func(ctx context.Context) error { return g.Grant.Extend(ctx, ttl) })
+	return send(ctx, g.link, "extend", func() error { return g.Grant.Extend(ctx, ttl) })
 }
 
 func (g linkedGrant) Release(ctx context.Context, keep time.Duration) error {
-	return send(ctx, g.link, "release", func(ctx context.Context) error { return g.Grant.Release(ctx, keep) })
+	return send(ctx, g.link, "release", func() error { return g.Grant.Release(ctx, keep) })
 }
 
 // lostGrant is a grant that may have been made, of whose owner the name may be.

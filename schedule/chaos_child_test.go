@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,7 +18,6 @@ import (
 	"firsttap/cronjob"
 	"firsttap/dispatch"
 	"firsttap/lock"
-	"firsttap/redisclient"
 	"firsttap/repository"
 	"firsttap/schedule"
 )
@@ -41,17 +41,16 @@ type role struct {
 // roleMark is the argument of a process before its role.
 const roleMark = "schedule-instance"
 
-// hasRole reports whether a fleet started this process. If so, it returns after the process has played its role.
-func hasRole(t *testing.T) bool {
+// TestInstance is an instance, in a process that a fleet has started. In any other process it does nothing.
+func TestInstance(t *testing.T) {
 	if flag.NArg() != 2 || flag.Arg(0) != roleMark {
-		return false
+		return
 	}
 	var r role
 	if err := json.Unmarshal([]byte(flag.Arg(1)), &r); err != nil {
 		t.Fatal(err)
 	}
 	r.play(t)
-	return true
 }
 
 // report is a message of an instance to the test, a line of JSON on stdout.
@@ -59,13 +58,8 @@ type report struct {
 	Who  string
 	What string
 	At   time.Time // by the clock of the instance
-	// Slot, Owner, Attempt, Fence and Began, by the database's clock, are the run's.
-	Slot    time.Time
-	Owner   string
-	Attempt int
-	Fence   int64
-	Began   time.Time
-	Note    string
+	cronjob.Run
+	Note string
 }
 
 // The values of report.What.
@@ -95,7 +89,12 @@ func (r role) play(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	p := &player{role: r, rand: rand.New(rand.NewPCG(r.Seed, 0))}
-	log := slog.New(lead{slog.NewTextHandler(os.Stderr, nil), func() { p.say(report{What: leads}) }})
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.MessageKey && strings.HasPrefix(a.Value.String(), "this instance is elected leader") {
+			p.say(report{What: leads})
+		}
+		return a
+	}}))
 	var err error
 	if p.store, err = repository.Open(ctx, r.Database, repository.Options{Log: log}); err != nil {
 		t.Fatal(err)
@@ -119,23 +118,9 @@ func (r role) play(t *testing.T) {
 	s.Run(ctx)
 }
 
-// lead notices the log line of the leader.
-type lead struct {
-	slog.Handler
-	notice func()
-}
-
-func (l lead) Handle(ctx context.Context, r slog.Record) error {
-	if r.Message == "this instance is elected leader; it runs the leader's jobs until it loses the lead" {
-		l.notice()
-	}
-	return l.Handler.Handle(ctx, r)
-}
-
 // strategy opens the locks as FIRSTTAP_JOB_LOCK does.
 func (r role) strategy(t *testing.T) schedule.Strategy {
 	t.Helper()
-	const conns = 4
 	must := func(err error) {
 		if err != nil {
 			t.Fatal(err)
@@ -143,10 +128,7 @@ func (r role) strategy(t *testing.T) schedule.Strategy {
 	}
 	var nodes []*lock.Redis
 	for _, url := range r.Redis {
-		client, err := redisclient.Dial(url, time.Second)
-		must(err)
-		t.Cleanup(func() { client.Close() })
-		nodes = append(nodes, lock.NewRedis(client, lock.ShedLockKeys("job-lock", "firsttap")))
+		nodes = append(nodes, redisLocks(t, url))
 	}
 	switch r.Lock {
 	case "redis":
@@ -156,14 +138,12 @@ func (r role) strategy(t *testing.T) schedule.Strategy {
 		must(err)
 		return q
 	case "table":
-		db, dialect, err := repository.OpenPool(r.Database, conns)
-		must(err)
-		t.Cleanup(func() { db.Close() })
+		db, dialect := openPool(t, r.Database)
 		return lock.NewTable(db, lock.Dialect(dialect))
 	case "named", "rows":
 		config, err := repository.MySQLConfig(r.Database)
 		must(err)
-		sessions, err := lock.OpenSessions(config, max(r.TTL, 3*time.Second), conns) // the lead takes 3 s
+		sessions, err := lock.OpenSessions(config, max(r.TTL, 3*time.Second), 4) // the lead takes 3 s
 		must(err)
 		t.Cleanup(func() { sessions.Close() })
 		if r.Lock == "rows" {
@@ -189,7 +169,7 @@ func (p *player) say(r report) {
 // work that has not noticed that it was overtaken.
 func (p *player) work(ctx context.Context, run cronjob.Run) (string, error) {
 	say := func(what string, err error) {
-		r := report{What: what, Slot: run.Slot, Owner: run.Owner, Attempt: run.Attempt, Fence: run.Fence, Began: *run.BeganAt}
+		r := report{What: what, Run: run}
 		if err != nil {
 			r.Note = err.Error()
 		}
@@ -208,7 +188,7 @@ func (p *player) work(ctx context.Context, run cronjob.Run) (string, error) {
 		heeded, cancel = context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
 	}
-	if !passes(heeded, before) {
+	if pause(heeded, before) != nil {
 		say(gaveUp, nil)
 		return "", context.Cause(heeded)
 	}
@@ -221,8 +201,8 @@ func (p *player) conclude(ctx context.Context, run cronjob.Run, within time.Dura
 		err := p.store.ConcludeRun(ctx, run, "done", func(ctx context.Context, tx repository.Execer) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO witness (slot, owner, pid, at) VALUES (?, ?, ?, ?)",
 				run.Slot.UnixMicro(), run.Owner, os.Getpid(), time.Now().UnixMicro())
-			if err == nil && !passes(ctx, within) {
-				err = context.Cause(ctx)
+			if err == nil {
+				err = pause(ctx, within)
 			}
 			say(commits, err)
 			return err
@@ -236,21 +216,9 @@ func (p *player) conclude(ctx context.Context, run cronjob.Run, within time.Dura
 			return err
 		}
 		say(again, err)
-		if !passes(ctx, 50*time.Millisecond) {
+		if pause(ctx, 50*time.Millisecond) != nil {
 			say(gaveUp, nil)
 			return context.Cause(ctx)
 		}
-	}
-}
-
-// passes waits for d. It is false if ctx ended first.
-func passes(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

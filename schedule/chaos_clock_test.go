@@ -7,20 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"syscall"
-	"testing"
 	"time"
 )
-
-// needsSkew skips the test where a process can't be given a clock of its own.
-func needsSkew(t *testing.T) {
-	t.Helper()
-	if runtime.GOARCH != "amd64" {
-		t.Skip("skipped: sets the clock of a process on amd64 only")
-	}
-}
 
 // setClock shifts the clock of the process pid by whole seconds, and lets the process go. This thread traces the process,
 // which stands before its first instruction. The clock's rate does not change.

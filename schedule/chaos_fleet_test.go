@@ -1,19 +1,20 @@
 package schedule_test
 
 import (
-	"database/sql"
 	"fmt"
 	"slices"
-	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"firsttap/cronjob"
-	"firsttap/dispatch"
-	"firsttap/repository"
 	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
+
+// chaosTTL is of the locks, and so the term of a run.
+const chaosTTL = 3 * time.Second
 
 // way is a strategy for the jobs' locks, with the ledger's database.
 type way struct {
@@ -39,12 +40,10 @@ var ways = []way{
 
 // fleet is up to three instances on one ledger, and their reports.
 type fleet struct {
-	t   testing.TB
+	*place
 	way way
 	role
 	*journal
-	store *repository.Store
-	db    *sql.DB // the same database
 	redis []*servertest.Redis
 	seats [3]*seat
 	all   []*process // including those that have ended
@@ -58,29 +57,41 @@ type seat struct {
 }
 
 // assemble starts the servers that the way needs, and registers the job in an empty ledger. It starts no instance.
-func (w way) assemble(t testing.TB, r role) *fleet {
+func (w way) assemble(t *testing.T, r role) *fleet {
 	t.Helper()
-	f := &fleet{t: t, way: w, role: r, journal: newJournal()}
-	f.Lock, f.Database = w.lock, repositorytest.URL(t, w.database)
+	f := &fleet{place: newPlaceAt(t, repositorytest.URL(t, w.database)), way: w, role: r, journal: newJournal()}
+	f.Lock, f.Database, f.TTL = w.lock, f.url, chaosTTL
 	for range w.servers {
 		server := servertest.StartRedis(t)
 		f.redis, f.Redis = append(f.redis, server), append(f.Redis, server.URL())
 	}
-	f.store = repositorytest.Open(t, f.Database, repository.Options{})
-	var err error
-	if f.db, _, err = repository.OpenPool(f.Database, 2); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.db.Close() })
 	// No key is unique here, as the test is to see that a slot has one effect.
-	_, err = f.db.Exec("CREATE TABLE witness (slot BIGINT NOT NULL, owner VARCHAR(100) NOT NULL, pid BIGINT NOT NULL, at BIGINT NOT NULL)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.store.RegisterJobs(t.Context(), []string{chaosJob}); err != nil {
-		t.Fatal(err)
-	}
+	f.exec("CREATE TABLE witness (slot BIGINT NOT NULL, owner VARCHAR(100) NOT NULL, pid BIGINT NOT NULL, at BIGINT NOT NULL)")
+	f.register(chaosJob)
 	return f
+}
+
+// onEach runs the test with a fleet of three instances on each of the ways, with all at once. That is more than -parallel allows:
+// they wait most of the time.
+func onEach(t *testing.T, ways []way, r role, test func(t *testing.T, f *fleet)) {
+	var all sync.WaitGroup
+	for i, w := range ways {
+		all.Go(func() {
+			t.Run(w.name, func(t *testing.T) {
+				r := r
+				r.Seed += uint64(i) << 32
+				f := w.assemble(t, r)
+				for k := range f.seats {
+					f.launch(k, 0)
+				}
+				for _, s := range f.seats {
+					f.awaitUp(s.process)
+				}
+				test(t, f)
+			})
+		})
+	}
+	all.Wait()
 }
 
 // launch starts an instance at seat k, whose clock is off by skew.
@@ -92,17 +103,6 @@ func (f *fleet) launch(k int, skew time.Duration) *process {
 	f.all = append(f.all, p)
 	f.seats[k] = &seat{process: p}
 	return p
-}
-
-// man launches an instance at each seat, and waits until all are up.
-func (f *fleet) man() {
-	f.t.Helper()
-	for k := range f.seats {
-		f.launch(k, 0)
-	}
-	for _, s := range f.seats {
-		f.awaitUp(s.process)
-	}
 }
 
 func (f *fleet) awaitUp(p *process) report {
@@ -136,50 +136,20 @@ func (f *fleet) disband() {
 	}
 }
 
-// state returns the job's state in the ledger.
-func (f *fleet) state() cronjob.JobState {
+// awaitSlots waits until every slot up to last has ended.
+func (f *fleet) awaitSlots(last time.Time) {
 	f.t.Helper()
-	states, _, err := f.store.JobStates(f.t.Context(), []string{chaosJob})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return states[chaosJob]
-}
-
-// runs returns the job's runs in the ledger, the earliest first.
-func (f *fleet) runs() []cronjob.Run {
-	f.t.Helper()
-	runs, _, err := f.store.Runs(f.t.Context(), chaosJob, dispatch.Page{Limit: 100_000})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	slices.Reverse(runs)
-	return runs
-}
-
-// awaitRuns waits until every slot up to last has ended.
-func (f *fleet) awaitRuns(last time.Time) {
-	f.t.Helper()
-	for end := time.Now().Add(unheard); ; {
-		runs := f.runs()
-		over := len(runs) > 0 && !runs[len(runs)-1].Slot.Before(last)
-		for _, r := range runs {
-			over = over && (r.EndedAt != nil || r.Slot.After(last))
-		}
-		if over {
-			return
-		}
-		if !passes(f.t.Context(), 100*time.Millisecond) || time.Now().After(end) {
-			f.t.Errorf("not all slots up to %s have ended", clockTime(last))
-			return
-		}
-	}
+	testkit.Within(f.t, unheard, "all slots up to "+clockTime(last)+" have ended", func() bool {
+		runs := f.runs(chaosJob)
+		return len(runs) > 0 && !runs[len(runs)-1].Slot.Before(last) &&
+			!slices.ContainsFunc(runs, func(r cronjob.Run) bool { return r.EndedAt == nil && !r.Slot.After(last) })
+	})
 }
 
 // effects returns the owners of the committed effects, by slot.
 func (f *fleet) effects() map[int64][]string {
 	f.t.Helper()
-	rows, err := f.db.Query("SELECT slot, owner FROM witness")
+	rows, err := f.raw.Query("SELECT slot, owner FROM witness")
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -197,10 +167,4 @@ func (f *fleet) effects() map[int64][]string {
 		f.t.Fatal(err)
 	}
 	return found
-}
-
-// by returns the instance of an owner.
-func by(owner string) string {
-	instance, _, _ := strings.Cut(owner, "/")
-	return instance
 }

@@ -2,7 +2,6 @@ package schedule_test
 
 import (
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,35 +11,17 @@ import (
 // A leader in a process of its own is stopped, and one is killed: another leads, and runs the leader's job. `make test` has
 // one strategy, and `make test-all` all.
 func TestLeaderHandsOver(t *testing.T) {
-	if hasRole(t) {
-		return
-	}
 	t.Parallel()
-	handOvers(t, electing()[:testkit.Scale(1, len(electing()))], func(_ int, f *fleet) {
+	onEach(t, electing()[:testkit.Scale(1, len(electing()))], role{}, func(_ *testing.T, f *fleet) {
 		f.succeed(1, (*process).quit)
 		f.succeed(1, (*process).kill)
+		f.disband()
 	})
 }
 
 // electing are the ways that elect one leader; with memories of their own, each instance leads.
 func electing() []way {
 	return slices.DeleteFunc(slices.Clone(ways), func(w way) bool { return w.lock == "memory" })
-}
-
-// handOvers calls do with a fleet of each way, with all at once.
-func handOvers(t *testing.T, ways []way, do func(i int, f *fleet)) {
-	var all sync.WaitGroup
-	for i, way := range ways {
-		all.Go(func() {
-			t.Run(way.name, func(t *testing.T) {
-				f := way.assemble(t, role{TTL: 3 * time.Second})
-				f.man()
-				do(i, f)
-				f.disband()
-			})
-		})
-	}
-	all.Wait()
 }
 
 // succession is the time from the end of a leader until another led and ran the due slot.

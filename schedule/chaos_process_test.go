@@ -1,6 +1,7 @@
 package schedule_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -43,12 +44,15 @@ func (r role) start(t testing.TB, j *journal, skew time.Duration) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	top, _, _ := strings.Cut(t.Name(), "/")
 	p := &process{role: r, t: t, log: &bytes.Buffer{}, gone: make(chan struct{})}
-	p.cmd = exec.Command(os.Args[0], "-test.run=^"+top+"$", "-test.timeout=30m", roleMark, string(told))
-	p.cmd.Stdout, p.cmd.Stderr = &lines{journal: j}, p.log
+	p.cmd = exec.Command(os.Args[0], "-test.run=^TestInstance$", "-test.timeout=30m", roleMark, string(told))
+	p.cmd.Stderr = p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Ptrace: skew != 0}
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
 		t.Fatal(err)
 	}
 	started := make(chan error)
@@ -63,6 +67,7 @@ func (r role) start(t testing.TB, j *journal, skew time.Duration) *process {
 		}
 		started <- err
 		if p.cmd.Process != nil {
+			j.read(stdout)
 			p.err = p.cmd.Wait()
 			close(p.gone)
 		}
@@ -142,12 +147,18 @@ type journal struct {
 
 func newJournal() *journal { return &journal{added: make(chan struct{})} }
 
-func (j *journal) add(r report) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.reports = append(j.reports, r)
-	close(j.added)
-	j.added = make(chan struct{})
+// read picks the reports out of what package testing prints, to the end.
+func (j *journal) read(stdout io.Reader) {
+	for lines := bufio.NewScanner(stdout); lines.Scan(); {
+		var r report
+		if json.Unmarshal(lines.Bytes(), &r) == nil {
+			j.mu.Lock()
+			j.reports = append(j.reports, r)
+			close(j.added)
+			j.added = make(chan struct{})
+			j.mu.Unlock()
+		}
+	}
 }
 
 // all returns the reports so far, and a channel that is closed when there is another.
@@ -183,31 +194,9 @@ func (j *journal) count() int {
 	return len(reports)
 }
 
-// lines is the stdout of an instance.
-type lines struct {
-	journal *journal
-	rest    []byte
-}
-
-// Write picks the reports out of what package testing prints.
-func (l *lines) Write(b []byte) (int, error) {
-	l.rest = append(l.rest, b...)
-	for {
-		line, rest, whole := bytes.Cut(l.rest, []byte("\n"))
-		if !whole {
-			return len(b), nil
-		}
-		l.rest = rest
-		var r report
-		if json.Unmarshal(line, &r) == nil {
-			l.journal.add(r)
-		}
-	}
-}
-
 func (r report) String() string {
 	return fmt.Sprintf("%s %s %s %s attempt %d, begun %s %s", clockTime(r.At), r.Who, r.What, clockTime(r.Slot), r.Attempt,
-		clockTime(r.Began), r.Note)
+		clockTime(*r.BeganAt), r.Note)
 }
 
 func clockTime(t time.Time) string { return t.UTC().Format("15:04:05.000") }

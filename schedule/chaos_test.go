@@ -1,10 +1,8 @@
 package schedule_test
 
 import (
-	"context"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,54 +11,35 @@ import (
 	"firsttap/testkit"
 )
 
-const (
-	chaosTTL = 3 * time.Second // of the locks, and so the term of a run
-	glimpse  = 50 * time.Millisecond
-)
-
 // Three instances run a job each second. They are killed and stopped at random, some for longer than the lock and the run
 // last, while at least one goes on; Redis is flushed during runs. Each slot has its effect once, no two attempts at a run
 // overlap, no instance that is awake is overtaken, and an attempt that was overtaken while it stood still commits nothing.
 // `make test` has 5 slots on one strategy, and `make test-all` 15 on each.
 func TestEachSlotOnce(t *testing.T) {
-	if hasRole(t) {
-		return
-	}
 	t.Parallel()
 	slotsOnce(t, ways[:testkit.Scale(1, len(ways))], testkit.Scale(5, 15), rand.Uint64N(1e6))
 }
 
-// slotsOnce plays so many slots on all of the ways at once. The seed repeats its plan, as far as the machine lets it.
+// slotsOnce plays so many slots on each of the ways. The seed repeats its plan, as far as the machine lets it.
 func slotsOnce(t *testing.T, ways []way, slots int, seed uint64) {
 	t.Logf("%d slots, the seed is %d", slots, seed)
-	rows := make([]string, len(ways))
-	var all sync.WaitGroup // more than -parallel allows: they wait most of the time
-	for i, w := range ways {
-		all.Go(func() {
-			t.Run(w.name, func(t *testing.T) {
-				seed := seed + uint64(i)<<32
-				f := w.assemble(t, role{TTL: chaosTTL, Cron: "* * * * * *", Seed: seed})
-				f.man()
-				s := &storm{fleet: f, rand: rand.New(rand.NewPCG(seed, 1)), kinds: []int{hitBusy, hitKill | hitBusy}, pace: 1500 * time.Millisecond}
-				if testkit.All() {
-					s.kinds, s.pace = []int{0, hitKill, hitBusy, hitKill | hitBusy}, 3500*time.Millisecond
-				}
-				first := f.state().RegisteredAt.Truncate(time.Second).Add(time.Second)
-				s.rage(time.Now().Add(time.Duration(slots) * time.Second))
-				last := time.Now().Truncate(time.Second)
-				s.calm()
-				f.awaitRuns(last)
-				f.disband()
-				a := s.account(first, last)
-				rows[i] = a.row()
-				if a.takenOver == 0 {
-					t.Error("no run was taken over: this has shown nothing")
-				}
-			})
-		})
-	}
-	all.Wait()
-	t.Log(table(accountHead, rows))
+	onEach(t, ways, role{Cron: "* * * * * *", Seed: seed}, func(t *testing.T, f *fleet) {
+		s := &storm{fleet: f, rand: rand.New(rand.NewPCG(f.Seed, 1)), kinds: []int{hitBusy, hitKill | hitBusy}, pace: 1500 * time.Millisecond}
+		if testkit.All() {
+			s.kinds, s.pace = []int{0, hitKill, hitBusy, hitKill | hitBusy}, 3500*time.Millisecond
+		}
+		first := f.state(chaosJob).RegisteredAt.Truncate(time.Second).Add(time.Second)
+		s.rage(time.Now().Add(time.Duration(slots) * time.Second))
+		last := time.Now().Truncate(time.Second)
+		s.calm()
+		f.awaitSlots(last)
+		f.disband()
+		a := s.account(first, last)
+		t.Logf("%+v", *a)
+		if a.takenOver == 0 {
+			t.Error("no run was taken over: this has shown nothing")
+		}
+	})
 }
 
 // storm kills and stops the instances of a fleet.
@@ -91,11 +70,11 @@ func (s *storm) rage(until time.Time) {
 		if now.After(s.next) && s.hit() {
 			s.plan()
 		}
-		if len(s.redis) > 0 && now.After(s.wipe) && len(s.state().Unfinished) > 0 {
+		if len(s.redis) > 0 && now.After(s.wipe) && len(s.state(chaosJob).Unfinished) > 0 {
 			s.flush()
 		}
-		if !passes(s.t.Context(), glimpse) {
-			s.t.Fatal(context.Cause(s.t.Context()))
+		if err := pause(s.t.Context(), 50*time.Millisecond); err != nil {
+			s.t.Fatal(err)
 		}
 	}
 }
@@ -124,27 +103,20 @@ func (s *storm) between(least, most time.Duration) time.Duration {
 // gives a run up after three.
 func (s *storm) hit() bool {
 	s.t.Helper()
-	up, open := s.up(), s.state().Unfinished
-	if len(up) < 2 {
+	up, open := s.up(), s.state(chaosJob).Unfinished
+	if len(up) < 2 || slices.ContainsFunc(open, func(run cronjob.Run) bool { return run.Attempt >= 2 }) {
 		return false
 	}
-	kind, victim := s.hits[len(s.hits)-1], up[s.rand.IntN(len(up))]
+	kind := s.hits[len(s.hits)-1]
 	if kind&hitBusy != 0 {
-		victim = nil
+		up = slices.DeleteFunc(up, func(one *seat) bool {
+			return !slices.ContainsFunc(open, func(run cronjob.Run) bool { return by(run.Owner) == one.Name })
+		})
 	}
-	for _, run := range open {
-		if run.Attempt >= 2 {
-			return false
-		}
-		for _, one := range up {
-			if kind&hitBusy != 0 && one.Name == by(run.Owner) {
-				victim = one
-			}
-		}
-	}
-	if victim == nil {
+	if len(up) == 0 {
 		return false
 	}
+	victim := up[s.rand.IntN(len(up))]
 	s.hits = s.hits[:len(s.hits)-1]
 	if kind&hitKill != 0 {
 		victim.kill()
@@ -165,8 +137,10 @@ func (s *storm) hit() bool {
 // restore continues the stopped instances whose time has come, and replaces the killed ones.
 func (s *storm) restore() {
 	s.t.Helper()
+	open := s.state(chaosJob).Unfinished
+	overtaken := slices.ContainsFunc(open, func(run cronjob.Run) bool { return run.Attempt > 1 }) // by another instance
 	for k, one := range s.seats {
-		if one.sleeper && s.overtaken() {
+		if one.sleeper && overtaken {
 			one.back = time.Now()
 		}
 		switch {
@@ -178,12 +152,6 @@ func (s *storm) restore() {
 			s.launch(k, 0)
 		}
 	}
-}
-
-// overtaken reports whether an unfinished run has been begun by several instances.
-func (s *storm) overtaken() bool {
-	s.t.Helper()
-	return slices.ContainsFunc(s.state().Unfinished, func(run cronjob.Run) bool { return run.Attempt > 1 })
 }
 
 // calm ends the storm: all instances run again.

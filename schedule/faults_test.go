@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/url"
 	"testing"
-	"time"
 
 	"firsttap/cronjob"
 	"firsttap/lock"
@@ -35,41 +34,30 @@ func TestTheDatabaseIsAway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, d := newPlace(t), newDiary(t)
+			p := newPlace(t)
 			store, proxy := p.proxied()
-			begun, causes := make(chan struct{}, 10), make(chan error, 1)
-			job := func(who string) []schedule.Job {
-				return []schedule.Job{{
-					Name: "job", When: schedule.After(once), Hold: usual,
-					Work: d.note(who, func(ctx context.Context, _ cronjob.Run) (string, error) {
-						begun <- struct{}{}
-						if len(d.of("job")) > 1 {
-							return "by " + who, nil
-						}
-						<-ctx.Done()
-						causes <- context.Cause(ctx)
-						return "", errWork
-					}),
-				}}
-			}
-			a := p.start("a", schedule.Options{Ledger: store, Jobs: job("a")})
+			begun := make(chan struct{}, 10)
+			cut := firstly(p.untilCanceled)
+			jobs := []schedule.Job{{Name: "job", Work: func(ctx context.Context, run cronjob.Run) (string, error) {
+				begun <- struct{}{}
+				return cut(ctx, run)
+			}}}
+			a := p.start("a", schedule.Options{Ledger: store, Jobs: jobs})
 			testkit.Await(t, "it begins", begun)
-			b := p.start("b", schedule.Options{Jobs: job("b")})
+			b := p.start("b", schedule.Options{Jobs: jobs})
 			away(proxy, true)
-			if cause := testkit.Await(t, "the work is canceled", causes); !errors.Is(cause, lock.ErrUnreachable) {
+			if cause := testkit.Await(t, "the work is canceled", p.causes); !errors.Is(cause, lock.ErrUnreachable) {
 				t.Errorf("the work's context ended with %v", cause)
 			}
 			testkit.Await(t, "another takes it over", begun)
 			runs := p.awaitRuns("job", 1, cronjob.Succeeded)
-			if len(runs) != 1 || runs[0].Attempt != 2 || runs[0].Result != "by b" {
+			if len(runs) != 1 || runs[0].Attempt != 2 || by(runs[0].Owner) != "b" {
 				t.Errorf("the runs are %+v", runs)
 			}
 			b.stop()
-			if _, err := b.RunNow(t.Context(), "job", "key_1"); err != nil {
-				t.Fatal(err)
-			}
+			b.request("job")
 			away(proxy, false)
-			if runs := p.awaitRuns("job", 2, cronjob.Succeeded); runs[1].Result != "by a" {
+			if runs := p.awaitRuns("job", 2, cronjob.Succeeded); by(runs[1].Owner) != "a" {
 				t.Errorf("the runs are %+v", runs)
 			}
 			a.stop()
@@ -87,26 +75,23 @@ func TestAReplyIsLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, d := newPlace(t), newDiary(t)
+			p := newPlace(t)
 			store, proxy := p.proxied()
 			cut := proxy.CutReply(lost[0], lost[1:]...)
 			p.start("a", schedule.Options{Ledger: store, Jobs: []schedule.Job{{
-				Name: "job", When: schedule.After(once), Hold: lock.Renewed(6*time.Second, time.Minute),
-				Work: d.keep("a", func(ctx context.Context, _ cronjob.Run) (string, error) {
-					if name != "that it goes on" {
-						return "", nil
+				Name: "job", Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
+					if name == "that it goes on" {
+						select {
+						case <-cut.Done():
+						case <-ctx.Done():
+						}
 					}
-					select {
-					case <-cut.Done():
-						return "", nil
-					case <-ctx.Done():
-						return "", context.Cause(ctx)
-					}
-				}),
+					return "", context.Cause(ctx)
+				},
 			}}})
 			testkit.Await(t, "the reply is lost", cut.Done())
 			runs := p.awaitRuns("job", 1, cronjob.Succeeded)
-			if n := len(d.of("job")); n != 1 || len(runs) != 1 || runs[0].Attempt != 1 {
+			if n := len(p.works("job")); n != 1 || len(runs) != 1 || runs[0].Attempt != 1 {
 				t.Errorf("%d works and the runs %+v", n, runs)
 			}
 		})

@@ -16,24 +16,36 @@ import (
 	"firsttap/testkit"
 )
 
-// heldOn returns a Scheduler of two jobs that does not run. The locks that it knows are on the servers at urls, and held.
-func heldOn(t *testing.T, urls ...string) *schedule.Scheduler {
+// holders are servers on which all locks that a Scheduler of two jobs knows are held. It does not run.
+type holders struct {
+	*schedule.Scheduler
+	servers []*servertest.Redis
+	clients []redisclient.Client
+}
+
+// newHolders starts so many servers.
+func newHolders(t *testing.T, n int) *holders {
 	t.Helper()
-	nodes := make([]*lock.Redis, len(urls))
-	for i, url := range urls {
-		nodes[i] = redisLocks(t, url)
+	h := &holders{}
+	nodes := make([]*lock.Redis, n)
+	for i := range nodes {
+		server := servertest.StartRedis(t)
+		client, err := redisclient.Dial(server.URL(), testkit.Patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { client.Close() })
+		nodes[i], h.servers, h.clients = redisLocks(t, server.URL()), append(h.servers, server), append(h.clients, client)
 	}
-	locks := schedule.Strategy(nodes[0])
-	if len(nodes) > 1 {
-		var err error
+	locks, err := schedule.Strategy(nodes[0]), error(nil)
+	if n > 1 {
 		if locks, err = lock.NewQuorum(nodes...); err != nil {
 			t.Fatal(err)
 		}
 	}
-	every := schedule.Cron(everySecond)
-	s, err := schedule.New(schedule.Options{Locks: locks, OtherLocks: []string{"relay"}, Jobs: []schedule.Job{
-		{Name: "own", When: every, Hold: usual, Work: done},
-		{Name: "led", When: every, Hold: usual, OnLeader: true, Work: done},
+	h.Scheduler, err = schedule.New(schedule.Options{Locks: locks, OtherLocks: []string{"relay"}, Jobs: []schedule.Job{
+		{Name: "own", When: eachSecond, Hold: usual, Work: done},
+		{Name: "led", When: eachSecond, Hold: usual, OnLeader: true, Work: done},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -43,16 +55,13 @@ func heldOn(t *testing.T, urls ...string) *schedule.Scheduler {
 			t.Fatal(err)
 		}
 		for _, node := range nodes { // for the last of which a quorum does not wait
-			testkit.Retry(t, func() error {
-				h, err := node.Show(t.Context(), name)
-				if err == nil && h.Owner == "" {
-					err = lock.ErrExpired
-				}
-				return err
+			testkit.Eventually(t, name+" is held", func() bool {
+				held, err := node.Show(t.Context(), name)
+				return err == nil && held.Owner != ""
 			})
 		}
 	}
-	return s
+	return h
 }
 
 // mustHold fails the test unless the locks that s knows of are held.
@@ -98,28 +107,19 @@ func TestHeldCostsTheSame(t *testing.T) {
 	for name, nodes := range map[string]int{"redis": 1, "quorum": 3} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			urls, clients := make([]string, nodes), make([]redisclient.Client, nodes)
-			for i := range nodes {
-				urls[i] = servertest.StartRedis(t).URL()
-				var err error
-				if clients[i], err = redisclient.Dial(urls[i], testkit.Patience); err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { clients[i].Close() })
-			}
-			s := heldOn(t, urls...)
+			h := newHolders(t, nodes)
 			cost := func() (all []int) {
-				for _, c := range clients {
+				for _, c := range h.clients {
 					all = append(all, -redisCommands(t, c))
 				}
-				mustHold(t, s)
-				for i, c := range clients {
+				mustHold(t, h.Scheduler)
+				for i, c := range h.clients {
 					all[i] += redisCommands(t, c)
 				}
 				return all
 			}
 			few := cost()
-			for _, c := range clients {
+			for _, c := range h.clients {
 				var keys []any
 				for k := range 20_000 {
 					keys = append(keys, fmt.Sprintf("dispatch:%d", k), "x", fmt.Sprintf("job-lock:test:%d", k), "host:1/x 7")
@@ -143,17 +143,12 @@ func TestHeldCostsTheSame(t *testing.T) {
 func TestHeldByAMajority(t *testing.T) {
 	testkit.OnlyInAll(t)
 	t.Parallel()
-	servers, urls := make([]*servertest.Redis, 3), make([]string, 3)
-	for i := range servers {
-		servers[i] = servertest.StartRedis(t)
-		urls[i] = servers[i].URL()
-	}
-	s := heldOn(t, urls...)
-	servers[1].Freeze()
-	defer servers[1].Thaw()
-	testkit.Together(8, func(int) { mustHold(t, s) }) // which need more connections than a pool has
-	servers[2].Kill()
-	if held, err := s.HeldLocks(t.Context()); !errors.Is(err, dispatch.ErrUnavailable) {
+	h := newHolders(t, 3)
+	h.servers[1].Freeze()
+	defer h.servers[1].Thaw()
+	testkit.Together(8, func(int) { mustHold(t, h.Scheduler) }) // which need more connections than a pool has
+	h.servers[2].Kill()
+	if held, err := h.HeldLocks(t.Context()); !errors.Is(err, dispatch.ErrUnavailable) {
 		t.Errorf("without a majority: %+v, %v", held, err)
 	}
 }
@@ -161,12 +156,9 @@ func TestHeldByAMajority(t *testing.T) {
 // HeldLocks asks for all names at once: servers that are slow, or do not answer, delay it as if there were one name.
 func TestHeldLocksAreAskedForAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *place) {
-		locks := lock.NewMemory()
-		i := p.create("a", schedule.Options{Locks: locks, OtherLocks: []string{"relay", "more", "and", "others"}, Jobs: []schedule.Job{
-			{Name: "own", When: schedule.After(once), Hold: usual, Work: done},
-		}})
+		i := p.create("a", schedule.Options{Locks: p.locks, OtherLocks: []string{"relay", "more", "and", "others"}, Jobs: []schedule.Job{{Name: "own"}}})
 		for _, name := range []string{"relay", "own", "jobs"} {
-			if _, err := locks.Acquire(t.Context(), name, "host:1/"+name, time.Hour); err != nil {
+			if _, err := p.locks.Acquire(t.Context(), name, "host:1/"+name, time.Hour); err != nil {
 				t.Fatal(err)
 			}
 		}

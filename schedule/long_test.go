@@ -3,56 +3,39 @@ package schedule_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"firsttap/cronjob"
 	"firsttap/lock"
 	"firsttap/schedule"
-	"firsttap/testkit"
 )
 
 // Work that takes longer than the lock's TTL and the run's term stays the only one, as both are renewed.
 func TestAWorkOutlivesItsLock(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *place) {
-		d, locks := newDiary(t), lock.NewMemory()
-		const ttl, takes = 3 * time.Second, time.Minute
-		for _, who := range []string{"a", "b"} {
-			work := d.keep(who, func(ctx context.Context, _ cronjob.Run) (string, error) { return "", pause(ctx, takes) })
-			p.start(who, schedule.Options{Locks: locks, Jobs: []schedule.Job{
-				{Name: "long", When: schedule.After(once), Hold: lock.Renewed(ttl, time.Hour), Work: work},
-				{Name: "led", When: schedule.After(once), Hold: lock.Renewed(ttl, time.Hour), OnLeader: true, Work: work},
-			}})
-		}
-		pass(takes + 2*time.Second)
+		const takesTime = time.Minute
+		hold := lock.Renewed(3*time.Second, time.Hour)
+		p.startAll(schedule.Options{Locks: p.locks, Jobs: []schedule.Job{
+			{Name: "long", Hold: hold, Work: takes(takesTime)}, {Name: "led", Hold: hold, OnLeader: true, Work: takes(takesTime)},
+		}}, "a", "b")
+		pass(takesTime + 2*time.Second)
 		for _, job := range []string{"long", "led"} {
 			runs := p.ended(job, 1, cronjob.Succeeded)
-			if len(runs) != 1 || runs[0].Attempt != 1 || runs[0].EndedAt.Sub(*runs[0].BeganAt) != takes || len(d.of(job)) != 1 {
-				t.Errorf("%s: %d works and the runs %+v", job, len(d.of(job)), runs)
+			if len(runs) != 1 || runs[0].Attempt != 1 || runs[0].EndedAt.Sub(*runs[0].BeganAt) != takesTime || len(p.works(job)) != 1 {
+				t.Errorf("%s: %d works and the runs %+v", job, len(p.works(job)), runs)
 			}
 		}
 	})
 }
 
-// hanging is work whose first run calls hangs and whose other runs are done at once.
-func hanging(hangs JobStore) JobStore {
-	var hung atomic.Bool
-	return func(ctx context.Context, run cronjob.Run) (string, error) {
-		if hung.CompareAndSwap(false, true) {
-			return hangs(ctx, run)
-		}
-		return done(ctx, run)
-	}
-}
-
 // deaf is work that ignores its context until the test ends.
-func deaf(t *testing.T) JobStore {
+func (p *place) deaf() work {
+	p.overlaps = true
 	end := make(chan struct{})
-	t.Cleanup(func() { close(end) })
+	p.t.Cleanup(func() { close(end) })
 	return func(context.Context, cronjob.Run) (string, error) {
 		<-end
 		return "at last", nil
@@ -80,12 +63,12 @@ func TestAWorkThatHangsIsCut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, p *place) {
-				hangs := untilCanceled
+				hangs := p.untilCanceled
 				if tt.deaf {
-					hangs = deaf(t)
+					hangs = p.deaf()
 				}
 				p.start("a", schedule.Options{GracePeriod: grace, Jobs: []schedule.Job{{
-					Name: "hangs", When: schedule.Cron(everySecond), Hold: tt.hold, OnLeader: tt.onLeader, MaxDelay: aWhile, Work: hanging(hangs),
+					Name: "hangs", When: eachSecond, Hold: tt.hold, OnLeader: tt.onLeader, MaxDelay: aWhile, Work: firstly(hangs),
 				}}})
 				pass(4500 * time.Millisecond)
 				runs := p.ended("hangs", 3, cronjob.Succeeded)
@@ -108,22 +91,18 @@ func TestAWorkThatHangsIsCut(t *testing.T) {
 // Work that is canceled and is slow to return stays the only one: its run is not taken over, and FAILED.
 func TestACutWorkIsWaitedFor(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *place) {
-		d := newDiary(t)
 		const ttl, longest, stopping = 3 * time.Second, 300 * time.Millisecond, 20 * time.Second // longer than the term of the run
-		for _, who := range []string{"a", "b"} {
-			p.start(who, schedule.Options{GracePeriod: 30 * time.Second, Jobs: []schedule.Job{{
-				Name: "slow", When: schedule.After(once), Hold: lock.Renewed(ttl, longest),
-				Work: d.keep(who, func(ctx context.Context, _ cronjob.Run) (string, error) {
-					<-ctx.Done()
-					return "", errors.Join(pause(context.WithoutCancel(ctx), stopping), errWork)
-				}),
-			}}})
-		}
+		p.startAll(schedule.Options{GracePeriod: 30 * time.Second, Jobs: []schedule.Job{{
+			Name: "slow", Hold: lock.Renewed(ttl, longest), Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
+				<-ctx.Done()
+				return "", errors.Join(pause(context.WithoutCancel(ctx), stopping), errWork)
+			},
+		}}}, "a", "b")
 		pass(time.Minute)
 		runs := p.ended("slow", 1, cronjob.Failed)
 		r := runs[0]
-		if len(runs) != 1 || r.Attempt != 1 || len(d.of("slow")) != 1 || !strings.Contains(r.Error, "too long") || !strings.Contains(r.Error, errWork.Error()) {
-			t.Errorf("%d works and the runs %+v", len(d.of("slow")), runs)
+		if len(runs) != 1 || r.Attempt != 1 || len(p.works("slow")) != 1 || !strings.Contains(r.Error, "too long") || !strings.Contains(r.Error, errWork.Error()) {
+			t.Errorf("%d works and the runs %+v", len(p.works("slow")), runs)
 		}
 		if took := r.EndedAt.Sub(*r.BeganAt); took != longest+stopping {
 			t.Errorf("it took %s", took)
@@ -134,18 +113,18 @@ func TestACutWorkIsWaitedFor(t *testing.T) {
 // After a few runs that never return, the job does not run on the instance, which is reported, until they do.
 func TestStuckWorksAreBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *place) {
-		d, m := newDiary(t), newMetrics(t)
+		p.overlaps = true
 		end := make(chan struct{})
-		i := p.start("a", schedule.Options{GracePeriod: 50 * time.Millisecond, Metrics: m, Jobs: []schedule.Job{{
-			Name: "deaf", When: schedule.Cron(everySecond), Hold: lock.Fixed(100 * time.Millisecond), MaxDelay: aWhile,
-			Work: d.note("a", func(context.Context, cronjob.Run) (string, error) { <-end; return "", nil }),
+		i := p.start("a", schedule.Options{GracePeriod: 50 * time.Millisecond, Jobs: []schedule.Job{{
+			Name: "deaf", When: eachSecond, Hold: lock.Fixed(100 * time.Millisecond), MaxDelay: aWhile,
+			Work: func(context.Context, cronjob.Run) (string, error) { <-end; return "", nil },
 		}}})
 		pass(9500 * time.Millisecond)
-		if n, _ := m.of("firsttap_job_skips_total", "deaf", "stuck"); n < 3 || len(d.of("deaf")) != 3 {
-			t.Errorf("%d works don't return, and %v slots were skipped", len(d.of("deaf")), n)
+		if n := i.skips("deaf", "stuck"); n < 3 || len(p.works("deaf")) != 3 {
+			t.Errorf("%d works don't return, and %v slots were skipped", len(p.works("deaf")), n)
 		}
 		b := p.state("deaf").Blocked
-		if lines := i.log.about("ERROR", "job not run", "deaf"); len(lines) != 1 || b == nil || b.By != "a" || !strings.Contains(b.Reason, "have not returned") {
+		if lines := i.said("ERROR", "job not run", "deaf"); len(lines) != 1 || b == nil || b.By != "a" || !strings.Contains(b.Reason, "have not returned") {
 			t.Errorf("blocked: %+v; said: %q", b, lines)
 		}
 		close(end)
@@ -160,7 +139,7 @@ func TestStuckWorksAreBounded(t *testing.T) {
 // However work fails, its run has the error, and the next slots are run.
 func TestAWorkThatFails(t *testing.T) {
 	fails := map[string]struct {
-		work JobStore
+		work work
 		says string
 	}{
 		"error": {func(context.Context, cronjob.Run) (string, error) { return "half", errWork }, errWork.Error()},
@@ -172,12 +151,11 @@ func TestAWorkThatFails(t *testing.T) {
 		"undue":       {func(context.Context, cronjob.Run) (string, error) { return "", cronjob.ErrNotDue }, "not due"},
 	}
 	inBubble(t, func(t *testing.T, p *place) {
-		m := newMetrics(t)
 		var jobs []schedule.Job
 		for name, f := range fails {
-			jobs = append(jobs, schedule.Job{Name: name, When: schedule.Cron(everySecond), Hold: usual, MaxDelay: aWhile, Work: hanging(f.work)})
+			jobs = append(jobs, schedule.Job{Name: name, When: eachSecond, MaxDelay: aWhile, Work: firstly(f.work)})
 		}
-		i := p.start("a", schedule.Options{Metrics: m, Jobs: jobs})
+		i := p.start("a", schedule.Options{Jobs: jobs})
 		pass(3500 * time.Millisecond)
 		for name, f := range fails {
 			runs := p.ended(name, 2, cronjob.Succeeded)
@@ -189,13 +167,13 @@ func TestAWorkThatFails(t *testing.T) {
 				t.Errorf("where it was is not said: %s", first.Error)
 			}
 			mustBeConsecutive(t, having(runs[1:], cronjob.Succeeded))
-			if n, _ := m.of("firsttap_job_runs_total", name, "FAILED"); n != 1 {
+			if n := i.metric("firsttap_job_runs_total", name, "FAILED"); n != 1 {
 				t.Errorf("%s: %v failures are counted", name, n)
 			}
-			if lines := i.log.about("job not run", "job="+name+" ", f.says); len(lines) > 0 {
+			if lines := i.said("job not run", "job="+name+" ", f.says); len(lines) > 0 {
 				t.Errorf("%s is taken for the ledger's: %q", name, lines)
 			}
-			if lines := i.log.about("job failed", "job="+name+" ", f.says); len(lines) != 1 {
+			if lines := i.said("job failed", "job="+name+" ", f.says); len(lines) != 1 {
 				t.Errorf("%s is said %q", name, lines)
 			}
 		}
@@ -205,29 +183,25 @@ func TestAWorkThatFails(t *testing.T) {
 // Work gets its run and the run's lease. The run's term is the lock's TTL, unless that is very short or very long.
 func TestWorkGetsItsRunAndLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *place) {
-		told := make(chan error, 3)
-		var jobs []schedule.Job
-		for ttl, term := range map[time.Duration]time.Duration{
+		terms := map[time.Duration]time.Duration{
 			300 * time.Millisecond: time.Second, 6 * time.Second: 6 * time.Second, time.Minute: 10 * time.Second,
-		} {
+		}
+		var jobs []schedule.Job
+		for ttl, term := range terms {
 			name := ttl.String()
-			work := func(ctx context.Context, run cronjob.Run) (string, error) {
+			jobs = append(jobs, schedule.Job{Name: name, Hold: lock.Renewed(ttl, time.Hour), Work: func(ctx context.Context, run cronjob.Run) (string, error) {
 				lease, stored := lock.FromContext(ctx), p.runs(name)[0]
 				if lease == nil || lease.Fence() != run.Fence || lease.Owner() != run.Owner || stored.Fence != run.Fence || stored.Owner != run.Owner ||
 					!stored.Slot.Equal(run.Slot) || run.Attempt != stored.Attempt || run.Job != name || run.LeasedUntil.Sub(*run.BeganAt) != term {
-					told <- fmt.Errorf("%s: got %+v with %+v, stored %+v", name, run, lease, stored)
-					return "", nil
+					t.Errorf("%s: got %+v with %+v, stored %+v", name, run, lease, stored)
 				}
-				told <- nil
 				return "", nil
-			}
-			jobs = append(jobs, schedule.Job{Name: name, When: schedule.After(once), Hold: lock.Renewed(ttl, time.Hour), Work: work})
+			}})
 		}
 		p.start("a", schedule.Options{Jobs: jobs})
-		for range jobs {
-			if err := testkit.Await(t, "it runs", told); err != nil {
-				t.Error(err)
-			}
+		pass(2 * time.Second)
+		for ttl := range terms {
+			p.ended(ttl.String(), 1, cronjob.Succeeded)
 		}
 	})
 }

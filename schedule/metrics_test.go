@@ -2,35 +2,23 @@ package schedule_test
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"firsttap/cronjob"
-	"firsttap/lock"
 	"firsttap/repository"
 	"firsttap/repository/repositorytest"
 	"firsttap/schedule"
 )
 
-// metrics are the metrics of one instance.
-type metrics struct {
-	*prometheus.Registry
-	t *testing.T
-}
-
-func newMetrics(t *testing.T) metrics { return metrics{prometheus.NewPedanticRegistry(), t} }
-
-// of returns the value of a metric of the job, and of the status or reason unless that is "".
-func (m metrics) of(name, job, what string) (value float64, found bool) {
-	m.t.Helper()
-	families, err := m.Gather()
+// metric returns the value of a metric of the job, and of the status or reason unless that is "". The test fails if there is none.
+func (i *instance) metric(name, job, what string) float64 {
+	i.t.Helper()
+	families, err := i.metrics.Gather()
 	if err != nil {
-		m.t.Fatal(err)
+		i.t.Fatal(err)
 	}
 	for _, f := range families {
 		for _, one := range f.GetMetric() {
@@ -38,37 +26,46 @@ func (m metrics) of(name, job, what string) (value float64, found bool) {
 			for _, l := range one.GetLabel() {
 				labels[l.GetName()] = l.GetValue()
 			}
-			if f.GetName() != name || labels["job_name"] != job || labels["status"]+labels["reason"] != what {
-				continue
+			if f.GetName() == name && labels["job_name"] == job && labels["status"]+labels["reason"] == what {
+				return one.GetCounter().GetValue() + one.GetGauge().GetValue() + float64(one.GetHistogram().GetSampleCount())
 			}
-			return one.GetCounter().GetValue() + one.GetGauge().GetValue() + float64(one.GetHistogram().GetSampleCount()), true
 		}
 	}
-	return 0, false
+	i.t.Errorf("there is no %s of %s %s", name, job, what)
+	return 0
+}
+
+// skips is how often the instance did not run the job for that reason.
+func (i *instance) skips(job, reason string) float64 {
+	i.t.Helper()
+	return i.metric("firsttap_job_skips_total", job, reason)
 }
 
 func TestMetrics(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *place) {
-		m := newMetrics(t)
-		a := p.start("a", schedule.Options{Metrics: m, Jobs: []schedule.Job{
-			{Name: "tick", When: schedule.Cron(everySecond), Hold: usual, Work: done},
-			{Name: "minutely", When: schedule.Cron("0 * * * * *"), Hold: usual, Work: done},
-			{Name: "daily", When: schedule.Cron("4 0 0 * * *"), Hold: usual, Work: done},
-			{Name: "after", When: schedule.After(once), Hold: usual, Work: done},
-			{Name: "fails", When: schedule.After(once), Hold: usual, Work: func(context.Context, cronjob.Run) (string, error) { return "", errWork }},
-			{Name: "stops", When: schedule.After(once), Hold: lock.Renewed(6*time.Second, time.Hour), Work: untilCanceled},
+		a := p.create("a", schedule.Options{Jobs: []schedule.Job{
+			{Name: "tick", When: eachSecond},
+			{Name: "minutely", When: schedule.Cron("0 * * * * *")},
+			{Name: "daily", When: schedule.Cron("4 0 0 * * *")},
+			{Name: "after"},
+			{Name: "fails", Work: func(context.Context, cronjob.Run) (string, error) { return "", errWork }},
+			{Name: "stops", Work: p.untilCanceled},
 		}})
+		// An instance that can't read the ledger must not hide what the others know.
+		if age := a.metric("firsttap_job_success_age_seconds", "tick", ""); !math.IsNaN(age) {
+			t.Errorf("before the ledger was read, it succeeded %v s ago", age)
+		}
+		a.begin()
 		pass(3500 * time.Millisecond)
 		is := func(name, job, what string, want float64) {
 			t.Helper()
-			if got, found := m.of(name, job, what); !found || got != want {
-				t.Errorf("%s of %s %s is %v (%v), want %v", name, job, what, got, found, want)
+			if got := a.metric(name, job, what); got != want {
+				t.Errorf("%s of %s %s is %v, want %v", name, job, what, got, want)
 			}
 		}
 		is("firsttap_job_runs_total", "tick", "SUCCEEDED", 3)
 		is("firsttap_job_duration_seconds", "tick", "", 3)
 		is("firsttap_job_runs_total", "fails", "FAILED", 1)
-		is("firsttap_job_skips_total", "tick", "held", 0)
 		is("firsttap_job_runs_total", "fails", "INTERRUPTED", 0)
 		for _, reason := range []string{"held", "unavailable", "stuck", "invalid"} {
 			is("firsttap_job_skips_total", "fails", reason, 0)
@@ -79,46 +76,14 @@ func TestMetrics(t *testing.T) {
 		// The age grows for a job that has never succeeded, since its registration, and for one that has. It comes from the ledger,
 		// which was last read half a second ago.
 		pass(7 * time.Second)
-		is("firsttap_job_success_age_seconds", "fails", "", 10.5)
-		is("firsttap_job_success_age_seconds", "after", "", 9.5)
-		is("firsttap_job_success_age_seconds", "daily", "", 6.5)
-		if age, found := m.of("firsttap_job_success_age_seconds", "tick", ""); age > 1.5 || !found {
+		for job, want := range map[string]float64{"fails": 10.5, "after": 9.5, "daily": 6.5} {
+			is("firsttap_job_success_age_seconds", job, "", want)
+		}
+		if age := a.metric("firsttap_job_success_age_seconds", "tick", ""); age > 1.5 {
 			t.Errorf("it succeeds each second, %v s ago", age)
 		}
 		a.stop()
 		is("firsttap_job_runs_total", "stops", "INTERRUPTED", 1)
-	})
-}
-
-// The age is not 0 before the ledger was read: an instance that can't read it must not hide what the others know.
-func TestSuccessIsNotKnownYet(t *testing.T) {
-	inBubble(t, func(t *testing.T, p *place) {
-		m := newMetrics(t)
-		p.create("a", schedule.Options{Metrics: m, Jobs: []schedule.Job{{Name: "tick", When: schedule.Cron(everySecond), Hold: usual, Work: done}}})
-		if age, found := m.of("firsttap_job_success_age_seconds", "tick", ""); !math.IsNaN(age) || !found {
-			t.Errorf("before it has run, it succeeded %v s ago (%v)", age, found)
-		}
-	})
-}
-
-// Every instance knows from the ledger when a job last succeeded on another.
-func TestSuccessIsKnownEverywhere(t *testing.T) {
-	inBubble(t, func(t *testing.T, p *place) {
-		m, locks := newMetrics(t), lock.NewMemory()
-		jobs := []schedule.Job{{Name: "led", When: schedule.Cron(everySecond), Hold: usual, OnLeader: true, Work: done}}
-		p.start("a", schedule.Options{Locks: locks, Jobs: jobs})
-		pass(1500 * time.Millisecond)
-		p.start("b", schedule.Options{Locks: locks, Metrics: m, Jobs: jobs})
-		pass(10 * time.Second)
-		if age, found := m.of("firsttap_job_success_age_seconds", "led", ""); age > 1.5 || !found {
-			t.Errorf("it succeeds each second, %v s ago", age)
-		}
-		if n, _ := m.of("firsttap_job_skips_total", "led", "held"); n != 10 {
-			t.Errorf("it leaves %v slots of ten to another", n)
-		}
-		if n, _ := m.of("firsttap_job_runs_total", "led", "SUCCEEDED"); n != 0 {
-			t.Errorf("%v runs beside the leader", n)
-		}
 	})
 }
 
@@ -127,27 +92,23 @@ func TestIdleInstances(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *place) {
 		const look, readings = 200 * time.Millisecond, 50
 		var statements atomic.Int64
-		store := repositorytest.Open(t, p.url, repository.Options{
+		p.store = repositorytest.Open(t, p.url, repository.Options{
 			Observer: func(ctx context.Context, _ repository.Statement) (context.Context, func(error)) {
 				statements.Add(1)
 				return ctx, func(error) {}
 			},
 		})
-		locks := lock.NewMemory()
-		var links [3]link
-		for i := range links {
-			p.start(fmt.Sprint(i), schedule.Options{Ledger: linkedLedger{store, &links[i]}, PollInterval: look, Locks: locks, Jobs: []schedule.Job{
-				{Name: "waits", When: schedule.After(once), Hold: usual, Work: done},
-				{Name: "at-work", When: schedule.After(once), Hold: usual, Work: untilCanceled},
-				{Name: "led", When: schedule.After(once), Hold: usual, OnLeader: true, Work: untilCanceled},
-				{Name: "yearly", When: schedule.Cron("0 0 0 1 7 *"), Hold: usual, Work: done},
-			}})
-		}
+		all := p.startAll(schedule.Options{PollInterval: look, Locks: p.locks, Jobs: []schedule.Job{
+			{Name: "waits"},
+			{Name: "at-work", Work: p.untilCanceled},
+			{Name: "led", OnLeader: true, Work: p.untilCanceled},
+			{Name: "yearly", When: yearly},
+		}}, "a", "b", "c")
 		pass(2*time.Second + look/2)
 		sum := func(requests ...string) (n int) {
-			for i := range links {
+			for _, i := range all {
 				for _, what := range requests {
-					n += links[i].count(what)
+					n += i.ledger.count(what)
 				}
 			}
 			return n
@@ -156,7 +117,7 @@ func TestIdleInstances(t *testing.T) {
 		read, renewed, other, before := sum("read"), sum("renew"), sum(others...), statements.Load()
 		pass(readings * look)
 		read, renewed, other = sum("read")-read, sum("renew")-renewed, sum(others...)-other
-		if read != readings*len(links) || other != 0 {
+		if read != readings*len(all) || other != 0 {
 			t.Errorf("in %s the ledger was read %d times, and there were %d other requests", readings*look, read, other)
 		}
 		// Two runs of the jobs at work are renewed every two seconds.

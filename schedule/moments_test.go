@@ -1,8 +1,8 @@
 package schedule_test
 
 import (
-	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,24 +58,23 @@ type cutOff struct {
 
 // at cuts an instance off when its n runs are so old, each by step older than the one before. It returns how many were begun again.
 func (o cutOff) at(t *testing.T, p *place, youngest, step time.Duration, n int) (again int) {
-	const ttl, takes = 2 * time.Second, 2500 * time.Millisecond
-	d, locks := newDiary(t), lock.NewMemory()
-	names := make([]string, n)
+	const ttl, took = 2 * time.Second, 2500 * time.Millisecond
+	names, jobs := make([]string, n), make([]schedule.Job, n)
 	for k := range names {
 		names[k] = fmt.Sprintf("%s-old", youngest+time.Duration(n-1-k)*step)
+		jobs[k] = schedule.Job{Name: names[k], When: yearly, Hold: lock.Renewed(ttl, time.Minute), Work: takes(took)}
 	}
-	a := p.startYearly("a", names, ttl, takes, d, locks)
+	a := p.start("a", schedule.Options{Locks: p.locks, Jobs: jobs})
 	a.ledger.slow(3*time.Millisecond, 3*time.Millisecond)
 	a.locks.slow(2*time.Millisecond, 2*time.Millisecond)
+	locks := p.locks
 	if o.apart {
 		locks = lock.NewMemory()
 	}
-	b := p.startYearly("b", names, ttl, takes, d, locks)
+	p.start("b", schedule.Options{Locks: locks, Jobs: jobs})
 	pass(10 * time.Millisecond)
 	for k, name := range names {
-		if _, err := a.RunNow(t.Context(), name, "key_1"); err != nil {
-			t.Fatal(err)
-		}
+		a.request(name)
 		if k < n-1 {
 			pass(step)
 		}
@@ -87,9 +86,9 @@ func (o cutOff) at(t *testing.T, p *place, youngest, step time.Duration, n int) 
 	if o.locks {
 		a.locks.cut(o.outage)
 	}
-	pass(ttl + 2*linkTimeout + time.Second + takes) // the term, requests that a waits for, b's look, and its work
+	pass(ttl + 2*linkTimeout + time.Second + took) // the term, requests that a waits for, b's look, and its work
 	for _, name := range names {
-		runs, works := p.runs(name), len(d.of(name))
+		runs, works := p.runs(name), len(p.works(name))
 		if len(runs) != 1 || runs[0].Status != cronjob.Succeeded || runs[0].Attempt > 2 || works < 1 || works > 2 {
 			t.Errorf("%s: %d works and the runs %+v", name, works, runs)
 		}
@@ -97,111 +96,78 @@ func (o cutOff) at(t *testing.T, p *place, youngest, step time.Duration, n int) 
 			again++
 		}
 	}
-	a.ledger.cut(0)
-	a.locks.cut(0)
-	a.stop()
-	b.stop()
 	return again
-}
-
-// startYearly starts an instance of jobs that run on request.
-func (p *place) startYearly(who string, names []string, ttl, takes time.Duration, d *diary, locks *lock.Memory) *instance {
-	p.t.Helper()
-	var jobs []schedule.Job
-	for _, name := range names {
-		jobs = append(jobs, schedule.Job{
-			Name: name, When: schedule.Cron("0 0 0 1 7 *"), Hold: lock.Renewed(ttl, time.Minute),
-			Work: d.keep(who, func(ctx context.Context, _ cronjob.Run) (string, error) { return "by " + who, pause(ctx, takes) }),
-		})
-	}
-	return p.start(who, schedule.Options{Locks: locks, Jobs: jobs})
 }
 
 // The leader is cut off at any moment of its lease: it follows before another leads, which is when its lease is over.
 func TestTheLeaderIsCutOffAtAnyMoment(t *testing.T) {
-	for name, o := range map[string]outage{"refused": cutAtOnce, "swallowed": cutRequests, "unanswered": cutReplies} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, p *place) {
+	inEachOutage(t, func(t *testing.T, o outage) {
+		bubble(t, func(t *testing.T, p *place) {
+			const lease, renewal = 3 * time.Second, time.Second
+			all := p.startAll(schedule.Options{Locks: p.locks, PollInterval: 4 * time.Second, Jobs: []schedule.Job{{Name: "led", OnLeader: true}}}, "a", "b")
+			pass(0)
+			leader := electedOf(t, all)
+			var after []time.Duration
+			for ms := 0; ms < int(renewal/time.Millisecond); ms += testkit.Scale(20, 1) {
+				other := strings.Trim("ab", leader)
+				pass(5*renewal + time.Duration(ms)*time.Millisecond)
+				all[leader].locks.cut(o)
+				cut := time.Now()
+				pass(2*lease + time.Second)
+				lost, led := all[leader].lastSaid("this instance has lost the lead"), all[other].lastSaid("this instance is elected leader")
 				// Without replies the one that follows still gives its lock back.
-				const lease, renewal = 3 * time.Second, time.Second
-				locks, all := lock.NewMemory(), map[string]*instance{}
-				for _, who := range []string{"a", "b"} {
-					all[who] = p.start(who, schedule.Options{Locks: locks, PollInterval: 4 * time.Second, Jobs: []schedule.Job{
-						{Name: "led", When: schedule.After(once), Hold: usual, OnLeader: true, Work: done},
-					}})
+				if lost.Before(cut) || led.Before(lost) || led.Sub(cut) > lease+100*time.Millisecond ||
+					o != cutReplies && led.Sub(cut) < lease-renewal {
+					t.Fatalf("cut off %d ms later, %s follows %s later, and %s leads %s later", ms, leader, lost.Sub(cut), other, led.Sub(cut))
 				}
-				pass(0)
-				leader := electedOf(t, all)
-				var soonest, latest time.Duration
-				for ms := 0; ms < int(renewal/time.Millisecond); ms += testkit.Scale(20, 1) {
-					other := strings.Trim("ab", leader)
-					pass(5*renewal + time.Duration(ms)*time.Millisecond)
-					all[leader].locks.cut(o)
-					cut := time.Now()
-					pass(2*lease + time.Second)
-					lost, led := all[leader].log.last("this instance has lost the lead"), all[other].log.last("this instance is elected leader")
-					if lost.Before(cut) || led.Before(lost) || led.Sub(cut) > lease+100*time.Millisecond ||
-						o != cutReplies && led.Sub(cut) < lease-renewal {
-						t.Fatalf("cut off %d ms later, %s follows %s later, and %s leads %s later", ms, leader, lost.Sub(cut), other, led.Sub(cut))
-					}
-					all[leader].locks.cut(0)
-					leader = other
-					latest = max(latest, led.Sub(cut))
-					if soonest = min(soonest, led.Sub(cut)); soonest == 0 {
-						soonest = latest
-					}
-				}
-				t.Logf("another leads after %s to %s", soonest, latest)
-			})
+				all[leader].locks.cut(0)
+				leader = other
+				after = append(after, led.Sub(cut))
+			}
+			t.Logf("another leads after %s to %s", slices.Min(after), slices.Max(after))
 		})
-	}
+	})
 }
 
 // Whichever single request to the ledger or to the locks fails, on its way there or on its way back, and whether or not an answer
 // says so: one works at a time, the run SUCCEEDS once, and no later slot is missed.
 func TestAnyRequestFails(t *testing.T) {
-	for name, o := range map[string]outage{"refused": cutAtOnce, "swallowed": cutRequests, "unanswered": cutReplies} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for _, locksFail := range []bool{false, true} {
-				tried := 0
-				for nth, failed := 1, true; failed; nth += testkit.Scale(3, 1) {
-					bubble(t, func(t *testing.T, p *place) { failed = fails(t, p, o, locksFail, nth) })
-					if failed {
-						tried++
-					}
+	inEachOutage(t, func(t *testing.T, o outage) {
+		for _, locksFail := range []bool{false, true} {
+			tried := 0
+			for nth, failed := 1, true; failed; nth += testkit.Scale(3, 1) {
+				bubble(t, func(t *testing.T, p *place) { failed = fails(t, p, o, locksFail, nth) })
+				if failed {
+					tried++
 				}
-				t.Logf("%d requests have failed", tried)
 			}
-		})
-	}
+			t.Logf("%d requests have failed", tried)
+		}
+	})
 }
 
 // fails has the nth request of an instance fail, and reports whether there was one.
 func fails(t *testing.T, p *place, o outage, locksFail bool, nth int) (failed bool) {
-	d, locks := newDiary(t), lock.NewMemory()
-	options := func(who string) schedule.Options {
-		return schedule.Options{Locks: locks, Jobs: []schedule.Job{{
-			Name: "job", When: schedule.Cron("*/5 * * * * *"), Hold: lock.Renewed(3*time.Second, time.Minute), MaxDelay: aWhile,
-			Work: d.keep(who, func(ctx context.Context, _ cronjob.Run) (string, error) { return "", pause(ctx, 1200*time.Millisecond) }),
-		}}}
-	}
-	a := p.create("a", options("a"))
+	options := schedule.Options{Locks: p.locks, Jobs: []schedule.Job{{
+		Name: "job", When: schedule.Cron("*/5 * * * * *"), Hold: lock.Renewed(3*time.Second, time.Minute), MaxDelay: aWhile,
+		Work: takes(1200 * time.Millisecond),
+	}}}
+	a := p.create("a", options)
 	n, what := 0, ""
 	link := &a.ledger
 	if locksFail {
 		link = &a.locks
 	}
-	link.on(func(kind string) outage {
+	link.fails = func(kind string) outage {
 		if n++; n != nth {
 			return 0
 		}
 		failed, what = true, kind
 		return o
-	})
+	}
 	a.begin()
 	pass(5500 * time.Millisecond) // a begins the first slot
-	b := p.start("b", options("b"))
+	b := p.start("b", options)
 	pass(14 * time.Second)
 	a.stop()
 	b.stop()

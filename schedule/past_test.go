@@ -1,6 +1,7 @@
 package schedule_test
 
 import (
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,34 +13,23 @@ import (
 // Slots that were missed while no instance ran are made up for, as far as a job wants to.
 func TestDowntime(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *place) {
-		d := newDiary(t)
 		const down, late = 30 * time.Second, 5 * time.Second
-		job := func(who, name string, late time.Duration) schedule.Job {
-			return schedule.Job{Name: name, When: schedule.Cron(everySecond), Hold: usual, MaxDelay: late, Work: d.keep(who, done)}
-		}
-		options := func(who string, poll time.Duration) schedule.Options {
-			return schedule.Options{PollInterval: poll, Jobs: []schedule.Job{job(who, "all", aWhile), job(who, "some", late), job(who, "latest", 0)}}
-		}
-		a := p.start("a", options("a", 0))
+		options := schedule.Options{Jobs: []schedule.Job{
+			{Name: "all", When: eachSecond, MaxDelay: aWhile}, {Name: "some", When: eachSecond, MaxDelay: late}, {Name: "latest", When: eachSecond},
+		}}
+		a := p.start("a", options)
 		pass(3 * time.Second)
 		a.stop()
 		last := *p.state("all").Slot
 		pass(down - time.Second/2)
-		for _, who := range []string{"b", "c"} { // which read the ledger only after a run
-			p.start(who, options(who, time.Hour))
-		}
+		options.PollInterval = time.Hour // they read the ledger only after a run
+		p.startAll(options, "b", "c")
 		pass(3 * time.Second)
 		began := last.Add(down + time.Second/2) // b and c at the first slot after
 		for name, late := range map[string]time.Duration{"all": down, "some": late, "latest": time.Second / 2} {
-			var made []cronjob.Run
-			for _, r := range p.runs(name) {
-				if r.Slot.After(last) {
-					made = append(made, r)
-				}
-			}
+			made := slices.DeleteFunc(p.runs(name), func(r cronjob.Run) bool { return !r.Slot.After(last) })
 			if len(made) == 0 {
-				t.Errorf("%s has not run since", name)
-				continue
+				t.Fatalf("%s has not run since", name)
 			}
 			mustBeConsecutive(t, made)
 			first, end := made[0], made[len(made)-1]
@@ -56,12 +46,10 @@ func TestDowntime(t *testing.T) {
 // A job without a maximum delay makes up for its latest slot until the next one.
 func TestTheLatestSlotIsMadeUpFor(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *place) {
-		if _, err := p.store.RegisterJobs(t.Context(), []string{"rare"}); err != nil {
-			t.Fatal(err)
-		}
+		p.register("rare")
 		pass(60 * time.Hour)
 		want := time.Now().UTC().Truncate(24 * time.Hour)
-		p.start("a", schedule.Options{Jobs: []schedule.Job{{Name: "rare", When: schedule.Cron("0 0 0 * * *"), Hold: usual, Work: done}}})
+		p.start("a", schedule.Options{Jobs: []schedule.Job{{Name: "rare", When: schedule.Cron("0 0 0 * * *")}}})
 		pass(time.Minute)
 		if runs := p.ended("rare", 1, cronjob.Succeeded); len(runs) != 1 || !runs[0].Slot.Equal(want) {
 			t.Errorf("the runs are %+v, want %v", runs, want)
@@ -75,8 +63,7 @@ func TestTheFirstSlotIsAfterTheRegistration(t *testing.T) {
 		pass(100*time.Second + time.Second/2)
 		registered := time.Now().UTC()
 		p.start("a", schedule.Options{Jobs: []schedule.Job{
-			{Name: "minutely", When: schedule.Cron("0 * * * * *"), Hold: usual, MaxDelay: aWhile, Work: done},
-			{Name: "tick", When: schedule.Cron(everySecond), Hold: usual, MaxDelay: aWhile, Work: done},
+			{Name: "minutely", When: schedule.Cron("0 * * * * *"), MaxDelay: aWhile}, {Name: "tick", When: eachSecond, MaxDelay: aWhile},
 		}})
 		pass(20 * time.Second)
 		p.mustRunOnTime("tick", 20)
@@ -91,26 +78,18 @@ func TestTheFirstSlotIsAfterTheRegistration(t *testing.T) {
 // A run that kills its instances is given up although nothing else is due, and the job goes on.
 func TestARunThatKillsIsGivenUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *place) {
-		d := newDiary(t)
-		if _, err := p.store.RegisterJobs(t.Context(), []string{"deadly"}); err != nil {
-			t.Fatal(err)
-		}
+		p.register("deadly")
 		for range cronjob.MaxAttempts {
-			_, err := p.store.BeginRun(t.Context(), "deadly", "dead/1", time.Minute, func(s cronjob.JobState, _ time.Time) time.Time { return s.RegisteredAt })
-			if err != nil {
-				t.Fatal(err)
-			}
+			p.dies("deadly")
 			pass(time.Minute)
 		}
-		i := p.start("a", schedule.Options{Jobs: []schedule.Job{{Name: "deadly", When: schedule.After(once), Hold: usual, Work: d.keep("a", done)}}})
+		i := p.start("a", schedule.Options{Jobs: []schedule.Job{{Name: "deadly"}}})
 		pass(2 * time.Second)
 		p.ended("deadly", 1, cronjob.Failed)
-		if n := len(d.of("deadly")); n != 0 {
+		if n := len(p.works("deadly")); n != 0 {
 			t.Errorf("%d works", n)
 		}
-		if _, err := i.RunNow(t.Context(), "deadly", "key_1"); err != nil {
-			t.Fatal(err)
-		}
+		i.request("deadly")
 		pass(0)
 		p.ended("deadly", 1, cronjob.Succeeded)
 	})
@@ -119,19 +98,14 @@ func TestARunThatKillsIsGivenUp(t *testing.T) {
 // Instances whose clocks are wrong run each slot once, and on time by the database's clock.
 func TestClocksThatAreWrong(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *place) {
-		d := newDiary(t)
 		// Only its clock wakes an instance that reads the ledger so seldom.
 		const seldom = 1000 * time.Hour
-		alone := func(who string, now func() time.Time) *instance {
-			return p.start(who, schedule.Options{Now: now, PollInterval: seldom, Jobs: []schedule.Job{
-				{Name: who, When: schedule.Cron(everySecond), Hold: usual, Work: done},
-			}})
+		alone := func(who string, now func() time.Time) {
+			p.start(who, schedule.Options{Now: now, PollInterval: seldom, Jobs: []schedule.Job{{Name: who, When: eachSecond}}})
 		}
 		for who, off := range map[string]time.Duration{"right": 0, "ahead": 3500 * time.Millisecond, "behind": -3500 * time.Millisecond} {
 			now := func() time.Time { return time.Now().Add(off) }
-			p.start(who, schedule.Options{Now: now, Jobs: []schedule.Job{
-				{Name: "tick", When: schedule.Cron(everySecond), Hold: usual, MaxDelay: aWhile, Work: d.keep(who, done)},
-			}})
+			p.start(who, schedule.Options{Now: now, Jobs: []schedule.Job{{Name: "tick", When: eachSecond, MaxDelay: aWhile}}})
 			alone(who, now)
 		}
 		var jumped atomic.Int64

@@ -11,8 +11,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/cronjob"
 	"firsttap/dispatch"
@@ -36,8 +39,6 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	// everySecond is the Cron of most tests.
-	everySecond = "* * * * * *"
 	// once is the delay of an After that runs at the start, and not again in a test.
 	once = time.Hour
 	// aWhile is a MaxDelay that no test outlasts.
@@ -45,17 +46,29 @@ const (
 )
 
 var (
+	eachSecond = schedule.Cron("* * * * * *")
+	yearly     = schedule.Cron("0 0 0 1 7 *")
 	// usual is how most tests' jobs are held: a busy machine does not lose it.
 	usual = lock.Renewed(6*time.Second, time.Minute)
+
+	errWork = errors.New("the work went wrong")
 )
 
-// place is a database that instances share.
+// place is a database that instances share, and the record of their works.
 type place struct {
 	t       *testing.T
 	url     string
 	store   *repository.Store
 	raw     *sql.DB
 	dialect migrations.Dialect
+	locks   *lock.Memory // of the instances whose options say so
+
+	causes   chan error // why works were canceled
+	overlaps bool       // works ignore their contexts, and so are at a job at a time
+
+	mu    sync.Mutex
+	begun []cronjob.Run
+	atIt  map[string]string // owners by job
 }
 
 // newPlace is on MariaDB.
@@ -63,13 +76,22 @@ func newPlace(t *testing.T) *place { return newPlaceAt(t, repositorytest.URL(t, 
 
 func newPlaceAt(t *testing.T, url string) *place {
 	t.Helper()
-	p := &place{t: t, url: url, store: repositorytest.Open(t, url, repository.Options{})}
-	var err error
-	if p.raw, p.dialect, err = repository.OpenPool(url, 2); err != nil {
+	p := &place{
+		t: t, url: url, store: repositorytest.Open(t, url, repository.Options{}), locks: lock.NewMemory(),
+		causes: make(chan error, 10), atIt: map[string]string{},
+	}
+	p.raw, p.dialect = openPool(t, url)
+	return p
+}
+
+func openPool(t *testing.T, url string) (*sql.DB, migrations.Dialect) {
+	t.Helper()
+	db, dialect, err := repository.OpenPool(url, 4)
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { p.raw.Close() })
-	return p
+	t.Cleanup(func() { db.Close() })
+	return db, dialect
 }
 
 func (p *place) exec(query string, args ...any) {
@@ -79,10 +101,27 @@ func (p *place) exec(query string, args ...any) {
 	}
 }
 
+// register enters the job in the ledger, as an instance does that starts.
+func (p *place) register(job string) {
+	p.t.Helper()
+	if _, err := p.store.RegisterJobs(p.t.Context(), []string{job}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// dies has an instance begin a run of the job for a minute, and die.
+func (p *place) dies(job string) {
+	p.t.Helper()
+	due := func(s cronjob.JobState, _ time.Time) time.Time { return s.RegisteredAt }
+	if _, err := p.store.BeginRun(p.t.Context(), job, "dead/1", time.Minute, due); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
 // runs are those of a job, the earliest first.
 func (p *place) runs(job string) []cronjob.Run {
 	p.t.Helper()
-	runs, _, err := p.store.Runs(p.t.Context(), job, dispatch.Page{Limit: 10_000})
+	runs, _, err := p.store.Runs(p.t.Context(), job, dispatch.Page{Limit: 100_000})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -125,27 +164,29 @@ func (p *place) enough(job string, n int, status cronjob.Status) ([]cronjob.Run,
 	return runs, nil
 }
 
-func having(runs []cronjob.Run, status cronjob.Status) (found []cronjob.Run) {
-	for _, r := range runs {
-		if r.Status == status {
-			found = append(found, r)
-		}
-	}
-	return found
+func having(runs []cronjob.Run, status cronjob.Status) []cronjob.Run {
+	return slices.DeleteFunc(slices.Clone(runs), func(r cronjob.Run) bool { return r.Status != status })
+}
+
+// by returns the instance of an owner.
+func by(owner string) string {
+	instance, _, _ := strings.Cut(owner, "/")
+	return instance
 }
 
 // instance is a Scheduler at work, on connections of its own.
 type instance struct {
 	*schedule.Scheduler
-	who  string
-	log  *notes
-	stop func() // once it has returned, nothing runs
+	t       *testing.T
+	who     string
+	metrics *prometheus.Registry
+	log     testkit.LogBuffer
+	stop    func() // once it has returned, nothing runs
 	// Its links to the ledger and to the locks, of which the usual are.
 	ledger, locks link
 }
 
-// start runs an instance until the test ends. What o does not say is as usual: the place's database, a memory of the
-// instance's own for locks. It reaches either, and any other memory, over links.
+// start runs an instance until the test ends; see create.
 func (p *place) start(who string, o schedule.Options) *instance {
 	p.t.Helper()
 	i := p.create(who, o)
@@ -153,27 +194,23 @@ func (p *place) start(who string, o schedule.Options) *instance {
 	return i
 }
 
-// begin runs the instance until the test ends.
-func (i *instance) begin() {
-	t := i.log.t
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		i.Run(ctx)
-	}()
-	i.stop = sync.OnceFunc(func() {
-		cancel()
-		testkit.Await(t, i.who+" stops", ended)
-	})
-	t.Cleanup(i.stop)
+// startAll runs instances with the same options, and returns them by name.
+func (p *place) startAll(o schedule.Options, names ...string) map[string]*instance {
+	p.t.Helper()
+	all := map[string]*instance{}
+	for _, who := range names {
+		all[who] = p.start(who, o)
+	}
+	return all
 }
 
-// create returns an instance that does not run.
+// create returns an instance that does not run. What o does not say is as usual: the place's database, a memory of the
+// instance's own for locks. It reaches either, and any other memory, over links. A job runs once, is held as usual, and is done
+// at once, unless it says otherwise.
 func (p *place) create(who string, o schedule.Options) *instance {
 	p.t.Helper()
-	i := &instance{who: who, log: &notes{t: p.t, who: who}, stop: func() {}}
-	o.Instance, o.Log = who, slog.New(i.log)
+	i := &instance{t: p.t, who: who, metrics: prometheus.NewPedanticRegistry(), stop: func() {}}
+	o.Instance, o.Metrics, o.Log = who, i.metrics, slog.New(slog.NewTextHandler(&i.log, nil))
 	if o.Ledger == nil {
 		o.Ledger = linkedLedger{p.store, &i.ledger}
 	}
@@ -183,6 +220,20 @@ func (p *place) create(who string, o schedule.Options) *instance {
 	if memory, ok := o.Locks.(*lock.Memory); ok {
 		o.Locks = linkedLocks{memory, &i.locks}
 	}
+	o.Jobs = slices.Clone(o.Jobs)
+	for k, j := range o.Jobs {
+		if j.When == nil {
+			j.When = schedule.After(once)
+		}
+		if j.Hold == (lock.Hold{}) {
+			j.Hold = usual
+		}
+		if j.Work == nil {
+			j.Work = done
+		}
+		j.Work = p.noted(j.Work)
+		o.Jobs[k] = j
+	}
 	var err error
 	if i.Scheduler, err = schedule.New(o); err != nil {
 		p.t.Fatal(err)
@@ -190,50 +241,44 @@ func (p *place) create(who string, o schedule.Options) *instance {
 	return i
 }
 
-// notes are an instance's log from Info on.
-type notes struct {
-	slog.Handler
-	t     *testing.T
-	who   string
-	attrs []slog.Attr
-
-	mu    sync.Mutex
-	lines []string
-	at    []time.Time // of the lines
-	up    *notes      // where the lines go, if not here
-}
-
-func (n *notes) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
-
-func (n *notes) WithAttrs(attrs []slog.Attr) slog.Handler {
-	up := n
-	if n.up != nil {
-		up = n.up
-	}
-	return &notes{t: n.t, who: n.who, attrs: append(slices.Clip(n.attrs), attrs...), up: up}
-}
-
-func (n *notes) Handle(_ context.Context, r slog.Record) error {
-	line := r.Level.String() + " " + r.Message
-	r.AddAttrs(n.attrs...)
-	r.Attrs(func(a slog.Attr) bool {
-		line += " " + a.String()
-		return true
+// begin runs the instance until the test ends.
+func (i *instance) begin() {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(i.t.Context()))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		i.Run(ctx)
+	}()
+	i.stop = sync.OnceFunc(func() {
+		cancel()
+		testkit.Await(i.t, i.who+" stops", ended)
 	})
-	if n.up != nil {
-		n = n.up
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.lines, n.at = append(n.lines, line), append(n.at, time.Now())
-	return nil
+	i.t.Cleanup(i.stop)
 }
 
-// about are the lines that contain all the words.
-func (n *notes) about(words ...string) (found []string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, line := range n.lines {
+// request requests a run of the job.
+func (i *instance) request(job string) cronjob.Run {
+	i.t.Helper()
+	run, err := i.RunNow(i.t.Context(), job, "key_1")
+	if err != nil || run.Job != job || run.RequestedBy != "key_1" || run.Status != cronjob.Queued {
+		i.t.Fatalf("requested %+v: %v", run, err)
+	}
+	return run
+}
+
+// jobs are what operators see of the jobs.
+func (i *instance) jobs() []cronjob.Job {
+	i.t.Helper()
+	jobs, err := i.Jobs(i.t.Context())
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	return jobs
+}
+
+// said are the lines of its log that contain all the words.
+func (i *instance) said(words ...string) (found []string) {
+	for line := range strings.Lines(i.log.String()) {
 		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
 			found = append(found, line)
 		}
@@ -241,89 +286,86 @@ func (n *notes) about(words ...string) (found []string) {
 	return found
 }
 
-// last is when the last line with these words was written, the zero time if never.
-func (n *notes) last(words string) (at time.Time) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for i, line := range n.lines {
-		if strings.Contains(line, words) {
-			at = n.at[i]
+// lastSaid is when the last line with these words was written, the zero time if never.
+func (i *instance) lastSaid(words string) (at time.Time) {
+	i.t.Helper()
+	for _, line := range i.said(words) {
+		text, _, _ := strings.Cut(strings.TrimPrefix(line, "time="), " ")
+		var err error
+		if at, err = time.Parse(time.RFC3339, text); err != nil {
+			i.t.Fatal(err)
 		}
 	}
 	return at
 }
 
-// diary is the record of the works of all instances.
-type diary struct {
-	t *testing.T
+// work is what a Job does.
+type work = func(ctx context.Context, run cronjob.Run) (string, error)
 
-	mu    sync.Mutex
-	begun []entry
-	atIt  map[string]string // by job
-}
-
-// entry is that a work was begun.
-type entry struct {
-	who string
-	at  time.Time
-	run cronjob.Run
-}
-
-func newDiary(t *testing.T) *diary { return &diary{t: t, atIt: map[string]string{}} }
-
-// JobStore is what a Job does.
-type JobStore = func(ctx context.Context, run cronjob.Run) (string, error)
-
-// note writes down when work begins.
-func (d *diary) note(who string, work JobStore) JobStore {
+// noted writes down when work begins, and fails the test when two are at a job at a time.
+func (p *place) noted(do work) work {
 	return func(ctx context.Context, run cronjob.Run) (string, error) {
-		d.mu.Lock()
-		d.begun = append(d.begun, entry{who, time.Now(), run})
-		d.mu.Unlock()
-		return work(ctx, run)
-	}
-}
-
-// keep is note, and fails the test when two are at a job at a time.
-func (d *diary) keep(who string, work JobStore) JobStore {
-	return d.note(who, func(ctx context.Context, run cronjob.Run) (string, error) {
-		d.mu.Lock()
-		if other := d.atIt[run.Job]; other != "" {
-			d.t.Errorf("%s is at %s of %s, and %s begins it", other, run.Slot, run.Job, who)
+		p.mu.Lock()
+		p.begun = append(p.begun, run)
+		if other := p.atIt[run.Job]; other != "" && !p.overlaps {
+			p.t.Errorf("%s is at %s of %s, and %s begins it", other, run.Slot, run.Job, run.Owner)
 		}
-		d.atIt[run.Job] = who
-		d.mu.Unlock()
+		p.atIt[run.Job] = run.Owner
+		p.mu.Unlock()
 		defer func() {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			delete(d.atIt, run.Job)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			delete(p.atIt, run.Job)
 		}()
-		return work(ctx, run)
-	})
+		return do(ctx, run)
+	}
 }
 
-// of are the entries of a job.
-func (d *diary) of(job string) (found []entry) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, e := range d.begun {
-		if e.run.Job == job {
-			found = append(found, e)
-		}
-	}
-	return found
+// works are the runs of a job whose work was begun, once for each time.
+func (p *place) works(job string) []cronjob.Run {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(p.begun), func(r cronjob.Run) bool { return r.Job != job })
 }
 
 // done is a work that is done at once.
 func done(context.Context, cronjob.Run) (string, error) { return "done", nil }
 
+// takes is a work that takes that long.
+func takes(d time.Duration) work {
+	return func(ctx context.Context, _ cronjob.Run) (string, error) { return "", pause(ctx, d) }
+}
+
+// firstly is work whose first run does that and whose other runs are done at once.
+func firstly(do work) work {
+	var did atomic.Bool
+	return func(ctx context.Context, run cronjob.Run) (string, error) {
+		if did.CompareAndSwap(false, true) {
+			return do(ctx, run)
+		}
+		return done(ctx, run)
+	}
+}
+
 // untilCanceled is a work that ends when its context does.
-func untilCanceled(ctx context.Context, _ cronjob.Run) (string, error) {
+func (p *place) untilCanceled(ctx context.Context, _ cronjob.Run) (string, error) {
 	<-ctx.Done()
+	p.causes <- context.Cause(ctx)
 	return "", context.Cause(ctx)
 }
 
-var errWork = errors.New("the work went wrong")
+// mustBeCanceled fails the test unless an untilCanceled was canceled, and for that reason.
+func (p *place) mustBeCanceled(reason error) {
+	p.t.Helper()
+	select {
+	case cause := <-p.causes:
+		if !errors.Is(cause, reason) {
+			p.t.Errorf("the work's context ended with %v, want %v", cause, reason)
+		}
+	default:
+		p.t.Error("the work is not canceled")
+	}
+}
 
 // redisLocks are locks of an instance's own connections to a Redis.
 func redisLocks(t *testing.T, url string) *lock.Redis {
@@ -344,10 +386,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	if d == 0 {
 		return context.Cause(ctx)
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -10,26 +10,16 @@ import (
 	"firsttap/cronjob"
 )
 
-func mustIn(t testing.TB, w When, zone string) When {
-	t.Helper()
-	z, err := time.LoadLocation(zone)
+func must[T any](v T, err error) T {
 	if err != nil {
-		t.Fatal(err)
-	}
-	if w, err = w.in(z); err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
-
-func at(t testing.TB, s string) time.Time {
-	t.Helper()
-	v, err := time.Parse("2006-01-02 15:04:05", s)
-	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	return v
 }
+
+func mustIn(w When, zone string) When { return must(w.in(must(time.LoadLocation(zone)))) }
+
+func at(s string) time.Time { return must(time.Parse(time.DateTime, s)) }
 
 // slots lists those of w that are after from and not after to.
 func slots(w When, from, to time.Time) string {
@@ -43,38 +33,20 @@ func slots(w When, from, to time.Time) string {
 }
 
 // The clock of New York shows 01:00 to 02:00 twice on November 1st, and 02:00 to 03:00 not at all on March 8th.
-func TestCronWhenTheClocksChange(t *testing.T) {
-	for _, tt := range []struct{ cron, from, to, want string }{
-		{"0 0 4 * * *", "2026-10-31 00:00:00", "2026-11-02 23:00:00", "31 08:00, 01 09:00, 02 09:00"},
-		{"0 30 1 * * *", "2026-10-31 00:00:00", "2026-11-02 23:00:00", "31 05:30, 01 05:30, 01 06:30, 02 06:30"},
-		{"0 30 * * * *", "2026-11-01 04:00:00", "2026-11-01 08:00:00", "01 04:30, 01 05:30, 01 06:30, 01 07:30"},
-		{"0 0 4 * * *", "2026-03-07 00:00:00", "2026-03-09 23:00:00", "07 09:00, 08 08:00, 09 08:00"},
-		{"0 30 2 * * *", "2026-03-07 00:00:00", "2026-03-09 23:00:00", "07 07:30, 09 06:30"},
-		{"0 30 * * * *", "2026-03-08 05:00:00", "2026-03-08 09:00:00", "08 05:30, 08 06:30, 08 07:30, 08 08:30"},
-	} {
-		w := mustIn(t, Cron(tt.cron), "America/New_York")
-		if got := slots(w, at(t, tt.from), at(t, tt.to)); got != tt.want {
-			t.Errorf("%s from %s to %s: %s, want %s", tt.cron, tt.from, tt.to, got, tt.want)
-		}
-	}
-}
-
 func TestCronOfAZone(t *testing.T) {
-	for cron, zone := range map[string]string{"0 0 4 * * *": "Asia/Seoul", "CRON_TZ=Asia/Seoul 0 0 4 * * *": "UTC"} {
-		w := mustIn(t, Cron(cron), zone)
-		if got := slots(w, at(t, "2026-05-01 00:00:00"), at(t, "2026-05-03 00:00:00")); got != "01 19:00, 02 19:00" {
-			t.Errorf("%s of %s: at four in Seoul it is %s", cron, zone, got)
-		}
-		if w.String() != cron {
-			t.Errorf("%s calls itself %s", cron, w)
-		}
-	}
-}
-
-func TestCronFields(t *testing.T) {
-	for _, refused := range []string{"", "* * * * *", "@every 5s", "@daily", "TZ=UTC * * * * *", "* * * * * * *", "0 0 25 * * *"} {
-		if _, err := Cron(refused).in(time.UTC); err == nil {
-			t.Errorf("%q is taken", refused)
+	for _, tt := range []struct{ cron, zone, from, to, want string }{
+		{"0 0 4 * * *", "America/New_York", "2026-10-31 00:00:00", "2026-11-02 23:00:00", "31 08:00, 01 09:00, 02 09:00"},
+		{"0 30 1 * * *", "America/New_York", "2026-10-31 00:00:00", "2026-11-02 23:00:00", "31 05:30, 01 05:30, 01 06:30, 02 06:30"},
+		{"0 30 * * * *", "America/New_York", "2026-11-01 04:00:00", "2026-11-01 08:00:00", "01 04:30, 01 05:30, 01 06:30, 01 07:30"},
+		{"0 0 4 * * *", "America/New_York", "2026-03-07 00:00:00", "2026-03-09 23:00:00", "07 09:00, 08 08:00, 09 08:00"},
+		{"0 30 2 * * *", "America/New_York", "2026-03-07 00:00:00", "2026-03-09 23:00:00", "07 07:30, 09 06:30"},
+		{"0 30 * * * *", "America/New_York", "2026-03-08 05:00:00", "2026-03-08 09:00:00", "08 05:30, 08 06:30, 08 07:30, 08 08:30"},
+		{"0 0 4 * * *", "Asia/Seoul", "2026-05-01 00:00:00", "2026-05-03 00:00:00", "01 19:00, 02 19:00"},
+		{"CRON_TZ=Asia/Seoul 0 0 4 * * *", "UTC", "2026-05-01 00:00:00", "2026-05-03 00:00:00", "01 19:00, 02 19:00"},
+	} {
+		w := mustIn(Cron(tt.cron), tt.zone)
+		if got := slots(w, at(tt.from), at(tt.to)); got != tt.want || w.String() != tt.cron {
+			t.Errorf("%s in %s from %s to %s: %s, want %s", w, tt.zone, tt.from, tt.to, got, tt.want)
 		}
 	}
 }
@@ -92,10 +64,10 @@ func TestTheLatestSlot(t *testing.T) {
 		{"* * 4 * * *", "2026-05-01 23:30:00", "2026-05-01 04:59:59", "23h0m1s"},
 		{"0 0 0 29 2 *", "2026-05-01 00:00:00", "2024-02-29 00:00:00", "35064h0m0s"},
 	} {
-		w := mustIn(t, Cron(tt.cron), "UTC")
+		w := mustIn(Cron(tt.cron), "UTC")
 		for _, more := range []time.Duration{0, time.Microsecond, 900 * time.Millisecond} {
-			now := at(t, tt.now).Add(more)
-			if slot, period := w.latest(now), w.period(now); !slot.Equal(at(t, tt.slot)) || period.String() != tt.period {
+			now := at(tt.now).Add(more)
+			if slot, period := w.latest(now), w.period(now); !slot.Equal(at(tt.slot)) || period.String() != tt.period {
 				t.Errorf("%s at %s: %s and %s, want %s and %s", tt.cron, now, slot, period, tt.slot, tt.period)
 			}
 		}
@@ -103,9 +75,9 @@ func TestTheLatestSlot(t *testing.T) {
 }
 
 func TestCronNext(t *testing.T) {
-	now := at(t, "2026-05-01 12:00:00").Add(500 * time.Millisecond)
+	now := at("2026-05-01 12:00:00").Add(500 * time.Millisecond)
 	second := func(s int) *time.Time {
-		v := at(t, "2026-05-01 12:00:00").Add(time.Duration(s) * time.Second)
+		v := at("2026-05-01 12:00:00").Add(time.Duration(s) * time.Second)
 		return &v
 	}
 	long := now.Add(-time.Hour)
@@ -125,7 +97,7 @@ func TestCronNext(t *testing.T) {
 		{"it is newer", now, nil, time.Minute, second(1)},
 		{"the database's clock went back", long, second(60), time.Minute, second(61)},
 	} {
-		w := mustIn(t, Cron("* * * * * *"), "UTC")
+		w := mustIn(Cron("* * * * * *"), "UTC")
 		got := w.next(cronjob.JobState{RegisteredAt: tt.registered, Slot: tt.slot}, now, tt.late)
 		if !got.Equal(*tt.want) {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
@@ -134,22 +106,18 @@ func TestCronNext(t *testing.T) {
 }
 
 func TestAfter(t *testing.T) {
-	now := at(t, "2026-05-01 12:00:00")
-	ago := func(d time.Duration) *time.Time { v := now.Add(-d); return &v }
-	for _, tt := range []struct {
-		when  When
-		state cronjob.JobState
-		want  *time.Time
-	}{
-		{After(time.Minute), cronjob.JobState{RegisteredAt: *ago(time.Hour)}, ago(time.Hour)},
-		{After(time.Minute), cronjob.JobState{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second), EndedAt: ago(20 * time.Second)}, ago(-40 * time.Second)},
-		{After(time.Minute), cronjob.JobState{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second), EndedAt: ago(50 * time.Second)}, ago(-30 * time.Second)},
-		{After(time.Minute), cronjob.JobState{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second)}, ago(-30 * time.Second)},
-		// A run was requested before the first was due.
-		{After(time.Minute), cronjob.JobState{RegisteredAt: *ago(time.Hour), EndedAt: ago(20 * time.Second)}, ago(-40 * time.Second)},
+	now := at("2026-05-01 12:00:00")
+	ago := func(seconds int) *time.Time { v := now.Add(-time.Duration(seconds) * time.Second); return &v }
+	for _, tt := range []struct{ slot, ended, want *time.Time }{
+		{nil, nil, ago(3600)},
+		{ago(30), ago(20), ago(-40)},
+		{ago(30), ago(50), ago(-30)},
+		{ago(30), nil, ago(-30)},
+		{nil, ago(20), ago(-40)}, // a run was requested before the first was due
 	} {
-		if got := tt.when.next(tt.state, now, 0); !got.Equal(*tt.want) {
-			t.Errorf("%s of %+v: %s, want %s", tt.when, tt.state, got, tt.want)
+		state := cronjob.JobState{RegisteredAt: *ago(3600), Slot: tt.slot, EndedAt: tt.ended}
+		if got := After(time.Minute).next(state, now, 0); !got.Equal(*tt.want) {
+			t.Errorf("after %+v: %s, want %s", state, got, tt.want)
 		}
 	}
 }
