@@ -130,8 +130,7 @@ func TestDutyIsAudited(t *testing.T) {
 		db.exec(t, "UPDATE audit SET id = ?, at = 1 WHERE id = ?", dispatch.MinAuditID(time.Now().Add(-2*time.Minute)), own[0].ID)
 		duty(false)
 		db.mustCount(t, 3, path)
-		_, err = db.SetDuty(ctx, "drv_0", true)
-		mustBeError(t, "an unknown driver", err, dispatch.ErrDriverNotFound)
+		mustBeError(t, "an unknown driver", failure(db.SetDuty(ctx, "drv_0", true)), dispatch.ErrDriverNotFound)
 	})
 }
 

@@ -52,8 +52,7 @@ func TestClaimOfALockedRow(t *testing.T) {
 		db = db.usual(t)
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		_, release := db.hold(t, d.ID)
-		_, err := db.accept(t.Context(), d.ID, v.ID)
-		mustBeError(t, "a claim of a locked row", err, dispatch.ErrUnavailable)
+		mustBeError(t, "a claim of a locked row", failure(db.accept(t.Context(), d.ID, v.ID)), dispatch.ErrUnavailable)
 		release()
 		db.mustHold(t, 0, dispatch.EventAccepted, 0)
 		db.mustAccept(t, d.ID, v.ID)
@@ -124,7 +123,7 @@ func TestRowChangesWhileTheUpdateWaits(t *testing.T) {
 			t.Run(tt.name, func(t *testing.T) {
 				d, v := db.add(t, nil), db.drivers(t, 1)[0]
 				tx, _ := db.hold(t, d.ID)
-				ended := begin(func() error { _, err := db.Claim(t.Context(), d.ID, v.ID, rule(1)); return err })
+				ended := begin(func() error { return failure(db.Claim(t.Context(), d.ID, v.ID, rule(1))) })
 				db.waiting(t)
 				_, err := tx.Exec(tt.moves, d.ID)
 				must(t, err)
@@ -174,17 +173,14 @@ func TestTheCommitIsLostAndTheDatabaseCannotBeAsked(t *testing.T) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		claim := rule(0)
 		hold := proxy.Hold("COMMIT")
-		ended := begin(func() error { _, err := s.Claim(t.Context(), d.ID, v.ID, claim); return err })
+		ended := begin(func() error { return failure(s.Claim(t.Context(), d.ID, v.ID, claim)) })
 		testkit.Await(t, "the COMMIT", hold.Reached())
 		proxy.Refuse(true)
 		mustBeError(t, "the COMMIT may yet arrive", testkit.Await(t, "the claim's end", ended), dispatch.ErrUnknown)
 		hold.Release()
 		proxy.Refuse(false)
 		// Asking again gets the truth: it never arrived.
-		testkit.Retry(t, func() error {
-			_, err := s.Claim(t.Context(), d.ID, v.ID, claim)
-			return err
-		})
+		testkit.Retry(t, func() error { return failure(s.Claim(t.Context(), d.ID, v.ID, claim)) })
 		db.mustHold(t, 1, dispatch.EventAccepted, 1)
 	})
 }
@@ -241,7 +237,7 @@ func TestACommitThatIsNotAnsweredEndsWithItsContext(t *testing.T) {
 		hold := proxy.Hold("COMMIT")
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		ended := begin(func() error { _, err := s.Claim(ctx, d.ID, v.ID, rule(0)); return err })
+		ended := begin(func() error { return failure(s.Claim(ctx, d.ID, v.ID, rule(0))) })
 		testkit.Await(t, "the COMMIT", hold.Reached())
 		cancel()
 		if err := testkit.Await(t, "the claim's end", ended); err == nil {
@@ -257,7 +253,7 @@ func TestTheCommitNeverArrives(t *testing.T) {
 				s, proxy := db.proxied(t)
 				d, v := db.add(t, nil), db.drivers(t, 1)[0]
 				hold := proxy.Hold("COMMIT")
-				ended := begin(func() error { _, err := decide(s, t.Context(), d.ID, v.ID); return err })
+				ended := begin(func() error { return failure(decide(s, t.Context(), d.ID, v.ID)) })
 				testkit.Await(t, "the COMMIT", hold.Reached())
 				proxy.CutAll()
 				err := <-ended
@@ -278,7 +274,7 @@ func TestTheReplyOfAStatementIsLost(t *testing.T) {
 		s, proxy := db.proxied(t)
 		for _, statement := range []string{"UPDATE dispatches", "INTO `claims`", "INTO `events`", "INTO `outbox`"} {
 			d, v := db.add(t, nil), db.drivers(t, 1)[0]
-			mustLose(t, proxy, statement, dispatch.ErrUnavailable, func() error { _, err := s.Claim(t.Context(), d.ID, v.ID, rule(0)); return err })
+			mustLose(t, proxy, statement, dispatch.ErrUnavailable, func() error { return failure(s.Claim(t.Context(), d.ID, v.ID, rule(0))) })
 			db.mustStore(t, d)
 			db.mustHold(t, 0, dispatch.EventAccepted, 0)
 		}
@@ -289,7 +285,7 @@ func TestUpdateWhoseCommitIsLost(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
 		s, proxy := db.proxied(t)
 		d := db.add(t, nil)
-		mustLose(t, proxy, "COMMIT", dispatch.ErrUnknown, func() error { _, err := s.Update(t.Context(), d.ID, cancel); return err })
+		mustLose(t, proxy, "COMMIT", dispatch.ErrUnknown, func() error { return failure(s.Update(t.Context(), d.ID, cancel)) })
 		if got := db.mustRead(t, d.ID); got.Status != dispatch.Canceled {
 			t.Errorf("the dispatch is %s", got.Status)
 		}

@@ -42,8 +42,7 @@ func TestChangeDriver(t *testing.T) {
 		must(t, err)
 		twin := someDriver(3)
 		twin.FirebaseUID = "two"
-		_, err = db.CreateDriver(ctx, twin)
-		mustBeError(t, "the firebase_uid of another driver", err, dispatch.ErrDuplicateDriver)
+		mustBeError(t, "the firebase_uid of another driver", failure(db.CreateDriver(ctx, twin)), dispatch.ErrDuplicateDriver)
 
 		full := edit(func(v *dispatch.Driver) {
 			v.Name, v.Phone, v.Regions, v.VehicleClass, v.WorkingHeightM = "김", "+8211", []string{"jeju"}, "45m", new(45.5)
@@ -71,10 +70,8 @@ func TestChangeDriver(t *testing.T) {
 				t.Errorf("%s: %+v", what, read)
 			}
 		}
-		_, err = db.ChangeDriver(ctx, dispatch.NewDriverID(time.Now()), full)
-		mustBeError(t, "an unknown driver", err, dispatch.ErrDriverNotFound)
-		_, err = db.RecordTokenIssued(ctx, "drv_0")
-		mustBeError(t, "a token of an unknown driver", err, dispatch.ErrDriverNotFound)
+		mustBeError(t, "an unknown driver", failure(db.ChangeDriver(ctx, dispatch.NewDriverID(time.Now()), full)), dispatch.ErrDriverNotFound)
+		mustBeError(t, "a token of an unknown driver", failure(db.RecordTokenIssued(ctx, "drv_0")), dispatch.ErrDriverNotFound)
 
 		one, two := string(v.ID), string(other.ID)
 		entries := db.mustAudit(t, "driver.create "+one, "driver.create "+two, "driver.update "+one)

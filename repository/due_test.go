@@ -244,7 +244,7 @@ func TestDueGivesUp(t *testing.T) {
 		db.hold(t, ids[0])
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		ended := begin(func() error { _, err := c.run(ctx, db.Store, 100); return err })
+		ended := begin(func() error { return failure(c.run(ctx, db.Store, 100)) })
 		db.waiting(t)
 		stop()
 		if err := <-ended; failures(err) != 1 {

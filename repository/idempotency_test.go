@@ -49,8 +49,7 @@ func TestReserve(t *testing.T) {
 		another.Fingerprint = strings.Repeat("c", 64)
 		refuse := func(what string, want error) {
 			t.Helper()
-			_, err := db.ReserveRequest(t.Context(), another, time.Minute, time.Hour)
-			mustBeError(t, what, err, want)
+			mustBeError(t, what, failure(db.ReserveRequest(t.Context(), another, time.Minute, time.Hour)), want)
 		}
 		refuse("another request", idempotency.ErrKeyReused)
 
@@ -95,10 +94,7 @@ func TestReserveAgainTogether(t *testing.T) {
 				once.Caller = fmt.Sprint(over, i)
 				db.reserve(t, once)
 				db.exec(t, "UPDATE idempotency_keys SET "+over+" = 1 WHERE caller = ?", once.Caller)
-				mustWinOnce(t, 8, idempotency.ErrKeyInUse, func(int) error {
-					_, err := db.ReserveRequest(t.Context(), once, time.Minute, time.Hour)
-					return err
-				})
+				mustWinOnce(t, 8, idempotency.ErrKeyInUse, func(int) error { return failure(db.ReserveRequest(t.Context(), once, time.Minute, time.Hour)) })
 			}
 		}
 	})
@@ -231,7 +227,7 @@ func TestRepeatedRequestAfterALostReply(t *testing.T) {
 			do := db.twice(t)[name]
 			before := db.count(t, table)
 			db.Store = far
-			mustLose(t, proxy, "COMMIT", dispatch.ErrUnknown, func() error { _, err := do(ctx); return err })
+			mustLose(t, proxy, "COMMIT", dispatch.ErrUnknown, func() error { return failure(do(ctx)) })
 			db.Store = near
 			made := db.count(t, table) - before
 			if _, err := do(ctx); err != nil || made < 1 || db.count(t, table)-before != made {
@@ -249,8 +245,7 @@ func TestAddKeyOfAnotherSecret(t *testing.T) {
 		_, err := db.AddKey(ctx, k)
 		must(t, err)
 		k.Hash = "another"
-		_, err = db.AddKey(ctx, k)
-		mustBeError(t, "a key of another secret", err, idempotency.ErrKeyReused)
+		mustBeError(t, "a key of another secret", failure(db.AddKey(ctx, k)), idempotency.ErrKeyReused)
 	})
 }
 

@@ -223,8 +223,7 @@ func TestRedrive(t *testing.T) {
 				t.Errorf("%s: %+v became %+v", what, before, after)
 			}
 		}
-		_, err = db.Redrive(t.Context(), dispatch.NewNotificationID(time.Now()))
-		mustBeError(t, "unknown", err, dispatch.ErrNotificationNotFound)
+		mustBeError(t, "unknown", failure(db.Redrive(t.Context(), dispatch.NewNotificationID(time.Now()))), dispatch.ErrNotificationNotFound)
 	})
 }
 
@@ -251,7 +250,7 @@ func TestConcurrentRedrives(t *testing.T) {
 		d := db.add(t, nil)
 		for range 5 {
 			id := db.notification(t, d.ID, nil).ID
-			mustWinOnce(t, 16, dispatch.ErrNotDead, func(int) error { _, err := db.Redrive(t.Context(), id); return err })
+			mustWinOnce(t, 16, dispatch.ErrNotDead, func(int) error { return failure(db.Redrive(t.Context(), id)) })
 		}
 	})
 }

@@ -134,24 +134,20 @@ func TestOpenWaitsForTheServer(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	tried := make(chan struct{}, 100)
 	log := slog.New(slog.NewTextHandler(writer(func(p []byte) (int, error) { tried <- struct{}{}; return len(p), nil }), nil))
-	ended := make(chan error, 1)
-	go func() {
-		_, err := Open(ctx, rawURL, Options{Log: log})
-		ended <- err
-	}()
+	ended := begin(func() error { return failure(Open(ctx, rawURL, Options{Log: log})) })
 	<-tried
 	cancel()
 	if err := <-ended; err == nil {
 		t.Error("opened a server that is not there")
 	}
 
-	go func() {
+	ended = begin(func() error {
 		s, err := Open(t.Context(), rawURL, Options{Log: log})
-		if err == nil {
-			err = errors.Join(s.Ping(t.Context()), s.Close())
+		if err != nil {
+			return err
 		}
-		ended <- err
-	}()
+		return errors.Join(s.Ping(t.Context()), s.Close())
+	})
 	<-tried
 	d.Start()
 	must(t, testkit.Await(t, "Open returns", ended))
@@ -175,8 +171,7 @@ func TestTwoStoresOnOneFile(t *testing.T) {
 	other := open(t, db.url)
 	d, drivers := db.add(t, nil), db.drivers(t, 20)
 	mustWinOnce(t, len(drivers), dispatch.ErrAlreadyTaken, func(i int) error {
-		_, err := []*Store{db.Store, other}[i%2].Claim(t.Context(), d.ID, drivers[i].ID, rule(0))
-		return err
+		return failure([]*Store{db.Store, other}[i%2].Claim(t.Context(), d.ID, drivers[i].ID, rule(0)))
 	})
 	db.mustHold(t, 1, dispatch.EventAccepted, 1)
 }
@@ -246,10 +241,7 @@ func TestMigrateWaitsForTheOther(t *testing.T) {
 		defer other.Close()
 		_, err = other.ExecContext(t.Context(), lock)
 		must(t, err)
-		ended := make(chan error, 1)
-		go func() {
-			ended <- s.up(t.Context())
-		}()
+		ended := begin(func() error { return s.up(t.Context()) })
 		select {
 		case err := <-ended:
 			t.Fatalf("did not wait: %v", err)

@@ -89,8 +89,7 @@ func TestRequestRun(t *testing.T) {
 			db.mustEnd(t, got, cronjob.Succeeded)
 		}
 		db.mustBeginFirst(t, "c/3", someSlot(1))
-		_, err := db.RequestRun(t.Context(), "unknown", "key_1")
-		mustBeError(t, "an unknown job", err, cronjob.ErrNotFound)
+		mustBeError(t, "an unknown job", failure(db.RequestRun(t.Context(), "unknown", "key_1")), cronjob.ErrNotFound)
 	}))
 }
 
@@ -103,8 +102,7 @@ func TestRunRequestedAtASlot(t *testing.T) {
 			t.Errorf("begun was %+v", run)
 		}
 		db.mustEnd(t, run, cronjob.Succeeded)
-		_, err := db.begin(t, "a/2", slot)
-		mustBeError(t, "the slot again", err, cronjob.ErrNotDue)
+		mustBeError(t, "the slot again", failure(db.begin(t, "a/2", slot)), cronjob.ErrNotDue)
 		if job, row := db.only(t); job.Slot == nil || *job.Slot != micros(slot) || row.Attempt != 1 || row.Status != cronjob.Succeeded {
 			t.Errorf("remembered %+v and %+v", job, row)
 		}

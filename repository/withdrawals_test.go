@@ -76,8 +76,7 @@ func TestWithdrawalsAreCounted(t *testing.T) {
 		if _, err := db.giveBack(t, last.ID, dan); !errors.As(err, &often) {
 			t.Errorf("the sixth withdrawal of one driver: %v", err)
 		}
-		_, err := db.giveBack(t, last.ID, cyd)
-		mustBeError(t, "by another driver", err, dispatch.ErrNotHolder)
+		mustBeError(t, "by another driver", failure(db.giveBack(t, last.ID, cyd)), dispatch.ErrNotHolder)
 	})
 }
 
@@ -131,8 +130,7 @@ func TestReopenedIsPushedLater(t *testing.T) {
 		if want := (outboxRow{EventID: second.ID, NextAt: micros(second.PushAt)}); db.outboxRow(t, second.ID) != want {
 			t.Errorf("the second: born as %+v, want %+v", db.outboxRow(t, second.ID), want)
 		}
-		_, err := teller.as("ins_a").Expand(t.Context(), second.ID, 10)
-		mustBeError(t, "announced at once", err, dispatch.ErrNotLeased)
+		mustBeError(t, "announced at once", failure(teller.as("ins_a").Expand(t.Context(), second.ID, 10)), dispatch.ErrNotLeased)
 		db.exec(t, "UPDATE outbox SET next_at = next_at - ? WHERE event_id = ?", (20 * time.Second).Microseconds(), second.ID)
 		other := db.as("ins_b")
 		if leased := other.mustLeaseEvents(t, 10, 1); leased[0] != second.ID {
