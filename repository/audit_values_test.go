@@ -31,12 +31,22 @@ func detail(t testing.TB, e dispatch.AuditEntry) map[string]any {
 // lastAudit returns the newest entry of that action.
 func (db *database) lastAudit(t testing.TB, action dispatch.AuditAction) dispatch.AuditEntry {
 	t.Helper()
-	entries, _, err := db.Audit(t.Context(), dispatch.AuditQuery{Page: dispatch.Page{Limit: 200}})
+	entries := db.audited(t)
 	i := slices.IndexFunc(entries, func(e dispatch.AuditEntry) bool { return e.Action == action })
-	if err != nil || i < 0 {
-		t.Fatalf("no %s: %+v, %v", action, entries, err)
+	if i < 0 {
+		t.Fatalf("no %s: %+v", action, entries)
 	}
 	return entries[i]
+}
+
+// audited returns all entries, the newest first.
+func (db *database) audited(t testing.TB) []dispatch.AuditEntry {
+	t.Helper()
+	entries, next, err := db.Audit(t.Context(), dispatch.AuditQuery{Page: dispatch.Page{Limit: 200}})
+	if err != nil || next != "" {
+		t.Fatalf("%q, %v", next, err)
+	}
+	return entries
 }
 
 // TestFirebaseUIDIsAudited: the audit shows which driver had a uid before another one got it.
@@ -51,10 +61,8 @@ func TestFirebaseUIDIsAudited(t *testing.T) {
 			_, err := db.ChangeDriver(t.Context(), c.driver, uid(c.to))
 			must(t, err)
 		}
-		entries, _, err := db.Audit(t.Context(), dispatch.AuditQuery{Page: dispatch.Page{Limit: 200}})
-		must(t, err)
 		var told []string
-		for _, e := range entries {
+		for _, e := range db.audited(t) {
 			if c, ok := detail(t, e)["firebase_uid"].(map[string]any); ok {
 				told = append([]string{fmt.Sprintf("%t %v %v", e.Target == string(v[0].ID), c["from"], c["to"])}, told...)
 			}

@@ -228,11 +228,7 @@ func TestSeen(t *testing.T) {
 		}
 		var first []int64
 		for range 2 {
-			testkit.Together(12, func(i int) {
-				if err := db.MarkSeen(t.Context(), id, 1+i%2, drivers[i%3].ID); err != nil {
-					t.Error(err)
-				}
-			})
+			mustAll(t, 12, func(i int) error { return db.MarkSeen(t.Context(), id, 1+i%2, drivers[i%3].ID) })
 			times := seen()
 			if len(times) != 6 || slices.Contains(times, 0) || !near(fromMicros(times[0]), time.Now()) {
 				t.Errorf("seen %v", times)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/testkit"
 )
 
 func edit(apply func(*dispatch.Driver)) dispatch.DriverChange {
@@ -89,11 +88,8 @@ func TestChangeDriver(t *testing.T) {
 func TestChangeDriverTogether(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0]
-		testkit.Together(8, func(i int) {
-			_, err := db.ChangeDriver(t.Context(), v.ID, edit(func(v *dispatch.Driver) { v.Regions = append(v.Regions, fmt.Sprint("r", i)) }))
-			if err != nil {
-				t.Error(err)
-			}
+		mustAll(t, 8, func(i int) error {
+			return failure(db.ChangeDriver(t.Context(), v.ID, edit(func(v *dispatch.Driver) { v.Regions = append(v.Regions, fmt.Sprint("r", i)) })))
 		})
 		if got, err := db.Driver(t.Context(), v.ID); err != nil || len(got.Regions) != len(v.Regions)+8 || got.Version != 9 {
 			t.Errorf("%+v, %v", got, err)
@@ -216,22 +212,14 @@ func TestDevicesOfADriver(t *testing.T) {
 func TestKeysAreAudited(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		first := dispatch.Key{ID: dispatch.FirstKeyID, Name: "FIRSTTAP_ADMIN_KEY", Role: dispatch.Admin, Hash: "a"}
-		testkit.Together(8, func(int) { // several instances start at once
-			if err := db.EnsureKey(t.Context(), first); err != nil {
-				t.Error(err)
-			}
-		})
+		mustAll(t, 8, func(int) error { return db.EnsureKey(t.Context(), first) }) // several instances start at once
 		first.Hash = "b"
 		must(t, db.EnsureKey(t.Context(), first))
 		k, err := db.AddKey(t.Context(), dispatch.Key{ID: "key_1", Name: "둘째", Role: dispatch.Viewer, Hash: "c"})
 		if err != nil || k.CreatedAt.IsZero() || k.RevokedAt != nil {
 			t.Fatalf("%+v, %v", k, err)
 		}
-		testkit.Together(8, func(int) {
-			if err := db.RevokeKey(t.Context(), "key_1"); err != nil {
-				t.Error(err)
-			}
-		})
+		mustAll(t, 8, func(int) error { return db.RevokeKey(t.Context(), "key_1") })
 		mustBeError(t, "the first one", db.RevokeKey(t.Context(), dispatch.FirstKeyID), dispatch.ErrFirstKey)
 		mustBeError(t, "none", db.RevokeKey(t.Context(), "key_2"), dispatch.ErrKeyNotFound)
 		entries := db.mustAudit(t, "key.create key_first", "key.create key_first", "key.create key_1", "key.revoke key_1")

@@ -136,12 +136,10 @@ func TestDueOnce(t *testing.T) {
 		ids := c.ready(t, db, 10)
 		stores := []*Store{db.Store, open(t, db.url)}
 		var changed atomic.Int32
-		testkit.Together(6, func(i int) {
+		mustAll(t, 6, func(i int) error {
 			n, err := c.run(t.Context(), stores[i%2], 100)
-			if err != nil {
-				t.Error(err)
-			}
 			changed.Add(int32(n))
+			return err
 		})
 		if int(changed.Load()) != len(ids) {
 			t.Errorf("%d were changed, want %d", changed.Load(), len(ids))

@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"errors"
 	"reflect"
 	"sync/atomic"
 	"testing"
@@ -51,6 +52,14 @@ func meanwhile(rule claimRule, between func()) (_ claimRule, asked *int) {
 		}
 		return events, err
 	}, asked
+}
+
+// mustAll has do called n times at once, and fails the test with each error.
+func mustAll(t testing.TB, n int, do func(i int) error) {
+	t.Helper()
+	errs := make([]error, n)
+	testkit.Together(n, func(i int) { errs[i] = do(i) })
+	must(t, errors.Join(errs...))
 }
 
 // mustHaveOneWinner has n drivers want a dispatch at once, by way of get, and fails the test unless one gets it, as it is stored

@@ -1,7 +1,6 @@
 package repository
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -14,7 +13,6 @@ import (
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
-	"firsttap/testkit"
 )
 
 // Concurrent declines of many drivers, and many by one driver, are written once for each driver; they neither change nor lock
@@ -27,11 +25,9 @@ func TestDeclineOnce(t *testing.T) {
 		}
 		var heard atomic.Int64
 		db.options.OnCommit = func(_ dispatch.Dispatch, events []dispatch.Event) { heard.Add(int64(len(events))) }
-		errs := make([]error, 4*len(drivers))
-		testkit.Together(len(errs), func(i int) {
-			errs[i] = db.Decline(t.Context(), d.ID, i/len(drivers)%2, drivers[i%len(drivers)].ID, fmt.Sprint("R", i))
+		mustAll(t, 4*len(drivers), func(i int) error {
+			return db.Decline(t.Context(), d.ID, i/len(drivers)%2, drivers[i%len(drivers)].ID, fmt.Sprint("R", i))
 		})
-		must(t, errors.Join(errs...))
 		db.mustCount(t, len(drivers), "events e JOIN outbox o ON o.event_id = e.id WHERE type = 'dispatch.declined' AND round = 1 AND actor = driver_id")
 		db.mustCount(t, len(drivers), "offers o JOIN events e ON e.driver_id = o.driver_id AND e.reason_code = o.decline_reason WHERE declined_at > 0 AND seen_at IS NULL")
 		if n := heard.Load(); n != int64(len(drivers)) {

@@ -182,13 +182,7 @@ func TestTwoStoresUpdateOneFile(t *testing.T) {
 	other := open(t, db.url)
 	d := db.add(t, nil)
 	const n = 40
-	testkit.Together(n, func(i int) {
-		s := []*Store{db.Store, other}[i%2]
-		_, err := s.Update(t.Context(), d.ID, touch)
-		if err != nil {
-			t.Error(err)
-		}
-	})
+	mustAll(t, n, func(i int) error { return failure([]*Store{db.Store, other}[i%2].Update(t.Context(), d.ID, touch)) })
 	if got := db.mustRead(t, d.ID); got.Version != 1+n {
 		t.Errorf("version %d after %d updates", got.Version, n)
 	}
@@ -204,15 +198,12 @@ func TestMigrateTogether(t *testing.T) {
 			stores[i] = open(t, u)
 		}
 		var steps atomic.Int32
-		testkit.Together(len(stores), func(i int) {
-			err := stores[i].Migrate(func(m *migrations.Migrator) error {
+		mustAll(t, len(stores), func(i int) error {
+			return stores[i].Migrate(func(m *migrations.Migrator) error {
 				n, err := m.Up(t.Context())
 				steps.Add(int32(n))
 				return err
 			})
-			if err != nil {
-				t.Error(err)
-			}
 		})
 		const want = 9 // each once
 		if steps.Load() != want {

@@ -9,7 +9,6 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/outbox"
-	"firsttap/testkit"
 )
 
 const largeAudience = 4
@@ -296,12 +295,10 @@ func TestReleaseTopics(t *testing.T) {
 		db.addTopic(t, topicRow{Name: "is being unsubscribed", Ended: true, Claim: "ins_x", NextAt: later})
 		stores := []*Store{db.Store, open(t, db.url)}
 		var released atomic.Int32
-		testkit.Together(6, func(i int) {
+		mustAll(t, 6, func(i int) error {
 			n, err := stores[i%2].ScheduleTopicCleanup(t.Context())
-			if err != nil {
-				t.Error(err)
-			}
 			released.Add(int32(n))
+			return err
 		})
 		if released.Load() != waiting {
 			t.Errorf("released %d times, want %d", released.Load(), waiting)

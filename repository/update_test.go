@@ -65,17 +65,7 @@ func offering(externalID string) func(time.Time) (dispatch.Dispatch, []dispatch.
 func TestDuplicateExternalID(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		create := func(externalID string) error { return failure(db.Create(t.Context(), offering(externalID))) }
-		var created atomic.Int32
-		testkit.Together(8, func(int) {
-			if err := create("ERP-1"); err == nil {
-				created.Add(1)
-			} else {
-				mustBeError(t, "the same identifier", err, dispatch.ErrDuplicateExternalID)
-			}
-		})
-		if created.Load() != 1 {
-			t.Errorf("created %d times", created.Load())
-		}
+		mustWinOnce(t, 8, dispatch.ErrDuplicateExternalID, func(int) error { return create("ERP-1") })
 		for _, other := range []string{"erp-1", "ERP-10", "", ""} {
 			if err := create(other); err != nil {
 				t.Errorf("%q: %v", other, err)
@@ -107,14 +97,11 @@ func TestUpdatesAreNotLost(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d := db.add(t, nil)
 		const n = 20
-		testkit.Together(n, func(i int) {
-			_, err := db.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		mustAll(t, n, func(int) error {
+			return failure(db.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 				d.Fee.Amount++
 				return touch(d, now)
-			})
-			if err != nil {
-				t.Error(err)
-			}
+			}))
 		})
 		got := db.mustRead(t, d.ID)
 		if got.Version != d.Version+n || got.Fee.Amount != d.Fee.Amount+n {
