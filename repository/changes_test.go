@@ -37,10 +37,7 @@ func TestAssignWritesEverythingTogether(t *testing.T) {
 			if db.mustStore(t, got); got.Status != dispatch.Accepted || !got.HeldBy(v.ID) {
 				t.Errorf("the driver was assigned %+v", got)
 			}
-			past, err := db.NewestClaim(t.Context(), d.ID, v.ID)
-			if want := (&dispatch.PastClaim{Claim: *got.Claim, Outcome: dispatch.OutcomeWon}); err != nil || !reflect.DeepEqual(past, want) {
-				t.Errorf("the claim is %+v, %v; want %+v", past, err, want)
-			}
+			db.mustOutcome(t, got, v.ID, dispatch.OutcomeWon)
 			db.mustCount(t, 1, "events WHERE type = 'dispatch.accepted' AND dispatch_id = ? AND driver_id = ? AND actor = 'key_1'", d.ID, v.ID)
 			again, err := db.assign(t.Context(), d.ID, 2, v.ID)
 			if err != nil || !reflect.DeepEqual(again, got) {
@@ -220,10 +217,7 @@ func TestUnassignEndsTheClaim(t *testing.T) {
 		if db.mustStore(t, got); got.Status != dispatch.Pending || got.Round != 2 {
 			t.Errorf("the dispatch is %+v", got)
 		}
-		past, err := db.NewestClaim(t.Context(), d.ID, v)
-		if err != nil || past.Outcome != dispatch.OutcomeUnassigned || past.EndedAt == nil || !past.EndedAt.Equal(got.UpdatedAt) {
-			t.Errorf("the claim is %+v, %v", past, err)
-		}
+		db.mustOutcome(t, got, v, dispatch.OutcomeUnassigned)
 		want := []string{
 			"dispatch.created 1 - system ", fmt.Sprintf("dispatch.accepted 1 %s %s ", v, v),
 			fmt.Sprintf("dispatch.unassigned 1 %s key_1 ILL", v), "dispatch.reopened 2 - system ",

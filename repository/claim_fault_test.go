@@ -172,9 +172,7 @@ func TestTheCommitIsLostAndTheDatabaseCannotBeAsked(t *testing.T) {
 		s, proxy := db.proxied(t)
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		claim := rule(0)
-		hold := proxy.Hold("COMMIT")
-		ended := begin(func() error { return failure(s.Claim(t.Context(), d.ID, v.ID, claim)) })
-		testkit.Await(t, "the COMMIT", hold.Reached())
+		hold, ended := untilCommit(t, proxy, func() error { return failure(s.Claim(t.Context(), d.ID, v.ID, claim)) })
 		proxy.Refuse(true)
 		mustBeError(t, "the COMMIT may yet arrive", testkit.Await(t, "the claim's end", ended), dispatch.ErrUnknown)
 		hold.Release()
@@ -192,9 +190,7 @@ func (db *database) severed(t *testing.T, id dispatch.ID, driver dispatch.Driver
 	_, far := db.proxied(t)
 	near := servertest.StartProxy(t, far.Addr())
 	s := openWith(t, near.URL(db.url), Options{Log: quiet, Patience: db.options.Patience})
-	hold := far.Hold("COMMIT")
-	ended := claiming(t, s, id, driver)
-	testkit.Await(t, "the COMMIT", hold.Reached())
+	hold, ended := untilCommit(t, far, func() error { return failure(s.Claim(t.Context(), id, driver, rule(0))) })
 	near.CutAll()
 	return hold, ended
 }
@@ -234,11 +230,9 @@ func TestACommitThatIsNotAnsweredEndsWithItsContext(t *testing.T) {
 		db = db.usual(t)
 		s, proxy := db.proxied(t)
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
-		hold := proxy.Hold("COMMIT")
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		ended := begin(func() error { return failure(s.Claim(ctx, d.ID, v.ID, rule(0))) })
-		testkit.Await(t, "the COMMIT", hold.Reached())
+		_, ended := untilCommit(t, proxy, func() error { return failure(s.Claim(ctx, d.ID, v.ID, rule(0))) })
 		cancel()
 		if err := testkit.Await(t, "the claim's end", ended); err == nil {
 			t.Error("the COMMIT never arrived, and Claim says that it did")
@@ -252,9 +246,7 @@ func TestTheCommitNeverArrives(t *testing.T) {
 			everyServer(t, func(t *testing.T, db *database) {
 				s, proxy := db.proxied(t)
 				d, v := db.add(t, nil), db.drivers(t, 1)[0]
-				hold := proxy.Hold("COMMIT")
-				ended := begin(func() error { return failure(decide(s, t.Context(), d.ID, v.ID)) })
-				testkit.Await(t, "the COMMIT", hold.Reached())
+				_, ended := untilCommit(t, proxy, func() error { return failure(decide(s, t.Context(), d.ID, v.ID)) })
 				proxy.CutAll()
 				err := <-ended
 				mustBeError(t, "the database says that there is no claim", err, dispatch.ErrUnavailable)

@@ -255,10 +255,7 @@ func TestCloseOverdue(t *testing.T) {
 			if d.Status != want.status || d.Version != want.version || d.Claim == nil {
 				t.Fatalf("the dispatch is %+v", d)
 			}
-			past, err := db.NewestClaim(t.Context(), d.ID, d.Claim.Driver)
-			if err != nil || past.Outcome != want.outcome || (past.EndedAt != nil) != (want.outcome != dispatch.OutcomeWon) {
-				t.Errorf("the claim is %+v, %v", past, err)
-			}
+			db.mustOutcome(t, d, d.Claim.Driver, want.outcome)
 			trail := db.trail(t, d.ID)
 			if last := fmt.Sprintf("%s 1 %s system OVERDUE", want.event, d.Claim.Driver); trail[len(trail)-1] != last {
 				t.Errorf("the trail is %q, want it to end with %s", trail, last)

@@ -74,7 +74,9 @@ func (db *database) taken(t testing.TB, n int) []dispatch.ID {
 	for i, v := range db.drivers(t, n) {
 		ids[i] = db.add(t, nil).ID
 		db.mustAccept(t, ids[i], v.ID)
-		db.exec(t, "UPDATE dispatches SET accepted_at = accepted_at - ? WHERE id = ?", (48 * time.Hour).Microseconds(), ids[i])
+		for table, key := range map[string]string{"dispatches": "id", "claims": "dispatch_id"} {
+			db.exec(t, "UPDATE "+table+" SET accepted_at = accepted_at - ? WHERE "+key+" = ?", (48 * time.Hour).Microseconds(), ids[i])
+		}
 	}
 	return ids
 }

@@ -60,6 +60,23 @@ func execute(t *testing.T, on *sql.DB, queries ...string) {
 	}
 }
 
+func TestDurability(t *testing.T) {
+	t.Parallel()
+	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) {
+		w := openWarned(t, servertest.StartDatabase(t, kind).URL(t))
+		w.exec(t, "SET GLOBAL sync_binlog = 0") // there is no binary log
+		w.mustWarn(t)
+		for value, wants := range [][]string{{"MAY LOSE COMMITTED CLAIMS"}, nil, {"innodb_flush_log_at_trx_commit=2, should be 1"}} {
+			w.exec(t, fmt.Sprintf("SET GLOBAL innodb_flush_log_at_trx_commit = %d", value))
+			w.mustWarn(t, wants...)
+		}
+	})
+}
+
+func TestDurabilityOfSQLite(t *testing.T) {
+	openWarned(t, servertest.EmptyURL(t, servertest.SQLite)).mustWarn(t)
+}
+
 // A primary with a replica that follows as it pleases may lose claims; one that waits for it may not.
 func TestDurabilityOfReplication(t *testing.T) {
 	t.Parallel()

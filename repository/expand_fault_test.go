@@ -207,9 +207,7 @@ func TestAnExpansionsCommitNeverArrives(t *testing.T) {
 		db.add(t, nil)
 		event := db.lend(t, "ins_a", dispatch.EventCreated)
 		s, proxy := db.proxied(t)
-		hold := proxy.Hold("COMMIT")
-		ended := begin(func() error { return failure(s.as("ins_a").Expand(t.Context(), event, 10)) })
-		testkit.Await(t, "the COMMIT", hold.Reached())
+		_, ended := untilCommit(t, proxy, func() error { return failure(s.as("ins_a").Expand(t.Context(), event, 10)) })
 		proxy.CutAll()
 		mustBeError(t, "the COMMIT is lost", <-ended, dispatch.ErrUnknown)
 		testkit.Retry(t, func() error { // the lease ends, and another instance expands it

@@ -26,6 +26,25 @@ func (db *database) mustStore(t testing.TB, want dispatch.Dispatch) {
 	}
 }
 
+// mustOutcome fails the test unless the driver's newest claim of the dispatch has that outcome. A claim that is not won any more
+// ended with the dispatch's last change.
+func (db *database) mustOutcome(t testing.TB, d dispatch.Dispatch, v dispatch.DriverID, want dispatch.Outcome) {
+	t.Helper()
+	past, err := db.NewestClaim(t.Context(), d.ID, v)
+	must(t, err)
+	if past == nil {
+		t.Fatalf("the driver has no claim, want %s", want)
+	}
+	claim := dispatch.PastClaim{Claim: past.Claim, Outcome: want}
+	if d.HeldBy(v) {
+		claim.Claim = *d.Claim
+	}
+	if want != dispatch.OutcomeWon {
+		claim.EndedAt = &d.UpdatedAt
+	}
+	testkit.Equal(t, "the claim", claim, *past)
+}
+
 // soon is a dispatch that is not open yet.
 func soon(d *dispatch.Dispatch) {
 	d.OpensAt = d.CreatedAt.Add(time.Hour)

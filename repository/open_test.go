@@ -1,10 +1,8 @@
 package repository
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -57,40 +55,6 @@ func TestSQLiteSettings(t *testing.T) {
 	}
 	if _, err := os.Stat(strings.TrimPrefix(db.url, "sqlite://")); err != nil {
 		t.Errorf("the file is not where the URL says: %v", err)
-	}
-}
-
-func TestDurability(t *testing.T) {
-	t.Parallel()
-	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) {
-		rawURL := servertest.StartDatabase(t, kind).URL(t)
-		var logged bytes.Buffer
-		s := openWith(t, rawURL, Options{Log: slog.New(slog.NewTextHandler(&logged, nil))})
-		raw := direct(t, rawURL)
-		check := func(setting string, value int, want string) {
-			t.Helper()
-			if _, err := raw.Exec(fmt.Sprintf("SET GLOBAL %s = %d", setting, value)); err != nil {
-				t.Fatal(err)
-			}
-			logged.Reset()
-			s.CheckDurability(t.Context())
-			if got := logged.String(); want == "" && got != "" || !strings.Contains(got, want) {
-				t.Errorf("%s = %d: logged %q, want %q", setting, value, got, want)
-			}
-		}
-		check("sync_binlog", 1, "")
-		check("innodb_flush_log_at_trx_commit", 2, "innodb_flush_log_at_trx_commit=2, should be 1")
-		check("innodb_flush_log_at_trx_commit", 0, "MAY LOSE COMMITTED CLAIMS")
-		check("innodb_flush_log_at_trx_commit", 1, "")
-		check("sync_binlog", 0, "") // there is no binary log
-	})
-}
-
-func TestDurabilityOfSQLite(t *testing.T) {
-	var logged bytes.Buffer
-	s := openWith(t, servertest.EmptyURL(t, servertest.SQLite), Options{Log: slog.New(slog.NewTextHandler(&logged, nil))})
-	if s.CheckDurability(t.Context()); logged.Len() > 0 {
-		t.Errorf("logged %q", &logged)
 	}
 }
 

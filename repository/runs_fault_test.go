@@ -21,6 +21,15 @@ func mustLose(t *testing.T, proxy *servertest.Proxy, statement string, want erro
 	mustBeError(t, "the reply to "+statement+" is lost", err, want)
 }
 
+// untilCommit begins do, and returns when its COMMIT waits at the proxy.
+func untilCommit(t testing.TB, proxy *servertest.Proxy, do func() error) (commit *servertest.Hold, ended <-chan error) {
+	t.Helper()
+	commit = proxy.Hold("COMMIT")
+	ended = begin(do)
+	testkit.Await(t, "the COMMIT", commit.Reached())
+	return commit, ended
+}
+
 // An instance that does not know whether its run began gives it back, and any instance may take it over.
 func TestBeginRunWhoseCommitIsLost(t *testing.T) {
 	eachServer(t, withJob(func(t *testing.T, db *database) {
@@ -38,9 +47,7 @@ func TestBeginRunWhoseCommitIsLost(t *testing.T) {
 func TestBeginRunWhoseCommitNeverArrives(t *testing.T) {
 	eachServer(t, withJob(func(t *testing.T, db *database) {
 		s, proxy := db.proxied(t)
-		hold := proxy.Hold("COMMIT")
-		ended := begin(func() error { return failure(s.begin(t, "a/1", someSlot(1))) })
-		testkit.Await(t, "the COMMIT", hold.Reached())
+		_, ended := untilCommit(t, proxy, func() error { return failure(s.begin(t, "a/1", someSlot(1))) })
 		proxy.CutAll()
 		mustBeError(t, "begin", <-ended, dispatch.ErrUnknown)
 		testkit.Retry(t, func() error { // once the server has seen that the connection is gone

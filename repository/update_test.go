@@ -208,13 +208,10 @@ func TestALife(t *testing.T) {
 			t.Errorf("after the withdrawal: %+v", given)
 		}
 		db.mustCount(t, 1, "dispatches WHERE claim_id IS NULL AND accepted_by IS NULL AND accepted_at IS NULL AND status = 'PENDING'")
-		past, err := db.NewestClaim(t.Context(), d.ID, a)
-		if err != nil || past.Outcome != dispatch.OutcomeWithdrawn || past.EndedAt == nil || !past.EndedAt.Equal(given.UpdatedAt) {
-			t.Errorf("the claim is %+v, %v; want it to have ended at %v", past, err, given.UpdatedAt)
-		}
-		db.mustAccept(t, d.ID, b)
-		if past, err = db.NewestClaim(t.Context(), d.ID, b); err != nil || past.Outcome != dispatch.OutcomeWon || past.EndedAt != nil || past.Round != 2 {
-			t.Errorf("the second claim is %+v, %v", past, err)
+		db.mustOutcome(t, given, a, dispatch.OutcomeWithdrawn)
+		second := db.mustAccept(t, d.ID, b)
+		if db.mustOutcome(t, second, b, dispatch.OutcomeWon); second.Claim.Round != 2 {
+			t.Errorf("the second claim is %+v", second.Claim)
 		}
 		for i, step := range []change{start, start, complete} {
 			got := db.mustUpdate(t, d.ID, step)
@@ -251,14 +248,11 @@ func TestCancelEndsTheClaim(t *testing.T) {
 		if got.Status != dispatch.Canceled || !got.HeldBy(v) {
 			t.Errorf("got %+v", got)
 		}
-		past, err := db.NewestClaim(t.Context(), d.ID, v)
-		if err != nil || past.Outcome != dispatch.OutcomeCanceled || past.EndedAt == nil {
-			t.Errorf("the claim is %+v, %v", past, err)
-		}
+		db.mustOutcome(t, got, v, dispatch.OutcomeCanceled)
 		db.mustCount(t, 1, "claims WHERE outcome = 'WON' AND ended_at IS NULL")
 		// The hours are the driver's again.
 		db.mustAccept(t, db.add(t, nil).ID, v)
-		_, err = db.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		_, err := db.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 			return d.Cancel(2, "key_1", "", now)
 		})
 		mustBeError(t, "a change of an earlier version", err, dispatch.ErrVersionConflict)
