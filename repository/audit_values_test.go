@@ -58,8 +58,7 @@ func TestFirebaseUIDIsAudited(t *testing.T) {
 			driver dispatch.DriverID
 			to     string
 		}{{v[0].ID, "kim"}, {v[0].ID, ""}, {v[1].ID, "kim"}} {
-			_, err := db.ChangeDriver(t.Context(), c.driver, uid(c.to))
-			must(t, err)
+			must(t, errorOf(db.ChangeDriver(t.Context(), c.driver, uid(c.to))))
 		}
 		var told []string
 		for _, e := range db.audited(t) {
@@ -122,8 +121,7 @@ func TestDutyIsAudited(t *testing.T) {
 		for i := range 9 {
 			duty(i%2 == 0)
 		}
-		_, err := db.SetDuty(byDriver(t, v[1].ID), v[1].ID, false)
-		must(t, err)
+		must(t, errorOf(db.SetDuty(byDriver(t, v[1].ID), v[1].ID, false)))
 		db.mustCount(t, 2, path)
 		own, _, err := db.Audit(t.Context(), dispatch.AuditQuery{Actor: string(v[0].ID), Target: string(v[0].ID), Page: dispatch.Page{Limit: 9}})
 		if err != nil || len(own) != 1 {
@@ -138,7 +136,7 @@ func TestDutyIsAudited(t *testing.T) {
 		db.exec(t, "UPDATE audit SET id = ?, at = 1 WHERE id = ?", dispatch.MinAuditID(time.Now().Add(-2*time.Minute)), own[0].ID)
 		duty(false)
 		db.mustCount(t, 3, path)
-		mustBeError(t, "an unknown driver", failure(db.SetDuty(ctx, "drv_0", true)), dispatch.ErrDriverNotFound)
+		mustBeError(t, "an unknown driver", errorOf(db.SetDuty(ctx, "drv_0", true)), dispatch.ErrDriverNotFound)
 	})
 }
 
@@ -150,8 +148,7 @@ func TestDevicesAreAudited(t *testing.T) {
 		put := func(id dispatch.DriverID, d dispatch.Device) map[string]any {
 			t.Helper()
 			db.exec(t, "UPDATE audit SET id = REPLACE(id, SUBSTR(id, 1, 6), 'aud_00')") // long ago
-			_, err := db.PutDevice(byDriver(t, id), d)
-			must(t, err)
+			must(t, errorOf(db.PutDevice(byDriver(t, id), d)))
 			e := db.lastAudit(t, dispatch.AuditDevicePut)
 			if e.Actor != string(id) || e.Target != string(id) || strings.Contains(e.Detail, secret) {
 				t.Errorf("%+v", e)
@@ -196,8 +193,7 @@ func TestAuditKeepsNamesOfAMinute(t *testing.T) {
 		v := db.drivers(t, 2)
 		db.mustPut(t, someDevice(v[0].ID, "phone", "an honest driver's token"))
 		for _, token := range []string{"own", "an honest driver's token", "own again", "own"} {
-			_, err := db.PutDevice(byDriver(t, v[1].ID), someDevice(v[1].ID, "of "+token, token))
-			must(t, err)
+			must(t, errorOf(db.PutDevice(byDriver(t, v[1].ID), someDevice(v[1].ID, "of "+token, token))))
 		}
 		e := detail(t, db.lastAudit(t, dispatch.AuditDevicePut))
 		also, _ := e["also"].(map[string]any)

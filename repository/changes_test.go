@@ -30,8 +30,7 @@ func TestAssignWritesEverythingTogether(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		for i, edit := range []func(*dispatch.Dispatch){nil, soon} {
 			d, v := db.add(t, edit), db.drivers(t, 1)[0]
-			_, err := db.SetDuty(t.Context(), v.ID, false)
-			must(t, err)
+			must(t, errorOf(db.SetDuty(t.Context(), v.ID, false)))
 			got, err := db.assign(t.Context(), d.ID, 1, v.ID)
 			must(t, err)
 			if db.mustStore(t, got); got.Status != dispatch.Accepted || !got.HeldBy(v.ID) {
@@ -294,8 +293,7 @@ func TestChangedTermsArePushed(t *testing.T) {
 		if told := me.mustExpand(t, db, dispatch.EventUpdated, 10); len(told.Pushes) != 2 || told.Pushes[0].Round != 2 {
 			t.Errorf("of other terms: %+v", told.Pushes)
 		}
-		_, err := db.assign(t.Context(), d.ID, 3, devices[0].Driver)
-		must(t, err)
+		must(t, errorOf(db.assign(t.Context(), d.ID, 3, devices[0].Driver)))
 		told := me.mustExpand(t, db, dispatch.EventAccepted, 10)
 		db.mustTell(t, told.Event.ID, dispatch.EventAccepted, false, devices[0])
 		db.mustTell(t, told.Event.ID, dispatch.EventTaken, true, devices[1])

@@ -60,7 +60,7 @@ func TestTheUpdateItselfRefuses(t *testing.T) {
 						db.exec(t, tt.between)
 					}
 				})
-				mustBeError(t, "the claim", failure(db.Claim(t.Context(), d.ID, v, rule)), dispatch.ErrUnavailable)
+				mustBeError(t, "the claim", errorOf(db.Claim(t.Context(), d.ID, v, rule)), dispatch.ErrUnavailable)
 				if *tries != maxTries {
 					t.Errorf("the rule was asked %d times, want %d", *tries, maxTries)
 				}

@@ -144,7 +144,7 @@ func TestOverlappingClaimsOfOneDriver(t *testing.T) {
 		drivers := db.drivers(t, testkit.Scale(5, 15))
 		for i, v := range drivers {
 			jobs := []dispatch.Dispatch{db.add(t, nil), db.add(t, nil), db.add(t, nil)}
-			mustWinOnce(t, len(jobs), dispatch.ErrDriverBusy, func(j int) error { return failure(db.accept(t.Context(), jobs[j].ID, v.ID)) })
+			mustWinOnce(t, len(jobs), dispatch.ErrDriverBusy, func(j int) error { return errorOf(db.accept(t.Context(), jobs[j].ID, v.ID)) })
 			db.mustHold(t, i+1, dispatch.EventAccepted, i+1)
 		}
 	})
@@ -169,7 +169,7 @@ func TestClaimAfterAWithdrawalNeedsTheRound(t *testing.T) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		db.mustAccept(t, d.ID, v.ID)
 		db.mustUpdate(t, d.ID, withdraw)
-		mustBeError(t, "without a round", failure(db.accept(t.Context(), d.ID, v.ID)), dispatch.ErrOfferStale)
+		mustBeError(t, "without a round", errorOf(db.accept(t.Context(), d.ID, v.ID)), dispatch.ErrOfferStale)
 		if got, err := db.Claim(t.Context(), d.ID, v.ID, rule(2)); err != nil || got.Claim.Round != 2 {
 			t.Errorf("in the second round: got %+v, %v", got.Claim, err)
 		}

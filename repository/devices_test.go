@@ -281,8 +281,7 @@ func TestFunnel(t *testing.T) {
 				t.Errorf("got %+v, %d, %v; want %+v", got, forgotten, err, want)
 			}
 		}
-		_, _, err := db.Funnel(t.Context(), dispatch.NewID(time.Now()))
-		mustBeError(t, "the funnel of an unknown dispatch", err, dispatch.ErrNotFound)
+		mustBeError(t, "the funnel of an unknown dispatch", errorOfPage(db.Funnel(t.Context(), dispatch.NewID(time.Now()))), dispatch.ErrNotFound)
 	})
 }
 

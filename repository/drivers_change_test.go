@@ -37,11 +37,10 @@ func TestChangeDriver(t *testing.T) {
 		}
 		other := someDriver(2)
 		other.FirebaseUID = "two"
-		_, err = db.CreateDriver(ctx, other)
-		must(t, err)
+		must(t, errorOf(db.CreateDriver(ctx, other)))
 		twin := someDriver(3)
 		twin.FirebaseUID = "two"
-		mustBeError(t, "the firebase_uid of another driver", failure(db.CreateDriver(ctx, twin)), dispatch.ErrDuplicateDriver)
+		mustBeError(t, "the firebase_uid of another driver", errorOf(db.CreateDriver(ctx, twin)), dispatch.ErrDuplicateDriver)
 
 		full := edit(func(v *dispatch.Driver) {
 			v.Name, v.Phone, v.Regions, v.VehicleClass, v.WorkingHeightM = "김", "+8211", []string{"jeju"}, "45m", new(45.5)
@@ -69,8 +68,8 @@ func TestChangeDriver(t *testing.T) {
 				t.Errorf("%s: %+v", what, read)
 			}
 		}
-		mustBeError(t, "an unknown driver", failure(db.ChangeDriver(ctx, dispatch.NewDriverID(time.Now()), full)), dispatch.ErrDriverNotFound)
-		mustBeError(t, "a token of an unknown driver", failure(db.RecordTokenIssued(ctx, "drv_0")), dispatch.ErrDriverNotFound)
+		mustBeError(t, "an unknown driver", errorOf(db.ChangeDriver(ctx, dispatch.NewDriverID(time.Now()), full)), dispatch.ErrDriverNotFound)
+		mustBeError(t, "a token of an unknown driver", errorOf(db.RecordTokenIssued(ctx, "drv_0")), dispatch.ErrDriverNotFound)
 
 		one, two := string(v.ID), string(other.ID)
 		entries := db.mustAudit(t, "driver.create "+one, "driver.create "+two, "driver.update "+one)
@@ -89,7 +88,7 @@ func TestChangeDriverTogether(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0]
 		mustAll(t, 8, func(i int) error {
-			return failure(db.ChangeDriver(t.Context(), v.ID, edit(func(v *dispatch.Driver) { v.Regions = append(v.Regions, fmt.Sprint("r", i)) })))
+			return errorOf(db.ChangeDriver(t.Context(), v.ID, edit(func(v *dispatch.Driver) { v.Regions = append(v.Regions, fmt.Sprint("r", i)) })))
 		})
 		if got, err := db.Driver(t.Context(), v.ID); err != nil || len(got.Regions) != len(v.Regions)+8 || got.Version != 9 {
 			t.Errorf("%+v, %v", got, err)
@@ -129,8 +128,7 @@ func TestListDrivers(t *testing.T) {
 				v.SuspendedUntil = new(time.Now().Add(-time.Hour).UTC().Truncate(time.Second))
 			},
 		} {
-			_, err := db.ChangeDriver(t.Context(), drivers[i].ID, edit(change))
-			must(t, err)
+			must(t, errorOf(db.ChangeDriver(t.Context(), drivers[i].ID, edit(change))))
 		}
 		for what, c := range map[string]struct {
 			q    dispatch.DriverQuery
@@ -177,10 +175,10 @@ func TestCursorsOfLists(t *testing.T) {
 		for _, id := range []string{"x", "' OR 1=1 --", "dsp_\x00", "한국", strings.Repeat("a", 100)} {
 			page := func(list byte) dispatch.Page { return dispatch.Page{Limit: 1, Cursor: cursor(list, 0, id)} }
 			for what, err := range map[string]error{
-				"drivers": errorOf(db.Drivers(ctx, dispatch.DriverQuery{Page: page(driverList)})),
-				"devices": errorOf(db.Devices(ctx, v.ID, page(deviceList))),
-				"keys":    errorOf(db.Keys(ctx, page(keyList))),
-				"audit":   errorOf(db.Audit(ctx, dispatch.AuditQuery{Page: page(auditList)})),
+				"drivers": errorOfPage(db.Drivers(ctx, dispatch.DriverQuery{Page: page(driverList)})),
+				"devices": errorOfPage(db.Devices(ctx, v.ID, page(deviceList))),
+				"keys":    errorOfPage(db.Keys(ctx, page(keyList))),
+				"audit":   errorOfPage(db.Audit(ctx, dispatch.AuditQuery{Page: page(auditList)})),
 			} {
 				mustBeError(t, what, err, dispatch.ErrBadCursor)
 			}
@@ -203,8 +201,7 @@ func TestDevicesOfADriver(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}
-		_, _, err := db.Devices(t.Context(), dispatch.NewDriverID(time.Now()), dispatch.Page{Limit: 2})
-		mustBeError(t, "of an unknown driver", err, dispatch.ErrDriverNotFound)
+		mustBeError(t, "of an unknown driver", errorOfPage(db.Devices(t.Context(), dispatch.NewDriverID(time.Now()), dispatch.Page{Limit: 2})), dispatch.ErrDriverNotFound)
 	})
 }
 
@@ -243,8 +240,7 @@ func TestAuditByTargetAndActor(t *testing.T) {
 		v := db.drivers(t, 2) // one entry of the system's
 		for i := range 6 {
 			ctx := dispatch.WithCaller(t.Context(), dispatch.Caller{Actor: fmt.Sprint("key_", i%2)})
-			_, err := db.RecordTokenIssued(ctx, v[i%3/2].ID)
-			must(t, err)
+			must(t, errorOf(db.RecordTokenIssued(ctx, v[i%3/2].ID)))
 		}
 		for what, c := range map[string]struct {
 			q    dispatch.AuditQuery

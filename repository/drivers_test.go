@@ -64,14 +64,14 @@ func TestSetDuty(t *testing.T) {
 				t.Errorf("on duty %v: got %+v, %v; want %+v", step.onDuty, got, err, v)
 			}
 		}
-		mustAll(t, 10, func(int) error { return failure(db.SetDuty(t.Context(), v.ID, false)) })
+		mustAll(t, 10, func(int) error { return errorOf(db.SetDuty(t.Context(), v.ID, false)) })
 		if got, err := db.Driver(t.Context(), v.ID); err != nil || got.OnDuty || got.Version != 4 {
 			t.Errorf("got %+v, %v", got, err)
 		}
 		if got, err := db.Driver(t.Context(), drivers[1].ID); err != nil || !reflect.DeepEqual(got, drivers[1]) {
 			t.Errorf("another driver is %+v, %v", got, err)
 		}
-		mustBeError(t, "an unknown driver", failure(db.SetDuty(t.Context(), dispatch.NewDriverID(time.Now()), true)), dispatch.ErrDriverNotFound)
+		mustBeError(t, "an unknown driver", errorOf(db.SetDuty(t.Context(), dispatch.NewDriverID(time.Now()), true)), dispatch.ErrDriverNotFound)
 	})
 }
 
@@ -177,7 +177,7 @@ func TestRevokeTokens(t *testing.T) {
 		if got := db.revocations(t)[v[0]]; got.Generation != 2 || got.At.IsZero() {
 			t.Errorf("after a change of the driver: %+v", got)
 		}
-		mustBeError(t, "an unknown driver", failure(db.RevokeTokens(ctx, dispatch.NewDriverID(time.Now()))), dispatch.ErrDriverNotFound)
+		mustBeError(t, "an unknown driver", errorOf(db.RevokeTokens(ctx, dispatch.NewDriverID(time.Now()))), dispatch.ErrDriverNotFound)
 
 		entries, _, err := db.Audit(ctx, dispatch.AuditQuery{Target: string(v[0]), Page: dispatch.Page{Limit: 20}})
 		must(t, err)
@@ -244,7 +244,7 @@ func TestUpdateAs(t *testing.T) {
 		if err := <-done; err != nil || !suspended {
 			t.Errorf("the suspension was not seen, %v", err)
 		}
-		mustBeError(t, "an unknown driver", failure(db.UpdateByDriver(t.Context(), id, dispatch.NewDriverID(time.Now()), nil)), dispatch.ErrDriverNotFound)
+		mustBeError(t, "an unknown driver", errorOf(db.UpdateByDriver(t.Context(), id, dispatch.NewDriverID(time.Now()), nil)), dispatch.ErrDriverNotFound)
 	})
 }
 

@@ -329,9 +329,9 @@ func TestClosedAndCompleted(t *testing.T) {
 			d := db.mustUpdate(t, id, start)
 			mustAll(t, 2, func(k int) error {
 				if k == 0 {
-					return failure(db.CloseOverdue(t.Context(), overdueAfter, 10))
+					return errorOf(db.CloseOverdue(t.Context(), overdueAfter, 10))
 				}
-				return failure(db.Update(t.Context(), id, complete))
+				return errorOf(db.Update(t.Context(), id, complete))
 			})
 			if got := db.mustRead(t, id); got.Status != dispatch.Completed || got.Version != d.Version+1 {
 				t.Errorf("%+v", got)

@@ -244,7 +244,7 @@ func TestDueGivesUp(t *testing.T) {
 		db.hold(t, ids[0])
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		ended := begin(func() error { return failure(c.run(ctx, db.Store, 100)) })
+		ended := begin(func() error { return errorOf(c.run(ctx, db.Store, 100)) })
 		db.waiting(t)
 		stop()
 		if err := <-ended; failures(err) != 1 {
@@ -263,8 +263,7 @@ func TestDueAndADeadlock(t *testing.T) {
 		tx := db.begun(t, "UPDATE outbox SET next_at = next_at + 1", "SELECT * FROM outbox FOR UPDATE")
 		ended := begin(func() error { return c.change(t.Context(), db.Store, 1, 1) })
 		db.waiting(t)
-		_, err := tx.Exec("UPDATE dispatches SET note = note WHERE id = ?", ids[0])
-		must(t, err)
+		must(t, errorOf(tx.Exec("UPDATE dispatches SET note = note WHERE id = ?", ids[0])))
 		// Both waited for each other, and this one got through.
 		tx.Rollback()
 		must(t, <-ended) // it was done again
@@ -316,9 +315,7 @@ func (c clockwork) mustLeaveOne(t *testing.T, db *database, m moves) {
 		if query == "" {
 			continue
 		}
-		if _, err := tx.Exec(query, id); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errorOf(tx.Exec(query, id)))
 	}
 	if m.also != "" {
 		events++

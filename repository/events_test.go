@@ -115,8 +115,7 @@ func TestEventsInPages(t *testing.T) {
 		db.add(t, nil)
 		ctx := dispatch.WithCaller(t.Context(), dispatch.Caller{Actor: "key_1", Request: "req_1"})
 		for v := 1; v <= 5; v++ {
-			_, err := db.Update(ctx, d.ID, extended(v))
-			must(t, err)
+			must(t, errorOf(db.Update(ctx, d.ID, extended(v))))
 		}
 		events, next, err := db.Events(t.Context(), d.ID, dispatch.Page{Limit: 6})
 		if err != nil || next != "" || len(events) != 6 || events[0].Type != dispatch.EventCreated || events[5].Type != dispatch.EventUpdated {
@@ -129,9 +128,9 @@ func TestEventsInPages(t *testing.T) {
 		if !reflect.DeepEqual(paged, events) {
 			t.Errorf("in pages\n%+v, at once\n%+v", paged, events)
 		}
-		mustBeError(t, "of no dispatch", errorOf(db.Events(t.Context(), dispatch.NewID(time.Now()), dispatch.Page{Limit: 1})), dispatch.ErrNotFound)
+		mustBeError(t, "of no dispatch", errorOfPage(db.Events(t.Context(), dispatch.NewID(time.Now()), dispatch.Page{Limit: 1})), dispatch.ErrNotFound)
 		for _, bad := range []string{"x", "AAAA", "====", "ZXZ0Xw"} {
-			mustBeError(t, bad, errorOf(db.Events(t.Context(), d.ID, dispatch.Page{Limit: 1, Cursor: bad})), dispatch.ErrBadCursor)
+			mustBeError(t, bad, errorOfPage(db.Events(t.Context(), d.ID, dispatch.Page{Limit: 1, Cursor: bad})), dispatch.ErrBadCursor)
 		}
 	})
 }

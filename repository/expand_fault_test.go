@@ -151,7 +151,7 @@ func TestAnEventThatIsGone(t *testing.T) {
 		db.add(t, nil)
 		event := db.lend(t, "ins_a", dispatch.EventCreated)
 		db.exec(t, "DELETE FROM events")
-		mustBeError(t, "an event that is gone", failure(db.as("ins_a").Expand(t.Context(), event, 10)), dispatch.ErrNotFound)
+		mustBeError(t, "an event that is gone", errorOf(db.as("ins_a").Expand(t.Context(), event, 10)), dispatch.ErrNotFound)
 		db.mustBeUndone(t, event, "ins_a")
 	})
 }
@@ -183,7 +183,7 @@ func TestTheReplyOfAnExpansionsCommitIsLost(t *testing.T) {
 		s, proxy := db.proxied(t)
 		o := s.as("ins_a")
 		for _, statement := range []string{"UPDATE outbox", "INTO notifications"} {
-			mustLose(t, proxy, statement, dispatch.ErrUnavailable, func() error { return failure(o.Expand(t.Context(), event, 10)) })
+			mustLose(t, proxy, statement, dispatch.ErrUnavailable, func() error { return errorOf(o.Expand(t.Context(), event, 10)) })
 			testkit.Retry(t, func() error { // the server notices that its client is gone
 				_, err := db.raw.Exec("UPDATE outbox SET claim = 'ins_a'")
 				return err
@@ -192,7 +192,7 @@ func TestTheReplyOfAnExpansionsCommitIsLost(t *testing.T) {
 		}
 		s, proxy = db.proxied(t) // with connections that are open
 		o = s.as("ins_a")
-		expand := func() error { return failure(o.Expand(t.Context(), event, 2)) }
+		expand := func() error { return errorOf(o.Expand(t.Context(), event, 2)) }
 		mustLose(t, proxy, "COMMIT", dispatch.ErrUnknown, expand)
 		mustBeError(t, "again", expand(), dispatch.ErrNotLeased)
 		// The pushes that it leased are sent after their lease has ended.
@@ -207,7 +207,7 @@ func TestAnExpansionsCommitNeverArrives(t *testing.T) {
 		db.add(t, nil)
 		event := db.lend(t, "ins_a", dispatch.EventCreated)
 		s, proxy := db.proxied(t)
-		_, ended := untilCommit(t, proxy, func() error { return failure(s.as("ins_a").Expand(t.Context(), event, 10)) })
+		_, ended := untilCommit(t, proxy, func() error { return errorOf(s.as("ins_a").Expand(t.Context(), event, 10)) })
 		proxy.CutAll()
 		mustBeError(t, "the COMMIT is lost", <-ended, dispatch.ErrUnknown)
 		testkit.Retry(t, func() error { // the lease ends, and another instance expands it
@@ -229,7 +229,7 @@ func TestConcurrentExpandOfOneEvent(t *testing.T) {
 		event := db.lend(t, "ins_0", dispatch.EventCreated)
 		mustWinOnce(t, len(outboxes), dispatch.ErrNotLeased, func(i int) error {
 			outboxes[i].Owner = "ins_0"
-			return failure(outboxes[i].Expand(t.Context(), event, 2))
+			return errorOf(outboxes[i].Expand(t.Context(), event, 2))
 		})
 		db.mustCount(t, 5, "notifications")
 	})

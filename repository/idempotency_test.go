@@ -48,7 +48,7 @@ func TestReserve(t *testing.T) {
 		another.Fingerprint = strings.Repeat("c", 64)
 		refuse := func(what string, want error) {
 			t.Helper()
-			mustBeError(t, what, failure(db.ReserveRequest(t.Context(), another, time.Minute, time.Hour)), want)
+			mustBeError(t, what, errorOf(db.ReserveRequest(t.Context(), another, time.Minute, time.Hour)), want)
 		}
 		refuse("another request", idempotency.ErrKeyReused)
 
@@ -93,7 +93,7 @@ func TestReserveAgainTogether(t *testing.T) {
 				once.Caller = fmt.Sprint(over, i)
 				db.reserve(t, once)
 				db.exec(t, "UPDATE idempotency_keys SET "+over+" = 1 WHERE caller = ?", once.Caller)
-				mustWinOnce(t, 8, idempotency.ErrKeyInUse, func(int) error { return failure(db.ReserveRequest(t.Context(), once, time.Minute, time.Hour)) })
+				mustWinOnce(t, 8, idempotency.ErrKeyInUse, func(int) error { return errorOf(db.ReserveRequest(t.Context(), once, time.Minute, time.Hour)) })
 			}
 		}
 	})
@@ -224,7 +224,7 @@ func TestRepeatedRequestAfterALostReply(t *testing.T) {
 			do := db.twice(t)[name]
 			before := db.count(t, table)
 			db.Store = far
-			mustLose(t, proxy, "COMMIT", dispatch.ErrUnknown, func() error { return failure(do(ctx)) })
+			mustLose(t, proxy, "COMMIT", dispatch.ErrUnknown, func() error { return errorOf(do(ctx)) })
 			db.Store = near
 			made := db.count(t, table) - before
 			if _, err := do(ctx); err != nil || made < 1 || db.count(t, table)-before != made {
@@ -239,10 +239,9 @@ func TestAddKeyOfAnotherSecret(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		ctx := idempotency.WithSeed(t.Context(), idempotency.NewSeed(time.Now()))
 		k := dispatch.Key{ID: idempotency.KeyID(ctx, time.Now()), Name: "n", Role: dispatch.Viewer, Hash: "h"}
-		_, err := db.AddKey(ctx, k)
-		must(t, err)
+		must(t, errorOf(db.AddKey(ctx, k)))
 		k.Hash = "another"
-		mustBeError(t, "a key of another secret", failure(db.AddKey(ctx, k)), idempotency.ErrKeyReused)
+		mustBeError(t, "a key of another secret", errorOf(db.AddKey(ctx, k)), idempotency.ErrKeyReused)
 	})
 }
 
@@ -270,7 +269,7 @@ func TestNoWriteWithoutItsAuditEntry(t *testing.T) {
 		for name, do := range writes {
 			table, _, _ := strings.Cut(name, ",")
 			before := db.count(t, table)
-			db.without(t, "audit", func() { mustBeError(t, name, failure(do(t.Context())), dispatch.ErrUnavailable) })
+			db.without(t, "audit", func() { mustBeError(t, name, errorOf(do(t.Context())), dispatch.ErrUnavailable) })
 			db.mustCount(t, before, table)
 		}
 	})

@@ -183,7 +183,7 @@ func TestAPartAtATime(t *testing.T) {
 			if row := db.outboxRow(t, event); row.State != statePending || row.Claim != "ins_a" || row.NextAt < micros(db.now(t)) {
 				t.Errorf("after part %d the event is %+v", i, row)
 			}
-			mustBeError(t, "another instance expands it", failure(b.Expand(t.Context(), event, 10)), dispatch.ErrNotLeased)
+			mustBeError(t, "another instance expands it", errorOf(b.Expand(t.Context(), event, 10)), dispatch.ErrNotLeased)
 		}
 		db.exec(t, "UPDATE outbox SET next_at = 1") // a dies
 		b.mustLeaseEvents(t, 10, 1)

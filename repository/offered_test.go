@@ -57,7 +57,7 @@ func TestSeenAndDeclined(t *testing.T) {
 				t.Errorf("%+v, %v", listed, err)
 			}
 		}
-		mustBeError(t, "an unknown dispatch", failure(db.OfferTo(t.Context(), dispatch.NewID(time.Now()), v[0].ID)), dispatch.ErrNotFound)
+		mustBeError(t, "an unknown dispatch", errorOf(db.OfferTo(t.Context(), dispatch.NewID(time.Now()), v[0].ID)), dispatch.ErrNotFound)
 	})
 }
 
@@ -222,8 +222,7 @@ func (db *database) leave(t *testing.T, d dispatch.Dispatch, v dispatch.DriverID
 // withdraw has the driver accept the dispatch and give it back.
 func (db *database) withdraw(t *testing.T, d dispatch.Dispatch, v dispatch.DriverID) dispatch.Dispatch {
 	t.Helper()
-	_, err := db.Claim(t.Context(), d.ID, v, rule(d.Round))
-	must(t, err)
+	must(t, errorOf(db.Claim(t.Context(), d.ID, v, rule(d.Round))))
 	return db.mustUpdate(t, d.ID, withdraw)
 }
 

@@ -98,7 +98,7 @@ func TestOpenWaitsForTheServer(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	tried := make(chan struct{}, 100)
 	log := slog.New(slog.NewTextHandler(writer(func(p []byte) (int, error) { tried <- struct{}{}; return len(p), nil }), nil))
-	ended := begin(func() error { return failure(Open(ctx, rawURL, Options{Log: log})) })
+	ended := begin(func() error { return errorOf(Open(ctx, rawURL, Options{Log: log})) })
 	<-tried
 	cancel()
 	if err := <-ended; err == nil {
@@ -135,7 +135,7 @@ func TestTwoStoresOnOneFile(t *testing.T) {
 	other := open(t, db.url)
 	d, drivers := db.add(t, nil), db.drivers(t, 20)
 	mustWinOnce(t, len(drivers), dispatch.ErrAlreadyTaken, func(i int) error {
-		return failure([]*Store{db.Store, other}[i%2].Claim(t.Context(), d.ID, drivers[i].ID, rule(0)))
+		return errorOf([]*Store{db.Store, other}[i%2].Claim(t.Context(), d.ID, drivers[i].ID, rule(0)))
 	})
 	db.mustHold(t, 1, dispatch.EventAccepted, 1)
 }
@@ -146,7 +146,7 @@ func TestTwoStoresUpdateOneFile(t *testing.T) {
 	other := open(t, db.url)
 	d := db.add(t, nil)
 	const n = 40
-	mustAll(t, n, func(i int) error { return failure([]*Store{db.Store, other}[i%2].Update(t.Context(), d.ID, touch)) })
+	mustAll(t, n, func(i int) error { return errorOf([]*Store{db.Store, other}[i%2].Update(t.Context(), d.ID, touch)) })
 	if got := db.mustRead(t, d.ID); got.Version != 1+n {
 		t.Errorf("version %d after %d updates", got.Version, n)
 	}
@@ -194,16 +194,14 @@ func TestMigrateWaitsForTheOther(t *testing.T) {
 		other, err := direct(t, u).Conn(t.Context())
 		must(t, err)
 		defer other.Close()
-		_, err = other.ExecContext(t.Context(), lock)
-		must(t, err)
+		must(t, errorOf(other.ExecContext(t.Context(), lock)))
 		ended := begin(func() error { return s.up(t.Context()) })
 		select {
 		case err := <-ended:
 			t.Fatalf("did not wait: %v", err)
 		case <-time.After(wait):
 		}
-		_, err = other.ExecContext(t.Context(), free)
-		must(t, err)
+		must(t, errorOf(other.ExecContext(t.Context(), free)))
 		must(t, <-ended)
 	})
 }

@@ -51,14 +51,14 @@ func TestReadOnlyServerAnswersNothing(t *testing.T) {
 		db.mustAccept(t, won.ID, v.ID)
 		outbox := db.Outbox(OutboxOptions{Owner: "ins_a", LeaseTerm: time.Minute})
 		asks := map[string]func(ctx context.Context) error{
-			"a claim":           func(ctx context.Context) error { return failure(db.Claim(ctx, d.ID, v.ID, unasked(t))) },
-			"a repeated claim":  func(ctx context.Context) error { return failure(db.Claim(ctx, won.ID, v.ID, unasked(t))) },
-			"an unknown one":    func(ctx context.Context) error { return failure(db.Claim(ctx, "dsp_x", v.ID, unasked(t))) },
-			"an unknown driver": func(ctx context.Context) error { return failure(db.Claim(ctx, d.ID, "drv_x", unasked(t))) },
-			"a dispatch":        func(ctx context.Context) error { return failure(db.Dispatch(ctx, d.ID)) },
-			"a driver":          func(ctx context.Context) error { return failure(db.Driver(ctx, v.ID)) },
-			"a receipt":         func(ctx context.Context) error { return failure(db.NewestClaim(ctx, won.ID, v.ID)) },
-			"duty":              func(ctx context.Context) error { return failure(db.SetDuty(ctx, v.ID, false)) },
+			"a claim":           func(ctx context.Context) error { return errorOf(db.Claim(ctx, d.ID, v.ID, unasked(t))) },
+			"a repeated claim":  func(ctx context.Context) error { return errorOf(db.Claim(ctx, won.ID, v.ID, unasked(t))) },
+			"an unknown one":    func(ctx context.Context) error { return errorOf(db.Claim(ctx, "dsp_x", v.ID, unasked(t))) },
+			"an unknown driver": func(ctx context.Context) error { return errorOf(db.Claim(ctx, d.ID, "drv_x", unasked(t))) },
+			"a dispatch":        func(ctx context.Context) error { return errorOf(db.Dispatch(ctx, d.ID)) },
+			"a driver":          func(ctx context.Context) error { return errorOf(db.Driver(ctx, v.ID)) },
+			"a receipt":         func(ctx context.Context) error { return errorOf(db.NewestClaim(ctx, won.ID, v.ID)) },
+			"duty":              func(ctx context.Context) error { return errorOf(db.SetDuty(ctx, v.ID, false)) },
 			"an update": func(ctx context.Context) error {
 				_, err := db.Update(ctx, d.ID, func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error) {
 					t.Error("the change was asked")
@@ -66,12 +66,10 @@ func TestReadOnlyServerAnswersNothing(t *testing.T) {
 				})
 				return err
 			},
-			"the outbox": func(ctx context.Context) error { return failure(outbox.LeaseEvents(ctx, 1)) },
+			"the outbox": func(ctx context.Context) error { return errorOf(outbox.LeaseEvents(ctx, 1)) },
 			"a ping":     db.Ping,
 		}
-		if _, err := outbox.LeaseEvents(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errorOf(outbox.LeaseEvents(t.Context(), 0)))
 		// A connection of the relay's is asked once a second.
 		relay, err := db.relay.DB()
 		must(t, err)
@@ -89,7 +87,7 @@ func TestReadOnlyServerAnswersNothing(t *testing.T) {
 		}
 		db.mustHold(t, 1, dispatch.EventAccepted, 1)
 		// The server takes writes again.
-		asks["a claim"] = func(ctx context.Context) error { return failure(db.accept(ctx, won.ID, v.ID)) }
+		asks["a claim"] = func(ctx context.Context) error { return errorOf(db.accept(ctx, won.ID, v.ID)) }
 		for _, what := range []string{"a claim", "a dispatch", "a driver", "the outbox", "a ping"} {
 			testkit.Retry(t, func() error { return asks[what](t.Context()) })
 			must(t, asks[what](t.Context()))
@@ -99,7 +97,7 @@ func TestReadOnlyServerAnswersNothing(t *testing.T) {
 
 // claiming begins a claim, and delivers its error.
 func claiming(t *testing.T, s *Store, id dispatch.ID, driver dispatch.DriverID) <-chan error {
-	return begin(func() error { return failure(s.Claim(t.Context(), id, driver, rule(0))) })
+	return begin(func() error { return errorOf(s.Claim(t.Context(), id, driver, rule(0))) })
 }
 
 // The server becomes read-only between what the rule decides on and the write.
@@ -256,10 +254,10 @@ func TestReadOnlyErrorsEndTheConnection(t *testing.T) {
 	must(t, err)
 	defer c.Close()
 	replication.Demote()
-	mustBeError(t, "a write", failure(c.ExecContext(t.Context(), "UPDATE drivers SET version = version")), driver.ErrBadConn)
+	mustBeError(t, "a write", errorOf(c.ExecContext(t.Context(), "UPDATE drivers SET version = version")), driver.ErrBadConn)
 	_ = c.Close() // so that the pool is free, whatever became of it
-	mustBeError(t, "a write by a new connection", failure(pool.Exec("UPDATE drivers SET version = version")), errReadOnly)
-	err = db.Migrate(func(m *migrations.Migrator) error { return failure(m.Down(t.Context())) })
+	mustBeError(t, "a write by a new connection", errorOf(pool.Exec("UPDATE drivers SET version = version")), errReadOnly)
+	err = db.Migrate(func(m *migrations.Migrator) error { return errorOf(m.Down(t.Context())) })
 	if err == nil || errors.Is(err, driver.ErrBadConn) {
 		t.Errorf("whoever migrates a read-only server reads %v", err)
 	}

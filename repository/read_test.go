@@ -207,17 +207,16 @@ func TestBadCursors(t *testing.T) {
 			base64.StdEncoding.EncodeToString([]byte("12345678dsp_0123456789abcdefghijklmnop??")),
 		} {
 			page := dispatch.Page{Limit: 1, Cursor: c}
-			_, _, err := db.List(t.Context(), dispatch.Query{Page: page})
-			mustBeError(t, "List, "+c, err, dispatch.ErrBadCursor)
-			_, _, err = db.OpenDispatchesFor(t.Context(), v, page)
+			mustBeError(t, "List, "+c, errorOfPage(db.List(t.Context(), dispatch.Query{Page: page})), dispatch.ErrBadCursor)
+			_, _, err := db.OpenDispatchesFor(t.Context(), v, page)
 			mustBeError(t, "OpenDispatchesFor, "+c, err, dispatch.ErrBadCursor)
 		}
 	})
 }
 
-// errorOf and cursorOf leave out the rest of a page.
+// errorOfPage and cursorOf leave out the rest of a page, or of two other results.
 
-func errorOf[T any](_ []T, _ string, err error) error { return err }
+func errorOfPage[T, U any](_ T, _ U, err error) error { return err }
 
 func cursorOf[T any](_ []T, next string, err error) (string, error) { return next, err }
 
@@ -228,7 +227,7 @@ func TestCursorsOfOtherLists(t *testing.T) {
 		d := db.add(t, nil)
 		ctx, push := t.Context(), dispatch.NewNotificationID(time.Now())
 		dispatches := func(q dispatch.Query) func(dispatch.Page) error {
-			return func(p dispatch.Page) error { q.Page = p; return errorOf(db.List(ctx, q)) }
+			return func(p dispatch.Page) error { q.Page = p; return errorOfPage(db.List(ctx, q)) }
 		}
 		lists := map[string]struct {
 			cursor string
@@ -237,17 +236,17 @@ func TestCursorsOfOtherLists(t *testing.T) {
 			"dispatches":           {cursor(dispatchList, 0, d.ID), dispatches(dispatch.Query{})},
 			"by status":            {cursor(dispatchList, 0, d.ID), dispatches(dispatch.Query{Status: dispatch.Expired, Region: "seoul"})},
 			"jobs":                 {cursor(driverDispatchList, 1, d.ID), dispatches(dispatch.Query{Driver: v.ID})},
-			"offers":               {cursor(openList, 1, d.ID), func(p dispatch.Page) error { return errorOf(db.OpenDispatchesFor(ctx, v, p)) }},
-			"taps":                 {cursor(attemptList, 0, dispatch.NewAttemptID(time.Now())), func(p dispatch.Page) error { return errorOf(db.Attempts(ctx, d.ID, 0, p)) }},
-			"offers of a dispatch": {cursor(contactList, 1, v.ID), func(p dispatch.Page) error { return errorOf(db.Offers(ctx, d.ID, 0, p)) }},
-			"notifications":        {cursor(notificationOfDispatch, 1, push), func(p dispatch.Page) error { return errorOf(db.Notifications(ctx, d.ID, p)) }},
-			"all notifications":    {cursor(notificationList, 1, push), func(p dispatch.Page) error { return errorOf(db.NotificationsBy(ctx, outbox.Dead, p)) }},
-			"events":               {cursor(eventList, 0, "evt_00000000000000000000000000"), func(p dispatch.Page) error { return errorOf(db.Events(ctx, d.ID, p)) }},
-			"runs":                 {cursor(runList, 1, report), func(p dispatch.Page) error { return errorOf(db.Runs(ctx, report, p)) }},
-			"keys":                 {cursor(keyList, 0, "key_first"), func(p dispatch.Page) error { return errorOf(db.Keys(ctx, p)) }},
-			"devices":              {cursor(deviceList, 0, "dev_0"), func(p dispatch.Page) error { return errorOf(db.Devices(ctx, v.ID, p)) }},
-			"drivers":              {cursor(driverList, 0, v.ID), func(p dispatch.Page) error { return errorOf(db.Drivers(ctx, dispatch.DriverQuery{Page: p})) }},
-			"audit":                {cursor(auditList, 0, "aud_0"), func(p dispatch.Page) error { return errorOf(db.Audit(ctx, dispatch.AuditQuery{Page: p})) }},
+			"offers":               {cursor(openList, 1, d.ID), func(p dispatch.Page) error { return errorOfPage(db.OpenDispatchesFor(ctx, v, p)) }},
+			"taps":                 {cursor(attemptList, 0, dispatch.NewAttemptID(time.Now())), func(p dispatch.Page) error { return errorOfPage(db.Attempts(ctx, d.ID, 0, p)) }},
+			"offers of a dispatch": {cursor(contactList, 1, v.ID), func(p dispatch.Page) error { return errorOfPage(db.Offers(ctx, d.ID, 0, p)) }},
+			"notifications":        {cursor(notificationOfDispatch, 1, push), func(p dispatch.Page) error { return errorOfPage(db.Notifications(ctx, d.ID, p)) }},
+			"all notifications":    {cursor(notificationList, 1, push), func(p dispatch.Page) error { return errorOfPage(db.NotificationsBy(ctx, outbox.Dead, p)) }},
+			"events":               {cursor(eventList, 0, "evt_00000000000000000000000000"), func(p dispatch.Page) error { return errorOfPage(db.Events(ctx, d.ID, p)) }},
+			"runs":                 {cursor(runList, 1, report), func(p dispatch.Page) error { return errorOfPage(db.Runs(ctx, report, p)) }},
+			"keys":                 {cursor(keyList, 0, "key_first"), func(p dispatch.Page) error { return errorOfPage(db.Keys(ctx, p)) }},
+			"devices":              {cursor(deviceList, 0, "dev_0"), func(p dispatch.Page) error { return errorOfPage(db.Devices(ctx, v.ID, p)) }},
+			"drivers":              {cursor(driverList, 0, v.ID), func(p dispatch.Page) error { return errorOfPage(db.Drivers(ctx, dispatch.DriverQuery{Page: p})) }},
+			"audit":                {cursor(auditList, 0, "aud_0"), func(p dispatch.Page) error { return errorOfPage(db.Audit(ctx, dispatch.AuditQuery{Page: p})) }},
 		}
 		for name, list := range lists {
 			for of, other := range lists {

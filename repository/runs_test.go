@@ -38,9 +38,7 @@ func someSlot(n int) time.Time {
 
 func (db *database) known(t testing.TB, jobs ...string) {
 	t.Helper()
-	if _, err := db.RegisterJobs(t.Context(), jobs); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(db.RegisterJobs(t.Context(), jobs)))
 }
 
 // withJob is a test of a database that knows the job.
@@ -133,8 +131,8 @@ func mustBeError(t testing.TB, what string, got, want error) {
 	}
 }
 
-// failure is the error of a call that has a result.
-func failure[T any](_ T, err error) error { return err }
+// errorOf is the error of a call that has a result.
+func errorOf[T any](_ T, err error) error { return err }
 
 func TestBeginRun(t *testing.T) {
 	each(t, withJob(func(t *testing.T, db *database) {
@@ -170,8 +168,8 @@ func TestBeginRun(t *testing.T) {
 				t.Errorf("of the job is remembered %+v", job)
 			}
 		}
-		mustBeError(t, "an unknown job", failure(db.BeginRun(t.Context(), "unknown", "a/1", term, at(someSlot(1)))), cronjob.ErrNotFound)
-		mustBeError(t, "a job that is not due", failure(db.usual(t).BeginRun(t.Context(), "other", "a/1", term, never)), cronjob.ErrNotDue)
+		mustBeError(t, "an unknown job", errorOf(db.BeginRun(t.Context(), "unknown", "a/1", term, at(someSlot(1)))), cronjob.ErrNotFound)
+		mustBeError(t, "a job that is not due", errorOf(db.usual(t).BeginRun(t.Context(), "other", "a/1", term, never)), cronjob.ErrNotDue)
 		db.mustCount(t, 1, "job_runs")
 	}))
 }
@@ -248,15 +246,14 @@ func TestJobsDoNotWaitForEachOther(t *testing.T) {
 		db.begun(t, "SELECT * FROM jobs WHERE name = 'other' FOR UPDATE",
 			"INSERT INTO job_runs SELECT 'other', 1, 'RUNNING', 1, 'x', 1, 1, '', 1, NULL, '', '', 0")
 		db.mustEnd(t, db.mustBegin(t, "a/1", someSlot(1)), cronjob.Failed)
-		mustBeError(t, "a job whose row is locked", failure(db.usual(t).BeginRun(t.Context(), "other", "a/1", term, at(someSlot(1)))), dispatch.ErrUnavailable)
+		mustBeError(t, "a job whose row is locked", errorOf(db.usual(t).BeginRun(t.Context(), "other", "a/1", term, at(someSlot(1)))), dispatch.ErrUnavailable)
 	})
 }
 
 func TestExpiredRunIsTakenOver(t *testing.T) {
 	each(t, withJob(func(t *testing.T, db *database) {
 		first := db.mustBegin(t, "a/1", someSlot(1))
-		_, err := db.CountSkippedRun(t.Context(), report, first.Slot)
-		must(t, err)
+		must(t, errorOf(db.CountSkippedRun(t.Context(), report, first.Slot)))
 		db.die(t)
 		second := db.mustBegin(t, "b/2", someSlot(2))
 		_, row := db.only(t)
@@ -269,7 +266,7 @@ func TestExpiredRunIsTakenOver(t *testing.T) {
 		if second.Fence <= first.Fence || second.LeasedUntil.Sub(*second.BeganAt) != term || second.BeganAt.Before(*first.BeganAt) {
 			t.Errorf("first %+v, then %+v", first, second)
 		}
-		mustBeError(t, "a third", failure(db.begin(t, "c/3", someSlot(2))), cronjob.ErrRunning)
+		mustBeError(t, "a third", errorOf(db.begin(t, "c/3", someSlot(2))), cronjob.ErrRunning)
 		db.mustEnd(t, second, cronjob.Succeeded)
 		db.mustBeginFirst(t, "c/3", someSlot(2))
 	}))
@@ -284,7 +281,7 @@ func TestARunIsGivenUp(t *testing.T) {
 			}
 			db.die(t)
 		}
-		mustBeError(t, "nothing else is due", failure(db.BeginRun(t.Context(), report, "z/1", term, never)), cronjob.ErrNotDue)
+		mustBeError(t, "nothing else is due", errorOf(db.BeginRun(t.Context(), report, "z/1", term, never)), cronjob.ErrNotDue)
 		job, row := db.only(t)
 		if row.Status != cronjob.Failed || row.AliveUntil != nil || row.EndedAt == nil || row.Attempt != cronjob.MaxAttempts || !strings.Contains(row.Error, "abandoned") {
 			t.Errorf("it is %+v", row)

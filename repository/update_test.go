@@ -64,7 +64,7 @@ func offering(externalID string) func(time.Time) (dispatch.Dispatch, []dispatch.
 
 func TestDuplicateExternalID(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		create := func(externalID string) error { return failure(db.Create(t.Context(), offering(externalID))) }
+		create := func(externalID string) error { return errorOf(db.Create(t.Context(), offering(externalID))) }
 		mustWinOnce(t, 8, dispatch.ErrDuplicateExternalID, func(int) error { return create("ERP-1") })
 		for _, other := range []string{"erp-1", "ERP-10", "", ""} {
 			if err := create(other); err != nil {
@@ -89,7 +89,7 @@ func TestCreateThatFails(t *testing.T) {
 		mustBeError(t, "the same event twice", err, dispatch.ErrUnavailable)
 		db.mustCount(t, 0, "dispatches")
 		db.mustHold(t, 0, dispatch.EventCreated, 0)
-		mustBeError(t, "an unknown dispatch", failure(db.Dispatch(t.Context(), dispatch.NewID(time.Now()))), dispatch.ErrNotFound)
+		mustBeError(t, "an unknown dispatch", errorOf(db.Dispatch(t.Context(), dispatch.NewID(time.Now()))), dispatch.ErrNotFound)
 	})
 }
 
@@ -98,7 +98,7 @@ func TestUpdatesAreNotLost(t *testing.T) {
 		d := db.add(t, nil)
 		const n = 20
 		mustAll(t, n, func(int) error {
-			return failure(db.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			return errorOf(db.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 				d.Fee.Amount++
 				return touch(d, now)
 			}))
@@ -174,7 +174,7 @@ func TestUpdateThatPanicsReleasesItsLocks(t *testing.T) {
 			}()
 			db.Update(t.Context(), d.ID, func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error) { panic("broken") })
 		}()
-		ended := begin(func() error { return failure(db.Update(t.Context(), d.ID, cancel)) })
+		ended := begin(func() error { return errorOf(db.Update(t.Context(), d.ID, cancel)) })
 		if err := testkit.Await(t, "the next change", ended); err != nil {
 			t.Errorf("the next change: %v", err)
 		}
@@ -325,7 +325,7 @@ func TestReannounce(t *testing.T) {
 		wait(time.Hour, 2) // a new round does not end the quiet
 		db.exec(t, "UPDATE events SET at = at - ?", reannouncedFor.Microseconds())
 		say(2, time.Hour, true)
-		mustBeError(t, "an unknown dispatch", failure(db.Reannounce(t.Context(), dispatch.NewID(time.Now()), 0, 0)), dispatch.ErrNotFound)
+		mustBeError(t, "an unknown dispatch", errorOf(db.Reannounce(t.Context(), dispatch.NewID(time.Now()), 0, 0)), dispatch.ErrNotFound)
 	})
 }
 
@@ -336,7 +336,7 @@ func TestUpdateReadsTheTimeUnderTheLock(t *testing.T) {
 		_, release := db.hold(t, d.ID)
 		var at time.Time
 		ended := begin(func() error {
-			return failure(db.Update(t.Context(), d.ID, func(_ *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			return errorOf(db.Update(t.Context(), d.ID, func(_ *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 				at = now
 				return nil, nil
 			}))

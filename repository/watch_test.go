@@ -69,9 +69,7 @@ func TestWatch(t *testing.T) {
 		if len(db.Pools()) != pools || pools < 2 {
 			t.Errorf("%d pools of %d are left", len(db.Pools()), pools)
 		}
-		if _, err := db.accept(ctx, d.ID, v.ID); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errorOf(db.accept(ctx, d.ID, v.ID)))
 		want := []string{"select", "begin", "update", "insert", "insert", "insert", "commit"}
 		for i := range want {
 			want[i] = "claims " + want[i]
