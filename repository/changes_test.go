@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -221,9 +220,7 @@ func TestUnassignEndsTheClaim(t *testing.T) {
 			"dispatch.created 1 - system ", fmt.Sprintf("dispatch.accepted 1 %s %s ", v, v),
 			fmt.Sprintf("dispatch.unassigned 1 %s key_1 ILL", v), "dispatch.reopened 2 - system ",
 		}
-		if trail := db.trail(t, d.ID); !slices.Equal(trail, want) {
-			t.Errorf("the trail is\n%q, want\n%q", trail, want)
-		}
+		testkit.Equal(t, "the trail", want, db.trail(t, d.ID))
 		db.mustAccept(t, db.add(t, nil).ID, v) // the hours are the driver's again
 	})
 }

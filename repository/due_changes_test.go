@@ -31,9 +31,7 @@ func TestAnOfferEnds(t *testing.T) {
 		}
 		db.mustCount(t, 1, "dispatches WHERE status = 'EXPIRED'")
 		want := []string{"dispatch.created 1 - system ", "dispatch.expired 1 - system "}
-		if trail := db.trail(t, d.ID); !slices.Equal(trail, want) {
-			t.Errorf("the trail is %q", trail)
-		}
+		testkit.Equal(t, "the trail", want, db.trail(t, d.ID))
 		if got := db.mustRead(t, stands.ID); got.Version != stands.Version || got.Status != dispatch.Pending {
 			t.Errorf("the one that stands is %+v", got)
 		}

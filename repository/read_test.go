@@ -11,6 +11,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/outbox"
+	"firsttap/testkit"
 )
 
 // all is the whole of a list, page by page.
@@ -33,12 +34,18 @@ func all[T any](t *testing.T, limit int, next func(dispatch.Page) ([]T, string, 
 	return nil
 }
 
-func (db *database) list(t *testing.T, q dispatch.Query) []dispatch.ID {
+// listed is the whole of a list, so many dispatches a page.
+func (db *database) listed(t *testing.T, limit int, q dispatch.Query) []dispatch.Dispatch {
 	t.Helper()
-	return ids(all(t, 3, func(p dispatch.Page) ([]dispatch.Dispatch, string, error) {
+	return all(t, limit, func(p dispatch.Page) ([]dispatch.Dispatch, string, error) {
 		q.Page = p
 		return db.List(t.Context(), q)
-	}))
+	})
+}
+
+func (db *database) list(t *testing.T, q dispatch.Query) []dispatch.ID {
+	t.Helper()
+	return ids(db.listed(t, 3, q))
 }
 
 func ids(items []dispatch.Dispatch) []dispatch.ID {
@@ -82,9 +89,7 @@ func TestListByStatus(t *testing.T) {
 				}
 			}
 		}
-		everything := all(t, 100, func(p dispatch.Page) ([]dispatch.Dispatch, string, error) {
-			return db.List(t.Context(), dispatch.Query{Page: p})
-		})
+		everything := db.listed(t, 100, dispatch.Query{})
 		if len(everything) != total {
 			t.Errorf("%d dispatches, want %d", len(everything), total)
 		}
@@ -96,9 +101,7 @@ func TestListByStatus(t *testing.T) {
 				t.Errorf("listed\n%+v, stored\n%+v", d, stored)
 			}
 		}
-		if got := db.list(t, dispatch.Query{Driver: v}); !slices.Equal(got, want[dispatch.Accepted]) {
-			t.Errorf("the driver's own are %v, want %v", got, want[dispatch.Accepted])
-		}
+		testkit.Equal(t, "the driver's own", want[dispatch.Accepted], db.list(t, dispatch.Query{Driver: v}))
 	})
 }
 
@@ -147,9 +150,7 @@ func TestListByTextAndRegion(t *testing.T) {
 			})
 		}
 		busan := db.add(t, func(d *dispatch.Dispatch) { d.Region = "busan" }).ID
-		if got := db.list(t, dispatch.Query{Region: "busan", Status: dispatch.Pending}); !slices.Equal(got, []dispatch.ID{busan}) {
-			t.Errorf("busan: got %v, want %v", got, busan)
-		}
+		testkit.Equal(t, "the offers of busan", []dispatch.ID{busan}, db.list(t, dispatch.Query{Region: "busan", Status: dispatch.Pending}))
 		if got := db.list(t, dispatch.Query{Region: "busan", Text: "wow"}); len(got) > 0 {
 			t.Errorf("busan and wow: got %v", got)
 		}
@@ -172,10 +173,7 @@ func TestPagesHaveNoGaps(t *testing.T) {
 		for name, set := range sets {
 			db.exec(t, "UPDATE dispatches SET "+set)
 			for _, limit := range []int{1, 3, 4, 12, 13} {
-				listed := all(t, limit, func(p dispatch.Page) ([]dispatch.Dispatch, string, error) {
-					return db.List(t.Context(), dispatch.Query{Page: p})
-				})
-				if got := ids(listed); !slices.Equal(got, want) {
+				if got := ids(db.listed(t, limit, dispatch.Query{})); !slices.Equal(got, want) {
 					t.Errorf("List, %s, %d a page: got %v, want %v", name, limit, got, want)
 				}
 				offered := all(t, limit, func(p dispatch.Page) ([]dispatch.Offered, string, error) {
@@ -187,9 +185,7 @@ func TestPagesHaveNoGaps(t *testing.T) {
 			}
 		}
 		db.exec(t, "UPDATE dispatches SET status = 'COMPLETED', accepted_by = ?, claim_id = 'clm_x', accepted_at = 7", v.ID)
-		if got := db.list(t, dispatch.Query{Driver: v.ID, Status: dispatch.Completed}); !slices.Equal(got, want) {
-			t.Errorf("the driver's own: got %v, want %v", got, want)
-		}
+		testkit.Equal(t, "the driver's own", want, db.list(t, dispatch.Query{Driver: v.ID, Status: dispatch.Completed}))
 	})
 }
 
@@ -208,8 +204,7 @@ func TestBadCursors(t *testing.T) {
 		} {
 			page := dispatch.Page{Limit: 1, Cursor: c}
 			mustBeError(t, "List, "+c, errorOfPage(db.List(t.Context(), dispatch.Query{Page: page})), dispatch.ErrBadCursor)
-			_, _, err := db.OpenDispatchesFor(t.Context(), v, page)
-			mustBeError(t, "OpenDispatchesFor, "+c, err, dispatch.ErrBadCursor)
+			mustBeError(t, "OpenDispatchesFor, "+c, errorOfPage(db.OpenDispatchesFor(t.Context(), v, page)), dispatch.ErrBadCursor)
 		}
 	})
 }

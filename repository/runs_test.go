@@ -113,9 +113,7 @@ func (db *database) only(t testing.TB) (jobRow, runRow) {
 
 func (db *database) mustBe(t testing.TB, want ledger) {
 	t.Helper()
-	if got := db.ledger(t); !reflect.DeepEqual(got, want) {
-		t.Errorf("the ledger is %+v, want %+v", got, want)
-	}
+	testkit.Equal(t, "the ledger", want, db.ledger(t))
 }
 
 func mustBeError(t testing.TB, what string, got, want error) {

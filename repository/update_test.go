@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -231,9 +230,7 @@ func TestALife(t *testing.T) {
 			fmt.Sprintf("dispatch.started 2 %s %s ", b, b),
 			fmt.Sprintf("dispatch.completed 2 %s %s ", b, b),
 		}
-		if got := db.trail(t, d.ID); !slices.Equal(got, want) {
-			t.Errorf("the trail is\n%q, want\n%q", got, want)
-		}
+		testkit.Equal(t, "the trail", want, db.trail(t, d.ID))
 	})
 }
 

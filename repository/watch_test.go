@@ -74,9 +74,7 @@ func TestWatch(t *testing.T) {
 		for i := range want {
 			want[i] = "claims " + want[i]
 		}
-		if got := w.take(); !slices.Equal(got, want) {
-			t.Errorf("a claim asks %v, want %v", got, want)
-		}
+		testkit.Equal(t, "the statements of a claim", want, w.take())
 		no := errors.New("no")
 		_, err := db.Update(ctx, d.ID, func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error) { return nil, no })
 		if got := w.take(); !errors.Is(err, no) || got[len(got)-1] != writes+" rollback" {
