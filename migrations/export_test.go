@@ -8,6 +8,18 @@ func (m *Migrator) UpTo(ctx context.Context, version int64) error {
 	return err
 }
 
+// BeatAt makes m check its lock for each beat, and not every lockHeartbeat.
+func (m *Migrator) BeatAt(beat <-chan struct{}) {
+	m.untilHeartbeat = func(ctx context.Context) error {
+		select {
+		case <-beat:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // LastUnjournaled is the last version that releases without a journal applied.
 const LastUnjournaled = lastUnjournaled
 

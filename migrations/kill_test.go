@@ -174,12 +174,13 @@ type blocked struct {
 	reader  *sql.Tx
 	log     testkit.LogBuffer
 	ended   chan error
-	waiting string // the statement
+	beat    chan struct{} // has the process check its lock
+	waiting string        // the statement
 }
 
 func block(t *testing.T, url string) *blocked {
 	t.Helper()
-	b := &blocked{t: t, url: url, db: openServer(t, url), ended: make(chan error, 1)}
+	b := &blocked{t: t, url: url, db: openServer(t, url), ended: make(chan error, 1), beat: make(chan struct{})}
 	must(t, mysqlMigrator(t, b.db, silent).UpTo(t.Context(), migrations.LastUnjournaled-1))
 	b.waiting = strings.TrimSuffix(files(t, "mysql/*.sql")[migrations.LastUnjournaled-1].up[0], ";")
 	var err error
@@ -193,6 +194,7 @@ func block(t *testing.T, url string) *blocked {
 
 func (b *blocked) up() {
 	m := mysqlMigrator(b.t, b.db, slog.New(slog.NewTextHandler(&b.log, nil)))
+	m.BeatAt(b.beat)
 	go func() { b.ended <- up(b.t.Context(), m) }()
 }
 
@@ -301,6 +303,7 @@ func TestLosesTheLock(t *testing.T) {
 		var session int
 		must(t, b.db.QueryRow("SELECT IS_USED_LOCK(CONCAT('firsttap.migrate:', LEFT(SHA2(DATABASE(), 256), 32)))").Scan(&session))
 		execute(t, b.db, fmt.Sprintf("KILL %d", session))
+		b.beat <- struct{}{}
 		if err := <-b.ended; err == nil || !strings.Contains(err.Error(), "was lost") {
 			t.Errorf("got %v", err)
 		}

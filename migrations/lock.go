@@ -27,8 +27,8 @@ const (
 )
 
 // namedLock takes MySQL's GET_LOCK on a connection of its own, with which the lock ends. Named locks are global to the server, so
-// the name contains a hash of the database's name.
-func namedLock(ctx context.Context, db *sql.DB) (held context.Context, release func() error, err error) {
+// the name contains a hash of the database's name. The lock is checked whenever untilHeartbeat returns nil.
+func namedLock(ctx context.Context, db *sql.DB, untilHeartbeat func(context.Context) error) (held context.Context, release func() error, err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -48,7 +48,7 @@ func namedLock(ctx context.Context, db *sql.DB) (held context.Context, release f
 	beating := make(chan struct{})
 	go func() {
 		defer close(beating)
-		for sleep(held, lockHeartbeat) == nil {
+		for untilHeartbeat(held) == nil {
 			if err := execBriefly(ctx, conn, "DO 0"); err != nil {
 				lose(fmt.Errorf("%w: %w", errLockLost, err))
 			}

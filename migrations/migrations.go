@@ -54,7 +54,9 @@ type Migrator struct {
 	// lock keeps other processes from migrating until release. It covers all that goose does, including its first read. held
 	// ends with ctx, or when the lock is lost.
 	lock func(ctx context.Context) (held context.Context, release func() error, err error)
-	log  *slog.Logger
+	// untilHeartbeat waits until the lock is to be checked.
+	untilHeartbeat func(ctx context.Context) error
+	log            *slog.Logger
 }
 
 // New returns a Migrator for db. On SQLite, lockDB is a database in a file of its own, whose write lock keeps other processes
@@ -65,12 +67,15 @@ func New(dialect Dialect, db, lockDB *sql.DB, log *slog.Logger) (*Migrator, erro
 		return nil, err
 	}
 	m := &Migrator{db: db, names: map[int64]string{}, log: log}
+	m.untilHeartbeat = func(ctx context.Context) error { return sleep(ctx, lockHeartbeat) }
 	options := []goose.ProviderOption{goose.WithDisableGlobalRegistry(true)}
 	if dialect == SQLite {
 		m.lock = func(ctx context.Context) (context.Context, func() error, error) { return fileLock(ctx, lockDB) }
 		m.provider, err = goose.NewProvider(goose.DialectSQLite3, db, sqlFiles, options...)
 	} else {
-		m.lock = func(ctx context.Context) (context.Context, func() error, error) { return namedLock(ctx, db) }
+		m.lock = func(ctx context.Context) (context.Context, func() error, error) {
+			return namedLock(ctx, db, m.untilHeartbeat)
+		}
 		m.journal = &journal{db: db, files: map[int64]*file{}, lastUnjournaled: lastUnjournaled, log: log}
 		taken, readErr := readFiles(sqlFiles)
 		if readErr != nil {

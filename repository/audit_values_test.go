@@ -31,12 +31,22 @@ func detail(t testing.TB, e dispatch.AuditEntry) map[string]any {
 // lastAudit returns the newest entry of that action.
 func (db *database) lastAudit(t testing.TB, action dispatch.AuditAction) dispatch.AuditEntry {
 	t.Helper()
-	entries, _, err := db.Audit(t.Context(), dispatch.AuditQuery{Page: dispatch.Page{Limit: 200}})
+	entries := db.audited(t)
 	i := slices.IndexFunc(entries, func(e dispatch.AuditEntry) bool { return e.Action == action })
-	if err != nil || i < 0 {
-		t.Fatalf("no %s: %+v, %v", action, entries, err)
+	if i < 0 {
+		t.Fatalf("no %s: %+v", action, entries)
 	}
 	return entries[i]
+}
+
+// audited returns all entries, the newest first.
+func (db *database) audited(t testing.TB) []dispatch.AuditEntry {
+	t.Helper()
+	entries, next, err := db.Audit(t.Context(), dispatch.AuditQuery{Page: dispatch.Page{Limit: 200}})
+	if err != nil || next != "" {
+		t.Fatalf("%q, %v", next, err)
+	}
+	return entries
 }
 
 // TestFirebaseUIDIsAudited: the audit shows which driver had a uid before another one got it.
@@ -48,13 +58,10 @@ func TestFirebaseUIDIsAudited(t *testing.T) {
 			driver dispatch.DriverID
 			to     string
 		}{{v[0].ID, "kim"}, {v[0].ID, ""}, {v[1].ID, "kim"}} {
-			_, err := db.ChangeDriver(t.Context(), c.driver, uid(c.to))
-			must(t, err)
+			must(t, errorOf(db.ChangeDriver(t.Context(), c.driver, uid(c.to))))
 		}
-		entries, _, err := db.Audit(t.Context(), dispatch.AuditQuery{Page: dispatch.Page{Limit: 200}})
-		must(t, err)
 		var told []string
-		for _, e := range entries {
+		for _, e := range db.audited(t) {
 			if c, ok := detail(t, e)["firebase_uid"].(map[string]any); ok {
 				told = append([]string{fmt.Sprintf("%t %v %v", e.Target == string(v[0].ID), c["from"], c["to"])}, told...)
 			}
@@ -114,8 +121,7 @@ func TestDutyIsAudited(t *testing.T) {
 		for i := range 9 {
 			duty(i%2 == 0)
 		}
-		_, err := db.SetDuty(byDriver(t, v[1].ID), v[1].ID, false)
-		must(t, err)
+		must(t, errorOf(db.SetDuty(byDriver(t, v[1].ID), v[1].ID, false)))
 		db.mustCount(t, 2, path)
 		own, _, err := db.Audit(t.Context(), dispatch.AuditQuery{Actor: string(v[0].ID), Target: string(v[0].ID), Page: dispatch.Page{Limit: 9}})
 		if err != nil || len(own) != 1 {
@@ -130,8 +136,7 @@ func TestDutyIsAudited(t *testing.T) {
 		db.exec(t, "UPDATE audit SET id = ?, at = 1 WHERE id = ?", dispatch.MinAuditID(time.Now().Add(-2*time.Minute)), own[0].ID)
 		duty(false)
 		db.mustCount(t, 3, path)
-		_, err = db.SetDuty(ctx, "drv_0", true)
-		mustBeError(t, "an unknown driver", err, dispatch.ErrDriverNotFound)
+		mustBeError(t, "an unknown driver", errorOf(db.SetDuty(ctx, "drv_0", true)), dispatch.ErrDriverNotFound)
 	})
 }
 
@@ -143,8 +148,7 @@ func TestDevicesAreAudited(t *testing.T) {
 		put := func(id dispatch.DriverID, d dispatch.Device) map[string]any {
 			t.Helper()
 			db.exec(t, "UPDATE audit SET id = REPLACE(id, SUBSTR(id, 1, 6), 'aud_00')") // long ago
-			_, err := db.PutDevice(byDriver(t, id), d)
-			must(t, err)
+			must(t, errorOf(db.PutDevice(byDriver(t, id), d)))
 			e := db.lastAudit(t, dispatch.AuditDevicePut)
 			if e.Actor != string(id) || e.Target != string(id) || strings.Contains(e.Detail, secret) {
 				t.Errorf("%+v", e)
@@ -189,8 +193,7 @@ func TestAuditKeepsNamesOfAMinute(t *testing.T) {
 		v := db.drivers(t, 2)
 		db.mustPut(t, someDevice(v[0].ID, "phone", "an honest driver's token"))
 		for _, token := range []string{"own", "an honest driver's token", "own again", "own"} {
-			_, err := db.PutDevice(byDriver(t, v[1].ID), someDevice(v[1].ID, "of "+token, token))
-			must(t, err)
+			must(t, errorOf(db.PutDevice(byDriver(t, v[1].ID), someDevice(v[1].ID, "of "+token, token))))
 		}
 		e := detail(t, db.lastAudit(t, dispatch.AuditDevicePut))
 		also, _ := e["also"].(map[string]any)

@@ -20,9 +20,7 @@ import (
 func (db *database) hold(t testing.TB, id dispatch.ID) (tx *sql.Tx, release func()) {
 	t.Helper()
 	tx = db.begun(t)
-	if _, err := tx.Exec("UPDATE dispatches SET note = note WHERE id = ?", id); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(tx.Exec("UPDATE dispatches SET note = note WHERE id = ?", id)))
 	return tx, func() { tx.Rollback() }
 }
 
@@ -52,8 +50,7 @@ func TestClaimOfALockedRow(t *testing.T) {
 		db = db.usual(t)
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		_, release := db.hold(t, d.ID)
-		_, err := db.accept(t.Context(), d.ID, v.ID)
-		mustBeError(t, "a claim of a locked row", err, dispatch.ErrUnavailable)
+		mustBeError(t, "a claim of a locked row", errorOf(db.accept(t.Context(), d.ID, v.ID)), dispatch.ErrUnavailable)
 		release()
 		db.mustHold(t, 0, dispatch.EventAccepted, 0)
 		db.mustAccept(t, d.ID, v.ID)
@@ -124,10 +121,9 @@ func TestRowChangesWhileTheUpdateWaits(t *testing.T) {
 			t.Run(tt.name, func(t *testing.T) {
 				d, v := db.add(t, nil), db.drivers(t, 1)[0]
 				tx, _ := db.hold(t, d.ID)
-				ended := begin(func() error { _, err := db.Claim(t.Context(), d.ID, v.ID, rule(1)); return err })
+				ended := begin(func() error { return errorOf(db.Claim(t.Context(), d.ID, v.ID, rule(1))) })
 				db.waiting(t)
-				_, err := tx.Exec(tt.moves, d.ID)
-				must(t, err)
+				must(t, errorOf(tx.Exec(tt.moves, d.ID)))
 				must(t, tx.Commit())
 				if err := <-ended; err == nil || errors.Is(err, dispatch.ErrUnavailable) {
 					t.Errorf("got %v, want what the row says now", err)
@@ -173,18 +169,13 @@ func TestTheCommitIsLostAndTheDatabaseCannotBeAsked(t *testing.T) {
 		s, proxy := db.proxied(t)
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		claim := rule(0)
-		hold := proxy.Hold("COMMIT")
-		ended := begin(func() error { _, err := s.Claim(t.Context(), d.ID, v.ID, claim); return err })
-		testkit.Await(t, "the COMMIT", hold.Reached())
+		hold, ended := untilCommit(t, proxy, func() error { return errorOf(s.Claim(t.Context(), d.ID, v.ID, claim)) })
 		proxy.Refuse(true)
 		mustBeError(t, "the COMMIT may yet arrive", testkit.Await(t, "the claim's end", ended), dispatch.ErrUnknown)
 		hold.Release()
 		proxy.Refuse(false)
 		// Asking again gets the truth: it never arrived.
-		testkit.Retry(t, func() error {
-			_, err := s.Claim(t.Context(), d.ID, v.ID, claim)
-			return err
-		})
+		testkit.Retry(t, func() error { return errorOf(s.Claim(t.Context(), d.ID, v.ID, claim)) })
 		db.mustHold(t, 1, dispatch.EventAccepted, 1)
 	})
 }
@@ -196,9 +187,7 @@ func (db *database) severed(t *testing.T, id dispatch.ID, driver dispatch.Driver
 	_, far := db.proxied(t)
 	near := servertest.StartProxy(t, far.Addr())
 	s := openWith(t, near.URL(db.url), Options{Log: quiet, Patience: db.options.Patience})
-	hold := far.Hold("COMMIT")
-	ended := claiming(t, s, id, driver)
-	testkit.Await(t, "the COMMIT", hold.Reached())
+	hold, ended := untilCommit(t, far, func() error { return errorOf(s.Claim(t.Context(), id, driver, rule(0))) })
 	near.CutAll()
 	return hold, ended
 }
@@ -238,11 +227,9 @@ func TestACommitThatIsNotAnsweredEndsWithItsContext(t *testing.T) {
 		db = db.usual(t)
 		s, proxy := db.proxied(t)
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
-		hold := proxy.Hold("COMMIT")
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		ended := begin(func() error { _, err := s.Claim(ctx, d.ID, v.ID, rule(0)); return err })
-		testkit.Await(t, "the COMMIT", hold.Reached())
+		_, ended := untilCommit(t, proxy, func() error { return errorOf(s.Claim(ctx, d.ID, v.ID, rule(0))) })
 		cancel()
 		if err := testkit.Await(t, "the claim's end", ended); err == nil {
 			t.Error("the COMMIT never arrived, and Claim says that it did")
@@ -256,9 +243,7 @@ func TestTheCommitNeverArrives(t *testing.T) {
 			everyServer(t, func(t *testing.T, db *database) {
 				s, proxy := db.proxied(t)
 				d, v := db.add(t, nil), db.drivers(t, 1)[0]
-				hold := proxy.Hold("COMMIT")
-				ended := begin(func() error { _, err := decide(s, t.Context(), d.ID, v.ID); return err })
-				testkit.Await(t, "the COMMIT", hold.Reached())
+				_, ended := untilCommit(t, proxy, func() error { return errorOf(decide(s, t.Context(), d.ID, v.ID)) })
 				proxy.CutAll()
 				err := <-ended
 				mustBeError(t, "the database says that there is no claim", err, dispatch.ErrUnavailable)
@@ -266,8 +251,7 @@ func TestTheCommitNeverArrives(t *testing.T) {
 					t.Errorf("the message is %q", err)
 				}
 				db.mustHold(t, 0, dispatch.EventAccepted, 0)
-				_, err = decide(db.Store, t.Context(), d.ID, v.ID)
-				must(t, err)
+				must(t, errorOf(decide(db.Store, t.Context(), d.ID, v.ID)))
 			})
 		})
 	}
@@ -278,7 +262,7 @@ func TestTheReplyOfAStatementIsLost(t *testing.T) {
 		s, proxy := db.proxied(t)
 		for _, statement := range []string{"UPDATE dispatches", "INTO `claims`", "INTO `events`", "INTO `outbox`"} {
 			d, v := db.add(t, nil), db.drivers(t, 1)[0]
-			mustLose(t, proxy, statement, dispatch.ErrUnavailable, func() error { _, err := s.Claim(t.Context(), d.ID, v.ID, rule(0)); return err })
+			mustLose(t, proxy, statement, dispatch.ErrUnavailable, func() error { return errorOf(s.Claim(t.Context(), d.ID, v.ID, rule(0))) })
 			db.mustStore(t, d)
 			db.mustHold(t, 0, dispatch.EventAccepted, 0)
 		}
@@ -289,7 +273,7 @@ func TestUpdateWhoseCommitIsLost(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
 		s, proxy := db.proxied(t)
 		d := db.add(t, nil)
-		mustLose(t, proxy, "COMMIT", dispatch.ErrUnknown, func() error { _, err := s.Update(t.Context(), d.ID, cancel); return err })
+		mustLose(t, proxy, "COMMIT", dispatch.ErrUnknown, func() error { return errorOf(s.Update(t.Context(), d.ID, cancel)) })
 		if got := db.mustRead(t, d.ID); got.Status != dispatch.Canceled {
 			t.Errorf("the dispatch is %s", got.Status)
 		}

@@ -3,8 +3,8 @@ package repository
 import (
 	"context"
 	"errors"
+	"maps"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,11 +21,7 @@ func TestClaimWritesEverythingTogether(t *testing.T) {
 		if got.Status != dispatch.Accepted || got.Version != 2 || !got.HeldBy(v.ID) {
 			t.Errorf("got %+v", got)
 		}
-		past, err := db.NewestClaim(t.Context(), d.ID, v.ID)
-		want := &dispatch.PastClaim{Claim: *got.Claim, Outcome: dispatch.OutcomeWon}
-		if err != nil || !reflect.DeepEqual(past, want) {
-			t.Errorf("the claim is %+v, %v; want %+v", past, err, want)
-		}
+		db.mustOutcome(t, got, v.ID, dispatch.OutcomeWon)
 		db.mustHold(t, 1, dispatch.EventAccepted, 1)
 		if n := db.count(t, "events WHERE type = 'dispatch.accepted' AND dispatch_id = ? AND round = 1 AND driver_id = ? "+
 			"AND actor = ? AND at = ?", d.ID, v.ID, v.ID, got.Claim.AcceptedAt.UnixMicro()); n != 1 {
@@ -90,32 +86,17 @@ func TestThirtyConcurrentClaims(t *testing.T) {
 	})
 }
 
+// All taps of a driver on a dispatch get the same claim, and the same answer.
 func TestClaimAgainIsAReplay(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		d, v := db.add(t, nil), db.drivers(t, 1)[0]
-		first := db.mustAccept(t, d.ID, v.ID)
-		again := db.mustAccept(t, d.ID, v.ID)
-		if !reflect.DeepEqual(again, first) {
-			t.Errorf("got %+v, then %+v", first, again)
-		}
-		db.mustHold(t, 1, dispatch.EventAccepted, 1)
-	})
-}
-
-func TestConcurrentClaimsOfOneDriver(t *testing.T) {
 	every(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
-		ids := make([]dispatch.ClaimID, 10)
-		testkit.Together(len(ids), func(i int) {
-			got, err := db.accept(t.Context(), d.ID, v.ID)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			ids[i] = got.Claim.ID
+		var got [10]dispatch.Dispatch
+		mustAll(t, len(got), func(i int) (err error) {
+			got[i], err = db.accept(t.Context(), d.ID, v.ID)
+			return err
 		})
-		if ids = slices.Compact(ids); len(ids) != 1 {
-			t.Errorf("the driver got the claims %v", ids)
+		for _, d := range append(got[:], db.mustAccept(t, d.ID, v.ID)) {
+			db.mustStore(t, d)
 		}
 		db.mustHold(t, 1, dispatch.EventAccepted, 1)
 	})
@@ -164,7 +145,7 @@ func TestOverlappingClaimsOfOneDriver(t *testing.T) {
 		drivers := db.drivers(t, testkit.Scale(5, 15))
 		for i, v := range drivers {
 			jobs := []dispatch.Dispatch{db.add(t, nil), db.add(t, nil), db.add(t, nil)}
-			mustWinOnce(t, len(jobs), dispatch.ErrDriverBusy, func(j int) error { _, err := db.accept(t.Context(), jobs[j].ID, v.ID); return err })
+			mustWinOnce(t, len(jobs), dispatch.ErrDriverBusy, func(j int) error { return errorOf(db.accept(t.Context(), jobs[j].ID, v.ID)) })
 			db.mustHold(t, i+1, dispatch.EventAccepted, i+1)
 		}
 	})
@@ -189,8 +170,7 @@ func TestClaimAfterAWithdrawalNeedsTheRound(t *testing.T) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		db.mustAccept(t, d.ID, v.ID)
 		db.mustUpdate(t, d.ID, withdraw)
-		_, err := db.accept(t.Context(), d.ID, v.ID)
-		mustBeError(t, "without a round", err, dispatch.ErrOfferStale)
+		mustBeError(t, "without a round", errorOf(db.accept(t.Context(), d.ID, v.ID)), dispatch.ErrOfferStale)
 		if got, err := db.Claim(t.Context(), d.ID, v.ID, rule(2)); err != nil || got.Claim.Round != 2 {
 			t.Errorf("in the second round: got %+v, %v", got.Claim, err)
 		}
@@ -212,4 +192,177 @@ func TestClaimAfterItsContextEnded(t *testing.T) {
 		}
 		db.mustHold(t, 0, dispatch.EventAccepted, 0)
 	})
+}
+
+// lie claims whatever it is shown, so that nothing but the UPDATE's own conditions stand in the way. between happens
+// after the rule has seen the dispatch.
+func lie(between func(try int)) (rule claimRule, tries *int) {
+	tries = new(int)
+	return func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
+		*tries++
+		between(*tries)
+		d.Status = dispatch.Accepted
+		d.Claim = &dispatch.Claim{ID: dispatch.NewClaimID(now), Driver: c.ID, Round: d.Round, AcceptedAt: now}
+		d.Version++
+		d.UpdatedAt = now
+		return []dispatch.Event{{
+			ID: dispatch.NewEventID(now), Type: dispatch.EventAccepted, Dispatch: d.ID, Round: d.Round, Driver: c.ID,
+			Actor: string(c.ID), At: now,
+		}}, nil
+	}, tries
+}
+
+func TestTheUpdateItselfRefuses(t *testing.T) {
+	every(t, func(t *testing.T, db *database) {
+		drivers := db.drivers(t, 2)
+		v, other := drivers[0].ID, drivers[1].ID
+		tests := []struct {
+			name    string
+			edit    func(*dispatch.Dispatch)
+			taken   bool
+			between string // a statement that moves something after each sight of the dispatch
+		}{
+			{name: "status", edit: func(d *dispatch.Dispatch) { d.Status = dispatch.Canceled }},
+			{name: "taken", taken: true},
+			{name: "opens_at", edit: func(d *dispatch.Dispatch) { d.OpensAt = d.CreatedAt.Add(time.Minute) }},
+			{name: "expires_at", edit: over},
+			{name: "round", between: "UPDATE dispatches SET round = round + 1"},
+			{name: "driver", between: "UPDATE drivers SET version = version + 1"},
+			{name: "expires between", between: "UPDATE dispatches SET expires_at = opens_at + 1"},
+			{name: "closes between", between: "UPDATE dispatches SET opens_at = expires_at - 1"},
+		}
+		for _, tt := range tests {
+			t.Run(tt.name, func(t *testing.T) {
+				d := db.add(t, tt.edit)
+				if tt.taken {
+					db.mustAccept(t, d.ID, other)
+				}
+				claims, events := db.count(t, "claims"), db.count(t, "events WHERE type = 'dispatch.accepted'")
+				rule, tries := lie(func(int) {
+					if tt.between != "" {
+						db.exec(t, tt.between)
+					}
+				})
+				mustBeError(t, "the claim", errorOf(db.Claim(t.Context(), d.ID, v, rule)), dispatch.ErrUnavailable)
+				if *tries != maxTries {
+					t.Errorf("the rule was asked %d times, want %d", *tries, maxTries)
+				}
+				db.mustCount(t, 0, "dispatches WHERE id = ? AND accepted_by = ?", d.ID, v)
+				db.mustHold(t, claims, dispatch.EventAccepted, events)
+			})
+		}
+	})
+}
+
+// If the dispatch or the driver changes after the rule has decided and before the write, the rule decides again, on what is stored now.
+func TestClaimIsDecidedAnew(t *testing.T) {
+	every(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 1)[0].ID
+		t.Run("the next round", func(t *testing.T) {
+			d := db.add(t, nil)
+			rule, tries := lie(func(try int) {
+				if try == 1 {
+					db.exec(t, "UPDATE dispatches SET round = 2, version = 7 WHERE id = ?", d.ID)
+				}
+			})
+			got, err := db.Claim(t.Context(), d.ID, v, rule)
+			if err != nil || *tries != 2 || got.Round != 2 || got.Claim.Round != 2 || got.Version != 8 {
+				t.Errorf("got %+v, %v after %d tries", got, err, *tries)
+			}
+			db.mustStore(t, got)
+		})
+		t.Run("gone off duty", func(t *testing.T) {
+			d := db.add(t, later(1))
+			rule, asked := meanwhile(rule(0), func() {
+				if _, err := db.SetDuty(t.Context(), v, false); err != nil {
+					t.Error(err)
+				}
+			})
+			_, err := db.Claim(t.Context(), d.ID, v, rule)
+			var refused *dispatch.NotEligibleError
+			if !errors.As(err, &refused) || !reflect.DeepEqual(refused.Reasons, []dispatch.IneligibleReason{dispatch.OffDuty}) {
+				t.Errorf("got %v after the rule was asked %d times", err, *asked)
+			}
+		})
+	})
+}
+
+// The driver's other claim is committed between sight and write, in a row that this claim never touches.
+func TestADriversOtherClaimInBetween(t *testing.T) {
+	every(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 1)[0].ID
+		one, other := db.add(t, nil), db.add(t, nil)
+		rule, asked := meanwhile(rule(0), func() { db.mustAccept(t, other.ID, v) })
+		_, err := db.Claim(t.Context(), one.ID, v, rule)
+		if mustBeError(t, "a claim of the same hours", err, dispatch.ErrDriverBusy); *asked != 2 {
+			t.Errorf("the rule was asked %d times, want 2", *asked)
+		}
+		db.mustStore(t, one)
+		db.mustHold(t, 1, dispatch.EventAccepted, 1)
+	})
+}
+
+// A change within the round, such as a later end, moves the version; so does the claim after it.
+func TestClaimAfterAChangeWithinTheRoundMovesTheVersion(t *testing.T) {
+	every(t, func(t *testing.T, db *database) {
+		d, v := db.add(t, nil), db.drivers(t, 1)[0].ID
+		rule, _ := meanwhile(rule(0), func() { db.mustUpdate(t, d.ID, extended(1)) })
+		got, err := db.Claim(t.Context(), d.ID, v, rule)
+		must(t, err)
+		if db.mustStore(t, got); got.Version != 3 {
+			t.Errorf("version %d after two changes of version 1: a reader of version 2 can't detect the change", got.Version)
+		}
+	})
+}
+
+// moved are statements that end any offer.
+var moved = map[string]string{
+	"status":          "UPDATE dispatches SET status = 'CANCELED'",
+	"round":           "UPDATE dispatches SET round = 2",
+	"driver":          "UPDATE drivers SET version = version + 1",
+	"another's hours": "INSERT INTO claims SELECT 'clm_other', 'dsp_other', 1, id, 1, 'WON', 1, NULL FROM drivers",
+}
+
+func TestEachConditionOfTheClaimHolds(t *testing.T) {
+	moves := maps.Clone(moved)
+	moves["opens_at"] = "UPDATE dispatches SET opens_at = opens_at + 3600000000, expires_at = expires_at + 3600000000"
+	moves["expires_at"] = "UPDATE dispatches SET expires_at = opens_at + 1"
+	mustRefuseEach(t, moves, nil, func() claimRule { return rule(1) }, (*Store).Claim)
+}
+
+func TestEachConditionOfTheAssignmentHolds(t *testing.T) {
+	moves := maps.Clone(moved)
+	moves["version"] = "UPDATE dispatches SET version = 2"
+	moves["expires_at"] = "UPDATE dispatches SET expires_at = 1"
+	mustRefuseEach(t, moves, soon, func() claimRule { return assigning(1) }, (*Store).Assign)
+}
+
+// mustRefuseEach fails the test unless write writes nothing if a statement moves something between the rule's look and the write.
+// The row's own condition must refuse the write; the rule is then asked again, and here gives up.
+func mustRefuseEach(t *testing.T, moves map[string]string, edit func(*dispatch.Dispatch), rule func() claimRule,
+	write func(*Store, context.Context, dispatch.ID, dispatch.DriverID, claimRule) (dispatch.Dispatch, error),
+) {
+	gaveUp := errors.New("asked again")
+	for name, move := range moves {
+		t.Run(name, func(t *testing.T) {
+			every(t, func(t *testing.T, db *database) {
+				d, v := db.add(t, edit), db.drivers(t, 1)[0]
+				decide, asked := rule(), 0
+				_, err := write(db.Store, t.Context(), d.ID, v.ID, func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
+					if asked++; asked > 1 {
+						return nil, gaveUp
+					}
+					events, err := decide(d, c, now)
+					db.exec(t, move)
+					return events, err
+				})
+				if !errors.Is(err, gaveUp) {
+					t.Fatalf("it was not refused: %v", err)
+				}
+				db.mustCount(t, 0, "claims WHERE dispatch_id = ?", d.ID)
+				db.mustCount(t, 0, "dispatches WHERE accepted_by IS NOT NULL")
+				db.mustCount(t, 0, "events WHERE type = 'dispatch.accepted'")
+			})
+		})
+	}
 }

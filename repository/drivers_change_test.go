@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/testkit"
 )
 
 func edit(apply func(*dispatch.Driver)) dispatch.DriverChange {
@@ -38,12 +37,10 @@ func TestChangeDriver(t *testing.T) {
 		}
 		other := someDriver(2)
 		other.FirebaseUID = "two"
-		_, err = db.CreateDriver(ctx, other)
-		must(t, err)
+		must(t, errorOf(db.CreateDriver(ctx, other)))
 		twin := someDriver(3)
 		twin.FirebaseUID = "two"
-		_, err = db.CreateDriver(ctx, twin)
-		mustBeError(t, "the firebase_uid of another driver", err, dispatch.ErrDuplicateDriver)
+		mustBeError(t, "the firebase_uid of another driver", errorOf(db.CreateDriver(ctx, twin)), dispatch.ErrDuplicateDriver)
 
 		full := edit(func(v *dispatch.Driver) {
 			v.Name, v.Phone, v.Regions, v.VehicleClass, v.WorkingHeightM = "김", "+8211", []string{"jeju"}, "45m", new(45.5)
@@ -71,10 +68,8 @@ func TestChangeDriver(t *testing.T) {
 				t.Errorf("%s: %+v", what, read)
 			}
 		}
-		_, err = db.ChangeDriver(ctx, dispatch.NewDriverID(time.Now()), full)
-		mustBeError(t, "an unknown driver", err, dispatch.ErrDriverNotFound)
-		_, err = db.RecordTokenIssued(ctx, "drv_0")
-		mustBeError(t, "a token of an unknown driver", err, dispatch.ErrDriverNotFound)
+		mustBeError(t, "an unknown driver", errorOf(db.ChangeDriver(ctx, dispatch.NewDriverID(time.Now()), full)), dispatch.ErrDriverNotFound)
+		mustBeError(t, "a token of an unknown driver", errorOf(db.RecordTokenIssued(ctx, "drv_0")), dispatch.ErrDriverNotFound)
 
 		one, two := string(v.ID), string(other.ID)
 		entries := db.mustAudit(t, "driver.create "+one, "driver.create "+two, "driver.update "+one)
@@ -92,11 +87,8 @@ func TestChangeDriver(t *testing.T) {
 func TestChangeDriverTogether(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0]
-		testkit.Together(8, func(i int) {
-			_, err := db.ChangeDriver(t.Context(), v.ID, edit(func(v *dispatch.Driver) { v.Regions = append(v.Regions, fmt.Sprint("r", i)) }))
-			if err != nil {
-				t.Error(err)
-			}
+		mustAll(t, 8, func(i int) error {
+			return errorOf(db.ChangeDriver(t.Context(), v.ID, edit(func(v *dispatch.Driver) { v.Regions = append(v.Regions, fmt.Sprint("r", i)) })))
 		})
 		if got, err := db.Driver(t.Context(), v.ID); err != nil || len(got.Regions) != len(v.Regions)+8 || got.Version != 9 {
 			t.Errorf("%+v, %v", got, err)
@@ -136,8 +128,7 @@ func TestListDrivers(t *testing.T) {
 				v.SuspendedUntil = new(time.Now().Add(-time.Hour).UTC().Truncate(time.Second))
 			},
 		} {
-			_, err := db.ChangeDriver(t.Context(), drivers[i].ID, edit(change))
-			must(t, err)
+			must(t, errorOf(db.ChangeDriver(t.Context(), drivers[i].ID, edit(change))))
 		}
 		for what, c := range map[string]struct {
 			q    dispatch.DriverQuery
@@ -184,10 +175,10 @@ func TestCursorsOfLists(t *testing.T) {
 		for _, id := range []string{"x", "' OR 1=1 --", "dsp_\x00", "한국", strings.Repeat("a", 100)} {
 			page := func(list byte) dispatch.Page { return dispatch.Page{Limit: 1, Cursor: cursor(list, 0, id)} }
 			for what, err := range map[string]error{
-				"drivers": errorOf(db.Drivers(ctx, dispatch.DriverQuery{Page: page(driverList)})),
-				"devices": errorOf(db.Devices(ctx, v.ID, page(deviceList))),
-				"keys":    errorOf(db.Keys(ctx, page(keyList))),
-				"audit":   errorOf(db.Audit(ctx, dispatch.AuditQuery{Page: page(auditList)})),
+				"drivers": errorOfPage(db.Drivers(ctx, dispatch.DriverQuery{Page: page(driverList)})),
+				"devices": errorOfPage(db.Devices(ctx, v.ID, page(deviceList))),
+				"keys":    errorOfPage(db.Keys(ctx, page(keyList))),
+				"audit":   errorOfPage(db.Audit(ctx, dispatch.AuditQuery{Page: page(auditList)})),
 			} {
 				mustBeError(t, what, err, dispatch.ErrBadCursor)
 			}
@@ -210,8 +201,7 @@ func TestDevicesOfADriver(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}
-		_, _, err := db.Devices(t.Context(), dispatch.NewDriverID(time.Now()), dispatch.Page{Limit: 2})
-		mustBeError(t, "of an unknown driver", err, dispatch.ErrDriverNotFound)
+		mustBeError(t, "of an unknown driver", errorOfPage(db.Devices(t.Context(), dispatch.NewDriverID(time.Now()), dispatch.Page{Limit: 2})), dispatch.ErrDriverNotFound)
 	})
 }
 
@@ -219,22 +209,14 @@ func TestDevicesOfADriver(t *testing.T) {
 func TestKeysAreAudited(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		first := dispatch.Key{ID: dispatch.FirstKeyID, Name: "FIRSTTAP_ADMIN_KEY", Role: dispatch.Admin, Hash: "a"}
-		testkit.Together(8, func(int) { // several instances start at once
-			if err := db.EnsureKey(t.Context(), first); err != nil {
-				t.Error(err)
-			}
-		})
+		mustAll(t, 8, func(int) error { return db.EnsureKey(t.Context(), first) }) // several instances start at once
 		first.Hash = "b"
 		must(t, db.EnsureKey(t.Context(), first))
 		k, err := db.AddKey(t.Context(), dispatch.Key{ID: "key_1", Name: "둘째", Role: dispatch.Viewer, Hash: "c"})
 		if err != nil || k.CreatedAt.IsZero() || k.RevokedAt != nil {
 			t.Fatalf("%+v, %v", k, err)
 		}
-		testkit.Together(8, func(int) {
-			if err := db.RevokeKey(t.Context(), "key_1"); err != nil {
-				t.Error(err)
-			}
-		})
+		mustAll(t, 8, func(int) error { return db.RevokeKey(t.Context(), "key_1") })
 		mustBeError(t, "the first one", db.RevokeKey(t.Context(), dispatch.FirstKeyID), dispatch.ErrFirstKey)
 		mustBeError(t, "none", db.RevokeKey(t.Context(), "key_2"), dispatch.ErrKeyNotFound)
 		entries := db.mustAudit(t, "key.create key_first", "key.create key_first", "key.create key_1", "key.revoke key_1")
@@ -258,8 +240,7 @@ func TestAuditByTargetAndActor(t *testing.T) {
 		v := db.drivers(t, 2) // one entry of the system's
 		for i := range 6 {
 			ctx := dispatch.WithCaller(t.Context(), dispatch.Caller{Actor: fmt.Sprint("key_", i%2)})
-			_, err := db.RecordTokenIssued(ctx, v[i%3/2].ID)
-			must(t, err)
+			must(t, errorOf(db.RecordTokenIssued(ctx, v[i%3/2].ID)))
 		}
 		for what, c := range map[string]struct {
 			q    dispatch.AuditQuery

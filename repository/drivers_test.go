@@ -1,14 +1,16 @@
 package repository
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/testkit"
 )
 
 func TestAddDriversAllOrNone(t *testing.T) {
@@ -62,19 +64,14 @@ func TestSetDuty(t *testing.T) {
 				t.Errorf("on duty %v: got %+v, %v; want %+v", step.onDuty, got, err, v)
 			}
 		}
-		testkit.Together(10, func(int) {
-			if _, err := db.SetDuty(t.Context(), v.ID, false); err != nil {
-				t.Error(err)
-			}
-		})
+		mustAll(t, 10, func(int) error { return errorOf(db.SetDuty(t.Context(), v.ID, false)) })
 		if got, err := db.Driver(t.Context(), v.ID); err != nil || got.OnDuty || got.Version != 4 {
 			t.Errorf("got %+v, %v", got, err)
 		}
 		if got, err := db.Driver(t.Context(), drivers[1].ID); err != nil || !reflect.DeepEqual(got, drivers[1]) {
 			t.Errorf("another driver is %+v, %v", got, err)
 		}
-		_, err := db.SetDuty(t.Context(), dispatch.NewDriverID(time.Now()), true)
-		mustBeError(t, "an unknown driver", err, dispatch.ErrDriverNotFound)
+		mustBeError(t, "an unknown driver", errorOf(db.SetDuty(t.Context(), dispatch.NewDriverID(time.Now()), true)), dispatch.ErrDriverNotFound)
 	})
 }
 
@@ -89,15 +86,11 @@ func TestKeys(t *testing.T) {
 		}
 		read(hash("a"), dispatch.Key{}, dispatch.ErrKeyNotFound)
 		key := dispatch.Key{ID: "key_1", Name: "첫째", Role: dispatch.Viewer, Hash: hash("a")}
-		testkit.Together(8, func(int) { // several instances start at once
-			if err := db.EnsureKey(t.Context(), key); err != nil {
-				t.Error(err)
-			}
-		})
+		mustAll(t, 8, func(int) error { return db.EnsureKey(t.Context(), key) }) // several instances start at once
 		read(hash("a"), key, nil)
 		read(hash("b"), dispatch.Key{}, dispatch.ErrKeyNotFound)
 
-		key.Hash = hash("b")
+		key = dispatch.Key{ID: "key_1", Name: "둘째", Role: dispatch.Admin, Hash: hash("b")}
 		must(t, db.EnsureKey(t.Context(), key))
 		read(hash("a"), dispatch.Key{}, dispatch.ErrKeyNotFound)
 		read(hash("b"), key, nil)
@@ -105,19 +98,6 @@ func TestKeys(t *testing.T) {
 		db.exec(t, "UPDATE api_keys SET revoked_at = 1")
 		read(hash("b"), dispatch.Key{}, dispatch.ErrKeyNotFound)
 		db.mustCount(t, 1, "api_keys")
-	})
-}
-
-func TestPutKeyReplacesTheWholeKey(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		key := dispatch.Key{ID: "key_1", Name: "one", Role: dispatch.Admin, Hash: "a"}
-		for range 2 {
-			must(t, db.EnsureKey(t.Context(), key))
-			if got, err := db.KeyByHash(t.Context(), key.Hash); err != nil || got != key {
-				t.Errorf("got %+v, %v; want %+v", got, err, key)
-			}
-			key = dispatch.Key{ID: "key_1", Name: "two", Role: dispatch.Viewer, Hash: "b"}
-		}
 	})
 }
 
@@ -132,6 +112,182 @@ func TestDriverByFirebaseUID(t *testing.T) {
 			if got, err := db.DriverByFirebaseUID(t.Context(), uid); !errors.Is(err, dispatch.ErrDriverNotFound) || got != "" {
 				t.Errorf("%q is %q, %v", uid, got, err)
 			}
+		}
+	})
+}
+
+// revocations returns the revocations by driver.
+func (db *database) revocations(t *testing.T) map[dispatch.DriverID]dispatch.Revocation {
+	t.Helper()
+	all, err := db.Revocations(t.Context())
+	must(t, err)
+	by := map[dispatch.DriverID]dispatch.Revocation{}
+	for _, r := range all {
+		by[r.Driver] = r
+	}
+	return by
+}
+
+// TestRevokeTokens counts the generations up, writes the trail, and leaves the driver as they are; what is changed about the
+// driver leaves the generation as it is.
+func TestRevokeTokens(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		ctx := dispatch.WithCaller(t.Context(), dispatch.Caller{Actor: "key_7", Request: "req 1"})
+		drivers := db.drivers(t, 2)
+		v := []dispatch.DriverID{drivers[0].ID, drivers[1].ID}
+		generation := func(of dispatch.DriverID) int {
+			t.Helper()
+			n, err := db.RecordTokenIssued(ctx, of)
+			must(t, err)
+			return n
+		}
+		if n := generation(v[0]); n != 0 {
+			t.Errorf("the first token is of generation %d", n)
+		}
+		if len(db.revocations(t)) != 0 {
+			t.Error("somebody's tokens are revoked")
+		}
+		before, err := db.DriverRecord(ctx, v[0])
+		must(t, err)
+		for want := 1; want <= 2; want++ {
+			r, err := db.RevokeTokens(ctx, v[0])
+			if err != nil || r.Driver != v[0] || r.Generation != want || !near(r.At, time.Now()) {
+				t.Errorf("%+v, %v", r, err)
+			}
+			if got := db.revocations(t); len(got) != 1 || got[v[0]] != r {
+				t.Errorf("%+v, want %+v", got, r)
+			}
+			if n := generation(v[0]); n != want {
+				t.Errorf("a token of afterwards is of generation %d, want %d", n, want)
+			}
+		}
+		if n := generation(v[1]); n != 0 {
+			t.Errorf("the token of another driver has the generation %d", n)
+		}
+		if after, err := db.DriverRecord(ctx, v[0]); err != nil || after.Version != before.Version {
+			t.Errorf("version %d, was %d, %v", after.Version, before.Version, err)
+		}
+		_, err = db.ChangeDriver(ctx, v[0], dispatch.DriverChange{
+			Action: dispatch.AuditDriverSuspend,
+			Apply:  func(v *dispatch.Driver, now time.Time) error { return v.Suspend(dispatch.Forever, now) },
+		})
+		if _, duty := db.SetDuty(ctx, v[0], false); err != nil || duty != nil {
+			t.Fatal(err, duty)
+		}
+		if got := db.revocations(t)[v[0]]; got.Generation != 2 || got.At.IsZero() {
+			t.Errorf("after a change of the driver: %+v", got)
+		}
+		mustBeError(t, "an unknown driver", errorOf(db.RevokeTokens(ctx, dispatch.NewDriverID(time.Now()))), dispatch.ErrDriverNotFound)
+
+		entries, _, err := db.Audit(ctx, dispatch.AuditQuery{Target: string(v[0]), Page: dispatch.Page{Limit: 20}})
+		must(t, err)
+		entries = slices.DeleteFunc(entries, func(e dispatch.AuditEntry) bool { return e.Action != dispatch.AuditTokensRevoke })
+		var detail struct{ Generation int }
+		if len(entries) != 2 || entries[0].Actor != "key_7" || entries[0].Request != "req 1" ||
+			json.Unmarshal([]byte(entries[0].Detail), &detail) != nil || detail.Generation != 2 {
+			t.Errorf("%+v", entries)
+		}
+	})
+}
+
+// TestClockStepsBack: a revocation counts all the same, and is not of an earlier time than the one before.
+func TestClockStepsBack(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 1)[0].ID
+		ahead := time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond)
+		db.exec(t, "UPDATE drivers SET token_generation = 7, tokens_revoked_at = ? WHERE id = ?", ahead.UnixMicro(), v)
+		if r, err := db.RevokeTokens(t.Context(), v); err != nil || r.Generation != 8 || !r.At.Equal(ahead) {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
+// TestRevokedAtOnce: of many revocations at once each is a generation of its own.
+func TestRevokedAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		const n = 10
+		v := db.drivers(t, 1)[0].ID
+		var got [n]int
+		mustAll(t, n, func(i int) error {
+			r, err := db.RevokeTokens(t.Context(), v)
+			got[i] = r.Generation
+			return err
+		})
+		if slices.Sort(got[:]); got != [n]int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10} {
+			t.Errorf("the generations are %v", got)
+		}
+		if r := db.revocations(t)[v]; r.Generation != n {
+			t.Errorf("%+v, want generation %d", r, n)
+		}
+	})
+}
+
+// TestUpdateAs waits for a suspension that is being written, and sees it.
+func TestUpdateAs(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 1)[0].ID
+		id := db.add(t, nil).ID
+		tx := db.begun(t, fmt.Sprintf("UPDATE drivers SET suspended_until = %d WHERE id = '%s'", dispatch.Forever.UnixMicro(), v))
+		suspended := false
+		done := begin(func() error {
+			err := dispatch.ErrUnavailable
+			for errors.Is(err, dispatch.ErrUnavailable) { // where it has waited for as long as it may
+				_, err = db.UpdateByDriver(t.Context(), id, v, func(_ *dispatch.Dispatch, v dispatch.Driver, now time.Time) ([]dispatch.Event, error) {
+					suspended = v.Suspended(now)
+					return nil, nil
+				})
+			}
+			return err
+		})
+		db.waiting(t)
+		must(t, tx.Commit())
+		if err := <-done; err != nil || !suspended {
+			t.Errorf("the suspension was not seen, %v", err)
+		}
+		mustBeError(t, "an unknown driver", errorOf(db.UpdateByDriver(t.Context(), id, dispatch.NewDriverID(time.Now()), nil)), dispatch.ErrDriverNotFound)
+	})
+}
+
+func TestEachCandidate(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		drivers := db.drivers(t, 4)
+		db.device(t, drivers[0].ID, nil)
+		db.device(t, drivers[0].ID, nil)
+		db.device(t, drivers[1].ID, func(v *dispatch.Device) { v.QuarantinedAt = new(time.Now()) })
+		work := db.mustAccept(t, db.add(t, nil).ID, drivers[2].ID)
+		long := db.addDriver(t, func(v *dispatch.Driver) {
+			v.Regions, v.WorkingHeightM, v.OnDuty = []string{"a&b"}, new(12.5), false
+			v.SuspendedUntil = new(time.Now().Add(time.Hour).Truncate(time.Microsecond).UTC())
+		})
+		type seen struct{ reachable, busy bool }
+		look := func(terms dispatch.Terms) map[dispatch.DriverID]seen {
+			got := map[dispatch.DriverID]seen{}
+			now, err := db.EachCandidate(t.Context(), terms, func(c dispatch.Candidate, reachable bool, at time.Time) {
+				got[c.ID] = seen{reachable, c.Busy}
+				if c.ID == long.ID && (!slices.Equal(c.Regions, long.Regions) || *c.WorkingHeightM != 12.5 || c.OnDuty ||
+					!c.SuspendedUntil.Equal(*long.SuspendedUntil) || c.VehicleClass != long.VehicleClass) {
+					t.Errorf("%+v, want %+v", c, long)
+				}
+				if at.IsZero() {
+					t.Error("no time")
+				}
+			})
+			if err != nil || !near(now, time.Now()) {
+				t.Errorf("%v, %v", now, err)
+			}
+			return got
+		}
+		want := map[dispatch.DriverID]seen{
+			drivers[0].ID: {true, false}, drivers[1].ID: {}, drivers[2].ID: {false, true}, drivers[3].ID: {}, long.ID: {},
+		}
+		if got := look(work.Terms); !reflect.DeepEqual(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+		after := work.Terms
+		after.WorkStartsAt, after.WorkEndsAt = work.WorkEndsAt, work.WorkEndsAt.Add(time.Hour)
+		want[drivers[2].ID] = seen{}
+		if got := look(after); !reflect.DeepEqual(got, want) {
+			t.Errorf("back to back: %v, want %v", got, want)
 		}
 	})
 }

@@ -74,7 +74,9 @@ func (db *database) taken(t testing.TB, n int) []dispatch.ID {
 	for i, v := range db.drivers(t, n) {
 		ids[i] = db.add(t, nil).ID
 		db.mustAccept(t, ids[i], v.ID)
-		db.exec(t, "UPDATE dispatches SET accepted_at = accepted_at - ? WHERE id = ?", (48 * time.Hour).Microseconds(), ids[i])
+		for table, key := range map[string]string{"dispatches": "id", "claims": "dispatch_id"} {
+			db.exec(t, "UPDATE "+table+" SET accepted_at = accepted_at - ? WHERE "+key+" = ?", (48 * time.Hour).Microseconds(), ids[i])
+		}
 	}
 	return ids
 }
@@ -136,12 +138,10 @@ func TestDueOnce(t *testing.T) {
 		ids := c.ready(t, db, 10)
 		stores := []*Store{db.Store, open(t, db.url)}
 		var changed atomic.Int32
-		testkit.Together(6, func(i int) {
+		mustAll(t, 6, func(i int) error {
 			n, err := c.run(t.Context(), stores[i%2], 100)
-			if err != nil {
-				t.Error(err)
-			}
 			changed.Add(int32(n))
+			return err
 		})
 		if int(changed.Load()) != len(ids) {
 			t.Errorf("%d were changed, want %d", changed.Load(), len(ids))
@@ -244,7 +244,7 @@ func TestDueGivesUp(t *testing.T) {
 		db.hold(t, ids[0])
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		ended := begin(func() error { _, err := c.run(ctx, db.Store, 100); return err })
+		ended := begin(func() error { return errorOf(c.run(ctx, db.Store, 100)) })
 		db.waiting(t)
 		stop()
 		if err := <-ended; failures(err) != 1 {
@@ -263,8 +263,7 @@ func TestDueAndADeadlock(t *testing.T) {
 		tx := db.begun(t, "UPDATE outbox SET next_at = next_at + 1", "SELECT * FROM outbox FOR UPDATE")
 		ended := begin(func() error { return c.change(t.Context(), db.Store, 1, 1) })
 		db.waiting(t)
-		_, err := tx.Exec("UPDATE dispatches SET note = note WHERE id = ?", ids[0])
-		must(t, err)
+		must(t, errorOf(tx.Exec("UPDATE dispatches SET note = note WHERE id = ?", ids[0])))
 		// Both waited for each other, and this one got through.
 		tx.Rollback()
 		must(t, <-ended) // it was done again
@@ -316,9 +315,7 @@ func (c clockwork) mustLeaveOne(t *testing.T, db *database, m moves) {
 		if query == "" {
 			continue
 		}
-		if _, err := tx.Exec(query, id); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errorOf(tx.Exec(query, id)))
 	}
 	if m.also != "" {
 		events++

@@ -2,13 +2,97 @@ package repository
 
 import (
 	"errors"
-	"sync/atomic"
+	"strings"
 	"testing"
+	"time"
 
 	"firsttap/dispatch"
 	"firsttap/outbox"
 	"firsttap/testkit"
 )
+
+// The events of a dispatch are expanded in any order: none of an older round drops or contradicts the newer offer.
+func TestAnOlderRoundLeavesTheNewerAlone(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := db.equipped(t, 3)
+		o := db.as("ins_a")
+		d := db.add(t, nil)
+		db.mustAccept(t, d.ID, v[0].Driver)
+		db.mustUpdate(t, d.ID, withdraw)
+		if told := o.mustExpand(t, db, dispatch.EventReopened, 1); len(told.Pushes) != 1 || told.Unleased != 2 {
+			t.Errorf("reopened: %+v", told)
+		}
+		for _, late := range []dispatch.EventType{dispatch.EventAccepted, dispatch.EventWithdrawn, dispatch.EventCreated} {
+			if told := o.mustExpand(t, db, late, 10); len(told.Pushes)+told.Unleased != 0 {
+				t.Errorf("%s: %+v", late, told)
+			}
+		}
+		db.mustCount(t, 3, "notifications WHERE state = 0 AND round = 2")
+	})
+}
+
+// The winner is notified of the cancelation, and never that another driver has taken the dispatch.
+func TestTakenAndCanceledBeforeAnyPush(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		a := db.audience(t)
+		db.mustAccept(t, a.ID, a.winner)
+		db.mustUpdate(t, a.ID, cancel)
+		told := db.as("ins_a").mustExpand(t, db, dispatch.EventAccepted, 10)
+		db.mustTell(t, told.Event.ID, dispatch.EventAccepted, false)
+		db.mustTell(t, told.Event.ID, dispatch.EventTaken, true, a.sent, a.underWay, a.stale, a.second)
+	})
+}
+
+func TestALargeAudience(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		const drivers, each = 500, 5
+		now := db.now(t).UnixMicro()
+		var args []any
+		for _, v := range db.drivers(t, drivers) {
+			for i := range each {
+				id := dispatch.NewDeviceID(time.Now())
+				args = append(args, id, v.ID, i, "token of "+string(id), now, now)
+			}
+		}
+		for ; len(args) > 0; args = args[6*each*100:] {
+			db.exec(t, `INSERT INTO devices (id, driver_id, installation_id, push_token, created_at, updated_at, platform, app_version, locale)
+				VALUES `+strings.ReplaceAll(placeholders(each*100, 6), "?)", "?, 'android', '', '')"), args[:6*each*100]...)
+		}
+		db.add(t, nil)
+		o := db.as("ins_a", func(o *OutboxOptions) { o.TopicThreshold = 100 })
+		told := o.mustExpand(t, db, dispatch.EventCreated, 1200)
+		if len(told.Pushes) != 1200 || told.Unleased != drivers*each-1200 {
+			t.Errorf("%d pushes, %d left", len(told.Pushes), told.Unleased)
+		}
+		if n := len(db.toldOf(t, told.Event.ID)); n != drivers*each {
+			t.Errorf("%d devices get a push", n)
+		}
+		db.mustCount(t, 1200, "notifications WHERE claim = 'ins_a' AND state = 0")
+		db.mustCount(t, drivers*each, "topic_members")
+		db.exec(t, "UPDATE outbox SET state = 0") // as if it was not expanded yet: no device gets a second push
+		if again := o.mustExpand(t, db, dispatch.EventCreated, 10); len(again.Pushes)+again.Unleased != 0 || again.More {
+			t.Errorf("again: %+v", again)
+		}
+	})
+}
+
+func TestOffersInRandomOrder(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.equipped(t, 40)
+		orders := map[string]bool{}
+		for range 2 {
+			db.add(t, nil)
+			var order strings.Builder
+			for _, p := range db.as("ins_a").mustExpand(t, db, dispatch.EventCreated, 40).Pushes {
+				order.WriteString(string(p.Device.ID))
+			}
+			orders[order.String()] = true
+		}
+		if len(orders) != 2 {
+			t.Error("the same driver gets every offer first")
+		}
+	})
+}
 
 // mustBeUndone fails the test unless nothing was written for the event, whose row is the owner's.
 func (db *database) mustBeUndone(t *testing.T, event dispatch.EventID, owner string) {
@@ -67,8 +151,7 @@ func TestAnEventThatIsGone(t *testing.T) {
 		db.add(t, nil)
 		event := db.lend(t, "ins_a", dispatch.EventCreated)
 		db.exec(t, "DELETE FROM events")
-		_, err := db.as("ins_a").Expand(t.Context(), event, 10)
-		mustBeError(t, "an event that is gone", err, dispatch.ErrNotFound)
+		mustBeError(t, "an event that is gone", errorOf(db.as("ins_a").Expand(t.Context(), event, 10)), dispatch.ErrNotFound)
 		db.mustBeUndone(t, event, "ins_a")
 	})
 }
@@ -100,7 +183,7 @@ func TestTheReplyOfAnExpansionsCommitIsLost(t *testing.T) {
 		s, proxy := db.proxied(t)
 		o := s.as("ins_a")
 		for _, statement := range []string{"UPDATE outbox", "INTO notifications"} {
-			mustLose(t, proxy, statement, dispatch.ErrUnavailable, func() error { _, err := o.Expand(t.Context(), event, 10); return err })
+			mustLose(t, proxy, statement, dispatch.ErrUnavailable, func() error { return errorOf(o.Expand(t.Context(), event, 10)) })
 			testkit.Retry(t, func() error { // the server notices that its client is gone
 				_, err := db.raw.Exec("UPDATE outbox SET claim = 'ins_a'")
 				return err
@@ -109,7 +192,7 @@ func TestTheReplyOfAnExpansionsCommitIsLost(t *testing.T) {
 		}
 		s, proxy = db.proxied(t) // with connections that are open
 		o = s.as("ins_a")
-		expand := func() error { _, err := o.Expand(t.Context(), event, 2); return err }
+		expand := func() error { return errorOf(o.Expand(t.Context(), event, 2)) }
 		mustLose(t, proxy, "COMMIT", dispatch.ErrUnknown, expand)
 		mustBeError(t, "again", expand(), dispatch.ErrNotLeased)
 		// The pushes that it leased are sent after their lease has ended.
@@ -124,9 +207,7 @@ func TestAnExpansionsCommitNeverArrives(t *testing.T) {
 		db.add(t, nil)
 		event := db.lend(t, "ins_a", dispatch.EventCreated)
 		s, proxy := db.proxied(t)
-		hold := proxy.Hold("COMMIT")
-		ended := begin(func() error { _, err := s.as("ins_a").Expand(t.Context(), event, 10); return err })
-		testkit.Await(t, "the COMMIT", hold.Reached())
+		_, ended := untilCommit(t, proxy, func() error { return errorOf(s.as("ins_a").Expand(t.Context(), event, 10)) })
 		proxy.CutAll()
 		mustBeError(t, "the COMMIT is lost", <-ended, dispatch.ErrUnknown)
 		testkit.Retry(t, func() error { // the lease ends, and another instance expands it
@@ -146,19 +227,10 @@ func TestConcurrentExpandOfOneEvent(t *testing.T) {
 		outboxes := db.instances(t, 6)
 		db.add(t, nil)
 		event := db.lend(t, "ins_0", dispatch.EventCreated)
-		var done atomic.Int32
-		testkit.Together(len(outboxes), func(i int) {
+		mustWinOnce(t, len(outboxes), dispatch.ErrNotLeased, func(i int) error {
 			outboxes[i].Owner = "ins_0"
-			switch _, err := outboxes[i].Expand(t.Context(), event, 2); {
-			case err == nil:
-				done.Add(1)
-			case !errors.Is(err, dispatch.ErrNotLeased):
-				t.Error(err)
-			}
+			return errorOf(outboxes[i].Expand(t.Context(), event, 2))
 		})
-		if done.Load() != 1 {
-			t.Errorf("done %d times", done.Load())
-		}
 		db.mustCount(t, 5, "notifications")
 	})
 }

@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"errors"
 	"reflect"
 	"sync/atomic"
 	"testing"
@@ -23,6 +24,25 @@ func (db *database) mustStore(t testing.TB, want dispatch.Dispatch) {
 	if got := db.mustRead(t, want.ID); !reflect.DeepEqual(got, want) {
 		t.Errorf("the dispatch is stored as\n%+v, want\n%+v", got, want)
 	}
+}
+
+// mustOutcome fails the test unless the driver's newest claim of the dispatch has that outcome. A claim that is not won any more
+// ended with the dispatch's last change.
+func (db *database) mustOutcome(t testing.TB, d dispatch.Dispatch, v dispatch.DriverID, want dispatch.Outcome) {
+	t.Helper()
+	past, err := db.NewestClaim(t.Context(), d.ID, v)
+	must(t, err)
+	if past == nil {
+		t.Fatalf("the driver has no claim, want %s", want)
+	}
+	claim := dispatch.PastClaim{Claim: past.Claim, Outcome: want}
+	if d.HeldBy(v) {
+		claim.Claim = *d.Claim
+	}
+	if want != dispatch.OutcomeWon {
+		claim.EndedAt = &d.UpdatedAt
+	}
+	testkit.Equal(t, "the claim", claim, *past)
 }
 
 // soon is a dispatch that is not open yet.
@@ -51,6 +71,14 @@ func meanwhile(rule claimRule, between func()) (_ claimRule, asked *int) {
 		}
 		return events, err
 	}, asked
+}
+
+// mustAll has do called n times at once, and fails the test with each error.
+func mustAll(t testing.TB, n int, do func(i int) error) {
+	t.Helper()
+	errs := make([]error, n)
+	testkit.Together(n, func(i int) { errs[i] = do(i) })
+	must(t, errors.Join(errs...))
 }
 
 // mustHaveOneWinner has n drivers want a dispatch at once, by way of get, and fails the test unless one gets it, as it is stored

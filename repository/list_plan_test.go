@@ -186,12 +186,12 @@ func (db *database) mustCountLittle(t *testing.T, z sized) {
 		most int
 		scan int // of a table of that size it may read all
 	}{
-		"the board":           {func() error { _, err := db.Board(t.Context(), ""); return err }, 5 * (open + ended), drivers},
-		"the board, a region": {func() error { _, err := db.Board(t.Context(), "seoul"); return err }, 5 * (open + ended), drivers},
-		"the supply":          {func() error { _, err := db.Supply(t.Context(), "", 24); return err }, 10, 0},
-		"an offer":            {func() error { _, err := db.OfferTo(t.Context(), z.busy, z.driver.ID); return err }, 60, 0},
-		"a driver's signals":  {func() error { _, err := db.TapStatistics(t.Context(), z.driver.ID); return err }, 400, 0},
-		"a driver's standing": {func() error { _, err := db.RaceStanding(t.Context(), z.busy, 1, z.driver.ID, "drv_x"); return err }, drivers * 8 / 10, 0},
+		"the board":           {func() error { return errorOf(db.Board(t.Context(), "")) }, 5 * (open + ended), drivers},
+		"the board, a region": {func() error { return errorOf(db.Board(t.Context(), "seoul")) }, 5 * (open + ended), drivers},
+		"the supply":          {func() error { return errorOf(db.Supply(t.Context(), "", 24)) }, 10, 0},
+		"an offer":            {func() error { return errorOf(db.OfferTo(t.Context(), z.busy, z.driver.ID)) }, 60, 0},
+		"a driver's signals":  {func() error { return errorOf(db.TapStatistics(t.Context(), z.driver.ID)) }, 400, 0},
+		"a driver's standing": {func() error { return errorOf(db.RaceStanding(t.Context(), z.busy, 1, z.driver.ID, "drv_x")) }, drivers * 8 / 10, 0},
 		"the ranks of a round": {func() error {
 			_, _, err := db.Attempts(t.Context(), z.busy, 1, dispatch.Page{Limit: aPage})
 			return err

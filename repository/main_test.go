@@ -136,7 +136,7 @@ func migrate(t testing.TB, rawURL string) {
 
 // up applies all migrations.
 func (s *Store) up(ctx context.Context) error {
-	return s.Migrate(func(m *migrations.Migrator) error { _, err := m.Up(ctx); return err })
+	return s.Migrate(func(m *migrations.Migrator) error { return errorOf(m.Up(ctx)) })
 }
 
 // direct opens the database without the Store, and with the driver's own settings.

@@ -177,9 +177,7 @@ func (db *database) rowsRead(t *testing.T, query string) (total int) {
 	must(t, err)
 	defer conn.Close()
 	for _, statement := range []string{"FLUSH STATUS", query} {
-		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errorOf(conn.ExecContext(t.Context(), statement)))
 	}
 	rows, err := conn.QueryContext(t.Context(), "SHOW SESSION STATUS WHERE Variable_name LIKE 'Handler_read%' OR Variable_name = 'Sort_rows'")
 	must(t, err)
@@ -223,8 +221,7 @@ func TestRedrive(t *testing.T) {
 				t.Errorf("%s: %+v became %+v", what, before, after)
 			}
 		}
-		_, err = db.Redrive(t.Context(), dispatch.NewNotificationID(time.Now()))
-		mustBeError(t, "unknown", err, dispatch.ErrNotificationNotFound)
+		mustBeError(t, "unknown", errorOf(db.Redrive(t.Context(), dispatch.NewNotificationID(time.Now()))), dispatch.ErrNotificationNotFound)
 	})
 }
 
@@ -251,7 +248,7 @@ func TestConcurrentRedrives(t *testing.T) {
 		d := db.add(t, nil)
 		for range 5 {
 			id := db.notification(t, d.ID, nil).ID
-			mustWinOnce(t, 16, dispatch.ErrNotDead, func(int) error { _, err := db.Redrive(t.Context(), id); return err })
+			mustWinOnce(t, 16, dispatch.ErrNotDead, func(int) error { return errorOf(db.Redrive(t.Context(), id)) })
 		}
 	})
 }

@@ -1,17 +1,18 @@
 package repository
 
 import (
-	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
-	"firsttap/testkit"
 )
 
 // Concurrent declines of many drivers, and many by one driver, are written once for each driver; they neither change nor lock
@@ -24,11 +25,9 @@ func TestDeclineOnce(t *testing.T) {
 		}
 		var heard atomic.Int64
 		db.options.OnCommit = func(_ dispatch.Dispatch, events []dispatch.Event) { heard.Add(int64(len(events))) }
-		errs := make([]error, 4*len(drivers))
-		testkit.Together(len(errs), func(i int) {
-			errs[i] = db.Decline(t.Context(), d.ID, i/len(drivers)%2, drivers[i%len(drivers)].ID, fmt.Sprint("R", i))
+		mustAll(t, 4*len(drivers), func(i int) error {
+			return db.Decline(t.Context(), d.ID, i/len(drivers)%2, drivers[i%len(drivers)].ID, fmt.Sprint("R", i))
 		})
-		must(t, errors.Join(errs...))
 		db.mustCount(t, len(drivers), "events e JOIN outbox o ON o.event_id = e.id WHERE type = 'dispatch.declined' AND round = 1 AND actor = driver_id")
 		db.mustCount(t, len(drivers), "offers o JOIN events e ON e.driver_id = o.driver_id AND e.reason_code = o.decline_reason WHERE declined_at > 0 AND seen_at IS NULL")
 		if n := heard.Load(); n != int64(len(drivers)) {
@@ -58,8 +57,7 @@ func TestSeenAndDeclined(t *testing.T) {
 				t.Errorf("%+v, %v", listed, err)
 			}
 		}
-		_, err := db.OfferTo(t.Context(), dispatch.NewID(time.Now()), v[0].ID)
-		mustBeError(t, "an unknown dispatch", err, dispatch.ErrNotFound)
+		mustBeError(t, "an unknown dispatch", errorOf(db.OfferTo(t.Context(), dispatch.NewID(time.Now()), v[0].ID)), dispatch.ErrNotFound)
 	})
 }
 
@@ -184,6 +182,138 @@ func TestHowRoundsEnded(t *testing.T) {
 			if err != nil || o.Contact.Withdrew != (of.ID == v[0].ID) {
 				t.Errorf("%+v, %v", o.Contact, err)
 			}
+		}
+	})
+}
+
+// trails are all that drivers leave behind of an offer, each by what is done in the order of its letters: w withdraws from
+// the round before, p is pushed, s sees, d declines, e taps too early, t taps in vain, o taps on an offer that is old.
+var trails = []string{
+	"p", "s", "ps", "d", "psd", "e", "pt", "psdt", "pstd", "o", "po", "psdo",
+	"w", "wp", "wps", "wd", "wpt", "wo", "wpo", "we",
+}
+
+// leave leaves the driver's trail in the current round of the dispatch, which is the one after w.
+func (db *database) leave(t *testing.T, d dispatch.Dispatch, v dispatch.DriverID, trail string) {
+	t.Helper()
+	results := map[rune]dispatch.AttemptResult{'e': dispatch.AttemptEarly, 't': "DRIVER_BUSY", 'o': dispatch.AttemptStale}
+	for _, step := range trail {
+		var err error
+		switch step {
+		case 'p':
+			db.notification(t, d.ID, func(n *notificationRow) {
+				n.DriverID, n.Round, n.State, n.SentAt = v, d.Round, stateDone, new(n.CreatedAt)
+			})
+		case 's':
+			err = db.MarkSeen(t.Context(), d.ID, d.Round, v)
+		case 'd':
+			err = db.Decline(t.Context(), d.ID, d.Round, v, "FAR")
+		case 'e', 't', 'o':
+			a := tap(d.ID, v, results[step], db.now(t))
+			a.Round = d.Round
+			err = db.AddAttempts(t.Context(), []dispatch.Attempt{a})
+		}
+		if err != nil {
+			t.Fatalf("%s, %c: %v", trail, step, err)
+		}
+	}
+}
+
+// withdraw has the driver accept the dispatch and give it back.
+func (db *database) withdraw(t *testing.T, d dispatch.Dispatch, v dispatch.DriverID) dispatch.Dispatch {
+	t.Helper()
+	must(t, errorOf(db.Claim(t.Context(), d.ID, v, rule(d.Round))))
+	return db.mustUpdate(t, d.ID, withdraw)
+}
+
+// mustAgree fails the test unless admins and drivers read the same of the current round of the dispatch.
+func (db *database) mustAgree(t *testing.T, what string, d dispatch.Dispatch, left map[dispatch.DriverID]string) {
+	t.Helper()
+	all, next, err := db.Offers(t.Context(), d.ID, d.Round, dispatch.Page{Limit: 100})
+	if err != nil || next != "" {
+		t.Fatalf("%q, %v", next, err)
+	}
+	listed := map[dispatch.DriverID]bool{}
+	for _, admins := range all {
+		v := admins.Contact.Driver
+		listed[v] = true
+		drivers, err := db.OfferTo(t.Context(), d.ID, v)
+		must(t, err)
+		if a, b := admins.OfferStatus(), drivers.OfferStatus(); a != b {
+			t.Errorf("%s, %s: %s for admins, %s for the driver", what, left[v], a, b)
+		}
+		admins.Contact.NotifiedAt, admins.Contact.Claim = nil, "" // which the driver's view does without
+		if diff := cmp.Diff(drivers.Contact, admins.Contact); diff != "" {
+			t.Errorf("%s, %s: admins and the driver read\n%s", what, left[v], diff)
+		}
+	}
+	for v, trail := range left {
+		if traced := strings.ContainsAny(trail, "psdet"); listed[v] != traced {
+			t.Errorf("%s, %s: listed is %v", what, trail, listed[v])
+		}
+	}
+}
+
+// What an admin reads of a driver's offer is what the driver reads, whatever has happened to it and whatever has become of
+// the dispatch.
+func TestBothViewsOfAnOffer(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		drivers, d, left := db.drivers(t, len(trails)+1), db.add(t, nil), map[dispatch.DriverID]string{}
+		for i, trail := range trails {
+			if left[drivers[i].ID] = trail; trail[0] == 'w' {
+				d = db.withdraw(t, d, drivers[i].ID)
+			}
+		}
+		winner := drivers[len(trails)].ID
+		left[winner] = "ps"
+		for v, trail := range left {
+			db.leave(t, d, v, trail)
+		}
+		db.mustAgree(t, "open", d, left)
+		db.exec(t, "UPDATE dispatches SET status = 'EXPIRED'")
+		db.mustAgree(t, "expired", d, left)
+		db.exec(t, "UPDATE dispatches SET status = 'PENDING'")
+		d = db.mustAccept(t, d.ID, winner)
+		db.mustAgree(t, "taken", d, left)
+		db.mustUpdate(t, d.ID, cancel)
+		db.mustAgree(t, "canceled", d, left)
+	})
+}
+
+// A tap is stored under the round that it names. One that names none, or one that there is not yet, was on the current one;
+// whatever an app makes up, the others of the batch are kept.
+func TestTheRoundOfATap(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v, first, second := db.drivers(t, 1)[0], db.add(t, nil), db.add(t, nil)
+		second = db.withdraw(t, second, v.ID)
+		if second.Round != 2 {
+			t.Fatalf("%+v", second)
+		}
+		var taps []dispatch.Attempt
+		want := map[dispatch.AttemptID]int{}
+		for _, c := range []struct {
+			of            dispatch.ID
+			named, booked int // 0: not at all
+		}{
+			{first.ID, 1, 1}, {first.ID, 0, 1}, {first.ID, 2, 1}, {first.ID, math.MaxInt32, 1}, {first.ID, math.MaxInt32 + 1, 1},
+			{second.ID, 1, 1}, {second.ID, 2, 2}, {second.ID, 0, 2}, {second.ID, 3, 2}, {second.ID, math.MaxInt32, 2},
+			{dispatch.NewID(time.Now()), 1, 0}, {first.ID, 1, 1},
+		} {
+			a := tap(c.of, v.ID, dispatch.AttemptStale, first.CreatedAt)
+			a.Round = c.named
+			if taps = append(taps, a); c.booked != 0 {
+				want[a.ID] = c.booked
+			}
+		}
+		must(t, db.AddAttempts(t.Context(), taps))
+		var rows []attemptRow
+		must(t, db.general.Find(&rows).Error)
+		got := map[dispatch.AttemptID]int{}
+		for _, row := range rows {
+			got[row.ID] = row.Round
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("booked on %v, want %v", got, want)
 		}
 	})
 }

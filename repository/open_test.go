@@ -3,6 +3,7 @@ package repository
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -60,40 +61,6 @@ func TestSQLiteSettings(t *testing.T) {
 	}
 }
 
-func TestDurability(t *testing.T) {
-	t.Parallel()
-	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) {
-		rawURL := servertest.StartDatabase(t, kind).URL(t)
-		var logged bytes.Buffer
-		s := openWith(t, rawURL, Options{Log: slog.New(slog.NewTextHandler(&logged, nil))})
-		raw := direct(t, rawURL)
-		check := func(setting string, value int, want string) {
-			t.Helper()
-			if _, err := raw.Exec(fmt.Sprintf("SET GLOBAL %s = %d", setting, value)); err != nil {
-				t.Fatal(err)
-			}
-			logged.Reset()
-			s.CheckDurability(t.Context())
-			if got := logged.String(); want == "" && got != "" || !strings.Contains(got, want) {
-				t.Errorf("%s = %d: logged %q, want %q", setting, value, got, want)
-			}
-		}
-		check("sync_binlog", 1, "")
-		check("innodb_flush_log_at_trx_commit", 2, "innodb_flush_log_at_trx_commit=2, should be 1")
-		check("innodb_flush_log_at_trx_commit", 0, "MAY LOSE COMMITTED CLAIMS")
-		check("innodb_flush_log_at_trx_commit", 1, "")
-		check("sync_binlog", 0, "") // there is no binary log
-	})
-}
-
-func TestDurabilityOfSQLite(t *testing.T) {
-	var logged bytes.Buffer
-	s := openWith(t, servertest.EmptyURL(t, servertest.SQLite), Options{Log: slog.New(slog.NewTextHandler(&logged, nil))})
-	if s.CheckDurability(t.Context()); logged.Len() > 0 {
-		t.Errorf("logged %q", &logged)
-	}
-}
-
 // mustNotOpen fails the test unless Open refuses the URL at once, and without the password in the error.
 func mustNotOpen(t *testing.T, rawURL string) {
 	t.Helper()
@@ -134,24 +101,20 @@ func TestOpenWaitsForTheServer(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	tried := make(chan struct{}, 100)
 	log := slog.New(slog.NewTextHandler(writer(func(p []byte) (int, error) { tried <- struct{}{}; return len(p), nil }), nil))
-	ended := make(chan error, 1)
-	go func() {
-		_, err := Open(ctx, rawURL, Options{Log: log})
-		ended <- err
-	}()
+	ended := begin(func() error { return errorOf(Open(ctx, rawURL, Options{Log: log})) })
 	<-tried
 	cancel()
 	if err := <-ended; err == nil {
 		t.Error("opened a server that is not there")
 	}
 
-	go func() {
+	ended = begin(func() error {
 		s, err := Open(t.Context(), rawURL, Options{Log: log})
-		if err == nil {
-			err = errors.Join(s.Ping(t.Context()), s.Close())
+		if err != nil {
+			return err
 		}
-		ended <- err
-	}()
+		return errors.Join(s.Ping(t.Context()), s.Close())
+	})
 	<-tried
 	d.Start()
 	must(t, testkit.Await(t, "Open returns", ended))
@@ -175,8 +138,7 @@ func TestTwoStoresOnOneFile(t *testing.T) {
 	other := open(t, db.url)
 	d, drivers := db.add(t, nil), db.drivers(t, 20)
 	mustWinOnce(t, len(drivers), dispatch.ErrAlreadyTaken, func(i int) error {
-		_, err := []*Store{db.Store, other}[i%2].Claim(t.Context(), d.ID, drivers[i].ID, rule(0))
-		return err
+		return errorOf([]*Store{db.Store, other}[i%2].Claim(t.Context(), d.ID, drivers[i].ID, rule(0)))
 	})
 	db.mustHold(t, 1, dispatch.EventAccepted, 1)
 }
@@ -187,13 +149,7 @@ func TestTwoStoresUpdateOneFile(t *testing.T) {
 	other := open(t, db.url)
 	d := db.add(t, nil)
 	const n = 40
-	testkit.Together(n, func(i int) {
-		s := []*Store{db.Store, other}[i%2]
-		_, err := s.Update(t.Context(), d.ID, touch)
-		if err != nil {
-			t.Error(err)
-		}
-	})
+	mustAll(t, n, func(i int) error { return errorOf([]*Store{db.Store, other}[i%2].Update(t.Context(), d.ID, touch)) })
 	if got := db.mustRead(t, d.ID); got.Version != 1+n {
 		t.Errorf("version %d after %d updates", got.Version, n)
 	}
@@ -209,15 +165,12 @@ func TestMigrateTogether(t *testing.T) {
 			stores[i] = open(t, u)
 		}
 		var steps atomic.Int32
-		testkit.Together(len(stores), func(i int) {
-			err := stores[i].Migrate(func(m *migrations.Migrator) error {
+		mustAll(t, len(stores), func(i int) error {
+			return stores[i].Migrate(func(m *migrations.Migrator) error {
 				n, err := m.Up(t.Context())
 				steps.Add(int32(n))
 				return err
 			})
-			if err != nil {
-				t.Error(err)
-			}
 		})
 		const want = 9 // each once
 		if steps.Load() != want {
@@ -244,22 +197,178 @@ func TestMigrateWaitsForTheOther(t *testing.T) {
 		other, err := direct(t, u).Conn(t.Context())
 		must(t, err)
 		defer other.Close()
-		_, err = other.ExecContext(t.Context(), lock)
-		must(t, err)
-		ended := make(chan error, 1)
-		go func() {
-			ended <- s.up(t.Context())
-		}()
+		must(t, errorOf(other.ExecContext(t.Context(), lock)))
+		ended := begin(func() error { return s.up(t.Context()) })
 		select {
 		case err := <-ended:
 			t.Fatalf("did not wait: %v", err)
 		case <-time.After(wait):
 		}
-		_, err = other.ExecContext(t.Context(), free)
-		must(t, err)
+		must(t, errorOf(other.ExecContext(t.Context(), free)))
 		must(t, <-ended)
 	})
 }
 
 // migrateLock is the name that the migrations take, in SQL.
 const migrateLock = "CONCAT('firsttap.migrate:', LEFT(SHA2(DATABASE(), 256), 32))"
+
+// warned is a Store on a server, and its warnings.
+type warned struct {
+	*Store
+	raw    *sql.DB
+	logged bytes.Buffer
+}
+
+func openWarned(t *testing.T, rawURL string) *warned {
+	t.Helper()
+	w := &warned{raw: direct(t, rawURL)}
+	var err error
+	if w.Store, err = Open(t.Context(), rawURL, Options{Log: slog.New(slog.NewTextHandler(&w.logged, nil))}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return w
+}
+
+// mustWarn fails the test unless there is one warning for each want, and it says that.
+func (w *warned) mustWarn(t *testing.T, wants ...string) {
+	t.Helper()
+	w.logged.Reset()
+	w.CheckDurability(t.Context())
+	got := w.logged.String()
+	if lines := strings.Count(got, "\n"); lines != len(wants) {
+		t.Errorf("%d warnings, want %d:\n%s", lines, len(wants), got)
+	}
+	for _, want := range wants {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not among the warnings:\n%s", want, got)
+		}
+	}
+}
+
+func (w *warned) exec(t *testing.T, queries ...string) {
+	t.Helper()
+	execute(t, w.raw, queries...)
+}
+
+func execute(t *testing.T, on *sql.DB, queries ...string) {
+	t.Helper()
+	for _, q := range queries {
+		if _, err := on.ExecContext(t.Context(), q); err != nil {
+			t.Fatalf("%s: %v", q, err)
+		}
+	}
+}
+
+func TestDurability(t *testing.T) {
+	t.Parallel()
+	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) {
+		w := openWarned(t, servertest.StartDatabase(t, kind).URL(t))
+		w.exec(t, "SET GLOBAL sync_binlog = 0") // there is no binary log
+		w.mustWarn(t)
+		for value, wants := range [][]string{{"MAY LOSE COMMITTED CLAIMS"}, nil, {"innodb_flush_log_at_trx_commit=2, should be 1"}} {
+			w.exec(t, fmt.Sprintf("SET GLOBAL innodb_flush_log_at_trx_commit = %d", value))
+			w.mustWarn(t, wants...)
+		}
+	})
+}
+
+func TestDurabilityOfSQLite(t *testing.T) {
+	openWarned(t, servertest.EmptyURL(t, servertest.SQLite)).mustWarn(t)
+}
+
+// A primary with a replica that follows as it pleases may lose claims; one that waits for it may not.
+func TestDurabilityOfReplication(t *testing.T) {
+	t.Parallel()
+	settings := map[string]struct {
+		start       func(testing.TB) *servertest.Replication
+		role, alone string
+		semiPrimary []string
+		semiReplica []string
+		leave       string
+	}{
+		"mariadb": {
+			start: servertest.StartMariaDBReplication, role: "master", alone: "wait_no_slave",
+			semiReplica: []string{"SET GLOBAL rpl_semi_sync_slave_enabled = 1", "STOP SLAVE", "START SLAVE"}, leave: "STOP SLAVE",
+		},
+		"mysql": {
+			start: servertest.StartMySQLReplication, role: "source", alone: "wait_no_replica",
+			semiPrimary: []string{"INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'"},
+			semiReplica: []string{
+				"INSTALL PLUGIN rpl_semi_sync_replica SONAME 'semisync_replica.so'", "SET GLOBAL rpl_semi_sync_replica_enabled = 1",
+				"STOP REPLICA", "START REPLICA",
+			},
+			leave: "STOP REPLICA",
+		},
+	}
+	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) {
+		c := settings[kind]
+		r := c.start(t)
+		rawURL := r.Primary.URL(t)
+		w, replica := openWarned(t, rawURL), direct(t, strings.Replace(rawURL, r.Primary.Addr(), r.Replica.Addr(), 1))
+		prefix := "rpl_semi_sync_" + c.role
+		set := func(setting, value string) {
+			t.Helper()
+			w.exec(t, fmt.Sprintf("SET GLOBAL %s_%s = %s", prefix, setting, value))
+		}
+		w.mustWarn(t, "_enabled is not ON, should be ON: 1 replicas are connected")
+		w.exec(t, "SET GLOBAL sync_binlog = 0")
+		w.mustWarn(t, "sync_binlog=0, should be 1", "_enabled is not ON")
+		w.exec(t, "SET GLOBAL sync_binlog = 1")
+
+		w.exec(t, c.semiPrimary...)
+		set("timeout", "3600000")
+		set("wait_point", "AFTER_SYNC")
+		set("enabled", "1")
+		execute(t, replica, c.semiReplica...)
+		// It waits for a replica from the first commit that has one to wait for.
+		testkit.Retry(t, func() error {
+			status, err := showValues(t.Context(), w.raw, "SHOW GLOBAL STATUS WHERE Variable_name LIKE 'Rpl_semi_sync_%_clients'")
+			if err == nil && status["Rpl_semi_sync_"+c.role+"_clients"] != "1" {
+				err = fmt.Errorf("no replica acknowledges: %v", status)
+			}
+			return err
+		})
+		r.Follow()
+		w.mustWarn(t)
+
+		set("wait_point", "AFTER_COMMIT")
+		set("timeout", "10000")
+		set(c.alone, "0")
+		w.mustWarn(t, "_wait_point=AFTER_COMMIT, should be AFTER_SYNC", "_timeout=10000, should be at least 3600000", c.alone+"=OFF, should be ON")
+		set("wait_point", "AFTER_SYNC")
+		set(c.alone, "1")
+
+		// No replica acknowledges: the server waits for so long, and then goes on without.
+		execute(t, replica, c.leave)
+		set("timeout", "1")
+		w.exec(t, "CREATE TABLE t (id INT)")
+		w.mustWarn(t, "_timeout=1,", "_status=OFF: the server acknowledges claims that no replica has")
+	})
+}
+
+// The members of a group have a claim before it is acknowledged.
+func TestDurabilityOfAGroup(t *testing.T) {
+	testkit.OnlyInAll(t)
+	t.Parallel()
+	g := servertest.StartMySQLGroup(t)
+	openWarned(t, g.Primary().URL(t)).mustWarn(t)
+}
+
+// An account without the privilege gets a warning that names the missing grant.
+func TestDurabilityUnseen(t *testing.T) {
+	testkit.OnlyInAll(t)
+	t.Parallel()
+	r := servertest.StartMySQLReplication(t)
+	rawURL := r.Primary.URL(t)
+	root := openWarned(t, rawURL)
+	root.exec(t, "CREATE USER app IDENTIFIED BY ''", "GRANT ALL ON `"+rawURL[strings.LastIndex(rawURL, "/")+1:]+"`.* TO app")
+	app := openWarned(t, strings.Replace(rawURL, "root@", "app@", 1))
+	app.mustWarn(t, "could not check whether the database keeps committed claims")
+	if !strings.Contains(app.logged.String(), "GRANT REPLICATION SLAVE ON *.*") {
+		t.Errorf("logged %s", &app.logged)
+	}
+	root.exec(t, "GRANT REPLICATION SLAVE ON *.* TO app")
+	app = openWarned(t, strings.Replace(rawURL, "root@", "app@", 1))
+	app.mustWarn(t, "_enabled is not ON, should be ON: 1 replicas are connected")
+}

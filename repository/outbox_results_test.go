@@ -63,16 +63,9 @@ func TestRecordResults(t *testing.T) {
 		if got := db.stored(t, ids[4]); got.Claim != "ins_a" || got.State != statePending {
 			t.Errorf("the push without a result is %+v", got)
 		}
-	})
-}
-
-func TestRetentionOfPushesSentAfterTheOfferEnded(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		o := db.as("ins_a")
-		id := db.leased(t, o, 1)[0]
 		db.exec(t, "UPDATE notifications SET expires_at = 1")
-		o.mustRecord(t, outbox.SendResult{Status: outbox.Sent}, id)
-		db.mustBeAbout(t, "next_at", db.stored(t, id).NextAt, 48*time.Hour)
+		o.mustRecord(t, outbox.SendResult{Status: outbox.Sent}, ids[4])
+		db.mustBeAbout(t, "next_at of one that is sent after its offer's end", db.stored(t, ids[4]).NextAt, 48*time.Hour)
 	})
 }
 
@@ -295,15 +288,12 @@ func TestWithoutADatabase(t *testing.T) {
 		for _, table := range []string{"notifications", "outbox", "topics"} {
 			db.exec(t, "ALTER TABLE "+table+" RENAME TO "+table+"_gone")
 		}
-		_, leasing := o.LeaseEvents(t.Context(), 1)
-		_, _, taking := o.LeaseNotifications(t.Context(), 1)
-		_, _, counting := o.Backlog(t.Context())
-		_, gathering := o.LeaseTopics(t.Context(), 1)
-		_, expanding := o.Expand(t.Context(), "evt_x", 1)
+		ctx := t.Context()
 		for _, err := range []error{
-			leasing, taking, counting, gathering, expanding, o.ReleaseEvents(t.Context()),
-			o.RecordResults(t.Context(), []outbox.SendResult{{ID: "ntf_x", Status: outbox.Sent}}),
-			o.RecordMembers(t.Context(), outbox.Topic{}, nil, nil), o.CompleteTopic(t.Context(), outbox.Topic{}),
+			errorOf(o.LeaseEvents(ctx, 1)), errorOfPage(o.LeaseNotifications(ctx, 1)), errorOfPage(o.Backlog(ctx)),
+			errorOf(o.LeaseTopics(ctx, 1)), errorOf(o.Expand(ctx, "evt_x", 1)), o.ReleaseEvents(ctx),
+			o.RecordResults(ctx, []outbox.SendResult{{ID: "ntf_x", Status: outbox.Sent}}),
+			o.RecordMembers(ctx, outbox.Topic{}, nil, nil), o.CompleteTopic(ctx, outbox.Topic{}),
 		} {
 			mustBeError(t, "without its tables", err, dispatch.ErrUnavailable)
 		}

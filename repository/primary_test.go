@@ -2,10 +2,14 @@ package repository
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"net/url"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"firsttap/dispatch"
@@ -51,14 +55,14 @@ func TestReadOnlyServerAnswersNothing(t *testing.T) {
 		db.mustAccept(t, won.ID, v.ID)
 		outbox := db.Outbox(OutboxOptions{Owner: "ins_a", LeaseTerm: time.Minute})
 		asks := map[string]func(ctx context.Context) error{
-			"a claim":           func(ctx context.Context) error { _, err := db.Claim(ctx, d.ID, v.ID, unasked(t)); return err },
-			"a repeated claim":  func(ctx context.Context) error { _, err := db.Claim(ctx, won.ID, v.ID, unasked(t)); return err },
-			"an unknown one":    func(ctx context.Context) error { _, err := db.Claim(ctx, "dsp_x", v.ID, unasked(t)); return err },
-			"an unknown driver": func(ctx context.Context) error { _, err := db.Claim(ctx, d.ID, "drv_x", unasked(t)); return err },
-			"a dispatch":        func(ctx context.Context) error { _, err := db.Dispatch(ctx, d.ID); return err },
-			"a driver":          func(ctx context.Context) error { _, err := db.Driver(ctx, v.ID); return err },
-			"a receipt":         func(ctx context.Context) error { _, err := db.NewestClaim(ctx, won.ID, v.ID); return err },
-			"duty":              func(ctx context.Context) error { _, err := db.SetDuty(ctx, v.ID, false); return err },
+			"a claim":           func(ctx context.Context) error { return errorOf(db.Claim(ctx, d.ID, v.ID, unasked(t))) },
+			"a repeated claim":  func(ctx context.Context) error { return errorOf(db.Claim(ctx, won.ID, v.ID, unasked(t))) },
+			"an unknown one":    func(ctx context.Context) error { return errorOf(db.Claim(ctx, "dsp_x", v.ID, unasked(t))) },
+			"an unknown driver": func(ctx context.Context) error { return errorOf(db.Claim(ctx, d.ID, "drv_x", unasked(t))) },
+			"a dispatch":        func(ctx context.Context) error { return errorOf(db.Dispatch(ctx, d.ID)) },
+			"a driver":          func(ctx context.Context) error { return errorOf(db.Driver(ctx, v.ID)) },
+			"a receipt":         func(ctx context.Context) error { return errorOf(db.NewestClaim(ctx, won.ID, v.ID)) },
+			"duty":              func(ctx context.Context) error { return errorOf(db.SetDuty(ctx, v.ID, false)) },
 			"an update": func(ctx context.Context) error {
 				_, err := db.Update(ctx, d.ID, func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error) {
 					t.Error("the change was asked")
@@ -66,12 +70,10 @@ func TestReadOnlyServerAnswersNothing(t *testing.T) {
 				})
 				return err
 			},
-			"the outbox": func(ctx context.Context) error { _, err := outbox.LeaseEvents(ctx, 1); return err },
+			"the outbox": func(ctx context.Context) error { return errorOf(outbox.LeaseEvents(ctx, 1)) },
 			"a ping":     db.Ping,
 		}
-		if _, err := outbox.LeaseEvents(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errorOf(outbox.LeaseEvents(t.Context(), 0)))
 		// A connection of the relay's is asked once a second.
 		relay, err := db.relay.DB()
 		must(t, err)
@@ -89,7 +91,7 @@ func TestReadOnlyServerAnswersNothing(t *testing.T) {
 		}
 		db.mustHold(t, 1, dispatch.EventAccepted, 1)
 		// The server takes writes again.
-		asks["a claim"] = func(ctx context.Context) error { _, err := db.accept(ctx, won.ID, v.ID); return err }
+		asks["a claim"] = func(ctx context.Context) error { return errorOf(db.accept(ctx, won.ID, v.ID)) }
 		for _, what := range []string{"a claim", "a dispatch", "a driver", "the outbox", "a ping"} {
 			testkit.Retry(t, func() error { return asks[what](t.Context()) })
 			must(t, asks[what](t.Context()))
@@ -99,12 +101,7 @@ func TestReadOnlyServerAnswersNothing(t *testing.T) {
 
 // claiming begins a claim, and delivers its error.
 func claiming(t *testing.T, s *Store, id dispatch.ID, driver dispatch.DriverID) <-chan error {
-	ended := make(chan error, 1)
-	go func() {
-		_, err := s.Claim(t.Context(), id, driver, rule(0))
-		ended <- err
-	}()
-	return ended
+	return begin(func() error { return errorOf(s.Claim(t.Context(), id, driver, rule(0))) })
 }
 
 // The server becomes read-only between what the rule decides on and the write.
@@ -261,13 +258,117 @@ func TestReadOnlyErrorsEndTheConnection(t *testing.T) {
 	must(t, err)
 	defer c.Close()
 	replication.Demote()
-	_, err = c.ExecContext(t.Context(), "UPDATE drivers SET version = version")
-	mustBeError(t, "a write", err, driver.ErrBadConn)
+	mustBeError(t, "a write", errorOf(c.ExecContext(t.Context(), "UPDATE drivers SET version = version")), driver.ErrBadConn)
 	_ = c.Close() // so that the pool is free, whatever became of it
-	_, err = pool.Exec("UPDATE drivers SET version = version")
-	mustBeError(t, "a write by a new connection", err, errReadOnly)
-	err = db.Migrate(func(m *migrations.Migrator) error { _, err := m.Down(t.Context()); return err })
+	mustBeError(t, "a write by a new connection", errorOf(pool.Exec("UPDATE drivers SET version = version")), errReadOnly)
+	err = db.Migrate(func(m *migrations.Migrator) error { return errorOf(m.Down(t.Context())) })
 	if err == nil || errors.Is(err, driver.ErrBadConn) {
 		t.Errorf("whoever migrates a read-only server reads %v", err)
 	}
+}
+
+// started runs a probe until the test ends.
+func started(t *testing.T, s *Store) *Probe {
+	t.Helper()
+	p := s.Probe(t.Context())
+	testkit.Run(t, p.Run)
+	return p
+}
+
+func (p *Probe) becomes(t *testing.T, up bool) {
+	t.Helper()
+	testkit.Retry(t, func() error {
+		if p.Up() != up {
+			return errors.New("the probe does not see what became of the database")
+		}
+		return nil
+	})
+}
+
+func TestProbe(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		p := started(t, db.Store)
+		if !p.Up() {
+			t.Error("down, from the start")
+		}
+		must(t, db.Close())
+		p.becomes(t, false)
+	})
+}
+
+func TestProbeOfAServerThatBecomesReadOnly(t *testing.T) {
+	eachOwn(t, func(t *testing.T, db *database) {
+		p := started(t, db.Store)
+		db.readOnly(t, true)
+		p.becomes(t, false)
+		if late := db.Probe(t.Context()); late.Up() {
+			t.Error("up, on a read-only server")
+		}
+		db.readOnly(t, false)
+		p.becomes(t, true)
+	})
+}
+
+// All connections for reading are busy: the database takes writes all the same.
+func TestProbeWhileAllConnectionsAreBusy(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		for _, pool := range db.Pools() {
+			for range pool.Stats().MaxOpenConnections {
+				c, err := pool.Conn(t.Context())
+				must(t, err)
+				defer c.Close()
+			}
+		}
+		if !db.Probe(t.Context()).Up() {
+			t.Error("down, as others are busy")
+		}
+	})
+}
+
+func TestPingOfSQLite(t *testing.T) {
+	db := pooled(t, servertest.SQLite)
+	writing, err := db.raw.Conn(t.Context())
+	must(t, err)
+	defer writing.Close()
+	for _, statement := range []string{"BEGIN IMMEDIATE", "ROLLBACK"} { // another process writes, and does not any more
+		must(t, errorOf(writing.ExecContext(t.Context(), statement)))
+		must(t, db.Ping(t.Context()))
+	}
+	path := strings.TrimPrefix(db.url, "sqlite://")
+	fixed, err := sql.Open("sqlite", sqliteDSN(path, 0)+"&mode=ro")
+	must(t, err)
+	defer fixed.Close()
+	if err := takesWrites(t.Context(), fixed); err == nil {
+		t.Error("a file that can't be written to is said to take writes")
+	}
+}
+
+// A probe that has come to a halt knows nothing.
+func TestProbeForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ping atomic.Pointer[func() error]
+		become := func(answer func() error) { ping.Store(&answer) }
+		halted := make(chan struct{})
+		become(func() error { return nil })
+		s := &Store{log: quiet, dialect: dialect{ping: func(context.Context) error { return (*ping.Load())() }}}
+		p := started(t, s)
+		at := func(d time.Duration, want bool) {
+			t.Helper()
+			time.Sleep(d)
+			synctest.Wait()
+			if p.Up() != want {
+				t.Errorf("up is %v", !want)
+			}
+		}
+		at(time.Minute, true)
+		become(func() error { return errReadOnly })
+		at(probeInterval, false)
+		become(func() error { return nil })
+		at(probeInterval, true)
+		become(func() error { <-halted; return nil }) // for longer than it is given
+		at(maxProbeAge-probeInterval, true)
+		at(2*probeInterval, false)
+		close(halted)
+		at(2*probeInterval, true)
+	})
 }

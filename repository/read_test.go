@@ -11,6 +11,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/outbox"
+	"firsttap/testkit"
 )
 
 // all is the whole of a list, page by page.
@@ -33,12 +34,18 @@ func all[T any](t *testing.T, limit int, next func(dispatch.Page) ([]T, string, 
 	return nil
 }
 
-func (db *database) list(t *testing.T, q dispatch.Query) []dispatch.ID {
+// listed is the whole of a list, so many dispatches a page.
+func (db *database) listed(t *testing.T, limit int, q dispatch.Query) []dispatch.Dispatch {
 	t.Helper()
-	return ids(all(t, 3, func(p dispatch.Page) ([]dispatch.Dispatch, string, error) {
+	return all(t, limit, func(p dispatch.Page) ([]dispatch.Dispatch, string, error) {
 		q.Page = p
 		return db.List(t.Context(), q)
-	}))
+	})
+}
+
+func (db *database) list(t *testing.T, q dispatch.Query) []dispatch.ID {
+	t.Helper()
+	return ids(db.listed(t, 3, q))
 }
 
 func ids(items []dispatch.Dispatch) []dispatch.ID {
@@ -82,9 +89,7 @@ func TestListByStatus(t *testing.T) {
 				}
 			}
 		}
-		everything := all(t, 100, func(p dispatch.Page) ([]dispatch.Dispatch, string, error) {
-			return db.List(t.Context(), dispatch.Query{Page: p})
-		})
+		everything := db.listed(t, 100, dispatch.Query{})
 		if len(everything) != total {
 			t.Errorf("%d dispatches, want %d", len(everything), total)
 		}
@@ -96,9 +101,7 @@ func TestListByStatus(t *testing.T) {
 				t.Errorf("listed\n%+v, stored\n%+v", d, stored)
 			}
 		}
-		if got := db.list(t, dispatch.Query{Driver: v}); !slices.Equal(got, want[dispatch.Accepted]) {
-			t.Errorf("the driver's own are %v, want %v", got, want[dispatch.Accepted])
-		}
+		testkit.Equal(t, "the driver's own", want[dispatch.Accepted], db.list(t, dispatch.Query{Driver: v}))
 	})
 }
 
@@ -147,9 +150,7 @@ func TestListByTextAndRegion(t *testing.T) {
 			})
 		}
 		busan := db.add(t, func(d *dispatch.Dispatch) { d.Region = "busan" }).ID
-		if got := db.list(t, dispatch.Query{Region: "busan", Status: dispatch.Pending}); !slices.Equal(got, []dispatch.ID{busan}) {
-			t.Errorf("busan: got %v, want %v", got, busan)
-		}
+		testkit.Equal(t, "the offers of busan", []dispatch.ID{busan}, db.list(t, dispatch.Query{Region: "busan", Status: dispatch.Pending}))
 		if got := db.list(t, dispatch.Query{Region: "busan", Text: "wow"}); len(got) > 0 {
 			t.Errorf("busan and wow: got %v", got)
 		}
@@ -172,10 +173,7 @@ func TestPagesHaveNoGaps(t *testing.T) {
 		for name, set := range sets {
 			db.exec(t, "UPDATE dispatches SET "+set)
 			for _, limit := range []int{1, 3, 4, 12, 13} {
-				listed := all(t, limit, func(p dispatch.Page) ([]dispatch.Dispatch, string, error) {
-					return db.List(t.Context(), dispatch.Query{Page: p})
-				})
-				if got := ids(listed); !slices.Equal(got, want) {
+				if got := ids(db.listed(t, limit, dispatch.Query{})); !slices.Equal(got, want) {
 					t.Errorf("List, %s, %d a page: got %v, want %v", name, limit, got, want)
 				}
 				offered := all(t, limit, func(p dispatch.Page) ([]dispatch.Offered, string, error) {
@@ -187,9 +185,7 @@ func TestPagesHaveNoGaps(t *testing.T) {
 			}
 		}
 		db.exec(t, "UPDATE dispatches SET status = 'COMPLETED', accepted_by = ?, claim_id = 'clm_x', accepted_at = 7", v.ID)
-		if got := db.list(t, dispatch.Query{Driver: v.ID, Status: dispatch.Completed}); !slices.Equal(got, want) {
-			t.Errorf("the driver's own: got %v, want %v", got, want)
-		}
+		testkit.Equal(t, "the driver's own", want, db.list(t, dispatch.Query{Driver: v.ID, Status: dispatch.Completed}))
 	})
 }
 
@@ -207,17 +203,15 @@ func TestBadCursors(t *testing.T) {
 			base64.StdEncoding.EncodeToString([]byte("12345678dsp_0123456789abcdefghijklmnop??")),
 		} {
 			page := dispatch.Page{Limit: 1, Cursor: c}
-			_, _, err := db.List(t.Context(), dispatch.Query{Page: page})
-			mustBeError(t, "List, "+c, err, dispatch.ErrBadCursor)
-			_, _, err = db.OpenDispatchesFor(t.Context(), v, page)
-			mustBeError(t, "OpenDispatchesFor, "+c, err, dispatch.ErrBadCursor)
+			mustBeError(t, "List, "+c, errorOfPage(db.List(t.Context(), dispatch.Query{Page: page})), dispatch.ErrBadCursor)
+			mustBeError(t, "OpenDispatchesFor, "+c, errorOfPage(db.OpenDispatchesFor(t.Context(), v, page)), dispatch.ErrBadCursor)
 		}
 	})
 }
 
-// errorOf and cursorOf leave out the rest of a page.
+// errorOfPage and cursorOf leave out the rest of a page, or of two other results.
 
-func errorOf[T any](_ []T, _ string, err error) error { return err }
+func errorOfPage[T, U any](_ T, _ U, err error) error { return err }
 
 func cursorOf[T any](_ []T, next string, err error) (string, error) { return next, err }
 
@@ -228,7 +222,7 @@ func TestCursorsOfOtherLists(t *testing.T) {
 		d := db.add(t, nil)
 		ctx, push := t.Context(), dispatch.NewNotificationID(time.Now())
 		dispatches := func(q dispatch.Query) func(dispatch.Page) error {
-			return func(p dispatch.Page) error { q.Page = p; return errorOf(db.List(ctx, q)) }
+			return func(p dispatch.Page) error { q.Page = p; return errorOfPage(db.List(ctx, q)) }
 		}
 		lists := map[string]struct {
 			cursor string
@@ -237,17 +231,17 @@ func TestCursorsOfOtherLists(t *testing.T) {
 			"dispatches":           {cursor(dispatchList, 0, d.ID), dispatches(dispatch.Query{})},
 			"by status":            {cursor(dispatchList, 0, d.ID), dispatches(dispatch.Query{Status: dispatch.Expired, Region: "seoul"})},
 			"jobs":                 {cursor(driverDispatchList, 1, d.ID), dispatches(dispatch.Query{Driver: v.ID})},
-			"offers":               {cursor(openList, 1, d.ID), func(p dispatch.Page) error { return errorOf(db.OpenDispatchesFor(ctx, v, p)) }},
-			"taps":                 {cursor(attemptList, 0, dispatch.NewAttemptID(time.Now())), func(p dispatch.Page) error { return errorOf(db.Attempts(ctx, d.ID, 0, p)) }},
-			"offers of a dispatch": {cursor(contactList, 1, v.ID), func(p dispatch.Page) error { return errorOf(db.Offers(ctx, d.ID, 0, p)) }},
-			"notifications":        {cursor(notificationOfDispatch, 1, push), func(p dispatch.Page) error { return errorOf(db.Notifications(ctx, d.ID, p)) }},
-			"all notifications":    {cursor(notificationList, 1, push), func(p dispatch.Page) error { return errorOf(db.NotificationsBy(ctx, outbox.Dead, p)) }},
-			"events":               {cursor(eventList, 0, "evt_00000000000000000000000000"), func(p dispatch.Page) error { return errorOf(db.Events(ctx, d.ID, p)) }},
-			"runs":                 {cursor(runList, 1, report), func(p dispatch.Page) error { return errorOf(db.Runs(ctx, report, p)) }},
-			"keys":                 {cursor(keyList, 0, "key_first"), func(p dispatch.Page) error { return errorOf(db.Keys(ctx, p)) }},
-			"devices":              {cursor(deviceList, 0, "dev_0"), func(p dispatch.Page) error { return errorOf(db.Devices(ctx, v.ID, p)) }},
-			"drivers":              {cursor(driverList, 0, v.ID), func(p dispatch.Page) error { return errorOf(db.Drivers(ctx, dispatch.DriverQuery{Page: p})) }},
-			"audit":                {cursor(auditList, 0, "aud_0"), func(p dispatch.Page) error { return errorOf(db.Audit(ctx, dispatch.AuditQuery{Page: p})) }},
+			"offers":               {cursor(openList, 1, d.ID), func(p dispatch.Page) error { return errorOfPage(db.OpenDispatchesFor(ctx, v, p)) }},
+			"taps":                 {cursor(attemptList, 0, dispatch.NewAttemptID(time.Now())), func(p dispatch.Page) error { return errorOfPage(db.Attempts(ctx, d.ID, 0, p)) }},
+			"offers of a dispatch": {cursor(contactList, 1, v.ID), func(p dispatch.Page) error { return errorOfPage(db.Offers(ctx, d.ID, 0, p)) }},
+			"notifications":        {cursor(notificationOfDispatch, 1, push), func(p dispatch.Page) error { return errorOfPage(db.Notifications(ctx, d.ID, p)) }},
+			"all notifications":    {cursor(notificationList, 1, push), func(p dispatch.Page) error { return errorOfPage(db.NotificationsBy(ctx, outbox.Dead, p)) }},
+			"events":               {cursor(eventList, 0, "evt_00000000000000000000000000"), func(p dispatch.Page) error { return errorOfPage(db.Events(ctx, d.ID, p)) }},
+			"runs":                 {cursor(runList, 1, report), func(p dispatch.Page) error { return errorOfPage(db.Runs(ctx, report, p)) }},
+			"keys":                 {cursor(keyList, 0, "key_first"), func(p dispatch.Page) error { return errorOfPage(db.Keys(ctx, p)) }},
+			"devices":              {cursor(deviceList, 0, "dev_0"), func(p dispatch.Page) error { return errorOfPage(db.Devices(ctx, v.ID, p)) }},
+			"drivers":              {cursor(driverList, 0, v.ID), func(p dispatch.Page) error { return errorOfPage(db.Drivers(ctx, dispatch.DriverQuery{Page: p})) }},
+			"audit":                {cursor(auditList, 0, "aud_0"), func(p dispatch.Page) error { return errorOfPage(db.Audit(ctx, dispatch.AuditQuery{Page: p})) }},
 		}
 		for name, list := range lists {
 			for of, other := range lists {

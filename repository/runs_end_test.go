@@ -72,8 +72,7 @@ func TestRenewRun(t *testing.T) {
 			if got := row.run(); !reflect.DeepEqual(got, run) {
 				t.Errorf("%+v became %+v", run, got)
 			}
-			_, err := db.begin(t, "b/2", someSlot(2))
-			mustBeError(t, "another instance", err, cronjob.ErrRunning)
+			mustBeError(t, "another instance", errorOf(db.begin(t, "b/2", someSlot(2))), cronjob.ErrRunning)
 		}
 	}))
 }
@@ -213,8 +212,7 @@ func TestConcludeRun(t *testing.T) {
 		// The schedule writes the end, too.
 		must(t, db.EndRun(t.Context(), run, cronjob.Outcome{Status: cronjob.Succeeded, Result: "done"}))
 		mustBeError(t, "a failure after it", db.EndRun(t.Context(), run, cronjob.Outcome{Status: cronjob.Failed}), dispatch.ErrNotLeased)
-		_, err := db.begin(t, "c/3", someSlot(1))
-		mustBeError(t, "the slot once more", err, cronjob.ErrNotDue)
+		mustBeError(t, "the slot once more", errorOf(db.begin(t, "c/3", someSlot(1))), cronjob.ErrNotDue)
 	})
 }
 
@@ -230,8 +228,7 @@ func TestConcludeRunIsAtomic(t *testing.T) {
 			t.Errorf("the cause is lost: %v", err)
 		}
 		mustBeError(t, "SQL that fails", db.ConcludeRun(t.Context(), run, "", func(ctx context.Context, tx Execer) error {
-			_, err := tx.ExecContext(ctx, "INSERT INTO nowhere VALUES (1)")
-			return err
+			return errorOf(tx.ExecContext(ctx, "INSERT INTO nowhere VALUES (1)"))
 		}), dispatch.ErrUnavailable)
 		db.mustBe(t, before)
 		if n := db.count(t, "supply"); n != 0 {
@@ -256,12 +253,12 @@ func TestRunsWithoutDeadlocks(t *testing.T) {
 		const slots = 30
 		for slot := range slots {
 			run := db.mustBegin(t, "a/1", someSlot(slot))
-			begin := func() error { _, err := db.begin(t, "b/2", someSlot(slot)); return err }
+			begin := func() error { return errorOf(db.begin(t, "b/2", someSlot(slot))) }
 			does := []func() error{
 				func() error { return db.ConcludeRun(t.Context(), run, "", insert(run)) },
 				begin, begin, begin,
 				func() error { return db.RenewRun(t.Context(), run, term) },
-				func() error { _, err := db.CountSkippedRun(t.Context(), report, run.Slot); return err },
+				func() error { return errorOf(db.CountSkippedRun(t.Context(), report, run.Slot)) },
 				func() error { return db.BlockJob(t.Context(), report, "c", "no") },
 			}
 			testkit.Together(len(does), func(i int) {

@@ -21,16 +21,24 @@ func mustLose(t *testing.T, proxy *servertest.Proxy, statement string, want erro
 	mustBeError(t, "the reply to "+statement+" is lost", err, want)
 }
 
+// untilCommit begins do, and returns when its COMMIT waits at the proxy.
+func untilCommit(t testing.TB, proxy *servertest.Proxy, do func() error) (commit *servertest.Hold, ended <-chan error) {
+	t.Helper()
+	commit = proxy.Hold("COMMIT")
+	ended = begin(do)
+	testkit.Await(t, "the COMMIT", commit.Reached())
+	return commit, ended
+}
+
 // An instance that does not know whether its run began gives it back, and any instance may take it over.
 func TestBeginRunWhoseCommitIsLost(t *testing.T) {
 	eachServer(t, withJob(func(t *testing.T, db *database) {
 		s, proxy := db.proxied(t)
-		mustLose(t, proxy, "COMMIT", dispatch.ErrUnknown, func() error { _, err := s.begin(t, "a/1", someSlot(1)); return err })
+		mustLose(t, proxy, "COMMIT", dispatch.ErrUnknown, func() error { return errorOf(s.begin(t, "a/1", someSlot(1))) })
 		if _, row := db.only(t); row.Owner != "a/1" || row.Status != cronjob.Running {
 			t.Fatalf("it was begun, and is %+v", row)
 		}
-		_, err := db.begin(t, "b/2", someSlot(1))
-		mustBeError(t, "another instance", err, cronjob.ErrRunning)
+		mustBeError(t, "another instance", errorOf(db.begin(t, "b/2", someSlot(1))), cronjob.ErrRunning)
 		must(t, s.InterruptRun(t.Context(), report, "a/1"))
 		db.mustBeginFirst(t, "b/2", someSlot(1))
 	}))
@@ -39,13 +47,7 @@ func TestBeginRunWhoseCommitIsLost(t *testing.T) {
 func TestBeginRunWhoseCommitNeverArrives(t *testing.T) {
 	eachServer(t, withJob(func(t *testing.T, db *database) {
 		s, proxy := db.proxied(t)
-		hold := proxy.Hold("COMMIT")
-		ended := make(chan error, 1)
-		go func() {
-			_, err := s.BeginRun(t.Context(), report, "a/1", term, at(someSlot(1)))
-			ended <- err
-		}()
-		testkit.Await(t, "the COMMIT", hold.Reached())
+		_, ended := untilCommit(t, proxy, func() error { return errorOf(s.begin(t, "a/1", someSlot(1))) })
 		proxy.CutAll()
 		mustBeError(t, "begin", <-ended, dispatch.ErrUnknown)
 		testkit.Retry(t, func() error { // once the server has seen that the connection is gone
@@ -55,10 +57,7 @@ func TestBeginRunWhoseCommitNeverArrives(t *testing.T) {
 			}
 			return errors.Join(errors.New("given back what was not begun"), err)
 		})
-		testkit.Retry(t, func() error {
-			_, err := db.begin(t, "b/2", someSlot(1))
-			return err
-		})
+		testkit.Retry(t, func() error { return errorOf(db.begin(t, "b/2", someSlot(1))) })
 		if _, row := db.only(t); row.Attempt != 1 || row.Owner != "b/2" {
 			t.Errorf("the run is %+v", row)
 		}
@@ -121,17 +120,17 @@ func TestNoLedger(t *testing.T) {
 		proxy.Refuse(true)
 		ctx := t.Context()
 		for what, ask := range map[string]func() error{
-			"register":  func() error { _, err := s.RegisterJobs(ctx, []string{report}); return err },
+			"register":  func() error { return errorOf(s.RegisterJobs(ctx, []string{report})) },
 			"states":    func() error { _, _, err := s.JobStates(ctx, []string{report}); return err },
-			"begin":     func() error { _, err := s.begin(t, "b/2", someSlot(2)); return err },
+			"begin":     func() error { return errorOf(s.begin(t, "b/2", someSlot(2))) },
 			"extend":    func() error { return s.RenewRun(ctx, run, term) },
 			"end":       func() error { return s.EndRun(ctx, run, cronjob.Outcome{Status: cronjob.Succeeded}) },
 			"interrupt": func() error { return s.InterruptRun(ctx, report, "a/1") },
 			"conclude":  func() error { return s.ConcludeRun(ctx, run, "", insert(run)) },
-			"skip":      func() error { _, err := s.CountSkippedRun(ctx, report, run.Slot); return err },
+			"skip":      func() error { return errorOf(s.CountSkippedRun(ctx, report, run.Slot)) },
 			"block":     func() error { return s.BlockJob(ctx, report, "a", "no") },
-			"request":   func() error { _, err := s.RequestRun(ctx, report, "key_1"); return err },
-			"last":      func() error { _, err := s.LastRun(ctx, report); return err },
+			"request":   func() error { return errorOf(s.RequestRun(ctx, report, "key_1")) },
+			"last":      func() error { return errorOf(s.LastRun(ctx, report)) },
 			"runs":      func() error { _, _, err := s.Runs(ctx, report, dispatch.Page{Limit: 1}); return err },
 		} {
 			mustBeError(t, what, ask(), dispatch.ErrUnavailable)
@@ -140,8 +139,7 @@ func TestNoLedger(t *testing.T) {
 		proxy.Refuse(false)
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
-		_, err := s.BeginRun(ended, report, "b/2", term, at(someSlot(2)))
-		mustBeError(t, "a context that has ended", err, dispatch.ErrUnavailable)
+		mustBeError(t, "a context that has ended", errorOf(s.BeginRun(ended, report, "b/2", term, at(someSlot(2)))), dispatch.ErrUnavailable)
 	}))
 }
 

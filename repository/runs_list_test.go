@@ -89,8 +89,7 @@ func TestRequestRun(t *testing.T) {
 			db.mustEnd(t, got, cronjob.Succeeded)
 		}
 		db.mustBeginFirst(t, "c/3", someSlot(1))
-		_, err := db.RequestRun(t.Context(), "unknown", "key_1")
-		mustBeError(t, "an unknown job", err, cronjob.ErrNotFound)
+		mustBeError(t, "an unknown job", errorOf(db.RequestRun(t.Context(), "unknown", "key_1")), cronjob.ErrNotFound)
 	}))
 }
 
@@ -103,8 +102,7 @@ func TestRunRequestedAtASlot(t *testing.T) {
 			t.Errorf("begun was %+v", run)
 		}
 		db.mustEnd(t, run, cronjob.Succeeded)
-		_, err := db.begin(t, "a/2", slot)
-		mustBeError(t, "the slot again", err, cronjob.ErrNotDue)
+		mustBeError(t, "the slot again", errorOf(db.begin(t, "a/2", slot)), cronjob.ErrNotDue)
 		if job, row := db.only(t); job.Slot == nil || *job.Slot != micros(slot) || row.Attempt != 1 || row.Status != cronjob.Succeeded {
 			t.Errorf("remembered %+v and %+v", job, row)
 		}
@@ -203,8 +201,7 @@ func TestRunsAndTheLast(t *testing.T) {
 				db.mustEnd(t, run, cronjob.Succeeded)
 			}
 		}
-		_, err := db.BeginRun(t.Context(), "other", "a/1", term, at(someSlot(3)))
-		must(t, err)
+		must(t, errorOf(db.BeginRun(t.Context(), "other", "a/1", term, at(someSlot(3)))))
 		for _, limit := range []int{1, 2, total, total + 1} {
 			var slots []int
 			for _, run := range all(t, limit, func(p dispatch.Page) ([]cronjob.Run, string, error) { return db.Runs(t.Context(), report, p) }) {
@@ -222,8 +219,7 @@ func TestRunsAndTheLast(t *testing.T) {
 			db.die(t)
 		}
 		for _, cursor := range []string{"x", "1.5", "9223372036854775808", "1; DROP TABLE jobs"} {
-			_, _, err := db.Runs(t.Context(), report, dispatch.Page{Limit: 1, Cursor: cursor})
-			mustBeError(t, cursor, err, dispatch.ErrBadCursor)
+			mustBeError(t, cursor, errorOfPage(db.Runs(t.Context(), report, dispatch.Page{Limit: 1, Cursor: cursor})), dispatch.ErrBadCursor)
 		}
 		if runs, next, err := db.Runs(t.Context(), "unknown", dispatch.Page{Limit: 1}); len(runs) != 0 || next != "" || err != nil {
 			t.Errorf("of an unknown job: %+v, %q, %v", runs, next, err)

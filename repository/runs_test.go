@@ -38,9 +38,7 @@ func someSlot(n int) time.Time {
 
 func (db *database) known(t testing.TB, jobs ...string) {
 	t.Helper()
-	if _, err := db.RegisterJobs(t.Context(), jobs); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(db.RegisterJobs(t.Context(), jobs)))
 }
 
 // withJob is a test of a database that knows the job.
@@ -115,9 +113,7 @@ func (db *database) only(t testing.TB) (jobRow, runRow) {
 
 func (db *database) mustBe(t testing.TB, want ledger) {
 	t.Helper()
-	if got := db.ledger(t); !reflect.DeepEqual(got, want) {
-		t.Errorf("the ledger is %+v, want %+v", got, want)
-	}
+	testkit.Equal(t, "the ledger", want, db.ledger(t))
 }
 
 func mustBeError(t testing.TB, what string, got, want error) {
@@ -132,6 +128,9 @@ func mustBeError(t testing.TB, what string, got, want error) {
 		}
 	}
 }
+
+// errorOf is the error of a call that has a result.
+func errorOf[T any](_ T, err error) error { return err }
 
 func TestBeginRun(t *testing.T) {
 	each(t, withJob(func(t *testing.T, db *database) {
@@ -167,10 +166,8 @@ func TestBeginRun(t *testing.T) {
 				t.Errorf("of the job is remembered %+v", job)
 			}
 		}
-		_, err = db.BeginRun(t.Context(), "unknown", "a/1", term, at(someSlot(1)))
-		mustBeError(t, "an unknown job", err, cronjob.ErrNotFound)
-		_, err = db.usual(t).BeginRun(t.Context(), "other", "a/1", term, never)
-		mustBeError(t, "a job that is not due", err, cronjob.ErrNotDue)
+		mustBeError(t, "an unknown job", errorOf(db.BeginRun(t.Context(), "unknown", "a/1", term, at(someSlot(1)))), cronjob.ErrNotFound)
+		mustBeError(t, "a job that is not due", errorOf(db.usual(t).BeginRun(t.Context(), "other", "a/1", term, never)), cronjob.ErrNotDue)
 		db.mustCount(t, 1, "job_runs")
 	}))
 }
@@ -247,16 +244,14 @@ func TestJobsDoNotWaitForEachOther(t *testing.T) {
 		db.begun(t, "SELECT * FROM jobs WHERE name = 'other' FOR UPDATE",
 			"INSERT INTO job_runs SELECT 'other', 1, 'RUNNING', 1, 'x', 1, 1, '', 1, NULL, '', '', 0")
 		db.mustEnd(t, db.mustBegin(t, "a/1", someSlot(1)), cronjob.Failed)
-		_, err := db.usual(t).BeginRun(t.Context(), "other", "a/1", term, at(someSlot(1)))
-		mustBeError(t, "a job whose row is locked", err, dispatch.ErrUnavailable)
+		mustBeError(t, "a job whose row is locked", errorOf(db.usual(t).BeginRun(t.Context(), "other", "a/1", term, at(someSlot(1)))), dispatch.ErrUnavailable)
 	})
 }
 
 func TestExpiredRunIsTakenOver(t *testing.T) {
 	each(t, withJob(func(t *testing.T, db *database) {
 		first := db.mustBegin(t, "a/1", someSlot(1))
-		_, err := db.CountSkippedRun(t.Context(), report, first.Slot)
-		must(t, err)
+		must(t, errorOf(db.CountSkippedRun(t.Context(), report, first.Slot)))
 		db.die(t)
 		second := db.mustBegin(t, "b/2", someSlot(2))
 		_, row := db.only(t)
@@ -269,8 +264,7 @@ func TestExpiredRunIsTakenOver(t *testing.T) {
 		if second.Fence <= first.Fence || second.LeasedUntil.Sub(*second.BeganAt) != term || second.BeganAt.Before(*first.BeganAt) {
 			t.Errorf("first %+v, then %+v", first, second)
 		}
-		_, err = db.begin(t, "c/3", someSlot(2))
-		mustBeError(t, "a third", err, cronjob.ErrRunning)
+		mustBeError(t, "a third", errorOf(db.begin(t, "c/3", someSlot(2))), cronjob.ErrRunning)
 		db.mustEnd(t, second, cronjob.Succeeded)
 		db.mustBeginFirst(t, "c/3", someSlot(2))
 	}))
@@ -285,8 +279,7 @@ func TestARunIsGivenUp(t *testing.T) {
 			}
 			db.die(t)
 		}
-		_, err := db.BeginRun(t.Context(), report, "z/1", term, never)
-		mustBeError(t, "nothing else is due", err, cronjob.ErrNotDue)
+		mustBeError(t, "nothing else is due", errorOf(db.BeginRun(t.Context(), report, "z/1", term, never)), cronjob.ErrNotDue)
 		job, row := db.only(t)
 		if row.Status != cronjob.Failed || row.AliveUntil != nil || row.EndedAt == nil || row.Attempt != cronjob.MaxAttempts || !strings.Contains(row.Error, "abandoned") {
 			t.Errorf("it is %+v", row)

@@ -113,9 +113,7 @@ func TestALargeAudienceIsGathered(t *testing.T) {
 		db.happens(t, d.ID, dispatch.EventOpened, nil)
 		o.mustExpand(t, db, dispatch.EventOpened, 0)
 		topic := db.mustLeaseTopic(t, o, d, false)
-		if got := members(t, o, topic, 100); !slices.Equal(got, idsOf(devices)) {
-			t.Errorf("to be subscribed are %v, want %v", got, idsOf(devices))
-		}
+		testkit.Equal(t, "the devices to be subscribed", idsOf(devices), members(t, o, topic, 100))
 		never := db.as("ins_a")
 		db.announced(t, never)
 		db.mustCount(t, 1, "topics")
@@ -129,9 +127,7 @@ func TestSubscribersArePushedByTopic(t *testing.T) {
 		topic := db.mustLeaseTopic(t, o, d, false)
 		ids := idsOf(devices)
 		must(t, o.RecordMembers(t.Context(), topic, ids[:4], ids[4:5])) // the fifth is refused
-		if got := members(t, o, topic, 100); !slices.Equal(got, ids[5:]) {
-			t.Errorf("to be subscribed are %v, want %v", got, ids[5:])
-		}
+		testkit.Equal(t, "the devices to be subscribed", ids[5:], members(t, o, topic, 100))
 		db.exec(t, "UPDATE devices SET push_token = 'new' WHERE id = ?", ids[3]) // the topic no longer reaches this device
 		winner := slices.IndexFunc(devices, func(v dispatch.Device) bool { return v.ID == ids[0] })
 		db.mustAccept(t, d.ID, devices[winner].Driver)
@@ -296,12 +292,10 @@ func TestReleaseTopics(t *testing.T) {
 		db.addTopic(t, topicRow{Name: "is being unsubscribed", Ended: true, Claim: "ins_x", NextAt: later})
 		stores := []*Store{db.Store, open(t, db.url)}
 		var released atomic.Int32
-		testkit.Together(6, func(i int) {
+		mustAll(t, 6, func(i int) error {
 			n, err := stores[i%2].ScheduleTopicCleanup(t.Context())
-			if err != nil {
-				t.Error(err)
-			}
 			released.Add(int32(n))
+			return err
 		})
 		if released.Load() != waiting {
 			t.Errorf("released %d times, want %d", released.Load(), waiting)
@@ -337,8 +331,6 @@ func TestReopenedWhileTheAudienceIsUnsubscribed(t *testing.T) {
 		mustBeError(t, "a's late record", a.RecordMembers(t.Context(), ending, ids[2:4], nil), dispatch.ErrNotLeased)
 		must(t, a.CompleteTopic(t.Context(), ending))
 		topic := db.mustLeaseTopic(t, b, d, false)
-		if got := members(t, b, topic, 100); !slices.Equal(got, ids) {
-			t.Errorf("to be subscribed are %v, want all of %v", got, ids)
-		}
+		testkit.Equal(t, "the devices to be subscribed", ids, members(t, b, topic, 100))
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,18 +12,95 @@ import (
 	"firsttap/testkit"
 )
 
+// fill gives every optional field of a dispatch a value, with whatever may get lost on the way.
+func fill(d *dispatch.Dispatch) {
+	d.ExternalID = "ERP/4711 한국"
+	d.MinWorkingHeightM = new(16.05)
+	d.Site = dispatch.Site{Address: "서울 중구 세종대로 110 \\ 'a' \"b\" 🏗", Lat: new(37.56655555555555), Lng: new(-126.97796666666667)}
+	d.Fee = dispatch.Money{Amount: 1<<62 + 1, Currency: "JPY"}
+	d.Note = "line\nline\ttab %_!? \x00"
+	d.WorkStartsAt = time.Date(2100, 2, 28, 23, 59, 59, 999_999_000, time.UTC)
+	d.WorkEndsAt = time.Date(2101, 2, 28, 0, 0, 0, 1_000, time.UTC)
+}
+
+func TestCreateRoundTrip(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		zero := func(d *dispatch.Dispatch) {
+			d.MinWorkingHeightM, d.Site.Lat, d.Site.Lng = new(0.0), new(0.0), new(0.0)
+			d.Fee, d.Note, d.ExternalID = dispatch.Money{Currency: "KRW"}, "", ""
+			d.WorkStartsAt, d.WorkEndsAt = time.UnixMicro(0).UTC(), time.UnixMicro(-1).UTC()
+		}
+		for _, edit := range []func(*dispatch.Dispatch){fill, nil, zero} {
+			d := db.add(t, edit)
+			db.mustStore(t, d)
+			db.mustCount(t, 1, "events e JOIN outbox o ON o.event_id = e.id WHERE e.dispatch_id = ?", d.ID)
+		}
+	})
+}
+
+func TestCreateIsByTheDatabasesClock(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		before := time.Now()
+		d := db.add(t, nil)
+		// The server runs on this machine: its clock is ours.
+		if d.CreatedAt.Before(before.Truncate(time.Microsecond)) || d.CreatedAt.After(time.Now()) {
+			t.Errorf("created at %v, asked at %v", d.CreatedAt, before)
+		}
+		if d.CreatedAt.Location() != time.UTC {
+			t.Errorf("in %v", d.CreatedAt.Location())
+		}
+	})
+}
+
+// offering is a dispatch that is open for an hour from now.
+func offering(externalID string) func(time.Time) (dispatch.Dispatch, []dispatch.Event, error) {
+	return func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error) {
+		w := dispatch.Window{OpensAt: now, ExpiresAt: now.Add(time.Hour)}
+		d, events := dispatch.New(dispatch.NewID(now), externalID, someTerms(now), w, dispatch.System, now)
+		return d, events, nil
+	}
+}
+
+func TestDuplicateExternalID(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		create := func(externalID string) error { return errorOf(db.Create(t.Context(), offering(externalID))) }
+		mustWinOnce(t, 8, dispatch.ErrDuplicateExternalID, func(int) error { return create("ERP-1") })
+		for _, other := range []string{"erp-1", "ERP-10", "", ""} {
+			if err := create(other); err != nil {
+				t.Errorf("%q: %v", other, err)
+			}
+		}
+		db.mustHold(t, 0, dispatch.EventCreated, 5)
+	})
+}
+
+func TestCreateThatFails(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		no := errors.New("no")
+		_, err := db.Create(t.Context(), func(time.Time) (dispatch.Dispatch, []dispatch.Event, error) {
+			return dispatch.Dispatch{}, nil, no
+		})
+		mustBeError(t, "the rule's error", err, no)
+		_, err = db.Create(t.Context(), func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error) {
+			d, events, err := offering("")(now)
+			return d, append(events, events...), err
+		})
+		mustBeError(t, "the same event twice", err, dispatch.ErrUnavailable)
+		db.mustCount(t, 0, "dispatches")
+		db.mustHold(t, 0, dispatch.EventCreated, 0)
+		mustBeError(t, "an unknown dispatch", errorOf(db.Dispatch(t.Context(), dispatch.NewID(time.Now()))), dispatch.ErrNotFound)
+	})
+}
+
 func TestUpdatesAreNotLost(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d := db.add(t, nil)
 		const n = 20
-		testkit.Together(n, func(i int) {
-			_, err := db.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		mustAll(t, n, func(int) error {
+			return errorOf(db.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 				d.Fee.Amount++
 				return touch(d, now)
-			})
-			if err != nil {
-				t.Error(err)
-			}
+			}))
 		})
 		got := db.mustRead(t, d.ID)
 		if got.Version != d.Version+n || got.Fee.Amount != d.Fee.Amount+n {
@@ -97,11 +173,7 @@ func TestUpdateThatPanicsReleasesItsLocks(t *testing.T) {
 			}()
 			db.Update(t.Context(), d.ID, func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error) { panic("broken") })
 		}()
-		ended := make(chan error, 1)
-		go func() {
-			_, err := db.Update(t.Context(), d.ID, cancel)
-			ended <- err
-		}()
+		ended := begin(func() error { return errorOf(db.Update(t.Context(), d.ID, cancel)) })
 		if err := testkit.Await(t, "the next change", ended); err != nil {
 			t.Errorf("the next change: %v", err)
 		}
@@ -135,13 +207,10 @@ func TestALife(t *testing.T) {
 			t.Errorf("after the withdrawal: %+v", given)
 		}
 		db.mustCount(t, 1, "dispatches WHERE claim_id IS NULL AND accepted_by IS NULL AND accepted_at IS NULL AND status = 'PENDING'")
-		past, err := db.NewestClaim(t.Context(), d.ID, a)
-		if err != nil || past.Outcome != dispatch.OutcomeWithdrawn || past.EndedAt == nil || !past.EndedAt.Equal(given.UpdatedAt) {
-			t.Errorf("the claim is %+v, %v; want it to have ended at %v", past, err, given.UpdatedAt)
-		}
-		db.mustAccept(t, d.ID, b)
-		if past, err = db.NewestClaim(t.Context(), d.ID, b); err != nil || past.Outcome != dispatch.OutcomeWon || past.EndedAt != nil || past.Round != 2 {
-			t.Errorf("the second claim is %+v, %v", past, err)
+		db.mustOutcome(t, given, a, dispatch.OutcomeWithdrawn)
+		second := db.mustAccept(t, d.ID, b)
+		if db.mustOutcome(t, second, b, dispatch.OutcomeWon); second.Claim.Round != 2 {
+			t.Errorf("the second claim is %+v", second.Claim)
 		}
 		for i, step := range []change{start, start, complete} {
 			got := db.mustUpdate(t, d.ID, step)
@@ -161,9 +230,7 @@ func TestALife(t *testing.T) {
 			fmt.Sprintf("dispatch.started 2 %s %s ", b, b),
 			fmt.Sprintf("dispatch.completed 2 %s %s ", b, b),
 		}
-		if got := db.trail(t, d.ID); !slices.Equal(got, want) {
-			t.Errorf("the trail is\n%q, want\n%q", got, want)
-		}
+		testkit.Equal(t, "the trail", want, db.trail(t, d.ID))
 	})
 }
 
@@ -178,14 +245,11 @@ func TestCancelEndsTheClaim(t *testing.T) {
 		if got.Status != dispatch.Canceled || !got.HeldBy(v) {
 			t.Errorf("got %+v", got)
 		}
-		past, err := db.NewestClaim(t.Context(), d.ID, v)
-		if err != nil || past.Outcome != dispatch.OutcomeCanceled || past.EndedAt == nil {
-			t.Errorf("the claim is %+v, %v", past, err)
-		}
+		db.mustOutcome(t, got, v, dispatch.OutcomeCanceled)
 		db.mustCount(t, 1, "claims WHERE outcome = 'WON' AND ended_at IS NULL")
 		// The hours are the driver's again.
 		db.mustAccept(t, db.add(t, nil).ID, v)
-		_, err = db.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		_, err := db.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 			return d.Cancel(2, "key_1", "", now)
 		})
 		mustBeError(t, "a change of an earlier version", err, dispatch.ErrVersionConflict)
@@ -258,8 +322,7 @@ func TestReannounce(t *testing.T) {
 		wait(time.Hour, 2) // a new round does not end the quiet
 		db.exec(t, "UPDATE events SET at = at - ?", reannouncedFor.Microseconds())
 		say(2, time.Hour, true)
-		_, err := db.Reannounce(t.Context(), dispatch.NewID(time.Now()), 0, 0)
-		mustBeError(t, "an unknown dispatch", err, dispatch.ErrNotFound)
+		mustBeError(t, "an unknown dispatch", errorOf(db.Reannounce(t.Context(), dispatch.NewID(time.Now()), 0, 0)), dispatch.ErrNotFound)
 	})
 }
 
@@ -269,14 +332,12 @@ func TestUpdateReadsTheTimeUnderTheLock(t *testing.T) {
 		d := db.add(t, nil)
 		_, release := db.hold(t, d.ID)
 		var at time.Time
-		ended := make(chan error, 1)
-		go func() {
-			_, err := db.Update(t.Context(), d.ID, func(_ *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		ended := begin(func() error {
+			return errorOf(db.Update(t.Context(), d.ID, func(_ *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 				at = now
 				return nil, nil
-			})
-			ended <- err
-		}()
+			}))
+		})
 		db.waiting(t)
 		free := db.now(t)
 		release()

@@ -42,8 +42,7 @@ func (db *database) take(t testing.TB, id dispatch.ID, v dispatch.DriverID) disp
 func (db *database) takeAndGiveBack(t testing.TB, id dispatch.ID, v dispatch.DriverID) {
 	t.Helper()
 	db.take(t, id, v)
-	_, err := db.giveBack(t, id, v)
-	must(t, err)
+	must(t, errorOf(db.giveBack(t, id, v)))
 }
 
 // TestWithdrawalsAreCounted: those of a driver and those of a dispatch count for an hour, and no others.
@@ -76,8 +75,7 @@ func TestWithdrawalsAreCounted(t *testing.T) {
 		if _, err := db.giveBack(t, last.ID, dan); !errors.As(err, &often) {
 			t.Errorf("the sixth withdrawal of one driver: %v", err)
 		}
-		_, err := db.giveBack(t, last.ID, cyd)
-		mustBeError(t, "by another driver", err, dispatch.ErrNotHolder)
+		mustBeError(t, "by another driver", errorOf(db.giveBack(t, last.ID, cyd)), dispatch.ErrNotHolder)
 	})
 }
 
@@ -131,8 +129,7 @@ func TestReopenedIsPushedLater(t *testing.T) {
 		if want := (outboxRow{EventID: second.ID, NextAt: micros(second.PushAt)}); db.outboxRow(t, second.ID) != want {
 			t.Errorf("the second: born as %+v, want %+v", db.outboxRow(t, second.ID), want)
 		}
-		_, err := teller.as("ins_a").Expand(t.Context(), second.ID, 10)
-		mustBeError(t, "announced at once", err, dispatch.ErrNotLeased)
+		mustBeError(t, "announced at once", errorOf(teller.as("ins_a").Expand(t.Context(), second.ID, 10)), dispatch.ErrNotLeased)
 		db.exec(t, "UPDATE outbox SET next_at = next_at - ? WHERE event_id = ?", (20 * time.Second).Microseconds(), second.ID)
 		other := db.as("ins_b")
 		if leased := other.mustLeaseEvents(t, 10, 1); leased[0] != second.ID {
@@ -161,8 +158,7 @@ func TestPushedLaterIsOvertaken(t *testing.T) {
 		leased, err := o.LeaseEvents(t.Context(), 100)
 		must(t, err)
 		for _, id := range leased {
-			_, err := o.Expand(t.Context(), id, 0)
-			must(t, err)
+			must(t, errorOf(o.Expand(t.Context(), id, 0)))
 		}
 		db.mustCount(t, 0, "notifications WHERE type = 'dispatch.reopened'")
 	})
