@@ -34,8 +34,9 @@ func open(t testing.TB, dsn string) *sql.DB {
 func openURL(t testing.TB, url string) *sql.DB {
 	t.Helper()
 	u := parsed(t, url)
-	password, _ := u.User.Password()
-	return open(t, config(u.User.Username(), password, u.Host, strings.TrimPrefix(u.Path, "/")).FormatDSN())
+	c := configOf(u)
+	c.DBName = strings.TrimPrefix(u.Path, "/")
+	return open(t, c.FormatDSN())
 }
 
 func mustExec(t testing.TB, db *sql.DB, statements ...string) {

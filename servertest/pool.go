@@ -91,8 +91,7 @@ func (p *pooled) giveBack() {
 // newPooled makes a database.
 func newPooled(t testing.TB, server *url.URL, migrate func(t testing.TB, url string)) *pooled {
 	t.Helper()
-	password, _ := server.User.Password()
-	p := &pooled{config: config(server.User.Username(), password, server.Host, "")}
+	p := &pooled{config: configOf(server)}
 	var err error
 	if p.name, err = createDatabase(p.config); err != nil {
 		t.Fatalf("%s: %v", server.Host, err)

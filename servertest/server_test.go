@@ -80,12 +80,7 @@ func TestServersDieWithTheTestProcess(t *testing.T) {
 			if path := os.Getenv(doomedFile); path != "" {
 				waitForDeath(t, name, path)
 			}
-			if name == "redis" {
-				require(t, name, redisInstalled())
-			} else {
-				_, err := installed[name]()
-				require(t, name, err)
-			}
+			require(t, name, missing(name))
 			dir, addr := killTestProcess(t)
 			t.Cleanup(func() { os.RemoveAll(dir) })
 			testkit.Retry(t, func() error { return isGone(addr) })

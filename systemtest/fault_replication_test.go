@@ -10,10 +10,7 @@ import (
 
 // onReplication runs test on servers of the kinds [servertest.Servers], with an asynchronous replica each.
 func onReplication(t *testing.T, test func(t *testing.T, r *servertest.Replication)) {
-	start := map[string]func(testing.TB) *servertest.Replication{
-		servertest.MariaDB: servertest.StartMariaDBReplication, servertest.MySQL: servertest.StartMySQLReplication,
-	}
-	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) { test(t, start[kind](t)) })
+	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) { test(t, servertest.StartReplication(t, kind)) })
 }
 
 // A failover to a lagging replica loses claims after their SUCCESS. The service cannot prevent that. It warns at the
@@ -93,7 +90,7 @@ func TestFailoverLosesAClaim(t *testing.T) {
 // claim with SUCCESS exists after the failover.
 func TestFailoverKeepsClaims(t *testing.T) {
 	t.Parallel()
-	r := servertest.StartMariaDBReplication(t)
+	r := servertest.StartReplication(t, servertest.MariaDB)
 	url := r.Primary.URL(t)
 	r.Follow()
 	old, replica := OpenDatabase(t, url), OpenDatabase(t, strings.Replace(url, r.Primary.Addr(), r.Replica.Addr(), 1))

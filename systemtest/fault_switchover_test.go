@@ -100,7 +100,7 @@ type changes struct {
 
 func newSwitchover(t *testing.T, settings ...string) *switchover {
 	t.Helper()
-	s := &switchover{servers: servertest.StartMariaDBReplication(t), ops: testkit.FreeAddress(t), fcm: StartFCM(t)}
+	s := &switchover{servers: servertest.StartReplication(t, servertest.MariaDB), ops: testkit.FreeAddress(t), fcm: StartFCM(t)}
 	url := s.servers.URL(t)
 	s.toOne, s.toTwo = servertest.StartProxy(t, s.servers.Primary.Addr()), servertest.StartProxy(t, s.servers.Primary.Addr())
 	settings = append(settings, ownRedis(t))
