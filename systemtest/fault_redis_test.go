@@ -72,7 +72,7 @@ func TestRedisFailsMidRace(t *testing.T) {
 					return Accept(instances[k%2], id, drivers[k], 1)
 				})
 				broken.Wait()
-				oneWinner(t, db, id, 1, drivers, answers)
+				oneWinner(t, db, id, drivers, answers)
 				// Redis stays away: every claim is decided by the database.
 				raceRound(t, db, instances, drivers)
 				if name != "flushed" {
@@ -216,11 +216,11 @@ func TestCostOfARace(t *testing.T) {
 		b.exec("TRUNCATE mysql.general_log")
 		sets, others := commands(t, c)
 		record("ON")
-		answers := Together(len(drivers), func(k int) Response { return Accept(instances[k%len(instances)], id, drivers[k], 1) })
+		answers := race(instances, id, drivers)
 		// Thirty more, once every instance knows the winner.
-		late := Together(len(drivers), func(k int) Response { return Accept(instances[k%len(instances)], id, drivers[k], 1) })
+		late := race(instances, id, drivers)
 		record("OFF")
-		oneWinner(t, b, id, 1, drivers, answers)
+		oneWinner(t, b, id, drivers, answers)
 		replays := 0
 		for _, a := range late {
 			if a.Won() {

@@ -303,17 +303,26 @@ func ownFile(t testing.TB) string {
 // get requests the path and decodes the response, which must be 200.
 func (i *Instance) get(path, token string, into any) {
 	i.T.Helper()
-	a := send("GET", i.URL+path, token, "")
-	if a.status != 200 {
-		i.T.Fatalf("GET %s: %s", path, a)
-	}
+	a := i.must(200, "GET", path, token, "")
 	if err := json.Unmarshal([]byte(a.body), into); err != nil {
 		i.T.Fatalf("GET %s: %v: %s", path, err, a)
 	}
 }
 
+// must sends the request, which must get that status, and returns the response.
+func (i *Instance) must(status int, method, path, token, body string, headers ...string) Response {
+	i.T.Helper()
+	a := sendWith(method, i.URL+path, token, body, headers...)
+	if a.status != status {
+		i.T.Fatalf("%s %s should be answered with %d: %s", method, path, status, a)
+	}
+	return a
+}
+
 // isReady reports whether /readyz is 200.
-func (i *Instance) isReady() bool { return send("GET", i.URL+"/readyz", "", "").status == 200 }
+func (i *Instance) isReady() bool { return i.readyz().status == 200 }
+
+func (i *Instance) readyz() Response { return send("GET", i.URL+"/readyz", "", "") }
 
 // textOf is the first text with that name in a JSON document.
 func textOf(document, name string) string {
