@@ -36,9 +36,6 @@ func StartDatabase(t testing.TB, kind string) *Database {
 	return &Database{startServer(t, databaseProgram(e))}
 }
 
-// Name is "mariadb" or "mysql".
-func (d *Database) Name() string { return d.name }
-
 // URL creates an empty database and returns mysql://root@host:port/<its name>.
 func (d *Database) URL(t testing.TB) string {
 	t.Helper()

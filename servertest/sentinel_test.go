@@ -12,12 +12,8 @@ import (
 func TestRedisSentinel(t *testing.T) {
 	t.Parallel()
 	s := StartRedisSentinel(t)
-	addrs := make([]string, 0, len(s.Sentinels))
-	for _, sentinel := range s.Sentinels {
-		addrs = append(addrs, sentinel.Addr())
-	}
-	if got, want := s.URL(), "redis+sentinel://"+strings.Join(addrs, ",")+"/mymaster"; got != want {
-		t.Errorf("got %s, want %s", got, want)
+	if want := "redis+sentinel://" + addresses(s.Sentinels[:]) + "/mymaster"; s.URL() != want {
+		t.Errorf("got %s, want %s", s.URL(), want)
 	}
 	mustBeMaster := func(want *Redis) {
 		t.Helper()

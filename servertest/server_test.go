@@ -40,11 +40,6 @@ func TestRedisKillAndStart(t *testing.T) {
 	dial(t, addr).ask(t, "GET k", "(nil)")
 }
 
-func TestRedisTakesArguments(t *testing.T) {
-	dial(t, StartRedis(t, "--requirepass", "secret").Addr()).ask(t, "AUTH secret", "+OK")
-	dial(t, StartRedis(t).Addr()).ask(t, "SET k v", "+OK")
-}
-
 func TestFrozenServerEndsWithItsTest(t *testing.T) {
 	var r *Redis
 	t.Run("frozen", func(t *testing.T) {

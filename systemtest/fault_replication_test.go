@@ -1,6 +1,7 @@
 package systemtest
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -46,12 +47,7 @@ func TestFailoverLosesAClaim(t *testing.T) {
 		b := OpenDatabase(t, strings.Replace(url, r.Primary.Addr(), r.Replica.Addr(), 1))
 
 		alerted := func(i *Instance, id, driver string) bool {
-			for line := range strings.Lines(i.log.String()) {
-				if strings.Contains(line, "ALERT: the database has lost a committed claim") && strings.Contains(line, id) && strings.Contains(line, driver) {
-					return true
-				}
-			}
-			return false
+			return regexp.MustCompile(`(?m)^.*ALERT: the database has lost a committed claim.*` + id + `.*` + driver).MatchString(i.log.String())
 		}
 		refused := 0
 		testkit.Eventually(t, "an alert for the claim that taps meet", func() bool {
@@ -101,11 +97,7 @@ func TestFailoverKeepsClaims(t *testing.T) {
 	replica.exec("STOP SLAVE IO_THREAD")
 	replica.exec("START SLAVE IO_THREAD")
 	proxy := servertest.StartProxy(t, r.Primary.Addr())
-	settings := []string{
-		"FIRSTTAP_DATABASE_URL=" + proxy.URL(url), ownRedis(t),
-		QuickClaims, // a COMMIT without a replica waits for as long
-	}
-	instances := []*Instance{Start(t, settings...), Start(t, settings...)}
+	instances, _ := startTwo(t, proxy.URL(url), ownRedis(t), QuickClaims) // a COMMIT without a replica waits for as long
 	drivers := MakeDrivers(t, instances[0], 3)
 	promised, unsure := MakeDispatch(t, instances[0]), MakeDispatch(t, instances[0])
 	a := mustWin(t, instances[0], promised, drivers[0], 1)
