@@ -90,8 +90,9 @@ type Admin interface {
 	List(ctx context.Context) ([]Holder, error)
 	// Show returns the holder of name; its Owner is "" if the name is free.
 	Show(ctx context.Context, name string) (Holder, error)
-	// Break frees name and returns the former holder. It raises the fence first: the Fence that it returns is larger than
-	// that of every earlier grant and smaller than that of every later grant.
+	// Break frees name and returns the former holder. Once it has returned, another process can acquire the name. It raises
+	// the fence first: the Fence that it returns is larger than that of every earlier grant and smaller than that of every
+	// later grant.
 	Break(ctx context.Context, name string) (Holder, error)
 }
 

@@ -310,11 +310,22 @@ func (s *Sessions) kill(ctx context.Context, k sessionLock, row sessionRow) erro
 	}
 	for {
 		now, err := s.find(ctx, k, row.name)
-		if err != nil || now.heldBy != row.heldBy {
+		if err != nil {
 			return err
+		}
+		if now.heldBy != row.heldBy {
+			return s.forget(ctx, k, row)
 		}
 		if err := sleep(ctx, killPause); err != nil {
 			return err
 		}
 	}
+}
+
+// forget removes the record of a session that has ended. While it is recorded, List and Show of [Rows] lock the name's row
+// to find out whether the session lives, and an acquisition in that moment would be refused.
+func (s *Sessions) forget(ctx context.Context, k sessionLock, row sessionRow) error {
+	_, err := s.shared.ExecContext(ctx, "UPDATE lock_sessions SET session_id = NULL WHERE strategy = ? AND name = ? AND session_id = ?",
+		k.strategy(), row.name, row.heldBy.Int64)
+	return err
 }

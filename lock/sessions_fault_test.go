@@ -129,17 +129,21 @@ func TestReplyOfASessionIsLost(t *testing.T) {
 // A server that executes an acquisition after its caller has given up leaves nothing behind.
 func TestAcquireFromAFrozenServer(t *testing.T) {
 	onEachBreakableSession(t, func(t *testing.T, server *servertest.Database, s *testDB, pick pick) {
-		strategy := pick(open(t, s.config, time.Hour, 2))
+		sessions := open(t, s.config, time.Hour, 2)
+		strategy := pick(sessions)
 		g := mustAcquire(t, strategy, "job", "me", time.Minute) // opens the connections
 		wantErr(t, "release", g.Release(t.Context(), 0), nil)
+		sessions.timeout = time.Hour
 		server.Freeze()
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
+		ctx, giveUp := context.WithCancelCause(t.Context())
+		errGone := errors.New("the caller has given up")
+		time.AfterFunc(100*time.Millisecond, func() { giveUp(errGone) })
 		_, err := strategy.Acquire(ctx, "job", "gone", time.Minute)
 		wantErr(t, "acquire", err, ErrUnavailable)
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v, which does not say why", err)
+		if !errors.Is(err, errGone) || !errors.Is(err, context.Canceled) { // the connection's own timeout is another error
+			t.Errorf("got %v, not that the caller has given up", err)
 		}
+		sessions.timeout = sessionTimeout
 		server.Thaw()
 		wantErr(t, "release", acquireEventually(t, strategy, "job").Release(t.Context(), 0), nil)
 		if list, err := strategy.List(t.Context()); len(list) != 0 || err != nil {
@@ -175,7 +179,7 @@ func TestSessionsOverAKilledServer(t *testing.T) {
 	})
 }
 
-// List and Show do not prevent acquisitions.
+// List and Show do not prevent acquisitions, neither of a released name nor of one that Break has freed.
 func TestListDisturbsNobody(t *testing.T) {
 	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
 		strategy, operator := pick(open(t, s.config, time.Minute, 2)), pick(open(t, s.config, time.Minute, 2))
@@ -197,13 +201,20 @@ func TestListDisturbsNobody(t *testing.T) {
 				}
 			}
 		})
-		for range testkit.Scale(50, 300) {
+		for i := range testkit.Scale(50, 300) {
 			g, err := strategy.Acquire(t.Context(), "job", "me", time.Minute)
 			if err != nil {
 				t.Errorf("acquire: %v", err)
 				break
 			}
-			wantErr(t, "release", g.Release(t.Context(), 0), nil)
+			if i%2 == 0 {
+				wantErr(t, "release", g.Release(t.Context(), 0), nil)
+				continue
+			}
+			if _, err := operator.Break(t.Context(), "job"); err != nil {
+				t.Errorf("break: %v", err)
+			}
+			wantErr(t, "extend", g.Extend(t.Context(), time.Minute), ErrExpired) // gives back the connection
 		}
 		close(stop)
 		looking.Wait()

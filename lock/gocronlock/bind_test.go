@@ -23,30 +23,34 @@ var watchful = lock.Hold{TTL: time.Minute, RenewEvery: 50 * time.Millisecond, At
 func TestBindEndsWithTheLease(t *testing.T) {
 	each(t, func(t *testing.T, strategy lock.Strategy) {
 		locks := newLocks(t, strategy, watchful)
-		listener, errs := failed()
-		running, causes := make(chan int64, 1), make(chan error, 1)
-		once(t, startLocked(t, locks), "job", locks.Bind("job", func(ctx context.Context) error {
-			running <- lock.FromContext(ctx).Fence()
-			<-ctx.Done()
-			causes <- context.Cause(ctx)
-			return errNo
-		}), listener)
-		fence := testkit.Await(t, "it runs", running)
-
-		broken, err := strategy.(lock.Admin).Break(t.Context(), "job")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if broken.Owner == "" || broken.Fence <= fence {
-			t.Errorf("the task's fence was %d, and then broken: %+v", fence, broken)
-		}
-		if cause := testkit.Await(t, "the context ends", causes); !errors.Is(cause, lock.ErrLost) {
-			t.Errorf("the context's end is %v", cause)
-		}
-		if err := testkit.Await(t, "the run fails", errs); !errors.Is(err, lock.ErrLost) || !errors.Is(err, errNo) {
-			t.Errorf("gocron got %v", err)
-		}
+		mustEndWithTheLease(t, strategy, "job", func(task func(context.Context) error, listener gocron.JobOption) {
+			once(t, startLocked(t, locks), "job", locks.Bind("job", task), listener)
+		})
 	})
+}
+
+// mustEndWithTheLease begins a task, breaks the name of its lease, and fails the test unless the task's context and run end.
+func mustEndWithTheLease(t *testing.T, strategy lock.Strategy, name string, begin func(task func(context.Context) error, listener gocron.JobOption)) {
+	t.Helper()
+	listener, errs := failed()
+	running, causes := make(chan int64, 1), make(chan error, 1)
+	begin(func(ctx context.Context) error {
+		running <- lock.FromContext(ctx).Fence()
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return errNo
+	}, listener)
+	fence := testkit.Await(t, "it runs", running)
+	broken, err := strategy.(lock.Admin).Break(t.Context(), name)
+	if err != nil || broken.Owner == "" || broken.Fence <= fence {
+		t.Fatalf("the task's fence was %d, and then broken: %+v, %v", fence, broken, err)
+	}
+	if cause := testkit.Await(t, "the context ends", causes); !errors.Is(cause, lock.ErrLost) {
+		t.Errorf("the context's end is %v", cause)
+	}
+	if err := testkit.Await(t, "the run fails", errs); !errors.Is(err, lock.ErrLost) || !errors.Is(err, errNo) {
+		t.Errorf("gocron got %v", err)
+	}
 }
 
 var errNo = errors.New("no")
@@ -72,9 +76,7 @@ func TestBindEndsWhenTheServerDoesNotAnswer(t *testing.T) {
 func TestBindHandsOnTheResult(t *testing.T) {
 	locks := newLocks(t, lock.NewMemory(), long)
 	for _, want := range []error{nil, errNo} {
-		if _, err := locks.Lock(t.Context(), "job"); err != nil {
-			t.Fatal(err)
-		}
+		mustLock(t, locks, "job")
 		if err := locks.Bind("job", func(context.Context) error { return want })(t.Context()); !errors.Is(err, want) {
 			t.Errorf("%v became %v", want, err)
 		}
@@ -116,15 +118,9 @@ func TestBindRunsOncePerLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := lock.NewMemory()
 		locks := newLocks(t, memory, lock.Fixed(time.Second))
-		first, err := locks.Lock(t.Context(), "job")
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := mustLock(t, locks, "job")
 		<-time.After(2 * time.Second)
-		second, err := locks.Lock(t.Context(), "job")
-		if err != nil {
-			t.Fatal(err)
-		}
+		second := mustLock(t, locks, "job")
 		rival, runs := newLocker(t, memory), 0
 		task := locks.Bind("job", func(ctx context.Context) error {
 			runs++
@@ -148,14 +144,9 @@ func TestBindRunsOncePerLease(t *testing.T) {
 func TestUnlockOfALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := newLocks(t, lock.NewMemory(), lock.Fixed(time.Second))
-		first, err := locks.Lock(t.Context(), "job")
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := mustLock(t, locks, "job")
 		<-time.After(2 * time.Second)
-		if _, err := locks.Lock(t.Context(), "job"); err != nil {
-			t.Fatal(err)
-		}
+		mustLock(t, locks, "job")
 		if err := first.Unlock(t.Context()); !errors.Is(err, lock.ErrExpired) {
 			t.Errorf("the lost lease ends with %v", err)
 		}
@@ -169,12 +160,9 @@ func TestUnlockOfALostLease(t *testing.T) {
 func TestBindToALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := newLocks(t, lock.NewMemory(), lock.Fixed(time.Second))
-		held, err := locks.Lock(t.Context(), "job")
-		if err != nil {
-			t.Fatal(err)
-		}
+		held := mustLock(t, locks, "job")
 		<-time.After(2 * time.Second)
-		err = locks.Bind("job", func(context.Context) error {
+		err := locks.Bind("job", func(context.Context) error {
 			t.Error("it ran")
 			return nil
 		})(t.Context())

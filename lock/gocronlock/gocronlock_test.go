@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -155,4 +156,109 @@ func (h *handler) Handle(_ context.Context, r slog.Record) error {
 	})
 	h.messages <- text
 	return nil
+}
+
+// mustLock is Lock of a free name.
+func mustLock(t *testing.T, locks gocron.Locker, name string) gocron.Lock {
+	t.Helper()
+	held, err := locks.Lock(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return held
+}
+
+// resigned is a Leader of "jobs" that hands over the lead at the latest when the test ends.
+func resigned(t *testing.T, strategy lock.Strategy, wait, lease time.Duration) *lock.Leader {
+	t.Helper()
+	leader := newLocker(t, strategy).Leader("jobs", wait, lease)
+	t.Cleanup(func() { _ = leader.Resign(context.WithoutCancel(t.Context())) })
+	return leader
+}
+
+// candidate is a Leader whose lead ends within a test only when it is handed over.
+func candidate(t *testing.T, strategy lock.Strategy) *lock.Leader {
+	t.Helper()
+	return resigned(t, strategy, 30*time.Millisecond, time.Minute)
+}
+
+// job counts its runs.
+type job struct {
+	runs atomic.Int32
+	ran  chan struct{}
+}
+
+func newJob() *job { return &job{ran: make(chan struct{}, 1)} }
+
+func (j *job) run(context.Context) error {
+	j.runs.Add(1)
+	select {
+	case j.ran <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// mustHandOver stops the leader's scheduler and resigns: then next runs, and led does not run any more.
+func mustHandOver(t *testing.T, s gocron.Scheduler, leader *lock.Leader, led, next *job) {
+	t.Helper()
+	if n := next.runs.Load(); n > 0 {
+		t.Errorf("%d runs beside the leader's", n)
+	}
+	if err := s.Shutdown(); err != nil {
+		t.Fatal(err)
+	}
+	before := led.runs.Load()
+	if err := leader.Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Await(t, "the other takes over", next.ran)
+	if n := led.runs.Load(); n != before {
+		t.Errorf("%d runs after the shutdown", n-before)
+	}
+}
+
+// mustRunSlotsOnce begins the schedule of a job for each delay of a scheduler's clock, in a bubble. It fails the test unless
+// each of 20 slots is run once.
+func mustRunSlotsOnce(t *testing.T, every time.Duration, clocks []time.Duration, option func() gocron.SchedulerOption) {
+	t.Helper()
+	const slots = 20
+	first := time.Now().Add(time.Second)
+	var runs [slots + 1]atomic.Int32
+	for _, late := range clocks {
+		add(t, start(t, option()), gocron.DurationJob(every), "job", func() { runs[time.Since(first)/every].Add(1) },
+			gocron.WithStartAt(gocron.WithStartDateTime(first.Add(late))))
+	}
+	<-time.After(time.Until(first.Add((slots-1)*every)) + every/2)
+	for slot := range slots {
+		if n := runs[slot].Load(); n != 1 {
+			t.Errorf("slot %d was run %d times", slot, n)
+		}
+	}
+}
+
+// mustRunOneAtATime begins, in a bubble, a job for each of two leaders, whose leads last for 3 s. It fails the test unless the
+// runs, of 17 s each, never overlap.
+func mustRunOneAtATime(t *testing.T, begin func(leader *lock.Leader, work func(context.Context) error, options ...gocron.JobOption)) {
+	t.Helper()
+	memory := lock.NewMemory()
+	var running, most, runs atomic.Int32
+	work := func(ctx context.Context) error {
+		most.Store(max(most.Load(), running.Add(1)))
+		defer running.Add(-1)
+		runs.Add(1)
+		select {
+		case <-time.After(17 * time.Second):
+		case <-ctx.Done():
+		}
+		return nil
+	}
+	for _, late := range []time.Duration{time.Second, 3 * time.Second} {
+		begin(resigned(t, memory, time.Second, 3*time.Second), work,
+			gocron.WithStartAt(gocron.WithStartDateTime(time.Now().Add(late))), gocron.WithSingletonMode(gocron.LimitModeReschedule))
+	}
+	<-time.After(10 * time.Minute)
+	if runs.Load() < 10 || most.Load() != 1 {
+		t.Errorf("of %d runs %d were at the same time", runs.Load(), most.Load())
+	}
 }

@@ -1,10 +1,13 @@
 package locktest
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"firsttap/lock"
 )
@@ -14,6 +17,7 @@ var admin = []test{
 	{name: "List", scope: Contract, needs: "Admin", run: (*suite).list},
 	{name: "Show", scope: Contract, needs: "Admin", run: (*suite).show},
 	{name: "Break", scope: Contract, needs: "Admin", run: (*suite).breakHeld},
+	{name: "BreakFreesAtOnce", scope: Contract, needs: "Admin", run: (*suite).breakFreesAtOnce},
 	{name: "BreakAFreeName", scope: Contract, needs: "Admin", run: (*suite).breakFree},
 }
 
@@ -81,7 +85,7 @@ func (s *suite) show(t *testing.T) {
 	}
 }
 
-// A name that was broken is free at once; its holder learns of it at the next renewal, and its fence is stale at once.
+// A broken lease's holder learns of it at the next renewal, and its fence is smaller than the operator's from the start.
 func (s *suite) breakHeld(t *testing.T) {
 	n, operator := newName(), s.open(t).(lock.Admin)
 	lease := mustLease(t, s.locker(t), n, s.frequentlyRenewed())
@@ -95,20 +99,32 @@ func (s *suite) breakHeld(t *testing.T) {
 	why := waitLost(t, lease)
 	wantErr(t, "why the lease ended", why, lock.ErrExpired)
 	wantErr(t, "release", lease.Release(t.Context()), lock.ErrExpired)
-	if s.EndsWithConnection { // a busy server may still be rolling back the session's transaction
-		acquireAndFree(t, s.open(t), n)
-	}
 	next := mustAcquire(t, s.open(t), n, long)
 	if lease.Fence() >= broken.Fence || broken.Fence >= next.Fence() {
 		t.Errorf("the holder's fence %d, the operator's %d, the next holder's %d: want them to grow", lease.Fence(), broken.Fence, next.Fence())
 	}
 }
 
-func acquireAndFree(t *testing.T, strategy lock.Strategy, name string) {
-	t.Helper()
-	g, _ := acquireEventually(t, strategy, name, long)
-	if err := g.Release(t.Context(), 0); err != nil {
-		t.Fatal(err)
+// Once Break has returned, another process can acquire the name, also while operators look at all names.
+func (s *suite) breakFreesAtOnce(t *testing.T) {
+	mine, rival, operator, watcher := s.open(t), s.open(t), s.open(t).(lock.Admin), s.open(t).(lock.Admin)
+	ctx, stop := context.WithCancel(t.Context())
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	defer stop()
+	looking.Go(func() {
+		for ctx.Err() == nil {
+			_, _ = watcher.List(ctx)
+			sleep(time.Millisecond)
+		}
+	})
+	for range 10 {
+		n := newName()
+		mustAcquire(t, mine, n, long)
+		if _, err := operator.Break(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		mustBeFree(t, rival, n)
 	}
 }
 

@@ -47,7 +47,7 @@ func Simulated() Rig {
 	}
 }
 
-// errBroken is the failure of a request whose connection broke.
+// errBroken is what a caller gets when its connection closes before the reply arrives.
 var errBroken = fmt.Errorf("%w: the connection broke", lock.ErrUnavailable)
 
 // simulatedServer executes requests on a Memory, which survives when the server is killed.
@@ -255,7 +255,8 @@ func (l *link) deliver(name string, kind Request, execute func() error, reply ch
 	}
 }
 
-// simulatedClient is a strategy whose requests go through a link. Its Watcher and Admin are the server's own.
+// simulatedClient is a lock.Memory on the other side of a link: Acquire and the methods of its grants go through the link
+// and may fail there. Watch, List, Show and Break reach the memory directly, and always succeed.
 type simulatedClient struct {
 	*lock.Memory
 	link *link
@@ -278,7 +279,8 @@ func (c simulatedClient) Acquire(ctx context.Context, name, owner string, ttl ti
 	return g, err
 }
 
-// simulatedGrant is a grant whose request the server may have executed.
+// simulatedGrant is what Acquire returns, also when it had no answer. Then nobody knows whether the server has granted the
+// name, and the grant's Release has to work in both cases.
 type simulatedGrant struct {
 	link *link
 	name string
