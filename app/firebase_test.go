@@ -3,8 +3,6 @@ package app
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"firsttap/config"
 	"firsttap/handler"
 	"firsttap/testkit"
@@ -12,41 +10,28 @@ import (
 
 // TestBrowsersSignInWithFirebase where there is a key for it, or an emulator, which takes any.
 func TestBrowsersSignInWithFirebase(t *testing.T) {
+	signIn := func(key, emulator string) *handler.FirebaseSignIn {
+		return &handler.FirebaseSignIn{Project: "p", APIKey: key, Emulator: emulator}
+	}
 	for name, c := range map[string]struct {
-		pairs []string
-		want  *handler.FirebaseSignIn
+		project, key, emulator string
+		want                   *handler.FirebaseSignIn
 	}{
-		"nothing":        {nil, nil},
-		"a project only": {[]string{"FIRSTTAP_FIREBASE_PROJECT", "p"}, nil},
-		"a key":          {[]string{"FIRSTTAP_FIREBASE_PROJECT", "p", "FIRSTTAP_FIREBASE_WEB_KEY", "AIza"}, &handler.FirebaseSignIn{Project: "p", APIKey: "AIza"}},
-		"an emulator": {
-			[]string{"FIRSTTAP_FIREBASE_PROJECT", "p", "FIREBASE_AUTH_EMULATOR_HOST", "127.0.0.1:9099"},
-			&handler.FirebaseSignIn{Project: "p", APIKey: "emulator", Emulator: "http://127.0.0.1:9099"},
-		},
-		"an emulator, and a key": {
-			[]string{"FIRSTTAP_FIREBASE_PROJECT", "p", "FIREBASE_AUTH_EMULATOR_HOST", "auth-emulator:9099", "FIRSTTAP_FIREBASE_WEB_KEY", "AIza"},
-			&handler.FirebaseSignIn{Project: "p", APIKey: "AIza", Emulator: "http://auth-emulator:9099"},
-		},
-		"an emulator that listens everywhere": {
-			[]string{"FIRSTTAP_FIREBASE_PROJECT", "p", "FIREBASE_AUTH_EMULATOR_HOST", "0.0.0.0:9099"},
-			&handler.FirebaseSignIn{Project: "p", APIKey: "emulator", Emulator: "http://localhost:9099"},
-		},
-		"the same, in short": {
-			[]string{"FIRSTTAP_FIREBASE_PROJECT", "p", "FIREBASE_AUTH_EMULATOR_HOST", ":9099"},
-			&handler.FirebaseSignIn{Project: "p", APIKey: "emulator", Emulator: "http://localhost:9099"},
-		},
-		"an emulator by IPv6": {
-			[]string{"FIRSTTAP_FIREBASE_PROJECT", "p", "FIREBASE_AUTH_EMULATOR_HOST", "[::1]:9099"},
-			&handler.FirebaseSignIn{Project: "p", APIKey: "emulator", Emulator: "http://localhost:9099"},
-		},
+		"nothing":                             {"", "", "", nil},
+		"a project only":                      {"p", "", "", nil},
+		"a key":                               {"p", "AIza", "", signIn("AIza", "")},
+		"an emulator":                         {"p", "", "127.0.0.1:9099", signIn("emulator", "http://127.0.0.1:9099")},
+		"an emulator, and a key":              {"p", "AIza", "auth-emulator:9099", signIn("AIza", "http://auth-emulator:9099")},
+		"an emulator that listens everywhere": {"p", "", "0.0.0.0:9099", signIn("emulator", "http://localhost:9099")},
+		"the same, in short":                  {"p", "", ":9099", signIn("emulator", "http://localhost:9099")},
+		"an emulator by IPv6":                 {"p", "", "[::1]:9099", signIn("emulator", "http://localhost:9099")},
 	} {
-		config, err := config.Read(testkit.Settings(c.pairs...))
+		config, err := config.Read(testkit.Settings(
+			"FIRSTTAP_FIREBASE_PROJECT", c.project, "FIRSTTAP_FIREBASE_WEB_KEY", c.key, "FIREBASE_AUTH_EMULATOR_HOST", c.emulator))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if diff := cmp.Diff(c.want, browserSignIn(config.Push)); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
+		testkit.Equal(t, name, c.want, browserSignIn(config.Push))
 	}
 }

@@ -105,7 +105,7 @@ func TestRedisSentinelConforms(t *testing.T) {
 		Open: openRedis,
 		Start: func(t testing.TB) locktest.Server {
 			s := servertest.StartRedisSentinel(t)
-			return locktest.Server{URL: s.URL(), Flush: redisServers{t, []*servertest.Redis{s.Master()}}.flush}
+			return locktest.Server{URL: s.URL(), Flush: redisServers{t, []*servertest.Redis{s.Master}}.flush}
 		},
 		MinTTL:  minTTL,
 		Missing: withoutLinks(map[string]string{"Kill": failover, "Freeze": failover}),

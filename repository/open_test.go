@@ -281,18 +281,17 @@ func TestDurabilityOfSQLite(t *testing.T) {
 func TestDurabilityOfReplication(t *testing.T) {
 	t.Parallel()
 	settings := map[string]struct {
-		start       func(testing.TB) *servertest.Replication
 		role, alone string
 		semiPrimary []string
 		semiReplica []string
 		leave       string
 	}{
 		"mariadb": {
-			start: servertest.StartMariaDBReplication, role: "master", alone: "wait_no_slave",
+			role: "master", alone: "wait_no_slave",
 			semiReplica: []string{"SET GLOBAL rpl_semi_sync_slave_enabled = 1", "STOP SLAVE", "START SLAVE"}, leave: "STOP SLAVE",
 		},
 		"mysql": {
-			start: servertest.StartMySQLReplication, role: "source", alone: "wait_no_replica",
+			role: "source", alone: "wait_no_replica",
 			semiPrimary: []string{"INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'"},
 			semiReplica: []string{
 				"INSTALL PLUGIN rpl_semi_sync_replica SONAME 'semisync_replica.so'", "SET GLOBAL rpl_semi_sync_replica_enabled = 1",
@@ -303,7 +302,7 @@ func TestDurabilityOfReplication(t *testing.T) {
 	}
 	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) {
 		c := settings[kind]
-		r := c.start(t)
+		r := servertest.StartReplication(t, kind)
 		rawURL := r.Primary.URL(t)
 		w, replica := openWarned(t, rawURL), direct(t, strings.Replace(rawURL, r.Primary.Addr(), r.Replica.Addr(), 1))
 		prefix := "rpl_semi_sync_" + c.role
@@ -359,7 +358,7 @@ func TestDurabilityOfAGroup(t *testing.T) {
 func TestDurabilityUnseen(t *testing.T) {
 	testkit.OnlyInAll(t)
 	t.Parallel()
-	r := servertest.StartMySQLReplication(t)
+	r := servertest.StartReplication(t, servertest.MySQL)
 	rawURL := r.Primary.URL(t)
 	root := openWarned(t, rawURL)
 	root.exec(t, "CREATE USER app IDENTIFIED BY ''", "GRANT ALL ON `"+rawURL[strings.LastIndex(rawURL, "/")+1:]+"`.* TO app")

@@ -142,7 +142,7 @@ func TestAServerBecomesReadOnlyAfterTheCommit(t *testing.T) {
 // other, at once.
 func TestClaimsGoToTheNewServer(t *testing.T) {
 	t.Parallel()
-	replication := servertest.StartMariaDBReplication(t)
+	replication := servertest.StartReplication(t, servertest.MariaDB)
 	u, err := url.Parse(replication.URL(t))
 	must(t, err)
 	proxy := servertest.StartProxy(t, u.Host)
@@ -248,7 +248,7 @@ func TestConnectionsAge(t *testing.T) {
 // its own.
 func TestReadOnlyErrorsEndTheConnection(t *testing.T) {
 	t.Parallel()
-	replication := servertest.StartMariaDBReplication(t)
+	replication := servertest.StartReplication(t, servertest.MariaDB)
 	rawURL := replication.URL(t)
 	db := migrated(t, rawURL)
 	pool, _, err := OpenPool(rawURL, 1)

@@ -11,19 +11,24 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// dialer connects to the server at addr.
+type dialer func(ctx context.Context, addr string) (net.Conn, error)
+
+func plainText(ctx context.Context, addr string) (net.Conn, error) {
+	return (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", addr)
+}
+
 // ask sends one command to the Redis at addr, on a connection of its own, and returns the answer as text: an array has a
 // line for each item, and nil is empty.
 func ask(ctx context.Context, addr string, words ...string) (string, error) {
-	// Dialed here, as go-redis logs failures.
-	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", addr)
+	return askOver(ctx, plainText, addr, words...)
+}
+
+func askOver(ctx context.Context, dial dialer, addr string, words ...string) (string, error) {
+	conn, err := dial(ctx, addr) // not by go-redis, which logs failures
 	if err != nil {
 		return "", err
 	}
-	return askOver(ctx, conn, words...)
-}
-
-// askOver is ask on a connection that is open, and closes it.
-func askOver(ctx context.Context, conn net.Conn, words ...string) (string, error) {
 	client := redis.NewClient(&redis.Options{
 		Dialer:   func(context.Context, string, string) (net.Conn, error) { return conn, nil },
 		Protocol: 2, DisableIdentity: true, MaxRetries: -1, ReadTimeout: time.Second, WriteTimeout: time.Second,

@@ -2,7 +2,6 @@ package servertest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -24,16 +23,18 @@ type RedisCluster struct {
 // end with the test.
 func StartRedisCluster(t testing.TB) *RedisCluster {
 	t.Helper()
-	require(t, "redis", redisInstalled())
 	c := &RedisCluster{}
+	// The bus port is not 10000 above the node's, as usual: the kernel hands out those ports by itself.
 	var bus [len(c.Nodes)]int
 	for i := range c.Nodes {
-		node, port, err := newClusterNode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		node.own(t)
-		c.Nodes[i], bus[i] = node, port
+		p := redisProgram(func(*server) []string {
+			return []string{
+				"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "1000",
+				"--cluster-port", strconv.Itoa(bus[i]),
+			}
+		})
+		p.prepare = func(*server) (err error) { bus[i], err = testkit.FreePort(); return err }
+		c.Nodes[i] = startRedis(t, p)
 	}
 	if err := c.join(bus); err != nil {
 		t.Fatalf("redis cluster: %v", err)
@@ -42,29 +43,7 @@ func StartRedisCluster(t testing.TB) *RedisCluster {
 }
 
 // URL is redis+cluster://host:port,host:port,host:port.
-func (c *RedisCluster) URL() string {
-	addrs := make([]string, len(c.Nodes))
-	for i, node := range c.Nodes {
-		addrs[i] = node.Addr()
-	}
-	return "redis+cluster://" + strings.Join(addrs, ",")
-}
-
-// newClusterNode starts a node and returns its bus port too. The bus port is not 10000 above the node's, as usual: the
-// kernel hands out those ports by itself.
-func newClusterNode() (*Redis, int, error) {
-	for try := 1; ; try++ {
-		bus, err := testkit.FreePort()
-		if err != nil {
-			return nil, 0, err
-		}
-		node, err := newRedis("--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
-			"--cluster-node-timeout", "1000", "--cluster-port", strconv.Itoa(bus))
-		if try == portTries || !errors.Is(err, errPortTaken) {
-			return node, bus, err
-		}
-	}
-}
+func (c *RedisCluster) URL() string { return "redis+cluster://" + addresses(c.Nodes[:]) }
 
 // join gives each node its slots, makes the nodes know each other, and waits until they agree that the cluster is whole.
 func (c *RedisCluster) join(bus [3]int) error {

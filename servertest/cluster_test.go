@@ -11,11 +11,9 @@ import (
 func TestRedisCluster(t *testing.T) {
 	t.Parallel()
 	c := StartRedisCluster(t)
-	want := fmt.Sprintf("redis+cluster://%s,%s,%s", c.Nodes[0].Addr(), c.Nodes[1].Addr(), c.Nodes[2].Addr())
-	if got := c.URL(); got != want {
-		t.Errorf("got %s, want %s", got, want)
+	if want := "redis+cluster://" + c.Nodes[0].Addr() + "," + c.Nodes[1].Addr() + "," + c.Nodes[2].Addr(); c.URL() != want {
+		t.Errorf("got %s, want %s", c.URL(), want)
 	}
-
 	// foo is in slot 12182, of the third node; the others say where.
 	const key = "foo"
 	owner := c.Nodes[2]

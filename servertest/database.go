@@ -33,16 +33,8 @@ func StartDatabase(t testing.TB, kind string) *Database {
 	t.Helper()
 	e, err := installed[kind]()
 	require(t, kind, err)
-	d, err := newDatabase(e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.own(t)
-	return d
+	return &Database{startServer(t, databaseProgram(e))}
 }
-
-// Name is "mariadb" or "mysql".
-func (d *Database) Name() string { return d.name }
 
 // URL creates an empty database and returns mysql://root@host:port/<its name>.
 func (d *Database) URL(t testing.TB) string {
@@ -67,43 +59,42 @@ func config(user, password, addr, database string) *driver.Config {
 	return c
 }
 
-func newDatabase(e engine) (*Database, error) {
-	dir, err := folder()
-	if err != nil {
-		return nil, err
-	}
-	data := filepath.Join(dir, "data")
-	command := func(s *server) []string {
-		socket := fmt.Sprintf("s%d", time.Now().UnixNano()) // a killed server leaves its socket and the socket's lock behind
-		return slices.Concat(e.daemon, places(data, dir), []string{
-			"--port=" + strconv.Itoa(s.port),
-			"--socket=" + filepath.Join(dir, socket), "--pid-file=" + filepath.Join(dir, "pid"),
-		})
-	}
-	probe := func(ctx context.Context, s *server) error { return probeDatabase(ctx, s, data) }
-	d := &Database{&server{name: e.name, dir: dir, command: command, probe: probe}}
-	if err := newDataDir(e, data); err != nil {
-		d.end()
-		return nil, err
-	}
-	return d, d.launch()
+// configOf leads to the server of the URL.
+func configOf(u *url.URL) *driver.Config {
+	password, _ := u.User.Password()
+	return config(u.User.Username(), password, u.Host, "")
 }
 
+func databaseProgram(e engine) program {
+	return program{
+		name: e.name, probe: probeDatabase,
+		prepare: func(s *server) error { return newDataDir(e, s.data()) },
+		command: func(s *server) []string {
+			socket := fmt.Sprintf("s%d", time.Now().UnixNano()) // a killed server leaves its socket and the socket's lock behind
+			return slices.Concat(e.daemon, places(s.data(), s.dir), []string{
+				"--port=" + strconv.Itoa(s.port),
+				"--socket=" + filepath.Join(s.dir, socket), "--pid-file=" + filepath.Join(s.dir, "pid"),
+			})
+		},
+	}
+}
+
+// data is a database server's data directory.
+func (s *server) data() string { return filepath.Join(s.dir, "data") }
+
 // probeDatabase compares the data directory, which tells the process from a stranger on the port.
-func probeDatabase(ctx context.Context, s *server, data string) error {
+func probeDatabase(ctx context.Context, s *server) error {
 	const patience = 2 * time.Second
 	c := config("root", "", s.Addr(), "")
 	c.Timeout, c.ReadTimeout, c.WriteTimeout = patience, patience, patience
 	c.Logger = &driver.NopLogger{} // it fails until the server is ready
 	return withDatabase(c, func(db *sql.DB) error {
 		var answer string
-		if err := db.QueryRowContext(ctx, "SELECT @@datadir").Scan(&answer); err != nil {
-			return err
+		err := db.QueryRowContext(ctx, "SELECT @@datadir").Scan(&answer)
+		if err == nil && filepath.Clean(answer) != s.data() {
+			err = errStranger
 		}
-		if filepath.Clean(answer) != data {
-			return fmt.Errorf("a stranger answers on its port, with data in %s", answer)
-		}
-		return nil
+		return err
 	})
 }
 

@@ -15,6 +15,9 @@ func newDataDir(e engine, dir string) error {
 	if err != nil {
 		return err
 	}
+	if err := os.RemoveAll(dir); err != nil { // of a start on a port that was taken
+		return err
+	}
 	out, err := exec.Command("cp", "-a", "--reflink=auto", template, dir).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("copy %s: %w\n%s", template, err, out)

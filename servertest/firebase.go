@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,25 +29,24 @@ type FirebaseAuth struct{ *server }
 // where install.sh puts it, or in PATH, and is "firebase" in FIRSTTAP_TEST_REQUIRE. It ends with the test.
 func StartFirebaseAuth(t testing.TB) *FirebaseAuth {
 	t.Helper()
-	program, err := firebaseTools()
+	tools, err := firebaseTools()
 	require(t, "firebase", err)
-	dir, err := folder()
-	if err != nil {
-		t.Fatal(err)
-	}
-	command := func(s *server) []string {
-		if err := writeEmulators(s); err != nil {
-			t.Fatal(err)
-		}
-		// It keeps files in its home, and would use an account that it finds there.
-		return append([]string{"env", "HOME=" + dir, "XDG_CONFIG_HOME=" + dir, "XDG_CACHE_HOME=" + dir, "CI=1"}, append(program,
-			"emulators:start", "--only", "auth", "--project", FirebaseProject)...)
-	}
-	e := &FirebaseAuth{&server{name: "firebase", dir: dir, command: command, probe: probeFirebase}}
-	if err := e.launch(); err != nil {
-		t.Fatal(err)
-	}
-	e.own(t)
+	e := &FirebaseAuth{}
+	e.server = startServer(t, program{
+		name: "firebase", prepare: writeEmulators,
+		probe: func(ctx context.Context, s *server) error {
+			raw, err := askHTTP(ctx, http.MethodGet, "http://"+s.Addr()+"/", "", nil)
+			if err == nil && !strings.Contains(string(raw), "authEmulator") {
+				err = errStranger
+			}
+			return err
+		},
+		command: func(s *server) []string {
+			// It keeps files in its home, and would use an account that it finds there.
+			return slices.Concat([]string{"env", "HOME=" + s.dir, "XDG_CONFIG_HOME=" + s.dir, "XDG_CACHE_HOME=" + s.dir, "CI=1"}, tools,
+				[]string{"emulators:start", "--only", "auth", "--project", FirebaseProject})
+		},
+	})
 	return e
 }
 
@@ -74,95 +74,78 @@ func writeEmulators(s *server) error {
 	if err != nil {
 		return err
 	}
-	type emulator map[string]any
-	at := func(port int) emulator { return emulator{"host": "127.0.0.1", "port": port} }
-	raw, err := json.Marshal(map[string]any{"emulators": map[string]any{
-		"auth": at(s.port), "hub": at(hub), "logging": at(logging), "ui": emulator{"enabled": false}, // the UI would be downloaded
-	}})
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(s.dir, "firebase.json"), raw, 0o600)
-}
-
-func probeFirebase(ctx context.Context, s *server) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.Addr()+"/", http.NoBody)
-	if err != nil {
-		return err
-	}
-	req.Close = true
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	if !strings.Contains(string(raw), "authEmulator") {
-		return errors.New("a stranger answers on its port")
-	}
-	return nil
+	// The UI would be downloaded.
+	return os.WriteFile(filepath.Join(s.dir, "firebase.json"), fmt.Appendf(nil, `{"emulators": {
+		"auth": {"host": "127.0.0.1", "port": %d}, "hub": {"host": "127.0.0.1", "port": %d},
+		"logging": {"host": "127.0.0.1", "port": %d}, "ui": {"enabled": false}
+	}}`, s.port, hub, logging), 0o600)
 }
 
 // SignUp makes a user, as an app does, and returns the user's id and an ID token.
 func (e *FirebaseAuth) SignUp(email string) (uid, token string) {
 	e.t.Helper()
-	var made struct{ LocalID, IDToken string }
-	e.call("/v1/accounts:signUp?key=any", "", map[string]any{"email": email, "password": "a-password", "returnSecureToken": true}, &made)
-	if made.LocalID == "" || made.IDToken == "" {
-		e.t.Fatalf("firebase: sign-up without a token: %+v", made)
-	}
-	return made.LocalID, made.IDToken
+	return e.token("signUp", email)
 }
 
 // SignIn returns a new token of the user with that address.
 func (e *FirebaseAuth) SignIn(email string) (token string) {
 	e.t.Helper()
-	var made struct{ IDToken string }
-	e.call("/v1/accounts:signInWithPassword?key=any", "", map[string]any{"email": email, "password": "a-password", "returnSecureToken": true}, &made)
-	return made.IDToken
+	_, token = e.token("signInWithPassword", email)
+	return token
+}
+
+func (e *FirebaseAuth) token(operation, email string) (uid, token string) {
+	e.t.Helper()
+	var made struct{ LocalID, IDToken string }
+	raw := e.call("/v1/accounts:"+operation+"?key=any", "", map[string]any{"email": email, "password": "a-password", "returnSecureToken": true})
+	if err := json.Unmarshal(raw, &made); err != nil || made.LocalID == "" || made.IDToken == "" {
+		e.t.Fatalf("firebase: %s: no token in %s, %v", operation, raw, err)
+	}
+	return made.LocalID, made.IDToken
 }
 
 // Disable disables the user, or enables them again.
 func (e *FirebaseAuth) Disable(uid string, disabled bool) {
 	e.t.Helper()
-	e.update(map[string]any{"localId": uid, "disableUser": disabled})
+	e.change("update", map[string]any{"localId": uid, "disableUser": disabled})
 }
 
 // Revoke ends the user's tokens that were issued before that second.
 func (e *FirebaseAuth) Revoke(uid string, before int64) {
 	e.t.Helper()
-	e.update(map[string]any{"localId": uid, "validSince": strconv.FormatInt(before, 10)})
+	e.change("update", map[string]any{"localId": uid, "validSince": strconv.FormatInt(before, 10)})
 }
 
 // Delete removes the user.
 func (e *FirebaseAuth) Delete(uid string) {
 	e.t.Helper()
-	e.call("/v1/projects/"+FirebaseProject+"/accounts:delete", "owner", map[string]any{"localId": uid}, &struct{}{})
+	e.change("delete", map[string]any{"localId": uid})
 }
 
-func (e *FirebaseAuth) update(change map[string]any) {
+// change calls an operation that only the project's owner may call.
+func (e *FirebaseAuth) change(operation string, body map[string]any) {
 	e.t.Helper()
-	e.call("/v1/projects/"+FirebaseProject+"/accounts:update", "owner", change, &struct{}{})
+	e.call("/v1/projects/"+FirebaseProject+"/accounts:"+operation, "owner", body)
 }
 
-func (e *FirebaseAuth) call(path, bearer string, body, answer any) {
+func (e *FirebaseAuth) call(path, bearer string, body map[string]any) []byte {
 	e.t.Helper()
-	if err := e.ask(path, bearer, body, answer); err != nil {
+	sent, err := json.Marshal(body)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	raw, err := askHTTP(context.Background(), http.MethodPost, "http://"+e.Addr()+"/identitytoolkit.googleapis.com"+path, bearer, sent)
+	if err != nil {
 		e.t.Fatalf("firebase: %v", err)
 	}
+	return raw
 }
 
-func (e *FirebaseAuth) ask(path, bearer string, body, answer any) error {
-	raw, err := json.Marshal(body)
+// askHTTP sends a request on a connection of its own, and returns the body of the answer, which must be 200.
+func askHTTP(ctx context.Context, method, url, bearer string, body []byte) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
-		return err
-	}
-	req, err := http.NewRequest(http.MethodPost, "http://"+e.Addr()+"/identitytoolkit.googleapis.com"+path, bytes.NewReader(raw))
-	if err != nil {
-		return err
+		return nil, err
 	}
 	req.Close = true
 	req.Header.Set("Content-Type", "application/json")
@@ -171,11 +154,11 @@ func (e *FirebaseAuth) ask(path, bearer string, body, answer any) error {
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", path, resp.Status)
+		return nil, fmt.Errorf("%s: %s", url, resp.Status)
 	}
-	return json.NewDecoder(resp.Body).Decode(answer)
+	return io.ReadAll(resp.Body)
 }

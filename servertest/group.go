@@ -29,15 +29,8 @@ func StartMySQLGroup(t testing.TB) *MySQLGroup {
 	_, _ = rand.Read(id) // never fails
 	g := &MySQLGroup{t: t, id: fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])}
 	for i := range g.Members {
-		member := e
-		member.daemon = slices.Concat(e.daemon, logging(i+1), []string{
-			"--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--plugin-load-add=group_replication.so",
-			"--super-read-only=ON", // until the group makes it the primary
-		})
-		if g.Members[i], err = newDatabase(member); err != nil {
-			t.Fatal(err)
-		}
-		g.Members[i].own(t)
+		g.Members[i] = startReplicated(t, e, i+1, "--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--plugin-load-add=group_replication.so",
+			"--super-read-only=ON") // until the group makes it the primary
 	}
 	g.start(g.Members[0], true)
 	for _, member := range g.Members[1:] {
@@ -131,9 +124,11 @@ func (g *MySQLGroup) Move(to *Database) {
 	}
 }
 
-// logging are the settings of a server that can be replicated.
-func logging(id int) []string {
-	return []string{fmt.Sprintf("--server-id=%d", id), "--log-bin=binlog", "--sync-binlog=1"}
+// startReplicated starts a server that can be replicated.
+func startReplicated(t testing.TB, e engine, id int, args ...string) *Database {
+	t.Helper()
+	e.daemon = slices.Concat(e.daemon, []string{fmt.Sprintf("--server-id=%d", id), "--log-bin=binlog", "--sync-binlog=1"}, args)
+	return &Database{startServer(t, databaseProgram(e))}
 }
 
 // execute runs the statements on one connection.
@@ -173,6 +168,3 @@ func (d *Database) sees(ctx context.Context, want, query string) error {
 	}
 	return nil
 }
-
-// log is the end of the server's output.
-func (d *Database) log() string { return tail(d.dir + "/log") }

@@ -91,8 +91,7 @@ func (p *pooled) giveBack() {
 // newPooled makes a database.
 func newPooled(t testing.TB, server *url.URL, migrate func(t testing.TB, url string)) *pooled {
 	t.Helper()
-	password, _ := server.User.Password()
-	p := &pooled{config: config(server.User.Username(), password, server.Host, "")}
+	p := &pooled{config: configOf(server)}
 	var err error
 	if p.name, err = createDatabase(p.config); err != nil {
 		t.Fatalf("%s: %v", server.Host, err)
@@ -215,36 +214,43 @@ func checksums(ctx context.Context, c *sql.Conn, tables []string) (string, error
 	if len(tables) == 0 {
 		return "", nil
 	}
-	rows, err := c.QueryContext(ctx, "CHECKSUM TABLE "+strings.Join(tables, ", "))
-	if err != nil {
-		return "", err
-	}
-	defer rows.Close()
-	var all strings.Builder
-	for rows.Next() {
-		var name string
-		var sum sql.NullInt64
-		if err := rows.Scan(&name, &sum); err != nil {
-			return "", err
-		}
-		fmt.Fprintln(&all, name, sum)
-	}
-	return all.String(), rows.Err()
+	rows, err := rowsOf(ctx, c, "CHECKSUM TABLE "+strings.Join(tables, ", "))
+	return fmt.Sprint(rows), err
 }
 
-// column returns the only column of a query's result.
+// column returns the first column of a query's result.
 func column(ctx context.Context, c *sql.Conn, query string) (all []string, err error) {
+	rows, err := rowsOf(ctx, c, query)
+	for _, row := range rows {
+		all = append(all, row[0])
+	}
+	return all, err
+}
+
+// rowsOf returns a query's result as text; NULL is empty.
+func rowsOf(ctx context.Context, c *sql.Conn, query string) (all [][]string, err error) {
 	rows, err := c.QueryContext(ctx, query)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	values, into := make([]sql.NullString, len(columns)), make([]any, len(columns))
+	for i := range values {
+		into[i] = &values[i]
+	}
 	for rows.Next() {
-		var s string
-		if err := rows.Scan(&s); err != nil {
+		if err := rows.Scan(into...); err != nil {
 			return nil, err
 		}
-		all = append(all, s)
+		row := make([]string, len(values))
+		for i, v := range values {
+			row[i] = v.String
+		}
+		all = append(all, row)
 	}
 	return all, rows.Err()
 }

@@ -8,11 +8,14 @@ import (
 	"firsttap/testkit"
 )
 
-// proxied is a Redis, a proxy to it, and a client that reaches the Redis without the proxy.
-func proxied(t *testing.T) (*Redis, *Proxy, *client) {
+// proxied is a Redis behind a proxy, a client through the proxy, and one that reaches the Redis without it.
+func proxied(t *testing.T) (r *Redis, p *Proxy, c, direct *client) {
 	t.Helper()
-	r := StartRedis(t)
-	return r, StartProxy(t, r.Addr()), dial(t, r.Addr())
+	r = StartRedis(t)
+	p = StartProxy(t, r.Addr())
+	c, direct = dial(t, p.Addr()), dial(t, r.Addr())
+	c.ask(t, "PING", "+PONG")
+	return r, p, c, direct
 }
 
 func TestProxyURL(t *testing.T) {
@@ -25,8 +28,7 @@ func TestProxyURL(t *testing.T) {
 }
 
 func TestCutReply(t *testing.T) {
-	_, p, direct := proxied(t)
-	c := dial(t, p.Addr())
+	_, p, c, direct := proxied(t)
 	cut := p.CutReply("dispatch:lock:")
 	c.ask(t, "SET other v", "+OK")
 	select {
@@ -44,8 +46,7 @@ func TestCutReply(t *testing.T) {
 }
 
 func TestCutReplyOfARequestInPieces(t *testing.T) {
-	_, p, direct := proxied(t)
-	c := dial(t, p.Addr())
+	_, p, c, direct := proxied(t)
 	cut := p.CutReply("dispatch:lock:")
 	for _, b := range []byte("SET dispatch:lock:1 me NX\r\n") {
 		if _, err := c.Write([]byte{b}); err != nil {
@@ -58,9 +59,7 @@ func TestCutReplyOfARequestInPieces(t *testing.T) {
 }
 
 func TestCutReplyWaitsForTheServerAfterTheClientHungUp(t *testing.T) {
-	r, p, direct := proxied(t)
-	c := dial(t, p.Addr())
-	c.ask(t, "PING", "+PONG")
+	r, p, c, direct := proxied(t)
 	r.Freeze()
 	cut := p.CutReply("SET k")
 	c.send(t, "SET k v")
@@ -72,8 +71,8 @@ func TestCutReplyWaitsForTheServerAfterTheClientHungUp(t *testing.T) {
 
 // The match counts only on the connection that sent after.
 func TestCutReplyAfter(t *testing.T) {
-	_, p, _ := proxied(t)
-	c, other := dial(t, p.Addr()), dial(t, p.Addr())
+	_, p, c, _ := proxied(t)
+	other := dial(t, p.Addr())
 	cut := p.CutReply("PING", "SET k")
 	c.ask(t, "PING", "+PONG")
 	c.ask(t, "SET k v", "+OK")
@@ -84,10 +83,9 @@ func TestCutReplyAfter(t *testing.T) {
 }
 
 func TestHold(t *testing.T) {
-	_, p, direct := proxied(t)
-	held, other := dial(t, p.Addr()), dial(t, p.Addr())
+	_, p, held, direct := proxied(t)
+	other := dial(t, p.Addr())
 	h := p.Hold("SET k")
-	held.ask(t, "PING", "+PONG")
 	held.send(t, "SET k v")
 	testkit.Await(t, "the hold", h.Reached())
 	direct.ask(t, "GET k", "(nil)")
@@ -100,8 +98,7 @@ func TestHold(t *testing.T) {
 }
 
 func TestHeldRequestArrivesAfterTheClientHungUp(t *testing.T) {
-	_, p, direct := proxied(t)
-	c := dial(t, p.Addr())
+	_, p, c, direct := proxied(t)
 	h := p.Hold("SET k")
 	c.send(t, "SET k v")
 	testkit.Await(t, "the hold", h.Reached())
@@ -118,8 +115,7 @@ func TestHeldRequestArrivesAfterTheClientHungUp(t *testing.T) {
 }
 
 func TestHoldIsEndedByCutAll(t *testing.T) {
-	_, p, direct := proxied(t)
-	c := dial(t, p.Addr())
+	_, p, c, direct := proxied(t)
 	h := p.Hold("SET k")
 	c.send(t, "SET k v")
 	testkit.Await(t, "the hold", h.Reached())
@@ -130,8 +126,7 @@ func TestHoldIsEndedByCutAll(t *testing.T) {
 }
 
 func TestHoldAndCutTheSameRequest(t *testing.T) {
-	_, p, direct := proxied(t)
-	c := dial(t, p.Addr())
+	_, p, c, direct := proxied(t)
 	h, cut := p.Hold("SET k"), p.CutReply("SET k")
 	c.send(t, "SET k v")
 	testkit.Await(t, "the hold", h.Reached())
@@ -143,9 +138,8 @@ func TestHoldAndCutTheSameRequest(t *testing.T) {
 }
 
 func TestBlackhole(t *testing.T) {
-	_, p, direct := proxied(t)
-	busy, idle := dial(t, p.Addr()), dial(t, p.Addr())
-	busy.ask(t, "PING", "+PONG")
+	_, p, busy, direct := proxied(t)
+	idle := dial(t, p.Addr())
 	idle.ask(t, "PING", "+PONG")
 
 	p.Blackhole(true)
@@ -164,9 +158,7 @@ func TestBlackhole(t *testing.T) {
 }
 
 func TestBlackholeHidesThatTheServerDied(t *testing.T) {
-	r, p, _ := proxied(t)
-	c := dial(t, p.Addr())
-	c.ask(t, "PING", "+PONG")
+	r, p, c, _ := proxied(t)
 	p.Blackhole(true)
 	r.Kill()
 	c.mustBeSilent(t)
@@ -177,9 +169,7 @@ func TestBlackholeHidesThatTheServerDied(t *testing.T) {
 }
 
 func TestRefuse(t *testing.T) {
-	_, p, direct := proxied(t)
-	c := dial(t, p.Addr())
-	c.ask(t, "PING", "+PONG")
+	_, p, c, direct := proxied(t)
 	p.Refuse(true)
 	c.send(t, "SET k v")
 	c.mustEnd(t)
@@ -190,9 +180,8 @@ func TestRefuse(t *testing.T) {
 }
 
 func TestCutAll(t *testing.T) {
-	_, p, _ := proxied(t)
-	a, b := dial(t, p.Addr()), dial(t, p.Addr())
-	a.ask(t, "PING", "+PONG")
+	_, p, a, _ := proxied(t)
+	b := dial(t, p.Addr())
 	b.ask(t, "PING", "+PONG")
 	p.CutAll()
 	a.mustEnd(t)
@@ -201,8 +190,7 @@ func TestCutAll(t *testing.T) {
 }
 
 func TestDelay(t *testing.T) {
-	_, p, _ := proxied(t)
-	c := dial(t, p.Addr())
+	_, p, c, _ := proxied(t)
 	p.Delay(glance)
 	start := time.Now()
 	c.ask(t, "PING", "+PONG")

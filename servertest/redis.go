@@ -2,6 +2,7 @@ package servertest
 
 import (
 	"context"
+	"fmt"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -15,47 +16,56 @@ type Redis struct{ *server }
 // added to its command line ("--replicaof", "127.0.0.1 6379"). The server ends with the test.
 func StartRedis(t testing.TB, args ...string) *Redis {
 	t.Helper()
+	return startRedis(t, redisProgram(func(*server) []string { return args }))
+}
+
+func startRedis(t testing.TB, p program) *Redis {
+	t.Helper()
 	require(t, "redis", redisInstalled())
-	r, err := newRedis(args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.own(t)
-	return r
+	return &Redis{startServer(t, p)}
 }
 
 // URL is redis://host:port.
 func (r *Redis) URL() string { return "redis://" + r.Addr() }
+
+// addresses are the servers' addresses as in a URL.
+func addresses(servers []*Redis) string {
+	var all []string
+	for _, r := range servers {
+		all = append(all, r.Addr())
+	}
+	return strings.Join(all, ",")
+}
 
 func redisInstalled() error {
 	_, err := exec.LookPath("redis-server")
 	return err
 }
 
-func newRedis(args ...string) (*Redis, error) {
-	dir, err := folder()
-	if err != nil {
-		return nil, err
-	}
-	command := func(s *server) []string {
+// redisProgram is redis-server with more arguments.
+func redisProgram(more func(s *server) []string) program {
+	return program{name: "redis", probe: probeRedis(plainText), command: func(s *server) []string {
 		return append([]string{
-			"redis-server", "--bind", "127.0.0.1", "--port", strconv.Itoa(s.port), "--dir", dir,
+			"redis-server", "--bind", "127.0.0.1", "--port", strconv.Itoa(s.port), "--dir", s.dir,
 			"--save", "", "--maxmemory-policy", "noeviction",
-		}, args...)
-	}
-	s := &server{name: "redis", dir: dir, command: command, probe: probeRedis}
-	return &Redis{s}, s.launch()
+		}, more(s)...)
+	}}
 }
 
 // probeRedis returns nil when the process answers, has loaded its data and is not a stranger on the port. A server with a
 // password does not say its process id, and counts as the right one.
-func probeRedis(ctx context.Context, s *server) error {
-	switch _, err := ask(ctx, s.Addr(), "PING"); {
-	case err == nil:
-		return probeSentinel(ctx, s)
-	case strings.Contains(err.Error(), "NOAUTH"):
-		return nil
-	default:
+func probeRedis(dial dialer) func(ctx context.Context, s *server) error {
+	return func(ctx context.Context, s *server) error {
+		if _, err := askOver(ctx, dial, s.Addr(), "PING"); err != nil {
+			if strings.Contains(err.Error(), "NOAUTH") {
+				return nil
+			}
+			return err
+		}
+		info, err := askOver(ctx, dial, s.Addr(), "INFO", "server")
+		if err == nil && !strings.Contains(info, fmt.Sprintf("\nprocess_id:%d\r", s.child.process.Pid)) {
+			err = errStranger
+		}
 		return err
 	}
 }

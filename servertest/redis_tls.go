@@ -9,13 +9,11 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"fmt"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 )
@@ -87,6 +85,14 @@ func writePEM(path, kind string, raw []byte) error {
 	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: raw}), 0o600)
 }
 
+// dial connects to a server with a certificate of the authority's.
+func (a *Authority) dial(ctx context.Context, addr string) (net.Conn, error) {
+	trusted := x509.NewCertPool()
+	trusted.AddCert(a.certificate)
+	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: time.Second}, Config: &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}}
+	return dialer.DialContext(ctx, "tcp", addr)
+}
+
 // RedisTLS is a Redis that speaks TLS only.
 type RedisTLS struct {
 	*Redis
@@ -96,57 +102,29 @@ type RedisTLS struct {
 // StartRedisTLS is StartRedis with a certificate of the authority's for 127.0.0.1, and without a port that speaks plain text.
 func StartRedisTLS(t testing.TB, a *Authority) *RedisTLS {
 	t.Helper()
-	require(t, "redis", redisInstalled())
-	dir, err := folder()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.issueServer(dir); err != nil {
-		t.Fatal(err)
-	}
-	command := func(s *server) []string {
+	p := redisProgram(func(s *server) []string {
 		return []string{
-			"redis-server", "--bind", "127.0.0.1", "--port", "0", "--tls-port", strconv.Itoa(s.port), "--dir", dir,
-			"--tls-cert-file", "server.pem", "--tls-key-file", "server.key", "--tls-ca-cert-file", a.File, "--tls-auth-clients", "no",
-			"--save", "", "--maxmemory-policy", "noeviction",
+			"--port", "0", "--tls-port", strconv.Itoa(s.port), "--tls-cert-file", "server.pem", "--tls-key-file", "server.key",
+			"--tls-ca-cert-file", a.File, "--tls-auth-clients", "no",
 		}
-	}
-	r := &RedisTLS{&Redis{&server{name: "redis with TLS", dir: dir, command: command}}, a}
-	r.probe = func(ctx context.Context, s *server) error {
-		answer, err := r.ask(ctx, "INFO", "server")
-		if err == nil && !strings.Contains(answer, fmt.Sprintf("\nprocess_id:%d\r", s.child.process.Pid)) {
-			err = errPortTaken
-		}
-		return err
-	}
-	if err := r.launch(); err != nil {
-		t.Fatal(err)
-	}
-	r.own(t)
-	return r
+	})
+	p.prepare = func(s *server) error { return a.issueServer(s.dir) }
+	p.probe = probeRedis(a.dial)
+	return &RedisTLS{startRedis(t, p), a}
 }
 
 // URL is rediss://host:port.
 func (r *RedisTLS) URL() string { return "rediss://" + r.Addr() }
 
 // Ask sends one command, again if no answer comes, and returns the answer as text: an array has a line for each item, and nil is empty.
-func (r *RedisTLS) Ask(t testing.TB, words ...string) string {
+func (r *RedisTLS) Ask(t testing.TB, words ...string) (answer string) {
 	t.Helper()
-	var answer string
-	err := until(func(ctx context.Context) (err error) { answer, err = r.ask(ctx, words...); return err })
+	err := until(func(ctx context.Context) (err error) {
+		answer, err = askOver(ctx, r.authority.dial, r.Addr(), words...)
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return answer
-}
-
-func (r *RedisTLS) ask(ctx context.Context, words ...string) (string, error) {
-	trusted := x509.NewCertPool()
-	trusted.AddCert(r.authority.certificate)
-	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: time.Second}, Config: &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}}
-	conn, err := dialer.DialContext(ctx, "tcp", r.Addr())
-	if err != nil {
-		return "", err
-	}
-	return askOver(ctx, conn, words...)
 }

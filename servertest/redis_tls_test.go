@@ -1,9 +1,6 @@
 package servertest
 
-import (
-	"context"
-	"testing"
-)
+import "testing"
 
 // TestRedisTLS: the server speaks TLS only, with a certificate that only its authority vouches for.
 func TestRedisTLS(t *testing.T) {
@@ -11,11 +8,9 @@ func TestRedisTLS(t *testing.T) {
 	if answer := r.Ask(t, "ECHO", "hello"); answer != "hello" {
 		t.Errorf("answered with %q", answer)
 	}
-	if answer, err := ask(context.Background(), r.Addr(), "PING"); err == nil {
-		t.Errorf("in plain text it answers with %q", answer)
-	}
-	r.authority = NewAuthority(t)
-	if answer, err := r.ask(t.Context(), "PING"); err == nil {
-		t.Errorf("to those who trust another authority it answers with %q", answer)
+	for what, dial := range map[string]dialer{"in plain text": plainText, "to those who trust another authority": NewAuthority(t).dial} {
+		if answer, err := askOver(t.Context(), dial, r.Addr(), "PING"); err == nil {
+			t.Errorf("%s it answers with %q", what, answer)
+		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"slices"
 	"testing"
 )
 
@@ -15,31 +14,13 @@ type Replication struct {
 	t                testing.TB
 }
 
-// StartMariaDBReplication starts two MariaDB servers and returns when one replicates the other. They end with the test.
-func StartMariaDBReplication(t testing.TB) *Replication {
+// StartReplication starts two servers of the kind and returns when one replicates the other. They end with the test.
+func StartReplication(t testing.TB, kind string) *Replication {
 	t.Helper()
-	return startReplication(t, mariadb, "--log-slave-updates=1")
-}
-
-// StartMySQLReplication is StartMariaDBReplication for MySQL.
-func StartMySQLReplication(t testing.TB) *Replication {
-	t.Helper()
-	return startReplication(t, mysql, "--gtid-mode=ON", "--enforce-gtid-consistency=ON")
-}
-
-func startReplication(t testing.TB, name string, args ...string) *Replication {
-	t.Helper()
-	e, err := installed[name]()
-	require(t, name, err)
-	r := &Replication{t: t}
-	for i, server := range []**Database{&r.Primary, &r.Replica} {
-		logged := e
-		logged.daemon = slices.Concat(e.daemon, logging(i+1), args)
-		if *server, err = newDatabase(logged); err != nil {
-			t.Fatal(err)
-		}
-		(*server).own(t)
-	}
+	e, err := installed[kind]()
+	require(t, kind, err)
+	args := map[string][]string{mariadb: {"--log-slave-updates=1"}, mysql: {"--gtid-mode=ON", "--enforce-gtid-consistency=ON"}}[kind]
+	r := &Replication{t: t, Primary: startReplicated(t, e, 1, args...), Replica: startReplicated(t, e, 2, args...)}
 	r.replicate(r.Replica, r.Primary)
 	r.Replica.execute("SET GLOBAL read_only = 1")
 	r.Follow()

@@ -11,8 +11,7 @@ import (
 
 func eachReplication(t *testing.T, test func(t *testing.T, r *Replication)) {
 	t.Parallel()
-	start := map[string]func(testing.TB) *Replication{mariadb: StartMariaDBReplication, mysql: StartMySQLReplication}
-	OnEach(t, Servers(), func(t *testing.T, kind string) { test(t, start[kind](t)) })
+	OnEach(t, Servers(), func(t *testing.T, kind string) { test(t, StartReplication(t, kind)) })
 }
 
 func TestFailover(t *testing.T) {

@@ -16,16 +16,16 @@ func Promtool(t testing.TB) string {
 	if _, err := os.Stat(beside); err == nil {
 		return beside
 	}
-	return program(t, "promtool")
+	return pathOf(t, "promtool")
 }
 
 // HAProxy is the path of the proxy's program. It is "haproxy" in FIRSTTAP_TEST_REQUIRE.
 func HAProxy(t testing.TB) string {
 	t.Helper()
-	return program(t, "haproxy")
+	return pathOf(t, "haproxy")
 }
 
-func program(t testing.TB, name string) string {
+func pathOf(t testing.TB, name string) string {
 	t.Helper()
 	path, err := look(name)
 	require(t, name, err)

@@ -19,7 +19,7 @@ const sentinelMaster = "mymaster"
 // that is started again believes for a moment that it is the master, and then becomes the replica.
 type RedisSentinel struct {
 	Sentinels [3]*Redis
-	master    *Redis
+	Master    *Redis // at the start
 	replica   *Redis
 }
 
@@ -28,19 +28,17 @@ type RedisSentinel struct {
 func StartRedisSentinel(t testing.TB) *RedisSentinel {
 	t.Helper()
 	// With the usual delay a new replica waits 5 s for further replicas.
-	s := &RedisSentinel{master: StartRedis(t, "--repl-diskless-sync-delay", "0")}
+	s := &RedisSentinel{Master: StartRedis(t, "--repl-diskless-sync-delay", "0")}
 	s.replica = StartRedis(t, "--repl-diskless-sync-delay", "0", "--replica-announce-ip", "127.0.0.1",
-		"--replicaof", fmt.Sprintf("127.0.0.1 %d", s.master.port))
+		"--replicaof", fmt.Sprintf("127.0.0.1 %d", s.Master.port))
 	// A sentinel looks at a replica every 10 s only, so the replica must be in sync first.
 	err := until(func(ctx context.Context) error {
 		return has(ctx, s.replica.Addr(), "\nmaster_link_status:up\r", "INFO", "replication")
 	})
-	for i := 0; i < len(s.Sentinels) && err == nil; i++ {
-		if s.Sentinels[i], err = newSentinel(s.master.port); err == nil {
-			s.Sentinels[i].own(t)
-		}
-	}
 	if err == nil {
+		for i := range s.Sentinels {
+			s.Sentinels[i] = startRedis(t, sentinelOf(s.Master.port))
+		}
 		err = until(s.readyForFailover)
 	}
 	if err != nil {
@@ -51,51 +49,33 @@ func StartRedisSentinel(t testing.TB) *RedisSentinel {
 
 // URL is redis+sentinel://host:port,host:port,host:port/mymaster.
 func (s *RedisSentinel) URL() string {
-	addrs := make([]string, len(s.Sentinels))
-	for i, sentinel := range s.Sentinels {
-		addrs[i] = sentinel.Addr()
-	}
-	return "redis+sentinel://" + strings.Join(addrs, ",") + "/" + sentinelMaster
+	return "redis+sentinel://" + addresses(s.Sentinels[:]) + "/" + sentinelMaster
 }
 
-// Master is the server that is the master at the start.
-func (s *RedisSentinel) Master() *Redis { return s.master }
-
-// newSentinel starts a sentinel of the master on that port. It keeps its state in its configuration file, over Kill and
-// Start.
-func newSentinel(master int) (*Redis, error) {
-	dir, err := folder()
-	if err != nil {
-		return nil, err
-	}
-	conf := filepath.Join(dir, "sentinel.conf")
-	command := func(s *server) []string {
-		return []string{
-			"redis-server", conf, "--sentinel", "--bind", "127.0.0.1", "--port", strconv.Itoa(s.port), "--dir", dir,
-		}
-	}
-	s := &server{name: "redis sentinel", dir: dir, command: command, probe: probeSentinel}
-	settings := fmt.Sprintf(`sentinel monitor %[1]s 127.0.0.1 %[2]d 2
+// sentinelOf is a sentinel of the master on that port. It keeps its state in its configuration file, over Kill and Start.
+func sentinelOf(master int) program {
+	return program{
+		name: "redis sentinel", probe: probeRedis(plainText),
+		prepare: func(s *server) error {
+			return os.WriteFile(filepath.Join(s.dir, "sentinel.conf"), fmt.Appendf(nil, `sentinel monitor %[1]s 127.0.0.1 %[2]d 2
 sentinel down-after-milliseconds %[1]s 1000
 sentinel failover-timeout %[1]s 3000
 sentinel announce-ip 127.0.0.1
-`, sentinelMaster, master)
-	if err := os.WriteFile(conf, []byte(settings), 0o600); err != nil {
-		s.end()
-		return nil, err
+`, sentinelMaster, master), 0o600)
+		},
+		command: func(s *server) []string {
+			return []string{
+				"redis-server", filepath.Join(s.dir, "sentinel.conf"), "--sentinel",
+				"--bind", "127.0.0.1", "--port", strconv.Itoa(s.port), "--dir", s.dir,
+			}
+		},
 	}
-	return &Redis{s}, s.launch()
-}
-
-// probeSentinel returns nil when the process answers.
-func probeSentinel(ctx context.Context, s *server) error {
-	return has(ctx, s.Addr(), fmt.Sprintf("\nprocess_id:%d\r", s.child.process.Pid), "INFO", "server")
 }
 
 // readyForFailover returns nil when each sentinel knows the replica and the other sentinels.
 func (s *RedisSentinel) readyForFailover(ctx context.Context) error {
 	for _, sentinel := range s.Sentinels {
-		want := fmt.Sprintf("name=%s,status=ok,address=%s,slaves=1,sentinels=3", sentinelMaster, s.master.Addr())
+		want := fmt.Sprintf("name=%s,status=ok,address=%s,slaves=1,sentinels=3", sentinelMaster, s.Master.Addr())
 		if err := has(ctx, sentinel.Addr(), want, "INFO", "sentinel"); err != nil {
 			return err
 		}

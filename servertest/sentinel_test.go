@@ -12,12 +12,8 @@ import (
 func TestRedisSentinel(t *testing.T) {
 	t.Parallel()
 	s := StartRedisSentinel(t)
-	addrs := make([]string, 0, len(s.Sentinels))
-	for _, sentinel := range s.Sentinels {
-		addrs = append(addrs, sentinel.Addr())
-	}
-	if got, want := s.URL(), "redis+sentinel://"+strings.Join(addrs, ",")+"/mymaster"; got != want {
-		t.Errorf("got %s, want %s", got, want)
+	if want := "redis+sentinel://" + addresses(s.Sentinels[:]) + "/mymaster"; s.URL() != want {
+		t.Errorf("got %s, want %s", s.URL(), want)
 	}
 	mustBeMaster := func(want *Redis) {
 		t.Helper()
@@ -34,20 +30,20 @@ func TestRedisSentinel(t *testing.T) {
 			return nil
 		})
 	}
-	mustBeMaster(s.Master())
-	mustAnswer(t, s.Master(), "OK", "SET", "k", "v")
-	mustAnswer(t, s.Master(), "1", "WAIT", "1", "1000")
+	mustBeMaster(s.Master)
+	mustAnswer(t, s.Master, "OK", "SET", "k", "v")
+	mustAnswer(t, s.Master, "1", "WAIT", "1", "1000")
 
-	s.Master().Kill()
+	s.Master.Kill()
 	mustBeMaster(s.replica)
 	mustAnswer(t, s.replica, "v", "GET", "k")
 	mustAnswer(t, s.replica, "OK", "SET", "k", "w")
 
-	s.Master().Start()
+	s.Master.Start()
 	testkit.Retry(t, func() error {
-		return has(t.Context(), s.Master().Addr(), "\nmaster_link_status:up\r", "INFO", "replication")
+		return has(t.Context(), s.Master.Addr(), "\nmaster_link_status:up\r", "INFO", "replication")
 	})
-	mustAnswer(t, s.Master(), "w", "GET", "k")
+	mustAnswer(t, s.Master, "w", "GET", "k")
 }
 
 func TestSentinelKeepsItsState(t *testing.T) {

@@ -22,23 +22,74 @@ const (
 	portTries   = 5
 )
 
-// errPortTaken means that another process listens on the server's port.
-var errPortTaken = errors.New("port is taken")
+var (
+	// errPortTaken means that another process listens on the server's port.
+	errPortTaken = errors.New("port is taken")
+	errStranger  = errors.New("a stranger answers on its port")
+)
+
+// program is how the servers of one kind are started.
+type program struct {
+	name string
+	// prepare fills the folder of a server that has just been given a port; nil fills in nothing.
+	prepare func(s *server) error
+	// command is the program with its arguments, for the server's folder and port.
+	command func(s *server) []string
+	// probe returns nil when the server at Addr answers and is this process, not a stranger on its port.
+	probe func(ctx context.Context, s *server) error
+}
 
 // server is a server process on a port of 127.0.0.1, with its files in a folder of its own. One goroutine at a time may
 // call its methods.
 type server struct {
-	t    testing.TB // set by own; errors fail it
-	name string
-	dir  string
-	port int
-
-	// command is the program with its arguments, for the current port.
-	command func(s *server) []string
-	// probe returns nil when the server at Addr answers and is this process, not a stranger on its port.
-	probe func(ctx context.Context, s *server) error
-
+	program
+	t     testing.TB // errors fail it; nil for a server that tests share
+	dir   string
+	port  int
 	child *child
+}
+
+// startServer starts a server that ends with the test.
+func startServer(t testing.TB, p program) *server {
+	t.Helper()
+	s, err := newServer(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.t = t
+	t.Cleanup(s.end)
+	return s
+}
+
+// newServer starts a server on a free port and returns when it answers. If that fails, nothing is left behind.
+func newServer(p program) (*server, error) {
+	dir, err := folder()
+	if err != nil {
+		return nil, err
+	}
+	s := &server{program: p, dir: dir}
+	if err := s.launch(); err != nil {
+		s.end()
+		return nil, fmt.Errorf("start %s: %w", p.name, err)
+	}
+	return s, nil
+}
+
+func (s *server) launch() (err error) {
+	for range portTries {
+		if s.port, err = testkit.FreePort(); err != nil {
+			return err
+		}
+		if s.prepare != nil {
+			if err = s.prepare(s); err != nil {
+				return err
+			}
+		}
+		if err = s.run(); !errors.Is(err, errPortTaken) {
+			return err
+		}
+	}
+	return err
 }
 
 // Addr is the server's host:port. It stays the same over Kill and Start.
@@ -90,12 +141,6 @@ func (s *server) signal(sig syscall.Signal) {
 	}
 }
 
-// own makes s end with the test t.
-func (s *server) own(t testing.TB) {
-	s.t = t
-	t.Cleanup(s.end)
-}
-
 // end kills the server and removes its files.
 func (s *server) end() {
 	s.Kill()
@@ -104,33 +149,24 @@ func (s *server) end() {
 	}
 }
 
-// launch starts the server on a free port and returns when it answers. If that fails, nothing is left behind.
-func (s *server) launch() error {
-	err := errPortTaken
-	for try := 0; try < portTries && errors.Is(err, errPortTaken); try++ {
-		if s.port, err = testkit.FreePort(); err == nil {
-			err = s.run()
-		}
-	}
-	if err != nil {
-		s.end()
-		return fmt.Errorf("start %s: %w", s.name, err)
-	}
-	return nil
-}
-
 // run starts the process and returns when it answers. A process that doesn't is killed, and the error has the end of its
 // log.
 func (s *server) run() error {
-	log := filepath.Join(s.dir, "log")
-	child, err := startChild(s.command(s), s.dir, log)
+	child, err := startChild(s.command(s), s.dir, filepath.Join(s.dir, "log"))
 	if err != nil {
 		return err
 	}
 	s.child = child
-	if err := s.ready(); err != nil {
+	err = until(func(ctx context.Context) error {
+		err := s.probe(ctx, s)
+		if err != nil && !s.child.alive() {
+			err = errEnded
+		}
+		return err
+	})
+	if err != nil {
 		s.Kill()
-		text := tail(log)
+		text := s.log()
 		if strings.Contains(strings.ToLower(text), "address already in use") {
 			err = errors.Join(errPortTaken, err)
 		}
@@ -139,18 +175,11 @@ func (s *server) run() error {
 	return nil
 }
 
+// log is the end of the server's output.
+func (s *server) log() string { return tail(filepath.Join(s.dir, "log")) }
+
 // errEnded means that there is nothing left to wait for.
 var errEnded = errors.New("the process ended before it answered")
-
-func (s *server) ready() error {
-	return until(func(ctx context.Context) error {
-		err := s.probe(ctx, s)
-		if err != nil && !s.child.alive() {
-			err = errEnded
-		}
-		return err
-	})
-}
 
 // until calls check until it returns nil or errEnded. After readyWithin it returns check's last error.
 func until(check func(ctx context.Context) error) error {

@@ -40,11 +40,6 @@ func TestRedisKillAndStart(t *testing.T) {
 	dial(t, addr).ask(t, "GET k", "(nil)")
 }
 
-func TestRedisTakesArguments(t *testing.T) {
-	dial(t, StartRedis(t, "--requirepass", "secret").Addr()).ask(t, "AUTH secret", "+OK")
-	dial(t, StartRedis(t).Addr()).ask(t, "SET k v", "+OK")
-}
-
 func TestFrozenServerEndsWithItsTest(t *testing.T) {
 	var r *Redis
 	t.Run("frozen", func(t *testing.T) {
@@ -80,12 +75,7 @@ func TestServersDieWithTheTestProcess(t *testing.T) {
 			if path := os.Getenv(doomedFile); path != "" {
 				waitForDeath(t, name, path)
 			}
-			if name == "redis" {
-				require(t, name, redisInstalled())
-			} else {
-				_, err := installed[name]()
-				require(t, name, err)
-			}
+			require(t, name, missing(name))
 			dir, addr := killTestProcess(t)
 			t.Cleanup(func() { os.RemoveAll(dir) })
 			testkit.Retry(t, func() error { return isGone(addr) })

@@ -13,35 +13,24 @@ type Session struct{ ID, Statement string }
 func Sessions(t testing.TB, db *sql.DB) (all []Session) {
 	t.Helper()
 	const statement = "SHOW FULL PROCESSLIST"
-	var database string
-	if err := db.QueryRow("SELECT DATABASE()").Scan(&database); err != nil {
-		t.Fatal(err)
-	}
-	rows, err := db.Query(statement)
+	conn, err := db.Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rows.Close()
-	columns, err := rows.Columns()
+	defer conn.Close()
+	database, err := column(t.Context(), conn, "SELECT DATABASE()")
 	if err != nil {
 		t.Fatal(err)
 	}
-	values := make([]sql.NullString, len(columns))
-	into := make([]any, len(columns))
-	for i := range values {
-		into[i] = &values[i]
+	rows, err := rowsOf(t.Context(), conn, statement)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for rows.Next() {
-		if err := rows.Scan(into...); err != nil {
-			t.Fatal(err)
-		}
+	for _, row := range rows {
 		const id, name, info = 0, 3, 7
-		if values[name].String == database && values[info].String != statement {
-			all = append(all, Session{values[id].String, values[info].String})
+		if row[name] == database[0] && row[info] != statement {
+			all = append(all, Session{row[id], row[info]})
 		}
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
 	}
 	return all
 }

@@ -16,15 +16,7 @@ import (
 // started. Other tests' keys are there too.
 func RedisURL(t testing.TB) string {
 	t.Helper()
-	if u := os.Getenv(environmentOf("redis")); u != "" {
-		return u
-	}
-	require(t, "redis", redisInstalled())
-	r, err := sharedRedis()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r.URL()
+	return serverURL(t, "redis")
 }
 
 // Main runs the tests, ends the servers that they shared, and returns the exit code. It fails when the tests pass and
@@ -50,33 +42,42 @@ func Main(m *testing.M, options ...goleak.Option) int {
 
 // The servers that this process shares: started once, on first use, and ended by Main.
 var (
-	sharedRedis = sync.OnceValues(func() (*Redis, error) {
-		r, err := newRedis()
-		if err == nil {
-			share(r.server)
-		}
-		return r, err
-	})
-	sharedDatabase = map[string]func() (*Database, error){
-		mariadb: sync.OnceValues(func() (*Database, error) { return newSharedDatabase(mariadb) }),
-		mysql:   sync.OnceValues(func() (*Database, error) { return newSharedDatabase(mysql) }),
+	shared = map[string]func() (*server, error){
+		"redis": sync.OnceValues(func() (*server, error) { return share(redisProgram(func(*server) []string { return nil })) }),
+		mariadb: sync.OnceValues(func() (*server, error) { return shareDatabase(mariadb) }),
+		mysql:   sync.OnceValues(func() (*server, error) { return shareDatabase(mysql) }),
 	}
-
-	sharedMu sync.Mutex
-	shared   []*server
+	runningMu sync.Mutex
+	running   []*server
 )
 
-func newSharedDatabase(name string) (*Database, error) {
-	e, err := installed[name]()
+func shareDatabase(kind string) (*server, error) {
+	e, err := installed[kind]()
 	if err != nil {
 		return nil, err
 	}
 	e.daemon = slices.Concat(e.daemon, []string{"--innodb-buffer-pool-size=256M", "--max-connections=2000"}) // for many tests
-	d, err := newDatabase(e)
-	if err == nil {
-		share(d.server)
+	return share(databaseProgram(e))
+}
+
+func share(p program) (*server, error) {
+	s, err := newServer(p)
+	if err != nil {
+		return nil, err
 	}
-	return d, err
+	runningMu.Lock()
+	defer runningMu.Unlock()
+	running = append(running, s)
+	return s, nil
+}
+
+func endShared() {
+	runningMu.Lock()
+	defer runningMu.Unlock()
+	for _, s := range running {
+		s.end()
+	}
+	running = nil
 }
 
 // StartShared starts the servers that all test processes of a run share: Redis, MariaDB and MySQL, those that are installed.
@@ -87,22 +88,15 @@ func StartShared() (environ []string, end func(), err error) {
 			endShared()
 		}
 	}()
-	if redisInstalled() == nil {
-		r, err := sharedRedis()
-		if err != nil {
-			return nil, nil, err
-		}
-		environ = append(environ, environmentOf("redis")+"="+r.URL())
-	}
-	for _, kind := range EveryServer() {
-		if _, err := installed[kind](); err != nil {
+	for kind, start := range shared {
+		if missing(kind) != nil {
 			continue
 		}
-		d, err := sharedDatabase[kind]()
+		server, err := start()
 		if err != nil {
 			return nil, nil, err
 		}
-		environ = append(environ, environmentOf(kind)+"=mysql://root@"+d.Addr())
+		environ = append(environ, environmentOf(kind)+"="+urlOf(server))
 	}
 	return environ, endShared, nil
 }
@@ -110,34 +104,35 @@ func StartShared() (environ []string, end func(), err error) {
 // environmentOf is the variable with the URL of a shared server.
 func environmentOf(kind string) string { return "FIRSTTAP_TEST_" + strings.ToUpper(kind) + "_URL" }
 
-func share(s *server) {
-	sharedMu.Lock()
-	defer sharedMu.Unlock()
-	shared = append(shared, s)
-}
-
-func endShared() {
-	sharedMu.Lock()
-	defer sharedMu.Unlock()
-	for _, s := range shared {
-		s.end()
+// missing says why there is no server of the kind.
+func missing(kind string) error {
+	if kind == "redis" {
+		return redisInstalled()
 	}
-	shared = nil
+	_, err := installed[kind]()
+	return err
 }
 
 // serverURL is the server in the environment, or else the shared one.
-func serverURL(t testing.TB, name string) string {
+func serverURL(t testing.TB, kind string) string {
 	t.Helper()
-	if server := os.Getenv(environmentOf(name)); server != "" {
+	if server := os.Getenv(environmentOf(kind)); server != "" {
 		return server
 	}
-	_, err := installed[name]()
-	require(t, name, err)
-	d, err := sharedDatabase[name]()
+	require(t, kind, missing(kind))
+	server, err := shared[kind]()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return "mysql://root@" + d.Addr()
+	return urlOf(server)
+}
+
+// urlOf is the URL of a Redis, or of a database server's root.
+func urlOf(s *server) string {
+	if s.name == "redis" {
+		return "redis://" + s.Addr()
+	}
+	return "mysql://root@" + s.Addr()
 }
 
 func parsed(t testing.TB, rawURL string) *url.URL {
@@ -154,8 +149,7 @@ func parsed(t testing.TB, rawURL string) *url.URL {
 func freshDatabase(t testing.TB, name string) string {
 	t.Helper()
 	u := parsed(t, serverURL(t, name))
-	password, _ := u.User.Password()
-	c := config(u.User.Username(), password, u.Host, "")
+	c := configOf(u)
 	database, err := createDatabase(c)
 	if err != nil {
 		t.Fatalf("%s at %s: %v", name, u.Host, err)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -15,21 +14,8 @@ import (
 // rate is not changed. It needs libfaketime, which is "faketime" in FIRSTTAP_TEST_REQUIRE.
 func StartRedisSkewed(t testing.TB, offset time.Duration) *Redis {
 	t.Helper()
-	require(t, "redis", redisInstalled())
 	// Redis' jemalloc reads the clock before libfaketime is ready, and hangs. This library replaces it by glibc's malloc.
-	under, err := skewed(offset, "libc_malloc_debug.so.0")
-	require(t, "faketime", err)
-	r, err := newRedis()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(sweepClocks)
-	r.own(t)
-	r.Kill()
-	command := r.command
-	r.command = func(s *server) []string { return slices.Concat(under(), command(s)) }
-	r.Start()
-	return r
+	return startRedis(t, skewed(t, redisProgram(func(*server) []string { return nil }), offset, ":libc_malloc_debug.so.0"))
 }
 
 // StartMariaDBSkewed is [StartMariaDB] with a wall clock that is off by offset, for UTC_TIMESTAMP and NOW: see
@@ -38,36 +24,26 @@ func StartMariaDBSkewed(t testing.TB, offset time.Duration) *Database {
 	t.Helper()
 	e, err := installed[mariadb]()
 	require(t, mariadb, err)
-	under, err := skewed(offset)
-	require(t, "faketime", err)
-	e.daemon = slices.Concat(under(), e.daemon)
-	d, err := newDatabase(e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(sweepClocks)
-	d.own(t)
-	return d
+	return &Database{startServer(t, skewed(t, databaseProgram(e), offset, ""))}
 }
 
-// skewed returns a prefix for a command that shifts its clock by offset and preloads the libraries.
-func skewed(offset time.Duration, libraries ...string) (func() []string, error) {
+// skewed shifts the program's clock by offset. more are libraries that it loads after libfaketime.
+func skewed(t testing.TB, p program, offset time.Duration, more string) program {
+	t.Helper()
 	// MT is for programs with several threads.
 	found, _ := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
 	if len(found) == 0 {
-		return nil, errors.New("no libfaketime")
+		require(t, "faketime", errors.New("no libfaketime"))
 	}
-	preload := found[0]
-	for _, library := range libraries {
-		preload += ":" + library
-	}
-	return func() []string {
+	t.Cleanup(sweepClocks)
+	command := p.command
+	p.command = func(s *server) []string {
 		sweepClocks()
-		return []string{
-			"env", "LD_PRELOAD=" + preload, fmt.Sprintf("FAKETIME=%+f", offset.Seconds()),
-			"FAKETIME_DONT_FAKE_MONOTONIC=1",
-		}
-	}, nil
+		return append([]string{
+			"env", "LD_PRELOAD=" + found[0] + more, fmt.Sprintf("FAKETIME=%+f", offset.Seconds()), "FAKETIME_DONT_FAKE_MONOTONIC=1",
+		}, command(s)...)
+	}
+	return p
 }
 
 // sweepClocks removes the shared memory that libfaketime keeps for killed processes: a later process with the same id

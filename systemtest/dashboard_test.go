@@ -60,8 +60,8 @@ func metricsOf(expr string) (found []string) {
 // metricsOfABusyInstance is /metrics of an instance that has done a little of everything.
 func metricsOfABusyInstance(t *testing.T) (served string) {
 	t.Helper()
-	ops, fcm := testkit.FreeAddress(t), StartFCM(t)
-	i := Start(t, PushSettings(mariaDB(t), fcm, "busy", "FIRSTTAP_OPS_ADDR="+ops, ownRedis(t))...)
+	ops := testkit.FreeAddress(t)
+	i := startPushing(t, mariaDB(t)).start("busy", "FIRSTTAP_OPS_ADDR="+ops, ownRedis(t))
 	drivers := MakeDriversWithPhones(t, i, "seoul", 2)
 	id := MakeDispatch(t, i)
 	Accept(i, id, drivers[0], 1)
@@ -148,18 +148,5 @@ func promtool(t *testing.T, args ...string) {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), servertest.Promtool(t), args...).CombinedOutput(); err != nil {
 		t.Errorf("promtool %v: %v\n%s", args, err, out)
-	}
-}
-
-func TestMetricsOf(t *testing.T) {
-	t.Parallel()
-	for expr, want := range map[string]string{
-		`histogram_quantile(0.99, sum by (le, op) (rate(a_bucket{x="y_z", w=~"v|u"}[5m]))) > 0.5`: "a_bucket",
-		`sum(1 - up{a!="b"}) and max(c) / on (d) e_total offset 5m`:                               "up c e_total",
-		`topk(10, x:y)`: "x:y",
-	} {
-		if got := strings.Join(metricsOf(expr), " "); got != want {
-			t.Errorf("%s: %q, want %q", expr, got, want)
-		}
 	}
 }

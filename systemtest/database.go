@@ -22,24 +22,22 @@ type Database struct {
 func OpenDatabase(t testing.TB, url string) *Database {
 	t.Helper()
 	if path, ok := strings.CutPrefix(url, "sqlite://"); ok {
-		db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { db.Close() })
-		return &Database{t, db}
+		return openDatabase(t, "sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
 	}
-	rest := strings.TrimPrefix(url, "mysql://")
-	account, rest, _ := strings.Cut(rest, "@")
-	addr, name, _ := strings.Cut(rest, "/")
+	account, rest, _ := strings.Cut(strings.TrimPrefix(url, "mysql://"), "@")
 	config := driver.NewConfig()
 	config.User, config.Passwd, _ = strings.Cut(account, ":")
-	config.Net, config.Addr, config.DBName = "tcp", addr, name
-	connector, err := driver.NewConnector(config)
+	config.Net = "tcp"
+	config.Addr, config.DBName, _ = strings.Cut(rest, "/")
+	return openDatabase(t, "mysql", config.FormatDSN())
+}
+
+func openDatabase(t testing.TB, driver, dsn string) *Database {
+	t.Helper()
+	db, err := sql.Open(driver, dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	db := sql.OpenDB(connector)
 	t.Cleanup(func() { db.Close() })
 	return &Database{t, db}
 }
@@ -51,6 +49,24 @@ func (db *Database) Count(query string, args ...any) (n int) {
 		db.t.Fatal(err)
 	}
 	return n
+}
+
+// each calls read for each row of the query's result.
+func (db *Database) each(query string, read func(scan func(...any) error) error) {
+	db.t.Helper()
+	rows, err := db.DB.Query(query)
+	if err != nil {
+		db.t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := read(rows.Scan); err != nil {
+			db.t.Fatal(err)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		db.t.Fatal(err)
+	}
 }
 
 // exec executes the statement, again if the database has rolled it back for an instance's: a deadlock is nobody's fault.

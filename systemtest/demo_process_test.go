@@ -1,7 +1,6 @@
 package systemtest
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -17,7 +16,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"firsttap/app"
 	"firsttap/demo"
@@ -68,23 +66,12 @@ func startDemo(t *testing.T, dir string, settings ...string) *shownDemo {
 // follow runs a demo until the test ends, and reads its links.
 func follow(t *testing.T, i *Instance, tell func(), run func(out io.Writer) error) *shownDemo {
 	t.Helper()
-	out, w := io.Pipe()
 	i.log, i.done = &testkit.LogBuffer{}, make(chan struct{})
 	s := &shownDemo{Instance: i}
 	var result error
 	go func() {
-		result = run(w)
-		w.Close()
-	}()
-	ready := make(chan struct{})
-	go func() {
 		defer close(i.done)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			fmt.Fprintln(i.log, lines.Text())
-			if strings.HasPrefix(lines.Text(), "Ctrl-C") {
-				close(ready)
-			}
-		}
+		result = run(i.log)
 	}()
 	s.end = func() error {
 		Client.CloseIdleConnections()
@@ -93,13 +80,7 @@ func follow(t *testing.T, i *Instance, tell func(), run func(out io.Writer) erro
 		return result
 	}
 	t.Cleanup(func() { s.end() })
-	select {
-	case <-ready:
-	case <-i.done:
-		t.Fatalf("the demo ended at once: %v\n%s", result, i.log)
-	case <-time.After(testkit.Patience):
-		t.Fatalf("no links:\n%s", i.log)
-	}
+	testkit.Poll(testkit.Patience, func() bool { return i.log.Count("\nCtrl-C") > 0 || i.ended() })
 	s.readLinks(t)
 	return s
 }

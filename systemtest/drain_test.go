@@ -18,25 +18,21 @@ func TestDrain(t *testing.T) {
 	t.Parallel()
 	i := Start(t, ownFile(t), "FIRSTTAP_DRAIN=3s")
 	d, id := MakeDrivers(t, i, 1)[0], MakeDispatch(t, i)
-	if r := send("GET", i.URL+"/readyz", "", ""); r.status != 200 || parts(t, i) {
+	if r := i.readyz(); r.status != 200 || parts(t, i) {
 		t.Fatalf("before SIGTERM: %s", r)
 	}
 	stream := openStream(t, i, AdminKey, "")
 	told := time.Now()
 	i.signal(syscall.SIGTERM)
 	testkit.Eventually(t, "it is not ready", func() bool {
-		r := send("GET", i.URL+"/readyz", "", "")
+		r := i.readyz()
 		return r.status == 503 && r.Status == "draining"
 	})
 	if !parts(t, i) {
 		t.Error("it keeps connections that it is about to close")
 	}
-	if r := Accept(i, id, d, 1); !r.Won() {
-		t.Errorf("while it drains: %s", r)
-	}
-	if live := send("GET", i.URL+"/livez", "", ""); live.status != 200 {
-		t.Errorf("it is alive: %s", live)
-	}
+	mustWin(t, i, id, d, 1)
+	i.must(200, "GET", "/livez", "", "")
 	testkit.Await(t, "it ends", i.done)
 	if took := time.Since(told); took < 3*time.Second || i.cmd.ProcessState.ExitCode() != 0 {
 		t.Errorf("it ended after %s with %d:\n%s", took, i.cmd.ProcessState.ExitCode(), i.log)
@@ -101,9 +97,7 @@ func TestDrainIsSkipped(t *testing.T) {
 			i := Start(t, ownFile(t), "FIRSTTAP_DRAIN=1m")
 			for k, s := range signals {
 				if k > 0 {
-					testkit.Eventually(t, "the first event arrives", func() bool {
-						return send("GET", i.URL+"/readyz", "", "").status == 503
-					})
+					testkit.Eventually(t, "the first signal arrives", func() bool { return i.readyz().status == 503 })
 				}
 				i.signal(s)
 			}
@@ -111,12 +105,7 @@ func TestDrainIsSkipped(t *testing.T) {
 				if len(signals) > 1 {
 					_ = i.cmd.Process.Signal(syscall.SIGTERM) // right after the first, it counts as the same
 				}
-				select {
-				case <-i.done:
-					return true
-				default:
-					return false
-				}
+				return i.ended()
 			})
 			state, _ := i.cmd.ProcessState.Sys().(syscall.WaitStatus)
 			if orderly := len(signals) == 1; orderly != (i.cmd.ProcessState.ExitCode() == 0) || orderly == state.Signaled() {

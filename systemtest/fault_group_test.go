@@ -51,15 +51,11 @@ func (k *history) note(call string, a Response) {
 
 // retried retries 503 and "not final" responses, as clients should.
 func (k *history) retried(call string, ask func() Response) (a Response) {
-	patience := time.NewTicker(20 * time.Millisecond)
-	defer patience.Stop()
-	for end := time.Now().Add(testkit.Patience); time.Now().Before(end); <-patience.C {
+	testkit.Poll(testkit.Patience, func() bool {
 		a = ask()
 		k.note(call, a)
-		if a.err == nil && a.status != 503 && (a.Final == nil || *a.Final) {
-			break
-		}
-	}
+		return a.err == nil && a.status != 503 && (a.Final == nil || *a.Final)
+	})
 	return a
 }
 
@@ -151,8 +147,7 @@ func TestPrimaryOfAGroupMovesUnderLoad(t *testing.T) {
 	first := g.Primary()
 	url := first.URL(t)
 	proxy := servertest.StartProxy(t, first.Addr())
-	settings := []string{"FIRSTTAP_DATABASE_URL=" + proxy.URL(url), ownRedis(t)}
-	instances := []*Instance{Start(t, settings...), Start(t, settings...)}
+	instances, _ := startTwo(t, proxy.URL(url), ownRedis(t))
 	k := &history{answers: map[string]map[string]int{}}
 	const crews, each, enough = 100, 5, 30
 	drivers := MakeDrivers(t, instances[0], crews*each)

@@ -30,11 +30,7 @@ func rowHasChanged(t *testing.T, s *stage) {
 		"next round": {func(o *offer) { o.db.exec("UPDATE dispatches SET round = 2, version = version + 1 WHERE id = ?", o.id) }, 409, "OFFER_STALE"},
 		"expired":    {func(o *offer) { o.db.exec("UPDATE dispatches SET expires_at = opens_at + 1 WHERE id = ?", o.id) }, 410, "DISPATCH_EXPIRED"},
 		"canceled":   {func(o *offer) { cancel(o.t, o.two, o.id) }, 410, "DISPATCH_CANCELED"},
-		"off duty": {func(o *offer) {
-			if a := send("PUT", o.two.URL+"/v1/me/duty", o.drivers[0].Token, `{"on_duty":false}`); a.status != 200 {
-				o.t.Fatal(a)
-			}
-		}, 403, "NOT_ELIGIBLE"},
+		"off duty":   {func(o *offer) { o.two.must(200, "PUT", "/v1/me/duty", o.drivers[0].Token, `{"on_duty":false}`) }, 403, "NOT_ELIGIBLE"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := s.holdClaim(t, "UPDATE dispatches")

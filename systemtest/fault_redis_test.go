@@ -54,10 +54,7 @@ func TestRedisFailsMidRace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := servertest.StartRedis(t)
 			c := redisAt(t, server.URL())
-			url := mariaDB(t)
-			settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + server.URL(), QuickRedis}
-			instances := []*Instance{Start(t, settings...), Start(t, settings...)}
-			db := OpenDatabase(t, url)
+			instances, db := startTwo(t, mariaDB(t), "FIRSTTAP_REDIS_URL="+server.URL(), QuickRedis)
 			drivers := MakeDrivers(t, instances[0], 30)
 			for range testkit.Scale(2, 15) {
 				id := MakeDispatch(t, instances[0])
@@ -72,19 +69,18 @@ func TestRedisFailsMidRace(t *testing.T) {
 					return Accept(instances[k%2], id, drivers[k], 1)
 				})
 				broken.Wait()
-				oneWinner(t, db, id, 1, drivers, answers)
+				oneWinner(t, db, id, drivers, answers)
 				// Redis stays away: every claim is decided by the database.
 				raceRound(t, db, instances, drivers)
 				if name != "flushed" {
 					testkit.Eventually(t, "readyz is 200 and degraded", func() bool {
-						a := send("GET", instances[0].URL+"/readyz", "", "")
+						a := instances[0].readyz()
 						return a.status == 200 && a.Status == "degraded"
 					})
 				}
 				undo()
 				testkit.Eventually(t, "readyz is ok again", func() bool {
-					return send("GET", instances[0].URL+"/readyz", "", "").Status == "ok" &&
-						send("GET", instances[1].URL+"/readyz", "", "").Status == "ok"
+					return instances[0].readyz().Status == "ok" && instances[1].readyz().Status == "ok"
 				})
 			}
 			everyKeyEnds(t, c)
@@ -142,7 +138,7 @@ func TestReplyOfSetIsLost(t *testing.T) {
 	b, c := OpenDatabase(t, url), redisAt(t, server.URL())
 	drivers := MakeDrivers(t, i, 2)
 	for range testkit.Scale(3, 30) {
-		testkit.Eventually(t, "redis is used", func() bool { return send("GET", i.URL+"/readyz", "", "").Status == "ok" })
+		testkit.Eventually(t, "redis is used", func() bool { return i.readyz().Status == "ok" })
 		id := MakeDispatch(t, i)
 		cut := proxy.CutReply("dispatch:lock:")
 		a := Accept(i, id, drivers[0], 1)
@@ -190,11 +186,8 @@ func TestCostOfARace(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t)
 	c := redisAt(t, server.URL())
-	db := servertest.StartMariaDB(t)
-	url := db.URL(t)
-	settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + server.URL(), "FIRSTTAP_JOB_LOCK=table"} // in Redis, jobs would count
-	one, two := Start(t, settings...), Start(t, settings...)
-	b := OpenDatabase(t, url)
+	both, b := startTwo(t, servertest.StartMariaDB(t).URL(t), "FIRSTTAP_REDIS_URL="+server.URL(), "FIRSTTAP_JOB_LOCK=table") // in Redis, jobs would count
+	one := both[0]
 	drivers := MakeDrivers(t, one, 30)
 	b.exec("SET GLOBAL log_output = 'TABLE'")
 	// The relay, the ledger and the verification of claims have connections of their own, which do not count. Of a transaction that was
@@ -210,17 +203,17 @@ func TestCostOfARace(t *testing.T) {
 			" AND thread_id IN (SELECT thread_id FROM mysql.general_log WHERE argument LIKE ?)", like, "%"+id+"%")
 	}
 	record := func(on string) { b.exec("SET GLOBAL general_log = '" + on + "'") }
-	for _, instances := range [][]*Instance{{one}, {one, two}} {
+	for _, instances := range [][]*Instance{both[:1], both} {
 		id := MakeDispatch(t, one)
 		testkit.Eventually(t, "the dispatch's events are sent", func() bool { return b.Count("outbox WHERE state = 0") == 0 })
 		b.exec("TRUNCATE mysql.general_log")
 		sets, others := commands(t, c)
 		record("ON")
-		answers := Together(len(drivers), func(k int) Response { return Accept(instances[k%len(instances)], id, drivers[k], 1) })
+		answers := race(instances, id, drivers)
 		// Thirty more, once every instance knows the winner.
-		late := Together(len(drivers), func(k int) Response { return Accept(instances[k%len(instances)], id, drivers[k], 1) })
+		late := race(instances, id, drivers)
 		record("OFF")
-		oneWinner(t, b, id, 1, drivers, answers)
+		oneWinner(t, b, id, drivers, answers)
 		replays := 0
 		for _, a := range late {
 			if a.Won() {

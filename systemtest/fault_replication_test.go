@@ -1,6 +1,7 @@
 package systemtest
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -10,10 +11,7 @@ import (
 
 // onReplication runs test on servers of the kinds [servertest.Servers], with an asynchronous replica each.
 func onReplication(t *testing.T, test func(t *testing.T, r *servertest.Replication)) {
-	start := map[string]func(testing.TB) *servertest.Replication{
-		servertest.MariaDB: servertest.StartMariaDBReplication, servertest.MySQL: servertest.StartMySQLReplication,
-	}
-	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) { test(t, start[kind](t)) })
+	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) { test(t, servertest.StartReplication(t, kind)) })
 }
 
 // A failover to a lagging replica loses claims after their SUCCESS. The service cannot prevent that. It warns at the
@@ -49,12 +47,7 @@ func TestFailoverLosesAClaim(t *testing.T) {
 		b := OpenDatabase(t, strings.Replace(url, r.Primary.Addr(), r.Replica.Addr(), 1))
 
 		alerted := func(i *Instance, id, driver string) bool {
-			for line := range strings.Lines(i.log.String()) {
-				if strings.Contains(line, "ALERT: the database has lost a committed claim") && strings.Contains(line, id) && strings.Contains(line, driver) {
-					return true
-				}
-			}
-			return false
+			return regexp.MustCompile(`(?m)^.*ALERT: the database has lost a committed claim.*` + id + `.*` + driver).MatchString(i.log.String())
 		}
 		refused := 0
 		testkit.Eventually(t, "an alert for the claim that taps meet", func() bool {
@@ -93,7 +86,7 @@ func TestFailoverLosesAClaim(t *testing.T) {
 // claim with SUCCESS exists after the failover.
 func TestFailoverKeepsClaims(t *testing.T) {
 	t.Parallel()
-	r := servertest.StartMariaDBReplication(t)
+	r := servertest.StartReplication(t, servertest.MariaDB)
 	url := r.Primary.URL(t)
 	r.Follow()
 	old, replica := OpenDatabase(t, url), OpenDatabase(t, strings.Replace(url, r.Primary.Addr(), r.Replica.Addr(), 1))
@@ -104,11 +97,7 @@ func TestFailoverKeepsClaims(t *testing.T) {
 	replica.exec("STOP SLAVE IO_THREAD")
 	replica.exec("START SLAVE IO_THREAD")
 	proxy := servertest.StartProxy(t, r.Primary.Addr())
-	settings := []string{
-		"FIRSTTAP_DATABASE_URL=" + proxy.URL(url), ownRedis(t),
-		QuickClaims, // a COMMIT without a replica waits for as long
-	}
-	instances := []*Instance{Start(t, settings...), Start(t, settings...)}
+	instances, _ := startTwo(t, proxy.URL(url), ownRedis(t), QuickClaims) // a COMMIT without a replica waits for as long
 	drivers := MakeDrivers(t, instances[0], 3)
 	promised, unsure := MakeDispatch(t, instances[0]), MakeDispatch(t, instances[0])
 	a := mustWin(t, instances[0], promised, drivers[0], 1)

@@ -40,7 +40,7 @@ func TestSwitchover(t *testing.T) {
 			s.untilWell(t, before, "before anything happens", requestTimeout)
 			s.phase.Store(during)
 			s.servers.Demote()
-			if !testkit.Poll(requestTimeout, func() bool { return send("GET", s.one.URL+"/readyz", "", "").status == 503 }) {
+			if !testkit.Poll(requestTimeout, func() bool { return s.one.readyz().status == 503 }) {
 				t.Error("/readyz does not tell that the server takes no writes")
 			}
 			if Metric(t, s.ops, "firsttap_database_up") != 0 {
@@ -100,7 +100,7 @@ type changes struct {
 
 func newSwitchover(t *testing.T, settings ...string) *switchover {
 	t.Helper()
-	s := &switchover{servers: servertest.StartMariaDBReplication(t), ops: testkit.FreeAddress(t), fcm: StartFCM(t)}
+	s := &switchover{servers: servertest.StartReplication(t, servertest.MariaDB), ops: testkit.FreeAddress(t), fcm: StartFCM(t)}
 	url := s.servers.URL(t)
 	s.toOne, s.toTwo = servertest.StartProxy(t, s.servers.Primary.Addr()), servertest.StartProxy(t, s.servers.Primary.Addr())
 	settings = append(settings, ownRedis(t))
@@ -129,15 +129,8 @@ func (s *switchover) makeChanges(t *testing.T) {
 	}
 	testkit.Eventually(t, "another driver takes it", func() bool { return Accept(s.two, s.won, s.other, 2).Won() })
 	n := changes{open: MakeDispatch(t, s.two), free: MakeDispatch(t, s.two)}
-	if a := send("PUT", s.two.URL+"/v1/me/duty", s.idle.Token, `{"on_duty":false}`); a.status != 200 {
-		t.Fatal(a)
-	}
-	a := send("POST", s.two.URL+"/v1/admin/api-keys", AdminKey, `{"name":"new","role":"viewer"}`)
-	var made struct{ Key string }
-	if err := json.Unmarshal([]byte(a.body), &made); err != nil || made.Key == "" {
-		t.Fatalf("key: %s", a)
-	}
-	n.key = made.Key
+	s.two.must(200, "PUT", "/v1/me/duty", s.idle.Token, `{"on_duty":false}`)
+	n.key = textOf(s.two.must(201, "POST", "/v1/admin/api-keys", AdminKey, `{"name":"new","role":"viewer"}`).body, "key")
 	s.news.Store(&n)
 }
 

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -52,21 +51,10 @@ func startHAProxy(t *testing.T, i *Instance, limits ...string) *Instance {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	log := &testkit.LogBuffer{}
 	cmd := exec.Command(program, "-db", "-f", file)
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), limits...), log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Logf("HAProxy's log:\n%s", log)
-		}
-	})
-	behind := &Instance{T: t, URL: "http://" + addr}
+	cmd.Env = append(os.Environ(), limits...)
+	behind := launch(t, cmd)
+	behind.URL = "http://" + addr
 	testkit.Eventually(t, "the proxy listens", func() bool {
 		conn, err := net.Dial("tcp", addr)
 		if err == nil {
@@ -80,18 +68,14 @@ func startHAProxy(t *testing.T, i *Instance, limits ...string) *Instance {
 // TestProxyPassesEvents at once: a live stream gets an event while it stays open, so nothing waits in a buffer of the proxy.
 func TestProxyPassesEvents(t *testing.T) {
 	t.Parallel()
-	i := Start(t, "FIRSTTAP_DATABASE_URL=sqlite://"+filepath.Join(t.TempDir(), "test.db"))
+	i := Start(t, ownFile(t))
 	behind := startHAProxy(t, i)
-	if a := send("GET", behind.URL+"/haproxy", "", ""); a.status != 200 {
-		t.Errorf("the proxy of two ready instances: %s", a)
-	}
+	behind.must(200, "GET", "/haproxy", "", "")
 	d := MakeDrivers(t, behind, 1)[0]
 	stream := openStream(t, behind, d.Token, "")
 	id := MakeDispatch(t, behind)
 	stream.await("event: dispatch.opened")
-	if a := Accept(behind, id, d, 1); !a.Won() {
-		t.Error(a)
-	}
+	mustWin(t, behind, id, d, 1)
 	stream.await("event: dispatch.accepted")
 }
 
@@ -115,7 +99,7 @@ func (s *openedStream) await(line string) {
 func TestProxyLimitsAnAddress(t *testing.T) {
 	t.Parallel()
 	const connections, requests = 5, 40
-	i := Start(t, "FIRSTTAP_DATABASE_URL=sqlite://"+filepath.Join(t.TempDir(), "test.db"))
+	i := Start(t, ownFile(t))
 	behind := startHAProxy(t, i, fmt.Sprint("CONNECTIONS_PER_ADDRESS=", connections), fmt.Sprint("REQUESTS_PER_ADDRESS=", requests))
 	asked := 0
 	ask := func(conn net.Conn) (status string) {

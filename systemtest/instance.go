@@ -55,7 +55,7 @@ func Start(t testing.TB, settings ...string) *Instance {
 	return i
 }
 
-// launch starts a process of the program. Even a stopped one does not outlive a killed test process.
+// launch starts a process that ends with the test. Even a stopped one does not outlive a killed test process.
 func launch(t testing.TB, cmd *exec.Cmd) *Instance {
 	t.Helper()
 	i := &Instance{T: t, cmd: cmd, log: &testkit.LogBuffer{}, done: make(chan struct{})}
@@ -68,7 +68,24 @@ func launch(t testing.TB, cmd *exec.Cmd) *Instance {
 		_ = cmd.Wait() // cmd.ProcessState has the result
 		close(i.done)
 	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // fails only when it has ended already
+		<-i.done
+		if t.Failed() {
+			t.Logf("log of %s at %s:\n%s", cmd.Path, i.URL, i.log)
+		}
+	})
 	return i
+}
+
+// ended reports whether the process has ended.
+func (i *Instance) ended() bool {
+	select {
+	case <-i.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // awaitURL waits until the instance says where it listens.
@@ -79,12 +96,7 @@ func (i *Instance) awaitURL() {
 		if found := listens.FindStringSubmatch(i.log.String()); found != nil {
 			i.URL = found[1]
 		}
-		select {
-		case <-i.done:
-			return true
-		default:
-			return i.URL != ""
-		}
+		return i.URL != "" || i.ended()
 	})
 	if i.URL == "" {
 		i.T.Fatalf("firsttap does not listen:\n%s", i.log)
@@ -98,6 +110,16 @@ func (i *Instance) signal(s syscall.Signal) {
 	}
 }
 
+// endBy sends the signal, after which the instance must end with 0.
+func (i *Instance) endBy(s syscall.Signal) {
+	i.T.Helper()
+	i.signal(s)
+	testkit.Await(i.T, "the instance ends", i.done)
+	if code := i.cmd.ProcessState.ExitCode(); code != 0 {
+		i.T.Errorf("the instance ended with %d:\n%s", code, i.log)
+	}
+}
+
 // Kill ends the instance by SIGKILL, and returns when it is gone.
 func (i *Instance) Kill() {
 	i.T.Helper()
@@ -108,15 +130,11 @@ func (i *Instance) Kill() {
 func (i *Instance) end() {
 	_ = i.cmd.Process.Signal(syscall.SIGCONT)
 	_ = i.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-i.done:
-	case <-time.After(testkit.Patience):
-		_ = i.cmd.Process.Kill()
-		<-i.done
-		i.T.Errorf("firsttap did not end after SIGTERM:\n%s", i.log)
+	if !testkit.Poll(testkit.Patience, i.ended) {
+		i.T.Errorf("%s did not end after SIGTERM", i.URL)
 	}
-	if log := i.log.String(); i.T.Failed() || strings.Contains(log, "DATA RACE") || strings.Contains(log, "panic") {
-		i.T.Errorf("log of %s:\n%s", i.URL, log)
+	if i.log.Count("DATA RACE") > 0 || i.log.Count("panic") > 0 {
+		i.T.Errorf("%s has a data race or a panic", i.URL)
 	}
 }
 
@@ -303,17 +321,26 @@ func ownFile(t testing.TB) string {
 // get requests the path and decodes the response, which must be 200.
 func (i *Instance) get(path, token string, into any) {
 	i.T.Helper()
-	a := send("GET", i.URL+path, token, "")
-	if a.status != 200 {
-		i.T.Fatalf("GET %s: %s", path, a)
-	}
+	a := i.must(200, "GET", path, token, "")
 	if err := json.Unmarshal([]byte(a.body), into); err != nil {
 		i.T.Fatalf("GET %s: %v: %s", path, err, a)
 	}
 }
 
+// must sends the request, which must get that status, and returns the response.
+func (i *Instance) must(status int, method, path, token, body string, headers ...string) Response {
+	i.T.Helper()
+	a := sendWith(method, i.URL+path, token, body, headers...)
+	if a.status != status {
+		i.T.Fatalf("%s %s should be answered with %d: %s", method, path, status, a)
+	}
+	return a
+}
+
 // isReady reports whether /readyz is 200.
-func (i *Instance) isReady() bool { return send("GET", i.URL+"/readyz", "", "").status == 200 }
+func (i *Instance) isReady() bool { return i.readyz().status == 200 }
+
+func (i *Instance) readyz() Response { return send("GET", i.URL+"/readyz", "", "") }
 
 // textOf is the first text with that name in a JSON document.
 func textOf(document, name string) string {

@@ -3,7 +3,6 @@ package systemtest
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,11 +17,8 @@ const slowest = 500 * time.Millisecond
 
 // fleet is three instances over one database that are killed at random and replaced.
 type fleet struct {
-	t          *testing.T
-	fcm        *fcmtest.Server
-	deliveries *Deliveries
-	db         *Database
-	settings   []string // of every instance
+	*pushing
+	redis string // the setting of every instance
 
 	mu        sync.Mutex
 	instances [3]*Instance
@@ -40,21 +36,19 @@ type death struct {
 }
 
 func newFleet(t *testing.T, url string) *fleet {
-	fcm := StartFCM(t)
-	settings := PushSettings(url, fcm, "", ownRedis(t))
-	h := &fleet{t: t, fcm: fcm, deliveries: RecordDeliveries(fcm), db: OpenDatabase(t, url), settings: settings}
+	h := &fleet{pushing: startPushing(t, url), redis: ownRedis(t)}
 	for k := range h.instances {
-		h.start(k)
+		h.begin(k)
 	}
 	return h
 }
 
-func (h *fleet) start(k int) {
+func (h *fleet) begin(k int) {
 	h.t.Helper()
 	h.started++
 	name := fmt.Sprintf("process-%d", h.started)
 	lease := time.Duration(h.started) * time.Hour // no lease ends by itself
-	i := Start(h.t, append(slices.Clone(h.settings), "FIRSTTAP_FIREBASE_PROJECT="+name, pushLease+"="+lease.String())...)
+	i := h.start(name, h.redis, pushLease+"="+lease.String())
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.instances[k], h.names[k], h.leases[k] = i, name, lease
@@ -71,10 +65,9 @@ func (h *fleet) kill() {
 	h.t.Helper()
 	k := rand.N(len(h.instances))
 	h.instances[k].Kill()
-	d := death{name: h.names[k], unsent: h.db.unsentMessages()}
-	h.deaths = append(h.deaths, d)
+	h.deaths = append(h.deaths, death{name: h.names[k], unsent: h.db.unsentMessages()})
 	h.db.endLeases(h.leases[k])
-	h.start(k)
+	h.begin(k)
 }
 
 // endLeases ends the leases that were taken for that time, a number of hours.
@@ -112,38 +105,17 @@ func (h *fleet) make(n int, pace time.Duration) <-chan struct{} {
 	return made
 }
 
-func (h *fleet) events() []string {
-	h.t.Helper()
-	rows, err := h.db.DB.Query("SELECT id FROM events WHERE type='dispatch.created'")
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	defer rows.Close()
-	var ids []string
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			h.t.Fatal(err)
-		}
-		ids = append(ids, id)
-	}
-	if err := rows.Err(); err != nil {
-		h.t.Fatal(err)
-	}
-	return ids
-}
-
 // account checks that every driver got every event, and that each duplicate is due to an instance that was killed before
 // it recorded the first message as sent.
 func (h *fleet) account(events []string, drivers []Driver) {
 	h.t.Helper()
-	h.deliveries.mu.Lock()
-	defer h.deliveries.mu.Unlock()
+	h.mail.mu.Lock()
+	defer h.mail.mu.Unlock()
 	lost, inFlight, again, unexplained := 0, 0, 0, 0
 	for _, e := range events {
 		for _, d := range drivers {
 			of := message{e, "dispatch.opened", pushToken(d)}
-			arrivals := h.deliveries.sent[of]
+			arrivals := h.mail.sent[of]
 			if len(arrivals) == 0 {
 				lost++
 				continue
@@ -161,15 +133,15 @@ func (h *fleet) account(events []string, drivers []Driver) {
 			unexplained += max(0, len(arrivals)-1-excuses)
 		}
 	}
-	if lost > 0 || unexplained > 0 || len(h.deliveries.sent) != len(events)*len(drivers) {
+	if lost > 0 || unexplained > 0 || len(h.mail.sent) != len(events)*len(drivers) {
 		h.t.Errorf("%d events to %d drivers: %d were lost, %d were told again for no reason, %d are in the mail",
-			len(events), len(drivers), lost, unexplained, len(h.deliveries.sent))
+			len(events), len(drivers), lost, unexplained, len(h.mail.sent))
 	}
 	if inFlight == 0 {
 		h.t.Error("nothing was under way when the instances were killed: this has shown nothing")
 	}
 	h.t.Logf("%d pushes, %d kills: %d pushes were in flight or not recorded then, %d were sent again",
-		len(h.deliveries.sent), len(h.deaths), inFlight, again)
+		len(h.mail.sent), len(h.deaths), inFlight, again)
 }
 
 // Instances are killed at random while they send. Nothing is lost, every duplicate was in flight at a kill, each phone
@@ -198,13 +170,18 @@ func killWhilePushing(t *testing.T, url string, pushes, drivers int, pace time.D
 		default:
 		}
 	}
-	events := h.events()
+	var events []string
+	h.db.each("SELECT id FROM events WHERE type='dispatch.created'", func(scan func(...any) error) error {
+		var id string
+		defer func() { events = append(events, id) }()
+		return scan(&id)
+	})
 	backlog := time.Duration(pushes/200) * time.Second
 	testkit.Within(t, testkit.Patience+backlog, "everybody has heard of everything", func() bool {
-		n, _ := h.deliveries.Count()
+		n, _ := h.mail.Count()
 		return n == len(events)*drivers
 	})
-	testkit.Eventually(t, "all is settled", func() bool { return len(h.db.unsentMessages()) == 0 })
+	h.settle()
 	h.account(events, people)
 	for _, d := range people {
 		shown := map[string]int{}

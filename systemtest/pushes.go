@@ -47,10 +47,7 @@ func phones(t testing.TB, i *Instance, drivers []Driver) {
 
 func addPhone(t testing.TB, i *Instance, d Driver, platform, token string) {
 	t.Helper()
-	a := send("PUT", i.URL+"/v1/me/devices/app-on-"+platform, d.Token, fmt.Sprintf(`{"platform":%q,"push_token":%q}`, platform, token))
-	if a.status != 200 {
-		t.Fatalf("device: %s", a)
-	}
+	i.must(200, "PUT", "/v1/me/devices/app-on-"+platform, d.Token, fmt.Sprintf(`{"platform":%q,"push_token":%q}`, platform, token))
 }
 
 // MakeDriversWithPhones adds n drivers of a region, each with a phone.
@@ -59,6 +56,80 @@ func MakeDriversWithPhones(t testing.TB, i *Instance, region string, n int) []Dr
 	drivers := makeDriversIn(t, i, region, n)
 	phones(t, i, drivers)
 	return drivers
+}
+
+// pushing is a push service with phones behind it, a record of what it delivers, and the database of the instances that push to it.
+type pushing struct {
+	t    testing.TB
+	fcm  *fcmtest.Server
+	mail *Deliveries
+	url  string
+	db   *Database
+}
+
+func startPushing(t testing.TB, url string) *pushing {
+	t.Helper()
+	fcm := StartFCM(t)
+	return &pushing{t: t, fcm: fcm, mail: RecordDeliveries(fcm), url: url, db: OpenDatabase(t, url)}
+}
+
+// start starts an instance that pushes under the name of that Firebase project.
+func (p *pushing) start(project string, settings ...string) *Instance {
+	p.t.Helper()
+	return Start(p.t, PushSettings(p.url, p.fcm, project, settings...)...)
+}
+
+// answerAfter makes the push service answer so late from now on.
+func (p *pushing) answerAfter(latency time.Duration) {
+	p.fcm.Set(func(k *fcmtest.Knobs) { k.Latency = latency })
+}
+
+// await waits until n messages have arrived, or more.
+func (p *pushing) await(what string, n int) {
+	p.t.Helper()
+	testkit.Eventually(p.t, what, func() bool {
+		messages, _ := p.mail.Count()
+		return messages >= n
+	})
+}
+
+// settle waits until every push is recorded as sent.
+func (p *pushing) settle() {
+	p.t.Helper()
+	testkit.Eventually(p.t, "nothing is left to push", p.db.nothingToPush)
+}
+
+// mustShow waits until the phones show these notifications of the dispatch.
+func (p *pushing) mustShow(id string, want map[string][]string) {
+	p.t.Helper()
+	testkit.Retry(p.t, func() error {
+		for token, types := range want {
+			if got := shownTypes(p.fcm, token, id); !slices.Equal(got, types) {
+				return fmt.Errorf("of %s the phone %s shows %v, not %v", id, token, got, types)
+			}
+		}
+		return nil
+	})
+}
+
+// allShow waits until each driver's phone shows these notifications of the dispatch.
+func (p *pushing) allShow(drivers []Driver, id string, types ...string) {
+	p.t.Helper()
+	want := map[string][]string{}
+	for _, d := range drivers {
+		want[pushToken(d)] = types
+	}
+	p.mustShow(id, want)
+}
+
+// silent counts the silent messages of that type about the dispatch that a phone has got.
+func (p *pushing) silent(token, id, messageType string) (n int) {
+	for _, message := range p.fcm.Device(token).Silent {
+		if message.Dispatch == id && message.Type == messageType {
+			n++
+		}
+	}
+	return n
 }
 
 // shownTypes returns the types of the notifications of a dispatch that a phone shows, the latest last.
@@ -70,26 +141,6 @@ func shownTypes(fcm *fcmtest.Server, token, id string) []string {
 		}
 	}
 	return types
-}
-
-// mustShow waits until the phones show these notifications of the dispatch.
-func mustShow(t testing.TB, fcm *fcmtest.Server, id string, want map[string][]string) {
-	t.Helper()
-	var wrong string
-	defer func() {
-		if wrong != "" {
-			t.Log(wrong)
-		}
-	}()
-	testkit.Eventually(t, "the phones show what they should", func() bool {
-		wrong = ""
-		for token, types := range want {
-			if got := shownTypes(fcm, token, id); !slices.Equal(got, types) {
-				wrong = fmt.Sprintf("of %s the phone %s shows %v, not %v", id, token, got, types)
-			}
-		}
-		return wrong == ""
-	})
 }
 
 // message is a push that a phone should get once.
@@ -144,44 +195,17 @@ func (db *Database) nothingToPush() bool {
 	return db.Count("outbox WHERE state = 0") == 0 && db.Count("notifications WHERE state = 0") == 0
 }
 
-// arrived reports whether n messages have arrived, or more.
-func (m *Deliveries) arrived(n int) bool {
-	messages, _ := m.Count()
-	return messages >= n
-}
-
-// mustShowOffers checks that each driver's phone shows the offer of each dispatch.
-func mustShowOffers(t testing.TB, fcm *fcmtest.Server, drivers []Driver, ids []string) {
-	t.Helper()
-	for _, d := range drivers {
-		for _, id := range ids {
-			if got := shownTypes(fcm, pushToken(d), id); !slices.Equal(got, []string{"dispatch.opened"}) {
-				t.Errorf("of %s the phone of %s shows %v", id, d.ID, got)
-			}
-		}
-	}
-}
-
 // unsentMessages are the messages that are not recorded as sent.
 func (db *Database) unsentMessages() map[message]bool {
 	db.t.Helper()
-	rows, err := db.DB.Query(`SELECT n.event_id, n.type, d.push_token FROM notifications n JOIN devices d ON d.id = n.device_id
-		WHERE n.state = 0`)
-	if err != nil {
-		db.t.Fatal(err)
-	}
-	defer rows.Close()
 	found := map[message]bool{}
-	for rows.Next() {
+	const unsent = `SELECT n.event_id, n.type, d.push_token FROM notifications n JOIN devices d ON d.id = n.device_id WHERE n.state = 0`
+	db.each(unsent, func(scan func(...any) error) error {
 		var m message
-		if err := rows.Scan(&m.event, &m.typ, &m.token); err != nil {
-			db.t.Fatal(err)
-		}
+		err := scan(&m.event, &m.typ, &m.token)
 		found[m] = true
-	}
-	if err := rows.Err(); err != nil {
-		db.t.Fatal(err)
-	}
+		return err
+	})
 	return found
 }
 

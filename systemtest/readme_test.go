@@ -32,33 +32,15 @@ func buildProgram(t *testing.T) string {
 }
 
 // plainStart runs the program in the folder as README's "go run ." does: the settings have nothing but two addresses, because
-// the usual ones may be in use. It ends with interrupt or with the test.
+// the usual ones may be in use. It ends with a signal or with the test.
 func plainStart(t *testing.T, program, folder string) *Instance {
 	t.Helper()
 	cmd := exec.Command(program)
 	cmd.Dir = folder
 	cmd.Env = []string{"FIRSTTAP_ADDR=" + testkit.FreeAddress(t), "FIRSTTAP_OPS_ADDR=" + testkit.FreeAddress(t)}
 	i := launch(t, cmd)
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-i.done
-		if t.Failed() {
-			t.Logf("log of %s:\n%s", i.URL, i.log)
-		}
-	})
 	i.awaitURL()
 	return i
-}
-
-// interrupt ends the instance as Ctrl-C does.
-func (i *Instance) interrupt() {
-	i.T.Helper()
-	Client.CloseIdleConnections()
-	i.signal(syscall.SIGINT)
-	testkit.Await(i.T, "it ends", i.done)
-	if code := i.cmd.ProcessState.ExitCode(); code != 0 {
-		i.T.Errorf("after Ctrl-C it ended with %d", code)
-	}
 }
 
 // secretsIn returns the secrets that the instance made in the folder. It must say in which files, and only their owner may read
@@ -91,26 +73,24 @@ func TestPlainStart(t *testing.T) {
 	program, folder := buildProgram(t), t.TempDir()
 	i := plainStart(t, program, folder)
 	secrets := secretsIn(t, i, folder)
-	made := send("POST", i.URL+"/v1/admin/drivers/bulk", secrets[0],
+	made := i.must(200, "POST", "/v1/admin/drivers/bulk", secrets[0],
 		`{"issue_tokens":true,"drivers":[{"name":"Lee","phone":"+821012345679","regions":["busan"],"vehicle_class":"45m"}]}`)
 	token := regexp.MustCompile(`eyJ[^"]*`).FindString(made.body)
-	if made.status != 200 || token == "" {
+	if token == "" {
 		t.Fatal(made)
 	}
 	runReadme(t, i, program, folder)
 
-	i.interrupt()
+	Client.CloseIdleConnections()
+	i.endBy(syscall.SIGINT)
 	i = plainStart(t, program, folder)
 	if again := secretsIn(t, i, folder); !slices.Equal(again, secrets) {
 		t.Error("the second start has other secrets")
 	}
-	if a := send("GET", i.URL+"/v1/me", token, ""); a.status != 200 {
-		t.Errorf("a driver's token from before the second start: %s", a)
-	}
-	if a := send("GET", i.URL+"/v1/admin/board", secrets[0], ""); a.status != 200 {
-		t.Errorf("the admin key: %s", a)
-	}
-	i.interrupt()
+	i.must(200, "GET", "/v1/me", token, "")
+	i.must(200, "GET", "/v1/admin/board", secrets[0], "")
+	Client.CloseIdleConnections()
+	i.endBy(syscall.SIGINT)
 	testkit.MustHoldFiles(t, folder, "firsttap.admin-key", "firsttap.db", "firsttap.db.migrate", "firsttap.jwt-secret")
 }
 

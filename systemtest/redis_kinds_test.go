@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
-	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
 	"firsttap/testkit"
 )
@@ -49,7 +47,7 @@ func TestEveryKindOfRedis(t *testing.T) {
 			for _, sentinel := range s.Sentinels { // a busy machine is no failover
 				askingWith(t, redisAt(t, sentinel.URL()))("SENTINEL", "SET", "mymaster", "down-after-milliseconds", "600000")
 			}
-			return redisKind{[]string{"FIRSTTAP_REDIS_URL=" + s.URL()}, askingWith(t, redisAt(t, s.Master().URL()))}
+			return redisKind{[]string{"FIRSTTAP_REDIS_URL=" + s.URL()}, askingWith(t, redisAt(t, s.Master.URL()))}
 		},
 		"cluster": func(t *testing.T) redisKind {
 			c := servertest.StartRedisCluster(t)
@@ -72,118 +70,58 @@ func TestEveryKindOfRedis(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			kind := start(t)
-			f := startRedisFleet(t, append(kind.settings, "FIRSTTAP_RELAY=leader")...)
-			f.undisturbed("of 30 drivers one wins, and its marker is in Redis", func() error { return f.raceLeavesMarker(kind) })
+			instances, db := startTwo(t, mariaDB(t), append(kind.settings, "FIRSTTAP_RELAY=leader")...)
+			drivers := MakeDrivers(t, instances[0], 30)
+			raceLeavesMarker(t, db, instances, drivers, kind)
 			for range 6 { // of a cluster, keys on each of its servers
-				f.undisturbed("a marker in Redis refuses", func() error { return f.markerRefuses(kind) })
+				markerRefuses(t, db, instances, drivers, kind)
 			}
-			f.eventsPass()
-			for _, i := range f.instances {
+			eventsPass(t, instances, drivers[0])
+			for _, i := range instances {
 				testkit.Eventually(t, "the relay's lock is shown", func() bool {
 					return strings.Contains(send("GET", i.URL+"/v1/admin/locks", AdminKey, "").body, `"name":"relay"`)
 				})
 			}
-			if r := runNow(t, f.instances[1], "remind"); r.Status != "SUCCEEDED" {
+			if r := runNow(t, instances[1], "remind"); r.Status != "SUCCEEDED" {
 				t.Errorf("a job: %+v", r)
 			}
 		})
 	}
 }
 
-// redisFleet is two instances with one database and 30 drivers.
-type redisFleet struct {
-	t         *testing.T
-	instances []*Instance
-	ops       []string
-	db        *Database
-	drivers   []Driver
-}
-
-func startRedisFleet(t *testing.T, settings ...string) *redisFleet {
-	t.Helper()
-	url := repositorytest.URL(t, servertest.MariaDB)
-	f := &redisFleet{t: t}
-	for range 2 {
-		ops := testkit.FreeAddress(t)
-		f.ops = append(f.ops, ops)
-		f.instances = append(f.instances, Start(t, append(settings, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_OPS_ADDR="+ops)...))
-	}
-	f.db, f.drivers = OpenDatabase(t, url), MakeDrivers(t, f.instances[0], 30)
-	return f
-}
-
-// withoutRedis is how long the instances have gone without Redis in all.
-func (f *redisFleet) withoutRedis() (seconds float64) {
-	f.t.Helper()
-	for _, ops := range f.ops {
-		seconds += Metric(f.t, ops, "firsttap_redis_degraded_seconds_total")
-	}
-	return seconds
-}
-
-// undisturbed fails the test if check does. A check during which an instance believed Redis to be away says nothing and is made
-// again: on a busy machine a command may take longer than an accept waits for it.
-func (f *redisFleet) undisturbed(what string, check func() error) {
-	f.t.Helper()
-	testkit.Eventually(f.t, what, func() bool {
-		before := f.withoutRedis()
-		err := check()
-		if f.withoutRedis() != before {
-			return false
-		}
-		if err != nil {
-			f.t.Errorf("%s: %v", what, err)
-		}
-		return true
-	})
-}
-
 func keyOf(id string) string { return "dispatch:lock:{" + id + "}" }
 
 // raceLeavesMarker lets the drivers race, and checks that the dispatch's key says who has taken it, for a while.
-func (f *redisFleet) raceLeavesMarker(kind redisKind) error {
-	f.t.Helper()
-	id := MakeDispatch(f.t, f.instances[0])
-	answers := Together(len(f.drivers), func(k int) Response { return Accept(f.instances[k%2], id, f.drivers[k], 1) })
-	if k := slices.IndexFunc(answers, func(a Response) bool { return a.status == 503 }); k >= 0 {
-		return fmt.Errorf("answered with %s", answers[k])
-	}
-	oneWinner(f.t, f.db, id, 1, f.drivers, answers)
-	for k, a := range answers {
-		if want := "taken:" + f.drivers[k].ID + ":1"; a.Won() && kind.ask("GET", keyOf(id)) != want {
-			return fmt.Errorf("the key is %q, want %q", kind.ask("GET", keyOf(id)), want)
-		}
+func raceLeavesMarker(t *testing.T, db *Database, instances []*Instance, drivers []Driver, kind redisKind) {
+	t.Helper()
+	id, winner := raceRound(t, db, instances, drivers)
+	if got, want := kind.ask("GET", keyOf(id)), "taken:"+winner.ID+":1"; got != want {
+		t.Errorf("the key is %q, want %q", got, want)
 	}
 	if ms, err := strconv.Atoi(kind.ask("PTTL", keyOf(id))); err != nil || ms <= 0 {
-		return fmt.Errorf("the key ends after %d ms, %w", ms, err)
+		t.Errorf("the key ends after %d ms, %v", ms, err)
 	}
-	return nil
 }
 
 // markerRefuses checks that both instances believe another one's marker: they refuse a dispatch that is open in the database.
-func (f *redisFleet) markerRefuses(kind redisKind) error {
-	f.t.Helper()
-	id := MakeDispatch(f.t, f.instances[0])
+func markerRefuses(t *testing.T, db *Database, instances []*Instance, drivers []Driver, kind redisKind) {
+	t.Helper()
+	id := MakeDispatch(t, instances[0])
 	kind.ask("SET", keyOf(id), "taken:drv_another:1", "PX", "600000")
-	for k, i := range f.instances {
-		if a := Accept(i, id, f.drivers[k], 1); a.status != 409 || a.Code != "ALREADY_TAKEN" || a.Final == nil || !*a.Final {
-			return fmt.Errorf("answered with %s", a)
-		}
+	for k, i := range instances {
+		mustBeTaken(t, i, id, drivers[k])
 	}
-	if n := f.db.Count("dispatches WHERE id=? AND status='PENDING'", id); n != 1 {
-		return errors.New("the database says that it is taken")
+	if n := db.Count("dispatches WHERE id=? AND status='PENDING'", id); n != 1 {
+		t.Error("the database says that it is taken")
 	}
-	return nil
 }
 
 // eventsPass makes claims at one instance until the other's stream has told of one.
-func (f *redisFleet) eventsPass() {
-	f.t.Helper()
-	stream := openStream(f.t, f.instances[1], AdminKey, "")
-	testkit.Eventually(f.t, "an event passes from one instance to the other", func() bool {
-		if a := Accept(f.instances[0], MakeDispatch(f.t, f.instances[0]), f.drivers[0], 1); !a.Won() {
-			f.t.Fatal(a)
-		}
+func eventsPass(t *testing.T, instances []*Instance, d Driver) {
+	t.Helper()
+	stream := openStream(t, instances[1], AdminKey, "")
+	testkit.Eventually(t, "an event passes from one instance to the other", func() bool {
+		mustWin(t, instances[0], MakeDispatch(t, instances[0]), d, 1)
 		for {
 			select {
 			case line := <-stream.lines:
@@ -202,13 +140,13 @@ func (f *redisFleet) eventsPass() {
 func TestRedisOfAnotherAuthority(t *testing.T) {
 	t.Parallel()
 	r := servertest.StartRedisTLS(t, servertest.NewAuthority(t))
-	f := startRedisFleet(t, "FIRSTTAP_REDIS_URL="+r.URL(), "SSL_CERT_FILE="+servertest.NewAuthority(t).File)
-	raceRound(t, f.db, f.instances, f.drivers)
-	for _, i := range f.instances {
+	instances, db := startTwo(t, mariaDB(t), "FIRSTTAP_REDIS_URL="+r.URL(), "SSL_CERT_FILE="+servertest.NewAuthority(t).File)
+	raceRound(t, db, instances, MakeDrivers(t, instances[0], 30))
+	for _, i := range instances {
 		testkit.Eventually(t, "the log says why", func() bool {
 			return regexp.MustCompile(`"msg":"[^"]*Redis[^"]*","error":"[^"]*certificate signed by unknown authority`).MatchString(i.log.String())
 		})
-		if a := send("GET", i.URL+"/readyz", "", ""); a.status != 200 || a.Status != "degraded" {
+		if a := i.readyz(); a.status != 200 || a.Status != "degraded" {
 			t.Errorf("readyz: %s", a)
 		}
 		for line := range strings.Lines(i.log.String()) {

@@ -135,12 +135,10 @@ func (l *listening) follow(t *testing.T, b *balancer, over func(*listening) bool
 // Three instances are replaced one after the other under load, as in a deployment: no request fails, nothing is lost, and
 // every event is sent once.
 func TestRollingRestart(t *testing.T) {
-	url, fcm := mariaDB(t), StartFCM(t)
-	mail := RecordDeliveries(fcm)
-	settings := PushSettings(url, fcm, "rolling", ownRedis(t), "FIRSTTAP_DRAIN=1500ms")
+	p, redis := startPushing(t, mariaDB(t)), ownRedis(t)
 	fleet, urls := make([]*Instance, 3), make([]string, 3)
 	begin := func(k int, addr string) {
-		fleet[k] = Start(t, append(slices.Clone(settings), "FIRSTTAP_ADDR="+addr)...)
+		fleet[k] = p.start("rolling", redis, "FIRSTTAP_DRAIN=1500ms", "FIRSTTAP_ADDR="+addr)
 	}
 	for k := range fleet {
 		begin(k, testkit.FreeAddress(t))
@@ -166,11 +164,7 @@ func TestRollingRestart(t *testing.T) {
 		load.Go(func() { won[k] = racing(t, balance, drivers, stop) })
 	}
 	for k, i := range fleet {
-		i.signal(syscall.SIGTERM)
-		testkit.Await(t, "an instance ends", i.done)
-		if code := i.cmd.ProcessState.ExitCode(); code != 0 {
-			t.Errorf("an instance ended with %d:\n%s", code, i.log)
-		}
+		i.endBy(syscall.SIGTERM)
 		begin(k, strings.TrimPrefix(urls[k], "http://"))
 		testkit.Eventually(t, "the new one is ready", balance.ready[k].Load)
 	}
@@ -184,23 +178,22 @@ func TestRollingRestart(t *testing.T) {
 	}
 	hearing.Wait()
 
-	db := OpenDatabase(t, url)
 	if len(all) < 10 {
 		t.Errorf("only %d dispatches were raced for", len(all))
 	}
 	for _, w := range all {
-		db.mustBeWonBy(w.dispatch, 1, w.winner, w.claim)
+		p.db.mustBeWonBy(w.dispatch, 1, w.winner, w.claim)
 		if n := heard.accepted[w.dispatch]; n != 1 && heard.resyncs == 0 {
 			t.Errorf("%s: %d dispatch.accepted in the stream", w.dispatch, n)
 		}
 	}
-	testkit.Eventually(t, "every tap is in the ledger", func() bool { return db.Count("attempts") == len(all)*len(drivers) })
+	testkit.Eventually(t, "every tap is in the ledger", func() bool { return p.db.Count("attempts") == len(all)*len(drivers) })
 	// Rows that an instance could not release are sent once their leases have expired.
-	testkit.Within(t, leaseTakeover, "everything is sent", db.nothingToPush)
-	messages, again := mail.Count()
+	testkit.Within(t, leaseTakeover, "everything is sent", p.db.nothingToPush)
+	messages, again := p.mail.Count()
 	t.Logf("%d dispatches, %d taps, %d pushes, %d of them again; the stream moved %d times, %d resyncs",
 		len(all), len(all)*len(drivers), messages, again, heard.moved, heard.resyncs)
-	if n := db.Count("notifications WHERE type='dispatch.accepted'"); n != len(all) {
+	if n := p.db.Count("notifications WHERE type='dispatch.accepted'"); n != len(all) {
 		t.Errorf("%d notifications of %d wins", n, len(all))
 	}
 	if again > 0 || heard.resyncs > 0 || heard.moved == 0 {

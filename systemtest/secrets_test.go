@@ -118,18 +118,11 @@ func liveAt(t *testing.T, i *Instance, n int, uid, idToken string) map[string]st
 	if n > 0 {
 		uid = ""
 	}
-	made := send("POST", i.URL+"/v1/admin/drivers/bulk", AdminKey, aDriver(phone, uid))
+	made := i.must(200, "POST", "/v1/admin/drivers/bulk", AdminKey, aDriver(phone, uid))
 	id, token := textOf(made.body, "id"), textOf(made.body, "token")
-	if made.status != 200 || token == "" {
-		t.Fatal(made)
-	}
 	d := Driver{id, token}
-	secrets["a token"] = token
-	issued := send("POST", i.URL+"/v1/admin/drivers/"+id+"/tokens", AdminKey, "")
-	secrets["an issued token"] = textOf(issued.body, "token")
-	if a := send("GET", i.URL+"/v1/me", idToken, ""); a.status != 200 {
-		t.Errorf("by the ID token: %s", a)
-	}
+	secrets["a token"], secrets["an issued token"] = token, newToken(t, i, id)
+	i.must(200, "GET", "/v1/me", idToken, "")
 	testkit.Eventually(t, "the phone is known", func() bool {
 		a := send("PUT", i.URL+"/v1/me/devices/phone", token, fmt.Sprintf(`{"platform":"android","push_token":%q,"app_version":"1.0"}`, push))
 		return a.status == 200
@@ -142,9 +135,7 @@ func liveAt(t *testing.T, i *Instance, n int, uid, idToken string) map[string]st
 	secrets["a forged token"], secrets["a wrong key"] = forged, "a-wrong-admin-key-of-somebody"
 	for _, bad := range []string{forged, "a-wrong-admin-key-of-somebody", token + ".", strings.ToLower(token), idToken + "eA"} {
 		for _, path := range []string{"/v1/me", "/v1/admin/dispatches", "/v1/stream"} {
-			if a := send("GET", i.URL+path, bad, ""); a.status != 401 {
-				t.Errorf("%s by %.20s: %s", path, bad, a)
-			}
+			i.must(401, "GET", path, bad, "")
 		}
 	}
 	// Secrets in the wrong places: in URLs, in bodies that are refused, in other headers.
@@ -190,9 +181,7 @@ func signInAndOut(t *testing.T, i *Instance, token string, secrets map[string]st
 	_, value, _ := strings.Cut(cookie, "=")
 	secrets["a session"] = value
 	for want, headers := range map[int][]string{200: {"Cookie", cookie}, 403: {"Cookie", cookie, "Sec-Fetch-Site", "cross-site"}, 401: {"Cookie", cookie + "AAAA"}} {
-		if a := sendWith("GET", i.URL+"/v1/admin/board", "", "", headers...); a.status != want {
-			t.Errorf("want %d: %s", want, a)
-		}
+		i.must(want, "GET", "/v1/admin/board", "", "", headers...)
 	}
 	for _, body := range []string{signIn[1:], `{"` + secrets["a key"] + `":1}`, `{"key":"` + token + `"}`, `"` + secrets["a key"] + `"`, strings.Replace(signIn, "ftk", "FTK", 1)} {
 		if a := send("POST", i.URL+"/v1/session", "", body); a.status < 400 || a.status >= 500 {

@@ -15,8 +15,7 @@ import (
 
 // startup is a service in this process from its start on.
 type startup struct {
-	url   string
-	said  testkit.LogBuffer
+	*Instance
 	stop  context.CancelFunc
 	ended chan error
 }
@@ -29,9 +28,9 @@ func startUp(t *testing.T, databaseURL string, more ...string) *startup {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s := &startup{url: "http://" + c.Addr, stop: stop, ended: make(chan error, 1)}
+	s := &startup{Instance: &Instance{T: t, URL: "http://" + c.Addr, log: &testkit.LogBuffer{}}, stop: stop, ended: make(chan error, 1)}
 	var running sync.WaitGroup
-	running.Go(func() { s.ended <- app.Serve(ctx, c, slog.New(slog.DiscardHandler), &s.said) })
+	running.Go(func() { s.ended <- app.Serve(ctx, c, slog.New(slog.DiscardHandler), s.log) })
 	t.Cleanup(func() { Client.CloseIdleConnections(); stop(); running.Wait() })
 	return s
 }
@@ -54,19 +53,19 @@ func TestServesWhileItMigrates(t *testing.T) {
 		}
 		lock()
 		s := startUp(t, url)
-		testkit.Eventually(t, "it lives", func() bool { return send("GET", s.url+"/livez", "", "").status == 200 })
-		if a := send("GET", s.url+"/readyz", "", ""); a.status != 503 || a.Status != "migrating" {
+		testkit.Eventually(t, "it lives", func() bool { return send("GET", s.URL+"/livez", "", "").status == 200 })
+		if a := s.readyz(); a.status != 503 || a.Status != "migrating" {
 			t.Errorf("readyz: %s", a)
 		}
 		for _, path := range []string{"/v1/me/offers", "/console/", "/v1/admin/board", "/nothing"} {
-			a := send("GET", s.url+path, AdminKey, "")
+			a := send("GET", s.URL+path, AdminKey, "")
 			if a.status != 503 || a.Code != "UNAVAILABLE" || a.header.Get("Retry-After") == "" ||
 				a.header.Get("Content-Type") != "application/problem+json" || a.header.Get("X-Request-Id") == "" {
 				t.Errorf("%s: %s", path, a)
 			}
 		}
-		if said := s.said.String(); strings.Contains(said, "listens") {
-			t.Errorf("it says %q before it is ready", said)
+		if s.log.Count("listens") > 0 {
+			t.Errorf("it says %q before it is ready", s.log)
 		}
 		// It can be stopped meanwhile, and the next one starts over.
 		s.stop()
@@ -74,15 +73,13 @@ func TestServesWhileItMigrates(t *testing.T) {
 			t.Errorf("stopped while it migrates: %v", err)
 		}
 		s = startUp(t, url)
-		testkit.Eventually(t, "it lives", func() bool { return send("GET", s.url+"/livez", "", "").status == 200 })
+		testkit.Eventually(t, "it lives", func() bool { return send("GET", s.URL+"/livez", "", "").status == 200 })
 		if _, err := other.ExecContext(t.Context(), "DO RELEASE_LOCK("+name+")"); err != nil {
 			t.Fatal(err)
 		}
-		testkit.Eventually(t, "it is ready", func() bool { return send("GET", s.url+"/readyz", "", "").status == 200 })
-		testkit.Eventually(t, "it says so", func() bool { return strings.Contains(s.said.String(), "listens on "+s.url) })
-		if a := send("GET", s.url+"/v1/admin/board", AdminKey, ""); a.status != 200 {
-			t.Errorf("the board: %s", a)
-		}
+		testkit.Eventually(t, "it is ready", s.isReady)
+		testkit.Eventually(t, "it says so", func() bool { return s.log.Count("listens on "+s.URL) > 0 })
+		s.must(200, "GET", "/v1/admin/board", AdminKey, "")
 	})
 }
 
@@ -101,7 +98,7 @@ func TestMigrateOff(t *testing.T) {
 		starts := func(more ...string) {
 			t.Helper()
 			s := startUp(t, url, more...)
-			testkit.Eventually(t, "it is ready", func() bool { return send("GET", s.url+"/readyz", "", "").status == 200 })
+			testkit.Eventually(t, "it is ready", s.isReady)
 			s.stop()
 			if err := <-s.ended; err != nil {
 				t.Error(err)

@@ -1,7 +1,6 @@
 package systemtest
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,22 +11,14 @@ import (
 // newToken is a token that the instance issues for the driver.
 func newToken(t *testing.T, i *Instance, driver string) string {
 	t.Helper()
-	a := send("POST", i.URL+"/v1/admin/drivers/"+driver+"/tokens", AdminKey, "")
-	var made struct{ Token string }
-	if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != 201 {
-		t.Fatalf("a token: %s", a)
-	}
-	return made.Token
+	return textOf(i.must(201, "POST", "/v1/admin/drivers/"+driver+"/tokens", AdminKey, "").body, "token")
 }
 
 // newSession is the cookie of a new session at the instance.
 func newSession(t *testing.T, i *Instance) string {
 	t.Helper()
-	a := send("POST", i.URL+"/v1/session", "", fmt.Sprintf(`{"key":%q}`, AdminKey))
+	a := i.must(200, "POST", "/v1/session", "", fmt.Sprintf(`{"key":%q}`, AdminKey))
 	cookie, _, _ := strings.Cut(a.header.Get("Set-Cookie"), ";")
-	if a.status != 200 || cookie == "" {
-		t.Fatalf("a session: %s", a)
-	}
 	return cookie
 }
 
@@ -90,32 +81,24 @@ func TestTokensEndEverywhere(t *testing.T) {
 	drivers := MakeDrivers(t, here, 2)
 	me, another := drivers[0], drivers[1]
 	stream := openStream(t, there, me.Token, "")
-	if a := send("DELETE", here.URL+"/v1/admin/drivers/"+me.ID+"/tokens", AdminKey, ""); a.status != 204 {
-		t.Fatal(a)
-	}
-	if a := send("GET", here.URL+"/v1/me", me.Token, ""); a.status != 401 {
-		t.Errorf("where it was revoked: %s", a)
-	}
+	here.must(204, "DELETE", "/v1/admin/drivers/"+me.ID+"/tokens", AdminKey, "")
+	here.must(401, "GET", "/v1/me", me.Token, "")
 	fresh := newToken(t, here, me.ID)
-	good := func(what string, i *Instance) {
+	othersAreGood := func(i *Instance) {
 		t.Helper()
 		for _, token := range []string{fresh, another.Token} {
-			if a := send("GET", i.URL+"/v1/me", token, ""); a.status != 200 {
-				t.Errorf("%s: %s", what, a)
-			}
+			i.must(200, "GET", "/v1/me", token, "")
 		}
 	}
-	good("here", here)
-	good("there, before it knows", there)
+	othersAreGood(here)
+	othersAreGood(there) // before it knows
 	testkit.Eventually(t, "the old token is refused there", func() bool { return send("GET", there.URL+"/v1/me", me.Token, "").status == 401 })
 	if a := Accept(there, MakeDispatch(t, here), me, 1); a.status != 401 {
 		t.Errorf("a tap: %s", a)
 	}
-	good("there, when it knows", there)
-	stream.rest() // until it ends
+	othersAreGood(there) // when it knows
+	stream.rest()        // until it ends
 	later := Start(t, settings...)
-	good("at a new instance", later)
-	if a := send("GET", later.URL+"/v1/me", me.Token, ""); a.status != 401 {
-		t.Errorf("the old token at a new instance: %s", a)
-	}
+	othersAreGood(later)
+	later.must(401, "GET", "/v1/me", me.Token, "")
 }

@@ -2,12 +2,12 @@ package systemtest
 
 import (
 	"fmt"
-	"path/filepath"
 	"testing"
 
 	"firsttap/dispatch"
-	"firsttap/notify/fcmtest"
 	"firsttap/outbox"
+	"firsttap/repository/repositorytest"
+	"firsttap/servertest"
 	"firsttap/testkit"
 )
 
@@ -34,19 +34,17 @@ const devicesEach = 10 // of a driver: as many as are kept
 
 // manyPhones are drivers with many devices each, and an instance that pushes to them.
 type manyPhones struct {
-	t       *testing.T
+	*pushing
 	i       *Instance
-	fcm     *fcmtest.Server
-	db      *Database
 	drivers []Driver
 	devices int // of the drivers, so far
 }
 
 func startPhones(t *testing.T) *manyPhones {
 	t.Helper()
-	url, fcm := "sqlite://"+filepath.Join(t.TempDir(), "test.db"), StartFCM(t)
-	i := Start(t, PushSettings(url, fcm, "demo")...)
-	return &manyPhones{t: t, i: i, fcm: fcm, db: OpenDatabase(t, url), drivers: MakeDrivers(t, i, largeAudience/devicesEach)}
+	p := startPushing(t, repositorytest.URL(t, servertest.SQLite))
+	i := p.start("demo")
+	return &manyPhones{pushing: p, i: i, drivers: MakeDrivers(t, i, largeAudience/devicesEach)}
 }
 
 func (p *manyPhones) driverOf(device int) Driver { return p.drivers[device/devicesEach] }
@@ -69,6 +67,14 @@ func (p *manyPhones) addUpTo(n int) {
 	p.devices = n
 }
 
+// settle waits until every push is recorded as sent, and every topic has its members.
+func (p *manyPhones) settle() {
+	p.t.Helper()
+	testkit.Eventually(p.t, "nothing is left to push", func() bool {
+		return p.db.nothingToPush() && p.db.Count("topics WHERE state=0") == 0
+	})
+}
+
 // ends counts the messages that end an offer.
 type ends struct{ Topic, Single int }
 
@@ -77,28 +83,14 @@ type ends struct{ Topic, Single int }
 func (p *manyPhones) offerAndEnd(winner Driver) (sent ends) {
 	p.t.Helper()
 	id := MakeDispatch(p.t, p.i)
-	idle := func(what string) {
-		p.t.Helper()
-		testkit.Eventually(p.t, what, func() bool {
-			return p.db.Count("outbox WHERE state=0") == 0 && p.db.Count("notifications WHERE state=0") == 0 && p.db.Count("topics WHERE state=0") == 0
-		})
-	}
-	idle("the offer is sent and the topic has its members")
+	p.settle()
 	if n := p.count(id, "dispatch.opened"); n != (ends{Single: p.devices}) {
 		p.t.Errorf("the offer to %d devices is %+v", p.devices, n)
 	}
-	if a := Accept(p.i, id, winner, 1); !a.Won() {
-		p.t.Fatal(a)
-	}
-	idle("the end is sent")
+	mustWin(p.t, p.i, id, winner, 1)
+	p.settle()
 	for k := range p.devices {
-		n := 0
-		for _, message := range p.fcm.Device(p.tokenOf(k)).Silent {
-			if message.Dispatch == id && message.Type == "dispatch.taken" {
-				n++
-			}
-		}
-		if n != 1 && p.driverOf(k) != winner {
+		if n := p.silent(p.tokenOf(k), id, "dispatch.taken"); n != 1 && p.driverOf(k) != winner {
 			p.t.Errorf("a loser's device was told %d times that the dispatch is taken", n)
 		}
 	}

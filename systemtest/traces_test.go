@@ -2,7 +2,6 @@ package systemtest
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/hex"
 	"io"
 	"net"
@@ -11,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -48,15 +48,6 @@ func (r *receiver) take(req *http.Request) error {
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
 		return err
-	}
-	if req.Header.Get("Content-Encoding") == "gzip" {
-		unpacked, err := gzip.NewReader(bytes.NewReader(body))
-		if err != nil {
-			return err
-		}
-		if body, err = io.ReadAll(unpacked); err != nil {
-			return err
-		}
 	}
 	var batch collector.ExportTraceServiceRequest
 	if err := proto.Unmarshal(body, &batch); err != nil {
@@ -110,9 +101,9 @@ const (
 // A claim is one trace, the caller's, with spans for Redis and the database, and without personal data or secrets.
 func TestTraceOfAnAccept(t *testing.T) {
 	t.Parallel()
-	r, fcm := listenOTLP(t), StartFCM(t)
-	i := Start(t, PushSettings(mariaDB(t), fcm, "traced", ownRedis(t), "FIRSTTAP_LOG=info",
-		"OTEL_EXPORTER_OTLP_ENDPOINT="+r.url, "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_RESOURCE_ATTRIBUTES=deployment.environment.name=test")...)
+	r := listenOTLP(t)
+	i := startPushing(t, mariaDB(t)).start("traced", ownRedis(t), "FIRSTTAP_LOG=info",
+		"OTEL_EXPORTER_OTLP_ENDPOINT="+r.url, "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_RESOURCE_ATTRIBUTES=deployment.environment.name=test")
 	drivers := MakeDriversWithPhones(t, i, "seoul", 2)
 	id := MakeDispatch(t, i)
 	won := sendWith("POST", i.URL+"/v1/dispatches/"+id+"/accept", drivers[0].Token, `{"round":1}`,
@@ -120,24 +111,18 @@ func TestTraceOfAnAccept(t *testing.T) {
 	if !won.Won() {
 		t.Fatal(won)
 	}
-	if lost := Accept(i, id, drivers[1], 1); lost.status != 409 {
-		t.Error(lost)
-	}
+	mustBeTaken(t, i, id, drivers[1])
 	// The error's text contains a value.
 	for _, want := range []int{201, 409} {
-		a := send("POST", i.URL+"/v1/admin/dispatches", AdminKey, `{"external_id":"an-order-number","region":"seoul","vehicle_class":"45m",
+		i.must(want, "POST", "/v1/admin/dispatches", AdminKey, `{"external_id":"an-order-number","region":"seoul","vehicle_class":"45m",
 			"site_address":"Seoul 1","work_starts_at":"2040-01-01T00:00:00Z","work_ends_at":"2040-01-01T01:00:00Z",
 			"fee":{"amount":1,"currency":"KRW"}}`)
-		if a.status != want {
-			t.Error(a)
-		}
 	}
 	testkit.Eventually(t, "the pushes are sent", func() bool { return strings.Contains(r.text(), "/projects/traced/messages:send") })
 	testkit.Eventually(t, "the trace is there", func() bool {
 		return slices.ContainsFunc(r.of(aTrace), func(s *otlp.Span) bool { return s.Kind == otlp.Span_SPAN_KIND_SERVER })
 	})
-	i.signal(15)
-	testkit.Await(t, "it ends", i.done)
+	i.endBy(syscall.SIGTERM)
 
 	spans := r.of(aTrace)
 	server := spans[0]
@@ -204,15 +189,9 @@ func TestTracesAreNotTaken(t *testing.T) {
 				"OTEL_BSP_SCHEDULE_DELAY=10", "OTEL_BSP_MAX_QUEUE_SIZE=16", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE=8")
 			d, id := MakeDrivers(t, i, 1)[0], MakeDispatch(t, i)
 			for range 200 {
-				if r := Accept(i, id, d, 1); !r.Won() {
-					t.Fatal(r)
-				}
+				mustWin(t, i, id, d, 1)
 			}
-			i.signal(15)
-			testkit.Await(t, "it ends", i.done)
-			if code := i.cmd.ProcessState.ExitCode(); code != 0 {
-				t.Errorf("it ended with %d", code)
-			}
+			i.endBy(syscall.SIGTERM)
 		})
 	}
 }

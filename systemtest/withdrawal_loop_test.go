@@ -8,38 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/notify/fcmtest"
 	"firsttap/testkit"
 )
 
-// rings records when each phone rang, and for what.
-type rings struct {
-	mu sync.Mutex
-	at map[string]map[string][]time.Time // by the push's type and the phone's token
-}
-
-func listenToRings(fcm *fcmtest.Server) *rings {
-	r := &rings{at: map[string]map[string][]time.Time{}}
-	fcm.OnSend(func(q fcmtest.Request) {
-		if q.Silent || !q.Accepted {
-			return
+// rings returns when the driver's phone rang for an open dispatch.
+func (p *pushing) rings(d Driver) (times []time.Time) {
+	for _, r := range p.fcm.Sends() {
+		if r.Accepted && !r.Silent && r.Token == pushToken(d) && slices.Contains([]string{"dispatch.opened", "dispatch.reopened"}, r.Data["type"]) {
+			times = append(times, r.At)
 		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.at[q.Data["type"]] == nil {
-			r.at[q.Data["type"]] = map[string][]time.Time{}
-		}
-		r.at[q.Data["type"]][q.Token] = append(r.at[q.Data["type"]][q.Token], q.At)
-	})
-	return r
-}
-
-// of returns when the driver's phone rang for any of the types.
-func (r *rings) of(d Driver, types ...string) (times []time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, t := range types {
-		times = append(times, r.at[t][pushToken(d)]...)
 	}
 	slices.SortFunc(times, time.Time.Compare)
 	return times
@@ -102,16 +79,14 @@ func tooManyWithdrawals(a Response) bool {
 // phones ring for the offer and after the first withdrawal, and once more for the round that is open when the delay is over.
 func TestWithdrawalLoopRings(t *testing.T) {
 	t.Parallel()
-	fcm, url := StartFCM(t), mariaDB(t)
-	i, db := Start(t, PushSettings(url, fcm, "demo")...), OpenDatabase(t, url)
-	heard := listenToRings(fcm)
+	p := startPushing(t, mariaDB(t))
+	i := p.start("demo")
 	cheats, honest := MakeDrivers(t, i, 3), MakeDriversWithPhones(t, i, "seoul", 3)
 	id := MakeDispatch(t, i)
-	rung := func(d Driver) int { return len(heard.of(d, "dispatch.opened", "dispatch.reopened")) }
 	ringsFor := func(n int) {
 		t.Helper()
 		for _, d := range honest {
-			testkit.Eventually(t, fmt.Sprint(n, " rings"), func() bool { return rung(d) >= n })
+			testkit.Eventually(t, fmt.Sprint(n, " rings"), func() bool { return len(p.rings(d)) >= n })
 		}
 	}
 	ringsFor(1)
@@ -119,24 +94,22 @@ func TestWithdrawalLoopRings(t *testing.T) {
 	withdrawals := loop(t, i, id, cheats, most, func() {
 		ringsFor(2)
 		// As if the loop took no time: what is delayed stays so.
-		db.exec("UPDATE outbox SET next_at = next_at + ? WHERE state = 0 AND next_at > ?", time.Hour.Microseconds(), time.Now().Add(time.Second).UnixMicro())
+		p.db.exec("UPDATE outbox SET next_at = next_at + ? WHERE state = 0 AND next_at > ?", time.Hour.Microseconds(), time.Now().Add(time.Second).UnixMicro())
 	})
 	if withdrawals != most {
 		t.Errorf("%d withdrawals, want %d", withdrawals, most)
 	}
-	db.exec(`UPDATE outbox SET next_at = 0 WHERE event_id =
+	p.db.exec(`UPDATE outbox SET next_at = 0 WHERE event_id =
 		(SELECT id FROM events WHERE dispatch_id = ? AND type = 'dispatch.reopened' ORDER BY round DESC LIMIT 1)`, id)
 	ringsFor(3)
-	db.exec("UPDATE outbox SET next_at = 0 WHERE state = 0") // the rounds that are over
-	testkit.Eventually(t, "nothing is left to push", db.nothingToPush)
+	p.db.exec("UPDATE outbox SET next_at = 0 WHERE state = 0") // the rounds that are over
+	p.settle()
 	for _, d := range honest {
-		if n := rung(d); n != 3 {
+		if n := len(p.rings(d)); n != 3 {
 			t.Errorf("a phone rings %d times, want 3", n)
 		}
-		if got := shownTypes(fcm, pushToken(d), id); !slices.Equal(got, []string{"dispatch.reopened"}) {
-			t.Errorf("in the end a phone shows %v", got)
-		}
 	}
+	p.allShow(honest, id, "dispatch.reopened")
 }
 
 // TestWithdrawalLoopsRingFewTimes: drivers who accept a dispatch and withdraw in a loop, alone or in turn, make no phone
@@ -144,9 +117,8 @@ func TestWithdrawalLoopRings(t *testing.T) {
 func TestWithdrawalLoopsRingFewTimes(t *testing.T) {
 	testkit.OnlyInAll(t)
 	t.Parallel()
-	fcm, url := StartFCM(t), mariaDB(t)
-	i, db := Start(t, PushSettings(url, fcm, "demo", "FIRSTTAP_RATE_LIMIT_DRIVER=20/s")...), OpenDatabase(t, url)
-	heard := listenToRings(fcm)
+	p := startPushing(t, mariaDB(t))
+	i := p.start("demo", "FIRSTTAP_RATE_LIMIT_DRIVER=20/s")
 	var looping sync.WaitGroup
 	var checks []func()
 	for name, c := range map[string]struct {
@@ -166,7 +138,7 @@ func TestWithdrawalLoopsRingFewTimes(t *testing.T) {
 		for n := range ids {
 			ids[n] = MakeDispatchWith(t, i, DispatchOptions{Region: region})
 		}
-		rung := func() int { return len(heard.of(honest[0], "dispatch.opened", "dispatch.reopened")) }
+		rung := func() int { return len(p.rings(honest[0])) }
 		testkit.Eventually(t, "the offers ring", func() bool { return rung() >= len(ids) })
 		withdrawals := make([]int, len(ids))
 		for n, id := range ids {
@@ -189,7 +161,7 @@ func TestWithdrawalLoopsRingFewTimes(t *testing.T) {
 				all += n
 			}
 			for _, d := range honest {
-				most = max(most, mostInAMinute(heard.of(d, "dispatch.opened", "dispatch.reopened")))
+				most = max(most, mostInAMinute(p.rings(d)))
 			}
 			t.Logf("%s: %d withdrawals, a phone rings %d times a minute at most", name, all, most)
 			if all == 0 {
@@ -201,7 +173,7 @@ func TestWithdrawalLoopsRingFewTimes(t *testing.T) {
 		})
 	}
 	looping.Wait()
-	testkit.Within(t, 2*time.Minute, "nothing is left to push", db.nothingToPush)
+	testkit.Within(t, 2*time.Minute, "nothing is left to push", p.db.nothingToPush)
 	for _, check := range checks {
 		check()
 	}

@@ -23,21 +23,16 @@ import (
 )
 
 type options struct {
-	all, soak, cover bool
-	run              string
-	slowest          int
-	atOnce           int
-	packages         []string
+	all, soak bool
+	run       string
+	packages  []string
 }
 
 func main() {
 	var o options
 	flag.BoolVar(&o.all, "all", false, "run every test on every database, with -race (make test-all)")
 	flag.BoolVar(&o.soak, "soak", false, "run the long tests, and only these (make soak)")
-	flag.BoolVar(&o.cover, "cover", false, "print the coverage of each package by its own tests")
 	flag.StringVar(&o.run, "run", "", "run the tests whose name matches, and no others")
-	flag.IntVar(&o.slowest, "slowest", 10, "print so many of the slowest tests")
-	flag.IntVar(&o.atOnce, "p", 2, "run so many packages at a time")
 	command := flag.Bool("exec", false, "run a command instead of the tests")
 	flag.Parse()
 	if o.packages = flag.Args(); len(o.packages) == 0 {

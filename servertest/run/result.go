@@ -19,20 +19,22 @@ import (
 // timeout ends a test program that hangs.
 const timeout = 25 * time.Minute
 
-// parallel is how many parallel tests of a package run at a time: most of them wait.
-const parallel = 8
+const (
+	atOnce   = 2  // packages run at a time
+	parallel = 8  // parallel tests of a package run at a time: most of them wait
+	slowest  = 10 // tests are named at the end
+)
 
 // result is what a suite's run has shown.
 type result struct {
 	suite
-	err      error
-	took     time.Duration
-	passed   int
-	failed   int
-	skipped  map[string]int // by reason
-	tests    []timing
-	coverage string
-	output   map[string]*strings.Builder // by test, of those that have not passed; "" is the program's own
+	err     error
+	took    time.Duration
+	passed  int
+	failed  int
+	skipped map[string]int // by reason
+	tests   []timing
+	output  map[string]*strings.Builder // by test, of those that have not passed; "" is the program's own
 }
 
 type timing struct {
@@ -47,14 +49,11 @@ type event struct {
 }
 
 // runSuite runs the test program in its package's directory.
-func runSuite(ctx context.Context, s suite, binary string, o options) *result {
+func runSuite(ctx context.Context, s suite, binary string) *result {
 	r := &result{suite: s, skipped: map[string]int{}, output: map[string]*strings.Builder{}}
 	args := []string{
 		"tool", "test2json", "-t", binary, "-test.v=test2json", fmt.Sprintf("-test.timeout=%v", timeout),
 		fmt.Sprintf("-test.parallel=%d", parallel), "-test.run=" + s.run, "-test.skip=" + s.skip,
-	}
-	if o.cover {
-		args = append(args, "-test.coverprofile="+binary+".cover")
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = s.dir
@@ -83,10 +82,7 @@ func runSuite(ctx context.Context, s suite, binary string, o options) *result {
 	return r
 }
 
-var (
-	coverageLine = regexp.MustCompile(`^coverage: (\S+) of statements`)
-	sourceLine   = regexp.MustCompile(`^\s*\S+\.go:\d+: `)
-)
+var sourceLine = regexp.MustCompile(`^\s*\S+\.go:\d+: `)
 
 func (r *result) add(e event) {
 	if r.output[e.Test] == nil {
@@ -96,9 +92,6 @@ func (r *result) add(e event) {
 	switch e.Action {
 	case "output":
 		text.WriteString(e.Output)
-		if found := coverageLine.FindStringSubmatch(e.Output); found != nil && e.Test == "" {
-			r.coverage = found[1]
-		}
 	case "skip":
 		r.skipped[reason(text.String())]++
 		delete(r.output, e.Test)
@@ -134,7 +127,7 @@ func reason(text string) string {
 func (r *result) print() {
 	seconds := fmt.Sprintf("%.3fs", r.took.Seconds())
 	if r.err == nil {
-		fmt.Printf("ok  \t%s\t%s\t%s\n", r.suite, seconds, r.coverage)
+		fmt.Printf("ok  \t%s\t%s\n", r.suite, seconds)
 		return
 	}
 	var text strings.Builder
@@ -145,14 +138,14 @@ func (r *result) print() {
 }
 
 // report prints the summary. It returns an error if a suite has failed.
-func report(results []*result, o options, took time.Duration) error {
+func report(results []*result, took time.Duration) error {
 	var passed, failed int
 	var tests []timing
 	skipped := map[string]int{}
 	var bad []string
 	fmt.Println("\nSeconds by package:")
 	for _, r := range slices.SortedFunc(slices.Values(results), func(a, b *result) int { return cmp.Compare(b.took, a.took) }) {
-		fmt.Printf("%7.1f  %4d tests  %s %s\n", r.took.Seconds(), len(r.tests), r.suite, r.coverage)
+		fmt.Printf("%7.1f  %4d tests  %s\n", r.took.Seconds(), len(r.tests), r.suite)
 		passed, failed = passed+r.passed, failed+r.failed
 		for why, n := range r.skipped {
 			skipped[why] += n
@@ -166,7 +159,7 @@ func report(results []*result, o options, took time.Duration) error {
 	}
 	slices.SortFunc(tests, func(a, b timing) int { return cmp.Compare(b.took, a.took) })
 	fmt.Println("\nSlowest tests:")
-	for _, t := range tests[:min(o.slowest, len(tests))] {
+	for _, t := range tests[:min(slowest, len(tests))] {
 		fmt.Printf("%7.2f  %s\n", t.took, t.test)
 	}
 	left := 0

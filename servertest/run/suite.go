@@ -134,10 +134,10 @@ func test(ctx context.Context, o options) error {
 	results := make([]*result, len(all))
 	next := make(chan int)
 	var workers sync.WaitGroup
-	for range o.atOnce {
+	for range atOnce {
 		workers.Go(func() {
 			for i := range next {
-				results[i] = runSuite(ctx, all[i], all[i].binary(dir), o)
+				results[i] = runSuite(ctx, all[i], all[i].binary(dir))
 				results[i].print()
 			}
 		})
@@ -147,7 +147,7 @@ func test(ctx context.Context, o options) error {
 	}
 	close(next)
 	workers.Wait()
-	return report(results, o, time.Since(begin))
+	return report(results, time.Since(begin))
 }
 
 // compile builds the test programs with all processors: first those without the race detector, which share most packages.
@@ -156,9 +156,6 @@ func compile(ctx context.Context, o options, dir string, all []suite) error {
 		args := slices.Concat([]string{"test", "-c", "-ldflags=-s -w", "-o", folder(dir, race) + string(filepath.Separator)}, o.tags())
 		if race {
 			args = append(args, "-race", unwatched)
-		}
-		if o.cover {
-			args = append(args, "-cover")
 		}
 		wanted := 0
 		for _, s := range all {
