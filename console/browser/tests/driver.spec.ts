@@ -50,10 +50,8 @@ test("exactly one of two concurrent taps wins, and the other sees the distance",
   expect(said[drivers.findIndex((d) => d.id === winner)]).toMatch(/^Yours/);
 });
 
-test("a double tap is one tap", async ({ openDriver, service, region }) => {
-  const [driver] = await service.drivers(1, region);
-  const job = await service.dispatch(region, { site_address: "3 Twice Lane" });
-  const page = await openDriver(driver!.token);
+test("a double tap is one tap", async ({ openOffer, service }) => {
+  const { page, job } = await openOffer("3 Twice Lane");
   const sent = count(page, "/accept");
   await accept(page).dblclick();
   await page.keyboard.press("Enter");
@@ -135,10 +133,8 @@ test("an offer that is canceled, taken or changed shows that on the open page", 
   expect(await page.title()).toBe("not loaded again");
 });
 
-test("a tap on old terms wins nothing, and must be repeated", async ({ openDriver, service, region }) => {
-  const [driver] = await service.drivers(1, region);
-  const job = await service.dispatch(region, { site_address: "7 Old Terms" });
-  const page = await openDriver(driver!.token);
+test("a tap on old terms wins nothing, and must be repeated", async ({ openOffer, service }) => {
+  const { page, job } = await openOffer("7 Old Terms");
   await expect(accept(page)).toBeVisible();
   await page.route("**/v1/me/offers*", (route) => route.abort());
   await service.patch(job, { fee: { amount: 10000, currency: "KRW" } });
@@ -153,10 +149,8 @@ test("a tap on old terms wins nothing, and must be repeated", async ({ openDrive
   await expect(card(page, "7 Old Terms")).toContainText("Yours");
 });
 
-test("a later opening counts down by the service's clock, not by the phone's", async ({ openDriver, service, region }) => {
-  const [driver] = await service.drivers(1, region);
-  await service.dispatch(region, { site_address: "8 Open Now" });
-  const page = await openDriver(driver!.token);
+test("a later opening counts down by the service's clock, not by the phone's", async ({ openOffer, service, region }) => {
+  const { page } = await openOffer("8 Open Now");
   await page.clock.install({ time: Date.now() - 3600_000 });
   await page.reload();
   await expect(card(page, "8 Open Now")).toContainText(/Ends in (10:00|9:\d\d)/);
@@ -191,10 +185,8 @@ test("an ineligible driver sees the reason", async ({ openDriver, service, regio
   await expect(card(page, "11 Overlaps")).toContainText("You are off duty.");
 });
 
-test("a driver declines, and gives a job back, with a reason", async ({ openDriver, service, region }) => {
-  const [driver] = await service.drivers(1, region);
-  const job = await service.dispatch(region, { site_address: "12 Back Street" });
-  const page = await openDriver(driver!.token);
+test("a driver declines, and gives a job back, with a reason", async ({ openOffer, service }) => {
+  const { page, job } = await openOffer("12 Back Street");
   const offer = card(page, "12 Back Street");
   await offer.getByRole("button", { name: "Decline" }).click();
   await page.getByLabel("The fee is too low").check();
@@ -220,10 +212,8 @@ test("a driver declines, and gives a job back, with a reason", async ({ openDriv
   await expect(offer).toContainText("Yours");
 });
 
-test("there are no offers off duty, and an unsaved change is not shown as saved", async ({ openDriver, service, region }) => {
-  const [driver] = await service.drivers(1, region);
-  await service.dispatch(region, { site_address: "13 Duty Drive" });
-  const page = await openDriver(driver!.token);
+test("there are no offers off duty, and an unsaved change is not shown as saved", async ({ openOffer, service }) => {
+  const { page, driver } = await openOffer("13 Duty Drive");
   const duty = page.getByRole("switch", { name: "On duty" });
   await expect(duty).toBeChecked();
   await expect(card(page, "13 Duty Drive")).toBeVisible();
@@ -233,7 +223,7 @@ test("there are no offers off duty, and an unsaved change is not shown as saved"
   await expect(card(page, "13 Duty Drive")).toBeVisible();
   await page.unroute("**/v1/me/duty");
   await expect(page.getByText("You are off duty. Go on duty to get offers.")).toBeVisible();
-  expect((await service.call("GET", `/v1/admin/drivers/${driver!.id}`)).on_duty).toBe(false);
+  expect((await service.call("GET", `/v1/admin/drivers/${driver.id}`)).on_duty).toBe(false);
   await duty.click();
   await expect(card(page, "13 Duty Drive")).toBeVisible();
 });
