@@ -1,5 +1,5 @@
 import { AxeBuilder } from "@axe-core/playwright";
-import { type BrowserContext, type Page, test as base, expect } from "@playwright/test";
+import { type BrowserContext, type Locator, type Page, test as base, expect } from "@playwright/test";
 import { randomBytes } from "node:crypto";
 import { type Json, Service } from "./service.ts";
 
@@ -101,6 +101,13 @@ export const test = base.extend<Test, Worker>({
 export async function ownClock(page: Page): Promise<void> {
   await page.clock.install();
   await page.reload();
+}
+
+/** Moves the focus to a control with the Tab key, from where the focus is. */
+export async function tabTo(control: Locator): Promise<void> {
+  await expect(control).toBeVisible();
+  for (let n = 0; n < 40 && !(await control.evaluate((e) => e === document.activeElement)); n++) await control.page().keyboard.press("Tab");
+  await expect(control).toBeFocused();
 }
 
 /** Makes the page's requests to url wait until the returned function is called. */

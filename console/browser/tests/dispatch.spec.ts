@@ -1,4 +1,4 @@
-import { accessible, expect, hold, test } from "../fixtures.ts";
+import { accessible, expect, hold, tabTo, test } from "../fixtures.ts";
 import { button, lookAway, news, section, status } from "../dispatch.ts";
 
 /** Formats a moment for a datetime-local field; the browser is in Seoul. */
@@ -7,9 +7,7 @@ const local = (ms: number) => new Date(ms + 9 * 3600_000).toISOString().slice(0,
 test("cancel, by the keyboard alone", async ({ openDispatch, service }) => {
   const { page, d } = await openDispatch({}, await service.key("dispatcher"));
   const cancel = button(page, "Cancel…");
-  await expect(cancel).toBeVisible();
-  for (let i = 0; i < 40 && !(await cancel.evaluate((b) => b === document.activeElement)); i++) await page.keyboard.press("Tab");
-  await expect(cancel).toBeFocused();
+  await tabTo(cancel);
   await page.keyboard.press("Enter");
   const dialog = page.getByRole("dialog", { name: "Cancel this dispatch?" });
   await expect(dialog).toBeVisible();
