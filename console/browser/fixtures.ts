@@ -1,7 +1,7 @@
 import { AxeBuilder } from "@axe-core/playwright";
-import { type BrowserContext, type Page, test as base, expect } from "@playwright/test";
+import { type BrowserContext, type Locator, type Page, test as base, expect } from "@playwright/test";
 import { randomBytes } from "node:crypto";
-import { Service } from "./service.ts";
+import { type Json, Service } from "./service.ts";
 
 export { expect } from "@playwright/test";
 export type { Page } from "@playwright/test";
@@ -48,6 +48,10 @@ interface Test {
   openConsole: (hash?: string, key?: string, service?: Service) => Promise<Page>;
   /** Opens the driver's page with a driver's token. */
   openDriver: (token: string, service?: Service) => Promise<Page>;
+  /** Opens the page of a new driver, who has one offer, at a site. */
+  openOffer: (site: string) => Promise<{ page: Page; driver: Json; job: Json }>;
+  /** Opens the console's page of a new dispatch. */
+  openDispatch: (more?: Json, key?: string) => Promise<{ page: Page; d: Json }>;
 }
 
 export const test = base.extend<Test, Worker>({
@@ -82,12 +86,28 @@ export const test = base.extend<Test, Worker>({
     return page;
   }),
   openDriver: async ({ open, service }, use) => use((token, at = service) => open(`/driver/#token=${token}`, at)),
+  openOffer: async ({ openDriver, service, region }, use) => use(async (site) => {
+    const [driver] = await service.drivers(1, region);
+    const job = await service.dispatch(region, { site_address: site });
+    return { page: await openDriver(driver!.token), driver, job };
+  }),
+  openDispatch: async ({ openConsole, service, region }, use) => use(async (more, key) => {
+    const d = await service.dispatch(region, more);
+    return { page: await openConsole(`#/dispatches/${d.id}`, key), d };
+  }),
 });
 
 /** Gives the page a clock that a test moves with page.clock, and loads the page again. */
 export async function ownClock(page: Page): Promise<void> {
   await page.clock.install();
   await page.reload();
+}
+
+/** Moves the focus to a control with the Tab key, from where the focus is. */
+export async function tabTo(control: Locator): Promise<void> {
+  await expect(control).toBeVisible();
+  for (let n = 0; n < 40 && !(await control.evaluate((e) => e === document.activeElement)); n++) await control.page().keyboard.press("Tab");
+  await expect(control).toBeFocused();
 }
 
 /** Makes the page's requests to url wait until the returned function is called. */

@@ -1,5 +1,5 @@
 import type { Request } from "@playwright/test";
-import { type Page, type Service, accessible, expect, loseAnswers, test } from "../fixtures.ts";
+import { type Page, type Service, accessible, expect, loseAnswers, tabTo, test } from "../fixtures.ts";
 
 const starts = new Date(Date.now() + 48 * 3600_000);
 
@@ -18,6 +18,17 @@ async function fill(page: Page, region: string): Promise<void> {
 }
 
 const submit = (page: Page) => page.getByRole("button", { name: "Create dispatch" });
+
+const unsettled = (page: Page) => page.getByText("Nobody knows yet whether the last dispatch was made");
+
+/** Sends the filled form, and loses the answer. */
+async function lose(page: Page, region: string): Promise<void> {
+  await loseAnswers(page, create, { method: "POST" });
+  await fill(page, region);
+  await submit(page).click();
+  await expect(unsettled(page)).toBeVisible();
+  await page.unroute(create);
+}
 
 async function made(service: Service, region: string): Promise<any[]> {
   return (await service.call("GET", `/v1/admin/dispatches?region=${region}`)).items;
@@ -169,17 +180,12 @@ test("after a lost answer the same form creates one dispatch, even reloaded", as
   const page = await openConsole("#/new");
   const keys = new Set<string>();
   page.on("request", (r) => { if (r.method() === "POST" && r.url().endsWith("/v1/admin/dispatches")) keys.add(r.headers()["idempotency-key"]!); });
-  await loseAnswers(page, create, { method: "POST" });
-  await fill(page, region);
-  await submit(page).click();
-  const unsettled = page.getByText("Nobody knows yet whether the last dispatch was made");
-  await expect(unsettled).toBeVisible({ timeout: 30_000 });
+  await lose(page, region);
   expect(await made(service, region)).toHaveLength(1);
   await expect(page.getByLabel("Region")).toHaveValue(region);
 
-  await page.unroute(create);
   await page.reload();
-  await expect(unsettled).toBeVisible();
+  await expect(unsettled(page)).toBeVisible();
   await expect(page.getByLabel("Address")).toHaveValue("12 Teheran-ro, Gangnam-gu");
   await submit(page).click();
   await expect(page).toHaveURL(/#\/dispatches\/dsp_/);
@@ -191,11 +197,7 @@ test("after a lost answer the same form creates one dispatch, even reloaded", as
 
 test("a changed form creates another dispatch", async ({ openConsole, service, region }) => {
   const page = await openConsole("#/new");
-  await loseAnswers(page, create, { method: "POST" });
-  await fill(page, region);
-  await submit(page).click();
-  await expect(page.getByText("Nobody knows yet whether the last dispatch was made")).toBeVisible({ timeout: 30_000 });
-  await page.unroute(create);
+  await lose(page, region);
   await page.getByLabel("Address").fill("another site");
   await submit(page).click();
   await expect(page).toHaveURL(/#\/dispatches\/dsp_/);
@@ -208,7 +210,7 @@ test("a killed and restarted service creates one dispatch", async ({ openConsole
   await service.stop("SIGKILL");
   await submit(page).click();
   await expect(page.getByRole("button", { name: "Creating" })).toBeDisabled();
-  await expect(page.getByText("Nobody knows yet whether the last dispatch was made")).toBeVisible({ timeout: 30_000 });
+  await expect(unsettled(page)).toBeVisible();
   await service.start();
   await submit(page).click();
   await expect(page).toHaveURL(/#\/dispatches\/dsp_/);
@@ -220,11 +222,7 @@ test("the whole form by keyboard", async ({ openConsole, service, region }) => {
   const page = await openConsole("#/new");
   await page.getByRole("link", { name: "New dispatch" }).focus();
   await page.keyboard.press("Enter");
-  const to = async (label: string, exact = false) => {
-    const control = page.getByLabel(label, { exact });
-    for (let n = 0; n < 25 && !(await control.evaluate((e) => e === document.activeElement)); n++) await page.keyboard.press("Tab");
-    await expect(control).toBeFocused();
-  };
+  const to = (label: string, exact = false) => tabTo(page.getByLabel(label, { exact }));
   const type = async (label: string, text: string, exact = false) => {
     await to(label, exact);
     await page.keyboard.type(text);
@@ -248,8 +246,7 @@ test("the whole form by keyboard", async ({ openConsole, service, region }) => {
   await time("Opens at", "11", "09");
   await to("10 min after it opens");
   await expect(page.getByRole("status").filter({ hasText: "1 eligible" })).toBeVisible();
-  for (let n = 0; n < 5 && !(await submit(page).evaluate((e) => e === document.activeElement)); n++) await page.keyboard.press("Tab");
-  await expect(submit(page)).toBeFocused();
+  await tabTo(submit(page));
   await page.keyboard.press("Enter");
   await expect(page).toHaveURL(/#\/dispatches\/dsp_/);
   expect(await made(service, region)).toMatchObject([{

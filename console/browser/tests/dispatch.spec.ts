@@ -1,16 +1,13 @@
-import { accessible, expect, hold, test } from "../fixtures.ts";
+import { accessible, expect, hold, tabTo, test } from "../fixtures.ts";
 import { button, lookAway, news, section, status } from "../dispatch.ts";
 
 /** Formats a moment for a datetime-local field; the browser is in Seoul. */
 const local = (ms: number) => new Date(ms + 9 * 3600_000).toISOString().slice(0, 19);
 
-test("cancel, by the keyboard alone", async ({ service, region, openConsole }) => {
-  const d = await service.dispatch(region);
-  const page = await openConsole(`#/dispatches/${d.id}`, await service.key("dispatcher"));
+test("cancel, by the keyboard alone", async ({ openDispatch, service }) => {
+  const { page, d } = await openDispatch({}, await service.key("dispatcher"));
   const cancel = button(page, "Cancel…");
-  await expect(cancel).toBeVisible();
-  for (let i = 0; i < 40 && !(await cancel.evaluate((b) => b === document.activeElement)); i++) await page.keyboard.press("Tab");
-  await expect(cancel).toBeFocused();
+  await tabTo(cancel);
   await page.keyboard.press("Enter");
   const dialog = page.getByRole("dialog", { name: "Cancel this dispatch?" });
   await expect(dialog).toBeVisible();
@@ -32,10 +29,9 @@ test("cancel, by the keyboard alone", async ({ service, region, openConsole }) =
   expect((await service.events(d)).filter((e) => e.type === "dispatch.canceled").map((e) => e.reason_code)).toEqual(["NO_LONGER_NEEDED"]);
 });
 
-test("the second of two users sees the first one's change, and may still act", async ({ service, region, openConsole }) => {
+test("the second of two users sees the first one's change, and may still act", async ({ openDispatch, service, region }) => {
   const [driver] = await service.drivers(1, region);
-  const d = await service.dispatch(region);
-  const page = await openConsole(`#/dispatches/${d.id}`);
+  const { page, d } = await openDispatch();
   await button(page, "Cancel…").click();
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Reason (optional)").fill("MINE");
@@ -54,9 +50,8 @@ test("the second of two users sees the first one's change, and may still act", a
   expect((await service.events(d)).at(-1)).toMatchObject({ type: "dispatch.canceled", reason_code: "MINE" });
 });
 
-test("a change that the state no longer allows is refused in words", async ({ service, region, openConsole }) => {
-  const d = await service.dispatch(region);
-  const page = await openConsole(`#/dispatches/${d.id}`);
+test("a change that the state no longer allows is refused in words", async ({ openDispatch, service }) => {
+  const { page, d } = await openDispatch();
   await button(page, "Extend…").click();
   const dialog = page.getByRole("dialog");
   await service.change(d, "cancel", { reason_code: "THEIRS" });
@@ -68,9 +63,8 @@ test("a change that the state no longer allows is refused in words", async ({ se
   await expect(page.getByText("Nothing more can be done to it.")).toBeVisible();
 });
 
-test("extend", async ({ service, region, openConsole }) => {
-  const d = await service.dispatch(region);
-  const page = await openConsole(`#/dispatches/${d.id}`);
+test("extend", async ({ openDispatch, service }) => {
+  const { page, d } = await openDispatch();
   await button(page, "Extend…").click();
   const dialog = page.getByRole("dialog", { name: "Let it stand longer" });
   await accessible(page);
@@ -91,9 +85,8 @@ test("extend", async ({ service, region, openConsole }) => {
   expect(after).toMatchObject({ round: 1, version: 2 });
 });
 
-test("a dispatch expires on the open page, and is reopened", async ({ service, region, openConsole }) => {
-  const d = await service.dispatch(region);
-  const page = await openConsole(`#/dispatches/${d.id}`);
+test("a dispatch expires on the open page, and is reopened", async ({ openDispatch, service }) => {
+  const { page, d } = await openDispatch();
   await expect(page.getByText("expires in")).toBeVisible();
   service.move(d.id, "expires_at", 0);
   await expect(status(page)).toHaveText("EXPIRED");
@@ -110,11 +103,10 @@ test("a dispatch expires on the open page, and is reopened", async ({ service, r
   expect(await service.read(d)).toMatchObject({ status: "PENDING", round: 2, expires_at: new Date(until).toISOString() });
 });
 
-test("assign and unassign", async ({ service, region, openConsole }) => {
+test("assign and unassign", async ({ openDispatch, service, region }) => {
   const [away] = await service.drivers(1, region, { name: `Away ${region}`, on_duty: false });
   const [small] = await service.drivers(1, region, { name: `Small ${region}`, vehicle_class: "28m" });
-  const d = await service.dispatch(region);
-  const page = await openConsole(`#/dispatches/${d.id}`, await service.key("dispatcher"));
+  const { page, d } = await openDispatch({}, await service.key("dispatcher"));
   await button(page, "Assign…").click();
   const dialog = page.getByRole("dialog", { name: "Give it to a driver" });
   await expect(dialog.getByRole("radio")).toHaveCount(1); // the driver of that region with such a vehicle
@@ -142,9 +134,8 @@ test("assign and unassign", async ({ service, region, openConsole }) => {
   expect((await service.events(d)).find((e) => e.type === "dispatch.unassigned").reason_code).toBe("ILL");
 });
 
-test("other terms begin a new round, and only the changed fields are sent", async ({ service, region, openConsole }) => {
-  const d = await service.dispatch(region, { note: "Gate 1", site_lat: 37.4979, site_lng: 127.0276 });
-  const page = await openConsole(`#/dispatches/${d.id}`);
+test("other terms begin a new round, and only the changed fields are sent", async ({ openDispatch, service }) => {
+  const { page, d } = await openDispatch({ note: "Gate 1", site_lat: 37.4979, site_lng: 127.0276 });
   await button(page, "Edit terms…").click();
   const dialog = page.getByRole("dialog", { name: "Edit the terms" });
   await expect(dialog.getByText("Changed terms are a new round.")).toBeVisible();
@@ -164,17 +155,15 @@ test("other terms begin a new round, and only the changed fields are sent", asyn
   await expect(page.getByText("₩400,000")).toBeVisible();
 });
 
-test("a viewer sees the dispatch, and no buttons", async ({ service, region, openConsole }) => {
-  const d = await service.dispatch(region);
-  const page = await openConsole(`#/dispatches/${d.id}`, await service.key("viewer"));
+test("a viewer sees the dispatch, and no buttons", async ({ openDispatch, service }) => {
+  const { page } = await openDispatch({}, await service.key("viewer"));
   await expect(status(page)).toHaveText("PENDING");
   await expect(section(page, "What happened").locator("tbody tr")).toHaveCount(1);
   for (const name of ["Cancel…", "Extend…", "Assign…", "Edit terms…"]) await expect(button(page, name)).toHaveCount(0);
 });
 
-test("an unknown outcome is shown as unknown, and is then found", async ({ service, region, openConsole }) => {
-  const d = await service.dispatch(region);
-  const page = await openConsole(`#/dispatches/${d.id}`);
+test("an unknown outcome is shown as unknown, and is then found", async ({ openDispatch, service }) => {
+  const { page, d } = await openDispatch();
   await button(page, "Cancel…").click();
   const dialog = page.getByRole("dialog");
   await page.context().setOffline(true);
@@ -188,9 +177,8 @@ test("an unknown outcome is shown as unknown, and is then found", async ({ servi
   expect((await service.events(d)).filter((e) => e.type === "dispatch.canceled")).toHaveLength(1);
 });
 
-test("the page shows that it waits for a slow answer", async ({ service, region, openConsole }) => {
-  const d = await service.dispatch(region);
-  const page = await openConsole(`#/dispatches/${d.id}`);
+test("the page shows that it waits for a slow answer", async ({ openDispatch }) => {
+  const { page } = await openDispatch();
   const release = await hold(page, "**/cancel");
   await button(page, "Cancel…").click();
   await button(page.getByRole("dialog"), "Cancel the dispatch").click();
@@ -199,9 +187,8 @@ test("the page shows that it waits for a slow answer", async ({ service, region,
   await expect(news(page)).toHaveText("Canceled.");
 });
 
-test("a change with a lost answer is found, and is made once", async ({ service, region, openConsole }) => {
-  const d = await service.dispatch(region);
-  const page = await openConsole(`#/dispatches/${d.id}`);
+test("a change with a lost answer is found, and is made once", async ({ openDispatch, service }) => {
+  const { page, d } = await openDispatch();
   let sent = 0;
   await page.route("**/cancel", async (route) => { // the request arrives, its answer does not
     sent++;
@@ -230,9 +217,8 @@ test("the page shows that a dispatch does not exist", async ({ openConsole }) =>
   }
 });
 
-test("a lost connection is shown once, and the old data stays", async ({ service, region, openConsole }) => {
-  const d = await service.dispatch(region);
-  const page = await openConsole(`#/dispatches/${d.id}`);
+test("a lost connection is shown once, and the old data stays", async ({ openDispatch, service }) => {
+  const { page, d } = await openDispatch();
   await expect(section(page, "What happened").locator("tbody tr")).toHaveCount(1);
   await page.context().setOffline(true);
   await expect(page.getByText("cut off: what you see may be old")).toBeVisible();

@@ -5,10 +5,8 @@ import { accept, card, count, tap } from "../driver.ts";
 const accepted = async (service: Service, id: string): Promise<number> =>
   (await service.call("GET", `/v1/admin/dispatches/${id}/events`)).items.filter((e: { type: string }) => e.type === "dispatch.accepted").length;
 
-test("a tap without a network is unknown, and is answered after the reconnection", async ({ openDriver, service, region }) => {
-  const [driver] = await service.drivers(1, region);
-  const job = await service.dispatch(region, { site_address: "1 Tunnel" });
-  const page = await openDriver(driver!.token);
+test("a tap without a network is unknown, and is answered after the reconnection", async ({ openOffer, service, region }) => {
+  const { page, driver, job } = await openOffer("1 Tunnel");
   await expect(page.getByText("Live")).toBeVisible();
   await expect(accept(page)).toBeVisible();
   await page.context().setOffline(true);
@@ -21,7 +19,7 @@ test("a tap without a network is unknown, and is answered after the reconnection
   await expect(card(page, "1 Tunnel")).toContainText("Yours");
   await expect(page.getByText("Live")).toBeVisible();
   await expect(card(page, "2 Meanwhile")).toBeVisible();
-  expect((await service.read(job)).accepted_by).toBe(driver!.id);
+  expect((await service.read(job)).accepted_by).toBe(driver.id);
   expect(other.status).toBe("PENDING");
 });
 
@@ -40,10 +38,8 @@ test("a tap without a network that came too late is shown as late", async ({ ope
   await expect(card(page, "3 Late Lane")).not.toContainText("Yours");
 });
 
-test("a lost answer is requested again, and the tap counts once", async ({ openDriver, service, region }) => {
-  const [driver] = await service.drivers(1, region);
-  const job = await service.dispatch(region, { site_address: "4 Lost Answer" });
-  const page = await openDriver(driver!.token);
+test("a lost answer is requested again, and the tap counts once", async ({ openOffer, service }) => {
+  const { page, job } = await openOffer("4 Lost Answer");
   const sent = count(page, "/accept");
   await page.route("**/v1/me/dispatches?*", (route) => route.abort()); // it would show the result too
   await loseAnswers(page, "**/accept", { times: 1 });
@@ -53,10 +49,8 @@ test("a lost answer is requested again, and the tap counts once", async ({ openD
   expect(await accepted(service, job.id)).toBe(1);
 });
 
-test("a page that is reloaded during a tap finds its result", async ({ openDriver, service, region }) => {
-  const [driver] = await service.drivers(1, region);
-  await service.dispatch(region, { site_address: "5 Middle" });
-  const page = await openDriver(driver!.token);
+test("a page that is reloaded during a tap finds its result", async ({ openOffer }) => {
+  const { page } = await openOffer("5 Middle");
   let arrived = () => {};
   const done = new Promise<void>((resolve) => { arrived = resolve; });
   await page.route("**/accept", async (route) => {
@@ -75,20 +69,16 @@ test("a page that is reloaded during a tap finds its result", async ({ openDrive
   await expect(card(page, "5 Middle")).toContainText("Yours");
 });
 
-test("a win with a lost answer appears among the jobs", async ({ openDriver, service, region }) => {
-  const [driver] = await service.drivers(1, region);
-  await service.dispatch(region, { site_address: "9 By The Way" });
-  const page = await openDriver(driver!.token);
+test("a win with a lost answer appears among the jobs", async ({ openOffer }) => {
+  const { page } = await openOffer("9 By The Way");
   await loseAnswers(page, "**/accept");
   await tap(page);
   await expect(card(page, "9 By The Way")).toContainText("Yours");
   await page.unrouteAll({ behavior: "ignoreErrors" }); // the same tap may be sent once more
 });
 
-test("the receipt settles an unanswered tap on an ended offer", async ({ openDriver, service, region }) => {
-  const [driver] = await service.drivers(1, region);
-  await service.dispatch(region, { site_address: "6 Short" });
-  const page = await openDriver(driver!.token);
+test("the receipt settles an unanswered tap on an ended offer", async ({ openOffer }) => {
+  const { page } = await openOffer("6 Short");
   await ownClock(page);
   await expect(accept(page)).toBeVisible();
   await page.route(/\/v1\/me(\/offers.*|\/dispatches\?.*)?$/, (route) => route.abort()); // a list would show the result, and give the page the true time
@@ -102,10 +92,8 @@ test("the receipt settles an unanswered tap on an ended offer", async ({ openDri
   await page.unrouteAll({ behavior: "ignoreErrors" });
 });
 
-test("a tap is repeated after a decision that is not final, and at a busy service", async ({ openDriver, service, region }) => {
-  const [driver] = await service.drivers(1, region);
-  await service.dispatch(region, { site_address: "7 Close" });
-  const page = await openDriver(driver!.token);
+test("a tap is repeated after a decision that is not final, and at a busy service", async ({ openOffer }) => {
+  const { page } = await openOffer("7 Close");
   const answers = [
     { status: 409, json: { code: "ALREADY_TAKEN", status: 409, title: "Conflict", final: false } },
     { status: 503, json: { code: "CLAIM_UNAVAILABLE", status: 503, title: "Service Unavailable" }, headers: { "Retry-After": "1" } },
@@ -143,10 +131,8 @@ test("a tap is repeated at a killed and restarted service", async ({ open, own }
   expect(await accepted(own, job.id)).toBe(1);
 });
 
-test("a win is a job at once, and its loss is shown, even without a list of jobs", async ({ openDriver, service, region }) => {
-  const [driver] = await service.drivers(1, region);
-  const job = await service.dispatch(region, { site_address: "10 Short Joy" });
-  const page = await openDriver(driver!.token);
+test("a win is a job at once, and its loss is shown, even without a list of jobs", async ({ openOffer, service }) => {
+  const { page, job } = await openOffer("10 Short Joy");
   await expect(page.getByText("Live")).toBeVisible();
   await expect(accept(page)).toBeEnabled();
   await page.route("**/v1/me/dispatches?*", (route) => route.abort());
@@ -197,10 +183,8 @@ test("a job that the office took away is shown when the page opens again", async
   await expect(card(page, "14 Kept")).toContainText("Accepted");
 });
 
-test("a win that ended during a lost connection is never shown as a win", async ({ openDriver, service, region }) => {
-  const [driver] = await service.drivers(1, region);
-  const job = await service.dispatch(region, { site_address: "15 Never Heard" });
-  const page = await openDriver(driver!.token);
+test("a win that ended during a lost connection is never shown as a win", async ({ openOffer, service }) => {
+  const { page, job } = await openOffer("15 Never Heard");
   await expect(page.getByText("Live")).toBeVisible();
   let arrived = () => {};
   const done = new Promise<void>((resolve) => { arrived = resolve; });

@@ -1,5 +1,5 @@
-import { type Page, accessible, expect, test } from "../fixtures.ts";
-import { accept, acceptTogether, attempts, card, count, tap } from "../driver.ts";
+import { type Page, accessible, expect, tabTo, test } from "../fixtures.ts";
+import { accept, attempts, card, count, tap } from "../driver.ts";
 
 test("a driver accepts, starts and completes, by the keyboard alone", async ({ open, service, region }) => {
   const [driver] = await service.drivers(1, region);
@@ -11,49 +11,22 @@ test("a driver accepts, starts and completes, by the keyboard alone", async ({ o
   const offer = card(page, "1 Key Street");
   await expect(offer).toContainText("₩350,000");
   await expect(offer).toContainText("Gate 2");
-  await tabTo(page, "Accept");
+  await tabTo(page.getByText("Accept", { exact: true }).and(page.locator("button, a")));
   await page.keyboard.press("Enter");
   await expect(offer).toContainText("Yours");
-  await tabTo(page, "To my jobs");
+  await tabTo(page.getByText("To my jobs", { exact: true }).and(page.locator("button, a")));
   await page.keyboard.press("Enter");
-  await tabTo(page, "Start");
+  await tabTo(page.getByText("Start", { exact: true }).and(page.locator("button, a")));
   await page.keyboard.press("Enter");
   await expect(offer).toContainText("In progress");
-  await tabTo(page, "Complete");
+  await tabTo(page.getByText("Complete", { exact: true }).and(page.locator("button, a")));
   await page.keyboard.press("Enter");
   await expect(offer).toContainText("Done");
   expect((await service.read(job)).status).toBe("COMPLETED");
 });
 
-// tabTo moves on from the present focus, as a keyboard user does.
-async function tabTo(page: Page, name: string): Promise<void> {
-  const wanted = page.getByText(name, { exact: true }).and(page.locator("button, a"));
-  await expect(wanted).toBeVisible();
-  for (let n = 0; n < 30; n++) {
-    if (await wanted.evaluate((e) => e === document.activeElement)) return;
-    await page.keyboard.press("Tab");
-  }
-  throw new Error(`no Tab leads to ${name}`);
-}
-
-test("exactly one of two concurrent taps wins, and the other sees the distance", async ({ openDriver, service, region }) => {
-  const drivers = await service.drivers(2, region);
-  const pages = await Promise.all(drivers.map((d) => openDriver(d.token)));
-  const job = await service.dispatch(region, { site_address: "2 Race Road" });
-  await Promise.all(pages.map((p) => expect(accept(p)).toBeEnabled()));
-  await acceptTogether(pages);
-  const answers = pages.map((p) => card(p, "2 Race Road").getByRole("status").first());
-  for (const a of answers) await expect(a).toHaveText(/^(Yours|Taken.*you were [\d.,]+ ms behind, at place 2)/);
-  const said = await Promise.all(answers.map((a) => a.textContent()));
-  expect(said.filter((s) => s!.startsWith("Yours"))).toHaveLength(1);
-  const { accepted_by: winner } = await service.read(job);
-  expect(said[drivers.findIndex((d) => d.id === winner)]).toMatch(/^Yours/);
-});
-
-test("a double tap is one tap", async ({ openDriver, service, region }) => {
-  const [driver] = await service.drivers(1, region);
-  const job = await service.dispatch(region, { site_address: "3 Twice Lane" });
-  const page = await openDriver(driver!.token);
+test("a double tap is one tap", async ({ openOffer, service }) => {
+  const { page, job } = await openOffer("3 Twice Lane");
   const sent = count(page, "/accept");
   await accept(page).dblclick();
   await page.keyboard.press("Enter");
@@ -135,10 +108,8 @@ test("an offer that is canceled, taken or changed shows that on the open page", 
   expect(await page.title()).toBe("not loaded again");
 });
 
-test("a tap on old terms wins nothing, and must be repeated", async ({ openDriver, service, region }) => {
-  const [driver] = await service.drivers(1, region);
-  const job = await service.dispatch(region, { site_address: "7 Old Terms" });
-  const page = await openDriver(driver!.token);
+test("a tap on old terms wins nothing, and must be repeated", async ({ openOffer, service }) => {
+  const { page, job } = await openOffer("7 Old Terms");
   await expect(accept(page)).toBeVisible();
   await page.route("**/v1/me/offers*", (route) => route.abort());
   await service.patch(job, { fee: { amount: 10000, currency: "KRW" } });
@@ -153,10 +124,8 @@ test("a tap on old terms wins nothing, and must be repeated", async ({ openDrive
   await expect(card(page, "7 Old Terms")).toContainText("Yours");
 });
 
-test("a later opening counts down by the service's clock, not by the phone's", async ({ openDriver, service, region }) => {
-  const [driver] = await service.drivers(1, region);
-  await service.dispatch(region, { site_address: "8 Open Now" });
-  const page = await openDriver(driver!.token);
+test("a later opening counts down by the service's clock, not by the phone's", async ({ openOffer, service, region }) => {
+  const { page } = await openOffer("8 Open Now");
   await page.clock.install({ time: Date.now() - 3600_000 });
   await page.reload();
   await expect(card(page, "8 Open Now")).toContainText(/Ends in (10:00|9:\d\d)/);
@@ -191,10 +160,8 @@ test("an ineligible driver sees the reason", async ({ openDriver, service, regio
   await expect(card(page, "11 Overlaps")).toContainText("You are off duty.");
 });
 
-test("a driver declines, and gives a job back, with a reason", async ({ openDriver, service, region }) => {
-  const [driver] = await service.drivers(1, region);
-  const job = await service.dispatch(region, { site_address: "12 Back Street" });
-  const page = await openDriver(driver!.token);
+test("a driver declines, and gives a job back, with a reason", async ({ openOffer, service }) => {
+  const { page, job } = await openOffer("12 Back Street");
   const offer = card(page, "12 Back Street");
   await offer.getByRole("button", { name: "Decline" }).click();
   await page.getByLabel("The fee is too low").check();
@@ -220,10 +187,8 @@ test("a driver declines, and gives a job back, with a reason", async ({ openDriv
   await expect(offer).toContainText("Yours");
 });
 
-test("there are no offers off duty, and an unsaved change is not shown as saved", async ({ openDriver, service, region }) => {
-  const [driver] = await service.drivers(1, region);
-  await service.dispatch(region, { site_address: "13 Duty Drive" });
-  const page = await openDriver(driver!.token);
+test("there are no offers off duty, and an unsaved change is not shown as saved", async ({ openOffer, service }) => {
+  const { page, driver } = await openOffer("13 Duty Drive");
   const duty = page.getByRole("switch", { name: "On duty" });
   await expect(duty).toBeChecked();
   await expect(card(page, "13 Duty Drive")).toBeVisible();
@@ -233,7 +198,7 @@ test("there are no offers off duty, and an unsaved change is not shown as saved"
   await expect(card(page, "13 Duty Drive")).toBeVisible();
   await page.unroute("**/v1/me/duty");
   await expect(page.getByText("You are off duty. Go on duty to get offers.")).toBeVisible();
-  expect((await service.call("GET", `/v1/admin/drivers/${driver!.id}`)).on_duty).toBe(false);
+  expect((await service.call("GET", `/v1/admin/drivers/${driver.id}`)).on_duty).toBe(false);
   await duty.click();
   await expect(card(page, "13 Duty Drive")).toBeVisible();
 });

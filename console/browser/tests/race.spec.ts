@@ -4,10 +4,9 @@ import { button, lookAway, section, status } from "../dispatch.ts";
 /** Formats a time below a second as the page does. */
 const spanWords = (us: number) => (us < 1000 ? `${us} µs` : `${Number((us / 1000).toPrecision(3))} ms`);
 
-test("a race of ten appears without reloading", async ({ service, region, openConsole }) => {
+test("a race of ten appears without reloading", async ({ openDispatch, service, region }) => {
   const drivers = await service.drivers(10, region);
-  const d = await service.dispatch(region);
-  const page = await openConsole(`#/dispatches/${d.id}`);
+  const { page, d } = await openDispatch();
   await expect(page.getByText("Nobody has tapped in round 1.")).toBeVisible();
   await expect(page.getByText("live", { exact: true })).toBeVisible();
 
@@ -42,10 +41,9 @@ test("a race of ten appears without reloading", async ({ service, region, openCo
   await accessible(page);
 });
 
-test("taps that are written after the answer appear without reloading", async ({ service, region, openConsole }) => {
+test("taps that are written after the answer appear without reloading", async ({ openDispatch, service, region }) => {
   const drivers = await service.drivers(6, region);
-  const d = await service.dispatch(region);
-  const page = await openConsole(`#/dispatches/${d.id}`);
+  const { page, d } = await openDispatch();
   await expect(page.getByText("Nobody has tapped in round 1.")).toBeVisible();
   await lookAway(page);
   const written = [0, 1, 3];
@@ -87,10 +85,9 @@ test("taps before the winner's differ from those after it", async ({ service, re
   await expect(rows.last().getByRole("cell").nth(3)).toHaveText(`+${spanWords(items[2].after_us - items[1].after_us)}`);
 });
 
-test("the beginning of a race with a late tap has its own view", async ({ service, region, openConsole }) => {
+test("the beginning of a race with a late tap has its own view", async ({ openDispatch, service, region }) => {
   const drivers = await service.drivers(4, region);
-  const d = await service.dispatch(region);
-  const page = await openConsole(`#/dispatches/${d.id}`);
+  const { page, d } = await openDispatch();
   await page.route("**/attempts?**", (route) => route.fulfill({ json: {
     items: [0, 40, 100, 90_000_000].map((after_us, i) => ({
       id: `att_${String(i).repeat(26)}`, round: 1, driver_id: drivers[i]!.id, result: i === 1 ? "SUCCESS" : "ALREADY_TAKEN", at: d.opens_at, after_us,
@@ -138,11 +135,10 @@ test("each round has its own race", async ({ service, region, openConsole }) => 
   await expect(section(page, "Who was told").locator("tbody tr")).toHaveCount(2); // in this round
 });
 
-test("the notified drivers, their progress, and the pushes", async ({ service, region, openConsole }) => {
+test("the notified drivers, their progress, and the pushes", async ({ openDispatch, service, region }) => {
   const [one, two] = await service.drivers(2, region);
   await service.call("PUT", `/v1/me/devices/${region}`, { platform: "android", push_token: `token-${region}` }, { token: one!.token });
-  const d = await service.dispatch(region);
-  const page = await openConsole(`#/dispatches/${d.id}`);
+  const { page, d } = await openDispatch();
   const told = section(page, "Who was told");
   const push = section(page, "The pushes").getByRole("row", { name: /opened Driver 1 SENT 0 sent/ });
   await expect(push).toBeVisible();
