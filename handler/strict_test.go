@@ -122,16 +122,3 @@ func TestOddBodies(t *testing.T) {
 		t.Errorf("an error of ours: %s", w.log)
 	}
 }
-
-func TestParseRate(t *testing.T) {
-	for s, want := range map[string]limit.Rate{"20/s": 20, "0.5/s": 0.5, "1e3/s": 1000} {
-		if got, err := limit.ParseRate(s); err != nil || got != want {
-			t.Errorf("%s: %v, %v", s, got, err)
-		}
-	}
-	for _, s := range []string{"", "/s", "20", "0/s", "-1/s", "NaN/s", "Inf/s", "2e9/s", "1/m", "1/s/s"} {
-		if got, err := limit.ParseRate(s); err == nil {
-			t.Errorf("%q is %v", s, got)
-		}
-	}
-}

@@ -140,3 +140,16 @@ func TestSlyCaller(t *testing.T) {
 	}
 	t.Logf("%d allowed of at most %.0f", allowed, most)
 }
+
+func TestParseRate(t *testing.T) {
+	for s, want := range map[string]Rate{"20/s": 20, "0.5/s": 0.5, "1e3/s": 1000} {
+		if got, err := ParseRate(s); err != nil || got != want || got.Options().Burst != int(2*want) {
+			t.Errorf("%s: %v, %v", s, got, err)
+		}
+	}
+	for _, s := range []string{"", "/s", "20", "0/s", "-1/s", "NaN/s", "Inf/s", "2e9/s", "1/m", "1/s/s"} {
+		if got, err := ParseRate(s); err == nil {
+			t.Errorf("%q is %v", s, got)
+		}
+	}
+}
