@@ -37,7 +37,8 @@ func newHolders(t *testing.T, n int) *holders {
 		t.Cleanup(func() { client.Close() })
 		nodes[i], h.servers, h.clients = redisLocks(t, server.URL()), append(h.servers, server), append(h.clients, client)
 	}
-	locks, err := schedule.Strategy(nodes[0]), error(nil)
+	locks := schedule.Strategy(nodes[0])
+	var err error
 	if n > 1 {
 		if locks, err = lock.NewQuorum(nodes...); err != nil {
 			t.Fatal(err)

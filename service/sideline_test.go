@@ -112,6 +112,9 @@ func TestSidelinedIsNoVerdict(t *testing.T) {
 	}
 	must(t, errorOf(s.SetDuty(t.Context(), off, true)))
 	s.mustWin(t, Tap{first, off, 1})
+	if s.inflight.isSidelined(off) {
+		t.Error("a driver who has won is still sidelined")
+	}
 	s.mustReplay(t, Tap{first, off, 1})
 	s.mustRefuse(t, Tap{first, on, 1}, true)
 	s.mustWin(t, Tap{second, on, 1})
