@@ -219,7 +219,9 @@ func (s *suite) giveUpWaiting(t *testing.T) {
 	for _, waiter := range []<-chan acquired{first, second} {
 		got := receive(t, "the end of the wait", waiter)
 		wantErr(t, "acquire", got.err, gaveUp)
-		wantErr(t, "acquire", got.err, lock.ErrHeld)
+		if s.simulated { // on a real server the wait may end before the first answer, so that nobody knows
+			wantErr(t, "acquire", got.err, lock.ErrHeld)
+		}
 	}
 	mustRelease(t, lease)
 	mustBeFree(t, s.open(t), n)
