@@ -143,15 +143,13 @@ func TestPatchRefusals(t *testing.T) {
 	w.untouched(id)
 }
 
-// TestChangesNeedAVersion and a role, and a dispatch.
+// TestChangesNeedAVersion and a dispatch.
 func TestChangesNeedAVersion(t *testing.T) {
 	w := newWorld(t)
-	w.putKey(dispatch.Viewer, "viewer")
-	w.putKey(dispatch.Dispatcher, "dispatcher")
 	d, id := w.drivers(1)[0], w.dispatch(1)
 	later := `{"expires_at":"` + inFuture(time.Hour) + `"}`
 	for action, body := range map[string]string{
-		"": `{"note":"x"}`, "/reopen": "", "/extend": later, "/assign": `{"driver_id":"` + d.id + `"}`, "/unassign": "",
+		"": `{"note":"x"}`, "/reopen": "", "/extend": later, "/assign": `{"driver_id":"` + d.id + `"}`, "/unassign": "", "/cancel": "",
 	} {
 		method := "POST"
 		if action == "" {
@@ -159,21 +157,17 @@ func TestChangesNeedAVersion(t *testing.T) {
 		}
 		path := "/v1/admin/dispatches/" + id + action
 		w.refused(action, w.call(method, path, key, body), 428, "PRECONDITION_REQUIRED")
-		for _, v := range []any{0, 2, -1, "x", "1.0"} {
-			w.refused(action, w.change(method, id, action, v, body), 412, "VERSION_MOVED")
+		for _, v := range []string{`"0"`, `"2"`, `"-1"`, `"x"`, `"1.0"`, `x`, `"1", "2"`} {
+			w.refused(action, w.call(method, path, key, body, "If-Match", v), 412, "VERSION_MOVED")
 		}
 		w.refused(action, w.change(method, "dsp_"+strings.Repeat("0", 26), action, 1, body), 404, "DISPATCH_NOT_FOUND")
 		w.refused(action, w.change(method, "x", action, 1, body), 404, "DISPATCH_NOT_FOUND")
-		w.refused(action, w.call(method, path, "viewer", body, "If-Match", `"1"`), 403, "FORBIDDEN")
-		w.refused(action, w.call(method, path, d.token, body, "If-Match", `"1"`), 401, "UNAUTHENTICATED")
 		if action != "" {
 			w.refused(action, w.change(method, id, action, 1, `{"driver":"x"}`), 422, "VALIDATION_FAILED")
 		}
 	}
 	w.untouched(id)
-	w.call("PATCH", "/v1/admin/dispatches/"+id, "dispatcher", `{"note":"x"}`, "If-Match", `W/"1"`).want(200)
-	w.refused("preview", w.call("POST", "/v1/admin/dispatches/preview", "viewer", order(1)), 403, "FORBIDDEN")
-	w.call("GET", "/v1/admin/dispatches/"+id+"/events", "viewer", "").want(200)
+	w.call("PATCH", "/v1/admin/dispatches/"+id, key, `{"note":"x"}`, "If-Match", `W/"1"`).want(200)
 }
 
 func TestReopen(t *testing.T) {

@@ -103,25 +103,6 @@ func TestSuspendAndReinstate(t *testing.T) {
 	w.accept(id, d, "").want(200)
 }
 
-// TestDriversByRole: a viewer sees, an admin changes.
-func TestDriversByRole(t *testing.T) {
-	w := newWorld(t)
-	w.putKey(dispatch.Viewer, "a-viewer")
-	w.putKey(dispatch.Dispatcher, "a-dispatcher")
-	path := "/v1/admin/drivers/" + w.drivers(1)[0].id
-	for _, call := range [][2]string{
-		{"POST", "/v1/admin/drivers"}, {"PATCH", path}, {"POST", path + "/suspend"}, {"POST", path + "/reinstate"},
-		{"GET", "/v1/admin/api-keys"}, {"POST", "/v1/admin/api-keys"}, {"DELETE", "/v1/admin/api-keys/key_1"}, {"GET", "/v1/admin/audit"},
-	} {
-		for _, k := range []string{"a-viewer", "a-dispatcher"} {
-			w.refused(k+" "+call[1], w.call(call[0], call[1], k, ""), 403, "FORBIDDEN")
-		}
-	}
-	for _, seen := range []string{"/v1/admin/drivers", path, path + "/devices"} {
-		w.call("GET", seen, "a-viewer", "").want(200)
-	}
-}
-
 func TestListsOfDrivers(t *testing.T) {
 	w := newWorld(t)
 	all := w.drivers(5)

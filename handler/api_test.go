@@ -3,6 +3,7 @@ package handler
 import (
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -195,9 +197,72 @@ func (w *world) on(id, action string, d caller) reply {
 
 func inFuture(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339Nano) }
 
+// putKey stores the key of that role; its id is key_ and the role.
 func (w *world) putKey(role dispatch.Role, secret string) {
 	w.t.Helper()
+	w.putNamedKey("key_"+role.String(), role, secret)
+}
+
+// TestNewRefuses an API that lacks a required field, and names the field.
+func TestNewRefuses(t *testing.T) {
+	var whole API
+	newWorld(t, func(a *API) { whole = *a })
+	for _, name := range []string{
+		"Store", "Acceptor", "DriverService", "Backoffice", "Tokens", "Keys", "Jobs", "Streams", "Revocations", "Now", "Log",
+	} {
+		func() {
+			defer func() {
+				if got, want := fmt.Sprint(recover()), "handler: API."+name+" is missing"; got != want {
+					t.Errorf("without %s: %s", name, got)
+				}
+			}()
+			api := whole
+			reflect.ValueOf(&api).Elem().FieldByName(name).SetZero()
+			New(api)
+		}()
+	}
+}
+
+// tables is the world's database, beside the store.
+func (w *world) tables() *sql.DB {
+	w.t.Helper()
+	db, err := sql.Open("sqlite", w.path+"?_pragma=busy_timeout(5000)")
+	noError(w.t, err)
+	return db
+}
+
+// writes returns a function that reports whether anything was committed to the database since the last call.
+func (w *world) writes(t testing.TB) func() bool {
+	t.Helper()
+	db := w.tables()
+	t.Cleanup(func() { db.Close() })
+	db.SetMaxOpenConns(1) // the number is about the others' commits
+	version := func() (n int) {
+		noError(t, db.QueryRowContext(t.Context(), "PRAGMA data_version").Scan(&n))
+		return n
+	}
+	last := version()
+	return func() bool {
+		before := last
+		last = version()
+		return last != before
+	}
+}
+
+// exec runs a statement on the database.
+func (w *world) exec(query string, args ...any) {
+	w.t.Helper()
+	db := w.tables()
+	defer db.Close()
+	done, err := db.ExecContext(w.t.Context(), query, args...)
+	noError(w.t, err)
+	if n, err := done.RowsAffected(); n == 0 || err != nil {
+		w.t.Fatalf("%s: %d rows, %v", query, n, err)
+	}
+}
+
+func (w *world) putNamedKey(id string, role dispatch.Role, secret string) {
+	w.t.Helper()
 	sum := sha256.Sum256([]byte(secret))
-	k := dispatch.Key{ID: "key_" + role.String(), Name: role.String(), Role: role, Hash: hex.EncodeToString(sum[:])}
-	noError(w.t, w.store.EnsureKey(w.t.Context(), k))
+	noError(w.t, w.store.EnsureKey(w.t.Context(), dispatch.Key{ID: id, Name: strings.TrimPrefix(id, "key_"), Role: role, Hash: hex.EncodeToString(sum[:])}))
 }

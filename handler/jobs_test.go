@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"firsttap/cronjob"
-	"firsttap/dispatch"
 	"firsttap/lock"
 	"firsttap/repository"
 	"firsttap/schedule"
@@ -185,20 +184,6 @@ func TestRunJobNow(t *testing.T) {
 	}
 	w.refused("no such job", w.call("POST", "/v1/admin/jobs/none/run", key, ""), 404, "JOB_NOT_FOUND")
 	w.refused("a body", w.call("POST", "/v1/admin/jobs/count/run", key, `{"force":true}`), 422, "VALIDATION_FAILED")
-}
-
-func TestRolesForJobs(t *testing.T) {
-	w := withJobs(t, lock.NewMemory())
-	w.putKey(dispatch.Viewer, "viewer")
-	w.putKey(dispatch.Dispatcher, "dispatcher")
-	driver := w.drivers(1)[0]
-	for _, path := range []string{"/v1/admin/jobs", "/v1/admin/jobs/count/runs"} {
-		w.call("GET", path, "viewer", "").want(200)
-		w.refused(path, w.call("GET", path, driver.token, ""), 401, "UNAUTHENTICATED")
-	}
-	for _, who := range []string{"viewer", "dispatcher"} {
-		w.refused(who, w.call("POST", "/v1/admin/jobs/count/run", who, ""), 403, "FORBIDDEN")
-	}
 }
 
 // TestLocks: the list has the held locks with the rest of their terms.

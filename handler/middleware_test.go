@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/repository"
 )
 
 // TestEveryAnswerIsGuarded: successes, errors, and requests without a route.
@@ -50,7 +51,7 @@ func TestAuthorizationHeaders(t *testing.T) {
 	for name, bad := range map[string]string{
 		"lower case": "Bearer " + strings.ToLower(token), "two spaces": "Bearer  " + token, "a dot": "Bearer " + token + ".", "a tab": "Bearer\t" + token,
 		"quoted": `Bearer "` + token + `"`, "two in one": "Bearer " + token + ", Bearer " + token, "no scheme": token, "Basic": "Basic " + token,
-		"huge": "Bearer " + strings.Repeat("a", 1<<20), "the admin's": "Bearer " + key,
+		"nothing": "", "no token": "Bearer", "an empty token": "Bearer ", "huge": "Bearer " + strings.Repeat("a", 1<<20), "the admin's": "Bearer " + key,
 	} {
 		w.refused(name, w.call("GET", "/v1/me", "", "", "Authorization", bad), 401, "UNAUTHENTICATED")
 	}
@@ -86,8 +87,8 @@ func (w *world) callTwice(path string, authorizations ...string) reply {
 	return replyTo(w.t, req, "", rec)
 }
 
-// TestRequestIDOfAnError: an error has the request id that the client sent.
-func TestRequestIDOfAnError(t *testing.T) {
+// TestRequestID: an answer and an error have the request id that the client sent, or else a new one.
+func TestRequestID(t *testing.T) {
 	w := newWorld(t)
 	seen := map[string]bool{}
 	for range 100 {
@@ -98,49 +99,89 @@ func TestRequestIDOfAnError(t *testing.T) {
 		seen[id] = true
 	}
 	longest := strings.Repeat("x", maxRequestID)
-	for _, id := range []string{"a", longest, "~!@#$%^&*()", `"quoted"`} {
-		if got := w.call("GET", "/nothing", "", "", "X-Request-Id", id).header.Get("X-Request-Id"); got != id {
-			t.Errorf("%q became %q", id, got)
+	for _, path := range []string{"/livez", "/nothing"} {
+		for _, id := range []string{"abc-1", longest, "~!@#$%^&*()", `"quoted"`} {
+			w.call("GET", path, "", "", "X-Request-Id", id).wantHeader("X-Request-Id", id)
 		}
-	}
-	for _, id := range []string{" a", "a\x7f", "a\x00b", "a\r\nSet-Cookie: x=1", longest + "x", "\u202e"} {
-		if got := w.call("GET", "/nothing", "", "", "X-Request-Id", id).header.Get("X-Request-Id"); got == id || strings.ContainsAny(got, "\r\n\x00 ") {
-			t.Errorf("%q became %q", id, got)
+		for _, id := range []string{"", " a", "a b", "a\tb", "a\x7f", "a\x00b", "a\r\nSet-Cookie: x=1", longest + "x", "\u202e", "é"} {
+			got := w.call("GET", path, "", "", "X-Request-Id", id).header.Get("X-Request-Id")
+			if got == "" || got == id || strings.ContainsAny(got, "\r\n\x00 ") {
+				t.Errorf("%q became %q", id, got)
+			}
 		}
 	}
 }
 
-// TestRateLimitRefills: the limit refills with time, and each key has its own.
+// TestRateLimitRefills: the limit refills with time, and each driver and key has its own.
 func TestRateLimitRefills(t *testing.T) {
 	now := time.Now()
 	w := newWorld(t, func(a *API) { a.DriverRate, a.AdminRate, a.Now = 2, 3, func() time.Time { return now } })
-	// The driver is created in the store, as requests to create it would count.
-	id := dispatch.NewDriverID(now)
-	if err := w.store.AddDrivers(t.Context(), []dispatch.Driver{{ID: id, Name: "Kim", Regions: []string{"seoul"}, VehicleClass: "45m", OnDuty: true, Version: 1}}); err != nil {
-		t.Fatal(err)
+	var tokens [2]string
+	for i := range tokens { // in the store, as requests to create them would count
+		id := dispatch.NewDriverID(now)
+		noError(t, w.store.AddDrivers(t.Context(), []dispatch.Driver{{ID: id, Name: "Kim", Regions: []string{"seoul"}, VehicleClass: "45m", OnDuty: true, Version: 1}}))
+		token, _, err := w.tokens.Issue(id, 0)
+		noError(t, err)
+		tokens[i] = token
 	}
-	token, _, err := w.tokens.Issue(id, 0)
-	noError(t, err)
-	passed := func(token, path string) (n int) {
+	passes := func(token, path string, want int) {
+		t.Helper()
+		n := 0
 		for range 20 {
-			switch r := w.call("GET", path, token, ""); r.status {
-			case 200:
+			if r := w.call("GET", path, token, ""); r.status == 200 {
 				n++
-			default:
+			} else {
 				w.refused(path, r, 429, "RATE_LIMITED").wantHeader("Retry-After", "1")
 			}
 		}
-		return n
+		if n != want {
+			t.Errorf("%s: %d of 20 requests at once passed, want %d", path, n, want)
+		}
 	}
-	if n := passed(token, "/v1/me"); n != 4 {
-		t.Errorf("%d in a burst, want twice the rate", n)
-	}
-	if n := passed(key, "/v1/admin/dispatches"); n != 6 {
-		t.Errorf("%d of the key's, want twice its rate", n)
-	}
+	passes(tokens[0], "/v1/me", 4) // twice the rate
+	passes(tokens[1], "/v1/me", 4)
+	passes(key, "/v1/admin/dispatches", 6)
 	now = now.Add(time.Second)
-	if n := passed(token, "/v1/me"); n != 2 {
-		t.Errorf("%d after a second, want 2", n)
-	}
+	passes(tokens[0], "/v1/me", 2)
 	w.refused("an unknown token counts for no caller", w.call("GET", "/v1/me", "x", ""), 401, "UNAUTHENTICATED")
+}
+
+// TestReadyDoesNotQueryTheDatabase: unauthenticated probes of any number cost the database nothing.
+func TestReadyDoesNotQueryTheDatabase(t *testing.T) {
+	up := true
+	w := newWorld(t, func(a *API) { a.DatabaseUp = func() bool { return up } })
+	asked := 0
+	w.observe(func(ctx context.Context, _ repository.Statement) (context.Context, func(error)) {
+		asked++
+		return ctx, func(error) {}
+	})
+	for _, up = range []bool{true, false} {
+		if r := w.call("GET", "/readyz", "", ""); (r.status == 200) != up {
+			t.Errorf("up %v: %d %s", up, r.status, r.raw)
+		}
+	}
+	if asked > 0 {
+		t.Errorf("%d statements", asked)
+	}
+}
+
+func TestReady(t *testing.T) {
+	down := false
+	w := newWorld(t, func(a *API) { a.RedisDegraded = func() bool { return down } })
+	for _, c := range []struct {
+		down   bool
+		status string
+		redis  string
+	}{{false, "ok", "ok"}, {true, "degraded", "degraded"}} {
+		down = c.down
+		w.call("GET", "/readyz", "", "").want(200, "status", c.status, "redis", c.redis, "database", "ok")
+	}
+	noError(t, w.store.Close())
+	if r := w.call("GET", "/readyz", "", ""); r.status != 503 || r.at("status") != "unavailable" || r.at("database") != "unavailable" || strings.Contains(r.raw, "closed") {
+		t.Errorf("%d %s", r.status, r.raw)
+	}
+	for _, route := range []string{"POST /v1/admin/dispatches", "GET /v1/admin/dispatches"} {
+		method, path, _ := strings.Cut(route, " ")
+		w.refused(route, w.call(method, path, key, order(1)), 503, "UNAVAILABLE").hasHeader("Retry-After")
+	}
 }

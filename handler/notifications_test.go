@@ -231,10 +231,3 @@ func TestRedriveOverHTTP(t *testing.T) {
 		t.Errorf("the detail is missing: %s", r.raw)
 	}
 }
-
-// TestRedriveWithoutARelay: OnRedrive is optional.
-func TestRedriveWithoutARelay(t *testing.T) {
-	w := newWorld(t)
-	_, _, pushes := w.told("DEAD")
-	w.call("POST", "/v1/admin/notifications/"+string(pushes[0].ID)+"/redrive", key, "").want(200)
-}
