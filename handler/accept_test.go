@@ -13,13 +13,9 @@ func TestAcceptWinsAndReplays(t *testing.T) {
 	d := w.drivers(2)
 	id := w.dispatch(1)
 	first := w.accept(id, d[0], `{"round":1}`)
-	if first.status != 200 || first.at("result") != "SUCCESS" || first.at("replayed") != false ||
-		first.at("dispatch", "status") != "ACCEPTED" || first.at("claim", "round") != 1.0 ||
-		!strings.HasPrefix(first.at("claim", "id").(string), "clm_") {
-		t.Fatal(first.raw)
-	}
-	if _, err := time.Parse("2006-01-02T15:04:05.000Z", first.at("claim", "accepted_at").(string)); err != nil {
-		t.Error(err)
+	first.want(200, "result", "SUCCESS", "replayed", false, "dispatch.status", "ACCEPTED", "claim.round", 1.0)
+	if first.time("claim", "accepted_at"); !strings.HasPrefix(first.text("claim", "id"), "clm_") {
+		t.Error(first.raw)
 	}
 	for _, body := range []string{`{"round":1}`, "", "{}", `{"round":null}`} {
 		w.accept(id, d[0], body).want(200, "replayed", true, "claim.id", first.at("claim", "id"))
@@ -44,7 +40,7 @@ func TestAcceptRefusals(t *testing.T) {
 	opens := inFuture(time.Hour)
 	early := w.accept(w.dispatch(2, `"opens_at":"`+opens+`"`), d[0], "")
 	w.refused("too early", early, 409, "NOT_OPEN_YET")
-	if at, err := time.Parse(time.RFC3339, early.json["opens_at"].(string)); err != nil || time.Until(at) < 59*time.Minute {
+	if time.Until(early.time("opens_at")) < 59*time.Minute {
 		t.Errorf("opens_at: %s", early.raw)
 	}
 
@@ -55,9 +51,7 @@ func TestAcceptRefusals(t *testing.T) {
 
 	unfit := w.accept(w.dispatch(4, `"region":"jeju","vehicle_class":"28m","min_working_height_m":46`), d[0], "")
 	w.refused("not eligible", unfit, 403, "NOT_ELIGIBLE")
-	if got := unfit.json["reasons"]; len(got.([]any)) != 3 {
-		t.Errorf("reasons: %s", unfit.raw)
-	}
+	unfit.want(403, "reasons", []any{"REGION", "VEHICLE_CLASS", "WORKING_HEIGHT"})
 	w.call("PUT", "/v1/me/duty", d[2].token, `{"on_duty":false}`).want(200, "on_duty", false)
 	w.refused("off duty", w.accept(open, d[2], ""), 403, "NOT_ELIGIBLE")
 
@@ -79,42 +73,22 @@ func TestAcceptWhileTheDatabaseIsAway(t *testing.T) {
 
 func TestLifecycle(t *testing.T) {
 	w := newWorld(t)
-	d := w.drivers(2)
-	id := w.dispatch(1)
-	receipt := func(d caller) any { return w.call("GET", "/v1/me/dispatches/"+id+"/claim", d.token, "").at("outcome") }
-	if got := receipt(d[0]); got != "PENDING" {
-		t.Errorf("receipt before: %v", got)
+	d, id := w.drivers(2), w.dispatch(1)
+	w.receipt(id, d[0]).want(200, "outcome", "PENDING")
+	w.on(id, "accept", d[0]).want(200)
+	for range 2 {
+		w.on(id, "withdraw", d[0]).want(200, "status", "PENDING", "round", 2.0)
 	}
-	steps := []struct {
-		by     caller
-		action string
-		status string
-	}{
-		{d[0], "accept", ""}, {d[0], "withdraw", "PENDING"}, {d[0], "withdraw", "PENDING"},
-		{d[1], "accept", ""}, {d[1], "start", "IN_PROGRESS"}, {d[1], "start", "IN_PROGRESS"},
-		{d[1], "complete", "COMPLETED"}, {d[1], "complete", "COMPLETED"},
-	}
-	for _, s := range steps {
-		r := w.on(id, s.action, s.by)
-		if r.status != 200 || s.status != "" && r.at("status") != s.status {
-			t.Fatalf("%s: %d %s", s.action, r.status, r.raw)
+	w.on(id, "accept", d[1]).want(200)
+	for _, step := range []struct{ action, status string }{{"start", "IN_PROGRESS"}, {"complete", "COMPLETED"}} {
+		for range 2 {
+			w.on(id, step.action, d[1]).want(200, "status", step.status)
 		}
-		if s.action == "withdraw" && r.at("round") != 2.0 {
-			t.Fatalf("withdrawn: %s", r.raw)
-		}
+		w.refused("a driver who has withdrawn", w.on(id, step.action, d[0]), 403, "FORBIDDEN")
 	}
-	for _, action := range []string{"withdraw", "start", "complete"} {
-		if r := w.on(id, action, d[0]); action != "withdraw" && r.code() != "FORBIDDEN" {
-			t.Errorf("%s by a driver who has withdrawn: %s", action, r.raw)
-		}
-	}
-	if a, b := receipt(d[0]), receipt(d[1]); a != "WITHDRAWN" || b != "WON" {
-		t.Errorf("receipts: %v, %v", a, b)
-	}
-	jobs := w.call("GET", "/v1/me/dispatches?status=COMPLETED", d[1].token, "")
-	if items := jobs.json["items"].([]any); len(items) != 1 {
-		t.Errorf("jobs: %s", jobs.raw)
-	}
+	w.receipt(id, d[0]).want(200, "outcome", "WITHDRAWN")
+	w.receipt(id, d[1]).want(200, "outcome", "WON")
+	w.call("GET", "/v1/me/dispatches?status=COMPLETED", d[1].token, "").want(200).wantItems(1)
 }
 
 func (w *world) withdraw(id string, d caller, round int) reply {
@@ -159,7 +133,7 @@ func TestWithdrawnTooOften(t *testing.T) {
 		if wait, err := strconv.Atoi(r.header.Get("Retry-After")); err != nil || wait < 3000 || wait > 3600 {
 			t.Errorf("%s: Retry-After is %q", what, r.header.Get("Retry-After"))
 		}
-		if detail, _ := r.json["detail"].(string); !strings.Contains(detail, "call the office") {
+		if !strings.Contains(r.text("detail"), "call the office") {
 			t.Errorf("%s: %s", what, r.raw)
 		}
 	}
@@ -175,10 +149,10 @@ func TestWithdrawnTooOften(t *testing.T) {
 	for i := range 4 {
 		id := w.dispatch(10 + 3*i)
 		w.accept(id, d, "")
-		if r := w.withdraw(id, d, 0); i < 3 && r.status != 200 {
-			t.Fatal(r.raw)
-		} else if i == 3 {
+		if r := w.withdraw(id, d, 0); i == 3 {
 			tooOften("the sixth of all", r)
+		} else {
+			r.want(200)
 		}
 	}
 	w.on(id, "start", d).want(200)

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"firsttap/dispatch"
 )
 
 // change makes an admin's change at that version.
@@ -18,18 +16,6 @@ func (w *world) change(method, id, action string, version any, body string) repl
 }
 
 func (w *world) read(id string) reply { return w.call("GET", "/v1/admin/dispatches/"+id, key, "") }
-
-// expired is a dispatch whose window of ten minutes has passed.
-func (w *world) expired(hours int) string {
-	w.t.Helper()
-	id := w.dispatch(hours)
-	_, err := w.store.Update(w.t.Context(), dispatch.ID(id), func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-		d.OpensAt, d.ExpiresAt = now.Add(-20*time.Minute), now.Add(-10*time.Minute)
-		return []dispatch.Event{{ID: dispatch.NewEventID(now), Type: dispatch.EventUpdated, Dispatch: d.ID, Round: 1, At: now}}, nil
-	})
-	noError(w.t, err)
-	return id
-}
 
 func TestPatch(t *testing.T) {
 	w := newWorld(t)

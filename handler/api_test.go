@@ -191,8 +191,27 @@ func (w *world) accept(id string, d caller, body string) reply {
 	return w.call("POST", "/v1/dispatches/"+id+"/accept", d.token, body)
 }
 
+func (w *world) receipt(id string, d caller) reply {
+	return w.call("GET", "/v1/me/dispatches/"+id+"/claim", d.token, "")
+}
+
 func (w *world) on(id, action string, d caller) reply {
 	return w.call("POST", "/v1/dispatches/"+id+"/"+action, d.token, "")
+}
+
+// expire moves the dispatch's window into the past: it opened and ended that long ago.
+func (w *world) expire(id string, opened, ended time.Duration) {
+	w.t.Helper()
+	now := time.Now()
+	w.exec("UPDATE dispatches SET opens_at = ?, expires_at = ? WHERE id = ?", now.Add(-opened).UnixMicro(), now.Add(-ended).UnixMicro(), id)
+}
+
+// expired is a new dispatch whose window of ten minutes has passed.
+func (w *world) expired(hours int) string {
+	w.t.Helper()
+	id := w.dispatch(hours)
+	w.expire(id, 20*time.Minute, 10*time.Minute)
+	return id
 }
 
 func inFuture(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339Nano) }

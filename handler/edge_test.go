@@ -15,19 +15,6 @@ import (
 	"firsttap/dispatch"
 )
 
-// ours fails the test unless r is a whole problem of 4xx.
-func (w *world) ours(what string, r reply) {
-	w.t.Helper()
-	if r.status < 400 || r.status > 499 {
-		w.t.Errorf("%s: %d %.300s", what, r.status, r.raw)
-		return
-	}
-	w.refused(what, r, r.status, r.code())
-	if r.code() == "" || r.at("type") != "urn:firsttap:problem:"+r.code() || !strings.HasPrefix(fmt.Sprint(r.at("instance")), "/") {
-		w.t.Errorf("%s: %s", what, r.raw)
-	}
-}
-
 // untouched fails the test unless the dispatch is open, in its first round and version.
 func (w *world) untouched(id string) {
 	w.t.Helper()
@@ -251,7 +238,7 @@ func TestLists(t *testing.T) {
 	w.on(state["IN_PROGRESS"], "start", d)
 	w.on(state["COMPLETED"], "start", d)
 	w.on(state["COMPLETED"], "complete", d)
-	w.expire(state["EXPIRED"])
+	w.expire(state["EXPIRED"], time.Hour, time.Minute)
 	for s, id := range state {
 		r := w.call("GET", "/v1/admin/dispatches?status="+s, key, "")
 		items := r.json["items"].([]any)
@@ -289,15 +276,6 @@ func TestLists(t *testing.T) {
 		w.ours(q, w.call("GET", "/v1/admin/dispatches?"+q, key, ""))
 		w.ours(q, w.call("GET", "/v1/me/dispatches?"+q, d.token, ""))
 	}
-}
-
-func (w *world) expire(id string) {
-	w.t.Helper()
-	_, err := w.store.Update(w.t.Context(), dispatch.ID(id), func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-		d.OpensAt, d.ExpiresAt, d.Version = now.Add(-time.Hour), now.Add(-time.Minute), d.Version+1
-		return []dispatch.Event{{ID: dispatch.NewEventID(now), Type: dispatch.EventExpired, Dispatch: d.ID, Round: d.Round, Actor: dispatch.System, At: now}}, nil
-	})
-	noError(w.t, err)
 }
 
 // TestErrorTable checks the answers to errors that no other test here causes.
@@ -339,10 +317,9 @@ func TestErrorTable(t *testing.T) {
 // TestExpiredOnTheWire: an accept after the window gets 410, and the dispatch can no longer be canceled.
 func TestExpiredOnTheWire(t *testing.T) {
 	w := newWorld(t)
-	d, id := w.drivers(1)[0], w.dispatch(1)
-	w.expire(id)
+	d, id := w.drivers(1)[0], w.expired(1)
 	w.refused("too late", w.accept(id, d, `{"round":1}`), 410, "DISPATCH_EXPIRED")
-	w.refused("canceled too late", w.call("POST", "/v1/admin/dispatches/"+id+"/cancel", key, "", "If-Match", `"2"`), 409, "INVALID_STATE")
-	w.call("GET", "/v1/me/dispatches/"+id+"/claim", d.token, "").want(200, "outcome", "EXPIRED")
+	w.refused("canceled too late", w.change("POST", id, "/cancel", 1, ""), 409, "INVALID_STATE")
+	w.receipt(id, d).want(200, "outcome", "EXPIRED")
 	w.call("GET", "/v1/me/offers", d.token, "").want(200).wantItems(0)
 }

@@ -48,8 +48,6 @@ func (l *life) sameDispatch(rt *rapid.T, got map[string]any, d *modelDispatch) {
 	}
 }
 
-func shown(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
-
 func (l *life) sameEvents(rt *rapid.T, d *modelDispatch) {
 	var got []string
 	cursor, at := "", ""

@@ -61,14 +61,6 @@ func (w *world) told(statuses ...outbox.Status) (id string, d []caller, pushes [
 	return id, d, pushes
 }
 
-func items(r reply) (all []map[string]any) {
-	list, _ := r.at("items").([]any)
-	for _, item := range list {
-		all = append(all, item.(map[string]any))
-	}
-	return all
-}
-
 // TestNotificationsOfADispatch: the list has every member that an operator sees, and no others.
 func TestNotificationsOfADispatch(t *testing.T) {
 	w := newWorld(t)
@@ -122,11 +114,7 @@ func TestNotificationsOfADispatch(t *testing.T) {
 func TestFunnelOfLongAgo(t *testing.T) {
 	w := newWorld(t)
 	id, _, _ := w.told("SENT")
-	_, err := w.store.Update(t.Context(), dispatch.ID(id), func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-		d.OpensAt, d.ExpiresAt, d.Version = now.Add(-100*time.Hour), now.Add(-99*time.Hour), d.Version+1
-		return []dispatch.Event{{ID: dispatch.NewEventID(now), Type: dispatch.EventUpdated, Dispatch: d.ID, Round: 1, At: now}}, nil
-	})
-	noError(t, err)
+	w.expire(id, 100*time.Hour, 99*time.Hour)
 	r := w.call("GET", "/v1/admin/dispatches/"+id+"/notifications", key, "")
 	if got := fmt.Sprint(r.at("funnel")); got != "[map[accepted_by_fcm:<nil> round:1 seen:0 tapped:0 told:<nil> won:0]]" {
 		t.Errorf("the funnel: %s", got)
@@ -224,7 +212,7 @@ func TestRedriveOverHTTP(t *testing.T) {
 	if leased, _, err := w.outbox().LeaseNotifications(t.Context(), 10); err != nil || len(leased) != 1 || leased[0].ID != pushes[0].ID {
 		t.Errorf("due: %+v, %v", leased, err)
 	}
-	w.expire(id)
+	w.expire(id, time.Hour, time.Minute)
 	r := redrive(pushes[4], key, "")
 	w.refused("an offer that is over", r, 409, "INVALID_STATE")
 	if !strings.Contains(fmt.Sprint(r.at("detail")), "obsolete") {

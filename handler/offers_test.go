@@ -172,10 +172,6 @@ func TestOffersETag(t *testing.T) {
 	w.offers(d[0], "If-None-Match", etag).want(304)
 }
 
-func (w *world) receipt(id string, d caller) reply {
-	return w.call("GET", "/v1/me/dispatches/"+id+"/claim", d.token, "")
-}
-
 func TestReceipts(t *testing.T) {
 	w := newWorld(t, withLedger(t))
 	d, id := w.drivers(4), w.dispatch(1)
@@ -229,11 +225,11 @@ func TestOpensLater(t *testing.T) {
 	id := w.dispatch(1, `"opens_at":"`+opens.Format(time.RFC3339Nano)+`"`)
 	offered := items(w.offers(d[0]))
 	if len(offered) != 1 || offered[0]["status"] != "SCHEDULED" || offered[0]["offer_status"] != "PENDING" ||
-		offered[0]["opens_at"] != opens.Format("2006-01-02T15:04:05.000Z") {
+		offered[0]["opens_at"] != shown(opens) {
 		t.Fatalf("%v", offered)
 	}
 	early := w.accept(id, d[0], `{"round":1}`)
-	w.refused("early", early, 409, "NOT_OPEN_YET").want(409, "opens_at", opens.Format("2006-01-02T15:04:05.000Z"))
+	w.refused("early", early, 409, "NOT_OPEN_YET").want(409, "opens_at", shown(opens))
 	taps := 1
 	r := early
 	for end := time.Now().Add(10 * time.Second); r.status != http.StatusOK; taps++ {
@@ -242,7 +238,7 @@ func TestOpensLater(t *testing.T) {
 		}
 		r = w.accept(id, d[0], `{"round":1}`)
 	}
-	if at, _ := r.at("claim", "accepted_at").(string); r.json["replayed"] != false || at < opens.Format("2006-01-02T15:04:05.000Z") {
+	if at, _ := r.at("claim", "accepted_at").(string); r.json["replayed"] != false || at < shown(opens) {
 		t.Errorf("%s", r.raw)
 	}
 	w.refused("late", w.accept(id, d[1], ""), 409, "ALREADY_TAKEN")

@@ -35,7 +35,7 @@ func TestSession(t *testing.T) {
 	w.putKey(dispatch.Viewer, "a-viewers-key")
 	r := w.call("POST", "/v1/session", "", `{"key":"a-viewers-key"}`)
 	mustHave(t, "a session", r.json, "key_id", "name", "role", "expires_at")
-	ends := now.Add(12 * time.Hour).UTC().Format("2006-01-02T15:04:05.000Z")
+	ends := shown(now.Add(12 * time.Hour))
 	r.want(200, "key_id", "key_viewer", "name", "viewer", "role", "viewer", "expires_at", ends)
 	cookies := (&http.Response{Header: r.header}).Cookies()
 	if len(cookies) != 1 {
