@@ -27,23 +27,16 @@ func TestSuccessIsAsPromised(t *testing.T) {
 	d, id := w.drivers(1)[0], w.dispatch(1)
 	for _, replayed := range []bool{false, true} {
 		r := w.accept(id, d, `{"round":1}`)
-		if r.status != 200 || r.header.Get("Content-Type") != "application/json" || r.header.Get("X-Request-Id") == "" {
-			t.Fatalf("%d %v %s", r.status, r.header, r.raw)
-		}
+		r.want(200, "replayed", replayed, "result", "SUCCESS", "dispatch.id", id, "dispatch.accepted_at", r.at("claim", "accepted_at"),
+			"dispatch.fee.amount", 350000.0)
+		r.wantHeader("Content-Type", "application/json").hasHeader("X-Request-Id")
 		mustHave(t, "the answer", r.json, "result", "replayed", "dispatch", "claim")
 		mustHave(t, "the claim", r.at("claim"), "id", "round", "accepted_at")
 		mustHave(t, "the dispatch", r.at("dispatch"), "id", "external_id", "status", "round", "version", "region", "vehicle_class",
 			"min_working_height_m", "site_address", "site_lat", "site_lng", "work_starts_at", "work_ends_at", "fee", "note",
 			"opens_at", "expires_at", "accepted_at", "created_at", "updated_at")
-		if r.at("replayed") != replayed || r.at("result") != "SUCCESS" || r.at("dispatch", "id") != id ||
-			r.at("dispatch", "accepted_at") != r.at("claim", "accepted_at") || r.at("dispatch", "fee", "amount") != 350000.0 {
-			t.Error(r.raw)
-		}
 		for _, member := range []string{"work_starts_at", "opens_at", "expires_at", "accepted_at", "created_at", "updated_at"} {
-			s, _ := r.at("dispatch", member).(string)
-			if _, err := time.Parse("2006-01-02T15:04:05.000Z", s); err != nil {
-				t.Errorf("%s: %v", member, err)
-			}
+			r.time("dispatch", member)
 		}
 	}
 }
@@ -84,13 +77,9 @@ func TestProblemsCarryTheirMembers(t *testing.T) {
 			t.Errorf("got %s, want %s", c.r.raw, code)
 		}
 		mustHave(t, code, c.r.json, append(c.extra, "type", "title", "status", "detail", "instance", "code")...)
-		if retry := c.r.header.Get("Retry-After"); retry != "" {
-			t.Errorf("%s has Retry-After %s", code, retry)
-		}
+		c.r.wantHeader("Retry-After", "")
 	}
-	if r := w.accept(far, d[1], ""); fmt.Sprint(r.at("reasons")) != "[REGION]" {
-		t.Error(r.raw)
-	}
+	w.accept(far, d[1], "").want(403, "reasons", []any{"REGION"})
 }
 
 // TestWinnerIsASecret looks for the winner in every answer to other drivers and to anonymous callers.
@@ -138,7 +127,10 @@ func TestWrongMethods(t *testing.T) {
 			w.ours(method+" "+path, r)
 		}
 	}
-	for _, path := range []string{"/", "/v1", "/v1/", "/v1/me/", "/v1//me", "/V1/me", "/v1/dispatches", "/v1/dispatches/" + id + "/", "/v1/dispatches/" + id + "/accept/x", "/v1/admin"} {
+	for _, path := range []string{
+		"/", "/v1", "/v1/", "/v1/me/", "/v1//me", "/V1/me", "/v1/dispatches", "/v1/dispatches/" + id + "/", "/v1/dispatches/" + id + "/accept/x",
+		"/v1/admin",
+	} {
 		w.ours(path, w.call("GET", path, d.token, ""))
 	}
 	w.untouched(id)
@@ -162,30 +154,23 @@ func TestExtremes(t *testing.T) {
 	}
 	w.call("GET", "/v1/admin/dispatches", key, "").want(200).wantItems(0)
 	for _, c := range []struct {
-		field string
-		path  []string
-		want  any
+		field, member string
+		want          any
 	}{
-		{fmt.Sprintf(`"fee":{"amount":%d,"currency":"JPY"}`, int64(1)<<53-1), []string{"fee", "amount"}, float64(1<<53 - 1)},
-		{`"fee":{"amount":0,"currency":"USD"}`, []string{"fee", "amount"}, 0.0},
-		{`"region":"` + strings.Repeat("서", 64) + `"`, []string{"region"}, strings.Repeat("서", 64)},
-		{`"site_address":"` + strings.Repeat("🏗", 500) + `"`, []string{"site_address"}, strings.Repeat("🏗", 500)},
-		{`"external_id":"𝒳' OR 1=1 --"`, []string{"external_id"}, "𝒳' OR 1=1 --"},
-		{`"note":"` + strings.Repeat("한", 2000) + `"`, []string{"note"}, strings.Repeat("한", 2000)},
-		{`"note":"line\n<script>alert(1)</script>"`, []string{"note"}, "line\n<script>alert(1)</script>"},
-		{`"site_lat":-90,"site_lng":180`, []string{"site_lat"}, -90.0},
-		{`"work_starts_at":"9999-12-30T23:59:59Z","work_ends_at":"9999-12-31T23:59:59Z"`, []string{"work_ends_at"}, "9999-12-31T23:59:59.000Z"},
-		{`"work_starts_at":"1969-12-31T23:59:59Z"`, []string{"work_starts_at"}, "1969-12-31T23:59:59.000Z"},
-		{`"opens_at":"2026-01-01T09:00:00.123456789+09:00","expires_at":"9999-12-31T00:00:00Z"`, []string{"opens_at"}, "2026-01-01T00:00:00.123Z"},
+		{fmt.Sprintf(`"fee":{"amount":%d,"currency":"JPY"}`, int64(1)<<53-1), "fee.amount", float64(1<<53 - 1)},
+		{`"fee":{"amount":0,"currency":"USD"}`, "fee.amount", 0.0},
+		{`"region":"` + strings.Repeat("서", 64) + `"`, "region", strings.Repeat("서", 64)},
+		{`"site_address":"` + strings.Repeat("🏗", 500) + `"`, "site_address", strings.Repeat("🏗", 500)},
+		{`"external_id":"𝒳' OR 1=1 --"`, "external_id", "𝒳' OR 1=1 --"},
+		{`"note":"` + strings.Repeat("한", 2000) + `"`, "note", strings.Repeat("한", 2000)},
+		{`"note":"line\n<script>alert(1)</script>"`, "note", "line\n<script>alert(1)</script>"},
+		{`"site_lat":-90,"site_lng":180`, "site_lat", -90.0},
+		{`"work_starts_at":"9999-12-30T23:59:59Z","work_ends_at":"9999-12-31T23:59:59Z"`, "work_ends_at", "9999-12-31T23:59:59.000Z"},
+		{`"work_starts_at":"1969-12-31T23:59:59Z"`, "work_starts_at", "1969-12-31T23:59:59.000Z"},
+		{`"opens_at":"2026-01-01T09:00:00.123456789+09:00","expires_at":"9999-12-31T00:00:00Z"`, "opens_at", "2026-01-01T00:00:00.123Z"},
 	} {
-		made := w.call("POST", "/v1/admin/dispatches", key, order(1, c.field))
-		if made.status != 201 {
-			t.Errorf("%.80s: %d %.300s", c.field, made.status, made.raw)
-			continue
-		}
-		if read := w.call("GET", made.header.Get("Location"), key, ""); read.at(c.path...) != c.want || made.at(c.path...) != c.want {
-			t.Errorf("%.80s: made %v, read %v", c.field, made.at(c.path...), read.at(c.path...))
-		}
+		made := w.call("POST", "/v1/admin/dispatches", key, order(1, c.field)).want(201, c.member, c.want)
+		w.call("GET", made.header.Get("Location"), key, "").want(200, c.member, c.want)
 	}
 	largest := strings.Replace(order(1), "350000", "9007199254740991", 1)
 	huge := w.call("POST", "/v1/admin/dispatches", key, largest)
@@ -240,33 +225,18 @@ func TestLists(t *testing.T) {
 	w.on(state["COMPLETED"], "complete", d)
 	w.expire(state["EXPIRED"], time.Hour, time.Minute)
 	for s, id := range state {
-		r := w.call("GET", "/v1/admin/dispatches?status="+s, key, "")
-		items := r.json["items"].([]any)
-		if len(items) != 1 || items[0].(map[string]any)["id"] != id || items[0].(map[string]any)["status"] != s || r.at("next_cursor") != nil || r.at("server_time") == nil {
-			t.Errorf("%s: %s", s, r.raw)
-		}
+		r := w.call("GET", "/v1/admin/dispatches?status="+s, key, "").want(200, "next_cursor", nil)
+		wantMembers(t, s, r.item(), "id", id, "status", s)
+		r.time("server_time")
 	}
 	for query, want := range map[string]int{
 		"": 7, "region=jeju": 1, "region=JEJU": 0, "q=" + state["PENDING"]: 1, "q=강남": 7, "q=%25": 0, "q=_": 7, "q='": 0,
 		"status=PENDING&region=jeju": 0, "q=" + strings.Repeat("x", 5000): 0,
 	} {
-		r := w.call("GET", "/v1/admin/dispatches?"+query, key, "")
-		if items, _ := r.json["items"].([]any); r.status != 200 || len(items) != want {
-			t.Errorf("%.40s: %d, %d items, want %d", query, r.status, len(items), want)
-		}
+		w.call("GET", "/v1/admin/dispatches?"+query, key, "").want(200).wantItems(want)
 	}
 	for _, limit := range []int{1, 2, 3, 7, 200} {
-		seen, cursor, pages := map[string]bool{}, "", 0
-		for more := true; more && pages < 10; pages++ {
-			r := w.call("GET", fmt.Sprintf("/v1/admin/dispatches?limit=%d&cursor=%s", limit, cursor), key, "")
-			for _, item := range r.json["items"].([]any) {
-				seen[item.(map[string]any)["id"].(string)] = true
-			}
-			cursor, more = r.json["next_cursor"].(string)
-		}
-		if want := (6 + limit) / limit; len(seen) != 7 || pages != want {
-			t.Errorf("%d a page: %d of 7 on %d pages, want %d", limit, len(seen), pages, want)
-		}
+		w.pagesOf(fmt.Sprintf("/v1/admin/dispatches?limit=%d", limit), limit, len(state))
 	}
 	w.call("GET", "/v1/me/dispatches", d.token, "").want(200).wantItems(3)
 	for _, q := range []string{

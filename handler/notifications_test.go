@@ -135,19 +135,11 @@ func TestNotificationLists(t *testing.T) {
 			}
 		}
 	}
-	for list, want := range map[string]int{"/v1/admin/notifications?status=DEAD&": 3, "/v1/admin/notifications?": 6, "/v1/admin/dispatches/" + id + "/notifications?": 6} {
+	for list, want := range map[string]int{
+		"/v1/admin/notifications?status=DEAD&": 3, "/v1/admin/notifications?": 6, "/v1/admin/dispatches/" + id + "/notifications?": 6,
+	} {
 		for _, limit := range []int{1, 2, 6} {
-			seen, cursor, pages := map[any]bool{}, "", 0
-			for more := true; more && pages < 10; pages++ {
-				r := w.call("GET", fmt.Sprintf("%slimit=%d&cursor=%s", list, limit, cursor), key, "")
-				for _, n := range items(r) {
-					seen[n["id"]] = true
-				}
-				cursor, more = r.at("next_cursor").(string)
-			}
-			if len(seen) != want || pages != (want+limit-1)/limit {
-				t.Errorf("%s by %d: %d of %d on %d pages", list, limit, len(seen), want, pages)
-			}
+			w.pagesOf(fmt.Sprintf("%slimit=%d", list, limit), limit, want)
 		}
 		w.refused(list, w.call("GET", list+"cursor=x", key, ""), 400, "MALFORMED_REQUEST")
 		for _, q := range []string{"limit=0", "limit=201", "limit=x"} {

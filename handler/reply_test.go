@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +143,18 @@ func (w *world) pages(path, token string) (pages [][]map[string]any) {
 		cursor, more = r.at("next_cursor").(string)
 	}
 	return pages
+}
+
+// pagesOf fails the test unless the key's list of n objects comes on as few pages of that size as may be, and each object once.
+func (w *world) pagesOf(path string, size, n int) {
+	w.t.Helper()
+	pages, seen := w.pages(path, key), map[any]bool{}
+	for _, o := range slices.Concat(pages...) {
+		seen[o["id"]] = true
+	}
+	if len(seen) != n || len(slices.Concat(pages...)) != n || len(pages) != (n+size-1)/size {
+		w.t.Errorf("%s: %d of %d on %d pages", path, len(seen), n, len(pages))
+	}
 }
 
 // time is the member as a time, in the only form that the API has.
