@@ -131,22 +131,17 @@ type caller struct{ id, token string }
 
 func (w *world) drivers(n int, change ...string) []caller {
 	w.t.Helper()
-	var items []string
+	var bodies []string
 	for i := range n {
-		items = append(items, fields(map[string]any{
+		bodies = append(bodies, fields(map[string]any{
 			"name": fmt.Sprintf("Kim %d", i), "phone": fmt.Sprintf("+8210%08d", i), "regions": []string{"seoul", "incheon"},
 			"vehicle_class": "45m", "working_height_m": 45, "on_duty": true,
 		}, change...))
 	}
-	r := w.call("POST", "/v1/admin/drivers/bulk", key, `{"drivers":[`+strings.Join(items, ",")+`],"issue_tokens":true}`)
-	made, _ := r.json["items"].([]any)
-	if r.status != 200 || len(made) != n {
-		w.t.Fatalf("drivers: %d %s", r.status, r.raw)
-	}
+	r := w.call("POST", "/v1/admin/drivers/bulk", key, `{"drivers":[`+strings.Join(bodies, ",")+`],"issue_tokens":true}`).want(200).wantItems(n)
 	drivers := make([]caller, n)
-	for i, m := range made {
-		v := m.(map[string]any)
-		drivers[i] = caller{v["id"].(string), v["token"].(string)}
+	for i, m := range items(r) {
+		drivers[i] = caller{fmt.Sprint(at(m, "id")), fmt.Sprint(at(m, "token"))}
 	}
 	return drivers
 }

@@ -91,7 +91,8 @@ func newLife(rt *rapid.T, t *testing.T, empty string) *life {
 	}
 	rt.Cleanup(func() { raw.Close() })
 	api := API{
-		Store: store, Tokens: service.NewTokens(service.TokenOptions{Revocations: service.NoRevocations(), Secret: []byte("secret"), Now: time.Now}), Keys: service.NewKeys(store),
+		Store: store, Keys: service.NewKeys(store),
+		Tokens:  service.NewTokens(service.TokenOptions{Revocations: service.NoRevocations(), Secret: []byte("secret"), Now: time.Now}),
 		Streams: stream.NewHub(stream.Options{}), DriverRate: 1e6, AdminRate: 1e6, Now: time.Now, Log: log,
 		Jobs: noJobs{},
 	}
@@ -129,7 +130,7 @@ func (l *life) hire(rt *rapid.T, regions []string) {
 	if r.status != 200 {
 		rt.Fatalf("hire: %d %s", r.status, r.raw)
 	}
-	v := r.json["items"].([]any)[0].(map[string]any)
+	v := items(r)[0]
 	l.fleet = append(l.fleet, &modelDriver{caller{v["id"].(string), v["token"].(string)}, regions, true})
 }
 

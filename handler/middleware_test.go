@@ -17,27 +17,21 @@ import (
 func TestEveryAnswerIsGuarded(t *testing.T) {
 	w := newWorld(t)
 	d, id := w.drivers(1)[0], w.dispatch(1)
-	for name, r := range map[string]reply{
-		"a success": w.call("GET", "/v1/me", d.token, ""), "an accept": w.accept(id, d, ""), "an admin's": w.call("GET", "/v1/admin/dispatches", key, ""),
-		"no token": w.call("GET", "/v1/me", "", ""), "nowhere": w.call("GET", "/nowhere", "", ""), "another method": w.call("PATCH", "/v1/me", d.token, ""),
-		"a probe": w.call("GET", "/livez", "", ""), "malformed": w.accept(id, d, "{"), "no content": w.on(id, "seen", d),
+	for _, r := range []reply{
+		w.call("GET", "/v1/me", d.token, ""), w.accept(id, d, ""), w.call("GET", "/v1/admin/dispatches", key, ""), w.call("GET", "/v1/me", "", ""),
+		w.call("GET", "/nowhere", "", ""), w.call("PATCH", "/v1/me", d.token, ""), w.call("GET", "/livez", "", ""), w.accept(id, d, "{"), w.on(id, "seen", d),
 	} {
 		for header, want := range map[string]string{
 			"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 			"Referrer-Policy": "no-referrer", "Cache-Control": "no-store", "Strict-Transport-Security": "",
 		} {
-			if got := r.header.Get(header); got != want {
-				t.Errorf("%s (%d): %s is %q", name, r.status, header, got)
-			}
+			r.wantHeader(header, want)
 		}
 	}
 	for proto, want := range map[string]string{
 		"https": "max-age=31536000", "HTTPS": "max-age=31536000", "https, http": "max-age=31536000", "http, https": "", "httpsx": "",
 	} {
-		r := w.call("GET", "/livez", "", "", "X-Forwarded-Proto", proto)
-		if got := r.header.Get("Strict-Transport-Security"); got != want {
-			t.Errorf("behind %q: %q", proto, got)
-		}
+		w.call("GET", "/livez", "", "", "X-Forwarded-Proto", proto).wantHeader("Strict-Transport-Security", want)
 	}
 }
 
@@ -119,7 +113,8 @@ func TestRateLimitRefills(t *testing.T) {
 	var tokens [2]string
 	for i := range tokens { // in the store, as requests to create them would count
 		id := dispatch.NewDriverID(now)
-		noError(t, w.store.AddDrivers(t.Context(), []dispatch.Driver{{ID: id, Name: "Kim", Regions: []string{"seoul"}, VehicleClass: "45m", OnDuty: true, Version: 1}}))
+		kim := dispatch.Driver{ID: id, Name: "Kim", Regions: []string{"seoul"}, VehicleClass: "45m", OnDuty: true, Version: 1}
+		noError(t, w.store.AddDrivers(t.Context(), []dispatch.Driver{kim}))
 		token, _, err := w.tokens.Issue(id, 0)
 		noError(t, err)
 		tokens[i] = token
@@ -177,11 +172,10 @@ func TestReady(t *testing.T) {
 		w.call("GET", "/readyz", "", "").want(200, "status", c.status, "redis", c.redis, "database", "ok")
 	}
 	noError(t, w.store.Close())
-	if r := w.call("GET", "/readyz", "", ""); r.status != 503 || r.at("status") != "unavailable" || r.at("database") != "unavailable" || strings.Contains(r.raw, "closed") {
-		t.Errorf("%d %s", r.status, r.raw)
+	if r := w.call("GET", "/readyz", "", "").want(503, "status", "unavailable", "database", "unavailable"); strings.Contains(r.raw, "closed") {
+		t.Errorf("the answer shows internals: %s", r.raw)
 	}
-	for _, route := range []string{"POST /v1/admin/dispatches", "GET /v1/admin/dispatches"} {
-		method, path, _ := strings.Cut(route, " ")
-		w.refused(route, w.call(method, path, key, order(1)), 503, "UNAVAILABLE").hasHeader("Retry-After")
+	for _, method := range []string{"POST", "GET"} {
+		w.refused(method, w.call(method, "/v1/admin/dispatches", key, order(1)), 503, "UNAVAILABLE").hasHeader("Retry-After")
 	}
 }

@@ -2,8 +2,9 @@ package handler
 
 import (
 	"fmt"
+	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -73,18 +74,11 @@ func TestNotificationsOfADispatch(t *testing.T) {
 	for _, n := range items(r) {
 		mustHave(t, "a notification", n, "id", "event_id", "type", "dispatch_id", "round", "driver_id", "device_id", "topic", "silent", "status",
 			"attempts", "result", "reason", "created_at", "next_at", "sent_at", "expires_at", "delay_ms")
-		i := 0
-		for i = range d {
-			if d[i].id == n["driver_id"] {
-				break
-			}
-		}
+		i := slices.IndexFunc(d, func(d caller) bool { return d.id == n["driver_id"] })
 		p, status := pushes[i], []string{"SENT", "DEAD", "DROPPED", "PENDING"}[i]
-		if n["id"] != string(p.ID) || n["event_id"] != string(p.Event) || n["device_id"] != string(p.Device.ID) || n["status"] != status ||
-			n["type"] != "dispatch.opened" || n["dispatch_id"] != id || n["round"] != 1.0 || n["topic"] != nil || n["silent"] != false ||
-			n["attempts"] != 2.0 || n["result"] != "poison" || n["reason"] != "INVALID_ARGUMENT" {
-			t.Errorf("%v", n)
-		}
+		wantMembers(t, "a notification", n, "id", string(p.ID), "event_id", string(p.Event), "device_id", string(p.Device.ID), "status", status,
+			"type", "dispatch.opened", "dispatch_id", id, "round", 1.0, "topic", nil, "silent", false, "attempts", 2.0, "result", "poison",
+			"reason", "INVALID_ARGUMENT")
 		if delay, ok := n["delay_ms"].(float64); ok != (status == "SENT") || delay < 0 || delay > 60_000 || (n["sent_at"] == nil) == ok {
 			t.Errorf("%s: sent at %v, delay %v", status, n["sent_at"], n["delay_ms"])
 		}
@@ -153,15 +147,8 @@ func TestNotificationLists(t *testing.T) {
 
 // TestRedriveOverHTTP: of concurrent redrives one succeeds, and the relay is woken.
 func TestRedriveOverHTTP(t *testing.T) {
-	var mu sync.Mutex
-	woken := 0
-	w := newWorld(t, func(a *API) {
-		a.OnRedrive = func() {
-			mu.Lock()
-			defer mu.Unlock()
-			woken++
-		}
-	})
+	var woken atomic.Int32
+	w := newWorld(t, func(a *API) { a.OnRedrive = func() { woken.Add(1) } })
 	w.putKey(dispatch.Viewer, "v")
 	w.putKey(dispatch.Dispatcher, "d")
 	id, _, pushes := w.told("DEAD", "SENT", "DROPPED", "PENDING", "DEAD")
@@ -176,8 +163,8 @@ func TestRedriveOverHTTP(t *testing.T) {
 	for _, other := range []string{"x", "ntf_" + strings.Repeat("0", 26), id} {
 		w.refused(other, redrive(outbox.Push{ID: dispatch.NotificationID(other)}, key, ""), 404, "NOTIFICATION_NOT_FOUND")
 	}
-	if woken != 0 {
-		t.Errorf("woken %d times for nothing", woken)
+	if n := woken.Load(); n != 0 {
+		t.Errorf("woken %d times for nothing", n)
 	}
 
 	answers := make([]reply, 8)
@@ -194,12 +181,10 @@ func TestRedriveOverHTTP(t *testing.T) {
 			continue
 		}
 		done++
-		if r.at("id") != string(pushes[0].ID) || r.at("status") != "PENDING" || r.at("attempts") != 0.0 || r.at("next_at") == nil {
-			t.Errorf("%s", r.raw)
-		}
+		r.want(200, "id", string(pushes[0].ID), "status", "PENDING", "attempts", 0.0).time("next_at")
 	}
-	if done != 1 || woken != 1 {
-		t.Errorf("%d redrives succeeded, the relay was woken %d times", done, woken)
+	if done != 1 || woken.Load() != 1 {
+		t.Errorf("%d redrives succeeded, the relay was woken %d times", done, woken.Load())
 	}
 	if leased, _, err := w.outbox().LeaseNotifications(t.Context(), 10); err != nil || len(leased) != 1 || leased[0].ID != pushes[0].ID {
 		t.Errorf("due: %+v, %v", leased, err)
