@@ -113,17 +113,21 @@ func request(ctx context.Context, method, path, token, body string, headers ...s
 }
 
 func (w *world) call(method, path, token, body string, headers ...string) reply {
-	req := request(context.Background(), method, path, token, body, headers...)
+	return w.serve(request(context.Background(), method, path, token, body, headers...), body)
+}
+
+// serve is the API's answer, which is compared with the document. A stream is hung up on after its first bytes.
+func (w *world) serve(req *http.Request, body string) reply {
 	rec := httptest.NewRecorder()
-	if strings.HasSuffix(path, "/stream") { // which would not end by itself
-		ctx, hang := context.WithCancel(context.Background())
+	if strings.HasSuffix(req.URL.Path, "/stream") {
+		ctx, hang := context.WithCancel(req.Context())
 		defer hang()
 		w.api.ServeHTTP(&hangUp{rec, hang}, req.WithContext(ctx))
 	} else {
 		w.api.ServeHTTP(rec, req)
 	}
 	r := replyTo(w.t, req, body, rec)
-	documented().check(w.t, method, path, body, r)
+	documented().check(w.t, req.Method, req.RequestURI, body, r)
 	return r
 }
 

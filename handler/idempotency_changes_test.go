@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,11 +27,9 @@ func TestAChangeAfterADeath(t *testing.T) {
 			}
 			first := send()
 			p.dies()
-			again, replayed := send(), send()
-			if first.status != 200 || again.status != 200 || again.raw != first.raw || replayed.raw != first.raw {
-				t.Errorf("%s: %d %s, then %d %s, then %d", action, first.status, first.raw, again.status, again.raw, replayed.status)
-			}
-			replayed.want(200).wantHeader("Idempotent-Replayed", "true")
+			first.want(200)
+			send().want(200).wantBody(first.raw)
+			send().want(200).wantBody(first.raw).wantHeader("Idempotent-Replayed", "true")
 		}
 		change(id, "extend", `{"expires_at":"2090-01-01T00:00:00Z"}`)
 		change(id, "assign", `{"driver_id":"`+d.id+`"}`)
@@ -62,12 +61,12 @@ func TestAFreshVersionUnderTheSameKey(t *testing.T) {
 // lives checks that the dispatch has these events, each once and in this order.
 func (w *world) lives(id string, want ...string) {
 	w.t.Helper()
-	events := items(w.call("GET", "/v1/admin/dispatches/"+id+"/events", key, ""))
-	for i := range max(len(events), len(want)) {
-		if i >= len(events) || i >= len(want) || events[i]["type"] != want[i] {
-			w.t.Errorf("%v, want %v", events, want)
-			return
-		}
+	var events []string
+	for _, e := range items(w.call("GET", "/v1/admin/dispatches/"+id+"/events", key, "")) {
+		events = append(events, fmt.Sprint(e["type"]))
+	}
+	if !slices.Equal(events, want) {
+		w.t.Errorf("%v, want %v", events, want)
 	}
 }
 
@@ -85,15 +84,13 @@ func TestAnswerIsStoredAfterADisconnect(t *testing.T) {
 	})
 	path, body := "/v1/admin/dispatches/"+w.dispatch(1)+"/extend", `{"expires_at":"2090-01-01T00:00:00Z"}`
 	headers := []string{"Idempotency-Key", "k", "If-Match", `"1"`}
-	first := w.call("POST", path, key, body, headers...)
+	first := w.call("POST", path, key, body, headers...).want(200)
 	armed = true
 	w.api.ServeHTTP(httptest.NewRecorder(), request(ctx, "POST", path, key, body, headers...))
 	if armed {
 		t.Fatal("the client did not disconnect")
 	}
-	if r := w.call("POST", path, key, body, headers...); first.status != 200 || r.raw != first.raw || r.header.Get("Idempotent-Replayed") != "true" {
-		t.Errorf("%d %s, then %d %s", first.status, first.raw, r.status, r.raw)
-	}
+	w.same("after the disconnect", first, w.call("POST", path, key, body, headers...))
 }
 
 // TestAnswersAreSealed: the database has neither tokens nor keys in plain text, and no other secret decrypts an answer.
@@ -128,11 +125,11 @@ func TestAnswersAreSealed(t *testing.T) {
 		}
 		// The first key is replaced: its answers can't be decrypted any more, and nothing is created again.
 		noError(t, service.NewKeys(w.store).StoreFirst(t.Context(), "replaced"))
-		r := w.call("POST", "/v1/admin/api-keys", "replaced", `{"name":"ci","role":"viewer"}`, "Idempotency-Key", "the-name-of-the-request")
-		w.refused("replaced", r, 422, "IDEMPOTENCY_KEY_REUSED")
-		p.dies()
-		r = w.call("POST", "/v1/admin/api-keys", "replaced", `{"name":"ci","role":"viewer"}`, "Idempotency-Key", "the-name-of-the-request")
-		w.refused("replaced, and died", r, 422, "IDEMPOTENCY_KEY_REUSED")
+		for range 2 {
+			r := w.call("POST", "/v1/admin/api-keys", "replaced", `{"name":"ci","role":"viewer"}`, "Idempotency-Key", "the-name-of-the-request")
+			w.refused("with the next key", r, 422, "IDEMPOTENCY_KEY_REUSED")
+			p.dies()
+		}
 		if n := p.count("api_keys"); n != 2 {
 			t.Errorf("%d keys", n)
 		}

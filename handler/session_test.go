@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/cookiejar"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -71,9 +70,7 @@ func TestSessionOverTLS(t *testing.T) {
 	sent := func(method string, change func(*http.Request)) string {
 		req := request(t.Context(), method, "/v1/session", "", `{"key":"`+key+`"}`)
 		change(req)
-		rec := httptest.NewRecorder()
-		w.api.ServeHTTP(rec, req)
-		return rec.Header().Get("Set-Cookie")
+		return w.serve(req, "").header.Get("Set-Cookie")
 	}
 	for _, method := range []string{"POST", "DELETE"} {
 		for what, change := range map[string]func(*http.Request){
