@@ -1,7 +1,6 @@
 package handler
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -267,12 +266,4 @@ func TestPreviewOverHTTP(t *testing.T) {
 		w.refused(body, w.call("POST", "/v1/admin/dispatches/preview", key, body), 422, "VALIDATION_FAILED")
 	}
 	w.call("GET", "/v1/admin/dispatches", key, "").want(200).wantItems(1)
-}
-
-func toJSON(v any) string {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	return string(raw)
 }

@@ -66,9 +66,8 @@ func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
 	store := repositorytest.Open(t, url, repository.Options{Log: log, Observer: w.statement})
 	w.store = store
 	var err error
-	if w.revocations, err = service.NewRevocations(t.Context(), store, log); err != nil {
-		t.Fatal(err)
-	}
+	w.revocations, err = service.NewRevocations(t.Context(), store, log)
+	noError(t, err)
 	w.tokens = service.NewTokens(service.TokenOptions{Secret: []byte("secret"), Now: time.Now, Revocations: w.revocations})
 	api := API{
 		Store: store, Tokens: w.tokens, Keys: service.NewKeys(store), Revocations: w.revocations,
@@ -173,12 +172,10 @@ func fields(body map[string]any, changes ...string) string {
 			}
 		}
 	}
-	raw, err := json.Marshal(body)
-	if err != nil {
-		panic(err)
-	}
-	return string(raw)
+	return toJSON(body)
 }
+
+func toJSON(v any) string { return string(must(json.Marshal(v))) }
 
 func (w *world) dispatch(hours int, fields ...string) string {
 	w.t.Helper()

@@ -42,9 +42,8 @@ func withJobs(t testing.TB, locks schedule.Strategy) *world {
 			Jobs: jobs, Ledger: store, Locks: locks, OtherLocks: []string{"relay"}, Zone: seoul, Instance: "host:1", Log: slog.New(slog.DiscardHandler),
 		})
 		noError(t, err)
-		if _, err := store.RegisterJobs(t.Context(), []string{"tidy", "count"}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = store.RegisterJobs(t.Context(), []string{"tidy", "count"})
+		noError(t, err)
 		api.Jobs = scheduler
 	})
 }
@@ -181,9 +180,8 @@ func TestLocks(t *testing.T) {
 	mustHave(t, "no locks", r.json, "items", "next_cursor", "server_time")
 	r.want(200, "items", []any{})
 	for _, name := range []string{"tidy", "relay", "count", "jobs", "another-program"} {
-		if _, err := locks.Acquire(t.Context(), name, "host:1/"+name, time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		_, err := locks.Acquire(t.Context(), name, "host:1/"+name, time.Minute)
+		noError(t, err)
 	}
 	held, fenced := items(w.call("GET", "/v1/admin/locks", key, "").wantItems(4)), false
 	for i, name := range []string{"count", "jobs", "relay", "tidy"} {

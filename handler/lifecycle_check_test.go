@@ -132,19 +132,13 @@ func (l *life) soundRows(rt *rapid.T) {
 
 func (l *life) texts(rt *rapid.T, query string, args ...any) (texts []string) {
 	rows, err := l.raw.Query(query, args...)
-	if err != nil {
-		rt.Fatal(err)
-	}
+	noError(rt, err)
 	defer rows.Close()
 	for rows.Next() {
 		var s string
-		if err := rows.Scan(&s); err != nil {
-			rt.Fatal(err)
-		}
+		noError(rt, rows.Scan(&s))
 		texts = append(texts, s)
 	}
-	if err := rows.Err(); err != nil {
-		rt.Fatal(err)
-	}
+	noError(rt, rows.Err())
 	return texts
 }

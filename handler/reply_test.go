@@ -205,10 +205,29 @@ func (w *world) ours(what string, r reply) {
 	}
 }
 
+// noErrorLogged fails the test if the log has an error of ours.
+func (w *world) noErrorLogged() {
+	w.t.Helper()
+	if strings.Contains(w.log.String(), "level=ERROR") {
+		w.t.Errorf("an error of ours: %s", w.log)
+	}
+}
+
 // noError ends the test if something failed that the test needs and does not examine.
-func noError(t testing.TB, err error) {
+func noError(t interface {
+	Helper()
+	Fatal(args ...any)
+}, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// must is v, which a test needs; an error is the test's own fault.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

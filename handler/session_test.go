@@ -213,13 +213,6 @@ func TestInvalidCookies(t *testing.T) {
 	w.by(good, "GET", "/v1/admin/board", "").want(200)
 }
 
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
 // TestSessionsOfInstances: with the same secret, sessions are valid at all instances; without a secret, at their own instance only.
 func TestSessionsOfInstances(t *testing.T) {
 	made := session{key, time.UnixMilli(1796083200000)}
