@@ -77,7 +77,7 @@ func TestStreamOfARevokedToken(t *testing.T) {
 	l.call("DELETE", "/v1/admin/drivers/"+d.id+"/tokens", key, "").want(204)
 	fresh := l.open("/v1/stream", l.issue(d.id), "")
 	l.refused("a stream of an old token", l.call("GET", "/v1/stream", d.token, ""), 401, "UNAUTHENTICATED")
-	l.ahead.Add(int64(recheckInterval))
+	l.clock.pass(recheckInterval)
 	l.tells(dispatch.EventOpened, "")
 	if name, text := old.next(); name != "end" {
 		t.Errorf("%s %s", name, text)

@@ -235,9 +235,4 @@ func TestEveryExample(t *testing.T) {
 			t.Errorf("there is no operation %s", id)
 		}
 	}
-	for _, op := range documented().operations {
-		if scenes[op.id] == nil {
-			t.Errorf("%s has no scene", op.id)
-		}
-	}
 }

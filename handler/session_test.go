@@ -167,11 +167,11 @@ func TestStreamOfASession(t *testing.T) {
 			t.Errorf("%s %s, want %s", name, text, want)
 		}
 	}
-	l.ahead.Add(int64(recheckInterval))
+	l.clock.pass(recheckInterval)
 	l.tells(dispatch.EventOpened, "")
 	tell(revoked, "end")
 	tell(timed, string(dispatch.EventOpened))
-	l.ahead.Add(int64(sessionTTL))
+	l.clock.pass(sessionTTL)
 	l.tells(dispatch.EventOpened, "")
 	tell(timed, "end")
 }
