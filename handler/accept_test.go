@@ -1,6 +1,8 @@
 package handler
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -11,13 +13,9 @@ func TestAcceptWinsAndReplays(t *testing.T) {
 	d := w.drivers(2)
 	id := w.dispatch(1)
 	first := w.accept(id, d[0], `{"round":1}`)
-	if first.status != 200 || first.at("result") != "SUCCESS" || first.at("replayed") != false ||
-		first.at("dispatch", "status") != "ACCEPTED" || first.at("claim", "round") != 1.0 ||
-		!strings.HasPrefix(first.at("claim", "id").(string), "clm_") {
-		t.Fatal(first.raw)
-	}
-	if _, err := time.Parse("2006-01-02T15:04:05.000Z", first.at("claim", "accepted_at").(string)); err != nil {
-		t.Error(err)
+	first.want(200, "result", "SUCCESS", "replayed", false, "dispatch.status", "ACCEPTED", "claim.round", 1.0)
+	if first.time("claim", "accepted_at"); !strings.HasPrefix(first.text("claim", "id"), "clm_") {
+		t.Error(first.raw)
 	}
 	for _, body := range []string{`{"round":1}`, "", "{}", `{"round":null}`} {
 		w.accept(id, d[0], body).want(200, "replayed", true, "claim.id", first.at("claim", "id"))
@@ -42,19 +40,18 @@ func TestAcceptRefusals(t *testing.T) {
 	opens := inFuture(time.Hour)
 	early := w.accept(w.dispatch(2, `"opens_at":"`+opens+`"`), d[0], "")
 	w.refused("too early", early, 409, "NOT_OPEN_YET")
-	if at, err := time.Parse(time.RFC3339, early.json["opens_at"].(string)); err != nil || time.Until(at) < 59*time.Minute {
+	if time.Until(early.time("opens_at")) < 59*time.Minute {
 		t.Errorf("opens_at: %s", early.raw)
 	}
 
 	canceled := w.dispatch(3)
-	w.call("POST", "/v1/admin/dispatches/"+canceled+"/cancel", key, "", "If-Match", `"1"`).want(200)
+	w.change("POST", canceled, "/cancel", 1, `{"reason_code":"WEATHER"}`).want(200, "status", "CANCELED").wantHeader("ETag", `"2"`)
+	w.refused("canceled twice", w.change("POST", canceled, "/cancel", 2, ""), 409, "INVALID_STATE")
 	w.refused("canceled", w.accept(canceled, d[0], ""), 410, "DISPATCH_CANCELED")
 
 	unfit := w.accept(w.dispatch(4, `"region":"jeju","vehicle_class":"28m","min_working_height_m":46`), d[0], "")
 	w.refused("not eligible", unfit, 403, "NOT_ELIGIBLE")
-	if got := unfit.json["reasons"]; len(got.([]any)) != 3 {
-		t.Errorf("reasons: %s", unfit.raw)
-	}
+	unfit.want(403, "reasons", []any{"REGION", "VEHICLE_CLASS", "WORKING_HEIGHT"})
 	w.call("PUT", "/v1/me/duty", d[2].token, `{"on_duty":false}`).want(200, "on_duty", false)
 	w.refused("off duty", w.accept(open, d[2], ""), 403, "NOT_ELIGIBLE")
 
@@ -76,60 +73,89 @@ func TestAcceptWhileTheDatabaseIsAway(t *testing.T) {
 
 func TestLifecycle(t *testing.T) {
 	w := newWorld(t)
-	d := w.drivers(2)
-	id := w.dispatch(1)
-	receipt := func(d caller) any { return w.call("GET", "/v1/me/dispatches/"+id+"/claim", d.token, "").at("outcome") }
-	if got := receipt(d[0]); got != "PENDING" {
-		t.Errorf("receipt before: %v", got)
+	d, id := w.drivers(2), w.dispatch(1)
+	w.receipt(id, d[0]).want(200, "outcome", "PENDING")
+	w.on(id, "accept", d[0]).want(200)
+	for range 2 {
+		w.on(id, "withdraw", d[0]).want(200, "status", "PENDING", "round", 2.0)
 	}
-	steps := []struct {
-		by     caller
-		action string
-		status string
-	}{
-		{d[0], "accept", ""}, {d[0], "withdraw", "PENDING"}, {d[0], "withdraw", "PENDING"},
-		{d[1], "accept", ""}, {d[1], "start", "IN_PROGRESS"}, {d[1], "start", "IN_PROGRESS"},
-		{d[1], "complete", "COMPLETED"}, {d[1], "complete", "COMPLETED"},
-	}
-	for _, s := range steps {
-		r := w.on(id, s.action, s.by)
-		if r.status != 200 || s.status != "" && r.at("status") != s.status {
-			t.Fatalf("%s: %d %s", s.action, r.status, r.raw)
+	w.on(id, "accept", d[1]).want(200)
+	for _, step := range []struct{ action, status string }{{"start", "IN_PROGRESS"}, {"complete", "COMPLETED"}} {
+		for range 2 {
+			w.on(id, step.action, d[1]).want(200, "status", step.status)
 		}
-		if s.action == "withdraw" && r.at("round") != 2.0 {
-			t.Fatalf("withdrawn: %s", r.raw)
-		}
+		w.refused("a driver who has withdrawn", w.on(id, step.action, d[0]), 403, "FORBIDDEN")
 	}
-	for _, action := range []string{"withdraw", "start", "complete"} {
-		if r := w.on(id, action, d[0]); action != "withdraw" && r.code() != "FORBIDDEN" {
-			t.Errorf("%s by a driver who has withdrawn: %s", action, r.raw)
-		}
-	}
-	if a, b := receipt(d[0]), receipt(d[1]); a != "WITHDRAWN" || b != "WON" {
-		t.Errorf("receipts: %v, %v", a, b)
-	}
-	jobs := w.call("GET", "/v1/me/dispatches?status=COMPLETED", d[1].token, "")
-	if items := jobs.json["items"].([]any); len(items) != 1 {
-		t.Errorf("jobs: %s", jobs.raw)
-	}
+	w.receipt(id, d[0]).want(200, "outcome", "WITHDRAWN")
+	w.receipt(id, d[1]).want(200, "outcome", "WON")
+	w.call("GET", "/v1/me/dispatches?status=COMPLETED", d[1].token, "").want(200).wantItems(1)
 }
 
-// A driver can't change the job of another, nor see it if they do not match its terms.
-func TestJobOfAnotherDriver(t *testing.T) {
+func (w *world) withdraw(id string, d caller, round int) reply {
+	body := "{}"
+	if round > 0 {
+		body = fmt.Sprintf(`{"round":%d,"reason_code":"BREAKDOWN"}`, round)
+	}
+	return w.call("POST", "/v1/dispatches/"+id+"/withdraw", d.token, body)
+}
+
+// A withdrawal that names its round never ends a claim of a later round.
+func TestLateWithdrawal(t *testing.T) {
 	w := newWorld(t)
 	d := w.drivers(2)
-	far := w.drivers(1, `"regions":["jeju"]`)[0]
 	id := w.dispatch(1)
-	w.accept(id, d[0], "").want(200)
-	for _, action := range []string{"withdraw", "start", "complete"} {
-		w.refused(action, w.on(id, action, d[1]), 403, "FORBIDDEN")
-		w.refused(action+" from afar", w.on(id, action, far), 404, "DISPATCH_NOT_FOUND")
+	w.accept(id, d[0], `{"round":1}`)
+	for range 2 {
+		w.withdraw(id, d[0], 1).want(200, "round", 2.0, "status", "PENDING")
 	}
-	w.refused("seen from afar", w.call("GET", "/v1/dispatches/"+id, far.token, ""), 404, "DISPATCH_NOT_FOUND")
-	w.refused("receipt from afar", w.call("GET", "/v1/me/dispatches/"+id+"/claim", far.token, ""), 404, "DISPATCH_NOT_FOUND")
-	seen := w.call("GET", "/v1/dispatches/"+id, d[1].token, "")
-	if seen.status != 200 || strings.Contains(seen.raw, d[0].id) {
-		t.Errorf("another driver sees %s", seen.raw)
+	w.accept(id, d[0], `{"round":2}`).want(200)
+	// The first one's duplicate arrives now. It is answered, and changes nothing.
+	w.withdraw(id, d[0], 1).want(200, "round", 2.0, "status", "ACCEPTED")
+	w.refused("a round that is to be", w.withdraw(id, d[0], 3), 409, "OFFER_STALE")
+	w.refused("another driver's", w.withdraw(id, d[1], 2), 403, "FORBIDDEN")
+	w.refused("no round", w.call("POST", "/v1/dispatches/"+id+"/withdraw", d[0].token, `{"round":0}`), 422, "VALIDATION_FAILED")
+	w.withdraw(id, d[0], 2).want(200, "round", 3.0)
+	w.accept(id, d[1], `{"round":3}`)
+	for _, round := range []int{0, 1, 2} {
+		w.withdraw(id, d[0], round).want(200, "round", 3.0)
 	}
-	w.call("GET", "/v1/admin/dispatches/"+id, key, "").want(200, "status", "ACCEPTED", "accepted_by", d[0].id, "version", 2.0)
+	w.refused("never theirs", w.withdraw(id, d[0], 3), 403, "FORBIDDEN")
+	w.withdraw(id, d[1], 0).want(200, "round", 4.0)
+}
+
+// Accepting and giving back in turn comes to an end, and the answer says when it may go on.
+func TestWithdrawnTooOften(t *testing.T) {
+	w := newWorld(t)
+	d := w.drivers(1)[0]
+	tooOften := func(what string, r reply) {
+		t.Helper()
+		w.refused(what, r, 429, "RATE_LIMITED")
+		if wait, err := strconv.Atoi(r.header.Get("Retry-After")); err != nil || wait < 3000 || wait > 3600 {
+			t.Errorf("%s: Retry-After is %q", what, r.header.Get("Retry-After"))
+		}
+		if !strings.Contains(r.text("detail"), "call the office") {
+			t.Errorf("%s: %s", what, r.raw)
+		}
+	}
+	id := w.dispatch(1)
+	for round := 1; round <= 2; round++ {
+		w.accept(id, d, fmt.Sprintf(`{"round":%d}`, round))
+		w.withdraw(id, d, round).want(200)
+	}
+	w.accept(id, d, `{"round":3}`)
+	tooOften("the third of one dispatch", w.withdraw(id, d, 3))
+	w.withdraw(id, d, 1).want(200)
+	w.call("GET", "/v1/dispatches/"+id, d.token, "").want(200, "status", "ACCEPTED", "round", 3.0)
+	for i := range 4 {
+		id := w.dispatch(10 + 3*i)
+		w.accept(id, d, "")
+		if r := w.withdraw(id, d, 0); i == 3 {
+			tooOften("the sixth of all", r)
+		} else {
+			r.want(200)
+		}
+	}
+	w.on(id, "start", d).want(200)
+	w.refused("once it has begun", w.withdraw(id, d, 3), 409, "INVALID_STATE")
+	w.call("GET", "/v1/admin/drivers/"+d.id+"/signals", key, "").want(200, "withdrawn_24h", 5.0, "hopeless_taps_24h", 0.0)
 }

@@ -3,6 +3,7 @@ package handler
 import (
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -64,9 +66,8 @@ func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
 	store := repositorytest.Open(t, url, repository.Options{Log: log, Observer: w.statement})
 	w.store = store
 	var err error
-	if w.revocations, err = service.NewRevocations(t.Context(), store, log); err != nil {
-		t.Fatal(err)
-	}
+	w.revocations, err = service.NewRevocations(t.Context(), store, log)
+	noError(t, err)
 	w.tokens = service.NewTokens(service.TokenOptions{Secret: []byte("secret"), Now: time.Now, Revocations: w.revocations})
 	api := API{
 		Store: store, Tokens: w.tokens, Keys: service.NewKeys(store), Revocations: w.revocations,
@@ -111,17 +112,21 @@ func request(ctx context.Context, method, path, token, body string, headers ...s
 }
 
 func (w *world) call(method, path, token, body string, headers ...string) reply {
-	req := request(context.Background(), method, path, token, body, headers...)
+	return w.serve(request(context.Background(), method, path, token, body, headers...), body)
+}
+
+// serve is the API's answer, which is compared with the document. A stream is hung up on after its first bytes.
+func (w *world) serve(req *http.Request, body string) reply {
 	rec := httptest.NewRecorder()
-	if strings.HasSuffix(path, "/stream") { // which would not end by itself
-		ctx, hang := context.WithCancel(context.Background())
+	if strings.HasSuffix(req.URL.Path, "/stream") {
+		ctx, hang := context.WithCancel(req.Context())
 		defer hang()
 		w.api.ServeHTTP(&hangUp{rec, hang}, req.WithContext(ctx))
 	} else {
 		w.api.ServeHTTP(rec, req)
 	}
 	r := replyTo(w.t, req, body, rec)
-	documented().check(w.t, method, path, body, r)
+	documented().check(w.t, req.Method, req.RequestURI, body, r)
 	return r
 }
 
@@ -129,22 +134,17 @@ type caller struct{ id, token string }
 
 func (w *world) drivers(n int, change ...string) []caller {
 	w.t.Helper()
-	var items []string
+	var bodies []string
 	for i := range n {
-		items = append(items, fields(map[string]any{
+		bodies = append(bodies, fields(map[string]any{
 			"name": fmt.Sprintf("Kim %d", i), "phone": fmt.Sprintf("+8210%08d", i), "regions": []string{"seoul", "incheon"},
 			"vehicle_class": "45m", "working_height_m": 45, "on_duty": true,
 		}, change...))
 	}
-	r := w.call("POST", "/v1/admin/drivers/bulk", key, `{"drivers":[`+strings.Join(items, ",")+`],"issue_tokens":true}`)
-	made, _ := r.json["items"].([]any)
-	if r.status != 200 || len(made) != n {
-		w.t.Fatalf("drivers: %d %s", r.status, r.raw)
-	}
+	r := w.call("POST", "/v1/admin/drivers/bulk", key, `{"drivers":[`+strings.Join(bodies, ",")+`],"issue_tokens":true}`).want(200).wantItems(n)
 	drivers := make([]caller, n)
-	for i, m := range made {
-		v := m.(map[string]any)
-		drivers[i] = caller{v["id"].(string), v["token"].(string)}
+	for i, m := range items(r) {
+		drivers[i] = caller{fmt.Sprint(at(m, "id")), fmt.Sprint(at(m, "token"))}
 	}
 	return drivers
 }
@@ -172,12 +172,10 @@ func fields(body map[string]any, changes ...string) string {
 			}
 		}
 	}
-	raw, err := json.Marshal(body)
-	if err != nil {
-		panic(err)
-	}
-	return string(raw)
+	return toJSON(body)
 }
+
+func toJSON(v any) string { return string(must(json.Marshal(v))) }
 
 func (w *world) dispatch(hours int, fields ...string) string {
 	w.t.Helper()
@@ -189,15 +187,97 @@ func (w *world) accept(id string, d caller, body string) reply {
 	return w.call("POST", "/v1/dispatches/"+id+"/accept", d.token, body)
 }
 
+func (w *world) receipt(id string, d caller) reply {
+	return w.call("GET", "/v1/me/dispatches/"+id+"/claim", d.token, "")
+}
+
 func (w *world) on(id, action string, d caller) reply {
 	return w.call("POST", "/v1/dispatches/"+id+"/"+action, d.token, "")
 }
 
+// expire moves the dispatch's window into the past: it opened and ended that long ago.
+func (w *world) expire(id string, opened, ended time.Duration) {
+	w.t.Helper()
+	now := time.Now()
+	w.exec("UPDATE dispatches SET opens_at = ?, expires_at = ? WHERE id = ?", now.Add(-opened).UnixMicro(), now.Add(-ended).UnixMicro(), id)
+}
+
+// expired is a new dispatch whose window of ten minutes has passed.
+func (w *world) expired(hours int) string {
+	w.t.Helper()
+	id := w.dispatch(hours)
+	w.expire(id, 20*time.Minute, 10*time.Minute)
+	return id
+}
+
 func inFuture(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339Nano) }
 
+// putKey stores the key of that role; its id is key_ and the role.
 func (w *world) putKey(role dispatch.Role, secret string) {
 	w.t.Helper()
+	w.putNamedKey("key_"+role.String(), role, secret)
+}
+
+// TestNewRefuses an API that lacks a required field, and names the field.
+func TestNewRefuses(t *testing.T) {
+	var whole API
+	newWorld(t, func(a *API) { whole = *a })
+	for _, name := range []string{
+		"Store", "Acceptor", "DriverService", "Backoffice", "Tokens", "Keys", "Jobs", "Streams", "Revocations", "Now", "Log",
+	} {
+		func() {
+			defer func() {
+				if got, want := fmt.Sprint(recover()), "handler: API."+name+" is missing"; got != want {
+					t.Errorf("without %s: %s", name, got)
+				}
+			}()
+			api := whole
+			reflect.ValueOf(&api).Elem().FieldByName(name).SetZero()
+			New(api)
+		}()
+	}
+}
+
+// tables is the world's database, beside the store.
+func (w *world) tables() *sql.DB {
+	w.t.Helper()
+	db, err := sql.Open("sqlite", w.path+"?_pragma=busy_timeout(5000)")
+	noError(w.t, err)
+	return db
+}
+
+// writes returns a function that reports whether anything was committed to the database since the last call.
+func (w *world) writes(t testing.TB) func() bool {
+	t.Helper()
+	db := w.tables()
+	t.Cleanup(func() { db.Close() })
+	db.SetMaxOpenConns(1) // the number is about the others' commits
+	version := func() (n int) {
+		noError(t, db.QueryRowContext(t.Context(), "PRAGMA data_version").Scan(&n))
+		return n
+	}
+	last := version()
+	return func() bool {
+		before := last
+		last = version()
+		return last != before
+	}
+}
+
+// exec runs a statement on the database.
+func (w *world) exec(query string, args ...any) {
+	w.t.Helper()
+	db := w.tables()
+	defer db.Close()
+	done, err := db.ExecContext(w.t.Context(), query, args...)
+	noError(w.t, err)
+	if n, err := done.RowsAffected(); n == 0 || err != nil {
+		w.t.Fatalf("%s: %d rows, %v", query, n, err)
+	}
+}
+
+func (w *world) putNamedKey(id string, role dispatch.Role, secret string) {
+	w.t.Helper()
 	sum := sha256.Sum256([]byte(secret))
-	k := dispatch.Key{ID: "key_" + role.String(), Name: role.String(), Role: role, Hash: hex.EncodeToString(sum[:])}
-	noError(w.t, w.store.EnsureKey(w.t.Context(), k))
+	noError(w.t, w.store.EnsureKey(w.t.Context(), dispatch.Key{ID: id, Name: strings.TrimPrefix(id, "key_"), Role: role, Hash: hex.EncodeToString(sum[:])}))
 }

@@ -40,14 +40,7 @@ const documentURL = "https://firsttap.test/openapi.json"
 
 // documented is the contract, read once: every answer of every test is compared with it.
 var documented = sync.OnceValue(func() *contract {
-	raw, err := openapi.Document("test")
-	if err != nil {
-		panic(err)
-	}
-	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		panic(err)
-	}
+	v := must(jsonschema.UnmarshalJSON(bytes.NewReader(must(openapi.Document("test")))))
 	c := &contract{document: v.(map[string]any), compiler: jsonschema.NewCompiler(), schemas: map[string]*jsonschema.Schema{}}
 	closeObjects(v)
 	c.compiler.AssertFormat()
@@ -113,11 +106,7 @@ func (c *contract) compileContent(holder any, pointer string) {
 }
 
 func (c *contract) compile(pointer string) {
-	s, err := c.compiler.Compile(documentURL + "#" + pointer)
-	if err != nil {
-		panic(err)
-	}
-	c.schemas[pointer] = s
+	c.schemas[pointer] = must(c.compiler.Compile(documentURL + "#" + pointer))
 }
 
 // find returns the operation of a request, nil if there is none. Like the router it prefers the path with the fewest parameters.

@@ -15,19 +15,6 @@ import (
 	"firsttap/dispatch"
 )
 
-// ours fails the test unless r is a whole problem of 4xx.
-func (w *world) ours(what string, r reply) {
-	w.t.Helper()
-	if r.status < 400 || r.status > 499 {
-		w.t.Errorf("%s: %d %.300s", what, r.status, r.raw)
-		return
-	}
-	w.refused(what, r, r.status, r.code())
-	if r.code() == "" || r.at("type") != "urn:firsttap:problem:"+r.code() || !strings.HasPrefix(fmt.Sprint(r.at("instance")), "/") {
-		w.t.Errorf("%s: %s", what, r.raw)
-	}
-}
-
 // untouched fails the test unless the dispatch is open, in its first round and version.
 func (w *world) untouched(id string) {
 	w.t.Helper()
@@ -40,23 +27,16 @@ func TestSuccessIsAsPromised(t *testing.T) {
 	d, id := w.drivers(1)[0], w.dispatch(1)
 	for _, replayed := range []bool{false, true} {
 		r := w.accept(id, d, `{"round":1}`)
-		if r.status != 200 || r.header.Get("Content-Type") != "application/json" || r.header.Get("X-Request-Id") == "" {
-			t.Fatalf("%d %v %s", r.status, r.header, r.raw)
-		}
+		r.want(200, "replayed", replayed, "result", "SUCCESS", "dispatch.id", id, "dispatch.accepted_at", r.at("claim", "accepted_at"),
+			"dispatch.fee.amount", 350000.0)
+		r.wantHeader("Content-Type", "application/json").hasHeader("X-Request-Id")
 		mustHave(t, "the answer", r.json, "result", "replayed", "dispatch", "claim")
 		mustHave(t, "the claim", r.at("claim"), "id", "round", "accepted_at")
 		mustHave(t, "the dispatch", r.at("dispatch"), "id", "external_id", "status", "round", "version", "region", "vehicle_class",
 			"min_working_height_m", "site_address", "site_lat", "site_lng", "work_starts_at", "work_ends_at", "fee", "note",
 			"opens_at", "expires_at", "accepted_at", "created_at", "updated_at")
-		if r.at("replayed") != replayed || r.at("result") != "SUCCESS" || r.at("dispatch", "id") != id ||
-			r.at("dispatch", "accepted_at") != r.at("claim", "accepted_at") || r.at("dispatch", "fee", "amount") != 350000.0 {
-			t.Error(r.raw)
-		}
 		for _, member := range []string{"work_starts_at", "opens_at", "expires_at", "accepted_at", "created_at", "updated_at"} {
-			s, _ := r.at("dispatch", member).(string)
-			if _, err := time.Parse("2006-01-02T15:04:05.000Z", s); err != nil {
-				t.Errorf("%s: %v", member, err)
-			}
+			r.time("dispatch", member)
 		}
 	}
 }
@@ -97,13 +77,9 @@ func TestProblemsCarryTheirMembers(t *testing.T) {
 			t.Errorf("got %s, want %s", c.r.raw, code)
 		}
 		mustHave(t, code, c.r.json, append(c.extra, "type", "title", "status", "detail", "instance", "code")...)
-		if retry := c.r.header.Get("Retry-After"); retry != "" {
-			t.Errorf("%s has Retry-After %s", code, retry)
-		}
+		c.r.wantHeader("Retry-After", "")
 	}
-	if r := w.accept(far, d[1], ""); fmt.Sprint(r.at("reasons")) != "[REGION]" {
-		t.Error(r.raw)
-	}
+	w.accept(far, d[1], "").want(403, "reasons", []any{"REGION"})
 }
 
 // TestWinnerIsASecret looks for the winner in every answer to other drivers and to anonymous callers.
@@ -131,37 +107,6 @@ func TestWinnerIsASecret(t *testing.T) {
 	look("done")
 }
 
-func TestTheWrongKindOfCaller(t *testing.T) {
-	w := newWorld(t)
-	d, id := w.drivers(1)[0], w.dispatch(1)
-	for _, route := range []string{
-		"GET /v1/me", "PUT /v1/me/duty", "GET /v1/me/offers", "GET /v1/me/dispatches", "GET /v1/me/dispatches/" + id + "/claim",
-		"GET /v1/dispatches/" + id, "POST /v1/dispatches/" + id + "/accept", "POST /v1/dispatches/" + id + "/withdraw",
-		"POST /v1/dispatches/" + id + "/start", "POST /v1/dispatches/" + id + "/complete",
-		"PUT /v1/me/devices/x", "DELETE /v1/me/devices/x", "POST /v1/dispatches/" + id + "/seen",
-	} {
-		method, path, _ := strings.Cut(route, " ")
-		for _, token := range []string{"", key, d.token + "x"} {
-			w.refused(route, w.call(method, path, token, "{}"), 401, "UNAUTHENTICATED").wantHeader("WWW-Authenticate", "Bearer")
-		}
-	}
-	for _, route := range []string{
-		"POST /v1/admin/dispatches", "GET /v1/admin/dispatches", "GET /v1/admin/dispatches/" + id,
-		"POST /v1/admin/dispatches/" + id + "/cancel", "POST /v1/admin/drivers/bulk", "POST /v1/admin/drivers/" + d.id + "/tokens",
-		"GET /v1/admin/notifications", "GET /v1/admin/dispatches/" + id + "/notifications", "POST /v1/admin/notifications/ntf_1/redrive",
-	} {
-		method, path, _ := strings.Cut(route, " ")
-		for _, token := range []string{"", d.token, key + "x", strings.ToUpper(key)} {
-			w.refused(route, w.call(method, path, token, order(1), "If-Match", `"1"`), 401, "UNAUTHENTICATED")
-		}
-	}
-	w.untouched(id)
-	if r := w.call("POST", "/v1/admin/drivers/"+d.id+"/tokens", key, ""); r.status != 201 || w.call("GET", "/v1/me", r.at("token").(string), "").status != 200 {
-		t.Errorf("a token: %s", r.raw)
-	}
-	w.refused("a token of an unknown driver", w.call("POST", "/v1/admin/drivers/drv_"+strings.Repeat("0", 26)+"/tokens", key, ""), 404, "DRIVER_NOT_FOUND")
-}
-
 // TestWrongMethods: each address accepts the methods of the contract and no others.
 func TestWrongMethods(t *testing.T) {
 	w := newWorld(t)
@@ -182,7 +127,10 @@ func TestWrongMethods(t *testing.T) {
 			w.ours(method+" "+path, r)
 		}
 	}
-	for _, path := range []string{"/", "/v1", "/v1/", "/v1/me/", "/v1//me", "/V1/me", "/v1/dispatches", "/v1/dispatches/" + id + "/", "/v1/dispatches/" + id + "/accept/x", "/v1/admin"} {
+	for _, path := range []string{
+		"/", "/v1", "/v1/", "/v1/me/", "/v1//me", "/V1/me", "/v1/dispatches", "/v1/dispatches/" + id + "/", "/v1/dispatches/" + id + "/accept/x",
+		"/v1/admin",
+	} {
 		w.ours(path, w.call("GET", path, d.token, ""))
 	}
 	w.untouched(id)
@@ -206,30 +154,23 @@ func TestExtremes(t *testing.T) {
 	}
 	w.call("GET", "/v1/admin/dispatches", key, "").want(200).wantItems(0)
 	for _, c := range []struct {
-		field string
-		path  []string
-		want  any
+		field, member string
+		want          any
 	}{
-		{fmt.Sprintf(`"fee":{"amount":%d,"currency":"JPY"}`, int64(1)<<53-1), []string{"fee", "amount"}, float64(1<<53 - 1)},
-		{`"fee":{"amount":0,"currency":"USD"}`, []string{"fee", "amount"}, 0.0},
-		{`"region":"` + strings.Repeat("서", 64) + `"`, []string{"region"}, strings.Repeat("서", 64)},
-		{`"site_address":"` + strings.Repeat("🏗", 500) + `"`, []string{"site_address"}, strings.Repeat("🏗", 500)},
-		{`"external_id":"𝒳' OR 1=1 --"`, []string{"external_id"}, "𝒳' OR 1=1 --"},
-		{`"note":"` + strings.Repeat("한", 2000) + `"`, []string{"note"}, strings.Repeat("한", 2000)},
-		{`"note":"line\n<script>alert(1)</script>"`, []string{"note"}, "line\n<script>alert(1)</script>"},
-		{`"site_lat":-90,"site_lng":180`, []string{"site_lat"}, -90.0},
-		{`"work_starts_at":"9999-12-30T23:59:59Z","work_ends_at":"9999-12-31T23:59:59Z"`, []string{"work_ends_at"}, "9999-12-31T23:59:59.000Z"},
-		{`"work_starts_at":"1969-12-31T23:59:59Z"`, []string{"work_starts_at"}, "1969-12-31T23:59:59.000Z"},
-		{`"opens_at":"2026-01-01T09:00:00.123456789+09:00","expires_at":"9999-12-31T00:00:00Z"`, []string{"opens_at"}, "2026-01-01T00:00:00.123Z"},
+		{fmt.Sprintf(`"fee":{"amount":%d,"currency":"JPY"}`, int64(1)<<53-1), "fee.amount", float64(1<<53 - 1)},
+		{`"fee":{"amount":0,"currency":"USD"}`, "fee.amount", 0.0},
+		{`"region":"` + strings.Repeat("서", 64) + `"`, "region", strings.Repeat("서", 64)},
+		{`"site_address":"` + strings.Repeat("🏗", 500) + `"`, "site_address", strings.Repeat("🏗", 500)},
+		{`"external_id":"𝒳' OR 1=1 --"`, "external_id", "𝒳' OR 1=1 --"},
+		{`"note":"` + strings.Repeat("한", 2000) + `"`, "note", strings.Repeat("한", 2000)},
+		{`"note":"line\n<script>alert(1)</script>"`, "note", "line\n<script>alert(1)</script>"},
+		{`"site_lat":-90,"site_lng":180`, "site_lat", -90.0},
+		{`"work_starts_at":"9999-12-30T23:59:59Z","work_ends_at":"9999-12-31T23:59:59Z"`, "work_ends_at", "9999-12-31T23:59:59.000Z"},
+		{`"work_starts_at":"1969-12-31T23:59:59Z"`, "work_starts_at", "1969-12-31T23:59:59.000Z"},
+		{`"opens_at":"2026-01-01T09:00:00.123456789+09:00","expires_at":"9999-12-31T00:00:00Z"`, "opens_at", "2026-01-01T00:00:00.123Z"},
 	} {
-		made := w.call("POST", "/v1/admin/dispatches", key, order(1, c.field))
-		if made.status != 201 {
-			t.Errorf("%.80s: %d %.300s", c.field, made.status, made.raw)
-			continue
-		}
-		if read := w.call("GET", made.header.Get("Location"), key, ""); read.at(c.path...) != c.want || made.at(c.path...) != c.want {
-			t.Errorf("%.80s: made %v, read %v", c.field, made.at(c.path...), read.at(c.path...))
-		}
+		made := w.call("POST", "/v1/admin/dispatches", key, order(1, c.field)).want(201, c.member, c.want)
+		w.call("GET", made.header.Get("Location"), key, "").want(200, c.member, c.want)
 	}
 	largest := strings.Replace(order(1), "350000", "9007199254740991", 1)
 	huge := w.call("POST", "/v1/admin/dispatches", key, largest)
@@ -248,9 +189,7 @@ func TestExtremes(t *testing.T) {
 			}
 		}
 	}
-	if strings.Contains(w.log.String(), "level=ERROR") {
-		t.Errorf("an error of ours: %s", w.log)
-	}
+	w.noErrorLogged()
 }
 
 // TestBodyLimitIsExact: 64 KiB are accepted, one byte more is not, wherever it is.
@@ -282,50 +221,29 @@ func TestLists(t *testing.T) {
 	w.on(state["IN_PROGRESS"], "start", d)
 	w.on(state["COMPLETED"], "start", d)
 	w.on(state["COMPLETED"], "complete", d)
-	w.expire(state["EXPIRED"])
+	w.expire(state["EXPIRED"], time.Hour, time.Minute)
 	for s, id := range state {
-		r := w.call("GET", "/v1/admin/dispatches?status="+s, key, "")
-		items := r.json["items"].([]any)
-		if len(items) != 1 || items[0].(map[string]any)["id"] != id || items[0].(map[string]any)["status"] != s || r.at("next_cursor") != nil || r.at("server_time") == nil {
-			t.Errorf("%s: %s", s, r.raw)
-		}
+		r := w.call("GET", "/v1/admin/dispatches?status="+s, key, "").want(200, "next_cursor", nil)
+		wantMembers(t, s, r.item(), "id", id, "status", s)
+		r.time("server_time")
 	}
 	for query, want := range map[string]int{
 		"": 7, "region=jeju": 1, "region=JEJU": 0, "q=" + state["PENDING"]: 1, "q=강남": 7, "q=%25": 0, "q=_": 7, "q='": 0,
 		"status=PENDING&region=jeju": 0, "q=" + strings.Repeat("x", 5000): 0,
 	} {
-		r := w.call("GET", "/v1/admin/dispatches?"+query, key, "")
-		if items, _ := r.json["items"].([]any); r.status != 200 || len(items) != want {
-			t.Errorf("%.40s: %d, %d items, want %d", query, r.status, len(items), want)
-		}
+		w.call("GET", "/v1/admin/dispatches?"+query, key, "").want(200).wantItems(want)
 	}
 	for _, limit := range []int{1, 2, 3, 7, 200} {
-		seen, cursor, pages := map[string]bool{}, "", 0
-		for more := true; more && pages < 10; pages++ {
-			r := w.call("GET", fmt.Sprintf("/v1/admin/dispatches?limit=%d&cursor=%s", limit, cursor), key, "")
-			for _, item := range r.json["items"].([]any) {
-				seen[item.(map[string]any)["id"].(string)] = true
-			}
-			cursor, more = r.json["next_cursor"].(string)
-		}
-		if want := (6 + limit) / limit; len(seen) != 7 || pages != want {
-			t.Errorf("%d a page: %d of 7 on %d pages, want %d", limit, len(seen), pages, want)
-		}
+		w.pagesOf(fmt.Sprintf("/v1/admin/dispatches?limit=%d", limit), limit, len(state))
 	}
 	w.call("GET", "/v1/me/dispatches", d.token, "").want(200).wantItems(3)
-	for _, q := range []string{"limit=-1", "limit=1e2", "limit=%2b1x", "limit=99999999999999999999", "status=pending", "status=%00", "cursor=%ff", "cursor=" + strings.Repeat("A", 5000)} {
+	for _, q := range []string{
+		"limit=-1", "limit=0", "limit=201", "limit=x", "limit=1e2", "limit=%2b1x", "limit=99999999999999999999", "status=OPEN", "status=pending",
+		"status=%00", "cursor=x", "cursor=%00", "cursor=%ff", "cursor=AAAAAAAAAAAAAA", "cursor=" + strings.Repeat("A", 5000),
+	} {
 		w.ours(q, w.call("GET", "/v1/admin/dispatches?"+q, key, ""))
 		w.ours(q, w.call("GET", "/v1/me/dispatches?"+q, d.token, ""))
 	}
-}
-
-func (w *world) expire(id string) {
-	w.t.Helper()
-	_, err := w.store.Update(w.t.Context(), dispatch.ID(id), func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-		d.OpensAt, d.ExpiresAt, d.Version = now.Add(-time.Hour), now.Add(-time.Minute), d.Version+1
-		return []dispatch.Event{{ID: dispatch.NewEventID(now), Type: dispatch.EventExpired, Dispatch: d.ID, Round: d.Round, Actor: dispatch.System, At: now}}, nil
-	})
-	noError(w.t, err)
 }
 
 // TestErrorTable checks the answers to errors that no other test here causes.
@@ -367,10 +285,9 @@ func TestErrorTable(t *testing.T) {
 // TestExpiredOnTheWire: an accept after the window gets 410, and the dispatch can no longer be canceled.
 func TestExpiredOnTheWire(t *testing.T) {
 	w := newWorld(t)
-	d, id := w.drivers(1)[0], w.dispatch(1)
-	w.expire(id)
+	d, id := w.drivers(1)[0], w.expired(1)
 	w.refused("too late", w.accept(id, d, `{"round":1}`), 410, "DISPATCH_EXPIRED")
-	w.refused("canceled too late", w.call("POST", "/v1/admin/dispatches/"+id+"/cancel", key, "", "If-Match", `"2"`), 409, "INVALID_STATE")
-	w.call("GET", "/v1/me/dispatches/"+id+"/claim", d.token, "").want(200, "outcome", "EXPIRED")
+	w.refused("canceled too late", w.change("POST", id, "/cancel", 1, ""), 409, "INVALID_STATE")
+	w.receipt(id, d).want(200, "outcome", "EXPIRED")
 	w.call("GET", "/v1/me/offers", d.token, "").want(200).wantItems(0)
 }

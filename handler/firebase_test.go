@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,22 +16,11 @@ import (
 )
 
 // movable is a clock that goes, and that a test can put forward.
-type movable struct {
-	mu    sync.Mutex
-	ahead time.Duration
-}
+type movable struct{ ahead atomic.Int64 }
 
-func (m *movable) now() time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return time.Now().Add(m.ahead)
-}
+func (m *movable) now() time.Time { return time.Now().Add(time.Duration(m.ahead.Load())) }
 
-func (m *movable) pass(d time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.ahead += d
-}
+func (m *movable) pass(d time.Duration) { m.ahead.Add(int64(d)) }
 
 // newFirebaseWorld is the API where the emulator's users are drivers too.
 func newFirebaseWorld(t *testing.T, e *servertest.FirebaseAuth, clock *movable) *world {

@@ -53,14 +53,15 @@ func (w *world) tryKey(t testing.TB, name string) {
 }
 
 // tryBody sends any text as a body to every operation that reads one.
-func (w *world) tryBody(t testing.TB, driver, body string) {
+func (w *world) tryBody(t testing.TB, d caller, id, body string) {
 	t.Helper()
-	for _, call := range [][2]string{
-		{"POST", "/v1/admin/dispatches"}, {"POST", "/v1/admin/drivers"}, {"PATCH", "/v1/admin/drivers/" + driver},
-		{"POST", "/v1/admin/drivers/" + driver + "/suspend"}, {"POST", "/v1/admin/drivers/bulk"}, {"POST", "/v1/admin/api-keys"},
+	for _, call := range [][3]string{
+		{"POST", "/v1/dispatches/" + id + "/accept", d.token}, {"POST", "/v1/dispatches/" + id + "/withdraw", d.token},
+		{"POST", "/v1/admin/dispatches", key}, {"POST", "/v1/admin/drivers", key}, {"PATCH", "/v1/admin/drivers/" + d.id, key},
+		{"POST", "/v1/admin/drivers/" + d.id + "/suspend", key}, {"POST", "/v1/admin/drivers/bulk", key}, {"POST", "/v1/admin/api-keys", key},
 	} {
-		r := w.call(call[0], call[1], key, body)
-		w.answered(t, strings.Join(call[:], " "), r)
+		r := w.call(call[0], call[1], call[2], body)
+		w.answered(t, call[0]+" "+call[1], r)
 		if r.status == 201 && r.json["id"] == nil {
 			t.Errorf("%s %q: %s", call[1], body, r.raw)
 		}
@@ -106,7 +107,9 @@ func (w *world) tryID(t testing.TB, d caller, id string) {
 			w.answered(t, op.route(), w.send(op.method, path, id, w.callerOf(op, d), "", "If-Match", `"1"`))
 		}
 	}
-	for _, list := range []string{"audit?target=", "audit?actor=", "drivers?q=", "drivers?region=", "drivers?vehicle_class=", "dispatches?q=", "dispatches?region="} {
+	for _, list := range []string{
+		"audit?target=", "audit?actor=", "drivers?q=", "drivers?region=", "drivers?vehicle_class=", "dispatches?q=", "dispatches?region=",
+	} {
 		w.answered(t, list, w.call("GET", "/v1/admin/"+list+url.QueryEscape(id), key, ""))
 	}
 }
@@ -143,11 +146,11 @@ func FuzzIdempotencyKeys(f *testing.F) {
 
 func FuzzCreates(f *testing.F) {
 	w := newWorld(f)
-	d := w.drivers(1)[0]
-	for _, body := range append(someBodies, order(1), order(1, `"min_working_height_m":12.5`, `"external_id":"E 1"`)) {
+	d, id := w.drivers(1)[0], w.dispatch(1)
+	for _, body := range append(someBodies, `{"round":1}`, `{"drivers":[{}]}`, order(1), order(1, `"min_working_height_m":12.5`, `"external_id":"E 1"`)) {
 		f.Add(body)
 	}
-	f.Fuzz(func(t *testing.T, body string) { w.of(t).tryBody(t, d.id, body) })
+	f.Fuzz(func(t *testing.T, body string) { w.of(t).tryBody(t, d, id, body) })
 }
 
 func FuzzCursors(f *testing.F) {
@@ -177,7 +180,7 @@ func TestOnServers(t *testing.T) {
 			w.tryKey(t, name)
 		}
 		for _, body := range someBodies {
-			w.tryBody(t, d.id, body)
+			w.tryBody(t, d, id, body)
 		}
 		for _, cursor := range someCursors {
 			w.tryCursor(t, d, id, cursor)

@@ -2,10 +2,15 @@ package handler
 
 import (
 	"context"
+	"fmt"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
 
+	"firsttap/idempotency"
 	"firsttap/repository"
+	"firsttap/service"
 )
 
 // TestAChangeAfterADeath: a change that is repeated, after an instance died between its commit and its answer, gets the answer of
@@ -22,11 +27,9 @@ func TestAChangeAfterADeath(t *testing.T) {
 			}
 			first := send()
 			p.dies()
-			again, replayed := send(), send()
-			if first.status != 200 || again.status != 200 || again.raw != first.raw || replayed.raw != first.raw {
-				t.Errorf("%s: %d %s, then %d %s, then %d", action, first.status, first.raw, again.status, again.raw, replayed.status)
-			}
-			replayed.want(200).wantHeader("Idempotent-Replayed", "true")
+			first.want(200)
+			send().want(200).wantBody(first.raw)
+			send().want(200).wantBody(first.raw).wantHeader("Idempotent-Replayed", "true")
 		}
 		change(id, "extend", `{"expires_at":"2090-01-01T00:00:00Z"}`)
 		change(id, "assign", `{"driver_id":"`+d.id+`"}`)
@@ -58,12 +61,12 @@ func TestAFreshVersionUnderTheSameKey(t *testing.T) {
 // lives checks that the dispatch has these events, each once and in this order.
 func (w *world) lives(id string, want ...string) {
 	w.t.Helper()
-	events := items(w.call("GET", "/v1/admin/dispatches/"+id+"/events", key, ""))
-	for i := range max(len(events), len(want)) {
-		if i >= len(events) || i >= len(want) || events[i]["type"] != want[i] {
-			w.t.Errorf("%v, want %v", events, want)
-			return
-		}
+	var events []string
+	for _, e := range items(w.call("GET", "/v1/admin/dispatches/"+id+"/events", key, "")) {
+		events = append(events, fmt.Sprint(e["type"]))
+	}
+	if !slices.Equal(events, want) {
+		w.t.Errorf("%v, want %v", events, want)
 	}
 }
 
@@ -81,13 +84,54 @@ func TestAnswerIsStoredAfterADisconnect(t *testing.T) {
 	})
 	path, body := "/v1/admin/dispatches/"+w.dispatch(1)+"/extend", `{"expires_at":"2090-01-01T00:00:00Z"}`
 	headers := []string{"Idempotency-Key", "k", "If-Match", `"1"`}
-	first := w.call("POST", path, key, body, headers...)
+	first := w.call("POST", path, key, body, headers...).want(200)
 	armed = true
 	w.api.ServeHTTP(httptest.NewRecorder(), request(ctx, "POST", path, key, body, headers...))
 	if armed {
 		t.Fatal("the client did not disconnect")
 	}
-	if r := w.call("POST", path, key, body, headers...); first.status != 200 || r.raw != first.raw || r.header.Get("Idempotent-Replayed") != "true" {
-		t.Errorf("%d %s, then %d %s", first.status, first.raw, r.status, r.raw)
-	}
+	w.same("after the disconnect", first, w.call("POST", path, key, body, headers...))
+}
+
+// TestAnswersAreSealed: the database has neither tokens nor keys in plain text, and no other secret decrypts an answer.
+func TestAnswersAreSealed(t *testing.T) {
+	eachPlace(t, func(t *testing.T, p *place) {
+		w := newWorldOn(t, p.url)
+		made := w.post("/v1/admin/api-keys", `{"name":"ci","role":"viewer"}`, "the-name-of-the-request")
+		secret := fmt.Sprint(made.at("key"))
+		var caller, name, fingerprint, seed, leased, sealed string
+		err := p.raw.QueryRowContext(t.Context(), "SELECT caller, name, fingerprint, seed, leased, answer FROM idempotency_keys").
+			Scan(&caller, &name, &fingerprint, &seed, &leased, &sealed)
+		noError(t, err)
+		for _, plain := range []string{secret, "ci", "viewer", "the-name", key} {
+			if all := strings.Join([]string{caller, name, fingerprint, seed, leased, sealed}, " "); strings.Contains(all, plain) && len(plain) > 3 {
+				t.Errorf("%s can be read: %q", plain, all)
+			}
+		}
+		once := idempotency.Request{Caller: caller, Name: name, Fingerprint: fingerprint}
+		if a, err := newAnswerSeal(key, "the-name-of-the-request", once).open([]byte(sealed)); err != nil || !strings.Contains(string(a.Body), secret) {
+			t.Errorf("its caller can't: %v", err)
+		}
+		other := once
+		other.Fingerprint = strings.Repeat("0", 64)
+		for what, s := range map[string]*answerSeal{
+			"another secret":  newAnswerSeal("another", "the-name-of-the-request", once),
+			"another name":    newAnswerSeal(key, "the-name", once),
+			"another request": newAnswerSeal(key, "the-name-of-the-request", other),
+		} {
+			if _, err := s.open([]byte(sealed)); err == nil {
+				t.Errorf("%s opens it", what)
+			}
+		}
+		// The first key is replaced: its answers can't be decrypted any more, and nothing is created again.
+		noError(t, service.NewKeys(w.store).StoreFirst(t.Context(), "replaced"))
+		for range 2 {
+			r := w.call("POST", "/v1/admin/api-keys", "replaced", `{"name":"ci","role":"viewer"}`, "Idempotency-Key", "the-name-of-the-request")
+			w.refused("with the next key", r, 422, "IDEMPOTENCY_KEY_REUSED")
+			p.dies()
+		}
+		if n := p.count("api_keys"); n != 2 {
+			t.Errorf("%d keys", n)
+		}
+	})
 }

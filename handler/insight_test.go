@@ -2,6 +2,7 @@ package handler
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,11 +21,8 @@ func TestAttempts(t *testing.T) {
 	}
 	w.call("POST", path, d[0].token, "", "X-App-Version", strings.Repeat("x", 64))
 	w.receipt(id, d[0]) // the ledger is written
-	r := w.call("GET", "/v1/admin/dispatches/"+id+"/attempts", key, "")
-	all := items(r)
-	if len(all) != 6 || r.json["next_cursor"] != nil {
-		t.Fatalf("%d: %s", len(all), r.raw)
-	}
+	attempts := "/v1/admin/dispatches/" + id + "/attempts"
+	all := items(w.call("GET", attempts, key, "").want(200, "next_cursor", nil).wantItems(6))
 	want := []struct {
 		driver, result string
 		rank           float64
@@ -35,31 +33,19 @@ func TestAttempts(t *testing.T) {
 	}
 	after := -1.0
 	for i, a := range all {
+		wantMembers(t, "a tap", a, "driver_id", want[i].driver, "result", want[i].result, "rank", want[i].rank, "app_version", want[i].version,
+			"instance", "here", "round", 1.0)
 		us, _ := a["after_us"].(float64)
 		reaction, _ := a["reaction_ms"].(float64)
-		if a["driver_id"] != want[i].driver || a["result"] != want[i].result || a["rank"] != want[i].rank || a["app_version"] != want[i].version ||
-			a["instance"] != "here" || a["round"] != 1.0 || us <= after || i == 0 && us != 0 || reaction <= 0 {
-			t.Errorf("%d: %v, want %v", i, a, want[i])
+		if us <= after || i == 0 && us != 0 || reaction <= 0 {
+			t.Errorf("%d: %v", i, a)
 		}
 		after = us
 	}
-	var paged []map[string]any
-	for cursor := ""; ; {
-		r := w.call("GET", "/v1/admin/dispatches/"+id+"/attempts?round=1&limit=4&cursor="+cursor, key, "")
-		paged = append(paged, items(r)...)
-		next, _ := r.json["next_cursor"].(string)
-		if cursor = next; cursor == "" {
-			break
-		}
-	}
-	if fmt.Sprint(paged) != fmt.Sprint(all) {
+	if paged := slices.Concat(w.pages(attempts+"?round=1&limit=4", key)...); fmt.Sprint(paged) != fmt.Sprint(all) {
 		t.Errorf("by pages:\n%v\n%v", paged, all)
 	}
-	for query, n := range map[string]int{"?round=2": 0, "?round=1": 6} {
-		if got := items(w.call("GET", "/v1/admin/dispatches/"+id+"/attempts"+query, key, "")); len(got) != n {
-			t.Errorf("%s: %v", query, got)
-		}
-	}
+	w.call("GET", attempts+"?round=2", key, "").want(200).wantItems(0)
 	for _, path := range []string{"/attempts", "/offers"} {
 		for _, query := range []string{"?round=0", "?round=x", "?round=-1", "?round=99999999999", "?limit=0"} {
 			w.refused(path+query, w.call("GET", "/v1/admin/dispatches/"+id+path+query, key, ""), 422, "VALIDATION_FAILED")
@@ -101,12 +87,7 @@ func TestSignals(t *testing.T) {
 	w := newWorld(t, withLedger(t))
 	d := w.drivers(2)
 	path := "/v1/admin/drivers/" + d[0].id + "/signals"
-	r := w.call("GET", path, key, "")
-	for _, member := range []string{"withdraw_rate", "fastest_reaction_ms", "median_reaction_ms"} {
-		if v, there := r.json[member]; !there || v != nil {
-			t.Errorf("%s without taps: %s", member, r.raw)
-		}
-	}
+	w.call("GET", path, key, "").want(200, "withdraw_rate", nil, "fastest_reaction_ms", nil, "median_reaction_ms", nil)
 	for i := range 3 {
 		id := w.dispatch(3 * (i + 1))
 		w.exec("UPDATE dispatches SET opens_at = opens_at - ? WHERE id = ?", int64(i)*1_000_000, id)
@@ -118,12 +99,11 @@ func TestSignals(t *testing.T) {
 		}
 		w.receipt(id, d[0])
 	}
-	r = w.call("GET", path, key, "")
-	fastest, _ := r.json["fastest_reaction_ms"].(float64)
-	median, _ := r.json["median_reaction_ms"].(float64)
-	if r.json["taps"] != 6.0 || r.json["wins"] != 3.0 || r.json["withdrawn"] != 1.0 || r.json["withdraw_rate"].(float64) > 0.34 ||
-		r.json["under_300_ms"] != 1.0 || fastest <= 0 || fastest >= 300 || median < 1000 || median > 1900 {
-		t.Errorf("%s", r.raw)
+	r := w.call("GET", path, key, "").want(200, "taps", 6.0, "wins", 3.0, "withdrawn", 1.0, "under_300_ms", 1.0)
+	fastest, _ := r.at("fastest_reaction_ms").(float64)
+	median, _ := r.at("median_reaction_ms").(float64)
+	if rate, _ := r.at("withdraw_rate").(float64); rate <= 0.33 || rate > 0.34 || fastest <= 0 || fastest >= 300 || median < 1000 || median > 1900 {
+		t.Error(r.raw)
 	}
 	id := w.dispatch(20)
 	w.call("PUT", "/v1/me/duty", d[0].token, `{"on_duty":false}`)
@@ -201,7 +181,8 @@ func TestBoardAndSupply(t *testing.T) {
 				t.Errorf("%s: %v of %s, want %v", query, r.at("counts", s), s, counts[s])
 			}
 		}
-		if r.json["unseen"] != float64(len(unseen)) || fmt.Sprint(r.json["unseen_ids"]) != fmt.Sprint(unseen) || fmt.Sprint(r.json["regions"]) != regions || r.json["since"] == nil || r.json["server_time"] == nil {
+		r.want(200, "unseen", float64(len(unseen)), "unseen_ids", unseen)
+		if r.text("regions") != regions || r.time("since").After(r.time("server_time")) {
 			t.Errorf("%s: %s", query, r.raw)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,9 +42,8 @@ func withJobs(t testing.TB, locks schedule.Strategy) *world {
 			Jobs: jobs, Ledger: store, Locks: locks, OtherLocks: []string{"relay"}, Zone: seoul, Instance: "host:1", Log: slog.New(slog.DiscardHandler),
 		})
 		noError(t, err)
-		if _, err := store.RegisterJobs(t.Context(), []string{"tidy", "count"}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = store.RegisterJobs(t.Context(), []string{"tidy", "count"})
+		noError(t, err)
 		api.Jobs = scheduler
 	})
 }
@@ -82,20 +82,15 @@ func TestJobs(t *testing.T) {
 	for _, j := range items(r) {
 		mustHave(t, "a job", j, "name", "schedule", "time_zone", "on_leader", "next_run_at", "lock", "lock_problem", "running", "queued",
 			"last_run", "last_success_at", "blocked")
-		for _, member := range []string{"lock", "lock_problem", "running", "queued", "last_run", "last_success_at", "blocked"} {
-			if j[member] != nil {
-				t.Errorf("%s of a job that never ran: %v", member, j[member])
-			}
-		}
+		wantMembers(t, "a job that never ran", j, "lock", nil, "lock_problem", nil, "running", nil, "queued", nil, "last_run", nil,
+			"last_success_at", nil, "blocked", nil)
 	}
 	tidy := w.job("tidy")
 	next, err := time.Parse(time.RFC3339, fmt.Sprint(tidy["next_run_at"]))
 	if err != nil || next.UTC().Hour() != 19 || !next.After(time.Now()) || time.Until(next) > 24*time.Hour {
 		t.Errorf("four o'clock in Seoul is next at %v: %v", tidy["next_run_at"], err)
 	}
-	if tidy["schedule"] != "0 0 4 * * *" || tidy["time_zone"] != "Asia/Seoul" || tidy["on_leader"] != true {
-		t.Errorf("%v", tidy)
-	}
+	wantMembers(t, "the job", tidy, "schedule", "0 0 4 * * *", "time_zone", "Asia/Seoul", "on_leader", true)
 
 	locker := lock.New(locks, lock.Options{Instance: "host:2"})
 	defer locker.Close()
@@ -113,25 +108,24 @@ func TestJobs(t *testing.T) {
 	}
 	blocked := count["blocked"].(map[string]any)
 	mustHave(t, "blocked", blocked, "since", "instance", "reason")
-	if blocked["instance"] != "host:3" || blocked["reason"] != "no answer" || count["last_success_at"] == nil {
+	wantMembers(t, "blocked", blocked, "instance", "host:3", "reason", "no answer")
+	if count["last_success_at"] == nil {
 		t.Errorf("%v", count)
 	}
 	w.began("count", "host:2/b")
-	running := w.job("count")["running"].(map[string]any)
-	if running["status"] != "RUNNING" || running["instance"] != "host:2" || running["ended_at"] != nil || w.job("count")["blocked"] != nil {
-		t.Errorf("%v", w.job("count"))
-	}
+	wantMembers(t, "the job", w.job("count"), "running.status", "RUNNING", "running.instance", "host:2", "running.ended_at", nil, "blocked", nil)
 }
 
 func TestJobsByPage(t *testing.T) {
 	w := withJobs(t, lock.NewMemory())
-	first := w.call("GET", "/v1/admin/jobs?limit=1", key, "")
-	if page := items(first); len(page) != 1 || page[0]["name"] != "count" {
-		t.Fatalf("%d %s", first.status, first.raw)
+	var names []any
+	for _, page := range w.pages("/v1/admin/jobs?limit=1", key) {
+		for _, j := range page {
+			names = append(names, j["name"])
+		}
 	}
-	rest := w.call("GET", fmt.Sprintf("/v1/admin/jobs?limit=1&cursor=%v", first.at("next_cursor")), key, "")
-	if page := items(rest); len(page) != 1 || page[0]["name"] != "tidy" || rest.at("next_cursor") != nil {
-		t.Errorf("%d %s", rest.status, rest.raw)
+	if !slices.Equal(names, []any{"count", "tidy"}) {
+		t.Errorf("by pages: %v", names)
 	}
 	w.refused("no limit", w.call("GET", "/v1/admin/jobs?limit=0", key, ""), 422, "VALIDATION_FAILED")
 }
@@ -151,54 +145,31 @@ func TestRunsOfAJob(t *testing.T) {
 	}
 	r := w.call("GET", "/v1/admin/jobs/count/runs?limit=2", key, "")
 	mustHave(t, "the list", r.json, "items", "next_cursor", "server_time")
-	page := items(r)
-	if len(page) != 2 || page[0]["result"] != "3" || page[1]["status"] != "FAILED" || page[1]["error"] != "disk full" {
-		t.Fatalf("%d %s", r.status, r.raw)
-	}
-	for _, run := range page {
-		mustHave(t, "a run", run, runMembers...)
-		if took, ok := run["duration_ms"].(float64); !ok || took < 0 || took > 60_000 || run["instance"] != "host:1" {
-			t.Errorf("%v", run)
+	page := items(r.want(200).wantItems(2))
+	for i, want := range [][]any{{"status", "SUCCEEDED", "result", "3"}, {"status", "FAILED", "error", "disk full"}} {
+		mustHave(t, "a run", page[i], runMembers...)
+		wantMembers(t, "a run", page[i], append(want, "instance", "host:1")...)
+		if took, ok := page[i]["duration_ms"].(float64); !ok || took < 0 || took > 60_000 {
+			t.Errorf("%v", page[i])
 		}
 	}
-	rest := w.call("GET", fmt.Sprintf("/v1/admin/jobs/count/runs?limit=2&cursor=%v", r.at("next_cursor")), key, "")
-	if last := items(rest); len(last) != 1 || last[0]["result"] != "1" || rest.at("next_cursor") != nil {
-		t.Errorf("%d %s", rest.status, rest.raw)
-	}
+	rest := w.call("GET", "/v1/admin/jobs/count/runs?limit=2&cursor="+r.text("next_cursor"), key, "").want(200, "next_cursor", nil)
+	wantMembers(t, "the first run", rest.item(), "result", "1")
 	w.refused("a bad cursor", w.call("GET", "/v1/admin/jobs/count/runs?cursor=x", key, ""), 400, "MALFORMED_REQUEST")
 	w.refused("no such job", w.call("GET", "/v1/admin/jobs/none/runs", key, ""), 404, "JOB_NOT_FOUND")
 }
 
 func TestRunJobNow(t *testing.T) {
 	w := withJobs(t, lock.NewMemory())
-	r := w.call("POST", "/v1/admin/jobs/count/run", key, "")
+	r := w.call("POST", "/v1/admin/jobs/count/run", key, "").want(202, "status", "QUEUED", "requested_by", dispatch.FirstKeyID, "began_at", nil)
 	mustHave(t, "the run", r.json, runMembers...)
-	if r.status != 202 || r.at("status") != "QUEUED" || r.at("requested_by") == nil || r.at("began_at") != nil {
-		t.Fatalf("%d %s", r.status, r.raw)
-	}
-	again := w.call("POST", "/v1/admin/jobs/count/run", key, "")
-	if again.status != 202 || again.at("scheduled_at") != r.at("scheduled_at") || len(items(w.call("GET", "/v1/admin/jobs/count/runs", key, ""))) != 1 {
-		t.Errorf("asked again: %d %s", again.status, again.raw)
-	}
+	w.call("POST", "/v1/admin/jobs/count/run", key, "").want(202, "scheduled_at", r.at("scheduled_at"))
+	w.call("GET", "/v1/admin/jobs/count/runs", key, "").want(200).wantItems(1)
 	if w.job("count")["queued"] == nil {
 		t.Error("the requested run is not listed")
 	}
 	w.refused("no such job", w.call("POST", "/v1/admin/jobs/none/run", key, ""), 404, "JOB_NOT_FOUND")
 	w.refused("a body", w.call("POST", "/v1/admin/jobs/count/run", key, `{"force":true}`), 422, "VALIDATION_FAILED")
-}
-
-func TestRolesForJobs(t *testing.T) {
-	w := withJobs(t, lock.NewMemory())
-	w.putKey(dispatch.Viewer, "viewer")
-	w.putKey(dispatch.Dispatcher, "dispatcher")
-	driver := w.drivers(1)[0]
-	for _, path := range []string{"/v1/admin/jobs", "/v1/admin/jobs/count/runs"} {
-		w.call("GET", path, "viewer", "").want(200)
-		w.refused(path, w.call("GET", path, driver.token, ""), 401, "UNAUTHENTICATED")
-	}
-	for _, who := range []string{"viewer", "dispatcher"} {
-		w.refused(who, w.call("POST", "/v1/admin/jobs/count/run", who, ""), 403, "FORBIDDEN")
-	}
 }
 
 // TestLocks: the list has the held locks with the rest of their terms.
@@ -207,29 +178,21 @@ func TestLocks(t *testing.T) {
 	w := withJobs(t, locks)
 	r := w.call("GET", "/v1/admin/locks", key, "")
 	mustHave(t, "no locks", r.json, "items", "next_cursor", "server_time")
-	if r.status != 200 || len(items(r)) != 0 || !strings.Contains(r.raw, `"items":[]`) {
-		t.Errorf("nothing is held: %d %s", r.status, r.raw)
-	}
+	r.want(200, "items", []any{})
 	for _, name := range []string{"tidy", "relay", "count", "jobs", "another-program"} {
-		if _, err := locks.Acquire(t.Context(), name, "host:1/"+name, time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		_, err := locks.Acquire(t.Context(), name, "host:1/"+name, time.Minute)
+		noError(t, err)
 	}
-	held := items(w.call("GET", "/v1/admin/locks", key, ""))
-	if len(held) != 4 {
-		t.Fatalf("%v", held)
-	}
-	fence := 0.0
+	held, fenced := items(w.call("GET", "/v1/admin/locks", key, "").wantItems(4)), false
 	for i, name := range []string{"count", "jobs", "relay", "tidy"} {
-		l := held[i]
-		mustHave(t, "a lock", l, "name", "holder", "fence", "lease_left_ms")
-		left, _ := l["lease_left_ms"].(float64)
-		if l["name"] != name || l["holder"] != "host:1/"+name || left <= 0 || left > 60_000 {
-			t.Errorf("%v", l)
+		mustHave(t, "a lock", held[i], "name", "holder", "fence", "lease_left_ms")
+		wantMembers(t, "a lock", held[i], "name", name, "holder", "host:1/"+name)
+		if left, _ := held[i]["lease_left_ms"].(float64); left <= 0 || left > 60_000 {
+			t.Errorf("%v", held[i])
 		}
-		fence = max(fence, l["fence"].(float64))
+		fenced = fenced || held[i]["fence"].(float64) > 0
 	}
-	if fence <= 0 {
+	if !fenced {
 		t.Errorf("no fences: %v", held)
 	}
 }
@@ -250,9 +213,7 @@ func (l sessionLocks) Show(_ context.Context, name string) (lock.Holder, error) 
 // TestLocksOfASession have no expiry; if the holders are not known, the list is an error.
 func TestLocksOfASession(t *testing.T) {
 	w := withJobs(t, sessionLocks{lock.NewMemory(), lock.Holder{Name: "count", Owner: "host:1", Fence: 7}})
-	if held := items(w.call("GET", "/v1/admin/locks", key, "")); len(held) != 1 || held[0]["lease_left_ms"] != nil || held[0]["fence"] != 7.0 {
-		t.Errorf("%v", held)
-	}
+	wantMembers(t, "the lock", w.call("GET", "/v1/admin/locks", key, "").item(), "lease_left_ms", nil, "fence", 7.0)
 	w = withJobs(t, brokenLocks{lock.NewMemory()})
 	r := w.call("GET", "/v1/admin/locks", key, "")
 	w.refused("unknown holders", r, 503, "UNAVAILABLE")

@@ -48,35 +48,24 @@ func (l *life) sameDispatch(rt *rapid.T, got map[string]any, d *modelDispatch) {
 	}
 }
 
-func shown(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
-
 func (l *life) sameEvents(rt *rapid.T, d *modelDispatch) {
 	var got []string
-	cursor, at := "", ""
-	for {
-		r := l.call("GET", "/v1/admin/dispatches/"+d.id+"/events?limit=7&cursor="+cursor, key, "")
-		l.same(rt, "events", r, fine)
-		for _, item := range r.json["items"].([]any) {
-			e := item.(map[string]any)
-			text := func(member, none string) string {
-				if e[member] == nil {
-					return none
-				}
-				return fmt.Sprint(e[member])
+	at := ""
+	for _, e := range slices.Concat(l.pages("/v1/admin/dispatches/"+d.id+"/events?limit=7", key)...) {
+		text := func(member, none string) string {
+			if e[member] == nil {
+				return none
 			}
-			got = append(got, fmt.Sprintf("%s %v %s %s %s", e["type"], e["round"], text("driver_id", "-"), e["actor"], text("reason_code", "")))
-			if now := e["at"].(string); now < at {
-				rt.Fatalf("%s at %s comes after one at %s", e["type"], now, at)
-			} else {
-				at = now
-			}
-			if scheduled := e["type"] == "dispatch.expired"; (e["request_id"] == nil) != scheduled {
-				rt.Fatalf("%s is of the request %v", e["type"], e["request_id"])
-			}
+			return fmt.Sprint(e[member])
 		}
-		cursor, _ = r.json["next_cursor"].(string)
-		if cursor == "" {
-			break
+		got = append(got, fmt.Sprintf("%s %v %s %s %s", e["type"], e["round"], text("driver_id", "-"), e["actor"], text("reason_code", "")))
+		if now := e["at"].(string); now < at {
+			rt.Fatalf("%s at %s comes after one at %s", e["type"], now, at)
+		} else {
+			at = now
+		}
+		if scheduled := e["type"] == "dispatch.expired"; (e["request_id"] == nil) != scheduled {
+			rt.Fatalf("%s is of the request %v", e["type"], e["request_id"])
 		}
 	}
 	if !slices.Equal(got, d.events) {
@@ -106,8 +95,7 @@ func (l *life) sameOffers(rt *rapid.T) {
 		r := l.call("GET", "/v1/me/offers", v.token, "")
 		l.same(rt, "offers", r, fine)
 		var got, want []string
-		for _, item := range r.json["items"].([]any) {
-			o := item.(map[string]any)
+		for _, o := range items(r) {
 			got = append(got, fmt.Sprintf("%s %v", o["id"], o["round"]))
 		}
 		for _, d := range l.dispatches {
@@ -144,19 +132,13 @@ func (l *life) soundRows(rt *rapid.T) {
 
 func (l *life) texts(rt *rapid.T, query string, args ...any) (texts []string) {
 	rows, err := l.raw.Query(query, args...)
-	if err != nil {
-		rt.Fatal(err)
-	}
+	noError(rt, err)
 	defer rows.Close()
 	for rows.Next() {
 		var s string
-		if err := rows.Scan(&s); err != nil {
-			rt.Fatal(err)
-		}
+		noError(rt, rows.Scan(&s))
 		texts = append(texts, s)
 	}
-	if err := rows.Err(); err != nil {
-		rt.Fatal(err)
-	}
+	noError(rt, rows.Err())
 	return texts
 }

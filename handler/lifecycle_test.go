@@ -73,35 +73,27 @@ type life struct {
 // newLife returns the API on a copy of the empty database, with three drivers and two dispatches.
 func newLife(rt *rapid.T, t *testing.T, empty string) *life {
 	dir, err := os.MkdirTemp(filepath.Dir(empty), "life")
-	if err != nil {
-		rt.Fatal(err)
-	}
+	noError(rt, err)
 	rt.Cleanup(func() { os.RemoveAll(dir) })
 	path := filepath.Join(dir, "life.db")
 	copyFile(rt, empty, path)
 	log := slog.New(slog.DiscardHandler)
 	store, err := repository.Open(context.Background(), "sqlite://"+path, repository.Options{Log: log})
-	if err != nil {
-		rt.Fatal(err)
-	}
+	noError(rt, err)
 	rt.Cleanup(func() { store.Close() })
 	raw, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
-	if err != nil {
-		rt.Fatal(err)
-	}
+	noError(rt, err)
 	rt.Cleanup(func() { raw.Close() })
 	api := API{
-		Store: store, Tokens: service.NewTokens(service.TokenOptions{Revocations: service.NoRevocations(), Secret: []byte("secret"), Now: time.Now}), Keys: service.NewKeys(store),
+		Store: store, Keys: service.NewKeys(store),
+		Tokens:  service.NewTokens(service.TokenOptions{Revocations: service.NoRevocations(), Secret: []byte("secret"), Now: time.Now}),
 		Streams: stream.NewHub(stream.Options{}), DriverRate: 1e6, AdminRate: 1e6, Now: time.Now, Log: log,
 		Jobs: noJobs{},
 	}
-	if api.Revocations, err = service.NewRevocations(context.Background(), store, log); err != nil {
-		rt.Fatal(err)
-	}
+	api.Revocations, err = service.NewRevocations(context.Background(), store, log)
+	noError(rt, err)
 	api.useStore(store, nil)
-	if err := api.Keys.StoreFirst(context.Background(), key); err != nil {
-		rt.Fatal(err)
-	}
+	noError(rt, api.Keys.StoreFirst(context.Background(), key))
 	l := &life{world: &world{t: t, api: New(api), store: store}, raw: raw, began: time.Now()}
 	for _, regions := range [][]string{{"seoul"}, {"seoul", "busan"}, {"seoul", "busan"}} {
 		l.hire(rt, regions)
@@ -116,9 +108,7 @@ func copyFile(rt *rapid.T, from, to string) {
 	if err == nil {
 		err = os.WriteFile(to, body, 0o600)
 	}
-	if err != nil {
-		rt.Fatal(err)
-	}
+	noError(rt, err)
 }
 
 func (l *life) hire(rt *rapid.T, regions []string) {
@@ -129,7 +119,7 @@ func (l *life) hire(rt *rapid.T, regions []string) {
 	if r.status != 200 {
 		rt.Fatalf("hire: %d %s", r.status, r.raw)
 	}
-	v := r.json["items"].([]any)[0].(map[string]any)
+	v := items(r)[0]
 	l.fleet = append(l.fleet, &modelDriver{caller{v["id"].(string), v["token"].(string)}, regions, true})
 }
 
@@ -172,9 +162,7 @@ func (l *life) minutes(rt *rapid.T, what string, choice ...int) time.Duration {
 // change makes an admin's change, and fails the test unless its result is the model's.
 func (l *life) change(rt *rapid.T, method, action string, d *modelDispatch, version int, body map[string]any, want verdict) {
 	raw, err := json.Marshal(body)
-	if err != nil {
-		rt.Fatal(err)
-	}
+	noError(rt, err)
 	r := l.call(method, "/v1/admin/dispatches/"+d.id+action, key, string(raw), "If-Match", fmt.Sprintf(`"%d"`, version))
 	l.same(rt, method+action+" "+string(raw), r, want)
 	l.tally[fmt.Sprint(method, action, " ", want.status, " ", want.code)]++
@@ -378,8 +366,7 @@ func (l *life) pass(rt *rapid.T) { time.Sleep(l.minutes(rt, "time", 1, 4, 7, 11)
 
 func (l *life) expire(rt *rapid.T) {
 	now := l.tick()
-	if _, err := l.store.ExpireOffers(context.Background(), 100); err != nil {
-		rt.Fatal(err)
-	}
+	_, err := l.store.ExpireOffers(context.Background(), 100)
+	noError(rt, err)
 	l.model.expire(now)
 }

@@ -1,7 +1,6 @@
 package handler
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -154,13 +153,18 @@ func (w *world) callers(t *testing.T, op *operation, a access) {
 	wrote := w.writes(t)
 	refuse := func(what, token string, status int, code string) {
 		t.Helper()
-		w.refused(fmt.Sprintf("%s as %s", op.route(), what), s.call(op.method, s.path, token, body, s.headers...), status, code)
+		r := w.refused(op.route()+" as "+what, s.call(op.method, s.path, token, body, s.headers...), status, code)
+		if status == 401 {
+			r.wantHeader("WWW-Authenticate", "Bearer")
+		}
 		if wrote() {
 			t.Errorf("%s as %s has changed the database", op.route(), what)
 		}
 	}
 	if a.role != "" {
-		for what, token := range map[string]string{"nobody": "", "an unknown key": "key_x", "a revoked key": "revoked"} {
+		for what, token := range map[string]string{
+			"nobody": "", "an unknown key": "key_x", "a revoked key": "revoked", "a key in another case": strings.ToUpper(key),
+		} {
 			refuse(what, token, 401, "UNAUTHENTICATED")
 		}
 	}

@@ -3,40 +3,33 @@ package handler
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/repository"
 )
 
 // TestEveryAnswerIsGuarded: successes, errors, and requests without a route.
 func TestEveryAnswerIsGuarded(t *testing.T) {
 	w := newWorld(t)
 	d, id := w.drivers(1)[0], w.dispatch(1)
-	for name, r := range map[string]reply{
-		"a success": w.call("GET", "/v1/me", d.token, ""), "an accept": w.accept(id, d, ""), "an admin's": w.call("GET", "/v1/admin/dispatches", key, ""),
-		"no token": w.call("GET", "/v1/me", "", ""), "nowhere": w.call("GET", "/nowhere", "", ""), "another method": w.call("PATCH", "/v1/me", d.token, ""),
-		"a probe": w.call("GET", "/livez", "", ""), "malformed": w.accept(id, d, "{"), "no content": w.on(id, "seen", d),
+	for _, r := range []reply{
+		w.call("GET", "/v1/me", d.token, ""), w.accept(id, d, ""), w.call("GET", "/v1/admin/dispatches", key, ""), w.call("GET", "/v1/me", "", ""),
+		w.call("GET", "/nowhere", "", ""), w.call("PATCH", "/v1/me", d.token, ""), w.call("GET", "/livez", "", ""), w.accept(id, d, "{"), w.on(id, "seen", d),
 	} {
 		for header, want := range map[string]string{
 			"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 			"Referrer-Policy": "no-referrer", "Cache-Control": "no-store", "Strict-Transport-Security": "",
 		} {
-			if got := r.header.Get(header); got != want {
-				t.Errorf("%s (%d): %s is %q", name, r.status, header, got)
-			}
+			r.wantHeader(header, want)
 		}
 	}
 	for proto, want := range map[string]string{
 		"https": "max-age=31536000", "HTTPS": "max-age=31536000", "https, http": "max-age=31536000", "http, https": "", "httpsx": "",
 	} {
-		r := w.call("GET", "/livez", "", "", "X-Forwarded-Proto", proto)
-		if got := r.header.Get("Strict-Transport-Security"); got != want {
-			t.Errorf("behind %q: %q", proto, got)
-		}
+		w.call("GET", "/livez", "", "", "X-Forwarded-Proto", proto).wantHeader("Strict-Transport-Security", want)
 	}
 }
 
@@ -50,12 +43,13 @@ func TestAuthorizationHeaders(t *testing.T) {
 	for name, bad := range map[string]string{
 		"lower case": "Bearer " + strings.ToLower(token), "two spaces": "Bearer  " + token, "a dot": "Bearer " + token + ".", "a tab": "Bearer\t" + token,
 		"quoted": `Bearer "` + token + `"`, "two in one": "Bearer " + token + ", Bearer " + token, "no scheme": token, "Basic": "Basic " + token,
-		"huge": "Bearer " + strings.Repeat("a", 1<<20), "the admin's": "Bearer " + key,
+		"nothing": "", "no token": "Bearer", "an empty token": "Bearer ", "huge": "Bearer " + strings.Repeat("a", 1<<20), "the admin's": "Bearer " + key,
 	} {
 		w.refused(name, w.call("GET", "/v1/me", "", "", "Authorization", bad), 401, "UNAUTHENTICATED")
 	}
-	// Each of them is good; which one counts, a proxy may see in another way.
-	w.refused("two headers", w.callTwice("/v1/me", "Bearer "+token, "Bearer "+token), 401, "UNAUTHENTICATED")
+	twice := request(t.Context(), "GET", "/v1/me", token, "")
+	twice.Header.Add("Authorization", "Bearer "+token) // each is good; which one counts, a proxy may see in another way
+	w.refused("two headers", w.serve(twice, ""), 401, "UNAUTHENTICATED")
 	w.refused("in the address", w.call("GET", "/v1/me?access_token="+token, "", ""), 401, "UNAUTHENTICATED")
 }
 
@@ -78,16 +72,8 @@ func TestForwardedForIsNotBelieved(t *testing.T) {
 	}
 }
 
-func (w *world) callTwice(path string, authorizations ...string) reply {
-	req := httptest.NewRequestWithContext(context.Background(), "GET", path, http.NoBody)
-	req.Header["Authorization"] = authorizations
-	rec := httptest.NewRecorder()
-	w.api.ServeHTTP(rec, req)
-	return replyTo(w.t, req, "", rec)
-}
-
-// TestRequestIDOfAnError: an error has the request id that the client sent.
-func TestRequestIDOfAnError(t *testing.T) {
+// TestRequestID: an answer and an error have the request id that the client sent, or else a new one.
+func TestRequestID(t *testing.T) {
 	w := newWorld(t)
 	seen := map[string]bool{}
 	for range 100 {
@@ -98,49 +84,89 @@ func TestRequestIDOfAnError(t *testing.T) {
 		seen[id] = true
 	}
 	longest := strings.Repeat("x", maxRequestID)
-	for _, id := range []string{"a", longest, "~!@#$%^&*()", `"quoted"`} {
-		if got := w.call("GET", "/nothing", "", "", "X-Request-Id", id).header.Get("X-Request-Id"); got != id {
-			t.Errorf("%q became %q", id, got)
+	for _, path := range []string{"/livez", "/nothing"} {
+		for _, id := range []string{"abc-1", longest, "~!@#$%^&*()", `"quoted"`} {
+			w.call("GET", path, "", "", "X-Request-Id", id).wantHeader("X-Request-Id", id)
 		}
-	}
-	for _, id := range []string{" a", "a\x7f", "a\x00b", "a\r\nSet-Cookie: x=1", longest + "x", "\u202e"} {
-		if got := w.call("GET", "/nothing", "", "", "X-Request-Id", id).header.Get("X-Request-Id"); got == id || strings.ContainsAny(got, "\r\n\x00 ") {
-			t.Errorf("%q became %q", id, got)
+		for _, id := range []string{"", " a", "a b", "a\tb", "a\x7f", "a\x00b", "a\r\nSet-Cookie: x=1", longest + "x", "\u202e", "é"} {
+			got := w.call("GET", path, "", "", "X-Request-Id", id).header.Get("X-Request-Id")
+			if got == "" || got == id || strings.ContainsAny(got, "\r\n\x00 ") {
+				t.Errorf("%q became %q", id, got)
+			}
 		}
 	}
 }
 
-// TestRateLimitRefills: the limit refills with time, and each key has its own.
+// TestRateLimitRefills: the limit refills with time, and each driver and key has its own.
 func TestRateLimitRefills(t *testing.T) {
 	now := time.Now()
 	w := newWorld(t, func(a *API) { a.DriverRate, a.AdminRate, a.Now = 2, 3, func() time.Time { return now } })
-	// The driver is created in the store, as requests to create it would count.
-	id := dispatch.NewDriverID(now)
-	if err := w.store.AddDrivers(t.Context(), []dispatch.Driver{{ID: id, Name: "Kim", Regions: []string{"seoul"}, VehicleClass: "45m", OnDuty: true, Version: 1}}); err != nil {
-		t.Fatal(err)
+	var tokens [2]string
+	for i := range tokens { // in the store, as requests to create them would count
+		id := dispatch.NewDriverID(now)
+		kim := dispatch.Driver{ID: id, Name: "Kim", Regions: []string{"seoul"}, VehicleClass: "45m", OnDuty: true, Version: 1}
+		noError(t, w.store.AddDrivers(t.Context(), []dispatch.Driver{kim}))
+		token, _, err := w.tokens.Issue(id, 0)
+		noError(t, err)
+		tokens[i] = token
 	}
-	token, _, err := w.tokens.Issue(id, 0)
-	noError(t, err)
-	passed := func(token, path string) (n int) {
+	passes := func(token, path string, want int) {
+		t.Helper()
+		n := 0
 		for range 20 {
-			switch r := w.call("GET", path, token, ""); r.status {
-			case 200:
+			if r := w.call("GET", path, token, ""); r.status == 200 {
 				n++
-			default:
+			} else {
 				w.refused(path, r, 429, "RATE_LIMITED").wantHeader("Retry-After", "1")
 			}
 		}
-		return n
+		if n != want {
+			t.Errorf("%s: %d of 20 requests at once passed, want %d", path, n, want)
+		}
 	}
-	if n := passed(token, "/v1/me"); n != 4 {
-		t.Errorf("%d in a burst, want twice the rate", n)
-	}
-	if n := passed(key, "/v1/admin/dispatches"); n != 6 {
-		t.Errorf("%d of the key's, want twice its rate", n)
-	}
+	passes(tokens[0], "/v1/me", 4) // twice the rate
+	passes(tokens[1], "/v1/me", 4)
+	passes(key, "/v1/admin/dispatches", 6)
 	now = now.Add(time.Second)
-	if n := passed(token, "/v1/me"); n != 2 {
-		t.Errorf("%d after a second, want 2", n)
-	}
+	passes(tokens[0], "/v1/me", 2)
 	w.refused("an unknown token counts for no caller", w.call("GET", "/v1/me", "x", ""), 401, "UNAUTHENTICATED")
+}
+
+// TestReadyDoesNotQueryTheDatabase: unauthenticated probes of any number cost the database nothing.
+func TestReadyDoesNotQueryTheDatabase(t *testing.T) {
+	up := true
+	w := newWorld(t, func(a *API) { a.DatabaseUp = func() bool { return up } })
+	asked := 0
+	w.observe(func(ctx context.Context, _ repository.Statement) (context.Context, func(error)) {
+		asked++
+		return ctx, func(error) {}
+	})
+	for _, up = range []bool{true, false} {
+		if r := w.call("GET", "/readyz", "", ""); (r.status == 200) != up {
+			t.Errorf("up %v: %d %s", up, r.status, r.raw)
+		}
+	}
+	if asked > 0 {
+		t.Errorf("%d statements", asked)
+	}
+}
+
+func TestReady(t *testing.T) {
+	down := false
+	w := newWorld(t, func(a *API) { a.RedisDegraded = func() bool { return down } })
+	for _, c := range []struct {
+		down   bool
+		status string
+		redis  string
+	}{{false, "ok", "ok"}, {true, "degraded", "degraded"}} {
+		down = c.down
+		w.call("GET", "/readyz", "", "").want(200, "status", c.status, "redis", c.redis, "database", "ok")
+	}
+	noError(t, w.store.Close())
+	if r := w.call("GET", "/readyz", "", "").want(503, "status", "unavailable", "database", "unavailable"); strings.Contains(r.raw, "closed") {
+		t.Errorf("the answer shows internals: %s", r.raw)
+	}
+	for _, method := range []string{"POST", "GET"} {
+		w.refused(method, w.call(method, "/v1/admin/dispatches", key, order(1)), 503, "UNAVAILABLE").hasHeader("Retry-After")
+	}
 }

@@ -2,8 +2,9 @@ package handler
 
 import (
 	"fmt"
+	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,14 +62,6 @@ func (w *world) told(statuses ...outbox.Status) (id string, d []caller, pushes [
 	return id, d, pushes
 }
 
-func items(r reply) (all []map[string]any) {
-	list, _ := r.at("items").([]any)
-	for _, item := range list {
-		all = append(all, item.(map[string]any))
-	}
-	return all
-}
-
 // TestNotificationsOfADispatch: the list has every member that an operator sees, and no others.
 func TestNotificationsOfADispatch(t *testing.T) {
 	w := newWorld(t)
@@ -81,18 +74,11 @@ func TestNotificationsOfADispatch(t *testing.T) {
 	for _, n := range items(r) {
 		mustHave(t, "a notification", n, "id", "event_id", "type", "dispatch_id", "round", "driver_id", "device_id", "topic", "silent", "status",
 			"attempts", "result", "reason", "created_at", "next_at", "sent_at", "expires_at", "delay_ms")
-		i := 0
-		for i = range d {
-			if d[i].id == n["driver_id"] {
-				break
-			}
-		}
+		i := slices.IndexFunc(d, func(d caller) bool { return d.id == n["driver_id"] })
 		p, status := pushes[i], []string{"SENT", "DEAD", "DROPPED", "PENDING"}[i]
-		if n["id"] != string(p.ID) || n["event_id"] != string(p.Event) || n["device_id"] != string(p.Device.ID) || n["status"] != status ||
-			n["type"] != "dispatch.opened" || n["dispatch_id"] != id || n["round"] != 1.0 || n["topic"] != nil || n["silent"] != false ||
-			n["attempts"] != 2.0 || n["result"] != "poison" || n["reason"] != "INVALID_ARGUMENT" {
-			t.Errorf("%v", n)
-		}
+		wantMembers(t, "a notification", n, "id", string(p.ID), "event_id", string(p.Event), "device_id", string(p.Device.ID), "status", status,
+			"type", "dispatch.opened", "dispatch_id", id, "round", 1.0, "topic", nil, "silent", false, "attempts", 2.0, "result", "poison",
+			"reason", "INVALID_ARGUMENT")
 		if delay, ok := n["delay_ms"].(float64); ok != (status == "SENT") || delay < 0 || delay > 60_000 || (n["sent_at"] == nil) == ok {
 			t.Errorf("%s: sent at %v, delay %v", status, n["sent_at"], n["delay_ms"])
 		}
@@ -122,11 +108,7 @@ func TestNotificationsOfADispatch(t *testing.T) {
 func TestFunnelOfLongAgo(t *testing.T) {
 	w := newWorld(t)
 	id, _, _ := w.told("SENT")
-	_, err := w.store.Update(t.Context(), dispatch.ID(id), func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-		d.OpensAt, d.ExpiresAt, d.Version = now.Add(-100*time.Hour), now.Add(-99*time.Hour), d.Version+1
-		return []dispatch.Event{{ID: dispatch.NewEventID(now), Type: dispatch.EventUpdated, Dispatch: d.ID, Round: 1, At: now}}, nil
-	})
-	noError(t, err)
+	w.expire(id, 100*time.Hour, 99*time.Hour)
 	r := w.call("GET", "/v1/admin/dispatches/"+id+"/notifications", key, "")
 	if got := fmt.Sprint(r.at("funnel")); got != "[map[accepted_by_fcm:<nil> round:1 seen:0 tapped:0 told:<nil> won:0]]" {
 		t.Errorf("the funnel: %s", got)
@@ -147,19 +129,11 @@ func TestNotificationLists(t *testing.T) {
 			}
 		}
 	}
-	for list, want := range map[string]int{"/v1/admin/notifications?status=DEAD&": 3, "/v1/admin/notifications?": 6, "/v1/admin/dispatches/" + id + "/notifications?": 6} {
+	for list, want := range map[string]int{
+		"/v1/admin/notifications?status=DEAD&": 3, "/v1/admin/notifications?": 6, "/v1/admin/dispatches/" + id + "/notifications?": 6,
+	} {
 		for _, limit := range []int{1, 2, 6} {
-			seen, cursor, pages := map[any]bool{}, "", 0
-			for more := true; more && pages < 10; pages++ {
-				r := w.call("GET", fmt.Sprintf("%slimit=%d&cursor=%s", list, limit, cursor), key, "")
-				for _, n := range items(r) {
-					seen[n["id"]] = true
-				}
-				cursor, more = r.at("next_cursor").(string)
-			}
-			if len(seen) != want || pages != (want+limit-1)/limit {
-				t.Errorf("%s by %d: %d of %d on %d pages", list, limit, len(seen), want, pages)
-			}
+			w.pagesOf(fmt.Sprintf("%slimit=%d", list, limit), limit, want)
 		}
 		w.refused(list, w.call("GET", list+"cursor=x", key, ""), 400, "MALFORMED_REQUEST")
 		for _, q := range []string{"limit=0", "limit=201", "limit=x"} {
@@ -173,15 +147,8 @@ func TestNotificationLists(t *testing.T) {
 
 // TestRedriveOverHTTP: of concurrent redrives one succeeds, and the relay is woken.
 func TestRedriveOverHTTP(t *testing.T) {
-	var mu sync.Mutex
-	woken := 0
-	w := newWorld(t, func(a *API) {
-		a.OnRedrive = func() {
-			mu.Lock()
-			defer mu.Unlock()
-			woken++
-		}
-	})
+	var woken atomic.Int32
+	w := newWorld(t, func(a *API) { a.OnRedrive = func() { woken.Add(1) } })
 	w.putKey(dispatch.Viewer, "v")
 	w.putKey(dispatch.Dispatcher, "d")
 	id, _, pushes := w.told("DEAD", "SENT", "DROPPED", "PENDING", "DEAD")
@@ -196,8 +163,8 @@ func TestRedriveOverHTTP(t *testing.T) {
 	for _, other := range []string{"x", "ntf_" + strings.Repeat("0", 26), id} {
 		w.refused(other, redrive(outbox.Push{ID: dispatch.NotificationID(other)}, key, ""), 404, "NOTIFICATION_NOT_FOUND")
 	}
-	if woken != 0 {
-		t.Errorf("woken %d times for nothing", woken)
+	if n := woken.Load(); n != 0 {
+		t.Errorf("woken %d times for nothing", n)
 	}
 
 	answers := make([]reply, 8)
@@ -214,27 +181,18 @@ func TestRedriveOverHTTP(t *testing.T) {
 			continue
 		}
 		done++
-		if r.at("id") != string(pushes[0].ID) || r.at("status") != "PENDING" || r.at("attempts") != 0.0 || r.at("next_at") == nil {
-			t.Errorf("%s", r.raw)
-		}
+		r.want(200, "id", string(pushes[0].ID), "status", "PENDING", "attempts", 0.0).time("next_at")
 	}
-	if done != 1 || woken != 1 {
-		t.Errorf("%d redrives succeeded, the relay was woken %d times", done, woken)
+	if done != 1 || woken.Load() != 1 {
+		t.Errorf("%d redrives succeeded, the relay was woken %d times", done, woken.Load())
 	}
 	if leased, _, err := w.outbox().LeaseNotifications(t.Context(), 10); err != nil || len(leased) != 1 || leased[0].ID != pushes[0].ID {
 		t.Errorf("due: %+v, %v", leased, err)
 	}
-	w.expire(id)
+	w.expire(id, time.Hour, time.Minute)
 	r := redrive(pushes[4], key, "")
 	w.refused("an offer that is over", r, 409, "INVALID_STATE")
 	if !strings.Contains(fmt.Sprint(r.at("detail")), "obsolete") {
 		t.Errorf("the detail is missing: %s", r.raw)
 	}
-}
-
-// TestRedriveWithoutARelay: OnRedrive is optional.
-func TestRedriveWithoutARelay(t *testing.T) {
-	w := newWorld(t)
-	_, _, pushes := w.told("DEAD")
-	w.call("POST", "/v1/admin/notifications/"+string(pushes[0].ID)+"/redrive", key, "").want(200)
 }

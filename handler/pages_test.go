@@ -29,14 +29,11 @@ func wantPolicy(hosts string) string {
 // page checks the answer with a page's file, and that a client that has the file gets 304.
 func (w *world) page(address, kind, policy string) reply {
 	w.t.Helper()
-	r := w.call("GET", address, "", "")
+	r := w.call("GET", address, "", "").want(200).wantHeader("Content-Security-Policy", policy).wantHeader("X-Content-Type-Options", "nosniff").
+		wantHeader("Cache-Control", "no-cache").wantHeader("Vary", "Accept-Encoding")
 	got, _, err := mime.ParseMediaType(r.header.Get("Content-Type"))
-	if r.status != 200 || err != nil || got != kind || r.raw == "" {
-		w.t.Errorf("%s: %d %v", address, r.status, r.header)
-	}
 	tag := r.header.Get("Etag")
-	if r.header.Get("Content-Security-Policy") != policy || r.header.Get("X-Content-Type-Options") != "nosniff" ||
-		r.header.Get("Cache-Control") != "no-cache" || r.header.Get("Vary") != "Accept-Encoding" || tag == "" {
+	if err != nil || got != kind || r.raw == "" || tag == "" {
 		w.t.Errorf("%s: %v", address, r.header)
 	}
 	w.call("GET", address, "", "", "If-None-Match", tag).want(304).wantHeader("Etag", tag).wantBody("")
@@ -185,18 +182,13 @@ func TestSignInWays(t *testing.T) {
 		},
 	} {
 		w := newWorld(t, func(a *API) { a.Firebase = c.firebase })
-		if r := w.call("GET", "/v1/sign-in", "", ""); r.status != 200 || strings.TrimSpace(r.raw) != c.want {
-			t.Errorf("%d %s, want %s", r.status, r.raw, c.want)
+		if r := w.call("GET", "/v1/sign-in", "", "").want(200); strings.TrimSpace(r.raw) != c.want {
+			t.Errorf("%s, want %s", r.raw, c.want)
 		}
-		for _, address := range []string{"/driver/", "/driver/index.html", "/driver/main.js"} {
-			if got := w.call("GET", address, "", "").header.Get("Content-Security-Policy"); got != wantPolicy(hosts) {
-				t.Errorf("%s: %s", address, got)
-			}
-		}
-		for _, address := range []string{"/console/", "/assets/preact.js"} {
-			if got := w.call("GET", address, "", "").header.Get("Content-Security-Policy"); got != wantPolicy("") {
-				t.Errorf("%s: %s", address, got)
-			}
+		for address, more := range map[string]string{
+			"/driver/": hosts, "/driver/index.html": hosts, "/driver/main.js": hosts, "/console/": "", "/assets/preact.js": "",
+		} {
+			w.call("GET", address, "", "").wantHeader("Content-Security-Policy", wantPolicy(more))
 		}
 		w.refused("a change", w.call("DELETE", "/v1/sign-in", "", ""), 405, "METHOD_NOT_ALLOWED")
 	}

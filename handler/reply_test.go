@@ -6,8 +6,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // reply is what the API answered to a request.
@@ -32,8 +34,12 @@ func replyTo(t testing.TB, req *http.Request, body string, rec *httptest.Respons
 
 func (r reply) code() string { s, _ := r.json["code"].(string); return s }
 
-func (r reply) at(path ...string) any {
-	var v any = r.json
+func (r reply) at(path ...string) any { return at(r.json, path...) }
+
+// text is the member as it is printed: fmt's text of a list or a number, <nil> where there is none.
+func (r reply) text(path ...string) string { return fmt.Sprint(r.at(path...)) }
+
+func at(v any, path ...string) any {
 	for _, p := range path {
 		m, _ := v.(map[string]any)
 		v = m[p]
@@ -49,13 +55,20 @@ func (r reply) want(status int, members ...any) reply {
 		r.t.Errorf("%s: got %d %.2000s, want %d", r.request, r.status, r.raw, status)
 		return r
 	}
+	wantMembers(r.t, r.request, r.json, members...)
+	return r
+}
+
+// wantMembers fails the test unless the object has these members, name and value: wantMembers(t, "the claim", claim, "round", 1.0).
+// A name may lead to an inner object's member, "fee.amount". A value of nil stands for null or no member.
+func wantMembers(t testing.TB, what string, object map[string]any, members ...any) {
+	t.Helper()
 	for i := 0; i < len(members); i += 2 {
 		name := members[i].(string)
-		if got := r.at(strings.Split(name, ".")...); !reflect.DeepEqual(got, members[i+1]) {
-			r.t.Errorf("%s: %s is %v, want %v in %.2000s", r.request, name, got, members[i+1], r.raw)
+		if got := at(object, strings.Split(name, ".")...); !reflect.DeepEqual(got, members[i+1]) {
+			t.Errorf("%s: %s is %v, want %v in %.2000v", what, name, got, members[i+1], object)
 		}
 	}
-	return r
 }
 
 // wantHeader fails the test unless the reply has that header.
@@ -101,6 +114,63 @@ func (r reply) wantItems(n int) reply {
 	return r
 }
 
+// items are the objects of a list.
+func items(r reply) (all []map[string]any) {
+	list, _ := r.at("items").([]any)
+	for _, item := range list {
+		all = append(all, item.(map[string]any))
+	}
+	return all
+}
+
+// item is the only object of a list.
+func (r reply) item() map[string]any {
+	r.t.Helper()
+	if r.wantItems(1); len(items(r)) != 1 {
+		r.t.FailNow()
+	}
+	return items(r)[0]
+}
+
+// pages are the objects of a list, page by page; the path has a query.
+func (w *world) pages(path, token string) (pages [][]map[string]any) {
+	w.t.Helper()
+	for cursor, more := "", true; more; {
+		r := w.call("GET", path+"&cursor="+cursor, token, "").want(200)
+		if pages = append(pages, items(r)); r.status != 200 || len(pages) > 20 {
+			w.t.Fatalf("%s has no last page", path)
+		}
+		cursor, more = r.at("next_cursor").(string)
+	}
+	return pages
+}
+
+// pagesOf fails the test unless the key's list of n objects comes on as few pages of that size as may be, and each object once.
+func (w *world) pagesOf(path string, size, n int) {
+	w.t.Helper()
+	pages, seen := w.pages(path, key), map[any]bool{}
+	for _, o := range slices.Concat(pages...) {
+		seen[o["id"]] = true
+	}
+	if len(seen) != n || len(slices.Concat(pages...)) != n || len(pages) != (n+size-1)/size {
+		w.t.Errorf("%s: %d of %d on %d pages", path, len(seen), n, len(pages))
+	}
+}
+
+// time is the member as a time, in the only form that the API has.
+func (r reply) time(path ...string) time.Time {
+	r.t.Helper()
+	at, err := time.Parse(shownTime, r.text(path...))
+	if err != nil {
+		r.t.Errorf("%s: %v", r.request, err)
+	}
+	return at
+}
+
+const shownTime = "2006-01-02T15:04:05.000Z"
+
+func shown(t time.Time) string { return t.UTC().Format(shownTime) }
+
 // refused checks that r is a problem of that status and code, complete.
 func (w *world) refused(what string, r reply, status int, code string) reply {
 	w.t.Helper()
@@ -122,10 +192,42 @@ func (w *world) refused(what string, r reply, status int, code string) reply {
 	return r
 }
 
+// ours fails the test unless r is a whole problem of 4xx.
+func (w *world) ours(what string, r reply) {
+	w.t.Helper()
+	if r.status < 400 || r.status > 499 {
+		w.t.Errorf("%s: %d %.300s", what, r.status, r.raw)
+		return
+	}
+	w.refused(what, r, r.status, r.code())
+	if r.code() == "" || r.at("type") != "urn:firsttap:problem:"+r.code() || !strings.HasPrefix(fmt.Sprint(r.at("instance")), "/") {
+		w.t.Errorf("%s: %s", what, r.raw)
+	}
+}
+
+// noErrorLogged fails the test if the log has an error of ours.
+func (w *world) noErrorLogged() {
+	w.t.Helper()
+	if strings.Contains(w.log.String(), "level=ERROR") {
+		w.t.Errorf("an error of ours: %s", w.log)
+	}
+}
+
 // noError ends the test if something failed that the test needs and does not examine.
-func noError(t testing.TB, err error) {
+func noError(t interface {
+	Helper()
+	Fatal(args ...any)
+}, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// must is v, which a test needs; an error is the test's own fault.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

@@ -2,7 +2,6 @@ package handler
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -23,12 +22,7 @@ func (w *world) follows(t *testing.T) {
 // issue returns a new token of the driver's.
 func (w *world) issue(driver string) string {
 	w.t.Helper()
-	r := w.call("POST", "/v1/admin/drivers/"+driver+"/tokens", key, "")
-	token, _ := r.json["token"].(string)
-	if r.status != 201 || token == "" {
-		w.t.Fatal(r.raw)
-	}
-	return token
+	return w.call("POST", "/v1/admin/drivers/"+driver+"/tokens", key, "").want(201).text("token")
 }
 
 // TestTokensEnd at the instance that revokes them at once, and at another one soon. Tokens that are issued later are valid at both
@@ -39,46 +33,39 @@ func TestTokensEnd(t *testing.T) {
 	there.follows(t)
 	drivers := here.drivers(2)
 	me := drivers[0]
-	welcome := func(what, token string) {
+	welcome := func(tokens ...string) {
 		t.Helper()
-		for _, w := range []*world{here, there} {
-			w.call("GET", "/v1/me", token, "").want(200)
+		for _, token := range tokens {
+			here.call("GET", "/v1/me", token, "").want(200)
+			there.call("GET", "/v1/me", token, "").want(200)
 		}
 	}
 	tokens := []string{me.token, here.issue(me.id), there.issue(me.id)}
-	for n := range 3 {
-		for i, token := range tokens {
-			welcome(fmt.Sprintf("token %d before revocation %d", i, n), token)
-		}
+	for range 3 {
+		welcome(tokens...)
 		here.call("DELETE", "/v1/admin/drivers/"+me.id+"/tokens", key, "").want(204).wantBody("")
 		fresh := []string{there.issue(me.id), here.issue(me.id)}
-		for i, token := range fresh {
-			welcome(fmt.Sprintf("token %d of after revocation %d", i, n), token)
-		}
+		welcome(fresh...)
 		for _, token := range tokens {
 			here.refused("an old token, where it was revoked", here.call("GET", "/v1/me", token, ""), 401, "UNAUTHENTICATED")
 			testkit.Eventually(t, "an old token is refused elsewhere", func() bool { return there.call("GET", "/v1/me", token, "").status == 401 })
 			there.refused("an old token's tap", there.call("POST", "/v1/dispatches/"+string(dispatch.NewID(time.Now()))+"/accept", token, ""), 401, "UNAUTHENTICATED")
 		}
-		for i, token := range fresh {
-			welcome(fmt.Sprintf("token %d of after revocation %d, once that is known", i, n), token)
-		}
-		welcome("another's token", drivers[1].token)
+		welcome(append(fresh, drivers[1].token)...) // also once the revocation is known
 		tokens = fresh
 	}
 	third := newWorldOn(t, url) // knows before it is asked
 	third.refused("an old token, at a new instance", third.call("GET", "/v1/me", me.token, ""), 401, "UNAUTHENTICATED")
 	nobody := string(dispatch.NewDriverID(time.Now()))
 	here.refused("an unknown driver", here.call("DELETE", "/v1/admin/drivers/"+nobody+"/tokens", key, ""), 404, "DRIVER_NOT_FOUND")
-	audit := here.call("GET", "/v1/admin/audit?target="+me.id, key, "")
 	revoked := 0
-	for _, entry := range audit.json["items"].([]any) {
-		if entry.(map[string]any)["action"] == "driver.tokens_revoke" {
+	for _, entry := range items(here.call("GET", "/v1/admin/audit?target="+me.id, key, "")) {
+		if entry["action"] == "driver.tokens_revoke" {
 			revoked++
 		}
 	}
 	if revoked != 3 {
-		t.Errorf("%d revocations in %s", revoked, audit.raw)
+		t.Errorf("%d revocations are audited, want 3", revoked)
 	}
 }
 
@@ -90,7 +77,7 @@ func TestStreamOfARevokedToken(t *testing.T) {
 	l.call("DELETE", "/v1/admin/drivers/"+d.id+"/tokens", key, "").want(204)
 	fresh := l.open("/v1/stream", l.issue(d.id), "")
 	l.refused("a stream of an old token", l.call("GET", "/v1/stream", d.token, ""), 401, "UNAUTHENTICATED")
-	l.ahead.Add(int64(recheckInterval))
+	l.clock.pass(recheckInterval)
 	l.tells(dispatch.EventOpened, "")
 	if name, text := old.next(); name != "end" {
 		t.Errorf("%s %s", name, text)
@@ -106,19 +93,12 @@ func TestSuspendedDriversStart(t *testing.T) {
 	d := w.drivers(1)[0]
 	id := w.dispatch(1)
 	w.accept(id, d, `{"round":1}`).want(200)
-	do := func(what string, body string) reply {
-		t.Helper()
-		return w.call("POST", "/v1/admin/drivers/"+d.id+"/"+what, key, body)
-	}
-	do("suspend", `{}`).want(200)
-	r := w.on(id, "start", d)
-	w.refused("start", r, 403, "NOT_ELIGIBLE")
-	if got := fmt.Sprint(r.json["reasons"]); got != "[SUSPENDED]" {
-		t.Errorf("reasons %s", got)
-	}
+	do := func(what string) { t.Helper(); w.call("POST", "/v1/admin/drivers/"+d.id+"/"+what, key, `{}`).want(200) }
+	do("suspend")
+	w.refused("start", w.on(id, "start", d), 403, "NOT_ELIGIBLE").want(403, "reasons", []any{"SUSPENDED"})
 	w.call("PUT", "/v1/me/duty", d.token, `{"on_duty":true}`).want(200)
-	do("reinstate", `{}`).want(200)
+	do("reinstate")
 	w.on(id, "start", d).want(200)
-	do("suspend", `{}`).want(200)
+	do("suspend")
 	w.on(id, "complete", d).want(200, "status", "COMPLETED")
 }

@@ -69,7 +69,7 @@ var scenes = map[string]func(s *scene, path string){
 	"unassignDispatch": onAccepted,
 	"reopenDispatch": func(s *scene, path string) {
 		id := s.newDispatch()
-		s.expire(id)
+		s.expire(id, time.Hour, time.Minute)
 		s.onDispatch(path, id)
 	},
 
@@ -185,7 +185,7 @@ func (s *scene) body(example any) string {
 	text := moment.ReplaceAllStringFunc(string(raw), func(at string) string {
 		parsed, err := time.Parse(time.RFC3339, at)
 		noError(s.t, err)
-		return time.Now().UTC().Add(parsed.Sub(then)).Format("2006-01-02T15:04:05.000Z")
+		return shown(time.Now().Add(parsed.Sub(then)))
 	})
 	for example, real := range s.real {
 		text = strings.ReplaceAll(text, example, real)
@@ -233,11 +233,6 @@ func TestEveryExample(t *testing.T) {
 	for id := range scenes {
 		if !slices.ContainsFunc(documented().operations, func(op *operation) bool { return op.id == id }) {
 			t.Errorf("there is no operation %s", id)
-		}
-	}
-	for _, op := range documented().operations {
-		if scenes[op.id] == nil {
-			t.Errorf("%s has no scene", op.id)
 		}
 	}
 }

@@ -24,9 +24,14 @@ type held struct {
 	ended, refused int
 }
 
-func newHeld(t *testing.T) *held {
+// newHeld has admins with these keys, which have been looked up.
+func newHeld(t *testing.T, keys ...string) *held {
 	h := &held{reached: make(chan struct{}, 100), release: make(chan struct{})}
 	h.world = newWorld(t)
+	for _, k := range keys {
+		h.putNamedKey("key_"+k, dispatch.Admin, k)
+		h.call("GET", "/v1/admin/api-keys", k, "").want(200)
+	}
 	h.observe(func(c context.Context, s repository.Statement) (context.Context, func(error)) {
 		if !strings.Contains(s.Query, "LIKE") && !strings.Contains(s.Query, "FROM devices dv") {
 			return c, func(error) {}
@@ -59,11 +64,7 @@ func (h *held) search(key, method, path, body string) {
 // TestOneSearchAKey at a time: those that come meanwhile wait, a few of them, and the others are refused; another key's
 // search goes on, and so does what is no search.
 func TestOneSearchAKey(t *testing.T) {
-	w := newHeld(t)
-	w.putNamedKey("key_a", dispatch.Admin, "a")
-	w.putNamedKey("key_b", dispatch.Admin, "b")
-	w.call("GET", "/v1/admin/api-keys", "a", "")
-	w.call("GET", "/v1/admin/api-keys", "b", "")
+	w := newHeld(t, "a", "b")
 	ways := [][3]string{
 		{"GET", "/v1/admin/dispatches?q=" + url.QueryEscape("강남"), ""}, {"GET", "/v1/admin/drivers?q=kim", ""},
 		{"POST", "/v1/admin/dispatches/preview", order(1)},
@@ -80,11 +81,7 @@ func TestOneSearchAKey(t *testing.T) {
 	for _, path := range []string{"/v1/admin/dispatches", "/v1/admin/drivers?region=seoul"} {
 		w.call("GET", path, "a", "").want(200)
 	}
-	testkit.Eventually(w.t, "those that are too many are refused", func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.refused >= more-searchesWaiting
-	})
+	testkit.Eventually(w.t, "those that are too many are refused", func() bool { return w.refusals() >= more-searchesWaiting })
 	if n := w.at.Load(); n != 2 {
 		t.Errorf("%d searches under way", n)
 	}
@@ -97,18 +94,12 @@ func TestOneSearchAKey(t *testing.T) {
 
 // TestSearchesAreBounded over all keys, and leave nothing behind.
 func TestSearchesAreBounded(t *testing.T) {
-	w := newHeld(t)
 	keys := []string{"a", "b", "c", "d", "e"}
+	w := newHeld(t, keys...)
 	for _, k := range keys {
-		w.putNamedKey("key_"+k, dispatch.Admin, k)
-		w.call("GET", "/v1/admin/api-keys", k, "")
 		w.search(k, "GET", "/v1/admin/drivers?q=kim", "")
 	}
-	testkit.Eventually(w.t, "those that wait have given up", func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.refused == len(keys)-searchesAtOnce
-	})
+	testkit.Eventually(w.t, "those that wait have given up", func() bool { return w.refusals() == len(keys)-searchesAtOnce })
 	close(w.release)
 	w.all.Wait()
 	if w.atOnce.Load() != searchesAtOnce || w.ended != searchesAtOnce {
@@ -118,11 +109,7 @@ func TestSearchesAreBounded(t *testing.T) {
 
 // TestPreviewsGoOn while other callers' searches use all their room.
 func TestPreviewsGoOn(t *testing.T) {
-	w := newHeld(t)
-	for _, k := range []string{"a", "b", "c"} {
-		w.putNamedKey("key_"+k, dispatch.Admin, k)
-		w.call("GET", "/v1/admin/api-keys", k, "")
-	}
+	w := newHeld(t, "a", "b", "c")
 	w.search("a", "GET", "/v1/admin/drivers?q=kim", "")
 	w.search("b", "GET", "/v1/admin/drivers?q=kim", "")
 	<-w.reached

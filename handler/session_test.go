@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/cookiejar"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +34,7 @@ func TestSession(t *testing.T) {
 	w.putKey(dispatch.Viewer, "a-viewers-key")
 	r := w.call("POST", "/v1/session", "", `{"key":"a-viewers-key"}`)
 	mustHave(t, "a session", r.json, "key_id", "name", "role", "expires_at")
-	ends := now.Add(12 * time.Hour).UTC().Format("2006-01-02T15:04:05.000Z")
+	ends := shown(now.Add(12 * time.Hour))
 	r.want(200, "key_id", "key_viewer", "name", "viewer", "role", "viewer", "expires_at", ends)
 	cookies := (&http.Response{Header: r.header}).Cookies()
 	if len(cookies) != 1 {
@@ -71,9 +70,7 @@ func TestSessionOverTLS(t *testing.T) {
 	sent := func(method string, change func(*http.Request)) string {
 		req := request(t.Context(), method, "/v1/session", "", `{"key":"`+key+`"}`)
 		change(req)
-		rec := httptest.NewRecorder()
-		w.api.ServeHTTP(rec, req)
-		return rec.Header().Get("Set-Cookie")
+		return w.serve(req, "").header.Get("Set-Cookie")
 	}
 	for _, method := range []string{"POST", "DELETE"} {
 		for what, change := range map[string]func(*http.Request){
@@ -170,11 +167,11 @@ func TestStreamOfASession(t *testing.T) {
 			t.Errorf("%s %s, want %s", name, text, want)
 		}
 	}
-	l.ahead.Add(int64(recheckInterval))
+	l.clock.pass(recheckInterval)
 	l.tells(dispatch.EventOpened, "")
 	tell(revoked, "end")
 	tell(timed, string(dispatch.EventOpened))
-	l.ahead.Add(int64(sessionTTL))
+	l.clock.pass(sessionTTL)
 	l.tells(dispatch.EventOpened, "")
 	tell(timed, "end")
 }
@@ -214,13 +211,6 @@ func TestInvalidCookies(t *testing.T) {
 		w.refused(what, w.by(cookies, "GET", "/v1/admin/board", ""), 401, "UNAUTHENTICATED")
 	}
 	w.by(good, "GET", "/v1/admin/board", "").want(200)
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
 }
 
 // TestSessionsOfInstances: with the same secret, sessions are valid at all instances; without a secret, at their own instance only.

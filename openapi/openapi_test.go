@@ -14,13 +14,9 @@ import (
 func parsed(t *testing.T) map[string]any {
 	t.Helper()
 	raw, err := Document("1.2.3")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return v.(map[string]any)
 }
 
@@ -28,32 +24,22 @@ func compiler(t *testing.T, document any) *jsonschema.Compiler {
 	t.Helper()
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
-	if err := c.AddResource("https://firsttap.test/openapi.json", document); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, c.AddResource("https://firsttap.test/openapi.json", document))
 	return c
 }
 
 // TestValid: the document is valid by the OpenAPI Initiative's schema of OpenAPI 3.1, and each schema in it is a JSON schema.
 func TestValid(t *testing.T) {
 	file, err := os.Open("testdata/openapi-3.1.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer file.Close()
 	meta, err := jsonschema.UnmarshalJSON(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	document := parsed(t)
 	c := compiler(t, document)
-	if err := c.AddResource("https://firsttap.test/meta.json", meta); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, c.AddResource("https://firsttap.test/meta.json", meta))
 	schema, err := c.Compile("https://firsttap.test/meta.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if err := schema.Validate(document); err != nil {
 		t.Errorf("%#v", err)
 	}
@@ -211,9 +197,7 @@ func TestOperations(t *testing.T) {
 func TestVersion(t *testing.T) {
 	for given, want := range map[string]string{"1.2.3": "1.2.3", `"quoted"`: `"quoted"`, "": "dev"} {
 		raw, err := Document(given)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		var document struct{ Info struct{ Version string } }
 		if err := json.Unmarshal(raw, &document); err != nil || document.Info.Version != want {
 			t.Errorf("%q: %+v, %v", given, document, err)
@@ -226,9 +210,7 @@ func TestSharedSchemasAreComponents(t *testing.T) {
 	document, found := parsed(t), map[string]string{}
 	walk(document, "", func(at string, o map[string]any) {
 		raw, err := json.Marshal(o["schema"])
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if other, ok := found[string(raw)]; ok && len(raw) > 200 {
 			t.Errorf("%s and %s have the same schema", other, at)
 		}
@@ -249,4 +231,12 @@ func list(v any) []any {
 func text(v any) string {
 	s, _ := v.(string)
 	return s
+}
+
+// noError ends the test if something failed that the test needs and does not examine.
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

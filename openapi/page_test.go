@@ -10,9 +10,7 @@ import (
 // out of `npm pack swagger-ui-dist` and put their sums here.
 func TestSwaggerUI(t *testing.T) {
 	files, err := PageFiles()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for name, want := range map[string]string{
 		"swagger-ui-bundle.js":             "e6a898692f2d768e807c3ba4626068a69a2c5dd960dd6c76f3e4d3a3de180af2",
 		"swagger-ui.css":                   "5ed08757e53da3e026d6cbecc61fe5d43585c9560b302d534ad56692519a273d",
