@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	readyWithin = 60 * time.Second
+	readyWithin = 3 * time.Minute
+	probeWithin = 10 * time.Second // one probe may hang; the next one does not
 	pollEvery   = 10 * time.Millisecond
 	portTries   = 5
 )
@@ -188,7 +189,9 @@ func until(check func(ctx context.Context) error) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
-		err := check(ctx)
+		probe, stop := context.WithTimeout(ctx, probeWithin)
+		err := check(probe)
+		stop()
 		if err == nil || errors.Is(err, errEnded) {
 			return err
 		}

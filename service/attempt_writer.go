@@ -39,6 +39,8 @@ const (
 	// ledgerTries is how often a batch is written to a database that is unavailable, a second apart.
 	ledgerTries   = 5
 	ledgerTimeout = 2 * time.Second
+	// lastWrites is how long a stopping instance goes on trying.
+	lastWrites = 6 * time.Second
 	// flushTimeout is how long a receipt waits for the ledger.
 	flushTimeout = time.Second
 )
@@ -116,17 +118,20 @@ func (l *AttemptWriter) writtenElsewhere(ctx context.Context) bool {
 
 // Run writes until ctx ends, and then what is left in the queue.
 func (l *AttemptWriter) Run(ctx context.Context) {
+	writing, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastWrites, cancel) })()
 	tick := time.NewTicker(ledgerInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			l.writeAll(ctx)
+			l.writeAll(writing)
 		case done := <-l.flush:
-			l.writeAll(ctx)
+			l.writeAll(writing)
 			close(done)
 		case <-ctx.Done():
-			l.writeAll(ctx)
+			l.writeAll(writing)
 			return
 		}
 	}

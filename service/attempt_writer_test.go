@@ -69,6 +69,24 @@ func TestLedgerIsBounded(t *testing.T) {
 	}
 }
 
+// A stopping instance tries as often as one that runs to write what it has recorded.
+func TestLedgerIsWrittenAtTheEnd(t *testing.T) {
+	for fails, lost := range map[int32]int64{ledgerTries - 1: 0, ledgerTries: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			c := &flushed{}
+			c.fails.Store(fails)
+			l := NewAttemptWriter(c, "here", quiet)
+			stop := testkit.Run(t, l.Run)
+			l.Record(t.Context(), Tap{Round: 1}, time.Now(), nil)
+			began := time.Now()
+			stop()
+			if l.Dropped() != lost || c.taps.Load() != 1-lost || time.Since(began) != (ledgerTries-1)*time.Second {
+				t.Errorf("after %d failures and %s %d taps are stored and %d dropped", fails, time.Since(began), c.taps.Load(), l.Dropped())
+			}
+		})
+	}
+}
+
 // flushed counts a ledger's writes.
 type flushed struct {
 	taps, writes atomic.Int64
