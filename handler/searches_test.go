@@ -2,15 +2,22 @@ package handler
 
 import (
 	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"firsttap/dispatch"
 	"firsttap/repository"
 	"firsttap/testkit"
+
+	"github.com/labstack/echo/v4"
 )
 
 // held is a world whose searches stop before their statement, until release.
@@ -61,7 +68,7 @@ func (h *held) search(key, method, path, body string) {
 	})
 }
 
-// TestOneSearchAKey at a time: those that come meanwhile wait, a few of them, and the others are refused; another key's
+// TestOneSearchAKey at a time: those that come meanwhile wait or are refused; another key's
 // search goes on, and so does what is no search.
 func TestOneSearchAKey(t *testing.T) {
 	w := newHeld(t, "a", "b")
@@ -90,6 +97,28 @@ func TestOneSearchAKey(t *testing.T) {
 	if w.atOnce.Load() != 2 || w.ended < 2 || w.ended+w.refused != more+2 {
 		t.Errorf("%d at once, %d ended, %d refused", w.atOnce.Load(), w.ended, w.refused)
 	}
+}
+
+// TestSearchesWait: as many as may wait for a key's search end after it, and one more is refused at once.
+func TestSearchesWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		queue, release := newSearchQueue(), make(chan struct{})
+		search := func() error {
+			c := echo.New().NewContext(httptest.NewRequestWithContext(t.Context(), "GET", "/", http.NoBody), httptest.NewRecorder())
+			return queue.runText(c, "key", "kim", func() error { <-release; return nil })
+		}
+		var all sync.WaitGroup
+		for range 1 + searchesWaiting {
+			all.Go(func() { noError(t, search()) })
+		}
+		synctest.Wait()
+		began := time.Now()
+		if err := search(); !errors.Is(err, errRateLimited) || time.Now() != began {
+			t.Errorf("one more gets %v after %s", err, time.Since(began))
+		}
+		close(release)
+		all.Wait()
+	})
 }
 
 // TestSearchesAreBounded over all keys, and leave nothing behind.
