@@ -71,7 +71,9 @@ test("a link that is opened while an earlier one is checked is asked about", asy
   const viewer = await service.key("viewer");
   const page = await openConsole("#/drivers");
   const release = await hold(page, "**/v1/session", { times: 1 });
+  const checked = page.waitForRequest("**/v1/session"); // the page reads the address later than goto returns: a second link would replace the first
   await page.goto(`${service.url}/console/#key=${service.adminKey}`);
+  await checked;
   await page.goto(`${service.url}/console/#key=${viewer}`);
   const signedIn = page.waitForResponse((r) => r.url().endsWith("/v1/session") && r.request().method() === "POST");
   release();
