@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/signal"
 	"strings"
 	"sync"
 	"syscall"
@@ -180,6 +181,9 @@ func TestDemoTouchesNothingReal(t *testing.T) {
 // TestDemoEndsWithItsTerminal: the demo leaves no process and no file, even after a second signal.
 func TestDemoEndsWithItsTerminal(t *testing.T) {
 	t.Parallel()
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP) // otherwise the demo would ignore it where the tests do, as under nohup
+	defer signal.Stop(hangups)
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM} {
 		dir := t.TempDir()
 		d := startDemo(t, dir)
