@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -63,7 +64,7 @@ func (q *Quorum) Acquire(ctx context.Context, name, owner string, ttl time.Durat
 		return nil, err
 	}
 	for try := 1; ; try++ {
-		g := &quorumGrant{quorum: q, name: name, owner: owner, missing: make([]atomic.Bool, len(q.nodes))}
+		g := &quorumGrant{quorum: q, name: name, owner: owner, missing: make([]atomic.Bool, len(q.nodes)), healing: make([]sync.Mutex, len(q.nodes))}
 		if try > 1 { // a late rollback of an earlier try must not remove this try's votes
 			g.owner = fmt.Sprintf("%s.%d", owner, try)
 		}
@@ -98,6 +99,7 @@ type quorumGrant struct {
 	grants   []*redisGrant
 	acquired []chan struct{} // closed when a server's acquisition has returned, which its release has to wait for
 	missing  []atomic.Bool   // whether a server did not know the name at the last renewal
+	healing  []sync.Mutex    // held while a server acquires the name again, which its release has to wait for
 }
 
 // vote acquires the name on a majority, and then raises the fence on a majority. The next holder's majority shares a server
@@ -127,27 +129,39 @@ func (g *quorumGrant) vote(ctx context.Context, ttl time.Duration) error {
 // Fence implements Grant.
 func (g *quorumGrant) Fence() int64 { return g.fence }
 
-// Extend implements Grant. On a server that has lost its data, it acquires the name again; that server's vote counts from
-// the next renewal on.
+// Extend implements Grant. It acquires the name again on a server that has lost its data, unless the answers say that the name
+// is lost: then such a vote would count against the next candidate. A restored vote counts from the next renewal on.
 func (g *quorumGrant) Extend(ctx context.Context, ttl time.Duration) error {
 	v := g.quorum.askAll(ctx, func(ctx context.Context, i int) error {
 		if g.missing[i].Load() {
-			return errors.Join(ErrExpired, g.heal(ctx, i, ttl))
+			return ErrExpired
 		}
 		err := g.grants[i].Extend(ctx, ttl)
 		g.missing[i].Store(errors.Is(err, ErrExpired))
 		return err
 	}, votes.decided)
-	return v.ownershipError(ctx)
+	err := v.ownershipError(ctx)
+	if errors.Is(err, ErrLost) || v.isStolen() {
+		return err
+	}
+	for i := range g.missing {
+		if g.missing[i].Load() && g.healing[i].TryLock() {
+			go g.heal(ctx, i, ttl)
+		}
+	}
+	return err
 }
 
-func (g *quorumGrant) heal(ctx context.Context, i int, ttl time.Duration) error {
+// heal acquires the name on a server that does not know it. The caller has locked g.healing[i].
+func (g *quorumGrant) heal(ctx context.Context, i int, ttl time.Duration) {
+	defer g.healing[i].Unlock()
+	ctx, cancel := detach(ctx)
+	defer cancel()
 	_, err := g.quorum.nodes[i].Acquire(ctx, g.name, g.owner, ttl)
 	if err == nil {
 		err = g.quorum.nodes[i].raiseFence(ctx, g.name, ownerPrefix(g.owner), g.fence)
 	}
 	g.missing[i].Store(err != nil)
-	return err
 }
 
 // Release implements Grant. It asks every server and returns when a majority has decided. What remains on a minority
@@ -168,6 +182,8 @@ func (g *quorumGrant) release(ctx context.Context, keep time.Duration, enough fu
 	return g.quorum.askAll(ctx, func(ctx context.Context, i int) error {
 		select {
 		case <-g.acquired[i]:
+			g.healing[i].Lock()
+			defer g.healing[i].Unlock()
 			return g.grants[i].Release(ctx, keep)
 		case <-ctx.Done():
 			return unavailable(ctx, ctx.Err())

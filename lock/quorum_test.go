@@ -316,6 +316,26 @@ func TestQuorumLoserLeavesNoVote(t *testing.T) {
 	acquireEventually(t, e.quorum, "a") // the two other servers are enough
 }
 
+// A holder that has lost its name leaves no vote on a server that did not know the name.
+func TestQuorumLostHolderLeavesNoVote(t *testing.T) {
+	e := newElectorate(t)
+	lost := mustAcquire(t, e.quorum, "a", "me", time.Minute)
+	testkit.Eventually(t, "all have voted", func() bool { return e.owners(t, "a") == [3]string{"me", "me", "me"} })
+	for i := range e.clients {
+		e.clients[i].FlushAll(t.Context())
+	}
+	for i := range 2 { // on a majority, without the third server
+		mustAcquire(t, NewRedis(e.clients[i], TaggedKeys("lock")), "a", "rival", time.Minute)
+		e.links[i].Delay(20 * time.Millisecond) // the third server answers before the decision
+	}
+	for range 3 {
+		wantErr(t, "a renewal", lost.Extend(t.Context(), time.Minute), ErrLost)
+	}
+	if got := e.owners(t, "a"); got != [3]string{"rival", "rival", ""} {
+		t.Errorf("the owners are %q", got)
+	}
+}
+
 // A server that does not answer delays Show and List, and does not make them fail.
 func TestQuorumShowsWithoutOne(t *testing.T) {
 	e := newElectorate(t)

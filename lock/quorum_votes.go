@@ -115,10 +115,15 @@ func (v votes) ownershipError(ctx context.Context) error {
 		return nil
 	case v.no <= len(v.answers)-v.majority:
 		return v.unavailable(ctx)
-	case slices.ContainsFunc(v.answers, func(err error) bool { return errors.Is(err, ErrStolen) }):
+	case v.isStolen():
 		return ErrStolen
 	}
 	return ErrExpired
+}
+
+// isStolen reports whether a server knows another owner.
+func (v votes) isStolen() bool {
+	return slices.ContainsFunc(v.answers, func(err error) bool { return errors.Is(err, ErrStolen) })
 }
 
 // List implements Admin. It needs a majority.

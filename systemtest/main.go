@@ -26,7 +26,7 @@ const (
 	QuickRedis  = redisTimeout + "=100ms"
 	QuickClaims = claimTimeout + "=2s"
 	// Other instances are patient: a server that answers is not taken for one that does not, however busy the machine is.
-	patientRedis  = redisTimeout + "=5s"
+	patientRedis  = redisTimeout + "=15s"
 	patientClaims = claimTimeout + "=15s"
 )
 
