@@ -134,7 +134,7 @@ func (g *quorumGrant) Fence() int64 { return g.fence }
 func (g *quorumGrant) Extend(ctx context.Context, ttl time.Duration) error {
 	v := g.quorum.askAll(ctx, func(ctx context.Context, i int) error {
 		if g.missing[i].Load() {
-			return ErrExpired
+			return g.missingError(ctx, i)
 		}
 		err := g.grants[i].Extend(ctx, ttl)
 		g.missing[i].Store(errors.Is(err, ErrExpired))
@@ -152,12 +152,25 @@ func (g *quorumGrant) Extend(ctx context.Context, ttl time.Duration) error {
 	return err
 }
 
+// missingError is the answer of a server that did not know the name: unknown while the name is being acquired there again, as
+// the vote may count already.
+func (g *quorumGrant) missingError(ctx context.Context, i int) error {
+	if !g.healing[i].TryLock() {
+		return unavailable(ctx, errors.New("lock: the name is being restored"))
+	}
+	g.healing[i].Unlock()
+	return ErrExpired
+}
+
 // heal acquires the name on a server that does not know it. The caller has locked g.healing[i].
 func (g *quorumGrant) heal(ctx context.Context, i int, ttl time.Duration) {
 	defer g.healing[i].Unlock()
 	ctx, cancel := detach(ctx)
 	defer cancel()
 	_, err := g.quorum.nodes[i].Acquire(ctx, g.name, g.owner, ttl)
+	if held := (*HeldError)(nil); errors.As(err, &held) && held.Owner == g.owner {
+		err = nil // an earlier attempt has acquired it, and has not raised the fence
+	}
 	if err == nil {
 		err = g.quorum.nodes[i].raiseFence(ctx, g.name, ownerPrefix(g.owner), g.fence)
 	}

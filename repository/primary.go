@@ -81,7 +81,7 @@ func (p *primaryConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	switch readOnly, err := c.isReadOnly(ctx); {
 	case err != nil:
-		return nil, errors.Join(err, c.Close())
+		return nil, errors.Join(fmt.Errorf("the query whether the server takes writes: %w", err), c.Close())
 	case readOnly:
 		p.refusedAt.Store(&now)
 		return nil, errors.Join(errReadOnly, c.Close())

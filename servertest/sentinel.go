@@ -14,9 +14,9 @@ import (
 // sentinelMaster is the sentinels' name of the master.
 const sentinelMaster = "mymaster"
 
-// RedisSentinel is a Redis of the test's own that three sentinels watch: when two of them
-// have missed the master for a second, its replica becomes the master, with what had been replicated. A killed master
-// that is started again believes for a moment that it is the master, and then becomes the replica.
+// RedisSentinel is a Redis of the test's own that three sentinels watch: after KillMaster its replica becomes the master, with
+// what had been replicated. A master that is only slow stays the master, however busy the machine is. A killed master that is
+// started again believes for a moment that it is the master, and then becomes the replica.
 type RedisSentinel struct {
 	Sentinels [3]*Redis
 	Master    *Redis // at the start
@@ -47,6 +47,29 @@ func StartRedisSentinel(t testing.TB) *RedisSentinel {
 	return s
 }
 
+// slow and dead are after which time without an answer a sentinel counts the master as down, in milliseconds.
+const slow, dead = "600000", "1000"
+
+// KillMaster kills the master. The sentinels notice within about a second.
+func (s *RedisSentinel) KillMaster(t testing.TB) {
+	t.Helper()
+	s.setDownAfter(t, dead)
+	s.Master.Kill()
+}
+
+func (s *RedisSentinel) setDownAfter(t testing.TB, ms string) {
+	t.Helper()
+	for _, sentinel := range s.Sentinels {
+		err := until(func(ctx context.Context) error {
+			_, err := ask(ctx, sentinel.Addr(), "SENTINEL", "SET", sentinelMaster, "down-after-milliseconds", ms)
+			return err
+		})
+		if err != nil {
+			t.Fatalf("redis sentinel: %v", err)
+		}
+	}
+}
+
 // URL is redis+sentinel://host:port,host:port,host:port/mymaster.
 func (s *RedisSentinel) URL() string {
 	return "redis+sentinel://" + addresses(s.Sentinels[:]) + "/" + sentinelMaster
@@ -58,10 +81,10 @@ func sentinelOf(master int) program {
 		name: "redis sentinel", probe: probeRedis(plainText),
 		prepare: func(s *server) error {
 			return os.WriteFile(filepath.Join(s.dir, "sentinel.conf"), fmt.Appendf(nil, `sentinel monitor %[1]s 127.0.0.1 %[2]d 2
-sentinel down-after-milliseconds %[1]s 1000
+sentinel down-after-milliseconds %[1]s %[3]s
 sentinel failover-timeout %[1]s 3000
 sentinel announce-ip 127.0.0.1
-`, sentinelMaster, master), 0o600)
+`, sentinelMaster, master, slow), 0o600)
 		},
 		command: func(s *server) []string {
 			return []string{

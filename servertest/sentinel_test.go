@@ -34,8 +34,9 @@ func TestRedisSentinel(t *testing.T) {
 	mustAnswer(t, s.Master, "OK", "SET", "k", "v")
 	mustAnswer(t, s.Master, "1", "WAIT", "1", "1000")
 
-	s.Master.Kill()
+	s.KillMaster(t)
 	mustBeMaster(s.replica)
+	s.setDownAfter(t, slow)
 	mustAnswer(t, s.replica, "v", "GET", "k")
 	mustAnswer(t, s.replica, "OK", "SET", "k", "w")
 

@@ -96,8 +96,13 @@ func TestFailoverKeepsClaims(t *testing.T) {
 	replica.exec("SET GLOBAL rpl_semi_sync_slave_enabled = 1")
 	replica.exec("STOP SLAVE IO_THREAD")
 	replica.exec("START SLAVE IO_THREAD")
+	testkit.Eventually(t, "the replica acknowledges", func() bool {
+		var clients int
+		err := old.DB.QueryRow("SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'Rpl_semi_sync_master_clients'").Scan(&clients)
+		return err == nil && clients == 1
+	})
 	proxy := servertest.StartProxy(t, r.Primary.Addr())
-	instances, _ := startTwo(t, proxy.URL(url), ownRedis(t), QuickClaims) // a COMMIT without a replica waits for as long
+	instances, _ := startTwo(t, proxy.URL(url), ownRedis(t), claimTimeout+"=5s") // a COMMIT without a replica waits for as long
 	drivers := MakeDrivers(t, instances[0], 3)
 	promised, unsure := MakeDispatch(t, instances[0]), MakeDispatch(t, instances[0])
 	a := mustWin(t, instances[0], promised, drivers[0], 1)

@@ -177,17 +177,21 @@ func (s *suite) endedContext(t *testing.T) {
 
 // Of twenty concurrent attempts, one succeeds: when nobody has held the name before, and when somebody has.
 func (s *suite) allAtOnce(t *testing.T) {
-	clients := []lock.Strategy{s.open(t), s.open(t), s.open(t)}
+	clients, won := []lock.Strategy{s.open(t), s.open(t), s.open(t)}, 0
 	for range 5 {
 		n := newName()
 		for range 2 {
-			s.askTogether(t, clients, n)
+			won += s.askTogether(t, clients, n)
 		}
+	}
+	if won == 0 {
+		t.Error("nobody ever acquired a name")
 	}
 }
 
-func (s *suite) askTogether(t *testing.T, clients []lock.Strategy, name string) {
-	granted := make(chan lock.Grant, 20)
+// askTogether returns how many acquired the name: one, or none where a busy machine delayed an answer for too long.
+func (s *suite) askTogether(t *testing.T, clients []lock.Strategy, name string) int {
+	granted, unanswered := make(chan lock.Grant, 20), make(chan lock.Grant, 20)
 	start := make(chan struct{})
 	var asking sync.WaitGroup
 	for i := range cap(granted) {
@@ -197,6 +201,8 @@ func (s *suite) askTogether(t *testing.T, clients []lock.Strategy, name string) 
 			switch {
 			case err == nil:
 				granted <- g
+			case errors.Is(err, lock.ErrUnavailable):
+				unanswered <- g
 			case !errors.Is(err, lock.ErrHeld):
 				t.Errorf("got %v, want %v", err, lock.ErrHeld)
 			}
@@ -205,14 +211,22 @@ func (s *suite) askTogether(t *testing.T, clients []lock.Strategy, name string) 
 	close(start)
 	asking.Wait()
 	close(granted)
-	if len(granted) > 1 || len(granted) == 0 && !s.MayRefuseAll {
-		t.Errorf("%d of %d acquired the name", len(granted), cap(granted))
+	close(unanswered)
+	n := len(granted)
+	if n > 1 || n == 0 && !s.MayRefuseAll && len(unanswered) == 0 {
+		t.Errorf("%d of %d acquired the name", n, cap(granted))
+	}
+	for g := range unanswered {
+		if g != nil {
+			_ = g.Release(t.Context(), 0) // it may hold the name
+		}
 	}
 	for g := range granted {
-		if err := g.Release(t.Context(), 0); err != nil {
+		if err := g.Release(t.Context(), 0); err != nil && !errors.Is(err, lock.ErrUnavailable) {
 			t.Error(err)
 		}
 	}
+	return n
 }
 
 // However a lease ends, the next one has a larger fence.

@@ -244,7 +244,7 @@ func TestFailover(t *testing.T) {
 	a, b := instance(t, sentinel.URL()), instance(t, sentinel.URL())
 	here, there := adminStream(t, a, ""), driverStream(t, b, kim(), "")
 	opens(a, here, there)
-	sentinel.Master.Kill()
+	sentinel.KillMaster(t)
 	opens(a, here)
 	sharedAgain(t, a, b, here, there)
 }
