@@ -248,6 +248,6 @@ func TestNoRoom(t *testing.T) {
 	testkit.Eventually(t, "to read again", func() bool { return c.count("resync") == 1 })
 	testkit.Equal(t, "the kept events, and a resync", append(subjects(kept), ""), heardSubjects(c))
 	testkit.Equal(t, "counted events", 15, testutil.ToFloat64(h.metrics.overflow))
-	testkit.Equal(t, "resyncs", 1, testutil.ToFloat64(h.metrics.resyncs))
 	opens(h, c)
+	testkit.Equal(t, "resyncs", 1, testutil.ToFloat64(h.metrics.resyncs)) // counted before the next event is sent
 }
