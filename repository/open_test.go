@@ -304,6 +304,7 @@ func TestDurabilityOfReplication(t *testing.T) {
 		c := settings[kind]
 		r := servertest.StartReplication(t, kind)
 		rawURL := r.Primary.URL(t)
+		r.Follow() // the replica has the database
 		w, replica := openWarned(t, rawURL), direct(t, strings.Replace(rawURL, r.Primary.Addr(), r.Replica.Addr(), 1))
 		prefix := "rpl_semi_sync_" + c.role
 		set := func(setting, value string) {
