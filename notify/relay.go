@@ -210,12 +210,15 @@ func (r *Relay) Run(ctx context.Context) {
 	r.releaseEvents()
 }
 
-func (r *Relay) releaseEvents() {
+// releaseEvents releases the leased events, and reports whether that succeeded.
+func (r *Relay) releaseEvents() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()
-	if err := r.options.Outbox.ReleaseEvents(ctx); err != nil {
-		r.options.Log.Warn("leased events not released; they will be expanded when their leases expire", "error", err)
+	err := r.options.Outbox.ReleaseEvents(ctx)
+	if err != nil {
+		r.options.Log.Warn("leased events not released; they will be expanded when their leases expire, or after another release", "error", err)
 	}
+	return err == nil
 }
 
 // expandCommitted expands events that this process committed.
@@ -243,7 +246,9 @@ func (r *Relay) expandDue(ctx, lasting context.Context) {
 		}
 		if err == nil && time.Since(released) >= releasePause && r.expandFailed.CompareAndSwap(true, false) {
 			released = time.Now()
-			r.releaseEvents()
+			if !r.releaseEvents() {
+				r.expandFailed.Store(true)
+			}
 			continue
 		}
 		for i, event := range leased {

@@ -23,6 +23,19 @@ func TestACallIsLost(t *testing.T) {
 	eachCall(t, replyIsLost, afterLease, once)
 }
 
+// An event whose expansion failed does not wait for the end of its lease, even if its release fails too.
+func TestAReleaseIsLost(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 3, func(t *testing.T, o *office) {
+		r := o.relay(nil)
+		synctest.Wait()
+		r.wire.lose("Expand", "ReleaseEvents")
+		o.offer()
+		time.Sleep(15 * time.Second) // two pauses between releases, and a poll
+		o.mustHaveSentAll()
+	})
+}
+
 // Whenever a relay is killed, another sends its pushes when its leases end, and every phone shows the push once.
 func TestARelayIsKilled(t *testing.T) {
 	t.Parallel()

@@ -24,6 +24,7 @@ type wire struct {
 	at    int
 	since int // calls before the fault was set
 	dead  bool
+	lost  map[string]int // how many of the next requests of that name are lost
 }
 
 // call is one call of a relay, and for an expansion its event.
@@ -53,6 +54,16 @@ func (w *wire) set(f fault, n int) {
 	w.fault, w.at, w.since = f, n, len(w.calls)
 }
 
+// lose loses the next request of each name.
+func (w *wire) lose(names ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lost = map[string]int{}
+	for _, name := range names {
+		w.lost[name]++
+	}
+}
+
 // made returns the calls since set.
 func (w *wire) made() []call {
 	w.mu.Lock()
@@ -70,6 +81,10 @@ func (w *wire) begin(c call) (f fault, arrives bool) {
 	}
 	if f == killedBefore {
 		w.dead = true
+	}
+	if w.lost[c.name] > 0 {
+		w.lost[c.name]--
+		f = requestIsLost
 	}
 	return f, !w.dead && f != requestIsLost
 }
