@@ -88,6 +88,7 @@ test("a lost connection and its return", async ({ own, openConsole, region }) =>
   past(own, [[150, "", 9, 1], [2, "", 5, 1]]);
   const page = await openConsole("#/supply", undefined, own);
   await expect(page.getByRole("img")).toHaveAccessibleName(/on duty/);
+  await expect(page.locator("canvas")).toBeVisible(); // its script has been loaded
   await page.context().setOffline(true);
   await expect(page.getByText(/^may be old: read at/)).toHaveCount(2);
   await expect(page.locator("canvas")).toBeVisible();

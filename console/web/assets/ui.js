@@ -63,12 +63,23 @@ export function explain(error, reading = false) {
  */
 export function Dialog({ title, onClose, children }) {
   const dialog = useRef(null);
+  const ended = useRef(false);
+  const end = () => {
+    if (ended.current) return;
+    ended.current = true;
+    onClose();
+  };
   useLayoutEffect(() => { // at once, because the next key is meant for the dialog
-    const before = document.activeElement;
-    dialog.current.showModal();
-    return () => before?.focus?.();
+    const before = document.activeElement, shown = dialog.current;
+    shown.showModal();
+    return () => {
+      ended.current = true;
+      shown.close(); // while it is open, nothing outside of it takes the focus
+      before?.focus?.();
+    };
   }, []);
-  return html`<dialog ref=${dialog} aria-label=${title} onClose=${onClose}>
+  // The event close comes some time after Escape: the user may have opened the next dialog by then.
+  return html`<dialog ref=${dialog} aria-label=${title} onCancel=${end} onClose=${end}>
     <h2>${title}</h2>
     ${children}
   </dialog>`;
