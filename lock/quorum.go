@@ -162,15 +162,13 @@ func (g *quorumGrant) missingError(ctx context.Context, i int) error {
 	return ErrExpired
 }
 
-// heal acquires the name on a server that does not know it. The caller has locked g.healing[i].
+// heal acquires the name on a server that does not know it, and raises the fence there. If one of them fails, the next renewal does
+// both again. The caller has locked g.healing[i].
 func (g *quorumGrant) heal(ctx context.Context, i int, ttl time.Duration) {
 	defer g.healing[i].Unlock()
 	ctx, cancel := detach(ctx)
 	defer cancel()
 	_, err := g.quorum.nodes[i].Acquire(ctx, g.name, g.owner, ttl)
-	if held := (*HeldError)(nil); errors.As(err, &held) && held.Owner == g.owner {
-		err = nil // an earlier attempt has acquired it, and has not raised the fence
-	}
 	if err == nil {
 		err = g.quorum.nodes[i].raiseFence(ctx, g.name, ownerPrefix(g.owner), g.fence)
 	}

@@ -91,6 +91,46 @@ func TestQuorumHealsTheFence(t *testing.T) {
 	}
 }
 
+// A server that got the name back, and not the fence, gets the fence at the next renewal.
+func TestQuorumHealsTheFenceLater(t *testing.T) {
+	e := &quorumFixture{}
+	e.add(t, servertest.StartRedisSkewed(t, 10*time.Second)) // its clock determines the fence
+	e.add(t, servertest.StartRedis(t))
+	e.add(t, servertest.StartRedis(t))
+	e.quorum = quorumOf(t, e.nodes...)
+	e.servers[2].Kill()
+	held := mustAcquire(t, e.quorum, "a", "me", time.Minute)
+	e.servers[2].Start()
+	renew := func() {
+		wantErr(t, "a renewal", held.Extend(t.Context(), time.Minute), nil)
+	}
+	shown := func() Holder {
+		h, err := NewRedis(e.clients[2], TaggedKeys("lock")).Show(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	raise := e.links[2].Hold(fmt.Sprint(held.Fence()))
+	testkit.Eventually(t, "the name is restored", func() bool {
+		renew()
+		select {
+		case <-raise.Reached():
+			return true
+		default:
+			return false
+		}
+	})
+	e.links[2].CutAll() // the request that raises the fence is lost
+	if h := shown(); h.Owner != "me" || h.Fence >= held.Fence() {
+		t.Fatalf("the server has %+v, and the fence is %d", h, held.Fence())
+	}
+	testkit.Eventually(t, "the fence is raised", func() bool {
+		renew()
+		return shown().Fence == held.Fence()
+	})
+}
+
 // Whichever two of three servers answer, and whatever their clocks say, the fences grow.
 func TestQuorumFencesGrow(t *testing.T) {
 	e := &quorumFixture{}
