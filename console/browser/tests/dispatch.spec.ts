@@ -29,6 +29,26 @@ test("cancel, by the keyboard alone", async ({ openDispatch, service }) => {
   expect((await service.events(d)).filter((e) => e.type === "dispatch.canceled").map((e) => e.reason_code)).toEqual(["NO_LONGER_NEEDED"]);
 });
 
+test("a dialog's event close that comes late does not close the next dialog", async ({ openDispatch }) => {
+  const { page } = await openDispatch();
+  const cancel = button(page, "Cancel…");
+  await cancel.press("Enter");
+  const dialog = page.getByRole("dialog");
+  await dialog.evaluate((first: any) => first.addEventListener("close", (event: any) => {
+    if (!event.isTrusted) return;
+    event.stopImmediatePropagation();
+    Object.assign(globalThis, { closeLate: () => first.dispatchEvent(new Event("close")) });
+  }, true));
+  await page.keyboard.press("Escape");
+  await expect(dialog).toBeHidden();
+  await cancel.press("Enter");
+  await dialog.getByLabel("Reason (optional)").fill("LATE");
+  await page.waitForFunction(() => "closeLate" in globalThis);
+  await page.evaluate(() => (globalThis as any).closeLate());
+  await button(dialog, "Cancel the dispatch").click();
+  await expect(news(page)).toHaveText("Canceled.");
+});
+
 test("the second of two users sees the first one's change, and may still act", async ({ openDispatch, service, region }) => {
   const [driver] = await service.drivers(1, region);
   const { page, d } = await openDispatch();
