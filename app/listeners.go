@@ -21,9 +21,10 @@ import (
 )
 
 const (
-	// How long a client may take for the headers, for a whole request, to read the answer, and until its next request. The number of
-	// connections is not bounded: an attacker who fills such a bound would keep every driver out, while an idle or slow connection
-	// costs a few kilobytes until its timeout. The proxy bounds the connections of one address, which it sees.
+	// A client has this long to send the headers, to send the whole request, to read the answer, and to begin its next request. The
+	// number of connections is not bounded: an attacker who used up such a bound would keep every driver out, while an idle or slow
+	// connection costs a few kilobytes until its timeout. The reverse proxy, which sees each client's address, bounds the connections
+	// of one address.
 	headersTimeout = 5 * time.Second
 	requestTimeout = 15 * time.Second
 	answerTimeout  = 30 * time.Second

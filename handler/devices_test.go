@@ -82,7 +82,8 @@ func TestInvalidDevices(t *testing.T) {
 	}
 }
 
-// TestOneTokenOfManyDrivers: drivers who register the same push token at once all get an answer, and one of them has the token.
+// TestOneTokenOfManyDrivers: when many drivers register the same push token at once, each gets the answer 200, and a dispatch is
+// pushed to the token once, because only the last registration holds it.
 func TestOneTokenOfManyDrivers(t *testing.T) {
 	w := newWorld(t)
 	drivers := w.drivers(12)

@@ -23,7 +23,8 @@ func TestACallIsLost(t *testing.T) {
 	eachCall(t, replyIsLost, afterLease, once)
 }
 
-// An event whose expansion failed does not wait for the end of its lease, even if its release fails too.
+// When the expansion of an event fails, and the request that releases its lease fails too, the release is repeated: the event does not
+// wait for the end of its lease.
 func TestAReleaseIsLost(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 3, func(t *testing.T, o *office) {
