@@ -42,8 +42,8 @@ interface Test {
   settings: Record<string, string>;
   /** A service for one test: one that it stops, that has settings, or whose numbers are of all regions. */
   own: Service;
-  /** Opens a page in a new browser context, as another person. */
-  open: (path: string, service?: Service) => Promise<Page>;
+  /** Opens a page in a new browser context, as another person, signed in if there is a key. */
+  open: (path: string, service?: Service, key?: string) => Promise<Page>;
   /** Opens the console, signed in with a key, by default the first one. */
   openConsole: (hash?: string, key?: string, service?: Service) => Promise<Page>;
   /** Opens the driver's page with a driver's token. */
@@ -69,20 +69,23 @@ export const test = base.extend<Test, Worker>({
   region: async ({}, use) => use(`region-${randomBytes(4).toString("hex")}`),
   open: async ({ browser, service, contextOptions }, use) => {
     const opened: { context: BrowserContext; faults: string[] }[] = [];
-    await use(async (path, at = service) => {
+    await use(async (path, at = service, key) => {
       const context = await browser.newContext(contextOptions);
       opened.push({ context, faults: watch(context) });
+      if (key) expect((await context.request.post(at.url + "/v1/session", { data: { key } })).status()).toBe(200);
       const page = await context.newPage();
       await page.goto(at.url + path);
       return page;
     });
-    for (const { context } of opened) await context.close();
+    for (const { context } of opened) {
+      for (const page of context.pages()) await page.unrouteAll({ behavior: "ignoreErrors" }); // a page's next poll may be in its handler
+      await context.close();
+    }
     expect(opened.flatMap((o) => o.faults)).toEqual([]);
   },
   openConsole: async ({ open, service }, use) => use(async (hash = "#/board", key, at = service) => {
-    const page = await open(`/console/#key=${key ?? at.adminKey}`, at);
+    const page = await open("/console/" + hash, at, key ?? at.adminKey);
     await expect(page.getByRole("button", { name: "Sign out" })).toBeVisible();
-    if (hash !== "#/board") await page.evaluate((h) => { location.hash = h; }, hash);
     return page;
   }),
   openDriver: async ({ open, service }, use) => use((token, at = service) => open(`/driver/#token=${token}`, at)),
