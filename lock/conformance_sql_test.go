@@ -91,7 +91,7 @@ func sessionRig(kind string, strategy func(*lock.Sessions) lock.Strategy) lockte
 	rig.Open = func(t testing.TB, url string, longest time.Duration) lock.Strategy {
 		t.Helper()
 		const names = 30
-		s, err := lock.OpenSessions(config(t, url), longest, names)
+		s, err := lock.OpenPatientSessions(config(t, url), longest, names)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +164,7 @@ func config(t testing.TB, rawURL string) *mysql.Config {
 	}
 	c := mysql.NewConfig()
 	c.Net, c.Addr, c.DBName, c.User = "tcp", u.Host, strings.TrimPrefix(u.Path, "/"), u.User.Username()
-	c.Timeout, c.ReadTimeout, c.WriteTimeout = 2*time.Second, 2*time.Second, 2*time.Second
+	c.Timeout, c.ReadTimeout, c.WriteTimeout = 5*time.Second, 5*time.Second, 5*time.Second
 	c.InterpolateParams = true    // statements contain the name, for the proxy to match
 	c.Logger = &mysql.NopLogger{} // the tests break connections on purpose
 	return c

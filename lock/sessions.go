@@ -56,6 +56,11 @@ var errReadOnly = errors.New("the server is read-only")
 //
 // It does not connect, and it copies config. It returns an error if config or an argument is not valid.
 func OpenSessions(config *mysql.Config, ttl time.Duration, names int) (*Sessions, error) {
+	return openSessions(config, ttl, names, sessionTimeout)
+}
+
+// openSessions is OpenSessions, with another bound than 2 s.
+func openSessions(config *mysql.Config, ttl time.Duration, names int, timeout time.Duration) (*Sessions, error) {
 	if ttl < minTTL || names < 1 {
 		return nil, fmt.Errorf("%w: sessions need at least one name and a TTL of %s, not %d and %s", ErrInvalid, minTTL, names, ttl)
 	}
@@ -63,7 +68,7 @@ func OpenSessions(config *mysql.Config, ttl time.Duration, names int) (*Sessions
 	config.InterpolateParams = true // one round trip per statement instead of three
 	config.Logger = &mysql.NopLogger{}
 	config.RejectReadOnly = true
-	config.Timeout, config.ReadTimeout, config.WriteTimeout = sessionTimeout, sessionTimeout, sessionTimeout
+	config.Timeout, config.ReadTimeout, config.WriteTimeout = timeout, timeout, timeout
 	shared, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, err
@@ -81,7 +86,7 @@ func OpenSessions(config *mysql.Config, ttl time.Duration, names int) (*Sessions
 		return nil, err
 	}
 	s := &Sessions{
-		ttl: ttl, timeout: sessionTimeout, shared: sql.OpenDB(shared), named: sql.OpenDB(namedConnector), rows: sql.OpenDB(readCommitted{rowsConnector}),
+		ttl: ttl, timeout: timeout, shared: sql.OpenDB(shared), named: sql.OpenDB(namedConnector), rows: sql.OpenDB(readCommitted{rowsConnector}),
 		grants: map[*sessionGrant]bool{},
 	}
 	s.shared.SetMaxOpenConns(sharedConns)

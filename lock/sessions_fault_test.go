@@ -265,7 +265,8 @@ func TestSessionsOfAServerThatBecomesReadOnly(t *testing.T) {
 		}
 		wantErr(t, "extend", held.Extend(t.Context(), time.Minute), ErrExpired)
 		s.exec(t, "SET GLOBAL read_only = 0")
-		acquireEventually(t, strategy, "held")
-		mustAcquire(t, strategy, "idle", "you", time.Minute)
+		for _, name := range []string{"held", "idle"} { // the server may still be ending the sessions of the refused calls
+			acquireEventually(t, strategy, name)
+		}
 	})
 }

@@ -18,10 +18,18 @@ type sessionStrategy interface {
 	Admin
 }
 
+// patience is longer than a busy machine delays an answer. OpenSessions waits for 2 s.
+const patience = 5 * time.Second
+
+// OpenPatientSessions is OpenSessions for the tests in package lock_test.
+func OpenPatientSessions(c *mysql.Config, ttl time.Duration, names int) (*Sessions, error) {
+	return openSessions(c, ttl, names, patience)
+}
+
 // open opens sessions that are closed with the test.
 func open(t testing.TB, c *mysql.Config, ttl time.Duration, names int) *Sessions {
 	t.Helper()
-	s, err := OpenSessions(c, ttl, names)
+	s, err := OpenPatientSessions(c, ttl, names)
 	if err != nil {
 		t.Fatal(err)
 	}
