@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"database/sql"
 	"errors"
 	"time"
@@ -54,11 +55,11 @@ func (l *jobLocks) open(c config.Config, db *sql.DB, dialect lock.Dialect) (err 
 	case "table":
 		l.strategy = lock.NewTable(db, dialect)
 	case "redis":
-		l.strategy, err = l.redis(c.RedisURL, jobLockTimeout)
+		l.strategy, err = l.redis(c.RedisURL, cmp.Or(c.Timeouts.JobLock, jobLockTimeout))
 	case "quorum":
 		nodes := make([]*lock.Redis, len(c.QuorumURLs))
 		for i, url := range c.QuorumURLs {
-			if nodes[i], err = l.redis(url, nodeTimeout); err != nil {
+			if nodes[i], err = l.redis(url, cmp.Or(c.Timeouts.JobLock, nodeTimeout)); err != nil {
 				return err
 			}
 		}

@@ -57,18 +57,22 @@ type lockUser struct {
 	locker *lock.Locker
 }
 
+// patient waits longer for a server of the locks than a busy machine delays it.
+var patient = config.Timeouts{JobLock: 5 * time.Second}
+
 func openLocks(t *testing.T, lookup func(string) (string, bool)) *lockUser {
 	t.Helper()
 	config, err := config.Read(lookup)
 	if err != nil {
 		t.Fatal(err)
 	}
+	config.Timeouts = patient
 	locks, err := openJobLocks(config, lock.NewMetrics(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { locks.Close() })
-	u := &lockUser{t, config, locks, lock.New(locks.strategy, lock.Options{Instance: "instance-7"})}
+	u := &lockUser{t, config, locks, lock.New(locks.strategy, lock.Options{Instance: "instance-7", Timeout: patient.JobLock})}
 	t.Cleanup(func() { u.locker.Close() })
 	return u
 }
@@ -237,6 +241,6 @@ func TestLockJobsWithEachStrategy(t *testing.T) {
 func commandOf(t *testing.T, lookup func(string) (string, bool), args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	err := Run(t.Context(), args, lookup, &out)
+	err := RunWith(t.Context(), args, lookup, patient, &out)
 	return out.String(), err
 }
