@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -130,6 +131,33 @@ func TestClasses(t *testing.T) {
 			testkit.Equal(t, "requests", c.requests, server.Requests())
 		})
 	}
+}
+
+// roundTripper is a function as a transport.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// When a push is tried again is the relay's decision: the SDK neither repeats a request after a 503 nor waits.
+func TestUnavailableAnswersAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		requests := 0
+		s := senderTo(t, "http://fcm.test/v1", func(o *Options) {
+			o.WrapTransport = func(http.RoundTripper) http.RoundTripper {
+				return roundTripper(func(req *http.Request) (*http.Response, error) {
+					requests++
+					return &http.Response{
+						StatusCode: http.StatusServiceUnavailable, Header: http.Header{"Retry-After": {"7"}}, Body: http.NoBody, Request: req,
+					}, nil
+				})
+			}
+		})
+		began := time.Now()
+		got := s.Send(t.Context(), pushTo(aToken))
+		if took := time.Since(began); got.Class != notify.Unavailable || got.RetryAfter != 7*time.Second || requests != 1 || took != 0 {
+			t.Errorf("after %s and %d requests: %+v", took, requests, got)
+		}
+	})
 }
 
 func TestNoAnswer(t *testing.T) {
