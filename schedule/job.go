@@ -174,9 +174,12 @@ func (j *job) blocked(reason, why string, err error) {
 	}
 }
 
+// latest is the latest slot that may have begun, the zero time if only the ledger knows the slots.
+func (j *job) latest() time.Time { return j.When.latest(j.s.clock.now().Add(j.early)) }
+
 // skip counts that another instance has the slot.
 func (j *job) skip() {
-	slot := j.When.latest(j.s.clock.now().Add(j.early))
+	slot := j.latest()
 	if slot.IsZero() || j.s.skips.add(j.Name, slot) {
 		j.metrics.skips.WithLabelValues(j.Name, "held").Inc()
 	}

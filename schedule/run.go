@@ -24,8 +24,12 @@ func (j *job) runDue(ctx context.Context) (ran bool) {
 	})
 	switch {
 	case ran || ctx.Err() != nil:
-	case errors.Is(err, lock.ErrHeld) || errors.Is(err, cronjob.ErrNotDue):
+	case errors.Is(err, lock.ErrHeld):
 		j.skip()
+	case errors.Is(err, cronjob.ErrNotDue):
+		if !j.latest().IsZero() { // an After has no slot that another instance may have run: it was woken by an old reading
+			j.skip()
+		}
 	default:
 		j.blocked("unavailable", "the ledger is unavailable", err)
 	}
