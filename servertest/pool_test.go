@@ -25,6 +25,7 @@ func small(t testing.TB, url string) {
 func TestMigrated(t *testing.T) {
 	for _, kind := range []string{mariadb, mysql} {
 		t.Run(kind, func(t *testing.T) {
+			serverURL(t, kind) // skips all if the server is not installed
 			used := func(name string, changes ...string) (url string) {
 				t.Run(name, func(t *testing.T) {
 					url = Migrated(t, kind, small)
