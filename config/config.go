@@ -229,6 +229,6 @@ type Timeouts struct {
 	Claim time.Duration
 	// PushLease is how long a push stays leased to an instance that died; more than the 15 s of an attempt.
 	PushLease time.Duration
-	// JobLock bounds the wait for each server that holds the locks of jobs.
+	// JobLock bounds the wait for each Redis server that holds the locks of jobs. Those in MySQL keep their limits.
 	JobLock time.Duration
 }

@@ -202,7 +202,7 @@ func (w *world) expire(id string, opened, ended time.Duration) {
 	w.exec("UPDATE dispatches SET opens_at = ?, expires_at = ? WHERE id = ?", now.Add(-opened).UnixMicro(), now.Add(-ended).UnixMicro(), id)
 }
 
-// expired creates a dispatch whose window of ten minutes has ended, and returns its id.
+// expired creates a dispatch, moves its window into the past, and returns its id.
 func (w *world) expired(hours int) string {
 	w.t.Helper()
 	id := w.dispatch(hours)

@@ -164,7 +164,7 @@ func config(t testing.TB, rawURL string) *mysql.Config {
 	}
 	c := mysql.NewConfig()
 	c.Net, c.Addr, c.DBName, c.User = "tcp", u.Host, strings.TrimPrefix(u.Path, "/"), u.User.Username()
-	c.Timeout, c.ReadTimeout, c.WriteTimeout = 5*time.Second, 5*time.Second, 5*time.Second
+	c.Timeout, c.ReadTimeout, c.WriteTimeout = lock.Patience, lock.Patience, lock.Patience
 	c.InterpolateParams = true    // statements contain the name, for the proxy to match
 	c.Logger = &mysql.NopLogger{} // the tests break connections on purpose
 	return c

@@ -21,7 +21,7 @@ const minTTL = 250 * time.Millisecond
 
 func dial(t testing.TB, url string) redis.UniversalClient {
 	t.Helper()
-	client, err := redisclient.Dial(url, 5*time.Second)
+	client, err := redisclient.Dial(url, lock.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}

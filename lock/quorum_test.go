@@ -25,9 +25,6 @@ type quorumFixture struct {
 	quorum  *Quorum
 }
 
-// nodeTimeout is longer than a busy machine delays a reply.
-const nodeTimeout = 5 * time.Second
-
 func newElectorate(t *testing.T) *quorumFixture {
 	t.Helper()
 	e := &quorumFixture{}
@@ -48,7 +45,7 @@ func (e *quorumFixture) add(t *testing.T, server *servertest.Redis) {
 
 func client(t *testing.T, url string) redis.UniversalClient {
 	t.Helper()
-	c, err := redisclient.Dial(url, nodeTimeout)
+	c, err := redisclient.Dial(url, Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +91,7 @@ func (e *quorumFixture) awaitAllVotes(t *testing.T, lease *Lease) {
 
 func newLocker(t *testing.T, s Strategy) *Locker {
 	t.Helper()
-	l := New(s, Options{Instance: "tester", Timeout: nodeTimeout})
+	l := New(s, Options{Instance: "tester", Timeout: Patience})
 	t.Cleanup(l.Close)
 	return l
 }

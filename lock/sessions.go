@@ -59,7 +59,7 @@ func OpenSessions(config *mysql.Config, ttl time.Duration, names int) (*Sessions
 	return openSessions(config, ttl, names, sessionTimeout)
 }
 
-// openSessions is OpenSessions, with another bound than 2 s.
+// openSessions is OpenSessions with a timeout of each exchange with the server, and of the wait for a free connection.
 func openSessions(config *mysql.Config, ttl time.Duration, names int, timeout time.Duration) (*Sessions, error) {
 	if ttl < minTTL || names < 1 {
 		return nil, fmt.Errorf("%w: sessions need at least one name and a TTL of %s, not %d and %s", ErrInvalid, minTTL, names, ttl)

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -18,12 +19,12 @@ type sessionStrategy interface {
 	Admin
 }
 
-// patience is longer than a busy machine delays an answer. OpenSessions waits for 2 s.
-const patience = 5 * time.Second
+// Patience is the timeout of a server where it is not the test's subject: longer than a busy machine delays an answer.
+const Patience = 5 * time.Second
 
 // OpenPatientSessions is OpenSessions for the tests in package lock_test.
 func OpenPatientSessions(c *mysql.Config, ttl time.Duration, names int) (*Sessions, error) {
-	return openSessions(c, ttl, names, patience)
+	return openSessions(c, ttl, names, Patience)
 }
 
 // open opens sessions that are closed with the test.
@@ -300,4 +301,31 @@ func TestOpenSessionsRefuses(t *testing.T) {
 func openErr(c *mysql.Config, ttl time.Duration, names int) error {
 	_, err := OpenSessions(c, ttl, names)
 	return err
+}
+
+// Without a deadline of the caller, a server that accepts connections and never answers is waited for as long as OpenSessions says.
+func TestOpenSessionsBoundsAWait(t *testing.T) {
+	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { silent.Close() })
+	c := mysql.NewConfig()
+	c.Net, c.Addr = "tcp", silent.Addr().String()
+	for name, pick := range sessionStrategies {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sessions, err := OpenSessions(c, time.Minute, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer sessions.Close()
+			testkit.Equal(t, "timeout", 2*time.Second, sessions.timeout)
+			began := time.Now()
+			wantErr(t, "acquire", acquireErr(t, pick(sessions), "job", "me", time.Minute), ErrUnavailable)
+			if took := time.Since(began); took < sessions.timeout {
+				t.Errorf("gave up after %s", took)
+			}
+		})
+	}
 }

@@ -176,7 +176,7 @@ func resigned(t *testing.T, strategy lock.Strategy, wait, lease time.Duration) *
 	return leader
 }
 
-// candidate returns a Leader whose lease is longer than a test: its lead ends only when it resigns or hands the lead over.
+// candidate returns a Leader of "jobs" whose lease is longer than a test: its lead ends when it resigns.
 func candidate(t *testing.T, strategy lock.Strategy) *lock.Leader {
 	t.Helper()
 	return resigned(t, strategy, 30*time.Millisecond, time.Minute)

@@ -133,29 +133,18 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// roundTripper is a function as a transport.
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
 // When a push is tried again is the relay's decision: the SDK neither repeats a request after a 503 nor waits.
 func TestUnavailableAnswersAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		requests := 0
+		server := fcmtest.New() // answers without a network, so that the bubble's clock stands still
+		server.Set(func(k *fcmtest.Knobs) { k.Status, k.RetryAfter = http.StatusServiceUnavailable, "7" })
 		s := senderTo(t, "http://fcm.test/v1", func(o *Options) {
-			o.WrapTransport = func(http.RoundTripper) http.RoundTripper {
-				return roundTripper(func(req *http.Request) (*http.Response, error) {
-					requests++
-					return &http.Response{
-						StatusCode: http.StatusServiceUnavailable, Header: http.Header{"Retry-After": {"7"}}, Body: http.NoBody, Request: req,
-					}, nil
-				})
-			}
+			o.WrapTransport = func(http.RoundTripper) http.RoundTripper { return server }
 		})
 		began := time.Now()
 		got := s.Send(t.Context(), pushTo(aToken))
-		if took := time.Since(began); got.Class != notify.Unavailable || got.RetryAfter != 7*time.Second || requests != 1 || took != 0 {
-			t.Errorf("after %s and %d requests: %+v", took, requests, got)
+		if took := time.Since(began); got.Class != notify.Unavailable || got.RetryAfter != 7*time.Second || server.Requests() != 1 || took != 0 {
+			t.Errorf("after %s and %d requests: %+v", took, server.Requests(), got)
 		}
 	})
 }
