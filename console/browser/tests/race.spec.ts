@@ -50,7 +50,7 @@ test("taps that are written after the answer appear without reloading", async ({
   await page.route("**/attempts?**", async (route) => {
     const response = await route.fetch();
     const body = await response.json();
-    const n = body.items.length > 0 ? written.shift() : undefined;
+    const n = body.items.length < drivers.length ? 0 : written.shift(); // the service may write them in two parts
     await route.fulfill({ response, json: n === undefined ? body : { ...body, items: body.items.slice(0, n) } });
   });
   await page.route("**/notifications?limit=1*", async (route) => { // no tap is counted before the last one is written

@@ -9,9 +9,9 @@ import { behindWords, readRace } from "./race_read.js";
 import { beginnings, span } from "./race_scale.js";
 
 const atOnce = 300, tableAtOnce = 50;
-// The service writes taps after the answer, up to 200 ms later on each instance: after an event they are read again until two
-// readings are the same.
-const looks = [300, 300, 600, 1200, 2400];
+// The service writes taps after the answer, up to 200 ms later on each instance, or seconds later if it is busy: after an event they
+// are read again until two readings are the same and show a tap.
+const looks = [300, 300, 600, 1200, 2400, 5000];
 
 /** Reads the taps, again when turn moves, and then a few times more while their number grows. */
 function useTaps(id, round, turn) {
@@ -23,7 +23,7 @@ function useTaps(id, round, turn) {
     if (!loaded.data || loaded.loading) return;
     const s = settled.current, count = loaded.data.items.length;
     if (s.turn !== turn) Object.assign(s, { turn, look: 0 });
-    else if (s.count === count && s.look > 1 || s.look >= looks.length) return;
+    else if (s.count === count && count > 0 && s.look > 1 || s.look >= looks.length) return;
     s.count = count;
     const timer = setTimeout(() => setLook((n) => n + 1), looks[s.look++]);
     return () => clearTimeout(timer);
