@@ -71,13 +71,27 @@ type callerKey struct{}
 
 // WithCaller returns a context with the caller.
 func WithCaller(ctx context.Context, c Caller) context.Context {
-	return context.WithValue(ctx, callerKey{}, c)
+	return &callerContext{ctx, c}
+}
+
+// callerContext is one allocation, where context.WithValue makes two.
+type callerContext struct {
+	context.Context
+	caller Caller
+}
+
+// Value implements context.Context.
+func (c *callerContext) Value(key any) any {
+	if key == (callerKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
 }
 
 // CallerFrom returns the context's caller; without one, System and no request.
 func CallerFrom(ctx context.Context) Caller {
-	if c, ok := ctx.Value(callerKey{}).(Caller); ok {
-		return c
+	if c, ok := ctx.Value(callerKey{}).(*callerContext); ok {
+		return c.caller
 	}
 	return Caller{Actor: System}
 }

@@ -1,11 +1,20 @@
 package handler
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"firsttap/dispatch"
 )
 
 func TestAcceptWinsAndReplays(t *testing.T) {
@@ -158,4 +167,57 @@ func TestWithdrawnTooOften(t *testing.T) {
 	w.on(id, "start", d).want(200)
 	w.refused("once it has begun", w.withdraw(id, d, 3), 409, "INVALID_STATE")
 	w.call("GET", "/v1/admin/drivers/"+d.id+"/signals", key, "").want(200, "withdrawn_24h", 5.0, "hopeless_taps_24h", 0.0)
+}
+
+// The prepared answers are what any other error is answered with.
+func TestTakenAnswers(t *testing.T) {
+	answers := newTakenAnswers()
+	for _, final := range []bool{true, false} {
+		err := &dispatch.TakenError{Final: final}
+		c := echo.New().NewContext(httptest.NewRequest(http.MethodPost, "/v1/dispatches/dsp_1/accept", nil), httptest.NewRecorder())
+		noError(t, answers.answer(c, err))
+		want, failed := json.Marshal(describe(err, "/v1/dispatches/dsp_1/accept"))
+		noError(t, failed)
+		rec := c.Response().Writer.(*httptest.ResponseRecorder)
+		if rec.Code != 409 || rec.Body.String() != string(want) || rec.Header().Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%d %v %s, want %s", rec.Code, rec.Header(), rec.Body, want)
+		}
+	}
+}
+
+// blank is a http.ResponseWriter that keeps nothing but its header.
+type blank http.Header
+
+func (b blank) Header() http.Header         { return http.Header(b) }
+func (b blank) Write(p []byte) (int, error) { return len(p), nil }
+func (b blank) WriteHeader(int)             {}
+
+// allocations is how many allocations a handler makes for a tap.
+func allocations(api http.Handler, id, token string) float64 {
+	const round = `{"round":1}`
+	body := strings.NewReader("")
+	req := request(context.Background(), http.MethodPost, "/v1/dispatches/"+id+"/accept", token, round)
+	req.Body = io.NopCloser(body)
+	w := blank{}
+	return testing.AllocsPerRun(1000, func() {
+		body.Reset(round)
+		clear(w)
+		api.ServeHTTP(w, req)
+	})
+}
+
+// A tap that loses makes a few allocations more than bare Echo: the request's id and its header, the context with the caller, the
+// body, the answer, and the reservation of the rate limit.
+func TestAllocationsOfALoser(t *testing.T) {
+	w := newWorld(t)
+	d := w.drivers(2)
+	id := w.dispatch(1)
+	w.accept(id, d[0], `{"round":1}`).want(200)
+	w.accept(id, d[1], `{"round":1}`).want(409)
+	bare := echo.New()
+	bare.POST("/v1/dispatches/:id/accept", func(c echo.Context) error { return c.JSONBlob(409, []byte("{}")) })
+	const most = 7
+	if n := allocations(w.api, id, d[1].token) - allocations(bare, id, d[1].token); n > most {
+		t.Errorf("a loser makes %v allocations more than bare Echo, want at most %d", n, most)
+	}
 }

@@ -20,20 +20,26 @@ import (
 // asDriver authenticates a driver's token and applies the driver's rate limit.
 func (h *handler) asDriver(next func(c echo.Context, me dispatch.DriverID) error) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		token, err := bearer(c)
+		me, err := h.authenticateDriver(c)
 		if err != nil {
-			return err
-		}
-		me, err := h.Tokens.Authenticate(c.Request().Context(), token)
-		if err != nil {
-			return h.rejectToken(c, err)
-		}
-		if err := allow(c, h.DriverLimit, string(me), h.Now()); err != nil {
 			return err
 		}
 		c.SetRequest(c.Request().WithContext(withCaller(c, string(me))))
 		return next(c, me)
 	}
+}
+
+// authenticateDriver returns the driver of the request's token, within the driver's rate limit.
+func (h *handler) authenticateDriver(c echo.Context) (dispatch.DriverID, error) {
+	token, err := bearer(c)
+	if err != nil {
+		return "", err
+	}
+	me, err := h.Tokens.Authenticate(c.Request().Context(), token)
+	if err != nil {
+		return "", h.rejectToken(c, err)
+	}
+	return me, allow(c, h.DriverLimit, string(me), h.Now())
 }
 
 // asAdmin authenticates an admin's key, requires at least the role, and applies the key's rate limit.

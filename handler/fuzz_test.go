@@ -153,6 +153,27 @@ func FuzzCreates(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) { w.of(t).tryBody(t, d, id, body) })
 }
 
+// someRounds are bodies of an accept.
+var someRounds = []string{
+	"", " \r\n\t", `{"round":1}`, ` { "round" : 2147483647 } `, "{}", `{"round":null}`, `{"round":0}`, `{"round":01}`, `{"round":-1}`, `{"round":2147483648}`,
+	`{"round":1.0}`, `{"round":1e2}`, `{"round":"1"}`, `{"Round":1}`, `{"round":1,"round":1}`, `{"round":1,}`, `{"round":1}}`, `{"round":1} {}`, `{"round" 1}`,
+	`{"r\u006fund":1}`, "\ufeff{\"round\":1}", "{\"round\":1\v}", `{"round":99999999999999999999}`, `null`, `[]`, `1`, `{"round":1,"x":2}`, "{\"round\":1}\x00",
+}
+
+// FuzzRounds: what the quick reader reads, the strict one reads as the same.
+func FuzzRounds(f *testing.F) {
+	for _, body := range someRounds {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		quick, ok := parseRound(body)
+		strict, err := decodeRound(body)
+		if ok && (err != nil || quick != strict) {
+			t.Errorf("%q is round %d, and strictly %d, %v", body, quick, strict, err)
+		}
+	})
+}
+
 func FuzzCursors(f *testing.F) {
 	w := withJobs(f, lock.NewMemory())
 	d, id := w.drivers(1)[0], w.dispatch(1)

@@ -20,7 +20,7 @@ func NewMigrating(log *slog.Logger) http.Handler {
 	e.HTTPErrorHandler = func(_ error, c echo.Context) { // no other route exists
 		h.writeProblem(describe(dispatch.ErrUnavailable, c.Request().URL.Path), c)
 	}
-	e.Use(securityHeaders, h.observe)
+	e.Use(securityHeaders(), h.observe)
 	get(e, "/livez", livez)
 	get(e, "/readyz", func(c echo.Context) error {
 		return c.JSON(http.StatusServiceUnavailable, map[string]string{"status": "migrating"})

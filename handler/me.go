@@ -3,7 +3,6 @@ package handler
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -68,66 +67,6 @@ func (h *handler) myDispatches(c echo.Context, me dispatch.DriverID) error {
 		return err
 	}
 	return writeJSON(c, 200, viewList(items, next, h.Now(), viewClaimed))
-}
-
-type acceptRequest struct {
-	Round *int `json:"round" validate:"omitempty,min=1,max=2147483647"`
-}
-
-type acceptView struct {
-	Result   string       `json:"result"`
-	Replayed bool         `json:"replayed"`
-	Dispatch dispatchView `json:"dispatch"`
-	Claim    claimView    `json:"claim"`
-}
-
-type claimView struct {
-	ID         dispatch.ClaimID `json:"id"`
-	Round      int              `json:"round"`
-	AcceptedAt timestamp        `json:"accepted_at"`
-}
-
-func (h *handler) accept(c echo.Context, me dispatch.DriverID) error {
-	id, err := dispatchID(c)
-	if err != nil {
-		return err
-	}
-	req, err := read[acceptRequest](c, maxBody)
-	if err != nil {
-		return err
-	}
-	tap := service.Tap{Dispatch: id, Driver: me}
-	if req.Round != nil {
-		tap.Round = *req.Round
-	}
-	won, err := h.Acceptor.Accept(withAppVersion(c), tap)
-	if err != nil {
-		return claimError{unauthenticatedIfGone(err)}
-	}
-	claim := won.Dispatch.Claim
-	return writeJSON(c, 200, acceptView{
-		Result: "SUCCESS", Replayed: won.Replayed, Dispatch: viewDispatch(won.Dispatch),
-		Claim: claimView{ID: claim.ID, Round: claim.Round, AcceptedAt: timestamp(claim.AcceptedAt)},
-	})
-}
-
-// withAppVersion returns the request's context, whose caller has the app's version.
-func withAppVersion(c echo.Context) context.Context {
-	ctx := c.Request().Context()
-	caller := dispatch.CallerFrom(ctx)
-	caller.App = appVersion(c)
-	return dispatch.WithCaller(ctx, caller)
-}
-
-const maxAppVersion = 64
-
-// appVersion returns X-App-Version, or "" if it can't be stored: a wrong header must not cost a driver the dispatch.
-func appVersion(c echo.Context) string {
-	v := c.Request().Header.Get("X-App-Version")
-	if len(v) > maxAppVersion || strings.TrimSpace(v) != v || !isPrintable(v) {
-		return ""
-	}
-	return v
 }
 
 type reasonRequest struct {

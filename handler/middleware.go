@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"runtime/debug"
@@ -75,17 +76,23 @@ func (h *handler) closeWhenDraining(c echo.Context) {
 
 // securityHeaders sets the headers that keep a browser from interpreting, embedding or caching an answer. Handlers of pages and
 // of cacheable answers overwrite them.
-func securityHeaders(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		h := c.Response().Header()
-		h.Set(echo.HeaderXContentTypeOptions, "nosniff")
-		h.Set(echo.HeaderContentSecurityPolicy, "default-src 'none'; frame-ancestors 'none'")
-		h.Set(echo.HeaderReferrerPolicy, "no-referrer")
-		h.Set(echo.HeaderCacheControl, "no-store")
-		if overTLS(c) {
-			h.Set(echo.HeaderStrictTransportSecurity, "max-age=31536000")
+func securityHeaders() echo.MiddlewareFunc {
+	// All answers share the slices: a header's values are replaced or appended to, never changed.
+	shared := http.Header{
+		echo.HeaderXContentTypeOptions:   {"nosniff"},
+		echo.HeaderContentSecurityPolicy: {"default-src 'none'; frame-ancestors 'none'"},
+		echo.HeaderReferrerPolicy:        {"no-referrer"},
+		echo.HeaderCacheControl:          {"no-store"},
+	}
+	return func(next echo.HandlerFunc) echo.HandlerFunc { // Echo calls it for each request
+		return func(c echo.Context) error {
+			h := c.Response().Header()
+			maps.Copy(h, shared)
+			if overTLS(c) {
+				h.Set(echo.HeaderStrictTransportSecurity, "max-age=31536000")
+			}
+			return next(c)
 		}
-		return next(c)
 	}
 }
 

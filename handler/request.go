@@ -32,11 +32,24 @@ var strictJSON = json.JoinOptions(json.RejectUnknownMembers(true), json.MatchCas
 
 // read decodes the body strictly and validates it. An empty body is read as {}.
 func read[T any](c echo.Context, limit int64) (T, error) {
-	var v T
+	body, err := readBody(c, limit)
+	if err != nil {
+		return *new(T), err
+	}
+	return decode[T](body)
+}
+
+func readBody(c echo.Context, limit int64) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(c.Response().Writer, c.Request().Body, limit))
 	if err != nil {
-		return v, decodeError(err)
+		return nil, decodeError(err)
 	}
+	return body, nil
+}
+
+// decode is read for a body that was read.
+func decode[T any](body []byte) (T, error) {
+	var v T
 	body = bytes.Trim(body, " \t\r\n")     // the white space of JSON
 	if bytes.Equal(body, []byte("null")) { // the decoder would accept it as an empty object
 		return v, fmt.Errorf("%w: want a JSON object", errMalformed)

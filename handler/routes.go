@@ -117,6 +117,7 @@ type handler struct {
 	redisState func() string
 	sessions   *sessions
 	searches   *searchQueue
+	taken      takenAnswers
 }
 
 // stores has the database as each part of the API needs it.
@@ -145,13 +146,13 @@ func New(api API) *echo.Echo {
 			audit: s, devices: s, dispatches: s, drivers: s, idempotency: s, insight: s, notifications: s, profiles: s, seen: s,
 			signIns: s, tokens: s,
 		},
-		sessions: newSessions(api.SessionSecret, api.PreviousSecrets...), searches: newSearchQueue(),
+		sessions: newSessions(api.SessionSecret, api.PreviousSecrets...), searches: newSearchQueue(), taken: newTakenAnswers(),
 	}
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.HTTPErrorHandler = h.answerError
-	e.Use(securityHeaders, h.observe)
+	e.Use(securityHeaders(), h.observe)
 
 	get(e, "/livez", livez)
 	get(e, "/readyz", h.readyz)
@@ -175,7 +176,7 @@ func New(api API) *echo.Echo {
 	v1.GET("/me/dispatches/:id/claim", h.asDriver(h.receipt))
 	v1.GET("/stream", h.asDriver(h.driverStream))
 	v1.GET("/dispatches/:id", h.asDriver(h.getOffer))
-	v1.POST("/dispatches/:id/accept", h.asDriver(h.accept))
+	v1.POST("/dispatches/:id/accept", h.accept)
 	v1.POST("/dispatches/:id/seen", h.asDriver(h.seen))
 	v1.POST("/dispatches/:id/decline", h.asDriver(h.decline))
 	v1.POST("/dispatches/:id/withdraw", h.asDriver(h.withdraw))

@@ -67,8 +67,7 @@ func resultOf(won Acceptance, err error) ClaimResult {
 
 // inflightLayer returns the layer in this process that refused a tap.
 func inflightLayer(refused error) Layer {
-	var taken *dispatch.TakenError
-	if errors.As(refused, &taken) && taken.Final {
+	if taken, ok := errors.AsType[*dispatch.TakenError](refused); ok && taken.Final {
 		return LayerMemory
 	}
 	return LayerInFlight

@@ -2,10 +2,12 @@ package telemetry
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,13 +23,52 @@ import (
 // RequestMetrics counts requests, claims and sign-ins, and times requests, statements and Redis commands. Every label has few
 // values: a route is its pattern, a method one of HTTP's.
 type RequestMetrics struct {
-	requests  *prometheus.CounterVec
-	durations *prometheus.HistogramVec
-	claims    *prometheus.CounterVec
-	decisions *prometheus.CounterVec
+	answers   memo[answer, answerMetrics]
+	claims    memo[service.ClaimResult, prometheus.Counter]
+	decisions memo[decision, prometheus.Counter]
 	signIns   *prometheus.CounterVec
 	database  *prometheus.HistogramVec
 	redis     *prometheus.HistogramVec
+}
+
+// answer is a kind of answer to a request.
+type answer struct {
+	route, method string
+	status        int
+}
+
+type answerMetrics struct {
+	count    prometheus.Counter
+	duration prometheus.Observer // nil for a live stream
+}
+
+type decision struct {
+	layer    service.Layer
+	decision service.Decision
+}
+
+// memo keeps what find returned for each key: the look-up of a metric by its labels costs more than counting. There must be few
+// keys. It is safe for concurrent use, and takes no lock.
+type memo[K comparable, V any] struct {
+	find func(K) V
+	// known is replaced, never changed.
+	known atomic.Pointer[map[K]V]
+}
+
+func (m *memo[K, V]) get(key K) V {
+	old := m.known.Load()
+	if old != nil {
+		if v, ok := (*old)[key]; ok {
+			return v
+		}
+	}
+	v, all := m.find(key), map[K]V{}
+	if old != nil {
+		maps.Copy(all, *old)
+	}
+	all[key] = v
+	m.known.CompareAndSwap(old, &all) // if another call was quicker, this key is found again later
+	return v
 }
 
 var (
@@ -37,25 +78,25 @@ var (
 
 // newRequestMetrics registers with r.
 func newRequestMetrics(r prometheus.Registerer) *RequestMetrics {
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "firsttap_http_requests_total", Help: "HTTP requests answered, by route, method and status.",
+	}, []string{"route", "method", "status"})
+	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "firsttap_http_request_duration_seconds", Help: "Time from a request to its answer, without the live streams.",
+		Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10},
+	}, []string{"route", "method"})
+	claims := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "firsttap_claims_total", Help: "Taps on Accept, by answer.",
+	}, []string{"result"})
+	decisions := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "firsttap_gate_decisions_total", Help: "Taps on Accept, by the layer that decided and its decision.",
+	}, []string{"layer", "decision"})
 	m := &RequestMetrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_http_requests_total", Help: "HTTP requests answered, by route, method and status.",
-		}, []string{"route", "method", "status"}),
-		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "firsttap_http_request_duration_seconds", Help: "Time from a request to its answer, without the live streams.",
-			Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10},
-		}, []string{"route", "method"}),
-		claims: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_claims_total", Help: "Taps on Accept, by answer.",
-		}, []string{"result"}),
-		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_gate_decisions_total", Help: "Taps on Accept, by the layer that decided and its decision.",
-		}, []string{"layer", "decision"}),
 		signIns: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "firsttap_sign_ins_total", Help: "Session sign-ins, and refused keys and tokens, by door and result.",
 		}, []string{"door", "result"}),
 		database: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "firsttap_database_duration_seconds", Help: "Time from a statement to the start of its answer; begin includes the wait for a connection.",
+			Name: "firsttap_database_duration_seconds", Help: "Time from a statement to the start of its answer; begin and call include the wait for a connection.",
 			Buckets: []float64{.0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5},
 		}, []string{"operation", "pool"}),
 		redis: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -63,17 +104,28 @@ func newRequestMetrics(r prometheus.Registerer) *RequestMetrics {
 			Buckets: []float64{.0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1},
 		}, []string{"command"}),
 	}
-	for _, result := range claimResults() {
-		m.claims.WithLabelValues(string(result)) // rate() needs the zero before the first claim
+	m.answers.find = func(a answer) answerMetrics {
+		found := answerMetrics{count: requests.WithLabelValues(a.route, a.method, strconv.Itoa(a.status))}
+		if !strings.HasSuffix(a.route, "/stream") {
+			found.duration = durations.WithLabelValues(a.route, a.method)
+		}
+		return found
 	}
-	for layer, decisions := range map[service.Layer][]service.Decision{
+	m.claims.find = func(r service.ClaimResult) prometheus.Counter { return claims.WithLabelValues(string(r)) }
+	m.decisions.find = func(d decision) prometheus.Counter {
+		return decisions.WithLabelValues(string(d.layer), string(d.decision))
+	}
+	for _, result := range claimResults() {
+		m.claims.get(result) // rate() needs the zero before the first claim
+	}
+	for layer, made := range map[service.Layer][]service.Decision{
 		service.LayerMemory: {service.DecisionRefused}, service.LayerInFlight: {service.DecisionRefused, service.DecisionJoined},
 		service.LayerMarker: {service.DecisionRefused}, service.LayerLock: {service.DecisionRefused},
 		service.LayerDatabase:  {service.DecisionWon, service.DecisionReplayed, service.DecisionRefused, service.DecisionFailed},
 		service.LayerSidelined: {service.DecisionWon, service.DecisionReplayed, service.DecisionRefused, service.DecisionFailed},
 	} {
-		for _, d := range decisions {
-			m.decisions.WithLabelValues(string(layer), string(d))
+		for _, d := range made {
+			m.decisions.get(decision{layer, d})
 		}
 	}
 	m.signIns.WithLabelValues(string(service.AuthSession), string(service.SignInOK))
@@ -82,7 +134,7 @@ func newRequestMetrics(r prometheus.Registerer) *RequestMetrics {
 			m.signIns.WithLabelValues(string(door), string(result))
 		}
 	}
-	r.MustRegister(m.requests, m.durations, m.claims, m.decisions, m.signIns, m.database, m.redis)
+	r.MustRegister(requests, durations, claims, decisions, m.signIns, m.database, m.redis)
 	return m
 }
 
@@ -94,11 +146,11 @@ func claimResults() []service.ClaimResult {
 }
 
 // CountClaim implements service.Counter.
-func (m *RequestMetrics) CountClaim(r service.ClaimResult) { m.claims.WithLabelValues(string(r)).Inc() }
+func (m *RequestMetrics) CountClaim(r service.ClaimResult) { m.claims.get(r).Inc() }
 
 // CountDecision implements service.Counter.
 func (m *RequestMetrics) CountDecision(l service.Layer, d service.Decision) {
-	m.decisions.WithLabelValues(string(l), string(d)).Inc()
+	m.decisions.get(decision{l, d}).Inc()
 }
 
 // CountSignIn implements service.SignInCounter.
@@ -119,9 +171,10 @@ func (m *RequestMetrics) ObserveRequest(method, route string, status int, took t
 	if !slices.Contains(methods, method) {
 		method = "other"
 	}
-	m.requests.WithLabelValues(route, method, strconv.Itoa(status)).Inc()
-	if !strings.HasSuffix(route, "/stream") {
-		m.durations.WithLabelValues(route, method).Observe(took.Seconds())
+	of := m.answers.get(answer{route, method, status})
+	of.count.Inc()
+	if of.duration != nil {
+		of.duration.Observe(took.Seconds())
 	}
 }
 

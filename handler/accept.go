@@ -1,0 +1,197 @@
+package handler
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"firsttap/dispatch"
+	"firsttap/service"
+)
+
+type acceptRequest struct {
+	Round *int `json:"round" validate:"omitempty,min=1,max=2147483647"`
+}
+
+type acceptView struct {
+	Result   string       `json:"result"`
+	Replayed bool         `json:"replayed"`
+	Dispatch dispatchView `json:"dispatch"`
+	Claim    claimView    `json:"claim"`
+}
+
+type claimView struct {
+	ID         dispatch.ClaimID `json:"id"`
+	Round      int              `json:"round"`
+	AcceptedAt timestamp        `json:"accepted_at"`
+}
+
+// accept decides about a driver's tap. Of thirty taps that arrive together, one wins: what the others cost decides how soon the
+// winner is answered. TestAllocationsOfALoser counts it.
+func (h *handler) accept(c echo.Context) error {
+	me, err := h.authenticateDriver(c)
+	if err != nil {
+		return err
+	}
+	id, err := dispatchID(c)
+	if err != nil {
+		return err
+	}
+	round, err := readRound(c)
+	if err != nil {
+		return err
+	}
+	ctx := dispatch.WithCaller(c.Request().Context(), dispatch.Caller{Actor: string(me), Request: requestID(c), App: appVersion(c)})
+	won, err := h.Acceptor.Accept(ctx, service.Tap{Dispatch: id, Driver: me, Round: round})
+	if taken, ok := errors.AsType[*dispatch.TakenError](err); ok {
+		return h.taken.answer(c, taken)
+	}
+	if err != nil {
+		return claimError{unauthenticatedIfGone(err)}
+	}
+	claim := won.Dispatch.Claim
+	return writeJSON(c, 200, acceptView{
+		Result: "SUCCESS", Replayed: won.Replayed, Dispatch: viewDispatch(won.Dispatch),
+		Claim: claimView{ID: claim.ID, Round: claim.Round, AcceptedAt: timestamp(claim.AcceptedAt)},
+	})
+}
+
+// takenAnswers are the answers to taps that lose, but for the path.
+type takenAnswers struct{ final, tentative preparedProblem }
+
+// preparedProblem is an encoded problem before and after the path in it.
+type preparedProblem struct{ before, after []byte }
+
+func newTakenAnswers() takenAnswers {
+	return takenAnswers{prepareProblem(&dispatch.TakenError{Final: true}), prepareProblem(&dispatch.TakenError{})}
+}
+
+func prepareProblem(err error) preparedProblem {
+	const path = "/path"
+	body, failed := json.Marshal(describe(err, path))
+	before, after, ok := strings.Cut(string(body), path)
+	if failed != nil || !ok {
+		panic(fmt.Sprintf("handler: the problem %s can't be prepared: %v", body, failed)) // encoding strings does not fail
+	}
+	return preparedProblem{[]byte(before), []byte(after)}
+}
+
+// problemType is the value of Content-Type, shared by all answers: a header's values are replaced, never changed.
+var problemType = []string{"application/problem+json"}
+
+// answer writes the problem for err. The path needs no escapes: it is the route's, with an identifier.
+func (t *takenAnswers) answer(c echo.Context, err *dispatch.TakenError) error {
+	p := &t.tentative
+	if err.Final {
+		p = &t.final
+	}
+	w := c.Response()
+	w.Header()[echo.HeaderContentType] = problemType
+	w.WriteHeader(http.StatusConflict)
+	path := c.Request().URL.Path
+	body := make([]byte, 0, len(p.before)+len(path)+len(p.after))
+	body = append(append(append(body, p.before...), path...), p.after...)
+	_, _ = w.Write(body) // the client has gone
+	return nil
+}
+
+// maxPlainBody is the longest body that readRound reads itself.
+const maxPlainBody = 64
+
+// readRound returns the round in the body, 0 for none. It reads as read[acceptRequest] does, and what an app sends without reflection.
+func readRound(c echo.Context) (int, error) {
+	r := c.Request()
+	if n := r.ContentLength; n >= 0 && n <= maxPlainBody {
+		body := make([]byte, n)
+		if _, err := io.ReadFull(r.Body, body); err != nil {
+			return 0, decodeError(err)
+		}
+		if round, ok := parseRound(body); ok {
+			return round, nil
+		}
+		return decodeRound(body)
+	}
+	body, err := readBody(c, maxBody)
+	if err != nil {
+		return 0, err
+	}
+	return decodeRound(body)
+}
+
+func decodeRound(body []byte) (int, error) {
+	req, err := decode[acceptRequest](body)
+	if err != nil || req.Round == nil {
+		return 0, err
+	}
+	return *req.Round, nil
+}
+
+// parseRound reads a body that is empty, or {"round": n} with any white space of JSON. It reports false for any other body, also for
+// valid ones.
+func parseRound(body []byte) (round int, ok bool) {
+	p := plainParser{rest: body}
+	if p.skipSpace(); len(p.rest) == 0 {
+		return 0, true
+	}
+	if !p.token(`{`) || !p.token(`"round"`) || !p.token(`:`) {
+		return 0, false
+	}
+	round, ok = p.number()
+	return round, ok && p.token(`}`) && len(p.rest) == 0
+}
+
+// plainParser reads tokens of JSON from rest.
+type plainParser struct{ rest []byte }
+
+func (p *plainParser) skipSpace() {
+	for len(p.rest) > 0 {
+		switch p.rest[0] {
+		case ' ', '\t', '\r', '\n':
+			p.rest = p.rest[1:]
+		default:
+			return
+		}
+	}
+}
+
+// token reads the text and the white space behind it, and reports whether it was there.
+func (p *plainParser) token(text string) bool {
+	if len(p.rest) < len(text) || string(p.rest[:len(text)]) != text {
+		return false
+	}
+	p.rest = p.rest[len(text):]
+	p.skipSpace()
+	return true
+}
+
+// number reads a whole number from 1 to the largest round, and the white space behind it.
+func (p *plainParser) number() (n int, ok bool) {
+	if len(p.rest) == 0 || p.rest[0] == '0' {
+		return 0, false
+	}
+	for len(p.rest) > 0 && p.rest[0] >= '0' && p.rest[0] <= '9' {
+		if n = 10*n + int(p.rest[0]-'0'); n > math.MaxInt32 {
+			return 0, false
+		}
+		p.rest = p.rest[1:]
+	}
+	p.skipSpace()
+	return n, n > 0
+}
+
+const maxAppVersion = 64
+
+// appVersion returns X-App-Version, or "" if it can't be stored: a wrong header must not cost a driver the dispatch.
+func appVersion(c echo.Context) string {
+	v := c.Request().Header.Get("X-App-Version")
+	if len(v) > maxAppVersion || strings.TrimSpace(v) != v || !isPrintable(v) {
+		return ""
+	}
+	return v
+}
