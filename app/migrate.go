@@ -47,6 +47,7 @@ func prepare(ctx context.Context, c config.Config, store *repository.Store, log 
 		}
 		log.Warn("another process migrates the database; the start waits until it has finished", "error", err)
 	}
+	store.PrepareClaims(ctx)
 	store.CheckDurability(ctx)
 	return service.NewKeys(store).StoreFirst(ctx, c.AdminKey)
 }
@@ -65,6 +66,9 @@ func migrate(ctx context.Context, c config.Config, log *slog.Logger, args []stri
 		case "up":
 			n, err := m.Up(ctx)
 			fmt.Fprintf(stdout, "%d migrations applied\n", n)
+			if err == nil {
+				store.PrepareClaims(ctx)
+			}
 			return err
 		case "down":
 			took, err := m.Down(ctx)

@@ -60,9 +60,24 @@ mutant "the UPDATE without the round" $claim "AND round = ?" "AND ? > 0" ./repos
 mutant "the UPDATE without opens_at" $claim '"opens_at <= "+s.dialect.now()' '"1 = 1"' ./repository "$conditions"
 mutant "the UPDATE without expires_at" $claim 'AND expires_at > `+s.dialect.now()+`' "" ./repository "$conditions"
 mutant "the UPDATE without the driver's version" $claim "WHERE id = ? AND version = ?\`+s" "WHERE id = ? AND ? > 0\`+s" ./repository "$conditions"
-mutant "the driver's other claims are ignored" $claim "snapshot.claims + 1" "snapshot.claims + 2" ./repository "$conditions"
-mutant "no re-read after a lost COMMIT" $claim "err = s.resolve(ctx, id, d.Claim.ID, err)" "_ = s.resolve" ./systemtest 'TestRepliesAreLost/.*/commit$'
-mutant "the re-read does not wait for the row" $claim '"SELECT id FROM dispatches WHERE id = ?"+s.dialect.forUpdate' '"SELECT id FROM dispatches WHERE id = ?"' ./repository TestTheCommitArrivesLate
+mutant "the driver's other claims are ignored" $claim "snapshot.claims + 1" "snapshot.claims + 2" ./repository TestEachConditionOfTheAssignmentHolds
+mutant "no re-read after a lost COMMIT" $claim "err = s.resolve(ctx, &d, events, err)" "_ = s.resolve" ./systemtest 'TestRepliesAreLost/.*/commit$'
+mutant "a late claim is committed after its refusal" $claim "events[0].ID, stateDone" "dispatch.NewEventID(time.Now()), stateDone" ./repository TestTheCommitArrivesLate
+call=repository/claim_call.go
+mutant "the call without the status" $call "AND status = 'PENDING' AND round" "AND round" ./repository "$conditions"
+mutant "the call without the round" $call "AND round = p_round" "AND p_round > 0" ./repository "$conditions"
+mutant "the call without the version" $call "AND version = p_version" "AND p_version > 0" ./repository "$conditions"
+mutant "the call without opens_at" $call "AND opens_at <= v_now " "" ./repository "$conditions"
+mutant "the call without expires_at" $call "AND expires_at > v_now " "" ./repository "$conditions"
+mutant "the call without the driver's version" $call "AND version = p_driver_version" "" ./repository "$conditions"
+mutant "the call without the end of a suspension" $call "AND COALESCE(suspended_until, 0) <= v_now " "" ./repository TestClaimAtAWrongTime
+mutant "the call without the driver's other work" $call "v_busy AND NOT p_busy OR " "" ./repository TestClaimOnOldKnowledge
+mutant "the call without the driver's withdrawals" $call " OR v_withdrew AND NOT p_withdrew" "" ./repository TestClaimAfterAWithdrawal
+mutant "the call without the driver's number" $call "+ 1 FROM claims WHERE" "+ 1 + FLOOR(1000 * RAND()) FROM claims WHERE" ./repository TestOverlappingClaims
+mutant "the call on a read-only server" $call "AND NOT {read_only}" "" ./repository TestAServerBecomesReadOnlyBefore
+mutant "the call without its outbox row" $call "INSERT INTO outbox (event_id, state, next_at, claim) VALUES (p_event, 0, v_now + p_lease, p_owner);" "" ./repository TestClaimWritesEverything
+mutant "a missing procedure is not created again" $call "if err = p.make(ctx); err != nil {" "if true {" ./repository TestTheProcedureIsMissing
+mutant "a round with a leading zero" handler/accept.go "p.rest[0] == '0'" "false" ./handler FuzzRounds
 mutant "a lost COMMIT is treated as a failed one" repository/tx.go '%w: commit: %w", dispatch.ErrUnknown' '%w: commit: %w", dispatch.ErrUnavailable' ./systemtest 'TestRepliesAreLost/.*/commit$'
 mutant "the claim ends with the client's connection" service/accept.go "context.WithTimeout(context.WithoutCancel(ctx), a.timeout)" "context.WithTimeout(ctx, a.timeout)" ./systemtest 'TestRepliesAreLost/.*/client'
 mutant "any client releases a lock" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then return' 'if true then return' ./lock TestOnlyTheOwner
@@ -74,7 +89,7 @@ mutant "the cache's round is ignored" service/inflight.go " && tap.Round <= h.ro
 mutant "the cache decides without a round" service/inflight.go "tap.Round != 0 && " "" ./service .
 mutant "a driver's own key is treated as a rival's" service/marker.go "m.driver == tap.Driver" "false" ./systemtest TestInvalidRedisKeys
 mutant "a key without an expiry" lock/gate.go ', "PX", ttl.Milliseconds()).Text()' ').Text()' ./lock TestOneOwner
-mutant "the lock is kept after a failed claim" service/accept.go "err = lease.Release(ctx)" "err = nil" ./systemtest 'TestRepliesAreLost/.*/(update|connections)'
+mutant "the lock is kept after a failed claim" service/accept.go "err = lease.Release(ctx)" "err = nil" ./systemtest 'TestRepliesAreLost/.*/connections'
 mutant "refused drivers are not notified" service/accept.go "a.reannouncer.schedule(tap, 0, f.refused...)" "_ = a.reannouncer" ./service .
 mutant "drivers are not notified after an instance is killed" service/accept.go "a.reannouncer.schedule(tap, followUpRetry)" "_ = a.reannouncer" ./systemtest TestInstanceIsKilled
 mutant "the claim without its outbox row" repository/outbox.go "return tx.Create(&outbox).Error" "return nil" ./systemtest TestExactlyOneWinner
@@ -88,7 +103,7 @@ mutant "a suspended driver starts a job" dispatch/rules.go " && v.Suspended(now)
 mutant "withdrawals without a limit" dispatch/withdrawal.go "if wait > 0 {" "if false {" ./repository TestWithdraw
 mutant "a driver who can't win blocks other drivers" service/accept.go "if unwinnable && a.inflight.sideline(tap.Driver) {" "if unwinnable && false {" ./service TestHopelessTaps
 mutant "a lost claim is not counted" service/verify.go "v.lost.Add(1)" "" ./service 'TestLostClaim$'
-mutant "a demoted server decides a claim" repository/claim.go "if row.ReadOnly {" "if false {" ./repository TestReadOnlyServerAnswersNothing
+mutant "a demoted server decides a claim" repository/claim_snapshot.go "if readOnly {" "if false {" ./repository TestReadOnlyServerAnswersNothing
 mutant "a demoted server answers reads" repository/primary.go "c.primary.recheckAfter < 0 || time.Since(c.checkedAt) < c.primary.recheckAfter" "true" ./repository TestReadOnlyServerAnswersNothing
 
 suite=TestLockerAndLeader

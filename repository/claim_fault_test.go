@@ -134,73 +134,129 @@ func TestRowChangesWhileTheUpdateWaits(t *testing.T) {
 	})
 }
 
-// deciders are the two ways to give a dispatch to a driver.
-var deciders = map[string]func(*Store, context.Context, dispatch.ID, dispatch.DriverID) (dispatch.Dispatch, error){
-	"a claim": func(s *Store, ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (dispatch.Dispatch, error) {
+// callOfClaim is how a claim is written on a server, in one packet.
+const callOfClaim = "CALL firsttap_claim"
+
+// decider is a way to give a dispatch to a driver.
+type decider struct {
+	last string // the last packet that it sends
+	do   func(*Store, context.Context, dispatch.ID, dispatch.DriverID) (dispatch.Dispatch, error)
+}
+
+var deciders = map[string]decider{
+	"a claim": {callOfClaim, func(s *Store, ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (dispatch.Dispatch, error) {
 		return s.Claim(ctx, id, driver, rule(0))
-	},
-	"an assignment": func(s *Store, ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (dispatch.Dispatch, error) {
+	}},
+	"an assignment": {"COMMIT", func(s *Store, ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (dispatch.Dispatch, error) {
 		return s.Assign(ctx, id, driver, assigning(1))
-	},
+	}},
+}
+
+// held begins to decide, and returns when the last packet waits at the proxy.
+func (d decider) held(ctx context.Context, t testing.TB, s *Store, proxy *servertest.Proxy, id dispatch.ID, driver dispatch.DriverID) (*servertest.Hold, <-chan error) {
+	t.Helper()
+	hold := proxy.Hold(d.last)
+	ended := begin(func() error { return errorOf(d.do(s, ctx, id, driver)) })
+	testkit.Await(t, "the "+d.last, hold.Reached())
+	return hold, ended
+}
+
+// eachDecider runs the test with each way to give a dispatch to a driver, on each server.
+func eachDecider(t *testing.T, test func(*testing.T, *database, decider)) {
+	for what, d := range deciders {
+		t.Run(what, func(t *testing.T) {
+			everyServer(t, func(t *testing.T, db *database) { test(t, db, d) })
+		})
+	}
 }
 
 func TestTheReplyOfACommitIsLost(t *testing.T) {
-	everyServer(t, func(t *testing.T, db *database) {
-		s, proxy := db.proxied(t)
-		n := 0
-		for what, decide := range deciders {
-			d, v := db.add(t, nil), db.drivers(t, 1)[0]
-			cut := proxy.CutReply("COMMIT")
-			got, err := decide(s, t.Context(), d.ID, v.ID)
-			testkit.Await(t, "the cut", cut.Done())
-			if err != nil {
-				t.Fatalf("%s was committed, and the driver gets %v", what, err)
-			}
-			db.mustStore(t, got)
-			n++
-			db.mustHold(t, n, dispatch.EventAccepted, n)
-		}
-	})
-}
-
-func TestTheCommitIsLostAndTheDatabaseCannotBeAsked(t *testing.T) {
-	everyServer(t, func(t *testing.T, db *database) {
-		db = db.usual(t)
+	eachDecider(t, func(t *testing.T, db *database, by decider) {
 		s, proxy := db.proxied(t)
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
-		claim := rule(0)
-		hold, ended := untilCommit(t, proxy, func() error { return errorOf(s.Claim(t.Context(), d.ID, v.ID, claim)) })
-		proxy.Refuse(true)
-		mustBeError(t, "the COMMIT may yet arrive", testkit.Await(t, "the claim's end", ended), dispatch.ErrUnknown)
-		hold.Release()
-		proxy.Refuse(false)
-		// Asking again gets the truth: it never arrived.
-		testkit.Retry(t, func() error { return errorOf(s.Claim(t.Context(), d.ID, v.ID, claim)) })
+		cut := proxy.CutReply(by.last)
+		got, err := by.do(s, t.Context(), d.ID, v.ID)
+		testkit.Await(t, "the cut", cut.Done())
+		if err != nil {
+			t.Fatalf("it was committed, and the driver gets %v", err)
+		}
+		db.mustStore(t, got)
 		db.mustHold(t, 1, dispatch.EventAccepted, 1)
 	})
 }
 
-// severed claims the dispatch by way of two proxies. When it returns, the COMMIT waits at the one next to the
-// server, and the claimant's connection to the other is gone.
-func (db *database) severed(t *testing.T, id dispatch.ID, driver dispatch.DriverID) (*servertest.Hold, <-chan error) {
-	t.Helper()
-	_, far := db.proxied(t)
-	near := servertest.StartProxy(t, far.Addr())
-	s := openWith(t, near.URL(db.url), Options{Log: quiet, Patience: db.options.Patience})
-	hold, ended := untilCommit(t, far, func() error { return errorOf(s.Claim(t.Context(), id, driver, rule(0))) })
-	near.CutAll()
-	return hold, ended
+func TestTheCommitIsLostAndTheDatabaseCannotBeAsked(t *testing.T) {
+	eachDecider(t, func(t *testing.T, db *database, by decider) {
+		db = db.usual(t)
+		s, proxy := db.proxied(t)
+		d, v := db.add(t, nil), db.drivers(t, 1)[0]
+		_, ended := by.held(t.Context(), t, s, proxy, d.ID, v.ID)
+		proxy.Refuse(true)
+		mustBeError(t, "it may yet arrive", testkit.Await(t, "the end", ended), dispatch.ErrUnknown)
+		proxy.Refuse(false)
+		// Asking again gets the truth: it never arrived.
+		testkit.Retry(t, func() error { return errorOf(by.do(s, t.Context(), d.ID, v.ID)) })
+		db.mustHold(t, 1, dispatch.EventAccepted, 1)
+	})
 }
 
-// A look for the claim without waiting for the row would not find it, and would be wrong.
+// severed decides by way of two proxies. When it returns, the last packet waits at far, which is next to the server, and the connection
+// to the other is gone.
+func (db *database) severed(t *testing.T, by decider, id dispatch.ID, driver dispatch.DriverID) (far *servertest.Proxy, hold *servertest.Hold, ended <-chan error) {
+	t.Helper()
+	_, far = db.proxied(t)
+	near := servertest.StartProxy(t, far.Addr())
+	s := openWith(t, near.URL(db.url), Options{Log: quiet, Patience: db.options.Patience})
+	hold, ended = by.held(t.Context(), t, s, far, id, driver)
+	near.CutAll()
+	return far, hold, ended
+}
+
+// A claim that is said to be not committed never will be, also if the server receives it later.
 func TestTheCommitArrivesLate(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
+		drivers := db.drivers(t, 2)
+		d := db.add(t, nil)
+		far, hold, ended := db.severed(t, deciders["a claim"], d.ID, drivers[0].ID)
+		mustBeError(t, "the claim is still on its way", testkit.Await(t, "the claim's end", ended), dispatch.ErrUnavailable)
+		executed := far.CutReply(callOfClaim)
+		hold.Release()
+		testkit.Await(t, "the late claim", executed.Done())
+		db.mustStore(t, d)
+		db.mustHold(t, 0, dispatch.EventAccepted, 0)
+		db.mustAccept(t, d.ID, drivers[1].ID)
+	})
+}
+
+// The server executes the claim, and waits for a row, when the connection is lost.
+func TestTheClaimIsExecutedAfterItsConnection(t *testing.T) {
+	everyServer(t, func(t *testing.T, db *database) {
+		drivers := db.drivers(t, 2)
+		d := db.add(t, nil)
+		_, free := db.hold(t, d.ID)
+		s, proxy := db.proxied(t)
+		ended := claiming(t, s, d.ID, drivers[0].ID)
+		db.waiting(t)
+		proxy.CutAll()
+		mustBeError(t, "the claim's connection is lost", testkit.Await(t, "the claim's end", ended), dispatch.ErrUnavailable)
+		free()
+		testkit.Eventually(t, "the server has executed the claim", func() bool {
+			return !slices.ContainsFunc(servertest.Sessions(t, db.raw), func(s servertest.Session) bool { return s.Statement != "" })
+		})
+		db.mustHold(t, 0, dispatch.EventAccepted, 0)
+		db.mustAccept(t, d.ID, drivers[1].ID)
+	})
+}
+
+// A look for an assignment that does not wait for its transaction would not find it, and would be wrong.
+func TestTheCommitOfAnAssignmentArrivesLate(t *testing.T) {
+	everyServer(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
-		hold, ended := db.severed(t, d.ID, v.ID)
+		_, hold, ended := db.severed(t, deciders["an assignment"], d.ID, v.ID)
 		db.waiting(t)
 		hold.Release()
-		if err := <-ended; err != nil {
-			t.Errorf("the claim was committed, and Claim says %v", err)
+		if err := testkit.Await(t, "the assignment's end", ended); err != nil {
+			t.Errorf("it was committed, and Assign says %v", err)
 		}
 		db.mustHold(t, 1, dispatch.EventAccepted, 1)
 	})
@@ -210,8 +266,8 @@ func TestTheCommitStaysOnItsWay(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
 		db = db.usual(t)
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
-		hold, ended := db.severed(t, d.ID, v.ID)
-		mustBeError(t, "the COMMIT may yet arrive", testkit.Await(t, "the claim's end", ended), dispatch.ErrUnknown)
+		_, hold, ended := db.severed(t, deciders["an assignment"], d.ID, v.ID)
+		mustBeError(t, "the COMMIT may yet arrive", testkit.Await(t, "the assignment's end", ended), dispatch.ErrUnknown)
 		hold.Release()
 		testkit.Retry(t, func() error {
 			if n := db.count(t, "claims"); n != 1 {
@@ -223,38 +279,34 @@ func TestTheCommitStaysOnItsWay(t *testing.T) {
 }
 
 func TestACommitThatIsNotAnsweredEndsWithItsContext(t *testing.T) {
-	everyServer(t, func(t *testing.T, db *database) {
+	eachDecider(t, func(t *testing.T, db *database, by decider) {
 		db = db.usual(t)
 		s, proxy := db.proxied(t)
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		_, ended := untilCommit(t, proxy, func() error { return errorOf(s.Claim(ctx, d.ID, v.ID, rule(0))) })
+		_, ended := by.held(ctx, t, s, proxy, d.ID, v.ID)
 		cancel()
-		if err := testkit.Await(t, "the claim's end", ended); err == nil {
-			t.Error("the COMMIT never arrived, and Claim says that it did")
+		if err := testkit.Await(t, "the end", ended); err == nil {
+			t.Error("it never arrived, and is said to be committed")
 		}
 	})
 }
 
 func TestTheCommitNeverArrives(t *testing.T) {
-	for what, decide := range deciders {
-		t.Run(what, func(t *testing.T) {
-			everyServer(t, func(t *testing.T, db *database) {
-				s, proxy := db.proxied(t)
-				d, v := db.add(t, nil), db.drivers(t, 1)[0]
-				_, ended := untilCommit(t, proxy, func() error { return errorOf(decide(s, t.Context(), d.ID, v.ID)) })
-				proxy.CutAll()
-				err := <-ended
-				mustBeError(t, "the database says that there is no claim", err, dispatch.ErrUnavailable)
-				if strings.Contains(fmt.Sprint(err), "%!") {
-					t.Errorf("the message is %q", err)
-				}
-				db.mustHold(t, 0, dispatch.EventAccepted, 0)
-				must(t, errorOf(decide(db.Store, t.Context(), d.ID, v.ID)))
-			})
-		})
-	}
+	eachDecider(t, func(t *testing.T, db *database, by decider) {
+		s, proxy := db.proxied(t)
+		d, v := db.add(t, nil), db.drivers(t, 1)[0]
+		_, ended := by.held(t.Context(), t, s, proxy, d.ID, v.ID)
+		proxy.CutAll()
+		err := <-ended
+		mustBeError(t, "the database says that there is no claim", err, dispatch.ErrUnavailable)
+		if strings.Contains(fmt.Sprint(err), "%!") {
+			t.Errorf("the message is %q", err)
+		}
+		db.mustHold(t, 0, dispatch.EventAccepted, 0)
+		must(t, errorOf(by.do(db.Store, t.Context(), d.ID, v.ID)))
+	})
 }
 
 func TestTheReplyOfAStatementIsLost(t *testing.T) {
@@ -262,7 +314,7 @@ func TestTheReplyOfAStatementIsLost(t *testing.T) {
 		s, proxy := db.proxied(t)
 		for _, statement := range []string{"UPDATE dispatches", "INTO `claims`", "INTO `events`", "INTO `outbox`"} {
 			d, v := db.add(t, nil), db.drivers(t, 1)[0]
-			mustLose(t, proxy, statement, dispatch.ErrUnavailable, func() error { return errorOf(s.Claim(t.Context(), d.ID, v.ID, rule(0))) })
+			mustLose(t, proxy, statement, dispatch.ErrUnavailable, func() error { return errorOf(s.Assign(t.Context(), d.ID, v.ID, assigning(1))) })
 			db.mustStore(t, d)
 			db.mustHold(t, 0, dispatch.EventAccepted, 0)
 		}

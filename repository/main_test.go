@@ -124,7 +124,9 @@ func migrated(t testing.TB, rawURL string) *database {
 
 func databaseAt(t testing.TB, rawURL string) *database {
 	t.Helper()
-	return &database{Store: open(t, rawURL), url: rawURL, raw: direct(t, rawURL)}
+	db := &database{Store: open(t, rawURL), url: rawURL, raw: direct(t, rawURL)}
+	db.PrepareClaims(t.Context())
+	return db
 }
 
 func migrate(t testing.TB, rawURL string) {
@@ -270,8 +272,6 @@ func collect[T, V any](items []T, of func(T) V) []V {
 	}
 	return all
 }
-
-type claimRule = func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error)
 
 // rule is the domain's own, for a claim with an id of its own.
 func rule(round int) claimRule {

@@ -108,11 +108,7 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 		skipLocked: " FOR UPDATE SKIP LOCKED",
 		forceIndex: func(index string) string { return " FORCE INDEX (" + index + ")" },
 		hasRegion:  "JSON_CONTAINS(v.regions, JSON_QUOTE(?))",
-		retryable: func(err error) bool {
-			const deadlock = 1213
-			var e *driver.MySQLError
-			return errors.As(err, &e) && e.Number == deadlock
-		},
+		retryable:  func(err error) bool { return isServerError(err, deadlock) },
 		migrator: func() (*migrations.Migrator, func() error, error) {
 			// A migration step on a large table takes long, and so does the wait for another process's step.
 			slow := config.Clone()
@@ -130,6 +126,11 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 		},
 		durability: mysqlDurability,
 	}
+	pool, err := s.claims.DB()
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.lastKnown, s.procedure = newLastKnown(), newClaimProcedure(pool, &s.dialect, log)
 	return s, nil
 }
 

@@ -55,7 +55,7 @@ func TestReadOnlyServerAnswersNothing(t *testing.T) {
 		db.mustAccept(t, won.ID, v.ID)
 		outbox := db.Outbox(OutboxOptions{Owner: "ins_a", LeaseTerm: time.Minute})
 		asks := map[string]func(ctx context.Context) error{
-			"a claim":           func(ctx context.Context) error { return errorOf(db.Claim(ctx, d.ID, v.ID, unasked(t))) },
+			"a claim":           func(ctx context.Context) error { return errorOf(db.Claim(ctx, d.ID, v.ID, rule(0))) },
 			"a repeated claim":  func(ctx context.Context) error { return errorOf(db.Claim(ctx, won.ID, v.ID, unasked(t))) },
 			"an unknown one":    func(ctx context.Context) error { return errorOf(db.Claim(ctx, "dsp_x", v.ID, unasked(t))) },
 			"an unknown driver": func(ctx context.Context) error { return errorOf(db.Claim(ctx, d.ID, "drv_x", unasked(t))) },
@@ -109,9 +109,9 @@ func TestAServerBecomesReadOnlyBeforeTheUpdate(t *testing.T) {
 	eachOwn(t, func(t *testing.T, db *database) {
 		s, proxy := db.proxied(t)
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
-		hold := proxy.Hold("UPDATE dispatches")
+		hold := proxy.Hold(callOfClaim)
 		ended := claiming(t, s, d.ID, v.ID)
-		testkit.Await(t, "the UPDATE", hold.Reached())
+		testkit.Await(t, "the call", hold.Reached())
 		db.readOnly(t, true)
 		hold.Release()
 		mustBeUnavailable(t, "the claim", <-ended)
@@ -125,8 +125,8 @@ func TestAServerBecomesReadOnlyAfterTheCommit(t *testing.T) {
 	eachOwn(t, func(t *testing.T, db *database) {
 		s, proxy := db.proxied(t)
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
-		cut := proxy.CutReply("COMMIT", "UPDATE dispatches")
-		asks := proxy.Hold("SELECT id FROM dispatches")
+		cut := proxy.CutReply(callOfClaim)
+		asks := proxy.Hold("INSERT INTO outbox")
 		ended := claiming(t, s, d.ID, v.ID)
 		testkit.Await(t, "the cut", cut.Done())
 		testkit.Await(t, "the question", asks.Reached())

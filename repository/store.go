@@ -31,9 +31,12 @@ type Store struct {
 	// doors is one connection for KeyHashes: requests with invalid keys take no other connections.
 	doors   *gorm.DB
 	dialect dialect
-	options Options
-	log     *slog.Logger
-	closers []func() error
+	// procedure and lastKnown make a claim cheap; nil for SQLite, which has no round trips.
+	procedure *claimProcedure
+	lastKnown *lastKnown
+	options   Options
+	log       *slog.Logger
+	closers   []func() error
 }
 
 // dialect holds the differences between the databases.
@@ -111,8 +114,9 @@ func Open(ctx context.Context, url string, o Options) (s *Store, err error) {
 	return s, nil
 }
 
-// announce calls OnCommit with what has just been committed.
+// announce remembers what has just been committed, and calls OnCommit with it.
 func (s *Store) announce(d dispatch.Dispatch, events []dispatch.Event) {
+	s.lastKnown.learnDispatch(&d)
 	if s.options.OnCommit != nil && len(events) > 0 {
 		s.options.OnCommit(d, events)
 	}

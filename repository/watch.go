@@ -12,7 +12,7 @@ import (
 type Statement struct {
 	// Pool is the pool of its connection: claims, writes, general, relay or doors.
 	Pool string
-	// Operation is select, insert, update, delete, begin, commit, rollback or other.
+	// Operation is select, insert, update, delete, call, begin, commit, rollback or other.
 	Operation string
 	// Query is the SQL with a placeholder for each argument; "" for what ends a transaction.
 	Query string
@@ -27,6 +27,9 @@ func (s *Store) observe(w StatementObserver) {
 	for name, db := range s.pools() {
 		p := &watchedPool{ConnPool: db.ConnPool, name: name, watch: w}
 		db.ConnPool, db.Statement.ConnPool = p, p
+	}
+	if s.procedure != nil {
+		s.procedure.observer = w
 	}
 }
 

@@ -61,7 +61,7 @@ func parts(t *testing.T, i *Instance) bool {
 // instance expands its event at once if this one could not.
 func TestRequestsFinish(t *testing.T) {
 	t.Parallel()
-	for _, match := range []string{"UPDATE dispatches", "COMMIT"} {
+	for _, match := range []string{"FROM dispatches d JOIN", callOfClaim} {
 		t.Run(match, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t, mariaDB(t), pushLease+"=1h") // no lease ends while the test goes on

@@ -13,15 +13,15 @@ import (
 // ask again and gets the truth.
 func TestRepliesAreLost(t *testing.T) {
 	onStages(t, map[string]func(*testing.T, *stage){
-		"commit": replyOfCommitIsLost, "commit and database": replyOfCommitIsLostAndTheDatabaseToo, "update": replyOfUpdateIsLost,
-		"client": clientHangsUpDuringTheUpdate, "withdrawal": replyOfWithdrawalIsLost, "connections": connectionsAreCut,
+		"commit": replyOfCommitIsLost, "commit and database": replyOfCommitIsLostAndTheDatabaseToo,
+		"client": clientHangsUpDuringTheClaim, "withdrawal": replyOfWithdrawalIsLost, "connections": connectionsAreCut,
 	})
 }
 
 func replyOfCommitIsLost(t *testing.T, s *stage) {
 	for range testkit.Scale(3, 30) {
 		o := s.offer(t)
-		cut := s.proxy.CutReply("COMMIT", "UPDATE dispatches")
+		cut := s.proxy.CutReply(callOfClaim)
 		a := o.tap(s.one, 0)
 		testkit.Await(t, "the reply was cut", cut.Done())
 		o.mustBeWon(0, a)
@@ -36,8 +36,8 @@ func replyOfCommitIsLost(t *testing.T, s *stage) {
 // While it is unknown whether a claim was committed, the response says so; the retry gets the result.
 func replyOfCommitIsLostAndTheDatabaseToo(t *testing.T, s *stage) {
 	o := s.offer(t)
-	cut := s.proxy.CutReply("COMMIT", "UPDATE dispatches")
-	away := s.proxy.Hold("SELECT id FROM dispatches") // the instance's question about the outcome does not arrive
+	cut := s.proxy.CutReply(callOfClaim)
+	away := s.proxy.Hold("INSERT INTO outbox") // the instance's question about the outcome does not arrive
 	answered := o.tapping(s.one, 0)
 	testkit.Await(t, "the reply was cut", cut.Done())
 	testkit.Await(t, "the instance asks", away.Reached())
@@ -50,24 +50,11 @@ func replyOfCommitIsLostAndTheDatabaseToo(t *testing.T, s *stage) {
 	o.mustReplay(s.one, 0)
 }
 
-// An UPDATE without a reply is never committed: no 200, no final refusal, and the dispatch can be won.
-func replyOfUpdateIsLost(t *testing.T, s *stage) {
-	for range testkit.Scale(3, 10) {
-		o := s.offer(t)
-		cut := s.proxy.CutReply("UPDATE dispatches")
-		a := o.tap(s.one, 0)
-		testkit.Await(t, "the reply was cut", cut.Done())
-		o.mustBeUnavailable(a)
-		o.nothingIsStored()
-		o.mustBeWon(1, o.tap(s.one, 1))
-	}
-}
-
 // The driver's connection ends while the claim is being decided, and the claim is decided all the same.
-func clientHangsUpDuringTheUpdate(t *testing.T, s *stage) {
+func clientHangsUpDuringTheClaim(t *testing.T, s *stage) {
 	for range testkit.Scale(3, 10) {
 		o := s.offer(t)
-		hold := s.proxy.Hold("UPDATE dispatches")
+		hold := s.proxy.Hold(callOfClaim)
 		ctx, hangUp := context.WithCancel(t.Context())
 		req, err := http.NewRequestWithContext(ctx, "POST", s.one.URL+"/v1/dispatches/"+o.id+"/accept", strings.NewReader(`{"round":1}`))
 		if err != nil {
@@ -81,7 +68,7 @@ func clientHangsUpDuringTheUpdate(t *testing.T, s *stage) {
 				resp.Body.Close()
 			}
 		}()
-		testkit.Await(t, "the UPDATE is on its way", hold.Reached())
+		testkit.Await(t, "the claim is on its way", hold.Reached())
 		hangUp()
 		<-gone
 		hold.Release()
@@ -110,7 +97,7 @@ func replyOfWithdrawalIsLost(t *testing.T, s *stage) {
 
 // A holder of the lock whose commit fails has turned others away for nothing: they get the offer again, once.
 func connectionsAreCut(t *testing.T, s *stage) {
-	o := s.holdClaim(t, "UPDATE dispatches")
+	o := s.holdClaim(t, callOfClaim)
 	o.mustBeTaken(s.one, 1, false)
 	o.mustBeTaken(s.two, 2, false)
 	s.proxy.CutAll()

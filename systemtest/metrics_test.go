@@ -45,7 +45,7 @@ func TestAPIMetrics(t *testing.T) {
 	}
 	won := sum(seen, "firsttap_claims_total", `result="SUCCESS"`)
 	if won != rounds || sum(seen, "firsttap_gate_decisions_total", `layer="database"`, `decision="won"`) != rounds ||
-		sum(seen, "firsttap_database_duration_seconds_count", `operation="commit"`, `pool="claims"`) != rounds {
+		sum(seen, "firsttap_database_duration_seconds_count", `operation="call"`, `pool="claims"`) != rounds {
 		t.Errorf("%g won in %d rounds", won, rounds)
 	}
 	if n := sum(seen, "firsttap_redis_duration_seconds_count", `command="set"`); n < rounds {

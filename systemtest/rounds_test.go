@@ -98,9 +98,9 @@ func TestRoundsUnderFire(t *testing.T) {
 				case 0:
 					c.FlushAll(t.Context())
 				case 1:
-					proxy.CutReply("COMMIT", "UPDATE dispatches")
+					proxy.CutReply(callOfClaim)
 				case 2:
-					proxy.CutReply("UPDATE dispatches")
+					proxy.CutReply("COMMIT", "UPDATE `dispatches`") // of a withdrawal
 				case 3:
 					proxy.CutAll()
 				}

@@ -10,6 +10,9 @@ import (
 	"firsttap/testkit"
 )
 
+// callOfClaim is how an instance has its database write a claim, in one packet.
+const callOfClaim = "CALL firsttap_claim"
+
 // lasting is the setting of locks that do not end while a test goes on: it ends them itself.
 const lasting = "FIRSTTAP_ACCEPT_LOCK_TTL=10m"
 

@@ -142,14 +142,14 @@ func TestTraceOfAnAccept(t *testing.T) {
 	if got, want := asked["redis"], []string{"set", "evalsha"}; !slices.Equal(got[:min(len(got), 2)], want) {
 		t.Errorf("of redis it asked %v", got)
 	}
-	if got, want := asked["mysql"], []string{"select", "begin", "update", "insert", "insert", "insert", "commit"}; !slices.Equal(got, want) {
+	if got, want := asked["mysql"], []string{"select", "call"}; !slices.Equal(got, want) {
 		t.Errorf("of the database it asked %v, want %v", got, want)
 	}
 	if !strings.Contains(i.log.String(), `"trace_id":"`+aTrace+`"`) {
 		t.Errorf("no line of the log names the trace:\n%s", i.log)
 	}
 	r.keeps(t, []string{
-		"UPDATE dispatches FORCE INDEX (PRIMARY) SET status = ?", "firsttap", "deployment.environment.name", "INSERT INTO", "error.type",
+		callOfClaim, "firsttap", "deployment.environment.name", "INSERT INTO", "error.type",
 	}, []string{
 		drivers[0].Token, drivers[1].Token, AdminKey, pushToken(drivers[0]), "+8210", "010000", won.Claim.ID, "Bearer", "a-secret-for",
 		drivers[0].ID, "Seoul 1", "an-order-number",

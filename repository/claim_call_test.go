@@ -1,0 +1,217 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+// counting is the database by way of a Store that counts its statements.
+func (db *database) counting(t testing.TB) (*database, *watched) {
+	t.Helper()
+	w := &watched{}
+	return db.by(openWith(t, db.url, Options{Log: quiet, Patience: testkit.Patience, Observer: w.watch})), w
+}
+
+// A claim is one statement after one that reads, or alone where the process knows dispatch and driver. The process learns the
+// dispatch by creating it, the driver by reading for an earlier claim.
+func TestStatementsOfAClaim(t *testing.T) {
+	everyServer(t, func(t *testing.T, db *database) {
+		db, w := db.counting(t)
+		v := db.drivers(t, 1)[0]
+		for day, want := range [][]string{{"claims select", "claims call"}, {"claims call"}, {"claims call"}} {
+			d := db.add(t, later(day))
+			w.take()
+			got := db.mustAccept(t, d.ID, v.ID)
+			testkit.Equal(t, "the statements", want, w.take())
+			db.mustStore(t, got)
+		}
+	})
+}
+
+// What a process knows may be old: it decides on what the database says.
+func TestClaimOnOldKnowledge(t *testing.T) {
+	everyServer(t, func(t *testing.T, db *database) {
+		other := db.by(open(t, db.url))
+		drivers := db.drivers(t, 3)
+		for day, v := range drivers {
+			db.mustAccept(t, db.add(t, later(10+day)).ID, v.ID) // now it knows the driver
+		}
+		tests := []struct {
+			name   string
+			change func(d dispatch.Dispatch)
+			want   error
+		}{
+			{"canceled", func(d dispatch.Dispatch) { other.mustUpdate(t, d.ID, cancel) }, dispatch.ErrCanceled},
+			{"taken", func(d dispatch.Dispatch) { other.mustAccept(t, d.ID, drivers[1].ID) }, dispatch.ErrAlreadyTaken},
+			{"off duty", func(dispatch.Dispatch) { must(t, errorOf(other.SetDuty(t.Context(), drivers[0].ID, false))) }, dispatch.ErrNotEligible},
+			{"on duty", func(dispatch.Dispatch) { must(t, errorOf(other.SetDuty(t.Context(), drivers[0].ID, true))) }, nil},
+			{"busy", func(d dispatch.Dispatch) {
+				same := other.add(t, func(o *dispatch.Dispatch) { o.WorkStartsAt, o.WorkEndsAt = d.WorkStartsAt, d.WorkEndsAt })
+				other.mustAccept(t, same.ID, drivers[0].ID)
+			}, dispatch.ErrDriverBusy},
+			{"extended", func(d dispatch.Dispatch) { other.mustUpdate(t, d.ID, extended(1)) }, nil},
+		}
+		for day, tt := range tests {
+			d := db.add(t, later(day))
+			tt.change(d)
+			got, err := db.accept(t.Context(), d.ID, drivers[0].ID)
+			if !errors.Is(err, tt.want) {
+				t.Errorf("%s: got %v, want %v", tt.name, err, tt.want)
+			}
+			if err == nil {
+				db.mustStore(t, got)
+			}
+		}
+	})
+}
+
+// A process that is wrong about the database's time is neither early nor late, and a driver does not escape a suspension.
+func TestClaimAtAWrongTime(t *testing.T) {
+	everyServer(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 1)[0].ID
+		db.mustAccept(t, db.add(t, nil).ID, v)
+		until := time.Now().Add(10 * time.Minute)
+		for i, tt := range []struct {
+			name  string
+			ahead time.Duration
+			edit  func(*dispatch.Dispatch)
+			want  error
+		}{
+			{"not open yet", 2 * time.Hour, soon, dispatch.ErrNotOpenYet},
+			{"expired", -2 * time.Hour, func(d *dispatch.Dispatch) { d.OpensAt, d.ExpiresAt = d.CreatedAt.Add(-3*time.Hour), d.CreatedAt }, dispatch.ErrExpired},
+			{"open", -2 * time.Hour, nil, nil},
+			{"suspended", time.Hour, func(*dispatch.Dispatch) {
+				db.exec(t, "UPDATE drivers SET suspended_until = ?, version = version + 1", until.UnixMicro())
+				db.lastKnown.drivers.Purge()
+				_, _ = db.accept(t.Context(), db.add(t, later(20)).ID, v) // now it knows the suspension
+			}, dispatch.ErrNotEligible},
+		} {
+			d := db.add(t, func(d *dispatch.Dispatch) {
+				later(i + 1)(d)
+				if tt.edit != nil {
+					tt.edit(d)
+				}
+			})
+			db.lastKnown.ahead.Store(&tt.ahead)
+			_, err := db.accept(t.Context(), d.ID, v)
+			if !errors.Is(err, tt.want) {
+				t.Errorf("%s: got %v, want %v", tt.name, err, tt.want)
+			}
+		}
+	})
+}
+
+// A dump may be restored without its procedures.
+func TestTheProcedureIsMissing(t *testing.T) {
+	everyServer(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 1)[0]
+		for day := range 2 {
+			db.exec(t, "DROP PROCEDURE "+db.procedure.name)
+			db.mustStore(t, db.mustAccept(t, db.add(t, later(day)).ID, v.ID))
+			db.mustCount(t, 1, "information_schema.routines WHERE routine_schema = DATABASE() AND routine_name = ?", db.procedure.name)
+		}
+		if !db.procedure.usable() {
+			t.Error("the procedure is no longer used")
+		}
+	})
+}
+
+// restricted is the database by way of a user who has the privileges only, and what the Store logs.
+func (db *database) restricted(t testing.TB, privileges string) (*database, *testkit.LogBuffer) {
+	t.Helper()
+	u, err := url.Parse(db.url)
+	must(t, err)
+	name := "u" + strings.TrimPrefix(u.Path, "/")
+	t.Cleanup(func() {
+		if _, err := db.raw.Exec("DROP USER " + name); err != nil {
+			t.Error(err)
+		}
+	})
+	db.exec(t, "CREATE USER "+name+" IDENTIFIED BY 'secret'")
+	db.exec(t, "GRANT "+privileges+" ON "+strings.TrimPrefix(u.Path, "/")+".* TO "+name)
+	u.User = url.UserPassword(name, "secret")
+	log := &testkit.LogBuffer{}
+	s := openWith(t, u.String(), Options{Log: slog.New(slog.NewTextHandler(log, nil)), Patience: testkit.Patience})
+	return db.by(s), log
+}
+
+// A user who may not create procedures claims all the same, in transactions, and an operator reads why.
+func TestAUserWithoutPrivilegesForProcedures(t *testing.T) {
+	everyServer(t, func(t *testing.T, db *database) {
+		const rows = "SELECT, INSERT, UPDATE, DELETE"
+		drivers := db.drivers(t, 4)
+		race := func(db *database, day int) {
+			d := db.add(t, later(day))
+			db.PrepareClaims(t.Context())
+			db.mustHaveOneWinner(t, len(drivers), func(i int) (dispatch.Dispatch, error) {
+				return db.accept(t.Context(), d.ID, drivers[i].ID)
+			}, func(int) error { return dispatch.ErrAlreadyTaken })
+		}
+		mayExecute, log := db.restricted(t, rows+", EXECUTE")
+		if race(mayExecute, 0); !mayExecute.procedure.usable() || log.String() != "" {
+			t.Errorf("another user's procedure is not used: %s", log)
+		}
+		db.exec(t, "DROP PROCEDURE "+db.procedure.name)
+		for day := range 2 {
+			race(mayExecute, 1+day)
+		}
+		if said := log.String(); mayExecute.procedure.usable() || strings.Count(said, "CREATE ROUTINE") != 1 {
+			t.Errorf("it logs %q", said)
+		}
+	})
+}
+
+// An operator kills the statement in the middle of its transaction. The session must not go on with what is left of it.
+func TestTheClaimIsKilled(t *testing.T) {
+	everyServer(t, func(t *testing.T, db *database) {
+		drivers := db.drivers(t, 2)
+		d := db.add(t, nil)
+		tx := db.begun(t)
+		// The claim waits after its first write: for the key of its claim.
+		must(t, errorOf(tx.Exec("INSERT INTO claims VALUES ('clm_x', ?, 1, 'drv_x', 1, 'WON', 1, NULL)", d.ID)))
+		ended := claiming(t, db.Store, d.ID, drivers[0].ID)
+		db.waiting(t)
+		sessions := servertest.Sessions(t, db.raw)
+		i := slices.IndexFunc(sessions, func(s servertest.Session) bool {
+			return strings.Contains(s.Statement, "INTO claims") || strings.Contains(s.Statement, callOfClaim)
+		})
+		if i < 0 {
+			t.Fatalf("the claim is not among %+v", sessions)
+		}
+		db.exec(t, "KILL QUERY "+sessions[i].ID)
+		mustBeError(t, "the claim is killed", testkit.Await(t, "the claim's end", ended), dispatch.ErrUnavailable)
+		must(t, tx.Rollback())
+		db.mustStore(t, d)
+		db.mustHold(t, 0, dispatch.EventAccepted, 0)
+		db.mustStore(t, db.mustAccept(t, d.ID, drivers[1].ID))
+	})
+}
+
+// A request whose context ends while it waits for a connection has written nothing.
+func TestNoConnectionForTheClaim(t *testing.T) {
+	everyServer(t, func(t *testing.T, db *database) {
+		d, v := db.add(t, nil), db.drivers(t, 1)[0]
+		for range claimConns {
+			conn, err := db.procedure.pool.Conn(t.Context())
+			must(t, err)
+			t.Cleanup(func() { conn.Close() })
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err := db.accept(ctx, d.ID, v.ID)
+		mustBeError(t, "no connection is free", err, dispatch.ErrUnavailable)
+		if errors.Is(err, dispatch.ErrUnknown) {
+			t.Errorf("nothing was sent: %v", err)
+		}
+	})
+}

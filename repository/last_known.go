@@ -1,0 +1,96 @@
+package repository
+
+import (
+	"sync/atomic"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"firsttap/dispatch"
+)
+
+const (
+	// maxKnown bounds the dispatches and the drivers that are kept: a few megabytes.
+	maxKnown = 4096
+	// maxClockDelay is the longest that a reading of the database's clock may take to be used.
+	maxClockDelay = 50 * time.Millisecond
+)
+
+// lastKnown holds the open dispatches, the drivers and the database's clock as this process last knew them, so that a claim need
+// not read them first. They may be old: a write that is based on them must name their versions. Safe for concurrent use. The nil
+// lastKnown holds nothing.
+type lastKnown struct {
+	dispatches *lru.Cache[dispatch.ID, dispatch.Dispatch]
+	drivers    *lru.Cache[dispatch.DriverID, dispatch.Driver]
+	// ahead is how far the database's clock is ahead of this process's; nil if no reading was quick enough.
+	ahead atomic.Pointer[time.Duration]
+}
+
+func newLastKnown() *lastKnown {
+	dispatches, err := lru.New[dispatch.ID, dispatch.Dispatch](maxKnown)
+	if err != nil {
+		panic(err) // only a size below 1 is refused
+	}
+	drivers, err := lru.New[dispatch.DriverID, dispatch.Driver](maxKnown)
+	if err != nil {
+		panic(err)
+	}
+	return &lastKnown{dispatches: dispatches, drivers: drivers}
+}
+
+// claimSnapshot returns what is known of a claim of an open dispatch, and reports whether that is enough to decide on. It takes
+// the driver for free, and for one who has not withdrawn from the dispatch.
+func (k *lastKnown) claimSnapshot(id dispatch.ID, driver dispatch.DriverID) (claimSnapshot, bool) {
+	if k == nil {
+		return claimSnapshot{}, false
+	}
+	d, ok := k.dispatches.Get(id)
+	if !ok {
+		return claimSnapshot{}, false
+	}
+	v, ok := k.drivers.Get(driver)
+	ahead := k.ahead.Load()
+	if !ok || ahead == nil {
+		return claimSnapshot{}, false
+	}
+	now := time.Now().Add(*ahead).Truncate(time.Microsecond).UTC()
+	if !now.After(d.UpdatedAt) { // events sort by their times
+		now = d.UpdatedAt.Add(time.Microsecond)
+	}
+	return claimSnapshot{dispatch: d.At(dispatch.Pending, now), candidate: dispatch.Candidate{Driver: v}, now: now}, true
+}
+
+// learnDispatch records the dispatch if it is open or will be, and forgets it if not.
+func (k *lastKnown) learnDispatch(d *dispatch.Dispatch) {
+	if k == nil {
+		return
+	}
+	if d.Status == dispatch.Pending || d.Status == dispatch.Scheduled {
+		k.dispatches.Add(d.ID, *d)
+	} else {
+		k.dispatches.Remove(d.ID)
+	}
+}
+
+func (k *lastKnown) learnDriver(v *dispatch.Driver) {
+	if k != nil {
+		k.drivers.Add(v.ID, *v)
+	}
+}
+
+// learnTime records the database's time, from the reply to a request that was sent at that time.
+func (k *lastKnown) learnTime(now, sent time.Time) {
+	if k == nil {
+		return
+	}
+	if delay := time.Since(sent); delay <= maxClockDelay {
+		ahead := now.Sub(sent.Add(delay / 2))
+		k.ahead.Store(&ahead)
+	}
+}
+
+// forget drops what a claim found to be old.
+func (k *lastKnown) forget(id dispatch.ID, driver dispatch.DriverID) {
+	k.dispatches.Remove(id)
+	k.drivers.Remove(driver)
+}
