@@ -135,7 +135,7 @@ func decodeRound(body []byte) (int, error) {
 // parseRound reads a body that is empty, or {"round": n} with any white space of JSON. It reports false for any other body, also for
 // valid ones.
 func parseRound(body []byte) (round int, ok bool) {
-	p := plainParser{rest: body}
+	p := tokenizer{rest: body}
 	if p.skipSpace(); len(p.rest) == 0 {
 		return 0, true
 	}
@@ -146,10 +146,10 @@ func parseRound(body []byte) (round int, ok bool) {
 	return round, ok && p.token(`}`) && len(p.rest) == 0
 }
 
-// plainParser reads tokens of JSON from rest.
-type plainParser struct{ rest []byte }
+// tokenizer reads tokens of JSON from rest.
+type tokenizer struct{ rest []byte }
 
-func (p *plainParser) skipSpace() {
+func (p *tokenizer) skipSpace() {
 	for len(p.rest) > 0 {
 		switch p.rest[0] {
 		case ' ', '\t', '\r', '\n':
@@ -161,7 +161,7 @@ func (p *plainParser) skipSpace() {
 }
 
 // token reads the text and the white space behind it, and reports whether it was there.
-func (p *plainParser) token(text string) bool {
+func (p *tokenizer) token(text string) bool {
 	if len(p.rest) < len(text) || string(p.rest[:len(text)]) != text {
 		return false
 	}
@@ -171,7 +171,7 @@ func (p *plainParser) token(text string) bool {
 }
 
 // number reads a whole number from 1 to the largest round, and the white space behind it.
-func (p *plainParser) number() (n int, ok bool) {
+func (p *tokenizer) number() (n int, ok bool) {
 	if len(p.rest) == 0 || p.rest[0] == '0' {
 		return 0, false
 	}

@@ -2,11 +2,11 @@ package handler
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -169,40 +169,63 @@ func TestWithdrawnTooOften(t *testing.T) {
 	w.call("GET", "/v1/admin/drivers/"+d.id+"/signals", key, "").want(200, "withdrawn_24h", 5.0, "hopeless_taps_24h", 0.0)
 }
 
+// A body without a length, and one that ends before its length.
+func TestAcceptBodies(t *testing.T) {
+	w := newWorld(t)
+	d := w.drivers(1)[0]
+	id := w.dispatch(1)
+	send := func(length int64, body string) reply {
+		req := request(context.Background(), http.MethodPost, "/v1/dispatches/"+id+"/accept", d.token, body)
+		req.ContentLength = length
+		return w.serve(req, body)
+	}
+	w.refused("a short body", send(11, `{"round"`), 400, "MALFORMED_REQUEST")
+	w.refused("a stale round without a length", send(-1, `{"round":2}`), 409, "OFFER_STALE")
+	w.refused("a long body", send(int64(len(`{"round":2}`)+100), `{"round":2}`+strings.Repeat(" ", 100)), 409, "OFFER_STALE")
+	send(-1, `{"round":1}`).want(200)
+}
+
 // The prepared answers are what any other error is answered with.
 func TestTakenAnswers(t *testing.T) {
-	answers := newTakenAnswers()
+	h := &handler{taken: newTakenAnswers()}
 	for _, final := range []bool{true, false} {
 		err := &dispatch.TakenError{Final: final}
-		c := echo.New().NewContext(httptest.NewRequest(http.MethodPost, "/v1/dispatches/dsp_1/accept", nil), httptest.NewRecorder())
-		noError(t, answers.answer(c, err))
-		want, failed := json.Marshal(describe(err, "/v1/dispatches/dsp_1/accept"))
-		noError(t, failed)
-		rec := c.Response().Writer.(*httptest.ResponseRecorder)
-		if rec.Code != 409 || rec.Body.String() != string(want) || rec.Header().Get("Content-Type") != "application/problem+json" {
-			t.Errorf("%d %v %s, want %s", rec.Code, rec.Header(), rec.Body, want)
+		got, want := httptest.NewRecorder(), httptest.NewRecorder()
+		on := func(rec *httptest.ResponseRecorder) echo.Context {
+			return echo.New().NewContext(httptest.NewRequest(http.MethodPost, "/v1/dispatches/dsp_1/accept", nil), rec)
+		}
+		noError(t, h.taken.answer(on(got), err))
+		h.answerError(claimError{err}, on(want))
+		if got.Code != want.Code || got.Body.String() != want.Body.String() || !reflect.DeepEqual(got.Header(), want.Header()) {
+			t.Errorf("%d %v %s, want %d %v %s", got.Code, got.Header(), got.Body, want.Code, want.Header(), want.Body)
 		}
 	}
 }
 
-// blank is a http.ResponseWriter that keeps nothing but its header.
-type blank http.Header
+// blank is a http.ResponseWriter that keeps its header and the status.
+type blank struct {
+	header http.Header
+	status int
+}
 
-func (b blank) Header() http.Header         { return http.Header(b) }
-func (b blank) Write(p []byte) (int, error) { return len(p), nil }
-func (b blank) WriteHeader(int)             {}
+func (b *blank) Header() http.Header         { return b.header }
+func (b *blank) Write(p []byte) (int, error) { return len(p), nil }
+func (b *blank) WriteHeader(status int)      { b.status = status }
 
-// allocations is how many allocations a handler makes for a tap.
-func allocations(api http.Handler, id, token string) float64 {
+// allocations is how many allocations a handler makes for a tap that loses.
+func allocations(t *testing.T, api http.Handler, id, token string) float64 {
+	t.Helper()
 	const round = `{"round":1}`
 	body := strings.NewReader("")
 	req := request(context.Background(), http.MethodPost, "/v1/dispatches/"+id+"/accept", token, round)
 	req.Body = io.NopCloser(body)
-	w := blank{}
+	w := &blank{header: http.Header{}}
 	return testing.AllocsPerRun(1000, func() {
 		body.Reset(round)
-		clear(w)
-		api.ServeHTTP(w, req)
+		clear(w.header)
+		if api.ServeHTTP(w, req); w.status != 409 {
+			t.Errorf("the answer is %d", w.status)
+		}
 	})
 }
 
@@ -217,7 +240,7 @@ func TestAllocationsOfALoser(t *testing.T) {
 	bare := echo.New()
 	bare.POST("/v1/dispatches/:id/accept", func(c echo.Context) error { return c.JSONBlob(409, []byte("{}")) })
 	const most = 7
-	if n := allocations(w.api, id, d[1].token) - allocations(bare, id, d[1].token); n > most {
+	if n := allocations(t, w.api, id, d[1].token) - allocations(t, bare, id, d[1].token); n > most {
 		t.Errorf("a loser makes %v allocations more than bare Echo, want at most %d", n, most)
 	}
 }
