@@ -67,6 +67,9 @@ call=repository/claim_call.go
 mutant "the call without the status" $call "AND status = 'PENDING' AND round" "AND round" ./repository "$conditions"
 mutant "the call without the round" $call "AND round = p_round" "AND p_round > 0" ./repository "$conditions"
 mutant "the call without the version" $call "AND version = p_version" "AND p_version > 0" ./repository "$conditions"
+mutant "the call without the time of the last change" $call "AND updated_at = p_updated_at" "AND p_updated_at > 0" ./repository TestClaimOnOldKnowledge
+mutant "the call without the time of the driver's last change" $call "AND updated_at = p_driver_updated_at" "AND p_driver_updated_at > 0" ./repository TestClaimOnOldKnowledge
+mutant "a lost reply's claim that is not found is not committed" $claim "answer.ReadOnly || answer.AcceptedAt == 0" "false" ./repository TestTheClaimIsOnAnotherServer
 mutant "the call without opens_at" $call "AND opens_at <= v_now " "" ./repository "$conditions"
 mutant "the call without expires_at" $call "AND expires_at > v_now " "" ./repository "$conditions"
 mutant "the call without the driver's version" $call "AND version = p_driver_version" "" ./repository "$conditions"
@@ -101,7 +104,7 @@ mutant "unknown fields are accepted" handler/request.go "json.RejectUnknownMembe
 mutant "a revoked token is accepted" service/tokens.go "t.revocations.isRevoked(v.driver, v.generation)" "false" ./service TestGenerations
 mutant "a suspended driver starts a job" dispatch/rules.go " && v.Suspended(now)" " && false" ./dispatch TestEveryAction
 mutant "withdrawals without a limit" dispatch/withdrawal.go "if wait > 0 {" "if false {" ./repository TestWithdraw
-mutant "a driver who can't win blocks other drivers" service/accept.go "if unwinnable && a.inflight.sideline(tap.Driver) {" "if unwinnable && false {" ./service TestHopelessTaps
+mutant "a driver who can't win blocks other drivers" service/accept.go "a.inflight.sideline(tap.Driver) {" "false {" ./service TestHopelessTaps
 mutant "a lost claim is not counted" service/verify.go "v.lost.Add(1)" "" ./service 'TestLostClaim$'
 mutant "a demoted server decides a claim" repository/claim_snapshot.go "if readOnly {" "if false {" ./repository TestReadOnlyServerAnswersNothing
 mutant "a demoted server answers reads" repository/primary.go "c.primary.recheckAfter < 0 || time.Since(c.checkedAt) < c.primary.recheckAfter" "true" ./repository TestReadOnlyServerAnswersNothing

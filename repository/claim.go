@@ -105,37 +105,37 @@ func (s *Store) resolve(ctx context.Context, d *dispatch.Dispatch, events []disp
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*s.options.Patience) // one row lock and two round trips
 	defer cancel()
 	db := s.claims.WithContext(ctx)
-	barred := db.Exec("INSERT INTO outbox (event_id, state, next_at, claim) SELECT ?, ?, "+s.dialect.now()+" + ?, '' FROM (SELECT 1) one"+
+	barring := db.Exec("INSERT INTO outbox (event_id, state, next_at, claim) SELECT ?, ?, "+s.dialect.now()+" + ?, '' FROM (SELECT 1) one"+
 		" WHERE NOT "+s.dialect.readOnly, events[0].ID, stateDone, keepDone.Microseconds())
 	switch {
-	case barred.Error == nil && barred.RowsAffected == 1:
+	case barring.Error == nil && barring.RowsAffected == 1:
 		return fmt.Errorf("%w: not committed, after %v", dispatch.ErrUnavailable, lost) //nolint:errorlint // it is known now
-	case barred.Error == nil:
+	case barring.Error == nil:
 		s.dialect.invalidateClaimConns()
 		return errors.Join(lost, errStaleRead) // the claim may be on the other server only
-	case !errors.Is(barred.Error, gorm.ErrDuplicatedKey):
-		return errors.Join(lost, barred.Error)
+	case !errors.Is(barring.Error, gorm.ErrDuplicatedKey):
+		return errors.Join(lost, barring.Error)
 	}
+	// It is committed. Its time may be read from another server than the one that has it.
 	var answer struct {
 		AcceptedAt int64
 		ReadOnly   bool
 	}
-	err := db.Raw("SELECT accepted_at, "+s.dialect.readOnly+" read_only FROM claims WHERE id = ?", d.Claim.ID).Scan(&answer).Error
-	switch {
-	case err != nil:
+	err := db.Raw("SELECT COALESCE((SELECT accepted_at FROM claims WHERE id = ?), 0) accepted_at, "+s.dialect.readOnly+" read_only", d.Claim.ID).
+		Scan(&answer).Error
+	if err != nil {
 		return errors.Join(lost, err)
-	case answer.ReadOnly:
+	}
+	if answer.ReadOnly || answer.AcceptedAt == 0 {
 		s.dialect.invalidateClaimConns()
 		return errors.Join(lost, errStaleRead)
-	case answer.AcceptedAt == 0: // an earlier call of resolve has written the row
-		return fmt.Errorf("%w: not committed, after %v", dispatch.ErrUnavailable, lost) //nolint:errorlint // it is known now
 	}
-	moveClaim(d, events, fromMicros(answer.AcceptedAt))
+	setClaimTime(d, events, fromMicros(answer.AcceptedAt))
 	return nil
 }
 
-// moveClaim makes at the time of the claim that was just decided.
-func moveClaim(d *dispatch.Dispatch, events []dispatch.Event, at time.Time) {
+// setClaimTime sets the time of the claim that was just decided.
+func setClaimTime(d *dispatch.Dispatch, events []dispatch.Event, at time.Time) {
 	claim := *d.Claim
 	claim.AcceptedAt = at
 	d.Claim, d.UpdatedAt = &claim, at

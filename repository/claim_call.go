@@ -26,11 +26,13 @@ import (
 // claim whose hours it did not see has the same number. A statement may be killed and leave the session in the middle of the
 // transaction; so the transaction before is rolled back first.
 //
+// A version names one state only on one server: after a failover that has lost changes it may come again, at another time.
+//
 // Parameters have the columns' character set: otherwise the server compares each row instead of using the key. What is checked
 // first is selected into variables: MySQL locks the rows that the condition of an IF reads.
 const claimProcedureBody = `(
-  p_dispatch VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin, p_round INT, p_version INT, p_starts BIGINT, p_ends BIGINT,
-  p_driver VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin, p_driver_version INT, p_busy BOOLEAN, p_withdrew BOOLEAN,
+  p_dispatch VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin, p_round INT, p_version INT, p_updated_at BIGINT, p_starts BIGINT, p_ends BIGINT,
+  p_driver VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin, p_driver_version INT, p_driver_updated_at BIGINT, p_busy BOOLEAN, p_withdrew BOOLEAN,
   p_claim VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin, p_event VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin,
   p_request VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
   p_owner VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin, p_lease BIGINT)
@@ -61,10 +63,10 @@ BEGIN
     START TRANSACTION;
     UPDATE dispatches FORCE INDEX (PRIMARY) SET status = 'ACCEPTED', claim_id = p_claim, accepted_by = p_driver,
       accepted_at = v_now, version = p_version + 1, updated_at = v_now
-    WHERE id = p_dispatch AND status = 'PENDING' AND round = p_round AND version = p_version
+    WHERE id = p_dispatch AND status = 'PENDING' AND round = p_round AND version = p_version AND updated_at = p_updated_at
       AND opens_at <= v_now AND expires_at > v_now AND NOT {read_only}
       AND EXISTS (SELECT 1 FROM drivers WHERE id = p_driver AND version = p_driver_version
-        AND COALESCE(suspended_until, 0) <= v_now LOCK IN SHARE MODE);
+        AND updated_at = p_driver_updated_at AND COALESCE(suspended_until, 0) <= v_now LOCK IN SHARE MODE);
     IF ROW_COUNT() = 1 THEN
       INSERT INTO claims (id, dispatch_id, round, driver_id, driver_seq, outcome, accepted_at)
         VALUES (p_claim, p_dispatch, p_round, p_driver, v_seq, 'WON', v_now);
@@ -99,7 +101,7 @@ func newClaimProcedure(pool *sql.DB, d *dialect, log *slog.Logger) *claimProcedu
 	sum := sha256.Sum256([]byte(body))
 	name := "firsttap_claim_" + hex.EncodeToString(sum[:6])
 	return &claimProcedure{
-		pool: pool, name: name, create: "CREATE PROCEDURE IF NOT EXISTS " + name + body, call: "CALL " + name + placeholders(1, 14), log: log,
+		pool: pool, name: name, create: "CREATE PROCEDURE IF NOT EXISTS " + name + body, call: "CALL " + name + placeholders(1, 16), log: log,
 	}
 }
 
@@ -108,17 +110,16 @@ func (p *claimProcedure) usable() bool { return p != nil && !p.refused.Load() }
 
 // callClaim is a commitFunc that writes with the procedure, or in a transaction where that is not possible.
 func (s *Store) callClaim(ctx context.Context, snapshot *claimSnapshot, d *dispatch.Dispatch, events []dispatch.Event) error {
-	inTransaction := s.transactClaim("opens_at <= " + s.dialect.now())
-	if len(events) != 1 || !s.procedure.usable() {
-		return inTransaction(ctx, snapshot, d, events)
+	if len(events) != 1 || events[0].Type != dispatch.EventAccepted || !s.procedure.usable() {
+		return s.claimWithoutCall(ctx, snapshot, d, events)
 	}
 	sent := time.Now()
-	at, err := s.procedure.exec(ctx, string(d.ID), d.Round, snapshot.dispatch.Version, micros(d.WorkStartsAt), micros(d.WorkEndsAt),
-		string(d.Claim.Driver), snapshot.candidate.Version, snapshot.candidate.Busy, snapshot.candidate.Withdrew, string(d.Claim.ID), string(events[0].ID),
+	at, err := s.procedure.exec(ctx, string(d.ID), d.Round, snapshot.dispatch.Version, micros(snapshot.dispatch.UpdatedAt), micros(d.WorkStartsAt), micros(d.WorkEndsAt),
+		string(d.Claim.Driver), snapshot.candidate.Version, snapshot.driverUpdatedAt, snapshot.candidate.Busy, snapshot.candidate.Withdrew, string(d.Claim.ID), string(events[0].ID),
 		dispatch.CallerFrom(ctx).Request, s.options.OutboxOwner, s.options.OutboxLease.Microseconds())
 	switch {
 	case errors.Is(err, errNoProcedure):
-		return inTransaction(ctx, snapshot, d, events)
+		return s.claimWithoutCall(ctx, snapshot, d, events)
 	case err != nil:
 		return err
 	case at == 0:
@@ -126,8 +127,16 @@ func (s *Store) callClaim(ctx context.Context, snapshot *claimSnapshot, d *dispa
 	}
 	claimed := fromMicros(at)
 	s.lastKnown.learnTime(claimed, sent)
-	moveClaim(d, events, claimed)
+	setClaimTime(d, events, claimed)
 	return nil
+}
+
+// claimWithoutCall writes in a transaction, whose conditions cover only what was just read.
+func (s *Store) claimWithoutCall(ctx context.Context, snapshot *claimSnapshot, d *dispatch.Dispatch, events []dispatch.Event) error {
+	if !snapshot.read {
+		return errConflict
+	}
+	return s.transactClaim("opens_at <= "+s.dialect.now())(ctx, snapshot, d, events)
 }
 
 // errNoProcedure means that the database's user may not create or call the procedure, and that nothing was written.
@@ -140,15 +149,18 @@ const (
 	deadlock        = 1213
 )
 
-// undecided are the errors after which the claim may be committed: its COMMIT failed, or the statement or its session was killed.
-// After any other error of the server the procedure has rolled back.
-var undecided = []uint16{1180, 1053, 1317, 1927, 1969, 3024}
+// notStarted are the errors of a procedure that the server can't load; notCommitted those of the statements before the COMMIT: a duplicate
+// key, a missing table, a lock wait timeout and a deadlock. After any other error the claim may be committed.
+var (
+	notStarted   = []uint16{noSuchProcedure, 1457, 1548, 1558}
+	notCommitted = []uint16{duplicateKey, 1146, 1205, deadlock}
+)
 
 // notAllowed are the errors of a user without the privileges to create or to execute a procedure, and of servers without them.
 var notAllowed = []uint16{1044, 1064, 1142, 1227, 1235, 1370, 1419}
 
 // exec calls the procedure, and creates it if it is missing. ErrUnavailable, errConflict and errNoProcedure mean that nothing
-// was written.
+// was written, and never will be.
 func (p *claimProcedure) exec(ctx context.Context, args ...any) (at int64, err error) {
 	for range 2 {
 		at, err = p.execOnce(ctx, args)
@@ -156,19 +168,23 @@ func (p *claimProcedure) exec(ctx context.Context, args ...any) (at int64, err e
 			break
 		}
 		if err = p.make(ctx); err != nil {
-			break
+			p.refuse(err)
+			if isServerError(err) {
+				return 0, errNoProcedure
+			}
+			return 0, unavailable(err)
 		}
 		p.log.Warn("the stored procedure for claims was missing and is created again", "procedure", p.name)
 	}
 	switch {
-	case err == nil:
-		return at, nil
-	case isServerError(err, notAllowed...):
+	case err == nil || errors.Is(err, dispatch.ErrUnavailable):
+		return at, err
+	case isServerError(err, notAllowed...), isServerError(err, notStarted...):
 		p.refuse(err)
 		return 0, errNoProcedure
 	case isServerError(err, duplicateKey, deadlock), errors.Is(err, sqldriver.ErrBadConn):
 		return 0, errConflict
-	case errors.Is(err, dispatch.ErrUnavailable), isServerError(err) && !isServerError(err, undecided...):
+	case isServerError(err, notCommitted...):
 		return 0, unavailable(err)
 	}
 	return 0, fmt.Errorf("%w: claim: %w", dispatch.ErrUnknown, err)
@@ -188,10 +204,11 @@ func (p *claimProcedure) make(ctx context.Context) error {
 // refuse stops the use of the procedure if that is what the error says.
 func (p *claimProcedure) refuse(err error) {
 	if !isServerError(err, notAllowed...) {
-		p.log.Warn("the stored procedure for claims was not created; the next claim will create it", "procedure", p.name, "error", err)
+		p.log.Warn("the stored procedure for claims can't be created or loaded; this claim is a transaction, and the next one tries again",
+			"procedure", p.name, "error", err)
 	} else if !p.refused.Swap(true) {
 		p.log.Warn("the database's user may not create or execute the stored procedure for claims; claims take more round trips until "+
-			"the user has the privileges CREATE ROUTINE, ALTER ROUTINE and EXECUTE and this instance is restarted", "error", err)
+			"the user has the privileges CREATE ROUTINE and EXECUTE and this instance is restarted", "error", err)
 	}
 }
 
@@ -210,7 +227,8 @@ func (p *claimProcedure) execOnce(ctx context.Context, args []any) (at int64, er
 	defer conn.Close()
 	rows, err := conn.QueryContext(ctx, p.call, args...)
 	if err != nil {
-		if isServerError(err, undecided...) { // the session may be in the middle of the transaction: close it
+		if !isServerError(err, notStarted...) {
+			// A statement that was killed, or a fatal error, leaves the session in the middle of the transaction: close it.
 			_ = conn.Raw(func(any) error { return sqldriver.ErrBadConn })
 		}
 		return 0, err

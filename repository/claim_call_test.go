@@ -59,6 +59,13 @@ func TestClaimOnOldKnowledge(t *testing.T) {
 				same := other.add(t, func(o *dispatch.Dispatch) { o.WorkStartsAt, o.WorkEndsAt = d.WorkStartsAt, d.WorkEndsAt })
 				other.mustAccept(t, same.ID, drivers[0].ID)
 			}, dispatch.ErrDriverBusy},
+			{"of another history", func(d dispatch.Dispatch) {
+				db.exec(t, "UPDATE dispatches SET note = 'other terms', updated_at = updated_at + 7 WHERE id = ?", d.ID)
+			}, nil},
+			{"off duty in another history", func(dispatch.Dispatch) {
+				db.exec(t, "UPDATE drivers SET on_duty = FALSE, updated_at = updated_at + 7 WHERE id = ?", drivers[0].ID)
+			}, dispatch.ErrNotEligible},
+			{"back on duty", func(dispatch.Dispatch) { must(t, errorOf(other.SetDuty(t.Context(), drivers[0].ID, true))) }, nil},
 			{"extended", func(d dispatch.Dispatch) { other.mustUpdate(t, d.ID, extended(1)) }, nil},
 		}
 		for day, tt := range tests {
@@ -78,21 +85,30 @@ func TestClaimOnOldKnowledge(t *testing.T) {
 // A process that is wrong about the database's time is neither early nor late, and a driver does not escape a suspension.
 func TestClaimAtAWrongTime(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
+		db, w := db.counting(t)
 		v := db.drivers(t, 1)[0].ID
 		db.mustAccept(t, db.add(t, nil).ID, v)
 		until := time.Now().Add(10 * time.Minute)
+		since := func(end time.Duration) func(*dispatch.Dispatch) { // made three hours ago
+			return func(d *dispatch.Dispatch) {
+				d.CreatedAt, d.UpdatedAt = d.CreatedAt.Add(-3*time.Hour), d.UpdatedAt.Add(-3*time.Hour)
+				d.OpensAt, d.ExpiresAt = d.CreatedAt, d.CreatedAt.Add(end)
+			}
+		}
 		for i, tt := range []struct {
 			name  string
 			ahead time.Duration
 			edit  func(*dispatch.Dispatch)
 			want  error
 		}{
-			{"not open yet", 2 * time.Hour, soon, dispatch.ErrNotOpenYet},
-			{"expired", -2 * time.Hour, func(d *dispatch.Dispatch) { d.OpensAt, d.ExpiresAt = d.CreatedAt.Add(-3*time.Hour), d.CreatedAt }, dispatch.ErrExpired},
-			{"open", -2 * time.Hour, nil, nil},
-			{"suspended", time.Hour, func(*dispatch.Dispatch) {
+			{"not open yet", 90 * time.Minute, soon, dispatch.ErrNotOpenYet},
+			{"expired", -2 * time.Hour, since(2 * time.Hour), dispatch.ErrExpired},
+			{"open", -2 * time.Hour, since(4 * time.Hour), nil},
+			{"suspended", time.Hour, func(d *dispatch.Dispatch) {
+				d.ExpiresAt = d.CreatedAt.Add(3 * time.Hour)
 				db.exec(t, "UPDATE drivers SET suspended_until = ?, version = version + 1", until.UnixMicro())
 				db.lastKnown.drivers.Purge()
+				db.lastKnown.ahead.Store(new(time.Duration))
 				_, _ = db.accept(t.Context(), db.add(t, later(20)).ID, v) // now it knows the suspension
 			}, dispatch.ErrNotEligible},
 		} {
@@ -103,9 +119,16 @@ func TestClaimAtAWrongTime(t *testing.T) {
 				}
 			})
 			db.lastKnown.ahead.Store(&tt.ahead)
-			_, err := db.accept(t.Context(), d.ID, v)
+			w.take()
+			got, err := db.accept(t.Context(), d.ID, v)
 			if !errors.Is(err, tt.want) {
 				t.Errorf("%s: got %v, want %v", tt.name, err, tt.want)
+			}
+			if statements := w.take(); statements[0] != "claims call" {
+				t.Errorf("%s: it was not decided at the wrong time first: %q", tt.name, statements)
+			}
+			if err == nil {
+				db.mustStore(t, got)
 			}
 		}
 	})
@@ -165,6 +188,13 @@ func TestAUserWithoutPrivilegesForProcedures(t *testing.T) {
 		for day := range 2 {
 			race(mayExecute, 1+day)
 		}
+		same := db.add(t, later(1))
+		for _, v := range drivers {
+			if _, err := mayExecute.accept(t.Context(), same.ID, v.ID); err == nil {
+				mustBeError(t, "the winner's other work", errorOf(mayExecute.accept(t.Context(), db.add(t, later(1)).ID, v.ID)), dispatch.ErrDriverBusy)
+				break
+			}
+		}
 		if said := log.String(); mayExecute.procedure.usable() || strings.Count(said, "CREATE ROUTINE") != 1 {
 			t.Errorf("it logs %q", said)
 		}
@@ -194,6 +224,22 @@ func TestTheClaimIsKilled(t *testing.T) {
 		db.mustStore(t, d)
 		db.mustHold(t, 0, dispatch.EventAccepted, 0)
 		db.mustStore(t, db.mustAccept(t, d.ID, drivers[1].ID))
+	})
+}
+
+// The row that bars the claim is there, so the claim is committed; but the server that is asked for its time does not have it.
+func TestTheClaimIsOnAnotherServer(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d, v := db.add(t, nil), db.drivers(t, 1)[0]
+		snapshot, err := db.readClaimSnapshot(t.Context(), d.ID, v.ID)
+		must(t, err)
+		events, err := rule(1)(&d, snapshot.candidate, snapshot.now)
+		must(t, err)
+		db.exec(t, "INSERT INTO outbox (event_id, state, next_at) VALUES (?, 0, 0)", events[0].ID)
+		err = db.resolve(t.Context(), &d, events, dispatch.ErrUnknown)
+		if !errors.Is(err, dispatch.ErrUnknown) || errors.Is(err, dispatch.ErrUnavailable) {
+			t.Errorf("got %v", err)
+		}
 	})
 }
 

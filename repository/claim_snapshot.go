@@ -14,20 +14,23 @@ import (
 type claimSnapshot struct {
 	dispatch  dispatch.Dispatch
 	candidate dispatch.Candidate
-	claims    int // the number of the driver's last claim; 0 if not read
-	now       time.Time
+	// driverUpdatedAt is when the driver was changed last, in microseconds.
+	driverUpdatedAt int64
+	now             time.Time
+	// read says that it was just snapshot. claims, the number of the driver's last claim, is set only then.
+	read   bool
+	claims int
 }
 
-// What only a claim of an open dispatch depends on is not read for others.
 const claimSnapshotSQL = `
 SELECT d.id, d.external_id, d.region, d.vehicle_class, d.min_working_height_m, d.site_address, d.site_lat, d.site_lng,
   d.work_starts_at, d.work_ends_at, d.fee_amount, d.fee_currency, d.note, d.opens_at, d.expires_at, d.status, d.round, d.version,
   d.claim_id, d.accepted_by, d.accepted_at, d.created_at, d.updated_at,
-  v.id, v.regions, v.vehicle_class, v.working_height_m, v.on_duty, v.suspended_until, v.version,
-  CASE WHEN d.status = 'PENDING' THEN (SELECT COALESCE(MAX(driver_seq), 0) FROM claims WHERE driver_id = v.id) ELSE 0 END,
-  d.status = 'PENDING' AND EXISTS (SELECT 1 FROM dispatches o WHERE o.accepted_by = v.id AND o.status IN ('ACCEPTED', 'IN_PROGRESS')
+  v.id, v.regions, v.vehicle_class, v.working_height_m, v.on_duty, v.suspended_until, v.version, v.updated_at,
+  (SELECT COALESCE(MAX(driver_seq), 0) FROM claims WHERE driver_id = v.id),
+  EXISTS (SELECT 1 FROM dispatches o WHERE o.accepted_by = v.id AND o.status IN ('ACCEPTED', 'IN_PROGRESS')
     AND o.work_ends_at > d.work_starts_at AND o.work_starts_at < d.work_ends_at AND o.id <> d.id),
-  d.status = 'PENDING' AND EXISTS (SELECT 1 FROM claims c WHERE c.dispatch_id = d.id AND c.driver_id = v.id AND c.outcome <> 'WON'),
+  EXISTS (SELECT 1 FROM claims c WHERE c.dispatch_id = d.id AND c.driver_id = v.id AND c.outcome <> 'WON'),
   %s, %s
 FROM dispatches d JOIN drivers v ON v.id = ?
 WHERE d.id = ?`
@@ -51,29 +54,29 @@ func (s *Store) readClaimSnapshot(ctx context.Context, id dispatch.ID, driver di
 	}
 	var d dispatchRow
 	var v driverRow
-	var read claimSnapshot
+	var snapshot claimSnapshot
 	var now int64
 	var readOnly bool
 	err = rows.Scan(&d.ID, &d.ExternalID, &d.Region, &d.VehicleClass, &d.MinWorkingHeightM, &d.SiteAddress, &d.SiteLat, &d.SiteLng,
 		&d.WorkStartsAt, &d.WorkEndsAt, &d.FeeAmount, &d.FeeCurrency, &d.Note, &d.OpensAt, &d.ExpiresAt, &d.Status, &d.Round, &d.Version,
 		&d.ClaimID, &d.AcceptedBy, &d.AcceptedAt, &d.CreatedAt, &d.UpdatedAt,
-		&v.ID, &v.Regions, &v.VehicleClass, &v.WorkingHeightM, &v.OnDuty, &v.SuspendedUntil, &v.Version,
-		&read.claims, &read.candidate.Busy, &read.candidate.Withdrew, &now, &readOnly)
+		&v.ID, &v.Regions, &v.VehicleClass, &v.WorkingHeightM, &v.OnDuty, &v.SuspendedUntil, &v.Version, &snapshot.driverUpdatedAt,
+		&snapshot.claims, &snapshot.candidate.Busy, &snapshot.candidate.Withdrew, &now, &readOnly)
 	if err != nil {
 		return claimSnapshot{}, unavailable(err)
 	}
 	if readOnly {
 		return claimSnapshot{}, unavailable(errStaleRead)
 	}
-	if read.candidate.Driver, err = v.driver(); err != nil {
+	if snapshot.candidate.Driver, err = v.driver(); err != nil {
 		return claimSnapshot{}, unavailable(err)
 	}
-	read.now = fromMicros(now)
-	read.dispatch = d.at(read.now)
-	s.lastKnown.learnTime(read.now, sent)
-	s.lastKnown.learnDispatch(&read.dispatch)
-	s.lastKnown.learnDriver(&read.candidate.Driver)
-	return read, nil
+	snapshot.read, snapshot.now = true, fromMicros(now)
+	snapshot.dispatch = d.at(snapshot.now)
+	s.lastKnown.learnTime(snapshot.now, sent)
+	s.lastKnown.learnDispatch(&snapshot.dispatch)
+	s.lastKnown.learnDriver(&snapshot.candidate.Driver, snapshot.driverUpdatedAt)
+	return snapshot, nil
 }
 
 // missingError returns why a snapshot is empty: ErrDriverNotFound, ErrNotFound, errStaleRead, or errConflict if both rows

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// maxKnown bounds the dispatches and the drivers that are kept: a few megabytes.
+	// maxKnown bounds the dispatches and the drivers that are kept: a few megabytes, or forty if all texts are as long as may be.
 	maxKnown = 4096
 	// maxClockDelay is the longest that a reading of the database's clock may take to be used.
 	maxClockDelay = 50 * time.Millisecond
@@ -21,9 +21,14 @@ const (
 // lastKnown holds nothing.
 type lastKnown struct {
 	dispatches *lru.Cache[dispatch.ID, dispatch.Dispatch]
-	drivers    *lru.Cache[dispatch.DriverID, dispatch.Driver]
+	drivers    *lru.Cache[dispatch.DriverID, knownDriver]
 	// ahead is how far the database's clock is ahead of this process's; nil if no reading was quick enough.
 	ahead atomic.Pointer[time.Duration]
+}
+
+type knownDriver struct {
+	dispatch.Driver
+	updatedAt int64 // in microseconds
 }
 
 func newLastKnown() *lastKnown {
@@ -31,7 +36,7 @@ func newLastKnown() *lastKnown {
 	if err != nil {
 		panic(err) // only a size below 1 is refused
 	}
-	drivers, err := lru.New[dispatch.DriverID, dispatch.Driver](maxKnown)
+	drivers, err := lru.New[dispatch.DriverID, knownDriver](maxKnown)
 	if err != nil {
 		panic(err)
 	}
@@ -54,10 +59,12 @@ func (k *lastKnown) claimSnapshot(id dispatch.ID, driver dispatch.DriverID) (cla
 		return claimSnapshot{}, false
 	}
 	now := time.Now().Add(*ahead).Truncate(time.Microsecond).UTC()
-	if !now.After(d.UpdatedAt) { // events sort by their times
-		now = d.UpdatedAt.Add(time.Microsecond)
+	if first := d.UpdatedAt.Add(2 * time.Microsecond); now.Before(first) { // events sort by their times, and a reopening has two
+		now = first
 	}
-	return claimSnapshot{dispatch: d.At(dispatch.Pending, now), candidate: dispatch.Candidate{Driver: v}, now: now}, true
+	return claimSnapshot{
+		dispatch: d.At(dispatch.Pending, now), candidate: dispatch.Candidate{Driver: v.Driver}, driverUpdatedAt: v.updatedAt, now: now,
+	}, true
 }
 
 // learnDispatch records the dispatch if it is open or will be, and forgets it if not.
@@ -72,9 +79,9 @@ func (k *lastKnown) learnDispatch(d *dispatch.Dispatch) {
 	}
 }
 
-func (k *lastKnown) learnDriver(v *dispatch.Driver) {
+func (k *lastKnown) learnDriver(v *dispatch.Driver, updatedAt int64) {
 	if k != nil {
-		k.drivers.Add(v.ID, *v)
+		k.drivers.Add(v.ID, knownDriver{*v, updatedAt})
 	}
 }
 

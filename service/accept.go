@@ -211,7 +211,7 @@ func (a *Acceptor) claim(ctx context.Context, tap Tap, id dispatch.ClaimID, l La
 			unwinnable = !isTaken(err) && cannotWin(d, c, tap.Round, now)
 			return events, err
 		})
-	if unwinnable && a.inflight.sideline(tap.Driver) {
+	if unwinnable && decisionOf(false, err) == DecisionRefused && a.inflight.sideline(tap.Driver) {
 		a.log.Info("driver sidelined after a tap that could not win; the driver's next taps no longer block other drivers", "driver", tap.Driver,
 			"dispatch", tap.Dispatch, "round", tap.Round, "for", sidelinedFor, "error", err)
 	}
