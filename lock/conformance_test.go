@@ -1,7 +1,9 @@
 package lock_test
 
 import (
+	"bufio"
 	"context"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -165,10 +167,27 @@ func (s redisServers) each(do func(*servertest.Redis)) func() {
 	}
 }
 
+// flush has the servers flush at once: a renewal between two of them would restore the lease on the first one. Each server is
+// frozen until all have the command.
 func (s redisServers) flush() {
-	for _, r := range s.all {
-		if err := dial(s.t, r.URL()).FlushAll(context.Background()).Err(); err != nil {
+	conns := make([]net.Conn, len(s.all))
+	for i, r := range s.all {
+		var err error
+		if conns[i], err = new(net.Dialer).DialContext(context.Background(), "tcp", r.Addr()); err != nil {
+			s.t.Fatal(err)
+		}
+		defer conns[i].Close()
+	}
+	s.each((*servertest.Redis).Freeze)()
+	for _, c := range conns {
+		if _, err := c.Write([]byte("FLUSHALL\r\n")); err != nil {
 			s.t.Error(err)
+		}
+	}
+	s.each((*servertest.Redis).Thaw)()
+	for _, c := range conns {
+		if reply, err := bufio.NewReader(c).ReadString('\n'); err != nil || reply != "+OK\r\n" {
+			s.t.Errorf("FLUSHALL: %q, %v", reply, err)
 		}
 	}
 }
