@@ -106,9 +106,6 @@ mutant "a suspended driver starts a job" dispatch/rules.go " && v.Suspended(now)
 mutant "withdrawals without a limit" dispatch/withdrawal.go "if wait > 0 {" "if false {" ./repository TestWithdraw
 mutant "a driver who can't win blocks other drivers" service/accept.go "a.inflight.sideline(tap.Driver) {" "false {" ./service TestHopelessTaps
 mutant "a lost claim is not counted" service/verify.go "v.lost.Add(1)" "" ./service 'TestLostClaim$'
-mutant "a driver's device is not looked for" repository/recipients.go '!notified[string(e.Driver)] && ' '' ./repository TestWithoutRecipients
-mutant "an offer to be dropped is not looked for" repository/recipients.go ' && !notified[string(e.Dispatch)]' '' ./repository TestWithoutRecipients
-mutant "any owner's event is completed" repository/recipients.go 'WHERE event_id IN ? AND state = 0 AND claim = ?`, keepDone.Microseconds(), events, o.Owner)' 'WHERE event_id IN ? AND state = 0`, keepDone.Microseconds(), events)' ./repository TestCompleteEvents
 mutant "a demoted server decides a claim" repository/claim_snapshot.go "if readOnly {" "if false {" ./repository TestReadOnlyServerAnswersNothing
 mutant "a demoted server answers reads" repository/primary.go "c.primary.recheckAfter < 0 || time.Since(c.checkedAt) < c.primary.recheckAfter" "true" ./repository TestReadOnlyServerAnswersNothing
 

@@ -26,8 +26,6 @@ import (
 type Outbox interface {
 	LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID, error)
 	ReleaseEvents(ctx context.Context) error
-	WithoutRecipients(ctx context.Context, events []outbox.Committed) ([]dispatch.EventID, error)
-	CompleteEvents(ctx context.Context, events []dispatch.EventID) error
 	Expand(ctx context.Context, event dispatch.EventID, lease int) (outbox.Expansion, error)
 	LeaseNotifications(ctx context.Context, limit int) (pushes []outbox.Push, dropped map[string]int, err error)
 	RecordResults(ctx context.Context, results []outbox.SendResult) error
@@ -105,12 +103,11 @@ type Relay struct {
 	options    RelayOptions
 	throttle   *throttle
 	results    *resultWriter
-	completed  *completer
 	deadTokens *deadTokens
 	suspects   *suspectQueue
 	metrics    *relayMetrics
 	// urgent and committed hold events that this process committed. An urgent event is about a driver's own claim.
-	urgent, committed    chan outbox.Committed
+	urgent, committed    chan dispatch.EventID
 	eventsDue, pushesDue wakeup.Signal
 	ready                *lanes
 	leasing              sync.Mutex // held from a lease until its pushes are ready
@@ -119,9 +116,7 @@ type Relay struct {
 	closedPlatforms map[dispatch.Platform]time.Time
 	// expandFailed: this process holds the lease of an event that it failed to expand.
 	expandFailed atomic.Bool
-	// lookForRecipients: the latest expansion wrote and dropped nothing, or the latest look found such an event.
-	lookForRecipients atomic.Bool
-	attempts          sync.WaitGroup
+	attempts     sync.WaitGroup
 }
 
 // NewRelay returns a Relay. It sends while Run is running.
@@ -145,11 +140,31 @@ func NewRelay(o RelayOptions) *Relay {
 	}
 	r := &Relay{
 		options: o, throttle: newThrottle(w, p),
-		urgent: make(chan outbox.Committed, committedQueue), committed: make(chan outbox.Committed, committedQueue),
+		urgent: make(chan dispatch.EventID, committedQueue), committed: make(chan dispatch.EventID, committedQueue),
 		pushesDue: wakeup.New(), eventsDue: wakeup.New(), ready: newLanes(), closedPlatforms: map[dispatch.Platform]time.Time{},
 	}
 	r.metrics = newRelayMetrics(o.Metrics, r.throttle)
 	return r
+}
+
+// OnCommit hands over events that this process committed, with leases that it wrote in the same transaction. It never
+// blocks.
+func (r *Relay) OnCommit(_ dispatch.Dispatch, events []dispatch.Event) {
+	for _, e := range events {
+		to := r.committed
+		if deliveries := e.Deliveries(); len(deliveries) > 0 && deliveries[0].Audience == dispatch.AudienceClaimant {
+			to = r.urgent
+		}
+		r.enqueue(to, e.ID)
+	}
+}
+
+func (r *Relay) enqueue(to chan<- dispatch.EventID, event dispatch.EventID) {
+	select {
+	case to <- event:
+	default:
+		r.metrics.overflow.Inc()
+	}
 }
 
 // Wake makes the Relay look at the outbox now. It never blocks.
@@ -168,9 +183,7 @@ func (r *Relay) Run(ctx context.Context) {
 	verdicts := newVerdictWriter(r.options.Devices, r.options.Log, r.metrics)
 	r.deadTokens = newDeadTokens(verdicts, r.throttle, r.options.SuspicionGap, r.options.Log, r.metrics)
 	r.suspects = newSuspectQueue(r.options.SuspicionGap)
-	r.completed = newCompleter(r.options.Outbox, r.options.Log)
-	var loops, writing, judging, completing sync.WaitGroup
-	completing.Go(func() { r.completed.run(lasting) })
+	var loops, writing, judging sync.WaitGroup
 	writing.Go(func() { r.results.run(lasting) })
 	judging.Go(func() { verdicts.run(lasting) })
 	for range expanders {
@@ -185,7 +198,6 @@ func (r *Relay) Run(ctx context.Context) {
 	loops.Go(func() { r.watchBacklog(ctx) })
 	loops.Wait()
 
-	r.completed.finish()
 	r.releaseAll(anyPush, 0)
 	r.releaseSuspects()
 	late := time.AfterFunc(r.options.DrainTimeout, stop)
@@ -195,7 +207,6 @@ func (r *Relay) Run(ctx context.Context) {
 	judging.Wait()
 	r.results.finish()
 	writing.Wait()
-	completing.Wait()
 	r.releaseEvents()
 }
 
@@ -208,6 +219,18 @@ func (r *Relay) releaseEvents() bool {
 		r.options.Log.Warn("leased events not released; they will be expanded when their leases expire, or after another release", "error", err)
 	}
 	return err == nil
+}
+
+// expandCommitted expands events that this process committed.
+func (r *Relay) expandCommitted(ctx, lasting context.Context, events <-chan dispatch.EventID) {
+	for {
+		select {
+		case event := <-events:
+			r.expand(lasting, event, false)
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // releasePause is the least time between two releases of events whose expansion failed.
@@ -259,9 +282,6 @@ func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 		r.options.Log.Error("event not expanded; it will be retried", "event", event, "error", err)
 		return
 	}
-	if len(x.Pushes)+x.Unleased+x.Dropped == 0 {
-		r.lookForRecipients.Store(true)
-	}
 	if late {
 		r.options.Publish(x.Dispatch, []dispatch.Event{x.Event})
 	}
@@ -277,7 +297,7 @@ func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 		r.leasing.Unlock()
 	}
 	if x.More {
-		r.enqueue(r.committed, outbox.Committed{Event: x.Event, Dispatch: x.Dispatch}) // behind the other events
+		r.enqueue(r.committed, event) // behind the other events
 	}
 	if x.Unleased > 0 {
 		r.pushesDue.Set()

@@ -128,14 +128,6 @@ func (w *wire) ReleaseEvents(ctx context.Context) error {
 	return w.only("ReleaseEvents", func() error { return w.Outbox.ReleaseEvents(ctx) })
 }
 
-func (w *wire) WithoutRecipients(ctx context.Context, events []outbox.Committed) ([]dispatch.EventID, error) {
-	return through(w, call{name: "WithoutRecipients"}, func() ([]dispatch.EventID, error) { return w.Outbox.WithoutRecipients(ctx, events) })
-}
-
-func (w *wire) CompleteEvents(ctx context.Context, events []dispatch.EventID) error {
-	return w.only("CompleteEvents", func() error { return w.Outbox.CompleteEvents(ctx, events) })
-}
-
 func (w *wire) Expand(ctx context.Context, event dispatch.EventID, lease int) (outbox.Expansion, error) {
 	return through(w, call{"Expand", event}, func() (outbox.Expansion, error) { return w.Outbox.Expand(ctx, event, lease) })
 }

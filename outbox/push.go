@@ -70,9 +70,3 @@ type Topic struct {
 
 // TopicOf returns the name of a dispatch's topic.
 func TopicOf(id dispatch.ID) string { return "dispatch-" + string(id) }
-
-// Committed is an event that this process has committed, and its dispatch as it was committed with it.
-type Committed struct {
-	Event    dispatch.Event
-	Dispatch dispatch.Dispatch
-}

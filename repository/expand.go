@@ -180,7 +180,7 @@ func (e *expansion) run(take int) error {
 		}
 		deliveries = deliveries[1:]
 	}
-	if endsOffers(ev) {
+	if !ev.Type.IsOffer() && ev.Type != dispatch.EventCreated {
 		if err := e.dropPendingOffers(); err != nil {
 			return err
 		}
@@ -277,8 +277,12 @@ func (e *expansion) audience(t dispatch.Delivery) ([]recipient, error) {
 // eligible returns the eligible drivers' devices in random order, as the first to be notified has the best chance.
 func (e *expansion) eligible() ([]recipient, error) {
 	terms := e.result.Dispatch.Terms
-	all, err := e.scanRecipients(`SELECT `+deviceColumns+`, 0 FROM drivers v JOIN devices dv ON dv.driver_id = v.id WHERE `+e.eligibleSQL(),
-		func(v *dispatch.Driver) bool { return len(v.Ineligible(terms, e.now)) == 0 }, eligibleArgs(offerKind{terms.VehicleClass, terms.Region})...)
+	// MariaDB compares a JSON array as text, and Go writes some characters in it as \u0026. Then only fits checks the region.
+	escaped := strings.ContainsAny(terms.Region, "&<>\u2028\u2029")
+	all, err := e.scanRecipients(`SELECT `+deviceColumns+`, 0 FROM drivers v JOIN devices dv ON dv.driver_id = v.id
+		WHERE v.vehicle_class = ? AND v.on_duty AND (? OR `+e.dialect.hasRegion+`) AND dv.quarantined_at IS NULL`,
+		func(v *dispatch.Driver) bool { return len(v.Ineligible(terms, e.now)) == 0 },
+		terms.VehicleClass, escaped, terms.Region)
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	// Devices with a suspect token come last.
 	slices.SortStableFunc(all, func(a, b recipient) int { return cmp.Compare(a.suspected(), b.suspected()) })
