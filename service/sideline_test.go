@@ -298,3 +298,29 @@ func TestAnnouncementsAreApart(t *testing.T) {
 		}
 	})
 }
+
+// unsure is a store that asks the rule about a driver as it last knew them, off duty, and then can't ask the database.
+type unsure struct{ *row }
+
+func (s unsure) Claim(_ context.Context, _ dispatch.ID, driver dispatch.DriverID,
+	rule func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error),
+) (dispatch.Dispatch, error) {
+	d := s.d
+	if _, err := rule(&d, dispatch.Candidate{Driver: dispatch.Driver{ID: driver}}, time.Now()); !errors.Is(err, dispatch.ErrNotEligible) {
+		return d, err
+	}
+	return dispatch.Dispatch{}, dispatch.ErrUnavailable
+}
+
+// TestOldKnowledgeSidelinesNobody: only an answer of the database does.
+func TestOldKnowledgeSidelinesNobody(t *testing.T) {
+	const ann = dispatch.DriverID("drv_ann")
+	s := unsure{newRow()}
+	a := alone(s)
+	if _, err := a.Accept(t.Context(), Tap{s.d.ID, ann, 1}); !errors.Is(err, dispatch.ErrUnavailable) {
+		t.Fatalf("got %v", err)
+	}
+	if a.inflight.isSidelined(ann) {
+		t.Error("the driver is sidelined")
+	}
+}
