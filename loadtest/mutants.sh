@@ -106,6 +106,14 @@ mutant "a suspended driver starts a job" dispatch/rules.go " && v.Suspended(now)
 mutant "withdrawals without a limit" dispatch/withdrawal.go "if wait > 0 {" "if false {" ./repository TestWithdraw
 mutant "a driver who can't win blocks other drivers" service/accept.go "a.inflight.sideline(tap.Driver) {" "false {" ./service TestHopelessTaps
 mutant "a lost claim is not counted" service/verify.go "v.lost.Add(1)" "" ./service 'TestLostClaim$'
+mutant "a winner's device is not looked for" repository/recipients.go "AND (SELECT 1 FROM devices WHERE driver_id = e.driver_id AND quarantined_at IS NULL LIMIT 1) IS NULL" "" ./repository TestWithoutRecipients
+mutant "devices that were offered it are not looked for" repository/recipients.go "AND (SELECT 1 FROM notifications WHERE dispatch_id = e.dispatch_id LIMIT 1) IS NULL" "" ./repository TestWithoutRecipients
+mutant "a topic is not looked for" repository/recipients.go "AND (SELECT 1 FROM topics WHERE name = CONCAT('dispatch-', e.dispatch_id) AND NOT ended LIMIT 1) IS NULL" "" ./repository TestWithoutRecipients
+mutant "any owner's event has no recipients" repository/recipients.go "AND o.state = 0 AND o.claim = ?" "AND o.state = 0 AND ? <> ''" ./repository TestWithoutRecipients
+mutant "any owner's event is completed" repository/recipients.go "AND state = 0 AND claim = ?" "AND state = 0 AND ? <> ''" ./repository TestCompleteEvents
+mutant "an event with recipients is completed" notify/committed.go "return slices.Contains(none, e.id)" "return len(none) > 0" ./notify TestEventsWithAndWithoutRecipients
+mutant "events without recipients are expanded one by one" notify/committed.go "queue.look.Store(true)" "" ./notify TestEventsWithoutRecipients
+mutant "a relay that stops forgets its completions" notify/committed.go "r.writeCompletions(lasting, batch)" "r.writeCompletions(ctx, batch)" ./notify TestRelayEndsWithCompletions
 mutant "a demoted server decides a claim" repository/claim_snapshot.go "if readOnly {" "if false {" ./repository TestReadOnlyServerAnswersNothing
 mutant "a demoted server answers reads" repository/primary.go "c.primary.recheckAfter < 0 || time.Since(c.checkedAt) < c.primary.recheckAfter" "true" ./repository TestReadOnlyServerAnswersNothing
 

@@ -26,6 +26,8 @@ import (
 type Outbox interface {
 	LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID, error)
 	ReleaseEvents(ctx context.Context) error
+	WithoutRecipients(ctx context.Context, events []dispatch.EventID) ([]dispatch.EventID, error)
+	CompleteEvents(ctx context.Context, events []dispatch.EventID) error
 	Expand(ctx context.Context, event dispatch.EventID, lease int) (outbox.Expansion, error)
 	LeaseNotifications(ctx context.Context, limit int) (pushes []outbox.Push, dropped map[string]int, err error)
 	RecordResults(ctx context.Context, results []outbox.SendResult) error
@@ -86,8 +88,6 @@ const (
 	defaultDrain   = 10 * time.Second
 	// A push service that calls a living token dead by mistake has most likely recovered after a minute.
 	defaultSuspicion = time.Minute
-	// committedQueue bounds the committed events that wait here for their expansion. Others wait until their lease ends.
-	committedQueue = 4096
 	// eventBatch and pushBatch bound one lease.
 	eventBatch = 32
 	pushBatch  = 256
@@ -107,7 +107,9 @@ type Relay struct {
 	suspects   *suspectQueue
 	metrics    *relayMetrics
 	// urgent and committed hold events that this process committed. An urgent event is about a driver's own claim.
-	urgent, committed    chan dispatch.EventID
+	urgent, committed *committedQueue
+	// completed are events that this process committed and that nobody is to be told about.
+	completed            chan dispatch.EventID
 	eventsDue, pushesDue wakeup.Signal
 	ready                *lanes
 	leasing              sync.Mutex // held from a lease until its pushes are ready
@@ -140,31 +142,11 @@ func NewRelay(o RelayOptions) *Relay {
 	}
 	r := &Relay{
 		options: o, throttle: newThrottle(w, p),
-		urgent: make(chan dispatch.EventID, committedQueue), committed: make(chan dispatch.EventID, committedQueue),
+		urgent: newCommittedQueue(), committed: newCommittedQueue(), completed: make(chan dispatch.EventID, completeQueueSize),
 		pushesDue: wakeup.New(), eventsDue: wakeup.New(), ready: newLanes(), closedPlatforms: map[dispatch.Platform]time.Time{},
 	}
 	r.metrics = newRelayMetrics(o.Metrics, r.throttle)
 	return r
-}
-
-// OnCommit hands over events that this process committed, with leases that it wrote in the same transaction. It never
-// blocks.
-func (r *Relay) OnCommit(_ dispatch.Dispatch, events []dispatch.Event) {
-	for _, e := range events {
-		to := r.committed
-		if deliveries := e.Deliveries(); len(deliveries) > 0 && deliveries[0].Audience == dispatch.AudienceClaimant {
-			to = r.urgent
-		}
-		r.enqueue(to, e.ID)
-	}
-}
-
-func (r *Relay) enqueue(to chan<- dispatch.EventID, event dispatch.EventID) {
-	select {
-	case to <- event:
-	default:
-		r.metrics.overflow.Inc()
-	}
 }
 
 // Wake makes the Relay look at the outbox now. It never blocks.
@@ -183,7 +165,10 @@ func (r *Relay) Run(ctx context.Context) {
 	verdicts := newVerdictWriter(r.options.Devices, r.options.Log, r.metrics)
 	r.deadTokens = newDeadTokens(verdicts, r.throttle, r.options.SuspicionGap, r.options.Log, r.metrics)
 	r.suspects = newSuspectQueue(r.options.SuspicionGap)
-	var loops, writing, judging sync.WaitGroup
+	completing, completed := context.WithCancel(lasting)
+	defer completed()
+	var loops, writing, judging, complete sync.WaitGroup
+	complete.Go(func() { r.completeEvents(completing, lasting) })
 	writing.Go(func() { r.results.run(lasting) })
 	judging.Go(func() { verdicts.run(lasting) })
 	for range expanders {
@@ -198,6 +183,7 @@ func (r *Relay) Run(ctx context.Context) {
 	loops.Go(func() { r.watchBacklog(ctx) })
 	loops.Wait()
 
+	completed()
 	r.releaseAll(anyPush, 0)
 	r.releaseSuspects()
 	late := time.AfterFunc(r.options.DrainTimeout, stop)
@@ -207,6 +193,7 @@ func (r *Relay) Run(ctx context.Context) {
 	judging.Wait()
 	r.results.finish()
 	writing.Wait()
+	complete.Wait()
 	r.releaseEvents()
 }
 
@@ -219,18 +206,6 @@ func (r *Relay) releaseEvents() bool {
 		r.options.Log.Warn("leased events not released; they will be expanded when their leases expire, or after another release", "error", err)
 	}
 	return err == nil
-}
-
-// expandCommitted expands events that this process committed.
-func (r *Relay) expandCommitted(ctx, lasting context.Context, events <-chan dispatch.EventID) {
-	for {
-		select {
-		case event := <-events:
-			r.expand(lasting, event, false)
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // releasePause is the least time between two releases of events whose expansion failed.
@@ -267,8 +242,8 @@ func (r *Relay) expandDue(ctx, lasting context.Context) {
 const expandTimeout = 10 * time.Second
 
 // expand writes an event's pushes to the outbox and makes ready those that it leases. Late says that this process may not
-// have committed the event itself.
-func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
+// have committed the event itself. None reports that there was nothing to write or to drop.
+func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) (none bool) {
 	ctx, cancel := context.WithTimeout(ctx, expandTimeout)
 	defer cancel()
 	places := r.throttle.reserve(committedBatch, aheadCommitted, time.Now())
@@ -276,11 +251,11 @@ func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 	r.throttle.release(places - len(x.Pushes))
 	switch {
 	case errors.Is(err, dispatch.ErrNotLeased):
-		return
+		return false
 	case err != nil:
 		r.expandFailed.Store(true)
 		r.options.Log.Error("event not expanded; it will be retried", "event", event, "error", err)
-		return
+		return false
 	}
 	if late {
 		r.options.Publish(x.Dispatch, []dispatch.Event{x.Event})
@@ -297,12 +272,13 @@ func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 		r.leasing.Unlock()
 	}
 	if x.More {
-		r.enqueue(r.committed, event) // behind the other events
+		r.enqueue(r.committed, committedEvent{id: event, offer: !supersedes}) // behind the other events
 	}
 	if x.Unleased > 0 {
 		r.pushesDue.Set()
 		r.options.WakeOthers()
 	}
+	return len(x.Pushes)+x.Unleased+x.Dropped == 0 && !x.More
 }
 
 // releaseSuperseded releases the waiting offers of a dispatch that is no longer on offer. An offer that arrived after the

@@ -30,7 +30,7 @@ func TestAReleaseIsLost(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, o *office) {
 		r := o.relay(nil)
 		synctest.Wait()
-		r.wire.lose("Expand", "ReleaseEvents")
+		r.wire.setNext(requestIsLost, "Expand", "ReleaseEvents")
 		o.offer()
 		time.Sleep(15 * time.Second) // two pauses between releases, and a poll
 		o.mustHaveSentAll()
@@ -53,19 +53,23 @@ func TestARelayIsKilled(t *testing.T) {
 // afterLease is by when a push is sent whose first lease was lost: the lease of 30 s, a poll, and an attempt.
 const afterLease = 36 * time.Second
 
-// eachCall runs, for each call that a relay makes about one offer, a relay with that fault beside one without. All must be
-// sent after the time settled.
+// eachCall runs, for each call that a relay makes about one offer and two claims without recipients, a relay with that fault beside one
+// without. All must be sent after the time settled, and no event be left when the leases have ended.
 func eachCall(t *testing.T, f fault, settled time.Duration, judge func(*testing.T, *office)) {
 	t.Helper()
 	calls := 0
 	run := func(t *testing.T, f fault, n int) {
 		inBubble(t, 3, func(t *testing.T, o *office) {
 			o.fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 50 * time.Millisecond })
+			without := o.accounts(2, "jeju")
 			o.relayBeside(nil)
 			r := o.relay(nil)
 			synctest.Wait()
 			r.wire.set(f, n)
 			o.offer()
+			for _, v := range without {
+				o.assignUnseen(v)
+			}
 			time.Sleep(time.Duration(testkit.Scale(1, 10)) * time.Second)
 			if f == noFault {
 				calls = len(r.wire.made())
@@ -73,6 +77,8 @@ func eachCall(t *testing.T, f fault, settled time.Duration, judge func(*testing.
 			time.Sleep(settled)
 			o.mustHaveSentAll()
 			judge(t, o)
+			time.Sleep(afterLease)
+			testkit.Equal(t, "events that are due", 0, o.due())
 		})
 	}
 	run(t, noFault, 0)

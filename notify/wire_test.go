@@ -24,7 +24,7 @@ type wire struct {
 	at    int
 	since int // calls before the fault was set
 	dead  bool
-	lost  map[string]int // how many of the next requests of that name are lost
+	next  map[string]fault // of the next call of that name
 }
 
 // call is one call of a relay, and for an expansion its event.
@@ -54,13 +54,13 @@ func (w *wire) set(f fault, n int) {
 	w.fault, w.at, w.since = f, n, len(w.calls)
 }
 
-// lose loses the next request of each name.
-func (w *wire) lose(names ...string) {
+// setNext makes the next call of each name fail in that way.
+func (w *wire) setNext(f fault, names ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.lost = map[string]int{}
+	w.next = map[string]fault{}
 	for _, name := range names {
-		w.lost[name]++
+		w.next[name] = f
 	}
 }
 
@@ -79,12 +79,12 @@ func (w *wire) begin(c call) (f fault, arrives bool) {
 	if len(w.calls)-w.since == w.at {
 		f = w.fault
 	}
+	if next, ok := w.next[c.name]; ok {
+		delete(w.next, c.name)
+		f = next
+	}
 	if f == killedBefore {
 		w.dead = true
-	}
-	if w.lost[c.name] > 0 {
-		w.lost[c.name]--
-		f = requestIsLost
 	}
 	return f, !w.dead && f != requestIsLost
 }
@@ -126,6 +126,14 @@ func (w *wire) LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID, 
 
 func (w *wire) ReleaseEvents(ctx context.Context) error {
 	return w.only("ReleaseEvents", func() error { return w.Outbox.ReleaseEvents(ctx) })
+}
+
+func (w *wire) WithoutRecipients(ctx context.Context, events []dispatch.EventID) ([]dispatch.EventID, error) {
+	return through(w, call{name: "WithoutRecipients"}, func() ([]dispatch.EventID, error) { return w.Outbox.WithoutRecipients(ctx, events) })
+}
+
+func (w *wire) CompleteEvents(ctx context.Context, events []dispatch.EventID) error {
+	return w.only("CompleteEvents", func() error { return w.Outbox.CompleteEvents(ctx, events) })
 }
 
 func (w *wire) Expand(ctx context.Context, event dispatch.EventID, lease int) (outbox.Expansion, error) {

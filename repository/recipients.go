@@ -1,0 +1,38 @@
+package repository
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"firsttap/dispatch"
+)
+
+// WithoutRecipients returns those of the owner's events whose expansion would write and drop nothing: the event's driver has no
+// device, and its dispatch has neither a notification nor a topic. None of the events may be an offer. ErrUnavailable.
+//
+// A server answers for an event only if it has the event's outbox row, and so all that was committed before. Notifications that are
+// committed later are checked against the dispatch by whoever writes them: see dropOvertaken.
+func (o *Outbox) WithoutRecipients(ctx context.Context, events []dispatch.EventID) (none []dispatch.EventID, err error) {
+	// With EXISTS, an optimizer may read a whole table once instead of one row for each event.
+	err = o.relay.WithContext(ctx).Raw(`SELECT o.event_id FROM outbox o`+o.dialect.forceIndex("PRIMARY")+` JOIN events e ON e.id = o.event_id
+		WHERE o.event_id IN ? AND o.state = 0 AND o.claim = ?
+		AND (SELECT 1 FROM devices WHERE driver_id = e.driver_id AND quarantined_at IS NULL LIMIT 1) IS NULL
+		AND (SELECT 1 FROM notifications WHERE dispatch_id = e.dispatch_id LIMIT 1) IS NULL
+		AND (SELECT 1 FROM topics WHERE name = CONCAT('dispatch-', e.dispatch_id) AND NOT ended LIMIT 1) IS NULL`,
+		events, o.Owner).Scan(&none).Error
+	return none, unavailable(err)
+}
+
+// CompleteEvents completes those of the events that the owner leases. ErrUnavailable means that none may be completed.
+func (o *Outbox) CompleteEvents(ctx context.Context, events []dispatch.EventID) error {
+	sorted := slices.Sorted(slices.Values(events)) // two statements that lock the same rows lock them in the same order
+	for range maxTries {
+		err := o.relay.WithContext(ctx).Exec(`UPDATE outbox`+o.dialect.forceIndex("PRIMARY")+` SET state = 1, claim = '', next_at = `+o.dialect.now()+` + ?
+			WHERE event_id IN ? AND state = 0 AND claim = ?`, keepDone.Microseconds(), sorted, o.Owner).Error
+		if !o.dialect.retryable(err) {
+			return unavailable(err)
+		}
+	}
+	return fmt.Errorf("%w: one deadlock after another", dispatch.ErrUnavailable)
+}
