@@ -82,6 +82,23 @@ func TestClaimOnOldKnowledge(t *testing.T) {
 	})
 }
 
+// A busy process uses a slow reading of the database's clock until it has a quick one.
+func TestSlowReadingOfTheClock(t *testing.T) {
+	k := newLastKnown()
+	k.learnTime(time.Now().Add(time.Hour), time.Now().Add(-time.Minute))
+	if ahead := time.Duration(k.ahead.Load()); !k.clockRead.Load() || ahead < time.Hour {
+		t.Errorf("the only reading is not used: %s", ahead)
+	}
+	k.learnTime(time.Now().Add(-time.Hour), time.Now())
+	if ahead := time.Duration(k.ahead.Load()); ahead > 0 {
+		t.Errorf("a quick reading is not used: %s", ahead)
+	}
+	k.learnTime(time.Now().Add(time.Hour), time.Now().Add(-time.Minute))
+	if ahead := time.Duration(k.ahead.Load()); ahead > 0 {
+		t.Errorf("a slow reading replaces a quick one: %s", ahead)
+	}
+}
+
 // A process that is wrong about the database's time is neither early nor late, and a driver does not escape a suspension.
 func TestClaimAtAWrongTime(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
@@ -108,7 +125,7 @@ func TestClaimAtAWrongTime(t *testing.T) {
 				d.ExpiresAt = d.CreatedAt.Add(3 * time.Hour)
 				db.exec(t, "UPDATE drivers SET suspended_until = ?, version = version + 1", until.UnixMicro())
 				db.lastKnown.drivers.Purge()
-				db.lastKnown.ahead.Store(new(time.Duration))
+				db.lastKnown.ahead.Store(0)
 				_, _ = db.accept(t.Context(), db.add(t, later(20)).ID, v) // now it knows the suspension
 			}, dispatch.ErrNotEligible},
 		} {
@@ -118,7 +135,7 @@ func TestClaimAtAWrongTime(t *testing.T) {
 					tt.edit(d)
 				}
 			})
-			db.lastKnown.ahead.Store(&tt.ahead)
+			db.lastKnown.ahead.Store(int64(tt.ahead))
 			w.take()
 			got, err := db.accept(t.Context(), d.ID, v)
 			if !errors.Is(err, tt.want) {

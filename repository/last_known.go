@@ -12,7 +12,7 @@ import (
 const (
 	// maxKnown bounds the dispatches and the drivers that are kept: a few megabytes, or forty if all texts are as long as may be.
 	maxKnown = 4096
-	// maxClockDelay is the longest that a reading of the database's clock may take to be used.
+	// maxClockDelay is the longest that a reading of the database's clock may take to replace an earlier one.
 	maxClockDelay = 50 * time.Millisecond
 )
 
@@ -22,8 +22,10 @@ const (
 type lastKnown struct {
 	dispatches *lru.Cache[dispatch.ID, dispatch.Dispatch]
 	drivers    *lru.Cache[dispatch.DriverID, knownDriver]
-	// ahead is how far the database's clock is ahead of this process's; nil if no reading was quick enough.
-	ahead atomic.Pointer[time.Duration]
+	// ahead is how many nanoseconds the database's clock is ahead of this process's, once it was read. What a claim takes for the time
+	// only decides whether it reads first: the write compares with the database's clock.
+	ahead     atomic.Int64
+	clockRead atomic.Bool
 }
 
 type knownDriver struct {
@@ -54,11 +56,10 @@ func (k *lastKnown) claimSnapshot(id dispatch.ID, driver dispatch.DriverID) (cla
 		return claimSnapshot{}, false
 	}
 	v, ok := k.drivers.Get(driver)
-	ahead := k.ahead.Load()
-	if !ok || ahead == nil {
+	if !ok || !k.clockRead.Load() {
 		return claimSnapshot{}, false
 	}
-	now := time.Now().Add(*ahead).Truncate(time.Microsecond).UTC()
+	now := time.Now().Add(time.Duration(k.ahead.Load())).Truncate(time.Microsecond).UTC()
 	if first := d.UpdatedAt.Add(2 * time.Microsecond); now.Before(first) { // events sort by their times, and a reopening has two
 		now = first
 	}
@@ -90,9 +91,9 @@ func (k *lastKnown) learnTime(now, sent time.Time) {
 	if k == nil {
 		return
 	}
-	if delay := time.Since(sent); delay <= maxClockDelay {
-		ahead := now.Sub(sent.Add(delay / 2))
-		k.ahead.Store(&ahead)
+	if delay := time.Since(sent); delay <= maxClockDelay || !k.clockRead.Load() {
+		k.ahead.Store(int64(now.Sub(sent.Add(delay / 2))))
+		k.clockRead.Store(true)
 	}
 }
 
