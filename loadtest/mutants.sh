@@ -114,6 +114,12 @@ mutant "any owner's event is completed" repository/recipients.go "AND state = 0 
 mutant "an event with recipients is completed" notify/committed.go "return slices.Contains(none, e.id)" "return len(none) > 0" ./notify TestEventsWithAndWithoutRecipients
 mutant "events without recipients are expanded one by one" notify/committed.go "queue.look.Store(true)" "" ./notify TestEventsWithoutRecipients
 mutant "a relay that stops forgets its completions" notify/committed.go "r.writeCompletions(lasting, batch)" "r.writeCompletions(ctx, batch)" ./notify TestRelayEndsWithCompletions
+mutant "taps of an earlier version are not read" repository/taps.go "FROM attempts WHERE " "FROM attempts WHERE 1 = 0 AND " ./repository TestTapsOfAnEarlierVersion
+mutant "a tap of another driver is counted" repository/taps.go "(f.driver == \"\" || t.Driver == f.driver) && " "" ./repository TestTapsOfAnEarlierVersion
+mutant "a version is stored unquoted" repository/taps.go "json.Marshal(t.AppVersion)" '[]byte(`"`+t.AppVersion+`"`), error(nil)' ./repository TestTapsAreReadAsWritten
+mutant "a page of taps is not in order" repository/taps_read.go "p.taps = slices.Insert(p.taps, i, *t)" "p.taps = append(p.taps, *t)" ./repository TestTapsOfSeveralInstances
+mutant "a round that has not begun is booked" repository/taps.go "|| round > current[t.Dispatch]" "" ./repository TestTheRoundOfATap
+mutant "batches are kept for ever" repository/retention.go '{"tap_batches", "id", "id < ?"' '{"tap_batches", "id", "id < ? AND 1 = 0"' ./repository TestRetentionOfTables
 mutant "a demoted server decides a claim" repository/claim_snapshot.go "if readOnly {" "if false {" ./repository TestReadOnlyServerAnswersNothing
 mutant "a demoted server answers reads" repository/primary.go "c.primary.recheckAfter < 0 || time.Since(c.checkedAt) < c.primary.recheckAfter" "true" ./repository TestReadOnlyServerAnswersNothing
 

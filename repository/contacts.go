@@ -6,17 +6,17 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
 )
 
-// contactSources are the tables with rows of a driver in a round of a dispatch, each with its index on these columns.
+// contactSources are the tables with rows of a driver in a round of a dispatch, each with its index on these columns. Taps are a source, too.
 var contactSources = [...]struct{ table, index, where string }{
 	{"notifications", "ix_notifications_driver", "driver_id <> '' AND type IN " + offerTypes + " AND "},
 	{"offers", "PRIMARY", ""},
-	{"attempts", "ix_attempts_dispatch", "result <> 'OFFER_STALE' AND "}, // that tap was on another round's offer
 	{"claims", "uq_claims_round", ""},
 }
 
@@ -28,13 +28,17 @@ func (s *Store) Offers(ctx context.Context, id dispatch.ID, round int, page disp
 	if err != nil {
 		return nil, "", err
 	}
-	keys, next, err := s.contactKeys(db, id, round, page)
+	tapped, err := tapTimes(db, id)
+	if err != nil {
+		return nil, "", unavailable(err)
+	}
+	keys, next, err := s.contactKeys(db, id, round, page, tapped)
 	if err != nil || len(keys) == 0 {
 		return nil, "", err
 	}
 	b := contactPage{rounds: rounds{db: db, d: &d, forceIndex: s.dialect.forceIndex}, keys: keys, contacts: map[driverRound]*dispatch.OfferHistory{}}
 	for _, k := range keys {
-		b.contacts[k] = &dispatch.OfferHistory{Driver: k.DriverID, Round: k.Round}
+		b.contacts[k] = &dispatch.OfferHistory{Driver: k.DriverID, Round: k.Round, TappedAt: optional(tapped, k)}
 	}
 	if err := b.load(); err != nil {
 		return nil, "", unavailable(err)
@@ -46,18 +50,37 @@ func (s *Store) Offers(ctx context.Context, id dispatch.ID, round int, page disp
 	return items, next, nil
 }
 
-// contactKeys returns the rounds and drivers on the page. It reads no more than a page from each source.
-func (s *Store) contactKeys(db *gorm.DB, id dispatch.ID, round int, page dispatch.Page) ([]driverRound, string, error) {
+// tapTimes returns the first tap of each driver in each round, without those on another round's offer.
+func tapTimes(db *gorm.DB, id dispatch.ID) (map[driverRound]time.Time, error) {
+	first := map[driverRound]time.Time{}
+	err := eachTap(db, tapFilter{dispatches: []dispatch.ID{id}}, func(t *dispatch.Attempt) {
+		k := driverRound{t.Round, t.Driver}
+		if at, ok := first[k]; t.Result != dispatch.AttemptStale && (!ok || t.At.Before(at)) {
+			first[k] = t.At
+		}
+	})
+	return first, err
+}
+
+// compare orders by round and driver.
+func (k driverRound) compare(other driverRound) int {
+	return cmp.Or(cmp.Compare(k.Round, other.Round), cmp.Compare(k.DriverID, other.DriverID))
+}
+
+// contactKeys returns the rounds and drivers on the page. It reads no more than a page from each table.
+func (s *Store) contactKeys(db *gorm.DB, id dispatch.ID, round int, page dispatch.Page, tapped map[driverRound]time.Time) ([]driverRound, string, error) {
 	where, args := "dispatch_id = ?", []any{id}
 	if round != 0 {
 		where, args = where+" AND round = ?", append(args, round)
 	}
+	var after driverRound
 	if page.Cursor != "" {
 		at, last, err := parseCursor(contactList, page.Cursor, dispatch.ParseDriverID)
 		if err != nil {
 			return nil, "", err
 		}
 		where, args = where+" AND (round > ? OR round = ? AND driver_id > ?)", append(args, at, at, last)
+		after = driverRound{int(at), last}
 	}
 	var all []any
 	queries := make([]string, len(contactSources))
@@ -68,8 +91,18 @@ func (s *Store) contactKeys(db *gorm.DB, id dispatch.ID, round int, page dispatc
 	}
 	var keys []driverRound
 	err := db.Raw(strings.Join(queries, " UNION ")+" ORDER BY round, driver_id LIMIT ?", append(all, page.Limit+1)...).Scan(&keys).Error
-	if err != nil || len(keys) <= page.Limit {
-		return keys, "", unavailable(err)
+	if err != nil {
+		return nil, "", unavailable(err)
+	}
+	for k := range tapped {
+		if (round == 0 || k.Round == round) && k.compare(after) > 0 {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, driverRound.compare)
+	keys = slices.Compact(keys)
+	if len(keys) <= page.Limit {
+		return keys, "", nil
 	}
 	keys = keys[:page.Limit]
 	last := keys[len(keys)-1]
@@ -90,19 +123,16 @@ type contactFacts struct {
 	Seen          *int64
 	Declined      *int64
 	DeclineReason string
-	Tapped        *int64
 	Claim         dispatch.Outcome
 }
 
 const contactFactsSQL = `
 SELECT round, driver_id, MIN(created_at) told, MIN(CASE WHEN state = 1 THEN sent_at END) sent, NULL seen, NULL declined,
-  '' decline_reason, NULL tapped, '' claim
+  '' decline_reason, '' claim
   FROM notifications WHERE dispatch_id = ? AND round IN ? AND driver_id IN ? AND type IN ` + offerTypes + ` GROUP BY round, driver_id
-UNION ALL SELECT round, driver_id, NULL, NULL, seen_at, declined_at, decline_reason, NULL, ''
+UNION ALL SELECT round, driver_id, NULL, NULL, seen_at, declined_at, decline_reason, ''
   FROM offers WHERE dispatch_id = ? AND round IN ? AND driver_id IN ?
-UNION ALL SELECT round, driver_id, NULL, NULL, NULL, NULL, '', MIN(at), ''
-  FROM attempts WHERE dispatch_id = ? AND round IN ? AND driver_id IN ? AND result <> 'OFFER_STALE' GROUP BY round, driver_id
-UNION ALL SELECT round, driver_id, NULL, NULL, NULL, NULL, '', NULL, outcome
+UNION ALL SELECT round, driver_id, NULL, NULL, NULL, NULL, '', outcome
   FROM claims WHERE dispatch_id = ? AND round IN ? AND driver_id IN ?`
 
 func (b *contactPage) load() error {
@@ -149,8 +179,7 @@ func (b *contactPage) gaveBack(last int, drivers []dispatch.DriverID) error {
 
 func (t *contactFacts) mergeInto(c *dispatch.OfferHistory) {
 	c.NotifiedAt, c.SentAt = cmp.Or(c.NotifiedAt, fromOptionalMicros(t.Told)), cmp.Or(c.SentAt, fromOptionalMicros(t.Sent))
-	c.SeenAt, c.TappedAt = cmp.Or(c.SeenAt, fromOptionalMicros(t.Seen)), cmp.Or(c.TappedAt, fromOptionalMicros(t.Tapped))
-	c.DeclinedAt = cmp.Or(c.DeclinedAt, fromOptionalMicros(t.Declined))
+	c.SeenAt, c.DeclinedAt = cmp.Or(c.SeenAt, fromOptionalMicros(t.Seen)), cmp.Or(c.DeclinedAt, fromOptionalMicros(t.Declined))
 	c.DeclineReason, c.Claim = cmp.Or(c.DeclineReason, t.DeclineReason), cmp.Or(c.Claim, t.Claim)
 }
 

@@ -100,6 +100,8 @@ func (db *database) young(t *testing.T, n int) {
 			return fmt.Sprintf("('a job', %d, 'SUCCEEDED', 1, '', 1, '', '', '', 0)", us+int64(i))
 		})
 	fill("INSERT INTO supply (at, region, on_duty, open)", func(i int) string { return fmt.Sprintf("(%d, 'seoul', 1, 1)", us+int64(i)) })
+	fill("INSERT INTO tap_batches (id, dispatch_id, instance, count, taps)",
+		func(int) string { return fmt.Sprintf("('%s', 'dsp_1', '', 0, '[]')", dispatch.NewAttemptID(now)) })
 	fill("INSERT INTO attempts (id, dispatch_id, round, driver_id, result, at)",
 		func(int) string {
 			return fmt.Sprintf("('%s', 'dsp_1', 1, 'drv_1', 'SUCCESS', 1)", dispatch.NewAttemptID(now))
@@ -110,14 +112,14 @@ func (db *database) young(t *testing.T, n int) {
 	})
 	db.many(t, n)
 	db.exec(t, "UPDATE notifications SET next_at = ? WHERE device_id = 'dev_1'", us)
-	db.exec(t, "ANALYZE TABLE outbox, devices, job_runs, supply, attempts, offers, idempotency_keys, notifications")
+	db.exec(t, "ANALYZE TABLE outbox, devices, job_runs, supply, tap_batches, attempts, offers, idempotency_keys, notifications")
 }
 
 // Rows past their retention are found by an index in its order, and deleted by their key.
 func TestPlansOfPrune(t *testing.T) {
 	indexes := map[string]string{
 		"outbox": "ix_outbox_due", "notifications": "ix_notifications_due", "devices": "ix_devices_quarantined",
-		"job_runs": "ix_job_runs_slot", "supply": "PRIMARY", "attempts": "PRIMARY", "offers": "PRIMARY",
+		"job_runs": "ix_job_runs_slot", "supply": "PRIMARY", "tap_batches": "PRIMARY", "attempts": "PRIMARY", "offers": "PRIMARY",
 		"idempotency_keys": "ix_idempotency_keys_expiry",
 	}
 	form := regexp.MustCompile(`\A(SELECT|DELETE) .*?FROM (\w+) `)

@@ -57,8 +57,9 @@ func (db *database) size(t *testing.T) sized {
 		n, n, IF(n < 1000, %[2]d, n) FROM %[3]s ORDER BY n`, named("dsp_"), now, numbers(listed)))
 	const busy = "dsp_00000000000000000000000001"
 	db.exec(t, fmt.Sprintf("INSERT INTO offers (dispatch_id, round, driver_id, seen_at) SELECT '%s', 1, %s, 1 FROM %s ORDER BY n", busy, named("drv_"), numbers(crowd)))
-	db.exec(t, fmt.Sprintf(`INSERT INTO attempts (id, dispatch_id, round, driver_id, result, at) SELECT %[1]s,
-		IF(n %% 2, '%[2]s', %[3]s), 1, CONCAT('drv_', LPAD(n DIV 20, 26, '0')), IF(n %% 3, 'ALREADY_TAKEN', 'NOT_OPEN_YET'), n FROM %[4]s ORDER BY n`,
+	db.exec(t, fmt.Sprintf(`INSERT INTO tap_batches (id, dispatch_id, instance, count, taps) SELECT MIN(id), dispatch_id, 'here', COUNT(*),
+		JSON_ARRAYAGG(JSON_ARRAY(id, 1, CONCAT('drv_', LPAD(n DIV 20, 26, '0')), IF(n %% 3, 'ALREADY_TAKEN', 'NOT_OPEN_YET'), n, ''))
+		FROM (SELECT n, %[1]s id, IF(n %% 2, '%[2]s', %[3]s) dispatch_id FROM %[4]s) taps GROUP BY n DIV 1000, dispatch_id`,
 		named("att_"), busy, named("dsp_"), numbers(crowd)))
 	db.exec(t, fmt.Sprintf(`INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at) SELECT %s, IF(n %% 2, '%s', %s),
 		'dispatch.opened', 1, 'system', '', n FROM %s ORDER BY n`, named("evt_"), busy, named("dsp_"), numbers(crowd)))
@@ -66,7 +67,7 @@ func (db *database) size(t *testing.T) sized {
 		next_at, claim, attempts, result, reason, at, expires_at, created_at, sent_at) SELECT %[1]s, 'evt_x', %[1]s, '',
 		CONCAT('drv_', LPAD(n DIV 2, 26, '0')), IF(n %% 2, '%[2]s', %[3]s), 1, 'dispatch.opened', 0, 1, 1, '', 1, '', '', 1, 1, n, 1 FROM %[4]s ORDER BY n`,
 		named("ntf_"), busy, named("dsp_"), numbers(crowd)))
-	db.exec(t, "ANALYZE TABLE drivers, dispatches, offers, attempts, events, notifications, claims, supply")
+	db.exec(t, "ANALYZE TABLE drivers, dispatches, offers, tap_batches, events, notifications, claims, supply")
 	v := someDriver(0)
 	v.ID = "drv_00000000000000000000000001"
 	return sized{v, busy}
@@ -79,10 +80,10 @@ func (db *database) pages(z sized) map[string]func(ctx context.Context, p dispat
 			return cursorOf(db.OpenDispatchesFor(ctx, z.driver, p))
 		},
 		"taps": func(ctx context.Context, p dispatch.Page) (string, error) {
-			return cursorOf(db.attemptPage(db.general.WithContext(ctx), z.busy, 0, p))
+			return db.tapPage(ctx, z, 0, p)
 		},
 		"taps of a round": func(ctx context.Context, p dispatch.Page) (string, error) {
-			return cursorOf(db.attemptPage(db.general.WithContext(ctx), z.busy, 1, p))
+			return db.tapPage(ctx, z, 1, p)
 		},
 		"offers of a dispatch": func(ctx context.Context, p dispatch.Page) (string, error) {
 			return cursorOf(db.Offers(ctx, z.busy, 0, p))
@@ -119,6 +120,11 @@ func (db *database) pages(z sized) map[string]func(ctx context.Context, p dispat
 		}
 	}
 	return all
+}
+
+func (db *database) tapPage(ctx context.Context, z sized, round int, p dispatch.Page) (string, error) {
+	_, next, _, err := readTapPage(db.general.WithContext(ctx), z.busy, round, p)
+	return next, err
 }
 
 // byID reads a page of a list whose cursors are identifiers.

@@ -17,7 +17,6 @@ type offeredRow struct {
 	DeclinedAt    *int64
 	DeclineReason string
 	SentAt        *int64
-	TappedAt      *int64
 	GaveBack      bool
 }
 
@@ -25,15 +24,13 @@ type offeredRow struct {
 const offeredColumns = `o.seen_at, o.declined_at, COALESCE(o.decline_reason, '') decline_reason,
 	(SELECT MIN(n.sent_at) FROM notifications n WHERE n.dispatch_id = p.id AND n.round = p.round AND n.driver_id = ?
 		AND n.state = 1 AND n.type IN ` + offerTypes + `) sent_at,
-	(SELECT MIN(a.at) FROM attempts a WHERE a.dispatch_id = p.id AND a.round = p.round AND a.driver_id = ?
-		AND a.result <> 'OFFER_STALE') tapped_at,
 	EXISTS (SELECT 1 FROM claims c WHERE c.dispatch_id = p.id AND c.round < p.round AND c.driver_id = ? AND c.outcome = 'WITHDRAWN') gave_back`
 
 const offerJoin = ` p LEFT JOIN offers o ON o.dispatch_id = p.id AND o.round = p.round AND o.driver_id = ?`
 
 // offeredArgs returns the arguments of offeredColumns, of the query's source, and of offerJoin.
 func offeredArgs(v dispatch.DriverID, source ...any) []any {
-	return append(append([]any{v, v, v}, source...), v)
+	return append(append([]any{v, v}, source...), v)
 }
 
 func (row *offeredRow) offered(v dispatch.DriverID) dispatch.Offered {
@@ -42,7 +39,7 @@ func (row *offeredRow) offered(v dispatch.DriverID) dispatch.Offered {
 		Contact: dispatch.OfferHistory{
 			Driver: v, Round: row.Row.Round, Withdrew: row.GaveBack, SentAt: fromOptionalMicros(row.SentAt),
 			SeenAt: fromOptionalMicros(row.SeenAt), DeclinedAt: fromOptionalMicros(row.DeclinedAt),
-			DeclineReason: row.DeclineReason, TappedAt: fromOptionalMicros(row.TappedAt),
+			DeclineReason: row.DeclineReason,
 		},
 	}
 }
@@ -58,7 +55,31 @@ func (s *Store) OfferTo(ctx context.Context, id dispatch.ID, v dispatch.DriverID
 	if len(rows) == 0 {
 		return dispatch.Offered{}, dispatch.ErrNotFound
 	}
-	return rows[0].offered(v), nil
+	items := []dispatch.Offered{rows[0].offered(v)}
+	if err := s.addTaps(ctx, items, v); err != nil {
+		return dispatch.Offered{}, err
+	}
+	return items[0], nil
+}
+
+// addTaps sets when the driver first tapped each offer.
+func (s *Store) addTaps(ctx context.Context, items []dispatch.Offered, v dispatch.DriverID) error {
+	byID := make(map[dispatch.ID]*dispatch.Offered, len(items))
+	ids := make([]dispatch.ID, len(items))
+	for i := range items {
+		ids[i] = items[i].ID
+		byID[ids[i]] = &items[i]
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	err := eachTap(s.general.WithContext(ctx), tapFilter{dispatches: ids, driver: v}, func(t *dispatch.Attempt) {
+		o := byID[t.Dispatch]
+		if first := o.Contact.TappedAt; t.Round == o.Round && t.Result != dispatch.AttemptStale && (first == nil || t.At.Before(*first)) {
+			o.Contact.TappedAt = &t.At
+		}
+	})
+	return unavailable(err)
 }
 
 // OpenDispatchesFor returns the dispatches whose terms the driver matches and whose window has not ended, the one that opens last
@@ -88,6 +109,9 @@ func (s *Store) OpenDispatchesFor(ctx context.Context, v dispatch.Driver, page d
 	items := make([]dispatch.Offered, len(rows))
 	for i := range rows {
 		items[i] = rows[i].offered(v.ID)
+	}
+	if err := s.addTaps(ctx, items, v.ID); err != nil {
+		return nil, "", err
 	}
 	return items, next, nil
 }

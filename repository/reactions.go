@@ -2,8 +2,11 @@ package repository
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
+
+	"gorm.io/gorm"
 
 	"firsttap/dispatch"
 )
@@ -14,16 +17,16 @@ const (
 	recentWindow = 24 * time.Hour
 )
 
-// firstTapsSQL selects a driver's first tap in the race for each offer, when the offer's round began, when the dispatch opens
-// if that is the current round, and when the push service accepted the offer.
-const firstTapsSQL = `
-SELECT f.at, COALESCE((SELECT MIN(e.at) FROM events e WHERE e.dispatch_id = f.dispatch_id AND e.round = f.round), 0) began,
-  CASE WHEN d.round = f.round THEN d.opens_at ELSE 0 END opens,
-  (SELECT MIN(n.sent_at) FROM notifications n WHERE n.dispatch_id = f.dispatch_id AND n.round = f.round AND n.driver_id = ?
+// openingsSQL selects, of rounds of dispatches, when the round began, when the dispatch opens if that is the current round, and when the
+// push service accepted the offer to a driver.
+const openingsSQL = `
+SELECT d.id, e.round, MIN(e.at) began, CASE WHEN d.round = e.round THEN d.opens_at ELSE 0 END opens,
+  (SELECT MIN(n.sent_at) FROM notifications n WHERE n.dispatch_id = d.id AND n.round = e.round AND n.driver_id = ?
     AND n.state = 1 AND n.type IN ` + offerTypes + `) sent
-FROM (SELECT dispatch_id, round, MIN(at) at FROM attempts WHERE driver_id = ? AND at >= ? AND ` + inRace + `
-  GROUP BY dispatch_id, round) f
-JOIN dispatches d ON d.id = f.dispatch_id`
+FROM dispatches d JOIN events e ON e.dispatch_id = d.id WHERE d.id IN ? GROUP BY d.id, e.round, d.round, d.opens_at`
+
+// maxTapped bounds one statement: SQLite takes 32,766 parameters.
+const maxTapped = 1000
 
 // TapStatistics summarizes the driver's taps of the last thirty days. ErrDriverNotFound.
 func (s *Store) TapStatistics(ctx context.Context, v dispatch.DriverID) (dispatch.TapStatistics, error) {
@@ -35,37 +38,67 @@ func (s *Store) TapStatistics(ctx context.Context, v dispatch.DriverID) (dispatc
 	if err != nil {
 		return dispatch.TapStatistics{}, err
 	}
-	since, late := micros(now.Add(-signalWindow)), micros(now.Add(-recentWindow))
+	since, late := now.Add(-signalWindow), now.Add(-recentWindow)
 	var signals dispatch.TapStatistics
-	err = db.Raw(`SELECT (SELECT COUNT(*) FROM attempts WHERE driver_id = ? AND at >= ?) taps, COUNT(*) wins,
-		COUNT(CASE WHEN outcome = 'WITHDRAWN' THEN 1 END) withdrawn FROM claims WHERE driver_id = ? AND accepted_at >= ?`,
-		v, since, v, since).Row().Scan(&signals.Taps, &signals.Wins, &signals.Withdrawn)
+	err = db.Raw(`SELECT COUNT(*), COUNT(CASE WHEN outcome = 'WITHDRAWN' THEN 1 END),
+		(SELECT COUNT(*) FROM claims WHERE driver_id = ? AND outcome = 'WITHDRAWN' AND ended_at >= ?)
+		FROM claims WHERE driver_id = ? AND accepted_at >= ?`, v, micros(late), v, micros(since)).
+		Row().Scan(&signals.Wins, &signals.Withdrawn, &signals.RecentWithdrawals)
 	if err != nil {
 		return dispatch.TapStatistics{}, unavailable(err)
 	}
-	err = db.Raw(`SELECT (SELECT COUNT(*) FROM claims WHERE driver_id = ? AND outcome = 'WITHDRAWN' AND ended_at >= ?),
-		(SELECT COUNT(*) FROM attempts WHERE driver_id = ? AND at >= ? AND result IN ('NOT_ELIGIBLE', 'DRIVER_BUSY', 'OFFER_STALE'))`,
-		v, late, v, late).Row().Scan(&signals.RecentWithdrawals, &signals.RecentUnwinnable)
-	if err != nil {
-		return dispatch.TapStatistics{}, unavailable(err)
-	}
-	var taps []struct {
-		At           int64
-		Began, Opens int64
-		Sent         *int64
-	}
-	if err := db.Raw(firstTapsSQL, v, v, since).Scan(&taps).Error; err != nil {
-		return dispatch.TapStatistics{}, unavailable(err)
-	}
-	for _, t := range taps {
-		opened := max(t.Began, t.Opens)
-		if opened == 0 {
-			continue
+	first := map[offer]time.Time{} // the driver's first tap in the race for each offer
+	err = eachTap(db, tapFilter{since: since, driver: v}, func(t *dispatch.Attempt) {
+		signals.Taps++
+		if !t.At.Before(late) && slices.Contains(unwinnable, t.Result) {
+			signals.RecentUnwinnable++
 		}
-		if took := dispatch.Reaction(fromMicros(t.At), fromMicros(opened), fromOptionalMicros(t.Sent)); took != nil {
-			signals.Reactions = append(signals.Reactions, *took)
+		of := offer{t.Dispatch, t.Round}
+		if at, ok := first[of]; inRace(t.Result) && (!ok || t.At.Before(at)) {
+			first[of] = t.At
+		}
+	})
+	if err == nil {
+		signals.Reactions, err = reactions(db, v, first)
+	}
+	return signals, unavailable(err)
+}
+
+// unwinnable are the results of taps that could not win.
+var unwinnable = []dispatch.AttemptResult{"NOT_ELIGIBLE", "DRIVER_BUSY", dispatch.AttemptStale}
+
+// offer is one round of a dispatch.
+type offer struct {
+	id    dispatch.ID
+	round int
+}
+
+// reactions returns how long after the opening, or after the push, the driver tapped the offers, sorted.
+func reactions(db *gorm.DB, v dispatch.DriverID, first map[offer]time.Time) (took []time.Duration, err error) {
+	ids := make(map[dispatch.ID]bool, len(first))
+	for of := range first {
+		ids[of.id] = true
+	}
+	for some := range slices.Chunk(slices.Collect(maps.Keys(ids)), maxTapped) {
+		var rows []struct {
+			ID           dispatch.ID
+			Round        int
+			Began, Opens int64
+			Sent         *int64
+		}
+		if err := db.Raw(openingsSQL, v, some).Scan(&rows).Error; err != nil {
+			return nil, err
+		}
+		for _, r := range rows {
+			at, tapped := first[offer{r.ID, r.Round}]
+			if !tapped {
+				continue
+			}
+			if after := dispatch.Reaction(at, fromMicros(max(r.Began, r.Opens)), fromOptionalMicros(r.Sent)); after != nil {
+				took = append(took, *after)
+			}
 		}
 	}
-	slices.Sort(signals.Reactions)
-	return signals, nil
+	slices.Sort(took)
+	return took, nil
 }

@@ -64,6 +64,7 @@ func retentionRules(now time.Time) []retentionRule {
 		{"job_runs", "job, slot", "slot < ? AND status NOT IN ?", "slot", []any{ago(keepRuns), unfinished}},
 		{"supply", "at, region", "at < ?", "at", []any{ago(keepSupply)}},
 		{"idempotency_keys", "caller, name", "expires_at <= ?", "expires_at", []any{micros(now)}},
+		{"tap_batches", "id", "id < ?", "id", []any{dispatch.MinAttemptID(tapped)}},
 		{"attempts", "id", "id < ?", "id", []any{dispatch.MinAttemptID(tapped)}},
 		{
 			"offers", "dispatch_id, round, driver_id", "dispatch_id < ? AND COALESCE(seen_at, 0) < ? AND COALESCE(declined_at, 0) < ?",

@@ -39,11 +39,25 @@ func TestEveryTapIsKept(t *testing.T) {
 	if told[dispatch.AttemptWon] != 1 || told["ALREADY_TAKEN"] != 29 || l.Dropped() != 0 {
 		t.Fatalf("%v, %d dropped", told, l.Dropped())
 	}
-	for result, want := range told {
-		p.mustCount(want, "attempts WHERE dispatch_id = ? AND round = 1 AND result = ?", id, result)
+	kept := map[dispatch.AttemptResult]int{}
+	for _, tap := range p.taps(id) {
+		if kept[tap.Result]++; tap.Round != 1 || (tap.Result == dispatch.AttemptWon) != (tap.Rank == 1) {
+			t.Errorf("kept: %+v", tap)
+		}
 	}
-	p.mustCount(1, "attempts a JOIN dispatches d ON d.accepted_by = a.driver_id WHERE result = 'SUCCESS'")
-	p.mustCount(30, "attempts")
+	testkit.Equal(t, "kept taps", told, kept)
+	p.mustCount(1, "tap_batches WHERE count = 30")
+	p.mustCount(1, "tap_batches")
+}
+
+// taps returns the kept taps on a dispatch.
+func (p *place) taps(id dispatch.ID) []dispatch.AttemptRecord {
+	p.t.Helper()
+	taps, next, err := p.Attempts(p.t.Context(), id, 0, dispatch.Page{Limit: 100})
+	if err != nil || next != "" {
+		p.t.Fatalf("%q, %v", next, err)
+	}
+	return taps
 }
 
 // An outage that ends before the last try loses no attempt, and a longer one a batch. Attempts beyond the queue are counted, and no
@@ -152,7 +166,10 @@ func TestWhereATapCameFrom(t *testing.T) {
 	l, stop := keep(t, p)
 	a := NewAcceptor(AcceptorOptions{Claims: p, Attempts: l, Log: quiet})
 	ctx := dispatch.WithCaller(t.Context(), dispatch.Caller{Actor: "drv_1", App: "3.1"})
-	must(t, errorOf(a.Accept(ctx, Tap{Dispatch: p.dispatch(), Driver: p.drivers(1)[0]})))
+	id := p.dispatch()
+	must(t, errorOf(a.Accept(ctx, Tap{Dispatch: id, Driver: p.drivers(1)[0]})))
 	stop()
-	p.mustCount(1, "attempts WHERE instance = 'here' AND app_version = '3.1' AND round = 1 AND result = 'SUCCESS'")
+	if taps := p.taps(id); len(taps) != 1 || taps[0].Instance != "here" || taps[0].AppVersion != "3.1" || taps[0].Round != 1 || taps[0].Result != dispatch.AttemptWon {
+		t.Errorf("kept: %+v", taps)
+	}
 }

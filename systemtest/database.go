@@ -51,6 +51,15 @@ func (db *Database) Count(query string, args ...any) (n int) {
 	return n
 }
 
+// taps returns the number of kept taps on the dispatches whose identifiers are like id.
+func (db *Database) taps(id string) (n int) {
+	db.t.Helper()
+	if err := db.DB.QueryRow("SELECT COALESCE(SUM(count), 0) FROM tap_batches WHERE dispatch_id LIKE ?", id).Scan(&n); err != nil {
+		db.t.Fatal(err)
+	}
+	return n
+}
+
 // each calls read for each row of the query's result.
 func (db *Database) each(query string, read func(scan func(...any) error) error) {
 	db.t.Helper()

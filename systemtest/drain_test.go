@@ -41,7 +41,7 @@ func TestDrain(t *testing.T) {
 	if len(events) == 0 || events[len(events)-1] != "reconnect" || !strings.HasPrefix(comments[len(comments)-1], "retry: ") {
 		t.Errorf("the stream ends with %q, %q", events, comments)
 	}
-	if n := OpenDatabase(t, i.database(t)).Count("attempts WHERE dispatch_id=? AND result='SUCCESS'", id); n != 1 {
+	if n := OpenDatabase(t, i.database(t)).Count("tap_batches WHERE dispatch_id=? AND taps LIKE '%\"SUCCESS\"%'", id); n != 1 {
 		t.Errorf("%d taps in the ledger", n)
 	}
 }
@@ -78,7 +78,7 @@ func TestRequestsFinish(t *testing.T) {
 			o.hold.Release()
 			o.mustBeWon(0, <-o.answered)
 			testkit.Await(t, "it ends", s.one.done)
-			if n := o.db.Count("attempts WHERE dispatch_id=?", o.id); n != 1 {
+			if n := o.db.taps(o.id); n != 1 {
 				t.Errorf("%d taps in the ledger of an instance that has ended", n)
 			}
 			testkit.Eventually(t, "every event is expanded", func() bool { return o.db.Count("outbox WHERE state=0") == 0 })

@@ -193,7 +193,7 @@ func TestCostOfARace(t *testing.T) {
 	// The relay, the ledger and the verification of claims have connections of their own, which do not count. Of a transaction that was
 	// open when the log began or ended, only one end may be logged.
 	const relays = `(SELECT thread_id FROM mysql.general_log WHERE argument LIKE 'UPDATE outbox%' OR argument LIKE '` + verifies + `'
-		OR argument LIKE '% FROM outbox %' OR argument LIKE '% FROM notifications %' OR argument LIKE '% FROM topics %' OR argument LIKE '% INTO ` + "`attempts`" + `%'
+		OR argument LIKE '% FROM outbox %' OR argument LIKE '% FROM notifications %' OR argument LIKE '% FROM topics %' OR argument LIKE '% INTO ` + "`tap_batches`" + `%'
 		OR argument LIKE 'SELECT id, round FROM ` + "`dispatches`" + `%')` // with which a transaction of the ledger begins
 	// What an instance does every few seconds does not count, even on a connection that the race has used: the jobs, with their
 	// ledger, and the reading of revoked tokens. Only connections that have named this dispatch count.
@@ -250,7 +250,7 @@ func costOfTheLedger(t *testing.T, db *Database, i *Instance, drivers []Driver, 
 	const taps = 1000
 	id := MakeDispatch(t, i)
 	winner := Accept(i, id, drivers[0], 1)
-	kept := func() int { return db.Count("attempts WHERE dispatch_id = ?", id) }
+	kept := func() int { return db.taps(id) }
 	testkit.Eventually(t, "the tap is stored and its event expanded", func() bool { return kept() == 1 && db.Count("outbox WHERE state = 0") == 0 })
 	db.exec("TRUNCATE mysql.general_log")
 	record("ON")
@@ -273,7 +273,7 @@ func costOfTheLedger(t *testing.T, db *Database, i *Instance, drivers []Driver, 
 	if n := statements(id, "%"); n != 0 {
 		t.Errorf("%d statements for %d losers", n, sent)
 	}
-	inserts := db.Count("mysql.general_log WHERE command_type = 'Query' AND argument LIKE 'INSERT INTO `attempts`%'")
+	inserts := db.Count("mysql.general_log WHERE command_type = 'Query' AND argument LIKE 'INSERT INTO `tap_batches`%'")
 	// At most one batch every 200 ms, of up to a thousand attempts.
 	if most := int(took/(200*time.Millisecond)) + 3; inserts == 0 || inserts > most {
 		t.Errorf("%d taps in %s were written by %d statements, more than %d", sent, took, inserts, most)

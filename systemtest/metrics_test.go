@@ -26,7 +26,8 @@ func TestAPIMetrics(t *testing.T) {
 		Accept(i, id, drivers[0], 1)
 	}
 	const taps = rounds * 11
-	testkit.Eventually(t, "the taps are in the ledger", func() bool { return OpenDatabase(t, url).Count("attempts") == taps })
+	db := OpenDatabase(t, url)
+	testkit.Eventually(t, "the taps are in the ledger", func() bool { return db.taps("%") == taps })
 	var seen map[string]float64
 	testkit.Eventually(t, "the operations are served", func() bool {
 		seen = scrape(t, ops)

@@ -1,0 +1,232 @@
+package repository
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+// driverRound is one driver in one round of a dispatch.
+type driverRound struct {
+	Round    int
+	DriverID dispatch.DriverID
+}
+
+// Attempts returns the taps on a dispatch in the round, 0 for all, the oldest first, and the cursor of the next page, ""
+// after the last. The reaction time in an earlier round counts from the round's first event. ErrNotFound, ErrBadCursor.
+func (s *Store) Attempts(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.AttemptRecord, string, error) {
+	db := s.general.WithContext(ctx)
+	d, _, err := s.findDispatch(db, id, "")
+	if err != nil {
+		return nil, "", err
+	}
+	taps, next, first, err := readTapPage(db, id, round, page)
+	if err != nil || len(taps) == 0 {
+		return nil, "", err
+	}
+	r := rounds{db: db, d: &d, forceIndex: s.dialect.forceIndex}
+	records, err := r.records(taps, first)
+	return records, next, unavailable(err)
+}
+
+// readTapPage also returns the first taps of all rounds. ErrBadCursor.
+func readTapPage(db *gorm.DB, id dispatch.ID, round int, page dispatch.Page) (taps []dispatch.Attempt, next string, first firstTaps, err error) {
+	items := tapPage{round: round, limit: page.Limit}
+	if page.Cursor != "" {
+		if _, items.after, err = parseCursor(attemptList, page.Cursor, dispatch.ParseAttemptID); err != nil {
+			return nil, "", nil, err
+		}
+	}
+	first = firstTaps{}
+	err = eachTap(db, tapFilter{dispatches: []dispatch.ID{id}}, func(t *dispatch.Attempt) {
+		first.add(t)
+		items.add(t)
+	})
+	taps, next = items.end()
+	return taps, next, first, unavailable(err)
+}
+
+// tapPage collects one page of taps, sorted by their identifiers. It holds no more than a page.
+type tapPage struct {
+	round int                // 0 for all
+	after dispatch.AttemptID // the last tap of the page before
+	limit int
+	taps  []dispatch.Attempt // one more than the page has, if there are more
+}
+
+func (p *tapPage) add(t *dispatch.Attempt) {
+	if p.round != 0 && t.Round != p.round || t.ID <= p.after {
+		return
+	}
+	i, _ := slices.BinarySearchFunc(p.taps, t.ID, func(a dispatch.Attempt, id dispatch.AttemptID) int { return cmp.Compare(a.ID, id) })
+	if i > p.limit {
+		return
+	}
+	p.taps = slices.Insert(p.taps, i, *t)
+	p.taps = p.taps[:min(len(p.taps), p.limit+1)]
+}
+
+// end returns the page, and the cursor of the next one.
+func (p *tapPage) end() ([]dispatch.Attempt, string) {
+	if len(p.taps) <= p.limit {
+		return p.taps, ""
+	}
+	taps := p.taps[:p.limit]
+	return taps, cursor(attemptList, 0, taps[p.limit-1].ID)
+}
+
+// firstTaps are the times of the drivers' first taps with each result, by round.
+type firstTaps map[int]map[dispatch.FirstTap]time.Time
+
+func (f firstTaps) add(t *dispatch.Attempt) {
+	if f[t.Round] == nil {
+		f[t.Round] = map[dispatch.FirstTap]time.Time{}
+	}
+	key := dispatch.FirstTap{Driver: t.Driver, Result: t.Result}
+	if at, ok := f[t.Round][key]; !ok || t.At.Before(at) {
+		f[t.Round][key] = t.At
+	}
+}
+
+// of returns the first taps of a round.
+func (f firstTaps) of(round int) (taps []dispatch.FirstTap) {
+	for t, at := range f[round] {
+		t.At = at
+		taps = append(taps, t)
+	}
+	return taps
+}
+
+// rounds reads what the tables hold of a dispatch's rounds.
+type rounds struct {
+	db         *gorm.DB
+	d          *dispatch.Dispatch
+	forceIndex func(index string) string
+}
+
+// records compares the taps with the first taps of their rounds.
+func (r *rounds) records(taps []dispatch.Attempt, first firstTaps) ([]dispatch.AttemptRecord, error) {
+	winners, err := r.winners()
+	if err != nil {
+		return nil, err
+	}
+	opened, err := r.openings()
+	if err != nil {
+		return nil, err
+	}
+	sent, err := r.sent(taps)
+	if err != nil {
+		return nil, err
+	}
+	began, ranks := map[int]time.Time{}, map[int]map[dispatch.DriverID]int{}
+	for round := range first {
+		of := first.of(round)
+		ranks[round] = dispatch.Ranks(of, winners[round])
+		began[round] = slices.MinFunc(of, func(a, b dispatch.FirstTap) int { return a.At.Compare(b.At) }).At
+	}
+	items := make([]dispatch.AttemptRecord, len(taps))
+	for i, a := range taps {
+		items[i] = dispatch.AttemptRecord{Attempt: a, After: a.At.Sub(began[a.Round]), Rank: ranks[a.Round][a.Driver]}
+		if at, ok := opened[a.Round]; ok {
+			items[i].Reaction = dispatch.Reaction(a.At, at, sent[driverRound{a.Round, a.Driver}])
+		}
+	}
+	return items, nil
+}
+
+func (r *rounds) winners() (map[int]dispatch.DriverID, error) {
+	var rows []claimRow
+	err := r.db.Select("round, driver_id").Where("dispatch_id = ?", r.d.ID).Find(&rows).Error
+	winners := map[int]dispatch.DriverID{}
+	for _, row := range rows {
+		winners[row.Round] = row.DriverID
+	}
+	return winners, err
+}
+
+// openings returns when each round opened: at its first event and, in the current round, not before opens_at. The opens_at
+// of earlier rounds is not stored.
+func (r *rounds) openings() (map[int]time.Time, error) {
+	var rows []struct {
+		Round int
+		At    int64
+	}
+	err := r.db.Raw("SELECT round, MIN(at) at FROM events"+r.forceIndex("ix_events_dispatch")+" WHERE dispatch_id = ? GROUP BY round", r.d.ID).Scan(&rows).Error
+	opened := map[int]time.Time{}
+	for _, row := range rows {
+		opened[row.Round] = fromMicros(row.At)
+	}
+	if began, ok := opened[r.d.Round]; !ok || r.d.OpensAt.After(began) {
+		opened[r.d.Round] = r.d.OpensAt
+	}
+	return opened, err
+}
+
+// sent returns when the push service accepted the offer to each driver who tapped.
+func (r *rounds) sent(taps []dispatch.Attempt) (map[driverRound]*time.Time, error) {
+	var which []int
+	var drivers []dispatch.DriverID
+	for i := range taps {
+		which, drivers = append(which, taps[i].Round), append(drivers, taps[i].Driver)
+	}
+	var found []struct {
+		Of     driverRound `gorm:"embedded"`
+		SentAt *int64
+	}
+	err := r.db.Raw(`SELECT round, driver_id, MIN(sent_at) sent_at FROM notifications
+		WHERE dispatch_id = ? AND round IN ? AND driver_id IN ? AND state = 1 AND type IN `+offerTypes+`
+		GROUP BY round, driver_id`, r.d.ID, unique(which), unique(drivers)).Scan(&found).Error
+	sent := map[driverRound]*time.Time{}
+	for _, f := range found {
+		sent[f.Of] = fromOptionalMicros(f.SentAt)
+	}
+	return sent, err
+}
+
+// inRace excludes taps before the opening and taps on another round's offer.
+func inRace(r dispatch.AttemptResult) bool {
+	return r != dispatch.AttemptEarly && r != dispatch.AttemptStale
+}
+
+// RaceStanding compares the driver's taps in the round with those of its winner, "" if there is none.
+func (s *Store) RaceStanding(ctx context.Context, id dispatch.ID, round int, v, winner dispatch.DriverID) (dispatch.RaceStanding, error) {
+	db := s.general.WithContext(ctx)
+	now, err := s.clock(db)
+	if err != nil {
+		return dispatch.RaceStanding{}, err
+	}
+	standing := dispatch.RaceStanding{Now: now}
+	first := map[dispatch.DriverID]time.Time{} // in the race
+	err = eachTap(db, tapFilter{dispatches: []dispatch.ID{id}}, func(t *dispatch.Attempt) {
+		if t.Round != round {
+			return
+		}
+		standing.Tapped = standing.Tapped || t.Driver == v && t.Result != dispatch.AttemptStale
+		if at, ok := first[t.Driver]; inRace(t.Result) && (!ok || t.At.Before(at)) {
+			first[t.Driver] = t.At
+		}
+	})
+	if err != nil {
+		return dispatch.RaceStanding{}, unavailable(err)
+	}
+	standing.FirstTap, standing.WinnerFirstTap = optional(first, v), optional(first, winner)
+	for driver, at := range first {
+		if standing.FirstTap != nil && driver != v && driver != winner && at.Before(*standing.FirstTap) {
+			standing.Ahead++
+		}
+	}
+	return standing, nil
+}
+
+// optional returns the value of a key, nil for none.
+func optional[K comparable, V any](all map[K]V, key K) *V {
+	if v, ok := all[key]; ok {
+		return &v
+	}
+	return nil
+}
