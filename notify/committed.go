@@ -2,59 +2,29 @@ package notify
 
 import (
 	"context"
+	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"firsttap/dispatch"
 )
 
 const (
-	// committedQueueSize bounds the committed events that wait here for their expansion. Others wait until their lease ends.
-	committedQueueSize = 4096
-	// lookBatch bounds the events of one look for recipients: those that have some are expanded one after the other.
-	lookBatch   = 32
-	lookTimeout = time.Second
+	// committedQueue bounds the committed events that wait here for their expansion. Others wait until their lease ends.
+	committedQueue = 4096
 	// completeInterval is how long the completion of an event may wait for others: each is a durable write.
 	completeInterval = 200 * time.Millisecond
-	// completeQueueSize bounds the completions that wait. An event that does not fit is expanded when its lease has ended.
-	completeQueueSize = 4096
+	// completeQueue bounds the completions that wait. An event that does not fit is expanded when its lease has ended.
+	completeQueue = 4096
+	// maxUnreachable bounds the drivers without a device that are remembered.
+	maxUnreachable = 4096
 )
 
-// committedQueue holds events that this process has committed and leases.
-type committedQueue struct {
-	events chan committedEvent
-	// look says that an event of the queue had no recipients lately. As long as all have some, a look would only delay their pushes.
-	look atomic.Bool
-}
-
-type committedEvent struct {
-	id dispatch.EventID
-	// offer says that the event concerns all drivers who may accept.
-	offer bool
-}
-
-func newCommittedQueue() *committedQueue {
-	return &committedQueue{events: make(chan committedEvent, committedQueueSize)}
-}
-
-// next waits for an event and returns it, with others that wait if they are looked at together. It returns none when ctx has ended.
-func (q *committedQueue) next(ctx context.Context) (batch []committedEvent) {
-	select {
-	case event := <-q.events:
-		batch = append(batch, event)
-	case <-ctx.Done():
-		return nil
-	}
-	for q.look.Load() && len(batch) < lookBatch {
-		select {
-		case event := <-q.events:
-			batch = append(batch, event)
-		default:
-			return batch
-		}
-	}
-	return batch
+// completion is an event that most likely nobody is to be told about.
+type completion struct {
+	event dispatch.EventID
+	// driver is the driver that the event is about, and who had no device lately; "" if the event's type is never told.
+	driver dispatch.DriverID
 }
 
 // OnCommit hands over events that this process committed, with leases that it wrote in the same transaction. It never
@@ -66,93 +36,47 @@ func (r *Relay) OnCommit(_ dispatch.Dispatch, events []dispatch.Event) {
 		case e.PushAt.After(e.At):
 			// This process does not lease it.
 		case len(deliveries) == 0:
-			r.complete(e.ID)
-		case deliveries[0].Audience == dispatch.AudienceClaimant:
-			r.enqueue(r.urgent, committedEvent{id: e.ID})
+			offer(r, r.completed, completion{event: e.ID})
+		case deliveries[0].Audience != dispatch.AudienceClaimant:
+			offer(r, r.committed, e.ID)
+		case r.unreachable.Contains(e.Driver):
+			offer(r, r.completed, completion{e.ID, e.Driver})
 		default:
-			r.enqueue(r.committed, committedEvent{id: e.ID, offer: deliveries[0].Audience == dispatch.AudienceEligible})
+			offer(r, r.urgent, e.ID)
 		}
 	}
 }
 
-func (r *Relay) enqueue(to *committedQueue, event committedEvent) {
+// offer adds to a queue, unless it is full.
+func offer[T any](r *Relay, queue chan<- T, event T) {
 	select {
-	case to.events <- event:
+	case queue <- event:
 	default:
 		r.metrics.overflow.Inc()
 	}
 }
 
-// complete hands over an event that nobody is to be told about. It never blocks.
-func (r *Relay) complete(event dispatch.EventID) {
-	select {
-	case r.completed <- event:
-	default:
-		r.metrics.overflow.Inc()
-	}
-}
-
-// expandCommitted expands the events of a queue until ctx ends.
-func (r *Relay) expandCommitted(ctx, lasting context.Context, queue *committedQueue) {
+// expandCommitted expands events that this process committed, until ctx ends.
+func (r *Relay) expandCommitted(ctx, lasting context.Context, events <-chan dispatch.EventID) {
 	for {
-		batch := queue.next(ctx)
-		if len(batch) == 0 {
+		select {
+		case event := <-events:
+			r.expand(lasting, event, false)
+		case <-ctx.Done():
 			return
 		}
-		for i, event := range r.withRecipients(lasting, queue, batch) {
-			if i > 0 && ctx.Err() != nil {
-				return // Run releases the others
-			}
-			if none := r.expand(lasting, event.id, false); none && !event.offer {
-				queue.look.Store(true)
-			}
-		}
 	}
 }
 
-// withRecipients returns the events that are to be expanded. If the queue is looked at, it has those completed that have no
-// recipients.
-func (r *Relay) withRecipients(ctx context.Context, queue *committedQueue, batch []committedEvent) []committedEvent {
-	if !queue.look.Load() {
-		return batch
-	}
-	var ids []dispatch.EventID // an offer has to be expanded to know its recipients
-	for _, e := range batch {
-		if !e.offer {
-			ids = append(ids, e.id)
-		}
-	}
-	if len(ids) == 0 {
-		return batch
-	}
-	none := r.withoutRecipients(ctx, ids)
-	for _, id := range none {
-		r.complete(id)
-	}
-	queue.look.Store(len(none) > 0)
-	return slices.DeleteFunc(batch, func(e committedEvent) bool { return slices.Contains(none, e.id) })
-}
-
-// withoutRecipients returns the events that have no recipients for sure.
-func (r *Relay) withoutRecipients(ctx context.Context, events []dispatch.EventID) []dispatch.EventID {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	none, err := r.options.Outbox.WithoutRecipients(ctx, events)
-	if err != nil {
-		r.options.Log.Warn("recipients of events not read; each event is expanded", "events", len(events), "error", err)
-	}
-	return none
-}
-
-// completeEvents completes the events that were handed to complete, until ctx ends; lasting bounds its writes.
+// completeEvents completes events that nobody is to be told about, many together, until ctx ends; lasting bounds its statements.
 func (r *Relay) completeEvents(ctx, lasting context.Context) {
 	interval := time.NewTimer(completeInterval)
 	defer interval.Stop()
 	for ctx.Err() == nil {
-		var batch []dispatch.EventID
+		var batch []completion
 		select {
-		case event := <-r.completed:
-			batch = append(batch, event)
+		case first := <-r.completed:
+			batch = append(batch, first)
 			interval.Reset(completeInterval)
 			select {
 			case <-interval.C:
@@ -164,15 +88,42 @@ func (r *Relay) completeEvents(ctx, lasting context.Context) {
 			batch = append(batch, <-r.completed)
 		}
 		if len(batch) > 0 {
-			r.writeCompletions(lasting, batch)
+			r.complete(lasting, batch)
 		}
 	}
 }
 
-func (r *Relay) writeCompletions(ctx context.Context, batch []dispatch.EventID) {
+// complete completes the events of the batch that nobody is to be told about, and has the others expanded.
+func (r *Relay) complete(ctx context.Context, batch []completion) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	if err := r.options.Outbox.CompleteEvents(ctx, batch); err != nil {
-		r.options.Log.Warn("events without recipients not completed; a relay will expand them when their leases have ended", "events", len(batch), "error", err)
+	var done []dispatch.EventID
+	asked := map[dispatch.EventID]dispatch.DriverID{}
+	for _, c := range batch {
+		if c.driver == "" {
+			done = append(done, c.event)
+		} else {
+			asked[c.event] = c.driver
+		}
+	}
+	if len(asked) > 0 {
+		none, err := r.options.Outbox.WithoutRecipients(ctx, slices.Collect(maps.Keys(asked)))
+		if err != nil {
+			r.options.Log.Warn("recipients of events not read; each event is expanded", "events", len(asked), "error", err)
+		}
+		for _, event := range none {
+			done = append(done, event)
+			delete(asked, event)
+		}
+	}
+	for event, driver := range asked {
+		r.unreachable.Remove(driver)
+		offer(r, r.urgent, event)
+	}
+	if len(done) == 0 {
+		return
+	}
+	if err := r.options.Outbox.CompleteEvents(ctx, done); err != nil {
+		r.options.Log.Warn("events not completed; a relay will expand them when their leases have ended", "events", len(done), "error", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/dispatch"
@@ -107,9 +108,11 @@ type Relay struct {
 	suspects   *suspectQueue
 	metrics    *relayMetrics
 	// urgent and committed hold events that this process committed. An urgent event is about a driver's own claim.
-	urgent, committed *committedQueue
-	// completed are events that this process committed and that nobody is to be told about.
-	completed            chan dispatch.EventID
+	urgent, committed chan dispatch.EventID
+	// completed are events that this process committed and that most likely nobody is to be told about.
+	completed chan completion
+	// unreachable are drivers who had no device when they were to be told lately.
+	unreachable          *lru.Cache[dispatch.DriverID, struct{}]
 	eventsDue, pushesDue wakeup.Signal
 	ready                *lanes
 	leasing              sync.Mutex // held from a lease until its pushes are ready
@@ -142,10 +145,15 @@ func NewRelay(o RelayOptions) *Relay {
 	}
 	r := &Relay{
 		options: o, throttle: newThrottle(w, p),
-		urgent: newCommittedQueue(), committed: newCommittedQueue(), completed: make(chan dispatch.EventID, completeQueueSize),
+		urgent: make(chan dispatch.EventID, committedQueue), committed: make(chan dispatch.EventID, committedQueue),
+		completed: make(chan completion, completeQueue),
 		pushesDue: wakeup.New(), eventsDue: wakeup.New(), ready: newLanes(), closedPlatforms: map[dispatch.Platform]time.Time{},
 	}
 	r.metrics = newRelayMetrics(o.Metrics, r.throttle)
+	var err error
+	if r.unreachable, err = lru.New[dispatch.DriverID, struct{}](maxUnreachable); err != nil {
+		panic(err) // only a size below 1 is refused
+	}
 	return r
 }
 
@@ -242,8 +250,8 @@ func (r *Relay) expandDue(ctx, lasting context.Context) {
 const expandTimeout = 10 * time.Second
 
 // expand writes an event's pushes to the outbox and makes ready those that it leases. Late says that this process may not
-// have committed the event itself. None reports that there was nothing to write or to drop.
-func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) (none bool) {
+// have committed the event itself.
+func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 	ctx, cancel := context.WithTimeout(ctx, expandTimeout)
 	defer cancel()
 	places := r.throttle.reserve(committedBatch, aheadCommitted, time.Now())
@@ -251,11 +259,11 @@ func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) (
 	r.throttle.release(places - len(x.Pushes))
 	switch {
 	case errors.Is(err, dispatch.ErrNotLeased):
-		return false
+		return
 	case err != nil:
 		r.expandFailed.Store(true)
 		r.options.Log.Error("event not expanded; it will be retried", "event", event, "error", err)
-		return false
+		return
 	}
 	if late {
 		r.options.Publish(x.Dispatch, []dispatch.Event{x.Event})
@@ -272,13 +280,15 @@ func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) (
 		r.leasing.Unlock()
 	}
 	if x.More {
-		r.enqueue(r.committed, committedEvent{id: event, offer: !supersedes}) // behind the other events
+		offer(r, r.committed, event) // behind the other events
 	}
 	if x.Unleased > 0 {
 		r.pushesDue.Set()
 		r.options.WakeOthers()
 	}
-	return len(x.Pushes)+x.Unleased+x.Dropped == 0 && !x.More
+	if x.Event.Driver != "" && len(x.Pushes)+x.Unleased+x.Dropped == 0 {
+		r.unreachable.Add(x.Event.Driver, struct{}{})
+	}
 }
 
 // releaseSuperseded releases the waiting offers of a dispatch that is no longer on offer. An offer that arrived after the

@@ -61,14 +61,15 @@ func eachCall(t *testing.T, f fault, settled time.Duration, judge func(*testing.
 	run := func(t *testing.T, f fault, n int) {
 		inBubble(t, 3, func(t *testing.T, o *office) {
 			o.fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 50 * time.Millisecond })
-			without := o.accounts(2, "jeju")
+			without := o.accounts(1, "jeju")[0]
 			o.relayBeside(nil)
 			r := o.relay(nil)
 			synctest.Wait()
 			r.wire.set(f, n)
 			o.offer()
-			for _, v := range without {
-				o.assignUnseen(v)
+			for range 2 {
+				o.assignUnseen(without)
+				synctest.Wait()
 			}
 			time.Sleep(time.Duration(testkit.Scale(1, 10)) * time.Second)
 			if f == noFault {
