@@ -159,7 +159,26 @@ func (p *product) dispatches(ctx context.Context, address string, race, n int) (
 		})
 	}
 	all.Wait()
-	return ids, context.Cause(ctx)
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	return ids, p.settle(ctx)
+}
+
+// settle waits until the offers of the dispatches are expanded: making dispatches is not measured, and a race comes later than that.
+func (p *product) settle(ctx context.Context) error {
+	for {
+		var left int
+		err := p.stack.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+productDatabase+".outbox WHERE state = 0").Scan(&left)
+		if err != nil || left == 0 {
+			return err
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 func (p *product) dispatch(ctx context.Context, address string, race int) (string, error) {
