@@ -111,7 +111,12 @@ mutant "devices that were offered it are not looked for" repository/recipients.g
 mutant "a topic is not looked for" repository/recipients.go "AND (SELECT 1 FROM topics WHERE name = CONCAT('dispatch-', e.dispatch_id) AND NOT ended LIMIT 1) IS NULL" "" ./repository TestWithoutRecipients
 mutant "any owner's event has no recipients" repository/recipients.go "AND o.state = 0 AND o.claim = ?" "AND o.state = 0 AND ? <> ''" ./repository TestWithoutRecipients
 mutant "any owner's event is completed" repository/recipients.go "AND state = 0 AND claim = ?" "AND state = 0 AND ? <> ''" ./repository TestCompleteEvents
-mutant "an event with recipients is completed" notify/committed.go "delete(asked, event)" "clear(asked)" ./notify TestDriverGetsADevice
+mutant "an event with recipients is completed" notify/committed.go "			if none[e.id] {
+				done" "			if len(none) > 0 {
+				done" ./notify TestDriverGetsADevice
+mutant "a waiting event with recipients is completed" notify/committed.go "		return none[e.id]
+" "		return len(none) > 0
+" ./notify TestWaitingEvents
 mutant "events without recipients are expanded one by one" notify/relay.go "r.unreachable.Add(x.Event.Driver, struct{}{})" "" ./notify TestEventsWithoutRecipients
 mutant "a relay that stops forgets its completions" notify/committed.go "r.complete(lasting, batch)" "r.complete(ctx, batch)" ./notify TestRelayEndsWithCompletions
 mutant "taps of an earlier version are not read" repository/taps.go "FROM attempts WHERE " "FROM attempts WHERE 1 = 0 AND " ./repository TestTapsOfAnEarlierVersion

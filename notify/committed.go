@@ -2,7 +2,6 @@ package notify
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -12,6 +11,9 @@ import (
 const (
 	// committedQueue bounds the committed events that wait here for their expansion. Others wait until their lease ends.
 	committedQueue = 4096
+	// lookBatch bounds the events of one look for recipients: those that have some are expanded one after the other.
+	lookBatch   = 32
+	lookTimeout = time.Second
 	// completeInterval is how long the completion of an event may wait for others: each is a durable write.
 	completeInterval = 200 * time.Millisecond
 	// completeQueue bounds the completions that wait. An event that does not fit is expanded when its lease has ended.
@@ -20,10 +22,9 @@ const (
 	maxUnreachable = 4096
 )
 
-// completion is an event that most likely nobody is to be told about.
-type completion struct {
-	event dispatch.EventID
-	// driver is the driver that the event is about, and who had no device lately; "" if the event's type is never told.
+// committedEvent is an event that this process has committed and leases, and the driver that it is about.
+type committedEvent struct {
+	id     dispatch.EventID
 	driver dispatch.DriverID
 }
 
@@ -36,13 +37,13 @@ func (r *Relay) OnCommit(_ dispatch.Dispatch, events []dispatch.Event) {
 		case e.PushAt.After(e.At):
 			// This process does not lease it.
 		case len(deliveries) == 0:
-			offer(r, r.completed, completion{event: e.ID})
+			offer(r, r.completed, committedEvent{id: e.ID})
 		case deliveries[0].Audience != dispatch.AudienceClaimant:
 			offer(r, r.committed, e.ID)
 		case r.unreachable.Contains(e.Driver):
-			offer(r, r.completed, completion{e.ID, e.Driver})
+			offer(r, r.completed, committedEvent{e.ID, e.Driver})
 		default:
-			offer(r, r.urgent, e.ID)
+			offer(r, r.urgent, committedEvent{e.ID, e.Driver})
 		}
 	}
 }
@@ -54,6 +55,63 @@ func offer[T any](r *Relay, queue chan<- T, event T) {
 	default:
 		r.metrics.overflow.Inc()
 	}
+}
+
+// expandUrgent expands events about a driver's own claim, until ctx ends. It asks for the recipients of those that wait together: on a
+// busy instance, an event without recipients costs no expansion.
+func (r *Relay) expandUrgent(ctx, lasting context.Context) {
+	for {
+		var batch []committedEvent
+		select {
+		case event := <-r.urgent:
+			batch = append(batch, event)
+		case <-ctx.Done():
+			return
+		}
+		for range min(len(r.urgent), lookBatch-1) {
+			batch = append(batch, <-r.urgent)
+		}
+		if len(batch) > 1 {
+			batch = r.completeUnreachable(lasting, batch)
+		}
+		for i, event := range batch {
+			if i > 0 && ctx.Err() != nil {
+				return // Run releases the others
+			}
+			r.expand(lasting, event.id, false)
+		}
+	}
+}
+
+// completeUnreachable has the events without recipients completed, and returns the others.
+func (r *Relay) completeUnreachable(ctx context.Context, batch []committedEvent) []committedEvent {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	none := r.withoutRecipients(ctx, batch)
+	return slices.DeleteFunc(batch, func(e committedEvent) bool {
+		if none[e.id] {
+			r.unreachable.Add(e.driver, struct{}{})
+			offer(r, r.completed, committedEvent{id: e.id})
+		}
+		return none[e.id]
+	})
+}
+
+// withoutRecipients returns which of the events certainly have no recipients.
+func (r *Relay) withoutRecipients(ctx context.Context, events []committedEvent) map[dispatch.EventID]bool {
+	ids := make([]dispatch.EventID, len(events))
+	for i := range events {
+		ids[i] = events[i].id
+	}
+	found, err := r.options.Outbox.WithoutRecipients(ctx, ids)
+	if err != nil {
+		r.options.Log.Warn("recipients of events not read; each event is expanded", "events", len(events), "error", err)
+	}
+	none := make(map[dispatch.EventID]bool, len(found))
+	for _, id := range found {
+		none[id] = true
+	}
+	return none
 }
 
 // expandCommitted expands events that this process committed, until ctx ends.
@@ -73,7 +131,7 @@ func (r *Relay) completeEvents(ctx, lasting context.Context) {
 	interval := time.NewTimer(completeInterval)
 	defer interval.Stop()
 	for ctx.Err() == nil {
-		var batch []completion
+		var batch []committedEvent
 		select {
 		case first := <-r.completed:
 			batch = append(batch, first)
@@ -93,32 +151,30 @@ func (r *Relay) completeEvents(ctx, lasting context.Context) {
 	}
 }
 
-// complete completes the events of the batch that nobody is to be told about, and has the others expanded.
-func (r *Relay) complete(ctx context.Context, batch []completion) {
+// complete completes the events of the batch that nobody is to be told about, and has the others expanded. An event with a driver is one
+// of a driver who had no device lately.
+func (r *Relay) complete(ctx context.Context, batch []committedEvent) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	var done []dispatch.EventID
-	asked := map[dispatch.EventID]dispatch.DriverID{}
-	for _, c := range batch {
-		if c.driver == "" {
-			done = append(done, c.event)
+	var asked []committedEvent
+	for _, e := range batch {
+		if e.driver == "" {
+			done = append(done, e.id)
 		} else {
-			asked[c.event] = c.driver
+			asked = append(asked, e)
 		}
 	}
 	if len(asked) > 0 {
-		none, err := r.options.Outbox.WithoutRecipients(ctx, slices.Collect(maps.Keys(asked)))
-		if err != nil {
-			r.options.Log.Warn("recipients of events not read; each event is expanded", "events", len(asked), "error", err)
+		none := r.withoutRecipients(ctx, asked)
+		for _, e := range asked {
+			if none[e.id] {
+				done = append(done, e.id)
+				continue
+			}
+			r.unreachable.Remove(e.driver)
+			offer(r, r.urgent, e)
 		}
-		for _, event := range none {
-			done = append(done, event)
-			delete(asked, event)
-		}
-	}
-	for event, driver := range asked {
-		r.unreachable.Remove(driver)
-		offer(r, r.urgent, event)
 	}
 	if len(done) == 0 {
 		return

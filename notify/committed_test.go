@@ -76,9 +76,11 @@ func TestDriverGetsADevice(t *testing.T) {
 			o.assignUnseen(v)
 		}
 		o.wait(time.Second, time.Second) // the relay has learned that they have no device
-		for _, v := range drivers[:10] {
-			o.put(v, "app", phone(v))
-			o.cars = append(o.cars, v)
+		for i, v := range drivers {
+			if i%2 == 0 {
+				o.put(v, "app", phone(v))
+				o.cars = append(o.cars, v)
+			}
 		}
 		began := time.Now()
 		for _, v := range drivers {
@@ -88,6 +90,44 @@ func TestDriverGetsADevice(t *testing.T) {
 		if took := time.Since(began); o.bubble && took > 2*time.Second {
 			t.Errorf("a winner was told after %s", took)
 		}
+		testkit.Equal(t, "messages that came twice", 0, o.twice())
+		r.stop()
+		testkit.Equal(t, "events that are due", 0, o.due())
+	})
+}
+
+// Events that have to wait for another's expansion are looked at together: those without recipients are completed, and the drivers of the
+// others are told.
+func TestWaitingEvents(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 20, func(t *testing.T, o *office) {
+		r := o.relay(nil)
+		without := o.accounts(len(o.cars), "jeju")
+		var seen, unseen []dispatch.Dispatch
+		for range o.cars {
+			seen, unseen = append(seen, o.offer()), append(unseen, o.offerIn("jeju"))
+		}
+		o.eventually("all are told of all", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars)*len(seen) })
+		r.wire.set(noFault, 0)
+		r.wire.setNext(replyIsLate, "Expand")
+		began := time.Now()
+		for i := range seen {
+			o.accept(seen[i], o.cars[i])
+			o.accept(unseen[i], without[i])
+		}
+		o.eventually("the winners alone are told that they won", func() bool {
+			return o.shows(dispatch.EventOpened) == 0 && o.shows(dispatch.EventAccepted) == len(o.cars)
+		})
+		if took := time.Since(began); took > 2*lateReplyDelay {
+			t.Errorf("a winner was told after %s, when the lease had ended", took)
+		}
+		expanded := 0
+		for _, c := range r.wire.made() {
+			if c.name == "Expand" {
+				expanded++
+			}
+		}
+		testkit.Equal(t, "expanded events", len(seen), expanded)
 		testkit.Equal(t, "messages that came twice", 0, o.twice())
 		r.stop()
 		testkit.Equal(t, "events that are due", 0, o.due())

@@ -108,9 +108,10 @@ type Relay struct {
 	suspects   *suspectQueue
 	metrics    *relayMetrics
 	// urgent and committed hold events that this process committed. An urgent event is about a driver's own claim.
-	urgent, committed chan dispatch.EventID
+	urgent    chan committedEvent
+	committed chan dispatch.EventID
 	// completed are events that this process committed and that most likely nobody is to be told about.
-	completed chan completion
+	completed chan committedEvent
 	// unreachable are drivers who had no device when they were to be told lately.
 	unreachable          *lru.Cache[dispatch.DriverID, struct{}]
 	eventsDue, pushesDue wakeup.Signal
@@ -145,8 +146,8 @@ func NewRelay(o RelayOptions) *Relay {
 	}
 	r := &Relay{
 		options: o, throttle: newThrottle(w, p),
-		urgent: make(chan dispatch.EventID, committedQueue), committed: make(chan dispatch.EventID, committedQueue),
-		completed: make(chan completion, completeQueue),
+		urgent: make(chan committedEvent, committedQueue), committed: make(chan dispatch.EventID, committedQueue),
+		completed: make(chan committedEvent, completeQueue),
 		pushesDue: wakeup.New(), eventsDue: wakeup.New(), ready: newLanes(), closedPlatforms: map[dispatch.Platform]time.Time{},
 	}
 	r.metrics = newRelayMetrics(o.Metrics, r.throttle)
@@ -182,7 +183,7 @@ func (r *Relay) Run(ctx context.Context) {
 	for range expanders {
 		loops.Go(func() { r.expandCommitted(ctx, lasting, r.committed) })
 	}
-	loops.Go(func() { r.expandCommitted(ctx, lasting, r.urgent) })
+	loops.Go(func() { r.expandUrgent(ctx, lasting) })
 	loops.Go(func() { r.expandDue(ctx, lasting) })
 	loops.Go(func() { r.lease(ctx, lasting) })
 	loops.Go(func() { r.send(ctx, lasting) })
