@@ -117,7 +117,8 @@ mutant "an event with recipients is completed" notify/committed.go "			if none[e
 mutant "a waiting event with recipients is completed" notify/committed.go "		return none[e.id]
 " "		return len(none) > 0
 " ./notify TestWaitingEvents
-mutant "events without recipients are expanded one by one" notify/relay.go "r.unreachable.Add(x.Event.Driver, struct{}{})" "" ./notify TestEventsWithoutRecipients
+mutant "a topic that nobody ended stays" repository/topics.go "\" NOT IN ?\", true" "\" NOT IN ? AND 1 = 0\", true" ./repository TestTopicThatNobodyEnded
+mutant "events without recipients are expanded one by one" notify/relay.go "r.remember(x.Event.Driver)" "" ./notify TestEventsWithoutRecipients
 mutant "a relay that stops forgets its completions" notify/committed.go "r.complete(lasting, batch)" "r.complete(ctx, batch)" ./notify TestRelayEndsWithCompletions
 mutant "taps of an earlier version are not read" repository/taps.go "FROM attempts WHERE " "FROM attempts WHERE 1 = 0 AND " ./repository TestTapsOfAnEarlierVersion
 mutant "a tap of another driver is counted" repository/taps.go "(f.driver == \"\" || t.Driver == f.driver) && " "" ./repository TestTapsOfAnEarlierVersion

@@ -22,10 +22,12 @@ const (
 	maxUnreachable = 4096
 )
 
-// committedEvent is an event that this process has committed and leases, and the driver that it is about.
+// committedEvent is an event that this process has committed and leases.
 type committedEvent struct {
 	id     dispatch.EventID
-	driver dispatch.DriverID
+	driver dispatch.DriverID // that it is about; "" for none
+	// nobody says that the event has no recipients for sure.
+	nobody bool
 }
 
 // OnCommit hands over events that this process committed, with leases that it wrote in the same transaction. It never
@@ -37,13 +39,13 @@ func (r *Relay) OnCommit(_ dispatch.Dispatch, events []dispatch.Event) {
 		case e.PushAt.After(e.At):
 			// This process does not lease it.
 		case len(deliveries) == 0:
-			offer(r, r.completed, committedEvent{id: e.ID})
+			offer(r, r.completed, committedEvent{id: e.ID, nobody: true})
 		case deliveries[0].Audience != dispatch.AudienceClaimant:
 			offer(r, r.committed, e.ID)
-		case r.unreachable.Contains(e.Driver):
-			offer(r, r.completed, committedEvent{e.ID, e.Driver})
+		case r.unreachable.Contains(e.Driver) && len(r.completed) < cap(r.completed):
+			offer(r, r.completed, committedEvent{id: e.ID, driver: e.Driver})
 		default:
-			offer(r, r.urgent, committedEvent{e.ID, e.Driver})
+			offer(r, r.urgent, committedEvent{id: e.ID, driver: e.Driver})
 		}
 	}
 }
@@ -90,11 +92,18 @@ func (r *Relay) completeUnreachable(ctx context.Context, batch []committedEvent)
 	none := r.withoutRecipients(ctx, batch)
 	return slices.DeleteFunc(batch, func(e committedEvent) bool {
 		if none[e.id] {
-			r.unreachable.Add(e.driver, struct{}{})
-			offer(r, r.completed, committedEvent{id: e.id})
+			r.remember(e.driver)
+			offer(r, r.completed, committedEvent{id: e.id, nobody: true})
 		}
 		return none[e.id]
 	})
+}
+
+// remember records that the driver, "" for none, had no device.
+func (r *Relay) remember(driver dispatch.DriverID) {
+	if driver != "" {
+		r.unreachable.Add(driver, struct{}{})
+	}
 }
 
 // withoutRecipients returns which of the events certainly have no recipients.
@@ -151,15 +160,14 @@ func (r *Relay) completeEvents(ctx, lasting context.Context) {
 	}
 }
 
-// complete completes the events of the batch that nobody is to be told about, and has the others expanded. An event with a driver is one
-// of a driver who had no device lately.
+// complete completes the events of the batch that have no recipients, and has the others expanded.
 func (r *Relay) complete(ctx context.Context, batch []committedEvent) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	var done []dispatch.EventID
 	var asked []committedEvent
 	for _, e := range batch {
-		if e.driver == "" {
+		if e.nobody {
 			done = append(done, e.id)
 		} else {
 			asked = append(asked, e)

@@ -137,6 +137,37 @@ func TestWaitingEvents(t *testing.T) {
 	})
 }
 
+// Cancelations of dispatches that nobody was offered, which have no driver either, hide no later cancelation.
+func TestCancelationsWithoutRecipients(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 5, func(t *testing.T, o *office) {
+		r := o.relay(nil)
+		cancel := func(d dispatch.Dispatch) {
+			t.Helper()
+			_, err := o.store.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+				return d.Cancel(d.Version, "key_1", "RAIN", now)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		first, last := o.offer(), o.offer()
+		unseen := []dispatch.Dispatch{o.offerIn("jeju"), o.offerIn("jeju")}
+		o.eventually("all are told of both", func() bool { return o.shows(dispatch.EventOpened) == 2*len(o.cars) })
+		r.wire.setNext(replyIsLate, "Expand")
+		cancel(first)
+		for _, d := range unseen {
+			cancel(d) // and waits for the first
+		}
+		time.Sleep(2 * lateReplyDelay)
+		cancel(last)
+		time.Sleep(5 * time.Second)
+		testkit.Equal(t, "phones that show a canceled offer", 0, o.shows(dispatch.EventOpened))
+		r.stop()
+		testkit.Equal(t, "events that are due", 0, o.due())
+	})
+}
+
 // A relay that stops completes first what waits for its completion.
 func TestRelayEndsWithCompletions(t *testing.T) {
 	t.Parallel()

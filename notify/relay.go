@@ -110,7 +110,7 @@ type Relay struct {
 	// urgent and committed hold events that this process committed. An urgent event is about a driver's own claim.
 	urgent    chan committedEvent
 	committed chan dispatch.EventID
-	// completed are events that this process committed and that most likely nobody is to be told about.
+	// completed are events that this process committed and that have no recipients, for sure or most likely.
 	completed chan committedEvent
 	// unreachable are drivers who had no device when they were to be told lately.
 	unreachable          *lru.Cache[dispatch.DriverID, struct{}]
@@ -287,8 +287,8 @@ func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 		r.pushesDue.Set()
 		r.options.WakeOthers()
 	}
-	if x.Event.Driver != "" && len(x.Pushes)+x.Unleased+x.Dropped == 0 {
-		r.unreachable.Add(x.Event.Driver, struct{}{})
+	if deliveries := x.Event.Deliveries(); len(x.Pushes)+x.Unleased+x.Dropped == 0 && len(deliveries) > 0 && deliveries[0].Audience == dispatch.AudienceClaimant {
+		r.remember(x.Event.Driver)
 	}
 }
 

@@ -85,17 +85,20 @@ func TestClaimOnOldKnowledge(t *testing.T) {
 // A busy process uses a slow reading of the database's clock until it has a quick one.
 func TestSlowReadingOfTheClock(t *testing.T) {
 	k := newLastKnown()
-	k.learnTime(time.Now().Add(time.Hour), time.Now().Add(-time.Minute))
-	if ahead := time.Duration(k.ahead.Load()); !k.clockRead.Load() || ahead < time.Hour {
-		t.Errorf("the only reading is not used: %s", ahead)
-	}
-	k.learnTime(time.Now().Add(-time.Hour), time.Now())
-	if ahead := time.Duration(k.ahead.Load()); ahead > 0 {
-		t.Errorf("a quick reading is not used: %s", ahead)
-	}
-	k.learnTime(time.Now().Add(time.Hour), time.Now().Add(-time.Minute))
-	if ahead := time.Duration(k.ahead.Load()); ahead > 0 {
-		t.Errorf("a slow reading replaces a quick one: %s", ahead)
+	for _, reading := range []struct {
+		what          string
+		ahead, took   time.Duration
+		least, before time.Duration // the result
+	}{
+		{"the first, a slow one, is used", time.Hour, time.Minute, time.Hour, 2 * time.Hour},
+		{"another slow one replaces it", -2 * time.Hour, time.Minute, -3 * time.Hour, -time.Hour},
+		{"a quick one replaces it", 3 * time.Hour, 0, 2 * time.Hour, 4 * time.Hour},
+		{"a slow one does not replace a quick one", time.Hour, time.Minute, 2 * time.Hour, 4 * time.Hour},
+	} {
+		k.learnTime(time.Now().Add(reading.ahead), time.Now().Add(-reading.took))
+		if ahead := k.clock.ahead; !k.clock.read || ahead < reading.least || ahead > reading.before {
+			t.Errorf("%s: %s", reading.what, ahead)
+		}
 	}
 }
 
@@ -125,7 +128,7 @@ func TestClaimAtAWrongTime(t *testing.T) {
 				d.ExpiresAt = d.CreatedAt.Add(3 * time.Hour)
 				db.exec(t, "UPDATE drivers SET suspended_until = ?, version = version + 1", until.UnixMicro())
 				db.lastKnown.drivers.Purge()
-				db.lastKnown.ahead.Store(0)
+				db.lastKnown.clock.ahead = 0
 				_, _ = db.accept(t.Context(), db.add(t, later(20)).ID, v) // now it knows the suspension
 			}, dispatch.ErrNotEligible},
 		} {
@@ -135,7 +138,7 @@ func TestClaimAtAWrongTime(t *testing.T) {
 					tt.edit(d)
 				}
 			})
-			db.lastKnown.ahead.Store(int64(tt.ahead))
+			db.lastKnown.clock.ahead, db.lastKnown.clock.quick = tt.ahead, true
 			w.take()
 			got, err := db.accept(t.Context(), d.ID, v)
 			if !errors.Is(err, tt.want) {

@@ -1,7 +1,7 @@
 package repository
 
 import (
-	"sync/atomic"
+	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -12,7 +12,7 @@ import (
 const (
 	// maxKnown bounds the dispatches and the drivers that are kept: a few megabytes, or forty if all texts are as long as may be.
 	maxKnown = 4096
-	// maxClockDelay is the longest that a reading of the database's clock may take to replace an earlier one.
+	// maxClockDelay is the longest that a reading of the database's clock may take to replace one that was as quick.
 	maxClockDelay = 50 * time.Millisecond
 )
 
@@ -22,10 +22,13 @@ const (
 type lastKnown struct {
 	dispatches *lru.Cache[dispatch.ID, dispatch.Dispatch]
 	drivers    *lru.Cache[dispatch.DriverID, knownDriver]
-	// ahead is how many nanoseconds the database's clock is ahead of this process's, once it was read. What a claim takes for the time
-	// only decides whether it reads first: the write compares with the database's clock.
-	ahead     atomic.Int64
-	clockRead atomic.Bool
+	// clock is how far the database's clock is ahead of this process's. What a claim takes for the time only decides whether it reads
+	// first: the write compares with the database's clock.
+	clock struct {
+		sync.Mutex
+		ahead       time.Duration
+		read, quick bool // whether it was read, and in no more than maxClockDelay
+	}
 }
 
 type knownDriver struct {
@@ -56,10 +59,13 @@ func (k *lastKnown) claimSnapshot(id dispatch.ID, driver dispatch.DriverID) (cla
 		return claimSnapshot{}, false
 	}
 	v, ok := k.drivers.Get(driver)
-	if !ok || !k.clockRead.Load() {
+	k.clock.Lock()
+	ahead, read := k.clock.ahead, k.clock.read
+	k.clock.Unlock()
+	if !ok || !read {
 		return claimSnapshot{}, false
 	}
-	now := time.Now().Add(time.Duration(k.ahead.Load())).Truncate(time.Microsecond).UTC()
+	now := time.Now().Add(ahead).Truncate(time.Microsecond).UTC()
 	if first := d.UpdatedAt.Add(2 * time.Microsecond); now.Before(first) { // events sort by their times, and a reopening has two
 		now = first
 	}
@@ -91,9 +97,11 @@ func (k *lastKnown) learnTime(now, sent time.Time) {
 	if k == nil {
 		return
 	}
-	if delay := time.Since(sent); delay <= maxClockDelay || !k.clockRead.Load() {
-		k.ahead.Store(int64(now.Sub(sent.Add(delay / 2))))
-		k.clockRead.Store(true)
+	delay := time.Since(sent)
+	k.clock.Lock()
+	defer k.clock.Unlock()
+	if quick := delay <= maxClockDelay; quick || !k.clock.quick {
+		k.clock.ahead, k.clock.read, k.clock.quick = now.Sub(sent.Add(delay/2)), true, quick
 	}
 }
 

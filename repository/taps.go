@@ -91,7 +91,7 @@ func tapBatches(taps []dispatch.Attempt, current map[dispatch.ID]int) ([]tapBatc
 		if round == 0 || round > current[t.Dispatch] { // an app may send any number
 			round = current[t.Dispatch]
 		}
-		if round == 0 {
+		if round <= 0 {
 			continue
 		}
 		k, found := of[t.Dispatch]

@@ -78,9 +78,15 @@ func (e *expansion) closeTopic() error {
 		true, outbox.TopicOf(e.result.Dispatch.ID)).Error
 }
 
-// ScheduleTopicCleanup makes the ended topics due, so that the relay unsubscribes their members, and returns how many.
+// ScheduleTopicCleanup makes the ended topics due, so that the relay unsubscribes their members, and returns how many. It ends the topics
+// of dispatches that are no longer on offer: an offer that was written while its dispatch was accepted leaves one.
 func (s *Store) ScheduleTopicCleanup(ctx context.Context) (n int, err error) {
 	err = s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) error {
+		err := tx.Exec("UPDATE topics SET ended = ?, state = 1, claim = '' WHERE NOT ended AND (SELECT status FROM dispatches WHERE id = SUBSTR(name, ?))"+
+			" NOT IN ?", true, len(outbox.TopicOf(""))+1, []dispatch.Status{dispatch.Pending, dispatch.Scheduled}).Error
+		if err != nil {
+			return unavailable(err)
+		}
 		due := tx.Exec("UPDATE topics SET state = 0, next_at = " + s.dialect.now() + " WHERE state = 1 AND ended")
 		n = int(due.RowsAffected)
 		return unavailable(due.Error)

@@ -65,6 +65,24 @@ func (db *database) mustLeaseTopic(t testing.TB, o *Outbox, d dispatch.Dispatch,
 	return want
 }
 
+// A topic that was written while its dispatch was accepted is ended at night.
+func TestTopicThatNobodyEnded(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 1)[0]
+		open, taken := db.add(t, nil), db.mustAccept(t, db.add(t, later(1)).ID, v.ID)
+		for _, d := range []dispatch.Dispatch{open, taken} {
+			db.addTopic(t, topicRow{Name: outbox.TopicOf(d.ID), State: stateDone})
+		}
+		db.mustRelease(t, 1)
+		if row := db.topic(t, taken); !row.Ended || row.State != statePending {
+			t.Errorf("the topic of a dispatch that is taken is %+v", row)
+		}
+		if row := db.topic(t, open); row.Ended || row.State != stateDone {
+			t.Errorf("the topic of an open dispatch is %+v", row)
+		}
+	})
+}
+
 // members returns up to limit members of the topic that are still to be changed.
 func members(t testing.TB, o *Outbox, topic outbox.Topic, limit int) []dispatch.DeviceID {
 	t.Helper()

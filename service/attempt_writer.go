@@ -35,7 +35,7 @@ const (
 	// must not delay an answer.
 	maxQueuedAttempts = 16384
 	ledgerInterval    = 200 * time.Millisecond
-	ledgerBatch       = 8192
+	ledgerBatch       = 4096
 	// ledgerTries is how often a batch is written to a database that is unavailable, a second apart.
 	ledgerTries   = 5
 	ledgerTimeout = 2 * time.Second

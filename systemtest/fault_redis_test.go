@@ -274,7 +274,7 @@ func costOfTheLedger(t *testing.T, db *Database, i *Instance, drivers []Driver, 
 		t.Errorf("%d statements for %d losers", n, sent)
 	}
 	inserts := db.Count("mysql.general_log WHERE command_type = 'Query' AND argument LIKE 'INSERT INTO `tap_batches`%'")
-	// At most one batch every 200 ms, of up to a thousand attempts.
+	// At most one batch every 200 ms.
 	if most := int(took/(200*time.Millisecond)) + 3; inserts == 0 || inserts > most {
 		t.Errorf("%d taps in %s were written by %d statements, more than %d", sent, took, inserts, most)
 	}

@@ -132,7 +132,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 // enter prepares all contests.
 func enter(ctx context.Context, s *stack, o options) (report, error) {
-	r := report{ways: o.ways, connections: o.connections, contests: map[string]map[int]*contest{}}
+	r := report{ways: o.ways, connections: o.connections, order: o.orderName, contests: map[string]map[int]*contest{}}
 	if err := createComparisonTable(ctx, s); err != nil {
 		return r, err
 	}

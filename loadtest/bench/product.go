@@ -167,6 +167,8 @@ func (p *product) dispatches(ctx context.Context, address string, race, n int) (
 
 // settle waits until the offers of the dispatches are expanded: making dispatches is not measured, and a race comes later than that.
 func (p *product) settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
 	for {
 		var left int
 		err := p.stack.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+productDatabase+".outbox WHERE state = 0").Scan(&left)

@@ -11,6 +11,7 @@ import (
 type report struct {
 	ways        []string
 	connections []int
+	order       string // of the taps
 	contests    map[string]map[int]*contest
 }
 
@@ -61,6 +62,7 @@ func (r report) ratio(way, base string, connections int, figure func(figures) fl
 func rate(f figures) float64     { return f.rate }
 func cpu(f figures) float64      { return f.cpu }
 func late(f figures) float64     { return f.late }
+func allCPU(f figures) float64   { return f.cpu + f.late }
 func foreign(f figures) float64  { return 100 * f.foreign }
 func loser50(f figures) float64  { return milliseconds(f.loser50) }
 func loser99(f figures) float64  { return milliseconds(f.loser99) }
@@ -130,25 +132,35 @@ type aim struct {
 	atMost bool
 }
 
-// aims are the figures to reach at a number of connections. FirstTap's advantage grows with the crowd, and so does the
-// rate.
-func aims(connections int) []aim {
-	times := 2.0
-	if connections >= 100 {
-		times = 2.3
+// aims are the figures to reach at a number of connections, with the taps in that order. FirstTap's advantage grows with the crowd, and is
+// the greatest where every connection goes at its own pace: the simple flow's losers read then.
+func (r report) aims(connections int) []aim {
+	crowd := connections >= 100
+	of := func(few, many float64) float64 {
+		if crowd {
+			return many
+		}
+		return few
 	}
-	return []aim{
-		{words: "the simple flow's rate", base: waySimple, figure: rate, limit: times},
-		{words: "bare Echo's rate", base: wayEcho, figure: rate, limit: 0.6},
-		{words: "the simple flow's p50 of a burst's losers", base: waySimple, figure: loser50, limit: 0.5, atMost: true},
-		{words: "the simple flow's CPU a request", base: waySimple, figure: cpu, limit: 0.45, atMost: true},
+	if r.order == "apart" {
+		return []aim{{words: "the simple flow's rate", base: waySimple, figure: rate, limit: of(3, 2.6)}}
 	}
+	all := []aim{
+		{words: "the simple flow's rate", base: waySimple, figure: rate, limit: of(1.3, 1.8)},
+		{words: "the simple flow's CPU a request, with what is left behind", base: waySimple, figure: allCPU, limit: of(0.8, 0.6), atMost: true},
+		{words: "the simple flow's p50 of a burst's losers", base: waySimple, figure: loser50, limit: of(0.75, 0.65), atMost: true},
+		{words: "the simple flow's p50 of a burst's winner", base: waySimple, figure: winner50, limit: of(1, 0.9), atMost: true},
+	}
+	if crowd {
+		all = append(all, aim{words: "bare Echo's rate", base: wayEcho, figure: rate, limit: 0.7})
+	}
+	return all
 }
 
 // wanted writes one line for each aim. A missed aim fails nothing: a timing is no test.
 func (r report) wanted(w io.Writer) {
 	for _, c := range r.connections {
-		for _, a := range aims(c) {
+		for _, a := range r.aims(c) {
 			s := r.ratio(wayFirstTap, a.base, c, a.figure)
 			if s.n == 0 {
 				continue
