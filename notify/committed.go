@@ -39,19 +39,19 @@ func (r *Relay) OnCommit(_ dispatch.Dispatch, events []dispatch.Event) {
 		case e.PushAt.After(e.At):
 			// This process does not lease it.
 		case len(deliveries) == 0:
-			offer(r, r.completed, committedEvent{id: e.ID, nobody: true})
+			enqueue(r, r.completed, committedEvent{id: e.ID, nobody: true})
 		case deliveries[0].Audience != dispatch.AudienceClaimant:
-			offer(r, r.committed, e.ID)
+			enqueue(r, r.committed, e.ID)
 		case r.unreachable.Contains(e.Driver) && len(r.completed) < cap(r.completed):
-			offer(r, r.completed, committedEvent{id: e.ID, driver: e.Driver})
+			enqueue(r, r.completed, committedEvent{id: e.ID, driver: e.Driver})
 		default:
-			offer(r, r.urgent, committedEvent{id: e.ID, driver: e.Driver})
+			enqueue(r, r.urgent, committedEvent{id: e.ID, driver: e.Driver})
 		}
 	}
 }
 
-// offer adds to a queue, unless it is full.
-func offer[T any](r *Relay, queue chan<- T, event T) {
+// enqueue adds an event to a queue. If the queue is full, the event waits until its lease ends.
+func enqueue[T any](r *Relay, queue chan<- T, event T) {
 	select {
 	case queue <- event:
 	default:
@@ -93,7 +93,7 @@ func (r *Relay) completeUnreachable(ctx context.Context, batch []committedEvent)
 	return slices.DeleteFunc(batch, func(e committedEvent) bool {
 		if none[e.id] {
 			r.remember(e.driver)
-			offer(r, r.completed, committedEvent{id: e.id, nobody: true})
+			enqueue(r, r.completed, committedEvent{id: e.id, nobody: true})
 		}
 		return none[e.id]
 	})
@@ -135,7 +135,7 @@ func (r *Relay) expandCommitted(ctx, lasting context.Context, events <-chan disp
 	}
 }
 
-// completeEvents completes events that nobody is to be told about, many together, until ctx ends; lasting bounds its statements.
+// completeEvents completes events without recipients, many together, until ctx ends; lasting bounds its statements.
 func (r *Relay) completeEvents(ctx, lasting context.Context) {
 	interval := time.NewTimer(completeInterval)
 	defer interval.Stop()
@@ -181,7 +181,7 @@ func (r *Relay) complete(ctx context.Context, batch []committedEvent) {
 				continue
 			}
 			r.unreachable.Remove(e.driver)
-			offer(r, r.urgent, e)
+			enqueue(r, r.urgent, e)
 		}
 	}
 	if len(done) == 0 {

@@ -66,7 +66,7 @@ func TestEventsWithoutRecipients(t *testing.T) {
 	})
 }
 
-// A driver who had no device, and has one now, is told at once; the events of others in the same batch are completed.
+// The relay tells a driver who has got a device since the last look, and completes the events of the other drivers.
 func TestDriverGetsADevice(t *testing.T) {
 	t.Parallel()
 	onDatabasesInAll(t, 0, func(t *testing.T, o *office) {
@@ -111,7 +111,7 @@ func TestWaitingEvents(t *testing.T) {
 			seen, unseen = append(seen, o.offer()), append(unseen, o.offerIn("jeju"))
 		}
 		o.eventually("all are told of all", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars)*len(seen) })
-		time.Sleep(time.Second) // the other offers are expanded, too
+		synctest.Wait() // until the other offers are expanded, too
 		r.wire.set(noFault, 0)
 		r.wire.setNext(replyIsLate, "Expand")
 		began := time.Now()
@@ -155,16 +155,15 @@ func TestCancelationsWithoutRecipients(t *testing.T) {
 		first, last := o.offer(), o.offer()
 		unseen := []dispatch.Dispatch{o.offerIn("jeju"), o.offerIn("jeju")}
 		o.eventually("all are told of both", func() bool { return o.shows(dispatch.EventOpened) == 2*len(o.cars) })
-		time.Sleep(time.Second) // the other offers are expanded, too
+		synctest.Wait() // until the other offers are expanded, too
 		r.wire.setNext(replyIsLate, "Expand")
 		cancel(first)
 		for _, d := range unseen {
 			cancel(d) // and waits for the first
 		}
-		time.Sleep(2 * lateReplyDelay)
+		o.eventually("the first offer is gone from all phones", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
 		cancel(last)
-		time.Sleep(5 * time.Second)
-		testkit.Equal(t, "phones that show a canceled offer", 0, o.shows(dispatch.EventOpened))
+		o.eventually("no phone shows a canceled offer", func() bool { return o.shows(dispatch.EventOpened) == 0 })
 		r.stop()
 		testkit.Equal(t, "events that are due", 0, o.due())
 	})
@@ -177,7 +176,7 @@ func TestRelayEndsWithCompletions(t *testing.T) {
 		r := o.relay(nil)
 		v := o.accounts(1, "jeju")[0]
 		o.assignUnseen(v)
-		time.Sleep(time.Second) // the relay has learned that the driver has no device
+		synctest.Wait() // until the relay has learned that the driver has no device
 		o.assignUnseen(v)
 		synctest.Wait()
 		before := time.Now()

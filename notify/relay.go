@@ -112,7 +112,7 @@ type Relay struct {
 	committed chan dispatch.EventID
 	// completed are events that this process committed and that have no recipients, for sure or most likely.
 	completed chan committedEvent
-	// unreachable are drivers who had no device when they were to be told lately.
+	// unreachable holds drivers who had no device when the relay last looked for it.
 	unreachable          *lru.Cache[dispatch.DriverID, struct{}]
 	eventsDue, pushesDue wakeup.Signal
 	ready                *lanes
@@ -281,7 +281,7 @@ func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 		r.leasing.Unlock()
 	}
 	if x.More {
-		offer(r, r.committed, event) // behind the other events
+		enqueue(r, r.committed, event) // behind the other events
 	}
 	if x.Unleased > 0 {
 		r.pushesDue.Set()

@@ -8,11 +8,11 @@ import (
 	"firsttap/dispatch"
 )
 
-// WithoutRecipients returns those of the owner's events whose expansion would write and drop nothing: the event's driver has no
-// device, and its dispatch has neither a notification nor a topic. None of the events may be an offer. ErrUnavailable.
+// WithoutRecipients returns the events that have no recipients: the event's driver has no device, and its dispatch has neither a
+// notification nor a topic. It returns only events that the owner leases. The caller passes no event of an offer. ErrUnavailable.
 //
-// A server answers for an event only if it has the event's outbox row, and so all that was committed before. Notifications that are
-// committed later are checked against the dispatch by whoever writes them: see dropOvertaken.
+// A server answers for an event only if it has the event's outbox row, and so all that was committed before. An expansion that commits
+// notifications later checks them against the dispatch: see dropOvertaken.
 func (o *Outbox) WithoutRecipients(ctx context.Context, events []dispatch.EventID) (none []dispatch.EventID, err error) {
 	// With EXISTS, an optimizer may read a whole table once instead of one row for each event.
 	err = o.relay.WithContext(ctx).Raw(`SELECT o.event_id FROM outbox o`+o.dialect.forceIndex("PRIMARY")+` JOIN events e ON e.id = o.event_id

@@ -167,7 +167,7 @@ func (r *rounds) openings() (map[int]time.Time, error) {
 	return opened, err
 }
 
-// sent returns when the push service accepted the offer to each driver who tapped.
+// sent returns, for each driver who tapped, the time at which the push service accepted the offer.
 func (r *rounds) sent(taps []dispatch.Attempt) (map[driverRound]*time.Time, error) {
 	var which []int
 	var drivers []dispatch.DriverID

@@ -51,7 +51,7 @@ func (db *Database) Count(query string, args ...any) (n int) {
 	return n
 }
 
-// taps returns the number of kept taps on the dispatches whose identifiers are like id.
+// taps returns the number of stored taps on the dispatches whose identifiers match the LIKE pattern id.
 func (db *Database) taps(id string) (n int) {
 	db.t.Helper()
 	if err := db.DB.QueryRow("SELECT COALESCE(SUM(count), 0) FROM tap_batches WHERE dispatch_id LIKE ?", id).Scan(&n); err != nil {
