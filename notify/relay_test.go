@@ -35,7 +35,7 @@ type office struct {
 	fcm   *fcmtest.Server
 	cars  []dispatch.Driver // all drivers
 	hour  int
-	// bubble: the office is in a bubble of synctest, where minutes cost nothing.
+	// bubble: the office is in a bubble of synctest, where minutes cost nothing. Only there may a test sleep or judge a duration.
 	bubble  bool
 	metrics *prometheus.Registry // of the relay of inFakeTime
 	// timeout is how long a request to the push service may take.
@@ -291,14 +291,6 @@ func (o *office) eventually(what string, ok func() bool) {
 		time.Sleep(time.Second)
 	}
 	o.t.Fatalf("never: %s", what)
-}
-
-// wait lets the first time pass in a bubble, and the second where time is real.
-func (o *office) wait(inBubble, inRealTime time.Duration) {
-	if o.bubble {
-		inRealTime = inBubble
-	}
-	time.Sleep(inRealTime)
 }
 
 // everything returns the items of all pages.

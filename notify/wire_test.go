@@ -24,7 +24,8 @@ type wire struct {
 	at    int
 	since int // calls before the fault was set
 	dead  bool
-	next  map[string]fault // of the next call of that name
+	done  map[dispatch.EventID]bool // the events that the relay has expanded or completed
+	next  map[string]fault          // of the next call of that name
 }
 
 // call is one call of a relay, and for an expansion its event.
@@ -69,6 +70,25 @@ func (w *wire) made() []call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]call(nil), w.calls[w.since:]...)
+}
+
+// finish records that these events are expanded or completed.
+func (w *wire) finish(events ...dispatch.EventID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.done == nil {
+		w.done = map[dispatch.EventID]bool{}
+	}
+	for _, e := range events {
+		w.done[e] = true
+	}
+}
+
+// finished returns how many events the relay has expanded or completed.
+func (w *wire) finished() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.done)
 }
 
 // begin records a call. It returns the call's fault, and whether the call arrives.
@@ -133,11 +153,23 @@ func (w *wire) WithoutRecipients(ctx context.Context, events []dispatch.EventID)
 }
 
 func (w *wire) CompleteEvents(ctx context.Context, events []dispatch.EventID) error {
-	return w.only("CompleteEvents", func() error { return w.Outbox.CompleteEvents(ctx, events) })
+	return w.only("CompleteEvents", func() error {
+		err := w.Outbox.CompleteEvents(ctx, events)
+		if err == nil {
+			w.finish(events...)
+		}
+		return err
+	})
 }
 
 func (w *wire) Expand(ctx context.Context, event dispatch.EventID, lease int) (outbox.Expansion, error) {
-	return through(w, call{"Expand", event}, func() (outbox.Expansion, error) { return w.Outbox.Expand(ctx, event, lease) })
+	return through(w, call{"Expand", event}, func() (outbox.Expansion, error) {
+		x, err := w.Outbox.Expand(ctx, event, lease)
+		if err == nil && !x.More {
+			w.finish(event)
+		}
+		return x, err
+	})
 }
 
 func (w *wire) LeaseNotifications(ctx context.Context, limit int) (pushes []outbox.Push, dropped map[string]int, err error) {
