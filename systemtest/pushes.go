@@ -84,6 +84,19 @@ func (p *pushing) answerAfter(latency time.Duration) {
 	p.fcm.Set(func(k *fcmtest.Knobs) { k.Latency = latency })
 }
 
+// holdAnswers makes the push service accept messages, and not answer before release is called or the test ends. A sender waits 15 s
+// for an answer.
+func (p *pushing) holdAnswers() (release func()) {
+	held := make(chan struct{})
+	release = sync.OnceFunc(func() { close(held) })
+	p.t.Cleanup(release)
+	p.fcm.OnSend(func(r fcmtest.Request) {
+		p.mail.record(r)
+		<-held
+	})
+	return release
+}
+
 // await waits until n messages have arrived, or more.
 func (p *pushing) await(what string, n int) {
 	p.t.Helper()
@@ -156,17 +169,19 @@ type Deliveries struct {
 // RecordDeliveries records what fcm accepts from now on.
 func RecordDeliveries(fcm *fcmtest.Server) *Deliveries {
 	m := &Deliveries{sent: map[message][]string{}}
-	fcm.OnSend(func(r fcmtest.Request) {
-		if !r.Accepted {
-			return
-		}
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		of := message{r.Data["event_id"], r.Data["type"], r.Token}
-		m.sent[of] = append(m.sent[of], r.Project)
-		m.all++
-	})
+	fcm.OnSend(m.record)
 	return m
+}
+
+func (m *Deliveries) record(r fcmtest.Request) {
+	if !r.Accepted {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	of := message{r.Data["event_id"], r.Data["type"], r.Token}
+	m.sent[of] = append(m.sent[of], r.Project)
+	m.all++
 }
 
 // ByProject counts the messages that each project has sent, duplicates too.
