@@ -331,10 +331,25 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
+// answerTogether holds every answer until n requests are in flight. If that many never are, the senders give up.
+func answerTogether(n int64) func(fcmtest.Request) {
+	var arrived atomic.Int64
+	all := make(chan struct{})
+	return func(fcmtest.Request) {
+		if arrived.Add(1) == n {
+			close(all)
+		}
+		select {
+		case <-all:
+		case <-time.After(testkit.Patience):
+		}
+	}
+}
+
+// As many requests as MaxConns are in flight at the same time, and the next ones use the same connections.
 func TestConnectionsAreReused(t *testing.T) {
 	const width, rounds = 256, 4
 	phones := fcmtest.New()
-	phones.Set(func(k *fcmtest.Knobs) { k.Latency = 50 * time.Millisecond })
 	server := httptest.NewUnstartedServer(phones)
 	var accepted, closed atomic.Int64
 	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
@@ -350,15 +365,14 @@ func TestConnectionsAreReused(t *testing.T) {
 	defer phones.Close()
 	s := senderTo(t, server.URL, func(o *Options) { o.MaxConns = width })
 	for range rounds {
+		phones.OnSend(answerTogether(width))
 		testkit.Together(width, func(i int) {
 			if o := s.Send(t.Context(), pushTo(fmt.Sprint("token-", i))); o.Class != notify.Sent {
 				t.Errorf("%+v", o)
 			}
 		})
 	}
-	if stats := phones.Stats(); stats.Requests != width*rounds || stats.Peak < width/4 {
-		t.Errorf("%d requests, at most %d at a time", stats.Requests, stats.Peak)
-	}
+	testkit.Equal(t, "requests", int64(width*rounds), phones.Requests())
 	if n := accepted.Load(); n > width {
 		t.Errorf("%d connections for %d sends at a time", n, width)
 	}
