@@ -37,7 +37,8 @@ type process struct {
 
 type span struct{ from, to time.Time }
 
-// start starts an instance whose clock is off by skew and that reports to j. It ends with the test, and with this process.
+// start starts an instance whose clock is off by skew and that reports to j. It ends with the test, and with this process, and has
+// no time limit of its own.
 func (r role) start(t testing.TB, j *journal, skew time.Duration) *process {
 	t.Helper()
 	told, err := json.Marshal(r)
@@ -45,7 +46,7 @@ func (r role) start(t testing.TB, j *journal, skew time.Duration) *process {
 		t.Fatal(err)
 	}
 	p := &process{role: r, t: t, log: &bytes.Buffer{}, gone: make(chan struct{})}
-	p.cmd = exec.Command(os.Args[0], "-test.run=^TestInstance$", "-test.timeout=30m", roleMark, string(told))
+	p.cmd = exec.Command(os.Args[0], "-test.run=^TestInstance$", "-test.timeout=0", roleMark, string(told))
 	p.cmd.Stderr = p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Ptrace: skew != 0}
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {

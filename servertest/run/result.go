@@ -48,11 +48,19 @@ type event struct {
 	Elapsed              float64
 }
 
+// timeout is 0, which is none, for long tests: they take as long as SOAK says, which may be a night.
+func (s suite) timeout() time.Duration {
+	if s.soak {
+		return 0
+	}
+	return timeout
+}
+
 // runSuite runs the test program in its package's directory.
 func runSuite(ctx context.Context, s suite, binary string) *result {
 	r := &result{suite: s, skipped: map[string]int{}, output: map[string]*strings.Builder{}}
 	args := []string{
-		"tool", "test2json", "-t", binary, "-test.v=test2json", fmt.Sprintf("-test.timeout=%v", timeout),
+		"tool", "test2json", "-t", binary, "-test.v=test2json", fmt.Sprintf("-test.timeout=%v", s.timeout()),
 		fmt.Sprintf("-test.parallel=%d", parallel), "-test.run=" + s.run, "-test.skip=" + s.skip,
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)

@@ -40,6 +40,7 @@ type suite struct {
 	pkg  string // without the module
 	dir  string
 	race bool
+	soak bool
 	run  string // a pattern of test names; all tests if it is empty
 	skip string // a pattern of test names
 }
@@ -81,7 +82,7 @@ func suites(ctx context.Context, o options) ([]suite, error) {
 			if err != nil || len(long) == 0 {
 				continue
 			}
-			s.run = cmp.Or(o.run, "^TestSoak")
+			s.soak, s.run = true, cmp.Or(o.run, "^TestSoak")
 			all = append(all, s)
 			continue
 		}
