@@ -23,9 +23,9 @@ import (
 // clientsOf is set in the process that is the 10,000 drivers: one process may not have all the files that both sides need.
 const clientsOf = "FIRSTTAP_TEST_STREAM_CLIENTS"
 
-// TestTenThousandStreams opens that many on one instance, over real connections, and prints the memory of each and how long one
+// TestSoakTenThousandStreams opens that many on one instance, over real connections, and prints the memory of each and how long one
 // event takes to reach all.
-func TestTenThousandStreams(t *testing.T) {
+func TestSoakTenThousandStreams(t *testing.T) {
 	if addr := os.Getenv(clientsOf); addr != "" {
 		beClients(t, addr)
 		return
@@ -39,7 +39,7 @@ func TestTenThousandStreams(t *testing.T) {
 		}
 	}
 	before := measure(t)
-	clients := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestTenThousandStreams$", "-test.timeout=120s")
+	clients := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSoakTenThousandStreams$", "-test.timeout=120s")
 	clients.Env = append(os.Environ(), clientsOf+"="+strings.TrimPrefix(l.url, "http://"))
 	clients.Stdin, clients.Stderr = strings.NewReader(tokens.String()), os.Stderr
 	out, err := clients.StdoutPipe()
