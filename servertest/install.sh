@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the programs that the tests start, on Debian and Ubuntu, if they are missing:
-# - Redis and MariaDB;
+# - Redis, MariaDB, and a C compiler for Go's race detector;
 # - a real MySQL. Debian has it only in sid, so it goes into a folder of its own, FIRSTTAP_MYSQL_ROOT, outside the system;
 # - faketime, for servers with a wrong clock;
 # - HAProxy, for the tests of deploy/haproxy.cfg;
@@ -8,7 +8,7 @@
 # - firebase-tools from npm, beside that folder: its emulator of Firebase Auth is the only one;
 # - Debian's headless Chromium, for the pages, unless the whole one is there: that takes twice the processor time. The tests can't run
 #   Ubuntu's, which is a snap: there set FIRSTTAP_CHROMIUM to another browser.
-# install.sh --basic installs Redis and MariaDB only.
+# install.sh --basic installs only the first line, and says which MySQL is there.
 # FIREBASE=skip, MYSQL=skip and BROWSER=skip skip an installation. With "required" instead of "skip" the script fails if the
 # installation is not possible; for BROWSER that includes Node 20. What is installed already is kept, whatever its version.
 set -euo pipefail
@@ -57,6 +57,11 @@ need() { # NAME PROGRAM PACKAGE [FLAG]: FLAG prints the version, --version by de
 		apt_install "$3" || fail "$1: can't install the package $3"
 	fi
 	echo "$1: $("$2" "${4:---version}" | grep -m1 .)"
+}
+
+# compiler installs a C compiler and C's headers if Go has none: the race detector needs cgo.
+compiler() {
+	command -v "$(go env CC | cut -d ' ' -f 1)" >/dev/null || apt_install gcc libc6-dev || fail "C compiler: can't install gcc and libc6-dev"
 }
 
 mysql_in_path() {
@@ -208,7 +213,11 @@ fi
 
 need Redis redis-server redis-server
 need MariaDB mariadbd mariadb-server
-[ "${1:-}" != --basic ] || exit 0
+compiler
+if [ "${1:-}" = --basic ]; then
+	! have mysql || echo "MySQL: $(mysql_version)"
+	exit
+fi
 need faketime faketime faketime
 need HAProxy haproxy haproxy -v
 [ -x "$promtool" ] || promtool_alone || fail "promtool: can't take it out of the package prometheus"
