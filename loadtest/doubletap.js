@@ -2,7 +2,7 @@
 // In every other round the phone hangs up after a few milliseconds, so that responses are lost, some wins among them.
 // A retry gets the same result: the winner 200 with the same claim, a loser 409; the receipt agrees.
 //
-// Settings: ROUNDS, DRIVERS, PACE_MS between rounds, and P95_MS, the limit of a loser's response.
+// Settings: ROUNDS, DRIVERS, PACE_MS between rounds, and P95_MS, a limit of a loser's response (by default none).
 import { sleep } from 'k6';
 import exec from 'k6/execution';
 import http from 'k6/http';

@@ -2,7 +2,7 @@
 //
 //	k6 run -e ADMIN_KEY=... -e BASE_URLS=http://127.0.0.1:8080,http://127.0.0.1:8081 loadtest/race.js
 //
-// Settings: ROUNDS, DRIVERS, PACE_MS between rounds, and P95_MS, the limit of a loser's response.
+// Settings: ROUNDS, DRIVERS, PACE_MS between rounds, and P95_MS, a limit of a loser's response (by default none).
 import exec from 'k6/execution';
 import { audit, makeDispatches, makeDrivers, me, setting, summary, tap, thresholds, until, won } from './firsttap.js';
 

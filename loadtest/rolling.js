@@ -1,7 +1,8 @@
 // Drivers accept newly opened dispatches while the instances behind one address are replaced one after the other. No request
 // may fail. rolling.sh replaces the instances, and compares the database with the responses afterwards.
 //
-// Settings: RATE taps a second, SECONDS, DRIVERS, DISPATCHES, and P95_MS, the limit of a loser's response.
+// Settings: RATE taps a second, SECONDS, DRIVERS, DISPATCHES, and
+// P95_MS, a limit of a loser's response (by default none).
 import exec from 'k6/execution';
 import { audit, makeDispatches, makeDrivers, setting, summary, tap, thresholds, urls, won } from './firsttap.js';
 

@@ -1,6 +1,7 @@
 // Two thousand drivers accept newly opened dispatches, at a rate that does not wait for the responses.
 //
-// Settings: RATE taps a second (reached half-way), SECONDS, DRIVERS, DISPATCHES, and P95_MS, the limit of a loser's response.
+// Settings: RATE taps a second (reached half-way), SECONDS, DRIVERS, DISPATCHES, and
+// P95_MS, a limit of a loser's response (by default none).
 import exec from 'k6/execution';
 import { audit, makeDispatches, makeDrivers, setting, summary, tap, thresholds, urls, won } from './firsttap.js';
 
