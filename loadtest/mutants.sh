@@ -214,6 +214,7 @@ mutant "a job that does not run is not reported" schedule/job.go 'j.blocked("una
 mutant "missed slots are skipped" schedule/watch.go "case j.wake <- struct{}{}:" "" ./schedule 'TestDowntime|TestRunNow'
 mutant "jobs run by the instance's own clock" schedule/clock.go "c.offset.Store(" "_ = (" ./schedule TestClocksThatAreWrong
 mutant "a stopping instance stays the leader" schedule/schedule.go "s.leader.Resign(ctx)" "ctx.Err()" ./schedule TestTheLeader
+mutant "a race is verified" service/verify.go "verifyAfter = time.Second" "verifyAfter = time.Duration(0)" ./service TestARaceIsNotVerified
 mutant "a tap is not stored" service/accept.go "a.attempts.Record(ctx, tap, arrived, err)" "_ = arrived" ./service TestEveryTapIsKept
 
 once=repository/idempotency.go

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +12,29 @@ import (
 	"firsttap/testkit"
 )
 
-// TestCostOfVerification: a race costs no statement. Late taps on any number of dispatches cost one statement together.
+// TestARaceIsNotVerified: the taps that a claim refuses within verifyAfter, such as those of a race, cause no verification.
+func TestARaceIsNotVerified(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
+		id := r.d.ID
+		a.mustWin(t, Tap{id, ann, 1})
+		refused := func() {
+			testkit.Together(30, func(k int) { a.mustRefuse(t, Tap{id, dispatch.DriverID(fmt.Sprint("drv_", k)), 1}, true) })
+		}
+		refused()
+		pass(verifyAfter - time.Nanosecond)
+		refused()
+		if len(a.verify.pending) != 0 {
+			t.Errorf("to be verified: %v", a.verify.pending)
+		}
+		pass(time.Nanosecond)
+		refused()
+		if len(a.verify.pending) != 1 || claims.claimed.Load() != 1 {
+			t.Errorf("to be verified after %s: %v; the database was asked %d times", verifyAfter, a.verify.pending, claims.claimed.Load())
+		}
+	})
+}
+
+// TestCostOfVerification: late taps on any number of dispatches cost one statement together.
 func TestCostOfVerification(t *testing.T) {
 	s := newShared(t)
 	i, v := s.verified(), s.drivers(30)
@@ -26,14 +49,7 @@ func TestCostOfVerification(t *testing.T) {
 		})
 		s.free(id)
 	}
-	i.verify.mu.Lock()
-	for p, d := range i.verify.pending {
-		if time.Since(d.since) < 0 {
-			t.Errorf("a fresh claim is to be verified: %+v", p) // a busy machine may make them old
-		}
-	}
-	clear(i.verify.pending)
-	i.verify.mu.Unlock()
+	clear(i.verify.pending) // of the races that took longer than verifyAfter
 
 	for _, id := range ids {
 		i.old(id)
