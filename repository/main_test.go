@@ -3,7 +3,6 @@ package repository
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -133,7 +132,9 @@ func migrate(t testing.TB, rawURL string) {
 	t.Helper()
 	s, err := Open(t.Context(), rawURL, Options{Log: quiet, Patience: testkit.Patience})
 	must(t, err)
-	must(t, errors.Join(s.up(t.Context()), s.Close()))
+	must(t, s.up(t.Context()))
+	s.PrepareClaims(t.Context()) // the schema is then as an instance leaves it, and the database can be used again
+	must(t, s.Close())
 }
 
 // up applies all migrations.

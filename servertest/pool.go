@@ -171,7 +171,7 @@ func (p *pooled) with(do func(context.Context, *sql.Conn) error) error {
 	})
 }
 
-// schemaOf describes all columns, indexes, triggers and constraints of the connection's database.
+// schemaOf describes all columns, indexes, triggers, routines and constraints of the connection's database.
 func schemaOf(ctx context.Context, c *sql.Conn) (string, error) {
 	var schema strings.Builder
 	for _, query := range []string{
@@ -181,6 +181,8 @@ func schemaOf(ctx context.Context, c *sql.Conn) (string, error) {
 			FROM information_schema.statistics WHERE table_schema = DATABASE() ORDER BY 1`,
 		`SELECT CONCAT_WS('|', trigger_name, event_object_table, event_manipulation, action_timing, action_statement)
 			FROM information_schema.triggers WHERE trigger_schema = DATABASE() ORDER BY 1`,
+		`SELECT CONCAT_WS('|', routine_type, routine_name, security_type, sql_data_access, routine_definition)
+			FROM information_schema.routines WHERE routine_schema = DATABASE() ORDER BY 1`,
 		`SELECT CONCAT_WS('|', table_name, constraint_name, constraint_type)
 			FROM information_schema.table_constraints WHERE constraint_schema = DATABASE() ORDER BY 1`,
 	} {

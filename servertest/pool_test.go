@@ -17,7 +17,7 @@ func small(t testing.TB, url string) {
 	}
 	db := openURL(t, url)
 	mustExec(t, db, "CREATE TABLE seeds (name VARCHAR(20) PRIMARY KEY)", "INSERT INTO seeds VALUES ('one')",
-		"CREATE TABLE things (id BIGINT AUTO_INCREMENT PRIMARY KEY, name VARCHAR(20))")
+		"CREATE TABLE things (id BIGINT AUTO_INCREMENT PRIMARY KEY, name VARCHAR(20))", "CREATE PROCEDURE made() DO 0")
 }
 
 // TestMigrated databases have the schema and no rows, whatever the tests before did to them, and no two tests have one at
@@ -51,7 +51,9 @@ func TestMigrated(t *testing.T) {
 				"a new column": "ALTER TABLE things ADD COLUMN more INT", "another type": "ALTER TABLE things MODIFY name VARCHAR(30)",
 				"a new index": "CREATE INDEX by_name ON things (name)", "a new table": "CREATE TABLE others (id INT)",
 				"a table less": "DROP TABLE things", "a seed less": "DELETE FROM seeds", "another seed": "UPDATE seeds SET name='two'",
-				"a trigger": "CREATE TRIGGER no BEFORE INSERT ON things FOR EACH ROW SIGNAL SQLSTATE '45000'",
+				"a trigger":   "CREATE TRIGGER no BEFORE INSERT ON things FOR EACH ROW SIGNAL SQLSTATE '45000'",
+				"a procedure": "CREATE PROCEDURE more() DO 1", "another right": "ALTER PROCEDURE made SQL SECURITY INVOKER",
+				"a procedure less": "DROP PROCEDURE made",
 			} {
 				if changed := used(name, change); used("after "+name) == changed {
 					t.Errorf("%s: the database is used again", name)

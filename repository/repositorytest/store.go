@@ -17,12 +17,14 @@ func URL(t testing.TB, kind string) string {
 	return servertest.Migrated(t, kind, Migrate)
 }
 
-// Migrate gives the database at url the newest schema.
+// Migrate gives the database at url the newest schema, with the stored procedure: a database that a test had to give one would not be
+// used again.
 func Migrate(t testing.TB, url string) {
 	t.Helper()
 	s, err := repository.Open(t.Context(), url, repository.Options{Patience: testkit.Patience})
 	if err == nil {
 		err = s.Migrate(func(m *migrations.Migrator) error { _, err := m.Up(t.Context()); return err })
+		s.PrepareClaims(t.Context())
 		err = errors.Join(err, s.Close())
 	}
 	if err != nil {
