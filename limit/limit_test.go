@@ -74,7 +74,8 @@ func failures(l *Limiter) float64 { return testutil.ToFloat64(l.Metrics.failures
 
 func name(t *testing.T) string { return fmt.Sprintf("%s-%d", t.Name(), time.Now().UnixNano()) }
 
-// hammer makes requests on all instances at once, as fast as it can, for d. It returns how many were allowed.
+// hammer makes requests on all instances at once, as fast as it can, for d, and at least as many as a burst on each. It returns how many
+// were allowed.
 func hammer(limiters []*Limiter, caller string, d time.Duration) (allowed int, took time.Duration) {
 	var all sync.WaitGroup
 	var n atomic.Int64
@@ -82,8 +83,8 @@ func hammer(limiters []*Limiter, caller string, d time.Duration) (allowed int, t
 	for _, l := range limiters {
 		for range 2 {
 			all.Go(func() {
-				for now := time.Now(); now.Sub(began) < d; now = time.Now() {
-					if _, ok := l.Allow(context.Background(), caller, now); ok {
+				for k := 0; k < l.Burst || time.Since(began) < d; k++ {
+					if _, ok := l.Allow(context.Background(), caller, time.Now()); ok {
 						n.Add(1)
 					}
 				}
