@@ -153,10 +153,10 @@ func TestRollingRestart(t *testing.T) {
 	var made atomic.Int64 // -1 until the load is over
 	made.Store(-1)
 	heard := &listening{accepted: map[string]int{}, begun: make(chan struct{})}
-	gaveUp := time.Now().Add(3 * requestTimeout)
+	var gaveUp atomic.Bool
 	hearing.Go(func() {
 		heard.follow(t, balance, func(l *listening) bool {
-			return int64(len(l.accepted)) == made.Load() || time.Now().After(gaveUp)
+			return int64(len(l.accepted)) == made.Load() || gaveUp.Load()
 		})
 	})
 	testkit.Await(t, "the stream is open", heard.begun)
@@ -172,6 +172,7 @@ func TestRollingRestart(t *testing.T) {
 	load.Wait()
 	all := slices.Concat(won...)
 	made.Store(int64(len(all)))
+	defer time.AfterFunc(3*requestTimeout, func() { gaveUp.Store(true) }).Stop()
 	// The last event may have come before made was known: one more event makes the stream check again.
 	if a := createDispatch(balance.pick(), DispatchOptions{Region: "nowhere"}); a.status != 201 {
 		t.Errorf("dispatch: %s", a)

@@ -59,10 +59,13 @@ func TestRoundsUnderFire(t *testing.T) {
 				wins[a.Claim.ID] = told{d.ID, claimRound(a), *a.Replayed && (!again || before.replayed)}
 			}
 		}
-		end := time.Now().Add(2 * time.Minute)
+		const patience = 2 * time.Minute // with a round
+		var stuck atomic.Bool
+		watch := time.AfterFunc(patience, func() { stuck.Store(true) })
+		defer watch.Stop()
 		for k, d := range drivers {
 			running.Go(func() {
-				for n := k; current.Load() <= rounds && time.Now().Before(end); n++ {
+				for n := k; current.Load() <= rounds && !stuck.Load(); n++ {
 					i, round := instances[n%2], int(current.Load())
 					if n%5 == 4 {
 						round = 0
@@ -75,10 +78,11 @@ func TestRoundsUnderFire(t *testing.T) {
 					if n%3 == 0 { // as if the response was lost
 						hear(d, Accept(instances[(n/2)%2], id, d, claimRound(a)))
 					}
-					for time.Now().Before(end) {
+					for !stuck.Load() {
 						w := withdraw(i, id, d)
 						if w.status == 200 {
 							current.Store(int64(w.Round))
+							watch.Reset(patience)
 							break
 						}
 						if w.status == 429 { // as if an hour had passed
@@ -93,7 +97,7 @@ func TestRoundsUnderFire(t *testing.T) {
 		running.Go(func() {
 			tick := time.NewTicker(time.Millisecond)
 			defer tick.Stop()
-			for n := 0; current.Load() <= rounds && time.Now().Before(end); n++ {
+			for n := 0; current.Load() <= rounds && !stuck.Load(); n++ {
 				switch n % 4 {
 				case 0:
 					c.FlushAll(t.Context())
@@ -104,7 +108,7 @@ func TestRoundsUnderFire(t *testing.T) {
 				case 3:
 					proxy.CutAll()
 				}
-				for was := current.Load(); current.Load() == was && time.Now().Before(end); {
+				for was := current.Load(); current.Load() == was && !stuck.Load(); {
 					<-tick.C
 				}
 			}
