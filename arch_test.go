@@ -80,10 +80,10 @@ var uses = map[string][]string{
 	"testing":                    {"servertest", "lock/locktest", "repository/repositorytest", "systemtest", "testkit"},
 }
 
-// TestRoot checks that the root has only main.go and arch_test.go.
+// TestRoot checks that the root has only main.go and the tests of the rules that all packages keep.
 func TestRoot(t *testing.T) {
 	files, err := filepath.Glob("*.go")
-	if want := []string{"arch_test.go", "main.go"}; err != nil || !slices.Equal(files, want) {
+	if want := []string{"arch_test.go", "main.go", "tests_test.go"}; err != nil || !slices.Equal(files, want) {
 		t.Errorf("the root holds %v, want %v", files, want)
 	}
 }
@@ -143,106 +143,6 @@ func TestForbiddenCalls(t *testing.T) {
 	}
 }
 
-// TestTestsDoNotDependOnSpeed fails if a test sleeps, or compares the time that something took with an upper bound: on a busy machine
-// any bound is exceeded some time. Both are allowed in files with the tag soak, in benchmarks, and in a bubble of testing/synctest, whose
-// clock stands still while a goroutine works. A function counts as in a bubble if it begins one, calls a helper that does (bubble, or a name
-// that ends with nBubble), or has a comment that contains the word bubble.
-func TestTestsDoNotDependOnSpeed(t *testing.T) {
-	walk(t, func(name string, file *ast.File) {
-		if slices.ContainsFunc(file.Comments, func(c *ast.CommentGroup) bool { return c.Pos() < file.Package && c.List[0].Text == "//go:build soak" }) {
-			return
-		}
-		if !strings.HasSuffix(name, "_test.go") && !slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing"` }) {
-			return
-		}
-		for _, d := range file.Decls {
-			f, ok := d.(*ast.FuncDecl)
-			if !ok || f.Body == nil || strings.HasPrefix(f.Name.Name, "Benchmark") || inBubble(f) {
-				continue
-			}
-			ast.Inspect(f, func(n ast.Node) bool {
-				switch n := n.(type) {
-				case *ast.CallExpr:
-					if nameOf(n.Fun) == "time.Sleep" {
-						t.Errorf("%s: %s sleeps", name, f.Name.Name)
-					}
-				case *ast.BinaryExpr:
-					measured := n.X
-					if n.Op == token.LSS || n.Op == token.LEQ {
-						measured = n.Y
-					} else if n.Op != token.GTR && n.Op != token.GEQ {
-						return true
-					}
-					if isMeasured(f, measured) {
-						t.Errorf("%s: %s bounds a measured time from above", name, f.Name.Name)
-					}
-				}
-				return true
-			})
-		}
-	})
-}
-
-func inBubble(f *ast.FuncDecl) bool {
-	if strings.Contains(f.Doc.Text(), "bubble") || mentions(f, "synctest.Test", "rapid.SyncTest") {
-		return true
-	}
-	found := false
-	ast.Inspect(f.Body, func(n ast.Node) bool {
-		name, ok := n.(*ast.Ident)
-		found = found || ok && (name.Name == "bubble" || strings.HasSuffix(name.Name, "nBubble"))
-		return !found
-	})
-	return found
-}
-
-// isMeasured reports whether x is the time that something took: time.Since, time.Now().Sub, or a variable of f that is set to one.
-func isMeasured(f *ast.FuncDecl, x ast.Expr) bool {
-	if isElapsed(x) {
-		return true
-	}
-	variable, ok := x.(*ast.Ident)
-	found := false
-	ast.Inspect(f, func(n ast.Node) bool {
-		set, isSet := n.(*ast.AssignStmt)
-		if ok && isSet && len(set.Lhs) == len(set.Rhs) {
-			for i, l := range set.Lhs {
-				found = found || nameOf(l) == variable.Name && isElapsed(set.Rhs[i])
-			}
-		}
-		return !found
-	})
-	return found
-}
-
-func isElapsed(x ast.Expr) bool {
-	return mentions(x, "time.Since") || mentions(x, "time.Now") && mentions(x, "Sub")
-}
-
-// mentions reports whether a name, such as "time.Now", is in the tree below n. A name without a dot is any selector's.
-func mentions(n ast.Node, names ...string) (found bool) {
-	ast.Inspect(n, func(n ast.Node) bool {
-		if sel, ok := n.(*ast.SelectorExpr); ok {
-			found = found || slices.Contains(names, nameOf(sel)) || slices.Contains(names, sel.Sel.Name)
-		}
-		return !found
-	})
-	return found
-}
-
-// nameOf is "x" or "x.y", or empty for other expressions.
-func nameOf(x ast.Expr) string {
-	switch x := x.(type) {
-	case *ast.Ident:
-		return x.Name
-	case *ast.SelectorExpr:
-		if base, ok := x.X.(*ast.Ident); ok {
-			return base.Name + "." + x.Sel.Name
-		}
-	}
-	return ""
-}
-
 var (
 	mdLink    = regexp.MustCompile(`\]\(([^)#\s]*)(#[^)\s]*)?\)`)
 	mdHeading = regexp.MustCompile(`(?m)^#+ (.*)$`)
@@ -293,31 +193,6 @@ func TestPages(t *testing.T) {
 				t.Errorf("%s names %s, which does not exist", page, path[1])
 			}
 		}
-	}
-}
-
-// TestPromises checks that the tests that CONTRIBUTING.md names exist.
-func TestPromises(t *testing.T) {
-	exists := map[string]bool{}
-	walk(t, func(_ string, file *ast.File) {
-		for _, d := range file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok {
-				exists[f.Name.Name] = true
-			}
-		}
-	})
-	raw, err := os.ReadFile("CONTRIBUTING.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(string(raw), -1)
-	for _, name := range names {
-		if !exists[name] {
-			t.Errorf("CONTRIBUTING.md names %s, which does not exist", name)
-		}
-	}
-	if len(names) < 100 {
-		t.Errorf("CONTRIBUTING.md names %d tests only", len(names))
 	}
 }
 
