@@ -172,7 +172,7 @@ func (s *storm) calm() {
 func (s *storm) flush() {
 	s.t.Helper()
 	for _, server := range s.redis {
-		client, err := redisclient.Dial(server.URL(), time.Second)
+		client, err := redisclient.Dial(server.URL(), testkit.Patience)
 		if err != nil {
 			s.t.Fatal(err)
 		}

@@ -23,7 +23,7 @@ type shared struct {
 	redis redis.UniversalClient
 }
 
-const testTimeout = 2 * time.Second
+const testTimeout = 5 * time.Second
 
 func newShared(t testing.TB) *shared {
 	t.Helper()
