@@ -79,10 +79,30 @@ func tableRig(kind string) locktest.Rig {
 		s := start(t)
 		db := openMySQL(t, s.URL)
 		s.Flush = func() { exec(t, db, "DELETE FROM shedlock") }
+		link := s.Link
+		s.Link = func(t testing.TB) locktest.Link { return matchInserts(link(t)) }
 		return s
 	}
 	rig.MinTTL = minDatabaseTTL
 	return rig
+}
+
+// matchInserts matches an acquisition by the statement that acquires a new name, and not by the SELECT before it.
+func matchInserts(link locktest.Link) locktest.Link {
+	statement := func(name string, request locktest.Request) string {
+		if request == locktest.Acquire {
+			return "VALUES ('" + name
+		}
+		return name
+	}
+	lose, hold := link.LoseReply, link.HoldRequest
+	link.LoseReply = func(name string, request locktest.Request) <-chan struct{} {
+		return lose(statement(name, request), request)
+	}
+	link.HoldRequest = func(name string, request locktest.Request) (<-chan struct{}, func()) {
+		return hold(statement(name, request), request)
+	}
+	return link
 }
 
 func sessionRig(kind string, strategy func(*lock.Sessions) lock.Strategy) locktest.Rig {
@@ -186,7 +206,7 @@ func openMySQL(t testing.TB, url string) *sql.DB {
 
 func openSQLite(t testing.TB, path string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(500)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"firsttap/lock"
 )
@@ -115,7 +114,6 @@ func (s *suite) breakFreesAtOnce(t *testing.T) {
 	looking.Go(func() {
 		for ctx.Err() == nil {
 			_, _ = watcher.List(ctx)
-			sleep(time.Millisecond)
 		}
 	})
 	for range 10 {

@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 // cuts test leases whose connections break.
 var cuts = []test{
 	{name: "ReplyOfAnAcquireLost", scope: Faults, needs: "LoseReply", run: (*suite).acquireUnanswered},
-	{name: "AcquireThatIsLate", scope: Faults, needs: "HoldRequest", run: (*suite).acquireLate},
+	{name: "AcquireThatIsLate", scope: Faults, needs: "HoldRequest Admin", run: (*suite).acquireLate},
 	{name: "ReplyOfARenewalLost", scope: Faults, needs: "LoseReply", run: (*suite).renewalUnanswered},
 	{name: "ReplyOfAReleaseLost", scope: Faults, needs: "LoseReply", run: (*suite).releaseUnanswered},
 	{name: "ReplyOfAKeepingReleaseLost", scope: Faults, needs: "LoseReply TTL", run: (*suite).keepUnanswered},
@@ -24,21 +25,33 @@ var cuts = []test{
 // statements exist and the next request about a name is the one that a test waits for.
 func (s *suite) lockerWithLink(t testing.TB) (*lock.Locker, Link) {
 	t.Helper()
-	return s.lockerWithLinkFor(t, long)
+	return s.lockerWithLinkFor(t, long, answerTimeout)
 }
 
-func (s *suite) lockerWithLinkFor(t testing.TB, longest time.Duration) (*lock.Locker, Link) {
+func (s *suite) lockerWithLinkFor(t testing.TB, longest, timeout time.Duration) (*lock.Locker, Link) {
 	t.Helper()
 	link := s.Link(t)
-	l := s.lockerAt(t, link.URL, longest)
+	l := s.lockerAt(t, link.URL, longest, timeout)
 	for _, hold := range []lock.Hold{lock.Between(s.MinTTL, longest), {TTL: longest, RenewEvery: 50 * time.Millisecond, AtMost: long}} {
 		lease := mustLease(t, l, newName(), hold)
 		if hold.RenewEvery > 0 {
-			sleep(3 * hold.RenewEvery) // for some renewals
+			mustBeRenewed(t, lease)
 		}
 		mustRelease(t, lease)
 	}
 	return l, link
+}
+
+// mustBeRenewed waits for a renewal of the lease.
+func mustBeRenewed(t testing.TB, lease *lock.Lease) {
+	t.Helper()
+	first := lease.TrustedUntil()
+	eventually(t, "a renewal", func() error {
+		if !lease.TrustedUntil().After(first) {
+			return errors.New("the lease still ends at the same time")
+		}
+		return nil
+	})
 }
 
 // An acquisition without a reply is unavailable, and the name does not stay held.
@@ -52,20 +65,50 @@ func (s *suite) acquireUnanswered(t *testing.T) {
 	acquireEventually(t, rival, n, long)
 }
 
-// A request that reaches the server after its caller has given up does not hold the name for long, although an earlier
-// release found nothing.
+// A request that reaches the server after its caller has given up does not hold the name for long.
 func (s *suite) acquireLate(t *testing.T) {
 	n, rival := newName(), s.open(t)
-	l, link := s.lockerWithLink(t)
-	reached, release := link.HoldRequest(n, Acquire)
-	defer release()
+	l, link := s.lockerWithLinkFor(t, long, shortTimeout)
+	reached, pass := link.HoldRequest(n, Acquire)
+	defer pass()
 	got := acquireAsync(t.Context(), l, n, lock.Fixed(long))
 	receive(t, "the request", reached)
-	wantErr(t, "acquire", receive(t, "the end of the wait", got).err, lock.ErrUnavailable)
-	sleep(3 * quiet) // until the release has been tried
-	release()
-	sleep(quiet)
+	if s.EndsWithConnection { // that is the release
+		wantErr(t, "acquire", receive(t, "the end of the wait", got).err, lock.ErrUnavailable)
+		pass()
+	} else {
+		s.passAfterARelease(t, n, link, got, pass)
+	}
 	acquireEventually(t, rival, n, long)
+}
+
+// passAfterARelease passes on a held request for the name once a release has found nothing. The next release is held back until
+// the server has granted the name.
+func (s *suite) passAfterARelease(t *testing.T, name string, link Link, got <-chan acquired, pass func()) {
+	t.Helper()
+	first, passFirst := link.HoldRequest(name, Release)
+	defer passFirst()
+	wantErr(t, "acquire", receive(t, "the end of the wait", got).err, lock.ErrUnavailable)
+	receive(t, "a release", first)
+	second, passSecond := link.HoldRequest(name, Release)
+	defer passSecond()
+	passFirst()
+	receive(t, "a request after the release that found nothing", second)
+	pass()
+	s.mustBecomeHeld(t, name)
+}
+
+// mustBecomeHeld waits until the server says that somebody holds the name.
+func (s *suite) mustBecomeHeld(t testing.TB, name string) {
+	t.Helper()
+	operator := s.open(t).(lock.Admin)
+	eventually(t, "somebody holds the name", func() error {
+		h, err := operator.Show(t.Context(), name)
+		if err == nil && h.Owner == "" {
+			err = errors.New("nobody does")
+		}
+		return err
+	})
 }
 
 // The lease continues; with a session, it is lost with the connection and the holder is notified.

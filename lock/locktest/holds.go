@@ -36,7 +36,7 @@ func (s *suite) frequentlyRenewed() lock.Hold {
 func (s *suite) fixed(t *testing.T) {
 	n := newName()
 	rival := s.open(t)
-	lease := mustLease(t, s.locker(t), n, lock.Fixed(max(300*time.Millisecond, s.MinTTL)))
+	lease := mustLease(t, s.locker(t), n, lock.Fixed(answerTimeout)) // a Locker waits for an answer no longer than the TTL
 	ended := endOf(lease)
 	_, at := acquireEventually(t, rival, n, long)
 	s.mustEndInTime(t, lease, ended, at)
@@ -187,7 +187,7 @@ func (s *suite) waitForTheEnd(t *testing.T) {
 
 // A waiter that times out gets the holder's identity.
 func (s *suite) waitInVain(t *testing.T) {
-	n, patience := newName(), 300*time.Millisecond
+	n, patience := newName(), answerTimeout
 	lease := mustLease(t, s.locker(t), n, lock.Fixed(long))
 	began := time.Now()
 	_, err := s.locker(t).Acquire(t.Context(), n, withWait(lock.Fixed(long), patience))
@@ -231,7 +231,7 @@ func (s *suite) giveUpWaiting(t *testing.T) {
 func (s *suite) stolenByRival(t *testing.T) {
 	n, operator := newName(), s.open(t).(lock.Admin)
 	hold := s.frequentlyRenewed()
-	hold.RenewEvery = 2 * time.Second // the rival acquires the name before the next renewal
+	hold.RenewEvery = answerTimeout // the rival acquires the name before the next renewal
 	lease := mustLease(t, s.locker(t), n, hold)
 	rival := s.open(t)
 	if _, err := operator.Break(t.Context(), n); err != nil {

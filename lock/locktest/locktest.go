@@ -21,7 +21,7 @@ import (
 // Rig says how to open a strategy, what to expect of it, and how to break its server.
 type Rig struct {
 	// Open returns a strategy for the server at url and for TTLs of up to longest. It has a client of its own, with
-	// timeouts of about two seconds, which is closed with the test. The suite calls Open also in processes that it
+	// timeouts of about five seconds, which is closed with the test. The suite calls Open also in processes that it
 	// starts.
 	Open func(t testing.TB, url string, longest time.Duration) lock.Strategy
 	// Start starts a server that ends with the test.

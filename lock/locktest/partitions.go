@@ -30,7 +30,7 @@ func (s *suite) noOverlap(t *testing.T) {
 	var all []*pair
 	for i := range pairs {
 		link := s.Link(t)
-		l := s.lockerAt(t, link.URL, partitionTTL)
+		l := s.lockerAt(t, link.URL, partitionTTL, shortTimeout)
 		all = append(all, &pair{newName(), l, link, s.open(t), hold, hold.RenewEvery * time.Duration(i) / pairs, s.unreachableErr()})
 	}
 	runPairs(t, all)
@@ -39,7 +39,8 @@ func (s *suite) noOverlap(t *testing.T) {
 // A holder without renewal does not have to notice the partition.
 func (s *suite) noOverlapOfFixed(t *testing.T) {
 	link := s.Link(t)
-	runPairs(t, []*pair{{newName(), s.lockerAt(t, link.URL, partitionTTL), link, s.open(t), lock.Fixed(partitionTTL), 0, lock.ErrExpired}})
+	l := s.lockerAt(t, link.URL, partitionTTL, shortTimeout)
+	runPairs(t, []*pair{{newName(), l, link, s.open(t), lock.Fixed(partitionTTL), 0, lock.ErrExpired}})
 }
 
 // A lease counts from when its request was sent, not from when the answer came.
@@ -51,7 +52,7 @@ func (s *suite) noOverlapOfSlow(t *testing.T) {
 	for _, p := range []*pair{fixed, renewed} {
 		p.name, p.rival = newName(), s.open(t)
 		mustBeFree(t, p.rival, p.name) // the first use of a name may need more answers
-		p.holder, p.link = s.lockerWithLinkFor(t, partitionTTL)
+		p.holder, p.link = s.lockerWithLinkFor(t, partitionTTL, shortTimeout)
 		p.link.Delay(late)
 	}
 	runPairs(t, []*pair{fixed, renewed})
@@ -93,7 +94,7 @@ func (p *pair) compete(t *testing.T) {
 		t.Errorf("not acquired: %v", err)
 		return
 	}
-	sleep(p.partitionAfter)
+	mustNotHappen(t, p.partitionAfter, "the lease ended before the partition", ended)
 	p.link.Partition(true)
 	defer p.link.Partition(false)
 	_, got, err := pollAcquire(t.Context(), p.rival, p.name, long)
@@ -115,7 +116,7 @@ func (p *pair) compete(t *testing.T) {
 
 // A lease survives a partition that is shorter than its TTL.
 func (s *suite) shortPartition(t *testing.T) {
-	l, link := s.lockerWithLink(t)
+	l, link := s.lockerWithLinkFor(t, long, shortTimeout)
 	hold := lock.Hold{TTL: partitionTTL, RenewEvery: 400 * time.Millisecond, AtMost: long}
 	lease := mustLease(t, l, newName(), hold)
 	link.Partition(true)
@@ -129,7 +130,7 @@ func (s *suite) shortPartition(t *testing.T) {
 // An attempt in a partition returns soon, as unavailable and not as held.
 func (s *suite) acquirePartitioned(t *testing.T) {
 	n := newName()
-	l, link := s.lockerWithLink(t)
+	l, link := s.lockerWithLinkFor(t, long, shortTimeout)
 	link.Partition(true)
 	for what, hold := range map[string]lock.Hold{"at once": lock.Fixed(long), "waiting": withWait(lock.Fixed(long), time.Second)} {
 		_, err := l.Acquire(t.Context(), n, hold)
@@ -146,7 +147,7 @@ func (s *suite) acquirePartitioned(t *testing.T) {
 // A release that failed in a partition succeeds when the server can be reached again.
 func (s *suite) releasePartitioned(t *testing.T) {
 	n := newName()
-	l, link := s.lockerWithLink(t)
+	l, link := s.lockerWithLinkFor(t, long, shortTimeout)
 	lease := mustLease(t, l, n, lock.Fixed(long))
 	link.Partition(true)
 	wantErr(t, "release", lease.Release(t.Context()), lock.ErrUnavailable)

@@ -248,7 +248,7 @@ func (l *link) deliver(name string, kind Request, execute func() error, reply ch
 		return
 	}
 	if _, _, delay, _ := l.state(); delay > 0 {
-		sleep(delay)
+		<-time.After(delay)
 	}
 	if _, dropped, _, _ := l.state(); !dropped {
 		reply <- err

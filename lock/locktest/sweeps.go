@@ -64,7 +64,7 @@ func mustEndExactly(t *testing.T, hold lock.Hold, delay, after time.Duration, fa
 		return
 	}
 	end := endOf(lease)
-	sleep(time.Until(began.Add(after)))
+	<-time.After(time.Until(began.Add(after)))
 	fault(way)
 	rivalAt, ended := takeOver(t, server.memory, "name"), <-end
 	if want := way.heard().Add(hold.TTL - hold.TTL/10); !ended.Equal(want) || !ended.Before(rivalAt) {
@@ -86,6 +86,6 @@ func takeOver(t *testing.T, server lock.Strategy, name string) time.Time {
 			t.Error(err)
 			return time.Time{}
 		}
-		sleep(held.Remaining)
+		<-time.After(held.Remaining)
 	}
 }
