@@ -66,7 +66,7 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 	config.Params[sessionTimeout] = strconv.Itoa(sessionSeconds)
 	config.Params["sql_mode"] = "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
 
-	s := &Store{log: log, options: o}
+	s := &Store{log: log, options: o, looks: newLooks()}
 	quick := config.Clone()
 	quick.ReadTimeout, quick.WriteTimeout = 2*o.Patience, 2*o.Patience
 	claims, err := newPrimary(quick, neverRecheck) // its statements contain the check
@@ -90,6 +90,13 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 	if s.doors, err = s.primaryPool(quick, doorConns, 0); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	looking, err := newPrimary(quick, neverRecheck) // a look contains the check
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	if s.lookPool, err = s.mysqlPool(looking, 1); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	probed, err := newPrimary(quick, 0)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -101,6 +108,7 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 		ping:                 probe.PingContext,
 		readOnly:             readOnlySQL,
 		invalidateClaimConns: claims.invalidate,
+		invalidateLookConns:  looking.invalidate,
 		now:                  func() string { return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))" },
 		forUpdate:            " FOR UPDATE",
 		forShare:             " LOCK IN SHARE MODE", // MariaDB has no FOR SHARE

@@ -71,8 +71,11 @@ func TestReadOnlyServerAnswersNothing(t *testing.T) {
 				return err
 			},
 			"the outbox": func(ctx context.Context) error { return errorOf(outbox.LeaseEvents(ctx, 1)) },
+			"a look":     func(ctx context.Context) error { return errorOf(db.look(ctx, 0)) },
+			"the jobs":   func(ctx context.Context) error { _, _, err := db.JobStates(ctx, []string{report}); return err },
 			"a ping":     db.Ping,
 		}
+		db.known(t, report)
 		must(t, errorOf(outbox.LeaseEvents(t.Context(), 0)))
 		// A connection of the relay's is asked once a second.
 		relay, err := db.relay.DB()
@@ -92,7 +95,7 @@ func TestReadOnlyServerAnswersNothing(t *testing.T) {
 		db.mustHold(t, 1, dispatch.EventAccepted, 1)
 		// The server takes writes again.
 		asks["a claim"] = func(ctx context.Context) error { return errorOf(db.accept(ctx, won.ID, v.ID)) }
-		for _, what := range []string{"a claim", "a dispatch", "a driver", "the outbox", "a ping"} {
+		for _, what := range []string{"a claim", "a dispatch", "a driver", "the outbox", "a look", "the jobs", "a ping"} {
 			testkit.Retry(t, func() error { return asks[what](t.Context()) })
 			must(t, asks[what](t.Context()))
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"firsttap/migrations"
 )
 
 const (
@@ -14,7 +16,8 @@ const (
 	maxProbeAge = 5 * time.Second
 )
 
-// Probe checks every second whether the database takes writes, so that reading the result costs the database nothing.
+// Probe checks every second whether the database takes writes, by the look that all parts of the process share. So reading its result
+// costs the database nothing.
 type Probe struct {
 	store    *Store
 	lastGood atomic.Pointer[time.Time] // the time of the last check; nil if that failed
@@ -49,10 +52,16 @@ func (p *Probe) Run(ctx context.Context) {
 }
 
 func (p *Probe) ask(ctx context.Context) {
-	asked := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	err := p.store.Ping(bounded)
+	seen, err := p.store.look(bounded, maxLookAge)
+	asked := seen.ReadAt
+	if err != nil || p.store.dialect.name == migrations.SQLite {
+		// A look reads several tables, and may wait for one that is being altered. It does not tell whether SQLite's file is writable.
+		bounded, cancel := context.WithTimeout(ctx, probeTimeout)
+		defer cancel()
+		asked, err = time.Now(), p.store.Ping(bounded)
+	}
 	if ctx.Err() != nil {
 		return // the error says nothing about the database
 	}

@@ -28,7 +28,8 @@ func (s *Store) Prune(ctx context.Context, limit int) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	for left := retentionRules(now); n < limit && len(left) > 0; {
+	left := s.rulesWithRows(ctx, retentionRules(now))
+	for n < limit && len(left) > 0 {
 		var more []retentionRule
 		for i, rule := range left {
 			others := len(left) - i - 1
@@ -45,6 +46,27 @@ func (s *Store) Prune(ctx context.Context, limit int) (n int, err error) {
 		left = more
 	}
 	return n, nil
+}
+
+// rulesWithRows returns the rules by which rows are to be deleted, in one statement, and all rules if that fails.
+func (s *Store) rulesWithRows(ctx context.Context, rules []retentionRule) (some []retentionRule) {
+	exists := make([]string, len(rules))
+	found, into := make([]bool, len(rules)), make([]any, len(rules))
+	var args []any
+	for i, r := range rules {
+		// With EXISTS, a server may read the rows in another order.
+		exists[i] = "(SELECT 1 FROM " + r.table + " WHERE " + r.where + " ORDER BY " + r.order + " LIMIT 1) IS NOT NULL"
+		args, into[i] = append(args, r.args...), &found[i]
+	}
+	if err := s.relay.WithContext(ctx).Raw("SELECT "+strings.Join(exists, ", "), args...).Row().Scan(into...); err != nil {
+		return rules // the statement of one of them will fail with the error
+	}
+	for i, r := range rules {
+		if found[i] {
+			some = append(some, r)
+		}
+	}
+	return some
 }
 
 // retentionRule selects the rows of a table to delete, by an index.

@@ -14,30 +14,60 @@ import (
 	"firsttap/idempotency"
 )
 
-// JobStates returns the states of the jobs by name, and the database's time.
+// timedJob is a job, how many of its runs have not ended, and the database's time.
+type timedJob struct {
+	Row      jobRow `gorm:"embedded"`
+	Open     int
+	Now      int64
+	ReadOnly bool
+}
+
+// JobStates returns the states of the jobs by name, and the database's time. ErrUnavailable.
 func (s *Store) JobStates(ctx context.Context, names []string) (states map[string]cronjob.JobState, now time.Time, err error) {
-	db := s.general.WithContext(ctx)
-	if now, err = s.clock(db); err != nil {
-		return nil, now, err
+	db := s.lookPool.WithContext(ctx)
+	var jobs []timedJob
+	// A condition on both states at once would read all runs of a job.
+	unfinished := func(status cronjob.Status) string {
+		return "(SELECT COUNT(*) FROM job_runs r WHERE r.job = j.name AND r.status = '" + string(status) + "')"
 	}
-	var jobs []jobRow
-	if err := db.Where("name IN ?", names).Find(&jobs).Error; err != nil {
+	err = db.Raw("SELECT j.*, "+unfinished(cronjob.Running)+" + "+unfinished(cronjob.Queued)+" open, "+s.dialect.now()+" now, "+
+		s.dialect.readOnly+" read_only FROM jobs j WHERE j.name IN ?", names).Scan(&jobs).Error
+	switch {
+	case err != nil:
 		return nil, now, unavailable(err)
+	case len(jobs) == 0:
+		now, err = s.clock(s.general.WithContext(ctx))
+		return nil, now, err
+	case jobs[0].ReadOnly:
+		s.dialect.invalidateLookConns()
+		return nil, now, unavailable(errStaleRead)
 	}
+	now = fromMicros(jobs[0].Now)
+	states = make(map[string]cronjob.JobState, len(jobs))
+	open := 0
+	for i := range jobs {
+		states[jobs[i].Row.Name] = jobs[i].Row.state()
+		open += jobs[i].Open
+	}
+	if open > 0 {
+		err = s.addUnfinished(db, names, states)
+	}
+	return states, now, err
+}
+
+// addUnfinished reads the runs of the jobs that have not ended, and adds them to the states.
+func (s *Store) addUnfinished(db *gorm.DB, names []string, states map[string]cronjob.JobState) error {
 	var open []runRow
 	if err := db.Where("job IN ? AND status IN ?", names, unfinished).Order("slot").Find(&open).Error; err != nil {
-		return nil, now, unavailable(err)
-	}
-	states = make(map[string]cronjob.JobState, len(jobs))
-	for i := range jobs {
-		states[jobs[i].Name] = jobs[i].state()
+		return unavailable(err)
 	}
 	for i := range open {
-		state := states[open[i].Job]
-		state.Unfinished = append(state.Unfinished, open[i].run())
-		states[open[i].Job] = state
+		if state, ok := states[open[i].Job]; ok {
+			state.Unfinished = append(state.Unfinished, open[i].run())
+			states[open[i].Job] = state
+		}
 	}
-	return states, now, nil
+	return nil
 }
 
 // LastRun returns the job's latest run that has ended, nil if there is none.

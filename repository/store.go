@@ -29,8 +29,11 @@ type Store struct {
 	// relay is for the outbox: a backlog of notifications delays no claims and no reads.
 	relay *gorm.DB
 	// doors is one connection for KeyHashes: requests with invalid keys take no other connections.
-	doors   *gorm.DB
-	dialect dialect
+	doors *gorm.DB
+	// lookPool is one connection for looks, which contain the check whether the server takes writes.
+	lookPool *gorm.DB
+	looks    looks
+	dialect  dialect
 	// procedure and lastKnown make a claim cheap; nil for SQLite, which has no round trips.
 	procedure *claimProcedure
 	lastKnown *lastKnown
@@ -46,6 +49,8 @@ type dialect struct {
 	readOnly string
 	// invalidateClaimConns closes every present connection for claims: one of them led to a read-only server.
 	invalidateClaimConns func()
+	// invalidateLookConns does so for the looks.
+	invalidateLookConns func()
 	// ping returns nil if the database takes writes. It waits for no transaction and for no connection of the pools above.
 	ping func(context.Context) error
 	// now is the SQL for the database's clock in microseconds.

@@ -1,0 +1,159 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gorm.io/gorm"
+
+	"firsttap/cronjob"
+	"firsttap/dispatch"
+	"firsttap/outbox"
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+// A look tells when the first row of each kind is due, and the zero time if none waits.
+func TestLook(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		read := func() look {
+			t.Helper()
+			l, err := db.look(t.Context(), 0)
+			must(t, err)
+			l.ReadAt, l.Now = time.Time{}, time.Time{}
+			return l
+		}
+		testkit.Equal(t, "of an empty database", look{}, read())
+		db.known(t, report, "other")
+		d, v := db.add(t, nil), db.drivers(t, 1)[0]
+		won := db.add(t, later(1))
+		db.mustAccept(t, won.ID, v.ID)
+		at := func(n int) time.Time { return time.Date(2030, 1, 1, 0, 0, n, 0, time.UTC) }
+		db.exec(t, "UPDATE outbox SET next_at = ?", micros(at(1)))
+		db.exec(t, "UPDATE dispatches SET expires_at = ? WHERE id = ?", micros(at(2)), d.ID)
+		db.exec(t, "UPDATE dispatches SET work_starts_at = ? WHERE id = ?", micros(at(3)), won.ID)
+		db.notification(t, d.ID, func(n *notificationRow) { n.State, n.NextAt = statePending, micros(at(4)) })
+		db.addTopic(t, topicRow{Name: outbox.TopicOf(d.ID), NextAt: micros(at(5))})
+		run := db.mustBegin(t, "a/1", someSlot(1))
+		db.exec(t, "UPDATE job_runs SET alive_until = ?", micros(at(6)))
+		want := look{Events: at(1), Expiry: at(2), Work: at(3), Notifications: at(4), Topics: at(5), Run: at(6)}
+		testkit.Equal(t, "of rows that are due later", want, read())
+
+		must(t, errorOf(db.RequestRun(t.Context(), "other", "key_1")))
+		want.Run = fromMicros(0)
+		testkit.Equal(t, "with a requested run", want, read())
+
+		db.exec(t, "UPDATE job_runs SET status = 'SUCCEEDED' WHERE job = 'other'")
+		db.mustEnd(t, run, cronjob.Succeeded)
+		for _, table := range []string{"outbox", "notifications", "topics"} {
+			db.exec(t, "UPDATE "+table+" SET state = 1")
+		}
+		db.exec(t, "UPDATE dispatches SET status = 'CANCELED'")
+		testkit.Equal(t, "after all is done", look{}, read())
+	})
+}
+
+// The relay gets times by the process's clock, which are never too early.
+func TestDue(t *testing.T) {
+	url := pooled(t, servertest.SQLite).url
+	synctest.Test(t, func(t *testing.T) {
+		db := (&database{url: url}).by(open(t, url))
+		db.add(t, nil)
+		in := func(d time.Duration) time.Time { return time.Now().Add(d) }
+		must(t, db.relay.Exec("UPDATE outbox SET next_at = ?", micros(in(3*time.Second))).Error)
+		due, err := db.as("ins_a").Due(t.Context())
+		must(t, err)
+		testkit.Equal(t, "what is due", outbox.Due{Events: in(3 * time.Second)}, due)
+		must(t, db.relay.Exec("UPDATE outbox SET next_at = ?", micros(in(time.Second))).Error)
+		time.Sleep(maxLookAge - 1)
+		old, err := db.as("ins_b").Due(t.Context())
+		must(t, err)
+		testkit.Equal(t, "what was due", due, old)
+		time.Sleep(1)
+		due, err = db.as("ins_b").Due(t.Context())
+		must(t, err)
+		testkit.Equal(t, "what is due now", outbox.Due{Events: in(time.Second - maxLookAge)}, due)
+	})
+}
+
+// All who look at the same time share one statement, but for the scheduler, whose look is of now.
+func TestLooksAreShared(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db, w := db.counting(t)
+		o := db.as("ins_a")
+		w.take()
+		var looking sync.WaitGroup
+		for range 20 {
+			looking.Go(func() {
+				_, err := o.Due(t.Context())
+				_, expiry := db.NextExpiry(t.Context())
+				_, work := db.NextWork(t.Context())
+				must(t, errors.Join(err, expiry, work))
+			})
+		}
+		looking.Wait()
+		testkit.Equal(t, "statements of twenty", 1, len(w.take()))
+		must(t, errorOf(db.NextOpenRun(t.Context())))
+		testkit.Equal(t, "statements of the scheduler", 1, len(w.take()))
+		if !db.Probe(t.Context()).Up() {
+			t.Error("the probe is down")
+		}
+		if n := len(w.take()); n > 0 {
+			t.Errorf("the probe sent %d statements", n)
+		}
+	})
+}
+
+// A look that fails is shared with nobody, and nobody waits for it longer than for a context.
+func TestLookThatFails(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		must(t, errorOf(db.NextOpenRun(t.Context())))
+		db.without(t, "topics", func() {
+			mustBeError(t, "a look", errorOf(db.look(t.Context(), 0)), dispatch.ErrUnavailable)
+		})
+		must(t, errorOf(db.look(t.Context(), 0)))
+		db.looks.looking <- struct{}{} // another look is under way
+		ended, end := context.WithCancel(t.Context())
+		end()
+		mustBeError(t, "one that waits", errorOf(db.look(ended, 0)), dispatch.ErrUnavailable)
+		<-db.looks.looking
+	})
+}
+
+// While a table is locked, looks wait for it. The database takes writes all the same.
+func TestProbeWhileATableIsLocked(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		locking, err := db.raw.Conn(t.Context())
+		must(t, err)
+		defer locking.Close()
+		must(t, errorOf(locking.ExecContext(t.Context(), "LOCK TABLES topics WRITE")))
+		if !db.Probe(t.Context()).Up() {
+			t.Error("down, as a table is locked")
+		}
+		must(t, errorOf(locking.ExecContext(t.Context(), "UNLOCK TABLES")))
+	})
+}
+
+// A look reads a few rows, however many are due or done.
+func TestPlanOfALook(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		d := db.add(t, nil)
+		db.backlogged(t, d, backlog)
+		db.ran(t)
+		db.elsewhere(t, 500)
+		db.exec(t, "ANALYZE TABLE dispatches, topics")
+		for _, s := range statements(t, []*gorm.DB{db.lookPool}, func() {
+			must(t, errorOf(db.look(t.Context(), 0)))
+			_, _, err := db.JobStates(t.Context(), []string{report, "other"})
+			must(t, err)
+		}) {
+			if n := db.rowsRead(t, s); n > 50 {
+				t.Errorf("%d rows are read for %s", n, s)
+			}
+		}
+	})
+}
