@@ -142,8 +142,7 @@ func (r *Relay) watchBacklog(ctx context.Context) {
 	for {
 		select {
 		case <-tick.C:
-			due, oldest, err := r.options.Outbox.Backlog(ctx)
-			if err == nil {
+			if due, oldest, err := r.readBacklog(ctx); err == nil {
 				r.metrics.backlog.Set(float64(due))
 				r.metrics.backlogAge.Set(oldest.Seconds())
 			}
@@ -151,4 +150,13 @@ func (r *Relay) watchBacklog(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// readBacklog counts the backlog, unless no notification is due.
+func (r *Relay) readBacklog(ctx context.Context) (due int, oldest time.Duration, err error) {
+	next, err := r.options.Outbox.Due(ctx)
+	if at := next.Notifications; err != nil || at.IsZero() || at.After(time.Now()) {
+		return 0, 0, err
+	}
+	return r.options.Outbox.Backlog(ctx)
 }

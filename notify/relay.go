@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,6 +32,8 @@ type Outbox interface {
 	LeaseNotifications(ctx context.Context, limit int) (pushes []outbox.Push, dropped map[string]int, err error)
 	RecordResults(ctx context.Context, results []outbox.SendResult) error
 	Backlog(ctx context.Context) (due int, oldest time.Duration, err error)
+	// Due may be as old as a second or two.
+	Due(ctx context.Context) (outbox.Due, error)
 }
 
 // Topics holds the audiences that a Relay subscribes and unsubscribes; see repository.Outbox.
@@ -63,7 +64,7 @@ type RelayOptions struct {
 	WakeOthers func()
 	Log        *slog.Logger
 	Metrics    prometheus.Registerer
-	// PollInterval is the interval between two looks at the outbox while no wake-up comes: 1 s.
+	// PollInterval is the interval between two looks at what is due: 1 s.
 	PollInterval time.Duration
 	// AttemptTimeout is the longest that one attempt may take: 16 s. A push whose lease ends sooner is released unsent.
 	AttemptTimeout time.Duration
@@ -113,10 +114,11 @@ type Relay struct {
 	// completed are events that this process committed and that have no recipients, for sure or most likely.
 	completed chan committedEvent
 	// unreachable holds drivers who had no device when the relay last looked for it.
-	unreachable          *lru.Cache[dispatch.DriverID, struct{}]
-	eventsDue, pushesDue wakeup.Signal
-	ready                *lanes
-	leasing              sync.Mutex // held from a lease until its pushes are ready
+	unreachable *lru.Cache[dispatch.DriverID, struct{}]
+	ready       *lanes
+	leasing     sync.Mutex // held from a lease until its pushes are ready
+	// Each of these wakes the loop that leases such rows.
+	eventsDue, pushesDue, topicsDue wakeup.Signal
 	// closedPlatforms can't be reached by the push service; each is tried again at its time.
 	platformsMu     sync.Mutex
 	closedPlatforms map[dispatch.Platform]time.Time
@@ -148,7 +150,8 @@ func NewRelay(o RelayOptions) *Relay {
 		options: o, throttle: newThrottle(w, p),
 		urgent: make(chan committedEvent, committedQueue), committed: make(chan dispatch.EventID, committedQueue),
 		completed: make(chan committedEvent, completeQueue),
-		pushesDue: wakeup.New(), eventsDue: wakeup.New(), ready: newLanes(), closedPlatforms: map[dispatch.Platform]time.Time{},
+		eventsDue: wakeup.New(), pushesDue: wakeup.New(), topicsDue: wakeup.New(), ready: newLanes(),
+		closedPlatforms: map[dispatch.Platform]time.Time{},
 	}
 	r.metrics = newRelayMetrics(o.Metrics, r.throttle)
 	var err error
@@ -190,6 +193,7 @@ func (r *Relay) Run(ctx context.Context) {
 	loops.Go(func() { r.sendSuspects(ctx, lasting) })
 	loops.Go(func() { r.maintainTopics(ctx) })
 	loops.Go(func() { r.watchBacklog(ctx) })
+	loops.Go(func() { r.poll(ctx) })
 	loops.Wait()
 
 	completed()
@@ -242,7 +246,7 @@ func (r *Relay) expandDue(ctx, lasting context.Context) {
 			r.expand(lasting, event, true)
 		}
 		if len(leased) < eventBatch {
-			r.wait(ctx, r.eventsDue)
+			r.eventsDue.Wait(ctx)
 		}
 	}
 }
@@ -319,7 +323,7 @@ func (r *Relay) lease(ctx, lasting context.Context) {
 			r.options.Log.Warn("due notifications not leased; the relay will try again", "error", err)
 		}
 		if leased < places {
-			r.wait(ctx, r.pushesDue)
+			r.pushesDue.Wait(ctx)
 			continue
 		}
 		r.awaitRoom(ctx)
@@ -343,16 +347,5 @@ func (r *Relay) leaseBatch(ctx context.Context, places int) (pushes []outbox.Pus
 func (r *Relay) awaitRoom(ctx context.Context) {
 	for ctx.Err() == nil && !r.throttle.worthLease(time.Now()) {
 		r.wait(ctx, r.throttle.room)
-	}
-}
-
-// wait waits for c, and at most for about PollInterval: the jitter keeps processes from polling at the same time.
-func (r *Relay) wait(ctx context.Context, c <-chan struct{}) {
-	t := time.NewTimer(r.options.PollInterval*3/4 + rand.N(r.options.PollInterval/2))
-	defer t.Stop()
-	select {
-	case <-c:
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }

@@ -19,7 +19,7 @@ const (
 
 // maintainTopics subscribes large audiences to their topics, and unsubscribes them after the offer has ended.
 func (r *Relay) maintainTopics(ctx context.Context) {
-	for never := make(chan struct{}); ctx.Err() == nil; {
+	for ctx.Err() == nil {
 		leased, err := r.options.Topics.LeaseTopics(ctx, topicBatch)
 		if err != nil && ctx.Err() == nil {
 			r.options.Log.Warn("topics not leased; the relay will try again", "error", err)
@@ -31,7 +31,7 @@ func (r *Relay) maintainTopics(ctx context.Context) {
 			}
 		}
 		if len(leased) < topicBatch {
-			r.wait(ctx, never)
+			r.topicsDue.Wait(ctx)
 		}
 	}
 }

@@ -24,6 +24,7 @@ type wire struct {
 	at    int
 	since int // calls before the fault was set
 	dead  bool
+	dark  bool                      // each look fails
 	done  map[dispatch.EventID]bool // the events that the relay has expanded or completed
 	next  map[string]fault          // of the next call of that name
 }
@@ -142,6 +143,24 @@ func (w *wire) only(name string, do func() error) error {
 
 func (w *wire) LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID, error) {
 	return through(w, call{name: "LeaseEvents"}, func() ([]dispatch.EventID, error) { return w.Outbox.LeaseEvents(ctx, limit) })
+}
+
+func (w *wire) Due(ctx context.Context) (outbox.Due, error) {
+	return through(w, call{name: "Due"}, func() (outbox.Due, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.dark {
+			return outbox.Due{}, errLost
+		}
+		return w.Outbox.Due(ctx)
+	})
+}
+
+// blind makes each look fail from now on.
+func (w *wire) blind() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dark = true
 }
 
 func (w *wire) ReleaseEvents(ctx context.Context) error {

@@ -1,6 +1,8 @@
 // Package wakeup lets one goroutine wake another without blocking.
 package wakeup
 
+import "context"
+
 // Signal wakes the goroutine that receives from it. Calls of Set that nobody has received yet count as one.
 type Signal chan struct{}
 
@@ -12,5 +14,13 @@ func (s Signal) Set() {
 	select {
 	case s <- struct{}{}:
 	default:
+	}
+}
+
+// Wait waits until the signal is set or ctx ends.
+func (s Signal) Wait(ctx context.Context) {
+	select {
+	case <-s:
+	case <-ctx.Done():
 	}
 }
