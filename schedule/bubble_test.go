@@ -170,6 +170,10 @@ func (l linkedLedger) JobStates(ctx context.Context, names []string) (map[string
 	return states, now, err
 }
 
+func (l linkedLedger) NextOpenRun(ctx context.Context) (time.Time, error) {
+	return over(ctx, l.link, "look", func() (time.Time, error) { return l.RunStore.NextOpenRun(ctx) })
+}
+
 func (l linkedLedger) BeginRun(ctx context.Context, job, owner string, term time.Duration,
 	due func(cronjob.JobState, time.Time) time.Time,
 ) (cronjob.Run, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -36,6 +37,9 @@ type job struct {
 	stuck      atomic.Int32  // runs that were abandoned and have not returned
 	reportedAt time.Time     // when the latest report that the job does not run was made
 	metrics    *jobMetrics
+	// workAt is from when on there is work by its Demand, and lastSlot the last slot that ran on any instance, in microseconds of the
+	// database's clock; 0 if unknown.
+	workAt, lastSlot atomic.Int64
 }
 
 func newJob(s *Scheduler, spec Job) (*job, error) {
@@ -49,6 +53,8 @@ func newJob(s *Scheduler, spec Job) (*job, error) {
 		return nil, errors.New("When or Work is missing")
 	case spec.Hold.Heartbeat != 0 || spec.Hold.Wait != 0:
 		return nil, errors.New("Hold.Heartbeat and Hold.Wait must be 0")
+	case (spec.Demand == nil) != (spec.MaxIdle == 0) || spec.MaxIdle < 0:
+		return nil, errors.New("Demand needs a positive MaxIdle, and MaxIdle a Demand")
 	case spec.MaxDelay < 0:
 		return nil, fmt.Errorf("the delay of a slot is negative: %s", spec.MaxDelay)
 	}
@@ -58,6 +64,9 @@ func newJob(s *Scheduler, spec Job) (*job, error) {
 	var err error
 	if j.When, err = spec.When.in(s.Zone); err != nil {
 		return nil, err
+	}
+	if spec.Demand != nil && j.When.upcoming(s.clock.now()).IsZero() {
+		return nil, errors.New("a job with a Demand must be a Cron")
 	}
 	j.early = min(maxEarly, j.When.period(s.clock.now())/10)
 	j.maxRun = spec.Hold.AtMost
@@ -98,6 +107,10 @@ func (j *job) loop(ctx context.Context) {
 		select {
 		case <-timer:
 			last = at
+			if j.passesOver(at) {
+				j.metrics.passed(at)
+				continue
+			}
 		case <-j.wake:
 		case <-ctx.Done():
 			return
@@ -111,6 +124,27 @@ func (j *job) loop(ctx context.Context) {
 			j.s.checkLedger() // for the next slot, if this one was late
 		}
 	}
+}
+
+// askDemand asks from when on there is work. While that can't be told, no slot is passed over.
+func (j *job) askDemand(ctx context.Context) {
+	if j.Demand == nil {
+		return
+	}
+	switch at, err := j.Demand(ctx); {
+	case err != nil:
+		j.workAt.Store(0)
+	case at.IsZero():
+		j.workAt.Store(math.MaxInt64)
+	default:
+		j.workAt.Store(at.UnixMicro())
+	}
+}
+
+// passesOver reports whether no instance is to run the job at the slot: it has no work then, and has run recently.
+func (j *job) passesOver(slot time.Time) bool {
+	at, last := slot.UnixMicro(), j.lastSlot.Load()
+	return j.Demand != nil && at < j.workAt.Load() && last != 0 && last < at && at < last+j.MaxIdle.Microseconds()
 }
 
 // turn performs the run that is due, if this instance gets the job's lock. It reports whether there was one.
@@ -192,12 +226,15 @@ func (j *job) due(state cronjob.JobState, now time.Time) time.Time {
 
 // dueBy is the slot that is due by end.
 func (j *job) dueBy(state cronjob.JobState, now, end time.Time) time.Time {
+	if state.Slot != nil {
+		j.lastSlot.Store(state.Slot.UnixMicro())
+	}
 	maxDelay := j.MaxDelay
 	if maxDelay == 0 {
 		maxDelay = now.Sub(j.When.latest(now)) + 1 // the latest slot, and none before it
 	}
 	slot := j.When.next(state, now, maxDelay)
-	if slot.After(end) {
+	if slot.After(end) || j.passesOver(slot) {
 		return time.Time{}
 	}
 	return slot

@@ -12,6 +12,8 @@ import (
 
 // JobStore is what FirstTap's jobs do, at most limit rows at a time; see repository.Store.
 type JobStore interface {
+	NextExpiry(ctx context.Context) (time.Time, error)
+	NextWork(ctx context.Context) (time.Time, error)
 	ExpireOffers(ctx context.Context, limit int) (int, error)
 	WriteReminders(ctx context.Context, before time.Duration, limit int) (int, error)
 	CloseOverdue(ctx context.Context, after time.Duration, limit int) (int, error)
@@ -21,6 +23,10 @@ type JobStore interface {
 }
 
 const (
+	// expireIdle and remindIdle are the times without a run when nothing is due.
+	expireIdle     = 2 * time.Minute
+	remindIdle     = 10 * time.Minute
+	retentionDelay = 5 * time.Minute
 	// batchSize is how many rows a job changes at a time.
 	batchSize = 200
 	// overdueAfter is how long after the end of its work an open dispatch is closed.
@@ -33,12 +39,15 @@ const (
 func Jobs(work JobStore, remindBefore time.Duration) []Job {
 	return []Job{{
 		Name: "expire-offers", When: Cron("*/5 * * * * *"), Hold: lock.Renewed(10*time.Second, 2*time.Minute),
+		Demand: work.NextExpiry, MaxIdle: expireIdle,
 		Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
 			n, err := inBatches(ctx, work.ExpireOffers)
 			return fmt.Sprintf("%d offers ended", n), err
 		},
 	}, {
 		Name: "remind", When: Cron("0 * * * * *"), Hold: lock.Expected(10 * time.Second),
+		Demand:  func(ctx context.Context) (time.Time, error) { return nextReminder(ctx, work, remindBefore) },
+		MaxIdle: remindIdle,
 		Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
 			n, err := inBatches(ctx, func(ctx context.Context, limit int) (int, error) {
 				return work.WriteReminders(ctx, remindBefore, limit)
@@ -52,12 +61,21 @@ func Jobs(work JobStore, remindBefore time.Duration) []Job {
 		Name: "supply", When: Cron("0 * * * * *"), Hold: lock.Between(50*time.Second, 55*time.Second),
 		Work: func(ctx context.Context, run cronjob.Run) (string, error) { return supply(ctx, work, run) },
 	}, {
-		Name: "retention", When: After(time.Minute), Hold: lock.Renewed(30*time.Second, 10*time.Minute),
+		Name: "retention", When: After(retentionDelay), Hold: lock.Renewed(30*time.Second, 10*time.Minute),
 		Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
 			n, err := inBatches(ctx, work.Prune)
 			return fmt.Sprintf("%d rows deleted", n), err
 		},
 	}}
+}
+
+// nextReminder returns when the driver of the next work may have to be reminded, the zero time for never.
+func nextReminder(ctx context.Context, work JobStore, before time.Duration) (time.Time, error) {
+	starts, err := work.NextWork(ctx)
+	if err != nil || starts.IsZero() || before == 0 {
+		return time.Time{}, err
+	}
+	return starts.Add(-before), nil
 }
 
 func nightly(ctx context.Context, work JobStore) (string, error) {

@@ -39,8 +39,10 @@ func newVectors(r prometheus.Registerer) *vectors {
 // jobMetrics are the metrics of one job.
 type jobMetrics struct {
 	*vectors
-	job       string
-	succeeded atomic.Int64 // when it last succeeded, or was registered, in microseconds of the database's clock
+	job string
+	// succeeded is when it last succeeded, or was registered, and idle the last slot that it passed over, in microseconds of the
+	// database's clock.
+	succeeded, idle atomic.Int64
 }
 
 func newJobMetrics(s *Scheduler, j *job) *jobMetrics {
@@ -57,13 +59,13 @@ func newJobMetrics(s *Scheduler, j *job) *jobMetrics {
 	of := prometheus.WrapRegistererWith(prometheus.Labels{"job_name": j.Name}, s.Metrics)
 	of.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "firsttap_job_success_age_seconds", Help: "Time since a scheduled job last succeeded, on any instance.",
+			Name: "firsttap_job_success_age_seconds", Help: "Time since a scheduled job last succeeded on any instance, or had nothing to do.",
 		}, func() float64 {
 			at := m.succeeded.Load()
 			if at == 0 {
 				return math.NaN() // the ledger has not been read
 			}
-			return s.clock.now().Sub(time.UnixMicro(at)).Seconds()
+			return s.clock.now().Sub(time.UnixMicro(max(at, m.idle.Load()))).Seconds()
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "firsttap_job_period_seconds", Help: "Time from one slot of a scheduled job to the next.",
@@ -76,6 +78,9 @@ func (m *jobMetrics) ran(status cronjob.Status, took time.Duration) {
 	m.runs.WithLabelValues(m.job, string(status)).Inc()
 	m.took.WithLabelValues(m.job).Observe(took.Seconds())
 }
+
+// passed records a slot at which there was nothing to do.
+func (m *jobMetrics) passed(slot time.Time) { m.idle.Store(slot.UnixMicro()) }
 
 func (m *jobMetrics) seen(state cronjob.JobState) {
 	at := state.RegisteredAt

@@ -43,6 +43,11 @@ type Job struct {
 	// MaxDelay is how long after its time a slot may begin: after downtime, the missed slots that are not older run one
 	// after the other. 0 means until the next slot. The limit does not apply to a run that is taken over.
 	MaxDelay time.Duration
+	// Demand, if not nil, returns from what time on there is work, by the database's clock; the zero time for none. It is called every
+	// PollInterval. The job passes over a slot before that time, without a lock and a run, if its last slot is less than MaxIdle before.
+	// The job must be a Cron.
+	Demand  func(ctx context.Context) (time.Time, error)
+	MaxIdle time.Duration
 	// Work does a run. Its context ends, with a lock.ErrLost for a cause, when the lock or the run is lost; it also ends when
 	// the run has taken too long, and when the process stops. Work should then return at once. lock.FromContext returns the
 	// lease of the run; lock.Fences refuses a write under its fence once a later run of the job has written under its own.
@@ -72,6 +77,7 @@ func JobsUnderLock(jobs []Job, lock string) (names []string) {
 type RunStore interface {
 	RegisterJobs(ctx context.Context, names []string) (time.Time, error)
 	JobStates(ctx context.Context, names []string) (map[string]cronjob.JobState, time.Time, error)
+	NextOpenRun(ctx context.Context) (time.Time, error)
 	BeginRun(ctx context.Context, job, owner string, term time.Duration,
 		due func(cronjob.JobState, time.Time) time.Time) (cronjob.Run, error)
 	RenewRun(ctx context.Context, run cronjob.Run, term time.Duration) error
@@ -102,7 +108,7 @@ type Options struct {
 	Metrics    prometheus.Registerer // none if nil
 	// LockMetrics are of the jobs' locks; none if nil.
 	LockMetrics *lock.Metrics
-	// PollInterval is how often the ledger is read for slots to make up for and runs to take over; a second if 0.
+	// PollInterval is how often the Scheduler looks for slots to make up for and runs to take over; a second if 0.
 	PollInterval time.Duration
 	// Now is this process's clock, time.Now if nil. It need not be right.
 	Now func() time.Time
@@ -134,6 +140,9 @@ type Scheduler struct {
 	check   chan struct{} // asks watch to read the ledger; has room for one request
 	skips   skips
 	vectors *vectors
+	// states are the jobs' as watch last read them in the ledger, at the time readAt of this process's clock.
+	states map[string]cronjob.JobState
+	readAt time.Time
 }
 
 // New returns a Scheduler of the jobs, or an error that lists what is wrong with them.

@@ -23,26 +23,35 @@ func (s *Scheduler) watch(ctx context.Context) {
 	tick := time.NewTicker(s.PollInterval)
 	defer tick.Stop()
 	for {
+		checked := false
 		select {
 		case <-tick.C:
 			s.skips.write(ctx, s.Ledger, s.Log)
 		case <-s.check:
+			checked = true
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.PollInterval)
 			s.skips.write(last, s.Ledger, s.Log)
 			cancel()
 			return
 		}
-		s.catchUp(ctx)
+		s.catchUp(ctx, checked)
 	}
 }
 
 // ledgerTimeout bounds a reading or writing of the ledger here.
 const ledgerTimeout = 5 * time.Second
 
-func (s *Scheduler) catchUp(ctx context.Context) {
+// maxReadingAge is how old a reading of the ledger may be, for the metrics.
+const maxReadingAge = 10 * time.Second
+
+// catchUp wakes the jobs whose runs may begin. Unless it must read the ledger, it does so only if there may be such a job.
+func (s *Scheduler) catchUp(ctx context.Context, must bool) {
 	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
 	defer cancel()
+	if !s.mayRun(ctx) && !must && time.Since(s.readAt) < maxReadingAge {
+		return
+	}
 	sent := s.Now()
 	states, now, err := s.Ledger.JobStates(ctx, s.names)
 	if err != nil {
@@ -52,6 +61,7 @@ func (s *Scheduler) catchUp(ctx context.Context) {
 		return
 	}
 	s.clock.sync(now, sent)
+	s.states, s.readAt = states, time.Now()
 	for _, j := range s.jobs {
 		state := states[j.Name]
 		j.metrics.seen(state)
@@ -63,6 +73,21 @@ func (s *Scheduler) catchUp(ctx context.Context) {
 		default: // it has been asked already
 		}
 	}
+}
+
+// mayRun looks what is due, and reports whether a run was requested or left by an instance that died, or, by the last reading of the ledger, a run is under way or
+// a slot was missed.
+func (s *Scheduler) mayRun(ctx context.Context) bool {
+	now := s.clock.now()
+	open, err := s.Ledger.NextOpenRun(ctx)
+	for _, j := range s.jobs {
+		j.askDemand(ctx)
+	}
+	return err != nil || !open.IsZero() && !open.After(now) ||
+		slices.ContainsFunc(s.jobs, func(j *job) bool {
+			state := s.states[j.Name]
+			return len(state.Unfinished) > 0 || j.toRun(state, now)
+		})
 }
 
 // toRun reports whether a run of the job may begin, or is to be given up, on any instance.

@@ -1,0 +1,145 @@
+package schedule_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"firsttap/cronjob"
+	"firsttap/lock"
+	"firsttap/schedule"
+	"firsttap/testkit"
+)
+
+// demand is what a job's Demand answers.
+type demand struct {
+	at     atomic.Int64 // the time from which on there is work, in microseconds; 0 for none
+	failed atomic.Bool
+}
+
+func (d *demand) from(t time.Time) { d.at.Store(t.UnixMicro()) }
+
+func (d *demand) ask(context.Context) (time.Time, error) {
+	switch at := d.at.Load(); {
+	case d.failed.Load():
+		return time.Time{}, errWork
+	case at != 0:
+		return time.UnixMicro(at), nil
+	}
+	return time.Time{}, nil
+}
+
+// withDemand are instances with a job for each second, which has no work at first.
+func withDemand(t *testing.T, test func(p *place, d *demand, all map[string]*instance)) {
+	t.Helper()
+	inBubble(t, func(_ *testing.T, p *place) {
+		d := &demand{}
+		all := p.startAll(schedule.Options{Locks: p.locks, PollInterval: 100 * time.Millisecond, Jobs: []schedule.Job{
+			{Name: "job", When: eachSecond, Demand: d.ask, MaxIdle: 10 * time.Second},
+		}}, "a", "b")
+		pass(21500 * time.Millisecond) // the first slot runs, as the demand is not known yet, and then one in ten seconds
+		test(p, d, all)
+	})
+}
+
+// slots are the times of the job's runs, in seconds since the bubble began.
+func (p *place) slots(job string) (all []int) {
+	p.t.Helper()
+	for _, r := range p.ended(job, 1, cronjob.Succeeded) {
+		all = append(all, int(r.Slot.Sub(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC))/time.Second))
+	}
+	return all
+}
+
+// Without work, a job runs once in MaxIdle, and costs no lock at the other slots. It is not taken for one that fails.
+func TestSlotsWithoutWork(t *testing.T) {
+	withDemand(t, func(p *place, _ *demand, all map[string]*instance) {
+		testkit.Equal(p.t, "the slots that ran", []int{1, 11, 21}, p.slots("job"))
+		for who, i := range all {
+			if n := i.locks.count("acquire"); n > 2*3 { // by the slot's timer, and by a reading of the ledger at that moment
+				t.Errorf("%s asked %d times for the lock", who, n)
+			}
+			if age := i.metric("firsttap_job_success_age_seconds", "job", ""); age > 1.5 {
+				t.Errorf("%s says that the job succeeded %v s ago", who, age)
+			}
+			if ran, skipped := i.metric("firsttap_job_runs_total", "job", "SUCCEEDED"), i.skips("job", "held"); ran+skipped != 3 {
+				t.Errorf("%s ran %v slots and skipped %v", who, ran, skipped)
+			}
+		}
+	})
+}
+
+// The first slot at which there is work runs, once on all instances, and so does each slot until the work is done.
+func TestSlotsWithWork(t *testing.T) {
+	withDemand(t, func(p *place, d *demand, _ map[string]*instance) {
+		d.from(time.Now().Add(3 * time.Second)) // 24.5 s
+		pass(5 * time.Second)
+		d.at.Store(0)
+		pass(3 * time.Second)
+		testkit.Equal(p.t, "the slots that ran", []int{1, 11, 21, 25, 26}, p.slots("job"))
+	})
+}
+
+// A slot whose lock another one holds is made up for, also if the job has work.
+func TestMissedSlotWithWork(t *testing.T) {
+	withDemand(t, func(p *place, d *demand, _ map[string]*instance) {
+		other := lock.New(p.locks, lock.Options{})
+		defer other.Close()
+		held, err := other.Acquire(p.t.Context(), "job", usual)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.from(time.Now())
+		pass(2200 * time.Millisecond) // 23.7 s
+		testkit.Equal(p.t, "the slots that ran", []int{1, 11, 21}, p.slots("job"))
+		if err := held.Release(p.t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		d.from(time.Now().Add(300 * time.Millisecond)) // 24 s
+		pass(time.Second)
+		testkit.Equal(p.t, "the slots that ran", []int{1, 11, 21, 24}, p.slots("job"))
+	})
+}
+
+// If the demand can't be told, each slot runs.
+func TestUnknownDemand(t *testing.T) {
+	withDemand(t, func(p *place, d *demand, _ map[string]*instance) {
+		d.failed.Store(true)
+		pass(3 * time.Second)
+		testkit.Equal(p.t, "the slots that ran", []int{1, 11, 21, 22, 23, 24}, p.slots("job"))
+	})
+}
+
+// A run that is requested begins without work, and one whose instance died is taken over.
+func TestRequestedRunWithoutWork(t *testing.T) {
+	withDemand(t, func(p *place, _ *demand, all map[string]*instance) {
+		all["a"].request("job")
+		pass(time.Second)
+		if n := len(p.works("job")); n != 4 {
+			t.Errorf("%d works", n)
+		}
+		p.exec("UPDATE job_runs SET status = 'RUNNING', owner = 'dead/1', alive_until = 1 WHERE slot = (SELECT MAX(slot) FROM job_runs)")
+		pass(2 * time.Second)
+		if runs := p.runs("job"); len(p.works("job")) != 5 || runs[len(runs)-1].Status != cronjob.Succeeded {
+			t.Errorf("the runs are %+v", runs)
+		}
+	})
+}
+
+func TestBadDemands(t *testing.T) {
+	var d demand
+	for want, j := range map[string]schedule.Job{
+		"MaxIdle": {Demand: d.ask}, "a Demand": {MaxIdle: time.Second}, "positive": {Demand: d.ask, MaxIdle: -1},
+		"must be a Cron": {Demand: d.ask, MaxIdle: time.Second, When: schedule.After(time.Second)},
+	} {
+		j.Name, j.Hold, j.Work = "job", usual, done
+		if j.When == nil {
+			j.When = eachSecond
+		}
+		if _, err := schedule.New(schedule.Options{Locks: lock.NewMemory(), Jobs: []schedule.Job{j}}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v", j, err)
+		}
+	}
+}
