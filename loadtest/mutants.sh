@@ -215,6 +215,19 @@ mutant "missed slots are skipped" schedule/watch.go "case j.wake <- struct{}{}:"
 mutant "jobs run by the instance's own clock" schedule/clock.go "c.offset.Store(" "_ = (" ./schedule TestClocksThatAreWrong
 mutant "a stopping instance stays the leader" schedule/schedule.go "s.leader.Resign(ctx)" "ctx.Err()" ./schedule TestTheLeader
 mutant "a race is verified" service/verify.go "verifyAfter = time.Second" "verifyAfter = time.Duration(0)" ./service TestARaceIsNotVerified
+mutant "a job without work runs at each slot" schedule/job.go "return j.Demand != nil && at" "return at != 0 && j.Demand == nil && at" ./schedule TestSlotsWithoutWork
+mutant "a slot with work is passed over" schedule/job.go "at < j.workAt.Load()" "at != 0" ./schedule 'TestSlotsWithWork|TestUnknownDemand'
+mutant "an idle job never runs" schedule/job.go " && at < last+j.MaxIdle.Microseconds()" "" ./schedule TestSlotsWithoutWork
+mutant "an idle instance reads the ledger all the time" schedule/watch.go "time.Since(s.readAt) < maxReadingAge" "s.readAt.IsZero()" ./schedule TestIdleInstances
+mutant "requested runs wait for the next reading" schedule/watch.go "!open.IsZero() && !open.After(now)" "open.Equal(now)" ./schedule TestRunNow
+mutant "each part of an instance looks by itself" repository/look.go "time.Since(l.ReadAt) < maxAge" "maxAge < 0" ./repository TestLooksAreShared
+mutant "the scheduler uses the look of another" repository/look.go "s.look(ctx, 0)" "s.look(ctx, maxLookAge)" ./repository TestLooksAreShared
+mutant "what becomes due is known too early" repository/look.go "l.ReadAt.Add(at.Sub(l.Now))" "at.Add(-1)" ./repository TestDue
+mutant "a look believes a read-only server" repository/look.go "case readOnly:" "case readOnly && now < 0:" ./repository TestReadOnlyServerAnswersNothing
+mutant "a locked table makes an instance not ready" repository/probe.go "if err != nil || p.store" "if p.store" ./repository TestProbeWhileATableIsLocked
+mutant "the end of a lease is noticed late" notify/poll.go "time.AfterFunc(wait, signal.Set)" "if wait <= 0 { signal.Set() }" ./notify TestEndOfALease
+mutant "a failed look stops the relay" notify/poll.go "due.Events, due.Notifications, due.Topics = now, now, now" "_ = now" ./notify TestRelayWithoutLooks
+mutant "an expansion that failed is never retried" notify/poll.go "if r.expandFailed.Load() {" "if r == nil {" ./notify TestACallIsLost
 mutant "a tap is not stored" service/accept.go "a.attempts.Record(ctx, tap, arrived, err)" "_ = arrived" ./service TestEveryTapIsKept
 
 once=repository/idempotency.go
