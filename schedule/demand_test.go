@@ -131,7 +131,7 @@ func TestRequestedRunWithoutWork(t *testing.T) {
 func TestBadDemands(t *testing.T) {
 	var d demand
 	for want, j := range map[string]schedule.Job{
-		"MaxIdle": {Demand: d.ask}, "a Demand": {MaxIdle: time.Second}, "positive": {Demand: d.ask, MaxIdle: -1},
+		"needs a positive": {Demand: d.ask}, "needs a Demand": {MaxIdle: time.Second}, "positive": {Demand: d.ask, MaxIdle: -1},
 		"must be a Cron": {Demand: d.ask, MaxIdle: time.Second, When: schedule.After(time.Second)},
 	} {
 		j.Name, j.Hold, j.Work = "job", usual, done

@@ -54,7 +54,7 @@ func newJob(s *Scheduler, spec Job) (*job, error) {
 	case spec.Hold.Heartbeat != 0 || spec.Hold.Wait != 0:
 		return nil, errors.New("Hold.Heartbeat and Hold.Wait must be 0")
 	case (spec.Demand == nil) != (spec.MaxIdle == 0) || spec.MaxIdle < 0:
-		return nil, errors.New("Demand needs a positive MaxIdle, and MaxIdle a Demand")
+		return nil, errors.New("a Demand needs a positive MaxIdle, and a MaxIdle needs a Demand")
 	case spec.MaxDelay < 0:
 		return nil, fmt.Errorf("the delay of a slot is negative: %s", spec.MaxDelay)
 	}

@@ -30,7 +30,7 @@ const (
 )
 
 // renewableTTL is long enough that a busy machine does not miss renewals.
-func (s *suite) renewableTTL() time.Duration { return max(3*time.Second, 2*s.MinTTL) }
+func (s *suite) renewableTTL() time.Duration { return max(6*time.Second, 2*s.MinTTL) }
 
 // newName returns a name that no other test uses.
 func newName() string { return "locktest-" + rand.Text() }
