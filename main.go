@@ -7,6 +7,8 @@ import (
 	"os"
 	"runtime/debug"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
+
 	"firsttap/app"
 )
 
@@ -15,6 +17,9 @@ func main() {
 		// Little is kept from request to request: a heap of tens of megabytes may well grow fourfold between collections.
 		debug.SetGCPercent(400)
 	}
+	// A container that exceeds its memory is killed. Near the limit, the process collects more often instead. Where no limit can be read,
+	// none is set.
+	_, _ = memlimit.Set()
 	ctx, stop := app.SignalContext(context.Background())
 	err := app.Run(ctx, os.Args[1:], os.LookupEnv, os.Stdout)
 	stop()
