@@ -222,11 +222,19 @@ mutant "an idle instance reads the ledger all the time" schedule/watch.go "time.
 mutant "requested runs wait for the next reading" schedule/watch.go "!open.IsZero() && !open.After(now)" "open.Equal(now)" ./schedule TestRunNow
 mutant "each part of an instance looks by itself" repository/look.go "time.Since(l.ReadAt) < maxAge" "maxAge < 0" ./repository TestLooksAreShared
 mutant "the scheduler uses the look of another" repository/look.go "s.look(ctx, 0)" "s.look(ctx, maxLookAge)" ./repository TestLooksAreShared
-mutant "what becomes due is known too early" repository/look.go "l.ReadAt.Add(at.Sub(l.Now))" "at.Add(-1)" ./repository TestDue
+mutant "what is due is told by the database's clock" repository/look.go "l.ReadAt.Add(at.Sub(l.Now))" "at" ./repository TestDue
 mutant "a look believes a read-only server" repository/look.go "case readOnly:" "case readOnly && now < 0:" ./repository TestReadOnlyServerAnswersNothing
-mutant "a locked table makes an instance not ready" repository/probe.go "if err != nil || p.store" "if p.store" ./repository TestProbeWhileATableIsLocked
+mutant "a locked table makes an instance not ready" repository/probe.go "err = p.store.Ping(bounded)" "_, err = p.store.look(bounded, maxLookAge)" ./repository TestProbeWhileATableIsLocked
 mutant "the end of a lease is noticed late" notify/poll.go "time.AfterFunc(wait, signal.Set)" "if wait <= 0 { signal.Set() }" ./notify TestEndOfALease
-mutant "a failed look stops the relay" notify/poll.go "due.Events, due.Notifications, due.Topics = now, now, now" "_ = now" ./notify TestRelayWithoutLooks
+mutant "a failed look stops the relay" notify/poll.go "due = outbox.Due{ReadAt: now, Events: now, Notifications: now, Topics: now}" "due.ReadAt = now" ./notify TestRelayWithoutLooks
+mutant "the gauges of the backlog need a look" notify/metrics.go "err == nil && (at.IsZero()" "(at.IsZero()" ./notify TestRelayWithoutLooks
+mutant "a look that failed leaves the one before it" repository/look.go "	s.looks.latest.Store(l)" "	if err == nil {
+		s.looks.latest.Store(l)
+	}" ./repository TestLookThatFails
+mutant "a failed look keeps runs from beginning" schedule/watch.go "return true // the ledger" "return false // the ledger" ./schedule TestJobsWithoutLooks
+mutant "a slot with work behind a passed one waits" schedule/job.go "if j.passesOver(slot) {" "if slot.IsZero() {" ./schedule TestSlotsWithoutWork
+mutant "a failing job without work seems to succeed" schedule/metrics.go "if !m.failing.Load() {" "if m != nil {" ./schedule TestFailingJobWithoutWork
+mutant "a missed slot with work is not made up for" schedule/watch.go "len(state.Unfinished) > 0 || j.toRun(state, now)" "len(state.Unfinished) > 0" ./schedule TestMissedSlotWithWork
 mutant "an expansion that failed is never retried" notify/poll.go "if r.expandFailed.Load() {" "if r == nil {" ./notify TestACallIsLost
 mutant "a tap is not stored" service/accept.go "a.attempts.Record(ctx, tap, arrived, err)" "_ = arrived" ./service TestEveryTapIsKept
 

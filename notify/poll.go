@@ -6,16 +6,20 @@ import (
 	"time"
 
 	"firsttap/notify/wakeup"
+	"firsttap/outbox"
 )
 
-// poll wakes the loops when rows are due that nobody announced: after a pause, or when a lease has ended. It looks every PollInterval,
-// and so knows of the rows that become due before its next look.
+// lookDelay is how long after the scheduler's next look the relay uses it.
+const lookDelay = 50 * time.Millisecond
+
+// poll wakes the loops when rows are due that nobody announced: after a pause, or when a lease has ended. It knows when the first row of
+// each kind is due, and wakes the loop at that moment.
 func (r *Relay) poll(ctx context.Context) {
 	for ctx.Err() == nil {
-		due, err := r.options.Outbox.Due(ctx)
+		due, err := r.look(ctx)
 		if err != nil { // each loop tries by itself, and logs what it meets
 			now := time.Now()
-			due.Events, due.Notifications, due.Topics = now, now, now
+			due = outbox.Due{ReadAt: now, Events: now, Notifications: now, Topics: now}
 		}
 		if r.expandFailed.Load() {
 			r.eventsDue.Set()
@@ -23,7 +27,23 @@ func (r *Relay) poll(ctx context.Context) {
 		r.wakeAt(due.Events, r.eventsDue)
 		r.wakeAt(due.Notifications, r.pushesDue)
 		r.wakeAt(due.Topics, r.topicsDue)
-		r.wait(ctx, nil)
+		r.pause(ctx, max(time.Until(due.ReadAt.Add(r.options.PollInterval+lookDelay)), r.options.PollInterval/4))
+	}
+}
+
+// look asks what is due, for PollInterval at most.
+func (r *Relay) look(ctx context.Context) (outbox.Due, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.options.PollInterval)
+	defer cancel()
+	return r.options.Outbox.Due(ctx)
+}
+
+func (r *Relay) pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
 	}
 }
 

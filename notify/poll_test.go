@@ -11,7 +11,7 @@ import (
 	"firsttap/testkit"
 )
 
-// A relay that has nothing to do asks once a second what is due, and nothing else.
+// A relay that has nothing to do only asks what is due.
 func TestIdleRelay(t *testing.T) {
 	inBubble(t, 0, func(t *testing.T, o *office) {
 		r := o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.PollInterval = time.Second })
@@ -24,7 +24,7 @@ func TestIdleRelay(t *testing.T) {
 		for _, c := range r.wire.made() {
 			calls[c.name]++
 		}
-		if n := calls["Due"]; n < 48 || n > 80 || len(calls) != 1 {
+		if n := calls["Due"]; n < 48 || len(calls) != 1 { // most of them get the look of before
 			t.Errorf("in a minute it called %v", calls)
 		}
 	})
@@ -48,7 +48,7 @@ func TestEndOfALease(t *testing.T) {
 	})
 }
 
-// A relay that can't look, because a table that it does not need is locked, still takes events over.
+// A relay that can't look, because a table that it does not need is locked, still takes events over and counts its backlog.
 func TestRelayWithoutLooks(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, o *office) {
 		another := o.store
@@ -58,5 +58,15 @@ func TestRelayWithoutLooks(t *testing.T) {
 		o.store = another
 		o.offer()
 		o.untilAllShow()
+		time.Sleep(time.Minute)
+		n := 0
+		for _, c := range r.wire.made() {
+			if c.name == "Backlog" {
+				n++
+			}
+		}
+		if n == 0 {
+			t.Error("the backlog is not counted")
+		}
 	})
 }

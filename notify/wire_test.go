@@ -156,6 +156,14 @@ func (w *wire) Due(ctx context.Context) (outbox.Due, error) {
 	})
 }
 
+func (w *wire) Backlog(ctx context.Context) (due int, oldest time.Duration, err error) {
+	due, err = through(w, call{name: "Backlog"}, func() (due int, err error) {
+		due, oldest, err = w.Outbox.Backlog(ctx)
+		return due, err
+	})
+	return due, oldest, err
+}
+
 // blind makes each look fail from now on.
 func (w *wire) blind() {
 	w.mu.Lock()

@@ -2,6 +2,7 @@ package repository
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"firsttap/outbox"
@@ -13,7 +14,7 @@ type look struct {
 	ReadAt, Now time.Time
 	// Events, Notifications and Topics are when the next one is due for a relay.
 	Events, Notifications, Topics time.Time
-	// Run is when the next run may begin that was requested, or whose instance died.
+	// Run is when the first run that is requested or under way may begin or be taken over.
 	Run time.Time
 	// Expiry is when the next offer ends, Work when the next accepted work starts.
 	Expiry, Work time.Time
@@ -22,35 +23,49 @@ type look struct {
 // looks holds the latest look. All parts of the process share those of its scheduler, so that an idle process sends one statement a
 // second.
 type looks struct {
-	looking chan struct{} // holds one element while a look is under way
-	latest  look
+	latest  atomic.Pointer[look] // nil after a look that failed
+	looking chan struct{}        // holds one element while a look is under way
+	jobs    atomic.Pointer[[]string]
 }
 
-func newLooks() looks { return looks{looking: make(chan struct{}, 1)} }
+func newLooks() *looks {
+	k := &looks{looking: make(chan struct{}, 1)}
+	k.jobs.Store(&[]string{})
+	return k
+}
 
 // maxLookAge is how old a shared look may be: a little more than the time between two looks of the scheduler.
 const maxLookAge = 1200 * time.Millisecond
 
+// fresh returns the latest look if it is younger than maxAge, and nil otherwise.
+func (k *looks) fresh(maxAge time.Duration) *look {
+	if l := k.latest.Load(); l != nil && time.Since(l.ReadAt) < maxAge {
+		return l
+	}
+	return nil
+}
+
 // look returns a look that is younger than maxAge. ErrUnavailable.
-func (s *Store) look(ctx context.Context, maxAge time.Duration) (look, error) {
+func (s *Store) look(ctx context.Context, maxAge time.Duration) (*look, error) {
+	if l := s.looks.fresh(maxAge); l != nil {
+		return l, nil
+	}
 	select {
 	case s.looks.looking <- struct{}{}:
 		defer func() { <-s.looks.looking }()
 	case <-ctx.Done():
-		return look{}, unavailable(ctx.Err())
+		return nil, unavailable(ctx.Err())
 	}
-	if l := s.looks.latest; !l.ReadAt.IsZero() && time.Since(l.ReadAt) < maxAge {
+	if l := s.looks.fresh(maxAge); l != nil {
 		return l, nil
 	}
 	l, err := s.readLook(ctx)
-	if err == nil {
-		s.looks.latest = l
-	}
+	s.looks.latest.Store(l)
 	return l, err
 }
 
 // readLook reads the first row of each index that is sorted by the time at which rows become due.
-func (s *Store) readLook(ctx context.Context) (look, error) {
+func (s *Store) readLook(ctx context.Context) (*look, error) {
 	force := s.dialect.forceIndex
 	first := func(column, table, index, where string) string {
 		return "(SELECT " + column + " FROM " + table + force(index) + " WHERE " + where + " ORDER BY " + column + " LIMIT 1), "
@@ -65,14 +80,14 @@ func (s *Store) readLook(ctx context.Context) (look, error) {
 		first("expires_at", "dispatches", "ix_dispatches_expiry", "status = 'PENDING'")+
 		first("work_starts_at", "dispatches", "ix_dispatches_work", "status = 'ACCEPTED' AND work_starts_at > "+s.dialect.now())+
 		"(SELECT MIN(CASE r.status WHEN 'QUEUED' THEN 0 ELSE r.alive_until END) FROM jobs j CROSS JOIN job_runs r"+force("ix_job_runs_open")+
-		" WHERE r.job = j.name AND r.status IN ?), "+s.dialect.now()+", "+s.dialect.readOnly, unfinished).
+		" WHERE j.name IN ? AND r.job = j.name AND r.status IN ?), "+s.dialect.now()+", "+s.dialect.readOnly, *s.looks.jobs.Load(), unfinished).
 		Row().Scan(&events, &notifications, &topics, &expiry, &work, &run, &now, &readOnly)
 	switch {
 	case err != nil:
-		return look{}, unavailable(err)
+		return nil, unavailable(err)
 	case readOnly:
 		s.dialect.invalidateLookConns()
-		return look{}, unavailable(errStaleRead)
+		return nil, unavailable(errStaleRead)
 	}
 	at := func(us *int64) time.Time {
 		if us == nil {
@@ -80,41 +95,53 @@ func (s *Store) readLook(ctx context.Context) (look, error) {
 		}
 		return fromMicros(*us)
 	}
-	return look{
+	return &look{
 		ReadAt: time.Now(), Now: fromMicros(now), Events: at(events), Notifications: at(notifications), Topics: at(topics),
 		Run: at(run), Expiry: at(expiry), Work: at(work),
 	}, nil
 }
 
-// Due returns when the relay has to lease rows next, as known about a second ago. ErrUnavailable.
+// Due returns when the relay has to lease rows next, as known a second ago at most while the scheduler runs. ErrUnavailable.
 func (o *Outbox) Due(ctx context.Context) (outbox.Due, error) {
 	l, err := o.look(ctx, maxLookAge)
+	if err != nil {
+		return outbox.Due{}, err
+	}
 	local := func(at time.Time) time.Time {
 		if at.IsZero() {
 			return at
 		}
 		return l.ReadAt.Add(at.Sub(l.Now))
 	}
-	return outbox.Due{Events: local(l.Events), Notifications: local(l.Notifications), Topics: local(l.Topics)}, err
+	return outbox.Due{ReadAt: l.ReadAt, Events: local(l.Events), Notifications: local(l.Notifications), Topics: local(l.Topics)}, nil
 }
 
-// NextOpenRun looks now, and returns when the next run may begin that was requested or whose instance died, by the database's clock;
-// the zero time if there is no such run. ErrUnavailable.
-func (s *Store) NextOpenRun(ctx context.Context) (time.Time, error) {
+// NextOpenRun looks now. It returns when the first run that is requested or under way may begin or be taken over, the zero time if there
+// is none, and the database's time. It knows of the jobs that this process has registered. ErrUnavailable.
+func (s *Store) NextOpenRun(ctx context.Context) (open, now time.Time, err error) {
 	l, err := s.look(ctx, 0)
-	return l.Run, err
+	if err != nil {
+		return open, now, err
+	}
+	return l.Run, l.Now, nil
 }
 
 // NextExpiry returns when the next offer ends, by the database's clock and as known about a second ago; the zero time if there is no
 // offer. ErrUnavailable.
 func (s *Store) NextExpiry(ctx context.Context) (time.Time, error) {
 	l, err := s.look(ctx, maxLookAge)
-	return l.Expiry, err
+	if err != nil {
+		return time.Time{}, err
+	}
+	return l.Expiry, nil
 }
 
 // NextWork returns when the next accepted work starts, by the database's clock and as known about a second ago; the zero time if no
 // work lies ahead. ErrUnavailable.
 func (s *Store) NextWork(ctx context.Context) (time.Time, error) {
 	l, err := s.look(ctx, maxLookAge)
-	return l.Work, err
+	if err != nil {
+		return time.Time{}, err
+	}
+	return l.Work, nil
 }

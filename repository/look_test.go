@@ -24,8 +24,9 @@ func TestLook(t *testing.T) {
 			t.Helper()
 			l, err := db.look(t.Context(), 0)
 			must(t, err)
-			l.ReadAt, l.Now = time.Time{}, time.Time{}
-			return l
+			read := *l
+			read.ReadAt, read.Now = time.Time{}, time.Time{}
+			return read
 		}
 		testkit.Equal(t, "of an empty database", look{}, read())
 		db.known(t, report, "other")
@@ -57,26 +58,30 @@ func TestLook(t *testing.T) {
 	})
 }
 
-// The relay gets times by the process's clock, which are never too early.
+// The relay gets times by the process's clock, from a look that is a second old at most.
 func TestDue(t *testing.T) {
 	url := pooled(t, servertest.SQLite).url
 	synctest.Test(t, func(t *testing.T) {
 		db := (&database{url: url}).by(open(t, url))
 		db.add(t, nil)
-		in := func(d time.Duration) time.Time { return time.Now().Add(d) }
-		must(t, db.relay.Exec("UPDATE outbox SET next_at = ?", micros(in(3*time.Second))).Error)
-		due, err := db.as("ins_a").Due(t.Context())
-		must(t, err)
-		testkit.Equal(t, "what is due", outbox.Due{Events: in(3 * time.Second)}, due)
-		must(t, db.relay.Exec("UPDATE outbox SET next_at = ?", micros(in(time.Second))).Error)
+		must(t, db.relay.Exec("UPDATE outbox SET next_at = ?", micros(time.Now().Add(3*time.Second))).Error)
+		due := func() outbox.Due {
+			t.Helper()
+			due, err := db.as("ins_a").Due(t.Context())
+			must(t, err)
+			return due
+		}
+		began := time.Now()
+		first := outbox.Due{ReadAt: began, Events: began.Add(3 * time.Second)}
+		testkit.Equal(t, "what is due", first, due())
+		must(t, db.relay.Exec("UPDATE outbox SET next_at = ?", micros(began.Add(time.Second))).Error)
 		time.Sleep(maxLookAge - 1)
-		old, err := db.as("ins_b").Due(t.Context())
-		must(t, err)
-		testkit.Equal(t, "what was due", due, old)
+		testkit.Equal(t, "what was due", first, due())
 		time.Sleep(time.Nanosecond)
-		due, err = db.as("ins_b").Due(t.Context())
-		must(t, err)
-		testkit.Equal(t, "what is due now", outbox.Due{Events: in(time.Second - maxLookAge)}, due)
+		testkit.Equal(t, "what is due now", outbox.Due{ReadAt: time.Now(), Events: began.Add(time.Second)}, due())
+		// The database's clock is an hour ahead.
+		db.looks.latest.Store(&look{ReadAt: time.Now(), Now: time.Now().Add(time.Hour), Topics: time.Now().Add(time.Hour + time.Minute)})
+		testkit.Equal(t, "what is due later", outbox.Due{ReadAt: time.Now(), Topics: time.Now().Add(time.Minute)}, due())
 	})
 }
 
@@ -97,7 +102,7 @@ func TestLooksAreShared(t *testing.T) {
 		}
 		looking.Wait()
 		testkit.Equal(t, "statements of twenty", 1, len(w.take()))
-		must(t, errorOf(db.NextOpenRun(t.Context())))
+		must(t, errorOfPage(db.NextOpenRun(t.Context())))
 		testkit.Equal(t, "statements of the scheduler", 1, len(w.take()))
 		if !db.Probe(t.Context()).Up() {
 			t.Error("the probe is down")
@@ -111,9 +116,10 @@ func TestLooksAreShared(t *testing.T) {
 // A look that fails is shared with nobody, and nobody waits for it longer than for a context.
 func TestLookThatFails(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		must(t, errorOf(db.NextOpenRun(t.Context())))
+		must(t, errorOfPage(db.NextOpenRun(t.Context())))
 		db.without(t, "topics", func() {
 			mustBeError(t, "a look", errorOf(db.look(t.Context(), 0)), dispatch.ErrUnavailable)
+			mustBeError(t, "one that may be old", errorOf(db.NextWork(t.Context())), dispatch.ErrUnavailable)
 		})
 		must(t, errorOf(db.look(t.Context(), 0)))
 		db.looks.looking <- struct{}{} // another look is under way
@@ -131,6 +137,9 @@ func TestProbeWhileATableIsLocked(t *testing.T) {
 		must(t, err)
 		defer locking.Close()
 		must(t, errorOf(locking.ExecContext(t.Context(), "LOCK TABLES topics WRITE")))
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		mustBeError(t, "a look", errorOf(db.look(ctx, 0)), dispatch.ErrUnavailable)
 		if !db.Probe(t.Context()).Up() {
 			t.Error("down, as a table is locked")
 		}

@@ -26,6 +26,7 @@ const (
 	generalConns = 8
 	relayConns   = 4
 	doorConns    = 1
+	lookConns    = 2
 	// A transaction that holds a row commits within milliseconds or is stuck. A COMMIT takes no context: a claim must not hang in
 	// it.
 	usualPatience = time.Second
@@ -55,9 +56,9 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("database %s: %w", config.Addr, err)
 	}
-	isolation, readLimit, limit := "transaction_isolation", "max_execution_time", serverReadTimeout.Milliseconds()
+	isolation, readLimit, unit := "transaction_isolation", "max_execution_time", time.Millisecond
 	if strings.Contains(version, "MariaDB") {
-		isolation, readLimit, limit = "tx_isolation", "max_statement_time", int64(serverReadTimeout.Seconds())
+		isolation, readLimit, unit = "tx_isolation", "max_statement_time", time.Second
 	}
 	// Under REPEATABLE READ a transaction goes on reading PENDING after another has claimed the dispatch, and gap locks make
 	// unrelated inserts wait.
@@ -80,7 +81,7 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	reading := config.Clone()
-	reading.Params[readLimit] = strconv.FormatInt(limit, 10)
+	reading.Params[readLimit] = strconv.Itoa(int(serverReadTimeout / unit))
 	if s.general, err = s.primaryPool(reading, generalConns, 0); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -90,11 +91,13 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 	if s.doors, err = s.primaryPool(quick, doorConns, 0); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	looking, err := newPrimary(quick, neverRecheck) // a look contains the check
+	brief := quick.Clone()
+	brief.Params[readLimit], brief.Params["lock_wait_timeout"] = strconv.Itoa(int(o.Patience/unit)), seconds(o.Patience)
+	looking, err := newPrimary(brief, neverRecheck) // a look contains the check
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	if s.lookPool, err = s.mysqlPool(looking, 1); err != nil {
+	if s.lookPool, err = s.mysqlPool(looking, lookConns); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	probed, err := newPrimary(quick, 0)

@@ -16,8 +16,8 @@ const (
 	maxProbeAge = 5 * time.Second
 )
 
-// Probe checks every second whether the database takes writes, by the look that all parts of the process share. So reading its result
-// costs the database nothing.
+// Probe checks every second whether the database takes writes: by the look that all parts of the process share, or by a question of its
+// own if there is no such look. So reading its result costs the database nothing.
 type Probe struct {
 	store    *Store
 	lastGood atomic.Pointer[time.Time] // the time of the last check; nil if that failed
@@ -52,15 +52,14 @@ func (p *Probe) Run(ctx context.Context) {
 }
 
 func (p *Probe) ask(ctx context.Context) {
-	bounded, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	seen, err := p.store.look(bounded, maxLookAge)
-	asked := seen.ReadAt
-	if err != nil || p.store.dialect.name == migrations.SQLite {
-		// A look reads several tables, and may wait for one that is being altered. It does not tell whether SQLite's file is writable.
+	asked, err := time.Now(), error(nil)
+	// A look does not tell whether SQLite's file is writable. One that fails or hangs may wait for a table that is being altered.
+	if l := p.store.looks.fresh(maxLookAge); l != nil && p.store.dialect.name != migrations.SQLite {
+		asked = l.ReadAt
+	} else {
 		bounded, cancel := context.WithTimeout(ctx, probeTimeout)
 		defer cancel()
-		asked, err = time.Now(), p.store.Ping(bounded)
+		err = p.store.Ping(bounded)
 	}
 	if ctx.Err() != nil {
 		return // the error says nothing about the database

@@ -30,9 +30,9 @@ type Store struct {
 	relay *gorm.DB
 	// doors is one connection for KeyHashes: requests with invalid keys take no other connections.
 	doors *gorm.DB
-	// lookPool is one connection for looks, which contain the check whether the server takes writes.
+	// lookPool is for looks and readings of the ledger, which contain the check whether the server takes writes.
 	lookPool *gorm.DB
-	looks    looks
+	looks    *looks
 	dialect  dialect
 	// procedure and lastKnown make a claim cheap; nil for SQLite, which has no round trips.
 	procedure *claimProcedure

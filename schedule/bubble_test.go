@@ -170,8 +170,12 @@ func (l linkedLedger) JobStates(ctx context.Context, names []string) (map[string
 	return states, now, err
 }
 
-func (l linkedLedger) NextOpenRun(ctx context.Context) (time.Time, error) {
-	return over(ctx, l.link, "look", func() (time.Time, error) { return l.RunStore.NextOpenRun(ctx) })
+func (l linkedLedger) NextOpenRun(ctx context.Context) (open, now time.Time, err error) {
+	open, err = over(ctx, l.link, "look", func() (open time.Time, err error) {
+		open, now, err = l.RunStore.NextOpenRun(ctx)
+		return open, err
+	})
+	return open, now, err
 }
 
 func (l linkedLedger) BeginRun(ctx context.Context, job, owner string, term time.Duration,

@@ -126,13 +126,17 @@ func (j *job) loop(ctx context.Context) {
 	}
 }
 
-// askDemand asks from when on there is work. While that can't be told, no slot is passed over.
-func (j *job) askDemand(ctx context.Context) {
+// askDemand asks from when on there is work, unless a look has failed. While that can't be told, no slot is passed over.
+func (j *job) askDemand(ctx context.Context, failed error) {
 	if j.Demand == nil {
 		return
 	}
-	switch at, err := j.Demand(ctx); {
-	case err != nil:
+	var at time.Time
+	if failed == nil {
+		at, failed = j.Demand(ctx)
+	}
+	switch {
+	case failed != nil:
 		j.workAt.Store(0)
 	case at.IsZero():
 		j.workAt.Store(math.MaxInt64)
@@ -234,7 +238,10 @@ func (j *job) dueBy(state cronjob.JobState, now, end time.Time) time.Time {
 		maxDelay = now.Sub(j.When.latest(now)) + 1 // the latest slot, and none before it
 	}
 	slot := j.When.next(state, now, maxDelay)
-	if slot.After(end) || j.passesOver(slot) {
+	if j.passesOver(slot) { // the first one that is not
+		slot = j.When.upcoming(time.UnixMicro(min(j.workAt.Load(), j.lastSlot.Load()+j.MaxIdle.Microseconds()) - 1))
+	}
+	if slot.After(end) {
 		return time.Time{}
 	}
 	return slot

@@ -39,7 +39,8 @@ const (
 func Jobs(work JobStore, remindBefore time.Duration) []Job {
 	return []Job{{
 		Name: "expire-offers", When: Cron("*/5 * * * * *"), Hold: lock.Renewed(10*time.Second, 2*time.Minute),
-		Demand: work.NextExpiry, MaxIdle: expireIdle,
+		Demand:  func(ctx context.Context) (time.Time, error) { return work.NextExpiry(ctx) },
+		MaxIdle: expireIdle,
 		Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
 			n, err := inBatches(ctx, work.ExpireOffers)
 			return fmt.Sprintf("%d offers ended", n), err

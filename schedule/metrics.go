@@ -43,6 +43,7 @@ type jobMetrics struct {
 	// succeeded is when it last succeeded, or was registered, and idle the last slot that it passed over, in microseconds of the
 	// database's clock.
 	succeeded, idle atomic.Int64
+	failing         atomic.Bool // the last run did not succeed
 }
 
 func newJobMetrics(s *Scheduler, j *job) *jobMetrics {
@@ -65,7 +66,11 @@ func newJobMetrics(s *Scheduler, j *job) *jobMetrics {
 			if at == 0 {
 				return math.NaN() // the ledger has not been read
 			}
-			return s.clock.now().Sub(time.UnixMicro(max(at, m.idle.Load()))).Seconds()
+			now := s.clock.now()
+			if idle := m.idle.Load(); idle <= now.UnixMicro() { // later if the database's clock was set back
+				at = max(at, idle)
+			}
+			return now.Sub(time.UnixMicro(at)).Seconds()
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "firsttap_job_period_seconds", Help: "Time from one slot of a scheduled job to the next.",
@@ -79,8 +84,12 @@ func (m *jobMetrics) ran(status cronjob.Status, took time.Duration) {
 	m.took.WithLabelValues(m.job).Observe(took.Seconds())
 }
 
-// passed records a slot at which there was nothing to do.
-func (m *jobMetrics) passed(slot time.Time) { m.idle.Store(slot.UnixMicro()) }
+// passed records a slot at which there was nothing to do. It is no success while the runs fail.
+func (m *jobMetrics) passed(slot time.Time) {
+	if !m.failing.Load() {
+		m.idle.Store(slot.UnixMicro())
+	}
+}
 
 func (m *jobMetrics) seen(state cronjob.JobState) {
 	at := state.RegisteredAt
@@ -88,4 +97,5 @@ func (m *jobMetrics) seen(state cronjob.JobState) {
 		at = *state.SucceededAt
 	}
 	m.succeeded.Store(at.UnixMicro())
+	m.failing.Store(state.EndedAt != nil && state.EndedAt.After(at))
 }

@@ -39,19 +39,19 @@ func (s *Scheduler) watch(ctx context.Context) {
 	}
 }
 
-// ledgerTimeout bounds a reading or writing of the ledger here.
+// ledgerTimeout bounds a look, and a reading or writing of the ledger here.
 const ledgerTimeout = 5 * time.Second
 
-// maxReadingAge is how old a reading of the ledger may be, for the metrics.
+// maxReadingAge is how old a reading of the ledger may be. After a failover, an older ledger is noticed by then.
 const maxReadingAge = 10 * time.Second
 
 // catchUp wakes the jobs whose runs may begin. Unless it must read the ledger, it does so only if there may be such a job.
 func (s *Scheduler) catchUp(ctx context.Context, must bool) {
-	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
-	defer cancel()
 	if !s.mayRun(ctx) && !must && time.Since(s.readAt) < maxReadingAge {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
+	defer cancel()
 	sent := s.Now()
 	states, now, err := s.Ledger.JobStates(ctx, s.names)
 	if err != nil {
@@ -75,19 +75,24 @@ func (s *Scheduler) catchUp(ctx context.Context, must bool) {
 	}
 }
 
-// mayRun looks what is due, and reports whether a run was requested or left by an instance that died, or, by the last reading of the ledger, a run is under way or
-// a slot was missed.
+// mayRun looks what is due. It reports whether a run may have been requested or left by an instance that died, or whether, by the last
+// reading of the ledger, a run is under way or a slot was missed.
 func (s *Scheduler) mayRun(ctx context.Context) bool {
-	now := s.clock.now()
-	open, err := s.Ledger.NextOpenRun(ctx)
+	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
+	defer cancel()
+	sent := s.Now()
+	open, now, err := s.Ledger.NextOpenRun(ctx)
 	for _, j := range s.jobs {
-		j.askDemand(ctx)
+		j.askDemand(ctx, err)
 	}
-	return err != nil || !open.IsZero() && !open.After(now) ||
-		slices.ContainsFunc(s.jobs, func(j *job) bool {
-			state := s.states[j.Name]
-			return len(state.Unfinished) > 0 || j.toRun(state, now)
-		})
+	if err != nil {
+		return true // the ledger may be readable all the same
+	}
+	s.clock.sync(now, sent)
+	return !open.IsZero() && !open.After(now) || slices.ContainsFunc(s.jobs, func(j *job) bool {
+		state := s.states[j.Name]
+		return len(state.Unfinished) > 0 || j.toRun(state, now)
+	})
 }
 
 // toRun reports whether a run of the job may begin, or is to be given up, on any instance.
