@@ -54,7 +54,7 @@ func (r *Relay) wakeAt(at time.Time, signal wakeup.Signal) {
 	}
 }
 
-// wait waits for c, and at most for about PollInterval: the jitter keeps processes from polling at the same time.
+// wait waits for c, and at most for about PollInterval: the jitter keeps processes from leasing at the same time.
 func (r *Relay) wait(ctx context.Context, c <-chan struct{}) {
 	t := time.NewTimer(r.options.PollInterval*3/4 + rand.N(r.options.PollInterval/2))
 	defer t.Stop()

@@ -23,9 +23,9 @@ type look struct {
 // looks holds the latest look. All parts of the process share those of its scheduler, so that an idle process sends one statement a
 // second.
 type looks struct {
-	latest  atomic.Pointer[look] // nil after a look that failed
-	looking chan struct{}        // holds one element while a look is under way
-	jobs    atomic.Pointer[[]string]
+	latest  atomic.Pointer[look]     // nil after a look that failed
+	looking chan struct{}            // holds one element while a look is under way
+	jobs    atomic.Pointer[[]string] // the registered jobs, of whose runs a look tells
 }
 
 func newLooks() *looks {
