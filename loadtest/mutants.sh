@@ -81,7 +81,7 @@ mutant "the call on a read-only server" $call "AND NOT {read_only}" "" ./reposit
 mutant "the call without its outbox row" $call "INSERT INTO outbox (event_id, state, next_at, claim) VALUES (p_event, 0, v_now + p_lease, p_owner);" "" ./repository TestClaimWritesEverything
 mutant "a missing procedure is not created again" $call "if err = p.make(ctx); err != nil {" "if true {" ./repository TestTheProcedureIsMissing
 mutant "a round with a leading zero" handler/accept.go "p.rest[0] == '0'" "false" ./handler FuzzRounds
-mutant "a lost COMMIT is treated as a failed one" repository/tx.go '%w: commit: %w", dispatch.ErrUnknown' '%w: commit: %w", dispatch.ErrUnavailable' ./systemtest 'TestRepliesAreLost/.*/commit$'
+mutant "a lost COMMIT is treated as a failed one" repository/tx.go '%w: commit: %w", dispatch.ErrUnknown' '%w: commit: %w", dispatch.ErrUnavailable' ./repository 'TestTheReplyOfACommitIsLost|TestUpdateWhoseCommitIsLost'
 mutant "the claim ends with the client's connection" service/accept.go "context.WithTimeout(context.WithoutCancel(ctx), a.timeout)" "context.WithTimeout(ctx, a.timeout)" ./systemtest 'TestRepliesAreLost/.*/client'
 mutant "any client releases a lock" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then return' 'if true then return' ./lock TestOnlyTheOwner
 mutant "a marker replaces any client's lock" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then
@@ -95,7 +95,7 @@ mutant "a key without an expiry" lock/gate.go ', "PX", ttl.Milliseconds()).Text(
 mutant "the lock is kept after a failed claim" service/accept.go "err = lease.Release(ctx)" "err = nil" ./systemtest 'TestRepliesAreLost/.*/connections'
 mutant "refused drivers are not notified" service/accept.go "a.reannouncer.schedule(tap, 0, f.refused...)" "_ = a.reannouncer" ./service .
 mutant "drivers are not notified after an instance is killed" service/accept.go "a.reannouncer.schedule(tap, followUpRetry)" "_ = a.reannouncer" ./systemtest TestInstanceIsKilled
-mutant "the claim without its outbox row" repository/outbox.go "return tx.Create(&outbox).Error" "return nil" ./systemtest TestExactlyOneWinner
+mutant "a change without its outbox row" repository/outbox.go "return tx.Create(&outbox).Error" "return nil" ./repository TestClaimWritesEverythingTogether
 mutant "a withdrawn claim can be replayed" dispatch/rules.go "round == 0 && c.Withdrew" "false" ./systemtest 'TestTwoInstances/.*/Rounds'
 mutant "losers ask Redis although the process knows the winner" service/inflight.go "if !ok || old.round <= h.round {" "if false {" ./service .
 mutant "a token with any algorithm is accepted" service/tokens.go "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose \"none\"" "" ./handler TestForgedTokens
