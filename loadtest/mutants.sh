@@ -217,7 +217,7 @@ mutant "a stopping instance stays the leader" schedule/schedule.go "s.leader.Res
 mutant "a race is verified" service/verify.go "verifyAfter = time.Second" "verifyAfter = time.Duration(0)" ./service TestARaceIsNotVerified
 mutant "a job without work runs at each slot" schedule/job.go "return j.Demand != nil && at" "return at != 0 && j.Demand == nil && at" ./schedule TestSlotsWithoutWork
 mutant "a slot with work is passed over" schedule/job.go "at < j.workAt.Load()" "at != 0" ./schedule 'TestSlotsWithWork|TestUnknownDemand'
-mutant "an idle job never runs" schedule/job.go "min(j.workAt.Load(), j.lastSlot.Load()+j.MaxIdle.Microseconds())" "j.workAt.Load()" ./schedule TestSlotsWithoutWork
+mutant "an idle job runs an hour later" schedule/job.go "j.MaxIdle.Microseconds()" "time.Hour.Microseconds()" ./schedule TestSlotsWithoutWork
 mutant "an idle instance reads the ledger all the time" schedule/watch.go "time.Since(s.readAt) < maxReadingAge" "s.readAt.IsZero()" ./schedule TestIdleInstances
 mutant "requested runs wait for the next reading" schedule/watch.go "!open.IsZero() && !open.After(now)" "open.Equal(now)" ./schedule TestRunNow
 mutant "each part of an instance looks by itself" repository/look.go "time.Since(l.ReadAt) < maxAge" "maxAge < 0" ./repository TestLooksAreShared
