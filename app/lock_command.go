@@ -32,7 +32,19 @@ func lockCommand(ctx context.Context, c config.Config, log *slog.Logger, args []
 		return err
 	}
 	defer func() { err = errors.Join(err, locks.Close()) }()
-	const commandTimeout = 10 * time.Second
+	var jobs []string
+	var store *repository.Store
+	if args[0] == "release" {
+		jobs = schedule.JobsUnderLock(schedule.Jobs(nil, 0), args[1])
+	}
+	if len(jobs) > 0 {
+		if store, err = openStore(ctx, c, repository.Options{Log: log}); err != nil {
+			return fmt.Errorf("nothing was released: %w", err)
+		}
+		defer func() { err = errors.Join(err, store.Close()) }()
+	}
+	// The limit begins here: a database that is slow to open must not take the time of the lock's server.
+	const commandTimeout = 20 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	switch args[0] {
@@ -49,15 +61,9 @@ func lockCommand(ctx context.Context, c config.Config, log *slog.Logger, args []
 		}
 		return err
 	}
-	jobs := schedule.JobsUnderLock(schedule.Jobs(nil, 0), args[1])
-	if len(jobs) == 0 {
+	if store == nil {
 		return locks.release(ctx, args[1], stdout)
 	}
-	store, err := openStore(ctx, c, repository.Options{Log: log})
-	if err != nil {
-		return fmt.Errorf("nothing was released: %w", err)
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
 	return locks.releaseJobs(ctx, args[1], jobs, store, stdout)
 }
 

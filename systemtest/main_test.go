@@ -4,16 +4,19 @@ import (
 	"bytes"
 	"os"
 	"testing"
+	"time"
 
 	"firsttap/app"
+	"firsttap/config"
 )
 
 func TestMain(m *testing.M) { os.Exit(Main(m, app.SignalContext, app.RunWith)) }
 
-// command runs the program's command and returns its output.
+// command runs the program's command, as patient as an instance, and returns its output.
 func command(t *testing.T, lookup func(string) (string, bool), args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	err := app.Run(t.Context(), args, lookup, &out)
+	const patience = 15 * time.Second
+	err := app.RunWith(t.Context(), args, lookup, config.Timeouts{Redis: patience, Claim: patience, JobLock: patience}, &out)
 	return out.String(), err
 }
