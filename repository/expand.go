@@ -112,15 +112,18 @@ type expansion struct {
 // load reads the event, its dispatch, the turns that are being leased, and the event's earlier parts.
 func (e *expansion) load(id dispatch.EventID) error {
 	var rows []struct {
-		Row         eventRow `gorm:"embedded"`
+		Event       eventRow `gorm:"embedded;embeddedPrefix:event_"`
+		Dispatch    timedRow `gorm:"embedded"`
 		Offer, Done *int64
 		Begun       bool
 	}
 	first := func(l outbox.Lane) string {
 		return "(SELECT next_at FROM notifications WHERE " + e.dueCondition(l) + " ORDER BY next_at LIMIT 1)"
 	}
-	err := e.tx.Raw("SELECT e.*, "+first(outbox.LaneOffer)+" offer, "+first(outbox.LaneOfferEnd)+` done,
-		EXISTS (SELECT 1 FROM notifications n WHERE n.event_id = e.id) begun FROM events e WHERE e.id = ?`, id).Scan(&rows).Error
+	err := e.tx.Raw(`SELECT d.*, `+e.dialect.now()+` now, e.id event_id, e.dispatch_id event_dispatch_id, e.type event_type, e.round event_round,
+		e.driver_id event_driver_id, e.actor event_actor, e.reason_code event_reason_code, e.request_id event_request_id, e.at event_at,
+		`+first(outbox.LaneOffer)+` offer, `+first(outbox.LaneOfferEnd)+` done, EXISTS (SELECT 1 FROM notifications n WHERE n.event_id = e.id) begun
+		FROM events e JOIN dispatches d ON d.id = e.dispatch_id WHERE e.id = ?`, id).Scan(&rows).Error
 	if err != nil {
 		return unavailable(err)
 	}
@@ -128,11 +131,12 @@ func (e *expansion) load(id dispatch.EventID) error {
 		return fmt.Errorf("event %s is gone: %w", id, dispatch.ErrNotFound)
 	}
 	row := &rows[0]
-	e.result.Event = row.Row.event()
+	e.now = fromMicros(row.Dispatch.Now)
+	e.result.Event, e.result.Dispatch = row.Event.event(), row.Dispatch.Row.at(e.now)
 	e.lastTurns[outbox.LaneOffer] = currentTurn(outbox.LaneOffer, row.Offer)
 	e.lastTurns[outbox.LaneOfferEnd] = currentTurn(outbox.LaneOfferEnd, row.Done)
-	if e.result.Dispatch, e.now, err = e.findDispatch(e.tx, row.Row.DispatchID, ""); err != nil || !row.Begun {
-		return err
+	if !row.Begun {
+		return nil
 	}
 	return unavailable(e.loadProgress(id))
 }
