@@ -177,6 +177,8 @@ mutant "unsent pushes are kept at shutdown" notify/relay.go "r.releaseAll(anyPus
 mutant "a large audience gets a single turn" repository/lanes.go "return e.lastTurns[l] + 1 + int64(i/perTurn)" "return e.lastTurns[l] + 1" ./notify 'TestLargeAudienceDelaysNoOtherPush/1_instances/sqlite'
 mutant "pushes about own jobs use the lane of offers" outbox/lane.go "return LaneClaimant" "return LaneOffer" ./notify 'TestLargeAudienceDelaysNoOtherPush/1_instances/sqlite|TestOffersHaveTheirShare/sqlite|TestLanesHaveTheirShares'
 mutant "events are expanded one after the other" notify/lanes.go "r.position++" "_ = r" ./notify TestEventsTakeTurns
+mutant "an expansion leaves its pushes to another query" notify/relay.go "Expand(ctx, event, places)" "Expand(ctx, event, 0*places)" ./notify 'TestBudgetOfADispatch/sqlite'
+mutant "each completed event is a statement" notify/committed.go "for range len(r.completed) {" "for range 0 {" ./notify 'TestEventsWithoutRecipients/sqlite'
 mutant "an audience is written in one piece" repository/expand.go "if len(fresh) > e.budget {" "if false {" ./notify TestASmallAudienceIsWrittenBetweenLargeOnes
 mutant "a storm of 503 pauses nothing" notify/throttle.go "case t.failures >= failuresToPause:" "case t.failures >= 1000:" ./notify 'TestThrottleBacksOff'
 mutant "a full quota consumes attempts" notify/send.go "case Quota:

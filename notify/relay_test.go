@@ -30,6 +30,7 @@ func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 // office is a database with drivers and their phones, a simulated push service, and the relays of some instances.
 type office struct {
 	t     *testing.T
+	kind  string // of the database
 	url   string
 	store *repository.Store // of the first instance
 	fcm   *fcmtest.Server
@@ -38,6 +39,8 @@ type office struct {
 	// bubble: the office is in a bubble of synctest, where minutes cost nothing. Only there may a test sleep or judge a duration.
 	bubble  bool
 	metrics *prometheus.Registry // of the relay of inFakeTime
+	// observer is of the stores that a test opens from now on.
+	observer repository.StatementObserver
 	// timeout is how long a request to the push service may take.
 	timeout time.Duration
 }
@@ -52,7 +55,7 @@ func inBubble(t *testing.T, drivers int, test func(*testing.T, *office)) {
 		url := repositorytest.URL(t, servertest.SQLite)
 		cars := hiredBefore(t, url, drivers)
 		o := newOffice(t, url, drivers-len(cars))
-		o.bubble, o.timeout = true, fcm.DefaultTimeout
+		o.kind, o.bubble, o.timeout = servertest.SQLite, true, fcm.DefaultTimeout
 		o.cars = append(o.cars, cars...)
 		test(t, o)
 	})
@@ -115,7 +118,9 @@ func onKinds(t *testing.T, kinds []string, drivers int, test func(*testing.T, *o
 			inBubble(t, drivers, test)
 			return
 		}
-		test(t, newOffice(t, repositorytest.URL(t, kind), drivers))
+		o := newOffice(t, repositorytest.URL(t, kind), drivers)
+		o.kind = kind
+		test(t, o)
 	})
 }
 
@@ -210,7 +215,7 @@ func (o *office) relayBeside(edit func(*notify.RelayOptions, *repository.OutboxO
 	}
 	r := &relaying{wire: &wire{sender: options.Sender}}
 	store := o.open(repository.Options{
-		OutboxOwner: owner, OutboxLease: outbox.LeaseTerm,
+		OutboxOwner: owner, OutboxLease: outbox.LeaseTerm, Observer: o.observer,
 		OnCommit: func(d dispatch.Dispatch, events []dispatch.Event) { r.OnCommit(d, events) },
 	})
 	r.wire.Outbox = store.Outbox(outbox)
@@ -239,14 +244,8 @@ func (o *office) offer() dispatch.Dispatch { return o.offerIn("seoul") }
 
 func (o *office) offerIn(region string) dispatch.Dispatch {
 	o.t.Helper()
-	o.hour += 2
 	d, err := o.store.Create(o.t.Context(), func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error) {
-		terms := dispatch.Terms{
-			Region: region, VehicleClass: "45m", Site: dispatch.Site{Address: "Seoul 1"},
-			WorkStartsAt: now.Add(time.Duration(o.hour) * time.Hour), WorkEndsAt: now.Add(time.Duration(o.hour+1) * time.Hour),
-			Fee: dispatch.Money{Amount: 350000, Currency: "KRW"},
-		}
-		d, events := dispatch.New(dispatch.NewID(now), "", terms,
+		d, events := dispatch.New(dispatch.NewID(now), "", o.terms(region, now),
 			dispatch.Window{OpensAt: now, ExpiresAt: now.Add(dispatch.DefaultWindow)}, "key_1", now)
 		return d, events, nil
 	})
@@ -254,6 +253,16 @@ func (o *office) offerIn(region string) dispatch.Dispatch {
 		o.t.Fatal(err)
 	}
 	return d
+}
+
+// terms are of work that overlaps with no other.
+func (o *office) terms(region string, now time.Time) dispatch.Terms {
+	o.hour += 2
+	return dispatch.Terms{
+		Region: region, VehicleClass: "45m", Site: dispatch.Site{Address: "Seoul 1"},
+		WorkStartsAt: now.Add(time.Duration(o.hour) * time.Hour), WorkEndsAt: now.Add(time.Duration(o.hour+1) * time.Hour),
+		Fee: dispatch.Money{Amount: 350000, Currency: "KRW"},
+	}
 }
 
 func (o *office) accept(d dispatch.Dispatch, v dispatch.Driver) {

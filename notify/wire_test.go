@@ -27,6 +27,7 @@ type wire struct {
 	dark  bool                      // each look fails
 	done  map[dispatch.EventID]bool // the events that the relay has expanded or completed
 	next  map[string]fault          // of the next call of that name
+	kept  int                       // results that the relay has recorded
 }
 
 // call is one call of a relay, and for an expansion its event.
@@ -90,6 +91,13 @@ func (w *wire) finished() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.done)
+}
+
+// recorded returns how many results of attempts the relay has recorded.
+func (w *wire) recorded() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.kept
 }
 
 // begin records a call. It returns the call's fault, and whether the call arrives.
@@ -211,7 +219,15 @@ func (w *wire) LeaseNotifications(ctx context.Context, limit int) (pushes []outb
 }
 
 func (w *wire) RecordResults(ctx context.Context, results []outbox.SendResult) error {
-	return w.only("RecordResults", func() error { return w.Outbox.RecordResults(ctx, results) })
+	return w.only("RecordResults", func() error {
+		err := w.Outbox.RecordResults(ctx, results)
+		if err == nil {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.kept += len(results)
+		}
+		return err
+	})
 }
 
 func (w *wire) LeaseTopics(ctx context.Context, limit int) ([]outbox.Topic, error) {
