@@ -23,16 +23,11 @@ type look struct {
 // looks holds the latest look. All parts of the process share those of its scheduler, so that an idle process sends one statement a
 // second.
 type looks struct {
-	latest  atomic.Pointer[look]     // nil after a look that failed
-	looking chan struct{}            // holds one element while a look is under way
-	jobs    atomic.Pointer[[]string] // the registered jobs, of whose runs a look tells
+	latest  atomic.Pointer[look] // nil after a look that failed
+	looking chan struct{}        // holds one element while a look is under way
 }
 
-func newLooks() *looks {
-	k := &looks{looking: make(chan struct{}, 1)}
-	k.jobs.Store(&[]string{})
-	return k
-}
+func newLooks() *looks { return &looks{looking: make(chan struct{}, 1)} }
 
 // maxLookAge is how old a shared look may be: a little more than the time between two looks of the scheduler.
 const maxLookAge = 1200 * time.Millisecond
@@ -45,8 +40,8 @@ func (k *looks) fresh(maxAge time.Duration) *look {
 	return nil
 }
 
-// look returns a look that is younger than maxAge. ErrUnavailable.
-func (s *Store) look(ctx context.Context, maxAge time.Duration) (*look, error) {
+// look returns a look that is younger than maxAge. If it has to read one, that one tells of the runs of jobs. ErrUnavailable.
+func (s *Store) look(ctx context.Context, maxAge time.Duration, jobs []string) (*look, error) {
 	if l := s.looks.fresh(maxAge); l != nil {
 		return l, nil
 	}
@@ -59,13 +54,13 @@ func (s *Store) look(ctx context.Context, maxAge time.Duration) (*look, error) {
 	if l := s.looks.fresh(maxAge); l != nil {
 		return l, nil
 	}
-	l, err := s.readLook(ctx)
+	l, err := s.readLook(ctx, jobs)
 	s.looks.latest.Store(l)
 	return l, err
 }
 
 // readLook reads the first row of each index that is sorted by the time at which rows become due.
-func (s *Store) readLook(ctx context.Context) (*look, error) {
+func (s *Store) readLook(ctx context.Context, jobs []string) (*look, error) {
 	force := s.dialect.forceIndex
 	first := func(column, table, index, where string) string {
 		return "(SELECT " + column + " FROM " + table + force(index) + " WHERE " + where + " ORDER BY " + column + " LIMIT 1), "
@@ -80,14 +75,13 @@ func (s *Store) readLook(ctx context.Context) (*look, error) {
 		first("expires_at", "dispatches", "ix_dispatches_expiry", "status = 'PENDING'")+
 		first("work_starts_at", "dispatches", "ix_dispatches_work", "status = 'ACCEPTED' AND work_starts_at > "+s.dialect.now())+
 		"(SELECT MIN(CASE r.status WHEN 'QUEUED' THEN 0 ELSE r.alive_until END) FROM jobs j CROSS JOIN job_runs r"+force("ix_job_runs_open")+
-		" WHERE j.name IN ? AND r.job = j.name AND r.status IN ?), "+s.dialect.now()+", "+s.dialect.readOnly, *s.looks.jobs.Load(), unfinished).
+		" WHERE j.name IN ? AND r.job = j.name AND r.status IN ?), "+s.dialect.now()+", "+s.dialect.readOnly, jobs, unfinished).
 		Row().Scan(&events, &notifications, &topics, &expiry, &work, &run, &now, &readOnly)
 	switch {
 	case err != nil:
 		return nil, unavailable(err)
 	case readOnly:
-		s.dialect.invalidateLookConns()
-		return nil, unavailable(errStaleRead)
+		return nil, s.staleLook()
 	}
 	at := func(us *int64) time.Time {
 		if us == nil {
@@ -101,9 +95,15 @@ func (s *Store) readLook(ctx context.Context) (*look, error) {
 	}, nil
 }
 
+// staleLook closes the connections for looks, as one of them led to a server that takes no writes, and returns ErrUnavailable.
+func (s *Store) staleLook() error {
+	s.dialect.invalidateLookConns()
+	return unavailable(errStaleRead)
+}
+
 // Due returns when the relay has to lease rows next, as known a second ago at most while the scheduler runs. ErrUnavailable.
 func (o *Outbox) Due(ctx context.Context) (outbox.Due, error) {
-	l, err := o.look(ctx, maxLookAge)
+	l, err := o.look(ctx, maxLookAge, nil)
 	if err != nil {
 		return outbox.Due{}, err
 	}
@@ -116,10 +116,10 @@ func (o *Outbox) Due(ctx context.Context) (outbox.Due, error) {
 	return outbox.Due{ReadAt: l.ReadAt, Events: local(l.Events), Notifications: local(l.Notifications), Topics: local(l.Topics)}, nil
 }
 
-// NextOpenRun looks now. It returns when the first run that is requested or under way may begin or be taken over, the zero time if there
-// is none, and the database's time. It knows of the jobs that this process has registered. ErrUnavailable.
-func (s *Store) NextOpenRun(ctx context.Context) (open, now time.Time, err error) {
-	l, err := s.look(ctx, 0)
+// NextOpenRun looks now. It returns when the first run of the jobs that is requested or under way may begin or be taken over, the zero
+// time if there is none, and the database's time. ErrUnavailable.
+func (s *Store) NextOpenRun(ctx context.Context, jobs []string) (open, now time.Time, err error) {
+	l, err := s.look(ctx, 0, jobs)
 	if err != nil {
 		return open, now, err
 	}
@@ -129,7 +129,7 @@ func (s *Store) NextOpenRun(ctx context.Context) (open, now time.Time, err error
 // NextExpiry returns when the next offer ends, by the database's clock and as known about a second ago; the zero time if there is no
 // offer. ErrUnavailable.
 func (s *Store) NextExpiry(ctx context.Context) (time.Time, error) {
-	l, err := s.look(ctx, maxLookAge)
+	l, err := s.look(ctx, maxLookAge, nil)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -139,7 +139,7 @@ func (s *Store) NextExpiry(ctx context.Context) (time.Time, error) {
 // NextWork returns when the next accepted work starts, by the database's clock and as known about a second ago; the zero time if no
 // work lies ahead. ErrUnavailable.
 func (s *Store) NextWork(ctx context.Context) (time.Time, error) {
-	l, err := s.look(ctx, maxLookAge)
+	l, err := s.look(ctx, maxLookAge, nil)
 	if err != nil {
 		return time.Time{}, err
 	}

@@ -20,9 +20,9 @@ import (
 // A look tells when the first row of each kind is due, and the zero time if none waits.
 func TestLook(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		read := func() look {
+		read := func(jobs ...string) look {
 			t.Helper()
-			l, err := db.look(t.Context(), 0)
+			l, err := db.look(t.Context(), 0, jobs)
 			must(t, err)
 			read := *l
 			read.ReadAt, read.Now = time.Time{}, time.Time{}
@@ -42,11 +42,15 @@ func TestLook(t *testing.T) {
 		run := db.mustBegin(t, "a/1", someSlot(1))
 		db.exec(t, "UPDATE job_runs SET alive_until = ?", micros(at(6)))
 		want := look{Events: at(1), Expiry: at(2), Work: at(3), Notifications: at(4), Topics: at(5), Run: at(6)}
-		testkit.Equal(t, "of rows that are due later", want, read())
+		testkit.Equal(t, "of rows that are due later", want, read(report, "other"))
 
 		must(t, errorOf(db.RequestRun(t.Context(), "other", "key_1")))
 		want.Run = fromMicros(0)
-		testkit.Equal(t, "with a requested run", want, read())
+		testkit.Equal(t, "with a requested run", want, read(report, "other"))
+		want.Run = at(6)
+		testkit.Equal(t, "with a requested run of another process's job", want, read(report))
+		want.Run = time.Time{}
+		testkit.Equal(t, "of a process without jobs", want, read())
 
 		db.exec(t, "UPDATE job_runs SET status = 'SUCCEEDED' WHERE job = 'other'")
 		db.mustEnd(t, run, cronjob.Succeeded)
@@ -54,7 +58,7 @@ func TestLook(t *testing.T) {
 			db.exec(t, "UPDATE "+table+" SET state = 1")
 		}
 		db.exec(t, "UPDATE dispatches SET status = 'CANCELED'")
-		testkit.Equal(t, "after all is done", look{}, read())
+		testkit.Equal(t, "after all is done", look{}, read(report, "other"))
 	})
 }
 
@@ -85,12 +89,12 @@ func TestDue(t *testing.T) {
 	})
 }
 
-// All who look at the same time share one statement, but for the scheduler, whose look is of now.
+// Those who need a look at the same time share one statement. Only the scheduler reads a look of its own.
 func TestLooksAreShared(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		db, w := db.counting(t)
+	url := pooled(t, servertest.SQLite).url
+	synctest.Test(t, func(t *testing.T) { // where no look gets old by itself
+		db, w := (&database{url: url}).counting(t)
 		o := db.as("ins_a")
-		w.take()
 		var looking sync.WaitGroup
 		for range 20 {
 			looking.Go(func() {
@@ -102,30 +106,28 @@ func TestLooksAreShared(t *testing.T) {
 		}
 		looking.Wait()
 		testkit.Equal(t, "statements of twenty", 1, len(w.take()))
-		must(t, errorOfPage(db.NextOpenRun(t.Context())))
+		must(t, errorOfPage(db.NextOpenRun(t.Context(), nil)))
 		testkit.Equal(t, "statements of the scheduler", 1, len(w.take()))
 		if !db.Probe(t.Context()).Up() {
 			t.Error("the probe is down")
 		}
-		if n := len(w.take()); n > 0 {
-			t.Errorf("the probe sent %d statements", n)
-		}
+		testkit.Equal(t, "statements of the probe", 0, len(w.take()))
 	})
 }
 
 // A look that fails is shared with nobody, and nobody waits for it longer than for a context.
 func TestLookThatFails(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		must(t, errorOfPage(db.NextOpenRun(t.Context())))
+		must(t, errorOfPage(db.NextOpenRun(t.Context(), nil)))
 		db.without(t, "topics", func() {
-			mustBeError(t, "a look", errorOf(db.look(t.Context(), 0)), dispatch.ErrUnavailable)
+			mustBeError(t, "a look", errorOf(db.look(t.Context(), 0, nil)), dispatch.ErrUnavailable)
 			mustBeError(t, "one that may be old", errorOf(db.NextWork(t.Context())), dispatch.ErrUnavailable)
 		})
-		must(t, errorOf(db.look(t.Context(), 0)))
+		must(t, errorOf(db.look(t.Context(), 0, nil)))
 		db.looks.looking <- struct{}{} // another look is under way
 		ended, end := context.WithCancel(t.Context())
 		end()
-		mustBeError(t, "one that waits", errorOf(db.look(ended, 0)), dispatch.ErrUnavailable)
+		mustBeError(t, "one that waits", errorOf(db.look(ended, 0, nil)), dispatch.ErrUnavailable)
 		<-db.looks.looking
 	})
 }
@@ -139,11 +141,38 @@ func TestProbeWhileATableIsLocked(t *testing.T) {
 		must(t, errorOf(locking.ExecContext(t.Context(), "LOCK TABLES topics WRITE")))
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		mustBeError(t, "a look", errorOf(db.look(ctx, 0)), dispatch.ErrUnavailable)
+		mustBeError(t, "a look", errorOf(db.look(ctx, 0, nil)), dispatch.ErrUnavailable)
 		if !db.Probe(t.Context()).Up() {
 			t.Error("down, as a table is locked")
 		}
 		must(t, errorOf(locking.ExecContext(t.Context(), "UNLOCK TABLES")))
+	})
+}
+
+// While a look waits for a locked table, the ledger of jobs can be read. A look that waits too long ends in the server, too.
+func TestLookThatWaits(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		locking, err := db.raw.Conn(t.Context())
+		must(t, err)
+		defer locking.Close()
+		must(t, errorOf(locking.ExecContext(t.Context(), "LOCK TABLES topics WRITE")))
+		const waiting = "information_schema.processlist WHERE db = DATABASE() AND info LIKE '%ix_topics_due%' AND id <> CONNECTION_ID()"
+		quick := db.by(openWith(t, db.url, Options{Log: quiet, Patience: time.Second})) // a server's limits are whole seconds
+		mustBeError(t, "a look of little patience", errorOf(quick.look(t.Context(), 0, nil)), dispatch.ErrUnavailable)
+		testkit.Eventually(t, "the server has ended it", func() bool { return db.count(t, waiting) == 0 })
+
+		looked := make(chan error, 1)
+		go func() { looked <- errorOf(db.look(t.Context(), 0, nil)) }()
+		testkit.Eventually(t, "a patient look waits", func() bool { return db.count(t, waiting) == 1 })
+		must(t, errorOfPage(db.JobStates(t.Context(), []string{report})))
+		select {
+		case err := <-looked:
+			t.Errorf("the ledger was read after the look: %v", err)
+			return
+		default:
+		}
+		must(t, errorOf(locking.ExecContext(t.Context(), "UNLOCK TABLES")))
+		must(t, testkit.Await(t, "the look ends", looked))
 	})
 }
 
@@ -156,7 +185,7 @@ func TestPlanOfALook(t *testing.T) {
 		db.elsewhere(t, 500)
 		db.exec(t, "ANALYZE TABLE dispatches, topics")
 		for _, s := range statements(t, []*gorm.DB{db.lookPool}, func() {
-			must(t, errorOf(db.look(t.Context(), 0)))
+			must(t, errorOf(db.look(t.Context(), 0, nil)))
 			_, _, err := db.JobStates(t.Context(), []string{report, "other"})
 			must(t, err)
 		}) {

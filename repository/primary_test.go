@@ -71,7 +71,7 @@ func TestReadOnlyServerAnswersNothing(t *testing.T) {
 				return err
 			},
 			"the outbox": func(ctx context.Context) error { return errorOf(outbox.LeaseEvents(ctx, 1)) },
-			"a look":     func(ctx context.Context) error { return errorOf(db.look(ctx, 0)) },
+			"a look":     func(ctx context.Context) error { return errorOf(db.look(ctx, 0, nil)) },
 			"the jobs":   func(ctx context.Context) error { _, _, err := db.JobStates(ctx, []string{report}); return err },
 			"a ping":     db.Ping,
 		}

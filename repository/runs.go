@@ -65,9 +65,8 @@ func (row *runRow) run() cronjob.Run {
 	}
 }
 
-// RegisterJobs writes a row for each job that has none, and returns the database's time. From now on NextOpenRun knows of these jobs.
+// RegisterJobs writes a row for each job that has none, and returns the database's time.
 func (s *Store) RegisterJobs(ctx context.Context, names []string) (now time.Time, err error) {
-	s.looks.jobs.Store(&names)
 	err = s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		if now, err = s.clock(tx); err != nil || len(names) == 0 {
 			return err

@@ -39,8 +39,7 @@ func (s *Store) JobStates(ctx context.Context, names []string) (states map[strin
 		now, err = s.clock(s.general.WithContext(ctx))
 		return nil, now, err
 	case jobs[0].ReadOnly:
-		s.dialect.invalidateLookConns()
-		return nil, now, unavailable(errStaleRead)
+		return nil, now, s.staleLook()
 	}
 	now = fromMicros(jobs[0].Now)
 	states = make(map[string]cronjob.JobState, len(jobs))

@@ -170,9 +170,9 @@ func (l linkedLedger) JobStates(ctx context.Context, names []string) (map[string
 	return states, now, err
 }
 
-func (l linkedLedger) NextOpenRun(ctx context.Context) (open, now time.Time, err error) {
+func (l linkedLedger) NextOpenRun(ctx context.Context, jobs []string) (open, now time.Time, err error) {
 	open, err = over(ctx, l.link, "look", func() (open time.Time, err error) {
-		open, now, err = l.RunStore.NextOpenRun(ctx)
+		open, now, err = l.RunStore.NextOpenRun(ctx, jobs)
 		return open, err
 	})
 	return open, now, err

@@ -77,7 +77,7 @@ func JobsUnderLock(jobs []Job, lock string) (names []string) {
 type RunStore interface {
 	RegisterJobs(ctx context.Context, names []string) (time.Time, error)
 	JobStates(ctx context.Context, names []string) (map[string]cronjob.JobState, time.Time, error)
-	NextOpenRun(ctx context.Context) (open, now time.Time, err error)
+	NextOpenRun(ctx context.Context, jobs []string) (open, now time.Time, err error)
 	BeginRun(ctx context.Context, job, owner string, term time.Duration,
 		due func(cronjob.JobState, time.Time) time.Time) (cronjob.Run, error)
 	RenewRun(ctx context.Context, run cronjob.Run, term time.Duration) error

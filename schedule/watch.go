@@ -47,7 +47,7 @@ const maxReadingAge = 10 * time.Second
 
 // catchUp wakes the jobs whose runs may begin. Unless it must read the ledger, it does so only if there may be such a job.
 func (s *Scheduler) catchUp(ctx context.Context, must bool) {
-	if !s.mayRun(ctx) && !must && time.Since(s.readAt) < maxReadingAge {
+	if !must && !s.mayRun(ctx) && time.Since(s.readAt) < maxReadingAge {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
@@ -81,7 +81,7 @@ func (s *Scheduler) mayRun(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
 	defer cancel()
 	sent := s.Now()
-	open, now, err := s.Ledger.NextOpenRun(ctx)
+	open, now, err := s.Ledger.NextOpenRun(ctx, s.names)
 	for _, j := range s.jobs {
 		j.askDemand(ctx, err)
 	}

@@ -10,7 +10,7 @@ test("the jobs, their schedules in words, and their runs live", async ({ openCon
   await expect(row("retention")).toContainText("5 min after its last run");
   await expect(row("remind")).toContainText("every minute");
   await expect(row("expire-offers")).toContainText("SUCCEEDED");
-  await expect(row("expire-offers")).toContainText("0 offers ended");
+  await expect(row("expire-offers")).toContainText(/[0-9]+ offers ended/); // it ends those of other tests, too
   await expect(page.getByRole("button", { name: /^Runs of / })).toHaveCount(5);
   await expect(page.getByRole("button", { name: /^Run now/ })).toHaveCount(0);
 
