@@ -51,10 +51,10 @@ BEGIN
     RESIGNAL;
   END;
   ROLLBACK;
-  SELECT (SELECT COALESCE(MAX(driver_seq), 0) + 1 FROM claims WHERE driver_id = p_driver),
+  SELECT (SELECT COALESCE(MAX(driver_seq), 0) + 1 FROM claims FORCE INDEX (uq_claims_driver_seq) WHERE driver_id = p_driver),
     EXISTS (SELECT 1 FROM dispatches FORCE INDEX (ix_dispatches_driver) WHERE accepted_by = p_driver
       AND status IN ('ACCEPTED', 'IN_PROGRESS') AND work_ends_at > p_starts AND work_starts_at < p_ends AND id <> p_dispatch),
-    EXISTS (SELECT 1 FROM claims WHERE dispatch_id = p_dispatch AND driver_id = p_driver AND outcome <> 'WON')
+    EXISTS (SELECT 1 FROM claims FORCE INDEX (uq_claims_round) WHERE dispatch_id = p_dispatch AND driver_id = p_driver AND outcome <> 'WON')
     INTO v_seq, v_busy, v_withdrew;
   IF v_busy AND NOT p_busy OR v_withdrew AND NOT p_withdrew THEN
     SELECT 0;

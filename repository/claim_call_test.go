@@ -38,6 +38,28 @@ func TestStatementsOfAClaim(t *testing.T) {
 	})
 }
 
+// A driver who looks at the offer first saves the claim a read, also at a process that has not created the dispatch.
+func TestClaimAfterALook(t *testing.T) {
+	everyServer(t, func(t *testing.T, db *database) {
+		other := db.by(open(t, db.url))
+		db, w := db.counting(t)
+		v := db.drivers(t, 1)[0]
+		db.mustAccept(t, db.add(t, nil).ID, v.ID) // now the process knows the driver
+		looks := []func(dispatch.ID) error{
+			func(id dispatch.ID) error { return errorOf(db.OfferTo(t.Context(), id, v.ID)) },
+			func(dispatch.ID) error { return errorOfPage(db.OpenDispatchesFor(t.Context(), v, dispatch.Page{Limit: 10})) },
+		}
+		for day, look := range looks {
+			d := other.add(t, later(day+1))
+			must(t, look(d.ID))
+			w.take()
+			got := db.mustAccept(t, d.ID, v.ID)
+			testkit.Equal(t, "the statements", []string{"claims call"}, w.take())
+			db.mustStore(t, got)
+		}
+	})
+}
+
 // What a process knows may be old: it decides on what the database says.
 func TestClaimOnOldKnowledge(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {

@@ -56,6 +56,7 @@ func (s *Store) OfferTo(ctx context.Context, id dispatch.ID, v dispatch.DriverID
 		return dispatch.Offered{}, dispatch.ErrNotFound
 	}
 	items := []dispatch.Offered{rows[0].offered(v)}
+	s.lastKnown.learnDispatch(&items[0].Dispatch) // the driver may tap next
 	if err := s.addTaps(ctx, items, v); err != nil {
 		return dispatch.Offered{}, err
 	}
@@ -109,6 +110,7 @@ func (s *Store) OpenDispatchesFor(ctx context.Context, v dispatch.Driver, page d
 	items := make([]dispatch.Offered, len(rows))
 	for i := range rows {
 		items[i] = rows[i].offered(v.ID)
+		s.lastKnown.learnDispatch(&items[i].Dispatch) // the driver may tap next
 	}
 	if err := s.addTaps(ctx, items, v.ID); err != nil {
 		return nil, "", err
