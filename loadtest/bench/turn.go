@@ -34,7 +34,7 @@ type contest struct {
 	length  time.Duration // of each phase
 	order   order         // of the requests in the rate phase
 
-	spare  []string // dispatches not requested yet
+	spare  []string // dispatches that this turn's server has made and nobody has requested
 	rate   float64  // the best so far, in requests/s
 	rounds []figures
 }
@@ -46,6 +46,7 @@ func (c *contest) turn(ctx context.Context) error {
 		return err
 	}
 	defer server.stop()
+	c.spare = nil // a server that has just started would have to read what a running one knows
 	wires, err := c.dial(ctx, address)
 	if err != nil {
 		return err
