@@ -91,7 +91,9 @@ type claimProcedure struct {
 	name         string
 	create, call string
 	// refused: the database's user may not create or call it.
-	refused  atomic.Bool
+	refused atomic.Bool
+	// warnedAt is when a procedure that can't be created or loaded was logged last, in nanoseconds since 1970.
+	warnedAt atomic.Int64
 	observer StatementObserver
 	log      *slog.Logger
 }
@@ -150,14 +152,14 @@ const (
 )
 
 // notStarted are the errors of a procedure that the server can't load; notCommitted those of the statements before the COMMIT: a duplicate
-// key, a missing table, a lock wait timeout and a deadlock. After any other error the claim may be committed.
+// key, a missing privilege on a table, a missing table, a lock wait timeout and a deadlock. After any other error the claim may be committed.
 var (
 	notStarted   = []uint16{noSuchProcedure, 1457, 1548, 1558}
-	notCommitted = []uint16{duplicateKey, 1146, 1205, deadlock}
+	notCommitted = []uint16{duplicateKey, 1142, 1146, 1205, deadlock}
 )
 
 // notAllowed are the errors of a user without the privileges to create or to execute a procedure, and of servers without them.
-var notAllowed = []uint16{1044, 1064, 1142, 1227, 1235, 1370, 1419}
+var notAllowed = []uint16{1044, 1064, 1227, 1235, 1370, 1419}
 
 // exec calls the procedure, and creates it if it is missing. ErrUnavailable, errConflict and errNoProcedure mean that nothing
 // was written, and never will be.
@@ -201,11 +203,17 @@ func (p *claimProcedure) make(ctx context.Context) error {
 	return err
 }
 
+// refusalInterval is the least time between two warnings of a procedure that can't be created or loaded: each claim tries.
+const refusalInterval = 10 * time.Second
+
 // refuse stops the use of the procedure if that is what the error says.
 func (p *claimProcedure) refuse(err error) {
 	if !isServerError(err, notAllowed...) {
-		p.log.Warn("the stored procedure for claims can't be created or loaded; this claim is a transaction, and the next one tries again",
-			"procedure", p.name, "error", err)
+		now, last := time.Now().UnixNano(), p.warnedAt.Load()
+		if now-last >= int64(refusalInterval) && p.warnedAt.CompareAndSwap(last, now) {
+			p.log.Warn("the stored procedure for claims can't be created or loaded; claims are transactions, and each tries again",
+				"procedure", p.name, "error", err)
+		}
 	} else if !p.refused.Swap(true) {
 		p.log.Warn("the database's user may not create or execute the stored procedure for claims; claims take more round trips until "+
 			"the user has the privileges CREATE ROUTINE and EXECUTE and this instance is restarted", "error", err)

@@ -47,7 +47,9 @@ func TestClaimAfterALook(t *testing.T) {
 		db.mustAccept(t, db.add(t, nil).ID, v.ID) // now the process knows the driver
 		looks := []func(dispatch.ID) error{
 			func(id dispatch.ID) error { return errorOf(db.OfferTo(t.Context(), id, v.ID)) },
-			func(dispatch.ID) error { return errorOfPage(db.OpenDispatchesFor(t.Context(), v, dispatch.Page{Limit: 10})) },
+			func(dispatch.ID) error {
+				return errorOfPage(db.OpenDispatchesFor(t.Context(), v, dispatch.Page{Limit: 10}))
+			},
 		}
 		for day, look := range looks {
 			d := other.add(t, later(day+1))
@@ -239,6 +241,28 @@ func TestAUserWithoutPrivilegesForProcedures(t *testing.T) {
 		}
 		if said := log.String(); mayExecute.procedure.usable() || strings.Count(said, "CREATE ROUTINE") != 1 {
 			t.Errorf("it logs %q", said)
+		}
+	})
+}
+
+// A user who may not write to a table can't claim. Once it may, its claims use the procedure.
+func TestAUserWithoutPrivilegesForTables(t *testing.T) {
+	everyServer(t, func(t *testing.T, db *database) {
+		d, v := db.add(t, nil), db.drivers(t, 1)[0]
+		app, _ := db.restricted(t, "SELECT, UPDATE, EXECUTE")
+		_, err := app.accept(t.Context(), d.ID, v.ID)
+		mustBeError(t, "a claim that may not be inserted", err, dispatch.ErrUnavailable)
+		if errors.Is(err, dispatch.ErrUnknown) {
+			t.Errorf("nothing was written: %v", err)
+		}
+		db.mustStore(t, d)
+		u, err := url.Parse(db.url)
+		must(t, err)
+		name := strings.TrimPrefix(u.Path, "/")
+		db.exec(t, "GRANT INSERT ON "+name+".* TO u"+name)
+		app.mustAccept(t, d.ID, v.ID)
+		if !app.procedure.usable() {
+			t.Error("the procedure is not used any more")
 		}
 	})
 }
