@@ -76,7 +76,7 @@ mutant "the call without the driver's version" $call "AND version = p_driver_ver
 mutant "the call without the end of a suspension" $call "AND COALESCE(suspended_until, 0) <= v_now " "" ./repository TestClaimAtAWrongTime
 mutant "the call without the driver's other work" $call "v_busy AND NOT p_busy OR " "" ./repository TestClaimOnOldKnowledge
 mutant "the call without the driver's withdrawals" $call " OR v_withdrew AND NOT p_withdrew" "" ./repository TestClaimAfterAWithdrawal
-mutant "the call without the driver's number" $call "+ 1 FROM claims WHERE" "+ 1 + FLOOR(1000 * RAND()) FROM claims WHERE" ./repository TestOverlappingClaims
+mutant "the call without the driver's number" $call "+ 1 FROM claims FORCE" "+ 1 + FLOOR(1000 * RAND()) FROM claims FORCE" ./repository TestOverlappingClaims
 mutant "the call on a read-only server" $call "AND NOT {read_only}" "" ./repository TestAServerBecomesReadOnlyBefore
 mutant "the call without its outbox row" $call "INSERT INTO outbox (event_id, state, next_at, claim) VALUES (p_event, 0, v_now + p_lease, p_owner);" "" ./repository TestClaimWritesEverything
 mutant "a missing procedure is not created again" $call "if err = p.make(ctx); err != nil {" "if true {" ./repository TestTheProcedureIsMissing
@@ -223,7 +223,11 @@ mutant "an idle job runs an hour later" schedule/job.go "j.MaxIdle.Microseconds(
 mutant "an idle instance reads the ledger all the time" schedule/watch.go "time.Since(s.readAt) < maxReadingAge" "s.readAt.IsZero()" ./schedule TestIdleInstances
 mutant "requested runs wait for the next reading" schedule/watch.go "!open.IsZero() && !open.After(now)" "open.Equal(now)" ./schedule TestRunNow
 mutant "each part of an instance looks by itself" repository/look.go "time.Since(l.ReadAt) < maxAge" "maxAge < 0" ./repository TestLooksAreShared
-mutant "the scheduler uses the look of another" repository/look.go "s.look(ctx, 0)" "s.look(ctx, maxLookAge)" ./repository TestLooksAreShared
+mutant "a look tells of other processes' jobs" repository/look.go "WHERE j.name IN ? AND r.job" "WHERE (j.name IN ? OR 1 = 1) AND r.job" ./repository 'TestLook$/mariadb'
+mutant "the ledger waits for a look" repository/mysql.go "looking, lookConns" "looking, 1" ./repository TestLookThatWaits/mariadb
+mutant "a look at an offer teaches nothing" repository/offered.go "s.lastKnown.learnDispatch(&items[0].Dispatch)" "_ = items" ./repository TestClaimAfterALook/mariadb
+mutant "a missing privilege on a table ends the use of the procedure" $call "uint16{1044, 1064, 1227" "uint16{1044, 1064, 1142, 1227" ./repository TestAUserWithoutPrivilegesForTables/mariadb
+mutant "the scheduler uses the look of another" repository/look.go "s.look(ctx, 0, jobs)" "s.look(ctx, maxLookAge, jobs)" ./repository TestLooksAreShared
 mutant "what is due is told by the database's clock" repository/look.go "l.ReadAt.Add(at.Sub(l.Now))" "at" ./repository TestDue
 mutant "a look believes a read-only server" repository/look.go "case readOnly:" "case readOnly && now < 0:" ./repository TestReadOnlyServerAnswersNothing
 mutant "a locked table makes an instance not ready" repository/probe.go "err = p.store.Ping(bounded)" "_, err = p.store.look(bounded, maxLookAge)" ./repository TestProbeWhileATableIsLocked
