@@ -32,6 +32,17 @@ var installed = map[string]func() (engine, error){
 	mysql:   sync.OnceValues(findMySQL),
 }
 
+// Commands returns the commands that fill a data directory of the kind, [MariaDB] or [MySQL], and that serve it with the tests' settings,
+// and the server's version. The caller appends directories and port, and may append other settings: the last one counts.
+func Commands(kind string) (install, daemon []string, version string, err error) {
+	find, ok := installed[kind]
+	if !ok {
+		return nil, nil, "", fmt.Errorf("no database server is called %q", kind)
+	}
+	e, err := find()
+	return e.install, e.daemon, e.version, err
+}
+
 // frugal are the settings both engines share: small, and durable against a kill, but not against torn pages (doublewrite).
 // The kernel's asynchronous I/O is off because it is scarce (fs.aio-max-nr) where many servers run. The servers of replicas and
 // groups turn the binary log on.

@@ -1,8 +1,9 @@
 // Command bench compares FirstTap's accept with other ways to give one job to one of many drivers: the same Redis, the
-// same MariaDB, the same taps, in turns within one run. It prints a table; it fails on wrong answers only.
+// same database server, the same taps, in turns within one run. It prints a table; it fails on wrong answers only.
 //
 //	go run ./loadtest/bench            # about seven minutes
 //	go run ./loadtest/bench -quick     # a short check that it works
+//	go run ./loadtest/bench -database mysql
 package main
 
 import (
@@ -19,6 +20,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"firsttap/servertest"
 )
 
 func main() {
@@ -51,6 +54,7 @@ type options struct {
 	ways        []string
 	order       order
 	orderName   string
+	database    string
 	binary      string
 	ops         string
 }
@@ -66,6 +70,7 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 	by := flags.String("order", "together",
 		"of the taps in the rate phase: apart, every connection at its own pace, or together, one dispatch after the other")
 	quick := flags.Bool("quick", false, "one round of 0.5 s: shows that it works, not how fast")
+	flags.StringVar(&o.database, "database", servertest.MariaDB, "the database server: "+servertest.MariaDB+" or "+servertest.MySQL)
 	flags.StringVar(&o.binary, "firsttap", "", "measure this FirstTap binary instead of building one")
 	flags.StringVar(&o.ops, "ops", "", "where FirstTap serves pprof and metrics meanwhile, host:port")
 	if err := flags.Parse(args); err != nil {
@@ -105,7 +110,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	s, err := startStack()
+	s, err := startStack(o.database)
 	if s != nil {
 		defer s.close()
 	}
@@ -117,7 +122,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(stdout, "%s, %d processors, %s. %d rounds of %g s, ways in turns, taps %s, medians of per-round ratios (least–most).\n\n",
-		versions(), processors(), runtime.Version(), o.rounds, o.seconds, o.orderName)
+		s.versions(), processors(), runtime.Version(), o.rounds, o.seconds, o.orderName)
 	for round := range o.rounds {
 		if err := r.round(ctx, round, stderr); err != nil {
 			return err
@@ -167,7 +172,7 @@ func (r report) round(ctx context.Context, round int, progress io.Writer) error 
 			}
 			f := contest.rounds[len(contest.rounds)-1]
 			fmt.Fprintf(progress, "round %d  %3d connections  %-10s  %7.0f requests/s  ", round+1, c, way, f.rate)
-			fmt.Fprintf(progress, "%4.0f us (server %.1f, Redis %.1f, MariaDB %.1f)  ", f.cpu, f.parts[0], f.parts[1], f.parts[2])
+			fmt.Fprintf(progress, "%4.0f us (server %.1f, Redis %.1f, database %.1f)  ", f.cpu, f.parts[0], f.parts[1], f.parts[2])
 			fmt.Fprintf(progress, "loser %.2f ms  winner %.2f ms  %s\n", loser50(f), winner50(f), f.wrong)
 			if f.wrong != "" {
 				fmt.Fprintf(progress, "its log ends:\n%s\n", f.log)

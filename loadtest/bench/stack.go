@@ -8,27 +8,31 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	_ "github.com/go-sql-driver/mysql" // the driver under the name "mysql"
+
+	"firsttap/servertest"
 )
 
-// stack is what all contenders share: one Redis and one MariaDB in a temporary folder that is removed after the run.
+// stack is what all contenders share: one Redis and one database server in a temporary folder that is removed after the run.
 type stack struct {
-	starter starter
-	ports   ports
-	dir     string
-	redis   *process
-	mariadb *process
-	cache   string // address of Redis
-	dbPort  int
-	db      *sql.DB // for the preparation; no contender uses it
+	starter  starter
+	ports    ports
+	dir      string
+	redis    *process
+	database *process
+	version  string // of the database server
+	cache    string // address of Redis
+	dbPort   int
+	db       *sql.DB // for the preparation; no contender uses it
 }
 
-// startStack starts Redis and MariaDB. The caller closes the stack, even after an error.
-func startStack() (*stack, error) {
+// startStack starts Redis and a database server of the kind. The caller closes the stack, even after an error.
+func startStack(kind string) (*stack, error) {
 	dir, err := os.MkdirTemp("", "ftb")
 	if err != nil {
 		return nil, err
@@ -37,7 +41,7 @@ func startStack() (*stack, error) {
 	if err := s.startRedis(); err != nil {
 		return s, err
 	}
-	return s, s.startMariaDB()
+	return s, s.startDatabase(kind)
 }
 
 // close ends both servers and removes their folder.
@@ -45,7 +49,7 @@ func (s *stack) close() {
 	if s.db != nil {
 		_ = s.db.Close()
 	}
-	for _, p := range []*process{s.redis, s.mariadb} {
+	for _, p := range []*process{s.redis, s.database} {
 		if p != nil {
 			p.stop()
 		}
@@ -69,32 +73,37 @@ func (s *stack) startRedis() error {
 	return s.redis.await(func() error { return dialable(s.cache) })
 }
 
-// startMariaDB makes a database folder and serves it. Every commit is flushed to disk, or else ways that commit more often
+// startDatabase makes a database folder and serves it. Every commit is flushed to disk, or else ways that commit more often
 // would look better than they are.
-func (s *stack) startMariaDB() error {
-	data := filepath.Join(s.dir, "db")
-	install := exec.Command("mariadb-install-db", "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal",
-		"--skip-test-db", "--skip-name-resolve")
-	if out, err := install.CombinedOutput(); err != nil {
-		return fmt.Errorf("mariadb-install-db: %w\n%s", err, out)
+func (s *stack) startDatabase(kind string) error {
+	install, daemon, version, err := servertest.Commands(kind)
+	if err != nil {
+		return err
 	}
-	var err error
+	s.version = titleOf[kind] + " " + version
+	places := []string{"--datadir=" + filepath.Join(s.dir, "db"), "--tmpdir=" + s.dir}
+	install = slices.Concat(install, places)
+	if out, err := exec.Command(install[0], install[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", strings.Join(install, " "), err, out)
+	}
 	if s.dbPort, err = s.ports.free(); err != nil {
 		return err
 	}
-	args := []string{"mariadbd", "--no-defaults", "--datadir=" + data, "--port=" + strconv.Itoa(s.dbPort),
-		"--bind-address=127.0.0.1", "--socket=" + filepath.Join(s.dir, "s"), "--skip-name-resolve", "--max-connections=1000",
-		"--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=256M"}
-	if os.Geteuid() == 0 {
-		args = append(args, "--user=root")
+	// As it comes, but for the size of its memory and the binary log, which the tests' settings turn off.
+	settings := slices.Concat(places, []string{"--port=" + strconv.Itoa(s.dbPort), "--socket=" + filepath.Join(s.dir, "s"),
+		"--max-connections=1000", "--innodb-buffer-pool-size=256M", "--innodb-use-native-aio=1", "--innodb-doublewrite=1"})
+	if kind == servertest.MariaDB {
+		settings = append(settings, "--innodb-log-file-size=96M", "--skip-name-resolve")
+	} else {
+		settings = append(settings, "--innodb-redo-log-capacity=100M")
 	}
-	if s.mariadb, err = s.starter.start(s.dir, "mariadb", nil, args...); err != nil {
+	if s.database, err = s.starter.start(s.dir, kind, nil, slices.Concat(daemon, settings)...); err != nil {
 		return err
 	}
 	if s.db, err = sql.Open("mysql", s.dsn("mysql")); err != nil {
 		return err
 	}
-	return s.mariadb.await(s.db.Ping)
+	return s.database.await(s.db.Ping)
 }
 
 // dsn is the data source name of a database of this stack, in the form of GORM's documentation.
@@ -110,16 +119,16 @@ func (s *stack) createDatabase(ctx context.Context, name string) error {
 
 // usage is the processor time, so far, of a server and of the servers that it uses.
 type usage struct {
-	contender time.Duration // server, Redis and MariaDB together
+	contender time.Duration // server, Redis and database together
 	parts     [3]time.Duration
 	driver    time.Duration // this process
 	machine   time.Duration // everything on this machine
 }
 
-// usage reads the processor times of server, Redis, MariaDB, this process and the machine.
+// usage reads the processor times of server, Redis, database, this process and the machine.
 func (s *stack) usage(server *process) (usage, error) {
 	var u usage
-	for i, p := range []*process{server, s.redis, s.mariadb} {
+	for i, p := range []*process{server, s.redis, s.database} {
 		t, err := p.cpu()
 		if err != nil {
 			return u, fmt.Errorf("processor time of %s: %w", p.name, err)
@@ -144,7 +153,7 @@ func (u usage) since(before usage) usage {
 	return u
 }
 
-// quiesce waits until server, Redis and MariaDB are nearly idle, so that no phase pays for the one before it or hides work
+// quiesce waits until server, Redis and database are nearly idle, so that no phase pays for the one before it or hides work
 // in the next one. It returns the processor time that they took until then, and waits for 15 s at most.
 func (s *stack) quiesce(ctx context.Context, server *process) (time.Duration, error) {
 	const step, idle = 100 * time.Millisecond, clockTick
@@ -181,15 +190,14 @@ func dialable(address string) error {
 	return c.Close()
 }
 
-// versions names the servers of the stack for the heading.
-func versions() string {
-	var names []string
-	for _, program := range []string{"redis-server", "mariadbd"} {
-		out, err := exec.Command(program, "--version").Output()
-		if err != nil {
-			continue
-		}
-		names = append(names, strings.TrimSpace(string(out)))
+// titleOf are the names of the database servers.
+var titleOf = map[string]string{servertest.MariaDB: "MariaDB", servertest.MySQL: "MySQL"}
+
+// versions names the servers for the heading.
+func (s *stack) versions() string {
+	out, err := exec.Command("redis-server", "--version").Output()
+	if err != nil {
+		return s.version
 	}
-	return strings.Join(names, "; ")
+	return strings.TrimSpace(string(out)) + "; " + s.version
 }

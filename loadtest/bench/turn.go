@@ -13,7 +13,7 @@ const warmUp = 300 * time.Millisecond
 // figures are the results of one turn of one entrant.
 type figures struct {
 	rate     float64    // requests/s
-	cpu      float64    // microseconds of processor time a request: server, Redis and MariaDB
+	cpu      float64    // microseconds of processor time a request: server, Redis and the database
 	parts    [3]float64 // the same of each
 	late     float64    // their processor time after the phase, until they were idle, in microseconds a request
 	foreign  float64    // share of the machine that other processes took
