@@ -43,7 +43,7 @@ func lockCommand(ctx context.Context, c config.Config, log *slog.Logger, args []
 		}
 		defer func() { err = errors.Join(err, store.Close()) }()
 	}
-	// The limit begins here: a database that is slow to open must not take the time of the lock's server.
+	// The limit begins here, as the opening of the database has one of its own.
 	const commandTimeout = 20 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()

@@ -230,7 +230,7 @@ mutant "a missing privilege on a table ends the use of the procedure" $call "uin
 mutant "the scheduler uses the look of another" repository/look.go "s.look(ctx, 0, jobs)" "s.look(ctx, maxLookAge, jobs)" ./repository TestLooksAreShared
 mutant "what is due is told by the database's clock" repository/look.go "l.ReadAt.Add(at.Sub(l.Now))" "at" ./repository TestDue
 mutant "a look believes a read-only server" repository/look.go "case readOnly:" "case readOnly && now < 0:" ./repository TestReadOnlyServerAnswersNothing
-mutant "a locked table makes an instance not ready" repository/probe.go "err = p.store.Ping(bounded)" "_, err = p.store.look(bounded, maxLookAge)" ./repository TestProbeWhileATableIsLocked
+mutant "a locked table makes an instance not ready" repository/probe.go "err = p.store.Ping(bounded)" "_, err = p.store.look(bounded, maxLookAge, nil)" ./repository TestProbeWhileATableIsLocked
 mutant "the end of a lease is noticed late" notify/poll.go "time.AfterFunc(wait, signal.Set)" "if wait <= 0 { signal.Set() }" ./notify TestEndOfALease
 mutant "a failed look stops the relay" notify/poll.go "due = outbox.Due{ReadAt: now, Events: now, Notifications: now, Topics: now}" "due.ReadAt = now" ./notify TestRelayWithoutLooks
 mutant "the gauges of the backlog need a look" notify/metrics.go "err == nil && (at.IsZero()" "(at.IsZero()" ./notify TestRelayWithoutLooks

@@ -27,7 +27,7 @@ type wire struct {
 	dark  bool                      // each look fails
 	done  map[dispatch.EventID]bool // the events that the relay has expanded or completed
 	next  map[string]fault          // of the next call of that name
-	kept  int                       // results that the relay has recorded
+	sent  int                       // pushes that the relay has recorded as sent
 }
 
 // call is one call of a relay, and for an expansion its event.
@@ -93,11 +93,11 @@ func (w *wire) finished() int {
 	return len(w.done)
 }
 
-// recorded returns how many results of attempts the relay has recorded.
+// recorded returns how many pushes the relay has recorded as sent.
 func (w *wire) recorded() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.kept
+	return w.sent
 }
 
 // begin records a call. It returns the call's fault, and whether the call arrives.
@@ -224,7 +224,11 @@ func (w *wire) RecordResults(ctx context.Context, results []outbox.SendResult) e
 		if err == nil {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.kept += len(results)
+			for i := range results {
+				if results[i].Status == outbox.Sent {
+					w.sent++
+				}
+			}
 		}
 		return err
 	})

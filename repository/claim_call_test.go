@@ -38,7 +38,8 @@ func TestStatementsOfAClaim(t *testing.T) {
 	})
 }
 
-// A driver who looks at the offer first saves the claim a read, also at a process that has not created the dispatch.
+// A driver whom the process knows and who looks at the offer first saves the claim a read, also at a process that has not created the
+// dispatch.
 func TestClaimAfterALook(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
 		other := db.by(open(t, db.url))

@@ -128,7 +128,7 @@ func (e *expansion) load(id dispatch.EventID) error {
 		return unavailable(err)
 	}
 	if len(rows) == 0 {
-		return fmt.Errorf("event %s is gone: %w", id, dispatch.ErrNotFound)
+		return fmt.Errorf("event %s or its dispatch is gone: %w", id, dispatch.ErrNotFound)
 	}
 	row := &rows[0]
 	e.now = fromMicros(row.Dispatch.Now)

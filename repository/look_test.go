@@ -185,7 +185,7 @@ func TestPlanOfALook(t *testing.T) {
 		db.elsewhere(t, 500)
 		db.exec(t, "ANALYZE TABLE dispatches, topics")
 		for _, s := range statements(t, []*gorm.DB{db.lookPool}, func() {
-			must(t, errorOf(db.look(t.Context(), 0, nil)))
+			must(t, errorOf(db.look(t.Context(), 0, []string{report, "other"})))
 			_, _, err := db.JobStates(t.Context(), []string{report, "other"})
 			must(t, err)
 		}) {

@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(Main(m, app.SignalContext, app.RunWith)) }
 
-// command runs the program's command, as patient as an instance, and returns its output.
+// command runs the program's command with long timeouts, and returns its output.
 func command(t *testing.T, lookup func(string) (string, bool), args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
