@@ -78,7 +78,6 @@ func TestBudgetOfADispatch(t *testing.T) { // not parallel, as it counts the all
 // life is that of dispatches on one instance, with a count of what they cost.
 type life struct {
 	*office
-	store      *repository.Store
 	wire       *wire
 	pool       *sql.DB               // of the store, past its observer
 	redis      redis.UniversalClient // nil without Redis
@@ -102,7 +101,7 @@ func newLife(t *testing.T, o *office) *life {
 	r, store := o.relayBeside(func(n *notify.RelayOptions, b *repository.OutboxOptions) {
 		n.PollInterval, b.LeaseTerm = time.Hour, time.Hour
 	})
-	l.store, l.wire, l.pool = store, r.wire, store.Pools()["claims"]
+	l.wire, l.pool = r.wire, store.Pools()["claims"]
 	var gate service.Gate
 	if o.kind != servertest.SQLite { // in a bubble there is no server
 		url := servertest.StartRedis(t).URL()

@@ -38,8 +38,7 @@ func TestStatementsOfAClaim(t *testing.T) {
 	})
 }
 
-// A driver whom the process knows and who looks at the offer first saves the claim a read, also at a process that has not created the
-// dispatch.
+// A process that has not created a dispatch claims it without reading it, if it knows the driver and the driver has looked at the offer.
 func TestClaimAfterALook(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
 		other := db.by(open(t, db.url))
@@ -246,7 +245,7 @@ func TestAUserWithoutPrivilegesForProcedures(t *testing.T) {
 	})
 }
 
-// A user who may not write to a table can't claim. Once it may, its claims use the procedure.
+// A database user without the privilege INSERT can't claim. After the user has got the privilege, a claim uses the procedure.
 func TestAUserWithoutPrivilegesForTables(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]

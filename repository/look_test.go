@@ -89,7 +89,7 @@ func TestDue(t *testing.T) {
 	})
 }
 
-// Those who need a look at the same time share one statement. Only the scheduler reads a look of its own.
+// Relay, jobs and probe share one look, which costs one statement. The scheduler always reads a new one.
 func TestLooksAreShared(t *testing.T) {
 	url := pooled(t, servertest.SQLite).url
 	synctest.Test(t, func(t *testing.T) { // where no look gets old by itself
