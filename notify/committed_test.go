@@ -83,7 +83,7 @@ func TestEventsWithoutRecipients(t *testing.T) {
 	})
 }
 
-// The relay tells a driver who has got a device since the last look, and completes the events of the other drivers.
+// A driver who has registered a device after the relay's last look is told. The events of drivers without a device are completed.
 func TestDriverGetsADevice(t *testing.T) {
 	t.Parallel()
 	onDatabasesInAll(t, 0, func(t *testing.T, o *office) {

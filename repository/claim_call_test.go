@@ -8,7 +8,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	driver "github.com/go-sql-driver/mysql"
 
 	"firsttap/dispatch"
 	"firsttap/servertest"
@@ -263,6 +266,21 @@ func TestAUserWithoutPrivilegesForTables(t *testing.T) {
 		app.mustAccept(t, d.ID, v.ID)
 		if !app.procedure.usable() {
 			t.Error("the procedure is not used any more")
+		}
+	})
+}
+
+// The server can't load the procedure, and each claim tries again: a warning is logged every 10 s at most.
+func TestProcedureThatIsNotLoaded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &testkit.LogBuffer{}
+		p := newClaimProcedure(nil, &dialect{now: func() string { return "" }}, slog.New(slog.NewTextHandler(log, nil)))
+		for range 25 {
+			p.refuse(&driver.MySQLError{Number: 1548, Message: "Cannot load from mysql.proc. The table is probably corrupted"})
+			time.Sleep(time.Second)
+		}
+		if n := strings.Count(log.String(), "level=WARN"); n != 3 || !p.usable() {
+			t.Errorf("%d warnings, usable: %t", n, p.usable())
 		}
 	})
 }

@@ -97,6 +97,23 @@ func TestCompleteEvents(t *testing.T) {
 	})
 }
 
+// Another transaction holds the later of two rows and then wants the earlier: the completion is the deadlock's victim, and is tried again.
+func TestCompletionAndADeadlock(t *testing.T) {
+	everyServer(t, func(t *testing.T, db *database) {
+		events := slices.Sorted(slices.Values(db.manyEvents(t, 500)))[:2]
+		db.exec(t, "UPDATE outbox SET claim = 'ins_a'")
+		// It has written the most, so the server does not roll it back.
+		tx := db.begun(t, "UPDATE outbox SET next_at = next_at + 1 WHERE event_id > '"+string(events[1])+"'",
+			"SELECT * FROM outbox WHERE event_id = '"+string(events[1])+"' FOR UPDATE")
+		ended := begin(func() error { return db.as("ins_a").CompleteEvents(t.Context(), events) })
+		db.waiting(t)
+		must(t, errorOf(tx.Exec("UPDATE outbox SET next_at = next_at + 1 WHERE event_id = ?", events[0])))
+		must(t, tx.Rollback())
+		must(t, testkit.Await(t, "the completion", ended))
+		db.mustCount(t, 2, "outbox WHERE state = 1")
+	})
+}
+
 // However large the tables are, the look at an event reads a few rows by their keys, and so does its completion.
 func TestPlansOfCompletion(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {

@@ -119,6 +119,28 @@ func TestTapsOfAnEarlierVersion(t *testing.T) {
 	})
 }
 
+// A driver's signals count the taps of thirty days, and those that could not win of one day, wherever in a batch they are.
+func TestTapsOfThirtyDays(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v, d, now := db.drivers(t, 2), db.add(t, nil), db.now(t)
+		for _, ago := range []time.Duration{30 * 24 * time.Hour, 24 * time.Hour} {
+			var batch []dispatch.Attempt
+			for _, later := range []time.Duration{-50 * time.Minute, -time.Minute, time.Minute} {
+				for i := range v {
+					batch = append(batch, tap(d.ID, v[i].ID, dispatch.AttemptStale, now.Add(later-ago)))
+				}
+			}
+			must(t, db.AddAttempts(t.Context(), batch))
+		}
+		db.mustCount(t, 2, "tap_batches")
+		got, err := db.TapStatistics(t.Context(), v[0].ID)
+		must(t, err)
+		if got.Taps != 4 || got.RecentUnwinnable != 1 {
+			t.Errorf("%d taps in 30 days, want 4; %d of the last day could not win, want 1", got.Taps, got.RecentUnwinnable)
+		}
+	})
+}
+
 // Fields that a later version appends are ignored; a damaged row is reported, with its dispatch.
 func TestStoredTaps(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {

@@ -82,7 +82,7 @@ func TestSlotsWithWork(t *testing.T) {
 	})
 }
 
-// A slot whose lock another one holds is made up for, also if the job has work.
+// A slot with work whose lock is held by another is made up for when the lock is free.
 func TestMissedSlotWithWork(t *testing.T) {
 	withDemand(t, func(p *place, d *demand, _ map[string]*instance) {
 		other := lock.New(p.locks, lock.Options{})
@@ -102,7 +102,7 @@ func TestMissedSlotWithWork(t *testing.T) {
 	})
 }
 
-// If the demand can't be told, each slot runs.
+// While the question whether there is work fails, each slot is run.
 func TestUnknownDemand(t *testing.T) {
 	withDemand(t, func(p *place, d *demand, _ map[string]*instance) {
 		d.failed.Store(true)
@@ -111,7 +111,7 @@ func TestUnknownDemand(t *testing.T) {
 	})
 }
 
-// A run that is requested begins without work, and one whose instance died is taken over.
+// A requested run begins although there is no work, and a run whose instance has died is taken over.
 func TestRequestedRunWithoutWork(t *testing.T) {
 	withDemand(t, func(p *place, _ *demand, all map[string]*instance) {
 		all["a"].request("job")
@@ -127,7 +127,7 @@ func TestRequestedRunWithoutWork(t *testing.T) {
 	})
 }
 
-// A job that fails while it has no work is not taken for one that succeeds.
+// A job whose runs fail is not reported as one that succeeds because its slots without work are passed over.
 func TestFailingJobWithoutWork(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *place) {
 		i := p.start("a", schedule.Options{PollInterval: 100 * time.Millisecond, Jobs: []schedule.Job{{
