@@ -45,7 +45,6 @@ var titles = map[string]string{
 type comparison struct {
 	stack *stack
 	way   string
-	made  *int // rows made by all comparisons together
 }
 
 const comparisonDatabase = "comparison"
@@ -84,8 +83,8 @@ func (c comparison) drivers(_ context.Context, _ string, n int) ([]string, error
 func (c comparison) dispatches(ctx context.Context, _ string, _, n int) ([]string, error) {
 	ids := make([]string, n)
 	for i := range ids {
-		*c.made++
-		ids[i] = fmt.Sprintf("dsp_%026d", *c.made)
+		c.stack.made++
+		ids[i] = fmt.Sprintf("dsp_%026d", c.stack.made)
 	}
 	if c.way == wayEcho { // it reads no row
 		return ids, nil

@@ -57,6 +57,7 @@ type options struct {
 	database    string
 	binary      string
 	ops         string
+	quick       bool
 }
 
 func parseFlags(args []string, stderr io.Writer) (options, error) {
@@ -69,14 +70,14 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 	only := flags.String("only", "", "run these ways only, a comma list of "+strings.Join(ways, ", "))
 	by := flags.String("order", "together",
 		"of the taps in the rate phase: apart, every connection at its own pace, or together, one dispatch after the other")
-	quick := flags.Bool("quick", false, "one round of 0.5 s: shows that it works, not how fast")
+	flags.BoolVar(&o.quick, "quick", false, "one round of 0.5 s: shows that it works, not how fast")
 	flags.StringVar(&o.database, "database", servertest.MariaDB, "the database server: "+servertest.MariaDB+" or "+servertest.MySQL)
 	flags.StringVar(&o.binary, "firsttap", "", "measure this FirstTap binary instead of building one")
 	flags.StringVar(&o.ops, "ops", "", "where FirstTap serves pprof and metrics meanwhile, host:port")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	if *quick {
+	if o.quick {
 		o.rounds, o.seconds = 1, 0.5
 	}
 	for _, word := range strings.Split(*connections, ",") {
@@ -117,22 +118,55 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if o.binary == "" && slices.Contains(o.ways, wayFirstTap) {
+		if o.binary, err = build(ctx, s); err != nil {
+			return err
+		}
+	}
 	r, err := enter(ctx, s, o)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(stdout, "%s, %d processors, %s. %d rounds of %g s, ways in turns, taps %s, medians of per-round ratios (least–most).\n\n",
 		s.versions(), processors(), runtime.Version(), o.rounds, o.seconds, o.orderName)
+	lives, err := o.lives(ctx, s)
+	if err != nil {
+		return err
+	}
+	if lives != nil {
+		defer lives.close()
+	}
 	for round := range o.rounds {
 		if err := r.round(ctx, round, stderr); err != nil {
 			return err
 		}
+		if lives == nil {
+			continue
+		}
+		if err := lives.turn(ctx); err != nil {
+			return fmt.Errorf("the life of a dispatch: %w", err)
+		}
 	}
 	r.print(stdout)
+	if lives != nil {
+		lives.print(stdout)
+	}
 	if slices.Contains(o.ways, wayFirstTap) && r.wrong(wayFirstTap) != "" {
 		return errors.New("FirstTap gave wrong answers")
 	}
 	return nil
+}
+
+// lives prepares the measurement of a dispatch's life, nil if FirstTap and the simple flow don't both run.
+func (o options) lives(ctx context.Context, s *stack) (*life, error) {
+	if !slices.Contains(o.ways, wayFirstTap) || !slices.Contains(o.ways, waySimple) {
+		return nil, nil
+	}
+	n := lifeDispatches
+	if o.quick {
+		n = 10
+	}
+	return newLife(ctx, s, o.binary, n)
 }
 
 // enter prepares all contests.
@@ -141,11 +175,10 @@ func enter(ctx context.Context, s *stack, o options) (report, error) {
 	if err := createComparisonTable(ctx, s); err != nil {
 		return r, err
 	}
-	var made int
 	for _, way := range o.ways {
-		var e entrant = comparison{stack: s, way: way, made: &made}
+		var e entrant = comparison{stack: s, way: way}
 		if way == wayFirstTap {
-			p, err := newProduct(ctx, s, o.binary, o.ops)
+			p, err := newProduct(ctx, s, "firsttap", o.binary, "FIRSTTAP_OPS_ADDR="+o.ops)
 			if err != nil {
 				return r, err
 			}

@@ -17,36 +17,39 @@ import (
 )
 
 const (
-	productDatabase = "firsttap"
-	adminKey        = "bench-admin-key-0123456789abcdef0123456789abcdef"
-	jwtSecret       = "bench-jwt-secret-0123456789abcdef0123456789abcdef"
-	preparers       = 16 // connections that make dispatches
+	adminKey  = "bench-admin-key-0123456789abcdef0123456789abcdef"
+	jwtSecret = "bench-jwt-secret-0123456789abcdef0123456789abcdef"
+	preparers = 16 // connections that make dispatches
 )
 
 // product is FirstTap itself, used through its public API only.
 type product struct {
-	stack  *stack
-	binary string
-	ops    string           // where it serves pprof during the measurement; empty for no pprof
-	tokens map[int][]string // of the drivers of a race, by their number
-	hours  atomic.Int64     // work times used so far; a driver may hold many dispatches whose times don't overlap
-	client *http.Client
+	stack    *stack
+	database string
+	binary   string
+	settings []string         // on top of those that every measurement has
+	tokens   map[int][]string // of the drivers of a race, by their number
+	hours    atomic.Int64     // work times used so far; a driver may hold many dispatches whose times don't overlap
+	client   *http.Client
 }
 
-// newProduct makes an empty database for the product and builds it from this module, unless binary names one that is built.
-func newProduct(ctx context.Context, s *stack, binary, ops string) (*product, error) {
-	if err := s.createDatabase(ctx, productDatabase); err != nil {
-		return nil, err
+// build builds FirstTap from this module.
+func build(ctx context.Context, s *stack) (binary string, err error) {
+	binary = filepath.Join(s.dir, "firsttap")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "firsttap").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build FirstTap: %w\n%s", err, out)
 	}
-	if binary == "" {
-		binary = filepath.Join(s.dir, "firsttap")
-		if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "firsttap").CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("build FirstTap: %w\n%s", err, out)
-		}
+	return binary, nil
+}
+
+// newProduct makes an empty database for the product.
+func newProduct(ctx context.Context, s *stack, database, binary string, settings ...string) (*product, error) {
+	if err := s.createDatabase(ctx, database); err != nil {
+		return nil, err
 	}
 	binary, err := filepath.Abs(binary)
 	return &product{
-		stack: s, binary: binary, ops: ops, tokens: map[int][]string{},
+		stack: s, database: database, binary: binary, settings: settings, tokens: map[int][]string{},
 		client: &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: preparers}},
 	}, err
 }
@@ -59,17 +62,16 @@ func (p *product) serve(ctx context.Context) (*process, string, error) {
 		return nil, "", err
 	}
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	server, err := p.stack.starter.start(p.stack.dir, "firsttap-server", []string{
-		"FIRSTTAP_ADDR=" + address,
-		"FIRSTTAP_OPS_ADDR=" + p.ops, "FIRSTTAP_DRAIN=0",
-		fmt.Sprintf("FIRSTTAP_DATABASE_URL=mysql://root@127.0.0.1:%d/%s", p.stack.dbPort, productDatabase),
+	server, err := p.stack.starter.start(p.stack.dir, "firsttap-server", append([]string{
+		"FIRSTTAP_ADDR=" + address, "FIRSTTAP_OPS_ADDR=", "FIRSTTAP_DRAIN=0",
+		fmt.Sprintf("FIRSTTAP_DATABASE_URL=mysql://root@127.0.0.1:%d/%s", p.stack.dbPort, p.database),
 		"FIRSTTAP_REDIS_URL=redis://" + p.stack.cache,
 		"FIRSTTAP_ADMIN_KEY=" + adminKey,
 		"FIRSTTAP_JWT_SECRET=" + jwtSecret,
 		"FIRSTTAP_RATE_LIMIT_DRIVER=1000000/s",
 		"FIRSTTAP_RATE_LIMIT_ADMIN=1000000/s",
 		"FIRSTTAP_LOG=warn",
-	}, p.binary)
+	}, p.settings...), p.binary)
 	if err != nil {
 		return nil, "", err
 	}
@@ -171,7 +173,7 @@ func (p *product) settle(ctx context.Context) error {
 	defer cancel()
 	for {
 		var left int
-		err := p.stack.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+productDatabase+".outbox WHERE state = 0").Scan(&left)
+		err := p.stack.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+p.database+".outbox WHERE state = 0").Scan(&left)
 		if err != nil || left == 0 {
 			return err
 		}

@@ -47,6 +47,7 @@ type outcome struct {
 	elapsed    time.Duration
 	losers     []time.Duration
 	winners    []time.Duration
+	winner     []int  // the wire that has won each dispatch
 	wrong      string // empty when every answer was right
 }
 
@@ -178,8 +179,11 @@ func gather(tallies []tally, elapsed time.Duration, wins int) (outcome, error) {
 		if t.err != nil {
 			return o, t.err
 		}
-		o.requests += len(t.won) + t.again + t.taken + t.strange
 		o.dispatches = max(o.dispatches, t.reached)
+	}
+	o.winner = make([]int, o.dispatches)
+	for i, t := range tallies {
+		o.requests += len(t.won) + t.again + t.taken + t.strange
 		o.losers = append(o.losers, t.losers...)
 		o.winners = append(o.winners, t.winners...)
 		strange += t.strange
@@ -188,6 +192,7 @@ func gather(tallies []tally, elapsed time.Duration, wins int) (outcome, error) {
 		}
 		for _, k := range t.won {
 			won[k]++
+			o.winner[k] = i
 		}
 	}
 	o.wrong = judge(o.dispatches, won, wins, strange, example)

@@ -29,6 +29,7 @@ type stack struct {
 	cache    string // address of Redis
 	dbPort   int
 	db       *sql.DB // for the preparation; no contender uses it
+	made     int     // dispatches of all comparisons together
 }
 
 // startStack starts Redis and a database server of the kind. The caller closes the stack, even after an error.
@@ -154,23 +155,23 @@ func (u usage) since(before usage) usage {
 }
 
 // quiesce waits until server, Redis and database are nearly idle, so that no phase pays for the one before it or hides work
-// in the next one. It returns the processor time that they took until then, and waits for 15 s at most.
-func (s *stack) quiesce(ctx context.Context, server *process) (time.Duration, error) {
+// in the next one. It returns what they took until then, and waits for 15 s at most.
+func (s *stack) quiesce(ctx context.Context, server *process) (usage, error) {
 	const step, idle = 100 * time.Millisecond, clockTick
 	first, err := s.usage(server)
 	if err != nil {
-		return 0, err
+		return usage{}, err
 	}
 	before := first
 	for quiet, steps := 0, 0; quiet < 2 && steps < 150; steps++ {
 		select {
 		case <-ctx.Done():
-			return 0, ctx.Err()
+			return usage{}, ctx.Err()
 		case <-time.After(step):
 		}
 		now, err := s.usage(server)
 		if err != nil {
-			return 0, err
+			return usage{}, err
 		}
 		quiet++
 		if now.contender-before.contender > idle {
@@ -178,7 +179,7 @@ func (s *stack) quiesce(ctx context.Context, server *process) (time.Duration, er
 		}
 		before = now
 	}
-	return before.contender - first.contender, nil
+	return before.since(first), nil
 }
 
 // dialable reports whether address accepts connections.

@@ -16,6 +16,7 @@ type figures struct {
 	cpu      float64    // microseconds of processor time a request: server, Redis and the database
 	parts    [3]float64 // the same of each
 	late     float64    // their processor time after the phase, until they were idle, in microseconds a request
+	database float64    // the database's, of both, in microseconds a request
 	foreign  float64    // share of the machine that other processes took
 	early    bool       // the dispatches ran out before the time
 	loser50  time.Duration
@@ -51,11 +52,7 @@ func (c *contest) turn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		for _, w := range wires {
-			_ = w.conn.Close()
-		}
-	}()
+	defer hangUp(wires)
 	f, err := c.measure(ctx, server, address, wires)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -87,6 +84,13 @@ func (c *contest) dial(ctx context.Context, address string) ([]*wire, error) {
 	return wires, nil
 }
 
+// hangUp closes the drivers' connections.
+func hangUp(wires []*wire) {
+	for _, w := range wires {
+		_ = w.conn.Close() // it has answered, or its error was returned
+	}
+}
+
 func (c *contest) measure(ctx context.Context, server *process, address string, wires []*wire) (figures, error) {
 	var f figures
 	warm, err := c.phase(ctx, server, address, 20+12_000/c.racers, rush(c.order), wires, warmUp)
@@ -115,7 +119,8 @@ func (c *contest) measure(ctx context.Context, server *process, address string, 
 	if err != nil {
 		return f, err
 	}
-	f.late = late.Seconds() * 1e6 / requests
+	f.late = late.contender.Seconds() * 1e6 / requests
+	f.database = (spent.parts[2] + late.parts[2]).Seconds() * 1e6 / requests
 
 	burst, err := c.phase(ctx, server, address, max(10, int(150*c.length.Seconds())), bursts, wires, c.length)
 	if err != nil {
