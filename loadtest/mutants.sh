@@ -242,6 +242,9 @@ mutant "a slot with work behind a passed one waits" schedule/job.go "if j.passes
 mutant "a failing job without work seems to succeed" schedule/metrics.go "if !m.failing.Load() {" "if m != nil {" ./schedule TestFailingJobWithoutWork
 mutant "a missed slot with work is not made up for" schedule/watch.go "len(state.Unfinished) > 0 || j.toRun(state, now)" "len(state.Unfinished) > 0" ./schedule TestMissedSlotWithWork
 mutant "an expansion that failed is never retried" notify/poll.go "if r.expandFailed.Load() {" "if r == nil {" ./notify TestACallIsLost
+mutant "a text outlives its dispatch's version" notify/fcm/text.go "d.ID, d.Version, " "d.ID, 0, " ./notify/fcm TestTextsOfOneSender
+mutant "a text outlives its day" notify/fcm/text.go "now.Year()*1000 + now.YearDay()" "now.Year()" ./notify/fcm TestTextsOfOneSender
+mutant "a push that is handed over is lost" notify/send.go "case p = <-r.handOver:" "case <-r.handOver:" ./notify TestWaitingEvents
 mutant "a tap is not stored" service/accept.go "a.attempts.Record(ctx, tap, arrived, err)" "_ = arrived" ./service TestEveryTapIsKept
 
 once=repository/idempotency.go

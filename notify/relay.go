@@ -125,6 +125,9 @@ type Relay struct {
 	// expandFailed: this process holds the lease of an event that it failed to expand.
 	expandFailed atomic.Bool
 	attempts     sync.WaitGroup
+	// handOver passes a push to a goroutine that has ended its attempt. They end when noMore is closed.
+	handOver chan *outbox.Push
+	noMore   chan struct{}
 }
 
 // NewRelay returns a Relay. It sends while Run is running.
@@ -151,7 +154,7 @@ func NewRelay(o RelayOptions) *Relay {
 		urgent: make(chan committedEvent, committedQueue), committed: make(chan dispatch.EventID, committedQueue),
 		completed: make(chan committedEvent, completeQueue),
 		eventsDue: wakeup.New(), pushesDue: wakeup.New(), topicsDue: wakeup.New(), ready: newLanes(),
-		closedPlatforms: map[dispatch.Platform]time.Time{},
+		closedPlatforms: map[dispatch.Platform]time.Time{}, handOver: make(chan *outbox.Push),
 	}
 	r.metrics = newRelayMetrics(o.Metrics, r.throttle)
 	var err error
@@ -177,6 +180,7 @@ func (r *Relay) Run(ctx context.Context) {
 	verdicts := newVerdictWriter(r.options.Devices, r.options.Log, r.metrics)
 	r.deadTokens = newDeadTokens(verdicts, r.throttle, r.options.SuspicionGap, r.options.Log, r.metrics)
 	r.suspects = newSuspectQueue(r.options.SuspicionGap)
+	r.noMore = make(chan struct{})
 	completing, completed := context.WithCancel(lasting)
 	defer completed()
 	var loops, writing, judging, complete sync.WaitGroup
@@ -196,6 +200,7 @@ func (r *Relay) Run(ctx context.Context) {
 	loops.Go(func() { r.poll(ctx) })
 	loops.Wait()
 
+	close(r.noMore)
 	completed()
 	r.releaseAll(anyPush, 0)
 	r.releaseSuspects()

@@ -45,7 +45,11 @@ func (r *Relay) send(ctx, lasting context.Context) {
 func (r *Relay) startAttempt(lasting context.Context, p *outbox.Push, now time.Time) {
 	suspected, closed := r.deadTokens.suspected(*p, now), r.platformClosedFor(p.Device.Platform, now)
 	if !suspected && closed <= 0 && !stale(now, r.options.AttemptTimeout)(p) {
-		r.attempts.Go(func() { r.attempt(lasting, *p) })
+		select {
+		case r.handOver <- p:
+		default:
+			r.attempts.Go(func() { r.makeAttempts(lasting, p) })
+		}
 		return
 	}
 	r.throttle.cancelStart()
@@ -79,6 +83,27 @@ func (r *Relay) releaseAll(match func(*outbox.Push) bool, wait time.Duration) {
 
 // releaseRounding rounds the waits of released pushes, so that one statement can record many.
 const releaseRounding = 100 * time.Millisecond
+
+// keepIdle is how long a goroutine that has made an attempt waits for the next push.
+const keepIdle = time.Second
+
+// makeAttempts attempts to send p, and then each push that is handed over to it. An attempt needs a large stack: if each attempt had
+// a goroutine of its own, stacks would grow for 6% of the time that a push takes.
+func (r *Relay) makeAttempts(ctx context.Context, p *outbox.Push) {
+	idle := time.NewTimer(keepIdle)
+	defer idle.Stop()
+	for {
+		r.attempt(ctx, *p)
+		idle.Reset(keepIdle)
+		select {
+		case p = <-r.handOver:
+		case <-idle.C:
+			return
+		case <-r.noMore:
+			return
+		}
+	}
+}
 
 func (r *Relay) attempt(ctx context.Context, p outbox.Push) {
 	if p.Topic == "" {

@@ -3,6 +3,8 @@ package repository
 import (
 	"cmp"
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -122,37 +124,20 @@ func (o *Outbox) LeaseNotifications(ctx context.Context, limit int) (pushes []ou
 	return o.dropObsolete(ctx, pushes, now)
 }
 
-type pushRow struct {
-	Row      notificationRow `gorm:"embedded"`
-	Platform dispatch.Platform
-	Token    *string
-	Locale   string
-	Dead     bool
-	Good     *int64
-	Suspect  *int64
-	Now      int64
-}
-
 // pushes reads the leased notifications, their devices and dispatches as they are now, and the database's time.
 func (o *Outbox) pushes(ctx context.Context, ids []dispatch.NotificationID, leased time.Time) ([]outbox.Push, time.Time, error) {
-	var rows []pushRow
-	var now time.Time
 	db := o.relay.WithContext(ctx)
-	err := db.Raw(`SELECT n.*, dv.platform, dv.push_token token, COALESCE(NULLIF(dv.locale, ''), v.locale, '') locale,
-		dv.quarantined_at IS NOT NULL dead, dv.good_at good, dv.suspected_at suspect, `+o.dialect.now()+` now
-		FROM notifications n LEFT JOIN devices dv ON dv.id = n.device_id AND dv.driver_id = n.driver_id
-		LEFT JOIN drivers v ON v.id = n.driver_id
-		WHERE n.id IN ? AND n.claim = ? AND n.state = 0 ORDER BY n.id`, ids, o.Owner).Scan(&rows).Error
+	pushes, now, err := o.pushesWithoutDispatch(db, ids, leased)
 	if err != nil {
 		return nil, now, unavailable(err)
 	}
 	var names []dispatch.ID
 	about := map[dispatch.ID]dispatch.Dispatch{}
-	for i := range rows {
-		now = fromMicros(rows[i].Now)
-		if _, ok := about[rows[i].Row.DispatchID]; !ok {
-			about[rows[i].Row.DispatchID] = dispatch.Dispatch{}
-			names = append(names, rows[i].Row.DispatchID)
+	for i := range pushes {
+		id := pushes[i].Dispatch.ID
+		if _, ok := about[id]; !ok {
+			about[id] = dispatch.Dispatch{}
+			names = append(names, id)
 		}
 	}
 	var found []timedRow
@@ -163,27 +148,46 @@ func (o *Outbox) pushes(ctx context.Context, ids []dispatch.NotificationID, leas
 	for i := range found {
 		about[found[i].Row.ID] = found[i].Row.at(fromMicros(found[i].Now))
 	}
-	pushes := make([]outbox.Push, len(rows))
-	for i := range rows {
-		pushes[i] = rows[i].push(about[rows[i].Row.DispatchID], leased)
+	for i := range pushes {
+		pushes[i].Refresh(about[pushes[i].Dispatch.ID])
 	}
 	return pushes, now, nil
 }
 
-func (row *pushRow) push(d dispatch.Dispatch, leased time.Time) outbox.Push {
-	n := &row.Row
-	p := outbox.Push{
-		ID: n.ID, Event: n.EventID, Type: n.Type, Silent: n.Silent, Round: n.Round, Dispatch: d, ReadAt: time.Now(), Driver: n.DriverID,
-		Topic: n.Topic, Attempts: n.Attempts, EventAt: fromMicros(n.At), UsefulUntil: fromMicros(n.ExpiresAt), LeasedUntil: leased,
+// pushesWithoutDispatch returns pushes that have only the identifier of their dispatch. It reads without reflection: every push that
+// its expansion does not lease passes here.
+func (o *Outbox) pushesWithoutDispatch(db *gorm.DB, ids []dispatch.NotificationID, leased time.Time) (pushes []outbox.Push, now time.Time, err error) {
+	rows, err := db.Raw(`SELECT n.id, n.event_id, n.dispatch_id, n.round, n.type, n.silent, n.topic, n.attempts, n.at, n.expires_at, n.driver_id, n.device_id,
+		dv.platform, dv.push_token, COALESCE(NULLIF(dv.locale, ''), v.locale, ''), dv.quarantined_at IS NOT NULL, dv.good_at, dv.suspected_at, `+
+		o.dialect.now()+`
+		FROM notifications n LEFT JOIN devices dv ON dv.id = n.device_id AND dv.driver_id = n.driver_id
+		LEFT JOIN drivers v ON v.id = n.driver_id
+		WHERE n.id IN ? AND n.claim = ? AND n.state = 0 ORDER BY n.id`, ids, o.Owner).Rows()
+	if err != nil {
+		return nil, now, err
 	}
-	p.Refresh(d)
-	if row.Token != nil && !row.Dead {
-		p.Device = dispatch.Device{
-			ID: n.DeviceID, Driver: n.DriverID, Platform: row.Platform, PushToken: *row.Token, Locale: row.Locale,
-			PushAcceptedAt: toLocalTime(row.Good, row.Now), SuspectedAt: toLocalTime(row.Suspect, row.Now),
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	pushes = make([]outbox.Push, 0, len(ids))
+	for rows.Next() {
+		p, d := outbox.Push{LeasedUntil: leased, ReadAt: time.Now()}, dispatch.Device{}
+		var at, until, read int64
+		var platform, token sql.NullString
+		var dead bool
+		var good, suspect *int64
+		err := rows.Scan(&p.ID, &p.Event, &p.Dispatch.ID, &p.Round, &p.Type, &p.Silent, &p.Topic, &p.Attempts, &at, &until, &p.Driver, &d.ID,
+			&platform, &token, &d.Locale, &dead, &good, &suspect, &read)
+		if err != nil {
+			return nil, now, err
 		}
+		now, p.EventAt, p.UsefulUntil = fromMicros(read), fromMicros(at), fromMicros(until)
+		if token.Valid && !dead {
+			d.Driver, d.Platform, d.PushToken = p.Driver, dispatch.Platform(platform.String), token.String
+			d.PushAcceptedAt, d.SuspectedAt = toLocalTime(good, read), toLocalTime(suspect, read)
+			p.Device = d
+		}
+		pushes = append(pushes, p)
 	}
-	return p
+	return pushes, now, rows.Err()
 }
 
 // dropObsolete drops the obsolete pushes, and returns the rest.

@@ -139,16 +139,6 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-func TestParseStat(t *testing.T) {
-	line := "42 (a (b) c) S 1 42 42 0 -1 4194560 1 2 3 4 150 50 7 8 20 0 9 0 123"
-	if got, err := parseStat(line); err != nil || got != 2*time.Second {
-		t.Errorf("got %v, %v", got, err)
-	}
-	if _, err := parseStat("42 (x) S 1"); err == nil {
-		t.Error("a short line was accepted")
-	}
-}
-
 // A way with wrong answers has no figures in the table, and no aim is judged by it.
 func TestReportWithoutFigures(t *testing.T) {
 	r := report{ways: []string{waySimple, wayFirstTap}, connections: []int{30}, contests: map[string]map[int]*contest{

@@ -14,10 +14,9 @@ import (
 	"sync"
 	"syscall"
 	"time"
-)
 
-// clockTick is the unit of the times in /proc/<pid>/stat; USER_HZ is 100 on every Linux that Go runs on.
-const clockTick = 10 * time.Millisecond
+	"firsttap/servertest"
+)
 
 // process is a child process. It is killed when this process dies.
 type process struct {
@@ -112,33 +111,6 @@ func (p *process) tail() string {
 	return string(bytes.TrimSpace(b))
 }
 
-// cpu returns the user and system time of the whole process so far.
-func (p *process) cpu() (time.Duration, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	return parseStat(string(b))
-}
-
-// parseStat reads utime and stime from a line of /proc/<pid>/stat. The command's name may hold spaces and brackets, so
-// fields are counted from the last bracket.
-func parseStat(line string) (time.Duration, error) {
-	fields := strings.Fields(line[strings.LastIndexByte(line, ')')+1:])
-	if len(fields) < 13 {
-		return 0, errors.New("/proc/<pid>/stat: too few fields")
-	}
-	user, err := strconv.ParseInt(fields[11], 10, 64)
-	if err != nil {
-		return 0, err
-	}
-	system, err := strconv.ParseInt(fields[12], 10, 64)
-	if err != nil {
-		return 0, err
-	}
-	return time.Duration(user+system) * clockTick, nil
-}
-
 // machineBusy returns the busy time of all processors, including the share that other guests took.
 func machineBusy() (time.Duration, error) {
 	b, err := os.ReadFile("/proc/stat")
@@ -161,7 +133,7 @@ func machineBusy() (time.Duration, error) {
 		}
 		ticks += n
 	}
-	return time.Duration(ticks) * clockTick, nil
+	return time.Duration(ticks) * servertest.ClockTick, nil
 }
 
 // ownCPU returns the user and system time of this process: the cost of the load generator.

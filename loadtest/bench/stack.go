@@ -130,7 +130,7 @@ type usage struct {
 func (s *stack) usage(server *process) (usage, error) {
 	var u usage
 	for i, p := range []*process{server, s.redis, s.database} {
-		t, err := p.cpu()
+		t, err := servertest.ProcessorTime(p.cmd.Process.Pid)
 		if err != nil {
 			return u, fmt.Errorf("processor time of %s: %w", p.name, err)
 		}
@@ -157,7 +157,7 @@ func (u usage) since(before usage) usage {
 // quiesce waits until server, Redis and database are nearly idle, so that no phase pays for the one before it or hides work
 // in the next one. It returns what they took until then, and waits for 15 s at most.
 func (s *stack) quiesce(ctx context.Context, server *process) (usage, error) {
-	const step, idle = 100 * time.Millisecond, clockTick
+	const step, idle = 100 * time.Millisecond, servertest.ClockTick
 	first, err := s.usage(server)
 	if err != nil {
 		return usage{}, err

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"firebase.google.com/go/v4/messaging"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"firsttap/dispatch"
 	"firsttap/outbox"
@@ -23,12 +24,24 @@ const (
 	maxCollapseID = 64
 )
 
-// composer turns pushes into messages.
-type composer struct{ zone *time.Location }
+// rememberedTexts is how many texts a composer remembers: the pushes of one event have few different texts and come close together.
+const rememberedTexts = 256
+
+// composer turns pushes into messages. Safe for concurrent use.
+type composer struct {
+	zone            *time.Location
+	korean, english *language
+	texts           *lru.Cache[textKey, text]
+}
+
+func newComposer(zone *time.Location) (*composer, error) {
+	texts, err := lru.New[textKey, text](rememberedTexts)
+	return &composer{zone: zone, korean: korean(), english: english(), texts: texts}, err
+}
 
 // message returns p as a message of the SDK, with the settings of the device's platform, or of all platforms for a topic. A
 // visible push whose type has no text is sent as a silent one.
-func (c composer) message(p outbox.Push, now time.Time) *messaging.Message {
+func (c *composer) message(p *outbox.Push, now time.Time) *messaging.Message {
 	m := &messaging.Message{Token: p.Device.PushToken, Topic: p.Topic, Data: data(p)}
 	shown := text{}
 	if !p.Silent {
@@ -58,7 +71,7 @@ func (c composer) message(p outbox.Push, now time.Time) *messaging.Message {
 }
 
 // data returns the data for the app. It identifies a push that arrives twice, and does not name the winner.
-func data(p outbox.Push) map[string]string {
+func data(p *outbox.Push) map[string]string {
 	return map[string]string{
 		"event_id":        string(p.Event),
 		"notification_id": string(p.ID),
@@ -80,7 +93,7 @@ type envelope struct {
 	life    time.Duration // until then, in whole seconds
 }
 
-func newEnvelope(p outbox.Push, now time.Time) envelope {
+func newEnvelope(p *outbox.Push, now time.Time) envelope {
 	e := envelope{offer: p.Type.IsOffer(), tag: string(p.Dispatch.ID), channel: jobsChannel}
 	if e.offer {
 		e.channel = offersChannel

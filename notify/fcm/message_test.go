@@ -220,6 +220,35 @@ func TestTextsVary(t *testing.T) {
 	}
 }
 
+// A sender that has sent one push about a dispatch sends the next with the text that a new sender would use.
+func TestTextsOfOneSender(t *testing.T) {
+	server, now := simulate(t), noon()
+	clock := func(o *Options) { o.Now = func() time.Time { return now } }
+	s, p := senderTo(t, server.URL(), clock), offered()
+	var before string
+	for _, change := range []struct {
+		what string
+		make func()
+	}{
+		{"nothing", func() { p.Dispatch.OpensAt = noon().Add(time.Hour) }},
+		{"the language", func() { p.Device.Locale = "en" }},
+		{"the version", func() { p.Dispatch.Version, p.Dispatch.Site.Address = 2, "테헤란로 2" }},
+		{"the same version at another time", func() { p.Dispatch.UpdatedAt, p.Dispatch.Site.Address = noon(), "테헤란로 3" }},
+		{"the dispatch", func() { p.Dispatch.ID, p.Dispatch.Site.Address = "dsp_2", "테헤란로 4" }},
+		{"the offer's opening", func() { now = p.Dispatch.OpensAt }},
+		{"the type", func() { p.Type = dispatch.EventReminder }},
+		{"the day, at Seoul's midnight", func() { now = noon().Add(12 * time.Hour) }},
+	} {
+		change.make()
+		got := string(wire(t, server, s, p))
+		testkit.Equal(t, "the message after a change of "+change.what, string(wire(t, server, senderTo(t, server.URL(), clock), p)), got)
+		if got == before {
+			t.Errorf("the change of %s changes no text", change.what)
+		}
+		before = got
+	}
+}
+
 func TestLocales(t *testing.T) {
 	for locale, korean := range map[string]bool{
 		"": true, "ko": true, "ko-KR": true, "KO": true, "ko_KR": true, "ko-Kore-KR": true,

@@ -51,7 +51,7 @@ type Options struct {
 type Sender struct {
 	client    *messaging.Client
 	transport *transport
-	composer  composer
+	composer  *composer
 	timeout   time.Duration
 	now       func() time.Time
 }
@@ -71,15 +71,14 @@ func New(ctx context.Context, o Options) (*Sender, error) {
 	base := newBase(cmp.Or(o.MaxConns, defaultMaxConns), endpoint != nil)
 	f := &Sender{
 		transport: &transport{base: base, next: base, endpoint: endpoint},
-		composer:  composer{zone: time.UTC},
 		timeout:   cmp.Or(o.Timeout, DefaultTimeout),
 		now:       time.Now,
 	}
 	if o.WrapTransport != nil {
 		f.transport.next = o.WrapTransport(base)
 	}
-	if o.Zone != nil {
-		f.composer.zone = o.Zone
+	if f.composer, err = newComposer(cmp.Or(o.Zone, time.UTC)); err != nil {
+		return nil, fmt.Errorf("fcm: %w", err)
 	}
 	if o.Now != nil {
 		f.now = o.Now
@@ -157,7 +156,7 @@ func (f *Sender) Close() {
 // Send implements notify.Sender. It makes one request and waits for the answer until the timeout or the end of ctx.
 func (f *Sender) Send(ctx context.Context, p outbox.Push) notify.Outcome {
 	o, _ := f.attempt(ctx, func(ctx context.Context) error {
-		name, err := f.client.Send(ctx, f.composer.message(p, f.now()))
+		name, err := f.client.Send(ctx, f.composer.message(&p, f.now()))
 		if err == nil && name == "" {
 			err = errors.New("the answer names no message")
 		}

@@ -35,8 +35,8 @@ const (
 	englishOffer = "{when} · {fee}\n{address}\nOpens {opens}"
 )
 
-func korean() language {
-	return language{
+func korean() *language {
+	return &language{
 		won: "%s원",
 		date: func(t time.Time) string {
 			days := [...]string{"일", "월", "화", "수", "목", "금", "토"}
@@ -54,8 +54,8 @@ func korean() language {
 	}
 }
 
-func english() language {
-	return language{
+func english() *language {
+	return &language{
 		won:  "KRW %s",
 		date: func(t time.Time) string { return t.Format("Mon 2 Jan") },
 		templates: map[dispatch.EventType]text{
@@ -70,24 +70,47 @@ func english() language {
 	}
 }
 
-// languageOf returns the language for a BCP 47 locale: Korean for "ko" and for none, else English.
-func languageOf(locale string) language {
+// isKorean reports whether a BCP 47 locale asks for Korean: "ko" does, and so does none. Others get English.
+func isKorean(locale string) bool {
 	tag, _, _ := strings.Cut(strings.ReplaceAll(locale, "_", "-"), "-")
-	if tag == "" || strings.EqualFold(tag, "ko") {
-		return korean()
-	}
-	return english()
+	return tag == "" || strings.EqualFold(tag, "ko")
+}
+
+// textKey is what a text depends on.
+type textKey struct {
+	dispatch dispatch.ID
+	version  int
+	changed  int64 // after a failover that has lost changes, a version may come again
+	event    dispatch.EventType
+	korean   bool
+	opened   bool // the offer is open
+	today    int  // in the composer's zone: the year and its day
 }
 
 // text returns the text of p in the device's language, the zero text if its type has none.
-func (c composer) text(p outbox.Push, now time.Time) text {
-	l := languageOf(p.Device.Locale)
-	template, ok := l.templates[p.Type]
+func (c *composer) text(p *outbox.Push, now time.Time) text {
+	d, now := &p.Dispatch, now.In(c.zone)
+	key := textKey{d.ID, d.Version, d.UpdatedAt.UnixMicro(), p.Type, isKorean(p.Device.Locale), !d.OpensAt.After(now), now.Year()*1000 + now.YearDay()}
+	if t, known := c.texts.Get(key); known {
+		return t
+	}
+	l := c.english
+	if key.korean {
+		l = c.korean
+	}
+	t := l.text(p.Type, d, now)
+	c.texts.Add(key, t)
+	return t
+}
+
+// text returns the text of a push of that type; the times are in now's zone.
+func (l *language) text(event dispatch.EventType, d *dispatch.Dispatch, now time.Time) text {
+	template, ok := l.templates[event]
 	if !ok {
 		return text{}
 	}
-	d := &p.Dispatch
-	start, end, opens := d.WorkStartsAt.In(c.zone), d.WorkEndsAt.In(c.zone), d.OpensAt.In(c.zone)
+	zone := now.Location()
+	start, end, opens := d.WorkStartsAt.In(zone), d.WorkEndsAt.In(zone), d.OpensAt.In(zone)
 	body := template.body
 	if !d.OpensAt.After(now) {
 		body = withoutLine(body, "{opens}")
@@ -95,8 +118,8 @@ func (c composer) text(p outbox.Push, now time.Time) text {
 	fill := strings.NewReplacer(
 		"{what}", firstRunes(d.Region, maxPlace)+" "+firstRunes(d.VehicleClass, maxPlace),
 		"{when}", l.span(start, end),
-		"{start}", l.moment(start, now.In(c.zone)),
-		"{opens}", l.moment(opens, now.In(c.zone)),
+		"{start}", l.moment(start, now),
+		"{opens}", l.moment(opens, now),
 		"{fee}", l.money(d.Fee),
 		"{address}", firstRunes(d.Site.Address, maxAddress),
 	)
@@ -116,7 +139,7 @@ func withoutLine(s, mark string) string {
 const clock = "15:04"
 
 // span returns a period; with the date of its end if that differs.
-func (l language) span(from, to time.Time) string {
+func (l *language) span(from, to time.Time) string {
 	if sameDay(from, to) {
 		return l.date(from) + " " + from.Format(clock) + "–" + to.Format(clock)
 	}
@@ -124,7 +147,7 @@ func (l language) span(from, to time.Time) string {
 }
 
 // moment returns the time, with the date unless it is today.
-func (l language) moment(t, now time.Time) string {
+func (l *language) moment(t, now time.Time) string {
 	if sameDay(t, now) {
 		return t.Format(clock)
 	}
@@ -135,7 +158,7 @@ func sameDay(a, b time.Time) bool {
 	return a.Year() == b.Year() && a.YearDay() == b.YearDay()
 }
 
-func (l language) money(m dispatch.Money) string {
+func (l *language) money(m dispatch.Money) string {
 	if m.Currency == "KRW" {
 		return fmt.Sprintf(l.won, grouped(m.Amount))
 	}
