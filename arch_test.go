@@ -51,7 +51,7 @@ var knows = map[string][]string{
 	"notify/fcmtest":     {},
 	"notify/fcmsim":      {"notify/fcmtest"},
 	"loadtest":           {},
-	"loadtest/bench":     {"servertest"},
+	"loadtest/bench":     {"notify/fcmtest", "servertest"},
 	"loadtest/pushbench": {},
 	"servertest":         {"testkit"},
 	"servertest/run":     {"servertest"},

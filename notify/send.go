@@ -87,8 +87,8 @@ const releaseRounding = 100 * time.Millisecond
 // keepIdle is how long a goroutine that has made an attempt waits for the next push.
 const keepIdle = time.Second
 
-// makeAttempts attempts to send p, and then each push that is handed over to it. An attempt needs a large stack: if each attempt had
-// a goroutine of its own, stacks would grow for 6% of the time that a push takes.
+// makeAttempts attempts to send p, and then each push that is handed over to it. An attempt needs a large stack, and a goroutine that
+// has made one keeps it: with a goroutine for each attempt, each stack would grow again.
 func (r *Relay) makeAttempts(ctx context.Context, p *outbox.Push) {
 	idle := time.NewTimer(keepIdle)
 	defer idle.Stop()
