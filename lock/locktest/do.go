@@ -91,7 +91,7 @@ func (s *suite) doIsRefused(t *testing.T) {
 // On shutdown, Do cancels the work and holds the name until the work has returned. Then the next waiter acquires it at
 // once.
 func (s *suite) shutdown(t *testing.T) {
-	n, ttl, errShutdown := newName(), s.renewableTTL(), errors.New("shutdown")
+	n, ttl, errShutdown := newName(), s.keepableTTL(), errors.New("shutdown")
 	ctx, stop := context.WithCancelCause(t.Context())
 	working, cause, finish, done := make(chan bool), make(chan error, 1), make(chan bool), make(chan error, 1)
 	l := s.locker(t)
@@ -108,7 +108,7 @@ func (s *suite) shutdown(t *testing.T) {
 	next := acquireAsync(t.Context(), s.locker(t), n, withWait(lock.Fixed(long), timeout))
 	stop(errShutdown)
 	wantErr(t, "the work's cause", receive(t, "the shutdown", cause), errShutdown)
-	mustNotHappen(t, 2*ttl, "the waiter acquired the name while the work was stopping", next)
+	mustNotHappen(t, ttl+quiet, "the waiter acquired the name while the work was stopping", next)
 	close(finish)
 	wantErr(t, "Do", receive(t, "the end of Do", done), context.Canceled)
 	got := receiveLease(t, next)
@@ -117,25 +117,25 @@ func (s *suite) shutdown(t *testing.T) {
 
 // A lease does not end with the context of its acquisition.
 func (s *suite) acquireOutlivesContext(t *testing.T) {
-	n, ttl := newName(), s.renewableTTL()
+	n, ttl := newName(), s.keepableTTL()
 	ctx, cancel := context.WithCancel(t.Context())
 	lease, err := s.locker(t).Acquire(ctx, n, lock.Renewed(ttl, long))
 	if err != nil {
 		t.Fatal(err)
 	}
 	cancel()
-	mustNotHappen(t, 2*ttl, "the lease ended with the context that it was acquired with", lease.Context().Done())
+	mustNotHappen(t, ttl+quiet, "the lease ended with the context that it was acquired with", lease.Context().Done())
 	mustBeHeld(t, s.open(t), n)
 	mustRelease(t, lease)
 }
 
 // Close stops the background work of a Locker, and leaves its leases alone.
 func (s *suite) afterClose(t *testing.T) {
-	n, ttl, l := newName(), s.renewableTTL(), s.locker(t)
+	n, ttl, l := newName(), s.keepableTTL(), s.locker(t)
 	lease := mustLease(t, l, n, lock.Renewed(ttl, long))
 	l.Close()
 	l.Close()
-	mustNotHappen(t, ttl+ttl/2, "the lease ended", lease.Context().Done())
+	mustNotHappen(t, ttl+quiet, "the lease ended", lease.Context().Done())
 	mustBeHeld(t, s.open(t), n)
 	mustRelease(t, lease)
 	mustRelease(t, mustLease(t, l, n, lock.Fixed(long)))

@@ -47,10 +47,10 @@ func (s *suite) fixed(t *testing.T) {
 
 // A renewed lease lasts longer than the TTL, until its release.
 func (s *suite) renewed(t *testing.T) {
-	n, ttl := newName(), s.renewableTTL()
+	n, ttl := newName(), s.keepableTTL()
 	lease := mustLease(t, s.locker(t), n, lock.Renewed(ttl, long))
 	rival := s.open(t)
-	mustNotHappen(t, 2*ttl, "the lease ended", lease.Context().Done())
+	mustNotHappen(t, ttl+quiet, "the lease ended", lease.Context().Done())
 	mustBeHeld(t, rival, n)
 	fence := lease.Fence()
 	mustRelease(t, lease)
@@ -64,9 +64,9 @@ func (s *suite) renewed(t *testing.T) {
 }
 
 func (s *suite) expected(t *testing.T) {
-	n, d := newName(), 2*max(s.MinTTL, 300*time.Millisecond)
-	lease := mustLease(t, s.locker(t), n, lock.Expected(d))
-	mustNotHappen(t, 2*d, "the lease ended", lease.Context().Done())
+	n, hold := newName(), lock.Expected(s.keepableTTL()*2/3)
+	lease := mustLease(t, s.locker(t), n, hold)
+	mustNotHappen(t, hold.TTL+quiet, "the lease ended", lease.Context().Done())
 	mustBeHeld(t, s.open(t), n)
 	mustRelease(t, lease)
 }

@@ -29,8 +29,12 @@ const (
 	pollLate = 5 * time.Millisecond
 )
 
-// renewableTTL is long enough that a busy machine does not miss renewals.
+// renewableTTL is for a lease that a test lets expire after renewals.
 func (s *suite) renewableTTL() time.Duration { return max(6*time.Second, 2*s.MinTTL) }
+
+// keepableTTL is for a lease that must be kept for longer than that. A holder that stands still for two thirds of it loses its lease,
+// and a busy machine stops no holder for so long.
+func (s *suite) keepableTTL() time.Duration { return max(12*time.Second, 2*s.MinTTL) }
 
 // newName returns a name that no other test uses.
 func newName() string { return "locktest-" + rand.Text() }
