@@ -35,6 +35,7 @@ type world struct {
 	api    http.Handler
 	store  *repository.Store
 	tokens *service.Tokens
+	ledger *service.AttemptWriter // nil if no taps are stored
 	// revocations are read again when a test says so.
 	revocations *service.Revocations
 	log         *strings.Builder
@@ -187,7 +188,12 @@ func (w *world) accept(id string, d caller, body string) reply {
 	return w.call("POST", "/v1/dispatches/"+id+"/accept", d.token, body)
 }
 
+// receipt returns the driver's receipt, once all taps are stored: the API waits a second for them at most.
 func (w *world) receipt(id string, d caller) reply {
+	w.t.Helper()
+	if w.ledger != nil && !w.ledger.Flush(w.t.Context()) {
+		w.t.Fatal("the taps are not stored")
+	}
 	return w.call("GET", "/v1/me/dispatches/"+id+"/claim", d.token, "")
 }
 

@@ -14,14 +14,18 @@ import (
 	"firsttap/testkit"
 )
 
-// withLedger has every tap written down by an instance named here.
-func withLedger(t testing.TB) func(*API) {
-	return func(a *API) {
+// newWorldWithLedger is a world where every tap is written down, by an instance named here.
+func newWorldWithLedger(t testing.TB) *world {
+	t.Helper()
+	var ledger *service.AttemptWriter
+	w := newWorld(t, func(a *API) {
 		store := a.Store.(*repository.Store)
-		ledger := service.NewAttemptWriter(store, "here", a.Log)
+		ledger = service.NewAttemptWriter(store, "here", a.Log)
 		a.useStore(store, ledger)
 		testkit.Run(t, ledger.Run)
-	}
+	})
+	w.ledger = ledger
+	return w
 }
 
 func (w *world) offers(d caller, headers ...string) reply {
@@ -151,7 +155,7 @@ func TestOffersETag(t *testing.T) {
 }
 
 func TestReceipts(t *testing.T) {
-	w := newWorld(t, withLedger(t))
+	w := newWorldWithLedger(t)
 	d, id := w.drivers(4), w.dispatch(1)
 	w.receipt(id, d[0]).want(200, "outcome", "PENDING", "rank", nil, "behind_ms", nil)
 	for _, v := range d[:3] {
@@ -194,7 +198,7 @@ func TestReceiptWithoutTheLedger(t *testing.T) {
 
 // A dispatch that opens later is offered at once, and taps before that are refused and win nothing.
 func TestOpensLater(t *testing.T) {
-	w := newWorld(t, withLedger(t))
+	w := newWorldWithLedger(t)
 	d := w.drivers(2)
 	opens := time.Now().Add(time.Hour)
 	id := w.dispatch(3, `"opens_at":"`+opens.UTC().Format(time.RFC3339Nano)+`"`)

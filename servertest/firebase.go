@@ -42,8 +42,9 @@ func StartFirebaseAuth(t testing.TB) *FirebaseAuth {
 			return err
 		},
 		command: func(s *server) []string {
-			// It keeps files in its home, and would use an account that it finds there.
-			return slices.Concat([]string{"env", "HOME=" + s.dir, "XDG_CONFIG_HOME=" + s.dir, "XDG_CACHE_HOME=" + s.dir, "CI=1"}, tools,
+			// It keeps files in its home, and would use an account that it finds there. In the folder for temporary files it would find
+			// other emulators of the project.
+			return slices.Concat([]string{"env", "HOME=" + s.dir, "TMPDIR=" + s.dir, "XDG_CONFIG_HOME=" + s.dir, "XDG_CACHE_HOME=" + s.dir, "CI=1"}, tools,
 				[]string{"emulators:start", "--only", "auth", "--project", FirebaseProject})
 		},
 	})
