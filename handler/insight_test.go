@@ -99,7 +99,7 @@ func TestSignals(t *testing.T) {
 		// The first tap comes 0.1, 1.1 and 2.1 s after the opening.
 		const opened = " = (SELECT MIN(value ->> 4) FROM tap_batches b, json_each(b.taps) WHERE b.dispatch_id = ?) - ? WHERE "
 		w.exec("UPDATE dispatches SET opens_at"+opened+"id = ?", id, i*1_000_000+100_000, id)
-		w.exec("UPDATE events SET at"+opened+"dispatch_id = ?", id, i*1_000_000+100_000, id)
+		w.exec("UPDATE events SET at"+opened+"round = 1 AND type IN ('dispatch.created', 'dispatch.opened') AND dispatch_id = ?", id, i*1_000_000+100_000, id)
 	}
 	r := w.call("GET", path, key, "").want(200, "taps", 6.0, "wins", 3.0, "withdrawn", 1.0, "under_300_ms", 1.0)
 	fastest, _ := r.at("fastest_reaction_ms").(float64)

@@ -125,7 +125,7 @@ type Relay struct {
 	// expandFailed: this process holds the lease of an event that it failed to expand.
 	expandFailed atomic.Bool
 	attempts     sync.WaitGroup
-	// handOver passes a push to a goroutine that has ended its attempt. They end when noMore is closed.
+	// handOver passes a push to a goroutine that is idle after an attempt. Idle goroutines end after keepIdle, and when noMore is closed.
 	handOver chan *outbox.Push
 	noMore   chan struct{}
 }

@@ -87,8 +87,8 @@ const releaseRounding = 100 * time.Millisecond
 // keepIdle is how long a goroutine that has made an attempt waits for the next push.
 const keepIdle = time.Second
 
-// makeAttempts attempts to send p, and then each push that is handed over to it. An attempt needs a large stack, and a goroutine that
-// has made one keeps it: with a goroutine for each attempt, each stack would grow again.
+// makeAttempts attempts to send p, and then each push that is handed over to it. An attempt needs a large stack: a new goroutine would
+// have to grow its own, and a goroutine that has just made an attempt has one already.
 func (r *Relay) makeAttempts(ctx context.Context, p *outbox.Push) {
 	idle := time.NewTimer(keepIdle)
 	defer idle.Stop()

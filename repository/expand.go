@@ -248,8 +248,10 @@ func (e *expansion) dropPendingOffers() error {
 		}
 	}
 	var ids []dispatch.NotificationID
-	err := e.tx.Raw(`SELECT id FROM notifications WHERE dispatch_id = ? AND round <= ? AND type IN `+offerTypes+`
-		AND state = 0 AND claim = '' LIMIT ?`+e.dialect.skipLocked, ev.Dispatch, ev.Round, e.BatchSize).Scan(&ids).Error
+	// Without the index's name MariaDB may look at all rows that are due, to filter those of the dispatch by them.
+	err := e.tx.Raw(`SELECT id FROM notifications`+e.dialect.forceIndex("ix_notifications_driver")+`
+		WHERE dispatch_id = ? AND round <= ? AND type IN `+offerTypes+` AND state = 0 AND claim = '' LIMIT ?`+e.dialect.skipLocked,
+		ev.Dispatch, ev.Round, e.BatchSize).Scan(&ids).Error
 	if err != nil || len(ids) == 0 {
 		return err
 	}

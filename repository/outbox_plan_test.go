@@ -144,7 +144,7 @@ func TestPlans(t *testing.T) {
 			{`SELECT .*FROM outbox WHERE state = 0`, true, []string{"ix_outbox_due"}},
 			{`SELECT id FROM notifications WHERE state = 0`, true, []string{"ix_notifications_due"}},
 			{`SELECT .*FROM notifications n\s+LEFT JOIN`, false, []string{"PRIMARY"}},
-			{`SELECT id FROM notifications WHERE dispatch_id`, false, told},
+			{`SELECT id FROM notifications FORCE INDEX \(ix_notifications_driver\)\s+WHERE dispatch_id`, false, told[1:]},
 			{`SELECT .*FROM notifications n\s+JOIN`, false, told},
 			{`UPDATE outbox`, false, []string{"PRIMARY"}},
 			{`UPDATE notifications`, false, []string{"PRIMARY"}},

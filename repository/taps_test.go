@@ -125,7 +125,7 @@ func TestTapsOfThirtyDays(t *testing.T) {
 		v, d, now := db.drivers(t, 2), db.add(t, nil), db.now(t)
 		for _, ago := range []time.Duration{30 * 24 * time.Hour, 24 * time.Hour} {
 			var batch []dispatch.Attempt
-			for _, later := range []time.Duration{-50 * time.Minute, -time.Minute, time.Minute} {
+			for _, later := range []time.Duration{-30 * time.Minute, -20 * time.Minute, 20 * time.Minute} {
 				for i := range v {
 					batch = append(batch, tap(d.ID, v[i].ID, dispatch.AttemptStale, now.Add(later-ago)))
 				}

@@ -198,8 +198,8 @@ func (s *Store) Create(ctx context.Context,
 // the sender reads the end from the dispatch.
 func (s *Store) updateOfferExpiry(tx *gorm.DB, d dispatch.Dispatch) error {
 	var ids []dispatch.NotificationID
-	err := tx.Raw(`SELECT id FROM notifications WHERE dispatch_id = ? AND round = ? AND type IN `+offerTypes+`
-		AND state = 0`+s.dialect.skipLocked, d.ID, d.Round).Scan(&ids).Error
+	err := tx.Raw(`SELECT id FROM notifications`+s.dialect.forceIndex("ix_notifications_driver")+`
+		WHERE dispatch_id = ? AND round = ? AND type IN `+offerTypes+` AND state = 0`+s.dialect.skipLocked, d.ID, d.Round).Scan(&ids).Error
 	if err != nil || len(ids) == 0 {
 		return unavailable(err)
 	}

@@ -224,12 +224,13 @@ func (l *life) told(ctx context.Context, n int, do func() error) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
+	missing := l.taps
 	for {
-		missing, err := l.unstored(ctx)
+		now, err := l.unstored(ctx)
 		if err != nil {
 			return fmt.Errorf("%d pushes, %d taps are missing: %w", want-l.fcm.Requests(), missing, err)
 		}
-		if missing <= 0 && l.fcm.Requests() >= want {
+		if missing = now; missing <= 0 && l.fcm.Requests() >= want {
 			return l.product.settle(ctx)
 		}
 		select {

@@ -144,6 +144,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			continue
 		}
 		if err := lives.turn(ctx); err != nil {
+			r.print(stdout) // what has been measured is not lost
 			return fmt.Errorf("the life of a dispatch: %w", err)
 		}
 	}

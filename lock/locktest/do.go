@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"firsttap/lock"
 )
@@ -108,7 +109,7 @@ func (s *suite) shutdown(t *testing.T) {
 	next := acquireAsync(t.Context(), s.locker(t), n, withWait(lock.Fixed(long), timeout))
 	stop(errShutdown)
 	wantErr(t, "the work's cause", receive(t, "the shutdown", cause), errShutdown)
-	mustNotHappen(t, ttl+quiet, "the waiter acquired the name while the work was stopping", next)
+	mustNotHappen(t, ttl+time.Second, "the waiter acquired the name while the work was stopping", next)
 	close(finish)
 	wantErr(t, "Do", receive(t, "the end of Do", done), context.Canceled)
 	got := receiveLease(t, next)

@@ -32,8 +32,8 @@ const (
 // renewableTTL is for a lease that a test lets expire after renewals.
 func (s *suite) renewableTTL() time.Duration { return max(6*time.Second, 2*s.MinTTL) }
 
-// keepableTTL is for a lease that must be kept for longer than that. A holder that stands still for two thirds of it loses its lease,
-// and a busy machine stops no holder for so long.
+// keepableTTL is for a lease that must last longer than its TTL, by renewals. Its holder loses it if it stands still for two thirds of
+// the TTL; no busy machine stops a process for that long.
 func (s *suite) keepableTTL() time.Duration { return max(12*time.Second, 2*s.MinTTL) }
 
 // newName returns a name that no other test uses.

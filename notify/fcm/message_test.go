@@ -3,6 +3,7 @@ package fcm
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -225,12 +226,12 @@ func TestTextsOfOneSender(t *testing.T) {
 	server, now := simulate(t), noon()
 	clock := func(o *Options) { o.Now = func() time.Time { return now } }
 	s, p := senderTo(t, server.URL(), clock), offered()
-	var before string
+	var before map[string]string
 	for _, change := range []struct {
 		what string
 		make func()
 	}{
-		{"nothing", func() { p.Dispatch.OpensAt = noon().Add(time.Hour) }},
+		{"the opening", func() { p.Dispatch.OpensAt = noon().Add(time.Hour) }},
 		{"the language", func() { p.Device.Locale = "en" }},
 		{"the version", func() { p.Dispatch.Version, p.Dispatch.Site.Address = 2, "테헤란로 2" }},
 		{"the same version at another time", func() { p.Dispatch.UpdatedAt, p.Dispatch.Site.Address = noon(), "테헤란로 3" }},
@@ -240,13 +241,25 @@ func TestTextsOfOneSender(t *testing.T) {
 		{"the day, at Seoul's midnight", func() { now = noon().Add(12 * time.Hour) }},
 	} {
 		change.make()
-		got := string(wire(t, server, s, p))
-		testkit.Equal(t, "the message after a change of "+change.what, string(wire(t, server, senderTo(t, server.URL(), clock), p)), got)
-		if got == before {
+		got := notification(t, wire(t, server, s, p))
+		testkit.Equal(t, "the text after a change of "+change.what, notification(t, wire(t, server, senderTo(t, server.URL(), clock), p)), got)
+		if maps.Equal(got, before) {
 			t.Errorf("the change of %s changes no text", change.what)
 		}
 		before = got
 	}
+}
+
+// notification returns the title and the body that the message shows.
+func notification(t *testing.T, body []byte) map[string]string {
+	t.Helper()
+	var request struct {
+		Message struct{ Notification map[string]string }
+	}
+	if err := json.Unmarshal(body, &request); err != nil || len(request.Message.Notification) != 2 {
+		t.Fatalf("%v: %s", err, body)
+	}
+	return request.Message.Notification
 }
 
 func TestLocales(t *testing.T) {
