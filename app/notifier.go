@@ -48,7 +48,7 @@ func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 	n := &notifier{group: newGroup(ctx)}
 	options := stream.Options{OnWakeRelay: func() { n.relay.Wake() }, Metrics: i.telemetry, Log: i.log}
 	if i.config.RedisURL != "" {
-		if options.Redis, err = i.dial("stream", streamTimeout); err != nil {
+		if options.Redis, err = i.dial("stream", cmp.Or(i.config.Timeouts.Stream, streamTimeout)); err != nil {
 			return err
 		}
 	}

@@ -225,6 +225,8 @@ func (c *Config) checkDatabase() []error {
 type Timeouts struct {
 	// Redis bounds the delay of a request when Redis stops answering.
 	Redis time.Duration
+	// Stream bounds each Redis command of the live streams.
+	Stream time.Duration
 	// Claim bounds the decision about a tap, and each reply of the database to it.
 	Claim time.Duration
 	// PushLease is how long a push stays leased to an instance that died; more than the 15 s of an attempt.

@@ -23,6 +23,7 @@ import (
 	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
 	"firsttap/service"
+	"firsttap/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
@@ -87,7 +88,9 @@ func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
 
 // useStore sets the API's use cases over store. attempts may be nil.
 func (a *API) useStore(store *repository.Store, attempts *service.AttemptWriter) {
-	a.Acceptor = service.NewAcceptor(service.AcceptorOptions{Claims: store, LockTTL: 5 * time.Second, Attempts: attempts, Log: a.Log})
+	a.Acceptor = service.NewAcceptor(service.AcceptorOptions{
+		Claims: store, LockTTL: 5 * time.Second, Timeout: testkit.Patience, Attempts: attempts, Log: a.Log,
+	})
 	a.DriverService = service.NewDriverService(service.DriverServiceOptions{Store: store, Acceptor: a.Acceptor, Now: time.Now})
 	a.Backoffice = service.NewBackoffice(store, a.Acceptor)
 }

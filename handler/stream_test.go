@@ -194,7 +194,7 @@ func TestNoStream(t *testing.T) {
 
 // TestStreamOutlivesDeadlines that the server has for answers that end.
 func TestStreamOutlivesDeadlines(t *testing.T) {
-	const deadline = 200 * time.Millisecond
+	const deadline = time.Second
 	l := newLive(t, stream.Options{Heartbeat: 50 * time.Millisecond}, func(s *http.Server) {
 		s.ReadTimeout, s.WriteTimeout = deadline, deadline
 	})

@@ -88,11 +88,11 @@ func TestDebtCounts(t *testing.T) {
 
 // A caller that waits for Retry-After is allowed, with and without Redis.
 func TestRetryAfterIsEnough(t *testing.T) {
-	shared := instance(t, servertest.RedisURL(t), 50, 10)
-	alone := New(Options{Rate: 50, Burst: 10})
+	shared := instance(t, servertest.RedisURL(t), 5, 10)
+	alone := New(Options{Rate: 5, Burst: 10})
 	for what, l := range map[string]*Limiter{"shared": shared, "alone": alone} {
 		caller, refused := name(t), 0
-		for refused < 15 {
+		for refused < 5 {
 			wait, ok := l.Allow(t.Context(), caller, time.Now())
 			if ok {
 				continue

@@ -177,7 +177,7 @@ func TestQuorumWithoutTwoIsUnavailable(t *testing.T) {
 			e := newElectorate(t)
 			l := New(e.quorum, Options{}) // it waits for a second
 			t.Cleanup(l.Close)
-			hold := Renewed(time.Second, time.Minute)
+			hold := Renewed(6*time.Second, time.Minute)
 			hold.Wait = testkit.Patience
 			lease, err := l.Acquire(t.Context(), "held", hold)
 			if err != nil {

@@ -19,13 +19,13 @@ func TestCutOffSession(t *testing.T) {
 	t.Parallel()
 	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
 		t.Parallel()
-		const ttl = 3 * time.Second
+		const ttl = 6 * time.Second
 		proxy := servertest.StartProxy(t, s.config.Addr)
 		cutOff, rival := pick(open(t, through(s.config, proxy), ttl, 2)), pick(open(t, s.config, ttl, 2))
 		wantErr(t, "release", mustAcquire(t, rival, "another", "me", ttl).Release(t.Context(), 0), nil) // opens the connections
+		began := time.Now()
 		g := mustAcquire(t, cutOff, "job", "me", ttl)
 		proxy.Blackhole(true)
-		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		wantErr(t, "extend", g.Extend(ctx, ttl), ErrExpired)

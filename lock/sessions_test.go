@@ -172,7 +172,7 @@ func TestSessionIsKept(t *testing.T) {
 	t.Parallel()
 	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
 		t.Parallel()
-		const ttl, keep = 2 * time.Second, 3500 * time.Millisecond
+		const ttl, keep = 6 * time.Second, 8 * time.Second
 		strategy := pick(open(t, s.config, ttl, 3))
 		g := mustAcquire(t, strategy, "job", "me", ttl)
 		released := time.Now()

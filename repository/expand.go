@@ -25,13 +25,12 @@ import (
 // ErrNotLeased: another process leases the event, and nothing was written. ErrUnavailable: nothing was written. ErrUnknown:
 // the event is expanded, or will be after its lease has ended.
 func (o *Outbox) Expand(ctx context.Context, event dispatch.EventID, take int) (outbox.Expansion, error) {
-	for range maxTries {
-		result, err := o.expand(ctx, event, take)
-		if !o.dialect.retryable(err) {
-			return result, err
-		}
-	}
-	return outbox.Expansion{}, fmt.Errorf("%w: one deadlock after another", dispatch.ErrUnavailable)
+	var result outbox.Expansion
+	err := o.afterDeadlocks(func() (err error) {
+		result, err = o.expand(ctx, event, take)
+		return err
+	})
+	return result, err
 }
 
 func (o *Outbox) expand(ctx context.Context, event dispatch.EventID, take int) (outbox.Expansion, error) {

@@ -217,6 +217,16 @@ func (o *Outbox) dropObsolete(ctx context.Context, leased []outbox.Push, now tim
 	return pushes, dropped, o.RecordResults(ctx, results)
 }
 
+// afterDeadlocks calls write until it is not a deadlock's victim, which wrote nothing.
+func (o *Outbox) afterDeadlocks(write func() error) error {
+	for range maxTries {
+		if err := write(); !o.dialect.retryable(err) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: one deadlock after another", dispatch.ErrUnavailable)
+}
+
 // RecordResults writes the results of notifications that the owner leases. It skips those that the owner no longer leases.
 func (o *Outbox) RecordResults(ctx context.Context, results []outbox.SendResult) error {
 	if len(results) == 0 {
@@ -229,18 +239,19 @@ func (o *Outbox) RecordResults(ctx context.Context, results []outbox.SendResult)
 		s.ID, s.Reason = "", truncate(s.Reason, maxResult)
 		groups[s] = append(groups[s], id)
 	}
-	if len(groups) == 1 {
+	write := func(db *gorm.DB) error {
 		for s, ids := range groups {
-			return o.writeResult(o.relay.WithContext(ctx), s, ids)
-		}
-	}
-	return transact(ctx, o.relay, func(tx *gorm.DB) error {
-		for s, ids := range groups {
-			if err := o.writeResult(tx, s, ids); err != nil {
+			if err := o.writeResult(db, s, ids); err != nil {
 				return err
 			}
 		}
 		return nil
+	}
+	return o.afterDeadlocks(func() error {
+		if len(groups) == 1 {
+			return write(o.relay.WithContext(ctx))
+		}
+		return transact(ctx, o.relay, write)
 	})
 }
 

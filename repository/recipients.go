@@ -2,7 +2,6 @@ package repository
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"firsttap/dispatch"
@@ -27,12 +26,8 @@ func (o *Outbox) WithoutRecipients(ctx context.Context, events []dispatch.EventI
 // CompleteEvents completes those of the events that the owner leases. ErrUnavailable means that none may be completed.
 func (o *Outbox) CompleteEvents(ctx context.Context, events []dispatch.EventID) error {
 	sorted := slices.Sorted(slices.Values(events)) // two statements that lock the same rows lock them in the same order
-	for range maxTries {
-		err := o.relay.WithContext(ctx).Exec(`UPDATE outbox`+o.dialect.forceIndex("PRIMARY")+` SET state = 1, claim = '', next_at = `+o.dialect.now()+` + ?
+	return unavailable(o.afterDeadlocks(func() error {
+		return o.relay.WithContext(ctx).Exec(`UPDATE outbox`+o.dialect.forceIndex("PRIMARY")+` SET state = 1, claim = '', next_at = `+o.dialect.now()+` + ?
 			WHERE event_id IN ? AND state = 0 AND claim = ?`, keepDone.Microseconds(), sorted, o.Owner).Error
-		if !o.dialect.retryable(err) {
-			return unavailable(err)
-		}
-	}
-	return fmt.Errorf("%w: one deadlock after another", dispatch.ErrUnavailable)
+	}))
 }

@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 	"firsttap/testkit"
 )
 
@@ -97,21 +99,39 @@ func TestCompleteEvents(t *testing.T) {
 	})
 }
 
-// Another transaction holds the later of two rows and then wants the earlier: the completion is the deadlock's victim, and is tried again.
-func TestCompletionAndADeadlock(t *testing.T) {
+// A write that is a deadlock's victim is tried again.
+func TestWritesOfARelayAndADeadlock(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
+		o := db.as("ins_a")
 		events := slices.Sorted(slices.Values(db.manyEvents(t, 500)))[:2]
 		db.exec(t, "UPDATE outbox SET claim = 'ins_a'")
-		// It has written the most, so the server does not roll it back.
-		tx := db.begun(t, "UPDATE outbox SET next_at = next_at + 1 WHERE event_id > '"+string(events[1])+"'",
-			"SELECT * FROM outbox WHERE event_id = '"+string(events[1])+"' FOR UPDATE")
-		ended := begin(func() error { return db.as("ins_a").CompleteEvents(t.Context(), events) })
-		db.waiting(t)
-		must(t, errorOf(tx.Exec("UPDATE outbox SET next_at = next_at + 1 WHERE event_id = ?", events[0])))
-		must(t, tx.Rollback())
-		must(t, testkit.Await(t, "the completion", ended))
+		db.deadlock(t, "outbox", "event_id", events[0], events[1], func() error { return o.CompleteEvents(t.Context(), events) })
 		db.mustCount(t, 2, "outbox WHERE state = 1")
+
+		rows := db.notifications(t, db.add(t, nil), 500, func(i int, row *notificationRow) {
+			row.DeviceID, row.Claim = dispatch.DeviceID(fmt.Sprint("dev_", i)), "ins_a"
+		})
+		pushes := slices.Sorted(slices.Values(rowIDs(rows)))[:2]
+		db.deadlock(t, "notifications", "id", pushes[0], pushes[1], func() error {
+			return o.RecordResults(t.Context(), collect(pushes, func(id dispatch.NotificationID) outbox.SendResult {
+				return outbox.SendResult{ID: id, Status: outbox.Sent}
+			}))
+		})
+		db.mustCount(t, 2, "notifications WHERE state = 1")
 	})
+}
+
+// deadlock makes write a deadlock's victim, and fails the test unless write succeeds all the same. Another transaction has written the
+// most, so the server rolls back write. It holds the later of two rows that write needs, and then wants the earlier.
+func (db *database) deadlock(t *testing.T, table, key string, earlier, later any, write func() error) {
+	t.Helper()
+	tx := db.begun(t, fmt.Sprintf("UPDATE %s SET next_at = next_at + 1 WHERE %s > '%s'", table, key, later),
+		fmt.Sprintf("SELECT * FROM %s WHERE %s = '%s' FOR UPDATE", table, key, later))
+	ended := begin(write)
+	db.waiting(t)
+	must(t, errorOf(tx.Exec(fmt.Sprintf("UPDATE %s SET next_at = next_at + 1 WHERE %s = '%s'", table, key, earlier))))
+	must(t, tx.Rollback())
+	must(t, testkit.Await(t, "the write of "+table, ended))
 }
 
 // However large the tables are, the look at an event reads a few rows by their keys, and so does its completion.

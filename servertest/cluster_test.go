@@ -26,6 +26,9 @@ func TestRedisCluster(t *testing.T) {
 	mustAnswer(t, owner, "OK", "SET", key, "v")
 
 	// Without the third node's slots the cluster is down, and whole again with them.
+	for _, node := range c.Nodes {
+		mustAnswer(t, node, "OK", "CONFIG", "SET", "cluster-node-timeout", "1000")
+	}
 	owner.Kill()
 	testkit.Retry(t, func() error {
 		if _, err := ask(t.Context(), c.Nodes[0].Addr(), "GET", key); err == nil || !strings.Contains(err.Error(), "CLUSTERDOWN") {

@@ -32,7 +32,7 @@ func TestRedisSentinel(t *testing.T) {
 	}
 	mustBeMaster(s.Master)
 	mustAnswer(t, s.Master, "OK", "SET", "k", "v")
-	mustAnswer(t, s.Master, "1", "WAIT", "1", "1000")
+	mustAnswer(t, s.Master, "1", "WAIT", "1", "60000")
 
 	s.KillMaster(t)
 	mustBeMaster(s.replica)

@@ -104,7 +104,7 @@ func waitForDeath(t *testing.T, name, path string) {
 func killTestProcess(t *testing.T) (dir, addr string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "server")
-	cmd := exec.Command(os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.timeout=90s")
+	cmd := exec.Command(os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.timeout=10m")
 	cmd.Env = append(os.Environ(), doomedFile+"="+path)
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -88,7 +88,7 @@ type instance struct {
 // newInstance returns an instance with this gate; nil is an instance without Redis.
 func (p *place) newInstance(gate Gate) *instance {
 	claims := &intercepted{ClaimStore: p}
-	a := NewAcceptor(AcceptorOptions{Claims: claims, Gate: gate, LockTTL: 5 * time.Second, Log: quiet})
+	a := NewAcceptor(AcceptorOptions{Claims: claims, Gate: gate, LockTTL: 5 * time.Second, Timeout: testkit.Patience, Log: quiet})
 	return &instance{a, claims, NewDriverService(DriverServiceOptions{Store: p, Acceptor: a, Now: time.Now}), NewBackoffice(p, a)}
 }
 

@@ -42,7 +42,7 @@ func TestDemo(t *testing.T) {
 	}
 
 	// The duel, twice: only A and B get the offer, and one of them wins.
-	for range 2 {
+	for duels := 0; duels < 2; {
 		id := s.offerForBoth()
 		answers := Together(2, func(k int) Response { return Accept(s.Instance, id, me[k], 1) })
 		testkit.Eventually(t, "both know how it went", func() bool { // an unknown or provisional result is asked for again, as an app does
@@ -54,6 +54,10 @@ func TestDemo(t *testing.T) {
 			}
 			return true
 		})
+		if answers[0].status == 410 && answers[1].status == 410 {
+			continue // the offer lasts for 2.4 s, and a busy machine may not have tapped by then
+		}
+		duels++
 		if answers[0].Won() == answers[1].Won() {
 			t.Errorf("not exactly one winner: %v", answers)
 		}

@@ -47,7 +47,7 @@ func Start(t testing.TB, settings ...string) *Instance {
 		"FIRSTTAP_ADDR=127.0.0.1:0", "FIRSTTAP_OPS_ADDR=", "FIRSTTAP_ADMIN_KEY=" + AdminKey,
 		"FIRSTTAP_JWT_SECRET=" + JWTSecret, "FIRSTTAP_LOG=warn", "FIRSTTAP_DRAIN=0",
 		"FIRSTTAP_RATE_LIMIT_DRIVER=100000/s", "FIRSTTAP_RATE_LIMIT_ADMIN=100000/s",
-		patientRedis, patientClaims,
+		patientRedis, patientClaims, patientOthers,
 	}, settings...)
 	i := launch(t, cmd)
 	t.Cleanup(i.end)

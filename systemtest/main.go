@@ -17,6 +17,7 @@ const (
 	runAsInstance = "FIRSTTAP_TEST_MAIN" // set when the test binary runs as an instance
 	redisTimeout  = "FIRSTTAP_TEST_REDIS_TIMEOUT"
 	claimTimeout  = "FIRSTTAP_TEST_CLAIM_TIMEOUT"
+	otherTimeout  = "FIRSTTAP_TEST_OTHER_TIMEOUT" // of the live streams and the locks of jobs
 	pushLease     = "FIRSTTAP_TEST_PUSH_LEASE"
 )
 
@@ -28,6 +29,7 @@ const (
 	// Other instances are patient: a server that answers is not taken for one that does not, however busy the machine is.
 	patientRedis  = redisTimeout + "=15s"
 	patientClaims = claimTimeout + "=15s"
+	patientOthers = otherTimeout + "=5s"
 )
 
 // Main is for the TestMain of each package that calls Start. It makes the test binary the program too, so that instances
@@ -40,7 +42,10 @@ func Main(m *testing.M, signals func(context.Context) (context.Context, func()),
 	}
 	ctx, stop := signals(context.Background())
 	defer stop()
-	timeouts := config.Timeouts{Redis: durationIn(redisTimeout), Claim: durationIn(claimTimeout), PushLease: durationIn(pushLease)}
+	timeouts := config.Timeouts{
+		Redis: durationIn(redisTimeout), Claim: durationIn(claimTimeout), PushLease: durationIn(pushLease),
+		Stream: durationIn(otherTimeout), JobLock: durationIn(otherTimeout),
+	}
 	if err := run(ctx, os.Args[1:], os.LookupEnv, timeouts, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "firsttap:", err)
 		return 1

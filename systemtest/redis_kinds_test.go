@@ -48,9 +48,6 @@ func TestEveryKindOfRedis(t *testing.T) {
 		},
 		"cluster": func(t *testing.T) redisKind {
 			c := servertest.StartRedisCluster(t)
-			for _, node := range c.Nodes {
-				askingWith(t, redisAt(t, node.URL()))("CONFIG", "SET", "cluster-node-timeout", "600000")
-			}
 			client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{c.Nodes[0].Addr()}})
 			t.Cleanup(func() { client.Close() })
 			return redisKind{[]string{"FIRSTTAP_REDIS_URL=" + c.URL()}, askingWith(t, client)}

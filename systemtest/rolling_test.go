@@ -138,7 +138,7 @@ func TestRollingRestart(t *testing.T) {
 	p, redis := startPushing(t, mariaDB(t)), ownRedis(t)
 	fleet, urls := make([]*Instance, 3), make([]string, 3)
 	begin := func(k int, addr string) {
-		fleet[k] = p.start("rolling", redis, "FIRSTTAP_DRAIN=1500ms", "FIRSTTAP_ADDR="+addr)
+		fleet[k] = p.start("rolling", redis, "FIRSTTAP_DRAIN=3s", "FIRSTTAP_ADDR="+addr)
 	}
 	for k := range fleet {
 		begin(k, testkit.FreeAddress(t))

@@ -10,7 +10,7 @@ export default defineConfig({
   testDir: "tests",
   outputDir: process.env.FIRSTTAP_BROWSER_OUT ?? "results",
   fullyParallel: true,
-  workers: 2,
+  workers: 4, // of which two wait at any time
   retries: 0,
   forbidOnly: true,
   grepInvert: FIRSTTAP_TEST === "all" || FIRSTTAP_SCREENSHOTS ? undefined : /@slow/,

@@ -155,9 +155,10 @@ func TestNoAnswer(t *testing.T) {
 		"taken and hangs": func(k *fcmtest.Knobs) { k.HangAfterAccept = 1 },
 	} {
 		t.Run(name+", timeout", func(t *testing.T) {
+			t.Parallel()
 			server := simulate(t)
 			server.Set(change)
-			s := senderTo(t, server.URL()+"/v1", func(o *Options) { o.Timeout = 300 * time.Millisecond })
+			s := senderTo(t, server.URL()+"/v1", func(o *Options) { o.Timeout = 5 * time.Second })
 			wantOnce(t, server, s.Send(t.Context(), pushTo(aToken)))
 		})
 		t.Run(name+", canceled", func(t *testing.T) {

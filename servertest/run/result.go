@@ -30,6 +30,7 @@ type result struct {
 	suite
 	err     error
 	took    time.Duration
+	cpu     time.Duration // of the program and of the servers that it started and ended
 	passed  int
 	failed  int
 	skipped map[string]int // by reason
@@ -86,7 +87,7 @@ func runSuite(ctx context.Context, s suite, binary string) *result {
 		r.add(e)
 	}
 	r.err = errors.Join(r.err, lines.Err(), cmd.Wait())
-	r.took = time.Since(begin)
+	r.took, r.cpu = time.Since(begin), cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()
 	return r
 }
 
@@ -151,9 +152,9 @@ func report(results []*result, took time.Duration) error {
 	var tests []timing
 	skipped := map[string]int{}
 	var bad []string
-	fmt.Println("\nSeconds by package:")
+	fmt.Println("\nSeconds by package, and seconds of processor time:")
 	for _, r := range slices.SortedFunc(slices.Values(results), func(a, b *result) int { return cmp.Compare(b.took, a.took) }) {
-		fmt.Printf("%7.1f  %4d tests  %s\n", r.took.Seconds(), len(r.tests), r.suite)
+		fmt.Printf("%7.1f %7.1f  %4d tests  %s\n", r.took.Seconds(), r.cpu.Seconds(), len(r.tests), r.suite)
 		passed, failed = passed+r.passed, failed+r.failed
 		for why, n := range r.skipped {
 			skipped[why] += n

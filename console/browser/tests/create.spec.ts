@@ -86,7 +86,7 @@ test("an older preview never takes the place of a newer one", async ({ openConso
   const over = Promise.race([page.waitForEvent("requestfinished", about("45m")), page.waitForEvent("requestfailed", about("45m"))]);
   await fill(page, region);
   const preview = page.getByRole("region", { name: "Who could take it" }).getByRole("status");
-  await expect.poll(() => asked).toBe(1);
+  await expect.poll(() => asked).toBeGreaterThan(0);
   await page.getByLabel("Vehicle class").fill("28m");
   await expect(preview).toContainText("0 eligible");
   release();

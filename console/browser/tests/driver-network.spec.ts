@@ -99,13 +99,21 @@ test("a tap is repeated after a decision that is not final, and at a busy servic
     { status: 503, json: { code: "CLAIM_UNAVAILABLE", status: 503, title: "Service Unavailable" }, headers: { "Retry-After": "1" } },
     { status: 429, json: { code: "RATE_LIMITED", status: 429, title: "Too Many Requests" }, headers: { "Retry-After": "1" } },
   ];
+  // What a page shows until the next answer is seen before that answer comes.
+  let sawDecided = () => {}, sawUnknown = () => {};
+  const decided = new Promise<void>((resolve) => { sawDecided = resolve; });
+  const unknown = new Promise<void>((resolve) => { sawUnknown = resolve; });
+  const before = [undefined, decided, undefined, unknown];
   await page.route("**/accept", async (route) => {
     const answer = answers.shift();
+    await before.shift();
     await (answer ? route.fulfill({ ...answer, contentType: "application/problem+json" }) : route.fallback());
   });
   await tap(page);
   await expect(card(page, "7 Close")).toContainText("Being decided");
+  sawDecided();
   await expect(card(page, "7 Close")).toContainText("Not known yet");
+  sawUnknown();
   await expect(card(page, "7 Close")).toContainText("Yours");
   expect(answers).toEqual([]);
 });

@@ -6,8 +6,12 @@ test("the locks of the leader and the relay are held, count down, and are renewe
   const page = await openConsole("#/locks", await service.key("viewer"), service);
   await ownClock(page);
   const row = (name: string) => page.getByRole("row").filter({ has: page.getByRole("rowheader", { name }) });
-  const { items } = await service.call("GET", "/v1/admin/locks");
-  const relay = items.find((l: any) => l.name === "relay");
+  let relay: any;
+  await expect.poll(async () => {
+    const { items } = await service.call("GET", "/v1/admin/locks");
+    relay = items.find((l: any) => l.name === "relay" && l.holder);
+    return relay;
+  }).toBeTruthy();
   await expect(row("relay")).toContainText("sends the pushes of all instances");
   await expect(row("relay")).toContainText(relay.holder);
   await expect(row("relay")).toContainText(/0:(0\d|10)/);

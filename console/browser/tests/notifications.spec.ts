@@ -113,8 +113,8 @@ test("the backlog shows pending pushes, also after a lost connection", async ({ 
   await page.context().setOffline(true);
   await expect(page.getByText(/^may be old: read at/)).toBeVisible();
   await expect(rows).toHaveCount(3);
-  await fcm.fail(0);
   await own.change(await own.read({ id }), "cancel", { reason_code: "CUSTOMER" });
+  await fcm.fail(0);
   await page.context().setOffline(false);
   await expect(page.getByText("current", { exact: true })).toBeVisible();
   await expect(backlog).toHaveText("Backlog 0", { timeout: 40_000 });
