@@ -248,7 +248,7 @@ func nameOf(x ast.Expr) string {
 	return ""
 }
 
-// TestPromises checks that the tests that CONTRIBUTING.md names exist, and the subtests of lock/locktest.
+// TestPromises checks that the tests that CONTRIBUTING.md names exist, those of pages and the subtests of lock/locktest too.
 func TestPromises(t *testing.T) {
 	exists := map[string]bool{}
 	walk(t, func(path string, file *ast.File) {
@@ -271,6 +271,14 @@ func TestPromises(t *testing.T) {
 			t.Errorf("CONTRIBUTING.md names %s, which does not exist", name)
 		}
 	}
+	pages := regexp.MustCompile(`\b(tests|pure)/(?:\{([\w,-]+)\}|([\w-]+))(\.spec\.ts|\.test\.mjs)`).FindAllStringSubmatch(string(raw), -1)
+	for _, p := range pages {
+		for name := range strings.SplitSeq(p[2]+p[3], ",") {
+			if _, err := os.Stat(filepath.Join("console/browser", p[1], name+p[4])); err != nil {
+				t.Errorf("CONTRIBUTING.md names tests of pages that do not exist: %v", err)
+			}
+		}
+	}
 	subtests := regexp.MustCompile(`(?:TestLockerAndLeader|\.\.\.|Conforms)/([A-Z]\w+(?:, [A-Z]\w+)*)`).FindAllStringSubmatch(string(raw), -1)
 	for _, list := range subtests {
 		for name := range strings.SplitSeq(list[1], ", ") {
@@ -279,8 +287,8 @@ func TestPromises(t *testing.T) {
 			}
 		}
 	}
-	if len(names) < 100 || len(subtests) < 5 {
-		t.Errorf("CONTRIBUTING.md names %d tests and %d lists of subtests only", len(names), len(subtests))
+	if len(names) < 100 || len(pages) < 20 || len(subtests) < 5 {
+		t.Errorf("CONTRIBUTING.md names %d tests, %d of pages, and %d lists of subtests only", len(names), len(pages), len(subtests))
 	}
 }
 

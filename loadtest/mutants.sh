@@ -158,7 +158,13 @@ mutant "a release wakes no waiter" lock/redis.go 'redis.pcall("PUBLISH", ARGV[2]
 return 1' 'return 1' ./lock "TestRedisConforms/Watch$"
 mutant "each lease is renewed by its own request" lock/redis_renew.go "maxRenewalsPerRequest = 500" "maxRenewalsPerRequest = 1" ./lock TestRedisRenewsTogether
 mutant "a minority is enough" lock/quorum_votes.go "majority: servers/2 + 1" "majority: servers / 2" ./lock 'TestQuorum[A-BD-Z]'
-mutant "an empty server is not healed" lock/quorum.go "g.missing[i].Store(errors.Is(err, ErrExpired))" "g.missing[i].Store(false)" ./lock TestQuorumHeals
+mutant "an empty server is not healed" lock/quorum.go "if errors.Is(err, ErrExpired) {
+		g.missing" "if false {
+		g.missing" ./lock TestQuorumHeals
+mutant "an unanswered restoration counts as a no" lock/quorum.go "return *why" "return ErrExpired" ./lock TestQuorumAcquisitionWithoutAnAnswer
+mutant "a vote that is under way counts as a no" lock/quorum.go "case <-g.acquired[i]:
+	default:
+		return unavailable(ctx, errors.New(\"lock: the name is being acquired\"))" "default:" ./lock TestQuorumAcquisitionWithoutAnAnswer
 mutant "a majority's fence is not written to the other servers" lock/quorum.go "return g.quorum.nodes[i].raiseFence(ctx, g.name, ownerPrefix(g.owner), g.fence)" "return nil" ./lock TestQuorumFencesGrow
 mutant "every waiter of an instance asks the server" lock/waiters.go "case w.token <- struct{}{}:
 		defer func() { <-w.token }()" "case w.token <- struct{}{}:

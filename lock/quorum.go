@@ -64,7 +64,7 @@ func (q *Quorum) Acquire(ctx context.Context, name, owner string, ttl time.Durat
 		return nil, err
 	}
 	for try := 1; ; try++ {
-		g := &quorumGrant{quorum: q, name: name, owner: owner, missing: make([]atomic.Bool, len(q.nodes)), healing: make([]sync.Mutex, len(q.nodes))}
+		g := &quorumGrant{quorum: q, name: name, owner: owner, missing: make([]atomic.Pointer[error], len(q.nodes)), healing: make([]sync.Mutex, len(q.nodes))}
 		if try > 1 { // a late rollback of an earlier try must not remove this try's votes
 			g.owner = fmt.Sprintf("%s.%d", owner, try)
 		}
@@ -97,9 +97,9 @@ type quorumGrant struct {
 	owner    string
 	fence    int64
 	grants   []*redisGrant
-	acquired []chan struct{} // closed when a server's acquisition has returned, which its release has to wait for
-	missing  []atomic.Bool   // whether a server did not know the name at the last renewal
-	healing  []sync.Mutex    // held while a server acquires the name again, which its release has to wait for
+	acquired []chan struct{}         // closed when a server's acquisition has returned, which its release has to wait for
+	missing  []atomic.Pointer[error] // why a server that did not know the name still has to get it again; nil if it need not
+	healing  []sync.Mutex            // held while a server acquires the name again, which its release has to wait for
 }
 
 // vote acquires the name on a majority, and then raises the fence on a majority. The next holder's majority shares a server
@@ -132,34 +132,39 @@ func (g *quorumGrant) Fence() int64 { return g.fence }
 // Extend implements Grant. It acquires the name again on a server that has lost its data, unless the answers say that the name
 // is lost: then such a vote would count against the next candidate. A restored vote counts from the next renewal on.
 func (g *quorumGrant) Extend(ctx context.Context, ttl time.Duration) error {
-	v := g.quorum.askAll(ctx, func(ctx context.Context, i int) error {
-		if g.missing[i].Load() {
-			return g.missingError(ctx, i)
-		}
-		err := g.grants[i].Extend(ctx, ttl)
-		g.missing[i].Store(errors.Is(err, ErrExpired))
-		return err
-	}, votes.decided)
+	v := g.quorum.askAll(ctx, func(ctx context.Context, i int) error { return g.extendOn(ctx, i, ttl) }, votes.decided)
 	err := v.ownershipError(ctx)
 	if errors.Is(err, ErrLost) || v.isStolen() {
 		return err
 	}
 	for i := range g.missing {
-		if g.missing[i].Load() && g.healing[i].TryLock() {
+		if g.missing[i].Load() != nil && g.healing[i].TryLock() {
 			go g.heal(ctx, i, ttl)
 		}
 	}
 	return err
 }
 
-// missingError is the answer of a server that did not know the name: unknown while the name is being acquired there again, as
-// the vote may count already.
-func (g *quorumGrant) missingError(ctx context.Context, i int) error {
-	if !g.healing[i].TryLock() {
-		return unavailable(ctx, errors.New("lock: the name is being restored"))
+// extendOn extends the lease on one server. While the name is being acquired there, for the first time or again, the answer is
+// unknown: the vote may count already. It is unknown too if that acquisition was not answered.
+func (g *quorumGrant) extendOn(ctx context.Context, i int, ttl time.Duration) error {
+	select {
+	case <-g.acquired[i]:
+	default:
+		return unavailable(ctx, errors.New("lock: the name is being acquired"))
 	}
-	g.healing[i].Unlock()
-	return ErrExpired
+	if why := g.missing[i].Load(); why != nil {
+		if !g.healing[i].TryLock() {
+			return unavailable(ctx, errors.New("lock: the name is being restored"))
+		}
+		g.healing[i].Unlock()
+		return *why
+	}
+	err := g.grants[i].Extend(ctx, ttl)
+	if errors.Is(err, ErrExpired) {
+		g.missing[i].Store(&err)
+	}
+	return err
 }
 
 // heal acquires the name on a server that does not know it, and raises the fence there. If one of them fails, the next renewal does
@@ -172,7 +177,11 @@ func (g *quorumGrant) heal(ctx context.Context, i int, ttl time.Duration) {
 	if err == nil {
 		err = g.quorum.nodes[i].raiseFence(ctx, g.name, ownerPrefix(g.owner), g.fence)
 	}
-	g.missing[i].Store(err != nil)
+	if err != nil {
+		g.missing[i].Store(&err)
+		return
+	}
+	g.missing[i].Store(nil)
 }
 
 // Release implements Grant. It asks every server and returns when a majority has decided. What remains on a minority

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -134,6 +135,52 @@ func TestQuorumHealsTheFenceLater(t *testing.T) {
 		renew()
 		return shown().Fence == held.Fence()
 	})
+}
+
+// A server that has not answered an acquisition may have granted it. Its answer to an extension is unknown, not "expired": the lease is
+// not lost when another server loses its data.
+func TestQuorumAcquisitionWithoutAnAnswer(t *testing.T) {
+	acquisition := TaggedKeys("lock").fenceKey("a") // only an acquisition names it
+	for what, begin := range map[string]func(*testing.T, *quorumFixture) Grant{
+		"the first is under way": func(t *testing.T, e *quorumFixture) Grant {
+			first := e.links[2].Hold(acquisition)
+			held := mustAcquire(t, e.quorum, "a", "me", time.Minute)
+			testkit.Await(t, "the acquisition is held back", first.Reached())
+			return held
+		},
+		"the second has failed": func(t *testing.T, e *quorumFixture) Grant {
+			held := mustAcquire(t, e.quorum, "a", "me", time.Minute)
+			testkit.Eventually(t, "all have voted", func() bool { return e.owners(t, "a") == [3]string{"me", "me", "me"} })
+			e.clients[2].FlushAll(t.Context())
+			second := e.links[2].Hold(acquisition)
+			testkit.Eventually(t, "the name is being restored", func() bool {
+				wantErr(t, "a renewal", held.Extend(t.Context(), time.Minute), nil)
+				select {
+				case <-second.Reached():
+					return true
+				default:
+					return false
+				}
+			})
+			e.links[2].Refuse(true)
+			healing := &held.(*quorumGrant).healing[2]
+			healing.Lock() // waits for its end
+			healing.Unlock()
+			return held
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			e := newElectorate(t)
+			held := begin(t, e)
+			e.clients[1].FlushAll(t.Context())
+			if err := held.Extend(t.Context(), time.Minute); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrLost) {
+				t.Fatalf("an extension: got %v, want %v", err, ErrUnavailable)
+			}
+			e.links[2].Refuse(false)
+			testkit.Eventually(t, "a renewal succeeds", func() bool { return held.Extend(t.Context(), time.Minute) == nil })
+		})
+	}
 }
 
 // Whichever two of three servers answer, and whatever their clocks say, the fences grow.

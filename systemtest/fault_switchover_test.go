@@ -37,7 +37,7 @@ func TestSwitchover(t *testing.T) {
 			}
 			s := newSwitchover(t, "FIRSTTAP_JOB_LOCK="+c.jobLock)
 			stop := s.call()
-			s.untilWell(t, before, "before anything happens", requestTimeout)
+			s.untilWell(t, before, "before anything happens", settled)
 			s.phase.Store(during)
 			s.servers.Demote()
 			if !testkit.Poll(requestTimeout, func() bool { return s.one.readyz().status == 503 }) {

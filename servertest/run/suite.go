@@ -151,10 +151,11 @@ func test(ctx context.Context, o options) error {
 	return report(results, time.Since(begin))
 }
 
-// compile builds the test programs with all processors: first those without the race detector, which share most packages.
+// compile builds the test programs with all processors: first those without the race detector, which share most packages. With -trimpath
+// all checkouts of a commit share what is compiled.
 func compile(ctx context.Context, o options, dir string, all []suite) error {
 	for _, race := range []bool{false, true} {
-		args := slices.Concat([]string{"test", "-c", "-ldflags=-s -w", "-o", folder(dir, race) + string(filepath.Separator)}, o.tags())
+		args := slices.Concat([]string{"test", "-c", "-trimpath", "-ldflags=-s -w", "-o", folder(dir, race) + string(filepath.Separator)}, o.tags())
 		if race {
 			args = append(args, "-race", unwatched)
 		}
