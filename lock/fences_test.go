@@ -24,7 +24,7 @@ type testDB struct {
 	config  *mysql.Config // nil for SQLite
 }
 
-// onEachDatabase runs the test on each kind of database, on one without rows.
+// onEachDatabase runs the test on each kind of database, on a new one.
 func onEachDatabase(t *testing.T, test func(*testing.T, *testDB)) {
 	t.Helper()
 	servertest.OnEach(t, servertest.Databases(), func(t *testing.T, kind string) {
@@ -32,7 +32,7 @@ func onEachDatabase(t *testing.T, test func(*testing.T, *testDB)) {
 			test(t, openSQLite(t, filepath.Join(t.TempDir(), "locks.db"), "5000"))
 			return
 		}
-		test(t, onServer(t, kind))
+		test(t, newStore(t, configOf(t, servertest.EmptyURL(t, kind))))
 	})
 }
 
@@ -40,7 +40,7 @@ func onEachDatabase(t *testing.T, test func(*testing.T, *testDB)) {
 func onEachServer(t *testing.T, test func(*testing.T, *testDB)) {
 	t.Helper()
 	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) {
-		test(t, onServer(t, kind))
+		test(t, newStore(t, configOf(t, servertest.EmptyURL(t, kind))))
 	})
 }
 
@@ -72,13 +72,6 @@ func through(c *mysql.Config, p *servertest.Proxy) *mysql.Config {
 	c = c.Clone()
 	c.Addr = p.Addr()
 	return c
-}
-
-// onServer is a database with the tables, and without rows, on the server that the tests share.
-func onServer(t testing.TB, kind string) *testDB {
-	t.Helper()
-	create := func(t testing.TB, url string) { newStore(t, configOf(t, url)) }
-	return openStore(t, configOf(t, servertest.Migrated(t, kind, create)))
 }
 
 func newStore(t testing.TB, c *mysql.Config) *testDB {

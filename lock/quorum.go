@@ -98,7 +98,7 @@ type quorumGrant struct {
 	fence    int64
 	grants   []*redisGrant
 	acquired []chan struct{}         // closed when a server's acquisition has returned, which its release has to wait for
-	missing  []atomic.Pointer[error] // why a server that did not know the name still has to get it again; nil if it need not
+	missing  []atomic.Pointer[error] // the answer of a server that has to get the name again; nil if it need not
 	healing  []sync.Mutex            // held while a server acquires the name again, which its release has to wait for
 }
 
@@ -107,7 +107,11 @@ type quorumGrant struct {
 func (g *quorumGrant) vote(ctx context.Context, ttl time.Duration) error {
 	granted, v := askAll(ctx, len(g.grants), func(ctx context.Context, i int) (Grant, error) {
 		defer close(g.acquired[i])
-		return g.quorum.nodes[i].Acquire(ctx, g.name, g.owner, ttl)
+		grant, err := g.quorum.nodes[i].Acquire(ctx, g.name, g.owner, ttl)
+		if errors.Is(err, ErrUnavailable) {
+			g.missing[i].Store(&err)
+		}
+		return grant, err
 	}, votes.decided)
 	if v.yes < v.majority {
 		return v.heldError()
@@ -153,16 +157,19 @@ func (g *quorumGrant) extendOn(ctx context.Context, i int, ttl time.Duration) er
 	default:
 		return unavailable(ctx, errors.New("lock: the name is being acquired"))
 	}
-	if why := g.missing[i].Load(); why != nil {
+	if g.missing[i].Load() != nil {
 		if !g.healing[i].TryLock() {
 			return unavailable(ctx, errors.New("lock: the name is being restored"))
 		}
+		why := g.missing[i].Load()
 		g.healing[i].Unlock()
-		return *why
+		if why != nil {
+			return *why
+		}
 	}
 	err := g.grants[i].Extend(ctx, ttl)
 	if errors.Is(err, ErrExpired) {
-		g.missing[i].Store(&err)
+		g.missing[i].CompareAndSwap(nil, &err) // the answer may be older than one to a restoration
 	}
 	return err
 }

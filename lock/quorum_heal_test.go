@@ -140,7 +140,7 @@ func TestQuorumHealsTheFenceLater(t *testing.T) {
 // A server that has not answered an acquisition may have granted it. Its answer to an extension is unknown, not "expired": the lease is
 // not lost when another server loses its data.
 func TestQuorumAcquisitionWithoutAnAnswer(t *testing.T) {
-	acquisition := TaggedKeys("lock").fenceKey("a") // only an acquisition names it
+	acquisition := acquireScript.Hash()
 	for what, begin := range map[string]func(*testing.T, *quorumFixture) Grant{
 		"the first is under way": func(t *testing.T, e *quorumFixture) Grant {
 			first := e.links[2].Hold(acquisition)
@@ -163,9 +163,10 @@ func TestQuorumAcquisitionWithoutAnAnswer(t *testing.T) {
 				}
 			})
 			e.links[2].Refuse(true)
-			healing := &held.(*quorumGrant).healing[2]
-			healing.Lock() // waits for its end
-			healing.Unlock()
+			testkit.Eventually(t, "the restoration has failed", func() bool {
+				why := held.(*quorumGrant).missing[2].Load()
+				return why != nil && errors.Is(*why, ErrUnavailable)
+			})
 			return held
 		},
 	} {

@@ -121,7 +121,7 @@ func TestSessionsOfTwoDatabases(t *testing.T) {
 		for name, pick := range sessionStrategies {
 			t.Run(name, func(t *testing.T) {
 				for range 2 {
-					s := onServer(t, kind)
+					s := newStore(t, configOf(t, servertest.EmptyURL(t, kind)))
 					mustAcquire(t, pick(open(t, s.config, time.Minute, 1)), "job", "me", time.Minute)
 				}
 			})

@@ -10,7 +10,7 @@ export default defineConfig({
   testDir: "tests",
   outputDir: process.env.FIRSTTAP_BROWSER_OUT ?? "results",
   fullyParallel: true,
-  workers: 4, // of which two wait at any time
+  workers: 4, // on two processors, as about half of them wait for a page
   retries: 0,
   forbidOnly: true,
   grepInvert: FIRSTTAP_TEST === "all" || FIRSTTAP_SCREENSHOTS ? undefined : /@slow/,
