@@ -47,10 +47,9 @@ func (db *database) waiting(t testing.TB) {
 // A claim waits for a locked row for as long as its transaction may, and says that it doesn't know the answer.
 func TestClaimOfALockedRow(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
-		db = db.usual(t)
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		_, release := db.hold(t, d.ID)
-		mustBeError(t, "a claim of a locked row", errorOf(db.accept(t.Context(), d.ID, v.ID)), dispatch.ErrUnavailable)
+		mustBeError(t, "a claim of a locked row", errorOf(db.usual(t).accept(t.Context(), d.ID, v.ID)), dispatch.ErrUnavailable)
 		release()
 		db.mustHold(t, 0, dispatch.EventAccepted, 0)
 		db.mustAccept(t, d.ID, v.ID)
@@ -94,9 +93,9 @@ func TestReadsDoNotWaitForClaims(t *testing.T) {
 // The server's own limit is longer than the test waits.
 func TestUpdateOfALockedRow(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
-		db = db.usual(t)
 		d := db.add(t, nil)
 		db.hold(t, d.ID)
+		db = db.usual(t)
 		ended := begin(func() error {
 			_, err := db.Update(t.Context(), d.ID, func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error) {
 				t.Error("the change was asked")

@@ -201,9 +201,8 @@ func TestDueByTheDatabasesClock(t *testing.T) {
 func TestDueAndHeld(t *testing.T) {
 	eachClockwork(t, eachServer, func(t *testing.T, db *database, c clockwork) {
 		ids := c.ready(t, db, 3)
-		db = db.usual(t)
 		_, release := db.hold(t, ids[0])
-		n, err := c.run(t.Context(), db.Store, 10)
+		n, err := c.run(t.Context(), db.usual(t).Store, 10)
 		if n != 2 || !errors.Is(err, dispatch.ErrUnavailable) || !strings.Contains(err.Error(), string(ids[0])) {
 			t.Errorf("%d, %v; want 2, and that %s could not be", n, err, ids[0])
 		}

@@ -218,13 +218,13 @@ func (o *Outbox) dropObsolete(ctx context.Context, leased []outbox.Push, now tim
 }
 
 // afterDeadlocks calls write until it is not a deadlock's victim, which wrote nothing.
-func (o *Outbox) afterDeadlocks(write func() error) error {
+func (o *Outbox) afterDeadlocks(write func() error) (err error) {
 	for range maxTries {
-		if err := write(); !o.dialect.retryable(err) {
+		if err = write(); !o.dialect.retryable(err) {
 			return err
 		}
 	}
-	return fmt.Errorf("%w: one deadlock after another", dispatch.ErrUnavailable)
+	return fmt.Errorf("%w: one deadlock after another: %w", dispatch.ErrUnavailable, err)
 }
 
 // RecordResults writes the results of notifications that the owner leases. It skips those that the owner no longer leases.

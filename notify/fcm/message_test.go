@@ -241,8 +241,9 @@ func TestTextsOfOneSender(t *testing.T) {
 		{"the day, at Seoul's midnight", func() { now = noon().Add(12 * time.Hour) }},
 	} {
 		change.make()
-		got := notification(t, wire(t, server, s, p))
-		testkit.Equal(t, "the text after a change of "+change.what, notification(t, wire(t, server, senderTo(t, server.URL(), clock), p)), got)
+		message := wire(t, server, s, p)
+		testkit.Equal(t, "the message after a change of "+change.what, string(wire(t, server, senderTo(t, server.URL(), clock), p)), string(message))
+		got := notification(t, message)
 		if maps.Equal(got, before) {
 			t.Errorf("the change of %s changes no text", change.what)
 		}
