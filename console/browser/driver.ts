@@ -10,6 +10,15 @@ export const accept = (where: Page | Locator): Locator => where.getByRole("butto
 /** Accepts the only offer there, with a key. */
 export const tap = (where: Page | Locator): Promise<void> => accept(where).press("Enter");
 
+/** Makes a dispatch, and returns it when the page has reported it as seen. */
+export async function seen(page: Page, service: Service, region: string, site: string): Promise<Json> {
+  const reported = page.waitForResponse((r) => r.url().endsWith("/seen"));
+  const made = await service.dispatch(region, { site_address: site });
+  await card(page, site).scrollIntoViewIfNeeded();
+  await reported;
+  return made;
+}
+
 /** Counts a page's requests to addresses with this end. */
 export function count(page: Page, end: string): () => number {
   let n = 0;

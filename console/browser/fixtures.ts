@@ -1,5 +1,5 @@
 import { AxeBuilder } from "@axe-core/playwright";
-import { type BrowserContext, type Locator, type Page, test as base, expect } from "@playwright/test";
+import { type BrowserContext, type Locator, type Page, type Request, test as base, expect } from "@playwright/test";
 import { randomBytes } from "node:crypto";
 import { type Json, Service } from "./service.ts";
 
@@ -28,6 +28,25 @@ export function watch(context: BrowserContext): string[] {
     if (r.status() >= 400 && !/^\/(v1|\w+\.googleapis\.com)\//.test(pathname)) faults.push(`${r.status()} for ${pathname}`);
   });
   return faults;
+}
+
+/** The requests of each page that are under way, without live streams. */
+const underWay = new WeakMap<Page, Set<Request>>();
+
+/** Keeps underWay for a page. */
+function follow(page: Page): void {
+  const requests = new Set<Request>();
+  underWay.set(page, requests);
+  page.on("request", (r) => { if (!r.url().endsWith("/stream")) requests.add(r); });
+  page.on("requestfinished", (r) => requests.delete(r));
+  page.on("requestfailed", (r) => requests.delete(r));
+}
+
+/** Aborts the page's requests to url from now on. When it returns, no earlier request is under way: it would show what comes next. */
+export async function cut(page: Page, url: string | RegExp): Promise<void> {
+  await page.route(url, (route) => route.abort());
+  await page.evaluate(() => {}); // a request that the page sent earlier is known now
+  await expect.poll(() => [...underWay.get(page)!].map((r) => r.url())).toEqual([]);
 }
 
 interface Worker {
@@ -74,6 +93,7 @@ export const test = base.extend<Test, Worker>({
       opened.push({ context, faults: watch(context) });
       if (key) expect((await context.request.post(at.url + "/v1/session", { data: { key } })).status()).toBe(200);
       const page = await context.newPage();
+      follow(page);
       await page.goto(at.url + path);
       return page;
     });

@@ -1,5 +1,5 @@
-import { type Service, expect, loseAnswers, ownClock, test } from "../fixtures.ts";
-import { accept, card, count, tap } from "../driver.ts";
+import { type Service, cut, expect, hold, loseAnswers, ownClock, test } from "../fixtures.ts";
+import { accept, card, count, seen, tap } from "../driver.ts";
 
 /** Returns the number of claims of a dispatch: a repeated tap is written, and changes nothing. */
 const accepted = async (service: Service, id: string): Promise<number> =>
@@ -41,7 +41,7 @@ test("a tap without a network that came too late is shown as late", async ({ ope
 test("a lost answer is requested again, and the tap counts once", async ({ openOffer, service }) => {
   const { page, job } = await openOffer("4 Lost Answer");
   const sent = count(page, "/accept");
-  await page.route("**/v1/me/dispatches?*", (route) => route.abort()); // it would show the result too
+  await cut(page, "**/v1/me/dispatches?*"); // it would show the result too
   await loseAnswers(page, "**/accept", { times: 1 });
   await tap(page);
   await expect(card(page, "4 Lost Answer")).toContainText("Yours");
@@ -57,7 +57,7 @@ test("a page that is reloaded during a tap finds its result", async ({ openOffer
     await route.fetch();
     arrived(); // it is never answered
   });
-  await page.route("**/v1/me/dispatches?*", (route) => route.abort()); // it would show the result earlier
+  await cut(page, "**/v1/me/dispatches?*"); // it would show the result earlier
   await tap(page);
   await done;
   await expect(card(page, "5 Middle")).toContainText("Asking");
@@ -81,7 +81,7 @@ test("the receipt settles an unanswered tap on an ended offer", async ({ openOff
   const { page } = await openOffer("6 Short");
   await ownClock(page);
   await expect(accept(page)).toBeVisible();
-  await page.route(/\/v1\/me(\/offers.*|\/dispatches\?.*)?$/, (route) => route.abort()); // a list would show the result, and give the page the true time
+  await cut(page, /\/v1\/me(\/offers.*|\/dispatches\?.*)?$/); // a list would show the result, and give the page the true time
   await loseAnswers(page, "**/accept");
   const asked = count(page, "/claim");
   await tap(page);
@@ -143,7 +143,7 @@ test("a win is a job at once, and its loss is shown, even without a list of jobs
   const { page, job } = await openOffer("10 Short Joy");
   await expect(page.getByText("Live")).toBeVisible();
   await expect(accept(page)).toBeEnabled();
-  await page.route("**/v1/me/dispatches?*", (route) => route.abort());
+  await cut(page, "**/v1/me/dispatches?*");
   await tap(page);
   await expect(card(page, "10 Short Joy")).toContainText("Yours");
   await page.getByRole("link", { name: "To my jobs" }).click();
@@ -191,12 +191,53 @@ test("a job that the office took away is shown when the page opens again", async
   await expect(card(page, "14 Kept")).toContainText("Accepted");
 });
 
+test("an offer's end keeps its reason when an earlier list of offers arrives later", async ({ openDriver, service, region }) => {
+  const [me, other] = await service.drivers(2, region);
+  const page = await openDriver(me!.token);
+  const job = await seen(page, service, region, "16 Old List");
+  let read = () => {}, release = () => {};
+  const under = new Promise<void>((resolve) => { read = resolve; });
+  const released = new Promise<void>((resolve) => { release = resolve; });
+  await cut(page, "**/v1/me/offers*");
+  await page.unroute("**/v1/me/offers*");
+  await page.route("**/v1/me/offers*", async (route) => {
+    const response = await route.fetch();
+    read();
+    await released;
+    await route.fulfill({ response });
+  }, { times: 1 });
+  await service.dispatch(region, { site_address: "17 Next" });
+  await under;
+  await service.accept(job.id, other!.token);
+  await expect(card(page, "16 Old List")).toContainText("TakenAnother driver has it.");
+  release();
+  await expect(card(page, "17 Next")).toBeVisible();
+  await expect(card(page, "16 Old List")).toContainText("TakenAnother driver has it.");
+  await expect(accept(card(page, "16 Old List"))).toHaveCount(0);
+});
+
+test("an offer's end gets its reason when its event arrives after the list of offers", async ({ openDriver, service, region }) => {
+  const [me, other] = await service.drivers(2, region);
+  const page = await openDriver(me!.token);
+  await expect(page.getByText("Live")).toBeVisible();
+  const job = await seen(page, service, region, "18 Late News");
+  await page.context().setOffline(true);
+  await expect(page.getByText(/You are offline/)).toBeVisible();
+  await service.accept(job.id, other!.token);
+  const release = await hold(page, "**/v1/stream");
+  await page.context().setOffline(false);
+  await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange"))); // the page reads again
+  await expect(card(page, "18 Late News")).toContainText("No longer offered");
+  release();
+  await expect(card(page, "18 Late News")).toContainText("TakenAnother driver has it.");
+});
+
 test("a win that ended during a lost connection is never shown as a win", async ({ openOffer, service }) => {
   const { page, job } = await openOffer("15 Never Heard");
   await expect(page.getByText("Live")).toBeVisible();
   let arrived = () => {};
   const done = new Promise<void>((resolve) => { arrived = resolve; });
-  await page.route("**/v1/me/dispatches?*", (route) => route.abort());
+  await cut(page, "**/v1/me/dispatches?*");
   await page.route("**/accept", async (route) => {
     await route.fetch();
     await page.context().setOffline(true);

@@ -1,5 +1,5 @@
-import { accessible, expect, tabTo, test } from "../fixtures.ts";
-import { accept, attempts, card, count, tap } from "../driver.ts";
+import { accessible, cut, expect, tabTo, test } from "../fixtures.ts";
+import { accept, attempts, card, count, seen, tap } from "../driver.ts";
 
 test("a driver accepts, starts and completes, by the keyboard alone", async ({ open, service, region }) => {
   const [driver] = await service.drivers(1, region);
@@ -89,13 +89,7 @@ test("an offer that is canceled, taken or changed shows that on the open page", 
   const [me, other] = await service.drivers(2, region);
   const page = await openDriver(me!.token);
   await page.evaluate(() => { document.title = "not loaded again"; });
-  const make = async (site: string) => {
-    const seen = page.waitForResponse((r) => r.url().endsWith("/seen"));
-    const made = await service.dispatch(region, { site_address: site });
-    await card(page, site).scrollIntoViewIfNeeded();
-    await seen;
-    return made;
-  };
+  const make = (site: string) => seen(page, service, region, site);
   const canceled = await make("4 Gone Gate");
   const taken = await make("5 Fast Field");
   const changed = await make("6 New Nook");
@@ -119,7 +113,7 @@ test("an offer that is canceled, taken or changed shows that on the open page", 
 test("a tap on old terms wins nothing, and must be repeated", async ({ openOffer, service }) => {
   const { page, job } = await openOffer("7 Old Terms");
   await expect(accept(page)).toBeVisible();
-  await page.route("**/v1/me/offers*", (route) => route.abort());
+  await cut(page, "**/v1/me/offers*");
   await service.patch(job, { fee: { amount: 10000, currency: "KRW" } });
   await tap(page);
   await expect(card(page, "7 Old Terms")).toContainText("The terms have changed");
@@ -162,7 +156,7 @@ test("an ineligible driver sees the reason", async ({ openDriver, service, regio
   await expect(card(page, "10 First")).toContainText("Yours");
   await tap(card(page, "11 Overlaps"));
   await expect(card(page, "11 Overlaps")).toContainText("You have other work then");
-  await page.route("**/v1/me/offers*", (route) => route.abort());
+  await cut(page, "**/v1/me/offers*");
   await service.call("PATCH", `/v1/admin/drivers/${driver!.id}`, { on_duty: false });
   await tap(card(page, "11 Overlaps"));
   await expect(card(page, "11 Overlaps")).toContainText("You are off duty.");
@@ -271,7 +265,7 @@ test.describe("on a phone", () => {
     }));
     const page = await openDriver(drivers[0]!.token);
     await expect(accept(page)).toHaveCount(3);
-    await page.route("**/v1/me/offers*", (route) => route.abort());
+    await cut(page, "**/v1/me/offers*");
     await service.accept(jobs[2].id, drivers[1]!.token);
     await tap(card(page, "16 Won"));
     await expect(card(page, "16 Won")).toContainText("Yours");

@@ -10,6 +10,7 @@ const offersShown = 100;
 const endedShown = 5;
 const noticesKept = 30;
 const active = ["ACCEPTED", "IN_PROGRESS"];
+const endsKept = 200;
 const ends = { "dispatch.taken": "taken", "dispatch.canceled": "canceled", "dispatch.expired": "expired" };
 const kindOf = { CANCELED: "canceled", WON: null, WITHDRAWN: null }; // null: the job was not taken away
 
@@ -29,6 +30,7 @@ export class Work {
   #offersTag = null;
   #reported = new Set();
   #shown = new Set();
+  #heard = new Map(); // how a dispatch's latest round ended: an earlier list may arrive later, and a later list earlier
   #unfollow = () => {};
   taps;
 
@@ -107,11 +109,20 @@ export class Work {
 
   #hear(type, { dispatch_id: id, round }) {
     const job = this.state.jobs?.some((j) => j.id === id && active.includes(j.status));
-    const offer = this.state.offers?.find((o) => o.id === id && o.round === round);
-    if (offer && ends[type] && !job) {
-      this.#set({ offers: this.state.offers.filter((o) => o !== offer), ended: this.#andEnded([offer], ends[type]) });
+    if (ends[type] && !job) {
+      this.#heard.delete(id);
+      this.#heard.set(id, { round, why: ends[type] });
+      if (this.#heard.size > endsKept) this.#heard.delete(this.#heard.keys().next().value);
+      const over = this.state.offers?.filter((o) => this.#endOf(o)) ?? [];
+      if (over.length > 0) this.#set({ offers: this.state.offers.filter((o) => !over.includes(o)) });
+      this.#set({ ended: this.#andEnded(over) });
     }
     this.read();
+  }
+
+  #endOf({ id, round }) {
+    const heard = this.#heard.get(id);
+    return heard?.round === round ? heard.why : undefined;
   }
 
   dismiss(notice) {
@@ -176,7 +187,7 @@ export class Work {
       return;
     }
     this.#offersTag = etag;
-    const offers = data.items;
+    const offers = data.items.filter((o) => !this.#endOf(o));
     const gone = (this.state.offers ?? []).filter((o) => !offers.some((n) => n.id === o.id));
     const before = new Map();
     for (const offer of offers) {
@@ -187,15 +198,15 @@ export class Work {
     this.taps.reconcile({ offers }, asked);
     this.#set({
       offers, before, more: Boolean(data.next_cursor),
-      ended: this.#andEnded(gone, "gone").filter((e) => !offers.some((o) => o.id === e.dispatch.id)),
+      ended: this.#andEnded(gone).filter((e) => !offers.some((o) => o.id === e.dispatch.id)),
     });
   }
 
   // andEnded keeps the offers that the driver has seen. It keeps none off duty, and none with a tap, which shows the end.
-  #andEnded(offers, why) {
+  #andEnded(offers) {
     if (!this.state.me?.on_duty) return [];
-    const now = offers.filter((o) => this.#shown.has(o.id) && !this.taps.all.has(o.id)).map((dispatch) => ({ dispatch, why }));
-    return [...this.state.ended, ...now].slice(-endedShown);
+    const now = offers.filter((o) => this.#shown.has(o.id) && !this.taps.all.has(o.id)).map((dispatch) => ({ dispatch }));
+    return [...this.state.ended, ...now].slice(-endedShown).map(({ dispatch }) => ({ dispatch, why: this.#endOf(dispatch) ?? "gone" }));
   }
 
   async #readJobs(asked) {
