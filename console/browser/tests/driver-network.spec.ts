@@ -232,6 +232,16 @@ test("an offer's end gets its reason when its event arrives after the list of of
   await expect(card(page, "18 Late News")).toContainText("TakenAnother driver has it.");
 });
 
+test("a page that can read its offers alone shows their time", async ({ open, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  await service.dispatch(region, { site_address: "19 Half Known" });
+  const page = await open("/driver/");
+  await page.route("**/v1/me/dispatches?*", (route) => route.abort());
+  await page.goto(`${service.url}/driver/#token=${driver!.token}`);
+  await expect(accept(card(page, "19 Half Known"))).toBeVisible();
+  await expect(page.getByText(/^Cut off from the service. This is as of \d\d:\d\d:\d\d/)).toBeVisible();
+});
+
 test("a win that ended during a lost connection is never shown as a win", async ({ openOffer, service }) => {
   const { page, job } = await openOffer("15 Never Heard");
   await expect(page.getByText("Live")).toBeVisible();

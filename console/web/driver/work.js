@@ -16,7 +16,7 @@ const kindOf = { CANCELED: "canceled", WON: null, WITHDRAWN: null }; // null: th
 
 /**
  * The state is replaced, never modified:
- * me, offers, jobs: null until known; more, moreJobs: the list is incomplete; at: the time of the last full reading, in ms;
+ * me, offers, jobs: null until known; more, moreJobs: the list is incomplete; at: the time of the last full reading, in ms, before it of the first part;
  * link: "connecting", "live" or "cut"; trouble: the error of the last reading; ended: offers that ended on the screen, with the
  * reason; before: the terms of an offer's earlier round; deeds: the changes under way, by their subject; notices: the jobs that
  * were taken away from the driver, until the driver dismisses them.
@@ -146,7 +146,10 @@ export class Work {
         this.#wanted.clear();
         try {
           const asked = now();
-          await Promise.all(wanted.map((part) => parts[part].call(this, asked)));
+          await Promise.all(wanted.map(async (part) => {
+            await parts[part].call(this, asked);
+            if (!this.state.at) this.#set({ at: asked }); // what is shown has a time, also if another part is not read
+          }));
           failures = 0;
           this.#set({ trouble: null, at: now() });
           this.#remember();
