@@ -42,8 +42,8 @@ type sender interface {
 // streamTimeout bounds each Redis command of the live streams.
 const streamTimeout = time.Second
 
-// openNotifier subscribes the hub and the relay to what the instance commits, and runs both. The relay leases outbox rows
-// as owner.
+// openNotifier subscribes the hub and the relay to what the instance commits, and runs both. The relay leases events and
+// notifications as owner.
 func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 	n := &notifier{group: newGroup(ctx)}
 	options := stream.Options{OnWakeRelay: func() { n.relay.Wake() }, Metrics: i.telemetry, Log: i.log}

@@ -119,7 +119,7 @@ func (i *instance) start(ctx context.Context) (api handler.API, err error) {
 	}
 	i.ending.telemetry = i.telemetry.Close
 	i.log = i.telemetry.WrapLogger(i.log)
-	owner := dispatch.NewUniqueID("ins_", time.Now()) // of the outbox rows that this instance leases
+	owner := dispatch.NewUniqueID("ins_", time.Now()) // of the events and notifications that this instance leases
 	if err := i.openStore(ctx, owner); err != nil && ctx.Err() != nil {
 		return api, fmt.Errorf("%w: %w", errStopped, err)
 	} else if err != nil {

@@ -62,7 +62,7 @@ mutant "the UPDATE without expires_at" $claim 'AND expires_at > `+s.dialect.now(
 mutant "the UPDATE without the driver's version" $claim "WHERE id = ? AND version = ?\`+s" "WHERE id = ? AND ? > 0\`+s" ./repository "$conditions"
 mutant "the driver's other claims are ignored" $claim "snapshot.claims + 1" "snapshot.claims + 2" ./repository TestEachConditionOfTheAssignmentHolds
 mutant "no re-read after a lost COMMIT" $claim "err = s.resolve(ctx, &d, events, err)" "_ = s.resolve" ./systemtest 'TestRepliesAreLost/.*/commit$'
-mutant "a late claim is committed after its refusal" $claim "events[0].ID, stateDone" "dispatch.NewEventID(time.Now()), stateDone" ./repository TestTheCommitArrivesLate
+mutant "a late claim is committed after its refusal" $claim "s.dialect.readOnly, events[0].ID)" "s.dialect.readOnly, dispatch.NewEventID(time.Now()))" ./repository TestTheCommitArrivesLate
 call=repository/claim_call.go
 mutant "the call without the status" $call "AND status = 'PENDING' AND round" "AND round" ./repository "$conditions"
 mutant "the call without the round" $call "AND round = p_round" "AND p_round > 0" ./repository "$conditions"
@@ -78,7 +78,7 @@ mutant "the call without the driver's other work" $call "v_busy AND NOT p_busy O
 mutant "the call without the driver's withdrawals" $call " OR v_withdrew AND NOT p_withdrew" "" ./repository TestClaimAfterAWithdrawal
 mutant "the call without the driver's number" $call "+ 1 FROM claims FORCE" "+ 1 + FLOOR(1000 * RAND()) FROM claims FORCE" ./repository TestOverlappingClaims
 mutant "the call on a read-only server" $call "AND NOT {read_only}" "" ./repository TestAServerBecomesReadOnlyBefore
-mutant "the call without its outbox row" $call "INSERT INTO outbox (event_id, state, next_at, claim) VALUES (p_event, 0, v_now + p_lease, p_owner);" "" ./repository TestClaimWritesEverything
+mutant "the call makes its event due for nobody" $call "v_now, v_now + p_lease, p_owner);" "v_now, NULL, p_owner);" ./repository TestClaimWritesEverything
 mutant "a missing procedure is not created again" $call "if err = p.make(ctx); err != nil {" "if true {" ./repository TestTheProcedureIsMissing
 mutant "a round with a leading zero" handler/accept.go "p.rest[0] == '0'" "false" ./handler FuzzRounds
 mutant "a lost COMMIT is treated as a failed one" repository/tx.go '%w: commit: %w", dispatch.ErrUnknown' '%w: commit: %w", dispatch.ErrUnavailable' ./repository 'TestTheReplyOfACommitIsLost|TestUpdateWhoseCommitIsLost'
@@ -95,7 +95,7 @@ mutant "a key without an expiry" lock/gate.go ', "PX", ttl.Milliseconds()).Text(
 mutant "the lock is kept after a failed claim" service/accept.go "err = lease.Release(ctx)" "err = nil" ./systemtest 'TestRepliesAreLost/.*/connections'
 mutant "refused drivers are not notified" service/accept.go "a.reannouncer.schedule(tap, 0, f.refused...)" "_ = a.reannouncer" ./service .
 mutant "drivers are not notified after an instance is killed" service/accept.go "a.reannouncer.schedule(tap, followUpRetry)" "_ = a.reannouncer" ./systemtest TestInstanceIsKilled
-mutant "a change without its outbox row" repository/outbox.go "return tx.Create(&outbox).Error" "return nil" ./repository TestClaimWritesEverythingTogether
+mutant "a change makes its event due for nobody" repository/outbox.go "NextAt: &next, " "NextAt: map[bool]*int64{}[next > 0], " ./repository TestClaimWritesEverythingTogether
 mutant "a withdrawn claim can be replayed" dispatch/rules.go "round == 0 && c.Withdrew" "false" ./systemtest 'TestTwoInstances/.*/Rounds'
 mutant "losers ask Redis although the process knows the winner" service/inflight.go "if !ok || old.round <= h.round {" "if false {" ./service .
 mutant "a token with any algorithm is accepted" service/tokens.go "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose \"none\"" "" ./handler TestForgedTokens
@@ -110,8 +110,8 @@ mutant "a winner's device is not looked for" repository/recipients.go "AND (SELE
 mutant "a deadlock's victim gives up its results" repository/outbox.go "range maxTries" "range 1" ./repository TestWritesOfARelayAndADeadlock
 mutant "devices that were offered it are not looked for" repository/recipients.go "AND (SELECT 1 FROM notifications WHERE dispatch_id = e.dispatch_id LIMIT 1) IS NULL" "" ./repository TestWithoutRecipients
 mutant "a topic is not looked for" repository/recipients.go "AND (SELECT 1 FROM topics WHERE name = CONCAT('dispatch-', e.dispatch_id) AND NOT ended LIMIT 1) IS NULL" "" ./repository TestWithoutRecipients
-mutant "any owner's event has no recipients" repository/recipients.go "AND o.state = 0 AND o.claim = ?" "AND o.state = 0 AND ? <> ''" ./repository TestWithoutRecipients
-mutant "any owner's event is completed" repository/recipients.go "AND state = 0 AND claim = ?" "AND state = 0 AND ? <> ''" ./repository TestCompleteEvents
+mutant "any owner's event has no recipients" repository/recipients.go "AND e.next_at IS NOT NULL AND e.claim = ?" "AND e.next_at IS NOT NULL AND ? <> ''" ./repository TestWithoutRecipients
+mutant "any owner's event is completed" repository/recipients.go "WHERE id IN ? AND next_at IS NOT NULL AND claim = ?" "WHERE id IN ? AND next_at IS NOT NULL AND ? <> ''" ./repository TestCompleteEvents
 mutant "an event with recipients is completed" notify/committed.go "			if none[e.id] {
 				done" "			if len(none) > 0 {
 				done" ./notify TestDriverGetsADevice
@@ -178,7 +178,7 @@ mutant "the operator's release leaves the run" app/lock_command.go "store.Interr
 outbox=repository/outbox.go
 mutant "any instance settles a push" $outbox "WHERE id IN ? AND claim = ? AND state = 0" "WHERE id IN ? AND ? <> '' AND state = 0" ./repository TestOnlyTheOwnerRecordsResults
 mutant "a push's lease ends at once" repository/lanes.go 'SET claim = ?, next_at = " + now + " + ? WHERE' 'SET claim = ?, next_at = " + now + " + 0 * ? WHERE' ./repository TestExpiredLeaseIsTakenOver
-mutant "any instance expands an event" repository/expand.go "WHERE event_id = ? AND state = 0 AND claim = ?" "WHERE event_id = ? AND state = 0 AND ? <> ''" ./repository TestOnlyItsOwnerExpandsAnEvent
+mutant "any instance expands an event" repository/expand.go "WHERE id = ? AND next_at IS NOT NULL AND claim = ?" "WHERE id = ? AND next_at IS NOT NULL AND ? <> ''" ./repository TestOnlyItsOwnerExpandsAnEvent
 mutant "an offer is pushed although it is taken" $outbox "case p.Dispatch.Superseded(p.Type, p.Silent, p.Driver, p.Round):" "case false:" ./notify 'TestSuperseded/sqlite'
 mutant "unsent pushes are kept at shutdown" notify/relay.go "r.releaseAll(anyPush, 0)" "_ = anyPush" ./notify 'TestRelayEnds/sqlite'
 mutant "a large audience gets a single turn" repository/lanes.go "return e.lastTurns[l] + 1 + int64(i/perTurn)" "return e.lastTurns[l] + 1" ./notify 'TestLargeAudienceDelaysNoOtherPush/1_instances/sqlite'
@@ -210,6 +210,9 @@ mutant "each instance sends a reminder" $due "err != nil || given > 0" "err != n
 mutant "each check sends a reminder" $due "WHERE dispatch_id = d.id AND round = d.round AND type = ?) = 0" "WHERE dispatch_id = d.id AND round = d.round AND type = ?) >= 0" ./repository 'TestDueInBatches/Remind/mariadb'
 mutant "unfinished work is closed" dispatch/rules.go 'if !d.WorkEndsAt.Before(now.Add(-after)) {' 'if false {' ./repository 'TestChangedBeforeItIsClosed/mariadb'
 mutant "closing overdue work sends a push" dispatch/delivery.go "case e.Actor == System && e.ReasonCode == ReasonOverdue:" "case false:" ./repository 'TestOverdueIsNotPushed/sqlite'
+mutant "an outbox row of an earlier version is overlooked" repository/look.go "earlier := local(l.Earlier); !earlier.IsZero()" "earlier := local(l.Earlier); false" ./repository TestOutboxRowsOfAnEarlierVersion
+mutant "an outbox row of an earlier version is moved before its lease ends" repository/outbox.go "SELECT event_id FROM outbox WHERE state = 0 AND next_at <= \"+now+\"" "SELECT event_id FROM outbox WHERE state = 0 AND \"+now+\" > 0" ./repository TestOutboxRowsOfAnEarlierVersion
+mutant "an outbox row of an earlier version is moved for ever" repository/outbox.go "UPDATE outbox\"+o.dialect.forceIndex(\"PRIMARY\")+\" SET state = 1" "UPDATE outbox\"+o.dialect.forceIndex(\"PRIMARY\")+\" SET state = 0" ./repository TestOutboxRowsOfAnEarlierVersion
 mutant "an unfinished run is pruned" repository/retention.go "slot < ? AND status NOT IN ?" "slot < ? AND 'x' NOT IN ?" ./repository 'TestRetentionOfTables/sqlite'
 jobs=repository/runs.go
 mutant "a run begins beside a live run" cronjob/cronjob.go "r.Status == Running && now.Before(*r.LeasedUntil)" "false && now.Before(*r.LeasedUntil)" ./repository 'TestOneRunOfAJobAtATime/mariadb|TestBeginRun/mariadb'

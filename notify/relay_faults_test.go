@@ -226,7 +226,7 @@ func TestDatabaseIsAwayForAMoment(t *testing.T) {
 	o.url = proxy.URL(o.url)
 	o.store = o.open(repository.Options{})
 	o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.LeaseTerm = time.Hour })
-	hold := proxy.Hold("UPDATE outbox SET state = 1")
+	hold := proxy.Hold("UPDATE events SET next_at = NULL")
 	o.offer()
 	<-hold.Reached()
 	proxy.Refuse(true)

@@ -15,8 +15,7 @@ import (
 // claimRule decides about a claim: it changes the dispatch and returns the events of the change, or refuses.
 type claimRule = func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error)
 
-// Claim calls rule with the dispatch and the driver, and commits the claim that rule makes together with its events and
-// their outbox rows. The write applies only if, by the database's clock as the write began, the dispatch is still PENDING in
+// Claim calls rule with the dispatch and the driver, and commits the claim that rule makes together with its events. The write applies only if, by the database's clock as the write began, the dispatch is still PENDING in
 // the same round and version and within its window, the driver is unchanged and not suspended, and the rest of the candidate is
 // as rule was told; otherwise Claim calls rule again. The claim gets the time of the write.
 //
@@ -98,15 +97,15 @@ func (s *Store) decide(ctx context.Context, snapshot *claimSnapshot, rule claimR
 // resolve finds out whether a claim whose reply was lost is committed, and returns nil if it is. Otherwise it makes sure that
 // it never will be.
 //
-// A missing claim proves nothing: the server may still be executing the statement, or receive it later. So resolve writes the
-// outbox row of the claim's event itself, as one that is done. That waits for a transaction that has written the row and is
+// A missing claim proves nothing: the server may still be executing the statement, or receive it later. So resolve writes a row with
+// the identifier of the claim's event itself, an event of no dispatch. That waits for a transaction that has written the event and is
 // not over, and fails after one that has committed; one that comes later fails because of it, as a whole.
 func (s *Store) resolve(ctx context.Context, d *dispatch.Dispatch, events []dispatch.Event, lost error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*s.options.Patience) // one row lock and two round trips
 	defer cancel()
 	db := s.claims.WithContext(ctx)
-	barring := db.Exec("INSERT INTO outbox (event_id, state, next_at, claim) SELECT ?, ?, "+s.dialect.now()+" + ?, '' FROM (SELECT 1) one"+
-		" WHERE NOT "+s.dialect.readOnly, events[0].ID, stateDone, keepDone.Microseconds())
+	barring := db.Exec("INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at) SELECT ?, '', '', 0, '', '', "+s.dialect.now()+
+		" FROM (SELECT 1) one WHERE NOT "+s.dialect.readOnly, events[0].ID)
 	switch {
 	case barring.Error == nil && barring.RowsAffected == 1:
 		return fmt.Errorf("%w: not committed, after %v", dispatch.ErrUnavailable, lost) //nolint:errorlint // it is known now
@@ -184,5 +183,5 @@ func (s *Store) writeClaim(tx *gorm.DB, snapshot *claimSnapshot, condition strin
 	if err := markApplied(tx); err != nil {
 		return err
 	}
-	return s.writeOutbox(tx, events)
+	return s.writeEvents(tx, events)
 }

@@ -70,9 +70,8 @@ BEGIN
     IF ROW_COUNT() = 1 THEN
       INSERT INTO claims (id, dispatch_id, round, driver_id, driver_seq, outcome, accepted_at)
         VALUES (p_claim, p_dispatch, p_round, p_driver, v_seq, 'WON', v_now);
-      INSERT INTO events (id, dispatch_id, type, round, driver_id, actor, reason_code, request_id, at)
-        VALUES (p_event, p_dispatch, 'dispatch.accepted', p_round, p_driver, p_driver, '', p_request, v_now);
-      INSERT INTO outbox (event_id, state, next_at, claim) VALUES (p_event, 0, v_now + p_lease, p_owner);
+      INSERT INTO events (id, dispatch_id, type, round, driver_id, actor, reason_code, request_id, at, next_at, claim)
+        VALUES (p_event, p_dispatch, 'dispatch.accepted', p_round, p_driver, p_driver, '', p_request, v_now, v_now + p_lease, p_owner);
       SET v_committing = TRUE;
       COMMIT;
       SELECT v_now;

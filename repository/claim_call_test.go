@@ -319,7 +319,7 @@ func TestTheClaimIsOnAnotherServer(t *testing.T) {
 		must(t, err)
 		events, err := rule(1)(&d, snapshot.candidate, snapshot.now)
 		must(t, err)
-		db.exec(t, "INSERT INTO outbox (event_id, state, next_at) VALUES (?, 0, 0)", events[0].ID)
+		db.bar(t, events[0].ID)
 		err = db.resolve(t.Context(), &d, events, dispatch.ErrUnknown)
 		if !errors.Is(err, dispatch.ErrUnknown) || errors.Is(err, dispatch.ErrUnavailable) {
 			t.Errorf("got %v", err)

@@ -27,7 +27,7 @@ func TestClaimWritesEverythingTogether(t *testing.T) {
 			"AND actor = ? AND at = ?", d.ID, v.ID, v.ID, got.Claim.AcceptedAt.UnixMicro()); n != 1 {
 			t.Error("the event does not describe the claim")
 		}
-		db.mustCount(t, 1, "outbox WHERE state = 0 AND next_at = ?", got.Claim.AcceptedAt.UnixMicro())
+		db.mustCount(t, 1, "events WHERE type = 'dispatch.accepted' AND next_at = ?", got.Claim.AcceptedAt.UnixMicro())
 	})
 }
 
@@ -42,27 +42,25 @@ func TestClaimWritesNothingIfOneRowCannotBeWritten(t *testing.T) {
 			db.mustHold(t, 0, dispatch.EventAccepted, 0)
 		}
 		d := db.add(t, nil)
-		for _, table := range []string{"outbox", "events"} {
-			var err error
-			db.without(t, table, func() { _, err = db.accept(t.Context(), d.ID, v.ID) })
-			refused("a claim without the table "+table, d, err)
-		}
+		var err error
+		db.without(t, "events", func() { _, err = db.accept(t.Context(), d.ID, v.ID) })
+		refused("a claim without the table of events", d, err)
 		db.exec(t, "INSERT INTO claims SELECT id, id, 1, 'drv_x', 1, 'WON', 1, NULL FROM dispatches")
-		_, err := db.accept(t.Context(), d.ID, v.ID)
+		_, err = db.accept(t.Context(), d.ID, v.ID)
 		db.exec(t, "DELETE FROM claims")
 		refused("a claim that there is", d, err)
 	})
 }
 
-func TestClaimWithAnOutboxRowInTheWay(t *testing.T) {
+func TestClaimWithAnEventInTheWay(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		_, err := db.Claim(t.Context(), d.ID, v.ID, func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
 			events, err := d.Accept(c, 0, dispatch.NewClaimID(now), now)
-			db.exec(t, "INSERT INTO outbox (event_id, state, next_at) VALUES (?, 0, 0)", events[0].ID)
+			db.bar(t, events[0].ID)
 			return events, err
 		})
-		mustBeError(t, "an outbox row is in the way", err, dispatch.ErrUnavailable)
+		mustBeError(t, "an event is in the way", err, dispatch.ErrUnavailable)
 		db.mustStore(t, d)
 		db.mustHold(t, 0, dispatch.EventAccepted, 0)
 	})

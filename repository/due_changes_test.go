@@ -82,7 +82,7 @@ func TestChangedBeforeItExpires(t *testing.T) {
 		moves{name: "opened again", set: "round = round + 1, expires_at = 4000000000000000"},
 		moves{
 			name: "ended by another", set: "status = 'EXPIRED'",
-			also: "INSERT INTO events SELECT 'evt_x', id, 'dispatch.expired', 1, NULL, 'system', '', 1, '' FROM dispatches WHERE id = ?",
+			also: "INSERT INTO events SELECT 'evt_x', id, 'dispatch.expired', 1, NULL, 'system', '', 1, '', 1, '' FROM dispatches WHERE id = ?",
 		},
 	)
 }
@@ -199,7 +199,7 @@ func TestChangedBeforeItsReminder(t *testing.T) {
 		moves{name: "put off", set: "work_starts_at = work_starts_at + 7200000000"},
 		moves{
 			name: "reminded by another", set: "note = note",
-			also: "INSERT INTO events SELECT 'evt_x', id, 'dispatch.reminder', 1, NULL, 'system', '', 1, '' FROM dispatches WHERE id = ?",
+			also: "INSERT INTO events SELECT 'evt_x', id, 'dispatch.reminder', 1, NULL, 'system', '', 1, '', 1, '' FROM dispatches WHERE id = ?",
 		},
 	)
 }

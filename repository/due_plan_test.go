@@ -91,6 +91,9 @@ func (db *database) young(t *testing.T, n int) {
 		db.exec(t, insert+" VALUES "+strings.Join(rows, ", "))
 	}
 	fill("INSERT INTO outbox (event_id, state, next_at)", func(i int) string { return fmt.Sprintf("('evt_y%d', 1, %d)", i, us) })
+	fill("INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at)", func(i int) string {
+		return fmt.Sprintf("('evt_y%d', 'dsp_%d', 'dispatch.created', 1, '', '', 0)", i, i/5)
+	})
 	fill("INSERT INTO devices (id, driver_id, installation_id, platform, push_token, app_version, locale, created_at, updated_at)",
 		func(i int) string {
 			return fmt.Sprintf("('dev_y%[1]d', 'drv_y%[1]d', 'i', 'ios', 'y%[1]d', '', '', 1, 1)", i)
@@ -112,13 +115,13 @@ func (db *database) young(t *testing.T, n int) {
 	})
 	db.many(t, n)
 	db.exec(t, "UPDATE notifications SET next_at = ? WHERE device_id = 'dev_1'", us)
-	db.exec(t, "ANALYZE TABLE outbox, devices, job_runs, supply, tap_batches, attempts, offers, idempotency_keys, notifications")
+	db.exec(t, "ANALYZE TABLE events, outbox, devices, job_runs, supply, tap_batches, attempts, offers, idempotency_keys, notifications")
 }
 
 // Rows past their retention are found by an index in its order, and deleted by their key.
 func TestPlansOfPrune(t *testing.T) {
 	indexes := map[string]string{
-		"outbox": "ix_outbox_due", "notifications": "ix_notifications_due", "devices": "ix_devices_quarantined",
+		"events": "ix_events_dispatch", "outbox": "ix_outbox_due", "notifications": "ix_notifications_due", "devices": "ix_devices_quarantined",
 		"job_runs": "ix_job_runs_slot", "supply": "PRIMARY", "tap_batches": "PRIMARY", "attempts": "PRIMARY", "offers": "PRIMARY",
 		"idempotency_keys": "ix_idempotency_keys_expiry",
 	}

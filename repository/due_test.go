@@ -103,14 +103,14 @@ func (c clockwork) mustChange(t testing.TB, s *Store, limit, want int) {
 	}
 }
 
-// mustHave fails the test unless each of the dispatches has so many of c's events, with a row of the outbox each.
+// mustHave fails the test unless each of the dispatches has so many of c's events, all to be expanded.
 func (c clockwork) mustHave(t testing.TB, db *database, want int, ids ...dispatch.ID) {
 	t.Helper()
 	for i, id := range ids {
 		n := db.count(t, "events WHERE dispatch_id = ? AND type = ?", id, c.event)
-		told := db.count(t, "outbox o JOIN events e ON e.id = o.event_id WHERE e.dispatch_id = ? AND e.type = ?", id, c.event)
-		if n != want || told != want {
-			t.Errorf("%s: dispatch %d has %d events, %d in the outbox; want %d", c.name, i, n, told, want)
+		due := db.count(t, "events WHERE dispatch_id = ? AND type = ? AND next_at IS NOT NULL", id, c.event)
+		if n != want || due != want {
+			t.Errorf("%s: dispatch %d has %d events, %d to be expanded; want %d", c.name, i, n, due, want)
 		}
 	}
 }
@@ -166,8 +166,8 @@ func TestDueEventsAreAnnounced(t *testing.T) {
 		if e.Dispatch != id || e.Round != 1 || e.Actor != dispatch.System || h.about[0].Version != db.mustRead(t, id).Version {
 			t.Errorf("announced %+v with %+v", e, h.about[0])
 		}
-		if row := db.outboxRow(t, e.ID); row.Claim != "ins_a" || row.State != statePending {
-			t.Errorf("born as %+v", row)
+		if lease := db.leaseOf(t, e.ID); lease.Claim != "ins_a" || lease.NextAt == 0 {
+			t.Errorf("born with the lease %+v", lease)
 		}
 		c.mustChange(t, teller.Store, 10, 0)
 		if len(h.events) != 1 {
@@ -228,7 +228,7 @@ func TestDueGivesUp(t *testing.T) {
 		var n int
 		var err error
 		again := func() { n, err = c.run(t.Context(), db.Store, 100) }
-		db.without(t, "outbox", again)
+		db.withoutColumn(t, "events", "claim", again)
 		if n != 0 || failures(err) != maxFailures {
 			t.Errorf("%d, %d failures: %v", n, failures(err), err)
 		}
@@ -259,7 +259,7 @@ func TestDueAndADeadlock(t *testing.T) {
 		ids := c.ready(t, db, 2)
 		db.manyEvents(t, 500)
 		// It has written the most, so the server does not roll it back.
-		tx := db.begun(t, "UPDATE outbox SET next_at = next_at + 1", "SELECT * FROM outbox FOR UPDATE")
+		tx := db.begun(t, "UPDATE events SET next_at = next_at + 1", "SELECT * FROM events FOR UPDATE")
 		ended := begin(func() error { return c.change(t.Context(), db.Store, 1, 1) })
 		db.waiting(t)
 		must(t, errorOf(tx.Exec("UPDATE dispatches SET note = note WHERE id = ?", ids[0])))

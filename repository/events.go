@@ -16,6 +16,8 @@ type eventRow struct {
 	ReasonCode string
 	RequestID  string
 	At         int64
+	NextAt     *int64 // nil after the event was expanded
+	Claim      string // the owner of the lease, "" for none
 }
 
 func (row *eventRow) event() dispatch.Event {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // heard keeps the events that a Store announces.
@@ -50,13 +51,13 @@ func TestEventsAreAnnouncedOnceAfterCommit(t *testing.T) {
 		d3 := db.mustUpdate(t, d.ID, withdraw)
 		db.mustUpdate(t, d.ID, func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error) { return nil, nil })
 		var claimed, canceled, created error
-		db.without(t, "outbox", func() {
+		db.withoutColumn(t, "events", "claim", func() {
 			_, claimed = db.accept(t.Context(), d.ID, v[1].ID)
 			_, canceled = db.Update(t.Context(), d.ID, cancel)
 			_, created = db.Create(t.Context(), offering(""))
 		})
 		if claimed == nil || canceled == nil || created == nil {
-			t.Errorf("without an outbox: %v, %v, %v", claimed, canceled, created)
+			t.Errorf("without a column of events: %v, %v, %v", claimed, canceled, created)
 		}
 		want := []dispatch.EventType{
 			dispatch.EventCreated, dispatch.EventAccepted, dispatch.EventWithdrawn, dispatch.EventReopened,
@@ -89,10 +90,7 @@ func TestBornLeasedOrDueAtOnce(t *testing.T) {
 			t.Errorf("another instance leased %v, %v", leased, err)
 		}
 		for i, e := range h.events {
-			want := outboxRow{EventID: e.ID, NextAt: micros(e.At.Add(term)), Claim: "ins_a"}
-			if got := db.outboxRow(t, e.ID); got != want {
-				t.Errorf("born as %+v, want %+v", got, want)
-			}
+			testkit.Equal(t, "the lease of a new event", eventLease{"ins_a", micros(e.At.Add(term))}, db.leaseOf(t, e.ID))
 			if told, err := teller.as("ins_a").Expand(t.Context(), e.ID, 10); err != nil || told.Event != e {
 				t.Errorf("%d: expanded %+v, %v; want %+v", i, told.Event, err, e)
 			}

@@ -76,9 +76,7 @@ func (o *Outbox) dropOvertaken(ctx context.Context, result outbox.Expansion) out
 
 // completeEvent marks an event as expanded. ErrNotLeased if the owner does not lease it.
 func (o *Outbox) completeEvent(tx *gorm.DB, event dispatch.EventID) error {
-	done := tx.Exec(`UPDATE outbox SET state = 1, claim = '', next_at = `+o.dialect.now()+` + ?
-		WHERE event_id = ? AND state = 0 AND claim = ?`,
-		keepDone.Microseconds(), event, o.Owner)
+	done := tx.Exec("UPDATE events SET next_at = NULL, claim = '' WHERE id = ? AND next_at IS NOT NULL AND claim = ?", event, o.Owner)
 	if done.Error != nil {
 		return unavailable(done.Error)
 	}
@@ -90,7 +88,7 @@ func (o *Outbox) completeEvent(tx *gorm.DB, event dispatch.EventID) error {
 
 // renewEvent leases a completed event to the owner again, for its next part.
 func (o *Outbox) renewEvent(tx *gorm.DB, event dispatch.EventID) error {
-	return unavailable(tx.Exec(`UPDATE outbox SET state = 0, claim = ?, next_at = `+o.dialect.now()+` + ? WHERE event_id = ? AND state = 1`,
+	return unavailable(tx.Exec("UPDATE events SET claim = ?, next_at = "+o.dialect.now()+" + ? WHERE id = ?",
 		o.Owner, o.LeaseTerm.Microseconds(), event).Error)
 }
 
@@ -127,7 +125,7 @@ func (e *expansion) load(id dispatch.EventID) error {
 		return unavailable(err)
 	}
 	if len(rows) == 0 {
-		return fmt.Errorf("event %s or its dispatch is gone: %w", id, dispatch.ErrNotFound)
+		return fmt.Errorf("the dispatch of event %s is gone: %w", id, dispatch.ErrNotFound)
 	}
 	row := &rows[0]
 	e.now = fromMicros(row.Dispatch.Now)

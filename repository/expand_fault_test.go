@@ -69,7 +69,7 @@ func TestALargeAudience(t *testing.T) {
 		}
 		db.mustCount(t, 1200, "notifications WHERE claim = 'ins_a' AND state = 0")
 		db.mustCount(t, drivers*each, "topic_members")
-		db.exec(t, "UPDATE outbox SET state = 0") // as if it was not expanded yet: no device gets a second push
+		db.exec(t, "UPDATE events SET next_at = 0") // as if it was not expanded yet: no device gets a second push
 		if again := o.mustExpand(t, db, dispatch.EventCreated, 10); len(again.Pushes)+again.Unleased != 0 || again.More {
 			t.Errorf("again: %+v", again)
 		}
@@ -94,11 +94,11 @@ func TestOffersInRandomOrder(t *testing.T) {
 	})
 }
 
-// mustBeUndone fails the test unless nothing was written for the event, whose row is the owner's.
+// mustBeUndone fails the test unless nothing was written for the event, which the owner leases.
 func (db *database) mustBeUndone(t *testing.T, event dispatch.EventID, owner string) {
 	t.Helper()
-	if got := db.outboxRow(t, event); got.State != 0 || got.Claim != owner {
-		t.Errorf("the row is %+v, want it %s's", got, owner)
+	if got := db.leaseOf(t, event); got.NextAt == 0 || got.Claim != owner {
+		t.Errorf("the event has the lease %+v, want %s's", got, owner)
 	}
 	db.mustCount(t, 0, "notifications WHERE event_id = ?", event)
 }
@@ -130,15 +130,11 @@ func TestOnlyItsOwnerExpandsAnEvent(t *testing.T) {
 		refuse(a, "") // no instance has leased it
 		db.lend(t, "ins_a", dispatch.EventCreated)
 		refuse(b, "ins_a")
-		db.exec(t, "UPDATE outbox SET next_at = 1") // a's lease ends
+		db.exec(t, "UPDATE events SET next_at = 1") // a's lease ends
 		b.mustLeaseEvents(t, 10, 1)
 		refuse(a, "ins_b")
 		b.mustPush(t, event, 3)
-		if got := db.outboxRow(t, event); got.State != stateDone || got.Claim != "" {
-			t.Errorf("the row is %+v", got)
-		} else {
-			db.mustBeAbout(t, "next_at of a row that is done", got.NextAt, keepDone)
-		}
+		testkit.Equal(t, "the event's lease after its expansion", eventLease{}, db.leaseOf(t, event))
 		for _, o := range []*Outbox{a, b} {
 			refuse(o, "done")
 		}
@@ -146,13 +142,15 @@ func TestOnlyItsOwnerExpandsAnEvent(t *testing.T) {
 	})
 }
 
-func TestAnEventThatIsGone(t *testing.T) {
+func TestAnEventOrItsDispatchIsGone(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.add(t, nil)
 		event := db.lend(t, "ins_a", dispatch.EventCreated)
-		db.exec(t, "DELETE FROM events")
-		mustBeError(t, "an event that is gone", errorOf(db.as("ins_a").Expand(t.Context(), event, 10)), dispatch.ErrNotFound)
+		db.exec(t, "DELETE FROM dispatches")
+		mustBeError(t, "the dispatch is gone", errorOf(db.as("ins_a").Expand(t.Context(), event, 10)), dispatch.ErrNotFound)
 		db.mustBeUndone(t, event, "ins_a")
+		db.exec(t, "DELETE FROM events")
+		mustBeError(t, "the event is gone", errorOf(db.as("ins_a").Expand(t.Context(), event, 10)), dispatch.ErrNotLeased)
 	})
 }
 
@@ -182,10 +180,10 @@ func TestTheReplyOfAnExpansionsCommitIsLost(t *testing.T) {
 		event := db.lend(t, "ins_a", dispatch.EventCreated)
 		s, proxy := db.proxied(t)
 		o := s.as("ins_a")
-		for _, statement := range []string{"UPDATE outbox", "INTO notifications"} {
+		for _, statement := range []string{"UPDATE events", "INTO notifications"} {
 			mustLose(t, proxy, statement, dispatch.ErrUnavailable, func() error { return errorOf(o.Expand(t.Context(), event, 10)) })
 			testkit.Retry(t, func() error { // the server notices that its client is gone
-				_, err := db.raw.Exec("UPDATE outbox SET claim = 'ins_a'")
+				_, err := db.raw.Exec("UPDATE events SET claim = 'ins_a'")
 				return err
 			})
 			db.mustBeUndone(t, event, "ins_a")
@@ -211,7 +209,7 @@ func TestAnExpansionsCommitNeverArrives(t *testing.T) {
 		proxy.CutAll()
 		mustBeError(t, "the COMMIT is lost", <-ended, dispatch.ErrUnknown)
 		testkit.Retry(t, func() error { // the lease ends, and another instance expands it
-			_, err := db.raw.Exec("UPDATE outbox SET next_at = 1 WHERE state = 0")
+			_, err := db.raw.Exec("UPDATE events SET next_at = 1 WHERE next_at IS NOT NULL")
 			return err
 		})
 		b := db.as("ins_b")
@@ -307,7 +305,7 @@ func TestTheReplyOfALeaseIsLost(t *testing.T) {
 		if len(leased) > 0 || !errors.Is(err, dispatch.ErrUnknown) {
 			t.Errorf("leased %v, %v; want %v", leased, err, dispatch.ErrUnknown)
 		}
-		db.exec(t, "UPDATE outbox SET next_at = 1")
+		db.exec(t, "UPDATE events SET next_at = 1")
 		db.as("ins_b").mustLeaseEvents(t, 10, 3)
 	})
 }

@@ -17,7 +17,7 @@ func (db *database) lend(t testing.TB, owner string, kind dispatch.EventType) (e
 	if err != nil {
 		t.Fatalf("no event %s: %v", kind, err)
 	}
-	db.exec(t, "UPDATE outbox SET claim = ?, next_at = ? WHERE event_id = ? AND state = 0",
+	db.exec(t, "UPDATE events SET claim = ?, next_at = ? WHERE id = ? AND next_at IS NOT NULL",
 		owner, micros(db.now(t).Add(term)), event)
 	return event
 }

@@ -109,6 +109,20 @@ func (db *database) without(t testing.TB, table string, do func()) {
 	db.exec(t, "ALTER TABLE gone RENAME TO "+table)
 }
 
+// bar writes an event of no dispatch, as resolve does.
+func (db *database) bar(t testing.TB, event dispatch.EventID) {
+	t.Helper()
+	db.exec(t, "INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at) VALUES (?, '', '', 0, '', '', 0)", event)
+}
+
+// withoutColumn calls do while the table has no such column.
+func (db *database) withoutColumn(t testing.TB, table, column string, do func()) {
+	t.Helper()
+	db.exec(t, "ALTER TABLE "+table+" RENAME COLUMN "+column+" TO gone")
+	do()
+	db.exec(t, "ALTER TABLE "+table+" RENAME COLUMN gone TO "+column)
+}
+
 // addDriver adds a driver as edit changes someDriver.
 func (db *database) addDriver(t testing.TB, edit func(*dispatch.Driver)) dispatch.Driver {
 	t.Helper()

@@ -7,6 +7,7 @@ import (
 	"firsttap/dispatch"
 	"firsttap/outbox"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // inLanes writes n notifications in each lane that are due: those of LaneRetry as a version wrote them that knows no turns.
@@ -179,19 +180,17 @@ func TestAPartAtATime(t *testing.T) {
 			if err != nil || !told.More || len(told.Pushes) != take || told.Unleased != 10-take {
 				t.Fatalf("part %d: %+v, %v", i, told, err)
 			}
-			if row := db.outboxRow(t, event); row.State != statePending || row.Claim != "ins_a" || row.NextAt < micros(db.now(t)) {
-				t.Errorf("after part %d the event is %+v", i, row)
+			if lease := db.leaseOf(t, event); lease.Claim != "ins_a" || lease.NextAt < micros(db.now(t)) {
+				t.Errorf("after part %d the event has the lease %+v", i, lease)
 			}
 			mustBeError(t, "another instance expands it", errorOf(b.Expand(t.Context(), event, 10)), dispatch.ErrNotLeased)
 		}
-		db.exec(t, "UPDATE outbox SET next_at = 1") // a dies
+		db.exec(t, "UPDATE events SET next_at = 1") // a dies
 		b.mustLeaseEvents(t, 10, 1)
 		if told, err := b.Expand(t.Context(), event, 0); err != nil || told.More || told.Unleased != phones-20 {
 			t.Errorf("the last part: %+v, %v", told, err)
 		}
-		if row := db.outboxRow(t, event); row.State != stateDone {
-			t.Errorf("the event is %+v", row)
-		}
+		testkit.Equal(t, "the event's lease after the last part", eventLease{}, db.leaseOf(t, event))
 		rows := db.toldOf(t, event)
 		turns := map[int64]int{}
 		for _, n := range rows {

@@ -12,8 +12,9 @@ import (
 type look struct {
 	// ReadAt is when the answer had arrived, by this process's clock; Now is the database's time in it.
 	ReadAt, Now time.Time
-	// Events, Notifications and Topics are when the next one is due for a relay.
-	Events, Notifications, Topics time.Time
+	// Events, Notifications and Topics are when the next one is due for a relay; Earlier, when the next outbox row of an earlier
+	// version is to be moved.
+	Events, Notifications, Topics, Earlier time.Time
 	// Run is when the first run that is requested or under way may begin or be taken over.
 	Run time.Time
 	// Expiry is when the next offer ends, Work when the next accepted work starts.
@@ -67,8 +68,9 @@ func (s *Store) readLook(ctx context.Context, jobs []string) (*look, error) {
 	}
 	var readOnly bool
 	var now int64
-	var events, notifications, topics, expiry, work, run *int64
+	var events, earlier, notifications, topics, expiry, work, run *int64
 	err := s.lookPool.WithContext(ctx).Raw("SELECT "+
+		first("next_at", "events", "ix_events_due", "next_at IS NOT NULL")+
 		first("next_at", "outbox", "ix_outbox_due", "state = 0")+
 		first("next_at", "notifications", "ix_notifications_due", "state = 0")+
 		first("next_at", "topics", "ix_topics_due", "state = 0")+
@@ -76,7 +78,7 @@ func (s *Store) readLook(ctx context.Context, jobs []string) (*look, error) {
 		first("work_starts_at", "dispatches", "ix_dispatches_work", "status = 'ACCEPTED' AND work_starts_at > "+s.dialect.now())+
 		"(SELECT MIN(CASE r.status WHEN 'QUEUED' THEN 0 ELSE r.alive_until END) FROM jobs j CROSS JOIN job_runs r"+force("ix_job_runs_open")+
 		" WHERE j.name IN ? AND r.job = j.name AND r.status IN ?), "+s.dialect.now()+", "+s.dialect.readOnly, jobs, unfinished).
-		Row().Scan(&events, &notifications, &topics, &expiry, &work, &run, &now, &readOnly)
+		Row().Scan(&events, &earlier, &notifications, &topics, &expiry, &work, &run, &now, &readOnly)
 	switch {
 	case err != nil:
 		return nil, unavailable(err)
@@ -91,7 +93,7 @@ func (s *Store) readLook(ctx context.Context, jobs []string) (*look, error) {
 	}
 	return &look{
 		ReadAt: time.Now(), Now: fromMicros(now), Events: at(events), Notifications: at(notifications), Topics: at(topics),
-		Run: at(run), Expiry: at(expiry), Work: at(work),
+		Earlier: at(earlier), Run: at(run), Expiry: at(expiry), Work: at(work),
 	}, nil
 }
 
@@ -113,7 +115,14 @@ func (o *Outbox) Due(ctx context.Context) (outbox.Due, error) {
 		}
 		return l.ReadAt.Add(at.Sub(l.Now))
 	}
-	return outbox.Due{ReadAt: l.ReadAt, Events: local(l.Events), Notifications: local(l.Notifications), Topics: local(l.Topics)}, nil
+	due := outbox.Due{ReadAt: l.ReadAt, Events: local(l.Events), Notifications: local(l.Notifications), Topics: local(l.Topics)}
+	if earlier := local(l.Earlier); !earlier.IsZero() && !earlier.After(time.Now()) {
+		if err := o.moveOutboxRows(ctx); err != nil {
+			return outbox.Due{}, err
+		}
+		due.Events = earlier
+	}
+	return due, nil
 }
 
 // NextOpenRun looks now. It returns when the first run of the jobs that is requested or under way may begin or be taken over, the zero

@@ -34,14 +34,15 @@ func TestLook(t *testing.T) {
 		won := db.add(t, later(1))
 		db.mustAccept(t, won.ID, v.ID)
 		at := func(n int) time.Time { return time.Date(2030, 1, 1, 0, 0, n, 0, time.UTC) }
-		db.exec(t, "UPDATE outbox SET next_at = ?", micros(at(1)))
+		db.exec(t, "UPDATE events SET next_at = ?", micros(at(1)))
+		db.exec(t, "INSERT INTO outbox (event_id, state, next_at) VALUES ('evt_x', 0, ?)", micros(at(7)))
 		db.exec(t, "UPDATE dispatches SET expires_at = ? WHERE id = ?", micros(at(2)), d.ID)
 		db.exec(t, "UPDATE dispatches SET work_starts_at = ? WHERE id = ?", micros(at(3)), won.ID)
 		db.notification(t, d.ID, func(n *notificationRow) { n.State, n.NextAt = statePending, micros(at(4)) })
 		db.addTopic(t, topicRow{Name: outbox.TopicOf(d.ID), NextAt: micros(at(5))})
 		run := db.mustBegin(t, "a/1", someSlot(1))
 		db.exec(t, "UPDATE job_runs SET alive_until = ?", micros(at(6)))
-		want := look{Events: at(1), Expiry: at(2), Work: at(3), Notifications: at(4), Topics: at(5), Run: at(6)}
+		want := look{Events: at(1), Expiry: at(2), Work: at(3), Notifications: at(4), Topics: at(5), Earlier: at(7), Run: at(6)}
 		testkit.Equal(t, "of rows that are due later", want, read(report, "other"))
 
 		must(t, errorOf(db.RequestRun(t.Context(), "other", "key_1")))
@@ -54,6 +55,7 @@ func TestLook(t *testing.T) {
 
 		db.exec(t, "UPDATE job_runs SET status = 'SUCCEEDED' WHERE job = 'other'")
 		db.mustEnd(t, run, cronjob.Succeeded)
+		db.exec(t, "UPDATE events SET next_at = NULL")
 		for _, table := range []string{"outbox", "notifications", "topics"} {
 			db.exec(t, "UPDATE "+table+" SET state = 1")
 		}
@@ -68,7 +70,7 @@ func TestDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := (&database{url: url}).by(open(t, url))
 		db.add(t, nil)
-		must(t, db.relay.Exec("UPDATE outbox SET next_at = ?", micros(time.Now().Add(3*time.Second))).Error)
+		must(t, db.relay.Exec("UPDATE events SET next_at = ?", micros(time.Now().Add(3*time.Second))).Error)
 		due := func() outbox.Due {
 			t.Helper()
 			due, err := db.as("ins_a").Due(t.Context())
@@ -78,7 +80,7 @@ func TestDue(t *testing.T) {
 		began := time.Now()
 		first := outbox.Due{ReadAt: began, Events: began.Add(3 * time.Second)}
 		testkit.Equal(t, "what is due", first, due())
-		must(t, db.relay.Exec("UPDATE outbox SET next_at = ?", micros(began.Add(time.Second))).Error)
+		must(t, db.relay.Exec("UPDATE events SET next_at = ?", micros(began.Add(time.Second))).Error)
 		time.Sleep(maxLookAge - 1)
 		testkit.Equal(t, "what was due", first, due())
 		time.Sleep(time.Nanosecond)

@@ -137,7 +137,7 @@ func (s *Store) Decline(ctx context.Context, id dispatch.ID, round int, v dispat
 			events = nil
 			return unavailable(err)
 		}
-		return unavailable(s.writeOutbox(tx, events))
+		return unavailable(s.writeEvents(tx, events))
 	})
 	if err == nil {
 		s.announce(d, events)

@@ -172,7 +172,7 @@ func TestMigrateTogether(t *testing.T) {
 				return err
 			})
 		})
-		const want = 10 // each once
+		const want = 11 // each once
 		if steps.Load() != want {
 			t.Errorf("%d steps were taken, want %d", steps.Load(), want)
 		}

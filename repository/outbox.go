@@ -16,15 +16,6 @@ import (
 	"firsttap/outbox"
 )
 
-type outboxRow struct {
-	EventID dispatch.EventID `gorm:"primaryKey"`
-	State   int
-	NextAt  int64
-	Claim   string
-}
-
-func (outboxRow) TableName() string { return "outbox" }
-
 type notificationRow struct {
 	ID         dispatch.NotificationID `gorm:"primaryKey"`
 	EventID    dispatch.EventID
@@ -50,7 +41,7 @@ type notificationRow struct {
 
 func (notificationRow) TableName() string { return "notifications" }
 
-// The states of a row of outbox (0 and 1) and of notifications.
+// The states of a notification. A topic and an outbox row of an earlier version have the first two.
 const (
 	statePending = iota
 	stateDone
@@ -86,8 +77,9 @@ const (
 
 // Outbox is one process's access to the outbox. It is safe for concurrent use.
 //
-// A leased row has a next_at in the future and the owner in its claim. So a leased row is not due, one condition and one
-// index find the due rows, and a lease that is not completed ends by itself.
+// An event is its own outbox row: it is expanded into notifications once, and leased until then. A leased row has a next_at in the
+// future and the owner in its claim. So a leased row is not due, one condition and one index find the due rows, and a lease that is
+// not completed ends by itself.
 type Outbox struct {
 	*Store
 	OutboxOptions
@@ -105,8 +97,31 @@ func (s *Store) Outbox(o OutboxOptions) *Outbox {
 
 // LeaseEvents leases up to limit of the due events.
 func (o *Outbox) LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID, error) {
-	due := "SELECT event_id FROM outbox WHERE state = 0 AND next_at <= " + o.dialect.now() + " ORDER BY next_at, event_id LIMIT ?"
-	return leaseRows[dispatch.EventID](ctx, o, "outbox", "event_id", due+o.dialect.skipLocked, limit)
+	due := "SELECT id FROM events WHERE next_at <= " + o.dialect.now() + " ORDER BY next_at, id LIMIT ?"
+	return leaseRows[dispatch.EventID](ctx, o, "events", "id", due+o.dialect.skipLocked, limit)
+}
+
+// maxMoved bounds the outbox rows of an earlier version that one transaction moves.
+const maxMoved = 1000
+
+// moveOutboxRows makes events due whose outbox rows an earlier version wrote and did not complete before their leases ended. The rows
+// stay until they expire: that version reads in them whether the event is committed.
+func (o *Outbox) moveOutboxRows(ctx context.Context) error {
+	now := o.dialect.now()
+	return o.transactWithRetry(ctx, o.relay, func(tx *gorm.DB) error {
+		var events []dispatch.EventID
+		err := tx.Raw("SELECT event_id FROM outbox WHERE state = 0 AND next_at <= "+now+" ORDER BY next_at, event_id LIMIT ?"+o.dialect.skipLocked, maxMoved).
+			Scan(&events).Error
+		if err != nil || len(events) == 0 {
+			return unavailable(err)
+		}
+		err = tx.Exec("UPDATE events"+o.dialect.forceIndex("PRIMARY")+" SET next_at = "+now+" WHERE id IN ?", events).Error
+		if err != nil {
+			return unavailable(err)
+		}
+		return unavailable(tx.Exec("UPDATE outbox"+o.dialect.forceIndex("PRIMARY")+" SET state = 1, claim = '', next_at = "+now+" + ? WHERE event_id IN ?",
+			keepDone.Microseconds(), events).Error)
+	})
 }
 
 // LeaseNotifications leases up to limit of the due notifications, each lane's share by its order, and returns them ready to send. dropped
@@ -287,8 +302,8 @@ func (o *Outbox) writeResult(db *gorm.DB, s outbox.SendResult, ids []dispatch.No
 
 // ReleaseEvents ends the owner's leases of events, so that another process may expand these at once.
 func (o *Outbox) ReleaseEvents(ctx context.Context) error {
-	err := o.relay.WithContext(ctx).Exec(`UPDATE outbox SET claim = '', next_at = `+o.dialect.now()+`
-		WHERE state = 0 AND claim = ? AND next_at > `+o.dialect.now(), o.Owner).Error
+	err := o.relay.WithContext(ctx).Exec(`UPDATE events SET claim = '', next_at = `+o.dialect.now()+`
+		WHERE claim = ? AND next_at > `+o.dialect.now(), o.Owner).Error
 	return unavailable(err)
 }
 
@@ -323,26 +338,20 @@ func placeholders(n, k int) string {
 	return strings.TrimSuffix(strings.Repeat(group+",", n), ",")
 }
 
-// writeOutbox writes the events, and for each an outbox row, from which a relay sends the notifications. The row is leased to
-// this process's relay if it has one, unless the event is to be announced later.
-func (s *Store) writeOutbox(tx *gorm.DB, events []dispatch.Event) error {
+// writeEvents writes the events, from which a relay sends the notifications. They are leased to this process's relay if it has one,
+// except those that are to be announced later.
+func (s *Store) writeEvents(tx *gorm.DB, events []dispatch.Event) error {
 	rows := make([]eventRow, len(events))
-	outbox := make([]outboxRow, len(events))
 	request := dispatch.CallerFrom(tx.Statement.Context).Request
 	for i, e := range events {
+		next, claim := micros(e.At.Add(s.options.OutboxLease)), s.options.OutboxOwner
+		if e.PushAt.After(e.At) {
+			next, claim = micros(e.PushAt), "" // not leased until then
+		}
 		rows[i] = eventRow{
 			ID: e.ID, DispatchID: e.Dispatch, Type: e.Type, Round: e.Round, DriverID: nullable(string(e.Driver)),
-			Actor: e.Actor, ReasonCode: e.ReasonCode, RequestID: request, At: micros(e.At),
-		}
-		outbox[i] = outboxRow{
-			EventID: e.ID, NextAt: micros(e.At.Add(s.options.OutboxLease)), Claim: s.options.OutboxOwner,
-		}
-		if e.PushAt.After(e.At) {
-			outbox[i] = outboxRow{EventID: e.ID, NextAt: micros(e.PushAt)} // not leased until then
+			Actor: e.Actor, ReasonCode: e.ReasonCode, RequestID: request, At: micros(e.At), NextAt: &next, Claim: claim,
 		}
 	}
-	if err := tx.Create(&rows).Error; err != nil {
-		return err
-	}
-	return tx.Create(&outbox).Error
+	return tx.Create(&rows).Error
 }

@@ -48,18 +48,18 @@ func (db *database) backlogged(t *testing.T, d dispatch.Dispatch, n int) {
 	}
 	for have := first; have < 2*n; have *= 2 {
 		copies := min(have, 2*n-have)
-		event := another("evt_", "event_id", have)
 		db.exec(t, fmt.Sprintf(`INSERT INTO notifications (id, event_id, device_id, topic, driver_id, dispatch_id, round, type,
 			silent, state, next_at, claim, attempts, result, reason, at, expires_at, created_at)
 			SELECT %s, %s, device_id, topic, driver_id, %s, round, type, silent, state, next_at, claim, attempts, result, reason,
 			at, expires_at, created_at FROM notifications LIMIT %d`,
-			another("ntf_", "id", have), event, another("dsp_", "dispatch_id", have), copies))
-		db.exec(t, fmt.Sprintf(`INSERT INTO outbox (event_id, state, next_at, claim)
-			SELECT %s, state, next_at, claim FROM outbox LIMIT %d`, event, copies))
+			another("ntf_", "id", have), another("evt_", "event_id", have), another("dsp_", "dispatch_id", have), copies))
+		db.exec(t, fmt.Sprintf(`INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at, next_at, claim)
+			SELECT %s, 'dsp_many', type, round, actor, reason_code, at, next_at, claim FROM events WHERE dispatch_id = 'dsp_many' LIMIT %d`,
+			another("evt_", "id", have), copies))
 	}
 	db.exec(t, fmt.Sprintf("UPDATE notifications SET state = 1 ORDER BY RAND() LIMIT %d", n))
-	db.exec(t, fmt.Sprintf("UPDATE outbox SET state = 1 ORDER BY RAND() LIMIT %d", n))
-	db.exec(t, "ANALYZE TABLE notifications, outbox")
+	db.exec(t, fmt.Sprintf("UPDATE events SET next_at = NULL WHERE dispatch_id = 'dsp_many' ORDER BY RAND() LIMIT %d", n))
+	db.exec(t, "ANALYZE TABLE notifications, events")
 }
 
 // explain returns how the server would find the rows of a statement, one line for each table.
@@ -141,12 +141,12 @@ func TestPlans(t *testing.T) {
 			sorted    bool
 			keys      []string
 		}{
-			{`SELECT .*FROM outbox WHERE state = 0`, true, []string{"ix_outbox_due"}},
+			{`SELECT id FROM events WHERE next_at`, true, []string{"ix_events_due"}},
 			{`SELECT id FROM notifications WHERE state = 0`, true, []string{"ix_notifications_due"}},
 			{`SELECT .*FROM notifications n\s+LEFT JOIN`, false, []string{"PRIMARY"}},
 			{`SELECT id FROM notifications FORCE INDEX \(ix_notifications_driver\)\s+WHERE dispatch_id`, false, told[1:]},
 			{`SELECT .*FROM notifications n\s+JOIN`, false, told},
-			{`UPDATE outbox`, false, []string{"PRIMARY"}},
+			{`UPDATE events`, false, []string{"PRIMARY"}},
 			{`UPDATE notifications`, false, []string{"PRIMARY"}},
 		} {
 			for _, s := range mustMatch(t, all, want.statement) {
@@ -166,7 +166,7 @@ func TestPlansOfLanes(t *testing.T) {
 				db.exec(t, fmt.Sprintf("UPDATE notifications SET next_at = %d + MOD(CRC32(id), 1000) WHERE state = 0 AND MOD(CRC32(id), 4) = %d", from, l))
 			}
 		}
-		db.exec(t, "UPDATE outbox SET state = 0 WHERE event_id IN (SELECT id FROM events)")
+		db.exec(t, "UPDATE events SET next_at = 0 WHERE dispatch_id <> 'dsp_many'")
 		db.exec(t, "ANALYZE TABLE notifications")
 		o := db.as("ins_a")
 		all := statements(t, []*gorm.DB{o.relay}, func() {

@@ -249,11 +249,11 @@ func TestReleaseEvents(t *testing.T) {
 		a, b := db.as("ins_a"), db.as("ins_b")
 		a.mustLeaseEvents(t, 3, 3)
 		b.mustLeaseEvents(t, 2, 2)
-		db.exec(t, "UPDATE outbox SET state = 1 WHERE event_id = (SELECT event_id FROM (SELECT MIN(event_id) event_id FROM outbox WHERE claim = 'ins_a') x)")
+		db.exec(t, "UPDATE events SET next_at = NULL, claim = '' WHERE id = (SELECT id FROM (SELECT MIN(id) id FROM events WHERE claim = 'ins_a') x)")
 		must(t, a.ReleaseEvents(t.Context()))
-		db.mustCount(t, 0, "outbox WHERE claim = 'ins_a' AND state = 0")
+		db.mustCount(t, 0, "events WHERE claim = 'ins_a'")
 		b.mustLeaseEvents(t, 10, 4) // two that a has released, and two that were not leased
-		db.mustCount(t, 6, "outbox WHERE claim = 'ins_b'")
+		db.mustCount(t, 6, "events WHERE claim = 'ins_b'")
 	})
 }
 
@@ -285,7 +285,7 @@ func TestBacklog(t *testing.T) {
 func TestWithoutADatabase(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a")
-		for _, table := range []string{"notifications", "outbox", "topics"} {
+		for _, table := range []string{"notifications", "events", "topics"} {
 			db.exec(t, "ALTER TABLE "+table+" RENAME TO "+table+"_gone")
 		}
 		ctx := t.Context()

@@ -131,11 +131,16 @@ func (db *database) stored(t testing.TB, id dispatch.NotificationID) notificatio
 	return row
 }
 
-func (db *database) outboxRow(t testing.TB, event dispatch.EventID) outboxRow {
+// eventLease is who leases an event until when. The time is 0 after the event was expanded.
+type eventLease struct {
+	Claim  string
+	NextAt int64
+}
+
+func (db *database) leaseOf(t testing.TB, event dispatch.EventID) (found eventLease) {
 	t.Helper()
-	var row outboxRow
-	must(t, db.general.WithContext(t.Context()).Where("event_id = ?", event).Take(&row).Error)
-	return row
+	must(t, db.general.WithContext(t.Context()).Raw("SELECT claim, COALESCE(next_at, 0) next_at FROM events WHERE id = ?", event).Take(&found).Error)
+	return found
 }
 
 // now is the database's.
@@ -146,14 +151,14 @@ func (db *database) now(t testing.TB) time.Time {
 	return now
 }
 
-// manyEvents writes rows for n due events, the i-th one i microseconds after the first.
+// manyEvents writes n due events, the i-th one i microseconds after the first.
 func (db *database) manyEvents(t testing.TB, n int) []dispatch.EventID {
 	t.Helper()
 	now := db.now(t).Add(-time.Minute)
-	rows, events := make([]outboxRow, n), make([]dispatch.EventID, n)
+	rows, events := make([]eventRow, n), make([]dispatch.EventID, n)
 	for i := range rows {
-		rows[i] = outboxRow{EventID: dispatch.NewEventID(now), NextAt: micros(now) + int64(i)}
-		events[i] = rows[i].EventID
+		rows[i] = eventRow{ID: dispatch.NewEventID(now), DispatchID: "dsp_many", At: micros(now), NextAt: new(micros(now) + int64(i))}
+		events[i] = rows[i].ID
 	}
 	must(t, db.writes.WithContext(t.Context()).CreateInBatches(rows, 500).Error)
 	return events
@@ -226,7 +231,7 @@ func TestEachEventIsLeasedByOne(t *testing.T) {
 		drain(t, db.instances(t, 8), events, func(o *Outbox) ([]dispatch.EventID, error) {
 			return o.LeaseEvents(t.Context(), 32)
 		})
-		db.mustCount(t, manyRows, "outbox WHERE state = 0 AND claim LIKE 'ins_%' AND next_at > ?", micros(db.now(t)))
+		db.mustCount(t, manyRows, "events WHERE claim LIKE 'ins_%' AND next_at > ?", micros(db.now(t)))
 	})
 }
 
@@ -247,7 +252,7 @@ func TestEachNotificationIsLeasedByOne(t *testing.T) {
 func TestLeaseTakesTheOldestDueFirst(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, devices := db.add(t, nil), db.equipped(t, 1)
-		db.exec(t, "DELETE FROM outbox")
+		db.exec(t, "DELETE FROM events")
 		events := db.manyEvents(t, 20)
 		rows := db.notifications(t, d, 20, func(i int, n *notificationRow) { toDevices(devices)(0, n) })
 		ids := rowIDs(rows)
@@ -257,7 +262,7 @@ func TestLeaseTakesTheOldestDueFirst(t *testing.T) {
 				next = micros(db.now(t).Add(time.Minute)) // not due yet
 			}
 			db.exec(t, "UPDATE notifications SET state = ?, next_at = ? WHERE id = ?", state, next, n.ID)
-			db.exec(t, "UPDATE outbox SET state = ?, next_at = ? WHERE event_id = ?", state, next, events[i])
+			db.exec(t, "UPDATE events SET next_at = CASE WHEN ? = 0 THEN ? END WHERE id = ?", state, next, events[i])
 		}
 		o := db.as("ins_a")
 		for _, want := range [][2]int{{12, 15}, {15, 18}, {18, 20}, {20, 20}} {
@@ -295,7 +300,7 @@ func TestExpiredLeaseIsTakenOver(t *testing.T) {
 			t.Errorf("leased by %s until %v", leased.Claim, end)
 		}
 		db.exec(t, "UPDATE notifications SET next_at = ?", micros(db.now(t)))
-		db.exec(t, "UPDATE outbox SET next_at = ?", micros(db.now(t)))
+		db.exec(t, "UPDATE events SET next_at = ?", micros(db.now(t)))
 		lease(b, 1)
 		if got := db.stored(t, id).Claim; got != "ins_b" {
 			t.Errorf("it is %s's", got)

@@ -132,7 +132,7 @@ func TestAServerBecomesReadOnlyAfterTheCommit(t *testing.T) {
 		s, proxy := db.proxied(t)
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		cut := proxy.CutReply(callOfClaim)
-		asks := proxy.Hold("INSERT INTO outbox")
+		asks := proxy.Hold("INSERT INTO events")
 		ended := claiming(t, s, d.ID, v.ID)
 		testkit.Await(t, "the cut", cut.Done())
 		testkit.Await(t, "the question", asks.Reached())

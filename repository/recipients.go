@@ -10,12 +10,11 @@ import (
 // WithoutRecipients returns the events that have no recipients: the event's driver has no device, and its dispatch has neither a
 // notification nor a topic. It returns only events that the owner leases. The caller passes no event of an offer. ErrUnavailable.
 //
-// A server answers for an event only if it has the event's outbox row, and so all that was committed before. An expansion that commits
+// A server answers for an event only if it has the event, and so all that was committed before. An expansion that commits
 // notifications later checks them against the dispatch: see dropOvertaken.
 func (o *Outbox) WithoutRecipients(ctx context.Context, events []dispatch.EventID) (none []dispatch.EventID, err error) {
 	// With EXISTS, an optimizer may read a whole table once instead of one row for each event.
-	err = o.relay.WithContext(ctx).Raw(`SELECT o.event_id FROM outbox o`+o.dialect.forceIndex("PRIMARY")+` JOIN events e ON e.id = o.event_id
-		WHERE o.event_id IN ? AND o.state = 0 AND o.claim = ?
+	err = o.relay.WithContext(ctx).Raw(`SELECT e.id FROM events e`+o.dialect.forceIndex("PRIMARY")+` WHERE e.id IN ? AND e.next_at IS NOT NULL AND e.claim = ?
 		AND (SELECT 1 FROM devices WHERE driver_id = e.driver_id AND quarantined_at IS NULL LIMIT 1) IS NULL
 		AND (SELECT 1 FROM notifications WHERE dispatch_id = e.dispatch_id LIMIT 1) IS NULL
 		AND (SELECT 1 FROM topics WHERE name = CONCAT('dispatch-', e.dispatch_id) AND NOT ended LIMIT 1) IS NULL`,
@@ -27,7 +26,7 @@ func (o *Outbox) WithoutRecipients(ctx context.Context, events []dispatch.EventI
 func (o *Outbox) CompleteEvents(ctx context.Context, events []dispatch.EventID) error {
 	sorted := slices.Sorted(slices.Values(events)) // two statements that lock the same rows lock them in the same order
 	return unavailable(o.afterDeadlocks(func() error {
-		return o.relay.WithContext(ctx).Exec(`UPDATE outbox`+o.dialect.forceIndex("PRIMARY")+` SET state = 1, claim = '', next_at = `+o.dialect.now()+` + ?
-			WHERE event_id IN ? AND state = 0 AND claim = ?`, keepDone.Microseconds(), sorted, o.Owner).Error
+		return o.relay.WithContext(ctx).Exec("UPDATE events"+o.dialect.forceIndex("PRIMARY")+
+			" SET next_at = NULL, claim = '' WHERE id IN ? AND next_at IS NOT NULL AND claim = ?", sorted, o.Owner).Error
 	}))
 }

@@ -55,7 +55,7 @@ func TestWithoutRecipients(t *testing.T) {
 			{"the cancelation of a dispatch that was offered", false, func() { db.mustUpdate(t, offered().ID, cancel) }},
 			{"an event that another process leases", false, func() {
 				db.mustAccept(t, db.add(t, nil).ID, driver())
-				db.exec(t, "UPDATE outbox SET claim = 'ins_b' WHERE event_id = ?", committed)
+				db.exec(t, "UPDATE events SET claim = 'ins_b' WHERE id = ?", committed)
 			}},
 			{"an event that is completed", false, func() {
 				db.mustAccept(t, db.add(t, nil).ID, driver())
@@ -87,14 +87,11 @@ func TestCompleteEvents(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		events := db.manyEvents(t, 3)
 		end := micros(db.now(t).Add(time.Hour))
-		db.exec(t, "UPDATE outbox SET claim = 'ins_a', next_at = ?", end)
-		db.exec(t, "UPDATE outbox SET claim = 'ins_b' WHERE event_id = ?", events[1])
+		db.exec(t, "UPDATE events SET claim = 'ins_a', next_at = ?", end)
+		db.exec(t, "UPDATE events SET claim = 'ins_b' WHERE id = ?", events[1])
 		must(t, db.as("ins_a").CompleteEvents(t.Context(), events))
-		for i, want := range []outboxRow{{State: stateDone}, {State: statePending, Claim: "ins_b"}, {State: stateDone}} {
-			row := db.outboxRow(t, events[i])
-			if row.State != want.State || row.Claim != want.Claim {
-				t.Errorf("event %d is %+v, want %+v", i, row, want)
-			}
+		for i, want := range []eventLease{{}, {"ins_b", end}, {}} {
+			testkit.Equal(t, fmt.Sprintf("the lease of event %d", i), want, db.leaseOf(t, events[i]))
 		}
 	})
 }
@@ -104,9 +101,9 @@ func TestWritesOfARelayAndADeadlock(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a")
 		events := slices.Sorted(slices.Values(db.manyEvents(t, 500)))[:2]
-		db.exec(t, "UPDATE outbox SET claim = 'ins_a'")
-		db.deadlock(t, "outbox", "event_id", events[0], events[1], func() error { return o.CompleteEvents(t.Context(), events) })
-		db.mustCount(t, 2, "outbox WHERE state = 1")
+		db.exec(t, "UPDATE events SET claim = 'ins_a'")
+		db.deadlock(t, "events", "id", events[0], events[1], func() error { return o.CompleteEvents(t.Context(), events) })
+		db.mustCount(t, 2, "events WHERE next_at IS NULL")
 
 		rows := db.notifications(t, db.add(t, nil), 500, func(i int, row *notificationRow) {
 			row.DeviceID, row.Claim = dispatch.DeviceID(fmt.Sprint("dev_", i)), "ins_a"

@@ -11,7 +11,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// How long rows are kept. Dispatches, claims, events and the audit are kept forever. A notification expires by its next_at,
+// How long rows are kept. Dispatches, their claims and events, and the audit are kept forever. A notification expires by its next_at,
 // the answer to an Idempotency-Key by its expires_at.
 const (
 	keepQuarantined = 7 * 24 * time.Hour // an app in use registers its token again when it starts
@@ -92,6 +92,7 @@ func retentionRules(now time.Time) []retentionRule {
 			"offers", "dispatch_id, round, driver_id", "dispatch_id < ? AND COALESCE(seen_at, 0) < ? AND COALESCE(declined_at, 0) < ?",
 			"dispatch_id", []any{dispatch.MinID(tapped), micros(tapped), micros(tapped)},
 		},
+		{"events", "id", "dispatch_id = '' AND at < ?", "dispatch_id", []any{ago(keepDone)}}, // see Store.resolve
 	}
 	// One rule for each state: a condition "state <> 0" would not use the index.
 	for _, state := range []int{stateDone, stateDead, stateDropped} {

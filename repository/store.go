@@ -72,14 +72,14 @@ type dialect struct {
 	durability func(context.Context, *sql.DB) ([]string, error)
 }
 
-// Options configure a Store. The zero value announces nothing, and leaves the outbox rows
+// Options configure a Store. The zero value announces nothing, and leaves the events
 // that it writes to the first relay that polls for them.
 type Options struct {
 	// OnCommit is called with every change that this process has committed, after its COMMIT and before the caller learns
 	// of it. It is called by many goroutines at once and must not block.
 	OnCommit func(dispatch.Dispatch, []dispatch.Event)
-	// OutboxOwner leases each outbox row for OutboxLease as the row is written, so that the relay that hears of it by OnCommit
-	// need not poll. Another relay may take the row over when the lease expires. "" writes rows that are due at once.
+	// OutboxOwner leases each event for OutboxLease as it is written, so that the relay that hears of it by OnCommit
+	// need not poll. Another relay may take the event over when the lease expires. "" writes events that are due at once.
 	OutboxOwner string
 	OutboxLease time.Duration
 	// Patience is how long a statement waits for a row's lock, and a check whether the server takes writes for its answer. A dial, the

@@ -100,7 +100,7 @@ func (s *Store) save(tx *gorm.DB, before, d dispatch.Dispatch, events []dispatch
 	if err := markApplied(tx); err != nil {
 		return err
 	}
-	return unavailable(s.writeOutbox(tx, events))
+	return unavailable(s.writeEvents(tx, events))
 }
 
 // claimEnd returns the outcome that the events give the dispatch's claim, and whether they end it.
@@ -180,7 +180,7 @@ func (s *Store) Create(ctx context.Context,
 		if err != nil {
 			return unavailable(err)
 		}
-		return unavailable(s.writeOutbox(tx, events))
+		return unavailable(s.writeEvents(tx, events))
 	})
 	if errors.Is(err, dispatch.ErrDuplicateExternalID) {
 		// The request may have been carried out just now, by another instance.

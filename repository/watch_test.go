@@ -70,7 +70,7 @@ func TestWatch(t *testing.T) {
 			t.Errorf("%d pools of %d are left", len(db.Pools()), pools)
 		}
 		must(t, errorOf(db.accept(ctx, d.ID, v.ID)))
-		want := []string{"select", "begin", "update", "insert", "insert", "insert", "commit"}
+		want := []string{"select", "begin", "update", "insert", "insert", "commit"}
 		if db.procedure != nil {
 			want = []string{"select", "call"}
 		}

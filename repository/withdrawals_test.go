@@ -103,8 +103,8 @@ func TestWithdrawalsAtOnceAreCounted(t *testing.T) {
 	})
 }
 
-// TestReopenedIsPushedLater: the outbox row of a round that a second withdrawal opened is leased to no relay before its time.
-// The row of the first such round is leased at once.
+// TestReopenedIsPushedLater: the event of a round that a second withdrawal opened is leased to no relay before its time. The event of
+// the first such round is leased at once.
 func TestReopenedIsPushedLater(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		teller := db.by(open(t, db.url))
@@ -117,20 +117,16 @@ func TestReopenedIsPushedLater(t *testing.T) {
 
 		teller.takeAndGiveBack(t, d.ID, v[0].ID)
 		first := reopened()
-		if want := (outboxRow{EventID: first.ID, NextAt: micros(first.At.Add(term)), Claim: "ins_a"}); db.outboxRow(t, first.ID) != want {
-			t.Errorf("the first withdrawal: born as %+v, want %+v", db.outboxRow(t, first.ID), want)
-		}
+		testkit.Equal(t, "the lease of the first withdrawal", eventLease{"ins_a", micros(first.At.Add(term))}, db.leaseOf(t, first.ID))
 
 		teller.takeAndGiveBack(t, d.ID, v[1].ID)
 		second := reopened()
 		if wait := second.PushAt.Sub(first.At); second.Type != dispatch.EventReopened || wait < 19*time.Second || wait > 20*time.Second {
 			t.Errorf("%+v is pushed %s after the first withdrawal, want 20 s", second, wait)
 		}
-		if want := (outboxRow{EventID: second.ID, NextAt: micros(second.PushAt)}); db.outboxRow(t, second.ID) != want {
-			t.Errorf("the second: born as %+v, want %+v", db.outboxRow(t, second.ID), want)
-		}
+		testkit.Equal(t, "the lease of the second", eventLease{"", micros(second.PushAt)}, db.leaseOf(t, second.ID))
 		mustBeError(t, "announced at once", errorOf(teller.as("ins_a").Expand(t.Context(), second.ID, 10)), dispatch.ErrNotLeased)
-		db.exec(t, "UPDATE outbox SET next_at = next_at - ? WHERE event_id = ?", (20 * time.Second).Microseconds(), second.ID)
+		db.exec(t, "UPDATE events SET next_at = next_at - ? WHERE id = ?", (20 * time.Second).Microseconds(), second.ID)
 		other := db.as("ins_b")
 		if leased := other.mustLeaseEvents(t, 10, 1); leased[0] != second.ID {
 			t.Fatalf("when the time has come, %s was leased", leased[0])
@@ -153,7 +149,7 @@ func TestPushedLaterIsOvertaken(t *testing.T) {
 			db.takeAndGiveBack(t, d.ID, driver.ID)
 		}
 		db.take(t, d.ID, v[0].ID)
-		db.exec(t, "UPDATE outbox SET next_at = 0")
+		db.exec(t, "UPDATE events SET next_at = 0")
 		o := db.as("ins_a")
 		leased, err := o.LeaseEvents(t.Context(), 100)
 		must(t, err)

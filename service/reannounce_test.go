@@ -150,7 +150,7 @@ func TestOlderRoundDoesNotReplaceTheFollowUp(t *testing.T) {
 	}
 }
 
-// TestAnnouncementIsWritten: the database has one event with its outbox row, however many taps were refused, and no second one
+// TestAnnouncementIsWritten: the database has one event, however many taps were refused, and no second one
 // within reannounceInterval.
 func TestAnnouncementIsWritten(t *testing.T) {
 	p := newPlace(t)
@@ -166,6 +166,6 @@ func TestAnnouncementIsWritten(t *testing.T) {
 			t.Errorf("announced in round %d", round)
 		}
 	}
-	p.mustCount(1, "events e JOIN outbox o ON o.event_id = e.id "+
+	p.mustCount(1, "events "+
 		"WHERE dispatch_id = ? AND type = 'dispatch.opened' AND reason_code = 'CLAIM_FAILED' AND round = 1", id)
 }

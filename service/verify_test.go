@@ -232,7 +232,7 @@ func TestLostDispatch(t *testing.T) {
 	i, id, v := s.verified(), s.dispatch(), s.drivers(2)
 	i.mustWin(t, Tap{id, v[0], 1})
 	s.lose(id)
-	for _, statement := range []string{"DELETE FROM outbox", "DELETE FROM events", "DELETE FROM dispatches"} {
+	for _, statement := range []string{"DELETE FROM events", "DELETE FROM dispatches"} {
 		s.exec(statement)
 	}
 	i.doubt(t, Tap{id, v[1], 1})

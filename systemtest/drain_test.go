@@ -75,14 +75,14 @@ func TestRequestsFinish(t *testing.T) {
 			if events, _ := stream.rest(); !slices.Contains(events, "reconnect") {
 				t.Errorf("its streams end with %q while a request is under way", events)
 			}
-			s.proxy.CutReply("UPDATE outbox SET state = 1") // the event is not expanded
+			s.proxy.CutReply("UPDATE events SET next_at = NULL") // the event is not expanded
 			o.hold.Release()
 			o.mustBeWon(0, <-o.answered)
 			testkit.Await(t, "it ends", s.one.done)
 			if n := o.db.taps(o.id); n != 1 {
 				t.Errorf("%d taps in the ledger of an instance that has ended", n)
 			}
-			testkit.Eventually(t, "every event is expanded", func() bool { return o.db.Count("outbox WHERE state=0") == 0 })
+			testkit.Eventually(t, "every event is expanded", func() bool { return o.db.Count("events WHERE next_at IS NOT NULL") == 0 })
 		})
 	}
 }

@@ -192,8 +192,8 @@ func TestCostOfARace(t *testing.T) {
 	b.exec("SET GLOBAL log_output = 'TABLE'")
 	// The relay, the ledger and the verification of claims have connections of their own, which do not count. Of a transaction that was
 	// open when the log began or ended, only one end may be logged.
-	const relays = `(SELECT thread_id FROM mysql.general_log WHERE argument LIKE 'UPDATE outbox%' OR argument LIKE '` + verifies + `'
-		OR argument LIKE '% FROM outbox %' OR argument LIKE '% FROM notifications %' OR argument LIKE '% FROM topics %' OR argument LIKE '% INTO ` + "`tap_batches`" + `%'
+	const relays = `(SELECT thread_id FROM mysql.general_log WHERE argument LIKE 'UPDATE events%' OR argument LIKE '` + verifies + `'
+		OR argument LIKE '% FROM events %' OR argument LIKE '% FROM notifications %' OR argument LIKE '% FROM topics %' OR argument LIKE '% INTO ` + "`tap_batches`" + `%'
 		OR argument LIKE 'SELECT id, round FROM ` + "`dispatches`" + `%')` // with which a transaction of the ledger begins
 	// What an instance does every few seconds does not count, even on a connection that the race has used: the jobs, with their
 	// ledger, and the reading of revoked tokens. Only connections that have named this dispatch count.
@@ -205,7 +205,7 @@ func TestCostOfARace(t *testing.T) {
 	record := func(on string) { b.exec("SET GLOBAL general_log = '" + on + "'") }
 	for _, instances := range [][]*Instance{both[:1], both} {
 		id := MakeDispatch(t, one)
-		testkit.Eventually(t, "the dispatch's events are sent", func() bool { return b.Count("outbox WHERE state = 0") == 0 })
+		testkit.Eventually(t, "the dispatch's events are sent", func() bool { return b.Count("events WHERE next_at IS NOT NULL") == 0 })
 		b.exec("TRUNCATE mysql.general_log")
 		sets, others := commands(t, c)
 		record("ON")
@@ -251,7 +251,7 @@ func costOfTheLedger(t *testing.T, db *Database, i *Instance, drivers []Driver, 
 	id := MakeDispatch(t, i)
 	winner := Accept(i, id, drivers[0], 1)
 	kept := func() int { return db.taps(id) }
-	testkit.Eventually(t, "the tap is stored and its event expanded", func() bool { return kept() == 1 && db.Count("outbox WHERE state = 0") == 0 })
+	testkit.Eventually(t, "the tap is stored and its event expanded", func() bool { return kept() == 1 && db.Count("events WHERE next_at IS NOT NULL") == 0 })
 	db.exec("TRUNCATE mysql.general_log")
 	record("ON")
 	began := time.Now()

@@ -37,7 +37,7 @@ func replyOfCommitIsLost(t *testing.T, s *stage) {
 func replyOfCommitIsLostAndTheDatabaseToo(t *testing.T, s *stage) {
 	o := s.offer(t)
 	cut := s.proxy.CutReply(callOfClaim)
-	away := s.proxy.Hold("INSERT INTO outbox") // the instance's question about the outcome does not arrive
+	away := s.proxy.Hold("INSERT INTO events") // the instance's question about the outcome does not arrive
 	answered := o.tapping(s.one, 0)
 	testkit.Await(t, "the reply was cut", cut.Done())
 	testkit.Await(t, "the instance asks", away.Reached())

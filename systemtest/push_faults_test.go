@@ -74,8 +74,8 @@ func (h *fleet) kill() {
 func (db *Database) endLeases(lease time.Duration) {
 	db.t.Helper()
 	end := time.Now().Add(lease)
-	for _, table := range []string{"notifications", "outbox"} {
-		db.exec("UPDATE "+table+" SET next_at = 0 WHERE state = 0 AND claim <> '' AND next_at BETWEEN ? AND ?",
+	for _, leased := range []string{"notifications SET next_at = 0 WHERE state = 0 AND", "events SET next_at = 0 WHERE"} {
+		db.exec("UPDATE "+leased+" claim <> '' AND next_at BETWEEN ? AND ?",
 			end.Add(-30*time.Minute).UnixMicro(), end.Add(30*time.Minute).UnixMicro())
 	}
 }

@@ -207,7 +207,7 @@ func (m *Deliveries) Count() (messages, duplicates int) {
 // nothingToPush reports whether every event is expanded and every push is sent.
 func (db *Database) nothingToPush() bool {
 	db.t.Helper()
-	return db.Count("outbox WHERE state = 0") == 0 && db.Count("notifications WHERE state = 0") == 0
+	return db.Count("events WHERE next_at IS NOT NULL") == 0 && db.Count("notifications WHERE state = 0") == 0
 }
 
 // unsentMessages are the messages that are not recorded as sent.

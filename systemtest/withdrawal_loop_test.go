@@ -94,15 +94,14 @@ func TestWithdrawalLoopRings(t *testing.T) {
 	withdrawals := loop(t, i, id, cheats, most, func() {
 		ringsFor(2)
 		// As if the loop took no time: what is delayed stays so.
-		p.db.exec("UPDATE outbox SET next_at = next_at + ? WHERE state = 0 AND next_at > ?", time.Hour.Microseconds(), time.Now().Add(time.Second).UnixMicro())
+		p.db.exec("UPDATE events SET next_at = next_at + ? WHERE next_at > ?", time.Hour.Microseconds(), time.Now().Add(time.Second).UnixMicro())
 	})
 	if withdrawals != most {
 		t.Errorf("%d withdrawals, want %d", withdrawals, most)
 	}
-	p.db.exec(`UPDATE outbox SET next_at = 0 WHERE event_id =
-		(SELECT id FROM events WHERE dispatch_id = ? AND type = 'dispatch.reopened' ORDER BY round DESC LIMIT 1)`, id)
+	p.db.exec("UPDATE events SET next_at = 0 WHERE dispatch_id = ? AND type = 'dispatch.reopened' ORDER BY round DESC LIMIT 1", id)
 	ringsFor(3)
-	p.db.exec("UPDATE outbox SET next_at = 0 WHERE state = 0") // the rounds that are over
+	p.db.exec("UPDATE events SET next_at = 0 WHERE next_at IS NOT NULL") // the rounds that are over
 	p.settle()
 	for _, d := range honest {
 		if n := len(p.rings(d)); n != 3 {

@@ -173,7 +173,7 @@ func (p *product) settle(ctx context.Context) error {
 	defer cancel()
 	for {
 		var left int
-		err := p.stack.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+p.database+".outbox WHERE state = 0").Scan(&left)
+		err := p.stack.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+p.database+".events WHERE next_at IS NOT NULL").Scan(&left)
 		if err != nil || left == 0 {
 			return err
 		}
