@@ -103,6 +103,7 @@ check: servers
 	$(MAKE) test-all
 	$(MAKE) client
 	loadtest/run.sh race short
+	loadtest/run.sh rolling short
 	go run ./loadtest/bench -quick
 	cd loadtest/locks && go vet ./... && go test -count=1 -run 'TestCost$$' . -args -rounds 3
 

@@ -29,6 +29,7 @@ func TestMain(m *testing.M) {
 type schema struct {
 	db     *sql.DB
 	new    func() *migrations.Migrator
+	server bool
 	tables string // a query for all columns, as table.column or table.column? if they may be NULL
 }
 
@@ -59,7 +60,7 @@ func newSchema(t *testing.T, kind string) schema {
 	}
 	db := openServer(t, servertest.EmptyURL(t, kind))
 	return schema{
-		db: db, new: func() *migrations.Migrator { return mysqlMigrator(t, db, silent) },
+		db: db, server: true, new: func() *migrations.Migrator { return mysqlMigrator(t, db, silent) },
 		tables: `SELECT CONCAT(table_name, '.', column_name, IF(is_nullable = 'YES', '?', '')) FROM information_schema.columns
 			WHERE table_schema = DATABASE()`,
 	}
@@ -136,6 +137,30 @@ func TestUpStatusDown(t *testing.T) {
 				t.Errorf("after Down there is %v", got)
 			}
 		}
+	})
+}
+
+// What this version has still to expand, an earlier one finds in its outbox.
+func TestEventsToExpandAfterDown(t *testing.T) {
+	onSchemas(t, func(t *testing.T, s schema) {
+		s.mustUp(t, steps)
+		const columns = "INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at, next_at, claim) VALUES "
+		execute(t, s.db,
+			columns+"('due', 'd', 'dispatch.opened', 1, 's', '', 1, 10, 'ins_a')",
+			columns+"('expanded', 'd', 'dispatch.opened', 1, 's', '', 1, NULL, '')",
+			columns+"('moved', 'd', 'dispatch.opened', 1, 's', '', 1, 20, '')",
+			columns+"('moved and expanded', 'd', 'dispatch.opened', 1, 's', '', 1, NULL, '')",
+			"INSERT INTO outbox (event_id, state, next_at, claim) VALUES ('moved', 1, 99, ''), ('moved and expanded', 1, 99, '')")
+		for range steps - 10 { // down to the version that has an outbox row for each event
+			if _, err := s.new().Down(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		query := "SELECT event_id || ' ' || state || ' ' || next_at || claim FROM outbox ORDER BY event_id"
+		if s.server {
+			query = "SELECT CONCAT(event_id, ' ', state, ' ', next_at, claim) FROM outbox ORDER BY event_id"
+		}
+		testkit.Equal(t, "the outbox", []string{"due 0 10", "moved 0 20", "moved and expanded 1 99"}, texts(t, s.db, query))
 	})
 }
 

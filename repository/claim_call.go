@@ -151,10 +151,10 @@ const (
 )
 
 // notStarted are the errors of a procedure that the server can't load; notCommitted those of the statements before the COMMIT: a duplicate
-// key, a missing privilege on a table or column, a missing table or index, a lock wait timeout and a deadlock. After any other error the claim may be committed.
+// key, a missing privilege on a table or column, a missing table, column or index, a lock wait timeout and a deadlock. After any other error the claim may be committed.
 var (
 	notStarted   = []uint16{noSuchProcedure, 1457, 1548, 1558}
-	notCommitted = []uint16{duplicateKey, 1142, 1143, 1146, 1176, 1205, deadlock}
+	notCommitted = []uint16{duplicateKey, 1054, 1142, 1143, 1146, 1176, 1205, deadlock}
 )
 
 // notAllowed are the errors of a user without the privileges to create or to execute a procedure, and of servers without them.

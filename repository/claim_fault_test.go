@@ -305,6 +305,12 @@ func TestTheCommitNeverArrives(t *testing.T) {
 		}
 		db.mustHold(t, 0, dispatch.EventAccepted, 0)
 		must(t, errorOf(by.do(db.Store, t.Context(), d.ID, v.ID)))
+		// The row that bars the claim is nobody's event, is never due, and expires.
+		db.mustCount(t, 1, "events WHERE dispatch_id = '' AND type = '' AND next_at IS NULL AND claim = ''")
+		db.exec(t, "UPDATE events SET at = at - ?", (keepDone - time.Hour).Microseconds())
+		db.mustPrune(t, 10, 0)
+		db.exec(t, "UPDATE events SET at = at - ?", time.Hour.Microseconds())
+		db.mustPrune(t, 10, 1)
 	})
 }
 

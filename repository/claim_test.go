@@ -45,6 +45,9 @@ func TestClaimWritesNothingIfOneRowCannotBeWritten(t *testing.T) {
 		var err error
 		db.without(t, "events", func() { _, err = db.accept(t.Context(), d.ID, v.ID) })
 		refused("a claim without the table of events", d, err)
+		db.withoutColumn(t, "events", "claim", func() { _, err = db.accept(t.Context(), d.ID, v.ID) })
+		refused("a claim without a column of events", d, err)
+		db.mustCount(t, 0, "events WHERE dispatch_id = ''") // none had to be resolved
 		db.exec(t, "INSERT INTO claims SELECT id, id, 1, 'drv_x', 1, 'WON', 1, NULL FROM dispatches")
 		_, err = db.accept(t.Context(), d.ID, v.ID)
 		db.exec(t, "DELETE FROM claims")

@@ -118,7 +118,7 @@ func (o *Outbox) Due(ctx context.Context) (outbox.Due, error) {
 	due := outbox.Due{ReadAt: l.ReadAt, Events: local(l.Events), Notifications: local(l.Notifications), Topics: local(l.Topics)}
 	if earlier := local(l.Earlier); !earlier.IsZero() && !earlier.After(time.Now()) {
 		if err := o.moveOutboxRows(ctx); err != nil {
-			return outbox.Due{}, err
+			o.options.Log.Warn("outbox rows of an earlier version are not moved to their events; the relay will try again after its next look", "error", err)
 		}
 		due.Events = earlier
 	}

@@ -102,17 +102,26 @@ func (o *Outbox) LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID
 }
 
 // maxMoved bounds the outbox rows of an earlier version that one transaction moves.
-const maxMoved = 1000
+const maxMoved = 100
 
 // moveOutboxRows makes events due whose outbox rows an earlier version wrote and did not complete before their leases ended. The rows
 // stay until they expire: that version reads in them whether the event is committed.
 func (o *Outbox) moveOutboxRows(ctx context.Context) error {
+	for {
+		if moved, err := o.moveSomeOutboxRows(ctx); err != nil || moved < maxMoved {
+			return err
+		}
+	}
+}
+
+func (o *Outbox) moveSomeOutboxRows(ctx context.Context) (moved int, err error) {
 	now := o.dialect.now()
-	return o.transactWithRetry(ctx, o.relay, func(tx *gorm.DB) error {
+	err = o.transactWithRetry(ctx, o.relay, func(tx *gorm.DB) error {
 		var events []dispatch.EventID
 		err := tx.Raw("SELECT event_id FROM outbox WHERE state = 0 AND next_at <= "+now+" ORDER BY next_at, event_id LIMIT ?"+o.dialect.skipLocked, maxMoved).
 			Scan(&events).Error
-		if err != nil || len(events) == 0 {
+		moved = len(events)
+		if err != nil || moved == 0 {
 			return unavailable(err)
 		}
 		err = tx.Exec("UPDATE events"+o.dialect.forceIndex("PRIMARY")+" SET next_at = "+now+" WHERE id IN ?", events).Error
@@ -122,6 +131,7 @@ func (o *Outbox) moveOutboxRows(ctx context.Context) error {
 		return unavailable(tx.Exec("UPDATE outbox"+o.dialect.forceIndex("PRIMARY")+" SET state = 1, claim = '', next_at = "+now+" + ? WHERE event_id IN ?",
 			keepDone.Microseconds(), events).Error)
 	})
+	return moved, err
 }
 
 // LeaseNotifications leases up to limit of the due notifications, each lane's share by its order, and returns them ready to send. dropped

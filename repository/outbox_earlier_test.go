@@ -45,6 +45,9 @@ func TestOutboxRowsOfAnEarlierVersion(t *testing.T) {
 		o.mustPush(t, left, 3)
 		// The earlier version reads there that the event is committed, and completes no row that it does not lease.
 		db.mustCount(t, 1, "outbox WHERE event_id = ? AND state = 1 AND claim = ''", left)
+		var expires int64
+		must(t, db.raw.QueryRowContext(t.Context(), "SELECT next_at FROM outbox WHERE event_id = ?", left).Scan(&expires))
+		db.mustBeAbout(t, "the retention of a moved row", expires, keepDone)
 		db.mustCount(t, 1, "outbox WHERE event_id = ? AND state = 0 AND claim = 'ins_earlier'", leased)
 		if due := look(); !due.Events.IsZero() {
 			t.Errorf("events are due at %v, although another instance leases the only one", due.Events)
@@ -55,11 +58,12 @@ func TestOutboxRowsOfAnEarlierVersion(t *testing.T) {
 		look()
 		o.mustLeaseEvents(t, 10, 0)
 
-		for range 5 {
+		const many = 2*maxMoved + 1
+		for range many {
 			db.commitAsEarlier(t, d, "", now)
 		}
 		look()
-		o.mustLeaseEvents(t, 10, 5)
+		o.mustLeaseEvents(t, 2*many, many)
 		db.mustCount(t, 0, fmt.Sprintf("outbox WHERE state = %d", statePending))
 	})
 }

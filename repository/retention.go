@@ -81,6 +81,7 @@ func retentionRules(now time.Time) []retentionRule {
 	ago := func(kept time.Duration) int64 { return micros(now.Add(-kept)) }
 	tapped := now.Add(-keepTaps)
 	all := []retentionRule{
+		// Only earlier versions write rows of the outbox.
 		{"outbox", "event_id", "state = 1 AND next_at <= ?", "next_at", []any{micros(now)}},
 		{"devices", "id", "quarantined_at < ?", "quarantined_at", []any{ago(keepQuarantined)}},
 		{"job_runs", "job, slot", "slot < ? AND status NOT IN ?", "slot", []any{ago(keepRuns), unfinished}},

@@ -166,6 +166,6 @@ func TestAnnouncementIsWritten(t *testing.T) {
 			t.Errorf("announced in round %d", round)
 		}
 	}
-	p.mustCount(1, "events "+
-		"WHERE dispatch_id = ? AND type = 'dispatch.opened' AND reason_code = 'CLAIM_FAILED' AND round = 1", id)
+	p.mustCount(1, "events WHERE next_at IS NOT NULL "+
+		"AND dispatch_id = ? AND type = 'dispatch.opened' AND reason_code = 'CLAIM_FAILED' AND round = 1", id)
 }
