@@ -97,7 +97,7 @@ func (s *Store) Outbox(o OutboxOptions) *Outbox {
 
 // LeaseEvents leases up to limit of the due events.
 func (o *Outbox) LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID, error) {
-	due := "SELECT id FROM events WHERE next_at <= " + o.dialect.now() + " ORDER BY next_at, id LIMIT ?"
+	due := "SELECT id FROM events" + o.dialect.forceIndex("ix_events_due") + " WHERE next_at <= " + o.dialect.now() + " ORDER BY next_at, id LIMIT ?"
 	return leaseRows[dispatch.EventID](ctx, o, "events", "id", due+o.dialect.skipLocked, limit)
 }
 

@@ -141,7 +141,7 @@ func TestPlans(t *testing.T) {
 			sorted    bool
 			keys      []string
 		}{
-			{`SELECT id FROM events WHERE next_at`, true, []string{"ix_events_due"}},
+			{`SELECT id FROM events FORCE`, true, []string{"ix_events_due"}},
 			{`SELECT id FROM notifications WHERE state = 0`, true, []string{"ix_notifications_due"}},
 			{`SELECT .*FROM notifications n\s+LEFT JOIN`, false, []string{"PRIMARY"}},
 			{`SELECT id FROM notifications FORCE INDEX \(ix_notifications_driver\)\s+WHERE dispatch_id`, false, told[1:]},
@@ -151,6 +151,19 @@ func TestPlans(t *testing.T) {
 		} {
 			for _, s := range mustMatch(t, all, want.statement) {
 				mustUse(t, s, db.explain(t, s)[0], want.sorted, want.keys...)
+			}
+		}
+		db.commitAsEarlier(t, d, "", db.now(t))
+		o := db.as("ins_a")
+		ends := statements(t, []*gorm.DB{o.relay}, func() {
+			must(t, o.ReleaseEvents(t.Context()))
+			must(t, o.moveOutboxRows(t.Context()))
+		})
+		for statement, key := range map[string]string{
+			`UPDATE events SET claim = ''`: "ix_events_due", `UPDATE events FORCE`: "PRIMARY", `UPDATE outbox`: "PRIMARY",
+		} {
+			for _, s := range mustMatch(t, ends, statement) {
+				mustUse(t, s, db.explain(t, s)[0], false, key)
 			}
 		}
 	})
