@@ -104,8 +104,8 @@ func (o *Outbox) LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID
 // maxMoved bounds the outbox rows of an earlier version that one transaction moves.
 const maxMoved = 100
 
-// moveOutboxRows makes events due whose outbox rows an earlier version wrote and did not complete before their leases ended. The rows
-// stay until they expire: that version reads in them whether the event is committed.
+// moveOutboxRows makes an event due if an instance of an earlier version committed it, and has not expanded it by the end of its lease.
+// It marks the event's row in the table outbox as done, and keeps it until it expires: that version looks there for committed events.
 func (o *Outbox) moveOutboxRows(ctx context.Context) error {
 	for {
 		if moved, err := o.moveSomeOutboxRows(ctx); err != nil || moved < maxMoved {

@@ -131,7 +131,7 @@ func (db *database) stored(t testing.TB, id dispatch.NotificationID) notificatio
 	return row
 }
 
-// eventLease is who leases an event until when. The time is 0 after the event was expanded.
+// eventLease is the lease of an event: its owner, and its end in microseconds. The end is 0 once the event is expanded.
 type eventLease struct {
 	Claim  string
 	NextAt int64

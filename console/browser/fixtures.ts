@@ -42,11 +42,16 @@ function follow(page: Page): void {
   page.on("requestfailed", (r) => requests.delete(r));
 }
 
-/** Aborts the page's requests to url from now on. When it returns, no earlier request is under way: it would show what comes next. */
+/** Waits until no request of the page is under way but its live stream. */
+export async function idle(page: Page): Promise<void> {
+  await page.evaluate(() => {}); // the event of each earlier request has arrived by then
+  await expect.poll(() => [...underWay.get(page)!].map((r) => r.url())).toEqual([]);
+}
+
+/** Aborts the page's requests to url from now on. No earlier one, whose answer would show what comes next, is left when it returns. */
 export async function cut(page: Page, url: string | RegExp): Promise<void> {
   await page.route(url, (route) => route.abort());
-  await page.evaluate(() => {}); // a request that the page sent earlier is known now
-  await expect.poll(() => [...underWay.get(page)!].map((r) => r.url())).toEqual([]);
+  await idle(page);
 }
 
 interface Worker {

@@ -1,4 +1,4 @@
-import { type Service, cut, expect, hold, loseAnswers, ownClock, test } from "../fixtures.ts";
+import { type Service, cut, expect, hold, idle, loseAnswers, ownClock, test } from "../fixtures.ts";
 import { accept, card, count, seen, tap } from "../driver.ts";
 
 /** Returns the number of claims of a dispatch: a repeated tap is written, and changes nothing. */
@@ -198,8 +198,7 @@ test("an offer's end keeps its reason when an earlier list of offers arrives lat
   let read = () => {}, release = () => {};
   const under = new Promise<void>((resolve) => { read = resolve; });
   const released = new Promise<void>((resolve) => { release = resolve; });
-  await cut(page, "**/v1/me/offers*");
-  await page.unroute("**/v1/me/offers*");
+  await idle(page);
   await page.route("**/v1/me/offers*", async (route) => {
     const response = await route.fetch();
     read();

@@ -16,10 +16,10 @@ const kindOf = { CANCELED: "canceled", WON: null, WITHDRAWN: null }; // null: th
 
 /**
  * The state is replaced, never modified:
- * me, offers, jobs: null until known; more, moreJobs: the list is incomplete; at: the time of the last full reading, in ms, before it of the first part;
- * link: "connecting", "live" or "cut"; trouble: the error of the last reading; ended: offers that ended on the screen, with the
- * reason; before: the terms of an offer's earlier round; deeds: the changes under way, by their subject; notices: the jobs that
- * were taken away from the driver, until the driver dismisses them.
+ * me, offers, jobs: null until known; more, moreJobs: the list is incomplete; at: the time of the last full reading, and until then
+ * of the first part that was read, in ms; link: "connecting", "live" or "cut"; trouble: the error of the last reading; ended: offers
+ * that ended on the screen, with the reason; before: the terms of an offer's earlier round; deeds: the changes under way, by their
+ * subject; notices: the jobs that were taken away from the driver, until the driver dismisses them.
  */
 export class Work {
   #session;
@@ -113,9 +113,8 @@ export class Work {
       this.#heard.delete(id);
       this.#heard.set(id, { round, why: ends[type] });
       if (this.#heard.size > endsKept) this.#heard.delete(this.#heard.keys().next().value);
-      const over = this.state.offers?.filter((o) => this.#endOf(o)) ?? [];
-      if (over.length > 0) this.#set({ offers: this.state.offers.filter((o) => !over.includes(o)) });
-      this.#set({ ended: this.#andEnded(over) });
+      const over = (this.state.offers ?? []).filter((o) => this.#endOf(o));
+      this.#set({ offers: this.state.offers?.filter((o) => !over.includes(o)) ?? null, ended: this.#andEnded(over) });
     }
     this.read();
   }
