@@ -19,10 +19,10 @@ func keep(t testing.TB, c AttemptStore) (l *AttemptWriter, stop func()) {
 	return l, testkit.Run(t, l.Run)
 }
 
-// Every tap is stored with its result, even if the process ends right after.
+// Every tap is stored with its result, even if the process ends right after. Those that wait for the writer are one batch.
 func TestEveryTapIsKept(t *testing.T) {
 	p := newPlace(t)
-	l, stop := keep(t, p)
+	l := NewAttemptWriter(p, "here", quiet)
 	a := NewAcceptor(AcceptorOptions{Claims: p, Attempts: l, Log: quiet})
 	drivers, id := p.drivers(30), p.dispatch()
 	told := map[dispatch.AttemptResult]int{}
@@ -35,7 +35,7 @@ func TestEveryTapIsKept(t *testing.T) {
 		told[result]++
 	})
 	a.mustFail(t, Tap{Dispatch: dispatch.NewID(time.Now()), Driver: drivers[0]}, dispatch.ErrNotFound)
-	stop()
+	testkit.Run(t, l.Run)()
 	if told[dispatch.AttemptWon] != 1 || told["ALREADY_TAKEN"] != 29 || l.Dropped() != 0 {
 		t.Fatalf("%v, %d dropped", told, l.Dropped())
 	}
