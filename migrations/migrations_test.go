@@ -33,9 +33,10 @@ type schema struct {
 	tables string // a query for all columns, as table.column or table.column? if they may be NULL
 }
 
+// openSQLite opens the file as a process does that waits for another one's migration.
 func openSQLite(t *testing.T, path string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
+	db, err := sql.Open("sqlite", fmt.Sprintf("file:%s?_pragma=busy_timeout(%d)", path, migrations.LockWait.Milliseconds()))
 	must(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db

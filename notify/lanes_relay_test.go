@@ -100,6 +100,12 @@ func narrow(n *notify.RelayOptions, b *repository.OutboxOptions) {
 	n.MaxInFlight, n.AttemptTimeout, b.LeaseTerm = 4, time.Minute, time.Hour
 }
 
+// inOrder has every request take its time, and as long as it has to: a request that stands still is not overtaken by hundreds.
+func (o *office) inOrder() {
+	o.timeout = time.Hour
+	o.fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 50 * time.Millisecond })
+}
+
 // A winner's message, a cancelation and a small offer wait for a part of a large audience, not for all of it.
 func TestLargeAudienceDelaysNoOtherPush(t *testing.T) {
 	for _, instances := range []int{1, 2} {
@@ -114,7 +120,7 @@ func largeAudienceDelaysNoOtherPush(t *testing.T, o *office, instances int) {
 	const few = 20
 	large := len(o.cars)
 	most := large * 2 / 3
-	o.timeout = time.Hour
+	o.inOrder()
 	near := o.hire("busan", few)
 	s := newTurnstile(o)
 	o.relay(narrow)
@@ -164,7 +170,7 @@ func TestOffersHaveTheirShare(t *testing.T) {
 	t.Parallel()
 	const winners, phones, offered, most = 12, 10, 30, 100
 	onDatabasesInAll(t, offered, func(t *testing.T, o *office) {
-		o.timeout = time.Hour
+		o.inOrder()
 		s := newTurnstile(o)
 		o.relay(narrow)
 		own := map[dispatch.ID]dispatch.Driver{}
@@ -213,6 +219,7 @@ func TestASmallAudienceIsWrittenBetweenLargeOnes(t *testing.T) {
 		o.offer()
 		o.offer()
 		small := o.offerIn("busan") // all are due when the relay starts
+		o.slow = "Expand"           // and none overtakes the expansion that is next
 		r := o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.BatchSize = 1 })
 		o.eventually("all phones show the offers", func() bool { return o.shows(dispatch.EventOpened) == 2*large+len(few) })
 		events, _, err := o.store.Events(t.Context(), small.ID, dispatch.Page{Limit: 1})

@@ -41,8 +41,9 @@ type office struct {
 	metrics *prometheus.Registry // of the relay of inFakeTime
 	// observer is of the stores that a test opens from now on.
 	observer repository.StatementObserver
-	// timeout is how long a request to the push service may take.
+	// timeout is how long a request to the push service may take, slow the name of a relay's calls whose replies take a moment.
 	timeout time.Duration
+	slow    string
 }
 
 // phone is the push token of a driver's only device.
@@ -213,7 +214,7 @@ func (o *office) relayBeside(edit func(*notify.RelayOptions, *repository.OutboxO
 	if edit != nil {
 		edit(&options, &outbox)
 	}
-	r := &relaying{wire: &wire{sender: options.Sender}}
+	r := &relaying{wire: &wire{sender: options.Sender, bubble: o.bubble, slow: o.slow}}
 	store := o.open(repository.Options{
 		OutboxOwner: owner, OutboxLease: outbox.LeaseTerm, Observer: o.observer,
 		OnCommit: func(d dispatch.Dispatch, events []dispatch.Event) { r.OnCommit(d, events) },

@@ -17,6 +17,8 @@ import (
 type wire struct {
 	*repository.Outbox
 	sender notify.Sender
+	bubble bool
+	slow   string // the name of calls whose replies take a moment, in a bubble
 
 	mu    sync.Mutex
 	calls []call
@@ -28,6 +30,7 @@ type wire struct {
 	done  map[dispatch.EventID]bool // the events that the relay has expanded or completed
 	next  map[string]fault          // of the next call of that name
 	sent  int                       // pushes that the relay has recorded as sent
+	again int                       // pushes that the relay has recorded as still to be sent
 }
 
 // call is one call of a relay, and for an expansion its event.
@@ -45,7 +48,9 @@ const (
 	replyIsLate    fault = "the reply is late"
 	killedBefore   fault = "the relay is killed before the request arrives"
 	killedAfter    fault = "the relay is killed before the reply arrives"
+	replyIsSlow    fault = "the reply is slow"
 	lateReplyDelay       = 4 * time.Second
+	slowReplyDelay       = 50 * time.Millisecond
 )
 
 var errLost = errors.New("the connection is lost")
@@ -100,6 +105,21 @@ func (w *wire) recorded() int {
 	return w.sent
 }
 
+// postponed returns how many pushes the relay has recorded as still to be sent.
+func (w *wire) postponed() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.again
+}
+
+// patient returns the context of a call without the relay's time limits where time is real, so that a busy machine loses no call.
+func (w *wire) patient(ctx context.Context) context.Context {
+	if w.bubble {
+		return ctx
+	}
+	return context.WithoutCancel(ctx)
+}
+
 // begin records a call. It returns the call's fault, and whether the call arrives.
 func (w *wire) begin(c call) (f fault, arrives bool) {
 	w.mu.Lock()
@@ -107,6 +127,9 @@ func (w *wire) begin(c call) (f fault, arrives bool) {
 	w.calls = append(w.calls, c)
 	if len(w.calls)-w.since == w.at {
 		f = w.fault
+	}
+	if c.name == w.slow {
+		f = replyIsSlow
 	}
 	if next, ok := w.next[c.name]; ok {
 		delete(w.next, c.name)
@@ -120,8 +143,11 @@ func (w *wire) begin(c call) (f fault, arrives bool) {
 
 // end reports whether the reply to a call arrives. A late reply waits in the bubble.
 func (w *wire) end(f fault) bool {
-	if f == replyIsLate {
+	switch f {
+	case replyIsLate:
 		time.Sleep(lateReplyDelay)
+	case replyIsSlow:
+		time.Sleep(slowReplyDelay)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -150,7 +176,7 @@ func (w *wire) only(name string, do func() error) error {
 }
 
 func (w *wire) LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID, error) {
-	return through(w, call{name: "LeaseEvents"}, func() ([]dispatch.EventID, error) { return w.Outbox.LeaseEvents(ctx, limit) })
+	return through(w, call{name: "LeaseEvents"}, func() ([]dispatch.EventID, error) { return w.Outbox.LeaseEvents(w.patient(ctx), limit) })
 }
 
 func (w *wire) Due(ctx context.Context) (outbox.Due, error) {
@@ -160,13 +186,13 @@ func (w *wire) Due(ctx context.Context) (outbox.Due, error) {
 		if w.dark {
 			return outbox.Due{}, errLost
 		}
-		return w.Outbox.Due(ctx)
+		return w.Outbox.Due(w.patient(ctx))
 	})
 }
 
 func (w *wire) Backlog(ctx context.Context) (due int, oldest time.Duration, err error) {
 	due, err = through(w, call{name: "Backlog"}, func() (due int, err error) {
-		due, oldest, err = w.Outbox.Backlog(ctx)
+		due, oldest, err = w.Outbox.Backlog(w.patient(ctx))
 		return due, err
 	})
 	return due, oldest, err
@@ -180,16 +206,16 @@ func (w *wire) blind() {
 }
 
 func (w *wire) ReleaseEvents(ctx context.Context) error {
-	return w.only("ReleaseEvents", func() error { return w.Outbox.ReleaseEvents(ctx) })
+	return w.only("ReleaseEvents", func() error { return w.Outbox.ReleaseEvents(w.patient(ctx)) })
 }
 
 func (w *wire) WithoutRecipients(ctx context.Context, events []dispatch.EventID) ([]dispatch.EventID, error) {
-	return through(w, call{name: "WithoutRecipients"}, func() ([]dispatch.EventID, error) { return w.Outbox.WithoutRecipients(ctx, events) })
+	return through(w, call{name: "WithoutRecipients"}, func() ([]dispatch.EventID, error) { return w.Outbox.WithoutRecipients(w.patient(ctx), events) })
 }
 
 func (w *wire) CompleteEvents(ctx context.Context, events []dispatch.EventID) error {
 	return w.only("CompleteEvents", func() error {
-		err := w.Outbox.CompleteEvents(ctx, events)
+		err := w.Outbox.CompleteEvents(w.patient(ctx), events)
 		if err == nil {
 			w.finish(events...)
 		}
@@ -199,7 +225,7 @@ func (w *wire) CompleteEvents(ctx context.Context, events []dispatch.EventID) er
 
 func (w *wire) Expand(ctx context.Context, event dispatch.EventID, lease int) (outbox.Expansion, error) {
 	return through(w, call{"Expand", event}, func() (outbox.Expansion, error) {
-		x, err := w.Outbox.Expand(ctx, event, lease)
+		x, err := w.Outbox.Expand(w.patient(ctx), event, lease)
 		if err == nil && !x.More {
 			w.finish(event)
 		}
@@ -209,7 +235,7 @@ func (w *wire) Expand(ctx context.Context, event dispatch.EventID, lease int) (o
 
 func (w *wire) LeaseNotifications(ctx context.Context, limit int) (pushes []outbox.Push, dropped map[string]int, err error) {
 	err = w.only("LeaseNotifications", func() error {
-		pushes, dropped, err = w.Outbox.LeaseNotifications(ctx, limit)
+		pushes, dropped, err = w.Outbox.LeaseNotifications(w.patient(ctx), limit)
 		return err
 	})
 	if err != nil {
@@ -220,13 +246,16 @@ func (w *wire) LeaseNotifications(ctx context.Context, limit int) (pushes []outb
 
 func (w *wire) RecordResults(ctx context.Context, results []outbox.SendResult) error {
 	return w.only("RecordResults", func() error {
-		err := w.Outbox.RecordResults(ctx, results)
+		err := w.Outbox.RecordResults(w.patient(ctx), results)
 		if err == nil {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			for i := range results {
-				if results[i].Status == outbox.Sent {
+				switch results[i].Status {
+				case outbox.Sent:
 					w.sent++
+				case outbox.Pending:
+					w.again++
 				}
 			}
 		}
@@ -235,19 +264,19 @@ func (w *wire) RecordResults(ctx context.Context, results []outbox.SendResult) e
 }
 
 func (w *wire) LeaseTopics(ctx context.Context, limit int) ([]outbox.Topic, error) {
-	return through(w, call{name: "LeaseTopics"}, func() ([]outbox.Topic, error) { return w.Outbox.LeaseTopics(ctx, limit) })
+	return through(w, call{name: "LeaseTopics"}, func() ([]outbox.Topic, error) { return w.Outbox.LeaseTopics(w.patient(ctx), limit) })
 }
 
 func (w *wire) MarkPushAccepted(ctx context.Context, devices []dispatch.Device) error {
-	return w.only("MarkPushAccepted", func() error { return w.Outbox.MarkPushAccepted(ctx, devices) })
+	return w.only("MarkPushAccepted", func() error { return w.Outbox.MarkPushAccepted(w.patient(ctx), devices) })
 }
 
 func (w *wire) MarkDevicesSuspect(ctx context.Context, devices []dispatch.Device) error {
-	return w.only("MarkDevicesSuspect", func() error { return w.Outbox.MarkDevicesSuspect(ctx, devices) })
+	return w.only("MarkDevicesSuspect", func() error { return w.Outbox.MarkDevicesSuspect(w.patient(ctx), devices) })
 }
 
 func (w *wire) QuarantineDevices(ctx context.Context, dead []dispatch.Device) error {
-	return w.only("QuarantineDevices", func() error { return w.Outbox.QuarantineDevices(ctx, dead) })
+	return w.only("QuarantineDevices", func() error { return w.Outbox.QuarantineDevices(w.patient(ctx), dead) })
 }
 
 // wiredSender is the wire's push service. Its faults are those of fcmtest; the wire only kills.

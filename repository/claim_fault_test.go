@@ -49,7 +49,7 @@ func TestClaimOfALockedRow(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		_, release := db.hold(t, d.ID)
-		mustBeError(t, "a claim of a locked row", errorOf(db.usual(t).accept(t.Context(), d.ID, v.ID)), dispatch.ErrUnavailable)
+		mustBeError(t, "a claim of a locked row", errorOf(db.impatient(t).accept(t.Context(), d.ID, v.ID)), dispatch.ErrUnavailable)
 		release()
 		db.mustHold(t, 0, dispatch.EventAccepted, 0)
 		db.mustAccept(t, d.ID, v.ID)
@@ -186,7 +186,6 @@ func TestTheReplyOfACommitIsLost(t *testing.T) {
 
 func TestTheCommitIsLostAndTheDatabaseCannotBeAsked(t *testing.T) {
 	eachDecider(t, func(t *testing.T, db *database, by decider) {
-		db = db.usual(t)
 		s, proxy := db.proxied(t)
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		_, ended := by.held(t.Context(), t, s, proxy, d.ID, v.ID)
@@ -263,7 +262,7 @@ func TestTheCommitOfAnAssignmentArrivesLate(t *testing.T) {
 
 func TestTheCommitStaysOnItsWay(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
-		db = db.usual(t)
+		db = db.impatient(t)
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		_, hold, ended := db.severed(t, deciders["an assignment"], d.ID, v.ID)
 		mustBeError(t, "the COMMIT may yet arrive", testkit.Await(t, "the assignment's end", ended), dispatch.ErrUnknown)
@@ -279,7 +278,7 @@ func TestTheCommitStaysOnItsWay(t *testing.T) {
 
 func TestACommitThatIsNotAnsweredEndsWithItsContext(t *testing.T) {
 	eachDecider(t, func(t *testing.T, db *database, by decider) {
-		db = db.usual(t)
+		db = db.impatient(t)
 		s, proxy := db.proxied(t)
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		ctx, cancel := context.WithCancel(t.Context())

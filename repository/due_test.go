@@ -185,7 +185,7 @@ func TestDueByTheDatabasesClock(t *testing.T) {
 			for _, c := range clockworks {
 				db.add(t, nil)
 				for _, id := range db.taken(t, 2) {
-					db.worksIn(t, id, remindBefore+time.Minute)
+					db.worksIn(t, id, remindBefore+10*time.Minute)
 				}
 				c.mustChange(t, db.Store, 10, 0)
 				ids := c.ready(t, db, 2)
@@ -202,7 +202,7 @@ func TestDueAndHeld(t *testing.T) {
 	eachClockwork(t, eachServer, func(t *testing.T, db *database, c clockwork) {
 		ids := c.ready(t, db, 3)
 		_, release := db.hold(t, ids[0])
-		n, err := c.run(t.Context(), db.usual(t).Store, 10)
+		n, err := c.run(t.Context(), db.impatient(t).Store, 10)
 		if n != 2 || !errors.Is(err, dispatch.ErrUnavailable) || !strings.Contains(err.Error(), string(ids[0])) {
 			t.Errorf("%d, %v; want 2, and that %s could not be", n, err, ids[0])
 		}

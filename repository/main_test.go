@@ -91,6 +91,12 @@ func (db *database) usual(t testing.TB) *database {
 	return db.by(openWith(t, db.url, Options{Log: quiet}))
 }
 
+// impatient is the database with a Store that gives up after some seconds, which are more than a busy machine stands still.
+func (db *database) impatient(t testing.TB) *database {
+	t.Helper()
+	return db.by(openWith(t, db.url, Options{Log: quiet, Patience: 5 * time.Second}))
+}
+
 // by is the same database by way of another Store.
 func (db *database) by(s *Store) *database {
 	return &database{Store: s, url: db.url, raw: db.raw}

@@ -33,9 +33,11 @@ func TestSessionSettings(t *testing.T) {
 			must(t, err)
 			var level, mode string
 			var wait, idle int
-			err = pool.QueryRow("SELECT "+isolation+", @@innodb_lock_wait_timeout, @@SESSION.wait_timeout, @@sql_mode").Scan(&level, &wait, &idle, &mode)
-			if err != nil || level != "READ-COMMITTED" || wait != 1 || idle != 60 || !strings.Contains(mode, "STRICT_ALL_TABLES") {
-				t.Errorf("%s: isolation %s, lock wait %d s, silence %d s, mode %s, %v", name, level, wait, idle, mode, err)
+			testkit.Retry(t, func() error { // the Store is as impatient as an instance
+				return pool.QueryRow("SELECT "+isolation+", @@innodb_lock_wait_timeout, @@SESSION.wait_timeout, @@sql_mode").Scan(&level, &wait, &idle, &mode)
+			})
+			if level != "READ-COMMITTED" || wait != 1 || idle != 60 || !strings.Contains(mode, "STRICT_ALL_TABLES") {
+				t.Errorf("%s: isolation %s, lock wait %d s, silence %d s, mode %s", name, level, wait, idle, mode)
 			}
 			if n := pool.Stats().MaxOpenConnections; n != 8 {
 				t.Errorf("%s: %d connections", name, n)
@@ -100,7 +102,13 @@ func TestOpenWaitsForTheServer(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	tried := make(chan struct{}, 100)
-	log := slog.New(slog.NewTextHandler(writer(func(p []byte) (int, error) { tried <- struct{}{}; return len(p), nil }), nil))
+	log := slog.New(slog.NewTextHandler(writer(func(p []byte) (int, error) {
+		select {
+		case tried <- struct{}{}:
+		default: // the server takes long to start
+		}
+		return len(p), nil
+	}), nil))
 	ended := begin(func() error { return errorOf(Open(ctx, rawURL, Options{Log: log})) })
 	<-tried
 	cancel()
@@ -109,7 +117,7 @@ func TestOpenWaitsForTheServer(t *testing.T) {
 	}
 
 	ended = begin(func() error {
-		s, err := Open(t.Context(), rawURL, Options{Log: log})
+		s, err := Open(t.Context(), rawURL, Options{Log: log, Patience: testkit.Patience})
 		if err != nil {
 			return err
 		}
@@ -223,7 +231,8 @@ func openWarned(t *testing.T, rawURL string) *warned {
 	t.Helper()
 	w := &warned{raw: direct(t, rawURL)}
 	var err error
-	if w.Store, err = Open(t.Context(), rawURL, Options{Log: slog.New(slog.NewTextHandler(&w.logged, nil))}); err != nil {
+	log := slog.New(slog.NewTextHandler(&w.logged, nil))
+	if w.Store, err = Open(t.Context(), rawURL, Options{Log: log, Patience: testkit.Patience}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.Close() })

@@ -184,9 +184,15 @@ func drain[K comparable](t *testing.T, outboxes []*Outbox, want []K, lease func(
 	var mu sync.Mutex
 	times := map[K]int{}
 	lessees := map[string]bool{}
+	var first sync.WaitGroup // each leases once before any leases again, however slow it is
+	first.Add(len(outboxes))
 	testkit.Together(len(outboxes), func(i int) {
-		for range len(want) + 1 {
+		for n := range len(want) + 1 {
 			got, err := lease(outboxes[i])
+			if n == 0 {
+				first.Done()
+				first.Wait()
+			}
 			if err != nil {
 				t.Error(err)
 			}
@@ -259,7 +265,7 @@ func TestLeaseTakesTheOldestDueFirst(t *testing.T) {
 		for i, n := range rows[:12] {
 			state, next := []any{stateDone, stateDead, stateDropped, statePending}[i%4], n.NextAt
 			if i%4 == 3 {
-				next = micros(db.now(t).Add(time.Minute)) // not due yet
+				next = micros(db.now(t).Add(time.Hour)) // not due yet
 			}
 			db.exec(t, "UPDATE notifications SET state = ?, next_at = ? WHERE id = ?", state, next, n.ID)
 			db.exec(t, "UPDATE events SET next_at = CASE WHEN ? = 0 THEN ? END WHERE id = ?", state, next, events[i])

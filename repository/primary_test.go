@@ -188,6 +188,7 @@ func TestReadOnlyServerIsDialledNowAndThen(t *testing.T) {
 	eachOwn(t, func(t *testing.T, db *database) {
 		config, err := MySQLConfig(db.url)
 		must(t, err)
+		config.Timeout = 2 * testkit.Patience // of which the check whether the server is read-only has half
 		p, err := newPrimary(config, 0)
 		must(t, err)
 		counted := &countedConnector{Connector: p.Connector}
@@ -260,13 +261,21 @@ func TestReadOnlyErrorsEndTheConnection(t *testing.T) {
 	pool, _, err := OpenPool(rawURL, 1)
 	must(t, err)
 	t.Cleanup(func() { pool.Close() })
-	c, err := pool.Conn(t.Context())
-	must(t, err)
+	var c *sql.Conn
+	testkit.Retry(t, func() (err error) { // the pool gives a server a second to answer
+		c, err = pool.Conn(t.Context())
+		return err
+	})
 	defer c.Close()
 	replication.Demote()
 	mustBeError(t, "a write", errorOf(c.ExecContext(t.Context(), "UPDATE drivers SET version = version")), driver.ErrBadConn)
 	_ = c.Close() // so that the pool is free, whatever became of it
-	mustBeError(t, "a write by a new connection", errorOf(pool.Exec("UPDATE drivers SET version = version")), errReadOnly)
+	testkit.Retry(t, func() error {
+		if err := errorOf(pool.Exec("UPDATE drivers SET version = version")); !errors.Is(err, errReadOnly) {
+			return errors.Join(errors.New("a write by a new connection is not refused, or for another reason"), err)
+		}
+		return nil
+	})
 	err = db.Migrate(func(m *migrations.Migrator) error { return errorOf(m.Down(t.Context())) })
 	if err == nil || errors.Is(err, driver.ErrBadConn) {
 		t.Errorf("whoever migrates a read-only server reads %v", err)
@@ -291,12 +300,16 @@ func (p *Probe) becomes(t *testing.T, up bool) {
 	})
 }
 
+// mustProbeUp fails the test unless a probe that begins meanwhile finds the database up. A single one gives it a second to answer.
+func (db *database) mustProbeUp(t *testing.T, meanwhile string) {
+	t.Helper()
+	testkit.Eventually(t, "up, while "+meanwhile, func() bool { return db.Probe(t.Context()).Up() })
+}
+
 func TestProbe(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		p := started(t, db.Store)
-		if !p.Up() {
-			t.Error("down, from the start")
-		}
+		p.becomes(t, true)
 		must(t, db.Close())
 		p.becomes(t, false)
 	})
@@ -325,9 +338,7 @@ func TestProbeWhileAllConnectionsAreBusy(t *testing.T) {
 				defer c.Close()
 			}
 		}
-		if !db.Probe(t.Context()).Up() {
-			t.Error("down, as others are busy")
-		}
+		db.mustProbeUp(t, "others are busy")
 	})
 }
 
@@ -366,6 +377,7 @@ func TestProbeForgets(t *testing.T) {
 				t.Errorf("up is %v", !want)
 			}
 		}
+		at(0, true) // from the start
 		at(time.Minute, true)
 		become(func() error { return errReadOnly })
 		at(probeInterval, false)

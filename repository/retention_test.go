@@ -127,7 +127,7 @@ func TestRetentionOfTables(t *testing.T) {
 			must(t, db.writes.Create(&runRow{Job: "open", Slot: int64(i + 1), Status: status}).Error)
 		}
 		now := db.now(t)
-		db.aged(t, 3, "young", func(kept time.Duration) time.Time { return now.Add(time.Minute - kept) })
+		db.aged(t, 3, "young", func(kept time.Duration) time.Time { return now.Add(10*time.Minute - kept) })
 		want := db.kept(t)
 		db.aged(t, 3, "old", func(kept time.Duration) time.Time { return now.Add(-time.Millisecond - kept) })
 		db.mustPrune(t, 1000, 3*agedRows)

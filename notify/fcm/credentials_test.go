@@ -139,7 +139,9 @@ func TestNoAccessToken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url, asked := answering(t, saying(c.status, c.body))
 			g := newGoogle(t, url, 0)
-			for range 3 { // within the pause after a failure
+			now := time.Now()
+			g.sender.transport.tokens.now = func() time.Time { return now }
+			for range 3 { // within the pause after a failure, which never ends
 				if o := g.send(t); o.Class != c.class || o.Reason == "" {
 					t.Errorf("got %+v, want %s", o, c.class)
 				}
@@ -157,7 +159,7 @@ func TestNoAccessToken(t *testing.T) {
 	})
 	t.Run("hangs", func(t *testing.T) {
 		done := make(chan struct{})
-		url, _ := answering(t, func(_ http.ResponseWriter, r *http.Request) {
+		url, asked := answering(t, func(_ http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
 			close(done)
 		})
@@ -165,6 +167,7 @@ func TestNoAccessToken(t *testing.T) {
 		if o := g.send(t); o.Class != notify.Unreached || !strings.Contains(o.Reason, "no access token yet") {
 			t.Errorf("got %+v", o)
 		}
+		testkit.Eventually(t, "the request for an access token", func() bool { return asked.Load() == 1 })
 		g.sender.Close()
 		testkit.Await(t, "Close hangs up", done)
 	})

@@ -245,6 +245,6 @@ func TestFailover(t *testing.T) {
 	here, there := adminStream(t, a, ""), driverStream(t, b, kim(), "")
 	opens(a, here, there)
 	sentinel.KillMaster(t)
-	opens(a, here)
+	delivered(t, a, here)
 	sharedAgain(t, a, b, here, there)
 }

@@ -247,6 +247,28 @@ func opens(h *Hub, clients ...*client) dispatch.Event {
 	return e
 }
 
+// delivered publishes openings until the clients have one. A resync may stand for an event that was published just before it.
+func delivered(t testing.TB, h *Hub, clients ...*client) {
+	t.Helper()
+	resyncs := func() (n int) {
+		for _, c := range clients {
+			n += c.count("resync")
+		}
+		return n
+	}
+	for range 20 {
+		before, e, all := resyncs(), opens(h), false
+		testkit.Eventually(t, "an event is delivered, or a resync stands for it", func() bool {
+			all = !slices.ContainsFunc(clients, func(c *client) bool { return !c.has(e.ID) })
+			return all || resyncs() > before
+		})
+		if all {
+			return
+		}
+	}
+	t.Fatal("a resync follows every event")
+}
+
 // get waits until the client has the events.
 func (c *client) get(events ...dispatch.Event) {
 	c.t.Helper()

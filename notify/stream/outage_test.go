@@ -50,7 +50,7 @@ func TestRedisAway(t *testing.T) {
 			idle := instance(t, proxy.URL(server.URL()), impatient) // it has no clients
 			v := kim()
 			here, there, driver := adminStream(t, a, ""), adminStream(t, b, ""), driverStream(t, a, v, "")
-			opens(a, here, there, driver)
+			delivered(t, a, here, there, driver)
 			earlier := here.lastID()
 
 			begin()
@@ -72,7 +72,7 @@ func TestRedisAway(t *testing.T) {
 			for _, c := range []*client{here, there, driver} {
 				c.readsAgain("after the outage")
 			}
-			opens(b, here, there, driver)
+			delivered(t, b, here, there, driver)
 			for _, c := range []*client{here, there, driver} {
 				c.readsAgain("once for each outage")
 			}
@@ -83,10 +83,15 @@ func TestRedisAway(t *testing.T) {
 			}
 			// A client can't resume from an id of local-only mode.
 			driverStream(t, b, v, at).readsAgain("after a move")
-			outages := testutil.ToFloat64(b.metrics.outages)
-			moved := adminStream(t, b, here.lastID())
-			opens(a, moved)
-			if moved.count("resync") > 0 && testutil.ToFloat64(b.metrics.outages) == outages {
+			resumes := func() bool {
+				moved := adminStream(t, b, here.lastID())
+				defer moved.hangUp()
+				delivered(t, a, moved)
+				return moved.count("resync") == 0
+			}
+			if c.silent { // a busy machine may look like another outage
+				testkit.Eventually(t, "a client that has had its resync gets no other one after a move", resumes)
+			} else if !resumes() {
 				t.Error("a client that has had its resync gets another one after a move")
 			}
 		})
@@ -166,8 +171,7 @@ func TestOneInstanceCutOff(t *testing.T) {
 				gap := i.proxy.Hold("$3\r\ngap\r\n")
 				i.proxy.Refuse(false)
 				<-gap.Reached()
-				i.proxy.Refuse(true)
-				gap.Release()
+				i.proxy.Refuse(true) // and the gap is lost
 			}
 			i.proxy.Refuse(false)
 			i.there.get(away[n-1])
@@ -254,12 +258,12 @@ func TestEntriesGone(t *testing.T) {
 	}
 }
 
-// sharedAgain waits until both clients got a resync and the events of either instance.
+// sharedAgain waits until both clients got a resync and later events of either instance.
 func sharedAgain(t *testing.T, a, b *Hub, here, there *client) {
 	t.Helper()
 	testkit.Eventually(t, "to read again", func() bool { return here.count("resync") > 0 && there.count("resync") > 0 })
 	for _, h := range []*Hub{a, b} {
-		opens(h, here, there)
+		delivered(t, h, here, there)
 	}
 }
 
