@@ -119,6 +119,7 @@ func newEmulated(t testing.TB, addr string) *place {
 	t.Helper()
 	p := &place{t: t, clock: &clock{t: time.Now()}, log: &testkit.LogBuffer{}}
 	p.start(Options{Project: project, Emulator: addr, Now: p.clock.now, Log: slog.New(slog.NewTextHandler(p.log, nil))})
+	p.users.client.Timeout = testkit.Patience
 	return p
 }
 

@@ -15,10 +15,21 @@ import (
 	"firsttap/testkit"
 )
 
-// movable is a clock that goes, and that a test can put forward.
-type movable struct{ ahead atomic.Int64 }
+// movable is a clock that goes until it is stopped, and that a test can put forward.
+type movable struct {
+	stopped atomic.Pointer[time.Time]
+	ahead   atomic.Int64
+}
 
-func (m *movable) now() time.Time { return time.Now().Add(time.Duration(m.ahead.Load())) }
+func (m *movable) now() time.Time {
+	now := time.Now()
+	if at := m.stopped.Load(); at != nil {
+		now = *at
+	}
+	return now.Add(time.Duration(m.ahead.Load()))
+}
+
+func (m *movable) stop() { m.stopped.Store(new(time.Now())) }
 
 func (m *movable) pass(d time.Duration) { m.ahead.Add(int64(d)) }
 

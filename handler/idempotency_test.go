@@ -11,9 +11,9 @@ import (
 
 	"firsttap/cronjob"
 	"firsttap/dispatch"
-	"firsttap/repository"
 	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
+	"firsttap/systemtest"
 	"firsttap/testkit"
 )
 
@@ -43,10 +43,7 @@ func placeOn(t *testing.T, kinds []string, test func(*testing.T, *place)) {
 
 func newPlace(t testing.TB, url string) *place {
 	t.Helper()
-	raw, _, err := repository.OpenPool(url, 2)
-	noError(t, err)
-	t.Cleanup(func() { raw.Close() })
-	return &place{t: t, url: url, raw: raw}
+	return &place{t: t, url: url, raw: systemtest.OpenDatabase(t, url).DB}
 }
 
 func (p *place) exec(query string, args ...any) {
@@ -327,9 +324,9 @@ func TestStatementsWithoutAnIdempotencyKey(t *testing.T) {
 	w.dispatch(1)
 	before := questions()
 	w.dispatch(2)
-	// The key, BEGIN, the clock, the dispatch, the event, COMMIT; and SHOW. Each of the three connections is asked
+	// The key, BEGIN, the clock, the dispatch, the event, COMMIT; and SHOW. Each of the service's two connections is asked
 	// besides whether its server takes writes.
-	if n := questions() - before; n != 10 {
+	if n := questions() - before; n != 9 {
 		t.Errorf("%d statements", n)
 	}
 	if p.count("idempotency_keys") != 0 {

@@ -15,6 +15,7 @@ import (
 	"firsttap/lock"
 	"firsttap/repository"
 	"firsttap/schedule"
+	"firsttap/testkit"
 )
 
 // brokenLocks does not know the holders of its locks.
@@ -92,7 +93,7 @@ func TestJobs(t *testing.T) {
 	}
 	wantMembers(t, "the job", tidy, "schedule", "0 0 4 * * *", "time_zone", "Asia/Seoul", "on_leader", true)
 
-	locker := lock.New(locks, lock.Options{Instance: "host:2"})
+	locker := lock.New(locks, lock.Options{Instance: "host:2", Timeout: testkit.Patience})
 	defer locker.Close()
 	lease, err := locker.Acquire(t.Context(), "count", lock.Fixed(time.Minute))
 	noError(t, err)

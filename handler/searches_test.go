@@ -43,7 +43,9 @@ func newHeld(t *testing.T, keys ...string) *held {
 		if !strings.Contains(s.Query, "LIKE") && !strings.Contains(s.Query, "FROM devices dv") {
 			return c, func(error) {}
 		}
+		h.mu.Lock()
 		h.atOnce.Store(max(h.atOnce.Load(), h.at.Add(1)))
+		h.mu.Unlock()
 		h.reached <- struct{}{}
 		<-h.release
 		return c, func(error) { h.at.Add(-1) }

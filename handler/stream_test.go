@@ -194,12 +194,13 @@ func TestNoStream(t *testing.T) {
 
 // TestStreamOutlivesDeadlines that the server has for answers that end.
 func TestStreamOutlivesDeadlines(t *testing.T) {
-	const deadline = time.Second
+	t.Parallel() // it waits for twice the deadline, within which a busy machine has to send the request
+	const deadline = 5 * time.Second
 	l := newLive(t, stream.Options{Heartbeat: 50 * time.Millisecond}, func(s *http.Server) {
 		s.ReadTimeout, s.WriteTimeout = deadline, deadline
 	})
 	o := l.open("/v1/stream", l.drivers(1)[0].token, "")
-	past := time.Now().Add(4 * deadline)
+	past := time.Now().Add(2 * deadline)
 	for n := 0; time.Now().Before(past); n++ {
 		if !o.lines.Scan() {
 			t.Fatalf("ended after %d lines: %v", n, o.lines.Err())
@@ -215,6 +216,7 @@ func TestStreamOutlivesDeadlines(t *testing.T) {
 // nothing more, and others do.
 func TestStreamOfARevokedCaller(t *testing.T) {
 	l := newLive(t, stream.Options{})
+	l.clock.stop() // the streams recheck when the test says so
 	d := l.drivers(1)[0]
 	l.putKey(dispatch.Viewer, "viewer")
 	admin, turnedOut, driver := l.open("/v1/admin/stream", key, ""), l.open("/v1/admin/stream", "viewer", ""), l.open("/v1/stream", d.token, "")

@@ -33,12 +33,12 @@ func ExampleLocker_Acquire() {
 	defer locker.Close()
 	ctx := context.Background()
 
-	lease, err := locker.Acquire(ctx, "report", lock.Fixed(5*time.Second))
+	lease, err := locker.Acquire(ctx, "report", lock.Fixed(30*time.Second))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	_, err = locker.Acquire(ctx, "report", lock.Fixed(5*time.Second))
+	_, err = locker.Acquire(ctx, "report", lock.Fixed(30*time.Second))
 	var held *lock.HeldError
 	fmt.Println(errors.Is(err, lock.ErrHeld), errors.As(err, &held) && held.Owner == lease.Owner())
 	fmt.Println(lease.Release(ctx))
@@ -51,7 +51,7 @@ func ExampleFixed() {
 	locker := lock.New(lock.NewMemory(), lock.Options{})
 	defer locker.Close()
 
-	err := locker.Do(context.Background(), "job", lock.Fixed(50*time.Millisecond), func(ctx context.Context) error {
+	err := locker.Do(context.Background(), "job", lock.Fixed(500*time.Millisecond), func(ctx context.Context) error {
 		<-ctx.Done() // longer than the lease
 		return context.Cause(ctx)
 	})
@@ -136,7 +136,7 @@ func ExampleLeader_Campaign() {
 	memory := lock.NewMemory()
 	ctx := context.Background()
 	leader := func(instance string) *lock.Leader {
-		return lock.New(memory, lock.Options{Instance: instance}).Leader("scheduler", 10*time.Millisecond, 3*time.Second)
+		return lock.New(memory, lock.Options{Instance: instance}).Leader("scheduler", time.Second, 30*time.Second)
 	}
 	seoul, busan := leader("seoul"), leader("busan")
 	run := func(context.Context) error { fmt.Println("slot run"); return nil }
@@ -186,7 +186,7 @@ func ExampleFences_Enforce() {
 		return tx.Commit() // commits the fence and the work's writes together
 	}
 
-	slow, _ := locker.Acquire(ctx, "ledger", lock.Fixed(20*time.Millisecond))
+	slow, _ := locker.Acquire(ctx, "ledger", lock.Fixed(500*time.Millisecond))
 	<-slow.Context().Done() // it is suspended until its lease is over
 	hold := lock.Fixed(time.Minute)
 	hold.Wait = time.Minute

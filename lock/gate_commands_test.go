@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"firsttap/redisclient"
 	"firsttap/servertest"
 )
 
@@ -35,17 +33,6 @@ func commandStats(t *testing.T, client redis.UniversalClient) map[string]string 
 	return calls
 }
 
-// newIdleGate returns a gate on the server at url whose Run is not called.
-func newIdleGate(t *testing.T, url string) *Gate {
-	t.Helper()
-	client, err := redisclient.Dial(url, timeout)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	return NewGate(client, timeout, slog.New(slog.DiscardHandler), nil)
-}
-
 func TestOneCommandWonOrLost(t *testing.T) {
 	server := servertest.StartRedis(t)
 	r, direct := newGate(t, server.URL())
@@ -65,7 +52,7 @@ func TestOneCommandWonOrLost(t *testing.T) {
 func TestNoCommandWhileRedisIsAway(t *testing.T) {
 	server := servertest.StartRedis(t)
 	proxy := servertest.StartProxy(t, server.Addr())
-	r := newIdleGate(t, proxy.URL(server.URL()))
+	r, _ := newGate(t, proxy.URL(server.URL()))
 	lease := mustObtain(t, r, "a", "me")
 	proxy.Refuse(true)
 	if _, err := r.Owner(t.Context(), "a"); !errors.Is(err, ErrUnavailable) || !r.Degraded() {
@@ -106,8 +93,7 @@ func TestCallersDeadlineIsNoFailureOfRedis(t *testing.T) {
 // A key of another type makes its own name unavailable, and no other name.
 func TestKeyOfAnotherType(t *testing.T) {
 	server := servertest.StartRedis(t)
-	r := newIdleGate(t, server.URL())
-	_, direct := newGate(t, server.URL())
+	r, direct := newGate(t, server.URL())
 	direct.RPush(t.Context(), "list", "x")
 	if _, err := r.Obtain(t.Context(), "list", "me", time.Minute); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("got %v, want %v", err, ErrUnavailable)

@@ -21,7 +21,7 @@ func TestGateOverTLS(t *testing.T) {
 	t.Setenv("SSL_CERT_FILE", authority.File) // which a process reads once
 	r := servertest.StartRedisTLS(t, authority)
 	checkGate(t, r.URL())
-	g := newIdleGate(t, strings.Replace(r.URL(), "127.0.0.1", "localhost", 1))
+	g, _ := newGate(t, strings.Replace(r.URL(), "127.0.0.1", "localhost", 1))
 	if _, err := g.Obtain(t.Context(), "a", "me", time.Minute); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("with a certificate for another host: %v", err)
 	}

@@ -29,7 +29,8 @@ func TestMain(m *testing.M) {
 // timeout is longer than a busy machine delays a reply, so that no delay counts as an outage.
 const timeout = 5 * time.Second
 
-// newGate returns a gate on the server at url, with Run running.
+// newGate returns a gate on the server at url. Its Run is not called: a probe waits for a second, and on a busy machine one that is late
+// would begin an outage.
 func newGate(t *testing.T, url string) (*Gate, redis.UniversalClient) {
 	t.Helper()
 	client, err := redisclient.Dial(url, timeout)
@@ -37,9 +38,7 @@ func newGate(t *testing.T, url string) (*Gate, redis.UniversalClient) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	g := NewGate(client, timeout, slog.New(slog.DiscardHandler), nil)
-	testkit.Run(t, g.Run)
-	return g, client
+	return NewGate(client, timeout, slog.New(slog.DiscardHandler), nil), client
 }
 
 func mustObtain(t *testing.T, r *Gate, name, owner string) *GateLease {
@@ -142,7 +141,9 @@ func TestReplyIsLost(t *testing.T) {
 	if direct.Get(t.Context(), "a").Val() != "me" {
 		t.Fatal("the test lost the command, not its reply")
 	}
+	stop := testkit.Run(t, r.Run)
 	testkit.Eventually(t, "Redis is used again", func() bool { return !r.Degraded() })
+	stop()
 	if err := l.Release(t.Context()); err != nil || direct.Exists(t.Context(), "a").Val() != 0 {
 		t.Errorf("the key remains: %v", err)
 	}
@@ -206,6 +207,7 @@ func TestRedisGoesAway(t *testing.T) {
 func TestAnIdleRedisGoesAway(t *testing.T) {
 	server := servertest.StartRedis(t)
 	r, _ := newGate(t, server.URL())
+	testkit.Run(t, r.Run)
 	server.Kill()
 	testkit.Eventually(t, "the outage is noticed", r.Degraded)
 	server.Start()
@@ -258,6 +260,7 @@ func TestEvictionPolicy(t *testing.T) {
 func TestDegradedFor(t *testing.T) {
 	server := servertest.StartRedis(t)
 	g, _ := newGate(t, server.URL())
+	testkit.Run(t, g.Run)
 	var past time.Duration
 	for range 2 {
 		if g.DegradedFor() != past {

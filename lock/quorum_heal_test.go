@@ -201,7 +201,7 @@ func TestQuorumFencesGrow(t *testing.T) {
 		var g Grant
 		testkit.Eventually(t, "a is free", func() bool {
 			var err error
-			g, err = e.quorum.Acquire(t.Context(), "a", rand.Text(), 5*time.Second)
+			g, err = e.quorum.Acquire(t.Context(), "a", rand.Text(), 20*time.Second)
 			return err == nil
 		})
 		if g.Fence() <= last {

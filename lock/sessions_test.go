@@ -69,12 +69,12 @@ func onEachBreakableSession(t *testing.T, test func(*testing.T, *servertest.Data
 	})
 }
 
-// acquireEventually polls until it acquires name.
+// acquireEventually polls until it acquires name, for longer than a busy machine delays what the test does next.
 func acquireEventually(t *testing.T, s Strategy, name string) (g Grant) {
 	t.Helper()
 	testkit.Eventually(t, name+" is free", func() bool {
 		var err error
-		g, err = s.Acquire(t.Context(), name, "the next", time.Second)
+		g, err = s.Acquire(t.Context(), name, "the next", 5*time.Second)
 		return err == nil
 	})
 	return g

@@ -364,7 +364,7 @@ func TestTableReplyIsLost(t *testing.T) {
 func TestTableOverAKilledServer(t *testing.T) {
 	onEachOwnServer(t, func(t *testing.T, server *servertest.Database, s *testDB) {
 		table := NewTable(s.DB, MySQL)
-		held, freed := mustAcquire(t, table, "held", "me", time.Minute), mustAcquire(t, table, "freed", "me", time.Minute)
+		held, freed := mustAcquire(t, table, "held", "me", time.Hour), mustAcquire(t, table, "freed", "me", time.Minute)
 		wantErr(t, "release", freed.Release(t.Context(), 0), nil)
 		server.Kill()
 		wantErr(t, "extend", held.Extend(t.Context(), time.Minute), ErrUnavailable)

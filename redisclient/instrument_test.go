@@ -35,7 +35,7 @@ func TestInstrument(t *testing.T) {
 		}
 	})
 	ctx := t.Context()
-	client.Do(ctx, "SET", "a", "b", "NX", "GET", "PX", 1000) // answers nil
+	client.Do(ctx, "SET", "a", "b", "NX", "GET", "PX", 3_600_000) // answers nil
 	client.Pipelined(ctx, func(p redis.Pipeliner) error { return p.Get(ctx, "a").Err() })
 	client.XRead(ctx, &redis.XReadArgs{Streams: []string{"s", "$"}, Block: time.Millisecond})
 	client.LPush(ctx, "a", "not a list")

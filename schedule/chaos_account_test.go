@@ -119,13 +119,22 @@ func (a *attempt) endWith(p *process) {
 	}
 }
 
+// stoodStill reports whether the instance stood still in the tenth of the TTL before that time, as it may on a busy machine. The context of
+// work ends in that tenth, before another instance begins; and it can't end in time where nothing runs.
+func (f *fleet) stoodStill(name string, at time.Time) bool {
+	reports, _ := f.journal.all()
+	return slices.ContainsFunc(reports, func(r report) bool {
+		return r.What == stood && r.Who == name && r.BeganAt.Before(at) && r.At.After(at.Add(-f.TTL/10))
+	})
+}
+
 // compare fails the test for attempts that overlap or were overtaken without a reason, and counts the slots with several.
 func (s *storm) compare(a *account, attempts []*attempt) {
 	s.t.Helper()
 	slots := map[int64]int{}
 	var last *attempt // the one so far that ended last
 	for _, one := range attempts {
-		if !one.refused.IsZero() && one.end.Equal(one.refused) {
+		if !one.refused.IsZero() && one.end.Equal(one.refused) && !s.stoodStill(one.Who, one.refused) {
 			s.t.Errorf("overtaken while awake, without a canceled context: %s", one)
 		}
 		if slots[one.Slot.UnixMicro()]++; slots[one.Slot.UnixMicro()] == 2 {
@@ -135,7 +144,7 @@ func (s *storm) compare(a *account, attempts []*attempt) {
 			s.t.Errorf("no process reported the end: %s", one)
 			continue
 		}
-		if last != nil && one.BeganAt.Before(last.end) {
+		if last != nil && one.BeganAt.Before(last.end) && !s.stoodStill(last.Who, *one.BeganAt) {
 			a.overlaps++
 			s.t.Errorf("two at a time:\n%s, until %s\n%s, until %s", last, clockTime(last.end), one, clockTime(one.end))
 		}

@@ -73,6 +73,7 @@ const (
 	refused   = "refused"     // the run is another instance's
 	again     = "again"       // the database was unavailable
 	gaveUp    = "interrupted" // the work returned as its context had ended
+	stood     = "stood"       // the instance stood still from BeganAt until At
 )
 
 // player is a process that plays its role.
@@ -115,7 +116,21 @@ func (r role) play(t *testing.T) {
 		cancel()
 	}()
 	p.say(report{What: isUp})
+	go p.watch(ctx)
 	s.Run(ctx)
+}
+
+// watch reports when the process stood still, because it was stopped or because the machine was busy.
+func (p *player) watch(ctx context.Context) {
+	const tick, still = 20 * time.Millisecond, 50 * time.Millisecond
+	last := time.Now()
+	for pause(ctx, tick) == nil {
+		now := time.Now()
+		if from := last; from.Add(still).Before(now) {
+			p.say(report{What: stood, Run: cronjob.Run{BeganAt: &from}})
+		}
+		last = now
+	}
 }
 
 // strategy opens the locks as FIRSTTAP_JOB_LOCK does.

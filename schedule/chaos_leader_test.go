@@ -33,10 +33,8 @@ func (f *fleet) succeed(times int, end func(*process)) []succession {
 	f.t.Helper()
 	all := make([]succession, times)
 	for n := range all {
-		k, from := f.leader(), f.count()
+		k, from := f.leader()
 		leader := f.seats[k]
-		f.await(f.t, from, leader.Name+" runs the job", func(r report) bool { return r.What == hasBegun && r.Who == leader.Name })
-		from = f.count()
 		began := time.Now()
 		end(leader.process)
 		led := f.await(f.t, from, "another leads", func(r report) bool { return r.What == leads && r.Who != leader.Name })
@@ -47,16 +45,17 @@ func (f *fleet) succeed(times int, end func(*process)) []succession {
 	return all
 }
 
-// leader waits until an instance has led, and returns the seat of the last that did.
-func (f *fleet) leader() int {
+// leader waits until the leader runs the job, from now on, and returns its seat and the number of reports by then. On a busy machine the
+// lead may change meanwhile.
+func (f *fleet) leader() (k, n int) {
 	f.t.Helper()
-	f.await(f.t, 0, "an instance leads", func(r report) bool { return r.What == leads })
-	reports, _ := f.journal.all()
-	last := ""
-	for _, r := range reports {
+	from, last := f.count(), ""
+	f.await(f.t, 0, "the leader runs the job", func(r report) bool {
+		n++
 		if r.What == leads {
 			last = r.Who
 		}
-	}
-	return slices.IndexFunc(f.seats[:], func(s *seat) bool { return s.Name == last })
+		return n > from && r.What == hasBegun && r.Who == last
+	})
+	return slices.IndexFunc(f.seats[:], func(s *seat) bool { return s.Name == last }), n
 }

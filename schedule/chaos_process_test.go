@@ -93,18 +93,19 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
-// kill ends the process by SIGKILL.
+// kill ends the process by SIGKILL. It counts as killed from before the signal on, as this program may stand still after it.
 func (p *process) kill() {
 	p.t.Helper()
+	p.killed = time.Now()
 	p.signal(syscall.SIGKILL)
 	<-p.gone
-	p.killed = time.Now()
 }
 
+// stop stops the process by SIGSTOP, from before the signal on as well.
 func (p *process) stop() {
 	p.t.Helper()
-	p.signal(syscall.SIGSTOP)
 	p.stopped = time.Now()
+	p.signal(syscall.SIGSTOP)
 }
 
 func (p *process) goOn() {

@@ -79,11 +79,17 @@ func (s *storm) rage(until time.Time) {
 	}
 }
 
-// enough reports whether there were enough hits, one of which led to a takeover.
+// enough reports whether there were enough hits, one of which led to a takeover: two have reported that they have begun the same run.
 func (s *storm) enough() bool {
 	reports, _ := s.journal.all()
-	return s.kills >= len(s.kinds)/2 && s.stops >= len(s.kinds)/2 &&
-		slices.ContainsFunc(reports, func(r report) bool { return r.What == hasBegun && r.Attempt > 1 })
+	begun, takenOver := map[int64]bool{}, false
+	for _, r := range reports {
+		if slot := r.Slot.UnixMicro(); r.What == hasBegun {
+			takenOver = takenOver || begun[slot]
+			begun[slot] = true
+		}
+	}
+	return s.kills >= len(s.kinds)/2 && s.stops >= len(s.kinds)/2 && takenOver
 }
 
 // plan says when the next hit is.

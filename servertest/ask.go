@@ -14,8 +14,11 @@ import (
 // dialer connects to the server at addr.
 type dialer func(ctx context.Context, addr string) (net.Conn, error)
 
+// answerWithin is how long a server is waited for: longer than a busy machine delays an answer.
+const answerWithin = 5 * time.Second
+
 func plainText(ctx context.Context, addr string) (net.Conn, error) {
-	return (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", addr)
+	return (&net.Dialer{Timeout: answerWithin}).DialContext(ctx, "tcp", addr)
 }
 
 // ask sends one command to the Redis at addr, on a connection of its own, and returns the answer as text: an array has a
@@ -31,7 +34,7 @@ func askOver(ctx context.Context, dial dialer, addr string, words ...string) (st
 	}
 	client := redis.NewClient(&redis.Options{
 		Dialer:   func(context.Context, string, string) (net.Conn, error) { return conn, nil },
-		Protocol: 2, DisableIdentity: true, MaxRetries: -1, ReadTimeout: time.Second, WriteTimeout: time.Second,
+		Protocol: 2, DisableIdentity: true, MaxRetries: -1, ReadTimeout: answerWithin, WriteTimeout: answerWithin,
 	})
 	defer conn.Close()
 	defer client.Close()

@@ -73,6 +73,8 @@ func (l *link) request(w *window, piece []byte) bool {
 		select {
 		case <-h.released:
 		case <-l.ctx.Done():
+		}
+		if l.ctx.Err() != nil { // also if both have come
 			return false
 		}
 		if l.proxy.swallow(l) {

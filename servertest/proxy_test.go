@@ -146,6 +146,7 @@ func TestBlackhole(t *testing.T) {
 	busy.send(t, "SET k v")
 	late := dial(t, p.Addr())
 	late.send(t, "SET k v")
+	testkit.Eventually(t, "the proxy has swallowed what both sent", func() bool { return p.swallowed() == 2 })
 	busy.mustBeSilent(t)
 	late.mustBeSilent(t)
 	direct.ask(t, "GET k", "(nil)")
@@ -155,6 +156,18 @@ func TestBlackhole(t *testing.T) {
 	late.mustEnd(t)
 	idle.ask(t, "SET k v", "+OK") // it lost nothing
 	direct.ask(t, "GET k", "v")
+}
+
+// swallowed is how many connections have lost bytes.
+func (p *Proxy) swallowed() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		if l.swallowed {
+			n++
+		}
+	}
+	return n
 }
 
 func TestBlackholeHidesThatTheServerDied(t *testing.T) {

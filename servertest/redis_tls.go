@@ -89,7 +89,7 @@ func writePEM(path, kind string, raw []byte) error {
 func (a *Authority) dial(ctx context.Context, addr string) (net.Conn, error) {
 	trusted := x509.NewCertPool()
 	trusted.AddCert(a.certificate)
-	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: time.Second}, Config: &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}}
+	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: answerWithin}, Config: &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}}
 	return dialer.DialContext(ctx, "tcp", addr)
 }
 

@@ -128,7 +128,8 @@ func TestWaitingTapCanBeCanceled(t *testing.T) {
 
 // TestDecisionHasATimeOfItsOwn: a client that hangs up early does not end the decision.
 func TestDecisionHasATimeOfItsOwn(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
+	inBubble(t, func(t *testing.T, r *row, claims *intercepted, _ *Acceptor) {
+		a := NewAcceptor(AcceptorOptions{Claims: claims, Log: quiet}) // with the usual time
 		claims.before = func(ctx context.Context, _ dispatch.DriverID) {
 			if end, ok := ctx.Deadline(); !ok || time.Until(end) != decideTimeout || ctx.Err() != nil {
 				t.Errorf("decided until %s, %v; want %s", end, ctx.Err(), decideTimeout)

@@ -23,7 +23,7 @@ func keep(t testing.TB, c AttemptStore) (l *AttemptWriter, stop func()) {
 func TestEveryTapIsKept(t *testing.T) {
 	p := newPlace(t)
 	l := NewAttemptWriter(p, "here", quiet)
-	a := NewAcceptor(AcceptorOptions{Claims: p, Attempts: l, Log: quiet})
+	a := NewAcceptor(AcceptorOptions{Claims: p, Attempts: l, Timeout: testkit.Patience, Log: quiet})
 	drivers, id := p.drivers(30), p.dispatch()
 	told := map[dispatch.AttemptResult]int{}
 	var mu sync.Mutex
@@ -164,7 +164,7 @@ func TestFlushOfALedgerThatHangs(t *testing.T) {
 func TestWhereATapCameFrom(t *testing.T) {
 	p := newPlace(t)
 	l, stop := keep(t, p)
-	a := NewAcceptor(AcceptorOptions{Claims: p, Attempts: l, Log: quiet})
+	a := NewAcceptor(AcceptorOptions{Claims: p, Attempts: l, Timeout: testkit.Patience, Log: quiet})
 	ctx := dispatch.WithCaller(t.Context(), dispatch.Caller{Actor: "drv_1", App: "3.1"})
 	id := p.dispatch()
 	must(t, errorOf(a.Accept(ctx, Tap{Dispatch: id, Driver: p.drivers(1)[0]})))

@@ -132,8 +132,9 @@ func TestSeeAndReceipt(t *testing.T) {
 	outcome(v[0], dispatch.OutcomePending)
 	s.mustWin(t, Tap{id, v[0], 1})
 	outcome(v[0], dispatch.OutcomeWon)
-	outcome(v[1], dispatch.OutcomePending) // an attempt may not be stored yet
-	s.exec("UPDATE dispatches SET accepted_at = accepted_at - 2000000")
+	s.exec("UPDATE dispatches SET accepted_at = accepted_at + 3600000000") // it stays young, however long the next line takes
+	outcome(v[1], dispatch.OutcomePending)                                 // an attempt may not be stored yet
+	s.exec("UPDATE dispatches SET accepted_at = accepted_at - 3602000000")
 	outcome(v[1], dispatch.OutcomeNoAttempt)
 	outcome(off, dispatch.OutcomeNoAttempt) // could have been offered it
 	mustBe(t, errorOf(s.work.Receipt(t.Context(), far, id)), dispatch.ErrNotFound)

@@ -57,7 +57,7 @@ var errNo = errors.New("no")
 
 func TestBindEndsWhenTheServerDoesNotAnswer(t *testing.T) {
 	server := servertest.StartRedis(t)
-	locks := newLocks(t, redisAt(t, server.URL()), lock.Renewed(2*time.Second, time.Hour))
+	locks := newLocks(t, redisAt(t, server.URL()), lock.Renewed(6*time.Second, time.Hour)) // longer than a busy machine stands still
 	listener, errs := failed()
 	running := make(chan struct{})
 	once(t, startLocked(t, locks), "job", locks.Bind("job", func(ctx context.Context) error {

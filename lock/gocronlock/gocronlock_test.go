@@ -102,13 +102,27 @@ func add(t *testing.T, s gocron.Scheduler, when gocron.JobDefinition, name strin
 // refused returns a listener, and the errors with which runs are skipped.
 func refused() (gocron.JobOption, <-chan error) {
 	errs := make(chan error, 100)
-	return gocron.WithEventListeners(gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { errs <- err })), errs
+	return gocron.WithEventListeners(gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { keep(errs, err) })), errs
 }
 
 // failed returns a listener, and the errors of the runs.
 func failed() (gocron.JobOption, <-chan error) {
 	errs := make(chan error, 100)
-	return gocron.WithEventListeners(gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { errs <- err })), errs
+	return gocron.WithEventListeners(gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { keep(errs, err) })), errs
+}
+
+// keep drops the error if nobody has received the many before it: a listener that waited would stop its job.
+func keep(errs chan<- error, err error) {
+	select {
+	case errs <- err:
+	default:
+	}
+}
+
+// runNow asks for a run until the scheduler takes the request, for which gocron waits for a tenth of a second.
+func runNow(t *testing.T, job gocron.Job) {
+	t.Helper()
+	testkit.Retry(t, job.RunNow)
 }
 
 func mustBeHeld(t *testing.T, rival *lock.Locker, name string) {
@@ -176,10 +190,16 @@ func resigned(t *testing.T, strategy lock.Strategy, wait, lease time.Duration) *
 	return leader
 }
 
-// candidate returns a Leader of "jobs" whose lease is longer than a test: its lead ends when it resigns.
+// candidate returns a Leader of "jobs" whose lease is longer than a test: its lead ends when it resigns. It is refused soon.
 func candidate(t *testing.T, strategy lock.Strategy) *lock.Leader {
 	t.Helper()
 	return resigned(t, strategy, 30*time.Millisecond, time.Minute)
+}
+
+// alone is a candidate without a rival. It waits for longer than a busy machine needs, as it has one attempt only.
+func alone(t *testing.T, strategy lock.Strategy) *lock.Leader {
+	t.Helper()
+	return resigned(t, strategy, 5*time.Second, time.Minute)
 }
 
 // job counts its runs.

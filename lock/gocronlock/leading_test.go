@@ -80,7 +80,7 @@ func TestLeadingWithoutAServer(t *testing.T) {
 }
 
 func TestLeadingBindHandsOnTheResult(t *testing.T) {
-	locks := gocronlock.NewLeaderLocker(candidate(t, lock.NewMemory()))
+	locks := gocronlock.NewLeaderLocker(alone(t, lock.NewMemory()))
 	for _, want := range []error{nil, errNo} {
 		held := mustLock(t, locks, "job")
 		if err := locks.Bind(func(context.Context) error { return want })(t.Context()); !errors.Is(err, want) {
@@ -95,8 +95,7 @@ func TestLeadingBindHandsOnTheResult(t *testing.T) {
 // The task's context ends with gocron's too, and the leader keeps the lead until it hands it over.
 func TestLeadingBindEndsWithTheScheduler(t *testing.T) {
 	strategy := lock.NewMemory()
-	leader := candidate(t, strategy)
-	locks := gocronlock.NewLeaderLocker(leader)
+	locks := gocronlock.NewLeaderLocker(alone(t, strategy))
 	running, causes := make(chan struct{}), make(chan error, 1)
 	s := start(t)
 	once(t, s, "job", locks.Bind(func(ctx context.Context) error {

@@ -29,8 +29,8 @@ func TestOneRuns(t *testing.T) {
 
 		listener, errs := refused()
 		second := startLocked(t, newLocks(t, strategy, long))
-		again := make(chan struct{}, 1)
-		job := once(t, second, "job", func() { again <- struct{}{} }, listener)
+		again := newJob()
+		job := once(t, second, "job", again.run, listener)
 		if err := testkit.Await(t, "the second is refused", errs); !errors.Is(err, lock.ErrHeld) || errors.Is(err, lock.ErrUnavailable) {
 			t.Errorf("the second is refused with %v", err)
 		}
@@ -40,10 +40,8 @@ func TestOneRuns(t *testing.T) {
 
 		close(finish)
 		mustBecomeFree(t, newLocker(t, strategy), "job")
-		if err := job.RunNow(); err != nil {
-			t.Fatal(err)
-		}
-		testkit.Await(t, "the second runs after the first", again)
+		runNow(t, job)
+		testkit.Await(t, "the second runs after the first", again.ran)
 	})
 }
 
@@ -262,9 +260,7 @@ func TestOutage(t *testing.T) {
 	}
 	server.Thaw()
 	mustBecomeFree(t, l, "job") // also after the attempt, which may have acquired it
-	if err := job.RunNow(); err != nil {
-		t.Fatal(err)
-	}
+	runNow(t, job)
 	testkit.Await(t, "it runs after the outage", skipped.ran)
 }
 

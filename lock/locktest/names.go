@@ -123,11 +123,12 @@ func (s *suite) watch(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
+	// Before the second watch, to which the news that the first has begun might come as well.
+	receive(t, "the beginning of the watch", freed)
 	again, stopAgain, err := watching.(lock.Watcher).Watch(t.Context(), n)
 	if err != nil {
 		t.Fatal(err)
 	}
-	receive(t, "the beginning of the watch", freed)
 	receive(t, "the beginning of the second watch", again)
 	for i := range 3 {
 		g := mustAcquire(t, mine, n, long)

@@ -48,16 +48,20 @@ func mustNotOutlast(t *testing.T, lease *lock.Lease, end time.Time) {
 
 // A frozen server executes its pending requests when it resumes; they leave nothing behind.
 func (s *suite) frozenWhileAcquiring(t *testing.T) {
-	l, rival := s.lockerAt(t, s.URL, long, shortTimeout), s.open(t)
-	mustRelease(t, mustLease(t, l, newName(), lock.Fixed(long))) // opens a connection
+	// The patient one does not time out before its caller gives up, however busy the machine is.
+	l, patient, rival := s.lockerAt(t, s.URL, long, shortTimeout), s.locker(t), s.open(t)
+	hold := withWait(lock.Fixed(long), timeout)
+	for _, l := range []*lock.Locker{l, patient} {
+		mustRelease(t, mustLease(t, l, newName(), hold)) // opens a connection
+	}
 	mustBeFree(t, rival, newName())
-	lease := mustLease(t, l, newName(), lock.Fixed(long))
+	lease := mustLease(t, l, newName(), hold)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	s.Freeze()
 	timedOut, waited, gaveUp := newName(), newName(), newName()
 	first := acquireAsync(t.Context(), l, timedOut, lock.Fixed(long))
 	second := acquireAsync(t.Context(), l, waited, withWait(lock.Fixed(long), 100*time.Millisecond))
-	third := acquireAsync(ctx, l, gaveUp, lock.Fixed(long))
+	third := acquireAsync(ctx, patient, gaveUp, lock.Fixed(long))
 	mustNotHappen(t, quiet, "an answer", third)
 	cancel(errOfWork)
 	for what, acquiring := range map[string]<-chan acquired{"timed out": first, "waited": second, "gave up": third} {
