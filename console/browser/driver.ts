@@ -1,4 +1,4 @@
-import type { Locator, Page } from "@playwright/test";
+import { type Locator, type Page, expect } from "@playwright/test";
 import type { Json, Service } from "./service.ts";
 
 /** An offer or a job on the driver's page. */
@@ -19,16 +19,22 @@ export async function seen(page: Page, service: Service, region: string, site: s
   return made;
 }
 
-/** Counts a page's requests to addresses with this end. */
+/** Waits until the page has stored a text among what it knows, which it does when it has read everything. */
+export async function stored(page: Page, text: string): Promise<void> {
+  await expect.poll(() => page.evaluate(() => localStorage.getItem("firsttap.driver") ?? "")).toContain(text);
+}
+
+/** Counts a page's requests to addresses with this end, without those that a busy service asks to be repeated. */
 export function count(page: Page, end: string): () => number {
   let n = 0;
   page.on("request", (r) => { if (r.url().endsWith(end)) n++; });
+  page.on("response", (r) => { if (r.url().endsWith(end) && r.status() === 503) n--; });
   return () => n;
 }
 
-/** Returns the taps that the service has written. */
+/** Returns the taps that the service has written, without those that it was too busy to decide. */
 export const attempts = async (service: Service, id: string): Promise<Json[]> =>
-  (await service.call("GET", `/v1/admin/dispatches/${id}/attempts`)).items;
+  (await service.call("GET", `/v1/admin/dispatches/${id}/attempts`)).items.filter((a: Json) => a.result !== "CLAIM_UNAVAILABLE");
 
 /** Taps Accept on each phone, which has one offer, and sends all the requests together. */
 export async function acceptTogether(phones: Page[]): Promise<void> {

@@ -96,9 +96,9 @@ export const test = base.extend<Test, Worker>({
     await use(async (path, at = service, key) => {
       const context = await browser.newContext(contextOptions);
       opened.push({ context, faults: watch(context) });
+      context.on("page", follow);
       if (key) expect((await context.request.post(at.url + "/v1/session", { data: { key } })).status()).toBe(200);
       const page = await context.newPage();
-      follow(page);
       await page.goto(at.url + path);
       return page;
     });
@@ -113,7 +113,11 @@ export const test = base.extend<Test, Worker>({
     await expect(page.getByRole("button", { name: "Sign out" })).toBeVisible();
     return page;
   }),
-  openDriver: async ({ open, service }, use) => use((token, at = service) => open(`/driver/#token=${token}`, at)),
+  openDriver: async ({ open, service }, use) => use(async (token, at = service) => {
+    const page = await open(`/driver/#token=${token}`, at);
+    await expect(page.locator("header strong")).not.toHaveText("FirstTap"); // but the name: the page can't tap before it knows its driver
+    return page;
+  }),
   openOffer: async ({ openDriver, service, region }, use) => use(async (site) => {
     const [driver] = await service.drivers(1, region);
     const job = await service.dispatch(region, { site_address: site });
@@ -139,7 +143,7 @@ export async function tabTo(control: Locator): Promise<void> {
 }
 
 /** Makes the page's requests to url wait until the returned function is called. */
-export async function hold(page: Page, url: string, options?: { times: number }): Promise<() => void> {
+export async function hold(page: Page, url: string | RegExp, options?: { times: number }): Promise<() => void> {
   let release = () => {};
   const released = new Promise<void>((resolve) => { release = resolve; });
   await page.route(url, async (route) => {

@@ -1,6 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
 import { Program } from "./program.ts";
 
 export type Json = any;
@@ -44,16 +45,21 @@ with sqlite3.connect(sys.argv[1], timeout=30) as db:
     this.sql(`UPDATE dispatches SET ${what} = ? WHERE id = ?`, [(Date.now() + ms) * 1000, id]);
   }
 
-  /** Sends a request with the admin key or a token, and returns the answer's body. It throws for a status other than 2xx. */
-  async call(method: string, path: string, body?: Json, options: { token?: string; headers?: Record<string, string> } = {}): Promise<Json> {
+  /**
+   * Sends a request with the admin key or a token, and returns the answer's body. It throws for a status other than 2xx. A 503 says that
+   * nothing was done in time, as on a machine that stands still for seconds: the request is sent again, unless it is to be sent once.
+   */
+  async call(method: string, path: string, body?: Json, options: { token?: string; headers?: Record<string, string>; once?: boolean } = {}): Promise<Json> {
     const response = await fetch(this.url + path, {
       method,
       headers: { Authorization: `Bearer ${options.token ?? this.adminKey}`, ...options.headers },
       body: body === undefined ? undefined : JSON.stringify(body),
     });
     const text = await response.text();
-    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`);
-    return text === "" ? undefined : JSON.parse(text);
+    if (response.ok) return text === "" ? undefined : JSON.parse(text);
+    if (response.status !== 503 || options.once) throw new Error(`${method} ${path}: ${response.status} ${text}`);
+    await pause(1000 * Number(response.headers.get("Retry-After")));
+    return this.call(method, path, body, options);
   }
 
   /** Creates drivers on duty, eligible for dispatch() of the same region, each with a token. */
@@ -96,5 +102,10 @@ with sqlite3.connect(sys.argv[1], timeout=30) as db:
 
   accept(id: string, token: string, round?: number): Promise<Json> {
     return this.call("POST", `/v1/dispatches/${id}/accept`, round === undefined ? undefined : { round }, { token });
+  }
+
+  /** Lets drivers tap together in round 1, once each, whatever they are answered. */
+  async acceptOnce(id: string, drivers: { token: string }[]): Promise<void> {
+    await Promise.allSettled(drivers.map(({ token }) => this.call("POST", `/v1/dispatches/${id}/accept`, { round: 1 }, { token, once: true })));
   }
 }

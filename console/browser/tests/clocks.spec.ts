@@ -1,6 +1,6 @@
 import { type Page, expect, ownClock, test } from "../fixtures.ts";
 import { lookAway } from "../dispatch.ts";
-import { past } from "../supply.ts";
+import { holdSupply, past } from "../supply.ts";
 
 // A page that nobody looks at reads nothing, so only its clock changes what it shows.
 test("every clock goes on between two readings", async ({ own, openConsole, openDriver }) => {
@@ -8,9 +8,7 @@ test("every clock goes on between two readings", async ({ own, openConsole, open
   const [driver] = await own.drivers(1, "seoul");
   await own.call("PUT", "/v1/me/devices/installation", { platform: "android", push_token: "phone" }, { token: driver!.token });
   const d = await own.dispatch("seoul");
-  await own.call("POST", "/v1/admin/jobs/supply/run");
-  await expect.poll(async () => (await own.call("GET", "/v1/admin/locks")).items.map((l: any) => l.name)).toContain("supply");
-  own.sql("UPDATE shedlock SET lock_until = ? WHERE name LIKE '%supply'", [new Date(Date.now() + 1800_000).toISOString()]);
+  await holdSupply(own);
 
   const supply = (page: Page) => page.getByRole("row").filter({ has: page.getByRole("rowheader", { name: "supply" }) });
   const clocks: [Page, (page: Page) => ReturnType<Page["locator"]>, RegExp][] = [

@@ -1,5 +1,5 @@
 import type { Request } from "@playwright/test";
-import { type Page, type Service, accessible, expect, loseAnswers, tabTo, test } from "../fixtures.ts";
+import { type Page, type Service, accessible, expect, hold, loseAnswers, tabTo, test } from "../fixtures.ts";
 
 const starts = new Date(Date.now() + 48 * 3600_000);
 
@@ -208,8 +208,10 @@ test("a killed and restarted service creates one dispatch", async ({ openConsole
   const page = await openConsole("#/new", undefined, service);
   await fill(page, "seoul");
   await service.stop("SIGKILL");
+  const release = await hold(page, create); // or all its tries may have failed before anybody looks
   await submit(page).click();
   await expect(page.getByRole("button", { name: "Creating" })).toBeDisabled();
+  release();
   await expect(unsettled(page)).toBeVisible();
   await service.start();
   await submit(page).click();

@@ -1,5 +1,5 @@
 import { expect, test } from "../fixtures.ts";
-import { card } from "../driver.ts";
+import { card, stored } from "../driver.ts";
 
 test("the page can be installed", async ({ open }) => {
   const page = await open("/driver/");
@@ -26,6 +26,7 @@ test("the page opens without the service, and shows the last known jobs as old",
   await page.evaluate(async () => { await navigator.serviceWorker.ready; });
   await page.getByRole("link", { name: /^My jobs/ }).click();
   await expect(card(page, "1 Offline")).toBeVisible();
+  await stored(page, "1 Offline");
   await own.stop("SIGKILL");
   const second = await page.context().newPage();
   await second.goto(`${own.url}/driver/#jobs`);
@@ -60,6 +61,9 @@ test("the stored set is complete, without the API's answers, and never outdated"
     await other.put("/driver/", new Response("old"));
     return name;
   });
+  // The service worker takes a stored file after four seconds. The service answers, however long that takes: here it waits for it.
+  const [worker] = page.context().serviceWorkers();
+  await worker!.evaluate(() => { Object.assign(globalThis, { setTimeout: () => 0 }); });
   await page.reload();
   await expect(page.getByText("Live")).toBeVisible();
   expect(await page.title()).toBe("FirstTap Driver");

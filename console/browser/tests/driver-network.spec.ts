@@ -1,5 +1,5 @@
 import { type Service, cut, expect, hold, idle, loseAnswers, ownClock, test } from "../fixtures.ts";
-import { accept, card, count, seen, tap } from "../driver.ts";
+import { accept, card, count, seen, stored, tap } from "../driver.ts";
 
 /** Returns the number of claims of a dispatch: a repeated tap is written, and changes nothing. */
 const accepted = async (service: Service, id: string): Promise<number> =>
@@ -59,8 +59,8 @@ test("a page that is reloaded during a tap finds its result", async ({ openOffer
   });
   await cut(page, "**/v1/me/dispatches?*"); // it would show the result earlier
   await tap(page);
-  await done;
   await expect(card(page, "5 Middle")).toContainText("Asking");
+  await done;
   await page.unroute("**/accept");
   await page.unroute("**/v1/me/dispatches?*");
   await page.reload();
@@ -118,10 +118,10 @@ test("a tap is repeated after a decision that is not final, and at a busy servic
   expect(answers).toEqual([]);
 });
 
-test("a tap is repeated at a killed and restarted service", async ({ open, own }) => {
+test("a tap is repeated at a killed and restarted service", async ({ openDriver, own }) => {
   const [driver] = await own.drivers(1, "seoul");
   const job = await own.dispatch("seoul", { site_address: "8 Killed" });
-  const page = await open(`/driver/#token=${driver!.token}`, own);
+  const page = await openDriver(driver!.token, own);
   await expect(accept(page)).toBeVisible();
   await own.stop("SIGKILL");
   await expect(page.getByText(/Cut off from the service. This is as of \d\d:\d\d:\d\d/)).toBeVisible();
@@ -176,6 +176,7 @@ test("a job that the office took away is shown when the page opens again", async
   const page = await openDriver(driver!.token);
   await page.getByRole("link", { name: /^My jobs/ }).click();
   await expect(page.getByRole("article")).toHaveCount(4);
+  await stored(page, "14 Kept");
   await page.goto("about:blank");
   await service.change(await service.read(jobs[0]), "cancel");
   await service.change(await service.read(jobs[1]), "unassign");
@@ -219,6 +220,7 @@ test("an offer's end gets its reason when its event arrives after the list of of
   const [me, other] = await service.drivers(2, region);
   const page = await openDriver(me!.token);
   await expect(page.getByText("Live")).toBeVisible();
+  await idle(page); // from here on it is the stream that tells of an offer, so that a new stream continues after that event
   const job = await seen(page, service, region, "18 Late News");
   await page.context().setOffline(true);
   await expect(page.getByText(/You are offline/)).toBeVisible();

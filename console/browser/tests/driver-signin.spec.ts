@@ -1,5 +1,5 @@
 import { type Page, accessible, expect, test } from "../fixtures.ts";
-import { card, tap } from "../driver.ts";
+import { card, stored, tap } from "../driver.ts";
 
 test("each tab keeps its own driver, and a new tab has the last driver", async ({ openDriver, service, region }) => {
   const [a, b] = await service.drivers(2, region);
@@ -53,6 +53,7 @@ test("a foreign link replaces no driver unconfirmed, in this tab or a new one", 
   const [mine, theirs] = await service.drivers(2, region);
   const page = await openDriver(mine!.token);
   await expect(page.getByText("Driver 1")).toBeVisible();
+  await stored(page, "Driver 1"); // the question has the stored name
   const link = `${service.url}/driver/#token=${theirs!.token}`;
   const tab = await page.context().newPage();
   for (const p of [page, tab]) {
@@ -102,6 +103,7 @@ test("a sign-out leaves no data behind", async ({ openDriver, service, region })
   const tab = await page.context().newPage();
   await tab.goto(page.url());
   await expect(tab.getByText("Driver 1")).toBeVisible();
+  await expect(tab.getByText("Live")).toBeVisible(); // it shows the stored name before it listens to other tabs
   await page.getByRole("button", { name: "Sign out" }).click();
   await expect(page.getByLabel("Driver token")).toBeVisible();
   await expect(tab.getByLabel("Driver token")).toBeVisible();

@@ -1,4 +1,4 @@
-import { accessible, cut, expect, tabTo, test } from "../fixtures.ts";
+import { accessible, cut, expect, idle, tabTo, test } from "../fixtures.ts";
 import { accept, attempts, card, count, seen, tap } from "../driver.ts";
 
 test("a driver accepts, starts and completes, by the keyboard alone", async ({ open, service, region }) => {
@@ -11,6 +11,7 @@ test("a driver accepts, starts and completes, by the keyboard alone", async ({ o
   const offer = card(page, "1 Key Street");
   await expect(offer).toContainText("₩350,000");
   await expect(offer).toContainText("Gate 2");
+  await expect(page.getByText("Driver 1")).toBeVisible(); // the page can't tap before it knows its driver
   await tabTo(page.getByText("Accept", { exact: true }).and(page.locator("button, a")));
   await page.keyboard.press("Enter");
   await expect(offer).toContainText("Yours");
@@ -19,6 +20,7 @@ test("a driver accepts, starts and completes, by the keyboard alone", async ({ o
   await tabTo(page.getByText("Start", { exact: true }).and(page.locator("button, a")));
   await page.keyboard.press("Enter");
   await expect(offer).toContainText("In progress");
+  await expect(offer.getByRole("button", { name: "Complete" })).toBeEnabled(); // the list may have been faster than the answer to Start
   await tabTo(page.getByText("Complete", { exact: true }).and(page.locator("button, a")));
   await page.keyboard.press("Enter");
   await expect(offer).toContainText("Done");
@@ -143,6 +145,7 @@ test("a later opening counts down by the service's clock, not by the phone's", a
   expect(sent()).toBe(0);
   service.move(job.id, "opens_at", 0);
   await page.clock.fastForward("10:00");
+  await idle(page); // the poll that is due tells it the true time, and the opening as it is now
   await tap(later);
   await expect(later).toContainText("Yours");
 });
@@ -169,6 +172,7 @@ test("a driver declines, and gives a job back, with a reason", async ({ openOffe
   await page.getByLabel("The fee is too low").check();
   await page.getByRole("dialog").getByRole("button", { name: "Decline" }).click();
   await expect(offer).toContainText("Declined");
+  await idle(page); // a list may have been faster than the answer, which ends what is known of a tap
   const { items } = await service.call("GET", `/v1/admin/dispatches/${job.id}/offers`);
   expect(items[0]).toMatchObject({ offer_status: "DECLINED", decline_reason: "FEE_TOO_LOW" });
 
@@ -182,6 +186,7 @@ test("a driver declines, and gives a job back, with a reason", async ({ openOffe
   await page.getByLabel("I am ill").check();
   await page.getByRole("dialog").getByRole("button", { name: "Withdraw" }).click();
   await expect(page.getByText("No jobs.")).toBeVisible();
+  await idle(page);
   const events = await service.events(job);
   expect(events).toContainEqual(expect.objectContaining({ type: "dispatch.withdrawn", reason_code: "ILL" }));
   await page.getByRole("link", { name: /^Offers/ }).click();
@@ -221,6 +226,11 @@ test("an offer is reported as seen once, when it is on the screen", async ({ ope
   expect((await seen())[0]).toBe(false);
   for (const article of await page.getByRole("article").all()) await article.scrollIntoViewIfNeeded();
   await expect.poll(seen).toEqual([true, true, true, true, true, true]);
+  // The page has stored that too, or would report it again. A list that was read before a report may have come after it: it reads again.
+  await expect.poll(() => page.evaluate(() => {
+    document.dispatchEvent(new Event("visibilitychange"));
+    return JSON.parse(sessionStorage.getItem("firsttap.driver")!).known.offers.map((o: { offer_status: string }) => o.offer_status);
+  })).toEqual(ids.map(() => "SEEN"));
   const before = told.length;
   await page.reload();
   await expect(page.getByRole("article")).toHaveCount(6);

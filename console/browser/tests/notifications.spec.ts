@@ -1,4 +1,4 @@
-import { accessible, expect, tabTo, test as base } from "../fixtures.ts";
+import { accessible, expect, idle, tabTo, test as base } from "../fixtures.ts";
 import { Fcm } from "../fcm.ts";
 
 const test = base.extend<{ fcm: Fcm; tell: (n: number) => Promise<string> }>({
@@ -70,6 +70,8 @@ test("a push that is refused again is dead again, and is sent again by keyboard 
   await page.getByRole("dialog").getByRole("button", { name: "Send again" }).click();
   await expect(page.getByText("1 of 1 put back into the backlog.")).toBeVisible();
   await expect.poll(() => fcm.refused()).toBe(2);
+  await expect.poll(async () => (await own.call("GET", "/v1/admin/notifications?status=DEAD")).items.length).toBe(1);
+  await idle(page); // no list from between is still to come
   await expect(page.getByRole("tab", { name: "Backlog" })).toHaveText("Backlog 0");
   await expect(again).toBeVisible();
 
@@ -117,7 +119,7 @@ test("the backlog shows pending pushes, also after a lost connection", async ({ 
   await fcm.fail(0);
   await page.context().setOffline(false);
   await expect(page.getByText("current", { exact: true })).toBeVisible();
-  await expect(backlog).toHaveText("Backlog 0", { timeout: 40_000 });
+  await expect(backlog).toHaveText("Backlog 0", { timeout: 100_000 }); // each failure has made the wait longer
   await page.getByRole("tab", { name: "Dropped" }).click();
   await expect(rows.filter({ hasText: "opened" })).toHaveCount(2);
 });

@@ -1,4 +1,4 @@
-import { accessible, expect, hold, test } from "../fixtures.ts";
+import { accessible, expect, hold, idle, test } from "../fixtures.ts";
 
 test("a key opens the console, and no script can read it", async ({ open, service }) => {
   const page = await open("/console/");
@@ -38,8 +38,11 @@ test("a sign-out in one tab signs every tab out, and deletes the input", async (
   const page = await openConsole("#/new");
   await page.getByLabel("Address").fill("12 Secret-ro");
   const other = await page.context().newPage();
+  const live = other.waitForResponse("**/v1/admin/stream");
   await other.goto(page.url());
   await expect(other.getByRole("heading", { name: "New dispatch" })).toBeVisible();
+  await live; // a request that comes after the sign-out is refused, and the tab would say that its session is over
+  await idle(other);
   await page.getByRole("button", { name: "Sign out" }).click();
   await expect(page.getByLabel("API key")).toBeVisible();
   await expect(other.getByRole("alert")).toContainText("signed out in another tab");
