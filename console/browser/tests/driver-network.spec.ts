@@ -118,10 +118,26 @@ test("a tap is repeated after a decision that is not final, and at a busy servic
   expect(answers).toEqual([]);
 });
 
-test("a tap is repeated at a killed and restarted service", async ({ openDriver, own }) => {
+test("an offer is shown once the page knows its driver, so that no tap is lost", async ({ open, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  await service.dispatch(region, { site_address: "19 Early Bird" });
+  const page = await open("/driver/");
+  await page.goto("about:blank");
+  const release = await hold(page, "**/v1/me");
+  const offers = page.waitForResponse("**/v1/me/offers*");
+  await page.goto(`${service.url}/driver/#token=${driver!.token}`);
+  await (await offers).finished();
+  await expect(page.getByText("Reading …")).toBeVisible();
+  await expect(accept(page)).toHaveCount(0);
+  release();
+  await tap(page);
+  await expect(card(page, "19 Early Bird")).toContainText("Yours");
+});
+
+test("a tap is repeated at a killed and restarted service", async ({ open, own }) => {
   const [driver] = await own.drivers(1, "seoul");
   const job = await own.dispatch("seoul", { site_address: "8 Killed" });
-  const page = await openDriver(driver!.token, own);
+  const page = await open(`/driver/#token=${driver!.token}`, own);
   await expect(accept(page)).toBeVisible();
   await own.stop("SIGKILL");
   await expect(page.getByText(/Cut off from the service. This is as of \d\d:\d\d:\d\d/)).toBeVisible();

@@ -8,9 +8,10 @@ import { mayTapAgain } from "./taps.js";
 
 /** Lists the offers, the taps and the ended offers, each dispatch once: the latest opening first, declined offers last. */
 function cardsOf({ me, offers, ended }, taps) {
+  if (!me) return []; // a tap needs its driver
   const cards = new Map();
-  if (me?.on_duty) for (const e of ended) cards.set(e.dispatch.id, e);
-  for (const [id, tap] of taps) if (tap.driver === me?.id) cards.set(id, { dispatch: tap.dispatch, tap });
+  if (me.on_duty) for (const e of ended) cards.set(e.dispatch.id, e);
+  for (const [id, tap] of taps) if (tap.driver === me.id) cards.set(id, { dispatch: tap.dispatch, tap });
   for (const offer of offers ?? []) cards.set(offer.id, { dispatch: offer, offered: true, tap: taps.get(offer.id) });
   const declined = (c) => (c.dispatch.offer_status === "DECLINED" ? 1 : 0);
   const at = (c) => Date.parse(c.dispatch.opens_at);
