@@ -24,7 +24,7 @@ test("500 open dispatches: few bytes are sent, and only changed cards are render
     await route.fulfill({ response, json: { ...await response.json(), unseen: 0, unseen_ids: [] } });
   });
   await idle(page);
-  await expect(column(page, "Pending").getByRole("status")).toBeEmpty();
+  await expect(column(page, "Pending").getByText("not seen for 60 s")).toHaveCount(0);
   const drawn = () => page.evaluate(async (module) => (await import(module)).drawn.cards as number, "/console/board_card.js");
   const before = await drawn();
   const countdown = column(page, "Pending").getByRole("link").first().locator("time");
