@@ -43,7 +43,7 @@ func (noGate) Owner(context.Context, string) (string, error) { return "", nil }
 func (noGate) Release(context.Context, string, string) error { return nil }
 
 const (
-	// decideTimeout bounds decide-and-commit by default. A row's holder commits within milliseconds or is stuck.
+	// decideTimeout bounds decide-and-commit by default, and so each look and each announcement behind the taps. A row's holder commits within milliseconds or is stuck.
 	decideTimeout = 2 * time.Second
 	// markerTTL is how long taps are refused by a marker or by memory without a query. The next tap asks the database, and
 	// marks the dispatch again.
@@ -116,9 +116,9 @@ func NewAcceptor(o AcceptorOptions) *Acceptor {
 		a.counter = noCounter{}
 	}
 	queue := newVerifyQueue()
-	a.inflight, a.reannouncer = newInflight(queue), newReannouncer(a.claims, a.gate, a.log)
+	a.inflight, a.reannouncer = newInflight(queue), newReannouncer(a.claims, a.gate, a.timeout, a.log)
 	a.verify = &verifier{
-		verifyQueue: queue, claims: a.claims, gate: a.gate, inflight: a.inflight, reannouncer: a.reannouncer, log: a.log,
+		verifyQueue: queue, claims: a.claims, gate: a.gate, inflight: a.inflight, reannouncer: a.reannouncer, timeout: a.timeout, log: a.log,
 	}
 	return a
 }

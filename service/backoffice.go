@@ -109,7 +109,7 @@ func (s *Backoffice) Reopen(ctx context.Context, id dispatch.ID, version int, op
 // those of dispatch.Dispatch.Assign, and ErrNotFound, ErrDriverNotFound, ErrUnavailable, ErrUnknown.
 func (s *Backoffice) Assign(ctx context.Context, id dispatch.ID, version int, driver dispatch.DriverID, actor string) (dispatch.Dispatch, error) {
 	// The assignment goes on when the client hangs up: a canceled COMMIT would leave its outcome unknown and unmarked.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), decideTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.acceptor.timeout)
 	defer cancel()
 	claim := dispatch.NewClaimID(time.Now())
 	d, err := s.store.Assign(ctx, id, driver, func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {

@@ -278,19 +278,11 @@ func (s *intercepted) Claim(ctx context.Context, id dispatch.ID, driver dispatch
 }
 
 func (s *intercepted) Reannounce(ctx context.Context, id dispatch.ID, round int, quiet time.Duration) (bool, error) {
-	announced, err := s.ClaimStore.Reannounce(unhurried(ctx), id, round, quiet)
+	announced, err := s.ClaimStore.Reannounce(ctx, id, round, quiet)
 	if s.announced != nil {
 		s.announced <- round
 	}
 	return announced, err
-}
-
-// unhurried returns ctx without its deadline, which a machine that stands still may exceed. A canceled ctx stays canceled.
-func unhurried(ctx context.Context) context.Context {
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return ctx
-	}
-	return context.WithoutCancel(ctx)
 }
 
 // row is the ClaimStore of one open dispatch in memory, for tests with a fake clock.

@@ -29,6 +29,7 @@ const (
 type reannouncer struct {
 	claims    ClaimStore
 	gate      Gate
+	timeout   time.Duration // of one announcement
 	log       *slog.Logger
 	mu        sync.Mutex
 	open      map[dispatch.ID]map[int]followUp // by round
@@ -45,9 +46,9 @@ type followUp struct {
 	latest     time.Time // when a driver was last refused
 }
 
-func newReannouncer(claims ClaimStore, gate Gate, log *slog.Logger) *reannouncer {
+func newReannouncer(claims ClaimStore, gate Gate, timeout time.Duration, log *slog.Logger) *reannouncer {
 	return &reannouncer{
-		claims: claims, gate: gate, log: log,
+		claims: claims, gate: gate, timeout: timeout, log: log,
 		open: map[dispatch.ID]map[int]followUp{}, perDriver: map[dispatch.DriverID]int{},
 	}
 }
@@ -159,7 +160,7 @@ func (r *reannouncer) check(ctx context.Context, f followUp) {
 		r.reschedule(f, followUpRetry)
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, decideTimeout)
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	asked := time.Now()
 	var quiet *dispatch.AnnouncedRecentlyError

@@ -102,7 +102,7 @@ func TestFollowUpGivesUp(t *testing.T) {
 }
 
 func TestFollowUpsAreBounded(t *testing.T) {
-	c := newReannouncer(newRow(), noGate{}, quiet)
+	c := newReannouncer(newRow(), noGate{}, decideTimeout, quiet)
 	for i := range maxFollowUps + 10 {
 		c.schedule(Tap{dispatch.NewID(time.UnixMicro(int64(i))), dispatch.DriverID(strconv.Itoa(i)), 1}, time.Hour)
 	}
@@ -141,7 +141,7 @@ func TestEarliestFollowUpCounts(t *testing.T) {
 func TestOlderRoundDoesNotReplaceTheFollowUp(t *testing.T) {
 	r := newRow()
 	r.d.Round = 2
-	c := newReannouncer(r, noGate{}, quiet)
+	c := newReannouncer(r, noGate{}, decideTimeout, quiet)
 	c.schedule(Tap{r.d.ID, ann, 2}, followUpRetry)
 	c.schedule(Tap{r.d.ID, bob, 1}, 0)
 	c.checkDue(t.Context(), time.Now().Add(2*followUpRetry))

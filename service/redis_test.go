@@ -23,7 +23,7 @@ type shared struct {
 	redis redis.UniversalClient
 }
 
-// testTimeout is longer than a busy machine delays a reply: after one outage a gate whose Run is not called would not be used again.
+// testTimeout is longer than a busy machine delays a reply. Tests do not call the gate's Run, so a gate that has seen an outage stays unused.
 const testTimeout = testkit.Patience
 
 func newShared(t testing.TB) *shared {

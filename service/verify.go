@@ -100,6 +100,7 @@ type verifier struct {
 	gate        Gate
 	inflight    *inflight
 	reannouncer *reannouncer
+	timeout     time.Duration // of one look
 	log         *slog.Logger
 	lost        atomic.Int64
 	failing     atomic.Bool // the last look failed
@@ -130,7 +131,7 @@ func (v *verifier) verifyDue(ctx context.Context, now time.Time) {
 	if len(due) == 0 {
 		return
 	}
-	asking, cancel := context.WithTimeout(ctx, decideTimeout)
+	asking, cancel := context.WithTimeout(ctx, v.timeout)
 	defer cancel()
 	began := time.Now()
 	found, err := v.claims.Holders(asking, ids)

@@ -28,7 +28,7 @@ func (l *looks) Holders(ctx context.Context, ids []dispatch.ID) (map[dispatch.ID
 	if l.fail != nil {
 		return nil, l.fail
 	}
-	return l.ClaimStore.Holders(unhurried(ctx), ids)
+	return l.ClaimStore.Holders(ctx, ids)
 }
 
 // verified is an instance that verifies on demand, with its log.
