@@ -94,7 +94,7 @@ func (d *debts) drain() map[string]*caller {
 
 const (
 	probeEvery = 200 * time.Millisecond
-	// chargeTimeout bounds a pipeline that charges debts. No request waits for it.
+	// chargeTimeout bounds a pipeline that charges debts, unless Timeout is longer. No request waits for it.
 	chargeTimeout  = time.Second
 	maxChargeBatch = 256
 )
@@ -151,7 +151,7 @@ func (l *Limiter) chargeBatch(ctx context.Context, names []string, all map[strin
 	if l.down.Load() {
 		return
 	}
-	bounded, cancel := context.WithTimeout(ctx, chargeTimeout)
+	bounded, cancel := context.WithTimeout(ctx, max(chargeTimeout, l.Timeout))
 	defer cancel()
 	replies, err := l.chargePipeline(bounded, names, bucketScript.EvalSha)
 	var again []string // the server did not know the script
