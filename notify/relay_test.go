@@ -41,9 +41,10 @@ type office struct {
 	metrics *prometheus.Registry // of the relay of inFakeTime
 	// observer is of the stores that a test opens from now on.
 	observer repository.StatementObserver
-	// timeout is how long a request to the push service may take, slow the name of a relay's calls whose replies take a moment.
+	// timeout is how long a request to the push service may take.
 	timeout time.Duration
-	slow    string
+	// slow names the database calls of a relay whose replies take slowReplyDelay, in a bubble.
+	slow string
 }
 
 // phone is the push token of a driver's only device.

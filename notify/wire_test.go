@@ -18,7 +18,7 @@ type wire struct {
 	*repository.Outbox
 	sender notify.Sender
 	bubble bool
-	slow   string // the name of calls whose replies take a moment, in a bubble
+	slow   string // calls of this name get their replies after slowReplyDelay, in a bubble
 
 	mu    sync.Mutex
 	calls []call
