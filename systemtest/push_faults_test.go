@@ -3,6 +3,7 @@ package systemtest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,7 +13,7 @@ import (
 	"firsttap/testkit"
 )
 
-// slowest is FCM's longest latency here: long enough that an instance has something in flight whenever it is killed.
+// slowest is FCM's longest latency here: long enough that an instance most likely has something in flight when it is killed.
 const slowest = 500 * time.Millisecond
 
 // fleet is three instances over one database that are killed at random and replaced.
@@ -60,14 +61,31 @@ func (h *fleet) any() *Instance {
 	return h.instances[rand.N(len(h.instances))]
 }
 
-// kill kills one of the instances, ends its leases, and starts another in its place.
-func (h *fleet) kill() {
+// kill kills an instance, ends its leases, and starts another in its place.
+func (h *fleet) kill(k int) {
 	h.t.Helper()
-	k := rand.N(len(h.instances))
 	h.instances[k].Kill()
 	h.deaths = append(h.deaths, death{name: h.names[k], unsent: h.db.unsentMessages()})
 	h.db.endLeases(h.leases[k])
 	h.begin(k)
+}
+
+// killSender kills an instance that has sent a message and waits for the answer.
+func (h *fleet) killSender() {
+	h.t.Helper()
+	sender, killed := make(chan string, 1), make(chan struct{})
+	defer close(killed)
+	var held atomic.Bool
+	h.fcm.OnSend(func(r fcmtest.Request) {
+		h.mail.record(r)
+		if r.Accepted && held.CompareAndSwap(false, true) {
+			sender <- r.Project
+			<-killed
+		}
+	})
+	name := testkit.Await(h.t, "a message to the push service", sender)
+	h.kill(slices.Index(h.names[:], name))
+	h.fcm.OnSend(h.mail.record)
 }
 
 // endLeases ends the leases that were taken for that time, a number of hours.
@@ -138,7 +156,7 @@ func (h *fleet) account(events []string, drivers []Driver) {
 			len(events), len(drivers), lost, unexplained, len(h.mail.sent))
 	}
 	if inFlight == 0 {
-		h.t.Error("nothing was under way when the instances were killed: this has shown nothing")
+		h.t.Error("no message was in flight at a kill: killSender has not killed a sender")
 	}
 	h.t.Logf("%d pushes, %d kills: %d pushes were in flight or not recorded then, %d were sent again",
 		len(h.mail.sent), len(h.deaths), inFlight, again)
@@ -160,10 +178,11 @@ func killWhilePushing(t *testing.T, url string, pushes, drivers int, pace time.D
 	h.fcm.Set(func(k *fcmtest.Knobs) { k.Latency, k.Jitter = slowest/2, slowest/2 })
 	people := MakeDriversWithPhones(t, h.instances[0], "seoul", drivers)
 	made := h.make(pushes/drivers, pace)
+	h.killSender()
 	for making := true; making || len(h.deaths) < 4; {
 		next := time.NewTimer(200*time.Millisecond + rand.N(time.Second))
 		<-next.C
-		h.kill()
+		h.kill(rand.N(len(h.instances)))
 		select {
 		case <-made:
 			making = false
