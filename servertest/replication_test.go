@@ -1,12 +1,11 @@
 package servertest
 
 import (
+	"context"
 	"errors"
 	"testing"
 
 	driver "github.com/go-sql-driver/mysql"
-
-	"firsttap/testkit"
 )
 
 func eachReplication(t *testing.T, test func(t *testing.T, r *Replication)) {
@@ -60,9 +59,9 @@ func TestSwitchover(t *testing.T) {
 		mustScan(t, old, "SELECT GROUP_CONCAT(id ORDER BY id) FROM kept", "1") // its connection was not cut
 
 		r.Reverse()
-		testkit.Retry(t, func() error {
+		mustCome(t, func(ctx context.Context) error {
 			var id int
-			return old.QueryRow("SELECT id FROM kept WHERE id = 3").Scan(&id)
+			return old.QueryRowContext(ctx, "SELECT id FROM kept WHERE id = 3").Scan(&id)
 		})
 	})
 }

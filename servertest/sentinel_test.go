@@ -1,12 +1,11 @@
 package servertest
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"strings"
 	"testing"
-
-	"firsttap/testkit"
 )
 
 func TestRedisSentinel(t *testing.T) {
@@ -17,9 +16,9 @@ func TestRedisSentinel(t *testing.T) {
 	}
 	mustBeMaster := func(want *Redis) {
 		t.Helper()
-		testkit.Retry(t, func() error {
+		mustCome(t, func(ctx context.Context) error { // a sentinel that stood still for 2 s does nothing for the next 30
 			for _, sentinel := range s.Sentinels {
-				got, err := ask(t.Context(), sentinel.Addr(), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster")
+				got, err := ask(ctx, sentinel.Addr(), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster")
 				if err != nil {
 					return err
 				}
@@ -31,8 +30,9 @@ func TestRedisSentinel(t *testing.T) {
 		})
 	}
 	mustBeMaster(s.Master)
-	mustAnswer(t, s.Master, "OK", "SET", "k", "v")
-	mustAnswer(t, s.Master, "1", "WAIT", "1", "60000")
+	c := dial(t, s.Master.Addr())
+	c.ask(t, "SET k v", "+OK")
+	c.ask(t, "WAIT 1 0", ":1") // the replica has what this connection has written
 
 	s.KillMaster(t)
 	mustBeMaster(s.replica)
@@ -41,8 +41,8 @@ func TestRedisSentinel(t *testing.T) {
 	mustAnswer(t, s.replica, "OK", "SET", "k", "w")
 
 	s.Master.Start()
-	testkit.Retry(t, func() error {
-		return has(t.Context(), s.Master.Addr(), "\nmaster_link_status:up\r", "INFO", "replication")
+	mustCome(t, func(ctx context.Context) error {
+		return has(ctx, s.Master.Addr(), "\nmaster_link_status:up\r", "INFO", "replication")
 	})
 	mustAnswer(t, s.Master, "w", "GET", "k")
 }
@@ -52,5 +52,5 @@ func TestSentinelKeepsItsState(t *testing.T) {
 	s := StartRedisSentinel(t)
 	s.Sentinels[0].Kill()
 	s.Sentinels[0].Start()
-	testkit.Retry(t, func() error { return s.readyForFailover(t.Context()) })
+	mustCome(t, s.readyForFailover)
 }

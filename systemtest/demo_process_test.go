@@ -1,6 +1,7 @@
 package systemtest
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -10,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -31,7 +33,7 @@ type shownDemo struct {
 	end func() error
 }
 
-// showDemo runs a demo in this process, at 25 times the usual pace, on a port of its own and with its temporary folder in
+// showDemo runs a demo in this process, at ten times the usual pace, on a port of its own and with its temporary folder in
 // dir.
 func showDemo(t *testing.T, dir string) *shownDemo {
 	t.Helper()
@@ -45,7 +47,7 @@ func showDemo(t *testing.T, dir string) *shownDemo {
 	c.DriverRate, c.AdminRate = 100_000, 100_000 // the test polls
 	ctx, cancel := context.WithCancel(context.Background())
 	return follow(t, &Instance{T: t}, cancel, func(out io.Writer) error {
-		return demo.Demo{Start: app.ServeInBackground, Config: c, Pace: 25, Seed: 7, Stdout: out}.Run(ctx)
+		return demo.Demo{Start: app.ServeInBackground, Config: c, Pace: 10, Seed: 7, Stdout: out}.Run(ctx)
 	})
 }
 
@@ -76,11 +78,11 @@ func follow(t *testing.T, i *Instance, tell func(), run func(out io.Writer) erro
 	s.end = func() error {
 		Client.CloseIdleConnections()
 		tell()
-		testkit.Await(t, "the demo ends", i.done)
+		testkit.Within(t, startOrEnd, "the demo ends", i.ended)
 		return result
 	}
 	t.Cleanup(func() { s.end() })
-	testkit.Poll(testkit.Patience, func() bool { return i.log.Count("\nCtrl-C") > 0 || i.ended() })
+	testkit.Poll(startOrEnd, func() bool { return i.log.Count("\nCtrl-C") > 0 || i.ended() })
 	s.readLinks(t)
 	return s
 }
@@ -97,6 +99,16 @@ func (s *shownDemo) readLinks(t *testing.T) {
 			t.Errorf("%s: %.200s", l[0], a)
 		}
 	}
+}
+
+// threadsAreStopped reports whether every thread of the process has come to a stop: kill(2) returns before they do.
+func threadsAreStopped(pid int) bool {
+	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	return len(stats) > 0 && !slices.ContainsFunc(stats, func(stat string) bool {
+		line, err := os.ReadFile(stat)
+		end := bytes.LastIndexByte(line, ')') // "pid (name) state ...", and the name may contain parentheses
+		return err != nil || !bytes.HasPrefix(line[end+1:], []byte(" T"))
+	})
 }
 
 // listener is a socket that a process listens on.

@@ -102,7 +102,7 @@ func TestFailoverKeepsClaims(t *testing.T) {
 		return err == nil && clients == 1
 	})
 	proxy := servertest.StartProxy(t, r.Primary.Addr())
-	instances, _ := startTwo(t, proxy.URL(url), ownRedis(t), claimTimeout+"=5s") // a COMMIT without a replica waits for as long
+	instances, _ := startTwo(t, proxy.URL(url), ownRedis(t), claimTimeout+"=15s") // a COMMIT without a replica waits for as long
 	drivers := MakeDrivers(t, instances[0], 3)
 	promised, unsure := MakeDispatch(t, instances[0]), MakeDispatch(t, instances[0])
 	a := mustWin(t, instances[0], promised, drivers[0], 1)

@@ -46,6 +46,8 @@ func startHAProxy(t *testing.T, i *Instance, limits ...string) *Instance {
 	config := regexp.MustCompile(`(?s)\nresolvers docker.*?\n\n`).ReplaceAllString(string(raw), "\n")
 	config = regexp.MustCompile(` resolvers docker init-addr.*`).ReplaceAllString(config, "")
 	config = strings.Replace(config, "bind :8080", "bind "+addr, 1)
+	// An instance that stands still for seconds does not count as down.
+	config = strings.Replace(config, "\ndefaults\n", "\ndefaults\n  timeout check 60s\n", 1)
 	config = regexp.MustCompile(`\bapp[12]:8080`).ReplaceAllString(config, strings.TrimPrefix(i.URL, "http://"))
 	file := filepath.Join(t.TempDir(), "haproxy.cfg")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
@@ -98,7 +100,7 @@ func (s *openedStream) await(line string) {
 // says. Further connections are closed, further requests refused as the service itself would.
 func TestProxyLimitsAnAddress(t *testing.T) {
 	t.Parallel()
-	const connections, requests = 5, 40
+	const connections, requests = 5, 20
 	i := Start(t, ownFile(t))
 	behind := startHAProxy(t, i, fmt.Sprint("CONNECTIONS_PER_ADDRESS=", connections), fmt.Sprint("REQUESTS_PER_ADDRESS=", requests))
 	asked := 0
@@ -118,18 +120,18 @@ func TestProxyLimitsAnAddress(t *testing.T) {
 		}
 		open = nil
 	}
-	// HAProxy counts a connection until it has seen its end.
-	testkit.Eventually(t, fmt.Sprintf("an address has %d connections", connections), func() bool {
-		hangUp()
-		for range connections {
+	for len(open) < connections {
+		// HAProxy counts a connection until it has seen its end: that of the test whether it listens may still count.
+		testkit.Eventually(t, fmt.Sprintf("an address has %d connections", connections), func() bool {
 			conn := behind.dial()
-			open = append(open, conn)
 			if ask(conn) != "HTTP/1.1 200 OK" {
+				conn.Close()
 				return false
 			}
-		}
-		return true
-	})
+			open = append(open, conn)
+			return true
+		})
+	}
 	if conn, err := net.Dial("tcp", strings.TrimPrefix(behind.URL, "http://")); err == nil { // it may be closed before Dial returns
 		if status := ask(conn); status != "" {
 			t.Errorf("one connection too many is answered with %q", status)
@@ -138,22 +140,36 @@ func TestProxyLimitsAnAddress(t *testing.T) {
 	}
 	hangUp()
 	testkit.Eventually(t, "the address may connect again", func() bool { return send("GET", behind.URL+"/livez", "", "").status == 200 })
-	for asked += 2; ; asked++ {
-		a := send("GET", behind.URL+"/livez", "", "")
-		if a.status == 429 {
-			if asked < requests*9/10 { // HAProxy estimates the rate
-				t.Errorf("request %d is refused, %d in 10 s are allowed", asked, requests)
+	for asked++; ; {
+		// Several at a time, over fewer connections than are allowed, also beside as many whose end HAProxy has not seen: on a busy machine single ones stay below the rate.
+		refused := 0
+		for _, a := range several(connections-3, behind.URL+"/livez") {
+			asked++
+			switch {
+			case a.status == 429:
+				refused++
+				if a.Code != "RATE_LIMITED" || a.header.Get("Retry-After") != "10" || a.header.Get("Content-Type") != "application/problem+json" {
+					t.Errorf("refused with %s, %v", a, a.header)
+				}
+			case a.status != 200:
+				t.Fatalf("request %d: %s", asked, a)
 			}
-			if a.Code != "RATE_LIMITED" || a.header.Get("Retry-After") != "10" || a.header.Get("Content-Type") != "application/problem+json" {
-				t.Errorf("refused with %s, %v", a, a.header)
+		}
+		if refused > 0 {
+			if asked < requests*9/10 { // HAProxy estimates the rate
+				t.Errorf("of %d requests %d are refused, %d in 10 s are allowed", asked, refused, requests)
 			}
 			return
-		}
-		if a.status != 200 {
-			t.Fatalf("request %d: %s", asked, a)
 		}
 		if asked > 100*requests {
 			t.Fatalf("%d requests in a row are allowed, want %d in 10 s", asked, requests)
 		}
 	}
+}
+
+// several sends n GET requests at a time.
+func several(n int, url string) []Response {
+	responses := make([]Response, n)
+	testkit.Together(n, func(k int) { responses[k] = send("GET", url, "", "") })
+	return responses
 }

@@ -113,7 +113,7 @@ func TestJobsOverInstances(t *testing.T) {
 				}
 			}
 			a.Kill()
-			testkit.Eventually(t, "the other ends an offer", offerEnds(b))
+			testkit.Within(t, 3*testkit.Patience, "the other ends an offer", offerEnds(b)) // a lease may have to end, and then a slot to begin
 		})
 	}
 }
@@ -160,17 +160,20 @@ func inTheMiddle(t *testing.T, i *Instance, db *Database) (id string, goOn func(
 	var tx *sql.Tx
 	for status := ""; status != "PENDING"; { // it may have ended before its row is locked
 		id = MakeDispatchWith(t, i, DispatchOptions{Region: "nowhere"})
-		db.expire(id, time.Second)
+		db.expire(id, 5*time.Second)
+		if tx != nil {
+			_ = tx.Rollback() // its row is no longer of use
+		}
 		var err error
 		if tx, err = db.DB.Begin(); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = tx.Rollback() }) // committed already
+		t.Cleanup(func() { _ = tx.Rollback() }) // ended already
 		if err := tx.QueryRow("SELECT status FROM dispatches WHERE id = ? FOR UPDATE", id).Scan(&status); err != nil {
 			t.Fatal(err)
 		}
 	}
-	testkit.Eventually(t, "the job waits for the row", func() bool {
+	testkit.Within(t, 3*testkit.Patience, "the job waits for the row", func() bool {
 		return db.Count("job_runs WHERE job='expire-offers' AND status='RUNNING'") > 0 &&
 			slices.ContainsFunc(servertest.Sessions(t, db.DB), func(s servertest.Session) bool {
 				return strings.HasPrefix(s.Statement, "SELECT d.") && strings.HasSuffix(s.Statement, "FOR UPDATE")
@@ -200,12 +203,12 @@ func TestJobIsHandedOver(t *testing.T) {
 		db := OpenDatabase(t, url)
 		a := Start(t, "FIRSTTAP_DATABASE_URL="+url)
 		id, goOn := inTheMiddle(t, a, db)
-		Start(t, "FIRSTTAP_DATABASE_URL="+url)
-		a.signal(syscall.SIGTERM)
-		testkit.Await(t, "the first has ended", a.done)
+		a.signal(syscall.SIGTERM) // before anything else: the run waits for the row for some seconds only
+		testkit.Within(t, startOrEnd, "the first has ended", a.ended)
 		goOn()
-		testkit.Eventually(t, "the other ends the offer", db.expired(id))
-		testkit.Eventually(t, "no run is left behind", func() bool { return db.Count("job_runs WHERE status='RUNNING'") == 0 })
+		Start(t, "FIRSTTAP_DATABASE_URL="+url)
+		testkit.Within(t, 3*testkit.Patience, "the other ends the offer", db.expired(id))
+		testkit.Within(t, 3*testkit.Patience, "no run is left behind", func() bool { return db.Count("job_runs WHERE status='RUNNING'") == 0 })
 	})
 }
 

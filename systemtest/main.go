@@ -28,7 +28,7 @@ const (
 	QuickClaims = claimTimeout + "=2s"
 	// Other instances are patient: a server that answers is not taken for one that does not, however busy the machine is.
 	patientRedis  = redisTimeout + "=15s"
-	patientClaims = claimTimeout + "=15s"
+	patientClaims = claimTimeout + "=25s" // less than the 30 s after which the service ends an answer
 	patientOthers = otherTimeout + "=5s"
 )
 

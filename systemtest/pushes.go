@@ -100,16 +100,25 @@ func (p *pushing) holdAnswers() (release func()) {
 // await waits until n messages have arrived, or more.
 func (p *pushing) await(what string, n int) {
 	p.t.Helper()
-	testkit.Eventually(p.t, what, func() bool {
+	testkit.Within(p.t, leaseTakeover+2*testkit.Patience, what, func() bool {
 		messages, _ := p.mail.Count()
 		return messages >= n
 	})
 }
 
-// settle waits until every push is recorded as sent.
+// unanswered counts the attempts that got no answer in 15 s: each of them may have been accepted, and its push is sent again.
+func (db *Database) unanswered() (n int) {
+	db.t.Helper()
+	if err := db.DB.QueryRow("SELECT COALESCE(SUM(attempts), 0) FROM notifications").Scan(&n); err != nil {
+		db.t.Fatal(err)
+	}
+	return n
+}
+
+// settle waits until every push is recorded as sent, also one whose record was lost: it is sent again when its lease has ended.
 func (p *pushing) settle() {
 	p.t.Helper()
-	testkit.Eventually(p.t, "nothing is left to push", p.db.nothingToPush)
+	testkit.Within(p.t, leaseTakeover, "nothing is left to push", p.db.nothingToPush)
 }
 
 // mustShow waits until the phones show these notifications of the dispatch.

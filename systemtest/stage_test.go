@@ -1,6 +1,7 @@
 package systemtest
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -151,8 +152,9 @@ func (o *offer) loseLock() {
 // keyMustBe checks what Redis has for the dispatch, "" for nothing.
 func (o *offer) keyMustBe(want string) {
 	o.t.Helper()
-	if got := o.redis.Get(o.t.Context(), o.key).Val(); got != want {
-		o.t.Errorf("the key in Redis says %q, want %q", got, want)
+	got, err := o.redis.Get(o.t.Context(), o.key).Result()
+	if got != want || err != nil && !errors.Is(err, redis.Nil) {
+		o.t.Errorf("the key in Redis says %q, want %q; %v", got, want, err)
 	}
 }
 

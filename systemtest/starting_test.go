@@ -53,7 +53,7 @@ func TestServesWhileItMigrates(t *testing.T) {
 		}
 		lock()
 		s := startUp(t, url)
-		testkit.Eventually(t, "it lives", func() bool { return send("GET", s.URL+"/livez", "", "").status == 200 })
+		testkit.Within(t, startOrEnd, "it lives", func() bool { return send("GET", s.URL+"/livez", "", "").status == 200 })
 		if a := s.readyz(); a.status != 503 || a.Status != "migrating" {
 			t.Errorf("readyz: %s", a)
 		}
@@ -73,11 +73,11 @@ func TestServesWhileItMigrates(t *testing.T) {
 			t.Errorf("stopped while it migrates: %v", err)
 		}
 		s = startUp(t, url)
-		testkit.Eventually(t, "it lives", func() bool { return send("GET", s.URL+"/livez", "", "").status == 200 })
+		testkit.Within(t, startOrEnd, "it lives", func() bool { return send("GET", s.URL+"/livez", "", "").status == 200 })
 		if _, err := other.ExecContext(t.Context(), "DO RELEASE_LOCK("+name+")"); err != nil {
 			t.Fatal(err)
 		}
-		testkit.Eventually(t, "it is ready", s.isReady)
+		testkit.Within(t, startOrEnd, "it is ready", s.isReady)
 		testkit.Eventually(t, "it says so", func() bool { return s.log.Count("listens on "+s.URL) > 0 })
 		s.must(200, "GET", "/v1/admin/board", AdminKey, "")
 	})
@@ -98,7 +98,7 @@ func TestMigrateOff(t *testing.T) {
 		starts := func(more ...string) {
 			t.Helper()
 			s := startUp(t, url, more...)
-			testkit.Eventually(t, "it is ready", s.isReady)
+			testkit.Within(t, startOrEnd, "it is ready", s.isReady)
 			s.stop()
 			if err := <-s.ended; err != nil {
 				t.Error(err)

@@ -11,10 +11,14 @@ import (
 	"firsttap/testkit"
 )
 
-// rings returns when the driver's phone rang for an open dispatch.
+// rings returns when the driver's phone rang for an open dispatch. A push that comes again, because the answer to it was late, counts
+// once.
 func (p *pushing) rings(d Driver) (times []time.Time) {
+	rang := map[string]bool{} // by event
 	for _, r := range p.fcm.Sends() {
-		if r.Accepted && !r.Silent && r.Token == pushToken(d) && slices.Contains([]string{"dispatch.opened", "dispatch.reopened"}, r.Data["type"]) {
+		event := r.Data["event_id"]
+		if r.Accepted && !r.Silent && r.Token == pushToken(d) && !rang[event] && slices.Contains([]string{"dispatch.opened", "dispatch.reopened"}, r.Data["type"]) {
+			rang[event] = true
 			times = append(times, r.At)
 		}
 	}
