@@ -185,15 +185,16 @@ func leadWasUnknown(instances ...*Instance) bool {
 	})
 }
 
-// relayHolder is the instance that holds the lock of the relay, as the backoffice shows it.
+// relayHolder is the name of the instance that holds the lock of the relay, as the backoffice shows it.
 func relayHolder(i *Instance) string {
 	var list struct {
-		Items []struct{ Name, Instance string }
+		Items []struct{ Name, Holder string }
 	}
 	i.get("/v1/admin/locks", AdminKey, &list)
 	for _, l := range list.Items {
 		if l.Name == "relay" {
-			return l.Instance
+			name, _, _ := strings.Cut(l.Holder, "/")
+			return name
 		}
 	}
 	return ""
