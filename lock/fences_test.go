@@ -132,7 +132,7 @@ func (s *testDB) queryInt(t testing.TB, query string, args ...any) (n int64) {
 }
 
 // countStatements returns how many statements the server receives while f runs, which has to be the test's own. Connections
-// should be open before. The end of a session counts as a statement, and whoever made the database may still be ending one.
+// should be open before. The server counts the end of a session as a statement, and the sessions that created the database may end late.
 func (s *testDB) countStatements(t testing.TB, f func()) int64 {
 	t.Helper()
 	testkit.Eventually(t, "only sessions of the test's database are left", func() bool {

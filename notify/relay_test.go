@@ -43,7 +43,7 @@ type office struct {
 	observer repository.StatementObserver
 	// timeout is how long a request to the push service may take.
 	timeout time.Duration
-	// slow names the database calls of a relay whose replies take slowReplyDelay, in a bubble.
+	// slow is the name of a database call. In a bubble, its reply arrives after slowReplyDelay.
 	slow string
 }
 

@@ -43,7 +43,7 @@ func (noGate) Owner(context.Context, string) (string, error) { return "", nil }
 func (noGate) Release(context.Context, string, string) error { return nil }
 
 const (
-	// decideTimeout bounds decide-and-commit by default, and so each look and each announcement behind the taps. A row's holder commits within milliseconds or is stuck.
+	// decideTimeout is the default of AcceptorOptions.Timeout. The holder of a row's lock commits within milliseconds or is stuck.
 	decideTimeout = 2 * time.Second
 	// markerTTL is how long taps are refused by a marker or by memory without a query. The next tap asks the database, and
 	// marks the dispatch again.
@@ -72,7 +72,7 @@ type AcceptorOptions struct {
 	Gate Gate
 	// LockTTL is how long the lock of a claim lasts if its instance dies.
 	LockTTL time.Duration
-	// Timeout bounds the decision about a tap, with its commit. 0 is 2 s.
+	// Timeout bounds a decision with its commit, a look at the holders of dispatches, and an announcement, each by itself. 0 is 2 s.
 	Timeout time.Duration
 	// Attempts records every tap; nil records none.
 	Attempts *AttemptWriter

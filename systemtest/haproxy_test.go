@@ -141,7 +141,8 @@ func TestProxyLimitsAnAddress(t *testing.T) {
 	hangUp()
 	testkit.Eventually(t, "the address may connect again", func() bool { return send("GET", behind.URL+"/livez", "", "").status == 200 })
 	for asked++; ; {
-		// Several at a time, over fewer connections than are allowed, also beside as many whose end HAProxy has not seen: on a busy machine single ones stay below the rate.
+		// The test sends several requests at a time: on a busy machine, single requests stay below the rate. They use fewer connections than
+		// the address may have, because HAProxy may still count closed ones.
 		refused := 0
 		for _, a := range several(connections-3, behind.URL+"/livez") {
 			asked++

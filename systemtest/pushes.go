@@ -115,7 +115,7 @@ func (db *Database) unanswered() (n int) {
 	return n
 }
 
-// settle waits until every push is recorded as sent, also one whose record was lost: it is sent again when its lease has ended.
+// settle waits until every push is recorded as sent. If a record was lost, the push is sent again when its lease has ended.
 func (p *pushing) settle() {
 	p.t.Helper()
 	testkit.Within(p.t, leaseTakeover, "nothing is left to push", p.db.nothingToPush)

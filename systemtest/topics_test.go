@@ -100,19 +100,21 @@ func (p *manyPhones) offerAndEnd(winner Driver) (sent ends) {
 // count returns how many messages of that type FCM has accepted. One that it has accepted again, because its answer was late, counts once.
 func (p *manyPhones) count(id, messageType string) (n ends) {
 	p.t.Helper()
-	counted := map[[2]string]bool{}
+	counted := map[[2]string]bool{} // by topic and token
 	for _, r := range p.fcm.Sends() {
 		to := [2]string{r.Topic, r.Token}
-		switch {
-		case !r.Accepted || r.Data["dispatch_id"] != id || r.Data["type"] != messageType || counted[to]:
-		case r.Topic == "":
+		if !r.Accepted || r.Data["dispatch_id"] != id || r.Data["type"] != messageType || counted[to] {
+			continue
+		}
+		counted[to] = true
+		switch r.Topic {
+		case "":
 			n.Single++
-		case r.Topic == outbox.TopicOf(dispatch.ID(id)):
+		case outbox.TopicOf(dispatch.ID(id)):
 			n.Topic++
 		default:
 			p.t.Errorf("a message to the topic %q", r.Topic)
 		}
-		counted[to] = counted[to] || r.Accepted && r.Data["dispatch_id"] == id && r.Data["type"] == messageType
 	}
 	return n
 }
