@@ -333,6 +333,31 @@ func TestQuorumLostHolderLeavesNoVote(t *testing.T) {
 	}
 }
 
+// What remains of a lease is what a majority has, though a renewal has not reached the first server yet.
+func TestQuorumRemainingTime(t *testing.T) {
+	e := newElectorate(t)
+	mustAcquire(t, e.quorum, "a", "me", time.Hour)
+	testkit.Eventually(t, "all have voted", func() bool { return e.owners(t, "a") == [3]string{"me", "me", "me"} })
+	if set, err := e.clients[0].PExpire(t.Context(), "lock:{a}", time.Minute).Result(); !set || err != nil {
+		t.Fatal(set, err)
+	}
+	for _, without := range []int{1, 2} { // its answers are the first server's and another's
+		e.servers[without].Freeze()
+		_, err := e.newQuorum(t).Acquire(t.Context(), "a", "rival", time.Minute)
+		var held *HeldError
+		if !errors.As(err, &held) || held.Owner != "me" || held.Remaining <= time.Minute || held.Remaining > time.Hour {
+			t.Errorf("without server %d: %v, want held by me for nearly an hour", without, err)
+		}
+		e.servers[without].Thaw()
+	}
+	if h, err := e.quorum.Show(t.Context(), "a"); err != nil || h.Remaining <= time.Minute {
+		t.Errorf("Show: %+v, %v", h, err)
+	}
+	if list, err := e.quorum.List(t.Context()); err != nil || len(list) != 1 || list[0].Remaining <= time.Minute {
+		t.Errorf("List: %+v, %v", list, err)
+	}
+}
+
 // A server that does not answer delays Show and List, and does not make them fail.
 func TestQuorumShowsWithoutOne(t *testing.T) {
 	e := newElectorate(t)

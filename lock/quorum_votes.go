@@ -1,10 +1,12 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"strings"
+	"time"
 )
 
 // votes are the answers of a quorum's servers.
@@ -89,22 +91,31 @@ func (v votes) heldError() error {
 	if v.unknown > len(v.answers)-v.majority {
 		return v.unavailable(context.Background())
 	}
-	owners := map[string]int{}
-	var most *HeldError
+	left := map[string][]time.Duration{} // by owner
+	most := ""
 	for _, err := range v.answers {
 		var held *HeldError
 		if !errors.As(err, &held) {
 			continue
 		}
-		owners[held.Owner]++
-		if most == nil || owners[held.Owner] > owners[most.Owner] {
-			most = held
+		left[held.Owner] = append(left[held.Owner], held.Remaining)
+		if len(left[held.Owner]) > len(left[most]) {
+			most = held.Owner
 		}
 	}
-	if most == nil || owners[most.Owner] < v.majority-v.unknown {
+	if len(left[most]) == 0 || len(left[most]) < v.majority-v.unknown {
 		return errSplit
 	}
-	return most
+	return &HeldError{Owner: most, Remaining: v.untilFree(left[most])}
+}
+
+// untilFree returns how long an owner can hold a majority if its lease is not renewed, where left is what remains of it on the
+// servers that named the owner. It takes the servers that did not answer for ones where the lease lasts longest: a renewal
+// returns before it has reached the last server, so a single answer may be older than the renewal.
+func (v votes) untilFree(left []time.Duration) time.Duration {
+	slices.SortFunc(left, func(a, b time.Duration) int { return cmp.Compare(b, a) })
+	unknown := len(v.answers) - v.yes - v.no
+	return left[min(max(v.majority-unknown, 1), len(left))-1]
 }
 
 // ownershipError returns nil if a majority confirms that the grant holds the name, ErrStolen or ErrExpired if no majority
@@ -138,12 +149,21 @@ func (q *Quorum) List(ctx context.Context) ([]Holder, error) {
 // agreed returns the holders that a majority of the lists contains, ordered by name.
 func (v votes) agreed(lists [][]Holder) []Holder {
 	type possession struct{ name, owner string }
-	count := map[possession]int{}
-	var found []Holder
+	held := map[possession][]Holder{}
 	for _, h := range slices.Concat(lists...) {
-		if count[possession{h.Name, h.Owner}]++; count[possession{h.Name, h.Owner}] == v.majority {
-			found = append(found, h)
+		held[possession{h.Name, h.Owner}] = append(held[possession{h.Name, h.Owner}], h)
+	}
+	var found []Holder
+	for _, same := range held {
+		if len(same) < v.majority {
+			continue
 		}
+		h, left := same[0], make([]time.Duration, len(same))
+		for i := range same {
+			left[i] = same[i].Remaining
+		}
+		h.Remaining = v.untilFree(left)
+		found = append(found, h)
 	}
 	slices.SortFunc(found, func(a, b Holder) int { return strings.Compare(a.Name, b.Name) })
 	return found
