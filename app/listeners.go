@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,9 +128,9 @@ func (l *listeners) drain(ctx context.Context) error {
 // by themselves.
 func (l *listeners) onShutdown(stop func()) { l.servers[0].RegisterOnShutdown(stop) }
 
-// close closes the listeners and waits for the requests under way, for stopTime at most. The second call does nothing.
+// close closes the listeners and waits for the requests under way, for the stop time at most. The second call does nothing.
 func (l *listeners) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(l.config.Timeouts.Stop, defaultStopTime))
 	defer cancel()
 	for _, s := range l.servers {
 		if err := s.Shutdown(ctx); err != nil {

@@ -60,6 +60,7 @@ func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 	n.relay = notify.NewRelay(notify.RelayOptions{
 		Outbox: box, Topics: box, Devices: i.store, Sender: n.sender,
 		Publish: n.hub.Publish, WakeOthers: n.hub.WakeRelays, Log: i.log, Metrics: i.telemetry,
+		AttemptTimeout: i.config.Timeouts.Push, DrainTimeout: i.config.Timeouts.Stop,
 	})
 	i.commits.subscribe(n.hub.Publish)
 	i.notifier, i.ending.notifier = n, n.close
@@ -89,7 +90,7 @@ func (i *instance) openSender(ctx context.Context) (sender, error) {
 		return notify.NewLogSender(i.log), nil
 	}
 	return fcm.New(ctx, fcm.Options{
-		Project: c.Project, CredentialsFile: c.Credentials, Endpoint: c.Endpoint, Zone: c.Zone, WrapTransport: i.telemetry.WrapTransport,
+		Project: c.Project, CredentialsFile: c.Credentials, Endpoint: c.Endpoint, Timeout: i.config.Timeouts.Push, Zone: c.Zone, WrapTransport: i.telemetry.WrapTransport,
 	})
 }
 

@@ -26,8 +26,8 @@ import (
 const (
 	// defaultRedisTimeout bounds the delay of an accept when Redis stops answering.
 	defaultRedisTimeout = 100 * time.Millisecond
-	// stopTime is how long requests under way may take to finish when the instance stops.
-	stopTime = 10 * time.Second
+	// defaultStopTime is how long requests under way may take to finish when the instance stops.
+	defaultStopTime = 10 * time.Second
 )
 
 // errStopped is the error of a start that ended with its context while the database was opened or migrated.
@@ -80,7 +80,7 @@ func Serve(ctx context.Context, c config.Config, log *slog.Logger, stdout io.Wri
 func (i *instance) stop() error {
 	var errs []error
 	for _, end := range []func() error{
-		i.ending.listeners, // no new requests; live streams end; requests under way finish within stopTime
+		i.ending.listeners, // no new requests; live streams end; requests under way finish within the stop time
 		i.ending.work,      // scheduled jobs, reannouncements and the ledger of attempts
 		i.ending.notifier,  // pushes under way; the others go back to the outbox
 		i.ending.firebase,

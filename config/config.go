@@ -231,6 +231,10 @@ type Timeouts struct {
 	Claim time.Duration
 	// PushLease is how long a push stays leased to an instance that died; more than the 15 s of an attempt.
 	PushLease time.Duration
+	// Push bounds the wait for the push service's answer to one attempt.
+	Push time.Duration
+	// Stop is how long requests and pushes under way may take to finish when the instance stops.
+	Stop time.Duration
 	// JobLock bounds the wait for each Redis server that holds the locks of jobs. Those in MySQL keep their limits.
 	JobLock time.Duration
 }

@@ -155,7 +155,7 @@ func (g *Gate) fail(caller context.Context, err error) error {
 
 const (
 	probeEvery = 200 * time.Millisecond
-	// healthyProbe is the timeout of a probe outside an outage. No call waits for it.
+	// healthyProbe is the least timeout of a probe outside an outage. No call waits for it.
 	healthyProbe = time.Second
 )
 
@@ -174,7 +174,7 @@ func (g *Gate) Run(ctx context.Context) {
 }
 
 func (g *Gate) probe(ctx context.Context) {
-	timeout := healthyProbe
+	timeout := max(healthyProbe, g.timeout)
 	if g.outages.now.Load() {
 		timeout = g.timeout
 	}

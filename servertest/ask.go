@@ -15,7 +15,7 @@ import (
 type dialer func(ctx context.Context, addr string) (net.Conn, error)
 
 // answerWithin is how long a server is waited for: longer than a busy machine delays an answer.
-const answerWithin = 5 * time.Second
+const answerWithin = 20 * time.Second
 
 func plainText(ctx context.Context, addr string) (net.Conn, error) {
 	return (&net.Dialer{Timeout: answerWithin}).DialContext(ctx, "tcp", addr)

@@ -66,12 +66,11 @@ func TestRequestsFinish(t *testing.T) {
 	for _, match := range []string{"FROM dispatches d JOIN", callOfClaim} {
 		t.Run(match, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t, mariaDB(t), pushLease+"=1h") // no lease ends while the test goes on
+			s := newStage(t, mariaDB(t), pushLease+"=1h", stopTimeout+"=10m") // no lease ends while the test goes on
 			o := s.holdClaim(t, match)
 			stream := openStream(t, s.one, o.drivers[1].Token, "")
 			testkit.Eventually(t, "the events before the claim are expanded", func() bool { return o.db.Count("events WHERE next_at IS NOT NULL") == 0 })
 			s.proxy.CutReply("UPDATE events SET next_at = NULL") // the claim's event is not expanded
-			// From here to the release the instance waits for the claim, for 10 s: nothing else is done in that time.
 			s.one.signal(syscall.SIGTERM)
 			testkit.Eventually(t, "it takes no more requests", func() bool {
 				return send("GET", s.one.URL+"/livez", "", "").err != nil

@@ -19,6 +19,8 @@ const (
 	claimTimeout  = "FIRSTTAP_TEST_CLAIM_TIMEOUT"
 	otherTimeout  = "FIRSTTAP_TEST_OTHER_TIMEOUT" // of the live streams and the locks of jobs
 	pushLease     = "FIRSTTAP_TEST_PUSH_LEASE"
+	pushTimeout   = "FIRSTTAP_TEST_PUSH_TIMEOUT"
+	stopTimeout   = "FIRSTTAP_TEST_STOP_TIMEOUT"
 )
 
 // Settings of an instance's timeouts.
@@ -43,7 +45,7 @@ func Main(m *testing.M, signals func(context.Context) (context.Context, func()),
 	ctx, stop := signals(context.Background())
 	defer stop()
 	timeouts := config.Timeouts{
-		Redis: durationIn(redisTimeout), Claim: durationIn(claimTimeout), PushLease: durationIn(pushLease),
+		Redis: durationIn(redisTimeout), Claim: durationIn(claimTimeout), PushLease: durationIn(pushLease), Push: durationIn(pushTimeout), Stop: durationIn(stopTimeout),
 		Stream: durationIn(otherTimeout), JobLock: durationIn(otherTimeout),
 	}
 	if err := run(ctx, os.Args[1:], os.LookupEnv, timeouts, os.Stdout); err != nil {

@@ -264,9 +264,9 @@ func TestStoppedInstanceGivesBack(t *testing.T) {
 		const drivers, dispatches = 125, 4
 		const inFlight = 64 // requests of an instance, until the first is answered
 		p := startPushing(t, url)
-		one := p.start("one", pushLease+"=1h") // no lease ends while the test goes on
+		one := p.start("one", pushLease+"=1h", pushTimeout+"=10m", stopTimeout+"=10m") // no lease ends while the test goes on
 		MakeDriversWithPhones(t, one, "seoul", drivers)
-		p.start("two", pushLease+"=1h")
+		p.start("two", pushLease+"=1h", pushTimeout+"=10m", stopTimeout+"=10m")
 		answer := p.holdAnswers()
 		p.answerAfter(2 * time.Second) // from answer() on: the relay has stopped by then
 		// A sender waits 15 s for its answer, so the dispatches are made at once.
