@@ -75,7 +75,7 @@ func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
 		Store: store, Tokens: w.tokens, Keys: service.NewKeys(store), Revocations: w.revocations,
 		Streams: stream.NewHub(stream.Options{}), DriverRate: 1e6, AdminRate: 1e6, Now: time.Now, Log: log,
 		SessionSecret: []byte("secret"), DatabaseUp: func() bool { return store.Ping(context.Background()) == nil },
-		SignIns: signIns(1e6), Jobs: noJobs{},
+		SignIns: signIns(1e6), Jobs: noJobs{}, patience: testkit.Patience,
 	}
 	api.useStore(store, nil)
 	noError(t, api.Keys.StoreFirst(t.Context(), key))

@@ -96,7 +96,7 @@ func (h *handler) reserve(c echo.Context, once idempotency.Request) (idempotency
 // storeAnswer stores a final answer, or releases the key so that the request can be repeated. If it fails, the client gets the
 // answer all the same, and a repeated request finds what this one created.
 func (h *handler) storeAnswer(c echo.Context, r idempotency.Reservation, s *answerSeal, made *answer) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), storeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), max(storeTimeout, h.patience))
 	defer cancel()
 	var sealed []byte
 	var err error

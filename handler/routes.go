@@ -70,6 +70,9 @@ type API struct {
 	Log      *slog.Logger
 	// Version is the service's, for the OpenAPI document. Optional.
 	Version string
+
+	// patience is the least time for storing an answer to an Idempotency-Key. Tests on a busy machine have more than the usual 5 s.
+	patience time.Duration
 }
 
 // check panics if a required field is missing.
