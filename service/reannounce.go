@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -149,6 +150,7 @@ func (r *reannouncer) due(now time.Time) (due []followUp) {
 	for _, f := range due {
 		r.remove(f)
 	}
+	slices.SortFunc(due, func(a, b followUp) int { return a.due.Compare(b.due) })
 	return due
 }
 
