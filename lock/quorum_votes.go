@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -113,9 +112,9 @@ func (v votes) heldError() error {
 // servers that named the owner. It takes the servers that did not answer for ones where the lease lasts longest: a renewal
 // returns before it has reached the last server, so a single answer may be older than the renewal.
 func (v votes) untilFree(left []time.Duration) time.Duration {
-	slices.SortFunc(left, func(a, b time.Duration) int { return cmp.Compare(b, a) })
+	slices.Sort(left)
 	unknown := len(v.answers) - v.yes - v.no
-	return left[min(max(v.majority-unknown, 1), len(left))-1]
+	return left[len(left)-min(max(v.majority-unknown, 1), len(left))]
 }
 
 // ownershipError returns nil if a majority confirms that the grant holds the name, ErrStolen or ErrExpired if no majority
@@ -151,7 +150,8 @@ func (v votes) agreed(lists [][]Holder) []Holder {
 	type possession struct{ name, owner string }
 	held := map[possession][]Holder{}
 	for _, h := range slices.Concat(lists...) {
-		held[possession{h.Name, h.Owner}] = append(held[possession{h.Name, h.Owner}], h)
+		p := possession{h.Name, h.Owner}
+		held[p] = append(held[p], h)
 	}
 	var found []Holder
 	for _, same := range held {

@@ -190,8 +190,8 @@ func resigned(t *testing.T, strategy lock.Strategy, wait, lease time.Duration) *
 	return leader
 }
 
-// candidate returns a Leader of "jobs" whose lease is longer than a test: its lead ends when it resigns. While
-// another instance leads, it gives up after 30 ms.
+// candidate returns a Leader of "jobs" whose lease is longer than a test: its lead ends when it resigns. It waits
+// for 30 ms while another Leader leads.
 func candidate(t *testing.T, strategy lock.Strategy) *lock.Leader {
 	t.Helper()
 	return resigned(t, strategy, 30*time.Millisecond, time.Minute)
