@@ -52,7 +52,7 @@ func codeOf(err error) string {
 
 type actorKey struct{}
 
-// actorOf returns the name of the actor whose request ctx is of.
+// actorOf returns the name of the actor that sent the request of ctx.
 func actorOf(ctx context.Context) string {
 	name, _ := ctx.Value(actorKey{}).(string)
 	return name
@@ -61,7 +61,7 @@ func actorOf(ctx context.Context) string {
 // call sends a request of the actor to an instance, as its proxy chooses it, and records it. do is what the instance does; it returns
 // what the call's result adds to o.
 func (w *world) call(d *dice, o op, patience time.Duration, do func(context.Context, *instance, *op) error) op {
-	slot := 1 + d.below(w.instances)
+	slot := 1 + d.IntN(w.instances)
 	o.from, o.instance = time.Since(w.began), fmt.Sprint("i", slot)
 	o = w.answer(d, o, slot, patience, do)
 	o.to = time.Since(w.began)
@@ -80,7 +80,7 @@ func (w *world) answer(d *dice, o op, slot int, patience time.Duration, do func(
 		return o
 	}
 	if w.weather.strikes(requestTwice, slot, d, 0.5) {
-		if other := w.instance(1 + d.below(w.instances)); other != nil {
+		if other := w.instance(1 + d.IntN(w.instances)); other != nil {
 			again := o
 			w.later(d.between(time.Microsecond, 30*time.Millisecond), func() { <-other.serve(again, do) })
 		}
@@ -153,7 +153,7 @@ func (v *driver) run() {
 			v.react(m)
 		case <-timer.C:
 			if len(v.past) > 0 { // an old screen
-				v.react(v.past[v.below(len(v.past))])
+				v.react(v.past[v.IntN(len(v.past))])
 			}
 		}
 		timer.Stop()
@@ -167,7 +167,7 @@ func (v *driver) react(m message) {
 	}
 	time.Sleep(v.between(time.Millisecond, 150*time.Millisecond))
 	round := m.round
-	switch n := v.below(100); {
+	switch n := v.IntN(100); {
 	case n < 6:
 		round = 0
 	case n < 9:
@@ -175,7 +175,7 @@ func (v *driver) react(m message) {
 	case n < 10:
 		round++
 	}
-	for range 1 + v.below(5) {
+	for range 1 + v.IntN(5) {
 		if v.chance(0.15) {
 			twin := v.world.dice("twin of " + v.name)
 			v.world.later(v.between(time.Microsecond, 20*time.Millisecond), func() { v.tap(twin, m, round) })
@@ -215,7 +215,7 @@ func (v *driver) work(m message, round int) {
 	if !v.world.rest(v.between(50*time.Millisecond, 4*time.Second)) {
 		return
 	}
-	what := v.below(10)
+	what := v.IntN(10)
 	if what < 4 {
 		v.repeat(op{actor: v.name, kind: "withdraw", dispatch: m.name, round: round}, func(ctx context.Context, i *instance) error {
 			_, err := i.work.Withdraw(ctx, v.id, m.id, round, "")
@@ -295,7 +295,7 @@ func (a *admin) choose() (chosen *job, open int) {
 		}
 	}
 	if n := len(w.board); n > 0 {
-		j := *w.board[n-1-a.below(min(n, 12))]
+		j := *w.board[n-1-a.IntN(min(n, 12))]
 		chosen = &j
 	}
 	return chosen, open
@@ -303,10 +303,10 @@ func (a *admin) choose() (chosen *job, open int) {
 
 // hour is when work may start: jobs at the same hour overlap.
 func (a *admin) terms() dispatch.Terms {
-	start := a.world.began.Add(24 * time.Hour).Truncate(time.Hour).Add(time.Duration(a.below(24)) * time.Hour)
+	start := a.world.began.Add(24 * time.Hour).Truncate(time.Hour).Add(time.Duration(a.IntN(24)) * time.Hour)
 	return dispatch.Terms{
 		Region: "seoul", VehicleClass: "45m", Site: dispatch.Site{Address: "Mapo-daero 1"}, WorkStartsAt: start, WorkEndsAt: start.Add(90 * time.Minute),
-		Fee: dispatch.Money{Amount: 100_000 + int64(a.below(1000)), Currency: "KRW"},
+		Fee: dispatch.Money{Amount: 100_000 + int64(a.IntN(1000)), Currency: "KRW"},
 	}
 }
 
@@ -352,8 +352,8 @@ func (a *admin) alter(j *job) {
 // change returns a change that the dispatch may be ready for.
 func (a *admin) change(d *dispatch.Dispatch) (string, func(context.Context, *instance) (dispatch.Dispatch, error)) {
 	id, version := d.ID, d.Version
-	what, terms, until := a.below(10), a.terms(), time.Now().Add(a.between(5*time.Second, 30*time.Second))
-	v := a.world.drivers[a.below(len(a.world.drivers))].id
+	what, terms, until := a.IntN(10), a.terms(), time.Now().Add(a.between(5*time.Second, 30*time.Second))
+	v := a.world.drivers[a.IntN(len(a.world.drivers))].id
 	switch {
 	case what == 0:
 		return "cancel", func(ctx context.Context, i *instance) (dispatch.Dispatch, error) {

@@ -91,7 +91,7 @@ func (r request) late() bool {
 
 func unavailable(err error) error { return fmt.Errorf("%w: %w", dispatch.ErrUnavailable, err) }
 
-// do executes a call that only reads, or whose write nobody is told of.
+// do executes a read, or a write whose result no driver or admin hears.
 func (d *database) do(ctx context.Context, kind, about string, execute func(context.Context) error) error {
 	r, err := d.send(ctx, kind, about)
 	if err != nil {

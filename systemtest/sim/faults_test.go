@@ -116,7 +116,7 @@ func (w *weather) clear() {
 func (w *world) chaos() {
 	d := w.dice("chaos")
 	for w.rest(d.between(200*time.Millisecond, 6*time.Second)) {
-		kind, instance, length := allFaults[d.below(len(allFaults))], 1+d.below(w.instances), d.between(50*time.Millisecond, 6*time.Second)
+		kind, instance, length := allFaults[d.IntN(len(allFaults))], 1+d.IntN(w.instances), d.between(50*time.Millisecond, 6*time.Second)
 		lag := d.between(0, 3*time.Second)
 		if !slices.Contains(w.faults, kind) {
 			continue

@@ -147,7 +147,7 @@ type serverError string
 func (e serverError) Error() string { return string(e) }
 func (serverError) RedisError()     {}
 
-// client returns a client whose commands take the link.
+// client returns a client that sends its commands over the link.
 func (l link) client() *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: "redis.invalid:6379", MaxRetries: -1, ContextTimeoutEnabled: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
 	c.AddHook(l)

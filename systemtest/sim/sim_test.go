@@ -1,8 +1,8 @@
 //go:build soak
 
-// Package sim has a simulation of the whole claim: instances with their gates, markers, reannouncers and ledgers, a database, a Redis,
-// drivers and admins in one process, whose time is that of a bubble of testing/synctest. Everything follows from a seed: the same seed is
-// the same history, to the byte. A history is checked for the promises that drivers rely on.
+// Package sim simulates the whole claim in one process: instances with their gates, markers, reannouncers and ledgers, a database, a
+// Redis, drivers and admins. They run in a bubble of testing/synctest, so their time is simulated too. A seed determines the history, and
+// a checker looks for broken promises in it.
 package sim
 
 import (

@@ -46,11 +46,12 @@ type world struct {
 
 	mu    sync.Mutex
 	slots []*instance // by slot, from 1; nil while it is down
+	lives []int       // how many instances each slot has had
 	names map[string]string
 	board []*job
 }
 
-// job is a dispatch as everybody knows it who gets all pushes.
+// job is a dispatch as its committed events describe it.
 type job struct {
 	id    dispatch.ID
 	name  string
@@ -87,7 +88,7 @@ func live(t *testing.T, s settings) *history {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{
 			settings: s, cup: newCup(s.seed), began: time.Now(), redis: newRedisModel(), weather: newWeather(), quiet: make(chan struct{}),
-			names: map[string]string{}, slots: make([]*instance, s.instances+1), history: &history{began: time.Now()},
+			names: map[string]string{}, slots: make([]*instance, s.instances+1), lives: make([]int, s.instances+1), history: &history{began: time.Now()},
 		}
 		h = w.history
 		url := repositorytest.URL(t, servertest.SQLite)
@@ -183,7 +184,10 @@ func (w *world) hire(t *testing.T) {
 
 // start starts an instance in the slot.
 func (w *world) start(slot int) {
-	i := &instance{world: w, slot: slot, killed: make(chan struct{})}
+	w.mu.Lock()
+	w.lives[slot]++
+	i := &instance{world: w, slot: slot, number: w.lives[slot], killed: make(chan struct{})}
+	w.mu.Unlock()
 	quiet := slog.New(slog.DiscardHandler)
 	i.database = &database{w.store, w, i}
 	client := link{w, i}.client()
@@ -202,8 +206,6 @@ func (w *world) start(slot int) {
 	i.end = func() { cancel(); loops.Wait(); client.Close() }
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.used[fmt.Sprint("life of ", slot)]++
-	i.number = int(w.used[fmt.Sprint("life of ", slot)])
 	w.slots[slot] = i
 }
 
@@ -262,7 +264,7 @@ func (i *instance) stand() {
 
 // now is the instance's clock.
 func (i *instance) now() time.Time {
-	d := &dice{i.world.seed + uint64(i.slot)}
+	d := newDice(i.world.seed, uint64(i.slot))
 	if i.world.weather.strikes(clockWrong, i.slot, d, 1) {
 		return time.Now().Add(d.between(-time.Hour, time.Hour))
 	}
