@@ -90,7 +90,8 @@ func (i *instance) openSender(ctx context.Context) (sender, error) {
 		return notify.NewLogSender(i.log), nil
 	}
 	return fcm.New(ctx, fcm.Options{
-		Project: c.Project, CredentialsFile: c.Credentials, Endpoint: c.Endpoint, Timeout: i.config.Timeouts.Push, Zone: c.Zone, WrapTransport: i.telemetry.WrapTransport,
+		Project: c.Project, CredentialsFile: c.Credentials, Endpoint: c.Endpoint, Zone: c.Zone,
+		Timeout: i.config.Timeouts.Push, WrapTransport: i.telemetry.WrapTransport,
 	})
 }
 

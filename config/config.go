@@ -229,11 +229,11 @@ type Timeouts struct {
 	Stream time.Duration
 	// Claim bounds the decision about a tap, and each reply of the database to it.
 	Claim time.Duration
-	// PushLease is how long a push stays leased to an instance that died; more than the 15 s of an attempt.
+	// PushLease is how long a push stays leased to an instance that died; longer than Push.
 	PushLease time.Duration
-	// Push bounds the wait for the push service's answer to one attempt.
+	// Push bounds the wait for the push service's answer to one attempt; 0 is 15 s.
 	Push time.Duration
-	// Stop is how long requests and pushes under way may take to finish when the instance stops.
+	// Stop is how long requests and pushes under way may take to finish when the instance stops; 0 is 10 s.
 	Stop time.Duration
 	// JobLock bounds the wait for each Redis server that holds the locks of jobs. Those in MySQL keep their limits.
 	JobLock time.Duration
