@@ -138,13 +138,18 @@ func (d *Dispatch) CloseOverdue(after time.Duration, now time.Time) []Event {
 }
 
 // Reannounce announces an open dispatch again, for drivers whose taps on that round, 0 for the current one, were refused by
-// a claim that failed. No event if the dispatch is not open in that round. The dispatch and its version stay as they are,
-// so that no admin's change is refused because of it.
-func (d *Dispatch) Reannounce(round int, now time.Time) []Event {
-	if d.Status != Pending || round != 0 && round != d.Round {
-		return nil
+// a claim that failed. No event if the dispatch is not open in that round, and a NotOpenYetError before its opening. The dispatch
+// and its version stay as they are, so that no admin's change is refused because of it.
+func (d *Dispatch) Reannounce(round int, now time.Time) ([]Event, error) {
+	switch {
+	case round != 0 && round != d.Round:
+		return nil, nil
+	case d.Status == Scheduled:
+		return nil, &NotOpenYetError{OpensAt: d.OpensAt}
+	case d.Status != Pending:
+		return nil, nil
 	}
-	return []Event{d.event(EventOpened, System, ReasonClaimFailed, now)}
+	return []Event{d.event(EventOpened, System, ReasonClaimFailed, now)}, nil
 }
 
 // The reasons of the service's own changes.

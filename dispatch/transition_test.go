@@ -117,10 +117,10 @@ var actions = []action{
 		},
 	},
 	{
-		name: "announce again", do: func(d *Dispatch) ([]Event, error) { return d.Reannounce(2, noon), nil },
+		name: "announce again", do: func(d *Dispatch) ([]Event, error) { return d.Reannounce(2, noon) },
 		want: map[state]outcome{
-			pending: {to: Pending, events: []EventType{EventOpened}, same: true}, scheduled: nothing, accepted: nothing, inProgress: nothing,
-			completed: nothing, canceled: nothing, canceledBy: nothing, expired: nothing,
+			pending: {to: Pending, events: []EventType{EventOpened}, same: true}, scheduled: refused(ErrNotOpenYet), accepted: nothing,
+			inProgress: nothing, completed: nothing, canceled: nothing, canceledBy: nothing, expired: nothing,
 		},
 	},
 	{name: "withdraw by another", do: func(d *Dispatch) ([]Event, error) { return d.Withdraw(other, "", noon) }, otherwise: ErrNotHolder},
@@ -245,15 +245,15 @@ func TestEventsNameActorAndClaim(t *testing.T) {
 		Event{Type: EventCanceled, Driver: me, Actor: "key_9", ReasonCode: "RAIN"})
 	step(Pending, "", func(d *Dispatch) ([]Event, error) { return d.Cancel(7, "key_9", "", noon) },
 		Event{Type: EventCanceled, Actor: "key_9"})
-	step(Pending, "", func(d *Dispatch) ([]Event, error) { return d.Reannounce(0, noon), nil },
+	step(Pending, "", func(d *Dispatch) ([]Event, error) { return d.Reannounce(0, noon) },
 		Event{Type: EventOpened, Actor: System, ReasonCode: ReasonClaimFailed})
 }
 
 func TestReannounceIsForItsRoundOnly(t *testing.T) {
 	for round, want := range map[int]int{0: 1, 1: 0, 2: 1, 3: 0} {
 		d := inState(Pending, "")
-		if got := len(d.Reannounce(round, noon)); got != want {
-			t.Errorf("round %d: %d events, want %d", round, got, want)
+		if events, err := d.Reannounce(round, noon); len(events) != want || err != nil {
+			t.Errorf("round %d: %v, %v, want %d events", round, events, err, want)
 		}
 		if d.Version != 7 {
 			t.Errorf("round %d: version %d, though nothing has changed", round, d.Version)

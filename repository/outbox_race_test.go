@@ -95,7 +95,7 @@ func (in *instance) change(t *testing.T, drivers []dispatch.Device, shared []dis
 		case 3:
 			_, err = in.Update(t.Context(), id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 				if d.Claim == nil {
-					return d.Reannounce(0, now), nil
+					return d.Reannounce(0, now)
 				}
 				return withdraw(d, now)
 			})

@@ -120,16 +120,17 @@ func claimEnd(events []dispatch.Event) (dispatch.Outcome, bool) {
 
 // Reannounce writes the event that the dispatch is open, for drivers that were refused in favor of a claim that failed.
 // round is the one that they tapped in, 0 for the current one. Reannounce returns false if the dispatch is not open in that
-// round. AnnouncedRecentlyError if the last announcement is less than quiet ago; quiet doubles with each announcement within an hour.
+// round, and a NotOpenYetError before the opening. AnnouncedRecentlyError if the last announcement is less than quiet ago; quiet
+// doubles with each announcement within an hour.
 func (s *Store) Reannounce(ctx context.Context, id dispatch.ID, round int, quiet time.Duration) (bool, error) {
 	announced := false
 	_, err := s.update(ctx, id, func(tx *gorm.DB, d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-		events := d.Reannounce(round, now)
+		events, err := d.Reannounce(round, now)
 		if announced = len(events) > 0; !announced {
-			return nil, nil
+			return nil, err
 		}
 		var before struct{ Times, Last int64 }
-		err := tx.Raw(`SELECT COUNT(*) times, COALESCE(MAX(at), 0) last FROM events
+		err = tx.Raw(`SELECT COUNT(*) times, COALESCE(MAX(at), 0) last FROM events
 			WHERE dispatch_id = ? AND type = ? AND reason_code = ? AND at > ?`,
 			id, dispatch.EventOpened, dispatch.ReasonClaimFailed, micros(now.Add(-reannouncedFor))).Scan(&before).Error
 		if err != nil {

@@ -322,6 +322,8 @@ func TestReannounce(t *testing.T) {
 		wait(time.Hour, 2) // a new round does not end the quiet
 		db.exec(t, "UPDATE events SET at = at - ?", reannouncedFor.Microseconds())
 		say(2, time.Hour, true)
+		early := db.add(t, func(d *dispatch.Dispatch) { d.OpensAt = d.OpensAt.Add(2 * time.Minute) })
+		mustBeError(t, "before the opening", errorOf(db.Reannounce(t.Context(), early.ID, 1, 0)), dispatch.ErrNotOpenYet)
 		mustBeError(t, "an unknown dispatch", errorOf(db.Reannounce(t.Context(), dispatch.NewID(time.Now()), 0, 0)), dispatch.ErrNotFound)
 	})
 }

@@ -19,8 +19,8 @@ type ClaimStore interface {
 	// rule again. See repository.Store.
 	Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 		rule func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
-	// Reannounce writes an event that the dispatch is open, for drivers whose taps were refused too early. It returns an
-	// AnnouncedRecentlyError within quiet of the last such event.
+	// Reannounce writes an event that the dispatch is open, for drivers whose taps were refused too early. It returns a
+	// NotOpenYetError before the opening, and an AnnouncedRecentlyError within quiet of the last such event.
 	Reannounce(ctx context.Context, id dispatch.ID, round int, quiet time.Duration) (bool, error)
 	// Holders returns the current holder of each dispatch, in one statement. A dispatch that does not exist is left out.
 	Holders(ctx context.Context, ids []dispatch.ID) (map[dispatch.ID]dispatch.CurrentHolder, error)

@@ -310,6 +310,13 @@ func inBubble(t *testing.T, test func(*testing.T, *row, *intercepted, *Acceptor)
 	})
 }
 
+// opens puts the opening off until wait from now.
+func (r *row) opens(wait time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.d.OpensAt = time.Now().Add(wait)
+}
+
 func (r *row) mustAnnounce(t testing.TB, rounds ...int) {
 	t.Helper()
 	r.mu.Lock()
@@ -324,9 +331,10 @@ func (r *row) Claim(_ context.Context, _ dispatch.ID, driver dispatch.DriverID,
 ) (dispatch.Dispatch, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	d := r.d
+	now := time.Now()
+	d := r.d.At(r.d.Status, now)
 	v := dispatch.Driver{ID: driver, Regions: []string{"seoul"}, VehicleClass: "45m", OnDuty: true}
-	_, err := rule(&d, dispatch.Candidate{Driver: v}, time.Now())
+	_, err := rule(&d, dispatch.Candidate{Driver: v}, now)
 	if err == nil {
 		r.d = d
 	}
@@ -340,8 +348,13 @@ func (r *row) Reannounce(_ context.Context, _ dispatch.ID, round int, _ time.Dur
 		r.away--
 		return false, dispatch.ErrUnavailable
 	}
-	r.announced = append(r.announced, round)
-	return len(r.d.Reannounce(round, time.Now())) > 0, nil
+	now := time.Now()
+	d := r.d.At(r.d.Status, now)
+	events, err := d.Reannounce(round, now)
+	if err == nil {
+		r.announced = append(r.announced, round)
+	}
+	return len(events) > 0, err
 }
 
 func (r *row) Holders(context.Context, []dispatch.ID) (map[dispatch.ID]dispatch.CurrentHolder, error) {

@@ -166,8 +166,11 @@ func (r *reannouncer) check(ctx context.Context, f followUp) {
 	defer cancel()
 	asked := time.Now()
 	var quiet *dispatch.AnnouncedRecentlyError
+	var early *dispatch.NotOpenYetError
 	switch announced, err := r.claims.Reannounce(ctx, f.dispatch, f.round, reannounceInterval); {
 	case errors.Is(err, dispatch.ErrNotFound):
+	case errors.As(err, &early): // of drivers who tap together before the opening, one hears of it
+		r.reschedule(f, max(early.OpensAt.Sub(asked), followUpRetry))
 	case errors.As(err, &quiet) && quiet.Ago < asked.Sub(f.latest): // another instance has announced it since
 	case errors.As(err, &quiet):
 		r.reschedule(f, quiet.Wait)

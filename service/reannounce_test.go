@@ -46,6 +46,25 @@ func TestAnnouncedAgain(t *testing.T) {
 	}
 }
 
+// TestAnnouncedAtTheOpening: of drivers who tap together before the opening, only the one with the lock hears when it is. The others are
+// notified at the opening, also where that has been put off.
+func TestAnnouncedAtTheOpening(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
+		stop := testkit.Run(t, a.Run)
+		r.opens(20 * time.Minute)
+		mustBe(t, refuseDuringClaim(t, a, claims, r.d.ID, 1), dispatch.ErrNotOpenYet)
+		pass(15 * time.Minute)
+		r.opens(20 * time.Minute)
+		pass(20*time.Minute - time.Second)
+		r.mustAnnounce(t)
+		pass(time.Second + followUpTick)
+		r.mustAnnounce(t, 1)
+		pass(time.Minute)
+		stop()
+		r.mustAnnounce(t, 1)
+	})
+}
+
 func TestNoAnnouncementWithoutARefusal(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
 		claims.fail = dispatch.ErrDriverBusy
