@@ -116,6 +116,14 @@ func (g *inflight) refuseTaken(tap Tap) error {
 	return nil
 }
 
+// hasWon reports whether the tap's driver is known to have the tap's round.
+func (g *inflight) hasWon(tap Tap) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	h, ok := g.taken.Peek(tap.Dispatch)
+	return ok && h.driver == tap.Driver && (tap.Round == 0 || tap.Round == h.round)
+}
+
 // finish ends the flight with r and reports whether another driver was refused because of it.
 func (g *inflight) finish(f *flight, r result) (refused bool) {
 	g.mu.Lock()

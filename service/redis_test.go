@@ -162,6 +162,22 @@ func TestRedisKeysThatRefuse(t *testing.T) {
 	}
 }
 
+// TestWinnerIsNotRefusedByALaterLock: an instance whose claim was decided without Redis leaves no marker. If its winner taps again while
+// another driver's claim has the lock, the database answers.
+func TestWinnerIsNotRefusedByALaterLock(t *testing.T) {
+	s := newShared(t)
+	i, id, v := s.instance(), s.dispatch(), s.drivers(1)[0]
+	i.mustWin(t, Tap{id, v, 1})
+	for _, value := range []string{"claim:drv_other:1.clm_x", "claim:drv_other:0.clm_x", "taken:drv_other:1"} {
+		s.set(id, value)
+		i.mustReplay(t, Tap{id, v, 1})
+		i.mustReplay(t, Tap{id, v, noRound})
+		s.mustHave(t, id, value)
+	}
+	s.set(id, "claim:drv_other:2.clm_x")
+	i.mustRefuse(t, Tap{id, v, 2}, false) // the driver has another round
+}
+
 // TestMarkerIsRemembered: Redis is asked once about a committed claim.
 func TestMarkerIsRemembered(t *testing.T) {
 	s := newShared(t)
