@@ -237,7 +237,7 @@ func (a *Acceptor) obtainLock(ctx context.Context, tap Tap, id dispatch.ClaimID)
 	}
 	m, ok := parseMarker(held.Owner)
 	switch {
-	case !ok || !m.refuses(tap) || a.inflight.hasWon(tap):
+	case !ok || !m.refuses(tap) || a.inflight.hasWon(tap): // a winner who taps again is not refused: the database answers
 		return nil, nil
 	case m.committed:
 		a.counter.CountDecision(LayerMarker, DecisionRefused)

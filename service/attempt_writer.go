@@ -116,23 +116,43 @@ func (l *AttemptWriter) writtenElsewhere(ctx context.Context) bool {
 	}
 }
 
-// Run writes until ctx ends, and then what is left in the queue.
+// Run writes until ctx ends, and then what is left in the queue. One write serves everybody who waits for it.
 func (l *AttemptWriter) Run(ctx context.Context) {
 	writing, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastWrites, cancel) })()
 	tick := time.NewTicker(ledgerInterval)
 	defer tick.Stop()
-	for {
+	for ctx.Err() == nil {
+		var waiting []chan struct{}
 		select {
 		case <-tick.C:
-			l.writeAll(writing)
 		case done := <-l.flush:
-			l.writeAll(writing)
-			close(done)
+			waiting = append(waiting, done)
 		case <-ctx.Done():
-			l.writeAll(writing)
-			return
+		}
+		tick.Reset(ledgerInterval)
+		waiting = append(waiting, l.waiting()...)
+		l.writeAll(writing)
+		for _, done := range waiting {
+			close(done)
+		}
+	}
+	waiting := l.waiting()
+	l.writeAll(writing) // what was recorded meanwhile
+	for _, done := range waiting {
+		close(done)
+	}
+}
+
+// waiting returns the flushes that wait at the moment.
+func (l *AttemptWriter) waiting() (all []chan struct{}) {
+	for {
+		select {
+		case done := <-l.flush:
+			all = append(all, done)
+		default:
+			return all
 		}
 	}
 }

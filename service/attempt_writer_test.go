@@ -139,6 +139,38 @@ func TestFlush(t *testing.T) {
 	})
 }
 
+// All flushes that arrive during a write share the next one, also if the process ends meanwhile.
+func TestFlushesDuringAWrite(t *testing.T) {
+	for _, ends := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c := &flushed{release: make(chan struct{})}
+			l, stop := keep(t, c)
+			l.Record(t.Context(), Tap{Round: 1}, time.Now(), nil)
+			time.Sleep(ledgerInterval)
+			synctest.Wait() // the first write has begun
+			var flushes sync.WaitGroup
+			for range 10 {
+				l.Record(t.Context(), Tap{Round: 1}, time.Now(), nil)
+				flushes.Go(func() {
+					if !l.Flush(t.Context()) {
+						t.Error("a flush has failed")
+					}
+				})
+			}
+			synctest.Wait()
+			if ends {
+				go stop()
+				synctest.Wait()
+			}
+			close(c.release)
+			flushes.Wait()
+			if taps, writes := c.taps.Load(), c.writes.Load(); taps != 11 || writes != 2 {
+				t.Errorf("%d taps in %d writes", taps, writes)
+			}
+		})
+	}
+}
+
 // A flush ends with its context.
 func TestFlushOfALedgerThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

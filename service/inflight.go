@@ -116,7 +116,7 @@ func (g *inflight) refuseTaken(tap Tap) error {
 	return nil
 }
 
-// hasWon reports whether the tap's driver is known to have the tap's round.
+// hasWon reports whether the tap's driver is known to have the tap's round, or had it: the claim may have ended at another instance.
 func (g *inflight) hasWon(tap Tap) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -317,6 +317,13 @@ func (r *row) opens(wait time.Duration) {
 	r.d.OpensAt = time.Now().Add(wait)
 }
 
+// isAway fails the next so many announcements.
+func (r *row) isAway(times int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.away = times
+}
+
 func (r *row) mustAnnounce(t testing.TB, rounds ...int) {
 	t.Helper()
 	r.mu.Lock()

@@ -13,6 +13,8 @@ import (
 
 const (
 	followUpRetry = time.Second
+	// followUpLook is how often an opening is looked at, because it may be brought forward.
+	followUpLook = time.Minute
 	// reannounceInterval bounds how often taps that fail have a dispatch announced again. It doubles each time.
 	reannounceInterval = 10 * time.Second
 	// followUpFor is how long a database that is unavailable is retried. An offer is over by then.
@@ -26,7 +28,7 @@ const (
 )
 
 // reannouncer follows up on the drivers that this process refused because another driver's claim was being decided. If that
-// claim failed, or its instance died, it announces the dispatch again.
+// claim failed, or its instance died, it announces the dispatch again; if the dispatch is not open yet, at its opening.
 type reannouncer struct {
 	claims    ClaimStore
 	gate      Gate
@@ -117,23 +119,36 @@ func (r *reannouncer) resolve(id dispatch.ID, round int) {
 func (r *reannouncer) run(ctx context.Context) {
 	tick := time.NewTicker(followUpTick)
 	defer tick.Stop()
-	for {
+	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-			// No other process knows which drivers this one has refused.
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), followUpDrain)
-			defer cancel()
-			r.checkDue(last, time.Now().Add(followUpFor))
-			return
 		case now := <-tick.C:
 			r.checkDue(ctx, now)
 		}
 	}
+	// No other process knows which drivers this one has refused.
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), followUpDrain)
+	defer cancel()
+	r.checkDue(last, time.Now().Add(followUpFor))
+	if left := r.left(); left > 0 {
+		r.log.Warn("the process ends with refused taps that it has not followed up; their drivers will not be notified", "rounds", left)
+	}
+}
+
+// left is how many rounds are still to be followed up.
+func (r *reannouncer) left() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.size
 }
 
 func (r *reannouncer) checkDue(ctx context.Context, now time.Time) {
 	for _, f := range r.due(now) {
-		r.check(ctx, f)
+		if ctx.Err() == nil {
+			r.check(ctx, f)
+		} else {
+			r.reschedule(f, 0)
+		}
 	}
 }
 
@@ -169,8 +184,9 @@ func (r *reannouncer) check(ctx context.Context, f followUp) {
 	var early *dispatch.NotOpenYetError
 	switch announced, err := r.claims.Reannounce(ctx, f.dispatch, f.round, reannounceInterval); {
 	case errors.Is(err, dispatch.ErrNotFound):
-	case errors.As(err, &early): // of drivers who tap together before the opening, one hears of it
-		r.reschedule(f, max(early.OpensAt.Sub(asked), followUpRetry))
+	case errors.As(err, &early): // the refused drivers have not been told when it opens: only the driver of the claim has
+		f.since = asked
+		r.reschedule(f, min(max(early.OpensAt.Sub(asked), followUpRetry), followUpLook))
 	case errors.As(err, &quiet) && quiet.Ago < asked.Sub(f.latest): // another instance has announced it since
 	case errors.As(err, &quiet):
 		r.reschedule(f, quiet.Wait)

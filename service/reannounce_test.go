@@ -1,6 +1,7 @@
 package service
 
 import (
+	"log/slog"
 	"slices"
 	"strconv"
 	"testing"
@@ -47,7 +48,7 @@ func TestAnnouncedAgain(t *testing.T) {
 }
 
 // TestAnnouncedAtTheOpening: of drivers who tap together before the opening, only the one with the lock hears when it is. The others are
-// notified at the opening, also where that has been put off.
+// notified at the opening, also where that was put off, or brought forward, and where the database is away at that time.
 func TestAnnouncedAtTheOpening(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
 		stop := testkit.Run(t, a.Run)
@@ -55,9 +56,14 @@ func TestAnnouncedAtTheOpening(t *testing.T) {
 		mustBe(t, refuseDuringClaim(t, a, claims, r.d.ID, 1), dispatch.ErrNotOpenYet)
 		pass(15 * time.Minute)
 		r.opens(20 * time.Minute)
-		pass(20*time.Minute - time.Second)
+		pass(6 * time.Minute)
+		r.opens(2 * time.Minute)
+		pass(2*time.Minute - time.Second)
 		r.mustAnnounce(t)
+		r.isAway(2)
 		pass(time.Second + followUpTick)
+		r.mustAnnounce(t)
+		pass(2*followUpRetry + 2*followUpTick)
 		r.mustAnnounce(t, 1)
 		pass(time.Minute)
 		stop()
@@ -118,6 +124,23 @@ func TestFollowUpGivesUp(t *testing.T) {
 			t.Errorf("asked %d times more, %d still open", asked-r.away, len(a.reannouncer.open))
 		}
 	})
+}
+
+// TestEndWithoutFollowUps: what the last checks have not settled is lost with the process, and the log says how much.
+func TestEndWithoutFollowUps(t *testing.T) {
+	for away, want := range map[int]int{0: 0, 1: 1} {
+		inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
+			log := &testkit.LogBuffer{}
+			a.reannouncer.log = slog.New(slog.NewTextHandler(log, nil))
+			r.away, claims.fail = away, dispatch.ErrUnavailable
+			stop := testkit.Run(t, a.Run)
+			refuseDuringClaim(t, a, claims, r.d.ID, 1)
+			stop()
+			if log.Count("rounds=1") != want || log.Count("level=WARN") != want {
+				t.Errorf("the database is away %d times: %s", away, log)
+			}
+		})
+	}
 }
 
 func TestFollowUpsAreBounded(t *testing.T) {

@@ -283,6 +283,22 @@ func TestLostClaimIsAnnouncedAgain(t *testing.T) {
 	s.mustAnnounceAgain(id, 2)
 }
 
+// TestLostClaimBeforeTheOpening: a dispatch that is lost and not open yet, as after an assignment, is announced again at its opening.
+func TestLostClaimBeforeTheOpening(t *testing.T) {
+	s := newShared(t)
+	i, id, v := s.verified(), s.dispatch(), s.drivers(2)
+	i.mustWin(t, Tap{id, v[0], 1})
+	s.lose(id)
+	s.exec("UPDATE dispatches SET opens_at = opens_at + 60000000 WHERE id = ?", id)
+	i.doubt(t, Tap{id, v[1], 1})
+	i.twice(t)
+	i.mustHaveLost(t, 1)
+	s.mustAnnounceAgain(id, 0)
+	s.exec("UPDATE dispatches SET opens_at = opens_at - 60000000 WHERE id = ?", id)
+	i.reannouncer.checkDue(t.Context(), time.Now().Add(time.Minute))
+	s.mustAnnounceAgain(id, 1)
+}
+
 // slowly answers the first look late, as a new primary does that is still applying its relay log.
 type slowly struct {
 	ClaimStore
