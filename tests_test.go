@@ -47,6 +47,16 @@ var waits = map[string]string{
 	"notify/fcm answerTogether": "gives up, and the test fails",
 	"systemtest await":          "gives up, and fails",
 	"systemtest rest":           "gives up, and fails",
+
+	"systemtest/sim answer":     "called in the bubble of the simulation",
+	"systemtest/sim react":      "called in the bubble of the simulation",
+	"systemtest/sim claimLater": "called in the bubble of the simulation",
+	"systemtest/sim hesitate":   "called in the bubble of the simulation",
+	"systemtest/sim strikes":    "called in the bubble of the simulation",
+	"systemtest/sim get":        "called in the bubble of the simulation",
+	"systemtest/sim set":        "called in the bubble of the simulation",
+	"systemtest/sim serve":      "called in the bubble of the simulation",
+	"systemtest/sim stand":      "called in the bubble of the simulation",
 }
 
 // TestTestsDoNotDependOnSpeed fails if a test sleeps, or bounds from above the time that something takes: on a busy machine any bound is

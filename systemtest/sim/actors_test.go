@@ -1,5 +1,3 @@
-//go:build soak
-
 package sim
 
 import (
@@ -50,11 +48,11 @@ func codeOf(err error) string {
 	return "ERROR " + err.Error()
 }
 
-type actorKey struct{}
+type requestKey struct{}
 
-// actorOf returns the name of the actor that sent the request of ctx.
-func actorOf(ctx context.Context) string {
-	name, _ := ctx.Value(actorKey{}).(string)
+// requestOf returns the name of the request of ctx, "" for none: two calls for one actor at the same instant need dice of their own.
+func requestOf(ctx context.Context) string {
+	name, _ := ctx.Value(requestKey{}).(string)
 	return name
 }
 
@@ -80,10 +78,13 @@ func (w *world) answer(d *dice, o op, slot int, patience time.Duration, do func(
 		return o
 	}
 	if w.weather.strikes(requestTwice, slot, d, 0.5) {
-		if other := w.instance(1 + d.IntN(w.instances)); other != nil {
-			again := o
-			w.later(d.between(time.Microsecond, 30*time.Millisecond), func() { <-other.serve(again, do) })
-		}
+		o.twice = true
+		again, other := o, 1+d.IntN(w.instances)
+		w.later(d.between(time.Microsecond, 30*time.Millisecond), func() {
+			if i := w.instance(other); i != nil {
+				<-i.serve(again, do)
+			}
+		})
 	}
 	if w.weather.strikes(hangUp, slot, d, 0.3) {
 		patience = d.between(time.Millisecond, 40*time.Millisecond)
@@ -112,10 +113,15 @@ func (i *instance) serve(o op, do func(context.Context, *instance, *op) error) <
 	i.serving.Add(1)
 	go func() {
 		defer i.serving.Done()
-		ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), actorKey{}, o.actor), callTimeout)
+		d := i.world.dice(i.life() + "serve " + o.actor)
+		ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), requestKey{}, fmt.Sprint(" for ", o.actor, d.nth)), callTimeout)
 		defer cancel()
-		i.stand()
+		began := time.Now()
+		i.stand(d)
 		err := do(ctx, i, &o)
+		if took := time.Since(began); took > callTimeout+100*time.Millisecond && !i.hasStood(began) {
+			i.world.history.report(nothingHangs, o.dispatch, o, " took ", took)
+		}
 		var why *dispatch.TakenError
 		o.final = errors.As(err, &why) && why.Final
 		o.result = codeOf(err)
@@ -127,11 +133,12 @@ func (i *instance) serve(o op, do func(context.Context, *instance, *op) error) <
 // driver is a driver with a phone.
 type driver struct {
 	*dice
-	world *world
-	name  string
-	id    dispatch.DriverID
-	inbox chan message
-	past  []message // offers that were answered
+	world   *world
+	name    string
+	id      dispatch.DriverID
+	regions []string
+	inbox   chan message
+	past    []message // offers that were answered
 }
 
 // message is a push: an offer of a round.
@@ -152,7 +159,7 @@ func (v *driver) run() {
 		case m := <-v.inbox:
 			v.react(m)
 		case <-timer.C:
-			if len(v.past) > 0 { // an old screen
+			if len(v.past) > 0 && v.chance(0.5) { // an old screen
 				v.react(v.past[v.IntN(len(v.past))])
 			}
 		}
@@ -175,6 +182,7 @@ func (v *driver) react(m message) {
 	case n < 10:
 		round++
 	}
+	v.useSecondPhone()
 	for range 1 + v.IntN(5) {
 		if v.chance(0.15) {
 			twin := v.world.dice("twin of " + v.name)
@@ -199,6 +207,19 @@ func (v *driver) react(m message) {
 	v.askForReceipt(m)
 }
 
+// useSecondPhone accepts another offer at the same time, if there is one.
+func (v *driver) useSecondPhone() {
+	if !v.chance(0.3) {
+		return
+	}
+	select {
+	case m := <-v.inbox:
+		d := v.world.dice("second phone of " + v.name)
+		v.world.later(d.between(time.Microsecond, 20*time.Millisecond), func() { v.tap(d, m, m.round) })
+	default:
+	}
+}
+
 func (v *driver) tap(d *dice, m message, round int) op {
 	o := op{actor: v.name, kind: "accept", dispatch: m.name, round: round}
 	return v.world.call(d, o, 10*time.Second, func(ctx context.Context, i *instance, o *op) error {
@@ -217,10 +238,7 @@ func (v *driver) work(m message, round int) {
 	}
 	what := v.IntN(10)
 	if what < 4 {
-		v.repeat(op{actor: v.name, kind: "withdraw", dispatch: m.name, round: round}, func(ctx context.Context, i *instance) error {
-			_, err := i.work.Withdraw(ctx, v.id, m.id, round, "")
-			return err
-		})
+		v.withdraw(m, round)
 		return
 	}
 	if what < 8 {
@@ -234,6 +252,25 @@ func (v *driver) work(m message, round int) {
 		})
 	}
 	v.askForReceipt(m)
+}
+
+// withdraw gives the job back. A phone that was out of reach may send the tap or the withdrawal again, much later.
+func (v *driver) withdraw(m message, round int) {
+	o := op{actor: v.name, kind: "withdraw", dispatch: m.name, round: round}
+	do := func(ctx context.Context, i *instance) error {
+		_, err := i.work.Withdraw(ctx, v.id, m.id, round, "")
+		return err
+	}
+	v.repeat(o, do)
+	late := v.world.dice("late " + v.name)
+	switch n := late.IntN(10); {
+	case n < 3:
+		v.world.later(late.between(50*time.Millisecond, 8*time.Second), func() {
+			v.world.call(late, o, 10*time.Second, func(ctx context.Context, i *instance, _ *op) error { return do(ctx, i) })
+		})
+	case n < 6:
+		v.world.later(late.between(50*time.Millisecond, 8*time.Second), func() { v.tap(late, m, 0) })
+	}
 }
 
 // repeat sends the request until it is answered, a few times at most.
@@ -258,126 +295,4 @@ func (v *driver) askForReceipt(m message) {
 		o.won, o.outcome = r.Round, r.Outcome
 		return err
 	})
-}
-
-// admin is a user of the backoffice.
-type admin struct {
-	*dice
-	world *world
-	name  string
-	made  int
-}
-
-const openJobs = 4
-
-func (a *admin) run() {
-	if slices.Contains(a.world.idle, a.name) {
-		return
-	}
-	for a.world.rest(a.between(100*time.Millisecond, 1500*time.Millisecond)) {
-		j, open := a.choose()
-		if open < openJobs || j == nil {
-			a.create()
-			continue
-		}
-		a.alter(j)
-	}
-}
-
-// choose returns one of the newest dispatches, and how many are open.
-func (a *admin) choose() (chosen *job, open int) {
-	w := a.world
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, j := range w.board {
-		if j.open {
-			open++
-		}
-	}
-	if n := len(w.board); n > 0 {
-		j := *w.board[n-1-a.IntN(min(n, 12))]
-		chosen = &j
-	}
-	return chosen, open
-}
-
-// hour is when work may start: jobs at the same hour overlap.
-func (a *admin) terms() dispatch.Terms {
-	start := a.world.began.Add(24 * time.Hour).Truncate(time.Hour).Add(time.Duration(a.IntN(24)) * time.Hour)
-	return dispatch.Terms{
-		Region: "seoul", VehicleClass: "45m", Site: dispatch.Site{Address: "Mapo-daero 1"}, WorkStartsAt: start, WorkEndsAt: start.Add(90 * time.Minute),
-		Fee: dispatch.Money{Amount: 100_000 + int64(a.IntN(1000)), Currency: "KRW"},
-	}
-}
-
-func (a *admin) create() {
-	a.made++
-	opens := time.Now()
-	if a.chance(0.2) {
-		opens = opens.Add(a.between(0, 5*time.Second))
-	}
-	expires := opens.Add(a.between(3*time.Second, 40*time.Second))
-	terms := a.terms()
-	a.world.call(a.dice, op{actor: a.name, kind: "create"}, 10*time.Second, func(ctx context.Context, i *instance, o *op) error {
-		d, err := i.backoffice.Create(ctx, service.DispatchRequest{Terms: terms, OpensAt: &opens, ExpiresAt: &expires}, a.name)
-		o.dispatch = a.world.plain(string(d.ID))
-		return err
-	})
-}
-
-// alter reads the dispatch, and changes it a little later.
-func (a *admin) alter(j *job) {
-	read := op{actor: a.name, kind: "read", dispatch: j.name}
-	var d dispatch.Dispatch
-	answered := a.world.call(a.dice, read, 10*time.Second, func(ctx context.Context, i *instance, _ *op) error {
-		found, err := i.database.Dispatch(ctx, j.id)
-		if err == nil {
-			d = found
-		}
-		return err
-	})
-	if answered.result != success || !a.world.rest(a.between(time.Millisecond, 400*time.Millisecond)) {
-		return
-	}
-	kind, do := a.change(&d)
-	a.world.call(a.dice, op{actor: a.name, kind: kind, dispatch: j.name}, 10*time.Second, func(ctx context.Context, i *instance, o *op) error {
-		after, err := do(ctx, i)
-		if err == nil && kind == "assign" && after.Claim != nil {
-			o.won, o.holder = after.Claim.Round, a.world.plain(string(after.Claim.Driver))
-		}
-		return err
-	})
-}
-
-// change returns a change that the dispatch may be ready for.
-func (a *admin) change(d *dispatch.Dispatch) (string, func(context.Context, *instance) (dispatch.Dispatch, error)) {
-	id, version := d.ID, d.Version
-	what, terms, until := a.IntN(10), a.terms(), time.Now().Add(a.between(5*time.Second, 30*time.Second))
-	v := a.world.drivers[a.IntN(len(a.world.drivers))].id
-	switch {
-	case what == 0:
-		return "cancel", func(ctx context.Context, i *instance) (dispatch.Dispatch, error) {
-			return i.backoffice.Cancel(ctx, id, version, a.name, "RAIN")
-		}
-	case d.Status == dispatch.Expired:
-		return "reopen", func(ctx context.Context, i *instance) (dispatch.Dispatch, error) {
-			return i.backoffice.Reopen(ctx, id, version, nil, &until, a.name)
-		}
-	case d.Status == dispatch.Accepted:
-		return "unassign", func(ctx context.Context, i *instance) (dispatch.Dispatch, error) {
-			return i.backoffice.Unassign(ctx, id, version, a.name, "ILL")
-		}
-	case what < 3:
-		return "assign", func(ctx context.Context, i *instance) (dispatch.Dispatch, error) {
-			return i.backoffice.Assign(ctx, id, version, v, a.name)
-		}
-	case what < 6:
-		window := dispatch.Window{OpensAt: d.OpensAt, ExpiresAt: until}
-		return "update", func(ctx context.Context, i *instance) (dispatch.Dispatch, error) {
-			return i.backoffice.Update(ctx, id, version, terms, window, a.name)
-		}
-	}
-	return "extend", func(ctx context.Context, i *instance) (dispatch.Dispatch, error) {
-		return i.backoffice.Extend(ctx, id, version, d.ExpiresAt.Add(10*time.Second), a.name)
-	}
 }

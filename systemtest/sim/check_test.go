@@ -1,11 +1,11 @@
-//go:build soak
-
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"firsttap/dispatch"
@@ -13,8 +13,10 @@ import (
 
 // violation is a promise that a history breaks.
 type violation struct {
-	promise string
-	text    string
+	promise  string
+	dispatch string
+	at       time.Duration // when it was broken
+	text     string
 }
 
 func (v violation) String() string { return v.promise + ": " + v.text }
@@ -28,10 +30,16 @@ const (
 	receiptIsTrue = "a receipt tells what happened"
 	noOverlap     = "no driver has two jobs at the same hours"
 	noLateWin     = "a tap wins no round but its own"
+	inTheWindow   = "a tap wins only between the opening and the end of the offer"
+	noIsNo        = "who hears that nothing was decided for them has not won"
+	ownEnding     = "a driver gives back only their own claim, in the round that they name"
+	versionIsRead = "an admin changes only what they have read"
+	ownVersion    = "each change makes a version of its own"
 	nobodyUntold  = "who was refused in vain is told"
 	eventsInOrder = "every change is in the events, in order"
 	acknowledged  = "an acknowledged change is in the events"
 	nothingHangs  = "nothing hangs"
+	isAnswered    = "a call has an answer, and where nothing fails it is a definite one"
 )
 
 const (
@@ -39,6 +47,8 @@ const (
 	decisionTakes = 2*time.Second + lockTTL
 	// standsFor is the longest that an instance stands still.
 	standsFor = 6 * time.Second
+	// decidesLate is how late the write of a claim may arrive after its caller has given up.
+	decidesLate = 5 * time.Second
 	// markerStays is how long a marker outlives its claim.
 	markerStays = time.Minute
 )
@@ -65,17 +75,22 @@ func (h hold) lasts(at time.Duration) bool {
 type facts struct {
 	*history
 	holds   map[string][]hold
+	changed map[string][]change // all
 	wins    map[string][]change // accepted
 	openers map[string][]change // that tell drivers of an offer, or that there is none any more
-	claims  map[string][]claim
-	taps    map[string][]op
+	claims  map[string][]storedClaim
+	calls   map[string][]op
+	calm    bool // no fault has struck, so the checker can demand more
 	found   []violation
 }
 
-// check returns the promises that the history breaks. It takes time in proportion to the history's length, times the taps on a
-// dispatch that overlap.
+// check returns the promises that the history breaks, the earliest first. Each call and each change is compared with those of its own
+// dispatch only.
 func (h *history) check() []violation {
-	f := &facts{history: h, wins: map[string][]change{}, openers: map[string][]change{}, claims: map[string][]claim{}, taps: map[string][]op{}, holds: map[string][]hold{}}
+	f := &facts{
+		history: h, changed: map[string][]change{}, wins: map[string][]change{}, openers: map[string][]change{}, claims: map[string][]storedClaim{},
+		calls: map[string][]op{}, holds: map[string][]hold{}, calm: len(h.struck) == 0, found: h.reports,
+	}
 	for _, c := range h.changes {
 		f.note(c)
 	}
@@ -83,31 +98,42 @@ func (h *history) check() []violation {
 		f.claims[c.dispatch] = append(f.claims[c.dispatch], c)
 	}
 	for _, o := range h.ops {
-		if o.kind == "accept" || o.kind == "assign" {
-			f.taps[o.dispatch] = append(f.taps[o.dispatch], o)
-		}
+		f.calls[o.dispatch] = append(f.calls[o.dispatch], o)
 	}
 	f.checkEvents()
 	f.checkWinners()
 	f.checkOverlaps()
-	for _, o := range h.ops {
-		if o.to-o.from > 12*time.Second {
-			f.add(nothingHangs, o)
-		}
-		switch {
-		case o.kind == "accept" && o.result == taken:
-			f.checkRefusal(o)
-		case o.kind == "receipt" && o.result == success:
-			f.checkReceipt(o)
-		case o.result == success:
-			f.checkAcknowledged(o)
-		}
+	for _, c := range h.claims {
+		f.checkClaim(c)
 	}
+	for _, c := range h.changes {
+		f.checkChange(c)
+	}
+	f.checkVersions()
+	for _, o := range h.ops {
+		f.checkCall(o)
+	}
+	slices.SortStableFunc(f.found, func(a, b violation) int { return cmp.Compare(a.at, b.at) })
 	return f.found
+}
+
+// checkCall checks the answer to a call.
+func (f *facts) checkCall(o op) {
+	switch {
+	case strings.HasPrefix(o.result, "ERROR"), f.calm && (o.result == unknown || o.result == impossible || o.result == noAnswer || o.result == hungUp):
+		f.add(isAnswered, o.dispatch, o.to, o)
+	case o.kind == "accept" && o.result == taken:
+		f.checkRefusal(o)
+	case o.kind == "receipt" && o.result == success:
+		f.checkReceipt(o)
+	case o.result == success:
+		f.checkAcknowledged(o)
+	}
 }
 
 // note adds a change to the facts.
 func (f *facts) note(c change) {
+	f.changed[c.dispatch] = append(f.changed[c.dispatch], c)
 	switch c.kind {
 	case dispatch.EventAccepted:
 		f.wins[c.dispatch] = append(f.wins[c.dispatch], c)
@@ -128,23 +154,63 @@ func (f *facts) note(c change) {
 	}
 }
 
-func (f *facts) add(promise string, about ...any) {
-	f.found = append(f.found, violation{promise, fmt.Sprint(about...)})
+func (f *facts) add(promise, dispatch string, at time.Duration, about ...any) {
+	f.found = append(f.found, violation{promise, dispatch, at, fmt.Sprint(about...)})
 }
 
-// checkEvents compares the events in the database with the commits.
+// called reports whether a call on the dispatch is as match wants it.
+func (f *facts) called(dispatch string, match func(op) bool) bool {
+	return slices.ContainsFunc(f.calls[dispatch], match)
+}
+
+// checkEvents compares the events in the database with the commits. An announcement changes no version: it may be committed between the
+// decision and the write of a claim, which has the time of its decision.
 func (f *facts) checkEvents() {
-	byDispatch := func(all []change) map[string][]string {
-		m := map[string][]string{}
+	type trail struct{ changes, announcements []string }
+	byDispatch := func(all []change) map[string]*trail {
+		m := map[string]*trail{}
 		for _, c := range all {
-			m[c.dispatch] = append(m[c.dispatch], fmt.Sprint(c.kind, c.round, c.driver, c.actor))
+			if m[c.dispatch] == nil {
+				m[c.dispatch] = &trail{}
+			}
+			of := &m[c.dispatch].changes
+			if c.kind == dispatch.EventOpened {
+				of = &m[c.dispatch].announcements
+			}
+			*of = append(*of, fmt.Sprint(c.kind, c.round, c.driver, c.actor))
 		}
 		return m
 	}
 	committed, stored := byDispatch(f.changes), byDispatch(f.stored)
-	for name, want := range committed {
-		if !slices.Equal(want, stored[name]) {
-			f.add(eventsInOrder, name, " has ", stored[name], ", and committed were ", want)
+	for _, name := range slices.Sorted(maps.Keys(f.current)) {
+		got, want := stored[name], committed[name]
+		if got == nil || want == nil || !slices.Equal(got.changes, want.changes) || !slices.Equal(got.announcements, want.announcements) {
+			f.add(eventsInOrder, name, f.lastChange(name), name, " has ", got, ", and committed were ", want)
+		}
+	}
+}
+
+func (f *facts) lastChange(name string) time.Duration {
+	if all := f.changed[name]; len(all) > 0 {
+		return all[len(all)-1].done
+	}
+	return 0
+}
+
+// checkVersions checks the versions of each dispatch. An announcement makes none, and a claim that is given back makes one with the next
+// round.
+func (f *facts) checkVersions() {
+	for _, name := range slices.Sorted(maps.Keys(f.changed)) {
+		all, version := f.changed[name], 0
+		for k, c := range all {
+			same := c.kind == dispatch.EventOpened || k > 0 && c.kind == dispatch.EventReopened && c.actor == dispatch.System && all[k-1].done == c.done
+			if !same {
+				version++
+			}
+			if c.version != version {
+				f.add(ownVersion, name, c.done, c, ", its version is ", c.version, ", and not ", version)
+				break
+			}
 		}
 	}
 }
@@ -156,29 +222,47 @@ func (f *facts) checkWinners() {
 		round    int
 	}
 	winners := map[round]string{}
-	won := func(r round, driver string, about any) {
+	won := func(r round, driver string, at time.Duration, about any) {
 		if other, ok := winners[r]; ok && other != driver {
-			f.add(oneWinner, r.dispatch, " round ", r.round, " has ", other, " and ", driver, ": ", about)
+			f.add(oneWinner, r.dispatch, at, r.dispatch, " round ", r.round, " has ", other, " and ", driver, ": ", about)
 		}
 		winners[r] = driver
 	}
 	for _, c := range f.history.claims {
-		won(round{c.dispatch, c.round}, c.driver, "the claims")
+		won(round{c.dispatch, c.round}, c.driver, c.from, "the claims")
 	}
 	for _, o := range f.ops {
 		if o.result == success && (o.kind == "accept" || o.kind == "assign") && o.won > 0 {
-			won(round{o.dispatch, o.won}, o.winner(), o)
+			won(round{o.dispatch, o.won}, o.winner(), o.to, o)
 			if o.round != 0 && o.won != o.round {
-				f.add(noLateWin, o)
+				f.add(noLateWin, o.dispatch, o.to, o)
 			}
-			if !slices.ContainsFunc(f.claims[o.dispatch], func(c claim) bool { return c.round == o.won && c.driver == o.winner() && c.from <= o.to }) {
-				f.add(storedWin, o)
+			if f.withoutRound(o) {
+				f.add(noLateWin, o.dispatch, o.to, o)
+			}
+			if !slices.ContainsFunc(f.claims[o.dispatch], func(c storedClaim) bool { return c.round == o.won && c.driver == o.winner() && c.from <= o.to }) {
+				f.add(storedWin, o.dispatch, o.to, o)
 			}
 		}
 	}
-	for _, c := range f.history.claims {
-		f.checkClaim(c)
+}
+
+// withoutRound reports whether a tap without a round has won a round after the driver had given back an earlier one: such a tap may be a
+// late retry of the earlier one.
+func (f *facts) withoutRound(o op) bool {
+	if o.kind != "accept" || o.round != 0 {
+		return false
 	}
+	if slices.ContainsFunc(f.holds[o.dispatch], func(h hold) bool { return h.round == o.won && h.job.actor != o.actor }) {
+		return false // an admin has assigned it
+	}
+	gaveBack := func(c change) bool {
+		return c.kind == dispatch.EventWithdrawn && c.driver == o.actor && c.round < o.won && c.done < o.from
+	}
+	named := func(other op) bool {
+		return other.kind == "accept" && other.actor == o.actor && other.round == o.won && other.from <= o.to
+	}
+	return slices.ContainsFunc(f.changed[o.dispatch], gaveBack) && !f.called(o.dispatch, named)
 }
 
 // winner is the driver of a success.
@@ -190,16 +274,16 @@ func (o op) winner() string {
 }
 
 // checkClaim checks that the claim ended as an event says, or that its driver still has the dispatch.
-func (f *facts) checkClaim(c claim) {
+func (f *facts) checkClaim(c storedClaim) {
 	endings := map[dispatch.Outcome]dispatch.EventType{
 		dispatch.OutcomeWithdrawn: dispatch.EventWithdrawn, dispatch.OutcomeUnassigned: dispatch.EventUnassigned, dispatch.OutcomeCanceled: dispatch.EventCanceled,
 	}
 	ended := slices.ContainsFunc(f.openers[c.dispatch], func(e change) bool { return e.kind == endings[c.outcome] && e.round == c.round && e.at >= c.from })
-	switch status := f.status[c.dispatch]; {
+	switch now := f.current[c.dispatch]; {
 	case c.outcome != dispatch.OutcomeWon && !ended:
-		f.add(storedWin, fmt.Sprintf("%+v has ended, and no event says so", c))
-	case c.outcome == dispatch.OutcomeWon && (status == dispatch.Pending || status == dispatch.Expired || status == dispatch.Canceled):
-		f.add(storedWin, fmt.Sprintf("%+v is valid, and the dispatch is %s", c, status))
+		f.add(storedWin, c.dispatch, c.from, fmt.Sprintf("%+v has ended, and no event says so", c))
+	case c.outcome == dispatch.OutcomeWon && (!slices.Contains([]dispatch.Status{dispatch.Accepted, dispatch.InProgress, dispatch.Completed}, now.status) || now.round != c.round || now.driver != c.driver):
+		f.add(storedWin, c.dispatch, c.from, fmt.Sprintf("%+v is valid, and the dispatch is %+v", c, now))
 	}
 }
 
@@ -210,106 +294,10 @@ func (f *facts) checkOverlaps() {
 		for _, h := range f.holds[name] {
 			for _, other := range held[h.driver] {
 				if other.lasts(h.from) && h.lasts(other.from) && other.job.start.Before(h.job.end) && h.job.start.Before(other.job.end) {
-					f.add(noOverlap, h.job, " beside ", other.job)
+					f.add(noOverlap, name, h.from, h.job, " beside ", other.job)
 				}
 			}
 			held[h.driver] = append(held[h.driver], h)
 		}
-	}
-}
-
-// checkRefusal checks the answer ALREADY_TAKEN.
-func (f *facts) checkRefusal(o op) {
-	has := slices.ContainsFunc(f.wins[o.dispatch], func(c change) bool {
-		return c.done <= o.to && c.driver != o.actor && (c.round >= o.round && o.round > 0 || o.round == 0 && c.done+markerStays+standsFor > o.from)
-	})
-	current := f.holderAt(o)
-	switch {
-	case has || current:
-		return
-	case o.final:
-		f.add(finalIsTrue, o)
-		return
-	case !slices.ContainsFunc(f.taps[o.dispatch], func(other op) bool {
-		return other.actor != o.actor && other.from <= o.to && other.to+decisionTakes+standsFor >= o.from
-	}):
-		f.add(refusalIsTrue, o)
-		return
-	}
-	mine := func(h hold) bool { return h.driver == o.actor && h.overlaps(o) }
-	if !f.mayBeOpen(o) || slices.ContainsFunc(f.holds[o.dispatch], mine) {
-		return // the driver knows that from elsewhere
-	}
-	// Nobody had the dispatch yet. Whoever gets it, or whatever is announced, ends the matter, unless the instance that knew was killed.
-	later := func(c change) bool { return c.done >= o.from }
-	if slices.ContainsFunc(f.wins[o.dispatch], later) || slices.ContainsFunc(f.openers[o.dispatch], later) ||
-		slices.ContainsFunc(f.kills[o.instance], func(at time.Duration) bool { return at >= o.from }) {
-		return
-	}
-	f.add(nobodyUntold, o)
-}
-
-// mayBeOpen reports whether the dispatch was on offer at a time of the call. A tap before the opening may be refused in vain: the driver
-// sees the countdown, and taps again.
-func (f *facts) mayBeOpen(o op) bool {
-	all := f.openers[o.dispatch]
-	for k, c := range slices.Backward(all) {
-		next := o.to + 1
-		if k+1 < len(all) {
-			next = all[k+1].done
-		}
-		if c.done <= o.to && next >= o.from && (c.status == dispatch.Pending || c.status == dispatch.Scheduled) && c.expires > o.from && c.opens <= o.to {
-			return true
-		}
-		if c.done < o.from {
-			break
-		}
-	}
-	return false
-}
-
-// holderAt reports whether a driver other than the actor had the dispatch at a time of the call.
-func (f *facts) holderAt(o op) bool {
-	return slices.ContainsFunc(f.holds[o.dispatch], func(h hold) bool { return h.driver != o.actor && h.overlaps(o) })
-}
-
-// checkReceipt checks what a receipt says of a claim.
-func (f *facts) checkReceipt(o op) {
-	mine := func(had func(hold) bool) bool {
-		return slices.ContainsFunc(f.holds[o.dispatch], func(h hold) bool { return h.driver == o.actor && h.round == o.won && h.from <= o.to && had(h) })
-	}
-	ended := func(h hold) bool { return h.to > 0 && h.to <= o.to }
-	ok := true
-	switch o.outcome {
-	case dispatch.OutcomeWon:
-		ok = mine(func(h hold) bool { return h.overlaps(o) })
-	case dispatch.OutcomeWithdrawn, dispatch.OutcomeUnassigned:
-		ok = mine(ended)
-	case dispatch.OutcomeLost:
-		ok = slices.ContainsFunc(f.holds[o.dispatch], func(h hold) bool { return h.driver != o.actor && h.round == o.won && h.from <= o.to })
-	case dispatch.OutcomeNoAttempt:
-		ok = !slices.ContainsFunc(f.taps[o.dispatch], func(tap op) bool {
-			return tap.actor == o.actor && tap.kind == "accept" && tap.round == o.won && tap.result == taken && tap.to <= o.from &&
-				len(f.kills[tap.instance]) == 0 && o.from-tap.to > time.Minute // what an instance could not store for so long is dropped
-		})
-	}
-	if !ok {
-		f.add(receiptIsTrue, o)
-	}
-}
-
-// checkAcknowledged checks that the change of a successful call is among the events.
-func (f *facts) checkAcknowledged(o op) {
-	kinds := map[string]dispatch.EventType{
-		"create": dispatch.EventCreated, "withdraw": dispatch.EventWithdrawn, "start": dispatch.EventStarted, "complete": dispatch.EventCompleted,
-		"cancel": dispatch.EventCanceled, "unassign": dispatch.EventUnassigned, "assign": dispatch.EventAccepted, "reopen": dispatch.EventReopened,
-		"extend": dispatch.EventUpdated, "update": dispatch.EventUpdated,
-	}
-	kind, ok := kinds[o.kind]
-	if !ok {
-		return
-	}
-	if !slices.ContainsFunc(f.changes, func(c change) bool { return c.dispatch == o.dispatch && c.kind == kind && c.at <= o.to }) {
-		f.add(acknowledged, o)
 	}
 }

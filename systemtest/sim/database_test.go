@@ -1,5 +1,3 @@
-//go:build soak
-
 package sim
 
 import (
@@ -12,23 +10,25 @@ import (
 	"firsttap/repository"
 )
 
-// database is an instance's way to the database. Each call is executed at one instant, as the transaction of a serializable database
-// is; what lies before and after it is slow and may fail.
+// database is an instance's way to the database. Each read and each write is executed at one instant, as the transaction of a
+// serializable database is; what lies before, between and after them is slow and may fail.
 type database struct {
 	*repository.Store
 	world    *world
 	instance *instance
 }
 
-// Of what a rule decides, these are the two kinds of rules that the repository calls.
+// The repository calls two kinds of rules.
 type (
 	claimRule  = func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error)
 	changeRule = func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error)
 )
 
 var (
-	errLater   = errors.New("the write arrives later")
-	errChanged = errors.New("the dispatch has changed since the decision")
+	errLater       = errors.New("the write arrives later")
+	errChanged     = errors.New("the dispatch has changed since the decision")
+	errNoWrites    = unavailable(errors.New("the server takes no writes"))
+	errOutcomeLost = fmt.Errorf("%w: %w", dispatch.ErrUnknown, errBroken)
 )
 
 // request is a call on its way to the database.
@@ -40,9 +40,9 @@ type request struct {
 
 // send waits until the call arrives. ErrUnavailable if it never does.
 func (d *database) send(ctx context.Context, kind, about string) (request, error) {
-	r := request{d, d.world.dice(d.instance.life() + kind + " " + about), kind}
+	r := request{d, d.world.dice(d.instance.life() + kind + " " + about + requestOf(ctx)), kind}
 	w, slot := d.world, d.instance.slot
-	d.instance.stand()
+	d.instance.stand(r.dice)
 	if err := wait(ctx, r.dice.between(100*time.Microsecond, 3*time.Millisecond)); err != nil {
 		return r, unavailable(err)
 	}
@@ -69,7 +69,7 @@ func (r request) receive(ctx context.Context, wrote bool, err error) error {
 	if wrote {
 		lost = func(err error) error { return fmt.Errorf("%w: %w", dispatch.ErrUnknown, err) }
 	}
-	r.instance.stand()
+	r.instance.stand(r.dice)
 	if waiting := wait(ctx, r.dice.between(100*time.Microsecond, 3*time.Millisecond)); waiting != nil {
 		return lost(waiting)
 	}
@@ -89,6 +89,9 @@ func (r request) late() bool {
 	return r.world.weather.strikes(databaseCommitsLate, r.instance.slot, r.dice, 0.4)
 }
 
+// lateness is how long a late write takes.
+func (r request) lateness() time.Duration { return r.dice.between(10*time.Millisecond, 5*time.Second) }
+
 func unavailable(err error) error { return fmt.Errorf("%w: %w", dispatch.ErrUnavailable, err) }
 
 // do executes a read, or a write whose result no driver or admin hears.
@@ -100,7 +103,7 @@ func (d *database) do(ctx context.Context, kind, about string, execute func(cont
 	return r.receive(ctx, false, execute(context.WithoutCancel(ctx)))
 }
 
-// change executes a write: store calls the rule with the dispatch, and commits what it decides. decide calls the caller's rule.
+// change executes a transaction: store calls decide with the dispatch, and commits what it decides, at the same instant.
 func (d *database) change(ctx context.Context, kind, about string, decide changeRule,
 	store func(context.Context, changeRule) (dispatch.Dispatch, error),
 ) (dispatch.Dispatch, error) {
@@ -110,7 +113,7 @@ func (d *database) change(ctx context.Context, kind, about string, decide change
 	}
 	lasting := context.WithoutCancel(ctx)
 	if r.readOnly() {
-		return dispatch.Dispatch{}, r.receive(ctx, false, unavailable(errors.New("the server takes no writes")))
+		return dispatch.Dispatch{}, r.receive(ctx, false, errNoWrites)
 	}
 	if r.late() {
 		return r.changeLater(lasting, decide, store)
@@ -121,8 +124,7 @@ func (d *database) change(ctx context.Context, kind, about string, decide change
 		wrote = err == nil && len(events) > 0
 		return events, err
 	})
-	wrote = wrote && err == nil
-	return changed, r.receive(ctx, wrote, err)
+	return changed, r.receive(ctx, wrote && err == nil, err)
 }
 
 // changeLater decides now and commits later, if the dispatch has not changed by then.
@@ -142,8 +144,7 @@ func (r request) changeLater(ctx context.Context, decide changeRule, store func(
 	if !errors.Is(err, errLater) {
 		return read, err
 	}
-	pause := r.dice.between(10*time.Millisecond, 5*time.Second)
-	r.world.later(pause, func() {
+	r.world.later(r.lateness(), func() {
 		_, _ = store(ctx, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 			if d.Version != before || now.Before(d.UpdatedAt) {
 				return nil, errChanged
@@ -152,7 +153,7 @@ func (r request) changeLater(ctx context.Context, decide changeRule, store func(
 			return events, nil
 		})
 	})
-	return after, fmt.Errorf("%w: %w", dispatch.ErrUnknown, errBroken)
+	return after, errOutcomeLost
 }
 
 // Claim implements service.ClaimStore.
@@ -165,22 +166,81 @@ func (d *database) Assign(ctx context.Context, id dispatch.ID, driver dispatch.D
 	return d.claim(ctx, "assign", id, driver, rule, d.Store.Assign)
 }
 
+// claim executes a read, on which rule decides, and later a write, which itself must refuse what has changed meanwhile.
 func (d *database) claim(ctx context.Context, kind string, id dispatch.ID, driver dispatch.DriverID, rule claimRule,
 	store func(context.Context, dispatch.ID, dispatch.DriverID, claimRule) (dispatch.Dispatch, error),
 ) (dispatch.Dispatch, error) {
-	var candidate dispatch.Candidate // in the call that is under way
-	decide := func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) { return rule(d, candidate, now) }
-	return d.change(ctx, kind, d.world.plain(string(id)+" "+string(driver)), decide, func(ctx context.Context, change changeRule) (dispatch.Dispatch, error) {
-		return store(ctx, id, driver, func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
-			candidate = c
-			return change(d, now)
+	r, err := d.send(ctx, kind, d.world.plain(string(id)+" "+string(driver)))
+	if err != nil {
+		return dispatch.Dispatch{}, err
+	}
+	lasting := context.WithoutCancel(ctx)
+	if r.readOnly() {
+		return dispatch.Dispatch{}, r.receive(ctx, false, errNoWrites)
+	}
+	if r.late() {
+		return r.claimLater(func(pause func()) (dispatch.Dispatch, error) {
+			tried := false
+			return store(lasting, id, driver, func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
+				if tried { // whoever would decide again has given up
+					return nil, errChanged
+				}
+				events, err := rule(d, c, now)
+				if tried = err == nil && len(events) > 0; tried {
+					pause()
+				}
+				return events, err
+			})
 		})
+	}
+	wrote := false
+	won, err := store(lasting, id, driver, func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
+		if r.instance.dead() { // what has been sent is executed, but nobody decides anew
+			return nil, errChanged
+		}
+		events, err := rule(d, c, now)
+		if wrote = err == nil && len(events) > 0; wrote {
+			r.hesitate()
+		}
+		return events, err
 	})
+	return won, r.receive(ctx, wrote && err == nil, err)
+}
+
+// hesitate is the time between a decision and its write.
+func (r request) hesitate() {
+	pause := r.dice.between(100*time.Microsecond, 20*time.Millisecond)
+	if r.dice.chance(0.1) {
+		pause = r.dice.between(20*time.Millisecond, 1500*time.Millisecond)
+	}
+	time.Sleep(pause)
+	r.instance.stand(r.dice)
+}
+
+// claimLater executes a claim whose write arrives after its caller has been told that the outcome is unknown. claim calls pause between
+// the decision and the write.
+func (r request) claimLater(claim func(pause func()) (dispatch.Dispatch, error)) (dispatch.Dispatch, error) {
+	type result struct {
+		d   dispatch.Dispatch
+		err error
+	}
+	answer := make(chan result, 2)
+	r.world.writes.Add(1)
+	go func() {
+		defer r.world.writes.Done()
+		d, err := claim(func() {
+			answer <- result{err: errOutcomeLost}
+			time.Sleep(r.lateness())
+		})
+		answer <- result{d, err}
+	}()
+	first := <-answer
+	return first.d, first.err
 }
 
 // Update implements service.DispatchStore and service.DriverServiceStore.
 func (d *database) Update(ctx context.Context, id dispatch.ID, rule changeRule) (dispatch.Dispatch, error) {
-	return d.change(ctx, "update", d.world.plain(string(id))+" "+actorOf(ctx), rule, func(ctx context.Context, change changeRule) (dispatch.Dispatch, error) {
+	return d.change(ctx, "update", d.world.plain(string(id)), rule, func(ctx context.Context, change changeRule) (dispatch.Dispatch, error) {
 		return d.Store.Update(ctx, id, change)
 	})
 }
@@ -215,9 +275,12 @@ func (d *database) Withdraw(ctx context.Context, id dispatch.ID, driver dispatch
 
 // Create implements service.DispatchStore.
 func (d *database) Create(ctx context.Context, build func(time.Time) (dispatch.Dispatch, []dispatch.Event, error)) (made dispatch.Dispatch, err error) {
-	r, err := d.send(ctx, "create", actorOf(ctx))
+	r, err := d.send(ctx, "create", "")
 	if err != nil {
 		return made, err
+	}
+	if r.readOnly() {
+		return made, errNoWrites
 	}
 	made, err = d.Store.Create(context.WithoutCancel(ctx), build)
 	return made, r.receive(ctx, err == nil, err)
@@ -230,7 +293,7 @@ func (d *database) Reannounce(ctx context.Context, id dispatch.ID, round int, qu
 		return false, err
 	}
 	if r.readOnly() {
-		return false, unavailable(errors.New("the server takes no writes"))
+		return false, errNoWrites
 	}
 	announced, err = d.Store.Reannounce(context.WithoutCancel(ctx), id, round, quiet)
 	return announced, r.receive(ctx, announced, err)
@@ -243,6 +306,24 @@ func (d *database) Holders(ctx context.Context, ids []dispatch.ID) (found map[di
 		return err
 	})
 	return found, err
+}
+
+// Driver implements service.DriverServiceStore.
+func (d *database) Driver(ctx context.Context, id dispatch.DriverID) (v dispatch.Driver, err error) {
+	err = d.do(ctx, "driver", d.world.plain(string(id)), func(ctx context.Context) error {
+		v, err = d.Store.Driver(ctx, id)
+		return err
+	})
+	return v, err
+}
+
+// NewestClaim implements service.DriverServiceStore.
+func (d *database) NewestClaim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (c *dispatch.PastClaim, err error) {
+	err = d.do(ctx, "past", d.world.plain(string(id)+" "+string(driver)), func(ctx context.Context) error {
+		c, err = d.Store.NewestClaim(ctx, id, driver)
+		return err
+	})
+	return c, err
 }
 
 // AddAttempts implements service.AttemptStore.
@@ -261,7 +342,7 @@ func (d *database) OfferTo(ctx context.Context, id dispatch.ID, driver dispatch.
 
 // Dispatch reads a dispatch, for an admin.
 func (d *database) Dispatch(ctx context.Context, id dispatch.ID) (found dispatch.Dispatch, err error) {
-	err = d.do(ctx, "read", d.world.plain(string(id))+" "+actorOf(ctx), func(ctx context.Context) error {
+	err = d.do(ctx, "read", d.world.plain(string(id)), func(ctx context.Context) error {
 		found, err = d.Store.Dispatch(ctx, id)
 		return err
 	})

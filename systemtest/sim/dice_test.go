@@ -1,5 +1,3 @@
-//go:build soak
-
 package sim
 
 import (
@@ -10,9 +8,10 @@ import (
 )
 
 // dice are random numbers that follow from a seed and a name alone, so that an actor's numbers do not depend on what the others do.
-type dice struct{ *rand.Rand }
-
-func newDice(seed, stream uint64) *dice { return &dice{rand.New(rand.NewPCG(seed, stream))} }
+type dice struct {
+	*rand.Rand
+	nth uint64 // of those with the same name
+}
 
 func (d *dice) chance(p float64) bool { return d.Float64() < p }
 
@@ -39,5 +38,5 @@ func (c *cup) dice(name string) *dice {
 	c.mu.Unlock()
 	h := fnv.New64a()
 	h.Write([]byte(name))
-	return newDice(c.root, h.Sum64()+n)
+	return &dice{rand.New(rand.NewPCG(c.root, h.Sum64()+n)), n}
 }

@@ -1,5 +1,3 @@
-//go:build soak
-
 package sim
 
 import (
@@ -23,10 +21,13 @@ type op struct {
 	instance    string
 	from, to    time.Duration // since the beginning
 	result      string
-	final       bool             // of ALREADY_TAKEN
-	won         int              // the round of a success or of a receipt
-	holder      string           // of an assignment
-	outcome     dispatch.Outcome // of a receipt
+	final       bool              // of ALREADY_TAKEN
+	won         int               // the round of a success or of a receipt
+	holder      string            // of an assignment
+	outcome     dispatch.Outcome  // of a receipt
+	found       dispatch.Dispatch // by an admin
+	version     int               // of the dispatch that an admin has read
+	twice       bool              // a proxy has sent it twice
 }
 
 func (o op) String() string {
@@ -54,7 +55,9 @@ type change struct {
 	driver     string
 	actor      string
 	start, end time.Time // of the work
+	offers     bool      // drivers are notified of an offer
 	// the dispatch after the change
+	version        int
 	status         dispatch.Status
 	opens, expires time.Duration
 }
@@ -63,12 +66,19 @@ func (c change) String() string {
 	return fmt.Sprintf("%14.9f %13.9f %s %s round %d %s by %s", c.at.Seconds(), (c.done - c.at).Seconds(), c.kind, c.dispatch, c.round, c.driver, c.actor)
 }
 
-// claim is a row of the database.
-type claim struct {
+// storedClaim is a row of the database.
+type storedClaim struct {
 	dispatch, driver string
 	round            int
 	outcome          dispatch.Outcome
 	from, to         time.Duration // 0 where it has not ended
+}
+
+// current is a dispatch in the database.
+type current struct {
+	status dispatch.Status
+	round  int
+	driver string
 }
 
 // history is all that has happened. Safe for concurrent use while it is written.
@@ -77,10 +87,12 @@ type history struct {
 	mu      sync.Mutex
 	ops     []op
 	changes []change
-	kills   map[string][]time.Duration // by instance
-	claims  []claim
-	stored  []change // the events in the database
-	status  map[string]dispatch.Status
+	ends    map[string][]time.Duration // when instances were killed or stopped, by slot
+	reports []violation                // what the instances themselves have noticed
+	dropped int64                      // taps that could not be stored
+	claims  []storedClaim
+	stored  []change           // the events in the database
+	current map[string]current // by dispatch
 	names   map[string]string
 	struck  map[fault]int
 }
@@ -91,21 +103,33 @@ func (h *history) add(o op) {
 	h.ops = append(h.ops, o)
 }
 
-func (h *history) kill(instance string) {
+// end notes that an instance is killed or stopped.
+func (h *history) end(i *instance) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.kills == nil {
-		h.kills = map[string][]time.Duration{}
-	}
-	h.kills[instance] = append(h.kills[instance], time.Since(h.began))
+	slot := fmt.Sprint("i", i.slot)
+	h.ends[slot] = append(h.ends[slot], time.Since(h.began))
+}
+
+// report notes that a promise is broken.
+func (h *history) report(promise, dispatch string, about ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.reports = append(h.reports, violation{promise, dispatch, time.Since(h.began), fmt.Sprint(about...)})
+}
+
+// offers reports whether drivers are notified of an offer.
+func offers(e dispatch.Event) bool {
+	d := e.Deliveries()
+	return len(d) > 0 && d[0].Type.IsOffer()
 }
 
 func (h *history) commit(w *world, d dispatch.Dispatch, events []dispatch.Event) {
 	for _, e := range events {
 		c := change{
 			at: e.At.Sub(h.began), done: time.Since(h.began), dispatch: w.plain(string(e.Dispatch)), kind: e.Type, round: e.Round,
-			driver: w.plain(string(e.Driver)), actor: w.plain(e.Actor), start: d.WorkStartsAt, end: d.WorkEndsAt,
-			status: d.Status, opens: d.OpensAt.Sub(h.began), expires: d.ExpiresAt.Sub(h.began),
+			driver: w.plain(string(e.Driver)), actor: w.plain(e.Actor), start: d.WorkStartsAt, end: d.WorkEndsAt, offers: offers(e),
+			version: d.Version, status: d.Status, opens: d.OpensAt.Sub(h.began), expires: d.ExpiresAt.Sub(h.began),
 		}
 		h.mu.Lock()
 		h.changes = append(h.changes, c)
@@ -140,7 +164,7 @@ func (h *history) read(t *testing.T, url string) {
 	}
 	since := func(us int64) time.Duration { return time.UnixMicro(us).Sub(h.began) }
 	each("SELECT dispatch_id, driver_id, round, outcome, accepted_at, COALESCE(ended_at, 0) FROM claims ORDER BY accepted_at", func(rows *sql.Rows) error {
-		var c claim
+		var c storedClaim
 		var from, to int64
 		err := rows.Scan(&c.dispatch, &c.driver, &c.round, &c.outcome, &from, &to)
 		c.dispatch, c.driver, c.from = h.names[c.dispatch], h.names[c.driver], since(from)
@@ -162,12 +186,13 @@ func (h *history) read(t *testing.T, url string) {
 		h.stored = append(h.stored, c)
 		return err
 	})
-	h.status = map[string]dispatch.Status{}
-	each("SELECT id, status FROM dispatches", func(rows *sql.Rows) error {
-		var id string
-		var s dispatch.Status
-		err := rows.Scan(&id, &s)
-		h.status[h.names[id]] = s
+	h.current = map[string]current{}
+	each("SELECT id, status, round, COALESCE(accepted_by, '') FROM dispatches", func(rows *sql.Rows) error {
+		var id, driver string
+		var c current
+		err := rows.Scan(&id, &c.status, &c.round, &driver)
+		c.driver = h.names[driver]
+		h.current[h.names[id]] = c
 		return err
 	})
 	slices.SortStableFunc(h.ops, func(a, b op) int { return cmp.Or(cmp.Compare(a.to, b.to), cmp.Compare(a.actor, b.actor)) })

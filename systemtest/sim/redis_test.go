@@ -1,5 +1,3 @@
-//go:build soak
-
 package sim
 
 import (
@@ -193,7 +191,7 @@ func (l link) process(ctx context.Context, cmd redis.Cmder) (any, error) {
 		key = fmt.Sprint(cmd.Args()[1:]...)
 	}
 	d := w.dice(i.life() + cmd.Name() + w.plain(key))
-	i.stand()
+	i.stand(d)
 	if err := wait(ctx, d.between(20*time.Microsecond, 2*time.Millisecond)); err != nil {
 		return nil, err
 	}
@@ -214,7 +212,7 @@ func (l link) process(ctx context.Context, cmd redis.Cmder) (any, error) {
 		return nil, errReadOnly
 	}
 	reply, err := w.redis.run(cmd.Args())
-	i.stand()
+	i.stand(d)
 	if waiting := wait(ctx, d.between(20*time.Microsecond, 2*time.Millisecond)); waiting != nil {
 		return nil, waiting
 	}

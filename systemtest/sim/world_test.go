@@ -1,5 +1,3 @@
-//go:build soak
-
 package sim
 
 import (
@@ -22,7 +20,7 @@ import (
 	"firsttap/service"
 )
 
-// settings are what a history follows from.
+// settings determine a history.
 type settings struct {
 	seed                       uint64
 	length                     time.Duration // of the time in which actors act and faults begin
@@ -81,14 +79,14 @@ const (
 	redisTimeout = 100 * time.Millisecond
 )
 
-// live lives the history of the settings in a bubble, and returns it.
+// live runs the history of the settings in a bubble, and returns it.
 func live(t *testing.T, s settings) *history {
 	t.Helper()
 	var h *history
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{
 			settings: s, cup: newCup(s.seed), began: time.Now(), redis: newRedisModel(), weather: newWeather(), quiet: make(chan struct{}),
-			names: map[string]string{}, slots: make([]*instance, s.instances+1), lives: make([]int, s.instances+1), history: &history{began: time.Now()},
+			names: map[string]string{}, slots: make([]*instance, s.instances+1), lives: make([]int, s.instances+1), history: &history{began: time.Now(), ends: map[string][]time.Duration{}},
 		}
 		h = w.history
 		url := repositorytest.URL(t, servertest.SQLite)
@@ -98,15 +96,15 @@ func live(t *testing.T, s settings) *history {
 			time.Sleep(w.dice("start").between(time.Millisecond, 20*time.Millisecond))
 			w.start(slot + 1)
 		}
-		w.live()
+		w.play()
 		h.read(t, url)
 		h.struck = w.weather.count
 	})
 	return h
 }
 
-// live lets everybody act, and then waits until nothing is under way any more.
-func (w *world) live() {
+// play lets everybody act, and then waits until nothing is under way any more.
+func (w *world) play() {
 	var actors sync.WaitGroup
 	for _, v := range w.drivers {
 		actors.Go(v.run)
@@ -128,8 +126,8 @@ func (w *world) live() {
 			w.start(slot + 1)
 		}
 	}
-	// A reannouncer follows up for the length of an offer, and waits for up to 16 times 10 s after an announcement.
-	time.Sleep(dispatch.DefaultWindow + 3*time.Minute)
+	// A reannouncer follows up for the length of an offer, and waits for up to 32 times 10 s after an announcement.
+	time.Sleep(dispatch.DefaultWindow + 6*time.Minute)
 	for slot := range w.instances {
 		w.instance(slot + 1).end()
 	}
@@ -165,21 +163,41 @@ func (w *world) later(d time.Duration, do func()) {
 	})
 }
 
-// hire adds the drivers. Each can take every job.
+// The regions of jobs. All drivers work in the first; few of them in the other one too, where a job may remain open because nobody is left
+// who may take it.
+const (
+	busyRegion  = "seoul"
+	quietRegion = "jeju"
+)
+
+// hire adds the drivers.
 func (w *world) hire(t *testing.T) {
 	var all []dispatch.Driver
 	for k := range w.settings.drivers {
 		v := &driver{world: w, name: fmt.Sprintf("v%02d", k+1), inbox: make(chan message, 64), id: dispatch.NewDriverID(time.Now())}
 		v.dice = w.dice(v.name)
+		if v.regions = []string{busyRegion}; k%5 == 0 {
+			v.regions = append(v.regions, quietRegion)
+		}
 		w.names[string(v.id)] = v.name
 		w.drivers = append(w.drivers, v)
 		all = append(all, dispatch.Driver{
-			ID: v.id, Name: v.name, Phone: "+821012345678", Regions: []string{"seoul"}, VehicleClass: "45m", OnDuty: true, Version: 1,
+			ID: v.id, Name: v.name, Phone: "+821012345678", Regions: v.regions, VehicleClass: "45m", OnDuty: true, Version: 1,
 		})
 	}
 	if err := w.store.AddDrivers(t.Context(), all); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// driversIn returns the drivers who work in the region.
+func (w *world) driversIn(region string) (all []*driver) {
+	for _, v := range w.drivers {
+		if slices.Contains(v.regions, region) {
+			all = append(all, v)
+		}
+	}
+	return all
 }
 
 // start starts an instance in the slot.
@@ -197,21 +215,31 @@ func (w *world) start(slot int) {
 		Claims: i.database, Gate: i.gate, LockTTL: lockTTL, Attempts: i.attempts, Log: quiet,
 	})
 	i.backoffice = service.NewBackoffice(i.database, i.acceptor)
-	i.work = service.NewDriverService(service.DriverServiceOptions{Store: i.database, Acceptor: i.acceptor, Now: i.now})
+	i.work = service.NewDriverService(service.DriverServiceOptions{Store: i.database, Acceptor: i.acceptor, Now: time.Now})
 	ctx, cancel := context.WithCancel(context.Background())
 	var loops sync.WaitGroup
 	loops.Go(func() { i.gate.Run(ctx) })
 	loops.Go(func() { i.attempts.Run(ctx) })
 	loops.Go(func() { i.acceptor.Run(ctx) })
-	i.end = func() { cancel(); loops.Wait(); client.Close() }
+	i.end = func() {
+		cancel()
+		loops.Wait()
+		client.Close()
+		w.history.mu.Lock()
+		w.history.dropped += i.attempts.Dropped()
+		w.history.mu.Unlock()
+		if n := i.acceptor.LostClaims(); n > 0 {
+			w.history.report(storedWin, "", i.life(), "misses ", n, " claims")
+		}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.slots[slot] = i
 }
 
-// restart ends the instance in the slot, at once or when its requests are answered, and starts another one after pause.
+// restart ends the instance in the slot, at once or when its requests are answered, and starts another one after pause. The caller has
+// added it to writes.
 func (w *world) restart(slot int, kill bool, pause time.Duration) {
-	w.writes.Add(1)
 	defer w.writes.Done()
 	w.mu.Lock()
 	i := w.slots[slot]
@@ -220,9 +248,9 @@ func (w *world) restart(slot int, kill bool, pause time.Duration) {
 	if i == nil {
 		return // it is down already
 	}
+	w.history.end(i)
 	if kill {
 		close(i.killed)
-		w.history.kill(fmt.Sprint("i", slot))
 	} else {
 		i.serving.Wait()
 	}
@@ -257,21 +285,18 @@ func (i *instance) freeze(d time.Duration) {
 	}
 }
 
-// stand returns when the instance does not stand still any more.
-func (i *instance) stand() {
-	time.Sleep(time.Until(time.Unix(0, i.frozen.Load())))
-}
+// hasStood reports whether the instance has stood still since then.
+func (i *instance) hasStood(since time.Time) bool { return i.frozen.Load() > since.UnixNano() }
 
-// now is the instance's clock.
-func (i *instance) now() time.Time {
-	d := newDice(i.world.seed, uint64(i.slot))
-	if i.world.weather.strikes(clockWrong, i.slot, d, 1) {
-		return time.Now().Add(d.between(-time.Hour, time.Hour))
+// stand returns when the instance does not stand still any more. What it was doing goes on in an order that the dice decide: at one and
+// the same instant, the scheduler would.
+func (i *instance) stand(d *dice) {
+	if wait := time.Until(time.Unix(0, i.frozen.Load())); wait > 0 {
+		time.Sleep(wait + d.between(0, time.Millisecond))
 	}
-	return time.Now()
 }
 
-// committed is told of each change, in the order of the commits.
+// committed is called after each commit, at the same instant.
 func (w *world) committed(d dispatch.Dispatch, events []dispatch.Event) {
 	w.mu.Lock()
 	name := w.names[string(d.ID)]
@@ -288,20 +313,19 @@ func (w *world) committed(d dispatch.Dispatch, events []dispatch.Event) {
 	w.mu.Unlock()
 	w.history.commit(w, d, events)
 	for _, e := range events {
-		switch e.Type {
-		case dispatch.EventCreated, dispatch.EventOpened, dispatch.EventReopened, dispatch.EventUpdated:
-			w.push(message{j.id, name, d.Round})
+		if offers(e) {
+			w.push(message{j.id, name, d.Round}, d.Region)
 		}
 	}
 }
 
-// push tells each driver of an offer, soon, late or never.
-func (w *world) push(m message) {
+// push tells each driver in the region of an offer, soon, late or never. A few others hear of it all the same.
+func (w *world) push(m message, region string) {
 	for _, v := range w.drivers {
 		d := w.dice("push " + v.name + m.name)
 		delay := d.between(time.Millisecond, 60*time.Millisecond)
 		switch {
-		case d.chance(0.05):
+		case d.chance(0.05), !slices.Contains(v.regions, region) && d.chance(0.9):
 			continue
 		case d.chance(0.1):
 			delay = d.between(60*time.Millisecond, 4*time.Second)
