@@ -22,7 +22,7 @@ import (
 var (
 	seedFlag    = flag.Uint64("seed", 1, "the first seed")
 	seedsFlag   = flag.Uint64("seeds", 0, "how many seeds; 0 for as many as -accepts needs")
-	acceptsFlag = flag.Int("accepts", 0, "how many taps are answered at least; 0 for 20,000, or 10,000 in make test-all")
+	acceptsFlag = flag.Int("accepts", 0, "how many taps are answered at least; 0 for 20,000, or 8,000 in make test-all")
 	lengthFlag  = flag.Duration("length", usualLength, "how long drivers tap in each history, in the time of the simulation")
 	idleFlag    = flag.String("idle", "", "the actors that do nothing, separated by commas")
 	faultsFlag  = flag.String("faults", "", "the numbers of the faults that happen, separated by commas; by default all, and none with every fourth seed; none for -")
@@ -73,7 +73,7 @@ func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
 // Whatever fails, the promises to drivers hold.
 func TestClaims(t *testing.T) {
-	accepts := cmp.Or(*acceptsFlag, testkit.Scale(20_000, 10_000)) // with -race, as in make test-all, it is eight times slower
+	accepts := cmp.Or(*acceptsFlag, testkit.Scale(20_000, 8_000)) // with -race, as in make test-all, it is eight times slower
 	explore(t, func(s sum) bool {
 		return *seedsFlag > 0 && s.histories >= *seedsFlag || *seedsFlag == 0 && s.accepts >= accepts
 	})
