@@ -19,8 +19,8 @@ type ClaimStore interface {
 	// rule again. See repository.Store.
 	Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 		rule func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
-	// Reannounce writes an event that the dispatch is open, for drivers whose taps were refused too early. It returns a
-	// NotOpenYetError before the opening, and an AnnouncedRecentlyError within quiet of the last such event.
+	// Reannounce announces an open dispatch again, because a claim that had refused other drivers failed. It returns a
+	// NotOpenYetError before the opening, and an AnnouncedRecentlyError within quiet of the last announcement.
 	Reannounce(ctx context.Context, id dispatch.ID, round int, quiet time.Duration) (bool, error)
 	// Holders returns the current holder of each dispatch, in one statement. A dispatch that does not exist is left out.
 	Holders(ctx context.Context, ids []dispatch.ID) (map[dispatch.ID]dispatch.CurrentHolder, error)
@@ -237,7 +237,7 @@ func (a *Acceptor) obtainLock(ctx context.Context, tap Tap, id dispatch.ClaimID)
 	}
 	m, ok := parseMarker(held.Owner)
 	switch {
-	case !ok || !m.refuses(tap) || a.inflight.hasWon(tap): // a winner who taps again is not refused: the database answers
+	case !ok || !m.refuses(tap) || a.inflight.hasWon(tap): // the database answers a winner who taps again
 		return nil, nil
 	case m.committed:
 		a.counter.CountDecision(LayerMarker, DecisionRefused)

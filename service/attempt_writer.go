@@ -116,20 +116,21 @@ func (l *AttemptWriter) writtenElsewhere(ctx context.Context) bool {
 	}
 }
 
-// Run writes until ctx ends, and then what is left in the queue. One write serves everybody who waits for it.
+// Run writes the queued taps until ctx ends, and then those that are left. All flushes that wait share one write.
 func (l *AttemptWriter) Run(ctx context.Context) {
 	writing, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastWrites, cancel) })()
 	tick := time.NewTicker(ledgerInterval)
 	defer tick.Stop()
-	for ctx.Err() == nil {
+	for ended := false; !ended; {
 		var waiting []chan struct{}
 		select {
 		case <-tick.C:
 		case done := <-l.flush:
 			waiting = append(waiting, done)
 		case <-ctx.Done():
+			ended = true
 		}
 		tick.Reset(ledgerInterval)
 		waiting = append(waiting, l.waiting()...)
@@ -137,11 +138,6 @@ func (l *AttemptWriter) Run(ctx context.Context) {
 		for _, done := range waiting {
 			close(done)
 		}
-	}
-	waiting := l.waiting()
-	l.writeAll(writing) // what was recorded meanwhile
-	for _, done := range waiting {
-		close(done)
 	}
 }
 

@@ -47,8 +47,8 @@ func TestAnnouncedAgain(t *testing.T) {
 	}
 }
 
-// TestAnnouncedAtTheOpening: of drivers who tap together before the opening, only the one with the lock hears when it is. The others are
-// notified at the opening, also where that was put off, or brought forward, and where the database is away at that time.
+// TestAnnouncedAtTheOpening: two drivers tap together before the opening, and one of them is refused without hearing when it is. That
+// driver is notified at the opening, also if the opening was put off or brought forward, and if the database is away at that time.
 func TestAnnouncedAtTheOpening(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
 		stop := testkit.Run(t, a.Run)

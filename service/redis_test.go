@@ -162,8 +162,8 @@ func TestRedisKeysThatRefuse(t *testing.T) {
 	}
 }
 
-// TestWinnerIsNotRefusedByALaterLock: an instance whose claim was decided without Redis leaves no marker. If its winner taps again while
-// another driver's claim has the lock, the database answers.
+// TestWinnerIsNotRefusedByALaterLock: a winner taps again, but the key in Redis is another driver's, as after a claim that was decided
+// without Redis. The database answers the tap.
 func TestWinnerIsNotRefusedByALaterLock(t *testing.T) {
 	s := newShared(t)
 	i, id, v := s.instance(), s.dispatch(), s.drivers(1)[0]

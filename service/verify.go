@@ -182,18 +182,17 @@ func (v *verifier) reportLost(ctx context.Context, k claimKey, w verification, h
 	}
 	unavailable := errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown)
 	var quiet *dispatch.AnnouncedRecentlyError
-	early := errors.Is(err, dispatch.ErrNotOpenYet)
+	wait, later := followUpRetry, errors.Is(err, dispatch.ErrNotOpenYet)
 	if errors.As(err, &quiet) {
-		// Drivers whom this process has refused since that announcement have not heard it.
-		v.reannouncer.schedule(Tap{Dispatch: k.dispatch, Driver: k.driver, Round: h.Round}, quiet.Wait)
+		wait, later = quiet.Wait, true
 	}
-	if early {
-		v.reannouncer.schedule(Tap{Dispatch: k.dispatch, Driver: k.driver, Round: h.Round}, followUpRetry)
+	if later { // drivers whom this process has refused since the last announcement have not heard it
+		v.reannouncer.schedule(Tap{Dispatch: k.dispatch, Driver: k.driver, Round: h.Round}, wait)
 	}
 	if !w.alerted {
 		v.lost.Add(1)
 		v.verifyAll() // the failure that lost this claim may have lost others
-		says, next := describeLoss(h, exists, announced, unavailable || early || quiet != nil)
+		says, next := describeLoss(h, exists, announced, unavailable || later)
 		v.log.Error("ALERT: the database has lost a committed claim; its driver got SUCCESS", "dispatch", k.dispatch, "round", k.round,
 			"driver", k.driver, "database_says", says, "database_round", h.Round, "next", next)
 	}

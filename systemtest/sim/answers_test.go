@@ -7,7 +7,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// checkChange checks who has made a change, and when.
+// checkChange checks a change's actor, its time and its version.
 func (f *facts) checkChange(c change) {
 	asked := func(kind string, match func(op) bool) bool {
 		return f.called(c.dispatch, func(o op) bool { return o.kind == kind && o.from <= c.done && match(o) })

@@ -94,7 +94,7 @@ func (r request) lateness() time.Duration { return r.dice.between(10*time.Millis
 
 func unavailable(err error) error { return fmt.Errorf("%w: %w", dispatch.ErrUnavailable, err) }
 
-// do executes a read, or a write whose result no driver or admin hears.
+// do executes a read, or a write of the ledger.
 func (d *database) do(ctx context.Context, kind, about string, execute func(context.Context) error) error {
 	r, err := d.send(ctx, kind, about)
 	if err != nil {
