@@ -3,6 +3,7 @@ package servertest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,64 +14,156 @@ import (
 // clusterSlots is the number of slots of a Redis cluster.
 const clusterSlots = 16384
 
-// RedisCluster is a Redis cluster of the test's own: three masters with a third of the slots each, and no replicas. A busy machine
-// may stop a node for seconds, so the others do not take such a node for one that is gone.
+// RedisCluster is a Redis cluster of the test's own: three masters with a third of the slots each. A busy machine may stop a
+// node for seconds, so the others do not take such a node for one that is gone, except during FailOver.
 type RedisCluster struct {
-	Nodes [3]*Redis // each may be killed, frozen and started again: it keeps its place, and loses its keys
+	Nodes    [3]*Redis // the masters; each may be killed, frozen and started again: it keeps its place, and loses its keys
+	Replicas []*Redis  // of each master one, or none
 }
 
-// StartRedisCluster starts a cluster of redis-servers, 7.0 or later, and returns when each of them serves every slot. They
-// end with the test.
+// StartRedisCluster starts a cluster of redis-servers, 7.0 or later, without replicas, and returns when each of them serves every
+// slot. They end with the test.
 func StartRedisCluster(t testing.TB) *RedisCluster {
 	t.Helper()
+	return startCluster(t, 0)
+}
+
+// StartReplicatedCluster is StartRedisCluster with a replica of each master.
+func StartReplicatedCluster(t testing.TB) *RedisCluster {
+	t.Helper()
+	return startCluster(t, 3)
+}
+
+// patientNodes and quickNodes are after which time without an answer a node counts as gone, in milliseconds.
+const patientNodes, quickNodes = "600000", "1000"
+
+func startCluster(t testing.TB, replicas int) *RedisCluster {
+	t.Helper()
 	c := &RedisCluster{}
-	// The bus port is not 10000 above the node's, as usual: the kernel hands out those ports by itself.
-	var bus [len(c.Nodes)]int
-	for i := range c.Nodes {
-		p := redisProgram(func(*server) []string {
-			return []string{
-				"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "600000",
-				"--cluster-port", strconv.Itoa(bus[i]),
+	var meet string // the command that makes a node known to the others
+	for i := range len(c.Nodes) + replicas {
+		node, bus := startClusterNode(t)
+		var commands []string
+		if i < len(c.Nodes) {
+			c.Nodes[i] = node
+			from, to := i*clusterSlots/len(c.Nodes), (i+1)*clusterSlots/len(c.Nodes)-1
+			commands = []string{
+				fmt.Sprintf("CLUSTER ADDSLOTSRANGE %d %d", from, to),
+				fmt.Sprintf("CLUSTER SET-CONFIG-EPOCH %d", i+1), // without it the epochs collide, and the nodes need time to resolve that
 			}
-		})
-		p.prepare = func(*server) (err error) { bus[i], err = testkit.FreePort(); return err }
-		c.Nodes[i] = startRedis(t, p)
+		} else {
+			c.Replicas = append(c.Replicas, node)
+		}
+		if i == 0 {
+			meet = fmt.Sprintf("CLUSTER MEET 127.0.0.1 %d %d", node.port, bus)
+		} else {
+			commands = append(commands, meet)
+		}
+		for _, command := range commands {
+			if _, err := ask(context.Background(), node.Addr(), strings.Fields(command)...); err != nil {
+				t.Fatalf("redis cluster: %v", err)
+			}
+		}
 	}
-	if err := c.join(bus); err != nil {
+	if err := c.form(); err != nil {
 		t.Fatalf("redis cluster: %v", err)
 	}
 	return c
 }
 
+// startClusterNode returns a node and the port of its cluster's bus. That is not 10000 above the node's, as usual: the kernel hands
+// out those ports by itself.
+func startClusterNode(t testing.TB) (node *Redis, bus int) {
+	t.Helper()
+	p := redisProgram(func(*server) []string {
+		return []string{
+			"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", patientNodes,
+			"--cluster-port", strconv.Itoa(bus), "--repl-diskless-sync-delay", "0",
+		}
+	})
+	p.prepare = func(*server) (err error) { bus, err = testkit.FreePort(); return err }
+	return startRedis(t, p), bus
+}
+
 // URL is redis+cluster://host:port,host:port,host:port.
 func (c *RedisCluster) URL() string { return "redis+cluster://" + addresses(c.Nodes[:]) }
 
-// join gives each node its slots, makes the nodes know each other, and waits until they agree that the cluster is whole.
-func (c *RedisCluster) join(bus [3]int) error {
-	first := c.Nodes[0]
-	for i, node := range c.Nodes {
-		from, to := i*clusterSlots/len(c.Nodes), (i+1)*clusterSlots/len(c.Nodes)-1
-		commands := []string{
-			fmt.Sprintf("CLUSTER ADDSLOTSRANGE %d %d", from, to),
-			fmt.Sprintf("CLUSTER SET-CONFIG-EPOCH %d", i+1), // without it the epochs collide, and the nodes need time to resolve that
+// form gives each master its replica, and waits until the nodes agree that the cluster is whole.
+func (c *RedisCluster) form() error {
+	for i, replica := range c.Replicas {
+		id, err := ask(context.Background(), c.Nodes[i].Addr(), "CLUSTER", "MYID")
+		if err != nil {
+			return err
 		}
-		if node != first {
-			commands = append(commands, fmt.Sprintf("CLUSTER MEET 127.0.0.1 %d %d", first.port, bus[0]))
+		err = until(func(ctx context.Context) error { // once it knows that node
+			_, err := ask(ctx, replica.Addr(), "CLUSTER", "REPLICATE", id)
+			return err
+		})
+		if err != nil {
+			return err
 		}
-		for _, command := range commands {
-			if _, err := ask(context.Background(), node.Addr(), strings.Fields(command)...); err != nil {
+	}
+	return until(c.whole)
+}
+
+// whole returns nil when every node serves every slot, and every replica has its master's keys.
+func (c *RedisCluster) whole(ctx context.Context) error {
+	all := slices.Concat(c.Nodes[:], c.Replicas)
+	for _, node := range all {
+		for _, want := range []string{"\ncluster_state:ok\r", fmt.Sprintf("\ncluster_known_nodes:%d\r", len(all)), "\ncluster_slots_ok:16384\r"} {
+			if err := has(ctx, node.Addr(), want, "CLUSTER", "INFO"); err != nil {
 				return err
 			}
 		}
 	}
-	return until(func(ctx context.Context) error {
+	for i, replica := range c.Replicas {
+		want := fmt.Sprintf("\nmaster_port:%d\r\nmaster_link_status:up\r", c.Nodes[i].port)
+		if err := has(ctx, replica.Addr(), want, "INFO", "replication"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// FailOver ends the first master by stop, such as (*Redis).Freeze, and returns it once its replica is the master of its slots. From
+// then on the replica is Nodes[0].
+func (c *RedisCluster) FailOver(t testing.TB, stop func(*Redis)) (old *Redis) {
+	t.Helper()
+	c.countAsGoneAfter(t, quickNodes)
+	stop(c.Nodes[0])
+	c.Nodes[0], c.Replicas[0] = c.Replicas[0], c.Nodes[0]
+	err := until(func(ctx context.Context) error {
 		for _, node := range c.Nodes {
-			for _, want := range []string{"\ncluster_state:ok\r", "\ncluster_known_nodes:3\r", "\ncluster_slots_ok:16384\r"} {
-				if err := has(ctx, node.Addr(), want, "CLUSTER", "INFO"); err != nil {
-					return err
-				}
+			if err := has(ctx, node.Addr(), "\ncluster_slots_ok:16384\r", "CLUSTER", "INFO"); err != nil {
+				return err
 			}
 		}
-		return nil
+		return has(ctx, c.Nodes[0].Addr(), "\nrole:master\r", "INFO", "replication")
 	})
+	if err != nil {
+		t.Fatalf("redis cluster: %v", err)
+	}
+	return c.Replicas[0]
+}
+
+// Await returns when the old master, which runs again, is a replica, and another failover is possible.
+func (c *RedisCluster) Await(t testing.TB) {
+	t.Helper()
+	c.countAsGoneAfter(t, patientNodes)
+	if err := until(c.whole); err != nil {
+		t.Fatalf("redis cluster: %v", err)
+	}
+}
+
+func (c *RedisCluster) countAsGoneAfter(t testing.TB, ms string) {
+	t.Helper()
+	for _, node := range slices.Concat(c.Nodes[:], c.Replicas) {
+		err := until(func(ctx context.Context) error {
+			_, err := ask(ctx, node.Addr(), "CONFIG", "SET", "cluster-node-timeout", ms)
+			return err
+		})
+		if err != nil {
+			t.Fatalf("redis cluster: %v", err)
+		}
+	}
 }

@@ -7,6 +7,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"firsttap/testkit"
 )
 
 func TestRedisCluster(t *testing.T) {
@@ -49,6 +51,30 @@ func TestRedisCluster(t *testing.T) {
 		}
 		return err
 	})
+}
+
+func TestClusterFailsOver(t *testing.T) {
+	testkit.OnlyInAll(t)
+	t.Parallel()
+	c := StartReplicatedCluster(t)
+	const key = "{b}" // slot 3300, of the first node
+	mustAnswer(t, c.Nodes[0], "OK", "SET", key, "v")
+	for name, fail := range map[string]struct{ stop, mend func(*Redis) }{
+		"killed": {(*Redis).Kill, (*Redis).Start},
+		"frozen": {(*Redis).Freeze, (*Redis).Thaw},
+	} {
+		mustAnswer(t, c.Nodes[0], "OK", "SET", key, name)
+		mustCome(t, func(ctx context.Context) error {
+			return has(ctx, c.Nodes[0].Addr(), "\n"+fmt.Sprintf("slave0:ip=127.0.0.1,port=%d,state=online,", c.Replicas[0].port), "INFO", "replication")
+		})
+		old := c.FailOver(t, fail.stop)
+		mustAnswer(t, c.Nodes[0], "OK", "SET", key, "after")
+		fail.mend(old)
+		c.Await(t)
+		if _, err := answerOf(old, "SET", key, "w"); err == nil || !strings.Contains(err.Error(), "MOVED 3300 "+c.Nodes[0].Addr()) {
+			t.Errorf("%s, the old master takes a SET: %v", name, err)
+		}
+	}
 }
 
 // mustCome waits until check returns nil, as long as for a server's start.

@@ -58,7 +58,7 @@ func (g *MySQLGroup) start(member *Database, first bool) {
 		// Over the servers' own ports and accounts: no further ports.
 		set("communication_stack", "MYSQL"), set("local_address", member.Addr()), set("group_seeds", strings.Join(seeds, ",")),
 		set("group_name", g.id), set("consistency", "BEFORE_ON_PRIMARY_FAILOVER"), set("recovery_get_public_key", 1),
-		set("member_expel_timeout", 60), // on a busy machine a healthy member may be silent for long
+		set("member_expel_timeout", patientGroup),
 		"CHANGE REPLICATION SOURCE TO SOURCE_USER = 'root' FOR CHANNEL 'group_replication_recovery'",
 	}
 	if first {
@@ -66,15 +66,43 @@ func (g *MySQLGroup) start(member *Database, first bool) {
 	}
 	statements = append(statements, "START GROUP_REPLICATION", set("bootstrap_group", 0))
 	member.execute(statements...)
+	g.Await(member)
+}
+
+// patientGroup is for how many seconds, 5 and this, a member may be silent: on a busy machine a healthy one may be for long.
+const patientGroup = 60
+
+// FailOver ends the primary by stop, such as (*Database).Freeze, and returns it once another member is the primary.
+func (g *MySQLGroup) FailOver(stop func(*Database)) (old *Database) {
+	g.t.Helper()
+	old = g.Primary()
+	g.expelAfter(0)
+	stop(old)
+	g.Primary()
+	g.expelAfter(patientGroup)
+	return old
+}
+
+// Await returns when the member is in the group: one that was expelled, and notices it, joins again by itself.
+func (g *MySQLGroup) Await(member *Database) {
+	g.t.Helper()
 	err := until(func(ctx context.Context) error {
 		return member.sees(ctx, "ONLINE", "SELECT member_state FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid")
 	})
 	if err != nil {
-		g.t.Fatalf("%s does not join the group: %v\n%s", member.Addr(), err, member.log())
+		g.t.Fatalf("%s is not in the group: %v\n%s", member.Addr(), err, member.log())
 	}
 }
 
-// Primary returns the member that is the primary. It waits until all living members agree.
+func (g *MySQLGroup) expelAfter(seconds int) {
+	for _, member := range g.Members {
+		if member.runs() {
+			member.execute(fmt.Sprintf("SET GLOBAL group_replication_member_expel_timeout = %d", seconds))
+		}
+	}
+}
+
+// Primary returns the member that is the primary. It waits until all members that run agree.
 func (g *MySQLGroup) Primary() *Database {
 	g.t.Helper()
 	var primary *Database
@@ -82,7 +110,7 @@ func (g *MySQLGroup) Primary() *Database {
 		primary = nil
 		var port string
 		for _, member := range g.Members {
-			if !member.child.alive() {
+			if !member.runs() {
 				continue
 			}
 			var now string
@@ -97,12 +125,12 @@ func (g *MySQLGroup) Primary() *Database {
 			port = now
 		}
 		for _, member := range g.Members {
-			if port == fmt.Sprint(member.port) {
+			if port == fmt.Sprint(member.port) && member.runs() {
 				primary = member
 				return member.sees(ctx, "0", "SELECT @@GLOBAL.super_read_only")
 			}
 		}
-		return errors.New("the group has no primary")
+		return errors.New("the group has no primary that runs")
 	})
 	if err != nil {
 		g.t.Fatalf("mysql group: %v", err)

@@ -19,7 +19,7 @@ const sentinelMaster = "mymaster"
 // started again believes for a moment that it is the master, and then becomes the replica.
 type RedisSentinel struct {
 	Sentinels [3]*Redis
-	Master    *Redis // at the start
+	Master    *Redis // at the start, and after FailOver
 	replica   *Redis
 }
 
@@ -55,6 +55,35 @@ func (s *RedisSentinel) KillMaster(t testing.TB) {
 	t.Helper()
 	s.setDownAfter(t, dead)
 	s.Master.Kill()
+}
+
+// FailOver ends the master by stop, such as (*Redis).Freeze, and returns it once the sentinels have made the replica the master.
+func (s *RedisSentinel) FailOver(t testing.TB, stop func(*Redis)) (old *Redis) {
+	t.Helper()
+	s.setDownAfter(t, dead)
+	stop(s.Master)
+	s.Master, s.replica = s.replica, s.Master
+	err := until(func(ctx context.Context) error {
+		for _, sentinel := range s.Sentinels {
+			if err := has(ctx, sentinel.Addr(), "address="+s.Master.Addr()+",", "INFO", "sentinel"); err != nil {
+				return err
+			}
+		}
+		return has(ctx, s.Master.Addr(), "\nrole:master\r", "INFO", "replication")
+	})
+	if err != nil {
+		t.Fatalf("redis sentinel: %v", err)
+	}
+	return s.replica
+}
+
+// Await returns when the old master, which runs again, is the replica, and another failover is possible.
+func (s *RedisSentinel) Await(t testing.TB) {
+	t.Helper()
+	s.setDownAfter(t, slow)
+	if err := until(s.readyForFailover); err != nil {
+		t.Fatalf("redis sentinel: %v", err)
+	}
 }
 
 func (s *RedisSentinel) setDownAfter(t testing.TB, ms string) {

@@ -6,6 +6,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"firsttap/testkit"
 )
 
 func TestRedisSentinel(t *testing.T) {
@@ -53,4 +55,19 @@ func TestSentinelKeepsItsState(t *testing.T) {
 	s.Sentinels[0].Kill()
 	s.Sentinels[0].Start()
 	mustCome(t, s.readyForFailover)
+}
+
+func TestSentinelFailsOver(t *testing.T) {
+	testkit.OnlyInAll(t)
+	t.Parallel()
+	s := StartRedisSentinel(t)
+	for range 2 { // back and forth
+		old := s.FailOver(t, (*Redis).Freeze)
+		mustAnswer(t, s.Master, "OK", "SET", "k", "v")
+		old.Thaw()
+		s.Await(t)
+		if _, err := answerOf(old, "SET", "k", "w"); err == nil || !strings.Contains(err.Error(), "READONLY") {
+			t.Errorf("the old master takes a SET: %v", err)
+		}
+	}
 }

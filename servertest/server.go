@@ -48,6 +48,8 @@ type server struct {
 	dir   string
 	port  int
 	child *child
+	// frozen is set from Freeze to Thaw or Kill.
+	frozen bool
 }
 
 // startServer starts a server that ends with the test.
@@ -100,6 +102,7 @@ func (s *server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.It
 func (s *server) Freeze() {
 	s.t.Helper()
 	s.signal(syscall.SIGSTOP)
+	s.frozen = true
 	err := until(func(context.Context) error {
 		if !stopped(s.child.process.Pid) {
 			return errors.New("still running after SIGSTOP")
@@ -115,12 +118,14 @@ func (s *server) Freeze() {
 func (s *server) Thaw() {
 	s.t.Helper()
 	s.signal(syscall.SIGCONT)
+	s.frozen = false
 }
 
 // Kill ends the process by SIGKILL, frozen or not, and returns when it is gone. Killing a dead server does nothing.
 func (s *server) Kill() {
 	if s.child != nil {
 		s.child.kill()
+		s.frozen = false
 	}
 }
 
@@ -134,6 +139,9 @@ func (s *server) Start() {
 		s.t.Fatalf("%s: start again: %v", s.name, err)
 	}
 }
+
+// runs reports whether the process is neither killed nor frozen.
+func (s *server) runs() bool { return s.child.alive() && !s.frozen }
 
 func (s *server) signal(sig syscall.Signal) {
 	s.t.Helper()
