@@ -46,9 +46,10 @@ const streamTimeout = time.Second
 // notifications as owner.
 func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 	n := &notifier{group: newGroup(ctx)}
-	options := stream.Options{OnWakeRelay: func() { n.relay.Wake() }, Metrics: i.telemetry, Log: i.log}
+	timeout := cmp.Or(i.config.Timeouts.Stream, streamTimeout)
+	options := stream.Options{RedisTimeout: timeout, OnWakeRelay: func() { n.relay.Wake() }, Metrics: i.telemetry, Log: i.log}
 	if i.config.RedisURL != "" {
-		if options.Redis, err = i.dial("stream", cmp.Or(i.config.Timeouts.Stream, streamTimeout)); err != nil {
+		if options.Redis, err = i.dial("stream", timeout); err != nil {
 			return err
 		}
 	}
