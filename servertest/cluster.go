@@ -42,7 +42,7 @@ func startCluster(t testing.TB, replicas int) *RedisCluster {
 	c := &RedisCluster{}
 	var meet string // the command that makes a node known to the others
 	for i := range len(c.Nodes) + replicas {
-		node, bus := startClusterNode(t)
+		node, bus := startClusterNode(t, i > len(c.Nodes))
 		var commands []string
 		if i < len(c.Nodes) {
 			c.Nodes[i] = node
@@ -72,17 +72,22 @@ func startCluster(t testing.TB, replicas int) *RedisCluster {
 }
 
 // startClusterNode returns a node and the port of its cluster's bus. That is not 10000 above the node's, as usual: the kernel hands
-// out those ports by itself.
-func startClusterNode(t testing.TB) (node *Redis, bus int) {
+// out those ports by itself. A loyal replica never takes over: only the first master is to fail, however busy the machine is.
+func startClusterNode(t testing.TB, loyal bool) (node *Redis, bus int) {
 	t.Helper()
 	p := redisProgram(func(*server) []string {
-		return []string{
+		args := []string{
 			"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", patientNodes,
 			"--cluster-port", strconv.Itoa(bus), "--repl-diskless-sync-delay", "0",
 		}
+		if loyal {
+			args = append(args, "--cluster-replica-no-failover", "yes")
+		}
+		return args
 	})
 	p.prepare = func(*server) (err error) { bus, err = testkit.FreePort(); return err }
-	return startRedis(t, p), bus
+	node = startRedis(t, p)
+	return node, bus
 }
 
 // URL is redis+cluster://host:port,host:port,host:port.
@@ -143,6 +148,7 @@ func (c *RedisCluster) FailOver(t testing.TB, stop func(*Redis)) (old *Redis) {
 	if err != nil {
 		t.Fatalf("redis cluster: %v", err)
 	}
+	c.countAsGoneAfter(t, patientNodes)
 	return c.Replicas[0]
 }
 
@@ -158,6 +164,9 @@ func (c *RedisCluster) Await(t testing.TB) {
 func (c *RedisCluster) countAsGoneAfter(t testing.TB, ms string) {
 	t.Helper()
 	for _, node := range slices.Concat(c.Nodes[:], c.Replicas) {
+		if !node.runs() {
+			continue
+		}
 		err := until(func(ctx context.Context) error {
 			_, err := ask(ctx, node.Addr(), "CONFIG", "SET", "cluster-node-timeout", ms)
 			return err

@@ -33,7 +33,7 @@ func StartGalera(t testing.TB) *Galera {
 	provider, err := galeraProvider()
 	require(t, mariadb, err)
 	g := &Galera{t: t}
-	// Of two such flags the first counts.
+	// A mariadbd takes the first --user of its command line, so the one of root goes.
 	e.daemon = slices.Concat(slices.DeleteFunc(slices.Clone(e.daemon), func(arg string) bool { return arg == "--user=root" }), asNobody())
 	var addresses []string // of the cluster's own traffic
 	for i := range g.Nodes {

@@ -83,23 +83,44 @@ func (g *MySQLGroup) FailOver(stop func(*Database)) (old *Database) {
 	return old
 }
 
-// Await returns when the member is in the group: one that was expelled, and notices it, joins again by itself.
+// Await returns when all members that run say that the member is in the group: one that was expelled, and notices it, joins again by
+// itself.
 func (g *MySQLGroup) Await(member *Database) {
 	g.t.Helper()
 	err := until(func(ctx context.Context) error {
+		for _, m := range g.Members {
+			if m == nil || !m.runs() || !m.started(ctx) {
+				continue
+			}
+			err := m.sees(ctx, "ONLINE", fmt.Sprintf("SELECT COALESCE(MAX(member_state), '') FROM performance_schema.replication_group_members WHERE member_port = %d",
+				member.port))
+			if err != nil {
+				return err
+			}
+		}
 		return member.sees(ctx, "ONLINE", "SELECT member_state FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid")
 	})
 	if err != nil {
 		g.t.Fatalf("%s is not in the group: %v\n%s", member.Addr(), err, member.log())
 	}
+	member.execute(expelAfter(patientGroup))
+}
+
+// started reports whether the server takes part in a group, or tries to.
+func (d *Database) started(ctx context.Context) bool {
+	return d.sees(ctx, "1", "SELECT COUNT(*) FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid AND member_state <> 'OFFLINE'") == nil
 }
 
 func (g *MySQLGroup) expelAfter(seconds int) {
 	for _, member := range g.Members {
 		if member.runs() {
-			member.execute(fmt.Sprintf("SET GLOBAL group_replication_member_expel_timeout = %d", seconds))
+			member.execute(expelAfter(seconds))
 		}
 	}
+}
+
+func expelAfter(seconds int) string {
+	return fmt.Sprintf("SET GLOBAL group_replication_member_expel_timeout = %d", seconds)
 }
 
 // Primary returns the member that is the primary. It waits until all members that run agree.

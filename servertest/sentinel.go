@@ -74,13 +74,13 @@ func (s *RedisSentinel) FailOver(t testing.TB, stop func(*Redis)) (old *Redis) {
 	if err != nil {
 		t.Fatalf("redis sentinel: %v", err)
 	}
+	s.setDownAfter(t, slow)
 	return s.replica
 }
 
 // Await returns when the old master, which runs again, is the replica, and another failover is possible.
 func (s *RedisSentinel) Await(t testing.TB) {
 	t.Helper()
-	s.setDownAfter(t, slow)
 	if err := until(s.readyForFailover); err != nil {
 		t.Fatalf("redis sentinel: %v", err)
 	}
