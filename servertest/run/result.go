@@ -35,7 +35,7 @@ type result struct {
 	failed  int
 	skipped map[string]int // by reason
 	tests   []timing
-	output  map[string]*strings.Builder // by test, of those that have not passed; "" is the program's own
+	output  map[string]*strings.Builder // by test, of those that have not passed, or all that are long; "" is the program's own
 }
 
 type timing struct {
@@ -108,7 +108,7 @@ func (r *result) add(e event) {
 		if e.Test == "" {
 			return
 		}
-		if e.Action == "pass" {
+		if e.Action == "pass" && !r.soak { // the long tests print figures
 			delete(r.output, e.Test)
 		}
 		if strings.Contains(e.Test, "/") {
@@ -132,16 +132,19 @@ func reason(text string) string {
 	return "no reason is given"
 }
 
-// print says how the run ended, and what the tests that failed have printed.
+// print says how the run ended, and what the tests that failed have printed, or all that are long.
 func (r *result) print() {
 	seconds := fmt.Sprintf("%.3fs", r.took.Seconds())
-	if r.err == nil {
-		fmt.Printf("ok  \t%s\t%s\n", r.suite, seconds)
-		return
-	}
 	var text strings.Builder
 	for _, test := range slices.Sorted(maps.Keys(r.output)) {
 		text.WriteString(r.output[test].String())
+	}
+	if r.err == nil {
+		if r.soak {
+			fmt.Print(&text)
+		}
+		fmt.Printf("ok  \t%s\t%s\n", r.suite, seconds)
+		return
 	}
 	fmt.Printf("%sFAIL\t%s\t%s\t%v\n", text.String(), r.suite, seconds, r.err)
 }
