@@ -56,7 +56,7 @@ func (s *Store) claim(ctx context.Context, id dispatch.ID, driver dispatch.Drive
 		snapshot, err := s.readClaimSnapshot(ctx, id, driver)
 		switch {
 		case errors.Is(err, errStaleRead):
-			s.dialect.invalidateClaimConns()
+			s.dialect.leaveServer()
 			continue // with a new connection, to the server that takes writes now
 		case errors.Is(err, errConflict):
 			continue
@@ -110,7 +110,7 @@ func (s *Store) resolve(ctx context.Context, d *dispatch.Dispatch, events []disp
 	case barring.Error == nil && barring.RowsAffected == 1:
 		return fmt.Errorf("%w: not committed, after %v", dispatch.ErrUnavailable, lost) //nolint:errorlint // it is known now
 	case barring.Error == nil:
-		s.dialect.invalidateClaimConns()
+		s.dialect.leaveServer()
 		return errors.Join(lost, errStaleRead) // the claim may be on the other server only
 	case !errors.Is(barring.Error, gorm.ErrDuplicatedKey):
 		return errors.Join(lost, barring.Error)
@@ -126,7 +126,7 @@ func (s *Store) resolve(ctx context.Context, d *dispatch.Dispatch, events []disp
 		return errors.Join(lost, err)
 	}
 	if answer.ReadOnly || answer.AcceptedAt == 0 {
-		s.dialect.invalidateClaimConns()
+		s.dialect.leaveServer()
 		return errors.Join(lost, errStaleRead)
 	}
 	setClaimTime(d, events, fromMicros(answer.AcceptedAt))

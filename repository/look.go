@@ -99,7 +99,7 @@ func (s *Store) readLook(ctx context.Context, jobs []string) (*look, error) {
 
 // staleLook closes the connections for looks, as one of them led to a server that takes no writes, and returns ErrUnavailable.
 func (s *Store) staleLook() error {
-	s.dialect.invalidateLookConns()
+	s.dialect.leaveServer()
 	return unavailable(errStaleRead)
 }
 

@@ -68,53 +68,45 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 	config.Params["sql_mode"] = "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
 
 	s := &Store{log: log, options: o, looks: newLooks()}
+	at := &server{}
 	quick := config.Clone()
 	quick.ReadTimeout, quick.WriteTimeout = 2*o.Patience, 2*o.Patience
-	claims, err := newPrimary(quick, neverRecheck) // its statements contain the check
-	if err != nil {
+	if s.claims, err = s.primaryPool(quick, claimConns, neverRecheck, at); err != nil { // a claim's statements contain the check
 		return nil, err
 	}
-	if s.claims, err = s.mysqlPool(claims, claimConns); err != nil {
-		return nil, err
-	}
-	if s.writes, err = s.primaryPool(quick, writeConns, 0); err != nil {
+	if s.writes, err = s.primaryPool(quick, writeConns, 0, at); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	reading := config.Clone()
 	reading.Params[readLimit] = strconv.Itoa(int(serverReadTimeout / unit))
-	if s.general, err = s.primaryPool(reading, generalConns, 0); err != nil {
+	if s.general, err = s.primaryPool(reading, generalConns, 0, at); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	if s.relay, err = s.primaryPool(config, relayConns, relayRecheck); err != nil {
+	if s.relay, err = s.primaryPool(config, relayConns, relayRecheck, at); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	if s.doors, err = s.primaryPool(quick, doorConns, 0); err != nil {
+	if s.doors, err = s.primaryPool(quick, doorConns, 0, at); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	brief := quick.Clone()
 	brief.Params[readLimit], brief.Params["lock_wait_timeout"] = strconv.Itoa(int(o.Patience/unit)), seconds(o.Patience)
-	looking, err := newPrimary(brief, neverRecheck) // a look contains the check
-	if err != nil {
+	if s.lookPool, err = s.primaryPool(brief, lookConns, neverRecheck, at); err != nil { // a look contains the check
 		return nil, errors.Join(err, s.Close())
 	}
-	if s.lookPool, err = s.mysqlPool(looking, lookConns); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	probed, err := newPrimary(quick, 0)
+	probed, err := newPrimary(quick, 0, at)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	probe := limitPool(sql.OpenDB(probed), 1)
 	s.closers = append(s.closers, probe.Close)
 	s.dialect = dialect{
-		name:                 migrations.MySQL,
-		ping:                 probe.PingContext,
-		readOnly:             readOnlySQL,
-		invalidateClaimConns: claims.invalidate,
-		invalidateLookConns:  looking.invalidate,
-		now:                  func() string { return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))" },
-		forUpdate:            " FOR UPDATE",
-		forShare:             " LOCK IN SHARE MODE", // MariaDB has no FOR SHARE
+		name:        migrations.MySQL,
+		ping:        probe.PingContext,
+		readOnly:    readOnlySQL,
+		leaveServer: at.leave,
+		now:         func() string { return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))" },
+		forUpdate:   " FOR UPDATE",
+		forShare:    " LOCK IN SHARE MODE", // MariaDB has no FOR SHARE
 		// This needs READ COMMITTED: under REPEATABLE READ the UPDATE that follows waits for any open transaction.
 		skipLocked: " FOR UPDATE SKIP LOCKED",
 		forceIndex: func(index string) string { return " FORCE INDEX (" + index + ")" },
@@ -184,7 +176,7 @@ func MySQLConfig(rawURL string) (*driver.Config, error) {
 
 // serverVersion waits until the server is reachable and takes writes, and returns its version.
 func serverVersion(ctx context.Context, config *driver.Config, log *slog.Logger) (version string, err error) {
-	connector, err := newPrimary(config, 0)
+	connector, err := newPrimary(config, 0, &server{})
 	if err != nil {
 		return "", err
 	}
@@ -207,15 +199,12 @@ func serverVersion(ctx context.Context, config *driver.Config, log *slog.Logger)
 	}
 }
 
-func (s *Store) primaryPool(config *driver.Config, conns int, every time.Duration) (*gorm.DB, error) {
-	connector, err := newPrimary(config, every)
+// primaryPool returns a pool of connections to the server, which are checked when they are taken from the pool after that time.
+func (s *Store) primaryPool(config *driver.Config, conns int, every time.Duration, at *server) (*gorm.DB, error) {
+	connector, err := newPrimary(config, every, at)
 	if err != nil {
 		return nil, err
 	}
-	return s.mysqlPool(connector, conns)
-}
-
-func (s *Store) mysqlPool(connector *primaryConnector, conns int) (*gorm.DB, error) {
 	pool := limitPool(sql.OpenDB(connector), conns)
 	s.closers = append(s.closers, pool.Close)
 	return gorm.Open(mysql.New(mysql.Config{Conn: pool, SkipInitializeWithVersion: true}), gormConfig())
@@ -248,7 +237,7 @@ func OpenPool(url string, conns int) (*sql.DB, migrations.Dialect, error) {
 	}
 	config.Params["innodb_lock_wait_timeout"] = seconds(usualPatience)
 	config.Params[sessionTimeout] = strconv.Itoa(sessionSeconds)
-	connector, err := newPrimary(config, 0)
+	connector, err := newPrimary(config, 0, &server{})
 	if err != nil {
 		return nil, "", err
 	}

@@ -18,11 +18,44 @@ const (
 	minConnAge, maxConnAge = 3 * time.Minute, 5 * time.Minute
 	// redialPause is how long Connect fails at once after a dial has led to a read-only server.
 	redialPause = 100 * time.Millisecond
+	// suspectPause is the least time between two suspicions: a slow server loses its connections at most that often.
+	suspectPause = time.Second
+	// suspectFor is for how long after a suspicion a dial that takes longer than quickDial is repeated.
+	suspectFor = 5 * time.Second
+	quickDial  = 50 * time.Millisecond
 )
 
 // errReadOnly means that the server at the database's address takes no writes: it is a replica, or is becoming one, and its
 // answers may be old.
 var errReadOnly = errors.New("the database server is read-only")
+
+// server is the server at the database's address, as the pools of a Store know it: another one may take over there. It is safe for
+// concurrent use.
+type server struct {
+	// generation counts how often another server may have taken over: the one in use was read-only, or did not answer. Connections of an
+	// earlier generation are closed.
+	generation atomic.Int64
+	// suspectedAt is when the server last did not answer.
+	suspectedAt atomic.Pointer[time.Time]
+}
+
+// leave makes the pools close every connection that they have now.
+func (s *server) leave() { s.generation.Add(1) }
+
+// suspect is leave for a server that did not answer, at most once in suspectPause. A server that stood still may go on without knowing
+// that another has taken over, and then takes writes and answers from old data.
+func (s *server) suspect() {
+	last, now := s.suspectedAt.Load(), time.Now()
+	if (last == nil || now.Sub(*last) >= suspectPause) && s.suspectedAt.CompareAndSwap(last, &now) {
+		s.leave()
+	}
+}
+
+// suspectedSince reports whether the server was suspected after that time.
+func (s *server) suspectedSince(at time.Time) bool {
+	last := s.suspectedAt.Load()
+	return last != nil && last.After(at)
+}
 
 // primaryConnector connects only to servers that take writes. A demoted server keeps its connections and goes on answering
 // from old data, so the pool checks a connection again when it takes it.
@@ -36,8 +69,7 @@ type primaryConnector struct {
 	// checkTimeout bounds the check whether the server takes writes: a frozen server must not delay a caller, for each connection
 	// that is tried, more than a dial does.
 	checkTimeout time.Duration
-	// demotions counts how often a server was found to be read-only. Connections dialed before the last time are closed.
-	demotions atomic.Int64
+	server       *server
 	// refusedAt is when a dial last led to a read-only server.
 	refusedAt atomic.Pointer[time.Time]
 }
@@ -48,24 +80,39 @@ const neverRecheck = -1 * time.Second
 // compared as text: MariaDB 12 has words instead of 0 and 1, and a word compared with a number counts as 0.
 const readOnlySQL = "(CONCAT(@@GLOBAL.read_only) NOT IN ('0', 'OFF') OR CONCAT(@@GLOBAL.innodb_read_only) NOT IN ('0', 'OFF'))"
 
-// newPrimary returns a connector for config. It does not connect.
-func newPrimary(config *mysql.Config, every time.Duration) (*primaryConnector, error) {
+// newPrimary returns a connector for config, whose address leads to the server. It does not connect.
+func newPrimary(config *mysql.Config, every time.Duration, s *server) (*primaryConnector, error) {
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, err
 	}
-	return &primaryConnector{Connector: connector, recheckAfter: every, checkTimeout: config.Timeout / 2}, nil
+	return &primaryConnector{Connector: connector, server: s, recheckAfter: every, checkTimeout: config.Timeout / 2}, nil
 }
 
-// invalidate makes the pool close every connection that it has now.
-func (p *primaryConnector) invalidate() { p.demotions.Add(1) }
-
-// Connect implements driver.Connector. errReadOnly.
+// Connect implements driver.Connector. It returns errReadOnly if the server takes no writes. If the server is suspected and the dial is
+// slow, it dials once more: the first dial may have waited for a server that has been replaced meanwhile.
 func (p *primaryConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	began := time.Now()
+	c, err := p.dial(ctx)
+	took := time.Since(began)
+	switch {
+	case err != nil && took >= p.checkTimeout:
+		p.server.suspect()
+	case err == nil && took > quickDial && p.server.suspectedSince(began.Add(-suspectFor)):
+		_ = c.Close() // it has executed nothing but reads of variables
+		c, err = p.dial(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (p *primaryConnector) dial(ctx context.Context) (*primaryConn, error) {
 	if refused := p.refusedAt.Load(); refused != nil && time.Since(*refused) < redialPause {
 		return nil, errReadOnly
 	}
-	demotions := p.demotions.Load()
+	generation := p.server.generation.Load()
 	dialed, err := p.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -76,7 +123,7 @@ func (p *primaryConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	now := time.Now()
 	c := &primaryConn{
-		conn: whole, primary: p, demotions: demotions, checkedAt: now,
+		conn: whole, primary: p, generation: generation, checkedAt: now,
 		expiresAt: now.Add(minConnAge + rand.N(maxConnAge-minConnAge)),
 	}
 	switch readOnly, err := c.isReadOnly(ctx); {
@@ -105,19 +152,78 @@ type conn interface {
 // primaryConn is a connection to a server that took writes when it was checked.
 type primaryConn struct {
 	conn
-	primary   *primaryConnector
-	demotions int64
-	checkedAt time.Time
-	expiresAt time.Time
+	primary    *primaryConnector
+	generation int64
+	checkedAt  time.Time
+	expiresAt  time.Time
+	taken      bool // the pool has taken it, so that it was checked then
+	broken     bool // the driver can't read what the server sends
 }
 
-// ResetSession implements driver.SessionResetter: the pool calls it when it takes the connection. Only after ErrBadConn does
-// the pool close the connection and take or dial another.
+// ResetSession implements driver.SessionResetter: the pool calls it when it takes the connection, but not for the first time. Only after
+// ErrBadConn does the pool close the connection and take or dial another.
 func (c *primaryConn) ResetSession(ctx context.Context) error {
 	if err := c.conn.ResetSession(ctx); err != nil {
 		return err
 	}
-	if c.demotions != c.primary.demotions.Load() {
+	c.taken = true
+	return c.check(ctx)
+}
+
+// QueryContext implements driver.QueryerContext.
+func (c *primaryConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Rows, err error) {
+	defer c.recovered(&err)
+	if err := c.checkFirst(ctx); err != nil {
+		return nil, err
+	}
+	return c.conn.QueryContext(ctx, query, args)
+}
+
+// ExecContext implements driver.ExecerContext.
+func (c *primaryConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Result, err error) {
+	defer c.recovered(&err)
+	if err := c.checkFirst(ctx); err != nil {
+		return nil, err
+	}
+	return c.conn.ExecContext(ctx, query, args)
+}
+
+// BeginTx implements driver.ConnBeginTx.
+func (c *primaryConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
+	if err := c.checkFirst(ctx); err != nil {
+		return nil, err
+	}
+	return c.conn.BeginTx(ctx, o)
+}
+
+// recovered turns a panic of the driver into a lost reply: it panics on some malformed answers, as a MariaDB of a Galera cluster gives
+// when another server's change aborts a procedure. With the panic, database/sql would wait for ever for the connection's lock.
+func (c *primaryConn) recovered(err *error) {
+	if why := recover(); why != nil {
+		c.broken = true
+		*err = fmt.Errorf("%w: the answer can't be read: %v", mysql.ErrInvalidConn, why)
+	}
+}
+
+// checkFirst is ResetSession for the first use, for which a connection may have waited in the pool as long as for any other: whoever
+// wanted it may have been served by another one.
+func (c *primaryConn) checkFirst(ctx context.Context) error {
+	if c.taken {
+		return nil
+	}
+	c.taken = true
+	if c.isOld() {
+		return driver.ErrBadConn
+	}
+	if time.Since(c.checkedAt) < max(redialPause, c.primary.recheckAfter) {
+		return nil
+	}
+	return c.check(ctx)
+}
+
+// check returns ErrBadConn unless the server takes writes, as far as the last check is not too old.
+func (c *primaryConn) check(ctx context.Context) error {
+	if c.isOld() {
 		return driver.ErrBadConn
 	}
 	if c.primary.recheckAfter < 0 || time.Since(c.checkedAt) < c.primary.recheckAfter {
@@ -126,9 +232,12 @@ func (c *primaryConn) ResetSession(ctx context.Context) error {
 	asked := time.Now()
 	switch readOnly, err := c.isReadOnly(ctx); {
 	case err != nil:
+		if time.Since(asked) >= c.primary.checkTimeout {
+			c.primary.server.suspect()
+		}
 		return driver.ErrBadConn
 	case readOnly:
-		c.primary.invalidate()
+		c.primary.server.leave()
 		return driver.ErrBadConn
 	}
 	c.checkedAt = asked
@@ -137,15 +246,18 @@ func (c *primaryConn) ResetSession(ctx context.Context) error {
 
 // IsValid implements driver.Validator: the pool calls it when the connection is returned.
 func (c *primaryConn) IsValid() bool {
-	return c.conn.IsValid() && c.demotions == c.primary.demotions.Load() && time.Now().Before(c.expiresAt)
+	return !c.broken && c.conn.IsValid() && !c.isOld() && time.Now().Before(c.expiresAt)
 }
+
+// isOld reports whether another server may have taken over since the connection was dialed.
+func (c *primaryConn) isOld() bool { return c.generation != c.primary.server.generation.Load() }
 
 // isReadOnly asks the server whether it takes no writes.
 func (c *primaryConn) isReadOnly(ctx context.Context) (readOnly bool, err error) {
 	// A caller whose context ends during the check would cost the pool a good connection.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.primary.checkTimeout)
 	defer cancel()
-	rows, err := c.QueryContext(ctx, "SELECT "+readOnlySQL, nil)
+	rows, err := c.conn.QueryContext(ctx, "SELECT "+readOnlySQL, nil)
 	if err != nil {
 		return false, err
 	}

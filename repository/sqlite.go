@@ -43,15 +43,14 @@ func openSQLite(path string, o Options) (*Store, error) {
 	}
 	s.closers = append(s.closers, probe.Close)
 	s.dialect = dialect{
-		name:                 migrations.SQLite,
-		readOnly:             "0 = 1", // reads are never old
-		invalidateClaimConns: func() {},
-		invalidateLookConns:  func() {},
-		ping:                 func(ctx context.Context) error { return takesWrites(ctx, probe) },
-		now:                  func() string { return strconv.FormatInt(time.Now().UnixMicro(), 10) },
-		retryable:            func(error) bool { return false },
-		forceIndex:           func(string) string { return "" }, // SQLite chooses these indexes itself
-		hasRegion:            "EXISTS (SELECT 1 FROM json_each(v.regions) WHERE value = ?)",
+		name:        migrations.SQLite,
+		readOnly:    "0 = 1", // reads are never old
+		leaveServer: func() {},
+		ping:        func(ctx context.Context) error { return takesWrites(ctx, probe) },
+		now:         func() string { return strconv.FormatInt(time.Now().UnixMicro(), 10) },
+		retryable:   func(error) bool { return false },
+		forceIndex:  func(string) string { return "" }, // SQLite chooses these indexes itself
+		hasRegion:   "EXISTS (SELECT 1 FROM json_each(v.regions) WHERE value = ?)",
 		migrator: func() (*migrations.Migrator, func() error, error) {
 			lockDB, err := sql.Open(sqlite.DriverName, sqliteDSN(path+".migrate", migrations.LockWait))
 			if err != nil {

@@ -47,10 +47,8 @@ type dialect struct {
 	name migrations.Dialect
 	// readOnly is the SQL for whether the server takes no writes: then its answers may be old.
 	readOnly string
-	// invalidateClaimConns closes every present connection for claims: one of them led to a read-only server.
-	invalidateClaimConns func()
-	// invalidateLookConns does so for the looks.
-	invalidateLookConns func()
+	// leaveServer closes every present connection: one of them led to a read-only server.
+	leaveServer func()
 	// ping returns nil if the database takes writes. It waits for no transaction and for no connection of the pools above.
 	ping func(context.Context) error
 	// now is the SQL for the database's clock in microseconds.

@@ -1,0 +1,217 @@
+package repository
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// slowServer is a driver.Connector to a server that answers as late as it is told. It is no server's stand-in: what is tested is when the
+// pool's connections are given up, and not what a server says.
+type slowServer struct {
+	driver.Connector
+	handshake, answer time.Duration
+	fails, panics     bool
+	dialed            []*slowConn
+}
+
+func (s *slowServer) Connect(ctx context.Context) (driver.Conn, error) {
+	if err := wait(ctx, s.handshake); err != nil {
+		return nil, err
+	}
+	if s.fails {
+		return nil, io.ErrUnexpectedEOF
+	}
+	c := &slowConn{server: s}
+	s.dialed = append(s.dialed, c)
+	return c, nil
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+type slowConn struct {
+	conn
+	server *slowServer
+	closed bool
+}
+
+func (c *slowConn) QueryContext(ctx context.Context, _ string, _ []driver.NamedValue) (driver.Rows, error) {
+	if err := wait(ctx, c.server.answer); err != nil {
+		return nil, err
+	}
+	if c.server.panics {
+		_ = make([]byte, 0)[c.server.handshake:1] // as a driver that reads beyond a packet's end
+	}
+	return noRows{}, nil
+}
+
+func (c *slowConn) ResetSession(context.Context) error { return nil }
+func (c *slowConn) IsValid() bool                      { return true }
+func (c *slowConn) Close() error                       { c.closed = true; return nil }
+
+// noRows is the answer that the server is not read-only.
+type noRows struct{ driver.Rows }
+
+func (noRows) Next(values []driver.Value) error { values[0] = int64(0); return nil }
+func (noRows) Close() error                     { return nil }
+
+// suspectBubble runs the test in a bubble, with a connector whose server answers at once until the test changes that.
+func suspectBubble(t *testing.T, test func(t *testing.T, p *primaryConnector, s *slowServer)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowServer{}
+		test(t, &primaryConnector{Connector: s, server: &server{}, checkTimeout: time.Second}, s)
+	})
+}
+
+func dialed(t *testing.T, p *primaryConnector) *primaryConn {
+	t.Helper()
+	c, err := p.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.(*primaryConn)
+}
+
+// A server is suspected when it does not answer a check or a dial in time, at most once a second, and then the connections from before are
+// closed.
+func TestSuspicion(t *testing.T) {
+	for name, ask := range map[string]func(t *testing.T, p *primaryConnector, c *primaryConn){
+		"a check": func(t *testing.T, _ *primaryConnector, c *primaryConn) {
+			mustBeError(t, "the check", c.ResetSession(t.Context()), driver.ErrBadConn)
+		},
+		"a dial": func(t *testing.T, p *primaryConnector, _ *primaryConn) {
+			if _, err := p.Connect(t.Context()); err == nil {
+				t.Error("the dial did not fail")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			suspectBubble(t, func(t *testing.T, p *primaryConnector, s *slowServer) {
+				idle, asked := dialed(t, p), dialed(t, p)
+				s.handshake, s.answer, s.fails = time.Second, time.Minute, true
+				ask(t, p, asked)
+				if idle.IsValid() || !errors.Is(idle.ResetSession(t.Context()), driver.ErrBadConn) {
+					t.Error("a connection from before is kept")
+				}
+				for range 3 { // others who have waited
+					p.server.suspect()
+				}
+				if n := p.server.generation.Load(); n != 1 {
+					t.Errorf("%d suspicions in a second", n)
+				}
+				time.Sleep(suspectPause)
+				p.server.suspect()
+				if n := p.server.generation.Load(); n != 2 {
+					t.Errorf("%d suspicions, a second after the first", n)
+				}
+			})
+		})
+	}
+}
+
+// What ends early says nothing about the server: a dial that is refused, and a caller who has gone.
+func TestNoSuspicion(t *testing.T) {
+	suspectBubble(t, func(t *testing.T, p *primaryConnector, s *slowServer) {
+		idle := dialed(t, p)
+		s.handshake, s.fails = p.checkTimeout-time.Millisecond, true
+		if _, err := p.Connect(t.Context()); err == nil {
+			t.Error("the dial did not fail")
+		}
+		s.handshake = time.Minute
+		brief, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		_, err := p.Connect(brief)
+		mustBeError(t, "the dial of a caller who has gone", err, context.DeadlineExceeded)
+		if !idle.IsValid() {
+			t.Error("a connection is given up")
+		}
+	})
+}
+
+// A dial that was slow soon after a suspicion may have reached the old server: another one takes its place.
+func TestASlowDialIsRepeated(t *testing.T) {
+	for name, c := range map[string]struct {
+		after time.Duration // since the suspicion, 0 for none
+		takes time.Duration
+		dials int
+	}{
+		"quick, soon after a suspicion":         {time.Second, quickDial, 1},
+		"slow, soon after a suspicion":          {time.Second, quickDial + time.Millisecond, 2},
+		"slow, long after a suspicion":          {suspectFor + time.Second, quickDial + time.Millisecond, 1},
+		"slow, and nothing was suspected":       {0, quickDial + time.Millisecond, 1},
+		"very slow, with a suspicion before it": {time.Second, 2 * suspectFor, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			suspectBubble(t, func(t *testing.T, p *primaryConnector, s *slowServer) {
+				if c.after > 0 {
+					p.server.suspect()
+					time.Sleep(c.after)
+				}
+				s.handshake = c.takes
+				got := dialed(t, p)
+				if len(s.dialed) != c.dials || got.conn != driver.Conn(s.dialed[c.dials-1]) {
+					t.Errorf("%d dials, want the connection of dial %d", len(s.dialed), c.dials)
+				}
+				for _, first := range s.dialed[:c.dials-1] {
+					if !first.closed {
+						t.Error("the first connection stays open")
+					}
+				}
+			})
+		})
+	}
+}
+
+// A connection that nobody has taken since it was dialed is checked before its first use.
+func TestFirstUseIsChecked(t *testing.T) {
+	uses := map[string]func(ctx context.Context, c *primaryConn) error{
+		"a query":       func(ctx context.Context, c *primaryConn) error { return errorOf(c.QueryContext(ctx, "SELECT 1", nil)) },
+		"a statement":   func(ctx context.Context, c *primaryConn) error { return errorOf(c.ExecContext(ctx, "DO 0", nil)) },
+		"a transaction": func(ctx context.Context, c *primaryConn) error { return errorOf(c.BeginTx(ctx, driver.TxOptions{})) },
+	}
+	for name, use := range uses {
+		t.Run(name, func(t *testing.T) {
+			suspectBubble(t, func(t *testing.T, p *primaryConnector, s *slowServer) {
+				old := dialed(t, p)
+				p.server.leave()
+				mustBeError(t, name+" by an old connection", use(t.Context(), old), driver.ErrBadConn)
+				waited := dialed(t, p)
+				time.Sleep(time.Minute)
+				s.answer = time.Minute
+				mustBeError(t, name+" by one that has waited", use(t.Context(), waited), driver.ErrBadConn)
+			})
+		})
+	}
+}
+
+// An answer on which the driver panics is a lost reply. The connection is closed, and no goroutine waits for ever.
+func TestUnreadableAnswer(t *testing.T) {
+	s := &slowServer{}
+	pool := sql.OpenDB(&primaryConnector{Connector: s, server: &server{}, checkTimeout: time.Minute, recheckAfter: neverRecheck})
+	defer pool.Close()
+	c, err := pool.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.panics = true
+	mustBeError(t, "the answer", errorOf(c.QueryContext(t.Context(), "CALL p()")), mysql.ErrInvalidConn) //nolint:rowserrcheck // there are none
+	_ = c.Close()
+	if n := pool.Stats().OpenConnections; n != 0 {
+		t.Errorf("%d connections stay open", n)
+	}
+}
