@@ -7,6 +7,20 @@ import (
 	"firsttap/dispatch"
 )
 
+// checkWithdrawals checks how often the driver has given back before. A history is shorter than the hour in which that counts.
+func (f *facts) checkWithdrawals(c change) {
+	fromIt := 1
+	for _, earlier := range f.gave[c.driver] {
+		if earlier.dispatch == c.dispatch {
+			fromIt++
+		}
+	}
+	f.gave[c.driver] = append(f.gave[c.driver], c)
+	if fromIt > dispatch.MaxWithdrawalsPerDispatch || len(f.gave[c.driver]) > dispatch.MaxWithdrawalsPerDriver {
+		f.add(rarelyGiven, c.dispatch, c.done, c, ", their withdrawal ", len(f.gave[c.driver]), ", and ", fromIt, " from this dispatch")
+	}
+}
+
 // checkChange checks a change's actor, its time and its version.
 func (f *facts) checkChange(c change) {
 	asked := func(kind string, match func(op) bool) bool {
@@ -28,6 +42,7 @@ func (f *facts) checkChange(c change) {
 		if !slices.ContainsFunc(f.holds[c.dispatch], held) || !asked("withdraw", named) {
 			f.add(ownEnding, c.dispatch, c.done, c)
 		}
+		f.checkWithdrawals(c)
 	case c.isByAdmin():
 		if !f.called(c.dispatch, func(o op) bool { return o.actor == c.actor && o.from <= c.done && o.version == c.version-1 }) {
 			f.add(versionIsRead, c.dispatch, c.done, c)

@@ -33,6 +33,7 @@ const (
 	inTheWindow   = "a tap wins only between the opening and the end of the offer"
 	noIsNo        = "who hears that nothing was decided for them has not won"
 	ownEnding     = "a driver gives back only their own claim, in the round that they name"
+	rarelyGiven   = "a driver gives back no more than is allowed in an hour"
 	versionIsRead = "an admin changes only what they have read"
 	ownVersion    = "each change makes a version of its own"
 	nobodyUntold  = "who was refused in vain is told"
@@ -80,7 +81,8 @@ type facts struct {
 	openers map[string][]change // that tell drivers of an offer, or that there is none any more
 	claims  map[string][]storedClaim
 	calls   map[string][]op
-	calm    bool // no fault has struck, so the checker can demand more
+	gave    map[string][]change // withdrawals, by driver
+	calm    bool                // no fault has struck, so the checker can demand more
 	found   []violation
 }
 
@@ -89,7 +91,7 @@ type facts struct {
 func (h *history) check() []violation {
 	f := &facts{
 		history: h, changed: map[string][]change{}, wins: map[string][]change{}, openers: map[string][]change{}, claims: map[string][]storedClaim{},
-		calls: map[string][]op{}, holds: map[string][]hold{}, calm: len(h.struck) == 0, found: h.reports,
+		calls: map[string][]op{}, gave: map[string][]change{}, holds: map[string][]hold{}, calm: len(h.struck) == 0, found: h.reports,
 	}
 	for _, c := range h.changes {
 		f.note(c)

@@ -52,6 +52,7 @@ var bugs = []bug{
 	{"a tap without a round wins after a withdrawal", "dispatch/rules.go", "!current || round == 0 && c.Withdrew", "!current"},
 	{"a tap wins a later round", "dispatch/rules.go", "!current || round == 0 && c.Withdrew", "round == 0 && c.Withdrew"},
 	{"anybody gives back a claim", "dispatch/rules.go", "	if !d.HeldBy(driver) {\n		return nil, ErrNotHolder\n	}\n	if d.Status != Accepted {", "	if d.Status != Accepted {"},
+	{"withdrawals are not limited", "dispatch/withdrawal.go", "	if wait > 0 {\n		return &Too", "	if wait > WithdrawalPeriod {\n		return &Too"},
 	{"a change of the terms ignores the version", "dispatch/changes.go", "	case version != d.Version:\n		return ErrVersionConflict\n", ""},
 }
 
