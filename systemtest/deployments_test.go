@@ -1,0 +1,253 @@
+package systemtest
+
+import (
+	"fmt"
+	"net/url"
+	"testing"
+	"time"
+
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+func databaseURL(url string) string { return "FIRSTTAP_DATABASE_URL=" + url }
+
+// oneOfEach has a MariaDB, a Redis and two instances. Each is killed, and Redis is also frozen for a while.
+func oneOfEach(tr *trial) deployment {
+	t := tr.t
+	db, r := servertest.StartMariaDB(t), servertest.StartRedis(t)
+	url := db.URL(t)
+	return deployment{
+		settings: both(databaseURL(url), "FIRSTTAP_REDIS_URL="+r.URL()),
+		current:  func() string { return url },
+		faults: []fault{
+			{"Redis is killed, and started again later", func() func() { r.Kill(); return r.Start }},
+			{"Redis is frozen, and goes on later", func() func() { r.Freeze(); return r.Thaw }},
+			{"the database is killed, and started again at once", func() func() { db.Kill(); db.Start(); return func() {} }},
+			{"an instance is killed, and another started later", tr.killInstance},
+		},
+	}
+}
+
+func onSentinel(tr *trial) deployment {
+	t := tr.t
+	s, url := servertest.StartRedisSentinel(t), mariaDB(t)
+	failOver := func(stop, resume func(*servertest.Redis)) func() func() {
+		return func() func() {
+			old := s.FailOver(t, stop)
+			return func() { resume(old); s.Await(t) }
+		}
+	}
+	return deployment{
+		settings: both(databaseURL(url), "FIRSTTAP_REDIS_URL="+s.URL()),
+		current:  func() string { return url },
+		faults: []fault{
+			{"the master is killed", failOver((*servertest.Redis).Kill, (*servertest.Redis).Start)},
+			{"the master is frozen, and goes on later", failOver((*servertest.Redis).Freeze, (*servertest.Redis).Thaw)},
+		},
+	}
+}
+
+func onCluster(tr *trial) deployment {
+	t := tr.t
+	c, url := servertest.StartReplicatedCluster(t), mariaDB(t)
+	failOver := func(stop, resume func(*servertest.Redis)) func() func() {
+		return func() func() {
+			old := c.FailOver(t, stop)
+			return func() { resume(old); c.Await(t) }
+		}
+	}
+	return deployment{
+		settings: both(databaseURL(url), "FIRSTTAP_REDIS_URL="+c.URL()),
+		current:  func() string { return url },
+		faults: []fault{
+			{"a master is killed", failOver((*servertest.Redis).Kill, (*servertest.Redis).Start)},
+			{"a master is frozen, and goes on later", failOver((*servertest.Redis).Freeze, (*servertest.Redis).Thaw)},
+		},
+	}
+}
+
+// onGroup has a router that leads new connections to the primary, and cuts none.
+func onGroup(tr *trial) deployment {
+	t := tr.t
+	g := servertest.StartMySQLGroup(t)
+	first := g.Primary()
+	url := first.URL(t)
+	router := servertest.StartProxy(t, first.Addr())
+	follow := func() { router.Redirect(g.Primary().Addr()) }
+	failOver := func(stop, resume func(*servertest.Database)) func() func() {
+		return func() func() {
+			old := g.FailOver(stop)
+			follow()
+			return func() { resume(old) }
+		}
+	}
+	secondaries := func() (all []*servertest.Database) {
+		primary := g.Primary()
+		for _, member := range g.Members {
+			if member != primary {
+				all = append(all, member)
+			}
+		}
+		return all
+	}
+	return deployment{
+		settings: both(databaseURL(router.URL(url)), ownRedis(t)),
+		current:  func() string { return addressed(url, g.Primary()) },
+		faults: []fault{
+			{"the primary is moved", func() func() { g.Move(secondaries()[0]); follow(); return func() {} }},
+			{"the primary is killed", failOver((*servertest.Database).Kill, func(old *servertest.Database) { old.Start(); g.Join(old) })},
+			{"the primary is frozen, and goes on later", failOver((*servertest.Database).Freeze, func(old *servertest.Database) { old.Thaw(); g.Await(old) })},
+			{"the primary is without the others, until callers hear so", func() func() {
+				others := secondaries()
+				for _, member := range others {
+					member.Freeze()
+				}
+				before := tr.unknown()
+				testkit.Within(t, settled, "a caller is told that the outcome is unknown", func() bool { return tr.unknown() > before })
+				for _, member := range others {
+					member.Thaw()
+				}
+				return func() { g.Primary() }
+			}},
+		},
+	}
+}
+
+// onZones loses the primary, Redis' master and an instance at the same time, as if they were in one zone.
+func onZones(tr *trial) deployment {
+	t := tr.t
+	g, s := servertest.StartMySQLGroup(t), servertest.StartRedisSentinel(t)
+	first := g.Primary()
+	url := first.URL(t)
+	router := servertest.StartProxy(t, first.Addr())
+	return deployment{
+		settings: both(databaseURL(router.URL(url)), "FIRSTTAP_REDIS_URL="+s.URL()),
+		current:  func() string { return addressed(url, g.Primary()) },
+		faults: []fault{{"a zone is lost, and comes back", func() func() {
+			var startInstance func()
+			var primary *servertest.Database
+			master := s.FailOver(t, func(master *servertest.Redis) {
+				startInstance = tr.killInstance()
+				master.Kill()
+				primary = g.FailOver((*servertest.Database).Kill)
+				router.Redirect(g.Primary().Addr())
+			})
+			return func() {
+				master.Start()
+				s.Await(t)
+				primary.Start()
+				g.Join(primary)
+				startInstance()
+			}
+		}}},
+	}
+}
+
+// onGalera has a router that leads all new connections to the same server, and cuts none.
+func onGalera(tr *trial) deployment {
+	t := tr.t
+	g := servertest.StartGalera(t)
+	url := g.Nodes[0].URL(t)
+	router := servertest.StartProxy(t, g.Nodes[0].Addr())
+	at := 0
+	failOver := func(stop, resume func(*servertest.Database)) func() func() {
+		return func() func() {
+			old := g.Nodes[at]
+			at = (at + 1) % len(g.Nodes)
+			stop(old)
+			g.Await(len(g.Nodes) - 1)
+			router.Redirect(g.Nodes[at].Addr())
+			return func() { resume(old); g.Await(len(g.Nodes)) }
+		}
+	}
+	return deployment{
+		settings: both(databaseURL(router.URL(url)), ownRedis(t)),
+		current:  func() string { return addressed(url, g.Nodes[at]) },
+		faults: []fault{
+			{"the server in use is killed", failOver((*servertest.Database).Kill, (*servertest.Database).Start)},
+			{"the server in use is frozen, and goes on later", failOver((*servertest.Database).Freeze, (*servertest.Database).Thaw)},
+		},
+	}
+}
+
+// onTwoOfGalera has an instance on each of two servers, which wait for each other before they read. The instances have no common Redis.
+func onTwoOfGalera(tr *trial) deployment {
+	t := tr.t
+	g := servertest.StartGalera(t)
+	url := g.Nodes[0].URL(t)
+	for _, node := range g.Nodes {
+		OpenDatabase(t, addressed(url, node)).exec("SET GLOBAL wsrep_sync_wait = 7")
+	}
+	router := servertest.StartProxy(t, g.Nodes[0].Addr())
+	return deployment{
+		// Without a common Redis both instances decide, and the servers find the conflicts.
+		settings: [2][]string{
+			{databaseURL(router.URL(url)), "FIRSTTAP_JOB_LOCK=table"}, {databaseURL(addressed(url, g.Nodes[1])), "FIRSTTAP_JOB_LOCK=table"},
+		},
+		remark: func() string {
+			return fmt.Sprintf("%d transactions failed at the COMMIT or before, because the other server had committed a change of the same row",
+				conflicts(t, g.Nodes[1:], url))
+		},
+		current: func() string { return addressed(url, g.Nodes[1]) },
+		once:    true,
+		faults: []fault{{"the first instance's server is killed", func() func() {
+			g.Nodes[0].Kill()
+			g.Await(2)
+			router.Redirect(g.Nodes[2].Addr())
+			return func() {}
+		}}},
+	}
+}
+
+// onAsynchronous has a replica that lags, and is promoted. What it has not applied is lost.
+func onAsynchronous(tr *trial) deployment {
+	t := tr.t
+	r := servertest.StartReplication(t, servertest.MariaDB)
+	url := r.URL(t)
+	router := servertest.StartProxy(t, r.Primary.Addr())
+	var lag time.Duration
+	return deployment{
+		settings: both(databaseURL(router.URL(url)), ownRedis(t)),
+		current:  func() string { return addressed(url, r.Replica) },
+		once:     true,
+		loses:    true,
+		remark:   func() string { return fmt.Sprintf("the replica was %.2f s behind", lag.Seconds()) },
+		faults: []fault{{"the primary is killed, and a replica that lags is promoted", func() func() {
+			r.Follow()
+			r.Lag()
+			since := time.Now()
+			testkit.Within(t, settled, "drivers win", func() bool { return tr.winsSince(since) >= 10 })
+			lag = time.Since(since)
+			r.Primary.Kill()
+			r.Promote()
+			router.Redirect(r.Replica.Addr())
+			return func() {}
+		}}},
+	}
+}
+
+// addressed is the URL with the server's address.
+func addressed(raw string, server *servertest.Database) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		panic(err) // it is one that servertest has made
+	}
+	u.Host = server.Addr()
+	return u.String()
+}
+
+// conflicts counts the transactions that servers of Galera have rolled back for those of another.
+func conflicts(t *testing.T, nodes []*servertest.Database, url string) (n int) {
+	t.Helper()
+	for _, node := range nodes {
+		var rolledBack int
+		err := OpenDatabase(t, addressed(url, node)).DB.QueryRow(`SELECT SUM(variable_value) FROM information_schema.global_status
+			WHERE variable_name IN ('wsrep_local_cert_failures', 'wsrep_local_bf_aborts')`).Scan(&rolledBack)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += rolledBack
+	}
+	return n
+}
