@@ -129,6 +129,10 @@ mutant "a round that has not begun is booked" repository/taps.go "|| round > cur
 mutant "batches are kept for ever" repository/retention.go '{"tap_batches", "id", "id < ?"' '{"tap_batches", "id", "id < ? AND 1 = 0"' ./repository TestRetentionOfTables
 mutant "a demoted server decides a claim" repository/claim_snapshot.go "if readOnly {" "if false {" ./repository TestReadOnlyServerAnswersNothing
 mutant "a demoted server answers reads" repository/primary.go "c.primary.recheckAfter < 0 || time.Since(c.checkedAt) < c.primary.recheckAfter" "true" ./repository TestReadOnlyServerAnswersNothing
+mutant "a server that did not answer keeps its connections" repository/primary.go "s.suspectedAt.CompareAndSwap(last, &now)" "false" ./repository 'TestASilentServerIsLeft|TestSuspicion'
+mutant "a slow dial is believed" repository/primary.go "took > quickDial &&" "took > time.Hour &&" ./repository TestASlowDialIsRepeated
+mutant "a connection is not checked at its first use" repository/primary.go "	if c.taken {" "	if true {" ./repository TestFirstUseIsChecked
+mutant "the driver's panic goes on" repository/primary.go "why := recover(); why != nil" "why := error(nil); why != nil" ./repository TestUnreadableAnswer
 
 suite=TestLockerAndLeader
 mutant "a lease is trusted longer than the server keeps it" lock/hold.go "return ttl / 10" "return -ttl / 10" ./lock "$suite/NoOverlap"
@@ -239,7 +243,7 @@ mutant "an idle instance reads the ledger all the time" schedule/watch.go "time.
 mutant "requested runs wait for the next reading" schedule/watch.go "!open.IsZero() && !open.After(now)" "open.Equal(now)" ./schedule TestRunNow
 mutant "each part of an instance looks by itself" repository/look.go "time.Since(l.ReadAt) < maxAge" "maxAge < 0" ./repository TestLooksAreShared
 mutant "a look tells of other processes' jobs" repository/look.go "WHERE j.name IN ? AND r.job" "WHERE (j.name IN ? OR 1 = 1) AND r.job" ./repository 'TestLook$/mariadb'
-mutant "the ledger waits for a look" repository/mysql.go "looking, lookConns" "looking, 1" ./repository TestLookThatWaits/mariadb
+mutant "the ledger waits for a look" repository/mysql.go "brief, lookConns," "brief, 1," ./repository TestLookThatWaits/mariadb
 mutant "a look at an offer teaches nothing" repository/offered.go "s.lastKnown.learnDispatch(&items[0].Dispatch)" "_ = items" ./repository TestClaimAfterALook/mariadb
 mutant "a missing privilege on a table ends the use of the procedure" $call "uint16{1044, 1064, 1227" "uint16{1044, 1064, 1142, 1227" ./repository TestAUserWithoutPrivilegesForTables/mariadb
 mutant "the scheduler uses the look of another" repository/look.go "s.look(ctx, 0, jobs)" "s.look(ctx, maxLookAge, jobs)" ./repository TestLooksAreShared
