@@ -209,7 +209,7 @@ func TestUnreadableAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.panics = true
-	mustBeError(t, "the answer", errorOf(c.QueryContext(t.Context(), "CALL p()")), mysql.ErrInvalidConn) //nolint:rowserrcheck // there are none
+	mustBeError(t, "the answer", errorOf(c.QueryContext(t.Context(), "CALL p()")), mysql.ErrInvalidConn)
 	_ = c.Close()
 	if n := pool.Stats().OpenConnections; n != 0 {
 		t.Errorf("%d connections stay open", n)
