@@ -80,7 +80,7 @@ const neverRecheck = -1 * time.Second
 // compared as text: MariaDB 12 has words instead of 0 and 1, and a word compared with a number counts as 0.
 const readOnlySQL = "(CONCAT(@@GLOBAL.read_only) NOT IN ('0', 'OFF') OR CONCAT(@@GLOBAL.innodb_read_only) NOT IN ('0', 'OFF'))"
 
-// newPrimary returns a connector for config, whose address leads to the server. It does not connect.
+// newPrimary returns a connector to the server at config's address. It does not connect.
 func newPrimary(config *mysql.Config, every time.Duration, s *server) (*primaryConnector, error) {
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
@@ -205,8 +205,8 @@ func (c *primaryConn) recovered(err *error) {
 	}
 }
 
-// checkFirst is ResetSession for the first use, for which a connection may have waited in the pool as long as for any other: whoever
-// wanted it may have been served by another one.
+// checkFirst checks a connection before its first use. The pool calls ResetSession only from the second use on, and a connection may wait
+// in the pool before the first: it was dialed for a caller who then got another one.
 func (c *primaryConn) checkFirst(ctx context.Context) error {
 	if c.taken {
 		return nil

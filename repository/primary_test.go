@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -182,65 +181,6 @@ func TestClaimsGoToTheNewServer(t *testing.T) {
 	if n := claims.Stats().OpenConnections; n > claimConns {
 		t.Errorf("%d connections for claims", n)
 	}
-}
-
-// A server stands still while another takes over, and goes on without knowing it. Nothing is answered from it, though all connections to
-// it were kept, and it takes writes.
-func TestASilentServerIsLeft(t *testing.T) {
-	t.Parallel()
-	replication := servertest.StartReplication(t, servertest.MariaDB)
-	u, err := url.Parse(replication.URL(t))
-	must(t, err)
-	old := migrated(t, u.String())
-	won, winner := old.add(t, nil), old.drivers(t, 1)[0]
-	old.mustAccept(t, won.ID, winner.ID)
-	replication.Follow()
-
-	proxy := servertest.StartProxy(t, u.Host)
-	s := openWith(t, proxy.URL(u.String()), Options{Log: quiet, Patience: time.Second})
-	replays := func(ctx context.Context) error {
-		_, err := s.Claim(ctx, won.ID, winner.ID, rule(1))
-		return err
-	}
-	reads := func(ctx context.Context) error {
-		d, err := s.Dispatch(ctx, won.ID)
-		if err == nil && d.Round != 1 {
-			err = dispatch.ErrOfferStale
-		}
-		return err
-	}
-	// So many ask at the same time that a pool has all its connections.
-	each := func(ask func(context.Context) error) (errs []error) {
-		errs = make([]error, 2*generalConns)
-		testkit.Together(len(errs), func(i int) { errs[i] = ask(t.Context()) })
-		return errs
-	}
-	for _, err := range slices.Concat(each(replays), each(reads)) {
-		if err != nil && !errors.Is(err, dispatch.ErrUnavailable) {
-			t.Fatal(err)
-		}
-	}
-	replication.Primary.Freeze()
-	if err := s.Ping(t.Context()); err == nil { // as the probe does each second
-		t.Fatal("a frozen server has answered")
-	}
-	replication.Promote()
-	proxy.Redirect(replication.Replica.Addr())
-	u.Host = replication.Replica.Addr()
-	moved := &database{Store: open(t, u.String())}
-	moved.mustUpdate(t, won.ID, withdraw)
-	replication.Primary.Thaw()
-	for _, err := range slices.Concat(each(replays), each(reads)) {
-		if err == nil {
-			t.Fatal("an answer from the old server")
-		}
-	}
-	testkit.Retry(t, func() error {
-		if err := reads(t.Context()); !errors.Is(err, dispatch.ErrOfferStale) {
-			return fmt.Errorf("the new server is not used: %w", err)
-		}
-		return nil
-	})
 }
 
 // After a dial that leads to a read-only server, concurrent callers do not dial it again at once.

@@ -5,12 +5,19 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"io"
+	"net/url"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"firsttap/dispatch"
+	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // slowServer is a driver.Connector to a server that answers as late as it is told. It is no server's stand-in: what is tested is when the
@@ -69,7 +76,7 @@ type noRows struct{ driver.Rows }
 func (noRows) Next(values []driver.Value) error { values[0] = int64(0); return nil }
 func (noRows) Close() error                     { return nil }
 
-// suspectBubble runs the test in a bubble, with a connector whose server answers at once until the test changes that.
+// suspectBubble runs the test in a bubble. The server of its connector answers at once, until the test makes it slow.
 func suspectBubble(t *testing.T, test func(t *testing.T, p *primaryConnector, s *slowServer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -108,7 +115,7 @@ func TestSuspicion(t *testing.T) {
 				if idle.IsValid() || !errors.Is(idle.ResetSession(t.Context()), driver.ErrBadConn) {
 					t.Error("a connection from before is kept")
 				}
-				for range 3 { // others who have waited
+				for range 3 { // more callers have got no answer
 					p.server.suspect()
 				}
 				if n := p.server.generation.Load(); n != 1 {
@@ -124,7 +131,7 @@ func TestSuspicion(t *testing.T) {
 	}
 }
 
-// What ends early says nothing about the server: a dial that is refused, and a caller who has gone.
+// A dial that is refused, or whose caller gives up early, says nothing about the server.
 func TestNoSuspicion(t *testing.T) {
 	suspectBubble(t, func(t *testing.T, p *primaryConnector, s *slowServer) {
 		idle := dialed(t, p)
@@ -136,7 +143,7 @@ func TestNoSuspicion(t *testing.T) {
 		brief, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		_, err := p.Connect(brief)
-		mustBeError(t, "the dial of a caller who has gone", err, context.DeadlineExceeded)
+		mustBeError(t, "a dial whose caller gives up", err, context.DeadlineExceeded)
 		if !idle.IsValid() {
 			t.Error("a connection is given up")
 		}
@@ -214,4 +221,63 @@ func TestUnreadableAnswer(t *testing.T) {
 	if n := pool.Stats().OpenConnections; n != 0 {
 		t.Errorf("%d connections stay open", n)
 	}
+}
+
+// A server stands still while another takes over, and goes on without knowing it. Nothing is answered from it, though all connections to
+// it were kept, and it takes writes.
+func TestASilentServerIsLeft(t *testing.T) {
+	t.Parallel()
+	replication := servertest.StartReplication(t, servertest.MariaDB)
+	u, err := url.Parse(replication.URL(t))
+	must(t, err)
+	old := migrated(t, u.String())
+	won, winner := old.add(t, nil), old.drivers(t, 1)[0]
+	old.mustAccept(t, won.ID, winner.ID)
+	replication.Follow()
+
+	proxy := servertest.StartProxy(t, u.Host)
+	s := openWith(t, proxy.URL(u.String()), Options{Log: quiet, Patience: time.Second})
+	replays := func(ctx context.Context) error {
+		_, err := s.Claim(ctx, won.ID, winner.ID, rule(1))
+		return err
+	}
+	reads := func(ctx context.Context) error {
+		d, err := s.Dispatch(ctx, won.ID)
+		if err == nil && d.Round != 1 {
+			err = dispatch.ErrOfferStale
+		}
+		return err
+	}
+	// So many ask at the same time that a pool has all its connections.
+	each := func(ask func(context.Context) error) (errs []error) {
+		errs = make([]error, 2*generalConns)
+		testkit.Together(len(errs), func(i int) { errs[i] = ask(t.Context()) })
+		return errs
+	}
+	for _, err := range slices.Concat(each(replays), each(reads)) {
+		if err != nil && !errors.Is(err, dispatch.ErrUnavailable) {
+			t.Fatal(err)
+		}
+	}
+	replication.Primary.Freeze()
+	if err := s.Ping(t.Context()); err == nil { // as the probe does each second
+		t.Fatal("a frozen server has answered")
+	}
+	replication.Promote()
+	proxy.Redirect(replication.Replica.Addr())
+	u.Host = replication.Replica.Addr()
+	moved := &database{Store: open(t, u.String())}
+	moved.mustUpdate(t, won.ID, withdraw)
+	replication.Primary.Thaw()
+	for _, err := range slices.Concat(each(replays), each(reads)) {
+		if err == nil {
+			t.Fatal("an answer from the old server")
+		}
+	}
+	testkit.Retry(t, func() error {
+		if err := reads(t.Context()); !errors.Is(err, dispatch.ErrOfferStale) {
+			return fmt.Errorf("the new server is not used: %w", err)
+		}
+		return nil
+	})
 }

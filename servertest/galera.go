@@ -97,7 +97,8 @@ func firstOf(i int, g *Galera) []string {
 	return nil
 }
 
-// galeraArgs are the settings of a server whose cluster's traffic, copy of the data, and missing transactions use those ports.
+// galeraArgs returns the settings of a server. ports are those on which it takes part in the cluster, receives a copy of the data, and
+// receives missing transactions.
 func galeraArgs(provider, addresses string, ports [3]int) []string {
 	return []string{
 		"--wsrep-on=ON", "--wsrep-provider=" + provider, "--wsrep-cluster-address=gcomm://" + addresses, "--wsrep-cluster-name=firsttap",
