@@ -82,13 +82,9 @@ func (f *facts) checkRefusal(o op) {
 	if f.holderAt(o) || slices.ContainsFunc(f.wins[o.dispatch], func(c change) bool { return c.done <= o.to && c.driver != o.actor && f.refuses(c, o) }) {
 		return
 	}
-	slack := decisionTakes + standsFor
-	if f.calm {
-		slack = 100 * time.Millisecond
-	}
 	decided := func(other op) bool {
-		return (other.kind == "accept" || other.kind == "assign") && other.actor != o.actor && other.from <= o.to && other.to+slack >= o.from &&
-			(other.round == o.round || other.round == 0 || o.round == 0)
+		return (other.kind == "accept" || other.kind == "assign") && other.actor != o.actor && other.from <= o.to && other.to+f.slack() >= o.from &&
+			(other.round == o.round || other.round == 0 || o.round == 0) && !f.wasSidelined(other)
 	}
 	switch {
 	case o.final:
@@ -98,6 +94,14 @@ func (f *facts) checkRefusal(o op) {
 	case f.untold(o):
 		f.add(nobodyUntold, o.dispatch, o.to, o)
 	}
+}
+
+// slack is how long after a call its decision may still refuse others.
+func (f *facts) slack() time.Duration {
+	if f.calm {
+		return 100 * time.Millisecond
+	}
+	return decisionTakes + standsFor
 }
 
 // refuses reports whether a committed claim of another driver, which may be over, refuses the tap. Its marker may have outlived it.
@@ -112,7 +116,7 @@ func (f *facts) refuses(c change, o op) bool {
 func (f *facts) untold(o op) bool {
 	offer, ok := f.offerAt(o)
 	mine := slices.ContainsFunc(f.holds[o.dispatch], func(h hold) bool { return h.driver == o.actor && h.overlaps(o) })
-	if !ok || mine {
+	if !ok || mine || o.round > offer.round { // nobody has been offered a round that is made up
 		return false
 	}
 	// An announcement waits after the last one, for twice as long each time.
@@ -154,41 +158,6 @@ func (f *facts) offerAt(o op) (change, bool) {
 // holderAt reports whether a driver other than the actor had the dispatch at a time of the call.
 func (f *facts) holderAt(o op) bool {
 	return slices.ContainsFunc(f.holds[o.dispatch], func(h hold) bool { return h.driver != o.actor && h.overlaps(o) })
-}
-
-// checkReceipt checks what a receipt says of a claim.
-func (f *facts) checkReceipt(o op) {
-	mine := func(had func(hold) bool) bool {
-		return slices.ContainsFunc(f.holds[o.dispatch], func(h hold) bool { return h.driver == o.actor && h.round == o.won && h.from <= o.to && had(h) })
-	}
-	ended := func(h hold) bool { return h.to > 0 && h.to <= o.to }
-	ok := true
-	switch o.outcome {
-	case dispatch.OutcomeWon:
-		ok = mine(func(h hold) bool { return h.overlaps(o) })
-	case dispatch.OutcomeWithdrawn, dispatch.OutcomeUnassigned:
-		ok = mine(ended)
-	case dispatch.OutcomeLost:
-		ok = slices.ContainsFunc(f.holds[o.dispatch], func(h hold) bool { return h.driver != o.actor && h.round == o.won && h.from <= o.to })
-	case dispatch.OutcomeNoAttempt:
-		ok = !f.called(o.dispatch, func(tap op) bool {
-			return tap.actor == o.actor && tap.kind == "accept" && tap.round == o.won && tap.result == taken && tap.to <= o.from &&
-				f.isStored(tap, o.from)
-		})
-	}
-	if !ok {
-		f.add(receiptIsTrue, o.dispatch, o.to, o)
-	}
-}
-
-// isStored reports whether the tap must be stored by then: its instance was not killed, has had the time to try several times, and has not
-// given up.
-func (f *facts) isStored(tap op, then time.Duration) bool {
-	if f.calm {
-		return true
-	}
-	ended := slices.ContainsFunc(f.ends[tap.instance], func(at time.Duration) bool { return at >= tap.from })
-	return f.dropped == 0 && !ended && then-tap.to > time.Minute
 }
 
 // checkAcknowledged checks that the change of a successful call is among the events.

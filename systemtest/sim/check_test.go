@@ -27,6 +27,7 @@ const (
 	storedWin     = "an acknowledged win is stored, and stays until something ends it"
 	finalIsTrue   = "a tap is refused for good only where somebody has the round"
 	refusalIsTrue = "a tap is refused only where somebody else has the round or is being decided about"
+	reasonIsTrue  = "a tap is refused for a reason only where the reason holds"
 	receiptIsTrue = "a receipt tells what happened"
 	noOverlap     = "no driver has two jobs at the same hours"
 	noLateWin     = "a tap wins no round but its own"
@@ -75,15 +76,17 @@ func (h hold) lasts(at time.Duration) bool {
 // facts are a history by dispatch, in the order of time.
 type facts struct {
 	*history
-	holds   map[string][]hold
-	changed map[string][]change // all
-	wins    map[string][]change // accepted
-	openers map[string][]change // that tell drivers of an offer, or that there is none any more
-	claims  map[string][]storedClaim
-	calls   map[string][]op
-	gave    map[string][]change // withdrawals, by driver
-	calm    bool                // no fault has struck, so the checker can demand more
-	found   []violation
+	holds    map[string][]hold
+	changed  map[string][]change // all
+	wins     map[string][]change // accepted
+	openers  map[string][]change // that tell drivers of an offer, or that there is none any more
+	claims   map[string][]storedClaim
+	calls    map[string][]op
+	hopeless map[place][]op      // the taps that sidelined their driver
+	held     map[string][]hold   // by driver
+	gave     map[string][]change // withdrawals, by driver
+	calm     bool                // nothing has failed, so the checker can demand more
+	found    []violation
 }
 
 // check returns the promises that the history breaks, the earliest first. Each call and each change is compared with those of its own
@@ -91,7 +94,7 @@ type facts struct {
 func (h *history) check() []violation {
 	f := &facts{
 		history: h, changed: map[string][]change{}, wins: map[string][]change{}, openers: map[string][]change{}, claims: map[string][]storedClaim{},
-		calls: map[string][]op{}, gave: map[string][]change{}, holds: map[string][]hold{}, calm: len(h.struck) == 0, found: h.reports,
+		calls: map[string][]op{}, hopeless: map[place][]op{}, held: map[string][]hold{}, gave: map[string][]change{}, holds: map[string][]hold{}, calm: h.isCalm(), found: h.reports,
 	}
 	for _, c := range h.changes {
 		f.note(c)
@@ -101,6 +104,10 @@ func (h *history) check() []violation {
 	}
 	for _, o := range h.ops {
 		f.calls[o.dispatch] = append(f.calls[o.dispatch], o)
+		if o.sidelines() {
+			at := place{o.actor, o.instance}
+			f.hopeless[at] = append(f.hopeless[at], o)
+		}
 	}
 	f.checkEvents()
 	f.checkWinners()
@@ -126,6 +133,8 @@ func (f *facts) checkCall(o op) {
 		f.add(isAnswered, o.dispatch, o.to, o)
 	case o.kind == "accept" && o.result == taken:
 		f.checkRefusal(o)
+	case o.kind == "accept" && o.result != success:
+		f.checkReason(o)
 	case o.kind == "receipt" && o.result == success:
 		f.checkReceipt(o)
 	case o.result == success:
@@ -291,15 +300,14 @@ func (f *facts) checkClaim(c storedClaim) {
 
 // checkOverlaps checks the jobs that each driver has at a time.
 func (f *facts) checkOverlaps() {
-	held := map[string][]hold{} // by driver
 	for _, name := range slices.Sorted(maps.Keys(f.holds)) {
 		for _, h := range f.holds[name] {
-			for _, other := range held[h.driver] {
+			for _, other := range f.held[h.driver] {
 				if other.lasts(h.from) && h.lasts(other.from) && other.job.start.Before(h.job.end) && h.job.start.Before(other.job.end) {
 					f.add(noOverlap, name, h.from, h.job, " beside ", other.job)
 				}
 			}
-			held[h.driver] = append(held[h.driver], h)
+			f.held[h.driver] = append(f.held[h.driver], h)
 		}
 	}
 }

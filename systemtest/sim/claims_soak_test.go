@@ -53,6 +53,11 @@ var bugs = []bug{
 	{"a tap wins a later round", "dispatch/rules.go", "!current || round == 0 && c.Withdrew", "round == 0 && c.Withdrew"},
 	{"anybody gives back a claim", "dispatch/rules.go", "	if !d.HeldBy(driver) {\n		return nil, ErrNotHolder\n	}\n	if d.Status != Accepted {", "	if d.Status != Accepted {"},
 	{"withdrawals are not limited", "dispatch/withdrawal.go", "	if wait > 0 {\n		return &Too", "	if wait > WithdrawalPeriod {\n		return &Too"},
+	{"a claim on a made-up round refuses taps on the true one", "service/marker.go", "case m.round == 0 || tap.Round == 0 || tap.Round == m.round:", "case !m.committed:"},
+	{"decisions about different rounds are one", "service/inflight.go", "flightKey{dispatch: tap.Dispatch, round: tap.Round}", "flightKey{dispatch: tap.Dispatch}"},
+	{"drivers who cannot win are not sidelined", "service/sideline.go", "	g.sidelined.Add(v, time.Now().Add(sidelinedFor))\n", ""},
+	{"a driver is busy with a job at any hour", "repository/claim_snapshot.go", "AND o.work_ends_at > d.work_starts_at AND o.work_starts_at < d.work_ends_at AND o.id", "AND o.id"},
+	{"a tap before the opening hears that the offer has expired", "dispatch/rules.go", "return nil, &NotOpenYetError{OpensAt: d.OpensAt}", "return nil, ErrExpired"},
 	{"a change of the terms ignores the version", "dispatch/changes.go", "	case version != d.Version:\n		return ErrVersionConflict\n", ""},
 }
 

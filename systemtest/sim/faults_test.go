@@ -47,12 +47,21 @@ const (
 	hangUp          fault = "drivers hang up"
 )
 
+// The cheats of drivers.
+const (
+	hopelessTaps fault = "drivers who cannot take a job tap on it"
+	madeUpRounds fault = "drivers make up rounds"
+)
+
 var allFaults = []fault{
 	redisFlushed, redisFrozen, redisRefused, redisPartitioned, redisRequestLost, redisReplyLost, redisSlow, redisPromoted, redisHurries,
 	redisReadOnly, databaseRefused, databasePartitioned, databaseSlow, databaseHangs, databaseRequestLost, databaseReplyLost,
 	databaseCommitsLate, databaseReadOnly, instanceKilled, instanceFrozen, instanceStopped, requestLost, replyLost, networkSlow,
-	requestTwice, hangUp,
+	requestTwice, hangUp, hopelessTaps, madeUpRounds,
 }
+
+// cheating are the faults that make nothing fail.
+var cheating = []fault{hopelessTaps, madeUpRounds}
 
 // local are the faults of one instance, or of what lies between it and the others.
 var local = []fault{
@@ -135,6 +144,8 @@ func (w *world) chaos() {
 		case instanceFrozen:
 			w.weather.struck(kind)
 			w.instance(instance).freeze(length)
+		case hopelessTaps, madeUpRounds:
+			w.weather.begin(kind, instance, 5*length)
 		default:
 			w.weather.begin(kind, instance, length)
 		}

@@ -56,6 +56,7 @@ type change struct {
 	actor      string
 	start, end time.Time // of the work
 	offers     bool      // drivers are notified of an offer
+	region     string
 	// the dispatch after the change
 	version        int
 	status         dispatch.Status
@@ -94,7 +95,12 @@ type history struct {
 	stored  []change           // the events in the database
 	current map[string]current // by dispatch
 	names   map[string]string
+	regions map[string][]string // in which each driver can take jobs
 	struck  map[fault]int
+}
+
+func newHistory() *history {
+	return &history{began: time.Now(), ends: map[string][]time.Duration{}, regions: map[string][]string{}}
 }
 
 func (h *history) add(o op) {
@@ -128,7 +134,7 @@ func (h *history) commit(w *world, d dispatch.Dispatch, events []dispatch.Event)
 	for _, e := range events {
 		c := change{
 			at: e.At.Sub(h.began), done: time.Since(h.began), dispatch: w.plain(string(e.Dispatch)), kind: e.Type, round: e.Round,
-			driver: w.plain(string(e.Driver)), actor: w.plain(e.Actor), start: d.WorkStartsAt, end: d.WorkEndsAt, offers: offers(e),
+			driver: w.plain(string(e.Driver)), actor: w.plain(e.Actor), start: d.WorkStartsAt, end: d.WorkEndsAt, offers: offers(e), region: d.Region,
 			version: d.Version, status: d.Status, opens: d.OpensAt.Sub(h.began), expires: d.ExpiresAt.Sub(h.began),
 		}
 		h.mu.Lock()
@@ -196,6 +202,16 @@ func (h *history) read(t *testing.T, url string) {
 		return err
 	})
 	slices.SortStableFunc(h.ops, func(a, b op) int { return cmp.Or(cmp.Compare(a.to, b.to), cmp.Compare(a.actor, b.actor)) })
+}
+
+// isCalm reports whether no fault has struck but cheats.
+func (h *history) isCalm() bool {
+	for f := range h.struck {
+		if !slices.Contains(cheating, f) {
+			return false
+		}
+	}
+	return true
 }
 
 // accepts returns how many taps were answered by an instance.

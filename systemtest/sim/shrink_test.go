@@ -72,6 +72,9 @@ func (s settings) actors() (names []string) {
 	for k := range s.drivers {
 		names = append(names, fmt.Sprintf("v%02d", k+1))
 	}
+	for _, c := range cheats {
+		names = append(names, c.name)
+	}
 	return names
 }
 

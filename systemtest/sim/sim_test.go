@@ -25,7 +25,7 @@ var (
 	acceptsFlag = flag.Int("accepts", 0, "how many taps are answered at least; 0 for 20,000, or 8,000 in make test-all")
 	lengthFlag  = flag.Duration("length", usualLength, "how long drivers tap in each history, in the time of the simulation")
 	idleFlag    = flag.String("idle", "", "the actors that do nothing, separated by commas")
-	faultsFlag  = flag.String("faults", "", "the numbers of the faults that happen, separated by commas; by default all, and none with every fourth seed; none for -")
+	faultsFlag  = flag.String("faults", "", "the numbers of the faults that happen, separated by commas; by default all, and the cheats alone with every fourth seed; none for -")
 	showFlag    = flag.String("show", "", "a dispatch whose history is printed")
 	shrinkFlag  = flag.Int("shrink", 60, "how many shorter histories are tried after a broken promise")
 )
@@ -48,7 +48,7 @@ func usual(seed uint64) settings {
 			}
 		}
 	case seed%4 == 0:
-		s.faults = nil // in calm weather the checker accepts less
+		s.faults = cheating // in calm weather the checker accepts less
 	}
 	return s
 }

@@ -39,6 +39,7 @@ type world struct {
 	weather *weather
 	history *history
 	drivers []*driver
+	cheats  []*cheat
 	quiet   chan struct{} // closed when no fault begins and no actor acts any more
 	writes  sync.WaitGroup
 
@@ -86,7 +87,7 @@ func live(t *testing.T, s settings) *history {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{
 			settings: s, cup: newCup(s.seed), began: time.Now(), redis: newRedisModel(), weather: newWeather(), quiet: make(chan struct{}),
-			names: map[string]string{}, slots: make([]*instance, s.instances+1), lives: make([]int, s.instances+1), history: &history{began: time.Now(), ends: map[string][]time.Duration{}},
+			names: map[string]string{}, slots: make([]*instance, s.instances+1), lives: make([]int, s.instances+1), history: newHistory(),
 		}
 		h = w.history
 		url := repositorytest.URL(t, servertest.SQLite)
@@ -108,6 +109,9 @@ func (w *world) play() {
 	var actors sync.WaitGroup
 	for _, v := range w.drivers {
 		actors.Go(v.run)
+	}
+	for _, c := range w.cheats {
+		actors.Go(c.run)
 	}
 	for k := range w.admins {
 		a := &admin{world: w, name: fmt.Sprintf("a%d", k+1)}
@@ -170,20 +174,41 @@ const (
 	quietRegion = "jeju"
 )
 
-// hire adds the drivers.
+// hire adds the drivers, and the cheats.
 func (w *world) hire(t *testing.T) {
 	var all []dispatch.Driver
-	for k := range w.settings.drivers {
-		v := &driver{world: w, name: fmt.Sprintf("v%02d", k+1), inbox: make(chan message, 64), id: dispatch.NewDriverID(time.Now())}
+	add := func(name string, regions ...string) (*driver, *dispatch.Driver) {
+		v := &driver{world: w, name: name, inbox: make(chan message, 64), id: dispatch.NewDriverID(time.Now()), regions: regions}
 		v.dice = w.dice(v.name)
-		if v.regions = []string{busyRegion}; k%5 == 0 {
-			v.regions = append(v.regions, quietRegion)
-		}
 		w.names[string(v.id)] = v.name
-		w.drivers = append(w.drivers, v)
+		w.history.regions[v.name] = regions
 		all = append(all, dispatch.Driver{
 			ID: v.id, Name: v.name, Phone: "+821012345678", Regions: v.regions, VehicleClass: "45m", OnDuty: true, Version: 1,
 		})
+		return v, &all[len(all)-1]
+	}
+	for k := range w.settings.drivers {
+		regions := []string{busyRegion}
+		if k%5 == 0 {
+			regions = append(regions, quietRegion)
+		}
+		v, _ := add(fmt.Sprintf("v%02d", k+1), regions...)
+		w.drivers = append(w.drivers, v)
+	}
+	for k, c := range cheats {
+		v, row := add(c.name, busyRegion, quietRegion)
+		w.cheats = append(w.cheats, &cheat{v, c.fault})
+		switch k {
+		case 0:
+			row.OnDuty = false
+		case 1:
+			row.VehicleClass = "20m"
+		case 2:
+			row.SuspendedUntil = new(time.Now().Add(time.Hour))
+		}
+		if c.fault == hopelessTaps {
+			w.history.regions[c.name] = nil
+		}
 	}
 	if err := w.store.AddDrivers(t.Context(), all); err != nil {
 		t.Fatal(err)
