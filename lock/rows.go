@@ -102,18 +102,14 @@ func (r *Rows) lockRow(ctx context.Context, conn *sql.Conn, name string) (found 
 	return found, err
 }
 
-// createRow creates the name's row. An INSERT of an existing row would wait for its holder, so createRow first locks the
-// name's row in lock_sessions, which serializes concurrent calls, and then checks again.
+// createRow creates the name's row. An INSERT of an existing row would wait for its holder, so the statements first lock the name's
+// row in lock_sessions, which serializes concurrent calls, and then check again. They go to the server in one packet: if they were
+// sent one by one, a slow caller would keep the others waiting between two of them.
 func (r *Rows) createRow(ctx context.Context, conn *sql.Conn, name string) error {
 	_, err := conn.ExecContext(ctx, `INSERT INTO lock_sessions (strategy, name, fence) VALUES ('rows', ?, 0)
-ON DUPLICATE KEY UPDATE fence = fence`, name)
-	if err == nil {
-		_, err = conn.ExecContext(ctx, `INSERT INTO lock_rows (name) SELECT ? FROM DUAL
-WHERE NOT EXISTS (SELECT 1 FROM lock_rows WHERE name = ?)`, name, name)
-	}
-	if err == nil {
-		_, err = conn.ExecContext(ctx, "COMMIT")
-	}
+ON DUPLICATE KEY UPDATE fence = fence;
+INSERT INTO lock_rows (name) SELECT ? FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM lock_rows WHERE name = ?);
+COMMIT`, name, name, name)
 	return err
 }
 

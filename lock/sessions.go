@@ -77,6 +77,7 @@ func openSessions(config *mysql.Config, ttl time.Duration, names int, timeout ti
 	seconds := strconv.Itoa(int((ttl + time.Second - 1) / time.Second))
 	named.Params = withParam(config.Params, "wait_timeout", seconds)
 	rows.Params = withParam(named.Params, "autocommit", "0")
+	rows.MultiStatements = true // see createRow
 	namedConnector, err := mysql.NewConnector(named)
 	if err != nil {
 		return nil, err

@@ -126,6 +126,20 @@ func TestReplyOfASessionIsLost(t *testing.T) {
 	})
 }
 
+// A session that does not go on while it creates the row of a name keeps nobody from the name.
+func TestSlowCreatorOfARow(t *testing.T) {
+	onEachServer(t, func(t *testing.T, s *testDB) {
+		proxy := servertest.StartProxy(t, s.config.Addr)
+		slow, rival := open(t, through(s.config, proxy), time.Minute, 1).Rows(), open(t, s.config, time.Minute, 1).Rows()
+		hold, answer := proxy.Hold("INSERT INTO lock_rows"), make(chan error, 1)
+		go func() { answer <- acquireErr(t, slow, "job", "slow", time.Minute) }()
+		<-hold.Reached()
+		mustAcquire(t, rival, "job", "me", time.Minute)
+		hold.Release()
+		wantErr(t, "acquire", <-answer, ErrHeld)
+	})
+}
+
 // A server that executes an acquisition after its caller has given up leaves nothing behind.
 func TestAcquireFromAFrozenServer(t *testing.T) {
 	onEachBreakableSession(t, func(t *testing.T, server *servertest.Database, s *testDB, pick pick) {
