@@ -67,13 +67,17 @@ func configOf(u *url.URL) *driver.Config {
 
 func databaseProgram(e engine) program {
 	return program{
-		name: e.name, probe: probeDatabase,
+		name: e.name, probe: probeDatabase, host: e.host,
 		prepare: func(s *server) error { return newDataDir(e, s.data()) },
 		command: func(s *server) []string {
-			socket := fmt.Sprintf("s%d", time.Now().UnixNano()) // a killed server leaves its socket and the socket's lock behind
+			// A killed server leaves its socket and the socket's lock behind.
+			socket := filepath.Join(s.dir, fmt.Sprintf("s%d", time.Now().UnixNano()))
+			if s.host != nil {
+				s.host.door.Redirect(socket)
+			}
 			return slices.Concat(e.daemon, places(s.data(), s.dir), []string{
 				"--port=" + strconv.Itoa(s.port),
-				"--socket=" + filepath.Join(s.dir, socket), "--pid-file=" + filepath.Join(s.dir, "pid"),
+				"--socket=" + socket, "--pid-file=" + filepath.Join(s.dir, "pid"),
 			})
 		},
 	}

@@ -19,6 +19,7 @@ type engine struct {
 	version string   // the program's own words, such as "10.11.19-MariaDB-0+deb12u1"
 	daemon  []string // the command that serves, without data directory and port
 	install []string // the command that fills a data directory, without that directory
+	host    *host    // where it runs; nil for this machine
 }
 
 const (

@@ -23,13 +23,30 @@ type MySQLGroup struct {
 // StartMySQLGroup starts a group and returns when all members are in it. They end with the test.
 func StartMySQLGroup(t testing.TB) *MySQLGroup {
 	t.Helper()
+	return startMySQLGroup(t, nil)
+}
+
+// StartMySQLGroupOnNetwork is StartMySQLGroup for a group whose members can be cut off from each other. It skips the test where that is
+// not possible.
+func StartMySQLGroupOnNetwork(t testing.TB) *MySQLGroup {
+	t.Helper()
+	return startMySQLGroup(t, startNetwork(t, len(MySQLGroup{}.Members)))
+}
+
+func startMySQLGroup(t testing.TB, n *network) *MySQLGroup {
+	t.Helper()
 	e, err := installed[mysql]()
 	require(t, mysql, err)
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
 	g := &MySQLGroup{t: t, id: fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])}
 	for i := range g.Members {
-		g.Members[i] = startReplicated(t, e, i+1, "--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--plugin-load-add=group_replication.so",
+		member := e
+		if n != nil {
+			member.host = n.hosts[i]
+			member.daemon = slices.Concat(e.daemon, []string{"--bind-address=*", "--report-host=" + member.host.addr})
+		}
+		g.Members[i] = startReplicated(t, member, i+1, "--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--plugin-load-add=group_replication.so",
 			"--super-read-only=ON") // until the group makes it the primary
 	}
 	g.start(g.Members[0], true)
@@ -49,16 +66,20 @@ func (g *MySQLGroup) start(member *Database, first bool) {
 	g.t.Helper()
 	var seeds []string
 	for _, m := range g.Members {
-		seeds = append(seeds, m.Addr())
+		seeds = append(seeds, m.peerAddr())
 	}
 	set := func(variable string, value any) string {
 		return fmt.Sprintf("SET GLOBAL group_replication_%s = %#v", variable, value)
 	}
+	if member.host != nil { // the others do not connect from this machine
+		member.execute("SET SESSION sql_log_bin = 0", "SET GLOBAL super_read_only = 0", "CREATE USER IF NOT EXISTS root@'198.18.0.%'",
+			"GRANT ALL ON *.* TO root@'198.18.0.%' WITH GRANT OPTION", "SET GLOBAL super_read_only = 1")
+	}
 	statements := []string{
 		// Over the servers' own ports and accounts: no further ports.
-		set("communication_stack", "MYSQL"), set("local_address", member.Addr()), set("group_seeds", strings.Join(seeds, ",")),
+		set("communication_stack", "MYSQL"), set("local_address", member.peerAddr()), set("group_seeds", strings.Join(seeds, ",")),
 		set("group_name", g.id), set("consistency", "BEFORE_ON_PRIMARY_FAILOVER"), set("recovery_get_public_key", 1),
-		set("member_expel_timeout", patientGroup),
+		set("member_expel_timeout", patientGroup), set("unreachable_majority_timeout", patientGroup),
 		"CHANGE REPLICATION SOURCE TO SOURCE_USER = 'root' FOR CHANNEL 'group_replication_recovery'",
 	}
 	if first {
@@ -69,7 +90,8 @@ func (g *MySQLGroup) start(member *Database, first bool) {
 	g.Await(member)
 }
 
-// patientGroup is for how many seconds, 5 and this, a member may be silent: on a busy machine a healthy one may be for long.
+// patientGroup is for how many seconds, 5 and this, a member may be silent, and for how many a member without the others goes on to answer:
+// on a busy machine healthy ones may be silent for long.
 const patientGroup = 60
 
 // FailOver ends the primary by stop, such as (*Database).Freeze, and returns it once another member is the primary.
@@ -81,6 +103,19 @@ func (g *MySQLGroup) FailOver(stop func(*Database)) (old *Database) {
 	g.Primary()
 	g.expelAfter(patientGroup)
 	return old
+}
+
+// CutOff cuts the member of a group on a network off from the others. Clients still reach it.
+func (g *MySQLGroup) CutOff(member *Database) {
+	g.t.Helper()
+	member.host.cutOff()
+}
+
+// Reconnect ends what CutOff began, and returns when the member is in the group again.
+func (g *MySQLGroup) Reconnect(member *Database) {
+	g.t.Helper()
+	member.host.reconnect()
+	g.Await(member)
 }
 
 // Await returns when all members that run say that the member is in the group: one that was expelled, and notices it, joins again by

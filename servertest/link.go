@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"strings"
 	"time"
 )
 
@@ -28,7 +29,11 @@ func (l *link) run() {
 		<-l.ctx.Done()
 		return
 	}
-	server, err := (&net.Dialer{}).DialContext(l.ctx, "tcp", l.proxy.destination())
+	network, target := "tcp", l.proxy.destination()
+	if strings.HasPrefix(target, "/") {
+		network = "unix"
+	}
+	server, err := (&net.Dialer{}).DialContext(l.ctx, network, target)
 	if err != nil {
 		return
 	}

@@ -79,7 +79,7 @@ func (p *Proxy) trigger(match string, after []string) trigger {
 	return a
 }
 
-// StartProxy starts a proxy to the server at target, a host:port. While the server is down, the
+// StartProxy starts a proxy to the server at target, a host:port or the path of a Unix socket. While the server is down, the
 // proxy closes new connections. The proxy and its connections end with the test.
 func StartProxy(t testing.TB, target string) *Proxy {
 	t.Helper()

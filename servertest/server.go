@@ -38,6 +38,8 @@ type program struct {
 	command func(s *server) []string
 	// probe returns nil when the server at Addr answers and is this process, not a stranger on its port.
 	probe func(ctx context.Context, s *server) error
+	// host is where the server runs; nil for this machine.
+	host *host
 }
 
 // server is a server process on a port of 127.0.0.1, with its files in a folder of its own. One goroutine at a time may
@@ -80,7 +82,7 @@ func newServer(p program) (*server, error) {
 
 func (s *server) launch() (err error) {
 	for range portTries {
-		if s.port, err = testkit.FreePort(); err != nil {
+		if s.port, err = s.freePort(); err != nil {
 			return err
 		}
 		if s.prepare != nil {
@@ -95,8 +97,23 @@ func (s *server) launch() (err error) {
 	return err
 }
 
+func (s *server) freePort() (int, error) {
+	if s.host != nil {
+		return s.host.port()
+	}
+	return testkit.FreePort()
+}
+
 // Addr is the server's host:port. It stays the same over Kill and Start.
 func (s *server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+
+// peerAddr is the host:port at which other servers reach it.
+func (s *server) peerAddr() string {
+	if s.host != nil {
+		return net.JoinHostPort(s.host.addr, strconv.Itoa(s.port))
+	}
+	return s.Addr()
+}
 
 // Freeze stops the process without closing its connections, until Thaw or Kill. It returns when all its threads have stopped.
 func (s *server) Freeze() {
@@ -140,8 +157,8 @@ func (s *server) Start() {
 	}
 }
 
-// runs reports whether the process is neither killed nor frozen.
-func (s *server) runs() bool { return s.child.alive() && !s.frozen }
+// runs reports whether the process is neither killed nor frozen, nor cut off from the others.
+func (s *server) runs() bool { return s.child.alive() && !s.frozen && (s.host == nil || !s.host.cut) }
 
 func (s *server) signal(sig syscall.Signal) {
 	s.t.Helper()
@@ -161,7 +178,11 @@ func (s *server) end() {
 // run starts the process and returns when it answers. A process that doesn't is killed, and the error has the end of its
 // log.
 func (s *server) run() error {
-	child, err := startChild(s.command(s), s.dir, filepath.Join(s.dir, "log"))
+	argv := s.command(s)
+	if s.host != nil {
+		argv = within(s.host.namespace, argv)
+	}
+	child, err := startChild(argv, s.dir, filepath.Join(s.dir, "log"))
 	if err != nil {
 		return err
 	}
