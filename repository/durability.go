@@ -136,18 +136,25 @@ func inReplicationGroup(ctx context.Context, db *sql.DB) (bool, error) {
 	return n > 0, nil
 }
 
-// groupProblems returns the settings by which a new primary of the group answers before it has applied all commits.
-func groupProblems(ctx context.Context, db *sql.DB) ([]string, error) {
+// groupProblems returns the settings by which a primary of the group answers from old data: a new one before it has applied all commits,
+// and an old one that is cut off.
+func groupProblems(ctx context.Context, db *sql.DB) (problems []string, err error) {
 	var consistency string
-	if err := db.QueryRowContext(ctx, "SELECT @@group_replication_consistency").Scan(&consistency); err != nil {
+	var leaves int
+	err = db.QueryRowContext(ctx, "SELECT @@GLOBAL.group_replication_consistency, @@GLOBAL.group_replication_unreachable_majority_timeout").Scan(&consistency, &leaves)
+	if err != nil {
 		return nil, err
 	}
 	switch consistency {
 	case "BEFORE_ON_PRIMARY_FAILOVER", "BEFORE", "BEFORE_AND_AFTER":
-		return nil, nil
+	default:
+		problems = append(problems, fmt.Sprintf("group_replication_consistency=%s, should be BEFORE_ON_PRIMARY_FAILOVER: a new primary may answer for a moment without the last claims",
+			consistency))
 	}
-	return []string{fmt.Sprintf("group_replication_consistency=%s, should be BEFORE_ON_PRIMARY_FAILOVER: a new primary may answer for a moment without the last claims",
-		consistency)}, nil
+	if leaves == 0 {
+		problems = append(problems, "group_replication_unreachable_majority_timeout=0, should be 10: a primary that is cut off from the others answers from old data for ever")
+	}
+	return problems, nil
 }
 
 // replicas counts the connected replicas. MariaDB has the number in its status.

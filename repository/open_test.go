@@ -356,12 +356,15 @@ func TestDurabilityOfReplication(t *testing.T) {
 	})
 }
 
-// The members of a group have a claim before it is acknowledged.
+// The members of a group have a claim before it is acknowledged, and a member that answers from old data has a wrong setting.
 func TestDurabilityOfAGroup(t *testing.T) {
 	testkit.OnlyInAll(t)
 	t.Parallel()
 	g := servertest.StartMySQLGroup(t)
-	openWarned(t, g.Primary().URL(t)).mustWarn(t)
+	w := openWarned(t, g.Primary().URL(t))
+	w.mustWarn(t)
+	w.exec(t, "SET GLOBAL group_replication_consistency = EVENTUAL", "SET GLOBAL group_replication_unreachable_majority_timeout = 0")
+	w.mustWarn(t, "_consistency=EVENTUAL, should be BEFORE_ON_PRIMARY_FAILOVER", "_unreachable_majority_timeout=0, should be 10")
 }
 
 // An account without the privilege gets a warning that names the missing grant.

@@ -23,6 +23,10 @@ const (
 	// suspectFor is for how long after a suspicion a dial that takes longer than quickDial is repeated.
 	suspectFor = 5 * time.Second
 	quickDial  = 50 * time.Millisecond
+	// doubtFor is for how long after a suspicion a new connection is used for doubtedAge only. The address may still lead to the old
+	// server, and one that is cut off from the others takes connections and answers from old data.
+	doubtFor   = 15 * time.Second
+	doubtedAge = 500 * time.Millisecond
 )
 
 // errReadOnly means that the server at the database's address takes no writes: it is a replica, or is becoming one, and its
@@ -122,10 +126,11 @@ func (p *primaryConnector) dial(ctx context.Context) (*primaryConn, error) {
 		return nil, errors.Join(fmt.Errorf("%T lacks a method", dialed), dialed.Close())
 	}
 	now := time.Now()
-	c := &primaryConn{
-		conn: whole, primary: p, generation: generation, checkedAt: now,
-		expiresAt: now.Add(minConnAge + rand.N(maxConnAge-minConnAge)),
+	age := minConnAge + rand.N(maxConnAge-minConnAge)
+	if p.server.suspectedSince(now.Add(-doubtFor)) {
+		age = doubtedAge
 	}
+	c := &primaryConn{conn: whole, primary: p, generation: generation, checkedAt: now, expiresAt: now.Add(age)}
 	switch readOnly, err := c.isReadOnly(ctx); {
 	case err != nil:
 		return nil, errors.Join(fmt.Errorf("the query whether the server takes writes: %w", err), c.Close())
@@ -172,7 +177,7 @@ func (c *primaryConn) ResetSession(ctx context.Context) error {
 
 // QueryContext implements driver.QueryerContext.
 func (c *primaryConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Rows, err error) {
-	defer c.recovered(&err)
+	defer c.answered(time.Now(), &err)
 	if err := c.checkFirst(ctx); err != nil {
 		return nil, err
 	}
@@ -181,7 +186,7 @@ func (c *primaryConn) QueryContext(ctx context.Context, query string, args []dri
 
 // ExecContext implements driver.ExecerContext.
 func (c *primaryConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Result, err error) {
-	defer c.recovered(&err)
+	defer c.answered(time.Now(), &err)
 	if err := c.checkFirst(ctx); err != nil {
 		return nil, err
 	}
@@ -193,15 +198,40 @@ func (c *primaryConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.T
 	if err := c.checkFirst(ctx); err != nil {
 		return nil, err
 	}
-	return c.conn.BeginTx(ctx, o)
+	tx, err := c.conn.BeginTx(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return primaryTx{tx, c}, nil
 }
 
-// recovered turns a panic of the driver into a lost reply: it panics on some malformed answers, as a MariaDB of a Galera cluster gives
-// when another server's change aborts a procedure. With the panic, database/sql would wait for ever for the connection's lock.
-func (c *primaryConn) recovered(err *error) {
+type primaryTx struct {
+	driver.Tx
+	conn *primaryConn
+}
+
+// Commit implements driver.Tx.
+func (t primaryTx) Commit() (err error) {
+	defer t.conn.answered(time.Now(), &err)
+	return t.Tx.Commit()
+}
+
+// answered is deferred by what waits for the server's answer. It suspects a server that gave none in time: one that is cut off from the
+// others of its group answers reads, and commits nothing. An error message is an answer, and a caller who gives up says nothing.
+//
+// It also turns a panic of the driver into a lost reply: the driver panics on some malformed answers, as a MariaDB of a Galera cluster
+// gives when another server's change aborts a procedure. With the panic, database/sql would wait for ever for the connection's lock.
+func (c *primaryConn) answered(asked time.Time, err *error) {
 	if why := recover(); why != nil {
 		c.broken = true
 		*err = fmt.Errorf("%w: the answer can't be read: %v", mysql.ErrInvalidConn, why)
+		return
+	}
+	if *err == nil || time.Since(asked) < c.primary.checkTimeout || errors.Is(*err, context.Canceled) {
+		return
+	}
+	if refused := (*mysql.MySQLError)(nil); !errors.As(*err, &refused) {
+		c.primary.server.suspect()
 	}
 }
 
@@ -246,11 +276,13 @@ func (c *primaryConn) check(ctx context.Context) error {
 
 // IsValid implements driver.Validator: the pool calls it when the connection is returned.
 func (c *primaryConn) IsValid() bool {
-	return !c.broken && c.conn.IsValid() && !c.isOld() && time.Now().Before(c.expiresAt)
+	return !c.broken && c.conn.IsValid() && !c.isOld()
 }
 
-// isOld reports whether another server may have taken over since the connection was dialed.
-func (c *primaryConn) isOld() bool { return c.generation != c.primary.server.generation.Load() }
+// isOld reports whether the connection is not to be used any more: another server may have taken over since it was dialed.
+func (c *primaryConn) isOld() bool {
+	return c.generation != c.primary.server.generation.Load() || !time.Now().Before(c.expiresAt)
+}
 
 // isReadOnly asks the server whether it takes no writes.
 func (c *primaryConn) isReadOnly(ctx context.Context) (readOnly bool, err error) {

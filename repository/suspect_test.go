@@ -26,6 +26,7 @@ type slowServer struct {
 	driver.Connector
 	handshake, answer time.Duration
 	fails, panics     bool
+	says              error // to a statement
 	dialed            []*slowConn
 }
 
@@ -65,6 +66,29 @@ func (c *slowConn) QueryContext(ctx context.Context, _ string, _ []driver.NamedV
 	}
 	return noRows{}, nil
 }
+
+func (c *slowConn) ExecContext(ctx context.Context, _ string, _ []driver.NamedValue) (driver.Result, error) {
+	if err := wait(ctx, c.server.answer); err != nil {
+		return nil, err
+	}
+	return nil, c.server.says
+}
+
+func (c *slowConn) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) {
+	return slowTx{c}, nil
+}
+
+// slowTx is a transaction of a connection that waits for a second at most.
+type slowTx struct{ *slowConn }
+
+func (t slowTx) Commit() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_, err := t.ExecContext(ctx, "COMMIT", nil)
+	return err
+}
+
+func (slowTx) Rollback() error { return nil }
 
 func (c *slowConn) ResetSession(context.Context) error { return nil }
 func (c *slowConn) IsValid() bool                      { return true }
@@ -129,6 +153,84 @@ func TestSuspicion(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A statement or a COMMIT without an answer in time is a reason to suspect the server, also where it answers checks and dials. An error
+// message is an answer, and a caller who gives up says nothing.
+func TestUnansweredStatement(t *testing.T) {
+	refused := &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded"}
+	execute := func(ctx context.Context, c *primaryConn) error {
+		_, err := c.ExecContext(ctx, "DO 1", nil)
+		return err
+	}
+	query := func(ctx context.Context, c *primaryConn) error {
+		_, err := c.QueryContext(ctx, "SELECT 1", nil)
+		return err
+	}
+	commit := func(ctx context.Context, c *primaryConn) error {
+		tx, err := c.BeginTx(ctx, driver.TxOptions{})
+		if err != nil {
+			return err
+		}
+		return tx.Commit()
+	}
+	for name, c := range map[string]struct {
+		do     func(context.Context, *primaryConn) error
+		answer time.Duration
+		says   error
+		giveUp error
+		want   int64
+	}{
+		"a statement":                     {execute, time.Minute, nil, context.DeadlineExceeded, 1},
+		"a query":                         {query, time.Minute, nil, context.DeadlineExceeded, 1},
+		"a commit":                        {commit, time.Minute, nil, context.DeadlineExceeded, 1},
+		"a statement that is given up":    {execute, time.Minute, nil, context.Canceled, 0},
+		"a lock that is waited for":       {execute, 900 * time.Millisecond, refused, context.DeadlineExceeded, 0},
+		"a connection that breaks early":  {execute, 400 * time.Millisecond, io.ErrUnexpectedEOF, context.DeadlineExceeded, 0},
+		"a statement that takes its time": {execute, 900 * time.Millisecond, nil, context.DeadlineExceeded, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			suspectBubble(t, func(t *testing.T, p *primaryConnector, s *slowServer) {
+				p.checkTimeout = time.Second / 2
+				conn := dialed(t, p)
+				conn.taken = true
+				s.answer, s.says = c.answer, c.says
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				if errors.Is(c.giveUp, context.Canceled) {
+					ctx, cancel = context.WithCancel(t.Context())
+					time.AfterFunc(time.Second, cancel)
+				}
+				defer cancel()
+				err := c.do(ctx, conn)
+				if n := p.server.generation.Load(); n != c.want {
+					t.Errorf("%v: suspected %d times, want %d", err, n, c.want)
+				}
+			})
+		})
+	}
+}
+
+// A connection that was dialed shortly after a suspicion may lead to the suspected server, so it is used for half a second only.
+func TestDoubtedConnection(t *testing.T) {
+	suspectBubble(t, func(t *testing.T, p *primaryConnector, _ *slowServer) {
+		mustLast := func(c *primaryConn, age time.Duration) {
+			t.Helper()
+			time.Sleep(age - 1)
+			if !c.IsValid() || c.ResetSession(t.Context()) != nil {
+				t.Errorf("it is not used for %v", age)
+			}
+		}
+		p.server.suspect()
+		for range doubtFor / doubtedAge {
+			c := dialed(t, p)
+			mustLast(c, doubtedAge)
+			time.Sleep(1)
+			if c.IsValid() || !errors.Is(c.ResetSession(t.Context()), driver.ErrBadConn) {
+				t.Errorf("it is used for more than %v", doubtedAge)
+			}
+		}
+		mustLast(dialed(t, p), minConnAge)
+	})
 }
 
 // A dial that is refused, or whose caller gives up early, says nothing about the server.
