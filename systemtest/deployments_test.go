@@ -67,13 +67,37 @@ func onCluster(tr *trial) deployment {
 	}
 }
 
+// onCutGroup has a primary that is cut off from the others and goes on, and a router like onGroup's.
+func onCutGroup(tr *trial) deployment {
+	g := servertest.StartMySQLGroupOnNetwork(tr.t)
+	url, router := behindRouter(tr.t, g)
+	return deployment{
+		settings: both(databaseURL(router.URL(url)), ownRedis(tr.t)),
+		current:  func() string { return addressed(url, g.Primary()) },
+		remark: func() string {
+			return fmt.Sprintf("%d untrue responses in the first seconds after a failover", tr.excuses)
+		},
+		faults: []fault{{"the primary is cut off from the others, and connected again later", func() func() {
+			old := g.FailOver(g.CutOff)
+			tr.excuse()
+			router.Redirect(g.Primary().Addr())
+			return func() { g.Reconnect(old) }
+		}}},
+	}
+}
+
+// behindRouter returns a URL of the group, and a router to its primary.
+func behindRouter(t *testing.T, g *servertest.MySQLGroup) (url string, router *servertest.Proxy) {
+	t.Helper()
+	first := g.Primary()
+	return first.URL(t), servertest.StartProxy(t, first.Addr())
+}
+
 // onGroup has a router that leads new connections to the primary, and cuts none.
 func onGroup(tr *trial) deployment {
 	t := tr.t
 	g := servertest.StartMySQLGroup(t)
-	first := g.Primary()
-	url := first.URL(t)
-	router := servertest.StartProxy(t, first.Addr())
+	url, router := behindRouter(t, g)
 	follow := func() { router.Redirect(g.Primary().Addr()) }
 	failOver := func(stop, resume func(*servertest.Database)) func() func() {
 		return func() func() {
@@ -118,9 +142,7 @@ func onGroup(tr *trial) deployment {
 func onZones(tr *trial) deployment {
 	t := tr.t
 	g, s := servertest.StartMySQLGroup(t), servertest.StartRedisSentinel(t)
-	first := g.Primary()
-	url := first.URL(t)
-	router := servertest.StartProxy(t, first.Addr())
+	url, router := behindRouter(t, g)
 	return deployment{
 		settings: both(databaseURL(router.URL(url)), "FIRSTTAP_REDIS_URL="+s.URL()),
 		current:  func() string { return addressed(url, g.Primary()) },

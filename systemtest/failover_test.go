@@ -53,6 +53,7 @@ func failovers(t *testing.T, enough int, over func() <-chan time.Time) {
 		{"Redis Sentinel", onSentinel},
 		{"Redis Cluster", onCluster},
 		{"MySQL group replication", onGroup},
+		{"MySQL group replication, on a network that is cut", onCutGroup},
 		{"three zones, with MySQL group replication and Redis Sentinel", onZones},
 		{"MariaDB Galera", onGalera},
 		{"MariaDB Galera, an instance on each of two servers", onTwoOfGalera},
