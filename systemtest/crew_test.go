@@ -18,9 +18,9 @@ type history struct {
 	phase   figures
 	wins    []win
 	untrue  []string // responses that were not true at their time
-	// excused is until when untrue responses are only counted, as excuses.
-	excused time.Time
-	excuses int
+	// excusing says that untrue responses are only counted, as excuses.
+	excusing bool
+	excuses  int
 }
 
 // figures are those of a phase of a history.
@@ -112,19 +112,19 @@ func (k *history) mustBeTrue(ok bool, format string, args ...any) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if time.Now().Before(k.excused) {
+	if k.excusing {
 		k.excuses++
 		return
 	}
 	k.untrue = append(k.untrue, fmt.Sprintf(format, args...))
 }
 
-// excuse excuses untrue responses from now on, for a while: a server that is cut off answers reads from old data, and an instance that was
-// led to it shortly before a failover notices half a second after it.
-func (k *history) excuse() {
+// excuse begins or ends a time in which responses need not be true: a server that is cut off answers reads from old data, and an instance
+// that was led to it shortly before a failover notices half a second after it.
+func (k *history) excuse(on bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.excused = time.Now().Add(5 * time.Second) // with what a request takes on a busy machine
+	k.excusing = on
 }
 
 func (k *history) winsSince(since time.Time) (n int) {
