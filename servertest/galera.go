@@ -28,6 +28,18 @@ type Galera struct {
 // StartGalera starts a cluster and returns when all its servers are in it. They end with the test.
 func StartGalera(t testing.TB) *Galera {
 	t.Helper()
+	return startGalera(t, nil)
+}
+
+// StartGaleraOnNetwork is StartGalera for a cluster whose servers can be cut off from each other. It skips the test where that is not
+// possible.
+func StartGaleraOnNetwork(t testing.TB) *Galera {
+	t.Helper()
+	return startGalera(t, startNetwork(t, len(Galera{}.Nodes)))
+}
+
+func startGalera(t testing.TB, n *network) *Galera {
+	t.Helper()
 	e, err := installed[mariadb]()
 	require(t, mariadb, err)
 	provider, err := galeraProvider()
@@ -37,6 +49,11 @@ func StartGalera(t testing.TB) *Galera {
 	e.daemon = slices.Concat(slices.DeleteFunc(slices.Clone(e.daemon), func(arg string) bool { return arg == "--user=root" }), asNobody())
 	var addresses []string // of the cluster's own traffic
 	for i := range g.Nodes {
+		ip := "127.0.0.1"
+		if n != nil {
+			e.host = n.hosts[i]
+			ip = e.host.addr
+		}
 		p := databaseProgram(e)
 		var ports [3]int
 		fill, command := p.prepare, p.command
@@ -46,16 +63,29 @@ func StartGalera(t testing.TB) *Galera {
 					return err
 				}
 			}
-			addresses = append(addresses[:i], fmt.Sprintf("127.0.0.1:%d", ports[0]))
+			addresses = append(addresses[:i], fmt.Sprintf("%s:%d", ip, ports[0]))
 			return errors.Join(fill(s), giveToNobody(s.dir))
 		}
 		p.command = func(s *server) []string {
-			return slices.Concat(command(s), galeraArgs(provider, strings.Join(addresses, ","), ports), firstOf(i, g))
+			return slices.Concat(command(s), galeraArgs(provider, strings.Join(addresses, ","), ip, ports), firstOf(i, g))
 		}
 		g.Nodes[i] = &Database{startServer(t, p)}
 		g.Await(i + 1)
 	}
 	return g
+}
+
+// CutOff cuts the server of a cluster on a network off from the others. Clients still reach it.
+func (g *Galera) CutOff(node *Database) {
+	g.t.Helper()
+	node.host.cutOff()
+}
+
+// Reconnect ends what CutOff began, and returns when all servers are in the cluster again.
+func (g *Galera) Reconnect(node *Database) {
+	g.t.Helper()
+	node.host.reconnect()
+	g.Await(len(g.Nodes))
 }
 
 // Await returns when that many servers are in the cluster, and each of them has all data.
@@ -97,15 +127,15 @@ func firstOf(i int, g *Galera) []string {
 	return nil
 }
 
-// galeraArgs returns the settings of a server. ports are those on which it takes part in the cluster, receives a copy of the data, and
-// receives missing transactions.
-func galeraArgs(provider, addresses string, ports [3]int) []string {
+// galeraArgs returns the settings of a server at the address ip. ports are those on which it takes part in the cluster, receives a copy of
+// the data, and receives missing transactions.
+func galeraArgs(provider, addresses, ip string, ports [3]int) []string {
 	return []string{
 		"--wsrep-on=ON", "--wsrep-provider=" + provider, "--wsrep-cluster-address=gcomm://" + addresses, "--wsrep-cluster-name=firsttap",
-		"--binlog-format=ROW", "--innodb-autoinc-lock-mode=2", "--wsrep-node-address=127.0.0.1",
-		"--wsrep-sst-method=rsync", "--wsrep-sst-receive-address=127.0.0.1:" + strconv.Itoa(ports[1]),
-		fmt.Sprintf("--wsrep-provider-options=base_host=127.0.0.1;base_port=%[1]d;gmcast.listen_addr=tcp://127.0.0.1:%[1]d;"+
-			"ist.recv_addr=127.0.0.1:%[2]d;gcache.size=16M", ports[0], ports[2]),
+		"--binlog-format=ROW", "--innodb-autoinc-lock-mode=2", "--wsrep-node-address=" + ip,
+		"--wsrep-sst-method=rsync", fmt.Sprintf("--wsrep-sst-receive-address=%s:%d", ip, ports[1]),
+		fmt.Sprintf("--wsrep-provider-options=base_host=%[1]s;base_port=%[2]d;gmcast.listen_addr=tcp://%[1]s:%[2]d;"+
+			"ist.recv_addr=%[1]s:%[3]d;gcache.size=16M", ip, ports[0], ports[2]),
 	}
 }
 

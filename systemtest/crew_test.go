@@ -127,6 +127,12 @@ func (k *history) excuse(on bool) {
 	k.excusing = on
 }
 
+func (k *history) excused() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return fmt.Sprintf("%d untrue responses just after a failover", k.excuses)
+}
+
 func (k *history) winsSince(since time.Time) (n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -71,26 +71,54 @@ func onCluster(tr *trial) deployment {
 func onCutGroup(tr *trial) deployment {
 	g := servertest.StartMySQLGroupOnNetwork(tr.t)
 	url, router := behindRouter(tr.t, g)
+	return deployment{
+		settings: both(databaseURL(router.URL(url)), ownRedis(tr.t)),
+		current:  func() string { return addressed(url, g.Primary()) },
+		remark:   tr.excused,
+		faults: []fault{cutOff(tr, router, func() (*servertest.Database, func()) {
+			old := g.FailOver(g.CutOff)
+			return g.Primary(), func() { g.Reconnect(old) }
+		})},
+	}
+}
+
+// onCutGalera is onCutGroup for Galera.
+func onCutGalera(tr *trial) deployment {
+	g, at := servertest.StartGaleraOnNetwork(tr.t), 0
+	url := g.Nodes[0].URL(tr.t)
+	router := servertest.StartProxy(tr.t, g.Nodes[0].Addr())
+	return deployment{
+		settings: both(databaseURL(router.URL(url)), ownRedis(tr.t)),
+		current:  func() string { return addressed(url, g.Nodes[at]) },
+		remark:   tr.excused,
+		faults: []fault{cutOff(tr, router, func() (*servertest.Database, func()) {
+			old := g.Nodes[at]
+			at = (at + 1) % len(g.Nodes)
+			g.CutOff(old)
+			g.Await(len(g.Nodes) - 1)
+			return g.Nodes[at], func() { g.Reconnect(old) }
+		})},
+	}
+}
+
+// cutOff is the fault that the server in use is cut off from the others, and goes on. fail cuts it off, and returns the server that has
+// taken over, and what connects the old one again.
+func cutOff(tr *trial, router *servertest.Proxy, fail func() (*servertest.Database, func())) fault {
 	wins := func() {
 		since := time.Now()
 		testkit.Within(tr.t, settled, "drivers win", func() bool { return tr.winsSince(since) >= 30 })
 	}
-	return deployment{
-		settings: both(databaseURL(router.URL(url)), ownRedis(tr.t)),
-		current:  func() string { return addressed(url, g.Primary()) },
-		remark:   func() string { return fmt.Sprintf("%d untrue responses just after a failover", tr.excuses) },
-		faults: []fault{{"the primary is cut off from the others, and connected again later", func() func() {
-			old := g.FailOver(g.CutOff)
-			tr.excuse(true)
-			router.Redirect(g.Primary().Addr())
-			wins()
-			return func() {
-				tr.excuse(false)
-				wins() // the old primary still answers
-				g.Reconnect(old)
-			}
-		}}},
-	}
+	return fault{"the server in use is cut off from the others, and connected again later", func() func() {
+		next, reconnect := fail()
+		tr.excuse(true)
+		router.Redirect(next.Addr())
+		wins()
+		return func() {
+			tr.excuse(false)
+			wins() // the old server goes on
+			reconnect()
+		}
+	}}
 }
 
 // behindRouter returns a URL of the group, and a router to its primary.

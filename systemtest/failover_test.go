@@ -56,6 +56,7 @@ func failovers(t *testing.T, enough int, over func() <-chan time.Time) {
 		{"MySQL group replication, on a network that is cut", onCutGroup},
 		{"three zones, with MySQL group replication and Redis Sentinel", onZones},
 		{"MariaDB Galera", onGalera},
+		{"MariaDB Galera, on a network that is cut", onCutGalera},
 		{"MariaDB Galera, an instance on each of two servers", onTwoOfGalera},
 		{"asynchronous replica", onAsynchronous},
 	} {
