@@ -130,8 +130,8 @@ mutant "batches are kept for ever" repository/retention.go '{"tap_batches", "id"
 mutant "a demoted server decides a claim" repository/claim_snapshot.go "if readOnly {" "if false {" ./repository TestReadOnlyServerAnswersNothing
 mutant "a demoted server answers reads" repository/primary.go "c.primary.recheckAfter < 0 || time.Since(c.checkedAt) < c.primary.recheckAfter" "true" ./repository TestReadOnlyServerAnswersNothing
 mutant "a server that did not answer keeps its connections" repository/primary.go "s.suspectedAt.CompareAndSwap(last, &now)" "false" ./repository 'TestASilentServerIsLeft|TestSuspicion'
-mutant "a server that commits nothing keeps its connections" repository/primary.go "!errors.As(*err, &refused)" "false" ./repository TestUnansweredStatement
-mutant "a connection after a suspicion is used for minutes" repository/primary.go "age = doubtedAge" "_ = doubtedAge" ./repository TestDoubtedConnection
+mutant "a server that commits nothing keeps its connections" repository/primary.go "if silent ||" "if silent && false ||" ./repository TestUnansweredStatement
+mutant "a connection after a suspicion is used for minutes" repository/primary.go "age = doubtedAge/2" "age += doubtedAge/2" ./repository TestDoubtedConnection
 mutant "a slow dial is believed" repository/primary.go "took > quickDial &&" "took > time.Hour &&" ./repository TestASlowDialIsRepeated
 mutant "a connection is not checked at its first use" repository/primary.go "	if c.taken {" "	if true {" ./repository TestFirstUseIsChecked
 mutant "the driver's panic goes on" repository/primary.go "why := recover(); why != nil" "why := error(nil); why != nil" ./repository TestUnreadableAnswer

@@ -356,7 +356,7 @@ func TestDurabilityOfReplication(t *testing.T) {
 	})
 }
 
-// The members of a group have a claim before it is acknowledged, and a member that answers from old data has a wrong setting.
+// The members of a group have a claim before it is acknowledged. Settings by which a member answers from old data are warned of.
 func TestDurabilityOfAGroup(t *testing.T) {
 	testkit.OnlyInAll(t)
 	t.Parallel()

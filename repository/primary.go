@@ -23,7 +23,7 @@ const (
 	// suspectFor is for how long after a suspicion a dial that takes longer than quickDial is repeated.
 	suspectFor = 5 * time.Second
 	quickDial  = 50 * time.Millisecond
-	// doubtFor is for how long after a suspicion a new connection is used for doubtedAge only. The address may still lead to the old
+	// doubtFor is for how long after a suspicion a new connection is used for doubtedAge at most. The address may still lead to the old
 	// server, and one that is cut off from the others takes connections and answers from old data.
 	doubtFor   = 15 * time.Second
 	doubtedAge = 500 * time.Millisecond
@@ -128,7 +128,7 @@ func (p *primaryConnector) dial(ctx context.Context) (*primaryConn, error) {
 	now := time.Now()
 	age := minConnAge + rand.N(maxConnAge-minConnAge)
 	if p.server.suspectedSince(now.Add(-doubtFor)) {
-		age = doubtedAge
+		age = doubtedAge/2 + rand.N(doubtedAge/2)
 	}
 	c := &primaryConn{conn: whole, primary: p, generation: generation, checkedAt: now, expiresAt: now.Add(age)}
 	switch readOnly, err := c.isReadOnly(ctx); {
@@ -177,27 +177,32 @@ func (c *primaryConn) ResetSession(ctx context.Context) error {
 
 // QueryContext implements driver.QueryerContext.
 func (c *primaryConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Rows, err error) {
-	defer c.answered(time.Now(), &err)
 	if err := c.checkFirst(ctx); err != nil {
 		return nil, err
 	}
+	asked := time.Now()
+	if c.primary.recheckAfter >= 0 { // the connection has been checked, and a read may be slow
+		asked = time.Time{}
+	}
+	defer c.answered(asked, &err)
 	return c.conn.QueryContext(ctx, query, args)
 }
 
 // ExecContext implements driver.ExecerContext.
 func (c *primaryConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Result, err error) {
-	defer c.answered(time.Now(), &err)
 	if err := c.checkFirst(ctx); err != nil {
 		return nil, err
 	}
+	defer c.answered(time.Now(), &err)
 	return c.conn.ExecContext(ctx, query, args)
 }
 
 // BeginTx implements driver.ConnBeginTx.
-func (c *primaryConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
+func (c *primaryConn) BeginTx(ctx context.Context, o driver.TxOptions) (_ driver.Tx, err error) {
 	if err := c.checkFirst(ctx); err != nil {
 		return nil, err
 	}
+	defer c.answered(time.Now(), &err)
 	tx, err := c.conn.BeginTx(ctx, o)
 	if err != nil {
 		return nil, err
@@ -216,8 +221,12 @@ func (t primaryTx) Commit() (err error) {
 	return t.Tx.Commit()
 }
 
-// answered is deferred by what waits for the server's answer. It suspects a server that gave none in time: one that is cut off from the
-// others of its group answers reads, and commits nothing. An error message is an answer, and a caller who gives up says nothing.
+// notPrepared is the error number of a Galera server without the majority.
+const notPrepared = 1047
+
+// answered is deferred by what waits for the server's answer. It suspects a server that gave none in time, or is without the majority of
+// its cluster; asked is zero where any time is in time. A group's primary that is cut off from the others answers reads, and commits nothing. Any other error message is an answer,
+// and a caller who gives up says nothing; nor does a connection from before the last suspicion.
 //
 // It also turns a panic of the driver into a lost reply: the driver panics on some malformed answers, as a MariaDB of a Galera cluster
 // gives when another server's change aborts a procedure. With the panic, database/sql would wait for ever for the connection's lock.
@@ -227,10 +236,13 @@ func (c *primaryConn) answered(asked time.Time, err *error) {
 		*err = fmt.Errorf("%w: the answer can't be read: %v", mysql.ErrInvalidConn, why)
 		return
 	}
-	if *err == nil || time.Since(asked) < c.primary.checkTimeout || errors.Is(*err, context.Canceled) {
+	if *err == nil || c.generation != c.primary.server.generation.Load() {
 		return
 	}
-	if refused := (*mysql.MySQLError)(nil); !errors.As(*err, &refused) {
+	message := (*mysql.MySQLError)(nil)
+	silent := !errors.As(*err, &message) && !errors.Is(*err, context.Canceled) && !errors.Is(*err, driver.ErrBadConn) &&
+		!asked.IsZero() && time.Since(asked) >= c.primary.checkTimeout
+	if silent || message != nil && message.Number == notPrepared {
 		c.primary.server.suspect()
 	}
 }

@@ -20,86 +20,6 @@ import (
 	"firsttap/testkit"
 )
 
-// slowServer is a driver.Connector to a server that answers as late as it is told. It is no server's stand-in: what is tested is when the
-// pool's connections are given up, and not what a server says.
-type slowServer struct {
-	driver.Connector
-	handshake, answer time.Duration
-	fails, panics     bool
-	says              error // to a statement
-	dialed            []*slowConn
-}
-
-func (s *slowServer) Connect(ctx context.Context) (driver.Conn, error) {
-	if err := wait(ctx, s.handshake); err != nil {
-		return nil, err
-	}
-	if s.fails {
-		return nil, io.ErrUnexpectedEOF
-	}
-	c := &slowConn{server: s}
-	s.dialed = append(s.dialed, c)
-	return c, nil
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
-}
-
-type slowConn struct {
-	conn
-	server *slowServer
-	closed bool
-}
-
-func (c *slowConn) QueryContext(ctx context.Context, _ string, _ []driver.NamedValue) (driver.Rows, error) {
-	if err := wait(ctx, c.server.answer); err != nil {
-		return nil, err
-	}
-	if c.server.panics {
-		_ = make([]byte, 0)[c.server.handshake:1] // as a driver that reads beyond a packet's end
-	}
-	return noRows{}, nil
-}
-
-func (c *slowConn) ExecContext(ctx context.Context, _ string, _ []driver.NamedValue) (driver.Result, error) {
-	if err := wait(ctx, c.server.answer); err != nil {
-		return nil, err
-	}
-	return nil, c.server.says
-}
-
-func (c *slowConn) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) {
-	return slowTx{c}, nil
-}
-
-// slowTx is a transaction of a connection that waits for a second at most.
-type slowTx struct{ *slowConn }
-
-func (t slowTx) Commit() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_, err := t.ExecContext(ctx, "COMMIT", nil)
-	return err
-}
-
-func (slowTx) Rollback() error { return nil }
-
-func (c *slowConn) ResetSession(context.Context) error { return nil }
-func (c *slowConn) IsValid() bool                      { return true }
-func (c *slowConn) Close() error                       { c.closed = true; return nil }
-
-// noRows is the answer that the server is not read-only.
-type noRows struct{ driver.Rows }
-
-func (noRows) Next(values []driver.Value) error { values[0] = int64(0); return nil }
-func (noRows) Close() error                     { return nil }
-
 // suspectBubble runs the test in a bubble. The server of its connector answers at once, until the test makes it slow.
 func suspectBubble(t *testing.T, test func(t *testing.T, p *primaryConnector, s *slowServer)) {
 	t.Helper()
@@ -179,19 +99,26 @@ func TestUnansweredStatement(t *testing.T) {
 		answer time.Duration
 		says   error
 		giveUp error
+		checks bool // the connection is checked at each use
 		want   int64
 	}{
-		"a statement":                     {execute, time.Minute, nil, context.DeadlineExceeded, 1},
-		"a query":                         {query, time.Minute, nil, context.DeadlineExceeded, 1},
-		"a commit":                        {commit, time.Minute, nil, context.DeadlineExceeded, 1},
-		"a statement that is given up":    {execute, time.Minute, nil, context.Canceled, 0},
-		"a lock that is waited for":       {execute, 900 * time.Millisecond, refused, context.DeadlineExceeded, 0},
-		"a connection that breaks early":  {execute, 400 * time.Millisecond, io.ErrUnexpectedEOF, context.DeadlineExceeded, 0},
-		"a statement that takes its time": {execute, 900 * time.Millisecond, nil, context.DeadlineExceeded, 0},
+		"a statement":                     {do: execute, answer: time.Minute, checks: true, want: 1},
+		"a query of a claim":              {do: query, answer: time.Minute, want: 1},
+		"a slow read":                     {do: query, answer: time.Minute, checks: true},
+		"a commit":                        {do: commit, answer: time.Minute, checks: true, want: 1},
+		"a statement that is given up":    {do: execute, answer: time.Minute, giveUp: context.Canceled},
+		"a lock that is waited for":       {do: execute, answer: 900 * time.Millisecond, says: refused},
+		"a connection that breaks early":  {do: execute, answer: 400 * time.Millisecond, says: io.ErrUnexpectedEOF},
+		"a statement that takes its time": {do: execute, answer: 900 * time.Millisecond},
+		"a server that became read-only":  {do: execute, answer: 900 * time.Millisecond, says: driver.ErrBadConn},
+		"a server without the majority":   {do: execute, says: &mysql.MySQLError{Number: notPrepared}, want: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			suspectBubble(t, func(t *testing.T, p *primaryConnector, s *slowServer) {
-				p.checkTimeout = time.Second / 2
+				p.checkTimeout, p.recheckAfter = time.Second/2, neverRecheck
+				if c.checks {
+					p.recheckAfter = 0
+				}
 				conn := dialed(t, p)
 				conn.taken = true
 				s.answer, s.says = c.answer, c.says
@@ -210,26 +137,42 @@ func TestUnansweredStatement(t *testing.T) {
 	}
 }
 
-// A connection that was dialed shortly after a suspicion may lead to the suspected server, so it is used for half a second only.
+// A connection from before the last suspicion says nothing of the server that has taken over.
+func TestOldConnectionIsNotAnswered(t *testing.T) {
+	suspectBubble(t, func(t *testing.T, p *primaryConnector, s *slowServer) {
+		tx, err := dialed(t, p).BeginTx(t.Context(), driver.TxOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.server.suspect()
+		s.answer = time.Minute
+		time.Sleep(suspectPause)
+		if err := tx.Commit(); err == nil || p.server.generation.Load() != 1 {
+			t.Errorf("%v: suspected %d times, want once", err, p.server.generation.Load())
+		}
+	})
+}
+
+// A connection that was dialed shortly after a suspicion may lead to the suspected server, so it is used for half a second at most.
 func TestDoubtedConnection(t *testing.T) {
 	suspectBubble(t, func(t *testing.T, p *primaryConnector, _ *slowServer) {
-		mustLast := func(c *primaryConn, age time.Duration) {
-			t.Helper()
-			time.Sleep(age - 1)
-			if !c.IsValid() || c.ResetSession(t.Context()) != nil {
-				t.Errorf("it is not used for %v", age)
-			}
-		}
+		usable := func(c *primaryConn) bool { return c.IsValid() && c.ResetSession(t.Context()) == nil }
 		p.server.suspect()
 		for range doubtFor / doubtedAge {
 			c := dialed(t, p)
-			mustLast(c, doubtedAge)
-			time.Sleep(1)
+			time.Sleep(doubtedAge/2 - time.Nanosecond)
+			if !usable(c) {
+				t.Errorf("it is not used for %v", doubtedAge/2)
+			}
+			time.Sleep(doubtedAge/2 + time.Nanosecond)
 			if c.IsValid() || !errors.Is(c.ResetSession(t.Context()), driver.ErrBadConn) {
 				t.Errorf("it is used for more than %v", doubtedAge)
 			}
 		}
-		mustLast(dialed(t, p), minConnAge)
+		c := dialed(t, p)
+		if time.Sleep(minConnAge - time.Nanosecond); !usable(c) {
+			t.Errorf("later it is not used for %v", minConnAge)
+		}
 	})
 }
 

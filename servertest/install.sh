@@ -4,6 +4,7 @@
 # - a real MySQL. Debian has it only in sid, so it goes into a folder of its own, FIRSTTAP_MYSQL_ROOT, outside the system;
 # - faketime, for servers with a wrong clock;
 # - HAProxy, for the tests of deploy/haproxy.cfg;
+# - iproute2, for clusters on a network that is cut;
 # - Prometheus' promtool, for the alert rules, beside that folder;
 # - firebase-tools from npm, beside that folder: its emulator of Firebase Auth is the only one;
 # - Debian's headless Chromium, for the pages, unless the whole one is there: that takes twice the processor time. The tests can't run
@@ -179,14 +180,16 @@ have() {
 		mysql) [ "${MYSQL:-}" != skip ] && { mysql_in_path || [ -x "$root/usr/sbin/mysqld" ]; } ;;
 		firebase) [ "${FIREBASE:-}" != skip ] && firebase_there ;;
 		browser) [ "${BROWSER:-}" != skip ] && browser_there ;;
+		network) unshare --net ip link add hub type bridge 2>/dev/null ;; # only root may, and not in every container
 	esac >/dev/null
 }
 
 programs="redis mariadb faketime haproxy promtool mysql firebase browser"
 
-# install.sh --list prints the installed programs, in the form of FIRSTTAP_TEST_REQUIRE, and browser.
+# install.sh --list prints the installed programs, in the form of FIRSTTAP_TEST_REQUIRE, and browser; and network where processes may have
+# networks of their own.
 if [ "${1:-}" = --list ]; then
-	for name in $programs; do ! have "$name" || printf '%s,' "$name"; done
+	for name in $programs network; do ! have "$name" || printf '%s,' "$name"; done
 	echo
 	exit
 fi
@@ -202,6 +205,7 @@ fi
 # install.sh --haproxy installs only what loadtest/run.sh rolling needs beside the servers.
 if [ "${1:-}" = --haproxy ]; then
 	need HAProxy haproxy haproxy -v
+need iproute2 ip iproute2 -V
 	exit
 fi
 
@@ -220,6 +224,7 @@ if [ "${1:-}" = --basic ]; then
 fi
 need faketime faketime faketime
 need HAProxy haproxy haproxy -v
+need iproute2 ip iproute2 -V
 [ -x "$promtool" ] || promtool_alone || fail "promtool: can't take it out of the package prometheus"
 echo "promtool: $("$promtool" --version 2>&1 | grep -m1 .)"
 

@@ -35,14 +35,11 @@ type host struct {
 // startNetwork starts a network that ends with the test. It skips the test where processes may not have networks of their own.
 func startNetwork(t testing.TB, hosts int) *network {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("skipped, as only root may make networks")
+	out, err := exec.Command("unshare", "--net", "ip", "link", "add", "hub", "type", "bridge").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w %s", err, out)
 	}
-	for _, program := range []string{"ip", "unshare", "nsenter"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("skipped, as networks need the program %s", program)
-		}
-	}
+	require(t, "network", err)
 	n := &network{t: t, hub: startNamespace(t)}
 	n.ip(n.hub, "link add hub up type bridge")
 	for i := 1; i <= hosts; i++ {
@@ -83,7 +80,7 @@ func startNamespace(t testing.TB) string {
 		return nil
 	})
 	if err != nil {
-		t.Skipf("skipped, as this machine lets nobody make networks: %v", err)
+		t.Fatalf("network: %v", err)
 	}
 	return pid
 }

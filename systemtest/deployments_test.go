@@ -74,7 +74,7 @@ func onCutGroup(tr *trial) deployment {
 	return deployment{
 		settings: both(databaseURL(router.URL(url)), ownRedis(tr.t)),
 		current:  func() string { return addressed(url, g.Primary()) },
-		remark:   tr.excused,
+		remark:   tr.excusesMade,
 		faults: []fault{cutOff(tr, router, func() (*servertest.Database, func()) {
 			old := g.FailOver(g.CutOff)
 			return g.Primary(), func() { g.Reconnect(old) }
@@ -90,7 +90,7 @@ func onCutGalera(tr *trial) deployment {
 	return deployment{
 		settings: both(databaseURL(router.URL(url)), ownRedis(tr.t)),
 		current:  func() string { return addressed(url, g.Nodes[at]) },
-		remark:   tr.excused,
+		remark:   tr.excusesMade,
 		faults: []fault{cutOff(tr, router, func() (*servertest.Database, func()) {
 			old := g.Nodes[at]
 			at = (at + 1) % len(g.Nodes)

@@ -13,7 +13,7 @@ type cheat struct {
 	fault fault
 }
 
-// cheats are the faults of cheats by name: the first three can take no job, the others could.
+// cheats are their names and faults: the first three can take no job, the others could.
 var cheats = []struct {
 	name  string
 	fault fault
@@ -36,7 +36,7 @@ func (c *cheat) run() {
 	}
 }
 
-// choose returns an offer that is open, one of the newest.
+// choose returns one of the newest offers, and whether it is open.
 func (c *cheat) choose() (message, bool) {
 	w := c.world
 	w.mu.Lock()
@@ -49,8 +49,11 @@ func (c *cheat) choose() (message, bool) {
 	return message{j.id, j.name, j.round}, j.open
 }
 
-// place is an instance for an actor.
+// place is an actor at an instance.
 type place struct{ actor, instance string }
+
+// sidelinedFor is how long a driver stays sidelined.
+const sidelinedFor = 10 * time.Minute
 
 // wasSidelined reports whether the tap kept no other driver from the dispatch, because its driver was sidelined: the instance had found
 // out that they cannot win, and they have won nothing since.
@@ -60,15 +63,20 @@ func (f *facts) wasSidelined(tap op) bool {
 	}
 	earlier := f.hopeless[place{tap.actor, tap.instance}]
 	n, _ := slices.BinarySearchFunc(earlier, tap.from, func(o op, at time.Duration) int { return cmp.Compare(o.to, at) })
-	if n == 0 {
+	if n == 0 || tap.to-earlier[n-1].from > sidelinedFor {
 		return false
 	}
 	since := earlier[n-1].from
 	return !slices.ContainsFunc(f.ends[tap.instance], func(at time.Duration) bool { return at >= since && at <= tap.to }) &&
-		!slices.ContainsFunc(f.held[tap.actor], func(h hold) bool { return h.from >= since && h.from <= tap.to })
+		!slices.ContainsFunc(f.held[tap.actor], func(h hold) bool { return h.from >= since-f.slack() && h.from <= tap.to+f.slack() })
 }
 
 // sidelines reports whether the tap's answer says that its driver cannot win, as its instance found out.
-func (o op) sidelines() bool {
-	return o.kind == "accept" && !o.twice && (o.result == "NOT_ELIGIBLE" || o.result == "DRIVER_BUSY")
+func (f *facts) sidelines(o op) bool {
+	if o.kind != "accept" || o.twice {
+		return false
+	}
+	exists := func(c change) bool { return c.round >= o.round && c.done <= o.to }
+	return o.result == "NOT_ELIGIBLE" || o.result == "DRIVER_BUSY" ||
+		o.result == "OFFER_STALE" && o.round > 0 && !slices.ContainsFunc(f.changed[o.dispatch], exists)
 }

@@ -104,7 +104,7 @@ func (h *history) check() []violation {
 	}
 	for _, o := range h.ops {
 		f.calls[o.dispatch] = append(f.calls[o.dispatch], o)
-		if o.sidelines() {
+		if f.sidelines(o) {
 			at := place{o.actor, o.instance}
 			f.hopeless[at] = append(f.hopeless[at], o)
 		}

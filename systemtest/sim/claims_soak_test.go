@@ -57,7 +57,7 @@ var bugs = []bug{
 	{"decisions about different rounds are one", "service/inflight.go", "flightKey{dispatch: tap.Dispatch, round: tap.Round}", "flightKey{dispatch: tap.Dispatch}"},
 	{"drivers who cannot win are not sidelined", "service/sideline.go", "	g.sidelined.Add(v, time.Now().Add(sidelinedFor))\n", ""},
 	{"a driver is busy with a job at any hour", "repository/claim_snapshot.go", "AND o.work_ends_at > d.work_starts_at AND o.work_starts_at < d.work_ends_at AND o.id", "AND o.id"},
-	{"a tap before the opening hears that the offer has expired", "dispatch/rules.go", "return nil, &NotOpenYetError{OpensAt: d.OpensAt}", "return nil, ErrExpired"},
+	{"a tap before the opening hears that the offer has expired", "dispatch/rules.go", "return nil, &NotOpenYetError{OpensAt: d.OpensAt}\n	}\n	if reasons", "return nil, ErrExpired\n	}\n	if reasons"},
 	{"a change of the terms ignores the version", "dispatch/changes.go", "	case version != d.Version:\n		return ErrVersionConflict\n", ""},
 }
 

@@ -50,8 +50,9 @@ func (f *facts) checkReason(o op) {
 		})
 	case "NOT_ELIGIBLE":
 		ok = f.everWas(o, func(c change) bool { return !slices.Contains(f.regions[o.actor], c.region) })
-	case "DISPATCH_NOT_FOUND":
-		ok = false
+	case unknown, impossible, noAnswer, notReached, hungUp:
+	default:
+		ok = false // no tap gets this answer
 	}
 	if !ok {
 		f.add(reasonIsTrue, o.dispatch, o.to, o)
