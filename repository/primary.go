@@ -224,9 +224,10 @@ func (t primaryTx) Commit() (err error) {
 // notPrepared is the error number of a Galera server without the majority.
 const notPrepared = 1047
 
-// answered is deferred by what waits for the server's answer. It suspects a server that gave none in time, or is without the majority of
-// its cluster; asked is zero where any time is in time. A group's primary that is cut off from the others answers reads, and commits nothing. Any other error message is an answer,
-// and a caller who gives up says nothing; nor does a connection from before the last suspicion.
+// answered is deferred by what waits for the server's answer since asked; zero means that it may take any time. It suspects a server that
+// gave no answer in time, or that is without the majority of its cluster: a group's primary that is cut off from the others answers reads,
+// and commits nothing. Any other error message is an answer. A caller who gives up says nothing, and so does a connection from before the
+// last suspicion.
 //
 // It also turns a panic of the driver into a lost reply: the driver panics on some malformed answers, as a MariaDB of a Galera cluster
 // gives when another server's change aborts a procedure. With the panic, database/sql would wait for ever for the connection's lock.
