@@ -45,7 +45,8 @@ func (s *suite) noOverlapOfFixed(t *testing.T) {
 
 // A lease counts from when its request was sent, not from when the answer came.
 func (s *suite) noOverlapOfSlow(t *testing.T) {
-	const late = 400 * time.Millisecond // more than the safety margin, and less than half of the Locker's timeout
+	// More than the safety margin, and so little that an attempt succeeds within the TTL even if it dials: that takes eight answers.
+	const late = 320 * time.Millisecond
 	fixed := &pair{hold: lock.Fixed(partitionTTL), wantErr: lock.ErrExpired}
 	renewed := &pair{hold: lock.Renewed(partitionTTL, long), wantErr: s.unreachableErr()}
 	renewed.partitionAfter = renewed.hold.RenewEvery + 2*late // exactly one renewal has been answered
@@ -121,7 +122,7 @@ func (p *pair) compete(t *testing.T) {
 func (s *suite) shortPartition(t *testing.T) {
 	l, link := s.lockerWithLinkFor(t, long, shortTimeout)
 	hold := lock.Hold{TTL: partitionTTL, RenewEvery: 400 * time.Millisecond, AtMost: long}
-	lease := mustLease(t, l, newName(), hold)
+	lease := mustLease(t, l, newName(), withWait(hold, timeout))
 	link.Partition(true)
 	mustNotHappen(t, 2*hold.RenewEvery, "the lease ended", lease.Context().Done()) // at least one renewal is dropped
 	link.Partition(false)
@@ -151,7 +152,7 @@ func (s *suite) acquirePartitioned(t *testing.T) {
 func (s *suite) releasePartitioned(t *testing.T) {
 	n := newName()
 	l, link := s.lockerWithLinkFor(t, long, shortTimeout)
-	lease := mustLease(t, l, n, lock.Fixed(long))
+	lease := mustLease(t, l, n, withWait(lock.Fixed(long), timeout))
 	link.Partition(true)
 	wantErr(t, "release", lease.Release(t.Context()), lock.ErrUnavailable)
 	mustBeHeld(t, s.open(t), n)
