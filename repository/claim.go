@@ -15,9 +15,10 @@ import (
 // claimRule decides about a claim: it changes the dispatch and returns the events of the change, or refuses.
 type claimRule = func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error)
 
-// Claim calls rule with the dispatch and the driver, and commits the claim that rule makes together with its events. The write applies only if, by the database's clock as the write began, the dispatch is still PENDING in
-// the same round and version and within its window, the driver is unchanged and not suspended, and the rest of the candidate is
-// as rule was told; otherwise Claim calls rule again. The claim gets the time of the write.
+// Claim calls rule with the dispatch and the driver, and commits the claim that rule makes together with its events. The write applies
+// only if, by the database's clock as the write began, the dispatch is still PENDING in the same round and version and within its window,
+// the driver is unchanged and not suspended, and the rest of the candidate is as rule was told; otherwise Claim calls rule again. The
+// claim gets the time of the write.
 //
 // Rule may first be called with the dispatch and the driver as this process last knew them, and a time that is estimated.
 // What it refuses then, or leaves unchanged, it is asked again with both as they are in the database.

@@ -75,8 +75,8 @@ func TestSuspicion(t *testing.T) {
 	}
 }
 
-// A statement or a COMMIT without an answer in time is a reason to suspect the server, also where it answers checks and dials. An error
-// message is an answer, and a caller who gives up says nothing.
+// A server that does not answer a statement or a COMMIT in time is suspected, also if it answers checks and dials. It is not suspected if it
+// sends an error message, or if the caller cancels.
 func TestUnansweredStatement(t *testing.T) {
 	refused := &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded"}
 	execute := func(ctx context.Context, c *primaryConn) error {
@@ -137,7 +137,7 @@ func TestUnansweredStatement(t *testing.T) {
 	}
 }
 
-// A connection from before the last suspicion says nothing of the server that has taken over.
+// A connection from before the last suspicion causes no other one: the server that has taken over is not to blame.
 func TestOldConnectionIsNotAnswered(t *testing.T) {
 	suspectBubble(t, func(t *testing.T, p *primaryConnector, s *slowServer) {
 		tx, err := dialed(t, p).BeginTx(t.Context(), driver.TxOptions{})
@@ -176,7 +176,7 @@ func TestDoubtedConnection(t *testing.T) {
 	})
 }
 
-// A dial that is refused, or whose caller gives up early, says nothing about the server.
+// A server is not suspected if it refuses a dial, or if the caller cancels a dial early.
 func TestNoSuspicion(t *testing.T) {
 	suspectBubble(t, func(t *testing.T, p *primaryConnector, s *slowServer) {
 		idle := dialed(t, p)

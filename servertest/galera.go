@@ -31,8 +31,7 @@ func StartGalera(t testing.TB) *Galera {
 	return startGalera(t, nil)
 }
 
-// StartGaleraOnNetwork is StartGalera for a cluster whose servers can be cut off from each other. It skips the test where that is not
-// possible.
+// StartGaleraOnNetwork is StartGalera with CutOff and Reconnect. It skips the test on machines that allow no networks.
 func StartGaleraOnNetwork(t testing.TB) *Galera {
 	t.Helper()
 	return startGalera(t, startNetwork(t, len(Galera{}.Nodes)))

@@ -26,8 +26,7 @@ func StartMySQLGroup(t testing.TB) *MySQLGroup {
 	return startMySQLGroup(t, nil)
 }
 
-// StartMySQLGroupOnNetwork is StartMySQLGroup for a group whose members can be cut off from each other. It skips the test where that is
-// not possible.
+// StartMySQLGroupOnNetwork is StartMySQLGroup with CutOff and Reconnect. It skips the test on machines that allow no networks.
 func StartMySQLGroupOnNetwork(t testing.TB) *MySQLGroup {
 	t.Helper()
 	return startMySQLGroup(t, startNetwork(t, len(MySQLGroup{}.Members)))

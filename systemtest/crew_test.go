@@ -69,7 +69,7 @@ func (k *history) note(call string, a Response, took time.Duration) {
 	}
 }
 
-// tapCall is the call whose responses are counted.
+// tapCall names the taps in the history, which counts their responses.
 const tapCall = "accept"
 
 // next begins a phase, and returns the figures of the one before.
