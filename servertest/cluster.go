@@ -25,24 +25,31 @@ type RedisCluster struct {
 // slot. They end with the test.
 func StartRedisCluster(t testing.TB) *RedisCluster {
 	t.Helper()
-	return startCluster(t, 0)
+	return startCluster(t, make([]*host, 3))
 }
 
 // StartReplicatedCluster is StartRedisCluster with a replica of each master.
 func StartReplicatedCluster(t testing.TB) *RedisCluster {
 	t.Helper()
-	return startCluster(t, 3)
+	return startCluster(t, make([]*host, 6))
+}
+
+// StartReplicatedClusterOnNetwork is StartReplicatedCluster with nodes that can be cut off. It skips the test on machines that allow no
+// networks.
+func StartReplicatedClusterOnNetwork(t testing.TB) *RedisCluster {
+	t.Helper()
+	return startCluster(t, startNetwork(t, 6).withAddresses().hosts)
 }
 
 // patientNodes and quickNodes are after which time without an answer a node counts as gone, in milliseconds.
 const patientNodes, quickNodes = "600000", "1000"
 
-func startCluster(t testing.TB, replicas int) *RedisCluster {
+func startCluster(t testing.TB, hosts []*host) *RedisCluster {
 	t.Helper()
 	c := &RedisCluster{}
 	var meet string // the command that makes a node known to the others
-	for i := range len(c.Nodes) + replicas {
-		node, bus := startClusterNode(t, i > len(c.Nodes))
+	for i, h := range hosts {
+		node, bus := startClusterNode(t, h, i > len(c.Nodes))
 		var commands []string
 		if i < len(c.Nodes) {
 			c.Nodes[i] = node
@@ -55,7 +62,7 @@ func startCluster(t testing.TB, replicas int) *RedisCluster {
 			c.Replicas = append(c.Replicas, node)
 		}
 		if i == 0 {
-			meet = fmt.Sprintf("CLUSTER MEET 127.0.0.1 %d %d", node.port, bus)
+			meet = fmt.Sprintf("CLUSTER MEET %s %d %d", node.ip(), node.port, bus)
 		} else {
 			commands = append(commands, meet)
 		}
@@ -73,12 +80,12 @@ func startCluster(t testing.TB, replicas int) *RedisCluster {
 
 // startClusterNode returns a node and the port of its cluster's bus. That is not 10000 above the node's, as usual: the kernel hands
 // out those ports by itself. A loyal replica never takes over: only the first master is to fail, however busy the machine is.
-func startClusterNode(t testing.TB, loyal bool) (node *Redis, bus int) {
+func startClusterNode(t testing.TB, h *host, loyal bool) (node *Redis, bus int) {
 	t.Helper()
-	p := redisProgram(func(*server) []string {
+	p := redisProgram(h, func(s *server) []string {
 		args := []string{
 			"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", patientNodes,
-			"--cluster-port", strconv.Itoa(bus), "--repl-diskless-sync-delay", "0",
+			"--cluster-port", strconv.Itoa(bus), "--cluster-announce-ip", s.ip(), "--repl-diskless-sync-delay", "0",
 		}
 		if loyal {
 			args = append(args, "--cluster-replica-no-failover", "yes")
@@ -122,7 +129,7 @@ func (c *RedisCluster) whole(ctx context.Context) error {
 		}
 	}
 	for i, replica := range c.Replicas {
-		want := fmt.Sprintf("\nmaster_port:%d\r\nmaster_link_status:up\r", c.Nodes[i].port)
+		want := fmt.Sprintf("\nmaster_host:%s\r\nmaster_port:%d\r\nmaster_link_status:up\r", c.Nodes[i].ip(), c.Nodes[i].port)
 		if err := has(ctx, replica.Addr(), want, "INFO", "replication"); err != nil {
 			return err
 		}

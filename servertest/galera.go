@@ -31,10 +31,10 @@ func StartGalera(t testing.TB) *Galera {
 	return startGalera(t, nil)
 }
 
-// StartGaleraOnNetwork is StartGalera with CutOff and Reconnect. It skips the test on machines that allow no networks.
+// StartGaleraOnNetwork is StartGalera with servers that can be cut off. It skips the test on machines that allow no networks.
 func StartGaleraOnNetwork(t testing.TB) *Galera {
 	t.Helper()
-	return startGalera(t, startNetwork(t, len(Galera{}.Nodes)))
+	return startGalera(t, startNetwork(t, len(Galera{}.Nodes)).withSockets())
 }
 
 func startGalera(t testing.TB, n *network) *Galera {
@@ -72,19 +72,6 @@ func startGalera(t testing.TB, n *network) *Galera {
 		g.Await(i + 1)
 	}
 	return g
-}
-
-// CutOff cuts the server of a cluster on a network off from the others. Clients still reach it.
-func (g *Galera) CutOff(node *Database) {
-	g.t.Helper()
-	node.host.cutOff()
-}
-
-// Reconnect ends what CutOff began, and returns when all servers are in the cluster again.
-func (g *Galera) Reconnect(node *Database) {
-	g.t.Helper()
-	node.host.reconnect()
-	g.Await(len(g.Nodes))
 }
 
 // Await returns when that many servers are in the cluster, and each of them has all data.

@@ -26,10 +26,10 @@ func StartMySQLGroup(t testing.TB) *MySQLGroup {
 	return startMySQLGroup(t, nil)
 }
 
-// StartMySQLGroupOnNetwork is StartMySQLGroup with CutOff and Reconnect. It skips the test on machines that allow no networks.
+// StartMySQLGroupOnNetwork is StartMySQLGroup with members that can be cut off. It skips the test on machines that allow no networks.
 func StartMySQLGroupOnNetwork(t testing.TB) *MySQLGroup {
 	t.Helper()
-	return startMySQLGroup(t, startNetwork(t, len(MySQLGroup{}.Members)))
+	return startMySQLGroup(t, startNetwork(t, len(MySQLGroup{}.Members)).withSockets())
 }
 
 func startMySQLGroup(t testing.TB, n *network) *MySQLGroup {
@@ -102,19 +102,6 @@ func (g *MySQLGroup) FailOver(stop func(*Database)) (old *Database) {
 	g.Primary()
 	g.expelAfter(patientGroup)
 	return old
-}
-
-// CutOff cuts the member of a group on a network off from the others. Clients still reach it.
-func (g *MySQLGroup) CutOff(member *Database) {
-	g.t.Helper()
-	member.host.cutOff()
-}
-
-// Reconnect ends what CutOff began, and returns when the member is in the group again.
-func (g *MySQLGroup) Reconnect(member *Database) {
-	g.t.Helper()
-	member.host.reconnect()
-	g.Await(member)
 }
 
 // Await returns when all members that run say that the member is in the group: one that was expelled, and notices it, joins again by

@@ -14,20 +14,21 @@ import (
 )
 
 // network is a network of the test's own, in kernel namespaces: its hosts reach each other, and nothing else. A host that is cut off sends
-// and receives nothing there, and neither side is told. Clients reach the servers on the hosts in another way, also those that are cut off.
+// and receives nothing there, and neither side is told. Clients reach the servers on the hosts in another way, also those that are cut off:
+// see [network.withSockets] and [network.withAddresses].
 type network struct {
 	t     testing.TB
 	hub   string // the namespace of the bridge to which all hosts are connected
 	hosts []*host
 }
 
-// host is an address on a network.
+// host is a machine on a network.
 type host struct {
 	network   *network
 	namespace string
-	addr      string // on the network
+	addr      string // at which the other hosts reach it
 	cable     string // the port of the bridge
-	// door leads from a port of this machine to a Unix socket of the server on the host.
+	// door leads from a port of this machine to a Unix socket of the server on the host. It is nil if clients reach the host at addr.
 	door *Proxy
 	cut  bool
 }
@@ -43,10 +44,7 @@ func startNetwork(t testing.TB, hosts int) *network {
 	n := &network{t: t, hub: startNamespace(t)}
 	n.ip(n.hub, "link add hub up type bridge")
 	for i := 1; i <= hosts; i++ {
-		h := &host{
-			network: n, namespace: startNamespace(t), addr: fmt.Sprintf("198.18.0.%d", i), cable: fmt.Sprintf("h%d", i),
-			door: StartProxy(t, ""),
-		}
+		h := &host{network: n, namespace: startNamespace(t), addr: fmt.Sprintf("198.18.0.%d", i), cable: fmt.Sprintf("h%d", i)}
 		n.ip(n.hub, "link add %s type veth peer name eth0 netns %s", h.cable, h.namespace)
 		n.ip(n.hub, "link set %s master hub up", h.cable)
 		n.ip(h.namespace, "link set lo up")
@@ -55,6 +53,60 @@ func startNetwork(t testing.TB, hosts int) *network {
 		n.hosts = append(n.hosts, h)
 	}
 	return n
+}
+
+// withSockets gives each host a port of this machine that leads to a Unix socket, for servers that listen on one.
+func (n *network) withSockets() *network {
+	for _, h := range n.hosts {
+		h.door = StartProxy(n.t, "")
+	}
+	return n
+}
+
+// withAddresses connects this machine with the hosts by a second network, and gives each host an address at which both clients and the other
+// hosts reach it, for servers that tell clients each other's addresses. The other hosts reach it over the first network only.
+func (n *network) withAddresses() *network {
+	n.t.Helper()
+	subnet := n.connect()
+	addr := func(of *host) string { return strings.Replace(of.addr, "198.18.0", subnet, 1) }
+	for _, h := range n.hosts {
+		n.ip(n.hub, "link add c%s type veth peer name eth1 netns %s", h.cable, h.namespace)
+		n.ip(n.hub, "link set c%s master yard up", h.cable)
+		n.ip(h.namespace, "address add %s/24 dev eth1", addr(h))
+		n.ip(h.namespace, "link set eth1 up")
+		for _, other := range n.hosts {
+			if other != h {
+				n.ip(h.namespace, "route add %s/32 via %s", addr(other), other.addr)
+			}
+		}
+	}
+	for _, h := range n.hosts {
+		h.addr = addr(h)
+	}
+	return n
+}
+
+// connect connects this machine with a new bridge beside the hub, and returns the first three numbers of the addresses there. No other
+// network of this machine has them: a link has the same name as another of its number, so that adding it fails.
+func (n *network) connect() string {
+	n.t.Helper()
+	n.ip(n.hub, "link add yard up type bridge")
+	for number := range 256 {
+		link := fmt.Sprintf("firsttap%d", number)
+		if exec.Command("ip", "link", "add", link, "type", "veth", "peer", "name", "gate", "netns", n.hub).Run() != nil {
+			continue
+		}
+		n.ip(n.hub, "link set gate master yard up")
+		subnet := fmt.Sprintf("198.19.%d", number)
+		for _, command := range []string{"address add " + subnet + ".254/24 dev " + link, "link set " + link + " up"} {
+			if out, err := exec.Command("ip", strings.Fields(command)...).CombinedOutput(); err != nil {
+				n.t.Fatalf("network: ip %s: %v\n%s", command, err, out)
+			}
+		}
+		return subnet
+	}
+	n.t.Fatal("network: no number is free")
+	return ""
 }
 
 // startNamespace starts a process with a network namespace, which ends with it, and returns the process's number.
@@ -99,21 +151,26 @@ func within(namespace string, argv []string) []string {
 	return append([]string{"nsenter", "--net=/proc/" + namespace + "/ns/net", "--"}, argv...)
 }
 
-// cutOff cuts the host off from the others.
-func (h *host) cutOff() {
-	h.network.t.Helper()
-	h.network.ip(h.network.hub, "link set %s nomaster", h.cable)
-	h.cut = true
+// CutOff cuts a server on a network off from the other servers. Clients still reach it.
+func (s *server) CutOff() {
+	s.t.Helper()
+	s.host.network.ip(s.host.network.hub, "link set %s nomaster", s.host.cable)
+	s.host.cut = true
 }
 
-func (h *host) reconnect() {
-	h.network.t.Helper()
-	h.network.ip(h.network.hub, "link set %s master hub", h.cable)
-	h.cut = false
+// Reconnect ends what CutOff began.
+func (s *server) Reconnect() {
+	s.t.Helper()
+	s.host.network.ip(s.host.network.hub, "link set %s master hub", s.host.cable)
+	s.host.cut = false
 }
 
-// port is the port of this machine at which clients reach the server on the host. The server has the same port on the network.
+// port is the port of this machine at which clients reach the server on the host, which has the same port on the network. Where clients
+// reach the host itself, it is the port of a Redis: on a host of its own, a server finds each port free.
 func (h *host) port() (int, error) {
+	if h.door == nil {
+		return 6379, nil
+	}
 	_, port, err := net.SplitHostPort(h.door.Addr())
 	if err != nil {
 		return 0, err

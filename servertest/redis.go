@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,7 +17,7 @@ type Redis struct{ *server }
 // added to its command line ("--replicaof", "127.0.0.1 6379"). The server ends with the test.
 func StartRedis(t testing.TB, args ...string) *Redis {
 	t.Helper()
-	return startRedis(t, redisProgram(func(*server) []string { return args }))
+	return startRedis(t, redisProgram(nil, func(*server) []string { return args }))
 }
 
 func startRedis(t testing.TB, p program) *Redis {
@@ -42,14 +43,21 @@ func redisInstalled() error {
 	return err
 }
 
-// redisProgram is redis-server with more arguments.
-func redisProgram(more func(s *server) []string) program {
-	return program{name: "redis", probe: probeRedis(plainText), command: func(s *server) []string {
-		return append([]string{
-			"redis-server", "--bind", "127.0.0.1", "--port", strconv.Itoa(s.port), "--dir", s.dir,
-			"--save", "", "--maxmemory-policy", "noeviction",
-		}, more(s)...)
+// redisProgram is redis-server with more arguments, on the host or, if that is nil, on this machine.
+func redisProgram(h *host, more func(s *server) []string) program {
+	return program{name: "redis", probe: probeRedis(plainText), host: h, command: func(s *server) []string {
+		return slices.Concat([]string{
+			"redis-server", "--port", strconv.Itoa(s.port), "--dir", s.dir, "--save", "", "--maxmemory-policy", "noeviction",
+		}, bind(h), more(s))
 	}}
+}
+
+// bind are the flags with which a Redis listens: on a host, at each of its addresses.
+func bind(h *host) []string {
+	if h != nil {
+		return []string{"--bind", "*", "--protected-mode", "no"}
+	}
+	return []string{"--bind", "127.0.0.1"}
 }
 
 // probeRedis returns nil when the process answers, has loaded its data and is not a stranger on the port. A server with a

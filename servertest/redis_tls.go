@@ -102,7 +102,7 @@ type RedisTLS struct {
 // StartRedisTLS is StartRedis with a certificate of the authority's for 127.0.0.1, and without a port that speaks plain text.
 func StartRedisTLS(t testing.TB, a *Authority) *RedisTLS {
 	t.Helper()
-	p := redisProgram(func(s *server) []string {
+	p := redisProgram(nil, func(s *server) []string {
 		return []string{
 			"--port", "0", "--tls-port", strconv.Itoa(s.port), "--tls-cert-file", "server.pem", "--tls-key-file", "server.key",
 			"--tls-ca-cert-file", a.File, "--tls-auth-clients", "no",

@@ -2,6 +2,8 @@ package servertest
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"net/url"
 	"testing"
@@ -60,6 +62,63 @@ func (r *Replication) Follow() {
 	if err != nil {
 		r.t.Fatalf("%s: the replica does not follow: %v\n%s", r.Replica.name, err, r.Replica.log())
 	}
+}
+
+// AwaitReplica makes the primary, a MariaDB, acknowledge a COMMIT only after the replica has received it (semi-synchronous replication).
+func (r *Replication) AwaitReplica() {
+	r.t.Helper()
+	r.Primary.execute("SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC", "SET GLOBAL rpl_semi_sync_master_timeout = 3600000",
+		"SET GLOBAL rpl_semi_sync_master_enabled = 1")
+	r.Replica.execute("SET GLOBAL rpl_semi_sync_slave_enabled = 1", "STOP SLAVE IO_THREAD", "START SLAVE IO_THREAD")
+	err := until(func(ctx context.Context) error {
+		return r.Primary.sees(ctx, "1", "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Rpl_semi_sync_master_clients'")
+	})
+	if err != nil {
+		r.t.Fatalf("the replica does not acknowledge: %v", err)
+	}
+}
+
+// ApplyReceived makes the replica, a MariaDB, apply all that it has received from a primary that is gone.
+func (r *Replication) ApplyReceived() {
+	r.t.Helper()
+	err := until(func(ctx context.Context) error {
+		state, err := r.Replica.slaveStatus(ctx)
+		if err != nil {
+			return err
+		}
+		if state["Slave_IO_Running"] == "Yes" {
+			return errors.New("the replica has not noticed that the primary is gone")
+		}
+		return r.Replica.sees(ctx, "0", fmt.Sprintf("SELECT MASTER_GTID_WAIT('%s', 1)", state["Gtid_IO_Pos"]))
+	})
+	if err != nil {
+		r.t.Fatalf("the replica does not apply what it has: %v", err)
+	}
+}
+
+// slaveStatus returns what SHOW SLAVE STATUS says.
+func (d *Database) slaveStatus(ctx context.Context) (map[string]string, error) {
+	state := map[string]string{}
+	return state, withDatabase(d.config(""), func(db *sql.DB) error {
+		rows, err := db.QueryContext(ctx, "SHOW SLAVE STATUS")
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		names, err := rows.Columns()
+		if err != nil || !rows.Next() {
+			return errors.Join(err, rows.Err())
+		}
+		values, into := make([]sql.NullString, len(names)), make([]any, len(names))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		err = rows.Scan(into...)
+		for i, name := range names {
+			state[name] = values[i].String
+		}
+		return err
+	})
 }
 
 // Demote makes the primary read-only. Its connections stay.

@@ -27,17 +27,26 @@ type RedisSentinel struct {
 // knows it and the other sentinels. They end with the test.
 func StartRedisSentinel(t testing.TB) *RedisSentinel {
 	t.Helper()
-	// With the usual delay a new replica waits 5 s for further replicas.
-	s := &RedisSentinel{Master: StartRedis(t, "--repl-diskless-sync-delay", "0")}
-	s.replica = StartRedis(t, "--repl-diskless-sync-delay", "0", "--replica-announce-ip", "127.0.0.1",
-		"--replicaof", fmt.Sprintf("127.0.0.1 %d", s.Master.port))
+	return startRedisSentinel(t, [5]*host{})
+}
+
+// StartRedisSentinelOnNetwork is StartRedisSentinel with servers that can be cut off. It skips the test on machines that allow no networks.
+func StartRedisSentinelOnNetwork(t testing.TB) *RedisSentinel {
+	t.Helper()
+	return startRedisSentinel(t, [5]*host(startNetwork(t, 5).withAddresses().hosts))
+}
+
+func startRedisSentinel(t testing.TB, hosts [5]*host) *RedisSentinel {
+	t.Helper()
+	s := &RedisSentinel{Master: startReplicatedRedis(t, hosts[0])}
+	s.replica = startReplicatedRedis(t, hosts[1], "--replicaof", fmt.Sprintf("%s %d", s.Master.ip(), s.Master.port))
 	// A sentinel looks at a replica every 10 s only, so the replica must be in sync first.
 	err := until(func(ctx context.Context) error {
 		return has(ctx, s.replica.Addr(), "\nmaster_link_status:up\r", "INFO", "replication")
 	})
 	if err == nil {
 		for i := range s.Sentinels {
-			s.Sentinels[i] = startRedis(t, sentinelOf(s.Master.port))
+			s.Sentinels[i] = startRedis(t, sentinelOf(s.Master, hosts[2+i]))
 		}
 		err = until(s.readyForFailover)
 	}
@@ -45,6 +54,15 @@ func StartRedisSentinel(t testing.TB) *RedisSentinel {
 		t.Fatalf("redis sentinel: %v", err)
 	}
 	return s
+}
+
+// startReplicatedRedis starts a Redis that can be the sentinels' master or replica.
+func startReplicatedRedis(t testing.TB, h *host, args ...string) *Redis {
+	t.Helper()
+	return startRedis(t, redisProgram(h, func(s *server) []string {
+		// With the usual delay a new replica waits 5 s for further replicas.
+		return append([]string{"--repl-diskless-sync-delay", "0", "--replica-announce-ip", s.ip()}, args...)
+	}))
 }
 
 // slow and dead are after which time without an answer a sentinel counts the master as down, in milliseconds.
@@ -104,22 +122,21 @@ func (s *RedisSentinel) URL() string {
 	return "redis+sentinel://" + addresses(s.Sentinels[:]) + "/" + sentinelMaster
 }
 
-// sentinelOf is a sentinel of the master on that port. It keeps its state in its configuration file, over Kill and Start.
-func sentinelOf(master int) program {
+// sentinelOf is a sentinel of the master. It keeps its state in its configuration file, over Kill and Start.
+func sentinelOf(master *Redis, h *host) program {
 	return program{
-		name: "redis sentinel", probe: probeRedis(plainText),
+		name: "redis sentinel", probe: probeRedis(plainText), host: h,
 		prepare: func(s *server) error {
-			return os.WriteFile(filepath.Join(s.dir, "sentinel.conf"), fmt.Appendf(nil, `sentinel monitor %[1]s 127.0.0.1 %[2]d 2
-sentinel down-after-milliseconds %[1]s %[3]s
+			return os.WriteFile(filepath.Join(s.dir, "sentinel.conf"), fmt.Appendf(nil, `sentinel monitor %[1]s %[2]s %[3]d 2
+sentinel down-after-milliseconds %[1]s %[4]s
 sentinel failover-timeout %[1]s 3000
-sentinel announce-ip 127.0.0.1
-`, sentinelMaster, master, slow), 0o600)
+sentinel announce-ip %[5]s
+`, sentinelMaster, master.ip(), master.port, slow, s.ip()), 0o600)
 		},
 		command: func(s *server) []string {
-			return []string{
-				"redis-server", filepath.Join(s.dir, "sentinel.conf"), "--sentinel",
-				"--bind", "127.0.0.1", "--port", strconv.Itoa(s.port), "--dir", s.dir,
-			}
+			return append([]string{
+				"redis-server", filepath.Join(s.dir, "sentinel.conf"), "--sentinel", "--port", strconv.Itoa(s.port), "--dir", s.dir,
+			}, bind(h)...)
 		},
 	}
 }

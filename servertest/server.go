@@ -105,14 +105,22 @@ func (s *server) freePort() (int, error) {
 }
 
 // Addr is the server's host:port. It stays the same over Kill and Start.
-func (s *server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+func (s *server) Addr() string {
+	if s.host != nil && s.host.door == nil {
+		return s.peerAddr()
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port))
+}
 
 // peerAddr is the host:port at which other servers reach it.
-func (s *server) peerAddr() string {
+func (s *server) peerAddr() string { return net.JoinHostPort(s.ip(), strconv.Itoa(s.port)) }
+
+// ip is the address at which other servers reach it.
+func (s *server) ip() string {
 	if s.host != nil {
-		return net.JoinHostPort(s.host.addr, strconv.Itoa(s.port))
+		return s.host.addr
 	}
-	return s.Addr()
+	return "127.0.0.1"
 }
 
 // Freeze stops the process without closing its connections, until Thaw or Kill. It returns when all its threads have stopped.

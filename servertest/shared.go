@@ -43,7 +43,7 @@ func Main(m *testing.M, options ...goleak.Option) int {
 // The servers that this process shares: started once, on first use, and ended by Main.
 var (
 	shared = map[string]func() (*server, error){
-		"redis": sync.OnceValues(func() (*server, error) { return share(redisProgram(func(*server) []string { return nil })) }),
+		"redis": sync.OnceValues(func() (*server, error) { return share(redisProgram(nil, func(*server) []string { return nil })) }),
 		mariadb: sync.OnceValues(func() (*server, error) { return shareDatabase(mariadb) }),
 		mysql:   sync.OnceValues(func() (*server, error) { return shareDatabase(mysql) }),
 	}

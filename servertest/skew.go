@@ -15,7 +15,7 @@ import (
 func StartRedisSkewed(t testing.TB, offset time.Duration) *Redis {
 	t.Helper()
 	// Redis' jemalloc reads the clock before libfaketime is ready, and hangs. This library replaces it by glibc's malloc.
-	return startRedis(t, skewed(t, redisProgram(func(*server) []string { return nil }), offset, ":libc_malloc_debug.so.0"))
+	return startRedis(t, skewed(t, redisProgram(nil, func(*server) []string { return nil }), offset, ":libc_malloc_debug.so.0"))
 }
 
 // StartMariaDBSkewed is [StartMariaDB] with a wall clock that is off by offset, for UTC_TIMESTAMP and NOW: see

@@ -29,42 +29,52 @@ func oneOfEach(tr *trial) deployment {
 	}
 }
 
+// replicatedRedis has masters, from which replicas take over.
+type replicatedRedis interface {
+	URL() string
+	FailOver(t testing.TB, stop func(*servertest.Redis)) (old *servertest.Redis)
+	Await(t testing.TB)
+}
+
+// masterFault is how a master fails, and how it comes back.
+type masterFault struct {
+	name         string
+	stop, resume func(*servertest.Redis)
+}
+
+var (
+	masterIsKilled = masterFault{"a master is killed", (*servertest.Redis).Kill, (*servertest.Redis).Start}
+	masterIsFrozen = masterFault{"a master is frozen, and goes on later", (*servertest.Redis).Freeze, (*servertest.Redis).Thaw}
+	masterIsCutOff = masterFault{"a master is cut off from the others, and connected again later", (*servertest.Redis).CutOff, (*servertest.Redis).Reconnect}
+)
+
+// onRedis has a MariaDB that does not fail, and a Redis whose master fails in each of the ways.
+func onRedis(tr *trial, r replicatedRedis, ways ...masterFault) deployment {
+	t, url := tr.t, mariaDB(tr.t)
+	d := deployment{settings: both(databaseURL(url), "FIRSTTAP_REDIS_URL="+r.URL()), current: func() string { return url }}
+	for _, way := range ways {
+		d.faults = append(d.faults, fault{way.name, func() func() {
+			old := r.FailOver(t, way.stop)
+			return func() { way.resume(old); r.Await(t) }
+		}})
+	}
+	return d
+}
+
 func onSentinel(tr *trial) deployment {
-	t := tr.t
-	s, url := servertest.StartRedisSentinel(t), mariaDB(t)
-	failOver := func(stop, resume func(*servertest.Redis)) func() func() {
-		return func() func() {
-			old := s.FailOver(t, stop)
-			return func() { resume(old); s.Await(t) }
-		}
-	}
-	return deployment{
-		settings: both(databaseURL(url), "FIRSTTAP_REDIS_URL="+s.URL()),
-		current:  func() string { return url },
-		faults: []fault{
-			{"the master is killed", failOver((*servertest.Redis).Kill, (*servertest.Redis).Start)},
-			{"the master is frozen, and goes on later", failOver((*servertest.Redis).Freeze, (*servertest.Redis).Thaw)},
-		},
-	}
+	return onRedis(tr, servertest.StartRedisSentinel(tr.t), masterIsKilled, masterIsFrozen)
+}
+
+func onCutSentinel(tr *trial) deployment {
+	return onRedis(tr, servertest.StartRedisSentinelOnNetwork(tr.t), masterIsCutOff)
 }
 
 func onCluster(tr *trial) deployment {
-	t := tr.t
-	c, url := servertest.StartReplicatedCluster(t), mariaDB(t)
-	failOver := func(stop, resume func(*servertest.Redis)) func() func() {
-		return func() func() {
-			old := c.FailOver(t, stop)
-			return func() { resume(old); c.Await(t) }
-		}
-	}
-	return deployment{
-		settings: both(databaseURL(url), "FIRSTTAP_REDIS_URL="+c.URL()),
-		current:  func() string { return url },
-		faults: []fault{
-			{"a master is killed", failOver((*servertest.Redis).Kill, (*servertest.Redis).Start)},
-			{"a master is frozen, and goes on later", failOver((*servertest.Redis).Freeze, (*servertest.Redis).Thaw)},
-		},
-	}
+	return onRedis(tr, servertest.StartReplicatedCluster(tr.t), masterIsKilled, masterIsFrozen)
+}
+
+func onCutCluster(tr *trial) deployment {
+	return onRedis(tr, servertest.StartReplicatedClusterOnNetwork(tr.t), masterIsCutOff)
 }
 
 // onCutGroup has a primary that is cut off from the others and goes on, and a router like onGroup's.
@@ -76,8 +86,8 @@ func onCutGroup(tr *trial) deployment {
 		current:  func() string { return addressed(url, g.Primary()) },
 		remark:   tr.excusesMade,
 		faults: []fault{cutOff(tr, router, func() (*servertest.Database, func()) {
-			old := g.FailOver(g.CutOff)
-			return g.Primary(), func() { g.Reconnect(old) }
+			old := g.FailOver((*servertest.Database).CutOff)
+			return g.Primary(), func() { old.Reconnect(); g.Await(old) }
 		})},
 	}
 }
@@ -94,9 +104,9 @@ func onCutGalera(tr *trial) deployment {
 		faults: []fault{cutOff(tr, router, func() (*servertest.Database, func()) {
 			old := g.Nodes[at]
 			at = (at + 1) % len(g.Nodes)
-			g.CutOff(old)
+			old.CutOff()
 			g.Await(len(g.Nodes) - 1)
-			return g.Nodes[at], func() { g.Reconnect(old) }
+			return g.Nodes[at], func() { old.Reconnect(); g.Await(len(g.Nodes)) }
 		})},
 	}
 }
@@ -252,6 +262,28 @@ func onTwoOfGalera(tr *trial) deployment {
 			g.Nodes[0].Kill()
 			g.Await(2)
 			router.Redirect(g.Nodes[2].Addr())
+			return func() {}
+		}}},
+	}
+}
+
+// onSemiSynchronous has a replica that applies what it has acknowledged before it is promoted.
+func onSemiSynchronous(tr *trial) deployment {
+	t := tr.t
+	r := servertest.StartReplication(t, servertest.MariaDB)
+	url := r.URL(t)
+	r.Follow()
+	r.AwaitReplica()
+	router := servertest.StartProxy(t, r.Primary.Addr())
+	return deployment{
+		settings: both(databaseURL(router.URL(url)), ownRedis(t)),
+		current:  func() string { return addressed(url, r.Replica) },
+		once:     true,
+		faults: []fault{{"the primary is killed, and its replica is promoted", func() func() {
+			r.Primary.Kill()
+			r.ApplyReceived()
+			r.Promote()
+			router.Redirect(r.Replica.Addr())
 			return func() {}
 		}}},
 	}

@@ -51,14 +51,19 @@ func failovers(t *testing.T, enough int, over func() <-chan time.Time) {
 	}{
 		{"one server of each kind", oneOfEach},
 		{"Redis Sentinel", onSentinel},
+		{"Redis Sentinel, on a network that is cut", onCutSentinel},
 		{"Redis Cluster", onCluster},
+		{"Redis Cluster, on a network that is cut", onCutCluster},
 		{"MySQL group replication", onGroup},
 		{"MySQL group replication, on a network that is cut", onCutGroup},
 		{"three zones, with MySQL group replication and Redis Sentinel", onZones},
 		{"MariaDB Galera", onGalera},
 		{"MariaDB Galera, on a network that is cut", onCutGalera},
 		{"MariaDB Galera, an instance on each of two servers", onTwoOfGalera},
+		{"semi-synchronous replica", onSemiSynchronous},
 		{"asynchronous replica", onAsynchronous},
+		{"a quorum of three servers of Redis", onQuorum},
+		{"FCM", onFCM},
 	} {
 		t.Run(d.name, func(t *testing.T) { newTrial(t, d.start).run(enough, over()) })
 	}
@@ -80,7 +85,10 @@ func newTrial(t *testing.T, start func(tr *trial) deployment) *trial {
 	tr := &trial{t: t, history: &history{answers: map[string]map[string]int{}}}
 	tr.deployment = start(tr)
 	for n := range tr.settings {
-		tr.running = append(tr.running, tr.start(n))
+		i := tr.start(n)
+		tr.mu.Lock()
+		tr.running = append(tr.running, i)
+		tr.mu.Unlock()
 	}
 	return tr
 }
@@ -98,6 +106,16 @@ func (tr *trial) instances() []*Instance {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	return slices.Clone(tr.running)
+}
+
+// logged counts how often the text is in the instances' logs.
+func (tr *trial) logged(text string) (n int) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	for _, i := range tr.started {
+		n += i.log.Count(text)
+	}
+	return n
 }
 
 // killInstance kills the first instance. mend starts another.
@@ -182,10 +200,7 @@ func (tr *trial) check(seen []outage) {
 		}
 		tr.mustBeTrue(n == 1, "%s: the driver got SUCCESS, and %d claims are stored", round, n)
 	}
-	alerts := 0
-	for _, i := range tr.started {
-		alerts += i.log.Count("ALERT")
-	}
+	alerts := tr.logged("ALERT")
 	if lost > 0 && alerts == 0 {
 		t.Error("acknowledged claims are lost, and no instance has noticed")
 	}

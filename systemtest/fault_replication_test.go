@@ -89,18 +89,8 @@ func TestFailoverKeepsClaims(t *testing.T) {
 	r := servertest.StartReplication(t, servertest.MariaDB)
 	url := r.Primary.URL(t)
 	r.Follow()
-	old, replica := OpenDatabase(t, url), OpenDatabase(t, strings.Replace(url, r.Primary.Addr(), r.Replica.Addr(), 1))
-	old.exec("SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC")
-	old.exec("SET GLOBAL rpl_semi_sync_master_timeout = 3600000")
-	old.exec("SET GLOBAL rpl_semi_sync_master_enabled = 1")
-	replica.exec("SET GLOBAL rpl_semi_sync_slave_enabled = 1")
-	replica.exec("STOP SLAVE IO_THREAD")
-	replica.exec("START SLAVE IO_THREAD")
-	testkit.Eventually(t, "the replica acknowledges", func() bool {
-		var clients int
-		err := old.DB.QueryRow("SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'Rpl_semi_sync_master_clients'").Scan(&clients)
-		return err == nil && clients == 1
-	})
+	replica := OpenDatabase(t, strings.Replace(url, r.Primary.Addr(), r.Replica.Addr(), 1))
+	r.AwaitReplica()
 	proxy := servertest.StartProxy(t, r.Primary.Addr())
 	instances, _ := startTwo(t, proxy.URL(url), ownRedis(t), claimTimeout+"=15s") // a COMMIT without a replica waits for as long
 	drivers := MakeDrivers(t, instances[0], 3)
