@@ -58,7 +58,7 @@ func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 	}
 	hosts, path, _ := strings.Cut(hosts, "/")
 	u, err := url.Parse("redis://" + credentials + "@host/" + path)
-	if err != nil || hosts == "" {
+	if err != nil || hosts == "" || u.Host != "host" { // a user or password may contain / ? and # only if they are escaped
 		return nil, errURL
 	}
 	defaultPort := "26379"
