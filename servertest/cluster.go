@@ -156,6 +156,18 @@ func (c *RedisCluster) FailOver(t testing.TB, stop func(*Redis)) (old *Redis) {
 		t.Fatalf("redis cluster: %v", err)
 	}
 	c.countAsGoneAfter(t, patientNodes)
+	// A master that stood still for a second while it was to be quick may have found itself without a majority.
+	err = until(func(ctx context.Context) error {
+		for _, node := range c.Nodes {
+			if err := has(ctx, node.Addr(), "\ncluster_state:ok\r", "CLUSTER", "INFO"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("redis cluster: %v", err)
+	}
 	return c.Replicas[0]
 }
 

@@ -86,26 +86,36 @@ func (n *network) withAddresses() *network {
 	return n
 }
 
-// connect connects this machine with a new bridge beside the hub, and returns the first three numbers of the addresses there. No other
-// network of this machine has them: a link has the same name as another of its number, so that adding it fails.
+// connect connects this machine with a new bridge beside the hub, and returns the first three numbers of the addresses there. The link has
+// its network's number in its name, and no two links have the same name. So no two of these networks have the same addresses.
 func (n *network) connect() string {
 	n.t.Helper()
 	n.ip(n.hub, "link add yard up type bridge")
+	here := func(format string, args ...any) (string, error) {
+		out, err := exec.Command("ip", strings.Fields(fmt.Sprintf(format, args...))...).CombinedOutput()
+		return string(out), err
+	}
 	for number := range 256 {
-		link := fmt.Sprintf("firsttap%d", number)
-		if exec.Command("ip", "link", "add", link, "type", "veth", "peer", "name", "gate", "netns", n.hub).Run() != nil {
+		subnet, link := fmt.Sprintf("198.19.%d", number), fmt.Sprintf("firsttap%d", number)
+		if routed, err := here("-4 route show root %s.0/24", subnet); err != nil || routed != "" {
+			continue // somebody else's network
+		}
+		out, err := here("link add %s type veth peer name gate netns %s", link, n.hub)
+		if err != nil && strings.Contains(out, "File exists") {
 			continue
 		}
+		if err != nil {
+			require(n.t, "network", fmt.Errorf("%w %s", err, out))
+		}
 		n.ip(n.hub, "link set gate master yard up")
-		subnet := fmt.Sprintf("198.19.%d", number)
 		for _, command := range []string{"address add " + subnet + ".254/24 dev " + link, "link set " + link + " up"} {
-			if out, err := exec.Command("ip", strings.Fields(command)...).CombinedOutput(); err != nil {
+			if out, err := here("%s", command); err != nil {
 				n.t.Fatalf("network: ip %s: %v\n%s", command, err, out)
 			}
 		}
 		return subnet
 	}
-	n.t.Fatal("network: no number is free")
+	n.t.Fatal("network: each of 256 networks is taken")
 	return ""
 }
 
@@ -154,15 +164,24 @@ func within(namespace string, argv []string) []string {
 // CutOff cuts a server on a network off from the other servers. Clients still reach it.
 func (s *server) CutOff() {
 	s.t.Helper()
-	s.host.network.ip(s.host.network.hub, "link set %s nomaster", s.host.cable)
+	s.plug("nomaster")
 	s.host.cut = true
 }
 
 // Reconnect ends what CutOff began.
 func (s *server) Reconnect() {
 	s.t.Helper()
-	s.host.network.ip(s.host.network.hub, "link set %s master hub", s.host.cable)
+	s.plug("master hub")
 	s.host.cut = false
+}
+
+// plug connects the cable of the server's host.
+func (s *server) plug(to string) {
+	s.t.Helper()
+	if s.host == nil {
+		s.t.Fatalf("%s at %s is on no network", s.name, s.Addr())
+	}
+	s.host.network.ip(s.host.network.hub, "link set %s %s", s.host.cable, to)
 }
 
 // port is the port of this machine at which clients reach the server on the host, which has the same port on the network. Where clients

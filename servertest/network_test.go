@@ -79,7 +79,7 @@ func TestSentinelMasterIsCut(t *testing.T) {
 	mustAnswer(t, old, "new", "GET", "k")
 }
 
-// A master that is cut off soon takes nothing, and another has its slots. It leads to that one when it is connected again.
+// A master that is cut off soon takes nothing, and another has its slots. It redirects clients to that one when it is connected again.
 func TestClusterMasterIsCut(t *testing.T) {
 	testkit.OnlyInAll(t)
 	t.Parallel()
@@ -88,7 +88,7 @@ func TestClusterMasterIsCut(t *testing.T) {
 		t.Helper()
 		mustCome(t, func(ctx context.Context) error {
 			if answer, err := ask(ctx, r.Addr(), "SET", "{b}", "old"); err == nil || !strings.Contains(err.Error(), why) { // slot 3300, of the first node
-				return fmt.Errorf("got %q, %w; want %s", answer, err, why)
+				return fmt.Errorf("got %q, %v; want %s", answer, err, why)
 			}
 			return nil
 		})

@@ -78,6 +78,16 @@ func (r *Replication) AwaitReplica() {
 	}
 }
 
+// Acknowledged fails the test unless the replica has acknowledged each COMMIT since AwaitReplica.
+func (r *Replication) Acknowledged() {
+	r.t.Helper()
+	const counters = "SELECT GROUP_CONCAT(variable_value ORDER BY variable_name) FROM information_schema.global_status " +
+		"WHERE variable_name IN ('Rpl_semi_sync_master_no_tx', 'Rpl_semi_sync_master_status')"
+	if err := r.Primary.sees(context.Background(), "0,ON", counters); err != nil {
+		r.t.Error(err)
+	}
+}
+
 // ApplyReceived makes the replica, a MariaDB, apply all that it has received from a primary that is gone.
 func (r *Replication) ApplyReceived() {
 	r.t.Helper()
@@ -86,8 +96,8 @@ func (r *Replication) ApplyReceived() {
 		if err != nil {
 			return err
 		}
-		if state["Slave_IO_Running"] == "Yes" {
-			return errors.New("the replica has not noticed that the primary is gone")
+		if state["Slave_IO_Running"] == "Yes" || state["Gtid_IO_Pos"] == "" {
+			return errors.New("the replica has not noticed that the primary is gone, or has received nothing")
 		}
 		return r.Replica.sees(ctx, "0", fmt.Sprintf("SELECT MASTER_GTID_WAIT('%s', 1)", state["Gtid_IO_Pos"]))
 	})
@@ -106,8 +116,11 @@ func (d *Database) slaveStatus(ctx context.Context) (map[string]string, error) {
 		}
 		defer rows.Close()
 		names, err := rows.Columns()
-		if err != nil || !rows.Next() {
-			return errors.Join(err, rows.Err())
+		if err != nil {
+			return err
+		}
+		if !rows.Next() {
+			return errors.Join(errors.New("the server is no replica"), rows.Err())
 		}
 		values, into := make([]sql.NullString, len(names)), make([]any, len(names))
 		for i := range values {

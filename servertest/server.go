@@ -42,7 +42,7 @@ type program struct {
 	host *host
 }
 
-// server is a server process on a port of 127.0.0.1, with its files in a folder of its own. One goroutine at a time may
+// server is a server process on a port of 127.0.0.1, or on a host of a test's network, with its files in a folder of its own. One goroutine at a time may
 // call its methods.
 type server struct {
 	program

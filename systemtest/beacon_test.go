@@ -12,73 +12,109 @@ import (
 	"firsttap/testkit"
 )
 
-// beacon offers dispatches to a driver with a phone, in a region without other drivers, while a trial runs. It shows whether pushes arrive.
+// beacon offers dispatches to a driver with a phone, in a region without other drivers, while a trial runs: ten each second, over the
+// instances in turns. It shows whether pushes arrive.
 type beacon struct {
-	tr   *trial
-	fcm  *fcmtest.Server
-	url  string // of the database
-	stop func()
+	tr  *trial
+	fcm *fcmtest.Server
+	url string // of the database
+	// end ends the offers.
+	end func()
 
 	mu       sync.Mutex // guards the fields below
-	arrivals []time.Time
+	offered  map[string]time.Time
+	arrivals map[string]arrival // the first of each dispatch
 	refused  int
-	silences []string // the longest time without a push, of each fault so far
+	faults   []beaconFault
+}
+
+// arrival is when a push service accepted a push, and the Firebase project of the instance that sent it.
+type arrival struct {
+	at      time.Time
+	project string
+}
+
+// beaconFault is a fault that ended, and until when pushes after its end were awaited.
+type beaconFault struct {
+	name                 string
+	began, ended, waited time.Time
 }
 
 const beaconRegion = "busan"
 
+// beaconProjects are the Firebase projects of the two instances.
+var beaconProjects = [2]string{"one", "two"}
+
 func startBeacon(tr *trial) *beacon {
-	b := &beacon{tr: tr, fcm: StartFCM(tr.t), url: mariaDB(tr.t)}
-	b.fcm.OnSend(func(r fcmtest.Request) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if r.Accepted {
-			b.arrivals = append(b.arrivals, r.At)
-		} else {
-			b.refused++
-		}
-	})
-	b.stop = testkit.Run(tr.t, b.offer)
+	b := &beacon{
+		tr: tr, fcm: StartFCM(tr.t), url: mariaDB(tr.t), offered: map[string]time.Time{}, arrivals: map[string]arrival{},
+	}
+	b.fcm.OnSend(b.record)
+	b.end = testkit.Run(tr.t, b.offer)
 	return b
+}
+
+func (b *beacon) record(r fcmtest.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	id := r.Data["dispatch_id"]
+	if _, again := b.arrivals[id]; !r.Accepted {
+		b.refused++
+	} else if !again {
+		b.arrivals[id] = arrival{r.At, r.Project}
+	}
 }
 
 // offer makes dispatches until ctx ends. An instance may fail to: it is the trial that checks responses.
 func (b *beacon) offer(ctx context.Context) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
+	var driver []Driver
 	reachable := false
-	for {
+	for n := 0; ; n++ {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
 		running := b.tr.instances()
+		if len(running) == 0 {
+			continue
+		}
+		i := running[n%len(running)]
 		switch {
-		case len(running) == 0:
 		case reachable:
-			createDispatch(running[0], DispatchOptions{Region: beaconRegion, Expires: time.Now().Add(time.Hour)})
-		default:
-			for _, d := range createDrivers(running[0], beaconRegion, 1).drivers() {
-				device := fmt.Sprintf(`{"platform":"android","push_token":%q}`, pushToken(d))
-				reachable = send("PUT", running[0].URL+"/v1/me/devices/app", d.Token, device).status == 200
+			began := time.Now()
+			if made := createDispatch(i, DispatchOptions{Region: beaconRegion, Expires: began.Add(time.Hour)}); made.status == 201 {
+				b.mu.Lock()
+				b.offered[made.ID] = began
+				b.mu.Unlock()
 			}
+		case len(driver) == 0:
+			driver = createDrivers(i, beaconRegion, 1).drivers()
+		default:
+			device := fmt.Sprintf(`{"platform":"android","push_token":%q}`, pushToken(driver[0]))
+			reachable = send("PUT", i.URL+"/v1/me/devices/app", driver[0].Token, device).status == 200
 		}
 	}
 }
 
 // settings are those of instances that push to the beacon's phone.
-func (b *beacon) settings(more ...string) [2][]string {
-	return both(PushSettings(b.url, b.fcm, "demo", more...)...)
+func (b *beacon) settings(more ...string) (of [2][]string) {
+	for k, project := range beaconProjects {
+		of[k] = PushSettings(b.url, b.fcm, project, more...)
+	}
+	return of
 }
 
-// arrivedSince counts the pushes that have arrived since then.
-func (b *beacon) arrivedSince(since time.Time) (n int) {
+// arrivedSince counts the pushes that have arrived since then, by project.
+func (b *beacon) arrivedSince(since time.Time) map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, at := range b.arrivals {
-		if at.After(since) {
-			n++
+	n := map[string]int{}
+	for _, a := range b.arrivals {
+		if a.at.After(since) {
+			n[a.project]++
 		}
 	}
 	return n
@@ -95,52 +131,77 @@ func (b *beacon) failed() int {
 func (b *beacon) await() {
 	b.tr.t.Helper()
 	since := time.Now()
-	testkit.Within(b.tr.t, settled, "pushes arrive", func() bool { return b.arrivedSince(since) >= 5 })
+	testkit.Within(b.tr.t, settled, "pushes arrive", func() bool {
+		n := b.arrivedSince(since)
+		return n[beaconProjects[0]]+n[beaconProjects[1]] >= 5
+	})
 }
 
-// fault is a fault after whose end pushes arrive again.
+// fault is a fault before and after which pushes arrive.
 func (b *beacon) fault(name string, strike func() (mend func())) fault {
 	return fault{name, func() func() {
 		b.await()
 		began := time.Now()
 		mend := strike()
 		return func() {
-			mended := time.Now()
+			ended := time.Now()
 			mend()
 			b.await()
-			b.note(name, began, mended)
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.faults = append(b.faults, beaconFault{name, began, ended, time.Now()})
 		}
 	}}
 }
 
-// note writes down the longest time without a push since a fault began, and how much of it came after its end.
-func (b *beacon) note(name string, began, mended time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	before := began
-	var longest, late time.Duration
-	for _, at := range b.arrivals {
-		if at.After(before) {
-			if at.Sub(before) > longest {
-				longest, late = at.Sub(before), max(0, at.Sub(mended))
-			}
-			before = at
-		}
-	}
-	b.silences = append(b.silences, fmt.Sprintf("%s: %.1f s, until %.1f s after its end", name, longest.Seconds(), late.Seconds()))
-}
-
-// remark checks that the phone got each offer, and returns the longest times without a push.
+// remark waits until each offer has arrived at the phone, and returns how late they were.
 func (b *beacon) remark() string {
-	b.stop()
+	b.end()
 	db := OpenDatabase(b.tr.t, b.url)
-	testkit.Within(b.tr.t, leaseTakeover+settled, "each offer is pushed", func() bool {
-		return db.Count("notifications WHERE state = 1") == db.Count("dispatches WHERE region = '"+beaconRegion+"'")
+	testkit.Within(b.tr.t, leaseTakeover+settled, "each offer arrives", func() bool {
+		arrived := true
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		db.each("SELECT id FROM dispatches WHERE region = '"+beaconRegion+"'", func(scan func(...any) error) error {
+			var id string
+			err := scan(&id)
+			_, ok := b.arrivals[id]
+			arrived = arrived && ok
+			return err
+		})
+		return arrived
 	})
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return "longest time without a push: " + strings.Join(b.silences, "; ")
+	var lines []string
+	for _, f := range b.faults {
+		latest, next := b.delays(f)
+		lines = append(lines, fmt.Sprintf("%s, for %.1f s: the next push came %.1f s after its end, and the latest push %.1f s after its offer",
+			f.name, f.ended.Sub(f.began).Seconds(), next.Seconds(), latest.Seconds()))
+	}
+	return strings.Join(lines, "\n")
 }
+
+// delays returns the longest time from an offer during the fault, or until pushes arrived again, to its push; and the time from the fault's end
+// to the next push.
+func (b *beacon) delays(f beaconFault) (latest, next time.Duration) {
+	next = f.waited.Sub(f.ended)
+	for id, a := range b.arrivals {
+		if at, ok := b.offered[id]; ok && at.After(f.began) && at.Before(f.waited) {
+			latest = max(latest, a.at.Sub(at))
+		}
+		if a.at.After(f.ended) {
+			next = min(next, a.at.Sub(f.ended))
+		}
+	}
+	return latest, next
+}
+
+// Texts in the logs of instances of which one leads.
+const (
+	undecided = "the leader can't be determined"
+	lostLead  = "this instance has lost the lead"
+)
 
 // onQuorum has a leader that pushes, under the lock of three servers.
 func onQuorum(tr *trial) deployment {
@@ -161,22 +222,33 @@ func onQuorum(tr *trial) deployment {
 			}
 		}
 	}
+	leads := func() {
+		testkit.Within(tr.t, settled, "an instance leads", func() bool { return relayHolder(tr.instances()[0]) != "" })
+	}
 	return deployment{
-		settings: b.settings("FIRSTTAP_RELAY=leader", "FIRSTTAP_JOB_LOCK=quorum", "FIRSTTAP_QUORUM_URLS="+strings.Join(urls, ",")),
+		settings: b.settings("FIRSTTAP_RELAY=leader", "FIRSTTAP_JOB_LOCK=quorum", "FIRSTTAP_QUORUM_URLS="+strings.Join(urls, ","), otherTimeout+"=0s"),
 		current:  func() string { return b.url },
 		remark:   b.remark,
 		faults: []fault{
 			b.fault("one of the three servers is killed, and started again later", func() func() {
-				start := kill(1)
-				b.await()
+				leads()
+				doubts := tr.logged(undecided) + tr.logged(lostLead)
+				start, since := kill(1), time.Now()
+				testkit.Within(tr.t, settled, "pushes arrive for longer than a lease of the lead", func() bool {
+					return len(b.arrivedSince(since.Add(12*time.Second))) > 0
+				})
+				if by := b.arrivedSince(since); len(by) != 1 || tr.logged(undecided)+tr.logged(lostLead) != doubts {
+					tr.mustBeTrue(false, "the lead was lost with one of three servers: pushes are by %v", by)
+				}
 				return start
 			}),
 			b.fault("two of the three servers are killed, and started again later", func() func() {
-				const undecided = "the leader can't be determined"
-				before := tr.logged(undecided)
+				leads()
+				before := tr.logged(lostLead)
 				start := kill(2)
-				testkit.Within(tr.t, settled, "no instance leads", func() bool { return tr.logged(undecided) > before })
-				b.await() // without a leader, each instance pushes
+				testkit.Within(tr.t, settled, "the lead is lost", func() bool { return tr.logged(lostLead) > before })
+				since := time.Now()
+				testkit.Within(tr.t, settled, "without a leader, each instance pushes", func() bool { return len(b.arrivedSince(since)) == 2 })
 				return start
 			}),
 		},
@@ -190,7 +262,7 @@ func onFCM(tr *trial) deployment {
 		return func() func() {
 			before := b.failed()
 			b.fcm.Set(set)
-			testkit.Within(tr.t, settled, "FCM accepts no push", func() bool { return b.failed() >= before+5 })
+			testkit.Within(tr.t, settled, "FCM has refused five pushes", func() bool { return b.failed() >= before+5 })
 			return func() { b.fcm.Set(end) }
 		}
 	}

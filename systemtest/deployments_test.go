@@ -45,7 +45,9 @@ type masterFault struct {
 var (
 	masterIsKilled = masterFault{"a master is killed", (*servertest.Redis).Kill, (*servertest.Redis).Start}
 	masterIsFrozen = masterFault{"a master is frozen, and goes on later", (*servertest.Redis).Freeze, (*servertest.Redis).Thaw}
-	masterIsCutOff = masterFault{"a master is cut off from the others, and connected again later", (*servertest.Redis).CutOff, (*servertest.Redis).Reconnect}
+	masterIsCutOff = masterFault{
+		"a master is cut off from the others, and connected again later", (*servertest.Redis).CutOff, (*servertest.Redis).Reconnect,
+	}
 )
 
 // onRedis has a MariaDB that does not fail, and a Redis whose master fails in each of the ways.
@@ -280,6 +282,7 @@ func onSemiSynchronous(tr *trial) deployment {
 		current:  func() string { return addressed(url, r.Replica) },
 		once:     true,
 		faults: []fault{{"the primary is killed, and its replica is promoted", func() func() {
+			r.Acknowledged()
 			r.Primary.Kill()
 			r.ApplyReceived()
 			r.Promote()

@@ -19,7 +19,7 @@ type deployment struct {
 	current func() string
 	once    bool // the faults can't be repeated
 	loses   bool // acknowledged claims are lost
-	// remark is more to print in the end; nil for nothing.
+	// remark checks what is special to the deployment in the end, and returns more to print; nil for nothing.
 	remark func() string
 }
 
