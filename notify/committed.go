@@ -123,12 +123,12 @@ func (r *Relay) withoutRecipients(ctx context.Context, events []committedEvent) 
 	return none
 }
 
-// expandCommitted expands events that this process committed, until ctx ends.
-func (r *Relay) expandCommitted(ctx, lasting context.Context, events <-chan dispatch.EventID) {
+// expandEach expands events until ctx ends. Late says that this process may not have committed them.
+func (r *Relay) expandEach(ctx, lasting context.Context, events <-chan dispatch.EventID, late bool) {
 	for {
 		select {
 		case event := <-events:
-			r.expand(lasting, event, false)
+			r.expand(lasting, event, late)
 		case <-ctx.Done():
 			return
 		}

@@ -206,3 +206,21 @@ func TestRelayEndsWithCompletions(t *testing.T) {
 		testkit.Equal(t, "events that are due", 0, o.due())
 	})
 }
+
+// An event of another process whose expansion is slow holds up no other.
+func TestSlowExpansionHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 1, func(t *testing.T, o *office) {
+		r, _ := o.relayBeside(nil)
+		r.wire.setNext(replyIsLate, "Expand")
+		o.offer()
+		o.offer()
+		r.Wake()
+		began := time.Now()
+		o.eventually("an offer arrives", func() bool { return o.shows(dispatch.EventOpened) == 1 })
+		if took := time.Since(began); took >= lateReplyDelay {
+			t.Errorf("the first offer arrived after %s, when the slow expansion had ended", took)
+		}
+		o.eventually("both arrive", func() bool { return o.shows(dispatch.EventOpened) == 2 })
+	})
+}

@@ -95,7 +95,8 @@ const (
 	pushBatch  = 256
 	// committedBatch is how many of an event's pushes its expansion leases, so that no other query has to.
 	committedBatch = 64
-	// expanders is how many events are expanded concurrently, beside one urgent event.
+	// expanders is how many events that this process committed are expanded concurrently, beside one urgent event, and how many that others
+	// left: the leader expands the events of all processes.
 	expanders = 2
 )
 
@@ -111,6 +112,8 @@ type Relay struct {
 	// urgent and committed hold events that this process committed. An urgent event is about a driver's own claim.
 	urgent    chan committedEvent
 	committed chan dispatch.EventID
+	// left passes events that this process has leased, and may not have committed. It has no buffer: a lease must not end in a queue.
+	left chan dispatch.EventID
 	// completed are events that this process committed and that have no recipients, for sure or most likely.
 	completed chan committedEvent
 	// unreachable holds drivers who had no device when the relay last looked for it.
@@ -152,6 +155,7 @@ func NewRelay(o RelayOptions) *Relay {
 	r := &Relay{
 		options: o, throttle: newThrottle(w, p),
 		urgent: make(chan committedEvent, committedQueue), committed: make(chan dispatch.EventID, committedQueue),
+		left:      make(chan dispatch.EventID),
 		completed: make(chan committedEvent, completeQueue),
 		eventsDue: wakeup.New(), pushesDue: wakeup.New(), topicsDue: wakeup.New(), ready: newLanes(),
 		closedPlatforms: map[dispatch.Platform]time.Time{}, handOver: make(chan *outbox.Push),
@@ -188,10 +192,11 @@ func (r *Relay) Run(ctx context.Context) {
 	writing.Go(func() { r.results.run(lasting) })
 	judging.Go(func() { verdicts.run(lasting) })
 	for range expanders {
-		loops.Go(func() { r.expandCommitted(ctx, lasting, r.committed) })
+		loops.Go(func() { r.expandEach(ctx, lasting, r.committed, false) })
+		loops.Go(func() { r.expandEach(ctx, lasting, r.left, true) })
 	}
 	loops.Go(func() { r.expandUrgent(ctx, lasting) })
-	loops.Go(func() { r.expandDue(ctx, lasting) })
+	loops.Go(func() { r.leaseDue(ctx) })
 	loops.Go(func() { r.lease(ctx, lasting) })
 	loops.Go(func() { r.send(ctx, lasting) })
 	loops.Go(func() { r.sendSuspects(ctx, lasting) })
@@ -229,8 +234,9 @@ func (r *Relay) releaseEvents() bool {
 // releasePause is the least time between two releases of events whose expansion failed.
 const releasePause = 5 * time.Second
 
-// expandDue expands events whose lease has ended: another process left them, or their expansion failed here.
-func (r *Relay) expandDue(ctx, lasting context.Context) {
+// leaseDue leases events whose lease has ended, or that have none: another process left them, or their expansion failed here. It hands
+// them to expandEach.
+func (r *Relay) leaseDue(ctx context.Context) {
 	var released time.Time
 	for ctx.Err() == nil {
 		leased, err := r.options.Outbox.LeaseEvents(ctx, eventBatch)
@@ -244,11 +250,12 @@ func (r *Relay) expandDue(ctx, lasting context.Context) {
 			}
 			continue
 		}
-		for i, event := range leased {
-			if ctx.Err() != nil && i > 0 {
+		for _, event := range leased {
+			select {
+			case r.left <- event:
+			case <-ctx.Done():
 				return // Run releases the others
 			}
-			r.expand(lasting, event, true)
 		}
 		if len(leased) < eventBatch {
 			r.eventsDue.Wait(ctx)
