@@ -87,8 +87,12 @@ func TestClusterMasterIsCut(t *testing.T) {
 	mustBeRefused := func(r *Redis, why string) {
 		t.Helper()
 		mustCome(t, func(ctx context.Context) error {
-			if answer, err := ask(ctx, r.Addr(), "SET", "{b}", "old"); err == nil || !strings.Contains(err.Error(), why) { // slot 3300, of the first node
-				return fmt.Errorf("got %q, %v; want %s", answer, err, why)
+			answer, err := ask(ctx, r.Addr(), "SET", "{b}", "old") // slot 3300, of the first node
+			switch {
+			case err == nil:
+				return fmt.Errorf("got %q, want %s", answer, why)
+			case !strings.Contains(err.Error(), why):
+				return fmt.Errorf("got %w, want %s", err, why)
 			}
 			return nil
 		})
