@@ -207,7 +207,7 @@ func TestRelayEndsWithCompletions(t *testing.T) {
 	})
 }
 
-// An event of another process whose expansion is slow holds up no other.
+// One event of another process whose expansion is slow holds up no other.
 func TestSlowExpansionHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 1, func(t *testing.T, o *office) {

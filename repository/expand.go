@@ -56,14 +56,18 @@ func (o *Outbox) expand(ctx context.Context, event dispatch.EventID, take int) (
 }
 
 // dropOvertaken drops the pushes that a change of the dispatch has made obsolete meanwhile. The expansion of that change's event
-// may have run before these notifications were committed: it could not see them, so they are checked again here.
+// may have run before these notifications were committed: it could not see them, so they are checked again here. If that fails, the pushes
+// count as read long ago, so the relay releases them, and they are checked when they are leased again.
 func (o *Outbox) dropOvertaken(ctx context.Context, result outbox.Expansion) outbox.Expansion {
 	if len(result.Pushes) == 0 {
 		return result
 	}
 	d, now, err := o.findDispatch(o.relay.WithContext(ctx), result.Dispatch.ID, "")
 	if err != nil {
-		return result // most likely none is obsolete
+		for i := range result.Pushes {
+			result.Pushes[i].ReadAt = time.Time{}
+		}
+		return result
 	}
 	for i := range result.Pushes {
 		result.Pushes[i].Refresh(d)

@@ -275,6 +275,27 @@ func TestTakenWhileTheOfferIsWritten(t *testing.T) {
 	})
 }
 
+// Pushes of a dispatch that could not be read again after their COMMIT count as read long ago: the relay does not send them as they are.
+func TestUncheckedPushesAreOld(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		db.equipped(t, 2)
+		db.add(t, nil)
+		event := db.lend(t, "ins_a", dispatch.EventCreated)
+		s, proxy := db.proxied(t)
+		cut := proxy.CutReply("FROM dispatches d WHERE d.id")
+		told, err := s.as("ins_a").Expand(t.Context(), event, 2)
+		testkit.Await(t, "the cut", cut.Done())
+		if err != nil || len(told.Pushes) != 2 {
+			t.Fatalf("%d pushes, %v", len(told.Pushes), err)
+		}
+		for _, p := range told.Pushes {
+			if !p.ReadAt.IsZero() {
+				t.Errorf("a push counts as read at %s", p.ReadAt)
+			}
+		}
+	})
+}
+
 // A push that comes long after its event is obsolete for every recipient.
 func TestTheTakenAreOfUse(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {

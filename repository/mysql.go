@@ -24,7 +24,7 @@ const (
 	claimConns   = 8
 	writeConns   = 8
 	generalConns = 8
-	relayConns   = 4
+	relayConns   = 5 // its expansions take four at most, beside those of a driver's own claim
 	doorConns    = 1
 	lookConns    = 2
 	// A transaction that holds a row commits within milliseconds or is stuck. A COMMIT takes no context: a claim must not hang in
