@@ -207,7 +207,7 @@ func TestRelayEndsWithCompletions(t *testing.T) {
 	})
 }
 
-// One event of another process whose expansion is slow holds up no other.
+// Other events are expanded while the expansion of one event is slow.
 func TestSlowExpansionHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 1, func(t *testing.T, o *office) {

@@ -234,8 +234,8 @@ func (r *Relay) releaseEvents() bool {
 // releasePause is the least time between two releases of events whose expansion failed.
 const releasePause = 5 * time.Second
 
-// leaseDue leases events whose lease has ended, or that have none: another process left them, or their expansion failed here. It hands
-// them to expandEach.
+// leaseDue leases due events, and passes them to expandEach. An event is due if no process leases it, or if its lease has ended: its
+// process died, or failed to expand it.
 func (r *Relay) leaseDue(ctx context.Context) {
 	var released time.Time
 	for ctx.Err() == nil {

@@ -226,8 +226,8 @@ const notPrepared = 1047
 
 // answered is deferred by what waits for the server's answer since asked; zero means that it may take any time. It suspects a server that
 // gave no answer in time, or that is without the majority of its cluster: a group's primary that is cut off from the others answers reads,
-// and commits nothing. It suspects no server that sent another error message, whose caller canceled, or whose connection was dialed before
-// the last suspicion.
+// and commits nothing. It does not suspect a server that sent another error. Nor does it if the
+// caller canceled the call, or if the connection was dialed before the last suspicion.
 //
 // It also turns a panic of the driver into a lost reply: the driver panics on some malformed answers, as a MariaDB of a Galera cluster
 // gives when another server's change aborts a procedure. With the panic, database/sql would wait for ever for the connection's lock.

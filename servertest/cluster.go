@@ -145,10 +145,8 @@ func (c *RedisCluster) FailOver(t testing.TB, stop func(*Redis)) (old *Redis) {
 	stop(c.Nodes[0])
 	c.Nodes[0], c.Replicas[0] = c.Replicas[0], c.Nodes[0]
 	err := until(func(ctx context.Context) error {
-		for _, node := range c.Nodes {
-			if err := has(ctx, node.Addr(), "\ncluster_slots_ok:16384\r", "CLUSTER", "INFO"); err != nil {
-				return err
-			}
+		if err := c.mastersSay(ctx, "\ncluster_slots_ok:16384\r"); err != nil {
+			return err
 		}
 		return has(ctx, c.Nodes[0].Addr(), "\nrole:master\r", "INFO", "replication")
 	})
@@ -157,18 +155,21 @@ func (c *RedisCluster) FailOver(t testing.TB, stop func(*Redis)) (old *Redis) {
 	}
 	c.countAsGoneAfter(t, patientNodes)
 	// A master that stood still for a second while it was to be quick may have found itself without a majority.
-	err = until(func(ctx context.Context) error {
-		for _, node := range c.Nodes {
-			if err := has(ctx, node.Addr(), "\ncluster_state:ok\r", "CLUSTER", "INFO"); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	err = until(func(ctx context.Context) error { return c.mastersSay(ctx, "\ncluster_state:ok\r") })
 	if err != nil {
 		t.Fatalf("redis cluster: %v", err)
 	}
 	return c.Replicas[0]
+}
+
+// mastersSay returns an error unless each master's CLUSTER INFO contains want.
+func (c *RedisCluster) mastersSay(ctx context.Context, want string) error {
+	for _, node := range c.Nodes {
+		if err := has(ctx, node.Addr(), want, "CLUSTER", "INFO"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Await returns when the old master, which runs again, is a replica, and another failover is possible.

@@ -197,12 +197,6 @@ func (b *beacon) delays(f beaconFault) (latest, next time.Duration) {
 	return latest, next
 }
 
-// Texts in the logs of instances of which one leads.
-const (
-	undecided = "the leader can't be determined"
-	lostLead  = "this instance has lost the lead"
-)
-
 // onQuorum has a leader that pushes, under the lock of three servers.
 func onQuorum(tr *trial) deployment {
 	b := startBeacon(tr)

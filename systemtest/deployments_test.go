@@ -50,7 +50,7 @@ var (
 	}
 )
 
-// onRedis has a MariaDB that does not fail, and a Redis whose master fails in each of the ways.
+// onRedis returns a deployment with one MariaDB, which does not fail, and the Redis r. Its faults are that a master of r fails in each way.
 func onRedis(tr *trial, r replicatedRedis, ways ...masterFault) deployment {
 	t, url := tr.t, mariaDB(tr.t)
 	d := deployment{settings: both(databaseURL(url), "FIRSTTAP_REDIS_URL="+r.URL()), current: func() string { return url }}

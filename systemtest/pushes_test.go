@@ -178,11 +178,17 @@ func TestLeaderIsKilled(t *testing.T) {
 	t.Logf("%d of 40 were under way, %d were sent again", underWay(), again)
 }
 
+// Texts in the logs of instances of which one leads.
+const (
+	undecided = "the leader can't be determined"
+	lostLead  = "this instance has lost the lead"
+)
+
 // leadWasUnknown reports whether an instance has logged that it can't determine the leader, or that it has lost the lead. Such an instance
 // may send beside the leader.
 func leadWasUnknown(instances ...*Instance) bool {
 	return slices.ContainsFunc(instances, func(i *Instance) bool {
-		return i.log.Count("the leader can't be determined") > 0 || i.log.Count("this instance has lost the lead") > 0
+		return i.log.Count(undecided) > 0 || i.log.Count(lostLead) > 0
 	})
 }
 
