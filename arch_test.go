@@ -20,7 +20,7 @@ var knows = map[string][]string{
 	"": {"app"},
 	"app": {
 		"config", "cronjob", "demo", "dispatch", "firebase", "handler", "limit", "loadtest", "lock", "migrations", "notify", "notify/fcm",
-		"notify/stream", "redisclient", "repository", "schedule", "service", "telemetry",
+		"notify/stream", "outbox", "redisclient", "repository", "schedule", "service", "telemetry",
 	},
 	"config":             {"limit", "redisclient", "repository"},
 	"telemetry":          {"dispatch", "lock", "redisclient", "repository", "service"},

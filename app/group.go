@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 // group is a set of background goroutines that are canceled together.
@@ -32,20 +33,40 @@ func (g *group) end() error {
 // concurrent use.
 type commits struct {
 	mu        sync.RWMutex
-	listeners []func(dispatch.Dispatch, []dispatch.Event)
+	listeners []commitListener
+	room      func() int
 }
 
+type commitListener func(dispatch.Dispatch, []dispatch.Event, []outbox.Push)
+
 // subscribe registers listener, which is called after every later commit and must not block.
-func (c *commits) subscribe(listener func(dispatch.Dispatch, []dispatch.Event)) {
+func (c *commits) subscribe(listener commitListener) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.listeners = append(c.listeners, listener)
 }
 
-func (c *commits) announce(d dispatch.Dispatch, events []dispatch.Event) {
+func (c *commits) announce(d dispatch.Dispatch, events []dispatch.Event, pushes []outbox.Push) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for _, listener := range c.listeners {
-		listener(d, events)
+		listener(d, events, pushes)
 	}
+}
+
+// sendPushes makes room the answer of pushRoom: a listener sends the pushes that a commit wrote.
+func (c *commits) sendPushes(room func() int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.room = room
+}
+
+// pushRoom returns how many pushes of a commit its listeners can send now.
+func (c *commits) pushRoom() int {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.room == nil {
+		return 0
+	}
+	return c.room()
 }

@@ -12,6 +12,7 @@ import (
 	"firsttap/notify"
 	"firsttap/notify/fcm"
 	"firsttap/notify/stream"
+	"firsttap/outbox"
 	"firsttap/repository"
 )
 
@@ -63,16 +64,17 @@ func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 		Publish: n.hub.Publish, WakeOthers: n.hub.WakeRelays, Log: i.log, Metrics: i.telemetry,
 		AttemptTimeout: i.config.Timeouts.Push, DrainTimeout: i.config.Timeouts.Stop,
 	})
-	i.commits.subscribe(n.hub.Publish)
+	i.commits.subscribe(func(d dispatch.Dispatch, events []dispatch.Event, _ []outbox.Push) { n.hub.Publish(d, events) })
 	i.notifier, i.ending.notifier = n, n.close
 	i.listeners.onShutdown(n.hub.Close)
 	n.Go(func() { n.hub.Run(n.ctx) })
 	if !i.config.Push.Leader {
 		i.commits.subscribe(n.relay.OnCommit)
+		i.commits.sendPushes(n.relay.Room)
 		n.Go(func() { n.relay.Run(n.ctx) })
 		return nil
 	}
-	i.commits.subscribe(func(dispatch.Dispatch, []dispatch.Event) { n.hub.WakeRelays() })
+	i.commits.subscribe(func(dispatch.Dispatch, []dispatch.Event, []outbox.Push) { n.hub.WakeRelays() })
 	locker := lock.New(i.locks.strategy, lock.Options{Instance: instanceName(), Log: i.log, Metrics: i.locks.metrics})
 	n.Go(func() {
 		defer locker.Close()

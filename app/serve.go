@@ -141,7 +141,7 @@ func (i *instance) start(ctx context.Context) (api handler.API, err error) {
 
 // openStore opens the database and brings its schema up to date.
 func (i *instance) openStore(ctx context.Context, owner string) (err error) {
-	o := repository.Options{OnCommit: i.commits.announce, Observer: i.telemetry.Statement, Patience: i.config.Timeouts.Claim / 2, Log: i.log}
+	o := repository.Options{OnCommit: i.commits.announce, PushRoom: i.commits.pushRoom, Observer: i.telemetry.Statement, Patience: i.config.Timeouts.Claim / 2, Log: i.log}
 	if !i.config.Push.Leader {
 		o.OutboxOwner, o.OutboxLease = owner, i.pushLease()
 	}

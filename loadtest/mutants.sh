@@ -112,9 +112,13 @@ mutant "devices that were offered it are not looked for" repository/recipients.g
 mutant "a topic is not looked for" repository/recipients.go "AND (SELECT 1 FROM topics WHERE name = CONCAT('dispatch-', e.dispatch_id) AND NOT ended LIMIT 1) IS NULL" "" ./repository TestWithoutRecipients
 mutant "any owner's event has no recipients" repository/recipients.go "AND e.next_at IS NOT NULL AND e.claim = ?" "AND e.next_at IS NOT NULL AND ? <> ''" ./repository TestWithoutRecipients
 mutant "any owner's event is completed" repository/recipients.go "WHERE id IN ? AND next_at IS NOT NULL AND claim = ?" "WHERE id IN ? AND next_at IS NOT NULL AND ? <> ''" ./repository TestCompleteEvents
-mutant "an event with recipients is completed" notify/committed.go "			if none[e.id] {
-				done" "			if len(none) > 0 {
-				done" ./notify TestDriverGetsADevice
+mutant "an event with recipients is completed" notify/committed.go "		if none[e.id] {
+			done" "		if len(none) > 0 {
+			done" ./notify TestDriverGetsADevice
+mutant "an offer that a new driver has not got is completed" repository/create.go "dv.quarantined_at IS NULL AND n.id IS NULL" "dv.quarantined_at IS NULL AND 1 = 0" ./repository TestEligibleBeforeTheCommit
+mutant "a creation writes pushes that nobody has room for" repository/create.go "len(to) > room" "false" ./repository TestPushesThatAreNotWrittenWithTheDispatch
+mutant "a stopped relay takes pushes" notify/committed.go "!r.running.Load()" "false" ./notify TestRelayWithoutRoom
+mutant "an event whose pushes are committed is expanded" notify/committed.go "		if all[e.id] {" "		if false {" ./notify TestFirstPushesNeedNoExpansion
 mutant "a waiting event with recipients is completed" notify/committed.go "		return none[e.id]
 " "		return len(none) > 0
 " ./notify TestWaitingEvents

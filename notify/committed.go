@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 const (
@@ -26,16 +27,28 @@ const (
 type committedEvent struct {
 	id     dispatch.EventID
 	driver dispatch.DriverID // that it is about; "" for none
-	// nobody says that the event has no recipients for sure.
-	nobody bool
+	// nobody says that the event has no recipients for sure, notified that its commit wrote pushes, most likely all.
+	nobody, notified bool
 }
 
-// OnCommit hands over events that this process committed, with leases that it wrote in the same transaction. It never
-// blocks.
-func (r *Relay) OnCommit(_ dispatch.Dispatch, events []dispatch.Event) {
+// Room returns how many pushes OnCommit can take now. It is 0 while the Relay is not running.
+func (r *Relay) Room() int {
+	if !r.running.Load() {
+		return 0
+	}
+	return r.throttle.roomFor(committedBatch, aheadCommitted, time.Now())
+}
+
+// OnCommit hands over events that this process committed, and pushes of one of them, with leases that it wrote in the same
+// transaction. It never blocks.
+func (r *Relay) OnCommit(_ dispatch.Dispatch, events []dispatch.Event, pushes []outbox.Push) {
+	r.throttle.take(len(pushes))
+	r.ready.add(pushes)
 	for _, e := range events {
 		deliveries := e.Deliveries()
 		switch {
+		case len(pushes) > 0 && pushes[0].Event == e.ID:
+			enqueue(r, r.completed, committedEvent{id: e.ID, notified: true})
 		case e.PushAt.After(e.At):
 			// This process does not lease it.
 		case len(deliveries) == 0:
@@ -89,7 +102,7 @@ func (r *Relay) expandUrgent(ctx, lasting context.Context) {
 func (r *Relay) completeUnreachable(ctx context.Context, batch []committedEvent) []committedEvent {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	none := r.withoutRecipients(ctx, batch)
+	none := r.without(ctx, batch, r.options.Outbox.WithoutRecipients)
 	return slices.DeleteFunc(batch, func(e committedEvent) bool {
 		if none[e.id] {
 			r.remember(e.driver)
@@ -106,13 +119,18 @@ func (r *Relay) remember(driver dispatch.DriverID) {
 	}
 }
 
-// withoutRecipients returns which of the events certainly have no recipients.
-func (r *Relay) withoutRecipients(ctx context.Context, events []committedEvent) map[dispatch.EventID]bool {
+// without returns those of the events that find finds: nobody is left to be notified of them.
+func (r *Relay) without(ctx context.Context, events []committedEvent,
+	find func(context.Context, []dispatch.EventID) ([]dispatch.EventID, error),
+) map[dispatch.EventID]bool {
+	if len(events) == 0 {
+		return nil
+	}
 	ids := make([]dispatch.EventID, len(events))
 	for i := range events {
 		ids[i] = events[i].id
 	}
-	found, err := r.options.Outbox.WithoutRecipients(ctx, ids)
+	found, err := find(ctx, ids)
 	if err != nil {
 		r.options.Log.Warn("recipients of events not read; each event is expanded", "events", len(events), "error", err)
 	}
@@ -160,29 +178,38 @@ func (r *Relay) completeEvents(ctx, lasting context.Context) {
 	}
 }
 
-// complete completes the events of the batch that have no recipients, and has the others expanded.
+// complete completes the events of the batch that have no recipients, or none without a notification, and has the others expanded.
 func (r *Relay) complete(ctx context.Context, batch []committedEvent) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	var done []dispatch.EventID
-	var asked []committedEvent
+	var urgent, notified []committedEvent
 	for _, e := range batch {
-		if e.nobody {
+		switch {
+		case e.nobody:
 			done = append(done, e.id)
-		} else {
-			asked = append(asked, e)
+		case e.notified:
+			notified = append(notified, e)
+		default:
+			urgent = append(urgent, e)
 		}
 	}
-	if len(asked) > 0 {
-		none := r.withoutRecipients(ctx, asked)
-		for _, e := range asked {
-			if none[e.id] {
-				done = append(done, e.id)
-				continue
-			}
-			r.unreachable.Remove(e.driver)
-			enqueue(r, r.urgent, e)
+	none := r.without(ctx, urgent, r.options.Outbox.WithoutRecipients)
+	for _, e := range urgent {
+		if none[e.id] {
+			done = append(done, e.id)
+			continue
 		}
+		r.unreachable.Remove(e.driver)
+		enqueue(r, r.urgent, e)
+	}
+	all := r.without(ctx, notified, r.options.Outbox.Notified)
+	for _, e := range notified {
+		if all[e.id] {
+			done = append(done, e.id)
+			continue
+		}
+		enqueue(r, r.committed, e.id)
 	}
 	if len(done) == 0 {
 		return

@@ -7,6 +7,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/notify"
+	"firsttap/notify/fcmtest"
 	"firsttap/repository"
 	"firsttap/testkit"
 )
@@ -222,5 +223,51 @@ func TestSlowExpansionHoldsUpNoOther(t *testing.T) {
 			t.Errorf("the first offer arrived after %s, when the slow expansion had ended", took)
 		}
 		o.eventually("both arrive", func() bool { return o.shows(dispatch.EventOpened) == 2 })
+	})
+}
+
+// The offer of a small audience needs no expansion, as its pushes are committed with the dispatch. If the look whether they are all fails,
+// the event is expanded, and nobody is told twice.
+func TestFirstPushesNeedNoExpansion(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 5, func(t *testing.T, o *office) {
+		r := o.relay(nil)
+		synctest.Wait() // until it runs
+		for events, f := range []fault{noFault, requestIsLost, replyIsLost} {
+			r.wire.set(noFault, 0)
+			r.wire.setNext(f, "Notified")
+			began := time.Now()
+			o.offer()
+			o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars)*(events+1) })
+			testkit.Equal(t, "time to the offer", 0, time.Since(began))
+			o.untilFinished(r, events+1)
+			for _, c := range r.wire.made() {
+				if c.name == "LeaseNotifications" || c.name == "Expand" && f == noFault {
+					t.Errorf("%q: a call of %s", f, c.name)
+				}
+			}
+		}
+		testkit.Equal(t, "messages that came twice", 0, o.twice())
+		time.Sleep(time.Minute) // until every lease has ended
+		testkit.Equal(t, "events that are due", 0, o.due())
+	})
+}
+
+// A relay that is stopped, or that the push service does not let send, takes no pushes.
+func TestRelayWithoutRoom(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 5, func(t *testing.T, o *office) {
+		r := o.relay(nil)
+		r.stop()
+		testkit.Equal(t, "room of a stopped relay", 0, r.Room())
+		r = o.relay(nil)
+		synctest.Wait()
+		testkit.Equal(t, "room", 64, r.Room())
+		o.fcm.Set(func(k *fcmtest.Knobs) { k.Status = 503 })
+		o.offer()
+		o.eventually("sending is paused", func() bool { return r.Room() == 0 })
+		o.fcm.Set(func(k *fcmtest.Knobs) { k.Status = 0 })
+		o.untilAllShow()
+		o.eventually("there is room again", func() bool { return r.Room() > 0 })
 	})
 }

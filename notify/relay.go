@@ -27,6 +27,7 @@ type Outbox interface {
 	LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID, error)
 	ReleaseEvents(ctx context.Context) error
 	WithoutRecipients(ctx context.Context, events []dispatch.EventID) ([]dispatch.EventID, error)
+	Notified(ctx context.Context, events []dispatch.EventID) ([]dispatch.EventID, error)
 	CompleteEvents(ctx context.Context, events []dispatch.EventID) error
 	Expand(ctx context.Context, event dispatch.EventID, lease int) (outbox.Expansion, error)
 	LeaseNotifications(ctx context.Context, limit int) (pushes []outbox.Push, dropped map[string]int, err error)
@@ -125,6 +126,8 @@ type Relay struct {
 	// closedPlatforms can't be reached by the push service; each is tried again at its time.
 	platformsMu     sync.Mutex
 	closedPlatforms map[dispatch.Platform]time.Time
+	// running: Run sends what becomes ready.
+	running atomic.Bool
 	// expandFailed: this process holds the lease of an event that it failed to expand.
 	expandFailed atomic.Bool
 	attempts     sync.WaitGroup
@@ -203,7 +206,9 @@ func (r *Relay) Run(ctx context.Context) {
 	loops.Go(func() { r.maintainTopics(ctx) })
 	loops.Go(func() { r.watchBacklog(ctx) })
 	loops.Go(func() { r.poll(ctx) })
+	r.running.Store(true)
 	loops.Wait()
+	r.running.Store(false)
 
 	close(r.noMore)
 	completed()

@@ -205,7 +205,7 @@ func (o *office) relay(edit func(*notify.RelayOptions, *repository.OutboxOptions
 func (o *office) relayBeside(edit func(*notify.RelayOptions, *repository.OutboxOptions)) (*relaying, *repository.Store) {
 	o.t.Helper()
 	owner := dispatch.NewUniqueID("ins_", time.Now())
-	outbox := repository.OutboxOptions{Owner: owner, LeaseTerm: 30 * time.Second}
+	box := repository.OutboxOptions{Owner: owner, LeaseTerm: 30 * time.Second}
 	options := notify.RelayOptions{Sender: o.sender()}
 	if o.bubble {
 		options.PollInterval = time.Duration(testkit.Scale(4, 1)) * time.Second // most of what a minute of a bubble costs
@@ -213,14 +213,22 @@ func (o *office) relayBeside(edit func(*notify.RelayOptions, *repository.OutboxO
 		options.PollInterval, options.RetryDelay, options.FailurePause = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
 	}
 	if edit != nil {
-		edit(&options, &outbox)
+		edit(&options, &box)
 	}
 	r := &relaying{wire: &wire{sender: options.Sender, bubble: o.bubble, slow: o.slow}}
 	store := o.open(repository.Options{
-		OutboxOwner: owner, OutboxLease: outbox.LeaseTerm, Observer: o.observer,
-		OnCommit: func(d dispatch.Dispatch, events []dispatch.Event) { r.OnCommit(d, events) },
+		OutboxOwner: owner, OutboxLease: box.LeaseTerm, Observer: o.observer,
+		OnCommit: func(d dispatch.Dispatch, events []dispatch.Event, pushes []outbox.Push) {
+			r.OnCommit(d, events, pushes)
+		},
+		PushRoom: func() int {
+			if box.TopicThreshold > 0 {
+				return min(r.Room(), box.TopicThreshold-1)
+			}
+			return r.Room()
+		},
 	})
-	r.wire.Outbox = store.Outbox(outbox)
+	r.wire.Outbox = store.Outbox(box)
 	options.Outbox, options.Topics, options.Devices, options.Sender = r.wire, r.wire, r.wire, wiredSender{r.wire}
 	r.Relay = notify.NewRelay(options)
 	r.stop = testkit.Run(o.t, r.Run)

@@ -213,6 +213,10 @@ func (w *wire) WithoutRecipients(ctx context.Context, events []dispatch.EventID)
 	return through(w, call{name: "WithoutRecipients"}, func() ([]dispatch.EventID, error) { return w.Outbox.WithoutRecipients(w.patient(ctx), events) })
 }
 
+func (w *wire) Notified(ctx context.Context, events []dispatch.EventID) ([]dispatch.EventID, error) {
+	return through(w, call{name: "Notified"}, func() ([]dispatch.EventID, error) { return w.Outbox.Notified(w.patient(ctx), events) })
+}
+
 func (w *wire) CompleteEvents(ctx context.Context, events []dispatch.EventID) error {
 	return w.only("CompleteEvents", func() error {
 		err := w.Outbox.CompleteEvents(w.patient(ctx), events)

@@ -90,7 +90,7 @@ func (s *Store) decide(ctx context.Context, snapshot *claimSnapshot, rule claimR
 		err = s.resolve(ctx, &d, events, err)
 	}
 	if err == nil {
-		s.announce(d, events)
+		s.announce(d, events, nil)
 	}
 	return d, true, err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 	"firsttap/testkit"
 )
 
@@ -20,7 +21,7 @@ type heard struct {
 }
 
 func (h *heard) listen(t testing.TB, db *database) {
-	db.options.OnCommit = func(d dispatch.Dispatch, events []dispatch.Event) {
+	db.options.OnCommit = func(d dispatch.Dispatch, events []dispatch.Event, _ []outbox.Push) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.about, h.events = append(h.about, d), append(h.events, events...)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -118,12 +119,9 @@ func (e *expansion) load(id dispatch.EventID) error {
 		Offer, Done *int64
 		Begun       bool
 	}
-	first := func(l outbox.Lane) string {
-		return "(SELECT next_at FROM notifications WHERE " + e.dueCondition(l) + " ORDER BY next_at LIMIT 1)"
-	}
 	err := e.tx.Raw(`SELECT d.*, `+e.dialect.now()+` now, e.id event_id, e.dispatch_id event_dispatch_id, e.type event_type, e.round event_round,
 		e.driver_id event_driver_id, e.actor event_actor, e.reason_code event_reason_code, e.request_id event_request_id, e.at event_at,
-		`+first(outbox.LaneOffer)+` offer, `+first(outbox.LaneOfferEnd)+` done, EXISTS (SELECT 1 FROM notifications n WHERE n.event_id = e.id) begun
+		(`+e.firstDue(outbox.LaneOffer)+`) offer, (`+e.firstDue(outbox.LaneOfferEnd)+`) done, EXISTS (SELECT 1 FROM notifications n WHERE n.event_id = e.id) begun
 		FROM events e JOIN dispatches d ON d.id = e.dispatch_id WHERE e.id = ?`, id).Scan(&rows).Error
 	if err != nil {
 		return unavailable(err)
@@ -268,7 +266,7 @@ func (e *expansion) audience(t dispatch.Delivery) ([]recipient, error) {
 	ev := &e.result.Event
 	switch t.Audience {
 	case dispatch.AudienceEligible:
-		return e.eligible()
+		return e.eligible(math.MaxInt32)
 	case dispatch.AudienceOffered:
 		// An offer that failed after an attempt may still have arrived.
 		return e.scanRecipients(`SELECT `+deviceColumns+`, MAX(n.state = 0) FROM notifications n
@@ -281,15 +279,16 @@ func (e *expansion) audience(t dispatch.Delivery) ([]recipient, error) {
 		WHERE dv.driver_id = ? AND dv.quarantined_at IS NULL`, nil, ev.Driver)
 }
 
-// eligible returns the eligible drivers' devices in random order, as the first to be notified has the best chance.
-func (e *expansion) eligible() ([]recipient, error) {
+// eligible returns the eligible drivers' devices in random order, as the first to be notified has the best chance. It returns some of
+// them if there are more than most.
+func (e *expansion) eligible(most int) ([]recipient, error) {
 	terms := e.result.Dispatch.Terms
 	// MariaDB compares a JSON array as text, and Go writes some characters in it as \u0026. Then only fits checks the region.
 	escaped := strings.ContainsAny(terms.Region, "&<>\u2028\u2029")
 	all, err := e.scanRecipients(`SELECT `+deviceColumns+`, 0 FROM drivers v JOIN devices dv ON dv.driver_id = v.id
-		WHERE v.vehicle_class = ? AND v.on_duty AND (? OR `+e.dialect.hasRegion+`) AND dv.quarantined_at IS NULL`,
+		WHERE v.vehicle_class = ? AND v.on_duty AND (? OR `+e.dialect.hasRegion+`) AND dv.quarantined_at IS NULL LIMIT ?`,
 		func(v *dispatch.Driver) bool { return len(v.Ineligible(terms, e.now)) == 0 },
-		terms.VehicleClass, escaped, terms.Region)
+		terms.VehicleClass, escaped, terms.Region, most)
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	// Devices with a suspect token come last.
 	slices.SortStableFunc(all, func(a, b recipient) int { return cmp.Compare(a.suspected(), b.suspected()) })

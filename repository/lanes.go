@@ -57,11 +57,16 @@ func (e *expansion) turnOf(l outbox.Lane, i int) int64 {
 	return e.lastTurns[l] + 1 + int64(i/perTurn)
 }
 
+// firstDue returns the SQL for the next_at of a lane's first due notification.
+func (s *Store) firstDue(l outbox.Lane) string {
+	return "SELECT next_at FROM notifications WHERE " + s.dueCondition(l) + " ORDER BY next_at LIMIT 1"
+}
+
 // dueCondition returns the SQL condition for a due notification of a lane.
-func (o *Outbox) dueCondition(l outbox.Lane) string {
+func (s *Store) dueCondition(l outbox.Lane) string {
 	from, before := laneRange(l)
 	if before == 0 {
-		return fmt.Sprintf("state = 0 AND next_at >= %d AND next_at <= ", from) + o.dialect.now()
+		return fmt.Sprintf("state = 0 AND next_at >= %d AND next_at <= ", from) + s.dialect.now()
 	}
 	return fmt.Sprintf("state = 0 AND next_at >= %d AND next_at < %d", from, before)
 }

@@ -140,7 +140,7 @@ func (s *Store) Decline(ctx context.Context, id dispatch.ID, round int, v dispat
 		return unavailable(s.writeEvents(tx, events))
 	})
 	if err == nil {
-		s.announce(d, events)
+		s.announce(d, events, nil)
 	}
 	return err
 }

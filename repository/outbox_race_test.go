@@ -73,7 +73,7 @@ func (db *database) instance(t *testing.T, i int, sent *sentOnce) *instance {
 	owner := fmt.Sprintf("ins_%d", i)
 	in.o = s.as(owner)
 	s.options.OutboxOwner, s.options.OutboxLease = owner, term
-	s.options.OnCommit = func(_ dispatch.Dispatch, events []dispatch.Event) {
+	s.options.OnCommit = func(_ dispatch.Dispatch, events []dispatch.Event, _ []outbox.Push) {
 		for _, e := range events {
 			in.fresh <- e.ID
 		}

@@ -2,13 +2,11 @@ package repository
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
-	"firsttap/idempotency"
 )
 
 // Update calls change with the locked dispatch and commits the changed row with the events that change returns. If change
@@ -66,7 +64,7 @@ func (s *Store) update(ctx context.Context, id dispatch.ID,
 		return s.save(tx, before, d, events)
 	})
 	if err == nil {
-		s.announce(d, events)
+		s.announce(d, events, nil)
 	}
 	return d, err
 }
@@ -150,50 +148,6 @@ const (
 	reannouncedFor = time.Hour
 	quietDoubles   = 5
 )
-
-// Create writes the dispatch that build returns for the database's time. If the request was carried out before, Create
-// returns its dispatch as it is now. ErrDuplicateExternalID.
-func (s *Store) Create(ctx context.Context,
-	build func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error),
-) (dispatch.Dispatch, error) {
-	general := s.general.WithContext(ctx)
-	switch applied, err := alreadyApplied(general, dispatchProof); {
-	case err != nil:
-		return dispatch.Dispatch{}, err
-	case applied:
-		return s.Dispatch(ctx, idempotency.DispatchID(ctx, time.Time{}))
-	}
-	var d dispatch.Dispatch
-	var events []dispatch.Event
-	err := transact(ctx, s.writes, func(tx *gorm.DB) error {
-		now, err := s.clock(tx)
-		if err != nil {
-			return err
-		}
-		if d, events, err = build(now); err != nil {
-			return err
-		}
-		row := toDispatchRow(d)
-		err = tx.Create(&row).Error
-		if errors.Is(err, gorm.ErrDuplicatedKey) {
-			return dispatch.ErrDuplicateExternalID
-		}
-		if err != nil {
-			return unavailable(err)
-		}
-		return unavailable(s.writeEvents(tx, events))
-	})
-	if errors.Is(err, dispatch.ErrDuplicateExternalID) {
-		// The request may have been carried out just now, by another instance.
-		if applied, _ := alreadyApplied(general, dispatchProof); applied {
-			return s.Dispatch(ctx, idempotency.DispatchID(ctx, time.Time{}))
-		}
-	}
-	if err == nil {
-		s.announce(d, events)
-	}
-	return d, err
-}
 
 // updateOfferExpiry sets the end of the round's unsent offers to that of the dispatch. It waits for no lock:
 // the sender reads the end from the dispatch.

@@ -14,6 +14,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/lock"
+	"firsttap/outbox"
 	"firsttap/repository"
 	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
@@ -322,7 +323,7 @@ func (i *instance) stand(d *dice) {
 }
 
 // committed is called after each commit, at the same instant.
-func (w *world) committed(d dispatch.Dispatch, events []dispatch.Event) {
+func (w *world) committed(d dispatch.Dispatch, events []dispatch.Event, _ []outbox.Push) {
 	w.mu.Lock()
 	name := w.names[string(d.ID)]
 	if name == "" {

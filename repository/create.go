@@ -1,0 +1,133 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+	"firsttap/idempotency"
+	"firsttap/outbox"
+)
+
+// Create writes the dispatch that build returns for the database's time. If the request was carried out before, Create
+// returns its dispatch as it is now. ErrDuplicateExternalID.
+func (s *Store) Create(ctx context.Context,
+	build func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error),
+) (dispatch.Dispatch, error) {
+	general := s.general.WithContext(ctx)
+	switch applied, err := alreadyApplied(general, dispatchProof); {
+	case err != nil:
+		return dispatch.Dispatch{}, err
+	case applied:
+		return s.Dispatch(ctx, idempotency.DispatchID(ctx, time.Time{}))
+	}
+	var c creation
+	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) (err error) {
+		c, err = s.create(tx, build)
+		return err
+	})
+	if errors.Is(err, dispatch.ErrDuplicateExternalID) {
+		// The request may have been carried out just now, by another instance.
+		if applied, _ := alreadyApplied(general, dispatchProof); applied {
+			return s.Dispatch(ctx, idempotency.DispatchID(ctx, time.Time{}))
+		}
+	}
+	if err == nil {
+		s.announce(c.dispatch, c.events, c.pushes)
+	}
+	return c.dispatch, err
+}
+
+// creation is what one transaction of Create writes.
+type creation struct {
+	dispatch dispatch.Dispatch
+	events   []dispatch.Event
+	pushes   []outbox.Push
+}
+
+func (s *Store) create(tx *gorm.DB, build func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error)) (c creation, err error) {
+	now, turn, err := s.clockAndTurn(tx)
+	if err != nil {
+		return c, err
+	}
+	if c.dispatch, c.events, err = build(now); err != nil {
+		return c, err
+	}
+	row := toDispatchRow(c.dispatch)
+	err = tx.Create(&row).Error
+	if errors.Is(err, gorm.ErrDuplicatedKey) {
+		return c, dispatch.ErrDuplicateExternalID
+	}
+	if err != nil {
+		return c, unavailable(err)
+	}
+	if err := s.writeEvents(tx, c.events); err != nil {
+		return c, unavailable(err)
+	}
+	c.pushes, err = s.writeFirstPushes(tx, c, now, turn)
+	return c, unavailable(err)
+}
+
+// clockAndTurn returns the database's time, and the turn that is being leased in the lane of offers.
+func (s *Store) clockAndTurn(tx *gorm.DB) (now time.Time, turn int64, err error) {
+	var row struct {
+		Now   int64
+		Offer *int64
+	}
+	err = tx.Raw("SELECT " + s.dialect.now() + " now, (" + s.firstDue(outbox.LaneOffer) + ") offer").Scan(&row).Error
+	if err != nil {
+		return now, 0, unavailable(err)
+	}
+	return fromMicros(row.Now), currentTurn(outbox.LaneOffer, row.Offer), nil
+}
+
+// maxFirstPushes bounds the pushes that a creation writes. A larger audience is left to the relay: nobody waits for that.
+const maxFirstPushes = 64
+
+// writeFirstPushes writes the offers of a new dispatch and leases them to this process's relay, so that they are sent as soon as the
+// dispatch is committed. It writes all of them, or none if they are more than the relay has room for. The event stays leased and not
+// expanded: who goes on duty before the COMMIT is found by the relay afterwards.
+func (s *Store) writeFirstPushes(tx *gorm.DB, c creation, now time.Time, turn int64) ([]outbox.Push, error) {
+	if s.options.PushRoom == nil || len(c.events) != 1 || c.events[0].PushAt.After(c.events[0].At) {
+		return nil, nil
+	}
+	room := min(s.options.PushRoom(), maxFirstPushes)
+	if room == 0 {
+		return nil, nil
+	}
+	var result outbox.Expansion
+	result.Dispatch, result.Event = c.dispatch, c.events[0]
+	e := expansion{
+		Outbox: s.Outbox(OutboxOptions{Owner: s.options.OutboxOwner, LeaseTerm: s.options.OutboxLease}),
+		tx:     tx, now: now, leasedUntil: time.Now().Add(s.options.OutboxLease), result: &result,
+	}
+	e.lastTurns[outbox.LaneOffer] = turn
+	to, err := e.eligible(room + 1)
+	if err != nil || len(to) == 0 || len(to) > room {
+		return nil, err
+	}
+	for _, t := range c.events[0].Deliveries() {
+		if err := e.insert(t, to, &room); err != nil {
+			return nil, err
+		}
+	}
+	return result.Pushes, nil
+}
+
+// Notified returns those of the owner's events whose pushes a creation wrote and that need no expansion: each device of a driver who
+// is eligible now has its notification.
+func (o *Outbox) Notified(ctx context.Context, events []dispatch.EventID) (all []dispatch.EventID, err error) {
+	err = o.relay.WithContext(ctx).Raw(`SELECT e.id FROM events e`+o.dialect.forceIndex("PRIMARY")+` JOIN dispatches d ON d.id = e.dispatch_id
+		WHERE e.id IN ? AND e.next_at IS NOT NULL AND e.claim = ?
+		AND NOT EXISTS (SELECT 1 FROM drivers v JOIN devices dv ON dv.driver_id = v.id
+			LEFT JOIN notifications n ON n.event_id = e.id AND n.device_id = dv.id
+			WHERE v.vehicle_class = d.vehicle_class AND v.on_duty AND (v.suspended_until IS NULL OR v.suspended_until <= `+o.dialect.now()+`)
+			AND (d.min_working_height_m IS NULL OR v.working_height_m >= d.min_working_height_m)
+			AND `+strings.Replace(o.dialect.hasRegion, "?", "d.region", 1)+`
+			AND dv.quarantined_at IS NULL AND n.id IS NULL)`, events, o.Owner).Scan(&all).Error
+	return all, unavailable(err)
+}
