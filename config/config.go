@@ -37,6 +37,8 @@ type Config struct {
 	Timeouts Timeouts
 	// SecretFiles names the files of secrets that the environment does not give.
 	SecretFiles []string
+	// NewSecretFiles names those of them that MakeSecrets has created.
+	NewSecretFiles []string
 	// PreviousJWTSecret still verifies tokens and sessions, but signs none; "" for none.
 	PreviousJWTSecret string
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -67,6 +68,15 @@ func (c *Config) FindAdminKey() error {
 	return nil
 }
 
+// AdminKeyFile returns the file with the first admin key, or "" if the environment gives it.
+func (c *Config) AdminKeyFile() string {
+	file := c.beside(".admin-key")
+	if c.AdminKey == "" || slices.Contains(c.SecretFiles, file) {
+		return file
+	}
+	return ""
+}
+
 // beside returns the path of the SQLite database with another file extension.
 func (c *Config) beside(ending string) string {
 	path := strings.TrimPrefix(c.DatabaseURL, "sqlite://")
@@ -83,11 +93,14 @@ func (c *Config) MakeSecrets() error {
 		if *s.value != "" {
 			continue
 		}
-		var err error
-		if *s.value, err = secretFile(s.file); err != nil {
+		secret, created, err := secretFile(s.file)
+		if err != nil {
 			return err
 		}
-		c.SecretFiles = append(c.SecretFiles, s.file)
+		*s.value, c.SecretFiles = secret, append(c.SecretFiles, s.file)
+		if created {
+			c.NewSecretFiles = append(c.NewSecretFiles, s.file)
+		}
 	}
 	if err := c.checkPrevious(); err != nil {
 		return fmt.Errorf("%s: %w", previousSecretVar, err)
@@ -97,23 +110,26 @@ func (c *Config) MakeSecrets() error {
 
 // secretFile returns the secret in the file, and creates the file if it is missing. Of two processes that create it at the
 // same time one succeeds, and both read its secret.
-func secretFile(name string) (string, error) {
+func secretFile(name string) (secret string, created bool, err error) {
 	if secret, err := readSecret(name); !errors.Is(err, fs.ErrNotExist) {
-		return secret, err
+		return secret, false, err
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*") // mode 0600
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	defer os.Remove(tmp.Name())
 	_, err = tmp.WriteString(rand.Text() + rand.Text() + "\n")
 	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return "", err
+		return "", false, err
 	}
-	if err := os.Link(tmp.Name(), name); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", err
+	err = os.Link(tmp.Name(), name)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", false, err
 	}
-	return readSecret(name)
+	created = err == nil
+	secret, err = readSecret(name)
+	return secret, created, err
 }
 
 func readSecret(name string) (string, error) {

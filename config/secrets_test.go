@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,6 +29,10 @@ func TestSecretsAreMadeOnce(t *testing.T) {
 	if err := errors.Join(first.MakeSecrets(), second.MakeSecrets()); err != nil {
 		t.Fatal(err)
 	}
+	if !reflect.DeepEqual(first.NewSecretFiles, first.SecretFiles) || second.NewSecretFiles != nil {
+		t.Errorf("the first has made %v, and the second %v", first.NewSecretFiles, second.NewSecretFiles)
+	}
+	second.NewSecretFiles = first.NewSecretFiles
 	if !reflect.DeepEqual(first, second) {
 		t.Errorf("read again:\n%+v\n%+v", first, second)
 	}
@@ -68,6 +73,14 @@ func TestSecretsMadeAtOnce(t *testing.T) {
 		})
 		if err := errors.Join(errs...); err != nil {
 			t.Fatal(err)
+		}
+		var made []string
+		for i := range configs {
+			made = append(made, configs[i].NewSecretFiles...)
+			configs[i].NewSecretFiles = nil
+		}
+		if slices.Sort(made); !slices.Equal(made, configs[0].SecretFiles) {
+			t.Errorf("made %v, want each file once", made)
 		}
 		for _, c := range configs[1:] {
 			if !reflect.DeepEqual(c, configs[0]) {

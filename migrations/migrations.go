@@ -142,6 +142,9 @@ func (m *Migrator) Down(ctx context.Context) (took bool, err error) {
 	return took, nil
 }
 
+// Count returns how many migrations there are.
+func (m *Migrator) Count() int { return len(m.names) }
+
 // Pending returns how many migrations Up would apply. It waits for no other process, and writes nothing in MySQL.
 func (m *Migrator) Pending(ctx context.Context) (int, error) {
 	missing := maps.Clone(m.names)
