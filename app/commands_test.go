@@ -14,7 +14,7 @@ import (
 
 func TestVersionAndHelp(t *testing.T) {
 	t.Chdir(t.TempDir())
-	broken := testkit.Settings("FIRSTTAP_DATABASE_URL", "nonsense") // neither command reads the settings
+	broken := testkit.Settings("FIRSTTAP_DATABASE_URL", "nonsense") // no settings are no reason to refuse help
 	if out, err := commandOf(t, broken, "version"); err != nil || out != "firsttap "+Version+"\n" {
 		t.Errorf("%q, %v", out, err)
 	}
@@ -28,6 +28,24 @@ func TestVersionAndHelp(t *testing.T) {
 				t.Errorf("%s does not name %q:\n%s", arg, usage, out)
 			}
 		}
+	}
+	for address, pairs := range map[string][]string{
+		"http://localhost:8080": {}, "http://localhost:81": {"FIRSTTAP_ADDR", "0.0.0.0:81"}, "http://10.0.0.1:8": {"FIRSTTAP_ADDR", "10.0.0.1:8"},
+		"http://[::1]:8080": {"FIRSTTAP_ADDR", "[::1]:8080"},
+	} {
+		out, err := commandOf(t, testkit.Settings(pairs...), "help")
+		for _, step := range []string{"/console/ +sign in with the key in firsttap.admin-key\n", "/docs "} {
+			if err != nil || !regexp.MustCompile(regexp.QuoteMeta(address)+step).MatchString(out) {
+				t.Errorf("%v: help does not show %s%s: %v\n%s", pairs, address, step, err, out)
+			}
+		}
+	}
+	if out, _ := commandOf(t, testkit.Settings(), "help"); !regexp.MustCompile(` race --drivers 5 {3,}five`).MatchString(out) {
+		t.Errorf("help does not show a race:\n%s", out)
+	}
+	secret := testkit.Settings("FIRSTTAP_ADMIN_KEY", systemtest.AdminKey)
+	if out, err := commandOf(t, secret, "help"); err != nil || !strings.Contains(out, "sign in with FIRSTTAP_ADMIN_KEY\n") || strings.Contains(out, systemtest.AdminKey) {
+		t.Errorf("%v\n%s", err, out)
 	}
 	for _, arg := range []string{"", "bogus", "Serve", "--version"} {
 		if out, err := commandOf(t, testkit.Settings(), arg); err == nil || !strings.Contains(err.Error(), "migrate up|down|status") || out != "" {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -94,11 +93,11 @@ func newServer(addr string, api http.Handler, log *slog.Logger) *http.Server {
 	}
 }
 
-// serve answers with api and ops until ctx ends and the instance has drained, or until a listener fails.
-func (l *listeners) serve(ctx context.Context, api, ops http.Handler, stdout io.Writer) error {
+// serve calls ready, and answers with api and ops until ctx ends and the instance has drained, or until a listener fails.
+func (l *listeners) serve(ctx context.Context, api, ops http.Handler, ready func()) error {
 	l.api.set(api)
 	l.ops.set(ops)
-	l.printAddress(stdout)
+	ready()
 	select {
 	case err := <-l.failed:
 		return err
@@ -141,17 +140,6 @@ func (l *listeners) close() error {
 	l.running.Wait()
 	l.servers = nil
 	return nil
-}
-
-func (l *listeners) printAddress(stdout io.Writer) {
-	host, port, err := net.SplitHostPort(l.addr.String())
-	if err == nil && net.ParseIP(host).IsUnspecified() {
-		host = "localhost"
-	}
-	fmt.Fprintf(stdout, "FirstTap listens on http://%s\n", net.JoinHostPort(host, port))
-	for _, f := range l.config.SecretFiles {
-		fmt.Fprintf(stdout, "secret stored in the file %s\n", f)
-	}
 }
 
 // operations serves metrics and profiles, to everyone who can reach FIRSTTAP_OPS_ADDR.

@@ -23,12 +23,19 @@ func openStore(ctx context.Context, c config.Config, o repository.Options) (*rep
 	return repository.Open(ctx, c.DatabaseURL, o)
 }
 
+// migrated says how many migrations a start has applied, and whether the database had none before.
+type migrated struct {
+	steps     int
+	fromEmpty bool
+}
+
 // prepare brings the schema up to date, or with FIRSTTAP_MIGRATE=off refuses to start on an older one. Then it stores the first
 // admin key.
-func prepare(ctx context.Context, c config.Config, store *repository.Store, log *slog.Logger) error {
+func prepare(ctx context.Context, c config.Config, store *repository.Store, log *slog.Logger) (done migrated, err error) {
 	check := func(m *migrations.Migrator) error {
 		if c.Migrate {
-			_, err := m.Up(ctx)
+			n, err := m.Up(ctx)
+			done = migrated{steps: n, fromEmpty: n == m.Count()}
 			return err
 		}
 		n, err := m.Pending(ctx)
@@ -43,13 +50,13 @@ func prepare(ctx context.Context, c config.Config, store *repository.Store, log 
 			break
 		}
 		if !errors.Is(err, migrations.ErrBusy) {
-			return err
+			return done, err
 		}
 		log.Warn("another process migrates the database; the start waits until it has finished", "error", err)
 	}
 	store.PrepareClaims(ctx)
 	store.CheckDurability(ctx)
-	return service.NewKeys(store).StoreFirst(ctx, c.AdminKey)
+	return done, service.NewKeys(store).StoreFirst(ctx, c.AdminKey)
 }
 
 func migrate(ctx context.Context, c config.Config, log *slog.Logger, args []string, stdout io.Writer) (err error) {

@@ -115,9 +115,9 @@ func raceAlone(ctx context.Context, c config.Config, drivers int, stdout io.Writ
 // ServeInBackground runs Serve in the background until ctx ends, and returns when it listens. The channel receives the error of
 // Serve.
 func ServeInBackground(ctx context.Context, c config.Config, log *slog.Logger) (url string, over <-chan error, err error) {
-	listening := make(announcement, 1)
+	listening := make(chan string, 1)
 	served := make(chan error, 1)
-	go func() { served <- Serve(ctx, c, log, listening) }()
+	go func() { served <- Serve(ctx, c, log, func(r Ready) { listening <- r.URL }) }()
 	select {
 	case url = <-listening:
 		return url, served, nil
@@ -127,14 +127,4 @@ func ServeInBackground(ctx context.Context, c config.Config, log *slog.Logger) (
 		}
 		return "", nil, err
 	}
-}
-
-// announcement is a writer that passes on the address in the first line that Serve prints.
-type announcement chan string
-
-func (a announcement) Write(p []byte) (int, error) {
-	if _, url, ok := strings.Cut(string(p), "listens on "); ok {
-		a <- strings.TrimSpace(url)
-	}
-	return len(p), nil
 }

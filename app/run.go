@@ -44,7 +44,7 @@ func RunWith(ctx context.Context, args []string, lookup func(string) (string, bo
 		fmt.Fprintln(stdout, "firsttap", Version)
 		return nil
 	case "help", "-h", "--help":
-		fmt.Fprint(stdout, usage)
+		help(lookup, stdout)
 		return nil
 	case "demo":
 		return demo.Command(ctx, args, lookup, ServeInBackground, stdout)
@@ -69,7 +69,17 @@ func RunWith(ctx context.Context, args []string, lookup func(string) (string, bo
 	if len(args) > 0 {
 		return fmt.Errorf("serve takes no arguments\n\n%s", usage)
 	}
-	return Serve(ctx, config, log, stdout)
+	return Serve(ctx, config, log, func(r Ready) { r.announce(stdout) })
+}
+
+// help prints the commands, and the first steps with the service of these settings, or of the usual ones if they are invalid.
+func help(lookup func(string) (string, bool), stdout io.Writer) {
+	c, err := config.Read(lookup)
+	if err != nil {
+		c, _ = config.Read(func(string) (string, bool) { return "", false })
+	}
+	fmt.Fprint(stdout, usage, "\nWhile it serves:\n\n")
+	printSteps(stdout, firstSteps(urlOf(c.Addr), c))
 }
 
 // instanceName shows operators which process it was: host and process id. It is not unique.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"time"
@@ -41,6 +40,7 @@ type instance struct {
 	telemetry *telemetry.Telemetry
 	store     *repository.Store
 	probe     *repository.Probe
+	migrated  migrated
 	locks     *jobLocks
 	listeners *listeners
 	work      *group // background work of the requests: it outlasts them, and ends before the notifier
@@ -57,8 +57,9 @@ type ending struct {
 // Serve runs the service until ctx ends. If SIGTERM ended ctx, GET /readyz first answers 503 for c.Drain while the service
 // goes on, so that a load balancer stops sending requests; then the parts stop in the order of (*instance).stop.
 //
-// If ctx ends while the database is opened or migrated, Serve returns nil: the next start continues the migration.
-func Serve(ctx context.Context, c config.Config, log *slog.Logger, stdout io.Writer) (err error) {
+// If ctx ends while the database is opened or migrated, Serve returns nil: the next start continues the migration. Serve calls onReady
+// once, when requests are answered.
+func Serve(ctx context.Context, c config.Config, log *slog.Logger, onReady func(Ready)) (err error) {
 	if err := c.MakeSecrets(); err != nil {
 		return err
 	}
@@ -73,7 +74,9 @@ func Serve(ctx context.Context, c config.Config, log *slog.Logger, stdout io.Wri
 	case err != nil:
 		return err
 	}
-	return i.listeners.serve(ctx, i.telemetry.WrapServer(handler.New(api)), operations(i.telemetry.Registry), stdout)
+	return i.listeners.serve(ctx, i.telemetry.WrapServer(handler.New(api)), operations(i.telemetry.Registry), func() {
+		onReady(Ready{URL: urlOf(i.listeners.addr.String()), Config: c, Migrations: i.migrated.steps, Created: i.migrated.fromEmpty})
+	})
 }
 
 // stop ends the parts one after the other, in the order of this list.
@@ -149,7 +152,7 @@ func (i *instance) openStore(ctx context.Context, owner string) (err error) {
 		return err
 	}
 	i.ending.database = i.store.Close
-	if err := prepare(ctx, i.config, i.store, i.log); err != nil {
+	if i.migrated, err = prepare(ctx, i.config, i.store, i.log); err != nil {
 		return err
 	}
 	i.probe = i.store.Probe(ctx)

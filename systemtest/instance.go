@@ -94,7 +94,7 @@ func (i *Instance) ended() bool {
 // awaitURL waits until the instance says where it listens.
 func (i *Instance) awaitURL() {
 	i.T.Helper()
-	listens := regexp.MustCompile(`listens on (\S+)\n`)
+	listens := regexp.MustCompile(`listens on ([^"\s]+)"`)
 	testkit.Poll(startOrEnd, func() bool {
 		if found := listens.FindStringSubmatch(i.log.String()); found != nil {
 			i.URL = found[1]

@@ -48,12 +48,13 @@ func plainStart(t *testing.T, program, folder string, more ...string) *Instance 
 	return i
 }
 
-// secretsIn returns the secrets that the instance made in the folder. It must say in which files, and only their owner may read
+// secretsIn returns the secrets that the instance has in the folder. It must say in which files, and only their owner may read
 // them.
 func secretsIn(t *testing.T, i *Instance, folder string) (secrets []string) {
 	t.Helper()
-	for _, name := range []string{"firsttap.admin-key", "firsttap.jwt-secret"} {
-		testkit.Eventually(t, "it says where "+name+" is", func() bool { return i.log.Count("secret stored in the file "+name+"\n") == 1 })
+	files := []string{"firsttap.admin-key", "firsttap.jwt-secret"}
+	testkit.Eventually(t, "it says where they are", func() bool { return i.log.Count(`"secret_files":["`+strings.Join(files, `","`)+`"]`) == 1 })
+	for _, name := range files {
 		info, err := os.Stat(filepath.Join(folder, name))
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Fatalf("%s: %v, %v", name, info, err)

@@ -2,6 +2,7 @@ package systemtest
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -30,7 +31,9 @@ func startUp(t *testing.T, databaseURL string, more ...string) *startup {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &startup{Instance: &Instance{T: t, URL: "http://" + c.Addr, log: &testkit.LogBuffer{}}, stop: stop, ended: make(chan error, 1)}
 	var running sync.WaitGroup
-	running.Go(func() { s.ended <- app.Serve(ctx, c, slog.New(slog.DiscardHandler), s.log) })
+	running.Go(func() {
+		s.ended <- app.Serve(ctx, c, slog.New(slog.DiscardHandler), func(r app.Ready) { fmt.Fprintln(s.log, "listens on", r.URL) })
+	})
 	t.Cleanup(func() { Client.CloseIdleConnections(); stop(); running.Wait() })
 	return s
 }

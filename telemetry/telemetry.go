@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 
+	"github.com/mattn/go-isatty"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
@@ -110,10 +111,14 @@ func WithStrategy(name string, r prometheus.Registerer) prometheus.Registerer {
 // NewLogger writes text to a terminal and JSON to anything else.
 func NewLogger(w io.Writer, level slog.Level) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: level}
-	if f, ok := w.(*os.File); ok {
-		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			return slog.New(slog.NewTextHandler(w, opts))
-		}
+	if IsTerminal(w) {
+		return slog.New(slog.NewTextHandler(w, opts))
 	}
 	return slog.New(slog.NewJSONHandler(w, opts))
+}
+
+// IsTerminal reports whether w shows what is written to a person. /dev/null is a device, but no terminal.
+func IsTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
 }

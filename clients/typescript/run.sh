@@ -29,7 +29,7 @@ FIRSTTAP_ADDR=127.0.0.1:0 FIRSTTAP_OPS_ADDR= FIRSTTAP_DATABASE_URL="sqlite://$tm
 pid=$!
 url=
 for ((i = 0; i < 300; i++)); do
-  url=$(sed -n 's/^FirstTap listens on //p' "$tmp/log")
+  url=$(sed -n 's/.*"FirstTap listens on \([^"]*\)".*/\1/p' "$tmp/log")
   if [[ $url ]]; then break; fi
   kill -0 "$pid" 2>/dev/null || break
   sleep 0.1

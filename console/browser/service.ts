@@ -27,7 +27,7 @@ export class Service extends Program {
       FIRSTTAP_DRAIN: "0",
       FIRSTTAP_LOG: "warn",
       ...this.settings,
-    }, /^FirstTap listens on (\S+)\n/m);
+    }, /FirstTap listens on ([^"\s]+)"/);
     this.url = match[1]!;
     return this;
   }
