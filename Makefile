@@ -9,7 +9,7 @@ export FIRSTTAP_MYSQL_ROOT ?= /var/cache/firsttap/mysql
 BIN := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/firsttap/bin
 GOLANGCI := $(BIN)/golangci-lint-v2.15.0
 
-.PHONY: build test test-all soak browser screenshots vendored servers bench bench-locks bench-push bench-console loadtest client mutants lint format check clean
+.PHONY: build test test-all soak browser screenshots vendored servers bench bench-locks bench-push bench-console loadtest client kubernetes mutants lint format check clean
 
 build:
 	CGO_ENABLED=0 go build -o bin/firsttap .
@@ -77,6 +77,10 @@ loadtest: servers
 client:
 	clients/typescript/run.sh
 
+# Tests deploy/kubernetes without a cluster. It is a separate module: the product does not depend on the libraries of Kubernetes.
+kubernetes:
+	cd deploy/kubernetestest && go vet . && go test -count=1 .
+
 # Breaks the code on purpose, one condition at a time, and checks that a test notices.
 mutants: servers
 	go run ./servertest/run -exec loadtest/mutants.sh
@@ -106,6 +110,7 @@ check: servers
 	loadtest/run.sh rolling short
 	go run ./loadtest/bench -quick
 	cd loadtest/locks && go vet ./... && go test -count=1 -run 'TestCost$$' . -args -rounds 3
+	$(MAKE) kubernetes
 
 clean:
 	rm -rf bin

@@ -271,6 +271,7 @@ func TestPromises(t *testing.T) {
 			}
 		}
 	})
+	addNamesApart(t, exists)
 	raw, err := os.ReadFile("CONTRIBUTING.md")
 	if err != nil {
 		t.Fatal(err)
@@ -299,6 +300,24 @@ func TestPromises(t *testing.T) {
 	}
 	if len(names) < 100 || len(pages) < 20 || len(subtests) < 5 {
 		t.Errorf("CONTRIBUTING.md names %d tests, %d of pages, and %d lists of subtests only", len(names), len(pages), len(subtests))
+	}
+}
+
+// addNamesApart adds the tests of deploy/kubernetestest, a module of its own.
+func addNamesApart(t *testing.T, exists map[string]bool) {
+	t.Helper()
+	files, err := filepath.Glob("deploy/kubernetestest/*_test.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, name := range files {
+		raw, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, test := range regexp.MustCompile(`(?m)^func (Test\w+)`).FindAllStringSubmatch(string(raw), -1) {
+			exists[test[1]] = true
+		}
 	}
 }
 
