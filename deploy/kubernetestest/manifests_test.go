@@ -69,7 +69,7 @@ func build(t *testing.T, folder string) manifests {
 }
 
 func (m *manifests) add(object runtime.Object) error {
-	twice := false
+	var twice bool
 	switch o := object.(type) {
 	case *corev1.Namespace:
 		twice, m.namespace = m.namespace != nil, o

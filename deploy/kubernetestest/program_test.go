@@ -39,7 +39,7 @@ type containers struct {
 	secret          map[string]string
 }
 
-func (c containers) command(t *testing.T, ctx context.Context, pod corev1.PodSpec, replaced ...string) *exec.Cmd {
+func (c containers) command(ctx context.Context, t *testing.T, pod corev1.PodSpec, replaced ...string) *exec.Cmd {
 	t.Helper()
 	env, err := environment(c.manifests, pod, c.secret)
 	if err != nil {
@@ -65,15 +65,15 @@ func TestProgramRuns(t *testing.T) {
 	pod, api, ops := c.deployment.Spec.Template.Spec, testkit.FreeAddress(t), testkit.FreeAddress(t)
 	listens := []string{"FIRSTTAP_ADDR=" + api, "FIRSTTAP_OPS_ADDR=" + ops}
 
-	if out, err := c.command(t, t.Context(), pod, listens...).CombinedOutput(); err == nil || !strings.Contains(string(out), "firsttap migrate up") {
+	if out, err := c.command(t.Context(), t, pod, listens...).CombinedOutput(); err == nil || !strings.Contains(string(out), "firsttap migrate up") {
 		t.Fatalf("the pod started before the job: %v\n%s", err, out)
 	}
-	if out, err := c.command(t, t.Context(), c.job.Spec.Template.Spec).CombinedOutput(); err != nil || !strings.Contains(string(out), "migrations applied") {
+	if out, err := c.command(t.Context(), t, c.job.Spec.Template.Spec).CombinedOutput(); err != nil || !strings.Contains(string(out), "migrations applied") {
 		t.Fatalf("the job: %v\n%s", err, out)
 	}
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
-	running := c.command(t, ctx, pod, listens...)
+	running := c.command(ctx, t, pod, listens...)
 	log := &testkit.LogBuffer{}
 	running.Stdout, running.Stderr = log, log
 	if err := running.Start(); err != nil {
