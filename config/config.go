@@ -48,11 +48,36 @@ const (
 	jwtSecretVar = "FIRSTTAP_JWT_SECRET"
 )
 
-// Read reads the settings and reports every problem at once. It writes no file; MakeSecrets does.
+// Problem is what is wrong with a setting.
+type Problem struct {
+	Setting string
+	Err     error
+}
+
+func (p *Problem) Error() string { return p.Setting + ": " + p.Err.Error() }
+
+func (p *Problem) Unwrap() error { return p.Err }
+
+// Problems returns what an error of Read joins.
+func Problems(err error) []*Problem {
+	joined, _ := err.(interface{ Unwrap() []error })
+	if joined == nil {
+		return nil
+	}
+	var all []*Problem
+	for _, e := range joined.Unwrap() {
+		if p := (*Problem)(nil); errors.As(e, &p) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// Read reads the settings and reports every problem at once, as a join of Problems. It writes no file; MakeSecrets does.
 func Read(lookup func(string) (string, bool)) (Config, error) {
 	var problems []error
 	bad := func(name string, err error) {
-		problems = append(problems, fmt.Errorf("%s: %w", name, err))
+		problems = append(problems, &Problem{name, err})
 	}
 	get := func(name, otherwise string) string {
 		if v, _ := lookup(name); v != "" {
@@ -116,7 +141,7 @@ func Read(lookup func(string) (string, bool)) (Config, error) {
 	c.Push = readPush(get, bad)
 	c.PreviousJWTSecret = get(previousSecretVar, "")
 	c.checkSecrets(bad)
-	for _, err := range c.checkDatabase() {
+	if err = c.checkDatabase(); err != nil {
 		bad("FIRSTTAP_DATABASE_URL", err)
 	}
 	return c, errors.Join(problems...)
@@ -199,28 +224,18 @@ func splitList(s string) []string {
 // minLockTTL keeps a claim that is not stuck from outliving its lock.
 const minLockTTL = time.Second
 
-func (c *Config) checkDatabase() []error {
+func (c *Config) checkDatabase() error {
 	scheme, path, _ := strings.Cut(c.DatabaseURL, "://")
 	switch scheme {
 	case "sqlite":
 		if path == "" || strings.Contains(path, ":memory:") {
-			return []error{errors.New("SQLite needs a file, because accepted dispatches must survive a restart")}
+			return errors.New("SQLite needs a file, because accepted dispatches must survive a restart")
 		}
 		return nil
 	case "mysql":
-	default:
-		return []error{errors.New("want sqlite://path or mysql://user:password@host:port/name")}
+		return repository.CheckURL(c.DatabaseURL)
 	}
-	var problems []error
-	if err := repository.CheckURL(c.DatabaseURL); err != nil {
-		problems = append(problems, err)
-	}
-	for name, v := range map[string]string{adminKeyVar: c.AdminKey, jwtSecretVar: c.JWTSecret} {
-		if v == "" {
-			problems = append(problems, fmt.Errorf("%s must be set with MySQL: all instances need the same value", name))
-		}
-	}
-	return problems
+	return errors.New("want sqlite://path or mysql://user:password@host:port/name")
 }
 
 // Timeouts are limits that no setting changes; tests of faults make them longer or shorter. Zero is the limit that applies in service.

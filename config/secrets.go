@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,12 @@ import (
 
 // previousSecretVar names the secret before the current one, for rotation.
 const previousSecretVar = "FIRSTTAP_JWT_SECRET_PREVIOUS"
+
+// The endings of the files in which secrets are kept beside the SQLite database.
+const (
+	adminKeyFile  = ".admin-key"
+	jwtSecretFile = ".jwt-secret"
+)
 
 // minSecret is the least number of characters of a secret. A shorter one can be guessed: with one token an attacker can try
 // secrets against its signature offline.
@@ -26,6 +33,9 @@ func (c *Config) checkSecrets(bad func(name string, err error)) {
 	} {
 		if err := checkSecret(s.value); err != nil && s.value != "" {
 			bad(s.name, err)
+		}
+		if s.value == "" && s.name != previousSecretVar && strings.HasPrefix(c.DatabaseURL, "mysql://") {
+			bad(s.name, errors.New("it must be set with MySQL: all instances need the same value"))
 		}
 	}
 	if err := c.checkPrevious(); err != nil {
@@ -62,7 +72,7 @@ func (c *Config) FindAdminKey() error {
 		return nil
 	}
 	var err error
-	if c.AdminKey, err = readSecret(c.beside(".admin-key")); err != nil {
+	if c.AdminKey, err = readSecret(c.beside(adminKeyFile)); err != nil {
 		return fmt.Errorf("%s is not set, and the file with the key can't be read: %w", adminKeyVar, err)
 	}
 	return nil
@@ -89,7 +99,7 @@ func (c *Config) MakeSecrets() error {
 	for _, s := range []struct {
 		value *string
 		file  string
-	}{{&c.AdminKey, c.beside(".admin-key")}, {&c.JWTSecret, c.beside(".jwt-secret")}} {
+	}{{&c.AdminKey, c.beside(adminKeyFile)}, {&c.JWTSecret, c.beside(jwtSecretFile)}} {
 		if *s.value != "" {
 			continue
 		}
@@ -145,4 +155,45 @@ func readSecret(name string) (string, error) {
 		return "", fmt.Errorf("%s: %w; remove the file, and the next start makes a new one", name, err)
 	}
 	return secret, nil
+}
+
+// StoredSecrets returns the files that exist of those that MakeSecrets reads, and those that it would create. An error says which file can't
+// be used.
+func (c *Config) StoredSecrets() (found, missing []string, err error) {
+	for _, s := range []struct{ value, ending string }{{c.AdminKey, adminKeyFile}, {c.JWTSecret, jwtSecretFile}} {
+		if s.value != "" {
+			continue
+		}
+		file := c.beside(s.ending)
+		switch _, e := readSecret(file); {
+		case e == nil:
+			found = append(found, file)
+		case errors.Is(e, fs.ErrNotExist):
+			missing = append(missing, file)
+		default:
+			err = errors.Join(err, e)
+		}
+	}
+	return found, missing, err
+}
+
+// SecretValues returns every secret in the settings, with the passwords of URLs as they are written and as they are sent.
+func (c *Config) SecretValues() []string {
+	secrets := []string{c.AdminKey, c.JWTSecret, c.PreviousJWTSecret}
+	if strings.Contains(c.Push.Credentials, "{") { // the key itself instead of the name of its file
+		secrets = append(secrets, c.Push.Credentials)
+	}
+	for _, s := range append([]string{c.DatabaseURL, c.RedisURL, c.Push.Endpoint}, c.QuorumURLs...) {
+		_, rest, _ := strings.Cut(s, "://")
+		end := strings.LastIndex(rest, "@")
+		if end < 0 {
+			continue
+		}
+		_, password, _ := strings.Cut(rest[:end], ":")
+		secrets = append(secrets, password)
+		if sent, err := url.PathUnescape(password); err == nil {
+			secrets = append(secrets, sent)
+		}
+	}
+	return secrets
 }
