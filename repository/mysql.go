@@ -45,6 +45,9 @@ const (
 	migrateSessionSeconds = 7 * 24 * 60 * 60
 )
 
+// mysqlNow is the SQL for the server's clock in microseconds.
+const mysqlNow = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+
 func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 	config, err := MySQLConfig(rawURL)
 	if err != nil {
@@ -56,16 +59,11 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("database %s: %w", config.Addr, err)
 	}
-	isolation, readLimit, unit := "transaction_isolation", "max_execution_time", time.Millisecond
-	if strings.Contains(version, "MariaDB") {
-		isolation, readLimit, unit = "tx_isolation", "max_statement_time", time.Second
+	setSession(config, version, o.Patience)
+	readLimit, unit := "max_execution_time", time.Millisecond
+	if isMariaDB(version) {
+		readLimit, unit = "max_statement_time", time.Second
 	}
-	// Under REPEATABLE READ a transaction goes on reading PENDING after another has claimed the dispatch, and gap locks make
-	// unrelated inserts wait.
-	config.Params[isolation] = "'READ-COMMITTED'"
-	config.Params["innodb_lock_wait_timeout"] = seconds(o.Patience)
-	config.Params[sessionTimeout] = strconv.Itoa(sessionSeconds)
-	config.Params["sql_mode"] = "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
 
 	s := &Store{log: log, options: o, looks: newLooks()}
 	at := &server{}
@@ -104,7 +102,7 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 		ping:        probe.PingContext,
 		readOnly:    readOnlySQL,
 		leaveServer: at.leave,
-		now:         func() string { return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))" },
+		now:         func() string { return mysqlNow },
 		forUpdate:   " FOR UPDATE",
 		forShare:    " LOCK IN SHARE MODE", // MariaDB has no FOR SHARE
 		// This needs READ COMMITTED: under REPEATABLE READ the UPDATE that follows waits for any open transaction.
@@ -135,6 +133,26 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 	}
 	s.lastKnown, s.procedure = newLastKnown(), newClaimProcedure(pool, &s.dialect, log)
 	return s, nil
+}
+
+// setSession sets what the sessions of all pools have in common.
+func setSession(config *driver.Config, version string, patience time.Duration) {
+	// Under REPEATABLE READ a transaction goes on reading PENDING after another has claimed the dispatch, and gap locks make
+	// unrelated inserts wait.
+	config.Params[isolationVariable(version)] = "'READ-COMMITTED'"
+	config.Params["innodb_lock_wait_timeout"] = seconds(patience)
+	config.Params[sessionTimeout] = strconv.Itoa(sessionSeconds)
+	config.Params["sql_mode"] = "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
+}
+
+func isMariaDB(version string) bool { return strings.Contains(version, "MariaDB") }
+
+// isolationVariable is the name of the variable for the isolation level.
+func isolationVariable(version string) string {
+	if isMariaDB(version) {
+		return "tx_isolation"
+	}
+	return "transaction_isolation"
 }
 
 // CheckURL reports what is wrong with a mysql:// URL, without connecting.

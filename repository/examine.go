@@ -1,0 +1,265 @@
+package repository
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"firsttap/doctor"
+	"firsttap/migrations"
+)
+
+// The checks of Examine.
+const (
+	checkConnection = "database.connection"
+	checkVersion    = "database.version"
+	checkRole       = "database.role"
+	checkIsolation  = "database.isolation"
+	checkDurability = "database.durability"
+	checkClock      = "database.clock"
+	checkMigrations = "database.migrations"
+)
+
+const (
+	// A clock that is off by badClock makes tokens and countdowns wrong; one that is synchronized is off by less than poorClock.
+	badClock, poorClock = 5 * time.Second, time.Second
+	clockReadings       = 3
+	// dialLimit leaves a check of a server that does not answer the time to say so.
+	dialLimit = 3 * time.Second
+)
+
+// Examine checks the database at url, and changes nothing in it. atStart says that a start applies missing migrations. It returns whether
+// the server is part of a Galera cluster.
+func Examine(ctx context.Context, r *doctor.Report, url string, atStart bool) (galera bool) {
+	if path, ok := strings.CutPrefix(url, "sqlite://"); ok {
+		examineSQLite(ctx, r, path, atStart)
+		return false
+	}
+	e := &examination{atStart: atStart}
+	defer e.close()
+	rest := []string{checkVersion, checkRole, checkIsolation, checkDurability, checkClock, checkMigrations}
+	if !r.Check(ctx, checkConnection, func(ctx context.Context) doctor.Finding { return e.connect(ctx, url) }) {
+		r.Skip(checkConnection, rest...)
+		return false
+	}
+	for i, check := range []func(context.Context) doctor.Finding{e.checkVersion, e.role, e.isolation, e.durability, e.clock, e.migrations} {
+		r.Check(ctx, rest[i], check)
+	}
+	return e.galera
+}
+
+// examination is a look at a server of MySQL or MariaDB, which need not take writes.
+type examination struct {
+	atStart bool
+	config  *driver.Config
+	version string
+	db      *sql.DB // with the sessions of a Store
+	galera  bool
+}
+
+func (e *examination) close() {
+	if e.db != nil {
+		e.db.Close()
+	}
+}
+
+// connect opens one connection to find the version, and then a pool with the sessions that this version needs.
+func (e *examination) connect(ctx context.Context, url string) doctor.Finding {
+	var err error
+	if e.config, err = MySQLConfig(url); err != nil {
+		return doctor.Failure(err.Error(), "correct FIRSTTAP_DATABASE_URL")
+	}
+	e.config.RejectReadOnly = false
+	e.config.Timeout, e.config.ReadTimeout = dialLimit, dialLimit
+	at := fmt.Sprintf("%s, database %s, as user %s", e.config.Addr, e.config.DBName, e.config.User)
+	if e.version, err = versionAt(ctx, e.config); err != nil {
+		return doctor.Failure(fmt.Sprintf("%s: %v", at, err), e.afterNoConnection(err))
+	}
+	session := e.config.Clone()
+	setSession(session, e.version, usualPatience)
+	connector, err := driver.NewConnector(session)
+	if err != nil {
+		return doctor.Failure(err.Error(), "correct FIRSTTAP_DATABASE_URL")
+	}
+	e.db = limitPool(sql.OpenDB(connector), 1)
+	return doctor.Good(at)
+}
+
+// versionAt asks a server for its version, once.
+func versionAt(ctx context.Context, config *driver.Config) (version string, err error) {
+	connector, err := driver.NewConnector(config)
+	if err != nil {
+		return "", err
+	}
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	return version, db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version)
+}
+
+// afterNoConnection says what to do about the error.
+func (e *examination) afterNoConnection(err error) string {
+	const (
+		accessDenied, noDatabaseRight, noSuchDatabase, tooManyConnections, hostNotAllowed = 1045, 1044, 1049, 1040, 1130
+	)
+	var refused *driver.MySQLError
+	if errors.As(err, &refused) {
+		switch refused.Number {
+		case accessDenied:
+			return "correct the user and the password in FIRSTTAP_DATABASE_URL (escape / ? # @ and % in them)"
+		case noDatabaseRight:
+			return fmt.Sprintf("grant the user its database: GRANT ALL ON %s.* TO ...", e.config.DBName)
+		case noSuchDatabase:
+			return "CREATE DATABASE " + e.config.DBName + ", or correct the name in FIRSTTAP_DATABASE_URL"
+		case tooManyConnections:
+			return "raise max_connections: an instance opens up to 65"
+		case hostNotAllowed:
+			return "create the user for this machine's address"
+		case notPrepared:
+			return "the server is without the majority of its Galera cluster: bring the other nodes back, or use one of the majority"
+		}
+		return "see the server's error"
+	}
+	if n := (net.Error)(nil); errors.As(err, &n) || errors.Is(err, driver.ErrInvalidConn) || errors.Is(err, io.EOF) {
+		return "check that the server runs at that address and that no firewall is between"
+	}
+	return "check the address, and tls= in FIRSTTAP_DATABASE_URL"
+}
+
+// versionNumbers are the first two numbers of a server's version.
+var versionNumbers = regexp.MustCompile(`^(?:5\.5\.5-)?(\d+)\.(\d+)`)
+
+func (e *examination) checkVersion(context.Context) doctor.Finding {
+	name, least := "MySQL", [2]int{8, 0}
+	if isMariaDB(e.version) {
+		name, least = "MariaDB", [2]int{10, 6}
+	}
+	found := name + " " + e.version
+	n := versionNumbers.FindStringSubmatch(e.version)
+	if n == nil {
+		return doctor.Doubt(found+", whose version can't be read", fmt.Sprintf("make sure that it is %d.%d or later", least[0], least[1]))
+	}
+	major, _ := strconv.Atoi(n[1])
+	minor, _ := strconv.Atoi(n[2])
+	if major < least[0] || major == least[0] && minor < least[1] {
+		return doctor.Failure(found+" has no SKIP LOCKED", fmt.Sprintf("update the server to %d.%d or later", least[0], least[1]))
+	}
+	return doctor.Good(found)
+}
+
+// role finds out whether the server takes writes, as each connection of a Store does.
+func (e *examination) role(ctx context.Context) doctor.Finding {
+	var readOnly bool
+	if err := e.db.QueryRowContext(ctx, "SELECT "+readOnlySQL).Scan(&readOnly); err != nil {
+		return doctor.Failure(err.Error(), "see the server's error")
+	}
+	if readOnly {
+		return doctor.Failure("the server is read_only: it is a replica, or a failover is not finished",
+			"lead FIRSTTAP_DATABASE_URL to the primary; on a server that should be the primary: SET GLOBAL read_only = OFF")
+	}
+	status, err := showValues(ctx, e.db, `SHOW GLOBAL STATUS WHERE Variable_name IN ('Slaves_connected', 'wsrep_cluster_size', 'wsrep_cluster_status')`)
+	if err != nil {
+		return doctor.Doubt("takes writes; the replicas can't be seen: "+err.Error(), "")
+	}
+	if nodes, _ := strconv.Atoi(status["wsrep_cluster_size"]); nodes > 0 {
+		e.galera = true
+		return doctor.Good(fmt.Sprintf("takes writes, in a Galera cluster of %d (%s)", nodes, status["wsrep_cluster_status"]))
+	}
+	switch n, err := replicas(ctx, e.db, status); {
+	case err != nil:
+		return doctor.Good("takes writes")
+	case n > 0:
+		return doctor.Good(fmt.Sprintf("takes writes; connected replicas: %d", n))
+	}
+	return doctor.Good("takes writes; no replica is connected")
+}
+
+// isolation looks at a session like a Store's, and at what the server refuses in such a session.
+func (e *examination) isolation(ctx context.Context) doctor.Finding {
+	var level string
+	if err := e.db.QueryRowContext(ctx, "SELECT @@"+isolationVariable(e.version)).Scan(&level); err != nil {
+		return doctor.Failure(err.Error(), "see the server's error")
+	}
+	if level != "READ-COMMITTED" {
+		return doctor.Failure("sessions are "+level+", although FirstTap asks for READ-COMMITTED",
+			"a proxy drops what clients SET: let it keep sessions apart, or connect to the server itself")
+	}
+	logs, err := showValues(ctx, e.db, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format')")
+	if err != nil {
+		return doctor.Failure(err.Error(), "see the server's error")
+	}
+	if logs["log_bin"] == "ON" && logs["binlog_format"] == "STATEMENT" {
+		return doctor.Failure("binlog_format=STATEMENT: the server refuses writes under READ-COMMITTED", "set binlog_format=ROW")
+	}
+	return doctor.Good(level)
+}
+
+func (e *examination) durability(ctx context.Context) doctor.Finding {
+	const page = `docs/operations.md, "A database that fails over", says why`
+	problems, err := mysqlDurability(ctx, e.db)
+	switch {
+	case len(problems) > 0:
+		return doctor.Failure("committed claims may be lost in a crash or failover: "+strings.Join(problems, "; "), "correct the settings; "+page)
+	case err != nil:
+		return doctor.Doubt("could not be checked in full: "+err.Error(), "grant what the message names, and look again; "+page)
+	}
+	return doctor.Good("a commit outlives a crash and, as far as this server knows, a failover")
+}
+
+// clock compares the server's clock, by which it decides, with this machine's. Of several readings the one that took least counts.
+func (e *examination) clock(ctx context.Context) doctor.Finding {
+	var ahead, unsure time.Duration
+	for i := range clockReadings {
+		var at int64
+		asked := time.Now()
+		if err := e.db.QueryRowContext(ctx, "SELECT "+mysqlNow).Scan(&at); err != nil {
+			return doctor.Failure(err.Error(), "see the server's error")
+		}
+		half := time.Since(asked) / 2
+		if i == 0 || half < unsure {
+			ahead, unsure = fromMicros(at).Sub(asked.Add(half)), half
+		}
+	}
+	found := fmt.Sprintf("the database's clock is %s ahead of this machine's", ahead.Round(time.Millisecond))
+	if ahead < 0 {
+		found = fmt.Sprintf("the database's clock is %s behind this machine's", (-ahead).Round(time.Millisecond))
+	}
+	const next = "let both machines follow NTP: chronyc tracking, or timedatectl, shows which one is wrong"
+	switch off := ahead.Abs() - unsure; {
+	case off >= badClock:
+		return doctor.Failure(found, next)
+	case off >= poorClock:
+		return doctor.Doubt(found, next)
+	}
+	return doctor.Good(found)
+}
+
+func (e *examination) migrations(ctx context.Context) doctor.Finding {
+	m, err := migrations.New(migrations.MySQL, e.db, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return doctor.Failure(err.Error(), "")
+	}
+	return pendingMigrations(ctx, m, e.atStart)
+}
+
+func pendingMigrations(ctx context.Context, m *migrations.Migrator, atStart bool) doctor.Finding {
+	n, err := m.Pending(ctx)
+	switch {
+	case err != nil:
+		return doctor.Failure(err.Error(), "see the database's error")
+	case n == 0:
+		return doctor.Good("all are applied")
+	case atStart:
+		return doctor.Doubt(fmt.Sprintf("not applied: %d", n), "the next start applies them, as FIRSTTAP_MIGRATE is auto")
+	}
+	return doctor.Failure(fmt.Sprintf("not applied: %d, and FIRSTTAP_MIGRATE is off: no instance starts", n), "run: firsttap migrate up")
+}
