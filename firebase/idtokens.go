@@ -139,6 +139,24 @@ func (t *IDTokens) UID(ctx context.Context, token string) (uid string, signedIn 
 	return v.uid, v.signedIn, nil
 }
 
+// CheckKeys fetches the keys that sign ID tokens, and returns how many there are. With the emulator there are none.
+func (t *IDTokens) CheckKeys(ctx context.Context) (int, error) {
+	if t.keys == nil {
+		return 0, nil
+	}
+	keys, _, err := t.keys.request(ctx)
+	return len(keys), err
+}
+
+// CheckLookup looks up a user who does not exist. asked is false without credentials: users are not looked up then.
+func (t *IDTokens) CheckLookup(ctx context.Context) (asked bool, err error) {
+	if t.users.client == nil {
+		return false, nil
+	}
+	_, err = t.users.request(ctx, "firsttap-doctor")
+	return true, err
+}
+
 type claims struct {
 	jwt.RegisteredClaims
 	AuthTime *jwt.NumericDate `json:"auth_time"`

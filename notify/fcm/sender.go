@@ -168,6 +168,17 @@ func (f *Sender) Send(ctx context.Context, p outbox.Push) notify.Outcome {
 	return o
 }
 
+// Validate has the push service check a message without sending it (validate_only). So the outcome says whether the service can be reached
+// and accepts the credentials.
+func (f *Sender) Validate(ctx context.Context) notify.Outcome {
+	o, _ := f.attempt(ctx, func(ctx context.Context) error {
+		_, err := f.client.SendDryRun(ctx, &messaging.Message{Topic: "firsttap-doctor", Data: map[string]string{"type": "doctor"}})
+		return err
+	})
+	o.Class = forTopic(o.Class)
+	return o
+}
+
 // Subscribe implements notify.Sender.
 func (f *Sender) Subscribe(ctx context.Context, topic string, tokens []string) (refused []int, o notify.Outcome) {
 	return f.manage(ctx, f.client.SubscribeToTopic, topic, tokens)
