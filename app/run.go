@@ -21,6 +21,7 @@ const usage = `firsttap decides which driver gets a dispatch.
   firsttap migrate up|down|status      apply, revert or list the migrations of the database
   firsttap lock ls|show NAME|release NAME
                                        the scheduled jobs' locks
+  firsttap doctor [--json]             check the settings and all that they name: what works, what does not, what to do
   firsttap race [--url URL] [--drivers N]
                                        let N drivers accept one dispatch at the same time; exactly one wins
   firsttap version
@@ -48,6 +49,8 @@ func RunWith(ctx context.Context, args []string, lookup func(string) (string, bo
 		return nil
 	case "demo":
 		return demo.Command(ctx, args, lookup, ServeInBackground, stdout)
+	case "doctor":
+		return doctorCommand(ctx, args, lookup, timeouts, stdout)
 	case "serve", "migrate", "lock", "race":
 	default:
 		return fmt.Errorf("no such command: %s\n\n%s", command, usage)
