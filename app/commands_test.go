@@ -23,7 +23,7 @@ func TestVersionAndHelp(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", arg, err)
 		}
-		for _, usage := range []string{"[serve]", "demo [--addr", "migrate up|down|status", "lock ls|show NAME|release NAME", "race [--url", "version"} {
+		for _, usage := range []string{"[serve]", "demo [--addr", "migrate up|down|status", "lock ls|show NAME|release NAME", "doctor [--json]", "race [--url", "version"} {
 			if !strings.Contains(out, "\n  firsttap "+usage) {
 				t.Errorf("%s does not name %q:\n%s", arg, usage, out)
 			}

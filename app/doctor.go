@@ -62,6 +62,8 @@ func doctorCommand(ctx context.Context, args []string, lookup func(string) (stri
 		if err := x.printJSON(stdout, began); err != nil {
 			return err
 		}
+	} else if x.OK() {
+		fmt.Fprintf(stdout, "\nNothing here would fail in production; warnings: %d\n", x.Count(doctor.Warning))
 	}
 	return x.verdict()
 }
@@ -99,7 +101,7 @@ func (x *examination) verdict() error {
 	if x.OK() {
 		return nil
 	}
-	return fmt.Errorf("%d of %d checks fail, and %d could not be made", x.Count(doctor.Fails), len(x.Lines), x.Count(doctor.Skipped))
+	return fmt.Errorf("doctor: %d checks of %d fail, %d could not be made", x.Count(doctor.Fails), len(x.Lines), x.Count(doctor.Skipped))
 }
 
 // settings reports every problem of the settings, the secrets and the time zone.

@@ -75,7 +75,7 @@ func ExamineServer(ctx context.Context, rawURL string, uses []Use) doctor.Findin
 		if f.Status == doctor.Warning {
 			all = doctor.Doubt("", f.Next)
 		}
-		all.Found += cmp.Or(f.Found, "") + "; "
+		all.Found += f.Found + "; "
 	}
 	all.Found = strings.TrimSuffix(all.Found, "; ")
 	return all
@@ -252,13 +252,20 @@ func (e *examination) eviction(context.Context) doctor.Finding {
 			return doctor.Failure("maxmemory-policy is "+policy+": Redis may evict a lock that is held",
 				"CONFIG SET maxmemory-policy noeviction, and the same in redis.conf")
 		}
-		used, _ := strconv.ParseUint(memory["used_memory"], 10, 64)
-		limit, _ := strconv.ParseUint(memory["maxmemory"], 10, 64)
-		if limit > 0 && used > limit/10*9 {
-			return doctor.Doubt(fmt.Sprintf("%s, and %s of %s are used: at the limit Redis refuses every lock", policy, memory["used_memory_human"], memory["maxmemory_human"]),
-				"raise maxmemory, or find out what fills it: redis-cli --bigkeys")
+		used, _ := strconv.ParseInt(memory["used_memory"], 10, 64)
+		buffers, _ := strconv.ParseInt(memory["mem_not_counted_for_evict"], 10, 64)
+		limit, _ := strconv.ParseInt(memory["maxmemory"], 10, 64)
+		found := fmt.Sprintf("%s; memory used: %s of %s", policy, memory["used_memory_human"], memory["maxmemory_human"])
+		const next = "raise maxmemory, or find out what fills it: redis-cli --bigkeys"
+		switch used -= buffers; {
+		case limit == 0:
+			return doctor.Good(policy)
+		case used >= limit:
+			return doctor.Failure(found+": Redis is full and refuses every lock", next)
+		case used > limit/10*9:
+			return doctor.Doubt(found+": when it is full, Redis refuses every lock", next)
 		}
-		return doctor.Good(policy)
+		return doctor.Good(found)
 	})
 }
 
@@ -280,8 +287,6 @@ func (e *examination) scripts(ctx context.Context) doctor.Finding {
 	return e.each(func(n *node) doctor.Finding {
 		refused, err := n.client.Eval(ctx, permissions, nil, string(uses)).StringSlice()
 		switch {
-		case err != nil && strings.HasPrefix(err.Error(), "OOM"):
-			return doctor.Failure("Redis is full, and refuses every lock: "+err.Error(), "raise maxmemory, or find out what fills it: redis-cli --bigkeys")
 		case err != nil:
 			return doctor.Failure("no script runs: "+err.Error(), "allow the user scripts: ACL SETUSER ... +eval +evalsha")
 		case len(refused) > 0:

@@ -139,11 +139,10 @@ func (e *examination) afterNoConnection(err error) string {
 var versionNumbers = regexp.MustCompile(`^(?:5\.5\.5-)?(\d+)\.(\d+)`)
 
 func (e *examination) checkVersion(context.Context) doctor.Finding {
-	name, least := "MySQL", [2]int{8, 0}
+	found, least := "MySQL "+e.version, [2]int{8, 0}
 	if isMariaDB(e.version) {
-		name, least = "MariaDB", [2]int{10, 6}
+		found, least = e.version, [2]int{10, 6}
 	}
-	found := name + " " + e.version
 	n := versionNumbers.FindStringSubmatch(e.version)
 	if n == nil {
 		return doctor.Doubt(found+", whose version can't be read", fmt.Sprintf("make sure that it is %d.%d or later", least[0], least[1]))
@@ -229,15 +228,19 @@ func (e *examination) clock(ctx context.Context) doctor.Finding {
 			ahead, unsure = fromMicros(at).Sub(asked.Add(half)), half
 		}
 	}
-	found := fmt.Sprintf("the database's clock is %s ahead of this machine's", ahead.Round(time.Millisecond))
-	if ahead < 0 {
-		found = fmt.Sprintf("the database's clock is %s behind this machine's", (-ahead).Round(time.Millisecond))
+	found, off := "the database's clock is that of this machine", ahead.Abs().Round(time.Millisecond)
+	switch {
+	case off == 0:
+	case ahead > 0:
+		found = fmt.Sprintf("the database's clock is %s ahead of this machine's", off)
+	default:
+		found = fmt.Sprintf("the database's clock is %s behind this machine's", off)
 	}
 	const next = "let both machines follow NTP: chronyc tracking, or timedatectl, shows which one is wrong"
-	switch off := ahead.Abs() - unsure; {
-	case off >= badClock:
+	switch sure := ahead.Abs() - unsure; {
+	case sure >= badClock:
 		return doctor.Failure(found, next)
-	case off >= poorClock:
+	case sure >= poorClock:
 		return doctor.Doubt(found, next)
 	}
 	return doctor.Good(found)

@@ -1,0 +1,62 @@
+package doctor
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"firsttap/testkit"
+)
+
+func TestLines(t *testing.T) {
+	var text strings.Builder
+	r := NewReport(Options{Each: time.Second, Secrets: []string{"s3cret", "", "a"}, Show: Print(&text, false)})
+	if !r.Check(t.Context(), "part.works", func(context.Context) Finding { return Good("a word") }) || !r.OK() {
+		t.Error("a good finding is a failure")
+	}
+	if !r.Check(t.Context(), "part.odd", func(context.Context) Finding { return Doubt("s3cret\nat mysql://u:p@h", "look") }) || !r.OK() {
+		t.Error("a doubt is a failure")
+	}
+	if r.Check(t.Context(), "part.broken", func(context.Context) Finding { return Failure("no", "repair s3cret") }) || r.OK() {
+		t.Error("a failure is none")
+	}
+	r.Skip("part.broken", "part.last")
+	testkit.Equal(t, "the lines", `ok       part.works              a word
+warning  part.odd                *** at mysql://***@h
+                                 next: look
+fails    part.broken             no
+                                 next: repair ***
+skipped  part.last               not checked because of part.broken
+`, text.String())
+	testkit.Equal(t, "the lines kept", 4, len(r.Lines))
+}
+
+// A skipped check alone is no success: nobody knows.
+func TestSkippedIsNotOK(t *testing.T) {
+	r := NewReport(Options{})
+	r.Skip("something", "part")
+	if r.OK() {
+		t.Error("ok")
+	}
+}
+
+func TestChecksAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewReport(Options{Each: time.Second})
+		hang := func(ctx context.Context) Finding {
+			<-ctx.Done()
+			return Failure("asked: "+ctx.Err().Error(), "")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		for _, name := range []string{"one", "two", "three"} {
+			r.Check(ctx, name, hang)
+		}
+		testkit.Equal(t, "the time", 1500*time.Millisecond, time.Since(began))
+		testkit.Equal(t, "the first", Failure("asked: no answer in time", ""), r.Lines[0].Finding)
+		testkit.Equal(t, "the last", Skipped, r.Lines[2].Status)
+	})
+}
