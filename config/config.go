@@ -60,8 +60,8 @@ func (p *Problem) Unwrap() error { return p.Err }
 
 // Problems returns what an error of Read joins.
 func Problems(err error) []*Problem {
-	joined, _ := err.(interface{ Unwrap() []error })
-	if joined == nil {
+	var joined interface{ Unwrap() []error }
+	if !errors.As(err, &joined) {
 		return nil
 	}
 	var all []*Problem
