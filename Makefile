@@ -9,7 +9,7 @@ export FIRSTTAP_MYSQL_ROOT ?= /var/cache/firsttap/mysql
 BIN := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/firsttap/bin
 GOLANGCI := $(BIN)/golangci-lint-v2.15.0
 
-.PHONY: build test test-all soak browser screenshots vendored servers bench bench-locks bench-push bench-console loadtest client kubernetes mutants lint format check clean
+.PHONY: build test test-all soak browser screenshots vendored servers bench bench-locks bench-push bench-scale bench-console loadtest client kubernetes mutants lint format check clean
 
 build:
 	CGO_ENABLED=0 go build -o bin/firsttap .
@@ -63,6 +63,10 @@ bench-locks: servers
 # Measures the figures of docs/outbox.md: the delay from the commit to FCM, pushes per second, and what they cost a claim.
 bench-push: servers
 	go test -v -run '^$$' -bench Push -benchtime 1x -timeout 30m ./loadtest/pushbench
+
+# Measures what the number of drivers costs: the numbers are in FIRSTTAP_SCALE.
+bench-scale: servers
+	go test -v -run '^$$' -bench Scale -benchtime 1x -timeout 60m ./loadtest/scale
 
 # Measures the board in Chromium with 500 open dispatches and 50 events a second: frames, bytes, first paint. Needs Node 20 and Chromium.
 bench-console:

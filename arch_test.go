@@ -54,6 +54,7 @@ var knows = map[string][]string{
 	"loadtest":           {},
 	"loadtest/bench":     {"notify/fcmtest", "servertest"},
 	"loadtest/pushbench": {},
+	"loadtest/scale":     {},
 	"servertest":         {"testkit"},
 	"servertest/run":     {"servertest"},
 	"testkit":            {},

@@ -73,8 +73,12 @@ func migrate(ctx context.Context, c config.Config, log *slog.Logger, args []stri
 		case "up":
 			n, err := m.Up(ctx)
 			fmt.Fprintf(stdout, "%d migrations applied\n", n)
-			if err == nil {
-				store.PrepareClaims(ctx)
+			if err != nil {
+				return err
+			}
+			store.PrepareClaims(ctx)
+			if n, err = store.IndexAllDrivers(ctx); n > 0 {
+				fmt.Fprintf(stdout, "%d drivers indexed by their regions\n", n)
 			}
 			return err
 		case "down":

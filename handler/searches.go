@@ -17,7 +17,7 @@ const (
 	searchTimeout   = 2 * time.Second
 )
 
-// searchQueue limits the queries that scan whole tables: one at a time for each key, and a few for all keys together.
+// searchQueue limits the queries that may scan whole tables: one at a time for each key, and a few for all keys together.
 type searchQueue struct {
 	mu sync.Mutex
 	of map[string]*callerSearches

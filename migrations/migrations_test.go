@@ -56,7 +56,7 @@ func newSchema(t *testing.T, kind string) schema {
 				return m
 			},
 			tables: `SELECT m.name || '.' || c.name || CASE WHEN c."notnull" THEN '' ELSE '?' END
-				FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite%'`,
+				FROM sqlite_master m, pragma_table_xinfo(m.name) c WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite%'`,
 		}
 	}
 	db := openServer(t, servertest.EmptyURL(t, kind))

@@ -3,7 +3,6 @@ package repository
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"gorm.io/gorm"
@@ -119,15 +118,16 @@ func (s *Store) writeFirstPushes(tx *gorm.DB, c creation, now time.Time, turn in
 }
 
 // Notified returns those of the owner's events whose pushes a creation wrote and that need no expansion: each device of a driver who
-// is eligible now has its notification.
+// is eligible now has its notification. An event whose class has a driver on duty who is not indexed is not among them.
 func (o *Outbox) Notified(ctx context.Context, events []dispatch.EventID) (all []dispatch.EventID, err error) {
 	err = o.relay.WithContext(ctx).Raw(`SELECT e.id FROM events e`+o.dialect.forceIndex("PRIMARY")+` JOIN dispatches d ON d.id = e.dispatch_id
 		WHERE e.id IN ? AND e.next_at IS NOT NULL AND e.claim = ?
-		AND NOT EXISTS (SELECT 1 FROM drivers v JOIN devices dv ON dv.driver_id = v.id
+		AND NOT EXISTS (SELECT 1 FROM `+o.unindexedDrivers()+` AND v.on_duty = 1 AND v.vehicle_class = d.vehicle_class)
+		AND NOT EXISTS (SELECT 1 FROM driver_regions r`+o.dialect.forceIndex("PRIMARY")+` JOIN devices dv`+o.dialect.forceIndex("uq_devices_installation")+` ON dv.driver_id = r.driver_id
 			LEFT JOIN notifications n ON n.event_id = e.id AND n.device_id = dv.id
-			WHERE v.vehicle_class = d.vehicle_class AND v.on_duty AND (v.suspended_until IS NULL OR v.suspended_until <= `+o.dialect.now()+`)
-			AND (d.min_working_height_m IS NULL OR v.working_height_m >= d.min_working_height_m)
-			AND `+strings.Replace(o.dialect.hasRegion, "?", "d.region", 1)+`
+			WHERE r.region = d.region AND r.vehicle_class = d.vehicle_class AND r.on_duty = 1
+			AND (r.suspended_until IS NULL OR r.suspended_until <= `+o.dialect.now()+`)
+			AND (d.min_working_height_m IS NULL OR r.working_height_m >= d.min_working_height_m)
 			AND dv.quarantined_at IS NULL AND n.id IS NULL)`, events, o.Owner).Scan(&all).Error
 	return all, unavailable(err)
 }

@@ -13,7 +13,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// driversPerInsert bounds one INSERT: SQLite takes 32,766 parameters, and a driver has 13.
+// driversPerInsert bounds one INSERT: SQLite takes 32,766 parameters, and a driver has 14.
 const driversPerInsert = 500
 
 // AddDrivers writes all drivers or none. If the request was carried out before, it writes nothing. ErrDuplicateDriver.
@@ -59,7 +59,10 @@ func (s *Store) addDrivers(ctx context.Context, drivers []dispatch.Driver,
 		if errors.Is(err, gorm.ErrDuplicatedKey) {
 			return dispatch.ErrDuplicateDriver
 		}
-		return unavailable(err)
+		if err != nil {
+			return unavailable(err)
+		}
+		return s.indexDrivers(tx, rows)
 	})
 }
 
@@ -72,12 +75,18 @@ func (s *Store) Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driv
 // SetDuty puts a driver on or off duty, and audits a change. ErrDriverNotFound, ErrUnavailable, ErrUnknown.
 func (s *Store) SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) (dispatch.Driver, error) {
 	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
-		changed := tx.Model(&driverRow{}).Where("id = ? AND on_duty <> ?", id, onDuty).
-			Updates(map[string]any{
-				"on_duty": onDuty, "version": gorm.Expr("version + 1"), "updated_at": gorm.Expr(s.dialect.now()),
-			})
+		// MySQL reads columns as they were just set: indexed_version comes first.
+		changed := tx.Exec("UPDATE drivers SET indexed_version = version + 1, version = version + 1, on_duty = ?, updated_at = "+s.dialect.now()+
+			" WHERE id = ? AND on_duty <> ?", onDuty, id, onDuty)
 		if changed.Error != nil || changed.RowsAffected == 0 {
 			return unavailable(changed.Error)
+		}
+		var rows []driverRow
+		if err := tx.Raw("SELECT * FROM drivers WHERE id = ?", id).Scan(&rows).Error; err != nil {
+			return unavailable(err)
+		}
+		if err := s.indexDrivers(tx, rows); err != nil {
+			return err
 		}
 		now, err := s.clock(tx)
 		if err != nil {
@@ -160,7 +169,7 @@ func (s *Store) ChangeDriver(ctx context.Context, id dispatch.DriverID, change d
 			return err
 		}
 		after.Version = record.Version + 1
-		if err := saveDriver(tx, record, after, now); err != nil {
+		if err := s.saveDriver(tx, record, after, now); err != nil {
 			return err
 		}
 		detail := driverChanges(record.Driver, after)
@@ -172,7 +181,7 @@ func (s *Store) ChangeDriver(ctx context.Context, id dispatch.DriverID, change d
 }
 
 // saveDriver replaces before with v. The row is locked; its version is a condition all the same.
-func saveDriver(tx *gorm.DB, before dispatch.DriverRecord, v dispatch.Driver, now time.Time) error {
+func (s *Store) saveDriver(tx *gorm.DB, before dispatch.DriverRecord, v dispatch.Driver, now time.Time) error {
 	row, err := toDriverRow(v, now)
 	if err != nil {
 		return err
@@ -187,39 +196,7 @@ func saveDriver(tx *gorm.DB, before dispatch.DriverRecord, v dispatch.Driver, no
 	case saved.RowsAffected != 1:
 		return unavailable(errConflict)
 	}
-	return nil
-}
-
-// Drivers returns the drivers that q selects, newest first, and the cursor of the next page, "" after the last.
-func (s *Store) Drivers(ctx context.Context, q dispatch.DriverQuery) ([]dispatch.DriverRecord, string, error) {
-	db := s.general.WithContext(ctx).Table("drivers v").Where("1 = 1")
-	if q.Region != "" {
-		db = db.Where(s.dialect.hasRegion, q.Region)
-	}
-	if q.VehicleClass != "" {
-		db = db.Where("v.vehicle_class = ?", q.VehicleClass)
-	}
-	if q.OnDuty != nil {
-		db = db.Where("v.on_duty = ?", *q.OnDuty)
-	}
-	if now := s.dialect.now(); q.Suspended != nil && *q.Suspended {
-		db = db.Where("v.suspended_until > " + now)
-	} else if q.Suspended != nil {
-		db = db.Where("(v.suspended_until IS NULL OR v.suspended_until <= " + now + ")")
-	}
-	if q.Text != "" {
-		where, args := textSQL(q.Text, "v.name", "v.phone", "v.firebase_uid")
-		db = db.Where(where, args...)
-	}
-	rows, next, err := newestFirst(db, driverList, "v.id", q.Page, func(row *driverRow) string { return string(row.ID) })
-	items := make([]dispatch.DriverRecord, len(rows))
-	for i := range rows {
-		var bad error
-		if items[i], bad = rows[i].record(); bad != nil {
-			return nil, "", unavailable(bad)
-		}
-	}
-	return items, next, err
+	return s.indexDrivers(tx, []driverRow{row})
 }
 
 // lockDriver locks the driver's row until tx ends, and returns it and the database's time. ErrDriverNotFound.

@@ -248,46 +248,37 @@ func TestUpdateAs(t *testing.T) {
 	})
 }
 
-func TestEachCandidate(t *testing.T) {
+func TestPreview(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		drivers := db.drivers(t, 4)
 		db.device(t, drivers[0].ID, nil)
 		db.device(t, drivers[0].ID, nil)
 		db.device(t, drivers[1].ID, func(v *dispatch.Device) { v.QuarantinedAt = new(time.Now()) })
 		work := db.mustAccept(t, db.add(t, nil).ID, drivers[2].ID)
-		long := db.addDriver(t, func(v *dispatch.Driver) {
-			v.Regions, v.WorkingHeightM, v.OnDuty = []string{"a&b"}, new(12.5), false
-			v.SuspendedUntil = new(time.Now().Add(time.Hour).Truncate(time.Microsecond).UTC())
+		db.device(t, drivers[2].ID, nil)
+		db.addDriver(t, func(v *dispatch.Driver) {
+			v.Regions, v.WorkingHeightM, v.OnDuty, v.SuspendedUntil = []string{"a&b"}, new(12.5), false, new(time.Now().Add(time.Hour))
 		})
-		type seen struct{ reachable, busy bool }
-		look := func(terms dispatch.Terms) map[dispatch.DriverID]seen {
-			got := map[dispatch.DriverID]seen{}
-			now, err := db.EachCandidate(t.Context(), terms, func(c dispatch.Candidate, reachable bool, at time.Time) {
-				got[c.ID] = seen{reachable, c.Busy}
-				if c.ID == long.ID && (!slices.Equal(c.Regions, long.Regions) || *c.WorkingHeightM != 12.5 || c.OnDuty ||
-					!c.SuspendedUntil.Equal(*long.SuspendedUntil) || c.VehicleClass != long.VehicleClass) {
-					t.Errorf("%+v, want %+v", c, long)
-				}
-				if at.IsZero() {
-					t.Error("no time")
-				}
-			})
-			if err != nil || !near(now, time.Now()) {
-				t.Errorf("%v, %v", now, err)
+		db.addDriver(t, func(v *dispatch.Driver) { v.Regions, v.VehicleClass = []string{"a&b ", "A&b"}, "boom" })
+		look := func(what string, terms dispatch.Terms, want dispatch.Preview) {
+			t.Helper()
+			if got, now, err := db.Preview(t.Context(), terms); err != nil || !near(now, time.Now()) || !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: %+v at %v, %v; want %+v", what, got, now, err, want)
 			}
-			return got
 		}
-		want := map[dispatch.DriverID]seen{
-			drivers[0].ID: {true, false}, drivers[1].ID: {}, drivers[2].ID: {false, true}, drivers[3].ID: {}, long.ID: {},
+		reasons := func(off, suspended, region, class, low int) map[dispatch.IneligibleReason]int {
+			return map[dispatch.IneligibleReason]int{
+				dispatch.OffDuty: off, dispatch.Suspended: suspended, dispatch.WrongRegion: region, dispatch.WrongVehicleClass: class, dispatch.TooLow: low,
+			}
 		}
-		if got := look(work.Terms); !reflect.DeepEqual(got, want) {
-			t.Errorf("%v, want %v", got, want)
-		}
-		after := work.Terms
+		after, high := work.Terms, work.Terms
 		after.WorkStartsAt, after.WorkEndsAt = work.WorkEndsAt, work.WorkEndsAt.Add(time.Hour)
-		want[drivers[2].ID] = seen{}
-		if got := look(after); !reflect.DeepEqual(got, want) {
-			t.Errorf("back to back: %v, want %v", got, want)
+		high.MinWorkingHeightM, high.Region = new(12.5), "a&b"
+		for _, indexed := range []string{"", ", of an earlier version"} {
+			look("at the same hours"+indexed, work.Terms, dispatch.Preview{Eligible: 3, Reachable: 1, Busy: 1, NotEligible: 2, Reasons: reasons(1, 1, 2, 1, 0)})
+			look("back to back"+indexed, after, dispatch.Preview{Eligible: 4, Reachable: 2, NotEligible: 2, Reasons: reasons(1, 1, 2, 1, 0)})
+			look("high"+indexed, high, dispatch.Preview{NotEligible: 6, Reasons: reasons(1, 1, 5, 1, 5)})
+			db.exec(t, "UPDATE drivers SET version = version + 1")
 		}
 	})
 }

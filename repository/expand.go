@@ -283,12 +283,10 @@ func (e *expansion) audience(t dispatch.Delivery) ([]recipient, error) {
 // them if there are more than most.
 func (e *expansion) eligible(most int) ([]recipient, error) {
 	terms := e.result.Dispatch.Terms
-	// MariaDB compares a JSON array as text, and Go writes some characters in it as \u0026. Then only fits checks the region.
-	escaped := strings.ContainsAny(terms.Region, "&<>\u2028\u2029")
-	all, err := e.scanRecipients(`SELECT `+deviceColumns+`, 0 FROM drivers v JOIN devices dv ON dv.driver_id = v.id
-		WHERE v.vehicle_class = ? AND v.on_duty AND (? OR `+e.dialect.hasRegion+`) AND dv.quarantined_at IS NULL LIMIT ?`,
-		func(v *dispatch.Driver) bool { return len(v.Ineligible(terms, e.now)) == 0 },
-		terms.VehicleClass, escaped, terms.Region, most)
+	candidates, args := e.candidates(&terms, e.now)
+	all, err := e.scanRecipients(`SELECT `+deviceColumns+`, 0 FROM (`+candidates+`) c JOIN drivers v`+e.dialect.forceIndex("PRIMARY")+` ON v.id = c.driver_id
+		JOIN devices dv`+e.dialect.forceIndex("uq_devices_installation")+` ON dv.driver_id = v.id WHERE dv.quarantined_at IS NULL LIMIT ?`,
+		func(v *dispatch.Driver) bool { return len(v.Ineligible(terms, e.now)) == 0 }, append(args, most)...)
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	// Devices with a suspect token come last.
 	slices.SortStableFunc(all, func(a, b recipient) int { return cmp.Compare(a.suspected(), b.suspected()) })

@@ -46,6 +46,7 @@ func (db *database) size(t *testing.T) sized {
 	now := micros(db.now(t))
 	db.exec(t, `INSERT INTO drivers (id, name, phone, regions, vehicle_class, locale, on_duty, version, created_at, updated_at)
 		SELECT `+named("drv_")+`, n, '', '["seoul", "busan"]', 'scissor', '', n % 3 = 0, 1, 1, 1 FROM `+numbers(crowd)+` ORDER BY n`)
+	must(t, errorOf(db.IndexAllDrivers(t.Context())))
 	db.exec(t, fmt.Sprintf(`INSERT INTO dispatches (id, region, vehicle_class, site_address, work_starts_at, work_ends_at, fee_amount,
 		fee_currency, note, opens_at, expires_at, status, round, version, claim_id, accepted_by, accepted_at, created_at, updated_at)
 		SELECT %[1]s, IF(n DIV 20 %% 2, 'seoul', 'busan'), IF(n DIV 40 %% 2, 'scissor', 'boom'), 'x', 1, 2, 1, 'KRW', '',
@@ -67,7 +68,7 @@ func (db *database) size(t *testing.T) sized {
 		next_at, claim, attempts, result, reason, at, expires_at, created_at, sent_at) SELECT %[1]s, 'evt_x', %[1]s, '',
 		CONCAT('drv_', LPAD(n DIV 2, 26, '0')), IF(n %% 2, '%[2]s', %[3]s), 1, 'dispatch.opened', 0, 1, 1, '', 1, '', '', 1, 1, n, 1 FROM %[4]s ORDER BY n`,
 		named("ntf_"), busy, named("dsp_"), numbers(crowd)))
-	db.exec(t, "ANALYZE TABLE drivers, dispatches, offers, tap_batches, events, notifications, claims, supply")
+	db.exec(t, "ANALYZE TABLE drivers, driver_regions, driver_counts, dispatches, offers, tap_batches, events, notifications, claims, supply")
 	v := someDriver(0)
 	v.ID = "drv_00000000000000000000000001"
 	return sized{v, busy}
@@ -187,13 +188,14 @@ func (db *database) mustCountLittle(t *testing.T, z sized) {
 	t.Helper()
 	drivers := int(math.Pow10(crowd))
 	open, ended := int(math.Pow10(listed))/5, 1000
+	const counts = 3 * 2 * countSlots
 	for name, c := range map[string]struct {
 		read func() error
 		most int
 		scan int // of a table of that size it may read all
 	}{
-		"the board":           {func() error { return errorOf(db.Board(t.Context(), "")) }, 5 * (open + ended), drivers},
-		"the board, a region": {func() error { return errorOf(db.Board(t.Context(), "seoul")) }, 5 * (open + ended), drivers},
+		"the board":           {func() error { return errorOf(db.Board(t.Context(), "")) }, 5 * (open + ended), counts},
+		"the board, a region": {func() error { return errorOf(db.Board(t.Context(), "seoul")) }, 5 * (open + ended), counts},
 		"the supply":          {func() error { return errorOf(db.Supply(t.Context(), "", 24)) }, 10, 0},
 		"an offer":            {func() error { return errorOf(db.OfferTo(t.Context(), z.busy, z.driver.ID)) }, 60, 0},
 		"a driver's signals":  {func() error { return errorOf(db.TapStatistics(t.Context(), z.driver.ID)) }, 400, 0},

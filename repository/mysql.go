@@ -108,7 +108,7 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 		// This needs READ COMMITTED: under REPEATABLE READ the UPDATE that follows waits for any open transaction.
 		skipLocked: " FOR UPDATE SKIP LOCKED",
 		forceIndex: func(index string) string { return " FORCE INDEX (" + index + ")" },
-		hasRegion:  "JSON_CONTAINS(v.regions, JSON_QUOTE(?))",
+		hasRegion:  "JSON_CONTAINS(v.regions, ?)",
 		retryable:  func(err error) bool { return isServerError(err, deadlock) },
 		migrator: func() (*migrations.Migrator, func() error, error) {
 			// A migration step on a large table takes long, and so does the wait for another process's step.

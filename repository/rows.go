@@ -96,6 +96,8 @@ type driverRow struct {
 	OnDuty         bool
 	SuspendedUntil *int64
 	Version        int
+	// IndexedVersion is the version that driver_index.go has indexed; every row that is written is indexed with it.
+	IndexedVersion int
 	CreatedAt      int64 `gorm:"autoCreateTime:false"`
 	UpdatedAt      int64 `gorm:"autoUpdateTime:false"`
 	// Only RevokeTokens writes these.
@@ -113,7 +115,7 @@ func toDriverRow(v dispatch.Driver, now time.Time) (driverRow, error) {
 	return driverRow{
 		ID: v.ID, Name: v.Name, Phone: v.Phone, Regions: string(regions), VehicleClass: v.VehicleClass,
 		WorkingHeightM: v.WorkingHeightM, FirebaseUID: nullable(v.FirebaseUID), Locale: v.Locale, OnDuty: v.OnDuty,
-		SuspendedUntil: optionalMicros(v.SuspendedUntil), Version: v.Version,
+		SuspendedUntil: optionalMicros(v.SuspendedUntil), Version: v.Version, IndexedVersion: v.Version,
 		CreatedAt: micros(now), UpdatedAt: micros(now),
 	}, nil
 }

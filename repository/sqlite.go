@@ -50,7 +50,7 @@ func openSQLite(path string, o Options) (*Store, error) {
 		now:         func() string { return strconv.FormatInt(time.Now().UnixMicro(), 10) },
 		retryable:   func(error) bool { return false },
 		forceIndex:  func(string) string { return "" }, // SQLite chooses these indexes itself
-		hasRegion:   "EXISTS (SELECT 1 FROM json_each(v.regions) WHERE value = ?)",
+		hasRegion:   "EXISTS (SELECT 1 FROM json_each(v.regions) WHERE value = json_extract(?, '$'))",
 		migrator: func() (*migrations.Migrator, func() error, error) {
 			lockDB, err := sql.Open(sqlite.DriverName, sqliteDSN(path+".migrate", migrations.LockWait))
 			if err != nil {

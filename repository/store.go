@@ -61,7 +61,8 @@ type dialect struct {
 	// forceIndex returns the SQL, after a table's name, that makes the server use the index. Otherwise it may read the whole
 	// table backwards until it has found a page, or an index from its end to the page.
 	forceIndex func(index string) string
-	// hasRegion is the SQL for whether driver v's regions, a JSON array, contain a region.
+	// hasRegion is the SQL for whether driver v's regions, a JSON array, contain a region, which is a jsonString: MariaDB compares the
+	// texts, and Go writes some characters as \u0026.
 	hasRegion string
 	// retryable reports whether an error means that nothing was written and that another try may succeed.
 	retryable func(error) bool

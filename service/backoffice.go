@@ -18,9 +18,8 @@ type DispatchStore interface {
 	// rule again. See repository.Store.
 	Assign(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 		rule func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
-	// EachCandidate calls look with every driver as a candidate for the terms; see repository.Store.
-	EachCandidate(ctx context.Context, terms dispatch.Terms,
-		look func(c dispatch.Candidate, reachable bool, now time.Time)) (time.Time, error)
+	// Preview counts every driver as a candidate for the terms, and returns the time of the counts.
+	Preview(ctx context.Context, terms dispatch.Terms) (dispatch.Preview, time.Time, error)
 }
 
 // Backoffice has the use cases of the backoffice.
@@ -70,10 +69,7 @@ func (s *Backoffice) Create(ctx context.Context, o DispatchRequest, actor string
 // Preview counts the drivers who would be offered the order now, and the reasons of the others. dispatch.ErrWindow,
 // ErrUnavailable.
 func (s *Backoffice) Preview(ctx context.Context, o DispatchRequest) (dispatch.Preview, error) {
-	p := dispatch.NewPreview()
-	now, err := s.store.EachCandidate(ctx, o.Terms, func(c dispatch.Candidate, reachable bool, now time.Time) {
-		p.Count(c, reachable, o.Terms, now)
-	})
+	p, now, err := s.store.Preview(ctx, o.Terms)
 	if err == nil {
 		_, err = o.window(now)
 	}

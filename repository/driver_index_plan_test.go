@@ -1,0 +1,118 @@
+package repository
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+	"firsttap/testkit"
+)
+
+// populate adds n drivers in 50 regions, every other one on duty, and to one more region as many that are eligible for someTerms there, with
+// two devices each. Ten of the others are suspended.
+func (db *database) populate(t *testing.T, n, eligible int) {
+	t.Helper()
+	drivers := make([]dispatch.Driver, n)
+	for i := range drivers {
+		v := someDriver(i)
+		v.ID = dispatch.DriverID(fmt.Sprintf("drv_%026d", i))
+		v.Regions, v.OnDuty = []string{fmt.Sprint("region ", i%50)}, i%2 == 0
+		if i%10 == 0 {
+			v.VehicleClass = "boom"
+		}
+		if i*10%n == 0 {
+			v.SuspendedUntil = &dispatch.Forever
+		}
+		if i%(n/eligible) == 1 {
+			v.Regions, v.OnDuty = append(v.Regions, "seoul"), true
+		}
+		drivers[i] = v
+	}
+	for part := range len(drivers) / 1000 {
+		must(t, db.AddDrivers(t.Context(), drivers[part*1000:(part+1)*1000]))
+	}
+	for i, v := range drivers {
+		if i%(n/eligible) == 1 {
+			db.device(t, v.ID, nil)
+			db.device(t, v.ID, nil)
+		}
+	}
+	if db.dialect.skipLocked != "" {
+		db.exec(t, "ANALYZE TABLE drivers, driver_regions, driver_counts, devices, dispatches")
+	}
+}
+
+var scansDrivers = regexp.MustCompile(`SCAN (drivers|v|driver_regions|r|devices|dv)\b`)
+
+// Who is eligible is found by the index, and the others are counted without reading them, however many drivers there are.
+func TestPlansOfTheIndexOfDrivers(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		const eligible, page = 20, 20
+		n := testkit.Scale(10_000, 100_000)
+		if db.dialect.skipLocked == "" {
+			n = 2000 // SQLite only says how it would read them
+		}
+		db.populate(t, n, eligible)
+		db.add(t, nil)
+		terms := someTerms(time.Now())
+		high := terms
+		high.MinWorkingHeightM = new(12.5)
+		search := func(region, class string, onDuty *bool) func() error {
+			return func() error {
+				_, next, err := db.Drivers(t.Context(), dispatch.DriverQuery{Region: region, VehicleClass: class, OnDuty: onDuty, Page: dispatch.Page{Limit: page}})
+				if err == nil && next == "" && region != "seoul" {
+					t.Error("there is one page only")
+				}
+				return err
+			}
+		}
+		const counts = (50 + 1) * countSlots
+		for name, c := range map[string]struct {
+			read func() error
+			most int
+		}{
+			"a preview":           {func() error { _, _, err := db.Preview(t.Context(), terms); return err }, 20 * eligible},
+			"a preview by height": {func() error { _, _, err := db.Preview(t.Context(), high); return err }, 20 * eligible},
+			"the drivers on duty": {func() error { return db.countDrivers(t.Context(), map[string]supply{}) }, 4 * counts},
+			"an expansion": {func() error {
+				if told := db.as("ins_a").mustExpand(t, db, dispatch.EventCreated, 10); len(told.Pushes)+told.Unleased != 2*eligible {
+					t.Errorf("%d of %d devices are told", len(told.Pushes)+told.Unleased, 2*eligible)
+				}
+				return nil
+			}, 15 * eligible},
+			"the eligible of a region":    {search("seoul", "scissor", new(true)), 15 * page},
+			"a region's drivers":          {search("region 1", "", nil), 15 * page},
+			"a region's drivers off duty": {search("region 1", "", new(false)), 15 * page},
+			"a class":                     {search("", "boom", nil), 15 * page},
+			"drivers on duty":             {search("", "", new(true)), 15 * page},
+			"drivers to be indexed":       {func() error { return errorOf(db.IndexDrivers(t.Context())) }, 3},
+		} {
+			cost := 0
+			var err error
+			for _, s := range statements(t, []*gorm.DB{db.general, db.relay}, func() { err = c.read() }) {
+				switch {
+				case !strings.Contains(s, "driver"), !strings.HasPrefix(s, "SELECT"), strings.Contains(s, "FROM events e JOIN"), strings.Contains(s, "FROM notifications"):
+				case db.dialect.skipLocked != "":
+					db.mustSeek(t, name, s, counts)
+					cost += db.rowsRead(t, s)
+				default:
+					for _, step := range db.plan(t, s) {
+						if scansDrivers.MatchString(step) && !strings.Contains(step, "ix_drivers_unindexed") { // that index has no other drivers
+							t.Errorf("%s: %s: %s", name, s, step)
+						}
+					}
+					cost++
+				}
+			}
+			if err != nil || cost == 0 || cost > c.most {
+				t.Errorf("%s: %d rows read, %v", name, cost, err)
+			}
+			t.Logf("%s: %d rows read", name, cost)
+		}
+	})
+}

@@ -1,0 +1,251 @@
+package repository
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/testkit"
+)
+
+// The names are told apart by case, accents, spaces and the characters that Go escapes in JSON.
+var (
+	someRegions = []string{"seoul", "Seoul", "seoul ", "séoul", "제주", "a&b", "a\"b", "a<b"}
+	someClasses = []string{"scissor", "Scissor", "boom"}
+)
+
+// anyDriver changes everything of v that eligibility depends on.
+func anyDriver(r *rand.Rand, v *dispatch.Driver, now time.Time) {
+	v.Regions = nil
+	for _, i := range r.Perm(len(someRegions))[:1+r.IntN(4)] {
+		v.Regions = append(v.Regions, someRegions[i])
+	}
+	v.VehicleClass, v.OnDuty = someClasses[r.IntN(len(someClasses))], r.IntN(3) > 0
+	v.WorkingHeightM, v.SuspendedUntil = nil, nil
+	if r.IntN(2) == 0 {
+		v.WorkingHeightM = new([]float64{12, 12.1, 45.5}[r.IntN(3)])
+	}
+	if r.IntN(3) == 0 {
+		v.SuspendedUntil = new(now.Add(time.Duration(r.IntN(3)-1) * time.Hour).UTC().Truncate(time.Second))
+	}
+}
+
+// writeAsEarlier changes a driver, or adds one that is not there, as the version before does, which knows no index.
+func (db *database) writeAsEarlier(t testing.TB, v dispatch.Driver) {
+	t.Helper()
+	row, err := toDriverRow(v, db.now(t))
+	must(t, err)
+	done, err := db.raw.ExecContext(t.Context(), "UPDATE drivers SET regions = ?, vehicle_class = ?, working_height_m = ?, on_duty = ?, suspended_until = ?, version = version + 1 WHERE id = ?",
+		row.Regions, row.VehicleClass, row.WorkingHeightM, row.OnDuty, row.SuspendedUntil, row.ID)
+	must(t, err)
+	if n, err := done.RowsAffected(); err != nil || n > 0 {
+		must(t, err)
+		return
+	}
+	db.exec(t, `INSERT INTO drivers (id, name, phone, regions, vehicle_class, working_height_m, locale, on_duty, suspended_until, version, created_at, updated_at)
+		VALUES (?, '', '', ?, ?, ?, '', ?, ?, 1, 1, 1)`, row.ID, row.Regions, row.VehicleClass, row.WorkingHeightM, row.OnDuty, row.SuspendedUntil)
+}
+
+// mustBeIndexed fails the test unless the index says what the drivers' rows say, of all of them.
+func (db *database) mustBeIndexed(t testing.TB) {
+	t.Helper()
+	db.mustCount(t, 0, "drivers WHERE unindexed = 1")
+	var rows []driverRow
+	must(t, db.general.WithContext(t.Context()).Order("id").Find(&rows).Error)
+	var want, got []indexEntry
+	wantCounts, gotCounts := countChanges{}, countChanges{}
+	for i := range rows {
+		entries, err := rows[i].entries()
+		must(t, err)
+		want = append(want, entries...)
+		wantCounts.add(entries, 1)
+	}
+	must(t, db.general.WithContext(t.Context()).Raw("SELECT * FROM driver_regions ORDER BY driver_id, region").Scan(&got).Error)
+	testkit.Equal(t, "driver_regions", want, got)
+	var counts []struct {
+		Region, VehicleClass  string
+		WorkingHeightM        float64
+		Slot, Drivers, OnDuty int
+	}
+	must(t, db.general.WithContext(t.Context()).Raw("SELECT * FROM driver_counts").Scan(&counts).Error)
+	for _, c := range counts {
+		gotCounts[countKey{c.Region, c.VehicleClass, c.WorkingHeightM, c.Slot}] = driverCount{c.Drivers, c.OnDuty}
+	}
+	if !reflect.DeepEqual(gotCounts, wantCounts) {
+		t.Errorf("driver_counts has\n%v, want\n%v", gotCounts, wantCounts)
+	}
+}
+
+// mustAnswer fails the test unless the preview, the supply, the search and the expansion find what the drivers' rows say.
+func (db *database) mustAnswer(t *testing.T, terms dispatch.Terms) {
+	t.Helper()
+	everybody, _, err := db.Drivers(t.Context(), dispatch.DriverQuery{Page: dispatch.Page{Limit: 10_000}})
+	must(t, err)
+	want, now, onDuty := dispatch.NewPreview(), db.now(t), map[string]supply{}
+	var eligible, found []dispatch.DriverID
+	for _, v := range everybody {
+		want.Count(dispatch.Candidate{Driver: v.Driver}, true, terms, now)
+		if len(v.Ineligible(terms, now)) == 0 {
+			eligible = append(eligible, v.ID)
+		}
+		if slices.Contains(v.Regions, terms.Region) && v.VehicleClass == terms.VehicleClass && v.OnDuty {
+			found = append(found, v.ID)
+		}
+		if v.OnDuty && !v.Suspended(now) {
+			for _, region := range append(v.Regions, "") {
+				onDuty[region] = supply{onDuty: onDuty[region].onDuty + 1}
+			}
+		}
+	}
+	got, _, err := db.Preview(t.Context(), terms)
+	got.Reachable = want.Reachable
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("the preview is %+v, %v; want %+v", got, err, want)
+	}
+	counted := map[string]supply{}
+	must(t, db.countDrivers(t.Context(), counted))
+	if !reflect.DeepEqual(counted, onDuty) {
+		t.Errorf("on duty are %v, want %v", counted, onDuty)
+	}
+	query, args := db.candidates(&terms, now)
+	var candidates []dispatch.DriverID
+	must(t, db.general.WithContext(t.Context()).Raw(query, args...).Scan(&candidates).Error)
+	for _, id := range eligible {
+		if !slices.Contains(candidates, id) {
+			t.Errorf("%s is eligible, and no candidate", id)
+		}
+	}
+	var pages []dispatch.DriverID
+	for _, v := range all(t, 3, func(p dispatch.Page) ([]dispatch.DriverRecord, string, error) {
+		return db.Drivers(t.Context(), dispatch.DriverQuery{Region: terms.Region, VehicleClass: terms.VehicleClass, OnDuty: new(true), Page: p})
+	}) {
+		pages = append(pages, v.ID)
+	}
+	testkit.Equal(t, "the search", found, pages)
+}
+
+func someSearch(r *rand.Rand, now time.Time) dispatch.Terms {
+	terms := someTerms(now)
+	terms.Region, terms.VehicleClass = someRegions[r.IntN(len(someRegions))], someClasses[r.IntN(len(someClasses))]
+	if r.IntN(2) == 0 {
+		terms.MinWorkingHeightM = new(12.1)
+	}
+	return terms
+}
+
+// Whatever changes drivers, this version or the one before, the answers are what the drivers' rows say. What this version changes is
+// indexed with the change, and the rest by the indexer.
+func TestIndexOfDriversIsTrue(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		seed := rand.Uint64()
+		r := rand.New(rand.NewPCG(seed, 1))
+		t.Logf("seed %d", seed)
+		var ids []dispatch.DriverID
+		made := func() dispatch.Driver {
+			v := someDriver(len(ids))
+			anyDriver(r, &v, time.Now())
+			ids = append(ids, v.ID)
+			return v
+		}
+		must(t, db.AddDrivers(t.Context(), []dispatch.Driver{made(), made(), made(), made(), made()}))
+		for range testkit.Scale(60, 400) {
+			id := ids[r.IntN(len(ids))]
+			earlier := false
+			switch r.IntN(8) {
+			case 0:
+				must(t, errorOf(db.CreateDriver(t.Context(), made())))
+			case 1:
+				must(t, db.AddDriversWithTokens(t.Context(), []dispatch.Driver{made(), made()}))
+			case 2, 3:
+				must(t, errorOf(db.SetDuty(t.Context(), id, r.IntN(2) == 0)))
+			case 4, 5:
+				must(t, errorOf(db.ChangeDriver(t.Context(), id, edit(func(v *dispatch.Driver) { anyDriver(r, v, time.Now()) }))))
+			case 6:
+				must(t, errorOf(db.ChangeDriver(t.Context(), id, suspend(time.Now().Add(time.Hour)))))
+			case 7:
+				v := dispatch.Driver{ID: id}
+				if r.IntN(3) == 0 {
+					v = made()
+				}
+				anyDriver(r, &v, time.Now())
+				db.writeAsEarlier(t, v)
+				earlier = true
+			}
+			db.mustAnswer(t, someSearch(r, time.Now()))
+			if earlier && r.IntN(2) == 0 { // or a change by this version finds the driver so
+				must(t, errorOf(db.IndexAllDrivers(t.Context())))
+			}
+			if t.Failed() {
+				return
+			}
+		}
+		must(t, errorOf(db.IndexAllDrivers(t.Context())))
+		db.mustBeIndexed(t)
+	})
+}
+
+// What the migration finds is indexed part by part, by several processes, any of which may end. Each part leaves right answers.
+func TestDriversOfAnEarlierVersionAreIndexed(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		r := rand.New(rand.NewPCG(1, 2))
+		for i := range 2*indexBatch + 7 {
+			v := someDriver(i)
+			anyDriver(r, &v, time.Now())
+			db.writeAsEarlier(t, v)
+		}
+		terms := someSearch(r, time.Now())
+		db.mustAnswer(t, terms)
+		if n, err := db.IndexDrivers(t.Context()); n != indexBatch || err != nil {
+			t.Fatalf("%d were indexed, %v", n, err)
+		}
+		db.mustCount(t, indexBatch, "driver_regions WHERE region = ''")
+		db.mustAnswer(t, terms)
+		mustAll(t, 3, func(int) error { return errorOf(db.IndexAllDrivers(t.Context())) })
+		must(t, errorOf(db.IndexAllDrivers(t.Context())))
+		db.mustBeIndexed(t)
+		db.mustAnswer(t, terms)
+		if n, err := db.IndexDrivers(t.Context()); n != 0 || err != nil {
+			t.Errorf("%d were indexed, %v", n, err)
+		}
+	})
+}
+
+// An instance of the version before and two of this one change the same drivers at once.
+func TestIndexBesideAnEarlierVersion(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		drivers := db.drivers(t, 5)
+		must(t, errorOf(db.IndexDrivers(t.Context())))
+		var changes sync.WaitGroup
+		for i := range 4 {
+			r := rand.New(rand.NewPCG(uint64(i), 3))
+			changes.Go(func() {
+				for n := range testkit.Scale(20, 100) {
+					v := drivers[r.IntN(len(drivers))]
+					anyDriver(r, &v, time.Now())
+					var err error
+					switch i {
+					case 0:
+						db.writeAsEarlier(t, v)
+					case 1:
+						_, err = db.SetDuty(t.Context(), v.ID, n%2 == 0)
+					case 2:
+						_, err = db.ChangeDriver(t.Context(), v.ID, edit(func(is *dispatch.Driver) { is.Regions, is.VehicleClass = v.Regions, v.VehicleClass }))
+					case 3:
+						_, err = db.IndexDrivers(t.Context())
+					}
+					if err != nil {
+						t.Errorf("change %d: %v", i, err)
+					}
+				}
+			})
+		}
+		changes.Wait()
+		must(t, errorOf(db.IndexAllDrivers(t.Context())))
+		db.mustBeIndexed(t)
+		db.mustAnswer(t, someTerms(time.Now()))
+	})
+}

@@ -1,0 +1,105 @@
+package repository
+
+import (
+	"context"
+	"strings"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+// Drivers returns the drivers that q selects, newest first, and the cursor of the next page, "" after the last.
+func (s *Store) Drivers(ctx context.Context, q dispatch.DriverQuery) ([]dispatch.DriverRecord, string, error) {
+	where, args := s.driverFilter(q)
+	db := s.general.WithContext(ctx)
+	var rows []driverRow
+	var next string
+	var err error
+	if q.Region == "" && q.VehicleClass == "" && q.OnDuty == nil {
+		rows, next, err = newestFirst(db.Table("drivers v").Where(where, args...), driverList, "v.id", q.Page, (*driverRow).key)
+	} else {
+		rows, next, err = s.driversByIndex(db, q, where, args)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	items := make([]dispatch.DriverRecord, len(rows))
+	for i := range rows {
+		if items[i], err = rows[i].record(); err != nil {
+			return nil, "", unavailable(err)
+		}
+	}
+	return items, next, nil
+}
+
+func (row *driverRow) key() string { return string(row.ID) }
+
+// driverFilter returns the conditions of q, on drivers v, that driver_regions knows nothing of.
+func (s *Store) driverFilter(q dispatch.DriverQuery) (string, []any) {
+	where, args := "1 = 1", []any(nil)
+	if now := s.dialect.now(); q.Suspended != nil && *q.Suspended {
+		where = "v.suspended_until > " + now
+	} else if q.Suspended != nil {
+		where = "(v.suspended_until IS NULL OR v.suspended_until <= " + now + ")"
+	}
+	if q.Text != "" {
+		var text string
+		text, args = textSQL(q.Text, "v.name", "v.phone", "v.firebase_uid")
+		where += " AND " + text
+	}
+	return where, args
+}
+
+// driversByIndex reads a page of drivers by region, class or duty. It joins parts, each of which reads an index in the order of the list:
+// those on duty, those off duty, and those that are not indexed. A driver is in one of them.
+func (s *Store) driversByIndex(db *gorm.DB, q dispatch.DriverQuery, where string, filter []any) ([]driverRow, string, error) {
+	var after []any
+	if q.Cursor != "" {
+		_, last, err := parseCursor(driverList, q.Cursor, parseAnyID)
+		if err != nil {
+			return nil, "", err
+		}
+		after = []any{last}
+	}
+	index, ofClass, class := "ix_driver_regions_duty", "", []any(nil)
+	if q.VehicleClass != "" {
+		index, ofClass, class = "PRIMARY", " AND r.vehicle_class = ?", []any{q.VehicleClass}
+	}
+	duties := []bool{false, true}
+	if q.OnDuty != nil {
+		duties = []bool{*q.OnDuty}
+	}
+	var parts []string
+	var args []any
+	add := func(id, from string, of ...any) {
+		if len(after) > 0 {
+			from += " AND " + id + " < ?"
+		}
+		parts = append(parts, "SELECT * FROM (SELECT v.id FROM "+from+" AND "+where+" ORDER BY "+id+" DESC LIMIT ?) p")
+		args = append(append(append(append(args, of...), after...), filter...), q.Limit+1)
+	}
+	for _, duty := range duties {
+		add("r.driver_id", "driver_regions r"+s.dialect.forceIndex(index)+" JOIN drivers v"+s.dialect.forceIndex("PRIMARY")+
+			" ON v.id = r.driver_id WHERE r.region = ?"+ofClass+" AND r.on_duty = ? AND v.unindexed = 0", append(append([]any{q.Region}, class...), duty)...)
+	}
+	from, of := s.unindexedDrivers(), []any(nil)
+	if q.Region != "" {
+		from, of = from+" AND "+s.dialect.hasRegion, append(of, jsonString(q.Region))
+	}
+	if q.VehicleClass != "" {
+		from, of = from+" AND v.vehicle_class = ?", append(of, q.VehicleClass)
+	}
+	if q.OnDuty != nil {
+		from, of = from+" AND v.on_duty = ?", append(of, *q.OnDuty)
+	}
+	add("v.id", from, of...)
+	var rows []driverRow
+	err := db.Raw("SELECT v.* FROM ("+strings.Join(parts, " UNION ALL ")+") found JOIN drivers v ON v.id = found.id ORDER BY v.id DESC LIMIT ?",
+		append(args, q.Limit+1)...).Scan(&rows).Error
+	if err != nil || len(rows) <= q.Limit {
+		return rows, "", unavailable(err)
+	}
+	rows = rows[:q.Limit]
+	return rows, cursor(driverList, 0, rows[q.Limit-1].ID), nil
+}
