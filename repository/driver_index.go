@@ -30,7 +30,7 @@ const (
 	// entriesPerStatement bounds an INSERT: the driver of SQLite takes time by the square of a statement's parameters.
 	entriesPerStatement = 200
 	// indexInterval is the time between two looks for drivers that are not indexed.
-	indexInterval = 5 * time.Second
+	indexInterval = 10 * time.Second
 )
 
 // indexEntry is a row of driver_regions.
@@ -104,18 +104,24 @@ func (c countChanges) add(entries []indexEntry, n int) {
 	}
 }
 
-// indexDrivers makes the index say what the rows say, which tx has locked or inserted.
+// indexDrivers makes the index say what the rows say, which tx has locked.
 func (s *Store) indexDrivers(tx *gorm.DB, rows []driverRow) error {
 	before, err := indexedEntries(tx, rows)
 	if err != nil {
 		return err
 	}
+	return s.replaceEntries(tx, before, rows)
+}
+
+// replaceEntries replaces what the index has of the drivers, nil for new ones, with what their rows say.
+func (s *Store) replaceEntries(tx *gorm.DB, before map[dispatch.DriverID][]indexEntry, rows []driverRow) error {
 	counts := countChanges{}
 	var stale []dispatch.DriverID
 	var fresh []indexEntry
 	for i := range rows {
-		was, is := before[rows[i].ID], []indexEntry(nil)
-		if is, err = rows[i].entries(); err != nil {
+		was := before[rows[i].ID]
+		is, err := rows[i].entries()
+		if err != nil {
 			return err
 		}
 		if slices.Equal(was, is) {
@@ -129,7 +135,11 @@ func (s *Store) indexDrivers(tx *gorm.DB, rows []driverRow) error {
 		counts.add(is, 1)
 	}
 	if len(stale) > 0 {
-		if err := tx.Exec("DELETE FROM driver_regions WHERE driver_id IN ?", stale).Error; err != nil {
+		remove := "DELETE FROM driver_regions WHERE driver_id IN ?"
+		if s.dialect.skipLocked != "" { // a server may look at all rows of a small table instead, and wait for those that others change
+			remove = "DELETE r FROM driver_regions r FORCE INDEX (uq_driver_regions_driver) WHERE r.driver_id IN ?"
+		}
+		if err := tx.Exec(remove, stale).Error; err != nil {
 			return unavailable(err)
 		}
 	}

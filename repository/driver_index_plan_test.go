@@ -55,7 +55,7 @@ func TestPlansOfTheIndexOfDrivers(t *testing.T) {
 		const eligible, page = 20, 20
 		n := testkit.Scale(10_000, 100_000)
 		if db.dialect.skipLocked == "" {
-			n = 2000 // SQLite only says how it would read them
+			n = 4000 // SQLite only says how it would read them
 		}
 		db.populate(t, n, eligible)
 		db.add(t, nil)

@@ -62,7 +62,7 @@ func (s *Store) addDrivers(ctx context.Context, drivers []dispatch.Driver,
 		if err != nil {
 			return unavailable(err)
 		}
-		return s.indexDrivers(tx, rows)
+		return s.replaceEntries(tx, nil, rows)
 	})
 }
 

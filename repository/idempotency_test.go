@@ -255,7 +255,7 @@ func TestStatementsWithoutAnIdempotencyKey(t *testing.T) {
 		}
 	}
 	mustRun(3, func() { db.add(t, nil) })
-	mustRun(3, func() { db.drivers(t, 2) })
+	mustRun(5, func() { db.drivers(t, 2) })
 }
 
 // If the audit entry of a change can't be written, the change isn't written either.

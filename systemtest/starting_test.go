@@ -141,3 +141,30 @@ func TestMigrateOff(t *testing.T) {
 		}
 	})
 }
+
+// Drivers that a version without an index of drivers has written are indexed by "firsttap migrate up", and by each instance that starts.
+func TestDriversAreIndexed(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, url string) {
+		db := OpenDatabase(t, url)
+		written := func(name string) {
+			t.Helper()
+			_, err := db.DB.Exec(`INSERT INTO drivers (id, name, phone, regions, vehicle_class, locale, on_duty, version, created_at, updated_at)
+				VALUES (?, '', '', '["seoul"]', '45m', '', 1, 1, 1, 1)`, "drv_"+name)
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		indexed := func() bool {
+			return db.Count("drivers WHERE unindexed") == 0 && db.Count("driver_regions WHERE region = 'seoul'") == db.Count("drivers")
+		}
+		written("a")
+		out, err := command(t, testkit.Settings("FIRSTTAP_DATABASE_URL", url), "migrate", "up")
+		if err != nil || !strings.Contains(out, "1 drivers indexed") || !indexed() {
+			t.Errorf("migrate up says %q, %v", out, err)
+		}
+		written("b")
+		startUp(t, url)
+		testkit.Eventually(t, "the instance indexes the driver", indexed)
+	})
+}

@@ -56,10 +56,14 @@ func measure(b *testing.B, url string, n int) {
 	order := fmt.Sprintf(`{"region":"seoul","vehicle_class":"45m","site_address":"Seoul 1","work_starts_at":%q,"work_ends_at":%q,`+
 		`"fee":{"amount":350000,"currency":"KRW"}}`, time.Now().Add(time.Hour).UTC().Format(time.RFC3339), time.Now().Add(2*time.Hour).UTC().Format(time.RFC3339))
 	for name, request := range map[string]func() time.Duration{
-		"preview":        func() time.Duration { return ask(b, i, "POST", "/v1/admin/dispatches/preview", systemtest.AdminKey, order) },
-		"board":          func() time.Duration { return ask(b, i, "GET", "/v1/admin/board", systemtest.AdminKey, "") },
-		"drivers-search": func() time.Duration { return ask(b, i, "GET", "/v1/admin/drivers?region=region%207&on_duty=true", systemtest.AdminKey, "") },
-		"my-offers":      func() time.Duration { return ask(b, i, "GET", "/v1/me/offers", drivers[0].Token, "") },
+		"preview": func() time.Duration {
+			return ask(b, i, "POST", "/v1/admin/dispatches/preview", systemtest.AdminKey, order)
+		},
+		"board": func() time.Duration { return ask(b, i, "GET", "/v1/admin/board", systemtest.AdminKey, "") },
+		"drivers-search": func() time.Duration {
+			return ask(b, i, "GET", "/v1/admin/drivers?region=region%207&on_duty=true", systemtest.AdminKey, "")
+		},
+		"my-offers": func() time.Duration { return ask(b, i, "GET", "/v1/me/offers", drivers[0].Token, "") },
 	} {
 		var took []time.Duration
 		request() // opens connections
