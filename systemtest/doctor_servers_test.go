@@ -47,7 +47,7 @@ func TestDoctorOnABrokenDatabase(t *testing.T) {
 		examine(t, "FIRSTTAP_DATABASE_URL="+raw).mustFail(t, "database.role", "read_only", "primary")
 		db.exec("SET GLOBAL read_only = OFF")
 		x = examine(t, "FIRSTTAP_DATABASE_URL="+raw, "FIRSTTAP_JOB_LOCK=memory")
-		x.mustBe(t, 0, "warning redis.connection", "warning jobs.lock", "warning firebase.push")
+		x.mustBe(t, 0, "warning database.migrations", "warning redis.connection", "warning jobs.lock", "warning firebase.push")
 		server.Freeze()
 		examine(t, "FIRSTTAP_DATABASE_URL="+raw).mustFail(t, "database.connection", "firewall")
 		server.Thaw()
