@@ -159,7 +159,7 @@ func TestDriversAreIndexed(t *testing.T) {
 			return db.Count("drivers WHERE unindexed") == 0 && db.Count("driver_regions WHERE region = 'seoul'") == db.Count("drivers")
 		}
 		written("a")
-		out, err := command(t, testkit.Settings("FIRSTTAP_DATABASE_URL", url), "migrate", "up")
+		out, err := command(t, testkit.Settings("FIRSTTAP_DATABASE_URL", url, "FIRSTTAP_ADMIN_KEY", AdminKey, "FIRSTTAP_JWT_SECRET", JWTSecret), "migrate", "up")
 		if err != nil || !strings.Contains(out, "1 drivers indexed") || !indexed() {
 			t.Errorf("migrate up says %q, %v", out, err)
 		}
