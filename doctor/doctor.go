@@ -107,12 +107,16 @@ func (r *Report) Add(name string, f Finding) {
 	}
 }
 
-// credentials are the user and password in a URL.
-var credentials = regexp.MustCompile(`://[^/\s]*@`)
+// Users and passwords in a URL, with its scheme and without.
+var (
+	credentials     = regexp.MustCompile(`://\S*@`)
+	bareCredentials = regexp.MustCompile(`[^\s"':/]+:[^\s"'/][^\s"']*@`)
+)
 
 // clean returns one line without secrets.
 func (r *Report) clean(s string) string {
-	s = r.mask.Replace(credentials.ReplaceAllString(s, "://***@"))
+	s = bareCredentials.ReplaceAllString(credentials.ReplaceAllString(s, "://***@"), "***@")
+	s = r.mask.Replace(s)
 	s = strings.ReplaceAll(s, context.DeadlineExceeded.Error(), "no answer in time")
 	return strings.Join(strings.Fields(s), " ")
 }

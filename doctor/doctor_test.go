@@ -33,6 +33,21 @@ skipped  part.last               not checked because of part.broken
 	testkit.Equal(t, "the lines kept", 4, len(r.Lines))
 }
 
+// Users and passwords of URLs that no setting is known to have, as when a URL is in the wrong setting.
+func TestCredentialsAreMasked(t *testing.T) {
+	for text, want := range map[string]string{
+		"address u:p@h:1/x: too many colons":               "address ***@h:1/x: too many colons",
+		`"redis://u:p/w@h" and "u:p/w@h"`:                  `"redis://***@h" and "***@h"`,
+		"user 'app'@'10.0.0.1' (using password: YES)":      "user 'app'@'10.0.0.1' (using password: YES)",
+		"127.0.0.1:3306, as user app: admin@example.com":   "127.0.0.1:3306, as user app: admin@example.com",
+		"http://127.0.0.1:4318/v1 and rediss://h:1,h:2/m ": "http://127.0.0.1:4318/v1 and rediss://h:1,h:2/m",
+	} {
+		r := NewReport(Options{})
+		r.Add("part", Good(text))
+		testkit.Equal(t, text, want, r.Lines[0].Found)
+	}
+}
+
 // A skipped check alone is no success: nobody knows.
 func TestSkippedIsNotOK(t *testing.T) {
 	r := NewReport(Options{})
