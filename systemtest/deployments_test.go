@@ -246,7 +246,9 @@ func onTwoOfGalera(tr *trial) deployment {
 	g := servertest.StartGalera(t)
 	url := g.Nodes[0].URL(t)
 	for _, node := range g.Nodes {
-		OpenDatabase(t, addressed(url, node)).exec("SET GLOBAL wsrep_sync_wait = 7")
+		db := OpenDatabase(t, addressed(url, node))
+		testkit.Eventually(t, "the server has the database that another created", func() bool { return db.DB.Ping() == nil })
+		db.exec("SET GLOBAL wsrep_sync_wait = 7")
 	}
 	router := servertest.StartProxy(t, g.Nodes[0].Addr())
 	return deployment{
