@@ -30,7 +30,7 @@ const (
 	// entriesPerStatement bounds an INSERT: the driver of SQLite takes time by the square of a statement's parameters.
 	entriesPerStatement = 200
 	// indexInterval is the time between two looks for drivers that are not indexed.
-	indexInterval = 10 * time.Second
+	indexInterval = 30 * time.Second
 )
 
 // indexEntry is a row of driver_regions.
