@@ -54,7 +54,7 @@ func (c *commits) announce(d dispatch.Dispatch, events []dispatch.Event, pushes 
 	}
 }
 
-// sendPushes makes room the answer of pushRoom: a listener sends the pushes that a commit wrote.
+// sendPushes registers the function that says how many pushes of a commit a listener can send now.
 func (c *commits) sendPushes(room func() int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

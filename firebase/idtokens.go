@@ -148,7 +148,7 @@ func (t *IDTokens) CheckKeys(ctx context.Context) (int, error) {
 	return len(keys), err
 }
 
-// CheckLookup looks up a user who does not exist. asked is false without credentials: users are not looked up then.
+// CheckLookup asks Google for a user who does not exist, and reports whether it has asked: without credentials no users are looked up.
 func (t *IDTokens) CheckLookup(ctx context.Context) (asked bool, err error) {
 	if t.users.client == nil {
 		return false, nil

@@ -14,7 +14,8 @@ import (
 	"firsttap/dispatch"
 )
 
-// indexedEligible returns the SQL, after FROM, for the rows r of driver_regions of those drivers who are eligible by the index.
+// indexedEligible returns the SQL that follows FROM, and its arguments, for the rows of driver_regions, named r, of the drivers whom the index
+// calls eligible.
 func (s *Store) indexedEligible(terms *dispatch.Terms, now time.Time) (string, []any) {
 	where := []string{"r.region = ?", "r.vehicle_class = ?", "r.on_duty = 1", "(r.suspended_until IS NULL OR r.suspended_until <= ?)"}
 	args := []any{terms.Region, terms.VehicleClass, micros(now)}
@@ -24,8 +25,8 @@ func (s *Store) indexedEligible(terms *dispatch.Terms, now time.Time) (string, [
 	return "driver_regions r" + s.dialect.forceIndex("PRIMARY") + " WHERE " + strings.Join(where, " AND "), args
 }
 
-// candidates returns the query for the driver_id of each driver who may be eligible: the eligible by the index, and those on duty who are not
-// indexed. The drivers' rows decide.
+// candidates returns the query for the driver_id of each driver who may be eligible. These are the drivers whom the index calls eligible, and
+// those on duty who are not indexed. Whoever reads the drivers' rows then decides.
 func (s *Store) candidates(terms *dispatch.Terms, now time.Time) (string, []any) {
 	eligible, args := s.indexedEligible(terms, now)
 	return "SELECT r.driver_id FROM " + eligible + " UNION SELECT v.id FROM " + s.unindexedDrivers() + " AND v.on_duty = 1 AND v.vehicle_class = ?",

@@ -88,8 +88,8 @@ func (s *Store) clockAndTurn(tx *gorm.DB) (now time.Time, turn int64, err error)
 const maxFirstPushes = 64
 
 // writeFirstPushes writes the offers of a new dispatch and leases them to this process's relay, so that they are sent as soon as the
-// dispatch is committed. It writes all of them, or none if they are more than the relay has room for. The event stays leased and not
-// expanded: who goes on duty before the COMMIT is found by the relay afterwards.
+// dispatch is committed. It writes all of them, or none if they are more than the relay has room for. The event stays leased and is not
+// expanded yet: after the COMMIT the relay looks for drivers who went on duty meanwhile.
 func (s *Store) writeFirstPushes(tx *gorm.DB, c creation, now time.Time, turn int64) ([]outbox.Push, error) {
 	if s.options.PushRoom == nil || len(c.events) != 1 || c.events[0].PushAt.After(c.events[0].At) {
 		return nil, nil
@@ -117,8 +117,9 @@ func (s *Store) writeFirstPushes(tx *gorm.DB, c creation, now time.Time, turn in
 	return result.Pushes, nil
 }
 
-// Notified returns those of the owner's events whose pushes a creation wrote and that need no expansion: each device of a driver who
-// is eligible now has its notification. An event whose class has a driver on duty who is not indexed is not among them.
+// Notified asks about events whose pushes a creation wrote. It returns those that the owner leases and that need no expansion, because each
+// device of each driver who is eligible now has its notification. It does not return an event while a driver of its vehicle class is on duty
+// and not indexed.
 func (o *Outbox) Notified(ctx context.Context, events []dispatch.EventID) (all []dispatch.EventID, err error) {
 	err = o.relay.WithContext(ctx).Raw(`SELECT e.id FROM events e`+o.dialect.forceIndex("PRIMARY")+` JOIN dispatches d ON d.id = e.dispatch_id
 		WHERE e.id IN ? AND e.next_at IS NOT NULL AND e.claim = ?

@@ -17,7 +17,7 @@ type created struct {
 	pushes []outbox.Push
 }
 
-// creator returns the database as an instance has it whose relay has room for so many pushes, and where it finds its latest creation.
+// creator opens the database for an instance whose relay has room for so many pushes. It also returns the latest creation of that instance.
 func (db *database) creator(t testing.TB, room int, observer StatementObserver) (*database, *created) {
 	t.Helper()
 	var c created

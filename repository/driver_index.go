@@ -14,8 +14,8 @@ import (
 	"firsttap/dispatch"
 )
 
-// The tables driver_regions and driver_counts are the index of drivers by which Store finds who is eligible, and counts the others. Every
-// change of a driver writes them in its own transaction.
+// The index of drivers is two tables: Store finds the eligible drivers by driver_regions, and counts the others by driver_counts. Each
+// change of a driver updates both in its own transaction.
 //
 // A driver whose version is not indexed_version is not in the index as they are: the migration to this version added the tables empty, and
 // an instance of the version before increments version and knows no index. The column unindexed finds these drivers. Until RunIndexer has
