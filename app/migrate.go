@@ -20,6 +20,7 @@ const openTime = 30 * time.Second
 func openStore(ctx context.Context, c config.Config, o repository.Options) (*repository.Store, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTime)
 	defer cancel()
+	o.Retention = c.Retention
 	return repository.Open(ctx, c.DatabaseURL, o)
 }
 

@@ -31,8 +31,9 @@ type Config struct {
 	AdminRate     limit.Rate
 	LogLevel      slog.Level
 	// Drain is how long an instance goes on serving after SIGTERM while it reports that it is not ready.
-	Drain   time.Duration
-	Tracing bool // spans are sent where OTEL_EXPORTER_OTLP_ENDPOINT says
+	Drain     time.Duration
+	Tracing   bool // spans are sent where OTEL_EXPORTER_OTLP_ENDPOINT says
+	Retention repository.Retention
 	// Timeouts holds times that no setting changes; tests do. Zero means the default.
 	Timeouts Timeouts
 	// SecretFiles names the files of secrets that the environment does not give.
@@ -136,6 +137,9 @@ func Read(lookup func(string) (string, bool)) (Config, error) {
 	}
 	if c.Drain, err = readDrain(get("FIRSTTAP_DRAIN", "5s")); err != nil {
 		bad("FIRSTTAP_DRAIN", err)
+	}
+	if c.Retention, err = readRetention(get(retentionVar, "")); err != nil {
+		bad(retentionVar, err)
 	}
 	c.Tracing = readTracing(get, bad)
 	c.Push = readPush(get, bad)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/repository"
 	"firsttap/testkit"
 )
 
@@ -21,7 +22,8 @@ func TestEveryDefault(t *testing.T) {
 	want := Config{
 		Addr: ":8080", OpsAddr: "127.0.0.1:9090", DatabaseURL: "sqlite://firsttap.db", AcceptLockTTL: 5 * time.Second, JobLock: "table",
 		DriverRate: 20, AdminRate: 100, LogLevel: slog.LevelInfo, Drain: 5 * time.Second, Migrate: true,
-		Push: Push{Zone: zone(t, "Asia/Seoul"), RemindBefore: time.Hour},
+		Retention: repository.Retention{Ended: 365 * 24 * time.Hour, Attempts: 90 * 24 * time.Hour},
+		Push:      Push{Zone: zone(t, "Asia/Seoul"), RemindBefore: time.Hour},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("\n got %+v\nwant %+v", got, want)
@@ -39,7 +41,7 @@ func TestSettings(t *testing.T) {
 		"FIRSTTAP_FIREBASE_PROJECT", "p", "GOOGLE_APPLICATION_CREDENTIALS", "key.json", "FIRSTTAP_FCM_ENDPOINT", "http://h:1/v1",
 		"FIRSTTAP_FIREBASE_WEB_KEY", "AIzaSy-_0", previousSecretVar, "the-secret-of-before-of-these-tests",
 		"FIRSTTAP_RELAY", "leader", "FIRSTTAP_TIMEZONE", "Europe/Berlin", "FIRSTTAP_REMIND_BEFORE", "90m",
-		"FIRSTTAP_DRAIN", "90ms", "OTEL_EXPORTER_OTLP_ENDPOINT", "https://h:4318",
+		retentionVar, "audit=730d, attempts=0", "FIRSTTAP_DRAIN", "90ms", "OTEL_EXPORTER_OTLP_ENDPOINT", "https://h:4318",
 		"FIRSTTAP_LOG", "WARN", "FIRSTTAP_JOB_LOCK", "quorum", "FIRSTTAP_QUORUM_URLS", "redis://a, redis://b,rediss://c:1"))
 	want := Config{
 		Addr: "127.0.0.1:1", OpsAddr: "127.0.0.1:2", DatabaseURL: "mysql://u:p@h:3306/n",
@@ -48,6 +50,7 @@ func TestSettings(t *testing.T) {
 		JobLock:           "quorum", QuorumURLs: []string{"redis://a", "redis://b", "rediss://c:1"},
 		AcceptLockTTL: 1500 * time.Millisecond, DriverRate: 0.5, AdminRate: 7, LogLevel: slog.LevelWarn,
 		Drain: 90 * time.Millisecond, Tracing: true, Migrate: true,
+		Retention: repository.Retention{Ended: 365 * 24 * time.Hour, Audit: 730 * 24 * time.Hour},
 		Push: Push{
 			FCM: true, Project: "p", Credentials: "key.json", Endpoint: "http://h:1/v1", Leader: true, WebKey: "AIzaSy-_0",
 			Zone: zone(t, "Europe/Berlin"), RemindBefore: 90 * time.Minute,
@@ -94,15 +97,19 @@ func TestEachBadSetting(t *testing.T) {
 		"FIRSTTAP_TIMEZONE":          {"Seoul", "+09:00"},
 		"FIRSTTAP_REMIND_BEFORE":     {"60", "-1m", "an hour"},
 		"FIRSTTAP_DRAIN":             {"5", "-1s", "61s", "soon"},
-		otlpEndpointVar:              {"h:4318", "grpc://h:4317", "http://"},
-		otlpTracesEndpointVar:        {"h:4318"},
-		otlpProtocolVar:              {"grpc", "http/json"},
-		otlpTracesProtocolVar:        {"grpc"},
-		tracesExporterVar:            {"zipkin", "OTLP"},
-		adminKeyVar:                  {"a", strings.Repeat("a", minSecret-1), strings.Repeat("열", minSecret-1)},
-		jwtSecretVar:                 {"a", strings.Repeat("a", minSecret-1)},
-		previousSecretVar:            {"b", strings.Repeat("a", minSecret-1)},
-		"FIRSTTAP_LOG":               {"loud", "1", "info,debug"},
+		retentionVar: {
+			"365d", "ended", "ended=", "ended=365", "ended=-1d", "ended=0d", "ended=1.5d", "ended=+1d", "ended=24h", "ended=30m", "ended=1y", "Ended=1d",
+			"ended=36501d", "ended=99999999999999999999d", "ended=1d,", ",", "ended=1d;audit=1d", "ended=1d,ended=2d", "taps=1d", "ended=1d audit=1d",
+		},
+		otlpEndpointVar:       {"h:4318", "grpc://h:4317", "http://"},
+		otlpTracesEndpointVar: {"h:4318"},
+		otlpProtocolVar:       {"grpc", "http/json"},
+		otlpTracesProtocolVar: {"grpc"},
+		tracesExporterVar:     {"zipkin", "OTLP"},
+		adminKeyVar:           {"a", strings.Repeat("a", minSecret-1), strings.Repeat("열", minSecret-1)},
+		jwtSecretVar:          {"a", strings.Repeat("a", minSecret-1)},
+		previousSecretVar:     {"b", strings.Repeat("a", minSecret-1)},
+		"FIRSTTAP_LOG":        {"loud", "1", "info,debug"},
 		"FIRSTTAP_DATABASE_URL": {"firsttap.db", "sqlite://", "sqlite://:memory:", "sqlite://file::memory:?cache=shared", "postgres://h/n",
 			"mysql:h/n", "://", "SQLITE://x.db", "mysql://", "mysql://h:3306", "mysql://u:p@h:x/n"},
 	}

@@ -16,6 +16,8 @@ const (
 	AuditDriverReinstate   AuditAction = "driver.reinstate"
 	AuditDriverToken       AuditAction = "driver.token"
 	AuditTokensRevoke      AuditAction = "driver.tokens_revoke"
+	AuditDriverErase       AuditAction = "driver.erase"
+	AuditDriverExport      AuditAction = "driver.export"
 	AuditDriversBulk       AuditAction = "drivers.bulk"
 	AuditDuty              AuditAction = "driver.duty" // by the driver
 	AuditDevicePut         AuditAction = "device.put"

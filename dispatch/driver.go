@@ -92,6 +92,14 @@ type DriverRecord struct {
 	Driver
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	// ErasedAt is when the driver's data was erased; the name is a pseudonym then.
+	ErasedAt *time.Time
+}
+
+// Pseudonym returns the name of an erased driver. It tells erased drivers apart, and nothing about the person.
+func Pseudonym(id DriverID) string {
+	s := string(id)
+	return "Erased " + s[max(0, len(s)-6):]
 }
 
 // DriverQuery selects drivers for a list.
@@ -101,6 +109,7 @@ type DriverQuery struct {
 	VehicleClass string // "" for any
 	OnDuty       *bool
 	Suspended    *bool // as of now
+	Erased       bool  // erased drivers only; otherwise none of them
 	Page
 }
 

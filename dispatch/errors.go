@@ -22,6 +22,8 @@ var (
 	ErrVersionConflict     = errors.New("the dispatch has changed since that version")
 	ErrDuplicateExternalID = errors.New("the external id is in use")
 	ErrDuplicateDriver     = errors.New("the firebase_uid is another driver's")
+	ErrDriverErased        = errors.New("the driver was erased")
+	ErrDriverHasJob        = errors.New("the driver has a job that is not over")
 	ErrKeyNotFound         = errors.New("no such key")
 	ErrTooManyWithdrawals  = errors.New("too many withdrawals")
 

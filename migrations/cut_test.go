@@ -290,13 +290,13 @@ func TestCutAtEveryStatement(t *testing.T) {
 		seed("INSERT INTO attempts (id, dispatch_id, round, driver_id, result, at, instance) VALUES ('a', 'd', 1, 'x', 'WON', 1, 'i')",
 			"INSERT INTO offers (dispatch_id, round, driver_id, seen_at, decline_reason) VALUES ('d', 1, 'x', 5, 'FAR')",
 			"INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at, request_id) VALUES ('e', 'd', 'dispatch.opened', 1, 's', '', 7, 'r')")
-		downFrom(steps, withTasks)
+		downFrom(newest, withTasks)
 		seed("INSERT INTO outbox (event_id, task, state, next_at) VALUES ('e', 'event', 0, 1), ('e', 'expiry', 0, 2), ('f', 'event', 1, 3)")
 		upAgain()
 		if n := len(texts(t, cutDB, "SELECT event_id FROM outbox")); n != 2 {
 			t.Errorf("%d rows of the outbox are left, want 2", n)
 		}
-		downFrom(steps, 0)
+		downFrom(newest, 0)
 		for _, f := range files(t, "mysql/*.sql") {
 			for _, statement := range slices.Concat(f.up, f.down) {
 				if !s.cut[statement] {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -85,6 +86,19 @@ func (s schema) columns(t *testing.T) []string {
 	slices.Sort(columns)
 	return columns
 }
+
+// newest is the version of the last one. Versions may have gaps.
+var newest = func() int {
+	names, err := filepath.Glob("mysql/*.sql")
+	if err != nil || len(names) == 0 {
+		panic(err)
+	}
+	version, err := strconv.Atoi(filepath.Base(slices.Max(names))[:5])
+	if err != nil {
+		panic(err)
+	}
+	return version
+}()
 
 // steps is how many there are.
 var steps = func() int {

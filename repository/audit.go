@@ -30,7 +30,7 @@ func (row *auditRow) entry() dispatch.AuditEntry {
 	}
 }
 
-// audit writes the audit entry of what tx does. Entries are never deleted.
+// audit writes the audit entry of what tx does. An entry is deleted by its age only, if the retention says so.
 func audit(tx *gorm.DB, action dispatch.AuditAction, target string, detail map[string]any, now time.Time) error {
 	if detail == nil {
 		detail = map[string]any{}

@@ -29,7 +29,7 @@ func (s *Store) indexedEligible(terms *dispatch.Terms, now time.Time) (string, [
 // those on duty who are not indexed. Whoever reads the drivers' rows then decides.
 func (s *Store) candidates(terms *dispatch.Terms, now time.Time) (string, []any) {
 	eligible, args := s.indexedEligible(terms, now)
-	return "SELECT r.driver_id FROM " + eligible + " UNION SELECT v.id FROM " + s.unindexedDrivers() + " AND v.on_duty = 1 AND v.vehicle_class = ?",
+	return "SELECT r.driver_id FROM " + eligible + " UNION SELECT v.id FROM " + s.unindexedDrivers() + " AND v.on_duty = 1 AND v.vehicle_class = ? AND v.erased_at IS NULL",
 		append(args, terms.VehicleClass)
 }
 
@@ -44,7 +44,7 @@ const candidateState = `EXISTS (SELECT 1 FROM devices dv WHERE dv.driver_id = %[
   EXISTS (SELECT 1 FROM dispatches o WHERE o.accepted_by = %[1]s AND o.status IN ('ACCEPTED', 'IN_PROGRESS')
     AND o.work_ends_at > ? AND o.work_starts_at < ?) busy`
 
-// Preview counts every driver as a candidate for these terms, and returns the database's time. It reads the eligible and the suspended
+// Preview counts every driver who is not erased as a candidate for these terms, and returns the database's time. It reads the eligible and the suspended
 // drivers, and counts that are kept. While some drivers are not indexed, it reads all.
 func (s *Store) Preview(ctx context.Context, terms dispatch.Terms) (dispatch.Preview, time.Time, error) {
 	db := s.general.WithContext(ctx)
@@ -72,7 +72,7 @@ func (s *Store) countCandidates(db *gorm.DB, terms *dispatch.Terms, now time.Tim
 	// One statement sees one state of the tables.
 	err = db.Raw(`SELECT k.*, f.*,
   (SELECT COALESCE(SUM(drivers), 0) FROM driver_counts WHERE region = ?) in_region,
-  (SELECT COUNT(*) FROM drivers v`+s.dialect.forceIndex("ix_drivers_suspended")+` WHERE v.on_duty IN (0, 1) AND v.suspended_until > ?) suspended,
+  (SELECT COUNT(*) FROM drivers v`+s.dialect.forceIndex("ix_drivers_suspended")+` WHERE v.on_duty IN (0, 1) AND v.suspended_until > ? AND v.erased_at IS NULL) suspended,
   (SELECT COUNT(*) FROM (SELECT v.id FROM `+s.unindexedDrivers()+` LIMIT 1) u) unindexed
 FROM (SELECT COUNT(*) fit, COALESCE(SUM(busy), 0) busy, COALESCE(SUM(CASE WHEN reachable AND NOT busy THEN 1 END), 0) reachable
     FROM (SELECT r.driver_id, `+fmt.Sprintf(candidateState, "r.driver_id")+` FROM `+eligible+`) c) f,
@@ -94,7 +94,7 @@ FROM (SELECT COUNT(*) fit, COALESCE(SUM(busy), 0) busy, COALESCE(SUM(CASE WHEN r
 func (s *Store) countEachCandidate(db *gorm.DB, terms dispatch.Terms, now time.Time) (p dispatch.Preview, err error) {
 	p = dispatch.NewPreview()
 	rows, err := db.Raw(`SELECT v.id, v.regions, v.vehicle_class, v.working_height_m, v.on_duty, v.suspended_until, `+
-		fmt.Sprintf(candidateState, "v.id")+` FROM drivers v`, micros(terms.WorkStartsAt), micros(terms.WorkEndsAt)).Rows()
+		fmt.Sprintf(candidateState, "v.id")+` FROM drivers v WHERE v.erased_at IS NULL`, micros(terms.WorkStartsAt), micros(terms.WorkEndsAt)).Rows()
 	if err != nil {
 		return p, unavailable(err)
 	}

@@ -42,13 +42,13 @@ const maxDevices = 10
 
 // PutDevice registers an installation of the driver's app, or replaces its registration, and returns the device. It deletes
 // any other device with the same push token. It ends a quarantine: with the same token the device is suspect then, with another
-// one it is as good as new. ErrDriverNotFound; ErrUnavailable if nothing was written.
+// one it is as good as new. ErrDriverNotFound, also for an erased driver; ErrUnavailable if nothing was written.
 func (s *Store) PutDevice(ctx context.Context, v dispatch.Device) (dispatch.Device, error) {
 	var put dispatch.Device
 	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		// The lock keeps two registrations at the same time from exceeding maxDevices.
 		var driver []dispatch.DriverID
-		err := tx.Raw("SELECT id FROM drivers WHERE id = ?"+s.dialect.forUpdate, v.Driver).Scan(&driver).Error
+		err := tx.Raw("SELECT id FROM drivers WHERE id = ? AND erased_at IS NULL"+s.dialect.forUpdate, v.Driver).Scan(&driver).Error
 		if err != nil {
 			return unavailable(err)
 		}
@@ -189,7 +189,7 @@ func (s *Store) Devices(ctx context.Context, driver dispatch.DriverID, page disp
 	db := s.general.WithContext(ctx).Where("driver_id = ?", driver)
 	rows, next, err := newestFirst(db, deviceList, "id", page, func(row *deviceRow) string { return string(row.ID) })
 	if err == nil && len(rows) == 0 {
-		_, err = s.Driver(ctx, driver)
+		_, err = s.DriverRecord(ctx, driver)
 	}
 	items := make([]dispatch.Device, len(rows))
 	for i := range rows {

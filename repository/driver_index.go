@@ -43,8 +43,11 @@ type indexEntry struct {
 	SuspendedUntil sql.NullInt64
 }
 
-// entries returns the driver's rows of driver_regions.
+// entries returns the driver's rows of driver_regions. An erased driver has none, whatever an instance of the version before writes.
 func (row *driverRow) entries() ([]indexEntry, error) {
+	if row.ErasedAt != nil {
+		return nil, nil
+	}
 	v, err := row.driver()
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"errors"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -54,6 +55,7 @@ func (db *database) writeAsEarlier(t testing.TB, v dispatch.Driver) {
 func (db *database) mustBeIndexed(t testing.TB) {
 	t.Helper()
 	db.mustCount(t, 0, "drivers WHERE unindexed = 1")
+	db.mustCount(t, 0, "driver_regions r JOIN drivers v ON v.id = r.driver_id WHERE v.erased_at IS NOT NULL")
 	var rows []driverRow
 	must(t, db.general.WithContext(t.Context()).Order("id").Find(&rows).Error)
 	var want, got []indexEntry
@@ -119,7 +121,21 @@ func (db *database) mustAnswer(t *testing.T, terms dispatch.Terms) {
 			t.Errorf("%s is eligible, and no candidate", id)
 		}
 	}
+	var erased []dispatch.DriverID
+	must(t, db.general.WithContext(t.Context()).Raw("SELECT id FROM drivers WHERE erased_at IS NOT NULL ORDER BY id DESC").Scan(&erased).Error)
+	for _, id := range candidates {
+		if slices.Contains(erased, id) {
+			t.Errorf("%s is erased, and a candidate", id)
+		}
+	}
 	var pages []dispatch.DriverID
+	for _, v := range all(t, 3, func(p dispatch.Page) ([]dispatch.DriverRecord, string, error) {
+		return db.Drivers(t.Context(), dispatch.DriverQuery{Erased: true, Page: p})
+	}) {
+		pages = append(pages, v.ID)
+	}
+	testkit.Equal(t, "the erased drivers", erased, pages)
+	pages = nil
 	for _, v := range all(t, 3, func(p dispatch.Page) ([]dispatch.DriverRecord, string, error) {
 		return db.Drivers(t.Context(), dispatch.DriverQuery{Region: terms.Region, VehicleClass: terms.VehicleClass, OnDuty: new(true), Page: p})
 	}) {
@@ -152,20 +168,28 @@ func TestIndexOfDriversIsTrue(t *testing.T) {
 			return v
 		}
 		must(t, db.AddDrivers(t.Context(), []dispatch.Driver{made(), made(), made(), made(), made()}))
+		erased := map[dispatch.DriverID]bool{}
 		for range testkit.Scale(60, 400) {
 			id := ids[r.IntN(len(ids))]
+			mustChange := func(err, refusal error) {
+				if erased[id] {
+					mustBeError(t, "a change of an erased driver", err, refusal)
+					return
+				}
+				must(t, err)
+			}
 			earlier := false
-			switch r.IntN(8) {
+			switch r.IntN(9) {
 			case 0:
 				must(t, errorOf(db.CreateDriver(t.Context(), made())))
 			case 1:
 				must(t, db.AddDriversWithTokens(t.Context(), []dispatch.Driver{made(), made()}))
 			case 2, 3:
-				must(t, errorOf(db.SetDuty(t.Context(), id, r.IntN(2) == 0)))
+				mustChange(errorOf(db.SetDuty(t.Context(), id, r.IntN(2) == 0)), dispatch.ErrDriverNotFound)
 			case 4, 5:
-				must(t, errorOf(db.ChangeDriver(t.Context(), id, edit(func(v *dispatch.Driver) { anyDriver(r, v, time.Now()) }))))
+				mustChange(errorOf(db.ChangeDriver(t.Context(), id, edit(func(v *dispatch.Driver) { anyDriver(r, v, time.Now()) }))), dispatch.ErrDriverErased)
 			case 6:
-				must(t, errorOf(db.ChangeDriver(t.Context(), id, suspend(time.Now().Add(time.Hour)))))
+				mustChange(errorOf(db.ChangeDriver(t.Context(), id, suspend(time.Now().Add(time.Hour)))), dispatch.ErrDriverErased)
 			case 7:
 				v := dispatch.Driver{ID: id}
 				if r.IntN(3) == 0 {
@@ -174,6 +198,10 @@ func TestIndexOfDriversIsTrue(t *testing.T) {
 				anyDriver(r, &v, time.Now())
 				db.writeAsEarlier(t, v)
 				earlier = true
+			case 8:
+				db.mustErase(t, id)
+				erased[id] = true
+				db.mustCount(t, 0, "driver_regions WHERE driver_id = ?", id)
 			}
 			db.mustAnswer(t, someSearch(r, time.Now()))
 			if earlier && r.IntN(2) == 0 { // or a change by this version finds the driver so
@@ -214,13 +242,32 @@ func TestDriversOfAnEarlierVersionAreIndexed(t *testing.T) {
 	})
 }
 
-// An instance of the version before and two of this one change the same drivers at once.
+// An instance of the version before that makes an erased driver eligible or suspended changes no answer, and the driver stays out of the index.
+func TestErasedDriverChangedByAnEarlierVersion(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		drivers, terms := db.drivers(t, 3), someTerms(time.Now())
+		db.mustErase(t, drivers[0].ID)
+		db.mustErase(t, drivers[1].ID)
+		drivers[1].SuspendedUntil = &dispatch.Forever
+		db.writeAsEarlier(t, drivers[0])
+		db.writeAsEarlier(t, drivers[1])
+		db.mustAnswer(t, terms)
+		if n, err := db.IndexAllDrivers(t.Context()); n != 2 || err != nil {
+			t.Errorf("%d were indexed, %v", n, err)
+		}
+		db.mustCount(t, 1, "driver_regions WHERE region = ''")
+		db.mustBeIndexed(t)
+		db.mustAnswer(t, terms)
+	})
+}
+
+// An instance of the version before and two of this one change the same drivers at once, and one of the drivers is erased.
 func TestIndexBesideAnEarlierVersion(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		drivers := db.drivers(t, 5)
 		must(t, errorOf(db.IndexDrivers(t.Context())))
 		var changes sync.WaitGroup
-		for i := range 4 {
+		for i := range 5 {
 			r := rand.New(rand.NewPCG(uint64(i), 3))
 			changes.Go(func() {
 				for n := range testkit.Scale(20, 100) {
@@ -236,8 +283,13 @@ func TestIndexBesideAnEarlierVersion(t *testing.T) {
 						_, err = db.ChangeDriver(t.Context(), v.ID, edit(func(is *dispatch.Driver) { is.Regions, is.VehicleClass = v.Regions, v.VehicleClass }))
 					case 3:
 						_, err = db.IndexDrivers(t.Context())
+					case 4:
+						if v = drivers[0]; n == 10 {
+							_, _, err = db.EraseDriver(t.Context(), v.ID)
+						}
 					}
-					if err != nil {
+					refused := v.ID == drivers[0].ID && (errors.Is(err, dispatch.ErrDriverNotFound) || errors.Is(err, dispatch.ErrDriverErased))
+					if err != nil && !refused {
 						t.Errorf("change %d: %v", i, err)
 					}
 				}

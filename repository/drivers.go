@@ -66,18 +66,21 @@ func (s *Store) addDrivers(ctx context.Context, drivers []dispatch.Driver,
 	})
 }
 
-// Driver returns a driver. ErrDriverNotFound.
+// Driver returns a driver, but no erased one. ErrDriverNotFound.
 func (s *Store) Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driver, error) {
 	r, err := s.DriverRecord(ctx, id)
+	if err == nil && r.ErasedAt != nil {
+		err = dispatch.ErrDriverNotFound
+	}
 	return r.Driver, err
 }
 
-// SetDuty puts a driver on or off duty, and audits a change. ErrDriverNotFound, ErrUnavailable, ErrUnknown.
+// SetDuty puts a driver on or off duty, and audits a change. ErrDriverNotFound, also for an erased driver, ErrUnavailable, ErrUnknown.
 func (s *Store) SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) (dispatch.Driver, error) {
 	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		// MySQL reads columns as they were just set: indexed_version comes first.
 		changed := tx.Exec("UPDATE drivers SET indexed_version = version + 1, version = version + 1, on_duty = ?, updated_at = "+s.dialect.now()+
-			" WHERE id = ? AND on_duty <> ?", onDuty, id, onDuty)
+			" WHERE id = ? AND on_duty <> ? AND erased_at IS NULL", onDuty, id, onDuty)
 		if changed.Error != nil || changed.RowsAffected == 0 {
 			return unavailable(changed.Error)
 		}
@@ -127,7 +130,7 @@ func (s *Store) CreateDriver(ctx context.Context, v dispatch.Driver) (dispatch.D
 	return s.DriverRecord(ctx, v.ID)
 }
 
-// DriverRecord returns a driver as the backoffice shows it. ErrDriverNotFound.
+// DriverRecord returns a driver, also an erased one, as the backoffice shows it. ErrDriverNotFound.
 func (s *Store) DriverRecord(ctx context.Context, id dispatch.DriverID) (dispatch.DriverRecord, error) {
 	var rows []driverRow
 	if err := s.general.WithContext(ctx).Where("id = ?", id).Find(&rows).Error; err != nil {
@@ -141,12 +144,15 @@ func (s *Store) DriverRecord(ctx context.Context, id dispatch.DriverID) (dispatc
 
 func (row *driverRow) record() (dispatch.DriverRecord, error) {
 	v, err := row.driver()
-	return dispatch.DriverRecord{Driver: v, CreatedAt: fromMicros(row.CreatedAt), UpdatedAt: fromMicros(row.UpdatedAt)}, err
+	return dispatch.DriverRecord{
+		Driver: v, CreatedAt: fromMicros(row.CreatedAt), UpdatedAt: fromMicros(row.UpdatedAt), ErasedAt: fromOptionalMicros(row.ErasedAt),
+	}, err
 }
 
 // ChangeDriver applies the change to the locked driver, and commits the new version together with an audit entry: the old and
 // new values and change.Detail. It writes nothing if no value changes, or if the request was carried out before.
-// ErrDriverNotFound, ErrDriverVersionConflict, ErrDuplicateDriver; the change's own errors unchanged; ErrUnavailable, ErrUnknown.
+// ErrDriverNotFound, ErrDriverErased, ErrDriverVersionConflict, ErrDuplicateDriver; the change's own errors unchanged; ErrUnavailable,
+// ErrUnknown.
 func (s *Store) ChangeDriver(ctx context.Context, id dispatch.DriverID, change dispatch.DriverChange) (dispatch.DriverRecord, error) {
 	var record dispatch.DriverRecord
 	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
@@ -159,6 +165,9 @@ func (s *Store) ChangeDriver(ctx context.Context, id dispatch.DriverID, change d
 		}
 		if applied, err := alreadyApplied(tx, auditProof); applied || err != nil {
 			return err
+		}
+		if record.ErasedAt != nil {
+			return dispatch.ErrDriverErased
 		}
 		if change.Version != 0 && change.Version != record.Version {
 			return dispatch.ErrDriverVersionConflict

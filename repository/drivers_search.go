@@ -9,16 +9,19 @@ import (
 	"firsttap/dispatch"
 )
 
-// Drivers returns the drivers that q selects, newest first, and the cursor of the next page, "" after the last.
+// Drivers returns the drivers that q selects, either the erased ones or the others, newest first, and the cursor of the next page, "" after the last.
 func (s *Store) Drivers(ctx context.Context, q dispatch.DriverQuery) ([]dispatch.DriverRecord, string, error) {
 	where, args := s.driverFilter(q)
 	db := s.general.WithContext(ctx)
 	var rows []driverRow
 	var next string
 	var err error
-	if q.Region == "" && q.VehicleClass == "" && q.OnDuty == nil {
+	switch {
+	case q.Erased:
+		rows, next, err = s.erasedDrivers(db, q, where, args)
+	case q.Region == "" && q.VehicleClass == "" && q.OnDuty == nil:
 		rows, next, err = newestFirst(db.Table("drivers v").Where(where, args...), driverList, "v.id", q.Page, (*driverRow).key)
-	} else {
+	default:
 		rows, next, err = s.driversByIndex(db, q, where, args)
 	}
 	if err != nil {
@@ -37,16 +40,40 @@ func (row *driverRow) key() string { return string(row.ID) }
 
 // driverFilter returns the conditions of q, on drivers v, that driver_regions knows nothing of.
 func (s *Store) driverFilter(q dispatch.DriverQuery) (string, []any) {
-	where, args := "1 = 1", []any(nil)
+	where, args := "v.erased_at IS NULL", []any(nil)
+	if q.Erased {
+		where = "v.erased = 1"
+	}
 	if now := s.dialect.now(); q.Suspended != nil && *q.Suspended {
-		where = "v.suspended_until > " + now
+		where += " AND v.suspended_until > " + now
 	} else if q.Suspended != nil {
-		where = "(v.suspended_until IS NULL OR v.suspended_until <= " + now + ")"
+		where += " AND (v.suspended_until IS NULL OR v.suspended_until <= " + now + ")"
 	}
 	if q.Text != "" {
 		var text string
 		text, args = textSQL(q.Text, "v.name", "v.phone", "v.firebase_uid")
 		where += " AND " + text
+	}
+	return where, args
+}
+
+// erasedDrivers reads a page of erased drivers, who are not in driver_regions, by an index of their own in the order of the list.
+func (s *Store) erasedDrivers(db *gorm.DB, q dispatch.DriverQuery, where string, filter []any) ([]driverRow, string, error) {
+	of, args := s.driverColumns(q)
+	return newestFirst(db.Table("drivers v"+s.dialect.forceIndex("ix_drivers_erased")).Where(where+of, append(filter, args...)...),
+		driverList, "v.id", q.Page, (*driverRow).key)
+}
+
+// driverColumns returns what the columns of drivers v say of the region, class and duty of q, as further conditions.
+func (s *Store) driverColumns(q dispatch.DriverQuery) (where string, args []any) {
+	if q.Region != "" {
+		where, args = where+" AND "+s.dialect.hasRegion, append(args, jsonString(q.Region))
+	}
+	if q.VehicleClass != "" {
+		where, args = where+" AND v.vehicle_class = ?", append(args, q.VehicleClass)
+	}
+	if q.OnDuty != nil {
+		where, args = where+" AND v.on_duty = ?", append(args, *q.OnDuty)
 	}
 	return where, args
 }
@@ -83,17 +110,8 @@ func (s *Store) driversByIndex(db *gorm.DB, q dispatch.DriverQuery, where string
 		add("r.driver_id", "driver_regions r"+s.dialect.forceIndex(index)+" JOIN drivers v"+s.dialect.forceIndex("PRIMARY")+
 			" ON v.id = r.driver_id WHERE r.region = ?"+ofClass+" AND r.on_duty = ? AND v.unindexed = 0", append(append([]any{q.Region}, class...), duty)...)
 	}
-	from, of := s.unindexedDrivers(), []any(nil)
-	if q.Region != "" {
-		from, of = from+" AND "+s.dialect.hasRegion, append(of, jsonString(q.Region))
-	}
-	if q.VehicleClass != "" {
-		from, of = from+" AND v.vehicle_class = ?", append(of, q.VehicleClass)
-	}
-	if q.OnDuty != nil {
-		from, of = from+" AND v.on_duty = ?", append(of, *q.OnDuty)
-	}
-	add("v.id", from, of...)
+	unindexed, of := s.driverColumns(q)
+	add("v.id", s.unindexedDrivers()+unindexed, of...)
 	var rows []driverRow
 	err := db.Raw("SELECT v.* FROM ("+strings.Join(parts, " UNION ALL ")+") found JOIN drivers v ON v.id = found.id ORDER BY v.id DESC LIMIT ?",
 		append(args, q.Limit+1)...).Scan(&rows).Error

@@ -82,8 +82,11 @@ func on(t *testing.T, kinds []string, test func(*testing.T, *database)) {
 // open returns a Store that ends with the test. It is patient, so that a busy machine does not look like a held row.
 func open(t testing.TB, rawURL string) *Store {
 	t.Helper()
-	return openWith(t, rawURL, Options{Log: quiet, Patience: testkit.Patience})
+	return openWith(t, rawURL, Options{Log: quiet, Patience: testkit.Patience, Retention: usualRetention})
 }
+
+// usualRetention keeps what only tests of their own prune.
+var usualRetention = Retention{Attempts: 90 * day}
 
 // usual is the database with a Store that waits for as long as an instance does.
 func (db *database) usual(t testing.TB) *database {

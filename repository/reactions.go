@@ -30,7 +30,7 @@ const maxTapped = 1000
 
 // TapStatistics summarizes the driver's taps of the last thirty days. ErrDriverNotFound.
 func (s *Store) TapStatistics(ctx context.Context, v dispatch.DriverID) (dispatch.TapStatistics, error) {
-	if _, err := s.Driver(ctx, v); err != nil {
+	if _, err := s.DriverRecord(ctx, v); err != nil {
 		return dispatch.TapStatistics{}, err
 	}
 	db := s.general.WithContext(ctx)

@@ -148,13 +148,17 @@ func pastClaim(of *gorm.DB) (*dispatch.PastClaim, error) {
 	if err != nil || len(rows) == 0 {
 		return nil, unavailable(err)
 	}
-	row := rows[0]
-	return &dispatch.PastClaim{
+	past := rows[0].past()
+	return &past, nil
+}
+
+func (row *claimRow) past() dispatch.PastClaim {
+	return dispatch.PastClaim{
 		Claim: dispatch.Claim{
 			ID: row.ID, Driver: row.DriverID, Round: row.Round, AcceptedAt: fromMicros(row.AcceptedAt),
 		},
 		Outcome: row.Outcome, EndedAt: fromOptionalMicros(row.EndedAt),
-	}, nil
+	}
 }
 
 // Holders returns status, round and driver of each of the dispatches, in one statement. It omits unknown dispatches.

@@ -11,14 +11,22 @@ import (
 	"firsttap/dispatch"
 )
 
-// How long rows are kept. Dispatches, their claims and events, and the audit are kept forever. A notification expires by its next_at,
-// the answer to an Idempotency-Key by its expires_at.
+// Retention is how long history is kept; 0 is for ever.
+type Retention struct {
+	// Ended is for dispatches that are over, from their last change, with all that is about them.
+	Ended time.Duration
+	// Attempts is for taps, and for which offers drivers have seen and declined.
+	Attempts time.Duration
+	Audit    time.Duration
+}
+
+// How long other rows are kept. A notification expires by its next_at, the answer to an Idempotency-Key by its expires_at. Drivers
+// are kept until they are erased.
 const (
 	keepQuarantined = 7 * 24 * time.Hour // an app in use registers its token again when it starts
 	keepRuns        = 7 * 24 * time.Hour
 	keepSupply      = 30 * 24 * time.Hour
-	keepTaps        = 90 * 24 * time.Hour // and which offers drivers have seen and declined
-	keepSent        = keepTaps            // sent notifications of an offer without an end
+	keepSent        = 90 * 24 * time.Hour // sent notifications of an offer without an end
 )
 
 // Prune deletes up to limit expired rows, and returns how many. Each rule gets an equal share of limit; the part that a rule does
@@ -28,13 +36,17 @@ func (s *Store) Prune(ctx context.Context, limit int) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	left := s.rulesWithRows(ctx, retentionRules(now))
+	left := s.rulesWithRows(ctx, s.retentionRules(now))
 	for n < limit && len(left) > 0 {
 		var more []retentionRule
 		for i, rule := range left {
 			others := len(left) - i - 1
 			share := (limit - n + others) / (others + 1)
-			deleted, err := s.deleteExpired(ctx, rule, share)
+			deleteRows := s.deleteExpired
+			if rule.table == removedTable {
+				deleteRows = s.deleteHistory
+			}
+			deleted, err := deleteRows(ctx, rule, share)
 			n += deleted
 			if err != nil {
 				return n, err
@@ -44,6 +56,10 @@ func (s *Store) Prune(ctx context.Context, limit int) (n int, err error) {
 			}
 		}
 		left = more
+	}
+	if n < limit { // what was removed just now
+		deleted, err := s.deleteHistory(ctx, retentionRule{}, limit-n)
+		return n + deleted, err
 	}
 	return n, nil
 }
@@ -69,41 +85,57 @@ func (s *Store) rulesWithRows(ctx context.Context, rules []retentionRule) (some 
 	return some
 }
 
-// retentionRule selects the rows of a table to delete, by an index.
+// retentionRule selects the rows of a table to delete, by an index; in any order if order is "".
 type retentionRule struct {
 	table, key, where, order string
 	args                     []any
+	// note is executed with the key before a row is deleted, in the same transaction; "" for nothing.
+	note string
 }
 
-// retentionRules returns the rules at the time now. Attempts are found by their identifiers, which begin with the time. Offers
-// are found by their dispatch's and then checked, as an old offer may have been seen or declined recently.
-func retentionRules(now time.Time) []retentionRule {
+// retentionRules returns the rules at the time now.
+func (s *Store) retentionRules(now time.Time) []retentionRule {
 	ago := func(kept time.Duration) int64 { return micros(now.Add(-kept)) }
-	tapped := now.Add(-keepTaps)
+	rule := func(table, key, where, order string, args ...any) retentionRule {
+		return retentionRule{table: table, key: key, where: where, order: order, args: args}
+	}
 	all := []retentionRule{
 		// Only earlier versions write rows of the outbox.
-		{"outbox", "event_id", "state = 1 AND next_at <= ?", "next_at", []any{micros(now)}},
-		{"devices", "id", "quarantined_at < ?", "quarantined_at", []any{ago(keepQuarantined)}},
-		{"job_runs", "job, slot", "slot < ? AND status NOT IN ?", "slot", []any{ago(keepRuns), unfinished}},
-		{"supply", "at, region", "at < ?", "at", []any{ago(keepSupply)}},
-		{"idempotency_keys", "caller, name", "expires_at <= ?", "expires_at", []any{micros(now)}},
-		{"tap_batches", "id", "id < ?", "id", []any{dispatch.MinAttemptID(tapped)}},
-		{"attempts", "id", "id < ?", "id", []any{dispatch.MinAttemptID(tapped)}},
-		{
-			"offers", "dispatch_id, round, driver_id", "dispatch_id < ? AND COALESCE(seen_at, 0) < ? AND COALESCE(declined_at, 0) < ?",
-			"dispatch_id", []any{dispatch.MinID(tapped), micros(tapped), micros(tapped)},
-		},
-		{"events", "id", "dispatch_id = '' AND at < ?", "dispatch_id", []any{ago(keepDone)}}, // see Store.resolve
+		rule("outbox", "event_id", "state = 1 AND next_at <= ?", "next_at", micros(now)),
+		rule("devices", "id", "quarantined_at < ?", "quarantined_at", ago(keepQuarantined)),
+		rule("job_runs", "job, slot", "slot < ? AND status NOT IN ?", "slot", ago(keepRuns), unfinished),
+		rule("supply", "at, region", "at < ?", "at", ago(keepSupply)),
+		rule("idempotency_keys", "caller, name", "expires_at <= ?", "expires_at", micros(now)),
+		rule("events", "id", "dispatch_id = '' AND at < ?", "dispatch_id", ago(keepDone)), // see Store.resolve
+		rule(removedTable, "id", "id > ''", "id"),
 	}
 	// One rule for each state: a condition "state <> 0" would not use the index.
 	for _, state := range []int{stateDone, stateDead, stateDropped} {
-		all = append(all, retentionRule{"notifications", "id", "state = ? AND next_at <= ?", "next_at", []any{state, micros(now)}})
+		all = append(all, rule("notifications", "id", "state = ? AND next_at <= ?", "next_at", state, micros(now)))
 	}
 	// An earlier version kept the notifications of an offer without an end for as long as the offer.
-	all = append(all, retentionRule{
-		"notifications", "id", "state = ? AND next_at > ? AND created_at < ?", "next_at",
-		[]any{stateDone, micros(now.Add(keepSent + 2*keepDone)), micros(tapped)},
-	})
+	all = append(all, rule("notifications", "id", "state = ? AND next_at > ? AND created_at < ?", "next_at",
+		stateDone, micros(now.Add(keepSent+2*keepDone)), ago(keepSent)))
+	// Taps and audit entries are found by their identifiers, which begin with the time. Offers are found by their dispatch's and then
+	// checked, as an old offer may have been seen or declined recently.
+	if kept := s.options.Retention.Attempts; kept > 0 {
+		tapped := now.Add(-kept)
+		all = append(all,
+			rule("tap_batches", "id", "id < ?", "id", dispatch.MinAttemptID(tapped)),
+			rule("attempts", "id", "id < ?", "id", dispatch.MinAttemptID(tapped)),
+			rule("offers", "dispatch_id, round, driver_id", "dispatch_id < ? AND COALESCE(seen_at, 0) < ? AND COALESCE(declined_at, 0) < ?",
+				"dispatch_id", dispatch.MinID(tapped), micros(tapped), micros(tapped)))
+	}
+	if kept := s.options.Retention.Audit; kept > 0 {
+		all = append(all, rule("audit", "id", "id < ?", "id", dispatch.MinAuditID(now.Add(-kept))))
+	}
+	if kept := s.options.Retention.Ended; kept > 0 {
+		for _, status := range []dispatch.Status{dispatch.Completed, dispatch.Canceled, dispatch.Expired} {
+			ended := rule("dispatches", "id", "status = ? AND updated_at < ?", "updated_at", status, ago(kept))
+			ended.note = "INSERT INTO " + removedTable + " (id) VALUES (?)"
+			all = append(all, ended)
+		}
+	}
 	return all
 }
 
@@ -131,9 +163,13 @@ func (s *Store) deleteExpired(ctx context.Context, rule retentionRule, limit int
 }
 
 func (s *Store) deleteBatch(tx *gorm.DB, rule retentionRule, limit int) (int, error) {
-	found := " FROM " + rule.table + " WHERE " + rule.where + " ORDER BY " + rule.order + " LIMIT ?"
+	found := " FROM " + rule.table + " WHERE " + rule.where
+	if rule.order != "" {
+		found += " ORDER BY " + rule.order
+	}
+	found += " LIMIT ?"
 	args := append(append([]any{}, rule.args...), limit)
-	if s.dialect.skipLocked == "" {
+	if s.dialect.skipLocked == "" && rule.note == "" {
 		done := tx.Exec("DELETE FROM "+rule.table+" WHERE ("+rule.key+") IN (SELECT "+rule.key+found+")", args...)
 		return int(done.RowsAffected), done.Error
 	}
@@ -142,6 +178,11 @@ func (s *Store) deleteBatch(tx *gorm.DB, rule retentionRule, limit int) (int, er
 	// table and wait for every locked row.
 	one := "DELETE FROM " + rule.table + " WHERE " + strings.ReplaceAll(rule.key, ", ", " = ? AND ") + " = ?"
 	for i, key := range keys {
+		if rule.note != "" {
+			if err := tx.Exec(rule.note, key...).Error; err != nil {
+				return i, err
+			}
+		}
 		if err := tx.Exec(one, key...).Error; err != nil {
 			return i, err
 		}

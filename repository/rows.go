@@ -103,6 +103,8 @@ type driverRow struct {
 	// Only RevokeTokens writes these.
 	TokenGeneration int    `gorm:"->"`
 	TokensRevokedAt *int64 `gorm:"->"`
+	// Only EraseDriver writes it.
+	ErasedAt *int64 `gorm:"->"`
 }
 
 func (driverRow) TableName() string { return "drivers" }

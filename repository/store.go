@@ -90,6 +90,8 @@ type Options struct {
 	// answer to a write, the question for a lost COMMIT and SQLite's file get twice as long. 0 means a second; tests on a busy
 	// machine have more.
 	Patience time.Duration
+	// Retention is how long Prune leaves history; the zero value keeps it for ever.
+	Retention Retention
 	// Observer observes every statement.
 	Observer StatementObserver
 	// Log is where the Store warns. Nil discards.

@@ -79,7 +79,7 @@ func (s *Store) countEachDriver(ctx context.Context, regions map[string]supply) 
 		Drivers int
 	}
 	err := s.general.WithContext(ctx).Raw(`SELECT MIN(CAST(regions AS CHAR)) regions, COUNT(*) drivers FROM drivers
-		WHERE on_duty AND (suspended_until IS NULL OR suspended_until <= ` + s.dialect.now() + `) GROUP BY HEX(CAST(regions AS CHAR))`).Scan(&rows).Error
+		WHERE on_duty AND erased_at IS NULL AND (suspended_until IS NULL OR suspended_until <= ` + s.dialect.now() + `) GROUP BY HEX(CAST(regions AS CHAR))`).Scan(&rows).Error
 	if err != nil {
 		return unavailable(err)
 	}

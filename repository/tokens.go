@@ -2,6 +2,7 @@ package repository
 
 import (
 	"context"
+	"time"
 
 	"gorm.io/gorm"
 
@@ -17,10 +18,7 @@ func (s *Store) RevokeTokens(ctx context.Context, id dispatch.DriverID) (dispatc
 		if err != nil {
 			return err
 		}
-		r = dispatch.Revocation{Driver: id, Generation: row.TokenGeneration + 1, At: now}
-		if before := fromOptionalMicros(row.TokensRevokedAt); before != nil && before.After(now) {
-			r.At = *before // the database's clock was set back
-		}
+		r = row.nextRevocation(now)
 		err = tx.Exec("UPDATE drivers SET token_generation = ?, tokens_revoked_at = ? WHERE id = ?", r.Generation, micros(r.At), id).Error
 		if err != nil {
 			return unavailable(err)
@@ -28,6 +26,15 @@ func (s *Store) RevokeTokens(ctx context.Context, id dispatch.DriverID) (dispatc
 		return audit(tx, dispatch.AuditTokensRevoke, string(id), map[string]any{"generation": r.Generation}, now)
 	})
 	return r, err
+}
+
+// nextRevocation revokes the tokens of the row's generation.
+func (row *driverRow) nextRevocation(now time.Time) dispatch.Revocation {
+	r := dispatch.Revocation{Driver: row.ID, Generation: row.TokenGeneration + 1, At: now}
+	if before := fromOptionalMicros(row.TokensRevokedAt); before != nil && before.After(now) {
+		r.At = *before // the database's clock was set back
+	}
+	return r
 }
 
 // Revocations returns the newest revocation of each driver that has one, from an index of those drivers only. It returns old
@@ -48,8 +55,8 @@ func (s *Store) Revocations(ctx context.Context) ([]dispatch.Revocation, error) 
 	return all, nil
 }
 
-// RecordTokenIssued audits that a token is issued to the driver, and returns the token's generation. ErrDriverNotFound. The token
-// must not be issued unless the error is nil.
+// RecordTokenIssued audits that a token is issued to the driver, and returns the token's generation. ErrDriverNotFound,
+// ErrDriverErased. The token must not be issued unless the error is nil.
 func (s *Store) RecordTokenIssued(ctx context.Context, id dispatch.DriverID) (generation int, err error) {
 	err = s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		row, now, err := s.lockDriver(tx, id)
@@ -57,6 +64,9 @@ func (s *Store) RecordTokenIssued(ctx context.Context, id dispatch.DriverID) (ge
 			return err
 		}
 		generation = row.TokenGeneration
+		if row.ErasedAt != nil {
+			return dispatch.ErrDriverErased
+		}
 		if applied, err := alreadyApplied(tx, auditProof); applied || err != nil {
 			return err
 		}

@@ -82,8 +82,8 @@ func (e *expansion) closeTopic() error {
 // of dispatches that are no longer on offer: an offer that was written while its dispatch was accepted leaves one.
 func (s *Store) ScheduleTopicCleanup(ctx context.Context) (n int, err error) {
 	err = s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) error {
-		err := tx.Exec("UPDATE topics SET ended = ?, state = 1, claim = '' WHERE NOT ended AND (SELECT status FROM dispatches WHERE id = SUBSTR(name, ?))"+
-			" NOT IN ?", true, len(outbox.TopicOf(""))+1, []dispatch.Status{dispatch.Pending, dispatch.Scheduled}).Error
+		err := tx.Exec("UPDATE topics SET ended = ?, state = 1, claim = '' WHERE NOT ended AND"+
+			" COALESCE((SELECT status FROM dispatches WHERE id = SUBSTR(name, ?)), '') NOT IN ?", true, len(outbox.TopicOf(""))+1, []dispatch.Status{dispatch.Pending, dispatch.Scheduled}).Error
 		if err != nil {
 			return unavailable(err)
 		}
