@@ -22,14 +22,16 @@ type driverStore interface {
 
 type driverRecordView struct {
 	driverView
-	Version   int       `json:"version"`
-	CreatedAt timestamp `json:"created_at"`
-	UpdatedAt timestamp `json:"updated_at"`
+	Phone     *string    `json:"phone"` // null for an erased driver
+	ErasedAt  *timestamp `json:"erased_at"`
+	Version   int        `json:"version"`
+	CreatedAt timestamp  `json:"created_at"`
+	UpdatedAt timestamp  `json:"updated_at"`
 }
 
 func viewDriverRecord(v dispatch.DriverRecord) driverRecordView {
 	return driverRecordView{
-		driverView: viewDriver(v.Driver), Version: v.Version,
+		driverView: viewDriver(v.Driver), Phone: nullable(v.Phone), ErasedAt: optionalTimestamp(v.ErasedAt), Version: v.Version,
 		CreatedAt: timestamp(v.CreatedAt), UpdatedAt: timestamp(v.UpdatedAt),
 	}
 }
@@ -88,6 +90,11 @@ func (h *handler) listDrivers(c echo.Context, actor string) error {
 			return err
 		}
 	}
+	erased, err := boolParam(c, "erased")
+	if err != nil {
+		return err
+	}
+	q.Erased = erased != nil && *erased
 	var items []dispatch.DriverRecord
 	var next string
 	list := func() (err error) {
@@ -209,9 +216,11 @@ func (h *handler) driverDevices(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(c, 200, viewList(items, next, h.Now(), func(v dispatch.Device) driverDeviceView {
-		return driverDeviceView{viewDevice(v), optionalTimestamp(v.SuspectedAt), optionalTimestamp(v.QuarantinedAt)}
-	}))
+	return writeJSON(c, 200, viewList(items, next, h.Now(), viewDriverDevice))
+}
+
+func viewDriverDevice(v dispatch.Device) driverDeviceView {
+	return driverDeviceView{viewDevice(v), optionalTimestamp(v.SuspectedAt), optionalTimestamp(v.QuarantinedAt)}
 }
 
 func (h *handler) removeDevice(c echo.Context, _ string) error {

@@ -14,7 +14,7 @@ import (
 
 var driverMembers = []string{
 	"id", "name", "phone", "regions", "vehicle_class", "working_height_m", "firebase_uid", "locale", "on_duty", "suspended_until",
-	"version", "created_at", "updated_at",
+	"erased_at", "version", "created_at", "updated_at",
 }
 
 func TestADriversRecord(t *testing.T) {

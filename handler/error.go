@@ -56,6 +56,8 @@ var kinds = []kind{
 	{dispatch.ErrTooManyWithdrawals, 429, "RATE_LIMITED", "You have given back too many dispatches. Try again after Retry-After seconds, or call the office."},
 	{dispatch.ErrNotHolder, 403, "FORBIDDEN", "You don't have this dispatch."},
 	{dispatch.ErrNotFound, 404, "DISPATCH_NOT_FOUND", "There is no such dispatch, or you may not see it."},
+	{dispatch.ErrDriverHasJob, 409, "DRIVER_BUSY", "The driver has a job that is not over. Complete, unassign or cancel it first."},
+	{dispatch.ErrDriverErased, 409, "DRIVER_ERASED", "The driver was erased. Register the driver anew."},
 	{dispatch.ErrDriverNotFound, 404, "DRIVER_NOT_FOUND", "There is no such driver."},
 	{dispatch.ErrNotificationNotFound, 404, "NOTIFICATION_NOT_FOUND", "There is no such notification."},
 	{dispatch.ErrNotDead, 409, "INVALID_STATE", ""},

@@ -90,6 +90,8 @@ var matrix = map[string]access{
 	"POST /v1/admin/drivers/bulk":          {role: "admin"},
 	"POST /v1/admin/drivers/{id}/tokens":   {role: "admin"},
 	"DELETE /v1/admin/drivers/{id}/tokens": {role: "admin"},
+	"POST /v1/admin/drivers/{id}/erase":    {role: "admin"},
+	"GET /v1/admin/drivers/{id}/export":    {role: "admin"},
 
 	"POST /v1/admin/api-keys":        {role: "admin"},
 	"GET /v1/admin/api-keys":         {role: "admin"},

@@ -21,6 +21,7 @@ type Store interface {
 	deviceStore
 	dispatchStore
 	driverStore
+	driverDataStore
 	idempotencyStore
 	insightStore
 	notificationStore
@@ -129,6 +130,7 @@ type stores struct {
 	devices       deviceStore
 	dispatches    dispatchStore
 	drivers       driverStore
+	driverData    driverDataStore
 	idempotency   idempotencyStore
 	insight       insightStore
 	notifications notificationStore
@@ -146,7 +148,7 @@ func New(api API) *echo.Echo {
 	h := &handler{
 		API: api, redisState: redisState(api.RedisDegraded),
 		stores: stores{
-			audit: s, devices: s, dispatches: s, drivers: s, idempotency: s, insight: s, notifications: s, profiles: s, seen: s,
+			audit: s, devices: s, dispatches: s, drivers: s, driverData: s, idempotency: s, insight: s, notifications: s, profiles: s, seen: s,
 			signIns: s, tokens: s,
 		},
 		sessions: newSessions(api.SessionSecret, api.PreviousSecrets...), searches: newSearchQueue(), taken: newTakenAnswers(),
@@ -213,6 +215,8 @@ func New(api API) *echo.Echo {
 	admin.PATCH("/drivers/:id", h.asAdmin(dispatch.Admin, h.patchDriver))
 	admin.POST("/drivers/:id/suspend", h.asAdmin(dispatch.Admin, h.suspendDriver))
 	admin.POST("/drivers/:id/reinstate", h.asAdmin(dispatch.Admin, h.reinstateDriver))
+	admin.POST("/drivers/:id/erase", h.asAdmin(dispatch.Admin, h.eraseDriver))
+	admin.GET("/drivers/:id/export", h.asAdmin(dispatch.Admin, h.exportDriver))
 	admin.POST("/drivers/:id/tokens", h.asAdmin(dispatch.Admin, h.issueToken))
 	admin.DELETE("/drivers/:id/tokens", h.asAdmin(dispatch.Admin, h.revokeTokens))
 	admin.GET("/drivers/:id/devices", h.asAdmin(dispatch.Viewer, h.driverDevices))

@@ -75,7 +75,7 @@ var scenes = map[string]func(s *scene, path string){
 
 	"createDriver": plain, "listDrivers": plain, "createDrivers": plain,
 	"getDriver": onDriver, "changeDriver": onDriver, "suspendDriver": onDriver, "reinstateDriver": onDriver, "issueToken": onDriver,
-	"listDevices": onDriver, "getSignals": onDriver, "revokeTokens": onDriver,
+	"listDevices": onDriver, "getSignals": onDriver, "revokeTokens": onDriver, "eraseDriver": onDriver, "exportDriver": onDriver,
 	"removeDevice": func(s *scene, path string) {
 		s.device(s.driver, "phone", "token-of-"+s.driver.id)
 		s.at(path, s.driver.id, "phone")

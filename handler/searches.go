@@ -22,8 +22,8 @@ type searchQueue struct {
 	mu sync.Mutex
 	of map[string]*callerSearches
 	// texts and previews are the semaphores for all keys. They are separate, so that searches of viewers don't block previews of
-	// dispatchers.
-	texts, previews chan struct{}
+	// dispatchers. exports is for one export of a driver's data at a time: it may take long.
+	texts, previews, exports chan struct{}
 }
 
 // callerSearches are one key's running and waiting searches.
@@ -33,7 +33,7 @@ type callerSearches struct {
 }
 
 func newSearchQueue() *searchQueue {
-	return &searchQueue{of: map[string]*callerSearches{}, texts: make(chan struct{}, searchesAtOnce), previews: make(chan struct{}, searchesAtOnce)}
+	return &searchQueue{of: map[string]*callerSearches{}, texts: make(chan struct{}, searchesAtOnce), previews: make(chan struct{}, searchesAtOnce), exports: make(chan struct{}, 1)}
 }
 
 // runText calls list, in the queue if it searches for text: no index helps to find text within a column.
@@ -47,6 +47,17 @@ func (s *searchQueue) runText(c echo.Context, caller, text string, list func() e
 // runPreview calls preview in the queue.
 func (s *searchQueue) runPreview(c echo.Context, caller string, preview func() error) error {
 	return s.run(c, caller, s.previews, preview)
+}
+
+// runExport calls export unless another export is running. It does not count as the caller's search, which would wait for it.
+func (s *searchQueue) runExport(c echo.Context, export func() error) error {
+	select {
+	case s.exports <- struct{}{}:
+		defer func() { <-s.exports }()
+		return export()
+	default:
+		return rateLimited(c, time.Second)
+	}
 }
 
 // run calls search when the caller has no other search running and the semaphore has room. It returns errRateLimited if too many

@@ -113,18 +113,22 @@ func (r *Revocations) read(ctx context.Context) error {
 // Revoke revokes every token that the driver has, on this instance at once. ErrDriverNotFound, ErrUnavailable, ErrUnknown.
 func (r *Revocations) Revoke(ctx context.Context, id dispatch.DriverID) error {
 	made, err := r.store.RevokeTokens(ctx, id)
-	if err != nil {
-		return err
+	if err == nil {
+		r.Learn(made)
 	}
+	return err
+}
+
+// Learn makes this instance refuse the tokens that a stored revocation ends, without waiting for its next reading.
+func (r *Revocations) Learn(made dispatch.Revocation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.local++
 	known := maps.Clone(*r.known.Load())
-	if known[id].Generation < made.Generation {
-		known[id] = made
+	if known[made.Driver].Generation < made.Generation {
+		known[made.Driver] = made
 	}
 	r.known.Store(&known)
-	return nil
 }
 
 // isRevoked reports whether the driver's tokens of that generation are revoked.

@@ -1,0 +1,280 @@
+package handler
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"firsttap/dispatch"
+	"firsttap/outbox"
+)
+
+// driverDataStore erases a driver's data, and reads all of it. The sequences end with an error if they can't be read to their end.
+type driverDataStore interface {
+	EraseDriver(ctx context.Context, id dispatch.DriverID) (dispatch.DriverRecord, dispatch.Revocation, error)
+	RecordExport(ctx context.Context, id dispatch.DriverID) (dispatch.DriverRecord, error)
+	ClaimsOf(ctx context.Context, id dispatch.DriverID) iter.Seq2[dispatch.DriversClaim, error]
+	EventsOf(ctx context.Context, id dispatch.DriverID) iter.Seq2[dispatch.Event, error]
+	OfferMarksOf(ctx context.Context, id dispatch.DriverID) iter.Seq2[dispatch.OfferMarks, error]
+	NotificationsOf(ctx context.Context, id dispatch.DriverID) iter.Seq2[outbox.Notification, error]
+	TapsOf(ctx context.Context, id dispatch.DriverID) iter.Seq2[dispatch.Attempt, error]
+}
+
+func (h *handler) eraseDriver(c echo.Context, _ string) error {
+	id, err := driverID(c)
+	if err != nil {
+		return err
+	}
+	if _, err := read[struct{}](c, maxBody); err != nil {
+		return err
+	}
+	v, revoked, err := h.stores.driverData.EraseDriver(c.Request().Context(), id)
+	if revoked.Generation > 0 { // also if the rest of the erasure is still to be done
+		h.Revocations.Learn(revoked)
+		h.Streams.DriverChanged(v.Driver)
+	}
+	if err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+// The parts of an export. They have no push token, no secret and no other person: of an entry of the audit by an admin, the key.
+type (
+	exportedClaim struct {
+		ID         dispatch.ClaimID `json:"id"`
+		DispatchID dispatch.ID      `json:"dispatch_id"`
+		Round      int              `json:"round"`
+		Outcome    dispatch.Outcome `json:"outcome"`
+		AcceptedAt timestamp        `json:"accepted_at"`
+		EndedAt    *timestamp       `json:"ended_at"`
+	}
+	exportedEvent struct {
+		ID         dispatch.EventID   `json:"id"`
+		DispatchID dispatch.ID        `json:"dispatch_id"`
+		Type       dispatch.EventType `json:"type"`
+		Round      int                `json:"round"`
+		Actor      string             `json:"actor"`
+		ReasonCode *string            `json:"reason_code"`
+		RequestID  *string            `json:"request_id"`
+		At         timestamp          `json:"at"`
+	}
+	exportedOffer struct {
+		DispatchID    dispatch.ID `json:"dispatch_id"`
+		Round         int         `json:"round"`
+		SeenAt        *timestamp  `json:"seen_at"`
+		DeclinedAt    *timestamp  `json:"declined_at"`
+		DeclineReason *string     `json:"decline_reason"`
+	}
+	exportedTap struct {
+		ID         dispatch.AttemptID     `json:"id"`
+		DispatchID dispatch.ID            `json:"dispatch_id"`
+		Round      int                    `json:"round"`
+		Result     dispatch.AttemptResult `json:"result"`
+		At         timestamp              `json:"at"`
+		AppVersion *string                `json:"app_version"`
+	}
+)
+
+func exportClaim(k dispatch.DriversClaim) exportedClaim {
+	return exportedClaim{k.ID, k.Dispatch, k.Round, k.Outcome, timestamp(k.AcceptedAt), optionalTimestamp(k.EndedAt)}
+}
+
+func exportOffer(m dispatch.OfferMarks) exportedOffer {
+	return exportedOffer{m.Dispatch, m.Round, optionalTimestamp(m.SeenAt), optionalTimestamp(m.DeclinedAt), nullable(m.DeclineReason)}
+}
+
+func exportTap(t dispatch.Attempt) exportedTap {
+	return exportedTap{t.ID, t.Dispatch, t.Round, t.Result, timestamp(t.At), nullable(t.AppVersion)}
+}
+
+// exportEvent leaves out whose request it was unless it was the driver's own.
+func exportEvent(me dispatch.DriverID) func(dispatch.Event) exportedEvent {
+	return func(e dispatch.Event) exportedEvent {
+		v := exportedEvent{ID: e.ID, DispatchID: e.Dispatch, Type: e.Type, Round: e.Round, Actor: e.Actor, ReasonCode: nullable(e.ReasonCode), At: timestamp(e.At)}
+		if e.Actor == string(me) {
+			v.RequestID = nullable(e.Request)
+		}
+		return v
+	}
+}
+
+// exportEntry leaves out whose request it was unless it was the driver's own, and who had the driver's push token before.
+func exportEntry(me dispatch.DriverID) func(dispatch.AuditEntry) auditView {
+	return func(e dispatch.AuditEntry) auditView {
+		if e.Actor != string(me) {
+			e.Request = ""
+		}
+		detail := map[string]any{}
+		if json.Unmarshal([]byte(e.Detail), &detail) == nil && withoutOthers(detail) {
+			if cut, err := json.Marshal(detail); err == nil {
+				e.Detail = string(cut)
+			}
+		}
+		return viewAudit(e)
+	}
+}
+
+// withoutOthers deletes the previous owner of a push token, also from the last and the further changes of a coalesced entry.
+func withoutOthers(detail map[string]any) (changed bool) {
+	for field, value := range detail {
+		if inner, ok := value.(map[string]any); ok {
+			changed = withoutOthers(inner) || changed
+		}
+		if field == "token_was_of" {
+			delete(detail, field)
+			changed = true
+		}
+	}
+	return changed
+}
+
+// exportDriver writes the export as it reads it, so that its size costs no memory. If reading fails in between, the JSON ends early:
+// whoever reads it knows by its last member, "complete".
+func (h *handler) exportDriver(c echo.Context, _ string) error {
+	id, err := driverID(c)
+	if err != nil {
+		return err
+	}
+	return h.searches.runExport(c, func() error {
+		ctx := c.Request().Context()
+		v, err := h.stores.driverData.RecordExport(ctx, id)
+		if err != nil {
+			return err
+		}
+		header := c.Response().Header()
+		header.Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
+		header.Set(echo.HeaderContentDisposition, `attachment; filename="`+string(id)+`.json"`)
+		w := &exportWriter{out: bufio.NewWriterSize(c.Response(), exportBuffer), conn: http.NewResponseController(c.Response().Writer)}
+		err = h.writeExport(ctx, w, v)
+		if err != nil && !c.Response().Committed { // nothing was sent yet
+			header.Del(echo.HeaderContentDisposition)
+			return err
+		}
+		if err != nil {
+			h.Log.Warn("export of a driver ended early; its JSON is not complete, and the admin must ask again", "driver", id,
+				"request_id", requestID(c), "error", err)
+		}
+		return nil
+	})
+}
+
+func (h *handler) writeExport(ctx context.Context, w *exportWriter, v dispatch.DriverRecord) error {
+	store := h.stores.driverData
+	w.text(`{"exported_at":`)
+	w.value(timestamp(h.Now()))
+	w.text(`,"driver":`)
+	w.value(viewDriverRecord(v))
+	devices := pagesOf(func(p dispatch.Page) ([]dispatch.Device, string, error) {
+		return h.stores.devices.Devices(ctx, v.ID, p)
+	})
+	entries := pagesOf(func(p dispatch.Page) ([]dispatch.AuditEntry, string, error) {
+		return h.stores.audit.Audit(ctx, dispatch.AuditQuery{Target: string(v.ID), Page: p})
+	})
+	exportAll(w, "devices", devices, viewDriverDevice)
+	exportAll(w, "claims", store.ClaimsOf(ctx, v.ID), exportClaim)
+	exportAll(w, "events", store.EventsOf(ctx, v.ID), exportEvent(v.ID))
+	exportAll(w, "offers", store.OfferMarksOf(ctx, v.ID), exportOffer)
+	exportAll(w, "taps", store.TapsOf(ctx, v.ID), exportTap)
+	exportAll(w, "notifications", store.NotificationsOf(ctx, v.ID), viewNotification)
+	exportAll(w, "audit", entries, exportEntry(v.ID))
+	w.text(`,"complete":true}`)
+	return w.flush()
+}
+
+// exportPage is how many items of a list an export reads at a time.
+const exportPage = 200
+
+// pagesOf is the sequence of a list's items.
+func pagesOf[T any](read func(dispatch.Page) ([]T, string, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for p := (dispatch.Page{Limit: exportPage}); ; {
+			items, next, err := read(p)
+			if err != nil {
+				var none T
+				yield(none, err)
+				return
+			}
+			for _, item := range items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if p.Cursor = next; next == "" {
+				return
+			}
+		}
+	}
+}
+
+// exportAll writes the items as a member of the export, unless an error has ended it.
+func exportAll[T, V any](w *exportWriter, name string, items iter.Seq2[T, error], view func(T) V) {
+	w.text(`,"` + name + `":[`)
+	if w.err != nil {
+		return
+	}
+	separator := ""
+	for item, err := range items {
+		if err != nil {
+			w.err = err
+			return
+		}
+		w.text(separator)
+		w.value(view(item))
+		if separator = ","; w.err != nil {
+			return
+		}
+	}
+	w.text("]")
+}
+
+// exportBuffer is how much of an export is sent at a time. The server's deadline is for answers of limited length; an export has one for
+// each part instead.
+const exportBuffer = 32 << 10
+
+type exportWriter struct {
+	out  *bufio.Writer
+	conn *http.ResponseController
+	err  error // of reading or writing: nothing is written after it
+}
+
+func (w *exportWriter) text(s string) { w.write([]byte(s)) }
+
+func (w *exportWriter) value(v any) {
+	encoded, err := json.Marshal(v)
+	if err != nil && w.err == nil {
+		w.err = err
+	}
+	w.write(encoded)
+}
+
+func (w *exportWriter) write(b []byte) {
+	if w.err != nil {
+		return
+	}
+	if w.out.Available() < len(b) {
+		w.extend()
+	}
+	if _, err := w.out.Write(b); err != nil {
+		w.err = err
+	}
+}
+
+func (w *exportWriter) extend() {
+	if err := w.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		w.err = err
+	}
+}
+
+func (w *exportWriter) flush() error {
+	if w.extend(); w.err == nil {
+		w.err = w.out.Flush()
+	}
+	return w.err
+}
