@@ -122,7 +122,7 @@ mutant "an event whose pushes are committed is expanded" notify/committed.go "		
 mutant "a waiting event with recipients is completed" notify/committed.go "		return none[e.id]
 " "		return len(none) > 0
 " ./notify TestWaitingEvents
-mutant "a topic that nobody ended stays" repository/topics.go "\" NOT IN ?\", true" "\" NOT IN ? AND 1 = 0\", true" ./repository TestTopicThatNobodyEnded
+mutant "a topic that nobody ended stays" repository/topics.go "NOT IN ?\", true" "NOT IN ? AND 1 = 0\", true" ./repository TestTopicThatNobodyEnded
 mutant "events without recipients are expanded one by one" notify/relay.go "r.remember(x.Event.Driver)" "" ./notify TestEventsWithoutRecipients
 mutant "a relay that stops forgets its completions" notify/committed.go "r.complete(lasting, batch)" "r.complete(ctx, batch)" ./notify TestRelayEndsWithCompletions
 mutant "taps of an earlier version are not read" repository/taps.go "FROM attempts WHERE " "FROM attempts WHERE 1 = 0 AND " ./repository TestTapsOfAnEarlierVersion
@@ -130,7 +130,19 @@ mutant "a tap of another driver is counted" repository/taps.go "(f.driver == \"\
 mutant "a version is stored unquoted" repository/taps.go "json.Marshal(t.AppVersion)" '[]byte(`"`+t.AppVersion+`"`), error(nil)' ./repository TestTapsAreReadAsWritten
 mutant "a page of taps is not in order" repository/taps_read.go "p.taps = slices.Insert(p.taps, i, *t)" "p.taps = append(p.taps, *t)" ./repository TestTapsOfSeveralInstances
 mutant "a round that has not begun is booked" repository/taps.go "|| round > current[t.Dispatch]" "" ./repository TestTheRoundOfATap
-mutant "batches are kept for ever" repository/retention.go '{"tap_batches", "id", "id < ?"' '{"tap_batches", "id", "id < ? AND 1 = 0"' ./repository TestRetentionOfTables
+mutant "batches are kept for ever" repository/retention.go 'rule("tap_batches", "id", "id < ?"' 'rule("tap_batches", "id", "id < ? AND 1 = 0"' ./repository TestRetentionOfTables
+mutant "removing a driver's newest claim lets two claims take its number" repository/removed.go "newest == c.DriverSeq" "newest < 0" ./repository TestRemovalOfTheNewestClaim
+mutant "what is about a removed dispatch stays" repository/removed.go 'if left, err := historyLeft(tx, id); err != nil || left {' 'if _, err := historyLeft(tx, id); err != nil {' ./repository TestRemovalSkipsLockedRows
+mutant "a driver with a job is erased" repository/erase.go "if busy > 0 {" "if busy < 0 {" ./repository 'TestEraseOfABusyDriver|TestEraseAndClaimAtOnce'
+mutant "a claim does not see an erasure" repository/erase.go "Version: row.Version + 1, IndexedVersion: row.Version + 1," "Version: row.Version, IndexedVersion: row.Version," ./repository TestEraseBetweenDecisionAndClaim
+mutant "an erased driver stays in the index" repository/erase.go "if err := s.indexDrivers(tx, []driverRow{*row}); err != nil {" "if err := error(nil); err != nil {" ./repository 'TestErasedDriverIsInNoTable|TestIndexOfDriversIsTrue'
+mutant "an erased driver comes back into the index" repository/driver_index.go "if row.ErasedAt != nil {" "if false {" ./repository TestIndexOfDriversIsTrue
+mutant "a preview of all rows counts erased drivers" repository/candidates.go "FROM drivers v WHERE v.erased_at IS NULL" "FROM drivers v WHERE 1 = 1" ./repository TestIndexOfDriversIsTrue
+mutant "a preview by the index counts suspended erased drivers" repository/candidates.go "v.suspended_until > ? AND v.erased_at IS NULL" "v.suspended_until > ?" ./repository TestErasedDriverChangedByAnEarlierVersion
+mutant "the supply of all rows has erased drivers" repository/supply.go "WHERE on_duty AND erased_at IS NULL" "WHERE on_duty" ./repository TestIndexOfDriversIsTrue
+mutant "the removal of a claim leaves the driver unindexed" repository/removed.go "SET indexed_version = indexed_version + 1, version" "SET version" ./repository TestRemovalOfTheNewestClaim
+mutant "the audit of an erased driver has the name" repository/erase.go "if !eraseValues(detail) {" "if true {" ./repository TestErasedDriverIsInNoTable
+mutant "an erased driver registers a device" repository/devices.go "WHERE id = ? AND erased_at IS NULL" "WHERE id = ?" ./repository TestErasedDriverTakesNoPart
 mutant "a demoted server decides a claim" repository/claim_snapshot.go "if readOnly {" "if false {" ./repository TestReadOnlyServerAnswersNothing
 mutant "a demoted server answers reads" repository/primary.go "c.primary.recheckAfter < 0 || time.Since(c.checkedAt) < c.primary.recheckAfter" "true" ./repository TestReadOnlyServerAnswersNothing
 mutant "a server that did not answer keeps its connections" repository/primary.go "s.suspectedAt.CompareAndSwap(last, &now)" "false" ./repository 'TestASilentServerIsLeft|TestSuspicion'

@@ -1,3 +1,4 @@
+import { readFile } from "node:fs/promises";
 import { type Page, accessible, expect, loseAnswers, ownClock, test } from "../fixtures.ts";
 
 const drivers = (page: Page) => page.getByRole("region", { name: "Drivers" }).getByRole("row");
@@ -127,6 +128,37 @@ test("an edit changes only the edited fields, and shows another user's change", 
   await edit.getByRole("button", { name: "Save" }).click();
   await expect(page.getByRole("heading", { name: "Kim Min-jun" })).toBeVisible();
   expect(await service.call("GET", path)).toMatchObject({ name: "Kim Min-jun", phone: "+821099998888", regions: [region, "incheon"] });
+});
+
+test("a driver is exported and erased", async ({ openConsole, service, region }) => {
+  const [driver] = await service.drivers(1, region, { name: "Kim Min-jun" });
+  await service.call("PUT", "/v1/me/devices/phone", { platform: "android", push_token: `push-${region}` }, { token: driver!.token });
+  const d = await service.dispatch(region);
+  await service.accept(d.id, driver!.token);
+  const page = await openConsole(`#/drivers/${driver!.id}`);
+
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Export all data" }).click()]);
+  expect(download.suggestedFilename()).toBe(`${driver!.id}.json`);
+  const exported = JSON.parse(await readFile(await download.path(), "utf8"));
+  expect(exported).toMatchObject({ driver: { name: "Kim Min-jun" }, claims: [{ dispatch_id: d.id }], devices: [{ installation_id: "phone" }], complete: true });
+
+  const ask = page.getByRole("dialog", { name: "Erase Kim Min-jun?" });
+  await page.getByRole("button", { name: "Erase" }).click();
+  await expect(ask).toContainText("It can't be undone");
+  await accessible(page);
+  await ask.getByRole("button", { name: "Erase for good" }).click();
+  await expect(ask.getByRole("alert")).toContainText("The driver has a job that is not over.");
+  await ask.getByRole("button", { name: "Back" }).click();
+  await service.call("POST", `/v1/dispatches/${d.id}/start`, {}, { token: driver!.token });
+  await service.call("POST", `/v1/dispatches/${d.id}/complete`, {}, { token: driver!.token });
+  await page.getByRole("button", { name: "Erase" }).click();
+  await ask.getByRole("button", { name: "Erase for good" }).click();
+  await expect(page.getByRole("heading", { name: /^Erased / })).toBeVisible();
+  await expect(page.getByRole("button", { name: "Erase" })).toBeHidden();
+  await expect(page.getByText("Kim Min-jun")).toBeHidden();
+  await expect(page.getByRole("link", { name: "Export all data" })).toBeVisible();
+  await accessible(page);
+  await expect(service.call("GET", "/v1/me", undefined, { token: driver!.token })).rejects.toThrow(/401/);
 });
 
 test("a driver's tokens are revoked, and the phone is signed out", async ({ openConsole, openDriver, service, region }) => {

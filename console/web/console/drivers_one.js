@@ -4,6 +4,7 @@ import { Trouble, useTitle, when } from "../assets/ui.js";
 import { usePolled } from "./poll.js";
 import { EditDriver } from "./drivers_edit.js";
 import { Devices } from "./drivers_devices.js";
+import { Erase } from "./drivers_erase.js";
 import { Reinstate, Suspend } from "./drivers_suspend.js";
 import { Signals } from "./drivers_signals.js";
 import { Duty, Suspension, suspended } from "./drivers_state.js";
@@ -11,7 +12,7 @@ import { EndTokens, IssueToken } from "./drivers_token.js";
 
 const again = 10_000; // ms: the stream does not announce drivers' changes
 
-const dialogs = { edit: EditDriver, suspend: Suspend, reinstate: Reinstate, token: IssueToken, tokens: EndTokens };
+const dialogs = { edit: EditDriver, suspend: Suspend, reinstate: Reinstate, token: IssueToken, tokens: EndTokens, erase: Erase };
 
 /** The page of one driver: the profile, the devices, the signals, and an admin's actions. */
 export function OneDriver({ id, may }) {
@@ -22,10 +23,11 @@ export function OneDriver({ id, may }) {
   useTitle(driver?.name);
   return html`<p class="back"><a href="#/drivers">All drivers</a></p>
     <div class="head"><h1><bdi>${driver?.name ?? "Driver"}</bdi></h1>
-      ${driver && html`<${Duty} on=${driver.on_duty} /><${Suspension} until=${driver.suspended_until} />`}</div>
+      ${driver && (driver.erased_at ? html`<span class="badge soft">erased ${when(driver.erased_at)}</span>`
+        : html`<${Duty} on=${driver.on_duty} /><${Suspension} until=${driver.suspended_until} />`)}</div>
     <${Trouble} error=${error} reading />
     ${driver && html`<div class="stack">
-      ${may("admin") && html`<${Actions} driver=${driver} ask=${ask} />`}
+      ${may("admin") && html`<${Actions} driver=${driver} path=${path} ask=${ask} />`}
       <${Facts} driver=${driver} />
       <${Devices} path=${path} may=${may} />
       ${may("admin") && html`<${Signals} path=${path} />`}
@@ -33,21 +35,27 @@ export function OneDriver({ id, may }) {
     </div>`}`;
 }
 
-function Actions({ driver, ask }) {
+function Actions({ driver, path, ask }) {
   return html`<div class="row" role="group" aria-label="What to do">
-    <button onClick=${() => ask("edit")}>Edit</button>
+    ${!driver.erased_at && html`<${Changes} driver=${driver} ask=${ask} />`}
+    <a class="button" href=${path + "/export"} download>Export all data</a>
+    <a href=${"#/audit?target=" + driver.id}>What admins changed</a>
+  </div>`;
+}
+
+function Changes({ driver, ask }) {
+  return html`<button onClick=${() => ask("edit")}>Edit</button>
     ${suspended(driver.suspended_until)
       ? html`<button onClick=${() => ask("reinstate")}>Reinstate</button>`
       : html`<button class="danger" onClick=${() => ask("suspend")}>Suspend</button>`}
     <button onClick=${() => ask("token")}>Issue a token</button>
     <button class="danger" onClick=${() => ask("tokens")}>End all tokens</button>
-    <a href=${"#/audit?target=" + driver.id}>What admins changed</a>
-  </div>`;
+    <button class="danger" onClick=${() => ask("erase")}>Erase</button>`;
 }
 
 function Facts({ driver }) {
   const facts = [
-    ["Phone", driver.phone], ["Regions", driver.regions.join(", ")], ["Vehicle class", driver.vehicle_class],
+    ["Phone", driver.phone ?? "–"], ["Regions", driver.regions.join(", ") || "–"], ["Vehicle class", driver.vehicle_class || "–"],
     ["Working height", driver.working_height_m === null ? "–" : `${driver.working_height_m} m`], ["Language", driver.locale ?? "–"],
     ["Firebase UID", driver.firebase_uid ?? "–"], ["ID", driver.id], ["Since", when(driver.created_at)], ["Last change", when(driver.updated_at)],
   ];
