@@ -61,7 +61,7 @@ test("the preview counts the eligible drivers, and the others' reasons", async (
   await page.getByLabel("Region").fill("busan");
   await expect(preview).toContainText("4 eligible, 14 not");
   await page.getByLabel("Work ends").fill(local(-1));
-  await expect(preview).toContainText("Can't tell who could take it. work_ends_at must be after work_starts_at");
+  await expect(preview).toContainText("Can't tell who could take it. Work ends must be after “Work starts”");
   await page.getByLabel("Work ends").fill(local(1));
   await expect(preview).toContainText("4 eligible");
   await service.stop("SIGKILL");
@@ -140,7 +140,7 @@ test("an error stands beside its field, and no input is lost", async ({ openCons
   await expect(page.getByLabel("Region")).toBeFocused();
   await expect(page.getByLabel("Work ends")).toHaveAccessibleDescription(/is required/);
   await expect(page.getByLabel("Latitude")).toHaveAccessibleDescription(/must be at most 90/);
-  await expect(page.getByLabel("Longitude")).toHaveAccessibleDescription("is required with site_lat");
+  await expect(page.getByLabel("Longitude")).toHaveAccessibleDescription("is required with “Latitude”");
   await expect(page.getByRole("alert")).toContainText("fields are not right");
   await accessible(page);
   await page.getByLabel("Latitude").clear();
@@ -149,7 +149,7 @@ test("an error stands beside its field, and no input is lost", async ({ openCons
   await page.getByRole("group", { name: "Opens" }).getByLabel("later").check();
   await page.getByLabel("Opens at").fill("2020-01-01T09:00");
   await submit(page).click();
-  await expect(page.getByText("must be after opens_at and in the future")).toBeVisible();
+  await expect(page.getByText("Expires at must be after the opening and in the future")).toBeVisible();
   await expect(page.getByLabel("Note")).toHaveValue("");
   await page.getByRole("group", { name: "Opens" }).getByLabel("now").check();
 

@@ -123,7 +123,7 @@ test("an edit changes only the edited fields, and shows another user's change", 
   await edit.getByLabel("Regions").fill(`${region}, incheon`);
   await service.call("PATCH", path, { name: "Kim Min-jun" });
   await edit.getByRole("button", { name: "Save" }).click();
-  await expect(edit.getByRole("alert")).toContainText('Somebody else changed this driver meanwhile: name is now "Kim Min-jun"');
+  await expect(edit.getByRole("alert")).toContainText('Somebody else changed this driver meanwhile: Name is now "Kim Min-jun"');
   expect((await service.call("GET", path)).phone).not.toBe("+821099998888");
   await edit.getByRole("button", { name: "Save" }).click();
   await expect(page.getByRole("heading", { name: "Kim Min-jun" })).toBeVisible();

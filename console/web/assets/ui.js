@@ -1,5 +1,7 @@
 import { html, useEffect, useLayoutEffect, useReducer, useRef, useState } from "./preact.js";
-import { Problem, Unreachable, now } from "./api.js";
+import { now } from "./api.js";
+import { useLanguage } from "./language.js";
+import { explain } from "./problems.js";
 
 export { html };
 
@@ -15,9 +17,10 @@ export function useNow(ms = 1000) {
 
 /** Sets the tab's title as soon as the name is known, until the page changes. */
 export function useTitle(name) {
+  const { t } = useLanguage();
   useEffect(() => {
-    if (name) document.title = `${name} · FirstTap console`;
-  }, [name]);
+    if (name) document.title = t.titleOf(name);
+  }, [name, t]);
 }
 
 /**
@@ -45,16 +48,8 @@ export function useLoaded(load, dependencies) {
  * @param {{error: Error|null, reading?: boolean}} props reading: a reading failed, and not a change
  */
 export function Trouble({ error, reading }) {
-  return html`<div class="trouble" role="alert">${error && explain(error, reading)}</div>`;
-}
-
-/** The English text of an error. Without an answer the outcome of a change is unknown; a reading has no outcome. */
-export function explain(error, reading = false) {
-  if (error instanceof Unreachable && !reading) return `${error.message} Nobody knows yet whether that was done.`;
-  if (error instanceof Problem && error.body.errors) {
-    return error.body.errors.map((e) => `${e.field} ${e.message}`).join("; ");
-  }
-  return error.message;
+  const language = useLanguage();
+  return html`<div class="trouble" role="alert">${error && explain(error, language, reading)}</div>`;
 }
 
 /**
@@ -87,13 +82,14 @@ export function Dialog({ title, onClose, children }) {
 
 /** Shows that a request that takes long is still under way. @param {{busy: boolean}} props */
 export function StillAsking({ busy }) {
+  const { t } = useLanguage();
   const [slow, setSlow] = useState(false);
   useEffect(() => {
     setSlow(false);
     const timer = busy && setTimeout(setSlow, 1500, true);
     return () => clearTimeout(timer);
   }, [busy]);
-  return slow && html`<p class="soft" role="status">No answer yet. It is being asked again …</p>`;
+  return slow && html`<p class="soft" role="status">${t.noAnswerYet}</p>`;
 }
 
 /**
@@ -102,6 +98,7 @@ export function StillAsking({ busy }) {
  * word is the verb on the button that acts
  */
 export function Ask({ title, word, danger, act, onClose, children }) {
+  const { t } = useLanguage();
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState(null);
   const submit = async (e) => {
@@ -123,19 +120,11 @@ export function Ask({ title, word, danger, act, onClose, children }) {
       <${StillAsking} busy=${busy} />
       <div class="row">
         <button type="submit" class=${danger ? "danger" : "primary"} disabled=${busy}>${word}</button>
-        <button type="button" onClick=${() => onClose(false)}>Back</button>
+        <button type="button" onClick=${() => onClose(false)}>${t.back}</button>
       </div>
     </form>
   <//>`;
 }
-
-const day = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "short" });
-const second = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "medium" });
-
-/** "2026-11-22 14:03", in the reader's own zone; an en dash for null. */
-export const when = (iso) => (iso ? day.format(new Date(iso)) : "–");
-/** "2026-11-22 14:03:27" */
-export const whenExactly = (iso) => (iso ? second.format(new Date(iso)) : "–");
 
 /** "4:05", "1:02:09"; "0:00" when it is over. */
 export function left(ms) {
@@ -143,27 +132,4 @@ export function left(ms) {
   const two = (n) => String(n).padStart(2, "0");
   const h = Math.floor(s / 3600), m = Math.floor(s / 60) % 60;
   return h ? `${h}:${two(m)}:${two(s % 60)}` : `${m}:${two(s % 60)}`;
-}
-
-/** The rough time since or until a moment: "3 min". */
-export function roughly(ms) {
-  const s = Math.abs(ms) / 1000;
-  if (s < 1) return `${Math.round(Math.abs(ms))} ms`;
-  if (s < 60) return `${Math.round(s)} s`;
-  if (s < 3600) return `${Math.round(s / 60)} min`;
-  if (s < 172800) return `${Math.round(s / 3600)} h`;
-  return `${Math.round(s / 86400)} d`;
-}
-
-const currencies = new Map(); // creating a format takes longer than the rest of a board's card
-
-/** "₩350,000": amount is in the currency's minor unit. */
-export function money({ amount, currency }, locale = "en") {
-  const key = `${locale} ${currency}`;
-  if (!currencies.has(key)) {
-    if (currencies.size >= 50) currencies.clear();
-    currencies.set(key, new Intl.NumberFormat(locale, { style: "currency", currency }));
-  }
-  const format = currencies.get(key);
-  return format.format(amount / 10 ** format.resolvedOptions().maximumFractionDigits);
 }

@@ -1,6 +1,8 @@
 import { Component, html, useRef } from "../assets/preact.js";
 import { Unreachable } from "../assets/api.js";
-import { Trouble, when, whenExactly } from "../assets/ui.js";
+import { Language, useLanguage } from "../assets/language.js";
+import { PageError } from "../assets/problems.js";
+import { Trouble } from "../assets/ui.js";
 import { LiveBadge, useSince } from "./live.js";
 import { Card, Ended } from "./board_card.js";
 import { Filters, useFilters } from "./board_filters.js";
@@ -8,14 +10,11 @@ import { useBoard } from "./board_live.js";
 import { mostCards } from "./board_read.js";
 import { columns, ended, live } from "./board_state.js";
 
-const titles = {
-  SCHEDULED: "Scheduled", PENDING: "Pending", ACCEPTED: "Accepted", IN_PROGRESS: "In progress",
-  COMPLETED: "Completed", CANCELED: "Canceled", EXPIRED: "Expired",
-};
 const latest = 6; // of the ended dispatches
 
 /** Every open dispatch, by its state, updated live. */
 export function Board() {
+  const { t, when } = useLanguage();
   const [filters, change] = useFilters();
   const { state, connection, error } = useBoard(filters.region, filters.q.trim());
   const sorted = useRef({});
@@ -26,34 +25,36 @@ export function Board() {
   });
   return html`
     <div class="row head">
-      <h1>Board</h1>
+      <h1>${t.page.board}</h1>
       <${Filters} filters=${filters} change=${change} regions=${state.regions} classes=${state.classes} />
       <${LiveBadge} state=${connection} />
     </div>
     <${CutOff} cut=${connection !== "live" && state.loaded} />
     <${Trouble} error=${error instanceof Unreachable ? unreachable : error} />
-    <div class="board" role="group" aria-label="Dispatches by state" aria-describedby="arrows" onKeyDown=${walk}>
+    <div class="board" role="group" aria-label=${t.board.byState} aria-describedby="arrows" onKeyDown=${walk}>
       ${live.map((s) => html`<${Column} ...${column(s)} unseen=${s === "PENDING" ? state.unseen : none} loaded=${state.loaded} />`)}
-      <div class="ends" role="group" aria-label=${state.since ? `Ended since ${when(state.since)}` : "Ended"}>
-        <p class="soft">The last 24 hours</p>
+      <div class="ends" role="group" aria-label=${state.since ? t.board.endedSince(when(state.since)) : t.board.ended}>
+        <p class="soft">${t.board.lastDay}</p>
         ${ended.map((s) => html`<${Ends} ...${column(s)} />`)}
       </div>
     </div>
-    <p class="hidden" id="arrows">The arrow keys go from card to card.</p>`;
+    <p class="hidden" id="arrows">${t.board.arrows}</p>`;
 }
 
 const none = new Set();
-const unreachable = new Error("The service can't be reached; the board asks again.");
+const unreachable = new PageError(({ t }) => t.board.unreachable);
 
 function CutOff({ cut }) {
+  const { t, clock } = useLanguage();
   const since = useSince();
   return html`<div class="cutoff" role="alert">${cut && html`
-    <strong>Cut off since ${whenExactly(new Date(since).toISOString()).slice(-8)}.</strong>
-    ${" "}What you see is as it was then. It is read again as soon as the service answers.`}</div>`;
+    <strong>${t.board.cutSince(clock(since))}</strong> ${t.board.cutMore}`}</div>`;
 }
 
-// Same prevents the rendering of a part of the board whose props have not changed.
+// Same prevents the rendering of a part of the board whose props have not changed. Another language renders it nevertheless.
 class Same extends Component {
+  static contextType = Language;
+
   shouldComponentUpdate(next) {
     return Object.keys(next).some((k) => next[k] !== this.props[k]);
   }
@@ -61,24 +62,26 @@ class Same extends Component {
 
 class Column extends Same {
   render({ status, cards, count, narrowed, cut, unseen, loaded }) {
+    const { t } = this.context;
     const id = "column-" + status;
     const ignored = cards.filter((c) => unseen.has(c.id)).length;
     const more = narrowed ? Math.max(0, cards.length - mostCards) : Math.max(0, (count ?? 0) - Math.min(cards.length, mostCards));
     return html`<section class="column" aria-labelledby=${id} data-status=${status}>
-      <h2 id=${id}>${titles[status]} <${Count} count=${count} shown=${narrowed ? cards.length : undefined} /></h2>
-      <p class="ignored" role="status">${ignored > 0 && `▲ ${ignored} not seen for 60 s`}</p>
+      <h2 id=${id}>${t.board.columns[status]} <${Count} count=${count} shown=${narrowed ? cards.length : undefined} /></h2>
+      <p class="ignored" role="status">${ignored > 0 && t.board.unseenCount(ignored)}</p>
       <ul>${cards.slice(0, mostCards).map((c) => html`<${Card} key=${c.id} card=${c} unseen=${unseen.has(c.id)} />`)}</ul>
-      ${(cut || cards.length > mostCards) && more > 0 && html`<p class="soft">${more} more are not shown. Narrow the board to see them.</p>`}
-      ${loaded && cards.length === 0 && html`<p class="soft">None.</p>`}
+      ${(cut || cards.length > mostCards) && more > 0 && html`<p class="soft">${t.board.notShown(more)}</p>`}
+      ${loaded && cards.length === 0 && html`<p class="soft">${t.none}</p>`}
     </section>`;
   }
 }
 
 class Ends extends Same {
   render({ status, cards, count, narrowed }) {
+    const { t } = this.context;
     const id = "column-" + status;
     return html`<section aria-labelledby=${id} data-status=${status}>
-      <h2 id=${id}>${titles[status]} <${Count} count=${count} shown=${narrowed ? cards.length : undefined} /></h2>
+      <h2 id=${id}>${t.board.columns[status]} <${Count} count=${count} shown=${narrowed ? cards.length : undefined} /></h2>
       <ul>${cards.slice(0, latest).map((c) => html`<${Ended} key=${c.id} card=${c} />`)}</ul>
     </section>`;
   }
@@ -86,8 +89,9 @@ class Ends extends Same {
 
 // Count shows the service's count. With a narrower filter it shows the number of matching cards too.
 function Count({ count, shown }) {
+  const { t } = useLanguage();
   if (count === undefined) return html`<span class="count soft">…</span>`;
-  return html`<span class="count">${shown === undefined ? count : `${shown} of ${count}`}</span>`;
+  return html`<span class="count">${shown === undefined ? count : t.board.shownOf(shown, count)}</span>`;
 }
 
 // walk moves the focus: up and down in a column, left and right between the columns that have cards.

@@ -1,6 +1,7 @@
 import { Component, html, useLayoutEffect, useRef } from "../assets/preact.js";
 import { now } from "../assets/api.js";
-import { left, money, when } from "../assets/ui.js";
+import { Language, useLanguage } from "../assets/language.js";
+import { left } from "../assets/ui.js";
 import { useNames } from "./names.js";
 
 /** The number of cards rendered so far. A test bounds it, because a large board must render few cards. */
@@ -8,13 +9,16 @@ export const drawn = { cards: 0 };
 
 const shows = ["card", "unseen"];
 
-/** The card of one dispatch. It renders again only when the dispatch's object changes. */
+/** The card of one dispatch. It renders again only when the dispatch's object or the language changes. */
 export class Card extends Component {
+  static contextType = Language;
+
   shouldComponentUpdate(next) {
     return shows.some((k) => next[k] !== this.props[k]);
   }
 
   render({ card: c, unseen }) {
+    const { t, money, fromTo } = this.context;
     drawn.cards++;
     return html`<li class=${unseen ? "job unseen" : "job"}>
       <a href=${"#/dispatches/" + c.id}>
@@ -22,9 +26,9 @@ export class Card extends Component {
         <${Until} card=${c} />
         <span class="terms soft">${c.region} · ${c.vehicle_class}${c.min_working_height_m ? ` · ≥\u00a0${c.min_working_height_m}\u00a0m` : ""}</span>
         <span class="fee">${c.fee && money(c.fee)}</span>
-        <span class="time soft">${c.work_starts_at && span(c.work_starts_at, c.work_ends_at)}${c.round > 1 && ` · round ${c.round}`}</span>
+        <span class="time soft">${c.work_starts_at && fromTo(c.work_starts_at, c.work_ends_at)}${c.round > 1 && ` · ${t.round(c.round)}`}</span>
         ${c.accepted_by && html`<${Who} id=${c.accepted_by} />`}
-        ${unseen && html`<span class="flag"><span aria-hidden="true">▲</span> not seen for 60 s</span>`}
+        ${unseen && html`<span class="flag"><span aria-hidden="true">▲</span> ${t.board.unseen}</span>`}
       </a>
     </li>`;
   }
@@ -32,6 +36,8 @@ export class Card extends Component {
 
 /** The card of an ended dispatch: its place, and the time of its end. */
 export class Ended extends Component {
+  static contextType = Language;
+
   shouldComponentUpdate(next) {
     return next.card !== this.props.card;
   }
@@ -41,7 +47,7 @@ export class Ended extends Component {
     return html`<li class="job over"><a href=${"#/dispatches/" + c.id}>
       <span class="where">${c.site_address ?? "…"}</span>
       <span class="soft">${c.region}</span>
-      <time class="soft" datetime=${c.updated_at}>${when(c.updated_at).slice(-5)}</time>
+      <time class="soft" datetime=${c.updated_at}>${this.context.clockShort(c.updated_at)}</time>
       ${c.accepted_by && html`<${Who} id=${c.accepted_by} />`}
     </a></li>`;
   }
@@ -52,17 +58,14 @@ function Who({ id }) {
   return html`<span class="who">${name(id)}</span>`;
 }
 
-const clock = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
-const span = (from, to) => clock.formatRange(new Date(from), new Date(to));
-
 // One timer writes all the countdowns past the components, because nothing else on a card changes with them.
 const counting = new Map();
 let timer;
 
-function write(el, { at, word }) {
-  const text = word + left(at - now());
+function write(el, { at, scheduled, word }) {
+  const text = word(left(at - now()));
   if (el.textContent !== text) el.textContent = text;
-  el.classList.toggle("soon", !word && at - now() < 60_000);
+  el.classList.toggle("soon", !scheduled && at - now() < 60_000);
 }
 
 function writeAll() {
@@ -70,13 +73,14 @@ function writeAll() {
 }
 
 function Until({ card: c }) {
+  const { t } = useLanguage();
   const el = useRef(null);
   const scheduled = c.status === "SCHEDULED";
   const at = scheduled ? c.opens_at : c.expires_at;
   const counts = scheduled || c.status === "PENDING";
   useLayoutEffect(() => {
     if (!counts) return undefined;
-    const what = { at: Date.parse(at), word: scheduled ? "opens in " : "" };
+    const what = { at: Date.parse(at), scheduled, word: scheduled ? t.board.opensIn : (time) => time };
     write(el.current, what);
     counting.set(el.current, what);
     timer ??= setInterval(writeAll, 1000);
@@ -87,6 +91,6 @@ function Until({ card: c }) {
       clearInterval(timer);
       timer = undefined;
     };
-  }, [at, counts, scheduled]);
+  }, [at, counts, scheduled, t]);
   return counts ? html`<time ref=${el} class="until" datetime=${at} />` : null;
 }

@@ -1,4 +1,5 @@
 import { html } from "../assets/preact.js";
+import { useLanguage } from "../assets/language.js";
 import { useQuery } from "./query.js";
 
 /**
@@ -19,13 +20,14 @@ function Choice({ label, all, value, options, onChange }) {
 }
 
 export function Filters({ filters, change, regions, classes }) {
+  const { t } = useLanguage();
   return html`<form class="row filters" role="search" onSubmit=${(e) => e.preventDefault()}>
-    <${Choice} label="Region" all="All regions" value=${filters.region} options=${regions} onChange=${(region) => change({ region })} />
-    <${Choice} label="Vehicle" all="All classes" value=${filters.vehicleClass} options=${classes}
+    <${Choice} label=${t.region} all=${t.board.allRegions} value=${filters.region} options=${regions} onChange=${(region) => change({ region })} />
+    <${Choice} label=${t.board.vehicle} all=${t.board.allClasses} value=${filters.vehicleClass} options=${classes}
       onChange=${(c) => change({ class: c })} />
-    <label>Search <input type="search" value=${filters.q} maxlength="200" placeholder="Address, note or id"
-      title="Text in the address, the note, the id or your own id" onInput=${(e) => change({ q: e.target.value.trimStart() })} /></label>
+    <label>${t.search} <input type="search" value=${filters.q} maxlength="200" placeholder=${t.board.searchHint}
+      title=${t.board.searchMore} onInput=${(e) => change({ q: e.target.value.trimStart() })} /></label>
     ${(filters.region || filters.vehicleClass || filters.q) && html`
-      <button type="button" onClick=${() => change({ region: "", class: "", q: "" })}>Show all</button>`}
+      <button type="button" onClick=${() => change({ region: "", class: "", q: "" })}>${t.showAll}</button>`}
   </form>`;
 }

@@ -1,6 +1,8 @@
 import { html, useEffect, useRef, useState } from "../assets/preact.js";
 import { now } from "../assets/api.js";
-import { Trouble, when } from "../assets/ui.js";
+import { useLanguage } from "../assets/language.js";
+import { PageError } from "../assets/problems.js";
+import { Trouble } from "../assets/ui.js";
 
 const height = 300;
 const minute = 60_000;
@@ -11,7 +13,7 @@ let loading;
 function load() {
   loading ??= Promise.all([import("../assets/uplot.js"), style("../assets/uplot.css")]).then(([module]) => module.default, () => {
     loading = undefined;
-    throw new Error("The chart can't be loaded. The table has the same numbers; read the page again for the chart.");
+    throw new PageError(({ t }) => t.supply.chartFailed);
   });
   return loading;
 }
@@ -44,15 +46,14 @@ function columns(points) {
   return [at, onDuty, open];
 }
 
-const local = (seconds) => when(new Date(seconds * 1000).toISOString()); // "2026-11-22 14:03"
-
 /** Labels a day's beginning with the day, and other times with the hour. */
-function label(seconds) {
-  const [date, clock] = local(seconds).split(" ");
-  return clock === "00:00" ? date.slice(5) : clock;
+function label(seconds, { date, clockShort }) {
+  const at = new Date(seconds * 1000);
+  return at.getHours() + at.getMinutes() === 0 ? date(at) : clockShort(at);
 }
 
-function options(uPlot, place, hours) {
+function options(uPlot, place, hours, language) {
+  const { t, when } = language;
   const css = getComputedStyle(place);
   const color = (name) => css.getPropertyValue(name).trim();
   const axis = { stroke: color("--soft"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line"), width: 1 }, font: `12px ${css.fontFamily}` };
@@ -66,10 +67,10 @@ function options(uPlot, place, hours) {
       x: { range: () => [now() / 1000 - hours * 3600, now() / 1000] },
       y: { range: (_, __, max) => [0, Math.max(4, Math.ceil((max ?? 0) * 1.1))] },
     },
-    axes: [{ ...axis, values: (_, splits) => splits.map(label) }, { ...axis, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000] }],
+    axes: [{ ...axis, values: (_, splits) => splits.map((s) => label(s, language)) }, { ...axis, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000] }],
     series: [
-      { label: "Time", value: (_, v) => (v === null ? "–" : local(v)) },
-      line("On duty", color("--accent")), line("Open", color("--warn"), [6, 4]),
+      { label: t.supply.time, value: (_, v) => (v === null ? "–" : when(v * 1000)) },
+      line(t.supply.onDuty, color("--accent")), line(t.supply.open, color("--warn"), [6, 4]),
     ],
     cursor: { drag: { x: false, y: false } },
   };
@@ -80,6 +81,7 @@ function options(uPlot, place, hours) {
  * @param {{points: any[], hours: number, says: string}} props says describes the chart for readers who don't see it
  */
 export function Chart({ points, hours, says }) {
+  const language = useLanguage();
   const place = useRef(null);
   const plot = useRef(null);
   const [library, setLibrary] = useState(null);
@@ -97,7 +99,7 @@ export function Chart({ points, hours, says }) {
 
   useEffect(() => {
     if (!library) return undefined;
-    plot.current = new library(options(library, place.current, hours), columns(points), place.current);
+    plot.current = new library(options(library, place.current, hours, language), columns(points), place.current);
     const resize = new ResizeObserver(([entry]) => plot.current.setSize({ width: entry.contentRect.width, height }));
     resize.observe(place.current);
     return () => {
@@ -105,7 +107,7 @@ export function Chart({ points, hours, says }) {
       plot.current.destroy();
       plot.current = null;
     };
-  }, [library, hours, dark]);
+  }, [library, hours, dark, language]);
 
   useEffect(() => plot.current?.setData(columns(points)), [points]);
 

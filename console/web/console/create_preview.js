@@ -1,30 +1,28 @@
 import { html, useEffect, useReducer, useState } from "../assets/preact.js";
 import { pause, request } from "../assets/api.js";
-import { explain } from "../assets/ui.js";
+import { useLanguage } from "../assets/language.js";
+import { explain } from "../assets/problems.js";
 
 const settled = 300; // ms without another key
 const again = 15_000; // ms: drivers go on and off duty meanwhile
 
-const words = [
-  ["OFF_DUTY", "off duty"], ["SUSPENDED", "suspended"], ["REGION", "in other regions"],
-  ["VEHICLE_CLASS", "with another vehicle"], ["WORKING_HEIGHT", "not high enough"],
-];
-
-/** "12 not: 5 off duty, 4 in other regions"; "" if every driver is eligible. */
-function whyNot({ not_eligible: not, reasons }) {
+/** ", 12 not: 5 off duty, 4 in other regions"; "" if every driver is eligible. */
+function whyNot({ not_eligible: not, reasons }, t) {
   if (not === 0) return "";
-  return `${not} not: ` + words.filter(([code]) => reasons[code] > 0).map(([code, text]) => `${reasons[code]} ${text}`).join(", ");
+  const { preview } = t;
+  return preview.not(not, t.list(Object.keys(preview.reasons).filter((code) => reasons[code] > 0).map((code) => preview.reasons[code](reasons[code]))));
 }
 
-const more = ({ busy, reachable, eligible }) => [
-  busy > 0 && `${busy} could, but ${busy === 1 ? "has" : "have"} other work then.`,
-  eligible > 0 && `${reachable === eligible ? "All" : reachable || "None"} of the eligible can be reached by a push.`,
+const more = ({ busy, reachable, eligible }, { preview }) => [
+  busy > 0 && preview.busy(busy),
+  eligible > 0 && preview.reachable(reachable, eligible),
 ].filter(Boolean).join(" ");
 
 const counted = ({ reasons, not_eligible: not }) => Object.values(reasons).reduce((sum, n) => sum + n, 0) > not;
 
 /** Shows the number of eligible drivers, and the reasons of the others. asked is null until the form is complete enough. */
 export function Preview({ asked }) {
+  const { t } = useLanguage();
   const about = asked && JSON.stringify(asked);
   const [last, set] = useState({ about: null });
   const [turn, refresh] = useReducer((n) => n + 1, 0);
@@ -44,18 +42,20 @@ export function Preview({ asked }) {
   }, [about, turn]);
 
   return html`<section class="card preview" aria-labelledby="preview">
-    <h2 id="preview">Who could take it</h2>
+    <h2 id="preview">${t.preview.title}</h2>
     <div role="status">${about === null
-      ? html`<p class="soft">Fill in the region, the vehicle class and the work times, and the drivers are counted.</p>`
+      ? html`<p class="soft">${t.preview.fill}</p>`
       : html`<${Counts} ...${last} stale=${last.about !== about} />`}</div>
   </section>`;
 }
 
 function Counts({ counts, error, stale }) {
-  if (stale) return html`<p class="soft">Counting …</p>`;
-  if (error) return html`<p class="warn">Can't tell who could take it. ${explain(error, true)}</p>`;
-  return html`<p><strong class=${"eligible " + (counts.eligible > 0 ? "good" : "warn")}>${counts.eligible} eligible</strong>
-      ${counts.not_eligible > 0 && `, ${whyNot(counts)}`}</p>
-    ${more(counts) && html`<p class="soft">${more(counts)}</p>`}
-    ${counted(counts) && html`<p class="soft">A driver with two reasons counts under both.</p>`}`;
+  const language = useLanguage();
+  const { t } = language;
+  if (stale) return html`<p class="soft">${t.preview.counting}</p>`;
+  if (error) return html`<p class="warn">${t.preview.failed(explain(error, language, true))}</p>`;
+  return html`<p><strong class=${"eligible " + (counts.eligible > 0 ? "good" : "warn")}>${t.preview.eligible(counts.eligible)}</strong>
+      ${whyNot(counts, t)}</p>
+    ${more(counts, t) && html`<p class="soft">${more(counts, t)}</p>`}
+    ${counted(counts) && html`<p class="soft">${t.preview.twice}</p>`}`;
 }

@@ -1,5 +1,7 @@
 import { html, useEffect, useRef, useState } from "../assets/preact.js";
 import { Unreachable, get } from "../assets/api.js";
+import { useLanguage } from "../assets/language.js";
+import { PageError } from "../assets/problems.js";
 import { Trouble, useLoaded, useTitle } from "../assets/ui.js";
 import { LiveBadge } from "./live.js";
 import { actions } from "./dispatch_actions.js";
@@ -12,6 +14,7 @@ import { Race } from "./race.js";
 
 /** The page of one dispatch: its terms, the notified drivers, the taps, the events, and the possible actions. */
 export function Dispatch({ id, session, may }) {
+  const { t } = useLanguage();
   const [ended, setEnded] = useState(false);
   const { turn, stir, state } = useTurns(id, ended);
   const { data: dispatch, error } = useLoaded((signal) => get(`/v1/admin/dispatches/${encodeURIComponent(id)}`, { signal }), [id, turn]);
@@ -19,19 +22,23 @@ export function Dispatch({ id, session, may }) {
     if (dispatch) setEnded(["COMPLETED", "CANCELED", "EXPIRED"].includes(dispatch.status));
   }, [dispatch]);
   if (!dispatch && error?.status === 404) return html`<${Missing} id=${id} />`;
-  if (!dispatch) return html`<h1>Dispatch</h1><${Unread} error=${error} />${!error && html`<p role="status" class="soft">Reading …</p>`}`;
+  if (!dispatch) return html`<h1>${t.dispatch.title}</h1><${Unread} error=${error} />${!error && html`<p role="status" class="soft">${t.reading}</p>`}`;
   return html`<${Shown} dispatch=${dispatch} error=${error} turn=${turn} stir=${stir} live=${state} session=${session} may=${may} />`;
 }
 
+const old = new PageError(({ t }) => t.dispatch.unreachable);
+
 function Missing({ id }) {
-  return html`<div class="card missing stack"><h1>No such dispatch</h1>
-    <p>There is none with the id <code>${id || "(none)"}</code>. Look at the address again, or find it on the board.</p>
-    <p><a href="#/board">To the board</a></p></div>`;
+  const { t } = useLanguage();
+  return html`<div class="card missing stack"><h1>${t.dispatch.missing}</h1>
+    <p>${t.dispatch.missingMore(html`<code>${id || t.dispatch.noId}</code>`)}</p>
+    <p><a href="#/board">${t.dispatch.toBoard}</a></p></div>`;
 }
 
 function Shown({ dispatch, error, turn, stir, live, session, may }) {
+  const { t } = useLanguage();
   const changes = useChanges(session, stir);
-  const [said, setSaid] = useState("");
+  const [said, setSaid] = useState(null); // {in: the language to the text}
   useTitle(dispatch.site_address);
   const [chosen, choose] = useState(0); // a round; 0 is the current one
   const round = chosen || dispatch.round;
@@ -39,11 +46,11 @@ function Shown({ dispatch, error, turn, stir, live, session, may }) {
   return html`<div class="dispatch">
     <header class="row between">
       <div><h1><bdi>${dispatch.site_address}</bdi></h1>
-        <p class="row"><span role="status" aria-label="State"><${State} of=${dispatch.status} /></span>
-          <span>round ${dispatch.round}</span> <span class="soft">version ${dispatch.version}</span> <${LiveBadge} state=${live} /></p></div>
+        <p class="row"><span role="status" aria-label=${t.dispatch.state}><${State} of=${dispatch.status} /></span>
+          <span>${t.round(dispatch.round)}</span> <span class="soft">${t.dispatch.version(dispatch.version)}</span> <${LiveBadge} state=${live} /></p></div>
       ${may("dispatcher") && html`<${Actions} dispatch=${dispatch} session=${session} changes=${changes} stir=${stir} setSaid=${setSaid} />`}
     </header>
-    <${Trouble} error=${error instanceof Unreachable ? new Error("The service can't be reached. What you see may be old.") : error} />
+    <${Trouble} error=${error instanceof Unreachable ? old : error} />
     <${News} changes=${changes} said=${said} />
     <div class="columns">
       <div class="stack">
@@ -51,8 +58,8 @@ function Shown({ dispatch, error, turn, stir, live, session, may }) {
         <${Trail} id=${dispatch.id} turn=${turn} session=${session} />
       </div>
       <div class="stack">
-        ${dispatch.round > 1 && html`<label class="row">Round <select value=${String(chosen)} onChange=${(e) => choose(Number(e.target.value))}>
-          <option value="0">${dispatch.round} (now)</option>
+        ${dispatch.round > 1 && html`<label class="row">${t.dispatch.round} <select value=${String(chosen)} onChange=${(e) => choose(Number(e.target.value))}>
+          <option value="0">${t.dispatch.roundNow(dispatch.round)}</option>
           ${Array.from({ length: dispatch.round - 1 }, (_, i) => dispatch.round - 1 - i).map((r) => html`<option key=${r} value=${String(r)}>${r}</option>`)}
         </select></label>`}
         <${Race} key=${`race ${round}`} id=${dispatch.id} round=${round} holder=${holder} turn=${turn} onMore=${stir} />
@@ -66,23 +73,25 @@ function Shown({ dispatch, error, turn, stir, live, session, may }) {
 
 // News shows the outcome of a change, also after its dialog was closed.
 function News({ changes: { doubt, verdict }, said }) {
-  const text = doubt ? "The service can't be reached. It is not known whether your change was made; it is being asked until it answers."
-    : verdict?.text ?? said;
-  return html`<p role="status" aria-label="Your change" class=${`news ${doubt ? "warn" : ""}`}>${text}</p>`;
+  const language = useLanguage();
+  const { t } = language;
+  const text = doubt ? t.dispatch.doubt : (verdict?.said ?? said)?.in(language);
+  return html`<p role="status" aria-label=${t.dispatch.yourChange} class=${`news ${doubt ? "warn" : ""}`}>${text}</p>`;
 }
 
 function Actions({ dispatch, session, changes, stir, setSaid }) {
+  const { t } = useLanguage();
   const [asking, ask] = useState(null);
   const bar = useRef(null), used = useRef(false);
   const possible = actions.filter((a) => a.states.includes(dispatch.status));
   const begin = (action) => {
     changes.clear();
-    setSaid("");
+    setSaid(null);
     ask(action);
   };
-  const end = (text) => {
+  const end = (said) => {
     ask(null);
-    if (text) setSaid(text);
+    if (said) setSaid(said);
     stir();
   };
   // The button that opened the dialog may have disappeared with the state: the focus stays near it.
@@ -90,9 +99,9 @@ function Actions({ dispatch, session, changes, stir, setSaid }) {
     if (asking) used.current = true;
     else if (used.current && document.activeElement === document.body) bar.current.focus();
   }, [asking, dispatch.status]);
-  return html`<div class="row" role="group" aria-label="Actions" tabindex="-1" ref=${bar}>
-    ${possible.length === 0 && html`<span class="soft">Nothing more can be done to it.</span>`}
-    ${possible.map((a) => html`<button key=${a.name} class=${a.danger ? "danger" : ""} onClick=${() => begin(a)}>${a.name}</button>`)}
+  return html`<div class="row" role="group" aria-label=${t.dispatch.actions} tabindex="-1" ref=${bar}>
+    ${possible.length === 0 && html`<span class="soft">${t.dispatch.nothingMore}</span>`}
+    ${possible.map((a) => html`<button key=${a.name} class=${a.danger ? "danger" : ""} onClick=${() => begin(a)}>${t.dispatch.action[a.name]}</button>`)}
     ${asking && html`<${asking.dialog} dispatch=${dispatch} session=${session} changes=${changes} onRead=${stir} onClose=${end} />`}
   </div>`;
 }

@@ -1,6 +1,6 @@
 import { html, useState } from "../assets/preact.js";
 import { now } from "../assets/api.js";
-import { roughly, when } from "../assets/ui.js";
+import { useLanguage } from "../assets/language.js";
 import { Change } from "./dispatch_change.js";
 import { Assign } from "./dispatch_assign.js";
 import { Edit } from "./dispatch_edit.js";
@@ -9,42 +9,44 @@ import { useNames } from "./names.js";
 
 const waiting = ["SCHEDULED", "PENDING"];
 
-/** The actions on a dispatch, their states, and the dialogs that confirm them. */
+/** The actions on a dispatch, by the names of their texts, with their states and the dialogs that confirm them. */
 export const actions = [
-  { name: "Assign…", states: waiting, dialog: Assign },
-  { name: "Extend…", states: waiting, dialog: Extend },
-  { name: "Edit terms…", states: waiting, dialog: Edit },
-  { name: "Reopen…", states: ["EXPIRED"], dialog: Reopen },
-  { name: "Unassign…", states: ["ACCEPTED"], dialog: Unassign, danger: true },
-  { name: "Cancel…", states: ["SCHEDULED", "PENDING", "ACCEPTED", "IN_PROGRESS"], dialog: Cancel, danger: true },
+  { name: "assign", states: waiting, dialog: Assign },
+  { name: "extend", states: waiting, dialog: Extend },
+  { name: "edit", states: waiting, dialog: Edit },
+  { name: "reopen", states: ["EXPIRED"], dialog: Reopen },
+  { name: "unassign", states: ["ACCEPTED"], dialog: Unassign, danger: true },
+  { name: "cancel", states: ["SCHEDULED", "PENDING", "ACCEPTED", "IN_PROGRESS"], dialog: Cancel, danger: true },
 ];
 
 function Reason({ value, onInput }) {
-  return html`<label class="stack">Reason (optional)
-    <input value=${value} onInput=${(e) => onInput(e.target.value)} maxlength="64" placeholder="CUSTOMER_CANCELED" autocomplete="off" /></label>`;
+  const { t } = useLanguage();
+  return html`<label class="stack">${t.dispatch.reason}
+    <input value=${value} onInput=${(e) => onInput(e.target.value)} maxlength="64" placeholder=${t.dispatch.reasonHint} autocomplete="off" /></label>`;
 }
 
 const withReason = (reason) => (reason.trim() ? { reason_code: reason.trim() } : {});
 
 function Cancel(props) {
+  const { t } = useLanguage();
   const { dispatch } = props;
   const [reason, setReason] = useState("");
   const name = useNames(dispatch.accepted_by ? [dispatch.accepted_by] : []);
-  return html`<${Change} ...${props} title="Cancel this dispatch?" body=${() => withReason(reason)}
-      change=${{ word: "Cancel the dispatch", past: "Canceled", path: "/cancel", event: "dispatch.canceled", danger: true }}>
-    <p>It ends for everyone and can't be opened again.${dispatch.accepted_by && ` ${name(dispatch.accepted_by)} has it and is told.`}</p>
+  return html`<${Change} ...${props} title=${t.cancel.title} body=${() => withReason(reason)}
+      change=${{ word: t.cancel.word, past: (words) => words.cancel.past, path: "/cancel", event: "dispatch.canceled", danger: true }}>
+    <p>${t.cancel.more}${dispatch.accepted_by && t.cancel.has(name(dispatch.accepted_by))}</p>
     <${Reason} value=${reason} onInput=${setReason} />
   <//>`;
 }
 
 function Unassign(props) {
+  const { t } = useLanguage();
   const { dispatch } = props;
   const [reason, setReason] = useState("");
   const name = useNames([dispatch.accepted_by]);
-  return html`<${Change} ...${props} title="Take it from its driver?" body=${() => withReason(reason)}
-      change=${{ word: "Unassign", past: "Unassigned: it is open again, in the next round", path: "/unassign", event: "dispatch.unassigned", danger: true }}>
-    <p>${dispatch.accepted_by ? name(dispatch.accepted_by) : "The driver"} loses it at once, and round ${dispatch.round + 1} begins: every
-      eligible driver is told.</p>
+  return html`<${Change} ...${props} title=${t.unassign.title} body=${() => withReason(reason)}
+      change=${{ word: t.unassign.word, past: (words) => words.unassign.past, path: "/unassign", event: "dispatch.unassigned", danger: true }}>
+    <p>${t.unassign.more(dispatch.accepted_by ? name(dispatch.accepted_by) : t.unassign.theDriver, dispatch.round + 1)}</p>
     <${Reason} value=${reason} onInput=${setReason} />
   <//>`;
 }
@@ -52,26 +54,28 @@ function Unassign(props) {
 const tenMinutes = 600_000;
 
 function Extend(props) {
+  const { t, when } = useLanguage();
   const { dispatch } = props;
   const [until, setUntil] = useState(localInput(Date.parse(dispatch.expires_at) + tenMinutes));
   const add = (ms) => setUntil((u) => localInput((Date.parse(u) || Date.parse(dispatch.expires_at)) + ms));
-  return html`<${Change} ...${props} title="Let it stand longer" body=${() => ({ expires_at: momentOf(until) })}
-      change=${{ word: "Extend", past: "Extended", path: "/extend", event: "dispatch.updated" }}>
-    <p>It expires at ${when(dispatch.expires_at)}. The round stays, and nobody is told again.</p>
-    <label class="stack">New end (your time)
+  return html`<${Change} ...${props} title=${t.extend.title} body=${() => ({ expires_at: momentOf(until) })}
+      change=${{ word: t.extend.word, past: (words) => words.extend.past, path: "/extend", event: "dispatch.updated" }}>
+    <p>${t.extend.more(when(dispatch.expires_at))}</p>
+    <label class="stack">${t.yourTime(t.extend.end)}
       <input type="datetime-local" step="1" value=${until} onInput=${(e) => setUntil(e.target.value)} required /></label>
-    <div class="row">${[10, 30, 60].map((m) => html`<button type="button" onClick=${() => add(m * 60_000)}>${m} min more</button>`)}</div>
+    <div class="row">${[10, 30, 60].map((m) => html`<button type="button" onClick=${() => add(m * 60_000)}>${t.extend.add(m)}</button>`)}</div>
   <//>`;
 }
 
 function Reopen(props) {
+  const { t, roughly } = useLanguage();
   const { dispatch } = props;
   const [until, setUntil] = useState("");
   const stood = Date.parse(dispatch.expires_at) - Date.parse(dispatch.opens_at);
-  return html`<${Change} ...${props} title="Open it again" body=${() => (until ? { expires_at: momentOf(until) } : {})}
-      change=${{ word: "Reopen", past: "Reopened: the next round has begun", path: "/reopen", event: "dispatch.reopened" }}>
-    <p>Round ${dispatch.round + 1} begins now, and every eligible driver is told.</p>
-    <label class="stack">Until (your time; left empty: for ${roughly(stood)}, as before)
+  return html`<${Change} ...${props} title=${t.reopen.title} body=${() => (until ? { expires_at: momentOf(until) } : {})}
+      change=${{ word: t.reopen.word, past: (words) => words.reopen.past, path: "/reopen", event: "dispatch.reopened" }}>
+    <p>${t.reopen.more(dispatch.round + 1)}</p>
+    <label class="stack">${t.reopen.until(roughly(stood))}
       <input type="datetime-local" step="1" value=${until} min=${localInput(now())} onInput=${(e) => setUntil(e.target.value)} /></label>
   <//>`;
 }

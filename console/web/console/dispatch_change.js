@@ -1,5 +1,7 @@
 import { html, useCallback, useEffect, useRef, useState } from "../assets/preact.js";
 import { Problem, Unreachable, freshKey, get, list, pause, request, send } from "../assets/api.js";
+import { useLanguage } from "../assets/language.js";
+import { explain } from "../assets/problems.js";
 import { Dialog, StillAsking, Trouble } from "../assets/ui.js";
 import { nameDriver } from "./names.js";
 import { State, eventSentence, refusal } from "./dispatch_words.js";
@@ -17,24 +19,25 @@ async function since(then, signal) {
   return { now, news, all: !more };
 }
 
+// sentences returns a function from the texts to the sentence about the events.
 async function sentences(news, session) {
   const ids = news.flatMap((e) => [e.actor, e.driver_id]).filter((id) => id?.startsWith("drv_"));
   const names = new Map(await Promise.all([...new Set(ids)].map(async (id) => [id, await nameDriver(id).catch(() => id)])));
-  const said = news.map((e) => eventSentence(e, session, (id) => names.get(id) ?? id));
-  return said.length > 0 ? said.join(", then ") : "changed";
+  return (t) => news.map((e) => eventSentence(e, session, (id) => names.get(id) ?? id, t)).join(t.change.then) || t.change.changed;
 }
 
-// found describes a dispatch whose unanswered change is not among its events.
+// found describes a dispatch whose unanswered change is not among its events, as sentences does.
 async function found({ now, news, all }, seen, session) {
-  if (now.version === seen.version) return "Your change is not made so far. You can confirm it again: it is made once at most";
-  if (!all) return "The dispatch has changed; whether by you, the list of what happened says";
-  return `Your change was not made; meanwhile it was ${await sentences(news, session)}`;
+  if (now.version === seen.version) return (t) => t.change.notMade;
+  if (!all) return (t) => t.change.unclear;
+  const events = await sentences(news, session);
+  return (t) => t.change.meanwhile(events(t));
 }
 
 /**
  * Makes changes to a dispatch, one at a time, and knows the outcome of the last one.
  * @returns {{doubt: any, verdict: any, submit: (change: any, seen: any, body: any) => Promise<void>, clear: () => void}}
- * doubt: an unanswered change, until the service can be reached. verdict: its outcome as found since, {done, text, seen}.
+ * doubt: an unanswered change, until the service can be reached. verdict: its outcome as found since, {done, said, seen}; said.in returns it in a language.
  */
 export function useChanges(session, onRead) {
   const [doubt, setDoubt] = useState(null);
@@ -54,15 +57,16 @@ export function useChanges(session, onRead) {
         });
       }
       const mine = truth.news.some((e) => e.actor === session.key_id && e.type === doubt.change.event);
-      const text = `The service can be reached again${mine ? `: ${doubt.change.past}` : `. ${await found(truth, doubt.seen, session)}`}.`;
+      const what = mine ? doubt.change.past : await found(truth, doubt.seen, session);
+      const said = { in: ({ t }) => (mine ? t.change.made(what(t)) : t.change.found(what(t))) };
       if (abort.signal.aborted) return;
       setDoubt(null);
-      setVerdict({ done: mine, text, seen: truth.now });
+      setVerdict({ done: mine, said, seen: truth.now });
       onRead();
     })().catch((err) => {
       if (abort.signal.aborted) return;
       setDoubt(null);
-      setVerdict({ done: false, text: `Nobody can tell what became of it: ${err.message}`, seen: doubt.seen });
+      setVerdict({ done: false, said: { in: (language) => language.t.change.lost(explain(err, language, true)) }, seen: doubt.seen });
     });
     return () => abort.abort();
   }, [doubt]);
@@ -91,12 +95,14 @@ export function useChanges(session, onRead) {
 /**
  * Asks for confirmation of a change, and makes it to the version that was seen when the dialog opened. If another user was
  * faster, the dialog shows that change and its author, and the next confirmation is of the new version.
- * @param {{title: string, change: {word: string, past: string, path: string, event: string, method?: string, danger?: boolean},
+ * @param {{title: string, change: {word: string, past: (t: any) => string, path: string, event: string, method?: string, danger?: boolean},
  *   dispatch: any, session: any, changes: any, body: () => any, ready?: boolean, onRead: () => void,
- *   onClose: (said: string) => void, children?: any}} props
- * past is the message after a success; body returns the request's body, or throws an error in the input
+ *   onClose: (said: {in: (language: any) => string}|null) => void, children?: any}} props
+ * past returns the message after a success; body returns the request's body, or throws an error in the input
  */
 export function Change({ title, change, dispatch, session, changes, body, ready = true, onRead, onClose, children }) {
+  const language = useLanguage();
+  const { t } = language;
   const [seen, setSeen] = useState(dispatch);
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState(null);
@@ -105,7 +111,7 @@ export function Change({ title, change, dispatch, session, changes, body, ready 
 
   useEffect(() => {
     if (!verdict) return;
-    if (verdict.done) return onClose(verdict.text);
+    if (verdict.done) return onClose(verdict.said);
     setError(null);
     setSeen(verdict.seen);
   }, [verdict]);
@@ -118,7 +124,7 @@ export function Change({ title, change, dispatch, session, changes, body, ready 
     try {
       await changes.submit(change, seen, body());
       onRead();
-      return onClose(`${change.past}.`);
+      return onClose({ in: ({ t }) => t.dispatch.tell(change.past(t)) });
     } catch (err) {
       onRead();
       try {
@@ -133,21 +139,19 @@ export function Change({ title, change, dispatch, session, changes, body, ready 
     }
     setBusy(false);
   };
-  return html`<${Dialog} title=${title} onClose=${() => onClose("")}>
+  return html`<${Dialog} title=${title} onClose=${() => onClose(null)}>
     <form class="stack" onSubmit=${submit}>
       ${children}
       <div role="alert">${moved && html`<div class="moved stack">
-        <p><strong>${moved.own ? "It has changed meanwhile, by your own key." : "Someone else changed it first."}</strong> It was ${moved.said}.</p>
-        <p>Now it is <${State} of=${moved.now.status} /> in round ${moved.now.round}. Nothing of yours was done. What you typed is
-          still here: confirm again if you still want it.</p></div>`}
-        ${!doubt && verdict && !verdict.done && html`<p class="moved">${verdict.text}</p>`}</div>
+        <p><strong>${moved.own ? t.change.own : t.change.other}</strong>${t.change.was(moved.said(t))}</p>
+        <p>${t.change.now(html`<${State} of=${moved.now.status} />`, moved.now.round)}</p></div>`}
+        ${!doubt && verdict && !verdict.done && html`<p class="moved">${verdict.said.in(language)}</p>`}</div>
       <${Trouble} error=${doubt ? null : error} />
-      <div role="status">${doubt && html`<p class="moved">The service can't be reached. It is not known whether this was done; it
-        is being asked until it answers.</p>`}</div>
+      <div role="status">${doubt && html`<p class="moved">${t.change.doubt}</p>`}</div>
       <${StillAsking} busy=${busy} />
       <div class="row">
         <button type="submit" class=${change.danger ? "danger" : "primary"} disabled=${busy || !ready || Boolean(doubt)}>${change.word}</button>
-        <button type="button" onClick=${() => onClose("")}>Back</button>
+        <button type="button" onClick=${() => onClose(null)}>${t.back}</button>
       </div>
     </form>
   <//>`;

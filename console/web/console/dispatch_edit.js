@@ -1,4 +1,6 @@
 import { html, useState } from "../assets/preact.js";
+import { useLanguage } from "../assets/language.js";
+import { PageError, ruleIn } from "../assets/problems.js";
 import { Change } from "./dispatch_change.js";
 import { localInput, momentOf } from "./dispatch_time.js";
 import { amountHint, fractionDigits, minorUnits } from "./fee.js";
@@ -30,7 +32,7 @@ function changesOf(before, after) {
   if (differs("fee", "currency")) {
     const currency = after.currency.trim().toUpperCase();
     const amount = minorUnits(after.fee, currency);
-    if (Number.isNaN(amount)) throw new Error(`The fee ${amountHint(currency)}.`);
+    if (Number.isNaN(amount)) throw new PageError(({ t }) => t.edit.fee(ruleIn(t, amountHint(currency))));
     change.fee = { amount, currency };
   }
   if (differs("note")) change.note = after.note === "" ? null : after.note;
@@ -39,30 +41,30 @@ function changesOf(before, after) {
 
 /** Changes the terms. That makes a new offer, and the dialog warns of it. */
 export function Edit(props) {
+  const { t } = useLanguage();
   const { dispatch } = props;
   const [before] = useState(() => fieldsOf(dispatch));
   const [fields, setFields] = useState(before);
   const field = (name, label, more) => html`<label class="stack">${label}
     <input name=${name} value=${fields[name]} onInput=${(e) => setFields({ ...fields, [name]: e.target.value })} ...${more} /></label>`;
   const number = { type: "number", step: "any" };
-  return html`<${Change} ...${props} title="Edit the terms" body=${() => changesOf(before, fields)}
+  return html`<${Change} ...${props} title=${t.edit.title} body=${() => changesOf(before, fields)}
       ready=${Object.keys(fields).some((n) => String(fields[n]) !== String(before[n]))}
-      change=${{ word: "Change the terms", past: "The terms are changed: it is a new round", path: "", method: "PATCH", event: "dispatch.updated" }}>
-    <p class="moved"><strong>Changed terms are a new round.</strong> The offer of round ${dispatch.round} ends, nobody can take it by the old
-      terms, and every eligible driver is told again.</p>
-    ${field("site_address", "Site address", { required: true, maxlength: 500 })}
+      change=${{ word: t.edit.word, past: (words) => words.edit.past, path: "", method: "PATCH", event: "dispatch.updated" }}>
+    <p class="moved"><strong>${t.edit.newRound}</strong>${t.edit.more(dispatch.round)}</p>
+    ${field("site_address", t.edit.address, { required: true, maxlength: 500 })}
     <div class="fields">
-      ${field("region", "Region", { required: true, maxlength: 64 })}
-      ${field("vehicle_class", "Vehicle class", { required: true, maxlength: 64 })}
-      ${field("work_starts_at", "Work starts (your time)", { type: "datetime-local", step: 1, required: true })}
-      ${field("work_ends_at", "Work ends (your time)", { type: "datetime-local", step: 1, required: true })}
-      ${field("fee", "Fee", { ...number, min: 0, required: true })}
-      ${field("currency", "Currency", { required: true, pattern: "[A-Za-z]{3}" })}
-      ${field("site_lat", "Latitude", { ...number, min: -90, max: 90 })}
-      ${field("site_lng", "Longitude", { ...number, min: -180, max: 180 })}
-      ${field("min_working_height_m", "Working height at least, m", { ...number, min: 0, max: 200 })}
+      ${field("region", t.region, { required: true, maxlength: 64 })}
+      ${field("vehicle_class", t.fields.vehicle_class, { required: true, maxlength: 64 })}
+      ${field("work_starts_at", t.yourTime(t.fields.work_starts_at), { type: "datetime-local", step: 1, required: true })}
+      ${field("work_ends_at", t.yourTime(t.fields.work_ends_at), { type: "datetime-local", step: 1, required: true })}
+      ${field("fee", t.fields.fee, { ...number, min: 0, required: true })}
+      ${field("currency", t.fields["fee.currency"], { required: true, pattern: "[A-Za-z]{3}" })}
+      ${field("site_lat", t.fields.site_lat, { ...number, min: -90, max: 90 })}
+      ${field("site_lng", t.fields.site_lng, { ...number, min: -180, max: 180 })}
+      ${field("min_working_height_m", t.edit.height, { ...number, min: 0, max: 200 })}
     </div>
-    <label class="stack">Note <textarea name="note" rows="3" maxlength="2000" value=${fields.note}
+    <label class="stack">${t.fields.note} <textarea name="note" rows="3" maxlength="2000" value=${fields.note}
       onInput=${(e) => setFields({ ...fields, note: e.target.value })}></textarea></label>
   <//>`;
 }

@@ -1,3 +1,4 @@
+import { PageError } from "../assets/problems.js";
 import { typedTime } from "./fields.js";
 
 /** Formats a moment for <input type="datetime-local">: in the reader's zone, to the second. */
@@ -9,6 +10,6 @@ export function localInput(iso) {
 /** Returns the moment in such a field, which must not be empty. */
 export function momentOf(value) {
   const at = typedTime(value);
-  if (!at) throw new Error("Give the date and the time.");
+  if (!at) throw new PageError(({ t }) => t.edit.noTime);
   return at;
 }

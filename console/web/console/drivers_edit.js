@@ -1,5 +1,7 @@
 import { html, useMemo, useRef, useState } from "../assets/preact.js";
 import { get, request } from "../assets/api.js";
+import { useLanguage } from "../assets/language.js";
+import { PageError, fieldIn } from "../assets/problems.js";
 import { Dialog, Trouble } from "../assets/ui.js";
 import { beside, useFirstWrong, wrongFields } from "./fields.js";
 import { Suggestions } from "./suggestions.js";
@@ -10,9 +12,11 @@ const differ = (a, b) => names.filter((name) => !same(a[name], b[name]));
 
 /** Returns the error that describes another user's changes to a driver. */
 function movedBy(before, after) {
-  const changed = differ(before, after).map((name) => `${name} is now "${after[name] ?? ""}"`);
-  return new Error(`Somebody else changed this driver meanwhile${changed.length > 0 ? `: ${changed.join(", ")}` : ""}. ` +
-    "Nothing of yours is saved yet: save again, and what you changed is put on top.");
+  const changed = differ(before, after);
+  return new PageError(({ t }) => {
+    const now = changed.map((name) => t.drivers.isNow(fieldIn(t, name), after[name] ?? ""));
+    return `${now.length > 0 ? t.drivers.movedByTo(t.list(now)) : t.drivers.movedBy} ${t.drivers.notSaved}`;
+  });
 }
 
 /**
@@ -20,6 +24,7 @@ function movedBy(before, after) {
  * change for another user's.
  */
 export function EditDriver({ driver: opened, path, onClose }) {
+  const { t } = useLanguage();
   const [first] = useState(opened);
   const [seen, setSeen] = useState(opened);
   const [form, setForm] = useState(() => formOf(opened));
@@ -55,14 +60,14 @@ export function EditDriver({ driver: opened, path, onClose }) {
       set({ busy: false, error, unsaid: null });
     }
   };
-  return html`<${Dialog} title=${`Edit ${first.name}`} onClose=${onClose}>
+  return html`<${Dialog} title=${t.drivers.editTitle(first.name)} onClose=${onClose}>
     <form ref=${element} class="stack" noValidate onSubmit=${submit}>
       <${DriverFields} form=${form} wrong=${wrong} change=${(changes) => setForm((before) => ({ ...before, ...changes }))} />
       <${Suggestions} />
       <${Trouble} error=${state.error && beside(state.error, wrong, names)} />
       <div class="row">
-        <button type="submit" class="primary" disabled=${state.busy}>Save</button>
-        <button type="button" onClick=${onClose}>Back</button>
+        <button type="submit" class="primary" disabled=${state.busy}>${t.drivers.save}</button>
+        <button type="button" onClick=${onClose}>${t.back}</button>
       </div>
     </form>
   <//>`;

@@ -1,4 +1,5 @@
 import { html } from "../assets/preact.js";
+import { useLanguage } from "../assets/language.js";
 import { Field, typedNumber } from "./fields.js";
 
 /** The fields of a driver, as the API names them. */
@@ -26,14 +27,15 @@ export function driverOf(form) {
 
 /** @param {{form: object, wrong: Object<string, string>, change: (changes: object) => void}} props */
 export function DriverFields({ form, wrong, change }) {
+  const { t: { fields, drivers } } = useLanguage();
   const field = (name) => ({ name, value: form[name], wrong: wrong[name], onInput: (value) => change({ [name]: value }) });
   return html`<div class="fields">
-    <${Field} ...${field("name")} label="Name" />
-    <${Field} ...${field("phone")} label="Phone" type="tel" hint="Like +821012345678." />
-    <${Field} ...${field("regions")} label="Regions" hint="With commas between them." />
-    <${Field} ...${field("vehicle_class")} label="Vehicle class" list="classes" />
-    <${Field} ...${field("working_height_m")} label="Working height, m" optional inputmode="decimal" />
-    <${Field} ...${field("locale")} label="Language" optional hint="Like ko-KR." />
-    <${Field} ...${field("firebase_uid")} label="Firebase UID" optional hint="Who signs in as this driver." />
+    <${Field} ...${field("name")} label=${fields.name} />
+    <${Field} ...${field("phone")} label=${fields.phone} type="tel" hint=${drivers.phoneHint} />
+    <${Field} ...${field("regions")} label=${fields.regions} hint=${drivers.regionsHint} />
+    <${Field} ...${field("vehicle_class")} label=${fields.vehicle_class} list="classes" />
+    <${Field} ...${field("working_height_m")} label=${drivers.heightM} optional inputmode="decimal" />
+    <${Field} ...${field("locale")} label=${fields.locale} optional hint=${drivers.localeHint} />
+    <${Field} ...${field("firebase_uid")} label=${fields.firebase_uid} optional hint=${drivers.uidHint} />
   </div>`;
 }

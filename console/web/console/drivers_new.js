@@ -1,4 +1,5 @@
 import { html, useMemo, useRef, useState } from "../assets/preact.js";
+import { useLanguage } from "../assets/language.js";
 import { Trouble } from "../assets/ui.js";
 import { beside, useFirstWrong, wrongFields } from "./fields.js";
 import { useKeptForm } from "./kept.js";
@@ -10,6 +11,7 @@ const blank = formOf(null);
 
 /** The form that creates a driver and then shows the driver. */
 export function NewDriver({ session }) {
+  const { t } = useLanguage();
   const [form, change, clear] = useKeptForm(`firsttap.driver.${session.key_id}`, blank);
   const { make, busy, error, unsettled } = useMaking("/v1/admin/drivers", `firsttap.driver.${session.key_id}.sent`);
   const [unsaid, setUnsaid] = useState(null);
@@ -26,15 +28,15 @@ export function NewDriver({ session }) {
     clear();
     location.hash = `#/drivers/${made.id}`;
   };
-  return html`<h1>New driver</h1>
-    <form ref=${element} class="card stack narrow" noValidate onSubmit=${submit} aria-label="New driver">
+  return html`<h1>${t.drivers.newDriver}</h1>
+    <form ref=${element} class="card stack narrow" noValidate onSubmit=${submit} aria-label=${t.drivers.newDriver}>
       <${DriverFields} form=${form} wrong=${wrong} change=${change} />
       <${Suggestions} />
       <${Trouble} error=${error && beside(error, wrong, names)} />
       <${Unsettled} unsettled=${unsettled && !busy} thing="driver" />
       <div class="row">
-        <button type="submit" class="primary" disabled=${busy}>${busy ? "Adding …" : "Add driver"}</button>
-        <a class="button" href="#/drivers">Back</a>
+        <button type="submit" class="primary" disabled=${busy}>${busy ? t.drivers.adding : t.drivers.add}</button>
+        <a class="button" href="#/drivers">${t.back}</a>
       </div>
     </form>`;
 }

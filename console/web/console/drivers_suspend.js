@@ -1,10 +1,13 @@
 import { html, useState } from "../assets/preact.js";
 import { send } from "../assets/api.js";
+import { useLanguage } from "../assets/language.js";
+import { PageError } from "../assets/problems.js";
 import { Ask } from "../assets/ui.js";
 import { Choice, Field, typedTime, wrongFields, zoneAt } from "./fields.js";
 
 /** Bars a driver from new work, until a time or until a reinstatement. */
 export function Suspend({ driver, path, onClose }) {
+  const { t: { drivers, suspend } } = useLanguage();
   const [form, set] = useState({ end: "open", until: "", reason: "" });
   const [wrong, setWrong] = useState({});
   const change = (changes) => set((before) => ({ ...before, ...changes }));
@@ -13,7 +16,7 @@ export function Suspend({ driver, path, onClose }) {
     setWrong({});
     if (form.end === "at" && !until) {
       setWrong({ until: "is required" });
-      throw new Error("Until when?");
+      throw new PageError(({ t }) => t.suspend.askWhen);
     }
     try {
       await send("POST", path + "/suspend", { body: { until, reason_code: form.reason.trim() || undefined } });
@@ -22,20 +25,20 @@ export function Suspend({ driver, path, onClose }) {
       throw err;
     }
   };
-  return html`<${Ask} title=${`Suspend ${driver.name}?`} word="Suspend" danger act=${act} onClose=${onClose}>
-    <p>Until then they are offered nothing, and start nothing. What they have accepted stays theirs: they may give it back, and
-      complete what they have started.</p>
-    <${Choice} label="Until" name="end" value=${form.end} choices=${{ open: "reinstated", at: "a time" }} onInput=${(end) => change({ end })}>
-      ${form.end === "at" && html`<${Field} name="until" label="Until when" type="datetime-local" value=${form.until} wrong=${wrong.until}
+  return html`<${Ask} title=${suspend.title(driver.name)} word=${drivers.suspend} danger act=${act} onClose=${onClose}>
+    <p>${suspend.more}</p>
+    <${Choice} label=${suspend.until} name="end" value=${form.end} choices=${{ open: suspend.reinstated, at: suspend.atTime }} onInput=${(end) => change({ end })}>
+      ${form.end === "at" && html`<${Field} name="until" label=${suspend.untilWhen} type="datetime-local" value=${form.until} wrong=${wrong.until}
         hint=${zoneAt(form.until)} onInput=${(until) => change({ until })} />`}
     <//>
-    <${Field} name="reason_code" label="Reason" optional value=${form.reason} wrong=${wrong.reason_code} hint="A word or two of your own: it is kept in the audit."
+    <${Field} name="reason_code" label=${suspend.reason} optional value=${form.reason} wrong=${wrong.reason_code} hint=${suspend.reasonHint}
       onInput=${(reason) => change({ reason })} />
   <//>`;
 }
 
 export function Reinstate({ driver, path, onClose }) {
-  return html`<${Ask} title=${`Reinstate ${driver.name}?`} word="Reinstate" act=${() => send("POST", path + "/reinstate", { body: {} })} onClose=${onClose}>
-    <p>They are offered work again at once, while they are on duty.</p>
+  const { t: { drivers, suspend } } = useLanguage();
+  return html`<${Ask} title=${suspend.reinstateTitle(driver.name)} word=${drivers.reinstate} act=${() => send("POST", path + "/reinstate", { body: {} })} onClose=${onClose}>
+    <p>${suspend.reinstateMore}</p>
   <//>`;
 }

@@ -1,5 +1,7 @@
 import { html, useEffect } from "../assets/preact.js";
 import { Problem } from "../assets/api.js";
+import { useLanguage } from "../assets/language.js";
+import { PageError, ruleIn } from "../assets/problems.js";
 
 /** Returns an error's messages by field name, or {} if it is not about fields. */
 export function wrongFields(error) {
@@ -11,7 +13,7 @@ export function wrongFields(error) {
 export function beside(error, wrong, names) {
   const fields = Object.keys(wrong);
   if (fields.length === 0 || fields.some((f) => !names.includes(f))) return error;
-  return new Error(fields.length === 1 ? "One field is not right." : `${fields.length} fields are not right.`);
+  return new PageError(({ t }) => t.wrongFields(fields.length));
 }
 
 /** Moves the focus to the first wrong field after each answer. */
@@ -25,17 +27,18 @@ export function useFirstWrong(form, wrong) {
  * One control with its label, a hint, and its error.
  * @param {{name: string, label: string, value: string, onInput: (value: string) => void, wrong?: any, hint?: any,
  *   optional?: boolean, control?: string, children?: any}} props
- * control is the element, input by default; the other props become its attributes
+ * wrong is the service's text about the field, or the page's in the same words; control is the element, input by default; the other props become its attributes
  */
 export function Field({ name, label, value, onInput, wrong, hint, optional, control = "input", children, ...more }) {
+  const { t } = useLanguage();
   const id = `field-${name.replaceAll(/[._]/g, "-")}`;
   const about = [hint && `${id}-hint`, wrong && `${id}-wrong`].filter(Boolean).join(" ");
   return html`<div class="field">
-    <label for=${id}>${label}${optional && html`<span class="soft"> (optional)</span>`}</label>
+    <label for=${id}>${label}${optional && html`<span class="soft"> ${t.optional}</span>`}</label>
     <${control} id=${id} name=${name} value=${value} onInput=${(e) => onInput(e.target.value)} required=${!optional}
       aria-invalid=${wrong ? "true" : undefined} aria-describedby=${about || undefined} autocomplete="off" ...${more}>${children}<//>
     ${hint && html`<p class="hint soft" id=${`${id}-hint`}>${hint}</p>`}
-    ${wrong && html`<p class="wrong bad" id=${`${id}-wrong`}>${wrong}</p>`}
+    ${wrong && html`<p class="wrong bad" id=${`${id}-wrong`}>${typeof wrong === "string" ? ruleIn(t, wrong) : wrong}</p>`}
   </div>`;
 }
 

@@ -1,5 +1,6 @@
 import { createContext, html, useContext, useEffect, useRef, useState } from "../assets/preact.js";
 import { now } from "../assets/api.js";
+import { useLanguage } from "../assets/language.js";
 import { follow } from "../assets/stream.js";
 
 const Stream = createContext(null);
@@ -39,6 +40,7 @@ export const useSince = () => useContext(Stream).since;
 
 /** Shows whether the page is live. */
 export function LiveBadge({ state }) {
+  const { t } = useLanguage();
   return html`<span role="status" class=${"badge " + (state === "live" ? "good" : "bad")}>
-    ${state === "live" ? "live" : "cut off: what you see may be old"}</span>`;
+    ${state === "live" ? t.live : t.cutOff}</span>`;
 }

@@ -1,9 +1,12 @@
-import { html, render, useEffect, useErrorBoundary, useRef, useState } from "../assets/preact.js";
+import { html, render, useEffect, useErrorBoundary, useLayoutEffect, useRef, useState } from "../assets/preact.js";
 import { Problem, get, request, whenSignedOut } from "../assets/api.js";
+import { Languages, Speaks, useLanguage } from "../assets/language.js";
+import { PageError } from "../assets/problems.js";
 import { Ask, Trouble } from "../assets/ui.js";
 import { Live } from "./live.js";
 import { SignIn } from "./signin.js";
 import { pages, pageOf } from "./pages.js";
+import { words } from "./words.js";
 
 const ranks = ["viewer", "dispatcher", "admin"];
 
@@ -35,6 +38,7 @@ function useHash(onKey) {
 }
 
 function Console() {
+  const { t } = useLanguage();
   const [session, setSession] = useState(undefined); // undefined: not known yet; null: no session
   const [trouble, setTrouble] = useState(null);
   const [link, setLink] = useState(null); // a link's key, while a session of another key exists
@@ -63,12 +67,12 @@ function Console() {
     tabs.current.postMessage(replaced);
     setSession(now);
   };
-  const over = () => leave(new Error("Your session is over. Sign in again."));
+  const over = () => leave(new PageError(({ t }) => t.sessionOver));
   useEffect(() => {
     whenSignedOut(over);
     // Tabs share the session, so another tab's sign-out ends this tab's too.
     const others = new BroadcastChannel("firsttap");
-    others.onmessage = ({ data }) => leave(new Error(data === replaced ? "Another key signed in in another tab." : "You signed out in another tab."));
+    others.onmessage = ({ data }) => leave(new PageError(({ t }) => (data === replaced ? t.otherKeyElsewhere : t.signedOutElsewhere)));
     tabs.current = others;
     return () => {
       whenSignedOut(() => {});
@@ -76,7 +80,7 @@ function Console() {
     };
   }, []);
 
-  if (session === undefined) return html`<p class="soft" role="status">Signing in …</p>`;
+  if (session === undefined) return html`<p class="soft" role="status">${t.signingIn}</p>`;
   if (session === null) {
     return html`<${SignIn} trouble=${trouble} onSession=${(s) => { setTrouble(null); setSession(s); }} />`;
   }
@@ -88,11 +92,11 @@ function Console() {
 
 /** Asks whether a link's key replaces the session: another person may have sent it to make the user work under it. */
 function Replace({ session, link, onSession, onClose }) {
+  const { t } = useLanguage();
+  const who = (s) => html`<bdi>${s.name}</bdi> (${t.roles[s.role]})`;
   const act = async () => onSession(await signIn(link.key));
-  return html`<${Ask} title="Sign in with another key?" word="Sign in with the link" danger act=${act} onClose=${onClose}>
-    <p>You are signed in as <bdi>${session.name}</bdi> (${session.role}). The link that you opened signs in
-      ${link.to ? html` as <bdi>${link.to.name}</bdi> (${link.to.role})` : " with a key that is not good now"}: what you do then is
-      done under that key. If you did not expect that, go back.</p>
+  return html`<${Ask} title=${t.replaceTitle} word=${t.replaceWord} danger act=${act} onClose=${onClose}>
+    <p>${t.replaceMore(who(session), link.to && who(link.to))}</p>
   <//>`;
 }
 
@@ -123,14 +127,18 @@ async function begin(key) {
   return { session: await signIn(key) };
 }
 
+const noSuchPage = new PageError(({ t }) => t.noSuchPage);
+
 function Shell({ session, hash, leave }) {
+  const { t } = useLanguage();
   const [trouble, setTrouble] = useState(null);
   const allowed = pages.filter((p) => may(session)(p.role));
   const { page, rest, refused } = pageOf(hash, allowed);
   const main = useRef(null);
   const shown = useRef(page.path + rest);
+  // It comes before the effects of the page, which may have a title of its own.
+  useLayoutEffect(() => { document.title = t.titleOf(t.page[page.path]); }, [page, rest, t]);
   useEffect(() => {
-    document.title = `${page.title} · FirstTap console`;
     if (shown.current !== page.path + rest) main.current.focus(); // or it stays on the removed content
     shown.current = page.path + rest;
   }, [page, rest]);
@@ -138,7 +146,7 @@ function Shell({ session, hash, leave }) {
     try {
       await request("DELETE", "/v1/session");
     } catch {
-      setTrouble(new Error("You may still be signed in in this browser: the service did not answer. Try again."));
+      setTrouble(new PageError(({ t }) => t.maybeSignedIn));
       return;
     }
     sessionStorage.clear(); // the next user must not read this user's input
@@ -148,16 +156,17 @@ function Shell({ session, hash, leave }) {
     leave();
   };
   return html`
-    <a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); main.current.focus(); }}>To the content</a>
+    <a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); main.current.focus(); }}>${t.toContent}</a>
     <header class="bar">
       <strong>FirstTap</strong>
-      <nav aria-label="Pages">${allowed.filter((p) => !p.unlisted).map((p) => html`
-        <a key=${p.path} href=${"#/" + p.path} aria-current=${p === page ? "page" : undefined}>${p.title}</a>`)}</nav>
-      <span class="row"><span class="soft"><bdi>${session.name}</bdi> (${session.role})</span>
-        <button onClick=${signOut}>Sign out</button></span>
+      <nav aria-label=${t.pages}>${allowed.filter((p) => !p.unlisted).map((p) => html`
+        <a key=${p.path} href=${"#/" + p.path} aria-current=${p === page ? "page" : undefined}>${t.page[p.path]}</a>`)}</nav>
+      <span class="row"><span class="soft"><bdi>${session.name}</bdi> (${t.roles[session.role]})</span>
+        <${Languages} />
+        <button onClick=${signOut}>${t.signOut}</button></span>
     </header>
     <main id="main" tabindex="-1" ref=${main}>
-      ${(trouble || refused) && html`<${Trouble} error=${trouble ?? new Error("There is no such page, or your key may not see it.")} />`}
+      ${(trouble || refused) && html`<${Trouble} error=${trouble ?? noSuchPage} />`}
       <${Page} key=${page.path + rest} of=${page} id=${rest} session=${session} />
     </main>`;
 }
@@ -170,4 +179,4 @@ function Page({ of, id, session }) {
 }
 
 addEventListener("unhandledrejection", (e) => console.error(e.reason));
-render(html`<${Console} />`, document.getElementById("app"));
+words.first.then((first) => render(html`<${Speaks} words=${words} first=${first}><${Console} /><//>`, document.getElementById("app")));

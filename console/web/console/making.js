@@ -1,5 +1,6 @@
 import { html, useEffect, useRef, useState } from "../assets/preact.js";
 import { Problem, Unreachable, freshKey, send } from "../assets/api.js";
+import { useLanguage } from "../assets/language.js";
 import { forget, keep, kept } from "./kept.js";
 
 // Reports whether an answer is about the request itself. Any other leaves the outcome of an earlier try of the request open.
@@ -49,8 +50,8 @@ export function useMaking(path, name) {
   return { ...state, make };
 }
 
-/** Shows the next step while the outcome of a creation is unknown. */
+/** Shows the next step while the outcome of a creation is unknown. @param {{unsettled: boolean, thing: "dispatch"|"driver"|"key"}} props */
 export function Unsettled({ unsettled, thing }) {
-  return html`<div role="status" class="unsettled">${unsettled && `Nobody knows yet whether the last ${thing} was made. Send it again as it is, and it is made once.
-    Changed, it would be another one.`}</div>`;
+  const { t } = useLanguage();
+  return html`<div role="status" class="unsettled">${unsettled && t.making[thing]}</div>`;
 }

@@ -10,20 +10,20 @@ import { Supply } from "./supply.js";
 import { Audit } from "./audit.js";
 
 /**
- * The pages, in the order of the navigation. #/path/id shows a page; its component gets id ("" without), session and
+ * The pages, in the order of the navigation, which names them by the texts' page. #/path/id shows a page; its component gets id ("" without), session and
  * may(role). role is the lowest role that may see it.
  */
 export const pages = [
-  { path: "board", title: "Board", role: "viewer", component: Board },
-  { path: "new", title: "New dispatch", role: "dispatcher", component: Create },
-  { path: "dispatches", title: "Dispatch", role: "viewer", component: Dispatch, unlisted: true },
-  { path: "drivers", title: "Drivers", role: "viewer", component: Drivers },
-  { path: "notifications", title: "Notifications", role: "viewer", component: Notifications },
-  { path: "jobs", title: "Jobs", role: "viewer", component: Jobs },
-  { path: "locks", title: "Locks", role: "viewer", component: Locks },
-  { path: "supply", title: "Supply", role: "viewer", component: Supply },
-  { path: "keys", title: "API keys", role: "admin", component: Keys },
-  { path: "audit", title: "Audit", role: "admin", component: Audit },
+  { path: "board", role: "viewer", component: Board },
+  { path: "new", role: "dispatcher", component: Create },
+  { path: "dispatches", role: "viewer", component: Dispatch, unlisted: true },
+  { path: "drivers", role: "viewer", component: Drivers },
+  { path: "notifications", role: "viewer", component: Notifications },
+  { path: "jobs", role: "viewer", component: Jobs },
+  { path: "locks", role: "viewer", component: Locks },
+  { path: "supply", role: "viewer", component: Supply },
+  { path: "keys", role: "admin", component: Keys },
+  { path: "audit", role: "admin", component: Audit },
 ];
 
 /** Returns the page of an address; refused: the address names a page that does not exist or is not allowed. */

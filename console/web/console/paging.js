@@ -1,5 +1,6 @@
 import { html, useEffect, useRef, useState } from "../assets/preact.js";
 import { list } from "../assets/api.js";
+import { useLanguage } from "../assets/language.js";
 import { useLoaded } from "../assets/ui.js";
 import { useLive } from "./live.js";
 import { queryOf, useSettled } from "./query.js";
@@ -40,15 +41,16 @@ export function usePages(path, query = {}, again = 15_000) {
 
 /**
  * The shown part of a list, and the button for more.
- * @param {{pages: ReturnType<typeof usePages>, one: string, many: string}} props one and many name the list's items
+ * @param {{pages: ReturnType<typeof usePages>, of: "drivers"|"keys"|"entries"|"devices"}} props of names the list's items
  */
-export function More({ pages, one, many }) {
+export function More({ pages, of }) {
+  const { t } = useLanguage();
   const { items, data, loading, old, filtering, more, full } = pages;
-  const count = `${items.length || "No"} ${items.length === 1 ? one : many}${data?.more ? ", and there are more" : ""}.`;
+  const count = t.paging.count(t.paging[of](items.length), data?.more);
   return html`<div class="row">
-    <span role="status" class="soft">${filtering ? "Reading …" : data && count}
-      ${old && " What you see may be old."}</span>
-    ${data?.more && !full && html`<button type="button" disabled=${loading || filtering} onClick=${more}>Show more</button>`}
-    ${data?.more && full && html`<span class="soft">No more than these are shown: filter them.</span>`}
+    <span role="status" class="soft">${filtering ? t.reading : data && count}
+      ${old && ` ${t.paging.old}`}</span>
+    ${data?.more && !full && html`<button type="button" disabled=${loading || filtering} onClick=${more}>${t.paging.more}</button>`}
+    ${data?.more && full && html`<span class="soft">${t.paging.full}</span>`}
   </div>`;
 }

@@ -1,6 +1,7 @@
 import { html, useEffect, useReducer, useState } from "../assets/preact.js";
 import { Problem, Unreachable, now } from "../assets/api.js";
-import { explain } from "../assets/ui.js";
+import { useLanguage } from "../assets/language.js";
+import { explain } from "../assets/problems.js";
 
 /**
  * Reads a component's data, and again every ms while the page is visible. After a failure the old data stays, beside the
@@ -47,16 +48,16 @@ export function usePolled(load, ms, dependencies) {
   return { ...state, reload };
 }
 
-const clock = new Intl.DateTimeFormat("sv-SE", { timeStyle: "medium" });
-
 /** Shows whether the data is current, and otherwise its age and the error. */
 export function Freshness({ of: { error, at } }) {
-  const text = !error ? (at ? "current" : "reading …") : at ? `may be old: read at ${clock.format(at)}` : "nothing read yet";
+  const language = useLanguage();
+  const { t: { freshness }, clock } = language;
+  const text = !error ? (at ? freshness.current : freshness.reading) : at ? freshness.old(clock(at)) : freshness.nothing;
   return html`<span role="status" class="row"><span class=${"badge " + (error ? "bad" : "good")}>${text}</span>
-    ${error && html`<span class="bad">${why(error)}</span>`}</span>`;
+    ${error && html`<span class="bad">${why(error, language)}</span>`}</span>`;
 }
 
-function why(error) {
-  const text = explain(error, true);
-  return error instanceof Problem && error.code === "INTERNAL" ? `${error.status}: ${text}` : text;
+function why(error, language) {
+  const text = explain(error, language, true);
+  return error instanceof Problem && error.code === "INTERNAL" ? language.t.freshness.withStatus(error.status, text) : text;
 }

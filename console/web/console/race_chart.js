@@ -1,4 +1,5 @@
 import { html, useLayoutEffect, useRef, useState } from "../assets/preact.js";
+import { useLanguage } from "../assets/language.js";
 import { scaleOf } from "./race_scale.js";
 import { behindWords, tapWords } from "./race_read.js";
 
@@ -11,9 +12,11 @@ const line = 18, top = 6, foot = 26, right = 14, curve = 320; // px
  * @param {{taps: any[], winner: any, wish: "auto"|"linear"|"log", name: (id: string) => string}} props taps in readRace's form
  */
 export function RaceChart({ taps, winner, wish, name }) {
+  const language = useLanguage();
+  const { t: { race }, duration } = language;
   const [frame, width] = useWidth();
   const [picked, pick] = useState(null);
-  const scale = scaleOf(taps.map((t) => t.after_us), wish);
+  const scale = scaleOf(taps.map((t) => t.after_us), duration, wish);
   const named = taps.length <= labelled;
   const gutter = named ? Math.min(150, Math.round(width * 0.28)) : 14;
   const step = named ? line : curve / taps.length;
@@ -34,7 +37,7 @@ export function RaceChart({ taps, winner, wish, name }) {
     pick(Math.max(0, Math.min(taps.length - 1, to)));
   };
   return html`
-    <div class="race-frame" ref=${frame} tabindex="0" role="group" aria-label="The race, drawn. The arrow keys go from tap to tap."
+    <div class="race-frame" ref=${frame} tabindex="0" role="group" aria-label=${race.drawn}
         onKeyDown=${onKeyDown} onFocus=${() => pick((p) => p ?? Math.max(0, taps.indexOf(winner)))}>
       <svg class="race" width=${width} height=${bottom + foot} aria-hidden="true" onPointerMove=${onPointerMove}>
         <${Axis} scale=${scale} x=${x} bottom=${bottom} width=${width} />
@@ -45,8 +48,8 @@ export function RaceChart({ taps, winner, wish, name }) {
       </svg>
     </div>
     <p class="readout" aria-live="polite">${at === null
-      ? html`<span class="soft">Point at a tap, or go through them with the arrow keys.</span>`
-      : tapWords(taps[at], name(taps[at].driver_id))}</p>`;
+      ? html`<span class="soft">${race.point}</span>`
+      : tapWords(taps[at], name(taps[at].driver_id), language)}</p>`;
 }
 
 function Axis({ scale, x, bottom, width }) {
@@ -61,8 +64,9 @@ function Axis({ scale, x, bottom, width }) {
 }
 
 function Tap({ tap, x, y, i, picked, named, width, gutter, driver }) {
+  const language = useLanguage();
   const before = x > width - 110; // its label would not fit behind it
-  const words = tap.kind === "won" ? "won" : tap.behind === null ? tap.word : behindWords(tap.behind);
+  const words = tap.kind === "won" || tap.behind === null ? tap.word : behindWords(tap.behind, language);
   return html`<g class=${`tap ${tap.kind}${picked ? " picked" : ""}`}>
     ${named && html`<text class="who" x="0" y=${y + 4}>${short(driver, Math.floor(gutter / 7.2))}</text>
       ${i % 2 === 0 && html`<line class="lane" x1=${gutter} x2=${width} y1=${y} y2=${y} />`}`}

@@ -1,36 +1,24 @@
 const second = 1e6, minute = 60 * second, hour = 60 * minute; // µs
 
-/** Formats a duration as short as possible: "840 µs", "1.24 ms", "3.4 s", "2:05 min", "3.1 h". */
-export function span(us) {
-  const digits = (n) => String(Number(n.toPrecision(3)));
-  if (us < 1000) return `${Math.round(us)} µs`;
-  if (us < 999_500) return `${digits(us / 1000)} ms`;
-  if (us < minute) return `${digits(us / second)} s`;
-  if (us < hour) {
-    const s = Math.round(us / second);
-    return `${Math.floor(s / 60)}:${String(s % 60).padStart(2, "0")} min`;
-  }
-  return `${digits(us / hour)} h`;
-}
-
 /**
  * Places moments on an axis from 0 to 1.
  * @param {number[]} moments in µs, from 0
+ * @param {(us: number) => string} duration writes a time
  * @param {"auto"|"linear"|"log"} wish auto is log if most of the taps would otherwise overlap at the left
  * @returns {{kind: "linear"|"log", place: (us: number) => number, ticks: {us: number, label: string}[]}}
  */
-export function scaleOf(moments, wish = "auto") {
+export function scaleOf(moments, duration, wish = "auto") {
   const later = moments.filter((us) => us > 0).sort((a, b) => a - b);
   const last = later.at(-1) ?? 100;
   const spread = later.length > 1 && last > 20 * later[Math.floor((later.length - 1) / 2)];
   const kind = wish === "auto" ? (spread ? "log" : "linear") : wish;
-  return kind === "log" ? logarithmic(later[0] ?? 1, last) : linear(last);
+  return kind === "log" ? logarithmic(later[0] ?? 1, last, duration) : linear(last, duration);
 }
 
-function linear(last) {
+function linear(last, duration) {
   const step = niceStep(last / 6);
   const ticks = [];
-  for (let us = 0; us <= last * 1.001; us += step) ticks.push({ us, label: us ? span(us) : "0" });
+  for (let us = 0; us <= last * 1.001; us += step) ticks.push({ us, label: us ? duration(us) : "0" });
   return { kind: "linear", place: (us) => us / last, ticks };
 }
 
@@ -55,12 +43,12 @@ export function beginnings(moments) {
 }
 
 // logarithmic includes 0: the place is log(1 + us/unit), where unit is the decade of the first moment.
-function logarithmic(first, last) {
+function logarithmic(first, last, duration) {
   const unit = decades.findLast((d) => d <= first) ?? 1;
   const most = Math.log1p(last / unit);
   return {
     kind: "log",
     place: (us) => Math.log1p(us / unit) / most,
-    ticks: [{ us: 0, label: "0" }, ...decades.filter((d) => d >= unit && d <= last).map((us) => ({ us, label: span(us) }))],
+    ticks: [{ us: 0, label: "0" }, ...decades.filter((d) => d >= unit && d <= last).map((us) => ({ us, label: duration(us) }))],
   };
 }

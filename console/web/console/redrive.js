@@ -1,5 +1,7 @@
 import { html, useEffect, useRef, useState } from "../assets/preact.js";
 import { Problem, send } from "../assets/api.js";
+import { useLanguage } from "../assets/language.js";
+import { explain } from "../assets/problems.js";
 import { Ask } from "../assets/ui.js";
 
 const atOnce = 4;
@@ -13,6 +15,7 @@ const ofOne = (err) => err instanceof Problem && err.status !== 401 && err.statu
  * null if no push was tried
  */
 export function Redrive({ items: shown, onClose }) {
+  const { t: { pushes } } = useLanguage();
   const [items] = useState(shown); // the list behind changes, and the confirmed one does not
   const [sent] = useState(() => new Set());
   const [failed, setFailed] = useState([]);
@@ -50,21 +53,22 @@ export function Redrive({ items: shown, onClose }) {
     stop.current.abort();
     onClose(latest.current === null ? null : { sent: sent.size, of: items.length, failed: latest.current });
   };
-  const what = items.length === 1 ? "this push" : `these ${items.length} pushes`;
-  return html`<${Ask} title=${`Send ${what} again?`} word="Send again" act=${act} onClose=${close}>
-    <p>${items.length === 1 ? "The driver's device" : "Each driver's device"} gets it as soon as the push service takes it. It counts as new: attempts start at 0.</p>
-    <p role="status">${count !== null && `${count} of ${items.length} sent again${failed.length > 0 ? `, ${failed.length} refused` : ""} …`}</p>
+  return html`<${Ask} title=${pushes.title(items.length)} word=${pushes.again} act=${act} onClose=${close}>
+    <p>${pushes.more(items.length)}</p>
+    <p role="status">${count !== null && pushes.progress(count, items.length, failed.length)}</p>
   <//>`;
 }
 
 /** Shows the outcome. */
 export function Outcome({ outcome }) {
+  const language = useLanguage();
+  const { t: { pushes } } = language;
   const place = useRef(null);
   useEffect(() => { if (outcome) place.current.focus(); }, [outcome]); // the button that began it has disappeared
   return html`<div ref=${place} tabindex="-1" role="status" class="outcome">
     ${outcome && html`<p class=${outcome.sent === outcome.of ? "good" : "bad"}>
-      ${outcome.sent} of ${outcome.of} put back into the backlog.</p>
+      ${pushes.outcome(outcome.sent, outcome.of)}</p>
       ${outcome.failed.length > 0 && html`<ul>${outcome.failed.map(({ item, error }) => html`<li key=${item.id}>
-        <code>${item.id}</code>: ${error.message}</li>`)}</ul>`}`}
+        <code>${item.id}</code>: ${error.code === "INVALID_STATE" ? pushes.notDead : explain(error, language)}</li>`)}</ul>`}`}
   </div>`;
 }

@@ -1,16 +1,17 @@
 import { html, useRef, useState } from "../assets/preact.js";
 import { get, now } from "../assets/api.js";
-import { when } from "../assets/ui.js";
+import { useLanguage } from "../assets/language.js";
 import { Chart } from "./chart.js";
 import { Freshness, usePolled } from "./poll.js";
 import { queryOf } from "./query.js";
 import { Numbers, Regions, range, Table } from "./supply_tables.js";
 
-const ranges = [[1, "1 hour"], [6, "6 hours"], [24, "24 hours"], [168, "7 days"]];
+const ranges = [1, 6, 24, 168]; // hours
 const hour = 3600_000;
 
 /** Drivers on duty and open dispatches: now, and over time. */
 export function Supply() {
+  const { t } = useLanguage();
   const [region, setRegion] = useState("");
   const [hours, setHours] = useState(6);
   const [regions, setRegions] = useState([]);
@@ -22,12 +23,12 @@ export function Supply() {
   const learn = (names) => setRegions((known) => (names.every((n) => known.includes(n)) ? known : [...new Set([...known, ...names])].sort()));
   const current = board.data?.region === region ? board.data : null;
   return html`<div class="stack operations supply">
-    <div class="row"><h1>Supply</h1><${Freshness} of=${board} /></div>
+    <div class="row"><h1>${t.page.supply}</h1><${Freshness} of=${board} /></div>
     <div class="row">
-      <label>Region <select value=${region} onChange=${(e) => setRegion(e.target.value)}>
-        <option value="">all together</option>${regions.map((r) => html`<option key=${r} value=${r}>${r}</option>`)}</select></label>
-      <label>Time <select value=${hours} onChange=${(e) => setHours(Number(e.target.value))}>
-        ${ranges.map(([n, words]) => html`<option key=${n} value=${n}>${words}</option>`)}</select></label>
+      <label>${t.region} <select value=${region} onChange=${(e) => setRegion(e.target.value)}>
+        <option value="">${t.supply.all}</option>${regions.map((r) => html`<option key=${r} value=${r}>${r}</option>`)}</select></label>
+      <label>${t.supply.time} <select value=${hours} onChange=${(e) => setHours(Number(e.target.value))}>
+        ${ranges.map((n) => html`<option key=${n} value=${n}>${t.supply.ranges[n]}</option>`)}</select></label>
     </div>
     <${History} key=${`${hours} ${region}`} region=${region} hours=${hours} board=${current} onRegions=${learn} />
     ${current && !region && html`<${Regions} regions=${current.regions} />`}
@@ -51,17 +52,18 @@ function usePoints(region, hours, onRegions) {
 }
 
 function History({ region, hours, board, onRegions }) {
+  const { t: { supply }, when } = useLanguage();
   const read = usePoints(region, hours, onRegions);
   const points = read.data ?? [];
   const last = points.at(-1);
-  const [, words] = ranges.find(([n]) => n === hours);
-  const says = last && `${region || "All regions together"}, the last ${words}: on duty ${range(points, "on_duty")}, at last ${last.on_duty}; ` +
-    `open ${range(points, "open")}, at last ${last.open}; counted ${when(last.at)}.`;
+  const words = supply.ranges[hours];
+  const between = (column) => range(points, column, supply.from);
+  const says = last && supply.says(region || supply.allRegions, words, between("on_duty"), last.on_duty, between("open"), last.open, when(last.at));
   return html`
     <${Numbers} board=${board} region=${region} last=${last} />
-    <section class="card stack" aria-label="Over time">
-      <div class="row"><h2>The last ${words}</h2><${Freshness} of=${read} /></div>
-      ${read.data && !last && html`<p role="status">No points yet: drivers and dispatches are counted once a minute.</p>`}
+    <section class="card stack" aria-label=${supply.overTime}>
+      <div class="row"><h2>${supply.last(words)}</h2><${Freshness} of=${read} /></div>
+      ${read.data && !last && html`<p role="status">${supply.noPoints}</p>`}
       ${last && html`<p class="soft">${says}</p>
         <${Chart} points=${points} hours=${hours} says=${says} />
         <${Table} points=${points} hours=${hours} />`}

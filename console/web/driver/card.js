@@ -1,7 +1,7 @@
 // The parts that offers and jobs share: the terms, the state of a change, and the question for a reason.
 import { html, useState } from "../assets/preact.js";
 import { Dialog } from "../assets/ui.js";
-import { useLanguage } from "./language.js";
+import { useLanguage } from "../assets/language.js";
 
 /** The terms of a dispatch, in the reader's language. @returns {{name: string, text: string}[]} the terms that are set */
 function termsOf(dispatch, { t, span, number }) {
@@ -32,7 +32,7 @@ export function Terms({ dispatch, before }) {
 export function Deed({ deed }) {
   const { t } = useLanguage();
   let text = "";
-  if (deed?.error) text = t.notDone(t.codes[deed.error.code] ?? deed.error.message);
+  if (deed?.error) text = t.notDone(t.codes[deed.error.code] ?? t.codes.INTERNAL);
   else if (deed) text = deed.unknown ? t.unknown : t.underWay[deed.what];
   return html`<p class=${deed?.error ? "bad" : "soft"} role="status">${text}</p>`;
 }

@@ -1,6 +1,6 @@
 import { html, useRef, useState } from "../assets/preact.js";
 import { AskWhy, Deed, Terms } from "./card.js";
-import { useLanguage } from "./language.js";
+import { useLanguage } from "../assets/language.js";
 import { useStill } from "./still.js";
 
 // The Complete button replaces Start at the same place and is final: the second half of a double tap must not press it.

@@ -1,9 +1,10 @@
-import { html, render, useEffect, useReducer, useState } from "../assets/preact.js";
-import { Speaks } from "./language.js";
+import { html, render, useEffect, useLayoutEffect, useReducer, useState } from "../assets/preact.js";
+import { Speaks, useLanguage } from "../assets/language.js";
 import { Session, takeFromAddress } from "./session.js";
 import { Shell } from "./shell.js";
 import { Replace, SignIn } from "./signin.js";
 import { Work } from "./work.js";
+import { words } from "./words.js";
 
 /**
  * Finds the tab's session when it opens. A link's token begins a session if the tab has none. Otherwise the driver must confirm
@@ -17,6 +18,8 @@ function begin() {
 }
 
 function Driver() {
+  const { t } = useLanguage();
+  useLayoutEffect(() => { document.title = t.title; }, [t]);
   const [first] = useState(begin);
   const [session, setSession] = useState(first.session);
   const [link, setLink] = useState(first.link ?? "");
@@ -82,6 +85,6 @@ function Working({ session, leave }) {
 }
 
 addEventListener("unhandledrejection", (e) => console.error(e.reason));
-render(html`<${Speaks}><${Driver} /><//>`, document.getElementById("app"));
+words.first.then((first) => render(html`<${Speaks} words=${words} first=${first}><${Driver} /><//>`, document.getElementById("app")));
 // Browsers have service workers only on safe addresses: https, or this device.
 navigator.serviceWorker?.register("sw.js").catch((err) => console.warn("the page will not open offline:", err.message));

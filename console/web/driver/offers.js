@@ -2,7 +2,7 @@ import { html, useEffect, useRef, useState } from "../assets/preact.js";
 import { now } from "../assets/api.js";
 import { left, useNow } from "../assets/ui.js";
 import { AskWhy, Deed, Terms } from "./card.js";
-import { useLanguage } from "./language.js";
+import { useLanguage } from "../assets/language.js";
 import { useStill } from "./still.js";
 import { mayTapAgain } from "./taps.js";
 
@@ -127,7 +127,7 @@ function answerIn({ t, second, number }, tap, why) {
     taken: rank ? t.takenBy({ behind: number(behind), rank }) : waiting ? t.takenWaiting : t.takenPlain,
     early: opensAt && t.earlyMore(second(opensAt)),
     unfit: reasons?.map((r) => t.reasons[r] ?? r).join(" "),
-    refused: detail,
+    refused: detail && (t.codes[detail] ?? t.codes.INTERNAL),
   };
   return { word: t[kind], more: more[kind] ?? t[`${kind}More`] };
 }

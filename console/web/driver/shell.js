@@ -1,7 +1,7 @@
 import { html, useEffect, useState } from "../assets/preact.js";
 import { Unreachable, now } from "../assets/api.js";
 import { Jobs } from "./jobs.js";
-import { Languages, useLanguage } from "./language.js";
+import { Languages, useLanguage } from "../assets/language.js";
 import { Offers } from "./offers.js";
 
 /** Returns the shown list, which the address names. */
@@ -59,7 +59,7 @@ function Duty({ work }) {
   const saving = duty && !duty.error;
   const on = saving ? duty.wanted : me?.on_duty;
   const say = () => {
-    if (duty?.error) return t.notDone(t.codes[duty.error.code] ?? duty.error.message);
+    if (duty?.error) return t.notDone(t.codes[duty.error.code] ?? t.codes.INTERNAL);
     if (saving) return duty.unknown ? t.savingUnknown : t.saving;
     if (!me) return t.dutyUnread;
     return me.on_duty ? t.dutyOn : t.dutyOff;

@@ -2,7 +2,7 @@ import { html, useEffect, useRef, useState } from "../assets/preact.js";
 import { Problem, Unreachable, get, request } from "../assets/api.js";
 import { Refused, signInWithPassword } from "./firebase.js";
 import { Dialog } from "../assets/ui.js";
-import { Languages, useLanguage } from "./language.js";
+import { Languages, useLanguage } from "../assets/language.js";
 
 const wrong = ["INVALID_LOGIN_CREDENTIALS", "EMAIL_NOT_FOUND", "INVALID_PASSWORD", "INVALID_EMAIL"];
 
@@ -11,10 +11,10 @@ function explain(t, err, byEmail) {
   if (err instanceof Unreachable) return t.unreachable;
   if (err instanceof Refused) {
     if (wrong.includes(err.code)) return t.badLogin;
-    return err.code === "USER_DISABLED" ? t.disabled : t.loginRefused(err.code);
+    return err.code === "USER_DISABLED" ? t.disabled : t.loginRefused;
   }
   if (err instanceof Problem && (err.status === 401 || err.status === 403)) return byEmail ? t.notADriver : t.badToken;
-  return t.failed(err.message);
+  return t.failed(t.codes[err.code] ?? t.codes.INTERNAL);
 }
 
 /** Returns the service's Firebase project. It is null if the drivers sign in with tokens only, or if the answer is unknown. */

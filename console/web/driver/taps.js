@@ -15,20 +15,20 @@ const most = 30; // stored answers
  * @property {"asking"|"deciding"|"unknown"|"done"} state deciding: the service is writing another's tap; unknown: no answer yet
  * @property {number} [at] the time of the answer, by the service's clock
  * @property {{kind: "won"|"taken"|"early"|"stale"|"expired"|"canceled"|"busy"|"unfit"|"missed"|"gone"|"refused", rank?: number,
- * behind?: number, waiting?: boolean, opensAt?: string, reasons?: string[], detail?: string}} [answer] missed: the tap did not
+ * behind?: number, waiting?: boolean, opensAt?: string, reasons?: string[], detail?: string}} [answer] detail: the code of a refusal; missed: the tap did not
  * arrive; gone: the driver won the dispatch, and another has it now; waiting: behind is not known yet
  */
 
 const plain = { OFFER_STALE: "stale", DISPATCH_EXPIRED: "expired", DISPATCH_CANCELED: "canceled", DRIVER_BUSY: "busy", DISPATCH_NOT_FOUND: "gone" };
 
 /** Returns the answer in a refusal, or null if the refusal decides nothing. */
-function answerOf({ code, body, message }) {
+function answerOf({ code, body }) {
   if (code in plain) return { kind: plain[code] };
   switch (code) {
     case "ALREADY_TAKEN": return body.final ? { kind: "taken", waiting: true } : null;
     case "NOT_OPEN_YET": return { kind: "early", opensAt: body.opens_at };
     case "NOT_ELIGIBLE": return { kind: "unfit", reasons: body.reasons };
-    default: return { kind: "refused", detail: message };
+    default: return { kind: "refused", detail: code };
   }
 }
 

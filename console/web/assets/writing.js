@@ -1,0 +1,92 @@
+// How a language writes money, numbers, times and durations.
+
+const currencies = new Map(); // creating a format takes longer than the rest of a board's card
+
+/** "₩350,000": amount is in the currency's minor unit. */
+export function money({ amount, currency }, locale) {
+  const key = `${locale} ${currency}`;
+  if (!currencies.has(key)) {
+    if (currencies.size >= 50) currencies.clear();
+    currencies.set(key, new Intl.NumberFormat(locale, { style: "currency", currency }));
+  }
+  const format = currencies.get(key);
+  return format.format(amount / 10 ** format.resolvedOptions().maximumFractionDigits);
+}
+
+const two = { hour: "2-digit", minute: "2-digit" };
+const day = { year: "numeric", month: "2-digit", day: "2-digit" };
+
+// The office compares times in columns: each is as long as the others, and its day goes from the year down. English has no such
+// form of its own that all its readers read alike, so it takes the one of ISO 8601, as Sweden does.
+const office = { en: { columns: "sv-SE", span: "en-GB" }, ko: { columns: "ko-KR", span: "ko-KR" } };
+
+/** A duration in the units of a dictionary. digits are the significant ones. */
+function durations(units) {
+  const short = (n) => String(Number(n.toPrecision(3)));
+  return {
+    /** The rough time since or until a moment: "3 min". */
+    roughly(ms) {
+      const s = Math.abs(ms) / 1000;
+      if (s < 1) return units.ms(Math.round(Math.abs(ms)));
+      if (s < 60) return units.s(Math.round(s));
+      if (s < 3600) return units.min(Math.round(s / 60));
+      if (s < 172800) return units.h(Math.round(s / 3600));
+      return units.d(Math.round(s / 86400));
+    },
+    /** As short as possible: "840 µs", "1.24 ms", "3.4 s", "2:05 min", "3.1 h". */
+    duration(us) {
+      if (us < 1000) return units.us(Math.round(us));
+      if (us < 999_500) return units.ms(short(us / 1000));
+      if (us < 60e6) return units.s(short(us / 1e6));
+      if (us >= 3600e6) return units.h(short(us / 3600e6));
+      const s = Math.round(us / 1e6);
+      return units.minSec(Math.floor(s / 60), String(s % 60).padStart(2, "0"));
+    },
+  };
+}
+
+/**
+ * Returns the formats of a language. A reader's own variant of it, as en-US, decides where variants differ.
+ * @param {string} lang
+ * @param {any} t its texts
+ * @param {readonly string[]} readers the languages of the browser
+ */
+export function writing(lang, t, readers) {
+  const locale = readers.find((l) => l.toLowerCase().startsWith(lang)) ?? (lang === "ko" ? "ko-KR" : "en");
+  const { columns, span } = office[lang];
+  const format = (where, options) => new Intl.DateTimeFormat(where, options);
+  const phone = format(locale, { weekday: "short", month: "short", day: "numeric", ...two });
+  const second = format(locale, { timeStyle: "medium" });
+  const minute = format(locale, { dateStyle: "medium", timeStyle: "short" });
+  const number = new Intl.NumberFormat(locale, { maximumFractionDigits: 1 });
+  const h23 = { hourCycle: "h23" };
+  const when = format(columns, { ...day, ...two, ...h23 });
+  const exactly = format(columns, { ...day, ...two, second: "2-digit", ...h23 });
+  const clock = format(columns, { ...two, second: "2-digit", ...h23 });
+  const clockShort = format(columns, { ...two, ...h23 });
+  const date = format(span, { month: "short", day: "numeric" });
+  const board = format(span, { day: "numeric", month: "short", ...two, ...h23 });
+  const shown = (f) => (at) => (at ? f.format(new Date(at)) : "–");
+  return {
+    money: (m) => money(m, locale),
+    number: (n) => number.format(n),
+    // a driver's page, as its reader's phone writes times
+    span: (from, to) => phone.formatRange(new Date(from), new Date(to)),
+    second: shown(second),
+    minute: shown(minute),
+    // the console, in the reader's own zone; an en dash for null
+    /** "2026-11-22 14:03" */
+    when: shown(when),
+    /** "2026-11-22 14:03:27" */
+    whenExactly: shown(exactly),
+    /** "14:03:27" */
+    clock: shown(clock),
+    /** "14:03" */
+    clockShort: shown(clockShort),
+    /** "22 Nov" */
+    date: shown(date),
+    /** "22 Nov, 14:03 – 17:03" */
+    fromTo: (from, to) => board.formatRange(new Date(from), new Date(to)),
+    ...(t.units && durations(t.units)),
+  };
+}
