@@ -1,5 +1,5 @@
-import { type Page, expect, hold, idle, test } from "../fixtures.ts";
-import { column, counted, soon } from "../board.ts";
+import { expect, hold, idle, test } from "../fixtures.ts";
+import { column, counted, firstView, soon } from "../board.ts";
 import type { Json } from "../service.ts";
 
 test.use({ settings: { FIRSTTAP_RATE_LIMIT_DRIVER: "5000/s" } });
@@ -50,19 +50,3 @@ test("500 open dispatches: few bytes are sent, and only changed cards are render
   expect(await drawn() - before).toBeLessThanOrEqual(burst * (1 + 1 + 2 + 1 + 1));
   expect(asked).toBeLessThan(burst / 2);
 });
-
-/**
- * Opens the board in a tab without a cache, and counts the bytes over the wire. An address counts once: a page whose stream connects
- * late reads its lists again.
- */
-async function firstView(signedIn: Page, url: string): Promise<{ page: Page; bytes: () => number }> {
-  const page = await signedIn.context().newPage();
-  const cdp = await page.context().newCDPSession(page);
-  await cdp.send("Network.enable");
-  await cdp.send("Network.setCacheDisabled", { cacheDisabled: true });
-  const urls = new Map<string, string>(), sizes = new Map<string, number>();
-  cdp.on("Network.requestWillBeSent", (e) => { urls.set(e.requestId, e.request.url); });
-  cdp.on("Network.loadingFinished", (e) => { sizes.set(urls.get(e.requestId) ?? e.requestId, e.encodedDataLength); });
-  await page.goto(`${url}/console/#/board`);
-  return { page, bytes: () => [...sizes.values()].reduce((sum, n) => sum + n, 0) };
-}

@@ -1,0 +1,42 @@
+import type { Page } from "@playwright/test";
+import type { Json } from "./service.ts";
+
+export type Language = "en" | "ko";
+
+/** Reads a page's texts, in a language. */
+export async function textsOf(folder: "console" | "driver", lang: Language): Promise<Json> {
+  return (await import(new URL(`../web/${folder}/words_${lang}.js`, import.meta.url).href)).words;
+}
+
+/** The Latin words that Korean pages may have: names of products and programs, units, and what an operator types as it is. */
+const known = /\b(FirstTap|FIRSTTAP_ADMIN_KEY|Firebase|JavaScript|API|UID|ID|ms|m|KRW|USD|UTC|GMT|Asia\/Seoul|Ctrl|ko-KR|ko|English|android|ios|web)\b/g;
+const ids = /\b(dsp|drv|evt|key|clm|aud|ntf|dev|att)_\w+/g;
+
+/** Returns the texts of a page that a reader or a screen reader gets, without what the page marks as a name, a code or English. */
+function texts(page: Page): Promise<string[]> {
+  return page.evaluate(() => {
+    const skipped = "script, style, code, bdi, [lang]:not(html)";
+    const found = [document.title];
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT | NodeFilter.SHOW_ELEMENT);
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+      if (node instanceof Element) {
+        if (node.closest(skipped)) continue;
+        for (const name of ["aria-label", "title", "placeholder", "alt"]) found.push(node.getAttribute(name) ?? "");
+      } else if (!node.parentElement!.closest(skipped)) found.push(node.textContent!);
+    }
+    return found.filter((text) => text.trim() !== "");
+  });
+}
+
+/**
+ * Returns the texts of a page that are not in its language.
+ * @param data what people have typed, as names and regions, which is in any language
+ */
+export async function foreign(page: Page, lang: Language, data: string[]): Promise<string[]> {
+  const longest = data.toSorted((a, b) => b.length - a.length).filter(Boolean);
+  const other = lang === "ko" ? /[A-Za-z]{2,}/ : /[가-힣]/;
+  return [...new Set((await texts(page)).filter((text) => {
+    const rest = longest.reduce((left, typed) => left.replaceAll(typed, " "), text);
+    return other.test(lang === "ko" ? rest.replaceAll(ids, " ").replaceAll(known, " ") : rest);
+  }))];
+}
