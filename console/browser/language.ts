@@ -1,11 +1,16 @@
 import type { Page } from "@playwright/test";
+import { readFile } from "node:fs/promises";
 import type { Json } from "./service.ts";
 
 export type Language = "en" | "ko";
 
-/** Reads a page's texts, in a language. */
+/** Reads a page's texts, in a language. Node would take the files, which are modules for a browser, for CommonJS. */
 export async function textsOf(folder: "console" | "driver", lang: Language): Promise<Json> {
-  return (await import(new URL(`../web/${folder}/words_${lang}.js`, import.meta.url).href)).words;
+  const read = (name: string) => readFile(new URL(`../web/${folder}/${name}`, import.meta.url), "utf8");
+  const rest = `words_${lang}_admin.js`;
+  let source = await read(`words_${lang}.js`);
+  if (folder === "console") source = source.replace(`import { admin } from "./${rest}";`, (await read(rest)).replace("export ", ""));
+  return (await import(`data:text/javascript,${encodeURIComponent(source)}`)).words;
 }
 
 /** The Latin words that Korean pages may have: names of products and programs, units, and what an operator types as it is. */

@@ -78,7 +78,7 @@ test("a change that the state no longer allows is refused in words", async ({ op
   await button(dialog, "Extend").click();
   await expect(dialog.getByRole("alert").first()).toContainText("(THEIRS)");
   await button(dialog, "Extend").click();
-  await expect(dialog.getByText("That can't be done in its present state: not possible while the dispatch is CANCELED.")).toBeVisible();
+  await expect(dialog.getByText("That can't be done in its present state: CANCELED.")).toBeVisible();
   await button(dialog, "Back").click();
   await expect(page.getByText("Nothing more can be done to it.")).toBeVisible();
 });
@@ -94,7 +94,7 @@ test("extend", async ({ openDispatch, service }) => {
   await expect(end).toHaveValue(local(Date.parse(d.expires_at) + 2400_000));
   await end.fill(local(Date.parse(d.expires_at) - 60_000));
   await button(dialog, "Extend").click();
-  await expect(dialog.getByRole("alert").filter({ hasText: "expires_at" })).toBeVisible();
+  await expect(dialog.getByRole("alert").filter({ hasText: "Expires at must be later than it is" })).toBeVisible();
   const until = Date.parse(d.expires_at) + 3600_000;
   await end.fill(local(until));
   await button(dialog, "Extend").click();

@@ -99,7 +99,7 @@ for (const lang of languages) {
       await look();
       await go(`#/drivers/${drivers[0].id}`, "김민준");
       await expect(page.getByText(t.signals.fastest)).toBeVisible();
-      await expect(page.getByText(t.devices.good)).toBeVisible();
+      await expect(page.getByText(t.devices.good, { exact: true })).toBeVisible();
       await look();
       await accessible(page);
       for (const name of [t.drivers.edit, t.drivers.suspend, t.drivers.issue, t.drivers.endTokens, t.devices.remove]) await ask(name);
@@ -120,7 +120,7 @@ for (const lang of languages) {
       await ask(t.jobs.runOf("nightly"));
       await accessible(page);
       await go("#/locks", t.page.locks);
-      await expect(page.getByText(t.freshness.current)).toBeVisible();
+      await expect(page.getByText(t.freshness.current, { exact: true })).toBeVisible();
       await look();
       await go("#/supply", t.page.supply);
       await page.getByText(t.supply.table).click();
@@ -186,7 +186,7 @@ async function speak(page: Page, to: Language): Promise<void> {
 }
 
 test("another language keeps what is typed and what is open, and is kept", async ({ openConsole, service, region }) => {
-  const [driver] = await service.drivers(1, region);
+  const [driver] = await service.drivers(1, region, { name: `Kim of ${region}` });
   const d = await service.dispatch(region, { site_address: "12 Teheran-ro" });
   const page = await openConsole("#/new");
   const ko = await textsOf("console", "ko"), en = await textsOf("console", "en");

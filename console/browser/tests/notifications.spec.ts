@@ -34,12 +34,12 @@ test("dead pushes are sent again, once the push service accepts them", async ({ 
   await accessible(page);
 
   await fcm.cure();
-  await first.getByRole("button", { name: "Send again: dispatch.opened to Driver 1" }).click();
+  await first.getByRole("button", { name: "Send again: opened to Driver 1" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByRole("button", { name: "Back" }).click();
   await expect(dialog).toHaveCount(0);
   await expect(dead).toHaveText("Dead 4");
-  await first.getByRole("button", { name: "Send again: dispatch.opened to Driver 1" }).click();
+  await first.getByRole("button", { name: "Send again: opened to Driver 1" }).click();
   await dialog.getByRole("button", { name: "Send again" }).click();
   await expect(page.getByText("1 of 1 put back into the backlog.")).toBeVisible();
   await expect(dead).toHaveText("Dead 3");
@@ -65,7 +65,7 @@ test("a push that is refused again is dead again, and is sent again by keyboard 
   await fcm.poison("dispatch.opened");
   await tell(1);
   const page = await openConsole("#/notifications/DEAD", undefined, own);
-  const again = page.getByRole("button", { name: "Send again: dispatch.opened to Driver 1" });
+  const again = page.getByRole("button", { name: "Send again: opened to Driver 1" });
   await again.click();
   await page.getByRole("dialog").getByRole("button", { name: "Send again" }).click();
   await expect(page.getByText("1 of 1 put back into the backlog.")).toBeVisible();

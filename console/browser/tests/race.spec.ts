@@ -151,7 +151,7 @@ test("the notified drivers, their progress, and the pushes", async ({ openDispat
   await expect(push).toBeVisible();
   await service.call("POST", `/v1/dispatches/${d.id}/seen`, undefined, { token: one!.token });
   await service.call("POST", `/v1/dispatches/${d.id}/decline`, { reason_code: "TOO_FAR" }, { token: one!.token });
-  await expect(told.getByRole("row", { name: /Driver 1 DECLINED .*TOO_FAR/ })).toBeVisible();
+  await expect(told.getByRole("row", { name: /Driver 1 DECLINED .*too far/ })).toBeVisible();
   await service.call("POST", `/v1/dispatches/${d.id}/seen`, undefined, { token: two!.token });
   await expect(told.getByRole("row", { name: /Driver 2 SEEN/ })).toBeVisible(); // no event announces it
   await service.accept(d.id, two!.token, 1);

@@ -44,6 +44,8 @@ export function Audit() {
 const driver = (id) => html`<a href=${"#/drivers/" + id}><code>${id}</code></a>`;
 
 function Actor({ of, names }) {
+  const { t } = useLanguage();
+  if (of === "unknown") return t.audit.unknown;
   return of.startsWith("drv_") ? driver(of) : html`<span title=${of}>${names.get(of) ?? of}</span>`;
 }
 
@@ -71,5 +73,5 @@ function Detail({ of }) {
   const { t } = language;
   return Object.entries(of).map(([name, value]) => html`<div key=${name}><span class="soft">${nameOf(name, t)}</span> ${
     changed(value) ? html`<del>${words(value.from, language)}</del> → <ins>${words(value.to, language)}</ins>`
-    : name === "last" ? html`<${Detail} of=${value} />` : words(value, language)}</div>`);
+    : name === "last" && typeof value === "object" ? html`<${Detail} of=${value} />` : words(value, language)}</div>`);
 }

@@ -29,7 +29,10 @@ export function eventSentence(event, session, name, t) {
 
 /** Returns an error with the page's own text for a refused change, or the given error. */
 export function refusal(err) {
-  if (!(err instanceof Problem) || err.code !== "NOT_ELIGIBLE") return err;
+  if (!(err instanceof Problem)) return err;
+  const [state] = (err.code === "INVALID_STATE" && /[A-Z_]+$/.exec(err.message)) || [];
+  if (state) return new PageError(({ t }) => (t.states[state] ? t.change.state(t.states[state]) : t.codes.INVALID_STATE));
+  if (err.code !== "NOT_ELIGIBLE") return err;
   return new PageError(({ t }) => t.assign.unfit(t.list(err.body.reasons.map((r) => t.unfit[r] ?? t.unfit.OTHER))));
 }
 

@@ -279,6 +279,7 @@ export const words = {
     address: "Site address", height: "Working height at least, m", fee: (rule) => `The fee ${rule}.`, noTime: "Give the date and the time.",
   },
   change: {
+    state: (state) => `That can't be done in its present state: ${state}.`,
     then: ", then ", changed: "changed",
     notMade: "Your change is not made so far. You can confirm it again: it is made once at most",
     unclear: "The dispatch has changed; whether by you, the list of what happened says",

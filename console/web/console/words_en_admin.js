@@ -102,7 +102,7 @@ export const admin = {
   },
   audit: {
     who: "Who", whoHint: "ID of a key or driver", whatHint: "ID or name", changed: "What was changed", own: "What happened to a dispatch is on its own page.",
-    when: "When", did: "Did what", to: "To what", details: "Details", request: "Request", none: "none",
+    when: "When", did: "Did what", to: "To what", details: "Details", request: "Request", none: "none", unknown: "unknown",
     fields: {
       suspended_until: "suspended_until", on_duty: "on_duty", drivers: "drivers", tokens: "tokens", first: "first", last: "last", address: "address",
       failed: "failed", limited: "limited", doors: "doors", generation: "generation", slot: "slot", installation_id: "installation_id",

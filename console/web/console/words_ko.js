@@ -274,6 +274,7 @@ export const words = {
     address: "현장 주소", height: "최소 작업 높이, m", fee: (rule) => `운임: ${rule}.`, noTime: "날짜와 시각을 입력하세요.",
   },
   change: {
+    state: (state) => `현재 상태(${state})에서는 할 수 없습니다.`,
     then: ", 그다음 ", changed: "변경",
     notMade: "아직 변경되지 않았습니다. 다시 확인해도 한 번만 처리됩니다",
     unclear: "배차가 변경되었습니다. 누가 변경했는지는 진행 기록에서 확인하세요",

@@ -102,7 +102,7 @@ export const admin = {
   },
   audit: {
     who: "변경한 사람", whoHint: "키 또는 기사의 ID", whatHint: "ID 또는 이름", changed: "변경 대상", own: "배차의 기록은 각 배차 화면에 있습니다.",
-    when: "시각", did: "내용", to: "대상", details: "상세", request: "요청", none: "없음",
+    when: "시각", did: "내용", to: "대상", details: "상세", request: "요청", none: "없음", unknown: "알 수 없음",
     fields: {
       suspended_until: "정지 종료", on_duty: "근무 중", drivers: "기사 수", tokens: "토큰 발급", first: "처음", last: "마지막", address: "접속 주소",
       failed: "실패", limited: "제한됨", doors: "방법", generation: "토큰 세대", slot: "실행 시각", installation_id: "설치 ID",
