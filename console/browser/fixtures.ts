@@ -110,7 +110,7 @@ export const test = base.extend<Test, Worker>({
   },
   openConsole: async ({ open, service }, use) => use(async (hash = "#/board", key, at = service) => {
     const page = await open("/console/" + hash, at, key ?? at.adminKey);
-    await expect(page.getByRole("button", { name: "Sign out" })).toBeVisible();
+    await expect(page.getByRole("button", { name: /^(Sign out|로그아웃)$/ })).toBeVisible();
     return page;
   }),
   openDriver: async ({ open, service }, use) => use((token, at = service) => open(`/driver/#token=${token}`, at)),

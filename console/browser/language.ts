@@ -15,12 +15,12 @@ export async function textsOf(folder: "console" | "driver", lang: Language): Pro
 
 /** The Latin words that Korean pages may have: names of products and programs, units, and what an operator types as it is. */
 const known = /\b(FirstTap|FIRSTTAP_ADMIN_KEY|Firebase|JavaScript|API|UID|ID|ms|m|KRW|USD|UTC|GMT|Asia\/Seoul|Ctrl|ko-KR|ko|English|android|ios|web)\b/g;
-const ids = /\b(dsp|drv|evt|key|clm|aud|ntf|dev|att)_\w+/g;
+const ids = /\b(dsp|drv|evt|key|clm|aud|ntf|dev|att)_\w+|\b(?=[a-z]*\d)[0-9a-z]{10,}\b/g; // and those of requests
 
 /** Returns the texts of a page that a reader or a screen reader gets, without what the page marks as a name, a code or English. */
 function texts(page: Page): Promise<string[]> {
   return page.evaluate(() => {
-    const skipped = "script, style, code, bdi, [lang]:not(html)";
+    const skipped = "script, noscript, style, code, bdi, [lang]:not(html)";
     const found = [document.title];
     const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT | NodeFilter.SHOW_ELEMENT);
     for (let node = walker.nextNode(); node; node = walker.nextNode()) {
@@ -38,7 +38,7 @@ function texts(page: Page): Promise<string[]> {
  * @param data what people have typed, as names and regions, which is in any language
  */
 export async function foreign(page: Page, lang: Language, data: string[]): Promise<string[]> {
-  const longest = data.toSorted((a, b) => b.length - a.length).filter(Boolean);
+  const longest = data.filter((typed) => typed.length > 2).sort((a, b) => b.length - a.length); // shorter ones are parts of words
   const other = lang === "ko" ? /[A-Za-z]{2,}/ : /[가-힣]/;
   return [...new Set((await texts(page)).filter((text) => {
     const rest = longest.reduce((left, typed) => left.replaceAll(typed, " "), text);

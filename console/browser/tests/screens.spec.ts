@@ -47,6 +47,10 @@ test("a picture of each page, which is accessible", { tag: "@slow" }, async ({ o
     await page.ready(office);
     await picture(office, `console-${page.name}`);
   }
+  await office.evaluate(() => { location.hash = "#/board"; });
+  await office.getByRole("button", { name: "한국어" }).click();
+  await expect(office.getByRole("heading", { name: "수락됨 2" })).toBeVisible();
+  await picture(office, "console-korean");
   const phone = await openDriver(made.drivers[10].token, service);
   await phone.setViewportSize({ width: 390, height: 844 });
   const offers = phone.getByRole("article");

@@ -38,5 +38,5 @@ export function Languages() {
   const { lang, t, failed, speak } = useLanguage();
   return html`${Object.keys(languages).filter((l) => l !== lang).map((l) => html`
     <button key=${l} type="button" class="quiet" lang=${l} onClick=${() => speak(l)}>${languages[l]}</button>`)}
-    <span aria-live="assertive" class="bad">${failed && t.languageFailed}</span>`;
+    <span aria-live="assertive" class=${failed ? "bad" : "hidden"}>${failed && t.languageFailed}</span>`;
 }

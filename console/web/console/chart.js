@@ -69,7 +69,7 @@ function options(uPlot, place, hours, language) {
     },
     axes: [{ ...axis, values: (_, splits) => splits.map((s) => label(s, language)) }, { ...axis, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000] }],
     series: [
-      { label: t.supply.time, value: (_, v) => (v === null ? "–" : when(v * 1000)) },
+      { label: t.supply.clock, value: (_, v) => (v === null ? "–" : when(v * 1000)) },
       line(t.supply.onDuty, color("--accent")), line(t.supply.open, color("--warn"), [6, 4]),
     ],
     cursor: { drag: { x: false, y: false } },

@@ -87,7 +87,7 @@ export const admin = {
     noPoints: "No points yet: drivers and dispatches are counted once a minute.",
     onDuty: "On duty", open: "Open", unseen: "Unseen", accepted: "Accepted", progress: "In progress", completed: "Completed", expired: "Expired",
     canceled: "Canceled", minute: "for a minute", day: "in 24 h", from: (a, b) => `${a} to ${b}`, table: "The same as a table", byTime: "Supply by time",
-    at: "At", step: (time) => `From, for ${time}`, nobody: "Nobody is on duty and nothing is open, in any region.", regions: "Regions now",
+    clock: "Time", at: "At", step: (time) => `From, for ${time}`, nobody: "Nobody is on duty and nothing is open, in any region.", regions: "Regions now",
     regionsTable: "Regions now, table", note: "What to note", short: "short of drivers",
     chartFailed: "The chart can't be loaded. The table has the same numbers; read the page again for the chart.",
   },
@@ -106,7 +106,7 @@ export const admin = {
     fields: {
       suspended_until: "suspended_until", on_duty: "on_duty", drivers: "drivers", tokens: "tokens", first: "first", last: "last", address: "address",
       failed: "failed", limited: "limited", doors: "doors", generation: "generation", slot: "slot", installation_id: "installation_id",
-      token_was_of: "token_was_of", times: "times", at: "at", also: "also",
+      token_was_of: "token_was_of", times: "times", app_version: "app_version", platform: "platform", push_token_sha256: "push_token_sha256", quarantined_at: "quarantined_at", at: "at", also: "also",
     },
     yes: "true", no: "false",
     actions: {

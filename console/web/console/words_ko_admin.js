@@ -87,7 +87,7 @@ export const admin = {
     noPoints: "아직 집계가 없습니다. 기사와 배차를 1분마다 집계합니다.",
     onDuty: "근무 중", open: "대기 중", unseen: "미확인", accepted: "수락됨", progress: "진행 중", completed: "완료", expired: "만료됨",
     canceled: "취소됨", minute: "1분 이상", day: "24시간 내", from: (a, b) => `${a}~${b}`, table: "표로 보기", byTime: "시간별 수급",
-    at: "시각", step: (time) => `시작 시각 (${time} 단위)`, nobody: "어느 지역에도 근무 중인 기사나 대기 중인 배차가 없습니다.", regions: "지역별 현황",
+    clock: "시각", at: "시각", step: (time) => `시작 시각 (${time} 단위)`, nobody: "어느 지역에도 근무 중인 기사나 대기 중인 배차가 없습니다.", regions: "지역별 현황",
     regionsTable: "지역별 현황 표", note: "참고", short: "기사 부족",
     chartFailed: "그래프를 불러오지 못했습니다. 표에 같은 수치가 있습니다. 그래프를 보려면 새로 고치세요.",
   },
@@ -106,7 +106,7 @@ export const admin = {
     fields: {
       suspended_until: "정지 종료", on_duty: "근무 중", drivers: "기사 수", tokens: "토큰 발급", first: "처음", last: "마지막", address: "접속 주소",
       failed: "실패", limited: "제한됨", doors: "방법", generation: "토큰 세대", slot: "실행 시각", installation_id: "설치 ID",
-      token_was_of: "이전 토큰 기사", times: "횟수", at: "시각", also: "그 밖",
+      token_was_of: "이전 토큰 기사", times: "횟수", app_version: "앱 버전", platform: "플랫폼", push_token_sha256: "푸시 토큰의 해시", quarantined_at: "토큰 만료", at: "시각", also: "그 밖",
     },
     yes: "예", no: "아니요",
     actions: {
