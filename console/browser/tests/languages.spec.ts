@@ -8,15 +8,16 @@ import { past } from "../supply.ts";
 const locales = { en: "en-GB", ko: "ko-KR" };
 const languages = ["en", "ko"] as const;
 
-/** What people have typed into a service, and the names of its jobs and instances. */
+/** What people have typed into a service, and the names of its jobs, instances and requests. */
 async function typed(service: Service): Promise<string[]> {
   const all = async (path: string): Promise<Json[]> => (await service.call("GET", `/v1/admin/${path}`)).items;
   const strings = (value: unknown): string[] => (typeof value === "string" ? [value] : value && typeof value === "object" ? Object.values(value).flatMap(strings) : []);
   const lists = await Promise.all([all("dispatches?limit=200"), all("drivers?limit=200"), all("api-keys"), all("locks"), all("jobs")]);
   const devices = await Promise.all(lists[1].map((d) => all(`drivers/${d.id}/devices`)));
+  const happened = await Promise.all(lists[0].map((d) => all(`dispatches/${d.id}/events`)));
   const plain = (d: Json) => strings({ ...d, status: "", role: "", platform: "", last_run: null, running: null, queued: null, time_zone: "" });
   const instances = strings(lists[3].map((l) => [l.holder, l.holder.split("/")[0]])).concat(lists[4].flatMap((j) => strings([j.last_run?.instance, j.running?.instance])));
-  return [...lists.flat(), ...devices.flat()].flatMap(plain).filter((s) => !/^\d{4}-\d\d-/.test(s)).concat(instances, "CUSTOMER", "127.0.0.1");
+  return [...lists.flat(), ...devices.flat()].flatMap(plain).filter((s) => !/^\d{4}-\d\d-/.test(s)).concat(instances, strings(happened.flat().map((e) => e.request_id)), "CUSTOMER", "127.0.0.1");
 }
 
 for (const lang of languages) {
