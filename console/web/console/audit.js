@@ -46,6 +46,7 @@ const driver = (id) => html`<a href=${"#/drivers/" + id}><code>${id}</code></a>`
 function Actor({ of, names }) {
   const { t } = useLanguage();
   if (of === "unknown") return t.audit.unknown;
+  if (of === "system") return t.actor.service;
   return of.startsWith("drv_") ? driver(of) : html`<span title=${of}>${names.get(of) ?? of}</span>`;
 }
 

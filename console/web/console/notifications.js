@@ -95,7 +95,7 @@ function Pushes({ state, found, may, reload }) {
           ${dead && may("dispatcher") && html`<th scope="col"><span class="hidden">${pushes.again}</span></th>`}</tr></thead>
         <tbody>${found.items.map((n) => html`<tr key=${n.id}>
           <td>${t.pushTypes[n.type]}${n.silent && html` <span class="soft" title=${pushes.silentMore}>${t.lists.silent}</span>`}</td>
-          <td class="short"><a translate="no" href=${"#/dispatches/" + n.dispatch_id} title=${n.dispatch_id}>…${n.dispatch_id.slice(-8)}</a> <span class="soft">${t.round(n.round)}</span></td>
+          <td class="short"><a href=${"#/dispatches/" + n.dispatch_id} title=${n.dispatch_id}><bdi>…${n.dispatch_id.slice(-8)}</bdi></a> <span class="soft">${t.round(n.round)}</span></td>
           <td class="short">${n.driver_id ? html`<span title=${n.driver_id}>${names(n.driver_id)}</span>` : html`<span class="soft">${pushes.topic}</span> ${n.topic}`}</td>
           <td class="number">${n.attempts}</td>
           <td>${came(n, t)}</td>

@@ -40,6 +40,7 @@ export const words = {
     DISPATCH_EXPIRED: "It has expired. Reopen it first.",
     DISPATCH_NOT_FOUND: "There is no such dispatch.",
     DRIVER_BUSY: "This driver has other work that overlaps with it in time.",
+    DRIVER_ERASED: "The driver was erased. Register the driver anew.",
     DRIVER_NOT_FOUND: "There is no such driver any more.",
     DUPLICATE_EXTERNAL_ID: "A dispatch has this external ID already.",
     DUPLICATE_FIREBASE_UID: "Another driver has this Firebase UID already.",

@@ -5,7 +5,7 @@ export const admin = {
     on: "On duty", off: "Off duty", onBadge: "on duty", offBadge: "off duty", suspended: "Suspended", notSuspended: "Not suspended",
     suspendedOpen: "suspended until reinstated", suspendedUntil: (time) => `suspended until ${time}`, suspendedWord: "suspended",
     all: "All drivers", driver: "Driver", whatToDo: "What to do", edit: "Edit", reinstate: "Reinstate", suspend: "Suspend", issue: "Issue a token",
-    endTokens: "End all tokens", changes: "What admins changed", since: "Since", lastChange: "Last change", id: "ID",
+    endTokens: "End all tokens", changes: "What admins changed", erase: "Erase", erasedAt: (time) => `erased ${time}`, export: "Export all data", since: "Since", lastChange: "Last change", id: "ID",
     phoneHint: "Like +821012345678.", regionsHint: "With commas between them.", heightM: "Working height, m", localeHint: "Like ko-KR.", uidHint: "Who signs in as this driver.",
     adding: "Adding …", add: "Add driver", save: "Save", editTitle: (name) => `Edit ${name}`,
     movedBy: "Somebody else changed this driver meanwhile.",
@@ -17,6 +17,11 @@ export const admin = {
     until: "Until", reinstated: "reinstated", atTime: "a time", untilWhen: "Until when", askWhen: "Until when?", reason: "Reason",
     reasonHint: "A word or two of your own: it is kept in the audit.",
     reinstateTitle: (name) => `Reinstate ${name}?`, reinstateMore: "They are offered work again at once, while they are on duty.",
+  },
+  erase: {
+    title: (name) => `Erase ${name}?`, word: "Erase for good", hasJob: "The driver has a job that is not over. End it or give it to another driver first.",
+    gone: "Name, phone number, Firebase UID, language, regions, vehicle and devices are deleted, also from the audit. The driver is signed out everywhere, and gets no offers and no pushes any more.",
+    kept: "Jobs, taps and events stay, under the driver's ID and a pseudonym. It can't be undone: whoever comes back is a new driver.",
   },
   token: {
     title: (name) => `A token for ${name}?`, word: "Issue", more: "Whoever has the token is this driver to the service. It ends by itself, or with all of the driver's tokens.",
@@ -105,13 +110,13 @@ export const admin = {
     when: "When", did: "Did what", to: "To what", details: "Details", request: "Request", none: "none", unknown: "unknown",
     fields: {
       suspended_until: "suspended_until", on_duty: "on_duty", drivers: "drivers", tokens: "tokens", first: "first", last: "last", address: "address",
-      failed: "failed", limited: "limited", doors: "doors", generation: "generation", slot: "slot", installation_id: "installation_id",
+      failed: "failed", limited: "limited", doors: "doors", generation: "generation", scheduled_at: "scheduled_at", installation_id: "installation_id",
       token_was_of: "token_was_of", times: "times", app_version: "app_version", platform: "platform", push_token_sha256: "push_token_sha256", quarantined_at: "quarantined_at", at: "at", also: "also",
     },
     yes: "true", no: "false",
     actions: {
       "driver.create": "driver.create", "driver.update": "driver.update", "driver.suspend": "driver.suspend", "driver.reinstate": "driver.reinstate",
-      "driver.token": "driver.token", "driver.tokens_revoke": "driver.tokens_revoke", "drivers.bulk": "drivers.bulk", "driver.duty": "driver.duty",
+      "driver.token": "driver.token", "driver.tokens_revoke": "driver.tokens_revoke", "driver.erase": "driver.erase", "driver.export": "driver.export", "drivers.bulk": "drivers.bulk", "driver.duty": "driver.duty",
       "device.put": "device.put", "device.delete": "device.delete", "session.create": "session.create", "session.refuse": "session.refuse",
       "key.create": "key.create", "key.revoke": "key.revoke", "notification.redrive": "notification.redrive", "job.run": "job.run",
     },

@@ -39,6 +39,7 @@ export const words = {
     DISPATCH_EXPIRED: "만료된 배차입니다. 먼저 다시 여세요.",
     DISPATCH_NOT_FOUND: "해당 배차가 없습니다.",
     DRIVER_BUSY: "이 기사에게 시간이 겹치는 다른 작업이 있습니다.",
+    DRIVER_ERASED: "개인정보가 삭제된 기사입니다. 새로 등록하세요.",
     DRIVER_NOT_FOUND: "해당 기사가 더 이상 없습니다.",
     DUPLICATE_EXTERNAL_ID: "같은 외부 ID의 배차가 이미 있습니다.",
     DUPLICATE_FIREBASE_UID: "이 Firebase UID는 다른 기사가 쓰고 있습니다.",

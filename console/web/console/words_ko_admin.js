@@ -5,7 +5,7 @@ export const admin = {
     on: "근무 중", off: "근무 안 함", onBadge: "근무 중", offBadge: "근무 안 함", suspended: "정지됨", notSuspended: "정지 안 됨",
     suspendedOpen: "해제될 때까지 정지", suspendedUntil: (time) => `${time}까지 정지`, suspendedWord: "이용 정지",
     all: "전체 기사", driver: "기사", whatToDo: "할 수 있는 일", edit: "수정", reinstate: "정지 해제", suspend: "이용 정지", issue: "토큰 발급",
-    endTokens: "모든 토큰 폐기", changes: "관리자 변경 기록", since: "등록", lastChange: "최근 변경", id: "ID",
+    endTokens: "모든 토큰 폐기", changes: "관리자 변경 기록", erase: "개인정보 삭제", erasedAt: (time) => `${time} 개인정보 삭제`, export: "보관 정보 내려받기", since: "등록", lastChange: "최근 변경", id: "ID",
     phoneHint: "예: +821012345678", regionsHint: "쉼표로 구분하세요.", heightM: "작업 높이, m", localeHint: "예: ko-KR", uidHint: "이 기사로 로그인하는 사용자입니다.",
     adding: "등록 중 …", add: "기사 등록", save: "저장", editTitle: (name) => `${name} 기사 수정`,
     movedBy: "그사이 다른 사람이 이 기사를 변경했습니다.",
@@ -17,6 +17,11 @@ export const admin = {
     until: "종료", reinstated: "해제할 때까지", atTime: "시각 지정", untilWhen: "종료 시각", askWhen: "종료 시각을 입력하세요.", reason: "사유",
     reasonHint: "짧은 메모입니다. 감사 기록에 남습니다.",
     reinstateTitle: (name) => `${name} 기사의 정지를 해제할까요?`, reinstateMore: "근무 중이면 바로 다시 제안을 받습니다.",
+  },
+  erase: {
+    title: (name) => `${name} 기사의 개인정보를 삭제할까요?`, word: "완전히 삭제", hasJob: "이 기사에게 끝나지 않은 작업이 있습니다. 먼저 작업을 끝내거나 다른 기사에게 배정하세요.",
+    gone: "이름, 전화번호, Firebase UID, 언어, 지역, 차량, 기기를 감사 기록에서도 삭제합니다. 모든 기기에서 로그아웃되며 제안과 푸시를 더는 받지 않습니다.",
+    kept: "작업, 수락 기록, 이벤트는 기사의 ID와 가명으로 남습니다. 되돌릴 수 없으며, 다시 일하려면 새 기사로 등록해야 합니다.",
   },
   token: {
     title: (name) => `${name} 기사에게 토큰을 발급할까요?`, word: "발급", more: "토큰을 가진 사람은 이 기사로 로그인됩니다. 토큰은 기한이 지나거나 모든 토큰을 폐기하면 끝납니다.",
@@ -105,13 +110,13 @@ export const admin = {
     when: "시각", did: "내용", to: "대상", details: "상세", request: "요청", none: "없음", unknown: "알 수 없음",
     fields: {
       suspended_until: "정지 종료", on_duty: "근무 중", drivers: "기사 수", tokens: "토큰 발급", first: "처음", last: "마지막", address: "접속 주소",
-      failed: "실패", limited: "제한됨", doors: "방법", generation: "토큰 세대", slot: "실행 시각", installation_id: "설치 ID",
+      failed: "실패", limited: "제한됨", doors: "방법", generation: "토큰 세대", scheduled_at: "예약 시각", installation_id: "설치 ID",
       token_was_of: "이전 토큰 기사", times: "횟수", app_version: "앱 버전", platform: "플랫폼", push_token_sha256: "푸시 토큰의 해시", quarantined_at: "토큰 만료", at: "시각", also: "그 밖",
     },
     yes: "예", no: "아니요",
     actions: {
       "driver.create": "기사 등록", "driver.update": "기사 수정", "driver.suspend": "이용 정지", "driver.reinstate": "정지 해제", "driver.token": "토큰 발급",
-      "driver.tokens_revoke": "모든 토큰 폐기", "drivers.bulk": "기사 일괄 등록", "driver.duty": "근무 변경", "device.put": "기기 등록", "device.delete": "기기 삭제",
+      "driver.tokens_revoke": "모든 토큰 폐기", "driver.erase": "개인정보 삭제", "driver.export": "보관 정보 내려받기", "drivers.bulk": "기사 일괄 등록", "driver.duty": "근무 변경", "device.put": "기기 등록", "device.delete": "기기 삭제",
       "session.create": "로그인", "session.refuse": "로그인 거부", "key.create": "키 생성", "key.revoke": "키 폐기", "notification.redrive": "푸시 다시 보내기",
       "job.run": "예약 작업 실행",
     },
