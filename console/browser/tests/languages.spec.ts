@@ -103,7 +103,7 @@ for (const lang of languages) {
       await expect(page.getByText(t.devices.good, { exact: true })).toBeVisible();
       await look();
       await accessible(page);
-      for (const name of [t.drivers.edit, t.drivers.suspend, t.drivers.issue, t.drivers.endTokens, t.devices.remove]) await ask(name);
+      for (const name of [t.drivers.edit, t.drivers.suspend, t.drivers.issue, t.drivers.endTokens, t.drivers.erase, t.devices.remove]) await ask(name);
       await go(`#/drivers/${drivers[11].id}`, "오건우");
       await ask(t.drivers.reinstate);
 
