@@ -26,6 +26,13 @@ const (
 	AuditKeyRevoke         AuditAction = "key.revoke"
 	AuditNotificationRetry AuditAction = "notification.redrive"
 	AuditJobRun            AuditAction = "job.run"
+	AuditWebhookCreate     AuditAction = "webhook.create"
+	AuditWebhookUpdate     AuditAction = "webhook.update"
+	AuditWebhookDelete     AuditAction = "webhook.delete"
+	AuditWebhookRotate     AuditAction = "webhook.rotate"
+	AuditWebhookTest       AuditAction = "webhook.test"
+	AuditWebhookResend     AuditAction = "webhook.resend"
+	AuditWebhookReplay     AuditAction = "webhook.replay"
 	AuditSignIn            AuditAction = "session.create"
 	AuditSignInRefused     AuditAction = "session.refuse"
 	AuditTargetDrivers                 = "drivers" // the target of a bulk change

@@ -22,6 +22,16 @@ const (
 	EventCompleted  EventType = "dispatch.completed"
 )
 
+// IsEvent reports whether name is that of an event of a dispatch.
+func IsEvent(name string) bool {
+	switch EventType(name) {
+	case EventCreated, EventOpened, EventAccepted, EventTaken, EventDeclined, EventWithdrawn, EventReopened, EventUnassigned,
+		EventUpdated, EventExpired, EventCanceled, EventStarted, EventCompleted:
+		return true
+	}
+	return false
+}
+
 // Event records a change of a dispatch, in the transaction that makes it.
 type Event struct {
 	ID         EventID

@@ -35,6 +35,7 @@ const (
 	DriverPrefix   = "drv_"
 	KeyPrefix      = "key_"
 	AuditPrefix    = "aud_"
+	WebhookPrefix  = "whk_"
 )
 
 const (

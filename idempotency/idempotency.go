@@ -71,6 +71,11 @@ func KeyID(ctx context.Context, now time.Time) string {
 	return identifier(ctx, dispatch.KeyPrefix, now, 0)
 }
 
+// WebhookID returns the identifier of the webhook that the request of ctx creates.
+func WebhookID(ctx context.Context, now time.Time) string {
+	return identifier(ctx, dispatch.WebhookPrefix, now, 0)
+}
+
 // AuditID returns the identifier of the audit entry of the request of ctx. A request has at most one.
 func AuditID(ctx context.Context, now time.Time) string {
 	return identifier(ctx, dispatch.AuditPrefix, now, 0)

@@ -72,6 +72,17 @@ func (e *Endpoint) Subscribes(t dispatch.EventType) bool {
 	return slices.Contains(e.Events, AllEvents) || slices.Contains(e.Events, string(t))
 }
 
+// SetStatus makes the endpoint active, or pauses it as an admin does. One that has the status keeps it, with the reason.
+func (e *Endpoint) SetStatus(s Status) {
+	switch {
+	case s == e.Status:
+	case s == Active:
+		e.Status, e.PauseReason, e.FailingSince = Active, "", nil
+	case s == Paused:
+		e.Status, e.PauseReason = Paused, PausedByAdmin
+	}
+}
+
 // Secrets sign an endpoint's deliveries: whsec_ and base64.
 type Secrets struct {
 	Current string

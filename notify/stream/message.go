@@ -127,23 +127,36 @@ type driverData struct {
 	At           string             `json:"at"`
 }
 
-type adminData struct {
+// AdminEvent is the data of an event that admins get, as JSON.
+type AdminEvent struct {
 	driverData
 	DriverID   *string `json:"driver_id"`
 	Actor      *string `json:"actor"`
 	ReasonCode *string `json:"reason_code"`
 }
 
-// frame returns the event as a server-sent event of the name t.
-func (a *announcement) frame(id string, t dispatch.EventType, admin bool) []byte {
-	common := driverData{
+// NewAdminEvent returns the event of d as the admins' stream sends it.
+func NewAdminEvent(d dispatch.Dispatch, e dispatch.Event) AdminEvent {
+	return newAnnouncement(d, e).adminEvent(e.Type)
+}
+
+func (a *announcement) adminEvent(t dispatch.EventType) AdminEvent {
+	return AdminEvent{a.driverData(t), nullable(string(a.Driver)), nullable(a.Actor), nullable(a.Reason)}
+}
+
+func (a *announcement) driverData(t dispatch.EventType) driverData {
+	return driverData{
 		EventID: a.ID, Type: t, DispatchID: a.Dispatch, Round: a.Round, Version: a.Version, Status: a.Status,
 		Region: a.Region, VehicleClass: a.VehicleClass,
 		OpensAt: dispatch.WireTime(a.OpensAt), ExpiresAt: dispatch.WireTime(a.ExpiresAt), At: dispatch.WireTime(a.At),
 	}
-	var data any = common
+}
+
+// frame returns the event as a server-sent event of the name t.
+func (a *announcement) frame(id string, t dispatch.EventType, admin bool) []byte {
+	var data any = a.driverData(t)
 	if admin {
-		data = adminData{common, nullable(string(a.Driver)), nullable(a.Actor), nullable(a.Reason)}
+		data = a.adminEvent(t)
 	}
 	body, err := json.Marshal(data)
 	if err != nil {

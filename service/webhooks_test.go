@@ -1,0 +1,82 @@
+package service
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"firsttap/idempotency"
+	"firsttap/testkit"
+	"firsttap/webhook"
+)
+
+// TestWebhookSecrets: each is another one, except for the same request by the same caller, which a retry is.
+func TestWebhookSecrets(t *testing.T) {
+	seeded := idempotency.WithSeed(t.Context(), idempotency.NewSeed(time.Now()))
+	seen := map[string]string{}
+	for what, secret := range map[string]string{
+		"one": newWebhookSecret(t.Context(), "me"), "another": newWebhookSecret(t.Context(), "me"),
+		"by a seed": newWebhookSecret(seeded, "me"), "by the seed and another caller": newWebhookSecret(seeded, "you"),
+		"by another seed": newWebhookSecret(idempotency.WithSeed(t.Context(), idempotency.NewSeed(time.Now())), "me"),
+	} {
+		text, ok := strings.CutPrefix(secret, "whsec_")
+		raw, err := base64.StdEncoding.DecodeString(text)
+		if !ok || err != nil || len(raw) != 32 || seen[secret] != "" {
+			t.Errorf("%s: %s, %v; the same as %q", what, secret, err, seen[secret])
+		}
+		seen[secret] = what
+	}
+	testkit.Equal(t, "the secret of a retry", newWebhookSecret(seeded, "me"), newWebhookSecret(seeded, "me"))
+	if strings.HasSuffix(newSecret(seeded, "me"), strings.TrimPrefix(newWebhookSecret(seeded, "me"), "whsec_")[:40]) {
+		t.Error("a key of the same request has the same secret")
+	}
+}
+
+func TestWebhookChange(t *testing.T) {
+	url, none, paused := "https://example.com/2", "", webhook.Paused
+	before := webhook.Endpoint{URL: "https://example.com/1", Events: []string{"*"}, Description: "Billing", Status: webhook.Active, Version: 3}
+	for what, c := range map[string]struct {
+		change WebhookChange
+		want   func(*webhook.Endpoint)
+	}{
+		"nothing":     {WebhookChange{}, func(*webhook.Endpoint) {}},
+		"the version": {WebhookChange{Version: 3}, func(*webhook.Endpoint) {}},
+		"the URL":     {WebhookChange{URL: &url}, func(e *webhook.Endpoint) { e.URL = url }},
+		"the events":  {WebhookChange{Events: []string{"dispatch.opened"}}, func(e *webhook.Endpoint) { e.Events = []string{"dispatch.opened"} }},
+		"no text":     {WebhookChange{Description: &none}, func(e *webhook.Endpoint) { e.Description = "" }},
+		"the status": {WebhookChange{Status: &paused}, func(e *webhook.Endpoint) {
+			e.Status, e.PauseReason = webhook.Paused, webhook.PausedByAdmin
+		}},
+	} {
+		got, want := before, before
+		c.want(&want)
+		if err := c.change.apply(&got); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		testkit.Equal(t, what, want, got)
+	}
+	got := before
+	if err := (WebhookChange{Version: 2, URL: &url}).apply(&got); !errors.Is(err, webhook.ErrVersionConflict) {
+		t.Errorf("an older version: %v", err)
+	}
+	testkit.Equal(t, "after an older version", before, got)
+}
+
+// refuseAll are addresses that nothing may be sent to.
+type refuseAll struct{}
+
+func (refuseAll) Check(context.Context, string) error { return webhook.ErrNotAllowed }
+
+// TestWebhookAddressesAreAsked before anything is written: there is no store.
+func TestWebhookAddressesAreAsked(t *testing.T) {
+	w, url := NewWebhooks(nil, refuseAll{}), "https://10.0.0.1"
+	if _, _, err := w.Create(t.Context(), url, []string{"*"}, "", "me"); !errors.Is(err, webhook.ErrNotAllowed) {
+		t.Errorf("created: %v", err)
+	}
+	if _, err := w.Change(t.Context(), "whk_1", WebhookChange{URL: &url}); !errors.Is(err, webhook.ErrNotAllowed) {
+		t.Errorf("changed: %v", err)
+	}
+}

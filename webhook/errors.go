@@ -1,0 +1,20 @@
+package webhook
+
+import "errors"
+
+var (
+	// ErrNotFound says that there is no such endpoint.
+	ErrNotFound = errors.New("no such webhook")
+	// ErrDeliveryNotFound says that the endpoint has no such delivery.
+	ErrDeliveryNotFound = errors.New("no such delivery")
+	// ErrTooMany says that there are MaxEndpoints endpoints already.
+	ErrTooMany = errors.New("there are as many webhooks as there may be")
+	// ErrPaused says that the endpoint is paused, and gets nothing before it is active again.
+	ErrPaused = errors.New("the webhook is paused; make it active first")
+	// ErrVersionConflict says that the endpoint has changed since the version that the change is for.
+	ErrVersionConflict = errors.New("the webhook has changed since that version")
+	// ErrNotAllowed says that nothing is sent to that address.
+	ErrNotAllowed = errors.New("not an address that webhooks are sent to")
+	// ErrNoAddress says that the name in the URL has no address now.
+	ErrNoAddress = errors.New("the URL's host has no address")
+)
