@@ -41,6 +41,7 @@ var waits = map[string]string{
 	"notify TestDriverGetsADevice":       "judges in a bubble only",
 	"notify TestEventsWithoutRecipients": "waits in a bubble only",
 	"notify end":                         "only a wire in a bubble replies late",
+	"notify/webhooks repeat":             "a slow endpoint, which is in a bubble",
 
 	"lock/locktest eventually":  "gives up, and fails",
 	"lock/locktest pollAcquire": "gives up, and fails",

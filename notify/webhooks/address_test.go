@@ -1,0 +1,393 @@
+package webhooks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"firsttap/webhook"
+)
+
+// forbidden are hosts that no delivery may be sent to. %d is a listener's port, on which nothing must arrive.
+var forbidden = map[string]string{
+	"loopback":                           "127.0.0.1",
+	"loopback, another address":          "127.8.9.10",
+	"loopback with a dot behind":         "127.0.0.1.",
+	"loopback with dots behind":          "127.0.0.1..",
+	"loopback in decimal":                "2130706433",
+	"loopback in octal":                  "017700000001",
+	"loopback in hexadecimal":            "0x7f000001",
+	"loopback in capital hexadecimal":    "0X7F000001",
+	"loopback in octal parts":            "0177.0.0.01",
+	"loopback in hexadecimal parts":      "0x7f.0x0.0x0.0x1",
+	"loopback in mixed parts":            "0x7f.0.01",
+	"loopback in two parts":              "127.1",
+	"loopback in three parts":            "127.0.1",
+	"loopback with leading zeros":        "127.000.000.001",
+	"loopback in decimal with a dot":     "2130706433.",
+	"a number that is too large":         "4294967297",
+	"a hexadecimal prefix alone":         "0x",
+	"loopback in wide digits":            "１２７.０.０.１",
+	"loopback with ideographic dots":     "127。0。0。1",
+	"a circled name":                     "ⓛocalhost",
+	"loopback by name":                   "localhost",
+	"loopback by name with a dot":        "localhost.",
+	"loopback by name in capitals":       "LOCALHOST",
+	"loopback in IPv6":                   "[::1]",
+	"loopback in long IPv6":              "[0:0:0:0:0:0:0:1]",
+	"loopback mapped to IPv6":            "[::ffff:127.0.0.1]",
+	"loopback mapped to IPv6 in hex":     "[::ffff:7f00:1]",
+	"loopback compatible with IPv6":      "[::127.0.0.1]",
+	"loopback by 6to4":                   "[2002:7f00:1::]",
+	"private by 6to4":                    "[2002:c0a8:101::1]",
+	"loopback by NAT64":                  "[64:ff9b::7f00:1]",
+	"loopback by local NAT64":            "[64:ff9b:1::7f00:1]",
+	"Teredo":                             "[2001:0:7f00:1::1]",
+	"translated IPv4":                    "[::ffff:0:7f00:1]",
+	"unspecified":                        "0.0.0.0",
+	"this network":                       "0.1.2.3",
+	"unspecified in one digit":           "0",
+	"unspecified in IPv6":                "[::]",
+	"private, 10":                        "10.0.0.1",
+	"private, 172.16":                    "172.16.0.1",
+	"private, 172.31":                    "172.31.255.255",
+	"private, 192.168":                   "192.168.1.1",
+	"private mapped to IPv6":             "[::ffff:192.168.1.1]",
+	"carrier-grade NAT":                  "100.64.0.1",
+	"link-local":                         "169.254.1.1",
+	"the metadata service":               "169.254.169.254",
+	"the metadata service in decimal":    "2852039166",
+	"the metadata service mapped":        "[::ffff:169.254.169.254]",
+	"the metadata service in IPv6":       "[fd00:ec2::254]",
+	"Alibaba's metadata service":         "100.100.100.200",
+	"link-local in IPv6":                 "[fe80::1]",
+	"link-local in IPv6 with a zone":     "[fe80::1%25lo]",
+	"a global address with a zone":       "[2606:4700::1111%25lo]",
+	"site-local in IPv6":                 "[fec0::1]",
+	"unique local":                       "[fc00::1]",
+	"unique local, locally assigned":     "[fd12:3456:789a::1]",
+	"multicast":                          "224.0.0.1",
+	"multicast, administratively scoped": "239.255.255.250",
+	"multicast in IPv6":                  "[ff02::1]",
+	"broadcast":                          "255.255.255.255",
+	"reserved":                           "240.0.0.1",
+	"benchmarking":                       "198.18.0.1",
+	"documentation, 1":                   "192.0.2.1",
+	"documentation, 2":                   "198.51.100.1",
+	"documentation, 3":                   "203.0.113.1",
+	"documentation in IPv6":              "[2001:db8::1]",
+	"protocol assignments":               "192.0.0.170",
+	"the old 6to4 relay":                 "192.88.99.1",
+	"discarded":                          "[100::1]",
+	"segment routing":                    "[5f00::1]",
+}
+
+// TestAddressesThatAreRefused: a URL with a forbidden host is refused when it is registered and when it is sent to, by https and by http,
+// and nothing arrives.
+func TestAddressesThatAreRefused(t *testing.T) {
+	if len(forbidden) < 40 {
+		t.Fatalf("only %d addresses", len(forbidden))
+	}
+	listener := listenForNobody(t)
+	c := NewClient(ClientOptions{})
+	defer c.Close()
+	for name, host := range forbidden {
+		t.Run(name, func(t *testing.T) {
+			for _, scheme := range []string{"https", "http"} {
+				url := fmt.Sprintf("%s://%s:%d/hook", scheme, host, listener.port)
+				if err := c.Check(t.Context(), url); !errors.Is(err, webhook.ErrNotAllowed) {
+					t.Errorf("%s may be registered: %v", url, err)
+				}
+				mustRefuse(t, c, url)
+			}
+			// Whatever the check of URLs says, the connection is refused.
+			if conn, err := c.transport.DialContext(t.Context(), "tcp", fmt.Sprintf("%s:%d", strings.ReplaceAll(host, "%25", "%"), listener.port)); err == nil {
+				conn.Close()
+				t.Error("a connection was opened")
+			}
+		})
+	}
+	listener.mustBeUntouched(t)
+}
+
+// TestURLsThatAreRefused: so are URLs for what else is in them.
+func TestURLsThatAreRefused(t *testing.T) {
+	c := NewClient(ClientOptions{})
+	defer c.Close()
+	for _, url := range []string{
+		"http://example.com/", "HTTP://example.com/", "ftp://example.com/", "file:///etc/passwd", "gopher://example.com:70/_x", "javascript:alert(1)",
+		"//example.com/hook", "/hook", "", "https:", "https://", "https:///hook", "https:example.com", "https://.", "https://..:443/",
+		"https://user@example.com/", "https://user:password@example.com/", "https://@example.com/", "https://example.com:0/", "https://example.com:65536/",
+		"https://93.184.216.34@127.0.0.1/", "https://127.0.0.1#@example.com/", "https://127.0.0.1\\@example.com/",
+	} {
+		err := c.Check(t.Context(), url)
+		if err == nil {
+			t.Errorf("%q may be registered", url)
+		}
+		if !errors.Is(err, webhook.ErrNotAllowed) && !strings.Contains(err.Error(), "not a URL") {
+			t.Errorf("%q: %v", url, err)
+		}
+		mustRefuse(t, c, url)
+	}
+	for _, url := range []string{"https://[::1", "https://exa mple.com/", "https://example.com:port/", "https://%31%32%37.0.0.1/", "https://a\x00b/", "://"} {
+		if err := c.Check(t.Context(), url); err == nil || errors.Is(err, webhook.ErrNotAllowed) {
+			t.Errorf("%q: %v; want an error about the URL itself", url, err)
+		}
+		mustRefuse(t, c, url)
+	}
+}
+
+// TestPublicAddresses: what is on the public Internet may be registered.
+func TestPublicAddresses(t *testing.T) {
+	dns := startDNS(t, func(string, int) []netip.Addr {
+		return []netip.Addr{netip.MustParseAddr("93.184.216.34"), netip.MustParseAddr("2606:2800:220:1::1")}
+	})
+	c := NewClient(ClientOptions{Resolver: dns.resolver()})
+	defer c.Close()
+	for _, url := range []string{
+		"https://hooks.example.com/a/b?token=1#top", "https://hooks.example.com:8443", "HTTPS://hooks.example.com./", "https://8.8.8.8/", "https://172.15.255.255/",
+		"https://172.32.0.1/", "https://100.63.255.255/", "https://[2606:4700::1111]:443/", "https://0x7f.example.com/", "https://xn--3e0b707e.example.com/", "https://1.example.com/",
+	} {
+		if err := c.Check(t.Context(), url); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+// TestNamesOfForbiddenAddresses: a name may not be registered if one of its addresses is forbidden, and not if it has none.
+func TestNamesOfForbiddenAddresses(t *testing.T) {
+	answers := map[string][]netip.Addr{
+		"mixed.example.com.":  {netip.MustParseAddr("93.184.216.34"), netip.MustParseAddr("10.0.0.1")},
+		"six.example.com.":    {netip.MustParseAddr("fd00::1")},
+		"mapped.example.com.": {netip.MustParseAddr("::ffff:10.0.0.1")},
+		"inner.example.com.":  {netip.MustParseAddr("169.254.169.254")},
+	}
+	dns := startDNS(t, func(name string, _ int) []netip.Addr { return answers[name] })
+	c := NewClient(ClientOptions{Resolver: dns.resolver()})
+	defer c.Close()
+	for name := range answers {
+		if err := c.Check(t.Context(), "https://"+name+"/"); !errors.Is(err, webhook.ErrNotAllowed) {
+			t.Errorf("%s may be registered: %v", name, err)
+		}
+	}
+	if err := c.Check(t.Context(), "https://nothing.example.com/"); !errors.Is(err, webhook.ErrNoAddress) || errors.Is(err, webhook.ErrNotAllowed) {
+		t.Errorf("a name that does not exist: %v", err)
+	}
+}
+
+// TestNameThatChanges: a name that had a public address when it was registered, and has this machine's at the next look-up, is refused when
+// a delivery is sent, and nothing arrives.
+func TestNameThatChanges(t *testing.T) {
+	listener := listenForNobody(t)
+	dns := startDNS(t, func(_ string, look int) []netip.Addr {
+		if look == 0 {
+			return []netip.Addr{netip.MustParseAddr("93.184.216.34")}
+		}
+		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}
+	})
+	c := NewClient(ClientOptions{Resolver: dns.resolver()})
+	defer c.Close()
+	url := fmt.Sprintf("https://rebind.example.com:%d/", listener.port)
+	if err := c.Check(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	before := dns.asked.Load()
+	mustRefuse(t, c, url)
+	if dns.asked.Load() == before {
+		t.Error("the name was not looked up again: the test has shown nothing")
+	}
+	listener.mustBeUntouched(t)
+}
+
+// TestRedirectsThatAreRefused: no redirect, of whatever kind, leads to a forbidden address, and only those that repeat the delivery are
+// followed at all. The endpoint that redirects is at the only address that the test's client allows.
+func TestRedirectsThatAreRefused(t *testing.T) {
+	listener := listenForNobody(t)
+	var target atomic.Value
+	var status atomic.Int64
+	endpoint := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", target.Load().(string))
+		w.WriteHeader(int(status.Load()))
+	}))
+	defer endpoint.Close()
+	c := clientOf(t, endpoint)
+	for _, s := range []int{300, 301, 302, 303, 304, 305, 307, 308} {
+		status.Store(int64(s))
+		for name, host := range forbidden {
+			for _, scheme := range []string{"https", "http"} {
+				target.Store(fmt.Sprintf("%s://%s:%d/", scheme, host, listener.port))
+				r := c.Attempt(t.Context(), leaseTo(publicName))
+				notFollowed := r.Attempt.HTTPStatus == s // otherwise the connection was refused
+				if r.Succeeded() || !notFollowed && (r.Attempt.HTTPStatus != 0 || s < 307) {
+					t.Errorf("%d to %s by %s: %+v", s, name, scheme, r.Attempt)
+				}
+			}
+		}
+	}
+	listener.mustBeUntouched(t)
+	for _, to := range []string{"ftp://example.com/", "https://u:p@" + publicHost + "/", "http://" + publicHost + "/", "file:///etc/passwd", "https://", "//127.0.0.1/"} {
+		status.Store(308)
+		target.Store(to)
+		if r := c.Attempt(t.Context(), leaseTo(publicName)); r.Succeeded() {
+			t.Errorf("redirect to %s: %+v", to, r.Attempt)
+		}
+	}
+}
+
+// mustRefuse sends a delivery to the URL, which must be refused.
+func mustRefuse(t *testing.T, c *Client, url string) {
+	t.Helper()
+	r := c.Attempt(t.Context(), leaseTo(url))
+	if r.Succeeded() || r.Attempt.HTTPStatus != 0 {
+		t.Errorf("a delivery to %q was sent: %+v", url, r.Attempt)
+	}
+}
+
+// nobody is a listener on all addresses of this machine to which nothing may be sent.
+type nobody struct {
+	port    int
+	touched atomic.Int64
+	end     func()
+}
+
+func listenForNobody(t *testing.T) *nobody {
+	t.Helper()
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &nobody{port: l.Addr().(*net.TCPAddr).Port}
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			n.touched.Add(1)
+			conn.Close()
+		}
+	})
+	n.end = func() { l.Close(); accepting.Wait() }
+	t.Cleanup(n.end)
+	return n
+}
+
+// mustBeUntouched fails the test if anything has connected. A connection of the test's own shows that it would be seen.
+func (n *nobody) mustBeUntouched(t *testing.T) {
+	t.Helper()
+	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", n.port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = conn.Read(make([]byte, 1)) // until it is closed
+	conn.Close()
+	n.end()
+	if got := n.touched.Load(); got != 1 {
+		t.Errorf("%d connections arrived, not only the test's own", got)
+	}
+}
+
+// nameServer is a DNS server on this machine.
+type nameServer struct {
+	conn  net.PacketConn
+	asked atomic.Int64
+}
+
+// startDNS answers questions for A and AAAA records with what answer returns for a name and the number of earlier look-ups of it. Both
+// questions about a name are one look-up.
+func startDNS(t *testing.T, answer func(name string, look int) []netip.Addr) *nameServer {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &nameServer{conn: conn}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		asked := map[dnsmessage.Question]int{}
+		buf := make([]byte, 1500)
+		for {
+			n, from, err := conn.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			var m dnsmessage.Message
+			if m.Unpack(buf[:n]) != nil || len(m.Questions) != 1 {
+				continue
+			}
+			q := m.Questions[0]
+			m.Response, m.RecursionAvailable, m.Additionals = true, true, nil
+			for _, a := range answer(q.Name.String(), asked[q]) {
+				h := dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, Type: q.Type}
+				switch {
+				case q.Type == dnsmessage.TypeA && a.Is4():
+					m.Answers = append(m.Answers, dnsmessage.Resource{Header: h, Body: &dnsmessage.AResource{A: a.As4()}})
+				case q.Type == dnsmessage.TypeAAAA && a.Is6():
+					m.Answers = append(m.Answers, dnsmessage.Resource{Header: h, Body: &dnsmessage.AAAAResource{AAAA: a.As16()}})
+				}
+			}
+			if answer(q.Name.String(), asked[q]) == nil {
+				m.RCode = dnsmessage.RCodeNameError
+			}
+			asked[q]++
+			s.asked.Add(1)
+			if packed, err := m.Pack(); err == nil {
+				_, _ = conn.WriteTo(packed, from)
+			}
+		}
+	})
+	t.Cleanup(func() { conn.Close(); serving.Wait() })
+	return s
+}
+
+func (s *nameServer) resolver() *net.Resolver {
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "udp", s.conn.LocalAddr().String())
+	}}
+}
+
+// publicName is the URL of an endpoint at publicHost, a name that only clientOf's clients reach.
+const (
+	publicHost = "example.com" // the certificate of httptest is for it
+	publicName = "https://" + publicHost + "/hook?token=hush"
+)
+
+// clientOf returns a client to which the server is publicHost, and every other address is what it is.
+func clientOf(t *testing.T, server *httptest.Server) *Client {
+	t.Helper()
+	c := NewClient(ClientOptions{})
+	t.Cleanup(c.Close)
+	c.transport.TLSClientConfig.RootCAs = server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+	dial := c.transport.DialContext
+	c.transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if host, _, _ := net.SplitHostPort(address); host == publicHost {
+			return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
+		}
+		return dial(ctx, network, address)
+	}
+	return c
+}
+
+const testSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+// leaseTo is a lease of a delivery to the URL.
+func leaseTo(url string) webhook.Lease {
+	body, _ := json.Marshal(map[string]string{"type": "dispatch.accepted"})
+	return webhook.Lease{
+		Delivery: webhook.Delivery{ID: "whd_1", Endpoint: "whk_1", Event: "evt_1", Dispatch: "dsp_1", Type: "dispatch.accepted", Body: body},
+		Attempt:  1, LeasedUntil: time.Now().Add(30 * time.Second), URL: url, Secrets: webhook.Secrets{Current: testSecret},
+	}
+}

@@ -1,0 +1,256 @@
+// Package webhooks sends webhooks: a [Courier] leases deliveries from the outbox, attempts each with a [Client], and completes it as the
+// holder of the lease.
+//
+// A delivery is sent at least once: a process that is killed leaves what it had leased to another one. A lane is leased with its delivery,
+// so the deliveries of one dispatch to one endpoint are sent one after the other.
+package webhooks
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"firsttap/notify/wakeup"
+	"firsttap/outbox"
+	"firsttap/webhook"
+)
+
+// Outbox holds the deliveries that a Courier sends; see repository.WebhookOutbox.
+type Outbox interface {
+	// LeaseDeliveries leases up to limit due deliveries, and of each endpoint as many as perEndpoint is more than busy.
+	LeaseDeliveries(ctx context.Context, perEndpoint int, busy map[webhook.ID]int, limit int) ([]webhook.Lease, error)
+	// CompleteDeliveries records the results and returns the endpoints that it paused. A result whose lease was lost is ignored.
+	CompleteDeliveries(ctx context.Context, results []webhook.Result) (paused []webhook.Endpoint, err error)
+	ReleaseDeliveries(ctx context.Context, leases []webhook.Lease) error
+	// ReplayNext writes a part of one replay, and reports whether more can be written at once.
+	ReplayNext(ctx context.Context) (more bool, err error)
+	// Due may be as old as a second or two.
+	Due(ctx context.Context) (outbox.Due, error)
+}
+
+// Attempter sends a delivery once; see Client.
+type Attempter interface {
+	Attempt(ctx context.Context, l webhook.Lease) webhook.Result
+}
+
+// CourierOptions configure a Courier. Outbox and Client are required. Every other field has a default: a logger that discards, no
+// metrics, or the number in its comment.
+type CourierOptions struct {
+	Outbox  Outbox
+	Client  Attempter
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
+	// PollInterval is the interval between two looks at what is due: 1 s.
+	PollInterval time.Duration
+	// DrainTimeout is how long Run waits for attempts in flight after its context ended: 10 s.
+	DrainTimeout time.Duration
+}
+
+const (
+	// perEndpoint bounds the deliveries to one endpoint that a process has leased: an endpoint that hangs occupies no more.
+	perEndpoint = 16
+	// maxInFlight bounds the deliveries that a process has leased. There is room for each endpoint: however many hang, none waits for another.
+	maxInFlight = perEndpoint * webhook.MaxEndpoints
+	// maxBatch bounds the deliveries that one transaction leases or completes.
+	maxBatch = 256
+
+	defaultPoll  = time.Second
+	defaultDrain = 10 * time.Second
+	// leaseTimeout bounds one lease, and one part of a replay.
+	leaseTimeout = 10 * time.Second
+	// lookDelay is how long after the scheduler's next look the courier uses it.
+	lookDelay = 50 * time.Millisecond
+)
+
+// Courier sends the deliveries of the outbox. Any number of processes may run one on the same outbox.
+type Courier struct {
+	options CourierOptions
+	metrics *metrics
+	// lanesDue wakes the loop that leases, replayDue the loop that replays.
+	lanesDue, replayDue wakeup.Signal
+	results             *resultWriter
+	attempts            sync.WaitGroup
+
+	mu sync.Mutex
+	// busy counts the deliveries that this process has leased, by endpoint; inFlight is their sum.
+	busy     map[webhook.ID]int
+	inFlight int
+}
+
+// NewCourier returns a Courier. It sends while Run is running.
+func NewCourier(o CourierOptions) *Courier {
+	o.PollInterval, o.DrainTimeout = cmp.Or(o.PollInterval, defaultPoll), cmp.Or(o.DrainTimeout, defaultDrain)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Courier{
+		options: o, metrics: newMetrics(o.Metrics), lanesDue: wakeup.New(), replayDue: wakeup.New(), busy: map[webhook.ID]int{},
+	}
+}
+
+// Wake makes the Courier look for due deliveries now. It never blocks.
+func (c *Courier) Wake() { c.lanesDue.Set() }
+
+// Run sends until ctx ends. Then it waits for the attempts in flight, and releases the leases of what it did not send. It may be called
+// again after it has returned.
+func (c *Courier) Run(ctx context.Context) {
+	// Attempts in flight go on, and their results are recorded, even after ctx has ended.
+	lasting, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	c.results = newResultWriter(c.options.Outbox, c.options.Log, c.recorded)
+	var loops, writing sync.WaitGroup
+	writing.Go(func() { c.results.run(lasting) })
+	loops.Go(func() { c.lease(ctx, lasting) })
+	loops.Go(func() { c.replay(ctx) })
+	loops.Go(func() { c.poll(ctx) })
+	loops.Wait()
+
+	late := time.AfterFunc(c.options.DrainTimeout, stop)
+	defer late.Stop()
+	c.attempts.Wait() // they end with lasting at the latest
+	c.results.finish()
+	writing.Wait()
+}
+
+// lease leases due deliveries and attempts them, as many as there is room for. What leads to more that are due, or to more room, wakes it:
+// a commit, a look, a result that was recorded.
+func (c *Courier) lease(ctx, lasting context.Context) {
+	for ctx.Err() == nil {
+		c.lanesDue.Wait(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		busy, room := c.room()
+		if room == 0 {
+			continue // the next result that is recorded makes some
+		}
+		leases, err := c.leaseDeliveries(lasting, busy, room)
+		if err != nil && ctx.Err() == nil {
+			c.options.Log.Warn("due webhook deliveries not leased; the courier will try again", "error", err)
+		}
+		if len(leases) == room {
+			c.lanesDue.Set() // more may be due
+		}
+		c.occupy(leases)
+		for _, l := range leases {
+			if ctx.Err() != nil || time.Until(l.LeasedUntil) < webhook.AttemptTimeout {
+				c.results.add(result{Result: webhook.Result{Lease: l}, unsent: true})
+				continue
+			}
+			c.attempts.Go(func() { c.attempt(lasting, l) })
+		}
+	}
+}
+
+// leaseDeliveries goes on when the Courier stops, as what it leases has to be released.
+func (c *Courier) leaseDeliveries(lasting context.Context, busy map[webhook.ID]int, room int) ([]webhook.Lease, error) {
+	ctx, cancel := context.WithTimeout(lasting, leaseTimeout)
+	defer cancel()
+	return c.options.Outbox.LeaseDeliveries(ctx, perEndpoint, busy, room)
+}
+
+func (c *Courier) attempt(ctx context.Context, l webhook.Lease) {
+	r := c.options.Client.Attempt(ctx, l)
+	if ctx.Err() != nil && !r.Succeeded() {
+		// The Courier gave up, not the endpoint: this is no failure of the endpoint.
+		c.results.add(result{Result: r, unsent: true})
+		return
+	}
+	c.metrics.observe(&r)
+	if _, again := webhook.RetryAfter(l.Attempt); !r.Succeeded() && !again && !r.Gone {
+		c.options.Log.Warn("webhook delivery failed for the last time; it is sent again only if an admin resends it",
+			"endpoint", l.Delivery.Endpoint, "delivery", l.Delivery.ID, "event", l.Delivery.Event, "error", r.Attempt.Error)
+	}
+	c.results.add(result{Result: r})
+}
+
+// room returns how many deliveries of each endpoint are leased, and how many more may be leased now.
+func (c *Courier) room() (busy map[webhook.ID]int, room int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.busy), min(maxInFlight-c.inFlight, maxBatch)
+}
+
+func (c *Courier) occupy(leases []webhook.Lease) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range leases {
+		c.busy[l.Delivery.Endpoint]++
+	}
+	c.inFlight += len(leases)
+}
+
+// recorded makes the room of these results free: the database knows them, or their leases are about to end.
+func (c *Courier) recorded(results []result, paused []webhook.Endpoint) {
+	c.mu.Lock()
+	for _, r := range results {
+		id := r.Lease.Delivery.Endpoint
+		if c.busy[id]--; c.busy[id] == 0 {
+			delete(c.busy, id)
+		}
+	}
+	c.inFlight -= len(results)
+	c.mu.Unlock()
+	for _, e := range paused {
+		c.metrics.countPaused(e.PauseReason)
+		c.options.Log.Error("ALERT: webhook endpoint paused; it gets nothing until an admin makes it active again",
+			"endpoint", e.ID, "reason", e.PauseReason, "failing_since", e.FailingSince)
+	}
+	c.lanesDue.Set()
+}
+
+// replay writes what a replay asks for, until ctx ends.
+func (c *Courier) replay(ctx context.Context) {
+	for ctx.Err() == nil {
+		c.replayDue.Wait(ctx)
+		for ctx.Err() == nil {
+			more, err := c.replayNext(ctx)
+			if err != nil && ctx.Err() == nil {
+				c.options.Log.Warn("replay of webhook deliveries interrupted; the courier will go on with it", "error", err)
+			}
+			if err != nil || !more {
+				break
+			}
+			c.lanesDue.Set()
+		}
+	}
+}
+
+func (c *Courier) replayNext(ctx context.Context) (more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
+	defer cancel()
+	return c.options.Outbox.ReplayNext(ctx)
+}
+
+// poll wakes the loops when deliveries are due that nobody announced: after a wait, or when a lease has ended. It knows when the first one
+// is due, and wakes them at that moment.
+func (c *Courier) poll(ctx context.Context) {
+	for ctx.Err() == nil {
+		due, err := c.look(ctx)
+		if err != nil { // each loop tries by itself, and logs what it meets
+			now := time.Now()
+			due = outbox.Due{ReadAt: now, Webhooks: now}
+		}
+		if wait := time.Until(due.Webhooks); !due.Webhooks.IsZero() && wait <= 2*c.options.PollInterval {
+			time.AfterFunc(wait, func() { c.lanesDue.Set(); c.replayDue.Set() })
+		}
+		t := time.NewTimer(max(time.Until(due.ReadAt.Add(c.options.PollInterval+lookDelay)), c.options.PollInterval/4))
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+		}
+	}
+}
+
+// look asks what is due, for PollInterval at most.
+func (c *Courier) look(ctx context.Context) (outbox.Due, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.PollInterval)
+	defer cancel()
+	return c.options.Outbox.Due(ctx)
+}
