@@ -114,6 +114,10 @@ func (x *examination) settings(problems []*config.Problem) {
 		x.Add("settings", doctor.Good("every setting can be used"))
 	}
 	x.secrets()
+	if x.config.PrivateWebhooks {
+		x.Add("settings.webhooks", doctor.Doubt("whoever may register a webhook reaches every server in this network",
+			"in production leave FIRSTTAP_WEBHOOK_ALLOW_PRIVATE unset"))
+	}
 	if zone := x.config.Push.Zone; zone != nil {
 		x.Add("settings.timezone", doctor.Good(fmt.Sprintf("%s, where it is %s", zone, time.Now().In(zone).Format("2006-01-02 15:04 -07:00"))))
 	}

@@ -27,9 +27,11 @@ type Config struct {
 	JobLock       string
 	QuorumURLs    []string
 	Push          Push
-	DriverRate    limit.Rate
-	AdminRate     limit.Rate
-	LogLevel      slog.Level
+	// PrivateWebhooks allows webhooks to be sent by http and to every address, for development.
+	PrivateWebhooks bool
+	DriverRate      limit.Rate
+	AdminRate       limit.Rate
+	LogLevel        slog.Level
 	// Drain is how long an instance goes on serving after SIGTERM while it reports that it is not ready.
 	Drain     time.Duration
 	Tracing   bool // spans are sent where OTEL_EXPORTER_OTLP_ENDPOINT says
@@ -140,6 +142,9 @@ func Read(lookup func(string) (string, bool)) (Config, error) {
 	}
 	if c.Retention, err = readRetention(get(retentionVar, "")); err != nil {
 		bad(retentionVar, err)
+	}
+	if c.PrivateWebhooks, err = readBool(get(privateWebhooksVar, "false")); err != nil {
+		bad(privateWebhooksVar, err)
 	}
 	c.Tracing = readTracing(get, bad)
 	c.Push = readPush(get, bad)

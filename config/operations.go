@@ -32,6 +32,19 @@ func readMigrate(s string) (atStart bool, err error) {
 	return false, errors.New("want auto or off")
 }
 
+// privateWebhooksVar names the setting that PrivateWebhooks comes from.
+const privateWebhooksVar = "FIRSTTAP_WEBHOOK_ALLOW_PRIVATE"
+
+func readBool(s string) (bool, error) {
+	switch s {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, errors.New("want true or false")
+}
+
 // The variables of the OpenTelemetry SDK that turn tracing on and off. The SDK reads its other variables itself: headers,
 // timeout, certificates, sampler, queue, resource.
 const (
