@@ -31,7 +31,7 @@ var knows = map[string][]string{
 	"idempotency":        {"dispatch"},
 	"outbox":             {"dispatch"},
 	"migrations":         {},
-	"repository":         {"cronjob", "dispatch", "doctor", "idempotency", "migrations", "outbox"},
+	"repository":         {"cronjob", "dispatch", "doctor", "idempotency", "migrations", "outbox", "webhook"},
 	"service":            {"dispatch", "idempotency", "lock", "webhook"},
 	"handler":            {"asset", "console", "cronjob", "dispatch", "idempotency", "limit", "notify/stream", "openapi", "outbox", "service", "webhook"},
 	"asset":              {},

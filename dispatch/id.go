@@ -35,12 +35,12 @@ const (
 	DriverPrefix   = "drv_"
 	KeyPrefix      = "key_"
 	AuditPrefix    = "aud_"
+	EventPrefix    = "evt_"
 	WebhookPrefix  = "whk_"
 )
 
 const (
 	claimPrefix   = "clm_"
-	eventPrefix   = "evt_"
 	attemptPrefix = "att_"
 	devicePrefix  = "dev_"
 	notifyPrefix  = "ntf_"
@@ -61,7 +61,7 @@ func NewDriverID(now time.Time) DriverID { return DriverID(NewUniqueID(DriverPre
 func NewClaimID(now time.Time) ClaimID { return ClaimID(NewUniqueID(claimPrefix, now)) }
 
 // NewEventID returns an identifier no event has.
-func NewEventID(now time.Time) EventID { return EventID(NewUniqueID(eventPrefix, now)) }
+func NewEventID(now time.Time) EventID { return EventID(NewUniqueID(EventPrefix, now)) }
 
 // NewAttemptID returns an identifier no attempt has.
 func NewAttemptID(now time.Time) AttemptID { return AttemptID(NewUniqueID(attemptPrefix, now)) }
@@ -76,6 +76,9 @@ func NewNotificationID(now time.Time) NotificationID {
 
 // MinID returns the smallest identifier of a dispatch made at that time.
 func MinID(at time.Time) ID { return ID(smallest(DispatchPrefix, at)) }
+
+// MinEventID returns the smallest identifier of an event made at that time.
+func MinEventID(at time.Time) EventID { return EventID(smallest(EventPrefix, at)) }
 
 // MinAttemptID returns the smallest identifier of an attempt recorded at that time.
 func MinAttemptID(at time.Time) AttemptID { return AttemptID(smallest(attemptPrefix, at)) }
@@ -177,7 +180,7 @@ func ParseNotificationID(s string) (NotificationID, error) {
 
 // ParseEventID returns s as an event's identifier, or ErrBadCursor: only cursors contain one.
 func ParseEventID(s string) (EventID, error) {
-	if !wellFormed(s, eventPrefix) {
+	if !wellFormed(s, EventPrefix) {
 		return "", ErrBadCursor
 	}
 	return EventID(s), nil

@@ -76,6 +76,11 @@ func WebhookID(ctx context.Context, now time.Time) string {
 	return identifier(ctx, dispatch.WebhookPrefix, now, 0)
 }
 
+// EventID returns the identifier of the event that the request of ctx creates.
+func EventID(ctx context.Context, now time.Time) string {
+	return identifier(ctx, dispatch.EventPrefix, now, 0)
+}
+
 // AuditID returns the identifier of the audit entry of the request of ctx. A request has at most one.
 func AuditID(ctx context.Context, now time.Time) string {
 	return identifier(ctx, dispatch.AuditPrefix, now, 0)

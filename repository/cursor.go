@@ -24,6 +24,7 @@ const (
 	notificationOfDispatch byte = 'm'
 	openList               byte = 'o'
 	runList                byte = 'r'
+	webhookDeliveryList    byte = 'w'
 )
 
 // cursor returns the cursor for the rows after the row with that sort value and that identifier.

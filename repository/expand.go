@@ -36,7 +36,7 @@ func (o *Outbox) Expand(ctx context.Context, event dispatch.EventID, take int) (
 
 func (o *Outbox) expand(ctx context.Context, event dispatch.EventID, take int) (outbox.Expansion, error) {
 	var result outbox.Expansion
-	leased := time.Now().Add(o.LeaseTerm)
+	leased, webhooks, written := time.Now().Add(o.LeaseTerm), o.webhooksMayExist(), false
 	err := transact(ctx, o.relay, func(tx *gorm.DB) (err error) {
 		if err := o.completeEvent(tx, event); err != nil {
 			return err
@@ -45,13 +45,24 @@ func (o *Outbox) expand(ctx context.Context, event dispatch.EventID, take int) (
 		if err := e.load(event); err != nil {
 			return err
 		}
-		if err := e.run(take); err != nil || !result.More {
+		if err := e.run(take); err != nil {
 			return unavailable(err)
 		}
-		return o.renewEvent(tx, event)
+		if result.More {
+			if err := o.renewEvent(tx, event); err != nil {
+				return err
+			}
+		}
+		if webhooks { // last, as the lanes are locked until the commit
+			written, err = o.writeEvent(tx, result.Dispatch, &result.Event, e.now)
+		}
+		return err
 	})
 	if err != nil {
 		return outbox.Expansion{}, err
+	}
+	if written {
+		o.wakeWebhooks()
 	}
 	return o.dropOvertaken(ctx, result), nil
 }
@@ -119,8 +130,7 @@ func (e *expansion) load(id dispatch.EventID) error {
 		Offer, Done *int64
 		Begun       bool
 	}
-	err := e.tx.Raw(`SELECT d.*, `+e.dialect.now()+` now, e.id event_id, e.dispatch_id event_dispatch_id, e.type event_type, e.round event_round,
-		e.driver_id event_driver_id, e.actor event_actor, e.reason_code event_reason_code, e.request_id event_request_id, e.at event_at,
+	err := e.tx.Raw(`SELECT d.*, `+e.dialect.now()+` now, `+eventColumns+`,
 		(`+e.firstDue(outbox.LaneOffer)+`) offer, (`+e.firstDue(outbox.LaneOfferEnd)+`) done, EXISTS (SELECT 1 FROM notifications n WHERE n.event_id = e.id) begun
 		FROM events e JOIN dispatches d ON d.id = e.dispatch_id WHERE e.id = ?`, id).Scan(&rows).Error
 	if err != nil {

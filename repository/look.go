@@ -10,8 +10,8 @@ import (
 
 // look is what waits in the database. Its times are by the database's clock; a zero time says that nothing waits.
 type look struct {
-	// ReadAt is when the answer had arrived, by this process's clock; Now is the database's time in it.
-	ReadAt, Now time.Time
+	// SentAt is before the statement was sent, ReadAt when the answer had arrived, by this process's clock; Now is the database's time in it.
+	SentAt, ReadAt, Now time.Time
 	// Events, Notifications and Topics are when the next one is due for a relay; Earlier, when the next outbox row of an earlier
 	// version is to be moved.
 	Events, Notifications, Topics, Earlier time.Time
@@ -19,6 +19,9 @@ type look struct {
 	Run time.Time
 	// Expiry is when the next offer ends, Work when the next accepted work starts.
 	Expiry, Work time.Time
+	// Webhooks is when the first lane of an active endpoint is due. Endpoints says that one is active, Replay that a replay to one goes on.
+	Webhooks          time.Time
+	Endpoints, Replay bool
 }
 
 // looks holds the latest look. All parts of the process share those of its scheduler, so that an idle process sends one statement a
@@ -68,7 +71,8 @@ func (s *Store) readLook(ctx context.Context, jobs []string) (*look, error) {
 	}
 	var readOnly bool
 	var now int64
-	var events, earlier, notifications, topics, expiry, work, run *int64
+	var events, earlier, notifications, topics, expiry, work, run, lane, endpoints, replay *int64
+	sent := time.Now()
 	err := s.lookPool.WithContext(ctx).Raw("SELECT "+
 		first("next_at", "events", "ix_events_due", "next_at IS NOT NULL")+
 		first("next_at", "outbox", "ix_outbox_due", "state = 0")+
@@ -77,8 +81,13 @@ func (s *Store) readLook(ctx context.Context, jobs []string) (*look, error) {
 		first("expires_at", "dispatches", "ix_dispatches_expiry", "status = 'PENDING'")+
 		first("work_starts_at", "dispatches", "ix_dispatches_work", "status = 'ACCEPTED' AND work_starts_at > "+s.dialect.now())+
 		"(SELECT MIN(CASE r.status WHEN 'QUEUED' THEN 0 ELSE r.alive_until END) FROM jobs j CROSS JOIN job_runs r"+force("ix_job_runs_open")+
-		" WHERE j.name IN ? AND r.job = j.name AND r.status IN ?), "+s.dialect.now()+", "+s.dialect.readOnly, jobs, unfinished).
-		Row().Scan(&events, &earlier, &notifications, &topics, &expiry, &work, &run, &now, &readOnly)
+		" WHERE j.name IN ? AND r.job = j.name AND r.status IN ?), "+
+		"(SELECT MIN((SELECT l.next_at FROM webhook_lanes l"+force("ix_webhook_lanes_due")+" WHERE l.webhook_id = w.id ORDER BY l.next_at LIMIT 1))"+
+		" FROM webhooks w WHERE w.status = 'ACTIVE'), "+
+		"(SELECT 1 FROM webhooks WHERE status = 'ACTIVE' LIMIT 1), "+
+		"(SELECT 1 FROM webhooks WHERE status = 'ACTIVE' AND replay_until IS NOT NULL LIMIT 1), "+
+		s.dialect.now()+", "+s.dialect.readOnly, jobs, unfinished).
+		Row().Scan(&events, &earlier, &notifications, &topics, &expiry, &work, &run, &lane, &endpoints, &replay, &now, &readOnly)
 	switch {
 	case err != nil:
 		return nil, unavailable(err)
@@ -92,8 +101,9 @@ func (s *Store) readLook(ctx context.Context, jobs []string) (*look, error) {
 		return fromMicros(*us)
 	}
 	return &look{
-		ReadAt: time.Now(), Now: fromMicros(now), Events: at(events), Notifications: at(notifications), Topics: at(topics),
+		SentAt: sent, ReadAt: time.Now(), Now: fromMicros(now), Events: at(events), Notifications: at(notifications), Topics: at(topics),
 		Earlier: at(earlier), Run: at(run), Expiry: at(expiry), Work: at(work),
+		Webhooks: at(lane), Endpoints: endpoints != nil, Replay: replay != nil,
 	}, nil
 }
 
@@ -103,18 +113,21 @@ func (s *Store) staleLook() error {
 	return unavailable(errStaleRead)
 }
 
+// local converts a time by the database's clock into one by this process's clock; a zero time stays one.
+func (l *look) local(at time.Time) time.Time {
+	if at.IsZero() {
+		return at
+	}
+	return l.ReadAt.Add(at.Sub(l.Now))
+}
+
 // Due returns when the relay has to lease rows next, as known a second ago at most while the scheduler runs. ErrUnavailable.
 func (o *Outbox) Due(ctx context.Context) (outbox.Due, error) {
 	l, err := o.look(ctx, maxLookAge, nil)
 	if err != nil {
 		return outbox.Due{}, err
 	}
-	local := func(at time.Time) time.Time {
-		if at.IsZero() {
-			return at
-		}
-		return l.ReadAt.Add(at.Sub(l.Now))
-	}
+	local := l.local
 	due := outbox.Due{ReadAt: l.ReadAt, Events: local(l.Events), Notifications: local(l.Notifications), Topics: local(l.Topics)}
 	if earlier := local(l.Earlier); !earlier.IsZero() && !earlier.After(time.Now()) {
 		if err := o.moveOutboxRows(ctx); err != nil {

@@ -25,7 +25,7 @@ func TestLook(t *testing.T) {
 			l, err := db.look(t.Context(), 0, jobs)
 			must(t, err)
 			read := *l
-			read.ReadAt, read.Now = time.Time{}, time.Time{}
+			read.SentAt, read.ReadAt, read.Now = time.Time{}, time.Time{}, time.Time{}
 			return read
 		}
 		testkit.Equal(t, "of an empty database", look{}, read())

@@ -25,6 +25,7 @@ const (
 	writeConns   = 8
 	generalConns = 8
 	relayConns   = 5 // its expansions take four at most, beside those of a driver's own claim
+	webhookConns = 3 // one each to lease, to complete and to replay
 	doorConns    = 1
 	lookConns    = 2
 	// A transaction that holds a row commits within milliseconds or is stuck. A COMMIT takes no context: a claim must not hang in
@@ -65,7 +66,7 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 		readLimit, unit = "max_statement_time", time.Second
 	}
 
-	s := &Store{log: log, options: o, looks: newLooks()}
+	s := &Store{log: log, options: o, looks: newLooks(), early: make(chan earlyEvent, maxEarly)}
 	at := &server{}
 	quick := config.Clone()
 	quick.ReadTimeout, quick.WriteTimeout = 2*o.Patience, 2*o.Patience
@@ -81,6 +82,9 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	if s.relay, err = s.primaryPool(config, relayConns, relayRecheck, at); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	if s.webhooks, err = s.primaryPool(config, webhookConns, relayRecheck, at); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	if s.doors, err = s.primaryPool(quick, doorConns, 0, at); err != nil {

@@ -243,9 +243,9 @@ func (o *Outbox) dropObsolete(ctx context.Context, leased []outbox.Push, now tim
 }
 
 // afterDeadlocks calls write until it is not a deadlock's victim, which wrote nothing.
-func (o *Outbox) afterDeadlocks(write func() error) (err error) {
+func (s *Store) afterDeadlocks(write func() error) (err error) {
 	for range maxTries {
-		if err = write(); !o.dialect.retryable(err) {
+		if err = write(); !s.dialect.retryable(err) {
 			return err
 		}
 	}

@@ -21,7 +21,8 @@ func history(id string) []retentionRule {
 	} {
 		all = append(all, retentionRule{table: of.table, key: of.key, where: "dispatch_id = ?", args: []any{id}})
 	}
-	return all
+	// Those that are pending are still sent. They end by themselves, or with their endpoint.
+	return append(all, retentionRule{table: "webhook_deliveries", key: deliveryKey, where: "dispatch_id = ? AND status <> 'PENDING'", args: []any{id}})
 }
 
 // removedAtOnce is how many removed dispatches one statement reads.
@@ -79,8 +80,8 @@ func (s *Store) deleteHistoryOf(ctx context.Context, id string, limit int) (n in
 func historyLeft(tx *gorm.DB, id string) (left bool, err error) {
 	query, args := "SELECT (SELECT 1 FROM claims WHERE dispatch_id = ? LIMIT 1) IS NOT NULL", []any{id}
 	for _, rule := range history(id) {
-		query += " OR (SELECT 1 FROM " + rule.table + " WHERE dispatch_id = ? LIMIT 1) IS NOT NULL"
-		args = append(args, id)
+		query += " OR (SELECT 1 FROM " + rule.table + " WHERE " + rule.where + " LIMIT 1) IS NOT NULL"
+		args = append(args, rule.args...)
 	}
 	err = tx.Raw(query, args...).Row().Scan(&left)
 	return left, err

@@ -43,8 +43,11 @@ func (s *Store) Prune(ctx context.Context, limit int) (n int, err error) {
 			others := len(left) - i - 1
 			share := (limit - n + others) / (others + 1)
 			deleteRows := s.deleteExpired
-			if rule.table == removedTable {
+			switch rule.table {
+			case removedTable:
 				deleteRows = s.deleteHistory
+			case webhooksTable:
+				deleteRows = s.deleteDeliveries
 			}
 			deleted, err := deleteRows(ctx, rule, share)
 			n += deleted
@@ -108,6 +111,7 @@ func (s *Store) retentionRules(now time.Time) []retentionRule {
 		rule("idempotency_keys", "caller, name", "expires_at <= ?", "expires_at", micros(now)),
 		rule("events", "id", "dispatch_id = '' AND at < ?", "dispatch_id", ago(keepDone)), // see Store.resolve
 		rule(removedTable, "id", "id > ''", "id"),
+		rule(webhooksTable, "id", "id > ''", "id"),
 	}
 	// One rule for each state: a condition "state <> 0" would not use the index.
 	for _, state := range []int{stateDone, stateDead, stateDropped} {

@@ -20,7 +20,7 @@ import (
 const sqliteReaders = 4
 
 func openSQLite(path string, o Options) (*Store, error) {
-	s := &Store{log: o.Log, options: o, looks: newLooks()}
+	s := &Store{log: o.Log, options: o, looks: newLooks(), early: make(chan earlyEvent, maxEarly)}
 	var err error
 	// SQLite has one writer at a time: a second connection would only wait for the file, in no order.
 	if s.claims, err = s.sqlitePool(path, 1); err != nil {
@@ -32,7 +32,7 @@ func openSQLite(path string, o Options) (*Store, error) {
 	if s.doors, err = s.sqlitePool(path, 1); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	s.writes, s.relay, s.lookPool = s.claims, s.claims, s.general
+	s.writes, s.relay, s.webhooks, s.lookPool = s.claims, s.claims, s.claims, s.general
 	writer, err := s.claims.DB()
 	if err != nil {
 		return nil, errors.Join(err, s.Close())

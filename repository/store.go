@@ -29,11 +29,14 @@ type Store struct {
 	general *gorm.DB
 	// relay is for the outbox: a backlog of notifications delays no claims and no reads.
 	relay *gorm.DB
+	// webhooks is for deliveries to endpoints: they delay no pushes.
+	webhooks *gorm.DB
 	// doors is one connection for KeyHashes: requests with invalid keys take no other connections.
 	doors *gorm.DB
 	// lookPool is for looks and readings of the ledger, which contain the check whether the server takes writes.
 	lookPool *gorm.DB
 	looks    *looks
+	early    chan earlyEvent
 	dialect  dialect
 	// procedure and lastKnown make a claim cheap; nil for SQLite, which has no round trips.
 	procedure *claimProcedure
@@ -90,6 +93,10 @@ type Options struct {
 	// answer to a write, the question for a lost COMMIT and SQLite's file get twice as long. 0 means a second; tests on a busy
 	// machine have more.
 	Patience time.Duration
+	// WebhookBody returns the body of an event's delivery to an endpoint, with the dispatch as it is then. Nil writes no deliveries.
+	WebhookBody func(dispatch.Dispatch, dispatch.Event) []byte
+	// OnWebhooks is called when this process has made deliveries that may be due, or has some to write. It must not block.
+	OnWebhooks func()
 	// Retention is how long Prune leaves history; the zero value keeps it for ever.
 	Retention Retention
 	// Observer observes every statement.
@@ -128,6 +135,7 @@ func Open(ctx context.Context, url string, o Options) (s *Store, err error) {
 // announce remembers what has just been committed, and calls OnCommit with it.
 func (s *Store) announce(d dispatch.Dispatch, events []dispatch.Event, pushes []outbox.Push) {
 	s.lastKnown.learnDispatch(&d)
+	s.queueEarly(d, events)
 	if s.options.OnCommit != nil && len(events) > 0 {
 		s.options.OnCommit(d, events, pushes)
 	}

@@ -24,3 +24,13 @@ func ParseDeliveryID(s string) (DeliveryID, error) {
 	}
 	return DeliveryID(s), nil
 }
+
+// DeliveryOf returns the identifier of an event's delivery.
+func DeliveryOf(event dispatch.EventID) DeliveryID {
+	return DeliveryID(DeliveryPrefix + strings.TrimPrefix(string(event), dispatch.EventPrefix))
+}
+
+// Event returns the event that is delivered.
+func (id DeliveryID) Event() dispatch.EventID {
+	return dispatch.EventID(dispatch.EventPrefix + strings.TrimPrefix(string(id), DeliveryPrefix))
+}

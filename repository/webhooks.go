@@ -1,0 +1,242 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+	"firsttap/idempotency"
+	"firsttap/webhook"
+)
+
+type webhookRow struct {
+	ID             webhook.ID `gorm:"primaryKey"`
+	URL            string
+	Events         string // names with commas between
+	Description    string
+	Status         webhook.Status
+	PauseReason    webhook.PauseReason
+	FailingSince   *int64
+	Secret         string
+	PreviousSecret *string
+	PreviousUntil  *int64
+	// A replay that goes on has yet to write the events after ReplayFrom and up to ReplayUntil.
+	ReplayFrom, ReplayUntil *dispatch.EventID
+	Version                 int
+	CreatedAt               int64 `gorm:"autoCreateTime:false"`
+	UpdatedAt               int64 `gorm:"autoUpdateTime:false"`
+}
+
+func (webhookRow) TableName() string { return "webhooks" }
+
+// deletedWebhook is the status of an endpoint that is deleted, and whose deliveries Prune has yet to delete.
+const deletedWebhook webhook.Status = "DELETED"
+
+func (row *webhookRow) endpoint() webhook.Endpoint {
+	return webhook.Endpoint{
+		ID: row.ID, URL: row.URL, Events: strings.Split(row.Events, ","), Description: row.Description, Status: row.Status,
+		PauseReason: row.PauseReason, FailingSince: fromOptionalMicros(row.FailingSince), Version: row.Version,
+		CreatedAt: fromMicros(row.CreatedAt), UpdatedAt: fromMicros(row.UpdatedAt),
+	}
+}
+
+// take takes over what an admin changes.
+func (row *webhookRow) take(e webhook.Endpoint) {
+	row.URL, row.Events, row.Description = e.URL, strings.Join(e.Events, ","), e.Description
+	row.Status, row.PauseReason, row.FailingSince = e.Status, e.PauseReason, optionalMicros(e.FailingSince)
+}
+
+// CreateWebhook writes an endpoint, and returns after every instance knows that there is an active one. If the request was carried out
+// before, CreateWebhook returns its endpoint as it is now; idempotency.ErrKeyReused if that has another secret. webhook.ErrTooMany.
+func (s *Store) CreateWebhook(ctx context.Context, e webhook.Endpoint, secret string) (webhook.Endpoint, error) {
+	var row webhookRow
+	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+		applied, err := alreadyApplied(tx, auditProof)
+		if err != nil {
+			return err
+		}
+		if applied {
+			row, _, err = s.lockWebhook(tx, e.ID)
+			if err == nil && row.Secret != secret {
+				return idempotency.ErrKeyReused
+			}
+			return err
+		}
+		var others []webhook.ID // locked, so that two creations at once do not exceed the limit together
+		if err := tx.Raw("SELECT id FROM webhooks WHERE status <> ? ORDER BY id"+s.dialect.forUpdate, deletedWebhook).Scan(&others).Error; err != nil {
+			return unavailable(err)
+		}
+		if len(others) >= webhook.MaxEndpoints {
+			return webhook.ErrTooMany
+		}
+		now, err := s.clock(tx)
+		if err != nil {
+			return err
+		}
+		row = webhookRow{ID: e.ID, Secret: secret, Version: 1, CreatedAt: micros(now), UpdatedAt: micros(now)}
+		row.take(e)
+		if err := tx.Create(&row).Error; err != nil {
+			return unavailable(err)
+		}
+		return audit(tx, dispatch.AuditWebhookCreate, string(e.ID), webhookChanges(webhook.Endpoint{}, row.endpoint()), now)
+	})
+	if err != nil {
+		return webhook.Endpoint{}, err
+	}
+	if row.Status == webhook.Active {
+		s.untilActiveIsKnown(ctx)
+	}
+	return row.endpoint(), nil
+}
+
+// Webhooks returns all endpoints, the newest first.
+func (s *Store) Webhooks(ctx context.Context) ([]webhook.Endpoint, error) {
+	var rows []webhookRow
+	if err := s.general.WithContext(ctx).Where("status <> ?", deletedWebhook).Order("id DESC").Find(&rows).Error; err != nil {
+		return nil, unavailable(err)
+	}
+	return webhookEndpoints(rows), nil
+}
+
+func webhookEndpoints(rows []webhookRow) []webhook.Endpoint {
+	all := make([]webhook.Endpoint, len(rows))
+	for i := range rows {
+		all[i] = rows[i].endpoint()
+	}
+	return all
+}
+
+// Webhook returns the endpoint. webhook.ErrNotFound.
+func (s *Store) Webhook(ctx context.Context, id webhook.ID) (webhook.Endpoint, error) {
+	row, err := findWebhook(s.general.WithContext(ctx), id, "")
+	return row.endpoint(), err
+}
+
+// findWebhook returns webhook.ErrNotFound also for an endpoint that is deleted.
+func findWebhook(db *gorm.DB, id webhook.ID, locking string) (webhookRow, error) {
+	var rows []webhookRow
+	err := db.Raw("SELECT * FROM webhooks WHERE id = ? AND status <> ?"+locking, id, deletedWebhook).Scan(&rows).Error
+	if err != nil {
+		return webhookRow{}, unavailable(err)
+	}
+	if len(rows) == 0 {
+		return webhookRow{}, webhook.ErrNotFound
+	}
+	return rows[0], nil
+}
+
+// lockWebhook locks the endpoint's row until tx ends, and returns it and the database's time. webhook.ErrNotFound, with the time.
+func (s *Store) lockWebhook(tx *gorm.DB, id webhook.ID) (webhookRow, time.Time, error) {
+	row, err := findWebhook(tx, id, s.dialect.forUpdate)
+	if err != nil && !errors.Is(err, webhook.ErrNotFound) {
+		return row, time.Time{}, err
+	}
+	now, clockErr := s.clock(tx) // after the wait for the row's lock
+	return row, now, errors.Join(err, clockErr)
+}
+
+// UpdateWebhook commits what change makes of the endpoint, or nothing. If that makes it active, it returns after every instance knows
+// that there is an active one. webhook.ErrNotFound; change's own errors unchanged.
+func (s *Store) UpdateWebhook(ctx context.Context, id webhook.ID, change func(*webhook.Endpoint) error) (webhook.Endpoint, error) {
+	var after webhook.Endpoint
+	activated := false
+	err := s.changeWebhook(ctx, id, dispatch.AuditWebhookUpdate, func(row *webhookRow, _ time.Time) (map[string]any, error) {
+		before := row.endpoint()
+		after = row.endpoint()
+		if err := change(&after); err != nil {
+			return nil, err
+		}
+		detail := webhookChanges(before, after)
+		activated = before.Status != webhook.Active && after.Status == webhook.Active
+		row.take(after)
+		return detail, nil
+	}, &after)
+	if err != nil {
+		return webhook.Endpoint{}, err
+	}
+	if activated {
+		s.untilActiveIsKnown(ctx)
+		s.wakeWebhooks() // for what has waited
+	}
+	return after, nil
+}
+
+// RotateWebhook replaces the endpoint's secret; the one before signs too for webhook.RotationOverlap. Repeated with the same secret it
+// changes nothing. webhook.ErrNotFound.
+func (s *Store) RotateWebhook(ctx context.Context, id webhook.ID, secret string) (webhook.Endpoint, error) {
+	var after webhook.Endpoint
+	err := s.changeWebhook(ctx, id, dispatch.AuditWebhookRotate, func(row *webhookRow, now time.Time) (map[string]any, error) {
+		if row.Secret == secret {
+			return nil, nil
+		}
+		previous, until := row.Secret, micros(now.Add(webhook.RotationOverlap))
+		row.Secret, row.PreviousSecret, row.PreviousUntil = secret, &previous, &until
+		return map[string]any{}, nil
+	}, &after)
+	return after, err
+}
+
+// changeWebhook commits what change makes of the endpoint's row, with its audit entry, and sets after to the result. If change returns a
+// nil detail, or the request was carried out before, nothing is written. webhook.ErrNotFound; change's own errors unchanged.
+func (s *Store) changeWebhook(ctx context.Context, id webhook.ID, action dispatch.AuditAction,
+	change func(row *webhookRow, now time.Time) (detail map[string]any, err error), after *webhook.Endpoint,
+) error {
+	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+		row, now, err := s.lockWebhook(tx, id)
+		if err != nil {
+			return err
+		}
+		*after = row.endpoint()
+		if applied, err := alreadyApplied(tx, auditProof); applied || err != nil {
+			return err
+		}
+		detail, err := change(&row, now)
+		if err != nil || detail == nil {
+			return err
+		}
+		row.Version++
+		row.UpdatedAt = micros(now)
+		*after = row.endpoint()
+		if err := tx.Model(&webhookRow{}).Where("id = ?", id).Select("*").Omit("id", "created_at").Updates(&row).Error; err != nil {
+			return unavailable(err)
+		}
+		return audit(tx, action, string(id), detail, now)
+	})
+}
+
+// DeleteWebhook deletes the endpoint. Prune deletes its deliveries. webhook.ErrNotFound.
+func (s *Store) DeleteWebhook(ctx context.Context, id webhook.ID) error {
+	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+		row, now, err := s.lockWebhook(tx, id)
+		if err != nil {
+			return err
+		}
+		err = tx.Exec(`UPDATE webhooks SET status = ?, url = '', description = '', secret = '', previous_secret = NULL, previous_until = NULL,
+			replay_from = NULL, replay_until = NULL, updated_at = ? WHERE id = ?`, deletedWebhook, micros(now), id).Error
+		if err != nil {
+			return unavailable(err)
+		}
+		return audit(tx, dispatch.AuditWebhookDelete, string(id), map[string]any{"url": row.URL}, now)
+	})
+}
+
+// webhookChanges returns the endpoint's changed fields by their names in the API, and nil if there are none.
+func webhookChanges(from, to webhook.Endpoint) map[string]any {
+	c := fieldChanges{}
+	addChange(c, "url", nullableText(from.URL), nullableText(to.URL))
+	if !slices.Equal(from.Events, to.Events) {
+		c["events"] = map[string]any{"from": from.Events, "to": to.Events}
+	}
+	addChange(c, "description", nullableText(from.Description), nullableText(to.Description))
+	addChange(c, "status", nullableText(string(from.Status)), nullableText(string(to.Status)))
+	addChange(c, "pause_reason", nullableText(string(from.PauseReason)), nullableText(string(to.PauseReason)))
+	if len(c) == 0 {
+		return nil
+	}
+	return c
+}
