@@ -129,7 +129,7 @@ func (h *handler) onDriver(c echo.Context, change dispatch.DriverChange) error {
 	if err != nil {
 		return err
 	}
-	if change.Version, err = optionalVersion(c); err != nil {
+	if change.Version, err = optionalVersion(c, dispatch.ErrDriverVersionConflict); err != nil {
 		return err
 	}
 	v, err := h.stores.drivers.ChangeDriver(c.Request().Context(), id, change)
@@ -140,14 +140,14 @@ func (h *handler) onDriver(c echo.Context, change dispatch.DriverChange) error {
 	return writeDriver(c, 200, v)
 }
 
-// optionalVersion returns the version in If-Match, 0 for any version if there is none.
-func optionalVersion(c echo.Context) (int, error) {
+// optionalVersion returns the version in If-Match, 0 for any version if there is none. conflict is the error for what is no version.
+func optionalVersion(c echo.Context, conflict error) (int, error) {
 	if header := c.Request().Header.Get("If-Match"); header == "" || header == "*" {
 		return 0, nil
 	}
 	v, err := version(c)
 	if err != nil || v < 1 {
-		return 0, dispatch.ErrDriverVersionConflict // not a version of this service
+		return 0, conflict // not a version of this service
 	}
 	return v, nil
 }

@@ -93,6 +93,7 @@ func (a *API) useStore(store *repository.Store, attempts *service.AttemptWriter)
 	})
 	a.DriverService = service.NewDriverService(service.DriverServiceOptions{Store: store, Acceptor: a.Acceptor, Now: time.Now})
 	a.Backoffice = service.NewBackoffice(store, a.Acceptor)
+	a.Webhooks = service.NewWebhooks(store, addresses{})
 }
 
 // signIns lets strangers fail that many times as often as usual.
@@ -232,7 +233,7 @@ func TestNewRefuses(t *testing.T) {
 	var whole API
 	newWorld(t, func(a *API) { whole = *a })
 	for _, name := range []string{
-		"Store", "Acceptor", "DriverService", "Backoffice", "Tokens", "Keys", "Jobs", "Streams", "Revocations", "Now", "Log",
+		"Store", "Acceptor", "DriverService", "Backoffice", "Tokens", "Keys", "Webhooks", "Jobs", "Streams", "Revocations", "Now", "Log",
 	} {
 		func() {
 			defer func() {

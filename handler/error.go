@@ -13,6 +13,7 @@ import (
 	"firsttap/dispatch"
 	"firsttap/idempotency"
 	"firsttap/service"
+	"firsttap/webhook"
 )
 
 // problem is an error answer as in RFC 9457.
@@ -67,6 +68,12 @@ var kinds = []kind{
 	{dispatch.ErrDriverVersionConflict, 412, "VERSION_MOVED", "The driver has changed since that version. Read it again."},
 	{dispatch.ErrKeyNotFound, 404, "KEY_NOT_FOUND", "There is no such key."},
 	{dispatch.ErrFirstKey, 409, "INVALID_STATE", ""},
+	{webhook.ErrNotFound, 404, "WEBHOOK_NOT_FOUND", "There is no such webhook."},
+	{webhook.ErrDeliveryNotFound, 404, "DELIVERY_NOT_FOUND", "The webhook has no such delivery."},
+	{webhook.ErrNotAllowed, 422, "ENDPOINT_NOT_ALLOWED", ""},
+	{webhook.ErrTooMany, 409, "TOO_MANY_WEBHOOKS", "There are as many webhooks as there may be. Delete one first."},
+	{webhook.ErrPaused, 409, "INVALID_STATE", ""},
+	{webhook.ErrVersionConflict, 412, "VERSION_MOVED", "The webhook has changed since that version. Read it again."},
 	{idempotency.ErrKeyReused, 422, "IDEMPOTENCY_KEY_REUSED", "This Idempotency-Key was sent with another request before. Use a new one."},
 	{idempotency.ErrKeyInUse, 409, "IDEMPOTENCY_KEY_IN_USE", "A request with this Idempotency-Key is under way. Try again after Retry-After seconds."},
 	{dispatch.ErrDuplicateExternalID, 409, "DUPLICATE_EXTERNAL_ID", "A dispatch has this external_id already."},

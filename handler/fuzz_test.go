@@ -71,13 +71,18 @@ func (w *world) tryBody(t testing.TB, d caller, id, body string) {
 // tryCursor sends any text as a cursor to every list.
 func (w *world) tryCursor(t testing.TB, d caller, id, cursor string) {
 	t.Helper()
+	hook := w.webhook()
+	defer w.call("DELETE", "/v1/admin/webhooks/"+hook, key, "")
 	for _, op := range documented().operations {
 		if !slices.ContainsFunc(op.parameters(documented()), func(p map[string]any) bool { return p["name"] == "cursor" }) {
 			continue
 		}
 		of := id
-		if strings.Contains(op.path, "/drivers/") {
+		switch {
+		case strings.Contains(op.path, "/drivers/"):
 			of = d.id
+		case strings.Contains(op.path, "/webhooks/"):
+			of = hook
 		}
 		path := strings.NewReplacer("{id}", of, "{name}", "tidy").Replace(op.path)
 		r := w.call(op.method, path+"?cursor="+url.QueryEscape(cursor), w.callerOf(op, d), "")

@@ -135,12 +135,16 @@ func (c *contract) listProbes(s map[string]any, example any, at []any) (all []pr
 	if len(items) == 0 {
 		return nil
 	}
+	names, _ := c.resolve(s["items"])["enum"].([]any)
 	many := func(n int) []any {
 		list := make([]any, n)
 		for i := range list {
 			list[i] = items[0]
 			if text, ok := items[0].(string); ok {
 				list[i] = fmt.Sprintf("%s %d", text, i)
+			}
+			if i < len(names) {
+				list[i] = names[i]
 			}
 		}
 		return list

@@ -98,6 +98,17 @@ var matrix = map[string]access{
 	"DELETE /v1/admin/api-keys/{id}": {role: "admin"},
 	"GET /v1/admin/audit":            {role: "admin"},
 
+	"POST /v1/admin/webhooks":                                      {role: "admin"},
+	"GET /v1/admin/webhooks":                                       {role: "admin"},
+	"GET /v1/admin/webhooks/{id}":                                  {role: "admin"},
+	"PATCH /v1/admin/webhooks/{id}":                                {role: "admin"},
+	"DELETE /v1/admin/webhooks/{id}":                               {role: "admin"},
+	"POST /v1/admin/webhooks/{id}/rotate":                          {role: "admin"},
+	"POST /v1/admin/webhooks/{id}/test":                            {role: "admin"},
+	"POST /v1/admin/webhooks/{id}/replay":                          {role: "admin"},
+	"GET /v1/admin/webhooks/{id}/deliveries":                       {role: "admin"},
+	"POST /v1/admin/webhooks/{id}/deliveries/{delivery_id}/resend": {role: "admin"},
+
 	"GET /v1/admin/notifications":               {role: "viewer"},
 	"POST /v1/admin/notifications/{id}/redrive": {role: "dispatcher"},
 	"GET /v1/admin/jobs":                        {role: "viewer"},

@@ -29,6 +29,7 @@ type Store interface {
 	seenStore
 	signInStore
 	tokenStore
+	webhookStore
 }
 
 // API is everything that the HTTP API depends on. All fields without the word optional are required.
@@ -39,6 +40,7 @@ type API struct {
 	Backoffice    *service.Backoffice
 	Tokens        *service.Tokens
 	Keys          *service.Keys
+	Webhooks      *service.Webhooks
 	Jobs          Jobs
 	// Streams are the live streams that clients open. The caller runs the hub.
 	Streams *stream.Hub
@@ -80,7 +82,7 @@ type API struct {
 func (a *API) check() {
 	for name, missing := range map[string]bool{
 		"Store": a.Store == nil, "Acceptor": a.Acceptor == nil, "DriverService": a.DriverService == nil, "Backoffice": a.Backoffice == nil,
-		"Tokens": a.Tokens == nil, "Keys": a.Keys == nil, "Jobs": a.Jobs == nil, "Streams": a.Streams == nil, "Revocations": a.Revocations == nil,
+		"Tokens": a.Tokens == nil, "Keys": a.Keys == nil, "Webhooks": a.Webhooks == nil, "Jobs": a.Jobs == nil, "Streams": a.Streams == nil, "Revocations": a.Revocations == nil,
 		"Now": a.Now == nil, "Log": a.Log == nil,
 	} {
 		if missing {
@@ -138,6 +140,7 @@ type stores struct {
 	seen          seenStore
 	signIns       signInStore
 	tokens        tokenStore
+	webhooks      webhookStore
 }
 
 // New returns the API, ready to serve. It panics if a required field is missing.
@@ -149,7 +152,7 @@ func New(api API) *echo.Echo {
 		API: api, redisState: redisState(api.RedisDegraded),
 		stores: stores{
 			audit: s, devices: s, dispatches: s, drivers: s, driverData: s, idempotency: s, insight: s, notifications: s, profiles: s, seen: s,
-			signIns: s, tokens: s,
+			signIns: s, tokens: s, webhooks: s,
 		},
 		sessions: newSessions(api.SessionSecret, api.PreviousSecrets...), searches: newSearchQueue(), taken: newTakenAnswers(),
 	}
@@ -232,6 +235,16 @@ func New(api API) *echo.Echo {
 	admin.GET("/api-keys", h.asAdmin(dispatch.Admin, h.listKeys))
 	admin.POST("/api-keys", h.asAdmin(dispatch.Admin, h.createKey))
 	admin.DELETE("/api-keys/:id", h.asAdmin(dispatch.Admin, h.revokeKey))
+	admin.POST("/webhooks", h.asAdmin(dispatch.Admin, h.createWebhook))
+	admin.GET("/webhooks", h.asAdmin(dispatch.Admin, h.listWebhooks))
+	admin.GET("/webhooks/:id", h.asAdmin(dispatch.Admin, h.getWebhook))
+	admin.PATCH("/webhooks/:id", h.asAdmin(dispatch.Admin, h.patchWebhook))
+	admin.DELETE("/webhooks/:id", h.asAdmin(dispatch.Admin, h.deleteWebhook))
+	admin.POST("/webhooks/:id/rotate", h.asAdmin(dispatch.Admin, h.rotateWebhook))
+	admin.POST("/webhooks/:id/test", h.asAdmin(dispatch.Admin, h.testWebhook))
+	admin.POST("/webhooks/:id/replay", h.asAdmin(dispatch.Admin, h.replayWebhook))
+	admin.GET("/webhooks/:id/deliveries", h.asAdmin(dispatch.Admin, h.listDeliveries))
+	admin.POST("/webhooks/:id/deliveries/:delivery_id/resend", h.asAdmin(dispatch.Admin, h.resendDelivery))
 	admin.GET("/audit", h.asAdmin(dispatch.Admin, h.audit))
 	return e
 }

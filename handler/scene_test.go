@@ -87,6 +87,14 @@ var scenes = map[string]func(s *scene, path string){
 		s.at(path, "key_to_revoke")
 	},
 
+	"createWebhook": plain, "listWebhooks": plain,
+	"getWebhook": onWebhook, "changeWebhook": onWebhook, "deleteWebhook": onWebhook, "rotateWebhook": onWebhook, "testWebhook": onWebhook,
+	"listDeliveries": onWebhook, "replayWebhook": onWebhook,
+	"resendDelivery": func(s *scene, path string) {
+		id := s.webhook()
+		s.at(path, id, s.call("POST", "/v1/admin/webhooks/"+id+"/test", key, "").want(202).text("id"))
+	},
+
 	"getBoard": plain, "getSupply": plain, "listNotifications": plain, "listJobs": plain, "listLocks": plain,
 	"listRuns": func(s *scene, path string) { s.at(path, "count") },
 	"runJob":   func(s *scene, path string) { s.at(path, "count") },
@@ -106,6 +114,7 @@ var scenes = map[string]func(s *scene, path string){
 
 func plain(s *scene, path string)    { s.path = path }
 func onDriver(s *scene, path string) { s.at(path, s.driver.id) }
+func onWebhook(s *scene, path string) { s.at(path, s.webhook()) }
 func onOpen(s *scene, path string)   { s.onDispatch(path, s.newDispatch()) }
 func onAccepted(s *scene, path string) {
 	id := s.newDispatch()

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"time"
 
@@ -26,7 +27,7 @@ type WebhookStore interface {
 
 // WebhookAddresses decides which addresses webhooks are sent to.
 type WebhookAddresses interface {
-	// Check returns webhook.ErrNotAllowed if nothing may be sent to the URL, and ErrNoAddress if its host's name is not known.
+	// Check returns webhook.ErrNotAllowed if nothing may be sent to the URL, and another error if its host's name can't be looked up.
 	Check(ctx context.Context, url string) error
 }
 
@@ -41,10 +42,19 @@ func NewWebhooks(store WebhookStore, addresses WebhookAddresses) *Webhooks {
 	return &Webhooks{store: store, addresses: addresses}
 }
 
-// Create makes an active endpoint and returns it with its secret, which cannot be read again. by is the caller's own secret. The errors
-// are those of WebhookAddresses and of CreateWebhook.
+// check returns webhook.ErrNotAllowed or webhook.ErrNoAddress.
+func (w *Webhooks) check(ctx context.Context, url string) error {
+	err := w.addresses.Check(ctx, url)
+	if err == nil || errors.Is(err, webhook.ErrNotAllowed) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", webhook.ErrNoAddress, err)
+}
+
+// Create makes an active endpoint and returns it with its secret, which cannot be read again. by is the caller's own secret.
+// webhook.ErrNotAllowed, webhook.ErrNoAddress, and the errors of CreateWebhook.
 func (w *Webhooks) Create(ctx context.Context, url string, events []string, description, by string) (webhook.Endpoint, string, error) {
-	if err := w.addresses.Check(ctx, url); err != nil {
+	if err := w.check(ctx, url); err != nil {
 		return webhook.Endpoint{}, "", err
 	}
 	secret := newWebhookSecret(ctx, by)
@@ -80,10 +90,10 @@ type WebhookChange struct {
 	Status      *webhook.Status
 }
 
-// Change changes an endpoint. The errors are those of WebhookAddresses, webhook.ErrVersionConflict and webhook.ErrNotFound.
+// Change changes an endpoint. webhook.ErrNotAllowed, webhook.ErrNoAddress, webhook.ErrVersionConflict, and the errors of UpdateWebhook.
 func (w *Webhooks) Change(ctx context.Context, id webhook.ID, c WebhookChange) (webhook.Endpoint, error) {
 	if c.URL != nil { // before the transaction: names are looked up
-		if err := w.addresses.Check(ctx, *c.URL); err != nil {
+		if err := w.check(ctx, *c.URL); err != nil {
 			return webhook.Endpoint{}, err
 		}
 	}

@@ -13,8 +13,9 @@ var (
 	ErrPaused = errors.New("the webhook is paused; make it active first")
 	// ErrVersionConflict says that the endpoint has changed since the version that the change is for.
 	ErrVersionConflict = errors.New("the webhook has changed since that version")
-	// ErrNotAllowed says that nothing is sent to that address.
-	ErrNotAllowed = errors.New("not an address that webhooks are sent to")
-	// ErrNoAddress says that the name in the URL has no address now.
+	// ErrNotAllowed says that no delivery may be sent to an endpoint's URL: it is not https, or its address is not on the public Internet.
+	// The text around it says which.
+	ErrNotAllowed = errors.New("endpoint not allowed")
+	// ErrNoAddress says that the name in an endpoint's URL can't be looked up.
 	ErrNoAddress = errors.New("the URL's host has no address")
 )

@@ -1,0 +1,124 @@
+package handler
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"firsttap/dispatch"
+	"firsttap/webhook"
+)
+
+type deliveryView struct {
+	ID         webhook.DeliveryID     `json:"id"`
+	EventID    dispatch.EventID       `json:"event_id"`
+	DispatchID *string                `json:"dispatch_id"`
+	Type       dispatch.EventType     `json:"type"`
+	Status     webhook.DeliveryStatus `json:"status"`
+	// Body is the body of each request, byte by byte.
+	Body      string                `json:"body"`
+	Attempts  []deliveryAttemptView `json:"attempts"`
+	CreatedAt timestamp             `json:"created_at"`
+	NextAt    *timestamp            `json:"next_at"`
+}
+
+// deliveryAttemptView has null for what there was not: an answer, or an error.
+type deliveryAttemptView struct {
+	At         timestamp `json:"at"`
+	HTTPStatus *int      `json:"http_status"`
+	Error      *string   `json:"error"`
+	TookMS     float64   `json:"took_ms"`
+	Answer     *string   `json:"answer"`
+}
+
+func viewDelivery(d webhook.Delivery) deliveryView {
+	v := deliveryView{
+		ID: d.ID, EventID: d.Event, DispatchID: nullable(string(d.Dispatch)), Type: d.Type, Status: d.Status, Body: string(d.Body),
+		Attempts: make([]deliveryAttemptView, len(d.Attempts)), CreatedAt: timestamp(d.CreatedAt), NextAt: optionalTimestamp(d.NextAt),
+	}
+	for i, a := range d.Attempts {
+		v.Attempts[i] = deliveryAttemptView{
+			At: timestamp(a.At), Error: nullable(a.Error), TookMS: float64(a.Took.Microseconds()) / 1000, Answer: nullable(a.Answer),
+		}
+		if a.HTTPStatus != 0 {
+			v.Attempts[i].HTTPStatus = &a.HTTPStatus
+		}
+	}
+	return v
+}
+
+func (h *handler) testWebhook(c echo.Context, _ string) error {
+	id, err := emptyWebhookRequest(c)
+	if err != nil {
+		return err
+	}
+	d, err := h.stores.webhooks.TestWebhook(c.Request().Context(), id, webhookTestBody)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, http.StatusAccepted, viewDelivery(d))
+}
+
+func (h *handler) listDeliveries(c echo.Context, _ string) error {
+	id, err := webhookID(c)
+	if err != nil {
+		return err
+	}
+	p, err := page(c)
+	if err != nil {
+		return err
+	}
+	s := webhook.DeliveryStatus(c.QueryParam("status"))
+	switch s {
+	case "", webhook.Pending, webhook.Delivered, webhook.Failed:
+	default:
+		return invalidField("status", "is not a state of a delivery")
+	}
+	items, next, err := h.stores.webhooks.WebhookDeliveries(c.Request().Context(), id, s, p)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, 200, viewList(items, next, h.Now(), viewDelivery))
+}
+
+func (h *handler) resendDelivery(c echo.Context, _ string) error {
+	id, err := emptyWebhookRequest(c)
+	if err != nil {
+		return err
+	}
+	delivery, err := webhook.ParseDeliveryID(c.Param("delivery_id"))
+	if err != nil {
+		return err
+	}
+	if err := h.stores.webhooks.ResendWebhook(c.Request().Context(), id, delivery); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusAccepted)
+}
+
+type replayRequest struct {
+	Since *time.Time `json:"since" validate:"required"`
+}
+
+func (h *handler) replayWebhook(c echo.Context, _ string) error {
+	id, err := webhookID(c)
+	if err != nil {
+		return err
+	}
+	req, err := read[replayRequest](c, maxBody)
+	if err != nil {
+		return err
+	}
+	if req.Since.After(h.Now()) {
+		return invalidField("since", "must be in the past")
+	}
+	since := *req.Since
+	if first := time.Unix(0, 0); since.Before(first) {
+		since = first // no event is older, and no identifier has an earlier time
+	}
+	if err := h.stores.webhooks.ReplayWebhook(c.Request().Context(), id, since); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusAccepted)
+}
