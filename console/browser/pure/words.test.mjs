@@ -22,7 +22,7 @@ function flat(value, path = "") {
 }
 
 // Texts without words: their Korean is their English.
-const wordless = /^\.(titleOf|meters|list|units\.(us|ms)|change\.(by|why|was)|race\.tap|terms\.range|board\.shownOf|wrongField|freshness\.withStatus|paging\.count|dispatch\.tell|drivers\.id|terms\.id|keys\.id|signals\.ms|jobs\.took|supply\.from|optional|fields\.firebase_uid|preview\.not|lists\.first)$/;
+const wordless = /^\.(titleOf|meters|list|units\.(us|ms)|change\.(by|why|was)|race\.tap|terms\.range|board\.shownOf|wrongField|freshness\.withStatus|paging\.count|dispatch\.tell|drivers\.id|terms\.id|keys\.id|webhooks\.id|signals\.ms|jobs\.took|supply\.from|optional|fields\.firebase_uid|preview\.not|lists\.first)$/;
 
 for (const [page, { en, ko }] of Object.entries(pages)) {
   test(`${page}: both languages have every text, and each is in its language`, () => {
@@ -55,7 +55,8 @@ test("the console has a sentence for each problem code, and words for each state
   const values = {
     codes: [...codes], states: schemas.DispatchStatus.enum, offerStates: schemas.OfferStatus.enum, pushStates: schemas.NotificationStatus.enum,
     runStates: schemas.Run.properties.status.enum, roles: schemas.Role.enum, events: schemas.EventType.enum, pushTypes: schemas.EventType.enum,
-    "preview.reasons": schemas.Reason.enum, unfit: [...schemas.Reason.enum, "OTHER"], "audit.actions": schemas.AuditEntry.properties.action.enum,
+    "preview.reasons": schemas.Reason.enum, unfit: [...schemas.Reason.enum, "OTHER"], "audit.actions": schemas.AuditEntry.properties.action.enum, "webhooks.log.states": schemas.DeliveryStatus.enum,
+    "webhooks.why": schemas.Webhook.properties.pause_reason.enum.filter(Boolean),
   };
   for (const words of [en, ko]) {
     for (const [path, names] of Object.entries(values)) {

@@ -12,21 +12,22 @@ const languages = ["en", "ko"] as const;
 async function typed(service: Service): Promise<string[]> {
   const all = async (path: string): Promise<Json[]> => (await service.call("GET", `/v1/admin/${path}`)).items;
   const strings = (value: unknown): string[] => (typeof value === "string" ? [value] : value && typeof value === "object" ? Object.values(value).flatMap(strings) : []);
-  const lists = await Promise.all([all("dispatches?limit=200"), all("drivers?limit=200"), all("api-keys"), all("locks"), all("jobs")]);
+  const lists = await Promise.all([all("dispatches?limit=200"), all("drivers?limit=200"), all("api-keys"), all("locks"), all("jobs"), all("webhooks")]);
   const devices = await Promise.all(lists[1].map((d) => all(`drivers/${d.id}/devices`)));
   const happened = await Promise.all(lists[0].map((d) => all(`dispatches/${d.id}/events`)));
-  const plain = (d: Json) => strings({ ...d, status: "", role: "", platform: "", last_run: null, running: null, queued: null, time_zone: "" });
+  const plain = (d: Json) => strings({ ...d, status: "", role: "", platform: "", events: "", pause_reason: "", last_run: null, running: null, queued: null, time_zone: "" });
   const instances = strings(lists[3].map((l) => [l.holder, l.holder.split("/")[0]])).concat(lists[4].flatMap((j) => strings([j.last_run?.instance, j.running?.instance])));
   return [...lists.flat(), ...devices.flat()].flatMap(plain).filter((s) => !/^\d{4}-\d\d-/.test(s)).concat(instances, strings(happened.flat().map((e) => e.request_id)), "CUSTOMER", "127.0.0.1");
 }
 
 for (const lang of languages) {
   test.describe(() => {
-    test.use({ locale: locales[lang], settings: { FIRSTTAP_RATE_LIMIT_DRIVER: "1000/s" } });
+    test.use({ locale: locales[lang], settings: { FIRSTTAP_RATE_LIMIT_DRIVER: "1000/s", FIRSTTAP_WEBHOOK_ALLOW_PRIVATE: "true" } });
 
     test(`${lang}: nothing on any page of the console is in another language`, async ({ openConsole, own: service }) => {
       test.setTimeout(600_000);
       const t = await textsOf("console", lang);
+      const hook = await service.call("POST", "/v1/admin/webhooks", { url: "http://127.0.0.1:1/webhooks", events: ["*"] }); // where nobody listens
       const { drivers, taken } = await populate(service);
       past(service, [[1, "", 3, 2], [0, "", 3, 2], [1, "seoul", 3, 2], [0, "seoul", 3, 2]]);
       const { items: [waiting] } = await service.call("GET", "/v1/admin/dispatches?status=PENDING");
@@ -134,6 +135,29 @@ for (const lang of languages) {
       await expect(page.locator("[aria-invalid=true]").first()).toBeFocused();
       await look();
       await accessible(page);
+      await go("#/webhooks", t.page.webhooks);
+      await page.getByRole("button", { name: t.webhooks.make }).click();
+      await expect(page.locator("[aria-invalid=true]").first()).toBeFocused();
+      await page.getByLabel(t.webhooks.someEvents).check();
+      await look();
+      await accessible(page);
+      await go(`#/webhooks/${hook.id}`, hook.url);
+      await page.getByRole("button", { name: t.webhooks.test }).click();
+      await expect(page.getByText(t.webhooks.said.tested)).toBeVisible();
+      await page.getByRole("button", { name: t.webhooks.log.detailsOf(t.webhooks.log.test) }).first().click();
+      await look();
+      await accessible(page);
+      for (const name of ["edit", "pause", "replay", "rotate", "remove"]) await ask(t.webhooks[name]);
+      await ask(t.webhooks.log.againOf(t.webhooks.log.test));
+      await page.getByRole("button", { name: t.webhooks.rotate }).click();
+      await page.getByRole("dialog").getByRole("button", { name: t.webhooks.rotate }).click();
+      await expect(page.getByRole("dialog", { name: t.webhooks.secretTitle })).toBeVisible();
+      await look();
+      await page.keyboard.press("Escape");
+      await service.call("PATCH", `/v1/admin/webhooks/${hook.id}`, { status: "PAUSED" });
+      await expect(page.getByText(t.webhooks.why.ADMIN)).toBeVisible();
+      await look();
+      await ask(t.webhooks.activate);
       await go("#/audit", t.page.audit);
       await expect(page.getByText(t.audit.actions["drivers.bulk"], { exact: true })).toBeVisible();
       await look();

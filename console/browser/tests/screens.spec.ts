@@ -30,6 +30,7 @@ const console_: { name: string; hash: (d: { taken: any; drivers: any[] }) => str
   { name: "locks", hash: () => "#/locks", ready: (p) => expect(p.getByRole("heading", { name: "Locks" })).toBeVisible() },
   { name: "supply", hash: () => "#/supply", ready: (p) => expect(p.getByRole("heading", { name: "Supply" })).toBeVisible() },
   { name: "keys", hash: () => "#/keys", ready: (p) => expect(p.getByText("FIRSTTAP_ADMIN_KEY").first()).toBeVisible() },
+  { name: "webhooks", hash: () => "#/webhooks", ready: (p) => expect(p.getByRole("heading", { name: "Webhooks" })).toBeVisible() },
   { name: "audit", hash: () => "#/audit", ready: (p) => expect(p.getByRole("heading", { name: "Audit" })).toBeVisible() },
 ];
 

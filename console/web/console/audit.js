@@ -61,7 +61,7 @@ function words(value, language) {
   if (typeof value === "boolean") return value ? t.audit.yes : t.audit.no;
   if (Array.isArray(value)) return t.list(value.map((v) => words(v, language)));
   if (typeof value === "object") return t.list(Object.entries(value).map(([name, v]) => `${nameOf(name, t)} ${words(v, language)}`));
-  return /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(value) ? whenExactly(value) : t.roles[value] ?? String(value);
+  return /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(value) ? whenExactly(value) : t.roles[value] ?? t.events[value] ?? t.audit.values[value] ?? String(value);
 }
 
 const nameOf = (name, t) => t.audit.fields[name] ?? fieldIn(t, name);

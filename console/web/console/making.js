@@ -50,7 +50,7 @@ export function useMaking(path, name) {
   return { ...state, make };
 }
 
-/** Shows the next step while the outcome of a creation is unknown. @param {{unsettled: boolean, thing: "dispatch"|"driver"|"key"}} props */
+/** Shows the next step while the outcome of a creation is unknown. @param {{unsettled: boolean, thing: "dispatch"|"driver"|"key"|"webhook"}} props */
 export function Unsettled({ unsettled, thing }) {
   const { t } = useLanguage();
   return html`<div role="status" class="unsettled">${unsettled && t.making[thing]}</div>`;

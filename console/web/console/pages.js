@@ -8,6 +8,7 @@ import { Locks } from "./locks.js";
 import { Notifications } from "./notifications.js";
 import { Supply } from "./supply.js";
 import { Audit } from "./audit.js";
+import { later } from "./later.js";
 
 /**
  * The pages, in the order of the navigation, which names them by the texts' page. #/path/id shows a page; its component gets id ("" without), session and
@@ -23,6 +24,7 @@ export const pages = [
   { path: "locks", role: "viewer", component: Locks },
   { path: "supply", role: "viewer", component: Supply },
   { path: "keys", role: "admin", component: Keys },
+  { path: "webhooks", role: "admin", component: later(() => import("./webhooks.js"), "Webhooks") },
   { path: "audit", role: "admin", component: Audit },
 ];
 

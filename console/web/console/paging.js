@@ -41,7 +41,7 @@ export function usePages(path, query = {}, again = 15_000) {
 
 /**
  * The shown part of a list, and the button for more.
- * @param {{pages: ReturnType<typeof usePages>, of: "drivers"|"keys"|"entries"|"devices"}} props of names the list's items
+ * @param {{pages: ReturnType<typeof usePages>, of: "drivers"|"keys"|"entries"|"devices"|"webhooks"|"deliveries"}} props of names the list's items
  */
 export function More({ pages, of }) {
   const { t } = useLanguage();

@@ -1,4 +1,4 @@
-// The English texts of the pages behind the board: drivers, pushes, jobs, locks, supply, keys, audit. words_en.js has the others.
+// The English texts of the pages behind the board: drivers, pushes, jobs, locks, supply, keys, webhooks, audit. words_en.js has the others.
 export const admin = {
   drivers: {
     newDriver: "New driver", searchHint: "Name, phone or ID", duty: "Duty", suspension: "Suspension", vehicle: "Vehicle", any: "Any",
@@ -105,20 +105,44 @@ export const admin = {
     revokeMine: "You are signed in with this key yourself.", newKey: "New key", nameHint: "Whose key it is.", make: "Make key",
     keyOf: (name) => `The key of ${name}`, shownOnce: "It is shown here only. Keep it where secrets are kept.", key: "Key",
   },
+  webhooks: {
+    newWebhook: "New webhook", urlHint: "Where events are sent to: it begins with https://, and is public.", descriptionHint: "Whose it is.",
+    allEvents: "All events", someEvents: "Only some", make: "Make webhook", made: "Made", paused: "paused", active: "active",
+    why: { ADMIN: "by an admin", FAILING: "nothing was delivered for three days", GONE: "the receiver says that it is gone" },
+    failing: (time) => `failing since ${time}`, secretTitle: "The webhook's secret", secret: "Secret",
+    shownOnce: "It is shown here only. Whoever receives the events checks with it that they come from here.",
+    all: "All webhooks", one: "Webhook", whatToDo: "What to do", test: "Send a test", edit: "Edit", pause: "Pause", activate: "Activate", replay: "Send again since a time",
+    rotate: "New secret", remove: "Delete", changes: "What admins changed", id: "ID", lastChange: "Last change", save: "Save", editTitle: "Edit the webhook",
+    said: { tested: "A test is on its way: it is in the list below.", replaying: "The events are being sent again, by and by." },
+    pauseTitle: "Pause this webhook?", pauseMore: "It gets no new events. What waits already is sent when it is active again, and what it misses can be sent again then.",
+    activateTitle: "Activate this webhook?", activateMore: "It gets every event from now on. What it has missed can be sent again.",
+    rotateTitle: "Make a new secret?", rotateMore: "For 24 hours everything is signed with both, so that the receiver can take the new one over.",
+    removeTitle: "Delete this webhook?", removeMore: "Nothing more is sent to it, and its list of deliveries goes too. It can't be undone.",
+    replayTitle: "Send events again?", replayMore: "All its events since then are sent again, those that it got already too, in the order of each dispatch.", askSince: "Since when?",
+    log: {
+      title: "Deliveries", any: "Any", states: { PENDING: "waiting", DELIVERED: "delivered", FAILED: "failed" }, event: "Event", test: "test", dispatch: "Dispatch",
+      attempts: "Attempts", last: "Last answer", made: "Made", next: "Next attempt", noAnswer: "no answer", inTime: (time) => `in ${time}`, due: "due",
+      details: "Details", detailsOf: (name) => `Details: ${name}`, again: "Send again", againOf: (name) => `Send again: ${name}`, noAttempt: "It was not tried yet.",
+      at: "At", code: "Status", took: "Took", error: "Error", answer: "Answer", body: "What is sent, byte by byte",
+      againTitle: (name) => `Send “${name}” again?`, againMore: "It is sent as it was, with the same ID, in its place among the events of its dispatch. Attempts start at 0.",
+    },
+  },
   audit: {
     who: "Who", whoHint: "ID of a key or driver", whatHint: "ID or name", changed: "What was changed", own: "What happened to a dispatch is on its own page.",
     when: "When", did: "Did what", to: "To what", details: "Details", request: "Request", none: "none", unknown: "unknown",
     fields: {
       suspended_until: "suspended_until", on_duty: "on_duty", drivers: "drivers", tokens: "tokens", first: "first", last: "last", address: "address",
       failed: "failed", limited: "limited", doors: "doors", generation: "generation", scheduled_at: "scheduled_at", installation_id: "installation_id",
-      token_was_of: "token_was_of", times: "times", app_version: "app_version", platform: "platform", push_token_sha256: "push_token_sha256", quarantined_at: "quarantined_at", at: "at", also: "also",
+      pause_reason: "pause_reason", delivery: "delivery", token_was_of: "token_was_of", times: "times", app_version: "app_version", platform: "platform", push_token_sha256: "push_token_sha256", quarantined_at: "quarantined_at", at: "at", also: "also",
     },
-    yes: "true", no: "false",
+    yes: "true", no: "false", values: { ACTIVE: "ACTIVE", PAUSED: "PAUSED", ADMIN: "ADMIN", FAILING: "FAILING", GONE: "GONE" },
     actions: {
       "driver.create": "driver.create", "driver.update": "driver.update", "driver.suspend": "driver.suspend", "driver.reinstate": "driver.reinstate",
       "driver.token": "driver.token", "driver.tokens_revoke": "driver.tokens_revoke", "driver.erase": "driver.erase", "driver.export": "driver.export", "drivers.bulk": "drivers.bulk", "driver.duty": "driver.duty",
       "device.put": "device.put", "device.delete": "device.delete", "session.create": "session.create", "session.refuse": "session.refuse",
       "key.create": "key.create", "key.revoke": "key.revoke", "notification.redrive": "notification.redrive", "job.run": "job.run",
+      "webhook.create": "webhook.create", "webhook.update": "webhook.update", "webhook.delete": "webhook.delete", "webhook.rotate": "webhook.rotate",
+      "webhook.test": "webhook.test", "webhook.resend": "webhook.resend", "webhook.replay": "webhook.replay",
     },
   },
 };

@@ -1,4 +1,4 @@
-// The Korean texts of the pages behind the board: drivers, pushes, jobs, locks, supply, keys, audit. words_ko.js has the others.
+// The Korean texts of the pages behind the board: drivers, pushes, jobs, locks, supply, keys, webhooks, audit. words_ko.js has the others.
 export const admin = {
   drivers: {
     newDriver: "기사 등록", searchHint: "이름, 전화번호 또는 ID", duty: "근무", suspension: "이용 정지", vehicle: "차량", any: "전체",
@@ -105,20 +105,44 @@ export const admin = {
     revokeMine: "지금 이 키로 로그인되어 있습니다.", newKey: "새 키", nameHint: "누구의 키인지 적으세요.", make: "키 만들기",
     keyOf: (name) => `${name} 키`, shownOnce: "여기에서만 표시됩니다. 안전한 곳에 보관하세요.", key: "키",
   },
+  webhooks: {
+    newWebhook: "새 웹훅", urlHint: "이벤트를 보낼 주소입니다. https://로 시작하는 공개된 주소여야 합니다.", descriptionHint: "누구의 시스템인지 적으세요.",
+    allEvents: "모든 이벤트", someEvents: "일부만", make: "웹훅 만들기", made: "생성", paused: "중지됨", active: "사용 중",
+    why: { ADMIN: "관리자가 중지함", FAILING: "3일 동안 한 건도 전송되지 않음", GONE: "받는 쪽에서 더 이상 받지 않는다고 응답함" },
+    failing: (time) => `${time}부터 실패 중`, secretTitle: "웹훅의 비밀 키", secret: "비밀 키",
+    shownOnce: "여기에서만 표시됩니다. 받는 쪽은 이 키로 이벤트가 이 서비스에서 온 것인지 확인합니다.",
+    all: "전체 웹훅", one: "웹훅", whatToDo: "할 수 있는 일", test: "시험 전송", edit: "수정", pause: "중지", activate: "다시 사용", replay: "지난 이벤트 다시 보내기",
+    rotate: "비밀 키 교체", remove: "삭제", changes: "관리자 변경 기록", id: "ID", lastChange: "최근 변경", save: "저장", editTitle: "웹훅 수정",
+    said: { tested: "시험 이벤트를 보내고 있습니다. 아래 목록에 있습니다.", replaying: "지난 이벤트를 차례로 다시 보내고 있습니다." },
+    pauseTitle: "이 웹훅을 중지할까요?", pauseMore: "새 이벤트를 받지 않습니다. 이미 대기 중인 것은 다시 사용할 때 보내며, 그동안 놓친 이벤트는 그때 다시 보낼 수 있습니다.",
+    activateTitle: "이 웹훅을 다시 사용할까요?", activateMore: "지금부터 모든 이벤트를 받습니다. 놓친 이벤트는 다시 보낼 수 있습니다.",
+    rotateTitle: "비밀 키를 교체할까요?", rotateMore: "받는 쪽이 새 키로 바꿀 수 있도록 24시간 동안 두 키로 모두 서명합니다.",
+    removeTitle: "이 웹훅을 삭제할까요?", removeMore: "더 이상 아무것도 보내지 않으며 전송 기록도 삭제됩니다. 되돌릴 수 없습니다.",
+    replayTitle: "지난 이벤트를 다시 보낼까요?", replayMore: "그때부터의 모든 이벤트를 배차별 순서대로 다시 보냅니다. 이미 받은 이벤트도 다시 보냅니다.", askSince: "언제부터인지 입력하세요.",
+    log: {
+      title: "전송 기록", any: "전체", states: { PENDING: "대기 중", DELIVERED: "전송됨", FAILED: "실패" }, event: "이벤트", test: "시험", dispatch: "배차",
+      attempts: "시도", last: "최근 응답", made: "생성", next: "다음 시도", noAnswer: "응답 없음", inTime: (time) => `${time} 후`, due: "곧",
+      details: "상세", detailsOf: (name) => `상세: ${name}`, again: "다시 보내기", againOf: (name) => `다시 보내기: ${name}`, noAttempt: "아직 시도하지 않았습니다.",
+      at: "시각", code: "응답 코드", took: "소요 시간", error: "오류", answer: "응답 내용", body: "보내는 내용 그대로",
+      againTitle: (name) => `‘${name}’ 이벤트를 다시 보낼까요?`, againMore: "같은 ID로 같은 내용을 그 배차의 이벤트 순서에 맞게 다시 보냅니다. 시도 횟수는 0부터 시작합니다.",
+    },
+  },
   audit: {
     who: "변경한 사람", whoHint: "키 또는 기사의 ID", whatHint: "ID 또는 이름", changed: "변경 대상", own: "배차의 기록은 각 배차 화면에 있습니다.",
     when: "시각", did: "내용", to: "대상", details: "상세", request: "요청", none: "없음", unknown: "알 수 없음",
     fields: {
       suspended_until: "정지 종료", on_duty: "근무 중", drivers: "기사 수", tokens: "토큰 발급", first: "처음", last: "마지막", address: "접속 주소",
       failed: "실패", limited: "제한됨", doors: "방법", generation: "토큰 세대", scheduled_at: "예약 시각", installation_id: "설치 ID",
-      token_was_of: "이전 토큰 기사", times: "횟수", app_version: "앱 버전", platform: "플랫폼", push_token_sha256: "푸시 토큰의 해시", quarantined_at: "토큰 만료", at: "시각", also: "그 밖",
+      pause_reason: "중지 사유", delivery: "전송", token_was_of: "이전 토큰 기사", times: "횟수", app_version: "앱 버전", platform: "플랫폼", push_token_sha256: "푸시 토큰의 해시", quarantined_at: "토큰 만료", at: "시각", also: "그 밖",
     },
-    yes: "예", no: "아니요",
+    yes: "예", no: "아니요", values: { ACTIVE: "사용 중", PAUSED: "중지됨", ADMIN: "관리자가 중지", FAILING: "전송 실패", GONE: "수신 종료" },
     actions: {
       "driver.create": "기사 등록", "driver.update": "기사 수정", "driver.suspend": "이용 정지", "driver.reinstate": "정지 해제", "driver.token": "토큰 발급",
       "driver.tokens_revoke": "모든 토큰 폐기", "driver.erase": "개인정보 삭제", "driver.export": "보관 정보 내려받기", "drivers.bulk": "기사 일괄 등록", "driver.duty": "근무 변경", "device.put": "기기 등록", "device.delete": "기기 삭제",
       "session.create": "로그인", "session.refuse": "로그인 거부", "key.create": "키 생성", "key.revoke": "키 폐기", "notification.redrive": "푸시 다시 보내기",
       "job.run": "예약 작업 실행",
+      "webhook.create": "웹훅 생성", "webhook.update": "웹훅 수정", "webhook.delete": "웹훅 삭제", "webhook.rotate": "웹훅 비밀 키 교체",
+      "webhook.test": "웹훅 시험 전송", "webhook.resend": "웹훅 이벤트 다시 보내기", "webhook.replay": "웹훅 지난 이벤트 다시 보내기",
     },
   },
 };

@@ -1,0 +1,139 @@
+import { type Page, accessible, expect, test as base } from "../fixtures.ts";
+import { Receiver } from "../receiver.ts";
+import type { Json, Service } from "../service.ts";
+
+const webhooks = "/v1/admin/webhooks";
+
+const test = base.extend<{ receiver: Receiver }>({
+  receiver: async ({}, use) => {
+    const receiver = await new Receiver().start();
+    await use(receiver);
+    await receiver.close();
+  },
+  settings: { FIRSTTAP_WEBHOOK_ALLOW_PRIVATE: "true" },
+});
+
+const log = (page: Page) => page.getByRole("region", { name: "Deliveries" }).getByRole("table").first();
+const rows = (page: Page) => log(page).locator("> tbody > tr");
+const made = (own: Service, url: string, more: Json = {}) => own.call("POST", webhooks, { url, events: ["*"], ...more });
+
+test("a webhook is made, its secret is shown once, and it gets a test", async ({ openConsole, own, receiver }) => {
+  const page = await openConsole("#/webhooks", undefined, own);
+  await expect(page.getByText("No webhooks.")).toBeVisible();
+  await page.getByRole("button", { name: "Make webhook" }).click();
+  await expect(page.getByLabel("Address")).toHaveAccessibleDescription(/is required/);
+  await expect(page.getByLabel("Address")).toBeFocused();
+  await page.getByLabel("Address").fill("example.com");
+  await page.getByLabel("Only some").check();
+  await page.getByRole("button", { name: "Make webhook" }).click();
+  await expect(page.getByLabel("Address")).toHaveAccessibleDescription(/must be an address like https:\/\/example.com\/webhooks/);
+  await page.getByLabel("Address").fill(receiver.url);
+  await page.getByRole("button", { name: "Make webhook" }).click();
+  await expect(page.getByLabel("created", { exact: true })).toHaveAccessibleDescription(/must be at least 1/);
+  await accessible(page);
+  await page.getByLabel("accepted", { exact: true }).check();
+  await page.getByLabel("completed", { exact: true }).check();
+  await page.getByLabel("Description").fill("Billing");
+  await page.getByRole("button", { name: "Make webhook" }).click();
+
+  const dialog = page.getByRole("dialog", { name: "The webhook's secret" });
+  const secret = await dialog.getByLabel("Secret").inputValue();
+  expect(secret).toMatch(/^whsec_[A-Za-z0-9+/]{43}=$/);
+  await accessible(page);
+  await dialog.getByRole("button", { name: "Done" }).click();
+  await expect(page.getByText(secret)).toHaveCount(0);
+  const row = page.getByRole("region", { name: "Webhooks" }).getByRole("row", { name: receiver.url });
+  await expect(row).toContainText("accepted, completed");
+  await expect(row).toContainText("Billing");
+  await expect(row).toContainText("active");
+  await expect(page.getByLabel("Address")).toHaveValue("");
+  await accessible(page);
+
+  await row.getByRole("link").click();
+  await expect(page.getByRole("heading", { level: 1, name: receiver.url })).toBeVisible();
+  await page.getByRole("button", { name: "Send a test" }).click();
+  await expect(page.getByText("A test is on its way: it is in the list below.")).toBeVisible();
+  await expect(rows(page)).toHaveCount(1);
+  await expect(rows(page).first()).toContainText("test");
+  await accessible(page);
+});
+
+test("what an address is refused for is said", async ({ openConsole, own }) => {
+  own.settings.FIRSTTAP_WEBHOOK_ALLOW_PRIVATE = "false";
+  await own.stop();
+  await own.start();
+  const page = await openConsole("#/webhooks", undefined, own);
+  await page.getByLabel("Address").fill("https://127.0.0.1/webhooks");
+  await page.getByRole("button", { name: "Make webhook" }).click();
+  await expect(page.getByRole("alert").filter({ hasText: "Nothing is sent to this address" })).toBeVisible();
+  await page.reload();
+  await expect(page.getByLabel("Address")).toHaveValue("https://127.0.0.1/webhooks"); // what was typed is still there
+  expect((await own.call("GET", webhooks)).items).toEqual([]);
+});
+
+test("a webhook is edited, paused, activated, given a new secret and deleted", async ({ openConsole, own, receiver }) => {
+  const { id, secret } = await made(own, receiver.url, { description: "Billing" });
+  const read = () => own.call("GET", `${webhooks}/${id}`);
+  const page = await openConsole(`#/webhooks/${id}`, undefined, own);
+  const dialog = page.getByRole("dialog");
+  await page.getByRole("button", { name: "Edit" }).click();
+  await dialog.getByLabel("Only some").check();
+  await dialog.getByLabel("expired", { exact: true }).check();
+  await dialog.getByLabel("Description").clear();
+  await accessible(page);
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await expect(dialog).toHaveCount(0);
+  expect(await read()).toMatchObject({ events: ["dispatch.expired"], description: null, url: receiver.url, version: 2 });
+
+  // Another admin is faster: nothing of theirs is lost.
+  await page.getByRole("button", { name: "Edit" }).click();
+  await own.call("PATCH", `${webhooks}/${id}`, { description: "Theirs" });
+  await dialog.getByLabel("Description").fill("Mine");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await expect(dialog.getByRole("alert")).toHaveText("Somebody else changed it first. Read it again.");
+  await dialog.getByRole("button", { name: "Back" }).click();
+  expect((await read()).description).toBe("Theirs");
+
+  await page.getByRole("button", { name: "Pause" }).click();
+  await dialog.getByRole("button", { name: "Pause" }).click();
+  await expect(page.getByText("by an admin")).toBeVisible();
+  await expect(page.getByRole("button", { name: "Send a test" })).toHaveCount(0);
+  expect(await read()).toMatchObject({ status: "PAUSED", pause_reason: "ADMIN" });
+  await page.getByRole("button", { name: "Activate" }).click();
+  await dialog.getByRole("button", { name: "Activate" }).click();
+  await expect(page.getByText("active", { exact: true })).toBeVisible();
+  expect(await read()).toMatchObject({ status: "ACTIVE", pause_reason: null });
+
+  await page.getByRole("button", { name: "New secret" }).click();
+  await dialog.getByRole("button", { name: "New secret" }).click();
+  const next = await dialog.getByLabel("Secret").inputValue();
+  expect(next).toMatch(/^whsec_/);
+  expect(next).not.toBe(secret);
+  await dialog.getByRole("button", { name: "Done" }).click();
+  await expect(dialog).toHaveCount(0);
+
+  await page.getByRole("button", { name: "Delete" }).click();
+  await dialog.getByRole("button", { name: "Back" }).click();
+  expect((await read()).id).toBe(id);
+  await page.getByRole("button", { name: "Delete" }).click();
+  await dialog.getByRole("button", { name: "Delete" }).click();
+  await expect(page.getByText("No webhooks.")).toBeVisible();
+  await expect(read()).rejects.toThrow("404");
+});
+
+test("why a webhook is paused, and since when one fails", async ({ openConsole, own }) => {
+  const gone = await made(own, "https://gone.example.com"), failing = await made(own, "https://failing.example.com"), late = await made(own, "https://late.example.com");
+  own.sql("UPDATE webhooks SET status = 'PAUSED', pause_reason = ? WHERE id = ?", ["GONE", gone.id], ["FAILING", failing.id]);
+  own.sql("UPDATE webhooks SET failing_since = ? WHERE id = ?", [(Date.now() - 3600_000) * 1000, late.id]);
+  const page = await openConsole("#/webhooks", undefined, own);
+  await expect(page.getByRole("row", { name: gone.url })).toContainText("the receiver says that it is gone");
+  await expect(page.getByRole("row", { name: failing.url })).toContainText("nothing was delivered for three days");
+  await expect(page.getByRole("row", { name: late.url })).toContainText(/active failing since \d{4}-\d\d-\d\d/);
+  await accessible(page);
+});
+
+test("webhooks are for admins", async ({ openConsole, own }) => {
+  const page = await openConsole("#/webhooks", await own.key("dispatcher"), own);
+  await expect(page.getByText("There is no such page, or your key may not see it.")).toBeVisible();
+  await expect(page.getByRole("link", { name: "Webhooks" })).toHaveCount(0);
+});
