@@ -112,10 +112,10 @@ var scenes = map[string]func(s *scene, path string){
 	},
 }
 
-func plain(s *scene, path string)    { s.path = path }
-func onDriver(s *scene, path string) { s.at(path, s.driver.id) }
+func plain(s *scene, path string)     { s.path = path }
+func onDriver(s *scene, path string)  { s.at(path, s.driver.id) }
 func onWebhook(s *scene, path string) { s.at(path, s.webhook()) }
-func onOpen(s *scene, path string)   { s.onDispatch(path, s.newDispatch()) }
+func onOpen(s *scene, path string)    { s.onDispatch(path, s.newDispatch()) }
 func onAccepted(s *scene, path string) {
 	id := s.newDispatch()
 	s.takes(id)
