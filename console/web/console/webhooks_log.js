@@ -18,7 +18,7 @@ export function WebhookLog({ path, turn }) {
   const [asked, ask] = useState(null);
   useEffect(() => { if (turn > 0) pages.reload(); }, [turn]);
   const toggle = (id) => setOpen((o) => (o.includes(id) ? o.filter((n) => n !== id) : [...o, id]));
-  return html`<section class="stack" aria-label=${log.title}>
+  return html`<section class="stack">
     <div class="row"><h2>${log.title}</h2>
       <label>${t.fields.status} <select value=${status} onChange=${(e) => setStatus(e.target.value)}>
         <option value="">${log.any}</option>${states.map((s) => html`<option key=${s} value=${s}>${log.states[s]}</option>`)}</select></label></div>
