@@ -131,15 +131,20 @@ func newValidation() *validator.Validate {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		return name
 	})
-	// "tidy" text has no control characters and no white space around it, as it is compared byte by byte.
-	err := v.RegisterValidation("tidy", func(fl validator.FieldLevel) bool {
-		s := fl.Field().String()
-		return strings.TrimSpace(s) == s && strings.IndexFunc(s, unicode.IsControl) < 0
-	})
-	if err != nil {
-		panic(err) // only an empty tag or a nil function is refused
+	for tag, valid := range map[string]validator.Func{
+		"tidy": isTidy, "webhook_url": isWebhookURL, "webhook_events": areWebhookEvents, "webhook_event": isWebhookEvent,
+	} {
+		if err := v.RegisterValidation(tag, valid); err != nil {
+			panic(err) // only an empty tag or a nil function is refused
+		}
 	}
 	return v
+}
+
+// isTidy accepts text without control characters and without white space around it, as it is compared byte by byte.
+func isTidy(f validator.FieldLevel) bool {
+	s := f.Field().String()
+	return strings.TrimSpace(s) == s && strings.IndexFunc(s, unicode.IsControl) < 0
 }
 
 func validate(v any) error { return asValidationError(validation.Struct(v)) }
@@ -180,6 +185,12 @@ func message(f validator.FieldError) string {
 		return "must not have control characters or space around it"
 	case "unique":
 		return "must not repeat"
+	case "webhook_url":
+		return "must be a URL like https://example.com/webhooks"
+	case "webhook_event":
+		return "must be an event like dispatch.accepted"
+	case "webhook_events":
+		return "must be * alone, or names of events"
 	}
 	return "is not valid (" + f.Tag() + ")"
 }

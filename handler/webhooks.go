@@ -67,9 +67,6 @@ func (h *handler) createWebhook(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	if err := req.check(); err != nil {
-		return err
-	}
 	mine, err := h.credentials(c)
 	if err != nil {
 		return err

@@ -121,6 +121,9 @@ func TestWebhookFields(t *testing.T) {
 	} {
 		w.refused(body, w.call("POST", webhooks, key, body), 422, "VALIDATION_FAILED").hasField(field)
 	}
+	both := w.call("POST", webhooks, key, endpoint(`"url":"x"`, `"events":[]`)).want(422)
+	both.hasField("url")
+	both.hasField("events")
 	for body, field := range map[string]string{
 		`{"url":null}`: "url", `{"events":null}`: "events", `{"status":null}`: "status", `{"status":"GONE"}`: "status", `{"events":["x"]}`: "events[0]",
 		`{"url":"x"}`: "url", `{"url":"https://nowhere.invalid"}`: "url", `{"pause_reason":"GONE"}`: "pause_reason", `{"secret":"x"}`: "secret",

@@ -27,6 +27,7 @@ test("a webhook is made, its secret is shown once, and it gets a test", async ({
   await page.getByLabel("Only some").check();
   await page.getByRole("button", { name: "Make webhook" }).click();
   await expect(page.getByLabel("Address")).toHaveAccessibleDescription(/must be an address like https:\/\/example.com\/webhooks/);
+  await expect(page.getByText("2 fields are not right.")).toBeVisible();
   await page.getByLabel("Address").fill(receiver.url);
   await page.getByRole("button", { name: "Make webhook" }).click();
   await expect(page.getByLabel("created", { exact: true })).toHaveAccessibleDescription(/must be at least 1/);
@@ -59,7 +60,7 @@ test("a webhook is made, its secret is shown once, and it gets a test", async ({
 });
 
 test("what an address is refused for is said", async ({ openConsole, own }) => {
-  own.settings.FIRSTTAP_WEBHOOK_ALLOW_PRIVATE = "false";
+  own.settings = { ...own.settings, FIRSTTAP_WEBHOOK_ALLOW_PRIVATE: "false" };
   await own.stop();
   await own.start();
   const page = await openConsole("#/webhooks", undefined, own);
@@ -136,4 +137,70 @@ test("webhooks are for admins", async ({ openConsole, own }) => {
   const page = await openConsole("#/webhooks", await own.key("dispatcher"), own);
   await expect(page.getByText("There is no such page, or your key may not see it.")).toBeVisible();
   await expect(page.getByRole("link", { name: "Webhooks" })).toHaveCount(0);
+});
+
+/** Writes deliveries of a paused webhook, which nobody sends: one of each state, the newest first. Returns their events. */
+function delivered(own: Service, webhook: string): string[] {
+  const at = (Date.now() - 60_000) * 1000;
+  const attempt = (more: Json, n = 0) => ({ at: at + n * 5_000_000, took: 41_200, ...more });
+  const refused = { http_status: 503, error: "the endpoint answered 503 Service Unavailable", answer: "try <b>later</b>" };
+  const events = ["c", "b", "a"].map((c) => `evt_${"0".repeat(25)}${c}`);
+  const rows = [
+    ["PENDING", []],
+    ["FAILED", [attempt(refused), attempt({ error: "no answer within 10s" }, 1)]],
+    ["DELIVERED", [attempt({ http_status: 200, answer: "ok" })]],
+  ] as const;
+  own.sql(`INSERT INTO webhook_deliveries (dispatch_id, webhook_id, event_id, type, status, body, attempts, attempt, created_at)
+    VALUES (?, ?, ?, ?, ?, CAST(? AS BLOB), ?, ?, ?)`, ...rows.map(([status, attempts], i) =>
+    [`dsp_${"0".repeat(26)}`, webhook, events[i], "dispatch.accepted", status, `{"n": ${i}}`, JSON.stringify(attempts), attempts.length, at]));
+  return events;
+}
+
+test("each delivery is shown with its attempts, by state, and is sent again", async ({ openConsole, own }) => {
+  const { id } = await made(own, "https://example.com/webhooks");
+  await own.call("PATCH", `${webhooks}/${id}`, { status: "PAUSED" });
+  const [, failed] = delivered(own, id);
+  const page = await openConsole(`#/webhooks/${id}`, undefined, own);
+  await expect(rows(page)).toHaveCount(3);
+  await expect(rows(page).nth(0)).toContainText("waiting");
+  await expect(rows(page).nth(1)).toContainText(/failed\s*2\s*no answer/);
+  await expect(rows(page).nth(2)).toContainText(/delivered\s*1\s*200/);
+  await page.getByLabel("State").selectOption("failed");
+  await expect(rows(page)).toHaveCount(1);
+  await expect(page.getByText("1 delivery.")).toBeVisible();
+
+  await page.getByRole("button", { name: "Details: accepted" }).click();
+  const attempts = page.getByRole("table", { name: "Attempts" }).locator("tbody > tr");
+  await expect(attempts).toHaveCount(2);
+  await expect(attempts.nth(0)).toContainText(/503\s*41 ms\s*the endpoint answered 503 Service Unavailable\s*try <b>later<\/b>/);
+  await expect(attempts.nth(1)).toContainText("no answer within 10s");
+  await expect(page.getByText('{"n": 1}', { exact: true })).toBeVisible();
+  await expect(page.getByText(failed!, { exact: true })).toBeVisible();
+  await accessible(page);
+
+  await page.getByRole("button", { name: "Send again: accepted" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Send again" }).click();
+  await expect(page.getByText("No deliveries.")).toBeVisible();
+  await page.getByLabel("State").selectOption("waiting");
+  await expect(rows(page)).toHaveCount(2);
+  const { items } = await own.call("GET", `${webhooks}/${id}/deliveries?status=PENDING`);
+  expect(items.map((d: Json) => d.event_id)).toContain(failed);
+});
+
+test("events since a time are sent again", async ({ openConsole, own }) => {
+  const { id } = await made(own, "https://example.com/webhooks");
+  const page = await openConsole(`#/webhooks/${id}`, undefined, own);
+  const dialog = page.getByRole("dialog");
+  await page.getByRole("button", { name: "Send again since a time" }).click();
+  await dialog.getByRole("button", { name: "Send again since a time" }).click();
+  await expect(dialog.getByRole("alert")).toHaveText("Since when?");
+  await dialog.getByLabel("Since").fill("2090-01-01T00:00");
+  await dialog.getByRole("button", { name: "Send again since a time" }).click();
+  await expect(dialog.getByRole("alert")).toHaveText("Since must be in the past");
+  await dialog.getByLabel("Since").fill("2026-01-01T00:00");
+  await accessible(page);
+  await dialog.getByRole("button", { name: "Send again since a time" }).click();
+  await expect(page.getByText("The events are being sent again, by and by.")).toBeVisible();
+  const audited = await own.call("GET", `/v1/admin/audit?target=${id}`);
+  expect(audited.items[0]).toMatchObject({ action: "webhook.replay", detail: { since: new Date("2026-01-01T00:00").toISOString() } });
 });
