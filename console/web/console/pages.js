@@ -1,3 +1,7 @@
+import { html } from "../assets/preact.js";
+import { Unreachable } from "../assets/api.js";
+import { useLanguage } from "../assets/language.js";
+import { Trouble, useLoaded } from "../assets/ui.js";
 import { Board } from "./board.js";
 import { Create } from "./create.js";
 import { Dispatch } from "./dispatch.js";
@@ -8,7 +12,17 @@ import { Locks } from "./locks.js";
 import { Notifications } from "./notifications.js";
 import { Supply } from "./supply.js";
 import { Audit } from "./audit.js";
-import { later } from "./later.js";
+
+/**
+ * A page whose modules are loaded when it is shown, as the board, which is shown first, has to be small.
+ * @param {() => Promise<any>} load returns its component
+ */
+const later = (load) => function Later(props) {
+  const { t } = useLanguage();
+  const { data, error } = useLoaded(() => load().then((component) => ({ component }), (err) => { throw new Unreachable(err); }), []);
+  if (!data) return html`<p class="soft" role="status">${!error && t.reading}</p><${Trouble} error=${error} reading />`;
+  return html`<${data.component} ...${props} />`;
+};
 
 /**
  * The pages, in the order of the navigation, which names them by the texts' page. #/path/id shows a page; its component gets id ("" without), session and
@@ -24,7 +38,7 @@ export const pages = [
   { path: "locks", role: "viewer", component: Locks },
   { path: "supply", role: "viewer", component: Supply },
   { path: "keys", role: "admin", component: Keys },
-  { path: "webhooks", role: "admin", component: later(() => import("./webhooks.js"), "Webhooks") },
+  { path: "webhooks", role: "admin", component: later(() => import("./webhooks.js").then((m) => m.Webhooks)) },
   { path: "audit", role: "admin", component: Audit },
 ];
 

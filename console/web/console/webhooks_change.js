@@ -83,7 +83,8 @@ export function Replay({ path, onClose }) {
   };
   return html`<${Ask} title=${t.webhooks.replayTitle} word=${t.webhooks.replay} act=${act} onClose=${(done) => onClose(done && "replaying")}>
     <p>${t.webhooks.replayMore}</p>
-    <${Field} name="since" type="datetime-local" label=${t.yourTime(t.fields.since)} value=${since} onInput=${setSince} />
+    <${Field} name="since" type="datetime-local" label=${t.yourTime(t.fields.since)} value=${since} onInput=${setSince}
+      required=${false} aria-required="true" />
   <//>`;
 }
 
