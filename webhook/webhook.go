@@ -74,11 +74,11 @@ func (e *Endpoint) Subscribes(t dispatch.EventType) bool {
 
 // SetStatus makes the endpoint active, or pauses it as an admin does. One that has the status keeps it, with the reason.
 func (e *Endpoint) SetStatus(s Status) {
-	switch {
-	case s == e.Status:
-	case s == Active:
+	switch s {
+	case e.Status:
+	case Active:
 		e.Status, e.PauseReason, e.FailingSince = Active, "", nil
-	case s == Paused:
+	case Paused:
 		e.Status, e.PauseReason = Paused, PausedByAdmin
 	}
 }
