@@ -314,6 +314,40 @@ mutant "scripts read the session" handler/session.go "HttpOnly: true" "HttpOnly:
 mutant "a cookie beats the header" handler/session.go "len(c.Request().Header.Values(echo.HeaderAuthorization)) > 0" "len(c.Cookies()) == 0" ./handler TestHeaderBeatsCookie
 mutant "the demo keeps its folder" demo/demo.go "os.RemoveAll(dir)" "error(nil)" ./systemtest 'TestDemo$'
 mutant "any role may make a change" handler/auth.go "if key.Role < role {" "if false {" ./handler TestMatrix
+hooks=notify/webhooks/client.go
+mutant "a webhook's connection is not checked" $hooks "dialer.Control = c.checkConnection" "_ = c.checkConnection" ./notify/webhooks 'TestAddressesThatAreRefused|TestNameThatChanges'
+mutant "an address of a webhook is not checked at its registration" notify/webhooks/address.go "return u, c.checkAddress(address)" "return u, func(netip.Addr) error { return nil }(address)" ./notify/webhooks TestAddressesThatAreRefused
+mutant "a name of a private address may be registered" notify/webhooks/address.go "err := c.checkAddress(a.Unmap()); err != nil" "err := c.checkAddress(a.Unmap()); err != nil && false" ./notify/webhooks TestNamesOfForbiddenAddresses
+mutant "numbers are names" notify/webhooks/address.go "case endsInNumber(host):" "case host == \"\":" ./notify/webhooks TestAddressesThatAreRefused
+mutant "webhooks by http" notify/webhooks/address.go '(u.Scheme != "http" || !c.options.AllowPrivate)' '(u.Scheme != "http")' ./notify/webhooks TestURLsThatAreRefused
+mutant "a redirect by 302 is followed" $hooks "s != http.StatusTemporaryRedirect &&" "s != http.StatusFound && s != http.StatusTemporaryRedirect &&" ./notify/webhooks TestRedirectsThatAreRefused
+mutant "redirects of a webhook without end" $hooks "len(via) > maxRedirects" "len(via) > 9" ./notify/webhooks TestDelivery
+mutant "a redirect tells the URL before it" $hooks 'req.Header.Del("Referer")' "_ = req" ./notify/webhooks TestDelivery
+mutant "an answer to a webhook without end" $hooks "io.LimitReader(resp.Body, webhook.MaxAnswer)" "io.LimitReader(resp.Body, 1<<20)" ./notify/webhooks TestBoundedAnswers
+mutant "a header of an answer without end" $hooks "MaxResponseHeaderBytes: maxHeader" "MaxResponseHeaderBytes: 64 * maxHeader" ./notify/webhooks TestBoundedAnswers
+mutant "an attempt may take a minute" $hooks "context.WithTimeout(ctx, webhook.AttemptTimeout)" "context.WithTimeout(ctx, time.Minute)" ./notify/webhooks TestBoundedAnswers
+mutant "an idle connection that is closed fails a delivery" $hooks 'req.Header["Idempotency-Key"] = []string{}' "_ = req" ./notify/webhooks TestIdleConnectionThatIsClosed
+mutant "the log of a delivery has its URL" $hooks "err = request.Err" "_ = request.Err" ./notify/webhooks TestErrorsWithoutURL
+mutant "an old secret signs for ever" notify/webhooks/signature.go "&& at.Before(l.Secrets.PreviousUntil)" "" ./notify/webhooks TestSignatures
+mutant "a rotation ends the old secret" notify/webhooks/signature.go "secrets = append(secrets, l.Secrets.Previous)" "_ = secrets" ./notify/webhooks TestSignatures
+courier=notify/webhooks/courier.go
+mutant "an endpoint that hangs occupies all" $courier "perEndpoint, busy, room" "maxInFlight, busy, room" ./notify/webhooks TestHangingEndpoint
+mutant "the slots of other endpoints are not enough" $courier "perEndpoint * webhook.MaxEndpoints" "perEndpoint * 16" ./notify/webhooks TestAllEndpointsHang
+mutant "a full lease is the last one" $courier "if len(leases) == room {" "if false {" ./notify/webhooks TestAllEndpointsHang
+mutant "a record wakes no lease" $courier "	c.lanesDue.Set()
+}
+
+// replay" "}
+
+// replay" ./notify/webhooks TestResultsAreBatched
+mutant "a lease during the stop is attempted" $courier "ctx.Err() != nil || time.Until" "time.Until" ./notify/webhooks TestLeaseDuringTheStop
+mutant "a lease that is about to end is attempted" $courier "|| time.Until(l.LeasedUntil) < webhook.AttemptTimeout" "" ./notify/webhooks TestShortLease
+mutant "a stop is an endpoint's failure" $courier "if ctx.Err() != nil && !r.Succeeded() {" "if false {" ./notify/webhooks TestDrain
+mutant "a stop waits for every attempt" $courier "time.AfterFunc(c.options.DrainTimeout, stop)" "time.AfterFunc(time.Hour, stop)" ./notify/webhooks TestDrain
+mutant "a stop waits for the database" $courier "c.results.run(lasting)" "c.results.run(context.WithoutCancel(ctx))" ./notify/webhooks TestStopWhileTheDatabaseIsAway
+mutant "a result is given up at once" notify/webhooks/results.go "time.Now().After(end)" "!end.IsZero()" ./notify/webhooks TestDatabaseAway
+mutant "a webhook that is due without a word waits for a look" $courier "time.AfterFunc(wait, func()" "time.AfterFunc(max(0, wait)*2, func()" ./notify/webhooks TestDueWithoutAWord
+mutant "a replay stops after a part" $courier "err != nil || !more" "err != nil || more" ./notify/webhooks TestReplayGoesOn
 wait
 [ "$check" = --check ] || echo "The mutants took $SECONDS s."
 [ ! -e "$tmp/lived" ]

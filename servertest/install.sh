@@ -123,7 +123,8 @@ node_with_npm() {
 }
 
 browser_there() {
-	[ -x "$chromium" ] && korean && command -v npm >/dev/null && new_node && [ -x "$pages/node_modules/.bin/playwright" ]
+	[ -x "$chromium" ] && korean && command -v npm >/dev/null && new_node && [ -x "$pages/node_modules/.bin/playwright" ] &&
+		[ -d "$pages/node_modules/standardwebhooks" ]
 }
 
 # korean checks for a Korean font: without one the driver's page shows boxes.

@@ -25,6 +25,18 @@ func HAProxy(t testing.TB) string {
 	return pathOf(t, "haproxy")
 }
 
+// NodePackage returns the path of Node, and checks that npm has installed the package in that folder. It is "browser" in
+// FIRSTTAP_TEST_REQUIRE, as the pages' tests need the same.
+func NodePackage(t testing.TB, folder, name string) (node string) {
+	t.Helper()
+	node, err := look("node")
+	if err == nil {
+		_, err = os.Stat(filepath.Join(folder, "node_modules", name, "package.json"))
+	}
+	require(t, "browser", err)
+	return node
+}
+
 func pathOf(t testing.TB, name string) string {
 	t.Helper()
 	path, err := look(name)

@@ -66,6 +66,10 @@ func TestAllEndpointsHang(t *testing.T) {
 			k.store.add(webhook.ID(fmt.Sprint("hangs-", n)), 100)
 		}
 		k.Wake()
+		synctest.Wait()
+		if n := k.world.underWay(); n != perEndpoint*(webhook.MaxEndpoints-1) {
+			t.Errorf("%d attempts are under way at once", n)
+		}
 		time.Sleep(time.Second)
 		k.store.add("well", 16)
 		k.Wake()

@@ -194,6 +194,16 @@ func (e *endpoints) attempted(id webhook.ID) (n, most int) {
 	return e.attempts[id], e.most[id]
 }
 
+// underWay returns how many attempts are under way at all endpoints.
+func (e *endpoints) underWay() (n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, k := range e.inFlight {
+		n += k
+	}
+	return n
+}
+
 // hang does not answer: the client gives up after its time, or when it is canceled.
 func hang(ctx context.Context) int {
 	t := time.NewTimer(webhook.AttemptTimeout)
