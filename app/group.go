@@ -35,6 +35,7 @@ type commits struct {
 	mu        sync.RWMutex
 	listeners []commitListener
 	room      func() int
+	webhooks  func()
 }
 
 type commitListener func(dispatch.Dispatch, []dispatch.Event, []outbox.Push)
@@ -69,4 +70,20 @@ func (c *commits) pushRoom() int {
 		return 0
 	}
 	return c.room()
+}
+
+// onWebhooks registers the function that is called when webhooks may be due. It must not block.
+func (c *commits) onWebhooks(wake func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.webhooks = wake
+}
+
+// announceWebhooks says that webhooks may be due.
+func (c *commits) announceWebhooks() {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.webhooks != nil {
+		c.webhooks()
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"firsttap/dispatch"
@@ -12,6 +13,7 @@ import (
 	"firsttap/notify"
 	"firsttap/notify/fcm"
 	"firsttap/notify/stream"
+	"firsttap/notify/webhooks"
 	"firsttap/outbox"
 	"firsttap/repository"
 )
@@ -26,12 +28,15 @@ const (
 	relayName  = "relay"
 )
 
-// notifier announces commits to drivers and the backoffice: the relay sends pushes, the hub feeds the live streams.
+// notifier announces commits to drivers, the backoffice and other systems: the relay sends pushes, the courier webhooks, and the hub feeds
+// the live streams.
 type notifier struct {
 	*group
-	hub    *stream.Hub
-	relay  *notify.Relay
-	sender sender
+	hub     *stream.Hub
+	relay   *notify.Relay
+	sender  sender
+	courier *webhooks.Courier
+	client  *webhooks.Client
 }
 
 // sender is a notify.Sender that keeps connections.
@@ -48,7 +53,7 @@ const streamTimeout = time.Second
 func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 	n := &notifier{group: newGroup(ctx)}
 	timeout := cmp.Or(i.config.Timeouts.Stream, streamTimeout)
-	options := stream.Options{RedisTimeout: timeout, OnWakeRelay: func() { n.relay.Wake() }, Metrics: i.telemetry, Log: i.log}
+	options := stream.Options{RedisTimeout: timeout, OnWakeRelay: n.wake, Metrics: i.telemetry, Log: i.log}
 	if i.config.RedisURL != "" {
 		if options.Redis, err = i.dial("stream", timeout); err != nil {
 			return err
@@ -64,6 +69,7 @@ func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 		Publish: n.hub.Publish, WakeOthers: n.hub.WakeRelays, Log: i.log, Metrics: i.telemetry,
 		AttemptTimeout: i.config.Timeouts.Push, DrainTimeout: i.config.Timeouts.Stop,
 	})
+	i.openCourier(n, owner)
 	i.commits.subscribe(func(d dispatch.Dispatch, events []dispatch.Event, _ []outbox.Push) { n.hub.Publish(d, events) })
 	i.notifier, i.ending.notifier = n, n.close
 	i.listeners.onShutdown(n.hub.Close)
@@ -71,16 +77,44 @@ func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 	if !i.config.Push.Leader {
 		i.commits.subscribe(n.relay.OnCommit)
 		i.commits.sendPushes(n.relay.Room)
-		n.Go(func() { n.relay.Run(n.ctx) })
+		i.commits.onWebhooks(n.courier.Wake)
+		n.Go(func() { n.send(n.ctx) })
 		return nil
 	}
 	i.commits.subscribe(func(dispatch.Dispatch, []dispatch.Event, []outbox.Push) { n.hub.WakeRelays() })
+	i.commits.onWebhooks(n.hub.WakeRelays)
 	locker := lock.New(i.locks.strategy, lock.Options{Instance: instanceName(), Log: i.log, Metrics: i.locks.metrics})
 	n.Go(func() {
 		defer locker.Close()
 		n.relayAsLeader(n.ctx, locker.Leader(relayName, relayWait, relayLease), i.log)
 	})
 	return nil
+}
+
+// openCourier opens the courier of webhooks. It leases as owner, no shorter than an attempt takes.
+func (i *instance) openCourier(n *notifier, owner string) {
+	if i.config.PrivateWebhooks {
+		i.log.Warn("webhooks may be sent by http, and to private addresses; in production leave FIRSTTAP_WEBHOOK_ALLOW_PRIVATE unset")
+	}
+	n.client = webhooks.NewClient(webhooks.ClientOptions{AllowPrivate: i.config.PrivateWebhooks})
+	n.courier = webhooks.NewCourier(webhooks.CourierOptions{
+		Outbox: i.store.WebhookOutbox(repository.WebhookOptions{Owner: owner, LeaseTerm: max(i.pushLease(), defaultPushLease)}),
+		Client: n.client, Log: i.log, Metrics: i.telemetry, DrainTimeout: i.config.Timeouts.Stop,
+	})
+}
+
+// wake makes the relay and the courier look at what is due now.
+func (n *notifier) wake() {
+	n.relay.Wake()
+	n.courier.Wake()
+}
+
+// send sends pushes and webhooks until ctx ends.
+func (n *notifier) send(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { n.courier.Run(ctx) })
+	n.relay.Run(ctx)
+	running.Wait()
 }
 
 func (i *instance) pushLease() time.Duration {
@@ -98,19 +132,20 @@ func (i *instance) openSender(ctx context.Context) (sender, error) {
 	})
 }
 
-// close ends the relay and the hub, and then the sender's connections.
+// close ends the relay, the courier and the hub, and then the connections.
 func (n *notifier) close() error {
 	err := n.end()
 	n.sender.Close()
+	n.client.Close()
 	return err
 }
 
-// relayAsLeader relays whenever this instance has the lead, until ctx ends.
+// relayAsLeader sends whenever this instance has the lead, until ctx ends.
 func (n *notifier) relayAsLeader(ctx context.Context, leader *lock.Leader, log *slog.Logger) {
 	for ctx.Err() == nil {
 		err := leader.Campaign(ctx, func(ctx context.Context) error {
-			log.Info("this instance leads: it relays pushes until it loses the lead")
-			n.relay.Run(ctx)
+			log.Info("this instance leads: it sends pushes and webhooks until it loses the lead")
+			n.send(ctx)
 			return nil
 		})
 		switch {
@@ -122,7 +157,7 @@ func (n *notifier) relayAsLeader(ctx context.Context, leader *lock.Leader, log *
 			// Two relays send no push twice, as each push is leased before it is sent. Without a relay, no push would be sent.
 			log.Warn("the leader can't be determined; this instance relays until the next try", "error", err, "for", relayLease.String())
 			while, stop := context.WithTimeout(ctx, relayLease)
-			n.relay.Run(while)
+			n.send(while)
 			stop()
 		}
 		pause(ctx, relayPause)

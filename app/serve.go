@@ -86,7 +86,7 @@ func (i *instance) stop() error {
 	for _, end := range []func() error{
 		i.ending.listeners, // no new requests; live streams end; requests under way finish within the stop time
 		i.ending.work,      // scheduled jobs, reannouncements and the ledger of attempts
-		i.ending.notifier,  // pushes under way; the others go back to the outbox
+		i.ending.notifier,  // pushes and webhooks under way; the others go back to the outbox
 		i.ending.firebase,
 		i.ending.telemetry, // the last spans are sent
 		i.ending.locks,
@@ -146,7 +146,10 @@ func (i *instance) start(ctx context.Context) (api handler.API, err error) {
 
 // openStore opens the database and brings its schema up to date.
 func (i *instance) openStore(ctx context.Context, owner string) (err error) {
-	o := repository.Options{OnCommit: i.commits.announce, PushRoom: i.commits.pushRoom, Observer: i.telemetry.Statement, Patience: i.config.Timeouts.Claim / 2, Log: i.log}
+	o := repository.Options{
+		OnCommit: i.commits.announce, PushRoom: i.commits.pushRoom, WebhookBody: handler.WebhookBody, OnWebhooks: i.commits.announceWebhooks,
+		Observer: i.telemetry.Statement, Patience: i.config.Timeouts.Claim / 2, Log: i.log,
+	}
 	if !i.config.Push.Leader {
 		o.OutboxOwner, o.OutboxLease = owner, i.pushLease()
 	}

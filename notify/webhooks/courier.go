@@ -24,7 +24,8 @@ import (
 type Outbox interface {
 	// LeaseDeliveries leases up to limit due deliveries, and of each endpoint as many as perEndpoint is more than busy.
 	LeaseDeliveries(ctx context.Context, perEndpoint int, busy map[webhook.ID]int, limit int) ([]webhook.Lease, error)
-	// CompleteDeliveries records the results and returns the endpoints that it paused. A result whose lease was lost is ignored.
+	// CompleteDeliveries records the results and returns the endpoints that it paused, also with an error: it may have recorded some. A result
+	// whose lease was lost is ignored.
 	CompleteDeliveries(ctx context.Context, results []webhook.Result) (paused []webhook.Endpoint, err error)
 	ReleaseDeliveries(ctx context.Context, leases []webhook.Lease) error
 	// ReplayNext writes a part of one replay, and reports whether more can be written at once.

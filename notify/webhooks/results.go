@@ -86,8 +86,9 @@ func (w *resultWriter) write(ctx context.Context, batch []result) (paused []webh
 	}
 	end = end.Add(-leaseEnd)
 	if len(sent) > 0 {
-		w.retry(ctx, end, "results of webhook deliveries not recorded; they may be sent again when their leases end", len(sent), func(ctx context.Context) (err error) {
-			paused, err = w.outbox.CompleteDeliveries(ctx, sent)
+		w.retry(ctx, end, "results of webhook deliveries not recorded; they may be sent again when their leases end", len(sent), func(ctx context.Context) error {
+			more, err := w.outbox.CompleteDeliveries(ctx, sent)
+			paused = append(paused, more...) // also with an error: some of the results may be recorded
 			return err
 		})
 	}

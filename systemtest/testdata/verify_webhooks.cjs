@@ -2,10 +2,10 @@
 // JSON: secret, headers, body. It prints a line for each that it refuses, and at the end how many it accepted. Its argument is the folder
 // in which npm has installed the library.
 const { createRequire } = require("node:module");
-const { join } = require("node:path");
+const { resolve } = require("node:path");
 const { createInterface } = require("node:readline");
 
-const { Webhook } = createRequire(join(process.argv[2], "package.json"))("standardwebhooks");
+const { Webhook } = createRequire(resolve(process.argv[2], "package.json"))("standardwebhooks");
 const keys = new Map();
 let accepted = 0;
 
