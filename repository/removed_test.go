@@ -10,6 +10,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/testkit"
+	"firsttap/webhook"
 )
 
 // keeping is the database with another retention.
@@ -19,7 +20,7 @@ func (db *database) keeping(t testing.TB, kept Retention) *database {
 }
 
 // historyTables are the tables with rows about a dispatch.
-var historyTables = []string{"claims", "events", "notifications", "offers", "tap_batches", "attempts"}
+var historyTables = []string{"claims", "events", "notifications", "offers", "tap_batches", "attempts", "webhook_deliveries"}
 
 // past adds a dispatch of that status whose last change is at that time, with n rows about it in each table but claims, which has one.
 func (db *database) past(t testing.TB, status dispatch.Status, at time.Time, v dispatch.DriverID, n int) dispatch.ID {
@@ -37,6 +38,7 @@ func (db *database) past(t testing.TB, status dispatch.Status, at time.Time, v d
 		db.exec(t, "INSERT INTO offers (dispatch_id, round, driver_id, seen_at) VALUES (?, ?, ?, ?)", id, i+1, v, micros(now))
 		must(t, db.writes.Create(&tapBatchRow{ID: dispatch.NewAttemptID(now), DispatchID: id, Taps: "[]"}).Error)
 		db.exec(t, "INSERT INTO attempts (id, dispatch_id, round, driver_id, result, at) VALUES (?, ?, 1, ?, 'SUCCESS', 1)", dispatch.NewAttemptID(now), id, v)
+		must(t, db.writes.Create(&deliveryRow{DispatchID: id, WebhookID: "whk_1", EventID: dispatch.NewEventID(now), Status: []webhook.DeliveryStatus{webhook.Delivered, webhook.Failed}[i%2], Body: []byte("{}"), Attempts: "[]"}).Error)
 	}
 	return id
 }
@@ -56,7 +58,7 @@ func TestEndedDispatchesAreRemoved(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db = db.keeping(t, Retention{Ended: 365 * day})
 		v, now := db.drivers(t, 1)[0].ID, db.now(t)
-		const rows = 1 + 1 + 5*3
+		const rows = 1 + 1 + 6*3
 		var gone, stays []dispatch.ID
 		for _, status := range []dispatch.Status{dispatch.Completed, dispatch.Canceled, dispatch.Expired} {
 			gone = append(gone, db.past(t, status, now.Add(-365*day-time.Millisecond), v, 3))
@@ -101,7 +103,7 @@ func TestRemovalThatIsInterrupted(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db = db.keeping(t, Retention{Ended: 365 * day})
 		v, now := db.drivers(t, 1)[0].ID, db.now(t)
-		const rows = 1 + 1 + 5*3
+		const rows = 1 + 1 + 6*3
 		ids := []dispatch.ID{
 			db.past(t, dispatch.Completed, now.Add(-400*day), v, 3), db.past(t, dispatch.Canceled, now.Add(-401*day), v, 3),
 		}
@@ -142,7 +144,7 @@ func TestRemovalSkipsLockedRows(t *testing.T) {
 				lock, arg = "SELECT 1 FROM drivers WHERE id = ? FOR UPDATE", string(v[0].ID)
 			}
 			must(t, errorOf(tx.Exec(lock, arg)))
-			db.mustPrune(t, 100, 6) // of the seven rows, one is locked
+			db.mustPrune(t, 100, 7) // of the eight rows, one is locked
 			if n := db.about(t, id); n != 2 {
 				t.Errorf("%s: %d rows are left, want the locked one and the note", table, n)
 			}
@@ -215,7 +217,7 @@ func TestPlansOfRemoval(t *testing.T) {
 		for range dispatches {
 			db.past(t, dispatch.Completed, now.Add(-400*day), v, rows)
 		}
-		all := statements(t, []*gorm.DB{db.relay}, func() { db.mustPrune(t, 1000, dispatches*(3+5*rows)) })
+		all := statements(t, []*gorm.DB{db.relay}, func() { db.mustPrune(t, 1000, dispatches*(3+6*rows)) })
 		looked := map[string]bool{}
 		for _, s := range all {
 			if !strings.Contains(s, " FROM ") || strings.HasPrefix(s, "INSERT") || !strings.HasPrefix(s, "SELECT") && !strings.HasPrefix(s, "DELETE") {

@@ -91,7 +91,7 @@ func (c *completion) run(results []webhook.Result) error {
 		r := &results[i]
 		lane := deliveryLane(&r.Lease.Delivery)
 		row := pending[r.Lease.Delivery.Event]
-		if d := row[lane]; leased[lane] && d != nil && d.Attempt+1 == r.Lease.Attempt {
+		if d := row[lane]; leased[lane] && d != nil && d.Row.Attempt+1 == r.Lease.Attempt {
 			delete(leased, lane)
 			if err := c.complete(r, lane, d); err != nil {
 				return err
@@ -123,7 +123,7 @@ func (c *completion) lockLeased(results []webhook.Result) (map[laneKey]bool, err
 
 // pendingDelivery is a pending delivery, and whether its lane has another.
 type pendingDelivery struct {
-	deliveryRow
+	Row  deliveryRow `gorm:"embedded"`
 	More bool
 }
 
@@ -141,11 +141,11 @@ func (c *completion) pendingDeliveries(results []webhook.Result) (map[dispatch.E
 		anyOf("d.dispatch_id = ? AND d.webhook_id = ? AND d.event_id = ?", len(results)), args...).Scan(&rows).Error
 	found := map[dispatch.EventID]map[laneKey]*pendingDelivery{}
 	for i := range rows {
-		row := &rows[i]
+		row := &rows[i].Row
 		if found[row.EventID] == nil {
 			found[row.EventID] = map[laneKey]*pendingDelivery{}
 		}
-		found[row.EventID][laneKey{row.WebhookID, row.DispatchID}] = row
+		found[row.EventID][laneKey{row.WebhookID, row.DispatchID}] = &rows[i]
 	}
 	return found, err
 }
@@ -157,7 +157,7 @@ func (c *completion) complete(r *webhook.Result, lane laneKey, d *pendingDeliver
 		f = &fate{}
 		c.fates[lane.webhook] = f
 	}
-	attempts, err := withAttempt(d.Attempts, r.Attempt)
+	attempts, err := withAttempt(d.Row.Attempts, r.Attempt)
 	if err != nil {
 		return fmt.Errorf("attempts of %s: %w", r.Lease.Delivery.ID, err)
 	}
@@ -167,7 +167,7 @@ func (c *completion) complete(r *webhook.Result, lane laneKey, d *pendingDeliver
 	case r.Succeeded():
 		f.succeeded, status = true, webhook.Delivered
 	case r.Gone: // sent again when the endpoint is active again, as if this attempt had not been
-		f.gone, n, wait = true, d.Attempt, 0
+		f.gone, n, wait = true, d.Row.Attempt, 0
 	case again:
 		f.failed = true
 		wait += rand.N(wait/10 + 1)
@@ -175,7 +175,7 @@ func (c *completion) complete(r *webhook.Result, lane laneKey, d *pendingDeliver
 		f.failed, status = true, webhook.Failed
 	}
 	err = c.tx.Exec("UPDATE webhook_deliveries SET status = ?, attempt = ?, attempts = ? WHERE dispatch_id = ? AND webhook_id = ? AND event_id = ?",
-		status, n, attempts, lane.dispatch, lane.webhook, d.EventID).Error
+		status, n, attempts, lane.dispatch, lane.webhook, d.Row.EventID).Error
 	switch {
 	case err != nil:
 		return err
