@@ -271,6 +271,23 @@ mutant "a locked table makes an instance not ready" repository/probe.go "err = p
 mutant "the end of a lease is noticed late" notify/poll.go "time.AfterFunc(wait, signal.Set)" "if wait <= 0 { signal.Set() }" ./notify TestEndOfALease
 mutant "a failed look stops the relay" notify/poll.go "due = outbox.Due{ReadAt: now, Events: now, Notifications: now, Topics: now}" "due.ReadAt = now" ./notify TestRelayWithoutLooks
 mutant "the gauges of the backlog need a look" notify/metrics.go "err == nil && (at.IsZero()" "(at.IsZero()" ./notify TestRelayWithoutLooks
+lease=repository/webhooks_lease.go outcome=repository/webhooks_complete.go
+mutant "a webhook overtakes an earlier one that is not written" $lease "e.ID < head.EventID && sub.wants(e.Type)" "e.ID == head.EventID && sub.wants(e.Type)" ./repository 'TestLaterEventWaitsForTheEarlier|TestConcurrentExpansionsKeepTheOrder'
+mutant "a webhook overtakes a replay" $lease 'condition+" OR e.id > ? AND e.id <= ?"' 'condition+" OR e.id > ? AND e.id <= ? AND 1 = 0"' ./repository TestNewEventsWaitForTheReplay
+mutant "any event holds back a webhook" $lease "e.ID < head.EventID && sub.wants(e.Type)" "e.ID < head.EventID" ./repository TestLaterEventWaitsForTheEarlier
+mutant "a lost lease of a webhook counts" $outcome ' AND claim = ? ORDER BY' " AND (claim = ? OR claim <> '') ORDER BY" ./repository TestLostLeaseOfADelivery
+mutant "the result of an attempt counts twice" $outcome "d.Row.Attempt+1 == r.Lease.Attempt" "d.Row.Attempt >= 0" ./repository TestLostLeaseOfADelivery
+mutant "a lane ends with a delivery that waits" $outcome "case d.More:" "case d.More && lane.dispatch == \"\":" ./repository 'TestLaterEventWaitsForTheEarlier|TestFailureHoldsBackItsLaneOnly'
+mutant "a completion does not lock the lanes" $outcome 'ORDER BY webhook_id, dispatch_id"+c.dialect.forUpdate' 'ORDER BY webhook_id, dispatch_id"' ./repository TestWritersAndCompletionsStrandNoLane
+mutant "an endpoint is paused when it begins to fail" $outcome ".Add(webhook.PauseAfter)" "" ./repository TestEndpointThatFailsIsPaused
+mutant "a success does not count" $outcome "case f.succeeded && w.FailingSince != nil:" "case f.succeeded && w.FailingSince == nil:" ./repository TestEndpointThatFailsIsPaused
+mutant "a webhook that failed is tried for ever" $outcome "	case again:" "	case again || n > 7:" ./repository TestAttemptsOfADelivery
+mutant "the first endpoint is active at once" repository/webhooks_known.go "time.NewTimer(webhookKnowledge)" "time.NewTimer(0)" ./repository TestFirstEndpointIsKnown
+mutant "no endpoint was active long ago" repository/webhooks_known.go "|| time.Since(l.SentAt) >= webhookKnowledge" "" ./repository TestFirstEndpointIsKnown
+mutant "webhooks cost statements without an endpoint" repository/webhooks_known.go "l == nil || l.Endpoints ||" "l == nil || l.Now.Unix() > 0 ||" ./repository TestStatementsOfDeliveries
+mutant "a paused endpoint gets events" repository/webhooks_write.go 'FROM webhooks WHERE status = ? ORDER BY id"' "FROM webhooks WHERE (status = ? OR status = 'PAUSED') ORDER BY id\"" ./repository TestDeliveriesOfEvents
+mutant "a replay that is asked for again is lost" repository/webhooks_replay.go "WHERE id = ? AND replay_from = ? AND replay_until = ?" "WHERE id = ? AND ? <> '' AND ? <> ''" ./repository TestReplayThatIsAskedForAgain
+mutant "a deleted endpoint leaves its row at once" repository/webhooks_prune.go ".Add(keepDeletedWebhook).Before(now)" ".Before(now)" ./repository TestDeletedWebhookLeavesNothing
 mutant "a look that failed leaves the one before it" repository/look.go "	s.looks.latest.Store(l)" "	if err == nil {
 		s.looks.latest.Store(l)
 	}" ./repository TestLookThatFails

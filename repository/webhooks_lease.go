@@ -105,41 +105,49 @@ func (o *WebhookOutbox) leaseLanes(ctx context.Context, w *timedWebhook, n int) 
 		if want <= 0 {
 			break
 		}
-		due := 0
-		var more []webhook.Lease
+		var found foundLanes
 		err := o.afterDeadlocks(func() error {
 			return transact(ctx, o.webhooks, func(tx *gorm.DB) (err error) {
-				due, more, err = o.leaseSome(tx, w, want)
+				found, err = o.leaseSome(tx, w, want)
 				return unavailable(err)
 			})
 		})
 		if err != nil {
 			return leases, err
 		}
-		leases = append(leases, more...)
-		if due < want {
+		leases = append(leases, found.leases...)
+		o.writeOvertaken(ctx, found.overtaken)
+		if found.due < want {
 			break
 		}
 	}
 	return leases, nil
 }
 
-// leaseSome looks at up to n due lanes. It leases those that can be sent, returns how many it has looked at, and postpones or deletes the others.
-func (o *WebhookOutbox) leaseSome(tx *gorm.DB, w *timedWebhook, n int) (due int, leases []webhook.Lease, err error) {
+// foundLanes are due lanes.
+type foundLanes struct {
+	due    int // how many there are
+	leases []webhook.Lease
+	// overtaken are events that are pushed later, and that hold back later events.
+	overtaken []dispatch.EventID
+}
+
+// leaseSome looks at up to n due lanes. It leases those that can be sent, and postpones or deletes the others.
+func (o *WebhookOutbox) leaseSome(tx *gorm.DB, w *timedWebhook, n int) (found foundLanes, err error) {
 	until, id, now := time.Now().Add(o.LeaseTerm), w.Row.ID, o.dialect.now()
 	var lanes []dispatch.ID
 	err = tx.Raw("SELECT dispatch_id FROM webhook_lanes"+o.dialect.forceIndex("ix_webhook_lanes_due")+" WHERE webhook_id = ? AND next_at <= "+now+
 		" ORDER BY next_at LIMIT ?"+o.dialect.skipLocked, id, n).Scan(&lanes).Error
-	if err != nil || len(lanes) == 0 {
-		return 0, nil, err
+	if found.due = len(lanes); err != nil || found.due == 0 {
+		return found, err
 	}
 	first, err := o.firstPending(tx, id, lanes)
 	if err != nil {
-		return 0, nil, err
+		return found, err
 	}
-	blocked, err := o.blockedLanes(tx, &w.Row, lanes, first)
-	if err != nil {
-		return 0, nil, err
+	blocked, overtaken, err := o.blockedLanes(tx, &w.Row, lanes, first)
+	if found.overtaken = overtaken; err != nil {
+		return found, err
 	}
 	var send, wait, empty []dispatch.ID
 	for _, lane := range lanes {
@@ -151,7 +159,7 @@ func (o *WebhookOutbox) leaseSome(tx *gorm.DB, w *timedWebhook, n int) (due int,
 			wait = append(wait, lane)
 		default:
 			send = append(send, lane)
-			leases = append(leases, webhook.Lease{
+			found.leases = append(found.leases, webhook.Lease{
 				Delivery: row.delivery(), Attempt: row.Attempt + 1, LeasedUntil: until, URL: w.Row.URL, Secrets: w.secrets(),
 			})
 		}
@@ -166,7 +174,7 @@ func (o *WebhookOutbox) leaseSome(tx *gorm.DB, w *timedWebhook, n int) (due int,
 	if err == nil && len(empty) > 0 {
 		err = tx.Exec("DELETE FROM webhook_lanes"+these, id, empty).Error
 	}
-	return len(lanes), leases, err
+	return found, err
 }
 
 // firstPending returns the earliest pending delivery of each lane, without its attempts.
@@ -187,11 +195,15 @@ func (o *WebhookOutbox) firstPending(tx *gorm.DB, id webhook.ID, lanes []dispatc
 
 // blockedLanes returns the lanes whose dispatch has an earlier event that the endpoint has yet to get: one that is not completed and whose
 // delivery is not written, or one that a replay has not reached. As the caller has locked the lanes, no such delivery is written meanwhile.
-func (o *WebhookOutbox) blockedLanes(tx *gorm.DB, w *webhookRow, lanes []dispatch.ID, first map[dispatch.ID]*deliveryRow) (map[dispatch.ID]bool, error) {
+// It also returns those of these events that are pushed later: their deliveries were to be written early.
+func (o *WebhookOutbox) blockedLanes(tx *gorm.DB, w *webhookRow, lanes []dispatch.ID, first map[dispatch.ID]*deliveryRow) (
+	blocked map[dispatch.ID]bool, overtaken []dispatch.EventID, err error,
+) {
 	var events []struct {
 		ID         dispatch.EventID
 		DispatchID dispatch.ID
 		Type       dispatch.EventType
+		Later      bool
 	}
 	condition := "e.next_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM webhook_deliveries d" + o.dialect.forceIndex("PRIMARY") +
 		" WHERE d.dispatch_id = e.dispatch_id AND d.webhook_id = ? AND d.event_id = e.id)"
@@ -199,16 +211,19 @@ func (o *WebhookOutbox) blockedLanes(tx *gorm.DB, w *webhookRow, lanes []dispatc
 	if w.ReplayFrom != nil && w.ReplayUntil != nil {
 		condition, args = condition+" OR e.id > ? AND e.id <= ?", append(args, *w.ReplayFrom, *w.ReplayUntil)
 	}
-	err := tx.Raw("SELECT e.id, e.dispatch_id, e.type FROM events e"+o.dialect.forceIndex("ix_events_dispatch")+
+	err = tx.Raw("SELECT e.id, e.dispatch_id, e.type, (e.next_at IS NOT NULL AND e.next_at > "+o.dialect.now()+" AND e.claim = '') later FROM events e"+o.dialect.forceIndex("ix_events_dispatch")+
 		" WHERE e.dispatch_id IN ? AND ("+condition+")", args...).Scan(&events).Error
-	blocked := map[dispatch.ID]bool{}
+	blocked = map[dispatch.ID]bool{}
 	sub := subscription{w.ID, w.Events}
 	for _, e := range events {
 		if head := first[e.DispatchID]; head != nil && e.ID < head.EventID && sub.wants(e.Type) {
 			blocked[e.DispatchID] = true
+			if e.Later {
+				overtaken = append(overtaken, e.ID)
+			}
 		}
 	}
-	return blocked, err
+	return blocked, overtaken, err
 }
 
 // ReleaseDeliveries ends leases whose deliveries were not attempted, so that they are due at once. ErrUnavailable.

@@ -105,10 +105,7 @@ func (o *WebhookOutbox) replay(ctx context.Context, w *webhookRow) error {
 // replayed returns the deliveries of the next events of the endpoint's replay, the last of these events, nil if the replay ends with
 // them, and the database's time.
 func (o *WebhookOutbox) replayed(tx *gorm.DB, w *webhookRow) (rows []deliveryRow, last *dispatch.EventID, now time.Time, err error) {
-	var found []struct {
-		Event    eventRow `gorm:"embedded;embeddedPrefix:event_"`
-		Dispatch timedRow `gorm:"embedded"`
-	}
+	var found []announced
 	err = tx.Raw("SELECT d.*, "+o.dialect.now()+" now, "+eventColumns+" FROM events e"+o.dialect.forceIndex("PRIMARY")+
 		" JOIN dispatches d ON d.id = e.dispatch_id WHERE e.id > ? AND e.id <= ? ORDER BY e.id LIMIT ?", *w.ReplayFrom, *w.ReplayUntil, replayPart).
 		Scan(&found).Error

@@ -280,20 +280,34 @@ func TestEventsThatArePushedLater(t *testing.T) {
 		in.expanded(t, in.eventsOf(t, d.ID)...)
 		in.mustComplete(t, succeeded(in.mustLease(t, 1)[0]))
 		woken = 0
-		in.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		later := func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 			events, err := touch(d, now)
 			events[0].PushAt = now.Add(time.Hour)
 			return events, err
-		})
+		}
+		in.mustUpdate(t, d.ID, later)
 		testkit.Equal(t, "calls for an event that is pushed later", 1, woken)
 		l := in.mustLease(t, 1)[0]
 		in.mustComplete(t, succeeded(l))
-		later := in.eventsOf(t, d.ID)[1]
-		testkit.Equal(t, "the event", later, l.Delivery.Event)
-		// Its completion finds the delivery written.
-		db.exec(t, "UPDATE events SET claim = 'ins_a' WHERE id = ?", later)
-		in.expanded(t, later)
+		second := in.eventsOf(t, d.ID)[1]
+		testkit.Equal(t, "the event", second, l.Delivery.Event)
+		// An event whose delivery was not written early, as its instance has ended, holds back no later event for longer than a look.
+		in.mustUpdate(t, d.ID, later)
+		<-in.early
+		in.mustUpdate(t, d.ID, touch)
+		all := in.eventsOf(t, d.ID)
+		in.expanded(t, all[3])
 		in.mustLease(t, 0)
-		db.mustCount(t, 2, "webhook_deliveries WHERE webhook_id = ? AND status = 'DELIVERED'", to)
+		for _, want := range all[2:] {
+			db.exec(t, "UPDATE webhook_lanes SET next_at = 1")
+			l := in.mustLease(t, 1)[0]
+			testkit.Equal(t, "the event", want, l.Delivery.Event)
+			in.mustComplete(t, succeeded(l))
+		}
+		// Its completion finds the delivery written.
+		db.exec(t, "UPDATE events SET claim = 'ins_a' WHERE id = ?", second)
+		in.expanded(t, second)
+		in.mustLease(t, 0)
+		db.mustCount(t, 4, "webhook_deliveries WHERE webhook_id = ? AND status = 'DELIVERED'", to)
 	})
 }

@@ -240,3 +240,30 @@ func (o *WebhookOutbox) writeEarly(ctx context.Context) {
 		}
 	}
 }
+
+// writeOvertaken writes the deliveries of events that are pushed later, which queueEarly could not have written early: their later events wait
+// for them. What it does not write, the next look at the lane does.
+func (o *WebhookOutbox) writeOvertaken(ctx context.Context, events []dispatch.EventID) {
+	if len(events) == 0 {
+		return
+	}
+	err := o.transactWithRetry(ctx, o.webhooks, func(tx *gorm.DB) error {
+		var found []announced
+		err := tx.Raw("SELECT d.*, "+o.dialect.now()+" now, "+eventColumns+" FROM events e"+o.dialect.forceIndex("PRIMARY")+
+			" JOIN dispatches d ON d.id = e.dispatch_id WHERE e.id IN ? ORDER BY e.id", events).Scan(&found).Error
+		for i := 0; i < len(found) && err == nil; i++ {
+			e, now := found[i].Event.event(), fromMicros(found[i].Dispatch.Now)
+			_, err = o.writeEvent(tx, found[i].Dispatch.Row.at(now), &e, now)
+		}
+		return unavailable(err)
+	})
+	if err != nil {
+		o.log.Warn("webhook deliveries that hold back later ones were not written; they will be tried again when their lanes are looked at", "events", len(events), "error", err)
+	}
+}
+
+// announced is an event and its dispatch as it is now.
+type announced struct {
+	Event    eventRow `gorm:"embedded;embeddedPrefix:event_"`
+	Dispatch timedRow `gorm:"embedded"`
+}

@@ -1,0 +1,209 @@
+package repository
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/testkit"
+	"firsttap/webhook"
+)
+
+// stored is the endpoint as it is stored.
+func (db *database) storedWebhook(t testing.TB, id webhook.ID) webhook.Endpoint {
+	t.Helper()
+	e, err := db.Webhook(t.Context(), id)
+	must(t, err)
+	return e
+}
+
+// mustBeIn fails the test unless the lanes are due after that time, and a tenth of it at most.
+func (db *database) mustBeIn(t testing.TB, wait time.Duration, from, to time.Time) {
+	t.Helper()
+	var next int64
+	must(t, db.raw.QueryRowContext(t.Context(), "SELECT next_at FROM webhook_lanes").Scan(&next))
+	if at := fromMicros(next); at.Before(from.Add(wait)) || at.After(to.Add(wait+wait/10+time.Millisecond)) {
+		t.Errorf("the next attempt is in %s, want %s and a tenth at most", at.Sub(from), wait)
+	}
+}
+
+// A delivery that fails is tried again as the contract says, then it has failed, and its lane goes on with the next.
+func TestAttemptsOfADelivery(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		in := db.courier(t, "ins_a")
+		to := db.endpoint(t, "*", nil)
+		_, events := in.changed(t, 2)
+		in.expanded(t, events...)
+		waits := []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour}
+		for i, wait := range append(slices.Clone(waits), 0) {
+			l := in.mustLease(t, 1)[0]
+			testkit.Equal(t, "the attempt", i+1, l.Attempt)
+			testkit.Equal(t, "the event", events[0], l.Delivery.Event)
+			r := failed(l)
+			r.Attempt.Error = strings.Repeat("é", 5000)
+			from := db.now(t)
+			in.mustComplete(t, r)
+			if wait > 0 {
+				db.mustBeIn(t, wait, from, db.now(t))
+				in.mustLease(t, 0)
+				db.exec(t, "UPDATE webhook_lanes SET next_at = 1")
+			}
+		}
+		rows := in.deliveries(t, to)
+		testkit.Equal(t, "the first", webhook.Failed, rows[0].Status)
+		attempts, err := attemptsOf(rows[0].Attempts)
+		must(t, err)
+		testkit.Equal(t, "attempts that are kept", len(waits)+1, len(attempts))
+		l := in.mustLease(t, 1)[0]
+		if l.Delivery.Event != events[1] || l.Attempt != 1 {
+			t.Errorf("the next: %+v", l)
+		}
+		in.mustComplete(t, succeeded(l))
+		db.mustCount(t, 0, "webhook_lanes")
+	})
+}
+
+// The log keeps the latest attempts, as they were.
+func TestLogOfAttempts(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		in := db.courier(t, "ins_a")
+		to := db.endpoint(t, "*", nil)
+		_, events := in.changed(t, 1)
+		in.expanded(t, events...)
+		at := db.now(t)
+		for i := range webhook.KeptAttempts + 3 {
+			db.exec(t, "UPDATE webhook_lanes SET next_at = 1")
+			db.exec(t, "UPDATE webhook_deliveries SET attempt = 0")
+			l := in.mustLease(t, 1)[0]
+			in.mustComplete(t, webhook.Result{Lease: l, Attempt: webhook.Attempt{
+				At: at.Add(time.Duration(i) * time.Second), HTTPStatus: 500 + i, Error: "too bad", Took: time.Duration(i) * time.Millisecond, Answer: "nein \x00 안녕 😀",
+			}})
+		}
+		items, next, err := db.WebhookDeliveries(t.Context(), to, "", dispatch.Page{Limit: 10})
+		must(t, err)
+		if len(items) != 1 || next != "" || len(items[0].Attempts) != webhook.KeptAttempts {
+			t.Fatalf("%d items, %q, %+v", len(items), next, items)
+		}
+		for i, got := range items[0].Attempts {
+			n := i + 3
+			testkit.Equal(t, "an attempt", webhook.Attempt{
+				At: at.Add(time.Duration(n) * time.Second), HTTPStatus: 500 + n, Error: "too bad", Took: time.Duration(n) * time.Millisecond, Answer: "nein \x00 안녕 😀",
+			}, got)
+		}
+		if next := items[0].NextAt; next == nil || !next.After(db.now(t)) {
+			t.Errorf("the next attempt is at %v", next)
+		}
+	})
+}
+
+// An endpoint that has failed for three days without a success is paused, and keeps what waits; one success in between, and it is not.
+func TestEndpointThatFailsIsPaused(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		in := db.courier(t, "ins_a")
+		to, other := db.endpoint(t, "*", nil), db.endpoint(t, "dispatch.accepted", nil)
+		_, events := in.changed(t, 3)
+		in.expanded(t, events...)
+		attempt := func(how func(webhook.Lease) webhook.Result) []webhook.Endpoint {
+			t.Helper()
+			db.exec(t, "UPDATE webhook_lanes SET next_at = 1")
+			return in.mustComplete(t, how(in.mustLease(t, 1)[0]))
+		}
+		attempt(failed)
+		first := db.storedWebhook(t, to).FailingSince
+		if first == nil || !near(*first, db.now(t)) {
+			t.Fatalf("failing since %v", first)
+		}
+		attempt(failed)
+		testkit.Equal(t, "failing since", first, db.storedWebhook(t, to).FailingSince)
+		attempt(succeeded)
+		if e := db.storedWebhook(t, to); e.FailingSince != nil {
+			t.Errorf("failing since %v after a success", e.FailingSince)
+		}
+		attempt(failed)
+		since := func(ago time.Duration) {
+			db.exec(t, "UPDATE webhooks SET failing_since = ? WHERE id = ?", micros(db.now(t).Add(-ago)), to)
+		}
+		since(webhook.PauseAfter - time.Minute)
+		if paused := attempt(failed); len(paused) != 0 {
+			t.Errorf("paused too early: %v", paused)
+		}
+		since(webhook.PauseAfter)
+		paused := attempt(failed)
+		if len(paused) != 1 || paused[0].ID != to || paused[0].PauseReason != webhook.PausedFailing {
+			t.Fatalf("paused: %v", paused)
+		}
+		got := db.storedWebhook(t, to)
+		testkit.Equal(t, "the endpoint", paused[0], got)
+		testkit.Equal(t, "its status", webhook.Paused, got.Status)
+		testkit.Equal(t, "the other one's", webhook.Active, db.storedWebhook(t, other).Status)
+		db.mustCount(t, 1, "audit WHERE action = 'webhook.update' AND target = ? AND actor = 'system'", to)
+		db.exec(t, "UPDATE webhook_lanes SET next_at = 1")
+		in.mustLease(t, 0)
+		due, err := in.sends.Due(t.Context())
+		must(t, err)
+		if !due.Webhooks.IsZero() {
+			t.Errorf("due at %v", due.Webhooks)
+		}
+		db.mustCount(t, 2, "webhook_deliveries WHERE status = 'PENDING'")
+		// Active again, it gets what waits, and has three more days.
+		db.endpoint(t, "dispatch.accepted", nil) // has been active for long, so that nobody waits
+		must(t, errorOf(in.UpdateWebhook(t.Context(), to, func(e *webhook.Endpoint) error { e.SetStatus(webhook.Active); return nil })))
+		if paused := attempt(failed); len(paused) != 0 {
+			t.Errorf("paused again: %v", paused)
+		}
+	})
+}
+
+// An endpoint that answers 410 is paused at once; its delivery waits and has lost no attempt.
+func TestEndpointThatIsGoneIsPaused(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		in := db.courier(t, "ins_a")
+		to := db.endpoint(t, "*", nil)
+		_, events := in.changed(t, 1)
+		in.expanded(t, events...)
+		l := in.mustLease(t, 1)[0]
+		gone := webhook.Result{Lease: l, Attempt: webhook.Attempt{At: time.Now(), HTTPStatus: 410, Error: "gone"}, Gone: true}
+		paused := in.mustComplete(t, gone)
+		if len(paused) != 1 || paused[0].PauseReason != webhook.PausedGone {
+			t.Fatalf("paused: %v", paused)
+		}
+		testkit.Equal(t, "results after the pause", 0, len(in.mustComplete(t, gone)))
+		db.exec(t, "UPDATE webhook_lanes SET next_at = 1")
+		in.mustLease(t, 0)
+		db.exec(t, "UPDATE webhooks SET status = 'ACTIVE', pause_reason = ''")
+		again := in.mustLease(t, 1)[0]
+		testkit.Equal(t, "the attempt", 1, again.Attempt)
+		in.mustComplete(t, succeeded(again))
+		attempts, err := attemptsOf(in.deliveries(t, to)[0].Attempts)
+		must(t, err)
+		testkit.Equal(t, "attempts", 2, len(attempts))
+	})
+}
+
+// Both secrets sign until the rotation is over.
+func TestSecretsOfALease(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		in := db.courier(t, "ins_a")
+		to := db.endpoint(t, "*", nil)
+		lease := func() webhook.Secrets {
+			t.Helper()
+			_, events := in.changed(t, 1)
+			in.expanded(t, events...)
+			return in.mustLease(t, 1)[0].Secrets
+		}
+		testkit.Equal(t, "the secrets", webhook.Secrets{Current: "whsec_c2VjcmV0"}, lease())
+		for range 2 { // the second time it is the same request
+			e, err := in.RotateWebhook(t.Context(), to, "whsec_new")
+			must(t, err)
+			testkit.Equal(t, "the version", 2, e.Version)
+		}
+		s := lease()
+		if s.Current != "whsec_new" || s.Previous != "whsec_c2VjcmV0" || !near(s.PreviousUntil, time.Now().Add(webhook.RotationOverlap)) {
+			t.Errorf("during the rotation: %+v", s)
+		}
+		db.exec(t, "UPDATE webhooks SET previous_until = ?", micros(db.now(t)))
+		testkit.Equal(t, "after the rotation", webhook.Secrets{Current: "whsec_new"}, lease())
+	})
+}

@@ -1,0 +1,174 @@
+package repository
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/testkit"
+	"firsttap/webhook"
+)
+
+// A replay delivers every event since that time that the endpoint wants, whether it got it before or not, in the order of each dispatch.
+// It goes on after an interruption, on another instance too, and two instances that write the same part write it once.
+func TestReplay(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		a, b := db.courier(t, "ins_a"), db.courier(t, "ins_b")
+		old, before := a.changed(t, 2)
+		d, events := a.changed(t, replayPart+20)
+		to := db.endpoint(t, "*", nil)
+		a.expanded(t, events[:5]...) // the others happened before the endpoint was there
+		db.exec(t, "UPDATE events SET next_at = NULL, claim = ''")
+		a.mustComplete(t, succeeded(a.mustLease(t, 1)[0]))
+		since := events[0]
+		must(t, a.ReplayWebhook(t.Context(), to, db.now(t).Add(-time.Hour)))
+		db.exec(t, "UPDATE webhooks SET replay_from = ?", before[1])
+		due, err := a.sends.Due(t.Context())
+		must(t, err)
+		if due.Webhooks.After(time.Now()) || due.Webhooks.IsZero() {
+			t.Errorf("due at %v", due.Webhooks)
+		}
+		mustAll(t, 2, func(i int) error { return errorOf([]*courier{a, b}[i].sends.ReplayNext(t.Context())) })
+		db.mustCount(t, replayPart, "webhook_deliveries WHERE status = 'PENDING' OR event_id = ?", since)
+		var from *dispatch.EventID
+		must(t, db.general.Raw("SELECT replay_from FROM webhooks WHERE id = ?", to).Row().Scan(&from))
+		if from != nil {
+			testkit.Equal(t, "how far it is", events[replayPart-1], *from)
+			more, err := b.sends.ReplayNext(t.Context())
+			if err != nil || !more {
+				t.Errorf("the second part: %t, %v", more, err)
+			}
+		}
+		if more, err := b.sends.ReplayNext(t.Context()); more || err != nil {
+			t.Errorf("after the end: %t, %v", more, err)
+		}
+		db.mustCount(t, len(events), "webhook_deliveries WHERE status = 'PENDING'")
+		db.mustCount(t, 0, "webhook_deliveries WHERE dispatch_id = ?", old.ID)
+		var r receiver
+		r.deliverAll(t, len(events), a, b)
+		r.mustHaveGot(t, to, d.ID, events)
+	})
+}
+
+// A replay of many dispatches waits while the endpoint has many lanes to send, and one of a paused endpoint until it is active.
+func TestReplayWaits(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		in := db.courier(t, "ins_a")
+		to := db.endpoint(t, "*", nil)
+		in.changed(t, 1)
+		must(t, in.ReplayWebhook(t.Context(), to, db.now(t).Add(-time.Hour)))
+		lanes := make([]laneRow, maxReplayLanes)
+		for i := range lanes {
+			lanes[i] = laneRow{WebhookID: to, DispatchID: dispatch.NewID(time.Now()), NextAt: int64(i)}
+		}
+		must(t, db.writes.CreateInBatches(lanes, 500).Error)
+		next := func(want bool) {
+			t.Helper()
+			if more, err := in.sends.ReplayNext(t.Context()); more != want || err != nil {
+				t.Errorf("%t, %v; want %t", more, err, want)
+			}
+		}
+		next(false)
+		db.exec(t, "DELETE FROM webhook_lanes WHERE next_at = 0")
+		db.exec(t, "UPDATE webhooks SET status = 'PAUSED'")
+		next(false)
+		db.exec(t, "UPDATE webhooks SET status = 'ACTIVE'")
+		next(true)
+		next(false)
+		db.mustCount(t, 1, "webhook_deliveries")
+	})
+}
+
+// A replay that is asked for while a part of another is being written is not lost: the part is written again.
+func TestReplayThatIsAskedForAgain(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		in := db.courier(t, "ins_a")
+		_, events := in.changed(t, 3)
+		to := db.endpoint(t, "*", nil)
+		must(t, in.ReplayWebhook(t.Context(), to, db.now(t)))
+		before, err := findWebhook(in.general, to, "")
+		must(t, err)
+		must(t, in.ReplayWebhook(t.Context(), to, db.now(t).Add(-time.Hour)))
+		mustBeError(t, "a part of the first replay", in.sends.replay(t.Context(), &before), errConflict)
+		must(t, errorOf(in.sends.ReplayNext(t.Context())))
+		db.mustCount(t, len(events), "webhook_deliveries")
+		must(t, in.ReplayWebhook(t.Context(), to, db.now(t).Add(-time.Hour)))
+		must(t, in.ReplayWebhook(t.Context(), to, db.now(t)))
+		if w, err := findWebhook(in.general, to, ""); err != nil || *w.ReplayFrom >= events[0] {
+			t.Errorf("the earlier one is lost: %v, %v", *w.ReplayFrom, err)
+		}
+	})
+}
+
+// A new event waits for the earlier ones of its dispatch that a replay has yet to write.
+func TestNewEventsWaitForTheReplay(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		in := db.courier(t, "ins_a")
+		d, events := in.changed(t, 2)
+		db.exec(t, "UPDATE events SET next_at = NULL, claim = ''")
+		to := db.endpoint(t, "*", nil)
+		must(t, in.ReplayWebhook(t.Context(), to, db.now(t).Add(-time.Hour)))
+		in.mustUpdate(t, d.ID, touch)
+		last := in.eventsOf(t, d.ID)[2]
+		in.expanded(t, last)
+		_, other := in.changed(t, 1)
+		in.expanded(t, other...)
+		testkit.Equal(t, "what need not wait", other[0], in.mustLease(t, 1)[0].Delivery.Event)
+		must(t, errorOf(in.sends.ReplayNext(t.Context())))
+		db.exec(t, "UPDATE webhook_lanes SET next_at = 1 WHERE claim = ''")
+		var r receiver
+		r.deliverAll(t, 3, in)
+		r.mustHaveGot(t, to, d.ID, append(slices.Clone(events), last))
+	})
+}
+
+// After a deletion nothing is left: what waits, the log, and in the end the endpoint's row.
+func TestDeletedWebhookLeavesNothing(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		in := db.courier(t, "ins_a")
+		gone, stays := db.endpoint(t, "*", nil), db.endpoint(t, "*", nil)
+		_, events := in.changed(t, 3)
+		in.expanded(t, events...)
+		in.mustComplete(t, collect(in.mustLease(t, 2), succeeded)...)
+		must(t, in.DeleteWebhook(t.Context(), gone))
+		in.mustLease(t, 1) // of the other one
+		db.mustPrune(t, 3, 3)
+		db.mustPrune(t, 100, 1)
+		db.mustPrune(t, 100, 0)
+		db.mustCount(t, 0, "webhook_deliveries WHERE webhook_id = ?", gone)
+		db.mustCount(t, 0, "webhook_lanes WHERE webhook_id = ?", gone)
+		// A transaction that was under way has written one more.
+		late := newDelivery(gone, &dispatch.Event{ID: events[0], Dispatch: "dsp_1"}, []byte("{}"), db.now(t))
+		must(t, db.writes.Create(&late).Error)
+		db.mustCount(t, 1, "webhooks WHERE id = ?", gone)
+		db.exec(t, "UPDATE webhooks SET updated_at = ? WHERE id = ?", micros(db.now(t).Add(-keepDeletedWebhook-time.Second)), gone)
+		db.mustPrune(t, 100, 2)
+		db.mustCount(t, 0, "webhooks WHERE id = ?", gone)
+		db.mustCount(t, 3, "webhook_deliveries WHERE webhook_id = ?", stays)
+	})
+}
+
+// Deliveries that have ended stay for thirty days; those that are pending stay until they end.
+func TestRetentionOfDeliveries(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		to, now := db.endpoint(t, "*", nil), db.now(t)
+		add := func(age time.Duration, status webhook.DeliveryStatus, edit func(*deliveryRow)) {
+			at := now.Add(-age)
+			row := newDelivery(to, &dispatch.Event{ID: dispatch.NewEventID(at), Dispatch: dispatch.NewID(at)}, []byte("{}"), at)
+			if row.Status = status; edit != nil {
+				edit(&row)
+			}
+			must(t, db.writes.Create(&row).Error)
+		}
+		for _, status := range []webhook.DeliveryStatus{webhook.Pending, webhook.Delivered, webhook.Failed} {
+			add(keepDeliveries+time.Second, status, nil)
+			add(keepDeliveries-10*time.Minute, status, nil)
+		}
+		add(90*day, webhook.Delivered, func(r *deliveryRow) { r.CreatedAt = micros(now) }) // replayed today
+		db.mustPrune(t, 100, 2)
+		db.mustPrune(t, 100, 0)
+		db.mustCount(t, 2, "webhook_deliveries WHERE status = 'PENDING'")
+		db.mustCount(t, 3, "webhook_deliveries WHERE status <> 'PENDING'")
+	})
+}
