@@ -16,7 +16,6 @@ import (
 	"firsttap/handler"
 	"firsttap/limit"
 	"firsttap/lock"
-	"firsttap/notify/webhooks"
 	"firsttap/redisclient"
 	"firsttap/repository"
 	"firsttap/service"
@@ -196,18 +195,13 @@ func (i *instance) openAPI(ctx context.Context) (api handler.API, err error) {
 	i.work.Go(func() { jobs.Run(i.work.ctx) })
 	return handler.API{
 		Store: i.store, Acceptor: acceptor, DriverService: i.openDriverService(acceptor), Backoffice: service.NewBackoffice(i.store, acceptor),
-		Tokens: tokens, Keys: service.NewKeys(i.store), Webhooks: i.openWebhooks(), Revocations: revocations, SignIns: signIns, Firebase: browserSignIn(c.Push),
+		Tokens: tokens, Keys: service.NewKeys(i.store), Webhooks: service.NewWebhooks(i.store, i.notifier.client), Revocations: revocations, SignIns: signIns, Firebase: browserSignIn(c.Push),
 		SessionSecret: []byte(c.JWTSecret), PreviousSecrets: c.PreviousSecrets(), Jobs: jobs,
 		Streams: i.notifier.hub, OnRedrive: i.notifier.hub.WakeRelays,
 		DriverRate: c.DriverRate, AdminRate: c.AdminRate, DriverLimit: driverLimit, AdminLimit: adminLimit,
 		DatabaseUp: i.probe.Up, RedisDegraded: degraded, Draining: i.listeners.draining.Load,
 		Now: time.Now, Log: i.log, ObserveRequest: i.telemetry.Requests.ObserveRequest, Version: Version,
 	}, nil
-}
-
-// openWebhooks returns the use cases of webhooks.
-func (i *instance) openWebhooks() *service.Webhooks {
-	return service.NewWebhooks(i.store, webhooks.NewClient(webhooks.ClientOptions{AllowPrivate: i.config.PrivateWebhooks}))
 }
 
 // dial returns a Redis client that is closed when the instance has stopped. It does not connect.

@@ -1,3 +1,4 @@
+import { Webhook } from "standardwebhooks";
 import { type Page, accessible, expect, test as base } from "../fixtures.ts";
 import { Receiver } from "../receiver.ts";
 import type { Json, Service } from "../service.ts";
@@ -55,8 +56,38 @@ test("a webhook is made, its secret is shown once, and it gets a test", async ({
   await page.getByRole("button", { name: "Send a test" }).click();
   await expect(page.getByText("A test is on its way: it is in the list below.")).toBeVisible();
   await expect(rows(page)).toHaveCount(1);
-  await expect(rows(page).first()).toContainText("test");
+  await expect(rows(page).first()).toContainText(/test.*delivered\s*1\s*204/);
   await accessible(page);
+  expect(receiver.got).toHaveLength(1);
+  const { headers, body } = receiver.got[0]!;
+  expect(new Webhook(secret).verify(body, headers as Record<string, string>)).toMatchObject({ type: "webhook.test" });
+});
+
+test("an event that the receiver refuses is shown with the answer, and is delivered when it is sent again", async ({ openConsole, own, receiver, region }) => {
+  receiver.status = 503;
+  receiver.answer = "try later";
+  const { id, secret } = await made(own, receiver.url);
+  const d = await own.dispatch(region);
+  const page = await openConsole(`#/webhooks/${id}`, undefined, own);
+  await expect(rows(page)).toHaveCount(1);
+  await expect(rows(page)).toContainText(/created.*waiting\s*\d\s*503/);
+  await expect(page.getByText(/^failing since/)).toBeVisible();
+  await page.getByRole("button", { name: "Details: created" }).click();
+  const attempt = page.getByRole("table", { name: "Attempts" }).locator("tbody > tr").first();
+  await expect(attempt).toContainText("the endpoint answered 503");
+  await expect(attempt).toContainText("try later");
+  await accessible(page);
+  receiver.status = 200;
+  receiver.answer = "ok";
+  await page.getByRole("button", { name: "Send again: created" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Send again" }).click();
+  await expect(rows(page)).toContainText(/delivered\s*\d\s*200/);
+  await expect(page.getByText(/^failing since/)).toHaveCount(0);
+  const { headers, body } = receiver.got.at(-1)!;
+  const event = new Webhook(secret).verify(body, headers as Record<string, string>) as Json;
+  expect(event).toMatchObject({ type: "dispatch.created", data: { dispatch_id: d.id, region, dispatch: { id: d.id, status: "PENDING" } } });
+  expect(new Set(receiver.got.map((g) => g.headers["webhook-id"]))).toEqual(new Set([event.data.event_id]));
+  await expect(page.getByRole("link", { name: `…${d.id.slice(-8)}` })).toHaveAttribute("href", `#/dispatches/${d.id}`);
 });
 
 test("what an address is refused for is said", async ({ openConsole, own }) => {
