@@ -42,6 +42,15 @@ func (w *world) webhook(fields ...string) string {
 	return w.call("POST", webhooks, key, endpoint(fields...)).want(201).text("id")
 }
 
+// anyWebhook returns the id of an endpoint, a new one if there is none.
+func (w *world) anyWebhook() string {
+	w.t.Helper()
+	if all := items(w.call("GET", webhooks, key, "").want(200)); len(all) > 0 {
+		return fmt.Sprint(all[0]["id"])
+	}
+	return w.webhook()
+}
+
 func endpoint(changes ...string) string {
 	return fields(map[string]any{"url": "https://example.com/webhooks", "events": []string{"*"}}, changes...)
 }
