@@ -81,9 +81,9 @@ type timedWebhook struct {
 // dueEndpoints returns the active endpoints with due lanes.
 func (o *WebhookOutbox) dueEndpoints(ctx context.Context) (found []timedWebhook, err error) {
 	now := o.dialect.now()
-	// With EXISTS, a server may read all lanes.
-	err = o.webhooks.WithContext(ctx).Raw("SELECT w.*, "+now+" now FROM webhooks w WHERE w.status = ? AND (SELECT 1 FROM webhook_lanes l"+
-		o.dialect.forceIndex("ix_webhook_lanes_due")+" WHERE l.webhook_id = w.id AND l.next_at <= "+now+" LIMIT 1) IS NOT NULL", webhook.Active).Scan(&found).Error
+	// With EXISTS, or the time inside, a server may read all lanes.
+	err = o.webhooks.WithContext(ctx).Raw("SELECT w.*, "+now+" now FROM webhooks w WHERE w.status = ? AND (SELECT l.next_at FROM webhook_lanes l"+
+		o.dialect.forceIndex("ix_webhook_lanes_due")+" WHERE l.webhook_id = w.id ORDER BY l.next_at LIMIT 1) <= "+now, webhook.Active).Scan(&found).Error
 	return found, unavailable(err)
 }
 

@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,7 +66,8 @@ func TestPlansOfWebhooks(t *testing.T) {
 		})
 		looked := map[string]int{}
 		for _, s := range all {
-			if !readsRows.MatchString(s) && !strings.HasPrefix(s, "DELETE") || !strings.Contains(s, "webhook_") {
+			// A replay counts the lanes, up to the number from which it waits.
+			if !readsRows.MatchString(s) && !strings.HasPrefix(s, "DELETE") || !strings.Contains(s, "webhook_") || strings.HasPrefix(s, "SELECT COUNT(*)") {
 				continue
 			}
 			for _, table := range []string{"webhook_lanes", "webhook_deliveries"} {
@@ -80,7 +82,7 @@ func TestPlansOfWebhooks(t *testing.T) {
 				continue
 			}
 			for _, p := range db.explain(t, s) {
-				large := strings.Contains("webhook_lanes webhook_deliveries events d l p e", p["table"]) && p["table"] != ""
+				large := slices.Contains([]string{"webhook_lanes", "webhook_deliveries", "events", "dispatches", "d", "l", "p", "e"}, p["table"])
 				if large && (p["type"] == "ALL" || p["type"] == "index" || strings.Contains(p["extra"], "filesort") && !strings.Contains(s, "IN (")) {
 					t.Errorf("%.400s\n%v", s, p)
 				}
