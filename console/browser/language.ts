@@ -14,7 +14,7 @@ export async function textsOf(folder: "console" | "driver", lang: Language): Pro
 }
 
 /** The Latin words that Korean pages may have: names of products and programs, units, and what an operator types as it is. */
-const known = /\b(FirstTap|https|FIRSTTAP_ADMIN_KEY|Firebase|JavaScript|API|UID|ID|ms|m|KRW|USD|UTC|GMT|Asia\/Seoul|Ctrl|ko-KR|ko|English|android|ios|web)\b/g;
+const known = /\b(FirstTap|CSV|HTTPS|https|FIRSTTAP_ADMIN_KEY|Firebase|JavaScript|API|UID|ID|ms|m|KRW|USD|UTC|GMT|Asia\/Seoul|Ctrl|ko-KR|ko|English|android|ios|web)\b/g;
 const ids = /\b(dsp|drv|evt|key|clm|aud|ntf|dev|att|whk|whd)_\w+|\b[0-9a-f]{12}\b/g; // and the beginnings of hashes
 
 /** Returns the texts of a page that a reader or a screen reader gets, without what the page marks as a name, a code or English. */

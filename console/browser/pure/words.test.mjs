@@ -22,7 +22,7 @@ function flat(value, path = "") {
 }
 
 // Texts without words: their Korean is their English.
-const wordless = /^\.(titleOf|meters|list|units\.(us|ms)|change\.(by|why|was)|race\.tap|terms\.range|board\.shownOf|wrongField|freshness\.withStatus|paging\.count|dispatch\.tell|drivers\.id|terms\.id|keys\.id|webhooks\.id|signals\.ms|jobs\.took|supply\.from|optional|fields\.firebase_uid|preview\.not|lists\.first)$/;
+const wordless = /^\.(titleOf|meters|list|units\.(us|ms)|change\.(by|why|was)|race\.tap|terms\.range|board\.shownOf|wrongField|freshness\.withStatus|paging\.count|dispatch\.tell|drivers\.id|terms\.id|keys\.id|webhooks\.id|signals\.ms|jobs\.took|supply\.from|optional|fields\.firebase_uid|preview\.not|lists\.first|export\.idOf)$/;
 
 for (const [page, { en, ko }] of Object.entries(pages)) {
   test(`${page}: both languages have every text, and each is in its language`, () => {

@@ -9,13 +9,13 @@ const slowest = 10_000;
  *
  * @param {string} path
  * @param {{token?: string, onEvent: (type: string, data: any) => void, onResync: () => void,
- *   onState: (state: "live"|"cut"|"refused") => void}} options
+ *   onState: (state: "live"|"cut"|"refused") => void, onHeard?: () => void}} options
  * onResync: events may be lost, so the caller must read its data again. It is called at the first connection too: the stream
  * delivers every event from then on. refused: the token or the session is no longer valid, and the stream ends. onState is
- * called at each change, and with "cut" first.
+ * called at each change, and with "cut" first; onHeard after whatever comes, also a heartbeat.
  * @returns {() => void} closes it
  */
-export function follow(path, { token, onEvent, onResync, onState }) {
+export function follow(path, { token, onEvent, onResync, onState, onHeard }) {
   let last = "", state = "", failures = 0, closed = false;
   let attempt = new AbortController();
 
@@ -58,6 +58,7 @@ export function follow(path, { token, onEvent, onResync, onState }) {
         if (done) return "cut";
         heard();
         parser.feed(value);
+        onHeard?.();
       }
     } catch {
       return "cut";

@@ -3,6 +3,7 @@ import { list } from "../assets/api.js";
 import { useLanguage } from "../assets/language.js";
 import { fieldIn } from "../assets/problems.js";
 import { Trouble, useLoaded } from "../assets/ui.js";
+import { Export } from "./export.js";
 import { More, usePages } from "./paging.js";
 import { useQuery } from "./query.js";
 
@@ -16,7 +17,7 @@ export function Audit() {
   const pages = usePages("/v1/admin/audit", query);
   const keys = useLoaded((signal) => list("/v1/admin/api-keys", named, { signal }), []);
   const names = new Map(keys.data?.items.map((k) => [k.id, k.name]));
-  return html`<div class="admin"><h1>${t.page.audit}</h1>
+  return html`<div class="admin"><div class="row"><h1>${t.page.audit}</h1><${Export} list="audit" query=${query} /></div>
     <form class="filters" role="search" aria-label=${t.page.audit} onSubmit=${(e) => e.preventDefault()}>
       <label>${audit.who} <input value=${query.actor} list="keys" placeholder=${audit.whoHint} onInput=${(e) => change({ actor: e.target.value.trim() })} /></label>
       <label>${audit.changed} <input value=${query.target} placeholder=${audit.whatHint} onInput=${(e) => change({ target: e.target.value.trim() })} /></label>
@@ -62,6 +63,13 @@ function words(value, language) {
   if (Array.isArray(value)) return t.list(value.map((v) => words(v, language)));
   if (typeof value === "object") return t.list(Object.entries(value).map(([name, v]) => `${nameOf(name, t)} ${words(v, language)}`));
   return /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(value) ? whenExactly(value) : t.roles[value] ?? t.events[value] ?? t.audit.values[value] ?? String(value);
+}
+
+/** Returns an entry's details as a text of one line for each. */
+export function detailText(detail, language) {
+  return Object.entries(detail).map(([name, value]) => `${nameOf(name, language.t)} ${
+    changed(value) ? `${words(value.from, language)} → ${words(value.to, language)}`
+    : name === "last" && typeof value === "object" ? detailText(value, language).replaceAll("\n", "; ") : words(value, language)}`).join("\n");
 }
 
 const nameOf = (name, t) => t.audit.fields[name] ?? fieldIn(t, name);

@@ -6,7 +6,9 @@ import { Trouble } from "../assets/ui.js";
 import { LiveBadge, useSince } from "./live.js";
 import { Card, Ended } from "./board_card.js";
 import { Filters, useFilters } from "./board_filters.js";
+import { Export } from "./export.js";
 import { useBoard } from "./board_live.js";
+import { leaveBoard, useReturn } from "./board_return.js";
 import { mostCards } from "./board_read.js";
 import { columns, ended, live } from "./board_state.js";
 
@@ -19,6 +21,7 @@ export function Board() {
   const { state, connection, error } = useBoard(filters.region, filters.q.trim());
   const sorted = useRef({});
   sorted.current = columns(state, { ...filters, q: filters.q.trim() }, sorted.current);
+  const returned = useReturn(state.loaded);
   const narrowed = Boolean(filters.vehicleClass || filters.q.trim());
   const column = (status) => ({
     key: status, status, cards: sorted.current[status], count: state.counts?.[status], narrowed, cut: state.cut[status],
@@ -27,11 +30,13 @@ export function Board() {
     <div class="row head">
       <h1>${t.page.board}</h1>
       <${Filters} filters=${filters} change=${change} regions=${state.regions} classes=${state.classes} />
+      <${Export} list="dispatches" query=${{ region: filters.region, q: filters.q.trim() }}
+        keep=${(d) => !filters.vehicleClass || d.vehicle_class === filters.vehicleClass} />
       <${LiveBadge} state=${connection} />
     </div>
     <${CutOff} cut=${connection !== "live" && state.loaded} />
     <${Trouble} error=${error instanceof Unreachable ? unreachable : error} />
-    <div class="board" role="group" aria-label=${t.board.byState} aria-describedby="arrows" onKeyDown=${walk}>
+    <div class="board" role="group" ref=${returned} aria-label=${t.board.byState} aria-describedby="arrows" onKeyDown=${walk} onClick=${leaveBoard}>
       ${live.map((s) => html`<${Column} ...${column(s)} unseen=${s === "PENDING" ? state.unseen : none} loaded=${state.loaded} />`)}
       <div class="ends" role="group" aria-label=${state.since ? t.board.endedSince(when(state.since)) : t.board.ended}>
         <p class="soft">${t.board.lastDay}</p>
@@ -66,7 +71,7 @@ class Column extends Same {
     const id = "column-" + status;
     const ignored = cards.filter((c) => unseen.has(c.id)).length;
     const more = narrowed ? Math.max(0, cards.length - mostCards) : Math.max(0, (count ?? 0) - Math.min(cards.length, mostCards));
-    return html`<section class="column" aria-labelledby=${id} data-status=${status}>
+    return html`<section class="column" tabindex="-1" aria-labelledby=${id} data-status=${status}>
       <h2 id=${id}>${t.board.columns[status]} <${Count} count=${count} shown=${narrowed ? cards.length : undefined} /></h2>
       <p class="ignored" role="status">${ignored > 0 && t.board.unseenCount(ignored)}</p>
       <ul>${cards.slice(0, mostCards).map((c) => html`<${Card} key=${c.id} card=${c} unseen=${unseen.has(c.id)} />`)}</ul>
@@ -80,7 +85,7 @@ class Ends extends Same {
   render({ status, cards, count, narrowed }) {
     const { t } = this.context;
     const id = "column-" + status;
-    return html`<section aria-labelledby=${id} data-status=${status}>
+    return html`<section tabindex="-1" aria-labelledby=${id} data-status=${status}>
       <h2 id=${id}>${t.board.columns[status]} <${Count} count=${count} shown=${narrowed ? cards.length : undefined} /></h2>
       <ul>${cards.slice(0, latest).map((c) => html`<${Ended} key=${c.id} card=${c} />`)}</ul>
     </section>`;

@@ -4,6 +4,8 @@ import { useLanguage } from "../assets/language.js";
 import { PageError } from "../assets/problems.js";
 import { Trouble, useLoaded, useTitle } from "../assets/ui.js";
 import { LiveBadge } from "./live.js";
+import { useQuery } from "./query.js";
+import { boardAddress } from "./board_return.js";
 import { actions } from "./dispatch_actions.js";
 import { useChanges } from "./dispatch_change.js";
 import { useTurns } from "./dispatch_fresh.js";
@@ -32,7 +34,7 @@ function Missing({ id }) {
   const { t } = useLanguage();
   return html`<div class="card missing stack"><h1>${t.dispatch.missing}</h1>
     <p>${t.dispatch.missingMore(html`<code>${id || t.dispatch.noId}</code>`)}</p>
-    <p><a href="#/board">${t.dispatch.toBoard}</a></p></div>`;
+    <p><a href=${boardAddress()}>${t.dispatch.toBoard}</a></p></div>`;
 }
 
 function Shown({ dispatch, error, turn, stir, live, session, may }) {
@@ -40,10 +42,12 @@ function Shown({ dispatch, error, turn, stir, live, session, may }) {
   const changes = useChanges(session, stir);
   const [said, setSaid] = useState(null); // {in: the language to the text}
   useTitle(dispatch.site_address);
-  const [chosen, choose] = useState(0); // a round; 0 is the current one
+  const [query, change] = useQuery(["round"]); // #/dispatches/{id}?round=1
+  const chosen = Array.from({ length: dispatch.round - 1 }, (_, i) => i + 1).find((r) => String(r) === query.round) ?? 0; // 0 is the current one
   const round = chosen || dispatch.round;
   const holder = round === dispatch.round ? dispatch.accepted_by : undefined;
   return html`<div class="dispatch">
+    <p class="back"><a href=${boardAddress()}>${t.dispatch.toBoard}</a></p>
     <header class="row between">
       <div><h1><bdi>${dispatch.site_address}</bdi></h1>
         <p class="row"><span role="status" aria-label=${t.dispatch.state}><${State} of=${dispatch.status} /></span>
@@ -58,7 +62,7 @@ function Shown({ dispatch, error, turn, stir, live, session, may }) {
         <${Trail} id=${dispatch.id} turn=${turn} session=${session} />
       </div>
       <div class="stack">
-        ${dispatch.round > 1 && html`<label class="row">${t.dispatch.round} <select value=${String(chosen)} onChange=${(e) => choose(Number(e.target.value))}>
+        ${dispatch.round > 1 && html`<label class="row">${t.dispatch.round} <select value=${String(chosen)} onChange=${(e) => change({ round: e.target.value === "0" ? "" : e.target.value })}>
           <option value="0">${t.dispatch.roundNow(dispatch.round)}</option>
           ${Array.from({ length: dispatch.round - 1 }, (_, i) => dispatch.round - 1 - i).map((r) => html`<option key=${r} value=${String(r)}>${r}</option>`)}
         </select></label>`}

@@ -1,6 +1,7 @@
 import { html } from "../assets/preact.js";
 import { useLanguage } from "../assets/language.js";
 import { Trouble } from "../assets/ui.js";
+import { Export } from "./export.js";
 import { More, usePages } from "./paging.js";
 import { useQuery } from "./query.js";
 import { Suggestions } from "./suggestions.js";
@@ -13,7 +14,8 @@ export function DriverList({ may }) {
   const { drivers, fields } = t;
   const [query, change] = useQuery(filters);
   const pages = usePages("/v1/admin/drivers", query);
-  return html`<div class="head"><h1>${t.page.drivers}</h1>${may("admin") && html`<a class="button" href="#/drivers/new">${drivers.newDriver}</a>`}</div>
+  return html`<div class="head"><h1>${t.page.drivers}</h1>${may("admin") && html`<a class="button" href="#/drivers/new">${drivers.newDriver}</a>`}
+    <${Export} list="drivers" query=${query} /></div>
     <form class="filters" role="search" aria-label=${t.page.drivers} onSubmit=${(e) => e.preventDefault()}>
       <label>${t.search} <input type="search" value=${query.q} placeholder=${drivers.searchHint} onInput=${(e) => change({ q: e.target.value })} /></label>
       <label>${t.region} <input value=${query.region} list="regions" onInput=${(e) => change({ region: e.target.value })} /></label>

@@ -2,7 +2,7 @@ import { html } from "../assets/preact.js";
 import { now } from "../assets/api.js";
 import { useLanguage } from "../assets/language.js";
 
-const forever = Date.parse("9999-12-31T00:00:00Z"); // the API's time for a suspension without an end
+export const forever = Date.parse("9999-12-31T00:00:00Z"); // the API's time for a suspension without an end
 
 export const suspended = (until) => until !== null && Date.parse(until) > now();
 

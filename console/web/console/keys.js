@@ -2,6 +2,7 @@ import { html, useMemo, useRef, useState } from "../assets/preact.js";
 import { send } from "../assets/api.js";
 import { useLanguage } from "../assets/language.js";
 import { Ask, Dialog, Trouble } from "../assets/ui.js";
+import { Export } from "./export.js";
 import { Field, beside, useFirstWrong, wrongFields } from "./fields.js";
 import { useKeptForm } from "./kept.js";
 import { Unsettled, useMaking } from "./making.js";
@@ -17,7 +18,7 @@ export function Keys({ session }) {
   const { keys, fields } = t;
   const pages = usePages(path);
   const [revoking, revoke] = useState(null);
-  return html`<div class="admin stack"><h1>${t.page.keys}</h1>
+  return html`<div class="admin stack"><div class="row"><h1>${t.page.keys}</h1><${Export} list="keys" /></div>
     <${NewKey} session=${session} onMade=${pages.reload} />
     <${Trouble} error=${pages.error} reading />
     <div class="scroll card" tabindex="0" role="region" aria-label=${t.page.keys}><table>

@@ -12,6 +12,7 @@ export function Live({ onRefused, children }) {
   useEffect(() => follow("/v1/admin/stream", {
     onEvent: (type, data) => listeners.current.forEach((l) => l.onEvent?.(type, data)),
     onResync: () => listeners.current.forEach((l) => l.onResync?.()),
+    onHeard: () => listeners.current.forEach((l) => l.onHeard?.()),
     onState: (s) => (s === "refused" ? onRefused() : setState({ state: s, since: now() })),
   }), []);
   return html`<${Stream.Provider} value=${{ listeners: listeners.current, state, since }}>${children}<//>`;
@@ -19,8 +20,8 @@ export function Live({ onRefused, children }) {
 
 /**
  * Calls the listener at events, as long as the component is mounted.
- * @param {{onEvent?: (type: string, data: any) => void, onResync?: () => void}} listener the latest listener is called;
- * onResync: events may be lost, so the data must be read again
+ * @param {{onEvent?: (type: string, data: any) => void, onResync?: () => void, onHeard?: () => void}} listener the latest listener is
+ * called; onResync: events may be lost, so the data must be read again; onHeard: the service sent something, which it does every 15 s
  * @returns {"live"|"cut"} live while events arrive
  */
 export function useLive(listener) {
@@ -28,7 +29,9 @@ export function useLive(listener) {
   const latest = useRef(listener);
   latest.current = listener;
   useEffect(() => {
-    const mine = { onEvent: (...a) => latest.current.onEvent?.(...a), onResync: () => latest.current.onResync?.() };
+    const mine = {
+      onEvent: (...a) => latest.current.onEvent?.(...a), onResync: () => latest.current.onResync?.(), onHeard: () => latest.current.onHeard?.(),
+    };
     listeners.add(mine);
     return () => listeners.delete(mine);
   }, [listeners]);

@@ -3,6 +3,7 @@ import { Problem, get, request, whenSignedOut } from "../assets/api.js";
 import { Languages, Speaks, useLanguage } from "../assets/language.js";
 import { PageError } from "../assets/problems.js";
 import { Ask, Trouble } from "../assets/ui.js";
+import { Alerts } from "./alerts.js";
 import { Live } from "./live.js";
 import { SignIn } from "./signin.js";
 import { pages, pageOf } from "./pages.js";
@@ -162,6 +163,7 @@ function Shell({ session, hash, leave }) {
       <nav aria-label=${t.pages}>${allowed.filter((p) => !p.unlisted).map((p) => html`
         <a key=${p.path} href=${"#/" + p.path} aria-current=${p === page ? "page" : undefined}>${t.page[p.path]}</a>`)}</nav>
       <span class="row"><span class="soft"><bdi>${session.name}</bdi> (${t.roles[session.role]})</span>
+        <${Alerts} />
         <${Languages} />
         <button onClick=${signOut}>${t.signOut}</button></span>
     </header>

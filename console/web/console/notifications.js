@@ -1,7 +1,8 @@
-import { html, useRef, useState } from "../assets/preact.js";
+import { html, useEffect, useRef, useState } from "../assets/preact.js";
 import { list, now } from "../assets/api.js";
 import { useLanguage } from "../assets/language.js";
 import { useNow } from "../assets/ui.js";
+import { Export } from "./export.js";
 import { useNames } from "./names.js";
 import { Freshness, usePolled } from "./poll.js";
 import { came } from "./push_words.js";
@@ -12,6 +13,9 @@ const attention = ["PENDING", "DEAD"]; // both are counted, whichever is shown
 const pageSize = 100;
 const most = 1000;
 
+/** Returns the state that an address names at its end: #/notifications/DEAD. */
+const stateIn = (address) => states.find((s) => address.endsWith(`/${s}`)) ?? "PENDING";
+
 const listOf = (status, n, signal) => list(`/v1/admin/notifications?status=${status}`, n, { signal });
 
 const counted = ({ items, more }) => `${items.length}${more ? "+" : ""}`;
@@ -19,21 +23,30 @@ const counted = ({ items, more }) => `${items.length}${more ? "+" : ""}`;
 /** The pushes to drivers: pending, dead, dropped and sent. */
 export function Notifications({ id, may }) {
   const { t } = useLanguage();
-  const [status, setStatus] = useState(states.includes(id) ? id : "PENDING");
+  const [status, setStatus] = useState(() => stateIn(`/${id}`));
   const [shown, setShown] = useState(pageSize);
   const polled = usePolled(async (signal) => {
     const wanted = [...new Set([status, ...attention])];
     const read = await Promise.all(wanted.map((s) => listOf(s, s === status ? shown : pageSize, signal)));
     return { status, lists: Object.fromEntries(wanted.map((s, i) => [s, read[i]])) };
   }, shown > pageSize ? 15_000 : 5000, [status, shown]);
-  const choose = (s) => {
-    history.replaceState(null, "", `#/notifications/${s}`);
+  const show = (s) => {
     setStatus(s);
     setShown(pageSize);
   };
+  const choose = (s) => {
+    history.replaceState(null, "", `#/notifications/${s}`);
+    show(s);
+  };
+  useEffect(() => { // choose changes the address unnoticed, so a link to the page's first address is a change for this page only
+    const changed = () => location.hash.startsWith("#/notifications") && show(stateIn(location.hash));
+    addEventListener("hashchange", changed);
+    return () => removeEventListener("hashchange", changed);
+  }, []);
   const lists = polled.data?.lists ?? {};
   return html`<div class="stack operations">
-    <div class="row"><h1>${t.page.notifications}</h1><${Freshness} of=${polled} /></div>
+    <div class="row"><h1>${t.page.notifications}</h1><${Freshness} of=${polled} />
+      <${Export} list="notifications" query=${{ status }} /></div>
     <${Tabs} status=${status} lists=${lists} onChoose=${choose} />
     <div role="tabpanel" id="pushes" aria-labelledby=${"tab-" + status} class="stack">
       ${lists[status] && html`<${Pushes} key=${status} state=${status} found=${lists[status]}

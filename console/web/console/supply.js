@@ -2,18 +2,21 @@ import { html, useRef, useState } from "../assets/preact.js";
 import { get, now } from "../assets/api.js";
 import { useLanguage } from "../assets/language.js";
 import { Chart } from "./chart.js";
+import { Export } from "./export.js";
 import { Freshness, usePolled } from "./poll.js";
-import { queryOf } from "./query.js";
+import { queryOf, useQuery } from "./query.js";
 import { Numbers, Regions, range, Table } from "./supply_tables.js";
 
 const ranges = [1, 6, 24, 168]; // hours
+const lastDay = 24;
 const hour = 3600_000;
 
-/** Drivers on duty and open dispatches: now, and over time. */
+/** Drivers on duty and open dispatches: now, and over time. The address stores the filters: #/supply?region=seoul&hours=6. */
 export function Supply() {
   const { t } = useLanguage();
-  const [region, setRegion] = useState("");
-  const [hours, setHours] = useState(6);
+  const [query, change] = useQuery(["region", "hours"]);
+  const { region } = query;
+  const hours = ranges.find((n) => String(n) === query.hours) ?? lastDay;
   const [regions, setRegions] = useState([]);
   const board = usePolled(async (signal) => {
     const data = await get(`/v1/admin/board?${queryOf({ region })}`, { signal });
@@ -21,13 +24,15 @@ export function Supply() {
     return { region, ...data };
   }, 5000, [region]);
   const learn = (names) => setRegions((known) => (names.every((n) => known.includes(n)) ? known : [...new Set([...known, ...names])].sort()));
+  const options = region && !regions.includes(region) ? [...regions, region].sort() : regions;
   const current = board.data?.region === region ? board.data : null;
   return html`<div class="stack operations supply">
-    <div class="row"><h1>${t.page.supply}</h1><${Freshness} of=${board} /></div>
+    <div class="row"><h1>${t.page.supply}</h1><${Freshness} of=${board} />
+      <${Export} list="supply" query=${{ region, hours: String(hours) }} /></div>
     <div class="row">
-      <label>${t.region} <select value=${region} onChange=${(e) => setRegion(e.target.value)}>
-        <option value="">${t.supply.all}</option>${regions.map((r) => html`<option key=${r} value=${r}>${r}</option>`)}</select></label>
-      <label>${t.supply.time} <select value=${hours} onChange=${(e) => setHours(Number(e.target.value))}>
+      <label>${t.region} <select value=${region} onChange=${(e) => change({ region: e.target.value })}>
+        <option value="">${t.supply.all}</option>${options.map((r) => html`<option key=${r} value=${r}>${r}</option>`)}</select></label>
+      <label>${t.supply.time} <select value=${hours} onChange=${(e) => change({ hours: e.target.value === String(lastDay) ? "" : e.target.value })}>
         ${ranges.map((n) => html`<option key=${n} value=${n}>${t.supply.ranges[n]}</option>`)}</select></label>
     </div>
     <${History} key=${`${hours} ${region}`} region=${region} hours=${hours} board=${current} onRegions=${learn} />

@@ -193,6 +193,17 @@ export const words = {
     key: "Nobody knows yet whether the last key was made. Send it again as it is, and it is made once. Changed, it would be another one.",
     webhook: "Nobody knows yet whether the last webhook was made. Send it again as it is, and it is made once. Changed, it would be another one.",
   },
+  alerts: {
+    on: "Alerts: on", off: "Alerts: off", more: "A sound and a notification when nobody has seen a dispatch for a minute, or nobody took it before it expired",
+    blocked: "The browser does not allow this site's notifications. Allow them in its settings.", impossible: "Alerts need HTTPS, and a browser that shows notifications.",
+    notLoaded: "The alerts can't be loaded. Reload the page.", kinds: { unseen: "Not seen for a minute", expired: "Nobody took it" },
+    many: { unseen: (count) => `${n(count)} dispatches not seen for a minute`, expired: (count) => `${n(count)} dispatches that nobody took` },
+  },
+  export: {
+    button: "Export CSV", title: "Export the list as CSV", read: (count) => `${n(count)} read …`, again: "Try again", stop: "Cancel",
+    done: (count) => `${counted(count, "row")} saved as`, cut: (count) => `There are more: only the first ${n(count)} of the list were read. Narrow the filters to get the others.`,
+    notLoaded: "The export can't be loaded. Try again.", idOf: (title) => `${title}, ID`, acceptedAt: "Accepted at", revokedAt: "Revoked at", delay: "Delay, ms",
+  },
   secret: { copy: "Copy", copied: "Copied.", selected: "It is selected: copy it with Ctrl+C." },
 
   board: {

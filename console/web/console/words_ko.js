@@ -187,6 +187,17 @@ export const words = {
     key: "마지막 키가 만들어졌는지 아직 알 수 없습니다. 그대로 다시 보내면 한 번만 만들어집니다. 내용을 바꾸면 새 키가 됩니다.",
     webhook: "마지막 웹훅이 만들어졌는지 아직 알 수 없습니다. 그대로 다시 보내면 한 번만 만들어집니다. 내용을 바꾸면 새 웹훅이 됩니다.",
   },
+  alerts: {
+    on: "경보: 켜짐", off: "경보: 꺼짐", more: "배차를 1분 동안 아무도 확인하지 않거나, 아무도 수락하지 않은 채 만료되면 소리와 브라우저 알림으로 알립니다",
+    blocked: "브라우저에서 이 사이트의 알림이 허용되지 않았습니다. 브라우저 설정에서 허용하세요.", impossible: "경보를 쓰려면 HTTPS 접속과 알림을 지원하는 브라우저가 필요합니다.",
+    notLoaded: "경보를 불러오지 못했습니다. 새로 고치세요.", kinds: { unseen: "1분 동안 확인한 기사 없음", expired: "수락한 기사 없이 만료" },
+    many: { unseen: (count) => `1분 동안 확인한 기사가 없는 배차 ${n(count)}건`, expired: (count) => `수락한 기사 없이 만료된 배차 ${n(count)}건` },
+  },
+  export: {
+    button: "CSV 내보내기", title: "목록을 CSV로 내보내기", read: (count) => `${n(count)}건 불러옴 …`, again: "다시 시도", stop: "중단",
+    done: (count) => `${n(count)}행 저장:`, cut: (count) => `목록의 처음 ${n(count)}건까지만 불러왔고 더 있습니다. 나머지를 받으려면 조건을 좁히세요.`,
+    notLoaded: "내보내기를 불러오지 못했습니다. 다시 시도하세요.", idOf: (title) => `${title} ID`, acceptedAt: "수락 시각", revokedAt: "폐기 시각", delay: "지연, ms",
+  },
   secret: { copy: "복사", copied: "복사했습니다.", selected: "선택되어 있습니다. Ctrl+C로 복사하세요." },
 
   board: {
