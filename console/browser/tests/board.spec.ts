@@ -1,4 +1,4 @@
-import { accessible, expect, ownClock, test } from "../fixtures.ts";
+import { accessible, expect, ownClock, tabTo, test } from "../fixtures.ts";
 import { card, column, counted, soon } from "../board.ts";
 
 test("the columns and the counts follow the events, without reloading", async ({ openConsole, service, region }) => {
@@ -194,8 +194,7 @@ test("a card is reached and opened with the keyboard", async ({ openConsole, ser
   const page = await openConsole(`#/board?region=${region}`);
   await expect(card(page, "Accepted", "3 Third-ro")).toBeVisible();
   await page.getByLabel("Search").focus();
-  await page.keyboard.press("Tab");
-  await page.keyboard.press("Tab");
+  await tabTo(card(page, "Pending", "1 First-ro"));
   await expect(card(page, "Pending", "1 First-ro")).toBeFocused();
   await page.keyboard.press("ArrowDown");
   await expect(card(page, "Pending", "2 Second-ro")).toBeFocused();

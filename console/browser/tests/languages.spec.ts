@@ -198,6 +198,7 @@ for (const lang of languages) {
       await expect(page.getByRole("link", { name: region })).toBeVisible();
       const texts = urls().map((u) => /words_\w+\.js/.exec(u)?.[0]).filter(Boolean).sort();
       expect(texts).toEqual([`words_${lang}.js`, `words_${lang}_admin.js`]);
+      expect(urls().filter((u) => /\/(csv|export_dialog|alerts_)/.test(u))).toEqual([]); // they are loaded when they are used
       console.log(`${lang}: ${(bytes() / 1000).toFixed(1)} KB`);
       expect(bytes()).toBeLessThan(190_000); // which leaves room for the dispatches of a large board
     });

@@ -32,12 +32,12 @@ test("the chart and the table by region and time", async ({ own, openConsole, re
   ]);
   const page = await openConsole("#/supply", undefined, own);
   const chart = page.getByRole("img");
-  await expect(chart).toHaveAccessibleName(/All regions together, the last 6 hours: on duty (12|0 to 12), at last \d+; open (4|0) to 9/);
+  await expect(chart).toHaveAccessibleName(/All regions together, the last 24 hours: on duty (12|0 to 12), at last \d+; open (4|0) to 9/);
   await expect(chart.locator("canvas")).toBeVisible();
   await expect.poll(() => inked(page)).toBe(true);
 
   await page.getByRole("combobox", { name: "Region" }).selectOption(region);
-  await expect(chart).toHaveAccessibleName(new RegExp(`^${region}, the last 6 hours: on duty 7, at last 7; open 3 to 8, at last 3`));
+  await expect(chart).toHaveAccessibleName(new RegExp(`^${region}, the last 24 hours: on duty 7, at last 7; open 3 to 8, at last 3`));
   await page.getByRole("combobox", { name: "Time" }).selectOption("1 hour");
   await expect(chart).toHaveAccessibleName(/the last 1 hour: on duty 7, at last 7; open 3 to 8/);
   await page.getByRole("combobox", { name: "Time" }).selectOption("7 days");

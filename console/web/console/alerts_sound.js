@@ -7,7 +7,7 @@ const length = 0.16, loud = 0.25;
  */
 export function prepare() {
   const context = new AudioContext();
-  const wake = () => context.state === "suspended" && context.resume();
+  const wake = () => context.state === "suspended" && context.resume().catch(() => {}); // it was closed before it could
   for (const press of ["pointerdown", "keydown"]) addEventListener(press, wake);
   wake();
   return {

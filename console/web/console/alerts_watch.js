@@ -66,7 +66,8 @@ function look(language, sound) {
   const known = new Map(); // the unseen dispatches, by id
   const ended = new Map(); // the events of dispatches that have expired, by id
   let missed = true; // such events may have been missed
-  let running = false, again = false, looked = 0, later;
+  let last = load(lastLook, now() + late); // without a look before, what has expired until now is not alerted to
+  let running = false, again = false, looked = 0, asked = 0, later;
 
   const alert = (kind, dispatches) => {
     const { told: next, due } = news(told, kind, dispatches);
@@ -85,13 +86,13 @@ function look(language, sound) {
   };
   const expired = async (at) => {
     if (missed) {
-      const last = load(lastLook, null);
+      const since = Math.max(last, at - longest) - late;
       missed = false;
       const items = await readList("EXPIRED", signal).catch((err) => {
         missed = true;
         throw err;
       });
-      alert("expired", expiredSince(items, last === null ? at : Math.max(last, at - longest) - late));
+      alert("expired", expiredSince(items, since));
     }
     const events = [...ended.values()];
     const few = events.length <= apart; // only an alert to one has its address, which an event does not have
@@ -101,25 +102,28 @@ function look(language, sound) {
   const run = async () => {
     again = true;
     if (running || signal.aborted) return;
-    clearTimeout(later);
-    const wait = looked + soonest - Date.now();
-    if (wait > 0) {
-      later = setTimeout(run, wait);
-      return;
-    }
     running = true;
     again = false;
+    clearTimeout(later);
+    later = undefined;
     looked = Date.now();
     const at = now();
     try {
       await expired(at);
       await unseen();
-      store(lastLook, at);
+      store(lastLook, last = at);
     } catch {
       // The next look finds what this one did not; the page shows itself that the service is away.
     }
     running = false;
-    if (again) run();
+    if (again) soon();
+  };
+  // Dispatches that expire together are one look, and one alert if they are many.
+  const soon = () => {
+    again = true;
+    if (running || later) return;
+    asked = Date.now();
+    later = setTimeout(run, soonest);
   };
   run();
   const timer = setInterval(run, every);
@@ -129,14 +133,14 @@ function look(language, sound) {
       if (event.type !== "dispatch.expired") return;
       if (ended.size < mostEnds) ended.set(event.dispatch_id, event);
       else missed = true;
-      run();
+      soon();
     },
     onResync() {
       missed = true;
-      run();
+      soon();
     },
     // Browsers slow down the timers of a hidden tab, and not what it receives.
-    onHeard: () => (again || Date.now() - looked >= every) && run(),
+    onHeard: () => (Date.now() - looked >= every || (later && Date.now() - asked >= soonest)) && run(),
     close() {
       abort.abort();
       clearInterval(timer);

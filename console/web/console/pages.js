@@ -10,7 +10,6 @@ import { Jobs } from "./jobs.js";
 import { Keys } from "./keys.js";
 import { Locks } from "./locks.js";
 import { Notifications } from "./notifications.js";
-import { Supply } from "./supply.js";
 import { Audit } from "./audit.js";
 
 /**
@@ -36,7 +35,7 @@ export const pages = [
   { path: "notifications", role: "viewer", component: Notifications },
   { path: "jobs", role: "viewer", component: Jobs },
   { path: "locks", role: "viewer", component: Locks },
-  { path: "supply", role: "viewer", component: Supply },
+  { path: "supply", role: "viewer", component: later(() => import("./supply.js").then((m) => m.Supply)) },
   { path: "keys", role: "admin", component: Keys },
   { path: "webhooks", role: "admin", component: later(() => import("./webhooks.js").then((m) => m.Webhooks)) },
   { path: "audit", role: "admin", component: Audit },

@@ -202,7 +202,7 @@ export const words = {
   export: {
     button: "Export CSV", title: "Export the list as CSV", read: (count) => `${n(count)} read …`, again: "Try again", stop: "Cancel",
     done: (count) => `${counted(count, "row")} saved as`, cut: (count) => `There are more: only the first ${n(count)} of the list were read. Narrow the filters to get the others.`,
-    notLoaded: "The export can't be loaded. Try again.", idOf: (title) => `${title}, ID`, acceptedAt: "Accepted at", revokedAt: "Revoked at", delay: "Delay, ms",
+    notLoaded: "The export can't be loaded. Reload the page, and try again.", idOf: (title) => `${title}, ID`, acceptedAt: "Accepted at", revokedAt: "Revoked at", delay: "Delay, ms",
   },
   secret: { copy: "Copy", copied: "Copied.", selected: "It is selected: copy it with Ctrl+C." },
 

@@ -196,7 +196,7 @@ export const words = {
   export: {
     button: "CSV 내보내기", title: "목록을 CSV로 내보내기", read: (count) => `${n(count)}건 불러옴 …`, again: "다시 시도", stop: "중단",
     done: (count) => `${n(count)}행 저장:`, cut: (count) => `목록의 처음 ${n(count)}건까지만 불러왔고 더 있습니다. 나머지를 받으려면 조건을 좁히세요.`,
-    notLoaded: "내보내기를 불러오지 못했습니다. 다시 시도하세요.", idOf: (title) => `${title} ID`, acceptedAt: "수락 시각", revokedAt: "폐기 시각", delay: "지연, ms",
+    notLoaded: "내보내기를 불러오지 못했습니다. 새로 고친 뒤 다시 시도하세요.", idOf: (title) => `${title} ID`, acceptedAt: "수락 시각", revokedAt: "폐기 시각", delay: "지연, ms",
   },
   secret: { copy: "복사", copied: "복사했습니다.", selected: "선택되어 있습니다. Ctrl+C로 복사하세요." },
 
