@@ -19,7 +19,7 @@ for (const [lang, locale] of [["en", "en-GB"], ["ko", "ko-KR"]] as const) {
       await page.getByRole("combobox", { name: t.board.vehicle }).selectOption("16m");
       await page.getByLabel(t.search).fill("new");
       const board = `#/board?region=${region}&class=16m&q=new`;
-      expect(hash(page)).toBe(board);
+      await expect.poll(() => hash(page)).toBe(board);
 
       await page.getByRole("link", { name: t.page.supply }).click();
       const where = page.getByRole("combobox", { name: t.region }), time = page.getByRole("combobox", { name: t.supply.time });
@@ -28,7 +28,7 @@ for (const [lang, locale] of [["en", "en-GB"], ["ko", "ko-KR"]] as const) {
       await where.selectOption(region);
       await time.selectOption("168");
       const supply = `#/supply?region=${region}&hours=168`;
-      expect(hash(page)).toBe(supply);
+      await expect.poll(() => hash(page)).toBe(supply);
       await page.reload();
       await expect(where).toHaveValue(region);
       await expect(time).toHaveValue("168");
@@ -37,7 +37,7 @@ for (const [lang, locale] of [["en", "en-GB"], ["ko", "ko-KR"]] as const) {
       await page.getByRole("link", { name: t.page.notifications }).click();
       const tab = (name: string) => page.getByRole("tab", { name: new RegExp(`^${t.pushes.tabs[name]}`) });
       await tab("SENT").click();
-      expect(hash(page)).toBe("#/notifications/SENT");
+      await expect.poll(() => hash(page)).toBe("#/notifications/SENT");
       await page.getByRole("link", { name: t.page.notifications }).click();
       await expect(tab("PENDING")).toHaveAttribute("aria-selected", "true");
       await page.goBack();
@@ -45,17 +45,17 @@ for (const [lang, locale] of [["en", "en-GB"], ["ko", "ko-KR"]] as const) {
 
       await page.goBack();
       await expect(where).toHaveValue(region);
-      expect(hash(page)).toBe(supply);
+      await expect.poll(() => hash(page)).toBe(supply);
       await page.goBack();
       await expect(page.getByLabel(t.search)).toHaveValue("new");
-      expect(hash(page)).toBe(board);
+      await expect.poll(() => hash(page)).toBe(board);
       await expect(card(page, t.board.columns.PENDING, "2 New-ro")).toBeVisible();
       await page.goForward();
       await expect(time).toHaveValue("168");
 
       await page.evaluate((id) => { location.hash = `#/dispatches/${id}`; }, d.id);
       await page.getByRole("combobox", { name: t.dispatch.round }).selectOption("1");
-      expect(hash(page)).toBe(`#/dispatches/${d.id}?round=1`);
+      await expect.poll(() => hash(page)).toBe(`#/dispatches/${d.id}?round=1`);
       await page.reload();
       await expect(page.getByRole("combobox", { name: t.dispatch.round })).toHaveValue("1");
       await expect(page.getByText(t.lists.nobodyTold(1))).toBeVisible();
@@ -87,7 +87,7 @@ for (const [lang, locale] of [["en", "en-GB"], ["ko", "ko-KR"]] as const) {
       await tabTo(closed);
       await page.keyboard.press("Enter");
       await expect(in_("PENDING", 2)).toBeFocused();
-      expect(hash(page)).toBe(`#/board?region=${region}`);
+      await expect.poll(() => hash(page)).toBe(`#/board?region=${region}`);
 
       await enter(2);
       await service.accept(b.id, driver!.token);

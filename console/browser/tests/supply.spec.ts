@@ -99,6 +99,16 @@ test("a lost connection and its return", async ({ own, openConsole, region }) =>
   await expect(page.getByRole("img")).toHaveAccessibleName(/on duty [025] to 9/); // only the last hour was read again; the schedule may have counted, too
 });
 
+test("the page's modules are loaded when it is shown, and it says so if they can't be", async ({ openConsole }) => {
+  const page = await openConsole("#/board");
+  await page.route("**/console/supply.js", (route) => route.abort());
+  await page.getByRole("link", { name: "Supply" }).click();
+  await expect(page.getByRole("alert").filter({ hasText: "The service can't be reached." })).toBeVisible();
+  await page.unroute("**/console/supply.js");
+  await page.reload();
+  await expect(page.getByRole("heading", { name: "Supply" })).toBeVisible();
+});
+
 /** Reports whether the canvas has the color of the line of drivers on duty. */
 function inked(page: import("../fixtures.ts").Page): Promise<boolean> {
   return page.locator("canvas").evaluate((canvas: any) => {
