@@ -220,7 +220,7 @@ func TestASmallAudienceIsWrittenBetweenLargeOnes(t *testing.T) {
 		o.offer()
 		small := o.offerIn("busan") // all are due when the relay starts
 		o.slow = "Expand"           // and none overtakes the expansion that is next
-		r := o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.BatchSize = 1 })
+		r := o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.BatchSize = 5 })
 		o.eventually("all phones show the offers", func() bool { return o.shows(dispatch.EventOpened) == 2*large+len(few) })
 		events, _, err := o.store.Events(t.Context(), small.ID, dispatch.Page{Limit: 1})
 		if err != nil || len(events) != 1 {

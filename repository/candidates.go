@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,12 +26,18 @@ func (s *Store) indexedEligible(terms *dispatch.Terms, now time.Time) (string, [
 	return "driver_regions r" + s.dialect.forceIndex("PRIMARY") + " WHERE " + strings.Join(where, " AND "), args
 }
 
-// candidates returns the query for the driver_id of each driver who may be eligible. These are the drivers whom the index calls eligible, and
-// those on duty who are not indexed. Whoever reads the drivers' rows then decides.
-func (s *Store) candidates(terms *dispatch.Terms, now time.Time) (string, []any) {
+// candidates returns the query for the driver_id of drivers who may be eligible: up to limit of those whom the index calls eligible, and up to
+// limit of those on duty who are not indexed. Whoever reads the drivers' rows then decides.
+func (s *Store) candidates(terms *dispatch.Terms, now time.Time, limit int) (string, []any) {
 	eligible, args := s.indexedEligible(terms, now)
-	return "SELECT r.driver_id FROM " + eligible + " UNION SELECT v.id FROM " + s.unindexedDrivers() + " AND v.on_duty = 1 AND v.vehicle_class = ? AND v.erased_at IS NULL",
-		append(args, terms.VehicleClass)
+	unindexed, more := s.unindexedCandidates(terms)
+	return "SELECT driver_id FROM (SELECT r.driver_id FROM " + eligible + " LIMIT ?) i UNION SELECT driver_id FROM (" + unindexed + " LIMIT ?) u",
+		slices.Concat(args, []any{limit}, more, []any{limit})
+}
+
+// unindexedCandidates returns the query for the driver_id of the drivers v who may be eligible and are not indexed.
+func (s *Store) unindexedCandidates(terms *dispatch.Terms) (string, []any) {
+	return "SELECT v.id driver_id FROM " + s.unindexedDrivers() + " AND v.on_duty = 1 AND v.vehicle_class = ? AND v.erased_at IS NULL", []any{terms.VehicleClass}
 }
 
 // jsonString is the string as toDriverRow writes it in JSON.

@@ -105,12 +105,12 @@ func (s *Store) writeFirstPushes(tx *gorm.DB, c creation, now time.Time, turn in
 		tx:     tx, now: now, leasedUntil: time.Now().Add(s.options.OutboxLease), result: &result,
 	}
 	e.lastTurns[outbox.LaneOffer] = turn
-	to, err := e.eligible(room + 1)
-	if err != nil || len(to) == 0 || len(to) > room {
-		return nil, err
-	}
 	for _, t := range c.events[0].Deliveries() {
-		if err := e.insert(t, to, &room); err != nil {
+		p, err := e.read(t, nil, room+1)
+		if err != nil || len(p.devices) == 0 || p.drivers > room || len(p.devices) > room {
+			return nil, err
+		}
+		if err := e.insert(t, p.devices, &room); err != nil {
 			return nil, err
 		}
 	}

@@ -2,6 +2,7 @@ package repository
 
 import (
 	"errors"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -113,7 +114,7 @@ func (db *database) mustAnswer(t *testing.T, terms dispatch.Terms) {
 	if !reflect.DeepEqual(counted, onDuty) {
 		t.Errorf("on duty are %v, want %v", counted, onDuty)
 	}
-	query, args := db.candidates(&terms, now)
+	query, args := db.candidates(&terms, now, math.MaxInt32)
 	var candidates []dispatch.DriverID
 	must(t, db.general.WithContext(t.Context()).Raw(query, args...).Scan(&candidates).Error)
 	for _, id := range eligible {

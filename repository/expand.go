@@ -1,14 +1,8 @@
 package repository
 
 import (
-	"cmp"
 	"context"
-	"database/sql"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -41,7 +35,7 @@ func (o *Outbox) expand(ctx context.Context, event dispatch.EventID, take int) (
 		if err := o.completeEvent(tx, event); err != nil {
 			return err
 		}
-		e := expansion{Outbox: o, tx: tx, leasedUntil: leased, result: &result, notified: map[dispatch.DeviceID]bool{}, budget: 5 * o.BatchSize}
+		e := expansion{Outbox: o, tx: tx, leasedUntil: leased, result: &result, part: max(o.BatchSize, o.TopicThreshold)}
 		if err := e.load(event); err != nil {
 			return err
 		}
@@ -115,11 +109,14 @@ type expansion struct {
 	now         time.Time
 	leasedUntil time.Time
 	result      *outbox.Expansion
-	// notified are the devices that have a notification of the event.
-	notified map[dispatch.DeviceID]bool
+	// begun: the event has notifications already.
+	begun bool
+	// walk is where the walk through a large audience is; nil for a small one.
+	walk *walkRow
+	// part is the largest number of drivers whose devices are notified in one transaction. An audience of more is large enough for a topic.
+	part int
 	// lastTurns are the last turns used in each lane: by the event, or by the notifications that are being leased.
 	lastTurns [outbox.LaneCount]int64
-	budget    int // of notifications that this part may still write
 }
 
 // load reads the event, its dispatch, the turns that are being leased, and the event's earlier parts.
@@ -144,105 +141,70 @@ func (e *expansion) load(id dispatch.EventID) error {
 	e.result.Event, e.result.Dispatch = row.Event.event(), row.Dispatch.Row.at(e.now)
 	e.lastTurns[outbox.LaneOffer] = currentTurn(outbox.LaneOffer, row.Offer)
 	e.lastTurns[outbox.LaneOfferEnd] = currentTurn(outbox.LaneOfferEnd, row.Done)
-	if !row.Begun {
+	if e.begun = row.Begun; !e.begun {
 		return nil
 	}
-	return unavailable(e.loadProgress(id))
-}
-
-// loadProgress reads which devices the event's earlier parts have notified, and their last turns.
-func (e *expansion) loadProgress(id dispatch.EventID) error {
-	var written []struct {
-		DeviceID dispatch.DeviceID
-		Type     dispatch.EventType
-		Silent   bool
-		Turn     int64
-	}
-	err := e.tx.Raw("SELECT device_id, type, silent, turn FROM notifications WHERE event_id = ?", id).Scan(&written).Error
-	for _, n := range written {
-		e.notified[n.DeviceID] = true
-		l := outbox.LaneOf(n.Type, n.Silent)
-		e.lastTurns[l] = max(e.lastTurns[l], n.Turn)
-	}
-	return err
-}
-
-// recipient is a device to notify, or a topic that many devices subscribe to.
-type recipient struct {
-	device dispatch.Device
-	topic  string
-	// delay is how long an earlier push to the device may still take to arrive.
-	delay time.Duration
-}
-
-// suspected is 1 if the push service calls the device's token dead, otherwise 0: for sorting.
-func (r *recipient) suspected() int {
-	if r.device.SuspectedAt != nil {
-		return 1
-	}
-	return 0
+	return unavailable(e.loadWalk())
 }
 
 // run notifies the claimant first: the other audiences may be large.
 func (e *expansion) run(take int) error {
 	ev := &e.result.Event
 	deliveries := ev.Deliveries()
-	for len(deliveries) > 0 && deliveries[0].Audience == dispatch.AudienceClaimant {
-		if err := e.notifyAudience(deliveries[0], &take); err != nil {
+	i := 0
+	for ; i < len(deliveries) && deliveries[i].Audience == dispatch.AudienceClaimant; i++ {
+		if err := e.notifyAudience(i, deliveries[i], &take); err != nil {
 			return err
 		}
-		deliveries = deliveries[1:]
 	}
 	if !ev.Type.IsOffer() && ev.Type != dispatch.EventCreated {
 		if err := e.dropPendingOffers(); err != nil {
 			return err
 		}
 	}
-	for _, t := range deliveries {
-		if e.result.More {
-			return nil
-		}
-		if err := e.notifyAudience(t, &take); err != nil {
+	for ; i < len(deliveries) && !e.result.More; i++ {
+		if err := e.notifyAudience(i, deliveries[i], &take); err != nil {
 			return err
 		}
 	}
-	return nil
+	return e.saveWalk()
 }
 
-// notifyAudience writes the notifications for one audience, up to the part's budget.
-func (e *expansion) notifyAudience(t dispatch.Delivery, take *int) error {
+// notifyAudience writes the notifications of the i-th delivery, or of its next part if the audience is large.
+func (e *expansion) notifyAudience(i int, t dispatch.Delivery, take *int) error {
 	ev, d := &e.result.Event, &e.result.Dispatch
+	if e.walk != nil && i < e.walk.Delivery {
+		return nil // an earlier part did it
+	}
 	if d.Superseded(t.Type, t.Silent, ev.Driver, ev.Round) {
 		e.result.Dropped++
 		return nil
 	}
-	audience, err := e.audience(t)
+	first := e.walk == nil
+	p, more, err := e.audience(i, t)
 	if err != nil {
 		return err
 	}
-	large := e.TopicThreshold > 0 && len(audience) >= e.TopicThreshold // with the winner's devices: they are subscribed too
+	audience := p.devices
+	large := e.TopicThreshold > 0 && p.size >= e.TopicThreshold // with the winner's devices: they are subscribed too
+	if e.walk != nil {
+		large = e.TopicThreshold > 0 && e.walk.Large
+	}
 	if t.Audience == dispatch.AudienceOffered {
 		audience = slices.DeleteFunc(audience, func(r recipient) bool { return r.device.Driver == ev.Driver })
 	}
 	if large && t.Audience == dispatch.AudienceOffered {
-		if audience, err = e.replaceByTopic(audience); err != nil {
+		if audience, err = e.replaceByTopic(audience, first); err != nil {
 			return err
 		}
-	}
-	fresh := slices.DeleteFunc(audience, func(r recipient) bool { return e.notified[r.device.ID] })
-	if len(fresh) > e.budget {
-		fresh, e.result.More = fresh[:e.budget], true
-	}
-	e.budget -= len(fresh)
-	for _, r := range fresh {
-		e.notified[r.device.ID] = true
 	}
 	if large && t.Audience == dispatch.AudienceEligible {
-		if err := e.addTopicMembers(fresh); err != nil {
+		if err := e.addTopicMembers(audience); err != nil {
 			return err
 		}
 	}
-	return e.insertAll(t, fresh, take)
+	e.result.More = more
+	return e.insertAll(t, audience, take)
 }
 
 // dropPendingOffers drops unsent offers of a round that is over, at most BatchSize in one transaction.
@@ -268,84 +230,6 @@ func (e *expansion) dropPendingOffers() error {
 	e.result.More = len(ids) == e.BatchSize
 	return e.tx.Exec(`UPDATE notifications SET state = ?, result = 'superseded', next_at = ? WHERE id IN ?`,
 		stateDropped, micros(e.now.Add(keepDone)), ids).Error
-}
-
-const offerTypes = `('dispatch.opened', 'dispatch.reopened', 'dispatch.updated')`
-
-func (e *expansion) audience(t dispatch.Delivery) ([]recipient, error) {
-	ev := &e.result.Event
-	switch t.Audience {
-	case dispatch.AudienceEligible:
-		return e.eligible(math.MaxInt32)
-	case dispatch.AudienceOffered:
-		// An offer that failed after an attempt may still have arrived.
-		return e.scanRecipients(`SELECT `+deviceColumns+`, MAX(n.state = 0) FROM notifications n
-			JOIN devices dv ON dv.id = n.device_id JOIN drivers v ON v.id = dv.driver_id
-			WHERE n.dispatch_id = ? AND n.round = ? AND n.type IN `+offerTypes+` AND (n.state IN (0, 1) OR n.attempts > 0)
-			AND dv.quarantined_at IS NULL GROUP BY dv.id, v.id`, nil, ev.Dispatch, ev.Round)
-	case dispatch.AudienceClaimant:
-	}
-	return e.scanRecipients(`SELECT `+deviceColumns+`, 0 FROM devices dv JOIN drivers v ON v.id = dv.driver_id
-		WHERE dv.driver_id = ? AND dv.quarantined_at IS NULL`, nil, ev.Driver)
-}
-
-// eligible returns the eligible drivers' devices in random order, as the first to be notified has the best chance. It returns some of
-// them if there are more than most.
-func (e *expansion) eligible(most int) ([]recipient, error) {
-	terms := e.result.Dispatch.Terms
-	candidates, args := e.candidates(&terms, e.now)
-	all, err := e.scanRecipients(`SELECT `+deviceColumns+`, 0 FROM (`+candidates+`) c JOIN drivers v`+e.dialect.forceIndex("PRIMARY")+` ON v.id = c.driver_id
-		JOIN devices dv`+e.dialect.forceIndex("uq_devices_installation")+` ON dv.driver_id = v.id WHERE dv.quarantined_at IS NULL LIMIT ?`,
-		func(v *dispatch.Driver) bool { return len(v.Ineligible(terms, e.now)) == 0 }, append(args, most)...)
-	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	// Devices with a suspect token come last.
-	slices.SortStableFunc(all, func(a, b recipient) int { return cmp.Compare(a.suspected(), b.suspected()) })
-	return all, err
-}
-
-// deviceColumns are the columns of devices dv and drivers v that scanRecipients reads; its queries add one more.
-const deviceColumns = `dv.id, dv.driver_id, dv.platform, dv.push_token, COALESCE(NULLIF(dv.locale, ''), v.locale),
-	dv.good_at, dv.suspected_at, v.regions, v.vehicle_class, v.working_height_m, v.on_duty, v.suspended_until`
-
-// inFlightTime is how long an offer that is being sent may take to arrive. The push that ends it is sent after that time.
-const inFlightTime = time.Second
-
-func (e *expansion) scanRecipients(query string, fits func(*dispatch.Driver) bool, args ...any) (found []recipient, err error) {
-	rows, err := e.tx.Raw(query, args...).Rows()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		var r recipient
-		var v dispatch.Driver
-		var regions string
-		var sending bool
-		var suspended sql.NullInt64
-		var good, suspected *int64
-		err := rows.Scan(&r.device.ID, &r.device.Driver, &r.device.Platform, &r.device.PushToken, &r.device.Locale,
-			&good, &suspected, &regions, &v.VehicleClass, &v.WorkingHeightM, &v.OnDuty, &suspended, &sending)
-		if err != nil {
-			return nil, err
-		}
-		r.device.PushAcceptedAt, r.device.SuspectedAt = toLocalTime(good, micros(e.now)), toLocalTime(suspected, micros(e.now))
-		if fits != nil {
-			if suspended.Valid {
-				v.SuspendedUntil = fromOptionalMicros(&suspended.Int64)
-			}
-			if err := json.Unmarshal([]byte(regions), &v.Regions); err != nil {
-				return nil, fmt.Errorf("regions of %s: %w", r.device.Driver, err)
-			}
-			if !fits(&v) {
-				continue
-			}
-		}
-		if sending {
-			r.delay = inFlightTime
-		}
-		found = append(found, r)
-	}
-	return found, rows.Err()
 }
 
 // rowsPerStatement bounds one statement: SQLite takes 32,766 parameters.

@@ -172,8 +172,8 @@ func TestAPartAtATime(t *testing.T) {
 		const phones = 25
 		db.equipped(t, phones)
 		db.add(t, nil)
-		large := func(o *OutboxOptions) { o.TopicThreshold = 20 }
-		a, b := db.as("ins_a", parts(2), large), db.as("ins_b", parts(2), large)
+		large := func(o *OutboxOptions) { o.TopicThreshold = 10 }
+		a, b := db.as("ins_a", parts(10), large), db.as("ins_b", parts(10), large)
 		event := db.lend(t, "ins_a", dispatch.EventCreated)
 		for i, take := range []int{3, 0} {
 			told, err := a.Expand(t.Context(), event, take)
@@ -208,7 +208,7 @@ func TestAPartThatComesTooLate(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		devices := db.equipped(t, 25)
 		d := db.add(t, nil)
-		o := db.as("ins_a", parts(2))
+		o := db.as("ins_a", parts(10))
 		event := db.lend(t, "ins_a", dispatch.EventCreated)
 		if told, err := o.Expand(t.Context(), event, 3); err != nil || !told.More || len(told.Pushes) != 3 {
 			t.Fatalf("%+v, %v", told, err)
@@ -218,10 +218,11 @@ func TestAPartThatComesTooLate(t *testing.T) {
 			t.Errorf("%+v, %v", told, err)
 		}
 		taken := db.lend(t, "ins_a", dispatch.EventAccepted)
+		o = db.as("ins_a", parts(2))
 		dropped, pushed := 0, 0
-		for i := range 4 { // 7 are due: 2, 2, 2, 1
+		for i, more := 0, true; more; i++ { // 7 are due: 2, 2, 2, 1; then come the 10 who have an offer, two in a part
 			told, err := o.Expand(t.Context(), taken, 10)
-			if err != nil || told.More != (i < 3) {
+			if more = told.More; err != nil || i >= 10 {
 				t.Fatalf("part %d: %+v, %v", i, told, err)
 			}
 			if i == 0 && (len(told.Pushes) != 1 || told.Pushes[0].Type != dispatch.EventAccepted || told.Pushes[0].Device.ID != devices[0].ID) {

@@ -63,7 +63,7 @@ type OutboxOptions struct {
 	LeaseTerm time.Duration
 	// TopicThreshold is the audience size from which the end of an offer is sent to a topic instead of each device; 0 for never.
 	TopicThreshold int
-	// BatchSize bounds the unsent offers that one transaction drops, and a fifth of the notifications that it writes; 0 for 1,000.
+	// BatchSize bounds the unsent offers that one transaction drops, and the drivers whose devices it notifies; 0 for 1,000.
 	// A larger audience is written in several parts, with other events in between.
 	BatchSize int
 }

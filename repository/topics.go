@@ -2,6 +2,7 @@ package repository
 
 import (
 	"context"
+	"slices"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -29,23 +30,39 @@ type memberRow struct {
 
 func (memberRow) TableName() string { return "topic_members" }
 
-// replaceByTopic replaces the recipients that are subscribed to the dispatch's topic by one message to the topic.
-func (e *expansion) replaceByTopic(to []recipient) ([]recipient, error) {
+// replaceByTopic leaves out the recipients that are subscribed to the dispatch's topic. With the first of them it puts one message to the topic.
+func (e *expansion) replaceByTopic(to []recipient, first bool) ([]recipient, error) {
 	topic := outbox.TopicOf(e.result.Dispatch.ID)
-	var ids []dispatch.DeviceID
-	err := e.tx.Raw(`SELECT dv.id FROM topic_members m JOIN devices dv ON dv.id = m.device_id AND dv.push_token = m.push_token
-		WHERE m.topic = ? AND m.subscribed`, topic).Scan(&ids).Error
-	if err != nil || len(ids) == 0 {
-		return to, err
+	const subscribed = `FROM topic_members m JOIN devices dv ON dv.id = m.device_id AND dv.push_token = m.push_token WHERE m.topic = ? AND m.subscribed`
+	var rest []recipient
+	if first {
+		var some bool
+		err := e.tx.Raw("SELECT EXISTS (SELECT 1 "+subscribed+") AND NOT EXISTS (SELECT 1 FROM notifications WHERE event_id = ? AND device_id = '')",
+			topic, e.result.Event.ID).Scan(&some).Error
+		if err != nil {
+			return nil, err
+		}
+		if some {
+			rest = append(rest, recipient{topic: topic})
+		}
 	}
-	subscribed := make(map[dispatch.DeviceID]bool, len(ids))
-	for _, id := range ids {
-		subscribed[id] = true
-	}
-	rest := []recipient{{topic: topic}}
-	for _, r := range to {
-		if !subscribed[r.device.ID] {
-			rest = append(rest, r)
+	for part := range slices.Chunk(to, rowsPerStatement) {
+		ids := make([]dispatch.DeviceID, len(part))
+		for i := range part {
+			ids[i] = part[i].device.ID
+		}
+		var found []dispatch.DeviceID
+		if err := e.tx.Raw("SELECT dv.id "+subscribed+" AND m.device_id IN ?", topic, ids).Scan(&found).Error; err != nil {
+			return nil, err
+		}
+		reached := make(map[dispatch.DeviceID]bool, len(found))
+		for _, id := range found {
+			reached[id] = true
+		}
+		for _, r := range part {
+			if !reached[r.device.ID] {
+				rest = append(rest, r)
+			}
 		}
 	}
 	return rest, nil

@@ -81,6 +81,16 @@ func launch(t testing.TB, cmd *exec.Cmd) *Instance {
 	return i
 }
 
+// Memory returns the bytes of memory that the process occupies.
+func (i *Instance) Memory() int64 {
+	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", i.cmd.Process.Pid))
+	var size, resident int64
+	if _, bad := fmt.Sscan(string(statm), &size, &resident); err != nil || bad != nil {
+		i.T.Fatalf("memory of the process: %q, %v, %v", statm, err, bad)
+	}
+	return resident * int64(os.Getpagesize())
+}
+
 // ended reports whether the process has ended.
 func (i *Instance) ended() bool {
 	select {

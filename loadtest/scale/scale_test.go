@@ -51,7 +51,7 @@ func measure(b *testing.B, url string, n int) {
 	i := systemtest.Start(b, systemtest.PushSettings(url, fcm, "demo", "FIRSTTAP_JOB_LOCK=memory")...)
 	drivers := systemtest.MakeDriversWithPhones(b, i, "seoul", eligible)
 	began := time.Now()
-	fill(b, url, n-eligible)
+	fill(b, url, crowd{name: "fill", drivers: n - eligible, region: "CONCAT('region ', n MOD 100)", phones: 10})
 	b.Logf("%d drivers were filled in %s", n, time.Since(began).Round(time.Second))
 	order := fmt.Sprintf(`{"region":"seoul","vehicle_class":"45m","site_address":"Seoul 1","work_starts_at":%q,"work_ends_at":%q,`+
 		`"fee":{"amount":350000,"currency":"KRW"}}`, time.Now().Add(time.Hour).UTC().Format(time.RFC3339), time.Now().Add(2*time.Hour).UTC().Format(time.RFC3339))
@@ -127,14 +127,27 @@ func (a *arrivals) add(r fcmtest.Request) {
 	a.at[id] = append(a.at[id], r.At)
 }
 
+func (a *arrivals) count(id string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.at[id])
+}
+
 func (a *arrivals) of(id string) []time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.SortedFunc(slices.Values(a.at[id]), time.Time.Compare)
 }
 
-// fill adds n drivers on duty in 100 regions other than Seoul, every tenth with a phone.
-func fill(b *testing.B, url string, n int) {
+// crowd is drivers on duty who are written by SQL. Each phones-th has a phone.
+type crowd struct {
+	name            string // of 8 letters with its digits at most, in identifiers
+	drivers, phones int
+	region          string // SQL of the number n of a driver
+}
+
+// fill adds the drivers to the database and to the index of drivers.
+func fill(b *testing.B, url string, c crowd) {
 	b.Helper()
 	db := systemtest.OpenDatabase(b, url)
 	execute := func(statement string, args ...any) {
@@ -144,19 +157,20 @@ func fill(b *testing.B, url string, n int) {
 		}
 	}
 	indexed := db.Count("information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'driver_regions'") > 0
-	const id, duty = "CONCAT('drv_fill', LPAD(n, 22, '0'))", "1"
-	for from := 0; from < n; from += batch {
-		rows := fmt.Sprintf(" FROM %s WHERE n < %d", numbers(from), n)
+	const duty = "1"
+	id := "CONCAT('drv_" + c.name + "', LPAD(n, 22, '0'))"
+	for from := 0; from < c.drivers; from += batch {
+		rows := fmt.Sprintf(" FROM %s WHERE n < %d", numbers(from), c.drivers)
 		version, value := "version", "1"
 		if indexed {
 			version, value = "version, indexed_version", "1, 1"
 		}
 		execute("INSERT INTO drivers (id, name, phone, regions, vehicle_class, locale, on_duty, " + version + ", created_at, updated_at) SELECT " + id +
-			`, CONCAT('Driver ', n), '+8210', CONCAT('["region ', n MOD 100, '"]'), '45m', 'ko', ` + duty + ", " + value + ", 1, 1" + rows)
+			`, CONCAT('Driver ', n), '+8210', CONCAT('["', ` + c.region + `, '"]'), '45m', 'ko', ` + duty + ", " + value + ", 1, 1" + rows)
 		execute(`INSERT INTO devices (id, driver_id, installation_id, platform, push_token, app_version, locale, created_at, updated_at)
-			SELECT CONCAT('dev_fill', LPAD(n, 22, '0')), ` + id + ", 'app', 'android', CONCAT('fill ', n), '', '', 1, 1" + rows + " AND n MOD 10 = 0")
+			SELECT CONCAT('dev_` + c.name + `', LPAD(n, 22, '0')), ` + id + ", 'app', 'android', CONCAT('" + c.name + " ', n), '', '', 1, 1" + rows + fmt.Sprintf(" AND n MOD %d = 0", c.phones))
 		if indexed {
-			for _, region := range []string{"''", "CONCAT('region ', n MOD 100)"} {
+			for _, region := range []string{"''", c.region} {
 				execute("INSERT INTO driver_regions (region, vehicle_class, on_duty, driver_id) SELECT " + region + ", '45m', " + duty + ", " + id + rows)
 			}
 		}

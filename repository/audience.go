@@ -1,0 +1,303 @@
+package repository
+
+import (
+	"cmp"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"gorm.io/gorm/clause"
+
+	"firsttap/dispatch"
+	"firsttap/outbox"
+)
+
+// A small audience is read at once, in random order, as the first to be notified has the best chance. A larger one is read in pages, the
+// first of which is small, so that it is soon committed and sent: the walk goes through the drivers by their identifiers, from a random one to the last and then from the first, so that
+// no driver is always early. Each page is shuffled. Where the walk is, is written with each part: the process that leases the event next
+// goes on there.
+
+// leg is a part of a walk.
+type leg int
+
+const (
+	// legAfter reads the indexed drivers after the walk's start, legBefore those up to it.
+	legAfter leg = iota
+	legBefore
+	// The last two are for a walk that began while some drivers were not indexed: legUnindexed reads those who still are not, legAgain all
+	// indexed drivers once more, for those who were indexed behind the walk.
+	legUnindexed
+	legAgain
+	legsEnd
+)
+
+// walkRow is where the walk through an event's audience is.
+type walkRow struct {
+	EventID  dispatch.EventID `gorm:"primaryKey"`
+	Delivery int              // of dispatch.Event.Deliveries
+	Leg      leg
+	Start    dispatch.DriverID
+	Position dispatch.DriverID // the last driver who was read on this leg
+	Recheck  bool
+	Large    bool // the audience is large enough for a topic
+	// OfferTurn and EndTurn are the last turns that the event used in these lanes.
+	OfferTurn, EndTurn int64
+}
+
+func (walkRow) TableName() string { return "expansions" }
+
+// advance moves the walk behind a page. It returns false at the end of the walk.
+func (w *walkRow) advance(p *page, limit int) bool {
+	if p.drivers == limit {
+		w.Position = p.last
+		return true
+	}
+	w.Leg, w.Position = w.Leg+1, ""
+	if w.Leg == legUnindexed && !w.Recheck {
+		w.Leg = legsEnd
+	}
+	return w.Leg < legsEnd
+}
+
+// recipient is a device to notify, or a topic that many devices subscribe to.
+type recipient struct {
+	device dispatch.Device
+	topic  string
+	// delay is how long an earlier push to the device may still take to arrive.
+	delay time.Duration
+}
+
+// suspected is 1 if the push service calls the device's token dead, otherwise 0: for sorting.
+func (r *recipient) suspected() int {
+	if r.device.SuspectedAt != nil {
+		return 1
+	}
+	return 0
+}
+
+// page is some drivers of an audience and their devices.
+type page struct {
+	devices []recipient
+	size    int               // how many devices the audience has on this page, with those that were notified before
+	drivers int               // who were read, also those without a device
+	last    dispatch.DriverID // the greatest of them
+}
+
+// shuffle puts the devices into random order; those with a suspect token come last.
+func (p *page) shuffle() {
+	rand.Shuffle(len(p.devices), func(i, j int) { p.devices[i], p.devices[j] = p.devices[j], p.devices[i] })
+	slices.SortStableFunc(p.devices, func(a, b recipient) int { return cmp.Compare(a.suspected(), b.suspected()) })
+}
+
+// audience returns the devices to notify for the i-th delivery: all of them, or the next page of a large audience, with more = true if
+// other pages follow.
+func (e *expansion) audience(i int, t dispatch.Delivery) (p page, more bool, err error) {
+	part := e.part
+	if e.walk == nil {
+		if t.Audience == dispatch.AudienceEligible && !e.begun {
+			part = min(part, firstPart)
+		}
+		p, err = e.read(t, nil, part+1)
+		if err != nil || p.drivers <= part {
+			return p, false, err
+		}
+		if e.walk, err = e.startWalk(i, t); err != nil {
+			return p, false, err
+		}
+	}
+	p = page{}
+	for more = true; more && p.drivers < part; {
+		limit := part - p.drivers
+		next, err := e.read(t, e.walk, limit)
+		if err != nil {
+			return p, false, err
+		}
+		p.devices, p.size, p.drivers = append(p.devices, next.devices...), p.size+next.size, p.drivers+next.drivers
+		more = e.walk.advance(&next, limit)
+	}
+	return p, more, nil
+}
+
+// firstPart is how many drivers get an offer in the first part of an event: it is on its way after some ms.
+const firstPart = 128
+
+// startWalk begins the walk through a large audience.
+func (e *expansion) startWalk(i int, t dispatch.Delivery) (*walkRow, error) {
+	w := &walkRow{EventID: e.result.Event.ID, Delivery: i}
+	if t.Audience != dispatch.AudienceEligible {
+		// From the first driver: the order in which the end of an offer is sent gives nobody an advantage.
+		w.Leg, w.Large = legBefore, true
+		return w, nil
+	}
+	eligible, args := e.indexedEligible(&e.result.Dispatch.Terms, e.now)
+	var row struct {
+		Drivers int
+		Recheck bool
+	}
+	err := e.tx.Raw("SELECT (SELECT COUNT(*) FROM "+eligible+") drivers, EXISTS (SELECT 1 FROM "+e.unindexedDrivers()+") recheck", args...).Scan(&row).Error
+	if err != nil || row.Drivers == 0 {
+		w.Recheck = true
+		return w, err
+	}
+	w.Recheck, w.Large = row.Recheck, row.Drivers >= e.TopicThreshold
+	err = e.tx.Raw("SELECT r.driver_id FROM "+eligible+" ORDER BY r.driver_id LIMIT 1 OFFSET ?", append(args, rand.IntN(row.Drivers))...).Scan(&w.Start).Error
+	w.Position = w.Start
+	return w, err
+}
+
+// read reads a page of an audience: without a walk, up to limit of all its drivers.
+func (e *expansion) read(t dispatch.Delivery, w *walkRow, limit int) (page, error) {
+	ev, terms := &e.result.Event, &e.result.Dispatch.Terms
+	var drivers string
+	var args []any
+	var fits func(*dispatch.Driver) bool
+	sending, sendingArgs := "0", []any{}
+	switch t.Audience {
+	case dispatch.AudienceClaimant:
+		drivers, args = "SELECT id driver_id FROM drivers WHERE id = ?", []any{ev.Driver}
+	case dispatch.AudienceEligible:
+		drivers, args = e.eligible(terms, w, limit)
+		fits = func(v *dispatch.Driver) bool { return len(v.Ineligible(*terms, e.now)) == 0 }
+	case dispatch.AudienceOffered:
+		after := dispatch.DriverID("")
+		if w != nil {
+			after = w.Position
+		}
+		drivers = `SELECT DISTINCT n.driver_id FROM notifications n` + e.dialect.forceIndex("ix_notifications_driver") + `
+			WHERE n.dispatch_id = ? AND n.round = ? AND n.driver_id > ? ORDER BY n.driver_id LIMIT ?`
+		args = []any{ev.Dispatch, ev.Round, after, limit}
+		// An offer that failed after an attempt may still have arrived. NULL says that the device has no offer.
+		sending = `(SELECT MAX(n.state = 0) FROM notifications n` + e.dialect.forceIndex("ix_notifications_driver") + `
+			WHERE n.dispatch_id = ? AND n.round = ? AND n.driver_id = c.driver_id AND n.device_id = dv.id
+			AND n.type IN ` + offerTypes + ` AND (n.state IN (0, 1) OR n.attempts > 0))`
+		sendingArgs = []any{ev.Dispatch, ev.Round}
+	}
+	told, toldArgs := "0", []any{}
+	if e.begun {
+		told = "EXISTS (SELECT 1 FROM notifications x" + e.dialect.forceIndex("uq_notifications_event") + " WHERE x.event_id = ? AND x.device_id = dv.id)"
+		toldArgs = []any{ev.ID}
+	}
+	p, err := e.scan(`SELECT c.driver_id, dv.id, dv.platform, dv.push_token, COALESCE(NULLIF(dv.locale, ''), v.locale),
+		dv.good_at, dv.suspected_at, v.regions, v.vehicle_class, v.working_height_m, v.on_duty, v.suspended_until, `+sending+`, `+told+`
+		FROM (`+drivers+`) c JOIN drivers v`+e.dialect.forceIndex("PRIMARY")+` ON v.id = c.driver_id
+		LEFT JOIN devices dv`+e.dialect.forceIndex("uq_devices_installation")+` ON dv.driver_id = v.id AND dv.quarantined_at IS NULL`,
+		fits, slices.Concat(sendingArgs, toldArgs, args)...)
+	if err == nil && t.Audience == dispatch.AudienceEligible {
+		p.shuffle()
+	}
+	return p, unavailable(err)
+}
+
+// eligible returns the query for the driver_id of the drivers who may be eligible: up to limit of all, or the next ones of the walk.
+func (e *expansion) eligible(terms *dispatch.Terms, w *walkRow, limit int) (string, []any) {
+	if w == nil {
+		return e.candidates(terms, e.now, limit)
+	}
+	if w.Leg == legUnindexed {
+		drivers, args := e.unindexedCandidates(terms)
+		return drivers + " AND v.id > ? ORDER BY v.id LIMIT ?", append(args, w.Position, limit)
+	}
+	from, args := e.indexedEligible(terms, e.now)
+	query := "SELECT r.driver_id FROM " + from + " AND r.driver_id > ?"
+	args = append(args, w.Position)
+	if w.Leg == legBefore {
+		query, args = query+" AND r.driver_id <= ?", append(args, w.Start)
+	}
+	return query + " ORDER BY r.driver_id LIMIT ?", append(args, limit)
+}
+
+// scan returns the drivers and devices that the query finds, without those of drivers whom fits, unless it is nil, refuses.
+func (e *expansion) scan(query string, fits func(*dispatch.Driver) bool, args ...any) (p page, err error) {
+	rows, err := e.tx.Raw(query, args...).Rows()
+	if err != nil {
+		return p, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	seen := map[dispatch.DriverID]struct{}{}
+	for rows.Next() {
+		var r recipient
+		var v dispatch.Driver
+		var device, platform, token, regions sql.NullString
+		var good, suspected *int64
+		var suspended, sending sql.NullInt64
+		var told bool
+		err := rows.Scan(&r.device.Driver, &device, &platform, &token, &r.device.Locale, &good, &suspected,
+			&regions, &v.VehicleClass, &v.WorkingHeightM, &v.OnDuty, &suspended, &sending, &told)
+		if err != nil {
+			return p, err
+		}
+		seen[r.device.Driver] = struct{}{}
+		p.last = max(p.last, r.device.Driver)
+		if !device.Valid || !sending.Valid {
+			continue
+		}
+		r.device.ID, r.device.Platform, r.device.PushToken = dispatch.DeviceID(device.String), dispatch.Platform(platform.String), token.String
+		r.device.PushAcceptedAt, r.device.SuspectedAt = toLocalTime(good, micros(e.now)), toLocalTime(suspected, micros(e.now))
+		if fits != nil {
+			if suspended.Valid {
+				v.SuspendedUntil = fromOptionalMicros(&suspended.Int64)
+			}
+			if err := json.Unmarshal([]byte(regions.String), &v.Regions); err != nil {
+				return p, fmt.Errorf("regions of %s: %w", r.device.Driver, err)
+			}
+			if !fits(&v) {
+				continue
+			}
+		}
+		if sending.Int64 != 0 {
+			r.delay = inFlightTime
+		}
+		p.size++
+		if !told {
+			p.devices = append(p.devices, r)
+		}
+	}
+	p.drivers = len(seen)
+	return p, rows.Err()
+}
+
+// inFlightTime is how long an offer that is being sent may take to arrive. The push that ends it is sent after that time.
+const inFlightTime = time.Second
+
+const offerTypes = `('dispatch.opened', 'dispatch.reopened', 'dispatch.updated')`
+
+// loadWalk reads where the walk is that an earlier part has begun, and the event's last turns.
+func (e *expansion) loadWalk() error {
+	var walks []walkRow
+	if err := e.tx.Where("event_id = ?", e.result.Event.ID).Limit(1).Find(&walks).Error; err != nil {
+		return err
+	}
+	if len(walks) == 1 {
+		e.walk = &walks[0]
+		e.lastTurns[outbox.LaneOffer], e.lastTurns[outbox.LaneOfferEnd] = e.walk.OfferTurn, e.walk.EndTurn
+		return nil
+	}
+	// The creation of the dispatch, or an instance of an earlier version, has written some.
+	var turns []struct {
+		Type   dispatch.EventType
+		Silent bool
+		Turn   int64
+	}
+	err := e.tx.Raw("SELECT type, silent, MAX(turn) turn FROM notifications WHERE event_id = ? GROUP BY type, silent", e.result.Event.ID).Scan(&turns).Error
+	for _, n := range turns {
+		l := outbox.LaneOf(n.Type, n.Silent)
+		e.lastTurns[l] = max(e.lastTurns[l], n.Turn)
+	}
+	return err
+}
+
+// saveWalk writes where the walk is, or deletes it after its end.
+func (e *expansion) saveWalk() error {
+	switch {
+	case e.walk == nil:
+		return nil
+	case !e.result.More:
+		return e.tx.Exec("DELETE FROM expansions WHERE event_id = ?", e.walk.EventID).Error
+	}
+	e.walk.OfferTurn, e.walk.EndTurn = e.lastTurns[outbox.LaneOffer], e.lastTurns[outbox.LaneOfferEnd]
+	return e.tx.Clauses(clause.OnConflict{UpdateAll: true}).Create(e.walk).Error
+}
