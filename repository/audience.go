@@ -110,7 +110,7 @@ func (e *expansion) audience(i int, t dispatch.Delivery) (p page, more bool, err
 		}
 	}
 	p = page{}
-	for more = true; more && p.drivers < part; {
+	for more = true; more && p.drivers < part && (p.drivers == 0 || e.walk.Leg <= legBefore); { // the other legs read whom a leg before has read
 		limit := part - p.drivers
 		next, err := e.read(t, e.walk, limit)
 		if err != nil {

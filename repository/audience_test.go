@@ -19,7 +19,7 @@ func (db *database) mustTellAll(t *testing.T, event dispatch.EventID, size int, 
 		db.exec(t, "UPDATE events SET claim = ?, next_at = ? WHERE id = ?", o.Owner, micros(db.now(t).Add(term)), event)
 		told, err := o.Expand(t.Context(), event, 3)
 		if err != nil || part > 100 {
-			t.Fatalf("part %d: %+v, %v", part, told, err)
+			t.Fatalf("part %d: %v, %+v", part, err, told)
 		}
 		between(part)
 		if !told.More {
