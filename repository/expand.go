@@ -39,6 +39,7 @@ func (o *Outbox) expand(ctx context.Context, event dispatch.EventID, take int) (
 		if err := e.load(event); err != nil {
 			return err
 		}
+		first := e.walk == nil
 		if err := e.run(take); err != nil {
 			return unavailable(err)
 		}
@@ -47,7 +48,7 @@ func (o *Outbox) expand(ctx context.Context, event dispatch.EventID, take int) (
 				return err
 			}
 		}
-		if webhooks { // last, as the lanes are locked until the commit
+		if webhooks && first { // last, as the lanes are locked until the commit
 			written, err = o.writeEvent(tx, result.Dispatch, &result.Event, e.now)
 		}
 		return err

@@ -39,7 +39,7 @@ func (db *database) courier(t testing.TB, name string, edit ...func(*Options)) *
 		e(&o)
 	}
 	in.database = db.by(openWith(t, db.url, o))
-	in.sends = in.database.WebhookOutbox(WebhookOptions{Owner: name, LeaseTerm: term})
+	in.sends = in.WebhookOutbox(WebhookOptions{Owner: name, LeaseTerm: term})
 	in.relay = in.as("ins_a")
 	return in
 }
