@@ -131,7 +131,6 @@ test("several open tabs alert once, and another one goes on when the first is cl
   const all = async (...tabs: Page[]) => (await Promise.all(tabs.map(shown))).flat().map(([title, body]) => `${title}: ${body}`);
   await expect.poll(() => all(page, second, third)).toEqual([`${en.alerts.kinds.expired}: 1 First-ro · ${region} · 45m`]);
 
-  // What ended while no tab watched is found by the next one.
   await page.close();
   await expire(service, await service.dispatch(region, { site_address: "2 Second-ro" }));
   await expect.poll(() => all(second, third)).toEqual([`${en.alerts.kinds.expired}: 2 Second-ro · ${region} · 45m`]);
