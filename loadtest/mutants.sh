@@ -116,7 +116,7 @@ mutant "an event with recipients is completed" notify/committed.go "		if none[e.
 			done" "		if len(none) > 0 {
 			done" ./notify TestDriverGetsADevice
 mutant "an offer that a new driver has not got is completed" repository/create.go "dv.quarantined_at IS NULL AND n.id IS NULL" "dv.quarantined_at IS NULL AND 1 = 0" ./repository TestEligibleBeforeTheCommit
-mutant "a creation writes pushes that nobody has room for" repository/create.go "len(to) > room" "false" ./repository TestPushesThatAreNotWrittenWithTheDispatch
+mutant "a creation writes pushes that nobody has room for" repository/create.go "p.drivers > room || len(p.devices) > room" "false" ./repository TestPushesThatAreNotWrittenWithTheDispatch
 mutant "a stopped relay takes pushes" notify/committed.go "!r.running.Load()" "false" ./notify TestRelayWithoutRoom
 mutant "an event whose pushes are committed is expanded" notify/committed.go "		if all[e.id] {" "		if false {" ./notify TestFirstPushesNeedNoExpansion
 mutant "a waiting event with recipients is completed" notify/committed.go "		return none[e.id]
@@ -208,7 +208,10 @@ mutant "pushes about own jobs use the lane of offers" outbox/lane.go "return Lan
 mutant "events are expanded one after the other" notify/lanes.go "r.position++" "_ = r" ./notify TestEventsTakeTurns
 mutant "an expansion leaves its pushes to another query" notify/relay.go "Expand(ctx, event, places)" "Expand(ctx, event, 0*places)" ./notify 'TestBudgetOfADispatch/sqlite'
 mutant "each completed event is a statement" notify/committed.go "for range len(r.completed) {" "for range 0 {" ./notify 'TestEventsWithoutRecipients/sqlite'
-mutant "an audience is written in one piece" repository/expand.go "if len(fresh) > e.budget {" "if false {" ./notify TestASmallAudienceIsWrittenBetweenLargeOnes
+mutant "an audience is written in one piece" repository/audience.go "if err != nil || p.drivers <= part {" "if err != nil || true {" ./notify TestASmallAudienceIsWrittenBetweenLargeOnes
+mutant "a walk begins with the same driver each time" repository/audience.go "	w.Position = w.Start" "	w.Start, w.Position = \"\", \"\"" ./repository TestTheFirstPartIsAnotherEachTime
+mutant "a walk passes drivers who are not indexed" repository/audience.go "w.Recheck, w.Large = row.Recheck," "w.Recheck, w.Large = false," ./repository TestAWalkMeetsUnindexedDrivers/sqlite
+mutant "a part tells those of an earlier one again" repository/audience.go "if !told {" "if true {" ./repository TestAWalkMeetsUnindexedDrivers/sqlite
 mutant "a storm of 503 pauses nothing" notify/throttle.go "case t.failures >= failuresToPause:" "case t.failures >= 1000:" ./notify 'TestThrottleBacksOff'
 mutant "a full quota consumes attempts" notify/send.go "case Quota:
 		s.RetryAfter" "case Quota:
