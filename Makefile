@@ -66,7 +66,7 @@ bench-push: servers
 
 # Measures what the number of drivers costs: the numbers are in FIRSTTAP_SCALE.
 bench-scale: servers
-	go test -v -run '^$$' -bench Scale -benchtime 1x -timeout 60m ./loadtest/scale
+	go test -v -run '^$$' -bench 'Scale|Audience' -benchtime 1x -timeout 60m ./loadtest/scale
 
 # Measures the board in Chromium with 500 open dispatches and 50 events a second: frames, bytes, first paint. Needs Node 20 and Chromium.
 bench-console:

@@ -138,6 +138,18 @@ test("several open tabs alert once, and another one goes on when the first is cl
   await expect(toggle(third, en.alerts.off)).toBeVisible(); // the choice is the browser's
 });
 
+test("what expired while no tab was open is alerted to by the next one", async ({ own: service, openConsole, region }) => {
+  const en = await textsOf("console", "en");
+  const page = await openConsole("#/board", undefined, service);
+  await turnOn(page, en);
+  await expect.poll(() => page.evaluate(() => localStorage.getItem("firsttap.alerts.at"))).not.toBeNull(); // it has looked
+  const next = await page.context().newPage();
+  await page.close();
+  await expire(service, await service.dispatch(region, { site_address: "1 Gone-ro" }));
+  await next.goto(`${service.url}/console/#/jobs`);
+  await expect.poll(() => shown(next)).toEqual([[en.alerts.kinds.expired, `1 Gone-ro · ${region} · 45m`]]);
+});
+
 test("many at once are one alert, and what ended during an outage is alerted to after it", async ({ own: service, openConsole, region }) => {
   const en = await textsOf("console", "en");
   const page = await openConsole("#/board", undefined, service);
