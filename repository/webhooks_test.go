@@ -71,9 +71,9 @@ func (db *database) changed(t testing.TB, n int) (dispatch.Dispatch, []dispatch.
 
 func (db *database) eventsOf(t testing.TB, id dispatch.ID) []dispatch.EventID {
 	t.Helper()
-	events, _, err := db.Events(t.Context(), id, dispatch.Page{Limit: 100})
-	must(t, err)
-	return collect(events, func(e dispatch.Event) dispatch.EventID { return e.ID })
+	var events []dispatch.EventID
+	must(t, db.general.WithContext(t.Context()).Raw("SELECT id FROM events WHERE dispatch_id = ? ORDER BY id", id).Scan(&events).Error)
+	return events
 }
 
 // expanded completes the events by expanding them, one after the other.
