@@ -181,7 +181,12 @@ func (c *couriers) live(d Driver) {
 	for _, step := range []func() Response{
 		func() Response { return Accept(c.any(), id, d, 1) },
 		func() Response {
-			return send("POST", c.any().URL+"/v1/admin/dispatches/"+id+"/cancel", AdminKey, `{"reason_code":"SITE_CLOSED"}`)
+			path := "/v1/admin/dispatches/" + id
+			seen := send("GET", c.any().URL+path, AdminKey, "")
+			if seen.status != 200 {
+				return seen
+			}
+			return sendWith("POST", c.any().URL+path+"/cancel", AdminKey, `{"reason_code":"SITE_CLOSED"}`, "If-Match", seen.header.Get("ETag"))
 		},
 	} {
 		for a := step(); (a.status == 0 || a.status >= 500) && c.t.Context().Err() == nil; {
@@ -309,7 +314,7 @@ func killWhileDelivering(t *testing.T, url string, deliveries, endpoints int, pa
 	})
 	drivers := MakeDrivers(t, c.any(), 4)
 	const events = 3 // of a dispatch: it is created, accepted and canceled
-	made := c.make(max(1, deliveries/endpoints/events), drivers)
+	made := c.make(deliveries/endpoints/events+1, drivers)
 	for range cap(waiting) {
 		testkit.Await(t, "deliveries are in flight", waiting)
 	}
