@@ -82,7 +82,7 @@ func (s *Store) readLook(ctx context.Context, jobs []string) (*look, error) {
 		first("work_starts_at", "dispatches", "ix_dispatches_work", "status = 'ACCEPTED' AND work_starts_at > "+s.dialect.now())+
 		"(SELECT MIN(CASE r.status WHEN 'QUEUED' THEN 0 ELSE r.alive_until END) FROM jobs j CROSS JOIN job_runs r"+force("ix_job_runs_open")+
 		" WHERE j.name IN ? AND r.job = j.name AND r.status IN ?), "+
-		"(SELECT MIN((SELECT l.next_at FROM webhook_lanes l"+force("ix_webhook_lanes_due")+" WHERE l.webhook_id = w.id ORDER BY l.next_at LIMIT 1))"+
+		"(SELECT MIN((SELECT l.next_at FROM webhook_lanes l"+force("ix_webhook_lanes_due")+" WHERE l.webhook_id = w.id ORDER BY l.webhook_id, l.next_at LIMIT 1))"+
 		" FROM webhooks w WHERE w.status = 'ACTIVE'), "+
 		"(SELECT 1 FROM webhooks WHERE status = 'ACTIVE' LIMIT 1), "+
 		"(SELECT 1 FROM webhooks WHERE status = 'ACTIVE' AND replay_until IS NOT NULL LIMIT 1), "+

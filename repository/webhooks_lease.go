@@ -81,9 +81,9 @@ type timedWebhook struct {
 // dueEndpoints returns the active endpoints with due lanes.
 func (o *WebhookOutbox) dueEndpoints(ctx context.Context) (found []timedWebhook, err error) {
 	now := o.dialect.now()
-	// With EXISTS, or the time inside, a server may read all lanes.
+	// With EXISTS, with the time inside, or without the whole order of the index, a server may read all lanes.
 	err = o.webhooks.WithContext(ctx).Raw("SELECT w.*, "+now+" now FROM webhooks w WHERE w.status = ? AND (SELECT l.next_at FROM webhook_lanes l"+
-		o.dialect.forceIndex("ix_webhook_lanes_due")+" WHERE l.webhook_id = w.id ORDER BY l.next_at LIMIT 1) <= "+now, webhook.Active).Scan(&found).Error
+		o.dialect.forceIndex("ix_webhook_lanes_due")+" WHERE l.webhook_id = w.id ORDER BY l.webhook_id, l.next_at LIMIT 1) <= "+now, webhook.Active).Scan(&found).Error
 	return found, unavailable(err)
 }
 
@@ -184,7 +184,7 @@ func (o *WebhookOutbox) firstPending(tx *gorm.DB, id webhook.ID, lanes []dispatc
 		FROM webhook_lanes l`+o.dialect.forceIndex("PRIMARY")+` JOIN webhook_deliveries d`+o.dialect.forceIndex("PRIMARY")+`
 		ON d.dispatch_id = l.dispatch_id AND d.webhook_id = l.webhook_id AND d.event_id = (
 			SELECT p.event_id FROM webhook_deliveries p`+o.dialect.forceIndex("PRIMARY")+`
-			WHERE p.dispatch_id = l.dispatch_id AND p.webhook_id = l.webhook_id AND p.status = ? ORDER BY p.event_id LIMIT 1)
+			WHERE p.dispatch_id = l.dispatch_id AND p.webhook_id = l.webhook_id AND p.status = ? ORDER BY p.dispatch_id, p.webhook_id, p.event_id LIMIT 1)
 		WHERE l.webhook_id = ? AND l.dispatch_id IN ?`, webhook.Pending, id, lanes).Scan(&rows).Error
 	first := make(map[dispatch.ID]*deliveryRow, len(rows))
 	for i := range rows {
