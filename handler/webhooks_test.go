@@ -76,6 +76,7 @@ func TestWebhooks(t *testing.T) {
 		w.refused("a change of no version", w.call("PATCH", at, key, `{"status":"PAUSED"}`, "If-Match", `"x"`), 412, "VERSION_MOVED")
 		w.call("PATCH", at, key, `{"status":"PAUSED"}`).want(200, "status", "PAUSED", "pause_reason", "ADMIN", "url", "https://example.com/2")
 		w.refused("a test while it is paused", w.call("POST", at+"/test", key, ""), 409, "INVALID_STATE")
+		w.refused("a replay while it is paused", w.call("POST", at+"/replay", key, `{"since":"2026-01-01T00:00:00Z"}`), 409, "INVALID_STATE")
 		w.call("PATCH", at, key, `{"status":"ACTIVE"}`, "If-Match", "*").want(200, "status", "ACTIVE", "pause_reason", nil)
 
 		rotated := w.call("POST", at+"/rotate", key, "{}").want(200, "id", id)

@@ -209,6 +209,12 @@ mutant "events are expanded one after the other" notify/lanes.go "r.position++" 
 mutant "an expansion leaves its pushes to another query" notify/relay.go "Expand(ctx, event, places)" "Expand(ctx, event, 0*places)" ./notify 'TestBudgetOfADispatch/sqlite'
 mutant "each completed event is a statement" notify/committed.go "for range len(r.completed) {" "for range 0 {" ./notify 'TestEventsWithoutRecipients/sqlite'
 mutant "an audience is written in one piece" repository/audience.go "if err != nil || p.drivers <= part {" "if err != nil || true {" ./notify TestASmallAudienceIsWrittenBetweenLargeOnes
+mutant "a walk forgets a page that had nobody to tell" repository/expand.go "OR EXISTS (SELECT 1 FROM expansions x WHERE x.event_id = e.id)" "" ./repository TestAWalkPassesPagesWithoutRecipients/sqlite
+mutant "a replay stops while its endpoint has many lanes" repository/webhooks_replay.go "		if err := o.replay(" "		if lanes >= maxReplayLanes {
+			continue
+		}
+		if err := o.replay(" ./repository TestReplayWaits/sqlite
+mutant "an answer of the old URL pauses the new one" repository/webhooks_complete.go "f.url != w.URL" "false" ./repository TestEndpointThatIsGoneIsPaused/sqlite
 mutant "a walk begins with the same driver each time" repository/audience.go "	w.Position = w.Start" "	w.Start, w.Position = \"\", \"\"" ./repository TestTheFirstPartIsAnotherEachTime
 mutant "a walk passes drivers who are not indexed" repository/audience.go "w.Recheck, w.Large = row.Recheck," "w.Recheck, w.Large = false," ./repository TestAWalkMeetsUnindexedDrivers/sqlite
 mutant "a part tells those of an earlier one again" repository/audience.go "if !told {" "if true {" ./repository TestAWalkMeetsUnindexedDrivers/sqlite
@@ -285,7 +291,7 @@ mutant "a completion does not lock the lanes" $outcome 'ORDER BY webhook_id, dis
 mutant "an endpoint is paused when it begins to fail" $outcome ".Add(webhook.PauseAfter)" "" ./repository TestEndpointThatFailsIsPaused
 mutant "a success does not count" $outcome "case f.succeeded && w.FailingSince != nil:" "case f.succeeded && w.FailingSince == nil:" ./repository TestEndpointThatFailsIsPaused
 mutant "a webhook that failed is tried for ever" $outcome "	case again:" "	case again || n > 7:" ./repository TestAttemptsOfADelivery
-mutant "the first endpoint is active at once" repository/webhooks_known.go "time.NewTimer(webhookKnowledge)" "time.NewTimer(0)" ./repository TestFirstEndpointIsKnown
+mutant "the first endpoint is active at once" repository/webhooks_known.go "<-time.After(webhookKnowledge)" "<-time.After(0)" ./repository TestFirstEndpointIsKnown
 mutant "no endpoint was active long ago" repository/webhooks_known.go "|| time.Since(l.SentAt) >= webhookKnowledge" "" ./repository TestFirstEndpointIsKnown
 mutant "webhooks cost statements without an endpoint" repository/webhooks_known.go "l == nil || l.Endpoints ||" "l == nil || l.Now.Unix() > 0 ||" ./repository TestStatementsOfDeliveries
 mutant "a paused endpoint gets events" repository/webhooks_write.go 'FROM webhooks WHERE status = ? ORDER BY id"' "FROM webhooks WHERE (status = ? OR status = 'PAUSED') ORDER BY id\"" ./repository TestDeliveriesOfEvents

@@ -16,10 +16,10 @@ import (
 	"firsttap/outbox"
 )
 
-// A small audience is read at once, in random order, as the first to be notified has the best chance. A larger one is read in pages, the
-// first of which is small, so that it is soon committed and sent: the walk goes through the drivers by their identifiers, from a random one to the last and then from the first, so that
-// no driver is always early. Each page is shuffled. Where the walk is, is written with each part: the process that leases the event next
-// goes on there.
+// A small audience is read at once, in random order, as the first to be notified has the best chance. A larger one is read in pages. The
+// first page is small, so that it is soon committed and sent. The walk goes through the drivers by their identifiers, from a random one to
+// the last and then from the first, so that no driver is always early. Each page is shuffled. The position of the walk is written with
+// each part, and the process that leases the event next goes on there.
 
 // leg is a part of a walk.
 type leg int

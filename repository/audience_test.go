@@ -1,6 +1,8 @@
 package repository
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,6 +85,33 @@ func TestAWalkMeetsUnindexedDrivers(t *testing.T) {
 			t.Log(name)
 			db.mustTell(t, event, dispatch.EventOpened, false, devices...)
 		}
+	})
+}
+
+// A walk goes on behind a page that had nobody to tell.
+func TestAWalkPassesPagesWithoutRecipients(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		const size = 20
+		db.drivers(t, 100) // have no device
+		db.add(t, nil)
+		if n := db.mustTellAll(t, db.lend(t, "ins_b", dispatch.EventCreated), size, func(int) {}); n > 6 {
+			t.Errorf("%d parts for 100 drivers", n)
+		}
+		db.mustCount(t, 0, "expansions")
+
+		devices := db.equipped(t, 100)
+		slices.SortFunc(devices, func(a, b dispatch.Device) int { return strings.Compare(string(a.Driver), string(b.Driver)) })
+		opened := db.add(t, nil)
+		db.mustTellAll(t, db.lend(t, "ins_b", dispatch.EventCreated), size, func(int) {})
+		db.exec(t, "UPDATE notifications SET claim = ''")
+		for _, v := range devices[60:] { // the others' offers are dropped by the end
+			db.exec(t, "UPDATE notifications SET state = 1, sent_at = ? WHERE driver_id = ?", micros(db.now(t).Add(-time.Minute)), v.Driver)
+		}
+		db.mustUpdate(t, opened.ID, cancel)
+		canceled := db.lend(t, "ins_b", dispatch.EventCanceled)
+		db.mustTellAll(t, canceled, size, func(int) {})
+		db.mustTell(t, canceled, dispatch.EventCanceled, true, devices[60:]...)
+		db.mustCount(t, 0, "expansions")
 	})
 }
 

@@ -110,7 +110,7 @@ type expansion struct {
 	now         time.Time
 	leasedUntil time.Time
 	result      *outbox.Expansion
-	// begun: the event has notifications already.
+	// begun: an earlier part, or the creation of the dispatch, may have written notifications of the event.
 	begun bool
 	// walk is where the walk through a large audience is; nil for a small one.
 	walk *walkRow
@@ -129,7 +129,8 @@ func (e *expansion) load(id dispatch.EventID) error {
 		Begun       bool
 	}
 	err := e.tx.Raw(`SELECT d.*, `+e.dialect.now()+` now, `+eventColumns+`,
-		(`+e.firstDue(outbox.LaneOffer)+`) offer, (`+e.firstDue(outbox.LaneOfferEnd)+`) done, EXISTS (SELECT 1 FROM notifications n WHERE n.event_id = e.id) begun
+		(`+e.firstDue(outbox.LaneOffer)+`) offer, (`+e.firstDue(outbox.LaneOfferEnd)+`) done, 
+		(EXISTS (SELECT 1 FROM notifications n WHERE n.event_id = e.id) OR EXISTS (SELECT 1 FROM expansions x WHERE x.event_id = e.id)) begun
 		FROM events e JOIN dispatches d ON d.id = e.dispatch_id WHERE e.id = ?`, id).Scan(&rows).Error
 	if err != nil {
 		return unavailable(err)

@@ -91,8 +91,10 @@ func TestLanesAreLeasedOnce(t *testing.T) {
 // A small event waits for 64 or so of a large one, and not for all of it.
 func TestEventsTakeTurns(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		const large, small = 200, 3
-		db.equipped(t, large)
+		const large, small = 200, 3 // written in one part each
+		for _, first := range db.equipped(t, large/2) {
+			db.device(t, first.Driver, nil)
+		}
 		db.add(t, nil)
 		o := db.as("ins_a")
 		crowd := o.mustExpand(t, db, dispatch.EventCreated, 0).Event.ID

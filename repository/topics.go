@@ -30,7 +30,7 @@ type memberRow struct {
 
 func (memberRow) TableName() string { return "topic_members" }
 
-// replaceByTopic leaves out the recipients that are subscribed to the dispatch's topic. With the first of them it puts one message to the topic.
+// replaceByTopic leaves out the recipients that are subscribed to the dispatch's topic. In the event's first part it adds one message to the topic.
 func (e *expansion) replaceByTopic(to []recipient, first bool) ([]recipient, error) {
 	topic := outbox.TopicOf(e.result.Dispatch.ID)
 	const subscribed = `FROM topic_members m JOIN devices dv ON dv.id = m.device_id AND dv.push_token = m.push_token WHERE m.topic = ? AND m.subscribed`

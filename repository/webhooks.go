@@ -89,7 +89,7 @@ func (s *Store) CreateWebhook(ctx context.Context, e webhook.Endpoint, secret st
 		return webhook.Endpoint{}, err
 	}
 	if row.Status == webhook.Active {
-		s.untilActiveIsKnown(ctx)
+		s.untilActiveIsKnown(ctx, e.ID)
 	}
 	return row.endpoint(), nil
 }
@@ -144,23 +144,23 @@ func (s *Store) lockWebhook(tx *gorm.DB, id webhook.ID) (webhookRow, time.Time, 
 // that there is an active one. webhook.ErrNotFound; change's own errors unchanged.
 func (s *Store) UpdateWebhook(ctx context.Context, id webhook.ID, change func(*webhook.Endpoint) error) (webhook.Endpoint, error) {
 	var after webhook.Endpoint
-	activated := false
-	err := s.changeWebhook(ctx, id, dispatch.AuditWebhookUpdate, func(row *webhookRow, _ time.Time) (map[string]any, error) {
+	fresh := true // the endpoint is active since a moment ago, or the request was carried out before, which may have been then
+	err := s.changeWebhook(ctx, id, dispatch.AuditWebhookUpdate, func(row *webhookRow, now time.Time) (map[string]any, error) {
 		before := row.endpoint()
 		after = row.endpoint()
 		if err := change(&after); err != nil {
 			return nil, err
 		}
 		detail := webhookChanges(before, after)
-		activated = before.Status != webhook.Active && after.Status == webhook.Active
+		fresh = before.Status != webhook.Active || now.Sub(before.UpdatedAt) < webhookKnowledge
 		row.take(after)
 		return detail, nil
 	}, &after)
 	if err != nil {
 		return webhook.Endpoint{}, err
 	}
-	if activated {
-		s.untilActiveIsKnown(ctx)
+	if fresh && after.Status == webhook.Active {
+		s.untilActiveIsKnown(ctx, id)
 		s.wakeWebhooks() // for what has waited
 	}
 	return after, nil

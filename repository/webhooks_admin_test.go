@@ -53,6 +53,7 @@ func TestWebhooksAreManaged(t *testing.T) {
 		_, err = db.UpdateWebhook(ctx, e.ID, func(w *webhook.Endpoint) error { w.URL = "https://c.example"; return webhook.ErrVersionConflict })
 		mustBeError(t, "a change that is refused", err, webhook.ErrVersionConflict)
 		must(t, errorOf(db.RotateWebhook(ctx, e.ID, "whsec_second")))
+		db.exec(t, "UPDATE webhooks SET status = 'ACTIVE', pause_reason = ''")
 		must(t, db.ReplayWebhook(ctx, e.ID, time.Now()))
 		newer, err := db.CreateWebhook(ctx, newEndpoint("https://d.example"), "whsec_third")
 		must(t, err)

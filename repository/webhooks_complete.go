@@ -52,7 +52,10 @@ type completion struct {
 }
 
 // fate is what the results say about an endpoint.
-type fate struct{ succeeded, failed, gone bool }
+type fate struct {
+	succeeded, failed, gone bool
+	url                     string // which the results are of
+}
 
 func deliveryLane(d *webhook.Delivery) laneKey {
 	if d.Dispatch == "" { // a test
@@ -154,7 +157,7 @@ func (c *completion) pendingDeliveries(results []webhook.Result) (map[dispatch.E
 func (c *completion) complete(r *webhook.Result, lane laneKey, d *pendingDelivery) error {
 	f := c.fates[lane.webhook]
 	if f == nil {
-		f = &fate{}
+		f = &fate{url: r.Lease.URL}
 		c.fates[lane.webhook] = f
 	}
 	attempts, err := withAttempt(d.Row.Attempts, r.Attempt)
@@ -229,6 +232,8 @@ func (c *completion) judgeEndpoints() error {
 
 func (c *completion) judge(w *webhookRow, f *fate) error {
 	switch {
+	case f.url != w.URL: // an admin has changed it meanwhile: nothing is known of the new one
+		return nil
 	case f.gone:
 		return c.pause(w, webhook.PausedGone)
 	case f.succeeded && w.FailingSince != nil:

@@ -179,6 +179,13 @@ func TestEndpointThatIsGoneIsPaused(t *testing.T) {
 		attempts, err := attemptsOf(in.deliveries(t, to)[0].Attempts)
 		must(t, err)
 		testkit.Equal(t, "attempts", 2, len(attempts))
+
+		// The answer of a URL that an admin has replaced says nothing of the new one.
+		_, events = in.changed(t, 1)
+		in.expanded(t, events...)
+		gone.Lease = in.mustLease(t, 1)[0]
+		must(t, errorOf(in.UpdateWebhook(t.Context(), to, func(e *webhook.Endpoint) error { e.URL = "https://new.example"; return nil })))
+		testkit.Equal(t, "endpoints that are paused", 0, len(in.mustComplete(t, gone)))
 	})
 }
 

@@ -20,21 +20,17 @@ func (s *Store) webhooksMayExist() bool {
 	return l == nil || l.Endpoints || time.Since(l.SentAt) >= webhookKnowledge
 }
 
-// untilActiveIsKnown waits until every instance knows that an endpoint is active, which has just been committed, or until ctx ends. It
-// does not wait if all know it of another endpoint. That one must be active now: every look of the last seconds has then seen it.
-func (s *Store) untilActiveIsKnown(ctx context.Context) {
+// untilActiveIsKnown waits until every instance knows that an endpoint is active, which has just been committed. It waits also when the
+// caller is gone: a repeated request is answered from what is stored. It does not wait if all know it of another endpoint. That one must be
+// active now: every look of the last seconds has then seen it.
+func (s *Store) untilActiveIsKnown(ctx context.Context, id webhook.ID) {
 	var known bool
-	err := s.general.WithContext(ctx).Raw("SELECT COUNT(*) > 0 FROM webhooks WHERE status = ? AND updated_at <= "+s.dialect.now()+" - ?",
-		webhook.Active, webhookKnowledge.Microseconds()).Row().Scan(&known)
+	err := s.general.WithContext(ctx).Raw("SELECT COUNT(*) > 0 FROM webhooks WHERE status = ? AND id <> ? AND updated_at <= "+s.dialect.now()+" - ?",
+		webhook.Active, id, webhookKnowledge.Microseconds()).Row().Scan(&known)
 	if err == nil && known {
 		return
 	}
-	wait := time.NewTimer(webhookKnowledge)
-	defer wait.Stop()
-	select {
-	case <-wait.C:
-	case <-ctx.Done():
-	}
+	<-time.After(webhookKnowledge)
 }
 
 // wakeWebhooks tells this process that deliveries may be due.

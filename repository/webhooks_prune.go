@@ -18,7 +18,7 @@ const (
 	keepDeletedWebhook = 10 * time.Minute
 )
 
-// deleteDeliveries deletes up to limit rows of what is kept no longer of all endpoints, and returns how many, also with an error: old
+// deleteDeliveries deletes up to limit rows, of any endpoint, that are no longer kept, and returns how many, also with an error: old
 // deliveries, and everything of a deleted endpoint.
 func (s *Store) deleteDeliveries(ctx context.Context, _ retentionRule, limit int) (n int, err error) {
 	db := s.relay.WithContext(ctx)

@@ -15,15 +15,19 @@ import (
 const (
 	// replayPart bounds the events of one transaction of a replay.
 	replayPart = 200
-	// maxReplayLanes is the number of waiting lanes from which an endpoint's replay waits.
+	// maxReplayLanes is the number of waiting lanes from which an endpoint's replay is slow: it writes one part for each look. It never
+	// stops, because lanes may wait for the events that it has yet to write.
 	maxReplayLanes = 2000
 )
 
 // ReplayWebhook has all events since that time delivered again, those too that were never delivered to the endpoint. A replay that goes on
-// already goes on with both. webhook.ErrNotFound.
+// already goes on with both. A replay of a paused endpoint would lack what happens until it is active. webhook.ErrNotFound, webhook.ErrPaused.
 func (s *Store) ReplayWebhook(ctx context.Context, id webhook.ID, since time.Time) error {
 	var after webhook.Endpoint
 	err := s.changeWebhook(ctx, id, dispatch.AuditWebhookReplay, func(row *webhookRow, now time.Time) (map[string]any, error) {
+		if row.Status != webhook.Active {
+			return nil, webhook.ErrPaused
+		}
 		from, until := dispatch.MinEventID(since), dispatch.MinEventID(now)
 		if row.ReplayFrom != nil {
 			from = min(from, *row.ReplayFrom)
@@ -62,14 +66,13 @@ func (o *WebhookOutbox) ReplayNext(ctx context.Context) (more bool, err error) {
 		if err != nil {
 			return false, unavailable(err)
 		}
-		if lanes >= maxReplayLanes {
-			continue
-		}
 		if err := o.replay(ctx, &rows[i]); err != nil && !errors.Is(err, errConflict) {
 			return false, err
 		}
 		o.wakeWebhooks()
-		return true, nil
+		if lanes < maxReplayLanes {
+			return true, nil
+		}
 	}
 	return false, nil
 }

@@ -51,7 +51,8 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// A replay of many dispatches waits while the endpoint has many lanes to send, and one of a paused endpoint until it is active.
+// A replay is slow while the endpoint has many lanes to send: it writes one part for each look. A paused endpoint's replay waits until the
+// endpoint is active, and none begins before.
 func TestReplayWaits(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		in := db.courier(t, "ins_a")
@@ -69,14 +70,18 @@ func TestReplayWaits(t *testing.T) {
 				t.Errorf("%t, %v; want %t", more, err, want)
 			}
 		}
-		next(false)
-		db.exec(t, "DELETE FROM webhook_lanes WHERE next_at = 0")
 		db.exec(t, "UPDATE webhooks SET status = 'PAUSED'")
 		next(false)
+		mustBeError(t, "a replay of a paused endpoint", in.ReplayWebhook(t.Context(), to, db.now(t)), webhook.ErrPaused)
+		db.mustCount(t, 0, "webhook_deliveries")
 		db.exec(t, "UPDATE webhooks SET status = 'ACTIVE'")
-		next(true)
 		next(false)
 		db.mustCount(t, 1, "webhook_deliveries")
+		db.mustCount(t, 0, "webhooks WHERE replay_until IS NOT NULL")
+		must(t, in.ReplayWebhook(t.Context(), to, db.now(t).Add(-time.Hour)))
+		db.exec(t, "DELETE FROM webhook_lanes WHERE next_at < 2")
+		next(true)
+		next(false)
 	})
 }
 

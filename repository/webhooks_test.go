@@ -309,5 +309,13 @@ func TestEventsThatArePushedLater(t *testing.T) {
 		in.expanded(t, second)
 		in.mustLease(t, 0)
 		db.mustCount(t, 4, "webhook_deliveries WHERE webhook_id = ? AND status = 'DELIVERED'", to)
+		// One whose time has come while it waited is left to its completion, which may have been long ago.
+		in.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			events, err := touch(d, now)
+			events[0].PushAt = now.Add(time.Microsecond)
+			return events, err
+		})
+		in.mustLease(t, 0)
+		db.mustCount(t, 4, "webhook_deliveries")
 	})
 }

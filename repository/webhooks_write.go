@@ -225,7 +225,7 @@ func (o *WebhookOutbox) writeEarly(ctx context.Context) {
 		case early := <-o.early:
 			err := o.transactWithRetry(ctx, o.webhooks, func(tx *gorm.DB) error {
 				now, err := o.clock(tx)
-				if err != nil {
+				if err != nil || !early.event.PushAt.After(now) { // its completion writes it, or has written it
 					return err
 				}
 				_, err = o.writeEvent(tx, early.dispatch, &early.event, now)

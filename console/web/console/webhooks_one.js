@@ -55,7 +55,7 @@ function Actions({ webhook, path, ask, onTest }) {
     ${active && html`<button disabled=${state.busy} onClick=${test}>${webhooks.test}</button>`}
     <button onClick=${() => ask("edit")}>${webhooks.edit}</button>
     ${active ? html`<button onClick=${() => ask("pause")}>${webhooks.pause}</button>` : html`<button onClick=${() => ask("activate")}>${webhooks.activate}</button>`}
-    <button onClick=${() => ask("replay")}>${webhooks.replay}</button>
+    ${active && html`<button onClick=${() => ask("replay")}>${webhooks.replay}</button>`}
     <button onClick=${() => ask("rotate")}>${webhooks.rotate}</button>
     <button class="danger" onClick=${() => ask("delete")}>${webhooks.remove}</button>
     <a href=${"#/audit?target=" + webhook.id}>${webhooks.changes}</a>
