@@ -93,7 +93,10 @@ func TestDeadToken(t *testing.T) {
 		o.fcm.Revive(phone(dead))
 		o.put(dead, "app", phone(dead))
 		o.offer()
-		o.eventually("all show the last offer", func() bool { return o.shows(dispatch.EventOpened) == (offers+2)*living+1 })
+		o.eventually("all show the last offer", func() bool {
+			more := o.shows(dispatch.EventOpened) - (offers+2)*living
+			return more == 1 || more == 2 // the offer before is still open: its event may be completed only now, and finds the phone, too
+		})
 		o.eventually("all are good", func() bool { return o.devices(o.cars, isGood) == len(o.cars) })
 	})
 }
