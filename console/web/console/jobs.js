@@ -72,8 +72,8 @@ function Job({ job, time, read, expanded, onToggle, onRun }) {
 
 function Holder({ lock, passed }) {
   const { t: { jobs } } = useLanguage();
-  return html`<span title=${lock.holder}>${jobs.held}</span>
+  return html`<span>${jobs.held}</span>
     ${lock.lease_left_ms === null ? html`<small>${jobs.session}</small>`
       : html` <span>${left(lock.lease_left_ms - passed)}</span>`}
-    <small>${lock.holder.split("/")[0]}</small>`;
+    <small><bdi title=${lock.holder}>${lock.holder.split("/")[0]}</bdi></small>`;
 }
