@@ -94,7 +94,7 @@ func exportTap(t dispatch.Attempt) exportedTap {
 	return exportedTap{t.ID, t.Dispatch, t.Round, t.Result, timestamp(t.At), nullable(t.AppVersion)}
 }
 
-// exportEvent leaves out whose request it was unless it was the driver's own.
+// exportEvent returns the view of an event. It leaves out the request's identifier unless the driver made the request.
 func exportEvent(me dispatch.DriverID) func(dispatch.Event) exportedEvent {
 	return func(e dispatch.Event) exportedEvent {
 		v := exportedEvent{ID: e.ID, DispatchID: e.Dispatch, Type: e.Type, Round: e.Round, Actor: e.Actor, ReasonCode: nullable(e.ReasonCode), At: timestamp(e.At)}
@@ -105,7 +105,8 @@ func exportEvent(me dispatch.DriverID) func(dispatch.Event) exportedEvent {
 	}
 }
 
-// exportEntry leaves out whose request it was unless it was the driver's own, and who had the driver's push token before.
+// exportEntry returns the view of an audit entry. It leaves out the request's identifier unless the driver made the request, and it leaves out
+// the driver who had the push token before.
 func exportEntry(me dispatch.DriverID) func(dispatch.AuditEntry) auditView {
 	return func(e dispatch.AuditEntry) auditView {
 		if e.Actor != string(me) {
@@ -135,8 +136,8 @@ func withoutOthers(detail map[string]any) (changed bool) {
 	return changed
 }
 
-// exportDriver writes the export as it reads it, so that its size costs no memory. If reading fails in between, the JSON ends early:
-// whoever reads it knows by its last member, "complete".
+// exportDriver writes the export as it reads it, so that its size costs no memory. If reading fails in between, the JSON
+// ends early. A complete export ends with the member "complete".
 func (h *handler) exportDriver(c echo.Context, _ string) error {
 	id, err := driverID(c)
 	if err != nil {

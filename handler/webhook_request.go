@@ -37,7 +37,7 @@ func isWebhookEvent(f validator.FieldLevel) bool {
 	return name == webhook.AllEvents || dispatch.IsEvent(name)
 }
 
-// webhookFieldError returns the error of a URL whose host has no address as one of the field.
+// webhookFieldError turns webhook.ErrNoAddress into an error of the field url. It returns other errors as they are.
 func webhookFieldError(err error) error {
 	if errors.Is(err, webhook.ErrNoAddress) {
 		return invalidField("url", "must have a host that has an address")

@@ -166,7 +166,7 @@ func (h *handler) rotateWebhook(c echo.Context, _ string) error {
 	return writeWebhook(c, 200, e, secret)
 }
 
-// emptyWebhookRequest reads a request to an endpoint whose body says nothing.
+// emptyWebhookRequest reads a request without fields, and returns the endpoint's identifier from its path.
 func emptyWebhookRequest(c echo.Context) (webhook.ID, error) {
 	id, err := webhookID(c)
 	if err != nil {

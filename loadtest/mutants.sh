@@ -215,6 +215,7 @@ mutant "a replay stops while its endpoint has many lanes" repository/webhooks_re
 		}
 		if err := o.replay(" ./repository TestReplayWaits/sqlite
 mutant "an answer of the old URL pauses the new one" repository/webhooks_complete.go "f.url != w.URL" "false" ./repository TestEndpointThatIsGoneIsPaused/sqlite
+mutant "an old early event is written" repository/webhooks_write.go "err != nil || !early.event.PushAt.After(now)" "err != nil" ./repository TestEventsThatArePushedLater/sqlite
 mutant "a walk begins with the same driver each time" repository/audience.go "	w.Position = w.Start" "	w.Start, w.Position = \"\", \"\"" ./repository TestTheFirstPartIsAnotherEachTime
 mutant "a walk passes drivers who are not indexed" repository/audience.go "w.Recheck, w.Large = row.Recheck," "w.Recheck, w.Large = false," ./repository TestAWalkMeetsUnindexedDrivers/sqlite
 mutant "a part tells those of an earlier one again" repository/audience.go "if !told {" "if true {" ./repository TestAWalkMeetsUnindexedDrivers/sqlite

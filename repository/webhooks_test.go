@@ -255,6 +255,13 @@ func TestFirstEndpointIsKnown(t *testing.T) {
 		time.Sleep(time.Minute)
 		testkit.Equal(t, "another start takes", webhookKnowledge, change(status("whk_2", webhook.Active)))
 		delivered(2, "whk_2")
+		// A request that finds it active waits, too, if it became active just now.
+		must(t, status("whk_2", webhook.Paused)())
+		first := make(chan error)
+		go func() { first <- status("whk_2", webhook.Active)() }()
+		time.Sleep(webhookKnowledge / 2)
+		testkit.Equal(t, "the same start, asked for again, takes", webhookKnowledge, change(status("whk_2", webhook.Active)))
+		must(t, <-first)
 		time.Sleep(time.Minute)
 		testkit.Equal(t, "the start of another takes", 0, change(status("whk_1", webhook.Active)))
 		must(t, admin.DeleteWebhook(t.Context(), "whk_1"))

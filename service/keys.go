@@ -99,18 +99,21 @@ func (k *Keys) Create(ctx context.Context, name string, role dispatch.Role, by s
 	return made, secret, err
 }
 
-// newSecret returns a random secret. That of an idempotent request is derived from the request's seed, so that a retry
-// returns the same one, and from the caller's secret, as the seed is stored in plain text.
 func newSecret(ctx context.Context, by string) string {
+	return secretPrefix + base64.RawURLEncoding.EncodeToString(secretBytes(ctx, by, "firsttap api key"))
+}
+
+// secretBytes returns 32 random bytes. Those of an idempotent request are derived from the request's seed, so that a retry gets the same
+// ones, from the caller's secret, as the seed is stored in plain text, and from the purpose.
+func secretBytes(ctx context.Context, by, purpose string) []byte {
 	raw := make([]byte, sha256.Size)
 	if seed := idempotency.SeedFrom(ctx); seed != "" {
 		mac := hmac.New(sha256.New, []byte(by))
-		fmt.Fprintf(mac, "firsttap api key\n%s", seed)
-		raw = mac.Sum(nil)
-	} else {
-		rand.Read(raw) // never fails: crypto/rand ends the process instead
+		fmt.Fprintf(mac, "%s\n%s", purpose, seed)
+		return mac.Sum(nil)
 	}
-	return secretPrefix + base64.RawURLEncoding.EncodeToString(raw)
+	rand.Read(raw) // never fails: crypto/rand ends the process instead
+	return raw
 }
 
 // List returns the keys, newest first and including revoked ones, and the cursor of the next page, "" after the last.

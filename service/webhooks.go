@@ -2,9 +2,6 @@ package service
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -67,18 +64,8 @@ func (w *Webhooks) Create(ctx context.Context, url string, events []string, desc
 // webhookSecretPrefix is that of the Standard Webhooks convention; base64 follows.
 const webhookSecretPrefix = "whsec_"
 
-// newWebhookSecret returns a random secret. That of an idempotent request is derived as newSecret derives a key, so that a retry returns
-// the same one.
 func newWebhookSecret(ctx context.Context, by string) string {
-	raw := make([]byte, sha256.Size)
-	if seed := idempotency.SeedFrom(ctx); seed != "" {
-		mac := hmac.New(sha256.New, []byte(by))
-		fmt.Fprintf(mac, "firsttap webhook secret\n%s", seed)
-		raw = mac.Sum(nil)
-	} else {
-		rand.Read(raw) // never fails: crypto/rand ends the process instead
-	}
-	return webhookSecretPrefix + base64.StdEncoding.EncodeToString(raw)
+	return webhookSecretPrefix + base64.StdEncoding.EncodeToString(secretBytes(ctx, by, "firsttap webhook secret"))
 }
 
 // WebhookChange is what an admin changes of an endpoint; nil stays as it is.

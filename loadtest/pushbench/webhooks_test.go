@@ -11,7 +11,7 @@ import (
 	"firsttap/testkit"
 )
 
-// company is a FirstTap whose events other systems get, or do not get.
+// company is an instance with its drivers, which may have webhook endpoints.
 type company struct {
 	name     string
 	instance *systemtest.Instance
