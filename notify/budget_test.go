@@ -54,6 +54,9 @@ var onServer = map[string]costs{
 	"started": {Statements: 6, Commits: 1, Rows: 3, Allocs: 750}, "completed": {Statements: 5, Commits: 1, Rows: 3, Allocs: 650},
 }
 
+// steps are those of a dispatch's life.
+var steps = []string{"offered", "won", "started", "completed"}
+
 // The life of a dispatch stays within its budget: it is created and 30 drivers are told; all tap at once, one wins, and all are told; the
 // winner starts the work and completes it. What an instance does at any time is not part of it: looks, probes and verifications.
 func TestBudgetOfADispatch(t *testing.T) { // not parallel, as it counts the allocations of the process
@@ -61,24 +64,30 @@ func TestBudgetOfADispatch(t *testing.T) { // not parallel, as it counts the all
 		l := newLife(t, o)
 		l.live() // fills the caches
 		o.eventually("the devices are marked as living", func() bool { return l.count("devices WHERE good_at IS NULL") == 0 })
-		steps, spent := []string{"offered", "won", "started", "completed"}, map[string]costs{}
-		over := func(step string) bool { return !budgets[o.kind][step].allows(spent[step]) }
-		// While the machine stands still, the relay releases its pushes and leases them again, a pool dials, and a look is due. A step that
-		// costs more in one life is measured in the next.
-		for lives := 0; lives < 5 && slices.ContainsFunc(steps, over); lives++ {
-			for step, cost := range l.live() {
-				if over(step) {
-					spent[step] = cost
-				}
-			}
-		}
-		for _, step := range steps {
-			t.Logf("%s: %+v", step, spent[step])
-			if over(step) {
-				t.Errorf("%s costs %+v, not %+v; its statements are\n%s", step, spent[step], budgets[o.kind][step], strings.Join(l.sent[step], "\n"))
-			}
-		}
+		l.mustCost(budgets[o.kind])
 	})
+}
+
+// mustCost fails the test unless each step of a dispatch's life stays within its budget.
+func (l *life) mustCost(budget map[string]costs) {
+	l.t.Helper()
+	spent := map[string]costs{}
+	over := func(step string) bool { return !budget[step].allows(spent[step]) }
+	// While the machine stands still, the relay releases its pushes and leases them again, a pool dials, and a look is due. A step that
+	// costs more in one life is measured in the next.
+	for lives := 0; lives < 5 && slices.ContainsFunc(steps, over); lives++ {
+		for step, cost := range l.live() {
+			if over(step) {
+				spent[step] = cost
+			}
+		}
+	}
+	for _, step := range steps {
+		l.t.Logf("%d phones, %s: %+v", len(l.cars), step, spent[step])
+		if over(step) {
+			l.t.Errorf("%d phones, %s: costs %+v, not %+v; its statements are\n%s", len(l.cars), step, spent[step], budget[step], strings.Join(l.sent[step], "\n"))
+		}
+	}
 }
 
 // life is that of dispatches on one instance, with a count of what they cost.

@@ -215,12 +215,17 @@ func MakeDrivers(t testing.TB, i *Instance, n int) []Driver {
 
 func makeDriversIn(t testing.TB, i *Instance, region string, n int) []Driver {
 	t.Helper()
-	a := createDrivers(i, region, n)
-	made := a.drivers()
-	if len(made) != n {
-		t.Fatalf("drivers: %s", a)
+	const bulk = 1000 // is the most that a request may have
+	var all []Driver
+	for len(all) < n {
+		a := createDrivers(i, region, min(bulk, n-len(all)))
+		made := a.drivers()
+		if len(made) == 0 {
+			t.Fatalf("drivers: %s", a)
+		}
+		all = append(all, made...)
 	}
-	return made
+	return all
 }
 
 func createDrivers(i *Instance, region string, n int) Response {

@@ -34,6 +34,8 @@ type death struct {
 	name string
 	// unsent are the messages that were not recorded as sent at that time.
 	unsent map[message]bool
+	// parts is how many large audiences were told in part then.
+	parts int
 }
 
 func newFleet(t *testing.T, url string) *fleet {
@@ -65,7 +67,7 @@ func (h *fleet) any() *Instance {
 func (h *fleet) kill(k int) {
 	h.t.Helper()
 	h.instances[k].Kill()
-	h.deaths = append(h.deaths, death{name: h.names[k], unsent: h.db.unsentMessages()})
+	h.deaths = append(h.deaths, death{name: h.names[k], unsent: h.db.unsentMessages(), parts: h.db.Count("expansions")})
 	h.db.endLeases(h.leases[k])
 	h.begin(k)
 }
@@ -189,16 +191,23 @@ func killWhilePushing(t *testing.T, url string, pushes, drivers int, pace time.D
 		default:
 		}
 	}
+	h.mustHaveTold(people)
+}
+
+// mustHaveTold waits until every event of a new dispatch was pushed to everybody, and fails the test unless each phone shows it once, nothing
+// is lost, and every duplicate was in flight at a kill.
+func (h *fleet) mustHaveTold(people []Driver) {
+	h.t.Helper()
 	var events []string
 	h.db.each("SELECT id FROM events WHERE type='dispatch.created'", func(scan func(...any) error) error {
 		var id string
 		defer func() { events = append(events, id) }()
 		return scan(&id)
 	})
-	backlog := time.Duration(pushes/200) * time.Second
-	testkit.Within(t, testkit.Patience+backlog, "everybody has heard of everything", func() bool {
+	all := len(events) * len(people)
+	testkit.Within(h.t, testkit.Patience+time.Duration(all/200)*time.Second, "everybody has heard of everything", func() bool {
 		n, _ := h.mail.Count()
-		return n == len(events)*drivers
+		return n == all
 	})
 	h.settle()
 	h.account(events, people)
@@ -209,8 +218,31 @@ func killWhilePushing(t *testing.T, url string, pushes, drivers int, pace time.D
 		}
 		for _, e := range events {
 			if shown[e] != 1 {
-				t.Errorf("%s sees the offer of %s %d times", d.ID, e, shown[e])
+				h.t.Errorf("%s sees the offer of %s %d times", d.ID, e, shown[e])
 			}
 		}
 	}
+}
+
+// A large audience is told in parts. Instances are killed all the time, also between two parts, and everybody is told.
+func TestKilledInstancesTellALargeAudience(t *testing.T) {
+	t.Parallel()
+	killWhileTelling(t, mariaDB(t), testkit.Scale(2500, 5000))
+}
+
+// killWhileTelling makes a dispatch for that many drivers, and kills instances until most are told.
+func killWhileTelling(t *testing.T, url string, drivers int) {
+	h := newFleet(t, url)
+	h.fcm.Set(func(k *fcmtest.Knobs) { k.Latency, k.Jitter = slowest/2, slowest/2 })
+	people := MakeDriversWithPhones(t, h.instances[0], "seoul", drivers)
+	<-h.make(1, time.Millisecond)
+	for told := 0; told < drivers*8/10; told, _ = h.mail.Count() {
+		h.killSender()
+		next := time.NewTimer(rand.N(time.Second))
+		<-next.C
+	}
+	if !slices.ContainsFunc(h.deaths, func(d death) bool { return d.parts > 0 }) {
+		t.Error("no instance was killed between two parts of the audience")
+	}
+	h.mustHaveTold(people)
 }

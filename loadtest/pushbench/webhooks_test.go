@@ -1,6 +1,8 @@
 package pushbench
 
 import (
+	"cmp"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -108,9 +110,14 @@ func (c *company) measureDeliveries(b *testing.B) {
 
 // What webhooks cost pushes, taps and each other: a FirstTap without endpoints, one with an endpoint that is well, and one with another
 // endpoint that never answers, in turn on one machine, which they share with FCM, the phones and the receiver. More events wait for the
-// endpoint that hangs than it may have attempts under way.
+// endpoint that hangs than it may have attempts under way. It hangs for FIRSTTAP_HANG, such as 1h, over which the samples are spread; without,
+// for as long as they take.
 func BenchmarkPushBesideWebhooks(b *testing.B) {
 	const rounds = 300
+	hang, err := time.ParseDuration(cmp.Or(os.Getenv("FIRSTTAP_HANG"), "0s"))
+	if err != nil {
+		b.Fatalf("FIRSTTAP_HANG: %v", err)
+	}
 	db := servertest.StartMariaDB(b)
 	none, one := newCompany(b, db, "no endpoint"), newCompany(b, db, "an endpoint", well)
 	hangs := newCompany(b, db, "one more that hangs", well, hanging)
@@ -126,7 +133,7 @@ func BenchmarkPushBesideWebhooks(b *testing.B) {
 	}
 	for round := range rounds {
 		for k := range all {
-			pauseAtRandom(b.Context(), 20*time.Millisecond)
+			pauseAtRandom(b.Context(), max(20*time.Millisecond, hang/time.Duration(rounds*len(all))))
 			all[(round+k)%len(all)].sample(b)
 		}
 	}
