@@ -9,7 +9,7 @@ export FIRSTTAP_MYSQL_ROOT ?= /var/cache/firsttap/mysql
 BIN := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/firsttap/bin
 GOLANGCI := $(BIN)/golangci-lint-v2.15.0
 
-.PHONY: build test test-all soak browser screenshots vendored servers bench bench-locks bench-push bench-scale bench-console loadtest client kubernetes mutants lint format check clean
+.PHONY: build test test-all soak browser screenshots vendored servers bench bench-locks bench-push bench-scale simulate bench-console loadtest client kubernetes mutants lint format check clean
 
 build:
 	CGO_ENABLED=0 go build -o bin/firsttap .
@@ -67,6 +67,14 @@ bench-push: servers
 # Measures what the number of drivers costs: the numbers are in FIRSTTAP_SCALE.
 bench-scale: servers
 	go test -v -run '^$$' -bench 'Scale|Audience' -benchtime 1x -timeout 60m ./loadtest/scale
+
+# Simulates MINUTES of a day of DRIVERS drivers and PER_MINUTE dispatches a minute, scaled down to this machine, and says what it cost beside
+# the cost model of docs/scaling.md.
+DRIVERS ?= 100000
+PER_MINUTE ?= 1000
+MINUTES ?= 2
+simulate: servers
+	FIRSTTAP_DRIVERS=$(DRIVERS) FIRSTTAP_PER_MINUTE=$(PER_MINUTE) FIRSTTAP_MINUTES=$(MINUTES) go test -v -run '^$$' -bench Day -benchtime 1x -timeout 60m ./loadtest/scale
 
 # Measures the board in Chromium with 500 open dispatches and 50 events a second: frames, bytes, first paint. Needs Node 20 and Chromium.
 bench-console:
