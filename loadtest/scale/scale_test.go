@@ -114,13 +114,16 @@ func ask(b *testing.B, i *systemtest.Instance, method, path, token, body string)
 	return took
 }
 
-// arrivals are when the pushes of each dispatch arrive at the push service.
+// arrivals are when the push service accepts the pushes of each dispatch.
 type arrivals struct {
 	mu sync.Mutex
 	at map[string][]time.Time
 }
 
 func (a *arrivals) add(r fcmtest.Request) {
+	if !r.Accepted {
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	id := r.Data["dispatch_id"]
@@ -168,7 +171,7 @@ func fill(b *testing.B, url string, c crowd) {
 		execute("INSERT INTO drivers (id, name, phone, regions, vehicle_class, locale, on_duty, " + version + ", created_at, updated_at) SELECT " + id +
 			`, CONCAT('Driver ', n), '+8210', CONCAT('["', ` + c.region + `, '"]'), '45m', 'ko', ` + duty + ", " + value + ", 1, 1" + rows)
 		execute(`INSERT INTO devices (id, driver_id, installation_id, platform, push_token, app_version, locale, created_at, updated_at)
-			SELECT CONCAT('dev_` + c.name + `', LPAD(n, 22, '0')), ` + id + ", 'app', 'android', CONCAT('" + c.name + " ', n), '', '', 1, 1" + rows + fmt.Sprintf(" AND n MOD %d = 0", c.phones))
+			SELECT CONCAT('dev_` + c.name + `', LPAD(n, 22, '0')), ` + id + ", 'app', 'android', CONCAT('" + c.name + "-', n), '', '', 1, 1" + rows + fmt.Sprintf(" AND n MOD %d = 0", c.phones))
 		if indexed {
 			for _, region := range []string{"''", c.region} {
 				execute("INSERT INTO driver_regions (region, vehicle_class, on_duty, driver_id) SELECT " + region + ", '45m', " + duty + ", " + id + rows)
