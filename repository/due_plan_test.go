@@ -118,13 +118,15 @@ func (db *database) young(t *testing.T, n int) {
 	db.exec(t, "ANALYZE TABLE events, outbox, devices, job_runs, supply, tap_batches, attempts, offers, idempotency_keys, notifications")
 }
 
+// pruneIndexes are by which index Prune finds the rows of a table.
+var pruneIndexes = map[string]string{
+	"events": "ix_events_dispatch", "outbox": "ix_outbox_due", "notifications": "ix_notifications_due", "devices": "ix_devices_quarantined",
+	"job_runs": "ix_job_runs_slot", "supply": "PRIMARY", "tap_batches": "PRIMARY", "attempts": "PRIMARY", "offers": "PRIMARY",
+	"idempotency_keys": "ix_idempotency_keys_expiry",
+}
+
 // Rows past their retention are found by an index in its order, and deleted by their key.
 func TestPlansOfPrune(t *testing.T) {
-	indexes := map[string]string{
-		"events": "ix_events_dispatch", "outbox": "ix_outbox_due", "notifications": "ix_notifications_due", "devices": "ix_devices_quarantined",
-		"job_runs": "ix_job_runs_slot", "supply": "PRIMARY", "tap_batches": "PRIMARY", "attempts": "PRIMARY", "offers": "PRIMARY",
-		"idempotency_keys": "ix_idempotency_keys_expiry",
-	}
 	form := regexp.MustCompile(`\A(SELECT|DELETE) .*?FROM (\w+) `)
 	eachServer(t, func(t *testing.T, db *database) {
 		db.fill(t, 6)
@@ -144,7 +146,7 @@ func TestPlansOfPrune(t *testing.T) {
 			}
 			if strings.HasPrefix(s, "SELECT (SELECT 1") {
 				for _, p := range db.explain(t, s) {
-					if p["table"] != "" && p["table"] != removedTable && p["table"] != webhooksTable && (p["key"] != indexes[p["table"]] || p["type"] != "range" && p["type"] != "ref" || strings.Contains(p["extra"], "filesort")) {
+					if p["table"] != "" && p["table"] != removedTable && p["table"] != webhooksTable && (p["key"] != pruneIndexes[p["table"]] || p["type"] != "range" && p["type"] != "ref" || strings.Contains(p["extra"], "filesort")) {
 						t.Errorf("%s\n%v", s, p)
 					}
 				}
@@ -152,12 +154,12 @@ func TestPlansOfPrune(t *testing.T) {
 			}
 			seen[of[1]+" "+of[2]]++
 			p := db.explain(t, s)[0]
-			if of[1] == "SELECT" && (p["key"] != indexes[of[2]] || strings.Contains(p["extra"], "filesort")) ||
+			if of[1] == "SELECT" && (p["key"] != pruneIndexes[of[2]] || strings.Contains(p["extra"], "filesort")) ||
 				of[1] == "DELETE" && p["rows"] != "1" || p["type"] != "range" && p["type"] != "ref" {
 				t.Errorf("%s\n%v", s, p)
 			}
 		}
-		for table := range indexes {
+		for table := range pruneIndexes {
 			if seen["SELECT "+table] == 0 || seen["DELETE "+table] == 0 {
 				t.Errorf("nothing of %s: %v", table, seen)
 			}

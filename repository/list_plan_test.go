@@ -153,7 +153,7 @@ func (db *database) mustSeek(t *testing.T, name, statement string, few int) {
 	}
 }
 
-// A page costs the same wherever it is, and however much there is besides.
+// A page costs the same wherever it is, and however much there is besides. No index is there in vain.
 func TestPagesCostTheSame(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		z := db.size(t)
@@ -180,6 +180,7 @@ func TestPagesCostTheSame(t *testing.T) {
 			}
 		}
 		db.mustCountLittle(t, z)
+		db.mustReadEveryIndex(t, z)
 	})
 }
 
