@@ -77,8 +77,7 @@ func (s *Store) RecordRefusedSignIns(ctx context.Context, all []dispatch.Refused
 	})
 }
 
-// Audit returns the audit entries that q selects, newest first, and the cursor of the next page, "" after the last.
-func (s *Store) Audit(ctx context.Context, q dispatch.AuditQuery) ([]dispatch.AuditEntry, string, error) {
+func (s *Store) listAudit(ctx context.Context, q dispatch.AuditQuery) ([]dispatch.AuditEntry, string, error) {
 	db := s.general.WithContext(ctx)
 	if q.Target != "" {
 		db = db.Where("target = ?", q.Target)

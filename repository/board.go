@@ -18,9 +18,7 @@ const (
 	maxUnseenIDs = 200
 )
 
-// Board counts the dispatches of a region, "" for all, and the drivers on duty in each region. It reads the open and recently
-// ended dispatches only, and every driver on duty.
-func (s *Store) Board(ctx context.Context, region string) (dispatch.Board, error) {
+func (s *Store) countBoard(ctx context.Context, region string) (dispatch.Board, error) {
 	now, err := s.clock(s.general.WithContext(ctx))
 	if err != nil {
 		return dispatch.Board{}, err
@@ -111,9 +109,7 @@ func (s *Store) findUnseen(ctx context.Context, b *dispatch.Board, region string
 	return nil
 }
 
-// Supply returns the counts of a region in the last hours, the oldest first; for "" those of every region and the totals,
-// whose region is "".
-func (s *Store) Supply(ctx context.Context, region string, hours int) ([]dispatch.Supply, error) {
+func (s *Store) listSupply(ctx context.Context, region string, hours int) ([]dispatch.Supply, error) {
 	query := "SELECT at, region, on_duty, open FROM supply WHERE at >= " + s.dialect.now() + " - ?"
 	args := []any{(time.Duration(hours) * time.Hour).Microseconds()}
 	if region != "" {

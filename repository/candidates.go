@@ -51,9 +51,7 @@ const candidateState = `EXISTS (SELECT 1 FROM devices dv WHERE dv.driver_id = %[
   EXISTS (SELECT 1 FROM dispatches o WHERE o.accepted_by = %[1]s AND o.status IN ('ACCEPTED', 'IN_PROGRESS')
     AND o.work_ends_at > ? AND o.work_starts_at < ?) busy`
 
-// Preview counts every driver who is not erased as a candidate for these terms, and returns the database's time. It reads the eligible and the suspended
-// drivers, and counts that are kept. While some drivers are not indexed, it reads all.
-func (s *Store) Preview(ctx context.Context, terms dispatch.Terms) (dispatch.Preview, time.Time, error) {
+func (s *Store) previewAudience(ctx context.Context, terms dispatch.Terms) (dispatch.Preview, time.Time, error) {
 	db := s.general.WithContext(ctx)
 	now, err := s.clock(db)
 	if err != nil {

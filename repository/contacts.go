@@ -20,9 +20,7 @@ var contactSources = [...]struct{ table, index, where string }{
 	{"claims", "uq_claims_round", ""},
 }
 
-// Offers returns the offers of the dispatch to each driver in the round, 0 for all, by round and driver, and the cursor of the
-// next page, "" after the last. ErrNotFound, ErrBadCursor.
-func (s *Store) Offers(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.Offered, string, error) {
+func (s *Store) listOffers(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.Offered, string, error) {
 	db := s.general.WithContext(ctx)
 	d, _, err := s.findDispatch(db, id, "")
 	if err != nil {

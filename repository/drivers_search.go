@@ -9,8 +9,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// Drivers returns the drivers that q selects, either the erased ones or the others, newest first, and the cursor of the next page, "" after the last.
-func (s *Store) Drivers(ctx context.Context, q dispatch.DriverQuery) ([]dispatch.DriverRecord, string, error) {
+func (s *Store) listDrivers(ctx context.Context, q dispatch.DriverQuery) ([]dispatch.DriverRecord, string, error) {
 	where, args := s.driverFilter(q)
 	db := s.general.WithContext(ctx)
 	var rows []driverRow

@@ -29,9 +29,7 @@ func (row *eventRow) event() dispatch.Event {
 
 func (eventRow) TableName() string { return "events" }
 
-// Events returns the events of a dispatch, the oldest first, and the cursor of the next page, "" after the last.
-// ErrNotFound, ErrBadCursor.
-func (s *Store) Events(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]dispatch.Event, string, error) {
+func (s *Store) listEvents(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]dispatch.Event, string, error) {
 	var after dispatch.EventID
 	if page.Cursor != "" {
 		var err error

@@ -136,6 +136,11 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.lastKnown, s.procedure = newLastKnown(), newClaimProcedure(pool, &s.dialect, log)
+	if o.ReplicaURL != "" {
+		if err := s.openReplica(o.ReplicaURL, version, readLimit, unit); err != nil {
+			return nil, errors.Join(fmt.Errorf("the replica: %w", err), s.Close())
+		}
+	}
 	return s, nil
 }
 

@@ -50,9 +50,7 @@ func stateOf(s outbox.Status) int {
 	return stateDropped
 }
 
-// Notifications returns the notifications of a dispatch, the oldest first, and the cursor of the next page, "" after the
-// last. An unknown dispatch has none.
-func (s *Store) Notifications(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]outbox.Notification, string, error) {
+func (s *Store) listNotifications(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]outbox.Notification, string, error) {
 	db := s.general.WithContext(ctx).Table("notifications"+s.dialect.forceIndex("ix_notifications_dispatch")).Where("dispatch_id = ?", id)
 	if page.Cursor != "" {
 		at, last, err := parseCursor(notificationOfDispatch, page.Cursor, dispatch.ParseNotificationID)
@@ -64,10 +62,7 @@ func (s *Store) Notifications(ctx context.Context, id dispatch.ID, page dispatch
 	return notificationPage(db.Order("created_at, id"), notificationOfDispatch, page.Limit, func(row *notificationRow) int64 { return row.CreatedAt })
 }
 
-// NotificationsBy returns the notifications of all dispatches that have the status, "" for any, and the cursor of the next
-// page, "" after the last. Every page costs the same. The order is by next_at, descending: DEAD and DROPPED ones by when they
-// ended, PENDING ones by when they are due, SENT ones by when their offer ends. For any status it is the newest first.
-func (s *Store) NotificationsBy(ctx context.Context, status outbox.Status, page dispatch.Page) ([]outbox.Notification, string, error) {
+func (s *Store) listNotificationsBy(ctx context.Context, status outbox.Status, page dispatch.Page) ([]outbox.Notification, string, error) {
 	db, err := notificationsBy(s.general.WithContext(ctx), status, page)
 	if err != nil {
 		return nil, "", err

@@ -28,8 +28,7 @@ FROM dispatches d JOIN events e ON e.dispatch_id = d.id WHERE d.id IN ? GROUP BY
 // maxTapped bounds one statement: SQLite takes 32,766 parameters.
 const maxTapped = 1000
 
-// TapStatistics summarizes the driver's taps of the last thirty days. ErrDriverNotFound.
-func (s *Store) TapStatistics(ctx context.Context, v dispatch.DriverID) (dispatch.TapStatistics, error) {
+func (s *Store) countTaps(ctx context.Context, v dispatch.DriverID) (dispatch.TapStatistics, error) {
 	if _, err := s.DriverRecord(ctx, v); err != nil {
 		return dispatch.TapStatistics{}, err
 	}

@@ -41,9 +41,7 @@ func (s *Store) Dispatch(ctx context.Context, id dispatch.ID) (dispatch.Dispatch
 	return d, err
 }
 
-// List returns the dispatches that q selects, newest first, and the cursor of the next page, "" after the last. Unless
-// q.Text is given, every page costs the same. ErrBadCursor.
-func (s *Store) List(ctx context.Context, q dispatch.Query) ([]dispatch.Dispatch, string, error) {
+func (s *Store) listDispatches(ctx context.Context, q dispatch.Query) ([]dispatch.Dispatch, string, error) {
 	l := s.dispatchListing(q)
 	source, args, err := l.sql(q.Page)
 	if err != nil {

@@ -133,8 +133,7 @@ func requestedRun(tx *gorm.DB) (cronjob.Run, error) {
 	return rows[0].run(), nil
 }
 
-// Runs returns the runs of a job, the latest slot first, and the cursor of the next page, "" after the last.
-func (s *Store) Runs(ctx context.Context, job string, page dispatch.Page) ([]cronjob.Run, string, error) {
+func (s *Store) listRuns(ctx context.Context, job string, page dispatch.Page) ([]cronjob.Run, string, error) {
 	db := s.general.WithContext(ctx)
 	now, err := s.clock(db)
 	if err != nil {

@@ -41,9 +41,11 @@ type Store struct {
 	// procedure and lastKnown make a claim cheap; nil for SQLite, which has no round trips.
 	procedure *claimProcedure
 	lastKnown *lastKnown
-	options   Options
-	log       *slog.Logger
-	closers   []func() error
+	// replica answers what the backoffice lists; nil for none.
+	replica *replica
+	options Options
+	log     *slog.Logger
+	closers []func() error
 }
 
 // dialect holds the differences between the databases.
@@ -99,6 +101,8 @@ type Options struct {
 	OnWebhooks func()
 	// Retention is how long Prune leaves history; the zero value keeps it for ever.
 	Retention Retention
+	// ReplicaURL names a replica of the database, which must be a MySQL or MariaDB, for the reads of replica_reads.go. "" for none.
+	ReplicaURL string
 	// Observer observes every statement.
 	Observer StatementObserver
 	// Log is where the Store warns. Nil discards.
@@ -118,6 +122,8 @@ func Open(ctx context.Context, url string, o Options) (s *Store, err error) {
 	switch {
 	case found && scheme == "mysql":
 		s, err = openMySQL(ctx, url, o)
+	case found && scheme == "sqlite" && rest != "" && o.ReplicaURL != "":
+		err = errors.New("an SQLite database has no replica")
 	case found && scheme == "sqlite" && rest != "":
 		s, err = openSQLite(rest, o)
 	default:

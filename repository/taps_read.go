@@ -17,9 +17,7 @@ type driverRound struct {
 	DriverID dispatch.DriverID
 }
 
-// Attempts returns the taps on a dispatch in the round, 0 for all, the oldest first, and the cursor of the next page, ""
-// after the last. The reaction time in an earlier round counts from the round's first event. ErrNotFound, ErrBadCursor.
-func (s *Store) Attempts(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.AttemptRecord, string, error) {
+func (s *Store) listAttempts(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.AttemptRecord, string, error) {
 	db := s.general.WithContext(ctx)
 	d, _, err := s.findDispatch(db, id, "")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 // Statement is a statement that is sent to the database.
 type Statement struct {
-	// Pool is the pool of its connection: claims, writes, general, relay, webhooks, doors or looks.
+	// Pool is the pool of its connection: claims, writes, general, relay, webhooks, doors, looks or replica.
 	Pool string
 	// Operation is select, insert, update, delete, call, begin, commit, rollback or other.
 	Operation string
@@ -31,6 +31,9 @@ func (s *Store) observe(w StatementObserver) {
 	if s.procedure != nil {
 		s.procedure.observer = w
 	}
+	if s.replica != nil {
+		s.replica.observer = w
+	}
 }
 
 // Pools returns the connection pools by name, for their metrics.
@@ -40,6 +43,9 @@ func (s *Store) Pools() map[string]*sql.DB {
 		if pool, err := db.DB(); err == nil {
 			found[name] = pool
 		}
+	}
+	if s.replica != nil {
+		found["replica"] = s.replica.pool
 	}
 	return found
 }

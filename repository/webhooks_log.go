@@ -41,9 +41,7 @@ func (l *loggedDelivery) delivery() (d webhook.Delivery, err error) {
 	return d, nil
 }
 
-// WebhookDeliveries returns the endpoint's deliveries with the status, "" for any, those of the newest events first, and the cursor of the
-// next page, "" after the last. webhook.ErrNotFound, ErrBadCursor.
-func (s *Store) WebhookDeliveries(ctx context.Context, id webhook.ID, status webhook.DeliveryStatus, page dispatch.Page) ([]webhook.Delivery, string, error) {
+func (s *Store) listDeliveries(ctx context.Context, id webhook.ID, status webhook.DeliveryStatus, page dispatch.Page) ([]webhook.Delivery, string, error) {
 	db := s.general.WithContext(ctx)
 	if _, err := findWebhook(db, id, ""); err != nil {
 		return nil, "", err

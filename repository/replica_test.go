@@ -1,0 +1,354 @@
+package repository
+
+import (
+	"bytes"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+// replicated is a primary with a replica. Its Store is an instance that knows no replica.
+type replicated struct {
+	*database
+	*servertest.Replication
+	kind, replicaURL string
+}
+
+func eachReplicated(t *testing.T, kinds []string, test func(*testing.T, *replicated)) {
+	t.Helper()
+	t.Parallel()
+	servertest.OnEach(t, kinds, func(t *testing.T, kind string) {
+		r := servertest.StartReplication(t, kind)
+		u, err := url.Parse(r.URL(t))
+		must(t, err)
+		db := migrated(t, u.String())
+		must(t, db.EnsureKey(t.Context(), dispatch.Key{ID: dispatch.FirstKeyID, Name: "first", Role: dispatch.Admin, Hash: strings.Repeat("a", 64)}))
+		u.Host = r.Replica.Addr()
+		r.Follow()
+		test(t, &replicated{db, r, kind, u.String()})
+	})
+}
+
+// lister is another instance, with the replica and the statements that it sends.
+type lister struct {
+	*database
+	sent *watched
+	log  bytes.Buffer
+}
+
+// lister returns an instance that reads from the replica. It tries a replica that it has left at each read, if eager.
+func (r *replicated) lister(t *testing.T, patience time.Duration, eager bool) *lister {
+	t.Helper()
+	l := &lister{sent: &watched{}}
+	l.database = r.by(openWith(t, r.url, Options{
+		ReplicaURL: r.replicaURL, Patience: patience, Observer: l.sent.watch, Log: slog.New(slog.NewTextHandler(&l.log, nil)),
+	}))
+	if l.replica.pause = time.Hour; eager {
+		l.replica.pause = 0
+	}
+	return l
+}
+
+// newest is the newest dispatch of the instance's list.
+func (l *lister) newest(t *testing.T) dispatch.Dispatch {
+	t.Helper()
+	items, _, err := l.List(t.Context(), dispatch.Query{Page: dispatch.Page{Limit: 1}})
+	must(t, err)
+	if len(items) != 1 {
+		t.Fatalf("%d dispatches", len(items))
+	}
+	return items[0]
+}
+
+// mustSee fails the test unless the instance's list begins with the dispatch as it is.
+func (l *lister) mustSee(t *testing.T, want dispatch.Dispatch) {
+	t.Helper()
+	got := l.newest(t)
+	testkit.Equal(t, "the newest dispatch's identifier", want.ID, got.ID)
+	testkit.Equal(t, "its version", want.Version, got.Version)
+}
+
+// The statements of a list.
+var (
+	byReplica = []string{"looks select", "replica select", "replica select"} // the position, the wait, the list
+	byPrimary = []string{"general select"}
+)
+
+// Whatever is committed before a list begins is in it, at any instance: also while the replica lags, by the primary.
+func TestListsHaveWhatWasCommitted(t *testing.T) {
+	eachReplicated(t, servertest.EveryServer(), func(t *testing.T, r *replicated) {
+		patient := r.lister(t, testkit.Patience, false)
+		for range 20 {
+			d := r.add(t, nil)
+			patient.mustSee(t, d)
+			testkit.Equal(t, "the statements", byReplica, patient.sent.take())
+			patient.mustSee(t, r.mustUpdate(t, d.ID, cancel))
+			testkit.Equal(t, "the statements after a change", byReplica, patient.sent.take())
+		}
+
+		short, eager := r.lister(t, 5*time.Second, false), r.lister(t, 5*time.Second, true)
+		r.Lag()
+		d := r.add(t, nil)
+		short.mustSee(t, d)
+		if said := short.sent.take(); said[len(said)-1] != byPrimary[0] {
+			t.Errorf("%v", said)
+		}
+		eager.mustSee(t, d)
+		d = r.mustUpdate(t, d.ID, cancel)
+		short.mustSee(t, d)
+		testkit.Equal(t, "the statements once the replica is left", byPrimary, short.sent.take())
+		r.Follow()
+		testkit.Retry(t, func() error {
+			eager.sent.take()
+			eager.mustSee(t, d)
+			return differ(byReplica, eager.sent.take())
+		})
+		logged := eager.log.String()
+		if strings.Count(logged, "the read replica is left") != 1 || strings.Count(logged, "up to date again") != 1 || !strings.Contains(logged, errLags.Error()) {
+			t.Error(logged)
+		}
+	})
+}
+
+// Each instance sees its own and the others' changes, however many read and change at once and whatever the replica does.
+func TestListsWhileTheReplicaComesAndGoes(t *testing.T) {
+	eachReplicated(t, servertest.Servers(), func(t *testing.T, r *replicated) {
+		instances := []*lister{r.lister(t, 5*time.Second, true), r.lister(t, 5*time.Second, true)}
+		lags := []func(){r.Lag, r.Follow, r.Replica.Freeze, r.Replica.Thaw, r.Replica.Kill, r.Replica.Start, r.Follow}
+		done := begin(func() error {
+			for range 2 {
+				for _, change := range lags {
+					change()
+				}
+			}
+			return nil
+		})
+		for over := false; !over; {
+			select {
+			case err := <-done:
+				must(t, err)
+				over = true
+			default:
+			}
+			testkit.Together(6, func(i int) {
+				d := r.add(t, nil)
+				seen, _, err := instances[i%2].List(t.Context(), dispatch.Query{Page: dispatch.Page{Limit: 20}})
+				if err != nil || !slices.ContainsFunc(seen, func(s dispatch.Dispatch) bool { return s.ID == d.ID }) {
+					t.Errorf("%s is not in the list of an instance: %v", d.ID, err)
+				}
+			})
+		}
+		for _, l := range instances {
+			testkit.Retry(t, func() error {
+				l.newest(t)
+				if use, _ := l.Replica(); use.ByReplica == 0 || use.ByPrimary == 0 || !use.InUse {
+					return fmt.Errorf("%+v", use)
+				}
+				return nil
+			})
+		}
+	})
+}
+
+// A replica that does not answer costs the reads that have begun a part of the patience, and later ones nothing; one of them tries it from
+// time to time.
+func TestReplicaThatIsGone(t *testing.T) {
+	eachReplicated(t, servertest.Servers(), func(t *testing.T, r *replicated) {
+		for name, gone := range map[string]struct{ leave, come func() }{
+			"killed": {r.Replica.Kill, func() { r.Replica.Start(); r.Follow() }},
+			"frozen": {r.Replica.Freeze, r.Replica.Thaw},
+		} {
+			l := r.lister(t, 5*time.Second, false)
+			d := r.add(t, nil)
+			l.mustSee(t, d)
+			gone.leave()
+			l.mustSee(t, d) // while the replica stays away
+			l.sent.take()
+			for range 10 {
+				d = r.add(t, nil)
+				l.mustSee(t, d)
+			}
+			testkit.Equal(t, name+": the statements once the replica is left", slices.Repeat(byPrimary, 10), l.sent.take())
+			gone.come()
+			l.replica.pause = 0
+			testkit.Retry(t, func() error {
+				l.sent.take()
+				l.mustSee(t, d)
+				return differ(byReplica, l.sent.take())
+			})
+		}
+	})
+}
+
+// The primary answers if the replica's server refuses the read or is not the primary's replica, and if there are no positions to wait for.
+func TestReplicaThatCantAnswer(t *testing.T) {
+	eachReplicated(t, servertest.EveryServer(), func(t *testing.T, r *replicated) {
+		d := r.add(t, nil)
+		r.Follow()
+		root := direct(t, rootAt(t, r.replicaURL))
+		must(t, errorOf(root.Exec("RENAME TABLE events TO other"))) // as if a migration had not arrived
+		l := r.lister(t, testkit.Patience, false)
+		events, _, err := l.Events(t.Context(), d.ID, dispatch.Page{Limit: 10})
+		if err != nil || len(events) != 1 {
+			t.Errorf("%d events, %v", len(events), err)
+		}
+		if use, _ := l.Replica(); use.InUse || use.ByPrimary != 1 || !strings.Contains(l.log.String(), "events") {
+			t.Errorf("%+v, %s", use, &l.log)
+		}
+		must(t, errorOf(root.Exec("RENAME TABLE other TO events")))
+
+		must(t, errorOf(root.Exec("UPDATE api_keys SET created_at = created_at + 1"))) // as if it were another database
+		l = r.lister(t, testkit.Patience, false)
+		l.mustSee(t, d)
+		if use, _ := l.Replica(); use.InUse || !strings.Contains(l.log.String(), errOtherReplica.Error()) {
+			t.Errorf("%+v, %s", use, &l.log)
+		}
+
+		must(t, errorOf(root.Exec("UPDATE api_keys SET created_at = created_at - 1")))
+		l = r.lister(t, testkit.Patience, false)
+		r.Demote() // the server may not know the newest commits
+		mustBeUnavailable(t, "a list of a server that was demoted", errorOfPage(l.List(t.Context(), dispatch.Query{Page: dispatch.Page{Limit: 1}})))
+		must(t, errorOf(direct(t, rootAt(t, r.url)).Exec("SET GLOBAL read_only = 0")))
+
+		alone := pooled(t, r.kind)
+		l = &lister{sent: &watched{}}
+		l.database = alone.by(openWith(t, alone.url, Options{ReplicaURL: alone.url, Patience: testkit.Patience, Log: slog.New(slog.NewTextHandler(&l.log, nil))}))
+		l.mustSee(t, alone.add(t, nil))
+		if use, _ := l.Replica(); use.InUse || !strings.Contains(l.log.String(), errNoPositions.Error()) {
+			t.Errorf("a server without a binary log: %+v, %s", use, &l.log)
+		}
+	})
+}
+
+// The primary's clock says what state a dispatch is in, also where the replica's is a day ahead.
+func TestStatesByThePrimarysClock(t *testing.T) {
+	eachReplicated(t, servertest.EveryServer(), func(t *testing.T, r *replicated) {
+		must(t, errorOf(direct(t, rootAt(t, r.replicaURL)).Exec("SET GLOBAL init_connect = 'SET timestamp = UNIX_TIMESTAMP() + 86400'")))
+		l := r.lister(t, testkit.Patience, false)
+		open := r.add(t, nil)
+		scheduled := r.add(t, func(d *dispatch.Dispatch) {
+			d.OpensAt = d.OpensAt.Add(time.Hour)
+			d.ExpiresAt = d.ExpiresAt.Add(time.Hour)
+		})
+		for status, want := range map[dispatch.Status]dispatch.ID{dispatch.Pending: open.ID, dispatch.Scheduled: scheduled.ID} {
+			items, _, err := l.List(t.Context(), dispatch.Query{Status: status, Page: dispatch.Page{Limit: 10}})
+			must(t, err)
+			if len(items) != 1 || items[0].ID != want || items[0].Status != status {
+				t.Errorf("%s: %+v", status, items)
+			}
+		}
+		b, err := l.Board(t.Context(), "")
+		must(t, err)
+		if b.Counts[dispatch.Pending] != 1 || b.Counts[dispatch.Scheduled] != 1 || b.Counts[dispatch.Expired] != 0 || !near(b.Now, r.now(t)) {
+			t.Errorf("%+v", b)
+		}
+		if use, _ := l.Replica(); use.ByReplica != 3 || use.ByPrimary != 0 {
+			t.Errorf("%+v", use)
+		}
+		var ahead int64
+		must(t, l.replica.pool.QueryRow("SELECT "+mysqlNow).Scan(&ahead))
+		if fromMicros(ahead).Sub(r.now(t)) < 23*time.Hour {
+			t.Error("the replica's clock is not ahead")
+		}
+	})
+}
+
+// Reads that begin while the primary is asked share the next answer, and no read uses an answer to a question from before it began.
+func TestPositionIsShared(t *testing.T) {
+	eachReplicated(t, servertest.Servers(), func(t *testing.T, r *replicated) {
+		l := r.lister(t, testkit.Patience, false)
+		began := time.Now()
+		first, err := l.position(t.Context(), began)
+		must(t, err)
+		shared, err := l.position(t.Context(), began)
+		must(t, err)
+		if shared != first {
+			t.Error("a read that had begun asked again")
+		}
+		testkit.Equal(t, "the statements", []string{"looks select"}, l.sent.take())
+		if later, err := l.position(t.Context(), time.Now()); err != nil || later == first {
+			t.Errorf("a later read uses an old position: %v", err)
+		}
+	})
+}
+
+// A secondary of a MySQL group is a replica like any other.
+func TestListsFromAGroup(t *testing.T) {
+	testkit.OnlyInAll(t)
+	t.Parallel()
+	g := servertest.StartMySQLGroup(t)
+	primary := g.Primary()
+	db := migrated(t, primary.URL(t))
+	for _, m := range g.Members {
+		if m == primary {
+			continue
+		}
+		g.Await(m)
+		l := &lister{sent: &watched{}}
+		l.database = db.by(openWith(t, db.url, Options{
+			ReplicaURL: strings.Replace(db.url, primary.Addr(), m.Addr(), 1), Patience: testkit.Patience, Observer: l.sent.watch, Log: quiet,
+		}))
+		for range 5 {
+			l.mustSee(t, db.add(t, nil))
+			testkit.Equal(t, "the statements", byReplica, l.sent.take())
+		}
+	}
+}
+
+// Of the reads that meet a replica that was left, one tries it when the pause is over. Only that one brings it back.
+func TestOneReadTriesTheReplica(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &replica{pool: sql.OpenDB(&slowServer{}), pause: replicaPause, log: quiet}
+		defer r.pool.Close()
+		must := func(trial, ok bool) {
+			t.Helper()
+			if gotTrial, got := r.begin(); gotTrial != trial || got != ok {
+				t.Errorf("a read goes to the replica: %v, as a trial: %v", got, gotTrial)
+			}
+		}
+		must(false, true)
+		must(false, true)
+		r.end(false, errLags)
+		must(false, false)
+		r.end(false, nil) // it had begun before
+		must(false, false)
+		time.Sleep(replicaPause)
+		must(true, true)
+		must(false, false)
+		r.giveUp(true)
+		must(true, true)
+		r.end(true, errLags)
+		must(false, false)
+		time.Sleep(replicaPause)
+		must(true, true)
+		r.end(true, nil)
+		must(false, true)
+		must(false, true)
+	})
+}
+
+func rootAt(t *testing.T, rawURL string) string {
+	t.Helper()
+	u, err := url.Parse(rawURL)
+	must(t, err)
+	u.User = url.User("root")
+	return u.String()
+}
+
+// differ returns an error unless the two are equal.
+func differ(want, got []string) error {
+	if !slices.Equal(want, got) {
+		return fmt.Errorf("got %v, want %v", got, want)
+	}
+	return nil
+}
