@@ -19,6 +19,7 @@ type Config struct {
 	Addr          string
 	OpsAddr       string // "" for no operations listener
 	DatabaseURL   string
+	ReadURL       string // a replica of the database; "" for none
 	Migrate       bool   // migrate the database at the start; otherwise only by command
 	RedisURL      string // "" for none: claims are decided by the database alone
 	AdminKey      string
@@ -49,6 +50,7 @@ type Config struct {
 const (
 	adminKeyVar  = "FIRSTTAP_ADMIN_KEY"
 	jwtSecretVar = "FIRSTTAP_JWT_SECRET"
+	readURLVar   = "FIRSTTAP_DATABASE_READ_URL"
 )
 
 // Problem is what is wrong with a setting.
@@ -92,6 +94,7 @@ func Read(lookup func(string) (string, bool)) (Config, error) {
 		Addr:        get("FIRSTTAP_ADDR", ":8080"),
 		OpsAddr:     "127.0.0.1:9090",
 		DatabaseURL: get("FIRSTTAP_DATABASE_URL", "sqlite://firsttap.db"),
+		ReadURL:     get(readURLVar, ""),
 		RedisURL:    get("FIRSTTAP_REDIS_URL", ""),
 		AdminKey:    get(adminKeyVar, ""),
 		JWTSecret:   get(jwtSecretVar, ""),
@@ -152,6 +155,9 @@ func Read(lookup func(string) (string, bool)) (Config, error) {
 	c.checkSecrets(bad)
 	if err = c.checkDatabase(); err != nil {
 		bad("FIRSTTAP_DATABASE_URL", err)
+	}
+	if err = c.checkReadURL(); err != nil {
+		bad(readURLVar, err)
 	}
 	return c, errors.Join(problems...)
 }
@@ -245,6 +251,21 @@ func (c *Config) checkDatabase() error {
 		return repository.CheckURL(c.DatabaseURL)
 	}
 	return errors.New("want sqlite://path or mysql://user:password@host:port/name")
+}
+
+// checkReadURL returns an error unless there is no replica, or one that the database can have.
+func (c *Config) checkReadURL() error {
+	switch {
+	case c.ReadURL == "":
+		return nil
+	case !strings.HasPrefix(c.ReadURL, "mysql://"):
+		return errors.New("want mysql://user:password@host:port/name")
+	case !strings.HasPrefix(c.DatabaseURL, "mysql://"):
+		return errors.New("only a MySQL or MariaDB has replicas, and FIRSTTAP_DATABASE_URL names none")
+	case c.ReadURL == c.DatabaseURL:
+		return errors.New("it is FIRSTTAP_DATABASE_URL, the primary itself: name a replica, or leave it unset")
+	}
+	return repository.CheckURL(c.ReadURL)
 }
 
 // Timeouts are limits that no setting changes; tests of faults make them longer or shorter. Zero is the limit that applies in service.

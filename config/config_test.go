@@ -113,6 +113,7 @@ func TestEachBadSetting(t *testing.T) {
 		"FIRSTTAP_LOG":        {"loud", "1", "info,debug"},
 		"FIRSTTAP_DATABASE_URL": {"firsttap.db", "sqlite://", "sqlite://:memory:", "sqlite://file::memory:?cache=shared", "postgres://h/n",
 			"mysql:h/n", "://", "SQLITE://x.db", "mysql://", "mysql://h:3306", "mysql://u:p@h:x/n"},
+		readURLVar: {"mysql://u:p@h/n", "sqlite://other.db", "h:3306", "postgres://h/n"}, // the first beside SQLite
 	}
 	var together []string
 	for name, values := range bad {
@@ -148,6 +149,21 @@ func TestMySQLNeedsSecrets(t *testing.T) {
 		}
 		if strings.Contains(err.Error(), "a-password") {
 			t.Errorf("the message shows the password: %v", err)
+		}
+	}
+}
+
+func TestReadURL(t *testing.T) {
+	const primary, replica = "mysql://u:p@h:3306/n", "mysql://u:a-password@replica:3306/n"
+	read := func(readURL string) (Config, error) {
+		return Read(testkit.Settings("FIRSTTAP_DATABASE_URL", primary, adminKeyVar, adminKey, jwtSecretVar, jwtSecret, readURLVar, readURL))
+	}
+	if c, err := read(replica); err != nil || c.ReadURL != replica || !slices.Contains(c.SecretValues(), "a-password") {
+		t.Errorf("%v, %q", err, c.ReadURL)
+	}
+	for _, bad := range []string{primary, "sqlite://x.db", "mysql://", "mysql://h:3306", "mysql://u:a-password@h:x/n"} {
+		if _, err := read(bad); err == nil || !strings.Contains(err.Error(), readURLVar) || strings.Contains(err.Error(), "a-password") {
+			t.Errorf("%s: %v", bad, err)
 		}
 	}
 }

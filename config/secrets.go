@@ -183,7 +183,7 @@ func (c *Config) SecretValues() []string {
 	if strings.Contains(c.Push.Credentials, "{") { // the key itself instead of the name of its file
 		secrets = append(secrets, c.Push.Credentials)
 	}
-	for _, s := range append([]string{c.DatabaseURL, c.RedisURL, c.Push.Endpoint}, c.QuorumURLs...) {
+	for _, s := range append([]string{c.DatabaseURL, c.ReadURL, c.RedisURL, c.Push.Endpoint}, c.QuorumURLs...) {
 		_, rest, _ := strings.Cut(s, "://")
 		end := strings.LastIndex(rest, "@")
 		if end < 0 {

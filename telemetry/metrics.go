@@ -207,6 +207,32 @@ func (t *Telemetry) WatchStore(store *repository.Store, up func() bool) {
 	}))
 }
 
+// WatchReplica exports who answers the reads that the replica may answer, if there is one.
+func (t *Telemetry) WatchReplica(use func() (repository.ReplicaUse, bool)) {
+	if _, found := use(); !found {
+		return
+	}
+	reads := func(server string, of func(repository.ReplicaUse) uint64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "firsttap_replica_reads_total", Help: "Lists, searches and boards, by the server that answered.", ConstLabels: prometheus.Labels{"server": server},
+		}, func() float64 {
+			now, _ := use()
+			return float64(of(now))
+		})
+	}
+	t.MustRegister(
+		reads("replica", func(u repository.ReplicaUse) uint64 { return u.ByReplica }),
+		reads("primary", func(u repository.ReplicaUse) uint64 { return u.ByPrimary }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "firsttap_replica_up", Help: "1 while the replica is used, 0 after it lagged or did not answer.",
+		}, func() float64 {
+			if now, _ := use(); now.InUse {
+				return 1
+			}
+			return 0
+		}))
+}
+
 // WatchGate exports how long the gate was without Redis. A nil gate counts nothing.
 func (t *Telemetry) WatchGate(gate *lock.Gate) {
 	t.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
