@@ -55,6 +55,7 @@ func doctorCommand(ctx context.Context, args []string, lookup func(string) (stri
 	x.settings(config.Problems(err))
 	x.listeners(ctx)
 	galera := x.database(ctx)
+	x.replica(ctx)
 	x.redis(ctx)
 	x.jobLock(ctx, galera)
 	x.firebase(ctx)
@@ -160,6 +161,17 @@ func (x *examination) database(ctx context.Context) (galera bool) {
 		return false
 	}
 	return repository.Examine(ctx, x.Report, x.config.DatabaseURL, x.config.Migrate || x.wrong["FIRSTTAP_MIGRATE"])
+}
+
+// replica checks the replica, if there is one.
+func (x *examination) replica(ctx context.Context) {
+	switch {
+	case x.config.ReadURL == "":
+	case x.wrong["FIRSTTAP_DATABASE_URL"] || x.wrong["FIRSTTAP_DATABASE_READ_URL"]:
+		x.Skip("the settings", "replica.connection")
+	default:
+		repository.ExamineReplica(ctx, x.Report, x.config.DatabaseURL, x.config.ReadURL)
+	}
 }
 
 func (x *examination) isMySQL() bool { return strings.HasPrefix(x.config.DatabaseURL, "mysql://") }

@@ -30,6 +30,12 @@ const (
 	checkMigrations = "database.migrations"
 )
 
+// databaseSetting and replicaSetting name the settings with the URLs of the servers.
+const (
+	databaseSetting = "FIRSTTAP_DATABASE_URL"
+	replicaSetting  = "FIRSTTAP_DATABASE_READ_URL"
+)
+
 const (
 	// A clock that is off by badClock makes tokens and countdowns wrong; one that is synchronized is off by less than poorClock.
 	badClock, poorClock = 5 * time.Second, time.Second
@@ -45,7 +51,7 @@ func Examine(ctx context.Context, r *doctor.Report, url string, atStart bool) (g
 		examineSQLite(ctx, r, path, atStart)
 		return false
 	}
-	e := &examination{atStart: atStart}
+	e := &examination{setting: databaseSetting, conns: 65, atStart: atStart}
 	defer e.close()
 	rest := []string{checkVersion, checkRole, checkIsolation, checkDurability, checkClock, checkMigrations}
 	if !r.Check(ctx, checkConnection, func(ctx context.Context) doctor.Finding { return e.connect(ctx, url) }) {
@@ -60,6 +66,8 @@ func Examine(ctx context.Context, r *doctor.Report, url string, atStart bool) (g
 
 // examination is a look at a server of MySQL or MariaDB, which need not take writes.
 type examination struct {
+	setting string // that names it
+	conns   int    // that an instance opens to it
 	atStart bool
 	config  *driver.Config
 	version string
@@ -77,7 +85,7 @@ func (e *examination) close() {
 func (e *examination) connect(ctx context.Context, url string) doctor.Finding {
 	var err error
 	if e.config, err = MySQLConfig(url); err != nil {
-		return doctor.Failure(err.Error(), "correct FIRSTTAP_DATABASE_URL")
+		return doctor.Failure(err.Error(), "correct "+e.setting)
 	}
 	e.config.RejectReadOnly = false
 	e.config.Timeout, e.config.ReadTimeout = dialLimit, dialLimit
@@ -89,7 +97,7 @@ func (e *examination) connect(ctx context.Context, url string) doctor.Finding {
 	setSession(session, e.version, usualPatience)
 	connector, err := driver.NewConnector(session)
 	if err != nil {
-		return doctor.Failure(err.Error(), "correct FIRSTTAP_DATABASE_URL")
+		return doctor.Failure(err.Error(), "correct "+e.setting)
 	}
 	e.db = limitPool(sql.OpenDB(connector), 1)
 	return doctor.Good(at)
@@ -115,13 +123,13 @@ func (e *examination) afterNoConnection(err error) string {
 	if errors.As(err, &refused) {
 		switch refused.Number {
 		case accessDenied:
-			return "correct the user and the password in FIRSTTAP_DATABASE_URL (escape / ? # @ and % in them)"
+			return "correct the user and the password in " + e.setting + " (escape / ? # @ and % in them)"
 		case noDatabaseRight:
 			return fmt.Sprintf("grant the user its database: GRANT ALL ON %s.* TO ...", e.config.DBName)
 		case noSuchDatabase:
-			return "CREATE DATABASE " + e.config.DBName + ", or correct the name in FIRSTTAP_DATABASE_URL"
+			return "CREATE DATABASE " + e.config.DBName + ", or correct the name in " + e.setting
 		case tooManyConnections:
-			return "raise max_connections: an instance opens up to 65"
+			return fmt.Sprintf("raise max_connections: an instance opens up to %d", e.conns)
 		case hostNotAllowed:
 			return "create the user for this machine's address"
 		case notPrepared:
@@ -132,7 +140,7 @@ func (e *examination) afterNoConnection(err error) string {
 	if n := (net.Error)(nil); errors.As(err, &n) || errors.Is(err, driver.ErrInvalidConn) || errors.Is(err, io.EOF) {
 		return "check that the server runs at that address and that no firewall is between"
 	}
-	return "check the address, and tls= in FIRSTTAP_DATABASE_URL"
+	return "check the address, and tls= in " + e.setting
 }
 
 // versionNumbers are the first two numbers of a server's version.

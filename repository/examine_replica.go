@@ -1,0 +1,103 @@
+package repository
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"firsttap/doctor"
+)
+
+// The checks of ExamineReplica.
+const (
+	checkReplica        = "replica.connection"
+	checkReplicaRole    = "replica.role"
+	checkReplicaApplies = "replica.applies"
+)
+
+// longLag is how long the doctor waits for a replica to catch up. An instance waits for a tenth of a second.
+const longLag = 2 * time.Second
+
+// ExamineReplica checks the replica at url of the database at primaryURL, and changes nothing in either.
+func ExamineReplica(ctx context.Context, r *doctor.Report, primaryURL, url string) {
+	primary := &examination{setting: databaseSetting}
+	replica := &examination{setting: replicaSetting, conns: replicaConns}
+	defer primary.close()
+	defer replica.close()
+	if !r.Check(ctx, checkReplica, func(ctx context.Context) doctor.Finding { return replica.connect(ctx, url) }) {
+		r.Skip(checkReplica, checkReplicaRole, checkReplicaApplies)
+		return
+	}
+	if f := primary.connect(ctx, primaryURL); f.Status != doctor.OK {
+		r.Skip(checkConnection, checkReplicaRole, checkReplicaApplies)
+		return
+	}
+	if !r.Check(ctx, checkReplicaRole, func(ctx context.Context) doctor.Finding { return replica.replicates(ctx, primary) }) {
+		r.Skip(checkReplicaRole, checkReplicaApplies)
+		return
+	}
+	r.Check(ctx, checkReplicaApplies, func(ctx context.Context) doctor.Finding { return replica.applies(ctx, primary) })
+}
+
+// replicates finds out whether the server can be a replica of the primary.
+func (e *examination) replicates(ctx context.Context, primary *examination) doctor.Finding {
+	const seeError = "see the server's error"
+	if isMariaDB(e.version) != isMariaDB(primary.version) {
+		return doctor.Failure(fmt.Sprintf("%s can't wait for a position of %s", e.version, primary.version), "lead "+replicaSetting+" to a replica of the same kind")
+	}
+	identity := "SELECT @@server_uuid"
+	if isMariaDB(e.version) {
+		identity = "SELECT CONCAT(@@hostname, ':', @@port, @@datadir)"
+	}
+	var own, others string
+	if err := e.db.QueryRowContext(ctx, identity).Scan(&own); err != nil {
+		return doctor.Failure(err.Error(), seeError)
+	}
+	if err := primary.db.QueryRowContext(ctx, identity).Scan(&others); err != nil {
+		return doctor.Failure(err.Error(), seeError)
+	}
+	if own == others {
+		return doctor.Failure("it is the primary itself, which answers all lists then", "lead "+replicaSetting+" to a replica, or leave it unset")
+	}
+	var readOnly bool
+	if err := e.db.QueryRowContext(ctx, "SELECT "+readOnlySQL).Scan(&readOnly); err != nil {
+		return doctor.Failure(err.Error(), seeError)
+	}
+	if !readOnly {
+		return doctor.Doubt("takes writes: lists would show what is written there by mistake", "on the replica: SET GLOBAL read_only = ON")
+	}
+	return doctor.Good("takes no writes")
+}
+
+// applies finds out whether, and how soon, the server has applied what the primary has committed by now.
+func (e *examination) applies(ctx context.Context, primary *examination) doctor.Finding {
+	const see = "on the replica: SHOW REPLICA STATUS; until it follows, the primary answers all lists"
+	words := replicaWordsOf(primary.version)
+	var text string
+	var p position
+	err := primary.db.QueryRowContext(ctx, words.positionSQL()).Scan(&text, &p.origin)
+	if err != nil {
+		return doctor.Failure("the primary: "+err.Error(), "see the server's error")
+	}
+	if p.sets, err = setsOf(text); err != nil {
+		return doctor.Failure(err.Error(), "turn it on, at the primary and the replica; until then the primary answers all lists")
+	}
+	query, args := words.awaitSQL(&p, longLag)
+	var reached sql.NullBool
+	var origin sql.NullInt64
+	asked := time.Now()
+	if err := e.db.QueryRowContext(ctx, query, args...).Scan(&reached, &origin); err != nil {
+		return doctor.Failure(err.Error(), see)
+	}
+	switch took := time.Since(asked); {
+	case !reached.Bool:
+		return doctor.Failure(fmt.Sprintf("has not applied within %s what the primary had committed", longLag), see)
+	case origin != p.origin:
+		return doctor.Failure(errOtherReplica.Error(), "lead "+replicaSetting+" to a replica of "+databaseSetting)
+	case took > usualPatience/lagShare:
+		return doctor.Doubt(fmt.Sprintf("had applied what the primary had committed after %s, longer than a list waits for it", took.Round(time.Millisecond)), see)
+	default:
+		return doctor.Good(fmt.Sprintf("had applied what the primary had committed after %s", took.Round(10*time.Microsecond)))
+	}
+}
