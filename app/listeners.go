@@ -18,6 +18,7 @@ import (
 
 	"firsttap/config"
 	"firsttap/handler"
+	"firsttap/notify/stream"
 )
 
 const (
@@ -39,6 +40,7 @@ type listeners struct {
 	log      *slog.Logger
 	addr     net.Addr
 	servers  []*http.Server
+	streams  *stream.Hub // nil until endStreams
 	api, ops switchedHandler
 	draining atomic.Bool // GET /readyz answers 503
 	failed   chan error
@@ -123,11 +125,15 @@ func (l *listeners) drain(ctx context.Context) error {
 	}
 }
 
-// onShutdown registers stop, which is called when the API takes no new requests. It ends the live streams, which would not end
-// by themselves.
-func (l *listeners) onShutdown(stop func()) { l.servers[0].RegisterOnShutdown(stop) }
+// endStreams makes close end the streams of hub, which would not end by themselves: they get their last messages when the API takes no
+// new requests.
+func (l *listeners) endStreams(hub *stream.Hub) {
+	l.streams = hub
+	l.servers[0].RegisterOnShutdown(hub.Close)
+}
 
-// close closes the listeners and waits for the requests under way, for the stop time at most. The second call does nothing.
+// close closes the listeners and waits for the requests under way and the live streams, for the stop time at most. The second call does
+// nothing.
 func (l *listeners) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(l.config.Timeouts.Stop, defaultStopTime))
 	defer cancel()
@@ -135,6 +141,11 @@ func (l *listeners) close() error {
 		if err := s.Shutdown(ctx); err != nil {
 			l.log.Warn("requests did not finish in time and were cut off", "address", s.Addr, "error", err)
 			s.Close()
+		}
+	}
+	if l.streams != nil && len(l.servers) > 0 {
+		if err := l.streams.Shutdown(ctx); err != nil {
+			l.log.Warn("live streams did not end in time and were cut off", "error", err)
 		}
 	}
 	l.running.Wait()

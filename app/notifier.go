@@ -72,7 +72,7 @@ func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 	i.openCourier(n, owner)
 	i.commits.subscribe(func(d dispatch.Dispatch, events []dispatch.Event, _ []outbox.Push) { n.hub.Publish(d, events) })
 	i.notifier, i.ending.notifier = n, n.close
-	i.listeners.onShutdown(n.hub.Close)
+	i.listeners.endStreams(n.hub)
 	n.Go(func() { n.hub.Run(n.ctx) })
 	if !i.config.Push.Leader {
 		i.commits.subscribe(n.relay.OnCommit)

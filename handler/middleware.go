@@ -32,17 +32,39 @@ func (h *handler) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		if err := h.recovered(next, c); err != nil {
 			c.Error(err)
 		}
-		took := time.Since(started)
-		h.ObserveRequest(c.Request().Method, c.Path(), c.Response().Status, took)
-		level := slog.LevelDebug
-		if m := c.Request().Method; c.Response().Status < 300 && m != http.MethodGet && m != http.MethodHead {
-			level = slog.LevelInfo
-		}
-		if h.Log.Enabled(context.Background(), level) {
-			h.Log.Log(c.Request().Context(), level, "request", "method", c.Request().Method, "path", c.Request().URL.Path,
-				"status", c.Response().Status, "took_us", took.Microseconds(), "request_id", id)
+		if c.Get(outlived) == nil {
+			h.finish(c.Request().Context(), servedBy(c, started))
 		}
 		return nil
+	}
+}
+
+// outlived is the key in the context of a request whose answer goes on after its handler has returned; finish is called at its end.
+const outlived = "outlived"
+
+// served is what is counted and logged of a request that was answered.
+type served struct {
+	method, route, path, requestID string
+	status                         int
+	started                        time.Time
+}
+
+func servedBy(c echo.Context, started time.Time) served {
+	return served{
+		method: c.Request().Method, route: c.Path(), path: c.Request().URL.Path, requestID: requestID(c), status: c.Response().Status, started: started,
+	}
+}
+
+// finish counts and logs the answer.
+func (h *handler) finish(ctx context.Context, a served) {
+	took := time.Since(a.started)
+	h.ObserveRequest(a.method, a.route, a.status, took)
+	level := slog.LevelDebug
+	if a.status < 300 && a.method != http.MethodGet && a.method != http.MethodHead {
+		level = slog.LevelInfo
+	}
+	if h.Log.Enabled(context.Background(), level) {
+		h.Log.Log(ctx, level, "request", "method", a.method, "path", a.path, "status", a.status, "took_us", took.Microseconds(), "request_id", a.requestID)
 	}
 }
 

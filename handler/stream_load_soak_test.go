@@ -3,151 +3,16 @@
 package handler
 
 import (
-	"bufio"
-	"fmt"
-	"io"
-	"net"
-	"os"
-	"os/exec"
-	"runtime"
-	"strconv"
-	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"firsttap/dispatch"
-	"firsttap/notify/stream"
 )
 
-// clientsOf is set in the process that is the 10,000 drivers: one process may not have all the files that both sides need.
-const clientsOf = "FIRSTTAP_TEST_STREAM_CLIENTS"
-
-// TestSoakTenThousandStreams opens that many on one instance, over real connections, and prints the memory of each and how long one
-// event takes to reach all.
+// TestSoakTenThousandStreams opens that many on one instance, over real connections, and prints the memory of each, and what it takes to
+// send one event to all.
 func TestSoakTenThousandStreams(t *testing.T) {
-	if addr := os.Getenv(clientsOf); addr != "" {
-		beClients(t, addr)
-		return
-	}
 	const n = 10_000
-	l := newLive(t, stream.Options{})
-	var tokens strings.Builder
-	for range n / 1000 {
-		for _, d := range l.drivers(1000) {
-			fmt.Fprintln(&tokens, d.token)
-		}
-	}
-	before := measure(t)
-	clients := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSoakTenThousandStreams$", "-test.timeout=120s")
-	clients.Env = append(os.Environ(), clientsOf+"="+strings.TrimPrefix(l.url, "http://"))
-	clients.Stdin, clients.Stderr = strings.NewReader(tokens.String()), os.Stderr
-	out, err := clients.StdoutPipe()
-	noError(t, err)
-	noError(t, clients.Start())
-	says := bufio.NewScanner(out)
-	said := func(what string) string {
-		for says.Scan() {
-			if rest, ok := strings.CutPrefix(says.Text(), what+" "); ok {
-				return rest
-			}
-			t.Log(says.Text())
-		}
-		t.Fatalf("the clients never said %q", what)
-		return ""
-	}
-	began := time.Now()
-	if got := said("OPEN"); got != strconv.Itoa(n) {
-		t.Fatalf("%s streams", got)
-	}
-	opening := time.Since(began)
-	idle := measure(t)
-	published := time.Now()
-	l.tells(dispatch.EventOpened, "")
-	heard, at, _ := strings.Cut(said("HEARD"), " ")
-	if heard != strconv.Itoa(n) {
-		t.Errorf("%s of %d have heard it", heard, n)
-	}
-	last, err := strconv.ParseInt(at, 10, 64)
-	noError(t, err)
-	if err := clients.Wait(); err != nil {
-		t.Error(err)
-	}
-	t.Logf("%d streams opened in %v", n, opening.Round(time.Millisecond))
-	t.Logf("memory of each: %d bytes of heap, %d of stacks, %d resident", (idle.heap-before.heap)/n, (idle.stack-before.stack)/n, (idle.resident-before.resident)/n)
-	t.Logf("one event had reached all of them after %v", time.Unix(0, last).Sub(published).Round(time.Millisecond))
-}
-
-// memory is in bytes.
-type memory struct{ heap, stack, resident int64 }
-
-func measure(t *testing.T) memory {
-	t.Helper()
-	runtime.GC()
-	runtime.GC() // what pools had
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	// Where there is no such file, the difference is 0.
-	statm, _ := os.ReadFile("/proc/self/statm")
-	var size, pages int64
-	_, _ = fmt.Sscan(string(statm), &size, &pages)
-	return memory{heap: int64(m.HeapAlloc), stack: int64(m.StackInuse), resident: pages * int64(os.Getpagesize())}
-}
-
-// beClients opens a stream for each token on stdin. It prints OPEN when all streams have started, and HEARD when all have received
-// an event or one has ended.
-func beClients(t *testing.T, addr string) {
-	raw, err := io.ReadAll(os.Stdin)
-	noError(t, err)
-	tokens := strings.Fields(string(raw))
-	opened, heard := make(chan bool), make(chan bool)
-	next := make(chan string)
-	var all sync.WaitGroup
-	for range 64 { // at once
-		all.Go(func() {
-			for token := range next {
-				conn, err := net.Dial("tcp", addr)
-				if err != nil {
-					t.Error(err)
-					opened <- false
-					continue
-				}
-				fmt.Fprintf(conn, "GET /v1/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", token)
-				r := bufio.NewReaderSize(conn, 512)
-				opened <- lineOf(r, "retry: ")
-				all.Go(func() { defer conn.Close(); heard <- lineOf(r, "event: dispatch.opened") })
-			}
-		})
-	}
-	go func() {
-		defer close(next)
-		for _, token := range tokens {
-			next <- token
-		}
-	}()
-	fmt.Println("OPEN", trues(opened, len(tokens)))
-	fmt.Println("HEARD", trues(heard, len(tokens)), time.Now().UnixNano())
-	all.Wait()
-}
-
-func trues(c <-chan bool, n int) (sum int) {
-	for range n {
-		if <-c {
-			sum++
-		}
-	}
-	return sum
-}
-
-// lineOf reads up to a line that begins with prefix, false if there is none.
-func lineOf(r *bufio.Reader, prefix string) bool {
-	for {
-		line, err := r.ReadString('\n')
-		if err != nil {
-			return false
-		}
-		if strings.HasPrefix(line, prefix) {
-			return true
-		}
-	}
+	c := openMany(t, n)
+	t.Logf("%d streams opened in %v", n, c.opening.Round(time.Millisecond))
+	t.Logf("memory of each: %d bytes of heap, %d of stacks, %d resident", c.each.heap, c.each.stack, c.each.resident)
+	t.Logf("one event had reached all of them after %v, with %v of CPU time for each", c.heard.Round(time.Millisecond), c.cpu.Round(time.Microsecond))
 }

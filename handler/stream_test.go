@@ -30,9 +30,15 @@ type live struct {
 
 func newLive(t testing.TB, o stream.Options, server ...func(*http.Server)) *live {
 	t.Helper()
+	return newLiveAPI(t, o, func(*API) {}, server...)
+}
+
+func newLiveAPI(t testing.TB, o stream.Options, change func(*API), server ...func(*http.Server)) *live {
+	t.Helper()
 	hub := stream.NewHub(o)
 	clock := &movable{}
 	w := newWorld(t, func(a *API) {
+		change(a)
 		a.Streams = hub
 		a.Now = clock.now
 		a.Tokens = service.NewTokens(service.TokenOptions{Secret: []byte("secret"), Now: a.Now, Revocations: a.Revocations})
@@ -264,6 +270,7 @@ func TestShutdown(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	noError(t, server.Shutdown(ctx))
+	noError(t, l.hub.Shutdown(ctx))
 	if name, _ := o.next(); name != ":" {
 		t.Errorf("no last words but %s", name)
 	}

@@ -334,7 +334,25 @@ mutant "every request asks Redis" limit/limit.go "	case c.credit > 0:
 " "" ./limit 'TestFirstTapsDoNotWait|TestThreeInstances'
 mutant "a disabled user stays signed in" firebase/users.go "return !v.gone && !issued.Before(v.validSince)" "return !issued.Before(v.validSince)" ./firebase TestRefusedWithinAMinute
 mutant "a user who signed out everywhere stays signed in" firebase/users.go "return !v.gone && !issued.Before(v.validSince)" "return !v.gone" ./firebase TestSignedOutSince
-mutant "a revoked client's stream goes on" handler/stream.go ">= recheckInterval" ">= 1000*recheckInterval" ./handler TestStreamOfARevokedCaller
+mutant "a revoked client's stream goes on" handler/stream.go "< recheckInterval" "< 1000*recheckInterval" ./handler TestStreamOfARevokedCaller
+mutant "a stream goes on after its session's end" handler/stream.go "!with.until.IsZero() && " "false && " ./handler TestStreamOfASession
+mutant "a stream keeps the buffers of its request" handler/stream.go "conn, _, err := control.Hijack()" "conn, kept, err := control.Hijack()
+	check = func(context.Context) error { _ = kept.Reader.Buffered(); return nil }" ./handler TestMemoryOfAStream
+mutant "a stream is counted when it begins" handler/middleware.go "c.Get(outlived) == nil" "true" ./handler TestStreamIsObservedAtItsEnd
+mutant "HTTP/1.0 gets chunks" handler/stream.go "c.Request().ProtoAtLeast(1, 1)" "true" ./handler TestFormOfAStream
+live=notify/stream/connection.go
+mutant "a stream keeps its request's goroutine" $live "	go func() {" "	func() {" ./handler TestMemoryOfAStream
+mutant "a stream without the last chunk" $live "broken == nil && c.Chunked" "false" ./handler TestFormOfAStream
+mutant "a client that has gone keeps its stream" $live "			hangUp()" "			_ = hangUp" ./handler TestHangingUpEndsTheStream
+mutant "a panic of one stream ends the instance" $live "p := recover(); p != nil" "false" ./notify/stream TestPanicOfAStream
+mutant "the stop waits for clients that read nothing" $live "context.AfterFunc(s.hub.lasting, func() { c.Close() })" "context.AfterFunc(s.hub.lasting, func() {})" ./notify/stream TestShutdownWaits
+mutant "the stop does not wait for the streams' last words" notify/stream/hub.go "	case <-ctx.Done():
+		h.cutOff()" "	default:
+		h.cutOff()" ./notify/stream TestShutdownWaits
+mutant "each client's event is encoded again" notify/stream/stream.go "return m.forDriver(&s.driver, now)" "return append([]byte(nil), m.forDriver(&s.driver, now)...)" ./notify/stream TestOneEventIsEncodedOnce
+mutant "Redis keeps a quiet stream for ever" notify/stream/bus.go "MinID: strconv.FormatUint(oldest, 10), " "" ./notify/stream TestBusForgets
+mutant "an instance trims by its own clock" notify/stream/follow.go "h.bus.markAndTrim(ctx, last," "h.bus.markAndTrim(ctx, h.ids.next(h.options.Now())," ./notify/stream TestInstanceWithAWrongClock
+mutant "a burst fills Redis" notify/stream/bus.go "MaxLen: busLength, Approx: true, " "" ./notify/stream TestBurstDoesNotFillRedis
 mutant "another origin's page uses a session" handler/session.go "s.crossOrigin.Check(&change); err != nil" "s.crossOrigin.Check(&change); err != nil && false" ./handler TestCrossSite
 mutant "a session never ends" handler/session.go "err != nil || !now.Before(v.until)" "err != nil" ./handler TestSessionEnds
 mutant "scripts read the session" handler/session.go "HttpOnly: true" "HttpOnly: false" ./handler 'TestSession$'

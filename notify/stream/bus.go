@@ -56,7 +56,8 @@ func (p *profile) driver() dispatch.Driver {
 
 const (
 	busKey = "firsttap:stream"
-	// busLength is the approximate number of entries that Redis keeps.
+	// busLength is the approximate number of entries that Redis keeps at most, however many come within the retention. It is more than a
+	// ring holds.
 	busLength = 10_000
 	// busWait is how long a read waits for entries, and so how long Run may take to return.
 	busWait = 500 * time.Millisecond
@@ -98,6 +99,18 @@ func (b *bus) append(ctx context.Context, entries []*entry) error {
 		return nil
 	})
 	return err
+}
+
+// markAndTrim appends a mark, and removes the entries that are older than the entry last by more than retention. That is time by Redis's
+// clock: an instance whose own clock is wrong removes nothing that others need.
+func (b *bus) markAndTrim(ctx context.Context, last string, retention time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	defer cancel()
+	ms, _, _ := splitID(last)
+	oldest := ms - min(ms, uint64(retention.Milliseconds()))
+	return b.client.XAdd(ctx, &redis.XAddArgs{
+		Stream: busKey, MinID: strconv.FormatUint(oldest, 10), Values: []any{"kind", kindMark, "from", b.origin},
+	}).Err()
 }
 
 func (e *entry) body() ([]byte, error) {

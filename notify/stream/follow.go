@@ -132,9 +132,10 @@ func (f *follower) missing(entries []received) bool {
 	return !slices.ContainsFunc(entries, func(e received) bool { return e.id == f.ownID })
 }
 
-// readNew delivers the entries after last, until Redis is unreachable or entries are missing.
+// readNew delivers the entries after last, until Redis is unreachable or entries are missing. It trims the bus.
 func (f *follower) readNew(ctx context.Context, last string) error {
 	h := f.hub
+	trimmed := time.Now()
 	for ctx.Err() == nil && !h.queue.localOnly() {
 		entries, err := h.bus.readAfter(ctx, last, h.batchSize)
 		if err != nil {
@@ -151,9 +152,19 @@ func (f *follower) readNew(ctx context.Context, last string) error {
 		if len(entries) > 0 {
 			last = entries[len(entries)-1].id
 		}
+		if time.Since(trimmed) >= h.options.Retention/marksPerRetention {
+			if err := h.bus.markAndTrim(ctx, last, h.options.Retention); err != nil {
+				return err
+			}
+			trimmed = time.Now()
+		}
 	}
 	return nil
 }
+
+// marksPerRetention is how many marks an instance appends within the retention. So the bus is trimmed while nothing happens, the newest
+// entry of each instance is younger than the retention, and clients that get nothing have a recent id to resume from.
+const marksPerRetention = 60
 
 func (f *follower) deliver(entries []received) {
 	h := f.hub

@@ -49,6 +49,8 @@ type Options struct {
 
 	// RingSize is the number of messages kept for clients that resume: 8,192. A stream that lags further behind ends.
 	RingSize int
+	// Retention is how long Redis keeps messages: 1 h. An instance that starts fills its ring with them.
+	Retention time.Duration
 	// QueueSize is the number of events that may wait for Redis: 4,096.
 	QueueSize int
 	// MaxStreams, MaxPerDriver and MaxPerKey limit the number of open streams: 20,000, 8 and 64.
@@ -74,8 +76,12 @@ type Hub struct {
 	batchSize     int           // how many entries are delivered at once
 	loaded        chan struct{} // closed when Redis was tried once
 	wakeRequested wakeup.Signal
+	ended         chan struct{}   // closed when the hub and all its streams are closed
+	lasting       context.Context // ends when cutOff ends the streams on connections at once
+	cutOff        context.CancelFunc
 	mu            sync.RWMutex // guards what follows, and the streams' positions
 	closed        bool
+	opened        int // streams that are not closed
 	ring          *ring
 	streams       []*Stream
 	byOwner       map[string][]*Stream // the oldest first
@@ -86,7 +92,7 @@ type Hub struct {
 func NewHub(o Options) *Hub {
 	o.RingSize, o.QueueSize = cmp.Or(o.RingSize, 8192), cmp.Or(o.QueueSize, 4096)
 	o.MaxStreams, o.MaxPerDriver, o.MaxPerKey = cmp.Or(o.MaxStreams, 20_000), cmp.Or(o.MaxPerDriver, 8), cmp.Or(o.MaxPerKey, 64)
-	o.RedisTimeout = cmp.Or(o.RedisTimeout, time.Second)
+	o.RedisTimeout, o.Retention = cmp.Or(o.RedisTimeout, time.Second), cmp.Or(o.Retention, time.Hour)
 	o.Heartbeat, o.Lifetime = cmp.Or(o.Heartbeat, 12*time.Second), cmp.Or(o.Lifetime, time.Hour)
 	if o.OnWakeRelay == nil {
 		o.OnWakeRelay = func() {}
@@ -99,10 +105,11 @@ func NewHub(o Options) *Hub {
 	}
 	h := &Hub{
 		options: o, metrics: newHubMetrics(o.Metrics), queue: newQueue(o.QueueSize), batchSize: max(1, min(256, o.RingSize/4)),
-		loaded: make(chan struct{}), wakeRequested: wakeup.New(), byOwner: map[string][]*Stream{},
+		loaded: make(chan struct{}), ended: make(chan struct{}), wakeRequested: wakeup.New(), byOwner: map[string][]*Stream{},
 		// A random start keeps the ids apart from those of other processes and of Redis, which counts from 0.
 		ids: localIDs{n: 1<<32 + rand.Uint64N(1<<32)},
 	}
+	h.lasting, h.cutOff = context.WithCancel(context.Background())
 	h.ring = newRing(o.RingSize, h.ids.next(o.Now()))
 	if o.Redis == nil {
 		close(h.loaded)
@@ -148,10 +155,11 @@ func (h *Hub) WakeRelays() { h.wakeRequested.Set() }
 const wakeEvery = 5 * time.Millisecond
 
 // Run delivers published events until ctx ends. Then it closes the hub, and gives the events that wait for Redis another
-// second. It returns when all its goroutines have ended.
+// second. It returns when all streams are closed and all goroutines of the hub have ended.
 func (h *Hub) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
+	defer func() { <-h.ended }()
 	defer h.Close()
 	if h.bus != nil {
 		running.Go(func() { h.follow(ctx) })
@@ -243,8 +251,33 @@ func (h *Hub) forwardWakes(ctx context.Context) {
 func (h *Hub) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.closed {
+		return
+	}
 	h.closed = true
 	for len(h.streams) > 0 {
 		h.remove(h.streams[len(h.streams)-1], ErrClosed)
+	}
+	if h.opened == 0 {
+		close(h.ended)
+	}
+}
+
+// Shutdown closes the hub and waits until its streams have had their last messages and are closed. If ctx ends first, their connections are
+// closed at once, and the error is the context's.
+func (h *Hub) Shutdown(ctx context.Context) error {
+	h.Close()
+	select {
+	case <-h.ended:
+		return nil
+	default:
+	}
+	select {
+	case <-h.ended:
+		return nil
+	case <-ctx.Done():
+		h.cutOff()
+		<-h.ended
+		return ctx.Err()
 	}
 }

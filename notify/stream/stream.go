@@ -32,6 +32,7 @@ type Stream struct {
 	position    uint64 // of the last message that the stream is done with
 	needsResync bool   // the client cannot resume from its id
 	reason      error
+	closed      bool
 }
 
 // reloadTimeout bounds how long an open stream waits for its driver to be loaded again.
@@ -95,6 +96,7 @@ func (h *Hub) open(ctx context.Context, owner string, most int, load func(contex
 	}
 	h.streams = append(h.streams, s)
 	h.byOwner[owner] = append(h.byOwner[owner], s)
+	h.opened++
 	s.gauge().Inc()
 	return s, nil
 }
@@ -145,6 +147,13 @@ func (s *Stream) Close() {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	s.hub.remove(s, context.Canceled)
+	if s.closed {
+		return
+	}
+	s.closed = true
+	if s.hub.opened--; s.hub.opened == 0 && s.hub.closed {
+		close(s.hub.ended)
+	}
 }
 
 func (s *Stream) gauge() prometheus.Gauge {

@@ -1,0 +1,178 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"firsttap/dispatch"
+	"firsttap/testkit"
+)
+
+// onConnection serves an admin's stream on one end of a connection in memory, where a write waits for its reader, and returns the other
+// end. ended is closed when the stream has ended.
+func onConnection(t *testing.T, h *Hub, check func(context.Context) error) (client net.Conn, ended chan struct{}) {
+	t.Helper()
+	s, err := h.OpenAdmin(t.Context(), "key_1", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, server := net.Pipe()
+	ended = make(chan struct{})
+	s.ServeConnection(Connection{Conn: server, Chunked: true, WriteTimeout: 10 * time.Second, Check: check, OnEnd: func() { close(ended) }})
+	return client, ended
+}
+
+func allow(context.Context) error { return nil }
+
+// TestShutdownWaits until the streams have had their last words; no longer than its context lasts, so that a client that reads nothing does
+// not hold it up.
+func TestShutdownWaits(t *testing.T) {
+	for name, c := range map[string]struct {
+		reads bool
+		want  error
+		takes time.Duration
+	}{
+		"for a client that reads":   {true, nil, 0},
+		"not for one that does not": {false, context.DeadlineExceeded, 3 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, stop := startHub(t, Options{})
+				defer stop()
+				client, ended := onConnection(t, h, allow)
+				var reading sync.WaitGroup
+				defer reading.Wait()
+				var said []byte
+				if c.reads {
+					reading.Go(func() { said, _ = io.ReadAll(client) })
+				}
+				synctest.Wait()
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				defer cancel()
+				began := time.Now()
+				if err := h.Shutdown(ctx); !errors.Is(err, c.want) || time.Since(began) != c.takes {
+					t.Errorf("it returned %v after %v", err, time.Since(began))
+				}
+				<-ended
+				if reading.Wait(); c.reads && !strings.HasSuffix(string(said), "event: reconnect\ndata: {}\n\n\r\n0\r\n\r\n") {
+					t.Errorf("the client got %q", said)
+				}
+			})
+		})
+	}
+}
+
+// TestRunWaitsForStreams: when Run has returned, nothing of the hub goes on.
+func TestRunWaitsForStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, stop := startHub(t, Options{})
+		_, ended := onConnection(t, h, allow)
+		began := time.Now()
+		stop()
+		select {
+		case <-ended:
+		default:
+			t.Error("a stream goes on")
+		}
+		if took := time.Since(began); took != 10*time.Second {
+			t.Errorf("a client that does not read was cut off after %v", took)
+		}
+		testkit.Equal(t, "stalled", 1, testutil.ToFloat64(h.metrics.stalled))
+	})
+}
+
+// TestRefusedClient gets nothing, not even a heartbeat, but a proper end.
+func TestRefusedClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, stop := startHub(t, Options{})
+		defer stop()
+		client, ended := onConnection(t, h, func(context.Context) error { return errors.New("revoked") })
+		said, err := io.ReadAll(client)
+		<-ended
+		if string(said) != "0\r\n\r\n" || err != nil {
+			t.Errorf("%q, %v", said, err)
+		}
+	})
+}
+
+// TestPanicOfAStream ends that stream and no other.
+func TestPanicOfAStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &testkit.LogBuffer{}
+		h, stop := startHub(t, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+		defer stop()
+		other := adminStream(t, h, "")
+		client, ended := onConnection(t, h, func(context.Context) error { panic("a fault") })
+		<-ended
+		if said, _ := io.ReadAll(client); len(said) > 0 || log.Count("a fault") != 1 {
+			t.Errorf("%q, and the log has %s", said, log)
+		}
+		opens(h, other)
+		testkit.Equal(t, "open", 1, testutil.ToFloat64(h.metrics.admins))
+	})
+}
+
+// TestOneEventIsEncodedOnce for each kind of client, however many there are: all get the same bytes.
+func TestOneEventIsEncodedOnce(t *testing.T) {
+	const each = 50
+	h := runHub(t, Options{})
+	var (
+		mu      sync.Mutex
+		encoded = map[string]map[*byte]int{"driver": {}, "admin": {}} // where the bytes are that each kind of client got, and how many got them
+		clients []*client
+	)
+	serve := func(kind string, s *Stream, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		c := &client{t: t, stream: s, stop: stop, ended: make(chan struct{})}
+		go func() {
+			defer close(c.ended)
+			defer s.Close()
+			_ = s.Serve(ctx, func(frames [][]byte) error {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, f := range frames {
+					if strings.Contains(string(f), "event: ") {
+						encoded[kind][&f[0]]++
+					}
+				}
+				return c.read(slices.Concat(frames...))
+			})
+		}()
+		t.Cleanup(func() { stop(); <-c.ended })
+		clients = append(clients, c)
+	}
+	for k := range each {
+		s, err := openDriver(t, h, kim(), "")
+		serve("driver", s, err)
+		s, err = h.OpenAdmin(t.Context(), fmt.Sprintf("key_%d", k), "")
+		serve("admin", s, err)
+	}
+	happens(h, job(), dispatch.EventExpired, "")
+	for _, c := range clients {
+		testkit.Eventually(t, "the event is delivered", func() bool { return len(c.all()) == 1 })
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for kind, got := range encoded {
+		testkit.Equal(t, "encodings for each "+kind, 1, len(got))
+		for _, n := range got {
+			testkit.Equal(t, kind+"s", each, n)
+		}
+	}
+}
