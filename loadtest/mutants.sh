@@ -350,6 +350,7 @@ mutant "the stop does not wait for the streams' last words" notify/stream/hub.go
 		h.cutOff()" "	default:
 		h.cutOff()" ./notify/stream TestShutdownWaits
 mutant "each client's event is encoded again" notify/stream/stream.go "return m.forDriver(&s.driver, now)" "return append([]byte(nil), m.forDriver(&s.driver, now)...)" ./notify/stream TestOneEventIsEncodedOnce
+mutant "all streams load their drivers at once" notify/stream/hub.go "make(chan struct{}, maxReloads)" "make(chan struct{}, 100*maxReloads)" ./notify/stream TestFewStreamsReloadAtOnce
 mutant "Redis keeps a quiet stream for ever" notify/stream/bus.go "MinID: strconv.FormatUint(oldest, 10), " "" ./notify/stream TestBusForgets
 mutant "an instance trims by its own clock" notify/stream/follow.go "h.bus.markAndTrim(ctx, last," "h.bus.markAndTrim(ctx, h.ids.next(h.options.Now())," ./notify/stream TestInstanceWithAWrongClock
 mutant "a burst fills Redis" notify/stream/bus.go "MaxLen: busLength, Approx: true, " "" ./notify/stream TestBurstDoesNotFillRedis

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -175,4 +176,40 @@ func TestOneEventIsEncodedOnce(t *testing.T) {
 			testkit.Equal(t, kind+"s", each, n)
 		}
 	}
+}
+
+// TestFewStreamsReloadAtOnce after a resync of all, and each does.
+func TestFewStreamsReloadAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const streams = 3 * maxReloads
+		h, stop := startHub(t, Options{QueueSize: 1})
+		defer stop()
+		var resynced, at, most, loaded atomic.Int32
+		for range streams {
+			v := kim()
+			s, err := h.OpenDriver(t.Context(), v.ID, "", func(context.Context) (dispatch.Driver, error) {
+				if resynced.Load() == 0 {
+					return v, nil
+				}
+				now := at.Add(1)
+				defer at.Add(-1)
+				for before := most.Load(); now > before && !most.CompareAndSwap(before, now); before = most.Load() {
+				}
+				time.Sleep(time.Millisecond) // of the bubble's
+				loaded.Add(1)
+				return v, nil
+			})
+			listen(t, s, err)
+		}
+		synctest.Wait()
+		resynced.Store(1)
+		h.mu.Lock() // so that the second event finds no room
+		opens(h)
+		opens(h)
+		opens(h)
+		h.mu.Unlock()
+		time.Sleep(time.Second) // of the bubble's
+		testkit.Equal(t, "drivers that were loaded again", streams, int(loaded.Load()))
+		testkit.Equal(t, "at once", maxReloads, int(most.Load()))
+	})
 }

@@ -76,6 +76,7 @@ type Hub struct {
 	batchSize     int           // how many entries are delivered at once
 	loaded        chan struct{} // closed when Redis was tried once
 	wakeRequested wakeup.Signal
+	reloads       chan struct{}   // a place for each stream that loads its driver again
 	ended         chan struct{}   // closed when the hub and all its streams are closed
 	lasting       context.Context // ends when cutOff ends the streams on connections at once
 	cutOff        context.CancelFunc
@@ -105,7 +106,7 @@ func NewHub(o Options) *Hub {
 	}
 	h := &Hub{
 		options: o, metrics: newHubMetrics(o.Metrics), queue: newQueue(o.QueueSize), batchSize: max(1, min(256, o.RingSize/4)),
-		loaded: make(chan struct{}), ended: make(chan struct{}), wakeRequested: wakeup.New(), byOwner: map[string][]*Stream{},
+		loaded: make(chan struct{}), ended: make(chan struct{}), reloads: make(chan struct{}, maxReloads), wakeRequested: wakeup.New(), byOwner: map[string][]*Stream{},
 		// A random start keeps the ids apart from those of other processes and of Redis, which counts from 0.
 		ids: localIDs{n: 1<<32 + rand.Uint64N(1<<32)},
 	}

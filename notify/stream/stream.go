@@ -35,8 +35,13 @@ type Stream struct {
 	closed      bool
 }
 
-// reloadTimeout bounds how long an open stream waits for its driver to be loaded again.
-const reloadTimeout = 2 * time.Second
+const (
+	// reloadTimeout bounds how long an open stream waits for its driver to be loaded again.
+	reloadTimeout = 2 * time.Second
+	// maxReloads is how many streams load their drivers at once. After an outage of Redis all streams do, and while a stream waits for the
+	// database it takes much more memory.
+	maxReloads = 64
+)
 
 func driverOwner(id dispatch.DriverID) string { return "driver " + string(id) }
 
@@ -295,6 +300,12 @@ func (s *Stream) reload(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()
+	select {
+	case s.hub.reloads <- struct{}{}:
+		defer func() { <-s.hub.reloads }()
+	case <-ctx.Done():
+		return
+	}
 	v, err := s.load(ctx)
 	if err != nil {
 		return
