@@ -39,7 +39,7 @@ func (h *handler) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// outlived is the key in the context of a request whose answer goes on after its handler has returned; finish is called at its end.
+// outlived is the key, in a request's context, that says that the answer goes on after the handler: who sends it calls finish at its end.
 const outlived = "outlived"
 
 // served is what is counted and logged of a request that was answered.
@@ -51,7 +51,8 @@ type served struct {
 
 func servedBy(c echo.Context, started time.Time) served {
 	return served{
-		method: c.Request().Method, route: c.Path(), path: c.Request().URL.Path, requestID: requestID(c), status: c.Response().Status, started: started,
+		method: c.Request().Method, route: c.Path(), path: c.Request().URL.Path, requestID: requestID(c),
+		status: c.Response().Status, started: started,
 	}
 }
 
@@ -64,7 +65,8 @@ func (h *handler) finish(ctx context.Context, a served) {
 		level = slog.LevelInfo
 	}
 	if h.Log.Enabled(context.Background(), level) {
-		h.Log.Log(ctx, level, "request", "method", a.method, "path", a.path, "status", a.status, "took_us", took.Microseconds(), "request_id", a.requestID)
+		h.Log.Log(ctx, level, "request", "method", a.method, "path", a.path, "status", a.status,
+			"took_us", took.Microseconds(), "request_id", a.requestID)
 	}
 }
 

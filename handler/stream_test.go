@@ -244,9 +244,9 @@ func TestStreamOfARevokedCaller(t *testing.T) {
 	all(map[*open]string{admin: opened, driver: "end"})
 }
 
-// TestHangingUpEndsTheStream on the server, where it counts.
+// TestHangingUpEndsTheStream on the server, where it counts, before a write fails.
 func TestHangingUpEndsTheStream(t *testing.T) {
-	l := newLive(t, stream.Options{MaxStreams: 1})
+	l := newLive(t, stream.Options{MaxStreams: 1, Heartbeat: time.Hour})
 	d := l.drivers(1)[0]
 	for range 3 {
 		o := l.open("/v1/stream", d.token, "")

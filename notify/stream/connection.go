@@ -31,14 +31,15 @@ func (s *Stream) ServeConnection(c Connection) {
 		defer c.Close()
 		defer func() {
 			if p := recover(); p != nil {
-				s.hub.options.Log.Error("live stream panicked and is closed; its client connects again", "error", fmt.Sprintf("%v\n%s", p, debug.Stack()))
+				s.hub.options.Log.Error("live stream panicked and is closed; its client connects again",
+					"error", fmt.Sprintf("%v\n%s", p, debug.Stack()))
 			}
 		}()
-		s.serve(&c)
+		s.serveOn(&c)
 	}()
 }
 
-func (s *Stream) serve(c *Connection) {
+func (s *Stream) serveOn(c *Connection) {
 	ctx, hangUp := context.WithCancel(s.hub.lasting)
 	defer hangUp()
 	var reading sync.WaitGroup

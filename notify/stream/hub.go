@@ -106,7 +106,8 @@ func NewHub(o Options) *Hub {
 	}
 	h := &Hub{
 		options: o, metrics: newHubMetrics(o.Metrics), queue: newQueue(o.QueueSize), batchSize: max(1, min(256, o.RingSize/4)),
-		loaded: make(chan struct{}), ended: make(chan struct{}), reloads: make(chan struct{}, maxReloads), wakeRequested: wakeup.New(), byOwner: map[string][]*Stream{},
+		loaded: make(chan struct{}), wakeRequested: wakeup.New(), byOwner: map[string][]*Stream{},
+		ended: make(chan struct{}), reloads: make(chan struct{}, maxReloads),
 		// A random start keeps the ids apart from those of other processes and of Redis, which counts from 0.
 		ids: localIDs{n: 1<<32 + rand.Uint64N(1<<32)},
 	}
