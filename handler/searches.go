@@ -17,7 +17,7 @@ const (
 	searchTimeout   = 2 * time.Second
 )
 
-// searchQueue limits the queries that may scan whole tables: one at a time for each key, and a few for all keys together.
+// searchQueue limits the queries that may read many rows: one at a time for each key, and a few for all keys together.
 type searchQueue struct {
 	mu sync.Mutex
 	of map[string]*callerSearches
@@ -36,7 +36,7 @@ func newSearchQueue() *searchQueue {
 	return &searchQueue{of: map[string]*callerSearches{}, texts: make(chan struct{}, searchesAtOnce), previews: make(chan struct{}, searchesAtOnce), exports: make(chan struct{}, 1)}
 }
 
-// runText calls list, in the queue if it searches for text: no index helps to find text within a column.
+// runText calls list, in the queue if it searches for text: a search for common words reads many dispatches, and one for drivers all.
 func (s *searchQueue) runText(c echo.Context, caller, text string, list func() error) error {
 	if text == "" {
 		return list()

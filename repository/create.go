@@ -57,12 +57,16 @@ func (s *Store) create(tx *gorm.DB, build func(now time.Time) (dispatch.Dispatch
 		return c, err
 	}
 	row := toDispatchRow(c.dispatch)
+	row.IndexedRound = row.Round
 	err = tx.Create(&row).Error
 	if errors.Is(err, gorm.ErrDuplicatedKey) {
 		return c, dispatch.ErrDuplicateExternalID
 	}
 	if err != nil {
 		return c, unavailable(err)
+	}
+	if err := s.addWords(tx, wordEntries(row.ID, row.words())); err != nil {
+		return c, err
 	}
 	if err := s.writeEvents(tx, c.events); err != nil {
 		return c, unavailable(err)

@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"maps"
 	"slices"
-	"time"
 
 	"gorm.io/gorm"
 
@@ -25,12 +24,8 @@ import (
 const (
 	// countSlots is how many rows share a count.
 	countSlots = 8
-	// indexBatch is how many drivers are indexed in a transaction, which locks their rows: a claim of one of them waits for it.
-	indexBatch = 100
 	// entriesPerStatement bounds an INSERT: the driver of SQLite takes time by the square of a statement's parameters.
 	entriesPerStatement = 200
-	// indexInterval is the time between two looks for drivers that are not indexed.
-	indexInterval = 30 * time.Second
 )
 
 // indexEntry is a row of driver_regions.
@@ -242,39 +237,5 @@ func (s *Store) IndexDrivers(ctx context.Context) (n int, err error) {
 // IndexAllDrivers indexes drivers until none is left that is not indexed, and returns how many there were. Several processes may do so
 // together, and any may be interrupted.
 func (s *Store) IndexAllDrivers(ctx context.Context) (total int, err error) {
-	for {
-		n, err := s.IndexDrivers(ctx)
-		total += n
-		if err != nil || n == 0 {
-			return total, err
-		}
-	}
-}
-
-// RunIndexer indexes the drivers that are not indexed, until ctx ends: all of them after the migration, then those that an instance of the
-// version before changes.
-func (s *Store) RunIndexer(ctx context.Context) {
-	tick := time.NewTicker(indexInterval)
-	defer tick.Stop()
-	failed := false
-	for {
-		n, err := s.IndexAllDrivers(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err == nil:
-			failed = false
-		case !failed:
-			failed = true
-			s.log.Warn("drivers could not be indexed; previews and the board are slow until a later try succeeds", "error", err)
-		}
-		if n >= indexBatch {
-			s.log.Info("drivers were indexed by their regions", "drivers", n)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	return untilNone(ctx, s.IndexDrivers)
 }

@@ -3,6 +3,7 @@ package repository
 import (
 	"context"
 	"strings"
+	"unicode"
 
 	"gorm.io/gorm"
 
@@ -120,3 +121,20 @@ func (s *Store) driversByIndex(db *gorm.DB, q dispatch.DriverQuery, where string
 	rows = rows[:q.Limit]
 	return rows, cursor(driverList, 0, rows[q.Limit-1].ID), nil
 }
+
+// textSQL selects rows that contain the text in one of the columns or in their identifier, in any case. The database lowers
+// both sides, so that both follow its own rules for letters.
+func textSQL(text string, columns ...string) (string, []any) {
+	like := "%" + likeEscaper.Replace(text) + "%"
+	if strings.IndexFunc(text, func(r rune) bool { return r > unicode.MaxASCII }) < 0 {
+		columns = append(columns, "id") // the column is ASCII, and MySQL compares it with ASCII only
+	}
+	conditions := make([]string, len(columns))
+	args := make([]any, len(columns))
+	for i, c := range columns {
+		conditions[i], args[i] = "LOWER("+c+") LIKE LOWER(?) ESCAPE '!'", like
+	}
+	return "(" + strings.Join(conditions, " OR ") + ")", args
+}
+
+var likeEscaper = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")

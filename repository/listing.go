@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 type listing struct {
 	kind       byte   // of its cursors
 	order      string // the column that the list is sorted by, descending; "" for the identifier alone
+	columns    string // "" for all
 	parts      []part // disjoint
 	forceIndex func(index string) string
 }
@@ -54,7 +56,7 @@ func (l *listing) sql(page dispatch.Page) (string, []any, error) {
 	var args []any
 	queries := make([]string, len(l.parts))
 	for i, p := range l.parts {
-		queries[i] = "SELECT * FROM dispatches" + l.forceIndex(p.index) + " WHERE " + p.where + " ORDER BY " + l.by() + " LIMIT ?"
+		queries[i] = "SELECT " + cmp.Or(l.columns, "*") + " FROM dispatches" + l.forceIndex(p.index) + " WHERE " + p.where + " ORDER BY " + l.by() + " LIMIT ?"
 		args = append(append(args, p.args...), page.Limit+1)
 	}
 	if len(queries) == 1 {

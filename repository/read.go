@@ -2,9 +2,7 @@ package repository
 
 import (
 	"context"
-	"strings"
 	"time"
-	"unicode"
 
 	"gorm.io/gorm"
 
@@ -18,21 +16,29 @@ type timedRow struct {
 
 // findDispatch reads a dispatch and the database's time: in one statement, or in two if locking is given.
 func (s *Store) findDispatch(db *gorm.DB, id dispatch.ID, locking string) (dispatch.Dispatch, time.Time, error) {
+	row, now, err := s.findDispatchRow(db, id, locking)
+	if err != nil {
+		return dispatch.Dispatch{}, time.Time{}, err
+	}
+	return row.at(now), now, nil
+}
+
+func (s *Store) findDispatchRow(db *gorm.DB, id dispatch.ID, locking string) (dispatchRow, time.Time, error) {
 	var rows []timedRow
 	err := db.Raw("SELECT d.*, "+s.dialect.now()+" now FROM dispatches d WHERE d.id = ?"+locking, id).Scan(&rows).Error
 	if err != nil {
-		return dispatch.Dispatch{}, time.Time{}, unavailable(err)
+		return dispatchRow{}, time.Time{}, unavailable(err)
 	}
 	if len(rows) == 0 {
-		return dispatch.Dispatch{}, time.Time{}, dispatch.ErrNotFound
+		return dispatchRow{}, time.Time{}, dispatch.ErrNotFound
 	}
 	now := fromMicros(rows[0].Now)
 	if locking != "" { // the statement may have waited for the row's lock
 		if now, err = s.clock(db); err != nil {
-			return dispatch.Dispatch{}, time.Time{}, err
+			return dispatchRow{}, time.Time{}, err
 		}
 	}
-	return rows[0].Row.at(now), now, nil
+	return rows[0].Row, now, nil
 }
 
 // Dispatch returns the dispatch at the database's time. ErrNotFound.
@@ -42,22 +48,35 @@ func (s *Store) Dispatch(ctx context.Context, id dispatch.ID) (dispatch.Dispatch
 }
 
 func (s *Store) listDispatches(ctx context.Context, q dispatch.Query) ([]dispatch.Dispatch, string, error) {
+	if q.Text != "" {
+		return s.search(ctx, q)
+	}
 	l := s.dispatchListing(q)
-	source, args, err := l.sql(q.Page)
+	rows, err := s.readListing(s.general.WithContext(ctx), &l, q.Page)
 	if err != nil {
 		return nil, "", err
 	}
-	var rows []timedRow
-	err = s.general.WithContext(ctx).Raw("SELECT p.*, "+s.dialect.now()+" now FROM ("+source+") p ORDER BY "+l.by(), args...).Scan(&rows).Error
-	if err != nil {
-		return nil, "", unavailable(err)
-	}
 	rows, next := trimPage(&l, rows, q.Limit, func(row *timedRow) *dispatchRow { return &row.Row })
+	return dispatchesOf(rows), next, nil
+}
+
+// readListing reads the page of the listing and one more.
+func (s *Store) readListing(db *gorm.DB, l *listing, page dispatch.Page) ([]timedRow, error) {
+	source, args, err := l.sql(page)
+	if err != nil {
+		return nil, err
+	}
+	var rows []timedRow
+	err = db.Raw("SELECT p.*, "+s.dialect.now()+" now FROM ("+source+") p ORDER BY "+l.by(), args...).Scan(&rows).Error
+	return rows, unavailable(err)
+}
+
+func dispatchesOf(rows []timedRow) []dispatch.Dispatch {
 	items := make([]dispatch.Dispatch, len(rows))
 	for i := range rows {
 		items[i] = rows[i].Row.at(fromMicros(rows[i].Now))
 	}
-	return items, next, nil
+	return items
 }
 
 func (s *Store) dispatchListing(q dispatch.Query) listing {
@@ -86,29 +105,8 @@ func (s *Store) dispatchListing(q dispatch.Query) listing {
 	if q.Region != "" {
 		l.and("region = ?", q.Region)
 	}
-	if q.Text != "" {
-		where, args := textSQL(q.Text, "external_id", "site_address", "note")
-		l.and(where, args...)
-	}
 	return l
 }
-
-// textSQL selects rows that contain the text in one of the columns or in their identifier, in any case. The database lowers
-// both sides, so that both follow its own rules for letters.
-func textSQL(text string, columns ...string) (string, []any) {
-	like := "%" + likeEscaper.Replace(text) + "%"
-	if strings.IndexFunc(text, func(r rune) bool { return r > unicode.MaxASCII }) < 0 {
-		columns = append(columns, "id") // the column is ASCII, and MySQL compares it with ASCII only
-	}
-	conditions := make([]string, len(columns))
-	args := make([]any, len(columns))
-	for i, c := range columns {
-		conditions[i], args[i] = "LOWER("+c+") LIKE LOWER(?) ESCAPE '!'", like
-	}
-	return "(" + strings.Join(conditions, " OR ") + ")", args
-}
-
-var likeEscaper = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
 
 // statusSQL returns the conditions for the status at the database's time, which may differ from the stored one. A dispatch
 // with the status fulfills exactly one condition. Each condition can be read in the order of an index.

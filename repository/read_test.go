@@ -105,58 +105,6 @@ func TestListByStatus(t *testing.T) {
 	})
 }
 
-func TestListByTextAndRegion(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		notes := []string{
-			"100% sure", "100 sure", "a_b", "axb", "wow!", "wow", `back\slash`, "O'Neill", `say "hi"`, "서울 강남구", "Überlingen", "MiXeD",
-		}
-		made := map[string]dispatch.ID{}
-		for i, note := range notes {
-			made[note] = db.add(t, func(d *dispatch.Dispatch) {
-				d.Note, d.ExternalID, d.Site.Address = note, fmt.Sprintf("ERP-%02d", i), fmt.Sprintf("Street %02d", i)
-			}).ID
-		}
-		tests := map[string][]string{
-			"%":                     {"100% sure"},
-			"0% s":                  {"100% sure"},
-			"a_b":                   {"a_b"},
-			"!":                     {"wow!"},
-			"wow":                   {"wow", "wow!"},
-			`\`:                     {`back\slash`},
-			"'":                     {"O'Neill"},
-			`"`:                     {`say "hi"`},
-			"?":                     nil,
-			"강남":                    {"서울 강남구"},
-			"mixed":                 {"MiXeD"},
-			"MIXED":                 {"MiXeD"},
-			"Überli":                {"Überlingen"},
-			"erp-03":                {"axb"},
-			"REET 0":                notes[:10],
-			"!%":                    nil,
-			string(made["wow"][4:]): {"wow"},
-		}
-		for text, want := range tests {
-			t.Run(text, func(t *testing.T) {
-				got := db.list(t, dispatch.Query{Text: text})
-				var wanted []dispatch.ID
-				for _, note := range want {
-					wanted = append(wanted, made[note])
-				}
-				slices.Sort(got)
-				slices.Sort(wanted)
-				if !slices.Equal(got, wanted) {
-					t.Errorf("got %v, want %q", got, want)
-				}
-			})
-		}
-		busan := db.add(t, func(d *dispatch.Dispatch) { d.Region = "busan" }).ID
-		testkit.Equal(t, "the offers of busan", []dispatch.ID{busan}, db.list(t, dispatch.Query{Region: "busan", Status: dispatch.Pending}))
-		if got := db.list(t, dispatch.Query{Region: "busan", Text: "wow"}); len(got) > 0 {
-			t.Errorf("busan and wow: got %v", got)
-		}
-	})
-}
-
 func TestPagesHaveNoGaps(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0]

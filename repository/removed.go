@@ -13,6 +13,18 @@ import (
 // history is then deleted in parts. A Prune that ends in between leaves the identifier, with which the next one goes on.
 const removedTable = "removed_dispatches"
 
+// noteRemoval is called before the row of a dispatch is deleted. It also removes the words by which the dispatch is found.
+func (s *Store) noteRemoval(tx *gorm.DB, id string) error {
+	var row dispatchRow
+	if err := tx.Raw("SELECT "+textColumns+" FROM dispatches WHERE id = ?", id).Scan(&row).Error; err != nil {
+		return err
+	}
+	if err := s.removeWords(tx, dispatch.ID(id), row.words()); err != nil {
+		return err
+	}
+	return tx.Exec("INSERT INTO "+removedTable+" (id) VALUES (?)", id).Error
+}
+
 // history are the rules for what is about a removed dispatch, without its claims.
 func history(id string) []retentionRule {
 	var all []retentionRule

@@ -92,8 +92,8 @@ func (s *Store) rulesWithRows(ctx context.Context, rules []retentionRule) (some 
 type retentionRule struct {
 	table, key, where, order string
 	args                     []any
-	// note is executed with the key before a row is deleted, in the same transaction; "" for nothing.
-	note string
+	// before is called with a row's key before the row is deleted, in the same transaction; nil for nothing.
+	before func(tx *gorm.DB, key string) error
 }
 
 // retentionRules returns the rules at the time now.
@@ -136,7 +136,7 @@ func (s *Store) retentionRules(now time.Time) []retentionRule {
 	if kept := s.options.Retention.Ended; kept > 0 {
 		for _, status := range []dispatch.Status{dispatch.Completed, dispatch.Canceled, dispatch.Expired} {
 			ended := rule("dispatches", "id", "status = ? AND updated_at < ?", "updated_at", status, ago(kept))
-			ended.note = "INSERT INTO " + removedTable + " (id) VALUES (?)"
+			ended.before = s.noteRemoval
 			all = append(all, ended)
 		}
 	}
@@ -173,7 +173,7 @@ func (s *Store) deleteBatch(tx *gorm.DB, rule retentionRule, limit int) (int, er
 	}
 	found += " LIMIT ?"
 	args := append(append([]any{}, rule.args...), limit)
-	if s.dialect.skipLocked == "" && rule.note == "" {
+	if s.dialect.skipLocked == "" && rule.before == nil {
 		done := tx.Exec("DELETE FROM "+rule.table+" WHERE ("+rule.key+") IN (SELECT "+rule.key+found+")", args...)
 		return int(done.RowsAffected), done.Error
 	}
@@ -182,8 +182,8 @@ func (s *Store) deleteBatch(tx *gorm.DB, rule retentionRule, limit int) (int, er
 	// table and wait for every locked row.
 	one := "DELETE FROM " + rule.table + " WHERE " + strings.ReplaceAll(rule.key, ", ", " = ? AND ") + " = ?"
 	for i, key := range keys {
-		if rule.note != "" {
-			if err := tx.Exec(rule.note, key...).Error; err != nil {
+		if rule.before != nil {
+			if err := rule.before(tx, *key[0].(*string)); err != nil {
 				return i, err
 			}
 		}

@@ -30,6 +30,8 @@ type dispatchRow struct {
 	ClaimID           *dispatch.ClaimID
 	AcceptedBy        *dispatch.DriverID
 	AcceptedAt        *int64
+	// IndexedRound is the round that dispatch_index.go has indexed.
+	IndexedRound int
 	// The domain sets the times: gorm must not.
 	CreatedAt int64 `gorm:"autoCreateTime:false"`
 	UpdatedAt int64 `gorm:"autoUpdateTime:false"`

@@ -49,10 +49,11 @@ func (s *Store) update(ctx context.Context, id dispatch.ID,
 	var d dispatch.Dispatch
 	var events []dispatch.Event
 	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
-		before, now, err := s.findDispatch(tx, id, s.dialect.forUpdate)
+		row, now, err := s.findDispatchRow(tx, id, s.dialect.forUpdate)
 		if err != nil {
 			return err
 		}
+		before := row.at(now)
 		d, events = before, nil
 		if applied, err := alreadyApplied(tx, keyProof); applied || err != nil {
 			return err
@@ -61,7 +62,7 @@ func (s *Store) update(ctx context.Context, id dispatch.ID,
 		if err != nil || len(events) == 0 {
 			return err
 		}
-		return s.save(tx, before, d, events)
+		return s.save(tx, &row, before, d, events)
 	})
 	if err == nil {
 		s.announce(d, events, nil)
@@ -69,10 +70,15 @@ func (s *Store) update(ctx context.Context, id dispatch.ID,
 	return d, err
 }
 
-// save replaces before with d. The row is locked; round and version are conditions all the same, so that no caller can
+// save replaces before, whose row is was, with d. The row is locked; round and version are conditions all the same, so that no caller can
 // overwrite a change that it has not read.
-func (s *Store) save(tx *gorm.DB, before, d dispatch.Dispatch, events []dispatch.Event) error {
+func (s *Store) save(tx *gorm.DB, was *dispatchRow, before, d dispatch.Dispatch, events []dispatch.Event) error {
 	row := toDispatchRow(d)
+	row.IndexedRound = was.IndexedRound
+	indexed := was.IndexedRound == was.Round // otherwise the indexer adds the words
+	if indexed {
+		row.IndexedRound = row.Round
+	}
 	saved := tx.Model(&dispatchRow{}).
 		Where("id = ? AND round = ? AND version = ?", before.ID, before.Round, before.Version).
 		Select("*").Omit("id", "created_at").Updates(&row)
@@ -81,6 +87,11 @@ func (s *Store) save(tx *gorm.DB, before, d dispatch.Dispatch, events []dispatch
 	}
 	if saved.RowsAffected != 1 {
 		return unavailable(errConflict)
+	}
+	if indexed && !row.sameText(was) {
+		if err := s.changeWords(tx, d.ID, was.words(), row.words()); err != nil {
+			return err
+		}
 	}
 	if outcome, ended := claimEnd(events); ended && before.Claim != nil {
 		err := tx.Model(&claimRow{}).

@@ -120,7 +120,8 @@ func TestSaveRefusesAStaleDispatch(t *testing.T) {
 			db.exec(t, "UPDATE dispatches SET "+column+" = "+column+" + 1")
 			after := stale
 			after.Note = "overwritten"
-			err := db.save(db.writes.WithContext(t.Context()), stale, after, []dispatch.Event{{ID: dispatch.NewEventID(now)}})
+			row := toDispatchRow(stale)
+			err := db.save(db.writes.WithContext(t.Context()), &row, stale, after, []dispatch.Event{{ID: dispatch.NewEventID(now)}})
 			mustBeError(t, "save after another "+column, err, dispatch.ErrUnavailable)
 			if d = db.mustRead(t, d.ID); d.Note != "" {
 				t.Errorf("%s moved, and the row is overwritten", column)

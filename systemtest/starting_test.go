@@ -142,7 +142,8 @@ func TestMigrateOff(t *testing.T) {
 	})
 }
 
-// Drivers that a version without an index of drivers has written are indexed by "firsttap migrate up", and by each instance that starts.
+// Drivers that a version without an index of drivers has written are indexed by "firsttap migrate up", and by each instance that starts; dispatches
+// by each instance.
 func TestDriversAreIndexed(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, url string) {
@@ -164,7 +165,15 @@ func TestDriversAreIndexed(t *testing.T) {
 			t.Errorf("migrate up says %q, %v", out, err)
 		}
 		written("b")
+		_, err = db.DB.Exec(`INSERT INTO dispatches (id, region, vehicle_class, site_address, work_starts_at, work_ends_at, fee_amount, fee_currency, note,
+			opens_at, expires_at, status, round, version, created_at, updated_at) VALUES ('dsp_a', 'seoul', '45m', 'Gate 7', 1, 2, 1, 'KRW', '', 1, 2, 'EXPIRED', 1, 1, 1, 1)`)
+		if err != nil {
+			t.Fatal(err)
+		}
 		startUp(t, url)
 		testkit.Eventually(t, "the instance indexes the driver", indexed)
+		testkit.Eventually(t, "the instance indexes the dispatch", func() bool {
+			return db.Count("dispatches WHERE unindexed") == 0 && db.Count("dispatch_words WHERE dispatch_id = 'dsp_a'") == 2
+		})
 	})
 }

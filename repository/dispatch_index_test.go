@@ -1,0 +1,269 @@
+package repository
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/testkit"
+)
+
+var someTexts = []string{"강남구 테헤란로 1", "강남대로 12-3", "Gate 7", "gate 77 강남", "O'Neill", "", "x_y 100%", "x-y"}
+
+// reword is what the office does when it changes the address and the note.
+func reword(address, note string) change {
+	return func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		terms := d.Terms
+		terms.Site.Address, terms.Note = address, note
+		return d.Update(d.Version, terms, d.Window, dispatch.System, now)
+	}
+}
+
+// rewordAsEarlier changes the note, or adds a dispatch that is not there, as the version before does, which knows no index.
+func (db *database) rewordAsEarlier(t testing.TB, id dispatch.ID, note string) {
+	t.Helper()
+	done, err := db.raw.ExecContext(t.Context(), "UPDATE dispatches SET note = ?, round = round + 1, version = version + 1 WHERE id = ?", note, id)
+	must(t, err)
+	if n, err := done.RowsAffected(); err != nil || n > 0 {
+		must(t, err)
+		return
+	}
+	now := db.now(t)
+	db.exec(t, `INSERT INTO dispatches (id, region, vehicle_class, site_address, work_starts_at, work_ends_at, fee_amount, fee_currency, note, opens_at,
+		expires_at, status, round, version, created_at, updated_at) VALUES (?, 'seoul', 'scissor', '', 1, 2, 1, 'KRW', ?, ?, ?, 'PENDING', 1, 1, ?, ?)`,
+		id, note, micros(now.Add(-time.Minute)), micros(now.Add(time.Hour)), micros(now), micros(now))
+}
+
+// wantedWords returns the words that the index has to have, by dispatch.
+func (db *database) wantedWords(t testing.TB) map[string]bool {
+	t.Helper()
+	var rows []dispatchRow
+	must(t, db.general.WithContext(t.Context()).Find(&rows).Error)
+	wanted := map[string]bool{}
+	for i := range rows {
+		for _, word := range rows[i].words() {
+			wanted[word+" "+string(rows[i].ID)] = true
+		}
+	}
+	return wanted
+}
+
+func (db *database) indexedWords(t testing.TB) map[string]bool {
+	t.Helper()
+	var rows []struct{ Word, DispatchID string }
+	must(t, db.general.WithContext(t.Context()).Raw("SELECT * FROM dispatch_words").Scan(&rows).Error)
+	all := map[string]bool{}
+	for _, row := range rows {
+		all[row.Word+" "+row.DispatchID] = true
+	}
+	return all
+}
+
+// mustHaveWords fails the test unless every dispatch is indexed by its words, and no others.
+func (db *database) mustHaveWords(t testing.TB) {
+	t.Helper()
+	db.mustCount(t, 0, "dispatches WHERE unindexed = 1")
+	if want, got := db.wantedWords(t), db.indexedWords(t); !maps.Equal(want, got) {
+		t.Errorf("the index has\n%q, want\n%q", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+	}
+}
+
+// mustFind fails the test unless a search finds the dispatches whose address or note has a word that begins so, as it is written.
+func (db *database) mustFind(t testing.TB, text string) {
+	t.Helper()
+	everything, _, err := db.List(t.Context(), dispatch.Query{Page: dispatch.Page{Limit: 10_000}})
+	must(t, err)
+	found, next, err := db.List(t.Context(), dispatch.Query{Text: text, Page: dispatch.Page{Limit: 10_000}})
+	must(t, err)
+	var want []dispatch.ID
+	for _, d := range everything {
+		for _, word := range strings.Fields(d.Site.Address + " " + d.Note) {
+			if strings.HasPrefix(word, text) {
+				want = append(want, d.ID)
+				break
+			}
+		}
+	}
+	if !slices.Equal(ids(found), want) || next != "" {
+		t.Errorf("%q finds %q and %q, want %q", text, ids(found), next, want)
+	}
+}
+
+// Words follow what happens to a dispatch, in the transaction in which it happens.
+func TestWordsFollowTheDispatch(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db = db.keeping(t, Retention{Ended: 365 * day})
+		d, other := db.add(t, describe("ERP-7", "Gate 7", "old note")), db.add(t, describe("", "Gate 7", "old"))
+		v := db.drivers(t, 1)[0]
+		db.mustHaveWords(t)
+		db.mustUpdate(t, d.ID, reword("Gate 8", "new note"))
+		db.mustHaveWords(t)
+		db.mustUpdate(t, d.ID, reword("Gate 8", ""))
+		db.mustUpdate(t, d.ID, touch)
+		db.mustHaveWords(t)
+		db.mustAccept(t, d.ID, v.ID)
+		db.mustUpdate(t, d.ID, withdraw)
+		db.mustUpdate(t, d.ID, cancel)
+		db.mustHaveWords(t)
+		words := len(db.indexedWords(t))
+		_, err := db.Update(t.Context(), other.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			events, _ := reword("elsewhere", "")(d, now)
+			return append(events, events...), nil // the same event twice is refused
+		})
+		if err == nil {
+			t.Error("a change that can't be written was written")
+		}
+		_, err = db.Create(t.Context(), func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error) {
+			made, events := dispatch.New(dispatch.NewID(now), "ERP-7", someTerms(now), dispatch.Window{OpensAt: now, ExpiresAt: now.Add(time.Hour)}, dispatch.System, now)
+			return made, events, nil
+		})
+		mustBeError(t, "the same external id", err, dispatch.ErrDuplicateExternalID)
+		if n := len(db.indexedWords(t)); n != words {
+			t.Errorf("%d words are there after changes that failed, %d before", n, words)
+		}
+		db.exec(t, "UPDATE dispatches SET updated_at = 1")
+		must(t, errorOf(db.Prune(t.Context(), 1000)))
+		db.mustCount(t, 1, "dispatches")
+		db.mustHaveWords(t)
+	})
+}
+
+// Whatever changes dispatches, this version or the one before, a search finds what their rows say, before and after the indexer.
+func TestIndexOfDispatchesIsTrue(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		seed := rand.Uint64()
+		r := rand.New(rand.NewPCG(seed, 1))
+		t.Logf("seed %d", seed)
+		text := func() string { return someTexts[r.IntN(len(someTexts))] }
+		v := db.drivers(t, 1)[0].ID
+		made := []dispatch.ID{db.add(t, nil).ID}
+		for range testkit.Scale(60, 400) {
+			id := made[r.IntN(len(made))]
+			switch r.IntN(6) {
+			case 0:
+				made = append(made, db.add(t, describe("", text(), text())).ID)
+			case 1, 2:
+				db.mustUpdate(t, id, reword(text(), text()))
+			case 3:
+				db.rewordAsEarlier(t, id, text())
+			case 4:
+				made = append(made, dispatch.NewID(db.now(t)))
+				db.rewordAsEarlier(t, made[len(made)-1], text())
+			case 5:
+				if _, err := db.accept(t.Context(), id, v); err == nil {
+					db.exec(t, "UPDATE claims SET outcome = 'UNASSIGNED'") // the driver is not refused later
+					db.mustUpdate(t, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+						return d.Unassign(d.Version, dispatch.System, "", now)
+					})
+				}
+			}
+			for _, text := range []string{"강남", "77", "x", "12-3"} {
+				db.mustFind(t, text)
+			}
+			if r.IntN(4) == 0 {
+				must(t, errorOf(db.IndexAllDispatches(t.Context())))
+			}
+			if t.Failed() {
+				return
+			}
+		}
+		must(t, errorOf(db.IndexAllDispatches(t.Context())))
+		db.mustCount(t, 0, "dispatches WHERE unindexed = 1")
+		for entry := range db.wantedWords(t) {
+			if !db.indexedWords(t)[entry] {
+				t.Errorf("%q is not in the index", entry)
+			}
+		}
+	})
+}
+
+// What the migration finds is indexed part by part, the newest first, by several processes, any of which may end. Each part leaves right answers.
+func TestDispatchesOfAnEarlierVersionAreIndexed(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		const n = 2*indexBatch + 7
+		var last dispatch.ID
+		for i := range n {
+			last = dispatch.NewID(db.now(t))
+			db.rewordAsEarlier(t, last, fmt.Sprintf("word %d", i))
+		}
+		db.mustFind(t, "word")
+		if n, err := db.IndexDispatches(t.Context()); n != indexBatch || err != nil {
+			t.Fatalf("%d were indexed, %v", n, err)
+		}
+		db.mustCount(t, indexBatch, "dispatches WHERE unindexed = 0")
+		db.mustCount(t, 1, "dispatch_words WHERE word = ? AND dispatch_id = ?", fmt.Sprint(n-1), last)
+		db.mustFind(t, "word")
+		db.mustFind(t, "20")
+		mustAll(t, 3, func(int) error { return errorOf(db.IndexAllDispatches(t.Context())) })
+		must(t, errorOf(db.IndexAllDispatches(t.Context())))
+		db.mustHaveWords(t)
+		db.mustFind(t, "20")
+		if n, err := db.IndexDispatches(t.Context()); n != 0 || err != nil {
+			t.Errorf("%d were indexed, %v", n, err)
+		}
+	})
+}
+
+// The indexer skips a dispatch that is being changed, and goes on with the others.
+func TestIndexerWaitsForNoLock(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		for i := range 3 {
+			db.rewordAsEarlier(t, dispatch.ID(fmt.Sprintf("dsp_%026d", i)), "word")
+		}
+		tx := db.begun(t, fmt.Sprintf("UPDATE dispatches SET note = 'other', round = 2 WHERE id = 'dsp_%026d'", 1))
+		if n, err := db.IndexAllDispatches(t.Context()); n != 2 || err != nil {
+			t.Errorf("%d were indexed, %v", n, err)
+		}
+		must(t, tx.Commit())
+		db.mustFind(t, "other")
+		if n, err := db.IndexAllDispatches(t.Context()); n != 1 || err != nil {
+			t.Errorf("%d were indexed, %v", n, err)
+		}
+		db.mustHaveWords(t)
+	})
+}
+
+// An instance of the version before and two of this one change the same dispatches at once, while two indexers run.
+func TestIndexOfDispatchesBesideAnEarlierVersion(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		var made []dispatch.ID
+		for range 5 {
+			made = append(made, db.add(t, nil).ID)
+		}
+		var changes sync.WaitGroup
+		for i := range 5 {
+			r := rand.New(rand.NewPCG(uint64(i), 3))
+			changes.Go(func() {
+				for range testkit.Scale(20, 100) {
+					id, text := made[r.IntN(len(made))], someTexts[r.IntN(len(someTexts))]
+					var err error
+					switch i {
+					case 0:
+						db.rewordAsEarlier(t, id, text)
+					case 1, 2:
+						_, err = db.Update(t.Context(), id, reword(text, text))
+					default:
+						_, err = db.IndexDispatches(t.Context())
+					}
+					if err != nil {
+						t.Errorf("change %d: %v", i, err)
+					}
+				}
+			})
+		}
+		changes.Wait()
+		for _, text := range []string{"강남", "77", "x", "12-3"} {
+			db.mustFind(t, text)
+		}
+		must(t, errorOf(db.IndexAllDispatches(t.Context())))
+		for _, text := range []string{"강남", "77", "x", "12-3"} {
+			db.mustFind(t, text)
+		}
+	})
+}

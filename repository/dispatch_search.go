@@ -1,0 +1,141 @@
+package repository
+
+import (
+	"context"
+	"slices"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+const (
+	// searchReads bounds how many dispatches a search reads, and how many entries of a term.
+	searchReads = 10_000
+	// searchChunk is how many dispatches it reads at a time.
+	searchChunk = 250
+	// countedTerms is how many terms it counts, and followedTerms of how many it looks up the words. The others are checked all the same.
+	countedTerms, followedTerms = 8, 4
+	// followedWords is how many words that begin with a term it follows at once.
+	followedWords = 8
+)
+
+// search is List with a text. It reads the dispatches that may have one of the terms, or the list, whichever is the faster way into the
+// past, the newest first, and checks each by its row. After searchReads of them it returns what it has found so far, with a
+// cursor to go on.
+func (s *Store) search(ctx context.Context, q dispatch.Query) ([]dispatch.Dispatch, string, error) {
+	l := s.dispatchListing(q)
+	if q.Cursor != "" {
+		if _, _, err := parseCursor(l.kind, q.Cursor, dispatch.ParseID); err != nil {
+			return nil, "", err
+		}
+	}
+	terms := searchTerms(q.Text)
+	if len(terms) == 0 {
+		return nil, "", nil
+	}
+	db := s.general.WithContext(ctx)
+	next, read, err := s.fastest(db, q, terms)
+	if err != nil {
+		return nil, "", err
+	}
+	var matches []dispatchRow
+	for n := searchChunk; ; n += searchChunk {
+		for i := range read.rows {
+			if read.rows[i].matches(terms) {
+				matches = append(matches, read.rows[i])
+			}
+		}
+		if len(matches) > q.Limit || read.rest == "" || n >= searchReads {
+			break
+		}
+		if read, err = next(read.rest); err != nil {
+			return nil, "", err
+		}
+	}
+	rest := read.rest
+	if len(matches) > q.Limit {
+		matches, rest = trimPage(&l, matches[:q.Limit+1], q.Limit, itself)
+	}
+	items, err := s.readMatches(db, q, matches)
+	return items, rest, err
+}
+
+func itself(row *dispatchRow) *dispatchRow { return row }
+
+// readMatches reads the rows of a page.
+func (s *Store) readMatches(db *gorm.DB, q dispatch.Query, matches []dispatchRow) ([]dispatch.Dispatch, error) {
+	if len(matches) == 0 {
+		return nil, nil
+	}
+	ids := make([]dispatch.ID, len(matches))
+	for i := range matches {
+		ids[i] = matches[i].ID
+	}
+	l := s.listingOf(q, ids)
+	rows, err := s.readListing(db, &l, dispatch.Page{Limit: len(ids)})
+	return dispatchesOf(rows), err
+}
+
+// listingOf is the listing of those of the dispatches that q selects.
+func (s *Store) listingOf(q dispatch.Query, ids []dispatch.ID) listing {
+	l := s.dispatchListing(q)
+	for i := range l.parts {
+		l.parts[i].index = "PRIMARY"
+	}
+	l.and("id IN ?", ids)
+	return l
+}
+
+// fastest returns the way that reaches back the furthest with its first stretch, and that.
+func (s *Store) fastest(db *gorm.DB, q dispatch.Query, terms []searchTerm) (way, stretch, error) {
+	ways := []way{s.listWay(db, q)}
+	if q.Driver == "" { // a driver's list has another order
+		byTerms, err := s.waysByTerms(db, q, terms)
+		if err != nil {
+			return nil, stretch{}, err
+		}
+		ways = append(byTerms, ways...)
+	}
+	var best way
+	var first stretch
+	for _, next := range ways {
+		p, err := next(q.Cursor)
+		if err != nil {
+			return nil, stretch{}, err
+		}
+		if best == nil || p.rest == "" || p.last < first.last {
+			best, first = next, p
+		}
+		if p.rest == "" {
+			break
+		}
+	}
+	return best, first, nil
+}
+
+// waysByTerms returns one way if a term is rare, and otherwise those of the terms that are the beginnings of few words.
+func (s *Store) waysByTerms(db *gorm.DB, q dispatch.Query, terms []searchTerm) (ways []way, err error) {
+	terms = terms[:min(len(terms), countedTerms)]
+	counted, err := s.countTerms(db, terms)
+	if err != nil {
+		return nil, err
+	}
+	fewest := slices.Min(counted.terms)
+	if fewest <= searchReads {
+		return []way{s.idWay(db, q, s.rareIDs(db, terms[slices.Index(counted.terms, fewest)]))}, nil
+	}
+	if counted.unindexed { // the indexer may add words while they are followed
+		return nil, nil
+	}
+	for _, t := range terms[:min(len(terms), followedTerms)] {
+		words, all, err := s.wordsThatBegin(db, t)
+		if err != nil {
+			return nil, err
+		}
+		if all {
+			ways = append(ways, s.idWay(db, q, s.followedIDs(db, t, words)))
+		}
+	}
+	return ways, nil
+}
