@@ -122,7 +122,8 @@ test("with a region, only its dispatches are counted", () => {
 test("filters let the same dispatches through as the API", () => {
   const d = dispatch("dsp_1", { external_id: "Order-7", site_address: "서울시 Teheran-ro", note: "Gate 2" });
   for (const q of ["order-7", "TEHERAN", "서울", "gate", "dsp_1"]) expect(passes(d, { q }), q).toBe(true);
-  expect(passes(d, { q: "gate 3" })).toBe(false);
+  for (const q of ["2 gate", "order7", "ORDER/7", "ｇａｔｅ", "ro 서울시"]) expect(passes(d, { q }), q).toBe(true);
+  for (const q of ["gate 3", "ate", "--", "' %", "dsp_2", "1", "dsp"]) expect(passes(d, { q }), q).toBe(false);
   expect(passes(d, { region: "busan" })).toBe(false);
   expect(passes(d, { vehicleClass: "16m" })).toBe(false);
 });

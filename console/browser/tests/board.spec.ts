@@ -98,6 +98,28 @@ test("a search finds dispatches that the board has not read", async ({ openConso
   await counted(page, { Canceled: "1 of 26" });
 });
 
+test("a search goes on where a page is short, and says if it has not searched all", async ({ openConsole, service, region }) => {
+  const d = await service.dispatch(region, { site_address: "1 Needle-ro" });
+  const old = { ...d, id: "dsp_" + "0".repeat(26), status: "CANCELED", site_address: "2 Needle-ro" };
+  const page = await openConsole(`#/board?region=${region}`);
+  let endless = 0;
+  await page.route(/\/v1\/admin\/dispatches\?status=CANCELED&.*q=/, (route) => {
+    const query = new URL(route.request().url()).searchParams;
+    const found = query.get("q") === "needle" && query.has("cursor");
+    if (query.get("q") === "endless") endless++;
+    return route.fulfill({ json: { items: found ? [old] : [], next_cursor: found ? null : "more", server_time: new Date().toISOString() } });
+  });
+  await page.getByLabel("Search").fill("needle");
+  await expect(card(page, "Canceled", "2 Needle-ro")).toBeVisible();
+  const partial = page.getByText("Older ended dispatches were not searched.");
+  await expect(partial).toHaveCount(0);
+  await page.getByLabel("Search").fill("endless");
+  await expect(partial).toBeVisible();
+  expect(endless).toBe(10);
+  await page.getByLabel("Search").fill("needle");
+  await expect(partial).toHaveCount(0);
+});
+
 test("a full column shows the number of hidden cards", { tag: "@slow" }, async ({ openConsole, service, region }) => {
   const d = await service.dispatch(region, { site_address: "1 Many-ro" });
   const page = await openConsole();

@@ -130,12 +130,12 @@ export async function send(method, path, options = {}) {
 }
 
 /**
- * Reads a list page by page, up to a number of items.
- * @returns {Promise<{items: any[], more: boolean}>}
+ * Reads a list page by page, up to a number of items, and of pages: those of a search may be short.
+ * @returns {Promise<{items: any[], more: boolean, cut: boolean}>} cut: the pages ended before the items
  */
-export async function list(path, most, options) {
+export async function list(path, most, { pages = Infinity, ...options } = {}) {
   const items = [];
-  let cursor = "";
+  let cursor = "", read = 0;
   do {
     const url = new URL(path, location.origin);
     url.searchParams.set("limit", String(Math.min(200, most - items.length)));
@@ -143,6 +143,7 @@ export async function list(path, most, options) {
     const page = await get(url.pathname + url.search, options);
     items.push(...page.items);
     cursor = page.next_cursor;
-  } while (cursor && items.length < most);
-  return { items, more: Boolean(cursor) };
+    read++;
+  } while (cursor && items.length < most && read < pages);
+  return { items, more: Boolean(cursor), cut: Boolean(cursor) && items.length < most };
 }

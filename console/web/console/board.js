@@ -18,7 +18,7 @@ const latest = 6; // of the ended dispatches
 export function Board() {
   const { t, when } = useLanguage();
   const [filters, change] = useFilters();
-  const { state, connection, error } = useBoard(filters.region, filters.q.trim());
+  const { state, connection, error, partial } = useBoard(filters.region, filters.q.trim());
   const sorted = useRef({});
   sorted.current = columns(state, { ...filters, q: filters.q.trim() }, sorted.current);
   const returned = useReturn(state.loaded);
@@ -40,6 +40,7 @@ export function Board() {
       ${live.map((s) => html`<${Column} ...${column(s)} unseen=${s === "PENDING" ? state.unseen : none} loaded=${state.loaded} />`)}
       <div class="ends" role="group" aria-label=${state.since ? t.board.endedSince(when(state.since)) : t.board.ended}>
         <p class="soft">${t.board.lastDay}</p>
+        <p class="soft" role="status">${partial && t.board.partial}</p>
         ${ended.map((s) => html`<${Ends} ...${column(s)} />`)}
       </div>
     </div>

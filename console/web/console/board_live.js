@@ -10,7 +10,7 @@ const countEvery = 10_000, typing = 250, patience = 1000, mostQueued = 3000; // 
  * Keeps the board's state up to date: from the stream, once per frame at most, and by readings of what the stream omits.
  * @param {string} region the readings and the counts are of this region, "" for all
  * @param {string} q the text of an additional search
- * @returns {{state: object, connection: "live"|"cut", error: Error|null}}
+ * @returns {{state: object, connection: "live"|"cut", error: Error|null, partial: boolean}} partial: the search has not looked at all dispatches
  */
 export function useBoard(region, q) {
   const [, draw] = useState(null);
@@ -69,8 +69,8 @@ export function useBoard(region, q) {
     k.wasLive = true;
   }, [connection]);
 
-  useSearch(region, q, dispatch, onError);
-  return { state: k.state, connection, error };
+  const partial = useSearch(region, q, dispatch, onError);
+  return { state: k.state, connection, error, partial };
 }
 
 // useFrame returns a function that calls act in the next frame, or within a second if the browser renders no frames.
@@ -94,18 +94,22 @@ function useFrame(act) {
   };
 }
 
-// useSearch searches by the API, because the board does not hold every dispatch.
+// useSearch searches by the API, because the board does not hold every dispatch. It returns whether the search has not looked at all of them.
 function useSearch(region, q, dispatch, onError) {
+  const [partial, setPartial] = useState(false);
   useEffect(() => {
+    setPartial(false);
     if (!q) return undefined;
     const abort = new AbortController();
     (async () => {
       await pause(typing, abort.signal);
-      const { items } = await readLists({ region, q }, abort.signal);
-      dispatch({ type: "read", items, now: now() });
+      const lists = await readLists({ region, q }, abort.signal);
+      dispatch({ type: "read", items: lists.items, now: now() });
+      setPartial(lists.partial);
     })().catch((err) => {
       if (!abort.signal.aborted) onError(err);
     });
     return () => abort.abort();
   }, [region, q]);
+  return partial;
 }

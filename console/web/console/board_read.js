@@ -4,18 +4,23 @@ import { queryOf } from "./query.js";
 
 /** The number of cards that a column is filled with. */
 export const mostCards = 600;
-const mostEnded = 20, mostSingle = 4;
+const mostEnded = 20, mostSingle = 4, mostPages = 10;
 const apart = 1000, slowest = 10_000; // ms between two readings, and after repeated failures
 
 const path = (status, { region, q = "" }) => "/v1/admin/dispatches?" + queryOf({ status, region, q });
 
-/** Reads the beginning of each column, narrowed to a region and a text. @returns {Promise<{items: any[], cut: object}>} */
+/**
+ * Reads the beginning of each column, narrowed to a region and a text.
+ * @returns {Promise<{items: any[], cut: object, partial: boolean}>} partial: a search has not looked at all dispatches
+ */
 export async function readLists(filter, signal) {
   const lists = await Promise.all([
-    ...live.map((s) => list(path(s, filter), mostCards, { signal })),
-    ...ended.map((s) => list(path(s, filter), mostEnded, { signal })),
+    ...live.map((s) => list(path(s, filter), mostCards, { signal, pages: mostPages })),
+    ...ended.map((s) => list(path(s, filter), mostEnded, { signal, pages: mostPages })),
   ]);
-  return { items: lists.flatMap((l) => l.items), cut: Object.fromEntries(live.map((s, i) => [s, lists[i].more])) };
+  return {
+    items: lists.flatMap((l) => l.items), cut: Object.fromEntries(live.map((s, i) => [s, lists[i].more])), partial: lists.some((l) => l.cut),
+  };
 }
 
 // readWanted reads a few dispatches one by one, and more of them by their columns: under load that is one page of each column.

@@ -2,6 +2,8 @@
 // They overlap and overtake each other. The larger version of a dispatch is the newer one. Within one version only the
 // clock changes the status: SCHEDULED, then PENDING, then EXPIRED.
 
+import { found, termsOf } from "./search.js";
+
 export const live = ["SCHEDULED", "PENDING", "ACCEPTED", "IN_PROGRESS"];
 export const ended = ["COMPLETED", "CANCELED", "EXPIRED"];
 
@@ -192,12 +194,10 @@ const newestChange = by("updated_at", -1);
 // The earliest opening or end comes first, and in the other columns the newest dispatch.
 const orders = { SCHEDULED: by("opens_at", 1), PENDING: by("expires_at", 1), ACCEPTED: by("accepted_at", -1) };
 
-const fold = (text) => text.normalize("NFKC").toLowerCase();
-
-/** Reports whether a filter lets a card through. The text is searched in the fields of the API's q. */
-export function passes(card, { region, vehicleClass, q }) {
+/** Reports whether a filter lets a card through, which finds it by its words as the API's q does. */
+export function passes(card, { region, vehicleClass, q }, terms = termsOf(q ?? "")) {
   if (region && card.region !== region || vehicleClass && card.vehicle_class !== vehicleClass) return false;
-  return !q || [card.id, card.external_id, card.site_address, card.note].some((t) => t && fold(t).includes(fold(q)));
+  return !q || terms.length > 0 && found(card, terms);
 }
 
 /**
@@ -206,7 +206,8 @@ export function passes(card, { region, vehicleClass, q }) {
  */
 export function columns(state, filter, old = {}) {
   const of = Object.fromEntries([...live, ...ended].map((s) => [s, []]));
-  for (const c of state.cards.values()) if (passes(c, filter)) of[c.status].push(c);
+  const terms = termsOf(filter.q ?? "");
+  for (const c of state.cards.values()) if (passes(c, filter, terms)) of[c.status].push(c);
   for (const [status, cards] of Object.entries(of)) {
     cards.sort(orders[status] ?? newestChange);
     if (status === "PENDING" && state.unseen.size > 0) cards.sort((a, b) => state.unseen.has(b.id) - state.unseen.has(a.id));

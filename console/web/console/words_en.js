@@ -228,7 +228,8 @@ export const words = {
     vehicle: "Vehicle",
     allClasses: "All classes",
     searchHint: "Address, note or id",
-    searchMore: "Text in the address, the note, the id or your own id",
+    searchMore: "The beginnings of words in the address, the note or your own id, or of the id",
+    partial: "Older ended dispatches were not searched. Add a word, or export the list: that searches all.",
   },
 
   create: {

@@ -221,7 +221,8 @@ export const words = {
     vehicle: "차량",
     allClasses: "전체 차종",
     searchHint: "주소, 메모 또는 ID",
-    searchMore: "주소, 메모, ID 또는 외부 ID에 있는 글자",
+    searchMore: "주소, 메모 또는 외부 ID에 있는 단어의 앞부분, 또는 ID의 앞부분",
+    partial: "더 오래된 종료 배차는 검색하지 않았습니다. 단어를 더 입력하거나 목록을 내보내면 모두 검색합니다.",
   },
 
   create: {
