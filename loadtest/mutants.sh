@@ -136,6 +136,25 @@ mutant "what is about a removed dispatch stays" repository/removed.go 'if left, 
 mutant "a driver with a job is erased" repository/erase.go "if busy > 0 {" "if busy < 0 {" ./repository 'TestEraseOfABusyDriver|TestEraseAndClaimAtOnce'
 mutant "a claim does not see an erasure" repository/erase.go "Version: row.Version + 1, IndexedVersion: row.Version + 1," "Version: row.Version, IndexedVersion: row.Version," ./repository TestEraseBetweenDecisionAndClaim
 mutant "an erased driver stays in the index" repository/erase.go "if err := s.indexDrivers(tx, []driverRow{*row}); err != nil {" "if err := error(nil); err != nil {" ./repository 'TestErasedDriverIsInNoTable|TestIndexOfDriversIsTrue'
+index=repository/dispatch_index.go
+search=repository/dispatch_search.go
+ways=repository/dispatch_search_ways.go
+mutant "a new dispatch counts as indexed without its words" repository/create.go "wordEntries(row.ID, row.words())" "nil" ./repository TestWordsFollowTheDispatch
+mutant "a change leaves the old words" $index "s.removeWords(tx, id, without(was, is))" "s.removeWords(tx, id, nil)" ./repository TestWordsFollowTheDispatch
+mutant "a change adds no words" $index "s.addWords(tx, wordEntries(id, without(is, was)))" "s.addWords(tx, nil)" ./repository TestIndexOfDispatchesIsTrue
+mutant "a change of what is not indexed counts as indexed" repository/update.go "indexed := was.IndexedRound == was.Round" "indexed := true" ./repository TestIndexOfDispatchesIsTrue
+mutant "a withdrawal leaves the dispatch unindexed" repository/update.go "row.IndexedRound = row.Round" "" ./repository TestWordsFollowTheDispatch
+mutant "a removed dispatch leaves its words" repository/removed.go "s.removeWords(tx, dispatch.ID(id), row.words())" "s.removeWords(tx, dispatch.ID(id), nil)" ./repository TestWordsFollowTheDispatch
+mutant "the indexer adds no words" $index "s.addWords(tx, entries)" "s.addWords(tx, nil)" ./repository TestDispatchesOfAnEarlierVersionAreIndexed
+mutant "the indexer waits for locks" $index '" WHERE id IN ? AND unindexed = 1 ORDER BY id"+s.dialect.skipLocked' '" WHERE id IN ? AND unindexed = 1 ORDER BY id"+s.dialect.forUpdate' ./repository TestIndexerWaitsForNoLock
+mutant "a search misses what is not indexed" $ways 'parts := []idPart{{column: "id", from: s.unindexedDispatches()}}' 'parts := []idPart(nil)' ./repository TestDispatchesOfAnEarlierVersionAreIndexed
+mutant "a search checks one term" $search "rows[i].matches(terms)" "rows[i].matches(terms[:1])" ./repository TestSearch
+mutant "a search reads more candidates than it may" $search "fewest <= searchReads" "fewest <= 10*searchReads" ./repository TestPlansOfASearch
+mutant "a search reads the list to its end" $search " || n >= searchReads" "" ./repository TestSearchForCommonWords
+mutant "a search gives up where its page is short" $search "rest := read.rest" 'rest := ""' ./repository TestSearchForCommonWords
+mutant "a search takes the slowest way" $search "p.last < first.last" "p.last > first.last" ./repository TestSearchForCommonWords
+mutant "a search of common words reads the list" $ways "len(words) <= followedWords" "len(words) < 1" ./repository TestSearchForCommonWords
+mutant "a search ignores the cursor" $ways 'query, args = query+" WHERE id < ?", append(args, last)' '_ = last' ./repository TestSearch
 mutant "an erased driver comes back into the index" repository/driver_index.go "if row.ErasedAt != nil {" "if false {" ./repository TestIndexOfDriversIsTrue
 mutant "a preview of all rows counts erased drivers" repository/candidates.go "FROM drivers v WHERE v.erased_at IS NULL" "FROM drivers v WHERE 1 = 1" ./repository TestIndexOfDriversIsTrue
 mutant "a preview by the index counts suspended erased drivers" repository/candidates.go "v.suspended_until > ? AND v.erased_at IS NULL" "v.suspended_until > ?" ./repository TestErasedDriverChangedByAnEarlierVersion
