@@ -1,0 +1,128 @@
+package scale
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"firsttap/servertest"
+	"firsttap/systemtest"
+)
+
+const (
+	present = 1000 // dispatches besides those of history: the lists are full at each size
+	open    = 100  // of these
+	needles = 10   // the oldest of all: a search for their word passes over everything that came later
+)
+
+// What depends on the number of ended dispatches: medians in milliseconds, for each number in FIRSTTAP_HISTORY, such as 0,1000000,10000000. They
+// ended a month ago. Each has its words, its claim if a driver had it, and two events.
+func BenchmarkHistory(b *testing.B) {
+	db := servertest.StartMariaDB(b)
+	for size := range strings.SplitSeq(cmp.Or(os.Getenv("FIRSTTAP_HISTORY"), "0,20000"), ",") {
+		n, err := strconv.Atoi(size)
+		if err != nil || n < 0 {
+			b.Fatalf("FIRSTTAP_HISTORY: %q is no number of dispatches", size)
+		}
+		b.Run(size, func(b *testing.B) { measureHistory(b, db.URL(b), n) })
+	}
+}
+
+func measureHistory(b *testing.B, database string, n int) {
+	i := systemtest.Start(b, "FIRSTTAP_DATABASE_URL="+database, "FIRSTTAP_JOB_LOCK=memory")
+	drivers := systemtest.MakeDrivers(b, i, repeats+1)
+	began := time.Now()
+	fillHistory(b, database, n+present)
+	b.Logf("%d dispatches were filled in %s", n+present, time.Since(began).Round(time.Second))
+	for name, query := range map[string]url.Values{
+		"list":               {},
+		"list-region-status": {"region": {"region 7"}, "status": {"COMPLETED"}},
+		"search-rare":        {"q": {"needle"}},
+		"search-external-id": {"q": {"ERP-00000001"}},
+		"search-common":      {"q": {"강남"}},
+		"search-two-common":  {"q": {"강남 gate"}},
+		"search-nothing":     {"q": {"nowhere"}},
+	} {
+		medianOf(b, name, func() time.Duration {
+			return ask(b, i, "GET", "/v1/admin/dispatches?"+query.Encode(), systemtest.AdminKey, "")
+		})
+	}
+	medianOf(b, "board", func() time.Duration { return ask(b, i, "GET", "/v1/admin/board", systemtest.AdminKey, "") })
+	tap := 0
+	medianOf(b, "tap", func() time.Duration {
+		id := systemtest.MakeDispatch(b, i)
+		began := time.Now()
+		a := systemtest.Accept(i, id, drivers[tap], 1)
+		took := time.Since(began)
+		if !a.Won() {
+			b.Fatalf("the only driver who taps gets %s", a)
+		}
+		tap++
+		return took
+	})
+	b.ReportMetric(0, "ns/op")
+}
+
+// medianOf reports the median of what the request takes, once it has opened connections.
+func medianOf(b *testing.B, name string, request func() time.Duration) {
+	b.Helper()
+	request()
+	var took []time.Duration
+	for range repeats {
+		took = append(took, request())
+	}
+	report(b, name, took)
+}
+
+// fillHistory adds so many dispatches to the database and to the index of dispatches. The last ones are open, the others have ended.
+func fillHistory(b *testing.B, database string, total int) {
+	b.Helper()
+	db := systemtest.OpenDatabase(b, database)
+	execute := func(format string, args ...any) {
+		b.Helper()
+		statement := fmt.Sprintf(format, args...)
+		if _, err := db.DB.ExecContext(b.Context(), statement); err != nil {
+			b.Fatalf("%.200s: %v", statement, err)
+		}
+	}
+	execute("SET GLOBAL innodb_buffer_pool_size = %d", 512<<20) // the server of tests has little memory
+	named := func(prefix string) string { return "CONCAT('" + prefix + "', LPAD(n, 26, '0'))" }
+	ended := time.Now().Add(-30 * 24 * time.Hour).UnixMicro()
+	opened := time.Now().UnixMicro()
+	won, running := "n MOD 10 < 7", fmt.Sprintf("n >= %d", total-open)
+	// The words of the external id, the address and the note below, as repository/words.go makes them.
+	words := []string{
+		"CONCAT('erp-', LPAD(n, 8, '0'))", "LPAD(n, 8, '0')", "CONCAT('erp', LPAD(n, 8, '0'))", "'서울'", "IF(n MOD 3, '서초구', '강남구')", "'테헤란로'",
+		"CONCAT('s', n MOD 1000)", "'gate'", "CONCAT('g', n MOD 50)", fmt.Sprintf("IF(n < %d, 'needle', 'usual')", needles),
+	}
+	for from := 0; from < total; from += batch {
+		rows := fmt.Sprintf(" FROM %s WHERE n < %d", numbers(from), total)
+		execute(`INSERT INTO dispatches (id, external_id, region, vehicle_class, site_address, work_starts_at, work_ends_at, fee_amount, fee_currency,
+			note, opens_at, expires_at, status, round, version, claim_id, accepted_by, accepted_at, indexed_round, created_at, updated_at)
+			SELECT %[1]s, CONCAT('ERP-', LPAD(n, 8, '0')), CONCAT('region ', n MOD 20), '45m',
+			CONCAT('서울 ', IF(n MOD 3, '서초구', '강남구'), ' 테헤란로 S', n MOD 1000), at, at + 1, 350000, 'KRW',
+			CONCAT('Gate G', n MOD 50, IF(n < %[7]d, ' needle', ' usual')), IF(%[6]s, %[8]d, at), IF(%[6]s, %[8]d + 86400000000, at + 600000000),
+			IF(%[6]s, 'PENDING', IF(%[5]s, 'COMPLETED', IF(n MOD 2, 'EXPIRED', 'CANCELED'))), 1, 3,
+			IF(%[5]s AND NOT %[6]s, %[2]s, NULL), IF(%[5]s AND NOT %[6]s, CONCAT('drv_', LPAD(n MOD 1000, 26, '0')), NULL),
+			IF(%[5]s AND NOT %[6]s, at + 1000000, NULL), 1, at, at + 2000000
+			FROM (SELECT n, %[4]d + n at%[3]s) d ORDER BY n`, named("dsp_"), named("clm_"), rows, ended, won, running, needles, opened)
+		parts := make([]string, len(words))
+		for k, word := range words {
+			parts[k] = "SELECT " + word + " word, " + named("dsp_") + " id" + rows
+		}
+		execute("INSERT INTO dispatch_words (word, dispatch_id) SELECT word, id FROM (%s) w ORDER BY word, id", strings.Join(parts, " UNION ALL "))
+		execute(`INSERT INTO claims (id, dispatch_id, round, driver_id, driver_seq, outcome, accepted_at) SELECT %s, %s, 1,
+			CONCAT('drv_', LPAD(n MOD 1000, 26, '0')), n DIV 1000 + 1, 'WON', %d + n%s AND %s AND NOT %s ORDER BY n`,
+			named("clm_"), named("dsp_"), ended, rows, won, running)
+		for event, of := range []string{"dispatch.opened", "dispatch.completed"} {
+			execute(`INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at) SELECT CONCAT('evt_', LPAD(n, 25, '0'), %d), %s, '%s', 1,
+				'system', '', %d + n%s ORDER BY n`, event, named("dsp_"), of, ended, rows)
+		}
+	}
+	execute("ANALYZE TABLE dispatches, dispatch_words, claims, events")
+}
