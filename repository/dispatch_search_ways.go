@@ -9,12 +9,13 @@ import (
 	"firsttap/dispatch"
 )
 
-// A way reads up to searchChunk dispatches of a list from the cursor on, the newest first, and may pass over such as do not match.
+// A way reads the next stretch of a list from the cursor on. It may leave out dispatches that do not match.
 type way func(cursor string) (stretch, error)
 
+// stretch is up to searchChunk dispatches, the newest first.
 type stretch struct {
-	rows []dispatchRow // with the columns that a search needs
-	last dispatch.ID   // how far the way is; "" at its end
+	rows []dispatchRow // with searchColumns
+	last dispatch.ID   // the last dispatch that was read or left out, "" at the end
 	rest string        // the cursor to go on, "" at the end
 }
 

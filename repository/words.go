@@ -97,7 +97,7 @@ func searchTerms(text string) (terms []searchTerm) {
 		}
 		terms = append(terms, searchTerm{Word: word, ID: idPrefix(word)})
 	}
-	if len(terms) > maxWords+1 { // none of them is the beginning of another: each needs a word of its own, or the identifier
+	if len(terms) > maxWords+2 { // none of them is the beginning of another: each needs a word of its own, but for both forms of the identifier
 		return nil
 	}
 	return terms

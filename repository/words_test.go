@@ -61,11 +61,11 @@ func TestTermsOfASearch(t *testing.T) {
 		testkit.Equal(t, fmt.Sprintf("%q", text), want, searchTerms(text))
 	}
 	var words, more []string
-	for i := range maxWords + 2 {
+	for i := range maxWords + 3 {
 		words = append(words, fmt.Sprintf("%03d", i))
 		more = append(more, "0")
 	}
-	if n := len(searchTerms(strings.Join(words[1:], " "))); n != maxWords+1 {
+	if n := len(searchTerms(strings.Join(words[1:], " "))); n != maxWords+2 {
 		t.Errorf("%d terms", n)
 	}
 	if terms := searchTerms(strings.Join(words, " ")); terms != nil {
