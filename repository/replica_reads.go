@@ -12,8 +12,9 @@ import (
 
 // The reads of this file may be answered by the replica: the backoffice shows what they return, and nothing is decided by it.
 
-// List returns the dispatches that q selects, newest first, and the cursor of the next page, "" after the last. Unless
-// q.Text is given, every page costs the same. The primary answers for a driver, who decides by the answer. ErrBadCursor.
+// List returns the dispatches that q selects, newest first, and the cursor of the next page, "" after the last. Every page costs the same.
+// With q.Text a page may have fewer dispatches than q.Limit, or none, although there is a next one. The primary answers for a driver, who
+// decides by the answer. ErrBadCursor.
 func (s *Store) List(ctx context.Context, q dispatch.Query) (items []dispatch.Dispatch, next string, err error) {
 	if q.Driver != "" {
 		return s.listDispatches(ctx, q)
