@@ -64,9 +64,10 @@ bench-locks: servers
 bench-push: servers
 	go test -v -run '^$$' -bench Push -benchtime 1x -timeout 30m ./loadtest/pushbench
 
-# Measures what the number of drivers costs (FIRSTTAP_SCALE), of devices (FIRSTTAP_AUDIENCE), and of ended dispatches (FIRSTTAP_HISTORY).
+# Measures what the numbers of drivers (FIRSTTAP_SCALE), of devices (FIRSTTAP_AUDIENCE), and of ended and open dispatches (FIRSTTAP_HISTORY,
+# FIRSTTAP_OPEN) cost.
 bench-scale: servers
-	go test -v -run '^$$' -bench 'Scale|Audience|History' -benchtime 1x -timeout 60m ./loadtest/scale
+	go test -v -run '^$$' -bench 'Scale|Audience|History|Open' -benchtime 1x -timeout 60m ./loadtest/scale
 
 # Simulates MINUTES of a day of DRIVERS drivers and PER_MINUTE dispatches a minute, scaled down to this machine, and says what it cost beside
 # the cost model of docs/scaling.md.

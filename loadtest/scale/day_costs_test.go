@@ -231,7 +231,8 @@ func (d *day) modelled(spent meter) cost {
 	limited := cost{0, 0, 4} // a driver's request at an instance that has not asked Redis for their rate of late: a script of three commands
 	batch := cost{2, 1, 0}   // of taps
 	c := cost{}.plus(spent.seconds, d.idle)
-	c = c.plus(n("made")+n("no-shows"), cost{8, 3 + 2*phones, 0}) // TestBudgetByAudience
+	c = c.plus(n("made")+n("no-shows"), cost{9, 3 + 2*phones, 0}) // TestBudgetByAudience
+	c.rows += spent.size["dispatch_words"].rows
 	c = c.plus(n("won"), cost{13, 5 + 2*phones, 4}).plus(n("started"), cost{6, 3, 0}).plus(n("completed"), cost{5, 3, 0})
 	c = c.plus(max(0, spent.size["tap_batches"].rows-n("won")), batch).plus(asked("decline"), cost{3, 1, 0})
 	for what, price := range d.prices {

@@ -16,29 +16,39 @@ import (
 
 const (
 	present = 1000 // dispatches besides those of history: the lists are full at each size
-	open    = 100  // of these
 	needles = 10   // the oldest of all: a search for their word passes over everything that came later
 )
 
 // What depends on the number of ended dispatches: medians in milliseconds, for each number in FIRSTTAP_HISTORY, such as 0,1000000,10000000. They
-// ended a month ago. Each has its words, its claim if a driver had it, and two events.
+// ended a month ago. Each has its words, its claim if a driver had it, and two events. 100 others are open.
 func BenchmarkHistory(b *testing.B) {
+	forEachSize(b, "FIRSTTAP_HISTORY", "0,20000", func(b *testing.B, database string, n int) { measureHistory(b, database, n, 100) })
+}
+
+// What depends on the number of open dispatches, for each number in FIRSTTAP_OPEN, such as 100,10000,100000.
+func BenchmarkOpen(b *testing.B) {
+	forEachSize(b, "FIRSTTAP_OPEN", "100,1000", func(b *testing.B, database string, n int) { measureHistory(b, database, 1000, n) })
+}
+
+func forEachSize(b *testing.B, variable, usual string, measure func(b *testing.B, database string, n int)) {
 	db := servertest.StartMariaDB(b)
-	for size := range strings.SplitSeq(cmp.Or(os.Getenv("FIRSTTAP_HISTORY"), "0,20000"), ",") {
+	for size := range strings.SplitSeq(cmp.Or(os.Getenv(variable), usual), ",") {
 		n, err := strconv.Atoi(size)
 		if err != nil || n < 0 {
-			b.Fatalf("FIRSTTAP_HISTORY: %q is no number of dispatches", size)
+			b.Fatalf("%s: %q is no number of dispatches", variable, size)
 		}
-		b.Run(size, func(b *testing.B) { measureHistory(b, db.URL(b), n) })
+		b.Run(size, func(b *testing.B) { measure(b, db.URL(b), n) })
 	}
 }
 
-func measureHistory(b *testing.B, database string, n int) {
+// measureHistory measures with so many ended and open dispatches.
+func measureHistory(b *testing.B, database string, ended, open int) {
 	i := systemtest.Start(b, "FIRSTTAP_DATABASE_URL="+database, "FIRSTTAP_JOB_LOCK=memory")
 	drivers := systemtest.MakeDrivers(b, i, repeats+1)
 	began := time.Now()
-	fillHistory(b, database, n+present)
-	b.Logf("%d dispatches were filled in %s", n+present, time.Since(began).Round(time.Second))
+	total := ended + present + open
+	fillHistory(b, database, total, open)
+	b.Logf("%d dispatches were filled in %s", total, time.Since(began).Round(time.Second))
 	for name, query := range map[string]url.Values{
 		"list":               {},
 		"list-region-status": {"region": {"region 7"}, "status": {"COMPLETED"}},
@@ -80,7 +90,7 @@ func medianOf(b *testing.B, name string, request func() time.Duration) {
 }
 
 // fillHistory adds so many dispatches to the database and to the index of dispatches. The last ones are open, the others have ended.
-func fillHistory(b *testing.B, database string, total int) {
+func fillHistory(b *testing.B, database string, total, open int) {
 	b.Helper()
 	db := systemtest.OpenDatabase(b, database)
 	execute := func(format string, args ...any) {
