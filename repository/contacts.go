@@ -22,7 +22,7 @@ var contactSources = [...]struct{ table, index, where string }{
 
 func (s *Store) listOffers(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.Offered, string, error) {
 	db := s.general.WithContext(ctx)
-	d, _, err := s.findDispatch(db, id, "")
+	d, _, err := s.findDispatch(db, id)
 	if err != nil {
 		return nil, "", err
 	}

@@ -38,7 +38,7 @@ func (s *Store) listEvents(ctx context.Context, id dispatch.ID, page dispatch.Pa
 		}
 	}
 	db := s.general.WithContext(ctx)
-	if _, _, err := s.findDispatch(db, id, ""); err != nil {
+	if _, _, err := s.findDispatch(db, id); err != nil {
 		return nil, "", err
 	}
 	rows, next, err := readPage(db.Where("dispatch_id = ? AND id > ?", id, after).Order("id"), page.Limit,

@@ -69,7 +69,7 @@ func (o *Outbox) dropOvertaken(ctx context.Context, result outbox.Expansion) out
 	if len(result.Pushes) == 0 {
 		return result
 	}
-	d, now, err := o.findDispatch(o.relay.WithContext(ctx), result.Dispatch.ID, "")
+	d, now, err := o.findDispatch(o.relay.WithContext(ctx), result.Dispatch.ID)
 	if err != nil {
 		for i := range result.Pushes {
 			result.Pushes[i].ReadAt = time.Time{}

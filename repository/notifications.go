@@ -159,7 +159,7 @@ func notification(tx *gorm.DB, id dispatch.NotificationID) (outbox.Notification,
 }
 
 func (s *Store) checkNotObsolete(tx *gorm.DB, n outbox.Notification) error {
-	d, _, err := s.findDispatch(tx, n.Dispatch, "")
+	d, _, err := s.findDispatch(tx, n.Dispatch)
 	if err == nil && d.Superseded(n.Type, n.Silent, n.Driver, n.Round) {
 		return &redriveError{"the notification is obsolete, as the dispatch has changed, and can't be sent again"}
 	}

@@ -126,7 +126,7 @@ func (s *Store) Decline(ctx context.Context, id dispatch.ID, round int, v dispat
 	var events []dispatch.Event
 	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) (err error) {
 		var now time.Time
-		if d, now, err = s.findDispatch(tx, id, ""); err != nil {
+		if d, now, err = s.findDispatch(tx, id); err != nil {
 			return err
 		}
 		if events, err = d.Decline(v, round, reason, now); err != nil || len(events) == 0 {

@@ -45,7 +45,7 @@ UNION ALL SELECT round, 0, 0, 0, 0, MIN(at),
 
 func (s *Store) countFunnel(ctx context.Context, id dispatch.ID) (rounds []outbox.Funnel, forgotten int, err error) {
 	db := s.general.WithContext(ctx)
-	d, now, err := s.findDispatch(db, id, "")
+	d, now, err := s.findDispatch(db, id)
 	if err != nil {
 		return nil, 0, err
 	}

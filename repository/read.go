@@ -14,15 +14,16 @@ type timedRow struct {
 	Now int64
 }
 
-// findDispatch reads a dispatch and the database's time: in one statement, or in two if locking is given.
-func (s *Store) findDispatch(db *gorm.DB, id dispatch.ID, locking string) (dispatch.Dispatch, time.Time, error) {
-	row, now, err := s.findDispatchRow(db, id, locking)
+// findDispatch reads a dispatch and the database's time, in one statement.
+func (s *Store) findDispatch(db *gorm.DB, id dispatch.ID) (dispatch.Dispatch, time.Time, error) {
+	row, now, err := s.findDispatchRow(db, id, "")
 	if err != nil {
 		return dispatch.Dispatch{}, time.Time{}, err
 	}
 	return row.at(now), now, nil
 }
 
+// findDispatchRow reads a dispatch's row and the database's time: in one statement, or in two if locking is given.
 func (s *Store) findDispatchRow(db *gorm.DB, id dispatch.ID, locking string) (dispatchRow, time.Time, error) {
 	var rows []timedRow
 	err := db.Raw("SELECT d.*, "+s.dialect.now()+" now FROM dispatches d WHERE d.id = ?"+locking, id).Scan(&rows).Error
@@ -43,7 +44,7 @@ func (s *Store) findDispatchRow(db *gorm.DB, id dispatch.ID, locking string) (di
 
 // Dispatch returns the dispatch at the database's time. ErrNotFound.
 func (s *Store) Dispatch(ctx context.Context, id dispatch.ID) (dispatch.Dispatch, error) {
-	d, _, err := s.findDispatch(s.general.WithContext(ctx), id, "")
+	d, _, err := s.findDispatch(s.general.WithContext(ctx), id)
 	return d, err
 }
 

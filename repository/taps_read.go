@@ -19,7 +19,7 @@ type driverRound struct {
 
 func (s *Store) listAttempts(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.AttemptRecord, string, error) {
 	db := s.general.WithContext(ctx)
-	d, _, err := s.findDispatch(db, id, "")
+	d, _, err := s.findDispatch(db, id)
 	if err != nil {
 		return nil, "", err
 	}

@@ -115,8 +115,11 @@ func idPrefix(word string) string {
 // matches reports whether the dispatch has all the terms.
 func (row *dispatchRow) matches(terms []searchTerm) bool {
 	words := row.words()
-	return !slices.ContainsFunc(terms, func(t searchTerm) bool {
-		return !(t.ID != "" && strings.HasPrefix(string(row.ID), t.ID)) &&
-			!slices.ContainsFunc(words, func(word string) bool { return strings.HasPrefix(word, t.Word) })
-	})
+	for _, t := range terms {
+		byID := t.ID != "" && strings.HasPrefix(string(row.ID), t.ID)
+		if !byID && !slices.ContainsFunc(words, func(word string) bool { return strings.HasPrefix(word, t.Word) }) {
+			return false
+		}
+	}
+	return true
 }
