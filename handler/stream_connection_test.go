@@ -17,7 +17,8 @@ import (
 	"firsttap/testkit"
 )
 
-// dialStream sends request with an Authorization header on a connection of its own, and returns that and the answer.
+// dialStream sends request with an Authorization header on a connection of its own, and returns that and the answer, whose body the caller
+// closes.
 func (l *live) dialStream(request, token string) (net.Conn, *http.Response) {
 	l.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(l.url, "http://"))
@@ -26,7 +27,6 @@ func (l *live) dialStream(request, token string) (net.Conn, *http.Response) {
 	fmt.Fprintf(conn, "%s\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", request, token)
 	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	noError(l.t, err)
-	l.t.Cleanup(func() { answer.Body.Close() })
 	return conn, answer
 }
 
@@ -37,6 +37,7 @@ func TestFormOfAStream(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			l := newLive(t, stream.Options{})
 			_, answer := l.dialStream("GET /v1/stream HTTP/"+version, l.drivers(1)[0].token)
+			defer answer.Body.Close()
 			if got := strings.Join(answer.TransferEncoding, ","); got != encoding || !answer.Close || answer.StatusCode != 200 {
 				t.Errorf("%d, Transfer-Encoding %q, closed: %v", answer.StatusCode, got, answer.Close)
 			}
@@ -81,6 +82,7 @@ func TestStreamOverHTTP2(t *testing.T) {
 func TestClientThatSendsMore(t *testing.T) {
 	l := newLive(t, stream.Options{MaxStreams: 1, Heartbeat: 50 * time.Millisecond})
 	conn, answer := l.dialStream("GET /v1/stream HTTP/1.1", l.drivers(1)[0].token)
+	defer answer.Body.Close()
 	fmt.Fprint(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
 	lines := bufio.NewReader(answer.Body)
 	for range 3 {

@@ -223,8 +223,8 @@ func (d *day) measurePrices(reader systemtest.Driver) {
 	}
 }
 
-// modelled is what the cost model says that the day has cost.
-func (d *day) modelled(spent meter) cost {
+// modeled is what the cost model says that the day has cost.
+func (d *day) modeled(spent meter) cost {
 	n := func(what string) float64 { return float64(d.counts[what]) }
 	asked := func(what string) float64 { return float64(len(d.took[what])) }
 	const phones = perRegion
@@ -245,14 +245,14 @@ func (d *day) modelled(spent meter) cost {
 func (d *day) extrapolate(spent meter, perMinute float64) {
 	d.b.Helper()
 	made := float64(d.counts["made"])
-	model := d.modelled(spent)
+	model := d.modeled(spent)
 	for _, c := range []struct {
-		what               string
-		measured, modelled float64
+		what              string
+		measured, modeled float64
 	}{
 		{"statements", spent.statements, model.statements}, {"rows", spent.rows, model.rows}, {"Redis", spent.commands, model.commands},
 	} {
-		d.b.Logf("%-10s %7.1f for each dispatch, by the model %7.1f: %.2f times", c.what, c.measured/made, c.modelled/made, c.measured/c.modelled)
+		d.b.Logf("%-10s %7.1f for each dispatch, by the model %7.1f: %.2f times", c.what, c.measured/made, c.modeled/made, c.measured/c.modeled)
 	}
 	words := []string{}
 	for command, n := range spent.redisCalls {
