@@ -218,7 +218,8 @@ func TestReplicaThatCantAnswer(t *testing.T) {
 
 		must(t, errorOf(root.Exec("UPDATE api_keys SET created_at = created_at - 1")))
 		l = r.lister(t, testkit.Patience, false)
-		r.Demote() // the server may not know the newest commits
+		l.mustSee(t, d) // its connections are open
+		r.Demote()      // the server may not know the newest commits
 		mustBeUnavailable(t, "a list of a server that was demoted", errorOfPage(l.List(t.Context(), dispatch.Query{Page: dispatch.Page{Limit: 1}})))
 		must(t, errorOf(direct(t, rootAt(t, r.url)).Exec("SET GLOBAL read_only = 0")))
 
