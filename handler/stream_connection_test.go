@@ -2,7 +2,6 @@ package handler
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -129,7 +128,7 @@ func TestStreamIsObservedAtItsEnd(t *testing.T) {
 	if whole := lasted <= end.took; !whole || end.method != "GET" || end.route != "/v1/stream" || end.status != 200 {
 		t.Errorf("observed %v of a stream that lasted longer than %v", end, lasted)
 	}
-	noError(t, l.hub.Shutdown(context.Background()))
+	noError(t, l.hub.Shutdown(t.Context()))
 	if len(ends) > 0 {
 		t.Errorf("and again %v", <-ends)
 	}
