@@ -107,6 +107,10 @@ func TestWordsFollowTheDispatch(t *testing.T) {
 		db.mustUpdate(t, d.ID, reword("Gate 8", ""))
 		db.mustUpdate(t, d.ID, touch)
 		db.mustHaveWords(t)
+		db.exec(t, "UPDATE dispatches SET indexed_round = 0 WHERE id = ?", d.ID) // as an earlier version leaves it that begins a round
+		db.mustUpdate(t, d.ID, reword("Gate 9", ""))
+		must(t, errorOf(db.IndexAllDispatches(t.Context())))
+		db.mustHaveWords(t)
 		db.mustAccept(t, d.ID, v.ID)
 		db.mustUpdate(t, d.ID, withdraw)
 		db.mustUpdate(t, d.ID, cancel)

@@ -88,8 +88,12 @@ func (s *Store) save(tx *gorm.DB, was *dispatchRow, before, d dispatch.Dispatch,
 	if saved.RowsAffected != 1 {
 		return unavailable(errConflict)
 	}
-	if indexed && !row.sameText(was) {
-		if err := s.changeWords(tx, d.ID, was.words(), row.words()); err != nil {
+	if !row.sameText(was) {
+		words := row.words()
+		if !indexed {
+			words = nil
+		}
+		if err := s.changeWords(tx, d.ID, was.words(), words); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 
@@ -26,7 +27,7 @@ const (
 func (row *dispatchRow) words() []string {
 	externalID := normalized(stringOrEmpty(row.ExternalID))
 	all := wordsOf(nil, externalID)
-	if whole := shortened(strings.Join(strings.FieldsFunc(externalID, inNoWord), "")); whole != "" && !slices.Contains(all, whole) {
+	if whole := shortened(strings.Join(strings.FieldsFunc(externalID, inNoWord), "")); whole != "" && len(all) < maxWords && !slices.Contains(all, whole) {
 		all = append(all, whole)
 	}
 	return wordsOf(wordsOf(all, normalized(row.SiteAddress)), normalized(row.Note))
@@ -44,7 +45,7 @@ func wordsOf(all []string, text string) []string {
 	for chunk := range strings.FieldsSeq(text) {
 		runs := strings.FieldsFunc(chunk, inNoWord)
 		for i := range runs {
-			if len(all) == maxWords {
+			if len(all) >= maxWords {
 				return all
 			}
 			if word := joined(runs[i:]); !slices.Contains(all, word) {
@@ -82,7 +83,7 @@ type searchTerm struct {
 	ID   string
 }
 
-// searchTerms returns the terms of a text without those that others imply. It returns none if no dispatch can have them all.
+// searchTerms returns the terms of a text without those that others imply, the longest first. It returns none if no dispatch can have them all.
 func searchTerms(text string) (terms []searchTerm) {
 	var all []string
 	for chunk := range strings.FieldsSeq(normalized(text)) {
@@ -97,6 +98,8 @@ func searchTerms(text string) (terms []searchTerm) {
 		}
 		terms = append(terms, searchTerm{Word: word, ID: idPrefix(word)})
 	}
+	// The longest are mostly the rarest, and a search does not count all.
+	slices.SortStableFunc(terms, func(a, b searchTerm) int { return utf8.RuneCountInString(b.Word) - utf8.RuneCountInString(a.Word) })
 	if len(terms) > maxWords+2 { // none of them is the beginning of another: each needs a word of its own, but for both forms of the identifier
 		return nil
 	}

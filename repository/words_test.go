@@ -36,6 +36,14 @@ func TestWordsOfADispatch(t *testing.T) {
 	if words := row.words(); len(words) != maxWords || !slices.Contains(words, "x1") || !slices.Contains(words, "w60") || slices.Contains(words, "w61") {
 		t.Errorf("%d words: %q", len(words), words)
 	}
+	numbers := []string{}
+	for i := range maxWords {
+		numbers = append(numbers, fmt.Sprint(i))
+	}
+	row = dispatchRow{ExternalID: new(strings.Join(numbers, "-")), SiteAddress: "Gate 7", Note: "note"}
+	if words := row.words(); len(words) != maxWords {
+		t.Errorf("an external id of many parts: %d words", len(words))
+	}
 }
 
 func TestTermsOfASearch(t *testing.T) {
@@ -46,7 +54,8 @@ func TestTermsOfASearch(t *testing.T) {
 		" ":                     nil,
 		"--":                    nil,
 		"% _ ' \\ \U0001F69C":   nil,
-		"Gate 2, GATE gat":      {{Word: "2"}, {Word: "gate"}},
+		"Gate 2, GATE gat":      {{Word: "gate"}, {Word: "2"}},
+		"1 2 테헤란타워":             {{Word: "테헤란타워"}, {Word: "1"}, {Word: "2"}},
 		"ERP_2024.001":          {{Word: "erp-2024-001"}},
 		"강남":                    {{Word: "강남"}},
 		strings.Repeat("x", 99): {{Word: strings.Repeat("x", maxWordLength)}},
