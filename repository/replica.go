@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// A replica may take a tenth of the patience, 100 ms, to apply what the primary has committed. Together with the question to the
-	// primary and a dial, a read waits for it for a quarter, 250 ms.
+	// A replica may take a tenth of the patience, 100 ms, to apply what the primary has committed. With a dial a read waits for it for a
+	// quarter, 250 ms, and before that 150 ms at most for the primary's answer and a connection.
 	lagShare, answerShare = 10, 4
 	// replicaRead is how long the replica may take for a read once it is up to date. A search of all rows takes seconds.
 	replicaRead  = 4 * time.Second
@@ -33,6 +33,7 @@ const (
 var (
 	errLags         = errors.New("the replica has not applied in time what the primary had committed")
 	errNoPositions  = errors.New("the primary has no positions that a replica could wait for: a MySQL needs gtid_mode=ON, a MariaDB log_bin")
+	errAllBusy      = errors.New("all connections to the replica are in use")
 	errOtherReplica = errors.New("the server is not a replica of the primary: it holds another database")
 )
 
@@ -49,6 +50,7 @@ type replica struct {
 	lag, answer, pause time.Duration
 	log                *slog.Logger
 
+	places chan struct{} // holds an element for each read of the replica
 	asking chan struct{} // holds one element while the primary is asked
 	latest *position     // guarded by asking
 
@@ -133,6 +135,7 @@ func (s *Store) openReplica(url, version, readLimit string, unit time.Duration) 
 	r := &replica{
 		pool: limitPool(sql.OpenDB(connector), replicaConns), words: replicaWordsOf(version), lag: patience / lagShare, answer: patience / answerShare,
 		pause: replicaPause, log: s.log, asking: make(chan struct{}, 1),
+		places: make(chan struct{}, replicaConns),
 	}
 	s.closers = append(s.closers, r.pool.Close)
 	r.pool.SetConnMaxLifetime(maxConnAge) // the address may lead to another replica
@@ -149,13 +152,20 @@ func (s *Store) fromReplica(ctx context.Context, read func(context.Context, *Sto
 		return read(ctx, s)
 	}
 	if trial, ok := r.begin(); ok {
+		panicked := true
+		defer func() {
+			if panicked {
+				r.giveUp(trial)
+			}
+		}()
 		err := s.readReplica(ctx, read)
+		panicked = false
 		switch {
 		case !errors.Is(err, dispatch.ErrUnavailable): // an answer, or the caller's mistake
 			r.end(trial, nil)
 			r.byReplica.Add(1)
 			return err
-		case ctx.Err() != nil, errors.Is(err, errNoPosition): // that says nothing about the replica
+		case ctx.Err() != nil, errors.Is(err, errNoPosition), errors.Is(err, errAllBusy): // that says nothing about the replica
 			r.giveUp(trial)
 		default:
 			r.end(trial, err)
@@ -165,15 +175,24 @@ func (s *Store) fromReplica(ctx context.Context, read func(context.Context, *Sto
 	return read(ctx, s)
 }
 
-// readReplica calls read once the replica is up to date. ErrUnavailable; errNoPosition if it is the primary that did not answer.
+// readReplica calls read once the replica is up to date. ErrUnavailable; errNoPosition if it is the primary that did not answer, errAllBusy
+// if other reads have all connections.
 func (s *Store) readReplica(ctx context.Context, read func(context.Context, *Store) error) error {
 	r := s.replica
-	waiting, cancel := context.WithTimeout(ctx, r.answer)
+	asking, cancel := context.WithTimeout(ctx, r.answer-r.lag)
 	defer cancel()
-	at, err := s.position(waiting, time.Now())
+	at, err := s.position(asking, time.Now())
 	if err != nil {
 		return unavailable(err)
 	}
+	select {
+	case r.places <- struct{}{}:
+		defer func() { <-r.places }()
+	case <-asking.Done():
+		return unavailable(errAllBusy)
+	}
+	waiting, cancel := context.WithTimeout(ctx, r.answer)
+	defer cancel()
 	// The read has to be on the connection of the wait: the address may lead to several replicas.
 	conn, err := r.pool.Conn(waiting)
 	if err != nil {

@@ -17,6 +17,8 @@ import (
 func TestWhatAReplicaTakesOff(t *testing.T) {
 	eachReplicated(t, servertest.EveryServer(), func(t *testing.T, r *replicated) {
 		is := r.size(t)
+		r.exec(t, "INSERT INTO dispatch_words (word, dispatch_id) SELECT 'x', id FROM dispatches ORDER BY id") // of their address
+		r.exec(t, "UPDATE dispatches SET indexed_round = round")
 		r.Follow()
 		root := direct(t, rootAt(t, r.url))
 		cost := func(read func() (any, error)) (answer any, statements, rows int) {
@@ -48,7 +50,7 @@ func TestWhatAReplicaTakesOff(t *testing.T) {
 			{"open ones of a region", func(ctx context.Context, s *Store) (any, error) {
 				return pageOf(s.List(ctx, dispatch.Query{Region: "seoul", Status: dispatch.Pending, Page: page}))
 			}},
-			{"a search by text", func(ctx context.Context, s *Store) (any, error) {
+			{"a search for a word that no dispatch has", func(ctx context.Context, s *Store) (any, error) {
 				return pageOf(s.List(ctx, dispatch.Query{Text: "nowhere", Page: page}))
 			}},
 			{"a page of 50 drivers on duty", func(ctx context.Context, s *Store) (any, error) {
