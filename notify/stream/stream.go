@@ -36,7 +36,7 @@ type Stream struct {
 }
 
 const (
-	// reloadTimeout bounds how long an open stream waits for its driver to be loaded again.
+	// reloadTimeout bounds how long an open stream waits for its driver, once it is its turn to load it again.
 	reloadTimeout = 2 * time.Second
 	// maxReloads is how many streams load their drivers at once. After an outage of Redis all streams do, and while a stream waits for the
 	// database it takes much more memory.
@@ -298,14 +298,14 @@ func (s *Stream) reload(ctx context.Context) {
 	if s.load == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
-	defer cancel()
 	select {
 	case s.hub.reloads <- struct{}{}:
 		defer func() { <-s.hub.reloads }()
 	case <-ctx.Done():
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
+	defer cancel()
 	v, err := s.load(ctx)
 	if err != nil {
 		return
