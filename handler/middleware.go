@@ -39,7 +39,8 @@ func (h *handler) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// outlived is the key, in a request's context, that says that the answer goes on after the handler: who sends it calls finish at its end.
+// outlived is a key in a request's context. If it is set, the answer goes on after the handler has returned, and whoever sends it calls
+// finish at its end.
 const outlived = "outlived"
 
 // served is what is counted and logged of a request that was answered.

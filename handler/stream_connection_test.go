@@ -16,8 +16,8 @@ import (
 	"firsttap/testkit"
 )
 
-// dialStream sends request with an Authorization header on a connection of its own, and returns that and the answer, whose body the caller
-// closes.
+// dialStream sends the request, with an Authorization header, on a new connection. It returns the connection and the answer. The caller
+// closes the answer's body.
 func (l *live) dialStream(request, token string) (net.Conn, *http.Response) {
 	l.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(l.url, "http://"))

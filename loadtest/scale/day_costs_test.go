@@ -119,7 +119,7 @@ func (d *day) redisCalls() map[string]float64 {
 	return calls
 }
 
-// infoOfRedis returns a number of the section of INFO, whose title is this.
+// infoOfRedis returns a number that Redis's INFO prints in a section, below the section's title.
 func (d *day) infoOfRedis(section, title, name string) float64 {
 	d.b.Helper()
 	info, err := d.redis.InfoMap(d.b.Context(), section).Result()

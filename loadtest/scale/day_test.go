@@ -234,7 +234,7 @@ func (d *day) pushed(r fcmtest.Request) {
 	}
 }
 
-// look is what a driver does who sees an offer.
+// look reads the driver's offers. Then the driver taps, declines, or does nothing.
 func (d *day) look(id string, round int, v systemtest.Driver) {
 	d.ask("offers", "GET", "/v1/me/offers", v.Token, "")
 	switch p := rand.Float64(); {

@@ -142,7 +142,7 @@ func (a *arrivals) of(id string) []time.Time {
 	return slices.SortedFunc(slices.Values(a.at[id]), time.Time.Compare)
 }
 
-// crowd describes drivers on duty whom fill writes by SQL. One of each phones drivers has a phone.
+// crowd describes drivers on duty whom fill writes by SQL. Every phones-th driver has a phone.
 type crowd struct {
 	name            string // of 8 letters with its digits at most, in identifiers
 	drivers, phones int
