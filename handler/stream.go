@@ -83,6 +83,7 @@ func (h *handler) recheck(authenticate func(context.Context) error) func(context
 // serveStream answers with the stream, until it ends or authenticate refuses its client. The stream gets the connection, and goes on
 // after the request: what the server keeps for a request is several times what a stream needs. The function must keep nothing of c.
 func (h *handler) serveStream(c echo.Context, s *stream.Stream, authenticate func(context.Context) error) error {
+	started := time.Now()
 	header := c.Response().Header()
 	header.Set(echo.HeaderContentType, "text/event-stream")
 	header.Set(echo.HeaderCacheControl, "no-cache")
@@ -100,7 +101,7 @@ func (h *handler) serveStream(c echo.Context, s *stream.Stream, authenticate fun
 		return err
 	}
 	c.Set(outlived, true)
-	a := servedBy(c, time.Now())
+	a := servedBy(c, started)
 	s.ServeConnection(stream.Connection{
 		Conn: conn, Chunked: c.Request().ProtoAtLeast(1, 1), WriteTimeout: writeTimeout, Check: check,
 		OnEnd: func() { h.finish(context.Background(), a) },
