@@ -1,0 +1,60 @@
+package schedule
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"firsttap/cronjob"
+)
+
+// slowHistory has rows to delete.
+type slowHistory struct {
+	JobStore
+	left, batches int
+	work          func() // of a batch
+}
+
+func (h *slowHistory) Prune(_ context.Context, limit int) (int, error) {
+	h.work()
+	n := min(limit, h.left)
+	h.left -= n
+	h.batches++
+	return n, nil
+}
+
+func retentionOf(h *slowHistory) (work func(context.Context) (string, error)) {
+	for _, j := range Jobs(h, 0) {
+		if j.Name == "retention" {
+			return func(ctx context.Context) (string, error) { return j.Work(ctx, cronjob.Run{}) }
+		}
+	}
+	return nil
+}
+
+// The deletion of history leaves the database to others for half of the time, however long a batch takes, and stops at once when its run
+// is over.
+func TestRetentionAtHalfSpeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &slowHistory{left: 10*batchSize + 7, work: func() { <-time.After(time.Second) }}
+		began := time.Now()
+		result, err := retentionOf(h)(t.Context())
+		if err != nil || result != "2007 rows deleted" || h.left != 0 {
+			t.Errorf("%q, %v, %d left", result, err, h.left)
+		}
+		if took := time.Since(began); h.batches != 11 || took != 21*time.Second {
+			t.Errorf("%d batches of a second took %s, want 11 and 10 pauses", h.batches, took)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		h := &slowHistory{left: 10 * batchSize, work: func() { <-time.After(time.Minute) }}
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+		defer cancel()
+		result, err := retentionOf(h)(ctx)
+		if err == nil || result != "200 rows deleted" || time.Since(began) != 90*time.Second {
+			t.Errorf("%q, %v after %s, want the first batch within its 90 s", result, err, time.Since(began))
+		}
+	})
+}
