@@ -65,9 +65,9 @@ bench-push: servers
 	go test -v -run '^$$' -bench Push -benchtime 1x -timeout 30m ./loadtest/pushbench
 
 # Measures what the numbers of drivers (FIRSTTAP_SCALE), of devices (FIRSTTAP_AUDIENCE), and of ended and open dispatches (FIRSTTAP_HISTORY,
-# FIRSTTAP_OPEN) cost, and what deleting FIRSTTAP_PRUNE ended ones does to taps.
+# FIRSTTAP_OPEN) and of live streams (FIRSTTAP_STREAMS) cost, and what deleting FIRSTTAP_PRUNE ended dispatches does to taps.
 bench-scale: servers
-	go test -v -run '^$$' -bench 'Scale|Audience|History|Open|Prune' -benchtime 1x -timeout 60m ./loadtest/scale
+	go test -v -run '^$$' -bench 'Scale|Audience|History|Open|Prune|Streams' -benchtime 1x -timeout 60m ./loadtest/scale
 
 # Simulates MINUTES of a day of DRIVERS drivers and PER_MINUTE dispatches a minute, scaled down to this machine, and says what it cost beside
 # the cost model of docs/scaling.md.
