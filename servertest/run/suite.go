@@ -122,12 +122,12 @@ func test(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp(cmp.Or(os.Getenv("GOTMPDIR"), os.TempDir()), "tests-")
+	dir, release, err := programs(ctx, o)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	if err := compile(ctx, o, dir, all); err != nil {
+	defer release()
+	if err := whole(dir, func() error { return compile(ctx, o, dir, all) }); err != nil {
 		return err
 	}
 	fmt.Printf("compiled %d test programs in %.0f s\n", len(all), time.Since(begin).Seconds())
