@@ -115,6 +115,12 @@ func (i *Instance) signal(s syscall.Signal) {
 func (i *Instance) endBy(s syscall.Signal) {
 	i.T.Helper()
 	i.signal(s)
+	i.mustEnd()
+}
+
+// mustEnd waits until the instance has ended, which must be with 0.
+func (i *Instance) mustEnd() {
+	i.T.Helper()
 	testkit.Within(i.T, startOrEnd, "the instance ends", i.ended)
 	if code := i.cmd.ProcessState.ExitCode(); code != 0 {
 		i.T.Errorf("the instance ended with %d:\n%s", code, i.log)

@@ -66,12 +66,27 @@ type taken struct {
 	dispatch, winner, claim string
 }
 
-// racing makes dispatches and lets all drivers accept each at the same time, until stop. It counts the races, and returns the
-// results; an unexpected response fails the test.
-func racing(t *testing.T, b *balancer, drivers []Driver, stop <-chan struct{}, races *atomic.Int64) (won []taken) {
+// load is what all that race have in common.
+type load struct {
+	stop  chan struct{}
+	races atomic.Int64
+	// calm is set while nothing happens that a request could fail by: less load then shows as much.
+	calm atomic.Bool
+}
+
+const calmEvery = 200 * time.Millisecond
+
+// racing makes dispatches and lets all drivers accept each at the same time, until the load is to stop. It counts the races, and
+// returns the results; an unexpected response fails the test.
+func racing(t *testing.T, b *balancer, drivers []Driver, l *load) (won []taken) {
+	pace := time.NewTicker(calmEvery)
+	defer pace.Stop()
 	for {
+		if l.calm.Load() {
+			<-pace.C
+		}
 		select {
-		case <-stop:
+		case <-l.stop:
 			return won
 		default:
 		}
@@ -90,7 +105,7 @@ func racing(t *testing.T, b *balancer, drivers []Driver, stop <-chan struct{}, r
 				t.Errorf("%s taps on %s: %s", drivers[k].ID, id, a)
 			}
 		}
-		races.Add(1)
+		l.races.Add(1)
 	}
 }
 
@@ -153,10 +168,9 @@ func TestRollingRestart(t *testing.T) {
 	balance := openBalancer(t, urls)
 	drivers := MakeDriversWithPhones(t, fleet[0], "seoul", 6)
 
-	var load, hearing sync.WaitGroup
-	stop := make(chan struct{})
+	var racers, hearing sync.WaitGroup
+	load := &load{stop: make(chan struct{})}
 	won := make([][]taken, 3)
-	var races atomic.Int64
 	var made atomic.Int64 // -1 until the load is over
 	made.Store(-1)
 	heard := &listening{accepted: map[string]int{}, begun: make(chan struct{})}
@@ -168,17 +182,21 @@ func TestRollingRestart(t *testing.T) {
 	})
 	testkit.Await(t, "the stream is open", heard.begun)
 	for k := range won {
-		load.Go(func() { won[k] = racing(t, balance, drivers, stop, &races) })
+		racers.Go(func() { won[k] = racing(t, balance, drivers, load) })
 	}
 	for k, i := range fleet {
-		before := races.Load()
-		i.endBy(syscall.SIGTERM)
+		before := load.races.Load()
+		i.signal(syscall.SIGTERM)
+		testkit.Eventually(t, "the load goes on without it", func() bool { return !balance.ready[k].Load() && load.races.Load() > before+20 })
+		load.calm.Store(true) // for the rest of its drain
+		i.mustEnd()
+		load.calm.Store(false)
 		begin(k, strings.TrimPrefix(urls[k], "http://"))
 		testkit.Eventually(t, "the new one is ready", balance.ready[k].Load)
-		testkit.Eventually(t, "the load goes on", func() bool { return races.Load() > before+3 })
+		testkit.Eventually(t, "the load goes on", func() bool { return load.races.Load() > before+40 })
 	}
-	close(stop)
-	load.Wait()
+	close(load.stop)
+	racers.Wait()
 	all := slices.Concat(won...)
 	made.Store(int64(len(all)))
 	defer time.AfterFunc(3*requestTimeout, func() { gaveUp.Store(true) }).Stop()
