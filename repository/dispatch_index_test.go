@@ -75,10 +75,17 @@ func (db *database) mustHaveWords(t testing.TB) {
 }
 
 // mustFind fails the test unless a search finds the dispatches whose address or note has a word that begins so, as it is written.
-func (db *database) mustFind(t testing.TB, text string) {
+func (db *database) mustFind(t testing.TB, texts ...string) {
 	t.Helper()
 	everything, _, err := db.List(t.Context(), dispatch.Query{Page: dispatch.Page{Limit: 10_000}})
 	must(t, err)
+	for _, text := range texts {
+		db.mustFindOf(t, everything, text)
+	}
+}
+
+func (db *database) mustFindOf(t testing.TB, everything []dispatch.Dispatch, text string) {
+	t.Helper()
 	found, next, err := db.List(t.Context(), dispatch.Query{Text: text, Page: dispatch.Page{Limit: 10_000}})
 	must(t, err)
 	var want []dispatch.ID
@@ -147,6 +154,7 @@ func TestIndexOfDispatchesIsTrue(t *testing.T) {
 		text := func() string { return someTexts[r.IntN(len(someTexts))] }
 		v := db.drivers(t, 1)[0].ID
 		made := []dispatch.ID{db.add(t, nil).ID}
+		searches := []string{"강남", "77", "x", "12-3"}
 		for range testkit.Scale(60, 400) {
 			id := made[r.IntN(len(made))]
 			switch r.IntN(6) {
@@ -167,9 +175,7 @@ func TestIndexOfDispatchesIsTrue(t *testing.T) {
 					})
 				}
 			}
-			for _, text := range []string{"강남", "77", "x", "12-3"} {
-				db.mustFind(t, text)
-			}
+			db.mustFind(t, searches[r.IntN(len(searches))], searches[r.IntN(len(searches))])
 			if r.IntN(4) == 0 {
 				must(t, errorOf(db.IndexAllDispatches(t.Context())))
 			}
@@ -179,8 +185,10 @@ func TestIndexOfDispatchesIsTrue(t *testing.T) {
 		}
 		must(t, errorOf(db.IndexAllDispatches(t.Context())))
 		db.mustCount(t, 0, "dispatches WHERE unindexed = 1")
+		db.mustFind(t, searches...)
+		indexed := db.indexedWords(t)
 		for entry := range db.wantedWords(t) {
-			if !db.indexedWords(t)[entry] {
+			if !indexed[entry] {
 				t.Errorf("%q is not in the index", entry)
 			}
 		}

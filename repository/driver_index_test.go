@@ -129,15 +129,16 @@ func (db *database) mustAnswer(t *testing.T, terms dispatch.Terms) {
 			t.Errorf("%s is erased, and a candidate", id)
 		}
 	}
+	page := max(3, len(everybody)/10) // not more pages the more drivers there are
 	var pages []dispatch.DriverID
-	for _, v := range all(t, 3, func(p dispatch.Page) ([]dispatch.DriverRecord, string, error) {
+	for _, v := range all(t, page, func(p dispatch.Page) ([]dispatch.DriverRecord, string, error) {
 		return db.Drivers(t.Context(), dispatch.DriverQuery{Erased: true, Page: p})
 	}) {
 		pages = append(pages, v.ID)
 	}
 	testkit.Equal(t, "the erased drivers", erased, pages)
 	pages = nil
-	for _, v := range all(t, 3, func(p dispatch.Page) ([]dispatch.DriverRecord, string, error) {
+	for _, v := range all(t, page, func(p dispatch.Page) ([]dispatch.DriverRecord, string, error) {
 		return db.Drivers(t.Context(), dispatch.DriverQuery{Region: terms.Region, VehicleClass: terms.VehicleClass, OnDuty: new(true), Page: p})
 	}) {
 		pages = append(pages, v.ID)
