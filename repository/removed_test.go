@@ -32,14 +32,27 @@ func (db *database) past(t testing.TB, status dispatch.Status, at time.Time, v d
 	must(t, db.writes.Create(&row).Error)
 	db.exec(t, "INSERT INTO claims (id, dispatch_id, round, driver_id, driver_seq, outcome, accepted_at) SELECT ?, ?, 1, ?, COALESCE(MAX(driver_seq), 0) + 1, 'WON', 1"+
 		" FROM claims WHERE driver_id = ?", dispatch.NewClaimID(now), id, v, v)
-	for i := range n {
-		must(t, db.writes.Create(&eventRow{ID: dispatch.NewEventID(now), DispatchID: id}).Error)
-		db.notification(t, id, func(r *notificationRow) { r.State, r.NextAt = i%4, micros(now.Add(time.Hour)) })
-		db.exec(t, "INSERT INTO offers (dispatch_id, round, driver_id, seen_at) VALUES (?, ?, ?, ?)", id, i+1, v, micros(now))
-		must(t, db.writes.Create(&tapBatchRow{ID: dispatch.NewAttemptID(now), DispatchID: id, Taps: "[]"}).Error)
-		db.exec(t, "INSERT INTO attempts (id, dispatch_id, round, driver_id, result, at) VALUES (?, ?, 1, ?, 'SUCCESS', 1)", dispatch.NewAttemptID(now), id, v)
-		must(t, db.writes.Create(&deliveryRow{DispatchID: id, WebhookID: "whk_1", EventID: dispatch.NewEventID(now), Status: []webhook.DeliveryStatus{webhook.Delivered, webhook.Failed}[i%2], Body: []byte("{}"), Attempts: "[]"}).Error)
+	if n == 0 {
+		return id
 	}
+	events, taps, deliveries := make([]eventRow, n), make([]tapBatchRow, n), make([]deliveryRow, n)
+	var offers, attempts []any
+	for i := range n {
+		events[i] = eventRow{ID: dispatch.NewEventID(now), DispatchID: id}
+		taps[i] = tapBatchRow{ID: dispatch.NewAttemptID(now), DispatchID: id, Taps: "[]"}
+		deliveries[i] = deliveryRow{DispatchID: id, WebhookID: "whk_1", EventID: dispatch.NewEventID(now), Status: []webhook.DeliveryStatus{webhook.Delivered, webhook.Failed}[i%2], Body: []byte("{}"), Attempts: "[]"}
+		offers = append(offers, id, i+1, v, micros(now))
+		attempts = append(attempts, dispatch.NewAttemptID(now), id, v)
+	}
+	must(t, db.writes.Create(&events).Error)
+	must(t, db.writes.Create(&taps).Error)
+	must(t, db.writes.Create(&deliveries).Error)
+	db.exec(t, "INSERT INTO offers (dispatch_id, round, driver_id, seen_at) VALUES (?, ?, ?, ?)"+strings.Repeat(", (?, ?, ?, ?)", n-1), offers...)
+	db.exec(t, "INSERT INTO attempts (id, dispatch_id, round, driver_id, result, at) VALUES (?, ?, 1, ?, 'SUCCESS', 1)"+strings.Repeat(", (?, ?, 1, ?, 'SUCCESS', 1)", n-1), attempts...)
+	d := dispatch.Dispatch{ID: id, Round: 1, Window: dispatch.Window{ExpiresAt: now.Add(time.Hour)}}
+	db.notifications(t, d, n, func(i int, r *notificationRow) {
+		r.DeviceID, r.DriverID, r.State, r.NextAt = dispatch.NewDeviceID(now), dispatch.NewDriverID(now), i%4, micros(now.Add(time.Hour))
+	})
 	return id
 }
 
