@@ -17,6 +17,8 @@ const (
 	// maxNeverGood is how many refused tokens that never were good a driver may have before the driver's other new tokens
 	// are suspected too.
 	maxNeverGood = 10
+	// maxReached is how many reached drivers are remembered. An instance may reach hundreds of thousands in a gap.
+	maxReached = 10_000
 	// goodPeriod is how long a token counts as good after a push, goodRenewal how old the record of it may become.
 	goodPeriod  = 7 * 24 * time.Hour
 	goodRenewal = 24 * time.Hour
@@ -68,6 +70,17 @@ type sighting struct {
 
 // sightings are the times at which drivers were last seen.
 type sightings map[dispatch.DriverID]time.Time
+
+// note records that the driver was seen. A new driver takes the place of an arbitrary one if there are maxReached.
+func (s sightings) note(driver dispatch.DriverID, now time.Time) {
+	if _, known := s[driver]; !known && len(s) >= maxReached {
+		for other := range s {
+			delete(s, other)
+			break
+		}
+	}
+	s[driver] = now
+}
 
 // distrust is the period in which no device is quarantined. The next one begins at notBefore at the earliest.
 type distrust struct{ since, until, notBefore time.Time }
@@ -121,7 +134,7 @@ func (t *deadTokens) recordSent(p outbox.Push, now time.Time) {
 	t.mu.Lock()
 	_, refused := t.refusedTokens[p.Device.PushToken]
 	delete(t.refusedTokens, p.Device.PushToken)
-	t.reached[p.Driver] = now
+	t.reached.note(p.Driver, now)
 	if t.lastReached.driver != p.Driver {
 		t.otherReached = t.lastReached
 	}

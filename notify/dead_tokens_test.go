@@ -251,3 +251,20 @@ func TestTokensForget(t *testing.T) {
 	c.refuses(c.device("one", 0))
 	testkit.Equal(t, "what is remembered", 2, len(c.refusedOnce)+len(c.refusedTwice)+len(c.reached)+len(c.refusedTokens)+len(c.neverGood))
 }
+
+// However many drivers are reached, few are remembered, and enough to know that the push service works.
+func TestReachedDriversAreBounded(t *testing.T) {
+	c := newCourt(t)
+	const n = 3 * maxReached
+	for i := range n {
+		c.now = c.now.Add(2 * time.Minute / n)
+		c.takes(c.device(fmt.Sprint("reached ", i), 0))
+		if len(c.reached) > maxReached {
+			t.Fatalf("%d are remembered", len(c.reached))
+		}
+	}
+	c.many(10*tooManyRefused, 0)
+	if c.said.Len() > 0 || len(c.reached) < maxReached/2 {
+		t.Errorf("%d of the last minute are remembered\n%s", len(c.reached), &c.said)
+	}
+}
