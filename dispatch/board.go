@@ -2,14 +2,17 @@ package dispatch
 
 import "time"
 
+// MaxUnseen is the number up to which unseen dispatches are counted.
+const MaxUnseen = 1000
+
 // Board has the counts on an operator's dashboard.
 type Board struct {
 	// Counts has every state. Final states count the dispatches that reached them after Since.
 	Counts map[Status]int
 	Since  time.Time
-	// Unseen counts the dispatches that have been open for a minute and that no app has shown.
+	// Unseen counts the dispatches that have been open for a minute and that no app has shown, up to MaxUnseen: then there may be more.
 	Unseen int
-	// UnseenIDs are the earliest of these, a few hundred at most.
+	// UnseenIDs are those of the counted ones that opened first, a few hundred at most.
 	UnseenIDs []ID
 	Regions   []Supply // by name
 	Now       time.Time

@@ -1,9 +1,11 @@
 package repository
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"firsttap/dispatch"
@@ -27,17 +29,14 @@ func (s *Store) countBoard(ctx context.Context, region string) (dispatch.Board, 
 		dispatch.Scheduled: 0, dispatch.Pending: 0, dispatch.Accepted: 0, dispatch.InProgress: 0,
 		dispatch.Completed: 0, dispatch.Canceled: 0, dispatch.Expired: 0,
 	}, Since: now.Add(-endedWindow), Now: now}
-	if err := s.countStates(ctx, &b, region); err != nil {
+	regions := map[string]supply{}
+	if err := s.countStates(ctx, &b, regions, region); err != nil {
 		return dispatch.Board{}, err
 	}
 	if err := s.findUnseen(ctx, &b, region); err != nil {
 		return dispatch.Board{}, err
 	}
-	regions := map[string]supply{}
 	if err := s.countDrivers(ctx, regions); err != nil {
-		return dispatch.Board{}, err
-	}
-	if err := s.countOpen(ctx, regions); err != nil {
 		return dispatch.Board{}, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(regions)) {
@@ -48,34 +47,40 @@ func (s *Store) countBoard(ctx context.Context, region string) (dispatch.Board, 
 	return b, nil
 }
 
-// countStates counts dispatches by their status at b.Now, which may differ from the stored status.
-func (s *Store) countStates(ctx context.Context, b *dispatch.Board, region string) error {
+// stateCount counts dispatches of a region that are stored with a status.
+type stateCount struct {
+	State   string // as stored
+	Region  string
+	N       int // negative for those stored as PENDING whose window has passed: another row counts them, too
+	Later   int // of N, those that are not open yet
+	Expired int // of those whose window has passed, those that the board counts as EXPIRED
+}
+
+// countStates counts dispatches by their status at b.Now, which may differ from the stored status, and the open ones of each region. The
+// parts are one statement, which sees one state of the table.
+func (s *Store) countStates(ctx context.Context, b *dispatch.Board, regions map[string]supply, region string) error {
+	now, since := strconv.FormatInt(micros(b.Now), 10), strconv.FormatInt(micros(b.Since), 10)
 	inRegion, index, args := s.openScope(region)
 	ended := s.dialect.forceIndex("ix_dispatches_updated")
-	now, since := micros(b.Now), micros(b.Since)
-	db := s.general.WithContext(ctx)
-	var rows []struct {
-		State string
-		N     int
-	}
-	err := db.Raw(`SELECT CASE WHEN opens_at > ? THEN 'SCHEDULED' WHEN expires_at > ? THEN 'PENDING'
-		WHEN expires_at >= ? THEN 'EXPIRED' ELSE '' END state, COUNT(*) n FROM dispatches`+index+` WHERE status = 'PENDING'`+inRegion+` GROUP BY 1
-		UNION ALL SELECT status, COUNT(*) FROM dispatches`+index+` WHERE status IN ('ACCEPTED', 'IN_PROGRESS')`+inRegion+` GROUP BY status
-		UNION ALL SELECT status, COUNT(*) FROM dispatches`+ended+` WHERE status IN ('COMPLETED', 'CANCELED', 'EXPIRED') AND updated_at >= ?`+inRegion+` GROUP BY status`,
-		slices.Concat(args(now, now, since), args(), args(since))...).Scan(&rows).Error
+	var rows []stateCount
+	err := s.general.WithContext(ctx).Raw(s.pendingSQL(now, since, inRegion)+`
+		UNION ALL SELECT status, '', COUNT(*), 0, 0 FROM dispatches`+index+` WHERE status IN ('ACCEPTED', 'IN_PROGRESS')`+inRegion+` GROUP BY status
+		UNION ALL SELECT status, '', COUNT(*), 0, 0 FROM dispatches`+ended+` WHERE status IN ('COMPLETED', 'CANCELED', 'EXPIRED') AND updated_at >= `+since+inRegion+` GROUP BY status`,
+		slices.Repeat(args(), 4)...).Scan(&rows).Error
 	if err != nil {
 		return unavailable(err)
 	}
 	for _, row := range rows {
-		if row.State != "" {
-			b.Counts[dispatch.Status(row.State)] += row.N
-		}
+		b.Counts[dispatch.Status(row.State)] += row.N - row.Later
+		b.Counts[dispatch.Scheduled] += row.Later
+		b.Counts[dispatch.Expired] += row.Expired
 	}
+	addOpen(regions, rows)
 	return nil
 }
 
-// openScope returns how a query of open dispatches is restricted to the region, "" for all: the last condition, the index, and
-// a function that appends the condition's argument.
+// openScope returns how a query of open dispatches is restricted to the region, "" for all: the last condition, the index in the order of
+// the identifiers, and a function that appends the condition's argument.
 func (s *Store) openScope(region string) (condition, index string, args func(before ...any) []any) {
 	if region == "" {
 		return "", s.dialect.forceIndex("ix_dispatches_status"), func(before ...any) []any { return before }
@@ -83,29 +88,34 @@ func (s *Store) openScope(region string) (condition, index string, args func(bef
 	return " AND region = ?", s.dialect.forceIndex("ix_dispatches_region_status"), func(before ...any) []any { return append(before, region) }
 }
 
-// findUnseen lists the open offers that no driver has seen, and counts them if there are more than maxUnseenIDs.
+type unseenRow struct {
+	ID      dispatch.ID
+	OpensAt int64
+}
+
+// findUnseen counts the open offers that no driver has seen, up to dispatch.MaxUnseen, and lists those of them that opened first.
 //
 // An offer is old enough if its dispatch has not changed for unseenAfter, or else if the first event of its round is that
-// old: a longer window keeps the round, new terms begin another. The query uses MIN because MariaDB would read all events
-// for EXISTS, and forces the index because MySQL would read all offers for each dispatch that it sorts.
+// old: a longer window keeps the round, new terms begin another. The query uses MIN and LIMIT because MariaDB would read all
+// events and offers there are for EXISTS, and forces the index because MySQL would read all offers for each dispatch.
+// Identifiers begin with the time of creation: the query reads along an index, the oldest first, and stops when it has found
+// enough.
 func (s *Store) findUnseen(ctx context.Context, b *dispatch.Board, region string) error {
 	inRegion, index, args := s.openScope(region)
 	now, old := micros(b.Now), micros(b.Now.Add(-unseenAfter))
-	unseen := ` FROM dispatches d` + index + ` WHERE status = 'PENDING' AND opens_at < ? AND expires_at > ?
-		AND (updated_at < ? OR (SELECT MIN(e.at) FROM events e` + s.dialect.forceIndex("ix_events_dispatch") + ` WHERE e.dispatch_id = d.id AND e.round = d.round) < ?)
-		AND NOT EXISTS (SELECT 1 FROM offers o` + s.dialect.forceIndex("PRIMARY") + ` WHERE o.dispatch_id = d.id AND o.round = d.round AND o.seen_at IS NOT NULL)` + inRegion
-	unseenArgs, db := args(old, now, old, old), s.general.WithContext(ctx)
-	b.UnseenIDs = []dispatch.ID{}
-	if err := db.Raw("SELECT id"+unseen+" ORDER BY opens_at, id LIMIT ?", append(unseenArgs, maxUnseenIDs)...).Scan(&b.UnseenIDs).Error; err != nil {
+	var found []unseenRow
+	err := s.general.WithContext(ctx).Raw(`SELECT id, opens_at FROM dispatches d`+index+` WHERE status = 'PENDING' AND opens_at < ? AND expires_at > ?
+		AND (updated_at < ? OR (SELECT MIN(e.at) FROM events e`+s.dialect.forceIndex("ix_events_dispatch")+` WHERE e.dispatch_id = d.id AND e.round = d.round) < ?)
+		AND (SELECT o.round FROM offers o`+s.dialect.forceIndex("PRIMARY")+` WHERE o.dispatch_id = d.id AND o.round = d.round AND o.seen_at IS NOT NULL LIMIT 1) IS NULL`+inRegion+`
+		ORDER BY id LIMIT ?`, append(args(old, now, old, old), dispatch.MaxUnseen)...).Scan(&found).Error
+	if err != nil {
 		return unavailable(err)
 	}
-	if b.Unseen = len(b.UnseenIDs); b.Unseen < maxUnseenIDs {
-		return nil
+	slices.SortFunc(found, func(x, y unseenRow) int { return cmp.Or(cmp.Compare(x.OpensAt, y.OpensAt), cmp.Compare(x.ID, y.ID)) })
+	b.Unseen, b.UnseenIDs = len(found), []dispatch.ID{}
+	for _, row := range found[:min(len(found), maxUnseenIDs)] {
+		b.UnseenIDs = append(b.UnseenIDs, row.ID)
 	}
-	if err := db.Raw("SELECT COUNT(*)"+unseen, unseenArgs...).Scan(&b.Unseen).Error; err != nil {
-		return unavailable(err)
-	}
-	b.Unseen = max(b.Unseen, len(b.UnseenIDs)) // drivers may have seen some between the two statements
 	return nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -69,44 +68,40 @@ func TestUnseen(t *testing.T) {
 	})
 }
 
-// TestManyUnseen are counted, all of them, and the first to have opened are named.
+// TestManyUnseen are counted up to dispatch.MaxUnseen. Of those that are counted, the first to have opened are named.
 func TestManyUnseen(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		all := make([]dispatch.ID, maxUnseenIDs+5)
-		for i := range all {
-			all[i] = db.add(t, func(v *dispatch.Dispatch) {
-				v.OpensAt, v.ExpiresAt = v.OpensAt.Add(-time.Duration(i+1)*time.Minute), v.ExpiresAt.Add(time.Hour)
-			}).ID
-		}
-		db.exec(t, "UPDATE dispatches SET updated_at = 1")
-		slices.Reverse(all)
+		ids := db.unseenDispatches(t, dispatch.MaxUnseen+5)
 		for _, region := range []string{"", "seoul"} {
-			b, err := db.Board(t.Context(), region)
-			if err != nil || b.Unseen != len(all) || !slices.Equal(b.UnseenIDs, all[:maxUnseenIDs]) {
-				t.Errorf("%q: %d are unseen, %d are named, %v", region, b.Unseen, len(b.UnseenIDs), err)
+			for _, c := range []struct{ unseen, from, last int }{{dispatch.MaxUnseen, 0, dispatch.MaxUnseen}, {dispatch.MaxUnseen - 1, 6, dispatch.MaxUnseen + 5}} {
+				db.exec(t, "UPDATE dispatches SET status = CASE WHEN id < ? THEN 'CANCELED' ELSE 'PENDING' END", ids[c.from])
+				named := slices.Clone(ids[c.last-maxUnseenIDs : c.last])
+				slices.Reverse(named)
+				b, err := db.Board(t.Context(), region)
+				if err != nil || b.Unseen != c.unseen || !slices.Equal(b.UnseenIDs, named) {
+					t.Errorf("%q: %d are unseen, want %d; %d are named, %v", region, b.Unseen, c.unseen, len(b.UnseenIDs), err)
+				}
 			}
-		}
-		db.exec(t, "UPDATE dispatches SET status = 'CANCELED' WHERE id IN (?, ?, ?, ?, ?)", all[0], all[1], all[2], all[3], all[4])
-		if found := db.unseen(t, ""); !slices.Equal(found, all[5:]) {
-			t.Errorf("just as many as are named: %d", len(found))
-		}
-		db.before(t, "SELECT COUNT(*)", func() { db.exec(t, "UPDATE dispatches SET status = 'CANCELED' WHERE id = ?", all[5]) })
-		if found := db.unseen(t, ""); !slices.Equal(found, all[5:]) {
-			t.Errorf("what was named, with one canceled before all were counted: %d", len(found))
 		}
 	})
 }
 
-// before calls fn once, before the next look at dispatches that begins with statement.
-func (db *database) before(t *testing.T, statement string, fn func()) {
+// unseenDispatches adds n dispatches that nobody has seen, and returns them in the order of their creation. Each opened a minute before the
+// one that was created before it.
+func (db *database) unseenDispatches(t testing.TB, n int) []dispatch.ID {
 	t.Helper()
-	once := sync.OnceFunc(fn)
-	err := db.general.Callback().Row().Before("gorm:row").Register("before", func(tx *gorm.DB) {
-		if strings.HasPrefix(tx.Statement.SQL.String(), statement+" FROM dispatches d") {
-			once()
+	now := db.now(t)
+	rows, ids := make([]dispatchRow, n), make([]dispatch.ID, n)
+	for i := range rows {
+		at := now.Add(time.Duration(i-n) * time.Millisecond)
+		d := dispatch.Dispatch{
+			ID: dispatch.NewID(at), Status: dispatch.Pending, Terms: someTerms(now), Round: 1, Version: 1, CreatedAt: at, UpdatedAt: now.Add(-time.Hour),
+			Window: dispatch.Window{OpensAt: now.Add(-time.Duration(i+2) * time.Minute), ExpiresAt: now.Add(time.Hour)},
 		}
-	})
-	must(t, err)
+		rows[i], ids[i] = toDispatchRow(d), d.ID
+	}
+	must(t, db.writes.WithContext(t.Context()).CreateInBatches(rows, 500).Error)
+	return ids
 }
 
 // TestBoardOnSQLite goes along the indexes, as the servers do: TestPagesCostTheSame counts what they read.
@@ -193,6 +188,8 @@ func TestRecordSupply(t *testing.T) {
 			func(d *dispatch.Dispatch) { d.Region = "daegu" },
 			func(d *dispatch.Dispatch) { d.OpensAt = future },
 			func(d *dispatch.Dispatch) { d.ExpiresAt = past },
+			func(d *dispatch.Dispatch) { d.Region, d.OpensAt = "gwangju", future },
+			func(d *dispatch.Dispatch) { d.Region, d.ExpiresAt = "ulsan", past },
 		} {
 			db.add(t, edit)
 		}

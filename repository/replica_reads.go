@@ -35,8 +35,8 @@ func (s *Store) Drivers(ctx context.Context, q dispatch.DriverQuery) (items []di
 	return items, next, err
 }
 
-// Board counts the dispatches of a region, "" for all, and the drivers on duty in each region. It reads the open and recently
-// ended dispatches only, and every driver on duty.
+// Board counts the dispatches of a region, "" for all, and the drivers on duty in each region. It counts the open and recently ended
+// dispatches by indexes, and reads the open ones until it has found dispatch.MaxUnseen that nobody has seen.
 func (s *Store) Board(ctx context.Context, region string) (b dispatch.Board, err error) {
 	err = s.fromReplica(ctx, func(ctx context.Context, s *Store) error {
 		b, err = s.countBoard(ctx, region)

@@ -99,18 +99,37 @@ func (s *Store) countEachDriver(ctx context.Context, regions map[string]supply) 
 }
 
 func (s *Store) countOpen(ctx context.Context, regions map[string]supply) error {
-	var rows []struct {
-		Region string
-		Open   int
-	}
-	err := s.general.WithContext(ctx).Table("dispatches" + s.dialect.forceIndex("ix_dispatches_open")).Where(s.statusSQL(dispatch.Pending)[0]).
-		Select("region, COUNT(*) open").Group("region").Scan(&rows).Error
+	var rows []stateCount
+	err := s.general.WithContext(ctx).Raw(s.pendingSQL(s.dialect.now(), s.dialect.now(), "")).Scan(&rows).Error
+	addOpen(regions, rows)
+	return unavailable(err)
+}
+
+// pendingSQL selects stateCounts of the dispatches that are stored as PENDING. It counts them by an index, without reading them, and reads
+// the few whose window has passed.
+func (s *Store) pendingSQL(now, since, inRegion string) string {
+	return `SELECT 'PENDING' state, region, COUNT(*) n, SUM(opens_at > ` + now + `) later, 0 expired FROM dispatches` + s.dialect.forceIndex("ix_dispatches_open") +
+		` WHERE status = 'PENDING'` + inRegion + ` GROUP BY region
+		UNION ALL SELECT 'PENDING', region, -COUNT(*), 0, SUM(expires_at >= ` + since + `) FROM dispatches` + s.dialect.forceIndex("ix_dispatches_expiry") +
+		` WHERE status = 'PENDING' AND expires_at <= ` + now + ` AND opens_at <= ` + now + inRegion + ` GROUP BY region`
+}
+
+// addOpen adds the open dispatches to their regions, and to the total.
+func addOpen(regions map[string]supply, rows []stateCount) {
+	counts := map[string]int{}
 	for _, row := range rows {
-		for _, region := range []string{row.Region, ""} {
-			counted := regions[region]
-			counted.open += row.Open
-			regions[region] = counted
+		if row.State == string(dispatch.Pending) {
+			counts[row.Region] += row.N - row.Later
 		}
 	}
-	return unavailable(err)
+	for region, n := range counts {
+		if n == 0 {
+			continue
+		}
+		for _, name := range []string{region, ""} {
+			counted := regions[name]
+			counted.open += n
+			regions[name] = counted
+		}
+	}
 }

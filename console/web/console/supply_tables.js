@@ -3,6 +3,7 @@ import { useLanguage } from "../assets/language.js";
 import { useNow } from "../assets/ui.js";
 
 const minute = 60_000;
+const mostUnseen = 1000; // the service counts up to here
 const steps = { 1: minute, 6: 15 * minute, 24: 60 * minute, 168: 360 * minute };
 
 /** Returns the smallest and the largest value of a column as a text: "3", or "3 to 7" by from. */
@@ -24,7 +25,7 @@ export function Numbers({ board, region, last }) {
   return html`<dl class="figures">
     <${Figure} name=${supply.onDuty} value=${onDuty ?? "–"} more=${!region && last && t.ago(roughly(time - Date.parse(last.at)))} />
     <${Figure} name=${supply.open} value=${counts.PENDING} />
-    <${Figure} name=${supply.unseen} value=${board.unseen} more=${supply.minute} />
+    <${Figure} name=${supply.unseen} value=${board.unseen < mostUnseen ? board.unseen : `${mostUnseen}+`} more=${supply.minute} />
     <${Figure} name=${supply.accepted} value=${counts.ACCEPTED} />
     <${Figure} name=${supply.progress} value=${counts.IN_PROGRESS} />
     <${Figure} name=${supply.completed} value=${counts.COMPLETED} more=${supply.day} />
