@@ -123,6 +123,7 @@ check: servers
 	loadtest/run.sh rolling short
 	go run ./loadtest/bench -quick
 	cd loadtest/locks && go vet ./... && go test -count=1 -run 'TestCost$$' . -args -rounds 3
+	go run -C loadtest/picture . < loadtest/picture/figures.txt | cmp - docs/scaling.svg
 	$(MAKE) kubernetes
 
 clean:

@@ -2,6 +2,7 @@ package scale
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -76,7 +77,7 @@ func openStream(address, token string) (*bufio.Reader, error) {
 func awaitOffer(stream *bufio.Reader) time.Time {
 	for {
 		line, err := stream.ReadSlice('\n')
-		if err != nil && err != bufio.ErrBufferFull {
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			return time.Time{}
 		}
 		if strings.HasPrefix(string(line), "event: dispatch.opened") {
