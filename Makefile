@@ -64,8 +64,8 @@ bench-locks: servers
 bench-push: servers
 	go test -v -run '^$$' -bench Push -benchtime 1x -timeout 30m ./loadtest/pushbench
 
-# Measures what the numbers of drivers (FIRSTTAP_SCALE), of devices (FIRSTTAP_AUDIENCE), and of ended and open dispatches (FIRSTTAP_HISTORY,
-# FIRSTTAP_OPEN) and of live streams (FIRSTTAP_STREAMS) cost, and what deleting FIRSTTAP_PRUNE ended dispatches does to taps.
+# Measures what the numbers of drivers (FIRSTTAP_SCALE), devices (FIRSTTAP_AUDIENCE), ended and open dispatches (FIRSTTAP_HISTORY,
+# FIRSTTAP_OPEN) and live streams (FIRSTTAP_STREAMS) cost, and what deleting FIRSTTAP_PRUNE ended dispatches does to taps.
 bench-scale: servers
 	go test -v -run '^$$' -bench 'Scale|Audience|History|Open|Prune|Streams' -benchtime 1x -timeout 60m ./loadtest/scale
 
@@ -123,6 +123,7 @@ check: servers
 	loadtest/run.sh rolling short
 	go run ./loadtest/bench -quick
 	cd loadtest/locks && go vet ./... && go test -count=1 -run 'TestCost$$' . -args -rounds 3
+	cd loadtest/picture && go vet .
 	go run -C loadtest/picture . < loadtest/picture/figures.txt | cmp - docs/scaling.svg
 	$(MAKE) kubernetes
 

@@ -323,6 +323,8 @@ mutant "a look that failed leaves the one before it" repository/look.go "	s.look
 mutant "a failed look keeps runs from beginning" schedule/watch.go "return true // the ledger" "return false // the ledger" ./schedule TestJobsWithoutLooks
 mutant "a slot with work behind a passed one waits" schedule/job.go "if j.passesOver(slot) {" "if slot.IsZero() {" ./schedule TestSlotsWithoutWork
 mutant "a failing job without work seems to succeed" schedule/metrics.go "if !m.failing.Load() {" "if m != nil {" ./schedule TestFailingJobWithoutWork
+mutant "the board counts what is over as open" repository/supply.go "region, -COUNT(*)" "region, 0" ./repository TestBoardCounts
+mutant "the board counts all that ever expired" repository/supply.go "SUM(expires_at >= \` + since + \`)" "COUNT(*)" ./repository TestBoardCounts
 mutant "history is deleted at full speed" schedule/jobs.go "took = time.Since(began)" "_ = began" ./schedule TestRetentionAtHalfSpeed
 mutant "a missed slot with work is not made up for" schedule/watch.go "len(state.Unfinished) > 0 || j.toRun(state, now)" "len(state.Unfinished) > 0" ./schedule TestMissedSlotWithWork
 mutant "an expansion that failed is never retried" notify/poll.go "if r.expandFailed.Load() {" "if r == nil {" ./notify TestACallIsLost

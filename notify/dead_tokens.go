@@ -11,13 +11,13 @@ import (
 
 const (
 	// Distrust of the push service begins when it refuses recently good tokens of tooManyRefused drivers within a gap, and
-	// reaches fewer drivers than that: it has a fault of its own, or the credentials are another project's. Tokens that
+	// reaches fewer drivers than that, of maxReached: it has a fault of its own, or the credentials are another project's. Tokens that
 	// never were good prove nothing, and a driver counts once, however many tokens the driver registered.
 	tooManyRefused = 20
 	// maxNeverGood is how many refused tokens that never were good a driver may have before the driver's other new tokens
 	// are suspected too.
 	maxNeverGood = 10
-	// maxReached is how many reached drivers are remembered. An instance may reach hundreds of thousands in a gap.
+	// maxReached is how many reached drivers are remembered, of hundreds of thousands that an instance may reach in a gap.
 	maxReached = 10_000
 	// goodPeriod is how long a token counts as good after a push, goodRenewal how old the record of it may become.
 	goodPeriod  = 7 * 24 * time.Hour

@@ -99,12 +99,12 @@ type unseenRow struct {
 // old: a longer window keeps the round, new terms begin another. The query uses MIN and LIMIT because MariaDB would read all
 // events and offers there are for EXISTS, and forces the index because MySQL would read all offers for each dispatch.
 // Identifiers begin with the time of creation: the query reads along an index, the oldest first, and stops when it has found
-// enough.
+// enough. The + keeps SQLite from another index, by which it would have to read all and sort.
 func (s *Store) findUnseen(ctx context.Context, b *dispatch.Board, region string) error {
 	inRegion, index, args := s.openScope(region)
 	now, old := micros(b.Now), micros(b.Now.Add(-unseenAfter))
 	var found []unseenRow
-	err := s.general.WithContext(ctx).Raw(`SELECT id, opens_at FROM dispatches d`+index+` WHERE status = 'PENDING' AND opens_at < ? AND expires_at > ?
+	err := s.general.WithContext(ctx).Raw(`SELECT id, opens_at FROM dispatches d`+index+` WHERE status = 'PENDING' AND opens_at < ? AND +expires_at > ?
 		AND (updated_at < ? OR (SELECT MIN(e.at) FROM events e`+s.dialect.forceIndex("ix_events_dispatch")+` WHERE e.dispatch_id = d.id AND e.round = d.round) < ?)
 		AND (SELECT o.round FROM offers o`+s.dialect.forceIndex("PRIMARY")+` WHERE o.dispatch_id = d.id AND o.round = d.round AND o.seen_at IS NOT NULL LIMIT 1) IS NULL`+inRegion+`
 		ORDER BY id LIMIT ?`, append(args(old, now, old, old), dispatch.MaxUnseen)...).Scan(&found).Error

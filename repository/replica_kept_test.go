@@ -39,7 +39,7 @@ func TestHealthyReplicaIsKept(t *testing.T) {
 			})
 		}
 		for range replicaConns {
-			<-begun
+			testkit.Await(t, "a read at the replica begins", begun)
 		}
 		l.sent.take()
 		l.mustSee(t, d)

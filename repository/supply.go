@@ -100,7 +100,7 @@ func (s *Store) countEachDriver(ctx context.Context, regions map[string]supply) 
 
 func (s *Store) countOpen(ctx context.Context, regions map[string]supply) error {
 	var rows []stateCount
-	err := s.general.WithContext(ctx).Raw(s.pendingSQL(s.dialect.now(), s.dialect.now(), "")).Scan(&rows).Error
+	err := s.general.WithContext(ctx).Raw(s.pendingSQL(s.dialect.now(), "0", "")).Scan(&rows).Error
 	addOpen(regions, rows)
 	return unavailable(err)
 }

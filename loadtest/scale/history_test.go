@@ -89,7 +89,8 @@ func medianOf(b *testing.B, name string, request func() time.Duration) {
 	report(b, name, took)
 }
 
-// fillHistory adds so many dispatches to the database and to the index of dispatches. The last ones are open, the others have ended.
+// fillHistory adds so many dispatches to the database and to the index of dispatches. The last ones have been open for an
+// hour, and a driver has seen each of them; the others have ended.
 func fillHistory(b *testing.B, database string, total, open int) {
 	b.Helper()
 	db := systemtest.OpenDatabase(b, database)
@@ -103,7 +104,7 @@ func fillHistory(b *testing.B, database string, total, open int) {
 	execute("SET GLOBAL innodb_buffer_pool_size = %d", 512<<20) // the server of tests has little memory
 	named := func(prefix string) string { return "CONCAT('" + prefix + "', LPAD(n, 26, '0'))" }
 	ended := time.Now().Add(-30 * 24 * time.Hour).UnixMicro()
-	opened := time.Now().UnixMicro()
+	opened := time.Now().Add(-time.Hour).UnixMicro()
 	won, running := "n MOD 10 < 7", fmt.Sprintf("n >= %d", total-open)
 	// The words of the external id, the address and the note below, as repository/words.go makes them.
 	words := []string{
@@ -129,10 +130,12 @@ func fillHistory(b *testing.B, database string, total, open int) {
 		execute(`INSERT INTO claims (id, dispatch_id, round, driver_id, driver_seq, outcome, accepted_at) SELECT %s, %s, 1,
 			CONCAT('drv_', LPAD(n MOD 1000, 26, '0')), n DIV 1000 + 1, 'WON', %d + n%s AND %s AND NOT %s ORDER BY n`,
 			named("clm_"), named("dsp_"), ended, rows, won, running)
+		execute("INSERT INTO offers (dispatch_id, round, driver_id, seen_at) SELECT %s, 1, %s, %d%s AND %s ORDER BY n",
+			named("dsp_"), named("drv_"), opened+60_000_000, rows, running)
 		for event, of := range []string{"dispatch.opened", "dispatch.completed"} {
 			execute(`INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at) SELECT CONCAT('evt_', LPAD(n, 25, '0'), %d), %s, '%s', 1,
 				'system', '', %d + n%s ORDER BY n`, event, named("dsp_"), of, ended, rows)
 		}
 	}
-	execute("ANALYZE TABLE dispatches, dispatch_words, claims, events")
+	execute("ANALYZE TABLE dispatches, dispatch_words, claims, events, offers")
 }

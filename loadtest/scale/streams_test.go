@@ -14,8 +14,8 @@ import (
 	"firsttap/systemtest"
 )
 
-// streamsPerProcess is how many streams an instance gets, and how many a process of phones opens: an instance has 20,000 at most, and so many
-// files have a process of most machines.
+// streamsPerProcess is how many streams an instance gets, and how many a process of phones opens. An instance has 20,000 at most, and some
+// machines let a process open no more files than that.
 const streamsPerProcess = 18_000
 
 // Live streams, FIRSTTAP_STREAMS of them over as many instances as are needed, two at least: the resident memory and the processor time of the
