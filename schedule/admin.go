@@ -3,6 +3,7 @@ package schedule
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -112,12 +113,16 @@ func (s *Scheduler) Runs(ctx context.Context, name string, page dispatch.Page) (
 }
 
 // RunNow requests a run of the job besides those of the schedule. Any instance may run it, as soon as no other run of the
-// job is under way. A run that was requested before and has not begun is returned instead of another. cronjob.ErrNotFound.
+// job is under way. A run that was requested before and has not begun is returned instead of another. cronjob.ErrNotFound;
+// dispatch.ErrUnavailable also if no instance has registered the job yet.
 func (s *Scheduler) RunNow(ctx context.Context, name, actor string) (cronjob.Run, error) {
 	if !slices.Contains(s.names, name) {
 		return cronjob.Run{}, cronjob.ErrNotFound
 	}
 	run, err := s.Ledger.RequestRun(ctx, name, actor)
+	if errors.Is(err, cronjob.ErrNotFound) {
+		return run, fmt.Errorf("%w: no instance has registered the job yet", dispatch.ErrUnavailable)
+	}
 	if err == nil {
 		s.checkLedger()
 	}

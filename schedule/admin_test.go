@@ -78,6 +78,9 @@ func TestRunNow(t *testing.T) {
 		if _, err := idle.RunNow(t.Context(), "unknown", "key_1"); !errors.Is(err, cronjob.ErrNotFound) {
 			t.Errorf("an unknown job: %v", err)
 		}
+		if _, err := idle.RunNow(t.Context(), "job", "key_1"); !errors.Is(err, dispatch.ErrUnavailable) {
+			t.Errorf("a job of an instance that has just started: %v", err)
+		}
 		all := p.startAll(options, "a", "b")
 		pass(2 * time.Second)
 		p.ended("after", 1, cronjob.Succeeded)

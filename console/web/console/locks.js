@@ -28,7 +28,7 @@ function Held({ locks, passed }) {
       <thead><tr><th scope="col">${words.lock}</th><th scope="col">${words.holder}</th><th scope="col" class="number">${words.fence}</th><th scope="col" class="number">${words.ends}</th></tr></thead>
       <tbody>${locks.map((l) => html`<tr key=${l.name}>
         <th scope="row">${l.name}<small>${words.purposes[l.name] ?? html`<a href="#/jobs">${words.job}</a>`}</small></th>
-        <td>${l.holder}</td>
+        <td><bdi>${l.holder}</bdi></td>
         <td class="number">${l.fence}</td>
         <td class="number short"><${Ends} lock=${l} passed=${passed} /></td>
       </tr>`)}</tbody>
