@@ -39,8 +39,8 @@ func (h *handler) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// outlived is a key in a request's context. If it is set, the answer goes on after the handler has returned, and whoever sends it calls
-// finish at its end.
+// outlived is a key in a request's context. A handler sets it if its answer goes on after it has returned. The code that sends that answer
+// then calls finish at the answer's end.
 const outlived = "outlived"
 
 // served is what is counted and logged of a request that was answered.

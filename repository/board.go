@@ -51,9 +51,9 @@ func (s *Store) countBoard(ctx context.Context, region string) (dispatch.Board, 
 type stateCount struct {
 	State   string // as stored
 	Region  string
-	N       int // negative for those stored as PENDING whose window has passed: another row counts them, too
-	Later   int // of N, those that are not open yet
-	Expired int // of those whose window has passed, those that the board counts as EXPIRED
+	N       int // negative for offers that are stored as PENDING and have ended: another row counts these offers, too
+	Later   int // how many of N are not open yet
+	Expired int // how many of the offers that have ended the board counts as EXPIRED
 }
 
 // countStates counts dispatches by their status at b.Now, which may differ from the stored status, and the open ones of each region. The

@@ -105,8 +105,8 @@ func (s *Store) countOpen(ctx context.Context, regions map[string]supply) error 
 	return unavailable(err)
 }
 
-// pendingSQL selects stateCounts of the dispatches that are stored as PENDING. It counts them by an index, without reading them, and reads
-// the few whose window has passed.
+// pendingSQL selects stateCounts of the dispatches that are stored as PENDING. It counts them by an index, without reading them. It reads
+// only the offers that have ended and are still stored as PENDING; the job expire-offers leaves few of these.
 func (s *Store) pendingSQL(now, since, inRegion string) string {
 	return `SELECT 'PENDING' state, region, COUNT(*) n, SUM(opens_at > ` + now + `) later, 0 expired FROM dispatches` + s.dialect.forceIndex("ix_dispatches_open") +
 		` WHERE status = 'PENDING'` + inRegion + ` GROUP BY region

@@ -153,10 +153,10 @@ func (a *arrivals) of(id string) []time.Time {
 	return slices.SortedFunc(slices.Values(a.at[id]), time.Time.Compare)
 }
 
-// crowd describes drivers on duty whom fill writes by SQL. Every phones-th driver has a phone.
+// crowd describes the drivers on duty that fill writes by SQL.
 type crowd struct {
 	name            string // of 8 letters with its digits at most, in identifiers
-	drivers, phones int
+	drivers, phones int    // one of so many drivers has a phone
 	region          string // SQL of the number n of a driver
 }
 
