@@ -4,6 +4,12 @@ import type { Json } from "./service.ts";
 
 export type Language = "en" | "ko";
 
+/** The pages' languages. What is tested in both is tested in English by `make test-all` only. */
+export const languages: { lang: Language; locale: string; tag: string[] }[] = [
+  { lang: "ko", locale: "ko-KR", tag: [] },
+  { lang: "en", locale: "en-GB", tag: ["@slow"] },
+];
+
 /** Reads a page's texts, in a language. Node would take the files, which are modules for a browser, for CommonJS. */
 export async function textsOf(folder: "console" | "driver", lang: Language): Promise<Json> {
   const read = (name: string) => readFile(new URL(`../web/${folder}/${name}`, import.meta.url), "utf8");

@@ -22,5 +22,5 @@ node --experimental-detect-module --no-warnings --test --test-reporter=spec pure
 npx --no-install playwright test "$@"
 if [[ ${FIRSTTAP_TEST:-} != all ]]; then
   echo "left out, and run with FIRSTTAP_TEST=all:"
-  sed -n 's/.*test("\(.*\)", { tag: "@slow" }.*/  \1/p' tests/*.spec.ts
+  FIRSTTAP_TEST=all npx --no-install playwright test --list --grep @slow | grep ' › '
 fi

@@ -1,15 +1,15 @@
 import { card, column, soon } from "../board.ts";
 import { type Page, expect, hold, tabTo, test } from "../fixtures.ts";
-import { textsOf } from "../language.ts";
+import { languages, textsOf } from "../language.ts";
 import { past } from "../supply.ts";
 
 const hash = (page: Page) => new URL(page.url()).hash;
 
-for (const [lang, locale] of [["en", "en-GB"], ["ko", "ko-KR"]] as const) {
-  test.describe(() => {
+for (const { lang, locale, tag } of languages) {
+  test.describe(lang, { tag }, () => {
     test.use({ locale });
 
-    test(`${lang}: each page's filters are in its address, which a reload, the history and another browser show alike`, async ({ openConsole, service, region }) => {
+    test("each page's filters are in its address, which a reload, the history and another browser show alike", async ({ openConsole, service, region }) => {
       const t = await textsOf("console", lang);
       past(service, [[1, "", 3, 2], [1, region, 3, 2], [1, `${region}-2`, 3, 2]]);
       const d = await service.dispatch(region, { vehicle_class: "16m" });
@@ -68,7 +68,7 @@ for (const [lang, locale] of [["en", "en-GB"], ["ko", "ko-KR"]] as const) {
       await expect(strange.getByRole("combobox", { name: t.supply.time })).toHaveValue("24");
     });
 
-    test(`${lang}: the focus returns to the card after a dispatch is closed, or near it`, async ({ openConsole, service, region }) => {
+    test("the focus returns to the card after a dispatch is closed, or near it", async ({ openConsole, service, region }) => {
       const t = await textsOf("console", lang);
       const [driver] = await service.drivers(1, region);
       const [a, b, c] = await Promise.all([1, 2, 3].map((n) => service.dispatch(region, { site_address: `${n} Focus-ro`, expires_at: soon(300_000 + n * 100_000) })));
@@ -116,7 +116,7 @@ for (const [lang, locale] of [["en", "en-GB"], ["ko", "ko-KR"]] as const) {
       await expect(page.getByLabel(t.search)).toBeFocused(); // where the reader has put it
     });
 
-    test(`${lang}: the focus returns to a card that only a search finds`, async ({ openConsole, service, region }) => {
+    test("the focus returns to a card that only a search finds", async ({ openConsole, service, region }) => {
       const t = await textsOf("console", lang);
       await service.change(await service.dispatch(region, { site_address: "1 Needle-ro" }), "cancel");
       await Promise.all(Array.from({ length: 25 }, async () => service.change(await service.dispatch(region), "cancel")));

@@ -1,6 +1,6 @@
 import { card } from "../board.ts";
 import { type Page, accessible, expect, idle, test } from "../fixtures.ts";
-import { textsOf } from "../language.ts";
+import { languages, textsOf } from "../language.ts";
 import type { Json, Service } from "../service.ts";
 
 interface Heard { shown: { title: string; body?: string; lang: string; silent: boolean; click: () => void }[]; tones: number }
@@ -48,10 +48,10 @@ async function expire(service: Service, d: Json): Promise<void> {
   await expect.poll(async () => (await service.events(d)).map((e) => e.type)).toContain("dispatch.expired");
 }
 
-for (const [lang, locale] of [["en", "en-GB"], ["ko", "ko-KR"]] as const) {
-  test.describe(() => {
+for (const { lang, locale, tag } of languages) {
+  test.describe(lang, { tag }, () => {
     test.use({ locale });
-    test(`${lang}: an unseen and an expired dispatch are alerted to once in each round, on any page`, async ({ own: service, openConsole, region }) => {
+    test("an unseen and an expired dispatch are alerted to once in each round, on any page", async ({ own: service, openConsole, region }) => {
       const t = await textsOf("console", lang);
       const page = await openConsole("#/jobs", await service.key("viewer"), service);
       await turnOn(page, t);
@@ -95,7 +95,7 @@ for (const [lang, locale] of [["en", "en-GB"], ["ko", "ko-KR"]] as const) {
       await expect(toggle(page, t.alerts.off)).toBeVisible();
     });
 
-    test(`${lang}: alerts stay off when the browser blocks notifications, and say why`, async ({ openConsole }) => {
+    test("alerts stay off when the browser blocks notifications, and say why", async ({ openConsole }) => {
       const t = await textsOf("console", lang);
       const page = await openConsole("#/board");
       const asked = await page.evaluateHandle(() => {

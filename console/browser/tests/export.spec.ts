@@ -1,7 +1,7 @@
 import type { Download } from "@playwright/test";
 import { readFile } from "node:fs/promises";
 import { type Page, accessible, cut, expect, test } from "../fixtures.ts";
-import { foreign, textsOf } from "../language.ts";
+import { foreign, languages, textsOf } from "../language.ts";
 import type { Json } from "../service.ts";
 import { past } from "../supply.ts";
 
@@ -40,11 +40,11 @@ const row = ([titles, ...lines]: string[][], n: number) => Object.fromEntries(ti
 
 const korean = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+09:00$/; // a time in Seoul, where these browsers are
 
-for (const [lang, locale] of [["en", "en-GB"], ["ko", "ko-KR"]] as const) {
-  test.describe(() => {
+for (const { lang, locale, tag } of languages) {
+  test.describe(lang, { tag }, () => {
     test.use({ locale, acceptDownloads: true });
 
-    test(`${lang}: all pages of a list are exported with its filters, and no cell is run by a spreadsheet`, async ({ openConsole, service, region }) => {
+    test("all pages of a list are exported with its filters, and no cell is run by a spreadsheet", async ({ openConsole, service, region }) => {
       const t = await textsOf("console", lang);
       const names = ['=HYPERLINK("http://evil.example","Kim, ""Lee""")', "@SUM(1)", "-2+3", "김민준"];
       const made = await service.call("POST", "/v1/admin/drivers/bulk", { drivers: [
@@ -70,7 +70,7 @@ for (const [lang, locale] of [["en", "en-GB"], ["ko", "ko-KR"]] as const) {
       expect(Date.parse(row(lines, of.get(`'${names[0]}`)!)[t.drivers.since]!)).toBe(Date.parse(created_at));
     });
 
-    test(`${lang}: the dispatches, the pushes, the supply, the keys and the audit are exported`, async ({ own: service, openConsole, region }) => {
+    test("the dispatches, the pushes, the supply, the keys and the audit are exported", async ({ own: service, openConsole, region }) => {
       const t = await textsOf("console", lang);
       const [driver] = await service.drivers(1, region, { name: "김민준" });
       await service.call("PUT", "/v1/me/devices/phone", { platform: "android", push_token: "phone" }, { token: driver!.token });
@@ -114,7 +114,7 @@ for (const [lang, locale] of [["en", "en-GB"], ["ko", "ko-KR"]] as const) {
       });
     });
 
-    test(`${lang}: an export shows its progress, is canceled, and goes on after a failure`, async ({ openConsole, service, region }) => {
+    test("an export shows its progress, is canceled, and goes on after a failure", async ({ openConsole, service, region }) => {
       const t = await textsOf("console", lang);
       for (let n = 0; n < 3; n++) await service.drivers(150, region);
       const page = await openConsole(`#/drivers?region=${region}`);
@@ -149,7 +149,7 @@ for (const [lang, locale] of [["en", "en-GB"], ["ko", "ko-KR"]] as const) {
       expect(files).toBe(1);
     });
 
-    test(`${lang}: a list that is too long is cut off, and the page and the file's name say so`, async ({ openConsole }) => {
+    test("a list that is too long is cut off, and the page and the file's name say so", async ({ openConsole }) => {
       const t = await textsOf("console", lang);
       const page = await openConsole("#/keys");
       let n = 0;

@@ -1,12 +1,9 @@
 import { firstView } from "../board.ts";
 import { populate } from "../day.ts";
 import { type Page, accessible, expect, test } from "../fixtures.ts";
-import { type Language, foreign, textsOf } from "../language.ts";
+import { type Language, foreign, languages, textsOf } from "../language.ts";
 import type { Json, Service } from "../service.ts";
 import { past } from "../supply.ts";
-
-const locales = { en: "en-GB", ko: "ko-KR" };
-const languages = ["en", "ko"] as const;
 
 /** What people have typed into a service, and the names of its jobs, instances and requests. */
 async function typed(service: Service): Promise<string[]> {
@@ -20,11 +17,11 @@ async function typed(service: Service): Promise<string[]> {
   return [...lists.flat(), ...devices.flat()].flatMap(plain).filter((s) => !/^\d{4}-\d\d-/.test(s)).concat(instances, strings(happened.flat().map((e) => e.request_id)), "CUSTOMER", "127.0.0.1");
 }
 
-for (const lang of languages) {
-  test.describe(() => {
-    test.use({ locale: locales[lang], settings: { FIRSTTAP_RATE_LIMIT_DRIVER: "1000/s", FIRSTTAP_WEBHOOK_ALLOW_PRIVATE: "true" } });
+for (const { lang, locale, tag } of languages) {
+  test.describe(lang, { tag }, () => {
+    test.use({ locale, settings: { FIRSTTAP_RATE_LIMIT_DRIVER: "1000/s", FIRSTTAP_WEBHOOK_ALLOW_PRIVATE: "true" } });
 
-    test(`${lang}: nothing on any page of the console is in another language`, async ({ openConsole, own: service }) => {
+    test("nothing on any page of the console is in another language", async ({ openConsole, own: service }) => {
       test.setTimeout(600_000);
       const t = await textsOf("console", lang);
       const hook = await service.call("POST", "/v1/admin/webhooks", { url: "http://127.0.0.1:1/webhooks", events: ["*"] }); // where nobody listens
@@ -177,7 +174,7 @@ for (const lang of languages) {
       await accessible(page);
     });
 
-    test(`${lang}: each problem of the API is shown as a sentence, and never as a code`, async ({ openConsole, own: service }) => {
+    test("each problem of the API is shown as a sentence, and never as a code", async ({ openConsole, own: service }) => {
       const t = await textsOf("console", lang);
       const page = await openConsole("#/drivers", undefined, service); // which has no drivers, whose names are in any language
       const answers = (q: string) => ({ status: 409, contentType: "application/problem+json", body: JSON.stringify({ code: q, title: "Conflict", detail: `the detail of ${q}` }) });
@@ -190,7 +187,7 @@ for (const lang of languages) {
       }
     });
 
-    test(`${lang}: the board's first view is small, and loads the texts of one language`, async ({ openConsole, service, region }) => {
+    test("the board's first view is small, and loads the texts of one language", async ({ openConsole, service, region }) => {
       const t = await textsOf("console", lang);
       await service.dispatch(region);
       const { page, bytes, urls } = await firstView(await openConsole("#/locks"), service.url);
