@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	readyWithin = 10 * time.Minute // the Firebase emulator takes 9 s of processor time, and a busy machine gives a twentieth
+	readyWithin = 10 * time.Minute // a server takes seconds of processor time, and a busy machine gives a twentieth
 	probeWithin = 10 * time.Second // one probe may hang; the next one does not
 	pollEvery   = 10 * time.Millisecond
 	portTries   = 5
