@@ -418,8 +418,8 @@ mutant "a webhook that is due without a word waits for a look" $courier "time.Af
 mutant "a replay stops after a part" $courier "err != nil || !more" "err != nil || more" ./notify/webhooks TestReplayGoesOn
 replica=repository/replica.go
 mutant "a list does not wait for the replica" $replica "case !reached.Bool:" "case false:" ./repository TestListsHaveWhatWasCommitted
-mutant "a list uses a position from before it began" $replica "r.latest != nil && !r.latest.sentAt.Before(began)" "r.latest != nil" ./repository 'TestListsHaveWhatWasCommitted|TestPositionIsShared'
-mutant "each list asks the primary by itself" $replica "r.latest != nil && !r.latest.sentAt.Before(began)" "false" ./repository TestPositionIsShared
+mutant "a list uses a position from before it began" $replica "r.latest != nil && !r.latest.sentAt.Before(began)" "r.latest != nil" ./repository 'TestListsHaveWhatWasCommitted|TestReplicaThatCantAnswer'
+mutant "each list asks the primary by itself" $replica "r.latest != nil && !r.latest.sentAt.Before(began)" "false" ./repository TestReplicaThatCantAnswer
 mutant "a list of a replica that fails is not read again" $replica "		default:
 			r.end(trial, err)" "		default:
 			r.end(trial, err)
@@ -427,7 +427,7 @@ mutant "a list of a replica that fails is not read again" $replica "		default:
 mutant "every list tries a replica that was left" $replica "r.trying || time.Since(r.leftAt) < r.pause" "false" ./repository 'TestReplicaThatIsGone|TestOneReadTriesTheReplica'
 mutant "several lists try a replica that was left" $replica "r.trying || time" "time" ./repository TestOneReadTriesTheReplica
 mutant "a list from before brings a replica back" $replica "case err == nil && trial:" "case err == nil && left:" ./repository TestOneReadTriesTheReplica
-mutant "lists have states by the replica's clock" $replica "copied.replica, copied.general, copied.dialect.now = nil, db, at.clock" "copied.replica, copied.general = nil, db" ./repository TestStatesByThePrimarysClock
+mutant "lists have states by the replica's clock" $replica "copied.replica, copied.general, copied.dialect.now = nil, db, at.clock" "copied.replica, copied.general = nil, db" ./repository TestReplicaThatCantAnswer
 mutant "any database is taken for the replica" $replica "case origin != p.origin:" "case false:" ./repository TestReplicaThatCantAnswer
 mutant "a demoted primary says how far the primary is" $replica "	if readOnly {
 		return nil, errors.Join(errNoPosition, s.staleLook())

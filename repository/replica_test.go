@@ -195,6 +195,8 @@ func TestReplicaThatIsGone(t *testing.T) {
 // The primary answers if the replica's server refuses the read or is not the primary's replica, and if there are no positions to wait for.
 func TestReplicaThatCantAnswer(t *testing.T) {
 	eachReplicated(t, servertest.EveryServer(), func(t *testing.T, r *replicated) {
+		r.mustTellStatesByThePrimarysClock(t)
+		r.mustSharePositions(t)
 		d := r.add(t, nil)
 		r.Follow()
 		root := direct(t, rootAt(t, r.replicaURL))
@@ -233,56 +235,57 @@ func TestReplicaThatCantAnswer(t *testing.T) {
 	})
 }
 
-// The primary's clock says what state a dispatch is in, also where the replica's is a day ahead.
-func TestStatesByThePrimarysClock(t *testing.T) {
-	eachReplicated(t, servertest.EveryServer(), func(t *testing.T, r *replicated) {
-		must(t, errorOf(direct(t, rootAt(t, r.replicaURL)).Exec("SET GLOBAL init_connect = 'SET timestamp = UNIX_TIMESTAMP() + 86400'")))
-		l := r.lister(t, testkit.Patience, false)
-		open := r.add(t, nil)
-		scheduled := r.add(t, func(d *dispatch.Dispatch) {
-			d.OpensAt = d.OpensAt.Add(time.Hour)
-			d.ExpiresAt = d.ExpiresAt.Add(time.Hour)
-		})
-		for status, want := range map[dispatch.Status]dispatch.ID{dispatch.Pending: open.ID, dispatch.Scheduled: scheduled.ID} {
-			items, _, err := l.List(t.Context(), dispatch.Query{Status: status, Page: dispatch.Page{Limit: 10}})
-			must(t, err)
-			if len(items) != 1 || items[0].ID != want || items[0].Status != status {
-				t.Errorf("%s: %+v", status, items)
-			}
-		}
-		b, err := l.Board(t.Context(), "")
-		must(t, err)
-		if b.Counts[dispatch.Pending] != 1 || b.Counts[dispatch.Scheduled] != 1 || b.Counts[dispatch.Expired] != 0 || !near(b.Now, r.now(t)) {
-			t.Errorf("%+v", b)
-		}
-		if use, _ := l.Replica(); use.ByReplica != 3 || use.ByPrimary != 0 {
-			t.Errorf("%+v", use)
-		}
-		var ahead int64
-		must(t, l.replica.pool.QueryRow("SELECT "+mysqlNow).Scan(&ahead))
-		if fromMicros(ahead).Sub(r.now(t)) < 23*time.Hour {
-			t.Error("the replica's clock is not ahead")
-		}
+// mustTellStatesByThePrimarysClock: it says what state a dispatch is in, also where the replica's is a day ahead.
+func (r *replicated) mustTellStatesByThePrimarysClock(t *testing.T) {
+	t.Helper()
+	root := direct(t, rootAt(t, r.replicaURL))
+	must(t, errorOf(root.Exec("SET GLOBAL init_connect = 'SET timestamp = UNIX_TIMESTAMP() + 86400'")))
+	l := r.lister(t, testkit.Patience, false)
+	open := r.add(t, nil)
+	scheduled := r.add(t, func(d *dispatch.Dispatch) {
+		d.OpensAt = d.OpensAt.Add(time.Hour)
+		d.ExpiresAt = d.ExpiresAt.Add(time.Hour)
 	})
+	for status, want := range map[dispatch.Status]dispatch.ID{dispatch.Pending: open.ID, dispatch.Scheduled: scheduled.ID} {
+		items, _, err := l.List(t.Context(), dispatch.Query{Status: status, Page: dispatch.Page{Limit: 10}})
+		must(t, err)
+		if len(items) != 1 || items[0].ID != want || items[0].Status != status {
+			t.Errorf("%s: %+v", status, items)
+		}
+	}
+	b, err := l.Board(t.Context(), "")
+	must(t, err)
+	if b.Counts[dispatch.Pending] != 1 || b.Counts[dispatch.Scheduled] != 1 || b.Counts[dispatch.Expired] != 0 || !near(b.Now, r.now(t)) {
+		t.Errorf("%+v", b)
+	}
+	if use, _ := l.Replica(); use.ByReplica != 3 || use.ByPrimary != 0 {
+		t.Errorf("%+v", use)
+	}
+	var ahead int64
+	must(t, l.replica.pool.QueryRow("SELECT "+mysqlNow).Scan(&ahead))
+	if fromMicros(ahead).Sub(r.now(t)) < 23*time.Hour {
+		t.Error("the replica's clock is not ahead")
+	}
+	must(t, errorOf(root.Exec("SET GLOBAL init_connect = ''")))
 }
 
-// Reads that begin while the primary is asked share the next answer, and no read uses an answer to a question from before it began.
-func TestPositionIsShared(t *testing.T) {
-	eachReplicated(t, servertest.Servers(), func(t *testing.T, r *replicated) {
-		l := r.lister(t, testkit.Patience, false)
-		began := time.Now()
-		first, err := l.position(t.Context(), began)
-		must(t, err)
-		shared, err := l.position(t.Context(), began)
-		must(t, err)
-		if shared != first {
-			t.Error("a read that had begun asked again")
-		}
-		testkit.Equal(t, "the statements", []string{"looks select"}, l.sent.take())
-		if later, err := l.position(t.Context(), time.Now()); err != nil || later == first {
-			t.Errorf("a later read uses an old position: %v", err)
-		}
-	})
+// mustSharePositions: reads that begin while the primary is asked share the next answer, and no read uses an answer to a question from
+// before it began.
+func (r *replicated) mustSharePositions(t *testing.T) {
+	t.Helper()
+	l := r.lister(t, testkit.Patience, false)
+	began := time.Now()
+	first, err := l.position(t.Context(), began)
+	must(t, err)
+	shared, err := l.position(t.Context(), began)
+	must(t, err)
+	if shared != first {
+		t.Error("a read that had begun asked again")
+	}
+	testkit.Equal(t, "the statements", []string{"looks select"}, l.sent.take())
+	if later, err := l.position(t.Context(), time.Now()); err != nil || later == first {
+		t.Errorf("a later read uses an old position: %v", err)
+	}
 }
 
 // A secondary of a MySQL group is a replica like any other.
