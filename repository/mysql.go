@@ -37,9 +37,9 @@ const (
 	// row for the default of eight hours.
 	sessionTimeout = "wait_timeout"
 	sessionSeconds = 60
-	// serverReadTimeout is how long the server executes a read: a little less than the client waits, so that the server does
-	// not go on without the client. MariaDB applies it to every statement, so only the pool for reads has it.
-	serverReadTimeout = ioTimeout - time.Second
+	// The server executes a read for so much less than the client waits, so that it does not go on without the client. MariaDB applies
+	// the limit to every statement, so only the pool for reads has it.
+	serverGivesUpBefore = time.Second
 	// relayRecheck is how old the check of a relay's connection may be. The relay mostly writes, so a read-only server shows
 	// anyway.
 	relayRecheck          = time.Second
@@ -77,7 +77,7 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	reading := config.Clone()
-	reading.Params[readLimit] = strconv.Itoa(int(serverReadTimeout / unit))
+	reading.Params[readLimit] = strconv.Itoa(int((config.ReadTimeout - serverGivesUpBefore) / unit))
 	if s.general, err = s.primaryPool(reading, generalConns, 0, at); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
