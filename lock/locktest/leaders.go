@@ -38,7 +38,7 @@ func doNothing(context.Context) error { return nil }
 // Of several candidates that campaign at once, one leads, and it stays the leader.
 func (s *suite) oneLeads(t *testing.T) {
 	n := newName()
-	candidates := []*lock.Leader{s.leader(t, n), s.leader(t, n), s.leader(t, n)}
+	candidates := []*lock.Leader{s.leaderFor(t, n, 0, long), s.leaderFor(t, n, 0, long), s.leaderFor(t, n, 0, long)}
 	var first *lock.Leader
 	for range 3 {
 		var mu sync.Mutex
@@ -90,8 +90,8 @@ func (s *suite) theLeadIsKept(t *testing.T) {
 
 // IsLeader keeps the lead like a run, for gocron, which runs the job itself.
 func (s *suite) longRun(t *testing.T) {
-	n, lease := newName(), s.renewableTTL()
-	mine, rival := s.leader(t, n), s.leader(t, n)
+	n, lease := newName(), s.keepableTTL()
+	mine, rival := s.leaderFor(t, n, 0, lease), s.leaderFor(t, n, 0, lease)
 	err := mine.Campaign(t.Context(), func(ctx context.Context) error {
 		mustNotHappen(t, lease+lease/2, "the lead was lost", ctx.Done())
 		wantErr(t, "another candidate", rival.IsLeader(t.Context()), lock.ErrHeld)
