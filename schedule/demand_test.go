@@ -37,9 +37,9 @@ func withDemand(t *testing.T, test func(p *place, d *demand, all map[string]*ins
 	inBubble(t, func(_ *testing.T, p *place) {
 		d := &demand{}
 		all := p.startAll(schedule.Options{Locks: p.locks, PollInterval: 100 * time.Millisecond, Jobs: []schedule.Job{
-			{Name: "job", When: eachSecond, Demand: d.ask, MaxIdle: 10 * time.Second},
+			{Name: "job", When: eachSecond, Demand: d.ask, MaxIdle: 5 * time.Second},
 		}}, "a", "b")
-		pass(21500 * time.Millisecond) // the first slot runs, as the demand is not known yet, and then one in ten seconds
+		pass(11500 * time.Millisecond) // the first slot runs, as the demand is not known yet, and then one in five seconds
 		test(p, d, all)
 	})
 }
@@ -56,7 +56,7 @@ func (p *place) slots(job string) (all []int) {
 // Without work, a job runs once in MaxIdle, and costs no lock at the other slots. It is not taken for one that fails.
 func TestSlotsWithoutWork(t *testing.T) {
 	withDemand(t, func(p *place, _ *demand, all map[string]*instance) {
-		testkit.Equal(p.t, "the slots that ran", []int{1, 11, 21}, p.slots("job"))
+		testkit.Equal(p.t, "the slots that ran", []int{1, 6, 11}, p.slots("job"))
 		for who, i := range all {
 			if n := i.locks.count("acquire"); n > 2*3 { // by the slot's timer, and by a reading of the ledger at that moment
 				t.Errorf("%s asked %d times for the lock", who, n)
@@ -74,11 +74,11 @@ func TestSlotsWithoutWork(t *testing.T) {
 // The first slot at which there is work runs, once on all instances, and so does each slot until the work is done.
 func TestSlotsWithWork(t *testing.T) {
 	withDemand(t, func(p *place, d *demand, _ map[string]*instance) {
-		d.from(time.Now().Add(3 * time.Second)) // 24.5 s
+		d.from(time.Now().Add(3 * time.Second)) // 14.5 s
 		pass(5 * time.Second)
 		d.at.Store(0)
 		pass(3 * time.Second)
-		testkit.Equal(p.t, "the slots that ran", []int{1, 11, 21, 25, 26}, p.slots("job"))
+		testkit.Equal(p.t, "the slots that ran", []int{1, 6, 11, 15, 16}, p.slots("job"))
 	})
 }
 
@@ -92,13 +92,13 @@ func TestMissedSlotWithWork(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.from(time.Now())
-		pass(2 * time.Second) // 23.5 s
-		testkit.Equal(t, "the slots that ran while the lock was held", []int{1, 11, 21}, p.slots("job"))
+		pass(2 * time.Second) // 13.5 s
+		testkit.Equal(t, "the slots that ran while the lock was held", []int{1, 6, 11}, p.slots("job"))
 		if err := held.Release(p.t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		pass(200 * time.Millisecond)
-		testkit.Equal(t, "the slots that ran", []int{1, 11, 21, 23}, p.slots("job"))
+		testkit.Equal(t, "the slots that ran", []int{1, 6, 11, 13}, p.slots("job"))
 	})
 }
 
@@ -107,7 +107,7 @@ func TestUnknownDemand(t *testing.T) {
 	withDemand(t, func(p *place, d *demand, _ map[string]*instance) {
 		d.failed.Store(true)
 		pass(3 * time.Second)
-		testkit.Equal(p.t, "the slots that ran", []int{1, 11, 21, 22, 23, 24}, p.slots("job"))
+		testkit.Equal(p.t, "the slots that ran", []int{1, 6, 11, 12, 13, 14}, p.slots("job"))
 	})
 }
 
@@ -159,7 +159,7 @@ func TestJobsWithoutLooks(t *testing.T) {
 			i.ledger.mu.Unlock()
 		}
 		pass(3 * time.Second)
-		testkit.Equal(t, "the slots that ran", []int{1, 11, 21, 22, 23, 24}, p.slots("job"))
+		testkit.Equal(t, "the slots that ran", []int{1, 6, 11, 12, 13, 14}, p.slots("job"))
 		requested, err := p.store.RequestRun(p.t.Context(), "job", "key_1")
 		if err != nil {
 			t.Fatal(err)
