@@ -20,7 +20,7 @@ type balancer struct {
 	ready []atomic.Bool
 }
 
-const probeEvery = 50 * time.Millisecond
+const probeEvery = 200 * time.Millisecond
 
 // openBalancer probes the instances until the test ends.
 func openBalancer(t *testing.T, urls []string) *balancer {
@@ -74,7 +74,7 @@ type load struct {
 	calm atomic.Bool
 }
 
-const calmEvery = 200 * time.Millisecond
+const calmEvery = time.Second
 
 // racing makes dispatches and lets all drivers accept each at the same time, until the load is to stop. It counts the races, and
 // returns the results; an unexpected response fails the test.
