@@ -33,14 +33,13 @@ func Retry(t testing.TB, check func() error) {
 	}
 }
 
-// Poll polls until ok, and reports whether it was within patience. Any goroutine may call it.
+// Poll polls until ok, and reports whether it was within patience. Any goroutine may call it. What takes longer is asked less often: a
+// question is often a request or a statement, and costs what is waited for.
 func Poll(patience time.Duration, ok func() bool) bool {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
 	end := time.After(patience)
-	for !ok() {
+	for pause := 5 * time.Millisecond; !ok(); pause = min(pause+pause/8, 50*time.Millisecond) {
 		select {
-		case <-tick.C:
+		case <-time.After(pause):
 		case <-end:
 			return false
 		}
