@@ -49,6 +49,7 @@ func Start(t testing.TB, settings ...string) *Instance {
 		"FIRSTTAP_JWT_SECRET=" + JWTSecret, "FIRSTTAP_LOG=warn", "FIRSTTAP_DRAIN=0",
 		"FIRSTTAP_RATE_LIMIT_DRIVER=100000/s", "FIRSTTAP_RATE_LIMIT_ADMIN=100000/s",
 		patientRedis, patientClaims, patientOthers,
+		"GORACE=atexit_sleep_ms=0", // with the race detector it would sleep for a second when it has ended
 	}, settings...)
 	i := launch(t, cmd)
 	t.Cleanup(i.end)

@@ -28,11 +28,12 @@ var racedTests = map[string]string{
 	"systemtest": "^(TestExactlyOneWinner|TestRequestsFinish|TestRollingRestart)$",
 }
 
-// unwatched leaves SQLite, which is C translated to Go, without the race detector: watching its own memory takes most of the time of
-// a test on SQLite.
-const unwatched = "-gcflags=modernc.org/...=-race=false"
+// unwatched leaves SQLite, which is C translated to Go, its driver and the compression without the race detector: watching their own
+// memory takes most of the time of a test on SQLite.
+var unwatched = []string{"-gcflags=modernc.org/...=-race=false", "-gcflags=github.com/glebarez/go-sqlite=-race=false", "-gcflags=compress/...=-race=false"}
 
-// longest are the packages that take longest, in this order. They begin first, so that no processor is idle at the end.
+// longest are the packages that take longest, in this order. They begin first, so that no processor is idle at the end; a package's part
+// with the race detector follows the second.
 var longest = []string{"systemtest", "repository", "notify", "lock", "handler", "migrations", "servertest"}
 
 // suite is a package's tests as one compiled program.
@@ -94,10 +95,14 @@ func suites(ctx context.Context, o options) ([]suite, error) {
 		all = append(all, s)
 	}
 	rank := func(s suite) int {
-		if i := slices.Index(longest, s.pkg); i >= 0 && s.run == o.run {
+		switch i := slices.Index(longest, s.pkg); {
+		case i < 0:
+			return len(longest)
+		case s.run != o.run:
+			return 2
+		default:
 			return i
 		}
-		return len(longest)
 	}
 	slices.SortStableFunc(all, func(a, b suite) int { return cmp.Compare(rank(a), rank(b)) })
 	return all, nil
@@ -157,7 +162,7 @@ func compile(ctx context.Context, o options, dir string, all []suite) error {
 	for _, race := range []bool{false, true} {
 		args := slices.Concat([]string{"test", "-c", "-trimpath", "-ldflags=-s -w", "-o", folder(dir, race) + string(filepath.Separator)}, o.tags())
 		if race {
-			args = append(args, "-race", unwatched)
+			args = slices.Concat(args, []string{"-race"}, unwatched)
 		}
 		wanted := 0
 		for _, s := range all {
