@@ -44,9 +44,10 @@ function texts(page: Page): Promise<string[]> {
  * @param data what people have typed, as names and regions, which is in any language
  */
 export async function foreign(page: Page, lang: Language, data: string[]): Promise<string[]> {
-  const longest = data.filter((typed) => typed.length > 2).sort((a, b) => b.length - a.length); // shorter ones are parts of words
+  const longest = [...new Set(data)].filter((typed) => typed.length > 2).sort((a, b) => b.length - a.length); // shorter ones are parts of words
   const other = lang === "ko" ? /[A-Za-z]{2,}/ : /[가-힣]/;
   return [...new Set((await texts(page)).filter((text) => {
+    if (!other.test(text)) return false;
     const rest = longest.reduce((left, typed) => left.replaceAll(typed, " "), text);
     return other.test(lang === "ko" ? rest.replaceAll(ids, " ").replaceAll(known, " ") : rest);
   }))];
