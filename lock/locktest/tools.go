@@ -139,7 +139,7 @@ func pollAcquire(ctx context.Context, strategy lock.Strategy, name string, ttl t
 
 // pollPause is the pause after a refusal: shorter than the remaining time of the holder.
 func pollPause(err error) time.Duration {
-	const least, most = 2 * time.Millisecond, 30 * time.Millisecond
+	const least, most = 2 * time.Millisecond, 200 * time.Millisecond
 	var held *lock.HeldError
 	if !errors.As(err, &held) || held.Remaining == 0 {
 		return 10 * time.Millisecond
