@@ -2,6 +2,7 @@ package repository
 
 import (
 	"context"
+	"slices"
 
 	"gorm.io/gorm"
 
@@ -13,32 +14,43 @@ import (
 // history is then deleted in parts. A Prune that ends in between leaves the identifier, with which the next one goes on.
 const removedTable = "removed_dispatches"
 
-// noteRemoval is called before the row of a dispatch is deleted. It also removes the words by which the dispatch is found.
-func (s *Store) noteRemoval(tx *gorm.DB, id string) error {
-	var row dispatchRow
-	if err := tx.Raw("SELECT "+textColumns+" FROM dispatches WHERE id = ?", id).Scan(&row).Error; err != nil {
+// noteRemoval is called before the rows of dispatches are deleted. It also removes the words by which they are found.
+func (s *Store) noteRemoval(tx *gorm.DB, keys [][]any) error {
+	ids := slices.Concat(keys...)
+	var rows []dispatchRow
+	if err := tx.Raw("SELECT id, "+textColumns+" FROM dispatches"+s.dialect.forceIndex("PRIMARY")+" WHERE id IN ?", ids).Scan(&rows).Error; err != nil {
 		return err
 	}
-	if err := s.removeWords(tx, dispatch.ID(id), row.words()); err != nil {
+	var words [][]any
+	for i := range rows {
+		for _, word := range rows[i].words() {
+			words = append(words, []any{word, rows[i].ID})
+		}
+	}
+	if err := s.deleteKeys(tx, "dispatch_words", "word, dispatch_id", words); err != nil {
 		return err
 	}
-	return tx.Exec("INSERT INTO "+removedTable+" (id) VALUES (?)", id).Error
+	return tx.Exec("INSERT INTO "+removedTable+" (id) VALUES "+placeholders(len(ids), 1), ids...).Error
 }
 
-// history are the rules for what is about a removed dispatch, without its claims.
-func history(id string) []retentionRule {
-	var all []retentionRule
-	for _, of := range []struct{ table, key string }{
-		{"notifications", "id"}, {"offers", "dispatch_id, round, driver_id"}, {"tap_batches", "id"}, {"attempts", "id"}, {"events", "id"},
-	} {
-		all = append(all, retentionRule{table: of.table, key: of.key, where: "dispatch_id = ?", args: []any{id}})
+// history are the rules for what is about removed dispatches, without their claims; of is the SQL for which dispatches.
+func history(of string, args ...any) []retentionRule {
+	rule := func(table, key, index, also string) retentionRule {
+		return retentionRule{table: table, key: key, index: index, where: "dispatch_id " + of + also, args: args}
 	}
-	// Those that are pending are still sent. They end by themselves, or with their endpoint.
-	return append(all, retentionRule{table: "webhook_deliveries", key: deliveryKey, where: "dispatch_id = ? AND status <> 'PENDING'", args: []any{id}})
+	return []retentionRule{
+		rule("notifications", "id", "ix_notifications_dispatch", ""),
+		rule("offers", "dispatch_id, round, driver_id", "PRIMARY", ""),
+		rule("tap_batches", "id", "ix_tap_batches_dispatch", ""),
+		rule("attempts", "id", "ix_attempts_list", ""),
+		rule("events", "id", "ix_events_dispatch", ""),
+		// Those that are pending are still sent. They end by themselves, or with their endpoint.
+		rule("webhook_deliveries", deliveryKey, "PRIMARY", " AND status <> 'PENDING'"),
+	}
 }
 
-// removedAtOnce is how many removed dispatches one statement reads.
-const removedAtOnce = 100
+// removedAtOnce is how many removed dispatches one statement reads, and one transaction forgets. That transaction locks their drivers.
+const removedAtOnce = 50
 
 // deleteHistory deletes up to limit rows of what is about removed dispatches, and returns how many, also with an error. It leaves what
 // others have locked for the next time, and the identifier of its dispatch with it.
@@ -50,20 +62,18 @@ func (s *Store) deleteHistory(ctx context.Context, _ retentionRule, limit int) (
 		if err != nil || len(ids) == 0 {
 			return n, unavailable(err)
 		}
-		for _, id := range ids {
-			deleted, err := s.deleteHistoryOf(ctx, id, limit-n)
-			n += deleted
-			if err != nil || n == limit {
-				return n, err
-			}
+		deleted, err := s.deleteHistoryOf(ctx, ids, limit-n)
+		n += deleted
+		if err != nil {
+			return n, err
 		}
 		after = ids[len(ids)-1]
 	}
 	return n, nil
 }
 
-func (s *Store) deleteHistoryOf(ctx context.Context, id string, limit int) (n int, err error) {
-	for _, rule := range history(id) {
+func (s *Store) deleteHistoryOf(ctx context.Context, ids []string, limit int) (n int, err error) {
+	for _, rule := range history("IN ?", ids) {
 		deleted, err := s.deleteExpired(ctx, rule, limit-n)
 		n += deleted
 		if err != nil || n == limit {
@@ -72,15 +82,12 @@ func (s *Store) deleteHistoryOf(ctx context.Context, id string, limit int) (n in
 	}
 	deleted := 0
 	err = s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) (err error) {
-		if deleted, err = s.deleteClaims(tx, id, limit-n); err != nil || n+deleted == limit {
+		if deleted, err = s.deleteClaims(tx, ids, limit-n); err != nil || n+deleted == limit {
 			return unavailable(err)
 		}
-		if left, err := historyLeft(tx, id); err != nil || left {
-			return unavailable(err)
-		}
-		done := tx.Exec("DELETE FROM "+removedTable+" WHERE id = ?", id)
-		deleted += int(done.RowsAffected)
-		return unavailable(done.Error)
+		forgotten, err := s.forgetRemoved(tx, ids, limit-n-deleted)
+		deleted += forgotten
+		return unavailable(err)
 	})
 	if err != nil {
 		return n, err
@@ -88,58 +95,77 @@ func (s *Store) deleteHistoryOf(ctx context.Context, id string, limit int) (n in
 	return n + deleted, nil
 }
 
-// historyLeft reports whether anything is left of what is about a removed dispatch. It waits for no lock.
-func historyLeft(tx *gorm.DB, id string) (left bool, err error) {
-	query, args := "SELECT (SELECT 1 FROM claims WHERE dispatch_id = ? LIMIT 1) IS NOT NULL", []any{id}
-	for _, rule := range history(id) {
-		query += " OR (SELECT 1 FROM " + rule.table + " WHERE " + rule.where + " LIMIT 1) IS NOT NULL"
-		args = append(args, rule.args...)
+// forgetRemoved deletes up to limit of the identifiers, of dispatches of which nothing is left. It waits for no lock.
+func (s *Store) forgetRemoved(tx *gorm.DB, ids []string, limit int) (int, error) {
+	query := "SELECT r.id FROM " + removedTable + " r" + s.dialect.forceIndex("PRIMARY") + " WHERE r.id IN ?"
+	for _, rule := range append(history("= r.id"), retentionRule{table: "claims", index: "uq_claims_round", where: "dispatch_id = r.id"}) {
+		query += " AND (SELECT 1 FROM " + rule.table + s.dialect.forceIndex(rule.index) + " WHERE " + rule.where + " LIMIT 1) IS NULL"
 	}
-	err = tx.Raw(query, args...).Row().Scan(&left)
-	return left, err
-}
-
-// deleteClaims deletes up to limit of a removed dispatch's claims, except those whose driver somebody else has locked.
-//
-// The number of a driver's next claim follows from the newest one, and keeps two claims at the same time apart. If that one goes, the
-// numbers begin again; so the driver's version grows with it: a claim that was decided on before, and has the other number, fails.
-func (s *Store) deleteClaims(tx *gorm.DB, id string, limit int) (n int, err error) {
-	var claims []claimRow
-	err = tx.Raw("SELECT id, driver_id, driver_seq FROM claims WHERE dispatch_id = ? ORDER BY round LIMIT ?"+s.dialect.skipLocked, id, limit).Scan(&claims).Error
+	gone, err := keysOf(tx.Raw(query+" LIMIT ?", ids, limit))
 	if err != nil {
 		return 0, err
 	}
+	return len(gone), s.deleteKeys(tx, removedTable, "id", gone)
+}
+
+// deleteClaims deletes up to limit of the removed dispatches' claims, except those whose driver somebody else has locked.
+//
+// The number of a driver's next claim follows from the newest one, and keeps two claims at the same time apart. If that one goes, the
+// numbers begin again; so the driver's version grows with it: a claim that was decided on before, and has the other number, fails.
+func (s *Store) deleteClaims(tx *gorm.DB, ids []string, limit int) (int, error) {
+	var claims []claimRow
+	err := tx.Raw("SELECT id, driver_id, driver_seq FROM claims"+s.dialect.forceIndex("uq_claims_round")+" WHERE dispatch_id IN ? LIMIT ?"+s.dialect.skipLocked, ids, limit).
+		Scan(&claims).Error
+	if err != nil || len(claims) == 0 {
+		return 0, err
+	}
+	busy, newest, err := s.lockDriversOf(tx, claims)
+	if err != nil {
+		return 0, err
+	}
+	var gone [][]any
+	var renumbered []dispatch.DriverID
 	for _, c := range claims {
-		var locked []dispatch.DriverID
-		if err := tx.Raw("SELECT id FROM drivers WHERE id = ?"+s.dialect.skipLocked, c.DriverID).Scan(&locked).Error; err != nil {
-			return 0, err
+		if slices.Contains(busy, c.DriverID) {
+			continue
 		}
-		if len(locked) == 0 {
-			if there, err := driverExists(tx, c.DriverID); err != nil {
-				return 0, err
-			} else if there {
-				continue
-			}
+		gone = append(gone, []any{c.ID})
+		if newest[c.DriverID] == c.DriverSeq {
+			renumbered = append(renumbered, c.DriverID)
 		}
-		var newest int
-		err := tx.Raw("SELECT COALESCE(MAX(driver_seq), 0) FROM claims"+s.dialect.forceIndex("uq_claims_driver_seq")+" WHERE driver_id = ?", c.DriverID).
-			Scan(&newest).Error
-		if err == nil && newest == c.DriverSeq {
-			err = tx.Exec("UPDATE drivers SET indexed_version = indexed_version + 1, version = version + 1 WHERE id = ?", c.DriverID).Error
-		}
-		if err == nil {
-			err = tx.Exec("DELETE FROM claims WHERE id = ?", c.ID).Error
-		}
+	}
+	if len(renumbered) > 0 {
+		err := tx.Exec("UPDATE drivers"+s.dialect.forceIndex("PRIMARY")+" SET indexed_version = indexed_version + 1, version = version + 1 WHERE id IN ?", renumbered).Error
 		if err != nil {
 			return 0, err
 		}
-		n++
 	}
-	return n, nil
+	return len(gone), s.deleteKeys(tx, "claims", "id", gone)
 }
 
-// driverExists waits for no lock.
-func driverExists(tx *gorm.DB, id dispatch.DriverID) (there bool, err error) {
-	err = tx.Raw("SELECT COUNT(*) > 0 FROM drivers WHERE id = ?", id).Row().Scan(&there)
-	return there, err
+// lockDriversOf locks the drivers of the claims. It returns those whom somebody else has locked, and the number of each driver's newest claim.
+func (s *Store) lockDriversOf(tx *gorm.DB, claims []claimRow) (busy []dispatch.DriverID, newest map[dispatch.DriverID]int, err error) {
+	ids := make([]dispatch.DriverID, len(claims))
+	for i, c := range claims {
+		ids[i] = c.DriverID
+	}
+	of := " FROM drivers d" + s.dialect.forceIndex("PRIMARY") + " WHERE d.id IN ? ORDER BY d.id"
+	var locked []dispatch.DriverID
+	if err := tx.Raw("SELECT d.id"+of+s.dialect.skipLocked, ids).Scan(&locked).Error; err != nil {
+		return nil, nil, err
+	}
+	var all []struct {
+		ID     dispatch.DriverID
+		Newest int
+	}
+	err = tx.Raw("SELECT d.id, COALESCE((SELECT c.driver_seq FROM claims c"+s.dialect.forceIndex("uq_claims_driver_seq")+
+		" WHERE c.driver_id = d.id ORDER BY c.driver_seq DESC LIMIT 1), 0) newest"+of, ids).Scan(&all).Error
+	newest = map[dispatch.DriverID]int{}
+	for _, d := range all {
+		newest[d.ID] = d.Newest
+		if !slices.Contains(locked, d.ID) {
+			busy = append(busy, d.ID)
+		}
+	}
+	return busy, newest, err
 }

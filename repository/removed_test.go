@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -264,9 +265,12 @@ func TestPlansOfRemoval(t *testing.T) {
 	})
 }
 
+var firstTable = regexp.MustCompile(` FROM (\w+)`)
+
 // tableOf is the first table that a statement names.
 func tableOf(statement string) string {
-	_, after, _ := strings.Cut(statement, " FROM ")
-	name, _, _ := strings.Cut(after, " ")
-	return name
+	if found := firstTable.FindStringSubmatch(statement); found != nil {
+		return found[1]
+	}
+	return ""
 }

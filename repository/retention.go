@@ -3,6 +3,8 @@ package repository
 import (
 	"context"
 	"errors"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -88,12 +90,13 @@ func (s *Store) rulesWithRows(ctx context.Context, rules []retentionRule) (some 
 	return some
 }
 
-// retentionRule selects the rows of a table to delete, by an index; in any order if order is "".
+// retentionRule selects the rows of a table to delete, by an index; in any order if order is "". index names the index if the server might
+// choose another one, and key the columns of the primary key.
 type retentionRule struct {
-	table, key, where, order string
-	args                     []any
-	// before is called with a row's key before the row is deleted, in the same transaction; nil for nothing.
-	before func(tx *gorm.DB, key string) error
+	table, key, where, order, index string
+	args                            []any
+	// before is called with the keys of rows before they are deleted, in the same transaction; nil for nothing.
+	before func(tx *gorm.DB, keys [][]any) error
 }
 
 // retentionRules returns the rules at the time now.
@@ -143,13 +146,21 @@ func (s *Store) retentionRules(now time.Time) []retentionRule {
 	return all
 }
 
-// deleteBatchSize bounds one transaction: on SQLite it makes all other writers wait.
-const deleteBatchSize = 500
+const (
+	// deleteBatchSize bounds one transaction: on SQLite it makes all other writers wait.
+	deleteBatchSize = 500
+	// removeBatchSize is deleteBatchSize for dispatches: each goes with its words, of which it has about ten.
+	removeBatchSize = 50
+)
 
 // deleteExpired deletes up to limit rows of a rule, and returns how many, also with an error.
 func (s *Store) deleteExpired(ctx context.Context, rule retentionRule, limit int) (n int, err error) {
+	size := deleteBatchSize
+	if rule.before != nil {
+		size = removeBatchSize
+	}
 	for n < limit {
-		chunk := min(limit-n, deleteBatchSize)
+		chunk := min(limit-n, size)
 		deleted := 0
 		err := s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) (err error) {
 			deleted, err = s.deleteBatch(tx, rule, chunk)
@@ -167,35 +178,63 @@ func (s *Store) deleteExpired(ctx context.Context, rule retentionRule, limit int
 }
 
 func (s *Store) deleteBatch(tx *gorm.DB, rule retentionRule, limit int) (int, error) {
-	found := " FROM " + rule.table + " WHERE " + rule.where
+	found := "SELECT " + rule.key + " FROM " + rule.table
+	if rule.index != "" {
+		found += s.dialect.forceIndex(rule.index)
+	}
+	found += " WHERE " + rule.where
 	if rule.order != "" {
 		found += " ORDER BY " + rule.order
 	}
-	found += " LIMIT ?"
+	found += " LIMIT ?" + s.dialect.skipLocked
 	args := append(append([]any{}, rule.args...), limit)
-	if s.dialect.skipLocked == "" && rule.before == nil {
-		done := tx.Exec("DELETE FROM "+rule.table+" WHERE ("+rule.key+") IN (SELECT "+rule.key+found+")", args...)
+	if rule.before == nil {
+		done := tx.Exec(s.deleteFound(rule.table, rule.key, found), args...)
 		return int(done.RowsAffected), done.Error
 	}
-	keys, err := lockedKeys(tx.Raw("SELECT "+rule.key+found+s.dialect.skipLocked, args...))
-	// One statement for each key: for several keys of a small table, or keys of two columns, a server may read the whole
-	// table and wait for every locked row.
-	one := "DELETE FROM " + rule.table + " WHERE " + strings.ReplaceAll(rule.key, ", ", " = ? AND ") + " = ?"
-	for i, key := range keys {
-		if rule.before != nil {
-			if err := rule.before(tx, *key[0].(*string)); err != nil {
-				return i, err
-			}
-		}
-		if err := tx.Exec(one, key...).Error; err != nil {
-			return i, err
-		}
+	keys, err := keysOf(tx.Raw(found, args...))
+	if err != nil || len(keys) == 0 {
+		return 0, err
 	}
-	return len(keys), err
+	if err := rule.before(tx, keys); err != nil {
+		return 0, err
+	}
+	return len(keys), s.deleteKeys(tx, rule.table, rule.key, keys)
 }
 
-// lockedKeys returns the keys that the query finds and locks.
-func lockedKeys(query *gorm.DB) (keys [][]any, err error) {
+// deleteFound is the SQL that deletes the rows of a table whose primary keys the query finds. The query has a LIMIT, so that a server reads its
+// result first. A server looks up each row by its key: of a DELETE with a list of keys it may read the whole of a small table instead,
+// whatever index it is told to use, and wait for every locked row.
+func (s *Store) deleteFound(table, key, query string) string {
+	if s.dialect.skipLocked == "" {
+		return "DELETE FROM " + table + " WHERE (" + key + ") IN (" + query + ")"
+	}
+	same := strings.Split(key, ", ")
+	for i, column := range same {
+		same[i] = "x." + column + " = k." + column
+	}
+	return "DELETE x FROM (" + query + ") k STRAIGHT_JOIN " + table + " x ON " + strings.Join(same, " AND ")
+}
+
+// deleteKeys deletes the rows with these primary keys, but for those that somebody else has locked.
+func (s *Store) deleteKeys(tx *gorm.DB, table, key string, keys [][]any) error {
+	columns := strings.Split(key, ", ")
+	for part := range slices.Chunk(keys, deleteBatchSize) {
+		query := "VALUES " + placeholders(len(part), len(columns))
+		if s.dialect.skipLocked != "" { // of an IN with several columns MariaDB does not look up the rows
+			one := " OR " + strings.Join(columns, " = ? AND ") + " = ?"
+			query = "SELECT " + key + " FROM " + table + s.dialect.forceIndex("PRIMARY") + " WHERE " + strings.TrimPrefix(strings.Repeat(one, len(part)), " OR ") +
+				" LIMIT " + strconv.Itoa(len(part)) + s.dialect.skipLocked
+		}
+		if err := tx.Exec(s.deleteFound(table, key, query), slices.Concat(part...)...).Error; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keysOf returns the keys that the query finds.
+func keysOf(query *gorm.DB) (keys [][]any, err error) {
 	rows, err := query.Rows()
 	if err != nil {
 		return nil, err
@@ -203,12 +242,12 @@ func lockedKeys(query *gorm.DB) (keys [][]any, err error) {
 	defer rows.Close()
 	columns, err := rows.Columns()
 	for err == nil && rows.Next() {
-		key := make([]any, len(columns))
+		key, into := make([]string, len(columns)), make([]any, len(columns))
 		for i := range key {
-			key[i] = new(string)
+			into[i] = &key[i]
 		}
-		err = rows.Scan(key...)
-		keys = append(keys, key)
+		err = rows.Scan(into...)
+		keys = append(keys, into)
 	}
 	return keys, errors.Join(err, rows.Err())
 }

@@ -213,7 +213,7 @@ func TestPruneSkipsLockedRows(t *testing.T) {
 		}
 		tx := db.begun(t)
 		for _, h := range all {
-			keys, err := lockedKeys(db.general.Raw("SELECT "+h.key+" FROM "+h.table+" WHERE "+h.where+" ORDER BY "+h.order+" LIMIT 1", h.args...))
+			keys, err := keysOf(db.general.Raw("SELECT "+h.key+" FROM "+h.table+" WHERE "+h.where+" ORDER BY "+h.order+" LIMIT 1", h.args...))
 			if err != nil || len(keys) != 1 {
 				t.Fatalf("no row of %s is due for deletion: %v", h.table, err)
 			}
