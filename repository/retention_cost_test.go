@@ -1,0 +1,116 @@
+package repository
+
+import (
+	"database/sql"
+	"strings"
+	"testing"
+	"time"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+	"firsttap/testkit"
+)
+
+// dueForPrune adds n rows of each kind that are due to be deleted, and n dispatches with their words and history. It returns how many rows
+// Prune is to delete, and how many words go with the dispatches.
+func (db *database) dueForPrune(t *testing.T, n int) (rows, words int) {
+	t.Helper()
+	const each = 3
+	now := db.now(t)
+	db.aged(t, n, "old", func(kept time.Duration) time.Time { return now.Add(-time.Hour - kept) })
+	for range n {
+		db.notification(t, "dsp_1", func(r *notificationRow) { r.State, r.NextAt = stateDone, 1 })
+	}
+	for _, v := range db.drivers(t, n) {
+		words += db.findable(t, db.past(t, dispatch.Completed, now.Add(-400*day), v.ID, each))
+	}
+	return n * (agedRows + 1 + 3 + 6*each), words
+}
+
+// findable adds the words of a dispatch, and returns how many.
+func (db *database) findable(t *testing.T, id dispatch.ID) int {
+	t.Helper()
+	var row dispatchRow
+	must(t, db.writes.Take(&row, "id = ?", id).Error)
+	must(t, db.addWords(db.writes, wordEntries(id, row.words())))
+	return len(row.words())
+}
+
+// heldByOthers locks all that is about a dispatch which ended just now, its words and its driver, until the test ends.
+func (db *database) heldByOthers(t *testing.T) {
+	t.Helper()
+	v := db.drivers(t, 1)[0]
+	id := db.past(t, dispatch.Completed, db.now(t), v.ID, 3)
+	db.findable(t, id)
+	tx, err := db.raw.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted}) // locks rows, and no gaps between them
+	must(t, err)
+	t.Cleanup(func() { tx.Rollback() })
+	for lock, arg := range map[string]any{"dispatches WHERE id = ?": id, "drivers WHERE id = ?": v.ID, "dispatch_words WHERE dispatch_id = ?": id} {
+		must(t, errorOf(tx.Exec("SELECT 1 FROM "+lock+" FOR UPDATE", arg)))
+	}
+	for _, table := range historyTables {
+		must(t, errorOf(tx.Exec("SELECT 1 FROM "+table+" WHERE dispatch_id = ? FOR UPDATE", id)))
+	}
+}
+
+// sessionWork is how many rows and entries of indexes the session of a pool with one connection has read, and how many rows it has deleted.
+func (db *database) sessionWork(t *testing.T, session *sql.DB) (read, deleted int) {
+	t.Helper()
+	rows, err := session.QueryContext(t.Context(), "SHOW SESSION STATUS WHERE Variable_name LIKE 'Handler_read%' OR Variable_name = 'Handler_delete'")
+	must(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var n int
+		must(t, rows.Scan(&name, &n))
+		if name == "Handler_delete" {
+			deleted += n
+		} else {
+			read += n
+		}
+	}
+	must(t, rows.Err())
+	return read, deleted
+}
+
+// Prune reads what it deletes and little else, by as many statements for many rows as for few, and waits for no row that somebody else has
+// locked: of a small table, where a server likes to read all, and of a large one.
+func TestCostOfPrune(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		db.heldByOthers(t)
+		db = db.by(openWith(t, db.url, Options{Log: quiet, Retention: Retention{Ended: 365 * day, Attempts: 90 * day}})) // patient for a second
+		session, err := db.relay.DB()
+		must(t, err)
+		session.SetMaxOpenConns(1)
+		budget, few := 0, 0
+		for _, c := range []struct{ due, young int }{{2, 0}, {40, 0}, {40, testkit.Scale(1000, 3000)}} {
+			if c.young > 0 {
+				db.young(t, c.young)
+			}
+			rows, words := db.dueForPrune(t, c.due)
+			first, _ := db.sessionWork(t, session)
+			readBefore, deletedBefore := db.sessionWork(t, session)
+			all := statements(t, []*gorm.DB{db.relay}, func() { db.mustPrune(t, 100_000, rows) })
+			read, deleted := db.sessionWork(t, session)
+			read, deleted = read-readBefore-(readBefore-first), deleted-deletedBefore // what SHOW reads itself is no part of it
+			t.Logf("%d due, %d young: %d statements, %d rows deleted, %d read", c.due, c.young, len(all), deleted, read)
+			if want := rows + words; deleted != want {
+				t.Errorf("%d rows are deleted, want %d", deleted, want)
+			}
+			if read > 7*deleted+200 {
+				t.Errorf("%d rows are read to delete %d", read, deleted)
+			}
+			if c.young > 0 && read > few+200 {
+				t.Errorf("%d rows are read in large tables, and %d in small ones", read, few)
+			}
+			few = read
+			if budget == 0 {
+				budget = len(all)
+			}
+			if len(all) != budget {
+				t.Errorf("%d rows take %d statements, want %d as for the first:\n%s", rows, len(all), budget, strings.Join(all, "\n"))
+			}
+		}
+	})
+}
