@@ -2,58 +2,191 @@ package scale
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
 	"firsttap/servertest"
 	"firsttap/systemtest"
+	"firsttap/testkit"
 )
 
-// tapsOfPhase is how many taps are measured before, during and after the deletion of history.
-const tapsOfPhase = 1000
+const (
+	tapsOfBlock = 500
+	quietBlocks = 6   // of taps before the deletion of history, and as many after it
+	asksAfter   = 25  // taps the benchmark asks whether the deletion has ended
+	tappers     = 500 // drivers, who tap in turn: each has a rate limit
+)
 
-// What the deletion of FIRSTTAP_PRUNE ended dispatches does to taps of open ones: milliseconds of a tap, how many dispatches were deleted with
-// their words a second, and for how many of these rows about them were still to be deleted.
+// What the deletion of the history of FIRSTTAP_PRUNE ended dispatches, with what 30 phones leave of each, does to taps of open ones: milliseconds
+// of a tap by blocks of 500 taps, before, during and after the deletion; how many rows of which kind were deleted a second, and how many
+// dispatches a minute that is.
 func BenchmarkPrune(b *testing.B) {
-	n := int(number(b, "FIRSTTAP_PRUNE", "20000"))
+	n := int(number(b, "FIRSTTAP_PRUNE", "300"))
 	database := servertest.StartMariaDB(b).URL(b)
-	keeps := systemtest.Start(b, "FIRSTTAP_DATABASE_URL="+database, "FIRSTTAP_JOB_LOCK=memory")
+	settings := []string{"FIRSTTAP_DATABASE_URL=" + database, "FIRSTTAP_JOB_LOCK=memory"}
+	p := pruning{b: b, keeps: systemtest.Start(b, settings...), db: systemtest.OpenDatabase(b, database)}
+	p.runsWhenAsked()
 	fillHistory(b, database, n+1, 1)
-	db := systemtest.OpenDatabase(b, database)
-	drivers := systemtest.MakeDrivers(b, keeps, 3*tapsOfPhase)
-	phase := func(name string) {
-		var took []time.Duration
-		for range tapsOfPhase {
-			id := systemtest.MakeDispatch(b, keeps)
-			began := time.Now()
-			a := systemtest.Accept(keeps, id, drivers[0], 1)
-			took = append(took, time.Since(began))
-			if !a.Won() {
-				b.Fatalf("the only driver who taps gets %s", a)
-			}
-			drivers = drivers[1:]
-		}
-		report(b, "tap-"+name+"-p50", took)
-		b.ReportMetric(took[len(took)*99/100].Seconds()*1000, "tap-"+name+"-p99-ms")
-	}
-	phase("before")
-	deletes := systemtest.Start(b, "FIRSTTAP_DATABASE_URL="+database, "FIRSTTAP_JOB_LOCK=memory", "FIRSTTAP_RETENTION=ended=7d")
-	left := func() int {
-		return db.Count(fmt.Sprintf("dispatches WHERE status <> 'PENDING' AND updated_at < %d", time.Now().Add(-7*24*time.Hour).UnixMicro()))
-	}
-	if left() != n {
-		b.Fatalf("%d dispatches are to be deleted, want %d", left(), n)
-	}
-	began := time.Now()
+	p.fillPhones(n)
+	rows := p.historyRows()
+	p.drivers = systemtest.MakeDrivers(b, p.keeps, tappers)
+	p.block(func() bool { return false }) // opens connections
+	before := p.quiet("before")
+	deletes := systemtest.Start(b, append(settings, "FIRSTTAP_RETENTION=ended=7d,attempts=7d")...)
 	ask(b, deletes, "POST", "/v1/admin/jobs/retention/run", systemtest.AdminKey, "")
-	phase("during")
-	took, deleted := time.Since(began), n-left()
-	b.ReportMetric(float64(deleted)/took.Seconds(), "dispatches-deleted/s")
-	b.ReportMetric(float64(db.Count("removed_dispatches"))/float64(max(deleted, 1)), "begun/deleted")
-	if deleted == 0 || deleted == n {
-		b.Errorf("%d of %d were deleted while taps were measured: FIRSTTAP_PRUNE must be larger", deleted, n)
+	var during [][]time.Duration
+	for ended := false; !ended; {
+		took := p.block(func() bool { ended = ended || p.ended(); return ended })
+		if len(took) == tapsOfBlock || len(during) == 0 {
+			during = append(during, took)
+		}
 	}
+	p.report("during", during)
+	seconds := p.seconds()
 	deletes.Kill()
-	phase("after")
+	after := p.quiet("after")
+	p.report("without", append(before, after...))
+	total := 0
+	for _, kind := range slices.Sorted(maps.Keys(rows)) {
+		b.Logf("%-18s %8d rows, %7.0f a second", kind, rows[kind], float64(rows[kind])/seconds)
+		total += rows[kind]
+	}
+	for kind, left := range p.historyRows() {
+		if left > 0 {
+			b.Errorf("%d rows of %s are left", left, kind)
+		}
+	}
+	b.ReportMetric(float64(total)/seconds, "rows-deleted/s")
+	b.ReportMetric(60*float64(n)/seconds, "dispatches-deleted/min")
 	b.ReportMetric(0, "ns/op")
+}
+
+// pruning is taps while history is deleted.
+type pruning struct {
+	b       *testing.B
+	keeps   *systemtest.Instance // it deletes nothing of the history
+	db      *systemtest.Database
+	drivers []systemtest.Driver
+	taps    int
+}
+
+// block returns how long tapsOfBlock taps take, or fewer if stop says so.
+func (p *pruning) block(stop func() bool) (took []time.Duration) {
+	p.b.Helper()
+	for len(took) < tapsOfBlock {
+		if len(took)%asksAfter == 0 && stop() {
+			break
+		}
+		id := systemtest.MakeDispatch(p.b, p.keeps)
+		began := time.Now()
+		a := systemtest.Accept(p.keeps, id, p.drivers[p.taps%len(p.drivers)], 1)
+		took = append(took, time.Since(began))
+		if !a.Won() {
+			p.b.Fatalf("the only driver who taps gets %s", a)
+		}
+		p.taps++
+	}
+	return took
+}
+
+// quiet measures taps while nothing is deleted.
+func (p *pruning) quiet(name string) (blocks [][]time.Duration) {
+	p.b.Helper()
+	for range quietBlocks {
+		blocks = append(blocks, p.block(func() bool { return false }))
+	}
+	p.report(name, blocks)
+	return blocks
+}
+
+// report reports the p50 and p99 of all taps, and between which figures those of the blocks are.
+func (p *pruning) report(name string, blocks [][]time.Duration) {
+	p.b.Helper()
+	var p50, p99 []time.Duration
+	for _, took := range blocks {
+		sorted := slices.Sorted(slices.Values(took))
+		p50, p99 = append(p50, sorted[len(sorted)/2]), append(p99, sorted[len(sorted)*99/100])
+	}
+	all := slices.Sorted(slices.Values(slices.Concat(blocks...)))
+	middle, last := all[len(all)/2], all[len(all)*99/100]
+	p.b.Logf("%-8s %5d taps: p50 %5.1f ms, p99 %5.1f; by blocks p50 %5.1f to %5.1f, p99 %5.1f to %5.1f, its median %5.1f", name, len(all), ms(middle), ms(last),
+		ms(slices.Min(p50)), ms(slices.Max(p50)), ms(slices.Min(p99)), ms(slices.Max(p99)), ms(slices.Sorted(slices.Values(p99))[len(p99)/2]))
+	p.b.ReportMetric(ms(middle), "tap-"+name+"-p50-ms")
+	p.b.ReportMetric(ms(last), "tap-"+name+"-p99-ms")
+}
+
+const runOfRetention = "job_runs WHERE job = 'retention'"
+
+// runsWhenAsked lets the job not run by itself, as it would while taps are measured, and forgets its run of the start.
+func (p *pruning) runsWhenAsked() {
+	p.b.Helper()
+	testkit.Eventually(p.b, "the job has run at the start", p.ended)
+	for _, statement := range []string{"DELETE FROM " + runOfRetention, "UPDATE jobs SET ended_at = ended_at + 3600000000 WHERE name = 'retention'"} {
+		if _, err := p.db.DB.ExecContext(p.b.Context(), statement); err != nil {
+			p.b.Fatal(err)
+		}
+	}
+}
+
+// ended reports whether the deletion has ended.
+func (p *pruning) ended() bool {
+	p.b.Helper()
+	if failed := p.db.Count(runOfRetention + " AND status NOT IN ('QUEUED', 'RUNNING', 'SUCCEEDED')"); failed > 0 {
+		p.b.Fatal("the job did not delete all in its time: FIRSTTAP_PRUNE must be smaller")
+	}
+	return p.db.Count(runOfRetention+" AND status = 'SUCCEEDED'") > 0
+}
+
+// seconds is how long the deletion took.
+func (p *pruning) seconds() (took float64) {
+	p.b.Helper()
+	if err := p.db.DB.QueryRow("SELECT (ended_at - began_at) / 1000000 FROM " + runOfRetention).Scan(&took); err != nil {
+		p.b.Fatal(err)
+	}
+	return took
+}
+
+// historyRows is how many rows there are about dispatches of fillHistory that have ended: their identifiers begin with a year before 2005.
+func (p *pruning) historyRows() map[string]int {
+	p.b.Helper()
+	rows := map[string]int{"dispatches": p.db.Count("dispatches WHERE id < 'dsp_01' AND status <> 'PENDING'"), "removed_dispatches": p.db.Count("removed_dispatches")}
+	for _, table := range []string{"dispatch_words", "claims", "events", "notifications", "offers", "tap_batches"} {
+		rows[table] = p.db.Count(table + " h WHERE dispatch_id < 'dsp_01' AND NOT EXISTS (SELECT 1 FROM dispatches d WHERE d.id = h.dispatch_id AND d.status = 'PENDING')")
+	}
+	return rows
+}
+
+// fillPhones adds what 30 drivers with phones leave of each of the ended dispatches, in the order in which it is written: they were offered
+// it, saw it, and were told of its end; the winner got three pushes more. Their taps are in two parts, and a claim has two events more.
+func (p *pruning) fillPhones(n int) {
+	p.b.Helper()
+	ended := time.Now().Add(-30 * 24 * time.Hour).UnixMicro()
+	named := func(prefix, number string) string { return "CONCAT('" + prefix + "', LPAD(" + number + ", 26, '0'))" }
+	driver := "(n * 7919 + k MOD 30) MOD 100000"
+	for from := 0; from < n; from += batch {
+		of := func(last int) string {
+			return fmt.Sprintf(" FROM %s JOIN seq_0_to_%d s ON s.seq >= 0 WHERE n < %d) d ORDER BY n, k", numbers(from), last, n)
+		}
+		inner := fmt.Sprintf(" FROM (SELECT n, seq k, %d + n at", ended)
+		for _, statement := range []string{
+			`INSERT INTO notifications (id, event_id, device_id, topic, driver_id, dispatch_id, round, type, silent, state, next_at, claim, attempts, result,
+				reason, at, expires_at, created_at, sent_at, turn) SELECT ` + named("ntf_", "n * 100 + k") + ", CONCAT('evt_', LPAD(n, 25, '0'), k DIV 30), " +
+				named("dev_", driver) + ", '', " + named("drv_", driver) + ", " + named("dsp_", "n") + `, 1, IF(k < 30, 'dispatch.opened', 'dispatch.taken'), k >= 30, 1,
+				at + 173400000000 + k, '', 1, 'SENT', '', at, at + 600000000, at, at + 200000, 0` + inner + of(62),
+			"INSERT INTO offers (dispatch_id, round, driver_id, seen_at) SELECT " + named("dsp_", "n") + ", 1, " + named("drv_", driver) + ", at + 2000000" + inner + of(29),
+			"INSERT INTO tap_batches (id, dispatch_id, instance, count, taps) SELECT " + named("att_", "n * 100 + k") + ", " + named("dsp_", "n") + `, 'ins_1', 8,
+				CONCAT('[', REPEAT('["att_00000000000000000000000000",1,"drv_00000000000000000000000000","ALREADY_TAKEN",1700000000000000,""],', 8), ']')` + inner + of(1),
+			`INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at) SELECT CONCAT('evt_', LPAD(n, 25, '0'), k + 2), ` + named("dsp_", "n") +
+				", ELT(k + 1, 'dispatch.accepted', 'dispatch.started'), 1, 'system', '', at" + inner + of(1),
+		} {
+			if _, err := p.db.DB.ExecContext(p.b.Context(), statement); err != nil {
+				p.b.Fatalf("%.200s: %v", statement, err)
+			}
+		}
+	}
+	if _, err := p.db.DB.ExecContext(p.b.Context(), "ANALYZE TABLE notifications, offers, tap_batches, events"); err != nil {
+		p.b.Fatal(err)
+	}
 }
