@@ -29,6 +29,9 @@ const (
 	retentionDelay = 5 * time.Minute
 	// batchSize is how many rows a job changes at a time.
 	batchSize = 200
+	// retentionSize is how many rows the retention deletes between two pauses. For each kind of row it takes a few statements, however many
+	// rows there are.
+	retentionSize = 1000
 	// overdueAfter is how long after the end of its work an open dispatch is closed.
 	overdueAfter = 24 * time.Hour
 	// maxSupplyDelay is how long after its minute the supply may still be counted.
@@ -64,7 +67,7 @@ func Jobs(work JobStore, remindBefore time.Duration) []Job {
 	}, {
 		Name: "retention", When: After(retentionDelay), Hold: lock.Renewed(30*time.Second, 10*time.Minute),
 		Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
-			n, err := inBatches(ctx, atHalfSpeed(work.Prune))
+			n, err := inBatchesOf(ctx, retentionSize, atHalfSpeed(work.Prune))
 			return fmt.Sprintf("%d rows deleted", n), err
 		},
 	}}
@@ -94,12 +97,16 @@ func supply(ctx context.Context, work JobStore, run cronjob.Run) (string, error)
 	return fmt.Sprintf("%d regions", n), err
 }
 
-// inBatches calls batch until it has changed fewer rows than it may.
 func inBatches(ctx context.Context, batch func(ctx context.Context, limit int) (int, error)) (total int, err error) {
+	return inBatchesOf(ctx, batchSize, batch)
+}
+
+// inBatchesOf calls batch until it has changed fewer rows than it may.
+func inBatchesOf(ctx context.Context, size int, batch func(ctx context.Context, limit int) (int, error)) (total int, err error) {
 	for {
-		n, err := batch(ctx, batchSize)
+		n, err := batch(ctx, size)
 		total += n
-		if err != nil || n < batchSize {
+		if err != nil || n < size {
 			return total, err
 		}
 	}

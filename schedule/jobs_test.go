@@ -37,10 +37,10 @@ func retentionOf(h *slowHistory) (work func(context.Context) (string, error)) {
 // is over.
 func TestRetentionAtHalfSpeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &slowHistory{left: 10*batchSize + 7, work: func() { <-time.After(time.Second) }}
+		h := &slowHistory{left: 10*retentionSize + 7, work: func() { <-time.After(time.Second) }}
 		began := time.Now()
 		result, err := retentionOf(h)(t.Context())
-		if err != nil || result != "2007 rows deleted" || h.left != 0 {
+		if err != nil || result != "10007 rows deleted" || h.left != 0 {
 			t.Errorf("%q, %v, %d left", result, err, h.left)
 		}
 		if took := time.Since(began); h.batches != 11 || took != 21*time.Second {
@@ -53,7 +53,7 @@ func TestRetentionAtHalfSpeed(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 		defer cancel()
 		result, err := retentionOf(h)(ctx)
-		if err == nil || result != "200 rows deleted" || time.Since(began) != 90*time.Second {
+		if err == nil || result != "1000 rows deleted" || time.Since(began) != 90*time.Second {
 			t.Errorf("%q, %v after %s, want the first batch within its 90 s", result, err, time.Since(began))
 		}
 	})
