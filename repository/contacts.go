@@ -126,11 +126,11 @@ type contactFacts struct {
 
 const contactFactsSQL = `
 SELECT round, driver_id, MIN(created_at) told, MIN(CASE WHEN state = 1 THEN sent_at END) sent, NULL seen, NULL declined,
-  '' decline_reason, '' claim
+  NULL decline_reason, NULL claim
   FROM notifications WHERE dispatch_id = ? AND round IN ? AND driver_id IN ? AND type IN ` + offerTypes + ` GROUP BY round, driver_id
-UNION ALL SELECT round, driver_id, NULL, NULL, seen_at, declined_at, decline_reason, ''
+UNION ALL SELECT round, driver_id, NULL, NULL, seen_at, declined_at, decline_reason, NULL
   FROM offers WHERE dispatch_id = ? AND round IN ? AND driver_id IN ?
-UNION ALL SELECT round, driver_id, NULL, NULL, NULL, NULL, '', outcome
+UNION ALL SELECT round, driver_id, NULL, NULL, NULL, NULL, NULL, outcome
   FROM claims WHERE dispatch_id = ? AND round IN ? AND driver_id IN ?`
 
 func (b *contactPage) load() error {

@@ -108,10 +108,10 @@ func (s *Store) countOpen(ctx context.Context, regions map[string]supply) error 
 // pendingSQL selects stateCounts of the dispatches that are stored as PENDING. It counts them by an index, without reading them. It reads
 // only the offers that have ended and are still stored as PENDING; the job expire-offers leaves few of these.
 func (s *Store) pendingSQL(now, since, inRegion string) string {
-	return `SELECT 'PENDING' state, region, COUNT(*) n, SUM(opens_at > ` + now + `) later, 0 expired FROM dispatches` + s.dialect.forceIndex("ix_dispatches_open") +
-		` WHERE status = 'PENDING'` + inRegion + ` GROUP BY region
-		UNION ALL SELECT 'PENDING', region, -COUNT(*), 0, SUM(expires_at >= ` + since + `) FROM dispatches` + s.dialect.forceIndex("ix_dispatches_expiry") +
-		` WHERE status = 'PENDING' AND expires_at <= ` + now + ` AND opens_at <= ` + now + inRegion + ` GROUP BY region`
+	return `SELECT status state, region, COUNT(*) n, SUM(opens_at > ` + now + `) later, 0 expired FROM dispatches` + s.dialect.forceIndex("ix_dispatches_open") +
+		` WHERE status = 'PENDING'` + inRegion + ` GROUP BY status, region
+		UNION ALL SELECT status, region, -COUNT(*), 0, SUM(expires_at >= ` + since + `) FROM dispatches` + s.dialect.forceIndex("ix_dispatches_expiry") +
+		` WHERE status = 'PENDING' AND expires_at <= ` + now + ` AND opens_at <= ` + now + inRegion + ` GROUP BY status, region`
 }
 
 // addOpen adds the open dispatches to their regions, and to the total.

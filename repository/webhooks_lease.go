@@ -182,10 +182,11 @@ func (o *WebhookOutbox) firstPending(tx *gorm.DB, id webhook.ID, lanes []dispatc
 	var rows []deliveryRow
 	err := tx.Raw(`SELECT d.dispatch_id, d.webhook_id, d.event_id, d.type, d.status, d.body, d.attempt, d.created_at
 		FROM webhook_lanes l`+o.dialect.forceIndex("PRIMARY")+` JOIN webhook_deliveries d`+o.dialect.forceIndex("PRIMARY")+`
-		ON d.dispatch_id = l.dispatch_id AND d.webhook_id = l.webhook_id AND d.event_id = (
+		ON d.dispatch_id = l.dispatch_id AND d.webhook_id = l.webhook_id
+		WHERE d.event_id = (
 			SELECT p.event_id FROM webhook_deliveries p`+o.dialect.forceIndex("PRIMARY")+`
 			WHERE p.dispatch_id = l.dispatch_id AND p.webhook_id = l.webhook_id AND p.status = ? ORDER BY p.dispatch_id, p.webhook_id, p.event_id LIMIT 1)
-		WHERE l.webhook_id = ? AND l.dispatch_id IN ?`, webhook.Pending, id, lanes).Scan(&rows).Error
+		AND l.webhook_id = ? AND l.dispatch_id IN ?`, webhook.Pending, id, lanes).Scan(&rows).Error
 	first := make(map[dispatch.ID]*deliveryRow, len(rows))
 	for i := range rows {
 		first[rows[i].DispatchID] = &rows[i]
