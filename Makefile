@@ -9,7 +9,7 @@ export FIRSTTAP_MYSQL_ROOT ?= /var/cache/firsttap/mysql
 BIN := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/firsttap/bin
 GOLANGCI := $(BIN)/golangci-lint-v2.15.0
 
-.PHONY: build test test-all soak browser screenshots vendored servers bench bench-locks bench-push bench-scale simulate bench-console loadtest client kubernetes mutants lint format check clean
+.PHONY: build test test-all soak tidb browser screenshots vendored servers bench bench-locks bench-push bench-scale simulate bench-console loadtest client kubernetes mutants lint format check clean
 
 build:
 	CGO_ENABLED=0 go build -o bin/firsttap .
@@ -32,6 +32,15 @@ test-all: servers
 SOAK ?= 1m
 soak: servers
 	SOAK=$(SOAK) FIRSTTAP_TEST_REQUIRE=$$(servertest/install.sh --list) go run ./servertest/run -soak $(RUNFLAGS)
+
+# Tests the repository, the migrations, the table of locks and whole instances on a TiDB server, which it builds if it
+# is not there: a quarter of an hour on two cores.
+tidb: export FIRSTTAP_TEST = tidb
+tidb: export FIRSTTAP_TEST_REQUIRE = tidb
+tidb: servers
+	servertest/tidb.sh
+	go run ./servertest/run $(RUNFLAGS) ./repository ./migrations
+	go run ./servertest/run $(RUNFLAGS) -run 'TiDB|Fence|^Test(ExactlyOneWinner|TwoInstances|RoundsUnderFire|DoctorOnAGoodSetUp)$$' ./lock ./systemtest
 
 # Tests the pages in Chromium, if it is installed.
 browser:

@@ -4,6 +4,9 @@ import "context"
 
 // UpTo applies the missing migrations up to version.
 func (m *Migrator) UpTo(ctx context.Context, version int64) error {
+	if err := m.journal.createFirst(ctx); err != nil {
+		return err
+	}
 	_, err := m.provider.UpTo(ctx, version)
 	return err
 }

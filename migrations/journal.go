@@ -43,7 +43,8 @@ const (
 )
 
 var (
-	lockErrors = []uint16{1205, 1213}
+	// lockErrors are the errors of a statement that got no lock; of TiDB, that another session changed a definition meanwhile.
+	lockErrors = []uint16{1205, 1213, 8028}
 	// alreadyDoneErrors are the errors of a statement that was executed before: a table, column, key or constraint exists
 	// already, or no longer exists.
 	alreadyDoneErrors = []uint16{1050, 1051, unknownColumn, 1060, 1061, 1068, 1072, 1091, noSuchTable, 1176, 1826, 3822}
@@ -60,7 +61,9 @@ type journal struct {
 	files map[int64]*file
 	// lastUnjournaled is the last version that may have been interrupted without a record.
 	lastUnjournaled int64
-	log             *slog.Logger
+	// first is whether the journal's table has to be there before a transaction that uses it begins.
+	first bool
+	log   *slog.Logger
 }
 
 // goMigrations returns the files as goose's Go migrations.
@@ -96,6 +99,15 @@ func (j *journal) repairVersionTable(ctx context.Context) error {
 		return err
 	}
 	_, err = j.db.ExecContext(ctx, "INSERT INTO "+goose.DefaultTablename+" (version_id, is_applied) VALUES (0, TRUE)")
+	return err
+}
+
+// createFirst creates the journal's table if it has to be there before all transactions.
+func (j *journal) createFirst(ctx context.Context) error {
+	if !j.first {
+		return nil
+	}
+	_, err := j.db.ExecContext(ctx, createJournal)
 	return err
 }
 

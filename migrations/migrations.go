@@ -31,16 +31,17 @@ import (
 	"github.com/pressly/goose/v3/database"
 )
 
-//go:embed mysql/*.sql sqlite/*.sql
+//go:embed mysql/*.sql sqlite/*.sql tidb/*.sql
 var files embed.FS
 
-// Dialect selects one of the two schemas.
+// Dialect selects how the schema is made.
 type Dialect string
 
 // The dialects. MariaDB has MySQL's.
 const (
 	MySQL  Dialect = "mysql"
 	SQLite Dialect = "sqlite"
+	TiDB   Dialect = "tidb"
 )
 
 // Migrator applies and reverts the migrations of one database.
@@ -77,7 +78,10 @@ func New(dialect Dialect, db, lockDB *sql.DB, log *slog.Logger) (*Migrator, erro
 			return namedLock(ctx, db, m.untilHeartbeat)
 		}
 		m.journal = &journal{db: db, files: map[int64]*file{}, lastUnjournaled: lastUnjournaled, log: log}
-		taken, readErr := readFiles(sqlFiles)
+		if dialect == TiDB {
+			m.journal.onTiDB()
+		}
+		taken, readErr := serverFiles(dialect)
 		if readErr != nil {
 			return nil, readErr
 		}
@@ -178,7 +182,7 @@ func (m *Migrator) resume(ctx context.Context) (ended, up bool, err error) {
 	if m.journal == nil {
 		return false, false, nil
 	}
-	if err := m.journal.repairVersionTable(ctx); err != nil {
+	if err := errors.Join(m.journal.repairVersionTable(ctx), m.journal.createFirst(ctx)); err != nil {
 		return false, false, err
 	}
 	version, up, err := m.interrupted(ctx)

@@ -61,8 +61,16 @@ func newSchema(t *testing.T, kind string) schema {
 		}
 	}
 	db := openServer(t, servertest.EmptyURL(t, kind))
+	dialect := migrations.MySQL
+	if kind == servertest.TiDB {
+		dialect = migrations.TiDB
+	}
 	return schema{
-		db: db, server: true, new: func() *migrations.Migrator { return mysqlMigrator(t, db, silent) },
+		db: db, server: true, new: func() *migrations.Migrator {
+			m, err := migrations.New(dialect, db, nil, silent)
+			must(t, err)
+			return m
+		},
 		tables: `SELECT CONCAT(table_name, '.', column_name, IF(is_nullable = 'YES', '?', '')) FROM information_schema.columns
 			WHERE table_schema = DATABASE()`,
 	}

@@ -106,6 +106,16 @@ func newClaimProcedure(pool *sql.DB, d *dialect, log *slog.Logger) *claimProcedu
 	}
 }
 
+// callClaims makes claims cheap: by the procedure, and by what this process last knew.
+func (s *Store) callClaims() error {
+	pool, err := s.claims.DB()
+	if err != nil {
+		return err
+	}
+	s.lastKnown, s.procedure = newLastKnown(), newClaimProcedure(pool, &s.dialect, s.log)
+	return nil
+}
+
 // usable reports whether the procedure can be called. The nil procedure can't.
 func (p *claimProcedure) usable() bool { return p != nil && !p.refused.Load() }
 

@@ -29,6 +29,7 @@ func (db *database) counting(t testing.TB) (*database, *watched) {
 // dispatch by creating it, the driver by reading for an earlier claim.
 func TestStatementsOfAClaim(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
+		db.notOnTiDB(t, "stored procedures")
 		db, w := db.counting(t)
 		v := db.drivers(t, 1)[0]
 		for day, want := range [][]string{{"claims select", "claims call"}, {"claims call"}, {"claims call"}} {
@@ -44,6 +45,7 @@ func TestStatementsOfAClaim(t *testing.T) {
 // A process that has not created a dispatch claims it without reading it, if it knows the driver and the driver has looked at the offer.
 func TestClaimAfterALook(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
+		db.notOnTiDB(t, "stored procedures")
 		other := db.by(open(t, db.url))
 		db, w := db.counting(t)
 		v := db.drivers(t, 1)[0]
@@ -68,6 +70,7 @@ func TestClaimAfterALook(t *testing.T) {
 // What a process knows may be old: it decides on what the database says.
 func TestClaimOnOldKnowledge(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
+		db.notOnTiDB(t, "stored procedures")
 		other := db.by(open(t, db.url))
 		drivers := db.drivers(t, 3)
 		for day, v := range drivers {
@@ -134,6 +137,7 @@ func TestSlowReadingOfTheClock(t *testing.T) {
 // A process that is wrong about the database's time is neither early nor late, and a driver does not escape a suspension.
 func TestClaimAtAWrongTime(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
+		db.notOnTiDB(t, "stored procedures")
 		db, w := db.counting(t)
 		v := db.drivers(t, 1)[0].ID
 		db.mustAccept(t, db.add(t, nil).ID, v)
@@ -186,6 +190,7 @@ func TestClaimAtAWrongTime(t *testing.T) {
 // A dump may be restored without its procedures.
 func TestTheProcedureIsMissing(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
+		db.notOnTiDB(t, "stored procedures")
 		v := db.drivers(t, 1)[0]
 		for day := range 2 {
 			db.exec(t, "DROP PROCEDURE "+db.procedure.name)
@@ -220,6 +225,7 @@ func (db *database) restricted(t testing.TB, privileges string) (*database, *tes
 // A user who may not create procedures claims all the same, in transactions, and an operator reads why.
 func TestAUserWithoutPrivilegesForProcedures(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
+		db.notOnTiDB(t, "stored procedures")
 		const rows = "SELECT, INSERT, UPDATE, DELETE"
 		drivers := db.drivers(t, 4)
 		race := func(db *database, day int) {
@@ -253,6 +259,7 @@ func TestAUserWithoutPrivilegesForProcedures(t *testing.T) {
 // A database user without the privilege INSERT can't claim. After the user has got the privilege, a claim uses the procedure.
 func TestAUserWithoutPrivilegesForTables(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
+		db.notOnTiDB(t, "stored procedures")
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		app, _ := db.restricted(t, "SELECT, UPDATE, EXECUTE")
 		_, err := app.accept(t.Context(), d.ID, v.ID)
@@ -290,6 +297,7 @@ func TestProcedureThatIsNotLoaded(t *testing.T) {
 // An operator kills the statement in the middle of its transaction. The session must not go on with what is left of it.
 func TestTheClaimIsKilled(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
+		db.notOnTiDB(t, "stored procedures")
 		drivers := db.drivers(t, 2)
 		d := db.add(t, nil)
 		tx := db.begun(t)
@@ -332,6 +340,7 @@ func TestTheClaimIsOnAnotherServer(t *testing.T) {
 // A request whose context ends while it waits for a connection has written nothing.
 func TestNoConnectionForTheClaim(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
+		db.notOnTiDB(t, "stored procedures")
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		for range claimConns {
 			conn, err := db.procedure.pool.Conn(t.Context())

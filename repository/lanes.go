@@ -149,7 +149,9 @@ func leaseRows[K ~string](ctx context.Context, o *Outbox, table, key, due string
 		err = o.relay.WithContext(ctx).Raw(lease+"("+due+") RETURNING "+key, append([]any{o.Owner, term}, args...)...).Scan(&keys).Error
 		return keys, unavailable(err)
 	}
-	err = transact(ctx, o.relay, func(tx *gorm.DB) error {
+	// Where leases wait for each other, they may do so in a circle.
+	err = o.transactWithRetry(ctx, o.relay, func(tx *gorm.DB) error {
+		keys = nil
 		err := tx.Raw(due, args...).Scan(&keys).Error
 		if err != nil || len(keys) == 0 {
 			return unavailable(err)

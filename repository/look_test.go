@@ -137,6 +137,7 @@ func TestLookThatFails(t *testing.T) {
 // While a table is locked, looks wait for it. The database takes writes all the same.
 func TestProbeWhileATableIsLocked(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
+		db.notOnTiDB(t, "LOCK TABLES")
 		locking, err := db.raw.Conn(t.Context())
 		must(t, err)
 		defer locking.Close()
@@ -152,6 +153,7 @@ func TestProbeWhileATableIsLocked(t *testing.T) {
 // While a look waits for a locked table, the ledger of jobs can be read. A look that waits too long ends in the server, too.
 func TestLookThatWaits(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
+		db.notOnTiDB(t, "LOCK TABLES")
 		locking, err := db.raw.Conn(t.Context())
 		must(t, err)
 		defer locking.Close()

@@ -49,6 +49,14 @@ type database struct {
 	raw *sql.DB
 }
 
+// notOnTiDB skips the test on TiDB, which does not have what it needs.
+func (db *database) notOnTiDB(t testing.TB, needs string) {
+	t.Helper()
+	if db.dialect.name == migrations.TiDB {
+		t.Skip("TiDB has no " + needs)
+	}
+}
+
 // each runs the test on each kind of database. The test runs in parallel with others.
 func each(t *testing.T, test func(*testing.T, *database)) {
 	t.Helper()

@@ -102,7 +102,7 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 	probe := limitPool(sql.OpenDB(probed), 1)
 	s.closers = append(s.closers, probe.Close)
 	s.dialect = dialect{
-		name:        migrations.MySQL,
+		name:        schemaOf(version),
 		ping:        probe.PingContext,
 		readOnly:    readOnlySQL,
 		leaveServer: at.leave,
@@ -126,16 +126,18 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 				return nil, nil, err
 			}
 			db := sql.OpenDB(connector)
-			m, err := migrations.New(migrations.MySQL, db, nil, log)
+			m, err := migrations.New(s.dialect.name, db, nil, log)
 			return m, db.Close, err
 		},
-		durability: mysqlDurability,
+		durability: durabilityOf(version),
 	}
-	pool, err := s.claims.DB()
-	if err != nil {
+	prepare := s.callClaims
+	if isTiDB(version) {
+		prepare = s.onTiDB
+	}
+	if err := prepare(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	s.lastKnown, s.procedure = newLastKnown(), newClaimProcedure(pool, &s.dialect, log)
 	if o.ReplicaURL != "" {
 		if err := s.openReplica(o.ReplicaURL, version, readLimit, unit); err != nil {
 			return nil, errors.Join(fmt.Errorf("the replica: %w", err), s.Close())
@@ -152,6 +154,9 @@ func setSession(config *driver.Config, version string, patience time.Duration) {
 	config.Params["innodb_lock_wait_timeout"] = seconds(patience)
 	config.Params[sessionTimeout] = strconv.Itoa(sessionSeconds)
 	config.Params["sql_mode"] = "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
+	if isTiDB(version) {
+		setTiDBSession(config)
+	}
 }
 
 func isMariaDB(version string) bool { return strings.Contains(version, "MariaDB") }

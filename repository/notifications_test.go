@@ -173,6 +173,7 @@ func (db *database) mustNotSort(t *testing.T, query string) {
 // rowsRead is how many rows, and entries of indexes, the server touches for a query.
 func (db *database) rowsRead(t *testing.T, query string) int {
 	t.Helper()
+	db.notOnTiDB(t, "count of the rows that a session has read")
 	conn, err := db.raw.Conn(t.Context())
 	must(t, err)
 	defer conn.Close()

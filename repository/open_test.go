@@ -272,6 +272,9 @@ func execute(t *testing.T, on *sql.DB, queries ...string) {
 func TestDurability(t *testing.T) {
 	t.Parallel()
 	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) {
+		if kind == servertest.TiDB {
+			t.Skip("TiDB has no InnoDB")
+		}
 		w := openWarned(t, servertest.StartDatabase(t, kind).URL(t))
 		w.exec(t, "SET GLOBAL sync_binlog = 0") // there is no binary log
 		w.mustWarn(t)
@@ -311,6 +314,9 @@ func TestDurabilityOfReplication(t *testing.T) {
 	}
 	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) {
 		c := settings[kind]
+		if kind == servertest.TiDB {
+			t.Skip("TiDB has no replication of this kind")
+		}
 		r := servertest.StartReplication(t, kind)
 		rawURL := r.Primary.URL(t)
 		r.Follow() // the replica has the database

@@ -65,6 +65,7 @@ func (db *database) backlogged(t *testing.T, d dispatch.Dispatch, n int) {
 // explain returns how the server would find the rows of a statement, one line for each table.
 func (db *database) explain(t *testing.T, statement string) (plans []map[string]string) {
 	t.Helper()
+	db.notOnTiDB(t, "plans of MySQL's form")
 	rows, err := db.raw.QueryContext(t.Context(), "EXPLAIN FORMAT=TRADITIONAL "+statement)
 	if err != nil {
 		t.Fatalf("%s: %v", statement, err)

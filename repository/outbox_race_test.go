@@ -15,6 +15,7 @@ import (
 // A relay skips rows that others have locked or are about to write, and goes on with the rest.
 func TestOpenTransactionDelaysNoRelay(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
+		db.notOnTiDB(t, "SKIP LOCKED")
 		devices := db.equipped(t, 3)
 		d := db.add(t, nil)
 		created := db.lend(t, "ins_a", dispatch.EventCreated)

@@ -100,6 +100,7 @@ func TestEndedDispatchesAreRemoved(t *testing.T) {
 // A dispatch that is reopened while it is about to be removed stays: the row's lock decides.
 func TestReopenedDispatchStays(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
+		db.notOnTiDB(t, "SKIP LOCKED")
 		db = db.keeping(t, Retention{Ended: 365 * day})
 		v, now := db.drivers(t, 1)[0].ID, db.now(t)
 		id := db.past(t, dispatch.Expired, now.Add(-400*day), v, 1)
@@ -148,6 +149,7 @@ func TestRemovalThatIsInterrupted(t *testing.T) {
 // Rows of a removed dispatch that somebody has locked are left for the next time, and so is the note of its removal; nothing waits.
 func TestRemovalSkipsLockedRows(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
+		db.notOnTiDB(t, "SKIP LOCKED")
 		db = db.keeping(t, Retention{Ended: 365 * day})
 		v, now := db.drivers(t, 2), db.now(t)
 		for _, table := range append([]string{"drivers"}, historyTables...) {

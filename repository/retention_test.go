@@ -196,6 +196,7 @@ func TestPruneThatFails(t *testing.T) {
 // Rows that others have locked are left for the next time, one of each kind here.
 func TestPruneSkipsLockedRows(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
+		db.notOnTiDB(t, "SKIP LOCKED")
 		const n = 3
 		db.fill(t, 3*n)
 		now := db.now(t)

@@ -38,7 +38,7 @@ type Store struct {
 	looks    *looks
 	early    chan earlyEvent
 	dialect  dialect
-	// procedure and lastKnown make a claim cheap; nil for SQLite, which has no round trips.
+	// procedure and lastKnown make a claim cheap; nil for SQLite, which has no round trips, and for TiDB, which has no procedures.
 	procedure *claimProcedure
 	lastKnown *lastKnown
 	// replica answers what the backoffice lists; nil for none.
@@ -61,7 +61,7 @@ type dialect struct {
 	now func() string
 	// forUpdate and forShare lock the row that a SELECT finds. They are "" for SQLite, whose transactions lock the file.
 	forUpdate, forShare string
-	// skipLocked locks the rows that a SELECT finds and skips locked ones; "" for SQLite.
+	// skipLocked locks the rows that a SELECT finds and skips locked ones, or waits for them on TiDB; "" for SQLite.
 	skipLocked string
 	// forceIndex returns the SQL, after a table's name, that makes the server use the index. Otherwise it may read the whole
 	// table backwards until it has found a page, or an index from its end to the page.
@@ -73,6 +73,8 @@ type dialect struct {
 	retryable func(error) bool
 	// migrator also returns a function that closes its connections.
 	migrator func() (*migrations.Migrator, func() error, error)
+	// noSessionLocks is why locks that a session holds do not work, "" if they do.
+	noSessionLocks string
 	// durability returns the settings by which committed claims may be lost, and an error if some could not be checked.
 	durability func(context.Context, *sql.DB) ([]string, error)
 }
@@ -158,6 +160,9 @@ func (s *Store) Close() error {
 
 // Ping returns nil if the database answers and takes writes.
 func (s *Store) Ping(ctx context.Context) error { return unavailable(s.dialect.ping(ctx)) }
+
+// NoSessionLocks returns why locks that a session of the database holds do not work there, "" if they do.
+func (s *Store) NoSessionLocks() string { return s.dialect.noSessionLocks }
 
 // Migrate calls fn with the migrator of this database.
 func (s *Store) Migrate(fn func(*migrations.Migrator) error) error {

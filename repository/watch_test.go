@@ -129,8 +129,9 @@ func TestReadsEndOnTheServer(t *testing.T) {
 
 		const ended, endedMariaDB = 3024, 1969
 		var refused *driver.MySQLError
-		err := db.general.WithContext(t.Context()).Exec(slow("waited-for")).Error
-		if !errors.As(err, &refused) || refused.Number != ended && refused.Number != endedMariaDB {
+		var interrupted int // TiDB counts the SLEEPs that it interrupts, and returns no error for them
+		err := db.general.WithContext(t.Context()).Raw(slow("waited-for")).Scan(&interrupted).Error
+		if interrupted == 0 && (!errors.As(err, &refused) || refused.Number != ended && refused.Number != endedMariaDB) {
 			t.Errorf("the waiting call got %v", err)
 		}
 		for _, mark := range []string{"given-up", "waited-for"} {

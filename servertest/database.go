@@ -16,7 +16,7 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 )
 
-// Database is a MariaDB or MySQL server process of the test's own. Its root user has no password. Commits
+// Database is a MariaDB, MySQL or TiDB server process of the test's own. Its root user has no password. Commits
 // survive Kill and Start: each waits for the disk.
 type Database struct{ *server }
 
@@ -66,6 +66,9 @@ func configOf(u *url.URL) *driver.Config {
 }
 
 func databaseProgram(e engine) program {
+	if e.name == tidb {
+		return tidbProgram(e)
+	}
 	return program{
 		name: e.name, probe: probeDatabase, host: e.host,
 		prepare: func(s *server) error { return newDataDir(e, s.data()) },

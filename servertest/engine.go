@@ -15,7 +15,7 @@ import (
 
 // engine is an installed database server program.
 type engine struct {
-	name    string   // "mariadb" or "mysql"
+	name    string   // "mariadb", "mysql" or "tidb"
 	version string   // the program's own words, such as "10.11.19-MariaDB-0+deb12u1"
 	daemon  []string // the command that serves, without data directory and port
 	install []string // the command that fills a data directory, without that directory
@@ -25,12 +25,14 @@ type engine struct {
 const (
 	mariadb = "mariadb"
 	mysql   = "mysql"
+	tidb    = "tidb"
 )
 
 // installed finds the engines, once per process.
 var installed = map[string]func() (engine, error){
 	mariadb: sync.OnceValues(findMariaDB),
 	mysql:   sync.OnceValues(findMySQL),
+	tidb:    sync.OnceValues(findTiDB),
 }
 
 // Commands returns the commands that fill a data directory of the kind, [MariaDB] or [MySQL], and that serve it with the tests' settings,

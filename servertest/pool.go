@@ -18,7 +18,7 @@ import (
 )
 
 // Migrated is a database of the test's own with a schema that migrate made, and no rows but those that migrate wrote. Kind is
-// "sqlite", "mariadb" or "mysql", the last two on the server of EmptyURL.
+// "sqlite", "mariadb", "mysql" or "tidb", all but the first on the server of EmptyURL.
 //
 // A test that ends gives its database back, and a later test of the same process gets it emptied. It is dropped if the test
 // has changed the schema. So migrate runs only while there are fewer databases than tests that run at the same time, and
@@ -31,7 +31,7 @@ func Migrated(t testing.TB, kind string, migrate func(t testing.TB, url string))
 	server := parsed(t, serverURL(t, kind))
 	p := takePooled(server.Host)
 	if p == nil {
-		p = newPooled(t, server, migrate)
+		p = newPooled(t, kind, server, migrate)
 	}
 	t.Cleanup(func() {
 		if err := p.empty(); err == nil {
@@ -50,8 +50,9 @@ type pooled struct {
 	name   string
 	schema string   // as the migrations left it
 	tables []string // that the migrations left empty
-	seeds  string   // checksums of the others
+	seeds  string   // the rows of the others
 	seeded []string
+	clear  string // the statement that empties a table, without its name
 }
 
 // The databases that no test uses, by server.
@@ -90,9 +91,12 @@ func (p *pooled) giveBack() {
 }
 
 // newPooled makes a database.
-func newPooled(t testing.TB, server *url.URL, migrate func(t testing.TB, url string)) *pooled {
+func newPooled(t testing.TB, kind string, server *url.URL, migrate func(t testing.TB, url string)) *pooled {
 	t.Helper()
-	p := &pooled{config: configOf(server)}
+	p := &pooled{config: configOf(server), clear: "TRUNCATE TABLE "} // unlike DELETE it resets AUTO_INCREMENT and the statistics
+	if kind == tidb {
+		p.clear = "DELETE FROM " // all changes of definitions wait for each other
+	}
 	var err error
 	if p.name, err = createDatabase(p.config); err != nil {
 		t.Fatalf("%s: %v", server.Host, err)
@@ -119,7 +123,7 @@ func newPooled(t testing.TB, server *url.URL, migrate func(t testing.TB, url str
 				p.tables = append(p.tables, name)
 			}
 		}
-		p.seeds, err = checksums(ctx, c, p.seeded)
+		p.seeds, err = rowsIn(ctx, c, p.seeded)
 		return err
 	})
 	if err != nil {
@@ -136,7 +140,7 @@ func (p *pooled) empty() error {
 		if schema, err := schemaOf(ctx, c); err != nil || schema != p.schema {
 			return errors.Join(err, errChanged)
 		}
-		if seeds, err := checksums(ctx, c, p.seeded); err != nil || seeds != p.seeds {
+		if seeds, err := rowsIn(ctx, c, p.seeded); err != nil || seeds != p.seeds {
 			return errors.Join(err, errChanged)
 		}
 		rows, err := nonEmpty(ctx, c, p.tables)
@@ -144,8 +148,7 @@ func (p *pooled) empty() error {
 			return err
 		}
 		for name := range rows {
-			// Unlike DELETE it resets AUTO_INCREMENT and the statistics.
-			if _, err := c.ExecContext(ctx, "TRUNCATE TABLE "+name); err != nil {
+			if _, err := c.ExecContext(ctx, p.clear+name); err != nil {
 				return err
 			}
 		}
@@ -165,7 +168,7 @@ func (p *pooled) with(do func(context.Context, *sql.Conn) error) error {
 			return err
 		}
 		defer conn.Close()
-		if _, err := conn.ExecContext(ctx, "SET SESSION lock_wait_timeout = 3, SESSION foreign_key_checks = 0"); err != nil {
+		if _, err := conn.ExecContext(ctx, "SET SESSION lock_wait_timeout = 3, SESSION innodb_lock_wait_timeout = 3, SESSION foreign_key_checks = 0"); err != nil {
 			return err
 		}
 		return do(ctx, conn)
@@ -220,12 +223,17 @@ func nonEmpty(ctx context.Context, c *sql.Conn, tables []string) (map[string]boo
 	return found, err
 }
 
-func checksums(ctx context.Context, c *sql.Conn, tables []string) (string, error) {
-	if len(tables) == 0 {
-		return "", nil
+// rowsIn returns all rows of the tables, which are few.
+func rowsIn(ctx context.Context, c *sql.Conn, tables []string) (string, error) {
+	var all strings.Builder
+	for _, name := range tables {
+		rows, err := rowsOf(ctx, c, "SELECT * FROM "+name+" ORDER BY 1")
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintln(&all, name, rows)
 	}
-	rows, err := rowsOf(ctx, c, "CHECKSUM TABLE "+strings.Join(tables, ", "))
-	return fmt.Sprint(rows), err
+	return all.String(), nil
 }
 
 // column returns the first column of a query's result.

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"firsttap/testkit"
 )
 
 // RedisURL is a Redis that tests share and must not break: the one in FIRSTTAP_TEST_REDIS_URL, or one that this process
@@ -46,6 +48,7 @@ var (
 		"redis": sync.OnceValues(func() (*server, error) { return share(redisProgram(nil, func(*server) []string { return nil })) }),
 		mariadb: sync.OnceValues(func() (*server, error) { return shareDatabase(mariadb) }),
 		mysql:   sync.OnceValues(func() (*server, error) { return shareDatabase(mysql) }),
+		tidb:    sync.OnceValues(func() (*server, error) { return shareDatabase(tidb) }),
 	}
 	runningMu sync.Mutex
 	running   []*server
@@ -56,7 +59,9 @@ func shareDatabase(kind string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.daemon = slices.Concat(e.daemon, []string{"--innodb-buffer-pool-size=256M", "--max-connections=2000"}) // for many tests
+	if kind != tidb {
+		e.daemon = slices.Concat(e.daemon, []string{"--innodb-buffer-pool-size=256M", "--max-connections=2000"}) // for many tests
+	}
 	return share(databaseProgram(e))
 }
 
@@ -80,7 +85,8 @@ func endShared() {
 	running = nil
 }
 
-// StartShared starts the servers that all test processes of a run share: Redis, MariaDB and MySQL, those that are installed.
+// StartShared starts the servers that all test processes of a run share: Redis, MariaDB and MySQL, those that are installed, and TiDB in
+// `make tidb`.
 // The variables in environ lead RedisURL, EmptyURL and Migrated of these processes to the servers. end ends them.
 func StartShared() (environ []string, end func(), err error) {
 	defer func() {
@@ -89,7 +95,7 @@ func StartShared() (environ []string, end func(), err error) {
 		}
 	}()
 	for kind, start := range shared {
-		if missing(kind) != nil {
+		if missing(kind) != nil || kind == tidb && !testkit.TiDB() {
 			continue
 		}
 		server, err := start()

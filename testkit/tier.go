@@ -10,11 +10,22 @@ import (
 // tested once; it leaves out repetitions, and the combinations that share the code under test.
 func All() bool { return os.Getenv("FIRSTTAP_TEST") == "all" }
 
+// TiDB reports whether this is a run of `make tidb`: tests of SQL run on TiDB, and on no other database.
+func TiDB() bool { return os.Getenv("FIRSTTAP_TEST") == "tidb" }
+
 // OnlyInAll skips the test unless [All].
 func OnlyInAll(t testing.TB) {
 	t.Helper()
 	if !All() {
 		t.Skip("make test-all runs it")
+	}
+}
+
+// OnlyOnTiDB skips the test unless [TiDB].
+func OnlyOnTiDB(t testing.TB) {
+	t.Helper()
+	if !TiDB() {
+		t.Skip("make tidb runs it")
 	}
 }
 

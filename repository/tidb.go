@@ -1,0 +1,69 @@
+package repository
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+
+	"firsttap/migrations"
+)
+
+func isTiDB(version string) bool { return strings.Contains(version, "TiDB") }
+
+// What TiDB can't do for a setting.
+const (
+	noSessionLocksOnTiDB = "with TiDB: it ignores SKIP LOCKED, and does not tell which session has a named lock"
+	noReplicaOfTiDB      = "a TiDB has no replica of MySQL's kind: its servers share the reads"
+	unsetReplica         = "leave " + replicaSetting + " unset"
+)
+
+// schemaOf is the dialect of the migrations for a server of that version.
+func schemaOf(version string) migrations.Dialect {
+	if isTiDB(version) {
+		return migrations.TiDB
+	}
+	return migrations.MySQL
+}
+
+// durabilityOf returns the check of a server of that version. A TiDB has no setting that loses a committed claim: a majority of the servers has
+// it before the COMMIT is answered.
+func durabilityOf(version string) func(context.Context, *sql.DB) ([]string, error) {
+	if isTiDB(version) {
+		return func(context.Context, *sql.DB) ([]string, error) { return nil, nil }
+	}
+	return mysqlDurability
+}
+
+// setTiDBSession makes the sessions of all pools lock rows when they write them, and refuse a duplicate key then, as MySQL does. Both are
+// the defaults of a new cluster; one that began as an early version may do either at the COMMIT.
+func setTiDBSession(config *mysqldriver.Config) {
+	config.Params["tidb_txn_mode"] = "'pessimistic'"
+	config.Params["tidb_constraint_check_in_place_pessimistic"] = "1"
+}
+
+// Error numbers of TiDB for a transaction that lost against another, and wrote nothing.
+const (
+	forUpdateCantRetry = 8002
+	txnRetryable       = 8022
+	schemaChanged      = 8028
+	writeConflict      = 9007
+)
+
+// onTiDB changes the dialect to what TiDB does in another way than MySQL. It has no procedures: a claim is a transaction.
+func (s *Store) onTiDB() error {
+	if s.options.ReplicaURL != "" {
+		return errors.New(noReplicaOfTiDB + "; " + unsetReplica)
+	}
+	d := &s.dialect
+	d.noSessionLocks = noSessionLocksOnTiDB
+	d.forShare = d.forUpdate // TiDB has no shared locks
+	// TiDB reads SKIP LOCKED and locks nothing: two relays would lease the same rows. So they wait for each other.
+	d.skipLocked = d.forUpdate
+	d.retryable = func(err error) bool {
+		return isServerError(err, deadlock, forUpdateCantRetry, txnRetryable, schemaChanged, writeConflict)
+	}
+	return nil
+}
