@@ -26,8 +26,8 @@ const (
 const (
 	namedLockSQL = "SELECT GET_LOCK(" + lockName + "?" + lockNameEnd + ", 0), CONNECTION_ID(), " +
 		"(SELECT locked_by FROM lock_sessions WHERE strategy = 'named' AND name = ? " +
-		"AND session_id = IS_USED_LOCK(" + lockName + "?" + lockNameEnd + ")), " + isWritable
-	namedVerifySQL  = "SELECT COALESCE(IS_USED_LOCK(" + lockName + "?" + lockNameEnd + ") = CONNECTION_ID(), 0) AND " + isWritable
+		"AND session_id = IS_USED_LOCK(" + lockName + "?" + lockNameEnd + ")), " + holdsNames
+	namedVerifySQL  = "SELECT COALESCE(IS_USED_LOCK(" + lockName + "?" + lockNameEnd + ") = CONNECTION_ID(), 0) AND " + holdsNames
 	namedUnlockSQL  = "SELECT COALESCE(RELEASE_LOCK(" + lockName + "?" + lockNameEnd + "), 0)"
 	namedHoldersSQL = "SELECT s.name, IS_USED_LOCK(" + lockName + "s.name" + lockNameEnd + "), s.session_id, s.locked_by, s.fence " +
 		"FROM lock_sessions s WHERE s.strategy = 'named'"
@@ -64,7 +64,7 @@ func (n *Named) tryLock(ctx context.Context, conn *sql.Conn, name string) (id in
 	}
 	switch {
 	case !writes:
-		return 0, errReadOnly
+		return 0, errHoldsNoNames
 	case !got.Valid:
 		return 0, errors.New("GET_LOCK failed on the server")
 	case got.Int64 == 0:

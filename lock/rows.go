@@ -22,7 +22,7 @@ const (
 	// locked the row, and whether the server accepts writes.
 	rowLockSQL = "SELECT (SELECT COUNT(*) FROM lock_rows WHERE name = ?), CONNECTION_ID(), " +
 		"(SELECT locked_by FROM lock_sessions WHERE strategy = 'rows' AND name = ? AND session_id IS NOT NULL), " +
-		"(SELECT 1 FROM lock_rows WHERE name = ? FOR UPDATE SKIP LOCKED), " + isWritable
+		"(SELECT 1 FROM lock_rows WHERE name = ? FOR UPDATE SKIP LOCKED), " + holdsNames
 	rowUnlockSQL  = "UPDATE lock_sessions SET session_id = NULL WHERE strategy = 'rows' AND name = ? AND session_id = CONNECTION_ID()"
 	rowHoldersSQL = "SELECT s.name, IF(s.session_id IS NULL, NULL, " +
 		"IF((SELECT 1 FROM lock_rows r WHERE r.name = s.name FOR UPDATE SKIP LOCKED) IS NULL, s.session_id, NULL)), " +
@@ -93,7 +93,7 @@ func (r *Rows) lockRow(ctx context.Context, conn *sql.Conn, name string) (found 
 	var writes bool
 	err = conn.QueryRowContext(ctx, rowLockSQL, name, name, name).Scan(&found.rows, &found.id, &found.owner, &found.mine, &writes)
 	if err == nil && !writes {
-		return found, errReadOnly
+		return found, errHoldsNoNames
 	}
 	if err == nil && !found.mine.Valid {
 		// The session is not in autocommit mode, so the SELECT began a transaction.
@@ -115,7 +115,7 @@ COMMIT`, name, name, name)
 
 // verify does not look at the row: the transaction lasts as long as the session.
 func (r *Rows) verify(ctx context.Context, conn *sql.Conn, _ string) error {
-	return expectOne(ctx, conn, "SELECT "+isWritable)
+	return expectOne(ctx, conn, "SELECT "+holdsNames)
 }
 
 func (r *Rows) unlock(ctx context.Context, conn *sql.Conn, name string) error {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/go-sql-driver/mysql"
 )
@@ -82,8 +83,22 @@ func (d Dialect) execNumber(ctx context.Context, db querier, query string, args 
 	if err != nil {
 		return 0, err
 	}
-	return result.LastInsertId()
+	number, err := result.LastInsertId()
+	if err != nil || number == 0 {
+		return 0, err
+	}
+	if changed, err := result.RowsAffected(); err != nil || changed > 0 {
+		return number, err
+	}
+	// The row is unchanged; or the server is a TiDB, which returns the number also if no row matched.
+	var version string
+	if err := db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil || isTiDB(version) {
+		return 0, err
+	}
+	return number, nil
 }
+
+func isTiDB(version string) bool { return strings.Contains(version, "TiDB") }
 
 // queryNumber reads all rows, because SQLite commits the statement only then.
 func queryNumber(ctx context.Context, db querier, query string, args ...any) (n int64, err error) {

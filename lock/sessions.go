@@ -22,7 +22,7 @@ import (
 // and Extend returns ErrLost.
 //
 // Sessions do not work through a proxy that shares sessions between connections, or with Galera, whose nodes have separate
-// sessions.
+// sessions. A TiDB holds no names either, as it ignores SKIP LOCKED.
 //
 // They are safe for concurrent use.
 type Sessions struct {
@@ -44,11 +44,11 @@ const (
 	sharedAge = time.Minute
 )
 
-// isWritable is the SQL condition that names may be held on the server. A demoted server keeps its sessions, while other
+// holdsNames is the SQL condition that names may be held on the server. A demoted server keeps its sessions, while other
 // processes acquire the same names on the new primary. The variables are compared as text because some servers return words.
-const isWritable = "(CONCAT(@@GLOBAL.read_only) IN ('0', 'OFF') AND CONCAT(@@GLOBAL.innodb_read_only) IN ('0', 'OFF'))"
+const holdsNames = "(CONCAT(@@GLOBAL.read_only) IN ('0', 'OFF') AND CONCAT(@@GLOBAL.innodb_read_only) IN ('0', 'OFF') AND VERSION() NOT LIKE '%TiDB%')"
 
-var errReadOnly = errors.New("the server is read-only")
+var errHoldsNoNames = errors.New("the server is read-only, or a TiDB, and holds no names")
 
 // OpenSessions returns sessions that the server ends after ttl without a statement, rounded up to a second. No name can be
 // acquired for longer than ttl. Each strategy has one connection per held name, and up to names connections; an Acquire

@@ -118,6 +118,7 @@ func acquireErr(t testing.TB, s Strategy, name, owner string, ttl time.Duration)
 // GET_LOCK's names are common to all databases of a server.
 func TestSessionsOfTwoDatabases(t *testing.T) {
 	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) {
+		notOnTiDB(t, kind)
 		for name, pick := range sessionStrategies {
 			t.Run(name, func(t *testing.T) {
 				for range 2 {
