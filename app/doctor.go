@@ -54,10 +54,10 @@ func doctorCommand(ctx context.Context, args []string, lookup func(string) (stri
 	defer cancel()
 	x.settings(config.Problems(err))
 	x.listeners(ctx)
-	galera := x.database(ctx)
+	noSessionLocks := x.database(ctx)
 	x.replica(ctx)
 	x.redis(ctx)
-	x.jobLock(ctx, galera)
+	x.jobLock(ctx, noSessionLocks)
 	x.firebase(ctx)
 	if *asJSON {
 		if err := x.printJSON(stdout, began); err != nil {
@@ -154,11 +154,11 @@ func (x *examination) secrets() {
 	}
 }
 
-// database checks the database, and reports whether it is a Galera cluster.
-func (x *examination) database(ctx context.Context) (galera bool) {
+// database checks the database, and returns why locks that a session holds do not work there, "" if they do.
+func (x *examination) database(ctx context.Context) (noSessionLocks string) {
 	if x.wrong["FIRSTTAP_DATABASE_URL"] {
 		x.Skip("FIRSTTAP_DATABASE_URL", "database.connection")
-		return false
+		return ""
 	}
 	return repository.Examine(ctx, x.Report, x.config.DatabaseURL, x.config.Migrate || x.wrong["FIRSTTAP_MIGRATE"])
 }
@@ -195,7 +195,7 @@ func (x *examination) redis(ctx context.Context) {
 }
 
 // jobLock checks that the locks of the jobs can do their work with this database and these servers.
-func (x *examination) jobLock(ctx context.Context, galera bool) {
+func (x *examination) jobLock(ctx context.Context, noSessionLocks string) {
 	const check = "jobs.lock"
 	lock := x.config.JobLock
 	switch {
@@ -205,8 +205,8 @@ func (x *examination) jobLock(ctx context.Context, galera bool) {
 		x.quorum(ctx)
 	case lock == "memory" && x.isMySQL():
 		x.Add(check, doctor.Doubt("memory: several instances would not know of each other's locks", "set FIRSTTAP_JOB_LOCK to table or redis, unless there is one instance only"))
-	case galera && (lock == "named" || lock == "rows"):
-		x.Add(check, doctor.Failure(lock+" does not work with a Galera cluster: each node has locks of its own", "set FIRSTTAP_JOB_LOCK to table or redis"))
+	case noSessionLocks != "" && inSessions(lock):
+		x.Add(check, doctor.Failure(lock+" does not work "+noSessionLocks, "set FIRSTTAP_JOB_LOCK to table or redis"))
 	default:
 		x.Add(check, doctor.Good(lock+" fits"))
 	}

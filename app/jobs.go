@@ -35,6 +35,9 @@ type jobLocks struct {
 	closers  []func() error
 }
 
+// inSessions reports whether sessions of the database hold locks of that kind.
+func inSessions(jobLock string) bool { return jobLock == "named" || jobLock == "rows" }
+
 // openJobLocks opens what FIRSTTAP_JOB_LOCK names. It does not connect.
 func openJobLocks(c config.Config, metrics *lock.Metrics) (l *jobLocks, err error) {
 	db, dialect, err := repository.OpenPool(c.DatabaseURL, jobLockConns)

@@ -17,11 +17,20 @@ import (
 // openTime is how long the start waits for a database that does not answer.
 const openTime = 30 * time.Second
 
+// openStore opens the database. It returns an error if the database can't hold the jobs' locks.
 func openStore(ctx context.Context, c config.Config, o repository.Options) (*repository.Store, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTime)
 	defer cancel()
 	o.Retention = c.Retention
-	return repository.Open(ctx, c.DatabaseURL, o)
+	store, err := repository.Open(ctx, c.DatabaseURL, o)
+	if err != nil {
+		return nil, err
+	}
+	if why := store.NoSessionLocks(); why != "" && inSessions(c.JobLock) {
+		wrong := &config.Problem{Setting: "FIRSTTAP_JOB_LOCK", Err: fmt.Errorf("%s does not work %s; set it to table or redis", c.JobLock, why)}
+		return nil, errors.Join(fmt.Errorf("invalid settings:\n%w", wrong), store.Close())
+	}
+	return store, nil
 }
 
 // migrated says how many migrations a start has applied, and whether the database had none before.

@@ -44,24 +44,24 @@ const (
 	dialLimit = 3 * time.Second
 )
 
-// Examine checks the database at url, and changes nothing in it. atStart says that a start applies missing migrations. It returns whether
-// the server is part of a Galera cluster.
-func Examine(ctx context.Context, r *doctor.Report, url string, atStart bool) (galera bool) {
+// Examine checks the database at url, and changes nothing in it. atStart says that a start applies missing migrations. It returns why
+// locks that a session holds do not work there, "" if they do.
+func Examine(ctx context.Context, r *doctor.Report, url string, atStart bool) (noSessionLocks string) {
 	if path, ok := strings.CutPrefix(url, "sqlite://"); ok {
 		examineSQLite(ctx, r, path, atStart)
-		return false
+		return ""
 	}
 	e := &examination{setting: databaseSetting, conns: 65, atStart: atStart}
 	defer e.close()
 	rest := []string{checkVersion, checkRole, checkIsolation, checkDurability, checkClock, checkMigrations}
 	if !r.Check(ctx, checkConnection, func(ctx context.Context) doctor.Finding { return e.connect(ctx, url) }) {
 		r.Skip(checkConnection, rest...)
-		return false
+		return ""
 	}
 	for i, check := range []func(context.Context) doctor.Finding{e.checkVersion, e.role, e.isolation, e.durability, e.clock, e.migrations} {
 		r.Check(ctx, rest[i], check)
 	}
-	return e.galera
+	return e.noSessionLocks
 }
 
 // examination is a look at a server of MySQL or MariaDB, which need not take writes.
@@ -72,7 +72,8 @@ type examination struct {
 	config  *driver.Config
 	version string
 	db      *sql.DB // with the sessions of a Store
-	galera  bool
+	// noSessionLocks is why locks that a session holds do not work.
+	noSessionLocks string
 }
 
 func (e *examination) close() {
@@ -151,6 +152,10 @@ func (e *examination) checkVersion(context.Context) doctor.Finding {
 	if isMariaDB(e.version) {
 		found, least = e.version, [2]int{10, 6}
 	}
+	if isTiDB(e.version) {
+		e.noSessionLocks = noSessionLocksOnTiDB
+		found = e.version // it begins with the version of MySQL whose language it speaks
+	}
 	n := versionNumbers.FindStringSubmatch(e.version)
 	if n == nil {
 		return doctor.Doubt(found+", whose version can't be read", fmt.Sprintf("make sure that it is %d.%d or later", least[0], least[1]))
@@ -178,7 +183,7 @@ func (e *examination) role(ctx context.Context) doctor.Finding {
 		return doctor.Doubt("takes writes; the replicas can't be seen: "+err.Error(), "")
 	}
 	if nodes, _ := strconv.Atoi(status["wsrep_cluster_size"]); nodes > 0 {
-		e.galera = true
+		e.noSessionLocks = "with a Galera cluster: each node has locks of its own"
 		return doctor.Good(fmt.Sprintf("takes writes, in a Galera cluster of %d (%s)", nodes, status["wsrep_cluster_status"]))
 	}
 	switch n, err := replicas(ctx, e.db, status); {
@@ -212,7 +217,7 @@ func (e *examination) isolation(ctx context.Context) doctor.Finding {
 
 func (e *examination) durability(ctx context.Context) doctor.Finding {
 	const page = `docs/operations.md, "A database that fails over", says why`
-	problems, err := mysqlDurability(ctx, e.db)
+	problems, err := durabilityOf(e.version)(ctx, e.db)
 	switch {
 	case len(problems) > 0:
 		return doctor.Failure("committed claims may be lost in a crash or failover: "+strings.Join(problems, "; "), "correct the settings; "+page)
@@ -255,7 +260,7 @@ func (e *examination) clock(ctx context.Context) doctor.Finding {
 }
 
 func (e *examination) migrations(ctx context.Context) doctor.Finding {
-	m, err := migrations.New(migrations.MySQL, e.db, nil, slog.New(slog.DiscardHandler))
+	m, err := migrations.New(schemaOf(e.version), e.db, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return doctor.Failure(err.Error(), "")
 	}

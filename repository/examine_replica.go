@@ -43,6 +43,9 @@ func ExamineReplica(ctx context.Context, r *doctor.Report, primaryURL, url strin
 // replicates finds out whether the server can be a replica of the primary.
 func (e *examination) replicates(ctx context.Context, primary *examination) doctor.Finding {
 	const seeError = "see the server's error"
+	if isTiDB(primary.version) {
+		return doctor.Failure(noReplicaOfTiDB, unsetReplica)
+	}
 	if isMariaDB(e.version) != isMariaDB(primary.version) {
 		return doctor.Failure(fmt.Sprintf("%s can't wait for a position of %s", e.version, primary.version), "lead "+replicaSetting+" to a replica of the same kind")
 	}
