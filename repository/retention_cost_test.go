@@ -37,8 +37,8 @@ func (db *database) findable(t *testing.T, id dispatch.ID) int {
 	return len(row.words())
 }
 
-// heldByOthers locks all that is about a dispatch which ended just now, its words and its driver, until the test ends.
-func (db *database) heldByOthers(t *testing.T) {
+// heldByOthers locks all that is about a dispatch which ended just now, its words and its driver, until the transaction ends.
+func (db *database) heldByOthers(t *testing.T) *sql.Tx {
 	t.Helper()
 	v := db.drivers(t, 1)[0]
 	id := db.past(t, dispatch.Completed, db.now(t), v.ID, 3)
@@ -52,6 +52,7 @@ func (db *database) heldByOthers(t *testing.T) {
 	for _, table := range historyTables {
 		must(t, errorOf(tx.Exec("SELECT 1 FROM "+table+" WHERE dispatch_id = ? FOR UPDATE", id)))
 	}
+	return tx
 }
 
 // sessionWork is how many rows and entries of indexes the session of a pool with one connection has read, and how many rows it has deleted.
@@ -78,7 +79,6 @@ func (db *database) sessionWork(t *testing.T, session *sql.DB) (read, deleted in
 // locked: of a small table, where a server likes to read all, and of a large one.
 func TestCostOfPrune(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
-		db.heldByOthers(t)
 		db = db.by(openWith(t, db.url, Options{Log: quiet, Retention: Retention{Ended: 365 * day, Attempts: 90 * day}})) // patient for a second
 		session, err := db.relay.DB()
 		must(t, err)
@@ -88,11 +88,13 @@ func TestCostOfPrune(t *testing.T) {
 			if c.young > 0 {
 				db.young(t, c.young)
 			}
+			held := db.heldByOthers(t)
 			rows, words := db.dueForPrune(t, c.due)
 			first, _ := db.sessionWork(t, session)
 			readBefore, deletedBefore := db.sessionWork(t, session)
 			all := statements(t, []*gorm.DB{db.relay}, func() { db.mustPrune(t, 100_000, rows) })
 			read, deleted := db.sessionWork(t, session)
+			must(t, held.Rollback())
 			read, deleted = read-readBefore-(readBefore-first), deleted-deletedBefore // what SHOW reads itself is no part of it
 			t.Logf("%d due, %d young: %d statements, %d rows deleted, %d read", c.due, c.young, len(all), deleted, read)
 			if want := rows + words; deleted != want {
