@@ -73,10 +73,10 @@ bench-locks: servers
 bench-push: servers
 	go test -v -run '^$$' -bench Push -benchtime 1x -timeout 30m ./loadtest/pushbench
 
-# Measures what the numbers of drivers (FIRSTTAP_SCALE), devices (FIRSTTAP_AUDIENCE), ended and open dispatches (FIRSTTAP_HISTORY,
+# Measures what the numbers of drivers (FIRSTTAP_SCALE), devices (FIRSTTAP_AUDIENCE, FIRSTTAP_ENDS), ended and open dispatches (FIRSTTAP_HISTORY,
 # FIRSTTAP_OPEN) and live streams (FIRSTTAP_STREAMS) cost, and what deleting FIRSTTAP_PRUNE ended dispatches does to taps.
 bench-scale: servers
-	go test -v -run '^$$' -bench 'Scale|Audience|History|Open|Prune|Streams' -benchtime 1x -timeout 60m ./loadtest/scale
+	go test -v -run '^$$' -bench 'Scale|Audience|Ends|History|Open|Prune|Streams|Shards' -benchtime 1x -timeout 60m ./loadtest/scale
 
 # Simulates MINUTES of a day of DRIVERS drivers and PER_MINUTE dispatches a minute, scaled down to this machine, and says what it cost beside
 # the cost model of docs/scaling.md.

@@ -131,8 +131,8 @@ mutant "a version is stored unquoted" repository/taps.go "json.Marshal(t.AppVers
 mutant "a page of taps is not in order" repository/taps_read.go "p.taps = slices.Insert(p.taps, i, *t)" "p.taps = append(p.taps, *t)" ./repository TestTapsOfSeveralInstances
 mutant "a round that has not begun is booked" repository/taps.go "|| round > current[t.Dispatch]" "" ./repository TestTheRoundOfATap
 mutant "batches are kept for ever" repository/retention.go 'rule("tap_batches", "id", "id < ?"' 'rule("tap_batches", "id", "id < ? AND 1 = 0"' ./repository TestRetentionOfTables
-mutant "removing a driver's newest claim lets two claims take its number" repository/removed.go "newest == c.DriverSeq" "newest < 0" ./repository TestRemovalOfTheNewestClaim
-mutant "what is about a removed dispatch stays" repository/removed.go 'if left, err := historyLeft(tx, id); err != nil || left {' 'if _, err := historyLeft(tx, id); err != nil {' ./repository TestRemovalSkipsLockedRows
+mutant "removing a driver's newest claim lets two claims take its number" repository/removed.go "newest[c.DriverID] == c.DriverSeq" "newest[c.DriverID] < 0" ./repository TestRemovalOfTheNewestClaim
+mutant "what is about a removed dispatch stays" repository/removed.go 'query += " AND (SELECT 1 FROM "' '_ = " AND (SELECT 1 FROM "' ./repository TestRemovalSkipsLockedRows
 mutant "a driver with a job is erased" repository/erase.go "if busy > 0 {" "if busy < 0 {" ./repository 'TestEraseOfABusyDriver|TestEraseAndClaimAtOnce'
 mutant "a claim does not see an erasure" repository/erase.go "Version: row.Version + 1, IndexedVersion: row.Version + 1," "Version: row.Version, IndexedVersion: row.Version," ./repository TestEraseBetweenDecisionAndClaim
 mutant "an erased driver stays in the index" repository/erase.go "if err := s.indexDrivers(tx, []driverRow{*row}); err != nil {" "if err := error(nil); err != nil {" ./repository 'TestErasedDriverIsInNoTable|TestIndexOfDriversIsTrue'
@@ -144,7 +144,7 @@ mutant "a change leaves the old words" $index "s.removeWords(tx, id, without(was
 mutant "a change adds no words" $index "s.addWords(tx, wordEntries(id, without(is, was)))" "s.addWords(tx, nil)" ./repository TestIndexOfDispatchesIsTrue
 mutant "a change of what is not indexed counts as indexed" repository/update.go "indexed := was.IndexedRound == was.Round" "indexed := true" ./repository TestIndexOfDispatchesIsTrue
 mutant "a withdrawal leaves the dispatch unindexed" repository/update.go "row.IndexedRound = row.Round" "" ./repository TestWordsFollowTheDispatch
-mutant "a removed dispatch leaves its words" repository/removed.go "s.removeWords(tx, dispatch.ID(id), row.words())" "s.removeWords(tx, dispatch.ID(id), nil)" ./repository TestWordsFollowTheDispatch
+mutant "a removed dispatch leaves its words" repository/removed.go "words = append(words, []any{word, rows[i].ID})" "_ = word" ./repository TestWordsFollowTheDispatch
 mutant "the indexer adds no words" $index "s.addWords(tx, entries)" "s.addWords(tx, nil)" ./repository TestDispatchesOfAnEarlierVersionAreIndexed
 mutant "the indexer waits for locks" $index '" WHERE id IN ? AND unindexed = 1 ORDER BY id"+s.dialect.skipLocked' '" WHERE id IN ? AND unindexed = 1 ORDER BY id"+s.dialect.forUpdate' ./repository TestIndexerWaitsForNoLock
 mutant "a search misses what is not indexed" $ways 'parts := []idPart{{column: "id", from: s.unindexedDispatches()}}' 'parts := []idPart(nil)' ./repository TestDispatchesOfAnEarlierVersionAreIndexed

@@ -31,7 +31,7 @@ const (
 	batchSize = 200
 	// retentionSize is how many rows the retention deletes between two pauses. For each kind of row it takes a few statements, however many
 	// rows there are.
-	retentionSize = 1000
+	retentionSize = 250
 	// overdueAfter is how long after the end of its work an open dispatch is closed.
 	overdueAfter = 24 * time.Hour
 	// maxSupplyDelay is how long after its minute the supply may still be counted.

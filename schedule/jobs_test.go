@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,7 +41,7 @@ func TestRetentionAtHalfSpeed(t *testing.T) {
 		h := &slowHistory{left: 10*retentionSize + 7, work: func() { <-time.After(time.Second) }}
 		began := time.Now()
 		result, err := retentionOf(h)(t.Context())
-		if err != nil || result != "10007 rows deleted" || h.left != 0 {
+		if err != nil || result != fmt.Sprintf("%d rows deleted", 10*retentionSize+7) || h.left != 0 {
 			t.Errorf("%q, %v, %d left", result, err, h.left)
 		}
 		if took := time.Since(began); h.batches != 11 || took != 21*time.Second {
@@ -48,12 +49,12 @@ func TestRetentionAtHalfSpeed(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		h := &slowHistory{left: 10 * batchSize, work: func() { <-time.After(time.Minute) }}
+		h := &slowHistory{left: 10 * retentionSize, work: func() { <-time.After(time.Minute) }}
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 		defer cancel()
 		result, err := retentionOf(h)(ctx)
-		if err == nil || result != "1000 rows deleted" || time.Since(began) != 90*time.Second {
+		if err == nil || result != fmt.Sprintf("%d rows deleted", retentionSize) || time.Since(began) != 90*time.Second {
 			t.Errorf("%q, %v after %s, want the first batch within its 90 s", result, err, time.Since(began))
 		}
 	})

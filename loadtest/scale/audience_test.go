@@ -1,10 +1,6 @@
 package scale
 
 import (
-	"cmp"
-	"os"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -21,13 +17,7 @@ const smallAudience = 20
 // meanwhile, took to its first and its last push.
 func BenchmarkAudience(b *testing.B) {
 	db := servertest.StartMariaDB(b)
-	for size := range strings.SplitSeq(cmp.Or(os.Getenv("FIRSTTAP_AUDIENCE"), "1000,10000"), ",") {
-		n, err := strconv.Atoi(size)
-		if err != nil || n < 1 {
-			b.Fatalf("FIRSTTAP_AUDIENCE: %q is no number of devices", size)
-		}
-		b.Run(size, func(b *testing.B) { tellMany(b, db.URL(b), n) })
-	}
+	forEach(b, "FIRSTTAP_AUDIENCE", "1000,10000", func(b *testing.B, n int) { tellMany(b, db.URL(b), n) })
 }
 
 func tellMany(b *testing.B, url string, n int) {
