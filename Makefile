@@ -36,7 +36,7 @@ soak: servers
 # Tests the repository, the migrations, the table of locks and whole instances on a TiDB server, which it builds if it
 # is not there: a quarter of an hour on two cores.
 tidb: export FIRSTTAP_TEST = tidb
-tidb: export FIRSTTAP_TEST_REQUIRE = tidb
+tidb: export FIRSTTAP_TEST_REQUIRE = tidb,mysql
 tidb: servers
 	servertest/tidb.sh
 	go run ./servertest/run $(RUNFLAGS) ./repository ./migrations
@@ -74,7 +74,8 @@ bench-push: servers
 	go test -v -run '^$$' -bench Push -benchtime 1x -timeout 30m ./loadtest/pushbench
 
 # Measures what the numbers of drivers (FIRSTTAP_SCALE), devices (FIRSTTAP_AUDIENCE, FIRSTTAP_ENDS), ended and open dispatches (FIRSTTAP_HISTORY,
-# FIRSTTAP_OPEN) and live streams (FIRSTTAP_STREAMS) cost, and what deleting FIRSTTAP_PRUNE ended dispatches does to taps.
+# FIRSTTAP_OPEN) and live streams (FIRSTTAP_STREAMS) cost, what deleting FIRSTTAP_PRUNE ended dispatches does to taps, and what FIRSTTAP_RACES
+# races cost each master of a Redis Cluster.
 bench-scale: servers
 	go test -v -run '^$$' -bench 'Scale|Audience|Ends|History|Open|Prune|Streams|Shards' -benchtime 1x -timeout 60m ./loadtest/scale
 

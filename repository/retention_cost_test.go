@@ -37,6 +37,19 @@ func (db *database) findable(t *testing.T, id dispatch.ID) int {
 	return len(row.words())
 }
 
+// youngWords adds so many words of dispatches that stay, and that share the words of the due ones.
+func (db *database) youngWords(t *testing.T, n int) {
+	t.Helper()
+	var row dispatchRow
+	must(t, db.writes.Take(&row).Error)
+	words := row.words()
+	var entries []wordEntry
+	for range n / len(words) {
+		entries = append(entries, wordEntries(dispatch.NewID(db.now(t)), words)...)
+	}
+	must(t, db.addWords(db.writes, entries))
+}
+
 // heldByOthers locks all that is about a dispatch which ended just now, its words and its driver, until the transaction ends.
 func (db *database) heldByOthers(t *testing.T) *sql.Tx {
 	t.Helper()
@@ -87,6 +100,7 @@ func TestCostOfPrune(t *testing.T) {
 		for _, c := range []struct{ due, young int }{{2, 0}, {40, 0}, {40, testkit.Scale(1000, 3000)}} {
 			if c.young > 0 {
 				db.young(t, c.young)
+				db.youngWords(t, c.young)
 			}
 			held := db.heldByOthers(t)
 			rows, words := db.dueForPrune(t, c.due)

@@ -73,7 +73,7 @@ type dialect struct {
 	retryable func(error) bool
 	// migrator also returns a function that closes its connections.
 	migrator func() (*migrations.Migrator, func() error, error)
-	// noSessionLocks is why locks that a session holds do not work, "" if they do.
+	// noSessionLocks is why locks that a session holds do not work on this kind of server, "" if they do. It does not know a Galera cluster.
 	noSessionLocks string
 	// durability returns the settings by which committed claims may be lost, and an error if some could not be checked.
 	durability func(context.Context, *sql.DB) ([]string, error)
@@ -161,7 +161,8 @@ func (s *Store) Close() error {
 // Ping returns nil if the database answers and takes writes.
 func (s *Store) Ping(ctx context.Context) error { return unavailable(s.dialect.ping(ctx)) }
 
-// NoSessionLocks returns why locks that a session of the database holds do not work there, "" if they do.
+// NoSessionLocks returns why locks that a session holds do not work on this kind of server, "" if they do. It does not know a Galera cluster: the
+// doctor does.
 func (s *Store) NoSessionLocks() string { return s.dialect.noSessionLocks }
 
 // Migrate calls fn with the migrator of this database.

@@ -17,7 +17,7 @@ const smallAudience = 20
 // meanwhile, took to its first and its last push.
 func BenchmarkAudience(b *testing.B) {
 	db := servertest.StartMariaDB(b)
-	forEach(b, "FIRSTTAP_AUDIENCE", "1000,10000", func(b *testing.B, n int) { tellMany(b, db.URL(b), n) })
+	forEach(b, "FIRSTTAP_AUDIENCE", "1000,10000", 1, func(b *testing.B, n int) { tellMany(b, db.URL(b), n) })
 }
 
 func tellMany(b *testing.B, url string, n int) {

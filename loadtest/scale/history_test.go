@@ -20,13 +20,13 @@ const (
 // ended a month ago. Each has its words, its claim if a driver had it, and two events. 100 others are open.
 func BenchmarkHistory(b *testing.B) {
 	db := servertest.StartMariaDB(b)
-	forEach(b, "FIRSTTAP_HISTORY", "0,20000", func(b *testing.B, n int) { measureHistory(b, db.URL(b), n, 100) })
+	forEach(b, "FIRSTTAP_HISTORY", "0,20000", 0, func(b *testing.B, n int) { measureHistory(b, db.URL(b), n, 100) })
 }
 
 // What depends on the number of open dispatches, for each number in FIRSTTAP_OPEN, such as 100,10000,100000.
 func BenchmarkOpen(b *testing.B) {
 	db := servertest.StartMariaDB(b)
-	forEach(b, "FIRSTTAP_OPEN", "100,1000", func(b *testing.B, n int) { measureHistory(b, db.URL(b), 1000, n) })
+	forEach(b, "FIRSTTAP_OPEN", "100,1000", 0, func(b *testing.B, n int) { measureHistory(b, db.URL(b), 1000, n) })
 }
 
 // measureHistory measures with so many ended and open dispatches.

@@ -40,20 +40,15 @@ const (
 // It also runs in a checkout of a version that has no index of drivers.
 func BenchmarkScale(b *testing.B) {
 	db := servertest.StartMariaDB(b)
-	forEach(b, "FIRSTTAP_SCALE", "1000,10000", func(b *testing.B, n int) {
-		if n < eligible {
-			b.Fatalf("FIRSTTAP_SCALE: %d drivers are too few, at least %d are needed", n, eligible)
-		}
-		measure(b, db.URL(b), n)
-	})
+	forEach(b, "FIRSTTAP_SCALE", "1000,10000", eligible, func(b *testing.B, n int) { measure(b, db.URL(b), n) })
 }
 
-// forEach runs the benchmark for each of the numbers, separated by commas, that the environment variable has.
-func forEach(b *testing.B, variable, usual string, run func(b *testing.B, n int)) {
+// forEach runs the benchmark for each of the numbers, from least on and separated by commas, that the environment variable has.
+func forEach(b *testing.B, variable, usual string, least int, run func(b *testing.B, n int)) {
 	for size := range strings.SplitSeq(cmp.Or(os.Getenv(variable), usual), ",") {
 		n, err := strconv.Atoi(size)
-		if err != nil || n < 0 {
-			b.Fatalf("%s: %q is no number", variable, size)
+		if err != nil || n < least {
+			b.Fatalf("%s: %q is no number from %d on", variable, size, least)
 		}
 		b.Run(size, func(b *testing.B) { run(b, n) })
 	}

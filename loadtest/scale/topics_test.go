@@ -17,7 +17,7 @@ const offersEnded = 5
 // nightly end of its topic. end-ms is from the winner's answer to the last message of the end.
 func BenchmarkEnds(b *testing.B) {
 	db := servertest.StartMariaDB(b)
-	forEach(b, "FIRSTTAP_ENDS", "499,500", func(b *testing.B, n int) { endMany(b, db.URL(b), n) })
+	forEach(b, "FIRSTTAP_ENDS", "499,500", 1, func(b *testing.B, n int) { endMany(b, db.URL(b), n) })
 }
 
 func endMany(b *testing.B, url string, n int) {

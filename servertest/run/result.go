@@ -66,7 +66,7 @@ func runSuite(ctx context.Context, s suite, binary string) *result {
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = s.dir
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // what has waited for its goroutines sleeps no second before it ends
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE")) // what has waited for its goroutines sleeps no second before it ends
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		r.err = err
