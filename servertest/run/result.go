@@ -17,7 +17,7 @@ import (
 )
 
 // timeout ends a test program that hangs.
-const timeout = 25 * time.Minute
+const timeout = 40 * time.Minute
 
 const (
 	atOnce   = 2  // packages run at a time
