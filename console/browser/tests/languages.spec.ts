@@ -187,10 +187,10 @@ for (const { lang, locale, tag } of languages) {
       }
     });
 
-    test("the board's first view is small, and loads the texts of one language", async ({ openConsole, service, region }) => {
+    test("the board's first view is small, and loads the texts of one language", async ({ openConsole, own: service, region }) => {
       const t = await textsOf("console", lang);
       await service.dispatch(region);
-      const { page, bytes, urls } = await firstView(await openConsole("#/locks"), service.url);
+      const { page, bytes, urls } = await firstView(await openConsole("#/locks", undefined, service), service.url);
       await expect(page.getByText(t.live, { exact: true })).toBeVisible();
       await expect(page.getByRole("link", { name: region })).toBeVisible();
       const texts = urls().map((u) => /words_\w+\.js/.exec(u)?.[0]).filter(Boolean).sort();
