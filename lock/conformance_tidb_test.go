@@ -17,7 +17,7 @@ func TestTableOfTiDBConforms(t *testing.T) {
 	conforms(t, tableRig(servertest.TiDB), locktest.Contract)
 }
 
-// Two sessions would hold the same row there, and nobody could tell who holds a named lock.
+// On TiDB two sessions would hold the same row, and no statement tells which session holds a named lock.
 func TestSessionsRefuseTiDB(t *testing.T) {
 	testkit.OnlyOnTiDB(t)
 	url := servertest.EmptyURL(t, servertest.TiDB)

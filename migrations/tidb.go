@@ -23,8 +23,8 @@ func serverFiles(dialect Dialect) (all []*file, err error) {
 	return all, nil
 }
 
-// onTiDB adapts the journal to TiDB, whose transactions see the tables that were there when they began, and which no FirstTap without a
-// journal has migrated.
+// onTiDB adapts the journal to TiDB. A transaction there sees only the tables that existed when it began. Every FirstTap that migrated a TiDB
+// had a journal.
 func (j *journal) onTiDB() {
 	j.first, j.lastUnjournaled = true, 0
 }

@@ -154,7 +154,7 @@ func (e *examination) checkVersion(context.Context) doctor.Finding {
 	}
 	if isTiDB(e.version) {
 		e.noSessionLocks = noSessionLocksOnTiDB
-		found = e.version // it begins with the version of MySQL whose language it speaks
+		found = e.version // TiDB's version begins with that of a MySQL
 	}
 	n := versionNumbers.FindStringSubmatch(e.version)
 	if n == nil {

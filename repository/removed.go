@@ -108,7 +108,7 @@ func (s *Store) forgetRemoved(tx *gorm.DB, ids []string, limit int) (int, error)
 	return len(gone), s.deleteKeys(tx, removedTable, "id", gone)
 }
 
-// deleteClaims deletes up to limit of the removed dispatches' claims, except those whose driver somebody else has locked.
+// deleteClaims deletes up to limit of the removed dispatches' claims. It leaves the claims of drivers whom another transaction has locked.
 //
 // The number of a driver's next claim follows from the newest one, and keeps two claims at the same time apart. If that one goes, the
 // numbers begin again; so the driver's version grows with it: a claim that was decided on before, and has the other number, fails.
@@ -143,7 +143,8 @@ func (s *Store) deleteClaims(tx *gorm.DB, ids []string, limit int) (int, error) 
 	return len(gone), s.deleteKeys(tx, "claims", "id", gone)
 }
 
-// lockDriversOf locks the drivers of the claims. It returns those whom somebody else has locked, and the number of each driver's newest claim.
+// lockDriversOf locks the drivers of the claims. It returns the drivers whom another transaction has locked, and the number of each driver's
+// newest claim.
 func (s *Store) lockDriversOf(tx *gorm.DB, claims []claimRow) (busy []dispatch.DriverID, newest map[dispatch.DriverID]int, err error) {
 	ids := make([]dispatch.DriverID, len(claims))
 	for i, c := range claims {

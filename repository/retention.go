@@ -202,9 +202,9 @@ func (s *Store) deleteBatch(tx *gorm.DB, rule retentionRule, limit int) (int, er
 	return len(keys), s.deleteKeys(tx, rule.table, rule.key, keys)
 }
 
-// deleteFound is the SQL that deletes the rows of a table whose primary keys the query finds. The query has a LIMIT, so that a server reads its
-// result first. A server looks up each row by its key: of a DELETE with a list of keys it may read the whole of a small table instead,
-// whatever index it is told to use, and wait for every locked row.
+// deleteFound is the SQL that deletes the rows of a table whose primary keys the query finds. The query has a LIMIT. So a server
+// first reads the query's result, and then looks up each row by its key. For a DELETE with a list of keys it may read the whole of a small
+// table instead, whatever index it is told to use, and wait for every locked row.
 func (s *Store) deleteFound(table, key, query string) string {
 	if s.dialect.skipLocked == "" {
 		return "DELETE FROM " + table + " WHERE (" + key + ") IN (" + query + ")"

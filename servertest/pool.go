@@ -198,7 +198,7 @@ func schemaOf(ctx context.Context, c *sql.Conn) (string, error) {
 		return "", err
 	}
 	for _, row := range triggers {
-		fmt.Fprintln(&schema, row[:5]) // without when and by whom it was made
+		fmt.Fprintln(&schema, row[:5]) // the later columns name the maker and the time
 	}
 	routines, err := rowsOf(ctx, c, `SELECT routine_type, routine_name, security_type, sql_data_access, routine_definition
 		FROM information_schema.routines WHERE routine_schema = DATABASE() ORDER BY 1, 2`)

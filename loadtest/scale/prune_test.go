@@ -16,7 +16,7 @@ const (
 	tapsOfBlock = 500
 	quietBlocks = 6   // of taps before the deletion of history, and as many after it
 	asksAfter   = 25  // taps the benchmark asks whether the deletion has ended
-	tappers     = 500 // drivers, who tap in turn: each has a rate limit
+	tappers     = 500 // the drivers tap in turn, because each has a rate limit
 )
 
 // What the deletion of the history of FIRSTTAP_PRUNE ended dispatches, with what 30 phones leave of each, does to taps of open ones: milliseconds
