@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"firsttap/app"
 	"firsttap/config"
@@ -166,7 +167,8 @@ func TestDriversAreIndexed(t *testing.T) {
 		}
 		written("b")
 		_, err = db.DB.Exec(`INSERT INTO dispatches (id, region, vehicle_class, site_address, work_starts_at, work_ends_at, fee_amount, fee_currency, note,
-			opens_at, expires_at, status, round, version, created_at, updated_at) VALUES ('dsp_a', 'seoul', '45m', 'Gate 7', 1, 2, 1, 'KRW', '', 1, 2, 'EXPIRED', 1, 1, 1, 1)`)
+			opens_at, expires_at, status, round, version, created_at, updated_at)
+			VALUES ('dsp_a', 'seoul', '45m', 'Gate 7', 1, 2, 1, 'KRW', '', 1, 2, 'EXPIRED', 1, 1, 1, ?)`, time.Now().UnixMicro()) // retention removes old ones
 		if err != nil {
 			t.Fatal(err)
 		}
