@@ -17,9 +17,9 @@ build:
 # Tests everything that a change can break, in minutes: each promise once, on Redis, MariaDB and what else is installed. At the
 # end it says what was left out. RUNFLAGS are those of servertest/run: RUNFLAGS='-run TestX ./lock' runs one test.
 test:
-	@servertest/install.sh --basic
-	@FIRSTTAP_TEST_REQUIRE=$$(servertest/install.sh --list) go run ./servertest/run $(RUNFLAGS)
-	@$(MAKE) --no-print-directory browser
+	@go list -deps -test ./... >/dev/null & servertest/install.sh --basic && wait # the modules are fetched meanwhile
+	@programs=$$(servertest/install.sh --list); case ,$$programs in *,browser,*) pages=-pages;; esac; \
+		FIRSTTAP_TEST_REQUIRE=$$programs go run -trimpath ./servertest/run $$pages $(RUNFLAGS)
 	@servertest/install.sh --missing
 
 # Runs every test but the long ones: on both database servers, with all locks, under -race, and every page. Installs what is missing.
@@ -31,7 +31,7 @@ test-all: servers
 # Runs the long tests, each for SOAK: storms, crowds, many streams, pushes while instances are killed. They print figures.
 SOAK ?= 1m
 soak: servers
-	SOAK=$(SOAK) FIRSTTAP_TEST_REQUIRE=$$(servertest/install.sh --list) go run ./servertest/run -soak $(RUNFLAGS)
+	SOAK=$(SOAK) FIRSTTAP_TEST_REQUIRE=$$(servertest/install.sh --list) go run -trimpath ./servertest/run -soak $(RUNFLAGS)
 
 # Tests the repository, the migrations, the table of locks and whole instances on a TiDB server, which it builds if it
 # is not there: a quarter of an hour on two cores.
@@ -39,8 +39,8 @@ tidb: export FIRSTTAP_TEST = tidb
 tidb: export FIRSTTAP_TEST_REQUIRE = tidb,mysql
 tidb: servers
 	servertest/tidb.sh
-	go run ./servertest/run $(RUNFLAGS) ./repository ./migrations
-	go run ./servertest/run $(RUNFLAGS) -run 'TiDB|Fence|^Test(ExactlyOneWinner|TwoInstances|RoundsUnderFire|DoctorOnAGoodSetUp)$$' ./lock ./systemtest
+	go run -trimpath ./servertest/run $(RUNFLAGS) ./repository ./migrations
+	go run -trimpath ./servertest/run $(RUNFLAGS) -run 'TiDB|Fence|^Test(ExactlyOneWinner|TwoInstances|RoundsUnderFire|DoctorOnAGoodSetUp)$$' ./lock ./systemtest
 
 # Tests the pages in Chromium, if it is installed.
 browser:
@@ -106,7 +106,7 @@ kubernetes:
 
 # Breaks the code on purpose, one condition at a time, and checks that a test notices.
 mutants: servers
-	go run ./servertest/run -exec loadtest/mutants.sh
+	go run -trimpath ./servertest/run -exec loadtest/mutants.sh
 
 lint: $(GOLANGCI)
 	$(GOLANGCI) run ./...
@@ -127,7 +127,7 @@ check: servers
 	$(MAKE) lint
 	$(MAKE) vendored
 	CGO_ENABLED=0 go build -trimpath -o bin/firsttap .
-	$(MAKE) test-all
+	FIRSTTAP_BIN=$(CURDIR)/bin/firsttap $(MAKE) test-all
 	$(MAKE) client
 	loadtest/run.sh race short
 	loadtest/run.sh rolling short

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Tests the pages: in Node what needs no browser, the rest in Chromium, on services that the tests start. Arguments go to
-# `playwright test`. FIRSTTAP_TEST=all adds the tests that are tagged @slow; FIRSTTAP_TRACE=1 keeps a trace of each failed test.
+# `playwright test`. FIRSTTAP_TEST=all adds the tests that are tagged @slow, which `make test` leaves out; FIRSTTAP_TRACE=1 keeps a
+# trace of each failed test.
 # FIRSTTAP_BIN and FIRSTTAP_FCMSIM are the programs to run; the script builds the ones that are not given.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -8,7 +9,7 @@ cd "$(dirname "$0")"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 build() {
-  (cd ../.. && CGO_ENABLED=0 go build -trimpath -o "$tmp/$1" "$2")
+  (cd ../.. && go build -trimpath -o "$tmp/$1" "$2")
   echo "$tmp/$1"
 }
 FIRSTTAP_BIN=${FIRSTTAP_BIN:-$(build firsttap .)}
@@ -21,6 +22,5 @@ npx --no-install tsc
 node --experimental-detect-module --no-warnings --test --test-reporter=spec pure
 npx --no-install playwright test "$@"
 if [[ ${FIRSTTAP_TEST:-} != all ]]; then
-  echo "left out, and run with FIRSTTAP_TEST=all:"
-  FIRSTTAP_TEST=all npx --no-install playwright test --list --grep @slow | grep ' › '
+  FIRSTTAP_TEST=all npx --no-install playwright test --list --grep @slow | sed -n 's/^Total: \([0-9]*\) tests.*/left out: \1 tests that are tagged @slow/p'
 fi

@@ -1,11 +1,11 @@
 // Command run runs the Go tests of `make test`, `make test-all` and `make soak`:
 //
-//	go run ./servertest/run [-all | -soak] [-run REGEXP] [PACKAGES]
+//	go run ./servertest/run [-all | -soak] [-pages] [-run REGEXP] [PACKAGES]
 //	go run ./servertest/run -exec COMMAND [ARGUMENTS]
 //
 // It starts one Redis, MariaDB and MySQL for all packages, compiles every test binary before the first test, and runs two
-// packages at a time. At the end it prints the seconds by package and what was left out. -exec runs a command that tests, with
-// the same servers.
+// packages at a time, with -pages the pages' tests beside them. At the end it prints the seconds by package and what was left
+// out. -exec runs a command that tests, with the same servers.
 package main
 
 import (
@@ -24,6 +24,7 @@ import (
 
 type options struct {
 	all, soak bool
+	pages     bool
 	run       string
 	packages  []string
 }
@@ -32,11 +33,15 @@ func main() {
 	var o options
 	flag.BoolVar(&o.all, "all", false, "run every test on every database, with -race (make test-all)")
 	flag.BoolVar(&o.soak, "soak", false, "run the long tests, and only these (make soak)")
+	flag.BoolVar(&o.pages, "pages", false, "test the pages in a browser too, unless tests or packages are named")
 	flag.StringVar(&o.run, "run", "", "run the tests whose name matches, and no others")
 	command := flag.Bool("exec", false, "run a command instead of the tests")
 	flag.Parse()
 	if o.packages = flag.Args(); len(o.packages) == 0 {
 		o.packages = []string{"./..."}
+		o.pages = o.pages && o.run == ""
+	} else {
+		o.pages = false
 	}
 	do := func(ctx context.Context) error { return test(ctx, o) }
 	if *command {

@@ -23,17 +23,11 @@ var raced = []string{
 	"redisclient", "schedule", "service", "telemetry",
 }
 
-// racedTests are tests of other packages that `make test` runs with the race detector too: here it watches whole instances.
-var racedTests = map[string]string{
-	"systemtest": "^(TestExactlyOneWinner|TestRequestsFinish|TestRollingRestart)$",
-}
-
 // unwatched leaves SQLite, which is C translated to Go, without the race detector: watching its own memory takes most of the time of
 // a test on SQLite. It is one flag: a program's build information has the last one alone, by which TestPlainStart builds.
 const unwatched = "-gcflags=modernc.org/...=-race=false"
 
-// longest are the packages that take longest, in this order. They begin first, so that no processor is idle at the end; a package's part
-// with the race detector follows the second.
+// longest are the packages that take longest, in this order. They begin first, so that no processor is idle at the end.
 var longest = []string{"systemtest", "repository", "notify", "lock", "handler", "migrations", "servertest"}
 
 // suite is a package's tests as one compiled program.
@@ -43,7 +37,6 @@ type suite struct {
 	race bool
 	soak bool
 	run  string // a pattern of test names; all tests if it is empty
-	skip string // a pattern of test names
 }
 
 // binary is where the compiler puts the program in a folder for all.
@@ -88,21 +81,13 @@ func suites(ctx context.Context, o options) ([]suite, error) {
 			continue
 		}
 		s.race = o.all || slices.Contains(raced, s.pkg)
-		if pattern := racedTests[s.pkg]; pattern != "" && !s.race && o.run == "" {
-			all = append(all, suite{pkg: s.pkg, dir: s.dir, race: true, run: pattern})
-			s.skip = pattern
-		}
 		all = append(all, s)
 	}
 	rank := func(s suite) int {
-		switch i := slices.Index(longest, s.pkg); {
-		case i < 0:
-			return len(longest)
-		case s.run != o.run:
-			return 2
-		default:
+		if i := slices.Index(longest, s.pkg); i >= 0 {
 			return i
 		}
+		return len(longest)
 	}
 	slices.SortStableFunc(all, func(a, b suite) int { return cmp.Compare(rank(a), rank(b)) })
 	return all, nil
@@ -140,6 +125,13 @@ func test(ctx context.Context, o options) error {
 	results := make([]*result, len(all))
 	next := make(chan int)
 	var workers sync.WaitGroup
+	var pages *result
+	if o.pages {
+		workers.Go(func() {
+			pages = runPages(ctx)
+			pages.print()
+		})
+	}
 	for range atOnce {
 		workers.Go(func() {
 			for i := range next {
@@ -153,14 +145,17 @@ func test(ctx context.Context, o options) error {
 	}
 	close(next)
 	workers.Wait()
+	if pages != nil {
+		results = append(results, pages)
+	}
 	return report(results, time.Since(begin))
 }
 
 // compile builds the test programs with all processors: first those without the race detector, which share most packages. With -trimpath
-// all checkouts of a commit share what is compiled.
+// all checkouts of a commit share what is compiled. It leaves vet, which needs a fifth of a first compilation, to `make check`.
 func compile(ctx context.Context, o options, dir string, all []suite) error {
 	for _, race := range []bool{false, true} {
-		args := slices.Concat([]string{"test", "-c", "-trimpath", "-ldflags=-s -w", "-o", folder(dir, race) + string(filepath.Separator)}, o.tags())
+		args := slices.Concat([]string{"test", "-c", "-vet=off", "-trimpath", "-ldflags=-s -w", "-o", folder(dir, race) + string(filepath.Separator)}, o.tags())
 		if race {
 			args = append(args, "-race", unwatched)
 		}

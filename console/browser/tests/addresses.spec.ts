@@ -9,7 +9,7 @@ for (const { lang, locale, tag } of languages) {
   test.describe(lang, { tag }, () => {
     test.use({ locale });
 
-    test("each page's filters are in its address, which a reload, the history and another browser show alike", async ({ openConsole, service, region }) => {
+    test("each page's filters are in its address, which a reload, the history and another browser show alike", { tag: "@slow" }, async ({ openConsole, service, region }) => {
       const t = await textsOf("console", lang);
       past(service, [[1, "", 3, 2], [1, region, 3, 2], [1, `${region}-2`, 3, 2]]);
       const d = await service.dispatch(region, { vehicle_class: "16m" });
@@ -68,7 +68,7 @@ for (const { lang, locale, tag } of languages) {
       await expect(strange.getByRole("combobox", { name: t.supply.time })).toHaveValue("24");
     });
 
-    test("the focus returns to the card after a dispatch is closed, or near it", async ({ openConsole, service, region }) => {
+    test("the focus returns to the card after a dispatch is closed, or near it", { tag: "@slow" }, async ({ openConsole, service, region }) => {
       const t = await textsOf("console", lang);
       const [driver] = await service.drivers(1, region);
       const [a, b, c] = await Promise.all([1, 2, 3].map((n) => service.dispatch(region, { site_address: `${n} Focus-ro`, expires_at: soon(300_000 + n * 100_000) })));

@@ -51,7 +51,7 @@ async function expire(service: Service, d: Json): Promise<void> {
 for (const { lang, locale, tag } of languages) {
   test.describe(lang, { tag }, () => {
     test.use({ locale });
-    test("an unseen and an expired dispatch are alerted to once in each round, on any page", async ({ own: service, openConsole, region }) => {
+    test("an unseen and an expired dispatch are alerted to once in each round, on any page", { tag: "@slow" }, async ({ own: service, openConsole, region }) => {
       const t = await textsOf("console", lang);
       const page = await openConsole("#/jobs", await service.key("viewer"), service);
       await turnOn(page, t);
@@ -95,7 +95,7 @@ for (const { lang, locale, tag } of languages) {
       await expect(toggle(page, t.alerts.off)).toBeVisible();
     });
 
-    test("alerts stay off when the browser blocks notifications, and say why", async ({ openConsole }) => {
+    test("alerts stay off when the browser blocks notifications, and say why", { tag: "@slow" }, async ({ openConsole }) => {
       const t = await textsOf("console", lang);
       const page = await openConsole("#/board");
       const asked = await page.evaluateHandle(() => {
@@ -116,7 +116,7 @@ for (const { lang, locale, tag } of languages) {
   });
 }
 
-test("several open tabs alert once, and another one goes on when the first is closed", async ({ own: service, openConsole, region }) => {
+test("several open tabs alert once, and another one goes on when the first is closed", { tag: "@slow" }, async ({ own: service, openConsole, region }) => {
   const en = await textsOf("console", "en");
   const page = await openConsole("#/board", undefined, service);
   await turnOn(page, en);
@@ -150,7 +150,7 @@ test("what expired while no tab was open is alerted to by the next one", async (
   await expect.poll(() => shown(next)).toEqual([[en.alerts.kinds.expired, `1 Gone-ro · ${region} · 45m`]]);
 });
 
-test("many at once are one alert, and what ended during an outage is alerted to after it", async ({ own: service, openConsole, region }) => {
+test("many at once are one alert, and what ended during an outage is alerted to after it", { tag: "@slow" }, async ({ own: service, openConsole, region }) => {
   const en = await textsOf("console", "en");
   const page = await openConsole("#/board", undefined, service);
   await turnOn(page, en);

@@ -164,7 +164,7 @@ test("a text is searched once, a quarter of a second after the last letter", asy
   expect([...searched]).toEqual(["needle-ro"]);
 });
 
-test("the board shows a lost connection, and after it the missed changes", async ({ openConsole, service, region }) => {
+test("the board shows a lost connection, and after it the missed changes", { tag: "@slow" }, async ({ openConsole, service, region }) => {
   const [driver] = await service.drivers(1, region);
   const taken = await service.dispatch(region, { site_address: "1 Taken-ro" });
   await service.change(await service.dispatch(region, { site_address: "2 Gone-ro" }), "cancel");

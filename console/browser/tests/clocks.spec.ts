@@ -3,7 +3,7 @@ import { lookAway } from "../dispatch.ts";
 import { holdSupply, past } from "../supply.ts";
 
 // A page that nobody looks at reads nothing, so only its clock changes what it shows.
-test("every clock goes on between two readings", async ({ own, openConsole, openDriver }) => {
+test("every clock goes on between two readings", { tag: "@slow" }, async ({ own, openConsole, openDriver }) => {
   past(own, [[1, "", 5, 1]]);
   const [driver] = await own.drivers(1, "seoul");
   await own.call("PUT", "/v1/me/devices/installation", { platform: "android", push_token: "phone" }, { token: driver!.token });

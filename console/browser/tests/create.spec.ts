@@ -95,7 +95,7 @@ test("an older preview never takes the place of a newer one", async ({ openConso
   expect(await preview.textContent()).toContain("0 eligible"); // at once, because it is counted again after a while
 });
 
-test("a dispatch is created from all its fields", async ({ openConsole, service, region }) => {
+test("a dispatch is created from all its fields", { tag: "@slow" }, async ({ openConsole, service, region }) => {
   const page = await openConsole("#/new", await service.key("dispatcher"));
   await fill(page, region);
   await expect(page.getByText("₩350,000")).toBeVisible();
@@ -125,7 +125,7 @@ test("a dispatch is created from all its fields", async ({ openConsole, service,
   await expect(page.getByLabel("Region")).toHaveValue("");
 });
 
-test("an error stands beside its field, and no input is lost", async ({ openConsole, service, region }) => {
+test("an error stands beside its field, and no input is lost", { tag: "@slow" }, async ({ openConsole, service, region }) => {
   const page = await openConsole("#/new");
   await submit(page).click();
   await expect(page.getByLabel("Fee", { exact: true })).toHaveAccessibleDescription("is required");
@@ -219,7 +219,7 @@ test("a killed and restarted service creates one dispatch", async ({ openConsole
   expect(await made(service, "seoul")).toHaveLength(1);
 });
 
-test("the whole form by keyboard", async ({ openConsole, service, region }) => {
+test("the whole form by keyboard", { tag: "@slow" }, async ({ openConsole, service, region }) => {
   await service.drivers(1, region);
   const page = await openConsole("#/new");
   await page.getByRole("link", { name: "New dispatch" }).focus();

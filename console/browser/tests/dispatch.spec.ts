@@ -49,7 +49,7 @@ test("a dialog's event close that comes late does not close the next dialog", as
   await expect(news(page)).toHaveText("Canceled.");
 });
 
-test("the second of two users sees the first one's change, and may still act", async ({ openDispatch, service, region }) => {
+test("the second of two users sees the first one's change, and may still act", { tag: "@slow" }, async ({ openDispatch, service, region }) => {
   const [driver] = await service.drivers(1, region);
   const { page, d } = await openDispatch();
   await button(page, "Cancel…").click();
@@ -83,7 +83,7 @@ test("a change that the state no longer allows is refused in words", async ({ op
   await expect(page.getByText("Nothing more can be done to it.")).toBeVisible();
 });
 
-test("extend", async ({ openDispatch, service }) => {
+test("extend", { tag: "@slow" }, async ({ openDispatch, service }) => {
   const { page, d } = await openDispatch();
   await button(page, "Extend…").click();
   const dialog = page.getByRole("dialog", { name: "Let it stand longer" });
@@ -105,7 +105,7 @@ test("extend", async ({ openDispatch, service }) => {
   expect(after).toMatchObject({ round: 1, version: 2 });
 });
 
-test("a dispatch expires on the open page, and is reopened", async ({ openDispatch, service }) => {
+test("a dispatch expires on the open page, and is reopened", { tag: "@slow" }, async ({ openDispatch, service }) => {
   const { page, d } = await openDispatch();
   await expect(page.getByText("expires in")).toBeVisible();
   service.move(d.id, "expires_at", 0);
@@ -123,7 +123,7 @@ test("a dispatch expires on the open page, and is reopened", async ({ openDispat
   expect(await service.read(d)).toMatchObject({ status: "PENDING", round: 2, expires_at: new Date(until).toISOString() });
 });
 
-test("assign and unassign", async ({ openDispatch, service, region }) => {
+test("assign and unassign", { tag: "@slow" }, async ({ openDispatch, service, region }) => {
   const [away] = await service.drivers(1, region, { name: `Away ${region}`, on_duty: false });
   const [small] = await service.drivers(1, region, { name: `Small ${region}`, vehicle_class: "28m" });
   const { page, d } = await openDispatch({}, await service.key("dispatcher"));
@@ -154,7 +154,7 @@ test("assign and unassign", async ({ openDispatch, service, region }) => {
   expect((await service.events(d)).find((e) => e.type === "dispatch.unassigned").reason_code).toBe("ILL");
 });
 
-test("other terms begin a new round, and only the changed fields are sent", async ({ openDispatch, service }) => {
+test("other terms begin a new round, and only the changed fields are sent", { tag: "@slow" }, async ({ openDispatch, service }) => {
   const { page, d } = await openDispatch({ note: "Gate 1", site_lat: 37.4979, site_lng: 127.0276 });
   await button(page, "Edit terms…").click();
   const dialog = page.getByRole("dialog", { name: "Edit the terms" });
@@ -228,7 +228,7 @@ test("a change with a lost answer is found, and is made once", async ({ openDisp
   expect((await service.events(d)).filter((e) => e.type === "dispatch.canceled")).toHaveLength(1);
 });
 
-test("the page shows that a dispatch does not exist", async ({ openConsole }) => {
+test("the page shows that a dispatch does not exist", { tag: "@slow" }, async ({ openConsole }) => {
   for (const id of ["dsp_00000000000000000000000000", "nonsense"]) {
     const page = await openConsole(`#/dispatches/${id}`);
     await expect(page.getByRole("heading", { name: "No such dispatch" })).toBeVisible();

@@ -1,7 +1,7 @@
 import { type Page, accessible, expect, test } from "../fixtures.ts";
 import { card, stored, tap } from "../driver.ts";
 
-test("each tab keeps its own driver, and a new tab has the last driver", async ({ openDriver, service, region }) => {
+test("each tab keeps its own driver, and a new tab has the last driver", { tag: "@slow" }, async ({ openDriver, service, region }) => {
   const [a, b] = await service.drivers(2, region);
   const first = await openDriver(a!.token);
   await expect(first.getByText("Driver 1")).toBeVisible();
@@ -20,7 +20,7 @@ test("each tab keeps its own driver, and a new tab has the last driver", async (
   await expect(first.getByLabel("Driver token")).toBeVisible();
 });
 
-test("a link with a token is for its driver, not the tab's or the device's", async ({ openDriver, service, region }) => {
+test("a link with a token is for its driver, not the tab's or the device's", { tag: "@slow" }, async ({ openDriver, service, region }) => {
   const [a, b, c] = await service.drivers(3, region);
   const page = await openDriver(a!.token);
   await expect(page.getByText("Driver 1")).toBeVisible();
@@ -49,7 +49,7 @@ test("a link with a token is for its driver, not the tab's or the device's", asy
   await expect(page.getByText("Driver 3")).toBeVisible();
 });
 
-test("a foreign link replaces no driver unconfirmed, in this tab or a new one", async ({ openDriver, service, region }) => {
+test("a foreign link replaces no driver unconfirmed, in this tab or a new one", { tag: "@slow" }, async ({ openDriver, service, region }) => {
   const [mine, theirs] = await service.drivers(2, region);
   const page = await openDriver(mine!.token);
   await expect(page.getByText("Driver 1")).toBeVisible();
@@ -84,7 +84,7 @@ test("a foreign link replaces no driver unconfirmed, in this tab or a new one", 
   await expect(page.getByText("Driver 2")).toBeVisible();
 });
 
-test("a sign-out leaves no data behind", async ({ openDriver, service, region }) => {
+test("a sign-out leaves no data behind", { tag: "@slow" }, async ({ openDriver, service, region }) => {
   const [driver, other] = await service.drivers(2, region);
   for (const site of ["1 Private Place", "2 Private Place"]) await service.dispatch(region, { site_address: site });
   const page = await openDriver(driver!.token);

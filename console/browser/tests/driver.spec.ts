@@ -127,7 +127,7 @@ test("a tap on old terms wins nothing, and must be repeated", async ({ openOffer
   await expect(card(page, "7 Old Terms")).toContainText("Yours");
 });
 
-test("a later opening counts down by the service's clock, not by the phone's", async ({ openOffer, service, region }) => {
+test("a later opening counts down by the service's clock, not by the phone's", { tag: "@slow" }, async ({ openOffer, service, region }) => {
   const { page } = await openOffer("8 Open Now");
   await page.clock.install({ time: Date.now() - 3600_000 });
   await page.reload();
@@ -209,7 +209,7 @@ test("there are no offers off duty, and an unsaved change is not shown as saved"
   await expect(card(page, "13 Duty Drive")).toBeVisible();
 });
 
-test("an offer is reported as seen once, when it is on the screen", async ({ openDriver, service, region }) => {
+test("an offer is reported as seen once, when it is on the screen", { tag: "@slow" }, async ({ openDriver, service, region }) => {
   const [driver] = await service.drivers(1, region);
   const ids: string[] = [];
   for (let n = 0; n < 6; n++) ids.push((await service.dispatch(region, { site_address: `${n} Seen Square` })).id);
@@ -261,7 +261,7 @@ test.describe("in Korean", () => {
 
 test.describe("on a phone", () => {
   test.use({ viewport: { width: 390, height: 844 } });
-  test("the page is accessible", async ({ open, openDriver, service, region }) => {
+  test("the page is accessible", { tag: "@slow" }, async ({ open, openDriver, service, region }) => {
     const signIn = await open("/driver/");
     await expect(signIn.getByRole("button", { name: "Sign in" })).toBeVisible();
     await accessible(signIn);

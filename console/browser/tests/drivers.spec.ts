@@ -3,7 +3,7 @@ import { type Page, accessible, expect, loseAnswers, ownClock, test } from "../f
 
 const drivers = (page: Page) => page.getByRole("region", { name: "Drivers" }).getByRole("row");
 
-test("drivers are listed by page and filtered", async ({ openConsole, service, region }) => {
+test("drivers are listed by page and filtered", { tag: "@slow" }, async ({ openConsole, service, region }) => {
   await service.drivers(60, region);
   const [off] = await service.drivers(1, region, { name: "Off Duty", on_duty: false });
   const [suspended] = await service.drivers(1, region, { name: "Suspended", vehicle_class: "28m" });
@@ -34,7 +34,7 @@ test("drivers are listed by page and filtered", async ({ openConsole, service, r
   await expect(page.getByLabel("Search")).toHaveValue(off!.id);
 });
 
-test("a driver is shown, with devices and signals", async ({ openConsole, service, region }) => {
+test("a driver is shown, with devices and signals", { tag: "@slow" }, async ({ openConsole, service, region }) => {
   const [driver] = await service.drivers(1, region, { working_height_m: 45 });
   await service.call("PUT", "/v1/me/devices/installation-1", { platform: "android", push_token: "push", app_version: "4.2.0" }, { token: driver!.token });
   const d = await service.dispatch(region);
@@ -52,7 +52,7 @@ test("a driver is shown, with devices and signals", async ({ openConsole, servic
   await expect(page.getByText("off duty")).toBeVisible();
 });
 
-test("a device is removed", async ({ openConsole, service, region }) => {
+test("a device is removed", { tag: "@slow" }, async ({ openConsole, service, region }) => {
   const [driver] = await service.drivers(1, region);
   for (const phone of ["old/phone+1", "new-phone"]) {
     await service.call("PUT", `/v1/me/devices/${encodeURIComponent(phone)}`, { platform: "android", push_token: `push-${region}-${phone.length}` },
@@ -130,7 +130,7 @@ test("an edit changes only the edited fields, and shows another user's change", 
   expect(await service.call("GET", path)).toMatchObject({ name: "Kim Min-jun", phone: "+821099998888", regions: [region, "incheon"] });
 });
 
-test("a driver is exported and erased", async ({ openConsole, service, region }) => {
+test("a driver is exported and erased", { tag: "@slow" }, async ({ openConsole, service, region }) => {
   const [driver] = await service.drivers(1, region, { name: "Kim Min-jun" });
   await service.call("PUT", "/v1/me/devices/phone", { platform: "android", push_token: `push-${region}` }, { token: driver!.token });
   const d = await service.dispatch(region);
@@ -161,7 +161,7 @@ test("a driver is exported and erased", async ({ openConsole, service, region })
   await expect(service.call("GET", "/v1/me", undefined, { token: driver!.token })).rejects.toThrow(/401/);
 });
 
-test("a driver's tokens are revoked, and the phone is signed out", async ({ openConsole, openDriver, service, region }) => {
+test("a driver's tokens are revoked, and the phone is signed out", { tag: "@slow" }, async ({ openConsole, openDriver, service, region }) => {
   const [driver] = await service.drivers(1, region);
   const path = `/v1/admin/drivers/${driver!.id}/tokens`;
   const phone = await openDriver(driver!.token);

@@ -70,7 +70,7 @@ for (const { lang, locale, tag } of languages) {
       expect(Date.parse(row(lines, of.get(`'${names[0]}`)!)[t.drivers.since]!)).toBe(Date.parse(created_at));
     });
 
-    test("the dispatches, the pushes, the supply, the keys and the audit are exported", async ({ own: service, openConsole, region }) => {
+    test("the dispatches, the pushes, the supply, the keys and the audit are exported", { tag: "@slow" }, async ({ own: service, openConsole, region }) => {
       const t = await textsOf("console", lang);
       const [driver] = await service.drivers(1, region, { name: "김민준" });
       await service.call("PUT", "/v1/me/devices/phone", { platform: "android", push_token: "phone" }, { token: driver!.token });
@@ -114,7 +114,7 @@ for (const { lang, locale, tag } of languages) {
       });
     });
 
-    test("an export shows its progress, is canceled, and goes on after a failure", async ({ openConsole, service, region }) => {
+    test("an export shows its progress, is canceled, and goes on after a failure", { tag: "@slow" }, async ({ openConsole, service, region }) => {
       const t = await textsOf("console", lang);
       for (let n = 0; n < 3; n++) await service.drivers(150, region);
       const page = await openConsole(`#/drivers?region=${region}`);
@@ -149,7 +149,7 @@ for (const { lang, locale, tag } of languages) {
       expect(files).toBe(1);
     });
 
-    test("a list that is too long is cut off, and the page and the file's name say so", async ({ openConsole }) => {
+    test("a list that is too long is cut off, and the page and the file's name say so", { tag: "@slow" }, async ({ openConsole }) => {
       const t = await textsOf("console", lang);
       const page = await openConsole("#/keys");
       let n = 0;

@@ -46,7 +46,7 @@ test("an admin requests a run of a job, and follows it", async ({ openConsole, s
   await expect(asked.first()).toContainText("SUCCEEDED");
 });
 
-test("a run that waits for its lock is queued until it is free", async ({ openConsole, own: service }) => {
+test("a run that waits for its lock is queued until it is free", { tag: "@slow" }, async ({ openConsole, own: service }) => {
   await holdSupply(service);
   const page = await openConsole("#/jobs", undefined, service);
   await page.getByRole("button", { name: "Run now: supply" }).click();

@@ -21,7 +21,7 @@ for (const { lang, locale, tag } of languages) {
   test.describe(lang, { tag }, () => {
     test.use({ locale, settings: { FIRSTTAP_RATE_LIMIT_DRIVER: "1000/s", FIRSTTAP_WEBHOOK_ALLOW_PRIVATE: "true" } });
 
-    test("nothing on any page of the console is in another language", async ({ openConsole, own: service }) => {
+    test("nothing on any page of the console is in another language", { tag: "@slow" }, async ({ openConsole, own: service }) => {
       test.setTimeout(600_000);
       const t = await textsOf("console", lang);
       const hook = await service.call("POST", "/v1/admin/webhooks", { url: "http://127.0.0.1:1/webhooks", events: ["*"] }); // where nobody listens
@@ -174,7 +174,7 @@ for (const { lang, locale, tag } of languages) {
       await accessible(page);
     });
 
-    test("each problem of the API is shown as a sentence, and never as a code", async ({ openConsole, own: service }) => {
+    test("each problem of the API is shown as a sentence, and never as a code", { tag: "@slow" }, async ({ openConsole, own: service }) => {
       const t = await textsOf("console", lang);
       const page = await openConsole("#/drivers", undefined, service); // which has no drivers, whose names are in any language
       const answers = (q: string) => ({ status: 409, contentType: "application/problem+json", body: JSON.stringify({ code: q, title: "Conflict", detail: `the detail of ${q}` }) });

@@ -61,7 +61,7 @@ test("dead pushes are sent again, once the push service accepts them", async ({ 
   for (const n of [0, 1, 2, 3]) expect((await fcm.device(`phone-${n}`)).received).toBe(1);
 });
 
-test("a push that is refused again is dead again, and is sent again by keyboard alone", async ({ fcm, own, tell, openConsole }) => {
+test("a push that is refused again is dead again, and is sent again by keyboard alone", { tag: "@slow" }, async ({ fcm, own, tell, openConsole }) => {
   await fcm.poison("dispatch.opened");
   await tell(1);
   const page = await openConsole("#/notifications/DEAD", undefined, own);
@@ -102,7 +102,7 @@ test("more than a page is not counted, but shown on demand", { tag: "@slow" }, a
   await expect(dead).toHaveText("Dead 0");
 });
 
-test("the backlog shows pending pushes, also after a lost connection", async ({ fcm, own, tell, openConsole }) => {
+test("the backlog shows pending pushes, also after a lost connection", { tag: "@slow" }, async ({ fcm, own, tell, openConsole }) => {
   await fcm.fail(503);
   const id = await tell(2);
   const page = await openConsole("#/notifications", await own.key("viewer"), own);

@@ -142,7 +142,7 @@ test("each round has its own race", async ({ service, region, openConsole }) => 
   await expect(section(page, "Who was told").locator("tbody tr")).toHaveCount(2); // in this round
 });
 
-test("the notified drivers, their progress, and the pushes", async ({ openDispatch, service, region }) => {
+test("the notified drivers, their progress, and the pushes", { tag: "@slow" }, async ({ openDispatch, service, region }) => {
   const [one, two] = await service.drivers(2, region);
   await service.call("PUT", `/v1/me/devices/${region}`, { platform: "android", push_token: `token-${region}` }, { token: one!.token });
   const { page, d } = await openDispatch();
@@ -169,7 +169,7 @@ test("a number that is no longer known is not shown as zero", async ({ service, 
   await expect(section(page, "How far it got").getByText("not known any more")).toHaveCount(2);
 });
 
-test("the page is readable on a narrow screen", async ({ service, region, openConsole }) => {
+test("the page is readable on a narrow screen", { tag: "@slow" }, async ({ service, region, openConsole }) => {
   const drivers = await service.drivers(5, region);
   const d = await service.dispatch(region);
   await service.acceptOnce(d.id, drivers);

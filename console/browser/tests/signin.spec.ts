@@ -85,7 +85,7 @@ test("a link that is opened while an earlier one is checked is asked about", asy
   await expect(page.getByRole("dialog", { name: "Sign in with another key?" })).toContainText("(viewer)");
 });
 
-test("a foreign link replaces no session without confirmation", async ({ openConsole, service }) => {
+test("a foreign link replaces no session without confirmation", { tag: "@slow" }, async ({ openConsole, service }) => {
   const viewer = await service.key("viewer");
   const page = await openConsole("#/drivers");
   const tab = await page.context().newPage();

@@ -1,7 +1,7 @@
 import { accessible, expect, hold, ownClock, test } from "../fixtures.ts";
 import { past } from "../supply.ts";
 
-test("the page shows that there are no points; the first count then appears", async ({ own, openConsole, region }) => {
+test("the page shows that there are no points; the first count then appears", { tag: "@slow" }, async ({ own, openConsole, region }) => {
   await own.drivers(3, region);
   await own.dispatch(region);
   await own.dispatch(region);
@@ -24,7 +24,7 @@ test("the page shows that there are no points; the first count then appears", as
   await expect(page.locator("canvas")).toBeVisible();
 });
 
-test("the chart and the table by region and time", async ({ own, openConsole, region }) => {
+test("the chart and the table by region and time", { tag: "@slow" }, async ({ own, openConsole, region }) => {
   const ago = Array.from({ length: 180 }, (_, i) => 180 - i);
   past(own, [
     ...ago.flatMap((m): [number, string, number, number][] => [[m, "", 12, m === 30 ? 9 : 4], [m, region, 7, m === 30 ? 8 : 3]]),
@@ -71,7 +71,7 @@ test("the numbers of one region are never shown as another's", async ({ own, ope
   await expect(open).toHaveText("Open1");
 });
 
-test("earlier points are drawn as they become known", async ({ service, openConsole, region }) => {
+test("earlier points are drawn as they become known", { tag: "@slow" }, async ({ service, openConsole, region }) => {
   past(service, [[2, region, 5, 1]]); // the schedule counts nothing there
   const page = await openConsole("#/supply");
   await ownClock(page);
@@ -84,7 +84,7 @@ test("earlier points are drawn as they become known", async ({ service, openCons
   await expect(page.getByText("current", { exact: true })).toHaveCount(2);
 });
 
-test("a lost connection and its return", async ({ own, openConsole, region }) => {
+test("a lost connection and its return", { tag: "@slow" }, async ({ own, openConsole, region }) => {
   past(own, [[150, "", 9, 1], [2, "", 5, 1]]);
   const page = await openConsole("#/supply", undefined, own);
   await expect(page.getByRole("img")).toHaveAccessibleName(/on duty/);

@@ -42,7 +42,7 @@ test("one of two concurrent taps wins, and every page shows it", async ({ servic
   for (const page of [board, ...phones]) expect(await page.evaluate(() => "neverReloaded" in window)).toBe(true);
 });
 
-test("each role sees its actions, and the service enforces the role", async ({ service, region, openConsole }) => {
+test("each role sees its actions, and the service enforces the role", { tag: "@slow" }, async ({ service, region, openConsole }) => {
   const d = await service.dispatch(region);
   const links = (page: Page) => page.getByRole("navigation", { name: "Pages" }).getByRole("link").allInnerTexts();
   const change = (page: Page) => page.evaluate(async (id) => {

@@ -18,7 +18,7 @@ const log = (page: Page) => page.getByRole("region", { name: "Deliveries" }).get
 const rows = (page: Page) => log(page).locator("> tbody > tr:has(th[scope=row])"); // without those of the details
 const made = (own: Service, url: string, more: Json = {}) => own.call("POST", webhooks, { url, events: ["*"], ...more });
 
-test("a webhook is made, its secret is shown once, and it gets a test", async ({ openConsole, own, receiver }) => {
+test("a webhook is made, its secret is shown once, and it gets a test", { tag: "@slow" }, async ({ openConsole, own, receiver }) => {
   const page = await openConsole("#/webhooks", undefined, own);
   await expect(page.getByText("No webhooks.")).toBeVisible();
   await page.getByRole("button", { name: "Make webhook" }).click();
@@ -63,7 +63,7 @@ test("a webhook is made, its secret is shown once, and it gets a test", async ({
   expect(new Webhook(secret).verify(body, headers as Record<string, string>)).toMatchObject({ type: "webhook.test" });
 });
 
-test("an event that the receiver refuses is shown with the answer, and is delivered when it is sent again", async ({ openConsole, own, receiver, region }) => {
+test("an event that the receiver refuses is shown with the answer, and is delivered when it is sent again", { tag: "@slow" }, async ({ openConsole, own, receiver, region }) => {
   receiver.status = 503;
   receiver.answer = "try later";
   const { id, secret } = await made(own, receiver.url);
@@ -103,7 +103,7 @@ test("what an address is refused for is said", async ({ openConsole, own }) => {
   expect((await own.call("GET", webhooks)).items).toEqual([]);
 });
 
-test("a webhook is edited, paused, activated, given a new secret and deleted", async ({ openConsole, own, receiver }) => {
+test("a webhook is edited, paused, activated, given a new secret and deleted", { tag: "@slow" }, async ({ openConsole, own, receiver }) => {
   const { id, secret } = await made(own, receiver.url, { description: "Billing" });
   const read = () => own.call("GET", `${webhooks}/${id}`);
   const page = await openConsole(`#/webhooks/${id}`, undefined, own);
@@ -153,7 +153,7 @@ test("a webhook is edited, paused, activated, given a new secret and deleted", a
   await expect(read()).rejects.toThrow("404");
 });
 
-test("why a webhook is paused, and since when one fails", async ({ openConsole, own }) => {
+test("why a webhook is paused, and since when one fails", { tag: "@slow" }, async ({ openConsole, own }) => {
   const gone = await made(own, "https://gone.example.com"), failing = await made(own, "https://failing.example.com"), late = await made(own, "https://late.example.com");
   own.sql("UPDATE webhooks SET status = 'PAUSED', pause_reason = ? WHERE id = ?", ["GONE", gone.id], ["FAILING", failing.id]);
   own.sql("UPDATE webhooks SET failing_since = ? WHERE id = ?", [(Date.now() - 3600_000) * 1000, late.id]);
