@@ -122,32 +122,29 @@ func test(ctx context.Context, o options) error {
 	}
 	fmt.Printf("compiled %d test programs in %.0f s\n", len(all), time.Since(begin).Seconds())
 
-	results := make([]*result, len(all))
+	var runs []func() *result
+	if o.pages { // first, as they take long
+		runs = append(runs, func() *result { return runPages(ctx) })
+	}
+	for _, s := range all {
+		runs = append(runs, func() *result { return runSuite(ctx, s, s.binary(dir)) })
+	}
+	results := make([]*result, len(runs))
 	next := make(chan int)
 	var workers sync.WaitGroup
-	var pages *result
-	if o.pages {
-		workers.Go(func() {
-			pages = runPages(ctx)
-			pages.print()
-		})
-	}
 	for range atOnce {
 		workers.Go(func() {
 			for i := range next {
-				results[i] = runSuite(ctx, all[i], all[i].binary(dir))
+				results[i] = runs[i]()
 				results[i].print()
 			}
 		})
 	}
-	for i := range all {
+	for i := range runs {
 		next <- i
 	}
 	close(next)
 	workers.Wait()
-	if pages != nil {
-		results = append(results, pages)
-	}
 	return report(results, time.Since(begin))
 }
 
