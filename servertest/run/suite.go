@@ -123,11 +123,15 @@ func test(ctx context.Context, o options) error {
 	fmt.Printf("compiled %d test programs in %.0f s\n", len(all), time.Since(begin).Seconds())
 
 	var runs []func() *result
-	if o.pages { // first, as they take long
-		runs = append(runs, func() *result { return runPages(ctx) })
-	}
 	for _, s := range all {
 		runs = append(runs, func() *result { return runSuite(ctx, s, s.binary(dir)) })
+	}
+	if o.pages {
+		place := 0 // first, as they take long
+		if o.all {
+			place = len(runs) // last: whole instances with the race detector leave a browser too little time
+		}
+		runs = slices.Insert(runs, place, func() *result { return runPages(ctx) })
 	}
 	results := make([]*result, len(runs))
 	next := make(chan int)
