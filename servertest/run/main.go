@@ -39,10 +39,8 @@ func main() {
 	flag.Parse()
 	if o.packages = flag.Args(); len(o.packages) == 0 {
 		o.packages = []string{"./..."}
-		o.pages = o.pages && o.run == ""
-	} else {
-		o.pages = false
 	}
+	o.pages = o.pages && o.run == "" && flag.NArg() == 0
 	do := func(ctx context.Context) error { return test(ctx, o) }
 	if *command {
 		do = func(ctx context.Context) error { return execute(ctx, flag.Args()) }

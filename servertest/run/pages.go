@@ -16,8 +16,8 @@ const pagesTests = "console/browser/run.sh"
 // Node's runner says "pass 50", the browser's "146 passed", and the script "left out: 68 tests".
 var (
 	passedPages = regexp.MustCompile(`(?m)^(?:ℹ pass (\d+)$| +(\d+) passed)`)
-	leftPages   = regexp.MustCompile(`(?m)^left out: (\d+)()`)
 	failedPages = regexp.MustCompile(`(?m)^(?:ℹ fail (\d+)$| +(\d+) failed)`)
+	leftPages   = regexp.MustCompile(`(?m)^left out: (\d+)()`)
 )
 
 // runPages tests the pages in Node and in a browser. The end of ctx, or a package's timeout, ends whatever the script has started.
