@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"firsttap/testkit"
 )
 
 // clusterSlots is the number of slots of a Redis cluster.
@@ -92,7 +90,7 @@ func startClusterNode(t testing.TB, h *host, loyal bool) (node *Redis, bus int) 
 		}
 		return args
 	})
-	p.prepare = func(*server) (err error) { bus, err = testkit.FreePort(); return err }
+	p.prepare = func(s *server) (err error) { bus, err = s.reservePort(); return err }
 	node = startRedis(t, p)
 	return node, bus
 }

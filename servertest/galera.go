@@ -12,8 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"firsttap/testkit"
 )
 
 // Galera is a MariaDB Galera cluster of three servers of the test's own. Each takes writes. A COMMIT is acknowledged when
@@ -58,7 +56,7 @@ func startGalera(t testing.TB, n *network) *Galera {
 		fill, command := p.prepare, p.command
 		p.prepare = func(s *server) (err error) {
 			for k := range ports {
-				if ports[k], err = testkit.FreePort(); err != nil {
+				if ports[k], err = s.reservePort(); err != nil {
 					return err
 				}
 			}

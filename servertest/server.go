@@ -50,6 +50,8 @@ type server struct {
 	dir   string
 	port  int
 	child *child
+	// ports end the reservations of its ports.
+	ports []func()
 	// frozen is set from Freeze to Thaw or Kill.
 	frozen bool
 }
@@ -82,7 +84,7 @@ func newServer(p program) (*server, error) {
 
 func (s *server) launch() (err error) {
 	for range portTries {
-		if s.port, err = s.freePort(); err != nil {
+		if s.port, err = s.choosePort(); err != nil {
 			return err
 		}
 		if s.prepare != nil {
@@ -97,11 +99,20 @@ func (s *server) launch() (err error) {
 	return err
 }
 
-func (s *server) freePort() (int, error) {
+func (s *server) choosePort() (int, error) {
 	if s.host != nil {
 		return s.host.port()
 	}
-	return testkit.FreePort()
+	return s.reservePort()
+}
+
+// reservePort returns a port of this machine at which nothing listens. It is the server's until its end.
+func (s *server) reservePort() (int, error) {
+	port, free, err := testkit.ReservePort()
+	if err == nil {
+		s.ports = append(s.ports, free)
+	}
+	return port, err
 }
 
 // Addr is the server's host:port. It stays the same over Kill and Start.
@@ -175,9 +186,13 @@ func (s *server) signal(sig syscall.Signal) {
 	}
 }
 
-// end kills the server and removes its files.
+// end kills the server, frees its ports and removes its files.
 func (s *server) end() {
 	s.Kill()
+	for _, free := range s.ports {
+		free()
+	}
+	s.ports = nil
 	if err := os.RemoveAll(s.dir); err != nil && s.t != nil {
 		s.t.Errorf("%s: remove its files: %v", s.name, err)
 	}

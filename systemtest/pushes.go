@@ -115,6 +115,21 @@ func (db *Database) unanswered() (n int) {
 	return n
 }
 
+// unansweredMessages counts the attempts without an answer by message. An instance that was killed has recorded none of its last ones.
+func (db *Database) unansweredMessages() map[message]int {
+	db.t.Helper()
+	found := map[message]int{}
+	const failed = `SELECT n.event_id, n.type, d.push_token, n.attempts FROM notifications n JOIN devices d ON d.id = n.device_id WHERE n.attempts > 0`
+	db.each(failed, func(scan func(...any) error) error {
+		var m message
+		var n int
+		err := scan(&m.event, &m.typ, &m.token, &n)
+		found[m] = n
+		return err
+	})
+	return found
+}
+
 // settle waits until every push is recorded as sent. If a record was lost, the push is sent again when its lease has ended.
 func (p *pushing) settle() {
 	p.t.Helper()

@@ -55,29 +55,35 @@ func Settings(pairs ...string) func(string) (string, bool) {
 	}
 }
 
-// FreeAddress is where an instance may listen: a FreePort of 127.0.0.1.
+// FreeAddress is where an instance may listen: a port of 127.0.0.1 that is the test's until it ends.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	port, err := FreePort()
+	port, free, err := ReservePort()
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(free)
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
-// FreePort finds a port of 127.0.0.1 that nothing listens on. It avoids the range from which the kernel picks (32768 and up on Linux),
-// so that nothing else gets the port of a killed server before it is started again.
-func FreePort() (int, error) {
-	var last error
+// ReservePort finds a TCP port of 127.0.0.1 that nothing listens on, and reserves it until free is called or the process ends: no other
+// call, in whatever process, returns it, so that a killed server can be started again on its port. The reservation is a UDP socket of
+// the same number. The range is not the one from which the kernel picks (32768 and up on Linux).
+func ReservePort() (port int, free func(), err error) {
 	for range 100 {
-		port := 10000 + rand.N(22000)
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
-			return port, l.Close()
+		port = 10000 + rand.N(22000)
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		var reservation net.PacketConn
+		if reservation, err = net.ListenPacket("udp", addr); err != nil {
+			continue
 		}
-		last = err
+		var l net.Listener
+		if l, err = net.Listen("tcp", addr); err == nil {
+			return port, func() { reservation.Close() }, l.Close()
+		}
+		reservation.Close()
 	}
-	return 0, fmt.Errorf("no free port: %w", last)
+	return 0, nil, fmt.Errorf("no free port: %w", err)
 }
 
 // MustHoldFiles fails the test when the folder holds other files.
