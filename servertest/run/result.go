@@ -62,7 +62,7 @@ func runSuite(ctx context.Context, s suite, binary string) *result {
 	r := &result{suite: s, skipped: map[string]int{}, output: map[string]*strings.Builder{}}
 	args := []string{
 		"tool", "test2json", "-t", binary, "-test.v=test2json", fmt.Sprintf("-test.timeout=%v", s.timeout()),
-		fmt.Sprintf("-test.parallel=%d", parallel), "-test.run=" + s.run,
+		fmt.Sprintf("-test.parallel=%d", parallel), "-test.run=" + s.run, "-test.skip=" + s.skip,
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = s.dir

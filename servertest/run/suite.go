@@ -23,6 +23,20 @@ var raced = []string{
 	"redisclient", "schedule", "service", "telemetry",
 }
 
+// slowlyRaced are packages that take several times as long with the race detector: with it run the tests that are named, and the others
+// without. In handler's, requests or streams meet; the rest make one request after another. In systemtest's, an instance does many
+// things at once: the detector watches the instances too, which are the same program, and all of them took three times as long.
+var (
+	slowlyRaced = map[string]string{
+		"handler": "^Test(StrangersWait|OneTokenOfManyDrivers|TwentyAtOnce|RedriveOverHTTP|OneSearchAKey|Searches.*|PreviewsGoOn|Shutdown|" +
+			".*Stream.*|AcceptWinsAndReplays|AcceptWhileTheDatabaseIsAway|AClientThatHangsUp|SessionsOfInstances)$",
+	}
+	slowlyRacedInAll = map[string]string{
+		"systemtest": "^Test(ExactlyOneWinner|TwoInstances|RoundsUnderFire|RequestsFinish|RollingRestart|JobsOverInstances|RedisIsAway|" +
+			"PhonesShowWhatIsTrue|KilledInstancesLoseNothing|RepliesAreLost|WebhooksOutliveKills|TopicFrom500Devices|TraceOfAnAccept)$",
+	}
+)
+
 // unwatched leaves SQLite, which is C translated to Go, without the race detector: watching its own memory takes most of the time of
 // a test on SQLite. It is one flag: a program's build information has the last one alone, by which TestPlainStart builds.
 const unwatched = "-gcflags=modernc.org/...=-race=false"
@@ -37,6 +51,7 @@ type suite struct {
 	race bool
 	soak bool
 	run  string // a pattern of test names; all tests if it is empty
+	skip string // a pattern of test names
 }
 
 // binary is where the compiler puts the program in a folder for all.
@@ -81,6 +96,10 @@ func suites(ctx context.Context, o options) ([]suite, error) {
 			continue
 		}
 		s.race = o.all || slices.Contains(raced, s.pkg)
+		if some := o.slowlyRaced()[s.pkg]; some != "" && o.run == "" {
+			all = append(all, suite{pkg: s.pkg, dir: s.dir, race: true, run: some})
+			s.race, s.skip = false, some
+		}
 		all = append(all, s)
 	}
 	rank := func(s suite) int {
@@ -91,6 +110,13 @@ func suites(ctx context.Context, o options) ([]suite, error) {
 	}
 	slices.SortStableFunc(all, func(a, b suite) int { return cmp.Compare(rank(a), rank(b)) })
 	return all, nil
+}
+
+func (o options) slowlyRaced() map[string]string {
+	if o.all {
+		return slowlyRacedInAll
+	}
+	return slowlyRaced
 }
 
 func (o options) tags() []string {
