@@ -14,6 +14,7 @@ import (
 	"firsttap/lock"
 	"firsttap/lock/locktest"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // Each kind of lock is tested with faults on one server; a clock can be wrong on MariaDB only.
@@ -22,6 +23,7 @@ func TestTableOfMariaDBConforms(t *testing.T) {
 }
 
 func TestTableOfMySQLConforms(t *testing.T) {
+	testkit.OnlyInAll(t)
 	conforms(t, tableRig(servertest.MySQL), locktest.Contract)
 }
 
@@ -30,15 +32,17 @@ func TestNamedOfMariaDBConforms(t *testing.T) {
 }
 
 func TestNamedOfMySQLConforms(t *testing.T) {
+	testkit.OnlyInAll(t)
 	conforms(t, sessionRig(servertest.MySQL, named), locktest.Contract)
 }
 
 func TestRowsOfMariaDBConforms(t *testing.T) {
-	conforms(t, rowsRig(servertest.MariaDB), locktest.Contract)
+	conforms(t, rowsRig(servertest.MariaDB), locktest.Faults)
 }
 
 func TestRowsOfMySQLConforms(t *testing.T) {
-	conforms(t, rowsRig(servertest.MySQL), locktest.Faults)
+	testkit.OnlyInAll(t)
+	conforms(t, rowsRig(servertest.MySQL), locktest.Contract)
 }
 
 func named(s *lock.Sessions) lock.Strategy { return s.Named() }

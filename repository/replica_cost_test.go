@@ -15,7 +15,7 @@ import (
 // TestWhatAReplicaTakesOff prints the table of docs/operations.md: what a read of the backoffice costs the primary, with a replica and
 // without. With one it is a statement that reads one row, whatever is listed. Both answers are the same.
 func TestWhatAReplicaTakesOff(t *testing.T) {
-	eachReplicated(t, servertest.EveryServer(), func(t *testing.T, r *replicated) {
+	eachReplicated(t, servertest.Servers(), func(t *testing.T, r *replicated) {
 		is := r.size(t)
 		r.exec(t, "INSERT INTO dispatch_words (word, dispatch_id) SELECT 'x', id FROM dispatches ORDER BY id") // of their address
 		r.exec(t, "UPDATE dispatches SET indexed_round = round")

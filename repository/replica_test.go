@@ -197,7 +197,7 @@ func TestReplicaThatIsGone(t *testing.T) {
 
 // The primary answers if the replica's server refuses the read or is not the primary's replica, and if there are no positions to wait for.
 func TestReplicaThatCantAnswer(t *testing.T) {
-	eachReplicated(t, servertest.EveryServer(), func(t *testing.T, r *replicated) {
+	eachReplicated(t, servertest.Servers(), func(t *testing.T, r *replicated) {
 		r.mustTellStatesByThePrimarysClock(t)
 		r.mustSharePositions(t)
 		d := r.add(t, nil)

@@ -73,7 +73,7 @@ func nameOf(u string) string { return u[strings.LastIndexByte(u, '/')+1:] }
 
 func TestDatabase(t *testing.T) {
 	t.Parallel()
-	OnEach(t, EveryServer(), func(t *testing.T, name string) {
+	OnEach(t, Servers(), func(t *testing.T, name string) {
 		d := StartDatabase(t, name)
 		u := d.URL(t)
 		if again := d.URL(t); again == u {

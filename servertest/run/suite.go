@@ -29,7 +29,7 @@ var raced = []string{
 var (
 	slowlyRaced = map[string]string{
 		"handler": "^Test(StrangersWait|OneTokenOfManyDrivers|TwentyAtOnce|RedriveOverHTTP|OneSearchAKey|Searches.*|PreviewsGoOn|Shutdown|" +
-			".*Stream.*|AcceptWinsAndReplays|AcceptWhileTheDatabaseIsAway|AClientThatHangsUp|SessionsOfInstances)$",
+			"(No)?Stream.*|FormOfAStream|AStreamGoesByTheChange|HangingUpEndsTheStream|A?Client.*|AcceptW.*|SessionsOfInstances)$",
 	}
 	slowlyRacedInAll = map[string]string{
 		"systemtest": "^Test(ExactlyOneWinner|TwoInstances|RoundsUnderFire|RequestsFinish|RollingRestart|JobsOverInstances|RedisIsAway|" +

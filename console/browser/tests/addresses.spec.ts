@@ -116,7 +116,7 @@ for (const { lang, locale, tag } of languages) {
       await expect(page.getByLabel(t.search)).toBeFocused(); // where the reader has put it
     });
 
-    test("the focus returns to a card that only a search finds", async ({ openConsole, service, region }) => {
+    test("the focus returns to a card that only a search finds", { tag: "@slow" }, async ({ openConsole, service, region }) => {
       const t = await textsOf("console", lang);
       await service.change(await service.dispatch(region, { site_address: "1 Needle-ro" }), "cancel");
       await Promise.all(Array.from({ length: 25 }, async () => service.change(await service.dispatch(region), "cancel")));

@@ -138,7 +138,7 @@ test("several open tabs alert once, and another one goes on when the first is cl
   await expect(toggle(third, en.alerts.off)).toBeVisible(); // the choice is the browser's
 });
 
-test("what expired while no tab was open is alerted to by the next one", async ({ own: service, openConsole, region }) => {
+test("what expired while no tab was open is alerted to by the next one", { tag: "@slow" }, async ({ own: service, openConsole, region }) => {
   const en = await textsOf("console", "en");
   const page = await openConsole("#/board", undefined, service);
   await turnOn(page, en);

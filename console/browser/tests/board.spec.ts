@@ -54,7 +54,7 @@ test("changed terms are shown, and a longer window counts down from where it is"
   await expect(column(page, "Pending").getByRole("link")).toHaveCount(1);
 });
 
-test("filters and search narrow the board and stay in the address", async ({ openConsole, service, region }) => {
+test("filters and search narrow the board and stay in the address", { tag: "@slow" }, async ({ openConsole, service, region }) => {
   const other = `${region}-2`;
   await service.dispatch(region, { site_address: "1 Alpha-ro" });
   await service.dispatch(region, { site_address: "2 Beta-ro", vehicle_class: "16m", note: "Gate seven" });
@@ -98,7 +98,7 @@ test("a search finds dispatches that the board has not read", async ({ openConso
   await counted(page, { Canceled: "1 of 26" });
 });
 
-test("a search goes on where a page is short, and says if it has not searched all", async ({ openConsole, service, region }) => {
+test("a search goes on where a page is short, and says if it has not searched all", { tag: "@slow" }, async ({ openConsole, service, region }) => {
   const d = await service.dispatch(region, { site_address: "1 Needle-ro" });
   const old = { ...d, id: "dsp_" + "0".repeat(26), status: "CANCELED", site_address: "2 Needle-ro" };
   const page = await openConsole(`#/board?region=${region}`);
@@ -139,7 +139,7 @@ test("a full column shows the number of hidden cards", { tag: "@slow" }, async (
   await expect(column(page, "Pending").getByRole("link")).toHaveCount(600);
 });
 
-test("a text is searched once, a quarter of a second after the last letter", async ({ openConsole, service, region }) => {
+test("a text is searched once, a quarter of a second after the last letter", { tag: "@slow" }, async ({ openConsole, service, region }) => {
   await service.dispatch(region, { site_address: "1 Needle-ro" });
   const page = await openConsole(`#/board?region=${region}`);
   await ownClock(page);
@@ -190,7 +190,7 @@ test("the board shows a lost connection, and after it the missed changes", { tag
   await accessible(page);
 });
 
-test("the board follows a killed and restarted service again", async ({ openConsole, own: service }) => {
+test("the board follows a killed and restarted service again", { tag: "@slow" }, async ({ openConsole, own: service }) => {
   const [driver] = await service.drivers(1, "seoul");
   const d = await service.dispatch("seoul", { site_address: "1 Taken-ro" });
   const page = await openConsole("#/board", undefined, service);
@@ -229,7 +229,7 @@ test("a card is reached and opened with the keyboard", async ({ openConsole, ser
 });
 
 // No event announces it, and a minute is too long for a test: the test puts the unseen offer into the answer to the next poll.
-test("the poll of the counts finds an unseen offer, which stands out, in words", async ({ openConsole, service, region }) => {
+test("the poll of the counts finds an unseen offer, which stands out, in words", { tag: "@slow" }, async ({ openConsole, service, region }) => {
   const [driver] = await service.drivers(1, region);
   await service.dispatch(region, { site_address: "1 Seen-ro" });
   const d = await service.dispatch(region, { site_address: "2 Unseen-ro", expires_at: soon(1200_000) });

@@ -195,7 +195,7 @@ test("after a lost answer the same form creates one dispatch, even reloaded", as
   expect(page.url()).toContain(all[0].id);
 });
 
-test("a changed form creates another dispatch", async ({ openConsole, service, region }) => {
+test("a changed form creates another dispatch", { tag: "@slow" }, async ({ openConsole, service, region }) => {
   const page = await openConsole("#/new");
   await lose(page, region);
   await page.getByLabel("Address").fill("another site");
@@ -204,7 +204,7 @@ test("a changed form creates another dispatch", async ({ openConsole, service, r
   expect((await made(service, region)).map((d) => d.site_address).sort()).toEqual(["12 Teheran-ro, Gangnam-gu", "another site"]);
 });
 
-test("a killed and restarted service creates one dispatch", async ({ openConsole, own: service }) => {
+test("a killed and restarted service creates one dispatch", { tag: "@slow" }, async ({ openConsole, own: service }) => {
   const page = await openConsole("#/new", undefined, service);
   await fill(page, "seoul");
   await service.stop("SIGKILL");

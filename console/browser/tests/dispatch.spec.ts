@@ -182,7 +182,7 @@ test("a viewer sees the dispatch, and no buttons", async ({ openDispatch, servic
   for (const name of ["Cancel…", "Extend…", "Assign…", "Edit terms…"]) await expect(button(page, name)).toHaveCount(0);
 });
 
-test("an unknown outcome is shown as unknown, and is then found", async ({ openDispatch, service }) => {
+test("an unknown outcome is shown as unknown, and is then found", { tag: "@slow" }, async ({ openDispatch, service }) => {
   const { page, d } = await openDispatch();
   await button(page, "Cancel…").click();
   const dialog = page.getByRole("dialog");
@@ -197,7 +197,7 @@ test("an unknown outcome is shown as unknown, and is then found", async ({ openD
   expect((await service.events(d)).filter((e) => e.type === "dispatch.canceled")).toHaveLength(1);
 });
 
-test("the page shows that it waits for a slow answer", async ({ openDispatch }) => {
+test("the page shows that it waits for a slow answer", { tag: "@slow" }, async ({ openDispatch }) => {
   const { page } = await openDispatch();
   const release = await hold(page, "**/cancel");
   await button(page, "Cancel…").click();

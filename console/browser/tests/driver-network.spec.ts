@@ -179,7 +179,7 @@ test("a win is a job at once, and its loss is shown, even without a list of jobs
   await expect(notice).toHaveCount(0);
 });
 
-test("a job that the office took away is shown when the page opens again", async ({ openDriver, service, region }) => {
+test("a job that the office took away is shown when the page opens again", { tag: "@slow" }, async ({ openDriver, service, region }) => {
   const [driver, other] = await service.drivers(2, region);
   const day = (n: number) => ({
     work_starts_at: new Date(Date.now() + n * 24 * 3600_000).toISOString(), work_ends_at: new Date(Date.now() + (n * 24 + 2) * 3600_000).toISOString(),

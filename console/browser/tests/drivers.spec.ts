@@ -78,7 +78,7 @@ test("a device is removed", { tag: "@slow" }, async ({ openConsole, service, reg
   expect(items[0]).toMatchObject({ action: "device.delete", detail: { installation_id: "old/phone+1" } });
 });
 
-test("a suspended driver can't accept, and a reinstated one can", async ({ openConsole, service, region }) => {
+test("a suspended driver can't accept, and a reinstated one can", { tag: "@slow" }, async ({ openConsole, service, region }) => {
   const [driver] = await service.drivers(1, region);
   const d = await service.dispatch(region);
   const page = await openConsole(`#/drivers/${driver!.id}`);
@@ -108,7 +108,7 @@ test("a suspended driver can't accept, and a reinstated one can", async ({ openC
   expect((await service.accept(d.id, driver!.token)).result).toBe("SUCCESS");
 });
 
-test("an edit changes only the edited fields, and shows another user's change", async ({ openConsole, service, region }) => {
+test("an edit changes only the edited fields, and shows another user's change", { tag: "@slow" }, async ({ openConsole, service, region }) => {
   const [driver] = await service.drivers(1, region);
   const path = `/v1/admin/drivers/${driver!.id}`;
   const page = await openConsole(`#/drivers/${driver!.id}`);
@@ -203,7 +203,7 @@ test("a token signs the driver's phone in", async ({ openConsole, service, regio
   expect(await page.content()).not.toContain(token);
 });
 
-test("a new driver is created once, in spite of a lost answer", async ({ openConsole, service, region }) => {
+test("a new driver is created once, in spite of a lost answer", { tag: "@slow" }, async ({ openConsole, service, region }) => {
   const page = await openConsole("#/drivers");
   await page.getByRole("link", { name: "New driver" }).click();
   await page.getByRole("button", { name: "Add driver" }).click();
@@ -243,7 +243,7 @@ test("a viewer and a dispatcher change no drivers, and the API enforces that", a
   }
 });
 
-test("a list shows that it may be old", async ({ openConsole, own: service }) => {
+test("a list shows that it may be old", { tag: "@slow" }, async ({ openConsole, own: service }) => {
   await service.drivers(2, "seoul");
   const page = await openConsole("#/drivers", undefined, service);
   await ownClock(page);

@@ -44,7 +44,7 @@ for (const { lang, locale, tag } of languages) {
   test.describe(lang, { tag }, () => {
     test.use({ locale, acceptDownloads: true });
 
-    test("all pages of a list are exported with its filters, and no cell is run by a spreadsheet", async ({ openConsole, service, region }) => {
+    test("all pages of a list are exported with its filters, and no cell is run by a spreadsheet", { tag: "@slow" }, async ({ openConsole, service, region }) => {
       const t = await textsOf("console", lang);
       const names = ['=HYPERLINK("http://evil.example","Kim, ""Lee""")', "@SUM(1)", "-2+3", "김민준"];
       const made = await service.call("POST", "/v1/admin/drivers/bulk", { drivers: [

@@ -1,7 +1,7 @@
 import { accessible, expect, test } from "../fixtures.ts";
 import { holdSupply } from "../supply.ts";
 
-test("the jobs, their schedules in words, and their runs live", async ({ openConsole, service }) => {
+test("the jobs, their schedules in words, and their runs live", { tag: "@slow" }, async ({ openConsole, service }) => {
   const page = await openConsole("#/jobs", await service.key("viewer"));
   const row = (name: string) => page.getByRole("row").filter({ has: page.getByRole("rowheader", { name }) });
   await expect(row("expire-offers")).toContainText("every 5 seconds");
@@ -61,7 +61,7 @@ test("a run that waits for its lock is queued until it is free", { tag: "@slow" 
   await expect(still).not.toHaveText((await still.textContent())!); // it counts down without a reload
 });
 
-test("a lost connection and its return", async ({ openConsole }) => {
+test("a lost connection and its return", { tag: "@slow" }, async ({ openConsole }) => {
   const page = await openConsole("#/jobs");
   const table = page.getByRole("region", { name: "Jobs" });
   await expect(table).toBeVisible();

@@ -2,7 +2,7 @@ import { type Page, accessible, expect, ownClock, test } from "../fixtures.ts";
 
 const row = (page: Page, name: string) => page.getByRole("region", { name: "API keys" }).getByRole("row", { name });
 
-test("a key is shown once, opens the console, and is invalid once revoked", async ({ openConsole, open, service, region }) => {
+test("a key is shown once, opens the console, and is invalid once revoked", { tag: "@slow" }, async ({ openConsole, open, service, region }) => {
   const page = await openConsole("#/keys");
   await page.getByRole("button", { name: "Make key" }).click();
   await expect(page.getByLabel("Name")).toHaveAccessibleDescription(/is required/);
@@ -47,7 +47,7 @@ test("the first key can't be revoked", async ({ openConsole, service }) => {
   await expect(service.call("DELETE", "/v1/admin/api-keys/key_first")).rejects.toThrow("409");
 });
 
-test("the audit shows the changes and their authors, the newest first", async ({ openConsole, service, region }) => {
+test("the audit shows the changes and their authors, the newest first", { tag: "@slow" }, async ({ openConsole, service, region }) => {
   const [driver, other] = await service.drivers(2, region);
   const path = `/v1/admin/drivers/${driver!.id}`;
   await service.call("PATCH", path, { name: "Kim Min-jun" });

@@ -187,7 +187,7 @@ for (const { lang, locale, tag } of languages) {
       }
     });
 
-    test("the board's first view is small, and loads the texts of one language", async ({ openConsole, own: service, region }) => {
+    test("the board's first view is small, and loads the texts of one language", { tag: "@slow" }, async ({ openConsole, own: service, region }) => {
       const t = await textsOf("console", lang);
       await service.dispatch(region);
       const { page, bytes, urls } = await firstView(await openConsole("#/locks", undefined, service), service.url);
@@ -208,7 +208,7 @@ async function speak(page: Page, to: Language): Promise<void> {
   await expect(page.locator("html")).toHaveAttribute("lang", to);
 }
 
-test("another language keeps what is typed and what is open, and is kept", async ({ openConsole, service, region }) => {
+test("another language keeps what is typed and what is open, and is kept", { tag: "@slow" }, async ({ openConsole, service, region }) => {
   const [driver] = await service.drivers(1, region, { name: `Kim of ${region}` });
   const d = await service.dispatch(region, { site_address: "12 Teheran-ro" });
   const page = await openConsole("#/new");
@@ -249,7 +249,7 @@ test("another language keeps what is typed and what is open, and is kept", async
   await expect(phone.getByRole("button", { name: "로그인" })).toBeVisible();
 });
 
-test("a language that can't be loaded changes nothing", async ({ openConsole }) => {
+test("a language that can't be loaded changes nothing", { tag: "@slow" }, async ({ openConsole }) => {
   const page = await openConsole("#/drivers");
   await page.route("**/words_ko.js", (route) => route.abort());
   await page.getByRole("button", { name: "한국어" }).click();

@@ -2,7 +2,7 @@ import { accessible, expect, ownClock, test } from "../fixtures.ts";
 
 test.use({ settings: { FIRSTTAP_RELAY: "leader" } }); // of own
 
-test("the locks of the leader and the relay are held, count down, and are renewed", async ({ openConsole, own: service }) => {
+test("the locks of the leader and the relay are held, count down, and are renewed", { tag: "@slow" }, async ({ openConsole, own: service }) => {
   const page = await openConsole("#/locks", await service.key("viewer"), service);
   await ownClock(page);
   const row = (name: string) => page.getByRole("row").filter({ has: page.getByRole("rowheader", { name }) });

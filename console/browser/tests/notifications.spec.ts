@@ -18,7 +18,7 @@ const test = base.extend<{ fcm: Fcm; tell: (n: number) => Promise<string> }>({
   }),
 });
 
-test("dead pushes are sent again, once the push service accepts them", async ({ fcm, own, tell, openConsole }) => {
+test("dead pushes are sent again, once the push service accepts them", { tag: "@slow" }, async ({ fcm, own, tell, openConsole }) => {
   await fcm.poison("dispatch.opened");
   const id = await tell(4);
   const page = await openConsole("#/notifications", await own.key("dispatcher"), own);

@@ -71,7 +71,7 @@ test("taps that are written after the answer appear without reloading", async ({
   await expect(section(page, "How far it got").getByRole("row", { name: "1 0 0 0 6 1" })).toBeVisible();
 });
 
-test("taps before the winner's differ from those after it", async ({ service, region, openConsole }) => {
+test("taps before the winner's differ from those after it", { tag: "@slow" }, async ({ service, region, openConsole }) => {
   const [won, early, late] = await service.drivers(3, region);
   const d = await service.dispatch(region, { opens_at: new Date(Date.now() + 3600_000).toISOString(), expires_at: new Date(Date.now() + 7200_000).toISOString() });
   await expect(service.accept(d.id, early!.token)).rejects.toThrow("NOT_OPEN_YET");
@@ -92,7 +92,7 @@ test("taps before the winner's differ from those after it", async ({ service, re
   await expect(rows.last().getByRole("cell").nth(3)).toHaveText(`+${spanWords(items[2].after_us - items[1].after_us)}`);
 });
 
-test("the beginning of a race with a late tap has its own view", async ({ openDispatch, service, region }) => {
+test("the beginning of a race with a late tap has its own view", { tag: "@slow" }, async ({ openDispatch, service, region }) => {
   const drivers = await service.drivers(4, region);
   const { page, d } = await openDispatch();
   await page.route("**/attempts?**", (route) => route.fulfill({ json: {
@@ -125,7 +125,7 @@ test("three hundred taps are drawn, and read in parts", { tag: "@slow" }, async 
   await expect(section(page, "Who was told").locator("tbody tr")).toHaveCount(150);
 });
 
-test("each round has its own race", async ({ service, region, openConsole }) => {
+test("each round has its own race", { tag: "@slow" }, async ({ service, region, openConsole }) => {
   const [one, two] = await service.drivers(2, region);
   const d = await service.dispatch(region);
   await service.accept(d.id, one!.token, 1);

@@ -34,7 +34,7 @@ test("an unreachable service signs no user in or out, and the page shows that", 
   await expect(page.getByLabel("API key")).toBeVisible();
 });
 
-test("a sign-out in one tab signs every tab out, and deletes the input", async ({ openConsole }) => {
+test("a sign-out in one tab signs every tab out, and deletes the input", { tag: "@slow" }, async ({ openConsole }) => {
   const page = await openConsole("#/new");
   await page.getByLabel("Address").fill("12 Secret-ro");
   const other = await page.context().newPage();

@@ -90,7 +90,7 @@ test("an event that the receiver refuses is shown with the answer, and is delive
   await expect(page.getByRole("link", { name: `…${d.id.slice(-8)}` })).toHaveAttribute("href", `#/dispatches/${d.id}`);
 });
 
-test("what an address is refused for is said", async ({ openConsole, own }) => {
+test("what an address is refused for is said", { tag: "@slow" }, async ({ openConsole, own }) => {
   own.settings = { ...own.settings, FIRSTTAP_WEBHOOK_ALLOW_PRIVATE: "false" };
   await own.stop();
   await own.start();
