@@ -155,7 +155,7 @@ func TestIndexOfDispatchesIsTrue(t *testing.T) {
 		v := db.drivers(t, 1)[0].ID
 		made := []dispatch.ID{db.add(t, nil).ID}
 		searches := []string{"강남", "77", "x", "12-3"}
-		for range testkit.Scale(60, 400) {
+		for range testkit.Scale(60, 120) {
 			id := made[r.IntN(len(made))]
 			switch r.IntN(6) {
 			case 0:
@@ -253,7 +253,7 @@ func TestIndexOfDispatchesBesideAnEarlierVersion(t *testing.T) {
 		for i := range 5 {
 			r := rand.New(rand.NewPCG(uint64(i), 3))
 			changes.Go(func() {
-				for range testkit.Scale(20, 100) {
+				for range testkit.Scale(20, 40) {
 					id, text := made[r.IntN(len(made))], someTexts[r.IntN(len(someTexts))]
 					var err error
 					switch i {

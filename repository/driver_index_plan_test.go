@@ -57,7 +57,7 @@ var partialIndex = regexp.MustCompile(`INDEX ix_drivers_(unindexed|erased)\b`)
 func TestPlansOfTheIndexOfDrivers(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		const eligible, page = 20, 20
-		n := testkit.Scale(10_000, 100_000)
+		n := testkit.Scale(10_000, 30_000)
 		if db.dialect.skipLocked == "" {
 			n = 4000 // SQLite only says how it would read them
 		}

@@ -171,7 +171,7 @@ func TestIndexOfDriversIsTrue(t *testing.T) {
 		}
 		must(t, db.AddDrivers(t.Context(), []dispatch.Driver{made(), made(), made(), made(), made()}))
 		erased := map[dispatch.DriverID]bool{}
-		for range testkit.Scale(60, 400) {
+		for range testkit.Scale(60, 120) {
 			id := ids[r.IntN(len(ids))]
 			mustChange := func(err, refusal error) {
 				if erased[id] {
@@ -272,7 +272,7 @@ func TestIndexBesideAnEarlierVersion(t *testing.T) {
 		for i := range 5 {
 			r := rand.New(rand.NewPCG(uint64(i), 3))
 			changes.Go(func() {
-				for n := range testkit.Scale(20, 100) {
+				for n := range testkit.Scale(20, 40) {
 					v := drivers[r.IntN(len(drivers))]
 					anyDriver(r, &v, time.Now())
 					var err error

@@ -44,7 +44,7 @@ func TestPlansOfDueDispatches(t *testing.T) {
 	}
 	each(t, func(t *testing.T, db *database) {
 		const limit = 20
-		db.elsewhere(t, testkit.Scale(2000, 10_000))
+		db.elsewhere(t, testkit.Scale(2000, 5000))
 		for _, c := range clockworks {
 			c.ready(t, db, limit+10)
 		}

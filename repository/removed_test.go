@@ -221,7 +221,7 @@ func TestPlansOfRemoval(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db = db.keeping(t, Retention{Ended: 365 * day, Attempts: 90 * day, Audit: 730 * day})
 		v, now := db.drivers(t, 1)[0].ID, db.now(t)
-		db.elsewhere(t, testkit.Scale(1000, 10_000))
+		db.elsewhere(t, testkit.Scale(1000, 3000))
 		for range 30 { // about other dispatches
 			db.past(t, dispatch.Completed, now, v, 30)
 		}

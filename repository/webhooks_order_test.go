@@ -176,7 +176,7 @@ func TestWritersAndCompletionsStrandNoLane(t *testing.T) {
 		a, b := db.courier(t, "ins_a"), db.courier(t, "ins_b")
 		db.endpoint(t, "*", nil)
 		db.endpoint(t, "*", nil)
-		for round := range testkit.Scale(40, 200) {
+		for round := range testkit.Scale(40, 80) {
 			d, events := a.changed(t, 2)
 			other, more := a.changed(t, 2)
 			a.expanded(t, events[0], more[0])
