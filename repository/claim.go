@@ -147,7 +147,7 @@ func setClaimTime(d *dispatch.Dispatch, events []dispatch.Event, at time.Time) {
 // transactClaim returns a commitFunc that writes in a transaction, with a further SQL condition on the dispatch's row.
 func (s *Store) transactClaim(condition string) commitFunc {
 	return func(ctx context.Context, snapshot *claimSnapshot, d *dispatch.Dispatch, events []dispatch.Event) error {
-		err := transact(ctx, s.claims, func(tx *gorm.DB) error { return s.writeClaim(tx, snapshot, condition, d, events) })
+		err := s.transact(ctx, s.claims, func(tx *gorm.DB) error { return s.writeClaim(tx, snapshot, condition, d, events) })
 		if err == nil || errors.Is(err, dispatch.ErrUnknown) || errors.Is(err, errConflict) {
 			return err
 		}

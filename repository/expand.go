@@ -31,7 +31,7 @@ func (o *Outbox) Expand(ctx context.Context, event dispatch.EventID, take int) (
 func (o *Outbox) expand(ctx context.Context, event dispatch.EventID, take int) (outbox.Expansion, error) {
 	var result outbox.Expansion
 	leased, webhooks, written := time.Now().Add(o.LeaseTerm), o.webhooksMayExist(), false
-	err := transact(ctx, o.relay, func(tx *gorm.DB) (err error) {
+	err := o.transact(ctx, o.relay, func(tx *gorm.DB) (err error) {
 		if err := o.completeEvent(tx, event); err != nil {
 			return err
 		}

@@ -276,7 +276,7 @@ func (o *Outbox) RecordResults(ctx context.Context, results []outbox.SendResult)
 		if len(groups) == 1 {
 			return write(o.relay.WithContext(ctx))
 		}
-		return transact(ctx, o.relay, write)
+		return o.transact(ctx, o.relay, write)
 	})
 }
 

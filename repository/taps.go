@@ -66,7 +66,7 @@ const batchesPerInsert = 1000
 // AddAttempts writes all taps or none; it skips taps on unknown dispatches, and taps that are stored already if it is called with the same
 // taps again. A tap without a round, or with a round that has not begun, is written for the current round.
 func (s *Store) AddAttempts(ctx context.Context, taps []dispatch.Attempt) error {
-	return transact(ctx, s.relay, func(tx *gorm.DB) error {
+	return s.transact(ctx, s.relay, func(tx *gorm.DB) error {
 		current, err := currentRounds(tx, taps)
 		if err != nil {
 			return unavailable(err)

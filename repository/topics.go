@@ -113,7 +113,8 @@ func (s *Store) ScheduleTopicCleanup(ctx context.Context) (n int, err error) {
 
 // LeaseTopics leases up to limit of the topics with members to subscribe or unsubscribe.
 func (o *Outbox) LeaseTopics(ctx context.Context, limit int) (leased []outbox.Topic, err error) {
-	err = transact(ctx, o.relay, func(tx *gorm.DB) error {
+	err = o.transactWithRetry(ctx, o.relay, func(tx *gorm.DB) error {
+		leased = nil
 		now := o.dialect.now()
 		err := tx.Raw(`SELECT name, ended FROM topics WHERE state = 0 AND next_at <= `+now+` ORDER BY next_at LIMIT ?`+
 			o.dialect.skipLocked, limit).Scan(&leased).Error
@@ -151,7 +152,10 @@ func (o *Outbox) TopicMembers(ctx context.Context, t outbox.Topic, limit int) (m
 // RecordMembers writes that members were subscribed, or unsubscribed if the topic has ended, and deletes refused ones, whose
 // tokens the push service does not know. It renews the lease. ErrNotLeased if the owner no longer leases the topic.
 func (o *Outbox) RecordMembers(ctx context.Context, t outbox.Topic, members, refused []dispatch.DeviceID) error {
-	return transact(ctx, o.relay, func(tx *gorm.DB) error {
+	if t.Ended {
+		members, refused = nil, append(members, refused...)
+	}
+	return o.transactWithRetry(ctx, o.relay, func(tx *gorm.DB) error {
 		renewed := tx.Exec(`UPDATE topics SET next_at = `+o.dialect.now()+` + ? WHERE name = ? AND ended = ? AND state = 0 AND claim = ?`,
 			o.LeaseTerm.Microseconds(), t.Name, t.Ended, o.Owner)
 		if renewed.Error != nil {
@@ -159,9 +163,6 @@ func (o *Outbox) RecordMembers(ctx context.Context, t outbox.Topic, members, ref
 		}
 		if renewed.RowsAffected == 0 {
 			return dispatch.ErrNotLeased
-		}
-		if t.Ended {
-			members, refused = nil, append(members, refused...)
 		}
 		if len(members) > 0 {
 			err := tx.Exec(`UPDATE topic_members SET subscribed = ? WHERE topic = ? AND device_id IN ?`, true, t.Name, members).Error

@@ -13,8 +13,8 @@ import (
 )
 
 // transact runs fn in a transaction. ErrUnknown means that the COMMIT was sent and its reply is missing; after any other
-// error nothing was written.
-func transact(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {
+// error nothing was written. A transaction may lose against another one at its COMMIT too: on the nodes of a Galera cluster, or on TiDB.
+func (s *Store) transact(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {
 	tx := db.WithContext(ctx).Begin()
 	if tx.Error != nil {
 		return unavailable(tx.Error)
@@ -25,7 +25,10 @@ func transact(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) erro
 	if err := fn(tx); err != nil {
 		return err
 	}
-	if err := tx.Commit().Error; err != nil {
+	switch err := tx.Commit().Error; {
+	case s.dialect.retryable(err):
+		return unavailable(err)
+	case err != nil:
 		return fmt.Errorf("%w: commit: %w", dispatch.ErrUnknown, err)
 	}
 	return nil
@@ -43,7 +46,7 @@ func unavailable(err error) error {
 // concurrent write. Its errors are those of transact.
 func (s *Store) transactWithRetry(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {
 	for try := 1; ; try++ {
-		err := transact(ctx, db, fn)
+		err := s.transact(ctx, db, fn)
 		again := s.dialect.retryable(err) || errors.Is(err, errConflict) || errors.Is(err, gorm.ErrDuplicatedKey)
 		if !again || errors.Is(err, dispatch.ErrUnknown) || try == maxTries {
 			return err

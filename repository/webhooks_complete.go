@@ -24,7 +24,7 @@ func (o *WebhookOutbox) CompleteDeliveries(ctx context.Context, results []webhoo
 	for chunk := range slices.Chunk(results, resultsPerTransaction) {
 		var c completion
 		err := o.afterDeadlocks(func() error {
-			return transact(ctx, o.webhooks, func(tx *gorm.DB) error {
+			return o.transact(ctx, o.webhooks, func(tx *gorm.DB) error {
 				c = completion{WebhookOutbox: o, tx: tx, fates: map[webhook.ID]*fate{}}
 				return unavailable(c.run(chunk))
 			})

@@ -107,7 +107,7 @@ func (o *WebhookOutbox) leaseLanes(ctx context.Context, w *timedWebhook, n int) 
 		}
 		var found foundLanes
 		err := o.afterDeadlocks(func() error {
-			return transact(ctx, o.webhooks, func(tx *gorm.DB) (err error) {
+			return o.transact(ctx, o.webhooks, func(tx *gorm.DB) (err error) {
 				found, err = o.leaseSome(tx, w, want)
 				return unavailable(err)
 			})

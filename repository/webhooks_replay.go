@@ -80,7 +80,7 @@ func (o *WebhookOutbox) ReplayNext(ctx context.Context) (more bool, err error) {
 // replay writes the next part of the endpoint's replay, and how far it is. If another instance has written it meanwhile, it writes nothing.
 func (o *WebhookOutbox) replay(ctx context.Context, w *webhookRow) error {
 	return o.afterDeadlocks(func() error {
-		return transact(ctx, o.webhooks, func(tx *gorm.DB) error {
+		return o.transact(ctx, o.webhooks, func(tx *gorm.DB) error {
 			rows, last, now, err := o.replayed(tx, w)
 			if err != nil {
 				return err

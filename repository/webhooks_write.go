@@ -134,7 +134,7 @@ func (o *Outbox) completeWithDeliveries(ctx context.Context, events []dispatch.E
 	for chunk := range slices.Chunk(events, eventsPerCompletion) {
 		written := false
 		err := o.afterDeadlocks(func() error {
-			return transact(ctx, o.relay, func(tx *gorm.DB) error {
+			return o.transact(ctx, o.relay, func(tx *gorm.DB) error {
 				rows, leased, now, err := o.deliveriesOf(tx, chunk)
 				if err != nil || len(leased) == 0 {
 					return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os/exec"
 	"path"
 	"regexp"
@@ -31,7 +32,7 @@ func runPages(ctx context.Context) *result {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = 30 * time.Second
 	begin := time.Now()
-	r.err = cmd.Run()
+	r.err = errors.Join(cmd.Run(), ctx.Err())
 	r.took = time.Since(begin)
 	if cmd.ProcessState != nil {
 		r.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()

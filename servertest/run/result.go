@@ -87,7 +87,7 @@ func runSuite(ctx context.Context, s suite, binary string) *result {
 		}
 		r.add(e)
 	}
-	r.err = errors.Join(r.err, lines.Err(), cmd.Wait())
+	r.err = errors.Join(r.err, lines.Err(), cmd.Wait(), ctx.Err())
 	r.took, r.cpu = time.Since(begin), cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()
 	return r
 }

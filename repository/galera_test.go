@@ -1,0 +1,40 @@
+package repository
+
+import (
+	"strings"
+	"testing"
+
+	"gorm.io/gorm"
+
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+// On a Galera cluster a transaction may lose at its COMMIT against one that another node has committed. The outcome is known: nothing was
+// written, and the transaction is made again.
+func TestACommitThatLoses(t *testing.T) {
+	testkit.OnlyInAll(t)
+	t.Parallel()
+	g := servertest.StartGalera(t)
+	db := migrated(t, g.Nodes[0].URL(t))
+	here := direct(t, db.url)
+	elsewhere := direct(t, strings.Replace(db.url, g.Nodes[0].Addr(), g.Nodes[1].Addr(), 1))
+	d := db.add(t, nil)
+	note := func() (note string) {
+		must(t, here.QueryRow("SELECT note FROM dispatches WHERE id = ?", d.ID).Scan(&note))
+		return note
+	}
+	tries := 0
+	must(t, db.transactWithRetry(t.Context(), db.writes, func(tx *gorm.DB) error {
+		tries++
+		must(t, tx.Exec("UPDATE dispatches SET note = 'of the first node' WHERE id = ?", d.ID).Error)
+		if tries == 1 {
+			must(t, errorOf(elsewhere.Exec("UPDATE dispatches SET note = 'of the other node' WHERE id = ?", d.ID)))
+			testkit.Eventually(t, "the first node has what the other has committed", func() bool { return note() == "of the other node" })
+		}
+		return nil
+	}))
+	if tries != 2 || note() != "of the first node" {
+		t.Errorf("after %d tries the note is %q", tries, note())
+	}
+}
