@@ -200,13 +200,13 @@ func (l *life) step(spent map[string]costs, name string, pushes int, do func(con
 		l.t.Fatalf("%s: %v", name, err)
 	}
 	l.eventually("the dispatch is "+name, func() bool {
-		// The machine stood still, and pushes are due again. The relay looks at what is due once an hour only.
-		if n := l.wire.postponed(); n > l.again {
-			l.again = n
+		// The machine stood still, and pushes are due again, at once or in seconds. The relay looks at what is due once an hour only.
+		if l.wire.postponed() > l.again {
 			l.instance.Wake()
 		}
 		return l.wire.finished() == l.events && l.wire.recorded() == l.results
 	})
+	l.again = l.wire.postponed()
 	now := l.spent()
 	// The sends' results are recorded in one statement if they are there in time, and a busy machine needs a few.
 	repeated := max(l.calls("RecordResults")-flushes-1, 0)
