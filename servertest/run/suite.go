@@ -155,7 +155,8 @@ func test(ctx context.Context, o options) error {
 	if o.pages {
 		place := 0 // first, as they take long
 		if o.all {
-			place = len(runs) // last: whole instances with the race detector leave a browser too little time
+			// After the longest: whole instances with the race detector leave a browser too little time.
+			place = slices.IndexFunc(all, func(s suite) bool { return !slices.Contains(longest, s.pkg) })
 		}
 		runs = slices.Insert(runs, place, func() *result { return runPages(ctx) })
 	}
