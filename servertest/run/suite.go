@@ -41,8 +41,12 @@ var (
 // a test on SQLite. It is one flag: a program's build information has the last one alone, by which TestPlainStart builds.
 const unwatched = "-gcflags=modernc.org/...=-race=false"
 
-// longest are the packages that take longest, in this order. They begin first, so that no processor is idle at the end.
-var longest = []string{"systemtest", "repository", "notify", "lock", "handler", "migrations", "servertest"}
+// longest are the packages that take longest. They begin first, so that no processor is idle at the end, and in this order, by which one
+// that waits a lot, such as lock, runs beside one that computes.
+var longest = []string{
+	"systemtest", "lock", "repository", "lock/gocronlock", "notify", "schedule", "servertest", "handler", "migrations", "systemtest/sim",
+	"app", "service", "notify/stream", "limit", "notify/fcm",
+}
 
 // suite is a package's tests as one compiled program.
 type suite struct {
@@ -155,8 +159,8 @@ func test(ctx context.Context, o options) error {
 	if o.pages {
 		place := 0 // first, as they take long
 		if o.all {
-			// After the longest: whole instances with the race detector leave a browser too little time.
-			place = slices.IndexFunc(all, func(s suite) bool { return !slices.Contains(longest, s.pkg) })
+			// Whole instances with the race detector leave a browser too little time.
+			place = slices.IndexFunc(all, func(s suite) bool { return s.pkg == "handler" })
 		}
 		runs = slices.Insert(runs, place, func() *result { return runPages(ctx) })
 	}
