@@ -200,7 +200,7 @@ func (l *life) step(spent map[string]costs, name string, pushes int, do func(con
 		l.t.Fatalf("%s: %v", name, err)
 	}
 	l.eventually("the dispatch is "+name, func() bool {
-		// The machine stood still, and pushes are due again, at once or in seconds. The relay looks at what is due once an hour only.
+		// The machine stood still, and pushes are due again, at once or in seconds. The relay looks at what is due only once an hour.
 		if l.wire.postponed() > l.again {
 			l.instance.Wake()
 		}

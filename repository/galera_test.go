@@ -11,7 +11,7 @@ import (
 )
 
 // On a Galera cluster a transaction may lose at its COMMIT against one that another node has committed. The outcome is known: nothing was
-// written, and the transaction is made again.
+// written, and the transaction is made again. Here the first node has applied the other's transaction before the COMMIT.
 func TestACommitThatLoses(t *testing.T) {
 	testkit.OnlyInAll(t)
 	t.Parallel()

@@ -242,7 +242,7 @@ func (o *Outbox) dropObsolete(ctx context.Context, leased []outbox.Push, now tim
 	return pushes, dropped, o.RecordResults(ctx, results)
 }
 
-// afterDeadlocks calls write until it is not a deadlock's victim, which wrote nothing.
+// afterDeadlocks calls write until it neither is a deadlock's victim nor loses at its COMMIT: then it wrote nothing.
 func (s *Store) afterDeadlocks(write func() error) (err error) {
 	for range maxTries {
 		if err = write(); !s.dialect.retryable(err) {

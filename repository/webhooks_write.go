@@ -132,9 +132,10 @@ const eventsPerCompletion = 100
 // completeWithDeliveries completes those of the events that the owner leases, and writes their deliveries.
 func (o *Outbox) completeWithDeliveries(ctx context.Context, events []dispatch.EventID) error {
 	for chunk := range slices.Chunk(events, eventsPerCompletion) {
-		written := false
+		var written bool
 		err := o.afterDeadlocks(func() error {
 			return o.transact(ctx, o.relay, func(tx *gorm.DB) error {
+				written = false
 				rows, leased, now, err := o.deliveriesOf(tx, chunk)
 				if err != nil || len(leased) == 0 {
 					return err

@@ -50,8 +50,8 @@ type server struct {
 	dir   string
 	port  int
 	child *child
-	// ports end the reservations of its ports.
-	ports []func()
+	// freePorts end the reservations of its ports.
+	freePorts []func()
 	// frozen is set from Freeze to Thaw or Kill.
 	frozen bool
 }
@@ -110,7 +110,7 @@ func (s *server) choosePort() (int, error) {
 func (s *server) reservePort() (int, error) {
 	port, free, err := testkit.ReservePort()
 	if err == nil {
-		s.ports = append(s.ports, free)
+		s.freePorts = append(s.freePorts, free)
 	}
 	return port, err
 }
@@ -189,10 +189,10 @@ func (s *server) signal(sig syscall.Signal) {
 // end kills the server, frees its ports and removes its files.
 func (s *server) end() {
 	s.Kill()
-	for _, free := range s.ports {
+	for _, free := range s.freePorts {
 		free()
 	}
-	s.ports = nil
+	s.freePorts = nil
 	if err := os.RemoveAll(s.dir); err != nil && s.t != nil {
 		s.t.Errorf("%s: remove its files: %v", s.name, err)
 	}

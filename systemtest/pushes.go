@@ -115,7 +115,7 @@ func (db *Database) unanswered() (n int) {
 	return n
 }
 
-// unansweredMessages counts the attempts without an answer by message. An instance that was killed has recorded none of its last ones.
+// unansweredMessages counts the attempts without an answer by message. A killed instance did not record its last attempts.
 func (db *Database) unansweredMessages() map[message]int {
 	db.t.Helper()
 	found := map[message]int{}

@@ -31,7 +31,7 @@ type options struct {
 
 func main() {
 	var o options
-	flag.BoolVar(&o.all, "all", false, "run every test on every database, with -race (make test-all)")
+	flag.BoolVar(&o.all, "all", false, "run every test on every database, most with -race (make test-all)")
 	flag.BoolVar(&o.soak, "soak", false, "run the long tests, and only these (make soak)")
 	flag.BoolVar(&o.pages, "pages", false, "test the pages in a browser too, unless tests or packages are named")
 	flag.StringVar(&o.run, "run", "", "run the tests whose name matches, and no others")

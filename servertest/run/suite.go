@@ -23,13 +23,14 @@ var raced = []string{
 	"redisclient", "schedule", "service", "telemetry",
 }
 
-// slowlyRaced are packages that take several times as long with the race detector: with it run the tests that are named, and the others
-// without. In handler's, requests or streams meet; the rest make one request after another. In systemtest's, an instance does many
-// things at once: the detector watches the instances too, which are the same program, and all of them took three times as long.
+// slowlyRaced are packages that take several times as long with the race detector. Only the named tests run with it, and the others
+// run without. In those of handler, requests or streams meet; nearly all others make one request after another. In those of systemtest,
+// an instance does many things at once: the instances are the same program, so the detector watches them too.
 var (
 	slowlyRaced = map[string]string{
 		"handler": "^Test(StrangersWait|OneTokenOfManyDrivers|TwentyAtOnce|RedriveOverHTTP|OneSearchAKey|Searches.*|PreviewsGoOn|Shutdown|" +
-			"(No)?Stream.*|FormOfAStream|AStreamGoesByTheChange|HangingUpEndsTheStream|A?Client.*|AcceptW.*|SessionsOfInstances)$",
+			"(No)?Stream.*|FormOfAStream|AStreamGoesByTheChange|HangingUpEndsTheStream|A?Client.*|AcceptW.*|MemoryOfAStream|TokensEnd|" +
+			"KeysOfTwoInstances|SessionsOfInstances)$",
 	}
 	slowlyRacedInAll = map[string]string{
 		"systemtest": "^Test(ExactlyOneWinner|TwoInstances|RoundsUnderFire|RequestsFinish|RollingRestart|JobsOverInstances|RedisIsAway|" +
@@ -41,8 +42,8 @@ var (
 // a test on SQLite. It is one flag: a program's build information has the last one alone, by which TestPlainStart builds.
 const unwatched = "-gcflags=modernc.org/...=-race=false"
 
-// longest are the packages that take longest. They begin first, so that no processor is idle at the end, and in this order, by which one
-// that waits a lot, such as lock, runs beside one that computes.
+// longest are the packages that take longest. They begin first, in this order, so that no processor is idle at the end: lock and servertest,
+// which wait a lot, run beside packages that compute.
 var longest = []string{
 	"systemtest", "lock", "repository", "lock/gocronlock", "notify", "schedule", "servertest", "handler", "migrations", "systemtest/sim",
 	"app", "service", "notify/stream", "limit", "notify/fcm",
@@ -159,10 +160,10 @@ func test(ctx context.Context, o options) error {
 	if o.pages {
 		place := 0 // first, as they take long
 		if o.all {
-			// Whole instances with the race detector leave a browser too little time.
+			// Beside handler and later: whole instances with the race detector leave a browser too little time.
 			place = slices.IndexFunc(all, func(s suite) bool { return s.pkg == "handler" })
 		}
-		runs = slices.Insert(runs, place, func() *result { return runPages(ctx) })
+		runs = slices.Insert(runs, max(place, 0), func() *result { return runPages(ctx) })
 	}
 	results := make([]*result, len(runs))
 	next := make(chan int)
