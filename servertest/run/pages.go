@@ -39,6 +39,7 @@ func runPages(ctx context.Context) *result {
 	}
 	text := r.output[""].String()
 	r.passed, r.failed = number(passedPages, text), number(failedPages, text)
+	r.failures = pageFailures(text)
 	if left := number(leftPages, text); left > 0 {
 		r.skipped = map[string]int{"make test-all runs it": left}
 	}

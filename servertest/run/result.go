@@ -28,14 +28,15 @@ const (
 // result is what a suite's run has shown.
 type result struct {
 	suite
-	err     error
-	took    time.Duration
-	cpu     time.Duration // of the program and of the servers that it started and ended
-	passed  int
-	failed  int
-	skipped map[string]int // by reason
-	tests   []timing
-	output  map[string]*strings.Builder // by test, of those that have not passed, or all that are long; "" is the program's own
+	err      error
+	took     time.Duration
+	cpu      time.Duration // of the program and of the servers that it started and ended
+	passed   int
+	failed   int
+	skipped  map[string]int // by reason
+	tests    []timing
+	failures []failure
+	output   map[string]*strings.Builder // by test, of those that have not passed, or all that are long; "" is the program's own
 }
 
 type timing struct {
@@ -112,6 +113,11 @@ func (r *result) add(e event) {
 		if e.Action == "pass" && !r.soak { // the long tests print figures
 			delete(r.output, e.Test)
 		}
+		if e.Action == "fail" {
+			if f, says := newFailure(e.Test, text.String()); says {
+				r.failures = append(r.failures, f)
+			}
+		}
 		if strings.Contains(e.Test, "/") {
 			return
 		}
@@ -182,6 +188,14 @@ func report(results []*result, took time.Duration) error {
 	for _, why := range slices.SortedFunc(maps.Keys(skipped), func(a, b string) int { return cmp.Compare(skipped[b], skipped[a]) }) {
 		fmt.Printf("%7d  %s\n", skipped[why], why)
 		left += skipped[why]
+	}
+	if len(bad) > 0 {
+		fmt.Println("\nFailed:")
+	}
+	for _, r := range results {
+		if r.err != nil {
+			r.printFailures(os.Stdout)
+		}
 	}
 	fmt.Printf("\n%d passed, %d failed, %d skipped\n", passed, failed, left)
 	fmt.Printf("The tests took %.0f s.\n", took.Seconds())
