@@ -21,7 +21,7 @@ import (
 // the event is expanded, or will be after its lease has ended.
 func (o *Outbox) Expand(ctx context.Context, event dispatch.EventID, take int) (outbox.Expansion, error) {
 	var result outbox.Expansion
-	err := o.afterDeadlocks(func() (err error) {
+	err := o.withRetry(ctx, func() (err error) {
 		result, err = o.expand(ctx, event, take)
 		return err
 	})

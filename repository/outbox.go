@@ -242,16 +242,6 @@ func (o *Outbox) dropObsolete(ctx context.Context, leased []outbox.Push, now tim
 	return pushes, dropped, o.RecordResults(ctx, results)
 }
 
-// afterDeadlocks calls write until it neither is a deadlock's victim nor loses at its COMMIT: then it wrote nothing.
-func (s *Store) afterDeadlocks(write func() error) (err error) {
-	for range maxTries {
-		if err = write(); !s.dialect.retryable(err) {
-			return err
-		}
-	}
-	return fmt.Errorf("%w: one deadlock after another: %w", dispatch.ErrUnavailable, err)
-}
-
 // RecordResults writes the results of notifications that the owner leases. It skips those that the owner no longer leases.
 func (o *Outbox) RecordResults(ctx context.Context, results []outbox.SendResult) error {
 	if len(results) == 0 {
@@ -272,7 +262,7 @@ func (o *Outbox) RecordResults(ctx context.Context, results []outbox.SendResult)
 		}
 		return nil
 	}
-	return o.afterDeadlocks(func() error {
+	return o.withRetry(ctx, func() error {
 		if len(groups) == 1 {
 			return write(o.relay.WithContext(ctx))
 		}

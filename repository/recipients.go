@@ -31,7 +31,7 @@ func (o *Outbox) CompleteEvents(ctx context.Context, events []dispatch.EventID) 
 	if o.webhooksMayExist() {
 		return o.completeWithDeliveries(ctx, sorted)
 	}
-	return unavailable(o.afterDeadlocks(func() error { return o.completeLeased(o.relay.WithContext(ctx), sorted) }))
+	return unavailable(o.withRetry(ctx, func() error { return o.completeLeased(o.relay.WithContext(ctx), sorted) }))
 }
 
 func (o *Outbox) completeLeased(db *gorm.DB, events []dispatch.EventID) error {

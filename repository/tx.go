@@ -45,10 +45,22 @@ func unavailable(err error) error {
 // transactWithRetry runs fn in a transaction, and repeats it after a deadlock, a duplicate key or a conflict with a
 // concurrent write. Its errors are those of transact.
 func (s *Store) transactWithRetry(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {
+	return s.withRetry(ctx, func() error { return s.transact(ctx, db, fn) })
+}
+
+// withRetry calls write, a statement or a transaction, until it collides with no other: after a deadlock, a duplicate key or a conflict
+// nothing was written. It returns the last collision after maxTries, a deadlock as ErrUnavailable.
+func (s *Store) withRetry(ctx context.Context, write func() error) error {
 	for try := 1; ; try++ {
-		err := s.transact(ctx, db, fn)
-		again := s.dialect.retryable(err) || errors.Is(err, errConflict) || errors.Is(err, gorm.ErrDuplicatedKey)
-		if !again || errors.Is(err, dispatch.ErrUnknown) || try == maxTries {
+		err := write()
+		lost := s.dialect.retryable(err)
+		again := lost || errors.Is(err, errConflict) || errors.Is(err, gorm.ErrDuplicatedKey)
+		switch {
+		case !again || errors.Is(err, dispatch.ErrUnknown):
+			return err
+		case try == maxTries && lost:
+			return unavailable(err)
+		case try == maxTries:
 			return err
 		}
 		// A random pause keeps transactions that collided from colliding again.

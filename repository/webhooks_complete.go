@@ -23,11 +23,9 @@ const resultsPerTransaction = 100
 func (o *WebhookOutbox) CompleteDeliveries(ctx context.Context, results []webhook.Result) (paused []webhook.Endpoint, err error) {
 	for chunk := range slices.Chunk(results, resultsPerTransaction) {
 		var c completion
-		err := o.afterDeadlocks(func() error {
-			return o.transact(ctx, o.webhooks, func(tx *gorm.DB) error {
-				c = completion{WebhookOutbox: o, tx: tx, fates: map[webhook.ID]*fate{}}
-				return unavailable(c.run(chunk))
-			})
+		err := o.transactWithRetry(ctx, o.webhooks, func(tx *gorm.DB) error {
+			c = completion{WebhookOutbox: o, tx: tx, fates: map[webhook.ID]*fate{}}
+			return unavailable(c.run(chunk))
 		})
 		if err != nil {
 			return paused, err

@@ -106,11 +106,9 @@ func (o *WebhookOutbox) leaseLanes(ctx context.Context, w *timedWebhook, n int) 
 			break
 		}
 		var found foundLanes
-		err := o.afterDeadlocks(func() error {
-			return o.transact(ctx, o.webhooks, func(tx *gorm.DB) (err error) {
-				found, err = o.leaseSome(tx, w, want)
-				return unavailable(err)
-			})
+		err := o.transactWithRetry(ctx, o.webhooks, func(tx *gorm.DB) (err error) {
+			found, err = o.leaseSome(tx, w, want)
+			return unavailable(err)
 		})
 		if err != nil {
 			return leases, err
@@ -235,7 +233,7 @@ func (o *WebhookOutbox) ReleaseDeliveries(ctx context.Context, leases []webhook.
 			lanes[i] = deliveryLane(&chunk[i].Delivery)
 		}
 		where, args := lanesSQL(lanes)
-		err := o.afterDeadlocks(func() error {
+		err := o.withRetry(ctx, func() error {
 			return unavailable(o.webhooks.WithContext(ctx).Exec("UPDATE webhook_lanes SET claim = '', next_at = "+o.dialect.now()+
 				" WHERE claim = ? AND "+where, append([]any{o.Owner}, args...)...).Error)
 		})

@@ -66,7 +66,7 @@ func (o *WebhookOutbox) ReplayNext(ctx context.Context) (more bool, err error) {
 		if err != nil {
 			return false, unavailable(err)
 		}
-		if err := o.replay(ctx, &rows[i]); err != nil && !errors.Is(err, errConflict) {
+		if err := o.replay(ctx, &rows[i]); err != nil && !errors.Is(err, errReplayed) {
 			return false, err
 		}
 		o.wakeWebhooks()
@@ -77,31 +77,32 @@ func (o *WebhookOutbox) ReplayNext(ctx context.Context) (more bool, err error) {
 	return false, nil
 }
 
-// replay writes the next part of the endpoint's replay, and how far it is. If another instance has written it meanwhile, it writes nothing.
+// errReplayed means that another instance has written this part of a replay.
+var errReplayed = errors.New("another instance has written the deliveries")
+
+// replay writes the next part of the endpoint's replay, and how far it is. errReplayed: nothing was written.
 func (o *WebhookOutbox) replay(ctx context.Context, w *webhookRow) error {
-	return o.afterDeadlocks(func() error {
-		return o.transact(ctx, o.webhooks, func(tx *gorm.DB) error {
-			rows, last, now, err := o.replayed(tx, w)
-			if err != nil {
+	return o.transactWithRetry(ctx, o.webhooks, func(tx *gorm.DB) error {
+		rows, last, now, err := o.replayed(tx, w)
+		if err != nil {
+			return err
+		}
+		if len(rows) > 0 {
+			if err := writeDeliveries(tx, rows, sendAgain, now); err != nil {
 				return err
 			}
-			if len(rows) > 0 {
-				if err := writeDeliveries(tx, rows, sendAgain, now); err != nil {
-					return err
-				}
-			}
-			until := w.ReplayUntil
-			if last == nil {
-				until = nil
-			}
-			// After the lanes, which completions lock before endpoints.
-			done := tx.Exec("UPDATE webhooks SET replay_from = ?, replay_until = ? WHERE id = ? AND replay_from = ? AND replay_until = ?",
-				last, until, w.ID, *w.ReplayFrom, *w.ReplayUntil)
-			if done.Error == nil && done.RowsAffected == 0 {
-				return errConflict
-			}
-			return unavailable(done.Error)
-		})
+		}
+		until := w.ReplayUntil
+		if last == nil {
+			until = nil
+		}
+		// After the lanes, which completions lock before endpoints.
+		done := tx.Exec("UPDATE webhooks SET replay_from = ?, replay_until = ? WHERE id = ? AND replay_from = ? AND replay_until = ?",
+			last, until, w.ID, *w.ReplayFrom, *w.ReplayUntil)
+		if done.Error == nil && done.RowsAffected == 0 {
+			return errReplayed
+		}
+		return unavailable(done.Error)
 	})
 }
 

@@ -102,7 +102,7 @@ func TestReplayThatIsAskedForAgain(t *testing.T) {
 		before, err := findWebhook(in.general, to, "")
 		must(t, err)
 		must(t, in.ReplayWebhook(t.Context(), to, db.now(t).Add(-time.Hour)))
-		mustBeError(t, "a part of the first replay", in.sends.replay(t.Context(), &before), errConflict)
+		mustBeError(t, "a part of the first replay", in.sends.replay(t.Context(), &before), errReplayed)
 		must(t, errorOf(in.sends.ReplayNext(t.Context())))
 		db.mustCount(t, len(events), "webhook_deliveries")
 		must(t, in.ReplayWebhook(t.Context(), to, db.now(t).Add(-time.Hour)))

@@ -133,21 +133,19 @@ const eventsPerCompletion = 100
 func (o *Outbox) completeWithDeliveries(ctx context.Context, events []dispatch.EventID) error {
 	for chunk := range slices.Chunk(events, eventsPerCompletion) {
 		var written bool
-		err := o.afterDeadlocks(func() error {
-			return o.transact(ctx, o.relay, func(tx *gorm.DB) error {
-				written = false
-				rows, leased, now, err := o.deliveriesOf(tx, chunk)
-				if err != nil || len(leased) == 0 {
-					return err
-				}
-				if err := o.completeLeased(tx, leased); err != nil {
-					return unavailable(err)
-				}
-				if written = len(rows) > 0; !written {
-					return nil
-				}
-				return writeDeliveries(tx, rows, keepWritten, now)
-			})
+		err := o.transactWithRetry(ctx, o.relay, func(tx *gorm.DB) error {
+			written = false
+			rows, leased, now, err := o.deliveriesOf(tx, chunk)
+			if err != nil || len(leased) == 0 {
+				return err
+			}
+			if err := o.completeLeased(tx, leased); err != nil {
+				return unavailable(err)
+			}
+			if written = len(rows) > 0; !written {
+				return nil
+			}
+			return writeDeliveries(tx, rows, keepWritten, now)
 		})
 		if err != nil {
 			return err

@@ -5,7 +5,6 @@ import type { Json } from "../service.ts";
 test.use({ settings: { FIRSTTAP_RATE_LIMIT_DRIVER: "5000/s" } });
 
 test("500 open dispatches: few bytes are sent, and only changed cards are rendered or read", { tag: "@slow" }, async ({ own: service, openConsole }) => {
-  test.setTimeout(600_000);
   const [driver] = await service.drivers(1, "seoul");
   const all: Json[] = [];
   while (all.length < 500) {

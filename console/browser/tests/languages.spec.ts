@@ -22,7 +22,6 @@ for (const { lang, locale, tag } of languages) {
     test.use({ locale, settings: { FIRSTTAP_RATE_LIMIT_DRIVER: "1000/s", FIRSTTAP_WEBHOOK_ALLOW_PRIVATE: "true" } });
 
     test("nothing on any page of the console is in another language", { tag: "@slow" }, async ({ openConsole, own: service }) => {
-      test.setTimeout(600_000);
       const t = await textsOf("console", lang);
       const hook = await service.call("POST", "/v1/admin/webhooks", { url: "http://127.0.0.1:1/webhooks", events: ["*"] }); // where nobody listens
       const { drivers, taken } = await populate(service);

@@ -37,7 +37,6 @@ const console_: { name: string; hash: (d: { taken: any; drivers: any[] }) => str
 test.use({ settings: { FIRSTTAP_RATE_LIMIT_DRIVER: "1000/s" } });
 
 test("a picture of each page, which is accessible", { tag: "@slow" }, async ({ openConsole, openDriver, open, own: service }) => {
-  test.setTimeout(600_000);
   await mkdir(folder, { recursive: true });
   const made = await populate(service);
   past(service, day());
