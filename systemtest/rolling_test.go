@@ -115,13 +115,16 @@ type listening struct {
 	resyncs, moved int
 	last           string
 	reconnect      bool          // the stream's last event was the notice to reconnect
+	first          string        // the address of the instance that the first stream is from
 	begun          chan struct{} // closed when the first stream is open
 }
 
 func (l *listening) follow(t *testing.T, b *balancer, over func(*listening) bool) {
 	for !over(l) {
-		s := openStream(t, b.pick(), AdminKey, l.last)
+		from := b.pick()
+		s := openStream(t, from, AdminKey, l.last)
 		if l.moved == 0 {
+			l.first = from.URL
 			close(l.begun)
 		}
 		l.reconnect = false
@@ -152,8 +155,8 @@ func (l *listening) follow(t *testing.T, b *balancer, over func(*listening) bool
 	}
 }
 
-// Three instances are replaced one after the other under load, as in a deployment: no request fails, nothing is lost, and
-// every event is sent once.
+// Three instances are replaced one after the other under load, as in a deployment, or of the three the one that a stream is from: no
+// request fails, nothing is lost, and every event is sent once.
 func TestRollingRestart(t *testing.T) {
 	p, redis := startPushing(t, mariaDB(t)), ownRedis(t)
 	fleet, urls := make([]*Instance, 3), make([]string, 3)
@@ -184,7 +187,12 @@ func TestRollingRestart(t *testing.T) {
 	for k := range won {
 		racers.Go(func() { won[k] = racing(t, balance, drivers, load) })
 	}
-	for k, i := range fleet {
+	replaced := []int{0, 1, 2}
+	if !testkit.All() {
+		replaced = []int{slices.Index(urls, heard.first)}
+	}
+	for _, k := range replaced {
+		i := fleet[k]
 		before := load.races.Load()
 		i.signal(syscall.SIGTERM)
 		testkit.Eventually(t, "the load goes on without it", func() bool { return !balance.ready[k].Load() && load.races.Load() > before+20 })
