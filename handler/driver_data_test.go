@@ -59,6 +59,7 @@ func TestErasedDriver(t *testing.T) {
 
 // TestStreamOfAnErasedDriver has no offers any more, and ends.
 func TestStreamOfAnErasedDriver(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, stream.Options{})
 	d := l.drivers(1)[0]
 	open := l.open("/v1/stream", d.token, "")

@@ -168,6 +168,7 @@ func TestQuorumDoesNotWaitForTheLast(t *testing.T) {
 
 // Without a majority the quorum is unavailable, whatever a single server answers.
 func TestQuorumWithoutTwoIsUnavailable(t *testing.T) {
+	t.Parallel()
 	for what, fault := range quorumFaults {
 		if what == "flushed" {
 			continue // it answers, and no name is held
@@ -360,6 +361,7 @@ func TestQuorumRemainingTime(t *testing.T) {
 
 // A server that does not answer delays Show and List, and does not make them fail.
 func TestQuorumShowsWithoutOne(t *testing.T) {
+	t.Parallel()
 	e := newElectorate(t)
 	mustAcquire(t, e.quorum, "a", "me", time.Minute)
 	testkit.Eventually(t, "all have voted", func() bool { return e.owners(t, "a") == [3]string{"me", "me", "me"} })

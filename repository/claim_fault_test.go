@@ -166,6 +166,8 @@ func (d decider) held(ctx context.Context, t testing.TB, s *Store, proxy *server
 
 // eachDecider runs the test with each way to give a dispatch to a driver, on each server.
 func eachDecider(t *testing.T, test func(*testing.T, *database, decider)) {
+	t.Helper()
+	t.Parallel()
 	for what, d := range deciders {
 		t.Run(what, func(t *testing.T) {
 			everyServer(t, func(t *testing.T, db *database) {

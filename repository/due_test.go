@@ -60,6 +60,8 @@ var clockworks = []clockwork{
 
 // eachClockwork runs the test for each of them, on databases as each has them.
 func eachClockwork(t *testing.T, on func(*testing.T, func(*testing.T, *database)), test func(*testing.T, *database, clockwork)) {
+	t.Helper()
+	t.Parallel()
 	for _, c := range clockworks {
 		t.Run(c.name, func(t *testing.T) {
 			on(t, func(t *testing.T, db *database) { test(t, db, c) })

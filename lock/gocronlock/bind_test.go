@@ -56,6 +56,7 @@ func mustEndWithTheLease(t *testing.T, strategy lock.Strategy, name string, begi
 var errNo = errors.New("no")
 
 func TestBindEndsWhenTheServerDoesNotAnswer(t *testing.T) {
+	t.Parallel()
 	server := servertest.StartRedis(t)
 	locks := newLocks(t, redisAt(t, server.URL()), lock.Renewed(6*time.Second, time.Hour)) // longer than a busy machine stands still
 	listener, errs := failed()

@@ -28,6 +28,8 @@ var long = lock.Renewed(time.Minute, time.Hour)
 
 // each runs test on every strategy, with nothing held.
 func each(t *testing.T, test func(t *testing.T, strategy lock.Strategy)) {
+	t.Helper()
+	t.Parallel()
 	t.Run("memory", func(t *testing.T) { test(t, lock.NewMemory()) })
 	t.Run("redis", func(t *testing.T) { test(t, redisAt(t, servertest.RedisURL(t))) })
 }

@@ -242,6 +242,7 @@ func TestRemovedWhileItWaits(t *testing.T) {
 }
 
 func TestOutage(t *testing.T) {
+	t.Parallel()
 	server := servertest.StartRedis(t)
 	log, messages := logged(slog.LevelWarn)
 	l := lock.New(redisAt(t, server.URL()), lock.Options{Timeout: 5 * time.Second, Log: log})

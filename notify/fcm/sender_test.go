@@ -150,6 +150,7 @@ func TestUnavailableAnswersAtOnce(t *testing.T) {
 }
 
 func TestNoAnswer(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*fcmtest.Knobs){
 		"hangs":           func(k *fcmtest.Knobs) { k.Hang = true },
 		"taken and hangs": func(k *fcmtest.Knobs) { k.HangAfterAccept = 1 },
