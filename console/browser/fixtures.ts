@@ -99,6 +99,8 @@ export const test = base.extend<Test, Worker>({
       context.on("page", follow);
       if (key) expect((await context.request.post(at.url + "/v1/session", { data: { key } })).status()).toBe(200);
       const page = await context.newPage();
+      // Playwright does not report a request that is sent while the first route is being set up, and idle would not wait for it.
+      await page.route("**/never", (route) => route.fallback());
       await page.goto(at.url + path);
       return page;
     });
