@@ -135,3 +135,17 @@ test("an invalid token leads back to the sign-in, which shows the reason", async
   await page.getByRole("button", { name: "Sign in" }).click();
   await expect(page.getByText("Driver 1")).toBeVisible();
 });
+
+test("a link that is opened while the page appears signs in", { tag: "@slow" }, async ({ open, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  const page = await open("/driver/");
+  await page.addInitScript((token) => {
+    new MutationObserver((_, watch) => {
+      if (!document.querySelector("#app input")) return;
+      watch.disconnect();
+      location.hash = `token=${token}`;
+    }).observe(document, { childList: true, subtree: true });
+  }, driver!.token);
+  await page.reload();
+  await expect(page.getByText(driver!.name, { exact: true })).toBeVisible();
+});

@@ -25,8 +25,9 @@ function Driver() {
   const [link, setLink] = useState(first.link ?? "");
   const [why, setWhy] = useState("");
 
-  useEffect(() => {
-    // A link that is opened in this tab changes only the part of the address after the #, so the page does not load again.
+  // A link that is opened in this tab changes only the part of the address after the #, so the page does not load again. A layout
+  // effect listens before anything else can happen.
+  useLayoutEffect(() => {
     const changed = () => {
       const token = takeFromAddress();
       if (token && Session.replaces(token)) setLink(token);

@@ -1,4 +1,4 @@
-import { html, useEffect, useState } from "../assets/preact.js";
+import { html, useLayoutEffect, useState } from "../assets/preact.js";
 import { Unreachable, now } from "../assets/api.js";
 import { Jobs } from "./jobs.js";
 import { Languages, useLanguage } from "../assets/language.js";
@@ -8,7 +8,7 @@ import { Offers } from "./offers.js";
 function usePage() {
   const read = () => (location.hash === "#jobs" ? "jobs" : "offers");
   const [page, set] = useState(read);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const changed = () => set(read());
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
