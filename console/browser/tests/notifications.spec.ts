@@ -119,7 +119,7 @@ test("the backlog shows pending pushes, also after a lost connection", { tag: "@
   await fcm.fail(0);
   await page.context().setOffline(false);
   await expect(page.getByText("current", { exact: true })).toBeVisible();
-  await expect(backlog).toHaveText("Backlog 0"); // each failure has made the wait longer
+  await expect(backlog).toHaveText("Backlog 0");
   await page.getByRole("tab", { name: "Dropped" }).click();
   await expect(rows.filter({ hasText: "opened" })).toHaveCount(2);
 });
