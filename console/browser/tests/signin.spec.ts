@@ -14,7 +14,7 @@ test("a key opens the console, and no script can read it", async ({ open, servic
   expect(decodeURIComponent(cookie!.value)).not.toContain(service.adminKey);
 });
 
-test("an unreachable service signs no user in or out, and the page shows that", async ({ open, own: service }) => {
+test("an unreachable service signs no user in or out, and the page shows that", { tag: "@slow" }, async ({ open, own: service }) => {
   const page = await open("/console/", service);
   await service.stop("SIGKILL");
   await page.getByLabel("API key").fill(service.adminKey);
@@ -83,6 +83,19 @@ test("a link that is opened while an earlier one is checked is asked about", asy
   await signedIn;
   await page.evaluate(() => new Promise((resolve) => { setTimeout(resolve); }));
   await expect(page.getByRole("dialog", { name: "Sign in with another key?" })).toContainText("(viewer)");
+});
+
+test("a link that is opened while the page appears signs in", { tag: "@slow" }, async ({ open, service }) => {
+  const page = await open("/console/");
+  await page.addInitScript((key) => {
+    new MutationObserver((_, watch) => {
+      if (!document.querySelector("#app *")) return;
+      watch.disconnect();
+      location.hash = `key=${key}`;
+    }).observe(document, { childList: true, subtree: true });
+  }, service.adminKey);
+  await page.reload();
+  await expect(page.getByText("FIRSTTAP_ADMIN_KEY (admin)")).toBeVisible();
 });
 
 test("a foreign link replaces no session without confirmation", { tag: "@slow" }, async ({ openConsole, service }) => {

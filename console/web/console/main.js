@@ -26,7 +26,7 @@ function takeKey() {
 /** Returns the address' hash. A link that is opened in this tab changes only the hash: onKey gets the link's key. */
 function useHash(onKey) {
   const [hash, set] = useState(location.hash);
-  useEffect(() => {
+  useLayoutEffect(() => { // it listens before anything else can happen
     const changed = () => {
       const key = takeKey();
       if (key) onKey(key);
@@ -55,7 +55,7 @@ function Console() {
     });
   };
   const hash = useHash(come);
-  useEffect(() => { come(first); }, []);
+  useLayoutEffect(() => { come(first); }, []); // before a link that is opened now
 
   const leave = (why) => {
     setTrouble(why ?? null);

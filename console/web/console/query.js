@@ -1,4 +1,4 @@
-import { useEffect, useState } from "../assets/preact.js";
+import { useEffect, useLayoutEffect, useState } from "../assets/preact.js";
 
 /** Returns parameters in the form behind an address' ?, without the empty ones. */
 export const queryOf = (parameters) => new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== "")).toString();
@@ -12,7 +12,7 @@ const read = () => new URLSearchParams(location.hash.split("?")[1] ?? "");
  */
 export function useQuery(names) {
   const [query, set] = useState(read);
-  useEffect(() => {
+  useLayoutEffect(() => { // a change before the first paint is heard too
     const changed = () => set(read());
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
