@@ -122,7 +122,7 @@ mutant "an event with recipients is completed" notify/committed.go "		if none[e.
 mutant "an offer that a new driver has not got is completed" repository/create.go "dv.quarantined_at IS NULL AND n.id IS NULL" "dv.quarantined_at IS NULL AND 1 = 0" ./repository TestEligibleBeforeTheCommit
 mutant "a creation writes pushes that nobody has room for" repository/create.go "p.drivers > room || len(p.devices) > room" "false" ./repository TestPushesThatAreNotWrittenWithTheDispatch
 mutant "a stopped relay takes pushes" notify/committed.go "!r.running.Load()" "false" ./notify TestRelayWithoutRoom
-mutant "an event whose pushes are committed is expanded" notify/committed.go "		if all[e.id] {" "		if false {" ./notify TestFirstPushesNeedNoExpansion
+mutant "an event whose pushes are committed is expanded" notify/committed.go "		if all[e.id] {" "		if all[e.id] && false {" ./notify TestFirstPushesNeedNoExpansion
 mutant "a waiting event with recipients is completed" notify/committed.go "		return none[e.id]
 " "		return len(none) > 0
 " ./notify TestWaitingEvents
