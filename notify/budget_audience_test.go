@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // The cost model of docs/scaling.md: up to 64 phones, each phone costs two rows when the dispatch is offered and two when it is won, a few
@@ -33,6 +34,9 @@ func TestBudgetOfALargeAudience(t *testing.T) {
 		onDatabases(t, phones, func(t *testing.T, o *office) {
 			if o.kind == servertest.SQLite {
 				return // has the same statements
+			}
+			if phones > 200 {
+				testkit.OnlyInAll(t)
 			}
 			l := newLife(t, o)
 			l.live()

@@ -142,6 +142,9 @@ func TestWrongCredentials(t *testing.T) {
 	t.Parallel()
 	for _, drivers := range []int{30, 200} { // all are refused once within minutes, and within the hour
 		t.Run(fmt.Sprint(drivers), func(t *testing.T) {
+			if drivers > 30 {
+				testkit.OnlyInAll(t)
+			}
 			t.Parallel()
 			fleetInBubble(t, drivers, func(t *testing.T, o *office, push *gateway) {
 				o.trustAll()

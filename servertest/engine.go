@@ -70,7 +70,7 @@ func findMariaDB() (engine, error) {
 	if !version.mariadb {
 		return engine{}, fmt.Errorf("%s is MySQL %s", daemon, version.text)
 	}
-	small := []string{"--innodb-log-file-size=16M"}
+	small := []string{"--innodb-log-file-size=16M", "--key-buffer-size=1M"}
 	return engine{
 		name: mariadb, version: version.text,
 		daemon: slices.Concat([]string{daemon, "--no-defaults"}, asRoot(), small, frugal),

@@ -165,6 +165,7 @@ func TestDoctorOnFirebase(t *testing.T) {
 
 // TestDoctorOnTheEmulator: it is for development.
 func TestDoctorOnTheEmulator(t *testing.T) {
+	testkit.OnlyInAll(t)
 	t.Parallel()
 	emulator := servertest.StartFirebaseAuth(t)
 	settings := []string{"FIRSTTAP_FIREBASE_PROJECT=" + servertest.FirebaseProject, "FIREBASE_AUTH_EMULATOR_HOST=" + emulator.Addr()}

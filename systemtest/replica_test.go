@@ -136,6 +136,7 @@ func liveALife(t *testing.T, one, two *Instance, drivers []Driver) string {
 
 // TestDoctorOnAReplica finds each fault by its line.
 func TestDoctorOnAReplica(t *testing.T) {
+	testkit.OnlyInAll(t)
 	t.Parallel()
 	onReplication(t, func(t *testing.T, r *servertest.Replication) {
 		primary := r.Primary.URL(t)

@@ -20,7 +20,7 @@ import (
 const timeout = 40 * time.Minute
 
 const (
-	atOnce   = 2  // packages run at a time
+	atOnce   = 3  // packages run at a time
 	parallel = 8  // parallel tests of a package run at a time: most of them wait
 	slowest  = 10 // tests are named at the end
 )

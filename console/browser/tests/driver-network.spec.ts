@@ -49,7 +49,7 @@ test("a lost answer is requested again, and the tap counts once", async ({ openO
   expect(await accepted(service, job.id)).toBe(1);
 });
 
-test("a page that is reloaded during a tap finds its result", async ({ openOffer }) => {
+test("a page that is reloaded during a tap finds its result", { tag: "@slow" }, async ({ openOffer }) => {
   const { page } = await openOffer("5 Middle");
   let arrived = () => {};
   const done = new Promise<void>((resolve) => { arrived = resolve; });
@@ -77,7 +77,7 @@ test("a win with a lost answer appears among the jobs", async ({ openOffer }) =>
   await page.unrouteAll({ behavior: "ignoreErrors" }); // the same tap may be sent once more
 });
 
-test("the receipt settles an unanswered tap on an ended offer", async ({ openOffer }) => {
+test("the receipt settles an unanswered tap on an ended offer", { tag: "@slow" }, async ({ openOffer }) => {
   const { page } = await openOffer("6 Short");
   await ownClock(page);
   await expect(accept(page)).toBeVisible();
@@ -92,7 +92,7 @@ test("the receipt settles an unanswered tap on an ended offer", async ({ openOff
   await page.unrouteAll({ behavior: "ignoreErrors" });
 });
 
-test("a tap is repeated after a decision that is not final, and at a busy service", async ({ openOffer }) => {
+test("a tap is repeated after a decision that is not final, and at a busy service", { tag: "@slow" }, async ({ openOffer }) => {
   const { page } = await openOffer("7 Close");
   const answers = [
     { status: 409, json: { code: "ALREADY_TAKEN", status: 409, title: "Conflict", final: false } },

@@ -38,7 +38,7 @@ test("a key is shown once, opens the console, and is invalid once revoked", { ta
   await expect(service.call("GET", "/v1/admin/board", undefined, { token: key })).rejects.toThrow("401");
 });
 
-test("the first key can't be revoked", async ({ openConsole, service }) => {
+test("the first key can't be revoked", { tag: "@slow" }, async ({ openConsole, service }) => {
   const page = await openConsole("#/keys");
   const first = row(page, "FIRSTTAP_ADMIN_KEY").first();
   await expect(first).toContainText("it is replaced in FIRSTTAP_ADMIN_KEY");

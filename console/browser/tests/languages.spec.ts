@@ -260,7 +260,7 @@ test("a language that can't be loaded changes nothing", { tag: "@slow" }, async 
 
 test.describe(() => {
   test.use({ locale: "de-DE" });
-  test("a browser without a language of the pages gets Korean", async ({ open }) => {
+  test("a browser without a language of the pages gets Korean", { tag: "@slow" }, async ({ open }) => {
     await expect((await open("/console/")).getByRole("button", { name: "로그인" })).toBeVisible();
   });
 });

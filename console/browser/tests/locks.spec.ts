@@ -36,7 +36,7 @@ test("the locks of the leader and the relay are held, count down, and are renewe
   await expect(page.getByText("current", { exact: true })).toBeVisible();
 });
 
-test("the lock of a job appears while it is held", async ({ openConsole, service }) => {
+test("the lock of a job appears while it is held", { tag: "@slow" }, async ({ openConsole, service }) => {
   const page = await openConsole("#/locks");
   await service.call("POST", "/v1/admin/jobs/supply/run"); // keeps it for the rest of 50 s
   const supply = page.getByRole("row").filter({ has: page.getByRole("rowheader", { name: "supply" }) });

@@ -124,7 +124,7 @@ test("the backlog shows pending pushes, also after a lost connection", { tag: "@
   await expect(rows.filter({ hasText: "opened" })).toHaveCount(2);
 });
 
-test("a viewer sees dead pushes without buttons; keys move the tabs", async ({ fcm, own, tell, openConsole }) => {
+test("a viewer sees dead pushes without buttons; keys move the tabs", { tag: "@slow" }, async ({ fcm, own, tell, openConsole }) => {
   await fcm.poison("dispatch.opened");
   await tell(2);
   const page = await openConsole("#/notifications", await own.key("viewer"), own);

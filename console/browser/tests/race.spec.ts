@@ -44,7 +44,7 @@ test("a race of ten appears without reloading", async ({ openDispatch, service, 
   await accessible(page);
 });
 
-test("taps that are written after the answer appear without reloading", async ({ openDispatch, service, region }) => {
+test("taps that are written after the answer appear without reloading", { tag: "@slow" }, async ({ openDispatch, service, region }) => {
   const drivers = await service.drivers(6, region);
   const { page, d } = await openDispatch();
   await expect(page.getByText("Nobody has tapped in round 1.")).toBeVisible();
@@ -158,7 +158,7 @@ test("the notified drivers, their progress, and the pushes", { tag: "@slow" }, a
   await expect(section(page, "How far it got").getByRole("row", { name: "1 1 1 2 1 1" })).toBeVisible();
 });
 
-test("a number that is no longer known is not shown as zero", async ({ service, region, openConsole }) => {
+test("a number that is no longer known is not shown as zero", { tag: "@slow" }, async ({ service, region, openConsole }) => {
   const d = await service.dispatch(region);
   const page = await openConsole();
   await page.route("**/notifications?**", (route) => route.fulfill({ json: {

@@ -58,7 +58,7 @@ test("the chart and the table by region and time", { tag: "@slow" }, async ({ ow
   await expect(page.locator("link[href$='uplot.css']")).toHaveCount(1);
 });
 
-test("the numbers of one region are never shown as another's", async ({ own, openConsole, region }) => {
+test("the numbers of one region are never shown as another's", { tag: "@slow" }, async ({ own, openConsole, region }) => {
   await own.dispatch(region);
   await own.dispatch(`${region}-2`);
   const page = await openConsole("#/supply", undefined, own);

@@ -164,7 +164,7 @@ test("why a webhook is paused, and since when one fails", { tag: "@slow" }, asyn
   await accessible(page);
 });
 
-test("webhooks are for admins", async ({ openConsole, own }) => {
+test("webhooks are for admins", { tag: "@slow" }, async ({ openConsole, own }) => {
   const page = await openConsole("#/webhooks", await own.key("dispatcher"), own);
   await expect(page.getByText("There is no such page, or your key may not see it.")).toBeVisible();
   await expect(page.getByRole("link", { name: "Webhooks" })).toHaveCount(0);
@@ -218,7 +218,7 @@ test("each delivery is shown with its attempts, by state, and is sent again", as
   expect(items.map((d: Json) => d.event_id)).toContain(failed);
 });
 
-test("events since a time are sent again", async ({ openConsole, own }) => {
+test("events since a time are sent again", { tag: "@slow" }, async ({ openConsole, own }) => {
   const { id } = await made(own, "https://example.com/webhooks");
   const page = await openConsole(`#/webhooks/${id}`, undefined, own);
   const dialog = page.getByRole("dialog");
