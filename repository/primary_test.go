@@ -91,7 +91,7 @@ func TestReadOnlyServerAnswersNothing(t *testing.T) {
 			// Each by a connection that is there already.
 			testkit.Retry(t, func() error {
 				_, err := db.Claim(t.Context(), won.ID, v.ID, rule(0))
-				return errors.Join(err, db.Ping(t.Context()))
+				return errors.Join(err, db.Ping(t.Context()), errorOf(db.look(t.Context(), 0, nil)))
 			})
 			db.readOnly(t, true)
 			mustBeUnavailable(t, what, ask(t.Context()))
