@@ -27,12 +27,13 @@ func TestACallIsLost(t *testing.T) {
 // wait for the end of its lease.
 func TestAReleaseIsLost(t *testing.T) {
 	t.Parallel()
-	inBubble(t, 3, func(t *testing.T, o *office) {
+	inBubble(t, 65, func(t *testing.T, o *office) { // the first 64 pushes need no expansion
 		r := o.relay(nil)
 		synctest.Wait()
 		r.wire.setNext(requestIsLost, "Expand", "ReleaseEvents")
 		o.offer()
 		time.Sleep(15 * time.Second) // two pauses between releases, and a poll
+		testkit.Equal(t, "faults that have not struck", 0, r.wire.ahead())
 		o.mustHaveSentAll()
 	})
 }

@@ -72,6 +72,13 @@ func (w *wire) setNext(f fault, names ...string) {
 	}
 }
 
+// ahead returns how many of the faults of setNext have not struck.
+func (w *wire) ahead() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.next)
+}
+
 // made returns the calls since set.
 func (w *wire) made() []call {
 	w.mu.Lock()
