@@ -20,7 +20,8 @@ import (
 const timeout = 40 * time.Minute
 
 const (
-	atOnce   = 3  // packages run at a time
+	atOnce   = 2  // packages run at a time,
+	busiest  = 7  // and twice as many once so many have begun: the later ones wait more than they compute
 	parallel = 8  // parallel tests of a package run at a time: most of them wait
 	slowest  = 10 // tests are named at the end
 )

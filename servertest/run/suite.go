@@ -168,15 +168,16 @@ func test(ctx context.Context, o options) error {
 	results := make([]*result, len(runs))
 	next := make(chan int)
 	var workers sync.WaitGroup
-	for range atOnce {
-		workers.Go(func() {
-			for i := range next {
-				results[i] = runs[i]()
-				results[i].print()
-			}
-		})
+	work := func() {
+		for i := range next {
+			results[i] = runs[i]()
+			results[i].print()
+		}
 	}
 	for i := range runs {
+		if i < atOnce || i >= busiest && i < busiest+atOnce {
+			workers.Go(work)
+		}
 		next <- i
 	}
 	close(next)
