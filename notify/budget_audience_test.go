@@ -1,6 +1,7 @@
 package notify_test
 
 import (
+	"fmt"
 	"testing"
 
 	"firsttap/servertest"
@@ -31,25 +32,27 @@ func TestBudgetByAudience(t *testing.T) {
 // for each phone, as a push that waits is leased by an update of its own, and statements for each part and each lease of 256.
 func TestBudgetOfALargeAudience(t *testing.T) {
 	for _, phones := range []int{200, 600} {
-		onDatabases(t, phones, func(t *testing.T, o *office) {
-			if o.kind == servertest.SQLite {
-				return // has the same statements
-			}
+		t.Run(fmt.Sprint(phones), func(t *testing.T) {
 			if phones > 200 {
 				testkit.OnlyInAll(t)
 			}
-			l := newLife(t, o)
-			l.live()
-			var c costs
-			fits := false
-			for lives := 0; lives < 5 && !fits; lives++ { // while the machine stands still, pushes are leased again
-				c = l.live()["offered"]
-				fits = c.Statements <= 60 && c.Commits <= 8 && c.Rows <= 3*phones && c.Allocs <= 320*phones
-			}
-			t.Logf("%d phones, offered: %+v", phones, c)
-			if !fits {
-				t.Errorf("%d phones cost %+v", phones, c)
-			}
+			onDatabases(t, phones, func(t *testing.T, o *office) {
+				if o.kind == servertest.SQLite {
+					return // has the same statements
+				}
+				l := newLife(t, o)
+				l.live()
+				var c costs
+				fits := false
+				for lives := 0; lives < 5 && !fits; lives++ { // while the machine stands still, pushes are leased again
+					c = l.live()["offered"]
+					fits = c.Statements <= 60 && c.Commits <= 8 && c.Rows <= 3*phones && c.Allocs <= 320*phones
+				}
+				t.Logf("%d phones, offered: %+v", phones, c)
+				if !fits {
+					t.Errorf("%d phones cost %+v", phones, c)
+				}
+			})
 		})
 	}
 }

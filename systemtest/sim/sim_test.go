@@ -73,7 +73,7 @@ func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
 // Whatever fails, the promises to drivers hold.
 func TestClaims(t *testing.T) {
-	accepts := cmp.Or(*acceptsFlag, testkit.Scale(4_000, 8_000)) // with -race, as in make test-all, it is eight times slower
+	accepts := cmp.Or(*acceptsFlag, testkit.Scale(4_000, 8_000))
 	explore(t, func(s sum) bool {
 		return *seedsFlag > 0 && s.histories >= *seedsFlag || *seedsFlag == 0 && s.accepts >= accepts
 	})

@@ -1,4 +1,4 @@
-// Runs all tests in one process: to load Playwright's expect takes longer than most of them.
+// Runs all tests in one process, as loading Playwright's expect takes longer than most of them.
 import { readdirSync } from "node:fs";
 
 const here = new URL(".", import.meta.url);
