@@ -19,6 +19,7 @@ const (
 	pageLines   = 7   // of a failed page test, which says what it wanted in lines of their own
 	reasonWidth = 400 // bytes of a line
 	lastLines   = 5   // of a program that failed outside its tests
+	namedTests  = 10  // of a suite are named in a run's last lines
 )
 
 // newFailure reads what a Go test has printed. Its last lines are the ones that ended it.
@@ -53,6 +54,19 @@ func pageFailures(text string) (all []failure) {
 		}
 	}
 	return all
+}
+
+// verdict names the suite and its failed tests in lines of their own, the last of a run.
+func (r *result) verdict() string {
+	var tests []string
+	for _, f := range r.failures {
+		name, _, _ := strings.Cut(f.test, " ") // a page test's place, without its title
+		tests = append(tests, name)
+	}
+	if len(tests) > namedTests {
+		tests = append(tests[:namedTests], fmt.Sprintf("and %d more", len(tests)-namedTests))
+	}
+	return strings.Join(slices.Insert(tests, 0, r.suite.String()), "\n  ")
 }
 
 // printFailures lists a failed suite's tests, or its last lines if none of its tests has failed: a program may end by a panic.

@@ -35,3 +35,21 @@ func TestFailuresInTheSummary(t *testing.T) {
 		t.Errorf("a panic is listed as\n%swant\n%s", said, want)
 	}
 }
+
+// A long output is often cut to its end, so the last lines name what failed, without the reasons.
+func TestVerdict(t *testing.T) {
+	r := &result{suite: suite{pkg: "limit", race: true}}
+	if got, want := r.verdict(), "firsttap/limit -race"; got != want {
+		t.Errorf("without a failed test: %q, want %q", got, want)
+	}
+	r.failures = []failure{{test: "TestRoom/of_ten", why: []string{"room_test.go:12: 11 calls"}}, {test: "tests/race.spec.ts:7:5 › two windows"}}
+	if got, want := r.verdict(), "firsttap/limit -race\n  TestRoom/of_ten\n  tests/race.spec.ts:7:5"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for range namedTests {
+		r.failures = append(r.failures, failure{test: "TestMore"})
+	}
+	if got := r.verdict(); !strings.HasSuffix(got, "\n  and 2 more") || strings.Count(got, "\n") != namedTests+1 {
+		t.Errorf("of %d failed tests: %q", len(r.failures), got)
+	}
+}

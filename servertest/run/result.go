@@ -21,7 +21,7 @@ const timeout = 40 * time.Minute
 
 const (
 	atOnce   = 2  // packages run at a time,
-	busiest  = 7  // and twice as many once so many have begun: the later ones wait more than they compute
+	busiest  = 7  // and in `make test` twice as many once so many have begun: the later ones wait more than they compute
 	parallel = 8  // parallel tests of a package run at a time: most of them wait
 	slowest  = 10 // tests are named at the end
 )
@@ -174,7 +174,7 @@ func report(results []*result, took time.Duration) error {
 			tests = append(tests, timing{r.pkg + " " + t.test, t.took})
 		}
 		if r.err != nil {
-			bad = append(bad, r.String())
+			bad = append(bad, r.verdict())
 		}
 	}
 	slices.SortFunc(tests, func(a, b timing) int { return cmp.Compare(b.took, a.took) })
@@ -201,7 +201,7 @@ func report(results []*result, took time.Duration) error {
 	fmt.Printf("\n%d passed, %d failed, %d skipped\n", passed, failed, left)
 	fmt.Printf("The tests took %.0f s.\n", took.Seconds())
 	if len(bad) > 0 {
-		return fmt.Errorf("FAIL: %s", strings.Join(bad, ", "))
+		return fmt.Errorf("FAIL: %s", strings.Join(bad, "\nFAIL: "))
 	}
 	if passed == 0 {
 		return errors.New("FAIL: no test ran")

@@ -175,7 +175,7 @@ func test(ctx context.Context, o options) error {
 		}
 	}
 	for i := range runs {
-		if i < atOnce || i >= busiest && i < busiest+atOnce {
+		if i < atOnce || !o.all && i >= busiest && i < busiest+atOnce {
 			workers.Go(work)
 		}
 		next <- i
