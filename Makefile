@@ -6,6 +6,11 @@ BROWSER ?= wanted
 export MYSQL FIREBASE BROWSER
 export FIRSTTAP_MYSQL_ROOT ?= /var/cache/firsttap/mysql
 
+# What these targets compile they share: without cgo, as the product is built, and without debug information, which takes a tenth of the time.
+shared := -trimpath -buildvcs=false -gcflags=all=-dwarf=false
+check test test-all soak tidb mutants lint client kubernetes: export CGO_ENABLED := 0
+check test test-all soak tidb mutants lint client kubernetes: export GOFLAGS := $(filter-out $(shared),$(GOFLAGS)) $(shared)
+
 BIN := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/firsttap/bin
 GOLANGCI := $(BIN)/golangci-lint-v2.15.0
 
@@ -17,9 +22,9 @@ build:
 # Tests everything that a change can break, in minutes: each promise once, on Redis, MariaDB and what else is installed. At the
 # end it says what was left out. RUNFLAGS are those of servertest/run: RUNFLAGS='-run TestX ./lock' runs one test.
 test:
-	@go list -deps -test ./... >/dev/null & servertest/install.sh --basic && wait # the modules are fetched meanwhile
+	@{ go list -deps -test ./... >/dev/null && go build ./app ./servertest; } & servertest/install.sh --basic && wait # it fetches and compiles meanwhile
 	@programs=$$(servertest/install.sh --list); case ,$$programs in *,browser,*) pages=-pages;; esac; \
-		FIRSTTAP_TEST_REQUIRE=$$programs go run -trimpath ./servertest/run $$pages $(RUNFLAGS)
+		FIRSTTAP_TEST_REQUIRE=$$programs go run ./servertest/run $$pages $(RUNFLAGS)
 	@servertest/install.sh --missing
 
 # Runs every test but the long ones: on both database servers, with all locks, under -race but for most whole instances, and every page. Installs what is missing.
@@ -31,7 +36,7 @@ test-all: servers
 # Runs the long tests, each for SOAK: storms, crowds, many streams, pushes while instances are killed. They print figures.
 SOAK ?= 1m
 soak: servers
-	SOAK=$(SOAK) FIRSTTAP_TEST_REQUIRE=$$(servertest/install.sh --list) go run -trimpath ./servertest/run -soak $(RUNFLAGS)
+	SOAK=$(SOAK) FIRSTTAP_TEST_REQUIRE=$$(servertest/install.sh --list) go run ./servertest/run -soak $(RUNFLAGS)
 
 # Tests the repository, the migrations, the table of locks and whole instances on a TiDB server, which it builds if it
 # is not there: a quarter of an hour on two cores.
@@ -39,8 +44,8 @@ tidb: export FIRSTTAP_TEST = tidb
 tidb: export FIRSTTAP_TEST_REQUIRE = tidb,mysql
 tidb: servers
 	servertest/tidb.sh
-	go run -trimpath ./servertest/run $(RUNFLAGS) ./repository ./migrations
-	go run -trimpath ./servertest/run $(RUNFLAGS) -run 'TiDB|Fence|^Test(ExactlyOneWinner|TwoInstances|RoundsUnderFire|DoctorOnAGoodSetUp)$$' ./lock ./systemtest
+	go run ./servertest/run $(RUNFLAGS) ./repository ./migrations
+	go run ./servertest/run $(RUNFLAGS) -run 'TiDB|Fence|^Test(ExactlyOneWinner|TwoInstances|RoundsUnderFire|DoctorOnAGoodSetUp)$$' ./lock ./systemtest
 
 # Tests the pages in Chromium, if it is installed.
 browser:
@@ -106,14 +111,14 @@ kubernetes:
 
 # Breaks the code on purpose, one condition at a time, and checks that a test notices.
 mutants: servers
-	go run -trimpath ./servertest/run -exec loadtest/mutants.sh
+	go run ./servertest/run -exec loadtest/mutants.sh
 
 lint: $(GOLANGCI)
 	$(GOLANGCI) run ./...
 
 $(GOLANGCI):
 	mkdir -p $(BIN)
-	cd / && GOFLAGS= GOBIN=$(BIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+	cd / && GOFLAGS='$(shared)' GOBIN=$(BIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 	mv $(BIN)/golangci-lint $@
 
 format:
@@ -126,7 +131,7 @@ check: servers
 	loadtest/mutants.sh --check
 	$(MAKE) lint
 	$(MAKE) vendored
-	CGO_ENABLED=0 go build -trimpath -o bin/firsttap .
+	go build -o bin/firsttap .
 	FIRSTTAP_BIN=$(CURDIR)/bin/firsttap $(MAKE) test-all
 	$(MAKE) client
 	loadtest/run.sh race short

@@ -63,7 +63,7 @@ k6=$bin/k6-$version
 if [[ ! -x $k6 ]]; then
   echo "building k6 $version ..." >&2
   mkdir -p "$bin"
-  (cd "$tmp" && GOFLAGS='' GOBIN=$tmp go install "go.k6.io/k6@$version")
+  (cd "$tmp" && GOFLAGS='-trimpath -gcflags=all=-dwarf=false' GOBIN=$tmp go install "go.k6.io/k6@$version")
   mv "$tmp/k6" "$k6"
 fi
 go build -o "$tmp/firsttap" .

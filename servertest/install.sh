@@ -46,7 +46,7 @@ apt_install() {
 	fi
 	local code=0
 	{
-		as_root apt-get update &&
+		{ [ "${updated:-}" ] || as_root apt-get update; } && updated=yes &&
 			as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"
 	} >>"$log" 2>&1 || code=$?
 	[ "$kept" = yes ] || as_root rm -f "$policy"

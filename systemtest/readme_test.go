@@ -22,15 +22,21 @@ func buildProgram(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "firsttap")
 	build := []string{"build", "-ldflags=-s -w", "-o", program}
+	env := os.Environ()
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
+			if s.Key == "CGO_ENABLED" {
+				env = append(env, s.Key+"="+s.Value)
+			}
 			if slices.Contains([]string{"-race", "-trimpath", "-gcflags"}, s.Key) {
 				build = append(build, s.Key+"="+s.Value)
 			}
 		}
 	}
 	build = append(build, "firsttap")
-	if out, err := exec.CommandContext(t.Context(), "go", build...).CombinedOutput(); err != nil {
+	cmd := exec.CommandContext(t.Context(), "go", build...)
+	cmd.Env = env
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return program

@@ -9,7 +9,7 @@ cd "$(dirname "$0")"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 build() {
-  (cd ../.. && go build -trimpath -o "$tmp/$1" "$2")
+  (cd ../.. && go build -o "$tmp/$1" "$2")
   echo "$tmp/$1"
 }
 FIRSTTAP_BIN=${FIRSTTAP_BIN:-$(build firsttap .)}

@@ -56,7 +56,7 @@ func main() {
 func onServers(do func(context.Context) error) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := useMemory(); err != nil {
+	if err := errors.Join(useMemory(), compileAlike()); err != nil {
 		return err
 	}
 	environ, end, err := servertest.StartShared()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -39,8 +40,21 @@ var (
 )
 
 // unwatched leaves SQLite, which is C translated to Go, without the race detector: watching its own memory takes most of the time of
-// a test on SQLite. It is one flag: a program's build information has the last one alone, by which TestPlainStart builds.
-const unwatched = "-gcflags=modernc.org/...=-race=false"
+// a test on SQLite.
+const unwatched = "-gcflags=modernc.org/...=-race=false -dwarf=false"
+
+// goFlags are the flags of all that is compiled for the tests, as in the Makefile: what one of them compiles the others share, and so do
+// all checkouts of a commit. They leave out the debug information, which takes a tenth of a first compilation.
+const goFlags = "-trimpath -buildvcs=false -gcflags=all=-dwarf=false"
+
+// compileAlike sets the environment of all programs that this one starts. Only the race detector needs cgo: see compile.
+func compileAlike() error {
+	flags := os.Getenv("GOFLAGS")
+	if !strings.HasSuffix(flags, goFlags) {
+		flags = strings.TrimSpace(flags + " " + goFlags)
+	}
+	return errors.Join(os.Setenv("GOFLAGS", flags), os.Setenv("CGO_ENABLED", "0"))
+}
 
 // longest are the packages that take longest. They begin first, in this order, so that no processor is idle at the end: lock and servertest,
 // which wait a lot, run beside packages that compute.
@@ -185,11 +199,11 @@ func test(ctx context.Context, o options) error {
 	return report(results, time.Since(begin))
 }
 
-// compile builds the test programs with all processors: first those without the race detector, which share most packages. With -trimpath
-// all checkouts of a commit share what is compiled. It leaves vet, which needs a fifth of a first compilation, to `make check`.
+// compile builds the test programs with all processors: first those without the race detector, which share most packages. It leaves vet,
+// which needs a fifth of a first compilation, to `make check`.
 func compile(ctx context.Context, o options, dir string, all []suite) error {
 	for _, race := range []bool{false, true} {
-		args := slices.Concat([]string{"test", "-c", "-vet=off", "-trimpath", "-ldflags=-s -w", "-o", folder(dir, race) + string(filepath.Separator)}, o.tags())
+		args := slices.Concat([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", folder(dir, race) + string(filepath.Separator)}, o.tags())
 		if race {
 			args = append(args, "-race", unwatched)
 		}
@@ -203,7 +217,11 @@ func compile(ctx context.Context, o options, dir string, all []suite) error {
 		if wanted == 0 {
 			continue
 		}
-		if _, err := output(ctx, "go", args...); err != nil {
+		cmd := exec.CommandContext(ctx, "go", args...)
+		if race {
+			cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+		}
+		if _, err := printed(cmd); err != nil {
 			return err
 		}
 	}
@@ -212,11 +230,14 @@ func compile(ctx context.Context, o options, dir string, all []suite) error {
 
 // output runs a command, and returns what it prints.
 func output(ctx context.Context, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
+	return printed(exec.CommandContext(ctx, name, args...))
+}
+
+func printed(cmd *exec.Cmd) (string, error) {
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args, " "), err, out.String(), errs.String())
+		return "", fmt.Errorf("%s: %w\n%s%s", strings.Join(cmd.Args, " "), err, out.String(), errs.String())
 	}
 	return out.String(), nil
 }
