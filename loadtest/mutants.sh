@@ -369,13 +369,20 @@ mutant "HTTP/1.0 gets chunks" handler/stream.go "c.Request().ProtoAtLeast(1, 1)"
 live=notify/stream/connection.go
 mutant "a stream keeps its request's goroutine" $live "	go func() {" "	func() {" ./handler TestMemoryOfAStream
 mutant "a stream without the last chunk" $live "broken == nil && c.Chunked" "false" ./handler TestFormOfAStream
-mutant "a client that has gone keeps its stream" $live "			hangUp()" "			_ = hangUp" ./handler TestHangingUpEndsTheStream
+mutant "a client that has gone keeps its stream" $live "			s.end(errGone)" "			_ = errGone" ./handler TestHangingUpEndsTheStream
 mutant "a panic of one stream ends the instance" $live "p := recover(); p != nil" "p := any(nil); p != nil" ./notify/stream TestPanicOfAStream
-mutant "the stop waits for clients that read nothing" $live "context.AfterFunc(s.hub.lasting, func() { c.Close() })" "context.AfterFunc(s.hub.lasting, func() {})" ./notify/stream TestShutdownWaits
+mutant "the stop waits for clients that read nothing" $live "	for c := range h.connections {" "	for c := range map[*Connection]struct{}{} {" ./notify/stream TestShutdownWaits
 mutant "the stop does not wait for the streams' last words" notify/stream/hub.go "	case <-ctx.Done():
-		h.cutOff()" "	default:
-		h.cutOff()" ./notify/stream TestShutdownWaits
-mutant "each client's event is encoded again" notify/stream/stream.go "return m.forDriver(&s.driver, now)" "return append([]byte(nil), m.forDriver(&s.driver, now)...)" ./notify/stream TestOneEventIsEncodedOnce
+		h.cutConnections()" "	default:
+		h.cutConnections()" ./notify/stream TestShutdownWaits
+mutant "each client's event is encoded again" notify/stream/stream.go "return m.forDriver(&v, now)" "return append([]byte(nil), m.forDriver(&v, now)...)" ./notify/stream TestOneEventIsEncodedOnce
+mutant "a stream that has ended loads its driver" notify/stream/stream.go "	if s.ended() {" "	if false {" ./notify/stream TestEndedStreamsDoNotReload
+mutant "an idle stream has one heartbeat" notify/stream/stream.go "		timer.Reset(due.Sub(now))" "" ./notify/stream TestHeartbeats
+mutant "a stream that is idle never ends" notify/stream/stream.go "		return due
+	}
+	return end" "		return due
+	}
+	return now.Add(1000 * time.Hour)" ./notify/stream TestHeartbeats
 mutant "all streams load their drivers at once" notify/stream/hub.go "make(chan struct{}, maxReloads)" "make(chan struct{}, 100*maxReloads)" ./notify/stream TestFewStreamsReloadAtOnce
 mutant "Redis keeps a quiet stream for ever" notify/stream/bus.go "strconv.FormatUint(oldest, 10)" "strconv.FormatUint(0*oldest, 10)" ./notify/stream TestBusForgets
 mutant "an instance trims by its own clock" notify/stream/follow.go "h.bus.markAndTrim(ctx, last," "h.bus.markAndTrim(ctx, h.ids.next(h.options.Now())," ./notify/stream TestInstanceWithAWrongClock

@@ -40,21 +40,20 @@ func (s *Stream) ServeConnection(c Connection) {
 }
 
 func (s *Stream) serveOn(c *Connection) {
-	ctx, hangUp := context.WithCancel(s.hub.lasting)
-	defer hangUp()
+	s.hub.attach(c)
+	defer s.hub.detach(c)
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		// Clients send nothing after their request. If one does, no more is read, and a write notices when that client is gone.
 		if _, err := c.Read(make([]byte, 1)); err != nil {
-			hangUp()
+			s.end(errGone)
 		}
 	})
 	defer reading.Wait()
 	defer c.Close()
-	defer context.AfterFunc(s.hub.lasting, func() { c.Close() })() // ends a write that is under way
 	var broken error
-	_ = s.Serve(ctx, func(frames [][]byte) error {
-		if err := c.Check(ctx); err != nil {
+	_ = s.serve(s.hub.lasting, nil, func(frames [][]byte) error {
+		if err := c.Check(s.hub.lasting); err != nil {
 			return err
 		}
 		broken = c.write(frames)
@@ -62,6 +61,32 @@ func (s *Stream) serveOn(c *Connection) {
 	}) // the stream's last event says why it ended, unless the client is gone
 	if broken == nil && c.Chunked {
 		_ = c.send(net.Buffers{[]byte("0\r\n\r\n")})
+	}
+}
+
+// attach makes cutConnections close c.
+func (h *Hub) attach(c *Connection) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.connections[c] = struct{}{}
+	if h.lasting.Err() != nil {
+		c.Close()
+	}
+}
+
+func (h *Hub) detach(c *Connection) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.connections, c)
+}
+
+// cutConnections ends the streams on connections at once, also one whose write is under way.
+func (h *Hub) cutConnections() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.endLasting()
+	for c := range h.connections {
+		c.Close()
 	}
 }
 

@@ -181,35 +181,57 @@ func TestOneEventIsEncodedOnce(t *testing.T) {
 // TestFewStreamsReloadAtOnce after a resync of all, and each does.
 func TestFewStreamsReloadAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const streams = 3 * maxReloads
-		h, stop := startHub(t, Options{QueueSize: 1})
-		defer stop()
-		var resynced, at, most, loaded atomic.Int32
-		for range streams {
-			v := kim()
-			s, err := h.OpenDriver(t.Context(), v.ID, "", func(context.Context) (dispatch.Driver, error) {
-				if resynced.Load() == 0 {
-					return v, nil
-				}
-				now := at.Add(1)
-				defer at.Add(-1)
-				for before := most.Load(); now > before && !most.CompareAndSwap(before, now); before = most.Load() {
-				}
-				time.Sleep(time.Millisecond) // of the bubble's
-				loaded.Add(1)
-				return v, nil
-			})
-			listen(t, s, err)
-		}
-		synctest.Wait()
-		resynced.Store(1)
-		h.mu.Lock() // so that the second event finds no room
-		opens(h)
-		opens(h)
-		opens(h)
-		h.mu.Unlock()
-		time.Sleep(time.Second) // of the bubble's
-		testkit.Equal(t, "drivers that were loaded again", streams, int(loaded.Load()))
-		testkit.Equal(t, "at once", maxReloads, int(most.Load()))
+		loaded, most := afterAResync(t, 3*maxReloads, func([]*Stream) {})
+		testkit.Equal(t, "drivers that were loaded again", 3*maxReloads, loaded)
+		testkit.Equal(t, "at once", maxReloads, most)
 	})
+}
+
+// TestEndedStreamsDoNotReload: a stream that ends while it waits for its turn costs no query.
+func TestEndedStreamsDoNotReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		loaded, _ := afterAResync(t, 3*maxReloads, func(streams []*Stream) {
+			for _, s := range streams {
+				s.Close()
+			}
+		})
+		testkit.Equal(t, "drivers that were loaded again", maxReloads, loaded)
+	})
+}
+
+// afterAResync opens the streams, each of whose drivers takes a millisecond to load, and calls then while the first of them load their
+// drivers again. It returns how many were loaded, and how many at once at most.
+func afterAResync(t *testing.T, streams int, then func([]*Stream)) (all, atOnce int) {
+	h, stop := startHub(t, Options{QueueSize: 1})
+	defer stop()
+	var resynced, at, most, loaded atomic.Int32
+	var opened []*Stream
+	for range streams {
+		v := kim()
+		s, err := h.OpenDriver(t.Context(), v.ID, "", func(context.Context) (dispatch.Driver, error) {
+			if resynced.Load() == 0 {
+				return v, nil
+			}
+			now := at.Add(1)
+			defer at.Add(-1)
+			for before := most.Load(); now > before && !most.CompareAndSwap(before, now); before = most.Load() {
+			}
+			time.Sleep(time.Millisecond) // of the bubble's
+			loaded.Add(1)
+			return v, nil
+		})
+		listen(t, s, err)
+		opened = append(opened, s)
+	}
+	synctest.Wait()
+	resynced.Store(1)
+	h.mu.Lock() // so that the second event finds no room
+	opens(h)
+	opens(h)
+	opens(h)
+	h.mu.Unlock()
+	synctest.Wait()
+	then(opened)
+	time.Sleep(time.Second) // of the bubble's
+	return int(loaded.Load()), int(most.Load())
 }

@@ -55,8 +55,8 @@ func (h *Hub) resetRing(messages []*message, newest string, resync bool) {
 // updateDriver applies the profile to the driver's streams. h.mu is held.
 func (h *Hub) updateDriver(p *profile) {
 	for _, s := range h.byOwner[driverOwner(p.ID)] {
-		if p.Version >= s.driver.Version {
-			s.driver = p.driver()
+		if p.Version >= s.profile.Version {
+			s.profile = *p
 		}
 	}
 }
@@ -67,7 +67,7 @@ func (h *Hub) remove(s *Stream, reason error) {
 		return
 	}
 	s.reason = reason
-	close(s.done)
+	s.wake.Set()
 	last := len(h.streams) - 1
 	h.streams[s.index] = h.streams[last]
 	h.streams[s.index].index = s.index

@@ -78,9 +78,10 @@ type Hub struct {
 	wakeRequested wakeup.Signal
 	reloads       chan struct{}   // a place for each stream that loads its driver again
 	ended         chan struct{}   // closed when the hub and all its streams are closed
-	lasting       context.Context // ends when cutOff ends the streams on connections at once
-	cutOff        context.CancelFunc
+	lasting       context.Context // of the streams on connections: ends when they are cut
+	endLasting    context.CancelFunc
 	mu            sync.RWMutex // guards what follows, and the streams' positions
+	connections   map[*Connection]struct{}
 	closed        bool
 	opened        int // streams that are not closed
 	ring          *ring
@@ -106,12 +107,12 @@ func NewHub(o Options) *Hub {
 	}
 	h := &Hub{
 		options: o, metrics: newHubMetrics(o.Metrics), queue: newQueue(o.QueueSize), batchSize: max(1, min(256, o.RingSize/4)),
-		loaded: make(chan struct{}), wakeRequested: wakeup.New(), byOwner: map[string][]*Stream{},
+		loaded: make(chan struct{}), wakeRequested: wakeup.New(), byOwner: map[string][]*Stream{}, connections: map[*Connection]struct{}{},
 		ended: make(chan struct{}), reloads: make(chan struct{}, maxReloads),
 		// A random start keeps the ids apart from those of other processes and of Redis, which counts from 0.
 		ids: localIDs{n: 1<<32 + rand.Uint64N(1<<32)},
 	}
-	h.lasting, h.cutOff = context.WithCancel(context.Background())
+	h.lasting, h.endLasting = context.WithCancel(context.Background())
 	h.ring = newRing(o.RingSize, h.ids.next(o.Now()))
 	if o.Redis == nil {
 		close(h.loaded)
@@ -278,7 +279,7 @@ func (h *Hub) Shutdown(ctx context.Context) error {
 	case <-h.ended:
 		return nil
 	case <-ctx.Done():
-		h.cutOff()
+		h.cutConnections()
 		<-h.ended
 		return ctx.Err()
 	}

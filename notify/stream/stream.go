@@ -20,18 +20,17 @@ type Stream struct {
 	hub    *Hub
 	owner  string
 	load   func(ctx context.Context) (dispatch.Driver, error) // nil for an admin
-	wake   wakeup.Signal                                      // set when there may be a batch
-	done   chan struct{}                                      // closed when reason is set
-	isNew  bool                                               // the client came without an id
+	wake   wakeup.Signal                                      // set when there may be a batch, and when reason is set
 	lastID string                                             // the last id that the client got
 
 	// The hub's mutex guards what follows. The stream's goroutine moves position while it holds the read lock.
-	driver      dispatch.Driver
+	profile     profile // of the driver
 	index       int
-	started     bool
 	position    uint64 // of the last message that the stream is done with
-	needsResync bool   // the client cannot resume from its id
 	reason      error
+	isNew       bool // the client came without an id
+	started     bool
+	needsResync bool // the client cannot resume from its id
 	closed      bool
 }
 
@@ -97,7 +96,7 @@ func (h *Hub) open(ctx context.Context, owner string, most int, load func(contex
 	}
 	s := &Stream{
 		hub: h, owner: owner, load: load, index: len(h.streams),
-		wake: wakeup.New(), done: make(chan struct{}),
+		wake: wakeup.New(),
 	}
 	h.streams = append(h.streams, s)
 	h.byOwner[owner] = append(h.byOwner[owner], s)
@@ -136,8 +135,8 @@ func (h *Hub) behind(id string) bool {
 func (s *Stream) start(v dispatch.Driver, lastEventID string) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
-	if v.Version >= s.driver.Version {
-		s.driver = v
+	if v.Version >= s.profile.Version {
+		s.profile = *profileOf(v)
 	}
 	s.started, s.lastID, s.isNew = true, lastEventID, lastEventID == ""
 	position, known := s.hub.ring.find(lastEventID)
@@ -145,6 +144,16 @@ func (s *Stream) start(v dispatch.Driver, lastEventID string) {
 		position, s.needsResync = s.hub.ring.head, !s.isNew
 	}
 	s.position = position
+}
+
+// errGone says that the client has closed the connection.
+var errGone = errors.New("the client is gone")
+
+// end ends the stream for the reason, unless it has one.
+func (s *Stream) end(reason error) {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	s.hub.remove(s, reason)
 }
 
 // Close ends the stream. A second call does nothing.
@@ -173,7 +182,8 @@ func (s *Stream) frameOf(m *message, now time.Time) []byte {
 	if s.load == nil {
 		return m.forAdmin
 	}
-	return m.forDriver(&s.driver, now)
+	v := s.profile.driver()
+	return m.forDriver(&v, now)
 }
 
 // maxBatch is how many messages one write has at most.
@@ -184,6 +194,7 @@ type batch struct {
 	frames [][]byte
 	id     string // of the last message
 	resync bool
+	reason error // why these are the last frames, nil if they are not
 }
 
 // nextBatch returns the next frames for the client, and moves the stream past them.
@@ -194,9 +205,9 @@ func (s *Stream) nextBatch() batch {
 	if s.needsResync {
 		s.needsResync, s.position = false, r.head // the client will read everything as it is now
 		id := r.at(r.head).id
-		return batch{frames: [][]byte{resyncFrame(id)}, id: id, resync: true}
+		return batch{frames: [][]byte{resyncFrame(id)}, id: id, resync: true, reason: s.reason}
 	}
-	var t batch
+	t := batch{reason: s.reason}
 	if s.position+1 >= r.tail {
 		for s.position < r.head && len(t.frames) < maxBatch {
 			s.position++
@@ -226,45 +237,58 @@ func (s *Stream) resumeID() string {
 //
 // The client always has an id to resume from: the first write carries the newest one, and so do heartbeats.
 func (s *Stream) Serve(ctx context.Context, write func(frames [][]byte) error) error {
-	end := time.NewTimer(jittered(s.hub.options.Lifetime))
-	defer end.Stop()
-	beat := time.NewTimer(jittered(s.hub.options.Heartbeat))
-	defer beat.Stop()
+	return s.serve(ctx, ctx.Done(), write)
+}
+
+// serve is Serve for a client that has hung up once gone is closed; nil if end says so. A timer that wakes the stream, and one channel to
+// wait for, take half the memory of a timer's channel and one for each reason to go on.
+func (s *Stream) serve(ctx context.Context, gone <-chan struct{}, write func(frames [][]byte) error) error {
 	if err := s.write(write, [][]byte{s.greeting()}); err != nil {
 		return err
 	}
+	now := time.Now()
+	end := now.Add(jittered(s.hub.options.Lifetime))
+	due := s.nextBeat(now, end)
+	timer := time.AfterFunc(due.Sub(now), s.wake.Set)
+	defer timer.Stop()
 	for {
 		select {
-		case <-s.done:
-			return s.finish(write, s.reason)
-		case <-end.C:
-			return s.finish(write, nil)
-		case <-ctx.Done():
+		case <-gone:
 			return ctx.Err()
 		default:
 		}
-		if t := s.nextBatch(); len(t.frames) > 0 {
+		t := s.nextBatch()
+		now = time.Now()
+		switch {
+		case t.reason != nil || !now.Before(end):
+			return s.finish(write, t)
+		case len(t.frames) > 0:
 			if err := s.deliver(ctx, write, t); err != nil {
 				return err
 			}
-			beat.Reset(jittered(s.hub.options.Heartbeat))
-			continue
-		}
-		select {
-		case <-s.wake:
-		case <-beat.C:
+		case !now.Before(due):
 			if err := s.write(write, [][]byte{s.heartbeat()}); err != nil {
 				return err
 			}
-			beat.Reset(jittered(s.hub.options.Heartbeat))
-		case <-s.done:
-			return s.finish(write, s.reason)
-		case <-end.C:
-			return s.finish(write, nil)
-		case <-ctx.Done():
-			return ctx.Err()
+		default:
+			select {
+			case <-s.wake:
+			case <-gone:
+			}
+			continue
 		}
+		now = time.Now()
+		due = s.nextBeat(now, end)
+		timer.Reset(due.Sub(now))
 	}
+}
+
+// nextBeat is when an idle stream has its next heartbeat, or its end.
+func (s *Stream) nextBeat(now, end time.Time) time.Time {
+	if due := now.Add(jittered(s.hub.options.Heartbeat)); due.Before(end) {
+		return due
+	}
+	return end
 }
 
 // jittered returns d plus or minus a sixth, so that clients do not come at the same time.
@@ -304,6 +328,9 @@ func (s *Stream) reload(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
+	if s.ended() {
+		return // while it waited for its turn
+	}
 	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()
 	v, err := s.load(ctx)
@@ -313,6 +340,12 @@ func (s *Stream) reload(ctx context.Context) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	s.hub.updateDriver(profileOf(v))
+}
+
+func (s *Stream) ended() bool {
+	s.hub.mu.RLock()
+	defer s.hub.mu.RUnlock()
+	return s.reason != nil
 }
 
 // A client is asked to wait from minRetry to minRetry+retrySpread milliseconds before it reconnects.
@@ -344,9 +377,13 @@ func (s *Stream) heartbeat() []byte {
 	return []byte(":\nid: " + id + "\n\n")
 }
 
-// finish writes the last batch and the reason for the end. In local-only mode no other instance has that batch. An instance
-// that shuts down sends an event "reconnect", so that clients do not report a failure.
-func (s *Stream) finish(write func([][]byte) error, reason error) error {
+// finish writes the last batch and the reason for the end, unless the client is gone. In local-only mode no other instance has that
+// batch. An instance that shuts down sends an event "reconnect", so that clients do not report a failure.
+func (s *Stream) finish(write func([][]byte) error, t batch) error {
+	reason := t.reason
+	if errors.Is(reason, errGone) {
+		return reason
+	}
 	bye := ": the stream has lasted long enough\n\n"
 	if reason != nil {
 		bye = ": " + reason.Error() + "\n\n"
@@ -354,7 +391,6 @@ func (s *Stream) finish(write func([][]byte) error, reason error) error {
 	if errors.Is(reason, ErrClosed) {
 		bye = ": " + reason.Error() + "\n" + retry() + "event: reconnect\ndata: {}\n\n"
 	}
-	t := s.nextBatch()
 	if err := s.write(write, append(t.frames, []byte(bye))); err != nil && reason == nil {
 		return err
 	}
