@@ -66,7 +66,7 @@ func (r *result) verdict() string {
 	if len(tests) > namedTests {
 		tests = append(tests[:namedTests], fmt.Sprintf("and %d more", len(tests)-namedTests))
 	}
-	return strings.Join(slices.Insert(tests, 0, r.suite.String()), "\n  ")
+	return strings.Join(slices.Insert(tests, 0, r.String()), "\n  ")
 }
 
 // printFailures lists a failed suite's tests, or its last lines if none of its tests has failed: a program may end by a panic.
