@@ -8,8 +8,9 @@ export FIRSTTAP_MYSQL_ROOT ?= /var/cache/firsttap/mysql
 
 # What these targets compile they share: without cgo, as the product is built, and without debug information, which takes a tenth of the time.
 shared := -trimpath -buildvcs=false -gcflags=all=-dwarf=false
-check test test-all soak tidb mutants lint client kubernetes: export CGO_ENABLED := 0
-check test test-all soak tidb mutants lint client kubernetes: export GOFLAGS := $(filter-out $(shared),$(GOFLAGS)) $(shared)
+check test test-all soak tidb browser screenshots bench-console mutants lint client kubernetes: export CGO_ENABLED := 0
+check test test-all soak tidb browser screenshots bench-console mutants lint client kubernetes: \
+	export GOFLAGS := $(filter-out $(shared),$(shell go env GOFLAGS)) $(shared)
 
 BIN := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/firsttap/bin
 GOLANGCI := $(BIN)/golangci-lint-v2.15.0
@@ -22,7 +23,7 @@ build:
 # Tests everything that a change can break, in minutes: each promise once, on Redis, MariaDB and what else is installed. At the
 # end it says what was left out. RUNFLAGS are those of servertest/run: RUNFLAGS='-run TestX ./lock' runs one test.
 test:
-	@{ go list -deps -test ./... >/dev/null && go build ./app ./servertest; } & servertest/install.sh --basic && wait # it fetches and compiles meanwhile
+	@{ go list -deps -test ./... >/dev/null && go build ./app ./servertest; } & servertest/install.sh --basic && wait # modules are fetched and compiled meanwhile
 	@programs=$$(servertest/install.sh --list); case ,$$programs in *,browser,*) pages=-pages;; esac; \
 		FIRSTTAP_TEST_REQUIRE=$$programs go run ./servertest/run $$pages $(RUNFLAGS)
 	@servertest/install.sh --missing

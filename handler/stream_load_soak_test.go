@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// maxOfAStream is how many bytes of heap and stacks an idle stream may take: with the garbage of opening them, 20,000 on an instance are then
-// about 320 MB. What net/http keeps for a request, its buffers and the stacks of its goroutines, is twice as much by itself.
+// maxOfAStream is how many bytes of heap and stacks an idle stream may take. An instance needs half as much again: docs/scaling.md. What
+// net/http keeps for a request, its buffers and the stacks of its goroutines, is twice as much by itself.
 const maxOfAStream = 10_500
 
 // TestSoakTenThousandStreams opens that many on one instance, over real connections, and prints the memory of each, and what it takes to

@@ -20,7 +20,7 @@ import (
 )
 
 // maxUnderRace is how many bytes of heap and stacks an idle stream may take in the tests with the race detector, which needs larger stacks.
-const maxUnderRace = 18_500
+const maxUnderRace = 16_500
 
 // TestMemoryOfAStream opens a thousand streams; ten thousand are in TestSoakTenThousandStreams.
 func TestMemoryOfAStream(t *testing.T) { openMany(t, 1000, maxUnderRace) }

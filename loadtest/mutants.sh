@@ -371,6 +371,10 @@ mutant "a stream keeps its request's goroutine" $live "	go func() {" "	func() {"
 mutant "a stream without the last chunk" $live "broken == nil && c.Chunked" "false" ./handler TestFormOfAStream
 mutant "a client that has gone keeps its stream" $live "			s.end(errGone)" "			_ = errGone" ./handler TestHangingUpEndsTheStream
 mutant "a panic of one stream ends the instance" $live "p := recover(); p != nil" "p := any(nil); p != nil" ./notify/stream TestPanicOfAStream
+mutant "a stream that begins late holds up the stop" $live "	if h.lasting.Err() != nil {" "	if false {" ./notify/stream TestLateStream
+mutant "a client that has gone keeps its connection" $live "			c.Close() // at once" "			_ = c // at once" ./notify/stream TestHangingUp
+mutant "a client that has gone is served until a heartbeat" notify/stream/deliver.go "	s.wake.Set()
+	last :=" "	last :=" ./notify/stream TestHangingUp
 mutant "the stop waits for clients that read nothing" $live "	for c := range h.connections {" "	for c := range map[*Connection]struct{}{} {" ./notify/stream TestShutdownWaits
 mutant "the stop does not wait for the streams' last words" notify/stream/hub.go "	case <-ctx.Done():
 		h.cutConnections()" "	default:

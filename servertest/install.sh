@@ -22,6 +22,7 @@ chromium=${FIRSTTAP_CHROMIUM:-/usr/bin/chromium-headless-shell}
 [ -n "${FIRSTTAP_CHROMIUM:-}" ] || [ -x "$chromium" ] || [ ! -x /usr/bin/chromium ] || chromium=/usr/bin/chromium
 pages=$(cd "$(dirname "$0")/../console/browser" && pwd)
 log=$(mktemp)
+updated=
 policy=/usr/sbin/policy-rc.d
 PATH=$PATH:/usr/sbin:/usr/local/sbin
 trap 'rm -f "$log"' EXIT
@@ -46,7 +47,7 @@ apt_install() {
 	fi
 	local code=0
 	{
-		{ [ "${updated:-}" ] || as_root apt-get update; } && updated=yes &&
+		{ [ "$updated" ] || as_root apt-get update; } && updated=yes &&
 			as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"
 	} >>"$log" 2>&1 || code=$?
 	[ "$kept" = yes ] || as_root rm -f "$policy"

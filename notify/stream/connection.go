@@ -47,6 +47,7 @@ func (s *Stream) serveOn(c *Connection) {
 		// Clients send nothing after their request. If one does, no more is read, and a write notices when that client is gone.
 		if _, err := c.Read(make([]byte, 1)); err != nil {
 			s.end(errGone)
+			c.Close() // at once: the stream may be waiting for a database
 		}
 	})
 	defer reading.Wait()

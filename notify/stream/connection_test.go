@@ -29,10 +29,37 @@ func onConnection(t *testing.T, h *Hub, check func(context.Context) error) (clie
 	if err != nil {
 		t.Fatal(err)
 	}
+	c := serveOnPipe(s, check)
+	return c.Conn, c.ended
+}
+
+// piped is the client's end of a stream's connection.
+type piped struct {
+	net.Conn
+	closed chan time.Time // when the service has closed its end
+	ended  chan struct{}  // closed when the stream has ended
+}
+
+func serveOnPipe(s *Stream, check func(context.Context) error) piped {
 	client, server := net.Pipe()
-	ended = make(chan struct{})
-	s.ServeConnection(Connection{Conn: server, Chunked: true, WriteTimeout: 10 * time.Second, Check: check, OnEnd: func() { close(ended) }})
-	return client, ended
+	c := piped{client, make(chan time.Time, 1), make(chan struct{})}
+	s.ServeConnection(Connection{
+		Conn: &noticed{Conn: server, closed: c.closed}, Chunked: true, WriteTimeout: 10 * time.Second, Check: check,
+		OnEnd: func() { close(c.ended) },
+	})
+	return c
+}
+
+// noticed says when it is closed.
+type noticed struct {
+	net.Conn
+	once   sync.Once
+	closed chan time.Time
+}
+
+func (n *noticed) Close() error {
+	n.once.Do(func() { n.closed <- time.Now() })
+	return n.Conn.Close()
 }
 
 func allow(context.Context) error { return nil }
@@ -70,6 +97,61 @@ func TestShutdownWaits(t *testing.T) {
 				if reading.Wait(); c.reads && !strings.HasSuffix(string(said), "event: reconnect\ndata: {}\n\n\r\n0\r\n\r\n") {
 					t.Errorf("the client got %q", said)
 				}
+			})
+		})
+	}
+}
+
+// TestLateStream: a stream that was opened before the end of a stop, and begins after it, does not hold it up.
+func TestLateStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, stop := startHub(t, Options{})
+		defer stop()
+		s, err := h.OpenAdmin(t.Context(), "key_1", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		var stopping sync.WaitGroup
+		stopping.Go(func() { _ = h.Shutdown(ctx) })
+		synctest.Wait()
+		began := time.Now()
+		<-serveOnPipe(s, allow).ended
+		stopping.Wait()
+		testkit.Equal(t, "it took", 0, time.Since(began))
+	})
+}
+
+// TestHangingUp ends the stream and its connection at once, also while the stream waits for the database.
+func TestHangingUp(t *testing.T) {
+	for name, waits := range map[string]bool{"an idle stream": false, "one that loads its driver": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, stop := startHub(t, Options{Heartbeat: time.Hour})
+				defer stop()
+				var opened atomic.Bool
+				s, err := h.OpenDriver(t.Context(), kim().ID, "1-1", func(ctx context.Context) (dispatch.Driver, error) {
+					if waits && opened.Load() {
+						<-ctx.Done()
+					}
+					return kim(), nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				opened.Store(true)
+				c := serveOnPipe(s, allow)
+				var reading sync.WaitGroup
+				reading.Go(func() { _, _ = io.Copy(io.Discard, c) })
+				synctest.Wait()
+				hungUp := time.Now()
+				c.Conn.Close()
+				testkit.Equal(t, "the connection was closed after", 0, (<-c.closed).Sub(hungUp))
+				if <-c.ended; !waits {
+					testkit.Equal(t, "the stream ended after", 0, time.Since(hungUp))
+				}
+				reading.Wait()
 			})
 		})
 	}

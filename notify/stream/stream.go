@@ -20,15 +20,15 @@ type Stream struct {
 	hub    *Hub
 	owner  string
 	load   func(ctx context.Context) (dispatch.Driver, error) // nil for an admin
-	wake   wakeup.Signal                                      // set when there may be a batch, and when reason is set
+	wake   wakeup.Signal                                      // set when there may be a batch, a heartbeat is due, or the stream ends
 	lastID string                                             // the last id that the client got
+	isNew  bool                                               // the client came without an id
 
 	// The hub's mutex guards what follows. The stream's goroutine moves position while it holds the read lock.
 	profile     profile // of the driver
 	index       int
 	position    uint64 // of the last message that the stream is done with
 	reason      error
-	isNew       bool // the client came without an id
 	started     bool
 	needsResync bool // the client cannot resume from its id
 	closed      bool
@@ -194,7 +194,7 @@ type batch struct {
 	frames [][]byte
 	id     string // of the last message
 	resync bool
-	reason error // why these are the last frames, nil if they are not
+	reason error // the stream's, if it has ended
 }
 
 // nextBatch returns the next frames for the client, and moves the stream past them.
@@ -240,8 +240,8 @@ func (s *Stream) Serve(ctx context.Context, write func(frames [][]byte) error) e
 	return s.serve(ctx, ctx.Done(), write)
 }
 
-// serve is Serve for a client that has hung up once gone is closed; nil if end says so. A timer that wakes the stream, and one channel to
-// wait for, take half the memory of a timer's channel and one for each reason to go on.
+// serve is Serve for a client that has hung up when gone is closed. For a connection gone is nil, as the hub ends its stream then. An idle
+// stream waits for wake alone, whatever may happen: each other channel, of a timer or a context, would take some hundred bytes of each.
 func (s *Stream) serve(ctx context.Context, gone <-chan struct{}, write func(frames [][]byte) error) error {
 	if err := s.write(write, [][]byte{s.greeting()}); err != nil {
 		return err

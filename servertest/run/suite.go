@@ -40,7 +40,7 @@ var (
 )
 
 // unwatched leaves SQLite, which is C translated to Go, without the race detector: watching its own memory takes most of the time of
-// a test on SQLite.
+// a test on SQLite. Of goFlags it repeats what is for these packages, too: the last flag that names a package replaces those before.
 const unwatched = "-gcflags=modernc.org/...=-race=false -dwarf=false"
 
 // goFlags are the flags of all that is compiled for the tests, as in the Makefile: what one of them compiles the others share, and so do
@@ -49,8 +49,11 @@ const goFlags = "-trimpath -buildvcs=false -gcflags=all=-dwarf=false"
 
 // compileAlike sets the environment of all programs that this one starts. Only the race detector needs cgo: see compile.
 func compileAlike() error {
-	flags := os.Getenv("GOFLAGS")
-	if !strings.HasSuffix(flags, goFlags) {
+	flags, err := output(context.Background(), "go", "env", "GOFLAGS")
+	if err != nil {
+		return err
+	}
+	if flags = strings.TrimSpace(flags); !strings.HasSuffix(flags, goFlags) {
 		flags = strings.TrimSpace(flags + " " + goFlags)
 	}
 	return errors.Join(os.Setenv("GOFLAGS", flags), os.Setenv("CGO_ENABLED", "0"))
