@@ -1,4 +1,4 @@
-import { html, useLayoutEffect, useRef, useState } from "../assets/preact.js";
+import { html, useEffect, useRef, useState } from "../assets/preact.js";
 import { list, now } from "../assets/api.js";
 import { useLanguage } from "../assets/language.js";
 import { useNow } from "../assets/ui.js";
@@ -38,7 +38,7 @@ export function Notifications({ id, may }) {
     history.replaceState(null, "", `#/notifications/${s}`);
     show(s);
   };
-  useLayoutEffect(() => { // choose changes the address unnoticed, so a link to the page's first address is a change for this page only
+  useEffect(() => { // choose changes the address unnoticed, so a link to the page's first address is a change for this page only
     const changed = () => location.hash.startsWith("#/notifications") && show(stateIn(location.hash));
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
