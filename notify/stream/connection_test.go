@@ -146,7 +146,7 @@ func TestHangingUp(t *testing.T) {
 				reading.Go(func() { _, _ = io.Copy(io.Discard, c) })
 				synctest.Wait()
 				hungUp := time.Now()
-				c.Conn.Close()
+				c.Close()
 				testkit.Equal(t, "the connection was closed after", 0, (<-c.closed).Sub(hungUp))
 				if <-c.ended; !waits {
 					testkit.Equal(t, "the stream ended after", 0, time.Since(hungUp))
