@@ -53,7 +53,7 @@ func (s *Stream) serveOn(c *Connection) {
 	defer reading.Wait()
 	defer c.Close()
 	var broken error
-	_ = s.serve(s.hub.lasting, nil, func(frames [][]byte) error {
+	_ = s.serve(s.hub.lasting, func(frames [][]byte) error {
 		if err := c.Check(s.hub.lasting); err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func (h *Hub) detach(c *Connection) {
 	delete(h.connections, c)
 }
 
-// cutConnections ends the streams on connections at once, also one whose write is under way.
+// cutConnections closes all connections, and so ends their streams at once, even those that are writing.
 func (h *Hub) cutConnections() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -281,8 +281,8 @@ func TestEndedStreamsDoNotReload(t *testing.T) {
 	})
 }
 
-// afterAResync opens the streams, each of whose drivers takes a millisecond to load, and calls then while the first of them load their
-// drivers again. It returns how many were loaded, and how many at once at most.
+// afterAResync makes that many streams load their drivers again, each of which takes a millisecond, and calls then while the first of
+// them do so. It returns how many drivers were loaded, and how many at once at most.
 func afterAResync(t *testing.T, streams int, then func([]*Stream)) (all, atOnce int) {
 	h, stop := startHub(t, Options{QueueSize: 1})
 	defer stop()

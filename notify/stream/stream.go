@@ -237,12 +237,16 @@ func (s *Stream) resumeID() string {
 //
 // The client always has an id to resume from: the first write carries the newest one, and so do heartbeats.
 func (s *Stream) Serve(ctx context.Context, write func(frames [][]byte) error) error {
-	return s.serve(ctx, ctx.Done(), write)
+	defer context.AfterFunc(ctx, func() { s.end(errGone) })()
+	if err := s.serve(ctx, write); !errors.Is(err, errGone) {
+		return err
+	}
+	return ctx.Err()
 }
 
-// serve is Serve for a client that has hung up when gone is closed. For a connection gone is nil, as the hub ends its stream then. An idle
-// stream waits for wake alone, whatever may happen: each other channel, of a timer or a context, would take some hundred bytes of each.
-func (s *Stream) serve(ctx context.Context, gone <-chan struct{}, write func(frames [][]byte) error) error {
+// serve is Serve, but that only the stream's end ends it, not ctx's. An idle stream waits for wake alone, whatever may happen: another
+// channel, of a timer or a context, would take some hundred bytes of each stream.
+func (s *Stream) serve(ctx context.Context, write func(frames [][]byte) error) error {
 	if err := s.write(write, [][]byte{s.greeting()}); err != nil {
 		return err
 	}
@@ -252,11 +256,6 @@ func (s *Stream) serve(ctx context.Context, gone <-chan struct{}, write func(fra
 	timer := time.AfterFunc(due.Sub(now), s.wake.Set)
 	defer timer.Stop()
 	for {
-		select {
-		case <-gone:
-			return ctx.Err()
-		default:
-		}
 		t := s.nextBatch()
 		now = time.Now()
 		switch {
@@ -271,10 +270,7 @@ func (s *Stream) serve(ctx context.Context, gone <-chan struct{}, write func(fra
 				return err
 			}
 		default:
-			select {
-			case <-s.wake:
-			case <-gone:
-			}
+			<-s.wake
 			continue
 		}
 		now = time.Now()

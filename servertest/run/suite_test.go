@@ -35,3 +35,14 @@ func TestRacedTestsExist(t *testing.T) {
 		}
 	}
 }
+
+// What `make` compiles before a run, the run compiles with the same flags, or it would compile all packages again.
+func TestFlagsOfTheMakefile(t *testing.T) {
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "\nshared := " + goFlags + "\n"; !strings.Contains(string(makefile), want) {
+		t.Errorf("the Makefile has no line %q", want)
+	}
+}
