@@ -1,6 +1,6 @@
 import { expect } from "@playwright/test";
 import { test } from "node:test";
-import { alertsOf, expiredSince, news } from "../../web/console/alerts_state.js";
+import { alertsOf, every, expiredSince, gather, lookIsDue, news } from "../../web/console/alerts_state.js";
 
 const d = (id, round = 1, more = {}) => ({ id, round, ...more });
 
@@ -38,4 +38,10 @@ test("what expired before is not alerted to", () => {
   const all = [d("before", 1, { status: "EXPIRED", expires_at: at(99) }), d("then", 1, { status: "EXPIRED", expires_at: at(100) }),
     d("later", 1, { status: "EXPIRED", expires_at: at(101) }), d("open", 1, { status: "PENDING", expires_at: at(200) })];
   expect(expiredSince(all, 100_000).map((e) => e.id)).toEqual(["then", "later"]);
+});
+
+test("events that come one after the other are one look, however long ago the last one was", () => {
+  expect([every - 1, every].map((at) => lookIsDue({ at, looked: 0 }))).toEqual([false, true]);
+  const asked = 5 * every;
+  expect([asked, asked + gather - 1, asked + gather].map((at) => lookIsDue({ at, looked: 0, asked }))).toEqual([false, false, true]);
 });

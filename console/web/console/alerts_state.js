@@ -29,3 +29,12 @@ export const alertsOf = (kind, due) =>
 /** Returns the dispatches that nobody took, and that expired at a time or later. @param {number} since ms */
 export const expiredSince = (dispatches, since) =>
   dispatches.filter((d) => d.status === "EXPIRED" && Date.parse(d.expires_at) >= since);
+
+/** How often a watch looks, and how long it waits for more events after one that asks for a look; ms. */
+export const every = 10_000, gather = 1000;
+
+/**
+ * Reports whether a look is due. While events gather, their look is the next one: none comes before it and takes a part of them.
+ * @param {{at: number, looked: number, asked?: number}} times ms: now, the last look, and the first event that asks for the next
+ */
+export const lookIsDue = ({ at, looked, asked }) => (asked === undefined ? at - looked >= every : at - asked >= gather);

@@ -1,10 +1,9 @@
 // Watches for dispatches that nobody sees or takes, in one tab of the browser.
 import { get, list, now } from "../assets/api.js";
 import { lastLook } from "./alerts.js";
-import { alertsOf, apart, expiredSince, news } from "./alerts_state.js";
+import { alertsOf, apart, every, expiredSince, gather, lookIsDue, news } from "./alerts_state.js";
 import { prepare } from "./alerts_sound.js";
 
-const every = 10_000, soonest = 1000; // ms between two looks
 const mostRead = 2000; // of the open dispatches, and of the expired ones
 const mostEnds = 1000;
 const longest = 600_000, late = 15_000; // ms: how far back a new watch looks, and how late the service may close a dispatch
@@ -67,7 +66,8 @@ function look(language, sound) {
   const ended = new Map(); // the events of dispatches that have expired, by id
   let missed = true; // such events may have been missed
   let last = load(lastLook, now() + late); // without a look before, what has expired until now is not alerted to
-  let running = false, again = false, looked = 0, asked = 0, later;
+  let running = false, again = false, looked = 0, later;
+  let asked; // when the look was asked for that waits for more events
 
   const alert = (kind, dispatches) => {
     const { told: next, due } = news(told, kind, dispatches);
@@ -105,7 +105,7 @@ function look(language, sound) {
     running = true;
     again = false;
     clearTimeout(later);
-    later = undefined;
+    asked = undefined;
     looked = Date.now();
     const at = now();
     try {
@@ -121,12 +121,12 @@ function look(language, sound) {
   // Dispatches that expire together are one look, and one alert if they are many.
   const soon = () => {
     again = true;
-    if (running || later) return;
+    if (running || asked !== undefined) return;
     asked = Date.now();
-    later = setTimeout(run, soonest);
+    later = setTimeout(run, gather);
   };
   run();
-  const timer = setInterval(run, every);
+  const timer = setInterval(() => asked === undefined && run(), every);
   return {
     onEvent(event) {
       known.delete(event.dispatch_id); // another round may have begun
@@ -140,7 +140,7 @@ function look(language, sound) {
       soon();
     },
     // Browsers slow down the timers of a hidden tab, and not what it receives.
-    onHeard: () => (Date.now() - looked >= every || (later && Date.now() - asked >= soonest)) && run(),
+    onHeard: () => lookIsDue({ at: Date.now(), looked, asked }) && run(),
     close() {
       abort.abort();
       clearInterval(timer);
