@@ -156,8 +156,9 @@ func TestTraceOfAnAccept(t *testing.T) {
 	if !strings.Contains(i.log.String(), `"trace_id":"`+aTrace+`"`) {
 		t.Errorf("no line of the log names the trace:\n%s", i.log)
 	}
+	// 0100000000 begins the phone numbers as they are dialed in Korea. A time in nanoseconds may contain fewer of its digits.
 	r.keepsOut(t, []string{
-		drivers[0].Token, drivers[1].Token, AdminKey, pushToken(drivers[0]), "+8210", "010000", won.Claim.ID, "Bearer", "a-secret-for",
+		drivers[0].Token, drivers[1].Token, AdminKey, pushToken(drivers[0]), "+8210", "0100000000", won.Claim.ID, "Bearer", "a-secret-for",
 		drivers[0].ID, "Seoul 1", "an-order-number",
 	})
 }
