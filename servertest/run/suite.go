@@ -39,9 +39,12 @@ var (
 	}
 )
 
-// unwatched leaves SQLite, which is C translated to Go, without the race detector: watching its own memory takes most of the time of
-// a test on SQLite. Of goFlags it repeats what is for these packages, too: the last flag that names a package replaces those before.
-const unwatched = "-gcflags=modernc.org/...=-race=false -dwarf=false"
+// unwatched leaves SQLite, which is C translated to Go, and its driver without the race detector: watching their own memory takes most of
+// the time of a test on SQLite. Of goFlags they repeat what is for these packages, too: the last flag that names a package replaces those
+// before.
+var unwatched = []string{
+	"-gcflags=modernc.org/...=-race=false -dwarf=false", "-gcflags=github.com/glebarez/go-sqlite/...=-race=false -dwarf=false",
+}
 
 // goFlags are the flags of all that is compiled for the tests, as in the Makefile: what one of them compiles the others share, and so do
 // all checkouts of a commit. They leave out the debug information, which takes a tenth of a first compilation.
@@ -208,7 +211,7 @@ func compile(ctx context.Context, o options, dir string, all []suite) error {
 	for _, race := range []bool{false, true} {
 		args := slices.Concat([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", folder(dir, race) + string(filepath.Separator)}, o.tags())
 		if race {
-			args = append(args, "-race", unwatched)
+			args = append(append(args, "-race"), unwatched...)
 		}
 		wanted := 0
 		for _, s := range all {
