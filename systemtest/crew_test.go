@@ -18,6 +18,7 @@ type history struct {
 	phase   figures
 	wins    []win
 	untrue  []string // responses that were not true at their time
+	wanted  int      // the number of wins until which crews work without a pause
 	// Untrue responses about dispatches that were created before excused are only counted, as excuses, and while excusing all of them.
 	excusing bool
 	excused  time.Time
@@ -141,6 +142,23 @@ func (k *history) winsSince(since time.Time) (n int) {
 	return n
 }
 
+// want makes the crews work without a pause until there are n more wins.
+func (k *history) want(n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.wanted = len(k.wins) + n
+}
+
+// pause is how long a crew waits after a dispatch.
+func (k *history) pause() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.wins) < k.wanted {
+		return 0
+	}
+	return time.Second
+}
+
 // standstill is the longest time between a win and the next one, of the wins since then.
 func (k *history) standstill(since time.Time) (longest time.Duration) {
 	k.mu.Lock()
@@ -248,7 +266,8 @@ func (c *crew) retriedAt(i *Instance, call string, ask func(*Instance) Response)
 	})
 }
 
-// startCrews puts drivers to work over the instances, until stop is called.
+// startCrews puts drivers to work over the instances, until stop is called. When they have the wins that are wanted they make pauses, and
+// leave the processors to the servers.
 func startCrews(k *history, instances func() []*Instance) (stop func()) {
 	const crews, each = 3, 5
 	end := make(chan struct{})
@@ -260,7 +279,7 @@ func startCrews(k *history, instances func() []*Instance) (stop func()) {
 				select {
 				case <-end:
 					return
-				default:
+				case <-time.After(k.pause()):
 				}
 				if n%dispatch.MaxWithdrawalsPerDriver == 0 && !c.hire(each) {
 					return

@@ -156,6 +156,7 @@ func (tr *trial) run(enough int, over <-chan time.Time) {
 	wins := func(what string) {
 		t.Helper()
 		since := time.Now()
+		tr.want(4 * enough) // what is left when enough have won is for the fault that follows
 		testkit.Within(t, settled, what, func() bool { return tr.winsSince(since) >= enough })
 	}
 	wins("the drivers are at work")
