@@ -31,6 +31,7 @@ var waits = map[string]string{
 	"repository TestMigrateWaitsForTheOther": "the migration must not end meanwhile",
 	"schedule rage":                          "a storm goes on for a while",
 	"schedule restore":                       "a storm goes on for a while",
+	"systemtest startCrews":                  "drivers who have won enough tap less often",
 
 	"handler pass":                       "a step of a life, which is in a bubble",
 	"handler tick":                       "a step of a life, which is in a bubble",
