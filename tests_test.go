@@ -31,7 +31,6 @@ var waits = map[string]string{
 	"repository TestMigrateWaitsForTheOther": "the migration must not end meanwhile",
 	"schedule rage":                          "a storm goes on for a while",
 	"schedule restore":                       "a storm goes on for a while",
-	"systemtest startCrews":                  "drivers who have won enough tap less often",
 
 	"handler pass":                       "a step of a life, which is in a bubble",
 	"handler tick":                       "a step of a life, which is in a bubble",
@@ -49,6 +48,7 @@ var waits = map[string]string{
 	"notify/fcm answerTogether": "gives up, and the test fails",
 	"systemtest await":          "gives up, and fails",
 	"systemtest rest":           "gives up, and fails",
+	"systemtest startCrews":     "drivers who have won enough rest",
 
 	"systemtest/sim answer":     "called in the bubble of the simulation",
 	"systemtest/sim react":      "called in the bubble of the simulation",

@@ -147,7 +147,7 @@ func (db *database) unseenDispatches(t testing.TB, n int) []dispatch.ID {
 		}
 		rows[i], ids[i] = toDispatchRow(d), d.ID
 	}
-	must(t, db.writes.WithContext(t.Context()).CreateInBatches(rows, 100).Error)
+	db.write(t, rows)
 	return ids
 }
 

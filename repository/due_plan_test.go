@@ -34,7 +34,7 @@ func (db *database) elsewhere(t testing.TB, n int) {
 		}
 		rows[i] = toDispatchRow(d)
 	}
-	must(t, db.writes.WithContext(t.Context()).CreateInBatches(rows, 100).Error)
+	db.write(t, rows)
 }
 
 // Due dispatches are found by an index, in its order, and few other rows are read, however many dispatches exist.

@@ -78,7 +78,7 @@ func (db *database) notifications(t testing.TB, d dispatch.Dispatch, n int, edit
 			edit(i, &rows[i])
 		}
 	}
-	must(t, db.writes.WithContext(t.Context()).CreateInBatches(rows, 100).Error)
+	db.write(t, rows)
 	return rows
 }
 
@@ -160,7 +160,7 @@ func (db *database) manyEvents(t testing.TB, n int) []dispatch.EventID {
 		rows[i] = eventRow{ID: dispatch.NewEventID(now), DispatchID: "dsp_many", At: micros(now), NextAt: new(micros(now) + int64(i))}
 		events[i] = rows[i].ID
 	}
-	must(t, db.writes.WithContext(t.Context()).CreateInBatches(rows, 100).Error)
+	db.write(t, rows)
 	return events
 }
 

@@ -27,8 +27,8 @@ func (db *database) delivered(t testing.TB, to webhook.ID, n int) {
 			rows[i].Status = []webhook.DeliveryStatus{webhook.Delivered, webhook.Failed}[i%2]
 		}
 	}
-	must(t, db.writes.CreateInBatches(rows, 100).Error)
-	must(t, db.writes.CreateInBatches(lanes, 100).Error)
+	db.write(t, rows)
+	db.write(t, lanes)
 }
 
 // Leases, results, the log, the look and the retention read a few rows, found by an index, however many deliveries there are.

@@ -70,7 +70,7 @@ func TestReplayWaits(t *testing.T) {
 		for i := range lanes {
 			lanes[i] = laneRow{WebhookID: to, DispatchID: dispatch.NewID(time.Now()), NextAt: int64(i)}
 		}
-		must(t, db.writes.CreateInBatches(lanes, 100).Error)
+		db.write(t, lanes)
 		next := func(want bool) {
 			t.Helper()
 			if more, err := in.sends.ReplayNext(t.Context()); more != want || err != nil {

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 
 	"firsttap/dispatch"
@@ -18,7 +19,7 @@ type history struct {
 	phase   figures
 	wins    []win
 	untrue  []string // responses that were not true at their time
-	wanted  int      // the number of wins until which crews work without a pause
+	wanted  int      // the number of wins until which all crews work at full speed
 	// Untrue responses about dispatches that were created before excused are only counted, as excuses, and while excusing all of them.
 	excusing bool
 	excused  time.Time
@@ -142,21 +143,25 @@ func (k *history) winsSince(since time.Time) (n int) {
 	return n
 }
 
-// want makes the crews work without a pause until there are n more wins.
+// await waits until the drivers have won n rounds from now on. What the crews then still want is for the fault that follows.
+func (k *history) await(t *testing.T, what string, n int) {
+	t.Helper()
+	since := time.Now()
+	k.want(4 * n)
+	testkit.Within(t, settled, what, func() bool { return k.winsSince(since) >= n })
+}
+
+// want keeps the crews at full speed for the next n wins.
 func (k *history) want(n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.wanted = len(k.wins) + n
 }
 
-// pause is how long a crew waits after a dispatch.
-func (k *history) pause() time.Duration {
+func (k *history) hasEnough() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.wins) < k.wanted {
-		return 0
-	}
-	return time.Second
+	return len(k.wins) >= k.wanted
 }
 
 // standstill is the longest time between a win and the next one, of the wins since then.
@@ -266,25 +271,36 @@ func (c *crew) retriedAt(i *Instance, call string, ask func(*Instance) Response)
 	})
 }
 
-// startCrews puts drivers to work over the instances, until stop is called. When they have the wins that are wanted they make pauses, and
-// leave the processors to the servers.
-func startCrews(k *history, instances func() []*Instance) (stop func()) {
+// startCrews puts drivers to work over the instances, until stop is called. Once they have the wins that are wanted, crews rest after each
+// dispatch, and leave the processors to the servers. The first crew rests for a tenth of the time only: a fault meets claims at any moment.
+func startCrews(k *history, instances func() []*Instance, rest time.Duration) (stop func()) {
 	const crews, each = 3, 5
 	end := make(chan struct{})
 	var working sync.WaitGroup
-	for range crews {
+	for place := range crews {
 		working.Go(func() {
 			c := &crew{history: k, instances: instances}
 			for n := 0; ; n++ {
 				select {
 				case <-end:
 					return
-				case <-time.After(k.pause()):
+				default:
 				}
 				if n%dispatch.MaxWithdrawalsPerDriver == 0 && !c.hire(each) {
 					return
 				}
 				c.work()
+				if !k.hasEnough() {
+					continue
+				}
+				pause := rest
+				if place == 0 {
+					pause /= 10
+				}
+				select {
+				case <-end:
+				case <-time.After(pause):
+				}
 			}
 		})
 	}

@@ -116,10 +116,7 @@ func onCutGalera(tr *trial) deployment {
 // cutOff is the fault that the server in use is cut off from the others, and goes on. fail cuts it off, and returns the server that has
 // taken over, and what connects the old one again.
 func cutOff(tr *trial, router *servertest.Proxy, fail func() (*servertest.Database, func())) fault {
-	wins := func() {
-		since := time.Now()
-		testkit.Within(tr.t, settled, "drivers win", func() bool { return tr.winsSince(since) >= 30 })
-	}
+	wins := func() { tr.await(tr.t, "drivers win", 30) }
 	return fault{"the server in use is cut off from the others, and connected again later", func() func() {
 		next, reconnect := fail()
 		tr.excuse(true)
@@ -311,7 +308,7 @@ func onAsynchronous(tr *trial) deployment {
 			r.Follow()
 			r.Lag()
 			since := time.Now()
-			testkit.Within(t, settled, "drivers win", func() bool { return tr.winsSince(since) >= 10 })
+			tr.await(t, "drivers win", 10)
 			lag = time.Since(since)
 			r.Primary.Kill()
 			r.Promote()

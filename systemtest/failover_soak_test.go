@@ -11,5 +11,5 @@ import (
 
 // TestSoakFailovers prints the tables of docs/high-availability.md.
 func TestSoakFailovers(t *testing.T) {
-	failovers(t, 300, func() <-chan time.Time { return time.After(testkit.SoakTime(t)) })
+	failovers(t, 300, 0, func() <-chan time.Time { return time.After(testkit.SoakTime(t)) })
 }

@@ -39,12 +39,13 @@ func TestFailovers(t *testing.T) {
 	testkit.OnlyInAll(t)
 	once := make(chan time.Time)
 	close(once)
-	failovers(t, 30, func() <-chan time.Time { return once })
+	failovers(t, 30, time.Second, func() <-chan time.Time { return once })
 }
 
 // failovers strikes each deployment with each of its faults, again until over has a value, and prints the table of
-// docs/high-availability.md. Before, during and after a fault there are at least enough wins.
-func failovers(t *testing.T, enough int, over func() <-chan time.Time) {
+// docs/high-availability.md. Before, during and after a fault there are at least enough wins. Crews that have won far more rest after each
+// dispatch for so long.
+func failovers(t *testing.T, enough int, rest time.Duration, over func() <-chan time.Time) {
 	for _, d := range []struct {
 		name  string
 		start func(tr *trial) deployment
@@ -65,7 +66,7 @@ func failovers(t *testing.T, enough int, over func() <-chan time.Time) {
 		{"a quorum of three servers of Redis", onQuorum},
 		{"FCM", onFCM},
 	} {
-		t.Run(d.name, func(t *testing.T) { newTrial(t, d.start).run(enough, over()) })
+		t.Run(d.name, func(t *testing.T) { newTrial(t, d.start).run(enough, rest, over()) })
 	}
 }
 
@@ -140,11 +141,12 @@ type outage struct {
 	still time.Duration // the longest time without a win
 }
 
-func (tr *trial) run(enough int, over <-chan time.Time) {
+func (tr *trial) run(enough int, rest time.Duration, over <-chan time.Time) {
 	t := tr.t
 	var seen []outage
 	since := time.Now()
-	stop := startCrews(tr.history, tr.instances)
+	tr.want(enough)
+	stop := startCrews(tr.history, tr.instances, rest)
 	defer func() {
 		stop()
 		for _, what := range tr.untrue[:min(len(tr.untrue), 20)] {
@@ -155,9 +157,7 @@ func (tr *trial) run(enough int, over <-chan time.Time) {
 	}()
 	wins := func(what string) {
 		t.Helper()
-		since := time.Now()
-		tr.want(4 * enough) // what is left when enough have won is for the fault that follows
-		testkit.Within(t, settled, what, func() bool { return tr.winsSince(since) >= enough })
+		tr.await(t, what, enough)
 	}
 	wins("the drivers are at work")
 	for {

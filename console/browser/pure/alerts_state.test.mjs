@@ -40,7 +40,7 @@ test("what expired before is not alerted to", () => {
   expect(expiredSince(all, 100_000).map((e) => e.id)).toEqual(["then", "later"]);
 });
 
-test("events that come one after the other are one look, however long ago the last one was", () => {
+test("events that come one after the other are one look, however long ago the last look was", () => {
   expect([every - 1, every].map((at) => lookIsDue({ at, looked: 0 }))).toEqual([false, true]);
   const asked = 5 * every;
   expect([asked, asked + gather - 1, asked + gather].map((at) => lookIsDue({ at, looked: 0, asked }))).toEqual([false, false, true]);

@@ -34,7 +34,7 @@ export const expiredSince = (dispatches, since) =>
 export const every = 10_000, gather = 1000;
 
 /**
- * Reports whether a look is due. While events gather, their look is the next one: none comes before it and takes a part of them.
+ * Reports whether a look is due. While events gather, their look is the next one: none begins before it and takes a part of them.
  * @param {{at: number, looked: number, asked?: number}} times ms: now, the last look, and the first event that asks for the next
  */
 export const lookIsDue = ({ at, looked, asked }) => (asked === undefined ? at - looked >= every : at - asked >= gather);

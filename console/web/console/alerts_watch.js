@@ -67,7 +67,7 @@ function look(language, sound) {
   let missed = true; // such events may have been missed
   let last = load(lastLook, now() + late); // without a look before, what has expired until now is not alerted to
   let running = false, again = false, looked = 0, later;
-  let asked; // when the look was asked for that waits for more events
+  let asked; // when the first event came whose look waits for more of them; undefined if none waits
 
   const alert = (kind, dispatches) => {
     const { told: next, due } = news(told, kind, dispatches);
@@ -85,6 +85,7 @@ function look(language, sound) {
     alert("unseen", [...known.values()]);
   };
   const expired = async (at) => {
+    const events = [...ended.values()]; // the next look is for those that come meanwhile
     if (missed) {
       const since = Math.max(last, at - longest) - late;
       missed = false;
@@ -94,7 +95,6 @@ function look(language, sound) {
       });
       alert("expired", expiredSince(items, since));
     }
-    const events = [...ended.values()];
     const few = events.length <= apart; // only an alert to one has its address, which an event does not have
     alert("expired", few ? await readEach(events.map((e) => e.dispatch_id), "EXPIRED", signal) : events.map((e) => ({ ...e, id: e.dispatch_id })));
     for (const e of events) if (ended.get(e.dispatch_id) === e) ended.delete(e.dispatch_id);
@@ -116,7 +116,7 @@ function look(language, sound) {
       // The next look finds what this one did not; the page shows itself that the service is away.
     }
     running = false;
-    if (again) soon();
+    if (again && !signal.aborted) soon();
   };
   // Dispatches that expire together are one look, and one alert if they are many.
   const soon = () => {
