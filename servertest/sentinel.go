@@ -40,7 +40,7 @@ func startRedisSentinel(t testing.TB, hosts [5]*host) *RedisSentinel {
 	t.Helper()
 	s := &RedisSentinel{Master: startReplicatedRedis(t, hosts[0])}
 	s.replica = startReplicatedRedis(t, hosts[1], "--replicaof", fmt.Sprintf("%s %d", s.Master.ip(), s.Master.port))
-	// A sentinel looks at a replica every 10 s only, so the replica must be in sync first.
+	// A new sentinel looks at a replica every 10 s only, so the replica must be in sync first.
 	err := until(func(ctx context.Context) error {
 		return has(ctx, s.replica.Addr(), "\nmaster_link_status:up\r", "INFO", "replication")
 	})
@@ -48,6 +48,8 @@ func startRedisSentinel(t testing.TB, hosts [5]*host) *RedisSentinel {
 		for i := range s.Sentinels {
 			s.Sentinels[i] = startRedis(t, sentinelOf(s.Master, hosts[2+i]))
 		}
+		// Sentinels look at servers every 10 s and tell each other every 2 s, and wait for several such periods before they act.
+		s.command(t, "DEBUG", "info-period", "500", "publish-period", "500")
 		err = until(s.readyForFailover)
 	}
 	if err != nil {
@@ -65,20 +67,20 @@ func startReplicatedRedis(t testing.TB, h *host, args ...string) *Redis {
 	}))
 }
 
-// slow and dead are after which time without an answer a sentinel counts the master as down, in milliseconds.
-const slow, dead = "600000", "1000"
+// downAfter is after which time without an answer a sentinel counts the master as down, in milliseconds.
+const downAfter, slow, dead = "down-after-milliseconds", "600000", "1000"
 
 // KillMaster kills the master. The sentinels notice within about a second.
 func (s *RedisSentinel) KillMaster(t testing.TB) {
 	t.Helper()
-	s.setDownAfter(t, dead)
+	s.command(t, "SET", sentinelMaster, downAfter, dead)
 	s.Master.Kill()
 }
 
 // FailOver ends the master by stop, such as (*Redis).Freeze, and returns it once the sentinels have made the replica the master.
 func (s *RedisSentinel) FailOver(t testing.TB, stop func(*Redis)) (old *Redis) {
 	t.Helper()
-	s.setDownAfter(t, dead)
+	s.command(t, "SET", sentinelMaster, downAfter, dead)
 	stop(s.Master)
 	s.Master, s.replica = s.replica, s.Master
 	err := until(func(ctx context.Context) error {
@@ -92,7 +94,7 @@ func (s *RedisSentinel) FailOver(t testing.TB, stop func(*Redis)) (old *Redis) {
 	if err != nil {
 		t.Fatalf("redis sentinel: %v", err)
 	}
-	s.setDownAfter(t, slow)
+	s.command(t, "SET", sentinelMaster, downAfter, slow)
 	return s.replica
 }
 
@@ -104,15 +106,16 @@ func (s *RedisSentinel) Await(t testing.TB) {
 	}
 }
 
-func (s *RedisSentinel) setDownAfter(t testing.TB, ms string) {
+// command sends a command to each sentinel.
+func (s *RedisSentinel) command(t testing.TB, args ...string) {
 	t.Helper()
 	for _, sentinel := range s.Sentinels {
 		err := until(func(ctx context.Context) error {
-			_, err := ask(ctx, sentinel.Addr(), "SENTINEL", "SET", sentinelMaster, "down-after-milliseconds", ms)
+			_, err := ask(ctx, sentinel.Addr(), append([]string{"SENTINEL"}, args...)...)
 			return err
 		})
 		if err != nil {
-			t.Fatalf("redis sentinel: %v", err)
+			t.Fatalf("redis sentinel: SENTINEL %s: %v", strings.Join(args, " "), err)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func TestRedisSentinel(t *testing.T) {
 
 	s.KillMaster(t)
 	mustBeMaster(s.replica)
-	s.setDownAfter(t, slow)
+	s.command(t, "SET", sentinelMaster, downAfter, slow)
 	mustAnswer(t, s.replica, "v", "GET", "k")
 	mustAnswer(t, s.replica, "OK", "SET", "k", "w")
 
