@@ -143,7 +143,8 @@ func (k *history) winsSince(since time.Time) (n int) {
 	return n
 }
 
-// await waits until the drivers have won n rounds from now on. What the crews then still want is for the fault that follows.
+// await waits until the drivers have won n rounds from now on. The crews go on at full speed for three times as many, into the fault that
+// follows.
 func (k *history) await(t *testing.T, what string, n int) {
 	t.Helper()
 	since := time.Now()

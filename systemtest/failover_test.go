@@ -43,8 +43,8 @@ func TestFailovers(t *testing.T) {
 }
 
 // failovers strikes each deployment with each of its faults, again until over has a value, and prints the table of
-// docs/high-availability.md. Before, during and after a fault there are at least enough wins. Crews that have won far more rest after each
-// dispatch for so long.
+// docs/high-availability.md. Before, during and after a fault there are at least enough wins. After far more wins, crews rest after
+// each dispatch, as startCrews says.
 func failovers(t *testing.T, enough int, rest time.Duration, over func() <-chan time.Time) {
 	for _, d := range []struct {
 		name  string

@@ -156,7 +156,7 @@ func TestTraceOfAnAccept(t *testing.T) {
 	if !strings.Contains(i.log.String(), `"trace_id":"`+aTrace+`"`) {
 		t.Errorf("no line of the log names the trace:\n%s", i.log)
 	}
-	// 0100000000 is how the phone numbers begin as they are dialed in Korea: ten digits, as a time in nanoseconds may have a few of them.
+	// The phone numbers begin with 0100000000 as people in Korea dial them. A time in nanoseconds may contain fewer of these digits by chance.
 	r.keepsOut(t, []string{
 		drivers[0].Token, drivers[1].Token, AdminKey, pushToken(drivers[0]), "+8210", "8210000000", "0100000000", won.Claim.ID, "Bearer", "a-secret-for",
 		drivers[0].ID, "Seoul 1", "an-order-number",

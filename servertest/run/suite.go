@@ -39,9 +39,10 @@ var (
 	}
 )
 
-// unwatched leaves SQLite, which is C translated to Go, and its driver without the race detector: watching their own memory takes most of
-// the time of a test on SQLite. They repeat what goFlags says of these packages, as only the last flag whose pattern matches a package
-// counts. SQLite itself is last: a program knows only the last flag it was built with, and systemtest's buildProgram repeats that one.
+// unwatched are the flags that leave SQLite, which is C translated to Go, and its driver without the race detector: watching their own
+// memory takes most of the time of a test on SQLite. For each package only the last flag counts whose pattern matches it, so these flags
+// repeat goFlags' -dwarf=false. The flag of SQLite itself is last: a program knows only the last flag that it was built with, and
+// systemtest's buildProgram repeats that one.
 var unwatched = []string{
 	"-gcflags=github.com/glebarez/go-sqlite/...=-race=false -dwarf=false", "-gcflags=modernc.org/...=-race=false -dwarf=false",
 }
