@@ -64,6 +64,19 @@ func TestBeginRunWhoseCommitNeverArrives(t *testing.T) {
 	}))
 }
 
+// A run whose renewal was not answered stays its owner's, for the whole new term.
+func TestTheReplyToARenewalIsLost(t *testing.T) {
+	eachServer(t, withJob(func(t *testing.T, db *database) {
+		s, proxy := db.proxied(t)
+		run := db.mustBegin(t, "a/1", someSlot(1))
+		mustLose(t, proxy, "SET alive_until", dispatch.ErrUnavailable, func() error { return s.RenewRun(t.Context(), run, 2*term) })
+		if _, row := db.only(t); row.Owner != "a/1" || *row.AliveUntil-*row.BeganAt < (2*term).Microseconds() {
+			t.Errorf("the run is %+v", row)
+		}
+		must(t, s.RenewRun(t.Context(), run, term))
+	}))
+}
+
 // Whatever happens to the reply, a second call returns the state.
 func TestTheReplyOfAnEndIsLost(t *testing.T) {
 	eachServer(t, withJob(func(t *testing.T, db *database) {
