@@ -62,7 +62,7 @@ type lockUser struct {
 }
 
 // patient waits longer for a decision, and for a server of the locks, than a busy machine delays it.
-var patient = config.Timeouts{Claim: testkit.Patience, JobLock: 5 * time.Second}
+var patient = config.Timeouts{Claim: testkit.Patience, JobLock: testkit.Patience}
 
 func openLocks(t *testing.T, lookup func(string) (string, bool)) *lockUser {
 	t.Helper()
@@ -84,7 +84,7 @@ func openLocks(t *testing.T, lookup func(string) (string, bool)) *lockUser {
 // acquire takes the lock of the job.
 func (u *lockUser) acquire(job string) *lock.Lease {
 	u.t.Helper()
-	lease, err := u.locker.Acquire(u.t.Context(), job, lock.Renewed(15*time.Second, time.Hour)) // it outlasts a renewal that comes late
+	lease, err := u.locker.Acquire(u.t.Context(), job, lock.Renewed(time.Minute, time.Hour)) // it outlasts a renewal that comes late
 	if err != nil {
 		u.t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 }
 
 // timeout is longer than a busy machine delays a reply, so that no delay counts as an outage.
-const timeout = 5 * time.Second
+const timeout = testkit.Patience
 
 // newGate returns a gate on the server at url. Its Run is not called: a probe waits for a second, and on a busy machine one that is late
 // would begin an outage.

@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -121,12 +122,19 @@ func (p *pair) compete(t *testing.T) {
 // A lease survives a partition that is shorter than its TTL.
 func (s *suite) shortPartition(t *testing.T) {
 	l, link := s.lockerWithLinkFor(t, long, shortTimeout)
-	hold := lock.Hold{TTL: partitionTTL, RenewEvery: 400 * time.Millisecond, AtMost: long}
+	hold := s.frequentlyRenewed()
 	lease := mustLease(t, l, newName(), withWait(hold, timeout))
 	link.Partition(true)
-	mustNotHappen(t, 2*hold.RenewEvery, "the lease ended", lease.Context().Done()) // at least one renewal is dropped
+	mustNotHappen(t, 4*hold.RenewEvery, "the lease ended", lease.Context().Done()) // at least one renewal is dropped
+	trusted := lease.TrustedUntil()
 	link.Partition(false)
-	mustNotHappen(t, partitionTTL, "the lease ended", lease.Context().Done())
+	eventually(t, "the lease is renewed", func() error {
+		if !lease.TrustedUntil().After(trusted) {
+			return fmt.Errorf("it is trusted until %s", trusted)
+		}
+		return nil
+	})
+	mustBeAlive(t, lease)
 	mustBeHeld(t, s.open(t), lease.Name())
 	mustRelease(t, lease)
 }

@@ -365,7 +365,7 @@ func TestConnectionsAreReused(t *testing.T) {
 	server.Start()
 	defer server.Close()
 	defer phones.Close()
-	s := senderTo(t, server.URL, func(o *Options) { o.MaxConns = width })
+	s := senderTo(t, server.URL, func(o *Options) { o.MaxConns, o.Timeout = width, time.Minute })
 	for range rounds {
 		phones.OnSend(answerTogether(width))
 		testkit.Together(width, func(i int) {
