@@ -84,7 +84,8 @@ func openLocks(t *testing.T, lookup func(string) (string, bool)) *lockUser {
 // acquire takes the lock of the job.
 func (u *lockUser) acquire(job string) *lock.Lease {
 	u.t.Helper()
-	lease, err := u.locker.Acquire(u.t.Context(), job, lock.Renewed(time.Minute, time.Hour)) // it outlasts a renewal that comes late
+	hold := lock.Hold{TTL: time.Minute, RenewEvery: 5 * time.Second, AtMost: time.Hour} // it outlasts renewals that come late
+	lease, err := u.locker.Acquire(u.t.Context(), job, hold)
 	if err != nil {
 		u.t.Fatal(err)
 	}
