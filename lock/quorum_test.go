@@ -368,7 +368,7 @@ func TestQuorumShowsWithoutOne(t *testing.T) {
 	e.servers[1].Freeze()
 	defer e.servers[1].Thaw()
 	var asking sync.WaitGroup
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // they wait for the frozen server until it ends
+	ctx, cancel := context.WithTimeout(t.Context(), Patience) // they wait for the frozen server until it ends
 	defer cancel()
 	asking.Go(func() {
 		if h, err := e.quorum.Show(ctx, "a"); err != nil || h.Owner != "me" {

@@ -61,7 +61,7 @@ func (r *replicated) lister(t *testing.T, patience time.Duration, eager bool) *l
 	if l.replica.pause = time.Hour; eager {
 		l.replica.pause = 0
 	}
-	if patience == testkit.Patience { // no read leaves the replica because the machine is busy
+	if patience == testkit.Patience { // a busy machine delays a read for less
 		l.replica.lag, l.replica.answer = patience, 2*patience
 	}
 	return l

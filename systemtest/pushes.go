@@ -159,16 +159,14 @@ func (p *pushing) allShow(drivers []Driver, id string, types ...string) {
 	p.mustShow(id, want)
 }
 
-// silent counts the events of that type of the dispatch of which a phone has got a silent message. An event may come twice: a message
-// that is not answered in time is sent again.
-func (p *pushing) silent(token, id, messageType string) int {
-	events := map[string]bool{}
+// silent counts the silent messages of that type about the dispatch that a phone has got.
+func (p *pushing) silent(token, id, messageType string) (n int) {
 	for _, message := range p.fcm.Device(token).Silent {
 		if message.Dispatch == id && message.Type == messageType {
-			events[message.Event] = true
+			n++
 		}
 	}
-	return len(events)
+	return n
 }
 
 // shownTypes returns the types of the notifications of a dispatch that a phone shows, the latest last.

@@ -117,7 +117,7 @@ func (s *suite) beat(t *testing.T) {
 	last := time.Now()
 	for range 30 {
 		<-tick.C
-		if time.Since(last) > hold.Heartbeat/2 {
+		if !s.simulated && time.Since(last) > hold.Heartbeat/2 {
 			t.Log("the machine stood still, and so did the work: nothing is judged")
 			return
 		}

@@ -33,7 +33,7 @@ const (
 func (s *suite) renewableTTL() time.Duration { return max(6*time.Second, 2*s.MinTTL) }
 
 // keepableTTL is for a lease that must last longer than its TTL, by renewals. Its holder loses it if it stands still for two thirds of
-// the TTL. The longest wait is 30 s, of which this leaves room for what else a test does.
+// the TTL, 12 s. A longer TTL would leave too little of the 30 s that a test waits for a state.
 func (s *suite) keepableTTL() time.Duration { return max(18*time.Second, 2*s.MinTTL) }
 
 // newName returns a name that no other test uses.

@@ -333,8 +333,8 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// answerTogether holds every answer until n requests are in flight. If that many never are, the senders give up.
-func answerTogether(n int64) func(fcmtest.Request) {
+// answerTogether holds every answer until n requests are in flight. If that many never are, the test fails.
+func answerTogether(t testing.TB, n int64) func(fcmtest.Request) {
 	var arrived atomic.Int64
 	all := make(chan struct{})
 	return func(fcmtest.Request) {
@@ -344,6 +344,7 @@ func answerTogether(n int64) func(fcmtest.Request) {
 		select {
 		case <-all:
 		case <-time.After(testkit.Patience):
+			t.Errorf("%d requests are never in flight at the same time", n)
 		}
 	}
 }
@@ -367,7 +368,7 @@ func TestConnectionsAreReused(t *testing.T) {
 	defer phones.Close()
 	s := senderTo(t, server.URL, func(o *Options) { o.MaxConns, o.Timeout = width, time.Minute })
 	for range rounds {
-		phones.OnSend(answerTogether(width))
+		phones.OnSend(answerTogether(t, width))
 		testkit.Together(width, func(i int) {
 			if o := s.Send(t.Context(), pushTo(fmt.Sprint("token-", i))); o.Class != notify.Sent {
 				t.Errorf("%+v", o)
