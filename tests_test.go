@@ -46,7 +46,6 @@ var waits = map[string]string{
 	"lock/locktest beat":        "judges nothing if the machine stood still",
 	"lock/locktest eventually":  "gives up, and fails",
 	"lock/locktest pollAcquire": "gives up, and fails",
-	"notify/fcm answerTogether": "gives up, and the test fails",
 	"systemtest await":          "gives up, and fails",
 	"systemtest rest":           "gives up, and fails",
 	"systemtest startCrews":     "drivers who have won enough rest",
