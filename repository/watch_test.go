@@ -133,7 +133,7 @@ func TestReadsEndOnTheServer(t *testing.T) {
 			var interrupted int // TiDB counts the SLEEPs that it interrupts, and returns no error for them
 			err := db.general.WithContext(t.Context()).Raw(slow("waited-for")).Scan(&interrupted).Error
 			if interrupted == 0 && (!errors.As(err, &refused) || refused.Number != ended && refused.Number != endedMariaDB) {
-				return fmt.Errorf("the waiting call got %v", err)
+				return errors.Join(errors.New("the server has not ended the waiting call"), err)
 			}
 			return nil
 		})
