@@ -255,8 +255,8 @@ func TestSessionsThatAreAllTaken(t *testing.T) {
 		strategy := pick(sessions)
 		mustAcquire(t, strategy, "a", "me", time.Minute)
 		b := mustAcquire(t, strategy, "b", "me", time.Minute)
-		// The names are held for longer than the test lasts: an acquisition that returns has not waited for them.
 		sessions.timeout = time.Second
+		// The names are held for longer than the test lasts: an acquisition that returns has not waited for them.
 		wantErr(t, "acquire without a deadline", acquireErr(t, strategy, "c", "me", time.Minute), ErrUnavailable)
 		sessions.timeout = time.Hour // the caller's deadline ends the wait
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

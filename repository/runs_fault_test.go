@@ -64,7 +64,7 @@ func TestBeginRunWhoseCommitNeverArrives(t *testing.T) {
 	}))
 }
 
-// A run whose renewal was not answered stays its owner's, for the whole new term.
+// If the reply to a renewal is lost, the run belongs to its owner for the whole new term, and the owner may renew it again.
 func TestTheReplyToARenewalIsLost(t *testing.T) {
 	eachServer(t, withJob(func(t *testing.T, db *database) {
 		s, proxy := db.proxied(t)

@@ -118,7 +118,7 @@ func (s *suite) beat(t *testing.T) {
 	for range 30 {
 		<-tick.C
 		if !s.simulated && time.Since(last) > hold.Heartbeat/2 {
-			t.Log("the machine stood still, and so did the work: nothing is judged")
+			t.Log("the machine stood still, and the work did not report progress in time: this run proves nothing")
 			return
 		}
 		last = time.Now()

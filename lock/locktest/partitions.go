@@ -123,7 +123,7 @@ func (p *pair) compete(t *testing.T) {
 func (s *suite) shortPartition(t *testing.T) {
 	l, link := s.lockerWithLinkFor(t, long, shortTimeout)
 	hold := s.frequentlyRenewed()
-	if s.simulated { // no machine that stands still ends the lease
+	if s.simulated { // a busy machine does not delay renewals in a bubble
 		hold.TTL = partitionTTL
 	}
 	lease := mustLease(t, l, newName(), withWait(hold, timeout))
