@@ -313,6 +313,16 @@ func (o *office) shows(t dispatch.EventType) (n int) {
 	return n
 }
 
+// showing counts the phones that show something of the dispatch.
+func (o *office) showing(d dispatch.Dispatch) (n int) {
+	for _, v := range o.cars {
+		if slices.ContainsFunc(o.fcm.Device(phone(v)).Visible, func(shown fcmtest.Notification) bool { return shown.Dispatch == string(d.ID) }) {
+			n++
+		}
+	}
+	return n
+}
+
 // All drivers get the offer, and after the accept only the winner's phone shows anything. Each push is one request. So it
 // is also when the audience is written in parts.
 func TestPushesToAllDrivers(t *testing.T) {
