@@ -98,6 +98,8 @@ func (d *Dispatch) Superseded(t EventType, silent bool, driver DriverID, round i
 		return d.Round != round || d.Status != Accepted || !d.HeldBy(driver)
 	case t == EventAccepted:
 		return d.Round != round || !d.HeldBy(driver) || d.Status == Canceled
+	case t == EventUnassigned:
+		return d.Round > round && d.HeldBy(driver) && d.Status != Canceled // the driver has got it back
 	case silent:
 		return d.Round != round // a later round is open
 	}

@@ -96,7 +96,7 @@ func TestSuperseded(t *testing.T) {
 		{event: EventAccepted, stands: held},
 		{event: EventTaken, silent: true, stands: every}, {event: EventExpired, silent: true, stands: every},
 		{event: EventCanceled, silent: true, stands: every},
-		{event: EventCanceled, stands: every, anyRound: true}, {event: EventUnassigned, stands: every, anyRound: true},
+		{event: EventCanceled, stands: every, anyRound: true},
 	} {
 		for _, s := range states {
 			d := inState(s.Status, s.holder)
@@ -115,6 +115,19 @@ func TestPushesToAFormerHolderAreSuperseded(t *testing.T) {
 	for _, e := range []EventType{EventAccepted, EventReminder} {
 		if !d.Superseded(e, false, me, d.Round) {
 			t.Errorf("%s is not superseded although another driver has the dispatch", e)
+		}
+	}
+}
+
+// "This job is no longer yours" does not go to a driver who has it back: of two pushes that wait, the last to arrive stays on the screen.
+func TestWhoHasTheJobBackHearsOfNoLoss(t *testing.T) {
+	for _, s := range states {
+		d := inState(s.Status, s.holder)
+		for round := d.Round - 1; round <= d.Round; round++ {
+			want := round < d.Round && s.holder == me && s.Status != Canceled
+			if got := d.Superseded(EventUnassigned, false, me, round); got != want {
+				t.Errorf("the unassignment in round %d, now %s in %d, held by %q: superseded is %v", round, s.Status, d.Round, s.holder, got)
+			}
 		}
 	}
 }
