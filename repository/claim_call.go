@@ -26,12 +26,15 @@ import (
 // claim whose hours it did not see has the same number. A statement may be killed and leave the session in the middle of the
 // transaction; so the transaction before is rolled back first.
 //
+// The event's identifier begins with the time at which the claim was decided. If that time was estimated and is still to come, nothing
+// is written: the dispatch's next event could get a smaller identifier.
+//
 // A version names one state only on one server: after a failover that has lost changes it may come again, at another time.
 //
 // Parameters have the columns' character set: otherwise the server compares each row instead of using the key. What is checked
 // first is selected into variables: MySQL locks the rows that the condition of an IF reads.
 const claimProcedureBody = `(
-  p_dispatch VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin, p_round INT, p_version INT, p_updated_at BIGINT, p_starts BIGINT, p_ends BIGINT,
+  p_decided_at BIGINT, p_dispatch VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin, p_round INT, p_version INT, p_updated_at BIGINT, p_starts BIGINT, p_ends BIGINT,
   p_driver VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin, p_driver_version INT, p_driver_updated_at BIGINT, p_busy BOOLEAN, p_withdrew BOOLEAN,
   p_claim VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin, p_event VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin,
   p_request VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
@@ -64,7 +67,7 @@ BEGIN
     UPDATE dispatches FORCE INDEX (PRIMARY) SET status = 'ACCEPTED', claim_id = p_claim, accepted_by = p_driver,
       accepted_at = v_now, version = p_version + 1, updated_at = v_now
     WHERE id = p_dispatch AND status = 'PENDING' AND round = p_round AND version = p_version AND updated_at = p_updated_at
-      AND opens_at <= v_now AND expires_at > v_now AND NOT {read_only}
+      AND opens_at <= v_now AND expires_at > v_now AND p_decided_at <= v_now AND NOT {read_only}
       AND EXISTS (SELECT 1 FROM drivers WHERE id = p_driver AND version = p_driver_version
         AND updated_at = p_driver_updated_at AND COALESCE(suspended_until, 0) <= v_now LOCK IN SHARE MODE);
     IF ROW_COUNT() = 1 THEN
@@ -102,7 +105,7 @@ func newClaimProcedure(pool *sql.DB, d *dialect, log *slog.Logger) *claimProcedu
 	sum := sha256.Sum256([]byte(body))
 	name := "firsttap_claim_" + hex.EncodeToString(sum[:6])
 	return &claimProcedure{
-		pool: pool, name: name, create: "CREATE PROCEDURE IF NOT EXISTS " + name + body, call: "CALL " + name + placeholders(1, 16), log: log,
+		pool: pool, name: name, create: "CREATE PROCEDURE IF NOT EXISTS " + name + body, call: "CALL " + name + placeholders(1, 17), log: log,
 	}
 }
 
@@ -124,8 +127,11 @@ func (s *Store) callClaim(ctx context.Context, snapshot *claimSnapshot, d *dispa
 	if len(events) != 1 || events[0].Type != dispatch.EventAccepted || !s.procedure.usable() {
 		return s.claimWithoutCall(ctx, snapshot, d, events)
 	}
-	sent := time.Now()
-	at, err := s.procedure.exec(ctx, string(d.ID), d.Round, snapshot.dispatch.Version, micros(snapshot.dispatch.UpdatedAt), micros(d.WorkStartsAt), micros(d.WorkEndsAt),
+	sent, decided := time.Now(), int64(0)
+	if !snapshot.read {
+		decided = micros(snapshot.now)
+	}
+	at, err := s.procedure.exec(ctx, decided, string(d.ID), d.Round, snapshot.dispatch.Version, micros(snapshot.dispatch.UpdatedAt), micros(d.WorkStartsAt), micros(d.WorkEndsAt),
 		string(d.Claim.Driver), snapshot.candidate.Version, snapshot.driverUpdatedAt, snapshot.candidate.Busy, snapshot.candidate.Withdrew, string(d.Claim.ID), string(events[0].ID),
 		dispatch.CallerFrom(ctx).Request, s.options.OutboxOwner, s.options.OutboxLease.Microseconds())
 	switch {

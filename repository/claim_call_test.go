@@ -157,6 +157,7 @@ func TestClaimAtAWrongTime(t *testing.T) {
 			{"not open yet", 90 * time.Minute, soon, dispatch.ErrNotOpenYet},
 			{"expired", -2 * time.Hour, since(2 * time.Hour), dispatch.ErrExpired},
 			{"open", -2 * time.Hour, since(4 * time.Hour), nil},
+			{"open, in the future", time.Minute, nil, nil},
 			{"suspended", time.Hour, func(d *dispatch.Dispatch) {
 				d.ExpiresAt = d.CreatedAt.Add(3 * time.Hour)
 				db.exec(t, "UPDATE drivers SET suspended_until = ?, version = version + 1", until.UnixMicro())
@@ -183,8 +184,28 @@ func TestClaimAtAWrongTime(t *testing.T) {
 			if err == nil {
 				db.mustStore(t, got)
 			}
+			if err == nil && tt.ahead > 0 {
+				db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+					return d.Unassign(d.Version, dispatch.System, "", now)
+				})
+				db.mustHaveEvents(t, d.ID, dispatch.EventAccepted, dispatch.EventUnassigned, dispatch.EventReopened)
+			}
 		}
 	})
+}
+
+// mustHaveEvents fails the test unless these are the dispatch's last events, in this order.
+func (db *database) mustHaveEvents(t *testing.T, id dispatch.ID, want ...dispatch.EventType) {
+	t.Helper()
+	events, _, err := db.Events(t.Context(), id, dispatch.Page{Limit: 200})
+	must(t, err)
+	var got []dispatch.EventType
+	for _, e := range events[max(len(events)-len(want), 0):] {
+		got = append(got, e.Type)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: the last events are %v, want %v", id, got, want)
+	}
 }
 
 // A dump may be restored without its procedures.

@@ -92,16 +92,17 @@ func (k *lastKnown) learnDriver(v *dispatch.Driver, updatedAt int64) {
 	}
 }
 
-// learnTime records the database's time, from the reply to a request that was sent at that time.
+// learnTime records the database's time, from the reply to a request that was sent at that time. The time is taken for that of the reply's
+// arrival: an estimate that is behind costs at most a read, but one that is ahead would give an event too large an identifier.
 func (k *lastKnown) learnTime(now, sent time.Time) {
 	if k == nil {
 		return
 	}
-	delay := time.Since(sent)
+	received := time.Now()
 	k.clock.Lock()
 	defer k.clock.Unlock()
-	if quick := delay <= maxClockDelay; quick || !k.clock.quick {
-		k.clock.ahead, k.clock.read, k.clock.quick = now.Sub(sent.Add(delay/2)), true, quick
+	if quick := received.Sub(sent) <= maxClockDelay; quick || !k.clock.quick {
+		k.clock.ahead, k.clock.read, k.clock.quick = now.Sub(received), true, quick
 	}
 }
 
