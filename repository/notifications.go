@@ -122,19 +122,28 @@ func (s *Store) Redrive(ctx context.Context, id dispatch.NotificationID) (outbox
 }
 
 func (s *Store) redrive(tx *gorm.DB, id dispatch.NotificationID) (outbox.Notification, error) {
-	now := s.dialect.now()
-	revived := tx.Exec("UPDATE notifications SET state = 0, next_at = "+now+", claim = '', attempts = 0"+
-		" WHERE id = ? AND state = 2 AND expires_at > "+now, id)
-	if revived.Error != nil {
-		return outbox.Notification{}, unavailable(revived.Error)
-	}
 	n, err := notification(tx, id)
 	if err != nil {
 		return n, err
 	}
+	d, _, err := s.findDispatch(tx, n.Dispatch)
+	if err != nil {
+		return n, err
+	}
+	push := outbox.Push{Type: n.Type, Round: n.Round, UsefulUntil: n.UsefulUntil}
+	push.Refresh(d)
+	now := s.dialect.now()
+	revived := tx.Exec("UPDATE notifications SET state = 0, next_at = "+now+", claim = '', attempts = 0, expires_at = ?"+
+		" WHERE id = ? AND state = 2 AND ? > "+now, micros(push.UsefulUntil), id, micros(push.UsefulUntil))
+	if revived.Error != nil {
+		return n, unavailable(revived.Error)
+	}
+	if n, err = notification(tx, id); err != nil {
+		return n, err
+	}
 	if revived.RowsAffected == 1 {
-		if err := s.checkNotObsolete(tx, n); err != nil {
-			return n, err
+		if d.Superseded(n.Type, n.Silent, n.Driver, n.Round) {
+			return n, &redriveError{"the notification is obsolete, as the dispatch has changed, and can't be sent again"}
 		}
 		return n, audit(tx, dispatch.AuditNotificationRetry, string(id), nil, *n.NextAt)
 	}
@@ -142,7 +151,7 @@ func (s *Store) redrive(tx *gorm.DB, id dispatch.NotificationID) (outbox.Notific
 		return n, err
 	}
 	if n.Status == outbox.Dead {
-		return n, &redriveError{"the notification expired at " + n.UsefulUntil.Format(time.RFC3339) + " and can't be sent again"}
+		return n, &redriveError{"the notification expired at " + push.UsefulUntil.Format(time.RFC3339) + " and can't be sent again"}
 	}
 	return n, &redriveError{fmt.Sprintf("the notification is %s: only a DEAD notification can be sent again", n.Status)}
 }
@@ -156,14 +165,6 @@ func notification(tx *gorm.DB, id dispatch.NotificationID) (outbox.Notification,
 		return outbox.Notification{}, dispatch.ErrNotificationNotFound
 	}
 	return rows[0].notification(), nil
-}
-
-func (s *Store) checkNotObsolete(tx *gorm.DB, n outbox.Notification) error {
-	d, _, err := s.findDispatch(tx, n.Dispatch)
-	if err == nil && d.Superseded(n.Type, n.Silent, n.Driver, n.Round) {
-		return &redriveError{"the notification is obsolete, as the dispatch has changed, and can't be sent again"}
-	}
-	return err
 }
 
 // redriveError is ErrNotDead with a detail for the caller.

@@ -217,7 +217,9 @@ func TestRedrive(t *testing.T) {
 			"pending": func(r *notificationRow) { r.State = statePending },
 			"sent":    func(r *notificationRow) { r.State = stateDone },
 			"dropped": func(r *notificationRow) { r.State = stateDropped },
-			"over":    func(r *notificationRow) { r.ExpiresAt = micros(time.Now().Add(-time.Second)) },
+			"over": func(r *notificationRow) {
+				r.Type, r.ExpiresAt = dispatch.EventTaken, micros(time.Now().Add(-time.Second))
+			},
 			"another": func(r *notificationRow) { r.Round = 2 },
 		} {
 			row := db.notification(t, d.ID, edit)
@@ -230,6 +232,20 @@ func TestRedrive(t *testing.T) {
 			}
 		}
 		mustBeError(t, "unknown", errorOf(db.Redrive(t.Context(), dispatch.NewNotificationID(time.Now()))), dispatch.ErrNotificationNotFound)
+	})
+}
+
+// An offer that died before its dispatch was extended can be sent again, until the new end.
+func TestRedriveAfterAnExtension(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d := db.add(t, nil)
+		dead := db.notification(t, d.ID, func(r *notificationRow) { r.ExpiresAt = micros(d.ExpiresAt) })
+		d = db.mustUpdate(t, d.ID, extended(1))
+		db.exec(t, "UPDATE notifications SET expires_at = ?", micros(time.Now().Add(-time.Second))) // the old end is over
+		n, err := db.Redrive(t.Context(), dead.ID)
+		if err != nil || n.Status != outbox.Pending || !n.UsefulUntil.Equal(d.ExpiresAt) {
+			t.Errorf("%+v, %v; the dispatch ends at %s", n, err, d.ExpiresAt)
+		}
 	})
 }
 

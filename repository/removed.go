@@ -14,12 +14,12 @@ import (
 // history is then deleted in parts. A Prune that ends in between leaves the identifier, with which the next one goes on.
 const removedTable = "removed_dispatches"
 
-// noteRemoval is called before the rows of dispatches are deleted. It also removes the words by which they are found.
-func (s *Store) noteRemoval(tx *gorm.DB, keys [][]any) error {
+// noteRemoval is called before the rows of dispatches are deleted, all of them. It also removes the words by which they are found.
+func (s *Store) noteRemoval(tx *gorm.DB, keys [][]any) ([][]any, error) {
 	ids := slices.Concat(keys...)
 	var rows []dispatchRow
 	if err := tx.Raw("SELECT id, "+textColumns+" FROM dispatches"+s.dialect.forceIndex("PRIMARY")+" WHERE id IN ?", ids).Scan(&rows).Error; err != nil {
-		return err
+		return nil, err
 	}
 	var words [][]any
 	for i := range rows {
@@ -28,9 +28,9 @@ func (s *Store) noteRemoval(tx *gorm.DB, keys [][]any) error {
 		}
 	}
 	if err := s.deleteKeys(tx, "dispatch_words", "word, dispatch_id", words); err != nil {
-		return err
+		return nil, err
 	}
-	return tx.Exec("INSERT INTO "+removedTable+" (id) VALUES "+placeholders(len(ids), 1), ids...).Error
+	return keys, tx.Exec("INSERT INTO "+removedTable+" (id) VALUES "+placeholders(len(ids), 1), ids...).Error
 }
 
 // history are the rules for what is about removed dispatches, without their claims; of is the SQL for which dispatches.

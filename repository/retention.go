@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -95,8 +96,10 @@ func (s *Store) rulesWithRows(ctx context.Context, rules []retentionRule) (some 
 type retentionRule struct {
 	table, key, where, order, index string
 	args                            []any
-	// before is called with the keys of rows before they are deleted, in the same transaction; nil for nothing.
-	before func(tx *gorm.DB, keys [][]any) error
+	// before is called with the keys of rows before they are deleted, in the same transaction, and returns those to delete; nil for nothing.
+	before func(tx *gorm.DB, keys [][]any) (expired [][]any, err error)
+	// batch bounds one transaction, 0 for deleteBatchSize.
+	batch int
 }
 
 // retentionRules returns the rules at the time now.
@@ -118,7 +121,11 @@ func (s *Store) retentionRules(now time.Time) []retentionRule {
 	}
 	// One rule for each state: a condition "state <> 0" would not use the index.
 	for _, state := range []int{stateDone, stateDead, stateDropped} {
-		all = append(all, rule("notifications", "id", "state = ? AND next_at <= ?", "next_at", state, micros(now)))
+		over := rule("notifications", "id", "state = ? AND next_at <= ?", "next_at", state, micros(now))
+		if state == stateDone {
+			over.before = func(tx *gorm.DB, keys [][]any) ([][]any, error) { return s.keepOffers(tx, keys, now) }
+		}
+		all = append(all, over)
 	}
 	// An earlier version kept the notifications of an offer without an end for as long as the offer.
 	all = append(all, rule("notifications", "id", "state = ? AND next_at > ? AND created_at < ?", "next_at",
@@ -139,7 +146,7 @@ func (s *Store) retentionRules(now time.Time) []retentionRule {
 	if kept := s.options.Retention.Ended; kept > 0 {
 		for _, status := range []dispatch.Status{dispatch.Completed, dispatch.Canceled, dispatch.Expired} {
 			ended := rule("dispatches", "id", "status = ? AND updated_at < ?", "updated_at", status, ago(kept))
-			ended.before = s.noteRemoval
+			ended.before, ended.batch = s.noteRemoval, removeBatchSize
 			all = append(all, ended)
 		}
 	}
@@ -155,51 +162,77 @@ const (
 
 // deleteExpired deletes up to limit rows of a rule, and returns how many, also with an error.
 func (s *Store) deleteExpired(ctx context.Context, rule retentionRule, limit int) (n int, err error) {
-	size := deleteBatchSize
-	if rule.before != nil {
-		size = removeBatchSize
-	}
-	for n < limit {
-		chunk := min(limit-n, size)
-		deleted := 0
+	for seen := 0; seen < limit; {
+		chunk := min(limit-seen, cmp.Or(rule.batch, deleteBatchSize))
+		deleted, found := 0, 0
 		err := s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) (err error) {
-			deleted, err = s.deleteBatch(tx, rule, chunk)
+			deleted, found, err = s.deleteBatch(tx, rule, chunk)
 			return unavailable(err)
 		})
 		if err != nil {
 			return n, err
 		}
-		n += deleted
-		if deleted < chunk {
+		n, seen = n+deleted, seen+found
+		if found < chunk {
 			return n, nil
 		}
 	}
 	return n, nil
 }
 
-func (s *Store) deleteBatch(tx *gorm.DB, rule retentionRule, limit int) (int, error) {
-	found := "SELECT " + rule.key + " FROM " + rule.table
+// deleteBatch returns how many rows it deleted, and of how many.
+func (s *Store) deleteBatch(tx *gorm.DB, rule retentionRule, limit int) (deleted, found int, err error) {
+	query := "SELECT " + rule.key + " FROM " + rule.table
 	if rule.index != "" {
-		found += s.dialect.forceIndex(rule.index)
+		query += s.dialect.forceIndex(rule.index)
 	}
-	found += " WHERE " + rule.where
+	query += " WHERE " + rule.where
 	if rule.order != "" {
-		found += " ORDER BY " + rule.order
+		query += " ORDER BY " + rule.order
 	}
-	found += " LIMIT ?" + s.dialect.skipLocked
+	query += " LIMIT ?" + s.dialect.skipLocked
 	args := append(append([]any{}, rule.args...), limit)
 	if rule.before == nil {
-		done := tx.Exec(s.deleteFound(rule.table, rule.key, found), args...)
-		return int(done.RowsAffected), done.Error
+		done := tx.Exec(s.deleteFound(rule.table, rule.key, query), args...)
+		return int(done.RowsAffected), int(done.RowsAffected), done.Error
 	}
-	keys, err := keysOf(tx.Raw(found, args...))
+	keys, err := keysOf(tx.Raw(query, args...))
 	if err != nil || len(keys) == 0 {
-		return 0, err
+		return 0, 0, err
 	}
-	if err := rule.before(tx, keys); err != nil {
-		return 0, err
+	expired, err := rule.before(tx, keys)
+	if err != nil {
+		return 0, 0, err
 	}
-	return len(keys), s.deleteKeys(tx, rule.table, rule.key, keys)
+	return len(expired), len(keys), s.deleteKeys(tx, rule.table, rule.key, expired)
+}
+
+// keepOffers keeps those of the sent notifications that are offers of a round whose end was moved after they were sent: their drivers are
+// still to hear of the end. It returns the others.
+func (s *Store) keepOffers(tx *gorm.DB, keys [][]any, now time.Time) ([][]any, error) {
+	var offers []struct {
+		ID     string
+		EndsAt int64 // 0 without a dispatch in that round
+	}
+	err := tx.Raw(`SELECT n.id, COALESCE((SELECT d.expires_at FROM dispatches d`+s.dialect.forceIndex("PRIMARY")+` WHERE d.id = n.dispatch_id AND d.round = n.round), 0) ends_at
+		FROM notifications n`+s.dialect.forceIndex("PRIMARY")+` WHERE n.id IN ? AND n.type IN `+offerTypes+` AND n.created_at > ?`,
+		slices.Concat(keys...), micros(now.Add(-keepSent))).Scan(&offers).Error
+	if err != nil {
+		return nil, err
+	}
+	kept, byEnd := map[string]bool{}, map[int64][]string{}
+	for _, n := range offers {
+		if n.EndsAt > micros(now.Add(-keepDone)) {
+			kept[n.ID], byEnd[n.EndsAt] = true, append(byEnd[n.EndsAt], n.ID)
+		}
+	}
+	for end, ids := range byEnd {
+		until := min(end, micros(now.Add(keepSent))) + keepDone.Microseconds()
+		if err := tx.Exec("UPDATE notifications SET next_at = ? WHERE id IN ?", until, ids).Error; err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(keys, func(key []any) bool { return kept[*key[0].(*string)] }), nil
 }
 
 // deleteFound is the SQL that deletes the rows of a table whose primary keys the query finds. The query has a LIMIT. So a server

@@ -11,6 +11,7 @@ import (
 	"firsttap/dispatch"
 	"firsttap/idempotency"
 	"firsttap/outbox"
+	"firsttap/testkit"
 )
 
 // fill writes n done notifications and n done rows of the outbox, all due to be deleted, and as many that are not.
@@ -255,5 +256,32 @@ func TestOfferWithoutAnEnd(t *testing.T) {
 		db.mustPrune(t, 100, 0)
 		db.exec(t, "UPDATE notifications SET created_at = ?", micros(db.now(t).Add(-91*day)))
 		db.mustPrune(t, 100, 1)
+	})
+}
+
+// Who has an offer is to hear of its end, also if it was extended for longer than sent notifications are kept.
+func TestSentOffersAreKeptThroughAnExtension(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		o := db.as("ins_a")
+		ids := db.leased(t, o, 3)
+		for _, id := range ids {
+			o.mustRecord(t, outbox.SendResult{Status: outbox.Sent}, id)
+		}
+		d := db.mustRead(t, db.stored(t, ids[0]).DispatchID)
+		d = db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			return d.Extend(1, now.Add(3*day), "key_1", now)
+		})
+		due := func() { db.exec(t, "UPDATE notifications SET next_at = 1") } // long after the first end
+		due()
+		db.exec(t, "UPDATE notifications SET type = 'dispatch.accepted' WHERE id = ?", ids[2]) // no offer
+		db.mustPrune(t, 100, 1)
+		testkit.Equal(t, "the time until which an offer is kept", micros(d.ExpiresAt.Add(keepDone)), db.stored(t, ids[0]).NextAt)
+		due()
+		db.exec(t, "UPDATE notifications SET round = 2 WHERE id = ?", ids[1])
+		db.mustPrune(t, 100, 1)
+		due()
+		db.exec(t, "UPDATE dispatches SET expires_at = ?", micros(db.now(t).Add(-keepDone-time.Second)))
+		db.mustPrune(t, 100, 1)
+		db.mustCount(t, 0, "notifications")
 	})
 }

@@ -143,11 +143,9 @@ func (s *Store) lockWebhook(tx *gorm.DB, id webhook.ID) (webhookRow, time.Time, 
 // UpdateWebhook commits what change makes of the endpoint, or nothing. If that makes it active, it returns after every instance knows
 // that there is an active one. webhook.ErrNotFound; change's own errors unchanged.
 func (s *Store) UpdateWebhook(ctx context.Context, id webhook.ID, change func(*webhook.Endpoint) error) (webhook.Endpoint, error) {
-	var after webhook.Endpoint
 	fresh := true // the endpoint is active since a moment ago, or the request was carried out before, which may have been then
-	err := s.changeWebhook(ctx, id, dispatch.AuditWebhookUpdate, func(row *webhookRow, now time.Time) (map[string]any, error) {
-		before := row.endpoint()
-		after = row.endpoint()
+	stored, err := s.changeWebhook(ctx, id, dispatch.AuditWebhookUpdate, func(row *webhookRow, now time.Time) (map[string]any, error) {
+		before, after := row.endpoint(), row.endpoint()
 		if err := change(&after); err != nil {
 			return nil, err
 		}
@@ -155,10 +153,11 @@ func (s *Store) UpdateWebhook(ctx context.Context, id webhook.ID, change func(*w
 		fresh = before.Status != webhook.Active || now.Sub(before.UpdatedAt) < webhookKnowledge
 		row.take(after)
 		return detail, nil
-	}, &after)
+	})
 	if err != nil {
 		return webhook.Endpoint{}, err
 	}
+	after := stored.endpoint()
 	if fresh && after.Status == webhook.Active {
 		s.untilActiveIsKnown(ctx, id)
 		s.wakeWebhooks() // for what has waited
@@ -167,31 +166,32 @@ func (s *Store) UpdateWebhook(ctx context.Context, id webhook.ID, change func(*w
 }
 
 // RotateWebhook replaces the endpoint's secret; the one before signs too for webhook.RotationOverlap. Repeated with the same secret it
-// changes nothing. webhook.ErrNotFound.
+// changes nothing. webhook.ErrNotFound; idempotency.ErrKeyReused if the request was carried out before, and the endpoint has another secret now.
 func (s *Store) RotateWebhook(ctx context.Context, id webhook.ID, secret string) (webhook.Endpoint, error) {
-	var after webhook.Endpoint
-	err := s.changeWebhook(ctx, id, dispatch.AuditWebhookRotate, func(row *webhookRow, now time.Time) (map[string]any, error) {
+	stored, err := s.changeWebhook(ctx, id, dispatch.AuditWebhookRotate, func(row *webhookRow, now time.Time) (map[string]any, error) {
 		if row.Secret == secret {
 			return nil, nil
 		}
 		previous, until := row.Secret, micros(now.Add(webhook.RotationOverlap))
 		row.Secret, row.PreviousSecret, row.PreviousUntil = secret, &previous, &until
 		return map[string]any{}, nil
-	}, &after)
-	return after, err
+	})
+	if err == nil && stored.Secret != secret {
+		err = idempotency.ErrKeyReused
+	}
+	return stored.endpoint(), err
 }
 
-// changeWebhook commits what change makes of the endpoint's row, with its audit entry, and sets after to the result. If change returns a
-// nil detail, or the request was carried out before, nothing is written. webhook.ErrNotFound; change's own errors unchanged.
+// changeWebhook commits what change makes of the endpoint's row, with its audit entry, and returns the row as it is then. If change returns
+// a nil detail, or the request was carried out before, nothing is written. webhook.ErrNotFound; change's own errors unchanged.
 func (s *Store) changeWebhook(ctx context.Context, id webhook.ID, action dispatch.AuditAction,
-	change func(row *webhookRow, now time.Time) (detail map[string]any, err error), after *webhook.Endpoint,
-) error {
-	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
-		row, now, err := s.lockWebhook(tx, id)
-		if err != nil {
+	change func(row *webhookRow, now time.Time) (detail map[string]any, err error),
+) (row webhookRow, err error) {
+	err = s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+		var now time.Time
+		if row, now, err = s.lockWebhook(tx, id); err != nil {
 			return err
 		}
-		*after = row.endpoint()
 		if applied, err := alreadyApplied(tx, auditProof); applied || err != nil {
 			return err
 		}
@@ -201,12 +201,12 @@ func (s *Store) changeWebhook(ctx context.Context, id webhook.ID, action dispatc
 		}
 		row.Version++
 		row.UpdatedAt = micros(now)
-		*after = row.endpoint()
 		if err := tx.Model(&webhookRow{}).Where("id = ?", id).Select("*").Omit("id", "created_at").Updates(&row).Error; err != nil {
 			return unavailable(err)
 		}
 		return audit(tx, action, string(id), detail, now)
 	})
+	return row, err
 }
 
 // DeleteWebhook deletes the endpoint. Prune deletes its deliveries. webhook.ErrNotFound.

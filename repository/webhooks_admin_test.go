@@ -241,3 +241,17 @@ func TestLogOfDeliveries(t *testing.T) {
 		mustBeError(t, "another list's cursor", err, dispatch.ErrBadCursor)
 	})
 }
+
+// A repeated rotation does not return a secret that was replaced meanwhile.
+func TestARotationOfAnotherSecret(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		e, err := db.CreateWebhook(t.Context(), newEndpoint("https://a.example"), "whsec_first")
+		must(t, err)
+		ctx := idempotency.WithSeed(t.Context(), idempotency.NewSeed(time.Now()))
+		for range 2 {
+			must(t, errorOf(db.RotateWebhook(ctx, e.ID, "whsec_second")))
+		}
+		must(t, errorOf(db.RotateWebhook(t.Context(), e.ID, "whsec_third")))
+		mustBeError(t, "the first rotation again", errorOf(db.RotateWebhook(ctx, e.ID, "whsec_second")), idempotency.ErrKeyReused)
+	})
+}

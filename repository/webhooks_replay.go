@@ -23,8 +23,7 @@ const (
 // ReplayWebhook has all events since that time delivered again, those too that were never delivered to the endpoint. A replay that goes on
 // already goes on with both. A replay of a paused endpoint would lack what happens until it is active. webhook.ErrNotFound, webhook.ErrPaused.
 func (s *Store) ReplayWebhook(ctx context.Context, id webhook.ID, since time.Time) error {
-	var after webhook.Endpoint
-	err := s.changeWebhook(ctx, id, dispatch.AuditWebhookReplay, func(row *webhookRow, now time.Time) (map[string]any, error) {
+	_, err := s.changeWebhook(ctx, id, dispatch.AuditWebhookReplay, func(row *webhookRow, now time.Time) (map[string]any, error) {
 		if row.Status != webhook.Active {
 			return nil, webhook.ErrPaused
 		}
@@ -34,7 +33,7 @@ func (s *Store) ReplayWebhook(ctx context.Context, id webhook.ID, since time.Tim
 		}
 		row.ReplayFrom, row.ReplayUntil = &from, &until
 		return map[string]any{"since": nullableTime(&since)}, nil
-	}, &after)
+	})
 	if err == nil {
 		s.wakeWebhooks()
 	}
