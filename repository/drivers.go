@@ -18,13 +18,15 @@ const driversPerInsert = 500
 
 // AddDrivers writes all drivers or none. If the request was carried out before, it writes nothing. ErrDuplicateDriver.
 func (s *Store) AddDrivers(ctx context.Context, drivers []dispatch.Driver) error {
-	return s.addDrivers(ctx, drivers, dispatch.AuditDriversBulk, dispatch.AuditTargetDrivers, bulkDetail(drivers, false))
+	_, err := s.addDrivers(ctx, drivers, dispatch.AuditDriversBulk, dispatch.AuditTargetDrivers, bulkDetail(drivers, false))
+	return err
 }
 
 // AddDriversWithTokens is AddDrivers for drivers that each get a token, which is audited. The tokens must not be issued unless
 // it returns nil.
 func (s *Store) AddDriversWithTokens(ctx context.Context, drivers []dispatch.Driver) error {
-	return s.addDrivers(ctx, drivers, dispatch.AuditDriversBulk, dispatch.AuditTargetDrivers, bulkDetail(drivers, true))
+	_, err := s.addDrivers(ctx, drivers, dispatch.AuditDriversBulk, dispatch.AuditTargetDrivers, bulkDetail(drivers, true))
+	return err
 }
 
 func bulkDetail(drivers []dispatch.Driver, tokens bool) map[string]any {
@@ -35,10 +37,12 @@ func bulkDetail(drivers []dispatch.Driver, tokens bool) map[string]any {
 	return detail
 }
 
+// addDrivers returns the rows that it added, and none if the request was carried out before.
 func (s *Store) addDrivers(ctx context.Context, drivers []dispatch.Driver,
 	action dispatch.AuditAction, target string, detail map[string]any,
-) error {
-	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+) (added []driverRow, err error) {
+	err = s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+		added = nil
 		if applied, err := alreadyApplied(tx, auditProof); applied || err != nil {
 			return err
 		}
@@ -62,8 +66,10 @@ func (s *Store) addDrivers(ctx context.Context, drivers []dispatch.Driver,
 		if err != nil {
 			return unavailable(err)
 		}
+		added = rows
 		return s.replaceEntries(tx, nil, rows)
 	})
+	return added, err
 }
 
 // Driver returns a driver, but no erased one. ErrDriverNotFound.
@@ -77,18 +83,19 @@ func (s *Store) Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driv
 
 // SetDuty puts a driver on or off duty, and audits a change. ErrDriverNotFound, also for an erased driver, ErrUnavailable, ErrUnknown.
 func (s *Store) SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) (dispatch.Driver, error) {
+	var row driverRow // it is read before the COMMIT: after it, a failed read would say that nothing was changed
 	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		// MySQL reads columns as they were just set: indexed_version comes first.
 		changed := tx.Exec("UPDATE drivers SET indexed_version = version + 1, version = version + 1, on_duty = ?, updated_at = "+s.dialect.now()+
 			" WHERE id = ? AND on_duty <> ? AND erased_at IS NULL", onDuty, id, onDuty)
-		if changed.Error != nil || changed.RowsAffected == 0 {
+		if changed.Error != nil {
 			return unavailable(changed.Error)
 		}
-		var rows []driverRow
-		if err := tx.Raw("SELECT * FROM drivers WHERE id = ?", id).Scan(&rows).Error; err != nil {
-			return unavailable(err)
+		var err error
+		if row, err = findDriver(tx, id); err != nil || changed.RowsAffected == 0 {
+			return err
 		}
-		if err := s.indexDrivers(tx, rows); err != nil {
+		if err := s.indexDrivers(tx, []driverRow{row}); err != nil {
 			return err
 		}
 		now, err := s.clock(tx)
@@ -102,7 +109,10 @@ func (s *Store) SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) 
 	if err != nil {
 		return dispatch.Driver{}, err
 	}
-	return s.Driver(ctx, id)
+	if row.ErasedAt != nil {
+		return dispatch.Driver{}, dispatch.ErrDriverNotFound
+	}
+	return row.driver()
 }
 
 // DriverByFirebaseUID returns the driver that has the uid. ErrDriverNotFound.
@@ -123,23 +133,35 @@ func (s *Store) DriverByFirebaseUID(ctx context.Context, uid string) (dispatch.D
 // CreateDriver writes a new driver. If the request was carried out before, it returns the driver as it is now.
 // ErrDuplicateDriver.
 func (s *Store) CreateDriver(ctx context.Context, v dispatch.Driver) (dispatch.DriverRecord, error) {
-	err := s.addDrivers(ctx, []dispatch.Driver{v}, dispatch.AuditDriverCreate, string(v.ID), nil)
+	added, err := s.addDrivers(ctx, []dispatch.Driver{v}, dispatch.AuditDriverCreate, string(v.ID), nil)
 	if err != nil {
 		return dispatch.DriverRecord{}, err
+	}
+	if len(added) > 0 {
+		return added[0].record()
 	}
 	return s.DriverRecord(ctx, v.ID)
 }
 
 // DriverRecord returns a driver, also an erased one, as the backoffice shows it. ErrDriverNotFound.
 func (s *Store) DriverRecord(ctx context.Context, id dispatch.DriverID) (dispatch.DriverRecord, error) {
+	row, err := findDriver(s.general.WithContext(ctx), id)
+	if err != nil {
+		return dispatch.DriverRecord{}, err
+	}
+	return row.record()
+}
+
+// findDriver returns a driver's row, also an erased one's. ErrDriverNotFound.
+func findDriver(db *gorm.DB, id dispatch.DriverID) (driverRow, error) {
 	var rows []driverRow
-	if err := s.general.WithContext(ctx).Where("id = ?", id).Find(&rows).Error; err != nil {
-		return dispatch.DriverRecord{}, unavailable(err)
+	if err := db.Where("id = ?", id).Find(&rows).Error; err != nil {
+		return driverRow{}, unavailable(err)
 	}
 	if len(rows) == 0 {
-		return dispatch.DriverRecord{}, dispatch.ErrDriverNotFound
+		return driverRow{}, dispatch.ErrDriverNotFound
 	}
-	return rows[0].record()
+	return rows[0], nil
 }
 
 func (row *driverRow) record() (dispatch.DriverRecord, error) {

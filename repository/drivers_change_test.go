@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 func edit(apply func(*dispatch.Driver)) dispatch.DriverChange {
@@ -265,5 +266,26 @@ func TestAuditByTargetAndActor(t *testing.T) {
 				t.Errorf("%s: %d, want %d", what, len(entries), c.want)
 			}
 		}
+	})
+}
+
+// The answer to a change that is committed needs no other connection: a failed read would say that nothing was changed.
+func TestAnswersAreReadBeforeTheCommit(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 1)[0]
+		s := openWith(t, db.url, Options{Log: quiet, Patience: testkit.Patience})
+		general, err := s.general.DB()
+		must(t, err)
+		must(t, general.Close())
+		off, err := s.SetDuty(t.Context(), v.ID, false)
+		must(t, err)
+		made, err := s.CreateDriver(t.Context(), dispatch.Driver{ID: dispatch.NewDriverID(time.Now()), Name: "Kim", Regions: []string{"seoul"}, VehicleClass: "45m", Version: 1})
+		must(t, err)
+		stored, err := db.Driver(t.Context(), v.ID)
+		must(t, err)
+		testkit.Equal(t, "the driver who is off duty", stored, off)
+		record, err := db.DriverRecord(t.Context(), made.ID)
+		must(t, err)
+		testkit.Equal(t, "the new driver", record, made)
 	})
 }

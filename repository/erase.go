@@ -3,6 +3,7 @@ package repository
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"gorm.io/gorm"
@@ -12,8 +13,8 @@ import (
 )
 
 // EraseDriver erases what names the driver, and leaves the row under a pseudonym. It returns the row as it is then, and the revocation
-// of the driver's tokens. Erased again, a driver changes no more. ErrDriverNotFound; ErrDriverHasJob, when nothing was erased;
-// ErrUnavailable and ErrUnknown: repeat it, because a part may be done. With a revocation, the first part is.
+// of the driver's tokens. Erased again, a driver changes no more. ErrDriverNotFound; ErrDriverHasJob and ErrUnavailable, when nothing was erased;
+// ErrUnknown: repeat it, because a part may be done. With a revocation, the first part is.
 //
 // The first transaction has the driver's row locked. A claim, a change of duty and a registration of a device lock it, too: each of
 // them either comes first, and its effect is seen here, or finds the driver erased. So nothing that names the driver is written
@@ -41,7 +42,10 @@ func (s *Store) EraseDriver(ctx context.Context, id dispatch.DriverID) (dispatch
 	if err != nil {
 		return dispatch.DriverRecord{}, dispatch.Revocation{}, err
 	}
-	return record, revoked, s.eraseAudit(ctx, id)
+	if err := s.eraseAudit(ctx, id); err != nil {
+		return record, revoked, fmt.Errorf("%w: the driver is erased, but not yet the audit: %s", dispatch.ErrUnknown, err.Error())
+	}
+	return record, revoked, nil
 }
 
 // eraseRow erases the driver's row, devices and tokens, takes the driver out of the index, and audits it.

@@ -301,3 +301,19 @@ func TestErasureForgetsAnswers(t *testing.T) {
 		db.mustCount(t, 1, "drivers WHERE id = ? AND erased_at IS NOT NULL AND name = ?", v, dispatch.Pseudonym(v))
 	})
 }
+
+// After the first part of an erasure the answer does not say that nothing was changed.
+func TestErasureThatStopsHalfway(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		s, proxy := db.proxied(t)
+		v := db.person(t)
+		mustLose(t, proxy, "WHERE target = ", dispatch.ErrUnknown, func() error {
+			_, revoked, err := s.EraseDriver(t.Context(), v.ID)
+			if revoked.Generation == 0 {
+				t.Error("the tokens are not revoked")
+			}
+			return err
+		})
+		db.mustErase(t, v.ID)
+	})
+}
