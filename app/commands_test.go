@@ -112,7 +112,11 @@ func TestMigrateCommand(t *testing.T) {
 func TestRaceAlone(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("TMPDIR", t.TempDir())
-	out, err := commandOf(t, testkit.Settings("FIRSTTAP_ADDR", testkit.FreeAddress(t)), "race", "--drivers", "10")
+	// Settings of servers that are not needed, and not there.
+	env := testkit.Settings("FIRSTTAP_ADDR", testkit.FreeAddress(t), "FIRSTTAP_REDIS_URL", "redis://"+testkit.FreeAddress(t),
+		"FIRSTTAP_DATABASE_URL", "mysql://u:p@"+testkit.FreeAddress(t)+"/d", "FIRSTTAP_DATABASE_READ_URL", "mysql://u:p@"+testkit.FreeAddress(t)+"/d",
+		"FIRSTTAP_ADMIN_KEY", systemtest.AdminKey, "FIRSTTAP_JWT_SECRET", systemtest.JWTSecret)
+	out, err := commandOf(t, env, "race", "--drivers", "10")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

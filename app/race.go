@@ -96,6 +96,7 @@ func raceAlone(ctx context.Context, c config.Config, drivers int, stdout io.Writ
 	}
 	defer os.RemoveAll(dir)
 	c.DatabaseURL, c.RedisURL, c.OpsAddr = "sqlite://"+filepath.Join(dir, "race.db"), "", ""
+	c.ReadURL, c.JobLock = "", "table"
 	c.Addr, c.AdminKey, c.JWTSecret, c.Migrate = "127.0.0.1:0", "", "", true
 	fmt.Fprintln(stdout, "no FirstTap answers at FIRSTTAP_ADDR; the race runs on a temporary instance")
 
