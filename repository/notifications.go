@@ -130,6 +130,9 @@ func (s *Store) redrive(tx *gorm.DB, id dispatch.NotificationID) (outbox.Notific
 	if err != nil {
 		return n, err
 	}
+	if n.Status == outbox.Dead && d.Superseded(n.Type, n.Silent, n.Driver, n.Round) {
+		return n, &redriveError{"the notification is obsolete, as the dispatch has changed, and can't be sent again"}
+	}
 	push := outbox.Push{Type: n.Type, Round: n.Round, UsefulUntil: n.UsefulUntil}
 	push.Refresh(d)
 	now := s.dialect.now()
@@ -142,9 +145,6 @@ func (s *Store) redrive(tx *gorm.DB, id dispatch.NotificationID) (outbox.Notific
 		return n, err
 	}
 	if revived.RowsAffected == 1 {
-		if d.Superseded(n.Type, n.Silent, n.Driver, n.Round) {
-			return n, &redriveError{"the notification is obsolete, as the dispatch has changed, and can't be sent again"}
-		}
 		return n, audit(tx, dispatch.AuditNotificationRetry, string(id), nil, *n.NextAt)
 	}
 	if applied, err := alreadyApplied(tx, auditProof); applied || err != nil { // a concurrent request with the same key, while this one waited for the row
