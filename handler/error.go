@@ -88,7 +88,7 @@ var kinds = []kind{
 	{errMalformed, 400, "MALFORMED_REQUEST", ""},
 	{errTooLarge, 413, "BODY_TOO_LARGE", ""},
 	{dispatch.ErrUnavailable, 503, "UNAVAILABLE", "Not possible at the moment, and nothing was changed. Try again."},
-	{dispatch.ErrUnknown, 503, "UNAVAILABLE", "It is not known whether this was done. Send it again with the same Idempotency-Key; without a key, look first."},
+	{dispatch.ErrUnknown, 503, "UNAVAILABLE", "It is not known whether this was done. It is safe to try again; a creation with the same Idempotency-Key."},
 	{echo.ErrNotFound, 404, "NOT_FOUND", "There is nothing at this address."},
 	{echo.ErrMethodNotAllowed, 405, "METHOD_NOT_ALLOWED", "This address does not take this method."},
 }

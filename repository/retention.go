@@ -32,7 +32,7 @@ const (
 	keepSent        = 90 * 24 * time.Hour // sent notifications of an offer without an end
 )
 
-// Prune deletes up to limit expired rows, and returns how many. Each rule gets an equal share of limit; the part that a rule does
+// Prune deletes up to limit expired rows, or keeps them for longer, and returns how many. Each rule gets an equal share of limit; the part that a rule does
 // not use goes to the others. Prune locks few rows at a time and waits for no lock.
 func (s *Store) Prune(ctx context.Context, limit int) (n int, err error) {
 	now, err := s.clock(s.relay.WithContext(ctx))
@@ -160,19 +160,19 @@ const (
 	removeBatchSize = 50
 )
 
-// deleteExpired deletes up to limit rows of a rule, and returns how many, also with an error.
+// deleteExpired deletes up to limit rows of a rule, or keeps them for longer, and returns how many, also with an error.
 func (s *Store) deleteExpired(ctx context.Context, rule retentionRule, limit int) (n int, err error) {
-	for seen := 0; seen < limit; {
-		chunk := min(limit-seen, cmp.Or(rule.batch, deleteBatchSize))
-		deleted, found := 0, 0
+	for n < limit {
+		chunk := min(limit-n, cmp.Or(rule.batch, deleteBatchSize))
+		found := 0
 		err := s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) (err error) {
-			deleted, found, err = s.deleteBatch(tx, rule, chunk)
+			found, err = s.deleteBatch(tx, rule, chunk)
 			return unavailable(err)
 		})
 		if err != nil {
 			return n, err
 		}
-		n, seen = n+deleted, seen+found
+		n += found
 		if found < chunk {
 			return n, nil
 		}
@@ -180,8 +180,7 @@ func (s *Store) deleteExpired(ctx context.Context, rule retentionRule, limit int
 	return n, nil
 }
 
-// deleteBatch returns how many rows it deleted, and of how many.
-func (s *Store) deleteBatch(tx *gorm.DB, rule retentionRule, limit int) (deleted, found int, err error) {
+func (s *Store) deleteBatch(tx *gorm.DB, rule retentionRule, limit int) (found int, err error) {
 	query := "SELECT " + rule.key + " FROM " + rule.table
 	if rule.index != "" {
 		query += s.dialect.forceIndex(rule.index)
@@ -194,27 +193,29 @@ func (s *Store) deleteBatch(tx *gorm.DB, rule retentionRule, limit int) (deleted
 	args := append(append([]any{}, rule.args...), limit)
 	if rule.before == nil {
 		done := tx.Exec(s.deleteFound(rule.table, rule.key, query), args...)
-		return int(done.RowsAffected), int(done.RowsAffected), done.Error
+		return int(done.RowsAffected), done.Error
 	}
 	keys, err := keysOf(tx.Raw(query, args...))
 	if err != nil || len(keys) == 0 {
-		return 0, 0, err
+		return 0, err
 	}
+	found = len(keys)
 	expired, err := rule.before(tx, keys)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	return len(expired), len(keys), s.deleteKeys(tx, rule.table, rule.key, expired)
+	return found, s.deleteKeys(tx, rule.table, rule.key, expired)
 }
 
 // keepOffers keeps those of the sent notifications that are offers of a round whose end was moved after they were sent: their drivers are
 // still to hear of the end. It returns the others.
 func (s *Store) keepOffers(tx *gorm.DB, keys [][]any, now time.Time) ([][]any, error) {
 	var offers []struct {
-		ID     string
-		EndsAt int64 // 0 without a dispatch in that round
+		ID        string
+		CreatedAt int64
+		EndsAt    int64 // 0 without a dispatch in that round
 	}
-	err := tx.Raw(`SELECT n.id, COALESCE((SELECT d.expires_at FROM dispatches d`+s.dialect.forceIndex("PRIMARY")+` WHERE d.id = n.dispatch_id AND d.round = n.round), 0) ends_at
+	err := tx.Raw(`SELECT n.id, n.created_at, COALESCE((SELECT d.expires_at FROM dispatches d`+s.dialect.forceIndex("PRIMARY")+` WHERE d.id = n.dispatch_id AND d.round = n.round), 0) ends_at
 		FROM notifications n`+s.dialect.forceIndex("PRIMARY")+` WHERE n.id IN ? AND n.type IN `+offerTypes+` AND n.created_at > ?`,
 		slices.Concat(keys...), micros(now.Add(-keepSent))).Scan(&offers).Error
 	if err != nil {
@@ -223,12 +224,13 @@ func (s *Store) keepOffers(tx *gorm.DB, keys [][]any, now time.Time) ([][]any, e
 	kept, byEnd := map[string]bool{}, map[int64][]string{}
 	for _, n := range offers {
 		if n.EndsAt > micros(now.Add(-keepDone)) {
-			kept[n.ID], byEnd[n.EndsAt] = true, append(byEnd[n.EndsAt], n.ID)
+			end := min(n.EndsAt, n.CreatedAt+keepSent.Microseconds())
+			kept[n.ID], byEnd[end] = true, append(byEnd[end], n.ID)
 		}
 	}
 	for end, ids := range byEnd {
-		until := min(end, micros(now.Add(keepSent))) + keepDone.Microseconds()
-		if err := tx.Exec("UPDATE notifications SET next_at = ? WHERE id IN ?", until, ids).Error; err != nil {
+		err := tx.Exec("UPDATE notifications"+s.dialect.forceIndex("PRIMARY")+" SET next_at = ? WHERE id IN ?", end+keepDone.Microseconds(), ids).Error
+		if err != nil {
 			return nil, err
 		}
 	}

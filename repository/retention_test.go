@@ -274,11 +274,13 @@ func TestSentOffersAreKeptThroughAnExtension(t *testing.T) {
 		due := func() { db.exec(t, "UPDATE notifications SET next_at = 1") } // long after the first end
 		due()
 		db.exec(t, "UPDATE notifications SET type = 'dispatch.accepted' WHERE id = ?", ids[2]) // no offer
-		db.mustPrune(t, 100, 1)
+		db.mustPrune(t, 100, 3)
+		db.mustCount(t, 2, "notifications")
 		testkit.Equal(t, "the time until which an offer is kept", micros(d.ExpiresAt.Add(keepDone)), db.stored(t, ids[0]).NextAt)
 		due()
 		db.exec(t, "UPDATE notifications SET round = 2 WHERE id = ?", ids[1])
-		db.mustPrune(t, 100, 1)
+		db.mustPrune(t, 100, 2)
+		db.mustCount(t, 1, "notifications")
 		due()
 		db.exec(t, "UPDATE dispatches SET expires_at = ?", micros(db.now(t).Add(-keepDone-time.Second)))
 		db.mustPrune(t, 100, 1)
