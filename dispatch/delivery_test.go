@@ -119,7 +119,7 @@ func TestPushesToAFormerHolderAreSuperseded(t *testing.T) {
 	}
 }
 
-// "This job is no longer yours" does not go to a driver who has it back: of two pushes that wait, the last to arrive stays on the screen.
+// A driver who has a job back gets no push that it is lost: that push could arrive after "You have the job", and would stay on the screen.
 func TestWhoHasTheJobBackHearsOfNoLoss(t *testing.T) {
 	for _, s := range states {
 		d := inState(s.Status, s.holder)

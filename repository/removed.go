@@ -14,7 +14,7 @@ import (
 // history is then deleted in parts. A Prune that ends in between leaves the identifier, with which the next one goes on.
 const removedTable = "removed_dispatches"
 
-// noteRemoval is called before the rows of dispatches are deleted, all of them. It also removes the words by which they are found.
+// noteRemoval is called before the rows of dispatches are deleted. It also removes the words by which they are found. It returns all keys.
 func (s *Store) noteRemoval(tx *gorm.DB, keys [][]any) ([][]any, error) {
 	ids := slices.Concat(keys...)
 	var rows []dispatchRow

@@ -32,8 +32,8 @@ const (
 	keepSent        = 90 * 24 * time.Hour // sent notifications of an offer without an end
 )
 
-// Prune deletes up to limit expired rows, or keeps them for longer, and returns how many. Each rule gets an equal share of limit; the part that a rule does
-// not use goes to the others. Prune locks few rows at a time and waits for no lock.
+// Prune deletes up to limit expired rows and returns how many; rows that it keeps for longer (see keepOffers) count too. Each rule gets an
+// equal share of limit; the part that a rule does not use goes to the others. Prune locks few rows at a time and waits for no lock.
 func (s *Store) Prune(ctx context.Context, limit int) (n int, err error) {
 	now, err := s.clock(s.relay.WithContext(ctx))
 	if err != nil {
@@ -160,7 +160,7 @@ const (
 	removeBatchSize = 50
 )
 
-// deleteExpired deletes up to limit rows of a rule, or keeps them for longer, and returns how many, also with an error.
+// deleteExpired deletes up to limit rows of a rule, and returns how many, with those that it keeps for longer, also with an error.
 func (s *Store) deleteExpired(ctx context.Context, rule retentionRule, limit int) (n int, err error) {
 	for n < limit {
 		chunk := min(limit-n, cmp.Or(rule.batch, deleteBatchSize))
@@ -207,8 +207,8 @@ func (s *Store) deleteBatch(tx *gorm.DB, rule retentionRule, limit int) (found i
 	return found, s.deleteKeys(tx, rule.table, rule.key, expired)
 }
 
-// keepOffers keeps those of the sent notifications that are offers of a round whose end was moved after they were sent: their drivers are
-// still to hear of the end. It returns the others.
+// keepOffers postpones the deletion of sent offers whose dispatch was extended after they were sent, because their drivers must still hear
+// of its end. It returns the keys of the other notifications.
 func (s *Store) keepOffers(tx *gorm.DB, keys [][]any, now time.Time) ([][]any, error) {
 	var offers []struct {
 		ID        string
