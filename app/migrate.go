@@ -21,7 +21,7 @@ const openTime = 30 * time.Second
 func openStore(ctx context.Context, c config.Config, o repository.Options) (*repository.Store, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTime)
 	defer cancel()
-	o.Retention = c.Retention
+	o.Retention, o.Patience = c.Retention, c.Timeouts.Claim/2
 	store, err := repository.Open(ctx, c.DatabaseURL, o)
 	if err != nil {
 		return nil, err

@@ -147,7 +147,7 @@ func (i *instance) start(ctx context.Context) (api handler.API, err error) {
 func (i *instance) openStore(ctx context.Context, owner string) (err error) {
 	o := repository.Options{
 		OnCommit: i.commits.announce, PushRoom: i.commits.pushRoom, WebhookBody: handler.WebhookBody, OnWebhooks: i.commits.announceWebhooks,
-		ReplicaURL: i.config.ReadURL, Observer: i.telemetry.Statement, Patience: i.config.Timeouts.Claim / 2, Log: i.log,
+		ReplicaURL: i.config.ReadURL, Observer: i.telemetry.Statement, Log: i.log,
 	}
 	if !i.config.Push.Leader {
 		o.OutboxOwner, o.OutboxLease = owner, i.pushLease()

@@ -215,8 +215,8 @@ func TestTableIsSharedWithShedLock(t *testing.T) {
 			c.Params = map[string]string{"time_zone": zone}
 			theirs := openStore(t, c)
 			table := NewTable(openStore(t, c).DB, MySQL)
-			theirs.exec(t, insert, "job", 10_000)
-			if held := mustBeHeld(t, table, "job", "host-1"); held.Remaining < 5*time.Second || held.Remaining > 10*time.Second {
+			theirs.exec(t, insert, "job", 120_000)
+			if held := mustBeHeld(t, table, "job", "host-1"); held.Remaining < time.Minute || held.Remaining > 2*time.Minute {
 				t.Errorf("%s left", held.Remaining)
 			}
 			theirs.exec(t, unlock, "job")

@@ -104,7 +104,8 @@ func TestListsHaveWhatWasCommitted(t *testing.T) {
 			testkit.Equal(t, "the statements after a change", byReplica, patient.sent.take())
 		}
 
-		short, eager := r.lister(t, 5*time.Second, false), r.lister(t, 5*time.Second, true)
+		short, eager := r.lister(t, testkit.Patience, false), r.lister(t, testkit.Patience, true)
+		short.replica.lag, eager.replica.lag = time.Second, time.Second
 		r.Lag()
 		d := r.add(t, nil)
 		short.mustSee(t, d)
@@ -180,7 +181,11 @@ func TestReplicaThatIsGone(t *testing.T) {
 			d := r.add(t, nil)
 			l.mustSee(t, d)
 			gone.leave()
-			l.mustSee(t, d) // while the replica stays away
+			testkit.Eventually(t, "the replica is left", func() bool { // by a read that has got a position from the primary in time
+				l.mustSee(t, d)
+				use, _ := l.Replica()
+				return !use.InUse
+			})
 			l.sent.take()
 			for range 10 {
 				d = r.add(t, nil)
@@ -310,6 +315,7 @@ func TestListsFromAGroup(t *testing.T) {
 		l.database = db.by(openWith(t, db.url, Options{
 			ReplicaURL: strings.Replace(db.url, primary.Addr(), m.Addr(), 1), Patience: testkit.Patience, Observer: l.sent.watch, Log: quiet,
 		}))
+		l.replica.lag, l.replica.answer = testkit.Patience, 2*testkit.Patience
 		for range 5 {
 			l.mustSee(t, db.add(t, nil))
 			testkit.Equal(t, "the statements", byReplica, l.sent.take())

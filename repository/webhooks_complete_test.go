@@ -47,7 +47,9 @@ func TestAttemptsOfADelivery(t *testing.T) {
 			in.mustComplete(t, r)
 			if wait > 0 {
 				db.mustBeIn(t, wait, from, db.now(t))
-				in.mustLease(t, 0)
+				if wait >= time.Minute { // which does not pass meanwhile
+					in.mustLease(t, 0)
+				}
 				db.exec(t, "UPDATE webhook_lanes SET next_at = 1")
 			}
 		}

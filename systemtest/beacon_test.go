@@ -220,7 +220,7 @@ func onQuorum(tr *trial) deployment {
 		testkit.Within(tr.t, settled, "an instance leads", func() bool { return relayHolder(tr.instances()[0]) != "" })
 	}
 	return deployment{
-		settings: b.settings("FIRSTTAP_RELAY=leader", "FIRSTTAP_JOB_LOCK=quorum", "FIRSTTAP_QUORUM_URLS="+strings.Join(urls, ","), otherTimeout+"=0s"),
+		settings: b.settings("FIRSTTAP_RELAY=leader", "FIRSTTAP_JOB_LOCK=quorum", "FIRSTTAP_QUORUM_URLS="+strings.Join(urls, ","), patientOthers),
 		current:  func() string { return b.url },
 		remark:   b.remark,
 		faults: []fault{

@@ -131,9 +131,12 @@ func TestDoctorOnAGoodSetUp(t *testing.T) {
 			t.Errorf("exit code %d:\n%s", exit, text)
 		}
 		i := Start(t, append(settings, "FIRSTTAP_OPS_ADDR="+testkit.FreeAddress(t))...)
-		x = examine(t, append(settings, "FIRSTTAP_ADDR="+strings.TrimPrefix(i.URL, "http://"))...)
+		testkit.Eventually(t, "it is seen to be ready", func() bool { // its probe waits no longer than a second for a server
+			x = examine(t, append(settings, "FIRSTTAP_ADDR="+strings.TrimPrefix(i.URL, "http://"))...)
+			return strings.Contains(x.line("ports.api"), "/readyz says 200")
+		})
 		x.mustBe(t, 0, "warning firebase.push")
-		if line := x.line("ports.api"); !strings.Contains(line, "a FirstTap listens") || !strings.Contains(line, "/readyz says 200") {
+		if line := x.line("ports.api"); !strings.Contains(line, "a FirstTap listens") {
 			t.Error(line)
 		}
 	})

@@ -1,6 +1,7 @@
 package systemtest
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -192,12 +193,18 @@ func leadWasUnknown(instances ...*Instance) bool {
 	})
 }
 
-// relayHolder is the name of the instance that holds the lock of the relay, as the backoffice shows it.
+// relayHolder is the name of the instance that holds the lock of the relay, as the backoffice shows it; "" also while that is not known.
 func relayHolder(i *Instance) string {
 	var list struct {
 		Items []struct{ Name, Holder string }
 	}
-	i.get("/v1/admin/locks", AdminKey, &list)
+	a := send("GET", i.URL+"/v1/admin/locks", AdminKey, "")
+	if a.status == 503 {
+		return ""
+	}
+	if err := json.Unmarshal([]byte(a.body), &list); err != nil {
+		i.T.Fatalf("%s: %v", a, err)
+	}
 	for _, l := range list.Items {
 		if l.Name == "relay" {
 			name, _, _ := strings.Cut(l.Holder, "/")

@@ -145,10 +145,19 @@ func TestDoctorOnAReplica(t *testing.T) {
 		r.Follow()
 		ask := func(more ...string) *examined { return examine(t, append(settings, more...)...) }
 		durable := "fails database.durability" // an asynchronous replica
-		ask().mustBe(t, 1, durable, "warning redis.connection", "warning firebase.push")
+		keepsUp := func(more ...string) {
+			t.Helper()
+			var x *examined
+			testkit.Eventually(t, "the replica applies within 100 ms", func() bool { // which a busy machine may delay
+				x = ask()
+				return !strings.HasPrefix(x.line("replica.applies"), "warning ")
+			})
+			x.mustBe(t, 1, append(append([]string{durable}, more...), "warning redis.connection", "warning firebase.push")...)
+		}
+		keepsUp()
 		replica := OpenDatabase(t, "mysql://root@"+r.Replica.Addr()+"/")
 		replica.exec("SET GLOBAL read_only = OFF")
-		ask().mustBe(t, 1, durable, "warning replica.role", "warning redis.connection", "warning firebase.push")
+		keepsUp("warning replica.role")
 		replica.exec("SET GLOBAL read_only = ON")
 
 		ask("FIRSTTAP_DATABASE_READ_URL="+primary+"?tls=false").mustFail(t, "replica.role", "the primary itself")

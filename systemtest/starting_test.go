@@ -29,6 +29,7 @@ func startUp(t *testing.T, databaseURL string, more ...string) *startup {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.Timeouts = config.Timeouts{Claim: testkit.Patience, JobLock: testkit.Patience}
 	ctx, stop := context.WithCancel(context.Background())
 	s := &startup{Instance: &Instance{T: t, URL: "http://" + c.Addr, log: &testkit.LogBuffer{}}, stop: stop, ended: make(chan error, 1)}
 	var running sync.WaitGroup

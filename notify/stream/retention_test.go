@@ -17,7 +17,7 @@ import (
 func TestBusForgets(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t)
-	const retention = 3 * time.Second
+	const retention = 8 * time.Second
 	short := func(o *Options) { o.Retention, o.Heartbeat = retention, 50*time.Millisecond }
 	a, b := instance(t, server.URL(), short), instance(t, server.URL(), short)
 	here, there := adminStream(t, a, ""), adminStream(t, b, "")
