@@ -40,6 +40,8 @@ const (
 	// A clock that is off by badClock makes tokens and countdowns wrong; one that is synchronized is off by less than poorClock.
 	badClock, poorClock = 5 * time.Second, time.Second
 	clockReadings       = 3
+	// instanceConns is the most that an instance opens: those of the Store, its probe's, and those of the jobs' locks, which are up to 36.
+	instanceConns = claimConns + writeConns + generalConns + relayConns + webhookConns + doorConns + lookConns + 1 + 36
 	// dialLimit leaves a check of a server that does not answer the time to say so.
 	dialLimit = 3 * time.Second
 )
@@ -51,7 +53,7 @@ func Examine(ctx context.Context, r *doctor.Report, url string, atStart bool) (n
 		examineSQLite(ctx, r, path, atStart)
 		return ""
 	}
-	e := &examination{setting: databaseSetting, conns: 65, atStart: atStart}
+	e := &examination{setting: databaseSetting, conns: instanceConns, atStart: atStart}
 	defer e.close()
 	rest := []string{checkVersion, checkRole, checkIsolation, checkDurability, checkClock, checkMigrations}
 	if !r.Check(ctx, checkConnection, func(ctx context.Context) doctor.Finding { return e.connect(ctx, url) }) {
