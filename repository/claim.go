@@ -29,7 +29,7 @@ type claimRule = func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time)
 func (s *Store) Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID, rule claimRule) (dispatch.Dispatch, error) {
 	// A request with an Idempotency-Key marks the key in the transaction.
 	if !s.procedure.usable() || idempotency.SeedFrom(ctx) != "" {
-		return s.claim(ctx, id, driver, rule, s.transactClaim("opens_at <= "+s.dialect.now()))
+		return s.claim(ctx, id, driver, rule, s.transactClaim(s.opened))
 	}
 	if snapshot, ok := s.lastKnown.claimSnapshot(id, driver); ok {
 		d, tried, err := s.decide(ctx, &snapshot, rule, s.callClaim)
@@ -41,9 +41,12 @@ func (s *Store) Claim(ctx context.Context, id dispatch.ID, driver dispatch.Drive
 	return s.claim(ctx, id, driver, rule, s.callClaim)
 }
 
+// opened is the condition that a dispatch is open, at the time of the call.
+func (s *Store) opened() string { return "opens_at <= " + s.dialect.now() }
+
 // Assign is Claim for a dispatch that need not be open yet, and at the time that rule names.
 func (s *Store) Assign(ctx context.Context, id dispatch.ID, driver dispatch.DriverID, rule claimRule) (dispatch.Dispatch, error) {
-	return s.claim(ctx, id, driver, rule, s.transactClaim("1 = 1"))
+	return s.claim(ctx, id, driver, rule, s.transactClaim(func() string { return "1 = 1" }))
 }
 
 // commitFunc commits the claim that d and its event describe, if what the decision was based on has not changed; otherwise it
@@ -95,33 +98,19 @@ func (s *Store) decide(ctx context.Context, snapshot *claimSnapshot, rule claimR
 	return d, true, err
 }
 
-// resolve finds out whether a claim whose reply was lost is committed, and returns nil if it is. Otherwise it makes sure that
-// it never will be.
-//
-// A missing claim proves nothing: the server may still be executing the statement, or receive it later. So resolve writes a row with
-// the identifier of the claim's event itself, an event of no dispatch. That waits for a transaction that has written the event and is
-// not over, and fails after one that has committed; one that comes later fails because of it, as a whole.
+// resolve is settle for a claim, whose time it reads.
 func (s *Store) resolve(ctx context.Context, d *dispatch.Dispatch, events []dispatch.Event, lost error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*s.options.Patience) // one row lock and two round trips
+	ctx, cancel := s.settling(ctx)
 	defer cancel()
-	db := s.claims.WithContext(ctx)
-	barring := db.Exec("INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at) SELECT ?, '', '', 0, '', '', "+s.dialect.now()+
-		" FROM (SELECT 1) one WHERE NOT "+s.dialect.readOnly, events[0].ID)
-	switch {
-	case barring.Error == nil && barring.RowsAffected == 1:
-		return fmt.Errorf("%w: not committed, after %v", dispatch.ErrUnavailable, lost) //nolint:errorlint // it is known now
-	case barring.Error == nil:
-		s.dialect.leaveServer()
-		return errors.Join(lost, errStaleRead) // the claim may be on the other server only
-	case !errors.Is(barring.Error, gorm.ErrDuplicatedKey):
-		return errors.Join(lost, barring.Error)
+	if err := s.settle(ctx, events[0].ID, lost); err != nil {
+		return err
 	}
-	// It is committed. Its time may be read from another server than the one that has it.
+	// The claim's time may be read from another server than the one that has it.
 	var answer struct {
 		AcceptedAt int64
 		ReadOnly   bool
 	}
-	err := db.Raw("SELECT COALESCE((SELECT accepted_at FROM claims WHERE id = ?), 0) accepted_at, "+s.dialect.readOnly+" read_only", d.Claim.ID).
+	err := s.claims.WithContext(ctx).Raw("SELECT COALESCE((SELECT accepted_at FROM claims WHERE id = ?), 0) accepted_at, "+s.dialect.readOnly+" read_only", d.Claim.ID).
 		Scan(&answer).Error
 	if err != nil {
 		return errors.Join(lost, err)
@@ -131,6 +120,32 @@ func (s *Store) resolve(ctx context.Context, d *dispatch.Dispatch, events []disp
 		return errors.Join(lost, errStaleRead)
 	}
 	setClaimTime(d, events, fromMicros(answer.AcceptedAt))
+	return nil
+}
+
+// settling returns the context in which a lost reply is settled: one row lock and two round trips. It does not end with ctx.
+func (s *Store) settling(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), 2*s.options.Patience)
+}
+
+// settle finds out whether a transaction that writes the event, and whose reply was lost, is committed: it returns nil if it is. Otherwise
+// it makes sure that it never will be, and returns ErrUnavailable; or lost, if the database does not answer.
+//
+// A missing event proves nothing: the server may still be executing the statement, or receive it later. So settle writes a row with
+// the identifier of the event itself, an event of no dispatch. That waits for a transaction that has written the event and is
+// not over, and fails after one that has committed; one that comes later fails because of it, as a whole.
+func (s *Store) settle(ctx context.Context, event dispatch.EventID, lost error) error {
+	barring := s.claims.WithContext(ctx).Exec("INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at) SELECT ?, '', '', 0, '', '', "+
+		s.dialect.now()+" FROM (SELECT 1) one WHERE NOT "+s.dialect.readOnly, event)
+	switch {
+	case barring.Error == nil && barring.RowsAffected == 1:
+		return fmt.Errorf("%w: not committed, after %v", dispatch.ErrUnavailable, lost) //nolint:errorlint // it is known now
+	case barring.Error == nil:
+		s.dialect.leaveServer()
+		return errors.Join(lost, errStaleRead) // the transaction may be on the other server only
+	case !errors.Is(barring.Error, gorm.ErrDuplicatedKey):
+		return errors.Join(lost, barring.Error)
+	}
 	return nil
 }
 
@@ -144,10 +159,11 @@ func setClaimTime(d *dispatch.Dispatch, events []dispatch.Event, at time.Time) {
 	}
 }
 
-// transactClaim returns a commitFunc that writes in a transaction, with a further SQL condition on the dispatch's row.
-func (s *Store) transactClaim(condition string) commitFunc {
+// transactClaim returns a commitFunc that writes in a transaction, with a further SQL condition on the dispatch's row, asked for at each write:
+// SQLite's time is a part of its text.
+func (s *Store) transactClaim(condition func() string) commitFunc {
 	return func(ctx context.Context, snapshot *claimSnapshot, d *dispatch.Dispatch, events []dispatch.Event) error {
-		err := s.transact(ctx, s.claims, func(tx *gorm.DB) error { return s.writeClaim(tx, snapshot, condition, d, events) })
+		err := s.transact(ctx, s.claims, func(tx *gorm.DB) error { return s.writeClaim(tx, snapshot, condition(), d, events) })
 		if err == nil || errors.Is(err, dispatch.ErrUnknown) || errors.Is(err, errConflict) {
 			return err
 		}

@@ -153,7 +153,7 @@ func (s *Store) claimWithoutCall(ctx context.Context, snapshot *claimSnapshot, d
 	if !snapshot.read {
 		return errConflict
 	}
-	return s.transactClaim("opens_at <= "+s.dialect.now())(ctx, snapshot, d, events)
+	return s.transactClaim(s.opened)(ctx, snapshot, d, events)
 }
 
 // errNoProcedure means that the database's user may not create or call the procedure, and that nothing was written.

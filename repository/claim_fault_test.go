@@ -13,6 +13,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/migrations"
+	"firsttap/outbox"
 	"firsttap/servertest"
 	"firsttap/testkit"
 )
@@ -337,13 +338,36 @@ func TestTheReplyOfAStatementIsLost(t *testing.T) {
 	})
 }
 
+// A change whose COMMIT gets no reply is settled as a claim is: it is announced at once if it was committed, and else it never will be.
 func TestUpdateWhoseCommitIsLost(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
-		s, proxy := db.proxied(t)
-		d := db.add(t, nil)
-		mustLose(t, proxy, "COMMIT", dispatch.ErrUnknown, func() error { return errorOf(s.Update(t.Context(), d.ID, cancel)) })
+		var announced []dispatch.EventType
+		behind := func() (*Store, *servertest.Proxy) {
+			s, proxy := db.proxied(t)
+			s.options.OnCommit = func(_ dispatch.Dispatch, events []dispatch.Event, _ []outbox.Push) {
+				announced = append(announced, events[0].Type)
+			}
+			return s, proxy
+		}
+		s, proxy := behind()
+		var d dispatch.Dispatch
+		mustLose(t, proxy, "COMMIT", nil, func() error {
+			d = db.by(s).add(t, nil)
+			return nil
+		})
+		s, proxy = behind()
+		mustLose(t, proxy, "COMMIT", nil, func() error { return errorOf(s.Update(t.Context(), d.ID, cancel)) })
 		if got := db.mustRead(t, d.ID); got.Status != dispatch.Canceled {
 			t.Errorf("the dispatch is %s", got.Status)
 		}
+		testkit.Equal(t, "what is announced", []dispatch.EventType{dispatch.EventCreated, dispatch.EventCanceled}, announced)
+
+		d, announced = db.add(t, nil), nil
+		s, proxy = behind()
+		_, ended := untilCommit(t, proxy, func() error { return errorOf(s.Update(t.Context(), d.ID, cancel)) })
+		proxy.CutAll()
+		mustBeError(t, "the COMMIT never arrives", testkit.Await(t, "the end", ended), dispatch.ErrUnavailable)
+		db.mustStore(t, d)
+		testkit.Equal(t, "what is announced", 0, len(announced))
 	})
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"maps"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/servertest"
 	"firsttap/testkit"
 )
 
@@ -286,6 +288,33 @@ func TestClaimIsDecidedAnew(t *testing.T) {
 			}
 		})
 	})
+}
+
+// A tap while the dispatch opens wins or is too early, at whichever microsecond the time is read.
+func TestClaimAtTheOpening(t *testing.T) {
+	db := pooled(t, servertest.SQLite)
+	drivers := db.drivers(t, 8)
+	for i := range drivers {
+		began := time.Now().Truncate(time.Microsecond)
+		d := db.add(t, func(d *dispatch.Dispatch) {
+			later(i)(d)
+			d.OpensAt, d.ExpiresAt = began.Add(time.Duration(i)*time.Microsecond), began.Add(time.Hour)
+		})
+		now := db.dialect.now
+		db.dialect.now = func() string { // each reading is a microsecond later
+			text := strconv.FormatInt(micros(began), 10)
+			began = began.Add(time.Microsecond)
+			return text
+		}
+		_, err := db.accept(t.Context(), d.ID, drivers[i].ID)
+		db.dialect.now = now
+		if err != nil && !errors.Is(err, dispatch.ErrNotOpenYet) {
+			t.Errorf("it opens at the %d. reading: %v", i+1, err)
+		}
+	}
+	if n := db.count(t, "claims"); n == 0 || n == len(drivers) {
+		t.Errorf("%d of %d have won: not all times were around the opening", n, len(drivers))
+	}
 }
 
 // The driver's other claim is committed between sight and write, in a row that this claim never touches.

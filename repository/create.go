@@ -35,7 +35,7 @@ func (s *Store) Create(ctx context.Context,
 			return s.Dispatch(ctx, idempotency.DispatchID(ctx, time.Time{}))
 		}
 	}
-	if err == nil {
+	if err = s.settleLost(ctx, c.events, err); err == nil {
 		s.announce(c.dispatch, c.events, c.pushes)
 	}
 	return c.dispatch, err

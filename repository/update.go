@@ -2,6 +2,7 @@ package repository
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"gorm.io/gorm"
@@ -13,7 +14,7 @@ import (
 // returns no events, nothing is written. After a deadlock Update calls change again.
 //
 // ErrNotFound; change's own errors unchanged; ErrUnavailable if nothing was written; ErrUnknown if the COMMIT's reply is
-// missing.
+// missing and the database does not say whether it was executed.
 func (s *Store) Update(ctx context.Context, id dispatch.ID,
 	change func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
@@ -64,10 +65,20 @@ func (s *Store) update(ctx context.Context, id dispatch.ID,
 		}
 		return s.save(tx, &row, before, d, events)
 	})
-	if err == nil {
+	if err = s.settleLost(ctx, events, err); err == nil {
 		s.announce(d, events, nil)
 	}
 	return d, err
+}
+
+// settleLost settles a transaction that has written the events and ended with err, if that says that the reply to its COMMIT is missing.
+func (s *Store) settleLost(ctx context.Context, events []dispatch.Event, err error) error {
+	if !errors.Is(err, dispatch.ErrUnknown) || len(events) == 0 {
+		return err
+	}
+	ctx, cancel := s.settling(ctx)
+	defer cancel()
+	return s.settle(ctx, events[0].ID, err)
 }
 
 // save replaces before, whose row is was, with d. The row is locked; round and version are conditions all the same, so that no caller can
