@@ -40,7 +40,7 @@ func (noGate) Obtain(context.Context, string, string, time.Duration) (*lock.Gate
 	return nil, nil
 }
 func (noGate) Owner(context.Context, string) (string, error) { return "", nil }
-func (noGate) Release(context.Context, string, string) error { return nil }
+func (noGate) Release(context.Context, string, string) error { return lock.ErrLost }
 
 const (
 	// decideTimeout is the default of AcceptorOptions.Timeout. The holder of a row's lock commits within milliseconds or is stuck.

@@ -25,7 +25,7 @@ type inflight struct {
 type flightKey struct {
 	dispatch dispatch.ID
 	round    int
-	// sidelined is the driver of a decision that refuses no other driver, "" otherwise.
+	// sidelined is the driver of a decision that refuses no other driver, "" otherwise: a sidelined driver, or one who is known to have won.
 	sidelined dispatch.DriverID
 }
 
@@ -87,7 +87,8 @@ func (g *inflight) enter(tap Tap) (f *flight, leads bool, err error) {
 	}
 	key := flightKey{dispatch: tap.Dispatch, round: tap.Round}
 	f, ok := g.flights[key]
-	if !ok && g.isSidelined(tap.Driver) {
+	// The database answers a winner who taps again, also while it decides about another driver's tap.
+	if !ok && g.isSidelined(tap.Driver) || ok && f.driver != tap.Driver && g.knowsWinner(tap) {
 		key.sidelined = tap.Driver
 		f, ok = g.flights[key]
 	}
@@ -120,6 +121,11 @@ func (g *inflight) refuseTaken(tap Tap) error {
 func (g *inflight) hasWon(tap Tap) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.knowsWinner(tap)
+}
+
+// knowsWinner is hasWon for callers that hold g.mu.
+func (g *inflight) knowsWinner(tap Tap) bool {
 	h, ok := g.taken.Peek(tap.Dispatch)
 	return ok && h.driver == tap.Driver && (tap.Round == 0 || tap.Round == h.round)
 }

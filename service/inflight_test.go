@@ -102,6 +102,25 @@ func TestInflightRemembersTakenDispatches(t *testing.T) {
 	g.mustEnter(t, Tap{aJob, ann, 3})
 }
 
+// A winner who taps again is decided about apart from other drivers' taps, which would refuse the winner.
+func TestWinnerTapsAgainBesideAnotherTap(t *testing.T) {
+	for _, round := range []int{1, noRound} {
+		g := newInflight(newVerifyQueue())
+		other := g.mustEnter(t, Tap{aJob, bob, round})
+		g.rememberTaken(aJob, holder{ann, 1})
+		f := g.mustEnter(t, Tap{aJob, ann, round})
+		if joined, leads, err := g.enter(Tap{aJob, ann, round}); joined != f || leads || err != nil {
+			t.Errorf("the winner's third tap: %v, leads %v, %v", joined, leads, err)
+		}
+		if g.finish(other, result{}) || g.finish(f, result{}) {
+			t.Error("nobody was refused by these")
+		}
+		if len(g.flights) != 0 {
+			t.Errorf("%d flights are left", len(g.flights))
+		}
+	}
+}
+
 func TestTakenFactsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newInflight(newVerifyQueue())

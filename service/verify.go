@@ -147,6 +147,9 @@ func (v *verifier) verifyDue(ctx context.Context, now time.Time) {
 		switch {
 		case exists && k.heldIn(holding):
 			v.done(k)
+			if holding.Round > k.round {
+				v.dropOutlived(ctx, k, holding)
+			}
 		case !w.missed:
 			w.missed, w.due = true, answered.Add(verifyGap)
 			v.update(k, w)
@@ -169,6 +172,18 @@ func (v *verifier) logOutage(dispatches int, err error) {
 // heldIn reports whether the database has the claim or a later round.
 func (k claimKey) heldIn(h dispatch.CurrentHolder) bool {
 	return h.Round > k.round || h.Round == k.round && h.Driver == k.driver
+}
+
+// dropOutlived removes the marker of a claim that has ended, if it is still there: it refuses taps without a round, although the dispatch may be
+// open. If it is, the drivers hear of it again.
+func (v *verifier) dropOutlived(ctx context.Context, k claimKey, h dispatch.CurrentHolder) {
+	if err := v.gate.Release(ctx, lockName(k.dispatch), takenValue(k.driver, k.round)); err != nil {
+		return // it is gone, as usual, or Redis is
+	}
+	v.log.Info("marker of a claim that has ended removed; it has refused taps without a round", "dispatch", k.dispatch, "round", k.round)
+	if h.Driver == "" {
+		v.reannouncer.schedule(Tap{Dispatch: k.dispatch, Driver: k.driver, Round: h.Round}, followUpRetry)
+	}
 }
 
 // reportLost drops a lost claim from memory and from Redis, alerts the operator once, and announces the dispatch again if

@@ -299,6 +299,28 @@ func TestLostClaimBeforeTheOpening(t *testing.T) {
 	s.mustAnnounceAgain(id, 1)
 }
 
+// TestMarkerOutlivesItsClaim: a marker that nobody has removed when its claim ended refuses taps without a round until the first look. Then
+// the drivers hear of the dispatch again.
+func TestMarkerOutlivesItsClaim(t *testing.T) {
+	s := newShared(t)
+	i, id, v := s.verified(), s.dispatch(), s.drivers(3)
+	s.next(id, v[0])
+	s.set(id, takenValue(v[0], 1))
+	i.mustRefuse(t, Tap{id, v[1], noRound}, false)
+	i.look(t)
+	s.mustHave(t, id, "")
+	i.reannouncer.checkDue(t.Context(), time.Now().Add(2*followUpRetry))
+	testkit.Equal(t, "the round that is announced", 2, testkit.Await(t, "the announcement", i.claims.announced))
+	i.mustHaveLost(t, 0)
+
+	i.verify.add(id, holder{v[0], 1}, time.Now()) // as a late tap on round 1 does: there is no marker any more
+	i.look(t)
+	i.reannouncer.checkDue(t.Context(), time.Now().Add(2*followUpRetry))
+	i.mustBeDone(t)
+	i.mustWin(t, Tap{id, v[1], noRound})
+	s.mustHave(t, id, takenValue(v[1], 2))
+}
+
 // slowly answers the first look late, as a new primary does that is still applying its relay log.
 type slowly struct {
 	ClaimStore
