@@ -154,6 +154,22 @@ test("assign and unassign", { tag: "@slow" }, async ({ openDispatch, service, re
   expect((await service.events(d)).find((e) => e.type === "dispatch.unassigned").reason_code).toBe("ILL");
 });
 
+test("a driver who was busy can be assigned once free", { tag: "@slow" }, async ({ openDispatch, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  const other = await service.dispatch(region);
+  await service.accept(other.id, driver!.token);
+  const { page } = await openDispatch();
+  await button(page, "Assign…").click();
+  const dialog = page.getByRole("dialog", { name: "Give it to a driver" });
+  await dialog.getByRole("radio", { name: driver!.name }).check();
+  const assign = button(dialog, `Assign to ${driver!.name}`);
+  await assign.click();
+  await expect(dialog.getByRole("alert")).toBeVisible();
+  await service.change(await service.read(other), "unassign");
+  await assign.click();
+  await expect(news(page)).toHaveText(`Assigned to ${driver!.name}.`);
+});
+
 test("other terms begin a new round, and only the changed fields are sent", { tag: "@slow" }, async ({ openDispatch, service }) => {
   const { page, d } = await openDispatch({ note: "Gate 1", site_lat: 37.4979, site_lng: 127.0276 });
   await button(page, "Edit terms…").click();

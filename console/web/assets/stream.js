@@ -49,7 +49,7 @@ export function follow(path, { token, onEvent, onResync, onState, onHeard }) {
           if (closed) return;
           if (id) last = id;
           if (event === "resync") onResync();
-          else onEvent(event, JSON.parse(data));
+          else if (event !== "reconnect") onEvent(event, JSON.parse(data)); // the service ends the stream after "reconnect"
         },
       });
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();

@@ -3,6 +3,7 @@ import { Problem, Unreachable, freshKey, get, list, pause, request, send } from 
 import { useLanguage } from "../assets/language.js";
 import { explain } from "../assets/problems.js";
 import { Dialog, StillAsking, Trouble } from "../assets/ui.js";
+import { settles } from "./making.js";
 import { nameDriver } from "./names.js";
 import { State, eventSentence, refusal } from "./dispatch_words.js";
 
@@ -85,6 +86,7 @@ export function useChanges(session, onRead) {
       setDoubt(null);
     } catch (err) {
       if (err instanceof Unreachable) setDoubt({ change, seen });
+      if (settles(err)) key.current = { of: "", key: "" }; // another try is another request: what refused this one may have changed
       throw err;
     }
   }, []);

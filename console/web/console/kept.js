@@ -33,6 +33,16 @@ export function forget(name) {
   }
 }
 
+/** Deletes everything that this tab has stored: the next user must not read this user's input. */
+export function forgetAll() {
+  memory.clear();
+  try {
+    sessionStorage.clear();
+  } catch {
+    // The storage is forbidden, so it has no value either.
+  }
+}
+
 /**
  * A form that outlives its page: the input is there again after an error, another page or a reload.
  * @param {string} name

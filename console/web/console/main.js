@@ -4,6 +4,7 @@ import { Languages, Speaks, useLanguage } from "../assets/language.js";
 import { PageError } from "../assets/problems.js";
 import { Ask, Trouble } from "../assets/ui.js";
 import { Alerts } from "./alerts.js";
+import { forgetAll } from "./kept.js";
 import { Live } from "./live.js";
 import { SignIn } from "./signin.js";
 import { pages, pageOf } from "./pages.js";
@@ -64,7 +65,7 @@ function Console() {
   };
   const tabs = useRef(null);
   const replace = (now) => {
-    sessionStorage.clear(); // the next user must not read this user's input
+    forgetAll();
     tabs.current.postMessage(replaced);
     setSession(now);
   };
@@ -73,7 +74,10 @@ function Console() {
     whenSignedOut(over);
     // Tabs share the session, so another tab's sign-out ends this tab's too.
     const others = new BroadcastChannel("firsttap");
-    others.onmessage = ({ data }) => leave(new PageError(({ t }) => (data === replaced ? t.otherKeyElsewhere : t.signedOutElsewhere)));
+    others.onmessage = ({ data }) => {
+      forgetAll();
+      leave(new PageError(({ t }) => (data === replaced ? t.otherKeyElsewhere : t.signedOutElsewhere)));
+    };
     tabs.current = others;
     return () => {
       whenSignedOut(() => {});
@@ -150,7 +154,7 @@ function Shell({ session, hash, leave }) {
       setTrouble(new PageError(({ t }) => t.maybeSignedIn));
       return;
     }
-    sessionStorage.clear(); // the next user must not read this user's input
+    forgetAll();
     const others = new BroadcastChannel("firsttap");
     others.postMessage("signed out");
     others.close();

@@ -4,7 +4,7 @@ import { useLanguage } from "../assets/language.js";
 import { forget, keep, kept } from "./kept.js";
 
 // Reports whether an answer is about the request itself. Any other leaves the outcome of an earlier try of the request open.
-const settles = (err) => err instanceof Problem && err.status < 500 && ![401, 403, 429].includes(err.status) &&
+export const settles = (err) => err instanceof Problem && err.status < 500 && ![401, 403, 429].includes(err.status) &&
   err.code !== "IDEMPOTENCY_KEY_IN_USE";
 
 const unknown = (err) => err instanceof Unreachable || err.status >= 500 || err.code === "IDEMPOTENCY_KEY_IN_USE";
