@@ -144,6 +144,9 @@ func TestPlansOfPrune(t *testing.T) {
 			if of == nil || of[2] == removedTable || of[2] == webhooksTable {
 				continue // the clock, and what TestPlansOfRemoval and TestPlansOfWebhooks look at
 			}
+			if of[2] == "topics" {
+				continue // forgetMembers reads the names of all: one for each large audience
+			}
 			for _, p := range db.explain(t, s) {
 				switch table := p["table"]; {
 				case table == "" || strings.HasPrefix(table, "<") || table == removedTable || table == webhooksTable:

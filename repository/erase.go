@@ -89,18 +89,7 @@ func eraseDevices(tx *gorm.DB, id dispatch.DriverID) (int, error) {
 	if err := tx.Exec("DELETE FROM devices WHERE driver_id = ?", id).Error; err != nil {
 		return 0, err
 	}
-	var topics []string
-	if err := tx.Raw("SELECT name FROM topics ORDER BY name").Scan(&topics).Error; err != nil {
-		return 0, err
-	}
-	for len(topics) > 0 { // the key begins with the topic: without it, every member of every topic would be read
-		n := min(len(topics), devicesPerStatement)
-		if err := tx.Exec("DELETE FROM topic_members WHERE topic IN ? AND device_id IN ?", topics[:n], devices).Error; err != nil {
-			return 0, err
-		}
-		topics = topics[n:]
-	}
-	return len(devices), nil
+	return len(devices), forgetMembers(tx, devices)
 }
 
 // auditPerErasure bounds the audit entries that one transaction erases.

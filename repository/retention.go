@@ -108,10 +108,12 @@ func (s *Store) retentionRules(now time.Time) []retentionRule {
 	rule := func(table, key, where, order string, args ...any) retentionRule {
 		return retentionRule{table: table, key: key, where: where, order: order, args: args}
 	}
+	quarantined := rule("devices", "id", "quarantined_at < ?", "quarantined_at", ago(keepQuarantined))
+	quarantined.before = func(tx *gorm.DB, keys [][]any) ([][]any, error) { return keys, forgetMembers(tx, slices.Concat(keys...)) }
 	all := []retentionRule{
 		// Only earlier versions write rows of the outbox.
 		rule("outbox", "event_id", "state = 1 AND next_at <= ?", "next_at", micros(now)),
-		rule("devices", "id", "quarantined_at < ?", "quarantined_at", ago(keepQuarantined)),
+		quarantined,
 		rule("job_runs", "job, slot", "slot < ? AND status NOT IN ?", "slot", ago(keepRuns), unfinished),
 		rule("supply", "at, region", "at < ?", "at", ago(keepSupply)),
 		rule("idempotency_keys", "caller, name", "expires_at <= ?", "expires_at", micros(now)),

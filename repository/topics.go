@@ -30,6 +30,20 @@ type memberRow struct {
 
 func (memberRow) TableName() string { return "topic_members" }
 
+// forgetMembers deletes the push tokens that topics have of devices that are deleted.
+func forgetMembers[ID any](tx *gorm.DB, devices []ID) error {
+	var topics []string
+	if err := tx.Raw("SELECT name FROM topics ORDER BY name").Scan(&topics).Error; err != nil {
+		return err
+	}
+	for some := range slices.Chunk(topics, devicesPerStatement) { // the key begins with the topic: without it, every member of every topic would be read
+		if err := tx.Exec("DELETE FROM topic_members WHERE topic IN ? AND device_id IN ?", some, devices).Error; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // replaceByTopic leaves out the recipients that are subscribed to the dispatch's topic. In the event's first part it adds one message to the topic.
 func (e *expansion) replaceByTopic(to []recipient, first bool) ([]recipient, error) {
 	topic := outbox.TopicOf(e.result.Dispatch.ID)
