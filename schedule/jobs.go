@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"firsttap/cronjob"
@@ -32,6 +33,8 @@ const (
 	// retentionSize is how many rows the retention deletes between two pauses. For each kind of row it takes a few statements, however many
 	// rows there are.
 	retentionSize = 250
+	// retentionTime is how long a run of the retention goes on: the deletion of a long history takes many.
+	retentionTime = 9 * time.Minute
 	// overdueAfter is how long after the end of its work an open dispatch is closed.
 	overdueAfter = 24 * time.Hour
 	// maxSupplyDelay is how long after its minute the supply may still be counted.
@@ -65,9 +68,12 @@ func Jobs(work JobStore, remindBefore time.Duration) []Job {
 		Name: "supply", When: Cron("0 * * * * *"), Hold: lock.Between(50*time.Second, 55*time.Second),
 		Work: func(ctx context.Context, run cronjob.Run) (string, error) { return supply(ctx, work, run) },
 	}, {
-		Name: "retention", When: After(retentionDelay), Hold: lock.Renewed(30*time.Second, 10*time.Minute),
+		Name: "retention", When: After(retentionDelay), Hold: lock.Renewed(30*time.Second, retentionTime+time.Minute),
 		Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
-			n, err := inBatchesOf(ctx, retentionSize, atHalfSpeed(work.Prune))
+			n, err := inBatchesOf(ctx, retentionSize, atHalfSpeed(work.Prune), retentionTime)
+			if errors.Is(err, errMoreFollow) {
+				return fmt.Sprintf("%d rows deleted; the next run deletes more", n), nil
+			}
 			return fmt.Sprintf("%d rows deleted", n), err
 		},
 	}}
@@ -98,16 +104,22 @@ func supply(ctx context.Context, work JobStore, run cronjob.Run) (string, error)
 }
 
 func inBatches(ctx context.Context, batch func(ctx context.Context, limit int) (int, error)) (total int, err error) {
-	return inBatchesOf(ctx, batchSize, batch)
+	return inBatchesOf(ctx, batchSize, batch, math.MaxInt64)
 }
 
-// inBatchesOf calls batch until it has changed fewer rows than it may.
-func inBatchesOf(ctx context.Context, size int, batch func(ctx context.Context, limit int) (int, error)) (total int, err error) {
-	for {
+// errMoreFollow says that a job has ended in time, and not with the last row.
+var errMoreFollow = errors.New("more rows are left")
+
+// inBatchesOf calls batch until it has changed fewer rows than it may, or errMoreFollow once most has passed.
+func inBatchesOf(ctx context.Context, size int, batch func(ctx context.Context, limit int) (int, error), most time.Duration) (total int, err error) {
+	for began := time.Now(); ; {
 		n, err := batch(ctx, size)
 		total += n
-		if err != nil || n < size {
+		switch {
+		case err != nil || n < size:
 			return total, err
+		case time.Since(began) >= most:
+			return total, errMoreFollow
 		}
 	}
 }

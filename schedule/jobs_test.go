@@ -48,6 +48,14 @@ func TestRetentionAtHalfSpeed(t *testing.T) {
 			t.Errorf("%d batches of a second took %s, want 11 and 10 pauses", h.batches, took)
 		}
 	})
+	synctest.Test(t, func(t *testing.T) { // a run that does not come to the end of the history has succeeded all the same
+		h := &slowHistory{left: 100 * retentionSize, work: func() { <-time.After(time.Minute) }}
+		began := time.Now()
+		result, err := retentionOf(h)(t.Context())
+		if took := time.Since(began); err != nil || took != retentionTime || result != fmt.Sprintf("%d rows deleted; the next run deletes more", 5*retentionSize) {
+			t.Errorf("%q, %v after %s", result, err, took)
+		}
+	})
 	synctest.Test(t, func(t *testing.T) {
 		h := &slowHistory{left: 10 * retentionSize, work: func() { <-time.After(time.Minute) }}
 		began := time.Now()

@@ -73,8 +73,14 @@ func newJobMetrics(s *Scheduler, j *job) *jobMetrics {
 			return now.Sub(time.UnixMicro(at)).Seconds()
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "firsttap_job_period_seconds", Help: "Time from one slot of a scheduled job to the next.",
-		}, func() float64 { return j.When.period(s.clock.now()).Seconds() }),
+			Name: "firsttap_job_period_seconds", Help: "Time from one slot of a scheduled job to the next, at most.",
+		}, func() float64 {
+			period := j.When.period(s.clock.now())
+			if _, ok := j.When.(after); ok { // the next slot is after the end of a run
+				period += j.maxRun
+			}
+			return period.Seconds()
+		}),
 	)
 	return m
 }
