@@ -109,7 +109,9 @@ func (s *Store) retentionRules(now time.Time) []retentionRule {
 		return retentionRule{table: table, key: key, where: where, order: order, args: args}
 	}
 	quarantined := rule("devices", "id", "quarantined_at < ?", "quarantined_at", ago(keepQuarantined))
-	quarantined.before = func(tx *gorm.DB, keys [][]any) ([][]any, error) { return keys, forgetMembers(tx, slices.Concat(keys...)) }
+	quarantined.before = func(tx *gorm.DB, keys [][]any) ([][]any, error) {
+		return keys, forgetMembers(tx, slices.Concat(keys...))
+	}
 	all := []retentionRule{
 		// Only earlier versions write rows of the outbox.
 		rule("outbox", "event_id", "state = 1 AND next_at <= ?", "next_at", micros(now)),

@@ -24,7 +24,7 @@ func (o *WebhookOutbox) CompleteDeliveries(ctx context.Context, results []webhoo
 	for chunk := range slices.Chunk(results, resultsPerTransaction) {
 		var c completion
 		err := o.transactWithRetry(ctx, o.webhooks, func(tx *gorm.DB) error {
-			c = completion{WebhookOutbox: o, tx: tx, fates: map[webhook.ID]*fate{}}
+			c = completion{WebhookOutbox: o, tx: tx, fates: map[address]*fate{}}
 			return unavailable(c.run(chunk))
 		})
 		if err != nil {
@@ -45,15 +45,18 @@ type completion struct {
 	now time.Time
 	// due are the lanes that have another pending delivery, done those that have none.
 	due, done []laneKey
-	fates     map[webhook.ID]*fate
+	fates     map[address]*fate
 	paused    []webhook.Endpoint
 }
 
-// fate is what the results say about an endpoint.
-type fate struct {
-	succeeded, failed, gone bool
-	url                     string // which the results are of
+// address is an endpoint at a URL: an admin may change it while deliveries are under way.
+type address struct {
+	webhook webhook.ID
+	url     string
 }
+
+// fate is what the results say about an address.
+type fate struct{ succeeded, failed, gone bool }
 
 func deliveryLane(d *webhook.Delivery) laneKey {
 	if d.Dispatch == "" { // a test
@@ -153,10 +156,11 @@ func (c *completion) pendingDeliveries(results []webhook.Result) (map[dispatch.E
 
 // complete writes one result, and notes what becomes of the lane and the endpoint.
 func (c *completion) complete(r *webhook.Result, lane laneKey, d *pendingDelivery) error {
-	f := c.fates[lane.webhook]
+	at := address{lane.webhook, r.Lease.URL}
+	f := c.fates[at]
 	if f == nil {
-		f = &fate{url: r.Lease.URL}
-		c.fates[lane.webhook] = f
+		f = &fate{}
+		c.fates[at] = f
 	}
 	attempts, err := withAttempt(d.Row.Attempts, r.Attempt)
 	if err != nil {
@@ -210,8 +214,8 @@ func (c *completion) endLanes() error {
 // goes on as before it writes nothing.
 func (c *completion) judgeEndpoints() error {
 	ids := make([]webhook.ID, 0, len(c.fates))
-	for id := range c.fates {
-		ids = append(ids, id)
+	for at := range c.fates {
+		ids = append(ids, at.webhook)
 	}
 	if len(ids) == 0 {
 		return nil
@@ -221,7 +225,11 @@ func (c *completion) judgeEndpoints() error {
 		return err
 	}
 	for i := range rows {
-		if err := c.judge(&rows[i], c.fates[rows[i].ID]); err != nil {
+		f := c.fates[address{rows[i].ID, rows[i].URL}]
+		if f == nil {
+			continue // an admin has changed the URL meanwhile: nothing is known of the new one
+		}
+		if err := c.judge(&rows[i], f); err != nil {
 			return err
 		}
 	}
@@ -230,8 +238,6 @@ func (c *completion) judgeEndpoints() error {
 
 func (c *completion) judge(w *webhookRow, f *fate) error {
 	switch {
-	case f.url != w.URL: // an admin has changed it meanwhile: nothing is known of the new one
-		return nil
 	case f.gone:
 		return c.pause(w, webhook.PausedGone)
 	case f.succeeded && w.FailingSince != nil:

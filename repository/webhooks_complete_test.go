@@ -188,6 +188,12 @@ func TestEndpointThatIsGoneIsPaused(t *testing.T) {
 		gone.Lease = in.mustLease(t, 1)[0]
 		must(t, errorOf(in.UpdateWebhook(t.Context(), to, func(e *webhook.Endpoint) error { e.URL = "https://new.example"; return nil })))
 		testkit.Equal(t, "endpoints that are paused", 0, len(in.mustComplete(t, gone)))
+		db.exec(t, "UPDATE webhook_lanes SET next_at = 1")
+		gone.Lease = in.mustLease(t, 1)[0]
+		must(t, errorOf(in.UpdateWebhook(t.Context(), to, func(e *webhook.Endpoint) error { e.URL = "https://newer.example"; return nil })))
+		_, events = in.changed(t, 1)
+		in.expanded(t, events...)
+		testkit.Equal(t, "endpoints that are paused by both answers", 0, len(in.mustComplete(t, succeeded(in.mustLease(t, 1)[0]), gone)))
 	})
 }
 
