@@ -194,7 +194,8 @@ func (o *Outbox) deliveriesOf(tx *gorm.DB, events []dispatch.EventID) (rows []de
 const eventColumns = `e.id event_id, e.dispatch_id event_dispatch_id, e.type event_type, e.round event_round, e.driver_id event_driver_id,
 	e.actor event_actor, e.reason_code event_reason_code, e.request_id event_request_id, e.at event_at`
 
-// earlyEvent is an event that is completed later, when it is pushed. Endpoints get it at once.
+// earlyEvent is an event that is completed later, when it is pushed. Endpoints get it at once from the instance that has committed it, if that
+// sends webhooks; otherwise when it is pushed, as from an instance that does not lead with FIRSTTAP_RELAY=leader.
 type earlyEvent struct {
 	dispatch dispatch.Dispatch
 	event    dispatch.Event
