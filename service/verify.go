@@ -193,7 +193,9 @@ func (v *verifier) reportLost(ctx context.Context, k claimKey, w verification, h
 	var announced bool
 	var err error
 	if exists && h.Driver == "" {
-		announced, err = v.claims.Reannounce(ctx, k.dispatch, h.Round, reannounceInterval)
+		bounded, cancel := context.WithTimeout(ctx, v.timeout)
+		announced, err = v.claims.Reannounce(bounded, k.dispatch, h.Round, reannounceInterval)
+		cancel()
 	}
 	unavailable := errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown)
 	var quiet *dispatch.AnnouncedRecentlyError
