@@ -61,12 +61,13 @@ claim=repository/claim.go
 conditions=TestEachConditionOfTheClaimHolds
 mutant "the UPDATE without the status" $claim "AND status = 'PENDING' " "" ./repository "$conditions"
 mutant "the UPDATE without the round" $claim "AND round = ?" "AND ? > 0" ./repository "$conditions"
-mutant "the UPDATE without opens_at" $claim '"opens_at <= "+s.dialect.now()' '"1 = 1"' ./repository "$conditions"
+mutant "the UPDATE without opens_at" $claim '"opens_at <= " + s.dialect.now()' '"1 = 1"' ./repository "$conditions"
 mutant "the UPDATE without expires_at" $claim 'AND expires_at > `+s.dialect.now()+`' "" ./repository "$conditions"
 mutant "the UPDATE without the driver's version" $claim "WHERE id = ? AND version = ?\`+s" "WHERE id = ? AND ? > 0\`+s" ./repository "$conditions"
 mutant "the driver's other claims are ignored" $claim "snapshot.claims + 1" "snapshot.claims + 2" ./repository TestEachConditionOfTheAssignmentHolds
 mutant "no re-read after a lost COMMIT" $claim "err = s.resolve(ctx, &d, events, err)" "_ = s.resolve" ./systemtest 'TestRepliesAreLost/.*/commit$'
-mutant "a late claim is committed after its refusal" $claim "s.dialect.readOnly, events[0].ID)" "s.dialect.readOnly, dispatch.NewEventID(time.Now()))" ./repository TestTheCommitArrivesLate
+mutant "a late claim is committed after its refusal" $claim "s.dialect.readOnly, event)" "s.dialect.readOnly, dispatch.NewEventID(time.Now()))" ./repository TestTheCommitArrivesLate
+mutant "a change whose COMMIT got no reply is not looked up" repository/update.go "dispatch.ErrUnknown) || len(events) == 0" "dispatch.ErrUnknown) || true" ./repository TestUpdateWhoseCommitIsLost
 call=repository/claim_call.go
 mutant "the call without the status" $call "AND status = 'PENDING' AND round" "AND round" ./repository "$conditions"
 mutant "the call without the round" $call "AND round = p_round" "AND p_round > 0" ./repository "$conditions"
@@ -93,6 +94,8 @@ mutant "a marker replaces any client's lock" lock/gate.go 'if redis.call("GET", 
 ' ./lock TestOnlyTheOwner
 mutant "the marker's round is ignored" service/marker.go "m.committed && tap.Round < m.round" "m.committed" ./systemtest TestInvalidRedisKeys
 mutant "the cache's round is ignored" service/inflight.go " && tap.Round <= h.round" "" ./systemtest 'TestTwoInstances/.*/Rounds'
+mutant "a winner is refused by another driver's tap" service/inflight.go " || ok && f.driver != tap.Driver && g.knowsWinner(tap)" "" ./service TestWinnerTapsAgainBesideAnotherTap
+mutant "a marker outlives its claim" service/verify.go "holding.Round > k.round {" "false {" ./service TestMarkerOutlivesItsClaim
 mutant "the cache decides without a round" service/inflight.go "tap.Round != 0 && " "" ./service .
 mutant "a driver's own key is treated as a rival's" service/marker.go "m.driver == tap.Driver" "false" ./systemtest TestInvalidRedisKeys
 mutant "a key without an expiry" lock/gate.go ', "PX", ttl.Milliseconds()).Text()' ').Text()' ./lock TestOneOwner
@@ -237,7 +240,7 @@ mutant "a replay stops while its endpoint has many lanes" repository/webhooks_re
 			continue
 		}
 		if err := o.replay(" ./repository TestReplayWaits/sqlite
-mutant "an answer of the old URL pauses the new one" repository/webhooks_complete.go "f.url != w.URL" "false" ./repository TestEndpointThatIsGoneIsPaused/sqlite
+mutant "an answer of the old URL pauses the new one" repository/webhooks_complete.go "at := address{lane.webhook, r.Lease.URL}" "at := address{lane.webhook, \"https://new.example\"}" ./repository TestEndpointThatIsGoneIsPaused/sqlite
 mutant "an old early event is written" repository/webhooks_write.go "err != nil || !early.event.PushAt.After(now)" "err != nil" ./repository TestEventsThatArePushedLater/sqlite
 mutant "a walk begins with the same driver each time" repository/audience.go "	w.Position = w.Start" "	w.Start, w.Position = \"\", \"\"" ./repository TestTheFirstPartIsAnotherEachTime
 mutant "a walk passes drivers who are not indexed" repository/audience.go "w.Recheck, w.Large = row.Recheck," "w.Recheck, w.Large = false," ./repository TestAWalkMeetsUnindexedDrivers/sqlite
