@@ -95,7 +95,7 @@ mutant "a marker replaces any client's lock" lock/gate.go 'if redis.call("GET", 
 mutant "the marker's round is ignored" service/marker.go "m.committed && tap.Round < m.round" "m.committed" ./systemtest TestInvalidRedisKeys
 mutant "the cache's round is ignored" service/inflight.go " && tap.Round <= h.round" "" ./systemtest 'TestTwoInstances/.*/Rounds'
 mutant "a winner is refused by another driver's tap" service/inflight.go " || ok && f.driver != tap.Driver && g.knowsWinner(tap)" "" ./service TestWinnerTapsAgainBesideAnotherTap
-mutant "a marker outlives its claim" service/verify.go "holding.Round > k.round {" "false {" ./service TestMarkerOutlivesItsClaim
+mutant "a marker outlives its claim" service/verify.go "k.heldIn(holding) && w.outlived:" "k.heldIn(holding) && false:" ./service TestMarkerOutlivesItsClaim
 mutant "the cache decides without a round" service/inflight.go "tap.Round != 0 && " "" ./service .
 mutant "a driver's own key is treated as a rival's" service/marker.go "m.driver == tap.Driver" "false" ./systemtest TestInvalidRedisKeys
 mutant "a key without an expiry" lock/gate.go ', "PX", ttl.Milliseconds()).Text()' ').Text()' ./lock TestOneOwner

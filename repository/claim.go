@@ -129,7 +129,7 @@ func (s *Store) settling(ctx context.Context) (context.Context, context.CancelFu
 }
 
 // settle finds out whether a transaction that writes the event, and whose reply was lost, is committed: it returns nil if it is. Otherwise
-// it makes sure that it never will be, and returns ErrUnavailable; or lost, if the database does not answer.
+// it makes sure that it never will be, and returns ErrUnavailable; or lost, if the database refuses or does not answer.
 //
 // A missing event proves nothing: the server may still be executing the statement, or receive it later. So settle writes a row with
 // the identifier of the event itself, an event of no dispatch. That waits for a transaction that has written the event and is

@@ -356,11 +356,13 @@ func TestUpdateWhoseCommitIsLost(t *testing.T) {
 			return nil
 		})
 		s, proxy = behind()
+		mustLose(t, proxy, "COMMIT", nil, func() error { return s.Decline(t.Context(), d.ID, 1, db.drivers(t, 1)[0].ID, "FAR") })
+		s, proxy = behind()
 		mustLose(t, proxy, "COMMIT", nil, func() error { return errorOf(s.Update(t.Context(), d.ID, cancel)) })
 		if got := db.mustRead(t, d.ID); got.Status != dispatch.Canceled {
 			t.Errorf("the dispatch is %s", got.Status)
 		}
-		testkit.Equal(t, "what is announced", []dispatch.EventType{dispatch.EventCreated, dispatch.EventCanceled}, announced)
+		testkit.Equal(t, "what is announced", []dispatch.EventType{dispatch.EventCreated, dispatch.EventDeclined, dispatch.EventCanceled}, announced)
 
 		d, announced = db.add(t, nil), nil
 		s, proxy = behind()

@@ -64,14 +64,8 @@ func (s *Store) PutDevice(ctx context.Context, v dispatch.Device) (dispatch.Devi
 		if err := elsewhere.Session(&gorm.Session{}).Limit(1).Find(&previous).Error; err != nil {
 			return unavailable(err)
 		}
-		deleted := elsewhere.Session(&gorm.Session{}).Delete(&deviceRow{}) // by the token: the device may have got another one meanwhile
-		if deleted.Error != nil {
-			return unavailable(deleted.Error)
-		}
-		if len(previous) > 0 && deleted.RowsAffected > 0 {
-			if err := forgetMembers(tx, []dispatch.DeviceID{previous[0].ID}); err != nil {
-				return unavailable(err)
-			}
+		if err := elsewhere.Session(&gorm.Session{}).Delete(&deviceRow{}).Error; err != nil {
+			return unavailable(err)
 		}
 		before, after, err := putDevice(tx, v, now)
 		if put = after; err != nil {
@@ -121,7 +115,7 @@ func putDevice(tx *gorm.DB, v dispatch.Device, now time.Time) (before, after dis
 		return before, row.device(), written.Error
 	}
 	if len(others) >= maxDevices {
-		if err := deleteDevices(tx, others[maxDevices-1:]...); err != nil {
+		if err := tx.Where("id IN ?", others[maxDevices-1:]).Delete(&deviceRow{}).Error; err != nil {
 			return before, after, err
 		}
 	}
@@ -140,7 +134,7 @@ func (s *Store) DeleteDevice(ctx context.Context, driver dispatch.DriverID, inst
 		if err := registered.Session(&gorm.Session{}).Find(&rows).Error; err != nil || len(rows) == 0 {
 			return unavailable(err)
 		}
-		if err := deleteDevices(tx, rows[0].ID); err != nil {
+		if err := registered.Session(&gorm.Session{}).Delete(&deviceRow{}).Error; err != nil {
 			return unavailable(err)
 		}
 		detail := deviceChanges(rows[0].device(), dispatch.Device{})
@@ -150,14 +144,6 @@ func (s *Store) DeleteDevice(ctx context.Context, driver dispatch.DriverID, inst
 		}
 		return auditCoalesced(tx, dispatch.AuditDeviceDelete, string(driver), detail, now)
 	})
-}
-
-// deleteDevices deletes the devices, and their push tokens in the topics' members.
-func deleteDevices(tx *gorm.DB, ids ...dispatch.DeviceID) error {
-	if err := tx.Where("id IN ?", ids).Delete(&deviceRow{}).Error; err != nil {
-		return err
-	}
-	return forgetMembers(tx, ids)
 }
 
 const devicesPerStatement = 200

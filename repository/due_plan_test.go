@@ -145,7 +145,7 @@ func TestPlansOfPrune(t *testing.T) {
 				continue // the clock, and what TestPlansOfRemoval and TestPlansOfWebhooks look at
 			}
 			if of[2] == "topics" {
-				continue // forgetMembers reads the names of all: one for each large audience
+				continue // topicNames reads all: one for each large audience
 			}
 			for _, p := range db.explain(t, s) {
 				switch table := p["table"]; {

@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
 	"firsttap/idempotency"
+	"firsttap/outbox"
 )
 
 // EraseDriver erases what names the driver, and leaves the row under a pseudonym. It returns the row as it is then, and the revocation
@@ -73,7 +76,7 @@ func (s *Store) eraseRow(tx *gorm.DB, row *driverRow, now time.Time) (dispatch.R
 	if err := s.indexDrivers(tx, []driverRow{*row}); err != nil {
 		return revoked, err
 	}
-	devices, err := eraseDevices(tx, row.ID)
+	devices, err := s.eraseDevices(tx, row.ID)
 	if err != nil {
 		return revoked, unavailable(err)
 	}
@@ -81,15 +84,41 @@ func (s *Store) eraseRow(tx *gorm.DB, row *driverRow, now time.Time) (dispatch.R
 }
 
 // eraseDevices deletes the driver's devices, and their push tokens in the topics' members. It returns how many devices there were.
-func eraseDevices(tx *gorm.DB, id dispatch.DriverID) (int, error) {
+func (s *Store) eraseDevices(tx *gorm.DB, id dispatch.DriverID) (int, error) {
 	var devices []dispatch.DeviceID
-	if err := tx.Raw("SELECT id FROM devices WHERE driver_id = ?", id).Scan(&devices).Error; err != nil || len(devices) == 0 {
+	if err := tx.Raw("SELECT id FROM devices WHERE driver_id = ?", id).Scan(&devices).Error; err != nil {
 		return 0, err
 	}
 	if err := tx.Exec("DELETE FROM devices WHERE driver_id = ?", id).Error; err != nil {
 		return 0, err
 	}
-	return len(devices), forgetMembers(tx, devices)
+	topics, err := topicNames(tx)
+	if err != nil {
+		return 0, err
+	}
+	for some := range slices.Chunk(topics, devicesPerStatement) {
+		former, err := s.notifiedDevices(tx, id, some)
+		if err != nil {
+			return 0, err
+		}
+		if err := forgetMembers(tx, some, slices.Concat(devices, former)); err != nil {
+			return 0, err
+		}
+	}
+	return len(devices), nil
+}
+
+// notifiedDevices returns the driver's devices that were notified about the topics' dispatches, those too that were removed since.
+func (s *Store) notifiedDevices(tx *gorm.DB, id dispatch.DriverID, topics []string) (devices []dispatch.DeviceID, err error) {
+	dispatches := make([]string, len(topics))
+	for i, topic := range topics {
+		dispatches[i] = strings.TrimPrefix(topic, outbox.TopicOf(""))
+	}
+	index := s.dialect.forceIndex("ix_notifications_driver")
+	err = tx.Raw(`SELECT DISTINCT n.device_id FROM (SELECT dispatch_id, round FROM notifications`+index+` WHERE dispatch_id IN ? GROUP BY dispatch_id, round) r
+		JOIN notifications n`+index+` ON n.dispatch_id = r.dispatch_id AND n.round = r.round AND n.driver_id = ? AND n.device_id <> ''`, dispatches, id).
+		Scan(&devices).Error
+	return devices, err
 }
 
 // auditPerErasure bounds the audit entries that one transaction erases.

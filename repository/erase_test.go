@@ -9,6 +9,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/idempotency"
+	"firsttap/outbox"
 	"firsttap/testkit"
 )
 
@@ -19,6 +20,7 @@ const (
 	personUID                             = "uid-of-kim"
 	personPhone2, personName2, personUID2 = "+821077778888", "Lee Seo-yeon of the tests", "uid-of-lee"
 	personToken, personInstallation       = "push-token-of-kim", "installation-of-kim"
+	removedToken                          = "removed-token-of-kim"
 )
 
 // person is a driver with data everywhere: an earlier name and phone in the audit, a device, a subscription, a job that is over.
@@ -43,6 +45,15 @@ func (db *database) person(t *testing.T) dispatch.Driver {
 	db.exec(t, "INSERT INTO topic_members (topic, device_id, push_token, subscribed) VALUES ('dispatch-dsp_x', ?, ?, 1), ('dispatch-dsp_x', 'dev_other', 'other', 1)",
 		put.ID, personToken)
 	d := db.add(t, nil)
+	// A phone that was removed may still be subscribed.
+	phone.Installation, phone.PushToken = "removed", removedToken
+	removed, err := db.PutDevice(t.Context(), phone)
+	must(t, err)
+	db.notification(t, d.ID, func(row *notificationRow) { row.DeviceID, row.DriverID = removed.ID, v.ID })
+	topic := outbox.TopicOf(d.ID)
+	db.exec(t, "INSERT INTO topics (name, ended, state, next_at, claim) VALUES (?, 0, 1, 0, '')", topic)
+	db.exec(t, "INSERT INTO topic_members (topic, device_id, push_token, subscribed) VALUES (?, ?, ?, 1)", topic, removed.ID, removedToken)
+	must(t, db.DeleteDevice(t.Context(), v.ID, phone.Installation))
 	must(t, db.MarkSeen(t.Context(), d.ID, 1, v.ID))
 	db.mustAccept(t, d.ID, v.ID)
 	must(t, db.AddAttempts(t.Context(), []dispatch.Attempt{{ID: dispatch.NewAttemptID(d.CreatedAt), Dispatch: d.ID, Round: 1, Driver: v.ID, Result: "SUCCESS", At: d.CreatedAt}}))
@@ -119,7 +130,7 @@ func TestErasedDriverIsInNoTable(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.person(t)
 		personal := []string{
-			personName, personPhone, personUID, personName2, personPhone2, personUID2, personToken, personInstallation, fmt.Sprint(tokenHash(personToken)),
+			personName, personPhone, personUID, personName2, personPhone2, personUID2, personToken, personInstallation, fmt.Sprint(tokenHash(personToken)), removedToken,
 		}
 		if len(db.found(t, personal...)) < len(personal) {
 			t.Fatal("the test looks at the wrong places")

@@ -139,7 +139,7 @@ func (s *Store) Decline(ctx context.Context, id dispatch.ID, round int, v dispat
 		}
 		return unavailable(s.writeEvents(tx, events))
 	})
-	if err == nil {
+	if err = s.settleLost(ctx, events, err); err == nil {
 		s.announce(d, events, nil)
 	}
 	return err

@@ -110,7 +110,11 @@ func (s *Store) retentionRules(now time.Time) []retentionRule {
 	}
 	quarantined := rule("devices", "id", "quarantined_at < ?", "quarantined_at", ago(keepQuarantined))
 	quarantined.before = func(tx *gorm.DB, keys [][]any) ([][]any, error) {
-		return keys, forgetMembers(tx, slices.Concat(keys...))
+		topics, err := topicNames(tx)
+		if err != nil {
+			return nil, err
+		}
+		return keys, forgetMembers(tx, topics, slices.Concat(keys...))
 	}
 	all := []retentionRule{
 		// Only earlier versions write rows of the outbox.
@@ -119,7 +123,7 @@ func (s *Store) retentionRules(now time.Time) []retentionRule {
 		rule("job_runs", "job, slot", "slot < ? AND status NOT IN ?", "slot", ago(keepRuns), unfinished),
 		rule("supply", "at, region", "at < ?", "at", ago(keepSupply)),
 		rule("idempotency_keys", "caller, name", "expires_at <= ?", "expires_at", micros(now)),
-		rule("events", "id", "dispatch_id = '' AND at < ?", "dispatch_id", ago(keepDone)), // see Store.resolve
+		rule("events", "id", "dispatch_id = '' AND at < ?", "dispatch_id", ago(keepDone)), // see Store.settle
 		rule(removedTable, "id", "id > ''", "id"),
 		rule(webhooksTable, "id", "id > ''", "id"),
 	}

@@ -30,13 +30,17 @@ type memberRow struct {
 
 func (memberRow) TableName() string { return "topic_members" }
 
-// forgetMembers deletes the push tokens that topics have of devices that are deleted.
-func forgetMembers[ID any](tx *gorm.DB, devices []ID) error {
-	var topics []string
-	if err := tx.Raw("SELECT name FROM topics ORDER BY name").Scan(&topics).Error; err != nil {
-		return err
+// topicNames returns all topics: members are found by a key that begins with the topic.
+func topicNames(tx *gorm.DB) (topics []string, err error) {
+	return topics, tx.Raw("SELECT name FROM topics ORDER BY name").Scan(&topics).Error
+}
+
+// forgetMembers deletes the devices from the topics' members, with their push tokens. The push service still has them as subscribed.
+func forgetMembers[ID any](tx *gorm.DB, topics []string, devices []ID) error {
+	if len(devices) == 0 {
+		return nil
 	}
-	for some := range slices.Chunk(topics, devicesPerStatement) { // the key begins with the topic: without it, every member of every topic would be read
+	for some := range slices.Chunk(topics, devicesPerStatement) {
 		if err := tx.Exec("DELETE FROM topic_members WHERE topic IN ? AND device_id IN ?", some, devices).Error; err != nil {
 			return err
 		}

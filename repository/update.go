@@ -14,7 +14,7 @@ import (
 // returns no events, nothing is written. After a deadlock Update calls change again.
 //
 // ErrNotFound; change's own errors unchanged; ErrUnavailable if nothing was written; ErrUnknown if the COMMIT's reply is
-// missing and the database does not say whether it was executed.
+// missing and the database does not say whether the events were written.
 func (s *Store) Update(ctx context.Context, id dispatch.ID,
 	change func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error),
 ) (dispatch.Dispatch, error) {

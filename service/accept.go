@@ -182,10 +182,13 @@ func (a *Acceptor) lead(ctx context.Context, tap Tap, f *flight) (Acceptance, er
 	// The decision goes on when the client hangs up: a canceled COMMIT would leave its outcome unknown.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.timeout)
 	defer cancel()
-	if f.key.sidelined != "" {
-		r.acceptance, r.err = a.claimSidelined(ctx, tap)
-	} else {
+	switch {
+	case f.key.alone == "":
 		r.acceptance, r.err = a.claimUnderLock(ctx, tap)
+	case a.inflight.hasWon(tap):
+		r.acceptance, r.err = a.claim(ctx, tap, dispatch.NewClaimID(time.Now()), LayerDatabase, nil)
+	default:
+		r.acceptance, r.err = a.claimSidelined(ctx, tap)
 	}
 	return r.acceptance, r.err
 }
@@ -306,7 +309,7 @@ func (a *Acceptor) markEnded(ctx context.Context, id dispatch.ID, ended dispatch
 	a.inflight.forget(id)
 	err := a.gate.Release(ctx, lockName(id), takenValue(ended.Driver, ended.Round))
 	if err != nil && !errors.Is(err, lock.ErrLost) {
-		a.log.Warn("marker of an ended claim not removed; taps without a round are refused until it expires",
+		a.log.Warn("marker of an ended claim not removed; it refuses taps without a round until about three seconds after the first",
 			"dispatch", id, "error", err)
 	}
 }

@@ -25,8 +25,8 @@ type inflight struct {
 type flightKey struct {
 	dispatch dispatch.ID
 	round    int
-	// sidelined is the driver of a decision that refuses no other driver, "" otherwise: a sidelined driver, or one who is known to have won.
-	sidelined dispatch.DriverID
+	// alone is the driver of a decision that refuses no other driver, "" otherwise: a sidelined driver, or one who is known to have won.
+	alone dispatch.DriverID
 }
 
 // holder is a committed claim: its driver and its round.
@@ -89,7 +89,7 @@ func (g *inflight) enter(tap Tap) (f *flight, leads bool, err error) {
 	f, ok := g.flights[key]
 	// The database answers a winner who taps again, also while it decides about another driver's tap.
 	if !ok && g.isSidelined(tap.Driver) || ok && f.driver != tap.Driver && g.knowsWinner(tap) {
-		key.sidelined = tap.Driver
+		key.alone = tap.Driver
 		f, ok = g.flights[key]
 	}
 	switch {

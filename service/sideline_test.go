@@ -324,3 +324,19 @@ func TestOldKnowledgeSidelinesNobody(t *testing.T) {
 		t.Error("the driver is sidelined")
 	}
 }
+
+// TestWinnerNeedsNoSlot: a winner who taps again while another driver's tap is decided does not wait for the taps of sidelined drivers.
+func TestWinnerNeedsNoSlot(t *testing.T) {
+	s := newSite(t)
+	id, v := s.dispatch(), s.drivers(2)
+	s.mustWin(t, Tap{id, v[0], noRound})
+	for range cap(s.slots) {
+		s.slots <- struct{}{}
+	}
+	other, leads, err := s.inflight.enter(Tap{id, v[1], noRound})
+	if !leads || err != nil {
+		t.Fatalf("leads %v, %v", leads, err)
+	}
+	s.mustReplay(t, Tap{id, v[0], noRound})
+	s.inflight.finish(other, result{})
+}

@@ -37,6 +37,7 @@ type claimKey struct {
 type verification struct {
 	due, since time.Time
 	missed     bool // the database did not have the claim at the last look
+	outlived   bool // the database had a later round at the last look
 	alerted    bool // the loss is reported: the dispatch is still to be announced
 }
 
@@ -145,13 +146,16 @@ func (v *verifier) verifyDue(ctx context.Context, now time.Time) {
 	for k, w := range due {
 		holding, exists := found[k.dispatch]
 		switch {
-		case exists && k.heldIn(holding):
+		case exists && k.heldIn(holding) && holding.Round == k.round:
 			v.done(k)
-			if holding.Round > k.round {
-				v.dropOutlived(ctx, k, holding)
-			}
+		case exists && k.heldIn(holding) && w.outlived:
+			v.done(k)
+			v.dropOutlived(ctx, k, holding)
+		case exists && k.heldIn(holding):
+			w.outlived, w.missed, w.due = true, false, answered.Add(verifyGap)
+			v.update(k, w)
 		case !w.missed:
-			w.missed, w.due = true, answered.Add(verifyGap)
+			w.outlived, w.missed, w.due = false, true, answered.Add(verifyGap)
 			v.update(k, w)
 		default:
 			v.reportLost(ctx, k, w, holding, exists, now)
@@ -174,13 +178,13 @@ func (k claimKey) heldIn(h dispatch.CurrentHolder) bool {
 	return h.Round > k.round || h.Round == k.round && h.Driver == k.driver
 }
 
-// dropOutlived removes the marker of a claim that has ended, if it is still there: it refuses taps without a round, although the dispatch may be
-// open. If it is, the drivers hear of it again.
+// dropOutlived removes the marker of a claim that has ended, if it is still there at the second look: whoever ended the claim has not removed
+// it. It refuses taps without a round, although the dispatch may be open. If it is, the drivers hear of it again.
 func (v *verifier) dropOutlived(ctx context.Context, k claimKey, h dispatch.CurrentHolder) {
 	if err := v.gate.Release(ctx, lockName(k.dispatch), takenValue(k.driver, k.round)); err != nil {
 		return // it is gone, as usual, or Redis is
 	}
-	v.log.Info("marker of a claim that has ended removed; it has refused taps without a round", "dispatch", k.dispatch, "round", k.round)
+	v.log.Info("marker of a claim that has ended removed; it refused taps without a round", "dispatch", k.dispatch, "round", k.round)
 	if h.Driver == "" {
 		v.reannouncer.schedule(Tap{Dispatch: k.dispatch, Driver: k.driver, Round: h.Round}, followUpRetry)
 	}

@@ -299,7 +299,7 @@ func TestLostClaimBeforeTheOpening(t *testing.T) {
 	s.mustAnnounceAgain(id, 1)
 }
 
-// TestMarkerOutlivesItsClaim: a marker that nobody has removed when its claim ended refuses taps without a round until the first look. Then
+// TestMarkerOutlivesItsClaim: a marker that nobody has removed when its claim ended refuses taps without a round until the second look. Then
 // the drivers hear of the dispatch again.
 func TestMarkerOutlivesItsClaim(t *testing.T) {
 	s := newShared(t)
@@ -308,13 +308,15 @@ func TestMarkerOutlivesItsClaim(t *testing.T) {
 	s.set(id, takenValue(v[0], 1))
 	i.mustRefuse(t, Tap{id, v[1], noRound}, false)
 	i.look(t)
+	s.mustHave(t, id, takenValue(v[0], 1)) // whoever has ended the claim may be about to remove it
+	i.look(t)
 	s.mustHave(t, id, "")
 	i.reannouncer.checkDue(t.Context(), time.Now().Add(2*followUpRetry))
 	testkit.Equal(t, "the round that is announced", 2, testkit.Await(t, "the announcement", i.claims.announced))
 	i.mustHaveLost(t, 0)
 
 	i.verify.add(id, holder{v[0], 1}, time.Now()) // as a late tap on round 1 does: there is no marker any more
-	i.look(t)
+	i.twice(t)
 	i.reannouncer.checkDue(t.Context(), time.Now().Add(2*followUpRetry))
 	i.mustBeDone(t)
 	i.mustWin(t, Tap{id, v[1], noRound})
