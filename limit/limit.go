@@ -137,13 +137,13 @@ func (l *Limiter) takeShared(ctx context.Context, name string, c *caller, now ti
 	switch {
 	case now.Before(c.emptyUntil):
 		return c.emptyUntil.Sub(now)
+	case c.credit > 0: // also after a pause: it is paid for
+		c.credit--
+		return 0
 	case quiet:
 		c.credit = l.chunk - 1
 		c.debt.Store(int64(l.chunk))
 		l.debts.add(name, c)
-		return 0
-	case c.credit > 0:
-		c.credit--
 		return 0
 	case l.down.Load():
 		return 0

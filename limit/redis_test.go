@@ -50,6 +50,20 @@ func TestFirstTapsDoNotWait(t *testing.T) {
 	}
 }
 
+// Requests with long pauses between them cost a token each: what is left of a chunk that was charged is used first.
+func TestCreditOutlastsAPause(t *testing.T) {
+	l, _ := newLimiter(t, servertest.RedisURL(t), 20, 40)
+	now, charged := time.Now(), int64(0)
+	for range 3 * l.chunk {
+		if l.allowed(t, 1, "drv_1", now) != 1 {
+			t.Error("a request after a pause is refused")
+		}
+		charged += l.caller("drv_1").debt.Swap(0)
+		now = now.Add(l.refill)
+	}
+	testkit.Equal(t, "tokens that are charged", int64(3*l.chunk), charged)
+}
+
 // The debts of all callers are charged, even if the server has lost the script, and every bucket expires.
 func TestDebtsAreCharged(t *testing.T) {
 	l := instance(t, servertest.StartRedis(t).URL(), 0.01, 40) // a chunk is five tokens, and takes 500 s to come back

@@ -357,7 +357,8 @@ mutant "a decline changes the dispatch's version" dispatch/offer.go "	e := d.eve
 	e := d.event(EventDeclined" ./dispatch .
 mutant "an unwritten tap is reported as missing" service/driver_service.go "if !written ||" "if !written && false ||" ./handler TestReceiptWithoutTheLedger
 mutant "each instance limits by itself" limit/limit.go "if l.Redis == nil {" "if true {" ./limit 'TestThreeInstances$'
-mutant "every request asks Redis" limit/limit.go "	case c.credit > 0:
+mutant "a pause forgets what was paid" limit/limit.go "case c.credit > 0:" "case c.credit > 0 && !quiet:" ./limit TestCreditOutlastsAPause
+mutant "every request asks Redis" limit/limit.go "	case c.credit > 0: // also after a pause: it is paid for
 		c.credit--
 		return 0
 " "" ./limit 'TestFirstTapsDoNotWait|TestThreeInstances'
