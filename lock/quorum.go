@@ -57,7 +57,7 @@ func (r *Redis) raiseFence(ctx context.Context, name, mark string, fence int64) 
 		fenceTTLSeconds, mark, fence))
 }
 
-// Acquire implements Strategy. It costs two commands per server, or one if it fails. The HeldError of a refusal may name
+// Acquire implements Strategy. It costs two commands per server, also if it fails and is undone. The HeldError of a refusal may name
 // another candidate that failed too.
 func (q *Quorum) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (Grant, error) {
 	if err := checkName(name); err != nil {
