@@ -177,22 +177,34 @@ func TestAfterADeath(t *testing.T) {
 	})
 }
 
-// TestALostCommit: the reply to the COMMIT is lost and with it the answer. The next try finds the created rows.
+// TestALostCommit: the reply to the COMMIT is lost. The service finds out that a dispatch is created. Of a driver it loses the answer too, and
+// the next try finds the created row.
 func TestALostCommit(t *testing.T) {
 	p := newPlace(t, repositorytest.URL(t, "mariadb"))
 	near := newWorldOn(t, p.url)
 	u, err := url.Parse(p.url)
 	noError(t, err)
-	proxy := servertest.StartProxy(t, u.Host)
-	far := newWorldOn(t, proxy.URL(p.url))
+	lost := func(path, body, into string) reply {
+		t.Helper()
+		proxy := servertest.StartProxy(t, u.Host)
+		far := newWorldOn(t, proxy.URL(p.url))
+		cut := proxy.CutReply("COMMIT", "INSERT INTO `"+into+"`")
+		r := far.post(path, body, into)
+		<-cut.Done()
+		return r
+	}
 	body := order(1, `"external_id":"ERP-1"`)
-	cut := proxy.CutReply("COMMIT", "INSERT INTO `dispatches`")
-	r := far.post("/v1/admin/dispatches", body, "one")
-	<-cut.Done()
-	far.refused("an unknown result", r, 503, "UNAVAILABLE")
-	near.post("/v1/admin/dispatches", body, "one").want(201).wantHeader("Idempotent-Replayed", "")
+	lost("/v1/admin/dispatches", body, "dispatches").want(201)
+	near.post("/v1/admin/dispatches", body, "dispatches").want(201).wantHeader("Idempotent-Replayed", "true")
 	if n := p.count("dispatches"); n != 1 || p.count("events") != 1 {
 		t.Errorf("%d dispatches", n)
+	}
+	body = driverBody
+	near.refused("an unknown result", lost("/v1/admin/drivers", body, "drivers"), 503, "UNAVAILABLE")
+	before := p.count("drivers")
+	near.post("/v1/admin/drivers", body, "drivers").want(201).wantHeader("Idempotent-Replayed", "")
+	if n := p.count("drivers"); n != before {
+		t.Errorf("%d drivers, %d before the second try", n, before)
 	}
 }
 
