@@ -32,6 +32,7 @@ test("the columns and the counts follow the events, without reloading", async ({
 
   await service.dispatch(region, { site_address: "3 Nobody-ro", opens_at: soon(3600_000), expires_at: soon(7200_000) });
   await expect(card(page, "Scheduled", "3 Nobody-ro")).toContainText(/opens in (5\d:|1:00:)/);
+  await counted(page, { Scheduled: 1 }); // a reading of the counts in the moment of the creation may count it twice, until the next one
   await page.context().setOffline(true); // from here on only the clock moves it
   await page.clock.fastForward("01:00:00");
   await expect(card(page, "Pending", "3 Nobody-ro")).toBeVisible();
