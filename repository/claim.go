@@ -98,7 +98,7 @@ func (s *Store) decide(ctx context.Context, snapshot *claimSnapshot, rule claimR
 	return d, true, err
 }
 
-// resolve is settle for a claim, whose time it reads.
+// resolve settles a claim whose reply was lost. If the claim is committed, resolve also reads the time that the database gave it.
 func (s *Store) resolve(ctx context.Context, d *dispatch.Dispatch, events []dispatch.Event, lost error) error {
 	ctx, cancel := s.settling(ctx)
 	defer cancel()
@@ -128,8 +128,9 @@ func (s *Store) settling(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(context.WithoutCancel(ctx), 2*s.options.Patience)
 }
 
-// settle finds out whether a transaction that writes the event, and whose reply was lost, is committed: it returns nil if it is. Otherwise
-// it makes sure that it never will be, and returns ErrUnavailable; or lost, if the database refuses or does not answer.
+// settle finds out whether a transaction whose reply was lost is committed. The transaction writes the event. settle returns nil if the
+// transaction is committed. Otherwise it makes sure that the transaction never will be, and returns ErrUnavailable. If the database
+// refuses or does not answer, it returns lost.
 //
 // A missing event proves nothing: the server may still be executing the statement, or receive it later. So settle writes a row with
 // the identifier of the event itself, an event of no dispatch. That waits for a transaction that has written the event and is
@@ -159,8 +160,8 @@ func setClaimTime(d *dispatch.Dispatch, events []dispatch.Event, at time.Time) {
 	}
 }
 
-// transactClaim returns a commitFunc that writes in a transaction, with a further SQL condition on the dispatch's row, asked for at each write:
-// SQLite's time is a part of its text.
+// transactClaim returns a commitFunc that writes in a transaction, with a further SQL condition on the dispatch's row. It calls condition at
+// each write, because on SQLite the text of a condition contains the time.
 func (s *Store) transactClaim(condition func() string) commitFunc {
 	return func(ctx context.Context, snapshot *claimSnapshot, d *dispatch.Dispatch, events []dispatch.Event) error {
 		err := s.transact(ctx, s.claims, func(tx *gorm.DB) error { return s.writeClaim(tx, snapshot, condition(), d, events) })

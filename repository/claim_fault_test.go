@@ -338,7 +338,7 @@ func TestTheReplyOfAStatementIsLost(t *testing.T) {
 	})
 }
 
-// A change whose COMMIT gets no reply is settled as a claim is: it is announced at once if it was committed, and else it never will be.
+// The COMMIT of a change gets no reply. If the change was committed, it is announced at once. Otherwise it never will be committed.
 func TestUpdateWhoseCommitIsLost(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
 		var announced []dispatch.EventType

@@ -157,7 +157,7 @@ func TestDeleteDevice(t *testing.T) {
 	})
 }
 
-// A device whose token is dead leaves the topics when it is deleted: nobody can unsubscribe it.
+// When retention deletes a device with a dead token, it also deletes the device from all topics: a dead token can't be unsubscribed.
 func TestDeadTokensLeaveTheirTopics(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.exec(t, "INSERT INTO topics (name, ended, state, next_at, claim) VALUES ('dispatch-dsp_x', 0, 1, 0, '')")

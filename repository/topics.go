@@ -30,7 +30,7 @@ type memberRow struct {
 
 func (memberRow) TableName() string { return "topic_members" }
 
-// topicNames returns all topics: members are found by a key that begins with the topic.
+// topicNames returns the names of all topics. A query for members needs them, because the members' key begins with the topic.
 func topicNames(tx *gorm.DB) (topics []string, err error) {
 	return topics, tx.Raw("SELECT name FROM topics ORDER BY name").Scan(&topics).Error
 }

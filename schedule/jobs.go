@@ -33,7 +33,7 @@ const (
 	// retentionSize is how many rows the retention deletes between two pauses. For each kind of row it takes a few statements, however many
 	// rows there are.
 	retentionSize = 250
-	// retentionTime is how long a run of the retention goes on: the deletion of a long history takes many.
+	// retentionTime bounds a run of the retention. The next run deletes what is left.
 	retentionTime = 9 * time.Minute
 	// overdueAfter is how long after the end of its work an open dispatch is closed.
 	overdueAfter = 24 * time.Hour
@@ -107,7 +107,7 @@ func inBatches(ctx context.Context, batch func(ctx context.Context, limit int) (
 	return inBatchesOf(ctx, batchSize, batch, math.MaxInt64)
 }
 
-// errMoreFollow says that a job has ended in time, and not with the last row.
+// errMoreFollow says that a job has stopped because its time was over, and that rows are left.
 var errMoreFollow = errors.New("more rows are left")
 
 // inBatchesOf calls batch until it has changed fewer rows than it may, or errMoreFollow once most has passed.

@@ -25,7 +25,7 @@ type inflight struct {
 type flightKey struct {
 	dispatch dispatch.ID
 	round    int
-	// alone is the driver of a decision that refuses no other driver, "" otherwise: a sidelined driver, or one who is known to have won.
+	// alone is set for a decision that refuses no other driver. It names the decision's driver, who is sidelined or is known to have won.
 	alone dispatch.DriverID
 }
 
@@ -87,7 +87,7 @@ func (g *inflight) enter(tap Tap) (f *flight, leads bool, err error) {
 	}
 	key := flightKey{dispatch: tap.Dispatch, round: tap.Round}
 	f, ok := g.flights[key]
-	// The database answers a winner who taps again, also while it decides about another driver's tap.
+	// A winner who taps again gets a decision of their own, because the decision about another driver's tap would refuse the winner.
 	if !ok && g.isSidelined(tap.Driver) || ok && f.driver != tap.Driver && g.knowsWinner(tap) {
 		key.alone = tap.Driver
 		f, ok = g.flights[key]

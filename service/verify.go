@@ -178,11 +178,11 @@ func (k claimKey) heldIn(h dispatch.CurrentHolder) bool {
 	return h.Round > k.round || h.Round == k.round && h.Driver == k.driver
 }
 
-// dropOutlived removes the marker of a claim that has ended, if it is still there at the second look: whoever ended the claim has not removed
-// it. It refuses taps without a round, although the dispatch may be open. If it is, the drivers hear of it again.
+// dropOutlived removes the marker of a claim that has ended, if the marker is still there at the second look. Such a marker refuses taps
+// without a round, although the dispatch may be open. If the dispatch is open, dropOutlived schedules an announcement.
 func (v *verifier) dropOutlived(ctx context.Context, k claimKey, h dispatch.CurrentHolder) {
 	if err := v.gate.Release(ctx, lockName(k.dispatch), takenValue(k.driver, k.round)); err != nil {
-		return // it is gone, as usual, or Redis is
+		return // the marker is gone, as usual, or Redis does not answer
 	}
 	v.log.Info("marker of a claim that has ended removed; it refused taps without a round", "dispatch", k.dispatch, "round", k.round)
 	if h.Driver == "" {
