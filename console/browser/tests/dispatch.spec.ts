@@ -1,4 +1,4 @@
-import { accessible, expect, hold, tabTo, test } from "../fixtures.ts";
+import { accessible, expect, hold, idle, tabTo, test } from "../fixtures.ts";
 import { button, lookAway, news, section, status } from "../dispatch.ts";
 
 /** Formats a moment as a datetime-local field does, which leaves out zero seconds; the browser is in Seoul. */
@@ -256,6 +256,7 @@ test("the page shows that a dispatch does not exist", { tag: "@slow" }, async ({
 test("a lost connection is shown once, and the old data stays", async ({ openDispatch, service }) => {
   const { page, d } = await openDispatch();
   await expect(section(page, "What happened").locator("tbody tr")).toHaveCount(1);
+  await idle(page); // a section without data says by itself that it can't be read
   await page.context().setOffline(true);
   await expect(page.getByText("cut off: what you see may be old")).toBeVisible();
   await expect(page.getByText("The service can't be reached. What you see may be old.")).toBeVisible();

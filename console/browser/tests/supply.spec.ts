@@ -1,4 +1,4 @@
-import { accessible, expect, hold, ownClock, test } from "../fixtures.ts";
+import { accessible, expect, hold, idle, ownClock, test } from "../fixtures.ts";
 import { past } from "../supply.ts";
 
 test("the page shows that there are no points; the first count then appears", { tag: "@slow" }, async ({ own, openConsole, region }) => {
@@ -89,6 +89,7 @@ test("a lost connection and its return", { tag: "@slow" }, async ({ own, openCon
   const page = await openConsole("#/supply", undefined, own);
   await expect(page.getByRole("img")).toHaveAccessibleName(/on duty/);
   await expect(page.locator("canvas")).toBeVisible(); // its script has been loaded
+  await idle(page);
   await page.context().setOffline(true);
   await expect(page.getByText(/^may be old: read at/)).toHaveCount(2);
   await expect(page.locator("canvas")).toBeVisible();
