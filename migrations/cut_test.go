@@ -85,15 +85,22 @@ type cutConn struct {
 
 var reads = regexp.MustCompile(`^(SELECT|SHOW|SET|DO) `)
 
-func (c *cutConn) Write(b []byte) (int, error) {
+// change returns the statement in a packet if it changes something.
+func change(packet []byte) (statement string, ok bool) {
 	const query = 3
+	if len(packet) <= 5 || packet[3] != 0 || packet[4] != query || reads.Match(packet[5:]) {
+		return "", false
+	}
+	return string(packet[5:]), true
+}
+
+func (c *cutConn) Write(b []byte) (int, error) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	if c.s.gone {
 		return 0, errGone
 	}
-	if len(b) > 5 && b[3] == 0 && b[4] == query && !reads.Match(b[5:]) {
-		statement := string(b[5:])
+	if statement, ok := change(b); ok {
 		before, after := " before "+statement, " after "+statement
 		if c.s.everywhere {
 			before, after = c.s.place+before, c.s.place+after
@@ -108,7 +115,7 @@ func (c *cutConn) Write(b []byte) (int, error) {
 		case !c.s.done[after]:
 			c.s.done[after], c.replied = true, true
 		}
-		if strings.Contains(statement, "INTO migration_progress") {
+		if strings.HasPrefix(statement, "INSERT INTO migration_progress") || strings.HasPrefix(statement, "UPDATE migration_progress") {
 			c.s.place = statement
 		}
 	}
