@@ -127,8 +127,8 @@ func TestKilledOnSQLite(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "killed.db")
 	calmPath := filepath.Join(dir, "calm.db")
-	calmDB, db := openSQLite(t, calmPath), openSQLite(t, path)
-	calm, err := migrations.New(migrations.SQLite, calmDB, openSQLite(t, calmPath+".migrate"), silent)
+	calmDB, db := openSQLite(t, calmPath, migrations.LockWait), openSQLite(t, path, migrations.LockWait)
+	calm, err := migrations.New(migrations.SQLite, calmDB, openSQLite(t, calmPath+".migrate", migrations.LockWait), silent)
 	must(t, err)
 	kills := 0
 	die := func(statement string, settings ...string) {

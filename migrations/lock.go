@@ -78,13 +78,18 @@ func closeSession(conn *sql.Conn) {
 }
 
 // fileLock takes the write lock of a SQLite file of its own, which the operating system releases with the process. The
-// database itself can't be locked like that, as each step is a transaction of its own.
+// database itself can't be locked like that, as each step is a transaction of its own. It waits as long as db's busy_timeout.
 func fileLock(ctx context.Context, db *sql.DB) (held context.Context, release func() error, err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	if _, err := conn.ExecContext(ctx, "BEGIN EXCLUSIVE"); err != nil {
+		const busy = 5
+		var refused interface{ Code() int } // of SQLite's driver
+		if errors.As(err, &refused) && refused.Code()&0xff == busy {
+			err = ErrBusy
+		}
 		return nil, nil, errors.Join(err, conn.Close())
 	}
 	return ctx, func() error {

@@ -3,6 +3,7 @@ package migrations_test
 import (
 	"bytes"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	_ "github.com/glebarez/go-sqlite"
 
@@ -35,9 +37,9 @@ type schema struct {
 }
 
 // openSQLite opens the file as a process does that waits for another one's migration.
-func openSQLite(t *testing.T, path string) *sql.DB {
+func openSQLite(t *testing.T, path string, wait time.Duration) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", fmt.Sprintf("file:%s?_pragma=busy_timeout(%d)", path, migrations.LockWait.Milliseconds()))
+	db, err := sql.Open("sqlite", fmt.Sprintf("file:%s?_pragma=busy_timeout(%d)", path, wait.Milliseconds()))
 	must(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db
@@ -48,11 +50,11 @@ func newSchema(t *testing.T, kind string) schema {
 	t.Helper()
 	if kind == servertest.SQLite {
 		path := filepath.Join(t.TempDir(), "firsttap.db")
-		lite := openSQLite(t, path)
+		lite := openSQLite(t, path, migrations.LockWait)
 		return schema{
 			db: lite,
 			new: func() *migrations.Migrator {
-				m, err := migrations.New(migrations.SQLite, lite, openSQLite(t, path+".migrate"), silent)
+				m, err := migrations.New(migrations.SQLite, lite, openSQLite(t, path+".migrate", migrations.LockWait), silent)
 				must(t, err)
 				return m
 			},
@@ -231,6 +233,18 @@ func TestTogether(t *testing.T) {
 			t.Errorf("Down: %v, %v", took, err)
 		}
 	})
+}
+
+// A service that starts goes on waiting after ErrBusy.
+func TestAnotherProcessMigratesForLong(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "firsttap.db")
+	execute(t, openSQLite(t, path+".migrate", 0), "BEGIN EXCLUSIVE")
+	m, err := migrations.New(migrations.SQLite, openSQLite(t, path, 0), openSQLite(t, path+".migrate", 0), silent)
+	must(t, err)
+	if err := up(t.Context(), m); !errors.Is(err, migrations.ErrBusy) {
+		t.Errorf("got %v", err)
+	}
 }
 
 func TestUpThatFails(t *testing.T) {
