@@ -18,8 +18,7 @@ const (
 	jobLockTimeout = time.Second
 	// nodeTimeout bounds the wait for one server of a quorum.
 	nodeTimeout = 250 * time.Millisecond
-	// sessionTTL is how long the database keeps the session of a silent holder, and with it the holder's locks. No job's lock
-	// may have a longer TTL.
+	// sessionTTL is the longest TTL of a job's lock that a session of the database holds.
 	sessionTTL = time.Minute
 	// jobLockConns bounds how many jobs hold a session at the same time.
 	jobLockConns  = 16

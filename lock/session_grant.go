@@ -23,11 +23,11 @@ type sessionGrant struct {
 	unlocked  bool       // the server confirmed a release
 	lingering bool       // released, and kept until end
 	end       time.Time
+	check     time.Duration // the interval at which a lingering grant keeps its session
 	timer     *time.Timer
 }
 
-// activate sets the time at which the grant ends, even if its holder does nothing. The server alone would end the session
-// only after the sessions' TTL. It reports false if the sessions are closed.
+// activate sets the time at which the grant ends, even if its holder does nothing. The server alone would end the session later. It reports false if the sessions are closed.
 func (g *sessionGrant) activate(end time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -60,15 +60,17 @@ func (g *sessionGrant) Extend(ctx context.Context, ttl time.Duration) error {
 	if g.lingering {
 		return ErrExpired
 	}
-	if err := g.verify(ctx); err != nil {
+	end := time.Now().Add(ttl) // the server counts from later
+	if err := g.verify(ctx, ttl); err != nil {
 		return err
 	}
-	g.setEnd(ttl)
+	g.setEnd(end)
 	return nil
 }
 
-// verify returns ErrLost if the session does not hold the name, and ErrUnavailable if ctx ended before anything was sent.
-func (g *sessionGrant) verify(ctx context.Context) error {
+// verify lets the session be silent for ttl again. It returns ErrLost if the session does not hold the name, and ErrUnavailable if ctx ended
+// before anything was sent.
+func (g *sessionGrant) verify(ctx context.Context, ttl time.Duration) error {
 	if g.conn == nil {
 		return ErrExpired
 	}
@@ -77,15 +79,15 @@ func (g *sessionGrant) verify(ctx context.Context) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, g.sessions.timeout)
 	defer cancel()
-	if err := g.lock.verify(bounded, g.conn, g.name); err != nil {
+	if err := g.lock.verify(bounded, g.conn, g.name, ttl); err != nil {
 		g.hangUp()
 		return fmt.Errorf("%w: the session has ended: %w", ErrExpired, err)
 	}
 	return nil
 }
 
-func (g *sessionGrant) setEnd(d time.Duration) {
-	g.end = time.Now().Add(d)
+func (g *sessionGrant) setEnd(end time.Time) {
+	g.end = end
 	g.resetTimer()
 }
 
@@ -94,7 +96,7 @@ func (g *sessionGrant) setEnd(d time.Duration) {
 func (g *sessionGrant) resetTimer() {
 	d := time.Until(g.end)
 	if g.lingering {
-		d = min(d, g.sessions.ttl/3)
+		d = min(d, g.check)
 	}
 	g.timer.Reset(d)
 }
@@ -106,7 +108,7 @@ func (g *sessionGrant) onTimer() {
 	case g.conn == nil:
 	case !time.Now().Before(g.end):
 		g.hangUp()
-	case g.lingering && g.verify(context.Background()) != nil:
+	case g.lingering && g.verify(context.Background(), 3*g.check) != nil:
 	default:
 		g.resetTimer()
 	}
@@ -125,11 +127,13 @@ func (g *sessionGrant) Release(ctx context.Context, keep time.Duration) error {
 	case g.conn == nil:
 		return g.killSession(ctx)
 	case keep > 0:
-		if err := g.verify(ctx); err != nil {
+		end := time.Now().Add(keep)
+		silence := min(keep, g.sessions.ttl)
+		if err := g.verify(ctx, silence); err != nil {
 			return err
 		}
-		g.lingering = true
-		g.setEnd(keep)
+		g.lingering, g.check = true, silence/3
+		g.setEnd(end)
 		return nil
 	}
 	return g.unlock(ctx)

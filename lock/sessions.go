@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strconv"
 	"sync"
 	"time"
 
@@ -15,8 +14,8 @@ import (
 )
 
 // Sessions are connections to a MySQL or MariaDB server whose sessions hold names, by [Named] or [Rows]. The server frees a
-// name when its session ends: at once if the holder's process dies, and after the TTL (the session's wait_timeout) if the
-// holder is cut off from the server.
+// name when its session ends: at once if the holder's process dies, and a second after the name's TTL (the session's
+// wait_timeout) if the holder is cut off from the server.
 //
 // A server that becomes read-only, for example because it was demoted to a replica, holds no names: Acquire fails there,
 // and Extend returns ErrLost.
@@ -26,7 +25,7 @@ import (
 //
 // They are safe for concurrent use.
 type Sessions struct {
-	ttl     time.Duration
+	ttl     time.Duration // the longest of a name
 	timeout time.Duration // of a call without a deadline
 	shared  *sql.DB       // for statements that need no session of their own; never two connections at a time
 	named   *sql.DB
@@ -50,8 +49,7 @@ const holdsNames = "(CONCAT(@@GLOBAL.read_only) IN ('0', 'OFF') AND CONCAT(@@GLO
 
 var errHoldsNoNames = errors.New("the server is read-only, or a TiDB, and holds no names")
 
-// OpenSessions returns sessions that the server ends after ttl without a statement, rounded up to a second. No name can be
-// acquired for longer than ttl. Each strategy has one connection per held name, and up to names connections; an Acquire
+// OpenSessions returns sessions for names whose TTL is at most ttl. Each strategy has one connection per held name, and up to names connections; an Acquire
 // beyond that waits for a free connection until its context ends, and for at most 2 s.
 //
 // It does not connect, and it copies config. It returns an error if config or an argument is not valid.
@@ -74,10 +72,8 @@ func openSessions(config *mysql.Config, ttl time.Duration, names int, timeout ti
 		return nil, err
 	}
 	named, rows := config.Clone(), config.Clone()
-	seconds := strconv.Itoa(int((ttl + time.Second - 1) / time.Second))
-	named.Params = withParam(config.Params, "wait_timeout", seconds)
-	rows.Params = withParam(named.Params, "autocommit", "0")
-	rows.MultiStatements = true // see createRow
+	named.MultiStatements, rows.MultiStatements = true, true // see forTTL and createRow
+	rows.Params = withParam(config.Params, "autocommit", "0")
 	namedConnector, err := mysql.NewConnector(named)
 	if err != nil {
 		return nil, err
@@ -97,7 +93,7 @@ func openSessions(config *mysql.Config, ttl time.Duration, names int, timeout ti
 	for _, pool := range []*sql.DB{s.named, s.rows} {
 		pool.SetMaxOpenConns(names)
 		pool.SetMaxIdleConns(names)
-		pool.SetConnMaxIdleTime(ttl / 2) // before the server ends it
+		pool.SetConnMaxIdleTime(ttl / 2)
 	}
 	return s, nil
 }
@@ -143,10 +139,11 @@ type sessionLock interface {
 	// strategy is the value of lock_sessions.strategy.
 	strategy() string
 	pool() *sql.DB
-	// tryLock acquires name for conn's session and returns the session's id. After ErrHeld, the connection is still usable.
-	tryLock(ctx context.Context, conn *sql.Conn, name string) (id int64, err error)
-	// verify returns nil if conn's session holds name. It restarts the server's wait_timeout.
-	verify(ctx context.Context, conn *sql.Conn, name string) error
+	// tryLock acquires name for conn's session and returns the session's id. The session ends if it is silent for longer than ttl. After
+	// ErrHeld, the connection is still usable.
+	tryLock(ctx context.Context, conn *sql.Conn, name string, ttl time.Duration) (id int64, err error)
+	// verify returns nil if conn's session holds name, and lets it be silent for ttl again.
+	verify(ctx context.Context, conn *sql.Conn, name string, ttl time.Duration) error
 	unlock(ctx context.Context, conn *sql.Conn, name string) error
 	// holdersQuery selects the columns of sessionRow. It ends with a WHERE clause, so that conditions can be appended.
 	holdersQuery() string
@@ -166,12 +163,12 @@ func (s *Sessions) acquire(ctx context.Context, k sessionLock, name, owner strin
 		return nil, unavailable(ctx, err)
 	}
 	g := &sessionGrant{sessions: s, lock: k, name: name, owner: owner, conn: conn}
-	g.id, err = k.tryLock(bounded, conn, name)
+	end := time.Now().Add(ttl) // the server counts from later
+	g.id, err = k.tryLock(bounded, conn, name, ttl)
 	if errors.Is(err, ErrHeld) {
 		_ = conn.Close() // returns it to the pool
 		return nil, err
 	}
-	acquired := time.Now()
 	if err == nil {
 		g.fence, err = s.assignFence(bounded, k, name, owner, g.id)
 	}
@@ -179,10 +176,17 @@ func (s *Sessions) acquire(ctx context.Context, k sessionLock, name, owner strin
 		hangUp(conn)
 		return nil, unavailable(ctx, err)
 	}
-	if !g.activate(acquired.Add(ttl)) {
+	if !g.activate(end) {
 		return nil, fmt.Errorf("%w: the sessions are closed", ErrUnavailable)
 	}
 	return g, nil
+}
+
+// forTTL returns the query, which the server executes after it has set the session's end to a second after the TTL from now on, in the same
+// packet. The second keeps the session until its holder's own timer has ended the grant.
+func forTTL(ttl time.Duration, query string) string {
+	seconds := int((ttl+time.Second-1)/time.Second) + 1
+	return fmt.Sprintf("SET SESSION wait_timeout = %d; %s", seconds, query)
 }
 
 // hangUp closes the connection, which ends the session and frees its names. If a statement is still running, the server

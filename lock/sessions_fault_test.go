@@ -21,7 +21,7 @@ func TestCutOffSession(t *testing.T) {
 		t.Parallel()
 		const ttl = 6 * time.Second
 		proxy := servertest.StartProxy(t, s.config.Addr)
-		cutOff, rival := pick(open(t, through(s.config, proxy), ttl, 2)), pick(open(t, s.config, ttl, 2))
+		cutOff, rival := pick(open(t, through(s.config, proxy), time.Hour, 2)), pick(open(t, s.config, time.Hour, 2))
 		wantErr(t, "release", mustAcquire(t, rival, "another", "me", ttl).Release(t.Context(), 0), nil) // opens the connections
 		began := time.Now()
 		g := mustAcquire(t, cutOff, "job", "me", ttl)
@@ -84,7 +84,7 @@ func TestSessionThatHasJustTakenAName(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { hangUp(conn) })
-		id, err := named.tryLock(t.Context(), conn, "job")
+		id, err := named.tryLock(t.Context(), conn, "job", time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
