@@ -23,7 +23,8 @@ type Redis struct {
 	subscriptions subscriptions
 }
 
-// NewRedis returns a strategy on client, which must obey contexts (ContextTimeoutEnabled) and must not retry.
+// NewRedis returns a strategy on client, which must obey contexts (ContextTimeoutEnabled) and should not retry: of a release whose reply was
+// lost, a repetition says that the lease was lost.
 func NewRedis(client redis.UniversalClient, keys Keys) *Redis {
 	return &Redis{
 		client: client, keys: keys,

@@ -1,4 +1,4 @@
-// Package redisclient connects to Redis: from a URL, without retries, and with one timeout for every step.
+// Package redisclient connects to Redis: from a URL, and with one timeout for every step.
 package redisclient
 
 import (
@@ -15,8 +15,9 @@ import (
 )
 
 // Dial returns a client for redis://, rediss://, redis+sentinel://h1,h2,h3/master or redis+cluster://h1,h2,h3, each
-// optionally with user:password@. It does not connect. The client never retries, and it waits no longer than timeout for
-// each of a connection from the pool, the dialing, the write and the read.
+// optionally with user:password@. It does not connect. The client waits no longer than timeout for each of a connection from
+// the pool, the dialing, the write and the read. It sends no command again, but that of a cluster does, up to three times,
+// if the connection ended before the reply.
 func Dial(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 	opts, err := parseURL(rawURL)
 	if err != nil {
