@@ -20,7 +20,7 @@
 //   - A fence. Each lease has a number that is larger than that of every earlier lease of the name, also after a restart or
 //     a flush of the server. [Fences.Enforce] rejects a transaction whose lease is no longer the newest.
 //   - Bounds. If a holder dies, its name is free within the TTL; with [Named] and [Rows], if its machine vanishes without
-//     closing the connection, within the TTL of [OpenSessions]. If a holder hangs, its name is free within [Hold.AtMost] or
+//     closing the connection, within two seconds more. If a holder hangs, its name is free within [Hold.AtMost] or
 //     [Hold.Heartbeat] and a TTL; a [Leader] has neither. Every request has a timeout. A refused attempt costs one command,
 //     two with [Rows], and two for each server of a [Quorum] that has granted it. Of the goroutines of one process that wait
 //     for the same name, one at a time asks the server.

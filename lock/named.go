@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Named is a Strategy and an Admin that uses GET_LOCK. Acquiring a name costs two round trips; a refusal, an extension
-// and a release cost one each.
+// Named is a Strategy and an Admin that uses GET_LOCK. Acquiring a name costs two statements; a refusal, an extension and
+// a release cost one each.
 //
 // GET_LOCK's names are server-wide, limited in length and case-insensitive, so the lock's name is a hash of the database
 // and the name. For a moment after a name was acquired, refusals have a HeldError without an Owner.
@@ -55,11 +55,11 @@ func (n *Named) strategy() string     { return "named" }
 func (n *Named) pool() *sql.DB        { return n.sessions.named }
 func (n *Named) holdersQuery() string { return namedHoldersSQL }
 
-func (n *Named) tryLock(ctx context.Context, conn *sql.Conn, name string, ttl time.Duration) (id int64, err error) {
+func (n *Named) tryLock(ctx context.Context, conn *sql.Conn, name string) (id int64, err error) {
 	var got sql.NullInt64
 	var owner sql.NullString
 	var writes bool
-	if err := conn.QueryRowContext(ctx, forTTL(ttl, namedLockSQL), name, name, name).Scan(&got, &id, &owner, &writes); err != nil {
+	if err := conn.QueryRowContext(ctx, namedLockSQL, name, name, name).Scan(&got, &id, &owner, &writes); err != nil {
 		return 0, err
 	}
 	switch {
@@ -73,8 +73,8 @@ func (n *Named) tryLock(ctx context.Context, conn *sql.Conn, name string, ttl ti
 	return id, nil
 }
 
-func (n *Named) verify(ctx context.Context, conn *sql.Conn, name string, ttl time.Duration) error {
-	return expectOne(ctx, conn, forTTL(ttl, namedVerifySQL), name)
+func (n *Named) verify(ctx context.Context, conn *sql.Conn, name string) error {
+	return expectOne(ctx, conn, namedVerifySQL, name)
 }
 
 func (n *Named) unlock(ctx context.Context, conn *sql.Conn, name string) error {

@@ -7,8 +7,8 @@ import (
 )
 
 // Rows is a Strategy and an Admin that uses row locks: a transaction holds the lock on a name's row, which other sessions
-// skip (SELECT ... FOR UPDATE SKIP LOCKED). An acquisition, a refusal and a release cost two round trips each, an
-// extension one; a refusal while another session is acquiring the name costs more.
+// skip (SELECT ... FOR UPDATE SKIP LOCKED). An acquisition, a refusal and a release cost two statements each, an extension
+// one; a refusal while another session is acquiring the name costs more.
 //
 // While a name is held, DDL on the tables lock_rows and lock_sessions waits. List, Show and Break briefly lock the rows of
 // names whose holder has died; an attempt to acquire such a name in that moment is refused as held.
@@ -60,9 +60,9 @@ const (
 
 // tryLock tries to lock the row without checking first. A check would have to lock the row for a moment, and if several
 // sessions checked at the same time, none would get it.
-func (r *Rows) tryLock(ctx context.Context, conn *sql.Conn, name string, ttl time.Duration) (id int64, err error) {
+func (r *Rows) tryLock(ctx context.Context, conn *sql.Conn, name string) (id int64, err error) {
 	for try := 1; ; try++ {
-		found, err := r.lockRow(ctx, conn, name, ttl)
+		found, err := r.lockRow(ctx, conn, name)
 		switch {
 		case err != nil:
 			return 0, err
@@ -89,9 +89,9 @@ type rowLockResult struct {
 	mine  sql.NullInt64
 }
 
-func (r *Rows) lockRow(ctx context.Context, conn *sql.Conn, name string, ttl time.Duration) (found rowLockResult, err error) {
+func (r *Rows) lockRow(ctx context.Context, conn *sql.Conn, name string) (found rowLockResult, err error) {
 	var writes bool
-	err = conn.QueryRowContext(ctx, forTTL(ttl, rowLockSQL), name, name, name).Scan(&found.rows, &found.id, &found.owner, &found.mine, &writes)
+	err = conn.QueryRowContext(ctx, rowLockSQL, name, name, name).Scan(&found.rows, &found.id, &found.owner, &found.mine, &writes)
 	if err == nil && !writes {
 		return found, errHoldsNoNames
 	}
@@ -114,8 +114,8 @@ COMMIT`, name, name, name)
 }
 
 // verify does not look at the row: the transaction lasts as long as the session.
-func (r *Rows) verify(ctx context.Context, conn *sql.Conn, _ string, ttl time.Duration) error {
-	return expectOne(ctx, conn, forTTL(ttl, "SELECT "+holdsNames))
+func (r *Rows) verify(ctx context.Context, conn *sql.Conn, _ string) error {
+	return expectOne(ctx, conn, "SELECT "+holdsNames)
 }
 
 func (r *Rows) unlock(ctx context.Context, conn *sql.Conn, name string) error {

@@ -22,8 +22,8 @@ type sessionGrant struct {
 	conn      *sql.Conn  // nil once the grant has ended
 	unlocked  bool       // the server confirmed a release
 	lingering bool       // released, and kept until end
+	silence   int        // the session's wait_timeout
 	end       time.Time
-	check     time.Duration // the interval at which a lingering grant keeps its session
 	timer     *time.Timer
 }
 
@@ -53,7 +53,7 @@ func (g *sessionGrant) Fence() int64 { return g.fence }
 // closed, and the name is lost.
 func (g *sessionGrant) Extend(ctx context.Context, ttl time.Duration) error {
 	if ttl > g.sessions.ttl {
-		return fmt.Errorf("%w: the sessions end after %s, before %s", ErrInvalid, g.sessions.ttl, ttl)
+		return g.sessions.tooLong(ttl)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -68,7 +68,7 @@ func (g *sessionGrant) Extend(ctx context.Context, ttl time.Duration) error {
 	return nil
 }
 
-// verify lets the session be silent for ttl again. It returns ErrLost if the session does not hold the name, and ErrUnavailable if ctx ended
+// verify lets the session be silent for ttl from now on. It returns ErrLost if the session does not hold the name, and ErrUnavailable if ctx ended
 // before anything was sent.
 func (g *sessionGrant) verify(ctx context.Context, ttl time.Duration) error {
 	if g.conn == nil {
@@ -79,11 +79,28 @@ func (g *sessionGrant) verify(ctx context.Context, ttl time.Duration) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, g.sessions.timeout)
 	defer cancel()
-	if err := g.lock.verify(bounded, g.conn, g.name, ttl); err != nil {
+	err := g.allowSilence(bounded, ttl)
+	if err == nil {
+		err = g.lock.verify(bounded, g.conn, g.name)
+	}
+	if err != nil {
 		g.hangUp()
 		return fmt.Errorf("%w: the session has ended: %w", ErrExpired, err)
 	}
 	return nil
+}
+
+// allowSilence has the server end the session if it is silent for longer than ttl.
+func (g *sessionGrant) allowSilence(ctx context.Context, ttl time.Duration) error {
+	seconds := silence(ttl)
+	if seconds == g.silence {
+		return nil
+	}
+	_, err := g.conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d", seconds))
+	if err == nil {
+		g.silence = seconds
+	}
+	return err
 }
 
 func (g *sessionGrant) setEnd(end time.Time) {
@@ -91,14 +108,19 @@ func (g *sessionGrant) setEnd(end time.Time) {
 	g.resetTimer()
 }
 
-// resetTimer sets the timer to the end or, for a name that is kept after its release, to the next check that keeps the
-// session alive.
+// resetTimer sets the timer to the end or, for a name that is kept after its release for longer than a session may be silent, to the next check
+// that keeps the session alive.
 func (g *sessionGrant) resetTimer() {
 	d := time.Until(g.end)
-	if g.lingering {
-		d = min(d, g.check)
+	if g.lingering && d > g.sessions.ttl {
+		d = g.sessions.ttl / 3
 	}
 	g.timer.Reset(d)
+}
+
+// keepSession lets the session of a kept name be silent until its end, or for as long as a session may be.
+func (g *sessionGrant) keepSession(ctx context.Context, end time.Time) error {
+	return g.verify(ctx, min(time.Until(end), g.sessions.ttl))
 }
 
 func (g *sessionGrant) onTimer() {
@@ -108,7 +130,7 @@ func (g *sessionGrant) onTimer() {
 	case g.conn == nil:
 	case !time.Now().Before(g.end):
 		g.hangUp()
-	case g.lingering && g.verify(context.Background(), 3*g.check) != nil:
+	case g.lingering && g.keepSession(context.Background(), g.end) != nil:
 	default:
 		g.resetTimer()
 	}
@@ -128,11 +150,10 @@ func (g *sessionGrant) Release(ctx context.Context, keep time.Duration) error {
 		return g.killSession(ctx)
 	case keep > 0:
 		end := time.Now().Add(keep)
-		silence := min(keep, g.sessions.ttl)
-		if err := g.verify(ctx, silence); err != nil {
+		if err := g.keepSession(ctx, end); err != nil {
 			return err
 		}
-		g.lingering, g.check = true, silence/3
+		g.lingering = true
 		g.setEnd(end)
 		return nil
 	}
@@ -146,9 +167,13 @@ func (g *sessionGrant) unlock(ctx context.Context) error {
 		g.hangUp()
 		return unavailable(ctx, err)
 	}
+	g.unlocked = true
+	if err := g.allowSilence(bounded, g.sessions.ttl); err != nil { // as the pool's other connections
+		g.hangUp()
+		return nil
+	}
 	conn := g.conn
 	g.detach()
-	g.unlocked = true
 	_ = conn.Close() // returns it to the pool
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 	"sync"
 	"time"
 
@@ -14,8 +15,8 @@ import (
 )
 
 // Sessions are connections to a MySQL or MariaDB server whose sessions hold names, by [Named] or [Rows]. The server frees a
-// name when its session ends: at once if the holder's process dies, and a second after the name's TTL (the session's
-// wait_timeout) if the holder is cut off from the server.
+// name when its session ends: at once if the holder's process dies, and one to two seconds after the name's TTL (the
+// session's wait_timeout) if the holder is cut off from the server.
 //
 // A server that becomes read-only, for example because it was demoted to a replica, holds no names: Acquire fails there,
 // and Extend returns ErrLost.
@@ -72,8 +73,9 @@ func openSessions(config *mysql.Config, ttl time.Duration, names int, timeout ti
 		return nil, err
 	}
 	named, rows := config.Clone(), config.Clone()
-	named.MultiStatements, rows.MultiStatements = true, true // see forTTL and createRow
-	rows.Params = withParam(config.Params, "autocommit", "0")
+	named.Params = withParam(config.Params, "wait_timeout", strconv.Itoa(silence(ttl)))
+	rows.Params = withParam(named.Params, "autocommit", "0")
+	rows.MultiStatements = true // see createRow
 	namedConnector, err := mysql.NewConnector(named)
 	if err != nil {
 		return nil, err
@@ -93,7 +95,7 @@ func openSessions(config *mysql.Config, ttl time.Duration, names int, timeout ti
 	for _, pool := range []*sql.DB{s.named, s.rows} {
 		pool.SetMaxOpenConns(names)
 		pool.SetMaxIdleConns(names)
-		pool.SetConnMaxIdleTime(ttl / 2)
+		pool.SetConnMaxIdleTime(ttl / 2) // before the server ends it
 	}
 	return s, nil
 }
@@ -139,11 +141,10 @@ type sessionLock interface {
 	// strategy is the value of lock_sessions.strategy.
 	strategy() string
 	pool() *sql.DB
-	// tryLock acquires name for conn's session and returns the session's id. The session ends if it is silent for longer than ttl. After
-	// ErrHeld, the connection is still usable.
-	tryLock(ctx context.Context, conn *sql.Conn, name string, ttl time.Duration) (id int64, err error)
-	// verify returns nil if conn's session holds name, and lets it be silent for ttl again.
-	verify(ctx context.Context, conn *sql.Conn, name string, ttl time.Duration) error
+	// tryLock acquires name for conn's session and returns the session's id. After ErrHeld, the connection is still usable.
+	tryLock(ctx context.Context, conn *sql.Conn, name string) (id int64, err error)
+	// verify returns nil if conn's session holds name. As any statement, it restarts the server's wait_timeout.
+	verify(ctx context.Context, conn *sql.Conn, name string) error
 	unlock(ctx context.Context, conn *sql.Conn, name string) error
 	// holdersQuery selects the columns of sessionRow. It ends with a WHERE clause, so that conditions can be appended.
 	holdersQuery() string
@@ -154,7 +155,7 @@ func (s *Sessions) acquire(ctx context.Context, k sessionLock, name, owner strin
 		return nil, err
 	}
 	if ttl > s.ttl {
-		return nil, fmt.Errorf("%w: the sessions end after %s, before %s", ErrInvalid, s.ttl, ttl)
+		return nil, s.tooLong(ttl)
 	}
 	bounded, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -162,12 +163,15 @@ func (s *Sessions) acquire(ctx context.Context, k sessionLock, name, owner strin
 	if err != nil {
 		return nil, unavailable(ctx, err)
 	}
-	g := &sessionGrant{sessions: s, lock: k, name: name, owner: owner, conn: conn}
+	g := &sessionGrant{sessions: s, lock: k, name: name, owner: owner, conn: conn, silence: silence(s.ttl)}
 	end := time.Now().Add(ttl) // the server counts from later
-	g.id, err = k.tryLock(bounded, conn, name, ttl)
+	g.id, err = k.tryLock(bounded, conn, name)
 	if errors.Is(err, ErrHeld) {
 		_ = conn.Close() // returns it to the pool
 		return nil, err
+	}
+	if err == nil {
+		err = g.allowSilence(bounded, ttl)
 	}
 	if err == nil {
 		g.fence, err = s.assignFence(bounded, k, name, owner, g.id)
@@ -182,12 +186,13 @@ func (s *Sessions) acquire(ctx context.Context, k sessionLock, name, owner strin
 	return g, nil
 }
 
-// forTTL returns the query, which the server executes after it has set the session's end to a second after the TTL from now on, in the same
-// packet. The second keeps the session until its holder's own timer has ended the grant.
-func forTTL(ttl time.Duration, query string) string {
-	seconds := int((ttl+time.Second-1)/time.Second) + 1
-	return fmt.Sprintf("SET SESSION wait_timeout = %d; %s", seconds, query)
+func (s *Sessions) tooLong(ttl time.Duration) error {
+	return fmt.Errorf("%w: a name in a session has a TTL of at most %s, not %s", ErrInvalid, s.ttl, ttl)
 }
+
+// silence returns the wait_timeout, in seconds, of a session that holds a name with that TTL. A second more keeps the session until its holder's
+// own timer has ended the grant.
+func silence(ttl time.Duration) int { return int((ttl+time.Second-1)/time.Second) + 1 }
 
 // hangUp closes the connection, which ends the session and frees its names. If a statement is still running, the server
 // ends the session after it.

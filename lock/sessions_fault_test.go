@@ -44,6 +44,46 @@ func TestCutOffSession(t *testing.T) {
 	})
 }
 
+// The server frees the names of a machine that is gone by the TTL of each one's last extension, or when it is no longer kept.
+func TestCutOffSessionByItsLastTTL(t *testing.T) {
+	t.Parallel()
+	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
+		t.Parallel()
+		proxy := servertest.StartProxy(t, s.config.Addr)
+		cutOff, rival := pick(open(t, through(s.config, proxy), time.Hour, 2)), pick(open(t, s.config, time.Hour, 2))
+		extended, kept := mustAcquire(t, cutOff, "extended", "me", time.Hour), mustAcquire(t, cutOff, "kept", "me", time.Hour)
+		wantErr(t, "extend", extended.Extend(t.Context(), 6*time.Second), nil)
+		wantErr(t, "release", kept.Release(t.Context(), 6*time.Second), nil)
+		proxy.Blackhole(true)
+		acquireEventually(t, rival, "extended")
+		acquireEventually(t, rival, "kept")
+	})
+}
+
+// A session may be as silent as its name's latest TTL says, whatever an earlier one said.
+func TestSessionIsSilent(t *testing.T) {
+	t.Parallel()
+	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
+		t.Parallel()
+		const shorter, ttl = 6 * time.Second, 10 * time.Second
+		strategy := pick(open(t, s.config, time.Hour, 1))
+		g := mustAcquire(t, strategy, "job", "me", shorter)
+		extended := time.Now()
+		wantErr(t, "extend", g.Extend(t.Context(), ttl), nil)
+		acquireEventually(t, pick(open(t, s.config, time.Hour, 1)), "job")
+		if held := time.Since(extended); held < ttl {
+			t.Errorf("held for %s", held)
+		}
+		wantErr(t, "release", mustAcquire(t, strategy, "another", "me", shorter).Release(t.Context(), 0), nil)
+		next := mustAcquire(t, strategy, "another", "me", time.Hour).(*sessionGrant) // on the same connection
+		var timeout int
+		err := next.conn.QueryRowContext(t.Context(), "SELECT @@SESSION.wait_timeout").Scan(&timeout)
+		if err != nil || timeout < 3600 {
+			t.Errorf("after an hour's acquisition the server waits for %d s, %v", timeout, err)
+		}
+	})
+}
+
 // A repeated release ends a session whose end the server has not noticed.
 func TestReleaseOfASessionThatIsStillThere(t *testing.T) {
 	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
@@ -84,7 +124,7 @@ func TestSessionThatHasJustTakenAName(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { hangUp(conn) })
-		id, err := named.tryLock(t.Context(), conn, "job", time.Minute)
+		id, err := named.tryLock(t.Context(), conn, "job")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,8 +16,8 @@ import (
 
 // Dial returns a client for redis://, rediss://, redis+sentinel://h1,h2,h3/master or redis+cluster://h1,h2,h3, each
 // optionally with user:password@. It does not connect. The client waits no longer than timeout for each of a connection from
-// the pool, the dialing, the write and the read. It sends no command again, but that of a cluster does, up to three times,
-// if the connection ended before the reply.
+// the pool, the dialing, the write and the read. It sends no command again; that of a cluster does, up to three times, if
+// a command got no reply or a passing error.
 func Dial(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 	opts, err := parseURL(rawURL)
 	if err != nil {
