@@ -59,7 +59,7 @@ func prepare(ctx context.Context, c config.Config, store *repository.Store, log 
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, migrations.ErrBusy) {
+		if !errors.Is(err, migrations.ErrBusy) && !errors.Is(err, migrations.ErrOvertaken) {
 			return done, err
 		}
 		log.Warn("another process migrates the database; the start waits until it has finished", "error", err)

@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"log/slog"
 	"regexp"
 	"strings"
@@ -108,25 +107,45 @@ func (r *execution) isExecuted(ctx context.Context, statement string) (found boo
 	return found, rows.Err()
 }
 
-// begin records that the first statement is the next. It returns errLockLost if another process has begun, or has completed, the version:
-// its progress row would be left behind.
+// begin records that the first statement is the next. It returns ErrOvertaken if another process has begun or completed the version: a progress
+// row of a completed version would be left behind. It locks the journal's row before goose's, as the end of a migration does.
 func (r *execution) begin(ctx context.Context) error {
-	before, err := r.fingerprint(ctx, r.conn, 1)
+	tx, err := r.conn.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	const applied = "EXISTS (SELECT 1 FROM " + goose.DefaultTablename + " WHERE version_id = ? AND is_applied)"
-	result, err := r.conn.ExecContext(ctx, "INSERT INTO migration_progress (version, up, digest, statement, definition) SELECT ?, ?, ?, 1, ? FROM DUAL WHERE "+
-		applied+" <> ?", r.file.version, r.up, r.digest, before, r.file.version, r.up)
-	if isError(err, duplicateKey) {
-		return fmt.Errorf("%w: another process has begun this migration", errLockLost)
+	defer func() { _ = tx.Rollback() }() // after a COMMIT it does nothing
+	before, err := r.fingerprint(ctx, tx, 1)
+	if err != nil {
+		return err
 	}
-	if err := mustChange(result, err); err != nil {
+	_, err = tx.ExecContext(ctx, "INSERT INTO migration_progress (version, up, digest, statement, definition) VALUES (?, ?, ?, 1, ?)",
+		r.file.version, r.up, r.digest, before)
+	if isError(err, duplicateKey) {
+		return ErrOvertaken
+	}
+	if err != nil {
+		return err
+	}
+	var applied int
+	err = tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+goose.DefaultTablename+" WHERE version_id = ? AND is_applied FOR UPDATE", r.file.version).Scan(&applied)
+	if err != nil {
+		return err
+	}
+	if r.up == (applied > 0) {
+		return ErrOvertaken
+	}
+	if err := tx.Commit(); err != nil {
 		return err
 	}
 	r.at, r.before = 1, before
 	return nil
 }
+
+// here selects the journal's row if no other process has moved it. Its arguments are place.
+const here = " WHERE version = ? AND up = ? AND digest = ? AND statement = ?"
+
+func (r *execution) place() []any { return []any{r.file.version, r.up, r.digest, r.at} }
 
 // fingerprint returns the fingerprint of the table that the given statement changes, "" if there is none.
 func (r *execution) fingerprint(ctx context.Context, q querier, at int) (string, error) {
@@ -136,14 +155,14 @@ func (r *execution) fingerprint(ctx context.Context, q querier, at int) (string,
 	return fingerprint(ctx, q, r.statements[at-1].table)
 }
 
-// record writes that the current statement is done, and the fingerprint of the next one's table. It returns errLockLost if the journal is at
+// record writes that the current statement is done, and the fingerprint of the next one's table. It returns ErrOvertaken if the journal is at
 // another statement.
 func (r *execution) record(ctx context.Context, q querier) (before string, err error) {
 	if before, err = r.fingerprint(ctx, q, r.at+1); err != nil {
 		return "", err
 	}
-	return before, mustChange(q.ExecContext(ctx, "UPDATE migration_progress SET statement = ?, definition = ? WHERE version = ? AND statement = ?",
-		r.at+1, before, r.file.version, r.at))
+	return before, mustChange(q.ExecContext(ctx, "UPDATE migration_progress SET statement = ?, definition = ?"+here,
+		append([]any{r.at + 1, before}, r.place()...)...))
 }
 
 // advance makes the next statement the current one, outside of a transaction.

@@ -1,6 +1,9 @@
 package migrations
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // UpTo applies the missing migrations up to version.
 func (m *Migrator) UpTo(ctx context.Context, version int64) error {
@@ -22,6 +25,9 @@ func (m *Migrator) BeatAt(beat <-chan struct{}) {
 		}
 	}
 }
+
+// KeepSilentSessions has the server end the session of m's statements after so much silence, in whole seconds.
+func (m *Migrator) KeepSilentSessions(silence time.Duration) { m.journal.silence = silence }
 
 // LastUnjournaled is the last version that releases without a journal applied.
 const LastUnjournaled = lastUnjournaled

@@ -14,12 +14,15 @@ import (
 )
 
 const (
+	// statementSilence is how long the server keeps the session of a silent process that executes statements. It is so much less than
+	// lockSessionTimeout that a process that has lost its lock because it stood still can't execute a statement any more.
+	statementSilence = lockSessionTimeout / 2
 	// statementLockWait bounds how long a statement waits for the lock of a table or row. Meanwhile every later query of the
 	// table waits behind it.
 	statementLockWait = 3 * time.Second
 	// maxLockTries bounds how often a statement is tried that gets no lock: for about a quarter of an hour.
 	maxLockTries  = 80
-	maxRetryPause = 10 * time.Second
+	maxRetryPause = 10 * time.Second // less than statementSilence
 	// lastUnjournaled is the last version that releases without a journal applied.
 	lastUnjournaled = 6
 
@@ -58,6 +61,7 @@ type journal struct {
 	files map[int64]*file
 	// lastUnjournaled is the last version that may have been interrupted without a record.
 	lastUnjournaled int64
+	silence         time.Duration // statementSilence, but for tests
 	// first is whether the journal's table has to be there before a transaction that uses it begins.
 	first bool
 	log   *slog.Logger
@@ -116,7 +120,8 @@ func (j *journal) run(ctx context.Context, tx *sql.Tx, f *file, up bool) error {
 		return err
 	}
 	defer closeSession(conn)
-	_, err = conn.ExecContext(ctx, fmt.Sprintf("SET SESSION lock_wait_timeout = %d, innodb_lock_wait_timeout = %[1]d", int(statementLockWait.Seconds())))
+	_, err = conn.ExecContext(ctx, fmt.Sprintf("SET SESSION lock_wait_timeout = %d, innodb_lock_wait_timeout = %[1]d, wait_timeout = %d",
+		int(statementLockWait.Seconds()), int(j.silence.Seconds())))
 	if err != nil {
 		return err
 	}
@@ -133,10 +138,10 @@ func (j *journal) run(ctx context.Context, tx *sql.Tx, f *file, up bool) error {
 			return fmt.Errorf("%s, statement %d of %d (%.40s...): %w", f.name, r.at, len(r.statements), r.statements[r.at-1].sql, err)
 		}
 	}
-	return mustChange(tx.ExecContext(ctx, "DELETE FROM migration_progress WHERE version = ? AND statement = ?", f.version, r.at))
+	return mustChange(tx.ExecContext(ctx, "DELETE FROM migration_progress"+here, r.place()...))
 }
 
-// mustChange returns errLockLost if a change of the journal's row found no row: another process has moved it.
+// mustChange returns ErrOvertaken if a change of the journal's row found no row.
 func mustChange(result sql.Result, err error) error {
 	if err != nil {
 		return err
@@ -144,5 +149,5 @@ func mustChange(result sql.Result, err error) error {
 	if n, err := result.RowsAffected(); err != nil || n > 0 {
 		return err
 	}
-	return fmt.Errorf("%w: another process goes on with this migration", errLockLost)
+	return ErrOvertaken
 }

@@ -260,7 +260,7 @@ func TestKilledWithTheStatementUnderWay(t *testing.T) {
 func TestOutlastsTheStatementOfTheDead(t *testing.T) {
 	onServers(t, func(t *testing.T, newURL func() string) {
 		b := block(t, newURL())
-		const rowNoted = 3 // START TRANSACTION, the journal's table, its row
+		const rowNoted = 5 // START TRANSACTION, the journal's table, and a transaction with its row
 		cutAt(t, b.url, rowNoted, up)
 		orphan := make(chan error, 1)
 		go func() {

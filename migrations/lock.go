@@ -15,6 +15,9 @@ const LockWait = 60 * time.Second
 // ErrBusy means that another process has been migrating for LockWait.
 var ErrBusy = fmt.Errorf("another process has been migrating for %s", LockWait)
 
+// ErrOvertaken means that another process has gone on with the migration meanwhile. It may be repeated.
+var ErrOvertaken = errors.New("another process has gone on with this migration")
+
 var errLockLost = errors.New("the migration lock was lost")
 
 const (

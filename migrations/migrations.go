@@ -77,7 +77,7 @@ func New(dialect Dialect, db, lockDB *sql.DB, log *slog.Logger) (*Migrator, erro
 		m.lock = func(ctx context.Context) (context.Context, func() error, error) {
 			return namedLock(ctx, db, m.untilHeartbeat)
 		}
-		m.journal = &journal{db: db, files: map[int64]*file{}, lastUnjournaled: lastUnjournaled, log: log}
+		m.journal = &journal{db: db, files: map[int64]*file{}, lastUnjournaled: lastUnjournaled, silence: statementSilence, log: log}
 		if dialect == TiDB {
 			m.journal.onTiDB()
 		}
@@ -102,7 +102,7 @@ func New(dialect Dialect, db, lockDB *sql.DB, log *slog.Logger) (*Migrator, erro
 	return m, nil
 }
 
-// Up applies all missing migrations, and returns how many. ErrBusy.
+// Up applies all missing migrations, and returns how many. ErrBusy, ErrOvertaken.
 func (m *Migrator) Up(ctx context.Context) (steps int, err error) {
 	err = m.withLock(ctx, func(ctx context.Context) error {
 		ended, up, err := m.resume(ctx)
@@ -123,7 +123,7 @@ func (m *Migrator) Up(ctx context.Context) (steps int, err error) {
 }
 
 // Down reverts the newest migration and deletes the data that only it has columns for. It returns false if there was none.
-// ErrBusy.
+// ErrBusy, ErrOvertaken.
 func (m *Migrator) Down(ctx context.Context) (took bool, err error) {
 	err = m.withLock(ctx, func(ctx context.Context) error {
 		if version, _, err := m.interrupted(ctx); err == nil && version != 0 && m.names[version] == "" {
