@@ -12,8 +12,9 @@ import (
 const (
 	// searchReads bounds how many dispatches a search reads, and how many entries of a term.
 	searchReads = 10_000
-	// searchChunk is how many dispatches it reads at a time.
-	searchChunk = 250
+	// It reads a page of dispatches at first, as most of them match, but at least minStretch, and then twice as many each time up to
+	// maxStretch.
+	minStretch, maxStretch = 32, 250
 	// countedTerms is how many terms it counts, and followedTerms of how many it looks up the words. The others are checked all the same.
 	countedTerms, followedTerms = 8, 4
 	// followedWords is how many words that begin with a term it follows at once.
@@ -35,12 +36,13 @@ func (s *Store) search(ctx context.Context, q dispatch.Query) ([]dispatch.Dispat
 		return nil, "", nil
 	}
 	db := s.general.WithContext(ctx)
-	next, read, err := s.fastest(db, q, terms)
+	size := min(max(q.Limit+1, minStretch), maxStretch)
+	next, read, err := s.fastest(db, q, terms, size)
 	if err != nil {
 		return nil, "", err
 	}
 	var matches []dispatchRow
-	for n := searchChunk; ; n += searchChunk {
+	for n := size; ; n += size {
 		for i := range read.rows {
 			if read.rows[i].matches(terms) {
 				matches = append(matches, read.rows[i])
@@ -49,7 +51,8 @@ func (s *Store) search(ctx context.Context, q dispatch.Query) ([]dispatch.Dispat
 		if len(matches) > q.Limit || read.rest == "" || n >= searchReads {
 			break
 		}
-		if read, err = next(read.rest); err != nil {
+		size = min(2*size, maxStretch)
+		if read, err = next(read.rest, size); err != nil {
 			return nil, "", err
 		}
 	}
@@ -87,8 +90,8 @@ func (s *Store) listingOf(q dispatch.Query, ids []dispatch.ID) listing {
 	return l
 }
 
-// fastest returns the way that reaches back the furthest with its first stretch, and that.
-func (s *Store) fastest(db *gorm.DB, q dispatch.Query, terms []searchTerm) (way, stretch, error) {
+// fastest returns the way that reaches back the furthest with its first stretch of that size, and that.
+func (s *Store) fastest(db *gorm.DB, q dispatch.Query, terms []searchTerm, size int) (way, stretch, error) {
 	ways := []way{s.listWay(db, q)}
 	if q.Driver == "" { // a driver's list has another order
 		byTerms, err := s.waysByTerms(db, q, terms)
@@ -100,7 +103,7 @@ func (s *Store) fastest(db *gorm.DB, q dispatch.Query, terms []searchTerm) (way,
 	var best way
 	var first stretch
 	for _, next := range ways {
-		p, err := next(q.Cursor)
+		p, err := next(q.Cursor, size)
 		if err != nil {
 			return nil, stretch{}, err
 		}

@@ -9,10 +9,10 @@ import (
 	"firsttap/dispatch"
 )
 
-// A way reads the next stretch of a list from the cursor on. It may leave out dispatches that do not match.
-type way func(cursor string) (stretch, error)
+// A way reads the next stretch of a list from the cursor on, up to size dispatches. It may leave out dispatches that do not match.
+type way func(cursor string, size int) (stretch, error)
 
-// stretch is up to searchChunk dispatches, the newest first.
+// stretch is some dispatches, the newest first.
 type stretch struct {
 	rows []dispatchRow // with searchColumns
 	last dispatch.ID   // the last dispatch that was read or left out, "" at the end
@@ -23,13 +23,13 @@ const searchColumns = "id, accepted_at, " + textColumns
 
 // listWay reads all dispatches that q selects.
 func (s *Store) listWay(db *gorm.DB, q dispatch.Query) way {
-	return func(after string) (p stretch, err error) {
+	return func(after string, size int) (p stretch, err error) {
 		l := s.dispatchListing(q)
 		l.columns = searchColumns
-		if p.rows, err = readSearched(db, &l, dispatch.Page{Limit: searchChunk, Cursor: after}); err != nil {
+		if p.rows, err = readSearched(db, &l, dispatch.Page{Limit: size, Cursor: after}); err != nil {
 			return p, err
 		}
-		if p.rows, p.rest = trimPage(&l, p.rows, searchChunk, itself); p.rest != "" {
+		if p.rows, p.rest = trimPage(&l, p.rows, size, itself); p.rest != "" {
 			p.last = p.rows[len(p.rows)-1].ID
 		}
 		return p, nil
@@ -38,25 +38,25 @@ func (s *Store) listWay(db *gorm.DB, q dispatch.Query) way {
 
 // idWay reads those dispatches of a source that q selects.
 func (s *Store) idWay(db *gorm.DB, q dispatch.Query, source idSource) way {
-	return func(after string) (p stretch, err error) {
+	return func(after string, size int) (p stretch, err error) {
 		var last dispatch.ID
 		if after != "" {
 			if _, last, err = parseCursor(dispatchList, after, dispatch.ParseID); err != nil {
 				return p, err
 			}
 		}
-		ids, err := source(last)
+		ids, err := source(last, size)
 		if err != nil || len(ids) == 0 {
 			return p, err
 		}
-		if len(ids) > searchChunk {
-			ids = ids[:searchChunk]
-			p.last = ids[searchChunk-1]
+		if len(ids) > size {
+			ids = ids[:size]
+			p.last = ids[size-1]
 			p.rest = cursor(dispatchList, 0, p.last)
 		}
 		l := s.listingOf(q, ids)
 		l.columns = searchColumns
-		p.rows, err = readSearched(db, &l, dispatch.Page{Limit: searchChunk})
+		p.rows, err = readSearched(db, &l, dispatch.Page{Limit: size})
 		return p, err
 	}
 }
@@ -70,8 +70,8 @@ func readSearched(db *gorm.DB, l *listing, page dispatch.Page) (rows []dispatchR
 	return rows, unavailable(err)
 }
 
-// idSource returns the dispatches after last, or from the newest on, and at least one more than searchChunk unless it ends.
-type idSource func(last dispatch.ID) ([]dispatch.ID, error)
+// idSource returns the dispatches after last, or from the newest on, and at least one more than size unless it ends.
+type idSource func(last dispatch.ID, size int) ([]dispatch.ID, error)
 
 // idPart is the SQL for some of the dispatches that may have a term: what follows FROM, with the column that has the dispatch.
 type idPart struct {
@@ -108,8 +108,9 @@ func (s *Store) countTerms(db *gorm.DB, terms []searchTerm) (counts, error) {
 	for i, t := range terms {
 		var sum []string
 		for _, p := range append(s.withoutWords(t), s.rangeOf(t)) {
-			sum = append(sum, "(SELECT COUNT(*) FROM (SELECT 1 FROM "+p.from+" LIMIT ?) c)")
-			args = append(append(args, p.args...), searchReads+1)
+			// A COUNT with a LIMIT would write what it counts to a temporary table.
+			sum = append(sum, "CASE WHEN (SELECT 1 FROM "+p.from+" LIMIT 1 OFFSET ?) = 1 THEN ? ELSE (SELECT COUNT(*) FROM "+p.from+") END")
+			args = append(slices.Concat(args, p.args, []any{searchReads, searchReads + 1}), p.args...)
 		}
 		sums[i] = strings.Join(sum, " + ")
 	}
@@ -126,7 +127,7 @@ func (s *Store) countTerms(db *gorm.DB, terms []searchTerm) (counts, error) {
 // rareIDs is the source of the dispatches that may have a rare term. It reads them once.
 func (s *Store) rareIDs(db *gorm.DB, t searchTerm) idSource {
 	var ids []dispatch.ID
-	return func(last dispatch.ID) ([]dispatch.ID, error) {
+	return func(last dispatch.ID, _ int) ([]dispatch.ID, error) {
 		if ids != nil {
 			i, _ := slices.BinarySearchFunc(ids, last, func(id, last dispatch.ID) int { return strings.Compare(string(last), string(id)) })
 			return ids[min(i+1, len(ids)):], nil
@@ -171,7 +172,7 @@ func (s *Store) followedIDs(db *gorm.DB, t searchTerm, words []string) idSource 
 	for _, word := range words {
 		all = append(all, idPart{"dispatch_id", "dispatch_words" + s.dialect.forceIndex("PRIMARY") + " WHERE word = ?", []any{word}})
 	}
-	return func(last dispatch.ID) (ids []dispatch.ID, err error) {
+	return func(last dispatch.ID, size int) (ids []dispatch.ID, err error) {
 		parts, args := make([]string, len(all)), []any(nil)
 		for i, p := range all {
 			args = append(args, p.args...)
@@ -180,9 +181,9 @@ func (s *Store) followedIDs(db *gorm.DB, t searchTerm, words []string) idSource 
 				args = append(args, last)
 			}
 			parts[i] = "SELECT * FROM (SELECT " + p.column + " id FROM " + p.from + " ORDER BY " + p.column + " DESC LIMIT ?) p"
-			args = append(args, searchChunk+1)
+			args = append(args, size+1)
 		}
-		err = db.Raw("SELECT id FROM ("+strings.Join(parts, " UNION ")+") c ORDER BY id DESC LIMIT ?", append(args, searchChunk+1)...).Scan(&ids).Error
+		err = db.Raw("SELECT id FROM ("+strings.Join(parts, " UNION ")+") c ORDER BY id DESC LIMIT ?", append(args, size+1)...).Scan(&ids).Error
 		return ids, unavailable(err)
 	}
 }
