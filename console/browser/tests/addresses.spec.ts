@@ -110,6 +110,7 @@ for (const { lang, locale, tag } of languages) {
       await enter(2);
       const release = await hold(page, /\/v1\/admin\/dispatches\?/);
       await page.goBack();
+      await expect(page.locator("#main")).toBeFocused(); // the page has put the focus there
       await page.getByLabel(t.search).focus();
       release();
       await expect(in_("ACCEPTED", 2)).toBeVisible();

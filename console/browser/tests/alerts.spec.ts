@@ -1,4 +1,4 @@
-import { card } from "../board.ts";
+import { card, soon } from "../board.ts";
 import { type Page, accessible, expect, idle, test } from "../fixtures.ts";
 import { languages, textsOf } from "../language.ts";
 import type { Json, Service } from "../service.ts";
@@ -68,7 +68,7 @@ for (const { lang, locale, tag } of languages) {
       await expect.poll(() => shown(page)).toEqual([[t.alerts.kinds.unseen, body]]);
       await expire(service, d);
       await expect.poll(() => shown(page)).toEqual([[t.alerts.kinds.unseen, body], [t.alerts.kinds.expired, body]]);
-      const next = await service.change(await service.read(d), "reopen");
+      const next = await service.change(await service.read(d), "reopen", { expires_at: soon(600_000) }); // or it might end during the test
       ignore(service, next);
       await page.clock.fastForward(10_000);
       await expect.poll(() => shown(page)).toEqual([[t.alerts.kinds.unseen, body], [t.alerts.kinds.expired, body], [t.alerts.kinds.unseen, `${body} · ${t.round(2)}`]]);

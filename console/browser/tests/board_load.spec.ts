@@ -23,6 +23,7 @@ test("500 open dispatches: few bytes are sent, and only changed cards are render
     const response = await route.fetch();
     await route.fulfill({ response, json: { ...await response.json(), unseen: 0, unseen_ids: [] } });
   });
+  await page.waitForResponse("**/v1/admin/board*"); // an earlier one may not have been rendered
   await idle(page);
   await expect(column(page, "Pending").getByText("not seen for 60 s")).toHaveCount(0);
   const drawn = () => page.evaluate(async (module) => (await import(module)).drawn.cards as number, "/console/board_card.js");

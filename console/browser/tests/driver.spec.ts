@@ -89,7 +89,7 @@ test("a tap on a card that has just moved under the finger does nothing", async 
 test("an offer that is canceled, taken or changed shows that on the open page", async ({ openDriver, service, region }) => {
   const [me, other] = await service.drivers(2, region);
   const page = await openDriver(me!.token);
-  await page.evaluate(() => { document.title = "not loaded again"; });
+  await page.evaluate(() => { Object.assign(window, { neverReloaded: true }); });
   const make = (site: string) => seen(page, service, region, site);
   const canceled = await make("4 Gone Gate");
   const taken = await make("5 Fast Field");
@@ -108,7 +108,7 @@ test("an offer that is canceled, taken or changed shows that on the open page", 
   await service.change(await service.read(changed), "cancel"); // at any time before or after the page has read its jobs
   await expect(page.getByRole("alert").filter({ hasText: "Canceled by the office: 6 New Nook" })).toBeVisible();
   await expect(page.getByRole("article")).toHaveCount(0);
-  expect(await page.title()).toBe("not loaded again");
+  expect(await page.evaluate(() => "neverReloaded" in window)).toBe(true);
 });
 
 test("a tap on old terms wins nothing, and must be repeated", async ({ openOffer, service }) => {
@@ -131,7 +131,7 @@ test("a later opening counts down by the service's clock, not by the phone's", {
   const { page } = await openOffer("8 Open Now");
   await page.clock.install({ time: Date.now() - 3600_000 });
   await page.reload();
-  await expect(card(page, "8 Open Now")).toContainText(/Ends in (10:00|9:\d\d)/);
+  await expect(card(page, "8 Open Now")).toContainText(/Ends in (10:00|[1-9]:\d\d)/);
   const sent = count(page, "/accept");
   const opens = Date.now() + 600_000;
   const job = await service.dispatch(region, {
@@ -139,7 +139,7 @@ test("a later opening counts down by the service's clock, not by the phone's", {
     work_starts_at: new Date(opens + 96 * 3600_000).toISOString(), work_ends_at: new Date(opens + 99 * 3600_000).toISOString(),
   });
   const later = card(page, "9 Later");
-  await later.getByRole("button", { name: /^Opens in (10:00|9:\d\d)/ }).press("Enter");
+  await later.getByRole("button", { name: /^Opens in (10:00|[1-9]:\d\d)/ }).press("Enter");
   await expect(accept(later)).toHaveCount(0);
   expect(sent()).toBe(0);
   service.move(job.id, "opens_at", 0);

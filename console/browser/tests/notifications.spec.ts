@@ -116,6 +116,8 @@ test("the backlog shows pending pushes, also after a lost connection", { tag: "@
   await expect(page.getByText(/^may be old: read at/)).toBeVisible();
   await expect(rows).toHaveCount(3);
   await own.change(await own.read({ id }), "cancel", { reason_code: "CUSTOMER" });
+  const dropped = async () => (await own.call("GET", "/v1/admin/notifications?status=DROPPED")).items.length;
+  await expect.poll(dropped).toBe(2); // a push that was read before the cancellation may still be sent
   await fcm.fail(0);
   await page.context().setOffline(false);
   await expect(page.getByText("current", { exact: true })).toBeVisible();

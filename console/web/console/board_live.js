@@ -1,10 +1,10 @@
 import { useEffect, useRef, useState } from "../assets/preact.js";
-import { now, pause } from "../assets/api.js";
+import { now, pause, worthRetrying } from "../assets/api.js";
 import { useLive } from "./live.js";
 import { readLists, startReading } from "./board_read.js";
 import { empty, reduce } from "./board_state.js";
 
-const countEvery = 10_000, typing = 250, patience = 1000, mostQueued = 3000; // ms, and events
+const countEvery = 10_000, typing = 250, patience = 1000, slowestSearch = 10_000, mostQueued = 3000; // ms, and events
 
 /**
  * Keeps the board's state up to date: from the stream, once per frame at most, and by readings of what the stream omits.
@@ -94,7 +94,8 @@ function useFrame(act) {
   };
 }
 
-// useSearch searches by the API, because the board does not hold every dispatch. It returns whether the search has not looked at all of them.
+// useSearch searches by the API, because the board does not hold every dispatch, until there is an answer. It returns whether the search has not
+// looked at all of them.
 function useSearch(region, q, dispatch, onError) {
   const [partial, setPartial] = useState(false);
   useEffect(() => {
@@ -103,11 +104,21 @@ function useSearch(region, q, dispatch, onError) {
     const abort = new AbortController();
     (async () => {
       await pause(typing, abort.signal);
-      const lists = await readLists({ region, q }, abort.signal);
-      dispatch({ type: "read", items: lists.items, now: now() });
-      setPartial(lists.partial);
+      for (let wait = 1000; ; wait = Math.min(2 * wait, slowestSearch)) {
+        try {
+          const lists = await readLists({ region, q }, abort.signal);
+          dispatch({ type: "read", items: lists.items, now: now() });
+          setPartial(lists.partial);
+          return;
+        } catch (err) {
+          abort.signal.throwIfAborted();
+          onError(err);
+          if (!worthRetrying(err)) return;
+          await pause(Math.max(wait, (err.retryAfter || 0) * 1000), abort.signal);
+        }
+      }
     })().catch((err) => {
-      if (!abort.signal.aborted) onError(err);
+      if (!abort.signal.aborted) throw err;
     });
     return () => abort.abort();
   }, [region, q]);

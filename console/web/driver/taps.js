@@ -97,6 +97,7 @@ export class Taps {
   /**
    * Compares the answers with lists that were requested at a time. A list requested after an answer is newer than the answer.
    * @param {{offers?: any[], jobs?: any[]}} lists
+   * @param {number} asked when they were requested, by the device's clock: our estimate of the service's may be set back meanwhile
    */
   reconcile({ offers, jobs }, asked) {
     for (const dispatch of offers ?? []) {
@@ -189,7 +190,7 @@ export class Taps {
   }
 
   #settle(tap, answer) {
-    Object.assign(tap, { state: "done", answer, at: now() });
+    Object.assign(tap, { state: "done", answer, at: Date.now() });
     this.#move(tap);
     if (answer.waiting) this.#measure(tap);
   }

@@ -144,10 +144,10 @@ export class Work {
         const wanted = [...this.#wanted];
         this.#wanted.clear();
         try {
-          const asked = now();
+          const asked = Date.now(), at = now();
           await Promise.all(wanted.map(async (part) => {
             await parts[part].call(this, asked);
-            if (!this.state.at) this.#set({ at: asked }); // what is shown has a time, also if another part is not read
+            if (!this.state.at) this.#set({ at }); // what is shown has a time, also if another part is not read
           }));
           failures = 0;
           this.#set({ trouble: null, at: now() });
