@@ -173,7 +173,7 @@ func (s *Store) markDevices(ctx context.Context, devices []dispatch.Device, set,
 		}
 		same := strings.TrimPrefix(strings.Repeat(" OR id = ? AND push_token = ?", len(some)), " OR ")
 		err := s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) error {
-			return unavailable(tx.Exec("UPDATE devices SET "+set+" WHERE id IN ? AND ("+same+") AND "+where,
+			return unavailable(tx.Exec("UPDATE devices"+s.dialect.forceIndex("PRIMARY")+" SET "+set+" WHERE id IN ? AND ("+same+") AND "+where,
 				append([]any{ids}, pairs...)...).Error)
 		})
 		if err != nil {

@@ -229,7 +229,7 @@ func (s *Store) IndexDrivers(ctx context.Context) (n int, err error) {
 		for i := range rows {
 			locked[i] = rows[i].ID
 		}
-		return unavailable(tx.Exec("UPDATE drivers SET indexed_version = version WHERE id IN ?", locked).Error)
+		return unavailable(tx.Exec("UPDATE drivers"+s.dialect.forceIndex("PRIMARY")+" SET indexed_version = version WHERE id IN ?", locked).Error)
 	})
 	return n, err
 }

@@ -230,7 +230,7 @@ func (e *expansion) dropPendingOffers() error {
 	}
 	e.result.Dropped += len(ids)
 	e.result.More = len(ids) == e.BatchSize
-	return e.tx.Exec(`UPDATE notifications SET state = ?, result = 'superseded', next_at = ? WHERE id IN ?`,
+	return e.tx.Exec(`UPDATE notifications`+e.dialect.forceIndex("PRIMARY")+` SET state = ?, result = 'superseded', next_at = ? WHERE id IN ?`,
 		stateDropped, micros(e.now.Add(keepDone)), ids).Error
 }
 

@@ -144,7 +144,7 @@ func (o *Outbox) leaseByShare(ctx context.Context, shares [outbox.LaneCount]int,
 // leaseRows leases the rows of a table that the query due finds, and returns their keys. On a server, due also locks them.
 func leaseRows[K ~string](ctx context.Context, o *Outbox, table, key, due string, args ...any) (keys []K, err error) {
 	now, term := o.dialect.now(), o.LeaseTerm.Microseconds()
-	lease := "UPDATE " + table + " SET claim = ?, next_at = " + now + " + ? WHERE " + key + " IN "
+	lease := "UPDATE " + table + o.dialect.forceIndex("PRIMARY") + " SET claim = ?, next_at = " + now + " + ? WHERE " + key + " IN "
 	if o.dialect.skipLocked == "" {
 		err = o.relay.WithContext(ctx).Raw(lease+"("+due+") RETURNING "+key, append([]any{o.Owner, term}, args...)...).Scan(&keys).Error
 		return keys, unavailable(err)

@@ -294,7 +294,7 @@ func (o *Outbox) writeResult(db *gorm.DB, s outbox.SendResult, ids []dispatch.No
 		next = "CASE WHEN expires_at > " + longest + " THEN " + longest +
 			" WHEN expires_at > " + now + " THEN expires_at ELSE " + now + " END + ?"
 	}
-	err := db.Exec(`UPDATE notifications SET state = ?, claim = '', attempts = ?, result = ?, reason = ?,
+	err := db.Exec(`UPDATE notifications`+o.dialect.forceIndex("PRIMARY")+` SET state = ?, claim = '', attempts = ?, result = ?, reason = ?,
 		sent_at = `+sent+`, next_at = `+next+` WHERE id IN ? AND claim = ? AND state = 0`,
 		state, s.Attempts, s.Result, s.Reason, wait.Microseconds(), ids, o.Owner).Error
 	return unavailable(err)

@@ -176,6 +176,44 @@ func TestPlans(t *testing.T) {
 	})
 }
 
+// Writes of leases, results and drops lock no row but their own, also where these are half of a table.
+func TestPlansOfASmallTable(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		d, v := db.add(t, nil), db.drivers(t, 1)[0]
+		devices := toDevices(db.equipped(t, 400))
+		db.notifications(t, d, 400, devices)
+		db.manyEvents(t, 64)
+		o := db.as("ins_a")
+		all := statements(t, []*gorm.DB{o.relay}, func() {
+			o.mustLeaseEvents(t, 32, 32)
+			for range 2 {
+				pushes, _, err := o.LeaseNotifications(t.Context(), 150)
+				must(t, err)
+				o.mustRecord(t, outbox.SendResult{Status: outbox.Sent}, pushIDs(pushes)...)
+				read := make([]dispatch.Device, len(pushes))
+				for i := range pushes {
+					read[i] = pushes[i].Device
+				}
+				must(t, db.MarkDevicesSuspect(t.Context(), read))
+			}
+			db.mustAccept(t, d.ID, v.ID)
+			if e := o.mustExpand(t, db, dispatch.EventAccepted, 10); e.Dropped != 100 {
+				t.Errorf("%d dropped", e.Dropped)
+			}
+		})
+		writes := 0
+		for _, s := range all {
+			if strings.HasPrefix(s, "UPDATE") {
+				writes++
+				mustUse(t, s, db.explain(t, s)[0], false, "PRIMARY")
+			}
+		}
+		if writes < 8 {
+			t.Errorf("%d writes: %q", writes, all)
+		}
+	})
+}
+
 // The next due rows of each lane are found by the index, in its order, however many are due.
 func TestPlansOfLanes(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {

@@ -64,7 +64,8 @@ type dialect struct {
 	// skipLocked locks the rows that a SELECT finds and skips locked ones, or waits for them on TiDB; "" for SQLite.
 	skipLocked string
 	// forceIndex returns the SQL, after a table's name, that makes the server use the index. Otherwise it may read the whole
-	// table backwards until it has found a page, or an index from its end to the page.
+	// table backwards until it has found a page, or an index from its end to the page. MariaDB may also scan a small table for many keys:
+	// a write would lock each row for a moment, and a lease skips the rows that are locked.
 	forceIndex func(index string) string
 	// hasRegion is the SQL for whether driver v's regions, a JSON array, contain a region, which is a jsonString: MariaDB compares the
 	// texts, and Go writes some characters as \u0026.

@@ -146,7 +146,7 @@ func (o *Outbox) LeaseTopics(ctx context.Context, limit int) (leased []outbox.To
 				ended = append(ended, t.Name)
 			}
 		}
-		err = tx.Exec(`UPDATE topics SET claim = ?, next_at = `+now+` + ? WHERE name IN ?`,
+		err = tx.Exec(`UPDATE topics`+o.dialect.forceIndex("PRIMARY")+` SET claim = ?, next_at = `+now+` + ? WHERE name IN ?`,
 			o.Owner, o.LeaseTerm.Microseconds(), names).Error
 		if err != nil || len(ended) == 0 {
 			return unavailable(err)

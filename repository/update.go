@@ -186,7 +186,7 @@ func (s *Store) updateOfferExpiry(tx *gorm.DB, d dispatch.Dispatch) error {
 	}
 	for len(ids) > 0 {
 		n := min(len(ids), rowsPerStatement)
-		err := tx.Exec("UPDATE notifications SET expires_at = ? WHERE id IN ?", micros(d.ExpiresAt), ids[:n]).Error
+		err := tx.Exec("UPDATE notifications"+s.dialect.forceIndex("PRIMARY")+" SET expires_at = ? WHERE id IN ?", micros(d.ExpiresAt), ids[:n]).Error
 		if err != nil {
 			return unavailable(err)
 		}

@@ -32,6 +32,7 @@ async function turnOn(page: Page, t: Json): Promise<void> {
   await toggle(page, t.alerts.off).click();
   await expect(toggle(page, t.alerts.on)).toBeVisible();
   await expect.poll(() => tones(page)).toBe(3); // so the sound is known from then on
+  await expect.poll(() => page.evaluate(() => localStorage.getItem("firsttap.alerts.at"))).not.toBeNull(); // it has looked
   await idle(page);
 }
 
@@ -142,7 +143,6 @@ test("what expired while no tab was open is alerted to by the next one", { tag: 
   const en = await textsOf("console", "en");
   const page = await openConsole("#/board", undefined, service);
   await turnOn(page, en);
-  await expect.poll(() => page.evaluate(() => localStorage.getItem("firsttap.alerts.at"))).not.toBeNull(); // it has looked
   const next = await page.context().newPage();
   await page.close();
   await expire(service, await service.dispatch(region, { site_address: "1 Gone-ro" }));
