@@ -59,10 +59,10 @@ func prepare(ctx context.Context, c config.Config, store *repository.Store, log 
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, migrations.ErrBusy) && !errors.Is(err, migrations.ErrOvertaken) {
+		if ctx.Err() != nil || !errors.Is(err, migrations.ErrBusy) && !errors.Is(err, migrations.ErrOvertaken) && !errors.Is(err, migrations.ErrLockLost) {
 			return done, err
 		}
-		log.Warn("another process migrates the database; the start waits until it has finished", "error", err)
+		log.Warn("another process migrates the database; the start begins again, and waits until that process has finished", "error", err)
 	}
 	store.PrepareClaims(ctx)
 	store.CheckDurability(ctx)

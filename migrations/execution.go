@@ -39,20 +39,45 @@ func (r *execution) resumeOrStart(ctx context.Context) error {
 	if _, err := r.conn.ExecContext(ctx, createJournal); err != nil {
 		return err
 	}
+	switch begun, err := r.readPlace(ctx); {
+	case err != nil:
+		return err
+	case !begun:
+		return r.retryOnLock(ctx, func() error { return r.begin(ctx) })
+	}
+	r.log.Warn("resuming an interrupted migration", "statement", r.at, "of", len(r.statements))
+	for {
+		if err := r.waitForOrphan(ctx); err != nil {
+			return err
+		}
+		waitedFor := r.at
+		switch begun, err := r.readPlace(ctx); {
+		case err != nil:
+			return err
+		case !begun:
+			return ErrOvertaken
+		case r.at == waitedFor:
+			return nil
+		}
+		// The earlier process was still there, and went on with the next statement.
+	}
+}
+
+// readPlace reads at which statement the journal is, and reports whether it has the version.
+func (r *execution) readPlace(ctx context.Context) (begun bool, err error) {
 	var up bool
 	var digest string
-	err := r.conn.QueryRowContext(ctx, "SELECT up, digest, statement, definition FROM migration_progress WHERE version = ?", r.file.version).
+	err = r.conn.QueryRowContext(ctx, "SELECT up, digest, statement, definition FROM migration_progress WHERE version = ?", r.file.version).
 		Scan(&up, &digest, &r.at, &r.before)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return r.retryOnLock(ctx, func() error { return r.begin(ctx) })
+		return false, nil
 	case err != nil:
-		return err
+		return false, err
 	case up != r.up || digest != r.digest:
-		return errors.New("the migration was interrupted with another version of this file; complete it with the FirstTap release that began it")
+		return true, errors.New("the migration was interrupted with another version of this file; complete it with the FirstTap release that began it")
 	}
-	r.log.Warn("resuming an interrupted migration", "statement", r.at, "of", len(r.statements))
-	return r.waitForOrphan(ctx)
+	return true, nil
 }
 
 // waitForOrphan waits while the server still executes the statement for an earlier process: a server completes a statement also

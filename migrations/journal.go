@@ -14,9 +14,11 @@ import (
 )
 
 const (
-	// statementSilence is how long the server keeps the session of a silent process that executes statements. It is so much less than
-	// lockSessionTimeout that a process that has lost its lock because it stood still can't execute a statement any more.
+	// statementSilence is how long the server keeps the session of a silent process that executes statements or holds row locks. It is so much
+	// less than lockSessionTimeout that a process that has lost its lock because it stood still can't execute another statement in that session.
 	statementSilence = lockSessionTimeout / 2
+	// idleSilence is how long it keeps goose's session, which has nothing to do while the statements of a file are executed.
+	idleSilence = 7 * 24 * time.Hour
 	// statementLockWait bounds how long a statement waits for the lock of a table or row. Meanwhile every later query of the
 	// table waits behind it.
 	statementLockWait = 3 * time.Second
@@ -88,6 +90,12 @@ func (j *journal) interrupted(ctx context.Context) (version int64, up bool, err 
 	return version, up, err
 }
 
+// forget deletes the row of a version that is completed in that direction. FirstTap once left such a row behind after it had lost its lock.
+func (j *journal) forget(ctx context.Context, version int64, up bool) error {
+	_, err := j.db.ExecContext(ctx, "DELETE FROM migration_progress WHERE version = ? AND up = ?", version, up)
+	return err
+}
+
 // repairVersionTable adds the first row of goose's table if it is missing. goose writes it after creating the table, in another
 // statement, and later expects it.
 func (j *journal) repairVersionTable(ctx context.Context) error {
@@ -115,6 +123,9 @@ func (j *journal) createFirst(ctx context.Context) error {
 // run executes the remaining statements of f in one direction. It deletes the progress row in tx, in which goose also writes the
 // version.
 func (j *journal) run(ctx context.Context, tx *sql.Tx, f *file, up bool) error {
+	if err := allowSilence(ctx, tx, idleSilence); err != nil {
+		return err
+	}
 	conn, err := j.db.Conn(ctx)
 	if err != nil {
 		return err
@@ -138,7 +149,16 @@ func (j *journal) run(ctx context.Context, tx *sql.Tx, f *file, up bool) error {
 			return fmt.Errorf("%s, statement %d of %d (%.40s...): %w", f.name, r.at, len(r.statements), r.statements[r.at-1].sql, err)
 		}
 	}
+	if err := allowSilence(ctx, tx, j.silence); err != nil {
+		return err
+	}
 	return mustChange(tx.ExecContext(ctx, "DELETE FROM migration_progress"+here, r.place()...))
+}
+
+// allowSilence sets how long the server keeps the session of a process that is silent.
+func allowSilence(ctx context.Context, tx *sql.Tx, silence time.Duration) error {
+	_, err := tx.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d", int(silence.Seconds())))
+	return err
 }
 
 // mustChange returns ErrOvertaken if a change of the journal's row found no row.

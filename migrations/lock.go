@@ -18,7 +18,8 @@ var ErrBusy = fmt.Errorf("another process has been migrating for %s", LockWait)
 // ErrOvertaken means that another process has gone on with the migration meanwhile. It may be repeated.
 var ErrOvertaken = errors.New("another process has gone on with this migration")
 
-var errLockLost = errors.New("the migration lock was lost")
+// ErrLockLost means that another process may have begun with the migration. It may be repeated.
+var ErrLockLost = errors.New("the migration lock was lost")
 
 const (
 	lockName = "CONCAT('firsttap.migrate:', LEFT(SHA2(DATABASE(), 256), 32))"
@@ -53,7 +54,7 @@ func namedLock(ctx context.Context, db *sql.DB, untilHeartbeat func(context.Cont
 		defer close(beating)
 		for untilHeartbeat(held) == nil {
 			if err := execBriefly(ctx, conn, "DO 0"); err != nil {
-				lose(fmt.Errorf("%w: %w", errLockLost, err))
+				lose(fmt.Errorf("%w: %w", ErrLockLost, err))
 			}
 		}
 	}()

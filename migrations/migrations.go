@@ -15,6 +15,7 @@
 package migrations
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"embed"
@@ -194,6 +195,9 @@ func (m *Migrator) resume(ctx context.Context) (ended, up bool, err error) {
 		return false, false, nil
 	}
 	_, err = m.provider.ApplyVersion(ctx, version, up)
+	if errors.Is(err, goose.ErrAlreadyApplied) || errors.Is(err, goose.ErrNotApplied) {
+		err = cmp.Or(m.journal.forget(ctx, version, up), ErrOvertaken)
+	}
 	return err == nil, up, err
 }
 

@@ -3,6 +3,7 @@ package migrations_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -150,7 +151,7 @@ func TestTurnedAroundInTheMiddle(t *testing.T) {
 		mustMiss(t, m, 1)
 		without := content(t, db)
 
-		const inTheMiddle = 5
+		const inTheMiddle = 8
 		cutAt(t, url, inTheMiddle, up)
 		mustMiss(t, m, 1)
 		must(t, down(t.Context(), m))
@@ -184,6 +185,10 @@ func TestChangedFileIsNotResumed(t *testing.T) {
 		// One that only a newer FirstTap has: this one goes on without it, and takes nothing from under it.
 		execute(t, db, "DELETE FROM migration_progress")
 		must(t, up(t.Context(), m))
+		execute(t, db, "INSERT INTO migration_progress VALUES (5, TRUE, 'another', 1, '')") // and this one is completed
+		if _, err := m.Up(t.Context()); !errors.Is(err, migrations.ErrOvertaken) {
+			t.Errorf("Up beside the row of a completed version: %v", err)
+		}
 		execute(t, db, "INSERT INTO migration_progress VALUES (9999, TRUE, 'another', 1, '')")
 		if n, err := m.Up(t.Context()); n != 0 || err != nil {
 			t.Errorf("Up: %d, %v", n, err)
