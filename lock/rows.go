@@ -7,8 +7,9 @@ import (
 )
 
 // Rows is a Strategy and an Admin that uses row locks: a transaction holds the lock on a name's row, which other sessions
-// skip (SELECT ... FOR UPDATE SKIP LOCKED). An acquisition, a refusal and a release cost two statements each, an extension
-// one; a refusal while another session is acquiring the name costs more.
+// skip (SELECT ... FOR UPDATE SKIP LOCKED). An acquisition and a release cost three statements each, a refusal two, an extension
+// one; a refusal while another session is acquiring the name costs more. A name with the sessions' own TTL costs one less to acquire and to
+// release.
 //
 // While a name is held, DDL on the tables lock_rows and lock_sessions waits. List, Show and Break briefly lock the rows of
 // names whose holder has died; an attempt to acquire such a name in that moment is refused as held.

@@ -16,7 +16,8 @@ import (
 
 // Sessions are connections to a MySQL or MariaDB server whose sessions hold names, by [Named] or [Rows]. The server frees a
 // name when its session ends: at once if the holder's process dies, and one to two seconds after the name's TTL (the
-// session's wait_timeout) if the holder is cut off from the server.
+// session's wait_timeout) if the holder is cut off from the server. If it is cut off in the moment between the name's acquisition and the next
+// statement, which sets that time, the server frees the name after the sessions' TTL.
 //
 // A server that becomes read-only, for example because it was demoted to a replica, holds no names: Acquire fails there,
 // and Extend returns ErrLost.
