@@ -309,7 +309,7 @@ func TestTheCommitNeverArrives(t *testing.T) {
 		s, proxy := db.proxied(t)
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		_, ended := by.held(t.Context(), t, s, proxy, d.ID, v.ID)
-		proxy.CutAll()
+		cutAll(s, proxy)
 		err := <-ended
 		mustBeError(t, "the database says that there is no claim", err, dispatch.ErrUnavailable)
 		if strings.Contains(fmt.Sprint(err), "%!") {
@@ -367,7 +367,7 @@ func TestUpdateWhoseCommitIsLost(t *testing.T) {
 		d, announced = db.add(t, nil), nil
 		s, proxy = behind()
 		_, ended := untilCommit(t, proxy, func() error { return errorOf(s.Update(t.Context(), d.ID, cancel)) })
-		proxy.CutAll()
+		cutAll(s, proxy)
 		mustBeError(t, "the COMMIT never arrives", testkit.Await(t, "the end", ended), dispatch.ErrUnavailable)
 		db.mustStore(t, d)
 		testkit.Equal(t, "what is announced", 0, len(announced))

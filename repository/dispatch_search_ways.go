@@ -7,6 +7,7 @@ import (
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
+	"firsttap/migrations"
 )
 
 // A way reads the next stretch of a list from the cursor on, up to size dispatches. It may leave out dispatches that do not match.
@@ -108,9 +109,8 @@ func (s *Store) countTerms(db *gorm.DB, terms []searchTerm) (counts, error) {
 	for i, t := range terms {
 		var sum []string
 		for _, p := range append(s.withoutWords(t), s.rangeOf(t)) {
-			// A COUNT with a LIMIT would write what it counts to a temporary table.
-			sum = append(sum, "CASE WHEN (SELECT 1 FROM "+p.from+" LIMIT 1 OFFSET ?) = 1 THEN ? ELSE (SELECT COUNT(*) FROM "+p.from+") END")
-			args = append(slices.Concat(args, p.args, []any{searchReads, searchReads + 1}), p.args...)
+			query, values := s.countSome(p)
+			sum, args = append(sum, query), append(args, values...)
 		}
 		sums[i] = strings.Join(sum, " + ")
 	}
@@ -122,6 +122,16 @@ func (s *Store) countTerms(db *gorm.DB, terms []searchTerm) (counts, error) {
 	query := "SELECT EXISTS (SELECT 1 FROM " + s.unindexedDispatches() + "), " + strings.Join(sums, ", ")
 	err := db.Raw(query, args...).Row().Scan(into...)
 	return c, unavailable(err)
+}
+
+// countSome is the SQL for how many entries a part has, up to some more than searchReads.
+func (s *Store) countSome(p idPart) (query string, args []any) {
+	if s.dialect.name == migrations.TiDB { // it evaluates both branches of a CASE
+		return "(SELECT COUNT(*) FROM (SELECT 1 FROM " + p.from + " LIMIT ?) c)", slices.Concat(p.args, []any{searchReads + 1})
+	}
+	// A COUNT with a LIMIT would write what it counts to a temporary table.
+	return "CASE WHEN (SELECT 1 FROM " + p.from + " LIMIT 1 OFFSET ?) = 1 THEN ? ELSE (SELECT COUNT(*) FROM " + p.from + ") END",
+		slices.Concat(p.args, []any{searchReads, searchReads + 1}, p.args)
 }
 
 // rareIDs is the source of the dispatches that may have a rare term. It reads them once.

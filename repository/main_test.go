@@ -198,6 +198,14 @@ func (db *database) proxied(t testing.TB) (*Store, *servertest.Proxy) {
 	return openWith(t, p.URL(db.url), Options{Log: quiet, Patience: db.options.Patience}), p
 }
 
+// cutAll cuts the connections of the store, and keeps it from using an idle one of them afterwards: that may be cut during its next statement.
+func cutAll(s *Store, p *servertest.Proxy) {
+	for _, pool := range s.Pools() {
+		pool.SetMaxIdleConns(0)
+	}
+	p.CutAll()
+}
+
 func (db *database) exec(t testing.TB, query string, args ...any) {
 	t.Helper()
 	if _, err := db.raw.ExecContext(t.Context(), query, args...); err != nil {

@@ -201,15 +201,10 @@ func TestPlansOfASmallTable(t *testing.T) {
 				t.Errorf("%d dropped", e.Dropped)
 			}
 		})
-		writes := 0
-		for _, s := range all {
-			if strings.HasPrefix(s, "UPDATE") {
-				writes++
+		for _, table := range []string{"events", "notifications", "devices"} {
+			for _, s := range mustMatch(t, all, "UPDATE "+table) {
 				mustUse(t, s, db.explain(t, s)[0], false, "PRIMARY")
 			}
-		}
-		if writes < 8 {
-			t.Errorf("%d writes: %q", writes, all)
 		}
 	})
 }

@@ -134,7 +134,7 @@ func (o *Outbox) LeaseTopics(ctx context.Context, limit int) (leased []outbox.To
 	err = o.transactWithRetry(ctx, o.relay, func(tx *gorm.DB) error {
 		leased = nil
 		now := o.dialect.now()
-		err := tx.Raw(`SELECT name, ended FROM topics WHERE state = 0 AND next_at <= `+now+` ORDER BY next_at LIMIT ?`+
+		err := tx.Raw(`SELECT name, ended FROM topics`+o.dialect.forceIndex("ix_topics_due")+` WHERE state = 0 AND next_at <= `+now+` ORDER BY next_at LIMIT ?`+
 			o.dialect.skipLocked, limit).Scan(&leased).Error
 		if err != nil || len(leased) == 0 {
 			return unavailable(err)

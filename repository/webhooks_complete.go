@@ -199,7 +199,8 @@ func (c *completion) complete(r *webhook.Result, lane laneKey, d *pendingDeliver
 func (c *completion) endLanes() error {
 	if len(c.due) > 0 {
 		where, args := lanesSQL(c.due)
-		if err := c.tx.Exec("UPDATE webhook_lanes SET claim = '', next_at = ? WHERE "+where, append([]any{micros(c.now)}, args...)...).Error; err != nil {
+		err := c.tx.Exec("UPDATE webhook_lanes"+c.dialect.forceIndex("PRIMARY")+" SET claim = '', next_at = ? WHERE "+where, append([]any{micros(c.now)}, args...)...).Error
+		if err != nil {
 			return err
 		}
 	}

@@ -164,10 +164,10 @@ func (o *WebhookOutbox) leaseSome(tx *gorm.DB, w *timedWebhook, n int) (found fo
 	}
 	const these = " WHERE webhook_id = ? AND dispatch_id IN ?"
 	if len(send) > 0 {
-		err = tx.Exec("UPDATE webhook_lanes SET claim = ?, next_at = "+now+" + ?"+these, o.Owner, o.LeaseTerm.Microseconds(), id, send).Error
+		err = tx.Exec("UPDATE webhook_lanes"+o.dialect.forceIndex("PRIMARY")+" SET claim = ?, next_at = "+now+" + ?"+these, o.Owner, o.LeaseTerm.Microseconds(), id, send).Error
 	}
 	if err == nil && len(wait) > 0 {
-		err = tx.Exec("UPDATE webhook_lanes SET claim = '', next_at = "+now+" + ?"+these, recheckBlocked.Microseconds(), id, wait).Error
+		err = tx.Exec("UPDATE webhook_lanes"+o.dialect.forceIndex("PRIMARY")+" SET claim = '', next_at = "+now+" + ?"+these, recheckBlocked.Microseconds(), id, wait).Error
 	}
 	if err == nil && len(empty) > 0 {
 		err = tx.Exec("DELETE FROM webhook_lanes"+these, id, empty).Error
@@ -234,7 +234,7 @@ func (o *WebhookOutbox) ReleaseDeliveries(ctx context.Context, leases []webhook.
 		}
 		where, args := lanesSQL(lanes)
 		err := o.withRetry(ctx, func() error {
-			return unavailable(o.webhooks.WithContext(ctx).Exec("UPDATE webhook_lanes SET claim = '', next_at = "+o.dialect.now()+
+			return unavailable(o.webhooks.WithContext(ctx).Exec("UPDATE webhook_lanes"+o.dialect.forceIndex("PRIMARY")+" SET claim = '', next_at = "+o.dialect.now()+
 				" WHERE claim = ? AND "+where, append([]any{o.Owner}, args...)...).Error)
 		})
 		if err != nil {
