@@ -106,10 +106,10 @@ with sqlite3.connect(sys.argv[1], timeout=30) as db:
 
   /**
    * Lets drivers tap together in round 1, once each, whatever they are answered. One of them has the dispatch afterwards: if the service could not
-   * decide in time, the first driver taps again.
+   * decide in time, the first driver repeats the tap.
    */
   async acceptOnce(id: string, drivers: { token: string }[]): Promise<void> {
     await Promise.allSettled(drivers.map(({ token }) => this.call("POST", `/v1/dispatches/${id}/accept`, { round: 1 }, { token, once: true })));
-    if ((await this.read({ id })).status === "PENDING") await this.accept(id, drivers[0]!.token, 1);
+    while ((await this.read({ id })).status === "PENDING") await this.accept(id, drivers[0]!.token, 1).catch(() => pause(200));
   }
 }

@@ -131,19 +131,20 @@ export async function send(method, path, options = {}) {
 
 /**
  * Reads a list page by page, up to a number of items, and of pages: those of a search may be short.
+ * @param {{pages?: number, read?: typeof get, signal?: AbortSignal}} [options] read: reads a page, get by default
  * @returns {Promise<{items: any[], more: boolean, cut: boolean}>} cut: the pages ended before the items
  */
-export async function list(path, most, { pages = Infinity, ...options } = {}) {
+export async function list(path, most, { pages = Infinity, read = get, ...options } = {}) {
   const items = [];
-  let cursor = "", read = 0;
+  let cursor = "", n = 0;
   do {
     const url = new URL(path, location.origin);
     url.searchParams.set("limit", String(Math.min(200, most - items.length)));
     if (cursor) url.searchParams.set("cursor", cursor);
-    const page = await get(url.pathname + url.search, options);
+    const page = await read(url.pathname + url.search, options);
     items.push(...page.items);
     cursor = page.next_cursor;
-    read++;
-  } while (cursor && items.length < most && read < pages);
+    n++;
+  } while (cursor && items.length < most && n < pages);
   return { items, more: Boolean(cursor), cut: Boolean(cursor) && items.length < most };
 }

@@ -1,10 +1,10 @@
 import { useEffect, useRef, useState } from "../assets/preact.js";
-import { now, pause, worthRetrying } from "../assets/api.js";
+import { now, pause } from "../assets/api.js";
 import { useLive } from "./live.js";
-import { readLists, startReading } from "./board_read.js";
+import { search, startReading } from "./board_read.js";
 import { empty, reduce } from "./board_state.js";
 
-const countEvery = 10_000, typing = 250, patience = 1000, slowestSearch = 10_000, mostQueued = 3000; // ms, and events
+const countEvery = 10_000, typing = 250, patience = 1000, mostQueued = 3000; // ms, and events
 
 /**
  * Keeps the board's state up to date: from the stream, once per frame at most, and by readings of what the stream omits.
@@ -104,21 +104,10 @@ function useSearch(region, q, dispatch, onError) {
     const abort = new AbortController();
     (async () => {
       await pause(typing, abort.signal);
-      for (let wait = 1000; ; wait = Math.min(2 * wait, slowestSearch)) {
-        try {
-          const lists = await readLists({ region, q }, abort.signal);
-          dispatch({ type: "read", items: lists.items, now: now() });
-          setPartial(lists.partial);
-          return;
-        } catch (err) {
-          abort.signal.throwIfAborted();
-          onError(err);
-          if (!worthRetrying(err)) return;
-          await pause(Math.max(wait, (err.retryAfter || 0) * 1000), abort.signal);
-        }
-      }
+      const onFound = (items) => dispatch({ type: "read", items, now: now() });
+      setPartial(await search({ region, q }, { signal: abort.signal, onFound, onError }));
     })().catch((err) => {
-      if (!abort.signal.aborted) throw err;
+      if (!abort.signal.aborted) onError(err);
     });
     return () => abort.abort();
   }, [region, q]);

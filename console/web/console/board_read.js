@@ -1,4 +1,4 @@
-import { get, list, now } from "../assets/api.js";
+import { get, list, now, pause, worthRetrying } from "../assets/api.js";
 import { ended, live } from "./board_state.js";
 import { queryOf } from "./query.js";
 
@@ -9,18 +9,44 @@ const apart = 1000, slowest = 10_000; // ms between two readings, and after repe
 
 const path = (status, { region, q = "" }) => "/v1/admin/dispatches?" + queryOf({ status, region, q });
 
+/** Reads the beginning of each column, narrowed to a region. @returns {Promise<{items: any[], cut: object}>} */
+async function readLists(region, signal) {
+  const lists = await Promise.all([...live, ...ended].map((s) => list(path(s, { region }), mostOf(s), { signal })));
+  return { items: lists.flatMap((l) => l.items), cut: Object.fromEntries(live.map((s, i) => [s, lists[i].more])) };
+}
+
+const mostOf = (status) => (live.includes(status) ? mostCards : mostEnded);
+
 /**
- * Reads the beginning of each column, narrowed to a region and a text.
- * @returns {Promise<{items: any[], cut: object, partial: boolean}>} partial: a search has not looked at all dispatches
+ * Searches the columns' lists, one after the other: the service runs one search of a user at a time, and refuses those that wait for long. It sends a
+ * request again until there is an answer.
+ * @param {{region: string, q: string}} filter
+ * @param {{signal: AbortSignal, onFound: (items: any[]) => void, onError: (err: Error|null) => void}} options
+ * @returns {Promise<boolean>} whether it has not looked at all dispatches
  */
-export async function readLists(filter, signal) {
-  const lists = await Promise.all([
-    ...live.map((s) => list(path(s, filter), mostCards, { signal, pages: mostPages })),
-    ...ended.map((s) => list(path(s, filter), mostEnded, { signal, pages: mostPages })),
-  ]);
-  return {
-    items: lists.flatMap((l) => l.items), cut: Object.fromEntries(live.map((s, i) => [s, lists[i].more])), partial: lists.some((l) => l.cut),
-  };
+export async function search(filter, { signal, onFound, onError }) {
+  let partial = false;
+  for (const status of [...live, ...ended]) {
+    const found = await list(path(status, filter), mostOf(status), { signal, pages: mostPages, read: (url) => getAnswer(url, { signal, onError }) });
+    onFound(found.items);
+    partial ||= found.cut;
+  }
+  return partial;
+}
+
+async function getAnswer(url, { signal, onError }) {
+  for (let failures = 0; ; failures++) {
+    try {
+      const answer = await get(url, { signal });
+      if (failures) onError(null);
+      return answer;
+    } catch (err) {
+      signal.throwIfAborted();
+      onError(err);
+      if (!worthRetrying(err)) throw err;
+      await pause(Math.max((err.retryAfter || 0) * 1000, Math.min(slowest, apart * 2 ** failures)), signal);
+    }
+  }
 }
 
 // readWanted reads a few dispatches one by one, and more of them by their columns: under load that is one page of each column.
@@ -71,7 +97,7 @@ export function startReading({ region, state, dispatch, onError }) {
     async all() {
       due.clear();
       const from = state().seq;
-      const lists = await readLists({ region }, signal);
+      const lists = await readLists(region, signal);
       dispatch({ type: "lists", ...lists, from, now: now() });
       await counts();
     },

@@ -13,7 +13,7 @@ const most = 30; // stored answers
  * @property {number} round
  * @property {any} dispatch the dispatch at the time of the tap
  * @property {"asking"|"deciding"|"unknown"|"done"} state deciding: the service is writing another's tap; unknown: no answer yet
- * @property {number} [at] the time of the answer, by the service's clock
+ * @property {number} [at] the time of the answer, by performance.now(); 0 if it came to an earlier page
  * @property {{kind: "won"|"taken"|"early"|"stale"|"expired"|"canceled"|"busy"|"unfit"|"missed"|"gone"|"refused", rank?: number,
  * behind?: number, waiting?: boolean, opensAt?: string, reasons?: string[], detail?: string}} [answer] detail: the code of a refusal; missed: the tap did not
  * arrive; gone: the driver won the dispatch, and another has it now; waiting: behind is not known yet
@@ -62,7 +62,7 @@ export class Taps {
   constructor(session, changed) {
     this.#session = session;
     this.#changed = changed;
-    this.all = new Map(Object.entries(session.kept.taps ?? {}));
+    this.all = new Map(Object.entries(session.kept.taps ?? {}).map(([id, tap]) => [id, { ...tap, at: 0 }])); // this page's lists are newer
   }
 
   /** Resumes the taps without an answer from before the reload, and deletes another driver's taps. */
@@ -97,7 +97,7 @@ export class Taps {
   /**
    * Compares the answers with lists that were requested at a time. A list requested after an answer is newer than the answer.
    * @param {{offers?: any[], jobs?: any[]}} lists
-   * @param {number} asked when they were requested, by the device's clock: our estimate of the service's may be set back meanwhile
+   * @param {number} asked when they were requested, by performance.now(): any other clock may be set meanwhile
    */
   reconcile({ offers, jobs }, asked) {
     for (const dispatch of offers ?? []) {
@@ -190,7 +190,7 @@ export class Taps {
   }
 
   #settle(tap, answer) {
-    Object.assign(tap, { state: "done", answer, at: Date.now() });
+    Object.assign(tap, { state: "done", answer, at: performance.now() });
     this.#move(tap);
     if (answer.waiting) this.#measure(tap);
   }

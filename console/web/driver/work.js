@@ -144,7 +144,7 @@ export class Work {
         const wanted = [...this.#wanted];
         this.#wanted.clear();
         try {
-          const asked = Date.now(), at = now();
+          const asked = performance.now(), at = now();
           await Promise.all(wanted.map(async (part) => {
             await parts[part].call(this, asked);
             if (!this.state.at) this.#set({ at }); // what is shown has a time, also if another part is not read
