@@ -129,12 +129,12 @@ func (s *Store) settling(ctx context.Context) (context.Context, context.CancelFu
 }
 
 // settle finds out whether a transaction whose reply was lost is committed. The transaction writes the event. settle returns nil if the
-// transaction is committed. Otherwise it makes sure that the transaction never will be, and returns ErrUnavailable. If the database
-// refuses or does not answer, it returns lost.
+// transaction is committed. Otherwise it makes sure that the transaction is never committed, and returns ErrUnavailable. If the
+// database refuses or does not answer, it returns lost.
 //
-// A missing event proves nothing: the server may still be executing the statement, or receive it later. So settle writes a row with
-// the identifier of the event itself, an event of no dispatch. That waits for a transaction that has written the event and is
-// not over, and fails after one that has committed; one that comes later fails because of it, as a whole.
+// A missing event proves nothing: the server may still be executing the statement, or receive it later. So settle inserts a row with
+// the identifier of the event itself, an event of no dispatch. The INSERT waits for a transaction that has written the event and has not
+// ended, and fails if that is committed. A transaction that comes later fails as a whole, because of the row.
 func (s *Store) settle(ctx context.Context, event dispatch.EventID, lost error) error {
 	barring := s.claims.WithContext(ctx).Exec("INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at) SELECT ?, '', '', 0, '', '', "+
 		s.dialect.now()+" FROM (SELECT 1) one WHERE NOT "+s.dialect.readOnly, event)

@@ -25,7 +25,8 @@ type inflight struct {
 type flightKey struct {
 	dispatch dispatch.ID
 	round    int
-	// alone is set for a decision that refuses no other driver. It names the decision's driver, who is sidelined or is known to have won.
+	// alone is the decision's driver if other drivers are not refused while the decision is under way, because the driver is sidelined or is
+	// known to have won. Otherwise it is "".
 	alone dispatch.DriverID
 }
 

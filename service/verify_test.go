@@ -308,7 +308,7 @@ func TestMarkerOutlivesItsClaim(t *testing.T) {
 	s.set(id, takenValue(v[0], 1))
 	i.mustRefuse(t, Tap{id, v[1], noRound}, false)
 	i.look(t)
-	s.mustHave(t, id, takenValue(v[0], 1)) // whoever has ended the claim may be about to remove it
+	s.mustHave(t, id, takenValue(v[0], 1)) // the instance that ended the claim may be about to remove it
 	i.look(t)
 	s.mustHave(t, id, "")
 	i.reannouncer.checkDue(t.Context(), time.Now().Add(2*followUpRetry))
