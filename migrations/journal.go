@@ -92,7 +92,8 @@ func (j *journal) interrupted(ctx context.Context) (version int64, up bool, err 
 
 // forget deletes the row of a version that is completed in that direction. FirstTap once left such a row behind after it had lost its lock.
 func (j *journal) forget(ctx context.Context, version int64, up bool) error {
-	_, err := j.db.ExecContext(ctx, "DELETE FROM migration_progress WHERE version = ? AND up = ?", version, up)
+	_, err := j.db.ExecContext(ctx, "DELETE FROM migration_progress WHERE version = ? AND up = ? AND up = EXISTS (SELECT 1 FROM "+
+		goose.DefaultTablename+" WHERE version_id = ? AND is_applied)", version, up, version)
 	return err
 }
 

@@ -61,8 +61,11 @@ func namedLock(ctx context.Context, db *sql.DB, untilHeartbeat func(context.Cont
 	return held, func() error {
 		lose(context.Canceled)
 		<-beating
-		_ = execBriefly(ctx, conn, "DO RELEASE_LOCK("+lockName+")") // if it fails, the lock ends with the session
-		closeSession(conn)
+		err := execBriefly(ctx, conn, "DO RELEASE_LOCK("+lockName+")")
+		closeSession(conn) // with it the lock ends in any case
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrLockLost, err)
+		}
 		return nil
 	}, nil
 }

@@ -195,8 +195,11 @@ func (m *Migrator) resume(ctx context.Context) (ended, up bool, err error) {
 		return false, false, nil
 	}
 	_, err = m.provider.ApplyVersion(ctx, version, up)
-	if errors.Is(err, goose.ErrAlreadyApplied) || errors.Is(err, goose.ErrNotApplied) {
-		err = cmp.Or(m.journal.forget(ctx, version, up), ErrOvertaken)
+	switch {
+	case errors.Is(err, goose.ErrAlreadyApplied):
+		return false, false, m.journal.forget(ctx, version, up)
+	case errors.Is(err, goose.ErrNotApplied): // a Down that went on would revert one version too many
+		return false, false, cmp.Or(m.journal.forget(ctx, version, up), ErrOvertaken)
 	}
 	return err == nil, up, err
 }
@@ -211,7 +214,11 @@ func (m *Migrator) withLock(ctx context.Context, fn func(ctx context.Context) er
 	if cause := context.Cause(held); err != nil && cause != nil {
 		err = fmt.Errorf("%w (%w)", cause, err)
 	}
-	return errors.Join(err, release())
+	released := release()
+	if err == nil && errors.Is(released, ErrLockLost) {
+		return nil // what fn has done is committed
+	}
+	return errors.Join(err, released)
 }
 
 // Status writes a line for each migration: when it was applied, and its file.

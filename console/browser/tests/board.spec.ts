@@ -101,10 +101,16 @@ test("a search finds dispatches that the board has not read", async ({ openConso
   await counted(page, { Canceled: "1 of 26" });
 });
 
-test("a search that is refused, or not answered, is repeated", async ({ openConsole, service, region }) => {
+test("a search that is refused, or not answered, is repeated, and its requests take turns", async ({ openConsole, service, region }) => {
   const old = { ...await service.dispatch(region), id: "dsp_" + "0".repeat(26), status: "CANCELED", site_address: "2 Needle-ro" };
   const page = await openConsole(`#/board?region=${region}`);
-  let asked = 0;
+  let asked = 0, open = 0, most = 0;
+  await page.route(/\/v1\/admin\/dispatches\?status=.*&q=/, async (route) => {
+    most = Math.max(most, ++open);
+    const response = await route.fetch();
+    open--;
+    await route.fulfill({ response });
+  });
   await page.route(/\/v1\/admin\/dispatches\?status=CANCELED&.*q=/, (route) => {
     asked++;
     if (asked === 1) return route.fulfill({ status: 429, headers: { "Retry-After": "1" }, json: { code: "RATE_LIMITED" } });
@@ -114,6 +120,7 @@ test("a search that is refused, or not answered, is repeated", async ({ openCons
   await page.getByLabel("Search").fill("needle");
   await expect(card(page, "Canceled", "2 Needle-ro")).toBeVisible();
   await expect(page.getByText("can't be reached")).toHaveCount(0);
+  expect(most).toBe(1);
 });
 
 test("a search goes on where a page is short, and says if it has not searched all", { tag: "@slow" }, async ({ openConsole, service, region }) => {

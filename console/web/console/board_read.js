@@ -43,7 +43,7 @@ async function getAnswer(url, { signal, onError }) {
     } catch (err) {
       signal.throwIfAborted();
       onError(err);
-      if (!worthRetrying(err)) throw err;
+      if (!worthRetrying(err) && !(err.status >= 500)) throw err;
       await pause(Math.max((err.retryAfter || 0) * 1000, Math.min(slowest, apart * 2 ** failures)), signal);
     }
   }
