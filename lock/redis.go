@@ -23,8 +23,8 @@ type Redis struct {
 	subscriptions subscriptions
 }
 
-// NewRedis returns a strategy on client, which must obey contexts (ContextTimeoutEnabled) and should not retry: of a release whose reply was
-// lost, a repetition says that the lease was lost.
+// NewRedis returns a strategy on client. The client must obey contexts (ContextTimeoutEnabled). It should not retry: if the reply to a
+// release is lost and the client sends the release again, Release reports a lost lease.
 func NewRedis(client redis.UniversalClient, keys Keys) *Redis {
 	return &Redis{
 		client: client, keys: keys,

@@ -27,7 +27,8 @@ type sessionGrant struct {
 	timer     *time.Timer
 }
 
-// activate sets the time at which the grant ends, even if its holder does nothing. The server alone would end the session later. It reports false if the sessions are closed.
+// activate sets the time at which the grant ends, even if its holder does nothing. The server alone would end the session
+// later. It reports false if the sessions are closed.
 func (g *sessionGrant) activate(end time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -103,7 +103,7 @@ func New(dialect Dialect, db, lockDB *sql.DB, log *slog.Logger) (*Migrator, erro
 	return m, nil
 }
 
-// Up applies all missing migrations, and returns how many. ErrBusy, ErrOvertaken.
+// Up applies all missing migrations, and returns how many. ErrBusy, ErrOvertaken, ErrLockLost.
 func (m *Migrator) Up(ctx context.Context) (steps int, err error) {
 	err = m.withLock(ctx, func(ctx context.Context) error {
 		ended, up, err := m.resume(ctx)
@@ -124,7 +124,7 @@ func (m *Migrator) Up(ctx context.Context) (steps int, err error) {
 }
 
 // Down reverts the newest migration and deletes the data that only it has columns for. It returns false if there was none.
-// ErrBusy, ErrOvertaken.
+// ErrBusy, ErrOvertaken, ErrLockLost.
 func (m *Migrator) Down(ctx context.Context) (took bool, err error) {
 	err = m.withLock(ctx, func(ctx context.Context) error {
 		if version, _, err := m.interrupted(ctx); err == nil && version != 0 && m.names[version] == "" {
