@@ -3,9 +3,9 @@
 //	go run ./servertest/run [-all | -soak] [-pages] [-run REGEXP] [PACKAGES]
 //	go run ./servertest/run -exec COMMAND [ARGUMENTS]
 //
-// It starts one Redis, MariaDB and MySQL for all packages, compiles every test binary before the first test, and runs two
-// packages at a time, without -all four when the longest have begun; with -pages the pages are one of them. At the end it prints the
-// seconds by package and what was left out.
+// It starts one Redis, MariaDB and MySQL for all packages, compiles every test binary before the first test, and runs two packages at
+// a time, and when the busiest have begun four, with -all three; with -pages the pages are one of them. At the end it prints the seconds
+// by package and what was left out.
 // -exec runs a command that tests, with the same servers.
 package main
 

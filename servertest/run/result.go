@@ -20,8 +20,7 @@ import (
 const timeout = 40 * time.Minute
 
 const (
-	atOnce   = 2  // packages run at a time,
-	busiest  = 7  // and without -all twice as many once so many have begun: the later ones wait more than they compute
+	atOnce   = 2  // packages run at a time, and later more: see options.later
 	parallel = 8  // parallel tests of a package run at a time: most of them wait
 	slowest  = 10 // tests are named at the end
 )

@@ -145,6 +145,14 @@ func (o options) slowlyRaced() map[string]string {
 	return slowlyRaced
 }
 
+// later says how many packages more run at a time once the busiest have begun: the others wait more than they compute.
+func (o options) later() (busiest, more int) {
+	if o.all {
+		return 3, 1 // systemtest, with and without the race detector, and lock
+	}
+	return 7, 2
+}
+
 func (o options) tags() []string {
 	if o.soak {
 		return []string{"-tags=soak"}
@@ -188,6 +196,7 @@ func test(ctx context.Context, o options) error {
 	}
 	results := make([]*result, len(runs))
 	next := make(chan int)
+	busiest, more := o.later()
 	var workers sync.WaitGroup
 	work := func() {
 		for i := range next {
@@ -196,7 +205,7 @@ func test(ctx context.Context, o options) error {
 		}
 	}
 	for i := range runs {
-		if i < atOnce || !o.all && i >= busiest && i < busiest+atOnce {
+		if i < atOnce || i >= busiest && i < busiest+more {
 			workers.Go(work)
 		}
 		next <- i
