@@ -163,6 +163,21 @@ func TestTwoStoresUpdateOneFile(t *testing.T) {
 	}
 }
 
+// Ten instances open and migrate a file that does not exist, at once. SQLite refuses some of them for a moment without waiting.
+func TestOpenAFileTogether(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		u := servertest.EmptyURL(t, servertest.SQLite)
+		mustAll(t, 10, func(int) error {
+			s, err := Open(t.Context(), u, Options{Log: quiet, Patience: testkit.Patience})
+			if err != nil {
+				return err
+			}
+			return errors.Join(s.up(t.Context()), s.Close())
+		})
+	}
+}
+
 // Ten instances start at once on an empty database.
 func TestMigrateTogether(t *testing.T) {
 	t.Parallel()

@@ -52,7 +52,7 @@ func openSQLite(path string, o Options) (*Store, error) {
 		forceIndex:  func(string) string { return "" }, // SQLite chooses these indexes itself
 		hasRegion:   "EXISTS (SELECT 1 FROM json_each(v.regions) WHERE value = json_extract(?, '$'))",
 		migrator: func() (*migrations.Migrator, func() error, error) {
-			lockDB, err := sql.Open(sqlite.DriverName, sqliteDSN(path+".migrate", migrations.LockWait))
+			lockDB, err := sql.Open(sqlite.DriverName, sqliteFile(path+".migrate", migrations.LockWait))
 			if err != nil {
 				return nil, nil, err
 			}
@@ -66,37 +66,54 @@ func openSQLite(path string, o Options) (*Store, error) {
 
 // takesWrites returns nil if the file is writable, also while another process is writing it.
 func takesWrites(ctx context.Context, db *sql.DB) error {
-	const busy = 5
 	tx, err := db.BeginTx(ctx, nil)
 	if err == nil {
 		// BEGIN succeeds also if the file is not writable.
 		_, err = tx.ExecContext(ctx, "PRAGMA user_version = 0")
 		return errors.Join(err, tx.Rollback())
 	}
-	var refused *driver.Error
-	if errors.As(err, &refused) && refused.Code()&0xff == busy {
+	if isBusy(err) {
 		return nil
 	}
 	return err
 }
 
+// isBusy reports whether a file is locked by another connection.
+func isBusy(err error) bool {
+	const busy = 5
+	var refused *driver.Error
+	return errors.As(err, &refused) && refused.Code()&0xff == busy
+}
+
 // sqliteDSN selects a write-ahead log that is flushed with each commit, so that a committed claim survives a power cut, and
 // transactions that take the write lock when they begin rather than fail at their first write.
 func sqliteDSN(path string, busy time.Duration) string {
+	return sqliteFile(path, busy, "journal_mode(WAL)", "synchronous(FULL)")
+}
+
+func sqliteFile(path string, busy time.Duration, pragmas ...string) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + url.Values{
-		"_pragma": {fmt.Sprintf("busy_timeout(%d)", busy.Milliseconds()), "journal_mode(WAL)", "synchronous(FULL)"},
+		"_pragma": append([]string{fmt.Sprintf("busy_timeout(%d)", busy.Milliseconds())}, pragmas...),
 		"_txlock": {"immediate"},
 	}.Encode()
 }
 
 func (s *Store) sqlitePool(path string, conns int) (*gorm.DB, error) {
-	pool, err := sqliteConns(path, 2*s.options.Patience, conns) // while another process locks the file
+	wait := 2 * s.options.Patience // while another process locks the file
+	pool, err := sqliteConns(path, wait, conns)
 	if err != nil {
 		return nil, err
 	}
 	s.closers = append(s.closers, pool.Close)
+	for end := time.Now().Add(wait); isBusy(pool.Ping()) && time.Now().Before(end); {
+		time.Sleep(walPause)
+	}
 	return gorm.Open(&sqlite.Dialector{Conn: pool}, gormConfig())
 }
+
+// walPause is the time between two attempts to give a new file a write-ahead log. SQLite does not wait for another process that does the
+// same, whatever busy_timeout says.
+const walPause = 10 * time.Millisecond
 
 func sqliteConns(path string, busy time.Duration, conns int) (*sql.DB, error) {
 	pool, err := sql.Open(sqlite.DriverName, sqliteDSN(path, busy))
