@@ -138,8 +138,9 @@ func (d *Dispatch) CloseOverdue(after time.Duration, now time.Time) []Event {
 }
 
 // Reannounce announces an open dispatch again, for drivers whose taps on that round, 0 for the current one, were refused by
-// a claim that failed. No event if the dispatch is not open in that round, and a NotOpenYetError before its opening. The dispatch
-// and its version stay as they are, so that no admin's change is refused because of it.
+// a claim that failed. No event if the dispatch is not open in that round, and a NotOpenYetError before its opening. The version
+// stays as it is, so that no admin's change is refused because of it. UpdatedAt does not: a claim that was decided before is decided again,
+// and its event sorts behind this one.
 func (d *Dispatch) Reannounce(round int, now time.Time) ([]Event, error) {
 	switch {
 	case round != 0 && round != d.Round:
@@ -149,6 +150,7 @@ func (d *Dispatch) Reannounce(round int, now time.Time) ([]Event, error) {
 	case d.Status != Pending:
 		return nil, nil
 	}
+	d.UpdatedAt = now
 	return []Event{d.event(EventOpened, System, ReasonClaimFailed, now)}, nil
 }
 

@@ -177,11 +177,11 @@ func (s *Store) transactClaim(condition func() string) commitFunc {
 
 func (s *Store) writeClaim(tx *gorm.DB, snapshot *claimSnapshot, condition string, d *dispatch.Dispatch, events []dispatch.Event) error {
 	won := tx.Exec(`UPDATE dispatches`+s.dialect.forceIndex("PRIMARY")+` SET status = ?, claim_id = ?, accepted_by = ?, accepted_at = ?, version = ?, updated_at = ?
-		WHERE id = ? AND status = 'PENDING' AND round = ? AND version = ? AND `+condition+` AND expires_at > `+s.dialect.now()+`
+		WHERE id = ? AND status = 'PENDING' AND round = ? AND version = ? AND updated_at = ? AND `+condition+` AND expires_at > `+s.dialect.now()+`
 		AND NOT `+s.dialect.readOnly+`
 		AND EXISTS (SELECT 1 FROM drivers WHERE id = ? AND version = ?`+s.dialect.forShare+`)`,
 		d.Status, d.Claim.ID, d.Claim.Driver, micros(d.Claim.AcceptedAt), d.Version, micros(d.UpdatedAt),
-		d.ID, snapshot.dispatch.Round, snapshot.dispatch.Version, snapshot.candidate.ID, snapshot.candidate.Version)
+		d.ID, snapshot.dispatch.Round, snapshot.dispatch.Version, micros(snapshot.dispatch.UpdatedAt), snapshot.candidate.ID, snapshot.candidate.Version)
 	if won.Error != nil {
 		return won.Error
 	}
