@@ -115,6 +115,7 @@ func TestPatchRefusals(t *testing.T) {
 		`{"work_ends_at":"9999-12-31T23:59:59-12:00"}`: "work_ends_at",
 		`{"fee":null}`: "fee", `{"fee":{"amount":1}}`: "fee.currency", `{"fee":{"amount":-1,"currency":"KRW"}}`: "fee.amount",
 		`{"fee":{"amount":1,"currency":"KRW","x":1}}`: "fee.x", `{"fee":{"amount":"1","currency":"KRW"}}`: "fee.amount", `{"fee":1}`: "fee",
+		`{"fee":{"currency":"KRW"}}`: "fee.amount", `{"fee":{"amount":null,"currency":"KRW"}}`: "fee.amount",
 		`{"min_working_height_m":0}`: "min_working_height_m", `{"min_working_height_m":"20"}`: "min_working_height_m",
 		`{"site_lat":91}`: "site_lat", `{"site_lat":null,"site_lng":127}`: "site_lat", `{"site_lng":null,"site_lat":37}`: "site_lat",
 		`{"note":"` + strings.Repeat("x", 2001) + `"}`: "note", `{"note":false}`: "note",

@@ -80,7 +80,7 @@ func asRequest(d dispatch.Dispatch) createDispatchRequest {
 		SiteAddress: d.Site.Address, SiteLat: d.Site.Lat, SiteLng: d.Site.Lng,
 		WorkStartsAt: d.WorkStartsAt, WorkEndsAt: d.WorkEndsAt, Note: d.Note, OpensAt: &opens, ExpiresAt: &expires,
 	}
-	r.Fee.Amount, r.Fee.Currency = d.Fee.Amount, d.Fee.Currency
+	r.Fee = feeRequest{Amount: &d.Fee.Amount, Currency: d.Fee.Currency}
 	return r
 }
 

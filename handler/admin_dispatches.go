@@ -36,7 +36,7 @@ type createDispatchRequest struct {
 
 // feeRequest limits the amount to 2^53-1, the largest integer that JavaScript shows and sends back unchanged.
 type feeRequest struct {
-	Amount   int64  `json:"amount" validate:"min=0,max=9007199254740991"`
+	Amount   *int64 `json:"amount" validate:"required,min=0,max=9007199254740991"`
 	Currency string `json:"currency" validate:"required,iso4217"`
 }
 
@@ -47,7 +47,7 @@ func (r *createDispatchRequest) order() service.DispatchRequest {
 			Region: r.Region, VehicleClass: r.VehicleClass, MinWorkingHeightM: r.MinWorkingHeightM,
 			Site:         dispatch.Site{Address: r.SiteAddress, Lat: r.SiteLat, Lng: r.SiteLng},
 			WorkStartsAt: r.WorkStartsAt, WorkEndsAt: r.WorkEndsAt,
-			Fee: dispatch.Money{Amount: r.Fee.Amount, Currency: r.Fee.Currency}, Note: r.Note,
+			Fee: dispatch.Money{Amount: *r.Fee.Amount, Currency: r.Fee.Currency}, Note: r.Note,
 		},
 		OpensAt: r.OpensAt, ExpiresAt: r.ExpiresAt,
 	}

@@ -142,6 +142,7 @@ func TestExtremes(t *testing.T) {
 	for _, field := range []string{
 		`"fee":{"amount":9223372036854775808,"currency":"KRW"}`, `"fee":{"amount":-9223372036854775808,"currency":"KRW"}`,
 		`"fee":{"amount":1.5,"currency":"KRW"}`, `"fee":{"amount":1,"currency":"krw"}`, `"fee":null`, `"fee":[]`, `"fee":{"amount":1}`,
+		`"fee":{"currency":"KRW"}`, `"fee":{"amount":null,"currency":"KRW"}`,
 		`"site_lat":-90.0001`, `"site_lng":180.0001`, `"site_lng":1e308`, `"min_working_height_m":200.1`, `"min_working_height_m":-1`,
 		`"opens_at":"2026-02-30T00:00:00Z"`, `"opens_at":"2026-01-01"`, `"opens_at":1`, `"opens_at":"+292277026596-12-04T15:30:07Z"`,
 		`"expires_at":"0000-01-01T00:00:00Z"`, `"opens_at":"0001-01-01T00:00:00Z"`, `"work_starts_at":null`,

@@ -3,6 +3,7 @@ package repository
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"gorm.io/gorm"
@@ -31,7 +32,10 @@ func (s *Store) Create(ctx context.Context,
 	})
 	if errors.Is(err, dispatch.ErrDuplicateExternalID) {
 		// The request may have been carried out just now, by another instance.
-		if applied, _ := alreadyApplied(general, dispatchProof); applied {
+		switch applied, failed := alreadyApplied(general, dispatchProof); {
+		case failed != nil:
+			return dispatch.Dispatch{}, fmt.Errorf("%w: another dispatch, or this request's, has the external_id: %v", dispatch.ErrUnknown, failed) //nolint:errorlint // it is not ErrUnavailable
+		case applied:
 			return s.Dispatch(ctx, idempotency.DispatchID(ctx, time.Time{}))
 		}
 	}

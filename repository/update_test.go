@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/idempotency"
 	"firsttap/testkit"
 )
 
@@ -71,6 +72,26 @@ func TestDuplicateExternalID(t *testing.T) {
 			}
 		}
 		db.mustHold(t, 0, dispatch.EventCreated, 5)
+	})
+}
+
+// A repeated creation whose external_id exists may have been carried out by the first request. If that can't be read, the caller is not
+// told that another dispatch has the external_id.
+func TestDuplicateExternalIDOfARepeatedCreation(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		must(t, errorOf(db.Create(t.Context(), offering("ERP-1"))))
+		general, err := db.general.DB()
+		must(t, err)
+		repeated := idempotency.WithSeed(t.Context(), idempotency.NewSeed(time.Now()))
+		build := offering("ERP-1")
+		_, err = db.Create(repeated, func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error) {
+			must(t, general.Close())
+			return build(now)
+		})
+		mustBeError(t, "a creation that can't be looked up", err, dispatch.ErrUnknown)
+		if errors.Is(err, dispatch.ErrDuplicateExternalID) {
+			t.Errorf("%v says who has the external_id", err)
+		}
 	})
 }
 
