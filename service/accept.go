@@ -116,7 +116,7 @@ func NewAcceptor(o AcceptorOptions) *Acceptor {
 		a.counter = noCounter{}
 	}
 	queue := newVerifyQueue()
-	a.inflight, a.reannouncer = newInflight(queue), newReannouncer(a.claims, a.gate, a.timeout, a.log)
+	a.inflight, a.reannouncer = newInflight(queue), newReannouncer(a.claims, a.gate, queue, a.timeout, a.log)
 	a.verify = &verifier{
 		verifyQueue: queue, claims: a.claims, gate: a.gate, inflight: a.inflight, reannouncer: a.reannouncer, timeout: a.timeout, log: a.log,
 	}

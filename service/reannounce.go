@@ -17,7 +17,7 @@ const (
 	followUpLook = time.Minute
 	// reannounceInterval bounds how often taps that fail have a dispatch announced again. It doubles each time.
 	reannounceInterval = 10 * time.Second
-	// followUpFor is how long a database that is unavailable is retried. An offer is over by then.
+	// followUpFor is how long a database that is unavailable is retried after the last refusal. Most offers are over by then.
 	followUpFor  = dispatch.DefaultWindow
 	maxFollowUps = 10_000
 	// maxFollowUpsPerDriver bounds what one driver can cause by invented dispatches and rounds.
@@ -32,6 +32,7 @@ const (
 type reannouncer struct {
 	claims    ClaimStore
 	gate      Gate
+	verify    *verifyQueue
 	timeout   time.Duration // of one announcement
 	log       *slog.Logger
 	mu        sync.Mutex
@@ -42,16 +43,17 @@ type reannouncer struct {
 
 // followUp is one round of a dispatch that is to be checked, for one of the drivers who were refused.
 type followUp struct {
-	dispatch   dispatch.ID
-	round      int
-	driver     dispatch.DriverID
-	due, since time.Time
-	latest     time.Time // when a driver was last refused
+	dispatch dispatch.ID
+	round    int
+	driver   dispatch.DriverID
+	due      time.Time
+	since    time.Time // when its time to be retried began
+	latest   time.Time // when a driver was last refused
 }
 
-func newReannouncer(claims ClaimStore, gate Gate, timeout time.Duration, log *slog.Logger) *reannouncer {
+func newReannouncer(claims ClaimStore, gate Gate, verify *verifyQueue, timeout time.Duration, log *slog.Logger) *reannouncer {
 	return &reannouncer{
-		claims: claims, gate: gate, timeout: timeout, log: log,
+		claims: claims, gate: gate, verify: verify, timeout: timeout, log: log,
 		open: map[dispatch.ID]map[int]followUp{}, perDriver: map[dispatch.DriverID]int{},
 	}
 }
@@ -66,7 +68,7 @@ func (r *reannouncer) schedule(tap Tap, wait time.Duration, refused ...dispatch.
 		if due := now.Add(wait); due.Before(old.due) {
 			old.due = due
 		}
-		old.latest = now
+		old.since, old.latest = now, now
 		r.open[tap.Dispatch][tap.Round] = old
 		return
 	}
@@ -170,8 +172,11 @@ func (r *reannouncer) due(now time.Time) (due []followUp) {
 }
 
 func (r *reannouncer) check(ctx context.Context, f followUp) {
-	switch r.lockState(ctx, f.dispatch, f.round) {
+	switch m, state := r.lockState(ctx, f.dispatch, f.round); state {
 	case lockTaken:
+		if f.round == 0 { // the marker may be of an earlier round, and then the verification announces the current one
+			r.verify.add(f.dispatch, m.holder, time.Now())
+		}
 		return
 	case lockClaimed:
 		r.reschedule(f, followUpRetry)
@@ -218,14 +223,14 @@ const (
 	lockTaken
 )
 
-func (r *reannouncer) lockState(ctx context.Context, id dispatch.ID, round int) lockState {
+func (r *reannouncer) lockState(ctx context.Context, id dispatch.ID, round int) (marker, lockState) {
 	owner, err := r.gate.Owner(ctx, lockName(id))
 	m, ok := parseMarker(owner)
 	switch {
 	case err != nil || !ok || m.committed && m.round < round:
-		return lockUnknown
+		return m, lockUnknown
 	case m.committed:
-		return lockTaken
+		return m, lockTaken
 	}
-	return lockClaimed
+	return m, lockClaimed
 }

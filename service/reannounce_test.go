@@ -117,7 +117,13 @@ func TestFollowUpGivesUp(t *testing.T) {
 		r.away, claims.fail = 1<<20, dispatch.ErrUnavailable
 		testkit.Run(t, a.Run)
 		refuseDuringClaim(t, a, claims, r.d.ID, 1)
-		pass(followUpFor + 2*followUpRetry)
+		pass(followUpFor / 2)
+		refuseDuringClaim(t, a, claims, r.d.ID, 1) // the time begins again
+		pass(followUpFor - 2*followUpRetry)
+		if len(a.reannouncer.open) != 1 {
+			t.Error("the last refusal is not followed up any more")
+		}
+		pass(4 * followUpRetry)
 		asked := r.away
 		pass(followUpFor)
 		if r.away != asked || len(a.reannouncer.open) != 0 {
@@ -144,7 +150,7 @@ func TestEndWithoutFollowUps(t *testing.T) {
 }
 
 func TestFollowUpsAreBounded(t *testing.T) {
-	c := newReannouncer(newRow(), noGate{}, decideTimeout, quiet)
+	c := newReannouncer(newRow(), noGate{}, newVerifyQueue(), decideTimeout, quiet)
 	for i := range maxFollowUps + 10 {
 		c.schedule(Tap{dispatch.NewID(time.UnixMicro(int64(i))), dispatch.DriverID(strconv.Itoa(i)), 1}, time.Hour)
 	}
@@ -183,7 +189,7 @@ func TestEarliestFollowUpCounts(t *testing.T) {
 func TestOlderRoundDoesNotReplaceTheFollowUp(t *testing.T) {
 	r := newRow()
 	r.d.Round = 2
-	c := newReannouncer(r, noGate{}, decideTimeout, quiet)
+	c := newReannouncer(r, noGate{}, newVerifyQueue(), decideTimeout, quiet)
 	c.schedule(Tap{r.d.ID, ann, 2}, followUpRetry)
 	c.schedule(Tap{r.d.ID, bob, 1}, 0)
 	c.checkDue(t.Context(), time.Now().Add(2*followUpRetry))

@@ -225,7 +225,7 @@ func TestMadeUpRoundDoesNotSilenceTheTrueOne(t *testing.T) {
 
 // TestOneDriverCannotFillTheFollowUps: invented dispatches and rounds of one driver leave room for others.
 func TestOneDriverCannotFillTheFollowUps(t *testing.T) {
-	c := newReannouncer(newRow(), noGate{}, decideTimeout, quiet)
+	c := newReannouncer(newRow(), noGate{}, newVerifyQueue(), decideTimeout, quiet)
 	id := dispatch.NewID(time.Now())
 	c.schedule(Tap{id, bob, 1}, time.Hour)
 	for i := range maxFollowUps + 10 {

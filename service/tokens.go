@@ -20,9 +20,11 @@ var ErrTokenEnded = fmt.Errorf("%w: the token has expired or was revoked", ErrUn
 
 const (
 	// TokenTTL is the lifetime of a driver's token.
-	TokenTTL     = 30 * 24 * time.Hour
-	tokenIssuer  = "firsttap"
-	tokenPurpose = "driver"
+	TokenTTL = 30 * 24 * time.Hour
+	// clockTolerance is how far the clock of the instance that issued a token may be ahead of this one's.
+	clockTolerance = time.Minute
+	tokenIssuer    = "firsttap"
+	tokenPurpose   = "driver"
 	// maxVerifiedTokens bounds the cache: several times the number of drivers.
 	maxVerifiedTokens = 16384
 )
@@ -83,7 +85,7 @@ func NewTokens(o TokenOptions) *Tokens {
 	t.firebase = newFirebaseUsers(o.IDTokens, o.Drivers)
 	t.parser = jwt.NewParser(
 		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose "none"
-		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithStrictDecoding(),
+		jwt.WithExpirationRequired(), jwt.WithStrictDecoding(),
 		jwt.WithIssuer(tokenIssuer), jwt.WithAudience(tokenPurpose), jwt.WithTimeFunc(o.Now),
 	)
 	return t
@@ -133,7 +135,7 @@ func (t *Tokens) verify(token string) (verifiedToken, error) {
 		return verifiedToken{}, ErrUnauthenticated
 	}
 	driver, err := dispatch.ParseDriverID(claims.Subject)
-	if err != nil || claims.IssuedAt == nil || claims.ExpiresAt.Sub(claims.IssuedAt.Time) > TokenTTL {
+	if err != nil || claims.IssuedAt == nil || claims.IssuedAt.After(t.now().Add(clockTolerance)) || claims.ExpiresAt.Sub(claims.IssuedAt.Time) > TokenTTL {
 		return verifiedToken{}, ErrUnauthenticated
 	}
 	return verifiedToken{driver: driver, generation: claims.Generation, until: claims.ExpiresAt.Time}, nil

@@ -143,7 +143,7 @@ func TestForgedTokens(t *testing.T) {
 		"no exp":                         with(map[string]any{"exp": nil}), "exp null": signed(hs256, map[string]any{"iss": "firsttap", "aud": "driver", "sub": driver, "exp": nil}, secret),
 		"exp now": with(map[string]any{"exp": fixed.Unix()}), "expired": with(map[string]any{"exp": fixed.Unix() - 1}),
 		"exp 0": with(map[string]any{"exp": 0}), "exp -1": with(map[string]any{"exp": -1}), "exp text": with(map[string]any{"exp": "never"}),
-		"not before": with(map[string]any{"nbf": fixed.Unix() + 1}), "made in the future": with(map[string]any{"iat": fixed.Unix() + 1}),
+		"not before": with(map[string]any{"nbf": fixed.Unix() + 1}), "issued in the future": with(map[string]any{"iat": fixed.Add(clockTolerance + time.Second).Unix()}),
 		"another issuer": with(map[string]any{"iss": "someone"}), "no issuer": with(map[string]any{"iss": nil}), "issuer's case": with(map[string]any{"iss": "FirstTap"}),
 		"another audience": with(map[string]any{"aud": "admin"}), "no audience": with(map[string]any{"aud": nil}), "empty audience": with(map[string]any{"aud": []string{}}),
 		"no subject": with(map[string]any{"sub": nil}), "empty subject": with(map[string]any{"sub": ""}), "a dispatch's": with(map[string]any{"sub": "dsp_" + strings.Repeat("1", 26)}),
@@ -170,6 +170,14 @@ func TestForgedTokens(t *testing.T) {
 	if tokens.verified.Len() != 1 {
 		t.Errorf("%d tokens are cached, and one was good", tokens.verified.Len())
 	}
+}
+
+// TestTokenOfAnInstanceAhead: an instance accepts at once what an instance issued whose clock is a little ahead.
+func TestTokenOfAnInstanceAhead(t *testing.T) {
+	ahead := clock{fixed.Add(clockTolerance)}
+	token, _, err := newTokens(TokenOptions{Now: ahead.now}).Issue(driver, 0)
+	must(t, err)
+	newTokens(TokenOptions{}).mustAccept(t, token, driver)
 }
 
 // TestTokenEnds: a token expires to the second, from the cache too.

@@ -323,6 +323,24 @@ func TestMarkerOutlivesItsClaim(t *testing.T) {
 	s.mustHave(t, id, takenValue(v[1], 2))
 }
 
+// TestMarkerOutlivesItsClaimBehindATap: the driver of such a marker taps again and is refused. A driver whose tap without a round was refused
+// meanwhile has not met the marker, and hears of the dispatch too.
+func TestMarkerOutlivesItsClaimBehindATap(t *testing.T) {
+	s := newShared(t)
+	i, id, v := s.verified(), s.dispatch(), s.drivers(2)
+	s.next(id, v[0])
+	s.set(id, takenValue(v[0], 1))
+	release := i.hold(t, Tap{id, v[0], noRound})
+	i.mustRefuse(t, Tap{id, v[1], noRound}, false)
+	mustBe(t, release(), dispatch.ErrOfferStale)
+	i.reannouncer.checkDue(t.Context(), time.Now().Add(2*followUpRetry))
+	i.twice(t)
+	s.mustHave(t, id, "")
+	i.reannouncer.checkDue(t.Context(), time.Now().Add(4*followUpRetry))
+	testkit.Equal(t, "the round that is announced", 2, testkit.Await(t, "the announcement", i.claims.announced))
+	i.mustHaveLost(t, 0)
+}
+
 // slowly answers the first look late, as a new primary does that is still applying its relay log.
 type slowly struct {
 	ClaimStore
