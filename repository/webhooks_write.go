@@ -76,6 +76,12 @@ func writeDeliveries(tx *gorm.DB, rows []deliveryRow, how clause.OnConflict, now
 	return unavailable(tx.Clauses(how).CreateInBatches(rows, deliveriesPerStatement).Error)
 }
 
+// takeLane changes the row of a lane that exists: on another node of a Galera cluster a lock alone would not keep a completion from deleting it.
+var takeLane = clause.OnConflict{
+	Columns:   []clause.Column{{Name: "webhook_id"}, {Name: "dispatch_id"}},
+	DoUpdates: clause.Assignments(map[string]any{"next_at": gorm.Expr("webhook_lanes.next_at + 1")}),
+}
+
 // takeLanes locks the lanes until tx ends, and makes those that have no row due now.
 func takeLanes(tx *gorm.DB, lanes []laneKey, now time.Time) error {
 	slices.SortFunc(lanes, compareLanes)
@@ -84,7 +90,7 @@ func takeLanes(tx *gorm.DB, lanes []laneKey, now time.Time) error {
 	for i, l := range lanes {
 		rows[i] = laneRow{WebhookID: l.webhook, DispatchID: l.dispatch, NextAt: micros(now)}
 	}
-	return unavailable(tx.Clauses(clause.OnConflict{DoNothing: true}).CreateInBatches(rows, rowsPerStatement).Error)
+	return unavailable(tx.Clauses(takeLane).CreateInBatches(rows, rowsPerStatement).Error)
 }
 
 // subscription is what an event's completion needs to know of an active endpoint.
