@@ -215,6 +215,7 @@ func (r *Relay) complete(ctx context.Context, batch []committedEvent) {
 		return
 	}
 	if err := r.options.Outbox.CompleteEvents(ctx, done); err != nil {
-		r.options.Log.Warn("events not completed; a relay will expand them when their leases have ended", "events", len(done), "error", err)
+		r.expandFailed.Store(true)
+		r.options.Log.Warn("events not completed; a relay will expand them when they are released", "events", len(done), "error", err)
 	}
 }

@@ -208,6 +208,23 @@ func TestRelayEndsWithCompletions(t *testing.T) {
 	})
 }
 
+// Events whose completion fails are completed soon, not when their leases end.
+func TestCompletionFails(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 1, func(t *testing.T, o *office) {
+		r := o.relay(o.longLeases)
+		v := o.accounts(1, "jeju")[0]
+		o.assignUnseen(v)
+		synctest.Wait() // until the relay has learned that the driver has no device
+		r.wire.setNext(requestIsLost, "CompleteEvents")
+		o.assignUnseen(v)
+		time.Sleep(10 * time.Second)
+		testkit.Equal(t, "faults that have not struck", 0, r.wire.ahead())
+		r.stop() // which releases what the relay has leased and not completed
+		testkit.Equal(t, "events that are not completed", 0, o.due())
+	})
+}
+
 // Other events are expanded while the expansion of one event is slow.
 func TestSlowExpansionHoldsUpNoOther(t *testing.T) {
 	t.Parallel()

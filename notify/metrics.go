@@ -83,7 +83,7 @@ func newRelayMetrics(r prometheus.Registerer, c *throttle) *relayMetrics {
 	r.MustRegister(distrusted, m.results, m.unsent, m.delay, m.overflow, m.suspected, m.cleared, m.quarantined, m.platforms, m.topics, m.backlog, m.backlogAge,
 		state("firsttap_push_width", "How many requests may be in flight.", func(s throttleState) float64 { return float64(s.limit) }),
 		state("firsttap_push_paused_seconds", "Rest of the pause in which nothing is sent.", func(s throttleState) float64 { return s.paused.Seconds() }),
-		state("firsttap_push_circuit_open", "1 while the push service refuses our credentials or every token.", func(s throttleState) float64 { return oneIf(s.circuit != "") }))
+		state("firsttap_push_circuit_open", "1 while the push service refuses our credentials or every token, by this process's last request.", func(s throttleState) float64 { return oneIf(s.closed) }))
 	return m
 }
 
@@ -101,7 +101,7 @@ func (m *relayMetrics) countDropped(reason string, n int) {
 }
 
 func (m *relayMetrics) observeDelay(p outbox.Push, now time.Time) {
-	if p.Attempts == 0 {
+	if p.Attempts == 0 && !p.Tried {
 		m.delay.WithLabelValues(string(p.Type)).Observe(max(0, now.Sub(p.EventAt).Seconds()))
 	}
 }
@@ -135,21 +135,26 @@ func (m *relayMetrics) platformClosed(p dispatch.Platform) {
 // backlogInterval is how often the gauges of the backlog are updated.
 const backlogInterval = 10 * time.Second
 
-// watchBacklog updates the gauges of the backlog until ctx ends.
+// watchBacklog updates the gauges of the backlog until ctx ends, and then sets them to 0: this process no longer looks.
 func (r *Relay) watchBacklog(ctx context.Context) {
+	defer r.setBacklog(0, 0)
 	tick := time.NewTicker(backlogInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
 			if due, oldest, err := r.readBacklog(ctx); err == nil {
-				r.metrics.backlog.Set(float64(due))
-				r.metrics.backlogAge.Set(oldest.Seconds())
+				r.setBacklog(due, oldest)
 			}
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+func (r *Relay) setBacklog(due int, oldest time.Duration) {
+	r.metrics.backlog.Set(float64(due))
+	r.metrics.backlogAge.Set(oldest.Seconds())
 }
 
 // readBacklog counts the backlog, unless a look says that no notification is due.

@@ -128,7 +128,7 @@ type Relay struct {
 	closedPlatforms map[dispatch.Platform]time.Time
 	// running: Run sends what becomes ready.
 	running atomic.Bool
-	// expandFailed: this process holds the lease of an event that it failed to expand.
+	// expandFailed: this process holds the lease of an event that it failed to expand or to complete.
 	expandFailed atomic.Bool
 	attempts     sync.WaitGroup
 	// handOver passes a push to a goroutine that is idle after an attempt. Idle goroutines end after keepIdle, and when noMore is closed.
@@ -291,7 +291,7 @@ func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 		r.options.Publish(x.Dispatch, []dispatch.Event{x.Event})
 	}
 	r.metrics.countDropped("superseded", x.Dropped)
-	supersedes := !x.Event.Type.IsOffer() && x.Event.Type != dispatch.EventCreated
+	supersedes := x.Event.Type != dispatch.EventCreated && x.Event.Type != dispatch.EventOpened
 	if supersedes {
 		r.releaseSuperseded(&x.Dispatch)
 	}

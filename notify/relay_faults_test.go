@@ -4,8 +4,12 @@ import (
 	"log/slog"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/dispatch"
 	"firsttap/notify"
@@ -44,6 +48,25 @@ func TestPushServiceIsUnavailable(t *testing.T) {
 		o.mustHaveSentAll()
 		testkit.Equal(t, "recorded attempts", asked, int64(o.attempts()))
 		testkit.Equal(t, "messages that came twice", 0, o.twice())
+	})
+}
+
+// A relay that has ended, as that of an instance that leads no more, shows no backlog: whoever relays now shows it.
+func TestBacklogOfARelayThatEnds(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 60, func(t *testing.T, o *office) {
+		o.fcm.Set(func(k *fcmtest.Knobs) { k.Status = 503 })
+		metrics := prometheus.NewRegistry()
+		r := o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.MaxInFlight, n.Metrics = 8, metrics })
+		o.offer()
+		time.Sleep(time.Minute)
+		if due, age := gauge(t, metrics, "firsttap_push_backlog"), gauge(t, metrics, "firsttap_push_backlog_age_seconds"); due == 0 || age == 0 {
+			t.Errorf("a minute without a push service shows %v notifications that are due for %v s", due, age)
+		}
+		r.stop()
+		for _, name := range []string{"firsttap_push_backlog", "firsttap_push_backlog_age_seconds"} {
+			testkit.Equal(t, name, 0.0, gauge(t, metrics, name))
+		}
 	})
 }
 
@@ -223,6 +246,59 @@ func TestTopic(t *testing.T) {
 		if n := o.fcm.Requests() - before; n > 3 { // the winner, the topic, and an offer whose arrival was not known
 			t.Errorf("%d requests to tell %d phones", n, len(o.cars))
 		}
+	})
+}
+
+// A push service that refuses the calls for topics is called less and less, and not before it wants to be.
+func TestTopicCallsAreRefused(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 30, func(t *testing.T, o *office) {
+		o.fcm.Set(func(k *fcmtest.Knobs) { k.TopicStatus, k.RetryAfter = 503, "100" })
+		o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.TopicThreshold = 20 })
+		var topics []string
+		for range 8 {
+			topics = append(topics, outbox.TopicOf(o.offer().ID))
+		}
+		time.Sleep(99 * time.Second)
+		testkit.Equal(t, "calls before Retry-After is over", 1, o.fcm.TopicCalls())
+		time.Sleep(time.Hour)
+		// After 100 s, 100 s, 120 s, 240 s, 480 s, and then every 600 s.
+		if n := o.fcm.TopicCalls(); n < 9 || n > 10 {
+			t.Errorf("%d calls in an hour", n)
+		}
+		o.fcm.Set(func(k *fcmtest.Knobs) { k.TopicStatus = 0 })
+		time.Sleep(11 * time.Minute)
+		for _, topic := range topics {
+			testkit.Equal(t, "subscribed phones", len(o.cars), len(o.fcm.Subscribers(topic)))
+		}
+	})
+}
+
+// Offers of terms that were changed meanwhile are not sent any more.
+func TestChangedTerms(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 40, func(t *testing.T, o *office) {
+		o.fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 50 * time.Millisecond })
+		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.MaxInFlight = 4 })
+		d := o.offer()
+		synctest.Wait() // until the first offers are under way
+		_, err := o.store.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			terms := d.Terms
+			terms.Fee.Amount++
+			return d.Update(d.Version, terms, d.Window, "key_1", now)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // until the relay knows the new terms
+		var old atomic.Int32
+		o.fcm.OnSend(func(r fcmtest.Request) {
+			if r.Data["round"] == "1" {
+				old.Add(1)
+			}
+		})
+		o.eventually("all phones show the new terms", func() bool { return o.shows(dispatch.EventUpdated) == len(o.cars) })
+		testkit.Equal(t, "offers of the old terms that were sent after the new ones were known", 0, old.Load())
 	})
 }
 

@@ -252,12 +252,19 @@ type throttleState struct {
 	limit   int
 	paused  time.Duration
 	circuit Class
+	closed  bool // the circuit is open: the last request said so, not long ago
 }
+
+// circuitKnown is how long after its pause an open circuit is reported if this process has nothing to send: another one may have sent since.
+const circuitKnown = 30 * time.Second
 
 func (t *throttle) state(now time.Time) throttleState {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return throttleState{limit: int(t.limit), paused: max(0, t.until.Sub(now)), circuit: t.circuit}
+	return throttleState{
+		limit: int(t.limit), paused: max(0, t.until.Sub(now)), circuit: t.circuit,
+		closed: t.circuit != "" && now.Before(t.until.Add(circuitKnown)),
+	}
 }
 
 func (t *throttle) wake() {

@@ -15,17 +15,36 @@ const (
 	topicBatch  = 4
 	// subscribeInterval makes 2,000 subscriptions a second of the 3,000 that the push service allows.
 	subscribeInterval = 500 * time.Millisecond
+	// A call that fails pauses all of them. The pause doubles with each failure in a row.
+	firstTopicPause, longestTopicPause = 30 * time.Second, 10 * time.Minute
 )
+
+// topicCallError is a call that the push service refused or did not answer.
+type topicCallError struct{ Outcome }
+
+func (e *topicCallError) Error() string { return string(e.Class) + ": " + e.Reason }
 
 // maintainTopics subscribes large audiences to their topics, and unsubscribes them after the offer has ended.
 func (r *Relay) maintainTopics(ctx context.Context) {
+	pause := firstTopicPause
 	for ctx.Err() == nil {
 		leased, err := r.options.Topics.LeaseTopics(ctx, topicBatch)
 		if err != nil && ctx.Err() == nil {
 			r.options.Log.Warn("topics not leased; the relay will try again", "error", err)
 		}
 		for _, t := range leased {
-			if err := r.maintainTopic(ctx, t); err != nil && ctx.Err() == nil && !errors.Is(err, dispatch.ErrNotLeased) {
+			err := r.maintainTopic(ctx, t)
+			var failed *topicCallError
+			if errors.As(err, &failed) && ctx.Err() == nil {
+				wait := max(pause, failed.RetryAfter)
+				r.options.Log.Warn("topic subscriptions incomplete; this process calls the push service for topics again after a pause",
+					"topic", t.Name, "error", err, "pause", wait)
+				r.pause(ctx, wait)
+				pause = min(2*pause, longestTopicPause)
+				break // the leases of the others have ended, or end soon
+			}
+			pause = firstTopicPause
+			if err != nil && ctx.Err() == nil && !errors.Is(err, dispatch.ErrNotLeased) {
 				r.options.Log.Warn("topic subscriptions incomplete; they will be continued when the topic's lease expires",
 					"topic", t.Name, "error", err)
 			}
@@ -59,7 +78,7 @@ func (r *Relay) maintainTopic(ctx context.Context, t outbox.Topic) error {
 		refusals, o := change(ctx, t.Name, tokens)
 		r.metrics.countTopicCall(o)
 		if o.Class != Sent {
-			return errors.New(string(o.Class) + ": " + o.Reason)
+			return &topicCallError{o}
 		}
 		done, refused := splitRefused(members, refusals)
 		if err := r.options.Topics.RecordMembers(ctx, t, done, refused); err != nil {

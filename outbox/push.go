@@ -20,8 +20,9 @@ type Push struct {
 	Driver   dispatch.DriverID // "" for a topic
 	Device   dispatch.Device   // zero for a topic
 	Topic    string            // "" for a device
-	// Attempts counts failed attempts.
+	// Attempts counts failed attempts. Tried is also set if the push service was asked without an attempt being counted.
 	Attempts int
+	Tried    bool
 	// EventAt is when the event happened, UsefulUntil when the push becomes useless.
 	EventAt, UsefulUntil time.Time
 	// LeasedUntil is when the lease ends.

@@ -87,6 +87,7 @@ type Outbox struct {
 		sync.Mutex
 		outbox.LaneRotation
 	}
+	unread unreadLeases
 }
 
 // Outbox returns the outbox for one owner.
@@ -138,15 +139,46 @@ func (o *Outbox) moveSomeOutboxRows(ctx context.Context) (moved int, err error) 
 // counts the obsolete ones, by reason. If both together are fewer than limit, no more are due.
 func (o *Outbox) LeaseNotifications(ctx context.Context, limit int) (pushes []outbox.Push, dropped map[string]int, err error) {
 	until := time.Now().Add(o.LeaseTerm) // taken before the statement, so that the lease ends no earlier
+	if err := o.unread.release(ctx, o); err != nil {
+		return nil, nil, err
+	}
 	ids, err := o.leaseShares(ctx, limit)
 	if len(ids) == 0 {
 		return nil, nil, err
 	}
 	pushes, now, err := o.pushes(ctx, ids, until)
 	if err != nil {
+		o.unread.add(ids)
 		return nil, nil, err
 	}
 	return o.dropObsolete(ctx, pushes, now)
+}
+
+// unreadLeases are the notifications that this process has leased and then failed to read. Safe for concurrent use.
+type unreadLeases struct {
+	mu  sync.Mutex
+	ids []dispatch.NotificationID
+}
+
+func (u *unreadLeases) add(ids []dispatch.NotificationID) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.ids = append(u.ids, ids...)
+}
+
+// release ends their leases, so that they are due again before these would end.
+func (u *unreadLeases) release(ctx context.Context, o *Outbox) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.ids) == 0 {
+		return nil
+	}
+	err := o.relay.WithContext(ctx).Exec(`UPDATE notifications`+o.dialect.forceIndex("PRIMARY")+` SET claim = '', next_at = CASE WHEN turn > 0 THEN turn ELSE `+
+		o.dialect.now()+` END WHERE id IN ? AND claim = ? AND state = 0`, u.ids, o.Owner).Error
+	if err == nil {
+		u.ids = nil
+	}
+	return unavailable(err)
 }
 
 // pushes reads the leased notifications, their devices and dispatches as they are now, and the database's time.
@@ -182,7 +214,7 @@ func (o *Outbox) pushes(ctx context.Context, ids []dispatch.NotificationID, leas
 // pushesWithoutDispatch returns pushes that have only the identifier of their dispatch. It scans the columns itself, as
 // GORM's reflection costs processor time, and every push that its expansion does not lease passes here.
 func (o *Outbox) pushesWithoutDispatch(db *gorm.DB, ids []dispatch.NotificationID, leased time.Time) (pushes []outbox.Push, now time.Time, err error) {
-	rows, err := db.Raw(`SELECT n.id, n.event_id, n.dispatch_id, n.round, n.type, n.silent, n.topic, n.attempts, n.at, n.expires_at, n.driver_id, n.device_id,
+	rows, err := db.Raw(`SELECT n.id, n.event_id, n.dispatch_id, n.round, n.type, n.silent, n.topic, n.attempts, n.result <> '', n.at, n.expires_at, n.driver_id, n.device_id,
 		dv.platform, dv.push_token, COALESCE(NULLIF(dv.locale, ''), v.locale, ''), dv.quarantined_at IS NOT NULL, dv.good_at, dv.suspected_at, `+
 		o.dialect.now()+`
 		FROM notifications n LEFT JOIN devices dv ON dv.id = n.device_id AND dv.driver_id = n.driver_id
@@ -199,7 +231,7 @@ func (o *Outbox) pushesWithoutDispatch(db *gorm.DB, ids []dispatch.NotificationI
 		var platform, token sql.NullString
 		var dead bool
 		var good, suspect *int64
-		err := rows.Scan(&p.ID, &p.Event, &p.Dispatch.ID, &p.Round, &p.Type, &p.Silent, &p.Topic, &p.Attempts, &at, &until, &p.Driver, &d.ID,
+		err := rows.Scan(&p.ID, &p.Event, &p.Dispatch.ID, &p.Round, &p.Type, &p.Silent, &p.Topic, &p.Attempts, &p.Tried, &at, &until, &p.Driver, &d.ID,
 			&platform, &token, &d.Locale, &dead, &good, &suspect, &read)
 		if err != nil {
 			return nil, now, err

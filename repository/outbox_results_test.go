@@ -173,7 +173,7 @@ func TestLeasedPushesAreReadyToSend(t *testing.T) {
 			case 0, 1:
 				n.DriverID, n.DeviceID = v.ID, []dispatch.DeviceID{phone.ID, tablet.ID}[i]
 			case 2:
-				n.Topic, n.Type = "dispatch-x", dispatch.EventTaken
+				n.Topic, n.Type, n.Result = "dispatch-x", dispatch.EventTaken, "QUOTA"
 			}
 		})
 		before := time.Now()
@@ -194,7 +194,7 @@ func TestLeasedPushesAreReadyToSend(t *testing.T) {
 		for i, want := range []outbox.Push{
 			{Type: dispatch.EventOpened, Driver: v.ID, Device: on(phone, "ko-KR")},
 			{Type: dispatch.EventOpened, Driver: v.ID, Device: on(tablet, v.Locale), Silent: true},
-			{Type: dispatch.EventTaken, Topic: "dispatch-x"},
+			{Type: dispatch.EventTaken, Topic: "dispatch-x", Tried: true},
 		} {
 			want.ID, want.Event, want.Round, want.Dispatch, want.Attempts = rows[i].ID, rows[i].EventID, 1, d, i
 			want.EventAt, want.UsefulUntil = fromMicros(rows[i].At), d.ExpiresAt
@@ -202,6 +202,21 @@ func TestLeasedPushesAreReadyToSend(t *testing.T) {
 				t.Errorf("got  %+v\nwant %+v", got, want)
 			}
 		}
+	})
+}
+
+// Pushes that were leased and could not be read are leased again by the next call, long before their leases would end.
+func TestLeasedPushesThatCouldNotBeRead(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.notifications(t, db.add(t, nil), 3, toDevices(db.equipped(t, 3)))
+		o := db.as("ins_a")
+		db.exec(t, "ALTER TABLE devices RENAME TO devices_gone")
+		for range 2 {
+			mustBeError(t, "without the devices", errorOfPage(o.LeaseNotifications(t.Context(), 10)), dispatch.ErrUnavailable)
+		}
+		db.exec(t, "ALTER TABLE devices_gone RENAME TO devices")
+		o.mustLease(t, 10, 3)
+		o.mustLease(t, 10, 0)
 	})
 }
 

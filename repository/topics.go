@@ -78,7 +78,7 @@ func (e *expansion) replaceByTopic(to []recipient, first bool) ([]recipient, err
 			reached[id] = true
 		}
 		for _, r := range part {
-			if !reached[r.device.ID] {
+			if !reached[r.device.ID] || r.delay > 0 { // the topic's message may arrive before an offer that is under way
 				rest = append(rest, r)
 			}
 		}

@@ -91,8 +91,8 @@ func (c WebhookChange) apply(e *webhook.Endpoint) error {
 	if c.Version != 0 && c.Version != e.Version {
 		return webhook.ErrVersionConflict
 	}
-	if c.URL != nil {
-		e.URL = *c.URL
+	if c.URL != nil && *c.URL != e.URL {
+		e.URL, e.FailingSince = *c.URL, nil // nothing is known of the new one
 	}
 	if c.Events != nil {
 		e.Events = c.Events

@@ -37,16 +37,18 @@ func TestWebhookSecrets(t *testing.T) {
 
 func TestWebhookChange(t *testing.T) {
 	url, none, paused := "https://example.com/2", "", webhook.Paused
-	before := webhook.Endpoint{URL: "https://example.com/1", Events: []string{"*"}, Description: "Billing", Status: webhook.Active, Version: 3}
+	failing := time.UnixMicro(1)
+	before := webhook.Endpoint{URL: "https://example.com/1", Events: []string{"*"}, Description: "Billing", Status: webhook.Active, Version: 3, FailingSince: &failing}
 	for what, c := range map[string]struct {
 		change WebhookChange
 		want   func(*webhook.Endpoint)
 	}{
-		"nothing":     {WebhookChange{}, func(*webhook.Endpoint) {}},
-		"the version": {WebhookChange{Version: 3}, func(*webhook.Endpoint) {}},
-		"the URL":     {WebhookChange{URL: &url}, func(e *webhook.Endpoint) { e.URL = url }},
-		"the events":  {WebhookChange{Events: []string{"dispatch.opened"}}, func(e *webhook.Endpoint) { e.Events = []string{"dispatch.opened"} }},
-		"no text":     {WebhookChange{Description: &none}, func(e *webhook.Endpoint) { e.Description = "" }},
+		"nothing":      {WebhookChange{}, func(*webhook.Endpoint) {}},
+		"the version":  {WebhookChange{Version: 3}, func(*webhook.Endpoint) {}},
+		"the URL":      {WebhookChange{URL: &url}, func(e *webhook.Endpoint) { e.URL, e.FailingSince = url, nil }},
+		"the same URL": {WebhookChange{URL: &before.URL}, func(*webhook.Endpoint) {}},
+		"the events":   {WebhookChange{Events: []string{"dispatch.opened"}}, func(e *webhook.Endpoint) { e.Events = []string{"dispatch.opened"} }},
+		"no text":      {WebhookChange{Description: &none}, func(e *webhook.Endpoint) { e.Description = "" }},
 		"the status": {WebhookChange{Status: &paused}, func(e *webhook.Endpoint) {
 			e.Status, e.PauseReason = webhook.Paused, webhook.PausedByAdmin
 		}},
