@@ -47,8 +47,8 @@ var (
 
 // TakenError is ErrAlreadyTaken with its certainty.
 type TakenError struct {
-	// Final says that a claim in the tapped round is committed. Otherwise a decision is under way and may fail, or the tap has
-	// no round and may be on a later one.
+	// Final says that another driver's claim is committed, in the tapped round or a later one. Otherwise a decision is under way and may
+	// fail, or the tap has no round and may be on a later one.
 	Final bool
 }
 

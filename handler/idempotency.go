@@ -107,7 +107,7 @@ func (h *handler) storeAnswer(c echo.Context, r idempotency.Reservation, s *answ
 		err = h.stores.idempotency.SaveAnswer(ctx, r, sealed)
 	}
 	if err != nil {
-		h.Log.Warn("answer to an Idempotency-Key not stored; a repeated request will run again when the lease expires", "request_id", requestID(c), "error", err)
+		h.Log.Warn("Idempotency-Key not updated; a repeated request is carried out again when the lease of this one expires", "request_id", requestID(c), "error", err)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 var (
 	// ErrHeld means that the name has another owner. A [HeldError] names it.
 	ErrHeld = errors.New("lock: held")
-	// ErrUnavailable means that the server did not answer, so that it is unknown whether the name is held.
+	// ErrUnavailable means that the server gave no answer that counts, so that it is unknown whether the name is held.
 	ErrUnavailable = errors.New("lock: unavailable")
 	// ErrLost means that the lease has ended without a release. The five errors below say why; each of them is ErrLost.
 	ErrLost = errors.New("lock: lost")

@@ -176,6 +176,6 @@ func (l *Locker) warn(name string, err error) {
 	}
 	l.mu.Unlock()
 	if !warned {
-		l.log.Warn("lock unavailable; the server did not answer", "name", name, "error", err)
+		l.log.Warn("lock unavailable; it is not known whether it is held", "name", name, "error", err)
 	}
 }

@@ -30,7 +30,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		attempts:    counter("attempts_total", "Attempts to acquire a name."),
 		acquired:    counter("acquired_total", "Attempts that acquired the name."),
 		held:        counter("held_total", "Attempts that were refused because another owner held the name."),
-		unavailable: counter("unavailable_total", "Attempts that the server did not answer."),
+		unavailable: counter("unavailable_total", "Attempts to which the server gave no answer that counts."),
 		nearMisses:  counter("near_misses_total", "Renewals that were answered with less than a fifth of the TTL left."),
 		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "firsttap_lock_lost_total", Help: "Leases that were lost before their release.",

@@ -9,7 +9,7 @@ import (
 	"firsttap/outbox"
 )
 
-// lookDelay is how long after the scheduler's next look the relay uses it.
+// lookDelay is how much later than the scheduler the relay looks: it gets the scheduler's answer, and need not ask the database.
 const lookDelay = 50 * time.Millisecond
 
 // poll wakes the loops when rows are due that nobody announced: after a pause, or when a lease has ended. It knows when the first row of

@@ -71,7 +71,7 @@ type RelayOptions struct {
 	AttemptTimeout time.Duration
 	// RetryDelay is the least wait before a second attempt: 10 s.
 	RetryDelay time.Duration
-	// DrainTimeout is how long Run waits for attempts in flight after its context ended: 10 s.
+	// DrainTimeout is how long Run waits for attempts in flight after its loops have ended: 10 s.
 	DrainTimeout time.Duration
 	// QuotaPause is the pause after the push service reported a full quota without a Retry-After: 1 min.
 	QuotaPause time.Duration
@@ -337,7 +337,7 @@ func (r *Relay) lease(ctx, lasting context.Context) {
 		}
 		r.throttle.release(places - len(pushes))
 		if err != nil && ctx.Err() == nil {
-			r.options.Log.Warn("due notifications not leased; the relay will try again", "error", err)
+			r.options.Log.Warn("due notifications not leased or not read; the relay will try again", "error", err)
 		}
 		if leased < places {
 			r.pushesDue.Wait(ctx)

@@ -16,7 +16,7 @@ const (
 	resultQueue  = 2048
 	writeTimeout = 5 * time.Second
 	writeRetry   = 200 * time.Millisecond
-	// writePatience is how long a write is retried: until the leases of its pushes end.
+	// writePatience is how long a write is retried. A push whose lease ends earlier is sent again.
 	writePatience = 15 * time.Second
 )
 
@@ -92,7 +92,7 @@ func nextBatch[T any](queue <-chan T, limit int, d time.Duration) (batch []T, op
 	return batch, true
 }
 
-// write retries until the batch is recorded, or until its leases are about to end: then the pushes are sent again.
+// write retries until the batch is recorded, for writePatience at most: then the pushes are sent again.
 func (w *resultWriter) write(ctx context.Context, batch []outbox.SendResult) {
 	for end := time.Now().Add(writePatience); ; {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)

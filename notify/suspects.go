@@ -131,7 +131,7 @@ func (q *suspectQueue) done(o Outcome, now time.Time) {
 	q.freed.Set()
 }
 
-// probed reports whether the push service refused a suspect so recently that another would prove nothing while it accepts no
+// probed reports whether the push service did not accept a suspect so recently that another would prove nothing while it accepts no
 // token.
 func (q *suspectQueue) probed(now time.Time) bool {
 	q.mu.Lock()

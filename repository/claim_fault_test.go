@@ -49,7 +49,7 @@ func (db *database) waiting(t testing.TB) {
 	})
 }
 
-// A claim waits for a locked row for as long as its transaction may, and says that it doesn't know the answer.
+// A claim waits for a locked row for as long as its transaction may, and then says that nothing was written.
 func TestClaimOfALockedRow(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]

@@ -17,7 +17,7 @@ type claimSnapshot struct {
 	// driverUpdatedAt is when the driver was changed last, in microseconds.
 	driverUpdatedAt int64
 	now             time.Time
-	// read says that it was just snapshot. claims, the number of the driver's last claim, is set only then.
+	// read says that one statement has just read all of it. claims, the number of the driver's newest claim, is set only then.
 	read   bool
 	claims int
 }

@@ -136,7 +136,7 @@ func (o *Outbox) moveSomeOutboxRows(ctx context.Context) (moved int, err error) 
 }
 
 // LeaseNotifications leases up to limit of the due notifications, each lane's share by its order, and returns them ready to send. dropped
-// counts the obsolete ones, by reason. If both together are fewer than limit, no more are due.
+// counts the obsolete ones, by reason. If both together are fewer than limit, no more are due that nobody has locked.
 func (o *Outbox) LeaseNotifications(ctx context.Context, limit int) (pushes []outbox.Push, dropped map[string]int, err error) {
 	until := time.Now().Add(o.LeaseTerm) // taken before the statement, so that the lease ends no earlier
 	if err := o.unread.release(ctx, o); err != nil {
@@ -321,7 +321,7 @@ func (o *Outbox) writeResult(db *gorm.DB, s outbox.SendResult, ids []dispatch.No
 		return fmt.Errorf("a notification can't become %q", s.Status)
 	}
 	if s.Status == outbox.Sent {
-		// The row is needed until the offer is over. An offer may have no end, so keepSent bounds that.
+		// The row is needed until the offer is over. An offer may end in a thousand years, so keepSent bounds that.
 		longest := fmt.Sprintf("%s + %d", now, keepSent.Microseconds())
 		next = "CASE WHEN expires_at > " + longest + " THEN " + longest +
 			" WHEN expires_at > " + now + " THEN expires_at ELSE " + now + " END + ?"

@@ -1,4 +1,4 @@
-// Package repository keeps dispatches, drivers, claims, events and the outbox in MySQL, MariaDB or SQLite.
+// Package repository keeps dispatches, drivers, claims, events and the outbox in MySQL, MariaDB, TiDB or SQLite.
 //
 // It owns every transaction. A change and the events to announce are committed together or not at all, and only the
 // database's clock decides.

@@ -150,7 +150,7 @@ func TestSubscribersArePushedByTopic(t *testing.T) {
 		ids := idsOf(devices)
 		must(t, o.RecordMembers(t.Context(), topic, ids[:4], ids[4:5])) // the fifth is refused
 		testkit.Equal(t, "the devices to be subscribed", ids[5:], members(t, o, topic, 100))
-		db.exec(t, "UPDATE devices SET push_token = 'new' WHERE id = ?", ids[3]) // the topic no longer reaches this device
+		db.exec(t, "UPDATE devices SET push_token = 'new' WHERE id = ?", ids[3])                                                                     // the topic no longer reaches this device
 		db.exec(t, "UPDATE notifications SET state = 0, claim = 'ins_b', next_at = ? WHERE device_id = ?", micros(db.now(t).Add(time.Hour)), ids[2]) // its offer is under way
 		winner := slices.IndexFunc(devices, func(v dispatch.Device) bool { return v.ID == ids[0] })
 		db.mustAccept(t, d.ID, devices[winner].Driver)

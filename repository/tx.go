@@ -12,7 +12,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// transact runs fn in a transaction. ErrUnknown means that the COMMIT was sent and its reply is missing; after any other
+// transact runs fn in a transaction. ErrUnknown means that the COMMIT may have been sent and no reply came; after any other
 // error nothing was written. A transaction may lose against another one at its COMMIT too: on the nodes of a Galera cluster, or on TiDB.
 func (s *Store) transact(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {
 	tx := db.WithContext(ctx).Begin()

@@ -56,7 +56,7 @@ func (j *job) perform(ctx context.Context, a *attempt) {
 	case cronjob.Failed:
 		log.Error("job failed; it runs again at its next slot", "took", took, "error", a.end.Error)
 	default:
-		log.Warn("job interrupted; another instance will take the run over", "took", took, "cause", context.Cause(ctx), "error", err)
+		log.Warn("job interrupted; an instance will take the run over", "took", took, "cause", context.Cause(ctx), "error", err)
 	}
 }
 

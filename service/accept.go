@@ -73,6 +73,7 @@ type AcceptorOptions struct {
 	// LockTTL is how long the lock of a claim lasts if its instance dies.
 	LockTTL time.Duration
 	// Timeout bounds a decision with its commit, a look at the holders of dispatches, and an announcement, each by itself. 0 is 2 s.
+	// If the reply to a commit is lost, the store takes some time more to find out.
 	Timeout time.Duration
 	// Attempts records every tap; nil records none.
 	Attempts *AttemptWriter
@@ -137,7 +138,7 @@ func (a *Acceptor) LostClaims() int64 { return a.verify.lost.Load() }
 
 // Accept gives the dispatch to the driver or says why not; the errors are those of dispatch.Dispatch.Accept, and
 // ErrNotFound, ErrDriverNotFound, ErrUnavailable, ErrUnknown. A loser is answered at once: Accept waits only for a
-// decision about its own driver.
+// decision about its own driver, and for a slot if the driver is sidelined.
 func (a *Acceptor) Accept(ctx context.Context, tap Tap) (Acceptance, error) {
 	arrived := time.Now()
 	won, err := a.singleFlight(ctx, tap)
@@ -309,7 +310,7 @@ func (a *Acceptor) markEnded(ctx context.Context, id dispatch.ID, ended dispatch
 	a.inflight.forget(id)
 	err := a.gate.Release(ctx, lockName(id), takenValue(ended.Driver, ended.Round))
 	if err != nil && !errors.Is(err, lock.ErrLost) {
-		a.log.Warn("marker of an ended claim not removed; it refuses taps without a round until about three seconds after the first",
+		a.log.Warn("marker of an ended claim not removed; it refuses taps without a round, and is removed about three seconds after the first of them",
 			"dispatch", id, "error", err)
 	}
 }

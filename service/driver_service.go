@@ -33,7 +33,7 @@ type DriverService struct {
 	limited  func(dispatch.DriverID, dispatch.ID)
 }
 
-// DriverServiceOptions configures a Work. All fields but OnLimited are required.
+// DriverServiceOptions configures a DriverService. All fields but OnLimited are required.
 type DriverServiceOptions struct {
 	Store DriverServiceStore
 	// Acceptor is informed of claims that end. Its ledger is flushed for receipts.

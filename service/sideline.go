@@ -12,7 +12,8 @@ import (
 // meanwhile. So its driver is sidelined for a while: the database still decides about their taps, but apart from others', and
 // they refuse no other driver.
 const (
-	// sidelinedFor is how long a driver stays sidelined after a tap that could not win. An eligible driver loses nothing by it.
+	// sidelinedFor is how long a driver stays sidelined after a tap that could not win. Meanwhile the driver can win, but may wait for a slot,
+	// and gets ErrUnavailable if none is free in time.
 	sidelinedFor = 10 * time.Minute
 	maxSidelined = 4096
 	// sidelinedSlots bounds the decisions about sidelined drivers at a time, so that connections are left for other claims.

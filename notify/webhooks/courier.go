@@ -64,7 +64,7 @@ const (
 	defaultDrain = 10 * time.Second
 	// leaseTimeout bounds one lease, and one part of a replay.
 	leaseTimeout = 10 * time.Second
-	// lookDelay is how long after the scheduler's next look the courier uses it.
+	// lookDelay is how much later than the scheduler the courier looks: it gets the scheduler's answer, and need not ask the database.
 	lookDelay = 50 * time.Millisecond
 )
 
@@ -212,7 +212,7 @@ func (c *Courier) replay(ctx context.Context) {
 		for ctx.Err() == nil {
 			more, err := c.replayNext(ctx)
 			if err != nil && ctx.Err() == nil {
-				c.options.Log.Warn("replay of webhook deliveries interrupted; the courier will go on with it", "error", err)
+				c.options.Log.Warn("replays of webhooks not looked for or not continued; the courier will try again", "error", err)
 			}
 			if err != nil || !more {
 				break
