@@ -65,6 +65,9 @@ mutant "the UPDATE without the round" $claim "AND round = ?" "AND ? > 0" ./repos
 mutant "the UPDATE without opens_at" $claim '"opens_at <= " + s.dialect.now()' '"1 = 1"' ./repository "$conditions"
 mutant "the UPDATE without expires_at" $claim 'AND expires_at > `+s.dialect.now()+`' "" ./repository "$conditions"
 mutant "the UPDATE without the driver's version" $claim "WHERE id = ? AND version = ?\`+s" "WHERE id = ? AND ? > 0\`+s" ./repository "$conditions"
+mutant "the UPDATE without the time of the last change" $claim "AND updated_at = ? " "AND ? > 0 " ./repository "$conditions"
+mutant "an announcement comes after a claim that was decided before it" dispatch/rules.go "	d.UpdatedAt = now
+	return []Event{d.event(EventOpened" "	return []Event{d.event(EventOpened" ./dispatch TestEveryActionFromEveryState
 mutant "the driver's other claims are ignored" $claim "snapshot.claims + 1" "snapshot.claims + 2" ./repository TestEachConditionOfTheAssignmentHolds
 mutant "no re-read after a lost COMMIT" $claim "err = s.resolve(ctx, &d, events, err)" "_ = s.resolve" ./systemtest 'TestRepliesAreLost/.*/commit$'
 mutant "a late claim is committed after its refusal" $claim "s.dialect.readOnly, event)" "s.dialect.readOnly, dispatch.NewEventID(time.Now()))" ./repository TestTheCommitArrivesLate
@@ -97,6 +100,7 @@ mutant "the marker's round is ignored" service/marker.go "m.committed && tap.Rou
 mutant "the cache's round is ignored" service/inflight.go " && tap.Round <= h.round" "" ./systemtest 'TestTwoInstances/.*/Rounds'
 mutant "a winner is refused by another driver's tap" service/inflight.go " || ok && f.driver != tap.Driver && g.knowsWinner(tap)" "" ./service TestWinnerTapsAgainBesideAnotherTap
 mutant "a marker outlives its claim" service/verify.go "k.heldIn(holding) && w.outlived:" "k.heldIn(holding) && false:" ./service TestMarkerOutlivesItsClaim
+mutant "a marker of an earlier round silences taps without one" service/reannounce.go "if f.round == 0 {" "if f.round < 0 {" ./service TestMarkerOutlivesItsClaimBehindATap
 mutant "the cache decides without a round" service/inflight.go "tap.Round != 0 && " "" ./service .
 mutant "a driver's own key is treated as a rival's" service/marker.go "m.driver == tap.Driver" "false" ./systemtest TestInvalidRedisKeys
 mutant "a key without an expiry" lock/gate.go ', "PX", ttl.Milliseconds()).Text()' ').Text()' ./lock TestOneOwner
@@ -130,6 +134,10 @@ mutant "an event whose pushes are committed is expanded" notify/committed.go "		
 mutant "a waiting event with recipients is completed" notify/committed.go "		return none[e.id]
 " "		return len(none) > 0
 " ./notify TestWaitingEvents
+mutant "pushes that could not be read stay leased" repository/outbox.go "o.unread.add(ids)" "_ = ids" ./repository TestLeasedPushesThatCouldNotBeRead
+mutant "offers of old terms are sent" notify/relay.go "x.Event.Type != dispatch.EventCreated && x.Event.Type != dispatch.EventOpened" "!x.Event.Type.IsOffer() && x.Event.Type != dispatch.EventCreated" ./notify TestChangedTerms
+mutant "calls for topics go on while they are refused" notify/topics.go "r.pause(ctx, wait)" "" ./notify TestTopicCallsAreRefused
+mutant "a topic's message overtakes an offer" repository/topics.go " || r.delay > 0" "" ./repository TestSubscribersArePushedByTopic
 mutant "a topic that nobody ended stays" repository/topics.go "NOT IN ?\", true" "NOT IN ? AND 1 = 0\", true" ./repository TestTopicThatNobodyEnded
 mutant "events without recipients are expanded one by one" notify/relay.go "r.remember(x.Event.Driver)" "" ./notify TestEventsWithoutRecipients
 mutant "a relay that stops forgets its completions" notify/committed.go "r.complete(lasting, batch)" "r.complete(ctx, batch)" ./notify TestRelayEndsWithCompletions
@@ -439,6 +447,7 @@ mutant "a stop waits for every attempt" $courier "time.AfterFunc(c.options.Drain
 mutant "a stop waits for the database" $courier "c.results.run(lasting)" "c.results.run(context.WithoutCancel(ctx))" ./notify/webhooks TestStopWhileTheDatabaseIsAway
 mutant "a result is given up at once" notify/webhooks/results.go "time.Now().After(end)" "!end.IsZero()" ./notify/webhooks TestDatabaseAway
 mutant "a webhook that is due without a word waits for a look" $courier "time.AfterFunc(wait, func()" "time.AfterFunc(max(0, wait)*2, func()" ./notify/webhooks TestDueWithoutAWord
+mutant "a lane is deleted on another node" repository/webhooks_write.go "tx.Clauses(takeLane)" "tx.Clauses(clause.OnConflict{DoNothing: true})" ./repository TestALaneIsTakenOnAnotherNode
 mutant "a replay stops after a part" $courier "err != nil || !more" "err != nil || more" ./notify/webhooks TestReplayGoesOn
 replica=repository/replica.go
 mutant "a list does not wait for the replica" $replica "case !reached.Bool:" "case false:" ./repository TestListsHaveWhatWasCommitted
