@@ -19,17 +19,17 @@ import (
 // sqliteReaders is the number of connections that read while the one writer writes.
 const sqliteReaders = 4
 
-func openSQLite(path string, o Options) (*Store, error) {
+func openSQLite(ctx context.Context, path string, o Options) (*Store, error) {
 	s := &Store{log: o.Log, options: o, looks: newLooks(), early: make(chan earlyEvent, maxEarly)}
 	var err error
 	// SQLite has one writer at a time: a second connection would only wait for the file, in no order.
-	if s.claims, err = s.sqlitePool(path, 1); err != nil {
+	if s.claims, err = s.sqlitePool(ctx, path, 1); err != nil {
 		return nil, err
 	}
-	if s.general, err = s.sqlitePool(path, sqliteReaders); err != nil {
+	if s.general, err = s.sqlitePool(ctx, path, sqliteReaders); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	if s.doors, err = s.sqlitePool(path, 1); err != nil {
+	if s.doors, err = s.sqlitePool(ctx, path, 1); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.writes, s.relay, s.webhooks, s.lookPool = s.claims, s.claims, s.claims, s.general
@@ -98,14 +98,14 @@ func sqliteFile(path string, busy time.Duration, pragmas ...string) string {
 	}.Encode()
 }
 
-func (s *Store) sqlitePool(path string, conns int) (*gorm.DB, error) {
+func (s *Store) sqlitePool(ctx context.Context, path string, conns int) (*gorm.DB, error) {
 	wait := 2 * s.options.Patience // while another process locks the file
 	pool, err := sqliteConns(path, wait, conns)
 	if err != nil {
 		return nil, err
 	}
 	s.closers = append(s.closers, pool.Close)
-	for end := time.Now().Add(wait); isBusy(pool.Ping()) && time.Now().Before(end); {
+	for end := time.Now().Add(wait); isBusy(pool.PingContext(ctx)) && time.Now().Before(end); {
 		time.Sleep(walPause)
 	}
 	return gorm.Open(&sqlite.Dialector{Conn: pool}, gormConfig())

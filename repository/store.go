@@ -128,7 +128,7 @@ func Open(ctx context.Context, url string, o Options) (s *Store, err error) {
 	case found && scheme == "sqlite" && rest != "" && o.ReplicaURL != "":
 		err = errors.New("an SQLite database has no replica")
 	case found && scheme == "sqlite" && rest != "":
-		s, err = openSQLite(rest, o)
+		s, err = openSQLite(ctx, rest, o)
 	default:
 		err = errors.New("a database URL is mysql://user:password@host:port/name or sqlite://path")
 	}
