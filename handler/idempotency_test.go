@@ -241,7 +241,7 @@ func TestAnAnswerThatCannotBeKept(t *testing.T) {
 	p.exec("CREATE TRIGGER broken BEFORE UPDATE ON idempotency_keys BEGIN SELECT RAISE(ABORT, 'no'); END")
 	body := order(1)
 	first := w.post("/v1/admin/dispatches", body, "k")
-	if first.want(201); !strings.Contains(w.log.String(), "not stored") {
+	if first.want(201); !strings.Contains(w.log.String(), "Idempotency-Key not updated") {
 		t.Errorf("the log says %s", w.log)
 	}
 	w.refused("at once", w.post("/v1/admin/dispatches", body, "k"), 409, "IDEMPOTENCY_KEY_IN_USE")

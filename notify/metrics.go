@@ -22,8 +22,7 @@ type relayMetrics struct {
 	quarantined prometheus.Counter
 	platforms   *prometheus.CounterVec
 	topics      *prometheus.CounterVec
-	backlog     prometheus.Gauge
-	backlogAge  prometheus.Gauge
+	backlog     atomic.Pointer[backlog]
 	// distrusted is the end of the distrust in the push service's refusals of tokens, in Unix nanoseconds.
 	distrusted atomic.Int64
 }
@@ -58,12 +57,6 @@ func newRelayMetrics(r prometheus.Registerer, c *throttle) *relayMetrics {
 		topics: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "firsttap_push_topic_calls_total", Help: "Calls that subscribe or unsubscribe an audience, by outcome.",
 		}, []string{"class"}),
-		backlog: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "firsttap_push_backlog", Help: "Notifications that are due and not leased, over all instances.",
-		}),
-		backlogAge: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "firsttap_push_backlog_age_seconds", Help: "How long the oldest due notification has been due.",
-		}),
 	}
 	for _, class := range []Class{
 		Sent, DeadToken, BadToken, WrongSender, Poison, Quota, Auth, PlatformAuth, Unavailable, Unreached, Unsure,
@@ -80,10 +73,12 @@ func newRelayMetrics(r prometheus.Registerer, c *throttle) *relayMetrics {
 	distrusted := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "firsttap_push_distrusted", Help: "1 while the push service's refusals of tokens are not trusted: no device is quarantined.",
 	}, func() float64 { return oneIf(time.Now().UnixNano() < m.distrusted.Load()) })
-	r.MustRegister(distrusted, m.results, m.unsent, m.delay, m.overflow, m.suspected, m.cleared, m.quarantined, m.platforms, m.topics, m.backlog, m.backlogAge,
+	r.MustRegister(distrusted, m.results, m.unsent, m.delay, m.overflow, m.suspected, m.cleared, m.quarantined, m.platforms, m.topics,
+		m.ofBacklog("firsttap_push_backlog", "Notifications that are due and not leased, over all instances.", func(b *backlog) float64 { return float64(b.due) }),
+		m.ofBacklog("firsttap_push_backlog_age_seconds", "How long the oldest due notification has been due.", func(b *backlog) float64 { return b.oldest.Seconds() }),
 		state("firsttap_push_width", "How many requests may be in flight.", func(s throttleState) float64 { return float64(s.limit) }),
 		state("firsttap_push_paused_seconds", "Rest of the pause in which nothing is sent.", func(s throttleState) float64 { return s.paused.Seconds() }),
-		state("firsttap_push_circuit_open", "1 while the push service refuses our credentials or every token, by this process's last request.", func(s throttleState) float64 { return oneIf(s.closed) }))
+		state("firsttap_push_circuit_open", "1 while the push service refuses our credentials or every token, and until a minute after the last pause for that.", func(s throttleState) float64 { return oneIf(s.refused) }))
 	return m
 }
 
@@ -132,29 +127,43 @@ func (m *relayMetrics) platformClosed(p dispatch.Platform) {
 	m.platforms.WithLabelValues(string(p)).Inc()
 }
 
-// backlogInterval is how often the gauges of the backlog are updated.
-const backlogInterval = 10 * time.Second
+// backlog is what is due for all instances.
+type backlog struct {
+	due    int
+	oldest time.Duration
+	readAt time.Time
+}
 
-// watchBacklog updates the gauges of the backlog until ctx ends, and then sets them to 0: this process no longer looks.
+const (
+	backlogInterval = 10 * time.Second
+	// backlogKnown is how long a backlog is shown that is not read again: a process that relays no more knows no newer one.
+	backlogKnown = 3 * backlogInterval
+)
+
+func (m *relayMetrics) ofBacklog(name, help string, value func(*backlog) float64) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+		b := m.backlog.Load()
+		if b == nil || time.Since(b.readAt) > backlogKnown {
+			return 0
+		}
+		return value(b)
+	})
+}
+
+// watchBacklog reads the backlog for the metrics until ctx ends.
 func (r *Relay) watchBacklog(ctx context.Context) {
-	defer r.setBacklog(0, 0)
 	tick := time.NewTicker(backlogInterval)
 	defer tick.Stop()
 	for {
+		if due, oldest, err := r.readBacklog(ctx); err == nil {
+			r.metrics.backlog.Store(&backlog{due: due, oldest: oldest, readAt: time.Now()})
+		}
 		select {
 		case <-tick.C:
-			if due, oldest, err := r.readBacklog(ctx); err == nil {
-				r.setBacklog(due, oldest)
-			}
 		case <-ctx.Done():
 			return
 		}
 	}
-}
-
-func (r *Relay) setBacklog(due int, oldest time.Duration) {
-	r.metrics.backlog.Set(float64(due))
-	r.metrics.backlogAge.Set(oldest.Seconds())
 }
 
 // readBacklog counts the backlog, unless a look says that no notification is due.

@@ -130,7 +130,9 @@ type Relay struct {
 	running atomic.Bool
 	// expandFailed: this process holds the lease of an event that it failed to expand or to complete.
 	expandFailed atomic.Bool
-	attempts     sync.WaitGroup
+	// leaseFailed: this process may hold leases of pushes that it could not read. The next lease releases them.
+	leaseFailed atomic.Bool
+	attempts    sync.WaitGroup
 	// handOver passes a push to a goroutine that is idle after an attempt. Idle goroutines end after keepIdle, and when noMore is closed.
 	handOver chan *outbox.Push
 	noMore   chan struct{}
@@ -356,6 +358,7 @@ func (r *Relay) leaseBatch(ctx context.Context, places int) (pushes []outbox.Pus
 	r.leasing.Lock()
 	defer r.leasing.Unlock()
 	pushes, dropped, err = r.options.Outbox.LeaseNotifications(ctx, places)
+	r.leaseFailed.Store(err != nil)
 	r.ready.add(pushes)
 	return pushes, dropped, err
 }

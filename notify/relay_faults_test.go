@@ -1,8 +1,10 @@
 package notify_test
 
 import (
+	"database/sql"
 	"log/slog"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -65,8 +67,45 @@ func TestBacklogOfARelayThatEnds(t *testing.T) {
 		}
 		r.stop()
 		for _, name := range []string{"firsttap_push_backlog", "firsttap_push_backlog_age_seconds"} {
+			if gauge(t, metrics, name) == 0 {
+				t.Errorf("%s is 0 at once: a relay that begins again every 10 s would show nothing", name)
+			}
+		}
+		time.Sleep(31 * time.Second)
+		for _, name := range []string{"firsttap_push_backlog", "firsttap_push_backlog_age_seconds"} {
 			testkit.Equal(t, name, 0.0, gauge(t, metrics, name))
 		}
+	})
+}
+
+// Pushes that a relay has leased and could not read are sent soon, not when their leases end.
+func TestReadAfterALeaseFails(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 5, func(t *testing.T, o *office) {
+		o.fcm.Set(func(k *fcmtest.Knobs) { k.Status = 503 })
+		r := o.relay(nil)
+		o.offer()
+		time.Sleep(time.Second)
+		r.stop()
+		o.fcm.Set(func(k *fcmtest.Knobs) { k.Status = 0 })
+		time.Sleep(time.Hour / 10) // until all are due
+		file, err := sql.Open("sqlite", strings.TrimPrefix(o.url, "sqlite://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		rename := func(from, to string) {
+			t.Helper()
+			if _, err := file.Exec("ALTER TABLE " + from + " RENAME TO " + to); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rename("devices", "devices_gone")
+		o.relayBeside(nil)
+		time.Sleep(time.Second / 2)
+		rename("devices_gone", "devices")
+		time.Sleep(10 * time.Second)
+		testkit.Equal(t, "phones that show the offer", len(o.cars), o.shows(dispatch.EventOpened))
 	})
 }
 

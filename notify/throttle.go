@@ -252,18 +252,18 @@ type throttleState struct {
 	limit   int
 	paused  time.Duration
 	circuit Class
-	closed  bool // the circuit is open: the last request said so, not long ago
+	refused bool // the circuit is open, and its last pause ended at most circuitKnown ago
 }
 
-// circuitKnown is how long after its pause an open circuit is reported if this process has nothing to send: another one may have sent since.
-const circuitKnown = 30 * time.Second
+// circuitKnown is how long an open circuit is reported after its pause if this process sends nothing: another one may have sent since.
+const circuitKnown = time.Minute
 
 func (t *throttle) state(now time.Time) throttleState {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return throttleState{
 		limit: int(t.limit), paused: max(0, t.until.Sub(now)), circuit: t.circuit,
-		closed: t.circuit != "" && now.Before(t.until.Add(circuitKnown)),
+		refused: t.circuit != "" && now.Before(t.until.Add(circuitKnown)),
 	}
 }
 

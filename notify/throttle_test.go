@@ -105,8 +105,8 @@ func TestThrottlePauses(t *testing.T) {
 		l.mustHave("afterwards a single one finds out", 1)
 		if refused := c.o.Class == Auth; refused != (l.state(l.now).circuit == Auth) {
 			t.Errorf("%s: the circuit is %q", c.name, l.state(l.now).circuit)
-		} else if l.state(l.now).closed != refused || l.state(l.now.Add(circuitKnown)).closed {
-			t.Errorf("%s: an operator sees %t, and %t after %v without a request", c.name, l.state(l.now).closed, l.state(l.now.Add(circuitKnown)).closed, circuitKnown)
+		} else if l.state(l.now).refused != refused || l.state(l.now.Add(circuitKnown)).refused {
+			t.Errorf("%s: an operator sees %t, and %t after %v without a request", c.name, l.state(l.now).refused, l.state(l.now.Add(circuitKnown)).refused, circuitKnown)
 		}
 		l.end(Outcome{Class: Sent})
 		testkit.Equal(t, "the circuit after a success", "", l.state(l.now).circuit)

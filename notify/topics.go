@@ -15,7 +15,7 @@ const (
 	topicBatch  = 4
 	// subscribeInterval makes 2,000 subscriptions a second of the 3,000 that the push service allows.
 	subscribeInterval = 500 * time.Millisecond
-	// A call that fails pauses all of them. The pause doubles with each failure in a row.
+	// A call that fails pauses all calls of this process, unless its own content is refused. The pause doubles with each failure in a row.
 	firstTopicPause, longestTopicPause = 30 * time.Second, 10 * time.Minute
 )
 
@@ -35,7 +35,7 @@ func (r *Relay) maintainTopics(ctx context.Context) {
 		for _, t := range leased {
 			err := r.maintainTopic(ctx, t)
 			var failed *topicCallError
-			if errors.As(err, &failed) && ctx.Err() == nil {
+			if errors.As(err, &failed) && failed.Class != Poison && ctx.Err() == nil {
 				wait := max(pause, failed.RetryAfter)
 				r.options.Log.Warn("topic subscriptions incomplete; this process calls the push service for topics again after a pause",
 					"topic", t.Name, "error", err, "pause", wait)

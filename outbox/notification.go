@@ -30,7 +30,7 @@ type Notification struct {
 	Silent      bool
 	Status      Status
 	Attempts    int
-	Result      string    // of the last attempt, "" after a release without one
+	Result      string    // of the last attempt
 	Reason      string    // the push service's words
 	EventAt     time.Time // when its event happened
 	CreatedAt   time.Time

@@ -14,7 +14,7 @@ import (
 )
 
 // Create writes the dispatch that build returns for the database's time. If the request was carried out before, Create
-// returns its dispatch as it is now. ErrDuplicateExternalID.
+// returns its dispatch as it is now. ErrDuplicateExternalID, and ErrUnavailable, ErrUnknown.
 func (s *Store) Create(ctx context.Context,
 	build func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error),
 ) (dispatch.Dispatch, error) {

@@ -326,9 +326,13 @@ func (o *Outbox) writeResult(db *gorm.DB, s outbox.SendResult, ids []dispatch.No
 		next = "CASE WHEN expires_at > " + longest + " THEN " + longest +
 			" WHEN expires_at > " + now + " THEN expires_at ELSE " + now + " END + ?"
 	}
-	err := db.Exec(`UPDATE notifications`+o.dialect.forceIndex("PRIMARY")+` SET state = ?, claim = '', attempts = ?, result = ?, reason = ?,
+	told, args := "", []any{state, s.Attempts}
+	if s.Status != outbox.Pending || s.Result != "" { // a release keeps the result of the last attempt
+		told, args = " result = ?, reason = ?,", append(args, s.Result, s.Reason)
+	}
+	err := db.Exec(`UPDATE notifications`+o.dialect.forceIndex("PRIMARY")+` SET state = ?, claim = '', attempts = ?,`+told+`
 		sent_at = `+sent+`, next_at = `+next+` WHERE id IN ? AND claim = ? AND state = 0`,
-		state, s.Attempts, s.Result, s.Reason, wait.Microseconds(), ids, o.Owner).Error
+		append(args, wait.Microseconds(), ids, o.Owner)...).Error
 	return unavailable(err)
 }
 

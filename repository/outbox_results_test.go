@@ -63,6 +63,11 @@ func TestRecordResults(t *testing.T) {
 		if got := db.stored(t, ids[4]); got.Claim != "ins_a" || got.State != statePending {
 			t.Errorf("the push without a result is %+v", got)
 		}
+		db.exec(t, "UPDATE notifications SET claim = 'ins_a' WHERE id = ?", ids[3]) // leased again, and released without an attempt
+		must(t, o.RecordResults(t.Context(), []outbox.SendResult{{ID: ids[3], Status: outbox.Pending, RetryAfter: time.Second, Attempts: 3}}))
+		if got := db.stored(t, ids[3]); got.Claim != "" || got.Result != "quota" || got.Reason != "429" {
+			t.Errorf("the release left %+v", got)
+		}
 		db.exec(t, "UPDATE notifications SET expires_at = 1")
 		o.mustRecord(t, outbox.SendResult{Status: outbox.Sent}, ids[4])
 		db.mustBeAbout(t, "next_at of one that is sent after its offer's end", db.stored(t, ids[4]).NextAt, 48*time.Hour)

@@ -120,7 +120,7 @@ func TestFollowUpGivesUp(t *testing.T) {
 		pass(followUpFor / 2)
 		refuseDuringClaim(t, a, claims, r.d.ID, 1) // the time begins again
 		pass(followUpFor - 2*followUpRetry)
-		if len(a.reannouncer.open) != 1 {
+		if a.reannouncer.left() != 1 {
 			t.Error("the last refusal is not followed up any more")
 		}
 		pass(4 * followUpRetry)

@@ -157,7 +157,8 @@ func (h *Hub) WakeRelays() { h.wakeRequested.Set() }
 
 const wakeEvery = 5 * time.Millisecond
 
-// Run delivers published events until ctx ends. Then it closes the hub, and sends the events that wait for Redis. It returns when all streams are closed and all goroutines of the hub have ended.
+// Run delivers published events until ctx ends. Then it closes the hub, and sends the events that still wait. It returns when all streams
+// are closed and all goroutines of the hub have ended.
 func (h *Hub) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()

@@ -15,7 +15,7 @@ async function since(then, signal) {
   const path = `/v1/admin/dispatches/${then.id}`;
   const now = await get(path, { signal });
   const { items, more } = await list(`${path}/events`, mostEvents, { signal });
-  // The event that made the seen version has its time. Events that change no version need no second confirmation.
+  // The event that made the seen version is not later than updated_at. Events that change no version need no second confirmation.
   const news = items.filter((e) => e.at > then.updated_at && e.type !== "dispatch.declined" && e.type !== "dispatch.reminder");
   return { now, news, all: !more };
 }
