@@ -136,7 +136,7 @@ mutant "a waiting event with recipients is completed" notify/committed.go "		ret
 " ./notify TestWaitingEvents
 mutant "pushes that could not be read stay leased" repository/outbox.go "o.unread.add(ids)" "_ = ids" ./repository TestLeasedPushesThatCouldNotBeRead
 mutant "offers of old terms are sent" notify/relay.go "x.Event.Type != dispatch.EventCreated && x.Event.Type != dispatch.EventOpened" "!x.Event.Type.IsOffer() && x.Event.Type != dispatch.EventCreated" ./notify TestChangedTerms
-mutant "calls for topics go on while they are refused" notify/topics.go "r.pause(ctx, wait)" "" ./notify TestTopicCallsAreRefused
+mutant "calls for topics go on while they are refused" notify/topics.go "r.pause(ctx, time.Until(r.topicsNotBefore))" "" ./notify TestTopicCallsAreRefused
 mutant "a topic's message overtakes an offer" repository/topics.go " || r.delay > 0" "" ./repository TestSubscribersArePushedByTopic
 mutant "a topic that nobody ended stays" repository/topics.go "NOT IN ?\", true" "NOT IN ? AND 1 = 0\", true" ./repository TestTopicThatNobodyEnded
 mutant "events without recipients are expanded one by one" notify/relay.go "r.remember(x.Event.Driver)" "" ./notify TestEventsWithoutRecipients

@@ -78,7 +78,7 @@ func newRelayMetrics(r prometheus.Registerer, c *throttle) *relayMetrics {
 		m.ofBacklog("firsttap_push_backlog_age_seconds", "How long the oldest due notification has been due.", func(b *backlog) float64 { return b.oldest.Seconds() }),
 		state("firsttap_push_width", "How many requests may be in flight.", func(s throttleState) float64 { return float64(s.limit) }),
 		state("firsttap_push_paused_seconds", "Rest of the pause in which nothing is sent.", func(s throttleState) float64 { return s.paused.Seconds() }),
-		state("firsttap_push_circuit_open", "1 while the push service refuses our credentials or every token, and until a minute after the last pause for that.", func(s throttleState) float64 { return oneIf(s.refused) }))
+		state("firsttap_push_circuit_open", "1 while the push service refuses our credentials or every token, until 3 minutes after the last refusal.", func(s throttleState) float64 { return oneIf(s.refused) }))
 	return m
 }
 

@@ -132,7 +132,10 @@ type Relay struct {
 	expandFailed atomic.Bool
 	// leaseFailed: this process may hold leases of pushes that it could not read. The next lease releases them.
 	leaseFailed atomic.Bool
-	attempts    sync.WaitGroup
+	// topicsNotBefore ends the pause of the calls for topics, topicPause is the next one. Only maintainTopics uses them.
+	topicsNotBefore time.Time
+	topicPause      time.Duration
+	attempts        sync.WaitGroup
 	// handOver passes a push to a goroutine that is idle after an attempt. Idle goroutines end after keepIdle, and when noMore is closed.
 	handOver chan *outbox.Push
 	noMore   chan struct{}
@@ -158,7 +161,7 @@ func NewRelay(o RelayOptions) *Relay {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	r := &Relay{
-		options: o, throttle: newThrottle(w, p),
+		options: o, throttle: newThrottle(w, p), topicPause: firstTopicPause,
 		urgent: make(chan committedEvent, committedQueue), committed: make(chan dispatch.EventID, committedQueue),
 		left:      make(chan dispatch.EventID),
 		completed: make(chan committedEvent, completeQueue),

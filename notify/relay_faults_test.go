@@ -75,6 +75,12 @@ func TestBacklogOfARelayThatEnds(t *testing.T) {
 		for _, name := range []string{"firsttap_push_backlog", "firsttap_push_backlog_age_seconds"} {
 			testkit.Equal(t, name, 0.0, gauge(t, metrics, name))
 		}
+		stop := testkit.Run(t, r.Run) // as an instance does for some seconds at a time that can't find out who leads
+		time.Sleep(5 * time.Second)
+		stop()
+		if gauge(t, metrics, "firsttap_push_backlog") == 0 {
+			t.Error("a relay that ran for 5 s shows nothing")
+		}
 	})
 }
 

@@ -38,6 +38,7 @@ type throttle struct {
 	until      time.Time // end of the pause
 	probing    bool      // after a pause, until a request succeeds
 	circuit    Class     // why the circuit is open; "" while it is closed
+	refusedAt  time.Time // when the push service last refused what the circuit is open for
 	// freed is set when a request has ended, room when there is room for another lease.
 	freed, room wakeup.Signal
 }
@@ -164,13 +165,15 @@ func (t *throttle) adapt(o Outcome, full bool, now time.Time) {
 		t.shrink(now)
 		t.pause(cmp.Or(o.RetryAfter, t.pauses.quota), now)
 	case Auth:
-		t.circuit = Auth
+		t.circuit, t.refusedAt = Auth, now
 		t.pause(t.pauses.auth, now)
 	case Unavailable, Unreached, Unsure:
 		t.fail(o, now)
 	default:
 		if t.circuit != DeadToken || o.Class == Sent {
 			t.succeed(full)
+		} else {
+			t.refusedAt = now
 		}
 	}
 }
@@ -239,7 +242,7 @@ func (t *throttle) probeTokens(begin bool, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.circuit == DeadToken || begin {
-		t.circuit = DeadToken
+		t.circuit, t.refusedAt = DeadToken, now
 		if !now.Before(t.until) {
 			t.pause(t.backoff(), now)
 			t.probes++
@@ -252,18 +255,19 @@ type throttleState struct {
 	limit   int
 	paused  time.Duration
 	circuit Class
-	refused bool // the circuit is open, and its last pause ended at most circuitKnown ago
+	refused bool // the circuit is open, and the last refusal was at most circuitKnown ago
 }
 
-// circuitKnown is how long an open circuit is reported after its pause if this process sends nothing: another one may have sent since.
-const circuitKnown = time.Minute
+// circuitKnown is how long an open circuit is reported if this process sends nothing: another one may have sent since. What was refused is
+// sent again sooner.
+const circuitKnown = 3 * time.Minute
 
 func (t *throttle) state(now time.Time) throttleState {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return throttleState{
 		limit: int(t.limit), paused: max(0, t.until.Sub(now)), circuit: t.circuit,
-		refused: t.circuit != "" && now.Before(t.until.Add(circuitKnown)),
+		refused: t.circuit != "" && now.Before(t.refusedAt.Add(circuitKnown)),
 	}
 }
 

@@ -148,6 +148,20 @@ func TestThrottleBacksOff(t *testing.T) {
 	}
 }
 
+// An open circuit is shown for as long as the push service refuses, and some minutes more.
+func TestThrottleShowsRefusals(t *testing.T) {
+	l := newLine(t)
+	l.probeTokens(true, l.now)
+	for range 5 {
+		l.now = l.now.Add(2 * time.Minute)
+		testkit.Equal(t, "refused", true, l.state(l.now).refused)
+		l.observe(Outcome{Class: DeadToken}, l.now)
+	}
+	testkit.Equal(t, "refused after a time without a request", false, l.state(l.now.Add(circuitKnown)).refused)
+	l.observe(Outcome{Class: Sent}, l.now)
+	testkit.Equal(t, "refused after a success", false, l.state(l.now).refused)
+}
+
 // While no token is accepted, single requests find out whether any is. Further refusals do not close the circuit.
 func TestThrottleDoubts(t *testing.T) {
 	l := newLine(t)

@@ -26,8 +26,8 @@ func (e *topicCallError) Error() string { return string(e.Class) + ": " + e.Reas
 
 // maintainTopics subscribes large audiences to their topics, and unsubscribes them after the offer has ended.
 func (r *Relay) maintainTopics(ctx context.Context) {
-	pause := firstTopicPause
 	for ctx.Err() == nil {
+		r.pause(ctx, time.Until(r.topicsNotBefore))
 		leased, err := r.options.Topics.LeaseTopics(ctx, topicBatch)
 		if err != nil && ctx.Err() == nil {
 			r.options.Log.Warn("topics not leased; the relay will try again", "error", err)
@@ -36,15 +36,15 @@ func (r *Relay) maintainTopics(ctx context.Context) {
 			err := r.maintainTopic(ctx, t)
 			var failed *topicCallError
 			if errors.As(err, &failed) && failed.Class != Poison && ctx.Err() == nil {
-				wait := max(pause, failed.RetryAfter)
+				wait := max(r.topicPause, failed.RetryAfter)
+				r.topicsNotBefore, r.topicPause = time.Now().Add(wait), min(2*r.topicPause, longestTopicPause)
 				r.options.Log.Warn("topic subscriptions incomplete; this process calls the push service for topics again after a pause",
 					"topic", t.Name, "error", err, "pause", wait)
-				r.pause(ctx, wait)
-				pause = min(2*pause, longestTopicPause)
-				break // the leases of the others have ended, or end soon
+				break // the leases of the others end soon
 			}
-			pause = firstTopicPause
-			if err != nil && ctx.Err() == nil && !errors.Is(err, dispatch.ErrNotLeased) {
+			if err == nil {
+				r.topicPause = firstTopicPause
+			} else if ctx.Err() == nil && !errors.Is(err, dispatch.ErrNotLeased) {
 				r.options.Log.Warn("topic subscriptions incomplete; they will be continued when the topic's lease expires",
 					"topic", t.Name, "error", err)
 			}

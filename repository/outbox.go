@@ -139,37 +139,40 @@ func (o *Outbox) moveSomeOutboxRows(ctx context.Context) (moved int, err error) 
 // counts the obsolete ones, by reason. If both together are fewer than limit, no more are due that nobody has locked.
 func (o *Outbox) LeaseNotifications(ctx context.Context, limit int) (pushes []outbox.Push, dropped map[string]int, err error) {
 	until := time.Now().Add(o.LeaseTerm) // taken before the statement, so that the lease ends no earlier
-	if err := o.unread.release(ctx, o); err != nil {
-		return nil, nil, err
-	}
+	unreleased := o.unread.release(ctx, o)
 	ids, err := o.leaseShares(ctx, limit)
 	if len(ids) == 0 {
-		return nil, nil, err
+		return nil, nil, errors.Join(err, unreleased)
 	}
 	pushes, now, err := o.pushes(ctx, ids, until)
 	if err != nil {
 		o.unread.add(ids)
 		return nil, nil, err
 	}
-	return o.dropObsolete(ctx, pushes, now)
+	pushes, dropped, err = o.dropObsolete(ctx, pushes, now)
+	return pushes, dropped, errors.Join(err, unreleased)
 }
 
 // unreadLeases are the notifications that this process has leased and then failed to read. Safe for concurrent use.
 type unreadLeases struct {
-	mu  sync.Mutex
-	ids []dispatch.NotificationID
+	mu    sync.Mutex
+	ids   []dispatch.NotificationID
+	since time.Time // when the last of them were added
 }
 
 func (u *unreadLeases) add(ids []dispatch.NotificationID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.ids = append(u.ids, ids...)
+	u.ids, u.since = append(u.ids, ids...), time.Now()
 }
 
 // release ends their leases, so that they are due again before these would end.
 func (u *unreadLeases) release(ctx context.Context, o *Outbox) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if time.Since(u.since) > o.LeaseTerm {
+		u.ids = nil
+	}
 	if len(u.ids) == 0 {
 		return nil
 	}
@@ -336,11 +339,12 @@ func (o *Outbox) writeResult(db *gorm.DB, s outbox.SendResult, ids []dispatch.No
 	return unavailable(err)
 }
 
-// ReleaseEvents ends the owner's leases of events, so that another process may expand these at once.
+// ReleaseEvents ends the owner's leases of events, and of notifications that it could not read, so that another process may take these at
+// once.
 func (o *Outbox) ReleaseEvents(ctx context.Context) error {
 	err := o.relay.WithContext(ctx).Exec(`UPDATE events SET claim = '', next_at = `+o.dialect.now()+`
 		WHERE claim = ? AND next_at > `+o.dialect.now(), o.Owner).Error
-	return unavailable(err)
+	return errors.Join(unavailable(err), o.unread.release(ctx, o))
 }
 
 // Backlog returns how many notifications are due and not leased, and for how long the oldest has been due.
