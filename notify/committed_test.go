@@ -208,7 +208,7 @@ func TestRelayEndsWithCompletions(t *testing.T) {
 	})
 }
 
-// Events whose completion fails are completed soon, not when their leases end.
+// If the completion of events fails, the relay completes them within seconds. It does not wait until their leases end.
 func TestCompletionFails(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 1, func(t *testing.T, o *office) {

@@ -53,7 +53,8 @@ func TestPushServiceIsUnavailable(t *testing.T) {
 	})
 }
 
-// A relay that has ended, as that of an instance that leads no more, shows no backlog: whoever relays now shows it.
+// A relay stops, for example because its instance has lost the lead. Its metrics show no backlog after half a minute: the relay that works
+// now shows it.
 func TestBacklogOfARelayThatEnds(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 60, func(t *testing.T, o *office) {
@@ -75,7 +76,7 @@ func TestBacklogOfARelayThatEnds(t *testing.T) {
 		for _, name := range []string{"firsttap_push_backlog", "firsttap_push_backlog_age_seconds"} {
 			testkit.Equal(t, name, 0.0, gauge(t, metrics, name))
 		}
-		stop := testkit.Run(t, r.Run) // as an instance does for some seconds at a time that can't find out who leads
+		stop := testkit.Run(t, r.Run) // an instance that can't find out who leads runs its relay for some seconds at a time
 		time.Sleep(5 * time.Second)
 		stop()
 		if gauge(t, metrics, "firsttap_push_backlog") == 0 {
@@ -84,7 +85,7 @@ func TestBacklogOfARelayThatEnds(t *testing.T) {
 	})
 }
 
-// Pushes that a relay has leased and could not read are sent soon, not when their leases end.
+// A relay leases pushes and then can't read them. It sends them within seconds, and does not wait until their leases end.
 func TestReadAfterALeaseFails(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 5, func(t *testing.T, o *office) {
@@ -299,12 +300,15 @@ func TestTopicCallsAreRefused(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 30, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.TopicStatus, k.RetryAfter = 503, "100" })
-		o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.TopicThreshold = 20 })
+		r := o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.TopicThreshold = 20 })
 		var topics []string
 		for range 8 {
 			topics = append(topics, outbox.TopicOf(o.offer().ID))
 		}
-		time.Sleep(99 * time.Second)
+		time.Sleep(50 * time.Second)
+		r.stop()
+		testkit.Run(t, r.Run) // the pause outlives a relay's run
+		time.Sleep(49 * time.Second)
 		testkit.Equal(t, "calls before Retry-After is over", 1, o.fcm.TopicCalls())
 		time.Sleep(time.Hour)
 		// After 100 s, 100 s, 120 s, 240 s, 480 s, and then every 600 s.

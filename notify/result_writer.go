@@ -16,7 +16,7 @@ const (
 	resultQueue  = 2048
 	writeTimeout = 5 * time.Second
 	writeRetry   = 200 * time.Millisecond
-	// writePatience is how long a write is retried. A push whose lease ends earlier is sent again.
+	// writePatience is how long the writer repeats a write that fails. If the lease of a push ends before, the push is sent again.
 	writePatience = 15 * time.Second
 )
 

@@ -345,17 +345,17 @@ func TestClaimAfterAChangeWithinTheRoundMovesTheVersion(t *testing.T) {
 	})
 }
 
-// moved are statements that end any offer.
+// moved are changes of what a claim and an assignment rest on.
 var moved = map[string]string{
-	"status": "UPDATE dispatches SET status = 'CANCELED'",
-	"round":  "UPDATE dispatches SET round = 2",
-	"driver": "UPDATE drivers SET version = version + 1",
+	"status":     "UPDATE dispatches SET status = 'CANCELED'",
+	"round":      "UPDATE dispatches SET round = 2",
+	"version":    "UPDATE dispatches SET version = 2",
+	"updated_at": "UPDATE dispatches SET updated_at = updated_at + 1",
+	"driver":     "UPDATE drivers SET version = version + 1",
 }
 
 func TestEachConditionOfTheClaimHolds(t *testing.T) {
 	moves := maps.Clone(moved)
-	moves["version"] = "UPDATE dispatches SET version = 2"
-	moves["updated_at"] = "UPDATE dispatches SET updated_at = updated_at + 1"
 	moves["opens_at"] = "UPDATE dispatches SET opens_at = opens_at + 3600000000, expires_at = expires_at + 3600000000"
 	moves["expires_at"] = "UPDATE dispatches SET expires_at = opens_at + 1"
 	mustRefuseEach(t, moves, nil, func() claimRule { return rule(1) }, (*Store).Claim)
@@ -363,8 +363,6 @@ func TestEachConditionOfTheClaimHolds(t *testing.T) {
 
 func TestEachConditionOfTheAssignmentHolds(t *testing.T) {
 	moves := maps.Clone(moved)
-	moves["version"] = "UPDATE dispatches SET version = 2"
-	moves["updated_at"] = "UPDATE dispatches SET updated_at = updated_at + 1"
 	moves["another claim"] = "INSERT INTO claims SELECT 'clm_other', 'dsp_other', 1, id, 1, 'WON', 1, NULL FROM drivers"
 	moves["expires_at"] = "UPDATE dispatches SET expires_at = 1"
 	mustRefuseEach(t, moves, soon, func() claimRule { return assigning(1) }, (*Store).Assign)

@@ -222,6 +222,12 @@ func TestLeasedPushesThatCouldNotBeRead(t *testing.T) {
 		db.exec(t, "ALTER TABLE devices_gone RENAME TO devices")
 		o.mustLease(t, 10, 3)
 		o.mustLease(t, 10, 0)
+		db.exec(t, "UPDATE notifications SET claim = '', next_at = 1")
+		db.exec(t, "ALTER TABLE devices RENAME TO devices_gone")
+		mustBeError(t, "without the devices again", errorOfPage(o.LeaseNotifications(t.Context(), 10)), dispatch.ErrUnavailable)
+		db.exec(t, "ALTER TABLE devices_gone RENAME TO devices")
+		must(t, o.ReleaseEvents(t.Context())) // as a relay does when it stops
+		db.as("ins_b").mustLease(t, 10, 3)
 	})
 }
 

@@ -75,8 +75,8 @@ func TestDuplicateExternalID(t *testing.T) {
 	})
 }
 
-// A repeated creation whose external_id exists may have been carried out by the first request. If that can't be read, the caller is not
-// told that another dispatch has the external_id.
+// A client repeats a creation, and a dispatch has its external_id. That may be the dispatch of the client's first request. If the database
+// can't say so, the answer is "not known", and not that another dispatch has the external_id.
 func TestDuplicateExternalIDOfARepeatedCreation(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		must(t, errorOf(db.Create(t.Context(), offering("ERP-1"))))

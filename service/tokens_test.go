@@ -172,7 +172,7 @@ func TestForgedTokens(t *testing.T) {
 	}
 }
 
-// TestTokenOfAnInstanceAhead: an instance accepts at once what an instance issued whose clock is a little ahead.
+// TestTokenOfAnInstanceAhead: the clock of one instance is a little ahead. Another instance accepts its new tokens at once.
 func TestTokenOfAnInstanceAhead(t *testing.T) {
 	ahead := clock{fixed.Add(clockTolerance)}
 	token, _, err := newTokens(TokenOptions{Now: ahead.now}).Issue(driver, 0)

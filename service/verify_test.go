@@ -323,8 +323,8 @@ func TestMarkerOutlivesItsClaim(t *testing.T) {
 	s.mustHave(t, id, takenValue(v[1], 2))
 }
 
-// TestMarkerOutlivesItsClaimBehindATap: the driver of such a marker taps again and is refused. A driver whose tap without a round was refused
-// meanwhile has not met the marker, and hears of the dispatch too.
+// TestMarkerOutlivesItsClaimBehindATap: the marker's own driver taps again. While the database decides about that tap, another driver taps
+// without a round and is refused. The second driver's tap never met the marker, and the driver hears of the dispatch too.
 func TestMarkerOutlivesItsClaimBehindATap(t *testing.T) {
 	s := newShared(t)
 	i, id, v := s.verified(), s.dispatch(), s.drivers(2)
