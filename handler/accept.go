@@ -15,10 +15,6 @@ import (
 	"firsttap/service"
 )
 
-type acceptRequest struct {
-	Round *int `json:"round" validate:"omitempty,min=1,max=2147483647"`
-}
-
 type acceptView struct {
 	Result   string       `json:"result"`
 	Replayed bool         `json:"replayed"`
@@ -104,7 +100,7 @@ func (t *takenAnswers) answer(c echo.Context, err *dispatch.TakenError) error {
 // maxPlainBody is the longest body that readRound reads itself.
 const maxPlainBody = 64
 
-// readRound returns the round in the body, 0 for none. It reads as read[acceptRequest] does, and what an app sends without reflection.
+// readRound returns the round in the body, 0 for none. It reads as read[roundRequest] does, and what an app sends without reflection.
 func readRound(c echo.Context) (int, error) {
 	r := c.Request()
 	if n := r.ContentLength; n >= 0 && n <= maxPlainBody {
@@ -125,7 +121,7 @@ func readRound(c echo.Context) (int, error) {
 }
 
 func decodeRound(body []byte) (int, error) {
-	req, err := decode[acceptRequest](body)
+	req, err := decode[roundRequest](body)
 	if err != nil || req.Round == nil {
 		return 0, err
 	}

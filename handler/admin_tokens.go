@@ -59,6 +59,9 @@ func (h *handler) issueToken(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
+	if _, err := read[struct{}](c, maxBody); err != nil {
+		return err
+	}
 	generation, err := h.stores.tokens.RecordTokenIssued(c.Request().Context(), id)
 	if err != nil {
 		return err

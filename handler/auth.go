@@ -64,10 +64,7 @@ func (h *handler) authenticateAdmin(c echo.Context) (dispatch.Key, session, erro
 		return dispatch.Key{}, session{}, err
 	}
 	key, err := h.authenticateKey(c, with.key, service.AuthKey)
-	if err != nil {
-		return dispatch.Key{}, session{}, err
-	}
-	return key, with, allow(c, h.AdminLimit, key.ID, h.Now())
+	return key, with, err
 }
 
 func withCaller(c echo.Context, actor string) context.Context {
@@ -86,9 +83,23 @@ func bearer(c echo.Context) (string, error) {
 	return token, nil
 }
 
-// authenticateKey returns the key with this secret. An unknown secret is looked up in the database only within the limits on
-// failed sign-ins from the client's network.
+// authenticateKey returns the key with this secret, within the key's rate limit. A known key above its limit costs no statement. An unknown
+// secret is looked up in the database only within the limits on failed sign-ins from the client's network.
 func (h *handler) authenticateKey(c echo.Context, key string, door service.AuthMethod) (dispatch.Key, error) {
+	id, known := h.Keys.KnownID(key)
+	if known {
+		if err := allow(c, h.AdminLimit, id, h.Now()); err != nil {
+			return dispatch.Key{}, err
+		}
+	}
+	found, err := h.lookUpKey(c, key, door)
+	if err == nil && !known {
+		err = allow(c, h.AdminLimit, found.ID, h.Now())
+	}
+	return found, err
+}
+
+func (h *handler) lookUpKey(c echo.Context, key string, door service.AuthMethod) (dispatch.Key, error) {
 	from := clientNetwork(c)
 	var wait time.Duration
 	var entered bool

@@ -201,6 +201,11 @@ func TestOddBodies(t *testing.T) {
 	for _, body := range []string{"", "{}", `{"on_duty":null}`, `{"on_duty":"true"}`, `{"on_duty":1}`, `{"on_duty":true,"id":"drv_1"}`} {
 		w.ours("duty "+body, w.call("PUT", "/v1/me/duty", d.token, body))
 	}
+	for _, body := range []string{`{"foo":1}`, `{"round":0}`, `{"round":"1"}`, `[]`, `{"reason_code":"x"}`} {
+		w.ours("start "+body, w.call("POST", "/v1/dispatches/"+id+"/start", d.token, body))
+		w.ours("complete "+body, w.call("POST", "/v1/dispatches/"+id+"/complete", d.token, body))
+		w.ours("token "+body, w.call("POST", "/v1/admin/drivers/"+d.id+"/tokens", key, body))
+	}
 	w.untouched(id)
 	w.accept(id, d, " \n\t{ \"round\" : 1 } \r\n").want(200)
 	w.noErrorLogged()

@@ -73,13 +73,18 @@ type reasonRequest struct {
 	ReasonCode string `json:"reason_code" validate:"max=64,tidy"`
 }
 
+// roundRequest names the round that a request is about.
+type roundRequest struct {
+	Round *int `json:"round" validate:"omitempty,min=1,max=2147483647"`
+}
+
 type roundReasonRequest struct {
+	roundRequest
 	ReasonCode string `json:"reason_code" validate:"max=64,tidy"`
-	Round      *int   `json:"round" validate:"omitempty,min=1,max=2147483647"`
 }
 
 // round returns the round of the request, 0 for the current one.
-func (r *roundReasonRequest) round() int {
+func (r *roundRequest) round() int {
 	if r.Round == nil {
 		return 0
 	}
@@ -98,15 +103,22 @@ func (h *handler) withdraw(c echo.Context, me dispatch.DriverID) error {
 }
 
 func (h *handler) start(c echo.Context, me dispatch.DriverID) error {
-	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
-		d, err := h.DriverService.Start(ctx, me, id)
-		return viewDispatch(d), err
-	})
+	return h.inRound(c, me, h.DriverService.Start)
 }
 
 func (h *handler) complete(c echo.Context, me dispatch.DriverID) error {
+	return h.inRound(c, me, h.DriverService.Complete)
+}
+
+// inRound calls change with the round of the request, 0 for the current one.
+func (h *handler) inRound(c echo.Context, me dispatch.DriverID,
+	change func(context.Context, dispatch.DriverID, dispatch.ID, int) (dispatch.Dispatch, error)) error {
+	req, err := read[roundRequest](c, maxBody)
+	if err != nil {
+		return err
+	}
 	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
-		d, err := h.DriverService.Complete(ctx, me, id)
+		d, err := change(ctx, me, id, req.round())
 		return viewDispatch(d), err
 	})
 }

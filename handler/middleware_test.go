@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -169,5 +170,32 @@ func TestReady(t *testing.T) {
 	}
 	for _, method := range []string{"POST", "GET"} {
 		w.refused(method, w.call(method, "/v1/admin/dispatches", key, order(1)), 503, "UNAVAILABLE").hasHeader("Retry-After")
+	}
+}
+
+// TestRequestsAboveTheRateCostNoStatement: a key that was seen before is not looked up again once it is above its rate.
+func TestRequestsAboveTheRateCostNoStatement(t *testing.T) {
+	now := time.Now()
+	w := newWorld(t, func(a *API) { a.AdminRate, a.Now = 3, func() time.Time { return now } })
+	w.putNamedKey("key_busy", dispatch.Viewer, "busy")
+	var statements atomic.Int32
+	w.observe(func(ctx context.Context, _ repository.Statement) (context.Context, func(error)) {
+		statements.Add(1)
+		return ctx, func(error) {}
+	})
+	for _, request := range []struct{ method, path, token, body string }{
+		{"GET", "/v1/session", "busy", ""}, {"POST", "/v1/session", "", `{"key":"busy"}`},
+	} {
+		send := func() reply { return w.call(request.method, request.path, request.token, request.body) }
+		for range 6 {
+			send()
+		}
+		statements.Store(0)
+		for range 20 {
+			w.refused(request.path, send(), 429, "RATE_LIMITED")
+		}
+		if n := statements.Load(); n != 0 {
+			t.Errorf("20 refused requests cost %d statements", n)
+		}
 	}
 }

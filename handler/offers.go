@@ -75,10 +75,6 @@ func (h *handler) getOffer(c echo.Context, me dispatch.DriverID) error {
 	})
 }
 
-type seenRequest struct {
-	Round *int `json:"round" validate:"omitempty,min=1,max=2147483647"`
-}
-
 // seen records that the app has shown an offer. It accepts earlier rounds: the phone may have been offline when it showed the
 // offer.
 func (h *handler) seen(c echo.Context, me dispatch.DriverID) error {
@@ -86,7 +82,7 @@ func (h *handler) seen(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return err
 	}
-	req, err := read[seenRequest](c, maxBody)
+	req, err := read[roundRequest](c, maxBody)
 	if err != nil {
 		return err
 	}

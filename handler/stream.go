@@ -64,6 +64,9 @@ const writeTimeout = 10 * time.Second
 // stream of a revoked client ends by then, and sends no event that is more than recheckInterval later than the revocation.
 const recheckInterval = 5 * time.Second
 
+// recheckTimeout bounds that question: while the database is slow, the heartbeats go on.
+const recheckTimeout = time.Second
+
 // recheck returns a function that calls authenticate every recheckInterval at most, and fails if the client was revoked.
 func (h *handler) recheck(authenticate func(context.Context) error) func(context.Context) error {
 	asked := h.Now()
@@ -73,6 +76,8 @@ func (h *handler) recheck(authenticate func(context.Context) error) func(context
 			return nil
 		}
 		asked = now
+		ctx, cancel := context.WithTimeout(ctx, recheckTimeout)
+		defer cancel()
 		if err := authenticate(ctx); errors.Is(err, service.ErrUnauthenticated) {
 			return err // other errors don't say that the client was revoked
 		}

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -259,6 +260,23 @@ func TestHangingUpEndsTheStream(t *testing.T) {
 			return err
 		})
 	}
+}
+
+// TestRecheckIsBounded: a stream asks a slow database no longer than recheckTimeout, and goes on.
+func TestRecheckIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &handler{API: API{Now: time.Now}}
+		check := h.recheck(func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		time.Sleep(recheckInterval)
+		began := time.Now()
+		noError(t, check(t.Context()))
+		if waited := time.Since(began); waited != recheckTimeout {
+			t.Errorf("the recheck took %s", waited)
+		}
+	})
 }
 
 // TestShutdown does not wait for streams.

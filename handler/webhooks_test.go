@@ -28,6 +28,8 @@ func (addresses) Check(_ context.Context, raw string) error {
 	switch {
 	case err != nil:
 		return err
+	case strings.HasSuffix(u.Hostname(), ".away"):
+		return fmt.Errorf("%w: the name server does not answer", dispatch.ErrUnavailable)
 	case strings.HasSuffix(u.Hostname(), ".invalid"):
 		return fmt.Errorf("no such host %s", u.Hostname())
 	case u.Scheme != "https" || u.Hostname() == "10.0.0.1":
@@ -140,6 +142,8 @@ func TestWebhookFields(t *testing.T) {
 	} {
 		w.refused(body, w.call("PATCH", at, key, body), 422, "VALIDATION_FAILED").hasField(field)
 	}
+	away := endpoint(`"url":"https://hooks.away"`)
+	w.refused("a name that was not looked up", w.call("POST", webhooks, key, away), 503, "UNAVAILABLE")
 	for _, bad := range []string{"http://example.com", "https://10.0.0.1"} {
 		w.refused(bad, w.call("POST", webhooks, key, endpoint(fmt.Sprintf(`"url":%q`, bad))), 422, "ENDPOINT_NOT_ALLOWED")
 		w.refused(bad, w.call("PATCH", at, key, fmt.Sprintf(`{"url":%q}`, bad)), 422, "ENDPOINT_NOT_ALLOWED")

@@ -186,8 +186,8 @@ func (l *life) live() map[string]costs {
 		l.attempts.Run(ended) // stores the taps that wait
 		return nil
 	})
-	l.step(spent, "started", 0, func(ctx context.Context) error { _, err := l.work.Start(ctx, winner, d.ID); return err })
-	l.step(spent, "completed", 0, func(ctx context.Context) error { _, err := l.work.Complete(ctx, winner, d.ID); return err })
+	l.step(spent, "started", 0, func(ctx context.Context) error { _, err := l.work.Start(ctx, winner, d.ID, 0); return err })
+	l.step(spent, "completed", 0, func(ctx context.Context) error { _, err := l.work.Complete(ctx, winner, d.ID, 0); return err })
 	return spent
 }
 

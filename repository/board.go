@@ -119,11 +119,22 @@ func (s *Store) findUnseen(ctx context.Context, b *dispatch.Board, region string
 	return nil
 }
 
+// maxSupplyPoints bounds the points of an answer.
+const maxSupplyPoints = 20_000
+
 func (s *Store) listSupply(ctx context.Context, region string, hours int) ([]dispatch.Supply, error) {
 	query := "SELECT at, region, on_duty, open FROM supply WHERE at >= " + s.dialect.now() + " - ?"
 	args := []any{(time.Duration(hours) * time.Hour).Microseconds()}
 	if region != "" {
 		query, args = query+" AND region = ?", append(args, region)
+	} else {
+		var regions int
+		if err := s.general.WithContext(ctx).Raw("SELECT COUNT(*) FROM supply WHERE at = (SELECT MAX(at) FROM supply)").Scan(&regions).Error; err != nil {
+			return nil, unavailable(err)
+		}
+		if step := (hours*60*regions + maxSupplyPoints - 1) / maxSupplyPoints; step > 1 { // they are counted every minute
+			query, args = query+" AND at % ? = 0", append(args, (time.Duration(step)*time.Minute).Microseconds())
+		}
 	}
 	var rows []struct {
 		At     int64

@@ -280,3 +280,28 @@ func TestRecordSupplyWithoutDispatches(t *testing.T) {
 		}
 	})
 }
+
+// Of a long time with many regions, the answer has every nth minute, with all regions.
+func TestSupplyIsBounded(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		const regions, hours = 60, 168
+		const step = time.Duration(hours*60*regions/maxSupplyPoints+1) * time.Minute
+		now := micros(db.now(t))
+		newest := fromMicros(now - now%step.Microseconds())
+		for _, at := range []time.Time{newest, newest.Add(-time.Minute), newest.Add(-step), newest.Add(-step - time.Minute)} {
+			for i := range regions {
+				db.exec(t, "INSERT INTO supply (at, region, on_duty, open) VALUES (?, ?, 1, 1)", micros(at), fmt.Sprint("region ", i))
+			}
+		}
+		all, err := db.Supply(t.Context(), "", hours)
+		must(t, err)
+		minutes := map[time.Time]int{}
+		for _, s := range all {
+			minutes[s.At.UTC()]++
+		}
+		testkit.Equal(t, "points by minute", map[time.Time]int{newest.UTC(): regions, newest.Add(-step).UTC(): regions}, minutes)
+		one, err := db.Supply(t.Context(), "region 7", hours)
+		must(t, err)
+		testkit.Equal(t, "points of one region", 4, len(one))
+	})
+}

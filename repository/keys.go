@@ -151,8 +151,12 @@ func (s *Store) KeyByHash(ctx context.Context, hash string) (dispatch.Key, error
 
 // KeyHashes returns the hashes of the newest keys that are not revoked. It has a connection of its own, so that requests with
 // invalid keys delay no other reads.
-func (s *Store) KeyHashes(ctx context.Context, most int) ([]string, error) {
-	var hashes []string
-	err := s.doors.WithContext(ctx).Model(&keyRow{}).Where("revoked_at IS NULL").Order("id DESC").Limit(most).Pluck("hash", &hashes).Error
-	return hashes, unavailable(err)
+func (s *Store) KeyHashes(ctx context.Context, most int) (map[string]string, error) {
+	var rows []keyRow
+	err := s.doors.WithContext(ctx).Select("id, hash").Where("revoked_at IS NULL").Order("id DESC").Limit(most).Find(&rows).Error
+	ids := make(map[string]string, len(rows))
+	for _, row := range rows {
+		ids[row.Hash] = row.ID
+	}
+	return ids, unavailable(err)
 }

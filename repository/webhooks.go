@@ -217,7 +217,7 @@ func (s *Store) DeleteWebhook(ctx context.Context, id webhook.ID) error {
 			return err
 		}
 		err = tx.Exec(`UPDATE webhooks SET status = ?, url = '', description = '', secret = '', previous_secret = NULL, previous_until = NULL,
-			replay_from = NULL, replay_until = NULL, updated_at = ? WHERE id = ?`, deletedWebhook, micros(now), id).Error
+			replay_from = NULL, replay_until = NULL, version = version + 1, updated_at = ? WHERE id = ?`, deletedWebhook, micros(now), id).Error
 		if err != nil {
 			return unavailable(err)
 		}

@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -194,6 +195,27 @@ func TestEndpointThatIsGoneIsPaused(t *testing.T) {
 		_, events = in.changed(t, 1)
 		in.expanded(t, events...)
 		testkit.Equal(t, "endpoints that are paused by both answers", 0, len(in.mustComplete(t, succeeded(in.mustLease(t, 1)[0]), gone)))
+	})
+}
+
+// An endpoint that an admin deletes while an answer that would pause it is written stays deleted.
+func TestADeletedEndpointIsNotPaused(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		var to webhook.ID
+		in := db.courier(t, "ins_a", func(o *Options) {
+			o.Observer = func(ctx context.Context, s Statement) (context.Context, func(error)) {
+				if s.Pool == "webhooks" && strings.HasPrefix(s.Query, "UPDATE webhooks SET status") {
+					must(t, db.DeleteWebhook(t.Context(), to))
+				}
+				return ctx, func(error) {}
+			}
+		})
+		to = db.endpoint(t, "*", nil)
+		_, events := in.changed(t, 1)
+		in.expanded(t, events...)
+		gone := webhook.Result{Lease: in.mustLease(t, 1)[0], Attempt: webhook.Attempt{At: time.Now(), HTTPStatus: 410, Error: "gone"}, Gone: true}
+		testkit.Equal(t, "endpoints that are paused", 0, len(in.mustComplete(t, gone)))
+		db.mustCount(t, 1, "webhooks WHERE status = ?", deletedWebhook)
 	})
 }
 

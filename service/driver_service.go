@@ -59,7 +59,7 @@ func (w *DriverService) Withdraw(ctx context.Context, me dispatch.DriverID, id d
 	var ended *dispatch.Claim
 	d, err := w.store.Withdraw(ctx, id, me, func(d *dispatch.Dispatch, past dispatch.Withdrawals, now time.Time) ([]dispatch.Event, error) {
 		ended = d.Claim
-		if round != 0 && round != d.Round && d.HeldBy(me) {
+		if isOtherRound(d, me, round) {
 			return nil, dispatch.ErrOfferStale
 		}
 		events, err := d.Withdraw(me, reason, now)
@@ -83,6 +83,11 @@ func (w *DriverService) Withdraw(ctx context.Context, me dispatch.DriverID, id d
 		w.acceptor.markEnded(ctx, id, *ended)
 	}
 	return d, err
+}
+
+// isOtherRound reports whether the driver has the dispatch in another round than the one that a request is about, 0 for the current one.
+func isOtherRound(d *dispatch.Dispatch, me dispatch.DriverID, round int) bool {
+	return round != 0 && round != d.Round && d.HeldBy(me)
 }
 
 // repeatedWithdrawal handles a withdrawal by a driver who does not hold the dispatch in that round. A repeated withdrawal
@@ -109,15 +114,24 @@ func (w *DriverService) repeatedWithdrawal(ctx context.Context, me dispatch.Driv
 	return d, err
 }
 
-// Start starts the work on the driver's dispatch. Errors as of Withdraw, and ErrNotEligible while the driver is suspended.
-func (w *DriverService) Start(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Dispatch, error) {
-	d, err := w.store.UpdateByDriver(ctx, id, me, (*dispatch.Dispatch).Start)
+// Start starts the work on the driver's dispatch of that round, 0 for the current one. Errors as of Withdraw, and ErrNotEligible while the
+// driver is suspended.
+func (w *DriverService) Start(ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int) (dispatch.Dispatch, error) {
+	d, err := w.store.UpdateByDriver(ctx, id, me, func(d *dispatch.Dispatch, v dispatch.Driver, now time.Time) ([]dispatch.Event, error) {
+		if isOtherRound(d, me, round) {
+			return nil, dispatch.ErrOfferStale
+		}
+		return d.Start(v, now)
+	})
 	return w.hideUnseen(ctx, me, id, d, err)
 }
 
-// Complete completes the work on the driver's dispatch. Errors as of Withdraw.
-func (w *DriverService) Complete(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Dispatch, error) {
+// Complete completes the work on the driver's dispatch of that round, 0 for the current one. Errors as of Withdraw.
+func (w *DriverService) Complete(ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int) (dispatch.Dispatch, error) {
 	d, err := w.store.Update(ctx, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		if isOtherRound(d, me, round) {
+			return nil, dispatch.ErrOfferStale
+		}
 		return d.Complete(me, now)
 	})
 	return w.hideUnseen(ctx, me, id, d, err)

@@ -23,7 +23,7 @@ const (
 	refreshTimeout  = 5 * time.Second
 )
 
-// keyCache has the hashes of the keys that were recently in force, so that most invented keys cost no query and valid keys
+// keyCache has the hashes and identifiers of the keys that were recently in force, so that most invented keys cost no query and valid keys
 // do not wait behind them. It reads all hashes at once, one read at a time, on a connection of its own. A key in the cache
 // may have been revoked since.
 type keyCache struct {
@@ -31,7 +31,7 @@ type keyCache struct {
 	limit     int // maxCachedKeys but in a test
 	unknown   *lru.Cache[string, time.Time]
 	mu        sync.RWMutex
-	hashes    map[string]struct{}
+	ids       map[string]string // by hash
 	loaded    bool
 	truncated bool // there are more keys in force
 	// loading is held by a reader, and by add.
@@ -45,14 +45,19 @@ func newKeyCache(store KeyStore) *keyCache {
 	if err != nil {
 		panic(err) // only a size below 1 is refused
 	}
-	return &keyCache{store: store, limit: maxCachedKeys, unknown: unknown, hashes: map[string]struct{}{}, loading: make(chan struct{}, 1)}
+	return &keyCache{store: store, limit: maxCachedKeys, unknown: unknown, ids: map[string]string{}, loading: make(chan struct{}, 1)}
 }
 
 func (c *keyCache) has(hash string) bool {
+	_, ok := c.id(hash)
+	return ok
+}
+
+func (c *keyCache) id(hash string) (string, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	_, ok := c.hashes[hash]
-	return ok
+	id, ok := c.ids[hash]
+	return id, ok
 }
 
 // isEmpty reports whether no read has succeeded.
@@ -75,19 +80,19 @@ func (c *keyCache) isUnknown(hash string) bool {
 }
 
 // add adds a key that this instance has committed.
-func (c *keyCache) add(hash string) {
+func (c *keyCache) add(hash, id string) {
 	c.loading <- struct{}{} // a read under way would drop the key again
 	defer func() { <-c.loading }()
 	c.unknown.Remove(hash)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.hashes[hash] = struct{}{}
+	c.ids[hash] = id
 }
 
 func (c *keyCache) remove(hash string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.hashes, hash)
+	delete(c.ids, hash)
 }
 
 // refresh makes the cache at least as new as the call. Concurrent calls share a read. ErrUnavailable.
@@ -138,12 +143,8 @@ func (c *keyCache) load(ctx context.Context) error {
 		return err
 	}
 	c.loadedAt = c.attemptedAt
-	hashes := make(map[string]struct{}, len(all))
-	for _, hash := range all {
-		hashes[hash] = struct{}{}
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.hashes, c.loaded, c.truncated = hashes, true, len(all) >= c.limit
+	c.ids, c.loaded, c.truncated = all, true, len(all) >= c.limit
 	return nil
 }

@@ -19,8 +19,8 @@ import (
 type KeyStore interface {
 	EnsureKey(ctx context.Context, k dispatch.Key) error
 	KeyByHash(ctx context.Context, hash string) (dispatch.Key, error)
-	// KeyHashes returns the hashes of the newest keys in force, on a connection of its own.
-	KeyHashes(ctx context.Context, most int) ([]string, error)
+	// KeyHashes returns the identifiers of the newest keys in force, by their hashes, on a connection of its own.
+	KeyHashes(ctx context.Context, most int) (map[string]string, error)
 	AddKey(ctx context.Context, k dispatch.Key) (dispatch.KeyRecord, error)
 	Keys(ctx context.Context, page dispatch.Page) ([]dispatch.KeyRecord, string, error)
 	RevokeKey(ctx context.Context, id string) error
@@ -40,10 +40,13 @@ func (k *Keys) StoreFirst(ctx context.Context, key string) error {
 	hash := hashKey(key)
 	err := k.store.EnsureKey(ctx, dispatch.Key{ID: dispatch.FirstKeyID, Name: "FIRSTTAP_ADMIN_KEY", Role: dispatch.Admin, Hash: hash})
 	if err == nil {
-		k.cache.add(hash)
+		k.cache.add(hash, dispatch.FirstKeyID)
 	}
 	return err
 }
+
+// KnownID returns the identifier of the key with that secret if the cache has the key, without a statement. The key may have been revoked.
+func (k *Keys) KnownID(key string) (string, bool) { return k.cache.id(hashKey(key)) }
 
 // Authenticate returns the key with that secret, ErrUnauthenticated, or ErrUnavailable. A key in the cache is looked up in the
 // database, so that a revocation takes effect at once. For any other key it first calls may, unless may is nil. If may
@@ -94,7 +97,7 @@ func (k *Keys) Create(ctx context.Context, name string, role dispatch.Role, by s
 	hash := hashKey(secret)
 	made, err := k.store.AddKey(ctx, dispatch.Key{ID: idempotency.KeyID(ctx, time.Now()), Name: name, Role: role, Hash: hash})
 	if err == nil {
-		k.cache.add(hash)
+		k.cache.add(hash, made.ID)
 	}
 	return made, secret, err
 }

@@ -218,7 +218,7 @@ func TestMoreKeysThanTheCacheHas(t *testing.T) {
 	if k, err := fresh.Authenticate(t.Context(), first, nil); err != nil || k.Name != "the oldest" {
 		t.Errorf("%+v, %v", k, err)
 	}
-	if n := len(fresh.cache.hashes); n != 3 {
+	if n := len(fresh.cache.ids); n != 3 {
 		t.Errorf("%d in the cache", n)
 	}
 	mustBe(t, errorOf(fresh.Authenticate(t.Context(), "nobody's", nil)), ErrUnauthenticated)

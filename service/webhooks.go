@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"firsttap/dispatch"
 	"firsttap/idempotency"
 	"firsttap/webhook"
 )
@@ -24,7 +25,8 @@ type WebhookStore interface {
 
 // WebhookAddresses decides which addresses webhooks are sent to.
 type WebhookAddresses interface {
-	// Check returns webhook.ErrNotAllowed if nothing may be sent to the URL, and another error if its host's name can't be looked up.
+	// Check returns webhook.ErrNotAllowed if nothing may be sent to the URL, dispatch.ErrUnavailable if its host's name could not be looked up,
+	// and another error if the host has no address.
 	Check(ctx context.Context, url string) error
 }
 
@@ -39,17 +41,17 @@ func NewWebhooks(store WebhookStore, addresses WebhookAddresses) *Webhooks {
 	return &Webhooks{store: store, addresses: addresses}
 }
 
-// check returns webhook.ErrNotAllowed or webhook.ErrNoAddress.
+// check returns webhook.ErrNotAllowed, webhook.ErrNoAddress or dispatch.ErrUnavailable.
 func (w *Webhooks) check(ctx context.Context, url string) error {
 	err := w.addresses.Check(ctx, url)
-	if err == nil || errors.Is(err, webhook.ErrNotAllowed) {
+	if err == nil || errors.Is(err, webhook.ErrNotAllowed) || errors.Is(err, dispatch.ErrUnavailable) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", webhook.ErrNoAddress, err)
 }
 
 // Create makes an active endpoint and returns it with its secret, which cannot be read again. by is the caller's own secret.
-// webhook.ErrNotAllowed, webhook.ErrNoAddress, and the errors of CreateWebhook.
+// webhook.ErrNotAllowed, webhook.ErrNoAddress, ErrUnavailable, and the errors of CreateWebhook.
 func (w *Webhooks) Create(ctx context.Context, url string, events []string, description, by string) (webhook.Endpoint, string, error) {
 	if err := w.check(ctx, url); err != nil {
 		return webhook.Endpoint{}, "", err

@@ -11,19 +11,19 @@ import (
 	"firsttap/testkit"
 )
 
-type workStep func(context.Context, dispatch.DriverID, dispatch.ID) (dispatch.Dispatch, error)
+type workStep func(ctx context.Context, by dispatch.DriverID, id dispatch.ID, round int) (dispatch.Dispatch, error)
 
 // mustReach fails the test unless the driver's step brings the dispatch to the status.
 func (do workStep) mustReach(t *testing.T, by dispatch.DriverID, id dispatch.ID, status dispatch.Status) {
 	t.Helper()
-	if d, err := do(t.Context(), by, id); err != nil || d.Status != status {
+	if d, err := do(t.Context(), by, id, 0); err != nil || d.Status != status {
 		t.Errorf("%s, %v, want %s", d.Status, err, status)
 	}
 }
 
 func (do workStep) mustFail(t *testing.T, by dispatch.DriverID, id dispatch.ID, want error) {
 	t.Helper()
-	mustBe(t, errorOf(do(t.Context(), by, id)), want)
+	mustBe(t, errorOf(do(t.Context(), by, id, 0)), want)
 }
 
 func TestWithdraw(t *testing.T) {
@@ -48,7 +48,7 @@ func TestWithdraw(t *testing.T) {
 	if d, err := withdraw(v[0]); err != nil || d.Round != 2 || !d.HeldBy(v[1]) {
 		t.Errorf("the late retry, when another has it: %+v, %v", d, err)
 	}
-	must(t, errorOf(s.work.Start(t.Context(), v[1], id)))
+	must(t, errorOf(s.work.Start(t.Context(), v[1], id, 0)))
 	mustBe(t, errorOf(withdraw(v[1])), dispatch.ErrInvalidState)                                                    // once it is begun
 	mustBe(t, errorOf(s.work.Withdraw(t.Context(), v[0], dispatch.NewID(time.Now()), 0, "")), dispatch.ErrNotFound) // of no dispatch
 }
@@ -70,7 +70,7 @@ func TestSuspendedDriver(t *testing.T) {
 	}
 	suspend(func(v *dispatch.Driver, now time.Time) error { return v.Suspend(dispatch.Forever, now) })
 	var unfit *dispatch.NotEligibleError
-	if _, err := s.work.Start(t.Context(), me, taken); !errors.As(err, &unfit) || !slices.Equal(unfit.Reasons, []dispatch.IneligibleReason{dispatch.Suspended}) {
+	if _, err := s.work.Start(t.Context(), me, taken, 0); !errors.As(err, &unfit) || !slices.Equal(unfit.Reasons, []dispatch.IneligibleReason{dispatch.Suspended}) {
 		t.Errorf("start: %v", err)
 	}
 	s.mustCount(1, "dispatches WHERE id = ? AND status = 'ACCEPTED'", taken)
@@ -116,6 +116,20 @@ func TestStartAndComplete(t *testing.T) {
 	for _, event := range []dispatch.EventType{dispatch.EventStarted, dispatch.EventCompleted, dispatch.EventAccepted} {
 		s.mustCount(1, "events WHERE type = ? AND next_at IS NOT NULL", event)
 	}
+}
+
+// TestLateStepOfAnEarlierRound: a request that names its round changes nothing in a later one, which the same driver has won.
+func TestLateStepOfAnEarlierRound(t *testing.T) {
+	s := newSite(t)
+	id, me := s.dispatch(), s.drivers(1)[0]
+	s.mustWin(t, Tap{id, me, 1})
+	must(t, errorOf(s.work.Withdraw(t.Context(), me, id, 1, "")))
+	s.mustWin(t, Tap{id, me, 2})
+	mustBe(t, errorOf(s.work.Start(t.Context(), me, id, 1)), dispatch.ErrOfferStale)
+	s.mustCount(1, "dispatches WHERE id = ? AND status = 'ACCEPTED'", id)
+	must(t, errorOf(s.work.Start(t.Context(), me, id, 2)))
+	mustBe(t, errorOf(s.work.Complete(t.Context(), me, id, 1)), dispatch.ErrOfferStale)
+	must(t, errorOf(s.work.Complete(t.Context(), me, id, 2)))
 }
 
 func TestSeeAndReceipt(t *testing.T) {
@@ -233,7 +247,7 @@ func TestEndsOnce(t *testing.T) {
 			case 1:
 				_, errs[i] = s.backoffice.Cancel(t.Context(), id, 2, "key_1", "")
 			case 2:
-				_, errs[i] = s.work.Start(t.Context(), v, id)
+				_, errs[i] = s.work.Start(t.Context(), v, id, 0)
 			}
 		})
 		refused := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"firsttap/dispatch"
 	"firsttap/webhook"
 )
 
@@ -19,7 +20,8 @@ import (
 const lookupTimeout = 3 * time.Second
 
 // Check reports whether an endpoint may be registered with that URL. The error is webhook.ErrNotAllowed if no delivery would be sent there,
-// webhook.ErrNoAddress if its name can't be looked up, and another one if it is no URL. The text is for whoever wrote the URL.
+// webhook.ErrNoAddress if its name has no address, dispatch.ErrUnavailable if no name server said whether it has one, and another one if it is no
+// URL. The text is for whoever wrote the URL.
 func (c *Client) Check(ctx context.Context, rawURL string) error {
 	u, err := c.parse(rawURL)
 	if err != nil || c.options.AllowPrivate {
@@ -110,11 +112,14 @@ func notPublic(address string) error {
 
 // lookupError leaves out which server was asked.
 func lookupError(host string, err error) error {
-	cause := err.Error()
+	cause, kind := err.Error(), dispatch.ErrUnavailable
 	if dns := (*net.DNSError)(nil); errors.As(err, &dns) {
 		cause = dns.Err
+		if dns.IsNotFound {
+			kind = webhook.ErrNoAddress
+		}
 	}
-	return fmt.Errorf("%w: the name %q can't be looked up: %s", webhook.ErrNoAddress, host, cause)
+	return fmt.Errorf("%w: the name %q can't be looked up: %s", kind, host, cause)
 }
 
 func notAllowed(format string, args ...any) error {

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"firsttap/dispatch"
 	"firsttap/webhook"
 )
 
@@ -184,6 +185,11 @@ func TestNamesOfForbiddenAddresses(t *testing.T) {
 	}
 	if err := c.Check(t.Context(), "https://nothing.example.com/"); !errors.Is(err, webhook.ErrNoAddress) || errors.Is(err, webhook.ErrNotAllowed) {
 		t.Errorf("a name that does not exist: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.Check(ctx, "https://mixed.example.com/"); !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, webhook.ErrNoAddress) {
+		t.Errorf("a name that nobody has looked up: %v", err)
 	}
 }
 

@@ -243,11 +243,11 @@ func (v *driver) work(m message, round int) {
 	}
 	if what < 8 {
 		v.repeat(op{actor: v.name, kind: "start", dispatch: m.name}, func(ctx context.Context, i *instance) error {
-			_, err := i.work.Start(ctx, v.id, m.id)
+			_, err := i.work.Start(ctx, v.id, m.id, 0)
 			return err
 		})
 		v.repeat(op{actor: v.name, kind: "complete", dispatch: m.name}, func(ctx context.Context, i *instance) error {
-			_, err := i.work.Complete(ctx, v.id, m.id)
+			_, err := i.work.Complete(ctx, v.id, m.id, 0)
 			return err
 		})
 	}
