@@ -3,8 +3,6 @@ package app
 import (
 	"cmp"
 	"context"
-	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -18,15 +16,8 @@ import (
 	"firsttap/repository"
 )
 
-const (
-	// defaultPushLease is how long a push stays leased to a process that died. An attempt takes 15 s at most.
-	defaultPushLease = 30 * time.Second
-	// relayWait and relayLease choose the one relay of FIRSTTAP_RELAY=leader.
-	relayWait  = time.Second
-	relayLease = 10 * time.Second
-	relayPause = 100 * time.Millisecond
-	relayName  = "relay"
-)
+// defaultPushLease is how long a push stays leased to a process that died. An attempt takes 15 s at most.
+const defaultPushLease = 30 * time.Second
 
 // notifier announces commits to drivers, the backoffice and other systems: the relay sends pushes, the courier webhooks, and the hub feeds
 // the live streams.
@@ -86,7 +77,8 @@ func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 	locker := lock.New(i.locks.strategy, lock.Options{Instance: instanceName(), Log: i.log, Metrics: i.locks.metrics})
 	n.Go(func() {
 		defer locker.Close()
-		n.relayAsLeader(n.ctx, locker.Leader(relayName, relayWait, relayLease), i.log)
+		r := &leaderRelay{leader: locker.Leader(relayName, relayWait, relayLease), send: n.send, up: i.probe.Up, log: i.log}
+		r.run(n.ctx)
 	})
 	return nil
 }
@@ -138,37 +130,4 @@ func (n *notifier) close() error {
 	n.sender.Close()
 	n.client.Close()
 	return err
-}
-
-// relayAsLeader sends whenever this instance has the lead, until ctx ends.
-func (n *notifier) relayAsLeader(ctx context.Context, leader *lock.Leader, log *slog.Logger) {
-	for ctx.Err() == nil {
-		err := leader.Campaign(ctx, func(ctx context.Context) error {
-			log.Info("this instance leads: it sends pushes and webhooks until it loses the lead")
-			n.send(ctx)
-			return nil
-		})
-		switch {
-		case err == nil || errors.Is(err, lock.ErrHeld) || ctx.Err() != nil:
-			continue
-		case errors.Is(err, lock.ErrLost):
-			log.Warn("this instance has lost the lead; another instance may relay now", "error", err)
-		default:
-			// Two relays send no push twice, as each push is leased before it is sent. Without a relay, no push would be sent.
-			log.Warn("the leader can't be determined; this instance relays until the next try", "error", err, "for", relayLease.String())
-			while, stop := context.WithTimeout(ctx, relayLease)
-			n.send(while)
-			stop()
-		}
-		pause(ctx, relayPause)
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

@@ -29,7 +29,7 @@ func (addresses) Check(_ context.Context, raw string) error {
 	case err != nil:
 		return err
 	case strings.HasSuffix(u.Hostname(), ".away"):
-		return fmt.Errorf("%w: the name server does not answer", dispatch.ErrUnavailable)
+		return fmt.Errorf("%w: the name server does not answer", webhook.ErrNotLookedUp)
 	case strings.HasSuffix(u.Hostname(), ".invalid"):
 		return fmt.Errorf("no such host %s", u.Hostname())
 	case u.Scheme != "https" || u.Hostname() == "10.0.0.1":

@@ -25,8 +25,8 @@ type WebhookStore interface {
 
 // WebhookAddresses decides which addresses webhooks are sent to.
 type WebhookAddresses interface {
-	// Check returns webhook.ErrNotAllowed if nothing may be sent to the URL, dispatch.ErrUnavailable if its host's name could not be looked up,
-	// and another error if the host has no address.
+	// Check returns webhook.ErrNotAllowed if nothing may be sent to the URL, webhook.ErrNotLookedUp if no name server answered, and another error if
+	// its host has no address.
 	Check(ctx context.Context, url string) error
 }
 
@@ -44,8 +44,11 @@ func NewWebhooks(store WebhookStore, addresses WebhookAddresses) *Webhooks {
 // check returns webhook.ErrNotAllowed, webhook.ErrNoAddress or dispatch.ErrUnavailable.
 func (w *Webhooks) check(ctx context.Context, url string) error {
 	err := w.addresses.Check(ctx, url)
-	if err == nil || errors.Is(err, webhook.ErrNotAllowed) || errors.Is(err, dispatch.ErrUnavailable) {
+	switch {
+	case err == nil || errors.Is(err, webhook.ErrNotAllowed):
 		return err
+	case errors.Is(err, webhook.ErrNotLookedUp):
+		return fmt.Errorf("%w: %w", dispatch.ErrUnavailable, err)
 	}
 	return fmt.Errorf("%w: %w", webhook.ErrNoAddress, err)
 }

@@ -16,6 +16,8 @@ var (
 	// ErrNotAllowed says that no delivery may be sent to an endpoint's URL: it is not https, or its address is not on the public Internet.
 	// The text around it says which.
 	ErrNotAllowed = errors.New("endpoint not allowed")
-	// ErrNoAddress says that the name in an endpoint's URL can't be looked up.
+	// ErrNoAddress says that the name in an endpoint's URL has no address.
 	ErrNoAddress = errors.New("the URL's host has no address")
+	// ErrNotLookedUp says that no name server said whether the name in an endpoint's URL has an address.
+	ErrNotLookedUp = errors.New("the URL's host could not be looked up")
 )

@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"firsttap/dispatch"
 	"firsttap/webhook"
 )
 
@@ -20,7 +19,7 @@ import (
 const lookupTimeout = 3 * time.Second
 
 // Check reports whether an endpoint may be registered with that URL. The error is webhook.ErrNotAllowed if no delivery would be sent there,
-// webhook.ErrNoAddress if its name has no address, dispatch.ErrUnavailable if no name server said whether it has one, and another one if it is no
+// webhook.ErrNoAddress if its name has no address, webhook.ErrNotLookedUp if no name server said whether it has one, and another one if it is no
 // URL. The text is for whoever wrote the URL.
 func (c *Client) Check(ctx context.Context, rawURL string) error {
 	u, err := c.parse(rawURL)
@@ -112,7 +111,7 @@ func notPublic(address string) error {
 
 // lookupError leaves out which server was asked.
 func lookupError(host string, err error) error {
-	cause, kind := err.Error(), dispatch.ErrUnavailable
+	cause, kind := err.Error(), webhook.ErrNotLookedUp
 	if dns := (*net.DNSError)(nil); errors.As(err, &dns) {
 		cause = dns.Err
 		if dns.IsNotFound {

@@ -17,7 +17,6 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"firsttap/dispatch"
 	"firsttap/webhook"
 )
 
@@ -188,7 +187,7 @@ func TestNamesOfForbiddenAddresses(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := c.Check(ctx, "https://mixed.example.com/"); !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, webhook.ErrNoAddress) {
+	if err := c.Check(ctx, "https://mixed.example.com/"); !errors.Is(err, webhook.ErrNotLookedUp) || errors.Is(err, webhook.ErrNoAddress) {
 		t.Errorf("a name that nobody has looked up: %v", err)
 	}
 }
