@@ -140,9 +140,8 @@ func TestRelaysWithoutLocks(t *testing.T) {
 func TestStoppedLeaderHandsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leader, other := leadAndFollow(t)
-		leader.locks.away.Store(true)
-		time.Sleep(relayLease)
 		other.stop()
+		leader.locks.away.Store(true)
 		time.Sleep(relayLease)
 		leader.locks.away.Store(false)
 		time.Sleep(2 * relayWait)
