@@ -185,10 +185,12 @@ func (j *job) underLock(ctx context.Context, work func(ctx context.Context) erro
 func (j *job) refused(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil:
-	case errors.Is(err, lock.ErrHeld):
+	case errors.Is(err, lock.ErrHeld) || errors.Is(err, errUnfit) && errors.Is(err, errStuck):
 		j.skip()
 	case errors.Is(err, lock.ErrUnavailable):
 		j.blocked("unavailable", "its lock is unavailable", err)
+	case errors.Is(err, errUnfit):
+		j.blocked("unavailable", "its instance can't lead", err)
 	case errors.Is(err, errStuck):
 		j.blocked("stuck", "earlier runs are stuck", err)
 	default:

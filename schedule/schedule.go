@@ -119,10 +119,6 @@ type Options struct {
 const (
 	defaultLook  = time.Second
 	defaultGrace = 5 * time.Second
-	// leaderLock is the leader's lock. An instance waits leaderWait for it, and keeps it for leaderLease after a run.
-	leaderLock  = "jobs"
-	leaderWait  = time.Second
-	leaderLease = 3 * time.Second
 	// maxInstanceName bounds an instance's name: the ledger's column for the owner also holds the id of the attempt.
 	maxInstanceName = 60
 )
@@ -136,6 +132,7 @@ type Scheduler struct {
 	runs    *lock.Locker // of the runs in the ledger
 	leader  *lock.Leader
 	follows atomic.Pointer[error] // why this instance does not lead; nil while it does
+	heardAt atomic.Int64          // when the ledger last answered a look, in nanoseconds
 	clock   *clock
 	check   chan struct{} // asks watch to read the ledger; has room for one request
 	skips   skips
@@ -206,6 +203,7 @@ func (s *Scheduler) register(ctx context.Context) bool {
 		now, err := s.Ledger.RegisterJobs(ctx, s.names)
 		if err == nil {
 			s.clock.sync(now, sent)
+			s.heard()
 			return true
 		}
 		if ctx.Err() != nil {
@@ -227,51 +225,5 @@ func pause(ctx context.Context, d time.Duration) bool {
 		return true
 	case <-ctx.Done():
 		return false
-	}
-}
-
-// campaign makes this instance the leader whenever no other instance leads. Without jobs for the leader it returns at once.
-func (s *Scheduler) campaign(ctx context.Context) {
-	if len(JobsUnderLock(s.Options.Jobs, leaderLock)) == 0 {
-		return
-	}
-	var reportedAt time.Time
-	for ctx.Err() == nil {
-		err := s.leader.Campaign(ctx, func(leading context.Context) error {
-			s.Log.Info("this instance is elected leader; it runs the leader's jobs until it loses the lead")
-			s.follows.Store(nil)
-			s.checkLedger()
-			<-leading.Done()
-			return nil
-		})
-		s.follow(err)
-		switch {
-		case errors.Is(err, lock.ErrHeld) || ctx.Err() != nil:
-		case errors.Is(err, lock.ErrLost):
-			s.Log.Warn("this instance has lost the lead; another instance may run the leader's jobs", "error", err)
-		default:
-			if time.Since(reportedAt) >= reportInterval {
-				reportedAt = time.Now()
-				s.Log.Warn("leader lock unavailable; the election will be retried", "lock", leaderLock, "error", err)
-			}
-			pause(ctx, s.PollInterval)
-		}
-	}
-}
-
-// follow records that this instance does not lead. Unless err says that the lock is unavailable, another instance does.
-func (s *Scheduler) follow(err error) {
-	if !errors.Is(err, lock.ErrHeld) && !errors.Is(err, lock.ErrUnavailable) {
-		err = &lock.HeldError{}
-	}
-	s.follows.Store(&err)
-}
-
-// resign lets another instance lead at once, now that nothing runs here.
-func (s *Scheduler) resign() {
-	ctx, cancel := context.WithTimeout(context.Background(), s.GracePeriod)
-	defer cancel()
-	if err := s.leader.Resign(ctx); err != nil {
-		s.Log.Warn("lead not released; another instance can be elected when the lease expires", "error", err)
 	}
 }

@@ -61,6 +61,7 @@ func (s *Scheduler) catchUp(ctx context.Context, must bool) {
 		return
 	}
 	s.clock.sync(now, sent)
+	s.heard()
 	s.states, s.readAt = states, time.Now()
 	for _, j := range s.jobs {
 		state := states[j.Name]
@@ -89,6 +90,7 @@ func (s *Scheduler) mayRun(ctx context.Context) bool {
 		return true // the ledger may be readable all the same
 	}
 	s.clock.sync(now, sent)
+	s.heard()
 	return !open.IsZero() && !open.After(now) || slices.ContainsFunc(s.jobs, func(j *job) bool {
 		state := s.states[j.Name]
 		return len(state.Unfinished) > 0 || j.toRun(state, now)

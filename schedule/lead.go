@@ -1,0 +1,100 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"firsttap/lock"
+)
+
+const (
+	// leaderLock is the leader's lock. An instance waits leaderWait for it, and keeps it for leaderLease after a run.
+	leaderLock  = "jobs"
+	leaderWait  = time.Second
+	leaderLease = 3 * time.Second
+	// maxSilence is how long the ledger may leave a leader's looks unanswered, before the leader gives the lead to an instance that may
+	// reach the ledger.
+	maxSilence = 10 * time.Second
+)
+
+// errUnfit says that this instance can't do the leader's work.
+var errUnfit = errors.New("this instance does not stand for election")
+
+// heard notes that the ledger answers.
+func (s *Scheduler) heard() { s.heardAt.Store(time.Now().UnixNano()) }
+
+// unfit returns why this instance can't do the leader's work, nil if it can. Whoever can't must not lead: nobody else would do the work.
+func (s *Scheduler) unfit() error {
+	if silence := time.Since(time.Unix(0, s.heardAt.Load())); silence > maxSilence {
+		return fmt.Errorf("%w: the ledger has not answered it for %s", errUnfit, silence.Round(time.Second))
+	}
+	for _, j := range s.jobs {
+		if j.OnLeader && j.stuck.Load() >= maxStuck {
+			return fmt.Errorf("%w: %w of %s", errUnfit, errStuck, j.Name)
+		}
+	}
+	return nil
+}
+
+// campaign makes this instance the leader whenever it is fit and no other instance leads. Without jobs for the leader it returns at once.
+func (s *Scheduler) campaign(ctx context.Context) {
+	if len(JobsUnderLock(s.Options.Jobs, leaderLock)) == 0 {
+		return
+	}
+	var reportedAt time.Time
+	for ctx.Err() == nil {
+		if err := s.unfit(); err != nil {
+			s.follows.Store(&err)
+			pause(ctx, s.PollInterval)
+			continue
+		}
+		err := s.leader.Campaign(ctx, s.lead)
+		s.follow(err)
+		switch {
+		case err == nil || errors.Is(err, lock.ErrHeld) || ctx.Err() != nil:
+		case errors.Is(err, lock.ErrLost):
+			s.Log.Warn("this instance has lost the lead; another instance may run the leader's jobs", "error", err)
+		default:
+			if time.Since(reportedAt) >= reportInterval {
+				reportedAt = time.Now()
+				s.Log.Warn("leader lock unavailable; the election will be retried", "lock", leaderLock, "error", err)
+			}
+			pause(ctx, s.PollInterval)
+		}
+	}
+}
+
+// lead lets the leader's jobs run here until the lead is lost, or until this instance is unfit.
+func (s *Scheduler) lead(leading context.Context) error {
+	s.Log.Info("this instance is elected leader; it runs the leader's jobs until it loses the lead")
+	s.follows.Store(nil)
+	s.checkLedger()
+	for {
+		if err := s.unfit(); err != nil {
+			s.Log.Warn("this instance gives up the lead; another instance can be elected when the lease ends", "error", err)
+			return nil
+		}
+		if !pause(leading, s.PollInterval) {
+			return nil
+		}
+	}
+}
+
+// follow records that this instance does not lead. Unless err says that the lock is unavailable, another instance does.
+func (s *Scheduler) follow(err error) {
+	if !errors.Is(err, lock.ErrHeld) && !errors.Is(err, lock.ErrUnavailable) {
+		err = &lock.HeldError{}
+	}
+	s.follows.Store(&err)
+}
+
+// resign lets another instance lead at once, now that nothing runs here.
+func (s *Scheduler) resign() {
+	ctx, cancel := context.WithTimeout(context.Background(), s.GracePeriod)
+	defer cancel()
+	if err := s.leader.Resign(ctx); err != nil {
+		s.Log.Warn("lead not released; another instance can be elected when the lease expires", "error", err)
+	}
+}
