@@ -128,8 +128,8 @@ func (l *Lease) release(ctx context.Context) error {
 	return err
 }
 
-// sendRelease sends the release, and repeats it once if there was no answer. If the second request finds nothing to
-// release, the first one succeeded.
+// sendRelease sends the release, and repeats it once if there was no answer. If the second request finds the name free, the first one
+// released it. If it finds another owner, that one may have acquired the name after the release, or during the work.
 func (l *Lease) sendRelease(ctx context.Context, keep time.Duration) error {
 	ctx = context.WithoutCancel(ctx) // a release that is not sent would keep the name held for the rest of the TTL
 	once := func() error {
@@ -141,10 +141,14 @@ func (l *Lease) sendRelease(ctx context.Context, keep time.Duration) error {
 	if !errors.Is(err, ErrUnavailable) {
 		return err
 	}
-	if err = once(); errors.Is(err, ErrLost) {
+	second := once()
+	switch {
+	case errors.Is(second, ErrExpired):
 		return nil
+	case errors.Is(second, ErrLost):
+		return fmt.Errorf("%w; another owner has the name now", err)
 	}
-	return err
+	return second
 }
 
 // lose ends the lease for a reason other than a release.

@@ -78,6 +78,14 @@ func (g *sessionGrant) verify(ctx context.Context, ttl time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return unavailable(ctx, err)
 	}
+	if err := g.ask(ctx, ttl); err != nil {
+		return fmt.Errorf("%w: the session has ended: %w", ErrExpired, err)
+	}
+	return nil
+}
+
+// ask lets the session be silent for ttl and asks whether it holds the name. With an error the session is closed.
+func (g *sessionGrant) ask(ctx context.Context, ttl time.Duration) error {
 	bounded, cancel := context.WithTimeout(ctx, g.sessions.timeout)
 	defer cancel()
 	err := g.allowSilence(bounded, ttl)
@@ -86,9 +94,8 @@ func (g *sessionGrant) verify(ctx context.Context, ttl time.Duration) error {
 	}
 	if err != nil {
 		g.hangUp()
-		return fmt.Errorf("%w: the session has ended: %w", ErrExpired, err)
 	}
-	return nil
+	return err
 }
 
 // allowSilence has the server end the session if it is silent for longer than ttl.
@@ -151,8 +158,8 @@ func (g *sessionGrant) Release(ctx context.Context, keep time.Duration) error {
 		return g.killSession(ctx)
 	case keep > 0:
 		end := time.Now().Add(keep)
-		if err := g.keepSession(ctx, end); err != nil {
-			return err
+		if err := g.ask(ctx, min(keep, g.sessions.ttl)); err != nil {
+			return unavailable(ctx, err)
 		}
 		g.lingering = true
 		g.setEnd(end)
@@ -188,9 +195,9 @@ func (g *sessionGrant) killSession(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return unavailable(ctx, err)
-	case !row.heldBy.Valid:
+	case !row.heldBy.Valid && row.fence == g.fence:
 		return ErrExpired
-	case row.heldBy.Int64 != g.id || row.currentOwner() != g.owner:
+	case !row.heldBy.Valid || row.heldBy.Int64 != g.id || row.currentOwner() != g.owner:
 		return ErrStolen
 	}
 	if err := g.sessions.kill(bounded, g.lock, row); err != nil {

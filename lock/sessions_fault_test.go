@@ -224,7 +224,7 @@ func TestSessionsOverAKilledServer(t *testing.T) {
 		wantErr(t, "release", g.Release(t.Context(), 0), ErrUnavailable)
 		wantErr(t, "acquire", acquireErr(t, strategy, "job", "you", time.Minute), ErrUnavailable)
 		server.Start()
-		wantErr(t, "release", g.Release(t.Context(), 0), ErrExpired)
+		wantErr(t, "release below a larger fence", g.Release(t.Context(), 0), ErrStolen)
 		next := mustAcquire(t, strategy, "job", "you", time.Minute)
 		if next.Fence() != ahead+1 {
 			t.Errorf("fence %d after %d", next.Fence(), ahead)

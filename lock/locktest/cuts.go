@@ -18,6 +18,7 @@ var cuts = []test{
 	{name: "ReplyOfAKeepingReleaseLost", scope: Faults, needs: "LoseReply TTL", run: (*suite).keepUnanswered},
 	{name: "ConnectionKilled", scope: Faults, needs: "Cut", run: (*suite).connectionKilled},
 	{name: "ReleaseOnAKilledConnection", scope: Faults, needs: "Cut", run: (*suite).releaseOnKilled},
+	{name: "ReleaseAfterARival", scope: Faults, needs: "Cut", run: (*suite).releaseAfterRival},
 	{name: "WaitOnAKilledConnection", needs: "Cut", run: (*suite).waitOnKilled},
 }
 
@@ -176,6 +177,33 @@ func (s *suite) releaseOnKilled(t *testing.T) {
 		t.Errorf("release: %v", err)
 	}
 	acquireEventually(t, s.open(t), lease.Name(), long)
+}
+
+// A holder whose name another owner had meanwhile does not hear that its release went well, also if that owner has gone.
+func (s *suite) releaseAfterRival(t *testing.T) {
+	if !s.EndsWithConnection {
+		return // the name stays held
+	}
+	l, link := s.lockerWithLink(t)
+	for _, gone := range []bool{false, true} {
+		lease := mustLease(t, l, newName(), lock.Fixed(long))
+		link.Cut()
+		rival, _ := acquireEventually(t, s.open(t), lease.Name(), long)
+		release := func() {
+			if err := rival.Release(t.Context(), 0); err != nil {
+				t.Errorf("the rival's release: %v", err)
+			}
+		}
+		if gone {
+			release()
+		}
+		if err := lease.Release(t.Context()); err == nil {
+			t.Errorf("the release went well, although fence %d came after %d", rival.Fence(), lease.Fence())
+		}
+		if !gone {
+			release()
+		}
+	}
 }
 
 // A waiter keeps waiting when its connection breaks, and acquires the name.
