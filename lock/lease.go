@@ -129,7 +129,8 @@ func (l *Lease) release(ctx context.Context) error {
 }
 
 // sendRelease sends the release, and repeats it once if there was no answer. If the second request finds the name free, the first one
-// released it. If it finds another owner, that one may have acquired the name after the release, or during the work.
+// released it. If it finds another owner, that one may have acquired the name after the release, or during the work: the error is ErrLost and
+// ErrUnavailable.
 func (l *Lease) sendRelease(ctx context.Context, keep time.Duration) error {
 	ctx = context.WithoutCancel(ctx) // a release that is not sent would keep the name held for the rest of the TTL
 	once := func() error {
@@ -146,7 +147,7 @@ func (l *Lease) sendRelease(ctx context.Context, keep time.Duration) error {
 	case errors.Is(second, ErrExpired):
 		return nil
 	case errors.Is(second, ErrLost):
-		return fmt.Errorf("%w; another owner has the name now", err)
+		return fmt.Errorf("%w: %w", second, err)
 	}
 	return second
 }

@@ -97,7 +97,7 @@ func (l *Locker) do(ctx context.Context, name string, hold Hold, work func(conte
 		return err
 	}
 	defer func() {
-		// ErrUnavailable is no error of Do: the work was done while the lease was valid.
+		// ErrUnavailable alone is no error of Do: the work was done while the lease was valid.
 		if lost := lease.Release(ctx); errors.Is(lost, ErrLost) {
 			err = errors.Join(lost, err)
 		}
