@@ -80,6 +80,7 @@ func TestReadCreatesNoFiles(t *testing.T) {
 
 // TestEachBadSetting: the error names the setting; one error names all settings that are bad together.
 func TestEachBadSetting(t *testing.T) {
+	key := strings.Repeat("a", minSecret)
 	bad := map[string][]string{
 		"FIRSTTAP_ADDR":     {"8080", "localhost", "a:b:c", "::1", ":99999", ":-1", "http://x"},
 		"FIRSTTAP_OPS_ADDR": {"9090", "nonsense", "x"},
@@ -107,12 +108,12 @@ func TestEachBadSetting(t *testing.T) {
 		otlpProtocolVar:       {"grpc", "http/json"},
 		otlpTracesProtocolVar: {"grpc"},
 		tracesExporterVar:     {"zipkin", "OTLP"},
-		adminKeyVar:           {"a", strings.Repeat("a", minSecret-1), strings.Repeat("열", minSecret-1)},
+		adminKeyVar:           {"a", strings.Repeat("a", minSecret-1), strings.Repeat("열", minSecret-1), strings.Repeat("a", maxKey+1), key + "\n", " " + key, key + "\x00"},
 		jwtSecretVar:          {"a", strings.Repeat("a", minSecret-1)},
 		previousSecretVar:     {"b", strings.Repeat("a", minSecret-1)},
 		"FIRSTTAP_LOG":        {"loud", "1", "info,debug"},
 		"FIRSTTAP_DATABASE_URL": {"firsttap.db", "sqlite://", "sqlite://:memory:", "sqlite://file::memory:?cache=shared", "postgres://h/n",
-			"mysql:h/n", "://", "SQLITE://x.db", "mysql://", "mysql://h:3306", "mysql://u:p@h:x/n"},
+			"mysql:h/n", "://", "SQLITE://x.db", "mysql://", "mysql://h:3306", "mysql://u:p@h:x/n", "mysql://u:p@h/n?ssl-mode=REQUIRED", "mysql://u:p@h/n?TLS=true", "mysql://u:p@h/n?tls=%zz"},
 		readURLVar: {"mysql://u:p@h/n", "sqlite://other.db", "h:3306", "postgres://h/n"}, // the first beside SQLite
 	}
 	var together []string

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -26,7 +27,10 @@ const (
 // secrets against its signature offline.
 const minSecret = 32
 
-// checkSecrets reports the secrets in the environment that are too short or make no sense together.
+// maxKey is the greatest number of characters of a key with which somebody can sign in.
+const maxKey = 512
+
+// checkSecrets reports the secrets in the environment that are too short, or that no request can carry, or that make no sense together.
 func (c *Config) checkSecrets(bad func(name string, err error)) {
 	for _, s := range []struct{ name, value string }{
 		{adminKeyVar, c.AdminKey}, {jwtSecretVar, c.JWTSecret}, {previousSecretVar, c.PreviousJWTSecret},
@@ -38,6 +42,9 @@ func (c *Config) checkSecrets(bad func(name string, err error)) {
 			bad(s.name, errors.New("it must be set with MySQL: all instances need the same value"))
 		}
 	}
+	if err := checkAdminKey(c.AdminKey); err != nil {
+		bad(adminKeyVar, err)
+	}
 	if err := c.checkPrevious(); err != nil {
 		bad(previousSecretVar, err)
 	}
@@ -46,6 +53,17 @@ func (c *Config) checkSecrets(bad func(name string, err error)) {
 func checkSecret(secret string) error {
 	if n := utf8.RuneCountInString(secret); n < minSecret {
 		return fmt.Errorf("it has %d characters, which can be guessed: want at least %d random characters", n, minSecret)
+	}
+	return nil
+}
+
+// checkAdminKey returns an error if no request can carry the key.
+func checkAdminKey(key string) error {
+	if n := utf8.RuneCountInString(key); n > maxKey {
+		return fmt.Errorf("it has %d characters: want at most %d", n, maxKey)
+	}
+	if strings.TrimSpace(key) != key || strings.ContainsFunc(key, unicode.IsControl) {
+		return errors.New("it has a line end or another control character, or space around it, which no request can carry")
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 	}
 	hosts, path, _ := strings.Cut(hosts, "/")
 	u, err := url.Parse("redis://" + credentials + "@host/" + path)
-	if err != nil || hosts == "" || u.Host != "host" { // a user or password may contain / ? and # only if they are escaped
+	if err != nil || hosts == "" || u.Host != "host" || u.RawQuery != "" || u.Fragment != "" { // a user or password may contain / ? and # only if they are escaped
 		return nil, errURL
 	}
 	defaultPort := "26379"
@@ -76,6 +76,9 @@ func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 	opts.Username = u.User.Username()
 	opts.Password, _ = u.User.Password()
 	if scheme == "redis+cluster" {
+		if strings.Trim(u.Path, "/") != "" {
+			return nil, fmt.Errorf("%w: a cluster has one database only", errURL)
+		}
 		opts.IsClusterMode = true
 		return opts, nil
 	}

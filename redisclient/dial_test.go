@@ -40,7 +40,7 @@ func TestDialReadsURLs(t *testing.T) {
 	for _, url := range []string{
 		"", "h:1", "http://h", "redis+sentinel://u:hunter2@a:1", "redis+sentinel://u:hunter2@a:1/m/x", "redis+cluster://",
 		"redis://u:hunter2@h:x", "redis://u:hunter2@h:1/x", "redis+cluster://u:hunter2%zz@a",
-		"redis+cluster://hunter2/x@a", "redis+sentinel://hunter2#x@a/m", "redis+sentinel://hunter2?x@a/m",
+		"redis+cluster://hunter2/x@a", "redis+cluster://u:hunter2@a/2", "redis+cluster://u:hunter2@a?tls=true", "redis+sentinel://u:hunter2@a/m?tls=true", "redis+sentinel://hunter2#x@a/m", "redis+sentinel://hunter2?x@a/m",
 	} {
 		if _, err := Dial(url, time.Second); err == nil {
 			t.Errorf("%q is accepted", url)

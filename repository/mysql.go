@@ -188,6 +188,15 @@ func MySQLConfig(rawURL string) (*driver.Config, error) {
 	if u.Hostname() == "" || name == "" || strings.Contains(name, "/") {
 		return nil, errors.New("the database URL lacks a host or a database name")
 	}
+	options, err := url.ParseQuery(u.RawQuery)
+	for key := range options {
+		if key != "tls" || err != nil {
+			return nil, fmt.Errorf("the database URL has an option %q; the only one is tls", key)
+		}
+	}
+	if err != nil {
+		return nil, errors.New("the database URL's options can't be parsed")
+	}
 	config := driver.NewConfig()
 	config.Net, config.Addr, config.DBName = "tcp", u.Host, name
 	if u.Port() == "" {
@@ -195,7 +204,7 @@ func MySQLConfig(rawURL string) (*driver.Config, error) {
 	}
 	config.User = u.User.Username()
 	config.Passwd, _ = u.User.Password()
-	config.TLSConfig = u.Query().Get("tls")
+	config.TLSConfig = options.Get("tls")
 	config.ParseTime = true
 	config.InterpolateParams = true // one round trip for a statement instead of three
 	config.ClientFoundRows = true   // RowsAffected counts matched rows, not changed ones

@@ -82,6 +82,7 @@ func TestOpenRefuses(t *testing.T) {
 	for _, u := range []string{
 		"", "firsttap.db", "sqlite://", "postgres://localhost/x", "mysql://", "mysql://localhost", "mysql://localhost/",
 		"mysql:///name", "mysql://root:s3cret@local host/x", "mysql://root:s3cret@127.0.0.1:port/x", "mysql://root:s3cret@127.0.0.1:1/x?tls=nonsense",
+		"mysql://root:s3cret@127.0.0.1:1/x?sslmode=require", "mysql://root:s3cret@127.0.0.1:1/x?tls=%zz",
 	} {
 		mustNotOpen(t, u)
 	}
