@@ -22,8 +22,8 @@
 //   - Bounds. If a holder dies, its name is free within the TTL; with [Named] and [Rows], if its machine vanishes without
 //     closing the connection, within two seconds more. If a holder hangs, its name is free within [Hold.AtMost] or
 //     [Hold.Heartbeat] and a TTL; a [Leader] has neither. Every request has a timeout. A refused attempt costs one command,
-//     two with [Rows], and two for each server of a [Quorum] that has granted it. Of the goroutines of one process that wait
-//     for the same name, one at a time asks the server.
+//     two with [Rows], and two for each server of a [Quorum]. Of the goroutines of one process that wait for the same name, one
+//     at a time asks the server.
 //
 // # What is not promised
 //

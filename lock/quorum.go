@@ -57,8 +57,9 @@ func (r *Redis) raiseFence(ctx context.Context, name, mark string, fence int64) 
 		fenceTTLSeconds, mark, fence))
 }
 
-// Acquire implements Strategy. It costs two commands per server, also if it fails and is undone. The HeldError of a refusal may name
-// another candidate that failed too.
+// Acquire implements Strategy. It costs two commands per server, also if it is refused and undone, and a third if it fails after a majority
+// has granted the name. Candidates that split the servers try again, a few times. The HeldError of a refusal may name another candidate that
+// failed too.
 func (q *Quorum) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (Grant, error) {
 	if err := checkName(name); err != nil {
 		return nil, err

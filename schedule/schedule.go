@@ -34,8 +34,8 @@ import (
 type Job struct {
 	Name string // also its lock's name
 	When When
-	// Hold says how the job's lock is held. A run may last for its AtMost or, without renewal, for its TTL. Heartbeat and Wait
-	// must be 0.
+	// Hold says how the job's lock is held. A run may last for its AtMost or, without renewal, for nine tenths of its TTL.
+	// Heartbeat and Wait must be 0.
 	Hold lock.Hold
 	// OnLeader makes the job run on the leader, which is elected for all such jobs, instead of under its own lock. Hold then
 	// says how long a run may take, and after what time another instance takes it over.
