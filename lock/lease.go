@@ -81,6 +81,13 @@ func (l *Lease) Heartbeat() {
 	l.mu.Unlock()
 }
 
+// Forgo makes Release free the name at once, whatever hold.AtLeast says: the work was not begun, and may be tried again.
+func (l *Lease) Forgo() {
+	l.mu.Lock()
+	l.hold.AtLeast = 0
+	l.mu.Unlock()
+}
+
 // Release frees the name, or keeps it held for the rest of hold.AtLeast. It returns ErrLost with the reason if the lease
 // was lost; then another process may have held the name during the work. It returns ErrUnavailable if the server does not
 // answer; then the name is released in the background or expires. It works after ctx has ended. Later calls return the
@@ -103,11 +110,12 @@ func (l *Lease) release(ctx context.Context) error {
 	}
 	l.mu.Lock()
 	now := time.Now()
+	atLeast := l.hold.AtLeast
 	trusted, lost, end := now.Before(l.trustedUntil), l.lostErr, l.trustedUntil.Add(safetyMargin(l.hold.TTL))
 	l.mu.Unlock()
 	l.locker.metrics.release(now.Sub(l.acquired))
 	l.cancel(context.Canceled) // before another process can acquire the name
-	keep := max(l.acquired.Add(l.hold.AtLeast).Sub(now), 0)
+	keep := max(l.acquired.Add(atLeast).Sub(now), 0)
 	err := l.sendRelease(ctx, keep)
 	switch {
 	case lost != nil:

@@ -156,7 +156,9 @@ func (j *job) turn(ctx context.Context) (ran bool) {
 	locked := false
 	err := j.underLock(ctx, func(ctx context.Context) error {
 		locked = true
-		ran = j.runDue(ctx)
+		if ran = j.runDue(ctx); !ran && !j.OnLeader {
+			lock.FromContext(ctx).Forgo()
+		}
 		return nil
 	})
 	if !locked {

@@ -157,3 +157,25 @@ func TestALostRowIsWrittenAgain(t *testing.T) {
 		}
 	})
 }
+
+// A slot that the ledger did not let begin is run when it does, also under a lock that is kept for a while after each run.
+func TestALockWithoutARunIsNotKept(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *place) {
+		hold := lock.Between(50*time.Second, 55*time.Second)
+		all := p.startAll(schedule.Options{Locks: p.locks, Jobs: []schedule.Job{{Name: "job", When: schedule.Cron("0 * * * * *"), Hold: hold}}}, "a", "b")
+		pass(59 * time.Second)
+		for _, i := range all {
+			i.ledger.cut(cutAtOnce)
+		}
+		pass(3 * time.Second)
+		for _, i := range all {
+			i.ledger.cut(0)
+		}
+		pass(58*time.Second + 2*time.Minute)
+		for _, r := range p.ended("job", 3, cronjob.Succeeded) {
+			if late := r.BeganAt.Sub(r.Slot); late > 5*time.Second {
+				t.Errorf("the run of %s began %s late", r.Slot, late)
+			}
+		}
+	})
+}
