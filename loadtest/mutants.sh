@@ -208,9 +208,12 @@ mutant "a release is sent once" lock/lease.go "if !errors.Is(err, ErrUnavailable
 	if err = once()" ./lock "$suite/ReplyOfAReleaseLost"
 mutant "a release ends with its caller's context" lock/lease.go "ctx = context.WithoutCancel(ctx) // a release" "_ = 0 // a release" ./lock TestReleaseAfterItsContext
 mutant "renewal stops when the work is canceled" lock/renew.go "case lost != nil || releasing:" "case lost != nil || releasing || l.ctx.Err() != nil:" ./lock "$suite/Shutdown"
+mutant "a lock without a run is kept" lock/lease.go "l.hold.AtLeast = 0" "_ = 0" ./schedule TestALockWithoutARunIsNotKept
+mutant "an unanswered release that finds a rival succeeds" lock/lease.go 'return fmt.Errorf("%w: %w", second, err)' "return nil" ./lock TestNamedOfMariaDBConforms
+mutant "a rival that has come and gone is not seen" lock/session_grant.go "!row.heldBy.Valid && row.fence == g.fence" "!row.heldBy.Valid" ./lock TestNamedOfMariaDBConforms
 mutant "a hold has no limit" lock/lease.go "l.hold.AtMost > 0 && limit.Before(end)" "false && limit.Before(end)" ./lock "$suite/AtMost"
 mutant "no beat is required" lock/renew.go "> 0 && sent.Sub(beat) >=" "< 0 && sent.Sub(beat) >=" ./lock "$suite/Beat"
-mutant "AtLeast is ignored" lock/lease.go "keep := max(l.acquired.Add(l.hold.AtLeast).Sub(now), 0)" "keep := time.Duration(0)" ./lock "$suite/Between"
+mutant "AtLeast is ignored" lock/lease.go "keep := max(l.acquired.Add(atLeast).Sub(now), 0)" "_, keep := atLeast, time.Duration(0)" ./lock "$suite/Between"
 mutant "a release wakes no waiter" lock/redis.go 'redis.pcall("PUBLISH", ARGV[2], "")
 return 1' 'return 1' ./lock "TestRedisConforms/Watch$"
 mutant "each lease is renewed by its own request" lock/redis_renew.go "maxRenewalsPerRequest = 500" "maxRenewalsPerRequest = 1" ./lock TestRedisRenewsTogether
@@ -301,7 +304,20 @@ mutant "a run cut at its limit is taken over instead of FAILED" schedule/run.go 
 mutant "a job that does not run is not reported" schedule/job.go 'j.blocked("unavailable", "its lock is unavailable", err)' "_ = err" ./schedule TestRedisIsGone
 mutant "missed slots are skipped" schedule/watch.go "case j.wake <- struct{}{}:" "" ./schedule 'TestDowntime|TestRunNow'
 mutant "jobs run by the instance's own clock" schedule/clock.go "c.offset.Store(" "_ = (" ./schedule TestClocksThatAreWrong
-mutant "a stopping instance stays the leader" schedule/schedule.go "s.leader.Resign(ctx)" "ctx.Err()" ./schedule TestTheLeader
+mutant "a leader without the ledger keeps the lead" schedule/lead.go "silence > maxSilence" "silence < 0" ./schedule TestLeaderWithoutItsLedger
+mutant "a stuck leader keeps the lead" schedule/lead.go "j.OnLeader && j.stuck.Load() >= maxStuck" "j.OnLeader && j.stuck.Load() < 0" ./schedule TestStuckLeader
+mutant "a job whose row is gone is forgotten" schedule/watch.go "len(states) < len(s.names)" "len(states) < 0" ./schedule TestALostRowIsWrittenAgain
+mutant "the relay's leader keeps the lead without its database" app/leader_relay.go "time.Since(lastUp) >= relayPatience" "lastUp.IsZero()" ./app TestLeaderWithoutItsDatabase
+mutant "without locks nobody relays" app/leader_relay.go "r.startSending(ctx); !r.blind" "r.stopSending(); !r.blind" ./app TestRelaysWithoutLocks
+mutant "a stopped relay keeps the lead" app/leader_relay.go "defer r.resign(ctx)" "defer r.stopSending()" ./app TestStoppedLeaderHandsOver
+mutant "a flood of taps is kept" service/attempt_writer.go "if n == maxEqualTaps {" "if n < 0 {" ./service TestEndlessTapsAreNotKept
+mutant "work of an earlier round starts" service/driver_service.go "return round != 0 && round != d.Round" "return round < 0" ./service 'TestLateStepOfAnEarlierRound|TestWithdraw'
+mutant "a known key above its rate is looked up" handler/auth.go "	if known {" "	if known && false {" ./handler TestRequestsAboveTheRateCostNoStatement
+mutant "a look-up that failed is a verdict" notify/webhooks/address.go "if dns.IsNotFound {" "if dns != nil {" ./notify/webhooks TestNamesOfForbiddenAddresses
+mutant "a deleted webhook is paused" repository/webhooks.go "version = version + 1, updated_at" "updated_at" ./repository TestADeletedEndpointIsNotPaused
+mutant "a long supply has every point" repository/board.go "step > 1 {" "step > 1000000 {" ./repository TestSupplyIsBounded
+mutant "unknown options of a database URL are ignored" repository/mysql.go 'key != "tls" || err != nil' "err != nil" ./config TestEachBadSetting
+mutant "a stopping instance stays the leader" schedule/lead.go "s.leader.Resign(ctx)" "ctx.Err()" ./schedule TestTheLeader
 mutant "a race is verified" service/verify.go "verifyAfter = time.Second" "verifyAfter = time.Duration(0)" ./service TestARaceIsNotVerified
 mutant "a job without work runs at each slot" schedule/job.go "return j.Demand != nil && at" "return at != 0 && j.Demand == nil && at" ./schedule TestSlotsWithoutWork
 mutant "a slot with work is passed over" schedule/job.go "at < j.workAt.Load()" "at != 0" ./schedule 'TestSlotsWithWork|TestUnknownDemand'
