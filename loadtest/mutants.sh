@@ -202,10 +202,10 @@ mutant "a lost release's key is not removed" lock/lease.go "l.locker.orphans.rel
 mutant "a release is sent once" lock/lease.go "if !errors.Is(err, ErrUnavailable) {
 		return err
 	}
-	if err = once()" "if true {
+	second := once()" "if true {
 		return err
 	}
-	if err = once()" ./lock "$suite/ReplyOfAReleaseLost"
+	second := once()" ./lock "$suite/ReplyOfAReleaseLost"
 mutant "a release ends with its caller's context" lock/lease.go "ctx = context.WithoutCancel(ctx) // a release" "_ = 0 // a release" ./lock TestReleaseAfterItsContext
 mutant "renewal stops when the work is canceled" lock/renew.go "case lost != nil || releasing:" "case lost != nil || releasing || l.ctx.Err() != nil:" ./lock "$suite/Shutdown"
 mutant "a lock without a run is kept" lock/lease.go "l.hold.AtLeast = 0" "_ = 0" ./schedule TestALockWithoutARunIsNotKept
