@@ -113,10 +113,11 @@ func (r *leaderRelay) stopSending() {
 	}
 }
 
-// resign stops the sending and releases the lead, if this instance has it. The lock logs an error.
+// resign releases the lead, if this instance has it, and stops the sending: attempts under way may take a while to end. The lock logs an
+// error.
 func (r *leaderRelay) resign(ctx context.Context) {
-	r.stopSending()
 	_ = r.leader.Resign(context.WithoutCancel(ctx))
+	r.stopSending()
 }
 
 func pause(ctx context.Context, d time.Duration) {

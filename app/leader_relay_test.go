@@ -68,6 +68,7 @@ func startRelaying(t *testing.T, locks lock.Strategy) *relaying {
 			i.sending.Store(true)
 			<-ctx.Done()
 			i.sending.Store(false)
+			time.Sleep(relayLease) // for attempts under way
 		},
 	}
 	i.stop = testkit.Run(t, func(ctx context.Context) {

@@ -65,6 +65,7 @@ func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 	i.notifier, i.ending.notifier = n, n.close
 	i.listeners.endStreams(n.hub)
 	n.Go(func() { n.hub.Run(n.ctx) })
+	n.Go(func() { i.probe.Run(n.ctx) }) // the relay needs it to the end
 	if !i.config.Push.Leader {
 		i.commits.subscribe(n.relay.OnCommit)
 		i.commits.sendPushes(n.relay.Room)

@@ -30,7 +30,7 @@ const minSecret = 32
 // maxKey is the greatest number of characters of a key with which somebody can sign in.
 const maxKey = 512
 
-// checkSecrets reports the secrets in the environment that are too short, or that no request can carry, or that make no sense together.
+// checkSecrets reports the secrets in the environment that are too short, or with which nobody could sign in, or that make no sense together.
 func (c *Config) checkSecrets(bad func(name string, err error)) {
 	for _, s := range []struct{ name, value string }{
 		{adminKeyVar, c.AdminKey}, {jwtSecretVar, c.JWTSecret}, {previousSecretVar, c.PreviousJWTSecret},
@@ -57,13 +57,13 @@ func checkSecret(secret string) error {
 	return nil
 }
 
-// checkAdminKey returns an error if no request can carry the key.
+// checkAdminKey returns an error if nobody could sign in with the key.
 func checkAdminKey(key string) error {
 	if n := utf8.RuneCountInString(key); n > maxKey {
 		return fmt.Errorf("it has %d characters: want at most %d", n, maxKey)
 	}
 	if strings.TrimSpace(key) != key || strings.ContainsFunc(key, unicode.IsControl) {
-		return errors.New("it has a line end or another control character, or space around it, which no request can carry")
+		return errors.New("it has a line end or another control character, or space around it, which requests can't carry")
 	}
 	return nil
 }

@@ -79,16 +79,16 @@ type roundRequest struct {
 }
 
 type roundReasonRequest struct {
-	roundRequest
 	ReasonCode string `json:"reason_code" validate:"max=64,tidy"`
+	Round      *int   `json:"round" validate:"omitempty,min=1,max=2147483647"`
 }
 
-// round returns the round of the request, 0 for the current one.
-func (r *roundRequest) round() int {
-	if r.Round == nil {
+// roundOf returns the round of a request, 0 for the current one.
+func roundOf(round *int) int {
+	if round == nil {
 		return 0
 	}
-	return *r.Round
+	return *round
 }
 
 func (h *handler) withdraw(c echo.Context, me dispatch.DriverID) error {
@@ -97,7 +97,7 @@ func (h *handler) withdraw(c echo.Context, me dispatch.DriverID) error {
 		return err
 	}
 	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
-		d, err := h.DriverService.Withdraw(ctx, me, id, req.round(), req.ReasonCode)
+		d, err := h.DriverService.Withdraw(ctx, me, id, roundOf(req.Round), req.ReasonCode)
 		return viewDispatch(d), err
 	})
 }
@@ -118,7 +118,7 @@ func (h *handler) inRound(c echo.Context, me dispatch.DriverID,
 		return err
 	}
 	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
-		d, err := change(ctx, me, id, req.round())
+		d, err := change(ctx, me, id, roundOf(req.Round))
 		return viewDispatch(d), err
 	})
 }

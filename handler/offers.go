@@ -112,7 +112,7 @@ func (h *handler) decline(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return err
 	}
-	if err := h.DriverService.Decline(c.Request().Context(), me, id, req.round(), req.ReasonCode); err != nil {
+	if err := h.DriverService.Decline(c.Request().Context(), me, id, roundOf(req.Round), req.ReasonCode); err != nil {
 		return unauthenticatedIfGone(err)
 	}
 	return c.NoContent(204)

@@ -310,13 +310,16 @@ mutant "a job whose row is gone is forgotten" schedule/watch.go "len(states) < l
 mutant "the relay's leader keeps the lead without its database" app/leader_relay.go "time.Since(lastUp) >= relayPatience" "lastUp.IsZero()" ./app TestLeaderWithoutItsDatabase
 mutant "without locks nobody relays" app/leader_relay.go "r.startSending(ctx); !r.blind" "r.stopSending(); !r.blind" ./app TestRelaysWithoutLocks
 mutant "a stopped relay keeps the lead" app/leader_relay.go "defer r.resign(ctx)" "defer r.stopSending()" ./app TestStoppedLeaderHandsOver
-mutant "a flood of taps is kept" service/attempt_writer.go "if n == maxEqualTaps {" "if n < 0 {" ./service TestEndlessTapsAreNotKept
+mutant "a flood of taps is stored" repository/taps.go "s.tapCounts.of(kind)+packed[kind] >= maxEqualTaps" "packed[kind] < 0" ./repository TestEndlessTapsAreNotStored
+mutant "taps that were not written count" repository/taps.go "	if err == nil {
+		s.tapCounts.add(stored)" "	{
+		s.tapCounts.add(stored)" ./repository TestEndlessTapsAreNotStored
 mutant "work of an earlier round starts" service/driver_service.go "return round != 0 && round != d.Round" "return round < 0" ./service 'TestLateStepOfAnEarlierRound|TestWithdraw'
 mutant "a known key above its rate is looked up" handler/auth.go "	if known {" "	if known && false {" ./handler TestRequestsAboveTheRateCostNoStatement
 mutant "a look-up that failed is a verdict" notify/webhooks/address.go "if dns.IsNotFound {" "if dns != nil {" ./notify/webhooks TestNamesOfForbiddenAddresses
 mutant "a deleted webhook is paused" repository/webhooks.go "version = version + 1, updated_at" "updated_at" ./repository TestADeletedEndpointIsNotPaused
 mutant "a long supply has every point" repository/board.go "step > 1 {" "step > 1000000 {" ./repository TestSupplyIsBounded
-mutant "unknown options of a database URL are ignored" repository/mysql.go 'key != "tls" || err != nil' "err != nil" ./config TestEachBadSetting
+mutant "unknown options of a database URL are ignored" repository/mysql.go 'key != "tls"' 'key == "?"' ./config TestEachBadSetting
 mutant "a stopping instance stays the leader" schedule/lead.go "s.leader.Resign(ctx)" "ctx.Err()" ./schedule TestTheLeader
 mutant "a race is verified" service/verify.go "verifyAfter = time.Second" "verifyAfter = time.Duration(0)" ./service TestARaceIsNotVerified
 mutant "a job without work runs at each slot" schedule/job.go "return j.Demand != nil && at" "return at != 0 && j.Demand == nil && at" ./schedule TestSlotsWithoutWork

@@ -90,7 +90,8 @@ func (l *Lease) Forgo() {
 
 // Release frees the name, or keeps it held for the rest of hold.AtLeast. It returns ErrLost with the reason if the lease
 // was lost; then another process may have held the name during the work. It returns ErrUnavailable if the server does not
-// answer; then the name is released in the background or expires. It works after ctx has ended. Later calls return the
+// answer; then the name is released in the background or expires. It returns both if a request got no answer and the next one found another
+// owner. It works after ctx has ended. Later calls return the
 // same error.
 func (l *Lease) Release(ctx context.Context) error {
 	l.releaseOnce.Do(func() { l.releaseErr = l.release(ctx) })
@@ -120,6 +121,9 @@ func (l *Lease) release(ctx context.Context) error {
 	switch {
 	case lost != nil:
 		return lost
+	case errors.Is(err, ErrUnavailable) && errors.Is(err, ErrLost):
+		l.locker.log.Warn("lock release unanswered, and the owner does not hold the name any more; another owner may have held it during the work",
+			"name", l.name, "owner", l.owner, "error", err)
 	case errors.Is(err, ErrUnavailable):
 		l.locker.log.Warn("lock release unanswered; the name may stay held until its TTL ends",
 			"name", l.name, "owner", l.owner, "error", err)

@@ -82,7 +82,7 @@ func (l *Locker) Acquire(ctx context.Context, name string, hold Hold) (*Lease, e
 // Do runs work while it holds name. The context of work ends with ctx, or when the lease is lost; its cause is then an
 // ErrLost, and work should stop at once and write nothing more.
 //
-// Do returns the errors of Acquire, or the error of work, joined with the ErrLost if the lease was lost before work
+// Do returns the errors of Acquire, or the error of work, joined with the ErrLost if the lease was lost, or may have been lost, before work
 // returned. It releases the name also if ctx has ended or work panics.
 func (l *Locker) Do(ctx context.Context, name string, hold Hold, work func(ctx context.Context) error) error {
 	if err := hold.validate(); err != nil {

@@ -76,7 +76,7 @@ func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 	opts.Username = u.User.Username()
 	opts.Password, _ = u.User.Password()
 	if scheme == "redis+cluster" {
-		if strings.Trim(u.Path, "/") != "" {
+		if db := strings.Trim(u.Path, "/"); db != "" && db != "0" {
 			return nil, fmt.Errorf("%w: a cluster has one database only", errURL)
 		}
 		opts.IsClusterMode = true

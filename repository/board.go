@@ -128,11 +128,11 @@ func (s *Store) listSupply(ctx context.Context, region string, hours int) ([]dis
 	if region != "" {
 		query, args = query+" AND region = ?", append(args, region)
 	} else {
-		var regions int
-		if err := s.general.WithContext(ctx).Raw("SELECT COUNT(*) FROM supply WHERE at = (SELECT MAX(at) FROM supply)").Scan(&regions).Error; err != nil {
+		var points int
+		if err := s.general.WithContext(ctx).Raw("SELECT COUNT(*) FROM supply WHERE at >= "+s.dialect.now()+" - ?", args...).Scan(&points).Error; err != nil {
 			return nil, unavailable(err)
 		}
-		if step := (hours*60*regions + maxSupplyPoints - 1) / maxSupplyPoints; step > 1 { // they are counted every minute
+		if step := (points + maxSupplyPoints - 1) / maxSupplyPoints; step > 1 { // the supply is counted every minute
 			query, args = query+" AND at % ? = 0", append(args, (time.Duration(step)*time.Minute).Microseconds())
 		}
 	}

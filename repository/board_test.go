@@ -281,27 +281,31 @@ func TestRecordSupplyWithoutDispatches(t *testing.T) {
 	})
 }
 
-// Of a long time with many regions, the answer has every nth minute, with all regions.
+// Of a long time with many regions, the answer has every nth minute, with all regions, also if the last minute had few.
 func TestSupplyIsBounded(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		const regions, hours = 60, 168
-		const step = time.Duration(hours*60*regions/maxSupplyPoints+1) * time.Minute
+		const regions, step = 500, 2
+		const slots = maxSupplyPoints/regions + 3
 		now := micros(db.now(t))
-		newest := fromMicros(now - now%step.Microseconds())
-		for _, at := range []time.Time{newest, newest.Add(-time.Minute), newest.Add(-step), newest.Add(-step - time.Minute)} {
-			for i := range regions {
-				db.exec(t, "INSERT INTO supply (at, region, on_duty, open) VALUES (?, ?, 1, 1)", micros(at), fmt.Sprint("region ", i))
+		newest := now - now%(step*time.Minute).Microseconds()
+		db.exec(t, "INSERT INTO supply (at, region, on_duty, open) VALUES (?, '', 1, 1)", newest)
+		for i := range slots {
+			var args []any
+			for k := range regions {
+				args = append(args, newest-int64(i+1)*time.Minute.Microseconds(), fmt.Sprint("region ", k))
 			}
+			db.exec(t, "INSERT INTO supply (at, region, on_duty, open) VALUES "+strings.TrimSuffix(strings.Repeat("(?, ?, 1, 1),", regions), ","), args...)
 		}
-		all, err := db.Supply(t.Context(), "", hours)
+		all, err := db.Supply(t.Context(), "", 168)
 		must(t, err)
-		minutes := map[time.Time]int{}
+		testkit.Equal(t, "points", 1+slots/step*regions, len(all))
+		minutes := map[int64]int{}
 		for _, s := range all {
-			minutes[s.At.UTC()]++
+			minutes[(newest-micros(s.At))/time.Minute.Microseconds()%step]++
 		}
-		testkit.Equal(t, "points by minute", map[time.Time]int{newest.UTC(): regions, newest.Add(-step).UTC(): regions}, minutes)
-		one, err := db.Supply(t.Context(), "region 7", hours)
+		testkit.Equal(t, "points that are no minute of a step", 0, len(all)-minutes[0])
+		one, err := db.Supply(t.Context(), "region 7", 168)
 		must(t, err)
-		testkit.Equal(t, "points of one region", 4, len(one))
+		testkit.Equal(t, "points of one region", slots, len(one))
 	})
 }

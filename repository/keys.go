@@ -149,7 +149,7 @@ func (s *Store) KeyByHash(ctx context.Context, hash string) (dispatch.Key, error
 	return rows[0].key(), nil
 }
 
-// KeyHashes returns the hashes of the newest keys that are not revoked. It has a connection of its own, so that requests with
+// KeyHashes returns the identifiers of the newest keys that are not revoked, by their hashes. It has a connection of its own, so that requests with
 // invalid keys delay no other reads.
 func (s *Store) KeyHashes(ctx context.Context, most int) (map[string]string, error) {
 	var rows []keyRow

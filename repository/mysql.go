@@ -66,7 +66,7 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 		readLimit, unit = "max_statement_time", time.Second
 	}
 
-	s := &Store{log: log, options: o, looks: newLooks(), early: make(chan earlyEvent, maxEarly)}
+	s := &Store{log: log, options: o, looks: newLooks(), early: make(chan earlyEvent, maxEarly), tapCounts: newTapCounts(log)}
 	at := &server{}
 	quick := config.Clone()
 	quick.ReadTimeout, quick.WriteTimeout = 2*o.Patience, 2*o.Patience
@@ -189,13 +189,13 @@ func MySQLConfig(rawURL string) (*driver.Config, error) {
 		return nil, errors.New("the database URL lacks a host or a database name")
 	}
 	options, err := url.ParseQuery(u.RawQuery)
-	for key := range options {
-		if key != "tls" || err != nil {
-			return nil, fmt.Errorf("the database URL has an option %q; the only one is tls", key)
-		}
-	}
 	if err != nil {
 		return nil, errors.New("the database URL's options can't be parsed")
+	}
+	for key := range options {
+		if key != "tls" {
+			return nil, fmt.Errorf("the database URL has an option %q; the only one is tls", key)
+		}
 	}
 	config := driver.NewConfig()
 	config.Net, config.Addr, config.DBName = "tcp", u.Host, name

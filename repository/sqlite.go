@@ -20,7 +20,7 @@ import (
 const sqliteReaders = 4
 
 func openSQLite(ctx context.Context, path string, o Options) (*Store, error) {
-	s := &Store{log: o.Log, options: o, looks: newLooks(), early: make(chan earlyEvent, maxEarly)}
+	s := &Store{log: o.Log, options: o, looks: newLooks(), early: make(chan earlyEvent, maxEarly), tapCounts: newTapCounts(o.Log)}
 	var err error
 	// SQLite has one writer at a time: a second connection would only wait for the file, in no order.
 	if s.claims, err = s.sqlitePool(ctx, path, 1); err != nil {

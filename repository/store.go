@@ -41,6 +41,7 @@ type Store struct {
 	// procedure and lastKnown make a claim cheap; nil for SQLite, which has no round trips, and for TiDB, which has no procedures.
 	procedure *claimProcedure
 	lastKnown *lastKnown
+	tapCounts *tapCounts
 	// replica answers what the backoffice lists; nil for none.
 	replica *replica
 	options Options

@@ -63,27 +63,34 @@ func (t *storedTap) UnmarshalJSON(data []byte) error {
 // batchesPerInsert bounds one INSERT: SQLite takes 32,766 parameters.
 const batchesPerInsert = 1000
 
-// AddAttempts writes all taps or none; it skips taps on unknown dispatches, and taps that are stored already if it is called with the same
-// taps again. A tap without a round, or with a round that has not begun, is written for the current round.
+// AddAttempts writes all taps or none; it skips taps on unknown dispatches, taps that are stored already if it is called with the same taps
+// again, and a driver's endless repetitions of one tap. A tap without a round, or with a round that has not begun, is written for the current
+// round.
 func (s *Store) AddAttempts(ctx context.Context, taps []dispatch.Attempt) error {
-	return s.transact(ctx, s.relay, func(tx *gorm.DB) error {
+	var stored map[tapKind]int
+	err := s.transact(ctx, s.relay, func(tx *gorm.DB) error {
 		current, err := currentRounds(tx, taps)
 		if err != nil {
 			return unavailable(err)
 		}
-		rows, err := tapBatches(taps, current)
+		var rows []tapBatchRow
+		rows, stored, err = s.tapBatches(taps, current)
 		if err != nil || len(rows) == 0 {
 			return err
 		}
 		// Taps come again if the reply to their COMMIT was lost.
 		return unavailable(tx.Clauses(clause.OnConflict{DoNothing: true}).CreateInBatches(rows, batchesPerInsert).Error)
 	})
+	if err == nil {
+		s.tapCounts.add(stored)
+	}
+	return err
 }
 
-// tapBatches packs the taps by dispatch, in their order. current is the current round of each dispatch that exists.
-func tapBatches(taps []dispatch.Attempt, current map[dispatch.ID]int) ([]tapBatchRow, error) {
-	var rows []tapBatchRow
+// tapBatches packs the taps by dispatch, in their order, and counts them. current is the current round of each dispatch that exists.
+func (s *Store) tapBatches(taps []dispatch.Attempt, current map[dispatch.ID]int) (rows []tapBatchRow, packed map[tapKind]int, err error) {
 	var texts [][]byte
+	packed = map[tapKind]int{}
 	of := map[dispatch.ID]int{} // the index of a dispatch's row
 	for i := range taps {
 		t := &taps[i]
@@ -91,9 +98,11 @@ func tapBatches(taps []dispatch.Attempt, current map[dispatch.ID]int) ([]tapBatc
 		if round == 0 || round > current[t.Dispatch] { // an app may send any number
 			round = current[t.Dispatch]
 		}
-		if round <= 0 {
+		kind := tapKind{t.Dispatch, round, t.Driver, t.Result}
+		if round <= 0 || s.tapCounts.of(kind)+packed[kind] >= maxEqualTaps {
 			continue
 		}
+		packed[kind]++
 		k, found := of[t.Dispatch]
 		if !found {
 			k = len(rows)
@@ -102,16 +111,15 @@ func tapBatches(taps []dispatch.Attempt, current map[dispatch.ID]int) ([]tapBatc
 		} else {
 			texts[k] = append(texts[k], ',')
 		}
-		var err error
 		if texts[k], err = appendTap(texts[k], t, round); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		rows[k].Count++
 	}
 	for k := range rows {
 		rows[k].Taps = string(append(texts[k], ']'))
 	}
-	return rows, nil
+	return rows, packed, nil
 }
 
 // currentRounds returns the current round of each tapped dispatch.

@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -41,6 +42,41 @@ func TestTapsAreReadAsWritten(t *testing.T) {
 		db.mustCount(t, 1, "tap_batches WHERE dispatch_id = ? AND count = ? AND instance = 'a:1'", d.ID, len(taps))
 		got := collect(db.allTaps(t, d.ID, 100), func(r dispatch.AttemptRecord) dispatch.Attempt { return r.Attempt })
 		testkit.Equal(t, "the taps", taps, got)
+	})
+}
+
+// A driver who taps without end, whatever round the app sends, fills a round's ledger up to a limit. Their other results, other drivers' taps,
+// and taps in the next round are stored. Taps that were not written don't count.
+func TestEndlessTapsAreNotStored(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v, d := db.drivers(t, 2), db.add(t, nil)
+		var made int
+		taps := func(n int, by dispatch.DriverID, result dispatch.AttemptResult, round func(i int) int) {
+			t.Helper()
+			all := make([]dispatch.Attempt, n)
+			for i := range all {
+				all[i] = tap(d.ID, by, result, d.CreatedAt.Add(time.Duration(made)*time.Microsecond))
+				all[i].Round = round(i)
+				made++
+			}
+			canceled, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := db.AddAttempts(canceled, all); err == nil {
+				t.Error("the taps were written all the same")
+			}
+			must(t, db.AddAttempts(t.Context(), all))
+		}
+		first, any := func(int) int { return 1 }, func(i int) int { return i }
+		for range 3 {
+			taps(maxEqualTaps-1, v[0].ID, "ALREADY_TAKEN", any)
+		}
+		testkit.Equal(t, "taps of one driver", maxEqualTaps, len(db.allTaps(t, d.ID, 1000)))
+		taps(1, v[0].ID, dispatch.AttemptWon, first)
+		taps(1, v[1].ID, "ALREADY_TAKEN", first)
+		testkit.Equal(t, "taps with two others", maxEqualTaps+2, len(db.allTaps(t, d.ID, 1000)))
+		db.exec(t, "UPDATE dispatches SET round = 2 WHERE id = ?", d.ID)
+		taps(1, v[0].ID, "ALREADY_TAKEN", func(int) int { return 2 })
+		testkit.Equal(t, "taps with the next round", maxEqualTaps+3, len(db.allTaps(t, d.ID, 1000)))
 	})
 }
 

@@ -187,7 +187,7 @@ func (j *job) underLock(ctx context.Context, work func(ctx context.Context) erro
 func (j *job) refused(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil:
-	case errors.Is(err, lock.ErrHeld) || errors.Is(err, errUnfit) && errors.Is(err, errStuck):
+	case errors.Is(err, lock.ErrHeld):
 		j.skip()
 	case errors.Is(err, lock.ErrUnavailable):
 		j.blocked("unavailable", "its lock is unavailable", err)

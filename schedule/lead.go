@@ -17,22 +17,33 @@ const (
 	// maxSilence is how long the ledger may leave a leader's looks unanswered, before the leader gives the lead to an instance that may
 	// reach the ledger.
 	maxSilence = 10 * time.Second
+	// A leader with a stuck job gives others yieldTime to take the lead, and leads for stuckTerm if nobody has.
+	yieldTime = 10 * time.Second
+	stuckTerm = time.Minute
 )
 
 // errUnfit says that this instance can't do the leader's work.
 var errUnfit = errors.New("this instance does not stand for election")
 
 // heard notes that the ledger answers.
-func (s *Scheduler) heard() { s.heardAt.Store(time.Now().UnixNano()) }
+func (s *Scheduler) heard() {
+	now := time.Now()
+	s.heardAt.Store(&now)
+}
 
-// unfit returns why this instance can't do the leader's work, nil if it can. Whoever can't must not lead: nobody else would do the work.
+// unfit returns why this instance can do none of the leader's work, nil if it can. It must not lead then: nobody else would do the work.
 func (s *Scheduler) unfit() error {
-	if silence := time.Since(time.Unix(0, s.heardAt.Load())); silence > maxSilence {
+	if silence := time.Since(*s.heardAt.Load()); silence > maxSilence {
 		return fmt.Errorf("%w: the ledger has not answered it for %s", errUnfit, silence.Round(time.Second))
 	}
+	return nil
+}
+
+// hampered returns why this instance can't do some of the leader's work, nil if it can do all.
+func (s *Scheduler) hampered() error {
 	for _, j := range s.jobs {
 		if j.OnLeader && j.stuck.Load() >= maxStuck {
-			return fmt.Errorf("%w: %w of %s", errUnfit, errStuck, j.Name)
+			return fmt.Errorf("job %s: %w", j.Name, errStuck)
 		}
 	}
 	return nil
@@ -53,7 +64,9 @@ func (s *Scheduler) campaign(ctx context.Context) {
 		err := s.leader.Campaign(ctx, s.lead)
 		s.follow(err)
 		switch {
-		case err == nil || errors.Is(err, lock.ErrHeld) || ctx.Err() != nil:
+		case errors.Is(err, lock.ErrHeld) || ctx.Err() != nil:
+		case err == nil:
+			pause(ctx, yieldTime)
 		case errors.Is(err, lock.ErrLost):
 			s.Log.Warn("this instance has lost the lead; another instance may run the leader's jobs", "error", err)
 		default:
@@ -71,8 +84,13 @@ func (s *Scheduler) lead(leading context.Context) error {
 	s.Log.Info("this instance is elected leader; it runs the leader's jobs until it loses the lead")
 	s.follows.Store(nil)
 	s.checkLedger()
+	began, hampered := time.Now(), s.hampered() != nil
 	for {
-		if err := s.unfit(); err != nil {
+		err := s.unfit()
+		if err == nil && (!hampered || time.Since(began) > stuckTerm) {
+			err = s.hampered()
+		}
+		if err != nil {
 			s.Log.Warn("this instance gives up the lead; another instance can be elected when the lease ends", "error", err)
 			return nil
 		}

@@ -78,3 +78,28 @@ func TestStuckLeader(t *testing.T) {
 		close(end)
 	})
 }
+
+// An instance that is alone leads again although a job hangs: the leader's other jobs run every slot.
+func TestLoneStuckLeader(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *place) {
+		p.overlaps = true
+		end := make(chan struct{})
+		p.start("a", schedule.Options{Locks: p.locks, GracePeriod: 50 * time.Millisecond, Jobs: []schedule.Job{
+			{
+				Name: "deaf", When: eachSecond, MaxDelay: aWhile, OnLeader: true, Hold: lock.Renewed(usual.TTL, 100*time.Millisecond),
+				Work: func(context.Context, cronjob.Run) (string, error) { <-end; return "", nil },
+			},
+			{Name: "led", When: eachSecond, MaxDelay: aWhile, OnLeader: true},
+		}})
+		pass(2*time.Minute + time.Second/2)
+		runs := p.ended("led", 90, cronjob.Succeeded)
+		mustBeConsecutive(t, runs)
+		if behind := time.Since(runs[len(runs)-1].Slot); behind > 15*time.Second {
+			t.Errorf("the last slot was %s ago", behind)
+		}
+		if b := p.state("deaf").Blocked; b == nil {
+			t.Error("the job that hangs is not reported")
+		}
+		close(end)
+	})
+}

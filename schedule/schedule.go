@@ -131,8 +131,8 @@ type Scheduler struct {
 	locker  *lock.Locker // of the jobs' names
 	runs    *lock.Locker // of the runs in the ledger
 	leader  *lock.Leader
-	follows atomic.Pointer[error] // why this instance does not lead; nil while it does
-	heardAt atomic.Int64          // when the ledger last answered a look, in nanoseconds
+	follows atomic.Pointer[error]     // why this instance does not lead; nil while it does
+	heardAt atomic.Pointer[time.Time] // when the ledger last answered a look
 	clock   *clock
 	check   chan struct{} // asks watch to read the ledger; has room for one request
 	skips   skips

@@ -75,7 +75,7 @@ type AcceptorOptions struct {
 	// Timeout bounds a decision with its commit, a look at the holders of dispatches, and an announcement, each by itself. 0 is 2 s.
 	// If the reply to a commit is lost, the store takes some time more to find out.
 	Timeout time.Duration
-	// Attempts records every tap; nil records none.
+	// Attempts records the taps; nil records none.
 	Attempts *AttemptWriter
 	// Counter counts every tap; nil counts none.
 	Counter Counter

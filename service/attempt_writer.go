@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"firsttap/dispatch"
 )
 
@@ -45,22 +43,10 @@ const (
 	lastWrites = 6 * time.Second
 	// flushTimeout is how long a receipt waits for the ledger.
 	flushTimeout = time.Second
-	// maxEqualTaps is how many taps of a driver on a dispatch with the same result an instance records. Nobody taps that often by hand, and
-	// whoever reads a dispatch's taps reads all of them.
-	maxEqualTaps = 100
-	// maxTapCounts bounds the counts of equal taps. Those that were tapped last stay.
-	maxTapCounts = 16384
 )
 
-// tapKind is what the taps have in common that count as equal. It has no round, as an app may send any.
-type tapKind struct {
-	dispatch dispatch.ID
-	driver   dispatch.DriverID
-	result   dispatch.AttemptResult
-}
-
-// AttemptWriter records the taps on Accept, but for a driver's endless repetitions of one. It writes behind the answers, so that refusing a
-// tap costs no SQL. Safe for concurrent use. Run must be running.
+// AttemptWriter records every tap on Accept. It writes behind the answers, so that refusing a tap costs no SQL. Safe for concurrent
+// use. Run must be running.
 type AttemptWriter struct {
 	store    AttemptStore
 	instance string
@@ -68,17 +54,12 @@ type AttemptWriter struct {
 	queue    chan dispatch.Attempt
 	flush    chan chan struct{}
 	dropped  atomic.Int64
-	counts   *lru.Cache[tapKind, int] // of the recorded taps; of Run
 }
 
 // NewAttemptWriter returns an AttemptWriter for the taps on that instance.
 func NewAttemptWriter(store AttemptStore, instance string, log *slog.Logger) *AttemptWriter {
-	counts, err := lru.New[tapKind, int](maxTapCounts)
-	if err != nil {
-		panic(err) // only a size below 1 is refused
-	}
 	return &AttemptWriter{
-		store: store, instance: instance, log: log, counts: counts,
+		store: store, instance: instance, log: log,
 		queue: make(chan dispatch.Attempt, maxQueuedAttempts), flush: make(chan chan struct{}),
 	}
 }
@@ -174,34 +155,14 @@ func (l *AttemptWriter) waiting() (all []chan struct{}) {
 
 func (l *AttemptWriter) writeAll(ctx context.Context) {
 	for n := len(l.queue); n > 0; {
-		batch := make([]dispatch.Attempt, 0, min(n, ledgerBatch))
-		for range cap(batch) {
-			tap := <-l.queue
-			if l.isOneTooMany(&tap) {
-				continue
-			}
-			tap.ID = dispatch.NewAttemptID(tap.At)
-			batch = append(batch, tap)
+		batch := make([]dispatch.Attempt, min(n, ledgerBatch))
+		for i := range batch {
+			batch[i] = <-l.queue
+			batch[i].ID = dispatch.NewAttemptID(batch[i].At)
 		}
-		n -= cap(batch)
-		if len(batch) > 0 {
-			l.write(ctx, batch)
-		}
+		n -= len(batch)
+		l.write(ctx, batch)
 	}
-}
-
-// isOneTooMany counts the tap, and reports whether maxEqualTaps were recorded before.
-func (l *AttemptWriter) isOneTooMany(tap *dispatch.Attempt) bool {
-	kind := tapKind{tap.Dispatch, tap.Driver, tap.Result}
-	n, _ := l.counts.Get(kind)
-	if n == maxEqualTaps {
-		return true
-	}
-	if l.counts.Add(kind, n+1); n+1 == maxEqualTaps {
-		l.log.Warn("a driver repeats a tap without end; further taps with the same result are answered, but not recorded",
-			"driver", kind.driver, "dispatch", kind.dispatch, "result", kind.result, "recorded", maxEqualTaps)
-	}
-	return false
 }
 
 func (l *AttemptWriter) write(ctx context.Context, batch []dispatch.Attempt) {
