@@ -116,7 +116,7 @@ func TestLeaderWithoutItsDatabase(t *testing.T) {
 	})
 }
 
-// While nobody can find out who leads, both send without a pause. Afterwards one of them does.
+// While the lock does not answer, both instances send all the time. When it answers again, only one of them sends.
 func TestRelaysWithoutLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leader, other := leadAndFollow(t)

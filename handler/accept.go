@@ -122,10 +122,7 @@ func readRound(c echo.Context) (int, error) {
 
 func decodeRound(body []byte) (int, error) {
 	req, err := decode[roundRequest](body)
-	if err != nil || req.Round == nil {
-		return 0, err
-	}
-	return *req.Round, nil
+	return roundOf(req.Round), err
 }
 
 // parseRound reads a body that is empty, or {"round": n} with any white space of JSON. It reports false for any other body, also for

@@ -90,8 +90,8 @@ func TestLifecycle(t *testing.T) {
 	}
 	w.on(id, "accept", d[1]).want(200)
 	for _, step := range []struct{ action, status string }{{"start", "IN_PROGRESS"}, {"complete", "COMPLETED"}} {
-		for range 2 {
-			w.on(id, step.action, d[1]).want(200, "status", step.status)
+		for _, body := range []string{"", " null\n", `{"round":2}`} {
+			w.call("POST", "/v1/dispatches/"+id+"/"+step.action, d[1].token, body).want(200, "status", step.status)
 		}
 		w.refused("a driver who has withdrawn", w.on(id, step.action, d[0]), 403, "FORBIDDEN")
 	}

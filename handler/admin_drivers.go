@@ -184,7 +184,7 @@ func (h *handler) suspendDriver(c echo.Context, _ string) error {
 }
 
 func (h *handler) reinstateDriver(c echo.Context, _ string) error {
-	if _, err := read[struct{}](c, maxBody); err != nil {
+	if _, err := readOptional[struct{}](c); err != nil {
 		return err
 	}
 	return h.onDriver(c, dispatch.DriverChange{

@@ -276,7 +276,7 @@ func TestAuditTrail(t *testing.T) {
 	do("PATCH", path, `{"phone":"+821099998888"}`)
 	do("POST", path+"/suspend", `{"reason_code":"NO_SHOW"}`)
 	do("POST", path+"/reinstate", ``)
-	token := do("POST", path+"/tokens", ``).at("token")
+	token := do("POST", path+"/tokens", `null`).at("token")
 	bulk := do("POST", "/v1/admin/drivers/bulk", `{"drivers":[`+driverBody+`],"issue_tokens":true}`)
 	made := do("POST", "/v1/admin/api-keys", `{"name":"ci","role":"viewer"}`)
 	do("DELETE", "/v1/admin/api-keys/"+fmt.Sprint(made.at("id")), ``)

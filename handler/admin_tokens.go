@@ -59,7 +59,7 @@ func (h *handler) issueToken(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := read[struct{}](c, maxBody); err != nil {
+	if _, err := readOptional[struct{}](c); err != nil {
 		return err
 	}
 	generation, err := h.stores.tokens.RecordTokenIssued(c.Request().Context(), id)

@@ -31,7 +31,7 @@ func (h *handler) eraseDriver(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := read[struct{}](c, maxBody); err != nil {
+	if _, err := readOptional[struct{}](c); err != nil {
 		return err
 	}
 	v, revoked, err := h.stores.driverData.EraseDriver(c.Request().Context(), id)

@@ -163,7 +163,7 @@ func (h *handler) jobRuns(c echo.Context, _ string) error {
 
 // runJob queues a run and answers. The first instance that is free runs the job.
 func (h *handler) runJob(c echo.Context, actor string) error {
-	if _, err := read[struct{}](c, maxBody); err != nil {
+	if _, err := readOptional[struct{}](c); err != nil {
 		return err
 	}
 	run, err := h.Jobs.RunNow(c.Request().Context(), c.Param("name"), actor)

@@ -113,7 +113,7 @@ func (h *handler) complete(c echo.Context, me dispatch.DriverID) error {
 // inRound calls change with the round of the request, 0 for the current one.
 func (h *handler) inRound(c echo.Context, me dispatch.DriverID,
 	change func(context.Context, dispatch.DriverID, dispatch.ID, int) (dispatch.Dispatch, error)) error {
-	req, err := read[roundRequest](c, maxBody)
+	req, err := readOptional[roundRequest](c)
 	if err != nil {
 		return err
 	}

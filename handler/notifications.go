@@ -122,7 +122,7 @@ func (h *handler) redrive(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := read[struct{}](c, maxBody); err != nil {
+	if _, err := readOptional[struct{}](c); err != nil {
 		return err
 	}
 	n, err := h.stores.notifications.Redrive(c.Request().Context(), id)

@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -90,10 +91,7 @@ func (h *handler) seen(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return unauthenticatedIfGone(err)
 	}
-	round := d.Round
-	if req.Round != nil {
-		round = *req.Round
-	}
+	round := cmp.Or(roundOf(req.Round), d.Round)
 	if round > d.Round {
 		return dispatch.ErrOfferStale
 	}

@@ -39,6 +39,15 @@ func read[T any](c echo.Context, limit int64) (T, error) {
 	return decode[T](body)
 }
 
+// readOptional is read for a request that is complete without a body: a client may also send null for it.
+func readOptional[T any](c echo.Context) (T, error) {
+	body, err := readBody(c, maxBody)
+	if err != nil || string(bytes.TrimSpace(body)) == "null" {
+		return *new(T), err
+	}
+	return decode[T](body)
+}
+
 func readBody(c echo.Context, limit int64) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(c.Response().Writer, c.Request().Body, limit))
 	if err != nil {

@@ -51,8 +51,9 @@ const holdsNames = "(CONCAT(@@GLOBAL.read_only) IN ('0', 'OFF') AND CONCAT(@@GLO
 
 var errHoldsNoNames = errors.New("the server is read-only, or a TiDB, and holds no names")
 
-// OpenSessions returns sessions for names whose TTL is at most ttl. A strategy uses a connection for each name that it holds, and opens at
-// most as many connections as the argument names says. An Acquire beyond that waits for a free connection until its context ends, and for at most 2 s.
+// OpenSessions returns sessions for names whose TTL is at most ttl. Each held name uses a connection of its own,
+// and a strategy opens at most as many connections as the argument names says. An Acquire beyond that waits for a free connection until its
+// context ends, and for at most 2 s.
 //
 // It does not connect, and it copies config. It returns an error if config or an argument is not valid.
 func OpenSessions(config *mysql.Config, ttl time.Duration, names int) (*Sessions, error) {

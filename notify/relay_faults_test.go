@@ -76,7 +76,7 @@ func TestBacklogOfARelayThatEnds(t *testing.T) {
 		for _, name := range []string{"firsttap_push_backlog", "firsttap_push_backlog_age_seconds"} {
 			testkit.Equal(t, name, 0.0, gauge(t, metrics, name))
 		}
-		stop := testkit.Run(t, r.Run) // an instance that can't find out who leads runs its relay for some seconds at a time
+		stop := testkit.Run(t, r.Run)
 		time.Sleep(5 * time.Second)
 		stop()
 		if gauge(t, metrics, "firsttap_push_backlog") == 0 {

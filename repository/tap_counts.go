@@ -12,7 +12,7 @@ const (
 	// maxEqualTaps is how many taps of one kind a process stores. Nobody taps that often by hand, and whoever reads a dispatch's taps reads all
 	// of them.
 	maxEqualTaps = 100
-	// maxTapKinds bounds the kinds whose taps are counted. The kinds that were tapped last stay.
+	// maxTapKinds bounds the kinds whose taps are counted. Beyond that, the kind whose last tap is the oldest is forgotten.
 	maxTapKinds = 16384
 )
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,32 +51,40 @@ func TestTapsAreReadAsWritten(t *testing.T) {
 func TestEndlessTapsAreNotStored(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v, d := db.drivers(t, 2), db.add(t, nil)
+		var failing atomic.Bool
+		db = db.by(openWith(t, db.url, Options{Log: quiet, Patience: testkit.Patience, Observer: func(ctx context.Context, s Statement) (context.Context, func(error)) {
+			if failing.Load() && s.Operation == "insert" {
+				canceled, cancel := context.WithCancel(ctx)
+				cancel()
+				ctx = canceled
+			}
+			return ctx, func(error) {}
+		}}))
 		var made int
-		taps := func(n int, by dispatch.DriverID, result dispatch.AttemptResult, round func(i int) int) {
-			t.Helper()
+		write := func(n int, by dispatch.DriverID, result dispatch.AttemptResult, round func(i int) int) error {
 			all := make([]dispatch.Attempt, n)
 			for i := range all {
 				all[i] = tap(d.ID, by, result, d.CreatedAt.Add(time.Duration(made)*time.Microsecond))
 				all[i].Round = round(i)
 				made++
 			}
-			canceled, cancel := context.WithCancel(t.Context())
-			cancel()
-			if err := db.AddAttempts(canceled, all); err == nil {
-				t.Error("the taps were written all the same")
-			}
-			must(t, db.AddAttempts(t.Context(), all))
+			return db.AddAttempts(t.Context(), all)
 		}
 		first, any := func(int) int { return 1 }, func(i int) int { return i }
+		failing.Store(true)
+		if err := write(maxEqualTaps-1, v[0].ID, "ALREADY_TAKEN", any); err == nil {
+			t.Error("the taps were written all the same")
+		}
+		failing.Store(false)
 		for range 3 {
-			taps(maxEqualTaps-1, v[0].ID, "ALREADY_TAKEN", any)
+			must(t, write(maxEqualTaps-1, v[0].ID, "ALREADY_TAKEN", any))
 		}
 		testkit.Equal(t, "taps of one driver", maxEqualTaps, len(db.allTaps(t, d.ID, 1000)))
-		taps(1, v[0].ID, dispatch.AttemptWon, first)
-		taps(1, v[1].ID, "ALREADY_TAKEN", first)
+		must(t, write(1, v[0].ID, dispatch.AttemptWon, first))
+		must(t, write(1, v[1].ID, "ALREADY_TAKEN", first))
 		testkit.Equal(t, "taps with two others", maxEqualTaps+2, len(db.allTaps(t, d.ID, 1000)))
 		db.exec(t, "UPDATE dispatches SET round = 2 WHERE id = ?", d.ID)
-		taps(1, v[0].ID, "ALREADY_TAKEN", func(int) int { return 2 })
+		must(t, write(1, v[0].ID, "ALREADY_TAKEN", func(int) int { return 2 }))
 		testkit.Equal(t, "taps with the next round", maxEqualTaps+3, len(db.allTaps(t, d.ID, 1000)))
 	})
 }

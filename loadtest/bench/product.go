@@ -206,9 +206,12 @@ func (p *product) dispatch(ctx context.Context, address string, race int) (strin
 
 // call sends one request of the preparation and reads the answer into out.
 func (p *product) call(ctx context.Context, method, address, path, bearer string, in, out any) error {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return err
+	var body []byte
+	if in != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
+			return err
+		}
 	}
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, bytes.NewReader(body))
 	if err != nil {

@@ -179,7 +179,8 @@ func (s *suite) releaseOnKilled(t *testing.T) {
 	acquireEventually(t, s.open(t), lease.Name(), long)
 }
 
-// A holder whose name another owner had meanwhile does not hear that its release went well, also if that owner has gone.
+// A holder loses its connection, and another owner acquires the name. The holder's release is refused as lost, also after that owner has
+// released the name.
 func (s *suite) releaseAfterRival(t *testing.T) {
 	if !s.EndsWithConnection {
 		return // the name stays held

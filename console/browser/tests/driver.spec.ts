@@ -54,7 +54,9 @@ test("a double tap on Start does not complete the job", async ({ openDriver, ser
       document.title = "tapped twice";
     })).observe(document.body, { childList: true, subtree: true, characterData: true });
   });
+  const sent = page.waitForRequest((r) => r.url().endsWith("/start"));
   await start.click();
+  expect((await sent).postDataJSON()).toEqual({ round: 1 });
   await expect(page).toHaveTitle("tapped twice");
   expect((await service.read(job)).status).toBe("IN_PROGRESS");
   await card(page, "3 Twice Lane").getByRole("button", { name: "Complete" }).click();

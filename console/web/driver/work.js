@@ -301,9 +301,8 @@ export class Work {
 
   /** @param {"decline"|"withdraw"|"start"|"complete"} what */
   change(what, { id, round }, reason) {
-    const bodies = { decline: { reason_code: reason, round }, withdraw: { reason_code: reason, round } };
     return this.#do(id, { what }, async () => {
-      await this.#call("POST", `/v1/dispatches/${id}/${what}`, { body: bodies[what] });
+      await this.#call("POST", `/v1/dispatches/${id}/${what}`, { body: { round, reason_code: reason } });
       this.taps.forget(id);
       if (what === "withdraw") this.#set({ jobs: this.state.jobs.filter((j) => j.id !== id) }); // the driver gave it back
     });
