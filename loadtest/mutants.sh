@@ -82,7 +82,7 @@ mutant "a lost reply's claim that is not found is not committed" $claim "answer.
 mutant "the call without opens_at" $call "AND opens_at <= v_now " "" ./repository "$conditions"
 mutant "the call without expires_at" $call "AND expires_at > v_now " "" ./repository "$conditions"
 mutant "the call without the driver's version" $call "AND version = p_driver_version" "" ./repository "$conditions"
-mutant "the call without the end of a suspension" $call "AND COALESCE(suspended_until, 0) <= v_now " "" ./repository TestClaimAtAWrongTime
+mutant "the call decides ahead of the time of the database" $call "p_decided_at <= v_now AND " "" ./repository TestClaimAtAWrongTime
 mutant "the call without the driver's other work" $call "v_busy AND NOT p_busy OR " "" ./repository TestClaimOnOldKnowledge
 mutant "the call without the driver's withdrawals" $call " OR v_withdrew AND NOT p_withdrew" "" ./repository TestClaimAfterAWithdrawal
 mutant "the call without the driver's number" $call "+ 1 FROM claims FORCE" "+ 1 + FLOOR(1000 * RAND()) FROM claims FORCE" ./repository TestOverlappingClaims
