@@ -88,7 +88,7 @@ func migrate(ctx context.Context, c config.Config, log *slog.Logger, args []stri
 			}
 			store.PrepareClaims(ctx)
 			if n, err = store.IndexAllDrivers(ctx); n > 0 {
-				fmt.Fprintf(stdout, "%d drivers indexed by their regions\n", n)
+				fmt.Fprintf(stdout, "%d drivers indexed by their regions and words\n", n)
 			}
 			return err
 		case "down":

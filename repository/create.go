@@ -69,7 +69,7 @@ func (s *Store) create(tx *gorm.DB, build func(now time.Time) (dispatch.Dispatch
 	if err != nil {
 		return c, unavailable(err)
 	}
-	if err := s.addWords(tx, wordEntries(row.ID, row.words())); err != nil {
+	if err := s.addWords(tx, s.dispatchWords(), wordEntries(row.ID, row.words())); err != nil {
 		return c, err
 	}
 	if err := s.writeEvents(tx, c.events); err != nil {

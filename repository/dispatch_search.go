@@ -2,7 +2,6 @@ package repository
 
 import (
 	"context"
-	"slices"
 
 	"gorm.io/gorm"
 
@@ -31,7 +30,7 @@ func (s *Store) search(ctx context.Context, q dispatch.Query) ([]dispatch.Dispat
 			return nil, "", err
 		}
 	}
-	terms := searchTerms(q.Text)
+	terms := searchTerms(q.Text, dispatch.DispatchPrefix)
 	if len(terms) == 0 {
 		return nil, "", nil
 	}
@@ -71,9 +70,9 @@ func (s *Store) readMatches(db *gorm.DB, q dispatch.Query, matches []dispatchRow
 	if len(matches) == 0 {
 		return nil, nil
 	}
-	ids := make([]dispatch.ID, len(matches))
+	ids := make([]string, len(matches))
 	for i := range matches {
-		ids[i] = matches[i].ID
+		ids[i] = string(matches[i].ID)
 	}
 	l := s.listingOf(q, ids)
 	rows, err := s.readListing(db, &l, dispatch.Page{Limit: len(ids)})
@@ -81,7 +80,7 @@ func (s *Store) readMatches(db *gorm.DB, q dispatch.Query, matches []dispatchRow
 }
 
 // listingOf is the listing of those of the dispatches that q selects.
-func (s *Store) listingOf(q dispatch.Query, ids []dispatch.ID) listing {
+func (s *Store) listingOf(q dispatch.Query, ids []string) listing {
 	l := s.dispatchListing(q)
 	for i := range l.parts {
 		l.parts[i].index = "PRIMARY"
@@ -120,13 +119,12 @@ func (s *Store) fastest(db *gorm.DB, q dispatch.Query, terms []searchTerm, size 
 // waysByTerms returns one way if a term is rare, and otherwise those of the terms that are the beginnings of few words.
 func (s *Store) waysByTerms(db *gorm.DB, q dispatch.Query, terms []searchTerm) (ways []way, err error) {
 	terms = terms[:min(len(terms), countedTerms)]
-	counted, err := s.countTerms(db, terms)
+	counted, err := s.countTerms(db, s.dispatchWords(), terms)
 	if err != nil {
 		return nil, err
 	}
-	fewest := slices.Min(counted.terms)
-	if fewest <= searchReads {
-		return []way{s.idWay(db, q, s.rareIDs(db, terms[slices.Index(counted.terms, fewest)]))}, nil
+	if i, rare := counted.rarest(); rare {
+		return []way{s.idWay(db, q, s.rareIDs(db, s.dispatchWords(), terms[i]))}, nil
 	}
 	if counted.unindexed { // the indexer may add words while they are followed
 		return nil, nil

@@ -212,16 +212,16 @@ func TestPlansOfASearchInSQLite(t *testing.T) {
 	db := pooled(t, servertest.SQLite)
 	d := db.add(t, describe("ERP-7", "Gate 7", ""))
 	db.add(t, describe("", "Gate 8", ""))
-	terms := searchTerms("gate erp7 " + string(d.ID))
+	terms := searchTerms("gate erp7 "+string(d.ID), dispatch.DispatchPrefix)
 	words := []string{"gate", "gate-8"}
 	seen := 0
 	for _, statement := range statements(t, []*gorm.DB{db.general}, func() {
-		must(t, errorOf(db.countTerms(db.general, terms)))
+		must(t, errorOf(db.countTerms(db.general, db.dispatchWords(), terms)))
 		for _, term := range terms {
-			must(t, errorOf(db.rareIDs(db.general, term)("", maxStretch)))
-			must(t, errorOf(db.rareIDs(db.general, term)(d.ID, maxStretch)))
+			must(t, errorOf(db.rareIDs(db.general, db.dispatchWords(), term)("", maxStretch)))
+			must(t, errorOf(db.rareIDs(db.general, db.dispatchWords(), term)(string(d.ID), maxStretch)))
 			must(t, errorOf(db.followedIDs(db.general, term, words)("", maxStretch)))
-			must(t, errorOf(db.followedIDs(db.general, term, words)(d.ID, maxStretch)))
+			must(t, errorOf(db.followedIDs(db.general, term, words)(string(d.ID), maxStretch)))
 			must(t, errorOfPage(db.wordsThatBegin(db.general, term)))
 		}
 		for _, status := range []dispatch.Status{"", dispatch.Pending, dispatch.Expired} {

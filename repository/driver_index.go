@@ -208,28 +208,33 @@ func (s *Store) unindexedDrivers() string {
 	return "drivers v" + s.dialect.forceIndex("ix_drivers_unindexed") + " WHERE v.unindexed = 1"
 }
 
-// IndexDrivers indexes up to indexBatch drivers that are not indexed, and returns how many. It skips drivers that are being changed.
-// ErrUnavailable, ErrUnknown.
+// IndexDrivers indexes up to indexBatch drivers whose regions or words are not indexed, and returns how many. It skips drivers that are being
+// changed. ErrUnavailable, ErrUnknown.
 func (s *Store) IndexDrivers(ctx context.Context) (n int, err error) {
 	var ids []dispatch.DriverID // without locks, as there are mostly none
-	err = s.general.WithContext(ctx).Raw("SELECT v.id FROM "+s.unindexedDrivers()+" LIMIT ?", indexBatch).Scan(&ids).Error
+	query := "SELECT * FROM (SELECT v.id FROM " + s.unindexedDrivers() + " LIMIT ?) some UNION SELECT * FROM (SELECT v.id FROM " + s.unwordedDrivers() + " LIMIT ?) others LIMIT ?"
+	err = s.general.WithContext(ctx).Raw(query, indexBatch, indexBatch, indexBatch).Scan(&ids).Error
 	if err != nil || len(ids) == 0 {
 		return 0, unavailable(err)
 	}
 	err = s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		var rows []driverRow
-		err := tx.Raw("SELECT * FROM drivers WHERE id IN ? AND unindexed = 1 ORDER BY id"+s.dialect.skipLocked, ids).Scan(&rows).Error
+		err := tx.Raw("SELECT * FROM drivers WHERE id IN ? AND (unindexed = 1 OR unworded = 1) ORDER BY id"+s.dialect.skipLocked, ids).Scan(&rows).Error
 		if n = len(rows); err != nil || n == 0 {
 			return unavailable(err)
 		}
 		if err := s.indexDrivers(tx, rows); err != nil {
 			return err
 		}
+		if err := s.indexWords(tx, rows); err != nil {
+			return err
+		}
 		locked := make([]dispatch.DriverID, n)
 		for i := range rows {
 			locked[i] = rows[i].ID
 		}
-		return unavailable(tx.Exec("UPDATE drivers"+s.dialect.forceIndex("PRIMARY")+" SET indexed_version = version WHERE id IN ?", locked).Error)
+		return unavailable(tx.Exec("UPDATE drivers"+s.dialect.forceIndex("PRIMARY")+
+			" SET indexed_version = version, worded_version = version WHERE id IN ?", locked).Error)
 	})
 	return n, err
 }

@@ -42,16 +42,16 @@ func (db *database) populate(t *testing.T, n, eligible int) {
 		}
 	}
 	if db.dialect.skipLocked != "" {
-		db.exec(t, "ANALYZE TABLE drivers, driver_regions, driver_counts, devices, dispatches")
+		db.exec(t, "ANALYZE TABLE drivers, driver_regions, driver_counts, driver_words, devices, dispatches")
 	}
 }
 
 var readsDrivers = regexp.MustCompile(`^SELECT (?s:.*)(drivers v|driver_regions|driver_counts)`)
 
-var scansDrivers = regexp.MustCompile(`SCAN (drivers|v|driver_regions|r|devices|dv)\b`)
+var scansDrivers = regexp.MustCompile(`SCAN (drivers|v|driver_regions|r|driver_words|devices|dv)\b`)
 
 // partialIndex matches the indexes that have no other drivers.
-var partialIndex = regexp.MustCompile(`INDEX ix_drivers_(unindexed|erased)\b`)
+var partialIndex = regexp.MustCompile(`INDEX ix_drivers_(unindexed|unworded|erased)\b`)
 
 // Who is eligible is found by the index, and the others are counted without reading them, however many drivers there are.
 func TestPlansOfTheIndexOfDrivers(t *testing.T) {
@@ -79,6 +79,15 @@ func TestPlansOfTheIndexOfDrivers(t *testing.T) {
 			}
 		}
 		const counts = (50 + 1) * countSlots
+		text := func(text string, suspended *bool) func() error {
+			return func() error {
+				items, _, err := db.Drivers(t.Context(), dispatch.DriverQuery{Text: text, Suspended: suspended, Page: dispatch.Page{Limit: page}})
+				if found := len(items) > 0; found == (text == "nobody") {
+					t.Errorf("%q finds %d drivers", text, len(items))
+				}
+				return err
+			}
+		}
 		for name, c := range map[string]struct {
 			read func() error
 			most int
@@ -110,7 +119,15 @@ func TestPlansOfTheIndexOfDrivers(t *testing.T) {
 				}
 				return err
 			}, 3 * page},
-			"drivers to be indexed": {func() error { return errorOf(db.IndexDrivers(t.Context())) }, 3},
+			"a rare name":                  {text("123", nil), 1000},
+			"a rare name and a common one": {text("driver 123", nil), 2*searchReads + 1000},
+			"a phone's end":                {text("00000077", nil), 50},
+			"an identifier":                {text(fmt.Sprintf("drv_%026d", 77), nil), 50},
+			"nobody":                       {text("nobody", nil), 20},
+			"a name that most have":        {text("driver", nil), searchReads + 15*minStretch},
+			"the suspended with a name":    {text("driver", new(true)), searchReads + 100},
+			"the suspended":                {text("", new(true)), 100},
+			"drivers to be indexed":        {func() error { return errorOf(db.IndexDrivers(t.Context())) }, 6},
 		} {
 			cost := 0
 			var err error

@@ -2,10 +2,12 @@ package repository
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,10 +20,12 @@ import (
 var (
 	someRegions = []string{"seoul", "Seoul", "seoul ", "séoul", "제주", "a&b", "a\"b", "a<b"}
 	someClasses = []string{"scissor", "Scissor", "boom"}
+	someNames   = []string{"김민수", "김 민수", "Kim Minsu", "kim", "O'Kim", "이수"}
 )
 
-// anyDriver changes everything of v that eligibility depends on.
+// anyDriver changes everything of v that eligibility depends on, and the name and phone.
 func anyDriver(r *rand.Rand, v *dispatch.Driver, now time.Time) {
+	v.Name, v.Phone = someNames[r.IntN(len(someNames))], fmt.Sprintf("+82105550%04d", r.IntN(3))
 	v.Regions = nil
 	for _, i := range r.Perm(len(someRegions))[:1+r.IntN(4)] {
 		v.Regions = append(v.Regions, someRegions[i])
@@ -41,32 +45,43 @@ func (db *database) writeAsEarlier(t testing.TB, v dispatch.Driver) {
 	t.Helper()
 	row, err := toDriverRow(v, db.now(t))
 	must(t, err)
-	done, err := db.raw.ExecContext(t.Context(), "UPDATE drivers SET regions = ?, vehicle_class = ?, working_height_m = ?, on_duty = ?, suspended_until = ?, version = version + 1 WHERE id = ?",
-		row.Regions, row.VehicleClass, row.WorkingHeightM, row.OnDuty, row.SuspendedUntil, row.ID)
+	done, err := db.raw.ExecContext(t.Context(), "UPDATE drivers SET name = ?, phone = ?, regions = ?, vehicle_class = ?, working_height_m = ?, on_duty = ?, suspended_until = ?, version = version + 1 WHERE id = ?",
+		row.Name, row.Phone, row.Regions, row.VehicleClass, row.WorkingHeightM, row.OnDuty, row.SuspendedUntil, row.ID)
 	must(t, err)
 	if n, err := done.RowsAffected(); err != nil || n > 0 {
 		must(t, err)
 		return
 	}
 	db.exec(t, `INSERT INTO drivers (id, name, phone, regions, vehicle_class, working_height_m, locale, on_duty, suspended_until, version, created_at, updated_at)
-		VALUES (?, '', '', ?, ?, ?, '', ?, ?, 1, 1, 1)`, row.ID, row.Regions, row.VehicleClass, row.WorkingHeightM, row.OnDuty, row.SuspendedUntil)
+		VALUES (?, ?, ?, ?, ?, ?, '', ?, ?, 1, 1, 1)`, row.ID, row.Name, row.Phone, row.Regions, row.VehicleClass, row.WorkingHeightM, row.OnDuty, row.SuspendedUntil)
 }
 
 // mustBeIndexed fails the test unless the index says what the drivers' rows say, of all of them.
 func (db *database) mustBeIndexed(t testing.TB) {
 	t.Helper()
-	db.mustCount(t, 0, "drivers WHERE unindexed = 1")
+	db.mustCount(t, 0, "drivers WHERE unindexed = 1 OR unworded = 1")
 	db.mustCount(t, 0, "driver_regions r JOIN drivers v ON v.id = r.driver_id WHERE v.erased_at IS NOT NULL")
 	var rows []driverRow
 	must(t, db.general.WithContext(t.Context()).Order("id").Find(&rows).Error)
 	var want, got []indexEntry
+	wantWords := map[wordEntry]bool{}
 	wantCounts, gotCounts := countChanges{}, countChanges{}
 	for i := range rows {
 		entries, err := rows[i].entries()
 		must(t, err)
 		want = append(want, entries...)
 		wantCounts.add(entries, 1)
+		for _, e := range wordEntries(rows[i].ID, rows[i].words()) {
+			wantWords[e] = true
+		}
 	}
+	var words []struct{ Word, DriverID string }
+	must(t, db.general.WithContext(t.Context()).Raw("SELECT * FROM driver_words").Scan(&words).Error)
+	gotWords := map[wordEntry]bool{}
+	for _, e := range words {
+		gotWords[wordEntry{e.Word, e.DriverID}] = true
+	}
+	testkit.Equal(t, "driver_words", wantWords, gotWords)
 	must(t, db.general.WithContext(t.Context()).Raw("SELECT * FROM driver_regions ORDER BY driver_id, region").Scan(&got).Error)
 	testkit.Equal(t, "driver_regions", want, got)
 	var counts []struct {
@@ -144,6 +159,21 @@ func (db *database) mustAnswer(t *testing.T, terms dispatch.Terms) {
 		pages = append(pages, v.ID)
 	}
 	testkit.Equal(t, "the search", found, pages)
+	for _, name := range []string{"김", "민수", "kim", "0001"} {
+		var named, got []dispatch.DriverID
+		for _, v := range everybody {
+			is := strings.ToLower(v.Name)
+			if strings.HasPrefix(is, name) || strings.HasSuffix(is, name) || strings.HasSuffix(v.Phone, name) {
+				named = append(named, v.ID)
+			}
+		}
+		for _, v := range all(t, page, func(p dispatch.Page) ([]dispatch.DriverRecord, string, error) {
+			return db.Drivers(t.Context(), dispatch.DriverQuery{Text: name, Page: p})
+		}) {
+			got = append(got, v.ID)
+		}
+		testkit.Equal(t, name, named, got)
+	}
 }
 
 func someSearch(r *rand.Rand, now time.Time) dispatch.Terms {
@@ -204,6 +234,7 @@ func TestIndexOfDriversIsTrue(t *testing.T) {
 				db.mustErase(t, id)
 				erased[id] = true
 				db.mustCount(t, 0, "driver_regions WHERE driver_id = ?", id)
+				db.mustCount(t, 2, "driver_words WHERE driver_id = ?", id) // of the pseudonym
 			}
 			db.mustAnswer(t, someSearch(r, time.Now()))
 			if earlier && r.IntN(2) == 0 { // or a change by this version finds the driver so

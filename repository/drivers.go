@@ -67,7 +67,10 @@ func (s *Store) addDrivers(ctx context.Context, drivers []dispatch.Driver,
 			return unavailable(err)
 		}
 		added = rows
-		return s.replaceEntries(tx, nil, rows)
+		if err := s.replaceEntries(tx, nil, rows); err != nil {
+			return err
+		}
+		return s.addDriverWords(tx, rows)
 	})
 	return added, err
 }
@@ -86,7 +89,7 @@ func (s *Store) SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) 
 	var row driverRow // it is read before the COMMIT: after it, a failed read would say that nothing was changed
 	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		// MySQL reads columns as they were just set: indexed_version comes first.
-		changed := tx.Exec("UPDATE drivers SET indexed_version = version + 1, version = version + 1, on_duty = ?, updated_at = "+s.dialect.now()+
+		changed := tx.Exec("UPDATE drivers SET indexed_version = version + 1, worded_version = worded_version + 1, version = version + 1, on_duty = ?, updated_at = "+s.dialect.now()+
 			" WHERE id = ? AND on_duty <> ? AND erased_at IS NULL", onDuty, id, onDuty)
 		if changed.Error != nil {
 			return unavailable(changed.Error)
@@ -227,7 +230,10 @@ func (s *Store) saveDriver(tx *gorm.DB, before dispatch.DriverRecord, v dispatch
 	case saved.RowsAffected != 1:
 		return unavailable(errConflict)
 	}
-	return s.indexDrivers(tx, []driverRow{row})
+	if err := s.indexDrivers(tx, []driverRow{row}); err != nil {
+		return err
+	}
+	return s.indexWords(tx, []driverRow{row})
 }
 
 // lockDriver locks the driver's row until tx ends, and returns it and the database's time. ErrDriverNotFound.

@@ -124,7 +124,7 @@ func TestListDrivers(t *testing.T) {
 			func(v *dispatch.Driver) { v.Regions = []string{"seoul's \"north\"", "제주"} },
 			func(v *dispatch.Driver) { v.VehicleClass = "45m" },
 			func(v *dispatch.Driver) { v.OnDuty, v.FirebaseUID = false, "uid_X" },
-			func(v *dispatch.Driver) { v.SuspendedUntil = &dispatch.Forever },
+			func(v *dispatch.Driver) { v.SuspendedUntil, v.Phone = &dispatch.Forever, "+821055509104" },
 			func(v *dispatch.Driver) {
 				v.SuspendedUntil = new(time.Now().Add(-time.Hour).UTC().Truncate(time.Second))
 			},
@@ -135,23 +135,32 @@ func TestListDrivers(t *testing.T) {
 			q    dispatch.DriverQuery
 			want []int
 		}{
-			"all":               {dispatch.DriverQuery{}, []int{5, 4, 3, 2, 1, 0}},
-			"a name":            {dispatch.DriverQuery{Text: "길동 100%"}, []int{0}},
-			"a part of a name":  {dispatch.DriverQuery{Text: "driver"}, []int{5, 4, 3, 2, 1}},
-			"no wildcard":       {dispatch.DriverQuery{Text: "d%r"}, nil},
-			"a phone":           {dispatch.DriverQuery{Text: drivers[2].Phone}, []int{2}},
-			"a uid":             {dispatch.DriverQuery{Text: "UID_x"}, []int{3}},
-			"an id":             {dispatch.DriverQuery{Text: string(drivers[4].ID)}, []int{4}},
-			"a region":          {dispatch.DriverQuery{Region: "seoul's \"north\""}, []int{1}},
-			"a Korean region":   {dispatch.DriverQuery{Region: "제주"}, []int{1}},
-			"a class":           {dispatch.DriverQuery{VehicleClass: "45m"}, []int{2}},
-			"on duty":           {dispatch.DriverQuery{OnDuty: new(true)}, []int{5, 4, 2, 1, 0}},
-			"off duty":          {dispatch.DriverQuery{OnDuty: new(false)}, []int{3}},
-			"suspended":         {dispatch.DriverQuery{Suspended: new(true)}, []int{4}},
-			"not suspended":     {dispatch.DriverQuery{Suspended: new(false)}, []int{5, 3, 2, 1, 0}},
-			"all at once":       {dispatch.DriverQuery{Text: "driver", Region: "seoul", VehicleClass: "scissor", OnDuty: new(true), Suspended: new(false)}, []int{5}},
-			"none":              {dispatch.DriverQuery{Text: "driver", VehicleClass: "45m", OnDuty: new(false)}, nil},
-			"text as in a LIKE": {dispatch.DriverQuery{Text: "_"}, []int{5, 4, 3, 2, 1, 0}}, // every id has one
+			"all":                  {dispatch.DriverQuery{}, []int{5, 4, 3, 2, 1, 0}},
+			"a name":               {dispatch.DriverQuery{Text: "길동 100%"}, []int{0}},
+			"a part of a name":     {dispatch.DriverQuery{Text: "driver"}, []int{5, 4, 3, 2, 1}},
+			"no wildcard":          {dispatch.DriverQuery{Text: "d%r"}, nil},
+			"a phone":              {dispatch.DriverQuery{Text: drivers[2].Phone}, []int{2}},
+			"a uid":                {dispatch.DriverQuery{Text: "UID_x"}, []int{3}},
+			"an id":                {dispatch.DriverQuery{Text: string(drivers[4].ID)}, []int{4}},
+			"a region":             {dispatch.DriverQuery{Region: "seoul's \"north\""}, []int{1}},
+			"a Korean region":      {dispatch.DriverQuery{Region: "제주"}, []int{1}},
+			"a class":              {dispatch.DriverQuery{VehicleClass: "45m"}, []int{2}},
+			"on duty":              {dispatch.DriverQuery{OnDuty: new(true)}, []int{5, 4, 2, 1, 0}},
+			"off duty":             {dispatch.DriverQuery{OnDuty: new(false)}, []int{3}},
+			"suspended":            {dispatch.DriverQuery{Suspended: new(true)}, []int{4}},
+			"not suspended":        {dispatch.DriverQuery{Suspended: new(false)}, []int{5, 3, 2, 1, 0}},
+			"all at once":          {dispatch.DriverQuery{Text: "driver", Region: "seoul", VehicleClass: "scissor", OnDuty: new(true), Suspended: new(false)}, []int{5}},
+			"none":                 {dispatch.DriverQuery{Text: "driver", VehicleClass: "45m", OnDuty: new(false)}, nil},
+			"no letter":            {dispatch.DriverQuery{Text: "_"}, nil},
+			"within a name":        {dispatch.DriverQuery{Text: "river"}, nil},
+			"a given name":         {dispatch.DriverQuery{Text: "길동"}, []int{0}},
+			"the end of a phone":   {dispatch.DriverQuery{Text: "9104"}, []int{4}},
+			"a phone at home":      {dispatch.DriverQuery{Text: "010 5550 9104"}, []int{4}},
+			"a phone abroad":       {dispatch.DriverQuery{Text: "+82 10-5550-9104"}, []int{4}},
+			"a phone's country":    {dispatch.DriverQuery{Text: "+821055"}, []int{4}},
+			"a digit too many":     {dispatch.DriverQuery{Text: "0105550910"}, nil},
+			"suspended, there":     {dispatch.DriverQuery{Text: "driver", Region: "seoul", OnDuty: new(true), Suspended: new(true)}, []int{4}},
+			"suspended, not there": {dispatch.DriverQuery{Text: "driver", Region: "jeju", Suspended: new(true)}, nil},
 		} {
 			for _, limit := range []int{2, 200} {
 				var got []int

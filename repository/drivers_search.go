@@ -3,7 +3,6 @@ package repository
 import (
 	"context"
 	"strings"
-	"unicode"
 
 	"gorm.io/gorm"
 
@@ -11,18 +10,14 @@ import (
 )
 
 func (s *Store) listDrivers(ctx context.Context, q dispatch.DriverQuery) ([]dispatch.DriverRecord, string, error) {
-	where, args := s.driverFilter(q)
 	db := s.general.WithContext(ctx)
 	var rows []driverRow
 	var next string
 	var err error
-	switch {
-	case q.Erased:
-		rows, next, err = s.erasedDrivers(db, q, where, args)
-	case q.Region == "" && q.VehicleClass == "" && q.OnDuty == nil:
-		rows, next, err = newestFirst(db.Table("drivers v").Where(where, args...), driverList, "v.id", q.Page, (*driverRow).key)
-	default:
-		rows, next, err = s.driversByIndex(db, q, where, args)
+	if q.Text == "" {
+		rows, next, err = s.driversBy(db, q)
+	} else {
+		rows, next, err = s.searchDrivers(db, q)
 	}
 	if err != nil {
 		return nil, "", err
@@ -36,11 +31,99 @@ func (s *Store) listDrivers(ctx context.Context, q dispatch.DriverQuery) ([]disp
 	return items, next, nil
 }
 
+// driversBy reads a page of the drivers that q selects, whatever its text.
+func (s *Store) driversBy(db *gorm.DB, q dispatch.DriverQuery) ([]driverRow, string, error) {
+	where := s.driverFilter(q)
+	switch suspended := q.Suspended != nil && *q.Suspended; {
+	case q.Erased:
+		return s.driversByColumns(db, q, "ix_drivers_erased", where)
+	case suspended:
+		return s.driversByColumns(db, q, "ix_drivers_suspended", where+" AND v.on_duty IN (0, 1)")
+	case q.Region != "" || q.VehicleClass != "" || q.OnDuty != nil:
+		return s.driversByIndex(db, q, where)
+	default:
+		return newestFirst(db.Table("drivers v").Where(where), driverList, "v.id", q.Page, (*driverRow).key)
+	}
+}
+
+// searchDrivers is driversBy with a text. It reads the drivers who may have the rarest term, or the list if all terms are common, the newest
+// first, and checks each by the row. After searchReads of them it returns what it has found so far, with a cursor to go on.
+func (s *Store) searchDrivers(db *gorm.DB, q dispatch.DriverQuery) (matches []driverRow, rest string, err error) {
+	if _, err := driverCursor(q.Cursor); err != nil {
+		return nil, "", err
+	}
+	terms := driverTerms(q.Text)
+	if len(terms) == 0 {
+		return nil, "", nil
+	}
+	counted, err := s.countTerms(db, s.driverWords(), terms[:min(len(terms), countedTerms)])
+	if err != nil {
+		return nil, "", err
+	}
+	read := s.driversBy
+	if i, rare := counted.rarest(); rare {
+		source := s.rareIDs(db, s.driverWords(), terms[i])
+		read = func(db *gorm.DB, q dispatch.DriverQuery) ([]driverRow, string, error) {
+			return s.driversOf(db, q, source)
+		}
+	}
+	limit := q.Limit
+	q.Limit = min(max(limit+1, minStretch), maxStretch)
+	for n := 0; n < searchReads; {
+		n += q.Limit
+		rows, next, err := read(db, q)
+		if err != nil {
+			return nil, "", err
+		}
+		for i := range rows {
+			if rows[i].matches(terms) {
+				matches = append(matches, rows[i])
+			}
+		}
+		if len(matches) > limit {
+			return matches[:limit], cursor(driverList, 0, matches[limit-1].ID), nil
+		}
+		if q.Cursor, rest = next, next; rest == "" {
+			break
+		}
+		q.Limit = min(2*q.Limit, maxStretch)
+	}
+	return matches, rest, nil
+}
+
+// driversOf reads the next drivers of the source, and returns those that q selects, whatever its text.
+func (s *Store) driversOf(db *gorm.DB, q dispatch.DriverQuery, source idSource) (rows []driverRow, next string, err error) {
+	last, err := driverCursor(q.Cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	ids, err := source(last, q.Limit)
+	if err != nil || len(ids) == 0 {
+		return nil, "", err
+	}
+	if len(ids) > q.Limit {
+		ids = ids[:q.Limit]
+		next = cursor(driverList, 0, ids[q.Limit-1])
+	}
+	of, args := s.driverColumns(q)
+	err = db.Raw("SELECT v.* FROM drivers v"+s.dialect.forceIndex("PRIMARY")+" WHERE v.id IN ? AND "+s.driverFilter(q)+of+" ORDER BY v.id DESC",
+		append([]any{ids}, args...)...).Scan(&rows).Error
+	return rows, next, unavailable(err)
+}
+
+// driverCursor returns the last driver of the page before, "" for none. ErrBadCursor.
+func driverCursor(after string) (last string, err error) {
+	if after != "" {
+		_, last, err = parseCursor(driverList, after, parseAnyID)
+	}
+	return last, err
+}
+
 func (row *driverRow) key() string { return string(row.ID) }
 
 // driverFilter returns the conditions of q, on drivers v, that driver_regions knows nothing of.
-func (s *Store) driverFilter(q dispatch.DriverQuery) (string, []any) {
-	where, args := "v.erased_at IS NULL", []any(nil)
+func (s *Store) driverFilter(q dispatch.DriverQuery) string {
+	where := "v.erased_at IS NULL"
 	if q.Erased {
 		where = "v.erased = 1"
 	}
@@ -49,19 +132,14 @@ func (s *Store) driverFilter(q dispatch.DriverQuery) (string, []any) {
 	} else if q.Suspended != nil {
 		where += " AND (v.suspended_until IS NULL OR v.suspended_until <= " + now + ")"
 	}
-	if q.Text != "" {
-		var text string
-		text, args = textSQL(q.Text, "v.name", "v.phone", "v.firebase_uid")
-		where += " AND " + text
-	}
-	return where, args
+	return where
 }
 
-// erasedDrivers reads a page of erased drivers, who are not in driver_regions, by an index of their own in the order of the list.
-func (s *Store) erasedDrivers(db *gorm.DB, q dispatch.DriverQuery, where string, filter []any) ([]driverRow, string, error) {
+// driversByColumns reads a page of drivers by an index that has few of them: those who are erased, who are not in driver_regions, or those
+// who are suspended.
+func (s *Store) driversByColumns(db *gorm.DB, q dispatch.DriverQuery, index, where string) ([]driverRow, string, error) {
 	of, args := s.driverColumns(q)
-	return newestFirst(db.Table("drivers v"+s.dialect.forceIndex("ix_drivers_erased")).Where(where+of, append(filter, args...)...),
-		driverList, "v.id", q.Page, (*driverRow).key)
+	return newestFirst(db.Table("drivers v"+s.dialect.forceIndex(index)).Where(where+of, args...), driverList, "v.id", q.Page, (*driverRow).key)
 }
 
 // driverColumns returns what the columns of drivers v say of the region, class and duty of q, as further conditions.
@@ -80,13 +158,13 @@ func (s *Store) driverColumns(q dispatch.DriverQuery) (where string, args []any)
 
 // driversByIndex reads a page of drivers by region, class or duty. It joins parts, each of which reads an index in the order of the list:
 // those on duty, those off duty, and those that are not indexed. A driver is in one of them.
-func (s *Store) driversByIndex(db *gorm.DB, q dispatch.DriverQuery, where string, filter []any) ([]driverRow, string, error) {
+func (s *Store) driversByIndex(db *gorm.DB, q dispatch.DriverQuery, where string) ([]driverRow, string, error) {
+	last, err := driverCursor(q.Cursor)
+	if err != nil {
+		return nil, "", err
+	}
 	var after []any
-	if q.Cursor != "" {
-		_, last, err := parseCursor(driverList, q.Cursor, parseAnyID)
-		if err != nil {
-			return nil, "", err
-		}
+	if last != "" {
 		after = []any{last}
 	}
 	index, ofClass, class := "ix_driver_regions_duty", "", []any(nil)
@@ -104,7 +182,7 @@ func (s *Store) driversByIndex(db *gorm.DB, q dispatch.DriverQuery, where string
 			from += " AND " + id + " < ?"
 		}
 		parts = append(parts, "SELECT * FROM (SELECT v.id FROM "+from+" AND "+where+" ORDER BY "+id+" DESC LIMIT ?) p")
-		args = append(append(append(append(args, of...), after...), filter...), q.Limit+1)
+		args = append(append(append(args, of...), after...), q.Limit+1)
 	}
 	for _, duty := range duties {
 		add("r.driver_id", "driver_regions r"+s.dialect.forceIndex(index)+" JOIN drivers v"+s.dialect.forceIndex("PRIMARY")+
@@ -113,7 +191,7 @@ func (s *Store) driversByIndex(db *gorm.DB, q dispatch.DriverQuery, where string
 	unindexed, of := s.driverColumns(q)
 	add("v.id", s.unindexedDrivers()+unindexed, of...)
 	var rows []driverRow
-	err := db.Raw("SELECT v.* FROM ("+strings.Join(parts, " UNION ALL ")+") found JOIN drivers v ON v.id = found.id ORDER BY v.id DESC LIMIT ?",
+	err = db.Raw("SELECT v.* FROM ("+strings.Join(parts, " UNION ALL ")+") found JOIN drivers v ON v.id = found.id ORDER BY v.id DESC LIMIT ?",
 		append(args, q.Limit+1)...).Scan(&rows).Error
 	if err != nil || len(rows) <= q.Limit {
 		return rows, "", unavailable(err)
@@ -121,20 +199,3 @@ func (s *Store) driversByIndex(db *gorm.DB, q dispatch.DriverQuery, where string
 	rows = rows[:q.Limit]
 	return rows, cursor(driverList, 0, rows[q.Limit-1].ID), nil
 }
-
-// textSQL selects rows that contain the text in one of the columns or in their identifier, in any case. The database lowers
-// both sides, so that both follow its own rules for letters.
-func textSQL(text string, columns ...string) (string, []any) {
-	like := "%" + likeEscaper.Replace(text) + "%"
-	if strings.IndexFunc(text, func(r rune) bool { return r > unicode.MaxASCII }) < 0 {
-		columns = append(columns, "id") // the column is ASCII, and MySQL compares it with ASCII only
-	}
-	conditions := make([]string, len(columns))
-	args := make([]any, len(columns))
-	for i, c := range columns {
-		conditions[i], args[i] = "LOWER("+c+") LIKE LOWER(?) ESCAPE '!'", like
-	}
-	return "(" + strings.Join(conditions, " OR ") + ")", args
-}
-
-var likeEscaper = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")

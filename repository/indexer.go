@@ -18,8 +18,8 @@ const (
 func (s *Store) RunIndexer(ctx context.Context) {
 	var both sync.WaitGroup
 	both.Go(func() {
-		s.keepIndexed(ctx, s.IndexAllDrivers, "drivers were indexed by their regions", "drivers",
-			"drivers could not be indexed; previews and the board are slow until a later try succeeds")
+		s.keepIndexed(ctx, s.IndexAllDrivers, "drivers were indexed by their regions and words", "drivers",
+			"drivers could not be indexed; previews, the board and searches are slow until a later try succeeds")
 	})
 	both.Go(func() {
 		s.keepIndexed(ctx, s.IndexAllDispatches, "dispatches were indexed by their words", "dispatches",

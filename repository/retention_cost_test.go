@@ -33,7 +33,7 @@ func (db *database) findable(t *testing.T, id dispatch.ID) int {
 	t.Helper()
 	var row dispatchRow
 	must(t, db.writes.Take(&row, "id = ?", id).Error)
-	must(t, db.addWords(db.writes, wordEntries(id, row.words())))
+	must(t, db.addWords(db.writes, db.dispatchWords(), wordEntries(id, row.words())))
 	return len(row.words())
 }
 
@@ -47,7 +47,7 @@ func (db *database) youngWords(t *testing.T, n int) {
 	for range n / len(words) {
 		entries = append(entries, wordEntries(dispatch.NewID(db.now(t)), words)...)
 	}
-	must(t, db.addWords(db.writes, entries))
+	must(t, db.addWords(db.writes, db.dispatchWords(), entries))
 }
 
 // heldByOthers locks all that is about a dispatch which ended just now, its words and its driver, until the transaction ends.

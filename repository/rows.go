@@ -100,8 +100,10 @@ type driverRow struct {
 	Version        int
 	// IndexedVersion is the version that driver_index.go has indexed; every row that is written is indexed with it.
 	IndexedVersion int
-	CreatedAt      int64 `gorm:"autoCreateTime:false"`
-	UpdatedAt      int64 `gorm:"autoUpdateTime:false"`
+	// WordedVersion is the version whose words driver_words.go has indexed, in the same way.
+	WordedVersion int
+	CreatedAt     int64 `gorm:"autoCreateTime:false"`
+	UpdatedAt     int64 `gorm:"autoUpdateTime:false"`
 	// Only RevokeTokens writes these.
 	TokenGeneration int    `gorm:"->"`
 	TokensRevokedAt *int64 `gorm:"->"`
@@ -119,7 +121,7 @@ func toDriverRow(v dispatch.Driver, now time.Time) (driverRow, error) {
 	return driverRow{
 		ID: v.ID, Name: v.Name, Phone: v.Phone, Regions: string(regions), VehicleClass: v.VehicleClass,
 		WorkingHeightM: v.WorkingHeightM, FirebaseUID: nullable(v.FirebaseUID), Locale: v.Locale, OnDuty: v.OnDuty,
-		SuspendedUntil: optionalMicros(v.SuspendedUntil), Version: v.Version, IndexedVersion: v.Version,
+		SuspendedUntil: optionalMicros(v.SuspendedUntil), Version: v.Version, IndexedVersion: v.Version, WordedVersion: v.Version,
 		CreatedAt: micros(now), UpdatedAt: micros(now),
 	}, nil
 }

@@ -77,14 +77,24 @@ func shortened(word string) string {
 	return word
 }
 
-// searchTerm is what a search looks for: the beginning of a word, or of an identifier unless ID is "".
+// searchTerm is what a search looks for: the beginning of a word, of an identifier unless ID is "", or of one of the words that stand for it
+// otherwise.
 type searchTerm struct {
 	Word string
 	ID   string
+	Also []string
 }
 
-// searchTerms returns the terms of a text without those that others imply, the longest first. It returns none if no dispatch can have them all.
-func searchTerms(text string) (terms []searchTerm) {
+// foundIn reports whether a row has the term.
+func (t *searchTerm) foundIn(id string, words []string) bool {
+	return t.ID != "" && strings.HasPrefix(id, t.ID) || slices.ContainsFunc(words, func(word string) bool {
+		return strings.HasPrefix(word, t.Word) || slices.ContainsFunc(t.Also, func(begin string) bool { return strings.HasPrefix(word, begin) })
+	})
+}
+
+// searchTerms returns the terms of a text without those that others imply, the longest first. It returns none if no row can have them all. The
+// prefix is that of the rows' identifiers.
+func searchTerms(text, prefix string) (terms []searchTerm) {
 	var all []string
 	for chunk := range strings.FieldsSeq(normalized(text)) {
 		if runs := strings.FieldsFunc(chunk, inNoWord); len(runs) > 0 {
@@ -96,7 +106,7 @@ func searchTerms(text string) (terms []searchTerm) {
 		if i+1 < len(all) && strings.HasPrefix(all[i+1], word) {
 			continue
 		}
-		terms = append(terms, searchTerm{Word: word, ID: idPrefix(word)})
+		terms = append(terms, searchTerm{Word: word, ID: idPrefix(word, prefix)})
 	}
 	// The longest are mostly the rarest, and a search does not count all.
 	slices.SortStableFunc(terms, func(a, b searchTerm) int { return utf8.RuneCountInString(b.Word) - utf8.RuneCountInString(a.Word) })
@@ -106,23 +116,17 @@ func searchTerms(text string) (terms []searchTerm) {
 	return terms
 }
 
-// idPrefix returns the beginning of a dispatch's identifier that the word is, "" if it is none.
-func idPrefix(word string) string {
-	rest, named := strings.CutPrefix(word, "dsp-")
-	if rest == "" || !named && len(rest) < minIDLength || !dispatch.LooksLikeID(dispatch.DispatchPrefix+rest) {
+// idPrefix returns the beginning of an identifier with the prefix that the word is, "" if it is none.
+func idPrefix(word, prefix string) string {
+	rest, named := strings.CutPrefix(word, strings.TrimSuffix(prefix, "_")+"-")
+	if rest == "" || !named && len(rest) < minIDLength || !dispatch.LooksLikeID(prefix+rest) {
 		return ""
 	}
-	return dispatch.DispatchPrefix + rest
+	return prefix + rest
 }
 
 // matches reports whether the dispatch has all the terms.
 func (row *dispatchRow) matches(terms []searchTerm) bool {
 	words := row.words()
-	for _, t := range terms {
-		byID := t.ID != "" && strings.HasPrefix(string(row.ID), t.ID)
-		if !byID && !slices.ContainsFunc(words, func(word string) bool { return strings.HasPrefix(word, t.Word) }) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(terms, func(t searchTerm) bool { return !t.foundIn(string(row.ID), words) })
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"firsttap/dispatch"
 	"firsttap/testkit"
 )
 
@@ -67,18 +68,18 @@ func TestTermsOfASearch(t *testing.T) {
 		id[:8] + "-1":           {{Word: id[:8] + "-1"}},
 		"테헤란로테헤란로":              {{Word: "테헤란로테헤란로"}},
 	} {
-		testkit.Equal(t, fmt.Sprintf("%q", text), want, searchTerms(text))
+		testkit.Equal(t, fmt.Sprintf("%q", text), want, searchTerms(text, dispatch.DispatchPrefix))
 	}
 	var words, more []string
 	for i := range maxWords + 3 {
 		words = append(words, fmt.Sprintf("%03d", i))
 		more = append(more, "0")
 	}
-	if n := len(searchTerms(strings.Join(words[1:], " "))); n != maxWords+2 {
+	if n := len(searchTerms(strings.Join(words[1:], " "), dispatch.DispatchPrefix)); n != maxWords+2 {
 		t.Errorf("%d terms", n)
 	}
-	if terms := searchTerms(strings.Join(words, " ")); terms != nil {
+	if terms := searchTerms(strings.Join(words, " "), dispatch.DispatchPrefix); terms != nil {
 		t.Errorf("no dispatch has so many words, and the terms are %q", terms)
 	}
-	testkit.Equal(t, "one term, often", []searchTerm{{Word: "0"}}, searchTerms(strings.Join(more, " ")))
+	testkit.Equal(t, "one term, often", []searchTerm{{Word: "0"}}, searchTerms(strings.Join(more, " "), dispatch.DispatchPrefix))
 }

@@ -1,0 +1,146 @@
+package repository
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+// The index of drivers by words is the table driver_words, by which Store.searchDrivers finds them.
+//
+// A driver whose version is not worded_version may not have their words there: see driver_index.go, whose indexer also indexes the words. The
+// column unworded finds these drivers. What changes a driver without their words adds one to both versions, so that a driver who is not
+// indexed stays so.
+
+const (
+	// minNumber is how many digits a search has to have to find a phone number by its end.
+	minNumber = 4
+	// minNational is how many digits a whole phone number has at least.
+	minNational = 7
+	// backwards begins the word that a phone number is from its last digit on. No other word begins so.
+	backwards = "~"
+)
+
+func (s *Store) driverWords() wordIndex {
+	return wordIndex{entries: "driver_words", id: "driver_id", rows: "drivers", unindexed: s.unwordedDrivers()}
+}
+
+// unwordedDrivers is the SQL for the drivers v who may not have their words in the index.
+func (s *Store) unwordedDrivers() string {
+	return "drivers v" + s.dialect.forceIndex("ix_drivers_unworded") + " WHERE v.unworded = 1"
+}
+
+// words returns the words by which the driver is found: of the uid, the digits of the phone, also from the last on, and the words of the name.
+// Names in Korean, Chinese and Japanese have no spaces: they are found by each character on.
+func (row *driverRow) words() []string {
+	all := wordsOf(nil, normalized(stringOrEmpty(row.FirebaseUID)))
+	if number := digits(row.Phone); number != "" {
+		all = append(all, shortened(number), shortened(backwards+reversed(number)))
+	}
+	named := wordsOf(nil, normalized(row.Name))
+	for _, word := range named {
+		for i, r := range word {
+			if i > 0 && unicode.In(r, unicode.Hangul, unicode.Han, unicode.Hiragana, unicode.Katakana) {
+				named = append(named, word[i:])
+			}
+		}
+	}
+	for _, word := range named {
+		if len(all) < maxWords && !slices.Contains(all, word) {
+			all = append(all, word)
+		}
+	}
+	return all
+}
+
+// driverTerms returns the terms of a text. One with minNumber digits and no letters is also the beginning of a phone number, or its end: a
+// number within the country begins with zeros that are not in the international one.
+func driverTerms(text string) []searchTerm {
+	text = normalized(text)
+	if number := digits(text); len(number) >= minNational && isNumber(text) {
+		text = number
+	}
+	terms := searchTerms(text, dispatch.DriverPrefix)
+	for i := range terms {
+		number := digits(terms[i].Word)
+		if len(number) < minNumber || !isNumber(terms[i].Word) {
+			continue
+		}
+		if number != terms[i].Word {
+			terms[i].Also = append(terms[i].Also, number)
+		}
+		if end := strings.TrimLeft(number, "0"); len(number) >= minNational && len(end) >= minNumber {
+			number = end
+		}
+		terms[i].Also = append(terms[i].Also, backwards+reversed(number))
+	}
+	return terms
+}
+
+func isDigit(r rune) bool { return '0' <= r && r <= '9' }
+
+// isNumber reports whether a text has no letters.
+func isNumber(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return !inNoWord(r) && !isDigit(r) })
+}
+
+// digits returns the digits of a text.
+func digits(text string) string {
+	return strings.Map(func(r rune) rune {
+		if isDigit(r) {
+			return r
+		}
+		return -1
+	}, text)
+}
+
+func reversed(text string) string {
+	b := []byte(text)
+	slices.Reverse(b)
+	return string(b)
+}
+
+// matches reports whether the driver has all the terms.
+func (row *driverRow) matches(terms []searchTerm) bool {
+	words := row.words()
+	return !slices.ContainsFunc(terms, func(t searchTerm) bool { return !t.foundIn(string(row.ID), words) })
+}
+
+// addDriverWords indexes new drivers.
+func (s *Store) addDriverWords(tx *gorm.DB, rows []driverRow) error {
+	var entries []wordEntry
+	for i := range rows {
+		entries = append(entries, wordEntries(rows[i].ID, rows[i].words())...)
+	}
+	return s.addWords(tx, s.driverWords(), entries)
+}
+
+// indexWords makes the index say what the rows say, which tx has locked.
+func (s *Store) indexWords(tx *gorm.DB, rows []driverRow) error {
+	ids := make([]dispatch.DriverID, len(rows))
+	for i := range rows {
+		ids[i] = rows[i].ID
+	}
+	var found []struct{ Word, DriverID string }
+	err := tx.Raw("SELECT word, driver_id FROM driver_words"+s.dialect.forceIndex("ix_driver_words_driver")+" WHERE driver_id IN ?", ids).Scan(&found).Error
+	if err != nil {
+		return unavailable(err)
+	}
+	before := map[string][]string{}
+	for _, e := range found {
+		before[e.DriverID] = append(before[e.DriverID], e.Word)
+	}
+	var fresh []wordEntry
+	for i := range rows {
+		was, is := before[string(rows[i].ID)], rows[i].words()
+		if err := s.removeWords(tx, s.driverWords(), string(rows[i].ID), without(was, is)); err != nil {
+			return err
+		}
+		fresh = append(fresh, wordEntries(rows[i].ID, without(is, was))...)
+	}
+	return s.addWords(tx, s.driverWords(), fresh)
+}

@@ -1,0 +1,166 @@
+package repository
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"gorm.io/gorm"
+
+	"firsttap/migrations"
+)
+
+// wordIndex is a table with an entry for each word of each row of another table, by which a search finds the rows. Whatever changes a row's
+// text updates the index in its own transaction. Words are compared by bytes.
+//
+// A search checks the rows that it finds, so a word that is left over in the index finds nothing. And it also reads the rows that may not
+// have their words in the index, because an instance of the version before knows no index.
+type wordIndex struct {
+	entries, id string // the table of the entries, and its column of the row's identifier
+	rows        string // the table of the rows
+	unindexed   string // SQL, the table and its condition: the rows that may not have their words in the index
+}
+
+// wordEntry is an entry of an index.
+type wordEntry struct{ word, id string }
+
+func wordEntries[ID ~string](id ID, words []string) []wordEntry {
+	entries := make([]wordEntry, len(words))
+	for i, word := range words {
+		entries[i] = wordEntry{word, string(id)}
+	}
+	return entries
+}
+
+// without returns the words that are not among the others.
+func without(words, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(words), func(word string) bool { return slices.Contains(others, word) })
+}
+
+// removeWords removes words of one row.
+func (s *Store) removeWords(tx *gorm.DB, x wordIndex, id string, words []string) error {
+	if len(words) == 0 {
+		return nil
+	}
+	remove := "DELETE FROM " + x.entries + " WHERE word IN ? AND " + x.id + " = ?"
+	if s.dialect.skipLocked != "" { // a server may look at all rows of a small table instead, and wait for those that others change
+		remove = "DELETE w FROM " + x.entries + " w FORCE INDEX (PRIMARY) WHERE w.word IN ? AND w." + x.id + " = ?"
+	}
+	return unavailable(tx.Exec(remove, words, id).Error)
+}
+
+// addWords writes the entries that are not there yet, in the order of their keys: transactions at the same time don't wait for each other
+// in a circle.
+func (s *Store) addWords(tx *gorm.DB, x wordIndex, entries []wordEntry) error {
+	slices.SortFunc(entries, func(a, b wordEntry) int { return cmp.Or(cmp.Compare(a.word, b.word), cmp.Compare(a.id, b.id)) })
+	already := " ON DUPLICATE KEY UPDATE word = VALUES(word)"
+	if s.dialect.skipLocked == "" {
+		already = " ON CONFLICT DO NOTHING"
+	}
+	for part := range slices.Chunk(entries, entriesPerStatement) {
+		args := make([]any, 0, 2*len(part))
+		for _, e := range part {
+			args = append(args, e.word, e.id)
+		}
+		err := tx.Exec("INSERT INTO "+x.entries+" (word, "+x.id+") VALUES "+placeholders(len(part), 2)+already, args...).Error
+		if err != nil {
+			return unavailable(err)
+		}
+	}
+	return nil
+}
+
+// idPart is the SQL for some of the rows that may have a term: what follows FROM, with the column that has the identifier.
+type idPart struct {
+	column, from string
+	args         []any
+}
+
+// afterAll is after everything that begins with a word, when it is appended to it.
+const afterAll = "\U0010FFFF"
+
+// rangeOf is the part of the index with the words that begin so.
+func (s *Store) rangeOf(x wordIndex, begin string) idPart {
+	return idPart{x.id, x.entries + s.dialect.forceIndex("PRIMARY") + " WHERE word >= ? AND word < ?", []any{begin, begin + afterAll}}
+}
+
+// withoutWords are the rows that may have the term without having a word in the index that begins with Word: those that are not indexed, those
+// with such an identifier, and those with one of the other words.
+func (s *Store) withoutWords(x wordIndex, t searchTerm) []idPart {
+	parts := []idPart{{column: "id", from: x.unindexed}}
+	if t.ID != "" {
+		parts = append(parts, idPart{"id", x.rows + s.dialect.forceIndex("PRIMARY") + " WHERE id >= ? AND id < ?", []any{t.ID, t.ID + "~"}})
+	}
+	for _, word := range t.Also {
+		parts = append(parts, s.rangeOf(x, word))
+	}
+	return parts
+}
+
+// counts are how many rows may have each term, up to some more than searchReads, and whether any is not indexed.
+type counts struct {
+	terms     []int
+	unindexed bool
+}
+
+// rarest returns the index of the rarest term, and whether a search reads all rows that may have it.
+func (c *counts) rarest() (term int, rare bool) {
+	fewest := slices.Min(c.terms)
+	return slices.Index(c.terms, fewest), fewest <= searchReads
+}
+
+func (s *Store) countTerms(db *gorm.DB, x wordIndex, terms []searchTerm) (counts, error) {
+	sums, args := make([]string, len(terms)), []any(nil)
+	for i, t := range terms {
+		var sum []string
+		for _, p := range append(s.withoutWords(x, t), s.rangeOf(x, t.Word)) {
+			query, values := s.countSome(p)
+			sum, args = append(sum, query), append(args, values...)
+		}
+		sums[i] = strings.Join(sum, " + ")
+	}
+	c := counts{terms: make([]int, len(terms))}
+	into := []any{&c.unindexed}
+	for i := range terms {
+		into = append(into, &c.terms[i])
+	}
+	query := "SELECT EXISTS (SELECT 1 FROM " + x.unindexed + "), " + strings.Join(sums, ", ")
+	err := db.Raw(query, args...).Row().Scan(into...)
+	return c, unavailable(err)
+}
+
+// countSome is the SQL for how many entries a part has, up to some more than searchReads.
+func (s *Store) countSome(p idPart) (query string, args []any) {
+	if s.dialect.name == migrations.TiDB { // it evaluates both branches of a CASE
+		return "(SELECT COUNT(*) FROM (SELECT 1 FROM " + p.from + " LIMIT ?) c)", slices.Concat(p.args, []any{searchReads + 1})
+	}
+	// A COUNT with a LIMIT would write what it counts to a temporary table.
+	return "CASE WHEN (SELECT 1 FROM " + p.from + " LIMIT 1 OFFSET ?) = 1 THEN ? ELSE (SELECT COUNT(*) FROM " + p.from + ") END",
+		slices.Concat(p.args, []any{searchReads, searchReads + 1}, p.args)
+}
+
+// idSource returns the rows after last, or from the newest on, and at least one more than size unless it ends.
+type idSource func(last string, size int) ([]string, error)
+
+// rareIDs is the source of the rows that may have a rare term. It reads them once.
+func (s *Store) rareIDs(db *gorm.DB, x wordIndex, t searchTerm) idSource {
+	var ids []string
+	return func(last string, _ int) ([]string, error) {
+		if ids != nil {
+			i, _ := slices.BinarySearchFunc(ids, last, func(id, last string) int { return strings.Compare(last, id) })
+			return ids[min(i+1, len(ids)):], nil
+		}
+		var parts []string
+		var args []any
+		for _, p := range append(s.withoutWords(x, t), s.rangeOf(x, t.Word)) {
+			parts, args = append(parts, "SELECT "+p.column+" id FROM "+p.from), append(args, p.args...)
+		}
+		query := "SELECT id FROM (" + strings.Join(parts, " UNION ") + ") c"
+		if last != "" {
+			query, args = query+" WHERE id < ?", append(args, last)
+		}
+		ids = []string{}
+		err := db.Raw(query+" ORDER BY id DESC LIMIT ?", append(args, searchReads+1)...).Scan(&ids).Error
+		return ids, unavailable(err)
+	}
+}
