@@ -259,7 +259,7 @@ func TestStatementsWithoutAnIdempotencyKey(t *testing.T) {
 		}
 	}
 	mustRun(4, func() { db.add(t, nil) }) // the clock, the dispatch, its words and the event
-	mustRun(5, func() { db.drivers(t, 2) })
+	mustRun(6, func() { db.drivers(t, 2) }) // the clock, the audit, the drivers, their regions, counts and words
 }
 
 // If the audit entry of a change can't be written, the change isn't written either.

@@ -32,7 +32,7 @@ export function Assign(props) {
       ${choices.map((d) => html`<label key=${d.id} class="choice">
         <input type="radio" name="driver" value=${d.id} checked=${driver?.id === d.id} onChange=${() => setDriver(d)} />
         <span><strong>${d.name}</strong> <span class="soft">${d.phone}</span><br /><span class="soft">${about(d, t)}</span></span></label>`)}
-      <p role="status" class="soft">${data && found.length === 0 ? t.assign.nobody : data?.next_cursor ? t.assign.first(most) : loading ? t.assign.searching : ""}</p>
+      <p role="status" class="soft">${data?.next_cursor ? found.length === 0 ? t.assign.far : t.assign.first(most) : data && found.length === 0 ? t.assign.nobody : loading ? t.assign.searching : ""}</p>
     </fieldset>
   <//>`;
 }

@@ -293,7 +293,7 @@ export const words = {
   assign: {
     title: "Give it to a driver", word: "Assign", to: (name) => `Assign to ${name}`, past: (name) => `Assigned to ${name}`,
     more: "The driver has it at once, on duty or not: ask them first.", find: "Find a driver by name, phone or id", found: "Found",
-    here: (region, vehicle) => `Who works in ${region} with ${vehicle}`, nobody: "No driver found.",
+    here: (region, vehicle) => `Who works in ${region} with ${vehicle}`, nobody: "No driver found.", far: "Nobody among the newest drivers: type more of the name.",
     first: (count) => `The first ${count}: type more of the name.`, searching: "Searching …", unfit: (reasons) => `This driver can't take it: ${reasons}.`,
   },
   edit: {

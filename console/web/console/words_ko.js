@@ -288,7 +288,7 @@ export const words = {
   assign: {
     title: "기사에게 배정", word: "배정", to: (name) => `${name} 기사에게 배정`, past: (name) => `${name} 기사에게 배정했습니다`,
     more: "근무 여부와 관계없이 바로 배정됩니다. 먼저 기사에게 확인하세요.", find: "이름, 전화번호 또는 ID로 기사 찾기", found: "검색 결과",
-    here: (region, vehicle) => `${region} 지역에서 ${vehicle} 차량으로 일하는 기사`, nobody: "해당하는 기사가 없습니다.",
+    here: (region, vehicle) => `${region} 지역에서 ${vehicle} 차량으로 일하는 기사`, nobody: "해당하는 기사가 없습니다.", far: "최근에 등록한 기사 중에는 없습니다. 이름을 더 입력하세요.",
     first: (count) => `처음 ${count}명만 표시합니다. 이름을 더 입력하세요.`, searching: "검색 중 …", unfit: (reasons) => `이 기사는 맡을 수 없습니다: ${reasons}.`,
   },
   edit: {
