@@ -40,7 +40,7 @@ func newHeld(t *testing.T, keys ...string) *held {
 		h.call("GET", "/v1/admin/api-keys", k, "").want(200)
 	}
 	h.observe(func(c context.Context, s repository.Statement) (context.Context, func(error)) {
-		if !strings.Contains(s.Query, "LIKE") && !strings.Contains(s.Query, "FROM dispatch_words") && !strings.Contains(s.Query, "FROM devices dv") {
+		if !strings.Contains(s.Query, "FROM dispatch_words") && !strings.Contains(s.Query, "FROM driver_words") && !strings.Contains(s.Query, "FROM devices dv") {
 			return c, func(error) {}
 		}
 		h.mu.Lock()

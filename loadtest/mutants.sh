@@ -156,26 +156,36 @@ index=repository/dispatch_index.go
 search=repository/dispatch_search.go
 ways=repository/dispatch_search_ways.go
 mutant "a new dispatch counts as indexed without its words" repository/create.go "wordEntries(row.ID, row.words())" "nil" ./repository TestWordsFollowTheDispatch
-mutant "a change leaves the old words" $index "s.removeWords(tx, id, without(was, is))" "s.removeWords(tx, id, nil)" ./repository TestWordsFollowTheDispatch
-mutant "a change adds no words" $index "s.addWords(tx, wordEntries(id, without(is, was)))" "s.addWords(tx, nil)" ./repository TestIndexOfDispatchesIsTrue
+mutant "a change leaves the old words" $index "s.removeWords(tx, x, string(id), without(was, is))" "s.removeWords(tx, x, string(id), nil)" ./repository TestWordsFollowTheDispatch
+mutant "a change adds no words" $index "s.addWords(tx, x, wordEntries(id, without(is, was)))" "s.addWords(tx, x, nil)" ./repository TestIndexOfDispatchesIsTrue
 mutant "a change of what is not indexed counts as indexed" repository/update.go "indexed := was.IndexedRound == was.Round" "indexed := true" ./repository TestIndexOfDispatchesIsTrue
 mutant "a withdrawal leaves the dispatch unindexed" repository/update.go "row.IndexedRound = row.Round" "" ./repository TestWordsFollowTheDispatch
 mutant "a removed dispatch leaves its words" repository/removed.go "words = append(words, []any{word, rows[i].ID})" "_ = word" ./repository TestWordsFollowTheDispatch
-mutant "the indexer adds no words" $index "s.addWords(tx, entries)" "s.addWords(tx, nil)" ./repository TestDispatchesOfAnEarlierVersionAreIndexed
+mutant "the indexer adds no words" $index "s.addWords(tx, s.dispatchWords(), entries)" "s.addWords(tx, s.dispatchWords(), nil)" ./repository TestDispatchesOfAnEarlierVersionAreIndexed
 mutant "the indexer waits for locks" $index '" WHERE id IN ? AND unindexed = 1 ORDER BY id"+s.dialect.skipLocked' '" WHERE id IN ? AND unindexed = 1 ORDER BY id"+s.dialect.forUpdate' ./repository TestIndexerWaitsForNoLock
-mutant "a search misses what is not indexed" $ways 'parts := []idPart{{column: "id", from: s.unindexedDispatches()}}' 'parts := []idPart(nil)' ./repository TestDispatchesOfAnEarlierVersionAreIndexed
+mutant "a search misses what is not indexed" repository/word_index.go 'parts := []idPart{{column: "id", from: x.unindexed}}' 'parts := []idPart(nil)' ./repository TestDispatchesOfAnEarlierVersionAreIndexed
 mutant "a search checks one term" $search "rows[i].matches(terms)" "rows[i].matches(terms[:1])" ./repository TestSearch
-mutant "a search reads more candidates than it may" $search "fewest <= searchReads" "fewest <= 10*searchReads" ./repository TestPlansOfASearch
+mutant "a search reads more candidates than it may" repository/word_index.go "fewest <= searchReads" "fewest <= 10*searchReads" ./repository TestPlansOfASearch
 mutant "a search reads the list to its end" $search " || n >= searchReads" "" ./repository TestSearchForCommonWords
 mutant "a search gives up where its page is short" $search "rest := read.rest" 'rest := ""' ./repository TestSearchForCommonWords
 mutant "a search takes the slowest way" $search "p.last < first.last" "p.last > first.last" ./repository TestSearchForCommonWords
 mutant "a search of common words reads the list" $ways "len(words) <= followedWords" "len(words) < 1" ./repository TestSearchForCommonWords
-mutant "a search ignores the cursor" $ways 'query, args = query+" WHERE id < ?", append(args, last)' '_ = last' ./repository TestSearch
+mutant "a search ignores the cursor" repository/word_index.go 'query, args = query+" WHERE id < ?", append(args, last)' '_ = last' ./repository TestSearch
 mutant "an erased driver comes back into the index" repository/driver_index.go "if row.ErasedAt != nil {" "if false {" ./repository TestIndexOfDriversIsTrue
 mutant "a preview of all rows counts erased drivers" repository/candidates.go "FROM drivers v WHERE v.erased_at IS NULL" "FROM drivers v WHERE 1 = 1" ./repository TestIndexOfDriversIsTrue
 mutant "a preview by the index counts suspended erased drivers" repository/candidates.go "v.suspended_until > ? AND v.erased_at IS NULL" "v.suspended_until > ?" ./repository TestErasedDriverChangedByAnEarlierVersion
 mutant "the supply of all rows has erased drivers" repository/supply.go "WHERE on_duty AND erased_at IS NULL" "WHERE on_duty" ./repository TestIndexOfDriversIsTrue
-mutant "the removal of a claim leaves the driver unindexed" repository/removed.go "SET indexed_version = indexed_version + 1, version" "SET version" ./repository TestRemovalOfTheNewestClaim
+words=repository/driver_words.go
+mutant "a changed driver keeps their words" repository/drivers.go "return s.indexWords(tx, []driverRow{row})" "return nil" ./repository TestIndexOfDriversIsTrue
+mutant "an erased driver keeps their words" repository/erase.go "s.indexWords(tx, []driverRow{*row})" "s.indexWords(tx, []driverRow{})" ./repository TestIndexOfDriversIsTrue
+mutant "the indexer of drivers adds no words" repository/driver_index.go "s.indexWords(tx, rows)" "s.indexWords(tx, rows[:0])" ./repository TestDriversOfAnEarlierVersionAreIndexed
+mutant "a change of duty says that the words are indexed" repository/drivers.go "worded_version = worded_version + 1" "worded_version = version + 1" ./repository TestIndexOfDriversIsTrue
+mutant "a phone is not found by its end" $words "shortened(backwards+reversed(number))" "number" ./repository TestListDrivers
+mutant "a phone is not found as dialed at home" $words "number = end" "_ = end" ./repository TestListDrivers
+mutant "a Korean name is not found by a part" $words "named = append(named, word[i:])" "_ = word" ./repository TestListDrivers
+mutant "a search of drivers reads without end" repository/drivers_search.go "n < searchReads" "true" ./repository TestSearchForCommonNames
+mutant "a search of drivers finds what only one term has" repository/drivers_search.go "rows[i].matches(terms)" "rows[i].matches(terms[:1])" ./repository TestSearchForCommonNames
+mutant "the removal of a claim leaves the driver unindexed" repository/removed.go "SET indexed_version = indexed_version + 1, worded" "SET worded" ./repository TestRemovalOfTheNewestClaim
 mutant "the audit of an erased driver has the name" repository/erase.go "if !eraseValues(detail) {" "if true {" ./repository TestErasedDriverIsInNoTable
 mutant "an erased driver registers a device" repository/devices.go "WHERE id = ? AND erased_at IS NULL" "WHERE id = ?" ./repository TestErasedDriverTakesNoPart
 mutant "a demoted server decides a claim" repository/claim_snapshot.go "if readOnly {" "if false {" ./repository TestReadOnlyServerAnswersNothing

@@ -73,6 +73,12 @@ func measure(b *testing.B, url string, n int) {
 		"drivers-search": func() time.Duration {
 			return ask(b, i, "GET", "/v1/admin/drivers?region=region%207&on_duty=true", systemtest.AdminKey, "")
 		},
+		"drivers-by-name": func() time.Duration {
+			return ask(b, i, "GET", "/v1/admin/drivers?q=Driver+777", systemtest.AdminKey, "")
+		},
+		"drivers-by-nobody": func() time.Duration {
+			return ask(b, i, "GET", "/v1/admin/drivers?q=nobody", systemtest.AdminKey, "")
+		},
 		"my-offers": func() time.Duration { return ask(b, i, "GET", "/v1/me/offers", drivers[0].Token, "") },
 	} {
 		var took []time.Duration
@@ -175,7 +181,10 @@ func fill(b *testing.B, url string, c crowd) {
 			b.Fatalf("%.200s: %v", statement, err)
 		}
 	}
-	indexed := db.Count("information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'driver_regions'") > 0
+	has := func(table string) bool {
+		return db.Count("information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?", table) > 0
+	}
+	indexed, worded := has("driver_regions"), has("driver_words")
 	const duty = "1"
 	id := "CONCAT('drv_" + c.name + "', LPAD(n, 22, '0'))"
 	for from := 0; from < c.drivers; from += batch {
@@ -183,6 +192,12 @@ func fill(b *testing.B, url string, c crowd) {
 		version, value := "version", "1"
 		if indexed {
 			version, value = "version, indexed_version", "1, 1"
+		}
+		if worded {
+			version, value = "version, indexed_version, worded_version", "1, 1, 1"
+			for _, word := range []string{"'driver'", "CAST(n AS CHAR)", "'8210'", "'~0128'"} {
+				execute("INSERT INTO driver_words (word, driver_id) SELECT " + word + ", " + id + rows)
+			}
 		}
 		execute("INSERT INTO drivers (id, name, phone, regions, vehicle_class, locale, on_duty, " + version + ", created_at, updated_at) SELECT " + id +
 			`, CONCAT('Driver ', n), '+8210', CONCAT('["', ` + c.region + `, '"]'), '45m', 'ko', ` + duty + ", " + value + ", 1, 1" + rows)
@@ -199,6 +214,9 @@ func fill(b *testing.B, url string, c crowd) {
 		execute(`INSERT INTO driver_counts (region, vehicle_class, working_height_m, slot, drivers, on_duty)
 			SELECT region, IF(region = '', vehicle_class, ''), -1, CRC32(driver_id) MOD 8, COUNT(*), SUM(on_duty) FROM driver_regions GROUP BY 1, 2, 4`)
 		execute("ANALYZE TABLE driver_regions, driver_counts")
+	}
+	if worded {
+		execute("ANALYZE TABLE driver_words")
 	}
 	execute("ANALYZE TABLE drivers, devices")
 }
