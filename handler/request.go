@@ -42,7 +42,7 @@ func read[T any](c echo.Context, limit int64) (T, error) {
 // readOptional is read for a request that is complete without a body: a client may also send null for it.
 func readOptional[T any](c echo.Context) (T, error) {
 	body, err := readBody(c, maxBody)
-	if err != nil || string(bytes.TrimSpace(body)) == "null" {
+	if err != nil || string(trimmed(body)) == "null" {
 		return *new(T), err
 	}
 	return decode[T](body)
@@ -56,10 +56,13 @@ func readBody(c echo.Context, limit int64) ([]byte, error) {
 	return body, nil
 }
 
+// trimmed is the body without the white space of JSON around it.
+func trimmed(body []byte) []byte { return bytes.Trim(body, " \t\r\n") }
+
 // decode is read for a body that was read.
 func decode[T any](body []byte) (T, error) {
 	var v T
-	body = bytes.Trim(body, " \t\r\n")     // the white space of JSON
+	body = trimmed(body)
 	if bytes.Equal(body, []byte("null")) { // the decoder would accept it as an empty object
 		return v, fmt.Errorf("%w: want a JSON object", errMalformed)
 	}

@@ -145,17 +145,24 @@ func (m meter) minus(o meter) meter {
 	return m
 }
 
-// sampleLag notes how long the oldest push that nobody sends has been due.
+// sampleLag notes how long the oldest push that nobody sends has been due, and how many answered taps are not stored.
 func (d *day) sampleLag() {
+	d.mu.Lock()
+	answered := d.counts["taps"] - d.counts["no answer"] // a tap is counted once it has its answer
+	d.mu.Unlock()
 	var micros float64
-	err := d.db.DB.QueryRow(`SELECT COALESCE(UNIX_TIMESTAMP(NOW(6)) * 1000000 - MIN(next_at), 0) FROM notifications
-		WHERE state = 0 AND claim = '' AND next_at <= UNIX_TIMESTAMP(NOW(6)) * 1000000`).Scan(&micros)
+	var stored int
+	// The next_at of a push that was never leased is its turn, a number far below any time.
+	err := d.db.DB.QueryRow(`SELECT COALESCE(UNIX_TIMESTAMP(NOW(6)) * 1000000 - MIN(GREATEST(next_at, created_at)), 0),
+		(SELECT COALESCE(SUM(count), 0) FROM tap_batches) FROM notifications
+		WHERE state = 0 AND claim = '' AND next_at <= UNIX_TIMESTAMP(NOW(6)) * 1000000`).Scan(&micros, &stored)
 	if err != nil {
 		d.b.Errorf("the lag: %v", err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.oldest = max(d.oldest, time.Duration(micros)*time.Microsecond)
+	d.unstored = max(d.unstored, answered-stored)
 }
 
 // report prints what was true of the day.
@@ -171,7 +178,7 @@ func (d *day) report(spent meter) {
 		slices.Sort(took)
 		d.b.Logf("%-10s p50 %7.2f ms, p99 %7.2f ms, most %7.2f ms, of %d", what, ms(took[len(took)/2]), ms(took[len(took)*99/100]), ms(took[len(took)-1]), len(took))
 	}
-	d.b.Logf("the oldest push that was due and not leased, sampled each second: %.0f ms", ms(d.oldest))
+	d.b.Logf("the oldest push that was due and not leased, sampled each second: %.0f ms; the most taps that were answered and not stored: %d", ms(d.oldest), d.unstored)
 	made := float64(d.counts["made"])
 	for _, table := range slices.Sorted(maps.Keys(spent.size)) {
 		if s := spent.size[table]; s.rows != 0 {

@@ -95,8 +95,10 @@ type day struct {
 	counts map[string]int
 	wins   map[string]string // the driver by round
 	oldest time.Duration     // that a push was due
-	idle   cost              // in a second
-	prices map[string]cost
+	// unstored is the most taps that were answered and not in the ledger.
+	unstored int
+	idle     cost // in a second
+	prices   map[string]cost
 }
 
 func newDay(b *testing.B, url string, drivers int, perMinute float64) *day {
