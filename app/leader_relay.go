@@ -15,7 +15,7 @@ const (
 	relayLease = 10 * time.Second
 	relayPause = 100 * time.Millisecond
 	relayName  = "relay"
-	// relayPatience is how long a leader goes on without its database, before it gives the lead to an instance that may reach it.
+	// relayPatience is how long an instance goes on without its database, before it stops sending, and gives the lead to one that may reach it.
 	relayPatience = 3 * time.Second
 )
 
@@ -27,15 +27,16 @@ type leaderRelay struct {
 	up     func() bool           // whether the database takes writes
 	log    *slog.Logger
 
-	stop  func() // ends the sending, and waits until it has ended; nil while nothing is sent
-	blind bool   // this instance can't find out which one leads
+	stop  func()    // ends the sending, and waits until it has ended; nil while nothing is sent
+	blind bool      // this instance can't find out which one leads
+	upAt  time.Time // when the database was last found to take writes
 }
 
 // run sends, whenever this instance may, until ctx ends. Then it gives up the lead.
 func (r *leaderRelay) run(ctx context.Context) {
 	defer r.resign(ctx)
 	for ctx.Err() == nil {
-		if !r.up() { // it could lease no push
+		if !r.fit() { // it could lease no push
 			r.stopSending()
 			pause(ctx, relayPause)
 			continue
@@ -68,19 +69,25 @@ func (r *leaderRelay) lead(ctx, leading context.Context) error {
 	r.log.Info("this instance leads: it sends pushes and webhooks until it loses the lead")
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	for lastUp := time.Now(); ; {
+	for {
 		select {
 		case <-leading.Done():
 			return nil
 		case <-tick.C:
 		}
-		if r.up() {
-			lastUp = time.Now()
-		} else if time.Since(lastUp) >= relayPatience {
+		if !r.fit() {
 			r.log.Warn("this instance gives up the lead, as its database takes no writes; an instance that reaches the database will lead")
 			return nil
 		}
 	}
+}
+
+// fit reports whether the database takes writes, or did so within relayPatience.
+func (r *leaderRelay) fit() bool {
+	if r.up() {
+		r.upAt = time.Now()
+	}
+	return time.Since(r.upAt) < relayPatience
 }
 
 func (r *leaderRelay) setBlind(blind bool) {

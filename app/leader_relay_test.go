@@ -130,6 +130,17 @@ func TestRelaysWithoutLocks(t *testing.T) {
 		if n := leader.begun.Load(); n != began {
 			t.Errorf("the leader has stopped sending %d times", n-began)
 		}
+		leader.down.Store(true)
+		after(t, relayPatience-time.Second, leader, other, true, true) // a short outage of its database changes nothing
+		leader.down.Store(false)
+		after(t, relayPatience, leader, other, true, true)
+		if n := leader.begun.Load(); n != began {
+			t.Errorf("the leader has stopped sending %d times in a short outage of its database", n-began)
+		}
+		leader.down.Store(true)
+		after(t, relayPatience+time.Second, leader, other, false, true)
+		leader.down.Store(false)
+		after(t, relayLease+2*time.Second, leader, other, true, true)
 		leader.locks.away.Store(false)
 		after(t, 2*relayWait, leader, other, true, true)
 		other.locks.away.Store(false)

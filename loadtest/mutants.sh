@@ -317,7 +317,8 @@ mutant "jobs run by the instance's own clock" schedule/clock.go "c.offset.Store(
 mutant "a leader without the ledger keeps the lead" schedule/lead.go "silence > maxSilence" "silence < 0" ./schedule TestLeaderWithoutItsLedger
 mutant "a stuck leader keeps the lead" schedule/lead.go "j.OnLeader && j.stuck.Load() >= maxStuck" "j.OnLeader && j.stuck.Load() < 0" ./schedule TestStuckLeader
 mutant "a job whose row is gone is forgotten" schedule/watch.go "len(states) < len(s.names)" "len(states) < 0" ./schedule TestALostRowIsWrittenAgain
-mutant "the relay's leader keeps the lead without its database" app/leader_relay.go "time.Since(lastUp) >= relayPatience" "lastUp.IsZero()" ./app TestLeaderWithoutItsDatabase
+mutant "the relay's leader keeps the lead without its database" app/leader_relay.go "time.Since(r.upAt) < relayPatience" "true" ./app TestLeaderWithoutItsDatabase
+mutant "a relay without locks stops in a short outage of its database" app/leader_relay.go "time.Since(r.upAt) < relayPatience" "time.Since(r.upAt) == 0" ./app TestRelaysWithoutLocks
 mutant "without locks nobody relays" app/leader_relay.go "r.startSending(ctx); !r.blind" "r.stopSending(); !r.blind" ./app TestRelaysWithoutLocks
 mutant "a stopped relay keeps the lead" app/leader_relay.go "defer r.resign(ctx)" "defer r.stopSending()" ./app TestStoppedLeaderHandsOver
 mutant "a flood of taps is stored" repository/taps.go "s.tapCounts.of(kind)+packed[kind] >= maxEqualTaps" "packed[kind] < 0" ./repository TestEndlessTapsAreNotStored

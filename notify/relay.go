@@ -217,10 +217,10 @@ func (r *Relay) Run(ctx context.Context) {
 
 	close(r.noMore)
 	completed()
-	r.releaseAll(anyPush, 0)
-	r.releaseSuspects()
 	late := time.AfterFunc(r.options.DrainTimeout, stop)
 	defer late.Stop()
+	r.releaseAll(anyPush, 0)
+	r.releaseSuspects()
 	r.attempts.Wait() // they end with lasting at the latest
 	verdicts.finish()
 	judging.Wait()

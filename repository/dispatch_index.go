@@ -62,7 +62,7 @@ func (s *Store) IndexDispatches(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// IndexAllDispatches indexes dispatches until none is left that is not indexed, and returns how many there were. Several processes may do so
+// IndexAllDispatches indexes dispatches until none is left but those that are being changed, and returns how many there were. Several processes may do so
 // together, and any may be interrupted.
 func (s *Store) IndexAllDispatches(ctx context.Context) (total int, err error) {
 	return untilNone(ctx, s.IndexDispatches)

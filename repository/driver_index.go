@@ -239,7 +239,7 @@ func (s *Store) IndexDrivers(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// IndexAllDrivers indexes drivers until none is left that is not indexed, and returns how many there were. Several processes may do so
+// IndexAllDrivers indexes drivers until none is left but those that are being changed, and returns how many there were. Several processes may do so
 // together, and any may be interrupted.
 func (s *Store) IndexAllDrivers(ctx context.Context) (total int, err error) {
 	return untilNone(ctx, s.IndexDrivers)

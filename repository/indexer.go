@@ -54,7 +54,7 @@ func (s *Store) keepIndexed(ctx context.Context, indexAll func(context.Context) 
 	}
 }
 
-// untilNone calls index, which indexes some, until none is left, and returns how many there were.
+// untilNone calls index, which indexes some, until it finds none, and returns how many there were.
 func untilNone(ctx context.Context, index func(context.Context) (int, error)) (total int, err error) {
 	for {
 		n, err := index(ctx)

@@ -144,6 +144,7 @@ func (o *Outbox) LeaseNotifications(ctx context.Context, limit int) (pushes []ou
 	if len(ids) == 0 {
 		return nil, nil, errors.Join(err, unreleased)
 	}
+	o.unread.forget(ids)
 	pushes, now, err := o.pushes(ctx, ids, until)
 	if err != nil {
 		o.unread.add(ids)
@@ -151,37 +152,6 @@ func (o *Outbox) LeaseNotifications(ctx context.Context, limit int) (pushes []ou
 	}
 	pushes, dropped, err = o.dropObsolete(ctx, pushes, now)
 	return pushes, dropped, errors.Join(err, unreleased)
-}
-
-// unreadLeases are the notifications that this process has leased and then failed to read. Safe for concurrent use.
-type unreadLeases struct {
-	mu    sync.Mutex
-	ids   []dispatch.NotificationID
-	since time.Time // when the last of them were added
-}
-
-func (u *unreadLeases) add(ids []dispatch.NotificationID) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.ids, u.since = append(u.ids, ids...), time.Now()
-}
-
-// release ends their leases, so that they are due again before these would end.
-func (u *unreadLeases) release(ctx context.Context, o *Outbox) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if time.Since(u.since) > o.LeaseTerm {
-		u.ids = nil
-	}
-	if len(u.ids) == 0 {
-		return nil
-	}
-	err := o.relay.WithContext(ctx).Exec(`UPDATE notifications`+o.dialect.forceIndex("PRIMARY")+` SET claim = '', next_at = CASE WHEN turn > 0 THEN turn ELSE `+
-		o.dialect.now()+` END WHERE id IN ? AND claim = ? AND state = 0`, u.ids, o.Owner).Error
-	if err == nil {
-		u.ids = nil
-	}
-	return unavailable(err)
 }
 
 // pushes reads the leased notifications, their devices and dispatches as they are now, and the database's time.

@@ -49,7 +49,7 @@ func history(of string, args ...any) []retentionRule {
 	}
 }
 
-// removedAtOnce is how many removed dispatches one statement reads, and one transaction forgets. That transaction locks their drivers.
+// removedAtOnce is how many removed dispatches one statement reads. A transaction deletes the claims of as many, and locks their drivers.
 const removedAtOnce = 50
 
 // deleteHistory deletes up to limit rows of what is about removed dispatches, and returns how many, also with an error. It leaves what
@@ -80,19 +80,21 @@ func (s *Store) deleteHistoryOf(ctx context.Context, ids []string, limit int) (n
 			return n, err
 		}
 	}
-	deleted := 0
-	err = s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) (err error) {
-		if deleted, err = s.deleteClaims(tx, ids, limit-n); err != nil || n+deleted == limit {
+	// Two transactions: the first has drivers locked, whom the second would hold up while it looks at all their history.
+	for _, remove := range []func(*gorm.DB, []string, int) (int, error){s.deleteClaims, s.forgetRemoved} {
+		removed := 0
+		err = s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) (err error) {
+			removed, err = remove(tx, ids, limit-n)
 			return unavailable(err)
+		})
+		if err != nil {
+			return n, err
 		}
-		forgotten, err := s.forgetRemoved(tx, ids, limit-n-deleted)
-		deleted += forgotten
-		return unavailable(err)
-	})
-	if err != nil {
-		return n, err
+		if n += removed; n == limit {
+			return n, nil
+		}
 	}
-	return n + deleted, nil
+	return n, nil
 }
 
 // forgetRemoved deletes up to limit of the identifiers, of dispatches of which nothing is left. It waits for no lock.
