@@ -318,6 +318,7 @@ mutant "a leader without the ledger keeps the lead" schedule/lead.go "silence > 
 mutant "a stuck leader keeps the lead" schedule/lead.go "j.OnLeader && j.stuck.Load() >= maxStuck" "j.OnLeader && j.stuck.Load() < 0" ./schedule TestStuckLeader
 mutant "a job whose row is gone is forgotten" schedule/watch.go "len(states) < len(s.names)" "len(states) < 0" ./schedule TestALostRowIsWrittenAgain
 mutant "the relay's leader keeps the lead without its database" app/leader_relay.go "time.Since(r.upAt) < relayPatience" "true" ./app TestLeaderWithoutItsDatabase
+mutant "a repeated release ends a new lease" repository/outbox.go "o.unread.forget(ids)" "" ./repository TestReleaseWithoutAnAnswer
 mutant "a relay without locks stops in a short outage of its database" app/leader_relay.go "time.Since(r.upAt) < relayPatience" "time.Since(r.upAt) == 0" ./app TestRelaysWithoutLocks
 mutant "without locks nobody relays" app/leader_relay.go "r.startSending(ctx); !r.blind" "r.stopSending(); !r.blind" ./app TestRelaysWithoutLocks
 mutant "a stopped relay keeps the lead" app/leader_relay.go "defer r.resign(ctx)" "defer r.stopSending()" ./app TestStoppedLeaderHandsOver
