@@ -153,13 +153,14 @@ func TestDriversAreIndexed(t *testing.T) {
 		written := func(name string) {
 			t.Helper()
 			_, err := db.DB.Exec(`INSERT INTO drivers (id, name, phone, regions, vehicle_class, locale, on_duty, version, created_at, updated_at)
-				VALUES (?, '', '', '["seoul"]', '45m', '', 1, 1, 1, 1)`, "drv_"+name)
+				VALUES (?, 'Kim', '', '["seoul"]', '45m', '', 1, 1, 1, 1)`, "drv_"+name)
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
 		indexed := func() bool {
-			return db.Count("drivers WHERE unindexed") == 0 && db.Count("driver_regions WHERE region = 'seoul'") == db.Count("drivers")
+			return db.Count("drivers WHERE unindexed OR unworded") == 0 && db.Count("driver_regions WHERE region = 'seoul'") == db.Count("drivers") &&
+				db.Count("driver_words WHERE word = 'kim'") == db.Count("drivers")
 		}
 		written("a")
 		out, err := command(t, testkit.Settings("FIRSTTAP_DATABASE_URL", url, "FIRSTTAP_ADMIN_KEY", AdminKey, "FIRSTTAP_JWT_SECRET", JWTSecret), "migrate", "up")
