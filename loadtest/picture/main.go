@@ -27,7 +27,7 @@ var charts = []struct {
 	benchmark, title string
 	metrics          []string
 }{
-	{"Scale", "drivers", []string{"last-push", "first-push", "preview", "board", "drivers-search", "my-offers"}},
+	{"Scale", "drivers", []string{"last-push", "first-push", "preview", "board", "drivers-search", "drivers-by-name", "my-offers"}},
 	{"Open", "open dispatches", []string{"board", "search-common", "tap", "list", "search-rare"}},
 }
 

@@ -196,7 +196,7 @@ func fill(b *testing.B, url string, c crowd) {
 		if worded {
 			version, value = "version, indexed_version, worded_version", "1, 1, 1"
 			for _, word := range []string{"'driver'", "CAST(n AS CHAR)", "'8210'", "'~0128'"} {
-				execute("INSERT INTO driver_words (word, driver_id) SELECT " + word + ", " + id + rows)
+				execute("INSERT IGNORE INTO driver_words (word, driver_id) SELECT " + word + ", " + id + rows)
 			}
 		}
 		execute("INSERT INTO drivers (id, name, phone, regions, vehicle_class, locale, on_duty, " + version + ", created_at, updated_at) SELECT " + id +
