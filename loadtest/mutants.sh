@@ -179,6 +179,8 @@ words=repository/driver_words.go
 mutant "a changed driver keeps their words" repository/drivers.go "return s.indexWords(tx, []driverRow{row})" "return nil" ./repository TestIndexOfDriversIsTrue
 mutant "an erased driver keeps their words" repository/erase.go "s.indexWords(tx, []driverRow{*row})" "s.indexWords(tx, []driverRow{})" ./repository TestIndexOfDriversIsTrue
 mutant "the indexer of drivers adds no words" repository/driver_index.go "s.indexWords(tx, rows)" "s.indexWords(tx, rows[:0])" ./repository TestDriversOfAnEarlierVersionAreIndexed
+mutant "a driver of whom the regions are indexed gets no words" repository/driver_index.go "AND (unindexed = 1 OR unworded = 1)" "AND unindexed = 1" ./repository TestIndexOfDriversIsTrue
+mutant "the indexer looks for no words" repository/driver_index.go "FROM \" + s.unwordedDrivers()" "FROM \" + s.unindexedDrivers()" ./repository TestIndexOfDriversIsTrue
 mutant "a change of duty says that the words are indexed" repository/drivers.go "worded_version = worded_version + 1" "worded_version = version + 1" ./repository TestIndexOfDriversIsTrue
 mutant "a phone is not found by its end" $words "shortened(backwards+reversed(number))" "number" ./repository TestListDrivers
 mutant "a phone is not found as dialed at home" $words "number = end" "_ = end" ./repository TestListDrivers

@@ -36,7 +36,11 @@ func (s *Store) unwordedDrivers() string {
 
 // words returns the words by which the driver is found: of the uid, the digits of the phone, also from the last on, and the words of the name.
 // Names in Korean, Chinese and Japanese have no spaces: they are found by each character on.
+// An erased driver is found by the pseudonym, whatever an instance of the version before writes.
 func (row *driverRow) words() []string {
+	if row.ErasedAt != nil {
+		return wordsOf(nil, normalized(dispatch.Pseudonym(row.ID)))
+	}
 	all := wordsOf(nil, normalized(stringOrEmpty(row.FirebaseUID)))
 	if number := digits(row.Phone); number != "" {
 		all = append(all, shortened(number), shortened(backwards+reversed(number)))
@@ -60,9 +64,8 @@ func (row *driverRow) words() []string {
 // driverTerms returns the terms of a text. One with minNumber digits and no letters is also the beginning of a phone number, or its end: a
 // number within the country begins with zeros that are not in the international one.
 func driverTerms(text string) []searchTerm {
-	text = normalized(text)
-	if number := digits(text); len(number) >= minNational && isNumber(text) {
-		text = number
+	if flat := normalized(text); len(strings.Fields(flat)) > 1 && isNumber(flat) && len(digits(flat)) >= minNational {
+		text = digits(flat) // one number that is written with spaces
 	}
 	terms := searchTerms(text, dispatch.DriverPrefix)
 	for i := range terms {

@@ -6,6 +6,8 @@ import { useLive } from "./live.js";
 import { queryOf, useSettled } from "./query.js";
 
 const step = 50;
+// The pages of a search may be short: so many are read for each step, and then the button reads on.
+const mostPages = 10;
 const most = 1000;
 
 /**
@@ -21,7 +23,7 @@ export function usePages(path, query = {}, again = 15_000) {
   const at = useSettled(asked); // not at every key
   const [size, setSize] = useState({ at, items: step });
   const items = size.at === at ? size.items : step;
-  const loaded = useLoaded((signal) => list(at, items, { signal }).then((page) => ({ ...page, at })), [at, items]);
+  const loaded = useLoaded((signal) => list(at, items, { signal, pages: (items / step) * mostPages }).then((page) => ({ ...page, at })), [at, items]);
   const live = useLive({});
   const before = useRef(live);
   useEffect(() => {
