@@ -43,7 +43,7 @@ func (s *Store) search(ctx context.Context, q dispatch.Query) ([]dispatch.Dispat
 	var matches []dispatchRow
 	for n := size; ; n += size {
 		for i := range read.rows {
-			if read.rows[i].matches(terms) {
+			if haveAll(terms, string(read.rows[i].ID), read.rows[i].words()) {
 				matches = append(matches, read.rows[i])
 			}
 		}

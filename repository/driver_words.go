@@ -12,8 +12,8 @@ import (
 
 // The index of drivers by words is the table driver_words, by which Store.searchDrivers finds them.
 //
-// A driver whose version is not worded_version may not have their words there: see driver_index.go, whose indexer also indexes the words. The
-// column unworded finds these drivers. What changes a driver without their words adds one to both versions, so that a driver who is not
+// A driver whose version is not worded_version may not have their words there. The column unworded finds these drivers, and the indexer of
+// driver_index.go indexes their words. What changes a driver without their words adds one to both versions, so that a driver who is not
 // indexed stays so.
 
 const (
@@ -29,7 +29,7 @@ func (s *Store) driverWords() wordIndex {
 	return wordIndex{entries: "driver_words", id: "driver_id", rows: "drivers", unindexed: s.unwordedDrivers()}
 }
 
-// unwordedDrivers is the SQL for the drivers v who may not have their words in the index.
+// unwordedDrivers is the SQL, of drivers AS v, for those who may not have their words in the index.
 func (s *Store) unwordedDrivers() string {
 	return "drivers v" + s.dialect.forceIndex("ix_drivers_unworded") + " WHERE v.unworded = 1"
 }
@@ -105,12 +105,6 @@ func reversed(text string) string {
 	b := []byte(text)
 	slices.Reverse(b)
 	return string(b)
-}
-
-// matches reports whether the driver has all the terms.
-func (row *driverRow) matches(terms []searchTerm) bool {
-	words := row.words()
-	return !slices.ContainsFunc(terms, func(t searchTerm) bool { return !t.foundIn(string(row.ID), words) })
 }
 
 // addDriverWords indexes new drivers.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"firsttap/dispatch"
 	"firsttap/testkit"
@@ -97,5 +98,8 @@ func TestSearchForCommonNames(t *testing.T) {
 			}
 		}
 		mustFind(onDuty, rare, 1)
+		db.exec(t, "UPDATE drivers SET suspended_until = ?", micros(db.now(t).Add(time.Hour)))
+		both.Suspended = new(true)
+		mustFind(needles, both, 3)
 	})
 }

@@ -61,8 +61,7 @@ func (s *Store) searchDrivers(db *gorm.DB, q dispatch.DriverQuery) (matches []dr
 		return nil, "", err
 	}
 	read := s.driversBy
-	if i, rare := counted.rarest(); rare {
-		source := s.rareIDs(db, s.driverWords(), terms[i])
+	if source := s.sourceFor(db, q, terms, counted); source != nil {
 		read = func(db *gorm.DB, q dispatch.DriverQuery) ([]driverRow, string, error) {
 			return s.driversOf(db, q, source)
 		}
@@ -76,7 +75,7 @@ func (s *Store) searchDrivers(db *gorm.DB, q dispatch.DriverQuery) (matches []dr
 			return nil, "", err
 		}
 		for i := range rows {
-			if rows[i].matches(terms) {
+			if haveAll(terms, string(rows[i].ID), rows[i].words()) {
 				matches = append(matches, rows[i])
 			}
 		}
@@ -89,6 +88,18 @@ func (s *Store) searchDrivers(db *gorm.DB, q dispatch.DriverQuery) (matches []dr
 		q.Limit = min(2*q.Limit, maxStretch)
 	}
 	return matches, rest, nil
+}
+
+// sourceFor returns the drivers who may have the rarest term, or who are suspended if q asks for these, or nil for the list.
+func (s *Store) sourceFor(db *gorm.DB, q dispatch.DriverQuery, terms []searchTerm, counted counts) idSource {
+	if i, rare := counted.rarest(); rare {
+		return s.rareIDs(db, s.driverWords(), terms[i])
+	}
+	if q.Suspended == nil || !*q.Suspended || q.Erased {
+		return nil
+	}
+	from := "drivers v" + s.dialect.forceIndex("ix_drivers_suspended") + " WHERE " + s.driverFilter(q) + " AND v.on_duty IN (0, 1)"
+	return readOnce(db, []idPart{{column: "id", from: from}})
 }
 
 // driversOf reads the next drivers of the source, and returns those that q selects, whatever its text.
@@ -135,8 +146,7 @@ func (s *Store) driverFilter(q dispatch.DriverQuery) string {
 	return where
 }
 
-// driversByColumns reads a page of drivers by an index that has few of them: those who are erased, who are not in driver_regions, or those
-// who are suspended.
+// driversByColumns reads a page of the erased or of the suspended drivers by an index that has few others.
 func (s *Store) driversByColumns(db *gorm.DB, q dispatch.DriverQuery, index, where string) ([]driverRow, string, error) {
 	of, args := s.driverColumns(q)
 	return newestFirst(db.Table("drivers v"+s.dialect.forceIndex(index)).Where(where+of, args...), driverList, "v.id", q.Page, (*driverRow).key)

@@ -80,7 +80,7 @@ func (s *Store) deleteHistoryOf(ctx context.Context, ids []string, limit int) (n
 			return n, err
 		}
 	}
-	// Two transactions: the first has drivers locked, whom the second would hold up while it looks at all their history.
+	// The first transaction locks drivers. The second reads all the history of the dispatches, and must not hold these locks meanwhile.
 	for _, remove := range []func(*gorm.DB, []string, int) (int, error){s.deleteClaims, s.forgetRemoved} {
 		removed := 0
 		err = s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) (err error) {

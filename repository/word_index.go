@@ -142,8 +142,13 @@ func (s *Store) countSome(p idPart) (query string, args []any) {
 // idSource returns the rows after last, or from the newest on, and at least one more than size unless it ends.
 type idSource func(last string, size int) ([]string, error)
 
-// rareIDs is the source of the rows that may have a rare term. It reads them once.
+// rareIDs is the source of the rows that may have a rare term.
 func (s *Store) rareIDs(db *gorm.DB, x wordIndex, t searchTerm) idSource {
+	return readOnce(db, append(s.withoutWords(x, t), s.rangeOf(x, t.Word)))
+}
+
+// readOnce is the source of the rows of the parts, for one search. It reads them once, and no more than a search may ask for.
+func readOnce(db *gorm.DB, of []idPart) idSource {
 	var ids []string
 	return func(last string, _ int) ([]string, error) {
 		if ids != nil {
@@ -152,7 +157,7 @@ func (s *Store) rareIDs(db *gorm.DB, x wordIndex, t searchTerm) idSource {
 		}
 		var parts []string
 		var args []any
-		for _, p := range append(s.withoutWords(x, t), s.rangeOf(x, t.Word)) {
+		for _, p := range of {
 			parts, args = append(parts, "SELECT "+p.column+" id FROM "+p.from), append(args, p.args...)
 		}
 		query := "SELECT id FROM (" + strings.Join(parts, " UNION ") + ") c"
@@ -160,7 +165,7 @@ func (s *Store) rareIDs(db *gorm.DB, x wordIndex, t searchTerm) idSource {
 			query, args = query+" WHERE id < ?", append(args, last)
 		}
 		ids = []string{}
-		err := db.Raw(query+" ORDER BY id DESC LIMIT ?", append(args, searchReads+1)...).Scan(&ids).Error
+		err := db.Raw(query+" ORDER BY id DESC LIMIT ?", append(args, searchReads+maxStretch)...).Scan(&ids).Error
 		return ids, unavailable(err)
 	}
 }

@@ -125,8 +125,7 @@ func idPrefix(word, prefix string) string {
 	return prefix + rest
 }
 
-// matches reports whether the dispatch has all the terms.
-func (row *dispatchRow) matches(terms []searchTerm) bool {
-	words := row.words()
-	return !slices.ContainsFunc(terms, func(t searchTerm) bool { return !t.foundIn(string(row.ID), words) })
+// haveAll reports whether the row of such an identifier and such words has all the terms.
+func haveAll(terms []searchTerm, id string, words []string) bool {
+	return !slices.ContainsFunc(terms, func(t searchTerm) bool { return !t.foundIn(id, words) })
 }
