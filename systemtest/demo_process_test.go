@@ -55,7 +55,7 @@ func showDemo(t *testing.T, dir string) *shownDemo {
 func startDemo(t *testing.T, dir string, settings ...string) *shownDemo {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "demo", "--addr", "127.0.0.1:0")
-	cmd.Env = append([]string{runAsInstance + "=1", "PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir}, settings...)
+	cmd.Env = append([]string{runAsInstance + "=1", coverage(), "PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir}, settings...)
 	cmd.Dir = t.TempDir()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	told := func() { cmd.Process.Signal(os.Interrupt) }

@@ -59,7 +59,7 @@ func doctorCommand(t *testing.T, settings []string, flags ...string) (stdout, al
 	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{"doctor"}, flags...)...)
 	cmd.Dir = t.TempDir()
 	cmd.Env = append([]string{
-		runAsInstance + "=1", "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "HOME=" + cmd.Dir, patientRedis,
+		runAsInstance + "=1", coverage(), "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "HOME=" + cmd.Dir, patientRedis,
 		"FIRSTTAP_ADDR=127.0.0.1:0", "FIRSTTAP_OPS_ADDR=", "FIRSTTAP_ADMIN_KEY=" + AdminKey, "FIRSTTAP_JWT_SECRET=" + JWTSecret,
 		"HTTPS_PROXY=http://" + testkit.FreeAddress(t),
 	}, settings...)

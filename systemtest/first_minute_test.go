@@ -76,7 +76,7 @@ func startAtTerminal(t *testing.T, folder, api string) *Instance {
 }
 
 // newcomer is the environment of somebody without settings. The test program is the program.
-func newcomer() []string { return []string{runAsInstance + "=1", patientClaims} }
+func newcomer() []string { return []string{runAsInstance + "=1", coverage(), patientClaims} }
 
 // TestFirstMinute: at a terminal the first start shows where the console, the API and a race are, and what it has made; each of them
 // works. The next start has made nothing. A pipe gets JSON, with the same. Neither shows a secret.

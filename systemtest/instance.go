@@ -44,7 +44,7 @@ func Start(t testing.TB, settings ...string) *Instance {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "serve")
 	cmd.Env = append([]string{
-		runAsInstance + "=1", "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(),
+		runAsInstance + "=1", coverage(), "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(),
 		"FIRSTTAP_ADDR=127.0.0.1:0", "FIRSTTAP_OPS_ADDR=", "FIRSTTAP_ADMIN_KEY=" + AdminKey,
 		"FIRSTTAP_JWT_SECRET=" + JWTSecret, "FIRSTTAP_LOG=warn", "FIRSTTAP_DRAIN=0",
 		"FIRSTTAP_RATE_LIMIT_DRIVER=100000/s", "FIRSTTAP_RATE_LIMIT_ADMIN=100000/s",
@@ -56,6 +56,9 @@ func Start(t testing.TB, settings ...string) *Instance {
 	i.awaitURL()
 	return i
 }
+
+// coverage is the variable that says where a process writes its coverage when it ends, if that is measured.
+func coverage() string { return "GOCOVERDIR=" + os.Getenv("GOCOVERDIR") }
 
 // launch starts a process that ends with the test. Even a stopped one does not outlive a killed test process.
 func launch(t testing.TB, cmd *exec.Cmd) *Instance {

@@ -48,7 +48,7 @@ func plainStart(t *testing.T, program, folder string, more ...string) *Instance 
 	t.Helper()
 	cmd := exec.Command(program)
 	cmd.Dir = folder
-	cmd.Env = append([]string{"FIRSTTAP_ADDR=" + testkit.FreeAddress(t), "FIRSTTAP_OPS_ADDR=" + testkit.FreeAddress(t)}, more...)
+	cmd.Env = append([]string{coverage(), "FIRSTTAP_ADDR=" + testkit.FreeAddress(t), "FIRSTTAP_OPS_ADDR=" + testkit.FreeAddress(t)}, more...)
 	i := launch(t, cmd)
 	i.awaitURL()
 	return i
@@ -152,7 +152,7 @@ func runReadme(t *testing.T, i *Instance, program, folder string, more ...string
 		block = strings.ReplaceAll(block, "localhost:8080", addr)
 		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", fmt.Sprintf(
 			"go() { test \"$1 $2\" = 'run .' && shift 2 && %s \"$@\"; }\n%s", program, block))
-		cmd.Dir, cmd.Env = folder, append([]string{"PATH=" + os.Getenv("PATH"), "FIRSTTAP_ADDR=" + addr}, more...)
+		cmd.Dir, cmd.Env = folder, append([]string{coverage(), "PATH=" + os.Getenv("PATH"), "FIRSTTAP_ADDR=" + addr}, more...)
 		var said bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &said, &said
 		if err := cmd.Run(); err != nil {

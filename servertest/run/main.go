@@ -1,11 +1,11 @@
 // Command run runs the Go tests of `make test`, `make test-all` and `make soak`:
 //
-//	go run ./servertest/run [-all | -soak] [-pages] [-run REGEXP] [PACKAGES]
+//	go run ./servertest/run [-all | -soak] [-cover] [-pages] [-run REGEXP] [PACKAGES]
 //	go run ./servertest/run -exec COMMAND [ARGUMENTS]
 //
 // It starts one Redis, MariaDB and MySQL for all packages, compiles every test binary before the first test, and runs two packages at
 // a time, and when the busiest have begun four, with -all three; with -pages the pages are one of them. At the end it prints the seconds
-// by package and what was left out.
+// by package and what was left out, and with -cover which part of each package's statements has run.
 // -exec runs a command that tests, with the same servers.
 package main
 
@@ -25,6 +25,7 @@ import (
 
 type options struct {
 	all, soak bool
+	cover     bool
 	pages     bool
 	run       string
 	packages  []string
@@ -34,6 +35,7 @@ func main() {
 	var o options
 	flag.BoolVar(&o.all, "all", false, "run every test on every database, most with -race (make test-all)")
 	flag.BoolVar(&o.soak, "soak", false, "run the long tests, and only these (make soak)")
+	flag.BoolVar(&o.cover, "cover", false, "print the coverage by package, of the instances too")
 	flag.BoolVar(&o.pages, "pages", false, "test the pages in a browser too, unless tests or packages are named")
 	flag.StringVar(&o.run, "run", "", "run the tests whose name matches, and no others")
 	command := flag.Bool("exec", false, "run a command instead of the tests")

@@ -23,6 +23,9 @@ func programs(ctx context.Context, o options) (dir string, release func(), err e
 	if o.soak {
 		dir = filepath.Join(dir, "soak") // compiled with other tags
 	}
+	if o.cover {
+		dir = filepath.Join(dir, "cover")
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", nil, err
 	}

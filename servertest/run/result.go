@@ -65,6 +65,9 @@ func runSuite(ctx context.Context, s suite, binary string) *result {
 		"tool", "test2json", "-t", binary, "-test.v=test2json", fmt.Sprintf("-test.timeout=%v", s.timeout()),
 		fmt.Sprintf("-test.parallel=%d", parallel), "-test.run=" + s.run, "-test.skip=" + s.skip,
 	}
+	if dir := os.Getenv("GOCOVERDIR"); dir != "" {
+		args = append(args, "-test.gocoverdir="+dir)
+	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = s.dir
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE")) // what has waited for its goroutines sleeps no second before it ends

@@ -172,6 +172,11 @@ func test(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	if o.cover {
+		if err := count("bin/coverage"); err != nil {
+			return err
+		}
+	}
 	dir, release, err := programs(ctx, o)
 	if err != nil {
 		return err
@@ -212,7 +217,11 @@ func test(ctx context.Context, o options) error {
 	}
 	close(next)
 	workers.Wait()
-	return report(results, time.Since(begin))
+	err = report(results, time.Since(begin))
+	if o.cover {
+		err = errors.Join(err, printCoverage(ctx))
+	}
+	return err
 }
 
 // compile builds the test programs with all processors: first those without the race detector, which share most packages. It leaves vet,
