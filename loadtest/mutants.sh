@@ -73,6 +73,7 @@ mutant "no re-read after a lost COMMIT" $claim "err = s.resolve(ctx, &d, events,
 mutant "a late claim is committed after its refusal" $claim "s.dialect.readOnly, event)" "s.dialect.readOnly, dispatch.NewEventID(time.Now()))" ./repository TestTheCommitArrivesLate
 mutant "a change whose COMMIT got no reply is not looked up" repository/update.go "dispatch.ErrUnknown) || len(events) == 0" "dispatch.ErrUnknown) || true" ./repository TestUpdateWhoseCommitIsLost
 call=repository/claim_call.go
+mutant "a claim reads all claims" $call "WHERE dispatch_id = p_dispatch AND driver_id = p_driver AND outcome" "WHERE CONCAT(dispatch_id, '') = p_dispatch AND driver_id = p_driver AND outcome" ./systemtest TestStatementsReadFewRows
 mutant "the call without the status" $call "AND status = 'PENDING' AND round" "AND round" ./repository "$conditions"
 mutant "the call without the round" $call "AND round = p_round" "AND p_round > 0" ./repository "$conditions"
 mutant "the call without the version" $call "AND version = p_version" "AND p_version > 0" ./repository "$conditions"

@@ -9,6 +9,7 @@ import (
 
 	"firsttap/servertest"
 	"firsttap/systemtest"
+	"firsttap/testkit"
 )
 
 const (
@@ -126,4 +127,14 @@ func fillHistory(b *testing.B, database string, total, open int) {
 		}
 	}
 	execute("ANALYZE TABLE dispatches, dispatch_words, claims, events, offers")
+	execute("SET GLOBAL innodb_max_dirty_pages_pct = 0") // until the server has written to the disk what was filled
+	testkit.Within(b, 10*time.Minute, "the server has written what was filled", func() bool {
+		var dirty int
+		query := "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Innodb_buffer_pool_pages_dirty'"
+		if err := db.DB.QueryRowContext(b.Context(), query).Scan(&dirty); err != nil {
+			b.Fatal(err)
+		}
+		return dirty < 100
+	})
+	execute("SET GLOBAL innodb_max_dirty_pages_pct = DEFAULT")
 }
