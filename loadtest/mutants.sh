@@ -165,7 +165,7 @@ mutant "a removed dispatch leaves its words" repository/removed.go "words = appe
 mutant "the indexer adds no words" $index "s.addWords(tx, s.dispatchWords(), entries)" "s.addWords(tx, s.dispatchWords(), nil)" ./repository TestDispatchesOfAnEarlierVersionAreIndexed
 mutant "the indexer waits for locks" $index '" WHERE id IN ? AND unindexed = 1 ORDER BY id"+s.dialect.skipLocked' '" WHERE id IN ? AND unindexed = 1 ORDER BY id"+s.dialect.forUpdate' ./repository TestIndexerWaitsForNoLock
 mutant "a search misses what is not indexed" repository/word_index.go 'parts := []idPart{{column: "id", from: x.unindexed}}' 'parts := []idPart(nil)' ./repository TestDispatchesOfAnEarlierVersionAreIndexed
-mutant "a search checks one term" $search "rows[i].matches(terms)" "rows[i].matches(terms[:1])" ./repository TestSearch
+mutant "a search checks one term" $search "haveAll(terms, " "haveAll(terms[:1], " ./repository TestSearch
 mutant "a search reads more candidates than it may" repository/word_index.go "fewest <= searchReads" "fewest <= 10*searchReads" ./repository TestPlansOfASearch
 mutant "a search reads the list to its end" $search " || n >= searchReads" "" ./repository TestSearchForCommonWords
 mutant "a search gives up where its page is short" $search "rest := read.rest" 'rest := ""' ./repository TestSearchForCommonWords
@@ -187,7 +187,7 @@ mutant "a phone is not found by its end" $words "shortened(backwards+reversed(nu
 mutant "a phone is not found as dialed at home" $words "number = end" "_ = end" ./repository TestListDrivers
 mutant "a Korean name is not found by a part" $words "named = append(named, word[i:])" "_ = word" ./repository TestListDrivers
 mutant "a search of drivers reads without end" repository/drivers_search.go "n < searchReads" "true" ./repository TestSearchForCommonNames
-mutant "a search of drivers finds what only one term has" repository/drivers_search.go "rows[i].matches(terms)" "rows[i].matches(terms[:1])" ./repository TestSearchForCommonNames
+mutant "a search of drivers finds what only one term has" repository/drivers_search.go "haveAll(terms, " "haveAll(terms[:1], " ./repository TestSearchForCommonNames
 mutant "the removal of a claim leaves the driver unindexed" repository/removed.go "SET indexed_version = indexed_version + 1, worded" "SET worded" ./repository TestRemovalOfTheNewestClaim
 mutant "the audit of an erased driver has the name" repository/erase.go "if !eraseValues(detail) {" "if true {" ./repository TestErasedDriverIsInNoTable
 mutant "an erased driver registers a device" repository/devices.go "WHERE id = ? AND erased_at IS NULL" "WHERE id = ?" ./repository TestErasedDriverTakesNoPart
