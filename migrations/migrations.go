@@ -75,8 +75,12 @@ func New(dialect Dialect, db, lockDB *sql.DB, log *slog.Logger) (*Migrator, erro
 		m.lock = func(ctx context.Context) (context.Context, func() error, error) { return fileLock(ctx, lockDB) }
 		m.provider, err = goose.NewProvider(goose.DialectSQLite3, db, sqlFiles, options...)
 	} else {
+		lock := namedLock
+		if dialect == TiDB {
+			lock = tidbLock
+		}
 		m.lock = func(ctx context.Context) (context.Context, func() error, error) {
-			return namedLock(ctx, db, m.untilHeartbeat)
+			return lock(ctx, db, m.untilHeartbeat)
 		}
 		m.journal = &journal{db: db, files: map[int64]*file{}, lastUnjournaled: lastUnjournaled, silence: statementSilence, log: log}
 		if dialect == TiDB {

@@ -1,6 +1,12 @@
 package migrations
 
-import "io/fs"
+import (
+	"context"
+	"database/sql"
+	"io/fs"
+	"strings"
+	"time"
+)
 
 // serverFiles returns the migrations of a server. TiDB has MySQL's, but for those that the folder tidb has, too: the same versions lead
 // to the same schema by statements that TiDB takes.
@@ -27,4 +33,26 @@ func serverFiles(dialect Dialect) (all []*file, err error) {
 // had a journal.
 func (j *journal) onTiDB() {
 	j.first, j.lastUnjournaled = true, 0
+}
+
+const (
+	unknownError = 1105
+	lockRetry    = 100 * time.Millisecond
+)
+
+// tidbLock is [namedLock] on TiDB. Its GET_LOCK fails when many sessions wait for the lock that one of them gets: then it asks again, for
+// LockWait in all.
+func tidbLock(ctx context.Context, db *sql.DB, untilHeartbeat func(context.Context) error) (held context.Context, release func() error, err error) {
+	for end := time.Now().Add(LockWait); ; {
+		held, release, err = namedLock(ctx, db, untilHeartbeat)
+		if !isError(err, unknownError) || !strings.Contains(err.Error(), "pessimistic lock retry limit") {
+			return held, release, err
+		}
+		if time.Now().After(end) {
+			return nil, nil, ErrBusy
+		}
+		if err := sleep(ctx, lockRetry); err != nil {
+			return nil, nil, err
+		}
+	}
 }
