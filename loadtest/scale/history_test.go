@@ -3,6 +3,7 @@ package scale
 import (
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,24 +21,67 @@ const (
 // What depends on the number of ended dispatches: medians in milliseconds, for each number in FIRSTTAP_HISTORY, such as 0,1000000,10000000. They
 // ended a month ago. Each has its words, its claim if a driver had it, and two events. 100 others are open.
 func BenchmarkHistory(b *testing.B) {
-	db := servertest.StartMariaDB(b)
-	forEach(b, "FIRSTTAP_HISTORY", "0,20000", 0, func(b *testing.B, n int) { measureHistory(b, db.URL(b), n, 100) })
+	measureHistories(b, sizes(b, "FIRSTTAP_HISTORY", "0,20000", 0), func(n int) (ended, open int) { return n, 100 })
 }
 
 // What depends on the number of open dispatches, for each number in FIRSTTAP_OPEN, such as 100,10000,100000.
 func BenchmarkOpen(b *testing.B) {
-	db := servertest.StartMariaDB(b)
-	forEach(b, "FIRSTTAP_OPEN", "100,1000", 0, func(b *testing.B, n int) { measureHistory(b, db.URL(b), 1000, n) })
+	measureHistories(b, sizes(b, "FIRSTTAP_OPEN", "100,1000", 0), func(n int) (ended, open int) { return 1000, n })
 }
 
-// measureHistory measures with so many ended and open dispatches.
-func measureHistory(b *testing.B, database string, ended, open int) {
-	i := systemtest.Start(b, "FIRSTTAP_DATABASE_URL="+database, "FIRSTTAP_JOB_LOCK=memory")
-	drivers := systemtest.MakeDrivers(b, i, repeats+1)
-	began := time.Now()
-	total := ended + present + open
-	fillHistory(b, database, total, open)
-	b.Logf("%d dispatches were filled in %s", total, time.Since(began).Round(time.Second))
+// history is a database with a number of dispatches, an instance, and drivers who tap there in turn.
+type history struct {
+	b        *testing.B
+	n        int
+	instance *systemtest.Instance
+	drivers  []systemtest.Driver
+	taps     int
+	took     map[string][]time.Duration
+}
+
+// measureHistories measures databases of all the sizes on one server, in turn: a machine is not as fast now as a minute ago.
+func measureHistories(b *testing.B, sizes []int, dispatches func(n int) (ended, open int)) {
+	const rounds = 100
+	server := servertest.StartMariaDB(b)
+	var all []*history
+	for _, n := range sizes {
+		database := server.URL(b)
+		h := &history{b: b, n: n, took: map[string][]time.Duration{}}
+		h.instance = systemtest.Start(b, "FIRSTTAP_DATABASE_URL="+database, "FIRSTTAP_JOB_LOCK=memory")
+		h.drivers = systemtest.MakeDrivers(b, h.instance, rounds+1)
+		began := time.Now()
+		ended, open := dispatches(n)
+		fillHistory(b, database, ended+present+open, open)
+		b.Logf("%d dispatches were filled in %s", ended+present+open, time.Since(began).Round(time.Second))
+		all = append(all, h)
+	}
+	for name, request := range historyRequests() {
+		for round := range rounds + 1 {
+			for _, h := range all {
+				if took := request(h); round > 0 { // the first one opens connections
+					h.took[name] = append(h.took[name], took)
+				}
+			}
+		}
+	}
+	for _, h := range all {
+		b.Run(strconv.Itoa(h.n), func(b *testing.B) {
+			for name, took := range h.took {
+				report(b, name, took)
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// historyRequests are the requests that are measured. Each returns how long it took.
+func historyRequests() map[string]func(*history) time.Duration {
+	all := map[string]func(*history) time.Duration{
+		"board": func(h *history) time.Duration {
+			return ask(h.b, h.instance, "GET", "/v1/admin/board", systemtest.AdminKey, "")
+		},
+		"tap": (*history).tap,
+	}
 	for name, query := range map[string]url.Values{
 		"list":               {},
 		"list-region-status": {"region": {"region 7"}, "status": {"COMPLETED"}},
@@ -47,35 +91,24 @@ func measureHistory(b *testing.B, database string, ended, open int) {
 		"search-two-common":  {"q": {"강남 gate"}},
 		"search-nothing":     {"q": {"nowhere"}},
 	} {
-		medianOf(b, name, func() time.Duration {
-			return ask(b, i, "GET", "/v1/admin/dispatches?"+query.Encode(), systemtest.AdminKey, "")
-		})
-	}
-	medianOf(b, "board", func() time.Duration { return ask(b, i, "GET", "/v1/admin/board", systemtest.AdminKey, "") })
-	tap := 0
-	medianOf(b, "tap", func() time.Duration {
-		id := systemtest.MakeDispatch(b, i)
-		began := time.Now()
-		a := systemtest.Accept(i, id, drivers[tap], 1)
-		took := time.Since(began)
-		if !a.Won() {
-			b.Fatalf("the only driver who taps gets %s", a)
+		all[name] = func(h *history) time.Duration {
+			return ask(h.b, h.instance, "GET", "/v1/admin/dispatches?"+query.Encode(), systemtest.AdminKey, "")
 		}
-		tap++
-		return took
-	})
-	b.ReportMetric(0, "ns/op")
+	}
+	return all
 }
 
-// medianOf reports the median of what the request takes, once it has opened connections.
-func medianOf(b *testing.B, name string, request func() time.Duration) {
-	b.Helper()
-	request()
-	var took []time.Duration
-	for range repeats {
-		took = append(took, request())
+// tap is how long the only tap on a new dispatch takes.
+func (h *history) tap() time.Duration {
+	id := systemtest.MakeDispatch(h.b, h.instance)
+	began := time.Now()
+	a := systemtest.Accept(h.instance, id, h.drivers[h.taps], 1)
+	took := time.Since(began)
+	if !a.Won() {
+		h.b.Fatalf("the only driver who taps gets %s", a)
 	}
-	report(b, name, took)
+	h.taps++
+	return took
 }
 
 // fillHistory adds so many dispatches to the database and to the index of dispatches. The last ones have been open for an

@@ -43,14 +43,23 @@ func BenchmarkScale(b *testing.B) {
 	forEach(b, "FIRSTTAP_SCALE", "1000,10000", eligible, func(b *testing.B, n int) { measure(b, db.URL(b), n) })
 }
 
-// forEach runs the benchmark for each of the numbers, from least on and separated by commas, that the environment variable has.
-func forEach(b *testing.B, variable, usual string, least int, run func(b *testing.B, n int)) {
+// sizes returns the numbers in the variable, or the usual ones.
+func sizes(b *testing.B, variable, usual string, least int) (all []int) {
+	b.Helper()
 	for size := range strings.SplitSeq(cmp.Or(os.Getenv(variable), usual), ",") {
 		n, err := strconv.Atoi(size)
 		if err != nil || n < least {
 			b.Fatalf("%s: %q is no number from %d on", variable, size, least)
 		}
-		b.Run(size, func(b *testing.B) { run(b, n) })
+		all = append(all, n)
+	}
+	return all
+}
+
+// forEach runs a benchmark for each number in the variable.
+func forEach(b *testing.B, variable, usual string, least int, run func(b *testing.B, n int)) {
+	for _, n := range sizes(b, variable, usual, least) {
+		b.Run(strconv.Itoa(n), func(b *testing.B) { run(b, n) })
 	}
 }
 
