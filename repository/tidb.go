@@ -46,6 +46,7 @@ func setTiDBSession(config *mysqldriver.Config) {
 
 // Error numbers of TiDB for a transaction that lost against another, and wrote nothing.
 const (
+	unknownError       = 1105 // also for what has a message only
 	forUpdateCantRetry = 8002
 	txnRetryable       = 8022
 	schemaChanged      = 8028
@@ -63,7 +64,12 @@ func (s *Store) onTiDB() error {
 	// TiDB reads SKIP LOCKED and locks nothing: two relays would lease the same rows. So they wait for each other.
 	d.skipLocked = d.forUpdate
 	d.retryable = func(err error) bool {
-		return isServerError(err, deadlock, forUpdateCantRetry, txnRetryable, schemaChanged, writeConflict)
+		return isServerError(err, deadlock, forUpdateCantRetry, txnRetryable, schemaChanged, writeConflict) || overtaken(err)
 	}
 	return nil
+}
+
+// overtaken reports whether a statement of TiDB gave up a lock because others got it before, again and again.
+func overtaken(err error) bool {
+	return isServerError(err, unknownError) && strings.Contains(err.Error(), "pessimistic lock retry limit")
 }
