@@ -119,6 +119,8 @@ func Reaction(tap, opened time.Time, sent *time.Time) *time.Duration {
 
 // TapStatistics describe how a driver has tapped recently, for the backoffice to read. No rule depends on them.
 type TapStatistics struct {
+	// Since is from when on taps were counted.
+	Since     time.Time
 	Taps      int
 	Wins      int
 	Withdrawn int // wins that the driver gave back

@@ -124,11 +124,16 @@ func smallest(prefix string, at time.Time) string {
 }
 
 // MadeAt returns the time in the identifier. It reports false for a malformed one.
-func (id NotificationID) MadeAt() (time.Time, bool) {
-	if !wellFormed(string(id), notifyPrefix) {
+func (id NotificationID) MadeAt() (time.Time, bool) { return madeAt(string(id), notifyPrefix) }
+
+// MadeAt returns the time in the identifier. It reports false for a malformed one.
+func (id AttemptID) MadeAt() (time.Time, bool) { return madeAt(string(id), attemptPrefix) }
+
+func madeAt(id, prefix string) (time.Time, bool) {
+	if !wellFormed(id, prefix) {
 		return time.Time{}, false
 	}
-	raw, err := encoding.DecodeString(string(id[len(notifyPrefix):]))
+	raw, err := encoding.DecodeString(id[len(prefix):])
 	if err != nil {
 		return time.Time{}, false
 	}

@@ -94,15 +94,16 @@ func listByRound[D, V any](h *handler, c echo.Context,
 const maxRound = 1<<31 - 1
 
 type signalsView struct {
-	Taps            int      `json:"taps"`
-	Wins            int      `json:"wins"`
-	Withdrawn       int      `json:"withdrawn"`
-	WithdrawRate    *float64 `json:"withdraw_rate"`
-	FastestReaction *float64 `json:"fastest_reaction_ms"`
-	MedianReaction  *float64 `json:"median_reaction_ms"`
-	Under300MS      int      `json:"under_300_ms"`
-	WithdrawnOfLate int      `json:"withdrawn_24h"`
-	HopelessOfLate  int      `json:"hopeless_taps_24h"`
+	TapsSince       timestamp `json:"taps_since"`
+	Taps            int       `json:"taps"`
+	Wins            int       `json:"wins"`
+	Withdrawn       int       `json:"withdrawn"`
+	WithdrawRate    *float64  `json:"withdraw_rate"`
+	FastestReaction *float64  `json:"fastest_reaction_ms"`
+	MedianReaction  *float64  `json:"median_reaction_ms"`
+	Under300MS      int       `json:"under_300_ms"`
+	WithdrawnOfLate int       `json:"withdrawn_24h"`
+	HopelessOfLate  int       `json:"hopeless_taps_24h"`
 }
 
 // superhuman is too short a time for a person to read an offer.
@@ -118,7 +119,7 @@ func (h *handler) signals(c echo.Context, _ string) error {
 		return err
 	}
 	v := signalsView{
-		Taps: s.Taps, Wins: s.Wins, Withdrawn: s.Withdrawn, MedianReaction: milliseconds(s.Median()), Under300MS: s.CountFaster(superhuman),
+		TapsSince: timestamp(s.Since), Taps: s.Taps, Wins: s.Wins, Withdrawn: s.Withdrawn, MedianReaction: milliseconds(s.Median()), Under300MS: s.CountFaster(superhuman),
 		WithdrawnOfLate: s.RecentWithdrawals, HopelessOfLate: s.RecentUnwinnable,
 	}
 	if s.Wins > 0 {

@@ -38,7 +38,11 @@ func (s *Store) countTaps(ctx context.Context, v dispatch.DriverID) (dispatch.Ta
 		return dispatch.TapStatistics{}, err
 	}
 	since, late := now.Add(-signalWindow), now.Add(-recentWindow)
-	var signals dispatch.TapStatistics
+	taps, err := tapsSince(db, since)
+	if err != nil {
+		return dispatch.TapStatistics{}, err
+	}
+	signals := dispatch.TapStatistics{Since: taps.since}
 	err = db.Raw(`SELECT COUNT(*), COUNT(CASE WHEN outcome = 'WITHDRAWN' THEN 1 END),
 		(SELECT COUNT(*) FROM claims WHERE driver_id = ? AND outcome = 'WITHDRAWN' AND ended_at >= ?)
 		FROM claims WHERE driver_id = ? AND accepted_at >= ?`, v, micros(late), v, micros(since)).
@@ -47,7 +51,8 @@ func (s *Store) countTaps(ctx context.Context, v dispatch.DriverID) (dispatch.Ta
 		return dispatch.TapStatistics{}, unavailable(err)
 	}
 	first := map[offer]time.Time{} // the driver's first tap in the race for each offer
-	err = eachTap(db, tapFilter{since: since, driver: v}, func(t *dispatch.Attempt) {
+	taps.driver = v
+	err = eachTap(db, taps, func(t *dispatch.Attempt) {
 		signals.Taps++
 		if !t.At.Before(late) && slices.Contains(unwinnable, t.Result) {
 			signals.RecentUnwinnable++
@@ -61,6 +66,20 @@ func (s *Store) countTaps(ctx context.Context, v dispatch.DriverID) (dispatch.Ta
 		signals.Reactions, err = reactions(db, v, first)
 	}
 	return signals, unavailable(err)
+}
+
+// signalBatches bounds how many batches of taps a driver's signals are read from: a second's work for a server.
+const signalBatches = 250_000
+
+// tapsSince selects the taps since then, or those of the newest signalBatches if there are more.
+func tapsSince(db *gorm.DB, since time.Time) (tapFilter, error) {
+	f := tapFilter{since: since, from: dispatch.MinAttemptID(since.Add(-maxBatchSpan))}
+	var oldest dispatch.AttemptID
+	err := db.Raw("SELECT id FROM tap_batches WHERE id >= ? ORDER BY id DESC LIMIT 1 OFFSET ?", f.from, signalBatches-1).Scan(&oldest).Error
+	if at, found := oldest.MadeAt(); found && at.After(since) {
+		f.since, f.from = at, oldest
+	}
+	return f, unavailable(err)
 }
 
 // unwinnable are the results of taps that could not win.

@@ -146,10 +146,11 @@ func currentRounds(tx *gorm.DB, taps []dispatch.Attempt) (map[dispatch.ID]int, e
 	return current, nil
 }
 
-// tapFilter selects taps: on the dispatches, or, without any, since a time; and by the driver, "" for all.
+// tapFilter selects taps: on the dispatches, or, without any, since a time and in the batches from one on; and by the driver, "" for all.
 type tapFilter struct {
 	dispatches []dispatch.ID
 	since      time.Time
+	from       dispatch.AttemptID
 	driver     dispatch.DriverID
 }
 
@@ -160,7 +161,7 @@ const maxBatchSpan = time.Hour
 // a tap is a batch, too.
 func (f *tapFilter) sql() (query string, args []any) {
 	batches, rows := "id >= ?", "at >= ?"
-	batchArgs, rowArgs := []any{dispatch.MinAttemptID(f.since.Add(-maxBatchSpan))}, []any{micros(f.since)}
+	batchArgs, rowArgs := []any{f.from}, []any{micros(f.since)}
 	if len(f.dispatches) > 0 {
 		batches, rows = "dispatch_id IN ?", "dispatch_id IN ?"
 		batchArgs, rowArgs = []any{f.dispatches}, []any{f.dispatches}

@@ -183,6 +183,27 @@ func TestTapsOfThirtyDays(t *testing.T) {
 		if got.Taps != 4 || got.RecentUnwinnable != 1 {
 			t.Errorf("%d taps in 30 days, want 4; %d of the last day could not win, want 1", got.Taps, got.RecentUnwinnable)
 		}
+		if ago := db.now(t).Sub(got.Since); ago < 30*24*time.Hour || ago > 31*24*time.Hour {
+			t.Errorf("taps are counted since %s ago", ago)
+		}
+	})
+}
+
+// Where drivers tap a lot, a driver's signals count those of the newest batches, and say since when.
+func TestTapsOfManyBatches(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		v, d, now := db.drivers(t, 1)[0], db.add(t, nil), db.now(t)
+		for _, ago := range []time.Duration{24 * time.Hour, time.Minute} {
+			must(t, db.AddAttempts(t.Context(), []dispatch.Attempt{tap(d.ID, v.ID, dispatch.AttemptStale, now.Add(-ago))}))
+		}
+		oldest := now.Add(-time.Hour).Truncate(time.Microsecond)
+		db.exec(t, fmt.Sprintf(`INSERT INTO tap_batches (id, dispatch_id, instance, count, taps) SELECT CONCAT('%s', LPAD(n, 10, '0')), '%s', '', 0, '[]'
+			FROM %s WHERE n < %d ORDER BY n`, dispatch.MinAttemptID(oldest)[:20], d.ID, numbers(6), signalBatches-1))
+		got, err := db.TapStatistics(t.Context(), v.ID)
+		must(t, err)
+		if got.Taps != 1 || !got.Since.Equal(oldest) {
+			t.Errorf("%d taps since %s, want 1 since %s", got.Taps, got.Since, oldest)
+		}
 	})
 }
 

@@ -38,7 +38,8 @@ export const admin = {
   },
   signals: {
     title: "Signals", taps: "Taps", won: "Won", back: "Given back", ofWon: (percent) => ` (${percent} % of won)`, fastest: "Fastest reaction",
-    median: "Median reaction", under: "Under 300 ms", backDay: "Given back in 24 h", hopeless: "Hopeless taps in 24 h", ms: (value) => `${value} ms`,
+    median: "Median reaction", under: "Under 300 ms", backDay: "Given back in 24 h", hopeless: "Hopeless taps in 24 h",
+    since: "Taps are counted since", ms: (value) => `${value} ms`,
     more: "How this driver tapped in the last 30 days. A reaction is the time from the push, or the opening, to the tap; under 300 ms is faster than people read, so many of those suggest a program. A hopeless tap could not win: the driver was not eligible or busy, or the round was another. This is shown and never acted on: nothing is decided by it.",
   },
 

@@ -38,7 +38,8 @@ export const admin = {
   },
   signals: {
     title: "수락 행동 지표", taps: "수락 시도", won: "확정", back: "수락 철회", ofWon: (percent) => ` (확정의 ${percent}%)`, fastest: "가장 빠른 반응",
-    median: "반응 시간 중앙값", under: "300 ms 미만", backDay: "24시간 내 수락 철회", hopeless: "24시간 내 무효 시도", ms: (value) => `${value} ms`,
+    median: "반응 시간 중앙값", under: "300 ms 미만", backDay: "24시간 내 수락 철회", hopeless: "24시간 내 무효 시도",
+    since: "수락 시도 집계 시작", ms: (value) => `${value} ms`,
     more: "최근 30일 동안 이 기사가 수락을 시도한 방식입니다. 반응 시간은 푸시 또는 수락 시작부터 누를 때까지의 시간입니다. 300 ms 미만은 사람이 읽는 속도보다 빠르므로, 많으면 프로그램일 수 있습니다. 무효 시도는 자격이 없거나 다른 작업이 있거나 회차가 달라 확정될 수 없던 시도입니다. 참고용이며 자동으로 판단하는 데 쓰지 않습니다.",
   },
 
