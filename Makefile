@@ -39,13 +39,13 @@ SOAK ?= 1m
 soak: servers
 	SOAK=$(SOAK) FIRSTTAP_TEST_REQUIRE=$$(servertest/install.sh --list) go run ./servertest/run -soak $(RUNFLAGS)
 
-# Tests the repository, the migrations, the table of locks and whole instances on a TiDB server, which it builds if it
-# is not there: a quarter of an hour on two cores.
+# Tests the repository, the migrations, the relay, the jobs, the services, the table of locks and whole instances on a TiDB server, which it
+# builds if it is not there: a quarter of an hour on two cores.
 tidb: export FIRSTTAP_TEST = tidb
 tidb: export FIRSTTAP_TEST_REQUIRE = tidb,mysql
 tidb: servers
 	servertest/tidb.sh
-	go run ./servertest/run $(RUNFLAGS) ./repository ./migrations
+	go run ./servertest/run $(RUNFLAGS) ./repository ./migrations ./notify ./schedule ./service
 	go run ./servertest/run $(RUNFLAGS) -run 'TiDB|Fence|^Test(ExactlyOneWinner|TwoInstances|RoundsUnderFire|DoctorOnAGoodSetUp)$$' ./lock ./systemtest
 
 # Tests the pages in Chromium, if it is installed.
