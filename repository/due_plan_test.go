@@ -135,7 +135,7 @@ func TestPlansOfPrune(t *testing.T) {
 		db.young(t, testkit.Scale(1000, 3000))
 		seen := map[string]int{}
 		all := statements(t, []*gorm.DB{db.relay}, func() {
-			if n, err := db.Prune(t.Context(), 1000); n != 2*(6+agedRows) || err != nil {
+			if n, err := db.Prune(t.Context(), 1000, noRest); n != 2*(6+agedRows) || err != nil {
 				t.Errorf("pruned %d, %v", n, err)
 			}
 		})

@@ -54,15 +54,15 @@ const removedAtOnce = 50
 
 // deleteHistory deletes up to limit rows of what is about removed dispatches, and returns how many, also with an error. It leaves what
 // others have locked for the next time, and the identifier of its dispatch with it.
-func (s *Store) deleteHistory(ctx context.Context, _ retentionRule, limit int) (n int, err error) {
+func (p pruning) deleteHistory(ctx context.Context, _ retentionRule, limit int) (n int, err error) {
 	after := ""
 	for n < limit {
 		var ids []string
-		err := s.relay.WithContext(ctx).Raw("SELECT id FROM "+removedTable+" WHERE id > ? ORDER BY id LIMIT ?", after, min(removedAtOnce, limit)).Scan(&ids).Error
+		err := p.relay.WithContext(ctx).Raw("SELECT id FROM "+removedTable+" WHERE id > ? ORDER BY id LIMIT ?", after, min(removedAtOnce, limit)).Scan(&ids).Error
 		if err != nil || len(ids) == 0 {
 			return n, unavailable(err)
 		}
-		deleted, err := s.deleteHistoryOf(ctx, ids, limit-n)
+		deleted, err := p.deleteHistoryOf(ctx, ids, limit-n)
 		n += deleted
 		if err != nil {
 			return n, err
@@ -72,26 +72,20 @@ func (s *Store) deleteHistory(ctx context.Context, _ retentionRule, limit int) (
 	return n, nil
 }
 
-func (s *Store) deleteHistoryOf(ctx context.Context, ids []string, limit int) (n int, err error) {
+func (p pruning) deleteHistoryOf(ctx context.Context, ids []string, limit int) (n int, err error) {
 	for _, rule := range history("IN ?", ids) {
-		deleted, err := s.deleteExpired(ctx, rule, limit-n)
+		deleted, err := p.deleteExpired(ctx, rule, limit-n)
 		n += deleted
 		if err != nil || n == limit {
 			return n, err
 		}
 	}
 	// The first transaction locks drivers. The second reads all the history of the dispatches, and must not hold these locks meanwhile.
-	for _, remove := range []func(*gorm.DB, []string, int) (int, error){s.deleteClaims, s.forgetRemoved} {
-		removed := 0
-		err = s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) (err error) {
-			removed, err = remove(tx, ids, limit-n)
-			return unavailable(err)
-		})
-		if err != nil {
+	for _, remove := range []func(*gorm.DB, []string, int) (int, error){p.deleteClaims, p.forgetRemoved} {
+		removed, err := p.transact(ctx, func(tx *gorm.DB) (int, error) { return remove(tx, ids, limit-n) })
+		n += removed
+		if err != nil || n == limit {
 			return n, err
-		}
-		if n += removed; n == limit {
-			return n, nil
 		}
 	}
 	return n, nil

@@ -33,24 +33,26 @@ const (
 )
 
 // Prune deletes up to limit expired rows and returns how many; rows that it keeps for longer (see keepOffers) count too. Each rule gets an
-// equal share of limit; the part that a rule does not use goes to the others. Prune locks few rows at a time and waits for no lock.
-func (s *Store) Prune(ctx context.Context, limit int) (n int, err error) {
+// equal share of limit; the part that a rule does not use goes to the others. Prune locks few rows at a time and waits for no lock. It calls
+// rest after each transaction, and ends with its error.
+func (s *Store) Prune(ctx context.Context, limit int, rest func(context.Context) error) (n int, err error) {
 	now, err := s.clock(s.relay.WithContext(ctx))
 	if err != nil {
 		return 0, err
 	}
+	p := pruning{s, rest}
 	left := s.rulesWithRows(ctx, s.retentionRules(now))
 	for n < limit && len(left) > 0 {
 		var more []retentionRule
 		for i, rule := range left {
 			others := len(left) - i - 1
 			share := (limit - n + others) / (others + 1)
-			deleteRows := s.deleteExpired
+			deleteRows := p.deleteExpired
 			switch rule.table {
 			case removedTable:
-				deleteRows = s.deleteHistory
+				deleteRows = p.deleteHistory
 			case webhooksTable:
-				deleteRows = s.deleteDeliveries
+				deleteRows = p.deleteDeliveries
 			}
 			deleted, err := deleteRows(ctx, rule, share)
 			n += deleted
@@ -64,10 +66,28 @@ func (s *Store) Prune(ctx context.Context, limit int) (n int, err error) {
 		left = more
 	}
 	if n < limit { // what was removed just now
-		deleted, err := s.deleteHistory(ctx, retentionRule{}, limit-n)
+		deleted, err := p.deleteHistory(ctx, retentionRule{}, limit-n)
 		return n + deleted, err
 	}
 	return n, nil
+}
+
+// pruning is a call of Prune.
+type pruning struct {
+	*Store
+	rest func(context.Context) error
+}
+
+// transact runs fn in a transaction, which returns how many rows it has deleted, and rests.
+func (p pruning) transact(ctx context.Context, fn func(tx *gorm.DB) (int, error)) (n int, err error) {
+	err = p.transactWithRetry(ctx, p.relay, func(tx *gorm.DB) (err error) {
+		n, err = fn(tx)
+		return unavailable(err)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return n, p.rest(ctx)
 }
 
 // rulesWithRows returns the rules by which rows are to be deleted, in one statement, and all rules if that fails.
@@ -162,27 +182,20 @@ func (s *Store) retentionRules(now time.Time) []retentionRule {
 }
 
 const (
-	// deleteBatchSize bounds one transaction: on SQLite it makes all other writers wait.
-	deleteBatchSize = 500
+	// deleteBatchSize bounds one transaction: a claim may wait for it, on SQLite for its locks, and elsewhere for the processor.
+	deleteBatchSize = 60
 	// removeBatchSize is deleteBatchSize for dispatches: each goes with its words, of which it has about ten.
-	removeBatchSize = 50
+	removeBatchSize = 10
 )
 
 // deleteExpired deletes up to limit rows of a rule, and returns how many, with those that it keeps for longer, also with an error.
-func (s *Store) deleteExpired(ctx context.Context, rule retentionRule, limit int) (n int, err error) {
+func (p pruning) deleteExpired(ctx context.Context, rule retentionRule, limit int) (n int, err error) {
 	for n < limit {
 		chunk := min(limit-n, cmp.Or(rule.batch, deleteBatchSize))
-		found := 0
-		err := s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) (err error) {
-			found, err = s.deleteBatch(tx, rule, chunk)
-			return unavailable(err)
-		})
-		if err != nil {
-			return n, err
-		}
+		found, err := p.transact(ctx, func(tx *gorm.DB) (int, error) { return p.deleteBatch(tx, rule, chunk) })
 		n += found
-		if found < chunk {
-			return n, nil
+		if err != nil || found < chunk {
+			return n, err
 		}
 	}
 	return n, nil

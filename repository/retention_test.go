@@ -1,6 +1,8 @@
 package repository
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -58,6 +60,27 @@ func TestPrune(t *testing.T) {
 	})
 }
 
+// Prune rests after each transaction, of which none is long, and ends with the error of a rest that ends.
+func TestPruneRests(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.many(t, 10*deleteBatchSize)
+		var gone []int
+		before, over := db.count(t, "notifications"), errors.New("over")
+		n, err := db.Prune(t.Context(), 10*deleteBatchSize, func(context.Context) error {
+			left := db.count(t, "notifications")
+			gone = append(gone, before-left)
+			before = left
+			if len(gone) == 4 {
+				return over
+			}
+			return nil
+		})
+		if want := slices.Repeat([]int{deleteBatchSize}, 4); !slices.Equal(gone, want) || n != 4*deleteBatchSize || !errors.Is(err, over) {
+			t.Errorf("%d rows are deleted, %v by transaction, %v", n, gone, err)
+		}
+	})
+}
+
 const day = 24 * time.Hour
 
 // aged writes into each table rows of a time, of which those are found that what names.
@@ -104,9 +127,11 @@ func (db *database) mustKeep(t *testing.T, want map[string]int) {
 }
 
 // mustPrune has up to limit rows deleted, and fails the test unless so many were.
+func noRest(context.Context) error { return nil }
+
 func (db *database) mustPrune(t *testing.T, limit, want int) {
 	t.Helper()
-	if n, err := db.Prune(t.Context(), limit); n != want || err != nil {
+	if n, err := db.Prune(t.Context(), limit, noRest); n != want || err != nil {
 		t.Errorf("pruned %d rows, %v; want %d of up to %d", n, err, want, limit)
 	}
 }
@@ -186,7 +211,7 @@ func TestPruneThatFails(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.fill(t, 3)
 		db.without(t, "notifications", func() {
-			if n, err := db.Prune(t.Context(), 100); n != 3 || err == nil || !strings.Contains(err.Error(), "notifications") {
+			if n, err := db.Prune(t.Context(), 100, noRest); n != 3 || err == nil || !strings.Contains(err.Error(), "notifications") {
 				t.Errorf("pruned %d, %v", n, err)
 			}
 		})

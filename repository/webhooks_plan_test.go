@@ -62,7 +62,7 @@ func TestPlansOfWebhooks(t *testing.T) {
 			must(t, in.relay.CompleteEvents(t.Context(), events))
 			must(t, in.ReplayWebhook(t.Context(), to, db.now(t).Add(-time.Hour)))
 			must(t, errorOf(in.sends.ReplayNext(t.Context())))
-			must(t, errorOf(in.deleteDeliveries(t.Context(), retentionRule{}, 10)))
+			must(t, errorOf(pruning{in.Store, noRest}.deleteDeliveries(t.Context(), retentionRule{}, 10)))
 		})
 		looked := map[string]int{}
 		for _, s := range all {

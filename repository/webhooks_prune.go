@@ -20,9 +20,9 @@ const (
 
 // deleteDeliveries deletes up to limit rows, of any endpoint, that are no longer kept, and returns how many, also with an error: old
 // deliveries, and everything of a deleted endpoint.
-func (s *Store) deleteDeliveries(ctx context.Context, _ retentionRule, limit int) (n int, err error) {
-	db := s.relay.WithContext(ctx)
-	now, err := s.clock(db)
+func (p pruning) deleteDeliveries(ctx context.Context, _ retentionRule, limit int) (n int, err error) {
+	db := p.relay.WithContext(ctx)
+	now, err := p.clock(db)
 	if err != nil {
 		return 0, err
 	}
@@ -37,14 +37,14 @@ func (s *Store) deleteDeliveries(ctx context.Context, _ retentionRule, limit int
 			rules = deliveriesOfDeleted(w.ID)
 		}
 		for _, rule := range rules {
-			deleted, err := s.deleteExpired(ctx, rule, limit-n)
+			deleted, err := p.deleteExpired(ctx, rule, limit-n)
 			n += deleted
 			if err != nil || n == limit {
 				return n, err
 			}
 		}
 		if w.Status == deletedWebhook && fromMicros(w.UpdatedAt).Add(keepDeletedWebhook).Before(now) {
-			deleted, err := s.forgetWebhook(ctx, w.ID)
+			deleted, err := p.forgetWebhook(ctx, w.ID)
 			n += deleted
 			if err != nil || n == limit {
 				return n, err
@@ -76,12 +76,10 @@ func deliveriesOfDeleted(id webhook.ID) []retentionRule {
 }
 
 // forgetWebhook deletes the row of a deleted endpoint of which nothing else is left, and returns how many rows it deleted.
-func (s *Store) forgetWebhook(ctx context.Context, id webhook.ID) (n int, err error) {
-	err = s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) error {
+func (p pruning) forgetWebhook(ctx context.Context, id webhook.ID) (int, error) {
+	return p.transact(ctx, func(tx *gorm.DB) (int, error) {
 		done := tx.Exec("DELETE FROM webhooks WHERE id = ? AND status = ? AND (SELECT 1 FROM webhook_lanes WHERE webhook_id = ? LIMIT 1) IS NULL"+
 			" AND (SELECT 1 FROM webhook_deliveries WHERE webhook_id = ? LIMIT 1) IS NULL", id, deletedWebhook, id, id)
-		n = int(done.RowsAffected)
-		return unavailable(done.Error)
+		return int(done.RowsAffected), done.Error
 	})
-	return n, err
 }

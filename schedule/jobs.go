@@ -20,7 +20,7 @@ type JobStore interface {
 	CloseOverdue(ctx context.Context, after time.Duration, limit int) (int, error)
 	ScheduleTopicCleanup(ctx context.Context) (int, error)
 	RecordSupply(ctx context.Context, run cronjob.Run) (int, error)
-	Prune(ctx context.Context, limit int) (int, error)
+	Prune(ctx context.Context, limit int, rest func(context.Context) error) (int, error)
 }
 
 const (
@@ -30,9 +30,8 @@ const (
 	retentionDelay = 5 * time.Minute
 	// batchSize is how many rows a job changes at a time.
 	batchSize = 200
-	// retentionSize is how many rows the retention deletes between two pauses. For each kind of row it takes a few statements, however many
-	// rows there are.
-	retentionSize = 250
+	// retentionSize is how many rows the retention deletes before it looks again for rows to delete, and at the time.
+	retentionSize = 500
 	// retentionTime bounds a run of the retention. The next run deletes what is left.
 	retentionTime = 9 * time.Minute
 	// overdueAfter is how long after the end of its work an open dispatch is closed.
@@ -70,7 +69,10 @@ func Jobs(work JobStore, remindBefore time.Duration) []Job {
 	}, {
 		Name: "retention", When: After(retentionDelay), Hold: lock.Renewed(30*time.Second, retentionTime+time.Minute),
 		Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
-			n, err := inBatchesOf(ctx, retentionSize, atHalfSpeed(work.Prune), retentionTime)
+			rest := halfSpeed()
+			n, err := inBatchesOf(ctx, retentionSize, func(ctx context.Context, limit int) (int, error) {
+				return work.Prune(ctx, limit, rest)
+			}, retentionTime)
 			if errors.Is(err, errMoreFollow) {
 				return fmt.Sprintf("%d rows deleted; the next run deletes more", n), nil
 			}
@@ -124,16 +126,15 @@ func inBatchesOf(ctx context.Context, size int, batch func(ctx context.Context, 
 	}
 }
 
-// atHalfSpeed returns a batch that first waits as long as the one before took: others have the database half of the time.
-func atHalfSpeed(batch func(ctx context.Context, limit int) (int, error)) func(ctx context.Context, limit int) (int, error) {
-	var took time.Duration
-	return func(ctx context.Context, limit int) (int, error) {
-		if !pause(ctx, took) {
-			return 0, context.Cause(ctx)
+// halfSpeed returns a function that is called between parts of work, and waits for as long as the part took: others have the database half of
+// the time. It returns the cause when ctx ends.
+func halfSpeed() func(context.Context) error {
+	began := time.Now()
+	return func(ctx context.Context) error {
+		if !pause(ctx, time.Since(began)) {
+			return context.Cause(ctx)
 		}
-		began := time.Now()
-		n, err := batch(ctx, limit)
-		took = time.Since(began)
-		return n, err
+		began = time.Now()
+		return nil
 	}
 }
