@@ -165,11 +165,12 @@ mutant "a removed dispatch leaves its words" repository/removed.go "words = appe
 mutant "the indexer adds no words" $index "s.addWords(tx, s.dispatchWords(), entries)" "s.addWords(tx, s.dispatchWords(), nil)" ./repository TestDispatchesOfAnEarlierVersionAreIndexed
 mutant "the indexer waits for locks" $index '" WHERE id IN ? AND unindexed = 1 ORDER BY id"+s.dialect.skipLocked' '" WHERE id IN ? AND unindexed = 1 ORDER BY id"+s.dialect.forUpdate' ./repository TestIndexerWaitsForNoLock
 mutant "a search misses what is not indexed" repository/word_index.go 'parts := []idPart{{column: "id", from: x.unindexed}}' 'parts := []idPart(nil)' ./repository TestDispatchesOfAnEarlierVersionAreIndexed
-mutant "a search checks one term" $search "haveAll(terms, " "haveAll(terms[:1], " ./repository TestSearch
-mutant "a search reads more candidates than it may" repository/word_index.go "fewest <= searchReads" "fewest <= 10*searchReads" ./repository TestPlansOfASearch
+mutant "a search checks one term" repository/dispatch_search_ways.go "haveAll(terms, " "haveAll(terms[:1], " ./repository TestSearch
+mutant "a search reads more candidates than it may" repository/word_index.go "fewest <= c.most" "fewest <= 10*c.most" ./repository TestPlansOfASearch
 mutant "a search reads the list to its end" $search " || n >= searchReads" "" ./repository TestSearchForCommonWords
 mutant "a search gives up where its page is short" $search "rest := read.rest" 'rest := ""' ./repository TestSearchForCommonWords
 mutant "a search takes the slowest way" $search "p.last < first.last" "p.last > first.last" ./repository TestSearchForCommonWords
+mutant "a search counts few entries only" $search "[]int{fewEntries, searchReads}" "[]int{fewEntries}" ./repository "TestSearchForCommonWords|TestPlansOfASearch"
 mutant "a search of common words reads the list" $ways "len(words) <= followedWords" "len(words) < 1" ./repository TestSearchForCommonWords
 mutant "a search ignores the cursor" repository/word_index.go 'query, args = query+" WHERE id < ?", append(args, last)' '_ = last' ./repository TestSearch
 mutant "an erased driver comes back into the index" repository/driver_index.go "if row.ErasedAt != nil {" "if false {" ./repository TestIndexOfDriversIsTrue

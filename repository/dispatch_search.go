@@ -11,6 +11,8 @@ import (
 const (
 	// searchReads bounds how many dispatches a search reads, and how many entries of a term.
 	searchReads = 10_000
+	// fewEntries is up to how many entries are counted of each term at first: the words of a term with more are followed.
+	fewEntries = 2500
 	// It reads a page of dispatches at first, as most of them match, but at least minStretch, and then twice as many each time up to
 	// maxStretch.
 	minStretch, maxStretch = 32, 250
@@ -42,11 +44,7 @@ func (s *Store) search(ctx context.Context, q dispatch.Query) ([]dispatch.Dispat
 	}
 	var matches []dispatchRow
 	for n := size; ; n += size {
-		for i := range read.rows {
-			if haveAll(terms, string(read.rows[i].ID), read.rows[i].words()) {
-				matches = append(matches, read.rows[i])
-			}
-		}
+		matches = append(matches, read.rows...)
 		if len(matches) > q.Limit || read.rest == "" || n >= searchReads {
 			break
 		}
@@ -89,7 +87,8 @@ func (s *Store) listingOf(q dispatch.Query, ids []string) listing {
 	return l
 }
 
-// fastest returns the way that reaches back the furthest with its first stretch of that size, and that.
+// fastest returns the way to dispatches with all the terms that reaches back the furthest with its first stretch of that size, and that. The
+// first way whose stretch fills the page will do.
 func (s *Store) fastest(db *gorm.DB, q dispatch.Query, terms []searchTerm, size int) (way, stretch, error) {
 	ways := []way{s.listWay(db, q)}
 	if q.Driver == "" { // a driver's list has another order
@@ -102,34 +101,51 @@ func (s *Store) fastest(db *gorm.DB, q dispatch.Query, terms []searchTerm, size 
 	var best way
 	var first stretch
 	for _, next := range ways {
+		next = next.to(terms)
 		p, err := next(q.Cursor, size)
 		if err != nil {
 			return nil, stretch{}, err
 		}
-		if best == nil || p.rest == "" || p.last < first.last {
-			best, first = next, p
+		if p.rest == "" || len(p.rows) > q.Limit {
+			return next, p, nil
 		}
-		if p.rest == "" {
-			break
+		if best == nil || p.last < first.last {
+			best, first = next, p
 		}
 	}
 	return best, first, nil
 }
 
-// waysByTerms returns one way if a term is rare, and otherwise those of the terms that are the beginnings of few words.
+// waysByTerms returns one way if a term is rare, and otherwise those of the terms that are the beginnings of few words. Where a term is the
+// beginning of many, one with up to searchReads entries is rare, too.
 func (s *Store) waysByTerms(db *gorm.DB, q dispatch.Query, terms []searchTerm) (ways []way, err error) {
 	terms = terms[:min(len(terms), countedTerms)]
-	counted, err := s.countTerms(db, s.dispatchWords(), terms)
-	if err != nil {
-		return nil, err
+	for _, most := range []int{fewEntries, searchReads} {
+		counted, err := s.countTerms(db, s.dispatchWords(), terms, most)
+		if err != nil {
+			return nil, err
+		}
+		if i, rare := counted.rarest(); rare {
+			return []way{s.idWay(db, q, s.rareIDs(db, s.dispatchWords(), terms[i]))}, nil
+		}
+		switch {
+		case counted.unindexed: // the indexer may add words while they are followed
+			ways = nil
+		case most == fewEntries:
+			if ways, err = s.followedWays(db, q, terms[:min(len(terms), followedTerms)]); err != nil {
+				return nil, err
+			}
+		}
+		if len(ways) == len(terms) {
+			break
+		}
 	}
-	if i, rare := counted.rarest(); rare {
-		return []way{s.idWay(db, q, s.rareIDs(db, s.dispatchWords(), terms[i]))}, nil
-	}
-	if counted.unindexed { // the indexer may add words while they are followed
-		return nil, nil
-	}
-	for _, t := range terms[:min(len(terms), followedTerms)] {
+	return ways, nil
+}
+
+// followedWays returns the ways of those terms that are the beginnings of few words.
+func (s *Store) followedWays(db *gorm.DB, q dispatch.Query, terms []searchTerm) (ways []way, err error) {
+	for _, t := range terms {
 		words, all, err := s.wordsThatBegin(db, t)
 		if err != nil {
 			return nil, err

@@ -12,6 +12,15 @@ import (
 // A way reads the next stretch of a list from the cursor on, up to size dispatches. It may leave out dispatches that do not match.
 type way func(cursor string, size int) (stretch, error)
 
+// to is the way that leaves out what does not have all the terms.
+func (w way) to(terms []searchTerm) way {
+	return func(cursor string, size int) (stretch, error) {
+		p, err := w(cursor, size)
+		p.rows = slices.DeleteFunc(p.rows, func(row dispatchRow) bool { return !haveAll(terms, string(row.ID), row.words()) })
+		return p, err
+	}
+}
+
 // stretch is some dispatches, the newest first.
 type stretch struct {
 	rows []dispatchRow // with searchColumns

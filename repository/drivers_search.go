@@ -56,7 +56,7 @@ func (s *Store) searchDrivers(db *gorm.DB, q dispatch.DriverQuery) (matches []dr
 	if len(terms) == 0 {
 		return nil, "", nil
 	}
-	counted, err := s.countTerms(db, s.driverWords(), terms[:min(len(terms), countedTerms)])
+	counted, err := s.countTerms(db, s.driverWords(), terms[:min(len(terms), countedTerms)], searchReads)
 	if err != nil {
 		return nil, "", err
 	}

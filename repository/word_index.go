@@ -97,29 +97,30 @@ func (s *Store) withoutWords(x wordIndex, t searchTerm) []idPart {
 	return parts
 }
 
-// counts are how many rows may have each term, up to some more than searchReads, and whether any is not indexed.
+// counts are how many rows may have each term, up to some more than most, and whether any row is not indexed.
 type counts struct {
 	terms     []int
+	most      int
 	unindexed bool
 }
 
 // rarest returns the index of the rarest term, and whether a search reads all rows that may have it.
 func (c *counts) rarest() (term int, rare bool) {
 	fewest := slices.Min(c.terms)
-	return slices.Index(c.terms, fewest), fewest <= searchReads
+	return slices.Index(c.terms, fewest), fewest <= c.most
 }
 
-func (s *Store) countTerms(db *gorm.DB, x wordIndex, terms []searchTerm) (counts, error) {
+func (s *Store) countTerms(db *gorm.DB, x wordIndex, terms []searchTerm, most int) (counts, error) {
 	sums, args := make([]string, len(terms)), []any(nil)
 	for i, t := range terms {
 		var sum []string
 		for _, p := range append(s.withoutWords(x, t), s.rangeOf(x, t.Word)) {
-			query, values := s.countSome(p)
+			query, values := s.countSome(p, most)
 			sum, args = append(sum, query), append(args, values...)
 		}
 		sums[i] = strings.Join(sum, " + ")
 	}
-	c := counts{terms: make([]int, len(terms))}
+	c := counts{terms: make([]int, len(terms)), most: most}
 	into := []any{&c.unindexed}
 	for i := range terms {
 		into = append(into, &c.terms[i])
@@ -129,14 +130,14 @@ func (s *Store) countTerms(db *gorm.DB, x wordIndex, terms []searchTerm) (counts
 	return c, unavailable(err)
 }
 
-// countSome is the SQL for how many entries a part has, up to some more than searchReads.
-func (s *Store) countSome(p idPart) (query string, args []any) {
+// countSome is the SQL for how many entries a part has, up to some more than most.
+func (s *Store) countSome(p idPart, most int) (query string, args []any) {
 	if s.dialect.name == migrations.TiDB { // it evaluates both branches of a CASE
-		return "(SELECT COUNT(*) FROM (SELECT 1 FROM " + p.from + " LIMIT ?) c)", slices.Concat(p.args, []any{searchReads + 1})
+		return "(SELECT COUNT(*) FROM (SELECT 1 FROM " + p.from + " LIMIT ?) c)", slices.Concat(p.args, []any{most + 1})
 	}
 	// A COUNT with a LIMIT would write what it counts to a temporary table.
 	return "CASE WHEN (SELECT 1 FROM " + p.from + " LIMIT 1 OFFSET ?) = 1 THEN ? ELSE (SELECT COUNT(*) FROM " + p.from + ") END",
-		slices.Concat(p.args, []any{searchReads, searchReads + 1}, p.args)
+		slices.Concat(p.args, []any{most, most + 1}, p.args)
 }
 
 // idSource returns the rows after last, or from the newest on, and at least one more than size unless it ends.
