@@ -119,7 +119,7 @@ func Reaction(tap, opened time.Time, sent *time.Time) *time.Duration {
 
 // TapStatistics describe how a driver has tapped recently, for the backoffice to read. No rule depends on them.
 type TapStatistics struct {
-	// Since is from when on taps were counted.
+	// Since is from when on taps were counted; wins and withdrawals are those of thirty days.
 	Since     time.Time
 	Taps      int
 	Wins      int

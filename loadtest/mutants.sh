@@ -188,6 +188,7 @@ mutant "a phone is not found by its end" $words "shortened(backwards+reversed(nu
 mutant "a phone is not found as dialed at home" $words "number = end" "_ = end" ./repository TestListDrivers
 mutant "a Korean name is not found by a part" $words "named = append(named, word[i:])" "_ = word" ./repository TestListDrivers
 mutant "a search of drivers reads without end" repository/drivers_search.go "n < searchReads" "true" ./repository TestSearchForCommonNames
+mutant "a search reads the suspended again and again" repository/drivers_search.go "if q.Suspended == nil || !*q.Suspended || q.Erased {" "if true {" ./repository TestSearchForCommonNames
 mutant "a search of drivers finds what only one term has" repository/drivers_search.go "haveAll(terms, " "haveAll(terms[:1], " ./repository TestSearchForCommonNames
 mutant "the removal of a claim leaves the driver unindexed" repository/removed.go "SET indexed_version = indexed_version + 1, worded" "SET worded" ./repository TestRemovalOfTheNewestClaim
 mutant "the audit of an erased driver has the name" repository/erase.go "if !eraseValues(detail) {" "if true {" ./repository TestErasedDriverIsInNoTable
@@ -380,7 +381,7 @@ mutant "a slot with work behind a passed one waits" schedule/job.go "if j.passes
 mutant "a failing job without work seems to succeed" schedule/metrics.go "if !m.failing.Load() {" "if m != nil {" ./schedule TestFailingJobWithoutWork
 mutant "the board counts what is over as open" repository/supply.go "region, -COUNT(*)" "region, 0" ./repository TestBoardCounts
 mutant "the board counts all that ever expired" repository/supply.go "SUM(expires_at >= \` + since + \`)" "COUNT(*)" ./repository TestBoardCounts
-mutant "history is deleted at full speed" schedule/jobs.go "if !pause(ctx, time.Since(began)) {" "if !pause(ctx, 0) {" ./schedule TestRetentionAtHalfSpeed
+mutant "history is deleted at full speed" schedule/jobs.go "if !pause(ctx, time.Since(part)) {" "if !pause(ctx, 0) {" ./schedule TestRetentionAtHalfSpeed
 mutant "a deletion of history does not rest" repository/retention.go "return n, p.rest(ctx)" "return n, nil" ./repository TestPruneRests
 mutant "a missed slot with work is not made up for" schedule/watch.go "len(state.Unfinished) > 0 || j.toRun(state, now)" "len(state.Unfinished) > 0" ./schedule TestMissedSlotWithWork
 mutant "an expansion that failed is never retried" notify/poll.go "if r.expandFailed.Load() {" "if r == nil {" ./notify TestAReleaseIsLost

@@ -31,15 +31,15 @@ const (
 )
 
 // namedLock takes MySQL's GET_LOCK on a connection of its own, with which the lock ends. Named locks are global to the server, so
-// the name contains a hash of the database's name. The lock is checked whenever untilHeartbeat returns nil.
-func namedLock(ctx context.Context, db *sql.DB, untilHeartbeat func(context.Context) error) (held context.Context, release func() error, err error) {
+// the name contains a hash of the database's name. It waits for so long. The lock is checked whenever untilHeartbeat returns nil.
+func namedLock(ctx context.Context, db *sql.DB, wait time.Duration, untilHeartbeat func(context.Context) error) (held context.Context, release func() error, err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	var got sql.NullInt64
 	if _, err = conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d", int(lockSessionTimeout.Seconds()))); err == nil {
-		err = conn.QueryRowContext(ctx, "SELECT GET_LOCK("+lockName+", ?)", int(LockWait.Seconds())).Scan(&got)
+		err = conn.QueryRowContext(ctx, "SELECT GET_LOCK("+lockName+", ?)", int(wait.Seconds())).Scan(&got)
 	}
 	if err == nil && got.Int64 != 1 {
 		err = ErrBusy

@@ -80,7 +80,7 @@ func New(dialect Dialect, db, lockDB *sql.DB, log *slog.Logger) (*Migrator, erro
 			lock = tidbLock
 		}
 		m.lock = func(ctx context.Context) (context.Context, func() error, error) {
-			return lock(ctx, db, m.untilHeartbeat)
+			return lock(ctx, db, LockWait, m.untilHeartbeat)
 		}
 		m.journal = &journal{db: db, files: map[int64]*file{}, lastUnjournaled: lastUnjournaled, silence: statementSilence, log: log}
 		if dialect == TiDB {

@@ -3,6 +3,7 @@ package migrations
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"io/fs"
 	"strings"
 	"time"
@@ -40,16 +41,16 @@ const (
 	lockRetry    = 100 * time.Millisecond
 )
 
-// tidbLock is [namedLock] on TiDB. Its GET_LOCK fails when many sessions wait for the lock that one of them gets: then it asks again, for
-// LockWait in all.
-func tidbLock(ctx context.Context, db *sql.DB, untilHeartbeat func(context.Context) error) (held context.Context, release func() error, err error) {
-	for end := time.Now().Add(LockWait); ; {
-		held, release, err = namedLock(ctx, db, untilHeartbeat)
+// tidbLock is [namedLock] on TiDB. Its GET_LOCK fails when many sessions wait for the lock that one of them gets: then it asks again, until it
+// has waited for so long.
+func tidbLock(ctx context.Context, db *sql.DB, wait time.Duration, untilHeartbeat func(context.Context) error) (held context.Context, release func() error, err error) {
+	for end := time.Now().Add(wait); ; {
+		held, release, err = namedLock(ctx, db, max(0, time.Until(end)), untilHeartbeat)
 		if !isError(err, unknownError) || !strings.Contains(err.Error(), "pessimistic lock retry limit") {
 			return held, release, err
 		}
 		if time.Now().After(end) {
-			return nil, nil, ErrBusy
+			return nil, nil, fmt.Errorf("%w: %w", ErrBusy, err)
 		}
 		if err := sleep(ctx, lockRetry); err != nil {
 			return nil, nil, err

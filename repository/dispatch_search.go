@@ -116,8 +116,8 @@ func (s *Store) fastest(db *gorm.DB, q dispatch.Query, terms []searchTerm, size 
 	return best, first, nil
 }
 
-// waysByTerms returns one way if a term is rare, and otherwise those of the terms that are the beginnings of few words. Where a term is the
-// beginning of many, one with up to searchReads entries is rare, too.
+// waysByTerms returns one way if a term is rare, and otherwise those of the terms that are the beginnings of few words. Where one is the
+// beginning of many, or there are more than followedTerms, a term with up to searchReads entries is rare, too.
 func (s *Store) waysByTerms(db *gorm.DB, q dispatch.Query, terms []searchTerm) (ways []way, err error) {
 	terms = terms[:min(len(terms), countedTerms)]
 	for _, most := range []int{fewEntries, searchReads} {

@@ -3,8 +3,11 @@ package repository
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"gorm.io/gorm"
 
 	"firsttap/dispatch"
 	"firsttap/testkit"
@@ -101,5 +104,11 @@ func TestSearchForCommonNames(t *testing.T) {
 		db.exec(t, "UPDATE drivers SET suspended_until = ?", micros(db.now(t).Add(time.Hour)))
 		both.Suspended = new(true)
 		mustFind(needles, both, 3)
+		both.Limit = 200
+		reads := slices.DeleteFunc(statements(t, []*gorm.DB{db.general}, func() { must(t, errorOf(cursorOf(db.Drivers(t.Context(), both)))) }),
+			func(statement string) bool { return !strings.Contains(statement, "ix_drivers_suspended") })
+		if len(reads) != 1 {
+			t.Errorf("who is suspended is read %d times for a page: %q", len(reads), reads)
+		}
 	})
 }

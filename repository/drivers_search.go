@@ -46,8 +46,8 @@ func (s *Store) driversBy(db *gorm.DB, q dispatch.DriverQuery) ([]driverRow, str
 	}
 }
 
-// searchDrivers is driversBy with a text. It reads the drivers who may have the rarest term, or the list if all terms are common, the newest
-// first, and checks each by the row. After searchReads of them it returns what it has found so far, with a cursor to go on.
+// searchDrivers is driversBy with a text. It reads the drivers who may have the rarest term, or, if all terms are common, the suspended or
+// the list, the newest first, and checks each by the row. After searchReads of them it returns what it has found so far, with a cursor to go on.
 func (s *Store) searchDrivers(db *gorm.DB, q dispatch.DriverQuery) (matches []driverRow, rest string, err error) {
 	if _, err := driverCursor(q.Cursor); err != nil {
 		return nil, "", err
@@ -98,8 +98,9 @@ func (s *Store) sourceFor(db *gorm.DB, q dispatch.DriverQuery, terms []searchTer
 	if q.Suspended == nil || !*q.Suspended || q.Erased {
 		return nil
 	}
-	from := "drivers v" + s.dialect.forceIndex("ix_drivers_suspended") + " WHERE " + s.driverFilter(q) + " AND v.on_duty IN (0, 1)"
-	return readOnce(db, []idPart{{column: "id", from: from}})
+	of, args := s.driverColumns(q)
+	from := "drivers v" + s.dialect.forceIndex("ix_drivers_suspended") + " WHERE " + s.driverFilter(q) + " AND v.on_duty IN (0, 1)" + of
+	return readOnce(db, []idPart{{column: "id", from: from, args: args}})
 }
 
 // driversOf reads the next drivers of the source, and returns those that q selects, whatever its text.

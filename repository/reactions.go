@@ -38,7 +38,7 @@ func (s *Store) countTaps(ctx context.Context, v dispatch.DriverID) (dispatch.Ta
 		return dispatch.TapStatistics{}, err
 	}
 	since, late := now.Add(-signalWindow), now.Add(-recentWindow)
-	taps, err := tapsSince(db, since)
+	taps, err := s.tapsSince(db, s.firstTap(now, since))
 	if err != nil {
 		return dispatch.TapStatistics{}, err
 	}
@@ -71,11 +71,19 @@ func (s *Store) countTaps(ctx context.Context, v dispatch.DriverID) (dispatch.Ta
 // signalBatches bounds how many batches of taps a driver's signals are read from: a second's work for a server.
 const signalBatches = 250_000
 
+// firstTap is since, or later if taps are not kept for as long.
+func (s *Store) firstTap(now, since time.Time) time.Time {
+	if kept := s.options.Retention.Attempts; kept > 0 && now.Add(-kept).After(since) {
+		return now.Add(-kept)
+	}
+	return since
+}
+
 // tapsSince selects the taps since then, or those of the newest signalBatches if there are more.
-func tapsSince(db *gorm.DB, since time.Time) (tapFilter, error) {
+func (s *Store) tapsSince(db *gorm.DB, since time.Time) (tapFilter, error) {
 	f := tapFilter{since: since, from: dispatch.MinAttemptID(since.Add(-maxBatchSpan))}
 	var oldest dispatch.AttemptID
-	err := db.Raw("SELECT id FROM tap_batches WHERE id >= ? ORDER BY id DESC LIMIT 1 OFFSET ?", f.from, signalBatches-1).Scan(&oldest).Error
+	err := db.Raw("SELECT id FROM tap_batches"+s.dialect.forceIndex("PRIMARY")+" WHERE id >= ? ORDER BY id DESC LIMIT 1 OFFSET ?", f.from, signalBatches-1).Scan(&oldest).Error
 	if at, found := oldest.MadeAt(); found && at.After(since) {
 		f.since, f.from = at, oldest
 	}

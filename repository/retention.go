@@ -184,7 +184,7 @@ func (s *Store) retentionRules(now time.Time) []retentionRule {
 const (
 	// deleteBatchSize bounds one transaction: a claim may wait for it, on SQLite for its locks, and elsewhere for the processor.
 	deleteBatchSize = 60
-	// removeBatchSize is deleteBatchSize for dispatches: each goes with its words, of which it has about ten.
+	// removeBatchSize is deleteBatchSize for dispatches: each goes with its words, of which it has about ten, and 64 at most.
 	removeBatchSize = 10
 )
 

@@ -88,7 +88,7 @@ func (db *database) sessionWork(t *testing.T, session *sql.DB) (read, deleted in
 	return read, deleted
 }
 
-// Prune reads what it deletes and little else, by as many statements for many rows as for few, and waits for no row that somebody else has
+// Prune reads what it deletes and little else, by as many statements for many rows of a transaction as for few, and waits for no row that somebody else has
 // locked: of a small table, where a server likes to read all, and of a large one.
 func TestCostOfPrune(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {

@@ -126,9 +126,9 @@ func (db *database) mustKeep(t *testing.T, want map[string]int) {
 	}
 }
 
-// mustPrune has up to limit rows deleted, and fails the test unless so many were.
 func noRest(context.Context) error { return nil }
 
+// mustPrune has up to limit rows deleted, and fails the test unless so many were.
 func (db *database) mustPrune(t *testing.T, limit, want int) {
 	t.Helper()
 	if n, err := db.Prune(t.Context(), limit, noRest); n != want || err != nil {

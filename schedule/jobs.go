@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"firsttap/cronjob"
@@ -30,7 +29,7 @@ const (
 	retentionDelay = 5 * time.Minute
 	// batchSize is how many rows a job changes at a time.
 	batchSize = 200
-	// retentionSize is how many rows the retention deletes before it looks again for rows to delete, and at the time.
+	// retentionSize is how many rows the retention deletes before it looks again for rows to delete.
 	retentionSize = 500
 	// retentionTime bounds a run of the retention. The next run deletes what is left.
 	retentionTime = 9 * time.Minute
@@ -69,10 +68,10 @@ func Jobs(work JobStore, remindBefore time.Duration) []Job {
 	}, {
 		Name: "retention", When: After(retentionDelay), Hold: lock.Renewed(30*time.Second, retentionTime+time.Minute),
 		Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
-			rest := halfSpeed()
+			rest := halfSpeed(retentionTime)
 			n, err := inBatchesOf(ctx, retentionSize, func(ctx context.Context, limit int) (int, error) {
 				return work.Prune(ctx, limit, rest)
-			}, retentionTime)
+			})
 			if errors.Is(err, errMoreFollow) {
 				return fmt.Sprintf("%d rows deleted; the next run deletes more", n), nil
 			}
@@ -106,35 +105,36 @@ func supply(ctx context.Context, work JobStore, run cronjob.Run) (string, error)
 }
 
 func inBatches(ctx context.Context, batch func(ctx context.Context, limit int) (int, error)) (total int, err error) {
-	return inBatchesOf(ctx, batchSize, batch, math.MaxInt64)
+	return inBatchesOf(ctx, batchSize, batch)
+}
+
+// inBatchesOf calls batch until it has changed fewer rows than it may.
+func inBatchesOf(ctx context.Context, size int, batch func(ctx context.Context, limit int) (int, error)) (total int, err error) {
+	for {
+		n, err := batch(ctx, size)
+		total += n
+		if err != nil || n < size {
+			return total, err
+		}
+	}
 }
 
 // errMoreFollow says that a job has stopped because its time was over, and that rows are left.
 var errMoreFollow = errors.New("more rows are left")
 
-// inBatchesOf calls batch until it has changed fewer rows than it may, or errMoreFollow once most has passed.
-func inBatchesOf(ctx context.Context, size int, batch func(ctx context.Context, limit int) (int, error), most time.Duration) (total int, err error) {
-	for began := time.Now(); ; {
-		n, err := batch(ctx, size)
-		total += n
-		switch {
-		case err != nil || n < size:
-			return total, err
-		case time.Since(began) >= most:
-			return total, errMoreFollow
-		}
-	}
-}
-
 // halfSpeed returns a function that is called between parts of work, and waits for as long as the part took: others have the database half of
-// the time. It returns the cause when ctx ends.
-func halfSpeed() func(context.Context) error {
+// the time. It returns errMoreFollow once most has passed, and the cause when ctx ends.
+func halfSpeed(most time.Duration) func(context.Context) error {
 	began := time.Now()
+	part := began
 	return func(ctx context.Context) error {
-		if !pause(ctx, time.Since(began)) {
+		if time.Since(began) >= most {
+			return errMoreFollow
+		}
+		if !pause(ctx, time.Since(part)) {
 			return context.Cause(ctx)
 		}
-		began = time.Now()
+		part = time.Now()
 		return nil
 	}
 }
