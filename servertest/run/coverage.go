@@ -23,7 +23,7 @@ func count(dir string) error {
 
 // printCoverage prints which part of each package's statements has run.
 func printCoverage(ctx context.Context) error {
-	percent, err := output(ctx, "go", "tool", "covdata", "percent", "-i", os.Getenv("GOCOVERDIR"))
+	percent, err := goOutput(ctx, "tool", "covdata", "percent", "-i", os.Getenv("GOCOVERDIR"))
 	fmt.Print(percent)
 	return err
 }

@@ -15,7 +15,7 @@ import (
 // what has changed since the last run; `make clean` removes it. A run that finds another one there has a folder of its own, which
 // release removes.
 func programs(ctx context.Context, o options) (dir string, release func(), err error) {
-	root, err := output(ctx, "go", "list", "-m", "-f", "{{.Dir}}")
+	root, err := goOutput(ctx, "list", "-m", "-f", "{{.Dir}}")
 	if err != nil {
 		return "", nil, err
 	}

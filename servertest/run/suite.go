@@ -53,7 +53,7 @@ const goFlags = "-trimpath -buildvcs=false -gcflags=all=-dwarf=false"
 
 // compileAlike sets the environment of all programs that this one starts. Only the race detector needs cgo: see compile.
 func compileAlike() error {
-	flags, err := output(context.Background(), "go", "env", "GOFLAGS")
+	flags, err := goOutput(context.Background(), "env", "GOFLAGS")
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (s suite) String() string {
 // suites lists what the options choose, the longest first.
 func suites(ctx context.Context, o options) ([]suite, error) {
 	list := []string{"list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}"}
-	out, err := output(ctx, "go", slices.Concat(list, o.tags(), o.packages)...)
+	out, err := goOutput(ctx, slices.Concat(list, o.tags(), o.packages)...)
 	if err != nil {
 		return nil, err
 	}
@@ -253,9 +253,9 @@ func compile(ctx context.Context, o options, dir string, all []suite) error {
 	return nil
 }
 
-// output runs a command, and returns what it prints.
-func output(ctx context.Context, name string, args ...string) (string, error) {
-	return printed(exec.CommandContext(ctx, name, args...))
+// goOutput runs the go command, and returns what it prints.
+func goOutput(ctx context.Context, args ...string) (string, error) {
+	return printed(exec.CommandContext(ctx, "go", args...))
 }
 
 func printed(cmd *exec.Cmd) (string, error) {
