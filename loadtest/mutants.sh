@@ -381,7 +381,7 @@ mutant "a slot with work behind a passed one waits" schedule/job.go "if j.passes
 mutant "a failing job without work seems to succeed" schedule/metrics.go "if !m.failing.Load() {" "if m != nil {" ./schedule TestFailingJobWithoutWork
 mutant "the board counts what is over as open" repository/supply.go "region, -COUNT(*)" "region, 0" ./repository TestBoardCounts
 mutant "the board counts all that ever expired" repository/supply.go "SUM(expires_at >= \` + since + \`)" "COUNT(*)" ./repository TestBoardCounts
-mutant "history is deleted at full speed" schedule/jobs.go "if !pause(ctx, time.Since(part)) {" "if !pause(ctx, 0) {" ./schedule TestRetentionAtHalfSpeed
+mutant "history is deleted at full speed" schedule/jobs.go "pause(ctx, time.Since(part))" "pause(ctx, 0*time.Since(part))" ./schedule TestRetentionAtHalfSpeed
 mutant "a deletion of history does not rest" repository/retention.go "return n, p.rest(ctx)" "return n, nil" ./repository TestPruneRests
 mutant "a missed slot with work is not made up for" schedule/watch.go "len(state.Unfinished) > 0 || j.toRun(state, now)" "len(state.Unfinished) > 0" ./schedule TestMissedSlotWithWork
 mutant "an expansion that failed is never retried" notify/poll.go "if r.expandFailed.Load() {" "if r == nil {" ./notify TestAReleaseIsLost
