@@ -31,7 +31,7 @@ const (
 )
 
 // namedLock takes MySQL's GET_LOCK on a connection of its own, with which the lock ends. Named locks are global to the server, so
-// the name contains a hash of the database's name. It waits for so long. The lock is checked whenever untilHeartbeat returns nil.
+// the name contains a hash of the database's name. It waits up to wait for the lock, which is checked whenever untilHeartbeat returns nil.
 func namedLock(ctx context.Context, db *sql.DB, wait time.Duration, untilHeartbeat func(context.Context) error) (held context.Context, release func() error, err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {

@@ -41,8 +41,8 @@ const (
 	lockRetry    = 100 * time.Millisecond
 )
 
-// tidbLock is [namedLock] on TiDB. Its GET_LOCK fails when many sessions wait for the lock that one of them gets: then it asks again, until it
-// has waited for so long.
+// tidbLock is [namedLock] on TiDB. Its GET_LOCK fails when many sessions wait for the lock that one of them gets: then it asks again, until wait
+// has passed.
 func tidbLock(ctx context.Context, db *sql.DB, wait time.Duration, untilHeartbeat func(context.Context) error) (held context.Context, release func() error, err error) {
 	for end := time.Now().Add(wait); ; {
 		held, release, err = namedLock(ctx, db, max(0, time.Until(end)), untilHeartbeat)

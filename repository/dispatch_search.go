@@ -87,8 +87,8 @@ func (s *Store) listingOf(q dispatch.Query, ids []string) listing {
 	return l
 }
 
-// fastest returns the way to dispatches with all the terms that reaches back the furthest with its first stretch of that size, and that. The
-// first way whose stretch fills the page will do.
+// fastest returns the way to dispatches with all the terms that reaches back the furthest with its first stretch of that size, and that stretch.
+// The first way whose stretch fills the page will do.
 func (s *Store) fastest(db *gorm.DB, q dispatch.Query, terms []searchTerm, size int) (way, stretch, error) {
 	ways := []way{s.listWay(db, q)}
 	if q.Driver == "" { // a driver's list has another order
@@ -117,7 +117,7 @@ func (s *Store) fastest(db *gorm.DB, q dispatch.Query, terms []searchTerm, size 
 }
 
 // waysByTerms returns one way if a term is rare, and otherwise those of the terms that are the beginnings of few words. Where one is the
-// beginning of many, or there are more than followedTerms, a term with up to searchReads entries is rare, too.
+// beginning of many, there are more than followedTerms, or some dispatches are not indexed, a term with up to searchReads entries is rare, too.
 func (s *Store) waysByTerms(db *gorm.DB, q dispatch.Query, terms []searchTerm) (ways []way, err error) {
 	terms = terms[:min(len(terms), countedTerms)]
 	for _, most := range []int{fewEntries, searchReads} {

@@ -68,7 +68,7 @@ func (s *Store) countTaps(ctx context.Context, v dispatch.DriverID) (dispatch.Ta
 	return signals, unavailable(err)
 }
 
-// signalBatches bounds how many batches of taps a driver's signals are read from: a second's work for a server.
+// signalBatches bounds how many batches of taps a driver's signals are read from: no index finds those of a driver.
 const signalBatches = 250_000
 
 // firstTap is since, or later if taps are not kept for as long.
@@ -84,8 +84,11 @@ func (s *Store) tapsSince(db *gorm.DB, since time.Time) (tapFilter, error) {
 	f := tapFilter{since: since, from: dispatch.MinAttemptID(since.Add(-maxBatchSpan))}
 	var oldest dispatch.AttemptID
 	err := db.Raw("SELECT id FROM tap_batches"+s.dialect.forceIndex("PRIMARY")+" WHERE id >= ? ORDER BY id DESC LIMIT 1 OFFSET ?", f.from, signalBatches-1).Scan(&oldest).Error
-	if at, found := oldest.MadeAt(); found && at.After(since) {
-		f.since, f.from = at, oldest
+	if at, found := oldest.MadeAt(); found {
+		f.from = oldest
+		if at.After(since) {
+			f.since = at
+		}
 	}
 	return f, unavailable(err)
 }

@@ -186,6 +186,8 @@ const (
 	deleteBatchSize = 60
 	// removeBatchSize is deleteBatchSize for dispatches: each goes with its words, of which it has about ten, and 64 at most.
 	removeBatchSize = 10
+	// keysPerStatement is enough for the words of most transactions.
+	keysPerStatement = 500
 )
 
 // deleteExpired deletes up to limit rows of a rule, and returns how many, with those that it keeps for longer, also with an error.
@@ -275,7 +277,7 @@ func (s *Store) deleteFound(table, key, query string) string {
 // deleteKeys deletes the rows with these primary keys, but for those that somebody else has locked.
 func (s *Store) deleteKeys(tx *gorm.DB, table, key string, keys [][]any) error {
 	columns := strings.Split(key, ", ")
-	for part := range slices.Chunk(keys, deleteBatchSize) {
+	for part := range slices.Chunk(keys, keysPerStatement) {
 		query := "VALUES " + placeholders(len(part), len(columns))
 		if s.dialect.skipLocked != "" { // of an IN with several columns MariaDB does not look up the rows
 			one := " OR " + strings.Join(columns, " = ? AND ") + " = ?"

@@ -12,8 +12,8 @@ import (
 	"firsttap/testkit"
 )
 
-// Whatever an instance does in a day, no statement reads a large table from end to end. The server itself says so: it logs each statement
-// that reads more than a few rows, in procedures too.
+// Whatever an instance does in a day, no statement reads a large table from end to end, but for a driver's signals. The server itself says so:
+// it logs each statement that reads more than a few rows, in procedures too. The job supply is not among what runs.
 func TestStatementsReadFewRows(t *testing.T) {
 	t.Parallel()
 	testkit.OnlyInAll(t)
