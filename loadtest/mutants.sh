@@ -167,11 +167,12 @@ mutant "the indexer waits for locks" $index '" WHERE id IN ? AND unindexed = 1 O
 mutant "a search misses what is not indexed" repository/word_index.go 'parts := []idPart{{column: "id", from: x.unindexed}}' 'parts := []idPart(nil)' ./repository TestDispatchesOfAnEarlierVersionAreIndexed
 mutant "a search checks one term" repository/dispatch_search_ways.go "haveAll(terms, " "haveAll(terms[:1], " ./repository TestSearch
 mutant "a search reads more candidates than it may" repository/word_index.go "fewest <= c.most" "fewest <= 10*c.most" ./repository TestPlansOfASearch
-mutant "a search reads the list to its end" $search " || n >= searchReads" "" ./repository TestSearchForCommonWords
-mutant "a search gives up where its page is short" $search "rest := read.rest" 'rest := ""' ./repository TestSearchForCommonWords
-mutant "a search takes the slowest way" $search "p.last < first.last" "p.last > first.last" ./repository TestSearchForCommonWords
-mutant "a search counts few entries only" $search "[]int{fewEntries, searchReads}" "[]int{fewEntries}" ./repository "TestSearchForCommonWords|TestPlansOfASearch"
-mutant "a search of common words reads the list" $ways "len(words) <= followedWords" "len(words) < 1" ./repository TestSearchForCommonWords
+mutant "a search reads to the end" repository/search.go "n < searchReads" "true" ./repository "TestSearchForCommonWords|TestSearchForCommonNames"
+mutant "a search gives up where its page is short" repository/search.go "rest == \"\" {" "true {" ./repository TestSearchForCommonWords
+mutant "a search takes the slower way" $search "return a < b, err" "return a > b, err" ./repository TestSearchForCommonWords
+mutant "a search follows the term that reaches back the least" $search "end < reach" "end > reach" ./repository "TestSearchForCommonWords|TestPlansOfASearch"
+mutant "a search counts few entries only" $search "rareTerm(db, terms, searchReads)" "rareTerm(db, terms, fewEntries)" ./repository "TestSearchForCommonWords|TestPlansOfASearch"
+mutant "a search of common words reads the list" $ways "len(words[i]) == followedWords" "true" ./repository TestSearchForCommonWords
 mutant "a search ignores the cursor" repository/word_index.go 'query, args = query+" WHERE id < ?", append(args, last)' '_ = last' ./repository TestSearch
 mutant "an erased driver comes back into the index" repository/driver_index.go "if row.ErasedAt != nil {" "if false {" ./repository TestIndexOfDriversIsTrue
 mutant "a preview of all rows counts erased drivers" repository/candidates.go "FROM drivers v WHERE v.erased_at IS NULL" "FROM drivers v WHERE 1 = 1" ./repository TestIndexOfDriversIsTrue
@@ -187,7 +188,6 @@ mutant "a change of duty says that the words are indexed" repository/drivers.go 
 mutant "a phone is not found by its end" $words "shortened(backwards+reversed(number))" "number" ./repository TestListDrivers
 mutant "a phone is not found as dialed at home" $words "number = end" "_ = end" ./repository TestListDrivers
 mutant "a Korean name is not found by a part" $words "named = append(named, word[i:])" "_ = word" ./repository TestListDrivers
-mutant "a search of drivers reads without end" repository/drivers_search.go "n < searchReads" "true" ./repository TestSearchForCommonNames
 mutant "a search reads the suspended again and again" repository/drivers_search.go "if q.Suspended == nil || !*q.Suspended || q.Erased {" "if true {" ./repository TestSearchForCommonNames
 mutant "a search of drivers finds what only one term has" repository/drivers_search.go "haveAll(terms, " "haveAll(terms[:1], " ./repository TestSearchForCommonNames
 mutant "the removal of a claim leaves the driver unindexed" repository/removed.go "SET indexed_version = indexed_version + 1, worded" "SET worded" ./repository TestRemovalOfTheNewestClaim

@@ -9,14 +9,9 @@ import (
 )
 
 const (
-	// searchReads bounds how many dispatches a search reads, and how many entries of a term.
-	searchReads = 10_000
 	// fewEntries is up to how many entries are counted of each term at first: the words of a term with more are followed.
-	fewEntries = 2500
-	// It reads a page of dispatches at first, as most of them match, but at least minStretch, and then twice as many each time up to
-	// maxStretch.
-	minStretch, maxStretch = 32, 250
-	// countedTerms is how many terms it counts, and followedTerms of how many it looks up the words. The others are checked all the same.
+	fewEntries = 500
+	// countedTerms is how many terms a search counts, and followedTerms of how many it looks up the words. The others are checked all the same.
 	countedTerms, followedTerms = 8, 4
 	// followedWords is how many words that begin with a term it follows at once.
 	followedWords = 8
@@ -37,23 +32,14 @@ func (s *Store) search(ctx context.Context, q dispatch.Query) ([]dispatch.Dispat
 		return nil, "", nil
 	}
 	db := s.general.WithContext(ctx)
-	size := min(max(q.Limit+1, minStretch), maxStretch)
-	next, read, err := s.fastest(db, q, terms, size)
+	read, err := s.fastest(db, q, terms)
 	if err != nil {
 		return nil, "", err
 	}
-	var matches []dispatchRow
-	for n := size; ; n += size {
-		matches = append(matches, read.rows...)
-		if len(matches) > q.Limit || read.rest == "" || n >= searchReads {
-			break
-		}
-		size = min(2*size, maxStretch)
-		if read, err = next(read.rest, size); err != nil {
-			return nil, "", err
-		}
+	matches, rest, err := read.page(q.Cursor, q.Limit)
+	if err != nil {
+		return nil, "", err
 	}
-	rest := read.rest
 	if len(matches) > q.Limit {
 		matches, rest = trimPage(&l, matches[:q.Limit+1], q.Limit, itself)
 	}
@@ -87,72 +73,112 @@ func (s *Store) listingOf(q dispatch.Query, ids []string) listing {
 	return l
 }
 
-// fastest returns the way to dispatches with all the terms that reaches back the furthest with its first stretch of that size, and that stretch.
-// The first way whose stretch fills the page will do.
-func (s *Store) fastest(db *gorm.DB, q dispatch.Query, terms []searchTerm, size int) (way, stretch, error) {
-	ways := []way{s.listWay(db, q)}
-	if q.Driver == "" { // a driver's list has another order
-		byTerms, err := s.waysByTerms(db, q, terms)
-		if err != nil {
-			return nil, stretch{}, err
-		}
-		ways = append(byTerms, ways...)
+// fastest returns the way to dispatches with all the terms whose first stretch fills the page, or the one that reaches back the furthest with it.
+func (s *Store) fastest(db *gorm.DB, q dispatch.Query, terms []searchTerm) (way[dispatchRow], error) {
+	size := firstStretch(q.Limit)
+	list := s.listWay(db, q).to(matching(terms))
+	source, err := s.sourceByTerms(db, q, terms, size)
+	if err != nil || source == nil {
+		return list, err
 	}
-	var best way
-	var first stretch
-	for _, next := range ways {
-		next = next.to(terms)
-		p, err := next(q.Cursor, size)
-		if err != nil {
-			return nil, stretch{}, err
-		}
-		if p.rest == "" || len(p.rows) > q.Limit {
-			return next, p, nil
-		}
-		if best == nil || p.last < first.last {
-			best, first = next, p
-		}
+	byTerm := s.idWay(db, q, source).to(matching(terms))
+	rows, rest, err := byTerm(q.Cursor, size)
+	if err != nil || rest == "" || len(rows) > q.Limit {
+		return byTerm.begun(q.Cursor, rows, rest), err
 	}
-	return best, first, nil
+	listed, restOfList, err := list(q.Cursor, size)
+	if err != nil {
+		return nil, err
+	}
+	if restOfList == "" || len(listed) > q.Limit {
+		return list.begun(q.Cursor, listed, restOfList), nil
+	}
+	further, err := reachesFurther(restOfList, rest)
+	if further {
+		return list.begun(q.Cursor, listed, restOfList), err
+	}
+	return byTerm.begun(q.Cursor, rows, rest), err
 }
 
-// waysByTerms returns one way if a term is rare, and otherwise those of the terms that are the beginnings of few words. Where one is the
-// beginning of many, there are more than followedTerms, or some dispatches are not indexed, a term with up to searchReads entries is rare, too.
-func (s *Store) waysByTerms(db *gorm.DB, q dispatch.Query, terms []searchTerm) (ways []way, err error) {
+// reachesFurther reports whether a list goes on with an older dispatch after one cursor than after the other.
+func reachesFurther(rest, than string) (bool, error) {
+	_, a, err := parseCursor(dispatchList, rest, dispatch.ParseID)
+	if err != nil {
+		return false, err
+	}
+	_, b, err := parseCursor(dispatchList, than, dispatch.ParseID)
+	return a < b, err
+}
+
+// sourceByTerms returns the source of the dispatches that may have the rarest term, or, if all are common, that of the term whose first stretch
+// reaches back the furthest among those that are the beginnings of few words. Where one is the beginning of many, there are more than
+// followedTerms, or some dispatches are not indexed, a term with up to searchReads entries is rare, too. It returns nil if there is none, and
+// for a driver's list, which has another order.
+func (s *Store) sourceByTerms(db *gorm.DB, q dispatch.Query, terms []searchTerm, size int) (idSource, error) {
+	if q.Driver != "" {
+		return nil, nil
+	}
 	terms = terms[:min(len(terms), countedTerms)]
-	for _, most := range []int{fewEntries, searchReads} {
-		counted, err := s.countTerms(db, s.dispatchWords(), terms, most)
-		if err != nil {
+	rare, unindexed, err := s.rareTerm(db, terms, fewEntries)
+	if err != nil || rare != nil {
+		return rare, err
+	}
+	var followed []idSource
+	if !unindexed { // otherwise the indexer may add words while they are followed
+		if followed, err = s.followedTerms(db, terms[:min(len(terms), followedTerms)]); err != nil {
 			return nil, err
 		}
-		if i, rare := counted.rarest(); rare {
-			return []way{s.idWay(db, q, s.rareIDs(db, s.dispatchWords(), terms[i]))}, nil
-		}
-		switch {
-		case counted.unindexed: // the indexer may add words while they are followed
-			ways = nil
-		case most == fewEntries:
-			if ways, err = s.followedWays(db, q, terms[:min(len(terms), followedTerms)]); err != nil {
-				return nil, err
-			}
-		}
-		if len(ways) == len(terms) {
-			break
+	}
+	if len(followed) < len(terms) {
+		if rare, unindexed, err = s.rareTerm(db, terms, searchReads); err != nil || rare != nil || unindexed {
+			return rare, err
 		}
 	}
-	return ways, nil
+	last, err := dispatchCursor(q.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	return furthest(followed, last, size)
 }
 
-// followedWays returns the ways of those terms that are the beginnings of few words.
-func (s *Store) followedWays(db *gorm.DB, q dispatch.Query, terms []searchTerm) (ways []way, err error) {
-	for _, t := range terms {
-		words, all, err := s.wordsThatBegin(db, t)
+// rareTerm returns the source of the dispatches that may have the rarest term, nil if each term has more than most entries, and whether some dispatches
+// are not indexed.
+func (s *Store) rareTerm(db *gorm.DB, terms []searchTerm, most int) (source idSource, unindexed bool, err error) {
+	counted, err := s.countTerms(db, s.dispatchWords(), terms, most)
+	if err != nil {
+		return nil, false, err
+	}
+	if i, rare := counted.rarest(); rare {
+		source = s.rareIDs(db, s.dispatchWords(), terms[i])
+	}
+	return source, counted.unindexed, nil
+}
+
+// furthest returns the source that reaches back the furthest with a stretch after last, nil if there are none.
+func furthest(sources []idSource, last string, size int) (idSource, error) {
+	var best idSource
+	var first []string
+	var reach string
+	for _, source := range sources {
+		ids, err := source(last, size)
 		if err != nil {
 			return nil, err
 		}
-		if all {
-			ways = append(ways, s.idWay(db, q, s.followedIDs(db, t, words)))
+		end := "" // older than all
+		if len(ids) > size {
+			end = ids[size-1]
+		}
+		if best == nil || end < reach {
+			best, first, reach = source, ids, end
 		}
 	}
-	return ways, nil
+	if best == nil {
+		return nil, nil
+	}
+	return func(after string, size int) ([]string, error) {
+		if after == last {
+			return first, nil
+		}
+		return best(after, size)
+	}, nil
 }

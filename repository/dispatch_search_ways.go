@@ -1,7 +1,6 @@
 package repository
 
 import (
-	"slices"
 	"strings"
 
 	"gorm.io/gorm"
@@ -9,65 +8,55 @@ import (
 	"firsttap/dispatch"
 )
 
-// A way reads the next stretch of a list from the cursor on, up to size dispatches. It may leave out dispatches that do not match.
-type way func(cursor string, size int) (stretch, error)
-
-// to is the way that leaves out what does not have all the terms.
-func (w way) to(terms []searchTerm) way {
-	return func(cursor string, size int) (stretch, error) {
-		p, err := w(cursor, size)
-		p.rows = slices.DeleteFunc(p.rows, func(row dispatchRow) bool { return !haveAll(terms, string(row.ID), row.words()) })
-		return p, err
-	}
-}
-
-// stretch is some dispatches, the newest first.
-type stretch struct {
-	rows []dispatchRow // with searchColumns
-	last dispatch.ID   // the last dispatch that was read or left out, "" at the end
-	rest string        // the cursor to go on, "" at the end
+// matching reports whether a dispatch has all the terms.
+func matching(terms []searchTerm) func(*dispatchRow) bool {
+	return func(row *dispatchRow) bool { return haveAll(terms, string(row.ID), row.words()) }
 }
 
 const searchColumns = "id, accepted_at, " + textColumns
 
 // listWay reads all dispatches that q selects.
-func (s *Store) listWay(db *gorm.DB, q dispatch.Query) way {
-	return func(after string, size int) (p stretch, err error) {
+func (s *Store) listWay(db *gorm.DB, q dispatch.Query) way[dispatchRow] {
+	return func(after string, size int) (rows []dispatchRow, rest string, err error) {
 		l := s.dispatchListing(q)
 		l.columns = searchColumns
-		if p.rows, err = readSearched(db, &l, dispatch.Page{Limit: size, Cursor: after}); err != nil {
-			return p, err
+		if rows, err = readSearched(db, &l, dispatch.Page{Limit: size, Cursor: after}); err != nil {
+			return nil, "", err
 		}
-		if p.rows, p.rest = trimPage(&l, p.rows, size, itself); p.rest != "" {
-			p.last = p.rows[len(p.rows)-1].ID
-		}
-		return p, nil
+		rows, rest = trimPage(&l, rows, size, itself)
+		return rows, rest, nil
 	}
 }
 
 // idWay reads those dispatches of a source that q selects.
-func (s *Store) idWay(db *gorm.DB, q dispatch.Query, source idSource) way {
-	return func(after string, size int) (p stretch, err error) {
-		var last dispatch.ID
-		if after != "" {
-			if _, last, err = parseCursor(dispatchList, after, dispatch.ParseID); err != nil {
-				return p, err
-			}
+func (s *Store) idWay(db *gorm.DB, q dispatch.Query, source idSource) way[dispatchRow] {
+	return func(after string, size int) (rows []dispatchRow, rest string, err error) {
+		last, err := dispatchCursor(after)
+		if err != nil {
+			return nil, "", err
 		}
-		ids, err := source(string(last), size)
+		ids, err := source(last, size)
 		if err != nil || len(ids) == 0 {
-			return p, err
+			return nil, "", err
 		}
 		if len(ids) > size {
 			ids = ids[:size]
-			p.last = dispatch.ID(ids[size-1])
-			p.rest = cursor(dispatchList, 0, p.last)
+			rest = cursor(dispatchList, 0, dispatch.ID(ids[size-1]))
 		}
 		l := s.listingOf(q, ids)
 		l.columns = searchColumns
-		p.rows, err = readSearched(db, &l, dispatch.Page{Limit: size})
-		return p, err
+		rows, err = readSearched(db, &l, dispatch.Page{Limit: size})
+		return rows, rest, err
 	}
+}
+
+// dispatchCursor returns the last dispatch of the page before, "" for none. ErrBadCursor.
+func dispatchCursor(after string) (last string, err error) {
+	if after == "" {
+		return "", nil
+	}
+	_, id, err := parseCursor(dispatchList, after, dispatch.ParseID)
+	return string(id), err
 }
 
 func readSearched(db *gorm.DB, l *listing, page dispatch.Page) (rows []dispatchRow, err error) {
@@ -79,22 +68,52 @@ func readSearched(db *gorm.DB, l *listing, page dispatch.Page) (rows []dispatchR
 	return rows, unavailable(err)
 }
 
-// wordsThatBegin returns the words of the index that begin with the term, and whether those are all: it seeks up to followedWords.
-func (s *Store) wordsThatBegin(db *gorm.DB, t searchTerm) (words []string, all bool, err error) {
-	from := s.rangeOf(s.dispatchWords(), t.Word)
-	for after := " AND word >= ?"; len(words) <= followedWords; after = " AND word > ?" {
-		least := t.Word
-		if len(words) > 0 {
-			least = words[len(words)-1]
-		}
-		var next []string
-		err := db.Raw("SELECT word FROM "+from.from+after+" ORDER BY word LIMIT 1", append(slices.Clone(from.args), least)...).Scan(&next).Error
-		if err != nil || len(next) == 0 {
-			return words, true, unavailable(err)
-		}
-		words = append(words, next[0])
+// wordsThatBegin returns the words of the index that begin with each term, or nil for a term that is the beginning of more than
+// followedWords. One statement seeks the next word of each term.
+func (s *Store) wordsThatBegin(db *gorm.DB, terms []searchTerm) (words [][]string, err error) {
+	words = make([][]string, len(terms))
+	var open []int // the terms that may have more words
+	for i := range terms {
+		words[i], open = []string{}, append(open, i)
 	}
-	return nil, false, nil
+	for len(open) > 0 {
+		seeks, args := make([]string, len(open)), []any(nil)
+		found, into := make([]*string, len(open)), make([]any, len(open))
+		for k, i := range open {
+			from := s.rangeOf(s.dispatchWords(), terms[i].Word)
+			args = append(args, from.args...)
+			if n := len(words[i]); n > 0 {
+				from.from, args = from.from+" AND word > ?", append(args, words[i][n-1])
+			}
+			seeks[k], into[k] = "(SELECT word FROM "+from.from+" ORDER BY word LIMIT 1)", &found[k]
+		}
+		if err := db.Raw("SELECT "+strings.Join(seeks, ", "), args...).Row().Scan(into...); err != nil {
+			return nil, unavailable(err)
+		}
+		var more []int
+		for k, i := range open {
+			switch {
+			case found[k] == nil:
+			case len(words[i]) == followedWords:
+				words[i] = nil
+			default:
+				words[i], more = append(words[i], *found[k]), append(more, i)
+			}
+		}
+		open = more
+	}
+	return words, nil
+}
+
+// followedTerms returns the sources of those terms that are the beginnings of few words.
+func (s *Store) followedTerms(db *gorm.DB, terms []searchTerm) (sources []idSource, err error) {
+	words, err := s.wordsThatBegin(db, terms)
+	for i, t := range terms {
+		if err == nil && words[i] != nil {
+			sources = append(sources, s.followedIDs(db, t, words[i]))
+		}
+	}
+	return sources, err
 }
 
 // followedIDs is the source of the dispatches that may have a term, which is the beginning of these words. For each word it follows the index from

@@ -46,8 +46,9 @@ func (s *Store) driversBy(db *gorm.DB, q dispatch.DriverQuery) ([]driverRow, str
 	}
 }
 
-// searchDrivers is driversBy with a text. It reads the drivers who may have the rarest term, or, if all terms are common, the suspended or
-// the list, the newest first, and checks each by the row. After searchReads of them it returns what it has found so far, with a cursor to go on.
+// searchDrivers finds the drivers of q who have all the terms of its text. It reads those who may have the rarest term, or, if all terms are common,
+// the suspended or the list, the newest first, and checks each by the row. After searchReads of them it returns what it has found so
+// far, with a cursor to go on.
 func (s *Store) searchDrivers(db *gorm.DB, q dispatch.DriverQuery) (matches []driverRow, rest string, err error) {
 	if _, err := driverCursor(q.Cursor); err != nil {
 		return nil, "", err
@@ -60,37 +61,25 @@ func (s *Store) searchDrivers(db *gorm.DB, q dispatch.DriverQuery) (matches []dr
 	if err != nil {
 		return nil, "", err
 	}
-	read := s.driversBy
-	if source := s.sourceFor(db, q, terms, counted); source != nil {
-		read = func(db *gorm.DB, q dispatch.DriverQuery) ([]driverRow, string, error) {
-			return s.driversOf(db, q, source)
+	source := s.sourceFor(db, q, terms, counted)
+	read := way[driverRow](func(cursor string, size int) ([]driverRow, string, error) {
+		q := q
+		q.Page = dispatch.Page{Cursor: cursor, Limit: size}
+		if source == nil {
+			return s.driversBy(db, q)
 		}
+		return s.driversOf(db, q, source)
+	}).to(func(row *driverRow) bool { return haveAll(terms, string(row.ID), row.words()) })
+	matches, rest, err = read.page(q.Cursor, q.Limit)
+	if len(matches) > q.Limit {
+		matches = matches[:q.Limit]
+		rest = cursor(driverList, 0, matches[q.Limit-1].ID)
 	}
-	limit := q.Limit
-	q.Limit = min(max(limit+1, minStretch), maxStretch)
-	for n := 0; n < searchReads; {
-		n += q.Limit
-		rows, next, err := read(db, q)
-		if err != nil {
-			return nil, "", err
-		}
-		for i := range rows {
-			if haveAll(terms, string(rows[i].ID), rows[i].words()) {
-				matches = append(matches, rows[i])
-			}
-		}
-		if len(matches) > limit {
-			return matches[:limit], cursor(driverList, 0, matches[limit-1].ID), nil
-		}
-		if q.Cursor, rest = next, next; rest == "" {
-			break
-		}
-		q.Limit = min(2*q.Limit, maxStretch)
-	}
-	return matches, rest, nil
+	return matches, rest, err
 }
 
-// sourceFor returns the drivers who may have the rarest term, or who are suspended if q asks for these, or nil for the list.
+// sourceFor returns where a search reads identifiers: from the entries of the rarest term, or, if all are common and q asks for them, from the
+// suspended drivers. Without either it returns nil, which means the list.
 func (s *Store) sourceFor(db *gorm.DB, q dispatch.DriverQuery, terms []searchTerm, counted counts) idSource {
 	if i, rare := counted.rarest(); rare {
 		return s.rareIDs(db, s.driverWords(), terms[i])

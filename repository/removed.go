@@ -50,7 +50,7 @@ func history(of string, args ...any) []retentionRule {
 }
 
 // removedAtOnce is how many removed dispatches one statement reads. A transaction deletes the claims of as many, and locks their drivers.
-const removedAtOnce = 10
+const removedAtOnce = 3
 
 // deleteHistory deletes up to limit rows of what is about removed dispatches, and returns how many, also with an error. It leaves what
 // others have locked for the next time, and the identifier of its dispatch with it.

@@ -183,9 +183,9 @@ func (s *Store) retentionRules(now time.Time) []retentionRule {
 
 const (
 	// deleteBatchSize bounds one transaction: a claim may wait for it, on SQLite for its locks, and elsewhere for the processor.
-	deleteBatchSize = 60
+	deleteBatchSize = 20
 	// removeBatchSize is deleteBatchSize for dispatches: each goes with its words, of which it has about ten, and 64 at most.
-	removeBatchSize = 10
+	removeBatchSize = 3
 	// keysPerStatement is enough for the words of most transactions.
 	keysPerStatement = 500
 )

@@ -98,7 +98,7 @@ func TestCostOfPrune(t *testing.T) {
 		must(t, err)
 		session.SetMaxOpenConns(1)
 		budget, few := 0, 0
-		for _, c := range []struct{ due, young int }{{2, 0}, {8, 0}, {8, testkit.Scale(1000, 3000)}} {
+		for _, c := range []struct{ due, young int }{{1, 0}, {removeBatchSize - 1, 0}, {removeBatchSize - 1, testkit.Scale(1000, 3000)}} {
 			if c.young > 0 {
 				db.young(t, c.young)
 				db.youngWords(t, c.young)

@@ -29,10 +29,8 @@ const (
 	retentionDelay = 5 * time.Minute
 	// batchSize is how many rows a job changes at a time.
 	batchSize = 200
-	// retentionSize is how many rows the retention deletes before it looks again for rows to delete.
-	retentionSize = 500
 	// retentionTime bounds a run of the retention. The next run deletes what is left.
-	retentionTime = 9 * time.Minute
+	retentionTime = 29 * time.Minute
 	// overdueAfter is how long after the end of its work an open dispatch is closed.
 	overdueAfter = 24 * time.Hour
 	// maxSupplyDelay is how long after its minute the supply may still be counted.
@@ -69,7 +67,7 @@ func Jobs(work JobStore, remindBefore time.Duration) []Job {
 		Name: "retention", When: After(retentionDelay), Hold: lock.Renewed(30*time.Second, retentionTime+time.Minute),
 		Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
 			rest := halfSpeed(retentionTime)
-			n, err := inBatchesOf(ctx, retentionSize, func(ctx context.Context, limit int) (int, error) {
+			n, err := inBatches(ctx, func(ctx context.Context, limit int) (int, error) {
 				return work.Prune(ctx, limit, rest)
 			})
 			if errors.Is(err, errMoreFollow) {
@@ -104,16 +102,12 @@ func supply(ctx context.Context, work JobStore, run cronjob.Run) (string, error)
 	return fmt.Sprintf("%d regions", n), err
 }
 
+// inBatches calls batch until it has changed fewer than batchSize rows.
 func inBatches(ctx context.Context, batch func(ctx context.Context, limit int) (int, error)) (total int, err error) {
-	return inBatchesOf(ctx, batchSize, batch)
-}
-
-// inBatchesOf calls batch until it has changed fewer rows than it may.
-func inBatchesOf(ctx context.Context, size int, batch func(ctx context.Context, limit int) (int, error)) (total int, err error) {
 	for {
-		n, err := batch(ctx, size)
+		n, err := batch(ctx, batchSize)
 		total += n
-		if err != nil || n < size {
+		if err != nil || n < batchSize {
 			return total, err
 		}
 	}

@@ -38,10 +38,10 @@ func retentionOf(h *slowHistory) (work func(context.Context) (string, error)) {
 // is over.
 func TestRetentionAtHalfSpeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &slowHistory{left: 10*retentionSize + 7, work: func() { <-time.After(time.Second) }}
+		h := &slowHistory{left: 10*batchSize + 7, work: func() { <-time.After(time.Second) }}
 		began := time.Now()
 		result, err := retentionOf(h)(t.Context())
-		if err != nil || result != fmt.Sprintf("%d rows deleted", 10*retentionSize+7) || h.left != 0 {
+		if err != nil || result != fmt.Sprintf("%d rows deleted", 10*batchSize+7) || h.left != 0 {
 			t.Errorf("%q, %v, %d left", result, err, h.left)
 		}
 		if took := time.Since(began); h.batches != 11 || took != 22*time.Second {
@@ -49,20 +49,20 @@ func TestRetentionAtHalfSpeed(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) { // a run that does not come to the end of the history has succeeded all the same
-		h := &slowHistory{left: 100 * retentionSize, work: func() { <-time.After(time.Minute) }}
+		h := &slowHistory{left: 100 * batchSize, work: func() { <-time.After(time.Minute) }}
 		began := time.Now()
 		result, err := retentionOf(h)(t.Context())
-		if took := time.Since(began); err != nil || took != retentionTime || result != fmt.Sprintf("%d rows deleted; the next run deletes more", 5*retentionSize) {
+		if took := time.Since(began); err != nil || took != retentionTime || result != fmt.Sprintf("%d rows deleted; the next run deletes more", 15*batchSize) {
 			t.Errorf("%q, %v after %s", result, err, took)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		h := &slowHistory{left: 10 * retentionSize, work: func() { <-time.After(time.Minute) }}
+		h := &slowHistory{left: 10 * batchSize, work: func() { <-time.After(time.Minute) }}
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 		defer cancel()
 		result, err := retentionOf(h)(ctx)
-		if err == nil || result != fmt.Sprintf("%d rows deleted", retentionSize) || time.Since(began) != 90*time.Second {
+		if err == nil || result != fmt.Sprintf("%d rows deleted", batchSize) || time.Since(began) != 90*time.Second {
 			t.Errorf("%q, %v after %s, want the first batch within its 90 s", result, err, time.Since(began))
 		}
 	})
