@@ -58,15 +58,15 @@ func (s suite) timeout() time.Duration {
 	return timeout
 }
 
-// runSuite runs the test program in its package's directory.
-func runSuite(ctx context.Context, s suite, binary string) *result {
+// runSuite runs the test program in its package's directory. If coverage is a folder, the program was compiled to count what runs.
+func runSuite(ctx context.Context, s suite, binary, coverage string) *result {
 	r := &result{suite: s, skipped: map[string]int{}, output: map[string]*strings.Builder{}}
 	args := []string{
 		"tool", "test2json", "-t", binary, "-test.v=test2json", fmt.Sprintf("-test.timeout=%v", s.timeout()),
 		fmt.Sprintf("-test.parallel=%d", parallel), "-test.run=" + s.run, "-test.skip=" + s.skip,
 	}
-	if dir := os.Getenv("GOCOVERDIR"); dir != "" {
-		args = append(args, "-test.gocoverdir="+dir)
+	if coverage != "" {
+		args = append(args, "-test.gocoverdir="+coverage)
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = s.dir

@@ -172,8 +172,9 @@ func test(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	coverage := "" // a folder
 	if o.cover {
-		if err := count("bin/coverage"); err != nil {
+		if coverage, err = count("bin/coverage"); err != nil {
 			return err
 		}
 	}
@@ -189,7 +190,7 @@ func test(ctx context.Context, o options) error {
 
 	var runs []func() *result
 	for _, s := range all {
-		runs = append(runs, func() *result { return runSuite(ctx, s, s.binary(dir)) })
+		runs = append(runs, func() *result { return runSuite(ctx, s, s.binary(dir), coverage) })
 	}
 	if o.pages {
 		place := 0 // first, as they take long
@@ -219,7 +220,7 @@ func test(ctx context.Context, o options) error {
 	workers.Wait()
 	err = report(results, time.Since(begin))
 	if o.cover {
-		err = errors.Join(err, printCoverage(ctx))
+		err = errors.Join(err, printCoverage(ctx, coverage))
 	}
 	return err
 }
