@@ -12,8 +12,7 @@ import (
 
 // The index of drivers by words is the table driver_words, by which Store.searchDrivers finds them.
 //
-// A driver whose version is not worded_version may not have their words there. The column unworded finds these drivers, and the indexer of
-// driver_index.go indexes their words. What changes a driver without their words adds one to both versions, so that a driver who is not
+// A driver is indexed if version and worded_version are equal. The indexer of driver_index.go finds the others by the column unworded. What changes a driver without their words adds one to both versions, so that a driver who is not
 // indexed stays so.
 
 const (
@@ -29,7 +28,7 @@ func (s *Store) driverWords() wordIndex {
 	return wordIndex{entries: "driver_words", id: "driver_id", rows: "drivers", unindexed: s.unwordedDrivers()}
 }
 
-// unwordedDrivers is the SQL, of drivers AS v, for those who may not have their words in the index.
+// unwordedDrivers returns the FROM and WHERE of a statement that reads the drivers who may not be in the index, as v.
 func (s *Store) unwordedDrivers() string {
 	return "drivers v" + s.dialect.forceIndex("ix_drivers_unworded") + " WHERE v.unworded = 1"
 }

@@ -179,13 +179,22 @@ func TestTapsOfThirtyDays(t *testing.T) {
 			must(t, db.AddAttempts(t.Context(), batch))
 		}
 		db.mustCount(t, 2, "tap_batches")
-		got, err := db.TapStatistics(t.Context(), v[0].ID)
-		must(t, err)
-		if got.Taps != 4 || got.RecentUnwinnable != 1 {
-			t.Errorf("%d taps in 30 days, want 4; %d of the last day could not win, want 1", got.Taps, got.RecentUnwinnable)
-		}
-		if ago := db.now(t).Sub(got.Since); ago < 30*24*time.Hour || ago > 31*24*time.Hour {
-			t.Errorf("taps are counted since %s ago", ago)
+		week := db.by(openWith(t, db.url, Options{Log: quiet, Retention: Retention{Attempts: 7 * day}}))
+		year := db.by(openWith(t, db.url, Options{Log: quiet, Retention: Retention{Attempts: 365 * day}}))
+		for _, c := range []struct {
+			db   *database
+			back time.Duration
+			taps int
+		}{{db, 30 * day, 4}, {year, 30 * day, 4}, {week, 7 * day, 3}} {
+			before := db.now(t)
+			got, err := c.db.TapStatistics(t.Context(), v[0].ID)
+			must(t, err)
+			if got.Taps != c.taps || got.RecentUnwinnable != 1 {
+				t.Errorf("%d taps in %s, want %d; %d of the last day could not win, want 1", got.Taps, c.back, c.taps, got.RecentUnwinnable)
+			}
+			if since := got.Since.Add(c.back); since.Before(before) || since.After(db.now(t)) {
+				t.Errorf("taps are counted since %s, want %s before the question", got.Since, c.back)
+			}
 		}
 	})
 }

@@ -71,7 +71,7 @@ var keysOfTables = map[string][]string{
 	"webhook_deliveries": {"event_id"},
 }
 
-// multiply adds n rows like one of the table, whose keys have other ends: an identifier begins with its time.
+// multiply copies one row of the table n times. Each copy has keys of its own, with the time that the original's have.
 func (db *Database) multiply(table string, keys []string, n int) {
 	db.t.Helper()
 	var columns, values []string

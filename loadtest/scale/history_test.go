@@ -29,7 +29,7 @@ func BenchmarkOpen(b *testing.B) {
 	measureHistories(b, sizes(b, "FIRSTTAP_OPEN", "100,1000", 0), func(n int) (ended, open int) { return 1000, n })
 }
 
-// history is a database with a number of dispatches, an instance, and drivers who tap there in turn.
+// history is one database that is measured: its instance, and the drivers who tap.
 type history struct {
 	b        *testing.B
 	n        int
