@@ -32,8 +32,10 @@ var errGone = errors.New("the process is gone")
 type scissors struct {
 	mu   sync.Mutex
 	done map[string]bool // the cuts that were made
-	// everywhere has a statement cut anew at each of its places in the migrations' order.
+	// everywhere has a statement that changes something cut anew at each of its places in the migrations' order.
 	everywhere bool
+	// reads has the other statements cut, too.
+	reads bool
 	place      string          // the last note in the journal that was sent: where the migrations are
 	cut        map[string]bool // the statements that were cut
 	conns      []net.Conn
@@ -85,13 +87,19 @@ type cutConn struct {
 
 var reads = regexp.MustCompile(`^(SELECT|SHOW|SET|DO) `)
 
-// change returns the statement in a packet if it changes something.
-func change(packet []byte) (statement string, ok bool) {
+// statementIn returns the statement in a packet.
+func statementIn(packet []byte) (statement string, ok bool) {
 	const query = 3
-	if len(packet) <= 5 || packet[3] != 0 || packet[4] != query || reads.Match(packet[5:]) {
+	if len(packet) <= 5 || packet[3] != 0 || packet[4] != query {
 		return "", false
 	}
 	return string(packet[5:]), true
+}
+
+// change returns the statement in a packet if it changes something.
+func change(packet []byte) (statement string, ok bool) {
+	statement, ok = statementIn(packet)
+	return statement, ok && !reads.MatchString(statement)
 }
 
 func (c *cutConn) Write(b []byte) (int, error) {
@@ -100,9 +108,9 @@ func (c *cutConn) Write(b []byte) (int, error) {
 	if c.s.gone {
 		return 0, errGone
 	}
-	if statement, ok := change(b); ok {
+	if statement, ok := statementIn(b); ok && (c.s.reads || !reads.MatchString(statement)) {
 		before, after := " before "+statement, " after "+statement
-		if c.s.everywhere {
+		if c.s.everywhere && !reads.MatchString(statement) {
 			before, after = c.s.place+before, c.s.place+after
 		}
 		c.s.skip--
@@ -260,7 +268,7 @@ func TestCutAtEveryStatement(t *testing.T) {
 	onServers(t, func(t *testing.T, newURL func() string) {
 		calm, cut := newURL(), newURL()
 		calmDB, cutDB := openServer(t, calm), openServer(t, cut)
-		s := &scissors{done: map[string]bool{}, cut: map[string]bool{}, everywhere: testkit.All()}
+		s := &scissors{done: map[string]bool{}, cut: map[string]bool{}, everywhere: testkit.All(), reads: true}
 		cuts := 0
 		do := func(what string, op func(context.Context, *migrations.Migrator, *sql.DB) error) {
 			t.Helper()
