@@ -168,11 +168,16 @@ mutant "a search misses what is not indexed" repository/word_index.go 'parts := 
 mutant "a search checks one term" repository/dispatch_search_ways.go "haveAll(terms, " "haveAll(terms[:1], " ./repository TestSearch
 mutant "a search reads more candidates than it may" repository/word_index.go "fewest <= c.most" "fewest <= 10*c.most" ./repository TestPlansOfASearch
 mutant "a search reads to the end" repository/search.go "n < searchReads" "true" ./repository "TestSearchForCommonWords|TestSearchForCommonNames"
-mutant "a search gives up where its page is short" repository/search.go "rest == \"\" {" "true {" ./repository TestSearchForCommonWords
-mutant "a search takes the slower way" $search "return a < b, err" "return a > b, err" ./repository TestSearchForCommonWords
-mutant "a search follows the term that reaches back the least" $search "end < reach" "end > reach" ./repository "TestSearchForCommonWords|TestPlansOfASearch"
+mutant "a search reads one stretch" repository/search.go "rest == \"\" {" "true {" ./repository TestSearchForCommonWords
+mutant "a search gives up where its page is short" repository/search.go "return rows, rest, nil
+}" "return rows, \"\", nil
+}" ./repository TestSearchForCommonWords
+mutant "a driver's signals ignore how long taps are kept" repository/reactions.go "kept > 0 && now.Add(-kept).After(since)" "kept < 0" ./repository TestTapsOfThirtyDays
+mutant "a driver's signals look back as long as taps are kept" repository/reactions.go "kept > 0 && now.Add(-kept).After(since)" "kept > 0" ./repository TestTapsOfThirtyDays
+mutant "a search takes the slower way" $search "end < oldest" "end > oldest" ./repository TestSearchForCommonWords
+mutant "a search follows the term that reaches back the least" $search "end(i) < end(best)" "end(i) > end(best)" ./repository "TestSearchForCommonWords|TestPlansOfASearch"
 mutant "a search counts few entries only" $search "rareTerm(db, terms, searchReads)" "rareTerm(db, terms, fewEntries)" ./repository "TestSearchForCommonWords|TestPlansOfASearch"
-mutant "a search of common words reads the list" $ways "len(words[i]) == followedWords" "true" ./repository TestSearchForCommonWords
+mutant "a search of common words reads the list" $ways "len(words[i]) > followedWords" "true" ./repository TestSearchForCommonWords
 mutant "a search ignores the cursor" repository/word_index.go 'query, args = query+" WHERE id < ?", append(args, last)' '_ = last' ./repository TestSearch
 mutant "an erased driver comes back into the index" repository/driver_index.go "if row.ErasedAt != nil {" "if false {" ./repository TestIndexOfDriversIsTrue
 mutant "a preview of all rows counts erased drivers" repository/candidates.go "FROM drivers v WHERE v.erased_at IS NULL" "FROM drivers v WHERE 1 = 1" ./repository TestIndexOfDriversIsTrue

@@ -2,6 +2,8 @@ package repository
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"gorm.io/gorm"
 
@@ -11,8 +13,8 @@ import (
 const (
 	// fewEntries is up to how many entries are counted of each term at first: the words of a term with more are followed.
 	fewEntries = 500
-	// countedTerms is how many terms a search counts, and followedTerms of how many it looks up the words. The others are checked all the same.
-	countedTerms, followedTerms = 8, 4
+	// countedTerms is how many terms a search counts, and soughtTerms of how many it looks up the words. The others are checked all the same.
+	countedTerms, soughtTerms = 8, 4
 	// followedWords is how many words that begin with a term it follows at once.
 	followedWords = 8
 )
@@ -73,46 +75,42 @@ func (s *Store) listingOf(q dispatch.Query, ids []string) listing {
 	return l
 }
 
-// fastest returns the way to dispatches with all the terms whose first stretch fills the page, or the one that reaches back the furthest with it.
-func (s *Store) fastest(db *gorm.DB, q dispatch.Query, terms []searchTerm) (way[dispatchRow], error) {
+// fastest returns the way to dispatches with all the terms whose first stretch fills the page or is all there is, and otherwise the one whose
+// first stretch reaches back further.
+func (s *Store) fastest(db *gorm.DB, q dispatch.Query, terms []searchTerm) (best way[dispatchRow], err error) {
 	size := firstStretch(q.Limit)
-	list := s.listWay(db, q).to(matching(terms))
 	source, err := s.sourceByTerms(db, q, terms, size)
-	if err != nil || source == nil {
-		return list, err
-	}
-	byTerm := s.idWay(db, q, source).to(matching(terms))
-	rows, rest, err := byTerm(q.Cursor, size)
-	if err != nil || rest == "" || len(rows) > q.Limit {
-		return byTerm.begun(q.Cursor, rows, rest), err
-	}
-	listed, restOfList, err := list(q.Cursor, size)
 	if err != nil {
 		return nil, err
 	}
-	if restOfList == "" || len(listed) > q.Limit {
-		return list.begun(q.Cursor, listed, restOfList), nil
+	list := s.listWay(db, q).to(matching(terms))
+	if source == nil {
+		return list, nil
 	}
-	further, err := reachesFurther(restOfList, rest)
-	if further {
-		return list.begun(q.Cursor, listed, restOfList), err
+	var oldest dispatch.ID
+	for _, next := range []way[dispatchRow]{s.idWay(db, q, source).to(matching(terms)), list} {
+		rows, rest, err := next(q.Cursor, size)
+		if err != nil {
+			return nil, err
+		}
+		next = next.begun(q.Cursor, rows, rest)
+		if rest == "" || len(rows) > q.Limit {
+			return next, nil
+		}
+		_, end, err := parseCursor(dispatchList, rest, dispatch.ParseID)
+		if err != nil {
+			return nil, err
+		}
+		if best == nil || end < oldest {
+			best, oldest = next, end
+		}
 	}
-	return byTerm.begun(q.Cursor, rows, rest), err
-}
-
-// reachesFurther reports whether a list goes on with an older dispatch after one cursor than after the other.
-func reachesFurther(rest, than string) (bool, error) {
-	_, a, err := parseCursor(dispatchList, rest, dispatch.ParseID)
-	if err != nil {
-		return false, err
-	}
-	_, b, err := parseCursor(dispatchList, than, dispatch.ParseID)
-	return a < b, err
+	return best, nil
 }
 
 // sourceByTerms returns the source of the dispatches that may have the rarest term, or, if all are common, that of the term whose first stretch
 // reaches back the furthest among those that are the beginnings of few words. Where one is the beginning of many, there are more than
-// followedTerms, or some dispatches are not indexed, a term with up to searchReads entries is rare, too. It returns nil if there is none, and
+// soughtTerms, or some dispatches are not indexed, a term with up to searchReads entries is rare, too. It returns nil if there is none, and
 // for a driver's list, which has another order.
 func (s *Store) sourceByTerms(db *gorm.DB, q dispatch.Query, terms []searchTerm, size int) (idSource, error) {
 	if q.Driver != "" {
@@ -123,9 +121,9 @@ func (s *Store) sourceByTerms(db *gorm.DB, q dispatch.Query, terms []searchTerm,
 	if err != nil || rare != nil {
 		return rare, err
 	}
-	var followed []idSource
+	var followed [][]idPart
 	if !unindexed { // otherwise the indexer may add words while they are followed
-		if followed, err = s.followedTerms(db, terms[:min(len(terms), followedTerms)]); err != nil {
+		if followed, err = s.followedTerms(db, terms[:min(len(terms), soughtTerms)]); err != nil {
 			return nil, err
 		}
 	}
@@ -138,7 +136,7 @@ func (s *Store) sourceByTerms(db *gorm.DB, q dispatch.Query, terms []searchTerm,
 	if err != nil {
 		return nil, err
 	}
-	return furthest(followed, last, size)
+	return furthest(db, followed, last, size)
 }
 
 // rareTerm returns the source of the dispatches that may have the rarest term, nil if each term has more than most entries, and whether some dispatches
@@ -154,31 +152,48 @@ func (s *Store) rareTerm(db *gorm.DB, terms []searchTerm, most int) (source idSo
 	return source, counted.unindexed, nil
 }
 
-// furthest returns the source that reaches back the furthest with a stretch after last, nil if there are none.
-func furthest(sources []idSource, last string, size int) (idSource, error) {
-	var best idSource
-	var first []string
-	var reach string
-	for _, source := range sources {
-		ids, err := source(last, size)
-		if err != nil {
-			return nil, err
-		}
-		end := "" // older than all
-		if len(ids) > size {
-			end = ids[size-1]
-		}
-		if best == nil || end < reach {
-			best, first, reach = source, ids, end
-		}
-	}
-	if best == nil {
+// furthest returns the source of the term whose entries reach back the furthest with a stretch after last, nil without terms. One statement reads
+// the stretches of all.
+func furthest(db *gorm.DB, terms [][]idPart, last string, size int) (idSource, error) {
+	switch len(terms) {
+	case 0:
 		return nil, nil
+	case 1:
+		return followedIDs(db, terms[0]), nil
 	}
+	stretches, args := make([]string, len(terms)), []any(nil)
+	for i, parts := range terms {
+		query, values := follow(parts, last, size)
+		stretches[i], args = fmt.Sprintf("SELECT %d term, id FROM (%s) s", i, query), append(args, values...)
+	}
+	var found []struct {
+		Term int
+		ID   string
+	}
+	if err := db.Raw(strings.Join(stretches, " UNION ALL ")+" ORDER BY id DESC", args...).Scan(&found).Error; err != nil {
+		return nil, unavailable(err)
+	}
+	ids := make([][]string, len(terms))
+	for _, f := range found {
+		ids[f.Term] = append(ids[f.Term], f.ID)
+	}
+	end := func(term int) string {
+		if len(ids[term]) <= size {
+			return "" // before all dispatches
+		}
+		return ids[term][size-1]
+	}
+	best := 0
+	for i := range ids {
+		if end(i) < end(best) {
+			best = i
+		}
+	}
+	source := followedIDs(db, terms[best])
 	return func(after string, size int) ([]string, error) {
 		if after == last {
-			return first, nil
+			return ids[best], nil
 		}
-		return best(after, size)
+		return source(after, size)
 	}, nil
 }

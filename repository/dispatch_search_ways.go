@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"fmt"
 	"strings"
 
 	"gorm.io/gorm"
@@ -68,8 +69,11 @@ func readSearched(db *gorm.DB, l *listing, page dispatch.Page) (rows []dispatchR
 	return rows, unavailable(err)
 }
 
+// entriesAtOnce is how many entries of each term one statement reads to find the words that begin with it.
+const entriesAtOnce = 50
+
 // wordsThatBegin returns the words of the index that begin with each term, or nil for a term that is the beginning of more than
-// followedWords. One statement seeks the next word of each term.
+// followedWords. Each statement reads the next entries of all terms: where they are of the same word, the next one begins after it.
 func (s *Store) wordsThatBegin(db *gorm.DB, terms []searchTerm) (words [][]string, err error) {
 	words = make([][]string, len(terms))
 	var open []int // the terms that may have more words
@@ -77,64 +81,80 @@ func (s *Store) wordsThatBegin(db *gorm.DB, terms []searchTerm) (words [][]strin
 		words[i], open = []string{}, append(open, i)
 	}
 	for len(open) > 0 {
-		seeks, args := make([]string, len(open)), []any(nil)
-		found, into := make([]*string, len(open)), make([]any, len(open))
-		for k, i := range open {
+		var parts []string
+		var args []any
+		for _, i := range open {
 			from := s.rangeOf(s.dispatchWords(), terms[i].Word)
 			args = append(args, from.args...)
 			if n := len(words[i]); n > 0 {
 				from.from, args = from.from+" AND word > ?", append(args, words[i][n-1])
 			}
-			seeks[k], into[k] = "(SELECT word FROM "+from.from+" ORDER BY word LIMIT 1)", &found[k]
+			parts = append(parts, fmt.Sprintf("SELECT DISTINCT term, word FROM (SELECT %d term, word FROM %s ORDER BY word LIMIT %d) p", i, from.from, entriesAtOnce))
 		}
-		if err := db.Raw("SELECT "+strings.Join(seeks, ", "), args...).Row().Scan(into...); err != nil {
+		var found []struct {
+			Term int
+			Word string
+		}
+		if err := db.Raw(strings.Join(parts, " UNION ALL ")+" ORDER BY term, word", args...).Scan(&found).Error; err != nil {
 			return nil, unavailable(err)
 		}
-		var more []int
-		for k, i := range open {
-			switch {
-			case found[k] == nil:
-			case len(words[i]) == followedWords:
+		more := make([]bool, len(terms))
+		for _, f := range found {
+			words[f.Term], more[f.Term] = append(words[f.Term], f.Word), true
+		}
+		open = nil
+		for i := range terms {
+			if len(words[i]) > followedWords {
 				words[i] = nil
-			default:
-				words[i], more = append(words[i], *found[k]), append(more, i)
+			} else if more[i] {
+				open = append(open, i)
 			}
 		}
-		open = more
 	}
 	return words, nil
 }
 
-// followedTerms returns the sources of those terms that are the beginnings of few words.
-func (s *Store) followedTerms(db *gorm.DB, terms []searchTerm) (sources []idSource, err error) {
+// followedTerms returns the parts of those terms that are the beginnings of few words.
+func (s *Store) followedTerms(db *gorm.DB, terms []searchTerm) (all [][]idPart, err error) {
 	words, err := s.wordsThatBegin(db, terms)
 	for i, t := range terms {
 		if err == nil && words[i] != nil {
-			sources = append(sources, s.followedIDs(db, t, words[i]))
+			all = append(all, s.followedParts(t, words[i]))
 		}
 	}
-	return sources, err
+	return all, err
 }
 
-// followedIDs is the source of the dispatches that may have a term, which is the beginning of these words. For each word it follows the index from
-// the newest dispatch on, and reads no further than it needs.
-func (s *Store) followedIDs(db *gorm.DB, t searchTerm, words []string) idSource {
-	all := s.withoutWords(s.dispatchWords(), t)
+// followedParts are the dispatches that may have a term, which is the beginning of these words.
+func (s *Store) followedParts(t searchTerm, words []string) []idPart {
+	parts := s.withoutWords(s.dispatchWords(), t)
 	for _, word := range words {
-		all = append(all, idPart{"dispatch_id", "dispatch_words" + s.dialect.forceIndex("PRIMARY") + " WHERE word = ?", []any{word}})
+		parts = append(parts, idPart{"dispatch_id", "dispatch_words" + s.dialect.forceIndex("PRIMARY") + " WHERE word = ?", []any{word}})
 	}
+	return parts
+}
+
+// followedIDs is the source of the dispatches of the parts. For each part it follows an index from the newest dispatch on, and reads no further
+// than it needs.
+func followedIDs(db *gorm.DB, parts []idPart) idSource {
 	return func(last string, size int) (ids []string, err error) {
-		parts, args := make([]string, len(all)), []any(nil)
-		for i, p := range all {
-			args = append(args, p.args...)
-			if last != "" {
-				p.from += " AND " + p.column + " < ?"
-				args = append(args, last)
-			}
-			parts[i] = "SELECT * FROM (SELECT " + p.column + " id FROM " + p.from + " ORDER BY " + p.column + " DESC LIMIT ?) p"
-			args = append(args, size+1)
-		}
-		err = db.Raw("SELECT id FROM ("+strings.Join(parts, " UNION ")+") c ORDER BY id DESC LIMIT ?", append(args, size+1)...).Scan(&ids).Error
+		query, args := follow(parts, last, size)
+		err = db.Raw(query, args...).Scan(&ids).Error
 		return ids, unavailable(err)
 	}
+}
+
+// follow is the SQL for the dispatches of the parts after last, one more than size.
+func follow(parts []idPart, last string, size int) (query string, args []any) {
+	all := make([]string, len(parts))
+	for i, p := range parts {
+		args = append(args, p.args...)
+		if last != "" {
+			p.from += " AND " + p.column + " < ?"
+			args = append(args, last)
+		}
+		all[i] = "SELECT * FROM (SELECT " + p.column + " id FROM " + p.from + " ORDER BY " + p.column + " DESC LIMIT ?) p"
+		args = append(args, size+1)
+	}
+	return "SELECT id FROM (" + strings.Join(all, " UNION ") + ") c ORDER BY id DESC LIMIT ?", append(args, size+1)
 }

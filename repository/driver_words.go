@@ -12,8 +12,8 @@ import (
 
 // The index of drivers by words is the table driver_words, by which Store.searchDrivers finds them.
 //
-// A driver is indexed if version and worded_version are equal. The indexer of driver_index.go finds the others by the column unworded. What changes a driver without their words adds one to both versions, so that a driver who is not
-// indexed stays so.
+// A driver is indexed if version and worded_version are equal. The indexer of driver_index.go finds the others by the column unworded. What
+// changes a driver without their words adds one to both versions, so that a driver who is not indexed stays so.
 
 const (
 	// minNumber is how many digits a search has to have to find a phone number by its end.

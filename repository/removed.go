@@ -82,10 +82,13 @@ func (p pruning) deleteHistoryOf(ctx context.Context, ids []string, limit int) (
 	}
 	// The first transaction locks drivers. The second reads all the history of the dispatches, and must not hold these locks meanwhile.
 	for _, remove := range []func(*gorm.DB, []string, int) (int, error){p.deleteClaims, p.forgetRemoved} {
-		removed, err := p.transact(ctx, func(tx *gorm.DB) (int, error) { return remove(tx, ids, limit-n) })
-		n += removed
-		if err != nil || n == limit {
-			return n, err
+		for most, removed := 0, 0; removed == most; {
+			most = min(limit-n, deleteBatchSize)
+			removed, err = p.transact(ctx, func(tx *gorm.DB) (int, error) { return remove(tx, ids, most) })
+			n += removed
+			if err != nil || n == limit {
+				return n, err
+			}
 		}
 	}
 	return n, nil

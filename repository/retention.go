@@ -186,8 +186,6 @@ const (
 	deleteBatchSize = 20
 	// removeBatchSize is deleteBatchSize for dispatches: each goes with its words, of which it has about ten, and 64 at most.
 	removeBatchSize = 3
-	// keysPerStatement is enough for the words of most transactions.
-	keysPerStatement = 500
 )
 
 // deleteExpired deletes up to limit rows of a rule, and returns how many, with those that it keeps for longer, also with an error.
@@ -276,19 +274,17 @@ func (s *Store) deleteFound(table, key, query string) string {
 
 // deleteKeys deletes the rows with these primary keys, but for those that somebody else has locked.
 func (s *Store) deleteKeys(tx *gorm.DB, table, key string, keys [][]any) error {
-	columns := strings.Split(key, ", ")
-	for part := range slices.Chunk(keys, keysPerStatement) {
-		query := "VALUES " + placeholders(len(part), len(columns))
-		if s.dialect.skipLocked != "" { // of an IN with several columns MariaDB does not look up the rows
-			one := " OR " + strings.Join(columns, " = ? AND ") + " = ?"
-			query = "SELECT " + key + " FROM " + table + s.dialect.forceIndex("PRIMARY") + " WHERE " + strings.TrimPrefix(strings.Repeat(one, len(part)), " OR ") +
-				" LIMIT " + strconv.Itoa(len(part)) + s.dialect.skipLocked
-		}
-		if err := tx.Exec(s.deleteFound(table, key, query), slices.Concat(part...)...).Error; err != nil {
-			return err
-		}
+	if len(keys) == 0 {
+		return nil
 	}
-	return nil
+	columns := strings.Split(key, ", ")
+	query := "VALUES " + placeholders(len(keys), len(columns))
+	if s.dialect.skipLocked != "" { // of an IN with several columns MariaDB does not look up the rows
+		one := " OR " + strings.Join(columns, " = ? AND ") + " = ?"
+		query = "SELECT " + key + " FROM " + table + s.dialect.forceIndex("PRIMARY") + " WHERE " + strings.TrimPrefix(strings.Repeat(one, len(keys)), " OR ") +
+			" LIMIT " + strconv.Itoa(len(keys)) + s.dialect.skipLocked
+	}
+	return tx.Exec(s.deleteFound(table, key, query), slices.Concat(keys...)...).Error
 }
 
 // keysOf returns the keys that the query finds.

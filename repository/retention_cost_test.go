@@ -12,20 +12,19 @@ import (
 	"firsttap/testkit"
 )
 
-// dueForPrune adds n rows of each kind that are due to be deleted, and n dispatches with their words and history. It returns how many rows
-// Prune is to delete, and how many words go with the dispatches.
-func (db *database) dueForPrune(t *testing.T, n int) (rows, words int) {
+// dueForPrune adds n rows of each kind that are due to be deleted, and so many dispatches with their words and as many rows of each kind
+// of history as each says. It returns how many rows Prune is to delete, and how many words go with the dispatches.
+func (db *database) dueForPrune(t *testing.T, n, dispatches, each int) (rows, words int) {
 	t.Helper()
-	const each = 3
 	now := db.now(t)
 	db.aged(t, n, "old", func(kept time.Duration) time.Time { return now.Add(-time.Hour - kept) })
 	for range n {
 		db.notification(t, "dsp_1", func(r *notificationRow) { r.State, r.NextAt = stateDone, 1 })
 	}
-	for _, v := range db.drivers(t, n) {
+	for _, v := range db.drivers(t, dispatches) {
 		words += db.findable(t, db.past(t, dispatch.Completed, now.Add(-400*day), v.ID, each))
 	}
-	return n * (agedRows + 1 + 3 + 6*each), words
+	return n*(agedRows+1) + dispatches*(3+6*each), words
 }
 
 // findable adds the words of a dispatch, and returns how many.
@@ -98,13 +97,16 @@ func TestCostOfPrune(t *testing.T) {
 		must(t, err)
 		session.SetMaxOpenConns(1)
 		budget, few := 0, 0
-		for _, c := range []struct{ due, young int }{{1, 0}, {removeBatchSize - 1, 0}, {removeBatchSize - 1, testkit.Scale(1000, 3000)}} {
+		const many = deleteBatchSize / 3 // a transaction deletes three times as many runs of jobs, and the history of two dispatches
+		for _, c := range []struct{ due, dispatches, each, young int }{
+			{1, 1, 1, 0}, {many, 2, many, 0}, {many, 2, many, testkit.Scale(1000, 3000)},
+		} {
 			if c.young > 0 {
 				db.young(t, c.young)
 				db.youngWords(t, c.young)
 			}
 			held := db.heldByOthers(t)
-			rows, words := db.dueForPrune(t, c.due)
+			rows, words := db.dueForPrune(t, c.due, c.dispatches, c.each)
 			first, _ := db.sessionWork(t, session)
 			readBefore, deletedBefore := db.sessionWork(t, session)
 			all := statements(t, []*gorm.DB{db.relay}, func() { db.mustPrune(t, 100_000, rows) })

@@ -27,7 +27,7 @@ func newVectors(r prometheus.Registerer) *vectors {
 		}, []string{"job_name", "reason"}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "firsttap_job_duration_seconds", Help: "How long runs of scheduled jobs took.",
-			Buckets: prometheus.ExponentialBuckets(.001, 4, 11),
+			Buckets: prometheus.ExponentialBuckets(.001, 4, 12),
 		}, []string{"job_name"}),
 	}
 	if r != nil {

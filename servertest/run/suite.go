@@ -172,7 +172,7 @@ func test(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	coverage := "" // a folder
+	var coverage string // the folder, "" for none
 	if o.cover {
 		if coverage, err = count("bin/coverage"); err != nil {
 			return err
