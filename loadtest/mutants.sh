@@ -175,8 +175,10 @@ mutant "a search gives up where its page is short" repository/search.go "return 
 mutant "a driver's signals ignore how long taps are kept" repository/reactions.go "kept > 0 && now.Add(-kept).After(since)" "kept < 0" ./repository TestTapsOfThirtyDays
 mutant "a driver's signals look back as long as taps are kept" repository/reactions.go "kept > 0 && now.Add(-kept).After(since)" "kept > 0" ./repository TestTapsOfThirtyDays
 mutant "a search takes the slower way" $search "end < oldest" "end > oldest" ./repository TestSearchForCommonWords
-mutant "a search follows the term that reaches back the least" $search "end(i) < end(best)" "end(i) > end(best)" ./repository "TestSearchForCommonWords|TestPlansOfASearch"
-mutant "a search counts few entries only" $search "rareTerm(db, terms, searchReads)" "rareTerm(db, terms, fewEntries)" ./repository "TestSearchForCommonWords|TestPlansOfASearch"
+mutant "a search follows the term that reaches back the least" $ways "end(i) < end(best)" "end(i) > end(best)" ./repository "TestSearchForCommonWords|TestPlansOfASearch"
+mutant "a transaction deletes all claims of a dispatch" repository/removed.go "most = min(limit-n, deleteBatchSize)" "most = limit - n" ./repository TestRemovalOfManyClaims
+mutant "the first claims of a dispatch are deleted only" repository/removed.go "removed == most" "most == 0" ./repository TestRemovalOfManyClaims
+mutant "a search counts few entries only" $search "rareWay(db, q, terms, searchReads)" "rareWay(db, q, terms, fewEntries)" ./repository "TestSearchForCommonWords|TestPlansOfASearch"
 mutant "a search of common words reads the list" $ways "len(words[i]) > followedWords" "true" ./repository TestSearchForCommonWords
 mutant "a search ignores the cursor" repository/word_index.go 'query, args = query+" WHERE id < ?", append(args, last)' '_ = last' ./repository TestSearch
 mutant "an erased driver comes back into the index" repository/driver_index.go "if row.ErasedAt != nil {" "if false {" ./repository TestIndexOfDriversIsTrue

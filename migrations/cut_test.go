@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/url"
 	"os"
@@ -87,8 +88,8 @@ type cutConn struct {
 
 var onlyReads = regexp.MustCompile(`^(SELECT|SHOW|SET|DO) `)
 
-// statementIn returns the statement in a packet.
-func statementIn(packet []byte) (statement string, ok bool) {
+// queryIn returns the statement in a packet.
+func queryIn(packet []byte) (statement string, ok bool) {
 	const query = 3
 	if len(packet) <= 5 || packet[3] != 0 || packet[4] != query {
 		return "", false
@@ -98,7 +99,7 @@ func statementIn(packet []byte) (statement string, ok bool) {
 
 // change returns the statement in a packet if it changes something.
 func change(packet []byte) (statement string, ok bool) {
-	statement, ok = statementIn(packet)
+	statement, ok = queryIn(packet)
 	return statement, ok && !onlyReads.MatchString(statement)
 }
 
@@ -108,7 +109,7 @@ func (c *cutConn) Write(b []byte) (int, error) {
 	if c.s.gone {
 		return 0, errGone
 	}
-	statement, ok := statementIn(b)
+	statement, ok := queryIn(b)
 	_, changes := change(b)
 	if ok && (changes || c.s.reads) {
 		before, after := " before "+statement, " after "+statement
@@ -321,6 +322,9 @@ func TestCutAtEveryStatement(t *testing.T) {
 					t.Errorf("was not cut: %s", statement)
 				}
 			}
+		}
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(s.cut)), onlyReads.MatchString) {
+			t.Error("no statement that only reads was cut")
 		}
 		t.Logf("%d cuts tried at %d different statements, all ended", cuts, len(s.cut))
 	})

@@ -2,8 +2,6 @@ package repository
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	"gorm.io/gorm"
 
@@ -11,11 +9,11 @@ import (
 )
 
 const (
-	// fewEntries is up to how many entries are counted of each term at first: the words of a term with more are followed.
+	// A search counts up to fewEntries entries of each term first. It follows the words of terms that all have more.
 	fewEntries = 500
 	// countedTerms is how many terms a search counts, and soughtTerms of how many it looks up the words. The others are checked all the same.
 	countedTerms, soughtTerms = 8, 4
-	// followedWords is how many words that begin with a term it follows at once.
+	// followedWords is how many words of a term a search follows at most.
 	followedWords = 8
 )
 
@@ -75,125 +73,92 @@ func (s *Store) listingOf(q dispatch.Query, ids []string) listing {
 	return l
 }
 
-// fastest returns the way to dispatches with all the terms whose first stretch fills the page or is all there is, and otherwise the one whose
-// first stretch reaches back further.
-func (s *Store) fastest(db *gorm.DB, q dispatch.Query, terms []searchTerm) (best way[dispatchRow], err error) {
-	size := firstStretch(q.Limit)
-	source, err := s.sourceByTerms(db, q, terms, size)
-	if err != nil {
-		return nil, err
-	}
+// fastest returns the fastest way to the dispatches with all the terms:
+//   - that of the rarest term, if it has few entries;
+//   - otherwise that of a term whose words are followed, or the list, whichever fills the page with its first stretch;
+//   - otherwise that of a term with up to searchReads entries;
+//   - otherwise, of the second two, the one whose first stretch reaches back further.
+//
+// A driver's list has another order: it is the only way there.
+func (s *Store) fastest(db *gorm.DB, q dispatch.Query, terms []searchTerm) (way[dispatchRow], error) {
 	list := s.listWay(db, q).to(matching(terms))
-	if source == nil {
+	if q.Driver != "" {
 		return list, nil
 	}
-	var oldest dispatch.ID
-	for _, next := range []way[dispatchRow]{s.idWay(db, q, source).to(matching(terms)), list} {
-		rows, rest, err := next(q.Cursor, size)
+	rare, unindexed, err := s.rareWay(db, q, terms, fewEntries)
+	if err != nil || rare != nil {
+		return rare, err
+	}
+	ways := []way[dispatchRow]{list}
+	if !unindexed { // otherwise the indexer may add words while they are followed
+		followed, err := s.followedWay(db, q, terms)
 		if err != nil {
 			return nil, err
 		}
-		next = next.begun(q.Cursor, rows, rest)
-		if rest == "" || len(rows) > q.Limit {
-			return next, nil
+		if followed != nil {
+			ways = []way[dispatchRow]{followed, list}
+		}
+	}
+	best, filled, err := furthestWay(ways, q.Page)
+	if err != nil || filled {
+		return best, err
+	}
+	if rare, _, err = s.rareWay(db, q, terms, searchReads); err != nil || rare != nil {
+		return rare, err
+	}
+	return best, nil
+}
+
+// furthestWay returns the first way whose first stretch fills the page or is all there is, and true, or else the one whose first stretch reaches
+// back the furthest.
+func furthestWay(ways []way[dispatchRow], page dispatch.Page) (best way[dispatchRow], filled bool, err error) {
+	var oldest dispatch.ID
+	for _, next := range ways {
+		rows, rest, err := next(page.Cursor, firstStretch(page.Limit))
+		if err != nil {
+			return nil, false, err
+		}
+		next = next.begun(page.Cursor, rows, rest)
+		if rest == "" || len(rows) > page.Limit {
+			return next, true, nil
 		}
 		_, end, err := parseCursor(dispatchList, rest, dispatch.ParseID)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		if best == nil || end < oldest {
 			best, oldest = next, end
 		}
 	}
-	return best, nil
+	return best, false, nil
 }
 
-// sourceByTerms returns the source of the dispatches that may have the rarest term, or, if all are common, that of the term whose first stretch
-// reaches back the furthest among those that are the beginnings of few words. Where one is the beginning of many, there are more than
-// soughtTerms, or some dispatches are not indexed, a term with up to searchReads entries is rare, too. It returns nil if there is none, and
-// for a driver's list, which has another order.
-func (s *Store) sourceByTerms(db *gorm.DB, q dispatch.Query, terms []searchTerm, size int) (idSource, error) {
-	if q.Driver != "" {
-		return nil, nil
+// rareWay returns the way of the rarest term, nil if each term has more than most entries, and whether some dispatches are not indexed.
+func (s *Store) rareWay(db *gorm.DB, q dispatch.Query, terms []searchTerm, most int) (rare way[dispatchRow], unindexed bool, err error) {
+	counted, err := s.countTerms(db, s.dispatchWords(), terms[:min(len(terms), countedTerms)], most)
+	if err != nil {
+		return nil, false, err
 	}
-	terms = terms[:min(len(terms), countedTerms)]
-	rare, unindexed, err := s.rareTerm(db, terms, fewEntries)
-	if err != nil || rare != nil {
-		return rare, err
+	if i, found := counted.rarest(); found {
+		rare = s.idWay(db, q, s.rareIDs(db, s.dispatchWords(), terms[i])).to(matching(terms))
 	}
-	var followed [][]idPart
-	if !unindexed { // otherwise the indexer may add words while they are followed
-		if followed, err = s.followedTerms(db, terms[:min(len(terms), soughtTerms)]); err != nil {
-			return nil, err
-		}
-	}
-	if len(followed) < len(terms) {
-		if rare, unindexed, err = s.rareTerm(db, terms, searchReads); err != nil || rare != nil || unindexed {
-			return rare, err
-		}
-	}
+	return rare, counted.unindexed, nil
+}
+
+// followedWay returns the way of that one of the first terms whose entries reach back the furthest, among those that are the beginnings of few
+// words, nil if none is.
+func (s *Store) followedWay(db *gorm.DB, q dispatch.Query, terms []searchTerm) (way[dispatchRow], error) {
 	last, err := dispatchCursor(q.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	return furthest(db, followed, last, size)
-}
-
-// rareTerm returns the source of the dispatches that may have the rarest term, nil if each term has more than most entries, and whether some dispatches
-// are not indexed.
-func (s *Store) rareTerm(db *gorm.DB, terms []searchTerm, most int) (source idSource, unindexed bool, err error) {
-	counted, err := s.countTerms(db, s.dispatchWords(), terms, most)
+	followed, err := s.followedTerms(db, terms[:min(len(terms), soughtTerms)])
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	if i, rare := counted.rarest(); rare {
-		source = s.rareIDs(db, s.dispatchWords(), terms[i])
+	source, err := furthest(db, followed, last, firstStretch(q.Limit))
+	if err != nil || source == nil {
+		return nil, err
 	}
-	return source, counted.unindexed, nil
-}
-
-// furthest returns the source of the term whose entries reach back the furthest with a stretch after last, nil without terms. One statement reads
-// the stretches of all.
-func furthest(db *gorm.DB, terms [][]idPart, last string, size int) (idSource, error) {
-	switch len(terms) {
-	case 0:
-		return nil, nil
-	case 1:
-		return followedIDs(db, terms[0]), nil
-	}
-	stretches, args := make([]string, len(terms)), []any(nil)
-	for i, parts := range terms {
-		query, values := follow(parts, last, size)
-		stretches[i], args = fmt.Sprintf("SELECT %d term, id FROM (%s) s", i, query), append(args, values...)
-	}
-	var found []struct {
-		Term int
-		ID   string
-	}
-	if err := db.Raw(strings.Join(stretches, " UNION ALL ")+" ORDER BY id DESC", args...).Scan(&found).Error; err != nil {
-		return nil, unavailable(err)
-	}
-	ids := make([][]string, len(terms))
-	for _, f := range found {
-		ids[f.Term] = append(ids[f.Term], f.ID)
-	}
-	end := func(term int) string {
-		if len(ids[term]) <= size {
-			return "" // before all dispatches
-		}
-		return ids[term][size-1]
-	}
-	best := 0
-	for i := range ids {
-		if end(i) < end(best) {
-			best = i
-		}
-	}
-	source := followedIDs(db, terms[best])
-	return func(after string, size int) ([]string, error) {
-		if after == last {
-			return ids[best], nil
-		}
-		return source(after, size)
-	}, nil
+	return s.idWay(db, q, source).to(matching(terms)), nil
 }

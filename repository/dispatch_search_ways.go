@@ -80,16 +80,18 @@ func (s *Store) wordsThatBegin(db *gorm.DB, terms []searchTerm) (words [][]strin
 	for i := range terms {
 		words[i], open = []string{}, append(open, i)
 	}
+	table := "dispatch_words" + s.dialect.forceIndex("PRIMARY")
 	for len(open) > 0 {
 		var parts []string
 		var args []any
 		for _, i := range open {
-			from := s.rangeOf(s.dispatchWords(), terms[i].Word)
-			args = append(args, from.args...)
-			if n := len(words[i]); n > 0 {
-				from.from, args = from.from+" AND word > ?", append(args, words[i][n-1])
+			where, bound := "word >= ?", terms[i].Word
+			if n := len(words[i]); n > 0 { // in place of the first bound: SQLite seeks by one only
+				where, bound = "word > ?", words[i][n-1]
 			}
-			parts = append(parts, fmt.Sprintf("SELECT DISTINCT term, word FROM (SELECT %d term, word FROM %s ORDER BY word LIMIT %d) p", i, from.from, entriesAtOnce))
+			parts = append(parts, fmt.Sprintf("SELECT DISTINCT term, word FROM (SELECT %d term, word FROM %s WHERE %s AND word < ? ORDER BY word LIMIT %d) p",
+				i, table, where, entriesAtOnce))
+			args = append(args, bound, terms[i].Word+afterAll)
 		}
 		var found []struct {
 			Term int
@@ -157,4 +159,50 @@ func follow(parts []idPart, last string, size int) (query string, args []any) {
 		args = append(args, size+1)
 	}
 	return "SELECT id FROM (" + strings.Join(all, " UNION ") + ") c ORDER BY id DESC LIMIT ?", append(args, size+1)
+}
+
+// furthest returns the source of the term whose entries reach back the furthest with a stretch after last, nil without terms. One statement reads
+// the stretches of all.
+func furthest(db *gorm.DB, terms [][]idPart, last string, size int) (idSource, error) {
+	switch len(terms) {
+	case 0:
+		return nil, nil
+	case 1:
+		return followedIDs(db, terms[0]), nil
+	}
+	stretches, args := make([]string, len(terms)), []any(nil)
+	for i, parts := range terms {
+		query, values := follow(parts, last, size)
+		stretches[i], args = fmt.Sprintf("SELECT %d term, id FROM (%s) s", i, query), append(args, values...)
+	}
+	var found []struct {
+		Term int
+		ID   string
+	}
+	if err := db.Raw(strings.Join(stretches, " UNION ALL ")+" ORDER BY id DESC", args...).Scan(&found).Error; err != nil {
+		return nil, unavailable(err)
+	}
+	ids := make([][]string, len(terms))
+	for _, f := range found {
+		ids[f.Term] = append(ids[f.Term], f.ID)
+	}
+	end := func(term int) string {
+		if len(ids[term]) <= size {
+			return "" // before all dispatches
+		}
+		return ids[term][size-1]
+	}
+	best := 0
+	for i := range ids {
+		if end(i) < end(best) {
+			best = i
+		}
+	}
+	source := followedIDs(db, terms[best])
+	return func(after string, size int) ([]string, error) {
+		if after == last {
+			return ids[best], nil
+		}
+		return source(after, size)
+	}, nil
 }

@@ -49,7 +49,7 @@ func history(of string, args ...any) []retentionRule {
 	}
 }
 
-// removedAtOnce is how many removed dispatches one statement reads. A transaction deletes the claims of as many, and locks their drivers.
+// removedAtOnce is how many removed dispatches one statement reads.
 const removedAtOnce = 3
 
 // deleteHistory deletes up to limit rows of what is about removed dispatches, and returns how many, also with an error. It leaves what
@@ -80,7 +80,8 @@ func (p pruning) deleteHistoryOf(ctx context.Context, ids []string, limit int) (
 			return n, err
 		}
 	}
-	// The first transaction locks drivers. The second reads all the history of the dispatches, and must not hold these locks meanwhile.
+	// A transaction that deletes claims locks their drivers. Another one reads all the history of the dispatches: it must not hold these locks
+	// meanwhile. Where a driver is busy, the claims after the first deleteBatchSize are left for the next time.
 	for _, remove := range []func(*gorm.DB, []string, int) (int, error){p.deleteClaims, p.forgetRemoved} {
 		for most, removed := 0, 0; removed == most; {
 			most = min(limit-n, deleteBatchSize)

@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"context"
 	"regexp"
 	"slices"
 	"strings"
@@ -94,6 +95,30 @@ func TestEndedDispatchesAreRemoved(t *testing.T) {
 		}
 		db.mustPrune(t, 1000, 0)
 		db.keeping(t, Retention{}).mustPrune(t, 1000, 0)
+	})
+}
+
+// However many claims a dispatch has, a transaction deletes few of them, and locks as few drivers.
+func TestRemovalOfManyClaims(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db = db.keeping(t, Retention{Ended: 365 * day})
+		now := db.now(t)
+		id := db.past(t, dispatch.Expired, now.Add(-400*day), db.drivers(t, 1)[0].ID, 0)
+		const claims = 2*deleteBatchSize + 1
+		for i, v := range db.drivers(t, claims-1) {
+			db.exec(t, "INSERT INTO claims (id, dispatch_id, round, driver_id, driver_seq, outcome, accepted_at) VALUES (?, ?, ?, ?, 1, 'WITHDRAWN', 1)",
+				dispatch.NewClaimID(now), id, i+2, v.ID)
+		}
+		var left []int
+		n, err := db.Prune(t.Context(), 1000, func(context.Context) error {
+			left = append(left, db.count(t, "claims"))
+			return nil
+		})
+		must(t, err)
+		testkit.Equal(t, "claims after each transaction that has deleted some", []int{claims, deleteBatchSize + 1, 1, 0}, slices.Compact(left))
+		if about := db.about(t, id); n != 1+claims+1 || about != 0 {
+			t.Errorf("%d rows are deleted, %d are left", n, about)
+		}
 	})
 }
 
