@@ -9,7 +9,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// matching reports whether a dispatch has all the terms.
+// matching returns a function that reports whether a dispatch has all the terms.
 func matching(terms []searchTerm) func(*dispatchRow) bool {
 	return func(row *dispatchRow) bool { return haveAll(terms, string(row.ID), row.words()) }
 }
