@@ -10,10 +10,23 @@ test("a cell is quoted where RFC 4180 asks for it", () => {
 
 test("a text that a spreadsheet would run as a formula is harmless", () => {
   for (const begins of ["=", "+", "-", "@", "＝", "＋", "－", "＠"]) expect(cell(`${begins}1+1`)).toBe(`'${begins}1+1`);
-  for (const begins of ["\t", "\r", "\n"]) expect(cell(`${begins}=1+1`)).toBe(`"'${begins}=1+1"`);
+  for (const begins of ["\t", "\r", "\n"]) expect(cell(`${begins}=1+1`)).toBe(`"'${begins}'=1+1"`);
+  for (const splits of [";", ",", "\t", "\r", "\n", "\r\n", ";;"]) {
+    for (const begins of ["=", "+", "-", "@", "＝"]) expect(cell(`x${splits}${begins}cmd|'/C calc'!A0`)).toBe(`"x${splits}'${begins}cmd|'/C calc'!A0"`);
+  }
+  expect(cell('x;"=1+1')).toBe(`"x;'""=1+1"`); // which is split into x and ""=1+1, and that is run
+  expect(cell("=1;=2;x")).toBe(`"'=1;'=2;x"`);
+  expect(cell("Gate 3, -1F; a-b=c @ 2+2")).toBe('"Gate 3, -1F; a-b=c @ 2+2"');
   expect(cell('=HYPERLINK("http://evil.example","Kim")')).toBe(`"'=HYPERLINK(""http://evil.example"",""Kim"")"`);
   expect(cell("-2")).toBe("'-2"); // a text that looks like a number is a text
   expect(cell("1=1")).toBe("1=1");
+});
+
+test("a phone number can be read by the next program, and what is none is harmless", () => {
+  expect(cell("+821012345678", "phone")).toBe("+821012345678");
+  expect(cell("+821012345678")).toBe("'+821012345678");
+  for (const not of ["+82 10", "+1-1", "=1", "+821012345678;=1", "+82\n", "-1", "@x"]) expect(cell(not, "phone")).toMatch(/^"?'/);
+  expect(csv(["Name", "Phone"], [["+1", "+1"]], [undefined, "phone"]).join("")).toBe("\ufeffName,Phone\r\n'+1,+1\r\n");
 });
 
 test("a file has a mark for Excel, a line of titles, and a line for each row", () => {

@@ -1,22 +1,34 @@
 // Comma-separated values, as RFC 4180 has them, and as a spreadsheet opens them.
 
 // A spreadsheet runs a cell that begins with one of these as a formula, and whoever names a driver would choose the formula. The wide
-// forms are what Korean and Japanese keyboards type for them.
-const runs = /^[=+\-@\t\r\n＝＋－＠]/;
+// forms are what Korean and Japanese keyboards type for them. Where a spreadsheet splits at semicolons or tabs, as in many countries, a
+// cell begins within a text too, also behind the quotes that it drops.
+const runs = /^(?=[\t\r\n])|(?<=^|[;,\t\r\n])(?="*[=+\-@＝＋－＠])/g;
+const phone = /^\+\d+$/;
 const quoted = /[",;\t\r\n]|^\s|\s$/;
 
-/** Returns one cell. A text that a spreadsheet would run gets an apostrophe before it; a number is never run. @param {any} value */
-export function cell(value) {
-  if (typeof value === "number") return String(value);
+/**
+ * Returns one cell. Where a spreadsheet would run a text it gets an apostrophe; a number is never run, and neither is a phone number, which
+ * other programs read.
+ * @param {any} value
+ * @param {"phone"} [kind] of the column
+ */
+export function cell(value, kind) {
   const text = String(value ?? "");
-  const harmless = runs.test(text) ? `'${text}` : text;
+  if (typeof value === "number" || (kind === "phone" && phone.test(text))) return text;
+  const harmless = text.replaceAll(runs, "'");
   return quoted.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless;
 }
 
-const line = (cells) => cells.map(cell).join(",") + "\r\n";
+const line = (cells, kinds = []) => cells.map((value, i) => cell(value, kinds[i])).join(",") + "\r\n";
 
-/** Returns the parts of a file. The mark at the beginning makes Excel read it as UTF-8. @param {string[]} titles @param {any[][]} rows */
-export const csv = (titles, rows) => ["\ufeff", line(titles), ...rows.map(line)];
+/**
+ * Returns the parts of a file. The mark at the beginning makes Excel read it as UTF-8.
+ * @param {string[]} titles
+ * @param {any[][]} rows
+ * @param {("phone"|undefined)[]} [kinds] of the columns
+ */
+export const csv = (titles, rows, kinds) => ["\ufeff", line(titles), ...rows.map((row) => line(row, kinds))];
 
 const two = (n) => String(n).padStart(2, "0");
 

@@ -11,9 +11,9 @@ const until = (at, t) => (at && Date.parse(at) >= forever ? t.drivers.suspendedO
 
 /**
  * By the name of a list: its path in the API, whether that answers it whole, the driver that a row names, whether rows name API keys,
- * and the columns, each with the title and the value of a row. who names drivers, and keys API keys, by their ids.
+ * and the columns, each with the title, the value of a row, and the kind if it has one. who names drivers, and keys API keys, by their ids.
  * @type {Record<string, {path: string, whole?: boolean, driver?: (row: any) => string|null, keys?: boolean,
- *   columns: (language: any, names: {who: (id: string) => string, keys: Map<string, string>}) => [string, (row: any) => any][]}>}
+ *   columns: (language: any, names: {who: (id: string) => string, keys: Map<string, string>}) => [string, (row: any) => any, "phone"?][]}>}
  */
 export const lists = {
   dispatches: {
@@ -34,7 +34,7 @@ export const lists = {
     path: "/v1/admin/drivers",
     columns: ({ t }) => [
       [t.fields.name, (d) => d.name], [t.drivers.duty, (d) => (d.on_duty ? t.drivers.on : t.drivers.off)], [t.fields.regions, (d) => t.list(d.regions)],
-      [t.fields.vehicle_class, (d) => d.vehicle_class], [t.drivers.heightM, (d) => d.working_height_m], [t.fields.phone, (d) => d.phone],
+      [t.fields.vehicle_class, (d) => d.vehicle_class], [t.drivers.heightM, (d) => d.working_height_m], [t.fields.phone, (d) => d.phone, "phone"],
       [t.drivers.suspension, (d) => until(d.suspended_until, t)], [t.fields.locale, (d) => d.locale], [t.fields.firebase_uid, (d) => d.firebase_uid],
       [t.drivers.id, (d) => d.id], [t.drivers.since, (d) => time(d.created_at)], [t.drivers.lastChange, (d) => time(d.updated_at)],
     ],

@@ -39,7 +39,7 @@ async function make({ list, query, keep }, language, signal, onRead) {
   const keys = await namesOf("/v1/admin/api-keys", of.keys ? items.flatMap((e) => [e.actor, e.target]).filter((id) => id.startsWith("key_")) : [], signal);
   const columns = of.columns(language, { who: (id) => drivers.get(id) ?? "", keys });
   const rows = items.slice(0, most).map((item) => columns.map(([, value]) => value(item)));
-  return { parts: csv(columns.map(([title]) => title), rows), rows: rows.length, looked: Math.min(looked, most), more: more || items.length > most };
+  return { parts: csv(columns.map(([title]) => title), rows, columns.map(([, , kind]) => kind)), rows: rows.length, looked: Math.min(looked, most), more: more || items.length > most };
 }
 
 /** Saves a file by the browser's own download. */
