@@ -115,7 +115,11 @@ export const test = base.extend<Test, Worker>({
     await expect(page.getByRole("button", { name: /^(Sign out|로그아웃)$/ })).toBeVisible();
     return page;
   }),
-  openDriver: async ({ open, service }, use) => use((token, at = service) => open(`/driver/#token=${token}`, at)),
+  openDriver: async ({ open, service }, use) => use(async (token, at = service) => {
+    const page = await open(`/driver/#token=${token}`, at);
+    await confirmLink(page);
+    return page;
+  }),
   openOffer: async ({ openDriver, service, region }, use) => use(async (site) => {
     const [driver] = await service.drivers(1, region);
     const job = await service.dispatch(region, { site_address: site });
@@ -126,6 +130,9 @@ export const test = base.extend<Test, Worker>({
     return { page: await openConsole(`#/dispatches/${d.id}`, key), d };
   }),
 });
+
+/** Signs in with the link that the page was opened with. */
+export const confirmLink = (page: Page): Promise<void> => page.getByRole("button", { name: /^(Sign in with the link|링크로 로그인)$/ }).click();
 
 /** Gives the page a clock that a test moves with page.clock, and loads the page again. */
 export async function ownClock(page: Page): Promise<void> {

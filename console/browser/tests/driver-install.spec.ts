@@ -18,11 +18,11 @@ test("the page can be installed", async ({ open }) => {
   expect(errors.filter((e) => e.errorId !== "in-incognito")).toEqual([]);
 });
 
-test("the page opens without the service, and shows the last known jobs as old", async ({ open, own }) => {
+test("the page opens without the service, and shows the last known jobs as old", async ({ openDriver, own }) => {
   const [driver] = await own.drivers(1, "seoul");
   const job = await own.dispatch("seoul", { site_address: "1 Offline" });
   await own.accept(job.id, driver!.token);
-  const page = await open(`/driver/#token=${driver!.token}`, own);
+  const page = await openDriver(driver!.token, own);
   await page.evaluate(async () => { await navigator.serviceWorker.ready; });
   await page.getByRole("link", { name: /^My jobs/ }).click();
   await expect(card(page, "1 Offline")).toBeVisible();

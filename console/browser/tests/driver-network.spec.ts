@@ -1,4 +1,4 @@
-import { type Service, cut, expect, hold, idle, loseAnswers, ownClock, test } from "../fixtures.ts";
+import { type Service, confirmLink, cut, expect, hold, idle, loseAnswers, ownClock, test } from "../fixtures.ts";
 import { accept, card, count, seen, stored, tap } from "../driver.ts";
 
 /** Returns the number of claims of a dispatch: a repeated tap is written, and changes nothing. */
@@ -126,6 +126,7 @@ test("an offer is shown once the page knows its driver, so that no tap is lost",
   const release = await hold(page, "**/v1/me");
   const offers = page.waitForResponse("**/v1/me/offers*");
   await page.goto(`${service.url}/driver/#token=${driver!.token}`);
+  await confirmLink(page);
   await (await offers).finished();
   await expect(page.getByText("Reading …")).toBeVisible();
   await expect(accept(page)).toHaveCount(0);
@@ -134,10 +135,10 @@ test("an offer is shown once the page knows its driver, so that no tap is lost",
   await expect(card(page, "19 Early Bird")).toContainText("Yours");
 });
 
-test("a tap is repeated at a killed and restarted service", async ({ open, own }) => {
+test("a tap is repeated at a killed and restarted service", async ({ openDriver, own }) => {
   const [driver] = await own.drivers(1, "seoul");
   const job = await own.dispatch("seoul", { site_address: "8 Killed" });
-  const page = await open(`/driver/#token=${driver!.token}`, own);
+  const page = await openDriver(driver!.token, own);
   await expect(accept(page)).toBeVisible();
   await own.stop("SIGKILL");
   await expect(page.getByText(/Cut off from the service. This is as of \d\d:\d\d:\d\d/)).toBeVisible();
@@ -256,6 +257,7 @@ test("a page that can read its offers alone shows their time", async ({ open, se
   const page = await open("/driver/");
   await page.route("**/v1/me/dispatches?*", (route) => route.abort());
   await page.goto(`${service.url}/driver/#token=${driver!.token}`);
+  await confirmLink(page);
   await expect(accept(card(page, "19 Half Known"))).toBeVisible();
   await expect(page.getByText(/^Cut off from the service. This is as of \d\d:\d\d:\d\d/)).toBeVisible();
 });

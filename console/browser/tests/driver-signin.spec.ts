@@ -1,4 +1,4 @@
-import { type Page, accessible, expect, test } from "../fixtures.ts";
+import { type Page, accessible, confirmLink, expect, test } from "../fixtures.ts";
 import { card, stored, tap } from "../driver.ts";
 
 test("each tab keeps its own driver, and a new tab has the last driver", { tag: "@slow" }, async ({ openDriver, service, region }) => {
@@ -81,6 +81,14 @@ test("a foreign link replaces no driver unconfirmed, in this tab or a new one", 
   await page.getByRole("button", { name: "Sign out" }).click();
   await expect(page.getByLabel("Driver token")).toBeVisible();
   await page.goto(link); // there is no session
+  const ask = page.getByRole("dialog", { name: "Sign in with this link?" });
+  await expect(ask).toContainText("The link signs in Driver 2.");
+  await accessible(page);
+  await ask.getByRole("button", { name: "Don't sign in" }).click();
+  await expect(page.getByLabel("Driver token")).toBeVisible();
+  expect(await page.evaluate(() => JSON.stringify([{ ...sessionStorage }, { ...localStorage }]))).not.toContain(theirs!.token);
+  await page.goto(link);
+  await confirmLink(page);
   await expect(page.getByText("Driver 2")).toBeVisible();
 });
 
@@ -115,9 +123,9 @@ test("a sign-out leaves no data behind", { tag: "@slow" }, async ({ openDriver, 
   await expect(page.getByText("Driver 2")).toBeVisible();
 });
 
-test("an invalid token leads back to the sign-in, which shows the reason", async ({ open, own }) => {
+test("an invalid token leads back to the sign-in, which shows the reason", async ({ openDriver, own }) => {
   const [driver] = await own.drivers(1, "seoul");
-  const page = await open(`/driver/#token=${driver!.token}`, own);
+  const page = await openDriver(driver!.token, own);
   await expect(page.getByText("Driver 1")).toBeVisible();
   await page.evaluate(() => navigator.serviceWorker.ready.then(() => {})); // or its requests meet the service that stops
   await own.stop();
@@ -147,5 +155,6 @@ test("a link that is opened while the page appears signs in", { tag: "@slow" }, 
     }).observe(document, { childList: true, subtree: true });
   }, driver!.token);
   await page.reload();
+  await confirmLink(page);
   await expect(page.getByText(driver!.name, { exact: true })).toBeVisible();
 });

@@ -1,4 +1,4 @@
-import { type Page, accessible, expect, ownClock, test } from "../fixtures.ts";
+import { type Page, accessible, confirmLink, expect, ownClock, test } from "../fixtures.ts";
 
 const row = (page: Page, name: string) => page.getByRole("region", { name: "API keys" }).getByRole("row", { name });
 
@@ -23,6 +23,7 @@ test("a key is shown once, opens the console, and is invalid once revoked", { ta
   await accessible(page);
 
   const theirs = await open(`/console/#key=${key}`);
+  await confirmLink(theirs);
   await expect(theirs.getByText(`${region} (viewer)`)).toBeVisible();
   await ownClock(theirs);
   await expect(theirs.getByText(`${region} (viewer)`)).toBeVisible();

@@ -1,4 +1,4 @@
-import { accessible, expect, hold, idle, test } from "../fixtures.ts";
+import { accessible, confirmLink, expect, hold, idle, test } from "../fixtures.ts";
 
 test("a key opens the console, and no script can read it", async ({ open, service }) => {
   const page = await open("/console/");
@@ -38,11 +38,9 @@ test("a sign-out in one tab signs every tab out, and deletes the input", { tag: 
   const page = await openConsole("#/new");
   await page.getByLabel("Address").fill("12 Secret-ro");
   const other = await page.context().newPage();
-  const live = other.waitForResponse("**/v1/admin/stream");
   await other.goto(page.url());
   await expect(other.getByRole("heading", { name: "New dispatch" })).toBeVisible();
-  await live; // a request that comes after the sign-out is refused, and the tab would say that its session is over
-  await idle(other);
+  await idle(other); // a request that comes after the sign-out is refused, and the tab would say that its session is over
   await other.getByLabel("Address").fill("34 Secret-ro");
   await page.getByRole("button", { name: "Sign out" }).click();
   await expect(page.getByLabel("API key")).toBeVisible();
@@ -101,7 +99,23 @@ test("a link that is opened while the page appears signs in", { tag: "@slow" }, 
     }).observe(document, { childList: true, subtree: true });
   }, service.adminKey);
   await page.reload();
+  await confirmLink(page);
   await expect(page.getByText("FIRSTTAP_ADMIN_KEY (admin)")).toBeVisible();
+});
+
+test("a link signs nobody in without confirmation, and says whose key it has", async ({ open, service }) => {
+  const viewer = await service.key("viewer");
+  const page = await open(`/console/#key=${viewer}`);
+  const ask = page.getByRole("dialog", { name: "Sign in with this link?" });
+  await expect(ask).toContainText("signs in as A viewer (viewer)");
+  expect(page.url()).not.toContain(viewer);
+  await accessible(page);
+  await ask.getByRole("button", { name: "Back" }).click();
+  await expect(page.getByLabel("API key")).toBeVisible();
+  expect(await page.context().cookies()).toEqual([]);
+  await page.goto(`${service.url}/console/#key=${viewer}`);
+  await confirmLink(page);
+  await expect(page.getByText("A viewer (viewer)")).toBeVisible();
 });
 
 test("a foreign link replaces no session without confirmation", { tag: "@slow" }, async ({ openConsole, service }) => {

@@ -8,15 +8,16 @@ const slowest = 10_000;
  * Follows a live stream until it is closed. It reconnects after a lost connection, and continues after its last event.
  *
  * @param {string} path
- * @param {{token?: string, onEvent: (type: string, data: any) => void, onResync: () => void,
+ * @param {{token?: string, after?: string, onEvent: (type: string, data: any, id: string) => void, onResync: () => void,
  *   onState: (state: "live"|"cut"|"refused") => void, onHeard?: () => void}} options
- * onResync: events may be lost, so the caller must read its data again. It is called at the first connection too: the stream
- * delivers every event from then on. refused: the token or the session is no longer valid, and the stream ends. onState is
- * called at each change, and with "cut" first; onHeard after whatever comes, also a heartbeat.
+ * after: the id of the last event that the caller has. onResync: events may be lost, so the caller must read its data again. It is
+ * called at the first connection too, unless that continues after an event: the stream delivers every event from then on. refused: the
+ * token or the session is no longer valid, and the stream ends. onState is called at each change; onHeard after whatever comes, also a
+ * heartbeat.
  * @returns {() => void} closes it
  */
-export function follow(path, { token, onEvent, onResync, onState, onHeard }) {
-  let last = "", state = "", failures = 0, closed = false;
+export function follow(path, { token, after = "", onEvent, onResync, onState, onHeard }) {
+  let last = after, state = "", failures = 0, closed = false;
   let attempt = new AbortController();
 
   const become = (next) => {
@@ -49,7 +50,7 @@ export function follow(path, { token, onEvent, onResync, onState, onHeard }) {
           if (closed) return;
           if (id) last = id;
           if (event === "resync") onResync();
-          else if (event !== "reconnect") onEvent(event, JSON.parse(data)); // the service ends the stream after "reconnect"
+          else if (event !== "reconnect") onEvent(event, JSON.parse(data), last); // the service ends the stream after "reconnect"
         },
       });
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -76,7 +77,6 @@ export function follow(path, { token, onEvent, onResync, onState, onHeard }) {
   document.addEventListener("visibilitychange", hurry);
 
   (async () => {
-    become("cut");
     while (!closed) {
       const end = await connect();
       become(end);

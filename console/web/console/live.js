@@ -1,15 +1,15 @@
 import { createContext, html, useContext, useEffect, useRef, useState } from "../assets/preact.js";
 import { now } from "../assets/api.js";
 import { useLanguage } from "../assets/language.js";
-import { follow } from "../assets/stream.js";
+import { share } from "../assets/shared_stream.js";
 
 const Stream = createContext(null);
 
-/** Opens the one live stream that all the pages share. */
-export function Live({ onRefused, children }) {
+/** Opens the one live stream that all the pages of a session share, in all tabs. */
+export function Live({ session, onRefused, children }) {
   const [{ state, since }, setState] = useState(() => ({ state: "cut", since: now() }));
   const listeners = useRef(new Set());
-  useEffect(() => follow("/v1/admin/stream", {
+  useEffect(() => share("/v1/admin/stream", session.key_id, {
     onEvent: (type, data) => listeners.current.forEach((l) => l.onEvent?.(type, data)),
     onResync: () => listeners.current.forEach((l) => l.onResync?.()),
     onHeard: () => listeners.current.forEach((l) => l.onHeard?.()),

@@ -43,7 +43,7 @@ function Console() {
   const { t } = useLanguage();
   const [session, setSession] = useState(undefined); // undefined: not known yet; null: no session
   const [trouble, setTrouble] = useState(null);
-  const [link, setLink] = useState(null); // a link's key, while a session of another key exists
+  const [link, setLink] = useState(null); // a link's key, until the user has confirmed it
   const [first] = useState(takeKey);
   const earlier = useRef(Promise.resolve()); // links are handled one after the other: the answer to an earlier one must not end a later one's question
   const come = (key) => {
@@ -66,7 +66,9 @@ function Console() {
   const tabs = useRef(null);
   const replace = (now) => {
     forgetAll();
-    tabs.current.postMessage(replaced);
+    if (session) tabs.current.postMessage(replaced);
+    setTrouble(null);
+    setLink(null);
     setSession(now);
   };
   const over = () => leave(new PageError(({ t }) => t.sessionOver));
@@ -86,22 +88,24 @@ function Console() {
   }, []);
 
   if (session === undefined) return html`<p class="soft" role="status">${t.signingIn}</p>`;
+  const asking = link && html`<${FromLink} session=${session} link=${link} onSession=${replace} onClose=${() => setLink(null)} />`;
   if (session === null) {
-    return html`<${SignIn} trouble=${trouble} onSession=${(s) => { setTrouble(null); setSession(s); }} />`;
+    return html`<${SignIn} trouble=${trouble} onSession=${(s) => { setTrouble(null); setSession(s); }} />${asking}`;
   }
-  return html`<${Live} key=${session.key_id} onRefused=${over}>
+  return html`<${Live} key=${session.key_id} session=${session} onRefused=${over}>
     <${Shell} session=${session} hash=${hash} leave=${leave} />
-    ${link && html`<${Replace} session=${session} link=${link} onSession=${replace} onClose=${() => setLink(null)} />`}
+    ${asking}
   <//>`;
 }
 
-/** Asks whether a link's key replaces the session: another person may have sent it to make the user work under it. */
-function Replace({ session, link, onSession, onClose }) {
+/** Asks whether to sign in with a link's key: another person may have sent it to make the user work under it. */
+function FromLink({ session, link, onSession, onClose }) {
   const { t } = useLanguage();
   const who = (s) => html`<bdi>${s.name}</bdi> (${t.roles[s.role]})`;
   const act = async () => onSession(await signIn(link.key));
-  return html`<${Ask} title=${t.replaceTitle} word=${t.replaceWord} danger act=${act} onClose=${onClose}>
-    <p>${t.replaceMore(who(session), link.to && who(link.to))}</p>
+  const to = link.to && who(link.to);
+  return html`<${Ask} title=${session ? t.replaceTitle : t.linkTitle} word=${t.replaceWord} danger=${Boolean(session)} act=${act} onClose=${onClose}>
+    <p>${session ? t.replaceMore(who(session), to) : t.linkMore(to)}</p>
   <//>`;
 }
 
@@ -118,17 +122,15 @@ async function whoever(reading) {
 }
 
 /**
- * Finds the session. A link's key begins a session if there is none, or if the session is the key's own. If the session
- * is another key's, begin returns the key as the link, with its own identity.
+ * Finds the session. A link's key signs in again if the session is the key's own. Otherwise begin returns the key as the link, with
+ * its own identity.
  * @returns {Promise<{session: any, link?: {key: string, to: any}}>}
  */
 async function begin(key) {
   const session = await whoever(get("/v1/session"));
   if (!key) return { session };
-  if (session) {
-    const to = await whoever(get("/v1/session", { token: key }));
-    if (to?.key_id !== session.key_id) return { session, link: { key, to } };
-  }
+  const to = await whoever(get("/v1/session", { token: key }));
+  if (!session || to?.key_id !== session.key_id) return { session, link: { key, to } };
   return { session: await signIn(key) };
 }
 

@@ -2,19 +2,17 @@ import { html, render, useEffect, useLayoutEffect, useReducer, useState } from "
 import { Speaks, useLanguage } from "../assets/language.js";
 import { Session, takeFromAddress } from "./session.js";
 import { Shell } from "./shell.js";
-import { Replace, SignIn } from "./signin.js";
+import { FromLink, SignIn } from "./signin.js";
 import { Work } from "./work.js";
 import { words } from "./words.js";
 
 /**
- * Finds the tab's session when it opens. A link's token begins a session if the tab has none. Otherwise the driver must confirm
- * the link first, because another person may have sent it to make the driver tap in another's name.
+ * Finds the tab's session when it opens. The driver must confirm a link's token, unless it is the session's own, because another
+ * person may have sent it to make the driver tap in another's name.
  */
 function begin() {
   const token = takeFromAddress();
-  if (!token) return { session: Session.resume() };
-  if (!Session.replaces(token)) return { session: Session.begin({ token }) };
-  return { session: null, link: token };
+  return token && !Session.has(token) ? { session: null, link: token } : { session: Session.resume() };
 }
 
 function Driver() {
@@ -30,8 +28,8 @@ function Driver() {
   useLayoutEffect(() => {
     const changed = () => {
       const token = takeFromAddress();
-      if (token && Session.replaces(token)) setLink(token);
-      else if (token) setSession(Session.begin({ token }));
+      if (token && !Session.has(token)) setLink(token);
+      else if (token) setSession((now) => now ?? Session.resume());
     };
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
@@ -62,7 +60,7 @@ function Driver() {
     if (wanted) setSession(Session.begin({ token: link }));
     else if (!session) setSession(Session.resume());
   };
-  const asking = link && html`<${Replace} who=${Session.name()} onAnswer=${answer} />`;
+  const asking = link && html`<${FromLink} token=${link} before=${Session.now()} onAnswer=${answer} />`;
   if (!session && link) return asking;
   if (!session) return html`<${SignIn} key=${why} why=${why} onSignedIn=${(c) => { setWhy(""); setSession(Session.begin(c)); }} />`;
   return html`<${Working} key=${session.kept.id} session=${session} leave=${leave} />${asking}`;

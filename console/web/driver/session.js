@@ -53,14 +53,15 @@ export class Session {
     return new Session(record);
   }
 
-  /** Reports whether a session with the token would replace one with another token. */
-  static replaces(token) {
-    return (present()?.token ?? token) !== token;
+  /** Reports whether the token is that of the tab's session, or of the device's in a new tab. */
+  static has(token) {
+    return present()?.token === token;
   }
 
-  /** The name of the signed-in driver, "" if it is unknown. */
-  static name() {
-    return present()?.known?.me?.name ?? "";
+  /** Returns the signed-in driver with the name, "" if it is unknown; null if nobody is signed in. */
+  static now() {
+    const record = present();
+    return record ? { name: record.known?.me?.name ?? "" } : null;
   }
 
   /**

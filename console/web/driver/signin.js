@@ -1,7 +1,7 @@
 import { html, useEffect, useRef, useState } from "../assets/preact.js";
 import { Problem, Unreachable, get, request } from "../assets/api.js";
 import { Refused, signInWithPassword } from "./firebase.js";
-import { Dialog } from "../assets/ui.js";
+import { Dialog, useLoaded } from "../assets/ui.js";
 import { Languages, useLanguage } from "../assets/language.js";
 
 const wrong = ["INVALID_LOGIN_CREDENTIALS", "EMAIL_NOT_FOUND", "INVALID_PASSWORD", "INVALID_EMAIL"];
@@ -80,14 +80,24 @@ export function SignIn({ why, onSignedIn }) {
   </main>`;
 }
 
-/** Asks whether a link's token replaces the tab's driver. @param {{who: string, onAnswer: (wanted: boolean) => void}} props */
-export function Replace({ who, onAnswer }) {
+/**
+ * Asks whether to sign in with a link's token, and says whose it is.
+ * @param {{token: string, before: {name: string}|null, onAnswer: (wanted: boolean) => void}} props before: the driver who is signed in
+ */
+export function FromLink({ token, before, onAnswer }) {
   const { t } = useLanguage();
-  return html`<${Dialog} title=${t.replaceTitle} onClose=${() => onAnswer(false)}>
+  const { data: me, error } = useLoaded(async (signal) => {
+    checkText(token);
+    return get("/v1/me", { token, signal });
+  }, [token]);
+  const stay = html`<button class="big" onClick=${() => onAnswer(false)}>${before ? t.stay : t.dontSignIn}</button>`;
+  return html`<${Dialog} title=${before ? t.replaceTitle : t.linkTitle} onClose=${() => onAnswer(false)}>
     <div class="stack">
-      <p>${t.replaceMore(who)}</p>
-      <button class="big" onClick=${() => onAnswer(false)}>${t.stay}</button>
-      <button class="danger big" onClick=${() => onAnswer(true)}>${t.replace}</button>
+      <p>${before ? t.replaceMore(before.name) : t.linkMore}</p>
+      <p role="status">${me && t.linkOf(html`<bdi>${me.name}</bdi>`)}${error && explain(t, error, false)}</p>
+      ${before && stay}
+      <button class=${before ? "danger big" : "primary big"} onClick=${() => onAnswer(true)}>${t.replace}</button>
+      ${!before && stay}
     </div>
   <//>`;
 }
@@ -97,8 +107,12 @@ async function withPassword(firebase, email, password) {
   return { token, firebase: { api_key: firebase.api_key, emulator: firebase.emulator, refresh, ends } };
 }
 
-// check refuses a text that can't be a token. The browser would refuse it too, but that looks like a lost connection.
-async function check(token) {
+// checkText refuses a text that can't be a token. The browser would refuse it too, but that looks like a lost connection.
+function checkText(token) {
   if (!/^[!-~]+$/.test(token)) throw new Problem(401, { code: "UNAUTHENTICATED" }, 0);
+}
+
+async function check(token) {
+  checkText(token);
   await request("GET", "/v1/me", { token });
 }

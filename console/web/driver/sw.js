@@ -7,7 +7,8 @@ const files = [
   "/driver/signin.js", "/driver/still.js", "/driver/taps.js", "/driver/words.js", "/driver/words_en.js", "/driver/words_ko.js",
   "/driver/work.js", "/driver/icon-192.png",
   "/assets/api.js", "/assets/base.css", "/assets/icon.svg", "/assets/language.js",
-  "/assets/preact.js", "/assets/problems.js", "/assets/stream.js", "/assets/ui.js", "/assets/words.js", "/assets/writing.js",
+  "/assets/preact.js", "/assets/problems.js", "/assets/shared_stream.js", "/assets/stream.js", "/assets/ui.js", "/assets/words.js",
+  "/assets/writing.js",
 ];
 const prefix = "driver ";
 const patience = 4000; // ms

@@ -1,6 +1,6 @@
 // The state of the driver's page and its updates: the driver, the offers, the jobs, and the time of the last reading.
 import { Problem, Unreachable, now } from "../assets/api.js";
-import { follow } from "../assets/stream.js";
+import { share } from "../assets/shared_stream.js";
 import { hurry, insist, nap, pace } from "./again.js";
 import { Taps } from "./taps.js";
 
@@ -82,7 +82,7 @@ export class Work {
 
   #follow() {
     const { token } = this.#session;
-    this.#unfollow = follow("/v1/stream", {
+    this.#unfollow = share("/v1/stream", this.#session.kept.id, {
       token,
       onEvent: (type, data) => this.#hear(type, data),
       onResync: () => this.read(),
