@@ -13,7 +13,7 @@ import (
 // profileStore stores drivers' own profiles.
 type profileStore interface {
 	Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driver, error)
-	SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) (dispatch.Driver, error)
+	SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) (v dispatch.Driver, changed bool, err error)
 }
 
 func (h *handler) me(c echo.Context, me dispatch.DriverID) error {
@@ -42,11 +42,13 @@ func (h *handler) setDuty(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return err
 	}
-	v, err := h.stores.profiles.SetDuty(c.Request().Context(), me, *req.OnDuty)
+	v, changed, err := h.stores.profiles.SetDuty(c.Request().Context(), me, *req.OnDuty)
 	if err != nil {
 		return unauthenticatedIfGone(err)
 	}
-	h.Streams.DriverChanged(v)
+	if changed {
+		h.Streams.DriverChanged(v)
+	}
 	return writeJSON(c, 200, viewDriver(v))
 }
 

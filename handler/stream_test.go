@@ -344,11 +344,33 @@ func valueOf(t testing.TB, r *prometheus.Registry, name, label string) float64 {
 	noError(t, err)
 	for _, f := range families {
 		for _, m := range f.Metric {
-			if f.GetName() == name && m.Label[0].GetValue() == label {
+			if f.GetName() == name && (len(m.Label) == 0 || m.Label[0].GetValue() == label) {
 				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
 			}
 		}
 	}
 	t.Fatalf("no %s of %s", name, label)
 	return 0
+}
+
+// TestUnchangedDutyIsNotPublished: a driver who is on duty and says so again costs the other instances and the streams nothing.
+func TestUnchangedDutyIsNotPublished(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	hub := stream.NewHub(stream.Options{QueueSize: 1, Metrics: metrics}) // it does not run, so what is published overflows
+	w := newWorld(t, func(a *API) { a.Streams = hub })
+	d := w.drivers(1)[0]
+	duty := func(on bool) { w.call("PUT", "/v1/me/duty", d.token, fmt.Sprintf(`{"on_duty":%v}`, on)).want(200, "on_duty", on) }
+	dropped := func() float64 { return valueOf(t, metrics, "firsttap_stream_overflow_total", "") }
+	for range 5 {
+		duty(true)
+	}
+	if n := dropped(); n != 0 {
+		t.Errorf("unchanged: %v entries did not fit", n)
+	}
+	duty(false)
+	duty(false)
+	duty(true)
+	if n := dropped(); n != 1 {
+		t.Errorf("two changes: %v entries did not fit into a queue for one", n)
+	}
 }

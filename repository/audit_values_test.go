@@ -107,7 +107,7 @@ func TestDutyIsAudited(t *testing.T) {
 		ctx, path := byDriver(t, v[0].ID), "audit WHERE action = 'driver.duty'"
 		duty := func(on bool) {
 			t.Helper()
-			if got, err := db.SetDuty(ctx, v[0].ID, on); err != nil || got.OnDuty != on {
+			if got, _, err := db.SetDuty(ctx, v[0].ID, on); err != nil || got.OnDuty != on {
 				t.Fatalf("%+v, %v", got, err)
 			}
 		}
@@ -121,7 +121,7 @@ func TestDutyIsAudited(t *testing.T) {
 		for i := range 9 {
 			duty(i%2 == 0)
 		}
-		must(t, errorOf(db.SetDuty(byDriver(t, v[1].ID), v[1].ID, false)))
+		must(t, errorOfPage(db.SetDuty(byDriver(t, v[1].ID), v[1].ID, false)))
 		db.mustCount(t, 2, path)
 		own, _, err := db.Audit(t.Context(), dispatch.AuditQuery{Actor: string(v[0].ID), Target: string(v[0].ID), Page: dispatch.Page{Limit: 9}})
 		if err != nil || len(own) != 1 {
@@ -136,7 +136,7 @@ func TestDutyIsAudited(t *testing.T) {
 		db.exec(t, "UPDATE audit SET id = ?, at = 1 WHERE id = ?", dispatch.MinAuditID(time.Now().Add(-2*time.Minute)), own[0].ID)
 		duty(false)
 		db.mustCount(t, 3, path)
-		mustBeError(t, "an unknown driver", errorOf(db.SetDuty(ctx, "drv_0", true)), dispatch.ErrDriverNotFound)
+		mustBeError(t, "an unknown driver", errorOfPage(db.SetDuty(ctx, "drv_0", true)), dispatch.ErrDriverNotFound)
 	})
 }
 

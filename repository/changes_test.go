@@ -29,7 +29,7 @@ func TestAssignWritesEverythingTogether(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		for i, edit := range []func(*dispatch.Dispatch){nil, soon} {
 			d, v := db.add(t, edit), db.drivers(t, 1)[0]
-			must(t, errorOf(db.SetDuty(t.Context(), v.ID, false)))
+			must(t, errorOfPage(db.SetDuty(t.Context(), v.ID, false)))
 			got, err := db.assign(t.Context(), d.ID, 1, v.ID)
 			must(t, err)
 			if db.mustStore(t, got); got.Status != dispatch.Accepted || !got.HeldBy(v.ID) {

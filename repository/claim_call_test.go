@@ -83,8 +83,8 @@ func TestClaimOnOldKnowledge(t *testing.T) {
 		}{
 			{"canceled", func(d dispatch.Dispatch) { other.mustUpdate(t, d.ID, cancel) }, dispatch.ErrCanceled},
 			{"taken", func(d dispatch.Dispatch) { other.mustAccept(t, d.ID, drivers[1].ID) }, dispatch.ErrAlreadyTaken},
-			{"off duty", func(dispatch.Dispatch) { must(t, errorOf(other.SetDuty(t.Context(), drivers[0].ID, false))) }, dispatch.ErrNotEligible},
-			{"on duty", func(dispatch.Dispatch) { must(t, errorOf(other.SetDuty(t.Context(), drivers[0].ID, true))) }, nil},
+			{"off duty", func(dispatch.Dispatch) { must(t, errorOfPage(other.SetDuty(t.Context(), drivers[0].ID, false))) }, dispatch.ErrNotEligible},
+			{"on duty", func(dispatch.Dispatch) { must(t, errorOfPage(other.SetDuty(t.Context(), drivers[0].ID, true))) }, nil},
 			{"busy", func(d dispatch.Dispatch) {
 				same := other.add(t, func(o *dispatch.Dispatch) { o.WorkStartsAt, o.WorkEndsAt = d.WorkStartsAt, d.WorkEndsAt })
 				other.mustAccept(t, same.ID, drivers[0].ID)
@@ -95,7 +95,7 @@ func TestClaimOnOldKnowledge(t *testing.T) {
 			{"off duty in another history", func(dispatch.Dispatch) {
 				db.exec(t, "UPDATE drivers SET on_duty = FALSE, updated_at = updated_at + 7 WHERE id = ?", drivers[0].ID)
 			}, dispatch.ErrNotEligible},
-			{"back on duty", func(dispatch.Dispatch) { must(t, errorOf(other.SetDuty(t.Context(), drivers[0].ID, true))) }, nil},
+			{"back on duty", func(dispatch.Dispatch) { must(t, errorOfPage(other.SetDuty(t.Context(), drivers[0].ID, true))) }, nil},
 			{"extended", func(d dispatch.Dispatch) { other.mustUpdate(t, d.ID, extended(1)) }, nil},
 		}
 		for day, tt := range tests {

@@ -277,7 +277,7 @@ func TestClaimIsDecidedAnew(t *testing.T) {
 		t.Run("gone off duty", func(t *testing.T) {
 			d := db.add(t, later(1))
 			rule, asked := meanwhile(rule(0), func() {
-				if _, err := db.SetDuty(t.Context(), v, false); err != nil {
+				if _, _, err := db.SetDuty(t.Context(), v, false); err != nil {
 					t.Error(err)
 				}
 			})

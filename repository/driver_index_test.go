@@ -217,7 +217,7 @@ func TestIndexOfDriversIsTrue(t *testing.T) {
 			case 1:
 				must(t, db.AddDriversWithTokens(t.Context(), []dispatch.Driver{made(), made()}))
 			case 2, 3:
-				mustChange(errorOf(db.SetDuty(t.Context(), id, r.IntN(2) == 0)), dispatch.ErrDriverNotFound)
+				mustChange(errorOfPage(db.SetDuty(t.Context(), id, r.IntN(2) == 0)), dispatch.ErrDriverNotFound)
 			case 4, 5:
 				mustChange(errorOf(db.ChangeDriver(t.Context(), id, edit(func(v *dispatch.Driver) { anyDriver(r, v, time.Now()) }))), dispatch.ErrDriverErased)
 			case 6:
@@ -315,7 +315,7 @@ func TestIndexBesideAnEarlierVersion(t *testing.T) {
 					case 0:
 						db.writeAsEarlier(t, v)
 					case 1:
-						_, err = db.SetDuty(t.Context(), v.ID, n%2 == 0)
+						_, _, err = db.SetDuty(t.Context(), v.ID, n%2 == 0)
 					case 2:
 						_, err = db.ChangeDriver(t.Context(), v.ID, edit(func(is *dispatch.Driver) { is.Regions, is.VehicleClass = v.Regions, v.VehicleClass }))
 					case 3:

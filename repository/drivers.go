@@ -84,18 +84,20 @@ func (s *Store) Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driv
 	return r.Driver, err
 }
 
-// SetDuty puts a driver on or off duty, and audits a change. ErrDriverNotFound, also for an erased driver, ErrUnavailable, ErrUnknown.
-func (s *Store) SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) (dispatch.Driver, error) {
+// SetDuty puts a driver on or off duty, and audits a change. changed is false if the driver was so already. ErrDriverNotFound, also for an
+// erased driver, ErrUnavailable, ErrUnknown.
+func (s *Store) SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) (v dispatch.Driver, changed bool, err error) {
 	var row driverRow // it is read before the COMMIT: after it, a failed read would say that nothing was changed
-	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	err = s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		// MySQL reads columns as they were just set: indexed_version comes first.
-		changed := tx.Exec("UPDATE drivers SET indexed_version = version + 1, worded_version = worded_version + 1, version = version + 1, on_duty = ?, updated_at = "+s.dialect.now()+
+		update := tx.Exec("UPDATE drivers SET indexed_version = version + 1, worded_version = worded_version + 1, version = version + 1, on_duty = ?, updated_at = "+s.dialect.now()+
 			" WHERE id = ? AND on_duty <> ? AND erased_at IS NULL", onDuty, id, onDuty)
-		if changed.Error != nil {
-			return unavailable(changed.Error)
+		if update.Error != nil {
+			return unavailable(update.Error)
 		}
+		changed = update.RowsAffected > 0
 		var err error
-		if row, err = findDriver(tx, id); err != nil || changed.RowsAffected == 0 {
+		if row, err = findDriver(tx, id); err != nil || !changed {
 			return err
 		}
 		if err := s.indexDrivers(tx, []driverRow{row}); err != nil {
@@ -110,12 +112,13 @@ func (s *Store) SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) 
 		return auditCoalesced(tx, dispatch.AuditDuty, string(id), detail, now)
 	})
 	if err != nil {
-		return dispatch.Driver{}, err
+		return dispatch.Driver{}, false, err
 	}
 	if row.ErasedAt != nil {
-		return dispatch.Driver{}, dispatch.ErrDriverNotFound
+		return dispatch.Driver{}, false, dispatch.ErrDriverNotFound
 	}
-	return row.driver()
+	v, err = row.driver()
+	return v, changed, err
 }
 
 // DriverByFirebaseUID returns the driver that has the uid. ErrDriverNotFound.

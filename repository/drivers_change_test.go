@@ -286,7 +286,7 @@ func TestAnswersAreReadBeforeTheCommit(t *testing.T) {
 		general, err := s.general.DB()
 		must(t, err)
 		must(t, general.Close())
-		off, err := s.SetDuty(t.Context(), v.ID, false)
+		off, _, err := s.SetDuty(t.Context(), v.ID, false)
 		must(t, err)
 		made, err := s.CreateDriver(t.Context(), dispatch.Driver{ID: dispatch.NewDriverID(time.Now()), Name: "Kim", Regions: []string{"seoul"}, VehicleClass: "45m", Version: 1})
 		must(t, err)

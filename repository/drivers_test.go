@@ -56,22 +56,22 @@ func TestSetDuty(t *testing.T) {
 		drivers := db.drivers(t, 2)
 		v := drivers[0]
 		for _, step := range []struct {
-			onDuty  bool
-			version int
-		}{{true, 1}, {false, 2}, {false, 2}, {true, 3}} {
+			onDuty, changes bool
+			version         int
+		}{{true, false, 1}, {false, true, 2}, {false, false, 2}, {true, true, 3}} {
 			v.OnDuty, v.Version = step.onDuty, step.version
-			if got, err := db.SetDuty(t.Context(), v.ID, step.onDuty); err != nil || !reflect.DeepEqual(got, v) {
-				t.Errorf("on duty %v: got %+v, %v; want %+v", step.onDuty, got, err, v)
+			if got, changed, err := db.SetDuty(t.Context(), v.ID, step.onDuty); err != nil || changed != step.changes || !reflect.DeepEqual(got, v) {
+				t.Errorf("on duty %v: got %+v, changed %v, %v; want %+v", step.onDuty, got, changed, err, v)
 			}
 		}
-		mustAll(t, 10, func(int) error { return errorOf(db.SetDuty(t.Context(), v.ID, false)) })
+		mustAll(t, 10, func(int) error { return errorOfPage(db.SetDuty(t.Context(), v.ID, false)) })
 		if got, err := db.Driver(t.Context(), v.ID); err != nil || got.OnDuty || got.Version != 4 {
 			t.Errorf("got %+v, %v", got, err)
 		}
 		if got, err := db.Driver(t.Context(), drivers[1].ID); err != nil || !reflect.DeepEqual(got, drivers[1]) {
 			t.Errorf("another driver is %+v, %v", got, err)
 		}
-		mustBeError(t, "an unknown driver", errorOf(db.SetDuty(t.Context(), dispatch.NewDriverID(time.Now()), true)), dispatch.ErrDriverNotFound)
+		mustBeError(t, "an unknown driver", errorOfPage(db.SetDuty(t.Context(), dispatch.NewDriverID(time.Now()), true)), dispatch.ErrDriverNotFound)
 	})
 }
 
@@ -171,7 +171,7 @@ func TestRevokeTokens(t *testing.T) {
 			Action: dispatch.AuditDriverSuspend,
 			Apply:  func(v *dispatch.Driver, now time.Time) error { return v.Suspend(dispatch.Forever, now) },
 		})
-		if _, duty := db.SetDuty(ctx, v[0], false); err != nil || duty != nil {
+		if _, _, duty := db.SetDuty(ctx, v[0], false); err != nil || duty != nil {
 			t.Fatal(err, duty)
 		}
 		if got := db.revocations(t)[v[0]]; got.Generation != 2 || got.At.IsZero() {

@@ -58,8 +58,8 @@ func (db *database) person(t *testing.T) dispatch.Driver {
 	db.mustAccept(t, d.ID, v.ID)
 	must(t, db.AddAttempts(t.Context(), []dispatch.Attempt{{ID: dispatch.NewAttemptID(d.CreatedAt), Dispatch: d.ID, Round: 1, Driver: v.ID, Result: "SUCCESS", At: d.CreatedAt}}))
 	db.mustUpdate(t, d.ID, cancel)
-	must(t, errorOf(db.SetDuty(me, v.ID, false)))
-	must(t, errorOf(db.SetDuty(me, v.ID, true)))
+	must(t, errorOfPage(db.SetDuty(me, v.ID, false)))
+	must(t, errorOfPage(db.SetDuty(me, v.ID, true)))
 	return v
 }
 
@@ -188,7 +188,7 @@ func TestErasedDriverTakesNoPart(t *testing.T) {
 		rename := edit(func(v *dispatch.Driver) { v.Name = personName })
 		for what, c := range map[string]struct{ got, want error }{
 			"the driver":      {errorOf(db.Driver(ctx, v.ID)), dispatch.ErrDriverNotFound},
-			"duty":            {errorOf(db.SetDuty(ctx, v.ID, true)), dispatch.ErrDriverNotFound},
+			"duty":            {errorOfPage(db.SetDuty(ctx, v.ID, true)), dispatch.ErrDriverNotFound},
 			"a device":        {errorOf(db.PutDevice(ctx, someDevice(v.ID, "x", "y"))), dispatch.ErrDriverNotFound},
 			"the uid":         {errorOf(db.DriverByFirebaseUID(ctx, personUID)), dispatch.ErrDriverNotFound},
 			"a token":         {errorOf(db.RecordTokenIssued(ctx, v.ID)), dispatch.ErrDriverErased},
@@ -251,7 +251,7 @@ func TestEraseAndClaimAtOnce(t *testing.T) {
 				case 1:
 					_, _, erased = db.EraseDriver(t.Context(), v.ID)
 				case 2:
-					_, dutied = db.SetDuty(t.Context(), v.ID, true)
+					_, _, dutied = db.SetDuty(t.Context(), v.ID, true)
 				case 3:
 					_, put = db.PutDevice(t.Context(), someDevice(v.ID, "phone", string(v.ID)))
 				}

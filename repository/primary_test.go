@@ -67,7 +67,7 @@ func TestReadOnlyServerAnswersNothing(t *testing.T) {
 			"a dispatch":        func(ctx context.Context) error { return errorOf(db.Dispatch(ctx, d.ID)) },
 			"a driver":          func(ctx context.Context) error { return errorOf(db.Driver(ctx, v.ID)) },
 			"a receipt":         func(ctx context.Context) error { return errorOf(db.NewestClaim(ctx, won.ID, v.ID)) },
-			"duty":              func(ctx context.Context) error { return errorOf(db.SetDuty(ctx, v.ID, false)) },
+			"duty":              func(ctx context.Context) error { return errorOfPage(db.SetDuty(ctx, v.ID, false)) },
 			"an update": func(ctx context.Context) error {
 				_, err := db.Update(ctx, d.ID, func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error) {
 					t.Error("the change was asked")

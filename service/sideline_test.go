@@ -110,7 +110,8 @@ func TestSidelinedIsNoVerdict(t *testing.T) {
 	for range 3 {
 		s.mustFail(t, Tap{first, off, 1}, dispatch.ErrNotEligible)
 	}
-	must(t, errorOf(s.SetDuty(t.Context(), off, true)))
+	_, _, err := s.SetDuty(t.Context(), off, true)
+	must(t, err)
 	s.mustWin(t, Tap{first, off, 1})
 	if s.inflight.isSidelined(off) {
 		t.Error("a driver who has won is still sidelined")
