@@ -179,7 +179,7 @@ test("other terms begin a new round, and only the changed fields are sent", { ta
   await accessible(page);
   await dialog.getByLabel("Fee", { exact: true }).fill("399999.5");
   await button(dialog, "Change the terms").click();
-  await expect(dialog.getByText("The fee must be a whole number like 350000.")).toBeVisible(); // it is not rounded
+  await expect(dialog.getByLabel("Fee", { exact: true })).toHaveAccessibleDescription("must be a whole number like 350000"); // it is not rounded
   await dialog.getByLabel("Fee", { exact: true }).fill("400000");
   await service.patch(d, { note: "Gate 2" });
   await button(dialog, "Change the terms").click();

@@ -2,7 +2,7 @@ import { Component, html, useLayoutEffect, useRef } from "../assets/preact.js";
 import { now } from "../assets/api.js";
 import { Language, useLanguage } from "../assets/language.js";
 import { left } from "../assets/ui.js";
-import { useNames } from "./names.js";
+import { shown, useNames } from "./names.js";
 
 /** The number of cards rendered so far. A test bounds it, because a large board must render few cards. */
 export const drawn = { cards: 0 };
@@ -22,7 +22,7 @@ export class Card extends Component {
     drawn.cards++;
     return html`<li class=${unseen ? "job unseen" : "job"}>
       <a href=${"#/dispatches/" + c.id}>
-        <span class="where">${c.site_address ?? "…"}</span>
+        <span class="where"><bdi>${c.site_address ? shown(c.site_address, c.id) : "…"}</bdi></span>
         <${Until} card=${c} />
         <span class="terms soft">${c.region} · ${c.vehicle_class}${c.min_working_height_m ? ` · ≥\u00a0${c.min_working_height_m}\u00a0m` : ""}</span>
         <span class="fee">${c.fee && money(c.fee)}</span>
@@ -45,7 +45,7 @@ export class Ended extends Component {
   render({ card: c }) {
     drawn.cards++;
     return html`<li class="job over"><a href=${"#/dispatches/" + c.id}>
-      <span class="where">${c.site_address ?? "…"}</span>
+      <span class="where"><bdi>${c.site_address ? shown(c.site_address, c.id) : "…"}</bdi></span>
       <span class="soft">${c.region}</span>
       <time class="soft" datetime=${c.updated_at}>${this.context.clockShort(c.updated_at)}</time>
       ${c.accepted_by && html`<${Who} id=${c.accepted_by} />`}

@@ -5,7 +5,7 @@ import { Trouble } from "../assets/ui.js";
 import { Choice, Field, beside, useFirstWrong, wrongFields, zoneAt } from "./fields.js";
 import { useKeptForm } from "./kept.js";
 import { Unsettled, useMaking } from "./making.js";
-import { Suggestions } from "./suggestions.js";
+import { Suggestions, newTo, useKnown } from "./suggestions.js";
 import { blank, countable, termsOf } from "./create_terms.js";
 import { minorUnits } from "./fee.js";
 import { Preview } from "./create_preview.js";
@@ -42,6 +42,7 @@ export function Create({ session }) {
   const element = useRef(null);
   useFirstWrong(element, wrong);
   const terms = termsOf(form);
+  const known = useKnown();
 
   const submit = async (e) => {
     e.preventDefault();
@@ -59,7 +60,7 @@ export function Create({ session }) {
   return html`<h1>${t.page.new}</h1>
     <form ref=${element} class="create" noValidate onSubmit=${submit} aria-label=${t.page.new}>
       <div class="stack">
-        <${Work} field=${field} form=${form} />
+        <${Work} field=${field} form=${form} known=${known} />
         <${Site} field=${field} />
         <${Terms} field=${field} form=${form} />
         <${Window} field=${field} form=${form} change=${change} wrong=${wrong} />
@@ -73,16 +74,16 @@ export function Create({ session }) {
           <button type="button" disabled=${busy} onClick=${clear}>${t.create.clear}</button>
         </div>
       </div>
-      <${Suggestions} />
+      <${Suggestions} known=${known} />
     </form>`;
 }
 
-function Work({ field, form }) {
+function Work({ field, form, known }) {
   const { t } = useLanguage();
   return html`<fieldset class="card"><legend>${t.create.work}</legend>
     <div class="fields">
-      <${Field} ...${field("region")} label=${t.region} list="regions" />
-      <${Field} ...${field("vehicle_class")} label=${t.fields.vehicle_class} list="classes" />
+      <${Field} ...${field("region")} label=${t.region} list="regions" hint=${newTo(known?.regions, [form.region], t)} />
+      <${Field} ...${field("vehicle_class")} label=${t.fields.vehicle_class} list="classes" hint=${newTo(known?.classes, [form.vehicle_class], t)} />
       <${Field} ...${field("min_working_height_m")} label=${t.create.height} optional inputmode="decimal" hint=${t.create.heightHint} />
       <${Field} ...${field("work_starts_at")} label=${t.fields.work_starts_at} type="datetime-local" hint=${zoneAt(form.work_starts_at)} />
       <${Field} ...${field("work_ends_at")} label=${t.fields.work_ends_at} type="datetime-local" hint=${zoneAt(form.work_ends_at)} />

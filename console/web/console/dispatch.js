@@ -4,6 +4,7 @@ import { useLanguage } from "../assets/language.js";
 import { PageError } from "../assets/problems.js";
 import { Trouble, useLoaded, useTitle } from "../assets/ui.js";
 import { LiveBadge } from "./live.js";
+import { shown } from "./names.js";
 import { useQuery } from "./query.js";
 import { boardAddress } from "./board_return.js";
 import { actions } from "./dispatch_actions.js";
@@ -49,7 +50,7 @@ function Shown({ dispatch, error, turn, stir, live, session, may }) {
   return html`<div class="dispatch">
     <p class="back"><a href=${boardAddress()}>${t.dispatch.toBoard}</a></p>
     <header class="row between">
-      <div><h1><bdi>${dispatch.site_address}</bdi></h1>
+      <div><h1><bdi>${shown(dispatch.site_address, dispatch.id)}</bdi></h1>
         <p class="row"><span role="status" aria-label=${t.dispatch.state}><${State} of=${dispatch.status} /></span>
           <span>${t.round(dispatch.round)}</span> <span class="soft">${t.dispatch.version(dispatch.version)}</span> <${LiveBadge} state=${live} /></p></div>
       ${may("dispatcher") && html`<${Actions} dispatch=${dispatch} session=${session} changes=${changes} stir=${stir} setSaid=${setSaid} />`}

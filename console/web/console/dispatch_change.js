@@ -1,8 +1,9 @@
-import { html, useCallback, useEffect, useRef, useState } from "../assets/preact.js";
+import { html, useCallback, useEffect, useMemo, useRef, useState } from "../assets/preact.js";
 import { Problem, Unreachable, freshKey, get, list, pause, request, send } from "../assets/api.js";
 import { useLanguage } from "../assets/language.js";
 import { explain } from "../assets/problems.js";
 import { Dialog, StillAsking, Trouble } from "../assets/ui.js";
+import { beside, useFirstWrong, wrongFields } from "./fields.js";
 import { settles } from "./making.js";
 import { nameDriver } from "./names.js";
 import { State, eventSentence, refusal } from "./dispatch_words.js";
@@ -99,10 +100,11 @@ export function useChanges(session, onRead) {
  * faster, the dialog shows that change and its author, and the next confirmation is of the new version.
  * @param {{title: string, change: {word: string, past: (t: any) => string, path: string, event: string, method?: string, danger?: boolean},
  *   dispatch: any, session: any, changes: any, body: () => any, ready?: boolean, onRead: () => void,
- *   onClose: (said: {in: (language: any) => string}|null) => void, children?: any}} props
- * past returns the message after a success; body returns the request's body, or throws an error in the input
+ *   fields?: string[], onClose: (said: {in: (language: any) => string}|null) => void, children?: any}} props
+ * past returns the message after a success; body returns the request's body, or throws an error in the input; children may be a function of
+ * what is wrong with each of the fields, as the API names them
  */
-export function Change({ title, change, dispatch, session, changes, body, ready = true, onRead, onClose, children }) {
+export function Change({ title, change, dispatch, session, changes, body, ready = true, fields = [], onRead, onClose, children }) {
   const language = useLanguage();
   const { t } = language;
   const [seen, setSeen] = useState(dispatch);
@@ -110,6 +112,9 @@ export function Change({ title, change, dispatch, session, changes, body, ready 
   const [error, setError] = useState(null);
   const [moved, setMoved] = useState(null);
   const { doubt, verdict } = changes;
+  const wrong = useMemo(() => wrongFields(error), [error]);
+  const form = useRef(null);
+  useFirstWrong(form, wrong);
 
   useEffect(() => {
     if (!verdict) return;
@@ -142,13 +147,13 @@ export function Change({ title, change, dispatch, session, changes, body, ready 
     setBusy(false);
   };
   return html`<${Dialog} title=${title} onClose=${() => onClose(null)}>
-    <form class="stack" onSubmit=${submit}>
-      ${children}
+    <form ref=${form} class="stack" onSubmit=${submit}>
+      ${typeof children === "function" ? children(wrong) : children}
       <div role="alert">${moved && html`<div class="moved stack">
         <p><strong>${moved.own ? t.change.own : t.change.other}</strong>${t.change.was(moved.said(t))}</p>
         <p>${t.change.now(html`<${State} of=${moved.now.status} />`, moved.now.round)}</p></div>`}
         ${!doubt && verdict && !verdict.done && html`<p class="moved">${verdict.said.in(language)}</p>`}</div>
-      <${Trouble} error=${doubt ? null : error} />
+      <${Trouble} error=${doubt ? null : error && beside(error, wrong, fields)} />
       <div role="status">${doubt && html`<p class="moved">${t.change.doubt}</p>`}</div>
       <${StillAsking} busy=${busy} />
       <div class="row">

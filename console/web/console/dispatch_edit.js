@@ -1,41 +1,55 @@
 import { html, useState } from "../assets/preact.js";
+import { Problem } from "../assets/api.js";
 import { useLanguage } from "../assets/language.js";
-import { PageError, ruleIn } from "../assets/problems.js";
 import { Change } from "./dispatch_change.js";
 import { localInput, momentOf } from "./dispatch_time.js";
 import { amountHint, fractionDigits, minorUnits } from "./fee.js";
+import { Field, typedNumber } from "./fields.js";
+import { Suggestions, newTo, useKnown } from "./suggestions.js";
+
+const names = [
+  "site_address", "region", "vehicle_class", "work_starts_at", "work_ends_at", "fee.amount", "fee.currency", "site_lat", "site_lng",
+  "min_working_height_m", "note",
+];
 
 /** Returns a dispatch's terms as the texts of the form's fields. */
 function fieldsOf(d) {
   const digits = fractionDigits(d.fee.currency);
   return {
-    site_address: d.site_address, site_lat: d.site_lat ?? "", site_lng: d.site_lng ?? "", region: d.region,
-    vehicle_class: d.vehicle_class, min_working_height_m: d.min_working_height_m ?? "",
+    site_address: d.site_address, site_lat: String(d.site_lat ?? ""), site_lng: String(d.site_lng ?? ""), region: d.region,
+    vehicle_class: d.vehicle_class, min_working_height_m: String(d.min_working_height_m ?? ""),
     work_starts_at: localInput(d.work_starts_at), work_ends_at: localInput(d.work_ends_at),
-    fee: (d.fee.amount / 10 ** digits).toFixed(digits), currency: d.fee.currency, note: d.note ?? "",
+    "fee.amount": (d.fee.amount / 10 ** digits).toFixed(digits), "fee.currency": d.fee.currency, note: d.note ?? "",
   };
 }
 
-const optionalNumber = (text) => (String(text).trim() === "" ? null : Number(text));
-
-/** Returns the changed fields only, so that another user's concurrent changes to other fields stay. */
+/**
+ * Returns the changed fields only, so that another user's concurrent changes to other fields stay. Inputs that no request can carry are a
+ * Problem, as if the service had refused them.
+ */
 function changesOf(before, after) {
-  const differs = (...names) => names.some((n) => String(before[n]) !== String(after[n]));
-  const change = {};
+  const differs = (...names) => names.some((n) => before[n] !== after[n]);
+  const change = {}, errors = [];
+  const number = (field) => {
+    const n = typedNumber(after[field]);
+    if (Number.isNaN(n)) errors.push({ field, message: "must be a number like 37.5" });
+    return n ?? null;
+  };
   for (const n of ["site_address", "region", "vehicle_class"]) if (differs(n)) change[n] = after[n].trim();
-  if (differs("min_working_height_m")) change.min_working_height_m = optionalNumber(after.min_working_height_m);
+  if (differs("min_working_height_m")) change.min_working_height_m = number("min_working_height_m");
   if (differs("site_lat", "site_lng")) {
-    change.site_lat = optionalNumber(after.site_lat);
-    change.site_lng = optionalNumber(after.site_lng);
+    change.site_lat = number("site_lat");
+    change.site_lng = number("site_lng");
   }
   for (const n of ["work_starts_at", "work_ends_at"]) if (differs(n)) change[n] = momentOf(after[n]);
-  if (differs("fee", "currency")) {
-    const currency = after.currency.trim().toUpperCase();
-    const amount = minorUnits(after.fee, currency);
-    if (Number.isNaN(amount)) throw new PageError(({ t }) => t.edit.fee(ruleIn(t, amountHint(currency))));
+  if (differs("fee.amount", "fee.currency")) {
+    const currency = after["fee.currency"].trim().toUpperCase();
+    const amount = minorUnits(after["fee.amount"], currency);
+    if (Number.isNaN(amount)) errors.push({ field: "fee.amount", message: amountHint(currency) });
     change.fee = { amount, currency };
   }
   if (differs("note")) change.note = after.note === "" ? null : after.note;
+  if (errors.length > 0) throw new Problem(422, { code: "VALIDATION_FAILED", errors }, 0);
   return change;
 }
 
@@ -45,26 +59,31 @@ export function Edit(props) {
   const { dispatch } = props;
   const [before] = useState(() => fieldsOf(dispatch));
   const [fields, setFields] = useState(before);
-  const field = (name, label, more) => html`<label class="stack">${label}
-    <input name=${name} value=${fields[name]} onInput=${(e) => setFields({ ...fields, [name]: e.target.value })} ...${more} /></label>`;
-  const number = { type: "number", step: "any" };
-  return html`<${Change} ...${props} title=${t.edit.title} body=${() => changesOf(before, fields)}
-      ready=${Object.keys(fields).some((n) => String(fields[n]) !== String(before[n]))}
+  const known = useKnown();
+  const inUse = (list, name) => fields[name] !== before[name] && newTo(known?.[list], [fields[name]], t);
+  const form = (wrong) => {
+    const field = (name, label, more) => html`<${Field} name=${name} label=${label} value=${fields[name]} wrong=${wrong[name]}
+      onInput=${(value) => setFields((now) => ({ ...now, [name]: value }))} ...${more} />`;
+    const number = { optional: true, inputmode: "decimal" };
+    return html`
+      ${field("site_address", t.edit.address, { maxlength: 500 })}
+      <div class="fields">
+        ${field("region", t.region, { maxlength: 64, list: "regions", hint: inUse("regions", "region") })}
+        ${field("vehicle_class", t.fields.vehicle_class, { maxlength: 64, list: "classes", hint: inUse("classes", "vehicle_class") })}
+        ${field("work_starts_at", t.yourTime(t.fields.work_starts_at), { type: "datetime-local", step: 1 })}
+        ${field("work_ends_at", t.yourTime(t.fields.work_ends_at), { type: "datetime-local", step: 1 })}
+        ${field("fee.amount", t.fields.fee, { inputmode: "decimal" })}
+        ${field("fee.currency", t.fields["fee.currency"], { maxlength: 3 })}
+        ${field("site_lat", t.fields.site_lat, number)}
+        ${field("site_lng", t.fields.site_lng, number)}
+        ${field("min_working_height_m", t.edit.height, number)}
+      </div>
+      ${field("note", t.fields.note, { optional: true, control: "textarea", rows: 3, maxlength: 2000 })}
+      <${Suggestions} known=${known} />`;
+  };
+  return html`<${Change} ...${props} title=${t.edit.title} body=${() => changesOf(before, fields)} fields=${names}
+      ready=${Object.keys(fields).some((n) => fields[n] !== before[n])}
       change=${{ word: t.edit.word, past: (words) => words.edit.past, path: "", method: "PATCH", event: "dispatch.updated" }}>
-    <p class="moved"><strong>${t.edit.newRound}</strong>${t.edit.more(dispatch.round)}</p>
-    ${field("site_address", t.edit.address, { required: true, maxlength: 500 })}
-    <div class="fields">
-      ${field("region", t.region, { required: true, maxlength: 64 })}
-      ${field("vehicle_class", t.fields.vehicle_class, { required: true, maxlength: 64 })}
-      ${field("work_starts_at", t.yourTime(t.fields.work_starts_at), { type: "datetime-local", step: 1, required: true })}
-      ${field("work_ends_at", t.yourTime(t.fields.work_ends_at), { type: "datetime-local", step: 1, required: true })}
-      ${field("fee", t.fields.fee, { ...number, min: 0, required: true })}
-      ${field("currency", t.fields["fee.currency"], { required: true, pattern: "[A-Za-z]{3}" })}
-      ${field("site_lat", t.fields.site_lat, { ...number, min: -90, max: 90 })}
-      ${field("site_lng", t.fields.site_lng, { ...number, min: -180, max: 180 })}
-      ${field("min_working_height_m", t.edit.height, { ...number, min: 0, max: 200 })}
-    </div>
-    <label class="stack">${t.fields.note} <textarea name="note" rows="3" maxlength="2000" value=${fields.note}
-      onInput=${(e) => setFields({ ...fields, note: e.target.value })}></textarea></label>
+    ${(wrong) => html`<p class="moved"><strong>${t.edit.newRound}</strong>${t.edit.more(dispatch.round)}</p>${form(wrong)}`}
   <//>`;
 }

@@ -2,9 +2,10 @@ import { html } from "../assets/preact.js";
 import { useLanguage } from "../assets/language.js";
 import { Trouble } from "../assets/ui.js";
 import { Export } from "./export.js";
+import { shown } from "./names.js";
 import { More, usePages } from "./paging.js";
 import { useQuery } from "./query.js";
-import { Suggestions } from "./suggestions.js";
+import { Suggestions, useKnown } from "./suggestions.js";
 import { Duty, Suspension } from "./drivers_state.js";
 
 const filters = ["q", "region", "vehicle_class", "on_duty", "suspended"];
@@ -23,13 +24,13 @@ export function DriverList({ may }) {
       <${YesNo} label=${drivers.duty} value=${query.on_duty} yes=${drivers.on} no=${drivers.off} onInput=${(on_duty) => change({ on_duty })} />
       <${YesNo} label=${drivers.suspension} value=${query.suspended} yes=${drivers.suspended} no=${drivers.notSuspended} onInput=${(suspended) => change({ suspended })} />
     </form>
-    <${Suggestions} />
+    <${Suggestions} known=${useKnown()} />
     <${Trouble} error=${pages.error} reading />
     <div class="scroll card" tabindex="0" role="region" aria-label=${t.page.drivers}><table>
       <thead><tr>${[fields.name, drivers.duty, fields.regions, drivers.vehicle, fields.phone, drivers.suspension].map((title) => html`
         <th key=${title} scope="col">${title}</th>`)}</tr></thead>
       <tbody>${pages.items.map((d) => html`<tr key=${d.id}>
-        <th scope="row"><a href=${"#/drivers/" + d.id}>${d.name}</a></th>
+        <th scope="row"><a href=${"#/drivers/" + d.id}><bdi>${shown(d.name, d.id)}</bdi></a></th>
         <td><${Duty} on=${d.on_duty} /></td>
         <td>${t.list(d.regions)}</td>
         <td>${d.vehicle_class}${d.working_height_m !== null && html` <span class="soft">${t.meters(d.working_height_m)}</span>`}</td>

@@ -4,8 +4,7 @@ import { Trouble } from "../assets/ui.js";
 import { beside, useFirstWrong, wrongFields } from "./fields.js";
 import { useKeptForm } from "./kept.js";
 import { Unsettled, useMaking } from "./making.js";
-import { Suggestions } from "./suggestions.js";
-import { DriverFields, driverOf, formOf, names } from "./drivers_form.js";
+import { DriverFields, formOf, names, valuesOf } from "./drivers_form.js";
 
 const blank = formOf(null);
 
@@ -20,10 +19,10 @@ export function NewDriver({ session }) {
   useFirstWrong(element, wrong);
   const submit = async (e) => {
     e.preventDefault();
-    const { driver, wrong: found } = driverOf(form);
+    const { values, wrong: found } = valuesOf(form);
     const sayable = Object.keys(found).length === 0;
     setUnsaid(sayable ? null : found);
-    const made = sayable && await make(driver);
+    const made = sayable && await make(values);
     if (!made) return;
     clear();
     location.hash = `#/drivers/${made.id}`;
@@ -31,7 +30,6 @@ export function NewDriver({ session }) {
   return html`<h1>${t.drivers.newDriver}</h1>
     <form ref=${element} class="card stack narrow" noValidate onSubmit=${submit} aria-label=${t.drivers.newDriver}>
       <${DriverFields} form=${form} wrong=${wrong} change=${change} />
-      <${Suggestions} />
       <${Trouble} error=${error && beside(error, wrong, names)} />
       <${Unsettled} unsettled=${unsettled && !busy} thing="driver" />
       <div class="row">

@@ -2,6 +2,7 @@ import { html, useState } from "../assets/preact.js";
 import { get } from "../assets/api.js";
 import { useLanguage } from "../assets/language.js";
 import { Trouble, useTitle } from "../assets/ui.js";
+import { shown } from "./names.js";
 import { usePolled } from "./poll.js";
 import { EditDriver } from "./drivers_edit.js";
 import { Devices } from "./drivers_devices.js";
@@ -24,7 +25,7 @@ export function OneDriver({ id, may }) {
   const Asked = dialogs[asked];
   useTitle(driver?.name);
   return html`<p class="back"><a href="#/drivers">${t.drivers.all}</a></p>
-    <div class="head"><h1><bdi>${driver?.name ?? t.drivers.driver}</bdi></h1>
+    <div class="head"><h1><bdi>${driver ? shown(driver.name, driver.id) : t.drivers.driver}</bdi></h1>
       ${driver && (driver.erased_at ? html`<span class="badge soft">${t.drivers.erasedAt(when(driver.erased_at))}</span>`
         : html`<${Duty} on=${driver.on_duty} /><${Suspension} until=${driver.suspended_until} />`)}</div>
     <${Trouble} error=${error} reading />

@@ -10,7 +10,9 @@ export function fractionDigits(currency) {
 /** Returns a typed amount in the currency's minor unit, or NaN. It reads the digits, because 0.1 is not exact in a double. */
 export function minorUnits(text, currency) {
   const digits = fractionDigits(currency);
-  const [, whole, fraction = ""] = /^(\d+)(?:\.(\d+))?$/.exec(text.replaceAll(/[,\s]/g, "")) ?? [];
+  // A comma is between thousands only: where it is written for a point, 350,00 would be a hundredfold.
+  const [, typed, fraction = ""] = /^(\d+|\d{1,3}(?:[,\s]\d{3})+)(?:\.(\d+))?$/.exec(text.trim()) ?? [];
+  const whole = typed?.replaceAll(/\D/g, "");
   const amount = whole === undefined || fraction.length > digits ? NaN : Number(whole + fraction.padEnd(digits, "0"));
   return Number.isSafeInteger(amount) ? amount : NaN;
 }

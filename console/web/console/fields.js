@@ -23,9 +23,17 @@ export function useFirstWrong(form, wrong) {
   }, [wrong]);
 }
 
+// An input drops the line ends of a pasted text, and joins the words around them.
+function pasteInOneLine(e) {
+  const text = e.clipboardData.getData("text/plain").trim();
+  if (!/[\r\n]/.test(text)) return;
+  e.preventDefault();
+  document.execCommand("insertText", false, text.replaceAll(/\s*[\r\n]\s*/g, " ")); // which can be undone, and fires input
+}
+
 /**
  * One control with its label, a hint, and its error.
- * @param {{name: string, label: string, value: string, onInput: (value: string) => void, wrong?: any, hint?: any,
+ * @param {{name: string, label: string, value: string, onInput: (value: string, e: InputEvent) => void, wrong?: any, hint?: any,
  *   optional?: boolean, control?: string, children?: any}} props
  * wrong is the service's text about the field, or the page's in the same words; control is the element, input by default; the other props become its attributes
  */
@@ -35,7 +43,8 @@ export function Field({ name, label, value, onInput, wrong, hint, optional, cont
   const about = [hint && `${id}-hint`, wrong && `${id}-wrong`].filter(Boolean).join(" ");
   return html`<div class="field">
     <label for=${id}>${label}${optional && html`<span class="soft"> ${t.optional}</span>`}</label>
-    <${control} id=${id} name=${name} value=${value} onInput=${(e) => onInput(e.target.value)} required=${!optional}
+    <${control} id=${id} name=${name} value=${value} onInput=${(e) => onInput(e.target.value, e)} required=${!optional}
+      onPaste=${control === "input" ? pasteInOneLine : undefined}
       aria-invalid=${wrong ? "true" : undefined} aria-describedby=${about || undefined} autocomplete="off" ...${more}>${children}<//>
     ${hint && html`<p class="hint soft" id=${`${id}-hint`}>${hint}</p>`}
     ${wrong && html`<p class="wrong bad" id=${`${id}-wrong`}>${typeof wrong === "string" ? ruleIn(t, wrong) : wrong}</p>`}
@@ -51,7 +60,7 @@ export function Choice({ label, name, value, choices, onInput, children }) {
   </fieldset>`;
 }
 
-const decimal = /^[+-]?\d+(\.\d+)?$/;
+const decimal = /^[+-]?\d+(\.\d+)?(e[+-]?\d+)?$/; // a stored 0.0000001 is shown as 1e-7
 
 /** Returns a typed number: undefined for an empty text, NaN for an invalid one. */
 export function typedNumber(text) {

@@ -4,6 +4,7 @@ import { useLanguage } from "../assets/language.js";
 import { Ask, Dialog, Trouble } from "../assets/ui.js";
 import { Export } from "./export.js";
 import { Field, beside, useFirstWrong, wrongFields } from "./fields.js";
+import { shown } from "./names.js";
 import { useKeptForm } from "./kept.js";
 import { Unsettled, useMaking } from "./making.js";
 import { More, usePages } from "./paging.js";
@@ -33,7 +34,7 @@ export function Keys({ session }) {
 function Row({ of, mine, revoke }) {
   const { t: { keys, roles }, when } = useLanguage();
   return html`<tr>
-    <th scope="row">${of.name}${mine && html` <span class="badge soft">${keys.yours}</span>`}</th>
+    <th scope="row"><bdi>${shown(of.name, of.id)}</bdi>${mine && html` <span class="badge soft">${keys.yours}</span>`}</th>
     <td>${roles[of.role]}</td><td class="nowrap">${when(of.created_at)}</td><td><code>${of.id}</code></td>
     <td>${of.revoked_at && html`<span class="badge bad">${keys.revoked(when(of.revoked_at))}</span>`}
       ${of.id === first && html`<span class="soft">${keys.first}</span>`}

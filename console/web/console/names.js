@@ -7,9 +7,15 @@ const asked = new Map();
 let together = null; // the ids requested in the same turn
 const few = 8; // for more ids the list is read first
 
+// Not other characters, separators and marks alone, and not the letters and the symbol that show nothing.
+const visible = /[^\p{C}\p{Z}\p{M}\u115f\u1160\u3164\uffa0\u2800]/u;
+
+/** Returns a stored text, or otherwise the id if nothing of the text shows: a link would have nothing to click on. */
+export const shown = (text, id) => (visible.test(text ?? "") ? text : id);
+
 function keep(id, name) {
   if (!known.has(id) && known.size >= most) known.delete(known.keys().next().value);
-  known.set(id, name);
+  known.set(id, name && shown(name, id));
 }
 
 async function read(id) {

@@ -14,10 +14,25 @@ async function load(signal) {
   };
 }
 
-/** The lists that inputs name in `list`: the regions and classes in use. Without them every text can be typed. */
-export function Suggestions() {
+/** Returns the regions and classes in use, undefined until they are read. @param {any} [driver] the driver that is edited */
+export function useKnown(driver) {
   const { data } = useLoaded(load, []);
-  const options = (words = []) => words.map((w) => html`<option key=${w} value=${w} />`);
-  return html`<datalist id="regions">${options(data?.regions)}</datalist>
-    <datalist id="classes">${options(data?.classes)}</datalist>`;
+  return data && driver ? { regions: [...data.regions, ...driver.regions], classes: [...data.classes, driver.vehicle_class] } : data;
+}
+
+/**
+ * Says which of the typed words are not in use yet, as most of those are misspelt.
+ * @param {string[]|undefined} known
+ * @param {string[]} typed
+ */
+export function newTo(known, typed, t) {
+  const fresh = typed.map((word) => word.trim()).filter((word) => word && known?.includes(word) === false);
+  return fresh.length > 0 && t.notInUse(t.list(fresh));
+}
+
+/** The lists that inputs name in `list`. Every text can be typed nevertheless. @param {{known: ReturnType<typeof useKnown>}} props */
+export function Suggestions({ known }) {
+  const options = (words = []) => sorted(words).map((w) => html`<option key=${w} value=${w} />`);
+  return html`<datalist id="regions">${options(known?.regions)}</datalist>
+    <datalist id="classes">${options(known?.classes)}</datalist>`;
 }

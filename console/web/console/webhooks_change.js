@@ -1,50 +1,23 @@
-import { html, useMemo, useRef, useState } from "../assets/preact.js";
-import { get, request, send } from "../assets/api.js";
+import { html, useState } from "../assets/preact.js";
+import { send } from "../assets/api.js";
 import { useLanguage } from "../assets/language.js";
 import { PageError } from "../assets/problems.js";
 import { Ask, Dialog, Trouble } from "../assets/ui.js";
-import { Field, beside, typedTime, useFirstWrong, wrongFields } from "./fields.js";
-import { WebhookFields, formOf, names, webhookOf } from "./webhooks_form.js";
+import { useEditing } from "./editing.js";
+import { Field, typedTime } from "./fields.js";
+import { WebhookFields, formOf, names, valuesOf } from "./webhooks_form.js";
 import { ShowSecret } from "./webhooks_list.js";
-
-const same = (a, b) => JSON.stringify(a) === JSON.stringify(b); // events are a list
 
 /** Sends the changed fields only, for the version that the user has seen. */
 export function EditWebhook({ webhook, path, onClose }) {
   const { t } = useLanguage();
-  const [first] = useState(webhook); // the page behind goes on
-  const [form, setForm] = useState(() => formOf(first));
-  const [state, set] = useState({ busy: false, error: null });
-  const wrong = useMemo(() => wrongFields(state.error), [state]);
-  const element = useRef(null);
-  useFirstWrong(element, wrong);
-  const save = async (changes) => {
-    try {
-      await request("PATCH", path, { body: changes, version: first.version });
-    } catch (error) {
-      if (error.status !== 412) throw error;
-      const after = await get(path);
-      if (!Object.keys(changes).every((name) => same(changes[name], after[name]))) throw error; // or an unanswered try made it
-    }
-  };
-  const submit = async (e) => {
-    e.preventDefault();
-    set({ busy: true, error: null });
-    try {
-      const changed = webhookOf(form);
-      const changes = Object.fromEntries(names.filter((name) => !same(changed[name], first[name])).map((name) => [name, changed[name]]));
-      if (Object.keys(changes).length > 0) await save(changes);
-      onClose();
-    } catch (error) {
-      set({ busy: false, error });
-    }
-  };
+  const { element, onSubmit, error, busy, ...fields } = useEditing(webhook, path, { names, formOf, valuesOf, onClose: () => onClose() });
   return html`<${Dialog} title=${t.webhooks.editTitle} onClose=${() => onClose()}>
-    <form ref=${element} class="stack" noValidate onSubmit=${submit}>
-      <${WebhookFields} form=${form} wrong=${wrong} change=${(changes) => setForm((before) => ({ ...before, ...changes }))} />
-      <${Trouble} error=${state.error && beside(state.error, wrong, names)} />
+    <form ref=${element} class="stack" noValidate onSubmit=${onSubmit}>
+      <${WebhookFields} ...${fields} />
+      <${Trouble} error=${error} />
       <div class="row">
-        <button type="submit" class="primary" disabled=${state.busy}>${t.webhooks.save}</button>
+        <button type="submit" class="primary" disabled=${busy}>${t.webhooks.save}</button>
         <button type="button" onClick=${() => onClose()}>${t.back}</button>
       </div>
     </form>

@@ -19,9 +19,9 @@ export function formOf(webhook) {
 }
 
 /** Returns what a form says, as the API takes it. */
-export function webhookOf(form) {
-  return { url: form.url.trim(), events: form.which === "all" ? ["*"] : form.events, description: form.description.trim() || null };
-}
+export const valuesOf = (form) => ({
+  values: { url: form.url.trim(), events: form.which === "all" ? ["*"] : form.events, description: form.description.trim() || null }, wrong: {},
+});
 
 /** Returns the events of a webhook in words. */
 export const eventsIn = (t, webhook) => (webhook.events.includes("*") ? t.webhooks.allEvents : t.list(webhook.events.map((name) => t.events[name] ?? name)));

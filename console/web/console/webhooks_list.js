@@ -6,7 +6,7 @@ import { useKeptForm } from "./kept.js";
 import { Unsettled, useMaking } from "./making.js";
 import { More, usePages } from "./paging.js";
 import { Secret } from "./secret.js";
-import { WebhookFields, blank, eventsIn, names, webhookOf } from "./webhooks_form.js";
+import { WebhookFields, blank, eventsIn, names, valuesOf } from "./webhooks_form.js";
 
 const path = "/v1/admin/webhooks";
 
@@ -61,7 +61,7 @@ function NewWebhook({ session, onMade }) {
   useFirstWrong(element, wrong);
   const submit = async (e) => {
     e.preventDefault();
-    const webhook = await make(webhookOf(form));
+    const webhook = await make(valuesOf(form).values);
     if (!webhook) return;
     clear();
     setMade(webhook);

@@ -170,6 +170,7 @@ export const words = {
   linkTitle: "Sign in with this link?",
   linkMore: (theirs) => ["The link that you opened signs in ", ...(theirs ? ["as ", theirs] : ["with a key that is not good now"]),
     ": what you do then is done under that key. If you did not expect that, go back."],
+  notInUse: (words) => `Is ${words} new? No driver that this page knows has it.`,
   toContent: "To the content",
   pages: "Pages",
   noSuchPage: "There is no such page, or your key may not see it.",
@@ -302,7 +303,7 @@ export const words = {
   edit: {
     title: "Edit the terms", word: "Change the terms", past: "The terms are changed: it is a new round", newRound: "Changed terms are a new round.",
     more: (round) => ` The offer of round ${round} ends, nobody can take it by the old terms, and every eligible driver is told again.`,
-    address: "Site address", height: "Working height at least, m", fee: (rule) => `The fee ${rule}.`, noTime: "Give the date and the time.",
+    address: "Site address", height: "Working height at least, m", noTime: "Give the date and the time.",
   },
   change: {
     state: (state) => `That can't be done in its present state: ${state}.`,

@@ -6,7 +6,7 @@ export const admin = {
     suspendedOpen: "suspended until reinstated", suspendedUntil: (time) => `suspended until ${time}`, suspendedWord: "suspended",
     all: "All drivers", driver: "Driver", whatToDo: "What to do", edit: "Edit", reinstate: "Reinstate", suspend: "Suspend", issue: "Issue a token",
     endTokens: "End all tokens", changes: "What admins changed", erase: "Erase", erasedAt: (time) => `erased ${time}`, export: "Export all data", since: "Since", lastChange: "Last change", id: "ID",
-    phoneHint: "Like +821012345678.", regionsHint: "With commas between them.", heightM: "Working height, m", localeHint: "Like ko-KR.", uidHint: "Who signs in as this driver.",
+    phoneHint: "Like +821012345678.", regionsHint: "One by one, or a list with commas.", removeRegion: (name) => `Remove ${name}`, heightM: "Working height, m", localeHint: "Like ko-KR.", uidHint: "Who signs in as this driver.",
     adding: "Adding …", add: "Add driver", save: "Save", editTitle: (name) => `Edit ${name}`,
     movedBy: "Somebody else changed this driver meanwhile.",
     movedByTo: (changes) => `Somebody else changed this driver meanwhile: ${changes}.`, isNow: (field, value) => `${field} is now "${value}"`,

@@ -165,6 +165,7 @@ export const words = {
   linkTitle: "이 링크로 로그인할까요?",
   linkMore: (theirs) => ["연 링크는 ", ...(theirs ? [theirs, " 키"] : ["지금 쓸 수 없는 키"]),
     "로 로그인하며, 이후의 작업은 그 키로 기록됩니다. 예상하지 못한 링크라면 뒤로 가세요."],
+  notInUse: (words) => `새로 쓰는 이름인가요? 확인된 기사 중에는 없습니다: ${words}`,
   toContent: "본문으로 이동",
   pages: "화면",
   noSuchPage: "없는 화면이거나 현재 키로 볼 수 없는 화면입니다.",
@@ -297,7 +298,7 @@ export const words = {
   edit: {
     title: "조건 변경", word: "조건 변경", past: "조건을 변경했습니다. 새 회차입니다", newRound: "조건을 바꾸면 새 회차가 됩니다.",
     more: (round) => ` ${round}회차 제안은 끝나고 이전 조건으로는 수락할 수 없으며, 가능한 모든 기사에게 다시 통보됩니다.`,
-    address: "현장 주소", height: "최소 작업 높이, m", fee: (rule) => `운임: ${rule}.`, noTime: "날짜와 시각을 입력하세요.",
+    address: "현장 주소", height: "최소 작업 높이, m", noTime: "날짜와 시각을 입력하세요.",
   },
   change: {
     state: (state) => `현재 상태(${state})에서는 할 수 없습니다.`,

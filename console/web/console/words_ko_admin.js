@@ -6,7 +6,7 @@ export const admin = {
     suspendedOpen: "해제될 때까지 정지", suspendedUntil: (time) => `${time}까지 정지`, suspendedWord: "이용 정지",
     all: "전체 기사", driver: "기사", whatToDo: "할 수 있는 일", edit: "수정", reinstate: "정지 해제", suspend: "이용 정지", issue: "토큰 발급",
     endTokens: "모든 토큰 폐기", changes: "관리자 변경 기록", erase: "개인정보 삭제", erasedAt: (time) => `${time} 개인정보 삭제`, export: "보관 정보 내려받기", since: "등록", lastChange: "최근 변경", id: "ID",
-    phoneHint: "예: +821012345678", regionsHint: "쉼표로 구분하세요.", heightM: "작업 높이, m", localeHint: "예: ko-KR", uidHint: "이 기사로 로그인하는 사용자입니다.",
+    phoneHint: "예: +821012345678", regionsHint: "하나씩, 또는 쉼표로 구분한 목록으로 입력하세요.", removeRegion: (name) => `${name} 삭제`, heightM: "작업 높이, m", localeHint: "예: ko-KR", uidHint: "이 기사로 로그인하는 사용자입니다.",
     adding: "등록 중 …", add: "기사 등록", save: "저장", editTitle: (name) => `${name} 기사 수정`,
     movedBy: "그사이 다른 사람이 이 기사를 변경했습니다.",
     movedByTo: (changes) => `그사이 다른 사람이 이 기사를 변경했습니다. ${changes}.`, isNow: (field, value) => `${field}: 지금은 ‘${value}’`,
