@@ -98,6 +98,7 @@ func TestForgedTokens(t *testing.T) {
 		"HS256 with the certificate": hmacked(head(), claims, public), "HS256 with the modulus": hmacked(head(), claims, ours.key.N.Bytes()), "HS256, empty": hmacked(head(), claims, nil),
 		"says RS256, is HS256": hmacked(head("alg", "RS256"), claims, public), "alg a number": hmacked(head("alg", 256), claims, public), "no alg": hmacked(head("alg", nil), claims, public),
 		"two algs": raw(`{"alg":"RS256","kid":"one","alg":"none"}`) + "." + s[1] + ".", "two algs, the other way": raw(`{"alg":"none","kid":"one","alg":"RS256"}`) + "." + s[1] + ".",
+		"crit": signHeader(t, ours, map[string]any{"kid": "one", "crit": []string{"exp"}}, claims), "crit, empty": signHeader(t, ours, map[string]any{"kid": "one", "crit": []string{}}, claims),
 		"another key": sign(t, other, "one", claims), "no kid": sign(t, ours, nil, claims), "empty kid": sign(t, ours, "", claims), "kid a number": sign(t, ours, 1, claims),
 		"kid a list": sign(t, ours, []string{"one"}, claims), "kid null": sign(t, ours, json.RawMessage("null"), claims),
 		"kid a path": sign(t, other, "../../../dev/null", claims), "kid SQL": sign(t, other, "x' UNION SELECT 'k", claims), "kid with NUL": sign(t, other, "one\x00", claims), "a long kid": sign(t, other, strings.Repeat("k", 1<<14), claims),

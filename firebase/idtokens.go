@@ -169,6 +169,9 @@ func (t *IDTokens) verify(ctx context.Context, token string) (verified, error) {
 	}
 	var c claims
 	_, err := t.parser.ParseWithClaims(token, &c, func(parsed *jwt.Token) (any, error) {
+		if _, critical := parsed.Header["crit"]; critical { // names what a verifier must understand, and this one understands none of it
+			return nil, ErrRefused
+		}
 		if t.keys == nil {
 			return jwt.UnsafeAllowNoneSignatureType, nil
 		}

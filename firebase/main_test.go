@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"log/slog"
+	"maps"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -193,10 +194,18 @@ func (p *place) claims(uid string) map[string]any {
 // sign returns a token with kid and claims, signed with the signer's key.
 func sign(t testing.TB, s signer, kid any, claims map[string]any) string {
 	t.Helper()
-	token := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.MapClaims(claims))
+	header := map[string]any{}
 	if kid != nil {
-		token.Header["kid"] = kid
+		header["kid"] = kid
 	}
+	return signHeader(t, s, header, claims)
+}
+
+// signHeader is sign with more in the header than the kid.
+func signHeader(t testing.TB, s signer, header, claims map[string]any) string {
+	t.Helper()
+	token := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.MapClaims(claims))
+	maps.Copy(token.Header, header)
 	text, err := token.SignedString(s.key)
 	if err != nil {
 		t.Fatal(err)

@@ -127,7 +127,12 @@ func (t *Tokens) verify(token string) (verifiedToken, error) {
 		return verifiedToken{}, ErrUnauthenticated // base64 decoding skips them
 	}
 	var claims driverClaims
-	_, err := t.parser.ParseWithClaims(token, &claims, func(*jwt.Token) (any, error) { return t.keys, nil })
+	_, err := t.parser.ParseWithClaims(token, &claims, func(parsed *jwt.Token) (any, error) {
+		if _, critical := parsed.Header["crit"]; critical { // names what a verifier must understand, and this one understands none of it
+			return nil, jwt.ErrTokenUnverifiable
+		}
+		return t.keys, nil
+	})
 	if errors.Is(err, jwt.ErrTokenExpired) { // the parser checks it after the signature
 		return verifiedToken{}, ErrTokenEnded
 	}

@@ -158,10 +158,14 @@ func TestForgedTokens(t *testing.T) {
 		"two algs, the other way": base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","alg":"HS256"}`)) + "." + p[1] + ".",
 		"kid a path":              signed(map[string]any{"alg": "HS256", "kid": "../../../dev/null"}, goodClaims(), nil), "kid SQL": signed(map[string]any{"alg": "HS256", "kid": "x' UNION SELECT 'k"}, goodClaims(), []byte("k")),
 		"subject a list": with(map[string]any{"sub": []string{string(driver)}}), "subject null": signed(hs256, map[string]any{"iss": "firsttap", "aud": "driver", "sub": nil, "exp": fixed.Unix() + 9}, secret),
-		"no iat":     with(map[string]any{"iat": nil}),
-		"too long":   with(map[string]any{"exp": fixed.Add(TokenTTL + time.Second).Unix()}),
-		"exp huge":   with(map[string]any{"exp": 1e300}),
-		"not base64": p[0] + ".*." + p[2], "NUL": good + "\x00",
+		"crit":        signed(map[string]any{"alg": "HS256", "crit": []string{"exp"}, "exp": 1}, goodClaims(), secret),
+		"crit, empty": signed(map[string]any{"alg": "HS256", "crit": []string{}}, goodClaims(), secret),
+		"crit, null":  signed(map[string]any{"alg": "HS256", "crit": nil}, goodClaims(), secret),
+		"crit of b64": signed(map[string]any{"alg": "HS256", "b64": true, "crit": []string{"b64"}}, goodClaims(), secret),
+		"no iat":      with(map[string]any{"iat": nil}),
+		"too long":    with(map[string]any{"exp": fixed.Add(TokenTTL + time.Second).Unix()}),
+		"exp huge":    with(map[string]any{"exp": 1e300}),
+		"not base64":  p[0] + ".*." + p[2], "NUL": good + "\x00",
 	} {
 		if got, err := tokens.Driver(token); !errors.Is(err, ErrUnauthenticated) || got != "" {
 			t.Errorf("%s: taken for %q, %v", name, got, err)
