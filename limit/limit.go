@@ -9,6 +9,7 @@ package limit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -162,8 +163,11 @@ func (l *Limiter) takeShared(ctx context.Context, name string, c *caller, now ti
 	return 0
 }
 
-// redisFailed marks Redis as down, unless ctx has ended or Redis answered with an error.
+// redisFailed marks Redis as down, unless ctx has ended or Redis answered with an error. A caller who hung up is no failure.
 func (l *Limiter) redisFailed(ctx context.Context, err error) {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return
+	}
 	l.Metrics.failures.Inc()
 	if ctx.Err() == nil && !redisAnswered(err) && !l.down.Swap(true) {
 		l.Log.Warn("redis unavailable; each instance limits on its own until redis answers", "error", err)

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -169,6 +170,19 @@ func TestRedisHangs(t *testing.T) {
 	server.Thaw()
 	testkit.Run(t, l.Run)
 	testkit.Eventually(t, "Redis is used again", func() bool { return !l.down.Load() })
+}
+
+// A caller who has hung up is served, and says nothing about Redis.
+func TestCallerWhoHungUp(t *testing.T) {
+	l := instance(t, servertest.RedisURL(t), 100, 8)
+	ctx, hangUp := context.WithCancel(t.Context())
+	hangUp()
+	for range 6 {
+		l.Allow(ctx, name(t), time.Now())
+	}
+	if n := failures(l); n != 0 || l.down.Load() {
+		t.Errorf("%.0f requests to Redis count as failed", n)
+	}
 }
 
 func TestCallersAreBounded(t *testing.T) {

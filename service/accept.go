@@ -142,6 +142,9 @@ func (a *Acceptor) LostClaims() int64 { return a.verify.lost.Load() }
 func (a *Acceptor) Accept(ctx context.Context, tap Tap) (Acceptance, error) {
 	arrived := time.Now()
 	won, err := a.singleFlight(ctx, tap)
+	if errors.Is(err, context.Canceled) {
+		return won, err // the driver hung up during the decision about an earlier tap, which counts
+	}
 	a.counter.CountClaim(resultOf(won, err))
 	if err == nil {
 		tap.Round = won.Dispatch.Claim.Round

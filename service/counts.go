@@ -6,8 +6,8 @@ import (
 	"firsttap/dispatch"
 )
 
-// Counter counts every tap on Accept twice: by its result, and by the layer that decided it. Its methods are called
-// concurrently, before the tap is answered, and must not block.
+// Counter counts every tap on Accept twice: by its result, and by the layer that decided it. A tap that joined an earlier one, and whose
+// client hung up before the decision, has no result. Its methods are called concurrently, before the tap is answered, and must not block.
 type Counter interface {
 	CountClaim(r ClaimResult)
 	CountDecision(l Layer, d Decision)

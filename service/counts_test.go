@@ -99,6 +99,6 @@ func TestFlightsAreCounted(t *testing.T) {
 		s.Accept(gone, Tap{id, drivers[0], 1})
 		must(t, release())
 	}).is(t, "in flight",
-		map[ClaimResult]int{"SUCCESS": 1, "ALREADY_TAKEN": 1, "CLAIM_UNAVAILABLE": 1},
+		map[ClaimResult]int{"SUCCESS": 1, "ALREADY_TAKEN": 1}, // whoever hangs up gets no answer
 		map[string]int{"database won": 1, "flight refused": 1, "flight joined": 1})
 }

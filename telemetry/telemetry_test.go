@@ -2,11 +2,30 @@ package telemetry
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"os"
 	"testing"
+
+	"go.opentelemetry.io/otel/codes"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
+
+// TestCanceledStepHasNotFailed: a caller who hangs up makes no trace one of failures.
+func TestCanceledStepHasNotFailed(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	tracer := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("")
+	for _, err := range []error{fmt.Errorf("query: %w", context.Canceled), fmt.Errorf("query: %w", context.DeadlineExceeded)} {
+		_, span := tracer.Start(t.Context(), "query")
+		end(span, err, func(error) {})
+	}
+	if ended := spans.Ended(); ended[0].Status().Code != codes.Unset || ended[1].Status().Code != codes.Error {
+		t.Errorf("canceled: %v, too late: %v", ended[0].Status(), ended[1].Status())
+	}
+}
 
 // TestNoTerminal: what is no terminal gets JSON. TestFirstMinute of systemtest has a terminal.
 func TestNoTerminal(t *testing.T) {

@@ -135,10 +135,12 @@ func (t *traces) step(ctx *context.Context, name string) trace.Span {
 	return span
 }
 
-// end ends a span. It records the type of an error but not its text, which may hold values.
+// end ends a span. It records the type of an error but not its text, which may hold values. A step that the caller canceled has not failed.
 func end(span trace.Span, err error, answered func(error)) {
 	if err != nil {
-		span.SetStatus(codes.Error, "")
+		if !errors.Is(err, context.Canceled) {
+			span.SetStatus(codes.Error, "")
+		}
 		span.SetAttributes(attribute.String("error.type", fmt.Sprintf("%T", err)))
 	}
 	span.End()
