@@ -83,6 +83,9 @@ func TestLimits(t *testing.T) {
 	if !errors.Is(first.err, ErrReplaced) {
 		t.Errorf("the oldest ended with %v", first.err)
 	}
+	if said := first.said(); !slices.Contains(said, "retry: 60000") || !slices.Contains(first.names(), "replaced") {
+		t.Errorf("the oldest was told %q and %q: its client comes back at once, and ends another one", said, first.names())
+	}
 	a, b := adminStream(t, h, ""), adminStream(t, h, "")
 	<-a.ended
 	driverStream(t, h, kim(), "")

@@ -348,6 +348,8 @@ func (s *Stream) ended() bool {
 const (
 	minRetry    = 1000
 	retrySpread = 4000
+	// replacedRetry is how long a client waits whose stream made room for a newer one.
+	replacedRetry = 60_000
 )
 
 // retry is the field that asks the client to wait before it reconnects.
@@ -374,7 +376,8 @@ func (s *Stream) heartbeat() []byte {
 }
 
 // finish writes the last batch and the reason for the end, unless the client is gone. In local-only mode no other instance has that
-// batch. An instance that shuts down sends an event "reconnect", so that clients do not report a failure.
+// batch. An instance that shuts down sends an event "reconnect", so that clients do not report a failure. A stream that makes room for a newer
+// one sends an event "replaced", so that its client waits.
 func (s *Stream) finish(write func([][]byte) error, t batch) error {
 	reason := t.reason
 	if errors.Is(reason, errGone) {
@@ -384,7 +387,10 @@ func (s *Stream) finish(write func([][]byte) error, t batch) error {
 	if reason != nil {
 		bye = ": " + reason.Error() + "\n\n"
 	}
-	if errors.Is(reason, ErrClosed) {
+	switch {
+	case errors.Is(reason, ErrReplaced): // at once, it would end another stream of its owner, which would come back, and so on
+		bye = ": " + reason.Error() + "\nretry: " + strconv.Itoa(replacedRetry) + "\nevent: replaced\ndata: {}\n\n"
+	case errors.Is(reason, ErrClosed):
 		bye = ": " + reason.Error() + "\n" + retry() + "event: reconnect\ndata: {}\n\n"
 	}
 	if err := s.write(write, append(t.frames, []byte(bye))); err != nil && reason == nil {

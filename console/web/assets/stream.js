@@ -3,6 +3,8 @@ import { createParser } from "./preact.js";
 // The service sends something every 15 s at least: a client that has received nothing for longer has lost its connection.
 const silence = 20_000;
 const slowest = 10_000;
+// Somebody has more streams than the service allows, and a newer one has ended this one. It would end another one in turn.
+const afterReplaced = 60_000;
 
 /**
  * Follows a live stream until it is closed. It reconnects after a lost connection, and continues after its last event.
@@ -17,7 +19,7 @@ const slowest = 10_000;
  * @returns {() => void} closes it
  */
 export function follow(path, { token, after = "", onEvent, onResync, onState, onHeard }) {
-  let last = after, state = "", failures = 0, closed = false;
+  let last = after, state = "", failures = 0, pause = 0, closed = false;
   let attempt = new AbortController();
 
   const become = (next) => {
@@ -50,6 +52,7 @@ export function follow(path, { token, after = "", onEvent, onResync, onState, on
           if (closed) return;
           if (id) last = id;
           if (event === "resync") onResync();
+          else if (event === "replaced") pause = afterReplaced;
           else if (event !== "reconnect") onEvent(event, JSON.parse(data), last); // the service ends the stream after "reconnect"
         },
       });
@@ -81,7 +84,8 @@ export function follow(path, { token, after = "", onEvent, onResync, onState, on
       const end = await connect();
       become(end);
       if (end === "refused") return;
-      const wait = Math.min(slowest, 250 * 2 ** failures++) * (0.5 + Math.random() / 2);
+      const wait = pause || Math.min(slowest, 250 * 2 ** failures++) * (0.5 + Math.random() / 2);
+      pause = 0;
       await new Promise((resolve) => { wake = resolve; setTimeout(resolve, wait); });
     }
   })();
