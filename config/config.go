@@ -33,6 +33,8 @@ type Config struct {
 	DriverRate      limit.Rate
 	AdminRate       limit.Rate
 	LogLevel        slog.Level
+	// AllowedOrigins are the origins of hybrid apps whose scripts may call the driver API.
+	AllowedOrigins []string
 	// Drain is how long an instance goes on serving after SIGTERM while it reports that it is not ready.
 	Drain     time.Duration
 	Tracing   bool // spans are sent where OTEL_EXPORTER_OTLP_ENDPOINT says
@@ -139,6 +141,10 @@ func Read(lookup func(string) (string, bool)) (Config, error) {
 	}
 	if err = c.LogLevel.UnmarshalText([]byte(get("FIRSTTAP_LOG", "info"))); err != nil {
 		bad("FIRSTTAP_LOG", errors.New("want debug, info, warn or error"))
+	}
+	c.AllowedOrigins = splitList(get(allowedOriginsVar, ""))
+	if err = checkOrigins(c.AllowedOrigins); err != nil {
+		bad(allowedOriginsVar, err)
 	}
 	if c.Drain, err = readDrain(get("FIRSTTAP_DRAIN", "5s")); err != nil {
 		bad("FIRSTTAP_DRAIN", err)

@@ -42,10 +42,11 @@ func TestSettings(t *testing.T) {
 		"FIRSTTAP_FIREBASE_WEB_KEY", "AIzaSy-_0", previousSecretVar, "the-secret-of-before-of-these-tests",
 		"FIRSTTAP_RELAY", "leader", "FIRSTTAP_TIMEZONE", "Europe/Berlin", "FIRSTTAP_REMIND_BEFORE", "90m",
 		retentionVar, "audit=730d, attempts=0", "FIRSTTAP_DRAIN", "90ms", "OTEL_EXPORTER_OTLP_ENDPOINT", "https://h:4318",
-		privateWebhooksVar, "true", "FIRSTTAP_LOG", "WARN", "FIRSTTAP_JOB_LOCK", "quorum", "FIRSTTAP_QUORUM_URLS", "redis://a, redis://b,rediss://c:1"))
+		privateWebhooksVar, "true", allowedOriginsVar, "capacitor://localhost, https://app.example.com,http://[::1]:8100", "FIRSTTAP_LOG", "WARN", "FIRSTTAP_JOB_LOCK", "quorum", "FIRSTTAP_QUORUM_URLS", "redis://a, redis://b,rediss://c:1"))
 	want := Config{
 		Addr: "127.0.0.1:1", OpsAddr: "127.0.0.1:2", DatabaseURL: "mysql://u:p@h:3306/n",
 		RedisURL: "redis+sentinel://h1,h2,h3/master", AdminKey: adminKey, JWTSecret: jwtSecret,
+		AllowedOrigins:    []string{"capacitor://localhost", "https://app.example.com", "http://[::1]:8100"},
 		PreviousJWTSecret: "the-secret-of-before-of-these-tests",
 		JobLock:           "quorum", QuorumURLs: []string{"redis://a", "redis://b", "rediss://c:1"},
 		AcceptLockTTL: 1500 * time.Millisecond, DriverRate: 0.5, AdminRate: 7, LogLevel: slog.LevelWarn,
@@ -99,6 +100,11 @@ func TestEachBadSetting(t *testing.T) {
 		"FIRSTTAP_REMIND_BEFORE":     {"60", "-1m", "an hour"},
 		"FIRSTTAP_DRAIN":             {"5", "-1s", "61s", "soon"},
 		privateWebhooksVar:           {"yes", "1", "True"},
+		allowedOriginsVar: {
+			"*", "null", "localhost", "app.example.com", "https://app.example.com/", "https://app.example.com/app", "https://*.example.com", "https://",
+			"https://App.example.com", "https://app.example.com:443", "http://app.example.com:80", "https://u@app.example.com", "https://a.example.com https://b.example.com",
+			"https://앱.example.com", "https://app.example.com?x", "capacitor://localhost,x",
+		},
 		retentionVar: {
 			"365d", "ended", "ended=", "ended=365", "ended=-1d", "ended=0d", "ended=1.5d", "ended=+1d", "ended=24h", "ended=30m", "ended=1y", "Ended=1d",
 			"ended=36501d", "ended=99999999999999999999d", "ended=1d,", ",", "ended=1d;audit=1d", "ended=1d,ended=2d", "taps=1d", "ended=1d audit=1d",

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -43,6 +44,26 @@ func readBool(s string) (bool, error) {
 		return false, nil
 	}
 	return false, errors.New("want true or false")
+}
+
+// allowedOriginsVar names the setting that AllowedOrigins comes from.
+const allowedOriginsVar = "FIRSTTAP_ALLOWED_ORIGINS"
+
+// origin matches an origin as browsers send it: in small letters, and without a path.
+var origin = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://[a-z0-9.-]+(:[0-9]{1,5})?$|^[a-z][a-z0-9+.-]*://\[[0-9a-f:.]+\](:[0-9]{1,5})?$`)
+
+// checkOrigins returns an error for an origin that no browser would send, so that it would allow nothing.
+func checkOrigins(origins []string) error {
+	for _, o := range origins {
+		scheme, _, _ := strings.Cut(o, ":")
+		if !origin.MatchString(o) {
+			return fmt.Errorf("%q is no origin: want scheme://host in small letters, such as capacitor://localhost or https://app.example.com, without a path or *", o)
+		}
+		if port := map[string]string{"http": ":80", "https": ":443"}[scheme]; port != "" && strings.HasSuffix(o, port) {
+			return fmt.Errorf("%q has the usual port, which browsers leave out: want %q", o, strings.TrimSuffix(o, port))
+		}
+	}
+	return nil
 }
 
 // The variables of the OpenTelemetry SDK that turn tracing on and off. The SDK reads its other variables itself: headers,
