@@ -8,6 +8,8 @@ import (
 	"bytes"
 	"embed"
 	"encoding/json"
+	"strings"
+	"sync"
 
 	"firsttap/asset"
 )
@@ -31,6 +33,37 @@ func Document(version string) ([]byte, error) {
 	}
 	return bytes.Replace(document, []byte(generatedVersion), append([]byte(`"version":`), name...), 1), nil
 }
+
+// QueryParameters returns the names of the query parameters of each operation that has any, by method and path: "GET /v1/me/dispatches". In
+// the path a parameter is :id, as the router writes it.
+var QueryParameters = sync.OnceValue(func() map[string][]string {
+	type parameter struct {
+		Ref      string `json:"$ref"`
+		In, Name string
+	}
+	var described struct {
+		Paths      map[string]map[string]struct{ Parameters []parameter }
+		Components struct{ Parameters map[string]parameter }
+	}
+	if err := json.Unmarshal(document, &described); err != nil {
+		panic(err) // the document is embedded, and a test reads it
+	}
+	names := map[string][]string{}
+	for path, operations := range described.Paths {
+		path = strings.NewReplacer("{", ":", "}", "").Replace(path)
+		for method, o := range operations {
+			for _, p := range o.Parameters {
+				if shared, ok := strings.CutPrefix(p.Ref, "#/components/parameters/"); ok {
+					p = described.Components.Parameters[shared]
+				}
+				if route := strings.ToUpper(method) + " " + path; p.In == "query" {
+					names[route] = append(names[route], p.Name)
+				}
+			}
+		}
+	}
+	return names
+})
 
 //go:embed page
 var page embed.FS
