@@ -22,14 +22,16 @@ import (
 )
 
 const (
-	// A client has this long to send the headers, to send the whole request, to read the answer, and to begin its next request. The
+	// A client has this long to send the headers, to send the whole request, to read the answer, and to begin its next request, for which
+	// it has longer than any common load balancer: whoever keeps a connection longer than the other side may send a request on one that
+	// was just closed, and a balancer answers 502. The
 	// number of connections is not bounded: an attacker who used up such a bound would keep every driver out, while an idle or slow
 	// connection costs a few kilobytes until its timeout. The reverse proxy, which sees each client's address, bounds the connections
 	// of one address.
 	headersTimeout = 5 * time.Second
 	requestTimeout = 15 * time.Second
 	answerTimeout  = 30 * time.Second
-	idleTimeout    = 2 * time.Minute
+	idleTimeout    = 620 * time.Second
 	// maxHeaders is 4 KiB less than the limit that holds: net/http adds as much.
 	maxHeaders = 12 << 10
 )
@@ -60,7 +62,7 @@ func (s *switchedHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // listen starts the listeners. Until serve is called they answer that the instance is starting.
 func listen(ctx context.Context, c config.Config, log *slog.Logger) (*listeners, error) {
 	l := &listeners{config: c, log: log}
-	starting := handler.NewMigrating(log)
+	starting := handler.NewMigrating(log, c.AllowedOrigins)
 	l.api.set(starting)
 	l.ops.set(starting)
 	servers := []*http.Server{newServer(c.Addr, &l.api, log)}

@@ -198,7 +198,7 @@ func (i *instance) openAPI(ctx context.Context) (api handler.API, err error) {
 		Tokens: tokens, Keys: service.NewKeys(i.store), Webhooks: service.NewWebhooks(i.store, i.notifier.client), Revocations: revocations, SignIns: signIns, Firebase: browserSignIn(c.Push),
 		SessionSecret: []byte(c.JWTSecret), PreviousSecrets: c.PreviousSecrets(), Jobs: jobs,
 		Streams: i.notifier.hub, OnRedrive: i.notifier.hub.WakeRelays,
-		DriverRate: c.DriverRate, AdminRate: c.AdminRate, DriverLimit: driverLimit, AdminLimit: adminLimit,
+		AllowedOrigins: c.AllowedOrigins, DriverRate: c.DriverRate, AdminRate: c.AdminRate, DriverLimit: driverLimit, AdminLimit: adminLimit,
 		DatabaseUp: i.probe.Up, RedisDegraded: degraded, Draining: i.listeners.draining.Load,
 		Now: time.Now, Log: i.log, ObserveRequest: i.telemetry.Requests.ObserveRequest, Version: Version,
 	}, nil

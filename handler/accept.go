@@ -106,10 +106,13 @@ func readRound(c echo.Context) (int, error) {
 	if n := r.ContentLength; n >= 0 && n <= maxPlainBody {
 		body := make([]byte, n)
 		if _, err := io.ReadFull(r.Body, body); err != nil {
-			return 0, decodeError(err)
+			return 0, bodyError(err)
 		}
 		if round, ok := parseRound(body); ok {
 			return round, nil
+		}
+		if err := checkCoding(c); err != nil {
+			return 0, err
 		}
 		return decodeRound(body)
 	}
@@ -178,11 +181,14 @@ func (p *tokenizer) number() (n int, ok bool) {
 	return n, n > 0
 }
 
-const maxAppVersion = 64
+const (
+	appVersionHeader = "X-App-Version"
+	maxAppVersion    = 64
+)
 
 // appVersion returns X-App-Version, or "" if it can't be stored: a wrong header must not cost a driver the dispatch.
 func appVersion(c echo.Context) string {
-	v := c.Request().Header.Get("X-App-Version")
+	v := c.Request().Header.Get(appVersionHeader)
 	if len(v) > maxAppVersion || strings.TrimSpace(v) != v || !isPrintable(v) {
 		return ""
 	}

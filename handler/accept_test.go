@@ -169,7 +169,7 @@ func TestWithdrawnTooOften(t *testing.T) {
 	w.call("GET", "/v1/admin/drivers/"+d.id+"/signals", key, "").want(200, "withdrawn_24h", 5.0, "hopeless_taps_24h", 0.0)
 }
 
-// A body without a length, and one that ends before its length.
+// A body without a length, and a long one. TestHangUpsWithinTheBody has one that ends before its length.
 func TestAcceptBodies(t *testing.T) {
 	w := newWorld(t)
 	d := w.drivers(1)[0]
@@ -179,7 +179,6 @@ func TestAcceptBodies(t *testing.T) {
 		req.ContentLength = length
 		return w.serve(req, body)
 	}
-	w.refused("a short body", send(11, `{"round"`), 400, "MALFORMED_REQUEST")
 	w.refused("a stale round without a length", send(-1, `{"round":2}`), 409, "OFFER_STALE")
 	w.refused("a long body", send(int64(len(`{"round":2}`)+100), `{"round":2}`+strings.Repeat(" ", 100)), 409, "OFFER_STALE")
 	send(-1, `{"round":1}`).want(200)

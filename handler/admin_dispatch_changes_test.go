@@ -148,7 +148,7 @@ func TestChangesNeedAVersion(t *testing.T) {
 		}
 		path := "/v1/admin/dispatches/" + id + action
 		w.refused(action, w.call(method, path, key, body), 428, "PRECONDITION_REQUIRED")
-		for _, v := range []string{`"0"`, `"2"`, `"-1"`, `"x"`, `"1.0"`, `x`, `"1", "2"`} {
+		for _, v := range []string{`"0"`, `"2"`, `"-1"`, `"x"`, `"1.0"`, `x`} {
 			w.refused(action, w.call(method, path, key, body, "If-Match", v), 412, "VERSION_MOVED")
 		}
 		w.refused(action, w.change(method, "dsp_"+strings.Repeat("0", 26), action, 1, body), 404, "DISPATCH_NOT_FOUND")

@@ -29,7 +29,7 @@ func (h *handler) asDriver(next func(c echo.Context, me dispatch.DriverID) error
 	}
 }
 
-// authenticateDriver returns the driver of the request's token, within the driver's rate limit.
+// authenticateDriver returns the driver of the request's token, within the driver's rate limit. It checks the query.
 func (h *handler) authenticateDriver(c echo.Context) (dispatch.DriverID, error) {
 	token, err := bearer(c)
 	if err != nil {
@@ -39,7 +39,10 @@ func (h *handler) authenticateDriver(c echo.Context) (dispatch.DriverID, error) 
 	if err != nil {
 		return "", h.rejectToken(c, err)
 	}
-	return me, allow(c, h.DriverLimit, string(me), h.Now())
+	if err := allow(c, h.DriverLimit, string(me), h.Now()); err != nil {
+		return me, err
+	}
+	return me, h.checkQuery(c)
 }
 
 // asAdmin authenticates an admin's key, requires at least the role, and applies the key's rate limit.
@@ -57,13 +60,16 @@ func (h *handler) asAdmin(role dispatch.Role, next func(c echo.Context, actor st
 	}
 }
 
-// authenticateAdmin returns the key that the request is made with, and the session that carried it.
+// authenticateAdmin returns the key that the request is made with, and the session that carried it. It checks the query.
 func (h *handler) authenticateAdmin(c echo.Context) (dispatch.Key, session, error) {
 	with, err := h.credentials(c)
 	if err != nil {
 		return dispatch.Key{}, session{}, err
 	}
 	key, err := h.authenticateKey(c, with.key, service.AuthKey)
+	if err == nil {
+		err = h.checkQuery(c)
+	}
 	return key, with, err
 }
 

@@ -230,7 +230,7 @@ func (c *contract) checkEvent(t testing.TB, path, event, data string) {
 		schema = "AdminEvent"
 	}
 	v, err := jsonschema.UnmarshalJSON(strings.NewReader(data))
-	if event == "resync" || event == "reconnect" {
+	if event == "resync" || event == "reconnect" || event == "replaced" {
 		if err != nil || fmt.Sprint(v) != "map[]" {
 			t.Errorf("%s: %s with %s", path, event, data)
 		}

@@ -158,7 +158,7 @@ func (h *handler) exportDriver(c echo.Context, _ string) error {
 			header.Del(echo.HeaderContentDisposition)
 			return err
 		}
-		if err != nil {
+		if err != nil && !hungUp(ctx) {
 			h.Log.Warn("export of a driver ended early; its JSON is not complete, and the admin must ask again", "driver", id,
 				"request_id", requestID(c), "error", err)
 		}

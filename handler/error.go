@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -87,6 +88,8 @@ var kinds = []kind{
 	{errInvalid, 422, "VALIDATION_FAILED", "Some fields are not valid; see errors."},
 	{errMalformed, 400, "MALFORMED_REQUEST", ""},
 	{errTooLarge, 413, "BODY_TOO_LARGE", ""},
+	{errMedia, 415, "UNSUPPORTED_MEDIA_TYPE", ""},
+	{errSlowBody, 408, "BODY_TIMEOUT", "The body did not arrive in time. Send the request again."},
 	{dispatch.ErrUnavailable, 503, "UNAVAILABLE", "Not possible at the moment, and nothing was changed. Try again."},
 	{dispatch.ErrUnknown, 503, "UNAVAILABLE", "It is not known whether this was done. It is safe to try again; a creation with the same Idempotency-Key."},
 	{echo.ErrNotFound, 404, "NOT_FOUND", "There is nothing at this address."},
@@ -104,6 +107,10 @@ var (
 	errInvalid     = errors.New("invalid fields")
 	errMalformed   = errors.New("malformed request")
 	errTooLarge    = errors.New("the body is too large")
+	errMedia       = errors.New("the body can't be read")
+	errSlowBody    = errors.New("the body did not arrive in time")
+	// errHungUp says that the client closed the connection before it had sent the request.
+	errHungUp = errors.New("the client has gone")
 )
 
 // claimError marks the errors of an accept: there, unavailable and unknown have the code CLAIM_UNAVAILABLE.
@@ -114,12 +121,21 @@ func (e claimError) Unwrap() error { return e.error }
 // retryAfter is the Retry-After of a 503, in seconds.
 const retryAfter = 1
 
-// answerError answers a request with a problem. It logs errors with a 5xx status.
+// statusHungUp is what a request counts as whose client closed the connection before the answer. Nobody gets it as an answer.
+const statusHungUp = 499
+
+// answerError answers a request with a problem. It logs errors with a 5xx status, unless they are due to the client's hanging up: that is
+// no fault of the service.
 func (h *handler) answerError(err error, c echo.Context) {
 	if c.Response().Committed {
 		return
 	}
 	p := describe(err, c.Request().URL.Path)
+	if errors.Is(err, errHungUp) || p.Status >= 500 && hungUp(c.Request().Context()) {
+		h.Log.Debug("the client closed the connection before the answer; the request has ended", "path", c.Path(), "request_id", requestID(c), "error", err)
+		c.Response().WriteHeader(statusHungUp)
+		return
+	}
 	if p.Status >= 500 {
 		h.Log.ErrorContext(c.Request().Context(), "request failed", "code", p.Code, "path", c.Path(), "request_id", requestID(c), "error", err)
 	}
@@ -128,6 +144,9 @@ func (h *handler) answerError(err error, c echo.Context) {
 	}
 	h.writeProblem(p, c)
 }
+
+// hungUp reports whether the request of ctx has ended because its client closed the connection.
+func hungUp(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
 func (h *handler) writeProblem(p problem, c echo.Context) {
 	header := c.Response().Header()

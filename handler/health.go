@@ -11,8 +11,8 @@ import (
 )
 
 // NewMigrating returns the handler that serves while the database is being migrated. The process is alive and not ready; other
-// requests are answered with 503.
-func NewMigrating(log *slog.Logger) http.Handler {
+// requests are answered with 503, which pages of the allowed origins can read.
+func NewMigrating(log *slog.Logger, allowedOrigins []string) http.Handler {
 	api := API{Log: log, Now: time.Now}
 	api.setDefaults()
 	h := &handler{API: api}
@@ -20,7 +20,7 @@ func NewMigrating(log *slog.Logger) http.Handler {
 	e.HTTPErrorHandler = func(_ error, c echo.Context) { // no other route exists
 		h.writeProblem(describe(dispatch.ErrUnavailable, c.Request().URL.Path), c)
 	}
-	e.Use(securityHeaders(), h.observe)
+	e.Use(securityHeaders(), h.observe, crossOrigin(allowedOrigins))
 	get(e, "/livez", livez)
 	get(e, "/readyz", func(c echo.Context) error {
 		return c.JSON(http.StatusServiceUnavailable, map[string]string{"status": "migrating"})

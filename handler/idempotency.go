@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
@@ -47,9 +48,9 @@ func (h *handler) idempotent(c echo.Context, actor, secret string, next func(c e
 	if len(keys) > 1 || !validIdempotencyKey(keys[0]) {
 		return invalidField(idempotencyKey, fmt.Sprintf("must be 1 to %d printable ASCII characters, once", maxIdempotencyKey))
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(c.Response().Writer, c.Request().Body, maxBulkBody))
+	body, err := readBody(c, maxBulkBody)
 	if err != nil {
-		return decodeError(err)
+		return err
 	}
 	r, err := h.reserve(c, idempotency.Request{Caller: actor, Name: digest(keys[0]), Fingerprint: fingerprint(c.Request(), body)})
 	if err != nil {
@@ -77,9 +78,16 @@ func digest(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// fingerprint identifies a request: its method, path and body.
+// fingerprint identifies a request: its method, its path and what its body says. A client that encodes the same request again may order
+// members in another way, and write spaces, letters and numbers in another way. Whole numbers are compared digit by digit.
 func fingerprint(r *http.Request, body []byte) string {
-	return digest(fmt.Sprintf("%s %s\n%s", r.Method, r.URL.EscapedPath(), body))
+	canonical := jsontext.Value(bytes.Clone(trimmed(body)))
+	if len(canonical) == 0 {
+		canonical = jsontext.Value("{}")
+	}
+	// An error leaves the body as it is: it is no JSON, and will be refused.
+	_ = canonical.Canonicalize(jsontext.CanonicalizeRawInts(false))
+	return digest(fmt.Sprintf("%s %s\n%s", r.Method, r.URL.Path, canonical))
 }
 
 func (h *handler) reserve(c echo.Context, once idempotency.Request) (idempotency.Reservation, error) {
@@ -137,7 +145,7 @@ type answer struct {
 func (a *answer) final() bool {
 	switch a.Status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests,
-		http.StatusPreconditionFailed, http.StatusPreconditionRequired:
+		http.StatusPreconditionFailed, http.StatusPreconditionRequired, statusHungUp:
 		return false
 	}
 	return a.Status < 500

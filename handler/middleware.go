@@ -8,7 +8,10 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
+	"regexp"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +32,9 @@ func (h *handler) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		c.Response().Header().Set(echo.HeaderXRequestID, id)
 		c.Request().Pattern = c.Path() // for the middleware around the router
 		h.closeWhenDraining(c)
+		if c.Request().URL.RawPath != "" {
+			plainParams(c)
+		}
 		if err := h.recovered(next, c); err != nil {
 			c.Error(err)
 		}
@@ -119,6 +125,42 @@ func securityHeaders() echo.MiddlewareFunc {
 			return next(c)
 		}
 	}
+}
+
+// crossOrigin lets the scripts of pages of these origins call the driver API and read its answers, errors included. It sends no cookies: the
+// driver API takes none.
+func crossOrigin(origins []string) echo.MiddlewareFunc {
+	if len(origins) == 0 {
+		return func(next echo.HandlerFunc) echo.HandlerFunc { return next }
+	}
+	return middleware.CORSWithConfig(middleware.CORSConfig{
+		Skipper: func(c echo.Context) bool {
+			path := c.Request().URL.Path
+			return path != "/v1/me" && path != "/v1/stream" && !strings.HasPrefix(path, "/v1/me/") && !strings.HasPrefix(path, "/v1/dispatches/")
+		},
+		AllowOriginFunc: func(origin string) (bool, error) { return slices.Contains(origins, origin), nil },
+		AllowMethods:    []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete},
+		AllowHeaders: []string{
+			echo.HeaderAuthorization, echo.HeaderContentType, "If-Match", "If-None-Match", idempotencyKey, echo.HeaderXRequestID, "Last-Event-ID", appVersionHeader,
+		},
+		ExposeHeaders: []string{echo.HeaderRetryAfter, "ETag", echo.HeaderXRequestID, echo.HeaderWWWAuthenticate},
+		MaxAge:        int(time.Hour / time.Second),
+	})
+}
+
+// needless matches the escapes of letters that need none in a path.
+var needless = regexp.MustCompile(`%(?:2[DdEe]|3[0-9]|[46][1-9A-Fa-f]|[57][0-9Aa]|5[Ff]|7[Ee])`)
+
+// plainParams makes the identifiers in a path what they are, also if a client escapes letters that need no escape.
+func plainParams(c echo.Context) {
+	values := slices.Clone(c.ParamValues())
+	for i, v := range values {
+		values[i] = needless.ReplaceAllStringFunc(v, func(escape string) string {
+			letter, _ := url.PathUnescape(escape)
+			return letter
+		})
+	}
+	c.SetParamValues(values...)
 }
 
 // overTLS reports whether the client uses TLS, to this server or to a proxy. A client that forges the header gains nothing: over

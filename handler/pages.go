@@ -84,8 +84,7 @@ func docs(e *echo.Echo, version string) {
 func matchesETag(headers []string, etag string) bool {
 	for _, header := range headers {
 		for candidate := range strings.SplitSeq(header, ",") {
-			candidate = strings.TrimSpace(candidate)
-			if candidate == "*" || strings.TrimPrefix(candidate, "W/") == strings.TrimPrefix(etag, "W/") {
+			if tag := opaqueTag(candidate); tag == "*" || tag == opaqueTag(etag) {
 				return true
 			}
 		}

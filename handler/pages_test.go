@@ -109,7 +109,7 @@ func TestUnknownPages(t *testing.T) {
 func TestHead(t *testing.T) {
 	down := false
 	w := newWorld(t, func(a *API) { a.DatabaseUp = func() bool { return !down } })
-	api, starting := httptest.NewServer(w.api), httptest.NewServer(NewMigrating(slog.New(slog.DiscardHandler)))
+	api, starting := httptest.NewServer(w.api), httptest.NewServer(NewMigrating(slog.New(slog.DiscardHandler), nil))
 	defer api.Close()
 	defer starting.Close()
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}

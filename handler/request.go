@@ -2,11 +2,16 @@ package handler
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"mime"
+	"net"
 	"net/http"
+	"os"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -26,9 +31,12 @@ const (
 	maxBulkBody = 1 << 20
 )
 
-// strictJSON refuses unknown and duplicate names, names in another case, and anything but well-formed JSON in UTF-8.
+// strictJSON refuses unknown and duplicate names, names in another case, and anything but well-formed JSON in UTF-8. It reads numbers and
+// times in each form that the OpenAPI document allows.
 var strictJSON = json.JoinOptions(json.RejectUnknownMembers(true), json.MatchCaseInsensitiveNames(false),
-	jsontext.AllowDuplicateNames(false), jsontext.AllowInvalidUTF8(false))
+	jsontext.AllowDuplicateNames(false), jsontext.AllowInvalidUTF8(false),
+	json.WithUnmarshalers(json.JoinUnmarshalers(
+		json.UnmarshalFromFunc(readWhole[int]), json.UnmarshalFromFunc(readWhole[int64]), json.UnmarshalFromFunc(readTime))))
 
 // read decodes the body strictly and validates it. An empty body is read as {}.
 func read[T any](c echo.Context, limit int64) (T, error) {
@@ -49,15 +57,50 @@ func readOptional[T any](c echo.Context) (T, error) {
 }
 
 func readBody(c echo.Context, limit int64) ([]byte, error) {
+	if err := checkCoding(c); err != nil {
+		return nil, err
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(c.Response().Writer, c.Request().Body, limit))
 	if err != nil {
-		return nil, decodeError(err)
+		return nil, bodyError(err)
 	}
 	return body, nil
 }
 
-// trimmed is the body without the white space of JSON around it.
-func trimmed(body []byte) []byte { return bytes.Trim(body, " \t\r\n") }
+// checkCoding refuses a body that is compressed or not in UTF-8. Otherwise the Content-Type does not matter, as curl and browsers send JSON
+// under other names.
+func checkCoding(c echo.Context) error {
+	header := c.Request().Header
+	if coding := header.Get(echo.HeaderContentEncoding); coding != "" && !strings.EqualFold(coding, "identity") {
+		c.Response().Header().Set(echo.HeaderAcceptEncoding, "identity")
+		return fmt.Errorf("%w: send it without Content-Encoding", errMedia)
+	}
+	_, parameters, _ := mime.ParseMediaType(header.Get(echo.HeaderContentType))
+	switch strings.ToLower(parameters["charset"]) {
+	case "", "utf-8", "utf8", "us-ascii":
+		return nil
+	}
+	return fmt.Errorf("%w: send it in UTF-8", errMedia)
+}
+
+// bodyError returns the error for a body that could not be read to its end.
+func bodyError(err error) error {
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return fmt.Errorf("%w: at most %d bytes", errTooLarge, tooLarge.Limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return errSlowBody
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.As(err, new(*net.OpError)):
+		return errHungUp
+	}
+	return fmt.Errorf("%w: %w", errMalformed, err) // such as a chunk without its length
+}
+
+// trimmed is the body without the byte order mark and the white space of JSON around it.
+func trimmed(body []byte) []byte {
+	return bytes.Trim(bytes.TrimPrefix(body, []byte("\ufeff")), " \t\r\n")
+}
 
 // decode is read for a body that was read.
 func decode[T any](body []byte) (T, error) {
@@ -76,13 +119,10 @@ func decode[T any](body []byte) (T, error) {
 
 func decodeError(err error) error {
 	var (
-		tooLarge *http.MaxBytesError
-		wrong    *json.SemanticError
-		syntax   *jsontext.SyntacticError
+		wrong  *json.SemanticError
+		syntax *jsontext.SyntacticError
 	)
 	switch {
-	case errors.As(err, &tooLarge):
-		return fmt.Errorf("%w: at most %d bytes", errTooLarge, tooLarge.Limit)
 	case errors.Is(err, json.ErrUnknownName):
 		errors.As(err, &wrong)
 		return invalidField(fieldPath(wrong.JSONPointer), "is not a field of this request")
@@ -92,6 +132,58 @@ func decodeError(err error) error {
 		return invalidField(fieldPath(wrong.JSONPointer), typeMessage(wrong))
 	}
 	return fmt.Errorf("%w: want a JSON object in UTF-8", errMalformed)
+}
+
+// readWhole reads a number without a fraction, also if it is written as 350000.0 or 3.5e5. Anything else is left to the decoder.
+func readWhole[T int | int64](dec *jsontext.Decoder, to *T) error {
+	if dec.PeekKind() != jsontext.KindNumber {
+		return errors.ErrUnsupported
+	}
+	value, err := dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	n, err := parseWhole(string(value))
+	*to = T(n)
+	return err
+}
+
+// parseWhole returns the value of a JSON number that has no fraction. It loses no digit: it moves the decimal point in the text.
+func parseWhole(s string) (int64, error) {
+	mantissa, exponent, scientific := strings.Cut(strings.ToLower(s), "e")
+	whole, fraction, decimal := strings.Cut(mantissa, ".")
+	if !scientific && !decimal {
+		return strconv.ParseInt(s, 10, 64)
+	}
+	digits := strings.TrimRight(whole+fraction, "0")
+	if strings.Trim(digits, "-0") == "" {
+		return 0, nil
+	}
+	shift, err := strconv.Atoi(cmp.Or(exponent, "0"))
+	zeros := len(whole) + shift - len(digits) // behind the digits
+	switch {
+	case err != nil || zeros < 0:
+		return 0, strconv.ErrSyntax
+	case zeros > 19: // more than 64 bits hold
+		return 0, strconv.ErrRange
+	}
+	return strconv.ParseInt(digits+strings.Repeat("0", zeros), 10, 64)
+}
+
+// readTime reads a time of RFC 3339, which allows small letters.
+func readTime(dec *jsontext.Decoder, to *time.Time) error {
+	if dec.PeekKind() != jsontext.KindString {
+		return errors.ErrUnsupported
+	}
+	text, err := dec.ReadToken()
+	if err != nil {
+		return err
+	}
+	upper, err := jsontext.AppendQuote(nil, strings.ToUpper(text.String()))
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(upper, to)
 }
 
 // fieldPath formats a JSON pointer as the validation does: drivers[2].name.
@@ -112,7 +204,7 @@ func fieldPath(p jsontext.Pointer) string {
 
 func typeMessage(wrong *json.SemanticError) string {
 	switch {
-	case wrong.JSONKind == jsontext.KindString && wrong.GoType == reflect.TypeFor[time.Time]():
+	case errors.As(wrong.Err, new(*time.ParseError)):
 		return "must be a time like 2026-11-21T09:00:00Z"
 	case errors.Is(wrong.Err, strconv.ErrRange) || errors.Is(wrong.Err, strconv.ErrSyntax):
 		return "must be a whole number that fits in 64 bits"
@@ -232,16 +324,22 @@ func dispatchID(c echo.Context) (dispatch.ID, error) { return dispatch.ParseID(c
 
 // version returns the version in If-Match, which the change is made for.
 func version(c echo.Context) (int, error) {
-	header := c.Request().Header.Get("If-Match")
-	if header == "" {
+	header := strings.Join(c.Request().Header.Values("If-Match"), ",")
+	if header == "" || header == "*" || strings.Contains(header, ",") {
 		return 0, errNoVersion
 	}
-	n, err := strconv.Atoi(strings.Trim(strings.TrimPrefix(header, "W/"), `"`))
+	n, err := strconv.Atoi(opaqueTag(header))
 	if err != nil {
 		return 0, dispatch.ErrVersionConflict // not a version of this service
 	}
 	return n, nil
 }
+
+// taggedBy matches an ETag. A proxy that compresses an answer may make the ETag weak, or append the name of the coding.
+var taggedBy = regexp.MustCompile(`^\s*(?:W/)?"?(.*?)(?:[-;:]+(?:gzip|br|zstd|deflate))?"?\s*$`)
+
+// opaqueTag returns what tells an ETag from others, without quotes and without what a proxy adds.
+func opaqueTag(etag string) string { return taggedBy.FindStringSubmatch(etag)[1] }
 
 // isGraphic reports whether s is printable ASCII without spaces.
 func isGraphic(s string) bool { return isPrintable(s) && !strings.Contains(s, " ") }

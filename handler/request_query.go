@@ -1,6 +1,8 @@
 package handler
 
 import (
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -14,6 +16,49 @@ const (
 	defaultLimit = 50
 	maxLimit     = 200
 )
+
+// strictQuery refuses requests whose query is not as the OpenAPI document describes it. It is for routes that take no credentials.
+func (h *handler) strictQuery(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if err := h.checkQuery(c); err != nil {
+			return err
+		}
+		return next(c)
+	}
+}
+
+// checkQuery returns an error for a query that is malformed, or has a name that the OpenAPI document does not list for the route, or has a
+// name twice: a filter that was dropped would answer with everything.
+func (h *handler) checkQuery(c echo.Context) error {
+	query := c.Request().URL.RawQuery
+	if query == "" {
+		return nil // a tap must cost nothing here
+	}
+	names := h.queries[c.Request().Method+" "+c.Path()]
+	given := map[string]bool{}
+	for parameter := range strings.SplitSeq(query, "&") {
+		if parameter == "" {
+			continue
+		}
+		escapedName, value, _ := strings.Cut(parameter, "=")
+		name, badName := url.QueryUnescape(escapedName)
+		_, badValue := url.QueryUnescape(value)
+		switch {
+		case badName != nil:
+			return invalidField(escapedName, "has a % that does not begin an escape such as %25")
+		case !slices.Contains(names, name):
+			return invalidField(name, "is not a parameter of this request")
+		case badValue != nil:
+			return invalidField(name, "has a % that does not begin an escape such as %25")
+		case strings.Contains(value, ";"):
+			return invalidField(name, "has a ; which must be sent as %3B")
+		case given[name]:
+			return invalidField(name, "is given more than once")
+		}
+		given[name] = true
+	}
+	return nil
+}
 
 // page returns the page that ?limit= and ?cursor= ask for.
 func page(c echo.Context) (dispatch.Page, error) {

@@ -12,6 +12,7 @@ import (
 	"firsttap/dispatch"
 	"firsttap/limit"
 	"firsttap/notify/stream"
+	"firsttap/openapi"
 	"firsttap/service"
 )
 
@@ -67,6 +68,8 @@ type API struct {
 	SessionSecret []byte
 	// PreviousSecrets open the cookies that were sealed before SessionSecret was replaced. Optional.
 	PreviousSecrets [][]byte
+	// AllowedOrigins are the origins of other pages, such as those of hybrid apps, whose scripts may call the driver API. Optional.
+	AllowedOrigins []string
 	// Firebase lets drivers sign in without a token of this service. Optional.
 	Firebase *FirebaseSignIn
 	Now      func() time.Time
@@ -121,9 +124,11 @@ type handler struct {
 	stores stores
 	// redisState returns ok or degraded, "" if no Redis is configured.
 	redisState func() string
-	sessions   *sessions
-	searches   *searchQueue
-	taken      takenAnswers
+	// queries has the names of the query parameters that a route takes, by method and pattern.
+	queries  map[string][]string
+	sessions *sessions
+	searches *searchQueue
+	taken    takenAnswers
 }
 
 // stores has the database as each part of the API needs it.
@@ -149,7 +154,7 @@ func New(api API) *echo.Echo {
 	api.setDefaults()
 	s := api.Store
 	h := &handler{
-		API: api, redisState: redisState(api.RedisDegraded),
+		API: api, redisState: redisState(api.RedisDegraded), queries: openapi.QueryParameters(),
 		stores: stores{
 			audit: s, devices: s, dispatches: s, drivers: s, driverData: s, idempotency: s, insight: s, notifications: s, profiles: s, seen: s,
 			signIns: s, tokens: s, webhooks: s,
@@ -160,7 +165,7 @@ func New(api API) *echo.Echo {
 	e.HideBanner, e.HidePort = true, true
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.HTTPErrorHandler = h.answerError
-	e.Use(securityHeaders(), h.observe)
+	e.Use(securityHeaders(), h.observe, crossOrigin(api.AllowedOrigins))
 
 	get(e, "/livez", livez)
 	get(e, "/readyz", h.readyz)
@@ -169,10 +174,10 @@ func New(api API) *echo.Echo {
 		"assets": console.Policy(), "console": console.Policy(), "driver": console.Policy(api.Firebase.hosts()...),
 	})
 
-	e.GET("/v1/sign-in", signInOptions(api.Firebase))
-	e.POST("/v1/session", h.signIn)
+	e.GET("/v1/sign-in", signInOptions(api.Firebase), h.strictQuery)
+	e.POST("/v1/session", h.signIn, h.strictQuery)
 	e.GET("/v1/session", h.getSession)
-	e.DELETE("/v1/session", h.signOut)
+	e.DELETE("/v1/session", h.signOut, h.strictQuery)
 
 	v1 := e.Group("/v1")
 	v1.GET("/me", h.asDriver(h.me))

@@ -75,6 +75,9 @@ func (s *searchQueue) run(c echo.Context, caller string, places chan struct{}, s
 		case turn <- struct{}{}:
 			defer func() { <-turn }()
 		case <-ctx.Done():
+			if hungUp(c.Request().Context()) {
+				return errHungUp
+			}
 			return rateLimited(c, time.Second)
 		}
 	}

@@ -91,9 +91,9 @@ func (h *handler) serveStream(c echo.Context, s *stream.Stream, authenticate fun
 	started := time.Now()
 	header := c.Response().Header()
 	header.Set(echo.HeaderContentType, "text/event-stream")
-	header.Set(echo.HeaderCacheControl, "no-cache")
-	header.Set("X-Accel-Buffering", "no") // otherwise nginx buffers the stream
-	header.Set("Connection", "close")     // the connection no longer has the server's deadlines
+	header.Set(echo.HeaderCacheControl, "no-cache, no-transform") // a proxy that compresses would hold events back
+	header.Set("X-Accel-Buffering", "no")                         // otherwise nginx buffers the stream
+	header.Set("Connection", "close")                             // the connection no longer has the server's deadlines
 	c.Response().WriteHeader(http.StatusOK)
 	check := h.recheck(authenticate)
 	control := http.NewResponseController(c.Response().Writer)

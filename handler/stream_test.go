@@ -134,7 +134,7 @@ func TestStream(t *testing.T) {
 	l := newLive(t, stream.Options{})
 	drivers := l.drivers(2)
 	won, lost, admin := l.open("/v1/stream", drivers[0].token, ""), l.open("/v1/stream", drivers[1].token, ""), l.open("/v1/admin/stream", key, "")
-	want := map[string]string{"Content-Type": "text/event-stream", "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+	want := map[string]string{"Content-Type": "text/event-stream", "Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
 	for name, value := range want {
 		if got := won.reply.Header.Get(name); got != value {
 			t.Errorf("%s: %q, want %q", name, got, value)
@@ -359,7 +359,9 @@ func TestUnchangedDutyIsNotPublished(t *testing.T) {
 	hub := stream.NewHub(stream.Options{QueueSize: 1, Metrics: metrics}) // it does not run, so what is published overflows
 	w := newWorld(t, func(a *API) { a.Streams = hub })
 	d := w.drivers(1)[0]
-	duty := func(on bool) { w.call("PUT", "/v1/me/duty", d.token, fmt.Sprintf(`{"on_duty":%v}`, on)).want(200, "on_duty", on) }
+	duty := func(on bool) {
+		w.call("PUT", "/v1/me/duty", d.token, fmt.Sprintf(`{"on_duty":%v}`, on)).want(200, "on_duty", on)
+	}
 	dropped := func() float64 { return valueOf(t, metrics, "firsttap_stream_overflow_total", "") }
 	for range 5 {
 		duty(true)

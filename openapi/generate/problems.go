@@ -19,10 +19,13 @@ func (o *operation) implied() (codes []string) {
 	}
 	_, body := o.object["requestBody"]
 	if body || o.repeatable() {
-		codes = append(codes, "MALFORMED_REQUEST", "BODY_TOO_LARGE", "VALIDATION_FAILED")
+		codes = append(codes, "MALFORMED_REQUEST", "BODY_TOO_LARGE", "BODY_TIMEOUT", "UNSUPPORTED_MEDIA_TYPE")
+	}
+	if strings.HasPrefix(o.address, "/v1/") { // each checks its query
+		codes = append(codes, "VALIDATION_FAILED")
 	}
 	if o.takes("query", "") {
-		codes = append(codes, "MALFORMED_REQUEST", "VALIDATION_FAILED")
+		codes = append(codes, "MALFORMED_REQUEST")
 	}
 	if o.repeatable() {
 		codes = append(codes, "IDEMPOTENCY_KEY_IN_USE", "IDEMPOTENCY_KEY_REUSED")

@@ -34,6 +34,7 @@ export const words = {
   pageFailed: "Something went wrong on this page. Reload it.",
   codes: {
     ALREADY_TAKEN: "A driver has it already.",
+    BODY_TIMEOUT: "That took too long to send. Check the connection, and try again.",
     BODY_TOO_LARGE: "That is too much at once. Shorten it.",
     CLAIM_UNAVAILABLE: "It is not known whether this was done. It is safe to try again.",
     DELIVERY_NOT_FOUND: "There is no such delivery any more.",
@@ -65,6 +66,7 @@ export const words = {
     TOO_MANY_WEBHOOKS: "There are as many webhooks as there may be. Delete one first.",
     UNAUTHENTICATED: "Your session is over. Sign in again.",
     UNAVAILABLE: "The service can't do that at the moment. It is safe to try again.",
+    UNSUPPORTED_MEDIA_TYPE: "The service could not read that. Reload the page, and try again.",
     VALIDATION_FAILED: "Some fields are not right.",
     VERSION_MOVED: "Somebody else changed it first. Read it again.",
     WEBHOOK_NOT_FOUND: "There is no such webhook any more.",

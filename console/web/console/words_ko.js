@@ -33,6 +33,7 @@ export const words = {
   pageFailed: "화면에 문제가 생겼습니다. 새로 고치세요.",
   codes: {
     ALREADY_TAKEN: "이미 다른 기사가 수락했습니다.",
+    BODY_TIMEOUT: "보내는 데 너무 오래 걸렸습니다. 연결을 확인하고 다시 시도하세요.",
     BODY_TOO_LARGE: "한 번에 보내기에 너무 깁니다. 내용을 줄이세요.",
     CLAIM_UNAVAILABLE: "처리되었는지 알 수 없습니다. 다시 시도해도 안전합니다.",
     DELIVERY_NOT_FOUND: "해당 전송이 더 이상 없습니다.",
@@ -64,6 +65,7 @@ export const words = {
     TOO_MANY_WEBHOOKS: "웹훅을 더 만들 수 없습니다. 먼저 하나를 삭제하세요.",
     UNAUTHENTICATED: "로그인이 만료되었습니다. 다시 로그인하세요.",
     UNAVAILABLE: "지금은 처리할 수 없습니다. 다시 시도해도 안전합니다.",
+    UNSUPPORTED_MEDIA_TYPE: "서비스가 요청을 읽지 못했습니다. 새로 고친 뒤 다시 시도하세요.",
     VALIDATION_FAILED: "올바르지 않은 입력란이 있습니다.",
     VERSION_MOVED: "다른 사람이 먼저 변경했습니다. 다시 확인하세요.",
     WEBHOOK_NOT_FOUND: "해당 웹훅이 더 이상 없습니다.",
