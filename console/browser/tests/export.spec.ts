@@ -88,7 +88,7 @@ for (const { lang, locale, tag } of languages) {
       const dispatch = row(lines, 0);
       expect(dispatch).toMatchObject({
         [t.terms.id]: d.id, [t.fields.external_id]: "'-4711", [t.dispatch.state]: t.states.ACCEPTED, [t.fields.fee]: "350000", [t.fields["fee.currency"]]: "KRW",
-        [t.terms.holder]: "이서연", [t.export.idOf(t.terms.holder)]: driver!.id, [t.fields.note]: "Gate 2,\n=1+1", [t.fields.site_address]: "서울 강남구 테헤란로 1",
+        [t.terms.holder]: "이서연", [t.export.idOf(t.terms.holder)]: driver!.id, [t.fields.note]: "Gate 2,\n'=1+1", [t.fields.site_address]: "서울 강남구 테헤란로 1",
       });
       for (const at of [t.fields.work_starts_at, t.fields.opens_at, t.fields.expires_at, t.export.acceptedAt, t.terms.made, t.terms.changed]) expect(dispatch[at]).toMatch(korean);
 

@@ -5,7 +5,6 @@ import { Trouble, useLoaded } from "../assets/ui.js";
 import { Board } from "./board.js";
 import { Create } from "./create.js";
 import { Dispatch } from "./dispatch.js";
-import { Drivers } from "./drivers.js";
 import { Jobs } from "./jobs.js";
 import { Keys } from "./keys.js";
 import { Locks } from "./locks.js";
@@ -31,7 +30,7 @@ export const pages = [
   { path: "board", role: "viewer", component: Board },
   { path: "new", role: "dispatcher", component: Create },
   { path: "dispatches", role: "viewer", component: Dispatch, unlisted: true },
-  { path: "drivers", role: "viewer", component: Drivers },
+  { path: "drivers", role: "viewer", component: later(() => import("./drivers.js").then((m) => m.Drivers)) },
   { path: "notifications", role: "viewer", component: Notifications },
   { path: "jobs", role: "viewer", component: Jobs },
   { path: "locks", role: "viewer", component: Locks },
