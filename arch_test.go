@@ -75,7 +75,6 @@ var uses = map[string][]string{
 	"github.com/redis/go-redis/": {"limit", "lock", "notify/stream", "redisclient", "servertest"},
 	"firebase.google.com/":       {"notify/fcm"},
 	"github.com/go-co-op/":       {"lock/gocronlock"},
-	"github.com/robfig/":         {"schedule"},
 	"github.com/prometheus/":     {"app", "firebase", "limit", "lock", "notify", "notify/stream", "notify/webhooks", "schedule", "telemetry"},
 	"code.dny.dev/ssrf":          {"notify/webhooks"},
 	"github.com/standard-":       {"notify/webhooks"},

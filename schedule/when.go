@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/robfig/cron/v3"
-
 	"firsttap/cronjob"
 )
 
@@ -26,33 +24,39 @@ type When interface {
 	period(now time.Time) time.Duration
 }
 
-// Cron is the times of a cron expression with seconds: "0 0 4 * * *" is four o'clock, every day. A time that a clock shows
-// twice in a night is two slots.
+// Cron is the times of a cron expression with seconds: "0 0 4 * * *" is four o'clock, every day, and "CRON_TZ=Asia/Seoul 0 0 4 * * *" is so
+// in Seoul. In a night in which clocks are changed, a time that is skipped is a slot at the first instant after, and one that comes twice is
+// one slot. A job of every hour ("*") runs by the hours that pass.
 func Cron(expression string) When { return &cronTimes{expression: expression} }
-
-var cronParser = cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 
 type cronTimes struct {
 	expression string
-	times      cron.Schedule
+	fields     cronFields
+	zone       *time.Location
 }
 
 func (c *cronTimes) String() string { return c.expression }
 
 func (c *cronTimes) in(zone *time.Location) (When, error) {
-	expression := c.expression
-	if !strings.Contains(expression, "TZ=") {
-		expression = "CRON_TZ=" + zone.String() + " " + expression
+	fields := c.expression
+	if name, rest, ok := strings.Cut(strings.TrimPrefix(fields, "CRON_"), " "); ok && strings.HasPrefix(name, "TZ=") {
+		var err error
+		if zone, err = time.LoadLocation(strings.TrimPrefix(name, "TZ=")); err != nil {
+			return nil, fmt.Errorf("%q: %w", c.expression, err)
+		}
+		fields = rest
 	}
-	times, err := cronParser.Parse(expression)
+	parsed, err := parseCron(fields)
 	if err != nil {
 		return nil, err
 	}
-	if times.Next(time.Now()).IsZero() {
+	if parsed.after(time.Now(), zone).IsZero() {
 		return nil, fmt.Errorf("%q has no next time", c.expression)
 	}
-	return &cronTimes{c.expression, times}, nil
+	return &cronTimes{c.expression, parsed, zone}, nil
 }
+
+func (c *cronTimes) upcoming(now time.Time) time.Time { return c.fields.after(now, c.zone) }
 
 func (c *cronTimes) next(state cronjob.JobState, now time.Time, maxDelay time.Duration) time.Time {
 	from := now.Add(-maxDelay)
@@ -62,22 +66,20 @@ func (c *cronTimes) next(state cronjob.JobState, now time.Time, maxDelay time.Du
 	if state.Slot != nil && state.Slot.After(from) {
 		from = *state.Slot
 	}
-	return c.times.Next(from)
+	return c.upcoming(from)
 }
 
 // longestPeriod is how far back the latest slot is searched for.
-const longestPeriod = 5 * 366 * 24 * time.Hour
+const longestPeriod = lastYears * 366 * 24 * time.Hour
 
 func (c *cronTimes) latest(now time.Time) time.Time {
-	from := func(ago int) time.Time { return c.times.Next(now.Add(-time.Duration(ago) * time.Second)) }
+	from := func(ago int) time.Time { return c.upcoming(now.Add(-time.Duration(ago) * time.Second)) }
 	ago := sort.Search(int(longestPeriod/time.Second), func(ago int) bool { return !from(ago).After(now) })
 	if slot := from(ago); !slot.After(now) {
 		return slot
 	}
 	return time.Time{}
 }
-
-func (c *cronTimes) upcoming(now time.Time) time.Time { return c.times.Next(now) }
 
 func (c *cronTimes) period(now time.Time) time.Duration { return c.upcoming(now).Sub(c.latest(now)) }
 

@@ -2,6 +2,8 @@ package schedule
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -36,10 +38,19 @@ func slots(w When, from, to time.Time) string {
 func TestCronOfAZone(t *testing.T) {
 	for _, tt := range []struct{ cron, zone, from, to, want string }{
 		{"0 0 4 * * *", "America/New_York", "2026-10-31 00:00:00", "2026-11-02 23:00:00", "31 08:00, 01 09:00, 02 09:00"},
-		{"0 30 1 * * *", "America/New_York", "2026-10-31 00:00:00", "2026-11-02 23:00:00", "31 05:30, 01 05:30, 01 06:30, 02 06:30"},
+		{"0 30 1 * * *", "America/New_York", "2026-10-31 00:00:00", "2026-11-02 23:00:00", "31 05:30, 01 05:30, 02 06:30"},
 		{"0 30 * * * *", "America/New_York", "2026-11-01 04:00:00", "2026-11-01 08:00:00", "01 04:30, 01 05:30, 01 06:30, 01 07:30"},
 		{"0 0 4 * * *", "America/New_York", "2026-03-07 00:00:00", "2026-03-09 23:00:00", "07 09:00, 08 08:00, 09 08:00"},
-		{"0 30 2 * * *", "America/New_York", "2026-03-07 00:00:00", "2026-03-09 23:00:00", "07 07:30, 09 06:30"},
+		{"0 30 2 * * *", "America/New_York", "2026-03-07 00:00:00", "2026-03-09 23:00:00", "07 07:30, 08 07:00, 09 06:30"},
+		{"0 10/15 2 * * *", "America/New_York", "2026-03-08 00:00:00", "2026-03-09 06:20:00", "08 07:00, 09 06:10"},
+		{"0 */30 * * * *", "America/New_York", "2026-11-01 05:00:00", "2026-11-01 07:00:00", "01 05:30, 01 06:00, 01 06:30, 01 07:00"},
+		{"0 */30 1 * * *", "America/New_York", "2026-11-01 04:00:00", "2026-11-01 07:00:00", "01 05:00, 01 05:30"},
+		{"0 0 0 * * *", "America/Santiago", "2026-09-05 00:00:00", "2026-09-07 12:00:00", "05 04:00, 06 04:00, 07 03:00"},
+		{"0 15 2 * * *", "Australia/Lord_Howe", "2026-10-02 00:00:00", "2026-10-04 23:00:00", "02 15:45, 03 15:30, 04 15:15"},
+		{"0 0 4 * * *", "Australia/Lord_Howe", "2026-10-02 00:00:00", "2026-10-04 23:00:00", "02 17:30, 03 17:00, 04 17:00"},
+		{"0 45 1 * * *", "Australia/Lord_Howe", "2026-04-03 00:00:00", "2026-04-05 23:00:00", "03 14:45, 04 14:45, 05 15:15"},
+		{"0 15 * * * *", "Australia/Lord_Howe", "2026-10-03 14:00:00", "2026-10-03 17:00:00", "03 14:45, 03 15:30, 03 16:15"},
+		{"0 0 4 * * *", "Pacific/Apia", "2011-12-29 00:00:00", "2011-12-31 14:00:00", "29 14:00, 30 10:00, 30 14:00, 31 14:00"},
 		{"0 30 * * * *", "America/New_York", "2026-03-08 05:00:00", "2026-03-08 09:00:00", "08 05:30, 08 06:30, 08 07:30, 08 08:30"},
 		{"0 0 4 * * *", "Asia/Seoul", "2026-05-01 00:00:00", "2026-05-03 00:00:00", "01 19:00, 02 19:00"},
 		{"CRON_TZ=Asia/Seoul 0 0 4 * * *", "UTC", "2026-05-01 00:00:00", "2026-05-03 00:00:00", "01 19:00, 02 19:00"},
@@ -47,6 +58,102 @@ func TestCronOfAZone(t *testing.T) {
 		w := mustIn(Cron(tt.cron), tt.zone)
 		if got := slots(w, at(tt.from), at(tt.to)); got != tt.want || w.String() != tt.cron {
 			t.Errorf("%s in %s from %s to %s: %s, want %s", w, tt.zone, tt.from, tt.to, got, tt.want)
+		}
+	}
+}
+
+// TestCronAtEachChange compares the slots around each change of the clock with what a look at every minute finds.
+func TestCronAtEachChange(t *testing.T) {
+	all := func(int) bool { return true }
+	is := func(values ...int) func(int) bool { return func(v int) bool { return slices.Contains(values, v) } }
+	crons := []struct {
+		cron          string
+		hour, minute  func(int) bool
+		everyHour     bool
+		weekday, date func(int) bool
+	}{
+		{"0 30 2 * * *", is(2), is(30), false, all, all},
+		{"0 0 0 * * *", is(0), is(0), false, all, all},
+		{"0 0 3 * * *", is(3), is(0), false, all, all},
+		{"0 30 1 * * *", is(1), is(30), false, all, all},
+		{"0 15,45 0-3,23 * * *", is(0, 1, 2, 3, 23), is(15, 45), false, all, all},
+		{"0 0 */2 * * *", func(h int) bool { return h%2 == 0 }, is(0), false, all, all},
+		{"0 */5 1-3 * * *", is(1, 2, 3), func(m int) bool { return m%5 == 0 }, false, all, all},
+		{"0 30 0-4 * * SUN", is(0, 1, 2, 3, 4), is(30), false, is(0), all},
+		{"0 0 0,2 1-15 * *", is(0, 2), is(0), false, all, func(d int) bool { return d <= 15 }},
+		{"0 */5 * * * *", all, func(m int) bool { return m%5 == 0 }, true, all, all},
+		{"0 0 * * * *", all, is(0), true, all, all},
+		{"0 15 * * * *", all, is(15), true, all, all},
+	}
+	const about = 30 * time.Hour
+	changes := 0
+	for _, zone := range []string{
+		"Africa/Cairo", "Africa/Casablanca", "America/Havana", "America/New_York", "America/Santiago", "America/St_Johns", "Antarctica/Troll",
+		"Asia/Beirut", "Asia/Gaza", "Asia/Seoul", "Australia/Lord_Howe", "Europe/Lisbon", "Europe/Berlin", "Pacific/Chatham",
+	} {
+		in := must(time.LoadLocation(zone))
+		for change := at("2024-01-01 00:00:00").In(in); ; changes++ {
+			if _, change = change.ZoneBounds(); change.IsZero() || change.Year() > 2030 {
+				break
+			}
+			first := map[string]time.Time{} // when the clock first showed it
+			shown := map[time.Time]string{}
+			for m := change.Add(-2 * about); m.Before(change.Add(2 * about)); m = m.Add(time.Minute) {
+				text := m.In(in).Format("2006-01-02 15:04")
+				shown[m] = text
+				if _, again := first[text]; !again {
+					first[text] = m
+				}
+			}
+			for _, c := range crons {
+				wanted := map[time.Time]bool{}
+				want := func(day time.Time, at time.Time) {
+					if c.hour(day.Hour()) && c.minute(day.Minute()) && c.weekday(int(day.Weekday())) && c.date(day.Day()) &&
+						at.After(change.Add(-about)) && !at.After(change.Add(about)) {
+						wanted[at] = true
+					}
+				}
+				for day := must(time.Parse("2006-01-02 15:04", shown[change.Add(-2*about)])); day.Format("2006-01-02 15:04") <= shown[change.Add(about)]; day = day.Add(time.Minute) {
+					at, there := first[day.Format("2006-01-02 15:04")]
+					gap := must(time.Parse("2006-01-02 15:04", shown[change])).Sub(must(time.Parse("2006-01-02 15:04", shown[change.Add(-time.Minute)]))) - time.Minute
+					switch {
+					case there:
+						want(day, at)
+					case !c.everyHour || gap%time.Hour != 0:
+						want(day, change)
+					}
+				}
+				if c.everyHour {
+					for m, text := range shown {
+						want(must(time.Parse("2006-01-02 15:04", text)), m)
+					}
+				}
+				got := strings.Split(slots(mustIn(Cron(c.cron), zone), change.Add(-about), change.Add(about)), ", ")
+				var list []string
+				for _, m := range slices.SortedFunc(maps.Keys(wanted), time.Time.Compare) {
+					list = append(list, m.UTC().Format("02 15:04"))
+				}
+				if got[0] == "" {
+					got = nil
+				}
+				if !slices.Equal(got, list) {
+					t.Errorf("%s in %s about %s:\n%s, want\n%s", c.cron, zone, change, got, list)
+				}
+			}
+		}
+	}
+	if changes < 150 {
+		t.Errorf("only %d changes of clocks were found", changes)
+	}
+}
+
+func TestEachBadCron(t *testing.T) {
+	for _, bad := range []string{
+		"", "0 0 4 * *", "0 0 4 * * * *", "60 0 4 * * *", "0 0 24 * * *", "0 0 4 0 * *", "0 0 4 32 * *", "0 0 4 * 13 *", "0 0 4 * * 7",
+		"0 0 5-4 * * *", "0 0 */0 * * *", "0 0 x * * *", "0 -1 4 * * *", "0 0 4,, * * *", "0 0 4 * jan-foo *", "0 0 0 30 2 *", "TZ=Nowhere/Else 0 0 4 * * *",
+	} {
+		if w, err := Cron(bad).in(time.UTC); err == nil {
+			t.Errorf("%q is taken: %v", bad, w)
 		}
 	}
 }
