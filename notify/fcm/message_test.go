@@ -196,6 +196,16 @@ func TestTextsVary(t *testing.T) {
 		"over night": {func(p *outbox.Push) {
 			p.Dispatch.WorkStartsAt, p.Dispatch.WorkEndsAt = noon().Add(10*time.Hour), noon().Add(16*time.Hour)
 		}, title, "Sat 21 Nov 22:00 – Sun 22 Nov 04:00 · KRW 350,000" + address},
+		"next year": {func(p *outbox.Push) {
+			p.Dispatch.WorkStartsAt, p.Dispatch.WorkEndsAt = p.Dispatch.WorkStartsAt.AddDate(1, 0, 0), p.Dispatch.WorkEndsAt.AddDate(1, 0, 0)
+		}, title, "Mon 22 Nov 2027 09:00–13:30 · KRW 350,000" + address},
+		"next year, in Korean": {func(p *outbox.Push) {
+			p.Dispatch.WorkStartsAt, p.Dispatch.WorkEndsAt = p.Dispatch.WorkStartsAt.AddDate(1, 0, 0), p.Dispatch.WorkEndsAt.AddDate(1, 0, 0)
+			p.Device.Locale = "ko"
+		}, "새 배차 · 서울 강남 45m", "2027년 11월 22일(월) 09:00–13:30 · 350,000원" + address},
+		"over New Year's night": {func(p *outbox.Push) {
+			p.Dispatch.WorkStartsAt, p.Dispatch.WorkEndsAt = noon().AddDate(0, 0, 40).Add(10*time.Hour), noon().AddDate(0, 0, 40).Add(16*time.Hour)
+		}, title, "Thu 31 Dec 22:00 – Fri 1 Jan 2027 04:00 · KRW 350,000" + address},
 		"starts today": {func(p *outbox.Push) {
 			p.Type, p.Dispatch.WorkStartsAt, p.Dispatch.WorkEndsAt = dispatch.EventReminder, noon().Add(time.Hour), noon().Add(2*time.Hour)
 		}, "Job starts 13:00", "서울 강남 45m · Sat 21 Nov 13:00–14:00" + address},

@@ -27,7 +27,7 @@ type text struct{ title, body string }
 type language struct {
 	templates map[dispatch.EventType]text
 	won       string // format of an amount in won
-	date      func(t time.Time) string
+	date      func(t time.Time, withYear bool) string
 }
 
 const (
@@ -38,9 +38,13 @@ const (
 func korean() *language {
 	return &language{
 		won: "%s원",
-		date: func(t time.Time) string {
+		date: func(t time.Time, withYear bool) string {
 			days := [...]string{"일", "월", "화", "수", "목", "금", "토"}
-			return fmt.Sprintf("%d월 %d일(%s)", t.Month(), t.Day(), days[t.Weekday()])
+			date := fmt.Sprintf("%d월 %d일(%s)", t.Month(), t.Day(), days[t.Weekday()])
+			if withYear {
+				return fmt.Sprintf("%d년 %s", t.Year(), date)
+			}
+			return date
 		},
 		templates: map[dispatch.EventType]text{
 			dispatch.EventOpened:     {"새 배차 · {what}", koreanOffer},
@@ -56,8 +60,13 @@ func korean() *language {
 
 func english() *language {
 	return &language{
-		won:  "KRW %s",
-		date: func(t time.Time) string { return t.Format("Mon 2 Jan") },
+		won: "KRW %s",
+		date: func(t time.Time, withYear bool) string {
+			if withYear {
+				return t.Format("Mon 2 Jan 2006")
+			}
+			return t.Format("Mon 2 Jan")
+		},
 		templates: map[dispatch.EventType]text{
 			dispatch.EventOpened:     {"New job · {what}", englishOffer},
 			dispatch.EventReopened:   {"Open again · {what}", englishOffer},
@@ -117,7 +126,7 @@ func (l *language) text(event dispatch.EventType, d *dispatch.Dispatch, now time
 	}
 	fill := strings.NewReplacer(
 		"{what}", firstRunes(d.Region, maxPlace)+" "+firstRunes(d.VehicleClass, maxPlace),
-		"{when}", l.span(start, end),
+		"{when}", l.span(start, end, now),
 		"{start}", l.moment(start, now),
 		"{opens}", l.moment(opens, now),
 		"{fee}", l.money(d.Fee),
@@ -138,12 +147,15 @@ func withoutLine(s, mark string) string {
 
 const clock = "15:04"
 
+// dateOf returns t's date, with the year unless it is this year's.
+func (l *language) dateOf(t, now time.Time) string { return l.date(t, t.Year() != now.Year()) }
+
 // span returns a period; with the date of its end if that differs.
-func (l *language) span(from, to time.Time) string {
+func (l *language) span(from, to, now time.Time) string {
 	if sameDay(from, to) {
-		return l.date(from) + " " + from.Format(clock) + "–" + to.Format(clock)
+		return l.dateOf(from, now) + " " + from.Format(clock) + "–" + to.Format(clock)
 	}
-	return l.date(from) + " " + from.Format(clock) + " – " + l.date(to) + " " + to.Format(clock)
+	return l.dateOf(from, now) + " " + from.Format(clock) + " – " + l.dateOf(to, now) + " " + to.Format(clock)
 }
 
 // moment returns the time, with the date unless it is today.
@@ -151,7 +163,7 @@ func (l *language) moment(t, now time.Time) string {
 	if sameDay(t, now) {
 		return t.Format(clock)
 	}
-	return l.date(t) + " " + t.Format(clock)
+	return l.dateOf(t, now) + " " + t.Format(clock)
 }
 
 func sameDay(a, b time.Time) bool {
