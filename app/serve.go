@@ -196,6 +196,7 @@ func (i *instance) openAPI(ctx context.Context) (api handler.API, err error) {
 	return handler.API{
 		Store: i.store, Acceptor: acceptor, DriverService: i.openDriverService(acceptor), Backoffice: service.NewBackoffice(i.store, acceptor),
 		Tokens: tokens, Keys: service.NewKeys(i.store), Webhooks: service.NewWebhooks(i.store, i.notifier.client), Revocations: revocations, SignIns: signIns, Firebase: browserSignIn(c.Push),
+		Zone:          c.Push.Zone,
 		SessionSecret: []byte(c.JWTSecret), PreviousSecrets: c.PreviousSecrets(), Jobs: jobs,
 		Streams: i.notifier.hub, OnRedrive: i.notifier.hub.WakeRelays,
 		AllowedOrigins: c.AllowedOrigins, DriverRate: c.DriverRate, AdminRate: c.AdminRate, DriverLimit: driverLimit, AdminLimit: adminLimit,

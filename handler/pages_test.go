@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -168,20 +169,22 @@ func TestHead(t *testing.T) {
 
 // TestSignInWays: the ways in which drivers sign in, and the hosts that the driver's page, and no other, may connect to for it.
 func TestSignInWays(t *testing.T) {
+	seoul, err := time.LoadLocation("Asia/Seoul")
+	noError(t, err)
 	for hosts, c := range map[string]struct {
 		firebase *FirebaseSignIn
 		want     string
 	}{
-		"": {nil, `{"firebase":null}`},
+		"": {nil, `{"timezone":"Asia/Seoul","firebase":null}`},
 		" https://identitytoolkit.googleapis.com https://securetoken.googleapis.com": {
-			&FirebaseSignIn{Project: "p", APIKey: "AIza"}, `{"firebase":{"project":"p","api_key":"AIza","emulator":null}}`,
+			&FirebaseSignIn{Project: "p", APIKey: "AIza"}, `{"timezone":"Asia/Seoul","firebase":{"project":"p","api_key":"AIza","emulator":null}}`,
 		},
 		" http://127.0.0.1:9099": {
 			&FirebaseSignIn{Project: "p", APIKey: "emulator", Emulator: "http://127.0.0.1:9099"},
-			`{"firebase":{"project":"p","api_key":"emulator","emulator":"http://127.0.0.1:9099"}}`,
+			`{"timezone":"Asia/Seoul","firebase":{"project":"p","api_key":"emulator","emulator":"http://127.0.0.1:9099"}}`,
 		},
 	} {
-		w := newWorld(t, func(a *API) { a.Firebase = c.firebase })
+		w := newWorld(t, func(a *API) { a.Firebase, a.Zone = c.firebase, seoul })
 		if r := w.call("GET", "/v1/sign-in", "", "").want(200); strings.TrimSpace(r.raw) != c.want {
 			t.Errorf("%s, want %s", r.raw, c.want)
 		}

@@ -70,6 +70,8 @@ type API struct {
 	PreviousSecrets [][]byte
 	// AllowedOrigins are the origins of other pages, such as those of hybrid apps, whose scripts may call the driver API. Optional.
 	AllowedOrigins []string
+	// Zone is that of the sites. Optional: UTC without it.
+	Zone *time.Location
 	// Firebase lets drivers sign in without a token of this service. Optional.
 	Firebase *FirebaseSignIn
 	Now      func() time.Time
@@ -96,6 +98,9 @@ func (a *API) check() {
 
 // setDefaults replaces the optional functions and limits that are nil.
 func (a *API) setDefaults() {
+	if a.Zone == nil {
+		a.Zone = time.UTC
+	}
 	if a.DatabaseUp == nil {
 		a.DatabaseUp = func() bool { return true }
 	}
@@ -174,7 +179,7 @@ func New(api API) *echo.Echo {
 		"assets": console.Policy(), "console": console.Policy(), "driver": console.Policy(api.Firebase.hosts()...),
 	})
 
-	e.GET("/v1/sign-in", signInOptions(api.Firebase), h.strictQuery)
+	e.GET("/v1/sign-in", signInOptions(api.Zone, api.Firebase), h.strictQuery)
 	e.POST("/v1/session", h.signIn, h.strictQuery)
 	e.GET("/v1/session", h.getSession)
 	e.DELETE("/v1/session", h.signOut, h.strictQuery)

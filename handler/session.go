@@ -232,6 +232,8 @@ func (f *FirebaseSignIn) hosts() []string {
 }
 
 type signInView struct {
+	// Timezone is that of the sites, in which pages show times.
+	Timezone string `json:"timezone"`
 	// Firebase is null if drivers sign in with this service's tokens only.
 	Firebase *firebaseView `json:"firebase"`
 }
@@ -242,8 +244,8 @@ type firebaseView struct {
 	Emulator *string `json:"emulator"`
 }
 
-func signInOptions(f *FirebaseSignIn) echo.HandlerFunc {
-	var v signInView
+func signInOptions(zone *time.Location, f *FirebaseSignIn) echo.HandlerFunc {
+	v := signInView{Timezone: zone.String()}
 	if f != nil {
 		v.Firebase = &firebaseView{Project: f.Project, APIKey: f.APIKey, Emulator: nullable(f.Emulator)}
 	}

@@ -1,4 +1,5 @@
-// How a language writes money, numbers, times and durations.
+// How a language writes money, numbers, times and durations. Times are in the zone of the sites.
+import { abroad, zone } from "./zone.js";
 
 const currencies = new Map(); // creating a format takes longer than the rest of a board's card
 
@@ -53,28 +54,36 @@ function durations(units) {
  */
 export function writing(lang, t, readers) {
   const locale = readers.find((l) => l.toLowerCase().startsWith(lang)) ?? (lang === "ko" ? "ko-KR" : "en");
-  const { columns, span } = office[lang];
-  const format = (where, options) => new Intl.DateTimeFormat(where, options);
-  const phone = format(locale, { weekday: "short", month: "short", day: "numeric", ...two });
-  const second = format(locale, { timeStyle: "medium" });
-  const minute = format(locale, { dateStyle: "medium", timeStyle: "short" });
+  const { columns, span: spans } = office[lang];
+  const format = (where, options) => new Intl.DateTimeFormat(where, { timeZone: zone(), ...options });
+  const named = abroad() ? { timeZoneName: "short" } : {}; // for a reader whose clock shows another time
+  const year = format("en", { year: "numeric" });
+  /** A span of time, with the year unless it is this year's. */
+  const span = (where, options) => {
+    const plain = format(where, { ...options, ...named }), dated = format(where, { year: "numeric", ...options, ...named });
+    return (from, to) => {
+      const [a, b] = [new Date(from), new Date(to)], now = year.format(new Date());
+      return (year.format(a) === now && year.format(b) === now ? plain : dated).formatRange(a, b);
+    };
+  };
+  const second = format(locale, { hour: "numeric", minute: "2-digit", second: "2-digit", ...named });
+  const minute = format(locale, { year: "numeric", month: "short", day: "numeric", hour: "numeric", minute: "2-digit", ...named });
   const number = new Intl.NumberFormat(locale, { maximumFractionDigits: 1 });
   const h23 = { hourCycle: "h23" };
   const when = format(columns, { ...day, ...two, ...h23 });
   const exactly = format(columns, { ...day, ...two, second: "2-digit", ...h23 });
   const clock = format(columns, { ...two, second: "2-digit", ...h23 });
   const clockShort = format(columns, { ...two, ...h23 });
-  const date = format(span, { month: "short", day: "numeric" });
-  const board = format(span, { day: "numeric", month: "short", ...two, ...h23 });
+  const date = format(spans, { month: "short", day: "numeric" });
   const shown = (f) => (at) => (at ? f.format(new Date(at)) : "–");
   return {
     money: (m) => money(m, locale),
     number: (n) => number.format(n),
     // a driver's page, as its reader's phone writes times
-    span: (from, to) => phone.formatRange(new Date(from), new Date(to)),
+    span: span(locale, { weekday: "short", month: "short", day: "numeric", ...two }),
     second: shown(second),
     minute: shown(minute),
-    // the console, in the reader's own zone; an en dash for null
+    // the console; an en dash for null
     /** "2026-11-22 14:03" */
     when: shown(when),
     /** "2026-11-22 14:03:27" */
@@ -86,7 +95,7 @@ export function writing(lang, t, readers) {
     /** "22 Nov" */
     date: shown(date),
     /** "22 Nov, 14:03 – 17:03" */
-    fromTo: (from, to) => board.formatRange(new Date(from), new Date(to)),
+    fromTo: span(spans, { day: "numeric", month: "short", ...two, ...h23 }),
     ...(t.units && durations(t.units)),
   };
 }

@@ -3,6 +3,7 @@ import { now } from "../assets/api.js";
 import { useLanguage } from "../assets/language.js";
 import { PageError } from "../assets/problems.js";
 import { Trouble } from "../assets/ui.js";
+import { ahead, zone } from "../assets/zone.js";
 
 const height = 300;
 const minute = 60_000;
@@ -49,7 +50,7 @@ function columns(points) {
 /** Labels a day's beginning with the day, and other times with the hour. */
 function label(seconds, { date, clockShort }) {
   const at = new Date(seconds * 1000);
-  return at.getHours() + at.getMinutes() === 0 ? date(at) : clockShort(at);
+  return (at.getTime() + ahead(at.getTime())) % 86_400_000 < minute ? date(at) : clockShort(at);
 }
 
 function options(uPlot, place, hours, language) {
@@ -63,6 +64,7 @@ function options(uPlot, place, hours, language) {
   });
   return {
     width: place.clientWidth, height,
+    tzDate: (seconds) => (zone() ? uPlot.tzDate(new Date(seconds * 1000), zone()) : new Date(seconds * 1000)),
     scales: {
       x: { range: () => [now() / 1000 - hours * 3600, now() / 1000] },
       y: { range: (_, __, max) => [0, Math.max(4, Math.ceil((max ?? 0) * 1.1))] },

@@ -1,5 +1,6 @@
 import { amountHint, minorUnits } from "./fee.js";
-import { typedNumber, typedTime } from "./fields.js";
+import { typedTime } from "../assets/zone.js";
+import { typedNumber } from "./fields.js";
 
 /** The empty form. */
 export const blank = {

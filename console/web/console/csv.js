@@ -1,4 +1,5 @@
 // Comma-separated values, as RFC 4180 has them, and as a spreadsheet opens them.
+import { ahead } from "../assets/zone.js";
 
 // A spreadsheet runs a cell that begins with one of these as a formula, and whoever names a driver would choose the formula. The wide
 // forms are what Korean and Japanese keyboards type for them. Where a spreadsheet splits at semicolons or tabs, as in many countries, a
@@ -32,16 +33,12 @@ export const csv = (titles, rows, kinds) => ["\ufeff", line(titles), ...rows.map
 
 const two = (n) => String(n).padStart(2, "0");
 
-/**
- * Returns a time of the API in the reader's zone: "2026-11-26T21:03:27.123+09:00", and "" for null.
- * @param {string|null} at
- * @param {(at: Date) => number} zone minutes that the zone is behind UTC then, as the browser's
- */
-export function isoTime(at, zone = (date) => date.getTimezoneOffset()) {
+/** Returns a time of the API in the zone of the sites: "2026-11-26T21:03:27.123+09:00", and "" for null. @param {string|null} at */
+export function isoTime(at) {
   if (!at) return "";
-  const date = new Date(at), behind = Math.round(zone(date)), ahead = Math.abs(behind);
-  const local = new Date(date.getTime() - behind * 60_000).toISOString().slice(0, -1);
-  return `${local}${behind > 0 ? "-" : "+"}${two(Math.floor(ahead / 60))}:${two(ahead % 60)}`;
+  const ms = Date.parse(at), by = Math.round(ahead(ms) / 60_000), minutes = Math.abs(by);
+  const local = new Date(ms + by * 60_000).toISOString().slice(0, -1);
+  return `${local}${by < 0 ? "-" : "+"}${two(Math.floor(minutes / 60))}:${two(minutes % 60)}`;
 }
 
 /** Returns a time for the name of a file, without what a file system refuses: "20261126-210327". @param {number} at ms */

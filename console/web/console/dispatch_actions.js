@@ -4,7 +4,8 @@ import { useLanguage } from "../assets/language.js";
 import { Change } from "./dispatch_change.js";
 import { Assign } from "./dispatch_assign.js";
 import { Edit } from "./dispatch_edit.js";
-import { localInput, momentOf } from "./dispatch_time.js";
+import { localInput, typedTime } from "../assets/zone.js";
+import { momentOf, timeLabel } from "./dispatch_time.js";
 import { useNames } from "./names.js";
 
 const waiting = ["SCHEDULED", "PENDING"];
@@ -56,12 +57,12 @@ const tenMinutes = 600_000;
 function Extend(props) {
   const { t, when } = useLanguage();
   const { dispatch } = props;
-  const [until, setUntil] = useState(localInput(Date.parse(dispatch.expires_at) + tenMinutes));
-  const add = (ms) => setUntil((u) => localInput((Date.parse(u) || Date.parse(dispatch.expires_at)) + ms));
+  const [until, setUntil] = useState(localInput(Math.min(Date.parse(dispatch.expires_at) + tenMinutes, Date.parse(dispatch.work_ends_at))));
+  const add = (ms) => setUntil((u) => localInput(Date.parse(typedTime(u) ?? dispatch.expires_at) + ms));
   return html`<${Change} ...${props} title=${t.extend.title} body=${() => ({ expires_at: momentOf(until) })}
       change=${{ word: t.extend.word, past: (words) => words.extend.past, path: "/extend", event: "dispatch.updated" }}>
     <p>${t.extend.more(when(dispatch.expires_at))}</p>
-    <label class="stack">${t.yourTime(t.extend.end)}
+    <label class="stack">${timeLabel(t, t.extend.end, until)}
       <input type="datetime-local" step="1" value=${until} onInput=${(e) => setUntil(e.target.value)} required /></label>
     <div class="row">${[10, 30, 60].map((m) => html`<button type="button" onClick=${() => add(m * 60_000)}>${t.extend.add(m)}</button>`)}</div>
   <//>`;

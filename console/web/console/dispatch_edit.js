@@ -2,7 +2,8 @@ import { html, useState } from "../assets/preact.js";
 import { Problem } from "../assets/api.js";
 import { useLanguage } from "../assets/language.js";
 import { Change } from "./dispatch_change.js";
-import { localInput, momentOf } from "./dispatch_time.js";
+import { localInput } from "../assets/zone.js";
+import { momentOf, timeLabel } from "./dispatch_time.js";
 import { amountHint, fractionDigits, minorUnits } from "./fee.js";
 import { Field, typedNumber } from "./fields.js";
 import { Suggestions, newTo, useKnown } from "./suggestions.js";
@@ -70,8 +71,8 @@ export function Edit(props) {
       <div class="fields">
         ${field("region", t.region, { maxlength: 64, list: "regions", hint: inUse("regions", "region") })}
         ${field("vehicle_class", t.fields.vehicle_class, { maxlength: 64, list: "classes", hint: inUse("classes", "vehicle_class") })}
-        ${field("work_starts_at", t.yourTime(t.fields.work_starts_at), { type: "datetime-local", step: 1 })}
-        ${field("work_ends_at", t.yourTime(t.fields.work_ends_at), { type: "datetime-local", step: 1 })}
+        ${field("work_starts_at", timeLabel(t, t.fields.work_starts_at, fields.work_starts_at), { type: "datetime-local", step: 1 })}
+        ${field("work_ends_at", timeLabel(t, t.fields.work_ends_at, fields.work_ends_at), { type: "datetime-local", step: 1 })}
         ${field("fee.amount", t.fields.fee, { inputmode: "decimal" })}
         ${field("fee.currency", t.fields["fee.currency"], { maxlength: 3 })}
         ${field("site_lat", t.fields.site_lat, number)}

@@ -1,6 +1,7 @@
 import { html, useEffect } from "../assets/preact.js";
 import { useLanguage } from "../assets/language.js";
 import { left, useNow } from "../assets/ui.js";
+import { localInput } from "../assets/zone.js";
 import { useNames } from "./names.js";
 
 /** The terms, the time left, and the driver who has the dispatch. */
@@ -29,7 +30,7 @@ export function Terms({ dispatch: d, onDue }) {
 
 // range writes the day once if both times are on the same day.
 function range(from, to, { t, when, clockShort }) {
-  const sameDay = new Date(from).toDateString() === new Date(to).toDateString();
+  const sameDay = localInput(from).slice(0, 10) === localInput(to).slice(0, 10);
   return t.terms.range(when(from), sameDay ? clockShort(to) : when(to));
 }
 

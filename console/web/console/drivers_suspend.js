@@ -3,7 +3,8 @@ import { send } from "../assets/api.js";
 import { useLanguage } from "../assets/language.js";
 import { PageError } from "../assets/problems.js";
 import { Ask } from "../assets/ui.js";
-import { Choice, Field, typedTime, wrongFields, zoneAt } from "./fields.js";
+import { typedTime, zoneAt } from "../assets/zone.js";
+import { Choice, Field, wrongFields } from "./fields.js";
 
 /** Bars a driver from new work, until a time or until a reinstatement. */
 export function Suspend({ driver, path, onClose }) {

@@ -68,17 +68,3 @@ export function typedNumber(text) {
   if (typed === "") return undefined;
   return decimal.test(typed) ? Number(typed) : NaN;
 }
-
-/** Returns a datetime-local's time, which is in the reader's zone, in the API's form; undefined for an empty one. */
-export function typedTime(text) {
-  const at = new Date(text);
-  return text === "" || Number.isNaN(at.getTime()) ? undefined : at.toISOString();
-}
-
-/** Returns the reader's zone, by name and by its offset at that time: "Asia/Seoul, GMT+9". */
-export function zoneAt(text) {
-  const at = text ? new Date(text) : new Date();
-  const format = new Intl.DateTimeFormat("en", { timeZoneName: "shortOffset" });
-  const offset = format.formatToParts(Number.isNaN(at.getTime()) ? new Date() : at).find((p) => p.type === "timeZoneName").value;
-  return `${format.resolvedOptions().timeZone}, ${offset}`;
-}

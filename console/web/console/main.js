@@ -3,6 +3,7 @@ import { Problem, get, request, whenSignedOut } from "../assets/api.js";
 import { Languages, Speaks, useLanguage } from "../assets/language.js";
 import { PageError } from "../assets/problems.js";
 import { Ask, Trouble } from "../assets/ui.js";
+import { abroad, learnZone, zoneAt } from "../assets/zone.js";
 import { Alerts } from "./alerts.js";
 import { forgetAll } from "./kept.js";
 import { Live } from "./live.js";
@@ -169,6 +170,7 @@ function Shell({ session, hash, leave }) {
       <nav aria-label=${t.pages}>${allowed.filter((p) => !p.unlisted).map((p) => html`
         <a key=${p.path} href=${"#/" + p.path} aria-current=${p === page ? "page" : undefined}>${t.page[p.path]}</a>`)}</nav>
       <span class="row"><span class="soft"><bdi>${session.name}</bdi> (${t.roles[session.role]})</span>
+        ${abroad() && html`<span class="soft">${t.siteTime(zoneAt())}</span>`}
         <${Alerts} />
         <${Languages} />
         <button onClick=${signOut}>${t.signOut}</button></span>
@@ -187,4 +189,5 @@ function Page({ of, id, session }) {
 }
 
 addEventListener("unhandledrejection", (e) => console.error(e.reason));
-words.first.then((first) => render(html`<${Speaks} words=${words} first=${first}><${Console} /><//>`, document.getElementById("app")));
+Promise.all([words.first, learnZone()]).then(([first]) =>
+  render(html`<${Speaks} words=${words} first=${first}><${Console} /><//>`, document.getElementById("app")));

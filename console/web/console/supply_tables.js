@@ -1,6 +1,7 @@
 import { html } from "../assets/preact.js";
 import { useLanguage } from "../assets/language.js";
 import { useNow } from "../assets/ui.js";
+import { ahead } from "../assets/zone.js";
 
 const minute = 60_000;
 const mostUnseen = 1000; // the service counts up to here
@@ -42,8 +43,8 @@ export function Table({ points, hours }) {
   const step = steps[hours];
   const rows = [];
   for (const p of points) {
-    const t = Date.parse(p.at), zone = new Date(t).getTimezoneOffset() * minute;
-    const from = Math.floor((t - zone) / step) * step + zone;
+    const t = Date.parse(p.at), by = ahead(t);
+    const from = Math.floor((t + by) / step) * step - by;
     if (rows.at(-1)?.from !== from) rows.push({ from, points: [] });
     rows.at(-1).points.push(p);
   }

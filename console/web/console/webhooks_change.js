@@ -3,8 +3,10 @@ import { send } from "../assets/api.js";
 import { useLanguage } from "../assets/language.js";
 import { PageError } from "../assets/problems.js";
 import { Ask, Dialog, Trouble } from "../assets/ui.js";
+import { typedTime } from "../assets/zone.js";
+import { timeLabel } from "./dispatch_time.js";
 import { useEditing } from "./editing.js";
-import { Field, typedTime } from "./fields.js";
+import { Field } from "./fields.js";
 import { WebhookFields, formOf, names, valuesOf } from "./webhooks_form.js";
 import { ShowSecret } from "./webhooks_list.js";
 
@@ -56,7 +58,7 @@ export function Replay({ path, onClose }) {
   };
   return html`<${Ask} title=${t.webhooks.replayTitle} word=${t.webhooks.replay} act=${act} onClose=${(done) => onClose(done && "replaying")}>
     <p>${t.webhooks.replayMore}</p>
-    <${Field} name="since" type="datetime-local" label=${t.yourTime(t.fields.since)} value=${since} onInput=${setSince}
+    <${Field} name="since" type="datetime-local" label=${timeLabel(t, t.fields.since, since)} value=${since} onInput=${setSince}
       required=${false} aria-required="true" />
   <//>`;
 }

@@ -21,6 +21,7 @@ export const words = {
   ago: (time) => `${time} ago`,
   meters: (m) => `${m} m`,
   list: (parts) => parts.join(", "),
+  siteTime: (zone) => `Times of ${zone}`,
   yourTime: (label) => `${label} (your time)`,
   noAnswerYet: "No answer yet. It is being asked again …",
   units: {
@@ -90,6 +91,9 @@ export const words = {
     moreThan: (least) => `must be more than ${least}`,
     window: "must be after the opening and in the future",
     after: (field) => `must be after “${field}”`,
+    notAfter: (field) => `must not be after “${field}”`,
+    before: (field) => `must be before “${field}”`,
+    tooFar: "must be within ten years from now",
     later: "must be later than it is",
     future: "must be in the future",
     year: "must be from the year 1 to 9999, in UTC",

@@ -20,6 +20,7 @@ export const words = {
   ago: (time) => `${time} 전`,
   meters: (m) => `${m} m`,
   list: (parts) => parts.join(", "),
+  siteTime: (zone) => `${zone} 기준 시각`,
   yourTime: (label) => `${label} (현지 시각)`,
   noAnswerYet: "아직 응답이 없습니다. 다시 확인하는 중 …",
   units: {
@@ -89,6 +90,9 @@ export const words = {
     moreThan: (least) => `${least}보다 커야 합니다`,
     window: "수락 시작 뒤의 미래 시각이어야 합니다",
     after: (field) => `‘${field}’보다 뒤여야 합니다`,
+    notAfter: (field) => `‘${field}’보다 뒤일 수 없습니다`,
+    before: (field) => `‘${field}’보다 앞이어야 합니다`,
+    tooFar: "지금부터 10년 안이어야 합니다",
     later: "지금 값보다 뒤여야 합니다",
     future: "미래 시각이어야 합니다",
     year: "1년부터 9999년까지의 시각이어야 합니다 (UTC)",

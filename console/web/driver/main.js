@@ -1,5 +1,6 @@
 import { html, render, useEffect, useLayoutEffect, useReducer, useState } from "../assets/preact.js";
 import { Speaks, useLanguage } from "../assets/language.js";
+import { learnZone } from "../assets/zone.js";
 import { Session, takeFromAddress } from "./session.js";
 import { Shell } from "./shell.js";
 import { FromLink, SignIn } from "./signin.js";
@@ -84,6 +85,7 @@ function Working({ session, leave }) {
 }
 
 addEventListener("unhandledrejection", (e) => console.error(e.reason));
-words.first.then((first) => render(html`<${Speaks} words=${words} first=${first}><${Driver} /><//>`, document.getElementById("app")));
+Promise.all([words.first, learnZone()]).then(([first]) =>
+  render(html`<${Speaks} words=${words} first=${first}><${Driver} /><//>`, document.getElementById("app")));
 // Browsers have service workers only on safe addresses: https, or this device.
 navigator.serviceWorker?.register("sw.js").catch((err) => console.warn("the page will not open offline:", err.message));

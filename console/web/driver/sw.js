@@ -8,7 +8,7 @@ const files = [
   "/driver/work.js", "/driver/icon-192.png",
   "/assets/api.js", "/assets/base.css", "/assets/icon.svg", "/assets/language.js",
   "/assets/preact.js", "/assets/problems.js", "/assets/shared_stream.js", "/assets/stream.js", "/assets/ui.js", "/assets/words.js",
-  "/assets/writing.js",
+  "/assets/writing.js", "/assets/zone.js",
 ];
 const prefix = "driver ";
 const patience = 4000; // ms
