@@ -12,10 +12,14 @@ const (
 // the new terms. A changed window keeps the round. No event where nothing changes.
 //
 // The errors, in this order: ErrVersionConflict; ErrInvalidState unless the dispatch is SCHEDULED or PENDING, and for a new
-// opening time of an open one; ErrWindow.
+// opening time of an open one; ErrWindow. Where the work is moved to before the end of the offer, and that end is not, the offer
+// ends with the work.
 func (d *Dispatch) Update(version int, terms Terms, window Window, actor string, now time.Time) ([]Event, error) {
 	if err := d.checkUntaken(version); err != nil {
 		return nil, err
+	}
+	if window.ExpiresAt.Equal(d.ExpiresAt) && window.ExpiresAt.After(terms.WorkEndsAt) {
+		window.ExpiresAt = terms.WorkEndsAt
 	}
 	agreed, same := terms.Equal(d.Terms), window.Equal(d.Window)
 	switch {
@@ -24,7 +28,7 @@ func (d *Dispatch) Update(version int, terms Terms, window Window, actor string,
 	case d.Status == Pending && !window.OpensAt.Equal(d.OpensAt):
 		return nil, &StateError{Status: d.Status}
 	}
-	if err := window.Check(now); err != nil {
+	if err := window.Check(terms, now); err != nil {
 		return nil, err
 	}
 	reason := ReasonWindowChanged
@@ -39,21 +43,26 @@ func (d *Dispatch) Update(version int, terms Terms, window Window, actor string,
 }
 
 // Extend postpones the offer's end, in the same round. The errors, in this order: ErrVersionConflict, ErrInvalidState unless the
-// dispatch is SCHEDULED or PENDING, ErrExpiryNotLater.
+// dispatch is SCHEDULED or PENDING, ErrWindow.
 func (d *Dispatch) Extend(version int, until time.Time, actor string, now time.Time) ([]Event, error) {
 	if err := d.checkUntaken(version); err != nil {
 		return nil, err
 	}
+	window := Window{OpensAt: d.OpensAt, ExpiresAt: until}
 	if !until.After(d.ExpiresAt) {
-		return nil, ErrExpiryNotLater
+		return nil, &TimeError{"expires_at", "must be later than it is"}
 	}
-	d.ExpiresAt = until
+	if err := window.Check(d.Terms, now); err != nil {
+		return nil, err
+	}
+	d.Window = window
 	d.bumpVersion(now)
 	return []Event{d.event(EventUpdated, actor, ReasonExtended, now)}, nil
 }
 
 // Reopen opens the next round of an expired dispatch: at opens, nil for now, until expires, nil for the length of the last
-// round. The errors, in this order: ErrVersionConflict, ErrInvalidState unless the dispatch is EXPIRED, ErrWindow.
+// round, or to the end of the work. The errors, in this order: ErrVersionConflict, ErrInvalidState unless the dispatch is EXPIRED,
+// ErrWindow.
 func (d *Dispatch) Reopen(version int, opens, expires *time.Time, actor string, now time.Time) ([]Event, error) {
 	switch {
 	case version != d.Version:
@@ -68,7 +77,7 @@ func (d *Dispatch) Reopen(version int, opens, expires *time.Time, actor string, 
 	if expires != nil {
 		window.ExpiresAt = *expires
 	}
-	if err := window.Check(now); err != nil {
+	if err := window.Check(d.Terms, now); err != nil {
 		return nil, err
 	}
 	d.reopen(window, now)
@@ -142,20 +151,37 @@ func (w Window) Equal(o Window) bool {
 	return w.OpensAt.Equal(o.OpensAt) && w.ExpiresAt.Equal(o.ExpiresAt)
 }
 
-// Check returns ErrWindow unless a driver could accept within the window, now or later.
-func (w Window) Check(now time.Time) error {
-	if w.ExpiresAt.After(w.OpensAt) && w.ExpiresAt.After(now) {
-		return nil
+// MaxAhead is how far ahead work may end: a later time is a slip of the hand.
+const MaxAhead = 10 * 366 * 24 * time.Hour
+
+// Check returns a TimeError unless a driver could accept within the window, now or later, and the work is not over by then. An
+// offer ends with the work at the latest.
+func (w Window) Check(terms Terms, now time.Time) error {
+	switch {
+	case !terms.WorkEndsAt.After(now):
+		return &TimeError{"work_ends_at", "must be in the future"}
+	case terms.WorkEndsAt.Sub(now) > MaxAhead:
+		return &TimeError{"work_ends_at", "must be within ten years from now"}
+	case !w.OpensAt.Before(terms.WorkEndsAt):
+		return &TimeError{"opens_at", "must be before work_ends_at"}
+	case !w.ExpiresAt.After(w.OpensAt) || !w.ExpiresAt.After(now):
+		return &TimeError{"expires_at", "must be after opens_at and in the future"}
+	case w.ExpiresAt.After(terms.WorkEndsAt):
+		return &TimeError{"expires_at", "must not be after work_ends_at"}
 	}
-	return ErrWindow
+	return nil
 }
 
-// reopenedAt returns a window of w's length that opens at that time. It ends in the year 9999 at the latest, as RFC 3339 has
-// four digits for a year.
-func (w Window) reopenedAt(at time.Time) Window {
-	expires := at.Add(w.ExpiresAt.Sub(w.OpensAt))
-	if last := time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC); expires.After(last) {
-		expires = last
+// reopenedAt returns a window of the last round's length that opens at that time, and ends with the work at the latest.
+func (d *Dispatch) reopenedAt(at time.Time) Window {
+	return d.Terms.Window(at, d.ExpiresAt.Sub(d.OpensAt))
+}
+
+// Window returns a window that opens at that time for so long, and ends with the work at the latest.
+func (t Terms) Window(opens time.Time, length time.Duration) Window {
+	w := Window{OpensAt: opens, ExpiresAt: opens.Add(length)}
+	if w.ExpiresAt.After(t.WorkEndsAt) {
+		w.ExpiresAt = t.WorkEndsAt
 	}
-	return Window{OpensAt: at, ExpiresAt: expires}
+	return w
 }

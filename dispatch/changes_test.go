@@ -77,7 +77,7 @@ var changes = []action{
 	},
 	{
 		name: "extend by nothing", do: func(d *Dispatch) ([]Event, error) { return d.Extend(7, d.ExpiresAt, actor, noon) },
-		want: map[state]outcome{scheduled: refused(ErrExpiryNotLater), pending: refused(ErrExpiryNotLater)},
+		want: map[state]outcome{scheduled: refused(ErrWindow), pending: refused(ErrWindow)},
 	},
 	{
 		name: "reopen", do: func(d *Dispatch) ([]Event, error) { return d.Reopen(7, nil, nil, actor, noon) },
@@ -188,7 +188,7 @@ func TestUpdateReplaces(t *testing.T) {
 
 // TestReopenedWindow: the window of the expired dispatch was ten minutes long.
 func TestReopenedWindow(t *testing.T) {
-	last := time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+	end := someTerms().WorkEndsAt
 	for _, c := range []struct {
 		opens, expires *time.Time
 		want           Window
@@ -197,7 +197,7 @@ func TestReopenedWindow(t *testing.T) {
 		{new(noon.Add(time.Hour)), nil, Window{noon.Add(time.Hour), noon.Add(70 * time.Minute)}},
 		{nil, new(noon.Add(1)), Window{noon, noon.Add(1)}},
 		{new(noon.Add(-1)), new(noon.Add(time.Minute)), Window{noon.Add(-1), noon.Add(time.Minute)}},
-		{new(last.Add(-time.Minute)), nil, Window{last.Add(-time.Minute), last}},
+		{new(end.Add(-time.Minute)), nil, Window{end.Add(-time.Minute), end}},
 	} {
 		d := inState(Expired, "")
 		events, err := d.Reopen(7, c.opens, c.expires, actor, noon)
@@ -206,6 +206,85 @@ func TestReopenedWindow(t *testing.T) {
 			continue
 		}
 		mustBeEvents(t, events, Event{Type: EventReopened, Dispatch: d.ID, Round: 3, Actor: actor, At: noon})
+	}
+}
+
+// TestEachTime: the work is from one to two o'clock.
+func TestEachTime(t *testing.T) {
+	const hour = time.Hour
+	for _, tt := range []struct {
+		name                         string
+		opens, expires, starts, ends time.Duration // after noon
+		wrong                        string        // the field, "" for none
+	}{
+		{"before the work", 0, hour, hour, 2 * hour, ""},
+		{"until the end of the work", 0, 2 * hour, hour, 2 * hour, ""},
+		{"work that has begun", 0, hour, -hour, 2 * hour, ""},
+		{"work that is over", 0, hour, -2 * hour, -hour, "work_ends_at"},
+		{"work that ends now", -hour, hour, -hour, 0, "work_ends_at"},
+		{"work of last year", 0, hour, -366 * 24 * hour, -366*24*hour + hour, "work_ends_at"},
+		{"work that will be over at the opening", 3 * hour, 4 * hour, hour, 2 * hour, "opens_at"},
+		{"work that ends at the opening", 2 * hour, 3 * hour, hour, 2 * hour, "opens_at"},
+		{"an offer for longer than the work", 0, 2*hour + 1, hour, 2 * hour, "expires_at"},
+		{"an offer that has ended", -hour, 0, hour, 2 * hour, "expires_at"},
+		{"work in ten years", 0, hour, hour, MaxAhead, ""},
+		{"work in more than ten years", 0, hour, hour, MaxAhead + 1, "work_ends_at"},
+		{"work in the year 9999", 0, hour, hour, 200 * 365 * 24 * hour, "work_ends_at"},
+	} {
+		terms := someTerms()
+		terms.WorkStartsAt, terms.WorkEndsAt = noon.Add(tt.starts), noon.Add(tt.ends)
+		err := Window{OpensAt: noon.Add(tt.opens), ExpiresAt: noon.Add(tt.expires)}.Check(terms, noon)
+		var wrong *TimeError
+		field := ""
+		if errors.As(err, &wrong) {
+			field = wrong.Field
+		}
+		if field != tt.wrong || (err != nil) != errors.Is(err, ErrWindow) {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.wrong)
+		}
+	}
+}
+
+func TestAnOfferEndsWithTheWork(t *testing.T) {
+	end := someTerms().WorkEndsAt
+	for _, at := range []time.Time{end, end.Add(time.Minute)} {
+		d := inState(Expired, "")
+		if events, err := d.Reopen(7, nil, nil, actor, at); !errors.Is(err, ErrWindow) || len(events) > 0 {
+			t.Errorf("reopened at %s: %v, %v", at, events, err)
+		}
+	}
+	d := inState(Pending, "")
+	if _, err := d.Extend(7, end.Add(1), actor, noon); !errors.Is(err, ErrWindow) {
+		t.Errorf("extended beyond the work: %v", err)
+	}
+	if _, err := d.Extend(7, end, actor, noon); err != nil || d.ExpiresAt != end {
+		t.Errorf("extended to the end of the work: %v, %v", d.Window, err)
+	}
+	sooner := d.Terms
+	sooner.WorkStartsAt, sooner.WorkEndsAt = noon, noon.Add(time.Minute)
+	if _, err := d.Update(8, sooner, d.Window, actor, noon); err != nil || d.ExpiresAt != sooner.WorkEndsAt {
+		t.Errorf("the work is moved to before the end of the offer: %v, %v", d.Window, err)
+	}
+	if _, err := d.Accept(fit(me), 0, myCLM, noon); err != nil {
+		t.Fatal(err)
+	}
+	_, err := d.Withdraw(me, "", noon.Add(30*time.Second))
+	if want := (Window{noon.Add(30 * time.Second), sooner.WorkEndsAt}); err != nil || d.Window != want || d.Status != Pending {
+		t.Errorf("given back before the end: %s for %v, %v", d.Status, d.Window, err)
+	}
+	if _, err := d.Accept(fit(me), 0, myCLM, sooner.WorkEndsAt.Add(-1)); err != nil {
+		t.Fatal(err)
+	}
+	window, after := d.Window, sooner.WorkEndsAt
+	events, err := d.Withdraw(me, "", after)
+	if err != nil || d.Status != Expired || d.Window != window || d.Claim != nil || d.Round != 5 {
+		t.Errorf("given back after the end: %+v, %v", d, err)
+	}
+	mustBeEvents(t, events,
+		Event{Type: EventWithdrawn, Dispatch: d.ID, Round: 4, Driver: me, Actor: string(me), At: after},
+		Event{Type: EventExpired, Dispatch: d.ID, Round: 5, Actor: System, At: after.Add(time.Microsecond)})
+	if _, err := d.Accept(fit(other), 0, myCLM, after); !errors.Is(err, ErrExpired) {
+		t.Errorf("work that is over is accepted: %v", err)
 	}
 }
 

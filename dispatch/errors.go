@@ -27,9 +27,8 @@ var (
 	ErrKeyNotFound         = errors.New("no such key")
 	ErrTooManyWithdrawals  = errors.New("too many withdrawals")
 
-	// ErrWindow says that a dispatch would expire before it opens, or has expired already.
-	ErrWindow         = errors.New("expires_at must be after opens_at and in the future")
-	ErrExpiryNotLater = errors.New("expires_at must be later than the current one")
+	// ErrWindow says that no driver could do the work by accepting within the window: every TimeError is one.
+	ErrWindow = errors.New("the times do not fit together")
 
 	ErrNotificationNotFound = errors.New("no such notification")
 	ErrNotDead              = errors.New("the notification is not dead")
@@ -81,6 +80,14 @@ func (e *NotEligibleError) Error() string {
 
 // Unwrap makes every NotEligibleError an ErrNotEligible.
 func (e *NotEligibleError) Unwrap() error { return ErrNotEligible }
+
+// TimeError is ErrWindow with the API's name of the time that is wrong, and what it must be.
+type TimeError struct{ Field, Must string }
+
+func (e *TimeError) Error() string { return e.Field + " " + e.Must }
+
+// Unwrap makes every TimeError an ErrWindow.
+func (e *TimeError) Unwrap() error { return ErrWindow }
 
 // TooManyWithdrawalsError is ErrTooManyWithdrawals with the time until the driver may withdraw.
 type TooManyWithdrawalsError struct{ Wait time.Duration }

@@ -43,8 +43,8 @@ func (d *Dispatch) Accept(c Candidate, round int, claim ClaimID, now time.Time) 
 	return []Event{d.event(EventAccepted, string(c.ID), "", now)}, nil
 }
 
-// Withdraw ends the driver's claim and opens the next round at once, of the same length as the last. A suspended driver may
-// withdraw. ErrNotHolder, ErrInvalidState once the work has started.
+// Withdraw ends the driver's claim and opens the next round at once, of the same length as the last, unless the work is over. A suspended
+// driver may withdraw. ErrNotHolder, ErrInvalidState once the work has started.
 func (d *Dispatch) Withdraw(driver DriverID, reason string, now time.Time) ([]Event, error) {
 	if !d.HeldBy(driver) {
 		return nil, ErrNotHolder
@@ -108,13 +108,14 @@ func (d *Dispatch) Expire(written Status, now time.Time) []Event {
 	return []Event{d.event(EventExpired, System, "", now)}
 }
 
-// Remind returns the reminder of accepted work that starts within before. It does not change the dispatch. No event for work
-// that has started, or that was accepted after its reminder was due.
+// Remind returns the reminder of accepted work that starts within before. The version stays as it is. UpdatedAt does not, so that later
+// events sort behind this one. No event for work that has started, or that was accepted after its reminder was due.
 func (d *Dispatch) Remind(before time.Duration, now time.Time) []Event {
 	due := d.WorkStartsAt.Add(-before)
 	if d.Status != Accepted || !d.Claim.AcceptedAt.Before(due) || now.Before(due) || !now.Before(d.WorkStartsAt) {
 		return nil
 	}
+	d.UpdatedAt = now
 	return []Event{d.event(EventReminder, System, "", now)}
 }
 
@@ -168,12 +169,17 @@ func (d *Dispatch) claimFor(driver DriverID, claim ClaimID, now time.Time) {
 	d.bumpVersion(now)
 }
 
-// release ends the claim and opens the next round at once, of the same length as the last.
+// release ends the claim and opens the next round at once, of the same length as the last, to the end of the work at most. The next round
+// of work that is over is EXPIRED, in the window of the last.
 func (d *Dispatch) release(t EventType, actor, reason string, now time.Time) []Event {
 	released := d.event(t, actor, reason, now)
-	d.reopen(d.reopenedAt(now), now)
+	window, next := d.reopenedAt(now), EventReopened
+	if !d.WorkEndsAt.After(now) {
+		window, next = d.Window, EventExpired
+	}
+	d.reopen(window, now)
 	// The second event is a microsecond later, so that the trail sorts them in this order.
-	return []Event{released, d.event(EventReopened, System, "", now.Add(time.Microsecond))}
+	return []Event{released, d.event(next, System, "", now.Add(time.Microsecond))}
 }
 
 func (d *Dispatch) reopen(w Window, now time.Time) {

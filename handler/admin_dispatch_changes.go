@@ -32,18 +32,15 @@ func changeDispatch[T any](c echo.Context, actor string, do func(to change, req 
 	}
 	d, err := do(change{id, v, actor}, req)
 	if err != nil {
-		return windowError(err)
+		return timeError(err)
 	}
 	return writeVersioned(c, 200, d)
 }
 
-// windowError turns the errors about a window into errors of the field expires_at.
-func windowError(err error) error {
-	switch {
-	case errors.Is(err, dispatch.ErrWindow):
-		return invalidField("expires_at", "must be after opens_at and in the future")
-	case errors.Is(err, dispatch.ErrExpiryNotLater):
-		return invalidField("expires_at", "must be later than it is")
+// timeError turns an error about one of a dispatch's times into an error of that field.
+func timeError(err error) error {
+	if wrong := (*dispatch.TimeError)(nil); errors.As(err, &wrong) {
+		return invalidField(wrong.Field, wrong.Must)
 	}
 	return err
 }

@@ -53,18 +53,13 @@ func (r *createDispatchRequest) order() service.DispatchRequest {
 	}
 }
 
-// checkYears refuses times, also derived ones, whose year does not fit into the four digits of RFC 3339.
 func (r *createDispatchRequest) checkYears() error {
-	expires := r.ExpiresAt
-	if expires == nil && r.OpensAt != nil {
-		byDefault := r.OpensAt.Add(dispatch.DefaultWindow)
-		expires = &byDefault
-	}
 	return checkYears(map[string]*time.Time{
-		"work_starts_at": &r.WorkStartsAt, "work_ends_at": &r.WorkEndsAt, "opens_at": r.OpensAt, "expires_at": expires,
+		"work_starts_at": &r.WorkStartsAt, "work_ends_at": &r.WorkEndsAt, "opens_at": r.OpensAt, "expires_at": r.ExpiresAt,
 	})
 }
 
+// checkYears refuses times whose year does not fit into the four digits of RFC 3339.
 func checkYears(fields map[string]*time.Time) error {
 	for field, t := range fields {
 		if t != nil && (t.UTC().Year() < 1 || t.UTC().Year() > 9999) {
@@ -84,7 +79,7 @@ func (h *handler) createDispatch(c echo.Context, actor string) error {
 	}
 	d, err := h.Backoffice.Create(c.Request().Context(), req.order(), actor)
 	if err != nil {
-		return windowError(err)
+		return timeError(err)
 	}
 	c.Response().Header().Set(echo.HeaderLocation, "/v1/admin/dispatches/"+string(d.ID))
 	return writeVersioned(c, 201, d)
@@ -112,7 +107,7 @@ func (h *handler) previewDispatch(c echo.Context, actor string) error {
 		return err
 	})
 	if err != nil {
-		return windowError(err)
+		return timeError(err)
 	}
 	return writeJSON(c, 200, previewView(p))
 }

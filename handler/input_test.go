@@ -28,22 +28,26 @@ func TestBadBodies(t *testing.T) {
 		w.ours(body[:min(40, len(body))], w.accept(id, d, body))
 	}
 	for body, field := range map[string]string{
-		order(1, `"region":"absent"`):                                                     "region",
-		order(1, `"region":" seoul"`):                                                     "region",
-		order(1, `"region":"`+strings.Repeat("x", 65)+`"`):                                "region",
-		order(1, `"work_ends_at":"2020-01-01T00:00:00Z"`):                                 "work_ends_at",
-		order(1, `"fee":{"amount":-1,"currency":"KRW"}`):                                  "fee.amount",
-		order(1, `"fee":{"amount":1,"currency":"WON"}`):                                   "fee.currency",
-		order(1, `"site_lat":91`):                                                         "site_lat",
-		order(1, `"min_working_height_m":0`):                                              "min_working_height_m",
-		order(1, `"status":"ACCEPTED"`):                                                   "status",
-		order(1, `"expires_at":"2020-01-01T00:00:00Z"`):                                   "expires_at",
-		order(1, `"opens_at":"9999-01-01T00:00:00Z","expires_at":"2030-01-01T00:00:00Z"`): "expires_at",
-		order(1, `"note":"`+strings.Repeat("x", 2001)+`"`):                                "note",
-		order(1, `"external_id":"a\u0000b"`):                                              "external_id",
-		order(1, `"opens_at":"9999-12-31T23:55:00Z"`):                                     "expires_at", // ten minutes later by default
-		order(1, `"work_ends_at":"9999-12-31T23:59:59-12:00"`):                            "work_ends_at",
-		order(1, `"work_starts_at":"0000-01-01T00:00:00+14:00"`):                          "work_starts_at",
+		order(1, `"region":"absent"`):                                                             "region",
+		order(1, `"region":" seoul"`):                                                             "region",
+		order(1, `"region":"`+strings.Repeat("x", 65)+`"`):                                        "region",
+		order(1, `"work_ends_at":"2020-01-01T00:00:00Z"`):                                         "work_ends_at",
+		order(1, `"fee":{"amount":-1,"currency":"KRW"}`):                                          "fee.amount",
+		order(1, `"fee":{"amount":1,"currency":"WON"}`):                                           "fee.currency",
+		order(1, `"site_lat":91`):                                                                 "site_lat",
+		order(1, `"min_working_height_m":0`):                                                      "min_working_height_m",
+		order(1, `"status":"ACCEPTED"`):                                                           "status",
+		order(1, `"expires_at":"2020-01-01T00:00:00Z"`):                                           "expires_at",
+		order(1, `"opens_at":"9999-01-01T00:00:00Z","expires_at":"2030-01-01T00:00:00Z"`):         "opens_at",
+		order(1, `"note":"`+strings.Repeat("x", 2001)+`"`):                                        "note",
+		order(1, `"external_id":"a\u0000b"`):                                                      "external_id",
+		order(-3):                                                                                 "work_ends_at", // it is over
+		order(1, `"work_starts_at":"2025-01-01T00:00:00Z","work_ends_at":"2025-01-01T03:00:00Z"`): "work_ends_at",
+		order(1, `"work_ends_at":"9999-12-31T00:00:00Z"`):                                         "work_ends_at",
+		order(1, `"opens_at":"`+inFuture(3*time.Hour)+`"`):                                        "opens_at",
+		order(1, `"expires_at":"`+inFuture(3*time.Hour)+`"`):                                      "expires_at",
+		order(1, `"work_ends_at":"9999-12-31T23:59:59-12:00"`):                                    "work_ends_at",
+		order(1, `"work_starts_at":"0000-01-01T00:00:00+14:00"`):                                  "work_starts_at",
 	} {
 		w.refused(field, w.call("POST", "/v1/admin/dispatches", key, body), 422, "VALIDATION_FAILED").hasField(field)
 	}

@@ -36,8 +36,8 @@ func (db *database) rewordAsEarlier(t testing.TB, id dispatch.ID, note string) {
 	}
 	now := db.now(t)
 	db.exec(t, `INSERT INTO dispatches (id, region, vehicle_class, site_address, work_starts_at, work_ends_at, fee_amount, fee_currency, note, opens_at,
-		expires_at, status, round, version, created_at, updated_at) VALUES (?, 'seoul', 'scissor', '', 1, 2, 1, 'KRW', ?, ?, ?, 'PENDING', 1, 1, ?, ?)`,
-		id, note, micros(now.Add(-time.Minute)), micros(now.Add(time.Hour)), micros(now), micros(now))
+		expires_at, status, round, version, created_at, updated_at) VALUES (?, 'seoul', 'scissor', '', ?, ?, 1, 'KRW', ?, ?, ?, 'PENDING', 1, 1, ?, ?)`,
+		id, micros(now.Add(2*time.Hour)), micros(now.Add(3*time.Hour)), note, micros(now.Add(-time.Minute)), micros(now.Add(time.Hour)), micros(now), micros(now))
 }
 
 // wantedWords returns the words that the index has to have, by dispatch.

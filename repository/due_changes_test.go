@@ -127,7 +127,11 @@ func TestTheReminder(t *testing.T) {
 		phone := db.device(t, d.Claim.Driver, nil)
 		db.equipped(t, 1)
 		reminders.mustChange(t, db.Store, 10, 1)
-		if got := db.mustRead(t, id); !reflect.DeepEqual(got, d) {
+		got := db.mustRead(t, id)
+		if !got.UpdatedAt.After(d.UpdatedAt) {
+			t.Errorf("changed at %s, want after %s, so that later events come behind the reminder", got.UpdatedAt, d.UpdatedAt)
+		}
+		if got.UpdatedAt = d.UpdatedAt; !reflect.DeepEqual(got, d) {
 			t.Errorf("the dispatch is %+v, was %+v", got, d)
 		}
 		told := db.as("ins_a").mustExpand(t, db, dispatch.EventReminder, 10)

@@ -38,19 +38,19 @@ type DispatchRequest struct {
 	ExternalID string
 	Terms      dispatch.Terms
 	OpensAt    *time.Time // nil: now
-	ExpiresAt  *time.Time // nil: the default window after opening
+	ExpiresAt  *time.Time // nil: the default window after opening, or the end of the work
 }
 
 func (o DispatchRequest) window(now time.Time) (dispatch.Window, error) {
-	window := dispatch.Window{OpensAt: now}
+	opens := now
 	if o.OpensAt != nil {
-		window.OpensAt = *o.OpensAt
+		opens = *o.OpensAt
 	}
-	window.ExpiresAt = window.OpensAt.Add(dispatch.DefaultWindow)
+	window := o.Terms.Window(opens, dispatch.DefaultWindow)
 	if o.ExpiresAt != nil {
 		window.ExpiresAt = *o.ExpiresAt
 	}
-	return window, window.Check(now)
+	return window, window.Check(o.Terms, now)
 }
 
 // Create makes a dispatch, once per idempotent request. dispatch.ErrWindow, ErrDuplicateExternalID, ErrUnavailable,

@@ -190,6 +190,8 @@ func TestCreate(t *testing.T) {
 		"later":                   {at(time.Hour), nil, dispatch.Scheduled, dispatch.DefaultWindow},
 		"since a minute":          {at(-time.Minute), nil, dispatch.Pending, dispatch.DefaultWindow},
 		"for an hour":             {nil, at(time.Hour), dispatch.Pending, 0},
+		"until the work is over":  {at(2*time.Hour - 5*time.Minute), nil, dispatch.Scheduled, 0},
+		"longer than the work":    {nil, at(3 * time.Hour), "", 0},
 		"over already":            {at(-time.Hour), nil, "", 0},
 		"ends in the past":        {nil, at(-time.Second), "", 0},
 		"ends before it opens":    {at(time.Hour), at(time.Minute), "", 0},

@@ -31,7 +31,7 @@ var codes = []struct {
 	{dispatch.ErrAlreadyTaken, taken}, {dispatch.ErrOfferStale, "OFFER_STALE"}, {dispatch.ErrDriverBusy, "DRIVER_BUSY"},
 	{dispatch.ErrNotOpenYet, "NOT_OPEN_YET"}, {dispatch.ErrNotEligible, "NOT_ELIGIBLE"}, {dispatch.ErrExpired, "DISPATCH_EXPIRED"},
 	{dispatch.ErrCanceled, "DISPATCH_CANCELED"}, {dispatch.ErrNotHolder, "FORBIDDEN"}, {dispatch.ErrVersionConflict, "VERSION_MOVED"},
-	{dispatch.ErrTooManyWithdrawals, "RATE_LIMITED"}, {dispatch.ErrInvalidState, "INVALID_STATE"}, {dispatch.ErrExpiryNotLater, "VALIDATION_FAILED"},
+	{dispatch.ErrTooManyWithdrawals, "RATE_LIMITED"}, {dispatch.ErrInvalidState, "INVALID_STATE"},
 	{dispatch.ErrWindow, "VALIDATION_FAILED"}, {dispatch.ErrNotFound, "DISPATCH_NOT_FOUND"}, {dispatch.ErrUnknown, unknown},
 	{dispatch.ErrUnavailable, impossible},
 }
