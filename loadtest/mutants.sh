@@ -62,7 +62,7 @@ claim=repository/claim.go
 conditions=TestEachConditionOfTheClaimHolds
 mutant "the UPDATE without the status" $claim "AND status = 'PENDING' " "" ./repository "$conditions"
 mutant "the UPDATE without the round" $claim "AND round = ?" "AND ? > 0" ./repository "$conditions"
-mutant "the UPDATE without opens_at" $claim '"opens_at <= " + s.dialect.now()' '"1 = 1"' ./repository "$conditions"
+mutant "the UPDATE without opens_at" $claim '"(opens_at <= " + s.dialect.now() + " OR opens_at <= updated_at + 3)"' '"1 = 1"' ./repository "$conditions"
 mutant "the UPDATE without expires_at" $claim 'AND expires_at > `+s.dialect.now()+`' "" ./repository "$conditions"
 mutant "the UPDATE without the driver's version" $claim "WHERE id = ? AND version = ?\`+s" "WHERE id = ? AND ? > 0\`+s" ./repository "$conditions"
 mutant "the UPDATE without the time of the last change" $claim "AND updated_at = ? " "AND ? > 0 " ./repository "$conditions"
@@ -88,7 +88,7 @@ mutant "the call without the driver's other work" $call "v_busy AND NOT p_busy O
 mutant "the call without the driver's withdrawals" $call " OR v_withdrew AND NOT p_withdrew" "" ./repository TestClaimAfterAWithdrawal
 mutant "the call without the driver's number" $call "+ 1 FROM claims FORCE" "+ 1 + FLOOR(1000 * RAND()) FROM claims FORCE" ./repository TestOverlappingClaims
 mutant "the call on a read-only server" $call "AND NOT {read_only}" "" ./repository TestAServerBecomesReadOnlyBefore
-mutant "the call makes its event due for nobody" $call "v_now, v_now + p_lease, p_owner);" "v_now, NULL, p_owner);" ./repository TestClaimWritesEverything
+mutant "the call makes its event due for nobody" $call "v_now, v_clock + p_lease, p_owner);" "v_now, NULL, p_owner);" ./repository TestClaimWritesEverything
 mutant "a missing procedure is not created again" $call "if err = p.make(ctx); err != nil {" "if true {" ./repository TestTheProcedureIsMissing
 mutant "a round with a leading zero" handler/accept.go "p.rest[0] == '0'" "false" ./handler FuzzRounds
 mutant "a lost COMMIT is treated as a failed one" repository/tx.go '%w: commit: %w", dispatch.ErrUnknown' '%w: commit: %w", dispatch.ErrUnavailable' ./repository 'TestTheReplyOfACommitIsLost|TestUpdateWhoseCommitIsLost'

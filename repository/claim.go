@@ -29,7 +29,7 @@ type claimRule = func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time)
 func (s *Store) Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID, rule claimRule) (dispatch.Dispatch, error) {
 	// A request with an Idempotency-Key marks the key in the transaction.
 	if !s.procedure.usable() || idempotency.SeedFrom(ctx) != "" {
-		return s.claim(ctx, id, driver, rule, s.transactClaim(s.opened))
+		return s.claim(ctx, id, driver, rule, s.transactClaim(s.openedSQL))
 	}
 	if snapshot, ok := s.lastKnown.claimSnapshot(id, driver); ok {
 		d, tried, err := s.decide(ctx, &snapshot, rule, s.callClaim)
@@ -41,8 +41,10 @@ func (s *Store) Claim(ctx context.Context, id dispatch.ID, driver dispatch.Drive
 	return s.claim(ctx, id, driver, rule, s.callClaim)
 }
 
-// opened is the condition that a dispatch is open, at the time of the call.
-func (s *Store) opened() string { return "opens_at <= " + s.dialect.now() }
+// openedSQL is the condition that a dispatch has opened, at the time of the call. See notBefore.
+func (s *Store) openedSQL() string {
+	return "(opens_at <= " + s.dialect.now() + " OR opens_at <= updated_at + 3)"
+}
 
 // Assign is Claim for a dispatch that need not be open yet, and at the time that rule names.
 func (s *Store) Assign(ctx context.Context, id dispatch.ID, driver dispatch.DriverID, rule claimRule) (dispatch.Dispatch, error) {
@@ -84,7 +86,7 @@ func (s *Store) claim(ctx context.Context, id dispatch.ID, driver dispatch.Drive
 // decide calls rule, and commits what it decides. Tried is false if rule has decided nothing that could be written.
 func (s *Store) decide(ctx context.Context, snapshot *claimSnapshot, rule claimRule, commit commitFunc) (d dispatch.Dispatch, tried bool, err error) {
 	d = snapshot.dispatch
-	events, err := rule(&d, snapshot.candidate, snapshot.now)
+	events, err := rule(&d, snapshot.candidate, notBefore(snapshot.now, d.UpdatedAt))
 	if err != nil || len(events) == 0 {
 		return d, false, err
 	}
@@ -201,5 +203,5 @@ func (s *Store) writeClaim(tx *gorm.DB, snapshot *claimSnapshot, condition strin
 	if err := markApplied(tx); err != nil {
 		return err
 	}
-	return s.writeEvents(tx, events)
+	return s.writeEvents(tx, events, notBefore(snapshot.now, snapshot.dispatch.UpdatedAt).Sub(snapshot.now))
 }

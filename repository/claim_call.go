@@ -29,6 +29,9 @@ import (
 // The event's identifier begins with the time at which the claim was decided. If that time was estimated and is still to come, nothing
 // is written: the dispatch's next event could get a smaller identifier.
 //
+// The clock of a server may be behind that of the one before it: a claim is not before the dispatch's last change (see
+// notBefore), while its lease counts from the server's clock.
+//
 // A version names one state only on one server: after a failover that has lost changes it may come again, at another time.
 //
 // Parameters have the columns' character set: otherwise the server compares each row instead of using the key. What is checked
@@ -43,7 +46,7 @@ SQL SECURITY INVOKER
 BEGIN
   DECLARE v_seq INT;
   DECLARE v_busy, v_withdrew BOOLEAN;
-  DECLARE v_now BIGINT;
+  DECLARE v_clock, v_now BIGINT;
   DECLARE v_committing BOOLEAN DEFAULT FALSE;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
   BEGIN
@@ -62,7 +65,7 @@ BEGIN
   IF v_busy AND NOT p_busy OR v_withdrew AND NOT p_withdrew THEN
     SELECT 0;
   ELSE
-    SET v_now = {now};
+    SET v_clock = {now}, v_now = GREATEST(v_clock, p_updated_at + 3);
     START TRANSACTION;
     UPDATE dispatches FORCE INDEX (PRIMARY) SET status = 'ACCEPTED', claim_id = p_claim, accepted_by = p_driver,
       accepted_at = v_now, version = p_version + 1, updated_at = v_now
@@ -74,7 +77,7 @@ BEGIN
       INSERT INTO claims (id, dispatch_id, round, driver_id, driver_seq, outcome, accepted_at)
         VALUES (p_claim, p_dispatch, p_round, p_driver, v_seq, 'WON', v_now);
       INSERT INTO events (id, dispatch_id, type, round, driver_id, actor, reason_code, request_id, at, next_at, claim)
-        VALUES (p_event, p_dispatch, 'dispatch.accepted', p_round, p_driver, p_driver, '', p_request, v_now, v_now + p_lease, p_owner);
+        VALUES (p_event, p_dispatch, 'dispatch.accepted', p_round, p_driver, p_driver, '', p_request, v_now, v_clock + p_lease, p_owner);
       SET v_committing = TRUE;
       COMMIT;
       SELECT v_now;
@@ -153,7 +156,7 @@ func (s *Store) claimWithoutCall(ctx context.Context, snapshot *claimSnapshot, d
 	if !snapshot.read {
 		return errConflict
 	}
-	return s.transactClaim(s.opened)(ctx, snapshot, d, events)
+	return s.transactClaim(s.openedSQL)(ctx, snapshot, d, events)
 }
 
 // errNoProcedure means that the database's user may not create or call the procedure, and that nothing was written.

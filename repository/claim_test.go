@@ -298,7 +298,7 @@ func TestClaimAtTheOpening(t *testing.T) {
 		began := time.Now().Truncate(time.Microsecond)
 		d := db.add(t, func(d *dispatch.Dispatch) {
 			later(i)(d)
-			d.OpensAt, d.ExpiresAt = began.Add(time.Duration(i)*time.Microsecond), began.Add(time.Hour)
+			d.OpensAt, d.ExpiresAt, d.UpdatedAt = began.Add(time.Duration(i)*time.Microsecond), began.Add(time.Hour), began.Add(-time.Hour)
 		})
 		now := db.dialect.now
 		db.dialect.now = func() string { // each reading is a microsecond later

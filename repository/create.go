@@ -72,7 +72,7 @@ func (s *Store) create(tx *gorm.DB, build func(now time.Time) (dispatch.Dispatch
 	if err := s.addWords(tx, s.dispatchWords(), wordEntries(row.ID, row.words())); err != nil {
 		return c, err
 	}
-	if err := s.writeEvents(tx, c.events); err != nil {
+	if err := s.writeEvents(tx, c.events, 0); err != nil {
 		return c, unavailable(err)
 	}
 	c.pushes, err = s.writeFirstPushes(tx, c, now, turn)

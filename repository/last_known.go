@@ -65,10 +65,7 @@ func (k *lastKnown) claimSnapshot(id dispatch.ID, driver dispatch.DriverID) (cla
 	if !ok || !read {
 		return claimSnapshot{}, false
 	}
-	now := time.Now().Add(ahead).Truncate(time.Microsecond).UTC()
-	if first := d.UpdatedAt.Add(2 * time.Microsecond); now.Before(first) { // events sort by their times, and a reopening has two
-		now = first
-	}
+	now := notBefore(time.Now().Add(ahead).Truncate(time.Microsecond).UTC(), d.UpdatedAt)
 	return claimSnapshot{
 		dispatch: d.At(dispatch.Pending, now), candidate: dispatch.Candidate{Driver: v.Driver}, driverUpdatedAt: v.updatedAt, now: now,
 	}, true

@@ -129,7 +129,8 @@ func (s *Store) Decline(ctx context.Context, id dispatch.ID, round int, v dispat
 		if d, now, err = s.findDispatch(tx, id); err != nil {
 			return err
 		}
-		if events, err = d.Decline(v, round, reason, now); err != nil || len(events) == 0 {
+		at := notBefore(now, d.UpdatedAt.Add(-time.Microsecond)) // before a change that comes next
+		if events, err = d.Decline(v, round, reason, at); err != nil || len(events) == 0 {
 			return err
 		}
 		fresh, err := s.writeDecline(tx, &d, v, reason, now)
@@ -137,7 +138,7 @@ func (s *Store) Decline(ctx context.Context, id dispatch.ID, round int, v dispat
 			events = nil
 			return unavailable(err)
 		}
-		return unavailable(s.writeEvents(tx, events))
+		return unavailable(s.writeEvents(tx, events, at.Sub(now)))
 	})
 	if err = s.settleLost(ctx, events, err); err == nil {
 		s.announce(d, events, nil)

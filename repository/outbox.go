@@ -349,14 +349,15 @@ func placeholders(n, k int) string {
 }
 
 // writeEvents writes the events, from which a relay sends the notifications. They are leased to this process's relay if it has one,
-// except those that are to be announced later.
-func (s *Store) writeEvents(tx *gorm.DB, events []dispatch.Event) error {
+// except those that are to be announced later. The events' times are ahead of the database's
+// clock by that much: see notBefore.
+func (s *Store) writeEvents(tx *gorm.DB, events []dispatch.Event, ahead time.Duration) error {
 	rows := make([]eventRow, len(events))
 	request := dispatch.CallerFrom(tx.Statement.Context).Request
 	for i, e := range events {
-		next, claim := micros(e.At.Add(s.options.OutboxLease)), s.options.OutboxOwner
+		next, claim := micros(e.At.Add(s.options.OutboxLease-ahead)), s.options.OutboxOwner
 		if e.PushAt.After(e.At) {
-			next, claim = micros(e.PushAt), "" // not leased until then
+			next, claim = micros(e.PushAt.Add(-ahead)), "" // not leased until then
 		}
 		rows[i] = eventRow{
 			ID: e.ID, DispatchID: e.Dispatch, Type: e.Type, Round: e.Round, DriverID: nullable(string(e.Driver)),

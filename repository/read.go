@@ -117,11 +117,11 @@ func (s *Store) statusSQL(status dispatch.Status) []string {
 	case "":
 		return []string{"1 = 1"}
 	case dispatch.Scheduled:
-		return []string{"status = 'PENDING' AND opens_at > " + now}
+		return []string{"status = 'PENDING' AND NOT " + s.openedSQL()}
 	case dispatch.Pending:
-		return []string{"status = 'PENDING' AND opens_at <= " + now + " AND expires_at > " + now}
+		return []string{"status = 'PENDING' AND " + s.openedSQL() + " AND expires_at > " + now}
 	case dispatch.Expired:
-		return []string{"status = 'EXPIRED'", "status = 'PENDING' AND opens_at <= " + now + " AND expires_at <= " + now}
+		return []string{"status = 'EXPIRED'", "status = 'PENDING' AND " + s.openedSQL() + " AND expires_at <= " + now}
 	}
 	if !status.Valid() {
 		return []string{"1 = 0"}

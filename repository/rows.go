@@ -65,6 +65,16 @@ func storedStatus(s dispatch.Status) dispatch.Status {
 	return s
 }
 
+// notBefore returns the database's time now, or the first time after the dispatch's last change if that is later: after a failover the
+// database's clock may be behind. So what was open does not read as SCHEDULED again, and events, which sort by their times, stay in order.
+func notBefore(now, updatedAt time.Time) time.Time {
+	if first := updatedAt.Add(3 * time.Microsecond); now.Before(first) { // after the second event of a reopening, and declines
+		return first
+	}
+	return now
+}
+
+// at returns the dispatch with its state at now, by notBefore.
 func (row *dispatchRow) at(now time.Time) dispatch.Dispatch {
 	d := dispatch.Dispatch{
 		ID: row.ID, ExternalID: stringOrEmpty(row.ExternalID),
@@ -83,7 +93,7 @@ func (row *dispatchRow) at(now time.Time) dispatch.Dispatch {
 			ID: *row.ClaimID, Driver: *row.AcceptedBy, Round: row.Round, AcceptedAt: fromMicros(*row.AcceptedAt),
 		}
 	}
-	return d.At(row.Status, now)
+	return d.At(row.Status, notBefore(now, d.UpdatedAt))
 }
 
 type driverRow struct {

@@ -59,11 +59,12 @@ func (s *Store) update(ctx context.Context, id dispatch.ID,
 		if applied, err := alreadyApplied(tx, keyProof); applied || err != nil {
 			return err
 		}
-		events, err = change(tx, &d, now)
+		at := notBefore(now, d.UpdatedAt)
+		events, err = change(tx, &d, at)
 		if err != nil || len(events) == 0 {
 			return err
 		}
-		return s.save(tx, &row, before, d, events)
+		return s.save(tx, &row, before, d, events, at.Sub(now))
 	})
 	if err = s.settleLost(ctx, events, err); err == nil {
 		s.announce(d, events, nil)
@@ -83,7 +84,7 @@ func (s *Store) settleLost(ctx context.Context, events []dispatch.Event, err err
 
 // save replaces before, whose row is was, with d. The row is locked; round and version are conditions all the same, so that no caller can
 // overwrite a change that it has not read.
-func (s *Store) save(tx *gorm.DB, was *dispatchRow, before, d dispatch.Dispatch, events []dispatch.Event) error {
+func (s *Store) save(tx *gorm.DB, was *dispatchRow, before, d dispatch.Dispatch, events []dispatch.Event, ahead time.Duration) error {
 	row := toDispatchRow(d)
 	row.IndexedRound = was.IndexedRound
 	indexed := was.IndexedRound == was.Round // otherwise the indexer adds the words
@@ -124,7 +125,7 @@ func (s *Store) save(tx *gorm.DB, was *dispatchRow, before, d dispatch.Dispatch,
 	if err := markApplied(tx); err != nil {
 		return err
 	}
-	return unavailable(s.writeEvents(tx, events))
+	return unavailable(s.writeEvents(tx, events, ahead))
 }
 
 // claimEnd returns the outcome that the events give the dispatch's claim, and whether they end it.

@@ -142,7 +142,7 @@ func TestSaveRefusesAStaleDispatch(t *testing.T) {
 			after := stale
 			after.Note = "overwritten"
 			row := toDispatchRow(stale)
-			err := db.save(db.writes.WithContext(t.Context()), &row, stale, after, []dispatch.Event{{ID: dispatch.NewEventID(now)}})
+			err := db.save(db.writes.WithContext(t.Context()), &row, stale, after, []dispatch.Event{{ID: dispatch.NewEventID(now)}}, 0)
 			mustBeError(t, "save after another "+column, err, dispatch.ErrUnavailable)
 			if d = db.mustRead(t, d.ID); d.Note != "" {
 				t.Errorf("%s moved, and the row is overwritten", column)

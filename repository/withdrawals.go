@@ -21,6 +21,7 @@ func (s *Store) Withdraw(ctx context.Context, id dispatch.ID, driver dispatch.Dr
 			if past, now, err = s.withdrawals(tx, id, driver); err != nil {
 				return nil, err
 			}
+			now = notBefore(now, d.UpdatedAt)
 		}
 		return change(d, past, now)
 	})
