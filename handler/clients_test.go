@@ -332,6 +332,7 @@ func TestOtherOrigins(t *testing.T) {
 	}
 	live := newLiveAPI(t, stream.Options{}, func(a *API) { a.AllowedOrigins = allowed })
 	_, answer := live.dialStream("GET /v1/stream HTTP/1.1\r\nOrigin: "+app, live.drivers(1)[0].token)
+	live.hub.Close() // otherwise the body has no end
 	answer.Body.Close()
 	if answer.StatusCode != 200 || answer.Header.Get(granted) != app {
 		t.Errorf("a stream: %s %v", answer.Status, answer.Header)
