@@ -1,23 +1,20 @@
 import { html } from "../assets/preact.js";
-import { list } from "../assets/api.js";
+import { get } from "../assets/api.js";
 import { useLanguage } from "../assets/language.js";
 import { left, useNow } from "../assets/ui.js";
 import { Freshness, usePolled } from "./poll.js";
-
-const most = 1000;
 
 /** The locks, with their holders and the time left. */
 export function Locks() {
   const { t } = useLanguage();
   const { locks } = t;
-  const polled = usePolled((signal) => list("/v1/admin/locks", most, { signal }), 2000, []);
+  const polled = usePolled((signal) => get("/v1/admin/locks", { signal }), 2000, []);
   const time = useNow(250);
   return html`<div class="stack operations">
     <div class="row"><h1>${t.page.locks}</h1><${Freshness} of=${polled} /></div>
     <p class="soft">${locks.more}</p>
     ${polled.data && (polled.data.items.length === 0 ? html`<p class="card">${locks.nothing}</p>`
       : html`<${Held} locks=${polled.data.items} passed=${time - polled.at} />`)}
-    ${polled.data?.more && html`<p class="soft">${locks.most(most)}</p>`}
   </div>`;
 }
 

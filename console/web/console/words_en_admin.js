@@ -80,7 +80,7 @@ export const admin = {
   },
   locks: {
     more: "The locks of the jobs and of the leader. A fence is a number that grows with every new holder: what a former holder still writes with a lower one is refused.",
-    nothing: "Nothing is held.", most: (count) => `The first ${count} are shown. There are more.`, table: "Locks that are held", lock: "Lock", holder: "Holder",
+    nothing: "Nothing is held.", table: "Locks that are held", lock: "Lock", holder: "Holder",
     fence: "Fence", ends: "Ends in", job: "a job", session: "with its holder's session", renewed: "unless renewed", now: "now",
     purposes: { jobs: "leads the jobs that run on the leader", relay: "sends the pushes of all instances" },
   },

@@ -80,7 +80,7 @@ export const admin = {
   },
   locks: {
     more: "예약 작업과 리더의 잠금입니다. 펜스 번호는 새 보유자마다 커지며, 이전 보유자가 낮은 번호로 뒤늦게 쓰는 것은 거부됩니다.",
-    nothing: "사용 중인 잠금이 없습니다.", most: (count) => `처음 ${count}건을 표시합니다. 더 있습니다.`, table: "사용 중인 잠금", lock: "잠금", holder: "보유자",
+    nothing: "사용 중인 잠금이 없습니다.", table: "사용 중인 잠금", lock: "잠금", holder: "보유자",
     fence: "펜스 번호", ends: "종료까지", job: "예약 작업", session: "보유자의 세션이 끝날 때", renewed: "갱신되지 않으면", now: "지금",
     purposes: { jobs: "리더에서 실행하는 작업을 이끎", relay: "모든 인스턴스의 푸시를 보냄" },
   },
