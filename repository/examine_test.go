@@ -1,0 +1,31 @@
+package repository
+
+import (
+	"strings"
+	"testing"
+
+	"firsttap/doctor"
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+// ShedLock's own table has TIMESTAMP columns, which depend on the zones of sessions.
+func TestDoctorOnShedLocksOwnTable(t *testing.T) {
+	db := pooled(t, servertest.MariaDB)
+	for _, c := range []struct {
+		alter string
+		want  doctor.Status
+	}{
+		{"MODIFY lock_until TIMESTAMP(3) NOT NULL, MODIFY locked_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)", doctor.Warning},
+		{"MODIFY lock_until DATETIME(6) NOT NULL, MODIFY locked_at DATETIME(6) NOT NULL", doctor.OK}, // as the migrations leave it
+	} {
+		db.exec(t, "ALTER TABLE shedlock "+c.alter)
+		r := doctor.NewReport(doctor.Options{Each: testkit.Patience})
+		Examine(t.Context(), r, db.url, false)
+		for _, line := range r.Lines {
+			if line.Check == checkClock && (line.Status != c.want || strings.Contains(line.Found, "shedlock") != (c.want == doctor.Warning)) {
+				t.Errorf("%s: %+v", c.alter, line)
+			}
+		}
+	}
+}
