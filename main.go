@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"runtime/debug"
 
@@ -24,7 +23,7 @@ func main() {
 	err := app.Run(ctx, os.Args[1:], os.LookupEnv, os.Stdout)
 	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "firsttap:", err)
+		app.Fail(os.Args[1:], err, os.Stdout, os.Stderr)
 		os.Exit(1)
 	}
 }

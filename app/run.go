@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 
 	"firsttap/config"
@@ -73,6 +74,16 @@ func RunWith(ctx context.Context, args []string, lookup func(string) (string, bo
 		return fmt.Errorf("serve takes no arguments\n\n%s", usage)
 	}
 	return Serve(ctx, config, log, func(r Ready) { r.announce(stdout) })
+}
+
+// Fail tells why the command that args name has failed: the service in its log, as a line of JSON unless that goes to a terminal, and any
+// other command on stderr.
+func Fail(args []string, err error, stdout, stderr io.Writer) {
+	if (len(args) == 0 || args[0] == "serve") && !telemetry.IsTerminal(stdout) {
+		telemetry.NewLogger(stdout, slog.LevelInfo).Error("firsttap ends with an error", "version", Version, "error", err)
+		return
+	}
+	fmt.Fprintln(stderr, "firsttap:", err)
 }
 
 // help prints the commands, and the first steps with the service of these settings, or of the usual ones if they are invalid.

@@ -65,7 +65,13 @@ func Serve(ctx context.Context, c config.Config, log *slog.Logger, onReady func(
 	}
 	redisclient.LogTo(log)
 	i := &instance{config: c, log: log}
-	defer func() { err = errors.Join(err, i.stop()) }()
+	began := time.Now()
+	log.Info("firsttap starts", "version", Version, "instance", instanceName(), "settings", c.Changed)
+	defer func() {
+		if err = errors.Join(err, i.stop()); err == nil {
+			log.Info("firsttap has stopped; everything that it had begun is done or handed on", "version", Version, "ran", time.Since(began))
+		}
+	}()
 	api, err := i.start(ctx)
 	switch {
 	case errors.Is(err, errStopped):
@@ -185,7 +191,10 @@ func (i *instance) openAPI(ctx context.Context) (api handler.API, err error) {
 	}
 	var degraded func() bool
 	if gate != nil {
-		degraded = gate.Degraded
+		degraded = func() bool {
+			return gate.Degraded() || driverLimit.Degraded() || adminLimit.Degraded() || i.notifier.hub.Degraded()
+		}
+		i.telemetry.WatchRedisUp(degraded)
 	}
 	acceptor := i.openAcceptor(gate)
 	jobs, err := i.openSchedule()
@@ -233,10 +242,10 @@ func (i *instance) openGate(ctx context.Context) (gate *lock.Gate, err error) {
 		return nil, err
 	}
 	gate = lock.NewGate(client, timeout, i.log, lock.NewMetrics(telemetry.WithStrategy("gate", i.telemetry)))
-	i.work.Go(func() { gate.Run(i.work.ctx) })
+	i.work.Go(func() { gate.Run(i.work.ctx, service.LockPrefix) })
 	switch policy, err := gate.EvictionPolicy(ctx); {
 	case err != nil:
-		i.log.Warn("Redis does not answer; claims are decided by the database alone until it does", "error", err)
+		i.log.Warn("the eviction policy of Redis is not known; it must be noeviction, or Redis may evict locks to free memory", "error", err)
 	case policy != "noeviction":
 		i.log.Warn("Redis may evict locks to free memory; set maxmemory-policy to noeviction", "policy", policy)
 	}

@@ -45,6 +45,8 @@ type Config struct {
 	SecretFiles []string
 	// NewSecretFiles names those of them that MakeSecrets has created.
 	NewSecretFiles []string
+	// Changed are the settings that differ from their defaults, as they may be shown: no secret, and of a URL the kind only.
+	Changed map[string]string
 	// PreviousJWTSecret still verifies tokens and sessions, but signs none; "" for none.
 	PreviousJWTSecret string
 }
@@ -86,11 +88,16 @@ func Read(lookup func(string) (string, bool)) (Config, error) {
 	bad := func(name string, err error) {
 		problems = append(problems, &Problem{name, err})
 	}
+	changed := map[string]string{}
 	get := func(name, otherwise string) string {
-		if v, _ := lookup(name); v != "" {
-			return v
+		v, _ := lookup(name)
+		if v == "" {
+			return otherwise
 		}
-		return otherwise
+		if v != otherwise {
+			changed[name] = shown(name, v)
+		}
+		return v
 	}
 	c := Config{
 		Addr:        get("FIRSTTAP_ADDR", ":8080"),
@@ -101,8 +108,10 @@ func Read(lookup func(string) (string, bool)) (Config, error) {
 		AdminKey:    get(adminKeyVar, ""),
 		JWTSecret:   get(jwtSecretVar, ""),
 	}
+	c.Changed = changed
 	if v, set := lookup("FIRSTTAP_OPS_ADDR"); set {
 		c.OpsAddr = v
+		changed["FIRSTTAP_OPS_ADDR"] = v
 	}
 	var err error
 	if err = CheckAddress(c.Addr); err != nil {
@@ -166,6 +175,18 @@ func Read(lookup func(string) (string, bool)) (Config, error) {
 		bad(readURLVar, err)
 	}
 	return c, errors.Join(problems...)
+}
+
+// shown is a setting as the log may have it.
+func shown(name, value string) string {
+	kind, _, isURL := strings.Cut(value, "://")
+	switch {
+	case isURL:
+		return kind + "://..."
+	case strings.Contains(name, "SECRET") || strings.Contains(name, "_URL") || strings.HasSuffix(name, "_KEY"):
+		return "set"
+	}
+	return value
 }
 
 // CheckAddress returns an error unless addr is host:port with a valid port.

@@ -23,7 +23,7 @@ func TestEveryDefault(t *testing.T) {
 		Addr: ":8080", OpsAddr: "127.0.0.1:9090", DatabaseURL: "sqlite://firsttap.db", AcceptLockTTL: 5 * time.Second, JobLock: "table",
 		DriverRate: 20, AdminRate: 100, LogLevel: slog.LevelInfo, Drain: 5 * time.Second, Migrate: true,
 		Retention: repository.Retention{Ended: 365 * 24 * time.Hour, Attempts: 90 * 24 * time.Hour},
-		Push:      Push{Zone: zone(t, "Asia/Seoul"), RemindBefore: time.Hour},
+		Push:      Push{Zone: zone(t, "Asia/Seoul"), RemindBefore: time.Hour}, Changed: map[string]string{},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("\n got %+v\nwant %+v", got, want)
@@ -57,6 +57,22 @@ func TestSettings(t *testing.T) {
 			Zone: zone(t, "Europe/Berlin"), RemindBefore: 90 * time.Minute,
 		},
 	}
+	for name, shown := range map[string]string{
+		"FIRSTTAP_ADDR": "127.0.0.1:1", "FIRSTTAP_LOG": "WARN", "FIRSTTAP_DATABASE_URL": "mysql://...", "FIRSTTAP_QUORUM_URLS": "redis://...",
+		"FIRSTTAP_ADMIN_KEY": "set", previousSecretVar: "set", "FIRSTTAP_FIREBASE_WEB_KEY": "set",
+	} {
+		if got.Changed[name] != shown {
+			t.Errorf("%s is shown as %q", name, got.Changed[name])
+		}
+	}
+	for name, shown := range got.Changed {
+		for _, secret := range []string{adminKey, jwtSecret, "u:p", "secret-of-before"} {
+			if strings.Contains(shown, secret) {
+				t.Errorf("%s is shown as %q", name, shown)
+			}
+		}
+	}
+	got.Changed = nil
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v\n got %+v\nwant %+v", err, got, want)
 	}

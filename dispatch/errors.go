@@ -39,7 +39,7 @@ var (
 // Failures, which say nothing about the dispatch.
 var (
 	// ErrUnavailable says that nothing was changed, because the decision could not be made now.
-	ErrUnavailable = errors.New("the decision is not possible now")
+	ErrUnavailable = errors.New("not possible now, and nothing was changed")
 	// ErrUnknown says that the change may or may not be committed. A retry finds out.
 	ErrUnknown = errors.New("the outcome is not known")
 )

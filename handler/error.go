@@ -3,6 +3,7 @@ package handler
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
@@ -124,8 +125,8 @@ const retryAfter = 1
 // statusHungUp is what a request counts as whose client closed the connection before the answer. Nobody gets it as an answer.
 const statusHungUp = 499
 
-// answerError answers a request with a problem. It logs errors with a 5xx status, unless they are due to the client's hanging up: that is
-// no fault of the service.
+// answerError answers a request with a problem. It logs errors with a 5xx status, unless they are due to the client's hanging up, which is
+// no fault of the service: each that is a fault of this program, and of those that an outage causes the first. Metrics count the others.
 func (h *handler) answerError(err error, c echo.Context) {
 	if c.Response().Committed {
 		return
@@ -137,7 +138,14 @@ func (h *handler) answerError(err error, c echo.Context) {
 		return
 	}
 	if p.Status >= 500 {
-		h.Log.ErrorContext(c.Request().Context(), "request failed", "code", p.Code, "path", c.Path(), "request_id", requestID(c), "error", err)
+		level, message, ctx := slog.LevelError, "request failed", c.Request().Context()
+		if p.Status == http.StatusServiceUnavailable {
+			if message = "request failed for want of the database; the others that do are logged at debug"; !h.failures.add(h.Log) {
+				level = slog.LevelDebug
+			}
+		}
+		h.Log.Log(ctx, level, message, "code", p.Code, "route", c.Path(), "path", c.Request().URL.Path, "caller", dispatch.CallerFrom(ctx).Actor,
+			"request_id", requestID(c), "error", err)
 	}
 	if often := (*dispatch.TooManyWithdrawalsError)(nil); errors.As(err, &often) {
 		c.Response().Header().Set(echo.HeaderRetryAfter, retryAfterSeconds(often.Wait))

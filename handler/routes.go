@@ -134,6 +134,7 @@ type handler struct {
 	sessions *sessions
 	searches *searchQueue
 	taken    takenAnswers
+	failures failures
 }
 
 // stores has the database as each part of the API needs it.

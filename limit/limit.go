@@ -53,7 +53,7 @@ type Limiter struct {
 	localBurst int           // the size of a local bucket
 	refill     time.Duration // how long an empty bucket takes to fill
 	callers    *lru.Cache[string, *caller]
-	down       atomic.Bool
+	down       atomic.Pointer[time.Time] // since when Redis is unavailable; nil while it is not
 	debts      debts
 }
 
@@ -146,7 +146,7 @@ func (l *Limiter) takeShared(ctx context.Context, name string, c *caller, now ti
 		c.debt.Store(int64(l.chunk))
 		l.debts.add(name, c)
 		return 0
-	case l.down.Load():
+	case l.down.Load() != nil:
 		return 0
 	}
 	asked := time.Now()
@@ -163,16 +163,20 @@ func (l *Limiter) takeShared(ctx context.Context, name string, c *caller, now ti
 	return 0
 }
 
-// redisFailed marks Redis as down, unless ctx has ended or Redis answered with an error. A caller who hung up is no failure.
+// redisFailed marks Redis as down, unless ctx has ended. A Redis that answers with an error does not count requests either. A caller who hung
+// up is no failure.
 func (l *Limiter) redisFailed(ctx context.Context, err error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return
 	}
 	l.Metrics.failures.Inc()
-	if ctx.Err() == nil && !redisAnswered(err) && !l.down.Swap(true) {
-		l.Log.Warn("redis unavailable; each instance limits on its own until redis answers", "error", err)
+	if now := time.Now(); ctx.Err() == nil && l.down.CompareAndSwap(nil, &now) {
+		l.Log.Warn("redis does not count requests; each instance limits on its own until redis counts a probe", "error", err)
 	}
 }
+
+// Degraded reports whether the instance limits on its own because Redis is unavailable.
+func (l *Limiter) Degraded() bool { return l.down.Load() != nil }
 
 // Metrics are shared by any number of limiters.
 type Metrics struct{ failures prometheus.Counter }

@@ -60,11 +60,6 @@ func parseReply(cmd *redis.Cmd) (got int, wait time.Duration, err error) {
 	return int(n[0]), time.Duration(n[1]) * time.Microsecond, nil
 }
 
-func redisAnswered(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply)
-}
-
 // debts are the callers with a chunk that was taken on credit and not charged yet.
 type debts struct {
 	mu   sync.Mutex
@@ -114,18 +109,20 @@ func (l *Limiter) Run(ctx context.Context) {
 		case <-l.debts.wake:
 			l.chargeDebts(ctx)
 		case <-tick.C:
-			if l.down.Load() {
+			if l.down.Load() != nil {
 				l.probe(ctx)
 			}
 		}
 	}
 }
 
+// probe takes a token from a bucket that is nobody's, as a request does from its caller's.
 func (l *Limiter) probe(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
-	if err := l.Redis.Ping(bounded).Err(); (err == nil || redisAnswered(err)) && l.down.Swap(false) {
-		l.Log.Info("redis available again; the instances share their limits")
+	_, _, err := parseReply(bucketScript.Run(bounded, l.Redis, []string{bucketKey("probe")}, l.scriptArgs(1, 0)...))
+	if since := l.down.Load(); err == nil && since != nil && l.down.CompareAndSwap(since, nil) {
+		l.Log.Warn("redis counts requests again; the instances share their limits", "outage", time.Since(*since))
 	}
 }
 
@@ -148,7 +145,7 @@ func (l *Limiter) chargeDebts(ctx context.Context) {
 }
 
 func (l *Limiter) chargeBatch(ctx context.Context, names []string, all map[string]*caller) {
-	if l.down.Load() {
+	if l.down.Load() != nil {
 		return
 	}
 	bounded, cancel := context.WithTimeout(ctx, max(chargeTimeout, l.Timeout))

@@ -143,8 +143,8 @@ func TestRedisIsKilledAndBack(t *testing.T) {
 	}
 	server.Start()
 	for i, l := range limiters {
-		testkit.Eventually(t, "Redis is used again", func() bool { return !l.down.Load() && logs[i].Count("redis available again") > 0 })
-		if down, up := logs[i].Count("redis unavailable"), logs[i].Count("redis available again"); down != 1 || up != 1 {
+		testkit.Eventually(t, "Redis is used again", func() bool { return !l.Degraded() && logs[i].Count("redis counts requests again") > 0 })
+		if down, up := logs[i].Count("redis does not count requests"), logs[i].Count("redis counts requests again"); down != 1 || up != 1 {
 			t.Errorf("logged %d times that Redis is unavailable, %d times that it is available again", down, up)
 		}
 	}
@@ -164,12 +164,12 @@ func TestRedisHangs(t *testing.T) {
 	l.allowed(t, 2, "drv_1", time.Now()) // a chunk is one token: the second request asks Redis
 	server.Freeze()
 	allowed := l.allowed(t, 6, "drv_1", time.Now())
-	if n := failures(l); allowed != 6 || n != 1 || !l.down.Load() {
+	if n := failures(l); allowed != 6 || n != 1 || !l.Degraded() {
 		t.Errorf("%d of 6 allowed, and %.0f requests to Redis failed", allowed, n)
 	}
 	server.Thaw()
 	testkit.Run(t, l.Run)
-	testkit.Eventually(t, "Redis is used again", func() bool { return !l.down.Load() })
+	testkit.Eventually(t, "Redis is used again", func() bool { return !l.Degraded() })
 }
 
 // A caller who has hung up is served, and says nothing about Redis.
@@ -180,7 +180,7 @@ func TestCallerWhoHungUp(t *testing.T) {
 	for range 6 {
 		l.Allow(ctx, name(t), time.Now())
 	}
-	if n := failures(l); n != 0 || l.down.Load() {
+	if n := failures(l); n != 0 || l.Degraded() {
 		t.Errorf("%.0f requests to Redis count as failed", n)
 	}
 }
@@ -249,5 +249,33 @@ func TestOneFetchesForAll(t *testing.T) {
 	all.Wait()
 	if n := scripts(t, l.Redis) - before; n > 3 { // the first, and one for all that wait; the third where the burst is over
 		t.Errorf("%d scripts for 36 requests at once", n)
+	}
+}
+
+// A Redis that answers with an error counts no requests either: the instance limits on its own until Redis counts a probe.
+func TestRedisRefusesToCount(t *testing.T) {
+	server := servertest.StartRedis(t)
+	admin := dial(t, server.URL(), testkit.Patience)
+	limiters, logs := instances(t, 1, server.URL(), 100, 8)
+	for what, fault := range map[string][2][]any{
+		"full":       {{"CONFIG", "SET", "maxmemory", "1"}, {"CONFIG", "SET", "maxmemory", "0"}},
+		"no right":   {{"ACL", "SETUSER", "default", "-psetex"}, {"ACL", "SETUSER", "default", "+psetex"}},
+		"no scripts": {{"ACL", "SETUSER", "default", "-evalsha"}, {"ACL", "SETUSER", "default", "+evalsha"}},
+	} {
+		if err := admin.Do(t.Context(), fault[0]...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Eventually(t, what+": it is noticed", func() bool {
+			limiters[0].allowed(t, 4, what, time.Now())
+			return limiters[0].Degraded()
+		})
+		if n := logs[0].Count("redis does not count requests"); n != 1 {
+			t.Errorf("%s: %d lines", what, n)
+		}
+		if err := admin.Do(t.Context(), fault[1]...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Eventually(t, what+": Redis is used again", func() bool { return !limiters[0].Degraded() })
+		logs[0].Drain()
 	}
 }

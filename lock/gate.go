@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,7 +15,8 @@ import (
 
 // Gate sheds load with Redis keys that expire: a refused call costs one command. It has no renewal and no fence, because
 // the database behind it decides; for a lease to work under, see [Locker]. Every call returns within the timeout. After a
-// failure, calls return ErrUnavailable without asking Redis until a background probe is answered.
+// failure, also one that Redis answers, calls return ErrUnavailable without asking Redis until a background probe has obtained a name and
+// released it.
 //
 // It is safe for concurrent use. Run must be running, or the gate does not recover from a failure.
 type Gate struct {
@@ -60,8 +62,7 @@ func (g *Gate) obtain(ctx context.Context, name, owner string, ttl time.Duration
 	}
 	bounded, cancel := context.WithTimeout(ctx, g.timeout)
 	defer cancel()
-	// GET makes the reply contain the owner, which saves a second command.
-	holder, err := g.client.Do(bounded, "SET", name, owner, "NX", "GET", "PX", ttl.Milliseconds()).Text()
+	holder, err := g.set(bounded, name, owner, ttl)
 	switch {
 	case errors.Is(err, redis.Nil):
 		return lease, nil
@@ -71,6 +72,12 @@ func (g *Gate) obtain(ctx context.Context, name, owner string, ttl time.Duration
 		return lease, nil
 	}
 	return nil, &HeldError{Owner: holder}
+}
+
+// set returns the owner of name if that is held, and redis.Nil if owner has obtained it.
+func (g *Gate) set(ctx context.Context, name, owner string, ttl time.Duration) (holder string, err error) {
+	// GET makes the reply contain the owner, which saves a second command.
+	return g.client.Do(ctx, "SET", name, owner, "NX", "GET", "PX", ttl.Milliseconds()).Text()
 }
 
 // Owner returns the owner of name, "" if the name is free. It returns ErrUnavailable if Redis does not answer.
@@ -124,8 +131,7 @@ func (g *Gate) runScript(ctx context.Context, script *redis.Script, name string,
 	ctx = context.WithoutCancel(ctx)
 	bounded, cancel := context.WithTimeout(ctx, g.timeout)
 	defer cancel()
-	n, err := script.Run(bounded, g.client, []string{name}, args...).Int()
-	switch {
+	switch n, err := script.Run(bounded, g.client, []string{name}, args...).Int(); {
 	case err != nil:
 		return g.fail(ctx, err)
 	case n == 0:
@@ -134,57 +140,67 @@ func (g *Gate) runScript(ctx context.Context, script *redis.Script, name string,
 	return nil
 }
 
-// Degraded reports whether the gate considers Redis unreachable.
+// Degraded reports whether the gate considers Redis unavailable.
 func (g *Gate) Degraded() bool { return g.outages.now.Load() }
 
-// DegradedFor returns how long Redis was considered unreachable since the gate was made. It never decreases.
+// DegradedFor returns how long Redis was considered unavailable since the gate was made. It never decreases.
 func (g *Gate) DegradedFor() time.Duration { return g.outages.total() }
 
-// fail returns ErrUnavailable with err. It starts an outage unless the caller's context has ended or Redis answered with
-// an error.
+// fail returns ErrUnavailable with err. It starts an outage unless the caller's context has ended, or only this name can't be used: its key
+// has another type.
 func (g *Gate) fail(caller context.Context, err error) error {
-	var answered redis.Error
-	if caller.Err() != nil || errors.As(err, &answered) {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	if g.outages.begin() {
-		g.log.Warn("redis unavailable; the gate is bypassed until redis answers a probe", "error", err)
+	if caller.Err() == nil && !redis.HasErrorPrefix(err, "WRONGTYPE") && g.outages.begin() {
+		g.log.Warn("redis does not grant locks; the database alone decides until redis grants one to a probe", "error", err)
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
 const (
-	probeEvery = 200 * time.Millisecond
+	// probeEvery is the time between two probes during an outage, and healthyProbeEvery otherwise: then each call is a probe, too.
+	probeEvery, healthyProbeEvery = 200 * time.Millisecond, time.Second
 	// healthyProbe is the least timeout of a probe outside an outage. No call waits for it.
 	healthyProbe = time.Second
+	// probeNames is how many names are probed in turn in a cluster: its servers have a part of the names each.
+	probeNames = 16
 )
 
-// Run probes Redis, so that the gate notices when an outage begins and ends. It returns when ctx ends.
-func (g *Gate) Run(ctx context.Context) {
-	tick := time.NewTicker(probeEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			g.probe(ctx)
+// Run probes Redis, so that the gate notices when an outage begins and ends: it obtains and releases a name that begins with prefix, as
+// callers do. It returns when ctx ends.
+func (g *Gate) Run(ctx context.Context, prefix string) {
+	names := 1
+	if _, cluster := g.client.(*redis.ClusterClient); cluster {
+		names = probeNames
+	}
+	owner := "probe:" + rand.Text()
+	for n, good := 0, 0; ctx.Err() == nil; n++ {
+		if err := g.probe(ctx, fmt.Sprintf("%s{probe-%d}", prefix, n%names), owner); err != nil {
+			good = 0
+			_ = g.fail(ctx, err)
+		} else if good++; good >= names {
+			if lasted, ended := g.outages.end(); ended {
+				g.log.Warn("redis grants locks again; the gate is in use", "outage", lasted)
+			}
 		}
+		every := healthyProbeEvery
+		if g.Degraded() {
+			every = probeEvery
+		}
+		_ = sleep(ctx, every)
 	}
 }
 
-func (g *Gate) probe(ctx context.Context) {
+// probe obtains and releases name, if it is free. Another instance's probe may have it.
+func (g *Gate) probe(ctx context.Context, name, owner string) error {
 	timeout := max(healthyProbe, g.timeout)
-	if g.outages.now.Load() {
+	if g.Degraded() {
 		timeout = g.timeout
 	}
-	bounded, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if err := g.client.Ping(bounded).Err(); err != nil {
-		_ = g.fail(ctx, err)
-	} else if g.outages.end() {
-		g.log.Info("redis available again; the gate is in use")
+	if _, err := g.set(ctx, name, owner, healthyProbe); err != nil && !errors.Is(err, redis.Nil) {
+		return err
 	}
+	return gateReleaseScript.Run(ctx, g.client, []string{name}, owner).Err()
 }
 
 // EvictionPolicy returns the server's maxmemory-policy. With any other than "noeviction", Redis may evict a name that is
@@ -194,7 +210,7 @@ func (g *Gate) EvictionPolicy(ctx context.Context) (string, error) {
 	defer cancel()
 	info, err := g.client.InfoMap(bounded, "memory").Result()
 	if err != nil {
-		return "", g.fail(ctx, err)
+		return "", err
 	}
 	return info["Memory"]["maxmemory_policy"], nil
 }
@@ -219,18 +235,19 @@ func (o *outages) begin() bool {
 	return true
 }
 
-// end ends the outage. It reports false if there was none.
-func (o *outages) end() bool {
+// end ends the outage and returns how long it lasted. It reports false if there was none.
+func (o *outages) end() (lasted time.Duration, ended bool) {
 	if !o.now.Load() {
-		return false // the usual case, without the mutex
+		return 0, false // the usual case, without the mutex
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.now.Swap(false) {
-		return false
+		return 0, false
 	}
-	o.past += time.Since(o.since)
-	return true
+	lasted = time.Since(o.since)
+	o.past += lasted
+	return lasted, true
 }
 
 func (o *outages) total() time.Duration {

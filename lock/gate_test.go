@@ -41,6 +41,11 @@ func newGate(t *testing.T, url string) (*Gate, redis.UniversalClient) {
 	return NewGate(client, timeout, slog.New(slog.DiscardHandler), nil), client
 }
 
+// probing returns what runs the gate's probes.
+func probing(g *Gate) func(context.Context) {
+	return func(ctx context.Context) { g.Run(ctx, "probes:") }
+}
+
 func mustObtain(t *testing.T, r *Gate, name, owner string) *GateLease {
 	t.Helper()
 	l, err := r.Obtain(t.Context(), name, owner, time.Minute)
@@ -141,7 +146,7 @@ func TestReplyIsLost(t *testing.T) {
 	if direct.Get(t.Context(), "a").Val() != "me" {
 		t.Fatal("the test lost the command, not its reply")
 	}
-	stop := testkit.Run(t, r.Run)
+	stop := testkit.Run(t, probing(r))
 	testkit.Eventually(t, "Redis is used again", func() bool { return !r.Degraded() })
 	stop()
 	if err := l.Release(t.Context()); err != nil || direct.Exists(t.Context(), "a").Val() != 0 {
@@ -182,7 +187,7 @@ func TestRedisGoesAway(t *testing.T) {
 			}
 			t.Cleanup(func() { client.Close() })
 			g := NewGate(client, 500*time.Millisecond, slog.New(slog.DiscardHandler), nil)
-			stop := testkit.Run(t, g.Run)
+			stop := testkit.Run(t, probing(g))
 			obtained := func() bool {
 				_, err := g.Obtain(t.Context(), name, "me", time.Minute)
 				return err == nil
@@ -196,7 +201,7 @@ func TestRedisGoesAway(t *testing.T) {
 			if !g.Degraded() {
 				t.Error("the outage was not noticed")
 			}
-			testkit.Run(t, g.Run)
+			testkit.Run(t, probing(g))
 			fault.end(server, proxy)
 			testkit.Eventually(t, "Redis is used again", obtained)
 		})
@@ -207,7 +212,7 @@ func TestRedisGoesAway(t *testing.T) {
 func TestAnIdleRedisGoesAway(t *testing.T) {
 	server := servertest.StartRedis(t)
 	r, _ := newGate(t, server.URL())
-	testkit.Run(t, r.Run)
+	testkit.Run(t, probing(r))
 	server.Kill()
 	testkit.Eventually(t, "the outage is noticed", r.Degraded)
 	server.Start()
@@ -260,7 +265,7 @@ func TestEvictionPolicy(t *testing.T) {
 func TestDegradedFor(t *testing.T) {
 	server := servertest.StartRedis(t)
 	g, _ := newGate(t, server.URL())
-	testkit.Run(t, g.Run)
+	testkit.Run(t, probing(g))
 	var past time.Duration
 	for range 2 {
 		if g.DegradedFor() != past {
@@ -274,5 +279,71 @@ func TestDegradedFor(t *testing.T) {
 			t.Errorf("it decreased to %s", g.DegradedFor())
 		}
 		past = g.DegradedFor()
+	}
+}
+
+// A Redis that answers, and refuses what a caller needs, is as good as away: the first refused call begins the outage, a probe notices it
+// without any call, the line names the answer, and the gate recovers by itself.
+func TestRedisAnswersAndRefuses(t *testing.T) {
+	type command = []any
+	user := func(rules ...any) command { return append(command{"ACL", "SETUSER", "limited"}, rules...) }
+	for name, fault := range map[string]struct {
+		begin, end []command
+		answer     string
+	}{
+		"SET is not allowed": {[]command{user("-set")}, []command{user("+set")}, "NOPERM"},
+		"scripts are not":    {[]command{user("-evalsha")}, []command{user("+evalsha")}, "NOPERM"},
+		"DEL is not":         {[]command{user("-del")}, []command{user("+del")}, "can't run this command"},
+		"the keys are not":   {[]command{user("resetkeys", "~other")}, []command{user("resetkeys", "~*")}, "NOPERM"},
+		"the password changes": {
+			[]command{user("resetpass", ">new"), {"CLIENT", "KILL", "USER", "limited"}}, []command{user("resetpass", ">password")}, "WRONGPASS",
+		},
+		"a replica": {[]command{{"REPLICAOF", "127.0.0.1", "1"}}, []command{{"REPLICAOF", "NO", "ONE"}}, "READONLY"},
+		"a replica without data": {
+			[]command{{"CONFIG", "SET", "replica-serve-stale-data", "no"}, {"REPLICAOF", "127.0.0.1", "1"}}, []command{{"REPLICAOF", "NO", "ONE"}}, "",
+		},
+		"full": {[]command{{"CONFIG", "SET", "maxmemory", "1"}}, []command{{"CONFIG", "SET", "maxmemory", "0"}}, "OOM"},
+		"replicas are missing": {
+			[]command{{"CONFIG", "SET", "min-replicas-to-write", "1"}}, []command{{"CONFIG", "SET", "min-replicas-to-write", "0"}}, "NOREPLICAS",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := servertest.StartRedis(t)
+			admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
+			t.Cleanup(func() { admin.Close() })
+			do := func(commands ...command) {
+				t.Helper()
+				for _, c := range commands {
+					if err := admin.Do(t.Context(), c...).Err(); err != nil {
+						t.Fatal(c, err)
+					}
+				}
+			}
+			do(user("on", ">password", "+@all", "~*", "&*"))
+			client, err := redisclient.Dial("redis://limited:password@"+server.Addr(), timeout)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { client.Close() })
+			log := &testkit.LogBuffer{}
+			called, idle := NewGate(client, timeout, slog.New(slog.NewTextHandler(log, nil)), nil), NewGate(client, timeout, slog.New(slog.DiscardHandler), nil)
+			mustObtain(t, called, "a", "me").Release(t.Context())
+			do(fault.begin...)
+			testkit.Eventually(t, "a refused call begins the outage", func() bool {
+				if l, err := called.Obtain(t.Context(), "b", "me", time.Minute); err == nil {
+					_ = l.Release(t.Context())
+				}
+				return called.Degraded()
+			})
+			if text := log.String(); strings.Count(text, "does not grant locks") != 1 || !strings.Contains(text, fault.answer) {
+				t.Errorf("the line does not name %s: %s", fault.answer, text)
+			}
+			testkit.Run(t, probing(idle))
+			testkit.Eventually(t, "a probe notices the outage", idle.Degraded)
+			do(fault.end...)
+			testkit.Run(t, probing(called))
+			testkit.Eventually(t, "both are in use again", func() bool { return !called.Degraded() && !idle.Degraded() })
+		})
 	}
 }

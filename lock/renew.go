@@ -61,8 +61,11 @@ func (l *Lease) applyRenewal(sent time.Time, err error) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	slack := time.Until(l.trustedUntil)
+	before := l.renewErr
 	if l.renewErr = err; err != nil {
-		l.locker.log.Warn("lock not renewed; the renewal will be retried", "name", l.name, "owner", l.owner, "left", slack, "error", err)
+		if before == nil {
+			l.locker.log.Warn("lock not renewed; the renewal is retried until the lease ends", "name", l.name, "owner", l.owner, "left", slack, "error", err)
+		}
 		return min(l.hold.RenewEvery/4, max(slack/4, time.Millisecond))
 	}
 	l.locker.metrics.renewed(slack, l.hold.TTL)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,7 +28,7 @@ const examineTimeout = 2 * time.Second
 // Examine checks the Redis at rawURL, and writes nothing there. uses are the commands that the user of the URL must be allowed to send, and
 // tap is how long a tap waits for Redis.
 func Examine(ctx context.Context, r *doctor.Report, rawURL string, uses []Use, tap time.Duration) {
-	rest := []string{"redis.version", "redis.role", "redis.eviction", "redis.scripts", "redis.latency"}
+	rest := []string{"redis.version", "redis.role", "redis.eviction", "redis.scripts", "redis.writes", "redis.latency"}
 	opts, err := parseURL(rawURL)
 	if err != nil {
 		r.Add("redis.connection", doctor.Failure(err.Error(), "correct FIRSTTAP_REDIS_URL"))
@@ -50,7 +51,7 @@ func Examine(ctx context.Context, r *doctor.Report, rawURL string, uses []Use, t
 	if opts.IsClusterMode {
 		r.Check(ctx, "redis.cluster", e.cluster)
 	}
-	for i, check := range []func(context.Context) doctor.Finding{e.version, e.role, e.eviction, e.scripts, e.latency} {
+	for i, check := range []func(context.Context) doctor.Finding{e.version, e.role, e.eviction, e.scripts, e.writes, e.latency} {
 		r.Check(ctx, rest[i], check)
 	}
 }
@@ -67,7 +68,7 @@ func ExamineServer(ctx context.Context, rawURL string, uses []Use) doctor.Findin
 		return doctor.Failure(err.Error(), "correct FIRSTTAP_QUORUM_URLS")
 	}
 	all := doctor.Good("")
-	for _, check := range []func(context.Context) doctor.Finding{e.connect, e.version, e.role, e.eviction, e.scripts} {
+	for _, check := range []func(context.Context) doctor.Finding{e.connect, e.version, e.role, e.eviction, e.scripts, e.writes} {
 		f := check(ctx)
 		if f.Status == doctor.Fails {
 			return doctor.Failure(opts.Addrs[0]+": "+f.Found, strings.ReplaceAll(f.Next, "FIRSTTAP_REDIS_URL", "FIRSTTAP_QUORUM_URLS"))
@@ -110,7 +111,7 @@ func (e *examination) connect(ctx context.Context) doctor.Finding {
 	seeds := strings.Join(e.opts.Addrs, ", ")
 	err := e.visit(ctx)
 	if err != nil && len(e.nodes) == 0 {
-		return doctor.Failure(seeds+": "+err.Error(), afterNoConnection(err))
+		return doctor.Failure(seeds+": "+err.Error(), afterError(err))
 	}
 	var addrs []string
 	for _, n := range e.nodes {
@@ -171,18 +172,58 @@ func visitNode(ctx context.Context, c *redis.Client, addr string) (*node, error)
 	return n, nil
 }
 
-// afterNoConnection says what to do about the error.
-func afterNoConnection(err error) string {
+// refusedCommand finds the command in a refusal of Redis, and nothing in one of a key or a channel.
+var refusedCommand = regexp.MustCompile(`run the '([^']+)' command`)
+
+// grant returns the command that allows what a refusal of Redis names.
+func grant(refusal string) string {
+	user := "ACL SETUSER ... "
+	if found := refusedCommand.FindStringSubmatch(refusal); found != nil {
+		return user + "+" + found[1]
+	}
+	if strings.Contains(refusal, "channel") {
+		return user + "&* (docs/operations.md names the channels)"
+	}
+	return user + "~* (docs/operations.md names the keys)"
+}
+
+// grants returns what allows the commands that a user may not send.
+func grants(refused []string) string {
+	var names []string
+	for _, use := range refused {
+		name, _, _ := strings.Cut(use, " ")
+		names = append(names, "+"+name)
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), " ")
+}
+
+// afterError says what to do about an error that a server answered, or about one that kept it from answering.
+func afterError(err error) string {
 	text := err.Error()
-	switch {
-	case strings.HasPrefix(text, "WRONGPASS"), strings.HasPrefix(text, "NOAUTH"), strings.Contains(text, "AUTH"):
+	switch code, _, _ := strings.Cut(text, " "); code {
+	case "WRONGPASS", "NOAUTH":
 		return "correct the user and the password in FIRSTTAP_REDIS_URL (escape / ? # and @ in them)"
-	case strings.Contains(text, "cluster support disabled"):
-		return "want redis://host:port in FIRSTTAP_REDIS_URL, as the server is in no cluster"
-	case strings.HasPrefix(text, "NOPERM"):
-		return "allow the user this command: ACL SETUSER ... +ping +info"
-	case strings.HasPrefix(text, "LOADING"):
+	case "NOPERM":
+		return "allow the user this command: " + grant(text)
+	case "LOADING":
 		return "wait until the server has loaded its data"
+	case "READONLY":
+		return "lead FIRSTTAP_REDIS_URL to the master, or name the sentinels: redis+sentinel://h1,h2,h3/name-of-the-master"
+	case "OOM":
+		return "raise maxmemory, or find out what fills it: redis-cli --bigkeys"
+	case "MISCONF":
+		return "make room on the server's disk, and look for the cause in its log: it can't save its data and refuses to write"
+	case "NOREPLICAS":
+		return "bring the replicas back, or lower min-replicas-to-write"
+	case "CLUSTERDOWN":
+		return "start the masters that are gone: redis-cli --cluster check"
+	}
+	if strings.Contains(text, "cluster support disabled") {
+		return "want redis://host:port in FIRSTTAP_REDIS_URL, as the server is in no cluster"
+	}
+	if strings.Contains(text, "AUTH") {
+		return "correct the user and the password in FIRSTTAP_REDIS_URL (escape / ? # and @ in them)"
 	}
 	if n := (net.Error)(nil); errors.As(err, &n) || errors.Is(err, context.DeadlineExceeded) {
 		return "check that Redis runs at that address and that no firewall is between; until it answers, claims go through the database alone"
@@ -197,7 +238,7 @@ func (e *examination) each(check func(*node) doctor.Finding) doctor.Finding {
 	for _, n := range e.nodes {
 		f := check(n)
 		if n.hidden != nil && f.Status == "" {
-			f = doctor.Doubt("can't be seen: "+n.hidden.Error(), "allow the user INFO: ACL SETUSER ... +info")
+			f = doctor.Doubt("can't be seen: "+n.hidden.Error(), afterError(n.hidden))
 		}
 		if len(e.nodes) > 1 {
 			f.Found = n.addr + ": " + f.Found
@@ -288,12 +329,26 @@ func (e *examination) scripts(ctx context.Context) doctor.Finding {
 		refused, err := n.client.Eval(ctx, permissions, nil, string(uses)).StringSlice()
 		switch {
 		case err != nil:
-			return doctor.Failure("no script runs: "+err.Error(), "allow the user scripts: ACL SETUSER ... +eval +evalsha")
+			return doctor.Failure("no script runs: "+err.Error(), afterError(err))
 		case len(refused) > 0:
-			return doctor.Failure("the user may not send: "+strings.Join(refused, "; "), "allow these commands, keys and channels: ACL SETUSER ... +command ~key &channel")
+			return doctor.Failure("the user may not send: "+strings.Join(refused, "; "),
+				"allow these commands, and the keys and channels that they name: ACL SETUSER ... "+grants(refused))
 		}
 		return doctor.Good(fmt.Sprintf("run, and the user may send all %d commands", len(e.uses)))
 	})
+}
+
+// writes sends a command that is refused as a lock's is, and writes nothing: no key is there that it could change.
+func (e *examination) writes(ctx context.Context) doctor.Finding {
+	for _, use := range e.uses {
+		if use[0] != "set" {
+			continue
+		}
+		if err := e.client.Do(ctx, "SET", use[1], "v", "XX", "GET", "PX", "1").Err(); err != nil && !errors.Is(err, redis.Nil) {
+			return doctor.Failure("a lock is refused: "+err.Error(), afterError(err))
+		}
+	}
+	return doctor.Good("locks are not refused")
 }
 
 // pings is how many commands measure the latency.
@@ -305,7 +360,7 @@ func (e *examination) latency(ctx context.Context) doctor.Finding {
 		for i := range took {
 			asked := time.Now()
 			if err := n.client.Ping(ctx).Err(); err != nil {
-				return doctor.Failure(err.Error(), afterNoConnection(err))
+				return doctor.Failure(err.Error(), afterError(err))
 			}
 			took[i] = time.Since(asked)
 		}

@@ -28,7 +28,7 @@ func (e *examination) cluster(ctx context.Context) doctor.Finding {
 	return e.each(func(n *node) doctor.Finding {
 		text, err := n.client.ClusterInfo(ctx).Result()
 		if err != nil {
-			return doctor.Failure(err.Error(), "allow the user CLUSTER INFO: ACL SETUSER ... +cluster|info")
+			return doctor.Failure(err.Error(), afterError(err))
 		}
 		info := map[string]string{}
 		for line := range strings.Lines(text) {
@@ -51,21 +51,22 @@ type sentinel struct {
 	refused, silent error
 }
 
-// askSentinels asks all sentinels at once: without user and password, as FirstTap does.
+// askSentinels asks all sentinels at once.
 func askSentinels(ctx context.Context, opts *redis.UniversalOptions) []sentinel {
 	all := make([]sentinel, len(opts.Addrs))
 	var asking sync.WaitGroup
 	for i, addr := range opts.Addrs {
-		asking.Go(func() { all[i] = askSentinel(ctx, addr, opts.MasterName) })
+		asking.Go(func() { all[i] = askSentinel(ctx, addr, opts) })
 	}
 	asking.Wait()
 	return all
 }
 
-func askSentinel(ctx context.Context, addr, master string) sentinel {
-	s := sentinel{addr: addr}
+func askSentinel(ctx context.Context, addr string, opts *redis.UniversalOptions) sentinel {
+	s, master := sentinel{addr: addr}, opts.MasterName
 	c := redis.NewSentinelClient(&redis.Options{
-		Addr: addr, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, ContextTimeoutEnabled: true,
+		Addr: addr, Username: opts.SentinelUsername, Password: opts.SentinelPassword, TLSConfig: opts.TLSConfig,
+		MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, ContextTimeoutEnabled: true,
 		DialTimeout: examineTimeout, ReadTimeout: examineTimeout, WriteTimeout: examineTimeout,
 	})
 	defer c.Close()
@@ -107,6 +108,13 @@ func examineSentinels(ctx context.Context, opts *redis.UniversalOptions) doctor.
 			masters[s.master] = true
 		}
 	}
+	next := "start the sentinels that are gone, and check the master's name: redis-cli -p 26379 SENTINEL CKQUORUM " + opts.MasterName
+	if all := strings.Join(append(refused, silent...), " "); strings.Contains(all, "NOAUTH") || strings.Contains(all, "WRONGPASS") {
+		next = "the sentinels have a password of their own, even if it is the master's: set the option, redis+sentinel://...?sentinel_password=..., " +
+			"and sentinel_username if they have users"
+	} else if strings.Contains(all, "NOPERM") {
+		next = "allow the sentinels' user: " + grant(all)
+	}
 	willing := len(opts.Addrs) - len(silent) - len(refused)
 	found := fmt.Sprintf("%d of %d sentinels see a quorum", willing, len(opts.Addrs))
 	if problems := slices.Concat(refused, silent); len(problems) > 0 {
@@ -117,9 +125,9 @@ func examineSentinels(ctx context.Context, opts *redis.UniversalOptions) doctor.
 		return doctor.Failure(found+"; they name different masters: "+strings.Join(slices.Sorted(maps.Keys(masters)), ", "),
 			"wait until a failover is finished, or correct the sentinels that are wrong")
 	case len(refused) > 0 || willing <= len(opts.Addrs)/2:
-		return doctor.Failure(found, "start the sentinels that are gone, and check the master's name: redis-cli -p 26379 SENTINEL CKQUORUM "+opts.MasterName)
+		return doctor.Failure(found, next)
 	case len(silent) > 0:
-		return doctor.Doubt(found, "start the sentinels that are gone")
+		return doctor.Doubt(found, next)
 	}
 	return doctor.Good(found)
 }

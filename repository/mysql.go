@@ -95,15 +95,13 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 	if s.lookPool, err = s.primaryPool(brief, lookConns, neverRecheck, at); err != nil { // a look contains the check
 		return nil, errors.Join(err, s.Close())
 	}
-	probed, err := newPrimary(quick, 0, at)
+	probe, err := s.openPrimary(quick, 1, 0, at)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	probe := limitPool(sql.OpenDB(probed), 1)
-	s.closers = append(s.closers, probe.Close)
 	s.dialect = dialect{
 		name:        schemaOf(version),
-		ping:        probe.PingContext,
+		ping:        func(ctx context.Context) error { return commits(ctx, probe) },
 		readOnly:    readOnlySQL,
 		leaveServer: at.leave,
 		now:         func() string { return mysqlNow },
@@ -217,7 +215,7 @@ func MySQLConfig(rawURL string) (*driver.Config, error) {
 
 // serverVersion waits until the server is reachable and takes writes, and returns its version.
 func serverVersion(ctx context.Context, config *driver.Config, log *slog.Logger) (version string, err error) {
-	connector, err := newPrimary(config, 0, &server{})
+	connector, err := newPrimary(config, 1, 0, &server{})
 	if err != nil {
 		return "", err
 	}
@@ -242,13 +240,33 @@ func serverVersion(ctx context.Context, config *driver.Config, log *slog.Logger)
 
 // primaryPool returns a pool of connections to the server, which are checked when they are taken from the pool after that time.
 func (s *Store) primaryPool(config *driver.Config, conns int, every time.Duration, at *server) (*gorm.DB, error) {
-	connector, err := newPrimary(config, every, at)
+	pool, err := s.openPrimary(config, conns, every, at)
+	if err != nil {
+		return nil, err
+	}
+	return gorm.Open(mysql.New(mysql.Config{Conn: pool, SkipInitializeWithVersion: true}), gormConfig())
+}
+
+func (s *Store) openPrimary(config *driver.Config, conns int, every time.Duration, at *server) (*sql.DB, error) {
+	connector, err := newPrimary(config, conns, every, at)
 	if err != nil {
 		return nil, err
 	}
 	pool := limitPool(sql.OpenDB(connector), conns)
 	s.closers = append(s.closers, pool.Close)
-	return gorm.Open(mysql.New(mysql.Config{Conn: pool, SkipInitializeWithVersion: true}), gormConfig())
+	return pool, nil
+}
+
+// commits returns nil once the server has committed a write: a server that answers and commits nothing is away. It writes one row, which is
+// no lock that is held, and only if no instance has done so in the last probeFresh: else it waits for such a write that is being committed.
+func commits(ctx context.Context, probe *sql.DB) error {
+	const fresh = "lock_until BETWEEN UTC_TIMESTAMP(6) - INTERVAL 1500000 MICROSECOND AND UTC_TIMESTAMP(6)"
+	_, err := probe.ExecContext(ctx, "INSERT INTO shedlock (name, lock_until, locked_at, locked_by) VALUES ('"+probeRow+
+		"', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), '') ON DUPLICATE KEY UPDATE lock_until = IF("+fresh+", lock_until, UTC_TIMESTAMP(6))")
+	if isServerError(err, deadlock) { // instances that insert the row together; the server commits one of them
+		return nil
+	}
+	return err
 }
 
 func seconds(d time.Duration) string { return strconv.Itoa(int(d.Seconds())) }
@@ -278,7 +296,7 @@ func OpenPool(url string, conns int) (*sql.DB, migrations.Dialect, error) {
 	}
 	config.Params["innodb_lock_wait_timeout"] = seconds(usualPatience)
 	config.Params[sessionTimeout] = strconv.Itoa(sessionSeconds)
-	connector, err := newPrimary(config, 0, &server{})
+	connector, err := newPrimary(config, conns, 0, &server{})
 	if err != nil {
 		return nil, "", err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -16,7 +17,7 @@ const (
 	// A connection is closed at a random age between these, so that a pool does not lose all connections at once. The
 	// maximum bounds how long an instance uses a server that its address no longer leads to and that still takes writes.
 	minConnAge, maxConnAge = 3 * time.Minute, 5 * time.Minute
-	// redialPause is how long Connect fails at once after a dial has led to a read-only server.
+	// redialPause is how long Connect fails at once after a dial has led to a server that can't be used.
 	redialPause = 100 * time.Millisecond
 	// suspectPause is the least time between two suspicions: a slow server loses its connections at most that often.
 	suspectPause = time.Second
@@ -74,8 +75,14 @@ type primaryConnector struct {
 	// that is tried, more than a dial does.
 	checkTimeout time.Duration
 	server       *server
-	// refusedAt is when a dial last led to a read-only server.
-	refusedAt atomic.Pointer[time.Time]
+	// refused is what a dial last found out that keeps the server from being used.
+	refused atomic.Pointer[refusal]
+	pool    poolLimit
+}
+
+type refusal struct {
+	at  time.Time
+	err error
 }
 
 const neverRecheck = -1 * time.Second
@@ -84,16 +91,19 @@ const neverRecheck = -1 * time.Second
 // compared as text: MariaDB 12 has words instead of 0 and 1, and a word compared with a number counts as 0.
 const readOnlySQL = "(CONCAT(@@GLOBAL.read_only) NOT IN ('0', 'OFF') OR CONCAT(@@GLOBAL.innodb_read_only) NOT IN ('0', 'OFF'))"
 
-// newPrimary returns a connector to the server at config's address. It does not connect.
-func newPrimary(config *mysql.Config, every time.Duration, s *server) (*primaryConnector, error) {
+// newPrimary returns a connector to the server at config's address, for a pool of so many connections. It does not connect.
+func newPrimary(config *mysql.Config, conns int, every time.Duration, s *server) (*primaryConnector, error) {
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, err
 	}
-	return &primaryConnector{Connector: connector, server: s, recheckAfter: every, checkTimeout: config.Timeout / 2}, nil
+	return &primaryConnector{
+		Connector: connector, server: s, recheckAfter: every, checkTimeout: config.Timeout / 2, pool: poolLimit{conns: conns},
+	}, nil
 }
 
-// Connect implements driver.Connector. It returns errReadOnly if the server takes no writes. If the server is suspected and the dial is
+// Connect implements driver.Connector. It returns errReadOnly if the server takes no writes, and errGivenUp if it still executes statements
+// that were given up, so that with this connection it would have more of this pool than the pool may have. If the server is suspected and the dial is
 // slow, it dials once more: the first dial may have waited for a server that has been replaced meanwhile.
 func (p *primaryConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	began := time.Now()
@@ -113,9 +123,14 @@ func (p *primaryConnector) Connect(ctx context.Context) (driver.Conn, error) {
 }
 
 func (p *primaryConnector) dial(ctx context.Context) (*primaryConn, error) {
-	if refused := p.refusedAt.Load(); refused != nil && time.Since(*refused) < redialPause {
-		return nil, errReadOnly
+	if refused := p.refused.Load(); refused != nil && time.Since(refused.at) < redialPause {
+		return nil, refused.err
 	}
+	done, err := p.pool.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	generation := p.server.generation.Load()
 	dialed, err := p.Connector.Connect(ctx)
 	if err != nil {
@@ -131,12 +146,21 @@ func (p *primaryConnector) dial(ctx context.Context) (*primaryConn, error) {
 		age = doubtedAge/2 + rand.N(doubtedAge/2)
 	}
 	c := &primaryConn{conn: whole, primary: p, generation: generation, checkedAt: now, expiresAt: now.Add(age)}
+	p.pool.opened()
+	var unusable error
 	switch readOnly, err := c.isReadOnly(ctx); {
 	case err != nil:
 		return nil, errors.Join(fmt.Errorf("the query whether the server takes writes: %w", err), c.Close())
 	case readOnly:
-		p.refusedAt.Store(&now)
-		return nil, errors.Join(errReadOnly, c.Close())
+		unusable = errReadOnly
+	default:
+		if unusable, err = p.pool.check(ctx, c); err != nil {
+			return nil, errors.Join(fmt.Errorf("the query for statements that were given up: %w", err), c.Close())
+		}
+	}
+	if unusable != nil {
+		p.refused.Store(&refusal{now, unusable})
+		return nil, errors.Join(unusable, c.Close())
 	}
 	return c, nil
 }
@@ -163,6 +187,14 @@ type primaryConn struct {
 	expiresAt  time.Time
 	taken      bool // the pool has taken it, so that it was checked then
 	broken     bool // the driver can't read what the server sends
+	session    session
+	unanswered bool // the server may still be executing a statement
+}
+
+// Close implements driver.Conn.
+func (c *primaryConn) Close() error {
+	c.primary.pool.closed(c)
+	return c.conn.Close()
 }
 
 // ResetSession implements driver.SessionResetter: the pool calls it when it takes the connection, but not for the first time. Only after
@@ -237,6 +269,7 @@ func (c *primaryConn) answered(asked time.Time, err *error) {
 		*err = fmt.Errorf("%w: the answer can't be read: %v", mysql.ErrInvalidConn, why)
 		return
 	}
+	c.unanswered = *err != nil && !errors.As(*err, new(*mysql.MySQLError)) && !errors.Is(*err, driver.ErrBadConn)
 	if *err == nil || c.generation != c.primary.server.generation.Load() {
 		return
 	}
@@ -302,12 +335,21 @@ func (c *primaryConn) isReadOnly(ctx context.Context) (readOnly bool, err error)
 	// A caller whose context ends during the check would cost the pool a good connection.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.primary.checkTimeout)
 	defer cancel()
-	rows, err := c.conn.QueryContext(ctx, "SELECT "+readOnlySQL, nil)
+	query, answer := "SELECT "+readOnlySQL, make([]driver.Value, 3)
+	if c.session.id != 0 {
+		answer = answer[:1]
+	} else {
+		query += ", CONNECTION_ID(), CONCAT(@@hostname, ' ', @@port, ' ', @@server_id)"
+	}
+	rows, err := c.conn.QueryContext(ctx, query, nil)
 	if err != nil {
 		return false, err
 	}
-	answer := make([]driver.Value, 1)
 	err = errors.Join(rows.Next(answer), rows.Close())
+	if len(answer) > 1 {
+		c.session.id, _ = strconv.ParseUint(text(answer[1]), 10, 64)
+		c.session.server = text(answer[2])
+	}
 	switch answer[0] {
 	case int64(0):
 		return false, err

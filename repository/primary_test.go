@@ -192,7 +192,7 @@ func TestReadOnlyServerIsDialledNowAndThen(t *testing.T) {
 		config, err := MySQLConfig(db.url)
 		must(t, err)
 		config.Timeout = 2 * testkit.Patience // of which the check whether the server is read-only has half
-		p, err := newPrimary(config, 0, &server{})
+		p, err := newPrimary(config, 8, 0, &server{})
 		must(t, err)
 		counted := &countedConnector{Connector: p.Connector}
 		p.Connector = counted
@@ -201,7 +201,7 @@ func TestReadOnlyServerIsDialledNowAndThen(t *testing.T) {
 			if _, err := p.Connect(t.Context()); !errors.Is(err, errReadOnly) {
 				t.Fatal(err)
 			}
-			p.refusedAt.Store(new(time.Now().Add(time.Hour))) // just now, however long this takes
+			p.refused.Store(&refusal{time.Now().Add(time.Hour), errReadOnly}) // just now, however long this takes
 		}
 		if counted.dials != 1 {
 			t.Errorf("%d dials", counted.dials)

@@ -2,26 +2,29 @@ package repository
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
-
-	"firsttap/migrations"
 )
 
 const (
-	// probeInterval is the time between two checks; probeTimeout bounds each.
+	// probeInterval is the time between two checks, and probeWrites that between two that write; probeTimeout bounds each.
 	probeInterval = time.Second
-	probeTimeout  = time.Second
+	probeWrites   = 2 * time.Second
+	probeTimeout  = 2 * time.Second
+	// probeRow is the name of the row that the checks write.
+	probeRow = "firsttap:probe"
 	// maxProbeAge is the age from which a result no longer counts: the checks have stopped.
 	maxProbeAge = 5 * time.Second
 )
 
-// Probe checks every second whether the database takes writes: by the look that all parts of the process share, or by a question of its
-// own if there is no such look. So reading its result costs the database nothing.
+// Probe checks every second whether the database commits writes: every other time by a write of its own, and in between by the look that all
+// parts of the process share, if there is one. Reading its result costs the database nothing.
 type Probe struct {
-	store    *Store
-	lastGood atomic.Pointer[time.Time] // the time of the last check; nil if that failed
-	down     bool                      // the failure was logged
+	store     *Store
+	lastGood  atomic.Pointer[time.Time] // the time of the last check; nil if that failed
+	wroteAt   time.Time                 // of the last check that wrote
+	downSince time.Time                 // zero while the database is up
 }
 
 // Probe returns a probe that has checked the database once. Run repeats the check.
@@ -37,8 +40,24 @@ func (p *Probe) Up() bool {
 	return good != nil && time.Since(*good) < maxProbeAge
 }
 
-// Run checks the database every second until ctx ends.
+// Run checks the database every second until ctx ends, and its replica now and then.
 func (p *Probe) Run(ctx context.Context) {
+	if r := p.store.replica; r != nil {
+		var checking sync.WaitGroup
+		defer checking.Wait()
+		checking.Go(func() {
+			tick := time.NewTicker(r.pause)
+			defer tick.Stop()
+			for {
+				p.store.checkReplica(ctx)
+				select {
+				case <-ctx.Done():
+					return
+				case <-tick.C:
+				}
+			}
+		})
+	}
 	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
 	for {
@@ -53,13 +72,15 @@ func (p *Probe) Run(ctx context.Context) {
 
 func (p *Probe) ask(ctx context.Context) {
 	asked, err := time.Now(), error(nil)
-	// A look does not tell whether SQLite's file is writable. One that fails or hangs may wait for a table that is being altered.
-	if l := p.store.looks.fresh(maxLookAge); l != nil && p.store.dialect.name != migrations.SQLite {
+	// A look that fails or hangs may wait for a table that is being altered.
+	if l := p.store.looks.fresh(maxLookAge); l != nil && asked.Sub(p.wroteAt) < probeWrites {
 		asked = l.ReadAt
 	} else {
 		bounded, cancel := context.WithTimeout(ctx, probeTimeout)
 		defer cancel()
-		err = p.store.Ping(bounded)
+		if err = p.store.Ping(bounded); err == nil {
+			p.wroteAt = asked
+		}
 	}
 	if ctx.Err() != nil {
 		return // the error says nothing about the database
@@ -69,11 +90,12 @@ func (p *Probe) ask(ctx context.Context) {
 	} else {
 		p.lastGood.Store(&asked)
 	}
-	switch down := err != nil; {
-	case down && !p.down:
+	switch down := !p.downSince.IsZero(); {
+	case err != nil && !down:
+		p.downSince = asked
 		p.store.log.Error("the database takes no writes; this instance is not ready until it does", "error", err)
-	case !down && p.down:
-		p.store.log.Warn("the database takes writes again; this instance is ready")
+	case err == nil && down:
+		p.store.log.Warn("the database takes writes again; this instance is ready", "outage", time.Since(p.downSince))
+		p.downSince = time.Time{}
 	}
-	p.down = err != nil
 }

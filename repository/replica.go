@@ -55,8 +55,10 @@ type replica struct {
 	latest *position     // guarded by asking
 
 	mu     sync.Mutex
-	leftAt time.Time // zero while the replica is in use
+	leftAt time.Time // of the last try that failed; zero while the replica is in use
 	trying bool      // a read tries the replica that was left
+	// outageAt is when the replica was left first.
+	outageAt time.Time
 
 	byReplica, byPrimary atomic.Uint64
 }
@@ -139,9 +141,27 @@ func (s *Store) openReplica(url, version, readLimit string, unit time.Duration) 
 	}
 	s.closers = append(s.closers, r.pool.Close)
 	r.pool.SetConnMaxLifetime(maxConnAge) // the address may lead to another replica
-	r.db, err = gorm.Open(gormmysql.New(gormmysql.Config{Conn: r.pool, SkipInitializeWithVersion: true}), gormConfig())
+	without := gormConfig()
+	without.DisableAutomaticPing = true
+	r.db, err = gorm.Open(gormmysql.New(gormmysql.Config{Conn: r.pool, SkipInitializeWithVersion: true}), without)
 	s.replica = r
 	return err
+}
+
+// checkReplica tries the replica as a list does, every replicaPause, so that who looks at an instance that is asked for no lists knows too whether
+// its replica is away. A read that the primary would answer in its place is none.
+func (s *Store) checkReplica(ctx context.Context) {
+	r := s.replica
+	trial, ok := r.begin()
+	if !ok {
+		return
+	}
+	err := s.readReplica(ctx, func(context.Context, *Store) error { return nil })
+	if ctx.Err() != nil || errors.Is(err, errNoPosition) || errors.Is(err, errAllBusy) {
+		r.giveUp(trial)
+		return
+	}
+	r.end(trial, err)
 }
 
 // fromReplica calls read with a Store that reads from the replica if that is up to date, and otherwise, or if the replica fails, with s. read
@@ -300,9 +320,10 @@ func (r *replica) end(trial bool, err error) {
 	r.trying = r.trying && !trial
 	switch left := !r.leftAt.IsZero(); {
 	case err == nil && trial:
+		r.log.Warn("the read replica is up to date again; it answers lists", "outage", time.Since(r.outageAt))
 		r.leftAt = time.Time{}
-		r.log.Info("the read replica is up to date again; it answers lists")
 	case err != nil && !left:
+		r.outageAt = time.Now()
 		r.log.Warn("the read replica is left; the primary answers lists, and one list tries the replica now and then", "every", r.pause, "error", err)
 		fallthrough
 	case err != nil && trial:

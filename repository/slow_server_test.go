@@ -44,12 +44,15 @@ type slowConn struct {
 	closed bool
 }
 
-func (c *slowConn) QueryContext(ctx context.Context, _ string, _ []driver.NamedValue) (driver.Rows, error) {
+func (c *slowConn) QueryContext(ctx context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
 	if err := wait(ctx, c.server.answer); err != nil {
 		return nil, err
 	}
 	if c.server.panics {
 		_ = make([]byte, 0)[c.server.handshake:1] // as a driver that reads beyond a packet's end
+	}
+	if query == "SHOW PROCESSLIST" {
+		return noSessions{}, nil
 	}
 	return noRows{}, nil
 }
@@ -84,5 +87,17 @@ func (c *slowConn) Close() error                       { c.closed = true; return
 // noRows is the answer that the server is not read-only.
 type noRows struct{ driver.Rows }
 
-func (noRows) Next(values []driver.Value) error { values[0] = int64(0); return nil }
-func (noRows) Close() error                     { return nil }
+func (noRows) Next(values []driver.Value) error {
+	for i := range values {
+		values[i] = int64(0)
+	}
+	return nil
+}
+func (noRows) Close() error { return nil }
+
+// noSessions is the answer that the server executes nothing that was given up.
+type noSessions struct{ driver.Rows }
+
+func (noSessions) Columns() []string         { return []string{"Id"} }
+func (noSessions) Next([]driver.Value) error { return io.EOF }
+func (noSessions) Close() error              { return nil }

@@ -46,7 +46,7 @@ func openSQLite(ctx context.Context, path string, o Options) (*Store, error) {
 		name:        migrations.SQLite,
 		readOnly:    "0 = 1", // reads are never old
 		leaveServer: func() {},
-		ping:        func(ctx context.Context) error { return takesWrites(ctx, probe) },
+		ping:        func(ctx context.Context) error { return commitsToFile(ctx, probe) },
 		now:         func() string { return strconv.FormatInt(time.Now().UnixMicro(), 10) },
 		retryable:   func(error) bool { return false },
 		forceIndex:  func(string) string { return "" }, // SQLite chooses these indexes itself
@@ -72,6 +72,17 @@ func takesWrites(ctx context.Context, db *sql.DB) error {
 		_, err = tx.ExecContext(ctx, "PRAGMA user_version = 0")
 		return errors.Join(err, tx.Rollback())
 	}
+	if isBusy(err) {
+		return nil
+	}
+	return err
+}
+
+// commitsToFile is commits for a file. It returns nil also while another process is writing.
+func commitsToFile(ctx context.Context, probe *sql.DB) error {
+	const now, past = "strftime('%Y-%m-%d %H:%M:%f', 'now')", "strftime('%Y-%m-%d %H:%M:%f', 'now', '-1.5 seconds')"
+	_, err := probe.ExecContext(ctx, "INSERT INTO shedlock (name, lock_until, locked_at, locked_by) VALUES ('"+probeRow+"', "+now+", "+now+", '')"+
+		" ON CONFLICT (name) DO UPDATE SET lock_until = excluded.lock_until WHERE lock_until NOT BETWEEN "+past+" AND "+now)
 	if isBusy(err) {
 		return nil
 	}

@@ -56,7 +56,7 @@ type dialect struct {
 	readOnly string
 	// leaveServer closes every present connection: one of them led to a read-only server.
 	leaveServer func()
-	// ping returns nil if the database takes writes. It waits for no transaction and for no connection of the pools above.
+	// ping returns nil if the database commits writes. It waits for no transaction and for no connection of the pools above.
 	ping func(context.Context) error
 	// now is the SQL for the database's clock in microseconds.
 	now func() string
@@ -160,7 +160,7 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
-// Ping returns nil if the database answers and takes writes.
+// Ping returns nil if the database commits a write. Its schema must be migrated.
 func (s *Store) Ping(ctx context.Context) error { return unavailable(s.dialect.ping(ctx)) }
 
 // NoSessionLocks returns why locks that a session holds do not work on this kind of server, "" if they do. It does not know a Galera cluster: the

@@ -25,7 +25,7 @@ func suspectBubble(t *testing.T, test func(t *testing.T, p *primaryConnector, s 
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &slowServer{}
-		test(t, &primaryConnector{Connector: s, server: &server{}, checkTimeout: time.Second}, s)
+		test(t, &primaryConnector{Connector: s, server: &server{}, checkTimeout: time.Second, pool: poolLimit{conns: 8}}, s)
 	})
 }
 
@@ -254,7 +254,7 @@ func TestFirstUseIsChecked(t *testing.T) {
 // An answer on which the driver panics is a lost reply. The connection is closed, and no goroutine waits for ever.
 func TestUnreadableAnswer(t *testing.T) {
 	s := &slowServer{}
-	pool := sql.OpenDB(&primaryConnector{Connector: s, server: &server{}, checkTimeout: time.Minute, recheckAfter: neverRecheck})
+	pool := sql.OpenDB(&primaryConnector{Connector: s, server: &server{}, checkTimeout: time.Minute, recheckAfter: neverRecheck, pool: poolLimit{conns: 8}})
 	defer pool.Close()
 	c, err := pool.Conn(t.Context())
 	if err != nil {

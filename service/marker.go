@@ -12,8 +12,11 @@ import (
 //	claim:<driver>:<round>.<claim>  while a claim is being decided; round 0 is the current one
 //	taken:<driver>:<round>          after its commit
 
+// LockPrefix is how the names of all dispatches' locks begin.
+const LockPrefix = "dispatch:lock:"
+
 // lockName returns the key. The braces make Redis Cluster hash the identifier alone.
-func lockName(id dispatch.ID) string { return "dispatch:lock:{" + string(id) + "}" }
+func lockName(id dispatch.ID) string { return LockPrefix + "{" + string(id) + "}" }
 
 func claimValue(tap Tap, claim dispatch.ClaimID) string {
 	return "claim:" + string(tap.Driver) + ":" + strconv.Itoa(tap.Round) + "." + string(claim)

@@ -57,11 +57,12 @@ func metricsOf(expr string) (found []string) {
 	return found
 }
 
-// metricsOfABusyInstance is /metrics of an instance that has done a little of everything.
+// metricsOfABusyInstance is /metrics of an instance that has done a little of everything, and has a replica.
 func metricsOfABusyInstance(t *testing.T) (served string) {
 	t.Helper()
 	ops := testkit.FreeAddress(t)
-	i := startPushing(t, mariaDB(t)).start("busy", "FIRSTTAP_OPS_ADDR="+ops, ownRedis(t))
+	i := startPushing(t, mariaDB(t)).start("busy", "FIRSTTAP_OPS_ADDR="+ops, ownRedis(t),
+		"FIRSTTAP_DATABASE_READ_URL=mysql://nobody@"+testkit.FreeAddress(t)+"/replica") // which is away, and does not stop the start
 	drivers := MakeDriversWithPhones(t, i, "seoul", 2)
 	id := MakeDispatch(t, i)
 	Accept(i, id, drivers[0], 1)

@@ -89,7 +89,7 @@ func TestAPIMetrics(t *testing.T) {
 }
 
 // redisUnavailable is how the log of an instance reports the begin of an outage of Redis.
-const redisUnavailable = "redis unavailable"
+const redisUnavailable = "redis does not grant locks"
 
 // makeUp sends requests with made-up paths and methods, and returns how many.
 func makeUp(i *Instance, k int) (sent int) {

@@ -79,7 +79,7 @@ func TestNoSecretIsLogged(t *testing.T) {
 	for n, i := range instances {
 		i.end()
 		log := i.log.String()
-		for _, must := range []string{`"level":"DEBUG"`, `"level":"ERROR"`, "redis unavailable", "EMULATOR IS TRUSTED"} {
+		for _, must := range []string{`"level":"DEBUG"`, `"level":"ERROR"`, redisUnavailable, "EMULATOR IS TRUSTED"} {
 			if !strings.Contains(log, must) {
 				t.Errorf("instance %d: the log has no %s: nothing was looked at", n, must)
 			}

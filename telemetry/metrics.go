@@ -245,6 +245,18 @@ func (t *Telemetry) WatchGate(gate *lock.Gate) {
 	}))
 }
 
+// WatchRedisUp exports whether Redis does what this instance needs it for.
+func (t *Telemetry) WatchRedisUp(degraded func() bool) {
+	t.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "firsttap_redis_up", Help: "1 while Redis grants locks, counts requests and carries the live stream.",
+	}, func() float64 {
+		if degraded() {
+			return 0
+		}
+		return 1
+	}))
+}
+
 // watchConnections exports the connections of a Redis client under the name of its purpose.
 func watchConnections(r prometheus.Registerer, name string, client redisclient.Client) {
 	r = prometheus.WrapRegistererWith(prometheus.Labels{"pool": name}, r)

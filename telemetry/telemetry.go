@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/mattn/go-isatty"
 	"github.com/prometheus/client_golang/prometheus"
@@ -108,9 +109,19 @@ func WithStrategy(name string, r prometheus.Registerer) prometheus.Registerer {
 	return prometheus.WrapRegistererWith(prometheus.Labels{"strategy": name}, r)
 }
 
-// NewLogger writes text to a terminal and JSON to anything else.
+// NewLogger writes text to a terminal and JSON to anything else. A duration is written with its unit, to three digits.
 func NewLogger(w io.Writer, level slog.Level) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: level}
+	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Value.Kind() == slog.KindDuration {
+			d := a.Value.Duration()
+			digits := time.Duration(1)
+			for abs := d.Abs(); abs/digits >= 1000; {
+				digits *= 10
+			}
+			a.Value = slog.StringValue(d.Round(digits).String())
+		}
+		return a
+	}}
 	if IsTerminal(w) {
 		return slog.New(slog.NewTextHandler(w, opts))
 	}

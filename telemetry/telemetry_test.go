@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel/codes"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
@@ -47,5 +49,17 @@ func TestNoTerminal(t *testing.T) {
 	NewLogger(&out, slog.LevelInfo).Info("a line")
 	if !json.Valid(out.Bytes()) {
 		t.Errorf("no JSON: %s", &out)
+	}
+}
+
+// TestDurations: a duration in the log has its unit, and no more digits than say something.
+func TestDurations(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: `"0s"`, 999 * time.Nanosecond: `"999ns"`, 1234567 * time.Nanosecond: `"1.23ms"`, -1500 * time.Millisecond: `"-1.5s"`, 90*time.Minute + 7*time.Second: `"1h30m10s"`,
+	} {
+		var out bytes.Buffer
+		if NewLogger(&out, slog.LevelInfo).Info("a line", "took", d); !strings.Contains(out.String(), `"took":`+want) {
+			t.Errorf("%d ns: %s", d, &out)
+		}
 	}
 }

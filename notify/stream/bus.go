@@ -183,6 +183,17 @@ func (b *bus) readAfter(ctx context.Context, id string, count int) ([]received, 
 	return entries, nil
 }
 
+// takesEntries returns nil if Redis would append an entry. It appends none: the id is lower than every other.
+func (b *bus) takesEntries(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	defer cancel()
+	err := b.client.XAdd(ctx, &redis.XAddArgs{Stream: busKey, ID: "0-0", Values: []any{"kind", kindMark}}).Err()
+	if err != nil && strings.Contains(err.Error(), "must be greater than 0-0") {
+		return nil
+	}
+	return err
+}
+
 // contains reports whether Redis still has the entry.
 func (b *bus) contains(ctx context.Context, id string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)

@@ -94,7 +94,7 @@ func (f *follower) join(ctx context.Context) (newest string, err error) {
 	}
 	h.resetRing(messages, newest, !f.first)
 	if !f.first {
-		h.options.Log.Info("live stream reconnected to Redis; clients get the events of all instances again")
+		h.options.Log.Warn("live stream reconnected to Redis; clients get the events of all instances again", "outage", time.Since(*h.lostAt.Load()))
 	}
 	return newest, nil
 }
@@ -135,7 +135,7 @@ func (f *follower) missing(entries []received) bool {
 // readNew delivers the entries after last, until Redis is unreachable or entries are missing. It trims the bus.
 func (f *follower) readNew(ctx context.Context, last string) error {
 	h := f.hub
-	trimmed := time.Now()
+	trimmed, checked := time.Now(), time.Now()
 	for ctx.Err() == nil && !h.queue.localOnly() {
 		entries, err := h.bus.readAfter(ctx, last, h.batchSize)
 		if err != nil {
@@ -152,6 +152,12 @@ func (f *follower) readNew(ctx context.Context, last string) error {
 		if len(entries) > 0 {
 			last = entries[len(entries)-1].id
 		}
+		if time.Since(checked) >= checkEvery {
+			if err := h.bus.takesEntries(ctx); err != nil {
+				return err
+			}
+			checked = time.Now()
+		}
 		if time.Since(trimmed) >= h.options.Retention/marksPerRetention {
 			if err := h.bus.markAndTrim(ctx, last, h.options.Retention); err != nil {
 				return err
@@ -161,6 +167,9 @@ func (f *follower) readNew(ctx context.Context, last string) error {
 	}
 	return nil
 }
+
+// checkEvery is the time between two checks whether Redis would append an entry: it may answer reads and refuse that.
+const checkEvery = 5 * time.Second
 
 // marksPerRetention is how many marks an instance appends within the retention. So the bus is trimmed while nothing happens, the newest
 // entry of each instance is younger than the retention, and clients that get nothing have a recent id to resume from.

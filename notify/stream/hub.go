@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -80,7 +81,8 @@ type Hub struct {
 	ended         chan struct{}   // closed when the hub and all its streams are closed
 	lasting       context.Context // of the streams on connections: ends when they are cut
 	endLasting    context.CancelFunc
-	mu            sync.RWMutex // guards what follows, and the streams' positions
+	lostAt        atomic.Pointer[time.Time] // when local-only mode last began
+	mu            sync.RWMutex              // guards what follows, and the streams' positions
 	connections   map[*Connection]struct{}
 	closed        bool
 	opened        int // streams that are not closed
@@ -112,6 +114,7 @@ func NewHub(o Options) *Hub {
 		// A random start keeps the ids apart from those of other processes and of Redis, which counts from 0.
 		ids: localIDs{n: 1<<32 + rand.Uint64N(1<<32)},
 	}
+	h.markLost()
 	h.lasting, h.endLasting = context.WithCancel(context.Background())
 	h.ring = newRing(o.RingSize, h.ids.next(o.Now()))
 	if o.Redis == nil {
@@ -199,9 +202,18 @@ func (h *Hub) drain(ctx context.Context) {
 func (h *Hub) goLocal(err error) {
 	if err != nil && h.queue.enterLocal() {
 		h.metrics.outages.Inc()
+		h.markLost()
 		h.options.Log.Warn("live stream lost Redis; clients get the events of this instance only until Redis is back", "error", err)
 	}
 }
+
+func (h *Hub) markLost() {
+	now := time.Now()
+	h.lostAt.Store(&now)
+}
+
+// Degraded reports whether clients get the events of this instance only, because Redis is unavailable.
+func (h *Hub) Degraded() bool { return h.bus != nil && h.queue.localOnly() }
 
 // deliverLocally delivers entries to this instance's streams. With Redis they stay in the queue for the others.
 func (h *Hub) deliverLocally(entries []*entry) {

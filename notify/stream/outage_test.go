@@ -367,3 +367,23 @@ func TestEndWithoutRedis(t *testing.T) {
 		t.Error("no event")
 	}
 }
+
+// TestRedisRefusesEntries: a Redis that answers reads and refuses entries is noticed before there is an event, and used again when it takes
+// them.
+func TestRedisRefusesEntries(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartRedis(t)
+	admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { admin.Close() })
+	may := func(rule string) {
+		if err := admin.Do(t.Context(), "ACL", "SETUSER", "default", rule).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := instance(t, server.URL())
+	testkit.Eventually(t, "Redis is in use", func() bool { return !h.Degraded() })
+	may("-xadd")
+	testkit.Eventually(t, "the refusal is noticed", h.Degraded)
+	may("+xadd")
+	testkit.Eventually(t, "Redis is in use again", func() bool { return !h.Degraded() })
+}

@@ -244,7 +244,7 @@ func (w *world) start(slot int) {
 	i.work = service.NewDriverService(service.DriverServiceOptions{Store: i.database, Acceptor: i.acceptor, Now: time.Now})
 	ctx, cancel := context.WithCancel(context.Background())
 	var loops sync.WaitGroup
-	loops.Go(func() { i.gate.Run(ctx) })
+	loops.Go(func() { i.gate.Run(ctx, service.LockPrefix) })
 	loops.Go(func() { i.attempts.Run(ctx) })
 	loops.Go(func() { i.acceptor.Run(ctx) })
 	i.end = func() {
