@@ -20,6 +20,8 @@ type Driver struct {
 	SuspendedUntil *time.Time
 	// Version grows with every change, so that a decision based on an older version can be refused.
 	Version int
+	// OwnPhone asks that no other driver has the number, of a new driver or of a change. It is not stored.
+	OwnPhone bool
 }
 
 // IneligibleReason is a reason why a driver is not eligible.

@@ -22,6 +22,7 @@ var (
 	ErrVersionConflict     = errors.New("the dispatch has changed since that version")
 	ErrDuplicateExternalID = errors.New("the external id is in use")
 	ErrDuplicateDriver     = errors.New("the firebase_uid is another driver's")
+	ErrDuplicatePhone      = errors.New("the phone number is another driver's")
 	ErrDriverErased        = errors.New("the driver was erased")
 	ErrDriverHasJob        = errors.New("the driver has a job that is not over")
 	ErrKeyNotFound         = errors.New("no such key")
@@ -43,6 +44,17 @@ var (
 	// ErrUnknown says that the change may or may not be committed. A retry finds out.
 	ErrUnknown = errors.New("the outcome is not known")
 )
+
+// PhoneTakenError is ErrDuplicatePhone with who has the numbers.
+type PhoneTakenError struct {
+	// By has the driver for the index of each new driver whose number is taken; "" for another one of the new drivers.
+	By map[int]DriverID
+}
+
+func (e *PhoneTakenError) Error() string { return fmt.Sprintf("%v: %v", ErrDuplicatePhone, e.By) }
+
+// Unwrap makes it an ErrDuplicatePhone.
+func (e *PhoneTakenError) Unwrap() error { return ErrDuplicatePhone }
 
 // TakenError is ErrAlreadyTaken with its certainty.
 type TakenError struct {

@@ -106,7 +106,7 @@ func TestPatchRefusals(t *testing.T) {
 	w := newWorld(t)
 	id := w.dispatch(1)
 	for body, field := range map[string]string{
-		`{"region":null}`: "region", `{"region":""}`: "region", `{"region":" x"}`: "region", `{"region":1}`: "region",
+		`{"region":null}`: "region", `{"region":""}`: "region", `{"region":"x;y"}`: "region", `{"region":1}`: "region",
 		`{"vehicle_class":null}`: "vehicle_class", `{"site_address":null}`: "site_address",
 		`{"site_address":"` + strings.Repeat("x", 501) + `"}`: "site_address",
 		`{"work_starts_at":null}`:                             "work_starts_at", `{"work_ends_at":null}`: "work_ends_at",

@@ -19,11 +19,11 @@ type dispatchStore interface {
 }
 
 type createDispatchRequest struct {
-	ExternalID        string     `json:"external_id" validate:"max=128,tidy"`
-	Region            string     `json:"region" validate:"required,max=64,tidy"`
-	VehicleClass      string     `json:"vehicle_class" validate:"required,max=64,tidy"`
+	ExternalID        string     `json:"external_id" validate:"max=128"`
+	Region            string     `json:"region" validate:"required,max=64"`
+	VehicleClass      string     `json:"vehicle_class" validate:"required,max=64"`
 	MinWorkingHeightM *float64   `json:"min_working_height_m" validate:"omitempty,gt=0,lte=200"`
-	SiteAddress       string     `json:"site_address" validate:"required,max=500,tidy"`
+	SiteAddress       string     `json:"site_address" validate:"required,max=500"`
 	SiteLat           *float64   `json:"site_lat" validate:"required_with=SiteLng,omitempty,min=-90,max=90"`
 	SiteLng           *float64   `json:"site_lng" validate:"required_with=SiteLat,omitempty,min=-180,max=180"`
 	WorkStartsAt      time.Time  `json:"work_starts_at" validate:"required"`

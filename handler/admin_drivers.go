@@ -42,14 +42,15 @@ func writeDriver(c echo.Context, status int, v dispatch.DriverRecord) error {
 }
 
 type driverRequest struct {
-	Name           string   `json:"name" validate:"required,max=200,tidy"`
-	Phone          string   `json:"phone" validate:"required,e164"`
-	Regions        []string `json:"regions" validate:"required,min=1,max=50,unique,dive,required,max=64,tidy"`
-	VehicleClass   string   `json:"vehicle_class" validate:"required,max=64,tidy"`
+	Name           string   `json:"name" validate:"required,max=200"`
+	Phone          string   `json:"phone" validate:"required"`
+	Regions        []string `json:"regions" validate:"required,min=1,max=50,unique,dive,required,max=64"`
+	VehicleClass   string   `json:"vehicle_class" validate:"required,max=64"`
 	WorkingHeightM *float64 `json:"working_height_m" validate:"omitempty,gt=0,lte=200"`
-	FirebaseUID    string   `json:"firebase_uid" validate:"max=128,tidy"`
-	Locale         string   `json:"locale" validate:"omitempty,max=35,bcp47_language_tag"`
+	FirebaseUID    string   `json:"firebase_uid" validate:"max=128"`
+	Locale         string   `json:"locale" validate:"omitempty,language"`
 	OnDuty         bool     `json:"on_duty"`
+	SharedPhone    bool     `json:"shared_phone"`
 }
 
 // driver returns the nth driver that the request of ctx creates.
@@ -57,6 +58,7 @@ func (r *driverRequest) driver(ctx context.Context, now time.Time, n int) dispat
 	return dispatch.Driver{
 		ID: idempotency.DriverID(ctx, now, n), Name: r.Name, Phone: r.Phone, Regions: r.Regions, VehicleClass: r.VehicleClass,
 		WorkingHeightM: r.WorkingHeightM, FirebaseUID: r.FirebaseUID, Locale: r.Locale, OnDuty: r.OnDuty, Version: 1,
+		OwnPhone: !r.SharedPhone,
 	}
 }
 
@@ -84,6 +86,9 @@ func (h *handler) listDrivers(c echo.Context, actor string) error {
 		if *to, err = textParam(c, name); err != nil {
 			return err
 		}
+	}
+	if phone, wrong := phoneNumber(q.Text); wrong == "" && len(phone) >= len("+82212345678") { // less may be the end of a number
+		q.Text = phone
 	}
 	for name, to := range map[string]**bool{"on_duty": &q.OnDuty, "suspended": &q.Suspended} {
 		if *to, err = boolParam(c, name); err != nil {
@@ -154,7 +159,7 @@ func optionalVersion(c echo.Context, conflict error) (int, error) {
 
 type suspendRequest struct {
 	Until      *time.Time `json:"until"`
-	ReasonCode string     `json:"reason_code" validate:"max=64,tidy"`
+	ReasonCode string     `json:"reason_code" validate:"max=64"`
 }
 
 func (h *handler) suspendDriver(c echo.Context, _ string) error {

@@ -64,7 +64,7 @@ func TestReadOnlyFieldsOfADriver(t *testing.T) {
 		}
 	}
 	for field, value := range map[string]string{
-		"name": `""`, "phone": `"010"`, "regions": `[]`, "vehicle_class": `" x"`, "working_height_m": `0`, "locale": `"??"`, "firebase_uid": `"a "`,
+		"name": `""`, "phone": `"010"`, "regions": `[]`, "vehicle_class": `"\u3164"`, "working_height_m": `0`, "locale": `"??"`, "firebase_uid": `"a\u0000"`,
 		"on_duty": `null`, "name ": `null`, "phone ": `5`, "regions ": `["a","a"]`, "regions  ": `["` + strings.Repeat("x", 65) + `"]`,
 		"regions   ": `[5]`, "working_height_m ": `"high"`, "phone  ": `null`, "regions    ": `null`, "vehicle_class ": `null`, "regions     ": `[null]`,
 	} {
@@ -244,7 +244,7 @@ func TestKeysOfTwoInstances(t *testing.T) {
 			a.refused(none, a.call("DELETE", "/v1/admin/api-keys/"+none, key, ""), 404, "KEY_NOT_FOUND")
 		}
 		for _, bad := range []string{
-			``, `{"name":"x"}`, `{"name":"x","role":"root"}`, `{"name":" x","role":"admin"}`, `{"name":"x","role":"admin","key":"mine"}`,
+			``, `{"name":"x"}`, `{"name":"x","role":"root"}`, `{"name":" \u200b","role":"admin"}`, `{"name":"x","role":"admin","key":"mine"}`,
 			`{"name":"x","role":"admin","id":"key_1"}`,
 		} {
 			a.refused(bad, a.call("POST", "/v1/admin/api-keys", key, bad), 422, "VALIDATION_FAILED")

@@ -44,7 +44,7 @@ func (h *handler) addDrivers(c echo.Context, _ string) error {
 		add = h.stores.tokens.AddDriversWithTokens
 	}
 	if err := add(ctx, drivers); err != nil {
-		return err
+		return bulkError{err}
 	}
 	return writeJSON(c, 200, map[string]any{"items": views})
 }

@@ -20,8 +20,8 @@ type deviceStore interface {
 type deviceRequest struct {
 	Platform   dispatch.Platform `json:"platform" validate:"required"`
 	PushToken  string            `json:"push_token" validate:"required,max=1024"`
-	AppVersion string            `json:"app_version" validate:"max=64,tidy"`
-	Locale     string            `json:"locale" validate:"omitempty,max=35,bcp47_language_tag"`
+	AppVersion string            `json:"app_version"`
+	Locale     string            `json:"locale"`
 }
 
 func (r *deviceRequest) check() error {
@@ -79,7 +79,7 @@ func (h *handler) putDevice(c echo.Context, me dispatch.DriverID) error {
 	}
 	v, err := h.stores.devices.PutDevice(c.Request().Context(), dispatch.Device{
 		Driver: me, Installation: id, Platform: req.Platform, PushToken: req.PushToken,
-		AppVersion: req.AppVersion, Locale: req.Locale,
+		AppVersion: req.AppVersion, Locale: languageTag(req.Locale), // without a language, the driver's
 	})
 	if err != nil {
 		return unauthenticatedIfGone(err)

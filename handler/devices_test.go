@@ -49,10 +49,9 @@ func TestInvalidDevices(t *testing.T) {
 		return "{" + strings.Join(append(kept, override), ",") + "}"
 	}
 	for _, override := range []string{
-		`"platform":""`, `"platform":"Android"`, `"platform":null`, `"platform":1`, `"push_token":""`, `"push_token":"a b"`, `"push_token":"a\n"`,
+		`"platform":""`, `"platform":"Android"`, `"platform":null`, `"platform":1`, `"push_token":""`, `"push_token":"a b"`,
 		`"push_token":"토큰"`, `"push_token":"a\u007f"`, `"push_token":null`, `"push_token":"` + strings.Repeat("x", 1025) + `"`,
-		`"app_version":"` + strings.Repeat("x", 65) + `"`, `"app_version":" 1"`, `"app_version":"1\u0000"`, `"app_version":1`,
-		`"locale":"k"`, `"locale":"ko KR"`, `"locale":"ko-KR-x-` + strings.Repeat("abcdefgh-", 6) + `a"`,
+		`"app_version":1`, `"locale":1`, `"locale":["ko"]`, `"push_token":"a\u200bb"`,
 		`"driver_id":"drv_1"`, `"installation_id":"x"`, `"quarantined_at":null`,
 	} {
 		r := w.refused(override, w.call("PUT", "/v1/me/devices/phone", d.token, field(override)), 422, "VALIDATION_FAILED")
@@ -79,6 +78,22 @@ func TestInvalidDevices(t *testing.T) {
 	}
 	if w.noErrorLogged(); strings.Contains(w.log.String(), "~~~~") {
 		t.Errorf("a token is in the log: %s", w.log)
+	}
+}
+
+// TestDevicesWithOddDetails: a device whose version or locale can't be read is registered all the same, as it gets the pushes.
+func TestDevicesWithOddDetails(t *testing.T) {
+	w := newWorld(t)
+	d := w.drivers(1)[0]
+	for _, c := range []struct{ version, locale, wantVersion, wantLocale any }{
+		{" 4.2.0\n", "ko_KR@calendar=gregorian", "4.2.0", "ko-KR"},
+		{strings.Repeat("9", 99), "ko-KR-u-ca-gregory-nu-latn-hc-h23-ms-metric", strings.Repeat("9", 64), "ko-KR"},
+		{"1\x00", "POSIX", nil, nil},
+		{"\u202e1", strings.Repeat("x", 200), nil, nil},
+		{"\u200b", "\u202e", nil, nil},
+	} {
+		body := toJSON(map[string]any{"platform": "android", "push_token": "t", "app_version": c.version, "locale": c.locale})
+		w.call("PUT", "/v1/me/devices/phone", d.token, body).want(200, "app_version", c.wantVersion, "locale", c.wantLocale)
 	}
 }
 

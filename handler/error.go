@@ -1,9 +1,12 @@
 package handler
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -30,6 +33,7 @@ type problem struct {
 	Reasons  []dispatch.IneligibleReason `json:"reasons,omitempty"`
 	OpensAt  *timestamp                  `json:"opens_at,omitempty"`
 	Final    *bool                       `json:"final,omitempty"`
+	DriverID any                         `json:"driver_id,omitempty"` // of a taken number: a *string, null in JSON if only the request has it twice
 }
 
 type fieldError struct {
@@ -80,6 +84,7 @@ var kinds = []kind{
 	{idempotency.ErrKeyInUse, 409, "IDEMPOTENCY_KEY_IN_USE", "A request with this Idempotency-Key is under way. Try again after Retry-After seconds."},
 	{dispatch.ErrDuplicateExternalID, 409, "DUPLICATE_EXTERNAL_ID", "A dispatch has this external_id already."},
 	{dispatch.ErrDuplicateDriver, 409, "DUPLICATE_FIREBASE_UID", "A driver has this firebase_uid already."},
+	{dispatch.ErrDuplicatePhone, 409, "DUPLICATE_PHONE", "Another driver has this phone number already."},
 	{errUnknownKey, 401, "UNAUTHENTICATED", "There is no such key, or it was revoked."},
 	{service.ErrUnauthenticated, 401, "UNAUTHENTICATED", "Send a valid Authorization: Bearer header."},
 	{errForbidden, 403, "FORBIDDEN", "This key's role does not allow it."},
@@ -118,6 +123,11 @@ var (
 type claimError struct{ error }
 
 func (e claimError) Unwrap() error { return e.error }
+
+// bulkError marks the errors of a request for several drivers.
+type bulkError struct{ error }
+
+func (e bulkError) Unwrap() error { return e.error }
 
 // retryAfter is the Retry-After of a 503, in seconds.
 const retryAfter = 1
@@ -201,6 +211,7 @@ func (p *problem) addExtensions(err error) {
 		notOpen  *dispatch.NotOpenYetError
 		unfit    *dispatch.NotEligibleError
 		invalid  *validationError
+		phones   *dispatch.PhoneTakenError
 		tooEarly = errors.As(err, &notOpen)
 	)
 	switch {
@@ -213,7 +224,26 @@ func (p *problem) addExtensions(err error) {
 		p.Reasons = unfit.Reasons
 	case errors.As(err, &invalid):
 		p.Errors = invalid.fields
+	case errors.As(err, &phones):
+		p.addPhones(phones, errors.As(err, new(bulkError)))
 	}
+}
+
+// addPhones names the drivers who have the numbers, by the fields of the request.
+func (p *problem) addPhones(taken *dispatch.PhoneTakenError, bulk bool) {
+	var first dispatch.DriverID
+	for _, i := range slices.Sorted(maps.Keys(taken.By)) {
+		f, by := fieldError{"phone", "is the number of another of these drivers"}, taken.By[i]
+		if by != "" {
+			f.Message = "is the number of " + string(by)
+			first = cmp.Or(first, by)
+		}
+		if bulk {
+			f.Field = fmt.Sprintf("drivers[%d].phone", i)
+		}
+		p.Errors = append(p.Errors, f)
+	}
+	p.DriverID = nullable(string(first))
 }
 
 // timestamp is RFC 3339 in UTC with milliseconds.

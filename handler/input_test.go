@@ -29,7 +29,7 @@ func TestBadBodies(t *testing.T) {
 	}
 	for body, field := range map[string]string{
 		order(1, `"region":"absent"`):                                                             "region",
-		order(1, `"region":" seoul"`):                                                             "region",
+		order(1, `"region":"seoul\ufffd"`):                                                        "region",
 		order(1, `"region":"`+strings.Repeat("x", 65)+`"`):                                        "region",
 		order(1, `"work_ends_at":"2020-01-01T00:00:00Z"`):                                         "work_ends_at",
 		order(1, `"fee":{"amount":-1,"currency":"KRW"}`):                                          "fee.amount",
@@ -132,7 +132,7 @@ func TestBulkDrivers(t *testing.T) {
 	bad := []string{
 		`{"drivers":[` + strings.Repeat(one+",", 1000) + one + `]}`,
 		`{"drivers":[]}`, `{}`, `{"drivers":[` + one + `,{}]}`,
-		`{"drivers":[` + strings.Replace(one, "+821012345678", "010-1234-5678", 1) + `]}`,
+		`{"drivers":[` + strings.Replace(one, "+821012345678", "010-12", 1) + `]}`,
 		`{"drivers":[` + strings.Replace(one, `["seoul"]`, `[]`, 1) + `]}`,
 		`{"drivers":[` + strings.Replace(one, `"name"`, `"id":"drv_1","name"`, 1) + `]}`,
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 type keyRequest struct {
-	Name string `json:"name" validate:"required,max=200,tidy"`
+	Name string `json:"name" validate:"required,max=200"`
 	Role string `json:"role" validate:"required"`
 }
 

@@ -72,7 +72,7 @@ func (h *handler) myDispatches(c echo.Context, me dispatch.DriverID) error {
 }
 
 type reasonRequest struct {
-	ReasonCode string `json:"reason_code" validate:"max=64,tidy"`
+	ReasonCode string `json:"reason_code" validate:"max=64"`
 }
 
 // roundRequest names the round that a request is about.
@@ -81,7 +81,7 @@ type roundRequest struct {
 }
 
 type roundReasonRequest struct {
-	ReasonCode string `json:"reason_code" validate:"max=64,tidy"`
+	ReasonCode string `json:"reason_code" validate:"max=64"`
 	Round      *int   `json:"round" validate:"omitempty,min=1,max=2147483647"`
 }
 

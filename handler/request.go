@@ -31,12 +31,13 @@ const (
 	maxBulkBody = 1 << 20
 )
 
-// strictJSON refuses unknown and duplicate names, names in another case, and anything but well-formed JSON in UTF-8. It reads numbers and
-// times in each form that the OpenAPI document allows.
+// strictJSON refuses unknown and duplicate names, names in another case, and anything but well-formed JSON in UTF-8.
 var strictJSON = json.JoinOptions(json.RejectUnknownMembers(true), json.MatchCaseInsensitiveNames(false),
-	jsontext.AllowDuplicateNames(false), jsontext.AllowInvalidUTF8(false),
-	json.WithUnmarshalers(json.JoinUnmarshalers(
-		json.UnmarshalFromFunc(readWhole[int]), json.UnmarshalFromFunc(readWhole[int64]), json.UnmarshalFromFunc(readTime))))
+	jsontext.AllowDuplicateNames(false), jsontext.AllowInvalidUTF8(false))
+
+// numbersAndTimes reads them as other encoders write them.
+var numbersAndTimes = json.JoinUnmarshalers(
+	json.UnmarshalFromFunc(readWhole[int]), json.UnmarshalFromFunc(readWhole[int64]), json.UnmarshalFromFunc(readTime))
 
 // read decodes the body strictly and validates it. An empty body is read as {}.
 func read[T any](c echo.Context, limit int64) (T, error) {
@@ -109,12 +110,14 @@ func decode[T any](body []byte) (T, error) {
 	if bytes.Equal(body, []byte("null")) { // the decoder would accept it as an empty object
 		return v, fmt.Errorf("%w: want a JSON object", errMalformed)
 	}
+	texts := &textReader{}
 	if len(body) > 0 {
-		if err := json.Unmarshal(body, &v, strictJSON); err != nil {
+		forms := json.JoinUnmarshalers(numbersAndTimes, json.UnmarshalFromFunc(texts.read))
+		if err := json.Unmarshal(body, &v, strictJSON, json.WithUnmarshalers(forms)); err != nil {
 			return v, decodeError(err)
 		}
 	}
-	return v, validate(v)
+	return v, texts.and(validate(v))
 }
 
 func decodeError(err error) error {
@@ -128,6 +131,8 @@ func decodeError(err error) error {
 		return invalidField(fieldPath(wrong.JSONPointer), "is not a field of this request")
 	case errors.As(err, &syntax) && errors.Is(err, jsontext.ErrDuplicateName):
 		return invalidField(fieldPath(syntax.JSONPointer), "is given more than once")
+	case errors.As(err, &syntax) && strings.Contains(syntax.Error(), "surrogate"):
+		return invalidField(fieldPath(syntax.JSONPointer), "must not have half of a surrogate pair, such as \\ud83d alone")
 	case errors.As(err, &wrong) && wrong.JSONPointer != "":
 		return invalidField(fieldPath(wrong.JSONPointer), typeMessage(wrong))
 	}
@@ -236,7 +241,7 @@ func newValidation() *validator.Validate {
 		return name
 	})
 	for tag, valid := range map[string]validator.Func{
-		"tidy": isTidy, "webhook_url": isWebhookURL, "webhook_events": areWebhookEvents, "webhook_event": isWebhookEvent,
+		"language": isLanguage, "webhook_url": isWebhookURL, "webhook_events": areWebhookEvents, "webhook_event": isWebhookEvent,
 	} {
 		if err := v.RegisterValidation(tag, valid); err != nil {
 			panic(err) // only an empty tag or a nil function is refused
@@ -245,11 +250,7 @@ func newValidation() *validator.Validate {
 	return v
 }
 
-// isTidy accepts text without control characters and without white space around it, as it is compared byte by byte.
-func isTidy(f validator.FieldLevel) bool {
-	s := f.Field().String()
-	return strings.TrimSpace(s) == s && strings.IndexFunc(s, unicode.IsControl) < 0
-}
+func isLanguage(f validator.FieldLevel) bool { return languageTag(f.Field().String()) != "" }
 
 func validate(v any) error { return asValidationError(validation.Struct(v)) }
 
@@ -281,12 +282,10 @@ func message(f validator.FieldError) string {
 		return "must be more than " + f.Param()
 	case "gtfield":
 		return "must be after " + snakeCase(f.Param())
-	case "e164":
-		return "must be a phone number like +821012345678"
 	case "iso4217":
 		return "must be a currency like KRW"
-	case "tidy":
-		return "must not have control characters or space around it"
+	case "language":
+		return "must be a language like ko-KR"
 	case "unique":
 		return "must not repeat"
 	case "webhook_url":
@@ -296,7 +295,7 @@ func message(f validator.FieldError) string {
 	case "webhook_events":
 		return "must be * alone, or names of events"
 	}
-	return "is not valid (" + f.Tag() + ")"
+	return "is not valid"
 }
 
 func unit(f validator.FieldError) string {

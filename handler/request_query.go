@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
 
@@ -88,11 +87,11 @@ func numberParam(c echo.Context, name string, otherwise, least, most int) (int, 
 	return n, nil
 }
 
-// textParam returns text from the query. It refuses what the databases don't accept as text.
+// textParam returns text from the query, in the form that it has in bodies.
 func textParam(c echo.Context, name string) (string, error) {
-	s := c.QueryParam(name)
-	if strings.ContainsRune(s, 0) || !utf8.ValidString(s) {
-		return "", invalidField(name, "must be text")
+	s, wrong := cleanText(name, c.QueryParam(name))
+	if wrong != "" {
+		return "", invalidField(name, wrong)
 	}
 	return s, nil
 }

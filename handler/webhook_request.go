@@ -16,7 +16,7 @@ import (
 type webhookRequest struct {
 	URL         string   `json:"url" validate:"required,max=2000,webhook_url"`
 	Events      []string `json:"events" validate:"required,min=1,max=13,unique,webhook_events,dive,webhook_event"`
-	Description string   `json:"description" validate:"max=500,tidy"`
+	Description string   `json:"description" validate:"max=500"`
 }
 
 // isWebhookURL checks the form. Where the URL leads is a question to service.WebhookAddresses.

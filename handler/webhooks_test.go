@@ -128,7 +128,7 @@ func TestWebhookFields(t *testing.T) {
 		endpoint(`"events":["dispatch.opened","dispatch.lost"]`):            "events[1]",
 		endpoint(`"events":["webhook.test"]`):                               "events[0]",
 		endpoint(`"events":"*"`):                                            "events",
-		endpoint(`"description":" x"`):                                      "description",
+		endpoint(`"description":"x\u202e"`):                                 "description",
 		endpoint(`"secret":"whsec_x"`):                                      "secret",
 	} {
 		w.refused(body, w.call("POST", webhooks, key, body), 422, "VALIDATION_FAILED").hasField(field)

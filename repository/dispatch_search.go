@@ -27,7 +27,7 @@ func (s *Store) search(ctx context.Context, q dispatch.Query) ([]dispatch.Dispat
 			return nil, "", err
 		}
 	}
-	terms := searchTerms(q.Text, dispatch.DispatchPrefix)
+	terms := dispatchTerms(q.Text)
 	if len(terms) == 0 {
 		return nil, "", nil
 	}

@@ -37,7 +37,7 @@ func TestSearch(t *testing.T) {
 			"a_b": {"a_b"}, "a.b": {"a_b"}, "a": notes[2:4], "ab": nil, "b": {"a_b", `back\slash`}, "xb": nil,
 			"wow": notes[4:6], "wo": notes[4:6], "wow wow!": notes[4:6], "ow": nil,
 			"back/slash": {`back\slash`}, "slash": {`back\slash`}, "o'neill": {"O'Neill"}, "neil": {"O'Neill"}, `"HI"`: {`say "hi"`},
-			"강남": {"서울 강남구"}, "서울 강남구": {"서울 강남구"}, "강남구 서": {"서울 강남구"}, "남구": nil,
+			"강남": {"서울 강남구"}, "서울 강남구": {"서울 강남구"}, "강남구 서": {"서울 강남구"}, "남구": {"서울 강남구"}, "서울강남구": {"서울 강남구"}, "울강남": {"서울 강남구"}, "서울남구": nil,
 			"überli": {"Überlingen"}, "ÜBERLI": {"Überlingen"}, "mixed": {"MiXeD"}, "MIXED": {"MiXeD"}, "STRASSE": nil, "É": {"straße é"},
 			"erp-03": {"axb"}, "ERP_03": {"axb"}, "erp03": {"axb"}, "erp": everything, "erp-1": notes[10:14], "street 03": {"axb"}, "ｓｔｒｅｅｔ ０３": {"axb"},
 			"street erp over": nil,

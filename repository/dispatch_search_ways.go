@@ -2,6 +2,7 @@ package repository
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"gorm.io/gorm"
@@ -9,9 +10,15 @@ import (
 	"firsttap/dispatch"
 )
 
-// matching returns a function that reports whether a dispatch has all the terms.
+// matching returns a function that reports whether a dispatch has all the terms. Most that have not lack the letters of one: that is soon seen.
 func matching(terms []searchTerm) func(*dispatchRow) bool {
-	return func(row *dispatchRow) bool { return haveAll(terms, string(row.ID), row.words()) }
+	return func(row *dispatchRow) bool {
+		letters := withoutPunctuation(normalized(stringOrEmpty(row.ExternalID) + " " + row.SiteAddress + " " + row.Note))
+		if slices.ContainsFunc(terms, func(t searchTerm) bool { return t.ID == "" && !strings.Contains(letters, withoutPunctuation(t.Word)) }) {
+			return false
+		}
+		return haveAll(terms, string(row.ID), row.texts())
+	}
 }
 
 const searchColumns = "id, accepted_at, " + textColumns
@@ -130,7 +137,7 @@ func (s *Store) followedTerms(db *gorm.DB, terms []searchTerm) (all [][]idPart, 
 // followedParts are the dispatches that may have a term, which is the beginning of these words.
 func (s *Store) followedParts(t searchTerm, words []string) []idPart {
 	parts := s.withoutWords(s.dispatchWords(), t)
-	for _, word := range words {
+	for _, word := range slices.Concat(words, t.Ends) {
 		parts = append(parts, idPart{"dispatch_id", "dispatch_words" + s.dialect.forceIndex("PRIMARY") + " WHERE word = ?", []any{word}})
 	}
 	return parts

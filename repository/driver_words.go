@@ -3,7 +3,6 @@ package repository
 import (
 	"slices"
 	"strings"
-	"unicode"
 
 	"gorm.io/gorm"
 
@@ -20,6 +19,8 @@ const (
 	minNumber = 4
 	// minNational is how many digits a whole phone number has at least.
 	minNational = 7
+	// koreaCode is the country of the numbers without a country's code.
+	koreaCode = "82"
 	// backwards begins the word that a phone number is from its last digit on. No other word begins so.
 	backwards = "~"
 )
@@ -34,34 +35,21 @@ func (s *Store) unwordedDrivers() string {
 }
 
 // words returns the words by which the driver is found: of the uid, the digits of the phone, also from the last on, and the words of the name.
-// Names in Korean, Chinese and Japanese have no spaces: they are found by each character on.
+// Names in Korean, Chinese and Japanese are written with and without spaces, and are found by each character on.
 // An erased driver is found by the pseudonym, whatever an instance of the version before writes.
 func (row *driverRow) words() []string {
 	if row.ErasedAt != nil {
-		return wordsOf(nil, normalized(dispatch.Pseudonym(row.ID)))
+		return wordsOf(nil, normalized(dispatch.Pseudonym(row.ID)), runsOnly)
 	}
-	all := wordsOf(nil, normalized(stringOrEmpty(row.FirebaseUID)))
+	all := wordsOf(nil, normalized(stringOrEmpty(row.FirebaseUID)), runsOnly)
 	if number := digits(row.Phone); number != "" {
-		all = append(all, shortened(number), shortened(backwards+reversed(number)))
+		all = append(all, shortened(number), phoneWord(row.Phone))
 	}
-	named := wordsOf(nil, normalized(row.Name))
-	for _, word := range named {
-		for i, r := range word {
-			if i > 0 && unicode.In(r, unicode.Hangul, unicode.Han, unicode.Hiragana, unicode.Katakana) {
-				named = append(named, word[i:])
-			}
-		}
-	}
-	for _, word := range named {
-		if len(all) < maxWords && !slices.Contains(all, word) {
-			all = append(all, word)
-		}
-	}
-	return all
+	return wordsOf(all, normalized(row.Name), acrossSpace)
 }
 
-// driverTerms returns the terms of a text. One with minNumber digits and no letters is also the beginning of a phone number, or its end: a
-// number within the country begins with zeros that are not in the international one.
+// driverTerms returns the terms of a text. One with minNumber digits and no letters is also the beginning of a phone number, as it is dialed in
+// Korea too, or its end: a number within a country begins with zeros that are not in the international one.
 func driverTerms(text string) []searchTerm {
 	if flat := normalized(text); len(strings.Fields(flat)) > 1 && isNumber(flat) && len(digits(flat)) >= minNational {
 		text = digits(flat) // one number that is written with spaces
@@ -74,6 +62,9 @@ func driverTerms(text string) []searchTerm {
 		}
 		if number != terms[i].Word {
 			terms[i].Also = append(terms[i].Also, number)
+		}
+		if within, ok := strings.CutPrefix(number, "0"); ok {
+			terms[i].Also = append(terms[i].Also, koreaCode+within)
 		}
 		if end := strings.TrimLeft(number, "0"); len(number) >= minNational && len(end) >= minNumber {
 			number = end

@@ -22,8 +22,9 @@ func TestWordsOfADriver(t *testing.T) {
 		{"", "", "", nil},
 		{"Kim Min-su", "+821012345678", "", []string{"821012345678", "~876543210128", "kim", "min-su", "su"}},
 		{"김민수", "", "Uid_X", []string{"uid-x", "x", "김민수", "민수", "수"}},
-		{"ÜBER ｋｉｍ 花子", "", "", []string{"über", "kim", "花子", "子"}},
-		{"수 수", "", "", []string{"수"}},
+		{"ÜBER ｋｉｍ 花子", "", "", []string{"über", "kim花子", "花子", "子"}},
+		{"수 수", "", "", []string{"수수", "수"}},
+		{"김 철수", "", "", []string{"김철수", "철수", "수"}},
 	} {
 		row := driverRow{Name: c.name, Phone: c.phone, FirebaseUID: nullable(c.uid)}
 		testkit.Equal(t, c.name, c.want, row.words())
@@ -45,10 +46,10 @@ func TestTermsForDrivers(t *testing.T) {
 		"Kim":           {{Word: "kim"}},
 		"kim 12":        {{Word: "kim"}, {Word: "12"}},
 		"5678":          {{Word: "5678", Also: []string{"~8765"}}},
-		"0000":          {{Word: "0000", Also: []string{"~0000"}}},
-		"0000000":       {{Word: "0000000", Also: []string{"~0000000"}}},
+		"0000":          {{Word: "0000", Also: []string{"82000", "~0000"}}},
+		"0000000":       {{Word: "0000000", Also: []string{"82000000", "~0000000"}}},
 		"12-34":         {{Word: "12-34", Also: []string{"1234", "~4321"}}},
-		"010-1234-5678": {{Word: "010-1234-5678", Also: []string{"01012345678", "~8765432101"}}},
+		"010-1234-5678": {{Word: "010-1234-5678", Also: []string{"01012345678", "821012345678", "~8765432101"}}},
 		"+82 10 1234":   {{Word: "82101234", ID: "drv_82101234", Also: []string{"~43210128"}}},
 		"kim 1234":      {{Word: "1234", Also: []string{"~4321"}}, {Word: "kim"}},
 		"drv_01":        {{Word: "drv-01", ID: "drv_01"}},

@@ -16,7 +16,7 @@ import (
 // driversPerInsert bounds one INSERT: SQLite takes 32,766 parameters, and a driver has 14.
 const driversPerInsert = 500
 
-// AddDrivers writes all drivers or none. If the request was carried out before, it writes nothing. ErrDuplicateDriver.
+// AddDrivers writes all drivers or none. If the request was carried out before, it writes nothing. ErrDuplicateDriver, ErrDuplicatePhone.
 func (s *Store) AddDrivers(ctx context.Context, drivers []dispatch.Driver) error {
 	_, err := s.addDrivers(ctx, drivers, dispatch.AuditDriversBulk, dispatch.AuditTargetDrivers, bulkDetail(drivers, false))
 	return err
@@ -65,6 +65,9 @@ func (s *Store) addDrivers(ctx context.Context, drivers []dispatch.Driver,
 		}
 		if err != nil {
 			return unavailable(err)
+		}
+		if err := s.claimPhones(tx, drivers); err != nil {
+			return err
 		}
 		added = rows
 		if err := s.replaceEntries(tx, nil, rows); err != nil {
@@ -137,7 +140,7 @@ func (s *Store) DriverByFirebaseUID(ctx context.Context, uid string) (dispatch.D
 }
 
 // CreateDriver writes a new driver. If the request was carried out before, it returns the driver as it is now.
-// ErrDuplicateDriver.
+// ErrDuplicateDriver, ErrDuplicatePhone.
 func (s *Store) CreateDriver(ctx context.Context, v dispatch.Driver) (dispatch.DriverRecord, error) {
 	added, err := s.addDrivers(ctx, []dispatch.Driver{v}, dispatch.AuditDriverCreate, string(v.ID), nil)
 	if err != nil {
@@ -179,7 +182,7 @@ func (row *driverRow) record() (dispatch.DriverRecord, error) {
 
 // ChangeDriver applies the change to the locked driver, and commits the new version together with an audit entry: the old and
 // new values and change.Detail. It writes nothing if no value changes, or if the request was carried out before.
-// ErrDriverNotFound, ErrDriverErased, ErrDriverVersionConflict, ErrDuplicateDriver; the change's own errors unchanged; ErrUnavailable,
+// ErrDriverNotFound, ErrDriverErased, ErrDriverVersionConflict, ErrDuplicateDriver, ErrDuplicatePhone; the change's own errors unchanged; ErrUnavailable,
 // ErrUnknown.
 func (s *Store) ChangeDriver(ctx context.Context, id dispatch.DriverID, change dispatch.DriverChange) (dispatch.DriverRecord, error) {
 	var record dispatch.DriverRecord
@@ -202,9 +205,19 @@ func (s *Store) ChangeDriver(ctx context.Context, id dispatch.DriverID, change d
 		}
 		after := record.Driver
 		after.Regions = slices.Clone(after.Regions)
-		if err := change.Apply(&after, now); err != nil || reflect.DeepEqual(after, record.Driver) {
+		if err := change.Apply(&after, now); err != nil {
 			return err
 		}
+		changed := after
+		if changed.OwnPhone = false; reflect.DeepEqual(changed, record.Driver) {
+			return nil
+		}
+		if after.Phone != record.Phone {
+			if err := s.claimPhones(tx, []dispatch.Driver{after}); err != nil {
+				return err
+			}
+		}
+		after = changed
 		after.Version = record.Version + 1
 		if err := s.saveDriver(tx, record, after, now); err != nil {
 			return err

@@ -158,7 +158,7 @@ func TestListDrivers(t *testing.T) {
 			"a phone at home":      {dispatch.DriverQuery{Text: "010 5550 9104"}, []int{4}},
 			"a phone abroad":       {dispatch.DriverQuery{Text: "+82 10-5550-9104"}, []int{4}},
 			"a phone's country":    {dispatch.DriverQuery{Text: "+821055"}, []int{4}},
-			"a digit too many":     {dispatch.DriverQuery{Text: "0105550910"}, nil},
+			"beginning at home":    {dispatch.DriverQuery{Text: "0105550910"}, []int{4}},
 			"suspended, there":     {dispatch.DriverQuery{Text: "driver", Region: "seoul", OnDuty: new(true), Suspended: new(true)}, []int{4}},
 			"suspended, not there": {dispatch.DriverQuery{Text: "driver", Region: "jeju", Suspended: new(true)}, nil},
 		} {

@@ -97,6 +97,15 @@ func (s *Store) withoutWords(x wordIndex, t searchTerm) []idPart {
 	return parts
 }
 
+// partsOf are the rows that may have the term.
+func (s *Store) partsOf(x wordIndex, t searchTerm) []idPart {
+	parts := append(s.withoutWords(x, t), s.rangeOf(x, t.Word))
+	if len(t.Ends) > 0 {
+		parts = append(parts, idPart{x.id, x.entries + s.dialect.forceIndex("PRIMARY") + " WHERE word IN ?", []any{t.Ends}})
+	}
+	return parts
+}
+
 // counts are how many rows may have each term, up to some more than most, and whether any row is not indexed.
 type counts struct {
 	terms     []int
@@ -114,7 +123,7 @@ func (s *Store) countTerms(db *gorm.DB, x wordIndex, terms []searchTerm, most in
 	sums, args := make([]string, len(terms)), []any(nil)
 	for i, t := range terms {
 		var sum []string
-		for _, p := range append(s.withoutWords(x, t), s.rangeOf(x, t.Word)) {
+		for _, p := range s.partsOf(x, t) {
 			query, values := s.countSome(p, most)
 			sum, args = append(sum, query), append(args, values...)
 		}
@@ -145,7 +154,7 @@ type idSource func(last string, size int) ([]string, error)
 
 // rareIDs is the source of the rows that may have a rare term.
 func (s *Store) rareIDs(db *gorm.DB, x wordIndex, t searchTerm) idSource {
-	return readOnce(db, append(s.withoutWords(x, t), s.rangeOf(x, t.Word)))
+	return readOnce(db, s.partsOf(x, t))
 }
 
 // readOnce is the source of the rows of the parts, for one search. It reads them once, and no more than a search may ask for.

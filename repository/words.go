@@ -14,6 +14,10 @@ import (
 // A dispatch is found by its words. A word begins wherever letters and digits begin, and ends at a space: in "Gate 12-3" the words are
 // "gate", "12-3" and "3". Punctuation within a word is one hyphen, whatever it was. A search has terms, which are made in the same way, and
 // a term is the beginning of a word: so "12", "12-3", "12/3" and "3" are found there.
+//
+// Korean, Chinese and Japanese are written with and without spaces. So in free text a word also begins with each of their characters, and
+// with digits after a letter, and a space beside one of their characters does not count: "강남구 테헤란로152" is found by "테헤란로 152" and by
+// "남구테헤란".
 const (
 	// maxWordLength is how many characters of a word count.
 	maxWordLength = 40
@@ -26,11 +30,19 @@ const (
 // words returns the words by which the dispatch is found: of the external id, also without its punctuation, the address and the note.
 func (row *dispatchRow) words() []string {
 	externalID := normalized(stringOrEmpty(row.ExternalID))
-	all := wordsOf(nil, externalID)
-	if whole := shortened(strings.Join(strings.FieldsFunc(externalID, inNoWord), "")); whole != "" && len(all) < maxWords && !slices.Contains(all, whole) {
+	all := wordsOf(nil, externalID, runsOnly)
+	if whole := shortened(withoutPunctuation(externalID)); whole != "" && len(all) < maxWords && !slices.Contains(all, whole) {
 		all = append(all, whole)
 	}
-	return wordsOf(wordsOf(all, normalized(row.SiteAddress)), normalized(row.Note))
+	address, note := normalized(row.SiteAddress), normalized(row.Note)
+	all = wordsOf(wordsOf(all, address, runsOnly), note, runsOnly)
+	return wordsOf(wordsOf(all, address, toSpace), note, toSpace)
+}
+
+// texts returns the words, and those that go on after a space that does not count. These are not in the index: see searchTerm.Ends.
+func (row *dispatchRow) texts() []string {
+	all := wordsOf(nil, normalized(row.SiteAddress), acrossSpace)
+	return append(row.words(), wordsOf(all, normalized(row.Note), acrossSpace)...)
 }
 
 // textColumns are what words reads.
@@ -40,26 +52,76 @@ func (row *dispatchRow) sameText(other *dispatchRow) bool {
 	return stringOrEmpty(row.ExternalID) == stringOrEmpty(other.ExternalID) && row.SiteAddress == other.SiteAddress && row.Note == other.Note
 }
 
+// wordRule says where words begin and end.
+type wordRule int
+
+const (
+	runsOnly    wordRule = iota // with runs of letters and digits, to a space
+	toSpace                     // as in free text, to a space
+	acrossSpace                 // as in free text, to a space that counts
+)
+
 // wordsOf appends the words of a normalized text that all does not contain, as long as there are no more than maxWords.
-func wordsOf(all []string, text string) []string {
-	for chunk := range strings.FieldsSeq(text) {
-		runs := strings.FieldsFunc(chunk, inNoWord)
-		for i := range runs {
-			if len(all) >= maxWords {
-				return all
-			}
-			if word := joined(runs[i:]); !slices.Contains(all, word) {
-				all = append(all, word)
-			}
+func wordsOf(all []string, text string, rule wordRule) []string {
+	before := ' '
+	for i, r := range text {
+		begins := !inNoWord(r) && (inNoWord(before) || rule != runsOnly && (isFree(r) || unicode.IsDigit(r) && unicode.IsLetter(before)))
+		if before = r; !begins {
+			continue
+		}
+		if len(all) >= maxWords {
+			return all
+		}
+		if word := wordAt(text[i:], rule); !slices.Contains(all, word) {
+			all = append(all, word)
 		}
 	}
 	return all
 }
 
+// wordAt returns the word that a text begins with.
+func wordAt(text string, rule wordRule) string {
+	var b strings.Builder
+	last, between, space := ' ', false, false
+	n := 0
+	for _, r := range text {
+		if inNoWord(r) {
+			if between, space = true, space || unicode.IsSpace(r); space && rule != acrossSpace {
+				break
+			}
+			continue
+		}
+		switch {
+		case space && !isFree(last) && !isFree(r):
+			return b.String()
+		case between && !space:
+			if n++; n > maxWordLength {
+				return b.String()
+			}
+			b.WriteByte('-')
+		}
+		if n++; n > maxWordLength {
+			break
+		}
+		b.WriteRune(r)
+		last, between, space = r, false, false
+	}
+	return b.String()
+}
+
+// isFree reports whether a character is of a script that is written with and without spaces.
+func isFree(r rune) bool {
+	return r >= 0x1100 && unicode.In(r, unicode.Hangul, unicode.Han, unicode.Hiragana, unicode.Katakana)
+}
+
 // normalized returns the text in one of the ways in which it may be written: in lower case, composed, and of usual width.
 func normalized(text string) string { return strings.ToLower(norm.NFKC.String(text)) }
 
-func inNoWord(r rune) bool { return !unicode.In(r, unicode.L, unicode.N, unicode.M) }
+func inNoWord(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsNumber(r) && !unicode.IsMark(r) }
+
+func withoutPunctuation(text string) string {
+	return strings.Join(strings.FieldsFunc(text, inNoWord), "")
+}
 
 // joined makes a word of runs of letters and digits.
 func joined(runs []string) string {
@@ -78,11 +140,27 @@ func shortened(word string) string {
 }
 
 // searchTerm is what a search looks for: the beginning of a word, of an identifier unless ID is "", or of one of the words that stand for it
-// otherwise.
+// otherwise. A text that goes on after a space may have it where one of the words in Ends is whole: the index has words to a space only.
 type searchTerm struct {
 	Word string
 	ID   string
 	Also []string
+	Ends []string
+}
+
+// dispatchTerms returns the terms of a search for dispatches.
+func dispatchTerms(text string) []searchTerm {
+	terms := searchTerms(text, dispatch.DispatchPrefix)
+	for i := range terms {
+		before := '-'
+		for end, r := range terms[i].Word {
+			if before != '-' && r != '-' && (isFree(before) || isFree(r)) {
+				terms[i].Ends = append(terms[i].Ends, terms[i].Word[:end])
+			}
+			before = r
+		}
+	}
+	return terms
 }
 
 // foundIn reports whether a row has the term.

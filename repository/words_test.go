@@ -12,7 +12,10 @@ import (
 
 func TestWordsOfADispatch(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("가", 60)
+	long, suffixes := strings.Repeat("가", 60), []string{}
+	for n := maxWordLength; n > 0; n-- {
+		suffixes = append(suffixes, long[:3*n])
+	}
 	for _, c := range []struct {
 		externalID, address, note string
 		want                      []string
@@ -21,10 +24,13 @@ func TestWordsOfADispatch(t *testing.T) {
 		{"", " -- ", "%_'!?", nil},
 		{"ERP-2024/001", "", "", []string{"erp-2024-001", "2024-001", "001", "erp2024001"}},
 		{"erp7", "Erp7", "ERP7 7", []string{"erp7", "7"}},
-		{"", "서울특별시 강남구 테헤란로 12-3번지", "", []string{"서울특별시", "강남구", "테헤란로", "12-3번지", "3번지"}},
+		{"", "서울특별시 강남구 테헤란로 12-3번지", "", []string{
+			"서울특별시", "강남구", "테헤란로", "12-3번지", "3번지", "울특별시", "특별시", "별시", "시", "남구", "구", "헤란로", "란로", "로", "번지", "지",
+		}},
+		{"주문7", "강남152호 A동3", "B12", []string{"주문7", "강남152호", "a동3", "b12", "남152호", "152호", "호", "동3", "3", "12"}},
 		{"", "(Gate 2), O'Neill's", "call 010-1234-5678!", []string{"gate", "2", "o-neill-s", "neill-s", "s", "call", "010-1234-5678", "1234-5678", "5678"}},
 		{"", "Ｓｅｏｕｌ　１２", "\u1112\u1161\u11ab ÜBER Ⅷ", []string{"seoul", "12", "한", "über", "viii"}},
-		{"", long, "", []string{long[:3*maxWordLength]}},
+		{"", long, "", suffixes},
 	} {
 		row := dispatchRow{ExternalID: nullable(c.externalID), SiteAddress: c.address, Note: c.note}
 		testkit.Equal(t, fmt.Sprintf("%q", []string{c.externalID, c.address, c.note}), c.want, row.words())
@@ -44,6 +50,36 @@ func TestWordsOfADispatch(t *testing.T) {
 	row = dispatchRow{ExternalID: new(strings.Join(numbers, "-")), SiteAddress: "Gate 7", Note: "note"}
 	if words := row.words(); len(words) != maxWords {
 		t.Errorf("an external id of many parts: %d words", len(words))
+	}
+}
+
+// TestSpacesAreFree: Korean text is found however it is spaced, from each character and number on, and what ends a word elsewhere still does.
+func TestSpacesAreFree(t *testing.T) {
+	t.Parallel()
+	for address, terms := range map[string]map[string]bool{
+		"서울시강남구테헤란로152": {
+			"강남구": true, "테헤란로": true, "152": true, "52": false, "강남구 152": true, "테헤란로 152": true, "서울시 강남구 테헤란로 152": true, "강남구152": false,
+		},
+		"서울시 강남구, 테헤란로 152 (3층)": {
+			"서울시강남구테헤란로152": true, "울시강남": true, "강남구테헤란로": true, "테헤란로152": true, "152-3층": false, "1523층": false, "남구": true, "강남구테헤란로15": true, "강남구152": false,
+		},
+		"부산 우동 1500번지 Gate 2": {"우동1500": true, "1500번지gate2": false, "번지gate": true, "gate2": false, "GATE 2": true, "번지 gate": true},
+		"東京都 港区 六本木 ビル":       {"港区六本木": true, "東京都港区": true, "本木ビル": true, "本木ル": false},
+		"12 34 call me":       {"1234": false, "callme": false, "12 34": true},
+	} {
+		row := dispatchRow{SiteAddress: address}
+		index := row.words()
+		for text, want := range terms {
+			found := dispatchTerms(text)
+			if got := haveAll(found, "", row.texts()); got != want {
+				t.Errorf("%q finds %q: %v, want %v", text, address, got, want)
+			}
+			for _, term := range found { // what the index has leads to the row
+				if want && !slices.ContainsFunc(index, func(word string) bool { return strings.HasPrefix(word, term.Word) || slices.Contains(term.Ends, word) }) {
+					t.Errorf("%q: nothing in the index leads to %q: %q, %q", text, address, term, index)
+				}
+			}
+		}
 	}
 }
 

@@ -1,0 +1,95 @@
+package handler
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// phoneExample is what the messages show.
+const phoneExample = "must be a phone number like 010-1234-5678 or +821012345678"
+
+var (
+	// extension is how a number within an exchange is written.
+	extension = regexp.MustCompile(`(?i)(?:ext(?:ension)?\.?|내선|구내|x|#|;|,)`)
+	// countryCode is the calling code of a country, with the zero that is dialed within it only. In the countries of keptZero it is dialed always.
+	countryCode = regexp.MustCompile(`^(?:1|7|2[07]|3[0-469]|4[013-9]|5[1-8]|6[0-6]|8[1246]|9[0-58]|(?:2[1-69]|3[578]|42|5[09]|6[7-9]|8[0578]|9[679])\d)`)
+	keptZero    = regexp.MustCompile(`^(?:39|225|241|242|378|379)`)
+	// koreanMobile is a number that a spreadsheet has taken the zero from.
+	koreanMobile = regexp.MustCompile(`^1[016-9]\d{7,8}$`)
+	// koreanShared is a company's number, which has no area code.
+	koreanShared = regexp.MustCompile(`^1[568]\d{6}$`)
+)
+
+// phoneNumber returns the number in E.164, however it is written, or what is wrong with it. A number without a country's code is a Korean one.
+func phoneNumber(text string) (number, wrong string) {
+	digits, international, wrong := phoneDigits(text)
+	if wrong != "" {
+		return text, wrong
+	}
+	rest, abroad := strings.CutPrefix(digits, "00")
+	switch {
+	case digits == "":
+		if text == "" {
+			return "", "" // "is required" says it
+		}
+		return text, phoneExample
+	case international:
+	case abroad:
+		digits = rest
+	case digits[0] == '0':
+		digits = "82" + digits
+	case koreanMobile.MatchString(digits), koreanShared.MatchString(digits):
+		digits = "82" + digits
+	case !strings.HasPrefix(digits, "82"):
+		return text, phoneExample + "; it begins with neither 0 nor + and the code of a country"
+	}
+	code := countryCode.FindString(digits)
+	if code == "" {
+		return text, phoneExample + "; no country has the code that it begins with"
+	}
+	if !keptZero.MatchString(digits) {
+		digits = code + strings.TrimPrefix(digits[len(code):], "0")
+	}
+	// E.164 has 15 digits at most. After 00 may also come a Korean carrier's digits, as in 001-82: a number of North America has ten more.
+	if n := len(digits); n < 8 || n > 15 || abroad && code == "1" && n != 11 {
+		return text, fmt.Sprintf("%s; it has %d digits with the code of the country", phoneExample, n)
+	}
+	return "+" + digits, ""
+}
+
+// phoneDigits returns the digits of a number as ASCII, and whether a plus sign is before them.
+func phoneDigits(text string) (digits string, international bool, wrong string) {
+	plain := norm.NFKC.String(text)
+	if begin := len("tel:"); len(plain) > begin && strings.EqualFold(plain[:begin], "tel:") {
+		plain = plain[begin:]
+	}
+	if i := extension.FindStringIndex(plain); i != nil && strings.ContainsFunc(plain[:i[0]], unicode.IsDigit) {
+		return "", false, phoneExample + ", without an extension"
+	}
+	var b strings.Builder
+	for _, r := range plain {
+		switch {
+		case unicode.IsDigit(r):
+			b.WriteByte(digitOf(r))
+		case r == '+' && b.Len() == 0 && !international:
+			international = true
+		case isTrimmed(r) || isDash(r) || unicode.Is(unicode.Cf, r) || strings.ContainsRune("().[]/·ᅳㅡーｰ~_'", r):
+		default:
+			return "", false, fmt.Sprintf("%s; it has U+%04X", phoneExample, r)
+		}
+	}
+	return b.String(), international, ""
+}
+
+// digitOf returns a decimal digit of any script in ASCII: each script has its ten in a row.
+func digitOf(r rune) byte {
+	zero := r
+	for unicode.IsDigit(zero-1) && r-zero < 9 {
+		zero--
+	}
+	return '0' + byte(r-zero)
+}
