@@ -122,7 +122,7 @@ func TestOpenWaitsForTheServer(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return errors.Join(s.Ping(t.Context()), s.Close())
+		return errors.Join(s.up(t.Context()), s.Ping(t.Context()), s.Close())
 	})
 	<-tried
 	d.Start()
