@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -68,7 +69,8 @@ const minSecret = 4
 // NewReport returns a report without lines.
 func NewReport(o Options) *Report {
 	var pairs []string
-	for _, s := range o.Secrets {
+	// The longest first: a secret that another one begins with is masked in full.
+	for _, s := range slices.SortedFunc(slices.Values(o.Secrets), func(a, b string) int { return len(b) - len(a) }) {
 		if len(s) >= minSecret {
 			pairs = append(pairs, s, "***")
 		}
@@ -107,19 +109,47 @@ func (r *Report) Add(name string, f Finding) {
 	}
 }
 
-// Users and passwords in a URL, with its scheme and without.
 var (
-	credentials     = regexp.MustCompile(`://\S*@`)
+	// bareCredentials are a user and a password of a URL whose scheme is missing.
 	bareCredentials = regexp.MustCompile(`[^\s"':/]+:[^\s"'/][^\s"']*@`)
+	// secretParameters are the values of parameters that are named like a secret.
+	secretParameters = regexp.MustCompile(`(?i)([?&;][^=&\s]*(?:pass|pwd|secret|token|key|credential|signature)[^=&\s]*=)[^&\s"']+`)
 )
 
 // clean returns one line without secrets.
 func (r *Report) clean(s string) string {
-	s = bareCredentials.ReplaceAllString(credentials.ReplaceAllString(s, "://***@"), "***@")
-	s = r.mask.Replace(s)
-	s = strings.ReplaceAll(s, context.DeadlineExceeded.Error(), "no answer in time")
-	return strings.Join(strings.Fields(s), " ")
+	words := strings.Fields(strings.ReplaceAll(r.mask.Replace(s), context.DeadlineExceeded.Error(), "no answer in time"))
+	for i, word := range words {
+		words[i] = secretParameters.ReplaceAllString(withoutCredentials(word), "$1***")
+	}
+	return strings.Join(words, " ")
 }
+
+// withoutCredentials returns the word without the user and the password of the URLs in it. Of a web address these end in front of the path,
+// which may have an @ of its own. The URL of a server has none after them, but people leave a / or # in a password as it is.
+func withoutCredentials(word string) string {
+	before, url, found := strings.Cut(word, "://")
+	before = bareCredentials.ReplaceAllString(before, "***@")
+	if !found {
+		return before
+	}
+	authority := url
+	if end := strings.IndexAny(url, "/?#"); end >= 0 && strings.HasSuffix(strings.TrimSuffix(before, "s"), "http") {
+		if _, port, _ := strings.Cut(url[strings.LastIndex(url[:end], "]")+1:end], ":"); strings.Contains(url[:end], "@") || isNumber(port) {
+			authority = url[:end]
+		}
+	}
+	rest := url[len(authority):]
+	if at := strings.LastIndex(authority, "@"); at >= 0 {
+		authority = "***" + authority[at:]
+	}
+	if strings.Contains(rest, "://") { // another URL in the same word
+		rest = withoutCredentials(rest)
+	}
+	return before + "://" + authority + rest
+}
+
+func isNumber(s string) bool { return strings.Trim(s, "0123456789") == "" }
 
 // Count returns how many lines have that status.
 func (r *Report) Count(s Status) (n int) {

@@ -33,7 +33,7 @@ skipped  part.last               not checked because of part.broken
 	testkit.Equal(t, "the lines kept", 4, len(r.Lines))
 }
 
-// Users and passwords of URLs that no setting is known to have, as when a URL is in the wrong setting.
+// Users and passwords of URLs that no setting is known to have, as when a URL is in the wrong setting. An @ in a path is no password's end.
 func TestCredentialsAreMasked(t *testing.T) {
 	for text, want := range map[string]string{
 		"address u:p@h:1/x: too many colons":               "address ***@h:1/x: too many colons",
@@ -41,8 +41,20 @@ func TestCredentialsAreMasked(t *testing.T) {
 		"user 'app'@'10.0.0.1' (using password: YES)":      "user 'app'@'10.0.0.1' (using password: YES)",
 		"127.0.0.1:3306, as user app: admin@example.com":   "127.0.0.1:3306, as user app: admin@example.com",
 		"http://127.0.0.1:4318/v1 and rediss://h:1,h:2/m ": "http://127.0.0.1:4318/v1 and rediss://h:1,h:2/m",
+		`Get "https://www.googleapis.com/v1/jwk/securetoken@system.gserviceaccount.com": EOF`: `Get "https://www.googleapis.com/v1/jwk/` +
+			`securetoken@system.gserviceaccount.com": EOF`,
+		"http://127.0.0.1:9099/v1/a:b@c and http://[::1]:9/a@b?to=c@d": "http://127.0.0.1:9099/v1/a:b@c and http://[::1]:9/a@b?to=c@d",
+		"https://u:p@h:8/a@b": "https://***@h:8/a@b",
+		"https://u:p/w@h/x, https://u:p#w@h/x https://u:p?w@h/x": "https://***@h/x, https://***@h/x https://***@h/x",
+		"https://token@h/x": "https://***@h/x",
+		"mysql://u:1/2@h/d mysql://u:p@w@h/d mysql://u:p%40w@h/d":           "mysql://***@h/d mysql://***@h/d mysql://***@h/d",
+		"redis+sentinel://u:p@h1:1,h2:2,h3/m":                               "redis+sentinel://***@h1:1,h2:2,h3/m",
+		"redis+sentinel://u:p@h1,u:p@h2/m?sentinel_password=secret&db=1":    "redis+sentinel://***@h2/m?sentinel_password=***&db=1",
+		`["https://h/x","https://u:p@h/y"] https://u:p@h/x,https://u:p@h/y`: `["https://h/x","https://***@h/y"] https://***@h/x,https://***@h/y`,
+		`Post "https://h/x?access_token=t0ken&n=1": refused`:                `Post "https://h/x?access_token=***&n=1": refused`,
+		"two words, two\twords and two words more":                          "***, *** and *** more",
 	} {
-		r := NewReport(Options{})
+		r := NewReport(Options{Secrets: []string{"two", "two words", "two\twords"}})
 		r.Add("part", Good(text))
 		testkit.Equal(t, text, want, r.Lines[0].Found)
 	}
