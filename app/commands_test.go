@@ -3,11 +3,17 @@ package app
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"firsttap/loadtest"
 	"firsttap/systemtest"
 	"firsttap/testkit"
 )
@@ -160,5 +166,60 @@ func TestRaceThatIsCalledOff(t *testing.T) {
 	err := Run(ctx, []string{"race"}, testkit.Settings("FIRSTTAP_ADDR", testkit.FreeAddress(t)), &out)
 	if err == nil || strings.Contains(out.String(), "exactly one winner") {
 		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+// TestRaceRemovesWhatItMade at a service that others use, however the race ends: its drivers are erased and its dispatch is over.
+func TestRaceRemovesWhatItMade(t *testing.T) {
+	t.Chdir(t.TempDir())
+	service := systemtest.Start(t, "FIRSTTAP_DATABASE_URL=sqlite://race.db", "FIRSTTAP_RATE_LIMIT_ADMIN=10/s")
+	behind, err := url.Parse(service.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, stop := range map[string]struct {
+		path  string // ends ctx, before the request or after its answer
+		after bool
+		fails bool // instead of ending ctx, the request is refused
+		wins  bool
+	}{
+		"a race":              {wins: true},
+		"drivers being made":  {path: "/v1/admin/drivers/bulk"},
+		"drivers made":        {path: "/v1/admin/drivers/bulk", after: true},
+		"a dispatch made":     {path: "/v1/admin/dispatches", after: true},
+		"the taps":            {path: "/accept"},
+		"a refused dispatch":  {path: "/v1/admin/dispatches", fails: true},
+		"a tap that succeeds": {path: "/accept", after: true},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		proxy := httputil.NewSingleHostReverseProxy(behind)
+		front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			met := stop.path != "" && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, stop.path)
+			switch {
+			case met && stop.fails:
+				w.WriteHeader(http.StatusForbidden)
+				return
+			case met && !stop.after:
+				cancel()
+			}
+			proxy.ServeHTTP(w, r.WithContext(context.WithoutCancel(r.Context())))
+			if met {
+				cancel()
+			}
+		}))
+		var out bytes.Buffer
+		err := Run(ctx, []string{"race", "--url", front.URL, "--drivers", "5"}, testkit.Settings("FIRSTTAP_ADMIN_KEY", systemtest.AdminKey), &out)
+		cancel()
+		front.Close()
+		if (err == nil) != stop.wins {
+			t.Errorf("%s: %v\n%s", name, err, &out)
+		}
+		for _, list := range []string{"drivers?region=race", "dispatches?status=PENDING", "dispatches?status=ACCEPTED"} {
+			var left struct{ Items []json.RawMessage }
+			if err := loadtest.Call(t.Context(), http.DefaultClient, "GET", service.URL+"/v1/admin/"+list, systemtest.AdminKey, nil, &left); err != nil {
+				t.Fatal(err)
+			}
+			testkit.Equal(t, name+": what stays of "+list, 0, len(left.Items))
+		}
 	}
 }

@@ -107,7 +107,7 @@ func raceAlone(ctx context.Context, c config.Config, drivers int, stdout io.Writ
 		return err
 	}
 	if err = c.MakeSecrets(); err == nil {
-		err = runRace(ctx, loadtest.Race{URLs: []string{url}, AdminKey: c.AdminKey, Drivers: drivers}, stdout)
+		err = runRace(ctx, loadtest.Race{URLs: []string{url}, AdminKey: c.AdminKey, Drivers: drivers, Leave: true}, stdout)
 	}
 	stop()
 	return errors.Join(err, <-over)

@@ -22,6 +22,7 @@ type Race struct {
 	URLs     []string // the instances; driver i uses the i-th, modulo their number
 	AdminKey string
 	Drivers  int
+	Leave    bool // what the race makes stays, because the service goes with it
 }
 
 // Tap is the result of one driver's request.
@@ -43,23 +44,36 @@ type Result struct {
 // ErrNotOneWinner means that a race had no winner, several, or another than the stored one.
 var ErrNotOneWinner = errors.New("the race did not have exactly one winner that the service also stored")
 
-// Run makes the drivers and a dispatch, and lets the drivers accept it at the same time. It returns the Result with
-// ErrNotOneWinner too.
-func (r Race) Run(ctx context.Context) (Result, error) {
+// removalTime is how long a race tries to remove what it made.
+const removalTime = time.Minute
+
+// Run makes the drivers and a dispatch, lets the drivers accept it at the same time, and removes both, also if ctx ends: the dispatch is
+// canceled, the drivers are erased. It returns the Result with ErrNotOneWinner too.
+func (r Race) Run(ctx context.Context) (result Result, err error) {
 	client := &http.Client{
 		Transport: &http.Transport{MaxIdleConnsPerHost: r.Drivers, MaxConnsPerHost: r.Drivers},
 		Timeout:   30 * time.Second,
 	}
 	defer client.CloseIdleConnections()
-	drivers, err := r.makeDrivers(ctx, client)
+	// Whoever ends ctx meanwhile waits for the answers: they name what has to be removed.
+	drivers, err := r.makeDrivers(context.WithoutCancel(ctx), client)
 	if err != nil {
 		return Result{}, fmt.Errorf("make drivers: %w", err)
 	}
-	job, err := r.makeDispatch(ctx, client)
-	if err != nil {
+	var job job
+	if !r.Leave {
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalTime)
+			defer cancel()
+			if failed := r.remove(ctx, client, drivers, job); failed != nil {
+				err = errors.Join(err, fmt.Errorf("the race's drivers, region \"race\", are still there, because they can't be removed: %w", failed))
+			}
+		}()
+	}
+	if job, err = r.makeDispatch(context.WithoutCancel(ctx), client); err != nil {
 		return Result{}, fmt.Errorf("make a dispatch: %w", err)
 	}
-	result := Result{Dispatch: job.ID, Taps: r.tapTogether(ctx, client, drivers, job)}
+	result = Result{Dispatch: job.ID, Taps: r.tapTogether(ctx, client, drivers, job)}
 	if err := Call(ctx, client, "GET", r.URLs[0]+"/v1/admin/dispatches/"+job.ID, r.AdminKey, nil, &job); err != nil {
 		return result, err
 	}
@@ -83,6 +97,7 @@ type racer struct {
 type job struct {
 	ID         string `json:"id"`
 	Round      int    `json:"round"`
+	Version    int    `json:"version"`
 	AcceptedBy string `json:"accepted_by"`
 }
 
@@ -151,8 +166,54 @@ func (r Race) tapTogether(ctx context.Context, client *http.Client, drivers []ra
 	return taps
 }
 
-// Call sends in as JSON and decodes a 2xx response into out. Any other response is an error that names its code.
-func Call(ctx context.Context, client *http.Client, method, url, token string, in, out any) error {
+// remove cancels the dispatch, if there is one, and erases the drivers. It tries again what the service can't do now or limits.
+func (r Race) remove(ctx context.Context, client *http.Client, drivers []racer, made job) error {
+	again := func(call func() error) error {
+		for {
+			err := call()
+			var refused refusal
+			if !errors.As(err, &refused) || !slices.Contains([]int{412, 429, 503}, refused.status) {
+				return err
+			}
+			select {
+			case <-ctx.Done():
+				return err
+			case <-time.After(time.Second):
+			}
+		}
+	}
+	admin := r.URLs[0] + "/v1/admin/"
+	if made.ID != "" {
+		err := again(func() error {
+			if err := Call(ctx, client, "GET", admin+"dispatches/"+made.ID, r.AdminKey, nil, &made); err != nil {
+				return err
+			}
+			return Call(ctx, client, "POST", admin+"dispatches/"+made.ID+"/cancel", r.AdminKey, map[string]any{"reason_code": "TEST"}, nil,
+				"If-Match", fmt.Sprintf("%q", fmt.Sprint(made.Version)))
+		})
+		if err != nil {
+			return fmt.Errorf("cancel %s: %w", made.ID, err)
+		}
+	}
+	for _, d := range drivers {
+		if err := again(func() error { return Call(ctx, client, "POST", admin+"drivers/"+d.ID+"/erase", r.AdminKey, nil, nil) }); err != nil {
+			return fmt.Errorf("erase %s: %w", d.ID, err)
+		}
+	}
+	return nil
+}
+
+// refusal is an answer of the service that is no success.
+type refusal struct {
+	status int
+	code   string
+}
+
+func (r refusal) Error() string { return fmt.Sprintf("%d %s", r.status, r.code) }
+
+// Call sends in as JSON, with headers as names and values in turn, and decodes a 2xx response into out. Any other response is an error that
+// names its code.
+func Call(ctx context.Context, client *http.Client, method, url, token string, in, out any, headers ...string) error {
 	var body io.Reader
 	if in != nil {
 		raw, err := json.Marshal(in)
@@ -167,6 +228,9 @@ func Call(ctx context.Context, client *http.Client, method, url, token string, i
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Content-Type", "application/json")
+	for pair := range slices.Chunk(headers, 2) {
+		req.Header.Set(pair[0], pair[1])
+	}
 	resp, err := client.Do(req)
 	if err != nil {
 		return err
@@ -181,7 +245,7 @@ func Call(ctx context.Context, client *http.Client, method, url, token string, i
 		if json.Unmarshal(raw, &problem) != nil {
 			problem.Code = strings.TrimSpace(string(raw))
 		}
-		return fmt.Errorf("%d %s", resp.StatusCode, problem.Code)
+		return refusal{resp.StatusCode, problem.Code}
 	}
 	if out == nil {
 		return nil
