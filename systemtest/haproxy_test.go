@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,6 +38,12 @@ func TestProxyConfigurationIsValid(t *testing.T) {
 // environment, until the test ends. It returns an instance that is i behind the proxy.
 func startHAProxy(t *testing.T, i *Instance, limits ...string) *Instance {
 	t.Helper()
+	return startHAProxyFor(t, i, strings.TrimPrefix(i.URL, "http://"), limits...)
+}
+
+// startHAProxyFor does that with another second instance.
+func startHAProxyFor(t *testing.T, i *Instance, second string, limits ...string) *Instance {
+	t.Helper()
 	program := servertest.HAProxy(t)
 	raw, err := os.ReadFile(haproxyConfig)
 	if err != nil {
@@ -48,7 +55,8 @@ func startHAProxy(t *testing.T, i *Instance, limits ...string) *Instance {
 	config = strings.Replace(config, "bind :8080", "bind "+addr, 1)
 	// An instance that stands still for seconds does not count as down.
 	config = strings.Replace(config, "\ndefaults\n", "\ndefaults\n  timeout check 60s\n", 1)
-	config = regexp.MustCompile(`\bapp[12]:8080`).ReplaceAllString(config, strings.TrimPrefix(i.URL, "http://"))
+	config = strings.Replace(config, "app1:8080", strings.TrimPrefix(i.URL, "http://"), 1)
+	config = strings.Replace(config, "app2:8080", second, 1)
 	file := filepath.Join(t.TempDir(), "haproxy.cfg")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
@@ -164,6 +172,40 @@ func TestProxyLimitsAnAddress(t *testing.T) {
 		}
 		if asked > 100*requests {
 			t.Fatalf("%d requests in a row are allowed, want %d in 10 s", asked, requests)
+		}
+	}
+}
+
+// TestProxyWithoutInstances: the proxy is healthy while one of two instances is ready. Without one it answers with a problem that says when
+// to try again. It believes no client about TLS.
+func TestProxyWithoutInstances(t *testing.T) {
+	t.Parallel()
+	i := Start(t, ownFile(t))
+	behind := startHAProxyFor(t, i, testkit.FreeAddress(t))
+	request, err := http.NewRequestWithContext(t.Context(), "GET", behind.URL+"/readyz", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("X-Forwarded-Proto", "https")
+	testkit.Eventually(t, "the second instance is out", func() bool {
+		resp, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		if resp.Header.Get("Strict-Transport-Security") != "" {
+			t.Fatal("the proxy passes on that the client uses TLS")
+		}
+		return resp.StatusCode == 200 && strings.Contains(behind.log.String(), "Server firsttap/app2 is DOWN")
+	})
+	behind.must(200, "GET", "/haproxy", "", "")
+	i.Kill()
+	testkit.Eventually(t, "no instance is left", func() bool { return strings.Contains(behind.log.String(), "no server available") })
+	behind.must(503, "GET", "/haproxy", "", "")
+	for _, path := range []string{"/v1/me/offers", "/v1/stream", "/readyz"} {
+		a := send("GET", behind.URL+path, "", "")
+		if a.status != 503 || a.Code != "UNAVAILABLE" || a.header.Get("Retry-After") != "2" || a.header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s without an instance: %s, %v", path, a, a.header)
 		}
 	}
 }
