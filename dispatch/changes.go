@@ -151,17 +151,12 @@ func (w Window) Equal(o Window) bool {
 	return w.OpensAt.Equal(o.OpensAt) && w.ExpiresAt.Equal(o.ExpiresAt)
 }
 
-// MaxAhead is how far ahead work may end: a later time is a slip of the hand.
-const MaxAhead = 10 * 366 * 24 * time.Hour
-
 // Check returns a TimeError unless a driver could accept within the window, now or later, and the work is not over by then. An
 // offer ends with the work at the latest.
 func (w Window) Check(terms Terms, now time.Time) error {
 	switch {
 	case !terms.WorkEndsAt.After(now):
 		return &TimeError{"work_ends_at", "must be in the future"}
-	case terms.WorkEndsAt.Sub(now) > MaxAhead:
-		return &TimeError{"work_ends_at", "must be within ten years from now"}
 	case !w.OpensAt.Before(terms.WorkEndsAt):
 		return &TimeError{"opens_at", "must be before work_ends_at"}
 	case !w.ExpiresAt.After(w.OpensAt) || !w.ExpiresAt.After(now):

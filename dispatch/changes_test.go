@@ -227,9 +227,7 @@ func TestEachTime(t *testing.T) {
 		{"work that ends at the opening", 2 * hour, 3 * hour, hour, 2 * hour, "opens_at"},
 		{"an offer for longer than the work", 0, 2*hour + 1, hour, 2 * hour, "expires_at"},
 		{"an offer that has ended", -hour, 0, hour, 2 * hour, "expires_at"},
-		{"work in ten years", 0, hour, hour, MaxAhead, ""},
-		{"work in more than ten years", 0, hour, hour, MaxAhead + 1, "work_ends_at"},
-		{"work in the year 9999", 0, hour, hour, 200 * 365 * 24 * hour, "work_ends_at"},
+		{"work in many years", 0, hour, hour, 200 * 365 * 24 * hour, ""},
 	} {
 		terms := someTerms()
 		terms.WorkStartsAt, terms.WorkEndsAt = noon.Add(tt.starts), noon.Add(tt.ends)

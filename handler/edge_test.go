@@ -166,6 +166,7 @@ func TestExtremes(t *testing.T) {
 		{`"note":"` + strings.Repeat("한", 2000) + `"`, "note", strings.Repeat("한", 2000)},
 		{`"note":"line\n<script>alert(1)</script>"`, "note", "line\n<script>alert(1)</script>"},
 		{`"site_lat":-90,"site_lng":180`, "site_lat", -90.0},
+		{`"work_starts_at":"9999-12-30T23:59:59Z","work_ends_at":"9999-12-31T23:59:59Z"`, "work_ends_at", "9999-12-31T23:59:59.000Z"},
 		{`"work_starts_at":"1969-12-31T23:59:59Z"`, "work_starts_at", "1969-12-31T23:59:59.000Z"},
 		{`"opens_at":"2026-01-01T09:00:00.123456789+09:00","expires_at":"` + inFuture(time.Hour) + `"`, "opens_at", "2026-01-01T00:00:00.123Z"},
 	} {

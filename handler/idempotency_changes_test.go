@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"firsttap/idempotency"
 	"firsttap/repository"
@@ -31,7 +32,7 @@ func TestAChangeAfterADeath(t *testing.T) {
 			send().want(200).wantBody(first.raw)
 			send().want(200).wantBody(first.raw).wantHeader("Idempotent-Replayed", "true")
 		}
-		change(id, "extend", `{"expires_at":"2090-01-01T00:00:00Z"}`)
+		change(id, "extend", `{"expires_at":"`+inFuture(time.Hour)+`"}`)
 		change(id, "assign", `{"driver_id":"`+d.id+`"}`)
 		change(id, "unassign", `{"reason_code":"X"}`)
 		change(id, "cancel", `{"reason_code":"X"}`)
@@ -44,7 +45,7 @@ func TestAChangeAfterADeath(t *testing.T) {
 func TestAFreshVersionUnderTheSameKey(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *place) {
 		w := newWorldOn(t, p.url)
-		path, body := "/v1/admin/dispatches/"+w.dispatch(1)+"/extend", `{"expires_at":"2090-01-01T00:00:00Z"}`
+		path, body := "/v1/admin/dispatches/"+w.dispatch(1)+"/extend", `{"expires_at":"`+inFuture(time.Hour)+`"}`
 		send := func(version ...string) reply {
 			return w.call("POST", path, key, body, append([]string{"Idempotency-Key", "k"}, version...)...)
 		}
@@ -82,7 +83,7 @@ func TestAnswerIsStoredAfterADisconnect(t *testing.T) {
 		}
 		return c, func(error) {}
 	})
-	path, body := "/v1/admin/dispatches/"+w.dispatch(1)+"/extend", `{"expires_at":"2090-01-01T00:00:00Z"}`
+	path, body := "/v1/admin/dispatches/"+w.dispatch(1)+"/extend", `{"expires_at":"`+inFuture(time.Hour)+`"}`
 	headers := []string{"Idempotency-Key", "k", "If-Match", `"1"`}
 	first := w.call("POST", path, key, body, headers...).want(200)
 	armed = true

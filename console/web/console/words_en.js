@@ -94,7 +94,6 @@ export const words = {
     after: (field) => `must be after “${field}”`,
     notAfter: (field) => `must not be after “${field}”`,
     before: (field) => `must be before “${field}”`,
-    tooFar: "must be within ten years from now",
     later: "must be later than it is",
     future: "must be in the future",
     year: "must be from the year 1 to 9999, in UTC",

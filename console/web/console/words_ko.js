@@ -93,7 +93,6 @@ export const words = {
     after: (field) => `‘${field}’보다 뒤여야 합니다`,
     notAfter: (field) => `‘${field}’보다 뒤일 수 없습니다`,
     before: (field) => `‘${field}’보다 앞이어야 합니다`,
-    tooFar: "지금부터 10년 안이어야 합니다",
     later: "지금 값보다 뒤여야 합니다",
     future: "미래 시각이어야 합니다",
     year: "1년부터 9999년까지의 시각이어야 합니다 (UTC)",
