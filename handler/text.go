@@ -130,7 +130,7 @@ func cleanQuery(text string) (clean, wrong string) {
 	}
 	return norm.NFC.String(strings.Map(func(r rune) rune {
 		if unicode.Is(unicode.Cf, r) && !isJoiner(r) {
-			return -1
+			return ' ' // and not nothing: without a text, everything would be found
 		}
 		return r
 	}, text)), ""
