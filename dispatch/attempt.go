@@ -7,14 +7,17 @@ import (
 	"time"
 )
 
-// Attempt is one tap on Accept, won or lost.
+// Attempt is a tap on Accept, won or lost. What is stored are a driver's taps in a round with one result.
 type Attempt struct {
 	ID       AttemptID
 	Dispatch ID
 	Round    int // of the offer that was tapped, 0 for the current one
 	Driver   DriverID
 	Result   AttemptResult
-	At       time.Time // when the tap arrived, by its instance's clock
+	At       time.Time // when the first tap arrived, by its instance's clock
+	// LastAt is when the last tap arrived, and Count how many there were: in what is read from the ledger.
+	LastAt time.Time
+	Count  int
 	// Instance is the process that answered, AppVersion the version of the driver's app; "" where unknown.
 	Instance   string
 	AppVersion string

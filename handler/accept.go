@@ -116,7 +116,7 @@ func readRound(c echo.Context) (int, error) {
 		}
 		return decodeRound(body)
 	}
-	body, err := readBody(c, maxBody)
+	body, err := readBody(c, maxSmallBody)
 	if err != nil {
 		return 0, err
 	}

@@ -123,7 +123,7 @@ func (h *handler) cancelDispatch(c echo.Context, actor string) error {
 	if err != nil {
 		return err
 	}
-	req, err := read[reasonRequest](c, maxBody)
+	req, err := read[reasonRequest](c, maxSmallBody)
 	if err != nil {
 		return err
 	}

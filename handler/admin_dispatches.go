@@ -102,7 +102,7 @@ func (h *handler) previewDispatch(c echo.Context, actor string) error {
 		return err
 	}
 	var p dispatch.Preview
-	err = h.searches.runPreview(c, actor, func() (err error) {
+	err = h.previews.run(c, actor, func() (err error) {
 		p, err = h.Backoffice.Preview(c.Request().Context(), req.order())
 		return err
 	})
@@ -112,7 +112,7 @@ func (h *handler) previewDispatch(c echo.Context, actor string) error {
 	return writeJSON(c, 200, previewView(p))
 }
 
-func (h *handler) listDispatches(c echo.Context, actor string) error {
+func (h *handler) listDispatches(c echo.Context, _ string) error {
 	p, err := page(c)
 	if err != nil {
 		return err
@@ -128,13 +128,8 @@ func (h *handler) listDispatches(c echo.Context, actor string) error {
 	if q.Text, err = textParam(c, "q"); err != nil {
 		return err
 	}
-	var items []dispatch.Dispatch
-	var next string
-	list := func() (err error) {
-		items, next, err = h.stores.dispatches.List(c.Request().Context(), q)
-		return err
-	}
-	if err := h.searches.runText(c, actor, q.Text, list); err != nil {
+	items, next, err := h.stores.dispatches.List(c.Request().Context(), q)
+	if err != nil {
 		return err
 	}
 	return writeJSON(c, 200, viewList(items, next, h.Now(), viewForAdmin))

@@ -76,7 +76,7 @@ func (h *handler) createDriver(c echo.Context, _ string) error {
 	return writeDriver(c, 201, v)
 }
 
-func (h *handler) listDrivers(c echo.Context, actor string) error {
+func (h *handler) listDrivers(c echo.Context, _ string) error {
 	p, err := page(c)
 	if err != nil {
 		return err
@@ -100,13 +100,8 @@ func (h *handler) listDrivers(c echo.Context, actor string) error {
 		return err
 	}
 	q.Erased = erased != nil && *erased
-	var items []dispatch.DriverRecord
-	var next string
-	list := func() (err error) {
-		items, next, err = h.stores.drivers.Drivers(c.Request().Context(), q)
-		return err
-	}
-	if err := h.searches.runText(c, actor, q.Text, list); err != nil {
+	items, next, err := h.stores.drivers.Drivers(c.Request().Context(), q)
+	if err != nil {
 		return err
 	}
 	return writeJSON(c, 200, viewList(items, next, h.Now(), viewDriverRecord))
@@ -163,7 +158,7 @@ type suspendRequest struct {
 }
 
 func (h *handler) suspendDriver(c echo.Context, _ string) error {
-	req, err := read[suspendRequest](c, maxBody)
+	req, err := read[suspendRequest](c, maxSmallBody)
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func (h *handler) putDevice(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return err
 	}
-	req, err := read[deviceRequest](c, maxBody)
+	req, err := read[deviceRequest](c, maxKeyBody)
 	if err != nil {
 		return err
 	}

@@ -78,6 +78,8 @@ type (
 		Round      int                    `json:"round"`
 		Result     dispatch.AttemptResult `json:"result"`
 		At         timestamp              `json:"at"`
+		LastAt     timestamp              `json:"last_at"`
+		Count      int                    `json:"count"`
 		AppVersion *string                `json:"app_version"`
 	}
 )
@@ -91,7 +93,7 @@ func exportOffer(m dispatch.OfferMarks) exportedOffer {
 }
 
 func exportTap(t dispatch.Attempt) exportedTap {
-	return exportedTap{t.ID, t.Dispatch, t.Round, t.Result, timestamp(t.At), nullable(t.AppVersion)}
+	return exportedTap{t.ID, t.Dispatch, t.Round, t.Result, timestamp(t.At), timestamp(t.LastAt), t.Count, nullable(t.AppVersion)}
 }
 
 // exportEvent returns the view of an event. It leaves out the request's identifier unless the driver made the request.
@@ -138,12 +140,12 @@ func withoutOthers(detail map[string]any) (changed bool) {
 
 // exportDriver writes the export as it reads it, so that its size costs no memory. If reading fails in between, the JSON
 // ends early. A complete export ends with the member "complete".
-func (h *handler) exportDriver(c echo.Context, _ string) error {
+func (h *handler) exportDriver(c echo.Context, actor string) error {
 	id, err := driverID(c)
 	if err != nil {
 		return err
 	}
-	return h.searches.runExport(c, func() error {
+	return h.exports.run(c, actor, func() error {
 		ctx := c.Request().Context()
 		v, err := h.stores.driverData.RecordExport(ctx, id)
 		if err != nil {

@@ -198,9 +198,9 @@ func TestBodyLimitIsExact(t *testing.T) {
 	w := newWorld(t)
 	d, id := w.drivers(1)[0], w.dispatch(1)
 	fill := func(n int) string { return `{"round":2}` + strings.Repeat(" ", n-len(`{"round":2}`)) }
-	const limit = 64 << 10
-	w.refused("64 KiB", w.accept(id, d, fill(limit)), 409, "OFFER_STALE")
-	w.refused("64 KiB and a byte", w.accept(id, d, fill(limit+1)), 413, "BODY_TOO_LARGE")
+	w.refused("4 KiB", w.accept(id, d, fill(maxSmallBody)), 409, "OFFER_STALE")
+	w.refused("4 KiB and a byte", w.accept(id, d, fill(maxSmallBody+1)), 413, "BODY_TOO_LARGE")
+	w.refused("an Idempotency-Key", w.call("POST", "/v1/admin/dispatches", key, strings.Repeat(" ", maxBody)+`{}`, "Idempotency-Key", "k"), 413, "BODY_TOO_LARGE")
 	w.refused("much more, in front", w.accept(id, d, strings.Repeat(" ", 10<<20)+`{}`), 413, "BODY_TOO_LARGE")
 	w.refused("a dispatch", w.call("POST", "/v1/admin/dispatches", key, order(1, `"note":"`+strings.Repeat("x", maxBody)+`"`)), 413, "BODY_TOO_LARGE")
 	w.refused("drivers", w.call("POST", "/v1/admin/drivers/bulk", key, `{"drivers":[`+strings.Repeat(" ", maxBulkBody)), 413, "BODY_TOO_LARGE")

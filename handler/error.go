@@ -129,7 +129,7 @@ type bulkError struct{ error }
 
 func (e bulkError) Unwrap() error { return e.error }
 
-// retryAfter is the Retry-After of a 503, in seconds.
+// retryAfter is the Retry-After of a 503, and of a 429 that does not know better, in seconds.
 const retryAfter = 1
 
 // statusHungUp is what a request counts as whose client closed the connection before the answer. Nobody gets it as an answer.
@@ -172,6 +172,10 @@ func (h *handler) writeProblem(p problem, c echo.Context) {
 	switch p.Status {
 	case http.StatusServiceUnavailable:
 		header.Set(echo.HeaderRetryAfter, strconv.Itoa(retryAfter))
+	case http.StatusTooManyRequests:
+		if header.Get(echo.HeaderRetryAfter) == "" {
+			header.Set(echo.HeaderRetryAfter, strconv.Itoa(retryAfter))
+		}
 	case http.StatusUnauthorized:
 		header.Set(echo.HeaderWWWAuthenticate, "Bearer")
 	}

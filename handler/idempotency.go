@@ -48,7 +48,11 @@ func (h *handler) idempotent(c echo.Context, actor, secret string, next func(c e
 	if len(keys) > 1 || !validIdempotencyKey(keys[0]) {
 		return invalidField(idempotencyKey, fmt.Sprintf("must be 1 to %d printable ASCII characters, once", maxIdempotencyKey))
 	}
-	body, err := readBody(c, maxBulkBody)
+	limit := int64(maxBody)
+	if c.Path() == bulkPath {
+		limit = maxBulkBody
+	}
+	body, err := readBody(c, limit)
 	if err != nil {
 		return err
 	}

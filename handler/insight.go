@@ -24,6 +24,8 @@ type attemptView struct {
 	DriverID   dispatch.DriverID      `json:"driver_id"`
 	Result     dispatch.AttemptResult `json:"result"`
 	At         timestamp              `json:"at"`
+	LastAt     timestamp              `json:"last_at"`
+	Count      int                    `json:"count"`
 	AfterUS    int64                  `json:"after_us"`
 	Rank       *int                   `json:"rank"`
 	ReactionMS *float64               `json:"reaction_ms"`
@@ -33,7 +35,7 @@ type attemptView struct {
 
 func viewAttempt(a dispatch.AttemptRecord) attemptView {
 	return attemptView{
-		ID: a.ID, Round: a.Round, DriverID: a.Driver, Result: a.Result, At: timestamp(a.At), AfterUS: a.After.Microseconds(),
+		ID: a.ID, Round: a.Round, DriverID: a.Driver, Result: a.Result, At: timestamp(a.At), LastAt: timestamp(a.LastAt), Count: a.Count, AfterUS: a.After.Microseconds(),
 		Rank: nullableRank(a.Rank), ReactionMS: milliseconds(a.Reaction), Instance: nullable(a.Instance), AppVersion: nullable(a.AppVersion),
 	}
 }

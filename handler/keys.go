@@ -34,7 +34,7 @@ func viewKey(k dispatch.KeyRecord) keyView {
 }
 
 func (h *handler) createKey(c echo.Context, _ string) error {
-	req, err := read[keyRequest](c, maxBody)
+	req, err := read[keyRequest](c, maxSmallBody)
 	if err != nil {
 		return err
 	}

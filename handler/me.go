@@ -38,7 +38,7 @@ type dutyRequest struct {
 }
 
 func (h *handler) setDuty(c echo.Context, me dispatch.DriverID) error {
-	req, err := read[dutyRequest](c, maxBody)
+	req, err := read[dutyRequest](c, maxSmallBody)
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (h *handler) setDuty(c echo.Context, me dispatch.DriverID) error {
 }
 
 func (h *handler) myDispatches(c echo.Context, me dispatch.DriverID) error {
-	p, err := page(c)
+	p, err := pageUpTo(c, maxDriverLimit)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func roundOf(round *int) int {
 }
 
 func (h *handler) withdraw(c echo.Context, me dispatch.DriverID) error {
-	req, err := read[roundReasonRequest](c, maxBody)
+	req, err := read[roundReasonRequest](c, maxSmallBody)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func viewClaimed(d dispatch.Dispatch) dispatchView {
 
 // offers lists a driver's offers. It answers 304 if the client has the current list: the ETag covers all but server_time.
 func (h *handler) offers(c echo.Context, me dispatch.DriverID) error {
-	p, err := page(c)
+	p, err := pageUpTo(c, maxDriverLimit)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (h *handler) seen(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return err
 	}
-	req, err := read[roundRequest](c, maxBody)
+	req, err := read[roundRequest](c, maxSmallBody)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (h *handler) decline(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return err
 	}
-	req, err := read[roundReasonRequest](c, maxBody)
+	req, err := read[roundReasonRequest](c, maxSmallBody)
 	if err != nil {
 		return err
 	}

@@ -25,12 +25,6 @@ import (
 	"firsttap/dispatch"
 )
 
-const (
-	maxBody = 64 << 10
-	// maxBulkBody is enough for 1,000 drivers.
-	maxBulkBody = 1 << 20
-)
-
 // strictJSON refuses unknown and duplicate names, names in another case, and anything but well-formed JSON in UTF-8.
 var strictJSON = json.JoinOptions(json.RejectUnknownMembers(true), json.MatchCaseInsensitiveNames(false),
 	jsontext.AllowDuplicateNames(false), jsontext.AllowInvalidUTF8(false))
@@ -50,20 +44,30 @@ func read[T any](c echo.Context, limit int64) (T, error) {
 
 // readOptional is read for a request that is complete without a body: a client may also send null for it.
 func readOptional[T any](c echo.Context) (T, error) {
-	body, err := readBody(c, maxBody)
+	body, err := readBody(c, maxSmallBody)
 	if err != nil || string(trimmed(body)) == "null" {
 		return *new(T), err
 	}
 	return decode[T](body)
 }
 
+// readBody reads a body of at most limit bytes. One that is announced as longer is not read. After an answer that refuses the body, the
+// connection is closed.
 func readBody(c echo.Context, limit int64) ([]byte, error) {
 	if err := checkCoding(c); err != nil {
 		return nil, err
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(c.Response().Writer, c.Request().Body, limit))
+	w := c.Response().Writer
+	if c.Request().ContentLength > limit {
+		closeAfter(w)
+		return nil, tooLarge(limit)
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, c.Request().Body, limit))
 	if err != nil {
-		return nil, bodyError(err)
+		if err = bodyError(err); errors.Is(err, errTooLarge) || errors.Is(err, errRateLimited) {
+			closeAfter(w)
+		}
+		return nil, err
 	}
 	return body, nil
 }
@@ -86,10 +90,12 @@ func checkCoding(c echo.Context) error {
 
 // bodyError returns the error for a body that could not be read to its end.
 func bodyError(err error) error {
-	var tooLarge *http.MaxBytesError
+	var large *http.MaxBytesError
 	switch {
-	case errors.As(err, &tooLarge):
-		return fmt.Errorf("%w: at most %d bytes", errTooLarge, tooLarge.Limit)
+	case errors.As(err, &large):
+		return tooLarge(large.Limit)
+	case errors.Is(err, errRateLimited):
+		return err
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return errSlowBody
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.As(err, new(*net.OpError)):

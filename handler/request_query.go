@@ -14,6 +14,8 @@ import (
 const (
 	defaultLimit = 50
 	maxLimit     = 200
+	// maxDriverLimit bounds a driver's lists: thousands of phones ask for them at once.
+	maxDriverLimit = 50
 )
 
 // strictQuery refuses requests whose query is not as the OpenAPI document describes it. It is for routes that take no credentials.
@@ -60,8 +62,11 @@ func (h *handler) checkQuery(c echo.Context) error {
 }
 
 // page returns the page that ?limit= and ?cursor= ask for.
-func page(c echo.Context) (dispatch.Page, error) {
-	limit, err := numberParam(c, "limit", defaultLimit, 1, maxLimit)
+func page(c echo.Context) (dispatch.Page, error) { return pageUpTo(c, maxLimit) }
+
+// pageUpTo returns the page that ?limit=, at most that many, and ?cursor= ask for.
+func pageUpTo(c echo.Context, most int) (dispatch.Page, error) {
+	limit, err := numberParam(c, "limit", defaultLimit, 1, most)
 	return dispatch.Page{Limit: limit, Cursor: c.QueryParam("cursor")}, err
 }
 

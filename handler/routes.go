@@ -132,9 +132,10 @@ type handler struct {
 	// queries has the names of the query parameters that a route takes, by method and pattern.
 	queries  map[string][]string
 	sessions *sessions
-	searches *searchQueue
-	taken    takenAnswers
-	failures failures
+	// lists, searches, previews and exports are turns of admins' reads; entries are turns to write that a key has signed in.
+	lists, searches, previews, exports, entries *turns
+	taken                                       takenAnswers
+	failures                                    failures
 }
 
 // stores has the database as each part of the API needs it.
@@ -165,13 +166,15 @@ func New(api API) *echo.Echo {
 			audit: s, devices: s, dispatches: s, drivers: s, driverData: s, idempotency: s, insight: s, notifications: s, profiles: s, seen: s,
 			signIns: s, tokens: s, webhooks: s,
 		},
-		sessions: newSessions(api.SessionSecret, api.PreviousSecrets...), searches: newSearchQueue(), taken: newTakenAnswers(),
+		sessions: newSessions(api.SessionSecret, api.PreviousSecrets...), taken: newTakenAnswers(),
+		lists: newTurns(listsAtOnce, listsWaiting), searches: newTurns(searchesAtOnce, searchesWaiting),
+		previews: newTurns(searchesAtOnce, searchesWaiting), exports: newTurns(1, searchesWaiting), entries: newTurns(entriesAtOnce, listsWaiting),
 	}
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.HTTPErrorHandler = h.answerError
-	e.Use(securityHeaders(), h.observe, crossOrigin(api.AllowedOrigins))
+	e.Use(securityHeaders(), h.observe, crossOrigin(api.AllowedOrigins), boundBodies())
 
 	get(e, "/livez", livez)
 	get(e, "/readyz", h.readyz)
@@ -181,7 +184,7 @@ func New(api API) *echo.Echo {
 	})
 
 	e.GET("/v1/sign-in", signInOptions(api.Zone, api.Firebase), h.strictQuery)
-	e.POST("/v1/session", h.signIn, h.strictQuery)
+	e.POST(signInPath, h.signIn, h.strictQuery)
 	e.GET("/v1/session", h.getSession)
 	e.DELETE("/v1/session", h.signOut, h.strictQuery)
 
@@ -203,13 +206,13 @@ func New(api API) *echo.Echo {
 	v1.POST("/dispatches/:id/complete", h.asDriver(h.complete))
 
 	admin := v1.Group("/admin")
-	admin.GET("/board", h.asAdmin(dispatch.Viewer, h.board))
-	admin.GET("/supply", h.asAdmin(dispatch.Viewer, h.supply))
+	admin.GET("/board", h.asAdmin(dispatch.Viewer, h.inTurn(h.board)))
+	admin.GET("/supply", h.asAdmin(dispatch.Viewer, h.inTurn(h.supply)))
 	admin.GET("/stream", h.asAdmin(dispatch.Viewer, h.adminStream))
 
 	admin.POST("/dispatches", h.asAdmin(dispatch.Dispatcher, h.createDispatch))
 	admin.POST("/dispatches/preview", h.asAdmin(dispatch.Dispatcher, h.previewDispatch))
-	admin.GET("/dispatches", h.asAdmin(dispatch.Viewer, h.listDispatches), compressed())
+	admin.GET("/dispatches", h.asAdmin(dispatch.Viewer, h.inTurn(h.listDispatches)), compressed())
 	admin.GET("/dispatches/:id", h.asAdmin(dispatch.Viewer, h.getDispatch))
 	admin.PATCH("/dispatches/:id", h.asAdmin(dispatch.Dispatcher, h.patchDispatch))
 	admin.POST("/dispatches/:id/cancel", h.asAdmin(dispatch.Dispatcher, h.cancelDispatch))
@@ -217,14 +220,14 @@ func New(api API) *echo.Echo {
 	admin.POST("/dispatches/:id/extend", h.asAdmin(dispatch.Dispatcher, h.extendDispatch))
 	admin.POST("/dispatches/:id/assign", h.asAdmin(dispatch.Dispatcher, h.assignDispatch))
 	admin.POST("/dispatches/:id/unassign", h.asAdmin(dispatch.Dispatcher, h.unassignDispatch))
-	admin.GET("/dispatches/:id/offers", h.asAdmin(dispatch.Viewer, h.dispatchOffers))
-	admin.GET("/dispatches/:id/attempts", h.asAdmin(dispatch.Viewer, h.attempts))
-	admin.GET("/dispatches/:id/events", h.asAdmin(dispatch.Viewer, h.dispatchEvents))
-	admin.GET("/dispatches/:id/notifications", h.asAdmin(dispatch.Viewer, h.dispatchNotifications))
+	admin.GET("/dispatches/:id/offers", h.asAdmin(dispatch.Viewer, h.inTurn(h.dispatchOffers)))
+	admin.GET("/dispatches/:id/attempts", h.asAdmin(dispatch.Viewer, h.inTurn(h.attempts)))
+	admin.GET("/dispatches/:id/events", h.asAdmin(dispatch.Viewer, h.inTurn(h.dispatchEvents)))
+	admin.GET("/dispatches/:id/notifications", h.asAdmin(dispatch.Viewer, h.inTurn(h.dispatchNotifications)))
 
 	admin.POST("/drivers", h.asAdmin(dispatch.Admin, h.createDriver))
-	admin.POST("/drivers/bulk", h.asAdmin(dispatch.Admin, h.addDrivers))
-	admin.GET("/drivers", h.asAdmin(dispatch.Viewer, h.listDrivers))
+	e.POST(bulkPath, h.asAdmin(dispatch.Admin, h.addDrivers))
+	admin.GET("/drivers", h.asAdmin(dispatch.Viewer, h.inTurn(h.listDrivers)))
 	admin.GET("/drivers/:id", h.asAdmin(dispatch.Viewer, h.getDriver))
 	admin.PATCH("/drivers/:id", h.asAdmin(dispatch.Admin, h.patchDriver))
 	admin.POST("/drivers/:id/suspend", h.asAdmin(dispatch.Admin, h.suspendDriver))
@@ -233,32 +236,38 @@ func New(api API) *echo.Echo {
 	admin.GET("/drivers/:id/export", h.asAdmin(dispatch.Admin, h.exportDriver))
 	admin.POST("/drivers/:id/tokens", h.asAdmin(dispatch.Admin, h.issueToken))
 	admin.DELETE("/drivers/:id/tokens", h.asAdmin(dispatch.Admin, h.revokeTokens))
-	admin.GET("/drivers/:id/devices", h.asAdmin(dispatch.Viewer, h.driverDevices))
+	admin.GET("/drivers/:id/devices", h.asAdmin(dispatch.Viewer, h.inTurn(h.driverDevices)))
 	admin.DELETE("/drivers/:id/devices/:installation_id", h.asAdmin(dispatch.Admin, h.removeDevice))
-	admin.GET("/drivers/:id/signals", h.asAdmin(dispatch.Admin, h.signals))
+	admin.GET("/drivers/:id/signals", h.asAdmin(dispatch.Admin, h.inTurn(h.signals)))
 
-	admin.GET("/notifications", h.asAdmin(dispatch.Viewer, h.notifications))
+	admin.GET("/notifications", h.asAdmin(dispatch.Viewer, h.inTurn(h.notifications)))
 	admin.POST("/notifications/:id/redrive", h.asAdmin(dispatch.Dispatcher, h.redrive))
-	admin.GET("/jobs", h.asAdmin(dispatch.Viewer, h.jobs))
-	admin.GET("/jobs/:name/runs", h.asAdmin(dispatch.Viewer, h.jobRuns))
+	admin.GET("/jobs", h.asAdmin(dispatch.Viewer, h.inTurn(h.jobs)))
+	admin.GET("/jobs/:name/runs", h.asAdmin(dispatch.Viewer, h.inTurn(h.jobRuns)))
 	admin.POST("/jobs/:name/run", h.asAdmin(dispatch.Admin, h.runJob))
-	admin.GET("/locks", h.asAdmin(dispatch.Viewer, h.locks))
-	admin.GET("/api-keys", h.asAdmin(dispatch.Admin, h.listKeys))
+	admin.GET("/locks", h.asAdmin(dispatch.Viewer, h.inTurn(h.locks)))
+	admin.GET("/api-keys", h.asAdmin(dispatch.Admin, h.inTurn(h.listKeys)))
 	admin.POST("/api-keys", h.asAdmin(dispatch.Admin, h.createKey))
 	admin.DELETE("/api-keys/:id", h.asAdmin(dispatch.Admin, h.revokeKey))
 	admin.POST("/webhooks", h.asAdmin(dispatch.Admin, h.createWebhook))
-	admin.GET("/webhooks", h.asAdmin(dispatch.Admin, h.listWebhooks))
+	admin.GET("/webhooks", h.asAdmin(dispatch.Admin, h.inTurn(h.listWebhooks)))
 	admin.GET("/webhooks/:id", h.asAdmin(dispatch.Admin, h.getWebhook))
 	admin.PATCH("/webhooks/:id", h.asAdmin(dispatch.Admin, h.patchWebhook))
 	admin.DELETE("/webhooks/:id", h.asAdmin(dispatch.Admin, h.deleteWebhook))
 	admin.POST("/webhooks/:id/rotate", h.asAdmin(dispatch.Admin, h.rotateWebhook))
 	admin.POST("/webhooks/:id/test", h.asAdmin(dispatch.Admin, h.testWebhook))
 	admin.POST("/webhooks/:id/replay", h.asAdmin(dispatch.Admin, h.replayWebhook))
-	admin.GET("/webhooks/:id/deliveries", h.asAdmin(dispatch.Admin, h.listDeliveries))
+	admin.GET("/webhooks/:id/deliveries", h.asAdmin(dispatch.Admin, h.inTurn(h.listDeliveries)))
 	admin.POST("/webhooks/:id/deliveries/:delivery_id/resend", h.asAdmin(dispatch.Admin, h.resendDelivery))
-	admin.GET("/audit", h.asAdmin(dispatch.Admin, h.audit))
+	admin.GET("/audit", h.asAdmin(dispatch.Admin, h.inTurn(h.audit)))
 	return e
 }
+
+const (
+	// bulkPath is the one route that takes a body of maxBulkBody, and signInPath the one that reads a body before it knows the caller.
+	bulkPath   = "/v1/admin/drivers/bulk"
+	signInPath = "/v1/session"
+)
 
 // get answers GET and HEAD at path with h. For HEAD net/http sends the headers only.
 func get(e *echo.Echo, path string, h echo.HandlerFunc) {

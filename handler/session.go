@@ -152,7 +152,7 @@ func (h *handler) signIn(c echo.Context) error {
 	if err := h.sessions.sameOrigin(c.Request()); err != nil {
 		return err
 	}
-	req, err := read[signInRequest](c, maxBody)
+	req, err := read[signInRequest](c, maxKeyBody)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,9 @@ func (h *handler) signIn(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	err = h.stores.signIns.RecordSignIn(withCaller(c, key.ID), key.ID, clientNetwork(c))
+	err = h.entries.run(c, key.ID, func() error {
+		return h.stores.signIns.RecordSignIn(withCaller(c, key.ID), key.ID, clientNetwork(c))
+	})
 	if errors.Is(err, dispatch.ErrKeyNotFound) { // revoked after the lookup
 		return fmt.Errorf("%w: %w", errUnknownKey, service.ErrUnauthenticated)
 	}

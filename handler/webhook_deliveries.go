@@ -106,7 +106,7 @@ func (h *handler) replayWebhook(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	req, err := read[replayRequest](c, maxBody)
+	req, err := read[replayRequest](c, maxSmallBody)
 	if err != nil {
 		return err
 	}

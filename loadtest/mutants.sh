@@ -142,12 +142,13 @@ mutant "a topic's message overtakes an offer" repository/topics.go " || r.delay 
 mutant "a topic that nobody ended stays" repository/topics.go "NOT IN ?\", true" "NOT IN ? AND 1 = 0\", true" ./repository TestTopicThatNobodyEnded
 mutant "events without recipients are expanded one by one" notify/relay.go "r.remember(x.Event.Driver)" "" ./notify TestEventsWithoutRecipients
 mutant "a relay that stops forgets its completions" notify/committed.go "r.complete(lasting, batch)" "r.complete(ctx, batch)" ./notify TestRelayEndsWithCompletions
-mutant "taps of an earlier version are not read" repository/taps.go "FROM attempts WHERE " "FROM attempts WHERE 1 = 0 AND " ./repository TestTapsOfAnEarlierVersion
-mutant "a tap of another driver is counted" repository/taps.go "(f.driver == \"\" || t.Driver == f.driver) && " "" ./repository TestTapsOfAnEarlierVersion
-mutant "a version is stored unquoted" repository/taps.go "json.Marshal(t.AppVersion)" '[]byte(`"`+t.AppVersion+`"`), error(nil)' ./repository TestTapsAreReadAsWritten
-mutant "a page of taps is not in order" repository/taps_read.go "p.taps = slices.Insert(p.taps, i, *t)" "p.taps = append(p.taps, *t)" ./repository TestTapsOfSeveralInstances
+mutant "taps that come again are counted again" repository/taps.go "IIF(last_at = excluded.last_at, 0, excluded.count)" "excluded.count" ./repository TestEqualTapsAreOneRow/sqlite
+mutant "the first of equal taps is forgotten" repository/taps.go "at = MIN(at, excluded.at)" "at = excluded.at" ./repository TestEqualTapsAreOneRow/sqlite
+mutant "drivers of another round are ahead" repository/taps_read.go "round = ? AND at < ?" "round <> ? AND at < ?" ./repository TestStandings
+mutant "a page of taps is not in order" repository/taps_read.go "p.taps = slices.Insert(p.taps, i, *t)" "p.taps = append(p.taps, *t)" ./repository TestPagesOfTaps
 mutant "a round that has not begun is booked" repository/taps.go "|| round > current[t.Dispatch]" "" ./repository TestTheRoundOfATap
-mutant "batches are kept for ever" repository/retention.go 'rule("tap_batches", "id", "id < ?"' 'rule("tap_batches", "id", "id < ? AND 1 = 0"' ./repository TestRetentionOfTables
+mutant "taps are kept for ever" repository/retention.go '"dispatch_id < ? AND last_at < ?"' '"dispatch_id < ? AND last_at < ? AND 1 = 0"' ./repository TestRetentionOfTables
+mutant "late taps go with their old dispatch" repository/retention.go '"dispatch_id < ? AND last_at < ?"' '"dispatch_id < ? AND at < ? + last_at"' ./repository TestNewsOfAnOldDispatchIsKept
 mutant "removing a driver's newest claim lets two claims take its number" repository/removed.go "newest[c.DriverID] == c.DriverSeq" "newest[c.DriverID] < 0" ./repository TestRemovalOfTheNewestClaim
 mutant "what is about a removed dispatch stays" repository/removed.go 'query += " AND (SELECT 1 FROM "' '_ = " AND (SELECT 1 FROM "' ./repository TestRemovalSkipsLockedRows
 mutant "a driver with a job is erased" repository/erase.go "if busy > 0 {" "if busy < 0 {" ./repository 'TestEraseOfABusyDriver|TestEraseAndClaimAtOnce'
@@ -334,15 +335,14 @@ mutant "a repeated release ends a new lease" repository/outbox.go "o.unread.forg
 mutant "a relay without locks stops in a short outage of its database" app/leader_relay.go "time.Since(r.upAt) < relayPatience" "time.Since(r.upAt) == 0" ./app TestRelaysWithoutLocks
 mutant "without locks nobody relays" app/leader_relay.go "r.startSending(ctx); !r.blind" "r.stopSending(); !r.blind" ./app TestRelaysWithoutLocks
 mutant "a stopped relay keeps the lead" app/leader_relay.go "defer r.resign(ctx)" "defer r.stopSending()" ./app TestStoppedLeaderHandsOver
-mutant "a flood of taps is stored" repository/taps.go "s.tapCounts.of(kind)+packed[kind] >= maxEqualTaps" "packed[kind] < 0" ./repository TestEndlessTapsAreNotStored
-mutant "taps that were not written count" repository/taps.go "	if err == nil {
-		s.tapCounts.add(stored)" "	{
-		s.tapCounts.add(stored)" ./repository TestEndlessTapsAreNotStored
+mutant "a key reads without a rest" handler/turns.go "min(took, maxRest)" "0*took" ./handler TestTurnsRest
+mutant "a list waits for no turn" handler/turns.go "if !enter(ctx, own.turn) {" "if own.turn = make(chan struct{}, 1); !enter(ctx, own.turn) {" ./handler TestListsWaitForTheirTurn
+mutant "bodies of strangers are held without a bound" handler/bodies.go "body.all = strangers" "_ = strangers" ./handler TestBodiesInFlight
 mutant "work of an earlier round starts" service/driver_service.go "return round != 0 && round != d.Round" "return round < 0" ./service 'TestLateStepOfAnEarlierRound|TestWithdraw'
 mutant "a known key above its rate is looked up" handler/auth.go "	if known {" "	if known && false {" ./handler TestRequestsAboveTheRateCostNoStatement
 mutant "a look-up that failed is a verdict" notify/webhooks/address.go "if dns.IsNotFound {" "if dns != nil {" ./notify/webhooks TestNamesOfForbiddenAddresses
 mutant "a deleted webhook is paused" repository/webhooks.go "version = version + 1, updated_at" "updated_at" ./repository TestADeletedEndpointIsNotPaused
-mutant "a long supply has every point" repository/board.go "step > 1 {" "step > 1000000 {" ./repository TestSupplyIsBounded
+mutant "a long supply has every point" repository/board.go "step > time.Minute {" "step > 1000*time.Hour {" ./repository TestSupplyIsBounded
 mutant "unknown options of a database URL are ignored" repository/mysql.go 'key != "tls"' 'key == "?"' ./config TestEachBadSetting
 mutant "a stopping instance stays the leader" schedule/lead.go "s.leader.Resign(ctx)" "ctx.Err()" ./schedule TestTheLeader
 mutant "a race is verified" service/verify.go "verifyAfter = time.Second" "verifyAfter = time.Duration(0)" ./service TestARaceIsNotVerified
@@ -354,7 +354,7 @@ mutant "requested runs wait for the next reading" schedule/watch.go "!open.IsZer
 mutant "each part of an instance looks by itself" repository/look.go "time.Since(l.ReadAt) < maxAge" "maxAge < 0" ./repository TestLooksAreShared
 mutant "a look tells of other processes' jobs" repository/look.go "WHERE j.name IN ? AND r.job" "WHERE (j.name IN ? OR 1 = 1) AND r.job" ./repository 'TestLook$/mariadb'
 mutant "the ledger waits for a look" repository/mysql.go "brief, lookConns," "brief, 1," ./repository TestLookThatWaits/mariadb
-mutant "a look at an offer teaches nothing" repository/offered.go "s.lastKnown.learnDispatch(&items[0].Dispatch)" "_ = items" ./repository TestClaimAfterALook/mariadb
+mutant "a look at an offer teaches nothing" repository/offered.go "s.lastKnown.learnDispatch(&offered.Dispatch)" "_ = offered" ./repository TestClaimAfterALook/mariadb
 mutant "a missing privilege on a table ends the use of the procedure" $call "uint16{1044, 1064, 1227" "uint16{1044, 1064, 1142, 1227" ./repository TestAUserWithoutPrivilegesForTables/mariadb
 mutant "the scheduler uses the look of another" repository/look.go "s.look(ctx, 0, jobs)" "s.look(ctx, maxLookAge, jobs)" ./repository TestLooksAreShared
 mutant "what is due is told by the database's clock" repository/look.go "l.ReadAt.Add(at.Sub(l.Now))" "at" ./repository TestDue

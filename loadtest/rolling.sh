@@ -21,7 +21,7 @@ export BASE_URLS="http://127.0.0.1:$proxy" K6_NO_USAGE_REPORT=true TAPS_FILE="$t
 load=$!
 pids+=("$load")
 begun=$SECONDS
-until (($(query 'SELECT COUNT(*) FROM tap_batches') > 0)); do # until k6 taps
+until (($(query 'SELECT COUNT(*) FROM taps') > 0)); do # until k6 taps
   kill -0 "$load" || exit 1
   sleep 0.2
 done
@@ -39,7 +39,7 @@ wait "$load" || { code=$?; tail -vn 20 "$tmp"/app?.log "$tmp/proxy.log" >&2; exi
 # Nothing is lost: each answered tap is stored, each win is one claim, each event is relayed.
 for ((i = 0; i < 100; i++)); do
   waiting=$(query 'SELECT (SELECT COUNT(*) FROM events WHERE next_at IS NOT NULL) + (SELECT COUNT(*) FROM outbox WHERE state = 0)')
-  stored=$(query 'SELECT SUM(count) FROM tap_batches')
+  stored=$(query 'SELECT SUM(count) FROM taps')
   if ((waiting == 0 && stored == $(<"$TAPS_FILE"))); then break; fi
   sleep 0.1
 done

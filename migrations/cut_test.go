@@ -306,7 +306,7 @@ func TestCutAtEveryStatement(t *testing.T) {
 			execute(t, cutDB, statements...)
 		}
 		upAgain()
-		seed("INSERT INTO attempts (id, dispatch_id, round, driver_id, result, at, instance) VALUES ('a', 'd', 1, 'x', 'WON', 1, 'i')",
+		seed("INSERT INTO taps (dispatch_id, round, driver_id, result, id, at, last_at, count, instance, app_version) VALUES ('d', 1, 'x', 'WON', 'a', 1, 1, 1, 'i', '')",
 			"INSERT INTO offers (dispatch_id, round, driver_id, seen_at, decline_reason) VALUES ('d', 1, 'x', 5, 'FAR')",
 			"INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at, request_id) VALUES ('e', 'd', 'dispatch.opened', 1, 's', '', 7, 'r')")
 		downFrom(newest, withTasks)

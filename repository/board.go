@@ -119,22 +119,45 @@ func (s *Store) findUnseen(ctx context.Context, b *dispatch.Board, region string
 	return nil
 }
 
-// maxSupplyPoints bounds the points of an answer.
-const maxSupplyPoints = 20_000
+const (
+	// maxSupplyPoints bounds the points of an answer, of which a chart draws a few hundred.
+	maxSupplyPoints = 2000
+	// supplySample is the time in which points are counted to know how many there are.
+	supplySample = time.Hour
+)
 
+// supplySteps are the minutes between two points: those of a day that a schedule of whole minutes is likely to meet.
+var supplySteps = []int{1, 2, 5, 10, 15, 30, 60, 120, 240, 480, 1440}
+
+// listSupply reads little more than it returns: the points of every nth minute by their keys.
 func (s *Store) listSupply(ctx context.Context, region string, hours int) ([]dispatch.Supply, error) {
-	query := "SELECT at, region, on_duty, open FROM supply WHERE at >= " + s.dialect.now() + " - ?"
-	args := []any{(time.Duration(hours) * time.Hour).Microseconds()}
+	db := s.general.WithContext(ctx)
+	now, err := s.clock(db)
+	if err != nil {
+		return nil, err
+	}
+	since := now.Add(-time.Duration(hours) * time.Hour)
+	inRegion, args := "", []any{micros(since), micros(now.Add(-min(supplySample, now.Sub(since))))}
 	if region != "" {
-		query, args = query+" AND region = ?", append(args, region)
-	} else {
-		var points int
-		if err := s.general.WithContext(ctx).Raw("SELECT COUNT(*) FROM supply WHERE at >= "+s.dialect.now()+" - ?", args...).Scan(&points).Error; err != nil {
-			return nil, unavailable(err)
+		inRegion, args = " AND region = ?", append(args, region)
+	}
+	var first *int64
+	var recent int
+	err = db.Raw("SELECT (SELECT MIN(at) FROM supply WHERE at >= ?), (SELECT COUNT(*) FROM supply WHERE at >= ?"+inRegion+")", args...).Row().Scan(&first, &recent)
+	if err != nil || first == nil {
+		return []dispatch.Supply{}, unavailable(err)
+	}
+	points := float64(recent) * max(1, float64(now.Sub(fromMicros(*first)))/float64(supplySample))
+	at, args := "at >= ?", []any{micros(since)}
+	if step := supplyStep(points); step > time.Minute {
+		var minutes []int64
+		for minute := now.Truncate(step); !minute.Before(fromMicros(*first)); minute = minute.Add(-step) {
+			minutes = append(minutes, micros(minute))
 		}
-		if step := (points + maxSupplyPoints - 1) / maxSupplyPoints; step > 1 { // the supply is counted every minute
-			query, args = query+" AND at % ? = 0", append(args, (time.Duration(step)*time.Minute).Microseconds())
-		}
+		at, args = "at IN ?", []any{minutes}
+	}
+	if region != "" {
+		args = append(args, region)
 	}
 	var rows []struct {
 		At     int64
@@ -142,12 +165,21 @@ func (s *Store) listSupply(ctx context.Context, region string, hours int) ([]dis
 		OnDuty int
 		Open   int
 	}
-	if err := s.general.WithContext(ctx).Raw(query+" ORDER BY at, region", args...).Scan(&rows).Error; err != nil {
-		return nil, unavailable(err)
-	}
+	err = db.Raw("SELECT at, region, on_duty, open FROM supply"+s.dialect.forceIndex("PRIMARY")+" WHERE "+at+inRegion+" ORDER BY at DESC, region DESC LIMIT ?",
+		append(args, maxSupplyPoints)...).Scan(&rows).Error
 	items := make([]dispatch.Supply, len(rows))
 	for i, row := range rows {
-		items[i] = dispatch.Supply{At: fromMicros(row.At), Region: row.Region, OnDuty: row.OnDuty, Open: row.Open}
+		items[len(rows)-1-i] = dispatch.Supply{At: fromMicros(row.At), Region: row.Region, OnDuty: row.OnDuty, Open: row.Open}
 	}
-	return items, nil
+	return items, unavailable(err)
+}
+
+// supplyStep returns the time between the points of an answer, of which there are that many, one a minute.
+func supplyStep(points float64) time.Duration {
+	for _, step := range supplySteps {
+		if points <= maxSupplyPoints*float64(step) {
+			return time.Duration(step) * time.Minute
+		}
+	}
+	return 24 * time.Hour
 }

@@ -156,7 +156,7 @@ func TestBoardOnSQLite(t *testing.T) {
 	db := migrated(t, "sqlite://"+t.TempDir()+"/test.db")
 	for _, region := range []string{"", "seoul"} {
 		looked := 0
-		for _, s := range statements(t, []*gorm.DB{db.general}, func() { db.unseen(t, region) }) {
+		for _, s := range statements(t, []*gorm.DB{db.general, db.backoffice}, func() { db.unseen(t, region) }) {
 			if !strings.Contains(s, " FROM dispatches") {
 				continue // all drivers are read
 			}

@@ -6,18 +6,18 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
 )
 
-// contactSources are the tables with rows of a driver in a round of a dispatch, each with its index on these columns. Taps are a source, too.
+// contactSources are the tables with rows of a driver in a round of a dispatch, each with its index on these columns.
 var contactSources = [...]struct{ table, index, where string }{
 	{"notifications", "ix_notifications_driver", "driver_id <> '' AND type IN " + offerTypes + " AND "},
 	{"offers", "PRIMARY", ""},
 	{"claims", "uq_claims_round", ""},
+	{"taps", "PRIMARY", "result <> 'OFFER_STALE' AND "},
 }
 
 func (s *Store) listOffers(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.Offered, string, error) {
@@ -26,17 +26,13 @@ func (s *Store) listOffers(ctx context.Context, id dispatch.ID, round int, page 
 	if err != nil {
 		return nil, "", err
 	}
-	tapped, err := tapTimes(db, id)
-	if err != nil {
-		return nil, "", unavailable(err)
-	}
-	keys, next, err := s.contactKeys(db, id, round, page, tapped)
+	keys, next, err := s.contactKeys(db, id, round, page)
 	if err != nil || len(keys) == 0 {
 		return nil, "", err
 	}
 	b := contactPage{rounds: rounds{db: db, d: &d, forceIndex: s.dialect.forceIndex}, keys: keys, contacts: map[driverRound]*dispatch.OfferHistory{}}
 	for _, k := range keys {
-		b.contacts[k] = &dispatch.OfferHistory{Driver: k.DriverID, Round: k.Round, TappedAt: optional(tapped, k)}
+		b.contacts[k] = &dispatch.OfferHistory{Driver: k.DriverID, Round: k.Round}
 	}
 	if err := b.load(); err != nil {
 		return nil, "", unavailable(err)
@@ -48,37 +44,18 @@ func (s *Store) listOffers(ctx context.Context, id dispatch.ID, round int, page 
 	return items, next, nil
 }
 
-// tapTimes returns the first tap of each driver in each round, without those on another round's offer.
-func tapTimes(db *gorm.DB, id dispatch.ID) (map[driverRound]time.Time, error) {
-	first := map[driverRound]time.Time{}
-	err := eachTap(db, tapFilter{dispatches: []dispatch.ID{id}}, func(t *dispatch.Attempt) {
-		k := driverRound{t.Round, t.Driver}
-		if at, ok := first[k]; t.Result != dispatch.AttemptStale && (!ok || t.At.Before(at)) {
-			first[k] = t.At
-		}
-	})
-	return first, err
-}
-
-// compare orders by round and driver.
-func (k driverRound) compare(other driverRound) int {
-	return cmp.Or(cmp.Compare(k.Round, other.Round), cmp.Compare(k.DriverID, other.DriverID))
-}
-
 // contactKeys returns the rounds and drivers on the page. It reads no more than a page from each table.
-func (s *Store) contactKeys(db *gorm.DB, id dispatch.ID, round int, page dispatch.Page, tapped map[driverRound]time.Time) ([]driverRound, string, error) {
+func (s *Store) contactKeys(db *gorm.DB, id dispatch.ID, round int, page dispatch.Page) ([]driverRound, string, error) {
 	where, args := "dispatch_id = ?", []any{id}
 	if round != 0 {
 		where, args = where+" AND round = ?", append(args, round)
 	}
-	var after driverRound
 	if page.Cursor != "" {
 		at, last, err := parseCursor(contactList, page.Cursor, dispatch.ParseDriverID)
 		if err != nil {
 			return nil, "", err
 		}
 		where, args = where+" AND (round > ? OR round = ? AND driver_id > ?)", append(args, at, at, last)
-		after = driverRound{int(at), last}
 	}
 	var all []any
 	queries := make([]string, len(contactSources))
@@ -92,13 +69,6 @@ func (s *Store) contactKeys(db *gorm.DB, id dispatch.ID, round int, page dispatc
 	if err != nil {
 		return nil, "", unavailable(err)
 	}
-	for k := range tapped {
-		if (round == 0 || k.Round == round) && k.compare(after) > 0 {
-			keys = append(keys, k)
-		}
-	}
-	slices.SortFunc(keys, driverRound.compare)
-	keys = slices.Compact(keys)
 	if len(keys) <= page.Limit {
 		return keys, "", nil
 	}
@@ -118,20 +88,22 @@ type contactPage struct {
 type contactFacts struct {
 	Of            driverRound `gorm:"embedded"`
 	Told, Sent    *int64
-	Seen          *int64
+	Seen, Tapped  *int64
 	Declined      *int64
 	DeclineReason string
 	Claim         dispatch.Outcome
 }
 
 const contactFactsSQL = `
-SELECT round, driver_id, MIN(created_at) told, MIN(CASE WHEN state = 1 THEN sent_at END) sent, NULL seen, NULL declined,
+SELECT round, driver_id, MIN(created_at) told, MIN(CASE WHEN state = 1 THEN sent_at END) sent, NULL seen, NULL tapped, NULL declined,
   NULL decline_reason, NULL claim
   FROM notifications WHERE dispatch_id = ? AND round IN ? AND driver_id IN ? AND type IN ` + offerTypes + ` GROUP BY round, driver_id
-UNION ALL SELECT round, driver_id, NULL, NULL, seen_at, declined_at, decline_reason, NULL
+UNION ALL SELECT round, driver_id, NULL, NULL, seen_at, NULL, declined_at, decline_reason, NULL
   FROM offers WHERE dispatch_id = ? AND round IN ? AND driver_id IN ?
-UNION ALL SELECT round, driver_id, NULL, NULL, NULL, NULL, NULL, outcome
-  FROM claims WHERE dispatch_id = ? AND round IN ? AND driver_id IN ?`
+UNION ALL SELECT round, driver_id, NULL, NULL, NULL, NULL, NULL, NULL, outcome
+  FROM claims WHERE dispatch_id = ? AND round IN ? AND driver_id IN ?
+UNION ALL SELECT round, driver_id, NULL, NULL, NULL, MIN(at), NULL, NULL, NULL
+  FROM taps WHERE dispatch_id = ? AND round IN ? AND driver_id IN ? AND result <> 'OFFER_STALE' GROUP BY round, driver_id`
 
 func (b *contactPage) load() error {
 	var which []int
@@ -178,6 +150,7 @@ func (b *contactPage) gaveBack(last int, drivers []dispatch.DriverID) error {
 func (t *contactFacts) mergeInto(c *dispatch.OfferHistory) {
 	c.NotifiedAt, c.SentAt = cmp.Or(c.NotifiedAt, fromOptionalMicros(t.Told)), cmp.Or(c.SentAt, fromOptionalMicros(t.Sent))
 	c.SeenAt, c.DeclinedAt = cmp.Or(c.SeenAt, fromOptionalMicros(t.Seen)), cmp.Or(c.DeclinedAt, fromOptionalMicros(t.Declined))
+	c.TappedAt = cmp.Or(c.TappedAt, fromOptionalMicros(t.Tapped))
 	c.DeclineReason, c.Claim = cmp.Or(c.DeclineReason, t.DeclineReason), cmp.Or(c.Claim, t.Claim)
 }
 

@@ -203,7 +203,7 @@ func TestPlansOfASearch(t *testing.T) {
 			c.q.Page = dispatch.Page{Limit: 20}
 			cost := 0
 			var err error
-			for _, statement := range statements(t, []*gorm.DB{db.general}, func() { _, _, err = db.List(t.Context(), c.q) }) {
+			for _, statement := range statements(t, []*gorm.DB{db.general, db.backoffice}, func() { _, _, err = db.List(t.Context(), c.q) }) {
 				db.mustSeek(t, name, statement, 1000)
 				cost += db.rowsRead(t, statement)
 			}
@@ -227,7 +227,7 @@ func TestPlansOfASearchInSQLite(t *testing.T) {
 	terms := searchTerms("gate erp7 "+string(d.ID), dispatch.DispatchPrefix)
 	words := []string{"gate", "gate-8"}
 	seen := 0
-	for _, statement := range statements(t, []*gorm.DB{db.general}, func() {
+	for _, statement := range statements(t, []*gorm.DB{db.general, db.backoffice}, func() {
 		must(t, errorOf(db.countTerms(db.general, db.dispatchWords(), terms, searchReads)))
 		for _, term := range terms {
 			must(t, errorOf(db.rareIDs(db.general, db.dispatchWords(), term)("", maxStretch)))

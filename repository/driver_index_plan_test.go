@@ -131,7 +131,7 @@ func TestPlansOfTheIndexOfDrivers(t *testing.T) {
 		} {
 			cost := 0
 			var err error
-			for _, s := range statements(t, []*gorm.DB{db.general, db.relay}, func() { err = c.read() }) {
+			for _, s := range statements(t, []*gorm.DB{db.general, db.backoffice, db.relay}, func() { err = c.read() }) {
 				switch {
 				case !readsDrivers.MatchString(s):
 				case db.dialect.skipLocked != "":

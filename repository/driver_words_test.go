@@ -106,7 +106,7 @@ func TestSearchForCommonNames(t *testing.T) {
 		both.Suspended = new(true)
 		mustFind(needles, both, 3)
 		both.Limit = 200
-		reads := slices.DeleteFunc(statements(t, []*gorm.DB{db.general}, func() { must(t, errorOf(cursorOf(db.Drivers(t.Context(), both)))) }),
+		reads := slices.DeleteFunc(statements(t, []*gorm.DB{db.general, db.backoffice}, func() { must(t, errorOf(cursorOf(db.Drivers(t.Context(), both)))) }),
 			func(statement string) bool { return !strings.Contains(statement, "ix_drivers_suspended") })
 		if len(reads) != 1 {
 			t.Errorf("who is suspended is read %d times for a page: %q", len(reads), reads)

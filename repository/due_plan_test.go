@@ -53,7 +53,7 @@ func TestPlansOfDueDispatches(t *testing.T) {
 			db.exec(t, "ANALYZE TABLE dispatches, events")
 		}
 		for _, c := range clockworks {
-			all := statements(t, []*gorm.DB{db.general}, func() { c.mustChange(t, db.Store, limit, limit) })
+			all := statements(t, []*gorm.DB{db.general, db.backoffice}, func() { c.mustChange(t, db.Store, limit, limit) })
 			if len(all) != 1 {
 				t.Fatalf("%s: %q", c.name, all)
 			}
@@ -103,25 +103,22 @@ func (db *database) young(t *testing.T, n int) {
 			return fmt.Sprintf("('a job', %d, 'SUCCEEDED', 1, '', 1, '', '', '', 0)", us+int64(i))
 		})
 	fill("INSERT INTO supply (at, region, on_duty, open)", func(i int) string { return fmt.Sprintf("(%d, 'seoul', 1, 1)", us+int64(i)) })
-	fill("INSERT INTO tap_batches (id, dispatch_id, instance, count, taps)",
-		func(int) string { return fmt.Sprintf("('%s', 'dsp_1', '', 0, '[]')", dispatch.NewAttemptID(now)) })
-	fill("INSERT INTO attempts (id, dispatch_id, round, driver_id, result, at)",
-		func(int) string {
-			return fmt.Sprintf("('%s', 'dsp_1', 1, 'drv_1', 'SUCCESS', 1)", dispatch.NewAttemptID(now))
-		})
+	fill("INSERT INTO taps ("+tapColumns+")", func(int) string {
+		return fmt.Sprintf("('%s', 1, 'drv_1', 'SUCCESS', 'att_1', %[2]d, %[2]d, 1, '', '')", dispatch.NewID(now), us)
+	})
 	fill("INSERT INTO offers (dispatch_id, round, driver_id)", func(int) string { return fmt.Sprintf("('%s', 1, 'drv_1')", dispatch.NewID(now)) })
 	fill("INSERT INTO idempotency_keys (caller, name, fingerprint, seed, leased, lease_ends, expires_at)", func(i int) string {
 		return fmt.Sprintf("('key_1', 'young %d', '', 'young %d', '', 0, %d)", i, i, us+day.Microseconds()+int64(i))
 	})
 	db.many(t, n)
 	db.exec(t, "UPDATE notifications SET next_at = ? WHERE device_id = 'dev_1'", us)
-	db.exec(t, "ANALYZE TABLE events, outbox, devices, job_runs, supply, tap_batches, attempts, offers, idempotency_keys, notifications")
+	db.exec(t, "ANALYZE TABLE events, outbox, devices, job_runs, supply, taps, offers, idempotency_keys, notifications")
 }
 
 // pruneIndexes are by which index Prune finds the rows of a table.
 var pruneIndexes = map[string]string{
 	"events": "ix_events_dispatch", "outbox": "ix_outbox_due", "notifications": "ix_notifications_due", "devices": "ix_devices_quarantined",
-	"job_runs": "ix_job_runs_slot", "supply": "PRIMARY", "tap_batches": "PRIMARY", "attempts": "PRIMARY", "offers": "PRIMARY",
+	"job_runs": "ix_job_runs_slot", "supply": "PRIMARY", "taps": "PRIMARY", "offers": "PRIMARY",
 	"idempotency_keys": "ix_idempotency_keys_expiry",
 }
 
@@ -203,7 +200,7 @@ func (db *database) ran(t *testing.T) {
 func (db *database) everything(t *testing.T) []string {
 	t.Helper()
 	ctx := t.Context()
-	return statements(t, []*gorm.DB{db.writes, db.general}, func() {
+	return statements(t, []*gorm.DB{db.writes, db.general, db.backoffice}, func() {
 		// Slots are later than those of the old runs, and so is what is asked for.
 		for i, end := range []func(cronjob.Run) error{
 			db.ending(t, cronjob.Outcome{Status: cronjob.Succeeded}),

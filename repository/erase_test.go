@@ -136,7 +136,7 @@ func TestErasedDriverIsInNoTable(t *testing.T) {
 			t.Fatal("the test looks at the wrong places")
 		}
 		about := func() (n []int) {
-			for _, from := range []string{"claims", "events", "offers", "tap_batches", "audit", "dispatches"} {
+			for _, from := range []string{"claims", "events", "offers", "taps", "audit", "dispatches"} {
 				n = append(n, db.count(t, from))
 			}
 			return n

@@ -41,7 +41,7 @@ const (
 	badClock, poorClock = 5 * time.Second, time.Second
 	clockReadings       = 3
 	// instanceConns is the most that an instance opens: those of the Store, its probe's, and those of the jobs' locks, which are up to 36.
-	instanceConns = claimConns + writeConns + generalConns + relayConns + webhookConns + doorConns + lookConns + 1 + 36
+	instanceConns = claimConns + writeConns + generalConns + backofficeConns + relayConns + webhookConns + doorConns + lookConns + 1 + 36
 	// dialLimit leaves a check of a server that does not answer the time to say so.
 	dialLimit = 3 * time.Second
 )

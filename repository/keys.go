@@ -95,7 +95,7 @@ func (s *Store) RevokeKey(ctx context.Context, id string) error {
 
 // Keys returns the keys, newest first, revoked ones too, and the cursor of the next page, "" after the last.
 func (s *Store) Keys(ctx context.Context, page dispatch.Page) ([]dispatch.KeyRecord, string, error) {
-	rows, next, err := newestFirst(s.general.WithContext(ctx), keyList, "id", page, func(row *keyRow) string { return row.ID })
+	rows, next, err := newestFirst(s.backoffice.WithContext(ctx), keyList, "id", page, func(row *keyRow) string { return row.ID })
 	items := make([]dispatch.KeyRecord, len(rows))
 	for i := range rows {
 		items[i] = rows[i].record()

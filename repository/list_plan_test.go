@@ -58,17 +58,15 @@ func (db *database) size(t *testing.T) sized {
 		n, n, IF(n < 1000, %[2]d, n) FROM %[3]s ORDER BY n`, named("dsp_"), now, numbers(listed)))
 	const busy = "dsp_00000000000000000000000001"
 	db.exec(t, fmt.Sprintf("INSERT INTO offers (dispatch_id, round, driver_id, seen_at) SELECT '%s', 1, %s, 1 FROM %s ORDER BY n", busy, named("drv_"), numbers(crowd)))
-	db.exec(t, fmt.Sprintf(`INSERT INTO tap_batches (id, dispatch_id, instance, count, taps) SELECT MIN(id), dispatch_id, 'here', COUNT(*),
-		JSON_ARRAYAGG(JSON_ARRAY(id, 1, CONCAT('drv_', LPAD(n DIV 20, 26, '0')), IF(n %% 3, 'ALREADY_TAKEN', 'NOT_OPEN_YET'), n, ''))
-		FROM (SELECT n, %[1]s id, IF(n %% 2, '%[2]s', %[3]s) dispatch_id FROM %[4]s) taps GROUP BY n DIV 1000, dispatch_id`,
-		named("att_"), busy, named("dsp_"), numbers(crowd)))
+	db.exec(t, fmt.Sprintf(`INSERT INTO taps (%[5]s) SELECT IF(n %% 2, '%[2]s', %[3]s), 1, CONCAT('drv_', LPAD(n DIV 2, 26, '0')),
+		IF(n %% 3, 'ALREADY_TAKEN', 'NOT_OPEN_YET'), %[1]s, n, n, 1, 'here', '' FROM %[4]s ORDER BY n`, named("att_"), busy, named("dsp_"), numbers(crowd), tapColumns))
 	db.exec(t, fmt.Sprintf(`INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at) SELECT %s, IF(n %% 2, '%s', %s),
 		'dispatch.opened', 1, 'system', '', n FROM %s ORDER BY n`, named("evt_"), busy, named("dsp_"), numbers(crowd)))
 	db.exec(t, fmt.Sprintf(`INSERT INTO notifications (id, event_id, device_id, topic, driver_id, dispatch_id, round, type, silent, state,
 		next_at, claim, attempts, result, reason, at, expires_at, created_at, sent_at) SELECT %[1]s, 'evt_x', %[1]s, '',
 		CONCAT('drv_', LPAD(n DIV 2, 26, '0')), IF(n %% 2, '%[2]s', %[3]s), 1, 'dispatch.opened', 0, 1, 1, '', 1, '', '', 1, 1, n, 1 FROM %[4]s ORDER BY n`,
 		named("ntf_"), busy, named("dsp_"), numbers(crowd)))
-	db.exec(t, "ANALYZE TABLE drivers, driver_regions, driver_counts, dispatches, offers, tap_batches, events, notifications, claims, supply")
+	db.exec(t, "ANALYZE TABLE drivers, driver_regions, driver_counts, dispatches, offers, taps, events, notifications, claims, supply")
 	v := someDriver(0)
 	v.ID = "drv_00000000000000000000000001"
 	return sized{v, busy}
@@ -165,7 +163,7 @@ func TestPagesCostTheSame(t *testing.T) {
 			cost := map[string]int{}
 			for page, cursor := range map[string]string{"1": "", "far": far} {
 				var next string
-				for _, s := range statements(t, []*gorm.DB{db.general}, func() {
+				for _, s := range statements(t, []*gorm.DB{db.general, db.backoffice}, func() {
 					next, err = read(t.Context(), dispatch.Page{Limit: aPage, Cursor: cursor})
 				}) {
 					db.mustSeek(t, name+", page "+page, s, 3*aPage)
@@ -175,7 +173,7 @@ func TestPagesCostTheSame(t *testing.T) {
 					t.Errorf("%s, page %s: %q, %v", name, page, next, err)
 				}
 			}
-			if first, later := cost["1"], cost["far"]; first > 400 || later > 400 || later > 2*first+20 {
+			if first, later := cost["1"], cost["far"]; first > 600 || later > 600 || later > 2*first+20 {
 				t.Errorf("%s: %d rows read for page 1, %d for page %d", name, first, later, farPage)
 			}
 		}
@@ -207,7 +205,7 @@ func (db *database) mustCountLittle(t *testing.T, z sized) {
 	} {
 		cost := 0
 		var err error
-		for _, s := range statements(t, []*gorm.DB{db.general}, func() { err = c.read() }) {
+		for _, s := range statements(t, []*gorm.DB{db.general, db.backoffice}, func() { err = c.read() }) {
 			if !strings.Contains(s, " FROM ") {
 				continue // the clock
 			}

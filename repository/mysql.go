@@ -21,13 +21,14 @@ import (
 
 const (
 	// About four connections per core give the most commits per second; a hundred give half as many.
-	claimConns   = 8
-	writeConns   = 8
-	generalConns = 8
-	relayConns   = 5 // its expansions take four at most, beside those of a driver's own claim
-	webhookConns = 3 // one each to lease, to complete and to replay
-	doorConns    = 1
-	lookConns    = 2
+	claimConns      = 8
+	writeConns      = 8
+	generalConns    = 8
+	backofficeConns = 7 // as many as the API reads at once: lists, searches and previews two each, and one export
+	relayConns      = 5 // its expansions take four at most, beside those of a driver's own claim
+	webhookConns    = 3 // one each to lease, to complete and to replay
+	doorConns       = 1
+	lookConns       = 2
 	// A transaction that holds a row commits within milliseconds or is stuck. A COMMIT takes no context: a claim must not hang in
 	// it.
 	usualPatience = time.Second
@@ -66,7 +67,7 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 		readLimit, unit = "max_statement_time", time.Second
 	}
 
-	s := &Store{log: log, options: o, looks: newLooks(), early: make(chan earlyEvent, maxEarly), tapCounts: newTapCounts(log)}
+	s := &Store{log: log, options: o, looks: newLooks(), early: make(chan earlyEvent, maxEarly)}
 	at := &server{}
 	quick := config.Clone()
 	quick.ReadTimeout, quick.WriteTimeout = 2*o.Patience, 2*o.Patience
@@ -79,6 +80,9 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 	reading := config.Clone()
 	reading.Params[readLimit] = strconv.Itoa(int((config.ReadTimeout - serverGivesUpBefore) / unit))
 	if s.general, err = s.primaryPool(reading, generalConns, 0, at); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	if s.backoffice, err = s.primaryPool(reading, backofficeConns, 0, at); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	if s.relay, err = s.primaryPool(config, relayConns, relayRecheck, at); err != nil {

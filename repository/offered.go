@@ -17,6 +17,7 @@ type offeredRow struct {
 	DeclinedAt    *int64
 	DeclineReason string
 	SentAt        *int64
+	TappedAt      *int64
 	GaveBack      bool
 }
 
@@ -24,13 +25,14 @@ type offeredRow struct {
 const offeredColumns = `o.seen_at, o.declined_at, COALESCE(o.decline_reason, '') decline_reason,
 	(SELECT MIN(n.sent_at) FROM notifications n WHERE n.dispatch_id = p.id AND n.round = p.round AND n.driver_id = ?
 		AND n.state = 1 AND n.type IN ` + offerTypes + `) sent_at,
+	(SELECT MIN(t.at) FROM taps t WHERE t.dispatch_id = p.id AND t.round = p.round AND t.driver_id = ? AND t.result <> 'OFFER_STALE') tapped_at,
 	EXISTS (SELECT 1 FROM claims c WHERE c.dispatch_id = p.id AND c.round < p.round AND c.driver_id = ? AND c.outcome = 'WITHDRAWN') gave_back`
 
 const offerJoin = ` p LEFT JOIN offers o ON o.dispatch_id = p.id AND o.round = p.round AND o.driver_id = ?`
 
 // offeredArgs returns the arguments of offeredColumns, of the query's source, and of offerJoin.
 func offeredArgs(v dispatch.DriverID, source ...any) []any {
-	return append(append([]any{v, v}, source...), v)
+	return append(append([]any{v, v, v}, source...), v)
 }
 
 func (row *offeredRow) offered(v dispatch.DriverID) dispatch.Offered {
@@ -39,7 +41,7 @@ func (row *offeredRow) offered(v dispatch.DriverID) dispatch.Offered {
 		Contact: dispatch.OfferHistory{
 			Driver: v, Round: row.Row.Round, Withdrew: row.GaveBack, SentAt: fromOptionalMicros(row.SentAt),
 			SeenAt: fromOptionalMicros(row.SeenAt), DeclinedAt: fromOptionalMicros(row.DeclinedAt),
-			DeclineReason: row.DeclineReason,
+			DeclineReason: row.DeclineReason, TappedAt: fromOptionalMicros(row.TappedAt),
 		},
 	}
 }
@@ -55,32 +57,9 @@ func (s *Store) OfferTo(ctx context.Context, id dispatch.ID, v dispatch.DriverID
 	if len(rows) == 0 {
 		return dispatch.Offered{}, dispatch.ErrNotFound
 	}
-	items := []dispatch.Offered{rows[0].offered(v)}
-	s.lastKnown.learnDispatch(&items[0].Dispatch) // the driver may tap next
-	if err := s.addTaps(ctx, items, v); err != nil {
-		return dispatch.Offered{}, err
-	}
-	return items[0], nil
-}
-
-// addTaps sets when the driver first tapped each offer.
-func (s *Store) addTaps(ctx context.Context, items []dispatch.Offered, v dispatch.DriverID) error {
-	byID := make(map[dispatch.ID]*dispatch.Offered, len(items))
-	ids := make([]dispatch.ID, len(items))
-	for i := range items {
-		ids[i] = items[i].ID
-		byID[ids[i]] = &items[i]
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	err := eachTap(s.general.WithContext(ctx), tapFilter{dispatches: ids, driver: v}, func(t *dispatch.Attempt) {
-		o := byID[t.Dispatch]
-		if first := o.Contact.TappedAt; t.Round == o.Round && t.Result != dispatch.AttemptStale && (first == nil || t.At.Before(*first)) {
-			o.Contact.TappedAt = &t.At
-		}
-	})
-	return unavailable(err)
+	offered := rows[0].offered(v)
+	s.lastKnown.learnDispatch(&offered.Dispatch) // the driver may tap next
+	return offered, nil
 }
 
 // OpenDispatchesFor returns the dispatches whose terms the driver matches and whose window has not ended, the one that opens last
@@ -111,9 +90,6 @@ func (s *Store) OpenDispatchesFor(ctx context.Context, v dispatch.Driver, page d
 	for i := range rows {
 		items[i] = rows[i].offered(v.ID)
 		s.lastKnown.learnDispatch(&items[i].Dispatch) // the driver may tap next
-	}
-	if err := s.addTaps(ctx, items, v.ID); err != nil {
-		return nil, "", err
 	}
 	return items, next, nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -69,7 +70,7 @@ func TestStatementsPerOfferList(t *testing.T) {
 		for range 5 {
 			db.add(t, nil)
 		}
-		all := statements(t, []*gorm.DB{db.general}, func() {
+		all := statements(t, []*gorm.DB{db.general, db.backoffice}, func() {
 			if items, _, err := db.OpenDispatchesFor(t.Context(), v, dispatch.Page{Limit: 10}); err != nil || len(items) != 5 {
 				t.Fatal(len(items), err)
 			}
@@ -127,6 +128,7 @@ func TestStandings(t *testing.T) {
 			t.Errorf("in a round to come: %+v, %v", s, err)
 		}
 		records, next, err := db.Attempts(t.Context(), d.ID, 0, dispatch.Page{Limit: 100})
+		taps = slices.Concat(taps[:5], taps[6:7], taps[8:]) // the others repeat one
 		if err != nil || next != "" || len(records) != len(taps) {
 			t.Fatalf("%d, %q, %v", len(records), next, err)
 		}
@@ -300,7 +302,7 @@ func TestTheRoundOfATap(t *testing.T) {
 			{second.ID, 1, 1}, {second.ID, 2, 2}, {second.ID, 0, 2}, {second.ID, 3, 2}, {second.ID, math.MaxInt32, 2},
 			{dispatch.NewID(time.Now()), 1, 0}, {first.ID, 1, 1},
 		} {
-			a := tap(c.of, v.ID, dispatch.AttemptStale, first.CreatedAt)
+			a := tap(c.of, dispatch.NewDriverID(first.CreatedAt), dispatch.AttemptStale, first.CreatedAt)
 			a.Round = c.named
 			if taps = append(taps, a); c.booked != 0 {
 				want[a.ID] = c.booked
@@ -308,7 +310,7 @@ func TestTheRoundOfATap(t *testing.T) {
 		}
 		must(t, db.AddAttempts(t.Context(), taps))
 		got := map[dispatch.AttemptID]int{}
-		must(t, eachTap(db.general, tapFilter{dispatches: []dispatch.ID{first.ID, second.ID}}, func(a *dispatch.Attempt) { got[a.ID] = a.Round }))
+		must(t, eachTap(db.general, " WHERE dispatch_id IN ?", []any{[]dispatch.ID{first.ID, second.ID}}, func(a *dispatch.Attempt) { got[a.ID] = a.Round }))
 		if !maps.Equal(got, want) {
 			t.Errorf("booked on %v, want %v", got, want)
 		}

@@ -28,18 +28,19 @@ func (s *Store) upsertOffer() string {
 
 // funnelRow is what one table holds about one round.
 type funnelRow struct {
-	Round, Told, Accepted, Seen, Won int
-	Began, Ended                     *int64
+	Round, Told, Accepted, Seen, Won, Tapped int
+	Began, Ended                             *int64
 }
 
 const funnelSQL = `
 SELECT round, COUNT(DISTINCT driver_id) told, COUNT(DISTINCT CASE WHEN state = 1 THEN driver_id END) accepted,
-  0 seen, 0 won, NULL began, NULL ended
+  0 seen, 0 won, 0 tapped, NULL began, NULL ended
   FROM notifications WHERE dispatch_id = ? AND type IN ` + offerTypes + ` AND driver_id <> '' GROUP BY round
-UNION ALL SELECT round, 0, 0, COUNT(*), 0, NULL, NULL
+UNION ALL SELECT round, 0, 0, COUNT(*), 0, 0, NULL, NULL
   FROM offers WHERE dispatch_id = ? AND seen_at IS NOT NULL GROUP BY round
-UNION ALL SELECT round, 0, 0, 0, COUNT(*), NULL, NULL FROM claims WHERE dispatch_id = ? GROUP BY round
-UNION ALL SELECT round, 0, 0, 0, 0, MIN(at),
+UNION ALL SELECT round, 0, 0, 0, COUNT(*), 0, NULL, NULL FROM claims WHERE dispatch_id = ? GROUP BY round
+UNION ALL SELECT round, 0, 0, 0, 0, COUNT(DISTINCT driver_id), NULL, NULL FROM taps WHERE dispatch_id = ? GROUP BY round
+UNION ALL SELECT round, 0, 0, 0, 0, 0, MIN(at),
   MIN(CASE WHEN type IN ('dispatch.accepted', 'dispatch.expired', 'dispatch.canceled') THEN at END)
   FROM events WHERE dispatch_id = ? GROUP BY round`
 
@@ -50,7 +51,7 @@ func (s *Store) countFunnel(ctx context.Context, id dispatch.ID) (rounds []outbo
 		return nil, 0, err
 	}
 	var rows []funnelRow
-	if err := db.Raw(funnelSQL, id, id, id, id).Scan(&rows).Error; err != nil {
+	if err := db.Raw(funnelSQL, id, id, id, id, id).Scan(&rows).Error; err != nil {
 		return nil, 0, unavailable(err)
 	}
 	rounds = make([]outbox.Funnel, d.Round)
@@ -62,22 +63,12 @@ func (s *Store) countFunnel(ctx context.Context, id dispatch.ID) (rounds []outbo
 		}
 		f := &rounds[r.Round-1]
 		f.Notified, f.PushAccepted, f.Seen = f.Notified+r.Told, f.PushAccepted+r.Accepted, f.Seen+r.Seen
-		f.Won += r.Won
+		f.Won, f.Tapped = f.Won+r.Won, f.Tapped+r.Tapped
 		if r.Ended != nil {
 			over[r.Round] = r.Ended
 		}
 		if r.Began != nil && over[r.Round-1] == nil {
 			over[r.Round-1] = r.Began // a round without an ending event ended when the next one began
-		}
-	}
-	tapped := map[driverRound]bool{}
-	err = eachTap(db, tapFilter{dispatches: []dispatch.ID{id}}, func(t *dispatch.Attempt) { tapped[driverRound{t.Round, t.Driver}] = true })
-	if err != nil {
-		return nil, 0, unavailable(err)
-	}
-	for k := range tapped {
-		if k.Round <= d.Round {
-			rounds[k.Round-1].Tapped++
 		}
 	}
 	for i := range rounds {

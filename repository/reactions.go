@@ -38,11 +38,7 @@ func (s *Store) countTaps(ctx context.Context, v dispatch.DriverID) (dispatch.Ta
 		return dispatch.TapStatistics{}, err
 	}
 	since, late := now.Add(-signalWindow), now.Add(-recentWindow)
-	taps, err := s.tapsSince(db, s.firstTap(now, since))
-	if err != nil {
-		return dispatch.TapStatistics{}, err
-	}
-	signals := dispatch.TapStatistics{Since: taps.since}
+	signals := dispatch.TapStatistics{Since: s.firstTap(now, since)}
 	err = db.Raw(`SELECT COUNT(*), COUNT(CASE WHEN outcome = 'WITHDRAWN' THEN 1 END),
 		(SELECT COUNT(*) FROM claims WHERE driver_id = ? AND outcome = 'WITHDRAWN' AND ended_at >= ?)
 		FROM claims WHERE driver_id = ? AND accepted_at >= ?`, v, micros(late), v, micros(since)).
@@ -51,14 +47,14 @@ func (s *Store) countTaps(ctx context.Context, v dispatch.DriverID) (dispatch.Ta
 		return dispatch.TapStatistics{}, unavailable(err)
 	}
 	first := map[offer]time.Time{} // the driver's first tap in the race for each offer
-	taps.driver = v
-	err = eachTap(db, taps, func(t *dispatch.Attempt) {
-		signals.Taps++
-		if !t.At.Before(late) && slices.Contains(unwinnable, t.Result) {
-			signals.RecentUnwinnable++
+	from, args := s.dialect.forceIndex("ix_taps_driver")+" WHERE driver_id = ? AND last_at >= ?", []any{v, micros(signals.Since)}
+	err = eachTap(db, from, args, func(t *dispatch.Attempt) {
+		signals.Taps += t.Count
+		if !t.LastAt.Before(late) && slices.Contains(unwinnable, t.Result) {
+			signals.RecentUnwinnable += t.Count
 		}
 		of := offer{t.Dispatch, t.Round}
-		if at, ok := first[of]; inRace(t.Result) && (!ok || t.At.Before(at)) {
+		if at, ok := first[of]; t.Result != dispatch.AttemptEarly && t.Result != dispatch.AttemptStale && (!ok || t.At.Before(at)) {
 			first[of] = t.At
 		}
 	})
@@ -68,29 +64,12 @@ func (s *Store) countTaps(ctx context.Context, v dispatch.DriverID) (dispatch.Ta
 	return signals, unavailable(err)
 }
 
-// signalBatches bounds how many batches of taps a driver's signals are read from: no index finds those of a driver.
-const signalBatches = 250_000
-
 // firstTap is since, or later if taps are not kept for as long.
 func (s *Store) firstTap(now, since time.Time) time.Time {
 	if kept := s.options.Retention.Attempts; kept > 0 && now.Add(-kept).After(since) {
 		return now.Add(-kept)
 	}
 	return since
-}
-
-// tapsSince selects the taps since then, or those of the newest signalBatches if there are more.
-func (s *Store) tapsSince(db *gorm.DB, since time.Time) (tapFilter, error) {
-	f := tapFilter{since: since, from: dispatch.MinAttemptID(since.Add(-maxBatchSpan))}
-	var oldest dispatch.AttemptID
-	err := db.Raw("SELECT id FROM tap_batches"+s.dialect.forceIndex("PRIMARY")+" WHERE id >= ? ORDER BY id DESC LIMIT 1 OFFSET ?", f.from, signalBatches-1).Scan(&oldest).Error
-	if at, found := oldest.MadeAt(); found {
-		f.from = oldest
-		if at.After(since) {
-			f.since = at
-		}
-	}
-	return f, unavailable(err)
 }
 
 // unwinnable are the results of taps that could not win.

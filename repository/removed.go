@@ -41,8 +41,7 @@ func history(of string, args ...any) []retentionRule {
 	return []retentionRule{
 		rule("notifications", "id", "ix_notifications_dispatch", ""),
 		rule("offers", "dispatch_id, round, driver_id", "PRIMARY", ""),
-		rule("tap_batches", "id", "ix_tap_batches_dispatch", ""),
-		rule("attempts", "id", "ix_attempts_list", ""),
+		rule("taps", tapPrimaryKey, "PRIMARY", ""),
 		rule("events", "id", "ix_events_dispatch", ""),
 		// Those that are pending are still sent. They end by themselves, or with their endpoint.
 		rule("webhook_deliveries", deliveryKey, "PRIMARY", " AND status <> 'PENDING'"),

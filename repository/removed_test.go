@@ -22,7 +22,7 @@ func (db *database) keeping(t testing.TB, kept Retention) *database {
 }
 
 // historyTables are the tables with rows about a dispatch.
-var historyTables = []string{"claims", "events", "notifications", "offers", "tap_batches", "attempts", "webhook_deliveries"}
+var historyTables = []string{"claims", "events", "notifications", "offers", "taps", "webhook_deliveries"}
 
 // past adds a dispatch of that status whose last change is at that time, with n rows about it in each table but claims, which has one.
 func (db *database) past(t testing.TB, status dispatch.Status, at time.Time, v dispatch.DriverID, n int) dispatch.ID {
@@ -37,20 +37,18 @@ func (db *database) past(t testing.TB, status dispatch.Status, at time.Time, v d
 	if n == 0 {
 		return id
 	}
-	events, taps, deliveries := make([]eventRow, n), make([]tapBatchRow, n), make([]deliveryRow, n)
-	var offers, attempts []any
+	events, taps, deliveries := make([]eventRow, n), make([]tapRow, n), make([]deliveryRow, n)
+	var offers []any
 	for i := range n {
 		events[i] = eventRow{ID: dispatch.NewEventID(now), DispatchID: id}
-		taps[i] = tapBatchRow{ID: dispatch.NewAttemptID(now), DispatchID: id, Taps: "[]"}
+		taps[i] = tapRow{Of: tapKey{DispatchID: id, Round: i + 1}, ID: dispatch.NewAttemptID(now)}
 		deliveries[i] = deliveryRow{DispatchID: id, WebhookID: "whk_1", EventID: dispatch.NewEventID(now), Status: []webhook.DeliveryStatus{webhook.Delivered, webhook.Failed}[i%2], Body: []byte("{}"), Attempts: "[]"}
 		offers = append(offers, id, i+1, v, micros(now))
-		attempts = append(attempts, dispatch.NewAttemptID(now), id, v)
 	}
 	must(t, db.writes.Create(&events).Error)
 	must(t, db.writes.Create(&taps).Error)
 	must(t, db.writes.Create(&deliveries).Error)
 	db.exec(t, "INSERT INTO offers (dispatch_id, round, driver_id, seen_at) VALUES (?, ?, ?, ?)"+strings.Repeat(", (?, ?, ?, ?)", n-1), offers...)
-	db.exec(t, "INSERT INTO attempts (id, dispatch_id, round, driver_id, result, at) VALUES (?, ?, 1, ?, 'SUCCESS', 1)"+strings.Repeat(", (?, ?, 1, ?, 'SUCCESS', 1)", n-1), attempts...)
 	d := dispatch.Dispatch{ID: id, Round: 1, Window: dispatch.Window{ExpiresAt: now.Add(time.Hour)}}
 	db.notifications(t, d, n, func(i int, r *notificationRow) {
 		r.DeviceID, r.DriverID, r.State, r.NextAt = dispatch.NewDeviceID(now), dispatch.NewDriverID(now), i%4, micros(now.Add(time.Hour))
@@ -73,7 +71,7 @@ func TestEndedDispatchesAreRemoved(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db = db.keeping(t, Retention{Ended: 365 * day})
 		v, now := db.drivers(t, 1)[0].ID, db.now(t)
-		const rows = 1 + 1 + 6*3
+		const rows = 1 + 1 + 5*3
 		var gone, stays []dispatch.ID
 		for _, status := range []dispatch.Status{dispatch.Completed, dispatch.Canceled, dispatch.Expired} {
 			gone = append(gone, db.past(t, status, now.Add(-365*day-time.Millisecond), v, 3))
@@ -143,7 +141,7 @@ func TestRemovalThatIsInterrupted(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db = db.keeping(t, Retention{Ended: 365 * day})
 		v, now := db.drivers(t, 1)[0].ID, db.now(t)
-		const rows = 1 + 1 + 6*3
+		const rows = 1 + 1 + 5*3
 		ids := []dispatch.ID{
 			db.past(t, dispatch.Completed, now.Add(-400*day), v, 3), db.past(t, dispatch.Canceled, now.Add(-401*day), v, 3),
 		}
@@ -185,7 +183,7 @@ func TestRemovalSkipsLockedRows(t *testing.T) {
 				lock, arg = "SELECT 1 FROM drivers WHERE id = ? FOR UPDATE", string(v[0].ID)
 			}
 			must(t, errorOf(tx.Exec(lock, arg)))
-			db.mustPrune(t, 100, 7) // of the eight rows, one is locked
+			db.mustPrune(t, 100, 6) // of the seven rows, one is locked
 			if n := db.about(t, id); n != 2 {
 				t.Errorf("%s: %d rows are left, want the locked one and the note", table, n)
 			}
@@ -234,8 +232,7 @@ func TestTapsForEver(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db = db.keeping(t, Retention{})
 		long := db.now(t).Add(-5000 * day)
-		must(t, db.writes.Create(&tapBatchRow{ID: dispatch.NewAttemptID(long), DispatchID: "dsp_1", Taps: "[]"}).Error)
-		db.exec(t, "INSERT INTO attempts (id, dispatch_id, round, driver_id, result, at) VALUES (?, 'dsp_1', 1, 'drv_1', 'SUCCESS', 1)", dispatch.NewAttemptID(long))
+		must(t, db.writes.Create(&tapRow{Of: tapKey{DispatchID: dispatch.NewID(long)}, ID: dispatch.NewAttemptID(long)}).Error)
 		db.exec(t, "INSERT INTO offers (dispatch_id, round, driver_id) VALUES (?, 1, 'drv_1')", dispatch.NewID(long))
 		db.mustPrune(t, 100, 0)
 	})
@@ -258,7 +255,7 @@ func TestPlansOfRemoval(t *testing.T) {
 		for range dispatches {
 			db.past(t, dispatch.Completed, now.Add(-400*day), v, rows)
 		}
-		all := statements(t, []*gorm.DB{db.relay}, func() { db.mustPrune(t, 1000, dispatches*(3+6*rows)) })
+		all := statements(t, []*gorm.DB{db.relay}, func() { db.mustPrune(t, 1000, dispatches*(3+5*rows)) })
 		looked := map[string]bool{}
 		for _, s := range all {
 			if !strings.Contains(s, " FROM ") || strings.HasPrefix(s, "INSERT") || !strings.HasPrefix(s, "SELECT") && !strings.HasPrefix(s, "DELETE") {

@@ -164,12 +164,14 @@ func (s *Store) checkReplica(ctx context.Context) {
 	r.end(trial, err)
 }
 
-// fromReplica calls read with a Store that reads from the replica if that is up to date, and otherwise, or if the replica fails, with s. read
-// may be called twice, and must not write. Nothing is decided by what it reads.
+// fromReplica calls read with a Store that reads from the replica if that is up to date, and otherwise, or if the replica fails, from the
+// backoffice's pool. read may be called twice, and must not write. Nothing is decided by what it reads.
 func (s *Store) fromReplica(ctx context.Context, read func(context.Context, *Store) error) error {
 	r := s.replica
+	primary := *s
+	primary.general = s.backoffice
 	if r == nil {
-		return read(ctx, s)
+		return read(ctx, &primary)
 	}
 	if trial, ok := r.begin(); ok {
 		panicked := true
@@ -192,7 +194,7 @@ func (s *Store) fromReplica(ctx context.Context, read func(context.Context, *Sto
 		}
 	}
 	r.byPrimary.Add(1)
-	return read(ctx, s)
+	return read(ctx, &primary)
 }
 
 // readReplica calls read once the replica is up to date. ErrUnavailable; errNoPosition if it is the primary that did not answer, errAllBusy

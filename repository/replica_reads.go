@@ -46,7 +46,7 @@ func (s *Store) Board(ctx context.Context, region string) (b dispatch.Board, err
 }
 
 // Supply returns the counts of a region in the last hours, the oldest first; for "" those of every region and the totals,
-// whose region is "". If these are more than maxSupplyPoints, it returns those of every second minute, every third, and so on.
+// whose region is "". If these are more than maxSupplyPoints, it returns those of every second minute, every fifth, and so on, and at most the newest.
 func (s *Store) Supply(ctx context.Context, region string, hours int) (counted []dispatch.Supply, err error) {
 	err = s.fromReplica(ctx, func(ctx context.Context, s *Store) error {
 		counted, err = s.listSupply(ctx, region, hours)

@@ -89,7 +89,7 @@ func (l *lister) mustSee(t *testing.T, want dispatch.Dispatch) {
 // The statements of a list.
 var (
 	byReplica = []string{"looks select", "replica select", "replica select"} // the position, the wait, the list
-	byPrimary = []string{"general select"}
+	byPrimary = []string{"backoffice select"}
 )
 
 // Whatever is committed before a list begins is in it, at any instance: also while the replica lags, by the primary.

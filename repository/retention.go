@@ -158,13 +158,12 @@ func (s *Store) retentionRules(now time.Time) []retentionRule {
 	// An earlier version kept the notifications of an offer without an end for as long as the offer.
 	all = append(all, rule("notifications", "id", "state = ? AND next_at > ? AND created_at < ?", "next_at",
 		stateDone, micros(now.Add(keepSent+2*keepDone)), ago(keepSent)))
-	// Taps and audit entries are found by their identifiers, which begin with the time. Offers are found by their dispatch's and then
-	// checked, as an old offer may have been seen or declined recently.
+	// Audit entries are found by their identifiers, which begin with the time. Taps and offers are found by their dispatch's and then
+	// checked, as an old offer may have been tapped, seen or declined recently.
 	if kept := s.options.Retention.Attempts; kept > 0 {
 		tapped := now.Add(-kept)
 		all = append(all,
-			rule("tap_batches", "id", "id < ?", "id", dispatch.MinAttemptID(tapped)),
-			rule("attempts", "id", "id < ?", "id", dispatch.MinAttemptID(tapped)),
+			rule("taps", tapPrimaryKey, "dispatch_id < ? AND last_at < ?", "dispatch_id", dispatch.MinID(tapped), micros(tapped)),
 			rule("offers", "dispatch_id, round, driver_id", "dispatch_id < ? AND COALESCE(seen_at, 0) < ? AND COALESCE(declined_at, 0) < ?",
 				"dispatch_id", dispatch.MinID(tapped), micros(tapped), micros(tapped)))
 	}

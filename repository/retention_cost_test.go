@@ -24,7 +24,7 @@ func (db *database) dueForPrune(t *testing.T, n, dispatches, each int) (rows, wo
 	for _, v := range db.drivers(t, dispatches) {
 		words += db.findable(t, db.past(t, dispatch.Completed, now.Add(-400*day), v.ID, each))
 	}
-	return n*(agedRows+1) + dispatches*(3+6*each), words
+	return n*(agedRows+1) + dispatches*(3+5*each), words
 }
 
 // findable adds the words of a dispatch, and returns how many.

@@ -99,8 +99,8 @@ func (db *database) aged(t *testing.T, n int, what string, age func(kept time.Du
 		}
 		db.exec(t, "INSERT INTO supply (at, region, on_duty, open) VALUES (?, ?, 1, 1)", micros(age(30*day)), name)
 		create(&eventRow{ID: dispatch.NewEventID(age(keepDone)), At: micros(age(keepDone))}) // as resolve writes it
-		create(&tapBatchRow{ID: dispatch.NewAttemptID(age(90 * day)), DispatchID: "dsp_1", Taps: "[]"})
-		db.exec(t, "INSERT INTO attempts (id, dispatch_id, round, driver_id, result, at) VALUES (?, 'dsp_1', 1, 'drv_1', 'SUCCESS', 1)", dispatch.NewAttemptID(age(90*day)))
+		tapped := age(90 * day)
+		create(&tapRow{Of: tapKey{DispatchID: dispatch.NewID(tapped)}, LastAt: micros(tapped)})
 		db.exec(t, "INSERT INTO offers (dispatch_id, round, driver_id) VALUES (?, 1, ?)", dispatch.NewID(age(90*day)), v.ID)
 		create(&idempotencyRow{Caller: "key_1", Name: name, Seed: idempotency.Seed(name), ExpiresAt: micros(age(0))})
 	}
@@ -110,7 +110,7 @@ func (db *database) aged(t *testing.T, n int, what string, age func(kept time.Du
 func (db *database) kept(t *testing.T) map[string]int {
 	t.Helper()
 	kept := map[string]int{}
-	for _, table := range []string{"events", "devices", "job_runs", "supply", "tap_batches", "attempts", "offers", "idempotency_keys"} {
+	for _, table := range []string{"events", "devices", "job_runs", "supply", "taps", "offers", "idempotency_keys"} {
 		kept[table] = db.count(t, table)
 	}
 	return kept
@@ -137,7 +137,7 @@ func (db *database) mustPrune(t *testing.T, limit, want int) {
 }
 
 // agedRows is how many rows aged writes for each n.
-const agedRows = 10
+const agedRows = 9
 
 // Each table has its retention; younger rows stay, and so do rows that are kept for good.
 func TestRetentionOfTables(t *testing.T) {
@@ -170,7 +170,7 @@ func TestRetentionOfTables(t *testing.T) {
 	})
 }
 
-// What is known of an offer has its own age: of an old dispatch too, what a driver has just seen or declined is kept.
+// What is known of an offer has its own age: of an old dispatch too, what a driver has just tapped, seen or declined is kept.
 func TestNewsOfAnOldDispatchIsKept(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		long := db.now(t).Add(-100 * day)
@@ -185,8 +185,12 @@ func TestNewsOfAnOldDispatchIsKept(t *testing.T) {
 		db.exec(t, "UPDATE offers SET seen_at = ? WHERE driver_id IN (?, ?)", micros(long), v[2].ID, v[3].ID)
 		db.exec(t, "UPDATE offers SET declined_at = ? WHERE driver_id = ?", micros(long), v[4].ID)
 		db.exec(t, "INSERT INTO offers (dispatch_id, round, driver_id) VALUES (?, 1, ?)", d.ID, v[5].ID)
-		db.mustPrune(t, 100, 3)
+		for i, last := range []time.Time{long, db.now(t)} {
+			must(t, db.writes.Create(&tapRow{Of: tapKey{DispatchID: d.ID, DriverID: v[i].ID}, LastAt: micros(last)}).Error)
+		}
+		db.mustPrune(t, 100, 4)
 		db.mustCount(t, 3, "offers WHERE driver_id IN (?, ?, ?)", v[0].ID, v[1].ID, v[2].ID) // seen or declined just now
+		db.mustCount(t, 1, "taps WHERE driver_id = ?", v[1].ID)                              // tapped just now
 	})
 }
 

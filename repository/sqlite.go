@@ -20,13 +20,16 @@ import (
 const sqliteReaders = 4
 
 func openSQLite(ctx context.Context, path string, o Options) (*Store, error) {
-	s := &Store{log: o.Log, options: o, looks: newLooks(), early: make(chan earlyEvent, maxEarly), tapCounts: newTapCounts(o.Log)}
+	s := &Store{log: o.Log, options: o, looks: newLooks(), early: make(chan earlyEvent, maxEarly)}
 	var err error
 	// SQLite has one writer at a time: a second connection would only wait for the file, in no order.
 	if s.claims, err = s.sqlitePool(ctx, path, 1); err != nil {
 		return nil, err
 	}
 	if s.general, err = s.sqlitePool(ctx, path, sqliteReaders); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	if s.backoffice, err = s.sqlitePool(ctx, path, sqliteReaders); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	if s.doors, err = s.sqlitePool(ctx, path, 1); err != nil {

@@ -27,6 +27,8 @@ type Store struct {
 	// writes is for all other changes, general for reads: changes that wait for a row's lock delay no reads.
 	writes  *gorm.DB
 	general *gorm.DB
+	// backoffice is for what admins list and count: however heavy, it takes no connection that a driver's request waits for.
+	backoffice *gorm.DB
 	// relay is for the outbox: a backlog of notifications delays no claims and no reads.
 	relay *gorm.DB
 	// webhooks is for deliveries to endpoints: they delay no pushes.
@@ -41,7 +43,6 @@ type Store struct {
 	// procedure and lastKnown make a claim cheap; nil for SQLite, which has no round trips, and for TiDB, which has no procedures.
 	procedure *claimProcedure
 	lastKnown *lastKnown
-	tapCounts *tapCounts
 	// replica answers what the backoffice lists; nil for none.
 	replica *replica
 	options Options

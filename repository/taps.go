@@ -1,125 +1,114 @@
 package repository
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"strconv"
-	"time"
+	"slices"
 
 	"gorm.io/gorm"
-	"gorm.io/gorm/clause"
 
 	"firsttap/dispatch"
 )
 
-// tapBatchRow holds the taps on one dispatch that an instance wrote together. A row and its index entries cost a server far more than
-// the few bytes of a tap, and taps are read by dispatch.
-type tapBatchRow struct {
-	ID         dispatch.AttemptID `gorm:"primaryKey"` // of its first tap
+// tapKey is what taps have in common that are one row of the ledger. A driver has few rows in a round, however often the app taps.
+type tapKey struct {
 	DispatchID dispatch.ID
-	Instance   string
-	Count      int
-	Taps       string // a JSON array of storedTap
+	Round      int
+	DriverID   dispatch.DriverID
+	Result     dispatch.AttemptResult
 }
 
-func (tapBatchRow) TableName() string { return "tap_batches" }
+// compare orders by the primary key.
+func (k tapKey) compare(other tapKey) int {
+	return cmp.Or(cmp.Compare(k.DispatchID, other.DispatchID), cmp.Compare(k.Round, other.Round), cmp.Compare(k.DriverID, other.DriverID),
+		cmp.Compare(k.Result, other.Result))
+}
 
-// storedTap is a tap in a tapBatchRow: a JSON array of its fields. Later versions may append fields.
-type storedTap struct {
+// tapRow is a row of the ledger. ID, Instance and AppVersion are those of the tap that was stored first.
+type tapRow struct {
+	Of         tapKey `gorm:"embedded"`
 	ID         dispatch.AttemptID
-	Round      int
-	Driver     dispatch.DriverID
-	Result     dispatch.AttemptResult
-	At         int64 // in microseconds
+	At, LastAt int64 // in microseconds
+	Count      int
+	Instance   string
 	AppVersion string
 }
 
-// appendTap appends a tap as a storedTap's JSON. It does so without reflection: every tap passes here.
-func appendTap(text []byte, t *dispatch.Attempt, round int) ([]byte, error) {
-	version, err := json.Marshal(t.AppVersion)
-	text = append(append(text, `["`...), t.ID...)
-	text = strconv.AppendInt(append(text, `",`...), int64(round), 10)
-	text = append(append(text, `,"`...), t.Driver...)
-	text = append(append(text, `","`...), t.Result...)
-	text = strconv.AppendInt(append(text, `",`...), micros(t.At), 10)
-	return append(append(append(text, ','), version...), ']'), err
+func (tapRow) TableName() string { return "taps" }
+
+// tapPrimaryKey and tapColumns are columns of the table.
+const (
+	tapPrimaryKey = "dispatch_id, round, driver_id, result"
+	tapColumns    = tapPrimaryKey + ", id, at, last_at, count, instance, app_version"
+)
+
+func (r *tapRow) attempt() dispatch.Attempt {
+	return dispatch.Attempt{
+		ID: r.ID, Dispatch: r.Of.DispatchID, Round: r.Of.Round, Driver: r.Of.DriverID, Result: r.Of.Result, At: fromMicros(r.At),
+		LastAt: fromMicros(r.LastAt), Count: r.Count, Instance: r.Instance, AppVersion: r.AppVersion,
+	}
 }
 
-// UnmarshalJSON implements json.Unmarshaler.
-func (t *storedTap) UnmarshalJSON(data []byte) error {
-	fields := []any{&t.ID, &t.Round, &t.Driver, &t.Result, &t.At, &t.AppVersion}
-	want := len(fields)
-	if err := json.Unmarshal(data, &fields); err != nil {
-		return err
-	}
-	if len(fields) < want {
-		return fmt.Errorf("a stored tap has %d fields", len(fields))
-	}
-	return nil
-}
+// tapsPerInsert bounds one INSERT: SQLite takes 32,766 parameters.
+const tapsPerInsert = 1000
 
-// batchesPerInsert bounds one INSERT: SQLite takes 32,766 parameters.
-const batchesPerInsert = 1000
-
-// AddAttempts writes all taps or none; it skips taps on unknown dispatches, taps that are stored already if it is called with the same taps
-// again, and a driver's endless repetitions of one tap. A tap without a round, or with a round that has not begun, is written for the current
-// round.
+// AddAttempts counts all taps or none; it skips taps on unknown dispatches, and taps that are counted already if it is called with the same
+// taps again. A tap without a round, or with a round that has not begun, is counted in the current round.
 func (s *Store) AddAttempts(ctx context.Context, taps []dispatch.Attempt) error {
-	var stored map[tapKind]int
-	err := s.transact(ctx, s.relay, func(tx *gorm.DB) error {
+	return s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) error {
 		current, err := currentRounds(tx, taps)
 		if err != nil {
 			return unavailable(err)
 		}
-		var rows []tapBatchRow
-		rows, stored, err = s.tapBatches(taps, current)
-		if err != nil || len(rows) == 0 {
-			return err
+		for rows := range slices.Chunk(tapRows(taps, current), tapsPerInsert) {
+			var args []any
+			for _, r := range rows {
+				args = append(args, r.Of.DispatchID, r.Of.Round, r.Of.DriverID, r.Of.Result, r.ID, r.At, r.LastAt, r.Count, r.Instance, r.AppVersion)
+			}
+			if err := tx.Exec("INSERT INTO taps ("+tapColumns+") VALUES "+placeholders(len(rows), 10)+s.countTapsAgain(), args...).Error; err != nil {
+				return unavailable(err)
+			}
 		}
-		// Taps come again if the reply to their COMMIT was lost.
-		return unavailable(tx.Clauses(clause.OnConflict{DoNothing: true}).CreateInBatches(rows, batchesPerInsert).Error)
+		return nil
 	})
-	if err == nil {
-		s.tapCounts.add(stored)
-	}
-	return err
 }
 
-// tapBatches packs the taps by dispatch, in their order, and counts them. current is the current round of each dispatch that exists.
-func (s *Store) tapBatches(taps []dispatch.Attempt, current map[dispatch.ID]int) (rows []tapBatchRow, packed map[tapKind]int, err error) {
-	var texts [][]byte
-	packed = map[tapKind]int{}
-	of := map[dispatch.ID]int{} // the index of a dispatch's row
+// countTapsAgain is the SQL that adds taps to a row that exists. Taps come again if the reply to their COMMIT was lost; they are known by the
+// time of the last one.
+func (s *Store) countTapsAgain() string {
+	if s.dialect.skipLocked == "" {
+		return ` ON CONFLICT (dispatch_id, round, driver_id, result) DO UPDATE SET
+			count = count + IIF(last_at = excluded.last_at, 0, excluded.count), at = MIN(at, excluded.at), last_at = MAX(last_at, excluded.last_at)`
+	}
+	return ` ON DUPLICATE KEY UPDATE count = count + IF(last_at = VALUES(last_at), 0, VALUES(count)),
+		at = LEAST(at, VALUES(at)), last_at = GREATEST(last_at, VALUES(last_at))`
+}
+
+// tapRows returns the rows of the taps, in the order of the primary key: two instances lock rows in the same order. current is the current
+// round of each dispatch that exists.
+func tapRows(taps []dispatch.Attempt, current map[dispatch.ID]int) (rows []tapRow) {
+	of := map[tapKey]int{} // the index of a key's row
 	for i := range taps {
 		t := &taps[i]
 		round := t.Round
 		if round == 0 || round > current[t.Dispatch] { // an app may send any number
 			round = current[t.Dispatch]
 		}
-		kind := tapKind{t.Dispatch, round, t.Driver, t.Result}
-		if round <= 0 || s.tapCounts.of(kind)+packed[kind] >= maxEqualTaps {
+		if round <= 0 {
 			continue
 		}
-		packed[kind]++
-		k, found := of[t.Dispatch]
+		key, at := tapKey{t.Dispatch, round, t.Driver, t.Result}, micros(t.At)
+		k, found := of[key]
 		if !found {
-			k = len(rows)
-			of[t.Dispatch] = k
-			rows, texts = append(rows, tapBatchRow{ID: t.ID, DispatchID: t.Dispatch, Instance: t.Instance}), append(texts, []byte("["))
-		} else {
-			texts[k] = append(texts[k], ',')
+			of[key] = len(rows)
+			rows = append(rows, tapRow{key, t.ID, at, at, 1, t.Instance, t.AppVersion})
+			continue
 		}
-		if texts[k], err = appendTap(texts[k], t, round); err != nil {
-			return nil, nil, err
-		}
-		rows[k].Count++
+		rows[k].At, rows[k].LastAt, rows[k].Count = min(rows[k].At, at), max(rows[k].LastAt, at), rows[k].Count+1
 	}
-	for k := range rows {
-		rows[k].Taps = string(append(texts[k], ']'))
-	}
-	return rows, packed, nil
+	slices.SortFunc(rows, func(a, b tapRow) int { return a.Of.compare(b.Of) })
+	return rows
 }
 
 // currentRounds returns the current round of each tapped dispatch.
@@ -146,65 +135,20 @@ func currentRounds(tx *gorm.DB, taps []dispatch.Attempt) (map[dispatch.ID]int, e
 	return current, nil
 }
 
-// tapFilter selects taps: on the dispatches, or, without any, since a time and in the batches from one on; and by the driver, "" for all.
-type tapFilter struct {
-	dispatches []dispatch.ID
-	since      time.Time
-	from       dispatch.AttemptID
-	driver     dispatch.DriverID
-}
-
-// maxBatchSpan is more than the time between the first and the last tap of a batch.
-const maxBatchSpan = time.Hour
-
-// sql returns the statement that finds the batches with taps that are wanted, among others. Each row that an earlier version wrote for
-// a tap is a batch, too.
-func (f *tapFilter) sql() (query string, args []any) {
-	batches, rows := "id >= ?", "at >= ?"
-	batchArgs, rowArgs := []any{f.from}, []any{micros(f.since)}
-	if len(f.dispatches) > 0 {
-		batches, rows = "dispatch_id IN ?", "dispatch_id IN ?"
-		batchArgs, rowArgs = []any{f.dispatches}, []any{f.dispatches}
-	}
-	if f.driver != "" {
-		batches, rows = batches+" AND INSTR(taps, ?) > 0", rows+" AND driver_id = ?"
-		batchArgs, rowArgs = append(batchArgs, f.driver), append(rowArgs, f.driver)
-	}
-	return "SELECT dispatch_id, instance, taps FROM tap_batches WHERE " + batches + " UNION ALL SELECT dispatch_id, instance," +
-		" JSON_ARRAY(JSON_ARRAY(id, round, driver_id, result, at, app_version)) FROM attempts WHERE " + rows, append(batchArgs, rowArgs...)
-}
-
-func (f *tapFilter) wants(t *storedTap) bool {
-	return (f.driver == "" || t.Driver == f.driver) && t.At >= micros(f.since)
-}
-
-// eachTap calls fn with each tap that the filter selects, in no order. It holds one row at a time.
-func eachTap(db *gorm.DB, f tapFilter, fn func(*dispatch.Attempt)) (err error) {
-	query, args := f.sql()
-	rows, err := db.Raw(query, args...).Rows()
+// eachTap calls fn with each row of the ledger that from selects, which follows FROM taps, in no order. It holds one row at a time.
+func eachTap(db *gorm.DB, from string, args []any, fn func(*dispatch.Attempt)) (err error) {
+	rows, err := db.Raw("SELECT "+tapColumns+" FROM taps"+from, args...).Rows()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
-		var id dispatch.ID
-		var instance string
-		var text []byte
-		var taps []storedTap
-		if err := rows.Scan(&id, &instance, &text); err != nil {
+		var r tapRow
+		if err := rows.Scan(&r.Of.DispatchID, &r.Of.Round, &r.Of.DriverID, &r.Of.Result, &r.ID, &r.At, &r.LastAt, &r.Count, &r.Instance, &r.AppVersion); err != nil {
 			return err
 		}
-		if err := json.Unmarshal(text, &taps); err != nil {
-			return fmt.Errorf("taps on %s: %w", id, err)
-		}
-		for i := range taps {
-			if t := &taps[i]; f.wants(t) {
-				fn(&dispatch.Attempt{
-					ID: t.ID, Dispatch: id, Round: t.Round, Driver: t.Driver, Result: t.Result, At: fromMicros(t.At), Instance: instance,
-					AppVersion: t.AppVersion,
-				})
-			}
-		}
+		a := r.attempt()
+		fn(&a)
 	}
 	return rows.Err()
 }

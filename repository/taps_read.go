@@ -32,16 +32,20 @@ func (s *Store) listAttempts(ctx context.Context, id dispatch.ID, round int, pag
 	return records, next, unavailable(err)
 }
 
-// readTapPage also returns the first taps of all rounds. ErrBadCursor.
+// readTapPage also returns the first taps of the rounds that it reads. ErrBadCursor.
 func readTapPage(db *gorm.DB, id dispatch.ID, round int, page dispatch.Page) (taps []dispatch.Attempt, next string, first firstTaps, err error) {
-	items := tapPage{round: round, limit: page.Limit}
+	items := tapPage{limit: page.Limit}
+	where, args := " WHERE dispatch_id = ?", []any{id}
+	if round != 0 {
+		where, args = where+" AND round = ?", append(args, round)
+	}
 	if page.Cursor != "" {
 		if _, items.after, err = parseCursor(attemptList, page.Cursor, dispatch.ParseAttemptID); err != nil {
 			return nil, "", nil, err
 		}
 	}
 	first = firstTaps{}
-	err = eachTap(db, tapFilter{dispatches: []dispatch.ID{id}}, func(t *dispatch.Attempt) {
+	err = eachTap(db, where, args, func(t *dispatch.Attempt) {
 		first.add(t)
 		items.add(t)
 	})
@@ -51,14 +55,13 @@ func readTapPage(db *gorm.DB, id dispatch.ID, round int, page dispatch.Page) (ta
 
 // tapPage collects one page of taps, sorted by their identifiers. It holds no more than a page.
 type tapPage struct {
-	round int                // 0 for all
 	after dispatch.AttemptID // the last tap of the page before
 	limit int
 	taps  []dispatch.Attempt // one more than the page has, if there are more
 }
 
 func (p *tapPage) add(t *dispatch.Attempt) {
-	if p.round != 0 && t.Round != p.round || t.ID <= p.after {
+	if t.ID <= p.after {
 		return
 	}
 	i, _ := slices.BinarySearchFunc(p.taps, t.ID, func(a dispatch.Attempt, id dispatch.AttemptID) int { return cmp.Compare(a.ID, id) })
@@ -186,10 +189,14 @@ func (r *rounds) sent(taps []dispatch.Attempt) (map[driverRound]*time.Time, erro
 	return sent, err
 }
 
-// inRace excludes taps before the opening and taps on another round's offer.
-func inRace(r dispatch.AttemptResult) bool {
-	return r != dispatch.AttemptEarly && r != dispatch.AttemptStale
-}
+// outsideRace are the results of taps before the opening, and of taps on another round's offer.
+const outsideRace = "('" + string(dispatch.AttemptEarly) + "', '" + string(dispatch.AttemptStale) + "')"
+
+// standingSQL selects how many kinds of taps on the current offer a driver has, and the first taps in the race of the driver and of the winner.
+const standingSQL = `SELECT
+	(SELECT COUNT(*) FROM taps WHERE dispatch_id = ? AND round = ? AND driver_id = ? AND result <> 'OFFER_STALE'),
+	(SELECT MIN(at) FROM taps WHERE dispatch_id = ? AND round = ? AND driver_id = ? AND result NOT IN ` + outsideRace + `),
+	(SELECT MIN(at) FROM taps WHERE dispatch_id = ? AND round = ? AND driver_id = ? AND result NOT IN ` + outsideRace + `)`
 
 // RaceStanding compares the driver's taps in the round with those of its winner, "" if there is none.
 func (s *Store) RaceStanding(ctx context.Context, id dispatch.ID, round int, v, winner dispatch.DriverID) (dispatch.RaceStanding, error) {
@@ -199,32 +206,13 @@ func (s *Store) RaceStanding(ctx context.Context, id dispatch.ID, round int, v, 
 		return dispatch.RaceStanding{}, err
 	}
 	standing := dispatch.RaceStanding{Now: now}
-	first := map[dispatch.DriverID]time.Time{} // in the race
-	err = eachTap(db, tapFilter{dispatches: []dispatch.ID{id}}, func(t *dispatch.Attempt) {
-		if t.Round != round {
-			return
-		}
-		standing.Tapped = standing.Tapped || t.Driver == v && t.Result != dispatch.AttemptStale
-		if at, ok := first[t.Driver]; inRace(t.Result) && (!ok || t.At.Before(at)) {
-			first[t.Driver] = t.At
-		}
-	})
-	if err != nil {
-		return dispatch.RaceStanding{}, unavailable(err)
+	var kinds int
+	var first, winners *int64
+	err = db.Raw(standingSQL, id, round, v, id, round, v, id, round, winner).Row().Scan(&kinds, &first, &winners)
+	if err == nil && first != nil {
+		err = db.Raw("SELECT COUNT(DISTINCT driver_id) FROM taps WHERE dispatch_id = ? AND round = ? AND at < ? AND driver_id NOT IN (?, ?) AND result NOT IN "+outsideRace,
+			id, round, *first, v, winner).Row().Scan(&standing.Ahead)
 	}
-	standing.FirstTap, standing.WinnerFirstTap = optional(first, v), optional(first, winner)
-	for driver, at := range first {
-		if standing.FirstTap != nil && driver != v && driver != winner && at.Before(*standing.FirstTap) {
-			standing.Ahead++
-		}
-	}
-	return standing, nil
-}
-
-// optional returns the value of a key, nil for none.
-func optional[K comparable, V any](all map[K]V, key K) *V {
-	if v, ok := all[key]; ok {
-		return &v
-	}
-	return nil
+	standing.Tapped, standing.FirstTap, standing.WinnerFirstTap = kinds > 0, fromOptionalMicros(first), fromOptionalMicros(winners)
+	return standing, unavailable(err)
 }

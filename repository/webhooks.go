@@ -97,7 +97,7 @@ func (s *Store) CreateWebhook(ctx context.Context, e webhook.Endpoint, secret st
 // Webhooks returns all endpoints, the newest first.
 func (s *Store) Webhooks(ctx context.Context) ([]webhook.Endpoint, error) {
 	var rows []webhookRow
-	if err := s.general.WithContext(ctx).Where("status <> ?", deletedWebhook).Order("id DESC").Find(&rows).Error; err != nil {
+	if err := s.backoffice.WithContext(ctx).Where("status <> ?", deletedWebhook).Order("id DESC").Find(&rows).Error; err != nil {
 		return nil, unavailable(err)
 	}
 	return webhookEndpoints(rows), nil

@@ -54,7 +54,7 @@ func (db *Database) Count(query string, args ...any) (n int) {
 // taps returns the number of stored taps on the dispatches whose identifiers match the LIKE pattern id.
 func (db *Database) taps(id string) (n int) {
 	db.t.Helper()
-	if err := db.DB.QueryRow("SELECT COALESCE(SUM(count), 0) FROM tap_batches WHERE dispatch_id LIKE ?", id).Scan(&n); err != nil {
+	if err := db.DB.QueryRow("SELECT COALESCE(SUM(count), 0) FROM taps WHERE dispatch_id LIKE ?", id).Scan(&n); err != nil {
 		db.t.Fatal(err)
 	}
 	return n

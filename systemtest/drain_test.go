@@ -43,7 +43,7 @@ func TestDrain(t *testing.T) {
 	if len(events) == 0 || events[len(events)-1] != "reconnect" || !strings.HasPrefix(comments[len(comments)-1], "retry: ") {
 		t.Errorf("the stream ends with %q, %q", events, comments)
 	}
-	if n := OpenDatabase(t, i.database(t)).Count("tap_batches WHERE dispatch_id=? AND taps LIKE '%\"SUCCESS\"%'", id); n != 1 {
+	if n := OpenDatabase(t, i.database(t)).Count("taps WHERE dispatch_id=? AND result='SUCCESS'", id); n != 1 {
 		t.Errorf("%d taps in the ledger", n)
 	}
 }

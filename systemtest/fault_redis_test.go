@@ -199,7 +199,7 @@ func TestCostOfARace(t *testing.T) {
 	// open when the log began or ended, only one end may be logged.
 	const relays = `(SELECT thread_id FROM mysql.general_log WHERE argument LIKE 'UPDATE events%' OR argument LIKE '` + verifies + `'
 		OR argument LIKE '% FROM events WHERE next_at%' OR argument LIKE '% FROM events FORCE INDEX (ix_events_due)%'
-		OR argument LIKE '% FROM events e FORCE INDEX (PRIMARY)%' OR argument LIKE '% FROM events e JOIN dispatches%' OR argument LIKE '% FROM notifications %' OR argument LIKE '% FROM topics %' OR argument LIKE '% INTO ` + "`tap_batches`" + `%'
+		OR argument LIKE '% FROM events e FORCE INDEX (PRIMARY)%' OR argument LIKE '% FROM events e JOIN dispatches%' OR argument LIKE '% FROM notifications %' OR argument LIKE '% FROM topics %' OR argument LIKE '% INTO taps %'
 		OR argument LIKE 'SELECT id, round FROM ` + "`dispatches`" + `%')` // with which a transaction of the ledger begins
 	// What an instance does every few seconds does not count, even on a connection that the race has used: the jobs, with their
 	// ledger, and the reading of revoked tokens. Only connections that have named this dispatch count.
@@ -278,7 +278,7 @@ func costOfTheLedger(t *testing.T, db *Database, i *Instance, drivers []Driver, 
 	if n := statements(id, "%"); n != 0 {
 		t.Errorf("%d statements for %d losers", n, sent)
 	}
-	inserts := db.Count("mysql.general_log WHERE command_type = 'Query' AND argument LIKE 'INSERT INTO `tap_batches`%'")
+	inserts := db.Count("mysql.general_log WHERE command_type = 'Query' AND argument LIKE 'INSERT INTO taps %'")
 	// At most one batch every 200 ms.
 	if most := int(took/(200*time.Millisecond)) + 3; inserts == 0 || inserts > most {
 		t.Errorf("%d taps in %s were written by %d statements, more than %d", sent, took, inserts, most)

@@ -243,7 +243,7 @@ func (l *life) told(ctx context.Context, n int, do func() error) error {
 // unstored returns how many taps the database does not have yet.
 func (l *life) unstored(ctx context.Context) (int, error) {
 	var stored int
-	err := l.stack.db.QueryRowContext(ctx, "SELECT COALESCE(SUM(count), 0) FROM "+l.product.database+".tap_batches").Scan(&stored)
+	err := l.stack.db.QueryRowContext(ctx, "SELECT COALESCE(SUM(count), 0) FROM "+l.product.database+".taps").Scan(&stored)
 	return l.taps - stored, err
 }
 

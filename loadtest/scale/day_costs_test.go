@@ -154,7 +154,7 @@ func (d *day) sampleLag() {
 	var stored int
 	// The next_at of a push that was never leased is its turn, a number far below any time.
 	err := d.db.DB.QueryRow(`SELECT COALESCE(UNIX_TIMESTAMP(NOW(6)) * 1000000 - MIN(GREATEST(next_at, created_at)), 0),
-		(SELECT COALESCE(SUM(count), 0) FROM tap_batches) FROM notifications
+		(SELECT COALESCE(SUM(count), 0) FROM taps) FROM notifications
 		WHERE state = 0 AND claim = '' AND next_at <= UNIX_TIMESTAMP(NOW(6)) * 1000000`).Scan(&micros, &stored)
 	if err != nil {
 		d.b.Errorf("the lag: %v", err)
@@ -241,7 +241,7 @@ func (d *day) modeled(spent meter) cost {
 	c = c.plus(n("made")+n("no-shows"), cost{9, 3 + 2*phones, 0}) // TestBudgetByAudience
 	c.rows += spent.size["dispatch_words"].rows
 	c = c.plus(n("won"), cost{13, 5 + 2*phones, 4}).plus(n("started"), cost{6, 3, 0}).plus(n("completed"), cost{5, 3, 0})
-	c = c.plus(max(0, spent.size["tap_batches"].rows-n("won")), batch).plus(asked("decline"), cost{3, 1, 0})
+	c = c.plus(max(0, spent.size["taps"].rows-n("won")), batch).plus(asked("decline"), cost{3, 1, 0})
 	for what, price := range d.prices {
 		c = c.plus(asked(what), price)
 	}

@@ -295,7 +295,7 @@ func (d *day) settle() {
 	d.people.Wait()
 	testkit.Within(d.b, testkit.Patience, "all taps are stored", func() bool {
 		var n int
-		if err := d.db.DB.QueryRow("SELECT COALESCE(SUM(count), 0) FROM tap_batches").Scan(&n); err != nil {
+		if err := d.db.DB.QueryRow("SELECT COALESCE(SUM(count), 0) FROM taps").Scan(&n); err != nil {
 			d.b.Fatal(err)
 		}
 		return n >= d.counts["taps"]-d.counts["no answer"]

@@ -152,7 +152,7 @@ func (p *pruning) seconds() (took float64) {
 func (p *pruning) historyRows() map[string]int {
 	p.b.Helper()
 	rows := map[string]int{"dispatches": p.db.Count("dispatches WHERE id < 'dsp_01' AND status <> 'PENDING'"), "removed_dispatches": p.db.Count("removed_dispatches")}
-	for _, table := range []string{"dispatch_words", "claims", "events", "notifications", "offers", "tap_batches"} {
+	for _, table := range []string{"dispatch_words", "claims", "events", "notifications", "offers", "taps"} {
 		rows[table] = p.db.Count(table + " h WHERE dispatch_id < 'dsp_01' AND NOT EXISTS (SELECT 1 FROM dispatches d WHERE d.id = h.dispatch_id AND d.status = 'PENDING')")
 	}
 	return rows
@@ -176,8 +176,8 @@ func (p *pruning) fillPhones(n int) {
 				named("dev_", driver) + ", '', " + named("drv_", driver) + ", " + named("dsp_", "n") + `, 1, IF(k < 30, 'dispatch.opened', 'dispatch.taken'), k >= 30, 1,
 				at + 173400000000 + k, '', 1, 'SENT', '', at, at + 600000000, at, at + 200000, 0` + inner + of(62),
 			"INSERT INTO offers (dispatch_id, round, driver_id, seen_at) SELECT " + named("dsp_", "n") + ", 1, " + named("drv_", driver) + ", at + 2000000" + inner + of(29),
-			"INSERT INTO tap_batches (id, dispatch_id, instance, count, taps) SELECT " + named("att_", "n * 100 + k") + ", " + named("dsp_", "n") + `, 'ins_1', 8,
-				CONCAT('[', REPEAT('["att_00000000000000000000000000",1,"drv_00000000000000000000000000","ALREADY_TAKEN",1700000000000000,""],', 8), ']')` + inner + of(1),
+			"INSERT INTO taps (dispatch_id, round, driver_id, result, id, at, last_at, count, instance, app_version) SELECT " + named("dsp_", "n") + ", 1, " +
+				named("drv_", driver) + ", 'ALREADY_TAKEN', " + named("att_", "n * 100 + k") + ", at, at, 1, 'ins_1', ''" + inner + of(7),
 			`INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at) SELECT CONCAT('evt_', LPAD(n, 25, '0'), k + 2), ` + named("dsp_", "n") +
 				", ELT(k + 1, 'dispatch.accepted', 'dispatch.started'), 1, 'system', '', at" + inner + of(1),
 		} {
@@ -186,7 +186,7 @@ func (p *pruning) fillPhones(n int) {
 			}
 		}
 	}
-	if _, err := p.db.DB.ExecContext(p.b.Context(), "ANALYZE TABLE notifications, offers, tap_batches, events"); err != nil {
+	if _, err := p.db.DB.ExecContext(p.b.Context(), "ANALYZE TABLE notifications, offers, taps, events"); err != nil {
 		p.b.Fatal(err)
 	}
 }

@@ -6,7 +6,7 @@ import { Taps } from "./taps.js";
 
 const spacing = 300; // ms between readings at least
 const poll = 30_000; // ms; the stream does not announce a suspension by the backoffice
-const offersShown = 100;
+const offersShown = 50;
 const endedShown = 5;
 const noticesKept = 30;
 const active = ["ACCEPTED", "IN_PROGRESS"];
@@ -213,7 +213,7 @@ export class Work {
 
   async #readJobs(asked) {
     const lists = await Promise.all(["IN_PROGRESS", "ACCEPTED", "COMPLETED"].map(async (status) => {
-      const most = status === "COMPLETED" ? 20 : 100;
+      const most = status === "COMPLETED" ? 20 : 50;
       return (await this.#call("GET", `/v1/me/dispatches?status=${status}&limit=${most}`)).data;
     }));
     // A job whose status changes meanwhile may be in two of the lists or in none.

@@ -76,7 +76,6 @@ func TestOneSearchAKey(t *testing.T) {
 	w := newHeld(t, "a", "b")
 	ways := [][3]string{
 		{"GET", "/v1/admin/dispatches?q=" + url.QueryEscape("강남"), ""}, {"GET", "/v1/admin/drivers?q=kim", ""},
-		{"POST", "/v1/admin/dispatches/preview", order(1)},
 	}
 	w.search("a", ways[0][0], ways[0][1], ways[0][2])
 	<-w.reached
@@ -104,10 +103,10 @@ func TestOneSearchAKey(t *testing.T) {
 // TestSearchesWait: as many as may wait for a key's search end after it, and one more is refused at once.
 func TestSearchesWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		queue, release := newSearchQueue(), make(chan struct{})
+		queue, release := newTurns(searchesAtOnce, searchesWaiting), make(chan struct{})
 		search := func() error {
 			c := echo.New().NewContext(httptest.NewRequestWithContext(t.Context(), "GET", "/", http.NoBody), httptest.NewRecorder())
-			return queue.runText(c, "key", "kim", func() error { <-release; return nil })
+			return queue.run(c, "key", func() error { <-release; return nil })
 		}
 		var all sync.WaitGroup
 		for range 1 + searchesWaiting {
@@ -160,9 +159,75 @@ func (h *held) refusals() int {
 	return h.refused
 }
 
+// TestTurnsRest: a key that asks without a pause reads half of the time; another key does not wait.
+func TestTurnsRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const takes = 100 * time.Millisecond
+		queue := newTurns(listsAtOnce, listsWaiting)
+		read := func(key string) {
+			c := echo.New().NewContext(httptest.NewRequestWithContext(t.Context(), "GET", "/", http.NoBody), httptest.NewRecorder())
+			noError(t, queue.run(c, key, func() error { time.Sleep(takes); return nil }))
+		}
+		began := time.Now()
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() { read("a") })
+		}
+		synctest.Wait()
+		read("b")
+		testkit.Equal(t, "another key's read", takes, time.Since(began))
+		all.Wait()
+		testkit.Equal(t, "five reads of a key, and a rest between them", 9*takes, time.Since(began))
+		time.Sleep(takes)
+		synctest.Wait()
+		testkit.Equal(t, "keys that are remembered", 0, len(queue.of))
+	})
+}
+
+// TestListsWaitForTheirTurn: every list and count of the backoffice is read by a key one at a time.
+func TestListsWaitForTheirTurn(t *testing.T) {
+	w := newWorld(t)
+	id, d := w.dispatch(1), w.drivers(1)[0]
+	var at, atOnce atomic.Int64
+	w.observe(func(c context.Context, s repository.Statement) (context.Context, func(error)) {
+		if s.Pool != "backoffice" {
+			return c, func(error) {}
+		}
+		if n := at.Add(1); n > atOnce.Load() {
+			atOnce.Store(n)
+		}
+		return c, func(error) { at.Add(-1) }
+	})
+	paths := []string{
+		"board", "supply", "dispatches", "dispatches/" + id + "/offers", "dispatches/" + id + "/attempts", "dispatches/" + id + "/events",
+		"dispatches/" + id + "/notifications", "drivers", "drivers/" + d.id + "/signals", "notifications", "api-keys", "webhooks", "audit",
+	}
+	for _, path := range paths {
+		testkit.Together(2, func(i int) { w.call("GET", "/v1/admin/"+[]string{path, "board"}[i], key, "").want(200) })
+		testkit.Equal(t, "statements of "+path+" and of the board at once", 1, int(atOnce.Swap(0)))
+	}
+}
+
+// TestSignInsOfAKeyTakeTurns: while one is written the others hold no connection.
+func TestSignInsOfAKeyTakeTurns(t *testing.T) {
+	w := newWorld(t)
+	var at, atOnce atomic.Int64
+	w.observe(func(c context.Context, s repository.Statement) (context.Context, func(error)) {
+		if s.Operation != "begin" {
+			return c, func(error) {}
+		}
+		if n := at.Add(1); n > atOnce.Load() {
+			atOnce.Store(n)
+		}
+		return c, func(error) { at.Add(-1) }
+	})
+	testkit.Together(6, func(int) { w.call("POST", "/v1/session", "", fields(map[string]any{"key": key})).want(200) })
+	testkit.Equal(t, "transactions at once", 1, int(atOnce.Load()))
+}
+
 // TestSearchesForget callers without running searches.
 func TestSearchesForget(t *testing.T) {
-	s := newSearchQueue()
+	s := newTurns(1, 4)
 	for _, caller := range []string{"a", "b", "a"} {
 		own := s.acquire(caller)
 		if own == nil || len(s.of) != 1 {
