@@ -193,9 +193,9 @@ mutant "the indexer of drivers adds no words" repository/driver_index.go "s.inde
 mutant "a driver of whom the regions are indexed gets no words" repository/driver_index.go "AND (unindexed = 1 OR unworded = 1)" "AND unindexed = 1" ./repository TestIndexOfDriversIsTrue
 mutant "the indexer looks for no words" repository/driver_index.go "FROM \" + s.unwordedDrivers()" "FROM \" + s.unindexedDrivers()" ./repository TestIndexOfDriversIsTrue
 mutant "a change of duty says that the words are indexed" repository/drivers.go "worded_version = worded_version + 1" "worded_version = version + 1" ./repository TestIndexOfDriversIsTrue
-mutant "a phone is not found by its end" $words "shortened(backwards+reversed(number))" "number" ./repository TestListDrivers
+mutant "a phone is not found by its end" $words "shortened(number), phoneWord(row.Phone)" "shortened(number)" ./repository TestListDrivers
 mutant "a phone is not found as dialed at home" $words "number = end" "_ = end" ./repository TestListDrivers
-mutant "a Korean name is not found by a part" $words "named = append(named, word[i:])" "_ = word" ./repository TestListDrivers
+mutant "a Korean name is not found by a part" $words "wordsOf(all, normalized(row.Name), acrossSpace)" "wordsOf(all, normalized(row.Name), runsOnly)" ./repository TestListDrivers
 mutant "a search reads the suspended again and again" repository/drivers_search.go "if q.Suspended == nil || !*q.Suspended || q.Erased {" "if true {" ./repository TestSearchForCommonNames
 mutant "a search of drivers finds what only one term has" repository/drivers_search.go "haveAll(terms, " "haveAll(terms[:1], " ./repository TestSearchForCommonNames
 mutant "the removal of a claim leaves the driver unindexed" repository/removed.go "SET indexed_version = indexed_version + 1, worded" "SET worded" ./repository TestRemovalOfTheNewestClaim
