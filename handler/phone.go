@@ -15,16 +15,18 @@ const phoneExample = "must be a phone number like 010-1234-5678 or +821012345678
 var (
 	// extension is how a number within an exchange is written.
 	extension = regexp.MustCompile(`(?i)(?:ext(?:ension)?\.?|내선|구내|x|#|;|,)`)
-	// countryCode is the calling code of a country, with the zero that is dialed within it only. In the countries of keptZero it is dialed always.
-	countryCode = regexp.MustCompile(`^(?:1|7|2[07]|3[0-469]|4[013-9]|5[1-8]|6[0-6]|8[1246]|9[0-58]|(?:2[1-69]|3[578]|42|5[09]|6[7-9]|8[0578]|9[679])\d)`)
-	keptZero    = regexp.MustCompile(`^(?:39|225|241|242|378|379)`)
+	// countryCode is the calling code of a country. A zero behind it is dialed within the country only, but for the countries of keptZero.
+	countryCode = regexp.MustCompile(`^(?:1|7|2[07]|3[0-469]|4[013-9]|5[1-8]|6[0-6]|8[1246]|9[0-58]|` +
+		`(?:2[1-69]|3[578]|42|5[09]|6[7-9]|8[0578]|9[679])\d)`)
+	keptZero = regexp.MustCompile(`^(?:39|225|241|242|378|379)`)
 	// koreanMobile is a number that a spreadsheet has taken the zero from.
 	koreanMobile = regexp.MustCompile(`^1[016-9]\d{7,8}$`)
 	// koreanShared is a company's number, which has no area code.
 	koreanShared = regexp.MustCompile(`^1[568]\d{6}$`)
 )
 
-// phoneNumber returns the number in E.164, however it is written, or what is wrong with it. A number without a country's code is a Korean one.
+// phoneNumber returns the number in E.164, however it is written, or what is wrong with it. A number without a country's code is a
+// Korean one.
 func phoneNumber(text string) (number, wrong string) {
 	digits, international, wrong := phoneDigits(text)
 	if wrong != "" {

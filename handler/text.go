@@ -19,7 +19,8 @@ import (
 var textForms = map[string]func(string) (clean, wrong string){
 	"note": cleanNote, "phone": phoneNumber, "locale": cleanLocale, "app_version": cleanAppVersion,
 	"key": untouched, "push_token": untouched, "url": untouched,
-	"external_id": cleanCode, "reason_code": cleanCode, "vehicle_class": cleanCode, "region": cleanRegion, "regions": cleanRegion, "q": cleanQuery,
+	"external_id": cleanCode, "reason_code": cleanCode, "vehicle_class": cleanCode,
+	"region": cleanRegion, "regions": cleanRegion, "q": cleanQuery,
 }
 
 // cleanText returns the form of a field's text, or what is wrong with it.
@@ -190,16 +191,18 @@ func wrongIn(text string) string {
 	if !utf8.ValidString(text) {
 		return "must be text in UTF-8"
 	}
-	inside := trimmedText(text)
-	if inside == "" && strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsSpace(r) }) || inside != "" && !strings.ContainsFunc(inside, isVisible) {
-		return firstWrong(text, "invisible characters alone", func(r rune) bool { return !unicode.IsSpace(r) })
+	isNoSpace := func(r rune) bool { return !unicode.IsSpace(r) }
+	if !strings.ContainsFunc(text, isVisible) && strings.ContainsFunc(text, isNoSpace) {
+		return firstWrong(text, "invisible characters alone", isNoSpace)
 	}
 	for _, kind := range []struct {
 		name string
 		of   func(r rune) bool
 	}{
 		{"a control character", func(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) }},
-		{"a character that changes the direction of text", func(r rune) bool { return r >= 0x202A && r <= 0x202E || r >= 0x2066 && r <= 0x2069 }},
+		{"a character that changes the direction of text", func(r rune) bool {
+			return r >= 0x202A && r <= 0x202E || r >= 0x2066 && r <= 0x2069
+		}},
 		{"a character that stands for a lost one", func(r rune) bool { return r == utf8.RuneError }},
 		{"a character that has no meaning elsewhere", func(r rune) bool {
 			return unicode.Is(unicode.Co, r) || r&0xFFFE == 0xFFFE || r >= 0xFDD0 && r <= 0xFDEF

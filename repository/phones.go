@@ -9,8 +9,8 @@ import (
 	"firsttap/dispatch"
 )
 
-// claimPhones returns a PhoneTakenError if another driver has the number of one of these, new or about to be saved, that asks for a number of
-// its own. Two transactions with one number come one after the other: while they check it, they have an entry of its word without a driver.
+// claimPhones returns a PhoneTakenError if another driver has the number of one of these, new or about to be saved, that asks for a number
+// of its own. Two transactions with one number come one after the other: while they check it, they have an entry of its word without a driver.
 func (s *Store) claimPhones(tx *gorm.DB, drivers []dispatch.Driver) error {
 	of := map[string][]int{} // the drivers' places by the word of their number
 	for i, v := range drivers {
@@ -38,7 +38,8 @@ func (s *Store) claimPhones(tx *gorm.DB, drivers []dispatch.Driver) error {
 			Word     string
 			DriverID dispatch.DriverID
 		}
-		if err := tx.Raw("SELECT word, driver_id FROM driver_words WHERE word IN ? AND driver_id <> ''", part).Scan(&found).Error; err != nil {
+		err := tx.Raw("SELECT word, driver_id FROM driver_words WHERE word IN ? AND driver_id <> ''", part).Scan(&found).Error
+		if err != nil {
 			return unavailable(err)
 		}
 		for _, f := range found {
