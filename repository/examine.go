@@ -55,12 +55,15 @@ func Examine(ctx context.Context, r *doctor.Report, url string, atStart bool) (n
 	}
 	e := &examination{setting: databaseSetting, conns: instanceConns, atStart: atStart}
 	defer e.close()
-	rest := []string{checkVersion, checkRole, checkIsolation, checkDurability, checkClock, checkMigrations}
+	rest := []string{checkVersion, checkRole, checkIsolation, checkDurability, checkClock, checkMigrations, checkPrivileges, checkConnections}
 	if !r.Check(ctx, checkConnection, func(ctx context.Context) doctor.Finding { return e.connect(ctx, url) }) {
 		r.Skip(checkConnection, rest...)
 		return ""
 	}
-	for i, check := range []func(context.Context) doctor.Finding{e.checkVersion, e.role, e.isolation, e.durability, e.clock, e.migrations} {
+	checks := []func(context.Context) doctor.Finding{
+		e.checkVersion, e.role, e.isolation, e.durability, e.clock, e.migrations, e.privileges, e.connections,
+	}
+	for i, check := range checks {
 		r.Check(ctx, rest[i], check)
 	}
 	return e.noSessionLocks
@@ -128,7 +131,7 @@ func (e *examination) afterNoConnection(err error) string {
 		case accessDenied:
 			return "correct the user and the password in " + e.setting + " (escape / ? # @ and % in them)"
 		case noDatabaseRight:
-			return fmt.Sprintf("grant the user its database: GRANT ALL ON %s.* TO ...", e.config.DBName)
+			return fmt.Sprintf(`GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON %s.* TO the user; with FIRSTTAP_MIGRATE=auto, ALL: docs/operations.md, "What it needs"`, e.config.DBName)
 		case noSuchDatabase:
 			return "CREATE DATABASE " + e.config.DBName + ", or correct the name in " + e.setting
 		case tooManyConnections:

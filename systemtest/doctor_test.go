@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -93,7 +94,7 @@ func (x *examined) mustBe(t *testing.T, exit int, others ...string) {
 	t.Helper()
 	var got []string
 	for _, l := range x.Checks {
-		if l.Status != "ok" {
+		if l.Status != "ok" && l.Status+l.Check != "warningdatabase.privileges" { // the root of the tests may do everything
 			got = append(got, l.Status+" "+l.Check)
 		}
 	}
@@ -127,7 +128,7 @@ func TestDoctorOnAGoodSetUp(t *testing.T) {
 			t.Errorf("the doctor left %s keys in Redis", keys)
 		}
 		text, _, exit := doctorCommand(t, settings)
-		if exit != 0 || !strings.Contains(text, "\nok       redis.eviction          noeviction\n") || strings.Contains(text, "\x1b") || !strings.HasSuffix(text, "production; warnings: 1\n") {
+		if exit != 0 || !strings.Contains(text, "\nok       redis.eviction          noeviction\n") || strings.Contains(text, "\x1b") || !strings.HasSuffix(text, "No check fails; read the warnings before production: "+strconv.Itoa(strings.Count(text, "\nwarning"))+"\n") {
 			t.Errorf("exit code %d:\n%s", exit, text)
 		}
 		i := Start(t, append(settings, "FIRSTTAP_OPS_ADDR="+testkit.FreeAddress(t))...)
