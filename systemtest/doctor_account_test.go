@@ -57,6 +57,7 @@ func TestDoctorOnAnAccount(t *testing.T) {
 				t.Error(line)
 			}
 		}
+		db.exec("SET GLOBAL max_connections = 500")
 		db.exec("ALTER USER firsttap WITH MAX_USER_CONNECTIONS 100")
 		examine(t, limited...).mustFail(t, "database.connections", "max_user_connections is 100")
 	})
