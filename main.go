@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"runtime/debug"
+	"strings"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
@@ -20,7 +21,12 @@ func main() {
 	// none is set.
 	_, _ = memlimit.Set()
 	ctx, stop := app.SignalContext(context.Background())
-	err := app.Run(ctx, os.Args[1:], os.LookupEnv, os.Stdout)
+	var names []string
+	for _, variable := range os.Environ() {
+		name, _, _ := strings.Cut(variable, "=")
+		names = append(names, name)
+	}
+	err := app.Run(ctx, os.Args[1:], os.LookupEnv, os.Stdout, names...)
 	stop()
 	if err != nil {
 		app.Fail(os.Args[1:], err, os.Stdout, os.Stderr)

@@ -81,11 +81,11 @@ func TestBadSettingsStopEveryCommand(t *testing.T) {
 func TestMigrateCommand(t *testing.T) {
 	t.Chdir(t.TempDir())
 	env := testkit.Settings("FIRSTTAP_DATABASE_URL", "sqlite://my.db")
-	migrate := func(arg, want string) {
+	migrate := func(args, want string) {
 		t.Helper()
-		out, err := commandOf(t, env, "migrate", arg)
+		out, err := commandOf(t, env, append([]string{"migrate"}, strings.Fields(args)...)...)
 		if err != nil || !regexp.MustCompile(want).MatchString(out) {
-			t.Errorf("migrate %s: %q, %v; want %s", arg, out, err, want)
+			t.Errorf("migrate %s: %q, %v; want %s", args, out, err, want)
 		}
 	}
 	db := systemtest.OpenDatabase(t, "sqlite://my.db")
@@ -100,7 +100,12 @@ func TestMigrateCommand(t *testing.T) {
 			t.Errorf("%d tables after up", n)
 		}
 		for db.Count(tables) > 0 && !t.Failed() {
-			migrate("down", `^$`)
+			// It says what goes, and without a terminal and --yes nothing does.
+			out, err := commandOf(t, env, "migrate", "down")
+			if err == nil || !strings.Contains(err.Error(), "--yes") || !strings.Contains(out, "DROP") {
+				t.Errorf("migrate down: %q, %v", out, err)
+			}
+			migrate("down --yes", `^down reverts \d+_\w+\.sql; what these statements drop or delete is lost:\n`)
 		}
 	}
 	for _, args := range [][]string{{"migrate"}, {"migrate", "sideways"}, {"migrate", "up", "down"}, {"migrate", "UP"}, {"migrate", ""}} {

@@ -17,6 +17,7 @@ import (
 	"firsttap/doctor"
 	"firsttap/redisclient"
 	"firsttap/repository"
+	"firsttap/service"
 	"firsttap/telemetry"
 )
 
@@ -28,7 +29,8 @@ const (
 
 // doctorCommand runs "firsttap doctor": it checks the settings and all that they name, changes nothing there, and returns an error if
 // something would fail in production. Wrong settings do not keep it from checking what the others name.
-func doctorCommand(ctx context.Context, args []string, lookup func(string) (string, bool), timeouts config.Timeouts, stdout io.Writer) error {
+func doctorCommand(ctx context.Context, args []string, lookup func(string) (string, bool), names []string, timeouts config.Timeouts,
+	stdout io.Writer) error {
 	flags := flag.NewFlagSet("doctor", flag.ContinueOnError)
 	flags.SetOutput(stdout)
 	asJSON := flags.Bool("json", false, "print one JSON object")
@@ -41,7 +43,7 @@ func doctorCommand(ctx context.Context, args []string, lookup func(string) (stri
 	if flags.NArg() > 0 {
 		return fmt.Errorf("doctor takes flags only, not %q", flags.Arg(0))
 	}
-	c, err := config.Read(lookup)
+	c, err := config.Read(lookup, names...)
 	c.Timeouts = timeouts
 	o := doctor.Options{Each: checkTime, Secrets: c.SecretValues()}
 	if !*asJSON {
@@ -110,7 +112,7 @@ func (x *examination) verdict() error {
 // settings reports every problem of the settings, the secrets and the time zone.
 func (x *examination) settings(problems []*config.Problem) {
 	for _, p := range problems {
-		x.wrong[p.Setting] = true
+		x.wrong[strings.TrimSuffix(p.Setting, "_FILE")] = true
 		x.Add("settings", doctor.Failure(p.Error(), "correct it; README.md lists the settings"))
 	}
 	if len(problems) == 0 {
@@ -129,7 +131,7 @@ func (x *examination) settings(problems []*config.Problem) {
 // secrets reports on the length of the secrets, and on the files of those that the settings do not have.
 func (x *examination) secrets() {
 	const check = "settings.secrets"
-	if x.wrong["FIRSTTAP_ADMIN_KEY"] || x.wrong["FIRSTTAP_JWT_SECRET"] || x.wrong["FIRSTTAP_JWT_SECRET_PREVIOUS"] || x.wrong["FIRSTTAP_DATABASE_URL"] {
+	if x.wrongSecrets() || x.wrong["FIRSTTAP_DATABASE_URL"] {
 		x.Skip("the settings", check)
 		return
 	}
@@ -156,13 +158,24 @@ func (x *examination) secrets() {
 	}
 }
 
+func (x *examination) wrongSecrets() bool {
+	return x.wrong["FIRSTTAP_ADMIN_KEY"] || x.wrong[jwtSecret] || x.wrong[jwtSecret+"_PREVIOUS"]
+}
+
 // database checks the database, and returns why locks that a session holds do not work there, "" if they do.
 func (x *examination) database(ctx context.Context) (noSessionLocks string) {
 	if x.wrong["FIRSTTAP_DATABASE_URL"] {
 		x.Skip("FIRSTTAP_DATABASE_URL", "database.connection")
 		return ""
 	}
-	return repository.Examine(ctx, x.Report, x.config.DatabaseURL, x.config.Migrate || x.wrong["FIRSTTAP_MIGRATE"])
+	var own repository.Secrets
+	if c := x.config; !x.wrongSecrets() && c.AdminKey != "" && c.JWTSecret != "" {
+		own = repository.Secrets{AdminKey: service.HashKey(c.AdminKey), JWTName: jwtSecret, JWT: service.Fingerprint(c.JWTSecret)}
+		if c.PreviousJWTSecret != "" {
+			own.PreviousJWT = service.Fingerprint(c.PreviousJWTSecret)
+		}
+	}
+	return repository.Examine(ctx, x.Report, x.config.DatabaseURL, x.config.Migrate || x.wrong["FIRSTTAP_MIGRATE"], own)
 }
 
 // replica checks the replica, if there is one.

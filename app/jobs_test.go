@@ -111,6 +111,17 @@ func (u *lockUser) write(lease *lock.Lease) error {
 	return tx.Commit()
 }
 
+// The commands that need no key want none.
+func TestCommandsWithoutKeys(t *testing.T) {
+	url := "mysql://u:p@" + testkit.FreeAddress(t) + "/d?tls=nonsense"
+	for _, args := range [][]string{{"migrate", "status"}, {"lock", "ls"}} {
+		_, err := commandOf(t, testkit.Settings("FIRSTTAP_DATABASE_URL", url), args...)
+		if err == nil || !strings.Contains(err.Error(), "FIRSTTAP_DATABASE_URL") || strings.Contains(err.Error(), "KEY") || strings.Contains(err.Error(), "SECRET") {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+}
+
 // An operator lists a lock's holder and releases the lock: later writes under the holder's fence are refused, its work is
 // canceled, and the next holder's fence is larger.
 func TestLockCommand(t *testing.T) {
@@ -127,8 +138,13 @@ func TestLockCommand(t *testing.T) {
 		if out := must("lock", "ls"); out != "no lock is held\n" {
 			t.Errorf("ls: %q", out)
 		}
-		if out := must("lock", "release", job); out != job+" is not held\n" {
+		if out := must("lock", "release", relayName); out != relayName+" is not held\n" {
 			t.Errorf("release of a free lock: %q", out)
+		}
+		for _, verb := range []string{"release", "show"} {
+			if out, err := commandOf(t, lookup, "lock", verb, "typo"); err == nil || !strings.Contains(err.Error(), "expire-offers") {
+				t.Errorf("%s of a lock that nobody has: %q, %v", verb, out, err)
+			}
 		}
 		user := openLocks(t, lookup)
 		lease := user.acquire(job)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -54,7 +55,11 @@ func lockCommand(ctx context.Context, c config.Config, log *slog.Logger, args []
 			printHolders(stdout, holders)
 		}
 		return err
-	case "show":
+	}
+	if err := locks.mustKnow(ctx, args[1]); err != nil {
+		return err
+	}
+	if args[0] == "show" {
 		h, err := locks.strategy.Show(ctx, args[1])
 		if err == nil {
 			showHolder(stdout, h)
@@ -65,6 +70,19 @@ func lockCommand(ctx context.Context, c config.Config, log *slog.Logger, args []
 		return locks.release(ctx, args[1], stdout)
 	}
 	return locks.releaseJobs(ctx, args[1], jobs, store, stdout)
+}
+
+// mustKnow returns an error if nobody holds the name and no instance would: it is misspelt.
+func (l *jobLocks) mustKnow(ctx context.Context, name string) error {
+	known := append(schedule.LockNames(schedule.Jobs(nil, 0)), relayName)
+	if slices.Contains(known, name) {
+		return nil
+	}
+	h, err := l.strategy.Show(ctx, name)
+	if err == nil && h.Owner == "" {
+		err = fmt.Errorf("there is no lock %q: instances have %s, and nobody holds another of that name", name, strings.Join(known, ", "))
+	}
+	return err
 }
 
 // release breaks a lock that no job uses. It raises the fence before, so that [lock.Fences] rejects the former holder's writes

@@ -1,20 +1,26 @@
 package app
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"firsttap/config"
+	"firsttap/dispatch"
 	"firsttap/migrations"
 	"firsttap/repository"
 	"firsttap/service"
+	"firsttap/telemetry"
 )
 
-// openTime is how long the start waits for a database that does not answer.
+// openTime is how long each step of the start waits for a database that can't be used for a reason that passes.
 const openTime = 30 * time.Second
 
 // openStore opens the database. It returns an error if the database can't hold the jobs' locks.
@@ -55,7 +61,7 @@ func prepare(ctx context.Context, c config.Config, store *repository.Store, log 
 		return err
 	}
 	for {
-		err := store.Migrate(check)
+		err := repository.UntilReachable(ctx, openTime, log, func() error { return store.Migrate(check) })
 		if err == nil {
 			break
 		}
@@ -66,12 +72,43 @@ func prepare(ctx context.Context, c config.Config, store *repository.Store, log 
 	}
 	store.PrepareClaims(ctx)
 	store.CheckDurability(ctx)
-	return done, service.NewKeys(store).StoreFirst(ctx, c.AdminKey)
+	return done, repository.UntilReachable(ctx, openTime, log, func() error { return useSecrets(ctx, c, store, log) })
 }
 
+// jwtSecret is the setting's name, and that of its fingerprints in the trail.
+const jwtSecret = "FIRSTTAP_JWT_SECRET"
+
+// useSecrets puts this instance's secrets in force, unless they were replaced before: then this server's settings were forgotten.
+func useSecrets(ctx context.Context, c config.Config, store *repository.Store, log *slog.Logger) error {
+	const next = `give this server what the others have; docs/callers.md, "Replacing the first admin key", says how`
+	err := service.NewKeys(store).StoreFirst(ctx, c.AdminKey)
+	if errors.Is(err, dispatch.ErrOldSecret) {
+		log.Warn("FIRSTTAP_ADMIN_KEY of this instance was replaced or revoked before: it opens nothing, and the key in force stays",
+			"fingerprint", service.Fingerprint(c.AdminKey), "next", next)
+	} else if err != nil {
+		return err
+	}
+	own := service.Fingerprint(c.JWTSecret)
+	replaced, err := store.UseSecret(ctx, jwtSecret, own)
+	switch {
+	case errors.Is(err, dispatch.ErrOldSecret):
+		log.Warn("FIRSTTAP_JWT_SECRET of this instance was replaced before: it and the other instances refuse each other's tokens",
+			"fingerprint", own, "next", next)
+	case err != nil:
+		return err
+	case replaced != "" && (c.PreviousJWTSecret == "" || replaced != service.Fingerprint(c.PreviousJWTSecret)):
+		log.Warn("FIRSTTAP_JWT_SECRET differs from the one in force until now, and FIRSTTAP_JWT_SECRET_PREVIOUS is not that one: tokens signed "+
+			"before are refused, and instances with the other secret refuse this one's tokens", "fingerprint", own, "before", replaced, "next", next)
+	}
+	return nil
+}
+
+const migrateUsage = "usage: firsttap migrate up|down|status [--yes]"
+
 func migrate(ctx context.Context, c config.Config, log *slog.Logger, args []string, stdout io.Writer) (err error) {
-	if len(args) != 1 {
-		return errors.New("usage: firsttap migrate up|down|status")
+	asked := strings.Join(args, " ")
+	if !slices.Contains([]string{"up", "down", "down --yes", "status"}, asked) {
+		return errors.New(migrateUsage)
 	}
 	store, err := openStore(ctx, c, repository.Options{Log: log})
 	if err != nil {
@@ -79,7 +116,7 @@ func migrate(ctx context.Context, c config.Config, log *slog.Logger, args []stri
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	return store.Migrate(func(m *migrations.Migrator) error {
-		switch args[0] {
+		switch asked {
 		case "up":
 			n, err := m.Up(ctx)
 			fmt.Fprintf(stdout, "%d migrations applied\n", n)
@@ -91,15 +128,33 @@ func migrate(ctx context.Context, c config.Config, log *slog.Logger, args []stri
 				fmt.Fprintf(stdout, "%d drivers indexed by their regions and words\n", n)
 			}
 			return err
-		case "down":
-			took, err := m.Down(ctx)
-			if err == nil && !took {
-				fmt.Fprintln(stdout, "no migration to revert")
-			}
-			return err
 		case "status":
 			return m.Status(ctx, stdout)
 		}
-		return fmt.Errorf("unknown argument %q; usage: firsttap migrate up|down|status", args[0])
+		return migrateDown(ctx, m, asked == "down --yes", stdout)
 	})
+}
+
+// migrateDown says what the newest migration's way back deletes, and asks unless yes is true.
+func migrateDown(ctx context.Context, m *migrations.Migrator, yes bool, stdout io.Writer) error {
+	name, statements, err := m.Newest(ctx)
+	if err != nil {
+		return err
+	}
+	if name == "" {
+		fmt.Fprintln(stdout, "no migration to revert")
+		return nil
+	}
+	fmt.Fprintf(stdout, "down reverts %s; what these statements drop or delete is lost:\n\n%s\n\n", name, strings.Join(statements, "\n"))
+	if !yes {
+		if !telemetry.IsTerminal(os.Stdin) {
+			return errors.New("nothing was reverted: repeat the command with --yes, once there is a backup")
+		}
+		fmt.Fprint(stdout, "type yes to go on: ")
+		if answer, _ := bufio.NewReader(os.Stdin).ReadString('\n'); strings.TrimSpace(answer) != "yes" {
+			return errors.New("nothing was reverted")
+		}
+	}
+	_, err = m.Down(ctx)
+	return err
 }

@@ -19,7 +19,8 @@ const usage = `firsttap decides which driver gets a dispatch.
 
   firsttap [serve]                     serve the API
   firsttap demo [--addr HOST:PORT]     start a temporary service with simulated drivers, to try in the browser
-  firsttap migrate up|down|status      apply, revert or list the migrations of the database
+  firsttap migrate up|down|status [--yes]
+                                       apply, revert or list the migrations of the database; --yes reverts without asking
   firsttap lock ls|show NAME|release NAME
                                        the scheduled jobs' locks
   firsttap doctor [--json]             check the settings and all that they name: what works, what does not, what to do
@@ -30,13 +31,19 @@ const usage = `firsttap decides which driver gets a dispatch.
 Settings are environment variables; see README.md.
 `
 
-// Run runs the command that args name, until it is done or ctx ends. lookup is the environment.
-func Run(ctx context.Context, args []string, lookup func(string) (string, bool), stdout io.Writer) error {
-	return RunWith(ctx, args, lookup, config.Timeouts{}, stdout)
+// Run runs the command that args name, until it is done or ctx ends. lookup is the environment, and names are those of its variables.
+func Run(ctx context.Context, args []string, lookup func(string) (string, bool), stdout io.Writer, names ...string) error {
+	return run(ctx, args, lookup, names, config.Timeouts{}, stdout)
 }
 
-// RunWith is Run with timeouts that no setting changes.
+// RunWith is Run with timeouts that no setting changes. It takes any names in the environment.
 func RunWith(ctx context.Context, args []string, lookup func(string) (string, bool), timeouts config.Timeouts, stdout io.Writer) error {
+	return run(ctx, args, lookup, nil, timeouts, stdout)
+}
+
+func run(
+	ctx context.Context, args []string, lookup func(string) (string, bool), names []string, timeouts config.Timeouts, stdout io.Writer,
+) error {
 	command := "serve"
 	if len(args) > 0 {
 		command, args = args[0], args[1:]
@@ -51,29 +58,32 @@ func RunWith(ctx context.Context, args []string, lookup func(string) (string, bo
 	case "demo":
 		return demo.Command(ctx, args, lookup, ServeInBackground, stdout)
 	case "doctor":
-		return doctorCommand(ctx, args, lookup, timeouts, stdout)
+		return doctorCommand(ctx, args, lookup, names, timeouts, stdout)
 	case "serve", "migrate", "lock", "race":
 	default:
 		return fmt.Errorf("no such command: %s\n\n%s", command, usage)
 	}
-	config, err := config.Read(lookup)
+	c, err := config.Read(lookup, names...)
+	if command == "migrate" || command == "lock" {
+		err = config.WithoutSecrets(err)
+	}
 	if err != nil {
 		return fmt.Errorf("invalid settings:\n%w", err)
 	}
-	config.Timeouts = timeouts
-	log := telemetry.NewLogger(stdout, config.LogLevel)
+	c.Timeouts = timeouts
+	log := telemetry.NewLogger(stdout, c.LogLevel)
 	switch command {
 	case "migrate":
-		return migrate(ctx, config, log, args, stdout)
+		return migrate(ctx, c, log, args, stdout)
 	case "lock":
-		return lockCommand(ctx, config, log, args, stdout)
+		return lockCommand(ctx, c, log, args, stdout)
 	case "race":
-		return race(ctx, config, args, stdout)
+		return race(ctx, c, args, stdout)
 	}
 	if len(args) > 0 {
 		return fmt.Errorf("serve takes no arguments\n\n%s", usage)
 	}
-	return Serve(ctx, config, log, func(r Ready) { r.announce(stdout) })
+	return Serve(ctx, c, log, func(r Ready) { r.announce(stdout) })
 }
 
 // Fail tells why the command that args name has failed: the service in its log, as a line of JSON unless that goes to a terminal, and any

@@ -291,7 +291,11 @@ func (i *instance) openDriverService(acceptor *service.Acceptor) *service.Driver
 
 // openTokens returns the verifier of drivers' tokens, and the revocations that it checks.
 func (i *instance) openTokens(ctx context.Context) (*service.Tokens, *service.Revocations, error) {
-	revocations, err := service.NewRevocations(ctx, i.store, i.log)
+	var revocations *service.Revocations
+	err := repository.UntilReachable(ctx, openTime, i.log, func() (err error) {
+		revocations, err = service.NewRevocations(ctx, i.store, i.log)
+		return err
+	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the revoked tokens: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -82,15 +83,17 @@ func Problems(err error) []*Problem {
 	return all
 }
 
-// Read reads the settings and reports every problem at once, as a join of Problems. It writes no file; MakeSecrets does.
-func Read(lookup func(string) (string, bool)) (Config, error) {
+// Read reads the settings and reports every problem at once, as a join of Problems. It writes no file; MakeSecrets does. names are those
+// of all variables of the environment: one that begins as a setting and is none is a problem, too.
+func Read(lookup func(string) (string, bool), names ...string) (Config, error) {
 	var problems []error
 	bad := func(name string, err error) {
 		problems = append(problems, &Problem{name, err})
 	}
+	env := &environment{lookup: lookup, bad: bad, known: map[string]bool{"FIRSTTAP_OPS_ADDR": true}}
 	changed := map[string]string{}
 	get := func(name, otherwise string) string {
-		v, _ := lookup(name)
+		v := env.value(name)
 		if v == "" {
 			return otherwise
 		}
@@ -139,8 +142,13 @@ func Read(lookup func(string) (string, bool)) (Config, error) {
 	if err = c.checkJobLock(); err != nil {
 		bad("FIRSTTAP_JOB_LOCK", err)
 	}
-	if err = checkQuorum(c.QuorumURLs); err != nil && (c.JobLock == "quorum" || len(c.QuorumURLs) > 0) {
-		bad("FIRSTTAP_QUORUM_URLS", err)
+	if c.JobLock == "quorum" {
+		if err = checkQuorum(c.QuorumURLs); err != nil {
+			bad("FIRSTTAP_QUORUM_URLS", err)
+		}
+	} else if len(c.QuorumURLs) > 0 {
+		bad("FIRSTTAP_QUORUM_URLS",
+			fmt.Errorf("FIRSTTAP_JOB_LOCK is %s, which does not use them: set it to quorum, or leave them unset", c.JobLock))
 	}
 	if c.DriverRate, err = limit.ParseRate(get("FIRSTTAP_RATE_LIMIT_DRIVER", "20/s")); err != nil {
 		bad("FIRSTTAP_RATE_LIMIT_DRIVER", err)
@@ -174,6 +182,7 @@ func Read(lookup func(string) (string, bool)) (Config, error) {
 	if err = c.checkReadURL(); err != nil {
 		bad(readURLVar, err)
 	}
+	env.checkNames(names)
 	return c, errors.Join(problems...)
 }
 
@@ -187,6 +196,17 @@ func shown(name, value string) string {
 		return "set"
 	}
 	return value
+}
+
+// WithoutSecrets is an error of Read for a command that needs no secret: without the problems of the secrets.
+func WithoutSecrets(err error) error {
+	var rest []error
+	for _, p := range Problems(err) {
+		if !slices.Contains([]string{adminKeyVar, jwtSecretVar, previousSecretVar}, strings.TrimSuffix(p.Setting, fileEnding)) {
+			rest = append(rest, p)
+		}
+	}
+	return errors.Join(rest...)
 }
 
 // CheckAddress returns an error unless addr is host:port with a valid port.
@@ -270,8 +290,11 @@ func (c *Config) checkDatabase() error {
 	scheme, path, _ := strings.Cut(c.DatabaseURL, "://")
 	switch scheme {
 	case "sqlite":
-		if path == "" || strings.Contains(path, ":memory:") {
+		switch {
+		case path == "" || strings.Contains(path, ":memory:"):
 			return errors.New("SQLite needs a file, because accepted dispatches must survive a restart")
+		case strings.ContainsAny(path, "?#"):
+			return errors.New("SQLite has no options: want sqlite://path, without ? and #")
 		}
 		return nil
 	case "mysql":

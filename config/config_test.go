@@ -103,13 +103,14 @@ func TestEachBadSetting(t *testing.T) {
 		"FIRSTTAP_OPS_ADDR": {"9090", "nonsense", "x"},
 		"FIRSTTAP_REDIS_URL": {"localhost:6379", "http://h", "redis://h:x", "redis://h/x", "redis+sentinel://h1,h2", "redis+cluster://",
 			"redis://:p%zz@h"},
-		"FIRSTTAP_JOB_LOCK":          {"etcd", "Table", "redis", "named", "rows"}, // without Redis, on SQLite
-		"FIRSTTAP_QUORUM_URLS":       {"redis://a,redis://b", "redis://a,redis://b,redis://a", "redis://a,redis://b,redis+cluster://c", "a,b,c"},
+		"FIRSTTAP_JOB_LOCK": {"etcd", "Table", "redis", "named", "rows"}, // without Redis, on SQLite
+		"FIRSTTAP_QUORUM_URLS": {"redis://a,redis://b", "redis://a,redis://b,redis://a", "redis://a,redis://b,redis+cluster://c", "a,b,c",
+			"redis://a,redis://b,redis://c"}, // the last with another lock
 		"FIRSTTAP_ACCEPT_LOCK_TTL":   {"5", "x", "-1s", "0s", "999ms", "1h5"},
 		"FIRSTTAP_RATE_LIMIT_DRIVER": {"20", "0/s", "-1/s", "/s", "NaN/s", "Inf/s", "1e10/s", "20/m", "20 /s"},
 		"FIRSTTAP_RATE_LIMIT_ADMIN":  {"x", "0/s", "100", "NaN/s"},
-		"FIRSTTAP_PUSH":              {"fcm", "sms", "LOG"}, // without a project
-		"FIRSTTAP_FCM_ENDPOINT":      {"127.0.0.1:9099", "ftp://h/v1", "http://"},
+		"FIRSTTAP_PUSH":              {"fcm", "sms", "LOG"},                                      // without a project
+		"FIRSTTAP_FCM_ENDPOINT":      {"127.0.0.1:9099", "ftp://h/v1", "http://", "http://h/v1"}, // the last with pushes that are logged
 		"FIRSTTAP_RELAY":             {"one", "All"},
 		"FIRSTTAP_FIREBASE_WEB_KEY":  {"AIza", "a key", "{}"}, // without a project
 		"FIRSTTAP_TIMEZONE":          {"Seoul", "+09:00"},
@@ -135,7 +136,9 @@ func TestEachBadSetting(t *testing.T) {
 		previousSecretVar:     {"b", strings.Repeat("a", minSecret-1)},
 		"FIRSTTAP_LOG":        {"loud", "1", "info,debug"},
 		"FIRSTTAP_DATABASE_URL": {"firsttap.db", "sqlite://", "sqlite://:memory:", "sqlite://file::memory:?cache=shared", "postgres://h/n",
-			"mysql:h/n", "://", "SQLITE://x.db", "mysql://", "mysql://h:3306", "mysql://u:p@h:x/n", "mysql://u:p@h/n?ssl-mode=REQUIRED", "mysql://u:p@h/n?TLS=true", "mysql://u:p@h/n?tls=%zz"},
+			"mysql:h/n", "://", "SQLITE://x.db", "mysql://", "mysql://h:3306", "mysql://u:p@h:x/n", "mysql://u:p@h/n?ssl-mode=REQUIRED", "mysql://u:p@h/n?TLS=true", "mysql://u:p@h/n?tls=%zz",
+			"mysql://u:p@h/n?tls=", "mysql://u:p@h/n?tls=true&tls=false", "mysql://u:p@h/n#x", "mysql://u:p@h:99999/n", "mysql://u:p@h:0/n",
+			"sqlite://ft.db?_busy_timeout=5000&mode=rwc", "sqlite://ft.db?", "sqlite://ft.db#x"},
 		readURLVar: {"mysql://u:p@h/n", "sqlite://other.db", "h:3306", "postgres://h/n"}, // the first beside SQLite
 	}
 	var together []string

@@ -115,15 +115,16 @@ func (c *Config) beside(ending string) string {
 // files that are missing.
 func (c *Config) MakeSecrets() error {
 	for _, s := range []struct {
-		value *string
-		file  string
-	}{{&c.AdminKey, c.beside(adminKeyFile)}, {&c.JWTSecret, c.beside(jwtSecretFile)}} {
+		name, file string
+		value      *string
+	}{{adminKeyVar, c.beside(adminKeyFile), &c.AdminKey}, {jwtSecretVar, c.beside(jwtSecretFile), &c.JWTSecret}} {
 		if *s.value != "" {
 			continue
 		}
 		secret, created, err := secretFile(s.file)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s is not set, and its file beside the database can't be read or made: %w; "+
+				"create the folder and let this user write to it, or set it", s.name, err)
 		}
 		*s.value, c.SecretFiles = secret, append(c.SecretFiles, s.file)
 		if created {
@@ -143,6 +144,9 @@ func secretFile(name string) (secret string, created bool, err error) {
 		return secret, false, err
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*") // mode 0600
+	if refused := (*fs.PathError)(nil); errors.As(err, &refused) {
+		refused.Path = name
+	}
 	if err != nil {
 		return "", false, err
 	}

@@ -184,3 +184,58 @@ func TestPreviousSecret(t *testing.T) {
 		}
 	}
 }
+
+// Each setting of ours may be in a file, whose name is in the variable with _FILE; a file that can't be used is named with its cause.
+func TestSettingsInFiles(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	c, err := Read(testkit.Settings(
+		"FIRSTTAP_ADMIN_KEY_FILE", file("key", adminKey+"\n"), "FIRSTTAP_JWT_SECRET_FILE", file("secret", jwtSecret+"\r\n"),
+		"FIRSTTAP_JWT_SECRET_PREVIOUS_FILE", file("previous", adminKey), "FIRSTTAP_DATABASE_URL_FILE", file("database", "mysql://u:p@h/n\n"),
+		"FIRSTTAP_DATABASE_READ_URL_FILE", file("replica", "mysql://u:p@r/n"), "FIRSTTAP_REDIS_URL_FILE", file("redis", "redis://h\n"),
+		"FIRSTTAP_JOB_LOCK", "quorum", "FIRSTTAP_QUORUM_URLS_FILE", file("quorum", "redis://a,redis://b,redis://c\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Equal(t, "settings",
+		[]string{adminKey, jwtSecret, adminKey, "mysql://u:p@h/n", "mysql://u:p@r/n", "redis://h", "redis://c"},
+		[]string{c.AdminKey, c.JWTSecret, c.PreviousJWTSecret, c.DatabaseURL, c.ReadURL, c.RedisURL, c.QuorumURLs[2]})
+	for _, bad := range [][]string{
+		{"FIRSTTAP_ADMIN_KEY_FILE", filepath.Join(dir, "missing"), "missing: no such file"},
+		{"FIRSTTAP_ADMIN_KEY_FILE", dir, dir + ": is a directory"},
+		{"FIRSTTAP_ADMIN_KEY_FILE", file("empty", "\n"), "empty is empty"},
+		{"FIRSTTAP_ADMIN_KEY_FILE", filepath.Join(dir, "key"), "FIRSTTAP_ADMIN_KEY is set, too", "FIRSTTAP_ADMIN_KEY", adminKey},
+	} {
+		_, err := Read(testkit.Settings(append(bad[:2:2], bad[3:]...)...))
+		if err == nil || !strings.Contains(err.Error(), bad[0]+": ") || !strings.Contains(err.Error(), bad[2]) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+// A name that begins as a setting and is none is a problem, with the nearest setting; what Kubernetes sets for services is none.
+func TestUnknownNames(t *testing.T) {
+	for name, nearest := range map[string]string{
+		"FIRSTTAP_RETENTON": "FIRSTTAP_RETENTION", "FIRSTTAP_REDDIS_URL": "FIRSTTAP_REDIS_URL", "FIRSTTAP_ADMINKEY": "FIRSTTAP_ADMIN_KEY",
+		"FIRSTTAP_DATABASE_URL_FIL": "FIRSTTAP_DATABASE_URL_FILE", "FIRSTTAP_JWT_SECRETS": "FIRSTTAP_JWT_SECRET", "FIRSTTAP_TIME_ZONE": "FIRSTTAP_TIMEZONE",
+		"FIRSTTAP_PORT": "FIRSTTAP_LOG", "FIRSTTAP_": "FIRSTTAP_LOG",
+	} {
+		_, err := Read(testkit.Settings(name, "8080"), "PATH", name)
+		if err == nil || !strings.Contains(err.Error(), name+": there is no such setting; did you mean "+nearest+"?") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, err := Read(testkit.Settings("FIRSTTAP_PORT", "tcp://10.0.0.1:80", "FIRSTTAP_REDIS_PORT", "tcp://10.0.0.2:6379"), "FIRSTTAP_ADDR", "FIRSTTAP_PORT",
+		"FIRSTTAP_SERVICE_HOST", "FIRSTTAP_SERVICE_PORT", "FIRSTTAP_SERVICE_PORT_HTTP", "FIRSTTAP_PORT_8080_TCP", "FIRSTTAP_PORT_8080_TCP_ADDR",
+		"FIRSTTAP_PORT_8080_TCP_PROTO", "FIRSTTAP_PORT_8080_TCP_PORT", "FIRSTTAP_REDIS_SERVICE_HOST", "FIRSTTAP_REDIS_PORT",
+		"FIRSTTAP_MYSQL_ROOT", "FIRSTTAP_TEST", "FIRSTTAP_TEST_REQUIRE", "FIRSTTAP_OPS_ADDR", "FIRSTTAP_FCM_ENDPOINT")
+	if err != nil {
+		t.Error(err)
+	}
+}

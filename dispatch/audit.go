@@ -24,6 +24,8 @@ const (
 	AuditDeviceDelete      AuditAction = "device.delete"
 	AuditKeyCreate         AuditAction = "key.create"
 	AuditKeyRevoke         AuditAction = "key.revoke"
+	AuditSecretChange      AuditAction = "secret.change" // by the start of an instance
+	AuditSecretRefuse      AuditAction = "secret.refuse"
 	AuditNotificationRetry AuditAction = "notification.redrive"
 	AuditJobRun            AuditAction = "job.run"
 	AuditWebhookCreate     AuditAction = "webhook.create"

@@ -41,6 +41,8 @@ var (
 var (
 	// ErrUnavailable says that nothing was changed, because the decision could not be made now.
 	ErrUnavailable = errors.New("not possible now, and nothing was changed")
+	// ErrInvalidValue says that nothing was changed, because the database can't store a value: the same request fails again.
+	ErrInvalidValue = errors.New("a value can't be stored")
 	// ErrUnknown says that the change may or may not be committed. A retry finds out.
 	ErrUnknown = errors.New("the outcome is not known")
 )
@@ -128,3 +130,15 @@ func (e *StateError) Error() string {
 
 // Unwrap makes every StateError an ErrInvalidState.
 func (e *StateError) Unwrap() error { return ErrInvalidState }
+
+// InvalidValueError is ErrInvalidValue with the field's name, "" if the database did not name it.
+type InvalidValueError struct {
+	Field string
+	Err   error
+}
+
+func (e *InvalidValueError) Error() string {
+	return fmt.Sprintf("%v: field %q: %v", ErrInvalidValue, e.Field, e.Err)
+}
+
+func (e *InvalidValueError) Unwrap() []error { return []error{ErrInvalidValue, e.Err} }

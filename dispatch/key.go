@@ -49,3 +49,12 @@ type KeyRecord struct {
 	CreatedAt time.Time
 	RevokedAt *time.Time
 }
+
+// ErrOldSecret says that a secret was in force once and was replaced, or revoked: it does not come back.
+var ErrOldSecret = errors.New("the secret was replaced or revoked before")
+
+// Fingerprint names a secret without telling it: the beginning of its hash, which is in hexadecimal digits.
+func Fingerprint(hash string) string {
+	const digits = 12
+	return hash[:min(digits, len(hash))]
+}

@@ -96,6 +96,7 @@ var kinds = []kind{
 	{errTooLarge, 413, "BODY_TOO_LARGE", ""},
 	{errMedia, 415, "UNSUPPORTED_MEDIA_TYPE", ""},
 	{errSlowBody, 408, "BODY_TIMEOUT", "The body did not arrive in time. Send the request again."},
+	{dispatch.ErrInvalidValue, 422, "VALIDATION_FAILED", "The database can't store a value; see errors."},
 	{dispatch.ErrUnavailable, 503, "UNAVAILABLE", "Not possible at the moment, and nothing was changed. Try again."},
 	{dispatch.ErrUnknown, 503, "UNAVAILABLE", "It is not known whether this was done. It is safe to try again; a creation with the same Idempotency-Key."},
 	{echo.ErrNotFound, 404, "NOT_FOUND", "There is nothing at this address."},
@@ -216,6 +217,7 @@ func (p *problem) addExtensions(err error) {
 		unfit    *dispatch.NotEligibleError
 		invalid  *validationError
 		phones   *dispatch.PhoneTakenError
+		value    *dispatch.InvalidValueError
 		tooEarly = errors.As(err, &notOpen)
 	)
 	switch {
@@ -230,6 +232,8 @@ func (p *problem) addExtensions(err error) {
 		p.Errors = invalid.fields
 	case errors.As(err, &phones):
 		p.addPhones(phones, errors.As(err, new(bulkError)))
+	case errors.As(err, &value) && value.Field != "":
+		p.Errors = []fieldError{{value.Field, "can't be stored: it is too long or too large, or has characters that the database does not take"}}
 	}
 }
 

@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"firsttap/dispatch"
 )
 
 // Bad input gets a clear 4xx, never a 500, and changes nothing.
@@ -212,4 +215,12 @@ func TestOddBodies(t *testing.T) {
 	w.untouched(id)
 	w.accept(id, d, " \n\t{ \"round\" : 1 } \r\n").want(200)
 	w.noErrorLogged()
+}
+
+// A value that the database can't store is the caller's error, which names the field, and no outage that invites another try.
+func TestValueThatCantBeStored(t *testing.T) {
+	p := describe(&dispatch.InvalidValueError{Field: "note", Err: errors.New("Data too long for column 'note' at row 1")}, "/x")
+	if p.Status != 422 || p.Code != "VALIDATION_FAILED" || len(p.Errors) != 1 || p.Errors[0].Field != "note" || strings.Contains(p.Detail+p.Errors[0].Message, "column") {
+		t.Errorf("%+v", p)
+	}
 }

@@ -70,25 +70,22 @@ func openSessions(config *mysql.Config, ttl time.Duration, names int, timeout ti
 	config.Logger = &mysql.NopLogger{}
 	config.RejectReadOnly = true
 	config.Timeout, config.ReadTimeout, config.WriteTimeout = timeout, timeout, timeout
-	shared, err := mysql.NewConnector(config)
-	if err != nil {
-		return nil, err
-	}
-	named, rows := config.Clone(), config.Clone()
-	named.Params = withParam(config.Params, "wait_timeout", strconv.Itoa(silence(ttl)))
-	rows.Params = withParam(named.Params, "autocommit", "0")
+	config.Params = withParams(config.Params, ownParams)
+	named := config.Clone()
+	named.Params = withParams(config.Params, map[string]string{"wait_timeout": strconv.Itoa(silence(ttl))})
+	rows := named.Clone()
+	rows.Params = withParams(named.Params, map[string]string{"autocommit": "0"})
 	rows.MultiStatements = true // see createRow
-	namedConnector, err := mysql.NewConnector(named)
-	if err != nil {
-		return nil, err
-	}
-	rowsConnector, err := mysql.NewConnector(rows)
-	if err != nil {
-		return nil, err
+	var pools [3]*sql.DB
+	for i, c := range []*mysql.Config{config, named, rows} {
+		connector, err := mysql.NewConnector(c)
+		if err != nil {
+			return nil, err
+		}
+		pools[i] = sql.OpenDB(connector)
 	}
 	s := &Sessions{
-		ttl: ttl, timeout: timeout, shared: sql.OpenDB(shared), named: sql.OpenDB(namedConnector), rows: sql.OpenDB(readCommitted{rowsConnector}),
-		grants: map[*sessionGrant]bool{},
+		ttl: ttl, timeout: timeout, shared: pools[0], named: pools[1], rows: pools[2], grants: map[*sessionGrant]bool{},
 	}
 	s.shared.SetMaxOpenConns(sharedConns)
 	s.shared.SetMaxIdleConns(sharedConns)
@@ -102,28 +99,22 @@ func openSessions(config *mysql.Config, ttl time.Duration, names int, timeout ti
 	return s, nil
 }
 
-func withParam(params map[string]string, name, value string) map[string]string {
-	all := map[string]string{}
-	maps.Copy(all, params)
-	all[name] = value
-	return all
+// ownParams are what each session sets, whatever the server's configuration and the caller's config say. A server executes only the
+// comments that are meant for it: /*M! is for MariaDB, /*!80000 for MySQL.
+var ownParams = map[string]string{
+	"autocommit": "1", "completion_type": "0", "/*M! tx_read_only *//*!80000 transaction_read_only */": "0",
+	// With a stricter level, a transaction that holds a row would keep a snapshot, and the server could not purge old row versions of
+	// any table.
+	"/*M! tx_isolation *//*!80000 transaction_isolation */": "'READ-COMMITTED'",
+	// A transaction that holds a row is idle.
+	"/*M! idle_transaction_timeout = 0, idle_write_transaction_timeout = 0, idle_readonly_transaction_timeout = 0, */ unique_checks": "1",
 }
 
-// readCommitted sets the isolation level of each connection. With a stricter level, a transaction that holds a row would
-// keep a snapshot, and the server could not purge old row versions of any table.
-type readCommitted struct{ driver.Connector }
-
-func (c readCommitted) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := c.Connector.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	_, err = conn.(driver.ExecerContext).ExecContext(ctx, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", nil)
-	if err != nil {
-		_ = conn.Close() // the first error is the one to report
-		return nil, err
-	}
-	return conn, nil
+func withParams(params, more map[string]string) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, params)
+	maps.Copy(all, more)
+	return all
 }
 
 // Close ends all sessions. The names that they hold are lost.

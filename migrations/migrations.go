@@ -151,6 +151,26 @@ func (m *Migrator) Down(ctx context.Context) (took bool, err error) {
 	return took, nil
 }
 
+// Newest returns the name and the statements of what Down would revert next, "" if there is nothing.
+func (m *Migrator) Newest(ctx context.Context) (name string, statements []string, err error) {
+	version, err := m.provider.GetDBVersion(ctx)
+	if err != nil || version == 0 {
+		return "", nil, err
+	}
+	if name = m.names[version]; name == "" {
+		return "", nil, fmt.Errorf("the database has migration %d, and this FirstTap release does not", version)
+	}
+	if m.journal == nil {
+		text, err := fs.ReadFile(files, string(SQLite)+"/"+name)
+		_, statements = split(string(text))
+		return name, statements, err
+	}
+	for _, s := range m.journal.files[version].down {
+		statements = append(statements, s.sql)
+	}
+	return name, statements, nil
+}
+
 // Count returns how many migrations there are.
 func (m *Migrator) Count() int { return len(m.names) }
 

@@ -238,7 +238,7 @@ func TestKeysAreAudited(t *testing.T) {
 			t.Errorf("%+v, %v", keys, err)
 		}
 		keys, next, err = db.Keys(t.Context(), dispatch.Page{Limit: 1, Cursor: next})
-		if err != nil || len(keys) != 1 || keys[0].ID != "key_1" || keys[0].RevokedAt == nil || next != "" {
+		if err != nil || len(keys) != 1 || keys[0].ID != "key_1" || keys[0].RevokedAt == nil || next == "" {
 			t.Errorf("then %+v, %q, %v", keys, next, err)
 		}
 	})

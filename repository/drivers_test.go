@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/doctor"
+	"firsttap/testkit"
 )
 
 func TestAddDriversAllOrNone(t *testing.T) {
@@ -97,7 +99,74 @@ func TestKeys(t *testing.T) {
 
 		db.exec(t, "UPDATE api_keys SET revoked_at = 1")
 		read(hash("b"), dispatch.Key{}, dispatch.ErrKeyNotFound)
-		db.mustCount(t, 1, "api_keys")
+		db.mustCount(t, 2, "api_keys") // the replaced one too
+	})
+}
+
+// A secret that was replaced does not come back by an instance whose settings were forgotten: that is audited, with a fingerprint.
+func TestReplacedSecretsStayReplaced(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		key := func(letter string) dispatch.Key {
+			return dispatch.Key{ID: dispatch.FirstKeyID, Name: "FIRSTTAP_ADMIN_KEY", Role: dispatch.Admin, Hash: strings.Repeat(letter, 64)}
+		}
+		must(t, db.EnsureKey(t.Context(), key("a")))
+		must(t, db.EnsureKey(t.Context(), key("b")))
+		mustBeError(t, "the old key", db.EnsureKey(t.Context(), key("a")), dispatch.ErrOldSecret)
+		mustBeError(t, "a request with the old key", errorOf(db.KeyByHash(t.Context(), key("a").Hash)), dispatch.ErrKeyNotFound)
+		must(t, errorOf(db.KeyByHash(t.Context(), key("b").Hash)))
+		must(t, db.EnsureKey(t.Context(), key("b")))
+		if e := db.lastAudit(t, dispatch.AuditSecretRefuse); e.Target != dispatch.FirstKeyID || !strings.Contains(e.Detail, `"fingerprint":"aaaaaaaaaaaa"`) {
+			t.Errorf("%+v", e)
+		}
+		for _, step := range []struct {
+			fingerprint, replaced string
+			err                   error
+		}{
+			{"one", "", nil}, {"one", "", nil}, {"two", "one", nil}, {"two", "", nil}, {"one", "", dispatch.ErrOldSecret}, {"two", "", nil}, {"three", "two", nil},
+		} {
+			replaced, err := db.UseSecret(t.Context(), "FIRSTTAP_JWT_SECRET", step.fingerprint)
+			if replaced != step.replaced || !errors.Is(err, step.err) {
+				t.Errorf("%+v: %q, %v", step, replaced, err)
+			}
+		}
+		if e := db.lastAudit(t, dispatch.AuditSecretRefuse); e.Target != "FIRSTTAP_JWT_SECRET" || e.Detail != `{"fingerprint":"one"}` {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// The doctor compares an instance's secrets with those in force.
+func TestDoctorOnSecrets(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		hash := func(letter string) string { return strings.Repeat(letter, 64) }
+		own := Secrets{AdminKey: hash("b"), JWTName: "FIRSTTAP_JWT_SECRET", JWT: "two", PreviousJWT: "one"}
+		mustSay := func(status doctor.Status, edit func(*Secrets), texts ...string) {
+			t.Helper()
+			r, s := doctor.NewReport(doctor.Options{Each: testkit.Patience}), own
+			edit(&s)
+			Examine(t.Context(), r, db.url, true, s)
+			line := r.Lines[len(r.Lines)-1]
+			if line.Check != "database.secrets" || line.Status != status {
+				t.Errorf("%+v, want %s", line, status)
+			}
+			for _, text := range texts {
+				if !strings.Contains(line.Found, text) {
+					t.Errorf("%q does not say %s", line.Found, text)
+				}
+			}
+		}
+		as := func(*Secrets) {}
+		mustSay(doctor.OK, as)
+		must(t, db.EnsureKey(t.Context(), dispatch.Key{ID: dispatch.FirstKeyID, Role: dispatch.Admin, Hash: hash("a")}))
+		must(t, errorOf(db.UseSecret(t.Context(), own.JWTName, "one")))
+		mustSay(doctor.Warning, as, "bbbbbbbbbbbb", "aaaaaaaaaaaa", "next start")
+		must(t, db.EnsureKey(t.Context(), dispatch.Key{ID: dispatch.FirstKeyID, Role: dispatch.Admin, Hash: hash("b")}))
+		mustSay(doctor.OK, as) // the JWT secret in force is the previous one
+		must(t, errorOf(db.UseSecret(t.Context(), own.JWTName, "two")))
+		mustSay(doctor.OK, as)
+		mustSay(doctor.Fails, func(s *Secrets) { s.AdminKey = hash("a") }, "FIRSTTAP_ADMIN_KEY", "aaaaaaaaaaaa", "bbbbbbbbbbbb")
+		mustSay(doctor.Fails, func(s *Secrets) { s.JWT = "one" }, "FIRSTTAP_JWT_SECRET", "one", "two", "was replaced")
+		mustSay(doctor.Fails, func(s *Secrets) { s.JWT = "three" }, "FIRSTTAP_JWT_SECRET", "three", "two")
 	})
 }
 

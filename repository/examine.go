@@ -28,6 +28,7 @@ const (
 	checkDurability = "database.durability"
 	checkClock      = "database.clock"
 	checkMigrations = "database.migrations"
+	checkSecrets    = "database.secrets"
 )
 
 // databaseSetting and replicaSetting name the settings with the URLs of the servers.
@@ -46,9 +47,12 @@ const (
 	dialLimit = 3 * time.Second
 )
 
-// Examine checks the database at url, and changes nothing in it. atStart says that a start applies missing migrations. It returns why
-// locks that a session holds do not work there, "" if they do.
-func Examine(ctx context.Context, r *doctor.Report, url string, atStart bool) (noSessionLocks string) {
+// Secrets are those of an instance: the hash of its admin key, and the fingerprints of its JWT secrets, "" for none.
+type Secrets struct{ AdminKey, JWTName, JWT, PreviousJWT string }
+
+// Examine checks the database at url, and changes nothing in it. atStart says that a start applies missing migrations. The secrets are
+// compared with those in force, unless there are none. It returns why locks that a session holds do not work there, "" if they do.
+func Examine(ctx context.Context, r *doctor.Report, url string, atStart bool, own Secrets) (noSessionLocks string) {
 	if path, ok := strings.CutPrefix(url, "sqlite://"); ok {
 		examineSQLite(ctx, r, path, atStart)
 		return ""
@@ -65,6 +69,9 @@ func Examine(ctx context.Context, r *doctor.Report, url string, atStart bool) (n
 	}
 	for i, check := range checks {
 		r.Check(ctx, rest[i], check)
+	}
+	if own != (Secrets{}) {
+		r.Check(ctx, checkSecrets, func(ctx context.Context) doctor.Finding { return e.secrets(ctx, own) })
 	}
 	return e.noSessionLocks
 }
@@ -87,7 +94,7 @@ func (e *examination) close() {
 	}
 }
 
-// connect opens one connection to find the version, and then a pool with the sessions that this version needs.
+// connect opens one connection to find the version, and then a pool.
 func (e *examination) connect(ctx context.Context, url string) doctor.Finding {
 	var err error
 	if e.config, err = MySQLConfig(url); err != nil {
@@ -99,9 +106,7 @@ func (e *examination) connect(ctx context.Context, url string) doctor.Finding {
 	if e.version, err = versionAt(ctx, e.config); err != nil {
 		return doctor.Failure(fmt.Sprintf("%s: %v", at, err), e.afterNoConnection(err))
 	}
-	session := e.config.Clone()
-	setSession(session, e.version, usualPatience)
-	connector, err := driver.NewConnector(session)
+	connector, err := driver.NewConnector(e.config)
 	if err != nil {
 		return doctor.Failure(err.Error(), "correct "+e.setting)
 	}
@@ -142,6 +147,9 @@ func (e *examination) afterNoConnection(err error) string {
 			return "the server is without the majority of its Galera cluster: bring the other nodes back, or use one of the majority"
 		}
 		return "see the server's error"
+	}
+	if errors.Is(err, errLogFormat) {
+		return "set binlog_format=ROW"
 	}
 	if n := (net.Error)(nil); errors.As(err, &n) || errors.Is(err, driver.ErrInvalidConn) || errors.Is(err, io.EOF) {
 		return "check that the server runs at that address and that no firewall is between"
@@ -203,21 +211,29 @@ func (e *examination) role(ctx context.Context) doctor.Finding {
 // isolation looks at a session like a Store's, and at what the server refuses in such a session.
 func (e *examination) isolation(ctx context.Context) doctor.Finding {
 	var level string
-	if err := e.db.QueryRowContext(ctx, "SELECT @@"+isolationVariable(e.version)).Scan(&level); err != nil {
+	if err := e.db.QueryRowContext(ctx, "SELECT /*M! @@tx_isolation *//*!80000 @@transaction_isolation */").Scan(&level); err != nil {
 		return doctor.Failure(err.Error(), "see the server's error")
 	}
 	if level != "READ-COMMITTED" {
 		return doctor.Failure("sessions are "+level+", although FirstTap asks for READ-COMMITTED",
 			"a proxy drops what clients SET: let it keep sessions apart, or connect to the server itself")
 	}
-	logs, err := showValues(ctx, e.db, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format')")
-	if err != nil {
-		return doctor.Failure(err.Error(), "see the server's error")
-	}
-	if logs["log_bin"] == "ON" && logs["binlog_format"] == "STATEMENT" {
-		return doctor.Failure("binlog_format=STATEMENT: the server refuses writes under READ-COMMITTED", "set binlog_format=ROW")
+	if err := checkLogFormat(ctx, e.db); err != nil {
+		return doctor.Failure(err.Error(), e.afterNoConnection(err))
 	}
 	return doctor.Good(level)
+}
+
+// errLogFormat says that a server writes nothing in sessions like ours.
+var errLogFormat = errors.New("binlog_format=STATEMENT: the server refuses writes under READ-COMMITTED")
+
+// checkLogFormat returns errLogFormat if the server has the setting, which a session can't change without a privilege.
+func checkLogFormat(ctx context.Context, db *sql.DB) error {
+	logs, err := showValues(ctx, db, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format')")
+	if err == nil && logs["log_bin"] == "ON" && logs["binlog_format"] == "STATEMENT" {
+		err = errLogFormat
+	}
+	return err
 }
 
 func (e *examination) durability(ctx context.Context) doctor.Finding {

@@ -61,7 +61,8 @@ func (e *examination) replicates(ctx context.Context, primary *examination) doct
 		return doctor.Failure(err.Error(), seeError)
 	}
 	if own == others {
-		return doctor.Failure("it is the primary itself, which answers all lists then", "lead "+replicaSetting+" to a replica, or leave it unset")
+		return doctor.Doubt("it is the primary itself, as after a failover: it answers all lists",
+			"lead "+replicaSetting+" to a replica again, or leave it unset")
 	}
 	var readOnly bool
 	if err := e.db.QueryRowContext(ctx, "SELECT "+readOnlySQL).Scan(&readOnly); err != nil {

@@ -21,7 +21,7 @@ func TestDoctorOnShedLocksOwnTable(t *testing.T) {
 	} {
 		db.exec(t, "ALTER TABLE shedlock "+c.alter)
 		r := doctor.NewReport(doctor.Options{Each: testkit.Patience})
-		Examine(t.Context(), r, db.url, false)
+		Examine(t.Context(), r, db.url, false, Secrets{})
 		for _, line := range r.Lines {
 			if line.Check == checkClock && (line.Status != c.want || strings.Contains(line.Found, "shedlock") != (c.want == doctor.Warning)) {
 				t.Errorf("%s: %+v", c.alter, line)

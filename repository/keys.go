@@ -2,7 +2,9 @@ package repository
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"gorm.io/gorm"
@@ -22,9 +24,12 @@ type keyRow struct {
 
 func (keyRow) TableName() string { return "api_keys" }
 
-// EnsureKey writes a key, or replaces the one with its id. It writes nothing if the same key is stored already.
+// EnsureKey writes a key, or puts it in the place of the one with its id, which is kept as a revoked key. It writes nothing if the same
+// key is stored already. ErrOldSecret if the key was replaced or revoked before, or is another's: an instance whose settings were forgotten does
+// not bring it back; that is audited.
 func (s *Store) EnsureKey(ctx context.Context, k dispatch.Key) error {
-	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	old := false
+	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		before, now, err := s.lockKey(tx, k.ID)
 		if err != nil && !errors.Is(err, dispatch.ErrKeyNotFound) {
 			return err
@@ -32,17 +37,86 @@ func (s *Store) EnsureKey(ctx context.Context, k dispatch.Key) error {
 		if err == nil && before.key() == k {
 			return nil
 		}
-		if err == nil {
-			err = tx.Model(&keyRow{}).Where("id = ?", k.ID).
-				Updates(map[string]any{"name": k.Name, "role": k.Role.String(), "hash": k.Hash}).Error
-		} else {
+		var others int64
+		if err := tx.Model(&keyRow{}).Where("hash = ? AND id <> ?", k.Hash, k.ID).Count(&others).Error; err != nil {
+			return unavailable(err)
+		}
+		detail := keyDetail(k)
+		detail["fingerprint"] = dispatch.Fingerprint(k.Hash)
+		if old = others > 0; old {
+			return audit(tx, dispatch.AuditSecretRefuse, k.ID, detail, now)
+		}
+		if err != nil {
 			err = tx.Create(newKeyRow(k, now)).Error // a concurrent insert makes this a duplicate, and the next try reads it
+		} else {
+			err = s.replaceKey(tx, before, k, now)
 		}
 		if err != nil {
 			return unavailable(err)
 		}
-		return audit(tx, dispatch.AuditKeyCreate, k.ID, keyDetail(k), now)
+		return audit(tx, dispatch.AuditKeyCreate, k.ID, detail, now)
 	})
+	if err == nil && old {
+		err = dispatch.ErrOldSecret
+	}
+	return err
+}
+
+// replaceKey puts k in the place of the key with its id. If it has another secret, the replaced one stays as a revoked key.
+func (s *Store) replaceKey(tx *gorm.DB, before keyRow, k dispatch.Key, now time.Time) error {
+	err := tx.Model(&keyRow{}).Where("id = ?", k.ID).Updates(map[string]any{"name": k.Name, "role": k.Role.String(), "hash": k.Hash}).Error
+	if err != nil || before.Hash == k.Hash {
+		return err
+	}
+	ended := micros(now)
+	before.ID, before.Name, before.RevokedAt = dispatch.NewUniqueID(dispatch.KeyPrefix, now), before.Name+" (replaced)", &ended
+	return tx.Create(&before).Error
+}
+
+// secretHistory bounds how many replaced secrets of a name are remembered.
+const secretHistory = 100
+
+// UseSecret puts the secret with that fingerprint in force unless it was replaced before, and returns the fingerprint of the one that it
+// replaces, "" for none. The trail remembers the fingerprints. ErrOldSecret if the secret was replaced before; that is audited.
+func (s *Store) UseSecret(ctx context.Context, name, fingerprint string) (replaced string, err error) {
+	old := false
+	err = s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+		known, err := secretsInTrail(tx, name)
+		if err != nil || len(known) > 0 && known[0] == fingerprint {
+			return err
+		}
+		now, err := s.clock(tx)
+		if err != nil {
+			return err
+		}
+		detail := map[string]any{"fingerprint": fingerprint}
+		if old = slices.Contains(known, fingerprint); old {
+			return audit(tx, dispatch.AuditSecretRefuse, name, detail, now)
+		}
+		if len(known) > 0 {
+			replaced = known[0]
+		}
+		return audit(tx, dispatch.AuditSecretChange, name, detail, now)
+	})
+	if err == nil && old {
+		err = dispatch.ErrOldSecret
+	}
+	return replaced, err
+}
+
+// secretsInTrail returns the fingerprints that secrets of that name have had, the one in force first.
+func secretsInTrail(db *gorm.DB, name string) (known []string, err error) {
+	var details []string
+	err = db.Model(&auditRow{}).Where("target = ? AND action = ?", name, dispatch.AuditSecretChange).
+		Order("id DESC").Limit(secretHistory).Pluck("detail", &details).Error
+	for _, text := range details {
+		var detail struct{ Fingerprint string }
+		if err := json.Unmarshal([]byte(text), &detail); err != nil {
+			return nil, err
+		}
+		known = append(known, detail.Fingerprint)
+	}
+	return known, unavailable(err)
 }
 
 // AddKey writes a new key. If the request was carried out before, AddKey returns its key as it is now; ErrKeyReused if that

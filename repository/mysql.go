@@ -1,11 +1,12 @@
 package repository
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
+	"math"
 	"net/url"
 	"strconv"
 	"strings"
@@ -34,17 +35,12 @@ const (
 	usualPatience = time.Second
 	// A backstop for a frozen server. Contexts end calls earlier.
 	ioTimeout = 10 * time.Second
-	// The server ends a session that is silent for this long, with its transaction: a frozen or lost instance does not hold a
-	// row for the default of eight hours.
-	sessionTimeout = "wait_timeout"
-	sessionSeconds = 60
 	// The server executes a read for so much less than the client waits, so that it does not go on without the client. MariaDB applies
 	// the limit to every statement, so only the pool for reads has it.
 	serverGivesUpBefore = time.Second
 	// relayRecheck is how old the check of a relay's connection may be. The relay mostly writes, so a read-only server shows
 	// anyway.
-	relayRecheck          = time.Second
-	migrateSessionSeconds = 7 * 24 * 60 * 60
+	relayRecheck = time.Second
 )
 
 // mysqlNow is the SQL for the server's clock in microseconds.
@@ -57,16 +53,12 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 	}
 	config.Timeout, config.ReadTimeout = 2*o.Patience, max(ioTimeout, 2*o.Patience)
 	log := o.Log
-	version, err := serverVersion(ctx, config, log)
+	version, err := serverVersion(ctx, config)
 	if err != nil {
-		return nil, fmt.Errorf("database %s: %w", config.Addr, err)
+		e := examination{setting: databaseSetting, conns: instanceConns, config: config}
+		return nil, fmt.Errorf("database %s: %w; %s", config.Addr, err, e.afterNoConnection(err))
 	}
-	setSession(config, version, o.Patience)
-	readLimit, unit := "max_execution_time", time.Millisecond
-	if isMariaDB(version) {
-		readLimit, unit = "max_statement_time", time.Second
-	}
-
+	config.Params[rowLockWait] = seconds(o.Patience)
 	s := &Store{log: log, options: o, looks: newLooks(), early: make(chan earlyEvent, maxEarly)}
 	at := &server{}
 	quick := config.Clone()
@@ -78,7 +70,7 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	reading := config.Clone()
-	reading.Params[readLimit] = strconv.Itoa(int((config.ReadTimeout - serverGivesUpBefore) / unit))
+	limitReads(reading, config.ReadTimeout-serverGivesUpBefore)
 	if s.general, err = s.primaryPool(reading, generalConns, 0, at); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -95,7 +87,8 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	brief := quick.Clone()
-	brief.Params[readLimit], brief.Params["lock_wait_timeout"] = strconv.Itoa(int(o.Patience/unit)), seconds(o.Patience)
+	limitReads(brief, o.Patience)
+	brief.Params[tableLockWait] = seconds(o.Patience)
 	if s.lookPool, err = s.primaryPool(brief, lookConns, neverRecheck, at); err != nil { // a look contains the check
 		return nil, errors.Join(err, s.Close())
 	}
@@ -121,7 +114,6 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 			slow := config.Clone()
 			slow.ReadTimeout, slow.WriteTimeout = 0, 0
 			slow.RejectReadOnly = false // the operator gets the server's error
-			// A session that waits for another one's step must not end.
 			slow.Params[sessionTimeout] = strconv.Itoa(migrateSessionSeconds)
 			connector, err := driver.NewConnector(slow)
 			if err != nil {
@@ -141,35 +133,14 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	if o.ReplicaURL != "" {
-		if err := s.openReplica(o.ReplicaURL, version, readLimit, unit); err != nil {
+		if err := s.openReplica(o.ReplicaURL, version); err != nil {
 			return nil, errors.Join(fmt.Errorf("the replica: %w", err), s.Close())
 		}
 	}
 	return s, nil
 }
 
-// setSession sets what the sessions of all pools have in common.
-func setSession(config *driver.Config, version string, patience time.Duration) {
-	// Under REPEATABLE READ a transaction goes on reading PENDING after another has claimed the dispatch, and gap locks make
-	// unrelated inserts wait.
-	config.Params[isolationVariable(version)] = "'READ-COMMITTED'"
-	config.Params["innodb_lock_wait_timeout"] = seconds(patience)
-	config.Params[sessionTimeout] = strconv.Itoa(sessionSeconds)
-	config.Params["sql_mode"] = "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
-	if isTiDB(version) {
-		setTiDBSession(config)
-	}
-}
-
 func isMariaDB(version string) bool { return strings.Contains(version, "MariaDB") }
-
-// isolationVariable is the name of the variable for the isolation level.
-func isolationVariable(version string) string {
-	if isMariaDB(version) {
-		return "tx_isolation"
-	}
-	return "transaction_isolation"
-}
 
 // CheckURL reports what is wrong with a mysql:// URL, without connecting.
 func CheckURL(rawURL string) error {
@@ -190,13 +161,22 @@ func MySQLConfig(rawURL string) (*driver.Config, error) {
 	if u.Hostname() == "" || name == "" || strings.Contains(name, "/") {
 		return nil, errors.New("the database URL lacks a host or a database name")
 	}
+	if u.Fragment != "" {
+		return nil, errors.New("the database URL has a #: write %23 for one in a password")
+	}
+	if port, err := strconv.Atoi(cmp.Or(u.Port(), "3306")); err != nil || port < 1 || port > math.MaxUint16 {
+		return nil, errors.New("the database URL's port is not from 1 to 65535")
+	}
 	options, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
 		return nil, errors.New("the database URL's options can't be parsed")
 	}
-	for key := range options {
+	for key, values := range options {
 		if key != "tls" {
 			return nil, fmt.Errorf("the database URL has an option %q; the only one is tls", key)
+		}
+		if len(values) > 1 || values[0] == "" {
+			return nil, errors.New("the database URL's option tls has no value, or several: want one, such as true")
 		}
 	}
 	config := driver.NewConfig()
@@ -213,33 +193,22 @@ func MySQLConfig(rawURL string) (*driver.Config, error) {
 	config.RejectReadOnly = true    // closes a connection whose server takes no writes any more
 	config.Timeout, config.ReadTimeout, config.WriteTimeout = 2*usualPatience, ioTimeout, ioTimeout
 	config.Logger = driver.Logger(&driver.NopLogger{}) // every error is returned, and logged where it is handled
-	config.Params = map[string]string{}
+	config.Params = sessionParams()
 	return config, nil
 }
 
-// serverVersion waits until the server is reachable and takes writes, and returns its version.
-func serverVersion(ctx context.Context, config *driver.Config, log *slog.Logger) (version string, err error) {
+// serverVersion returns the version of a server that takes writes. errLogFormat.
+func serverVersion(ctx context.Context, config *driver.Config) (version string, err error) {
 	connector, err := newPrimary(config, 1, 0, &server{})
 	if err != nil {
 		return "", err
 	}
 	db := sql.OpenDB(connector)
 	defer db.Close()
-	retry := time.NewTicker(500 * time.Millisecond)
-	defer retry.Stop()
-	for {
-		err := db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version)
-		var refused *driver.MySQLError
-		if err == nil || errors.As(err, &refused) {
-			return version, err
-		}
-		log.Warn("the database is not reachable yet; will retry", "address", config.Addr, "error", err)
-		select {
-		case <-ctx.Done():
-			return "", err
-		case <-retry.C:
-		}
+	if err = db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err == nil {
+		err = checkLogFormat(ctx, db)
 	}
+	return version, err
 }
 
 // primaryPool returns a pool of connections to the server, which are checked when they are taken from the pool after that time.
@@ -273,8 +242,6 @@ func commits(ctx context.Context, probe *sql.DB) error {
 	return err
 }
 
-func seconds(d time.Duration) string { return strconv.Itoa(int(d.Seconds())) }
-
 func limitPool(pool *sql.DB, conns int) *sql.DB {
 	pool.SetMaxOpenConns(conns)
 	pool.SetMaxIdleConns(conns)
@@ -298,8 +265,6 @@ func OpenPool(url string, conns int) (*sql.DB, migrations.Dialect, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	config.Params["innodb_lock_wait_timeout"] = seconds(usualPatience)
-	config.Params[sessionTimeout] = strconv.Itoa(sessionSeconds)
 	connector, err := newPrimary(config, conns, 0, &server{})
 	if err != nil {
 		return nil, "", err

@@ -120,7 +120,7 @@ func setsOf(text string) ([]string, error) {
 }
 
 // openReplica returns the replica at url, without connecting to it: an instance starts without its replica, too.
-func (s *Store) openReplica(url, version, readLimit string, unit time.Duration) error {
+func (s *Store) openReplica(url, version string) error {
 	config, err := MySQLConfig(url)
 	if err != nil {
 		return err
@@ -128,8 +128,8 @@ func (s *Store) openReplica(url, version, readLimit string, unit time.Duration) 
 	config.RejectReadOnly = false // it is read-only
 	patience := s.options.Patience
 	config.Timeout, config.ReadTimeout = patience/answerShare, max(ioTimeout, 2*patience)
-	setSession(config, version, patience)
-	config.Params[readLimit] = strconv.Itoa(int(max(replicaRead, patience) / unit))
+	config.Params[rowLockWait] = seconds(patience)
+	limitReads(config, max(replicaRead, patience))
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"github.com/glebarez/sqlite"
 	"gorm.io/gorm"
 
+	"firsttap/doctor"
 	"firsttap/migrations"
 )
 
@@ -21,10 +22,14 @@ const sqliteReaders = 4
 
 func openSQLite(ctx context.Context, path string, o Options) (*Store, error) {
 	s := &Store{log: o.Log, options: o, looks: newLooks(), early: make(chan earlyEvent, maxEarly)}
+	f, _ := examineFile(path)
+	if f.Status == doctor.Fails {
+		return nil, errors.New(f.Found + "; " + f.Next)
+	}
 	var err error
 	// SQLite has one writer at a time: a second connection would only wait for the file, in no order.
 	if s.claims, err = s.sqlitePool(ctx, path, 1); err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.Close())
 	}
 	if s.general, err = s.sqlitePool(ctx, path, sqliteReaders); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -119,10 +124,14 @@ func (s *Store) sqlitePool(ctx context.Context, path string, conns int) (*gorm.D
 		return nil, err
 	}
 	s.closers = append(s.closers, pool.Close)
-	for end := time.Now().Add(wait); isBusy(pool.PingContext(ctx)) && time.Now().Before(end); {
-		time.Sleep(walPause)
+	for end := time.Now().Add(wait); ; time.Sleep(walPause) {
+		switch err := pool.PingContext(ctx); {
+		case err == nil:
+			return gorm.Open(&sqlite.Dialector{Conn: pool}, gormConfig())
+		case !isBusy(err) || time.Now().After(end):
+			return nil, fmt.Errorf("%s can't be opened: %w; %s", path, err, afterNoFile(path, err))
+		}
 	}
-	return gorm.Open(&sqlite.Dialector{Conn: pool}, gormConfig())
 }
 
 // walPause is the time between two attempts to give a new file a write-ahead log. SQLite does not wait for another process that does the

@@ -9,6 +9,7 @@ import (
 	"database/sql"
 	"errors"
 	"log/slog"
+	"math"
 	"strings"
 	"time"
 
@@ -114,8 +115,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Open connects to the database that url names: mysql://user:password@host:port/name or sqlite://path. While the server
-// does not answer it tries again, until ctx ends.
+// Open connects to the database that url names: mysql://user:password@host:port/name or sqlite://path. While the database can't be
+// used for a reason that passes it tries again, until ctx ends.
 func Open(ctx context.Context, url string, o Options) (s *Store, err error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -123,17 +124,20 @@ func Open(ctx context.Context, url string, o Options) (s *Store, err error) {
 	if o.Patience == 0 {
 		o.Patience = usualPatience
 	}
-	scheme, rest, found := strings.Cut(url, "://")
-	switch {
-	case found && scheme == "mysql":
-		s, err = openMySQL(ctx, url, o)
-	case found && scheme == "sqlite" && rest != "" && o.ReplicaURL != "":
-		err = errors.New("an SQLite database has no replica")
-	case found && scheme == "sqlite" && rest != "":
-		s, err = openSQLite(ctx, rest, o)
-	default:
-		err = errors.New("a database URL is mysql://user:password@host:port/name or sqlite://path")
-	}
+	const untilTheEnd = math.MaxInt64
+	err = UntilReachable(ctx, untilTheEnd, o.Log, func() error {
+		switch path, ok := strings.CutPrefix(url, "sqlite://"); {
+		case ok && o.ReplicaURL != "":
+			err = errors.New("an SQLite database has no replica")
+		case ok && path != "":
+			s, err = openSQLite(ctx, path, o)
+		case strings.HasPrefix(url, "mysql://"):
+			s, err = openMySQL(ctx, url, o)
+		default:
+			err = errors.New("a database URL is mysql://user:password@host:port/name or sqlite://path")
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

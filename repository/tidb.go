@@ -6,8 +6,6 @@ import (
 	"errors"
 	"strings"
 
-	mysqldriver "github.com/go-sql-driver/mysql"
-
 	"firsttap/migrations"
 )
 
@@ -35,13 +33,6 @@ func durabilityOf(version string) func(context.Context, *sql.DB) ([]string, erro
 		return func(context.Context, *sql.DB) ([]string, error) { return nil, nil }
 	}
 	return mysqlDurability
-}
-
-// setTiDBSession makes the sessions of all pools lock rows when they write them, and refuse a duplicate key then, as MySQL does. Both are
-// the defaults of a new cluster; one that began as an early version may do either at the COMMIT.
-func setTiDBSession(config *mysqldriver.Config) {
-	config.Params["tidb_txn_mode"] = "'pessimistic'"
-	config.Params["tidb_constraint_check_in_place_pessimistic"] = "1"
 }
 
 // Error numbers of TiDB for a transaction that lost against another, and wrote nothing.

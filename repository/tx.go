@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
+	"strings"
 	"time"
 
 	"gorm.io/gorm"
@@ -34,12 +36,33 @@ func (s *Store) transact(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) 
 	return nil
 }
 
-// unavailable wraps a database error in ErrUnavailable, unless it is ErrUnavailable or ErrUnknown already.
+// unavailable wraps a database error in ErrUnavailable, or in ErrInvalidValue if it is about a value, unless it is one of these or ErrUnknown
+// already.
 func unavailable(err error) error {
-	if err == nil || errors.Is(err, dispatch.ErrUnknown) || errors.Is(err, dispatch.ErrUnavailable) {
+	if err == nil || errors.Is(err, dispatch.ErrUnknown) || errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrInvalidValue) {
 		return err
 	}
+	if isServerError(err, aboutValues...) {
+		return &dispatch.InvalidValueError{Field: fieldIn(err.Error()), Err: err}
+	}
 	return fmt.Errorf("%w: %w", dispatch.ErrUnavailable, err)
+}
+
+// aboutValues are the numbers of a server's errors about a value: too long, out of range, null, in characters that the column or the server
+// does not have, no JSON, or against a check.
+var aboutValues = []uint16{1048, 1264, 1265, 1267, 1292, 1300, 1366, 1367, 1406, 1690, 1977, 3140, 3141, 3156, 3819, 3854, 3988, 4025}
+
+// columnIn is the column in the text of such an error, as MySQL and MariaDB quote it, with or without database and table.
+var columnIn = regexp.MustCompile("(?:[Cc]olumn|CONSTRAINT) ((?:['`][^'`]+['`][.]?)+)")
+
+// fieldIn returns the name of the request's field that is stored in the column of an error, "" if the error names none.
+func fieldIn(text string) string {
+	found := columnIn.FindStringSubmatch(text)
+	if found == nil {
+		return ""
+	}
+	names := strings.FieldsFunc(found[1], func(r rune) bool { return strings.ContainsRune("'`.", r) })
+	return strings.Replace(names[len(names)-1], "fee_", "fee.", 1)
 }
 
 // transactWithRetry runs fn in a transaction, and repeats it after a deadlock, a duplicate key or a conflict with a

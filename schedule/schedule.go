@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -71,6 +72,15 @@ func JobsUnderLock(jobs []Job, lock string) (names []string) {
 		}
 	}
 	return names
+}
+
+// LockNames returns the names of the locks under which the jobs run.
+func LockNames(jobs []Job) (names []string) {
+	for _, j := range jobs {
+		names = append(names, j.lockName())
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // RunStore is where runs are recorded; see repository.Store.

@@ -49,7 +49,7 @@ func withSQLite(servers []string) []string {
 func EmptyURL(t testing.TB, kind string) string {
 	t.Helper()
 	if kind == SQLite {
-		return "sqlite://" + filepath.Join(t.TempDir(), "first tap?.db") // a name that a URL has to escape
+		return "sqlite://" + filepath.Join(t.TempDir(), "first tap%.db") // a name that a URL has to escape
 	}
 	return freshDatabase(t, kind)
 }

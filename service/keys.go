@@ -35,9 +35,12 @@ type Keys struct {
 // NewKeys returns Keys over store.
 func NewKeys(store KeyStore) *Keys { return &Keys{store: store, cache: newKeyCache(store)} }
 
-// StoreFirst stores key as the first key, role admin, in place of the previous one.
+// Fingerprint names a secret without telling it.
+func Fingerprint(secret string) string { return dispatch.Fingerprint(HashKey(secret)) }
+
+// StoreFirst stores key as the first key, role admin, in place of the previous one. ErrOldSecret.
 func (k *Keys) StoreFirst(ctx context.Context, key string) error {
-	hash := hashKey(key)
+	hash := HashKey(key)
 	err := k.store.EnsureKey(ctx, dispatch.Key{ID: dispatch.FirstKeyID, Name: "FIRSTTAP_ADMIN_KEY", Role: dispatch.Admin, Hash: hash})
 	if err == nil {
 		k.cache.add(hash, dispatch.FirstKeyID)
@@ -46,13 +49,13 @@ func (k *Keys) StoreFirst(ctx context.Context, key string) error {
 }
 
 // KnownID returns the identifier of the key with that secret if the cache has the key, without a statement. The key may have been revoked.
-func (k *Keys) KnownID(key string) (string, bool) { return k.cache.id(hashKey(key)) }
+func (k *Keys) KnownID(key string) (string, bool) { return k.cache.id(HashKey(key)) }
 
 // Authenticate returns the key with that secret, ErrUnauthenticated, or ErrUnavailable. A key in the cache is looked up in the
 // database, so that a revocation takes effect at once. For any other key it first calls may, unless may is nil. If may
 // returns true, the refreshed cache decides. If may returns false, the key gets ErrTooManyFailures unless a recent cache has it.
 func (k *Keys) Authenticate(ctx context.Context, key string, may func() bool) (dispatch.Key, error) {
-	hash := hashKey(key)
+	hash := HashKey(key)
 	if !k.cache.has(hash) {
 		if err := k.find(ctx, hash, may); err != nil {
 			return dispatch.Key{}, err
@@ -94,7 +97,7 @@ const secretPrefix = "ftk_"
 // ErrKeyReused, ErrUnavailable, ErrUnknown.
 func (k *Keys) Create(ctx context.Context, name string, role dispatch.Role, by string) (dispatch.KeyRecord, string, error) {
 	secret := newSecret(ctx, by)
-	hash := hashKey(secret)
+	hash := HashKey(secret)
 	made, err := k.store.AddKey(ctx, dispatch.Key{ID: idempotency.KeyID(ctx, time.Now()), Name: name, Role: role, Hash: hash})
 	if err == nil {
 		k.cache.add(hash, made.ID)
@@ -128,8 +131,8 @@ func (k *Keys) List(ctx context.Context, page dispatch.Page) ([]dispatch.KeyReco
 // ErrKeyNotFound, ErrFirstKey.
 func (k *Keys) Revoke(ctx context.Context, id string) error { return k.store.RevokeKey(ctx, id) }
 
-// hashKey uses no salt and no stretching: keys are random or, the first one, long.
-func hashKey(key string) string {
+// HashKey returns what is stored of a key. It uses no salt and no stretching: keys are random or, the first one, long.
+func HashKey(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:])
 }

@@ -59,7 +59,7 @@ func TestKeys(t *testing.T) {
 			}
 		}
 	}
-	for _, bad := range []string{"", " three", "Three", "three\n", hashKey("three"), strings.Repeat("x", 1<<16), "\xff", "' OR 1=1 --"} {
+	for _, bad := range []string{"", " three", "Three", "three\n", HashKey("three"), strings.Repeat("x", 1<<16), "\xff", "' OR 1=1 --"} {
 		if known(bad) {
 			t.Errorf("%.20q is a key", bad)
 		}

@@ -160,7 +160,9 @@ func TestDoctorOnAReplica(t *testing.T) {
 		keepsUp("warning replica.role")
 		replica.exec("SET GLOBAL read_only = ON")
 
-		ask("FIRSTTAP_DATABASE_READ_URL="+primary+"?tls=false").mustFail(t, "replica.role", "the primary itself")
+		if line := ask("FIRSTTAP_DATABASE_READ_URL=" + primary + "?tls=false").line("replica.role"); !strings.HasPrefix(line, "warning it is the primary itself") {
+			t.Errorf("replica.role: %s", line)
+		}
 		ask("FIRSTTAP_DATABASE_READ_URL="+primary).mustFail(t, "settings", "FIRSTTAP_DATABASE_READ_URL")
 		r.Lag()
 		OpenDatabase(t, primary).exec("UPDATE api_keys SET name = 'another'")

@@ -111,9 +111,9 @@ func TestMigrateOff(t *testing.T) {
 		}
 		env := testkit.Settings("FIRSTTAP_DATABASE_URL", url, "FIRSTTAP_ADMIN_KEY", AdminKey,
 			"FIRSTTAP_JWT_SECRET", JWTSecret, "FIRSTTAP_MIGRATE", "off")
-		migrate := func(arg string) {
+		migrate := func(args ...string) {
 			t.Helper()
-			if _, err := command(t, env, "migrate", arg); err != nil {
+			if _, err := command(t, env, append([]string{"migrate"}, args...)...); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -126,7 +126,7 @@ func TestMigrateOff(t *testing.T) {
 		}
 		migrate("up")
 		starts(off...)
-		migrate("down")
+		migrate("down", "--yes")
 		refused()
 		migrate("up")
 		if _, err := db.DB.Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, TRUE)"); err != nil {

@@ -34,7 +34,7 @@ func TestMistakesAreFound(t *testing.T) {
 		"an unknown setting":         {func(m *manifests) { m.settings.Data["FIRSTTAP_LOGS"] = "info" }, "config does not know FIRSTTAP_LOGS"},
 		"a setting that is refused":  {func(m *manifests) { m.settings.Data["FIRSTTAP_TIMEZONE"] = "Seoul" }, "FIRSTTAP_TIMEZONE"},
 		"a pod without the secret":   {func(m *manifests) { without(app(m), "FIRSTTAP_JWT_SECRET") }, "FIRSTTAP_JWT_SECRET: it must be set"},
-		"a job without the key":      {func(m *manifests) { without(&m.job.Spec.Template.Spec.Containers[0], "FIRSTTAP_ADMIN_KEY") }, "FIRSTTAP_ADMIN_KEY: it must be set"},
+		"a pod without the key":      {func(m *manifests) { without(app(m), "FIRSTTAP_ADMIN_KEY") }, "FIRSTTAP_ADMIN_KEY: it must be set"},
 		"another key of the secret":  {func(m *manifests) { app(m).Env[0].ValueFrom.SecretKeyRef.Key = "url" }, "firsttap/url"},
 		"pods that migrate":          {func(m *manifests) { delete(m.settings.Data, "FIRSTTAP_MIGRATE") }, "the pods migrate too"},
 		"root":                       {func(m *manifests) { pod(m).SecurityContext.RunAsNonRoot = nil }, "pod: it is not root"},

@@ -141,7 +141,7 @@ export const admin = {
       "driver.create": "driver.create", "driver.update": "driver.update", "driver.suspend": "driver.suspend", "driver.reinstate": "driver.reinstate",
       "driver.token": "driver.token", "driver.tokens_revoke": "driver.tokens_revoke", "driver.erase": "driver.erase", "driver.export": "driver.export", "drivers.bulk": "drivers.bulk", "driver.duty": "driver.duty",
       "device.put": "device.put", "device.delete": "device.delete", "session.create": "session.create", "session.refuse": "session.refuse",
-      "key.create": "key.create", "key.revoke": "key.revoke", "notification.redrive": "notification.redrive", "job.run": "job.run",
+      "key.create": "key.create", "key.revoke": "key.revoke", "secret.change": "secret.change", "secret.refuse": "secret.refuse", "notification.redrive": "notification.redrive", "job.run": "job.run",
       "webhook.create": "webhook.create", "webhook.update": "webhook.update", "webhook.delete": "webhook.delete", "webhook.rotate": "webhook.rotate",
       "webhook.test": "webhook.test", "webhook.resend": "webhook.resend", "webhook.replay": "webhook.replay",
     },

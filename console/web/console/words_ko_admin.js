@@ -140,7 +140,7 @@ export const admin = {
     actions: {
       "driver.create": "기사 등록", "driver.update": "기사 수정", "driver.suspend": "이용 정지", "driver.reinstate": "정지 해제", "driver.token": "토큰 발급",
       "driver.tokens_revoke": "모든 토큰 폐기", "driver.erase": "개인정보 삭제", "driver.export": "보관 정보 내려받기", "drivers.bulk": "기사 일괄 등록", "driver.duty": "근무 변경", "device.put": "기기 등록", "device.delete": "기기 삭제",
-      "session.create": "로그인", "session.refuse": "로그인 거부", "key.create": "키 생성", "key.revoke": "키 폐기", "notification.redrive": "푸시 다시 보내기",
+      "session.create": "로그인", "session.refuse": "로그인 거부", "key.create": "키 생성", "key.revoke": "키 폐기", "secret.change": "비밀 값 교체", "secret.refuse": "옛 비밀 값 거부", "notification.redrive": "푸시 다시 보내기",
       "job.run": "예약 작업 실행",
       "webhook.create": "웹훅 생성", "webhook.update": "웹훅 수정", "webhook.delete": "웹훅 삭제", "webhook.rotate": "웹훅 비밀 키 교체",
       "webhook.test": "웹훅 시험 전송", "webhook.resend": "웹훅 이벤트 다시 보내기", "webhook.replay": "웹훅 지난 이벤트 다시 보내기",
