@@ -146,7 +146,11 @@ func (x *examination) secrets() {
 			open = append(open, file)
 		}
 	}
+	samples := x.config.SampleSecrets()
 	switch {
+	case len(samples) > 0:
+		x.Add(check, doctor.Doubt("anybody can read these secrets, which are those of docker-compose.yml: "+strings.Join(samples, ", "),
+			"in production set random ones, as of openssl rand -base64 32"))
 	case len(open) > 0:
 		x.Add(check, doctor.Doubt("other users of this machine may read "+strings.Join(open, ", "), "chmod 600 "+strings.Join(open, " ")))
 	case len(missing) > 0:

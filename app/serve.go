@@ -63,6 +63,9 @@ func Serve(ctx context.Context, c config.Config, log *slog.Logger, onReady func(
 	if err := c.MakeSecrets(); err != nil {
 		return err
 	}
+	if samples := c.SampleSecrets(); len(samples) > 0 {
+		log.Warn("anybody can read the secrets of docker-compose.yml, and this instance has them; in production set others", "settings", samples)
+	}
 	redisclient.LogTo(log)
 	i := &instance{config: c, log: log}
 	began := time.Now()

@@ -84,6 +84,21 @@ func (c *Config) PreviousSecrets() [][]byte {
 	return [][]byte{[]byte(c.PreviousJWTSecret)}
 }
 
+// sampleSecret begins the secrets of docker-compose.yml.
+const sampleSecret = "dev-only-"
+
+// SampleSecrets returns the settings with secrets of docker-compose.yml, which anybody can read.
+func (c *Config) SampleSecrets() (settings []string) {
+	for _, s := range []struct{ name, value string }{
+		{adminKeyVar, c.AdminKey}, {jwtSecretVar, c.JWTSecret}, {previousSecretVar, c.PreviousJWTSecret}, {"FIRSTTAP_DATABASE_URL", c.DatabaseURL},
+	} {
+		if strings.HasPrefix(s.value, sampleSecret) || strings.Contains(s.value, ":"+sampleSecret) {
+			settings = append(settings, s.name)
+		}
+	}
+	return settings
+}
+
 // FindAdminKey reads the first admin key from its file beside the SQLite database, unless the environment gives it.
 func (c *Config) FindAdminKey() error {
 	if c.AdminKey != "" {

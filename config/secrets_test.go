@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -237,5 +238,28 @@ func TestUnknownNames(t *testing.T) {
 		"FIRSTTAP_MYSQL_ROOT", "FIRSTTAP_TEST", "FIRSTTAP_TEST_REQUIRE", "FIRSTTAP_OPS_ADDR", "FIRSTTAP_FCM_ENDPOINT")
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSampleSecretsAreKnown: every secret of docker-compose.yml is found where it is set, and no other.
+func TestSampleSecretsAreKnown(t *testing.T) {
+	text, err := os.ReadFile("../docker-compose.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	samples := regexp.MustCompile(`:-(dev-only-[\w-]+)}`).FindAllStringSubmatch(string(text), -1)
+	if len(samples) < 4 {
+		t.Fatalf("docker-compose.yml has %d secrets", len(samples))
+	}
+	for _, sample := range samples {
+		c := Config{AdminKey: sample[1], JWTSecret: sample[1], PreviousJWTSecret: sample[1]}
+		c.DatabaseURL = "mysql://firsttap:" + sample[1] + "@mysql:3306/firsttap"
+		if got := c.SampleSecrets(); len(got) != 4 {
+			t.Errorf("%s is known as %s only", sample[1], got)
+		}
+	}
+	own := Config{AdminKey: strings.Repeat("k", 32), JWTSecret: strings.Repeat("s", 32), DatabaseURL: "mysql://firsttap:dev@mysql/dev-only-db"}
+	if got := own.SampleSecrets(); got != nil {
+		t.Errorf("%s are called samples", got)
 	}
 }

@@ -154,7 +154,10 @@ func (h *handler) exportDriver(c echo.Context, actor string) error {
 		header := c.Response().Header()
 		header.Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
 		header.Set(echo.HeaderContentDisposition, `attachment; filename="`+string(id)+`.json"`)
-		w := &exportWriter{out: bufio.NewWriterSize(c.Response(), exportBuffer), conn: http.NewResponseController(c.Response().Writer)}
+		w := &exportWriter{
+			out: bufio.NewWriterSize(c.Response(), exportBuffer), conn: http.NewResponseController(c.Response().Writer),
+			until: time.Now().Add(exportTime),
+		}
 		err = h.writeExport(ctx, w, v)
 		if err != nil && !c.Response().Committed { // nothing was sent yet
 			header.Del(echo.HeaderContentDisposition)
@@ -241,10 +244,15 @@ func exportAll[T, V any](w *exportWriter, name string, items iter.Seq2[T, error]
 // each part instead.
 const exportBuffer = 32 << 10
 
+// exportTime bounds an export: whoever reads slowly keeps others from theirs.
+const exportTime = 5 * time.Minute
+
 type exportWriter struct {
 	out  *bufio.Writer
 	conn *http.ResponseController
-	err  error // of reading or writing: nothing is written after it
+	// until is when the whole export must have been written.
+	until time.Time
+	err   error // of reading or writing: nothing is written after it
 }
 
 func (w *exportWriter) text(s string) { w.write([]byte(s)) }
@@ -270,7 +278,11 @@ func (w *exportWriter) write(b []byte) {
 }
 
 func (w *exportWriter) extend() {
-	if err := w.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	deadline := time.Now().Add(writeTimeout)
+	if deadline.After(w.until) {
+		deadline = w.until
+	}
+	if err := w.conn.SetWriteDeadline(deadline); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		w.err = err
 	}
 }

@@ -1,11 +1,15 @@
 package handler
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"firsttap/dispatch"
@@ -156,4 +160,38 @@ func TestExportThatFails(t *testing.T) {
 	if text := rec.Body.String(); json.Valid(rec.Body.Bytes()) || strings.Contains(text, "complete") || !strings.Contains(text, `"claims":[{`) {
 		t.Errorf("the export: %.300s", text)
 	}
+}
+
+// slowClient takes each part of an answer after nine seconds.
+type slowClient struct {
+	http.ResponseWriter
+	deadline time.Time
+}
+
+func (c *slowClient) SetWriteDeadline(at time.Time) error {
+	c.deadline = at
+	return nil
+}
+
+func (c *slowClient) Write(b []byte) (int, error) {
+	time.Sleep(9 * time.Second)
+	if time.Now().After(c.deadline) {
+		return 0, os.ErrDeadlineExceeded
+	}
+	return len(b), nil
+}
+
+// TestAnExportEnds: a client that reads each part just in time holds its place no longer than exportTime.
+func TestAnExportEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &slowClient{}
+		w := &exportWriter{out: bufio.NewWriterSize(c, exportBuffer), conn: http.NewResponseController(c), until: time.Now().Add(exportTime)}
+		began := time.Now()
+		for w.err == nil && time.Since(began) < time.Hour {
+			w.write(make([]byte, exportBuffer/2))
+		}
+		if took := time.Since(began); took < exportTime || took > exportTime+9*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
 }

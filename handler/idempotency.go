@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -29,12 +30,15 @@ const (
 	// storeTimeout bounds storing an answer, which goes on if the client disconnects.
 	storeTimeout = 5 * time.Second
 	answerTTL    = 24 * time.Hour
+	// refusalTTL is for an answer that refuses what the state of things does not allow: a repetition within minutes gets it again.
+	refusalTTL = time.Hour
 )
 
 // idempotencyStore stores the answers to requests with an Idempotency-Key.
 type idempotencyStore interface {
 	ReserveRequest(ctx context.Context, once idempotency.Request, lease, keep time.Duration) (idempotency.Reservation, error)
-	SaveAnswer(ctx context.Context, r idempotency.Reservation, answer []byte) error
+	SaveAnswer(ctx context.Context, r idempotency.Reservation, answer []byte, keep time.Duration) error
+	ForgetRequest(ctx context.Context, r idempotency.Reservation) error
 }
 
 // idempotent runs next. For a POST with an Idempotency-Key it runs next once and replays the answer to repeated requests. If an
@@ -105,18 +109,26 @@ func (h *handler) reserve(c echo.Context, once idempotency.Request) (idempotency
 	return r, err
 }
 
-// storeAnswer stores a final answer, or releases the key so that the request can be repeated. If it fails, the client gets the
-// answer all the same, and a repeated request finds what this one created.
+// storeAnswer stores a final answer, forgets a refused request, and otherwise releases the key so that the request can be repeated. If it
+// fails, the client gets the answer all the same, and a repeated request finds what this one created.
 func (h *handler) storeAnswer(c echo.Context, r idempotency.Reservation, s *answerSeal, made *answer) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), max(storeTimeout, h.patience))
 	defer cancel()
-	var sealed []byte
 	var err error
-	if made != nil && made.final() {
-		sealed, err = s.close(made)
-	}
-	if err == nil {
-		err = h.stores.idempotency.SaveAnswer(ctx, r, sealed)
+	switch {
+	case made != nil && slices.Contains(refusals, made.Status):
+		err = h.stores.idempotency.ForgetRequest(ctx, r)
+	case made != nil && made.final():
+		keep := answerTTL
+		if made.Status >= 400 {
+			keep = refusalTTL
+		}
+		var sealed []byte
+		if sealed, err = s.close(made); err == nil {
+			err = h.stores.idempotency.SaveAnswer(ctx, r, sealed, keep)
+		}
+	default:
+		err = h.stores.idempotency.SaveAnswer(ctx, r, nil, answerTTL)
 	}
 	if err != nil {
 		h.Log.Warn("Idempotency-Key not updated; a repeated request is carried out again when the lease of this one expires", "request_id", requestID(c), "error", err)
@@ -144,15 +156,17 @@ type answer struct {
 	Body   []byte
 }
 
-// final reports whether the answer depends on the request only, and is stored. Answers about the caller's rights or about the
-// state of the service are not final, nor are those about If-Match: the client is asked to repeat the request with a new version.
+// refusals are the answers before which nothing was changed, and that need not be kept: the same request gets the same again, or is asked
+// for with other rights, later, or with a new version.
+var refusals = []int{
+	http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusPreconditionFailed,
+	http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity, http.StatusPreconditionRequired,
+	http.StatusTooManyRequests,
+}
+
+// final reports whether the answer tells what became of the request, and is stored.
 func (a *answer) final() bool {
-	switch a.Status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests,
-		http.StatusPreconditionFailed, http.StatusPreconditionRequired, statusHungUp:
-		return false
-	}
-	return a.Status < 500
+	return a.Status < 400 || a.Status == http.StatusConflict || a.Status == http.StatusGone
 }
 
 func (a *answer) send(w http.ResponseWriter) error {

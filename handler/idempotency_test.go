@@ -3,11 +3,13 @@ package handler
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"net/http/httptest"
 	"net/url"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"firsttap/cronjob"
 	"firsttap/dispatch"
@@ -227,10 +229,22 @@ func TestAnswersThatAreNotKept(t *testing.T) {
 	w.refused("another body", w.post("/v1/admin/dispatches", order(2), "k"), 422, "IDEMPOTENCY_KEY_REUSED")
 	p.exec("DROP TRIGGER broken")
 	w.post("/v1/admin/dispatches", body, "k").want(201).wantHeader("Idempotent-Replayed", "")
-	for _, status := range []int{401, 403, 412, 428, 429, 500, 503} {
+	for _, status := range []int{401, 403, 408, 412, 428, 429, 499, 500, 503} {
 		if (&answer{Status: status}).final() {
 			t.Errorf("%d is kept", status)
 		}
+	}
+	rows := p.count("idempotency_keys")
+	w.refused("nothing to cancel", w.post("/v1/admin/dispatches/dsp_unknown/cancel", `{"reason_code":"RAIN"}`, "k1"), 404, "DISPATCH_NOT_FOUND")
+	w.refused("an unknown field", w.post("/v1/admin/dispatches", `{"x":1}`, "k2"), 422, "VALIDATION_FAILED")
+	w.refused("no JSON", w.post("/v1/admin/dispatches", "{", "k3"), 400, "MALFORMED_REQUEST")
+	if n := p.count("idempotency_keys"); n != rows {
+		t.Errorf("%d refused requests are kept", n-rows)
+	}
+	w.post("/v1/admin/dispatches", order(4, `"external_id":"ERP-1"`), "k4").want(201)
+	w.refused("a duplicate", w.post("/v1/admin/dispatches", order(4, `"external_id":"ERP-1"`), "k5"), 409, "DUPLICATE_EXTERNAL_ID")
+	if n := p.count(fmt.Sprintf("idempotency_keys WHERE expires_at < %d", time.Now().Add(2*time.Hour).UnixMicro())); n != 1 {
+		t.Errorf("%d answers are kept for an hour, want that of the duplicate", n)
 	}
 }
 

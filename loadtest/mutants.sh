@@ -409,7 +409,8 @@ mutant "a busy driver is assigned" dispatch/changes.go "	if c.Busy {
 mutant "taps after an assignment ask the database" service/backoffice.go "s.acceptor.markTaken(ctx, id, *d.Claim)" "_ = d" ./service 'Assign'
 mutant "an answer is made twice" $once "case row.LeaseEnds > micros(now):" "case false:" ./handler TestTwentyAtOnce
 mutant "a repeated request gets a new seed" $once "row.Leased, row.LeaseEnds = fresh.Leased, fresh.LeaseEnds" "row = fresh" ./handler TestAfterADeath
-mutant "a 503 is replayed" handler/idempotency.go "return a.Status < 500" "return true" ./handler TestAnswersThatAreNotKept
+mutant "new rounds in a row are pushed at once" dispatch/opening.go "if len(recent) == 0 {" "if true {" ./dispatch TestOpeningsAreDamped
+mutant "a 503 is replayed" handler/idempotency.go "return a.Status < 400" "return true" ./handler TestAnswersThatAreNotKept
 mutant "a decline changes the dispatch's version" dispatch/offer.go "	e := d.event(EventDeclined" "	d.bumpVersion(now)
 	e := d.event(EventDeclined" ./dispatch .
 mutant "an unwritten tap is reported as missing" service/driver_service.go "if !written ||" "if !written && false ||" ./handler TestReceiptWithoutTheLedger

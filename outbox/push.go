@@ -20,6 +20,8 @@ type Push struct {
 	Driver   dispatch.DriverID // "" for a topic
 	Device   dispatch.Device   // zero for a topic
 	Topic    string            // "" for a device
+	// Unwanted says of an offer that the driver has declined it, or is off duty or suspended, since it was written.
+	Unwanted bool
 	// Attempts counts failed attempts. Tried is also set if the push service was asked without an attempt being counted.
 	Attempts int
 	Tried    bool

@@ -156,12 +156,20 @@ func (e *expansion) read(t dispatch.Delivery, w *walkRow, limit int) (page, erro
 	var args []any
 	var fits func(*dispatch.Driver) bool
 	sending, sendingArgs := "0", []any{}
+	busy, busyArgs := "0", []any{}
 	switch t.Audience {
 	case dispatch.AudienceClaimant:
 		drivers, args = "SELECT id driver_id FROM drivers WHERE id = ?", []any{ev.Driver}
 	case dispatch.AudienceEligible:
 		drivers, args = e.eligible(terms, w, limit)
-		fits = func(v *dispatch.Driver) bool { return len(v.Ineligible(*terms, e.now)) == 0 }
+		fits = func(v *dispatch.Driver) bool { return len(v.Ineligible(*terms, e.now)) == 0 && !e.refused[v.ID] }
+		if err := e.loadRefused(); err != nil {
+			return page{}, unavailable(err)
+		}
+		// Whoever has other work in these hours can't accept.
+		busy = `EXISTS (SELECT 1 FROM dispatches w` + e.dialect.forceIndex("ix_dispatches_driver") + ` WHERE w.accepted_by = c.driver_id
+			AND w.status IN ('ACCEPTED', 'IN_PROGRESS') AND w.work_ends_at > ? AND w.work_starts_at < ?)`
+		busyArgs = []any{micros(terms.WorkStartsAt), micros(terms.WorkEndsAt)}
 	case dispatch.AudienceOffered:
 		after := dispatch.DriverID("")
 		if w != nil {
@@ -182,14 +190,32 @@ func (e *expansion) read(t dispatch.Delivery, w *walkRow, limit int) (page, erro
 		toldArgs = []any{ev.ID}
 	}
 	p, err := e.scan(`SELECT c.driver_id, dv.id, dv.platform, dv.push_token, COALESCE(NULLIF(dv.locale, ''), v.locale),
-		dv.good_at, dv.suspected_at, v.regions, v.vehicle_class, v.working_height_m, v.on_duty, v.suspended_until, `+sending+`, `+told+`
+		dv.good_at, dv.suspected_at, v.regions, v.vehicle_class, v.working_height_m, v.on_duty, v.suspended_until, `+sending+`, `+told+`, `+busy+`
 		FROM (`+drivers+`) c JOIN drivers v`+e.dialect.forceIndex("PRIMARY")+` ON v.id = c.driver_id
 		LEFT JOIN devices dv`+e.dialect.forceIndex("uq_devices_installation")+` ON dv.driver_id = v.id AND dv.quarantined_at IS NULL`,
-		fits, slices.Concat(sendingArgs, toldArgs, args)...)
+		fits, slices.Concat(sendingArgs, toldArgs, busyArgs, args)...)
 	if err == nil && t.Audience == dispatch.AudienceEligible {
 		p.shuffle()
 	}
 	return p, unavailable(err)
+}
+
+// loadRefused reads, once, the drivers to whom the event's round is not pushed, though they see it and may accept it: who has given the
+// dispatch back, who has just been relieved of it, and, unless the terms are new, who has declined it.
+func (e *expansion) loadRefused() error {
+	ev := &e.result.Event
+	if e.refused != nil || ev.Type == dispatch.EventCreated {
+		return nil
+	}
+	var drivers []dispatch.DriverID
+	err := e.tx.Raw("SELECT DISTINCT driver_id FROM events"+e.dialect.forceIndex("ix_events_dispatch")+`
+		WHERE dispatch_id = ? AND driver_id IS NOT NULL AND (type = ? OR type = ? AND ? OR type = ? AND round = ?)`, ev.Dispatch, dispatch.EventWithdrawn,
+		dispatch.EventDeclined, ev.Type != dispatch.EventUpdated, dispatch.EventUnassigned, ev.Round-1).Scan(&drivers).Error
+	e.refused = make(map[dispatch.DriverID]bool, len(drivers))
+	for _, driver := range drivers {
+		e.refused[driver] = true
+	}
+	return err
 }
 
 // eligible returns the query for the driver_id of the drivers who may be eligible: up to limit of all, or the next ones of the walk.
@@ -224,17 +250,18 @@ func (e *expansion) scan(query string, fits func(*dispatch.Driver) bool, args ..
 		var device, platform, token, regions sql.NullString
 		var good, suspected *int64
 		var suspended, sending sql.NullInt64
-		var told bool
+		var told, busy bool
 		err := rows.Scan(&r.device.Driver, &device, &platform, &token, &r.device.Locale, &good, &suspected,
-			&regions, &v.VehicleClass, &v.WorkingHeightM, &v.OnDuty, &suspended, &sending, &told)
+			&regions, &v.VehicleClass, &v.WorkingHeightM, &v.OnDuty, &suspended, &sending, &told, &busy)
 		if err != nil {
 			return p, err
 		}
 		seen[r.device.Driver] = struct{}{}
 		p.last = max(p.last, r.device.Driver)
-		if !device.Valid || !sending.Valid {
+		if !device.Valid || !sending.Valid || busy {
 			continue
 		}
+		v.ID = r.device.Driver
 		r.device.ID, r.device.Platform, r.device.PushToken = dispatch.DeviceID(device.String), dispatch.Platform(platform.String), token.String
 		r.device.PushAcceptedAt, r.device.SuspectedAt = toLocalTime(good, micros(e.now)), toLocalTime(suspected, micros(e.now))
 		if fits != nil {

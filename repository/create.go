@@ -137,6 +137,8 @@ func (o *Outbox) Notified(ctx context.Context, events []dispatch.EventID) (all [
 			WHERE r.region = d.region AND r.vehicle_class = d.vehicle_class AND r.on_duty = 1
 			AND (r.suspended_until IS NULL OR r.suspended_until <= `+o.dialect.now()+`)
 			AND (d.min_working_height_m IS NULL OR r.working_height_m >= d.min_working_height_m)
-			AND dv.quarantined_at IS NULL AND n.id IS NULL)`, events, o.Owner).Scan(&all).Error
+			AND dv.quarantined_at IS NULL AND n.id IS NULL AND NOT EXISTS (SELECT 1 FROM dispatches w`+o.dialect.forceIndex("ix_dispatches_driver")+`
+				WHERE w.accepted_by = r.driver_id AND w.status IN ('ACCEPTED', 'IN_PROGRESS')
+				AND w.work_ends_at > d.work_starts_at AND w.work_starts_at < d.work_ends_at))`, events, o.Owner).Scan(&all).Error
 	return all, unavailable(err)
 }

@@ -119,7 +119,7 @@ func (db *database) young(t *testing.T, n int) {
 var pruneIndexes = map[string]string{
 	"events": "ix_events_dispatch", "outbox": "ix_outbox_due", "notifications": "ix_notifications_due", "devices": "ix_devices_quarantined",
 	"job_runs": "ix_job_runs_slot", "supply": "PRIMARY", "taps": "PRIMARY", "offers": "PRIMARY",
-	"idempotency_keys": "ix_idempotency_keys_expiry",
+	"idempotency_keys": "ix_idempotency_keys_expiry", "expansions": "PRIMARY",
 }
 
 // Rows past their retention are found by an index in its order, and deleted by their key.

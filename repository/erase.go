@@ -171,7 +171,8 @@ const answersKept = 48 * time.Hour
 // maxBulk is the most drivers that one request adds.
 const maxBulk = 1000
 
-// forgetAnswers deletes the saved answer to the request that the identifier was derived from, as one of the first n with the prefix.
+// forgetAnswers deletes the saved answer to the request that the identifier was derived from, as one of the first n with the prefix. An answer
+// that is under way is not saved: its lease ends.
 // The request is not repeated by that: sent again, it finds what it did before, and answers with the driver as erased.
 func forgetAnswers(tx *gorm.DB, id, prefix string, n int) error {
 	first, last, ok := idempotency.SeedsLike(id)
@@ -179,7 +180,7 @@ func forgetAnswers(tx *gorm.DB, id, prefix string, n int) error {
 		return nil
 	}
 	var seeds []idempotency.Seed
-	if err := tx.Raw("SELECT seed FROM idempotency_keys WHERE seed >= ? AND seed <= ? AND answer IS NOT NULL", first, last).Scan(&seeds).Error; err != nil {
+	if err := tx.Raw("SELECT seed FROM idempotency_keys WHERE seed >= ? AND seed <= ?", first, last).Scan(&seeds).Error; err != nil {
 		return err
 	}
 	for _, seed := range seeds {

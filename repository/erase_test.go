@@ -70,19 +70,26 @@ func (db *database) mustErase(t testing.TB, id dispatch.DriverID) (dispatch.Driv
 	return v, r
 }
 
-// cells returns every value of every table, as text, by table and column.
-func (db *database) cells(t *testing.T) map[string][]string {
+// tables returns the names of all tables.
+func (db *database) tables(t *testing.T) (all []string) {
 	t.Helper()
 	query := "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE'"
 	if db.dialect.forUpdate == "" {
 		query = "SELECT name FROM sqlite_master WHERE type = 'table'"
 	}
+	db.texts(t, query, func(_, table string) { all = append(all, table) })
+	return all
+}
+
+// cells returns every value of every table, as text, by table and column.
+func (db *database) cells(t *testing.T) map[string][]string {
+	t.Helper()
 	all := map[string][]string{}
-	db.texts(t, query, func(_, table string) {
+	for _, table := range db.tables(t) {
 		db.texts(t, "SELECT * FROM "+table, func(column, text string) {
 			all[table+"."+column] = append(all[table+"."+column], text)
 		})
-	})
+	}
 	return all
 }
 
@@ -292,7 +299,7 @@ func TestErasureForgetsAnswers(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		save := func(name string) context.Context {
 			r := db.reserve(t, idempotency.Request{Caller: "key_1", Name: name, Fingerprint: "f"})
-			must(t, db.SaveAnswer(t.Context(), r, []byte("sealed")))
+			must(t, db.SaveAnswer(t.Context(), r, []byte("sealed"), time.Hour))
 			return idempotency.WithSeed(t.Context(), r.Seed)
 		}
 		bulk := make([]dispatch.Driver, 3)
@@ -305,8 +312,13 @@ func TestErasureForgetsAnswers(t *testing.T) {
 		v := bulk[2].ID
 		must(t, errorOf(db.ChangeDriver(save("suspend"), v, edit(func(v *dispatch.Driver) { v.Name = personName }))))
 		must(t, errorOf(db.ChangeDriver(save("another"), bulk[0].ID, edit(func(v *dispatch.Driver) { v.Name = "x" }))))
+		// This one answers only after the erasure.
+		late := db.reserve(t, idempotency.Request{Caller: "key_1", Name: "late", Fingerprint: "f"})
+		renamed := edit(func(v *dispatch.Driver) { v.Name = personName2 })
+		must(t, errorOf(db.ChangeDriver(idempotency.WithSeed(t.Context(), late.Seed), v, renamed)))
 		db.mustErase(t, v)
-		db.mustCount(t, 2, "idempotency_keys WHERE answer IS NULL AND name IN ('bulk', 'suspend')")
+		mustBeError(t, "an answer after the erasure", db.SaveAnswer(t.Context(), late, []byte(personName2), time.Hour), dispatch.ErrNotLeased)
+		db.mustCount(t, 3, "idempotency_keys WHERE answer IS NULL AND name IN ('bulk', 'suspend', 'late')")
 		db.mustCount(t, 1, "idempotency_keys WHERE answer IS NOT NULL AND name = 'another'")
 		must(t, db.AddDrivers(ctx, bulk)) // the request again changes nothing
 		db.mustCount(t, 1, "drivers WHERE id = ? AND erased_at IS NOT NULL AND name = ?", v, dispatch.Pseudonym(v))

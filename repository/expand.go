@@ -110,6 +110,8 @@ type expansion struct {
 	now         time.Time
 	leasedUntil time.Time
 	result      *outbox.Expansion
+	// refused are the drivers of an AudienceEligible who are not alerted again; nil before loadRefused.
+	refused map[dispatch.DriverID]bool
 	// begun: an earlier part, or the creation of the dispatch, may have written notifications of the event.
 	begun bool
 	// walk is where the walk through a large audience is; nil for a small one.

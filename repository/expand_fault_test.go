@@ -19,7 +19,7 @@ func TestAnOlderRoundLeavesTheNewerAlone(t *testing.T) {
 		d := db.add(t, nil)
 		db.mustAccept(t, d.ID, v[0].Driver)
 		db.mustUpdate(t, d.ID, withdraw)
-		if told := o.mustExpand(t, db, dispatch.EventReopened, 1); len(told.Pushes) != 1 || told.Unleased != 2 {
+		if told := o.mustExpand(t, db, dispatch.EventReopened, 1); len(told.Pushes) != 1 || told.Unleased != 1 {
 			t.Errorf("reopened: %+v", told)
 		}
 		for _, late := range []dispatch.EventType{dispatch.EventAccepted, dispatch.EventWithdrawn, dispatch.EventCreated} {
@@ -27,7 +27,7 @@ func TestAnOlderRoundLeavesTheNewerAlone(t *testing.T) {
 				t.Errorf("%s: %+v", late, told)
 			}
 		}
-		db.mustCount(t, 3, "notifications WHERE state = 0 AND round = 2")
+		db.mustCount(t, 2, "notifications WHERE state = 0 AND round = 2")
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/outbox"
+	"firsttap/testkit"
 )
 
 // lend leases the newest event of that type to the owner.
@@ -346,5 +347,39 @@ func TestAnOfferThatStandsIsNotDropped(t *testing.T) {
 		if len(told.Pushes)+told.Unleased+told.Dropped != 0 || db.stored(t, a.unsentRow.ID).State != statePending {
 			t.Errorf("%+v", told)
 		}
+	})
+}
+
+// TestNobodyIsAlertedForNothing: a later round is not pushed to who gave the dispatch back, to who has just been relieved of it, to who
+// declined it, unless the terms are new, or to who has other work in these hours. A push that waits ends when its driver declines or goes
+// off duty.
+func TestNobodyIsAlertedForNothing(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		o := db.as("ins_a")
+		v := db.equipped(t, 6)
+		quitter, relieved, decliner, busy, resting, willing := v[0], v[1], v[2], v[3], v[4], v[5]
+		d := db.add(t, nil)
+		must(t, db.Decline(t.Context(), d.ID, 1, decliner.Driver, "FAR"))
+		db.takeAndGiveBack(t, d.ID, quitter.Driver)
+		db.take(t, d.ID, relieved.Driver)
+		db.take(t, db.add(t, nil).ID, busy.Driver)
+		db.take(t, db.add(t, later(3)).ID, willing.Driver)
+		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			return d.Unassign(d.Version, "key_1", "", now)
+		})
+		reopened := o.mustExpand(t, db, dispatch.EventReopened, 0).Event.ID
+		db.mustTell(t, reopened, dispatch.EventReopened, false, resting, willing)
+
+		must(t, db.Decline(t.Context(), d.ID, 3, willing.Driver, "FAR"))
+		db.exec(t, "UPDATE drivers SET on_duty = 0 WHERE id = ?", resting.Driver)
+		_, dropped, err := o.LeaseNotifications(t.Context(), 10)
+		must(t, err)
+		testkit.Equal(t, "what was dropped while it waited", map[string]int{"unwanted": 2}, dropped)
+
+		db.exec(t, "UPDATE drivers SET on_duty = 1 WHERE id = ?", resting.Driver)
+		db.happens(t, d.ID, dispatch.EventOpened, func(_ *dispatch.Dispatch, e *dispatch.Event) { e.ReasonCode = dispatch.ReasonClaimFailed })
+		db.mustTell(t, o.mustExpand(t, db, dispatch.EventOpened, 0).Event.ID, dispatch.EventOpened, false, resting)
+		db.happens(t, d.ID, dispatch.EventUpdated, func(d *dispatch.Dispatch, _ *dispatch.Event) { d.Round++ })
+		db.mustTell(t, o.mustExpand(t, db, dispatch.EventUpdated, 0).Event.ID, dispatch.EventUpdated, false, relieved, decliner, resting, willing)
 	})
 }

@@ -79,9 +79,9 @@ func (row idempotencyRow) next(fresh idempotencyRow, now time.Time) (idempotency
 	return row, nil
 }
 
-// SaveAnswer saves the answer to the request and ends the lease. A nil answer lets the next caller carry the request out again.
-// ErrNotLeased if the lease is another caller's.
-func (s *Store) SaveAnswer(ctx context.Context, r idempotency.Reservation, answer []byte) error {
+// SaveAnswer saves the answer to the request for keep at most, and ends the lease. A nil answer lets the next caller carry the request out
+// again. ErrNotLeased if the lease is another caller's, or an erasure has ended it.
+func (s *Store) SaveAnswer(ctx context.Context, r idempotency.Reservation, answer []byte, keep time.Duration) error {
 	if r.Lease == "" {
 		return dispatch.ErrNotLeased // an answered request has no lease
 	}
@@ -89,9 +89,18 @@ func (s *Store) SaveAnswer(ctx context.Context, r idempotency.Reservation, answe
 	if len(answer) > 0 {
 		kept = answer
 	}
+	until := s.dialect.now() + " + ?"
 	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
-		return requireOwned(tx.Exec("UPDATE idempotency_keys SET answer = ?, leased = '', lease_ends = 0"+
-			" WHERE caller = ? AND name = ? AND leased = ?", kept, r.Caller, r.Name, r.Lease))
+		return requireOwned(tx.Exec("UPDATE idempotency_keys SET answer = ?, leased = '', lease_ends = 0,"+
+			" expires_at = CASE WHEN expires_at > "+until+" THEN "+until+" ELSE expires_at END"+
+			" WHERE caller = ? AND name = ? AND leased = ?", kept, keep.Microseconds(), keep.Microseconds(), r.Caller, r.Name, r.Lease))
+	})
+}
+
+// ForgetRequest deletes the reservation of a request that was refused before it could change anything. ErrNotLeased as SaveAnswer.
+func (s *Store) ForgetRequest(ctx context.Context, r idempotency.Reservation) error {
+	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+		return requireOwned(tx.Exec("DELETE FROM idempotency_keys WHERE caller = ? AND name = ? AND leased = ?", r.Caller, r.Name, r.Lease))
 	})
 }
 

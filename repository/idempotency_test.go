@@ -58,8 +58,8 @@ func TestReserve(t *testing.T) {
 		if second.Seed != first.Seed || second.Lease == first.Lease || second.Answer != nil {
 			t.Errorf("%+v went on as %+v", first, second)
 		}
-		mustBeError(t, "the dead one's answer", db.SaveAnswer(t.Context(), first, []byte("late")), dispatch.ErrNotLeased)
-		if err := db.SaveAnswer(t.Context(), second, nil); err != nil { // nothing final
+		mustBeError(t, "the dead one's answer", db.SaveAnswer(t.Context(), first, []byte("late"), time.Hour), dispatch.ErrNotLeased)
+		if err := db.SaveAnswer(t.Context(), second, nil, time.Hour); err != nil { // nothing final
 			t.Fatal(err)
 		}
 		third := db.reserve(t, someRequest)
@@ -67,7 +67,7 @@ func TestReserve(t *testing.T) {
 			t.Errorf("%+v was begun again as %+v", first, third)
 		}
 		sealed := []byte("\x00an answer\xff'\\")
-		must(t, db.SaveAnswer(t.Context(), third, sealed))
+		must(t, db.SaveAnswer(t.Context(), third, sealed, time.Hour))
 		for range 2 {
 			if r := db.reserve(t, someRequest); !bytes.Equal(r.Answer, sealed) {
 				t.Errorf("the answer is %q", r.Answer)

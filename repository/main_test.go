@@ -349,7 +349,7 @@ func cancel(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 // touch changes nothing but the version.
 func touch(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 	d.Version++
-	return []dispatch.Event{{ID: dispatch.NewEventID(now), Type: dispatch.EventUpdated, Dispatch: d.ID, At: now}}, nil
+	return []dispatch.Event{{ID: dispatch.NewEventID(now), Type: dispatch.EventUpdated, Dispatch: d.ID, ReasonCode: dispatch.ReasonExtended, At: now}}, nil
 }
 
 // The driver who has the dispatch starts the work, completes it, or withdraws.

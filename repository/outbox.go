@@ -189,7 +189,9 @@ func (o *Outbox) pushes(ctx context.Context, ids []dispatch.NotificationID, leas
 func (o *Outbox) pushesWithoutDispatch(db *gorm.DB, ids []dispatch.NotificationID, leased time.Time) (pushes []outbox.Push, now time.Time, err error) {
 	rows, err := db.Raw(`SELECT n.id, n.event_id, n.dispatch_id, n.round, n.type, n.silent, n.topic, n.attempts, n.result <> '', n.at, n.expires_at, n.driver_id, n.device_id,
 		dv.platform, dv.push_token, COALESCE(NULLIF(dv.locale, ''), v.locale, ''), dv.quarantined_at IS NOT NULL, dv.good_at, dv.suspected_at, `+
-		o.dialect.now()+`
+		o.dialect.now()+`, COALESCE(n.type IN `+offerTypes+` AND (v.on_duty = 0 OR v.suspended_until > `+o.dialect.now()+` OR EXISTS (
+			SELECT 1 FROM offers f WHERE f.dispatch_id = n.dispatch_id AND f.round = n.round AND f.driver_id = n.driver_id
+			AND f.declined_at IS NOT NULL)), 0)
 		FROM notifications n LEFT JOIN devices dv ON dv.id = n.device_id AND dv.driver_id = n.driver_id
 		LEFT JOIN drivers v ON v.id = n.driver_id
 		WHERE n.id IN ? AND n.claim = ? AND n.state = 0 ORDER BY n.id`, ids, o.Owner).Rows()
@@ -205,7 +207,7 @@ func (o *Outbox) pushesWithoutDispatch(db *gorm.DB, ids []dispatch.NotificationI
 		var dead bool
 		var good, suspect *int64
 		err := rows.Scan(&p.ID, &p.Event, &p.Dispatch.ID, &p.Round, &p.Type, &p.Silent, &p.Topic, &p.Attempts, &p.Tried, &at, &until, &p.Driver, &d.ID,
-			&platform, &token, &d.Locale, &dead, &good, &suspect, &read)
+			&platform, &token, &d.Locale, &dead, &good, &suspect, &read, &p.Unwanted)
 		if err != nil {
 			return nil, now, err
 		}
@@ -232,6 +234,8 @@ func (o *Outbox) dropObsolete(ctx context.Context, leased []outbox.Push, now tim
 			why = "superseded"
 		case !now.Before(p.UsefulUntil):
 			why = "too_late"
+		case p.Unwanted:
+			why = "unwanted"
 		case p.Topic == "" && p.Device.PushToken == "":
 			why = "no_device"
 		}

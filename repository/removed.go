@@ -43,7 +43,7 @@ func history(of string, args ...any) []retentionRule {
 		rule("offers", "dispatch_id, round, driver_id", "PRIMARY", ""),
 		rule("taps", tapPrimaryKey, "PRIMARY", ""),
 		rule("events", "id", "ix_events_dispatch", ""),
-		// Those that are pending are still sent. They end by themselves, or with their endpoint.
+		// Those that are pending are still sent. They end when they are as old as keepDeliveries, or with their endpoint.
 		rule("webhook_deliveries", deliveryKey, "PRIMARY", " AND status <> 'PENDING'"),
 	}
 }

@@ -143,6 +143,8 @@ func (s *Store) retentionRules(now time.Time) []retentionRule {
 		rule("job_runs", "job, slot", "slot < ? AND status NOT IN ?", "slot", ago(keepRuns), unfinished),
 		rule("supply", "at, region", "at < ?", "at", ago(keepSupply)),
 		rule("idempotency_keys", "caller, name", "expires_at <= ?", "expires_at", micros(now)),
+		// The walk of an event that no relay has expanded. It would begin again.
+		rule("expansions", "event_id", "event_id < ?", "event_id", dispatch.MinEventID(now.Add(-keepSent))),
 		rule("events", "id", "dispatch_id = '' AND at < ?", "dispatch_id", ago(keepDone)), // see Store.settle
 		rule(removedTable, "id", "id > ''", "id"),
 		rule(webhooksTable, "id", "id > ''", "id"),

@@ -99,6 +99,7 @@ func (db *database) aged(t *testing.T, n int, what string, age func(kept time.Du
 		}
 		db.exec(t, "INSERT INTO supply (at, region, on_duty, open) VALUES (?, ?, 1, 1)", micros(age(30*day)), name)
 		create(&eventRow{ID: dispatch.NewEventID(age(keepDone)), At: micros(age(keepDone))}) // as resolve writes it
+		create(&walkRow{EventID: dispatch.NewEventID(age(keepSent))})
 		tapped := age(90 * day)
 		create(&tapRow{Of: tapKey{DispatchID: dispatch.NewID(tapped)}, LastAt: micros(tapped)})
 		db.exec(t, "INSERT INTO offers (dispatch_id, round, driver_id) VALUES (?, 1, ?)", dispatch.NewID(age(90*day)), v.ID)
@@ -110,7 +111,7 @@ func (db *database) aged(t *testing.T, n int, what string, age func(kept time.Du
 func (db *database) kept(t *testing.T) map[string]int {
 	t.Helper()
 	kept := map[string]int{}
-	for _, table := range []string{"events", "devices", "job_runs", "supply", "taps", "offers", "idempotency_keys"} {
+	for _, table := range []string{"events", "devices", "job_runs", "supply", "taps", "offers", "idempotency_keys", "expansions"} {
 		kept[table] = db.count(t, table)
 	}
 	return kept
@@ -137,7 +138,7 @@ func (db *database) mustPrune(t *testing.T, limit, want int) {
 }
 
 // agedRows is how many rows aged writes for each n.
-const agedRows = 9
+const agedRows = 10
 
 // Each table has its retention; younger rows stay, and so do rows that are kept for good.
 func TestRetentionOfTables(t *testing.T) {

@@ -125,7 +125,35 @@ func (s *Store) save(tx *gorm.DB, was *dispatchRow, before, d dispatch.Dispatch,
 	if err := markApplied(tx); err != nil {
 		return err
 	}
+	if err := s.delayPush(tx, &d, &events[len(events)-1], ahead); err != nil {
+		return unavailable(err)
+	}
 	return unavailable(s.writeEvents(tx, events, ahead))
+}
+
+// delayPush delays the push of the event if it reopens the dispatch soon after others did. The dispatch's row is locked. Ahead is as in
+// writeEvents.
+func (s *Store) delayPush(tx *gorm.DB, d *dispatch.Dispatch, e *dispatch.Event, ahead time.Duration) error {
+	if !e.Reopens() {
+		return nil
+	}
+	var rows []struct {
+		At, NextAt int64
+		Claim      string
+	}
+	err := tx.Raw(`SELECT at, COALESCE(next_at, 0) next_at, claim FROM events`+s.dialect.forceIndex("ix_events_dispatch")+`
+		WHERE dispatch_id = ? AND id > ? AND (type = ? OR type = ? AND reason_code NOT IN ?) ORDER BY dispatch_id DESC, id DESC LIMIT ?`,
+		d.ID, dispatch.MinEventID(e.At.Add(-dispatch.OpeningPeriod)), dispatch.EventReopened, dispatch.EventUpdated,
+		[]string{dispatch.ReasonWindowChanged, dispatch.ReasonExtended}, dispatch.MaxOpenings).Scan(&rows).Error
+	recent := make([]dispatch.Opening, len(rows))
+	for i, row := range rows {
+		recent[i].At = fromMicros(row.At)
+		if next := fromMicros(row.NextAt).Add(ahead); row.Claim == "" && next.After(e.At) {
+			recent[i].Waits = &next
+		}
+	}
+	e.DelayPush(recent, d)
+	return err
 }
 
 // claimEnd returns the outcome that the events give the dispatch's claim, and whether they end it.

@@ -3,6 +3,8 @@ package repository
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -221,14 +223,14 @@ func (s *Store) DeleteWebhook(ctx context.Context, id webhook.ID) error {
 		if err != nil {
 			return unavailable(err)
 		}
-		return audit(tx, dispatch.AuditWebhookDelete, string(id), map[string]any{"url": row.URL}, now)
+		return audit(tx, dispatch.AuditWebhookDelete, string(id), map[string]any{"url": auditedURL(row.URL)}, now)
 	})
 }
 
 // webhookChanges returns the endpoint's changed fields by their names in the API, and nil if there are none.
 func webhookChanges(from, to webhook.Endpoint) map[string]any {
 	c := fieldChanges{}
-	addChange(c, "url", nullableText(from.URL), nullableText(to.URL))
+	addChange(c, "url", auditedURL(from.URL), auditedURL(to.URL))
 	if !slices.Equal(from.Events, to.Events) {
 		c["events"] = map[string]any{"from": from.Events, "to": to.Events}
 	}
@@ -239,4 +241,13 @@ func webhookChanges(from, to webhook.Endpoint) map[string]any {
 		return nil
 	}
 	return c
+}
+
+// auditedURL is the URL as the audit has it: its host, and the beginning of a hash, as the rest is often a secret.
+func auditedURL(text string) any {
+	u, err := url.Parse(text)
+	if err != nil || text == "" {
+		return tokenHash(text)
+	}
+	return fmt.Sprintf("%s://%s/... (%s)", u.Scheme, u.Host, tokenHash(text))
 }

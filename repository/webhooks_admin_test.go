@@ -74,7 +74,9 @@ func TestWebhooksAreManaged(t *testing.T) {
 				t.Errorf("audited: %+v", entry)
 			}
 		}
-		if want := `"url":{"from":"https://a.example","to":"https://b.example"}`; !strings.Contains(entries[1].Detail, want) {
+		want := fmt.Sprintf(`"url":{"from":"https://a.example/... (%s)","to":"https://b.example/... (%s)"}`,
+			tokenHash("https://a.example"), tokenHash("https://b.example"))
+		if !strings.Contains(entries[1].Detail, want) {
 			t.Errorf("%s does not contain %s", entries[1].Detail, want)
 		}
 	})

@@ -175,7 +175,7 @@ func (o *WebhookOutbox) leaseSome(tx *gorm.DB, w *timedWebhook, n int) (found fo
 	return found, err
 }
 
-// firstPending returns the earliest pending delivery of each lane, without its attempts.
+// firstPending returns the earliest pending delivery of each lane that is still kept, without its attempts.
 func (o *WebhookOutbox) firstPending(tx *gorm.DB, id webhook.ID, lanes []dispatch.ID) (map[dispatch.ID]*deliveryRow, error) {
 	var rows []deliveryRow
 	err := tx.Raw(`SELECT d.dispatch_id, d.webhook_id, d.event_id, d.type, d.status, d.body, d.attempt, d.created_at
@@ -183,8 +183,9 @@ func (o *WebhookOutbox) firstPending(tx *gorm.DB, id webhook.ID, lanes []dispatc
 		ON d.dispatch_id = l.dispatch_id AND d.webhook_id = l.webhook_id
 		WHERE d.event_id = (
 			SELECT p.event_id FROM webhook_deliveries p`+o.dialect.forceIndex("PRIMARY")+`
-			WHERE p.dispatch_id = l.dispatch_id AND p.webhook_id = l.webhook_id AND p.status = ? ORDER BY p.dispatch_id, p.webhook_id, p.event_id LIMIT 1)
-		AND l.webhook_id = ? AND l.dispatch_id IN ?`, webhook.Pending, id, lanes).Scan(&rows).Error
+			WHERE p.dispatch_id = l.dispatch_id AND p.webhook_id = l.webhook_id AND p.status = ? AND p.created_at >= `+o.dialect.now()+` - ?
+			ORDER BY p.dispatch_id, p.webhook_id, p.event_id LIMIT 1)
+		AND l.webhook_id = ? AND l.dispatch_id IN ?`, webhook.Pending, keepDeliveries.Microseconds(), id, lanes).Scan(&rows).Error
 	first := make(map[dispatch.ID]*deliveryRow, len(rows))
 	for i := range rows {
 		first[rows[i].DispatchID] = &rows[i]

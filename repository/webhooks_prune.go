@@ -2,6 +2,7 @@ package repository
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"gorm.io/gorm"
@@ -12,7 +13,7 @@ import (
 
 const (
 	webhooksTable = "webhooks"
-	// keepDeliveries is how long the log has deliveries that have ended, at the longest.
+	// keepDeliveries is how long a delivery is kept, and sent if it is still pending: its endpoint may be paused for ever.
 	keepDeliveries = 30 * 24 * time.Hour
 	// keepDeletedWebhook is more than a transaction takes: one that was under way at the deletion may still have written deliveries.
 	keepDeletedWebhook = 10 * time.Minute
@@ -32,7 +33,7 @@ func (p pruning) deleteDeliveries(ctx context.Context, _ retentionRule, limit in
 	}
 	for i := range all {
 		w := &all[i]
-		rules := endedDeliveries(w.ID, now)
+		rules := p.oldDeliveries(w.ID, now)
 		if w.Status == deletedWebhook {
 			rules = deliveriesOfDeleted(w.ID)
 		}
@@ -54,16 +55,33 @@ func (p pruning) deleteDeliveries(ctx context.Context, _ retentionRule, limit in
 	return n, nil
 }
 
-// endedDeliveries are the rules for deliveries that have ended. They are found by their events, which are older.
-func endedDeliveries(id webhook.ID, now time.Time) (rules []retentionRule) {
+// oldDeliveries are the rules for deliveries that are old, pending ones too, and for the lanes that these leave behind. They are found by
+// their events, which are older.
+func (s *Store) oldDeliveries(id webhook.ID, now time.Time) []retentionRule {
 	before := now.Add(-keepDeliveries)
-	for _, status := range []webhook.DeliveryStatus{webhook.Delivered, webhook.Failed} {
-		rules = append(rules, retentionRule{
-			table: "webhook_deliveries", key: deliveryKey, order: "event_id",
-			where: "webhook_id = ? AND status = ? AND event_id < ? AND created_at < ?", args: []any{id, status, dispatch.MinEventID(before), micros(before)},
-		})
+	empty := func(tx *gorm.DB, lanes [][]any) (left [][]any, err error) {
+		names := make([]any, len(lanes))
+		for i := range lanes {
+			names[i] = lanes[i][1]
+		}
+		var full []string // as the lanes are locked, no delivery is written to them meanwhile
+		err = tx.Raw("SELECT DISTINCT dispatch_id FROM webhook_deliveries"+s.dialect.forceIndex("PRIMARY")+
+			" WHERE webhook_id = ? AND status = ? AND dispatch_id IN ?", id, webhook.Pending, names).Scan(&full).Error
+		if err == nil && len(full) > 0 {
+			err = tx.Exec("UPDATE webhook_lanes SET next_at = ? WHERE webhook_id = ? AND dispatch_id IN ?", micros(now), id, full).Error
+		}
+		return slices.DeleteFunc(lanes, func(lane []any) bool { return slices.Contains(full, *lane[1].(*string)) }), err
 	}
-	return rules
+	return []retentionRule{
+		{
+			table: "webhook_deliveries", key: deliveryKey, order: "event_id", index: "ix_webhook_deliveries_event",
+			where: "webhook_id = ? AND event_id < ? AND created_at < ?", args: []any{id, dispatch.MinEventID(before), micros(before)},
+		},
+		{
+			table: "webhook_lanes", key: "webhook_id, dispatch_id", order: "next_at", index: "ix_webhook_lanes_due",
+			where: "webhook_id = ? AND next_at < ?", args: []any{id, micros(before)}, before: empty,
+		},
+	}
 }
 
 const deliveryKey = "dispatch_id, webhook_id, event_id"

@@ -166,10 +166,11 @@ func TestDeletedWebhookLeavesNothing(t *testing.T) {
 	})
 }
 
-// Deliveries that have ended stay for thirty days; those that are pending stay until they end.
+// Deliveries stay for thirty days, also those that are pending as their endpoint is paused, and an older one is not sent any more. The lanes of
+// those that are gone go too.
 func TestRetentionOfDeliveries(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		to, now := db.endpoint(t, "*", nil), db.now(t)
+		to, now := db.endpoint(t, "*", func(w *webhookRow) { w.Status = webhook.Paused }), db.now(t)
 		add := func(age time.Duration, status webhook.DeliveryStatus, edit func(*deliveryRow)) {
 			at := now.Add(-age)
 			row := newDelivery(to, &dispatch.Event{ID: dispatch.NewEventID(at), Dispatch: dispatch.NewID(at)}, []byte("{}"), at)
@@ -177,15 +178,27 @@ func TestRetentionOfDeliveries(t *testing.T) {
 				edit(&row)
 			}
 			must(t, db.writes.Create(&row).Error)
+			if row.Status == webhook.Pending {
+				db.write(t, []laneRow{{WebhookID: to, DispatchID: row.DispatchID, NextAt: micros(at)}})
+			}
 		}
 		for _, status := range []webhook.DeliveryStatus{webhook.Pending, webhook.Delivered, webhook.Failed} {
 			add(keepDeliveries+time.Second, status, nil)
 			add(keepDeliveries-10*time.Minute, status, nil)
 		}
 		add(90*day, webhook.Delivered, func(r *deliveryRow) { r.CreatedAt = micros(now) }) // replayed today
-		db.mustPrune(t, 100, 2)
+		add(90*day, webhook.Pending, func(r *deliveryRow) { r.CreatedAt = micros(now) })
+		db.exec(t, "UPDATE webhooks SET status = 'ACTIVE'")
+		leased, err := db.courier(t, "ins_a").sends.LeaseDeliveries(t.Context(), 10, nil, 10)
+		if must(t, err); len(leased) != 2 {
+			t.Errorf("%d deliveries are sent, want 2", len(leased))
+		}
+		db.exec(t, "UPDATE webhook_lanes SET next_at = 1, claim = ''") // as if the endpoint had been paused all the time
+		add(keepDeliveries+time.Second, webhook.Pending, nil)
+		db.mustPrune(t, 100, 4+3) // the two lanes that are needed count too
 		db.mustPrune(t, 100, 0)
 		db.mustCount(t, 2, "webhook_deliveries WHERE status = 'PENDING'")
+		db.mustCount(t, 2, "webhook_lanes")
 		db.mustCount(t, 3, "webhook_deliveries WHERE status <> 'PENDING'")
 	})
 }

@@ -9,8 +9,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// Withdraw is Update with the withdrawals that count towards the limits: those from the dispatch and those by the driver. It
-// reads them only if the driver has the dispatch.
+// Withdraw is Update with the driver's withdrawals that count towards the limits. It reads them only if the driver has the dispatch.
 func (s *Store) Withdraw(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 	change func(d *dispatch.Dispatch, past dispatch.Withdrawals, now time.Time) ([]dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
@@ -33,26 +32,19 @@ func (s *Store) withdrawals(tx *gorm.DB, id dispatch.ID, driver dispatch.DriverI
 	if _, now, err = s.lockDriver(tx, driver); err != nil {
 		return past, now, err
 	}
-	const columns = `SELECT dispatch_id, driver_id, ended_at FROM claims WHERE outcome = 'WITHDRAWN' AND ended_at > ? AND `
 	var rows []struct {
 		DispatchID dispatch.ID
-		DriverID   dispatch.DriverID
 		EndedAt    int64
 	}
-	since := micros(now.Add(-dispatch.WithdrawalPeriod))
-	err = tx.Raw(columns+"dispatch_id = ? UNION "+columns+"driver_id = ? ORDER BY ended_at", since, id, since, driver).Scan(&rows).Error
+	err = tx.Raw("SELECT dispatch_id, ended_at FROM claims WHERE outcome = 'WITHDRAWN' AND ended_at > ? AND driver_id = ? ORDER BY ended_at",
+		micros(now.Add(-dispatch.WithdrawalPeriod)), driver).Scan(&rows).Error
 	if err != nil {
 		return past, now, unavailable(err)
 	}
 	for _, row := range rows {
 		at := fromMicros(row.EndedAt)
+		past.ByDriver = append(past.ByDriver, at)
 		if row.DispatchID == id {
-			past.OfDispatch = append(past.OfDispatch, at)
-		}
-		if row.DriverID == driver {
-			past.ByDriver = append(past.ByDriver, at)
-		}
-		if row.DispatchID == id && row.DriverID == driver {
 			past.OfDispatchByDriver = append(past.OfDispatchByDriver, at)
 		}
 	}

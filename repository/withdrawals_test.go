@@ -2,6 +2,7 @@ package repository
 
 import (
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,11 +18,7 @@ func (db *database) giveBack(t testing.TB, id dispatch.ID, v dispatch.DriverID) 
 		if err := past.Check(now); err != nil {
 			return nil, err
 		}
-		events, err := d.Withdraw(v, "SICK", now)
-		if err == nil {
-			past.DelayPush(events, d)
-		}
-		return events, err
+		return d.Withdraw(v, "SICK", now)
 	})
 }
 
@@ -157,5 +154,26 @@ func TestPushedLaterIsOvertaken(t *testing.T) {
 			must(t, errorOf(o.Expand(t.Context(), id, 0)))
 		}
 		db.mustCount(t, 0, "notifications WHERE type = 'dispatch.reopened'")
+	})
+}
+
+// TestChangesOfTermsAreDamped: of changes of terms in a row the first is pushed at once. The others wait, each in the place of the one
+// before, and a change of the window alone delays nothing.
+func TestChangesOfTermsAreDamped(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d := db.add(t, nil)
+		for i := range 30 {
+			d = db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+				if i%10 == 5 {
+					return d.Extend(d.Version, d.ExpiresAt.Add(time.Second), "key_1", now)
+				}
+				terms := d.Terms
+				terms.Fee.Amount++
+				return d.Update(d.Version, terms, d.Window, "key_1", now)
+			})
+		}
+		late := fmt.Sprintf("events WHERE dispatch_id = '%s' AND type = 'dispatch.updated' AND next_at > at + %d", d.ID, (10 * time.Second).Microseconds())
+		db.mustCount(t, 26, late) // of 27 changes of terms
+		db.mustCount(t, 1, "(SELECT DISTINCT next_at FROM "+late+") times")
 	})
 }

@@ -66,11 +66,7 @@ func (w *DriverService) Withdraw(ctx context.Context, me dispatch.DriverID, id d
 		if err == nil {
 			err = past.Check(now)
 		}
-		if err != nil {
-			return nil, err
-		}
-		past.DelayPush(events, d)
-		return events, nil
+		return events, err
 	})
 	if errors.Is(err, dispatch.ErrNotHolder) || errors.Is(err, dispatch.ErrOfferStale) {
 		return w.repeatedWithdrawal(ctx, me, id, round, err)

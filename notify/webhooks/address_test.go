@@ -9,12 +9,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"go.yaml.in/yaml/v3"
 	"golang.org/x/net/dns/dnsmessage"
 
 	"firsttap/webhook"
@@ -120,6 +123,48 @@ func TestAddressesThatAreRefused(t *testing.T) {
 		})
 	}
 	listener.mustBeUntouched(t)
+}
+
+// TestNetworkPolicyRefusesTheSame: the sample network policy lets no pod reach a forbidden address either.
+func TestNetworkPolicyRefusesTheSame(t *testing.T) {
+	var policy struct {
+		Spec struct {
+			Egress []struct {
+				To []struct {
+					Block struct {
+						CIDR   netip.Prefix   `yaml:"cidr"`
+						Except []netip.Prefix `yaml:"except"`
+					} `yaml:"ipBlock"`
+				}
+			}
+		}
+	}
+	text, err := os.ReadFile("../../deploy/kubernetes/network.yaml")
+	if err == nil {
+		err = yaml.Unmarshal(text, &policy)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := func(a netip.Addr) (allowed bool) {
+		for _, rule := range policy.Spec.Egress {
+			for _, to := range rule.To {
+				allowed = allowed || to.Block.CIDR.Contains(a) && !slices.ContainsFunc(to.Block.Except, func(p netip.Prefix) bool { return p.Contains(a) })
+			}
+		}
+		return allowed
+	}
+	for name, host := range forbidden {
+		host = strings.Trim(host, "[]") // one with a zone is refused by its URL alone
+		if a, err := netip.ParseAddr(host); err == nil && a.Zone() == "" && public(a.Unmap()) {
+			t.Errorf("%s: the policy allows %s", name, a)
+		}
+	}
+	for _, host := range []string{"1.1.1.1", "142.250.206.10", "2606:4700:4700::1111", "2404:6800:400a::200a"} {
+		if !public(netip.MustParseAddr(host)) {
+			t.Errorf("the policy refuses %s", host)
+		}
+	}
 }
 
 // TestURLsThatAreRefused: so are URLs for what else is in them.
