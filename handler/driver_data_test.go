@@ -162,10 +162,11 @@ func TestExportThatFails(t *testing.T) {
 	}
 }
 
-// slowClient takes each part of an answer after nine seconds.
+// slowClient is a client as write says, with the deadline of its answer.
 type slowClient struct {
 	http.ResponseWriter
 	deadline time.Time
+	write    func([]byte) (int, error)
 }
 
 func (c *slowClient) SetWriteDeadline(at time.Time) error {
@@ -173,18 +174,19 @@ func (c *slowClient) SetWriteDeadline(at time.Time) error {
 	return nil
 }
 
-func (c *slowClient) Write(b []byte) (int, error) {
-	time.Sleep(9 * time.Second)
-	if time.Now().After(c.deadline) {
-		return 0, os.ErrDeadlineExceeded
-	}
-	return len(b), nil
-}
+func (c *slowClient) Write(b []byte) (int, error) { return c.write(b) }
 
 // TestAnExportEnds: a client that reads each part just in time holds its place no longer than exportTime.
 func TestAnExportEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &slowClient{}
+		c.write = func(b []byte) (int, error) {
+			time.Sleep(9 * time.Second)
+			if time.Now().After(c.deadline) {
+				return 0, os.ErrDeadlineExceeded
+			}
+			return len(b), nil
+		}
 		w := &exportWriter{out: bufio.NewWriterSize(c, exportBuffer), conn: http.NewResponseController(c), until: time.Now().Add(exportTime)}
 		began := time.Now()
 		for w.err == nil && time.Since(began) < time.Hour {
