@@ -57,7 +57,7 @@ func (t *town) create(ctx context.Context) error {
 	for i, p := range profiles {
 		made[i] = map[string]any{
 			"name": p.name, "phone": fmt.Sprintf("+82100000%04d", i+1), "regions": p.regions, "vehicle_class": p.class,
-			"working_height_m": p.height, "locale": "ko-KR", "on_duty": true, "shared_phone": true,
+			"working_height_m": p.height, "locale": "ko-KR", "on_duty": true,
 		}
 	}
 	var answer struct{ Items []struct{ Token string } }

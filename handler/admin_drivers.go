@@ -18,6 +18,7 @@ type driverStore interface {
 	DriverRecord(ctx context.Context, id dispatch.DriverID) (dispatch.DriverRecord, error)
 	Drivers(ctx context.Context, q dispatch.DriverQuery) ([]dispatch.DriverRecord, string, error)
 	ChangeDriver(ctx context.Context, id dispatch.DriverID, change dispatch.DriverChange) (dispatch.DriverRecord, error)
+	SamePhones(ctx context.Context, drivers []dispatch.Driver) (map[int]dispatch.DriverID, error)
 }
 
 type driverRecordView struct {
@@ -37,8 +38,22 @@ func viewDriverRecord(v dispatch.DriverRecord) driverRecordView {
 }
 
 func writeDriver(c echo.Context, status int, v dispatch.DriverRecord) error {
-	c.Response().Header().Set("ETag", strconv.Quote(strconv.Itoa(v.Version)))
+	setETag(c, v)
 	return writeJSON(c, status, viewDriverRecord(v))
+}
+
+func setETag(c echo.Context, v dispatch.DriverRecord) {
+	c.Response().Header().Set("ETag", strconv.Quote(strconv.Itoa(v.Version)))
+}
+
+// samePhones returns, by the places of new drivers, another driver with the same phone number: the import may be a repeated one. It is a
+// warning: if it can't be read, the answer does without.
+func (h *handler) samePhones(c echo.Context, drivers []dispatch.Driver) map[int]dispatch.DriverID {
+	others, err := h.stores.drivers.SamePhones(c.Request().Context(), drivers)
+	if err != nil {
+		h.Log.Warn("the phone numbers of new drivers were not compared with those of others; the answer names no driver", "error", err)
+	}
+	return others
 }
 
 type driverRequest struct {
@@ -50,7 +65,7 @@ type driverRequest struct {
 	FirebaseUID    string   `json:"firebase_uid" validate:"max=128"`
 	Locale         string   `json:"locale" validate:"omitempty,language"`
 	OnDuty         bool     `json:"on_duty"`
-	SharedPhone    bool     `json:"shared_phone"`
+	UniquePhone    bool     `json:"unique_phone"`
 }
 
 // driver returns the nth driver that the request of ctx creates.
@@ -58,7 +73,7 @@ func (r *driverRequest) driver(ctx context.Context, now time.Time, n int) dispat
 	return dispatch.Driver{
 		ID: idempotency.DriverID(ctx, now, n), Name: r.Name, Phone: r.Phone, Regions: r.Regions, VehicleClass: r.VehicleClass,
 		WorkingHeightM: r.WorkingHeightM, FirebaseUID: r.FirebaseUID, Locale: r.Locale, OnDuty: r.OnDuty, Version: 1,
-		OwnPhone: !r.SharedPhone,
+		OwnPhone: r.UniquePhone,
 	}
 }
 
@@ -73,7 +88,10 @@ func (h *handler) createDriver(c echo.Context, _ string) error {
 		return err
 	}
 	c.Response().Header().Set(echo.HeaderLocation, "/v1/admin/drivers/"+string(v.ID))
-	return writeDriver(c, 201, v)
+	setETag(c, v)
+	view := viewDriverRecord(v)
+	view.SamePhone = h.samePhones(c, []dispatch.Driver{v.Driver})[0]
+	return writeJSON(c, 201, view)
 }
 
 func (h *handler) listDrivers(c echo.Context, _ string) error {

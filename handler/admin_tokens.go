@@ -46,6 +46,9 @@ func (h *handler) addDrivers(c echo.Context, _ string) error {
 	if err := add(ctx, drivers); err != nil {
 		return bulkError{err}
 	}
+	for i, other := range h.samePhones(c, drivers) {
+		views[i].SamePhone = other
+	}
 	return writeJSON(c, 200, map[string]any{"items": views})
 }
 

@@ -143,7 +143,7 @@ func (w *world) drivers(n int, change ...string) []caller {
 	for i := range n {
 		bodies = append(bodies, fields(map[string]any{
 			"name": fmt.Sprintf("Kim %d", i), "phone": fmt.Sprintf("+8210%08d", i), "regions": []string{"seoul", "incheon"},
-			"vehicle_class": "45m", "working_height_m": 45, "on_duty": true, "shared_phone": true,
+			"vehicle_class": "45m", "working_height_m": 45, "on_duty": true,
 		}, change...))
 	}
 	r := w.call("POST", "/v1/admin/drivers/bulk", key, `{"drivers":[`+strings.Join(bodies, ",")+`],"issue_tokens":true}`).want(200).wantItems(n)

@@ -85,7 +85,7 @@ func (w *world) same(what string, first, again reply) {
 	}
 }
 
-const driverBody = `{"name":"Kim","phone":"+821012345678","regions":["seoul"],"vehicle_class":"45m","shared_phone":true}`
+const driverBody = `{"name":"Kim","phone":"+821012345678","regions":["seoul"],"vehicle_class":"45m"}`
 
 func TestReplay(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *place) {

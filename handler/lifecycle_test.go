@@ -113,7 +113,7 @@ func copyFile(rt *rapid.T, from, to string) {
 
 func (l *life) hire(rt *rapid.T, regions []string) {
 	body, _ := json.Marshal(map[string]any{"issue_tokens": true, "drivers": []any{map[string]any{
-		"name": "Kim", "phone": "+821012345678", "regions": regions, "vehicle_class": "45m", "on_duty": true, "shared_phone": true,
+		"name": "Kim", "phone": "+821012345678", "regions": regions, "vehicle_class": "45m", "on_duty": true,
 	}}})
 	r := l.call("POST", "/v1/admin/drivers/bulk", key, string(body))
 	if r.status != 200 {

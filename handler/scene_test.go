@@ -199,9 +199,6 @@ func (s *scene) body(example any) string {
 	for example, real := range s.real {
 		text = strings.ReplaceAll(text, example, real)
 	}
-	if !strings.Contains(text, "shared_phone") { // examples are sent often
-		text = strings.ReplaceAll(text, `"phone":`, `"shared_phone":true,"phone":`)
-	}
 	return text
 }
 

@@ -164,12 +164,12 @@ func TestTextOfRequests(t *testing.T) {
 func TestOneNumberTwice(t *testing.T) {
 	w := newWorld(t)
 	driver := func(phone string, more ...string) string {
-		return fields(map[string]any{"name": "Kim", "phone": phone, "regions": []string{"seoul"}, "vehicle_class": "45m"}, more...)
+		return fields(map[string]any{"name": "Kim", "phone": phone, "regions": []string{"seoul"}, "vehicle_class": "45m", "unique_phone": true}, more...)
 	}
 	first := fmt.Sprint(w.call("POST", "/v1/admin/drivers", key, driver("+821012345678")).want(201).at("id"))
 	other := "/v1/admin/drivers/" + fmt.Sprint(w.call("POST", "/v1/admin/drivers", key, driver("010-2345-6789")).want(201).at("id"))
 	for _, r := range []reply{
-		w.call("POST", "/v1/admin/drivers", key, driver("010-1234-5678")), w.call("PATCH", other, key, `{"phone":"(010) 1234-5678"}`),
+		w.call("POST", "/v1/admin/drivers", key, driver("010-1234-5678")), w.call("PATCH", other, key, `{"phone":"(010) 1234-5678","unique_phone":true}`),
 	} {
 		w.refused("twice", r, 409, "DUPLICATE_PHONE").want(409, "driver_id", first).hasField("phone")
 	}
@@ -182,6 +182,11 @@ func TestOneNumberTwice(t *testing.T) {
 	w.refused("twice in bulk", bulk, 409, "DUPLICATE_PHONE").want(409, "driver_id", nil).hasField("drivers[1].phone")
 	w.call("GET", "/v1/admin/drivers", key, "").want(200).wantItems(2)
 	w.call("PATCH", other, key, `{"name":"Lee","phone":"010 2345 6789"}`).want(200)
-	w.call("PATCH", other, key, `{"phone":"+821012345678","shared_phone":true}`).want(200)
-	w.call("POST", "/v1/admin/drivers/bulk", key, `{"drivers":[`+driver("010-3333-4444", `"shared_phone":true`)+","+driver("010-3333-4444", `"shared_phone":true`)+`]}`).want(200)
+	w.call("PATCH", other, key, `{"phone":"+821012345678"}`).want(200)
+	w.call("PATCH", other, key, `{"phone":"010 2345 6789"}`).want(200)
+	w.call("POST", "/v1/admin/drivers", key, driver("010 1234 5678", `"unique_phone":false`)).want(201, "same_phone", first)
+	bulk = w.call("POST", "/v1/admin/drivers/bulk", key, `{"drivers":[`+driver("010 2345-6789", `"unique_phone":false`)+","+driver("010-5555-4444", `"unique_phone":false`)+`]}`)
+	made := items(bulk.want(200))
+	wantMembers(t, "a driver with another's number", made[0], "same_phone", strings.TrimPrefix(other, "/v1/admin/drivers/"))
+	wantMembers(t, "a driver with a number of their own", made[1], "same_phone", nil)
 }

@@ -76,6 +76,7 @@ type driverView struct {
 	OnDuty         bool              `json:"on_duty"`
 	SuspendedUntil *timestamp        `json:"suspended_until"`
 	Token          string            `json:"token,omitempty"`
+	SamePhone      dispatch.DriverID `json:"same_phone,omitempty"`
 }
 
 func viewDriver(v dispatch.Driver) driverView {

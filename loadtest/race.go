@@ -105,7 +105,7 @@ func (r Race) makeDrivers(ctx context.Context, client *http.Client) ([]racer, er
 	drivers := make([]map[string]any, r.Drivers)
 	for i := range drivers {
 		drivers[i] = map[string]any{
-			"name": fmt.Sprintf("Racer %d", i+1), "phone": fmt.Sprintf("+8210%08d", i), "shared_phone": true, "on_duty": true,
+			"name": fmt.Sprintf("Racer %d", i+1), "phone": fmt.Sprintf("+8210%08d", i), "on_duty": true,
 			"regions": []string{"race"}, "vehicle_class": "race", "working_height_m": 45,
 		}
 	}

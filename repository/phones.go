@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"context"
 	"maps"
 	"slices"
 
@@ -34,13 +35,9 @@ func (s *Store) claimPhones(tx *gorm.DB, drivers []dispatch.Driver) error {
 		return err
 	}
 	for part := range slices.Chunk(slices.Sorted(maps.Keys(locks)), entriesPerStatement) {
-		var found []struct {
-			Word     string
-			DriverID dispatch.DriverID
-		}
-		err := tx.Raw("SELECT word, driver_id FROM driver_words WHERE word IN ? AND driver_id <> ''", part).Scan(&found).Error
+		found, err := phoneHolders(tx, part)
 		if err != nil {
-			return unavailable(err)
+			return err
 		}
 		for _, f := range found {
 			for _, i := range of[f.Word] {
@@ -57,6 +54,42 @@ func (s *Store) claimPhones(tx *gorm.DB, drivers []dispatch.Driver) error {
 		return taken
 	}
 	return nil
+}
+
+// SamePhones returns, by the places of the drivers, another driver who has the same phone number.
+func (s *Store) SamePhones(ctx context.Context, drivers []dispatch.Driver) (map[int]dispatch.DriverID, error) {
+	of := map[string][]int{}
+	for i, v := range drivers {
+		if word := phoneWord(v.Phone); word != "" {
+			of[word] = append(of[word], i)
+		}
+	}
+	others := map[int]dispatch.DriverID{}
+	for part := range slices.Chunk(slices.Collect(maps.Keys(of)), entriesPerStatement) {
+		found, err := phoneHolders(s.general.WithContext(ctx), part)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range found {
+			for _, i := range of[f.Word] {
+				if drivers[i].ID != f.DriverID {
+					others[i] = f.DriverID
+				}
+			}
+		}
+	}
+	return others, nil
+}
+
+// phoneHolder is a driver with the word of their phone number.
+type phoneHolder struct {
+	Word     string
+	DriverID dispatch.DriverID
+}
+
+func phoneHolders(db *gorm.DB, words []string) (found []phoneHolder, err error) {
+	err = db.Raw("SELECT word, driver_id FROM driver_words WHERE word IN ? AND driver_id <> ''", words).Scan(&found).Error
+	return found, unavailable(err)
 }
 
 // phoneWord is the word by which a driver is found from the last digit of the number on, "" without a number.

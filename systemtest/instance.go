@@ -179,7 +179,7 @@ func createDrivers(i *Instance, region string, n int) Response {
 		if k > 0 {
 			body.WriteByte(',')
 		}
-		fmt.Fprintf(&body, `{"name":"D%d","phone":"+8210%08d","regions":[%q],"vehicle_class":"45m","on_duty":true,"shared_phone":true}`, k, k, region)
+		fmt.Fprintf(&body, `{"name":"D%d","phone":"+8210%08d","regions":[%q],"vehicle_class":"45m","on_duty":true}`, k, k, region)
 	}
 	return send("POST", i.URL+"/v1/admin/drivers/bulk", AdminKey, `{"issue_tokens":true,"drivers":[`+body.String()+`]}`)
 }

@@ -9,7 +9,7 @@ export async function populate(service: Service) {
   const { items: drivers } = await service.call("POST", "/v1/admin/drivers/bulk", {
     issue_tokens: true,
     drivers: names.map((name, i) => ({
-      name, phone: `+82101234${1000 + i}`, regions: i % 4 === 3 ? ["incheon", "seoul"] : ["seoul"], vehicle_class: "45m", working_height_m: 45, shared_phone: true, on_duty: i !== 11, locale: "ko",
+      name, phone: `+82101234${1000 + i}`, regions: i % 4 === 3 ? ["incheon", "seoul"] : ["seoul"], vehicle_class: "45m", working_height_m: 45, on_duty: i !== 11, locale: "ko",
     })),
   });
   for (const [i, d] of drivers.slice(0, 6).entries()) {

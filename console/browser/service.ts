@@ -65,7 +65,7 @@ with sqlite3.connect(sys.argv[1], timeout=30) as db:
   /** Creates drivers on duty, eligible for dispatch() of the same region, each with a token. */
   async drivers(n: number, region: string, more: Json = {}): Promise<{ id: string; name: string; token: string }[]> {
     const drivers = Array.from({ length: n }, (_, i) => ({
-      name: `Driver ${i + 1}`, phone: `+8210${String(10000000 + i)}`, regions: [region], vehicle_class: "45m", on_duty: true, shared_phone: true, ...more,
+      name: `Driver ${i + 1}`, phone: `+8210${String(10000000 + i)}`, regions: [region], vehicle_class: "45m", on_duty: true, ...more,
     }));
     return (await this.call("POST", "/v1/admin/drivers/bulk", { issue_tokens: true, drivers })).items;
   }

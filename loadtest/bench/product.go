@@ -110,7 +110,7 @@ func (p *product) drivers(ctx context.Context, address string, n int) ([]string,
 		for i := from; i < min(from+most, n); i++ {
 			wanted = append(wanted, map[string]any{
 				"name": fmt.Sprintf("Driver %d of %d", i+1, n), "phone": fmt.Sprintf("+8210%04d%04d", n, i),
-				"regions": []string{region(n)}, "vehicle_class": vehicleClass, "working_height_m": 20, "on_duty": true, "shared_phone": true,
+				"regions": []string{region(n)}, "vehicle_class": vehicleClass, "working_height_m": 20, "on_duty": true,
 			})
 		}
 		var made struct {

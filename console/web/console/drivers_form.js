@@ -21,7 +21,7 @@ export function valuesOf(form) {
   const text = (name) => form[name].trim() || null;
   const height = typedNumber(form.working_height_m) ?? null;
   const values = {
-    name: form.name.trim(), phone: form.phone.replaceAll(/[\s-]/g, ""), regions: withTyped(form.regions, form.region),
+    name: form.name.trim(), phone: form.phone.trim(), regions: withTyped(form.regions, form.region),
     vehicle_class: form.vehicle_class.trim(), working_height_m: height, firebase_uid: text("firebase_uid"), locale: text("locale"),
   };
   return { values, wrong: Number.isNaN(height) ? { working_height_m: "must be a number like 45" } : {} };

@@ -22,7 +22,7 @@ export function NewDriver({ session }) {
     const { values, wrong: found } = valuesOf(form);
     const sayable = Object.keys(found).length === 0;
     setUnsaid(sayable ? null : found);
-    const made = sayable && await make(values);
+    const made = sayable && await make({ ...values, unique_phone: true });
     if (!made) return;
     clear();
     location.hash = `#/drivers/${made.id}`;
