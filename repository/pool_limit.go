@@ -68,9 +68,9 @@ func (l *poolLimit) closed(c *primaryConn) {
 // check forgets the sessions that the server of c does not have any more. unusable is errGivenUp if the others leave no room for c.
 func (l *poolLimit) check(ctx context.Context, c *primaryConn) (unusable, err error) {
 	l.mu.Lock()
-	asked := len(l.givenUp)
+	asked := slices.Clone(l.givenUp)
 	l.mu.Unlock()
-	if asked == 0 {
+	if len(asked) == 0 {
 		return nil, nil
 	}
 	found, err := c.sessions(ctx)
@@ -79,9 +79,11 @@ func (l *poolLimit) check(ctx context.Context, c *primaryConn) (unusable, err er
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// What was given up meanwhile is behind the others, and was not asked for. Another server does not execute what this one was sent.
-	left := slices.DeleteFunc(slices.Clone(l.givenUp[:asked]), func(s session) bool { return s.server != c.session.server || !found[s.id] })
-	l.givenUp = append(left, l.givenUp[asked:]...)
+	// What was given up meanwhile was not asked for, and another dial may have forgotten some. Another server does not execute what this one
+	// was sent.
+	l.givenUp = slices.DeleteFunc(l.givenUp, func(s session) bool {
+		return slices.Contains(asked, s) && (s.server != c.session.server || !found[s.id])
+	})
 	if l.open+len(l.givenUp) > l.conns {
 		return fmt.Errorf("%w (%d of %d)", errGivenUp, len(l.givenUp), l.conns), nil
 	}
