@@ -48,8 +48,7 @@ func lockCommand(ctx context.Context, c config.Config, log *slog.Logger, args []
 	const commandTimeout = 20 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
-	switch args[0] {
-	case "ls":
+	if args[0] == "ls" {
 		holders, err := locks.strategy.List(ctx)
 		if err == nil {
 			printHolders(stdout, holders)
@@ -72,7 +71,7 @@ func lockCommand(ctx context.Context, c config.Config, log *slog.Logger, args []
 	return locks.releaseJobs(ctx, args[1], jobs, store, stdout)
 }
 
-// mustKnow returns an error if nobody holds the name and no instance would: it is misspelt.
+// mustKnow returns an error if nobody holds the name and no instance would: it is misspelled.
 func (l *jobLocks) mustKnow(ctx context.Context, name string) error {
 	known := append(schedule.LockNames(schedule.Jobs(nil, 0)), relayName)
 	if slices.Contains(known, name) {

@@ -119,7 +119,7 @@ func TestOneRequestInManySpellings(t *testing.T) {
 		w.same(what, first, again)
 	}
 	for what, change := range map[string][]string{
-		"an amount that is one less": {"991", "990"}, "the first one beyond": {"9007199254740991", "9007199254740993"}, "its neighbour": {"9007199254740991", "9007199254740992"},
+		"an amount that is one less": {"991", "990"}, "the first one beyond": {"9007199254740991", "9007199254740993"}, "its neighbor": {"9007199254740991", "9007199254740992"},
 		"a name's case": {"region", "Region"}, "another letter": {"45m", "45M"}, "null": {`"a/b"`, "null"}, "text": {"37.5", `"37.5"`},
 	} {
 		w.refused(what, w.post("/v1/admin/dispatches", strings.Replace(body, change[0], change[1], 1), "k"), 422, "IDEMPOTENCY_KEY_REUSED")
