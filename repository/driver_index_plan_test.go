@@ -106,7 +106,7 @@ func TestPlansOfTheIndexOfDrivers(t *testing.T) {
 					t.Errorf("notified of %v, %v", all, err)
 				}
 				return nil
-			}, 25 * eligible},
+			}, 30 * eligible},
 			"the eligible of a region":    {search("seoul", "scissor", new(true)), 15 * page},
 			"a region's drivers":          {search("region 1", "", nil), 15 * page},
 			"a region's drivers off duty": {search("region 1", "", new(false)), 15 * page},

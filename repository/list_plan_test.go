@@ -173,7 +173,11 @@ func TestPagesCostTheSame(t *testing.T) {
 					t.Errorf("%s, page %s: %q, %v", name, page, next, err)
 				}
 			}
-			if first, later := cost["1"], cost["far"]; first > 600 || later > 600 || later > 2*first+20 {
+			most := 600
+			if strings.HasPrefix(name, "taps") {
+				most += crowd // ranks compare each driver of the round, whose taps are a row for each result
+			}
+			if first, later := cost["1"], cost["far"]; first > most || later > most || later > 2*first+20 {
 				t.Errorf("%s: %d rows read for page 1, %d for page %d", name, first, later, farPage)
 			}
 		}
