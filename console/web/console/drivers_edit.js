@@ -1,4 +1,4 @@
-import { html } from "../assets/preact.js";
+import { html, useState } from "../assets/preact.js";
 import { useLanguage } from "../assets/language.js";
 import { PageError, fieldIn } from "../assets/problems.js";
 import { Dialog, Trouble } from "../assets/ui.js";
@@ -16,8 +16,9 @@ function movedBy(before, after) {
 
 export function EditDriver({ driver, path, onClose }) {
   const { t } = useLanguage();
+  const [opened] = useState(driver); // the page behind reads the driver again
   const { element, onSubmit, error, busy, ...fields } = useEditing(driver, path, { names, formOf, valuesOf, movedBy, onClose });
-  return html`<${Dialog} title=${t.drivers.editTitle(driver.name)} onClose=${onClose}>
+  return html`<${Dialog} title=${t.drivers.editTitle(opened.name)} onClose=${onClose}>
     <form ref=${element} class="stack" noValidate onSubmit=${onSubmit}>
       <${DriverFields} ...${fields} driver=${driver} />
       <${Trouble} error=${error} />
