@@ -80,7 +80,7 @@ func TestDoctorOnASQLiteFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte("not a database, but a text that is long enough to look like one: "+strings.Repeat("x", 200)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	examine(t, "FIRSTTAP_DATABASE_URL=sqlite://"+file).mustFail(t, "database.connection", "FirstTap's database")
+	examine(t, "FIRSTTAP_DATABASE_URL=sqlite://"+file).mustFail(t, "database.connection", "the file is no SQLite database")
 	key := filepath.Join(dir, "my.admin-key")
 	if err := os.WriteFile(key, []byte("short"), 0o600); err != nil {
 		t.Fatal(err)

@@ -113,7 +113,7 @@ func TestDoctorOnAGoodSetUp(t *testing.T) {
 		// What is not FCM, and what has no credentials, is no set-up for production; and nothing leaves this machine.
 		warnings := []string{"warning firebase.push", "fails firebase.auth", "warning firebase.users"}
 		examine(t, settings...).mustBe(t, 1, warnings...)
-		settings = append(settings, "FIRSTTAP_PUSH=log", "FIRSTTAP_FIREBASE_PROJECT=")
+		settings = append(settings, "FIRSTTAP_PUSH=log", "FIRSTTAP_FIREBASE_PROJECT=", "FIRSTTAP_FCM_ENDPOINT=")
 		x := examine(t, settings...)
 		x.mustBe(t, 0, "warning firebase.push")
 		for check, words := range map[string]string{
