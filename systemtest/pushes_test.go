@@ -357,7 +357,7 @@ func TestReminderOutlivesItsInstance(t *testing.T) {
 func TestPushesAreLogged(t *testing.T) {
 	t.Parallel()
 	p := startPushing(t, mariaDB(t))
-	i := p.start("demo", "FIRSTTAP_PUSH=log", "FIRSTTAP_LOG=info")
+	i := p.start("demo", "FIRSTTAP_PUSH=log", "FIRSTTAP_FCM_ENDPOINT=", "FIRSTTAP_LOG=info")
 	driver := MakeDriversWithPhones(t, i, "seoul", 1)[0]
 	id := MakeDispatch(t, i)
 	testkit.Eventually(t, "it counts as sent", func() bool {
