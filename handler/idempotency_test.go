@@ -298,7 +298,8 @@ func TestInvalidIdempotencyKeys(t *testing.T) {
 func TestALargeBulk(t *testing.T) {
 	eachServerPlace(t, func(t *testing.T, p *place) {
 		w := newWorldOn(t, p.url)
-		one := strings.Replace(driverBody, `"Kim"`, `"`+strings.Repeat("김", 200)+`","locale":"ko-KR","regions":["`+strings.Repeat("부", 64)+`"]`, 1)
+		long := "Kim " + strings.Repeat("★", 196) // as long as a name can be, with one word to index
+		one := strings.Replace(driverBody, `"Kim"`, `"`+long+`","locale":"ko-KR","regions":["`+strings.Repeat("부", 64)+`"]`, 1)
 		one = strings.Replace(one, `,"regions":["seoul"]`, "", 1)
 		all := `{"drivers":[` + strings.TrimSuffix(strings.Repeat(one+",", 1000), ",") + `],"issue_tokens":true` + "}"
 		all += strings.Repeat(" ", max(0, maxBulkBody-len(all)))

@@ -25,7 +25,7 @@ type reply struct {
 // replyTo is the recorded answer to a request with that body.
 func replyTo(t testing.TB, req *http.Request, body string, rec *httptest.ResponseRecorder) reply {
 	r := reply{
-		t: t, request: fmt.Sprintf("%s %.200s %v %.300q", req.Method, req.URL, req.Header, body),
+		t: t, request: fmt.Sprintf("%s %.200s %v %.100q", req.Method, req.URL, req.Header, body),
 		status: rec.Code, header: rec.Header(), raw: rec.Body.String(),
 	}
 	json.Unmarshal(rec.Body.Bytes(), &r.json) // not every answer is JSON

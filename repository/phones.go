@@ -13,39 +13,31 @@ import (
 // claimPhones returns a PhoneTakenError if another driver has the number of one of these, new or about to be saved, that asks for a number
 // of its own. Two transactions with one number come one after the other: while they check it, they have an entry of its word without a driver.
 func (s *Store) claimPhones(tx *gorm.DB, drivers []dispatch.Driver) error {
-	of := map[string][]int{} // the drivers' places by the word of their number
-	for i, v := range drivers {
-		if word := phoneWord(v.Phone); word != "" {
-			of[word] = append(of[word], i)
-		}
-	}
-	locks := map[string]wordEntry{}
+	locked := map[string][]int{}
 	taken := &dispatch.PhoneTakenError{By: map[int]dispatch.DriverID{}}
-	for i, v := range drivers {
-		word := phoneWord(v.Phone)
-		if !v.OwnPhone || word == "" {
-			continue
-		}
-		if len(of[word]) > 1 {
-			taken.By[i] = ""
-		}
-		locks[word] = wordEntry{word: word}
-	}
-	if err := s.addWords(tx, s.driverWords(), slices.Collect(maps.Values(locks))); err != nil {
-		return err
-	}
-	for part := range slices.Chunk(slices.Sorted(maps.Keys(locks)), entriesPerStatement) {
-		found, err := phoneHolders(tx, part)
-		if err != nil {
-			return err
-		}
-		for _, f := range found {
-			for _, i := range of[f.Word] {
-				if drivers[i].OwnPhone && drivers[i].ID != f.DriverID {
-					taken.By[i] = f.DriverID
-				}
+	for word, places := range placesByPhone(drivers) {
+		for _, i := range places {
+			if !drivers[i].OwnPhone {
+				continue
+			}
+			locked[word] = append(locked[word], i)
+			if len(places) > 1 {
+				taken.By[i] = ""
 			}
 		}
+	}
+	words := slices.Sorted(maps.Keys(locked))
+	locks := make([]wordEntry, len(words))
+	for i, word := range words {
+		locks[i].word = word
+	}
+	if err := s.addWords(tx, s.driverWords(), locks); err != nil {
+		return err
+	}
+	if err := otherHolders(tx, drivers, locked, taken.By); err != nil {
+		return err
+	}
+	for part := range slices.Chunk(words, entriesPerStatement) {
 		if err := s.removeWords(tx, s.driverWords(), "", part); err != nil {
 			return err
 		}
@@ -58,38 +50,44 @@ func (s *Store) claimPhones(tx *gorm.DB, drivers []dispatch.Driver) error {
 
 // SamePhones returns, by the places of the drivers, another driver who has the same phone number.
 func (s *Store) SamePhones(ctx context.Context, drivers []dispatch.Driver) (map[int]dispatch.DriverID, error) {
-	of := map[string][]int{}
+	others := map[int]dispatch.DriverID{}
+	return others, otherHolders(s.general.WithContext(ctx), drivers, placesByPhone(drivers), others)
+}
+
+// placesByPhone returns the places of the drivers by the words of their numbers.
+func placesByPhone(drivers []dispatch.Driver) map[string][]int {
+	places := map[string][]int{}
 	for i, v := range drivers {
 		if word := phoneWord(v.Phone); word != "" {
-			of[word] = append(of[word], i)
+			places[word] = append(places[word], i)
 		}
 	}
-	others := map[int]dispatch.DriverID{}
-	for part := range slices.Chunk(slices.Collect(maps.Keys(of)), entriesPerStatement) {
-		found, err := phoneHolders(s.general.WithContext(ctx), part)
-		if err != nil {
-			return nil, err
+	return places
+}
+
+// otherHolders adds to others, by the places of the drivers, a stored driver who has the same number. However many have it, two are read: one
+// may be the driver itself.
+func otherHolders(db *gorm.DB, drivers []dispatch.Driver, places map[string][]int, others map[int]dispatch.DriverID) error {
+	const statement = "SELECT word, MIN(driver_id) first, MAX(driver_id) last FROM driver_words WHERE word IN ? AND driver_id <> '' GROUP BY word"
+	for part := range slices.Chunk(slices.Sorted(maps.Keys(places)), entriesPerStatement) {
+		var found []struct {
+			Word        string
+			First, Last dispatch.DriverID
+		}
+		if err := db.Raw(statement, part).Scan(&found).Error; err != nil {
+			return unavailable(err)
 		}
 		for _, f := range found {
-			for _, i := range of[f.Word] {
-				if drivers[i].ID != f.DriverID {
-					others[i] = f.DriverID
+			for _, i := range places[f.Word] {
+				if f.First != drivers[i].ID {
+					others[i] = f.First
+				} else if f.Last != drivers[i].ID {
+					others[i] = f.Last
 				}
 			}
 		}
 	}
-	return others, nil
-}
-
-// phoneHolder is a driver with the word of their phone number.
-type phoneHolder struct {
-	Word     string
-	DriverID dispatch.DriverID
-}
-
-func phoneHolders(db *gorm.DB, words []string) (found []phoneHolder, err error) {
-	err = db.Raw("SELECT word, driver_id FROM driver_words WHERE word IN ? AND driver_id <> ''", words).Scan(&found).Error
-	return found, unavailable(err)
+	return nil
 }
 
 // phoneWord is the word by which a driver is found from the last digit of the number on, "" without a number.

@@ -111,13 +111,18 @@ func wordAt(text string, rule wordRule) string {
 
 // isFree reports whether a character is of a script that is written with and without spaces.
 func isFree(r rune) bool {
-	return r >= 0x1100 && unicode.In(r, unicode.Hangul, unicode.Han, unicode.Hiragana, unicode.Katakana)
+	return isHangul(r) || r >= 0x1100 && unicode.In(r, unicode.Hangul, unicode.Han, unicode.Hiragana, unicode.Katakana)
 }
 
 // normalized returns the text in one of the ways in which it may be written: in lower case, composed, and of usual width.
 func normalized(text string) string { return strings.ToLower(norm.NFKC.String(text)) }
 
-func inNoWord(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsNumber(r) && !unicode.IsMark(r) }
+func inNoWord(r rune) bool {
+	return !isHangul(r) && !unicode.IsLetter(r) && !unicode.IsNumber(r) && !unicode.IsMark(r)
+}
+
+// isHangul spares most characters here the search of Unicode's tables.
+func isHangul(r rune) bool { return '가' <= r && r <= '힣' }
 
 func withoutPunctuation(text string) string {
 	return strings.Join(strings.FieldsFunc(text, inNoWord), "")
