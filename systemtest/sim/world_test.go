@@ -365,9 +365,9 @@ func (w *world) push(m message, region string) {
 	}
 }
 
-var identifier = regexp.MustCompile(`(dsp|drv|clm)_[0-9A-Za-z]+`)
+var identifier = regexp.MustCompile(`(dsp|drv|clm)_[0-9A-Za-z]+|probe:[0-9A-Z]+`)
 
-// plain returns s with names instead of identifiers, which are different in each run.
+// plain returns s with names instead of identifiers, which are different in each run; the owner of a probe has none.
 func (w *world) plain(s string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
