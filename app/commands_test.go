@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"firsttap/loadtest"
@@ -174,10 +175,10 @@ func TestRaceThatIsCalledOff(t *testing.T) {
 	}
 }
 
-// TestRaceRemovesWhatItMade at a service that others use, however the race ends: its drivers are erased and its dispatch is over.
+// TestRaceRemovesWhatItMade at a service that limits its first erasure, however the race ends: its drivers are erased and its dispatch is over.
 func TestRaceRemovesWhatItMade(t *testing.T) {
 	t.Chdir(t.TempDir())
-	service := systemtest.Start(t, "FIRSTTAP_DATABASE_URL=sqlite://race.db", "FIRSTTAP_RATE_LIMIT_ADMIN=10/s")
+	service := systemtest.Start(t, "FIRSTTAP_DATABASE_URL=sqlite://race.db")
 	behind, err := url.Parse(service.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -198,9 +199,13 @@ func TestRaceRemovesWhatItMade(t *testing.T) {
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		proxy := httputil.NewSingleHostReverseProxy(behind)
+		var limited atomic.Bool
 		front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			met := stop.path != "" && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, stop.path)
 			switch {
+			case strings.HasSuffix(r.URL.Path, "/erase") && !limited.Swap(true):
+				w.WriteHeader(http.StatusTooManyRequests)
+				return
 			case met && stop.fails:
 				w.WriteHeader(http.StatusForbidden)
 				return
@@ -221,9 +226,9 @@ func TestRaceRemovesWhatItMade(t *testing.T) {
 		}
 		for _, list := range []string{"drivers?region=race", "dispatches?status=PENDING", "dispatches?status=ACCEPTED"} {
 			var left struct{ Items []json.RawMessage }
-			testkit.Eventually(t, "the service, whose limit the race has used up, lists "+list, func() bool {
-				return loadtest.Call(t.Context(), http.DefaultClient, "GET", service.URL+"/v1/admin/"+list, systemtest.AdminKey, nil, &left) == nil
-			})
+			if err := loadtest.Call(t.Context(), http.DefaultClient, "GET", service.URL+"/v1/admin/"+list, systemtest.AdminKey, nil, &left); err != nil {
+				t.Fatal(err)
+			}
 			testkit.Equal(t, name+": what stays of "+list, 0, len(left.Items))
 		}
 	}
