@@ -160,7 +160,7 @@ func (p *pushing) changes(i *Instance, region string, drivers []Driver) {
 		i.must(200, method, path+id+action, AdminKey, body, "If-Match", version, "Idempotency-Key", id+action)
 	}
 	const ofDispatch, ofDriver = "/v1/admin/dispatches/", "/v1/admin/drivers/"
-	id := MakeDispatchWith(p.t, i, DispatchOptions{Region: region})
+	id := MakeDispatchWith(p.t, i, DispatchOptions{Region: region, starts: time.Now().Truncate(time.Hour).Add(72 * time.Hour)})
 	changed(ofDispatch, id, "", `{"note":"by the gate"}`)
 	changed(ofDispatch, id, "/extend", fmt.Sprintf(`{"expires_at":%q}`, time.Now().Add(48*time.Hour).UTC().Format(time.RFC3339)))
 	changed(ofDispatch, id, "/assign", fmt.Sprintf(`{"driver_id":%q}`, drivers[0].ID))

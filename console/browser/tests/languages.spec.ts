@@ -10,11 +10,12 @@ async function typed(service: Service): Promise<string[]> {
   const all = async (path: string): Promise<Json[]> => (await service.call("GET", `/v1/admin/${path}`)).items;
   const strings = (value: unknown): string[] => (typeof value === "string" ? [value] : value && typeof value === "object" ? Object.values(value).flatMap(strings) : []);
   const lists = await Promise.all([all("dispatches?limit=200"), all("drivers?limit=200"), all("api-keys"), all("locks"), all("jobs"), all("webhooks")]);
+  const urls = (await all("audit?limit=200")).flatMap((e) => strings([e.detail.url ?? ""])); // they are masked
   const devices = await Promise.all(lists[1].map((d) => all(`drivers/${d.id}/devices`)));
   const happened = await Promise.all(lists[0].map((d) => all(`dispatches/${d.id}/events`)));
   const plain = (d: Json) => strings({ ...d, status: "", role: "", platform: "", events: "", pause_reason: "", last_run: null, running: null, queued: null, time_zone: "" });
   const instances = strings(lists[3].map((l) => [l.holder, l.holder.split("/")[0]])).concat(lists[4].flatMap((j) => strings([j.last_run?.instance, j.running?.instance])));
-  return [...lists.flat(), ...devices.flat()].flatMap(plain).filter((s) => !/^\d{4}-\d\d-/.test(s)).concat(instances, strings(happened.flat().map((e) => e.request_id)), "CUSTOMER", "127.0.0.1");
+  return [...lists.flat(), ...devices.flat()].flatMap(plain).filter((s) => !/^\d{4}-\d\d-/.test(s)).concat(instances, urls, strings(happened.flat().map((e) => e.request_id)), "CUSTOMER", "127.0.0.1");
 }
 
 for (const { lang, locale, tag } of languages) {

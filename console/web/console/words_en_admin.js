@@ -134,7 +134,7 @@ export const admin = {
     fields: {
       suspended_until: "suspended_until", on_duty: "on_duty", drivers: "drivers", tokens: "tokens", first: "first", last: "last", address: "address",
       failed: "failed", limited: "limited", doors: "doors", generation: "generation", scheduled_at: "scheduled_at", installation_id: "installation_id",
-      pause_reason: "pause_reason", delivery: "delivery", token_was_of: "token_was_of", times: "times", app_version: "app_version", platform: "platform", push_token_sha256: "push_token_sha256", quarantined_at: "quarantined_at", at: "at", also: "also",
+      pause_reason: "pause_reason", delivery: "delivery", token_was_of: "token_was_of", times: "times", fingerprint: "fingerprint", app_version: "app_version", platform: "platform", push_token_sha256: "push_token_sha256", quarantined_at: "quarantined_at", at: "at", also: "also",
     },
     yes: "true", no: "false", values: { ACTIVE: "ACTIVE", PAUSED: "PAUSED", ADMIN: "ADMIN", FAILING: "FAILING", GONE: "GONE" },
     actions: {
