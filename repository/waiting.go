@@ -18,24 +18,31 @@ import (
 const retryPause = 500 * time.Millisecond
 
 // UntilReachable calls try, and repeats it while it fails with what passes by itself: the database does not answer, starts, stops, fails
-// over, is locked, or has no connection free. It returns the error once it has failed for as long as patience says, or ctx has ended.
+// over, is locked, or has no connection free. It returns the error once it has failed for as long as patience says, or ctx has ended. The log
+// has a line for the first failure, and one for the end of the wait.
 func UntilReachable(ctx context.Context, patience time.Duration, log *slog.Logger, try func() error) (err error) {
 	var since time.Time
 	for {
 		again := try()
 		if again == nil {
+			if !since.IsZero() {
+				log.Warn("the database can be used; the start goes on", "waited", time.Since(since))
+			}
 			return nil
 		}
+		first := since.IsZero()
 		if ctx.Err() == nil || err == nil { // the end of ctx says less than what it was waited for
 			err = again
 		}
-		if since.IsZero() {
+		if first {
 			since = time.Now()
 		}
 		if ctx.Err() != nil || !passes(again) || time.Since(since) >= patience {
 			return err
 		}
-		log.Warn("the database can't be used yet; will retry", "error", err)
+		if first {
+			log.Warn("the database can't be used yet; it is tried again twice a second", "error", err)
+		}
 		select {
 		case <-time.After(retryPause):
 		case <-ctx.Done():

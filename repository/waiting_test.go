@@ -60,18 +60,20 @@ func TestUntilReachable(t *testing.T) {
 		ctx      time.Duration
 		want     error
 		took     time.Duration
+		lines    [2]int
 	}{
-		"comes":       {6 * time.Second, busy, time.Hour, nil, 6 * time.Second},
-		"is refused":  {time.Hour, denied, time.Hour, denied, 0},
-		"is given up": {time.Hour, busy, time.Hour, busy, 30 * time.Second},
-		"is stopped":  {time.Hour, busy, 3 * time.Second, busy, 3 * time.Second},
+		"comes":       {6 * time.Second, busy, time.Hour, nil, 6 * time.Second, [2]int{1, 1}},
+		"is refused":  {time.Hour, denied, time.Hour, denied, 0, [2]int{}},
+		"is given up": {time.Hour, busy, time.Hour, busy, 30 * time.Second, [2]int{1, 0}},
+		"is stopped":  {time.Hour, busy, 3 * time.Second, busy, 3 * time.Second, [2]int{1, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), c.ctx)
 				defer cancel()
-				err := UntilReachable(ctx, 30*time.Second, quiet, func() error {
+				log := &testkit.LogBuffer{}
+				err := UntilReachable(ctx, 30*time.Second, slog.New(slog.NewTextHandler(log, nil)), func() error {
 					if time.Since(began) < c.failsFor {
 						return errors.Join(c.with, ctx.Err())
 					}
@@ -81,6 +83,8 @@ func TestUntilReachable(t *testing.T) {
 					t.Errorf("%v, want %v", err, c.want)
 				}
 				testkit.Equal(t, "time", c.took, time.Since(began))
+				said := [2]int{log.Count("can't be used yet"), log.Count("can be used")}
+				testkit.Equal(t, "lines at the beginning and the end of the wait", c.lines, said)
 			})
 		})
 	}
@@ -117,7 +121,7 @@ func TestOpenWaitsForAConnection(t *testing.T) {
 			return s.Close()
 		})
 		testkit.Retry(t, func() error {
-			if log.Count("the database can't be used yet; will retry") == 0 {
+			if log.Count("the database can't be used yet") != 1 {
 				return errors.New("the log does not say that the start waits")
 			}
 			return nil
