@@ -64,19 +64,23 @@ func (e *environment) checkNames(names []string) {
 		if v, _ := e.lookup(name); strings.HasSuffix(name, "_PORT") && strings.Contains(v, "://") {
 			continue // Kubernetes sets it, too
 		}
-		e.bad(name, errors.New("there is no such setting; did you mean "+e.nearest(name)+"?"))
+		next := "README.md lists the settings"
+		if known := e.nearest(name); known != "" {
+			next = "did you mean " + known + "?"
+		}
+		e.bad(name, errors.New("there is no such setting; "+next))
 	}
 }
 
-// nearest returns the known name of ours that the fewest changes of a letter make of name.
+// nearest returns the known name of ours that the fewest changes of a letter make of name, "" if those are more than half of its letters.
 func (e *environment) nearest(name string) (found string) {
-	least := 0
+	least := (len(name) - len(ourPrefix)) / 2
 	for known := range e.known {
 		if !strings.HasPrefix(known, ourPrefix) {
 			continue
 		}
 		d := distance(name, known)
-		if found == "" || d < least || d == least && known < found {
+		if d < least || d == least && (found == "" || known < found) {
 			found, least = known, d
 		}
 	}
