@@ -27,6 +27,8 @@ function explain(p: AcceptProblem): string {
     case 'DISPATCH_NOT_FOUND':
     case 'MALFORMED_REQUEST':
     case 'BODY_TOO_LARGE':
+    case 'BODY_TIMEOUT':
+    case 'UNSUPPORTED_MEDIA_TYPE':
     case 'UNAUTHENTICATED':
     case 'RATE_LIMITED':
     case 'CLAIM_UNAVAILABLE':
