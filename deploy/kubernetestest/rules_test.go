@@ -57,7 +57,8 @@ func environment(m manifests, pod corev1.PodSpec, secret map[string]string) (map
 	return env, nil
 }
 
-// readSettings returns the settings of a pod, and what is wrong with its variables: config does not know one, or refuses the whole.
+// readSettings returns the settings of a pod, and what is wrong with its variables: config does not know one, or refuses the whole. The job
+// that migrates needs no secrets.
 func readSettings(m manifests, pod corev1.PodSpec) (c config.Config, wrong []string) {
 	env, err := environment(m, pod, secretValues())
 	if err != nil {
@@ -69,6 +70,9 @@ func readSettings(m manifests, pod corev1.PodSpec) (c config.Config, wrong []str
 		value, set := env[name]
 		return value, set
 	})
+	if slices.Contains(pod.Containers[0].Args, "migrate") {
+		err = config.WithoutSecrets(err)
+	}
 	if err != nil {
 		wrong = append(wrong, err.Error())
 	}
