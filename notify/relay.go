@@ -248,11 +248,13 @@ const releasePause = 5 * time.Second
 // process died, or failed to expand it.
 func (r *Relay) leaseDue(ctx context.Context) {
 	var released time.Time
+	failing := false
 	for ctx.Err() == nil {
 		leased, err := r.options.Outbox.LeaseEvents(ctx, eventBatch)
-		if err != nil && ctx.Err() == nil {
-			r.options.Log.Warn("due events not leased; the relay will try again", "error", err)
+		if err != nil && !failing && ctx.Err() == nil {
+			r.options.Log.Warn("due events not leased; the relay tries again until they are", "error", err)
 		}
+		failing = err != nil
 		if err == nil && time.Since(released) >= releasePause && r.expandFailed.CompareAndSwap(true, false) {
 			released = time.Now()
 			if !r.releaseEvents() {
@@ -328,6 +330,7 @@ func (r *Relay) releaseSuperseded(d *dispatch.Dispatch) {
 
 // lease leases pushes and makes them ready, as many as the throttle has room for.
 func (r *Relay) lease(ctx, lasting context.Context) {
+	failing := false
 	for ctx.Err() == nil {
 		places := r.throttle.reserve(pushBatch, ahead, time.Now())
 		if places == 0 {
@@ -341,9 +344,10 @@ func (r *Relay) lease(ctx, lasting context.Context) {
 			r.metrics.countDropped(why, n)
 		}
 		r.throttle.release(places - len(pushes))
-		if err != nil && ctx.Err() == nil {
-			r.options.Log.Warn("due notifications not leased or not read; the relay will try again", "error", err)
+		if err != nil && !failing && ctx.Err() == nil {
+			r.options.Log.Warn("due notifications not leased or not read; the relay tries again until they are", "error", err)
 		}
+		failing = err != nil
 		if leased < places {
 			r.pushesDue.Wait(ctx)
 			continue

@@ -26,12 +26,14 @@ func (e *topicCallError) Error() string { return string(e.Class) + ": " + e.Reas
 
 // maintainTopics subscribes large audiences to their topics, and unsubscribes them after the offer has ended.
 func (r *Relay) maintainTopics(ctx context.Context) {
+	failing := false
 	for ctx.Err() == nil {
 		r.pause(ctx, time.Until(r.topicsNotBefore))
 		leased, err := r.options.Topics.LeaseTopics(ctx, topicBatch)
-		if err != nil && ctx.Err() == nil {
-			r.options.Log.Warn("topics not leased; the relay will try again", "error", err)
+		if err != nil && !failing && ctx.Err() == nil {
+			r.options.Log.Warn("topics not leased; the relay tries again until they are", "error", err)
 		}
+		failing = err != nil
 		for _, t := range leased {
 			err := r.maintainTopic(ctx, t)
 			var failed *topicCallError

@@ -150,6 +150,7 @@ type Scheduler struct {
 	// states are the jobs' as watch last read them in the ledger, at the time readAt of this process's clock.
 	states map[string]cronjob.JobState
 	readAt time.Time
+	unread bool // the last try to read them failed
 }
 
 // New returns a Scheduler of the jobs, or an error that lists what is wrong with them.

@@ -55,14 +55,15 @@ func (s *Scheduler) catchUp(ctx context.Context, must bool) {
 	sent := s.Now()
 	states, now, err := s.Ledger.JobStates(ctx, s.names)
 	if err != nil {
-		if ctx.Err() == nil {
+		if !s.unread && ctx.Err() == nil {
 			s.Log.Warn("job ledger not read; missed and requested runs begin after the next successful read", "error", err)
 		}
+		s.unread = true
 		return
 	}
 	s.clock.sync(now, sent)
 	s.heard()
-	s.states, s.readAt = states, time.Now()
+	s.states, s.readAt, s.unread = states, time.Now(), false
 	if len(states) < len(s.names) { // after a failover, the database may lack the rows of new jobs
 		s.registerAgain(ctx)
 	}

@@ -121,6 +121,7 @@ func (c *Courier) Run(ctx context.Context) {
 // lease leases due deliveries and attempts them, as many as there is room for. What leads to more that are due, or to more room, wakes it:
 // a commit, a look, a result that was recorded.
 func (c *Courier) lease(ctx, lasting context.Context) {
+	failing := false
 	for ctx.Err() == nil {
 		c.lanesDue.Wait(ctx)
 		if ctx.Err() != nil {
@@ -131,9 +132,10 @@ func (c *Courier) lease(ctx, lasting context.Context) {
 			continue // the next result that is recorded makes some
 		}
 		leases, err := c.leaseDeliveries(lasting, busy, room)
-		if err != nil && ctx.Err() == nil {
-			c.options.Log.Warn("due webhook deliveries not leased; the courier will try again", "error", err)
+		if err != nil && !failing && ctx.Err() == nil {
+			c.options.Log.Warn("due webhook deliveries not leased; the courier tries again until they are", "error", err)
 		}
+		failing = err != nil
 		if len(leases) == room {
 			c.lanesDue.Set() // more may be due
 		}
@@ -207,13 +209,15 @@ func (c *Courier) recorded(results []result, paused []webhook.Endpoint) {
 
 // replay writes what a replay asks for, until ctx ends.
 func (c *Courier) replay(ctx context.Context) {
+	failing := false
 	for ctx.Err() == nil {
 		c.replayDue.Wait(ctx)
 		for ctx.Err() == nil {
 			more, err := c.replayNext(ctx)
-			if err != nil && ctx.Err() == nil {
-				c.options.Log.Warn("replays of webhooks not looked for or not continued; the courier will try again", "error", err)
+			if err != nil && !failing && ctx.Err() == nil {
+				c.options.Log.Warn("replays of webhooks not looked for or not continued; the courier tries again until they are", "error", err)
 			}
+			failing = err != nil
 			if err != nil || !more {
 				break
 			}

@@ -235,8 +235,8 @@ func TestDatabaseAway(t *testing.T) {
 		if _, room := k.room(); room != maxBatch || k.log.Count("they may be sent again when their leases end") != 1 {
 			t.Errorf("room for %d; the log says:\n%s", room, k.log)
 		}
-		if k.log.Count("not leased; the courier will try again") == 0 {
-			t.Error("the log does not say that nothing can be leased")
+		if n := k.log.Count("not leased; the courier tries again until they are"); n != 2 {
+			t.Errorf("the log says %d times in two outages that nothing can be leased", n)
 		}
 		k.store.setFailure(nil)
 	})
