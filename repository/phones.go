@@ -65,8 +65,8 @@ func placesByPhone(drivers []dispatch.Driver) map[string][]int {
 	return places
 }
 
-// otherHolders adds to others, by the places of the drivers, a stored driver who has the same number. However many have it, two are read: one
-// may be the driver itself.
+// otherHolders looks up who has the numbers of the drivers, and adds another driver to others for each place where there is one. The answer
+// has two holders of a number, however many there are, because one may be the driver itself.
 func otherHolders(db *gorm.DB, drivers []dispatch.Driver, places map[string][]int, others map[int]dispatch.DriverID) error {
 	const statement = "SELECT word, MIN(driver_id) first, MAX(driver_id) last FROM driver_words WHERE word IN ? AND driver_id <> '' GROUP BY word"
 	for part := range slices.Chunk(slices.Sorted(maps.Keys(places)), entriesPerStatement) {
