@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -145,8 +146,12 @@ func (s *testDB) queryInt(t testing.TB, query string, args ...any) (n int64) {
 // should be open before. The server counts the end of a session as a statement, and the sessions that created the database may end late.
 func (s *testDB) countStatements(t testing.TB, f func()) int64 {
 	t.Helper()
+	none := s.config.Clone()
+	none.DBName = ""
+	server := openStore(t, none)
+	defer server.Close()
 	testkit.Eventually(t, "only sessions of the test's database are left", func() bool {
-		return s.queryInt(t, "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'root' AND db IS NULL") == 0
+		return !slices.ContainsFunc(servertest.Sessions(t, server.DB), func(s servertest.Session) bool { return s.User == "root" })
 	})
 	questions := func() (n int64) {
 		var name string
@@ -286,9 +291,10 @@ func (s *testDB) awaitRowLockWait(t testing.TB) {
 	defer tick.Stop()
 	for range 300 {
 		<-tick.C
-		if s.queryInt(t, `SELECT COUNT(*) FROM information_schema.innodb_trx x JOIN information_schema.processlist p
-			ON p.id = x.trx_mysql_thread_id WHERE x.trx_state = 'LOCK WAIT' AND p.db = DATABASE()`) > 0 {
-			return
+		for _, session := range servertest.Sessions(t, s.DB) {
+			if s.queryInt(t, "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT' AND trx_mysql_thread_id = ?", session.ID) > 0 {
+				return
+			}
 		}
 	}
 	t.Fatal("no transaction waits for a row lock")

@@ -6,9 +6,9 @@ import (
 )
 
 // Session is a connection to a database, and what it executes.
-type Session struct{ ID, Statement string }
+type Session struct{ ID, User, Statement string }
 
-// Sessions returns the sessions that use db's database, but for the one that asks. It reads SHOW PROCESSLIST: MySQL refuses to read
+// Sessions returns the sessions that use db's database, or none if db uses none, but for the one that asks. It reads SHOW PROCESSLIST: MySQL refuses to read
 // information_schema.processlist while any session, also another test's, executes a statement with bytes that are no text.
 func Sessions(t testing.TB, db *sql.DB) (all []Session) {
 	t.Helper()
@@ -27,9 +27,9 @@ func Sessions(t testing.TB, db *sql.DB) (all []Session) {
 		t.Fatal(err)
 	}
 	for _, row := range rows {
-		const id, name, info = 0, 3, 7
+		const id, user, name, info = 0, 1, 3, 7
 		if row[name] == database[0] && row[info] != statement {
-			all = append(all, Session{row[id], row[info]})
+			all = append(all, Session{row[id], row[user], row[info]})
 		}
 	}
 	return all

@@ -63,7 +63,7 @@ test("each region is an item: typed, pasted as a list, or chosen", async ({ open
   await expect(page.getByRole("heading", { name: "New driver" })).toBeVisible(); // Enter has sent nothing
   await paste(page, "Name", "Lee\nSeo-yeon\n");
   await expect(page.getByLabel("Name")).toHaveValue("Lee Seo-yeon");
-  await page.getByLabel("Phone").fill("+821087654321");
+  await page.getByLabel("Phone").fill("+821087654322");
   await page.getByLabel("Vehicle class").fill("28m");
   await page.reload();
   await page.getByLabel("Regions").fill(region);
