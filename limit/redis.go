@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"strconv"
 	"sync"
 	"time"
 
@@ -92,6 +93,8 @@ const (
 	// chargeTimeout bounds a pipeline that charges debts, unless Timeout is longer. No request waits for it.
 	chargeTimeout  = time.Second
 	maxChargeBatch = 256
+	// probeNames is how many buckets are probed in turn in a cluster: its servers have a part of the buckets each.
+	probeNames = 16
 )
 
 // Run charges debts in the background, and probes Redis while it is unavailable. It returns when ctx ends, or at once if
@@ -102,6 +105,11 @@ func (l *Limiter) Run(ctx context.Context) {
 	}
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
+	names := 1
+	if _, cluster := l.Redis.(*redis.ClusterClient); cluster {
+		names = probeNames
+	}
+	good := 0 // probes in a row, during an outage
 	for {
 		select {
 		case <-ctx.Done():
@@ -109,19 +117,31 @@ func (l *Limiter) Run(ctx context.Context) {
 		case <-l.debts.wake:
 			l.chargeDebts(ctx)
 		case <-tick.C:
-			if l.down.Load() != nil {
-				l.probe(ctx)
+			if l.down.Load() == nil {
+				continue
+			}
+			if l.probe(ctx, good) != nil {
+				good = 0
+			} else if good++; good >= names {
+				l.redisCounts()
+				good = 0
 			}
 		}
 	}
 }
 
 // probe takes a token from a bucket that is nobody's, as a request does from its caller's.
-func (l *Limiter) probe(ctx context.Context) {
+func (l *Limiter) probe(ctx context.Context, n int) error {
 	bounded, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
-	_, _, err := parseReply(bucketScript.Run(bounded, l.Redis, []string{bucketKey("probe")}, l.scriptArgs(1, 0)...))
-	if since := l.down.Load(); err == nil && since != nil && l.down.CompareAndSwap(since, nil) {
+	bucket := bucketKey("probe-" + strconv.Itoa(n))
+	_, _, err := parseReply(bucketScript.Run(bounded, l.Redis, []string{bucket}, l.scriptArgs(1, 0)...))
+	return err
+}
+
+// redisCounts ends an outage.
+func (l *Limiter) redisCounts() {
+	if since := l.down.Swap(nil); since != nil {
 		l.Log.Warn("redis counts requests again; the instances share their limits", "outage", time.Since(*since))
 	}
 }

@@ -252,6 +252,29 @@ func TestOneFetchesForAll(t *testing.T) {
 	}
 }
 
+// While one server of a cluster is away, some callers can't be counted: that is one outage, which ends when every server counts again.
+func TestPartOfAClusterIsAway(t *testing.T) {
+	t.Parallel()
+	cluster := servertest.StartRedisCluster(t)
+	limiters, logs := instances(t, 1, cluster.URL(), 100, 8)
+	askForAll := func() {
+		for i := range 20 { // on each server some
+			limiters[0].allowed(t, 4, fmt.Sprint("drv_", i), time.Now())
+		}
+	}
+	cluster.Nodes[1].Kill()
+	testkit.Eventually(t, "it is noticed", func() bool { askForAll(); return limiters[0].Degraded() })
+	for range 20 {
+		time.Sleep(probeEvery / 2)
+		askForAll()
+	}
+	if down, up := logs[0].Count("redis does not count requests"), logs[0].Count("redis counts requests again"); down != 1 || up != 0 {
+		t.Errorf("logged %d times that Redis is unavailable, %d times that it is available again", down, up)
+	}
+	cluster.Nodes[1].Start()
+	testkit.Eventually(t, "Redis is used again", func() bool { return !limiters[0].Degraded() })
+}
+
 // A Redis that answers with an error counts no requests either: the instance limits on its own until Redis counts a probe.
 func TestRedisRefusesToCount(t *testing.T) {
 	server := servertest.StartRedis(t)
