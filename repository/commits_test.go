@@ -35,6 +35,37 @@ func TestProbeOfAServerThatCommitsNothing(t *testing.T) {
 	})
 }
 
+// A database that commits writes and lacks a table that taps or drivers need is away, until the table is there.
+func TestProbeOfMissingTables(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		for _, table := range []string{"claims", "drivers", "taps", "devices"} {
+			db.without(t, table, func() {
+				if db.Probe(t.Context()).Up() {
+					t.Errorf("up, without %s", table)
+				}
+			})
+		}
+		p := started(t, db.Store)
+		db.without(t, "claims", func() { p.becomes(t, false) })
+		p.becomes(t, true)
+	})
+}
+
+// A server that refuses the changes of a tap is away, even if it commits other writes.
+func TestProbeWithoutTheRightToTap(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		app, _ := db.restricted(t, "SELECT, INSERT, EXECUTE")
+		u, err := url.Parse(db.url)
+		must(t, err)
+		name := strings.TrimPrefix(u.Path, "/")
+		db.exec(t, "GRANT UPDATE ON "+name+".shedlock TO u"+name)
+		must(t, app.Ping(t.Context()))
+		if app.Probe(t.Context()).Up() {
+			t.Error("up, though the account may change no dispatch")
+		}
+	})
+}
+
 // Instances that check together write one row, and only one of them in a while.
 func TestProbesShareAWrite(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {

@@ -92,13 +92,16 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 	if s.lookPool, err = s.primaryPool(brief, lookConns, neverRecheck, at); err != nil { // a look contains the check
 		return nil, errors.Join(err, s.Close())
 	}
-	probe, err := s.openPrimary(quick, 1, 0, at)
+	probing := quick.Clone()
+	probing.Params[tableLockWait] = seconds(o.Patience)
+	probe, err := s.openPrimary(probing, 1, 0, at)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.dialect = dialect{
 		name:        schemaOf(version),
 		ping:        func(ctx context.Context) error { return commits(ctx, probe) },
+		hasTables:   func(ctx context.Context) error { return changesTables(ctx, probe) },
 		readOnly:    readOnlySQL,
 		leaveServer: at.leave,
 		now:         func() string { return mysqlNow },
@@ -240,6 +243,16 @@ func commits(ctx context.Context, probe *sql.DB) error {
 		return nil
 	}
 	return err
+}
+
+// changesTables is dialect.hasTables. It needs the right to change rows of each table, and locks no row.
+func changesTables(ctx context.Context, probe *sql.DB) error {
+	_, err := probe.ExecContext(ctx, `UPDATE dispatches d, claims c, events e, drivers v, taps t, devices p
+SET d.round = d.round, c.round = c.round, e.round = e.round, v.version = v.version, t.round = t.round, p.platform = p.platform WHERE 1 = 0`)
+	if isServerError(err) && !isServerError(err, passing...) {
+		return err
+	}
+	return nil // commits finds out whether the server answers at all
 }
 
 func limitPool(pool *sql.DB, conns int) *sql.DB {

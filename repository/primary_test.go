@@ -370,7 +370,7 @@ func TestProbeForgets(t *testing.T) {
 		become := func(answer func() error) { ping.Store(&answer) }
 		halted := make(chan struct{})
 		become(func() error { return nil })
-		s := &Store{looks: newLooks(), log: quiet, dialect: dialect{ping: func(context.Context) error { return (*ping.Load())() }}}
+		s := &Store{looks: newLooks(), log: quiet, dialect: dialect{hasTables: func(context.Context) error { return nil }, ping: func(context.Context) error { return (*ping.Load())() }}}
 		p := started(t, s)
 		at := func(d time.Duration, want bool) {
 			t.Helper()

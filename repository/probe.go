@@ -8,9 +8,11 @@ import (
 )
 
 const (
-	// probeInterval is the time between two checks, and probeWrites that between two that write; probeTimeout bounds each.
+	// probeInterval is the time between two checks, probeWrites that between two that write, and probeTables that between two that look
+	// at the tables; probeTimeout bounds each.
 	probeInterval = time.Second
 	probeWrites   = 2 * time.Second
+	probeTables   = 4 * time.Second
 	probeTimeout  = 2 * time.Second
 	// probeRow is the name of the row that the checks write.
 	probeRow = "firsttap:probe"
@@ -19,11 +21,13 @@ const (
 )
 
 // Probe checks every second whether the database commits writes: every other time by a write of its own, and in between by the look that all
-// parts of the process share, if there is one. Reading its result costs the database nothing.
+// parts of the process share, if there is one. With every other write, and with each during an outage, it checks that the tables are there and
+// may be written to. Reading its result costs the database nothing.
 type Probe struct {
 	store     *Store
 	lastGood  atomic.Pointer[time.Time] // the time of the last check; nil if that failed
 	wroteAt   time.Time                 // of the last check that wrote
+	tablesAt  time.Time                 // of the last check of the tables
 	downSince time.Time                 // zero while the database is up
 }
 
@@ -78,7 +82,10 @@ func (p *Probe) ask(ctx context.Context) {
 	} else {
 		bounded, cancel := context.WithTimeout(ctx, probeTimeout)
 		defer cancel()
-		if err = p.store.Ping(bounded); err == nil {
+		if err = p.store.Ping(bounded); err == nil && (!p.downSince.IsZero() || asked.Sub(p.tablesAt) >= probeTables) {
+			err, p.tablesAt = unavailable(p.store.dialect.hasTables(bounded)), asked
+		}
+		if err == nil {
 			p.wroteAt = asked
 		}
 	}

@@ -55,6 +55,7 @@ func openSQLite(ctx context.Context, path string, o Options) (*Store, error) {
 		readOnly:    "0 = 1", // reads are never old
 		leaveServer: func() {},
 		ping:        func(ctx context.Context) error { return commitsToFile(ctx, probe) },
+		hasTables:   func(ctx context.Context) error { return readsTables(ctx, probe) },
 		now:         func() string { return strconv.FormatInt(time.Now().UnixMicro(), 10) },
 		retryable:   func(error) bool { return false },
 		forceIndex:  func(string) string { return "" }, // SQLite chooses these indexes itself
@@ -91,6 +92,15 @@ func commitsToFile(ctx context.Context, probe *sql.DB) error {
 	const now, past = "strftime('%Y-%m-%d %H:%M:%f', 'now')", "strftime('%Y-%m-%d %H:%M:%f', 'now', '-1.5 seconds')"
 	_, err := probe.ExecContext(ctx, "INSERT INTO shedlock (name, lock_until, locked_at, locked_by) VALUES ('"+probeRow+"', "+now+", "+now+", '')"+
 		" ON CONFLICT (name) DO UPDATE SET lock_until = excluded.lock_until WHERE lock_until NOT BETWEEN "+past+" AND "+now)
+	if isBusy(err) {
+		return nil
+	}
+	return err
+}
+
+// readsTables is dialect.hasTables.
+func readsTables(ctx context.Context, probe *sql.DB) error {
+	_, err := probe.ExecContext(ctx, "SELECT 1 FROM dispatches, claims, events, drivers, taps, devices WHERE 0")
 	if isBusy(err) {
 		return nil
 	}

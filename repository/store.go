@@ -60,6 +60,9 @@ type dialect struct {
 	leaveServer func()
 	// ping returns nil if the database commits writes. It waits for no transaction and for no connection of the pools above.
 	ping func(context.Context) error
+	// hasTables returns why the database refuses to change the tables without which no tap is decided, no dispatch is created or no driver
+	// sees an offer. It changes nothing, and returns nil also while a table is locked.
+	hasTables func(context.Context) error
 	// now is the SQL for the database's clock in microseconds.
 	now func() string
 	// forUpdate and forShare lock the row that a SELECT finds. They are "" for SQLite, whose transactions lock the file.
