@@ -34,16 +34,16 @@ type Locker struct {
 
 	orphans orphans
 
-	mu         sync.Mutex
-	waiters    map[string]*waiters
-	lastWarned map[string]time.Time // when "lock unavailable" was logged, by name
+	mu      sync.Mutex
+	waiters map[string]*waiters
+	away    map[string]time.Time // since when the server gives no answer about a name
 }
 
 // New returns a Locker that acquires names by strategy. It must be closed.
 func New(strategy Strategy, o Options) *Locker {
 	l := &Locker{
 		strategy: strategy, instance: o.Instance, timeout: cmp.Or(o.Timeout, time.Second), log: o.Log, metrics: o.Metrics,
-		started: time.Now(), waiters: map[string]*waiters{}, lastWarned: map[string]time.Time{},
+		started: time.Now(), waiters: map[string]*waiters{}, away: map[string]time.Time{},
 	}
 	l.orphans.timeout = l.timeout
 	l.orphans.ctx, l.orphans.cancel = context.WithCancel(context.Background())
@@ -138,6 +138,7 @@ func (l *Locker) try(ctx, parent context.Context, name string, hold Hold) (*Leas
 	timedOut := errors.Is(context.Cause(ctx), errWaitTimeout) && time.Since(sent) < min(l.timeout, hold.TTL)/2
 	if err == nil || !timedOut {
 		l.metrics.attempt(err)
+		l.report(name, err)
 	}
 	if err == nil {
 		if l.log.Enabled(ctx, slog.LevelDebug) {
@@ -148,34 +149,34 @@ func (l *Locker) try(ctx, parent context.Context, name string, hold Hold) (*Leas
 	if grant != nil {
 		l.orphans.release(grant, sent.Add(hold.TTL), false)
 	}
-	if errors.Is(err, ErrUnavailable) && !timedOut {
-		l.warn(name, err)
-	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w: %w", err, cause)
 	}
 	return nil, err
 }
 
-const (
-	// warnInterval limits the warnings about one name, because waiters repeat their attempts.
-	warnInterval = 10 * time.Second
-	maxWarned    = 1000 // names in lastWarned
-)
+// maxAway bounds the names in away.
+const maxAway = 1000
 
-func (l *Locker) warn(name string, err error) {
-	now := time.Now()
+// report logs the first of an outage's errors, which leave it unknown whether name is held, and that an attempt is answered again.
+func (l *Locker) report(name string, err error) {
 	l.mu.Lock()
-	last, warned := l.lastWarned[name]
-	warned = warned && now.Sub(last) < warnInterval
-	if !warned {
-		if len(l.lastWarned) >= maxWarned {
-			clear(l.lastWarned)
+	since, away := l.away[name]
+	unknown := errors.Is(err, ErrUnavailable)
+	switch {
+	case unknown && !away:
+		if len(l.away) >= maxAway {
+			clear(l.away)
 		}
-		l.lastWarned[name] = now
+		l.away[name] = time.Now()
+	case !unknown && away:
+		delete(l.away, name)
 	}
 	l.mu.Unlock()
-	if !warned {
-		l.log.Warn("lock unavailable; it is not known whether it is held", "name", name, "error", err)
+	switch {
+	case unknown && !away:
+		l.log.Warn("lock unavailable; it is not known whether it is held until an attempt is answered", "name", name, "error", err)
+	case !unknown && away:
+		l.log.Warn("lock available again", "name", name, "outage", time.Since(since))
 	}
 }

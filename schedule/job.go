@@ -22,8 +22,10 @@ const (
 	maxTerm = 10 * time.Second
 	// maxStuck is how many runs of a job may ignore the end of their context before the instance stops running the job.
 	maxStuck = 3
-	// reportInterval limits the reports that a job does not run.
+	// reportInterval limits how often the ledger is told that a job does not run.
 	reportInterval = 10 * time.Second
+	// lockAway is why a job does not run while its lock gives no answer.
+	lockAway = "its lock is unavailable"
 )
 
 // job is a Job in a Scheduler. Its loop alone begins runs, one after the other.
@@ -35,7 +37,9 @@ type job struct {
 	early      time.Duration // how long before its slot a run may begin
 	wake       chan struct{} // asks loop for a turn; has room for one request
 	stuck      atomic.Int32  // runs that were abandoned and have not returned
-	reportedAt time.Time     // when the latest report that the job does not run was made
+	reportedAt time.Time     // when the ledger was last told that the job does not run
+	blockedBy  string        // why the job does not run, as the log says; "" while it does
+	blockedAt  time.Time     // since when it does not run
 	metrics    *jobMetrics
 	// workAt is from when on there is work by its Demand, and lastSlot the last slot that ran on any instance, in microseconds of the
 	// database's clock; 0 if unknown.
@@ -188,9 +192,12 @@ func (j *job) refused(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil:
 	case errors.Is(err, lock.ErrHeld):
+		if j.blockedBy == lockAway {
+			j.unblocked()
+		}
 		j.skip()
 	case errors.Is(err, lock.ErrUnavailable):
-		j.blocked("unavailable", "its lock is unavailable", err)
+		j.blocked("unavailable", lockAway, err)
 	case errors.Is(err, errUnfit):
 		j.blocked("unavailable", "its instance can't lead", err)
 	case errors.Is(err, errStuck):
@@ -200,7 +207,7 @@ func (j *job) refused(ctx context.Context, err error) {
 	}
 }
 
-// blocked counts that the job does not run, and reports why, to the log and to the ledger.
+// blocked counts that the job does not run. It reports why, to the log once and to the ledger now and then.
 func (j *job) blocked(reason, why string, err error) {
 	j.metrics.skips.WithLabelValues(j.Name, reason).Inc()
 	now := time.Now()
@@ -208,11 +215,25 @@ func (j *job) blocked(reason, why string, err error) {
 		return
 	}
 	j.reportedAt = now
-	j.s.Log.Error("job not run, because "+why+"; it will be tried again", "job", j.Name, "error", err)
+	if j.blockedBy == "" {
+		j.blockedAt = now
+	}
+	if j.blockedBy != why {
+		j.blockedBy = why
+		j.s.Log.Error("job not run, because "+why+"; it is tried again until it runs", "job", j.Name, "error", err)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if err := j.s.Ledger.BlockJob(ctx, j.Name, j.s.Instance, why+": "+err.Error()); err != nil {
-		j.s.Log.Warn("reason for a blocked job not written to the ledger; the next report will be written", "job", j.Name, "error", err)
+		j.s.Log.Debug("reason for a blocked job not written to the ledger; the next report will be written", "job", j.Name, "error", err)
+	}
+}
+
+// unblocked reports that the job runs again, here or on another instance.
+func (j *job) unblocked() {
+	if j.blockedBy != "" {
+		j.blockedBy = ""
+		j.s.Log.Warn("job runs again", "job", j.Name, "outage", time.Since(j.blockedAt))
 	}
 }
 

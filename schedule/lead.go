@@ -54,7 +54,7 @@ func (s *Scheduler) campaign(ctx context.Context) {
 	if len(JobsUnderLock(s.Options.Jobs, leaderLock)) == 0 {
 		return
 	}
-	var reportedAt time.Time
+	unavailable := false
 	for ctx.Err() == nil {
 		if err := s.unfit(); err != nil {
 			s.follows.Store(&err)
@@ -63,6 +63,8 @@ func (s *Scheduler) campaign(ctx context.Context) {
 		}
 		err := s.leader.Campaign(ctx, s.lead)
 		s.follow(err)
+		before := unavailable
+		unavailable = errors.Is(err, lock.ErrUnavailable)
 		switch {
 		case errors.Is(err, lock.ErrHeld) || ctx.Err() != nil:
 		case err == nil:
@@ -70,9 +72,8 @@ func (s *Scheduler) campaign(ctx context.Context) {
 		case errors.Is(err, lock.ErrLost):
 			s.Log.Warn("this instance has lost the lead; another instance may run the leader's jobs", "error", err)
 		default:
-			if time.Since(reportedAt) >= reportInterval {
-				reportedAt = time.Now()
-				s.Log.Warn("leader lock unavailable; the election will be retried", "lock", leaderLock, "error", err)
+			if !before {
+				s.Log.Warn("leader lock unavailable; the election is retried until there is a leader", "lock", leaderLock, "error", err)
 			}
 			pause(ctx, s.PollInterval)
 		}

@@ -2,6 +2,7 @@ package schedule_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,8 +66,11 @@ func locksAreAway(t *testing.T, p *place, o outage) {
 			if n := i.skips(j.Name, "unavailable"); n < 3 {
 				t.Errorf("%s counts %v times that %s does not run", who, n, j.Name)
 			}
-			if len(i.said("ERROR", "job not run", "job="+j.Name+" ")) == 0 {
-				t.Errorf("%s does not say that %s does not run", who, j.Name)
+			if n := len(i.said("ERROR", "job not run", "job="+j.Name+" ")); n != 1 {
+				t.Errorf("%s says %d times that %s does not run", who, n, j.Name)
+			}
+			if n := len(i.said("WARN", "lock unavailable", "name="+j.Name+" ")); n > 1 {
+				t.Errorf("%s says %d times that the lock of %s is away", who, n, j.Name)
 			}
 		}
 		if p.state(j.Name).Blocked == nil {
@@ -96,6 +100,29 @@ func locksAreAway(t *testing.T, p *place, o outage) {
 			t.Errorf("%s has %d gaps: %+v", j.Name, gaps, runs)
 		}
 	}
+}
+
+// However long the ledger is away, and whatever waits to be counted there, the log has a few lines of it.
+func TestAnOutageOfTheLedgerIsFewLines(t *testing.T) {
+	inEachOutage(t, func(t *testing.T, o outage) {
+		bubble(t, func(t *testing.T, p *place) {
+			all := p.startAll(schedule.Options{Locks: p.locks, Jobs: []schedule.Job{{Name: "job", When: eachSecond}}}, "a", "b")
+			pass(5500 * time.Millisecond)
+			before := map[string]int{}
+			for who, i := range all {
+				before[who] = len(i.said("level="))
+				i.ledger.cut(o)
+			}
+			pass(time.Minute)
+			for who, i := range all {
+				lines := i.said("level=")[before[who]:]
+				if len(lines) > 6 {
+					t.Errorf("%s says in a minute:\n%s", who, strings.Join(lines, ""))
+				}
+				i.ledger.cut(0)
+			}
+		})
+	})
 }
 
 // Work that was overtaken is canceled by the next renewal, and does not change the run.
@@ -128,12 +155,15 @@ func TestDatabaseRefusesRuns(t *testing.T) {
 		if n := i.skips("job", "unavailable"); tries < seconds || tries > 2*seconds || int(n) != tries {
 			t.Errorf("it was tried %d times in %d s, and %v are counted", tries, seconds, n)
 		}
-		if b := p.state("job").Blocked; b == nil || len(i.said("ERROR", "no runs today")) != seconds/10 {
+		if b := p.state("job").Blocked; b == nil || len(i.said("ERROR", "no runs today")) != 1 {
 			t.Errorf("blocked: %+v; said: %q", b, i.said("ERROR"))
 		}
 		p.exec("DROP TRIGGER no_runs")
 		pass(2 * time.Second)
 		mustBeConsecutive(t, p.ended("job", seconds+2, cronjob.Succeeded))
+		if n := len(i.said("job runs again", "job=job ", "outage=")); n != 1 {
+			t.Errorf("says %d times that the job runs again", n)
+		}
 	})
 }
 

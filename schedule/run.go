@@ -19,14 +19,17 @@ func (j *job) runDue(ctx context.Context) (ran bool) {
 	a := &attempt{due: j.due}
 	err := j.s.runs.Do(context.WithValue(ctx, attemptKey{}, a), j.Name, j.runHold, func(ctx context.Context) error {
 		ran = true
+		j.unblocked()
 		j.perform(ctx, a)
 		return nil
 	})
 	switch {
 	case ran || ctx.Err() != nil:
 	case errors.Is(err, lock.ErrHeld):
+		j.unblocked()
 		j.skip()
 	case errors.Is(err, cronjob.ErrNotDue):
+		j.unblocked()
 		if !j.latest().IsZero() { // an After has no slot that another instance may have run: it was woken by an old reading
 			j.skip()
 		}

@@ -209,10 +209,13 @@ func (s *Scheduler) Run(ctx context.Context) {
 // register enters the jobs in the ledger and reads the database's clock. It retries until ctx ends, and reports whether it
 // succeeded.
 func (s *Scheduler) register(ctx context.Context) bool {
-	for {
+	for failed := false; ; failed = true {
 		sent := s.Now()
 		now, err := s.Ledger.RegisterJobs(ctx, s.names)
 		if err == nil {
+			if failed {
+				s.Log.Warn("jobs registered in the database; they run")
+			}
 			s.clock.sync(now, sent)
 			s.heard()
 			return true
@@ -220,7 +223,9 @@ func (s *Scheduler) register(ctx context.Context) bool {
 		if ctx.Err() != nil {
 			return false
 		}
-		s.Log.Warn("jobs not registered in the database; no job runs until a retry succeeds", "error", err)
+		if !failed {
+			s.Log.Warn("jobs not registered in the database; no job runs until a retry succeeds", "error", err)
+		}
 		if !pause(ctx, s.PollInterval) {
 			return false
 		}

@@ -131,8 +131,8 @@ func TestStopWhileWaitingForTheDatabase(t *testing.T) {
 		b.begin()
 		pass(time.Minute)
 		for _, i := range []*instance{a, b} {
-			if len(i.said("jobs not registered in the database")) < 2 {
-				t.Errorf("that there is no database is not said by %s", i.who)
+			if n := len(i.said("jobs not registered in the database")); n != 1 {
+				t.Errorf("%s says %d times that there is no database", i.who, n)
 			}
 		}
 		a.stop()

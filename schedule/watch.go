@@ -120,6 +120,8 @@ type skips struct {
 	mu   sync.Mutex
 	last map[string]time.Time // the latest slot by job, skipped or run
 	todo []skip
+
+	failing bool // the last try to count some has failed; only write uses it
 }
 
 type skip struct {
@@ -175,10 +177,13 @@ func (k *skips) write(ctx context.Context, ledger RunStore, log *slog.Logger) {
 	k.todo = nil
 	k.mu.Unlock()
 	var again []skip
+	failed := k.failing && len(todo) == 0
 	for i, one := range todo {
 		found, err := ledger.CountSkippedRun(ctx, one.job, one.slot)
 		if err != nil {
-			log.Warn("skipped runs were not counted in the ledger; will be retried", "runs", len(todo)-i, "error", err)
+			if failed = true; !k.failing {
+				log.Warn("skipped runs not counted in the ledger; they are counted when it answers again", "runs", len(todo)-i, "error", err)
+			}
 			again = append(again, todo[i:]...)
 			break
 		}
@@ -186,6 +191,7 @@ func (k *skips) write(ctx context.Context, ledger RunStore, log *slog.Logger) {
 			again = append(again, one)
 		}
 	}
+	k.failing = failed
 	k.mu.Lock()
 	k.todo = append(again, k.todo...)
 	k.mu.Unlock()
