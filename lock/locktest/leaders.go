@@ -88,7 +88,7 @@ func (s *suite) theLeadIsKept(t *testing.T) {
 	wantErr(t, "the former leader", mine.IsLeader(t.Context()), lock.ErrHeld)
 }
 
-// IsLeader keeps the lead like a run, for gocron, which runs the job itself.
+// IsLeader keeps the lead like a run, for a scheduler that runs the job itself.
 func (s *suite) longRun(t *testing.T) {
 	n, lease := newName(), s.keepableTTL()
 	mine, rival := s.leaderFor(t, n, 0, lease), s.leaderFor(t, n, 0, lease)

@@ -20,7 +20,7 @@ const module = "firsttap"
 
 // raced are the packages whose goroutines share memory: `make test` runs these with the race detector, and the others without.
 var raced = []string{
-	"app", "cronjob", "handler", "limit", "lock", "lock/gocronlock", "notify", "notify/fcm", "notify/fcmtest", "notify/stream",
+	"app", "cronjob", "handler", "limit", "lock", "notify", "notify/fcm", "notify/fcmtest", "notify/stream",
 	"redisclient", "schedule", "service", "telemetry",
 }
 
@@ -66,7 +66,7 @@ func compileAlike() error {
 // longest are the packages that take longest. They begin first, in this order, so that no processor is idle at the end: lock and servertest,
 // which wait a lot, run beside packages that compute.
 var longest = []string{
-	"systemtest", "lock", "repository", "lock/gocronlock", "notify", "schedule", "servertest", "handler", "migrations", "systemtest/sim",
+	"systemtest", "lock", "repository", "notify", "schedule", "servertest", "handler", "migrations", "systemtest/sim",
 	"app", "service", "notify/stream", "limit", "notify/fcm",
 }
 
