@@ -124,10 +124,7 @@ func migrate(ctx context.Context, c config.Config, log *slog.Logger, args []stri
 				return err
 			}
 			store.PrepareClaims(ctx)
-			if n, err = store.IndexAllDrivers(ctx); n > 0 {
-				fmt.Fprintf(stdout, "%d drivers indexed by their regions and words\n", n)
-			}
-			return err
+			return nil
 		case "status":
 			return m.Status(ctx, stdout)
 		}

@@ -147,7 +147,6 @@ func (i *instance) start(ctx context.Context) (api handler.API, err error) {
 	}
 	i.work = newGroup(ctx)
 	i.ending.work = i.work.end
-	i.work.Go(func() { i.store.RunIndexer(i.work.ctx) })
 	return i.openAPI(ctx)
 }
 

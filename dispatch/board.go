@@ -35,27 +35,3 @@ type Preview struct {
 	NotEligible int
 	Reasons     map[IneligibleReason]int
 }
-
-// NewPreview returns an empty preview with every reason.
-func NewPreview() Preview {
-	return Preview{Reasons: map[IneligibleReason]int{OffDuty: 0, Suspended: 0, WrongRegion: 0, WrongVehicleClass: 0, TooLow: 0}}
-}
-
-// Count counts one driver.
-func (p *Preview) Count(c Candidate, reachable bool, terms Terms, now time.Time) {
-	reasons := c.Ineligible(terms, now)
-	for _, r := range reasons {
-		p.Reasons[r]++
-	}
-	switch {
-	case len(reasons) > 0:
-		p.NotEligible++
-	case c.Busy:
-		p.Busy++
-	case reachable:
-		p.Reachable++
-		fallthrough
-	default:
-		p.Eligible++
-	}
-}

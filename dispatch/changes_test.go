@@ -336,24 +336,3 @@ func TestPushReread(t *testing.T) {
 		}
 	}
 }
-
-func TestPreviewCounts(t *testing.T) {
-	p := NewPreview()
-	count := func(reachable bool, edit func(*Candidate)) {
-		c := fit(me)
-		edit(&c)
-		p.Count(c, reachable, someTerms(), noon)
-	}
-	count(true, func(*Candidate) {})
-	count(false, func(*Candidate) {})
-	count(true, func(c *Candidate) { c.Busy = true })
-	count(true, func(c *Candidate) { c.Busy, c.OnDuty = true, false })
-	count(false, func(c *Candidate) { c.OnDuty, c.Regions = false, nil })
-	want := Preview{
-		Eligible: 2, Reachable: 1, Busy: 1, NotEligible: 2,
-		Reasons: map[IneligibleReason]int{OffDuty: 2, Suspended: 0, WrongRegion: 1, WrongVehicleClass: 0, TooLow: 0},
-	}
-	if !reflect.DeepEqual(p, want) {
-		t.Errorf("%+v, want %+v", p, want)
-	}
-}

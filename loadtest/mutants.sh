@@ -152,22 +152,17 @@ mutant "late taps go with their old dispatch" repository/retention.go '"dispatch
 mutant "removing a driver's newest claim lets two claims take its number" repository/removed.go "newest[c.DriverID] == c.DriverSeq" "newest[c.DriverID] < 0" ./repository TestRemovalOfTheNewestClaim
 mutant "what is about a removed dispatch stays" repository/removed.go 'query += " AND (SELECT 1 FROM "' '_ = " AND (SELECT 1 FROM "' ./repository TestRemovalSkipsLockedRows
 mutant "a driver with a job is erased" repository/erase.go "if busy > 0 {" "if busy < 0 {" ./repository 'TestEraseOfABusyDriver|TestEraseAndClaimAtOnce'
-mutant "a claim does not see an erasure" repository/erase.go "Version: row.Version + 1, IndexedVersion: row.Version + 1," "Version: row.Version, IndexedVersion: row.Version," ./repository TestEraseBetweenDecisionAndClaim
-mutant "an erased driver stays in the index" repository/erase.go "if err := s.indexDrivers(tx, []driverRow{*row}); err != nil {" "if err := error(nil); err != nil {" ./repository 'TestErasedDriverIsInNoTable|TestIndexOfDriversIsTrue'
-index=repository/dispatch_index.go
+mutant "a claim does not see an erasure" repository/erase.go "Version: row.Version + 1," "Version: row.Version," ./repository TestEraseBetweenDecisionAndClaim
+mutant "an erased driver stays in the index" repository/erase.go "if err := s.indexRegions(tx, row); err != nil {" "if err := error(nil); err != nil {" ./repository 'TestErasedDriverIsInNoTable|TestIndexOfDriversIsTrue'
+index=repository/word_index.go
 search=repository/dispatch_search.go
 ways=repository/dispatch_search_ways.go
 mutant "a new dispatch counts as indexed without its words" repository/create.go "wordEntries(row.ID, row.words())" "nil" ./repository TestWordsFollowTheDispatch
-mutant "a change leaves the old words" $index "s.removeWords(tx, x, string(id), without(was, is))" "s.removeWords(tx, x, string(id), nil)" ./repository TestWordsFollowTheDispatch
+mutant "a change leaves the old words" $index "s.removeWords(tx, x, id, without(was, is))" "s.removeWords(tx, x, id, nil)" ./repository TestWordsFollowTheDispatch
 mutant "a change adds no words" $index "s.addWords(tx, x, wordEntries(id, without(is, was)))" "s.addWords(tx, x, nil)" ./repository TestIndexOfDispatchesIsTrue
-mutant "a change of what is not indexed counts as indexed" repository/update.go "indexed := was.IndexedRound == was.Round" "indexed := true" ./repository TestIndexOfDispatchesIsTrue
-mutant "a withdrawal leaves the dispatch unindexed" repository/update.go "row.IndexedRound = row.Round" "" ./repository TestWordsFollowTheDispatch
 mutant "a removed dispatch leaves its words" repository/removed.go "words = append(words, []any{word, rows[i].ID})" "_ = word" ./repository TestWordsFollowTheDispatch
-mutant "the indexer adds no words" $index "s.addWords(tx, s.dispatchWords(), entries)" "s.addWords(tx, s.dispatchWords(), nil)" ./repository TestDispatchesOfAnEarlierVersionAreIndexed
-mutant "the indexer waits for locks" $index '" WHERE id IN ? AND unindexed = 1 ORDER BY id"+s.dialect.skipLocked' '" WHERE id IN ? AND unindexed = 1 ORDER BY id"+s.dialect.forUpdate' ./repository TestIndexerWaitsForNoLock
-mutant "a search misses what is not indexed" repository/word_index.go 'parts := []idPart{{column: "id", from: x.unindexed}}' 'parts := []idPart(nil)' ./repository TestDispatchesOfAnEarlierVersionAreIndexed
 mutant "a search checks one term" repository/dispatch_search_ways.go "haveAll(terms, " "haveAll(terms[:1], " ./repository TestSearch
-mutant "a search reads more candidates than it may" repository/word_index.go "fewest <= c.most" "fewest <= 10*c.most" ./repository TestPlansOfASearch
+mutant "a search reads more candidates than it may" repository/word_index.go "fewest <= most" "fewest <= 10*most" ./repository TestPlansOfASearch
 mutant "a search reads to the end" repository/search.go "n < searchReads" "true" ./repository "TestSearchForCommonWords|TestSearchForCommonNames"
 mutant "a search reads one stretch" repository/search.go "rest == \"\" {" "true {" ./repository TestSearchForCommonWords
 mutant "a search gives up where its page is short" repository/search.go "return rows, rest, nil
@@ -183,22 +178,14 @@ mutant "a search counts few entries only" $search "rareWay(db, q, terms, searchR
 mutant "a search of common words reads the list" $ways "len(words[i]) > followedWords" "true" ./repository TestSearchForCommonWords
 mutant "a search ignores the cursor" repository/word_index.go 'query, args = query+" WHERE id < ?", append(args, last)' '_ = last' ./repository TestSearch
 mutant "an erased driver comes back into the index" repository/driver_index.go "if row.ErasedAt != nil {" "if false {" ./repository TestIndexOfDriversIsTrue
-mutant "a preview of all rows counts erased drivers" repository/candidates.go "FROM drivers v WHERE v.erased_at IS NULL" "FROM drivers v WHERE 1 = 1" ./repository TestIndexOfDriversIsTrue
-mutant "a preview by the index counts suspended erased drivers" repository/candidates.go "v.suspended_until > ? AND v.erased_at IS NULL" "v.suspended_until > ?" ./repository TestErasedDriverChangedByAnEarlierVersion
-mutant "the supply of all rows has erased drivers" repository/supply.go "WHERE on_duty AND erased_at IS NULL" "WHERE on_duty" ./repository TestIndexOfDriversIsTrue
 words=repository/driver_words.go
-mutant "a changed driver keeps their words" repository/drivers.go "return s.indexWords(tx, []driverRow{row})" "return nil" ./repository TestIndexOfDriversIsTrue
-mutant "an erased driver keeps their words" repository/erase.go "s.indexWords(tx, []driverRow{*row})" "s.indexWords(tx, []driverRow{})" ./repository TestIndexOfDriversIsTrue
-mutant "the indexer of drivers adds no words" repository/driver_index.go "s.indexWords(tx, rows)" "s.indexWords(tx, rows[:0])" ./repository TestDriversOfAnEarlierVersionAreIndexed
-mutant "a driver of whom the regions are indexed gets no words" repository/driver_index.go "AND (unindexed = 1 OR unworded = 1)" "AND unindexed = 1" ./repository TestIndexOfDriversIsTrue
-mutant "the indexer looks for no words" repository/driver_index.go "FROM \" + s.unwordedDrivers()" "FROM \" + s.unindexedDrivers()" ./repository TestIndexOfDriversIsTrue
-mutant "a change of duty says that the words are indexed" repository/drivers.go "worded_version = worded_version + 1" "worded_version = version + 1" ./repository TestIndexOfDriversIsTrue
+mutant "a changed driver keeps their words" repository/drivers.go "return s.indexWords(tx, &row)" "return nil" ./repository TestIndexOfDriversIsTrue
+mutant "an erased driver keeps their words" repository/erase.go "s.indexWords(tx, row)" "error(nil)" ./repository TestIndexOfDriversIsTrue
 mutant "a phone is not found by its end" $words "shortened(number), phoneWord(row.Phone)" "shortened(number)" ./repository TestListDrivers
 mutant "a phone is not found as dialed at home" $words "number = end" "_ = end" ./repository TestListDrivers
 mutant "a Korean name is not found by a part" $words "wordsOf(all, normalized(row.Name), acrossSpace)" "wordsOf(all, normalized(row.Name), runsOnly)" ./repository TestListDrivers
-mutant "a search reads the suspended again and again" repository/drivers_search.go "if q.Suspended == nil || !*q.Suspended || q.Erased {" "if true {" ./repository TestSearchForCommonNames
+mutant "a search reads the suspended again and again" repository/drivers_search.go "case q.Suspended == nil || !*q.Suspended || q.Erased:" "case true:" ./repository TestSearchForCommonNames
 mutant "a search of drivers finds what only one term has" repository/drivers_search.go "haveAll(terms, " "haveAll(terms[:1], " ./repository TestSearchForCommonNames
-mutant "the removal of a claim leaves the driver unindexed" repository/removed.go "SET indexed_version = indexed_version + 1, worded" "SET worded" ./repository TestRemovalOfTheNewestClaim
 mutant "the audit of an erased driver has the name" repository/erase.go "if !eraseValues(detail) {" "if true {" ./repository TestErasedDriverIsInNoTable
 mutant "an erased driver registers a device" repository/devices.go "WHERE id = ? AND erased_at IS NULL" "WHERE id = ?" ./repository TestErasedDriverTakesNoPart
 mutant "a demoted server decides a claim" repository/claim_snapshot.go "if readOnly {" "if false {" ./repository TestReadOnlyServerAnswersNothing
@@ -278,8 +265,7 @@ mutant "a replay stops while its endpoint has many lanes" repository/webhooks_re
 mutant "an answer of the old URL pauses the new one" repository/webhooks_complete.go "at := address{lane.webhook, r.Lease.URL}" "at := address{lane.webhook, \"https://new.example\"}" ./repository TestEndpointThatIsGoneIsPaused/sqlite
 mutant "an old early event is written" repository/webhooks_write.go "err != nil || !early.event.PushAt.After(now)" "err != nil" ./repository TestEventsThatArePushedLater/sqlite
 mutant "a walk begins with the same driver each time" repository/audience.go "	w.Position = w.Start" "	w.Start, w.Position = \"\", \"\"" ./repository TestTheFirstPartIsAnotherEachTime
-mutant "a walk passes drivers who are not indexed" repository/audience.go "w.Recheck, w.Large = row.Recheck," "w.Recheck, w.Large = false," ./repository TestAWalkMeetsUnindexedDrivers/sqlite
-mutant "a part tells those of an earlier one again" repository/audience.go "if !told {" "if true {" ./repository TestAWalkMeetsUnindexedDrivers/sqlite
+mutant "a part tells those of an earlier one again" repository/audience.go "if !told {" "if true {" ./repository TestEligibleBeforeTheCommit
 mutant "a storm of 503 pauses nothing" notify/throttle.go "case t.failures >= failuresToPause:" "case t.failures >= 1000:" ./notify 'TestThrottleBacksOff'
 mutant "a full quota consumes attempts" notify/send.go "case Quota:
 		s.RetryAfter" "case Quota:

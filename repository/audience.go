@@ -25,13 +25,9 @@ import (
 type leg int
 
 const (
-	// legAfter reads the indexed drivers after the walk's start, legBefore those up to it.
+	// legAfter reads the drivers after the walk's start, legBefore those up to it.
 	legAfter leg = iota
 	legBefore
-	// The last two are for a walk that began while some drivers were not indexed: legUnindexed reads those who still are not, legAgain all
-	// indexed drivers once more, for those who were indexed behind the walk.
-	legUnindexed
-	legAgain
 	legsEnd
 )
 
@@ -42,8 +38,7 @@ type walkRow struct {
 	Leg      leg
 	Start    dispatch.DriverID
 	Position dispatch.DriverID // the last driver who was read on this leg
-	Recheck  bool
-	Large    bool // the audience is large enough for a topic
+	Large    bool              // the audience is large enough for a topic
 	// OfferTurn and EndTurn are the last turns that the event used in these lanes.
 	OfferTurn, EndTurn int64
 }
@@ -57,9 +52,6 @@ func (w *walkRow) advance(p *page, limit int) bool {
 		return true
 	}
 	w.Leg, w.Position = w.Leg+1, ""
-	if w.Leg == legUnindexed && !w.Recheck {
-		w.Leg = legsEnd
-	}
 	return w.Leg < legsEnd
 }
 
@@ -110,7 +102,7 @@ func (e *expansion) audience(i int, t dispatch.Delivery) (p page, more bool, err
 		}
 	}
 	p = page{}
-	for more = true; more && p.drivers < part && (p.drivers == 0 || e.walk.Leg <= legBefore); { // the other legs read whom a leg before has read
+	for more = true; more && p.drivers < part; {
 		limit := part - p.drivers
 		next, err := e.read(t, e.walk, limit)
 		if err != nil {
@@ -133,18 +125,15 @@ func (e *expansion) startWalk(i int, t dispatch.Delivery) (*walkRow, error) {
 		w.Leg, w.Large = legBefore, true
 		return w, nil
 	}
-	eligible, args := e.indexedEligible(&e.result.Dispatch.Terms, e.now)
-	var row struct {
-		Drivers int
-		Recheck bool
-	}
-	err := e.tx.Raw("SELECT (SELECT COUNT(*) FROM "+eligible+") drivers, EXISTS (SELECT 1 FROM "+e.unindexedDrivers()+") recheck", args...).Scan(&row).Error
-	if err != nil || row.Drivers == 0 {
-		w.Recheck = true
+	eligible, args := e.eligibleRegions(&e.result.Dispatch.Terms, e.now)
+	var drivers int
+	err := e.tx.Raw("SELECT COUNT(*) FROM "+eligible, args...).Scan(&drivers).Error
+	if err != nil || drivers == 0 {
 		return w, err
 	}
-	w.Recheck, w.Large = row.Recheck, row.Drivers >= e.TopicThreshold
-	err = e.tx.Raw("SELECT r.driver_id FROM "+eligible+" ORDER BY r.driver_id LIMIT 1 OFFSET ?", append(args, rand.IntN(row.Drivers))...).Scan(&w.Start).Error
+	w.Large = drivers >= e.TopicThreshold
+	args = append(args, rand.IntN(drivers))
+	err = e.tx.Raw("SELECT r.driver_id FROM "+eligible+" ORDER BY r.driver_id LIMIT 1 OFFSET ?", args...).Scan(&w.Start).Error
 	w.Position = w.Start
 	return w, err
 }
@@ -218,18 +207,14 @@ func (e *expansion) loadRefused() error {
 	return err
 }
 
-// eligible returns the query for the driver_id of the drivers who may be eligible: up to limit of all, or the next ones of the walk.
+// eligible returns the query for the driver_id of the eligible drivers: up to limit of all, or the next ones of the walk.
 func (e *expansion) eligible(terms *dispatch.Terms, w *walkRow, limit int) (string, []any) {
+	from, args := e.eligibleRegions(terms, e.now)
+	query := "SELECT r.driver_id FROM " + from
 	if w == nil {
-		return e.candidates(terms, e.now, limit)
+		return query + " LIMIT ?", append(args, limit)
 	}
-	if w.Leg == legUnindexed {
-		drivers, args := e.unindexedCandidates(terms)
-		return drivers + " AND v.id > ? ORDER BY v.id LIMIT ?", append(args, w.Position, limit)
-	}
-	from, args := e.indexedEligible(terms, e.now)
-	query := "SELECT r.driver_id FROM " + from + " AND r.driver_id > ?"
-	args = append(args, w.Position)
+	query, args = query+" AND r.driver_id > ?", append(args, w.Position)
 	if w.Leg == legBefore {
 		query, args = query+" AND r.driver_id <= ?", append(args, w.Start)
 	}
@@ -303,7 +288,7 @@ func (e *expansion) loadWalk() error {
 		e.lastTurns[outbox.LaneOffer], e.lastTurns[outbox.LaneOfferEnd] = e.walk.OfferTurn, e.walk.EndTurn
 		return nil
 	}
-	// The creation of the dispatch, or an instance of an earlier version, has written some.
+	// The creation of the dispatch may have written some.
 	var turns []struct {
 		Type   dispatch.EventType
 		Silent bool

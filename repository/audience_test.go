@@ -58,36 +58,6 @@ func TestAWalkThroughALargeAudience(t *testing.T) {
 	})
 }
 
-// Drivers who are not indexed when the walk begins are told, whether they are indexed while it goes on or not at all.
-func TestAWalkMeetsUnindexedDrivers(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		const drivers, size = 120, 20
-		devices := db.equipped(t, drivers)
-		unindex := func(every int) {
-			for i, p := range devices {
-				if i%every == 0 {
-					db.exec(t, "DELETE FROM driver_regions WHERE driver_id = ?", p.Driver)
-					db.exec(t, "UPDATE drivers SET indexed_version = 0 WHERE id = ?", p.Driver)
-				}
-			}
-		}
-		for name, indexed := range map[string]bool{"indexed meanwhile": true, "not indexed": false} {
-			unindex(3)
-			db.add(t, nil)
-			event := db.lend(t, "ins_b", dispatch.EventCreated)
-			db.mustTellAll(t, event, size, func(part int) {
-				if indexed && part == 3 {
-					for range 2 {
-						must(t, errorOf(db.IndexDrivers(t.Context())))
-					}
-				}
-			})
-			t.Log(name)
-			db.mustTell(t, event, dispatch.EventOpened, false, devices...)
-		}
-	})
-}
-
 // A walk goes on behind a page that had nobody to tell.
 func TestAWalkPassesPagesWithoutRecipients(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {

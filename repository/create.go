@@ -61,7 +61,6 @@ func (s *Store) create(tx *gorm.DB, build func(now time.Time) (dispatch.Dispatch
 		return c, err
 	}
 	row := toDispatchRow(c.dispatch)
-	row.IndexedRound = row.Round
 	err = tx.Create(&row).Error
 	if errors.Is(err, gorm.ErrDuplicatedKey) {
 		return c, dispatch.ErrDuplicateExternalID
@@ -126,12 +125,10 @@ func (s *Store) writeFirstPushes(tx *gorm.DB, c creation, now time.Time, turn in
 }
 
 // Notified asks about events whose pushes a creation wrote. It returns those that the owner leases and that need no expansion, because each
-// device of each driver who is eligible now has its notification. It does not return an event while a driver of its vehicle class is on duty
-// and not indexed.
+// device of each driver who is eligible now has its notification.
 func (o *Outbox) Notified(ctx context.Context, events []dispatch.EventID) (all []dispatch.EventID, err error) {
 	err = o.relay.WithContext(ctx).Raw(`SELECT e.id FROM events e`+o.dialect.forceIndex("PRIMARY")+` JOIN dispatches d ON d.id = e.dispatch_id
 		WHERE e.id IN ? AND e.next_at IS NOT NULL AND e.claim = ?
-		AND NOT EXISTS (SELECT 1 FROM `+o.unindexedDrivers()+` AND v.on_duty = 1 AND v.vehicle_class = d.vehicle_class)
 		AND NOT EXISTS (SELECT 1 FROM driver_regions r`+o.dialect.forceIndex("PRIMARY")+` JOIN devices dv`+o.dialect.forceIndex("uq_devices_installation")+` ON dv.driver_id = r.driver_id
 			LEFT JOIN notifications n ON n.event_id = e.id AND n.device_id = dv.id
 			WHERE r.region = d.region AND r.vehicle_class = d.vehicle_class AND r.on_duty = 1

@@ -1,12 +1,10 @@
 package repository
 
 import (
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,21 +21,6 @@ func reword(address, note string) change {
 		terms.Site.Address, terms.Note = address, note
 		return d.Update(d.Version, terms, d.Window, dispatch.System, now)
 	}
-}
-
-// rewordAsEarlier changes the note, or adds a dispatch that is not there, as the version before does, which knows no index.
-func (db *database) rewordAsEarlier(t testing.TB, id dispatch.ID, note string) {
-	t.Helper()
-	done, err := db.raw.ExecContext(t.Context(), "UPDATE dispatches SET note = ?, round = round + 1, version = version + 1 WHERE id = ?", note, id)
-	must(t, err)
-	if n, err := done.RowsAffected(); err != nil || n > 0 {
-		must(t, err)
-		return
-	}
-	now := db.now(t)
-	db.exec(t, `INSERT INTO dispatches (id, region, vehicle_class, site_address, work_starts_at, work_ends_at, fee_amount, fee_currency, note, opens_at,
-		expires_at, status, round, version, created_at, updated_at) VALUES (?, 'seoul', 'scissor', '', ?, ?, 1, 'KRW', ?, ?, ?, 'PENDING', 1, 1, ?, ?)`,
-		id, micros(now.Add(2*time.Hour)), micros(now.Add(3*time.Hour)), note, micros(now.Add(-time.Minute)), micros(now.Add(time.Hour)), micros(now), micros(now))
 }
 
 // wantedWords returns the words that the index has to have, by dispatch.
@@ -68,7 +51,6 @@ func (db *database) indexedWords(t testing.TB) map[string]bool {
 // mustHaveWords fails the test unless every dispatch is indexed by its words, and no others.
 func (db *database) mustHaveWords(t testing.TB) {
 	t.Helper()
-	db.mustCount(t, 0, "dispatches WHERE unindexed = 1")
 	if want, got := db.wantedWords(t), db.indexedWords(t); !maps.Equal(want, got) {
 		t.Errorf("the index has\n%q, want\n%q", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
 	}
@@ -114,10 +96,6 @@ func TestWordsFollowTheDispatch(t *testing.T) {
 		db.mustUpdate(t, d.ID, reword("Gate 8", ""))
 		db.mustUpdate(t, d.ID, touch)
 		db.mustHaveWords(t)
-		db.exec(t, "UPDATE dispatches SET indexed_round = 0 WHERE id = ?", d.ID) // as an earlier version leaves it that begins a round
-		db.mustUpdate(t, d.ID, reword("Gate 9", ""))
-		must(t, errorOf(db.IndexAllDispatches(t.Context())))
-		db.mustHaveWords(t)
 		db.mustAccept(t, d.ID, v.ID)
 		db.mustUpdate(t, d.ID, withdraw)
 		db.mustUpdate(t, d.ID, cancel)
@@ -145,7 +123,7 @@ func TestWordsFollowTheDispatch(t *testing.T) {
 	})
 }
 
-// Whatever changes dispatches, this version or the one before, a search finds what their rows say, before and after the indexer.
+// Whatever changes dispatches, the index has the words of their rows, and a search finds what these say.
 func TestIndexOfDispatchesIsTrue(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		seed := rand.Uint64()
@@ -157,17 +135,12 @@ func TestIndexOfDispatchesIsTrue(t *testing.T) {
 		searches := []string{"강남", "77", "x", "12-3"}
 		for range testkit.Scale(60, 120) {
 			id := made[r.IntN(len(made))]
-			switch r.IntN(6) {
+			switch r.IntN(4) {
 			case 0:
 				made = append(made, db.add(t, describe("", text(), text())).ID)
 			case 1, 2:
 				db.mustUpdate(t, id, reword(text(), text()))
 			case 3:
-				db.rewordAsEarlier(t, id, text())
-			case 4:
-				made = append(made, dispatch.NewID(db.now(t)))
-				db.rewordAsEarlier(t, made[len(made)-1], text())
-			case 5:
 				if _, err := db.accept(t.Context(), id, v); err == nil {
 					db.exec(t, "UPDATE claims SET outcome = 'UNASSIGNED'") // the driver is not refused later
 					db.mustUpdate(t, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
@@ -175,108 +148,32 @@ func TestIndexOfDispatchesIsTrue(t *testing.T) {
 					})
 				}
 			}
+			db.mustHaveWords(t)
 			db.mustFind(t, searches[r.IntN(len(searches))], searches[r.IntN(len(searches))])
-			if r.IntN(4) == 0 {
-				must(t, errorOf(db.IndexAllDispatches(t.Context())))
-			}
 			if t.Failed() {
 				return
 			}
 		}
-		must(t, errorOf(db.IndexAllDispatches(t.Context())))
-		db.mustCount(t, 0, "dispatches WHERE unindexed = 1")
 		db.mustFind(t, searches...)
-		indexed := db.indexedWords(t)
-		for entry := range db.wantedWords(t) {
-			if !indexed[entry] {
-				t.Errorf("%q is not in the index", entry)
-			}
-		}
 	})
 }
 
-// What the migration finds is indexed part by part, the newest first, by several processes, any of which may end. Each part leaves right answers.
-func TestDispatchesOfAnEarlierVersionAreIndexed(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		const n = 2*indexBatch + 7
-		var last dispatch.ID
-		for i := range n {
-			last = dispatch.NewID(db.now(t))
-			db.rewordAsEarlier(t, last, fmt.Sprintf("word %d", i))
-		}
-		db.mustFind(t, "word")
-		if n, err := db.IndexDispatches(t.Context()); n != indexBatch || err != nil {
-			t.Fatalf("%d were indexed, %v", n, err)
-		}
-		db.mustCount(t, indexBatch, "dispatches WHERE unindexed = 0")
-		db.mustCount(t, 1, "dispatch_words WHERE word = ? AND dispatch_id = ?", fmt.Sprint(n-1), last)
-		db.mustFind(t, "word")
-		db.mustFind(t, "20")
-		mustAll(t, 3, func(int) error { return errorOf(db.IndexAllDispatches(t.Context())) })
-		must(t, errorOf(db.IndexAllDispatches(t.Context())))
-		db.mustHaveWords(t)
-		db.mustFind(t, "20")
-		if n, err := db.IndexDispatches(t.Context()); n != 0 || err != nil {
-			t.Errorf("%d were indexed, %v", n, err)
-		}
-	})
-}
-
-// The indexer skips a dispatch that is being changed, and goes on with the others.
-func TestIndexerWaitsForNoLock(t *testing.T) {
-	eachServer(t, func(t *testing.T, db *database) {
-		db.notOnTiDB(t, "SKIP LOCKED")
-		for i := range 3 {
-			db.rewordAsEarlier(t, dispatch.ID(fmt.Sprintf("dsp_%026d", i)), "word")
-		}
-		tx := db.begun(t, fmt.Sprintf("UPDATE dispatches SET note = 'other', round = 2 WHERE id = 'dsp_%026d'", 1))
-		if n, err := db.IndexAllDispatches(t.Context()); n != 2 || err != nil {
-			t.Errorf("%d were indexed, %v", n, err)
-		}
-		must(t, tx.Commit())
-		db.mustFind(t, "other")
-		if n, err := db.IndexAllDispatches(t.Context()); n != 1 || err != nil {
-			t.Errorf("%d were indexed, %v", n, err)
-		}
-		db.mustHaveWords(t)
-	})
-}
-
-// An instance of the version before and two of this one change the same dispatches at once, while two indexers run.
-func TestIndexOfDispatchesBesideAnEarlierVersion(t *testing.T) {
+// Several instances change the same dispatches at once.
+func TestIndexOfDispatchesBesideOthers(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		var made []dispatch.ID
 		for range 5 {
 			made = append(made, db.add(t, nil).ID)
 		}
-		var changes sync.WaitGroup
-		for i := range 5 {
+		mustAll(t, 3, func(i int) (err error) {
 			r := rand.New(rand.NewPCG(uint64(i), 3))
-			changes.Go(func() {
-				for range testkit.Scale(20, 40) {
-					id, text := made[r.IntN(len(made))], someTexts[r.IntN(len(someTexts))]
-					var err error
-					switch i {
-					case 0:
-						db.rewordAsEarlier(t, id, text)
-					case 1, 2:
-						_, err = db.Update(t.Context(), id, reword(text, text))
-					default:
-						_, err = db.IndexDispatches(t.Context())
-					}
-					if err != nil {
-						t.Errorf("change %d: %v", i, err)
-					}
-				}
-			})
-		}
-		changes.Wait()
-		for _, text := range []string{"강남", "77", "x", "12-3"} {
-			db.mustFind(t, text)
-		}
-		must(t, errorOf(db.IndexAllDispatches(t.Context())))
-		for _, text := range []string{"강남", "77", "x", "12-3"} {
-			db.mustFind(t, text)
-		}
+			for n := 0; n < testkit.Scale(20, 40) && err == nil; n++ {
+				text := someTexts[r.IntN(len(someTexts))]
+				_, err = db.Update(t.Context(), made[r.IntN(len(made))], reword(text, text))
+			}
+			return err
+		})
+		db.mustHaveWords(t)
+		db.mustFind(t, "강남", "77", "x", "12-3")
 	})
 }

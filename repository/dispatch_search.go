@@ -85,25 +85,23 @@ func (s *Store) fastest(db *gorm.DB, q dispatch.Query, terms []searchTerm) (way[
 	if q.Driver != "" {
 		return list, nil
 	}
-	rare, unindexed, err := s.rareWay(db, q, terms, fewEntries)
+	rare, err := s.rareWay(db, q, terms, fewEntries)
 	if err != nil || rare != nil {
 		return rare, err
 	}
 	ways := []way[dispatchRow]{list}
-	if !unindexed { // otherwise the indexer may add words while they are followed
-		followed, err := s.followedWay(db, q, terms)
-		if err != nil {
-			return nil, err
-		}
-		if followed != nil {
-			ways = []way[dispatchRow]{followed, list}
-		}
+	followed, err := s.followedWay(db, q, terms)
+	if err != nil {
+		return nil, err
+	}
+	if followed != nil {
+		ways = []way[dispatchRow]{followed, list}
 	}
 	best, filled, err := furthestWay(ways, q.Page)
 	if err != nil || filled {
 		return best, err
 	}
-	if rare, _, err = s.rareWay(db, q, terms, searchReads); err != nil || rare != nil {
+	if rare, err = s.rareWay(db, q, terms, searchReads); err != nil || rare != nil {
 		return rare, err
 	}
 	return best, nil
@@ -133,16 +131,13 @@ func furthestWay(ways []way[dispatchRow], page dispatch.Page) (best way[dispatch
 	return best, false, nil
 }
 
-// rareWay returns the way of the rarest term, nil if each term has more than most entries, and whether some dispatches are not indexed.
-func (s *Store) rareWay(db *gorm.DB, q dispatch.Query, terms []searchTerm, most int) (rare way[dispatchRow], unindexed bool, err error) {
-	counted, err := s.countTerms(db, s.dispatchWords(), terms[:min(len(terms), countedTerms)], most)
-	if err != nil {
-		return nil, false, err
+// rareWay returns the way of the rarest term, nil if each term has more than most entries.
+func (s *Store) rareWay(db *gorm.DB, q dispatch.Query, terms []searchTerm, most int) (way[dispatchRow], error) {
+	i, rare, err := s.rarest(db, s.dispatchWords(), terms[:min(len(terms), countedTerms)], most)
+	if err != nil || !rare {
+		return nil, err
 	}
-	if i, found := counted.rarest(); found {
-		rare = s.idWay(db, q, s.rareIDs(db, s.dispatchWords(), terms[i])).to(matching(terms))
-	}
-	return rare, counted.unindexed, nil
+	return s.idWay(db, q, s.rareIDs(db, s.dispatchWords(), terms[i])).to(matching(terms)), nil
 }
 
 // followedWay returns the way of that one of the first terms whose entries reach back the furthest, among those that are the beginnings of few

@@ -127,8 +127,11 @@ func (s *Store) wordsThatBegin(db *gorm.DB, terms []searchTerm) (words [][]strin
 func (s *Store) followedTerms(db *gorm.DB, terms []searchTerm) (all [][]idPart, err error) {
 	words, err := s.wordsThatBegin(db, terms)
 	for i, t := range terms {
-		if err == nil && words[i] != nil {
-			all = append(all, s.followedParts(t, words[i]))
+		if err != nil || words[i] == nil {
+			continue
+		}
+		if parts := s.followedParts(t, words[i]); len(parts) > 0 {
+			all = append(all, parts)
 		}
 	}
 	return all, err
@@ -136,7 +139,7 @@ func (s *Store) followedTerms(db *gorm.DB, terms []searchTerm) (all [][]idPart, 
 
 // followedParts are the dispatches that may have a term, which is the beginning of these words.
 func (s *Store) followedParts(t searchTerm, words []string) []idPart {
-	parts := s.withoutWords(s.dispatchWords(), t)
+	parts := s.otherParts(s.dispatchWords(), t)
 	for _, word := range slices.Concat(words, t.Ends) {
 		parts = append(parts, idPart{"dispatch_id", "dispatch_words" + s.dialect.forceIndex("PRIMARY") + " WHERE word = ?", []any{word}})
 	}

@@ -2,7 +2,6 @@ package repository
 
 import (
 	"cmp"
-	"context"
 	"database/sql"
 	"hash/crc32"
 	"maps"
@@ -14,12 +13,8 @@ import (
 )
 
 // The index of drivers is two tables: Store finds the eligible drivers by driver_regions, and counts the others by driver_counts. Each
-// change of a driver updates both in its own transaction.
-//
-// A driver whose version is not indexed_version is not in the index as they are: the migration to this version added the tables empty, and
-// an instance of the version before increments version and knows no index. The column unindexed finds these drivers. Until RunIndexer has
-// indexed them, every query that uses the index also reads them, or the drivers themselves if it counts. So its answers are right
-// meanwhile, and as slow as before. No trigger writes the index, because an account needs privileges for triggers that it may not have.
+// change of a driver updates both in its own transaction. No trigger writes them, because an account needs privileges for triggers that it
+// may not have.
 
 const (
 	// countSlots is how many rows share a count.
@@ -38,7 +33,7 @@ type indexEntry struct {
 	SuspendedUntil sql.NullInt64
 }
 
-// entries returns the driver's rows of driver_regions. An erased driver has none, whatever an instance of the version before writes.
+// entries returns the driver's rows of driver_regions. An erased driver has none.
 func (row *driverRow) entries() ([]indexEntry, error) {
 	if row.ErasedAt != nil {
 		return nil, nil
@@ -102,46 +97,46 @@ func (c countChanges) add(entries []indexEntry, n int) {
 	}
 }
 
-// indexDrivers makes the index say what the rows say, which tx has locked.
-func (s *Store) indexDrivers(tx *gorm.DB, rows []driverRow) error {
-	before, err := indexedEntries(tx, rows)
-	if err != nil {
-		return err
-	}
-	return s.replaceEntries(tx, before, rows)
-}
-
-// replaceEntries replaces what the index has of the drivers, nil for new ones, with what their rows say.
-func (s *Store) replaceEntries(tx *gorm.DB, before map[dispatch.DriverID][]indexEntry, rows []driverRow) error {
-	counts := countChanges{}
-	var stale []dispatch.DriverID
-	var fresh []indexEntry
+// addDriverRegions indexes new drivers.
+func (s *Store) addDriverRegions(tx *gorm.DB, rows []driverRow) error {
+	var all []indexEntry
 	for i := range rows {
-		was := before[rows[i].ID]
-		is, err := rows[i].entries()
+		entries, err := rows[i].entries()
 		if err != nil {
 			return err
 		}
-		if slices.Equal(was, is) {
-			continue
-		}
-		if len(was) > 0 {
-			stale = append(stale, rows[i].ID)
-		}
-		fresh = append(fresh, is...)
-		counts.add(was, -1)
-		counts.add(is, 1)
+		all = append(all, entries...)
 	}
-	if len(stale) > 0 {
-		remove := "DELETE FROM driver_regions WHERE driver_id IN ?"
+	return s.replaceEntries(tx, nil, all)
+}
+
+// indexRegions makes the index say what the driver's row says, which tx has locked.
+func (s *Store) indexRegions(tx *gorm.DB, row *driverRow) error {
+	is, err := row.entries()
+	if err != nil {
+		return err
+	}
+	var was []indexEntry
+	err = tx.Raw(`SELECT region, vehicle_class, on_duty, driver_id, working_height_m, suspended_until FROM driver_regions
+		WHERE driver_id = ? ORDER BY region`, row.ID).Scan(&was).Error
+	if err != nil || slices.Equal(was, is) {
+		return unavailable(err)
+	}
+	return s.replaceEntries(tx, was, is)
+}
+
+// replaceEntries replaces the entries of one driver, none for new drivers.
+func (s *Store) replaceEntries(tx *gorm.DB, was, is []indexEntry) error {
+	if len(was) > 0 {
+		remove := "DELETE FROM driver_regions WHERE driver_id = ?"
 		if s.dialect.skipLocked != "" { // a server may look at all rows of a small table instead, and wait for those that others change
-			remove = "DELETE r FROM driver_regions r FORCE INDEX (uq_driver_regions_driver) WHERE r.driver_id IN ?"
+			remove = "DELETE r FROM driver_regions r FORCE INDEX (uq_driver_regions_driver) WHERE r.driver_id = ?"
 		}
-		if err := tx.Exec(remove, stale).Error; err != nil {
+		if err := tx.Exec(remove, was[0].DriverID).Error; err != nil {
 			return unavailable(err)
 		}
 	}
-	for part := range slices.Chunk(fresh, entriesPerStatement) {
+	for part := range slices.Chunk(is, entriesPerStatement) {
 		args := make([]any, 0, 6*len(part))
 		for _, e := range part {
 			args = append(args, e.Region, e.VehicleClass, e.OnDuty, e.DriverID, e.WorkingHeightM, e.SuspendedUntil)
@@ -152,23 +147,10 @@ func (s *Store) replaceEntries(tx *gorm.DB, before map[dispatch.DriverID][]index
 			return unavailable(err)
 		}
 	}
+	counts := countChanges{}
+	counts.add(was, -1)
+	counts.add(is, 1)
 	return unavailable(s.changeCounts(tx, counts))
-}
-
-// indexedEntries returns the rows of driver_regions that the drivers have, by region.
-func indexedEntries(tx *gorm.DB, rows []driverRow) (map[dispatch.DriverID][]indexEntry, error) {
-	ids := make([]dispatch.DriverID, len(rows))
-	for i := range rows {
-		ids[i] = rows[i].ID
-	}
-	var found []indexEntry
-	err := tx.Raw(`SELECT region, vehicle_class, on_duty, driver_id, working_height_m, suspended_until FROM driver_regions
-		WHERE driver_id IN ? ORDER BY driver_id, region`, ids).Scan(&found).Error
-	all := map[dispatch.DriverID][]indexEntry{}
-	for _, e := range found {
-		all[e.DriverID] = append(all[e.DriverID], e)
-	}
-	return all, unavailable(err)
 }
 
 // changeCounts writes the changes in the order of their keys: transactions at the same time don't wait for each other in a circle.
@@ -201,46 +183,4 @@ func (s *Store) changeCounts(tx *gorm.DB, changes countChanges) error {
 		}
 	}
 	return nil
-}
-
-// unindexedDrivers is the SQL for the drivers v that are not in the index as they are.
-func (s *Store) unindexedDrivers() string {
-	return "drivers v" + s.dialect.forceIndex("ix_drivers_unindexed") + " WHERE v.unindexed = 1"
-}
-
-// IndexDrivers indexes up to indexBatch drivers whose regions or words are not indexed, and returns how many. It skips drivers that are being
-// changed. ErrUnavailable, ErrUnknown.
-func (s *Store) IndexDrivers(ctx context.Context) (n int, err error) {
-	var ids []dispatch.DriverID // without locks, as there are mostly none
-	query := "SELECT * FROM (SELECT v.id FROM " + s.unindexedDrivers() + " LIMIT ?) some UNION SELECT * FROM (SELECT v.id FROM " + s.unwordedDrivers() + " LIMIT ?) others LIMIT ?"
-	err = s.general.WithContext(ctx).Raw(query, indexBatch, indexBatch, indexBatch).Scan(&ids).Error
-	if err != nil || len(ids) == 0 {
-		return 0, unavailable(err)
-	}
-	err = s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
-		var rows []driverRow
-		err := tx.Raw("SELECT * FROM drivers WHERE id IN ? AND (unindexed = 1 OR unworded = 1) ORDER BY id"+s.dialect.skipLocked, ids).Scan(&rows).Error
-		if n = len(rows); err != nil || n == 0 {
-			return unavailable(err)
-		}
-		if err := s.indexDrivers(tx, rows); err != nil {
-			return err
-		}
-		if err := s.indexWords(tx, rows); err != nil {
-			return err
-		}
-		locked := make([]dispatch.DriverID, n)
-		for i := range rows {
-			locked[i] = rows[i].ID
-		}
-		return unavailable(tx.Exec("UPDATE drivers"+s.dialect.forceIndex("PRIMARY")+
-			" SET indexed_version = version, worded_version = version WHERE id IN ?", locked).Error)
-	})
-	return n, err
-}
-
-// IndexAllDrivers indexes drivers until none is left but those that are being changed, and returns how many there were. Several processes may do so
-// together, and any may be interrupted.
-func (s *Store) IndexAllDrivers(ctx context.Context) (total int, err error) {
-	return untilNone(ctx, s.IndexDrivers)
 }

@@ -3,7 +3,6 @@ package repository
 import (
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -11,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"gorm.io/gorm"
 
 	"firsttap/dispatch"
 	"firsttap/testkit"
@@ -40,26 +41,24 @@ func anyDriver(r *rand.Rand, v *dispatch.Driver, now time.Time) {
 	}
 }
 
-// writeAsEarlier changes a driver, or adds one that is not there, as the version before does, which knows no index.
-func (db *database) writeAsEarlier(t testing.TB, v dispatch.Driver) {
+// indexDrivers indexes drivers that a test has written by SQL.
+func (db *database) indexDrivers(t testing.TB) {
 	t.Helper()
-	row, err := toDriverRow(v, db.now(t))
-	must(t, err)
-	done, err := db.raw.ExecContext(t.Context(), "UPDATE drivers SET name = ?, phone = ?, regions = ?, vehicle_class = ?, working_height_m = ?, on_duty = ?, suspended_until = ?, version = version + 1 WHERE id = ?",
-		row.Name, row.Phone, row.Regions, row.VehicleClass, row.WorkingHeightM, row.OnDuty, row.SuspendedUntil, row.ID)
-	must(t, err)
-	if n, err := done.RowsAffected(); err != nil || n > 0 {
-		must(t, err)
-		return
+	var rows []driverRow
+	must(t, db.general.WithContext(t.Context()).Order("id").Find(&rows).Error)
+	for part := range slices.Chunk(rows, 100) {
+		must(t, db.transact(t.Context(), db.writes, func(tx *gorm.DB) error {
+			if err := db.addDriverRegions(tx, part); err != nil {
+				return err
+			}
+			return db.addDriverWords(tx, part)
+		}))
 	}
-	db.exec(t, `INSERT INTO drivers (id, name, phone, regions, vehicle_class, working_height_m, locale, on_duty, suspended_until, version, created_at, updated_at)
-		VALUES (?, ?, ?, ?, ?, ?, '', ?, ?, 1, 1, 1)`, row.ID, row.Name, row.Phone, row.Regions, row.VehicleClass, row.WorkingHeightM, row.OnDuty, row.SuspendedUntil)
 }
 
 // mustBeIndexed fails the test unless the index says what the drivers' rows say, of all of them.
 func (db *database) mustBeIndexed(t testing.TB) {
 	t.Helper()
-	db.mustCount(t, 0, "drivers WHERE unindexed = 1 OR unworded = 1")
 	db.mustCount(t, 0, "driver_regions r JOIN drivers v ON v.id = r.driver_id WHERE v.erased_at IS NOT NULL")
 	var rows []driverRow
 	must(t, db.general.WithContext(t.Context()).Order("id").Find(&rows).Error)
@@ -103,12 +102,21 @@ func (db *database) mustAnswer(t *testing.T, terms dispatch.Terms) {
 	t.Helper()
 	everybody, _, err := db.Drivers(t.Context(), dispatch.DriverQuery{Page: dispatch.Page{Limit: 10_000}})
 	must(t, err)
-	want, now, onDuty := dispatch.NewPreview(), db.now(t), map[string]supply{}
+	now, onDuty := db.now(t), map[string]supply{}
+	want := dispatch.Preview{Reasons: map[dispatch.IneligibleReason]int{
+		dispatch.OffDuty: 0, dispatch.Suspended: 0, dispatch.WrongRegion: 0, dispatch.WrongVehicleClass: 0, dispatch.TooLow: 0,
+	}}
 	var eligible, found []dispatch.DriverID
 	for _, v := range everybody {
-		want.Count(dispatch.Candidate{Driver: v.Driver}, true, terms, now)
-		if len(v.Ineligible(terms, now)) == 0 {
+		reasons := v.Ineligible(terms, now)
+		for _, reason := range reasons {
+			want.Reasons[reason]++
+		}
+		if len(reasons) == 0 {
+			want.Eligible++
 			eligible = append(eligible, v.ID)
+		} else {
+			want.NotEligible++
 		}
 		if slices.Contains(v.Regions, terms.Region) && v.VehicleClass == terms.VehicleClass && v.OnDuty {
 			found = append(found, v.ID)
@@ -120,7 +128,6 @@ func (db *database) mustAnswer(t *testing.T, terms dispatch.Terms) {
 		}
 	}
 	got, _, err := db.Preview(t.Context(), terms)
-	got.Reachable = want.Reachable
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("the preview is %+v, %v; want %+v", got, err, want)
 	}
@@ -129,21 +136,12 @@ func (db *database) mustAnswer(t *testing.T, terms dispatch.Terms) {
 	if !reflect.DeepEqual(counted, onDuty) {
 		t.Errorf("on duty are %v, want %v", counted, onDuty)
 	}
-	query, args := db.candidates(&terms, now, math.MaxInt32)
+	from, args := db.eligibleRegions(&terms, now)
 	var candidates []dispatch.DriverID
-	must(t, db.general.WithContext(t.Context()).Raw(query, args...).Scan(&candidates).Error)
-	for _, id := range eligible {
-		if !slices.Contains(candidates, id) {
-			t.Errorf("%s is eligible, and no candidate", id)
-		}
-	}
+	must(t, db.general.WithContext(t.Context()).Raw("SELECT driver_id FROM "+from+" ORDER BY driver_id DESC", args...).Scan(&candidates).Error)
+	testkit.Equal(t, "the eligible", eligible, candidates)
 	var erased []dispatch.DriverID
 	must(t, db.general.WithContext(t.Context()).Raw("SELECT id FROM drivers WHERE erased_at IS NOT NULL ORDER BY id DESC").Scan(&erased).Error)
-	for _, id := range candidates {
-		if slices.Contains(erased, id) {
-			t.Errorf("%s is erased, and a candidate", id)
-		}
-	}
 	page := max(3, len(everybody)/10) // not more pages the more drivers there are
 	var pages []dispatch.DriverID
 	for _, v := range all(t, page, func(p dispatch.Page) ([]dispatch.DriverRecord, string, error) {
@@ -185,8 +183,7 @@ func someSearch(r *rand.Rand, now time.Time) dispatch.Terms {
 	return terms
 }
 
-// Whatever changes drivers, this version or the one before, the answers are what the drivers' rows say. What this version changes is
-// indexed with the change, and the rest by the indexer.
+// Whatever changes drivers, the index is what their rows say, and so are the answers.
 func TestIndexOfDriversIsTrue(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		seed := rand.Uint64()
@@ -210,8 +207,7 @@ func TestIndexOfDriversIsTrue(t *testing.T) {
 				}
 				must(t, err)
 			}
-			earlier := false
-			switch r.IntN(9) {
+			switch r.IntN(8) {
 			case 0:
 				must(t, errorOf(db.CreateDriver(t.Context(), made())))
 			case 1:
@@ -223,88 +219,26 @@ func TestIndexOfDriversIsTrue(t *testing.T) {
 			case 6:
 				mustChange(errorOf(db.ChangeDriver(t.Context(), id, suspend(time.Now().Add(time.Hour)))), dispatch.ErrDriverErased)
 			case 7:
-				v := dispatch.Driver{ID: id}
-				if r.IntN(3) == 0 {
-					v = made()
-				}
-				anyDriver(r, &v, time.Now())
-				db.writeAsEarlier(t, v)
-				earlier = true
-			case 8:
 				db.mustErase(t, id)
 				erased[id] = true
 				db.mustCount(t, 0, "driver_regions WHERE driver_id = ?", id)
 				db.mustCount(t, 2, "driver_words WHERE driver_id = ?", id) // of the pseudonym
 			}
-			if !erased[id] && r.IntN(3) == 0 { // as the version before leaves a driver that it has indexed, and the migration all of them
-				db.exec(t, "UPDATE drivers SET worded_version = 0 WHERE id = ?", id)
-				db.exec(t, "DELETE FROM driver_words WHERE driver_id = ?", id)
-			}
+			db.mustBeIndexed(t)
 			db.mustAnswer(t, someSearch(r, time.Now()))
-			if earlier && r.IntN(2) == 0 { // or a change by this version finds the driver so
-				must(t, errorOf(db.IndexAllDrivers(t.Context())))
-			}
 			if t.Failed() {
 				return
 			}
 		}
-		must(t, errorOf(db.IndexAllDrivers(t.Context())))
-		db.mustBeIndexed(t)
 	})
 }
 
-// What the migration finds is indexed part by part, by several processes, any of which may end. Each part leaves right answers.
-func TestDriversOfAnEarlierVersionAreIndexed(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		r := rand.New(rand.NewPCG(1, 2))
-		for i := range 2*indexBatch + 7 {
-			v := someDriver(i)
-			anyDriver(r, &v, time.Now())
-			db.writeAsEarlier(t, v)
-		}
-		terms := someSearch(r, time.Now())
-		db.mustAnswer(t, terms)
-		if n, err := db.IndexDrivers(t.Context()); n != indexBatch || err != nil {
-			t.Fatalf("%d were indexed, %v", n, err)
-		}
-		db.mustCount(t, indexBatch, "driver_regions WHERE region = ''")
-		db.mustAnswer(t, terms)
-		mustAll(t, 3, func(int) error { return errorOf(db.IndexAllDrivers(t.Context())) })
-		must(t, errorOf(db.IndexAllDrivers(t.Context())))
-		db.mustBeIndexed(t)
-		db.mustAnswer(t, terms)
-		if n, err := db.IndexDrivers(t.Context()); n != 0 || err != nil {
-			t.Errorf("%d were indexed, %v", n, err)
-		}
-	})
-}
-
-// An instance of the version before that makes an erased driver eligible or suspended changes no answer, and the driver stays out of the index.
-func TestErasedDriverChangedByAnEarlierVersion(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		drivers, terms := db.drivers(t, 3), someTerms(time.Now())
-		db.mustErase(t, drivers[0].ID)
-		db.mustErase(t, drivers[1].ID)
-		drivers[1].SuspendedUntil = &dispatch.Forever
-		db.writeAsEarlier(t, drivers[0])
-		db.writeAsEarlier(t, drivers[1])
-		db.mustAnswer(t, terms)
-		if n, err := db.IndexAllDrivers(t.Context()); n != 2 || err != nil {
-			t.Errorf("%d were indexed, %v", n, err)
-		}
-		db.mustCount(t, 1, "driver_regions WHERE region = ''")
-		db.mustBeIndexed(t)
-		db.mustAnswer(t, terms)
-	})
-}
-
-// An instance of the version before and two of this one change the same drivers at once, and one of the drivers is erased.
-func TestIndexBesideAnEarlierVersion(t *testing.T) {
+// Several instances change the same drivers at once, and one of the drivers is erased.
+func TestIndexOfDriversBesideOthers(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		drivers := db.drivers(t, 5)
-		must(t, errorOf(db.IndexDrivers(t.Context())))
 		var changes sync.WaitGroup
-		for i := range 5 {
+		for i := range 4 {
 			r := rand.New(rand.NewPCG(uint64(i), 3))
 			changes.Go(func() {
 				for n := range testkit.Scale(20, 40) {
@@ -313,14 +247,12 @@ func TestIndexBesideAnEarlierVersion(t *testing.T) {
 					var err error
 					switch i {
 					case 0:
-						db.writeAsEarlier(t, v)
-					case 1:
 						_, _, err = db.SetDuty(t.Context(), v.ID, n%2 == 0)
-					case 2:
-						_, err = db.ChangeDriver(t.Context(), v.ID, edit(func(is *dispatch.Driver) { is.Regions, is.VehicleClass = v.Regions, v.VehicleClass }))
+					case 1, 2:
+						_, err = db.ChangeDriver(t.Context(), v.ID, edit(func(is *dispatch.Driver) {
+							is.Name, is.Regions, is.VehicleClass = v.Name, v.Regions, v.VehicleClass
+						}))
 					case 3:
-						_, err = db.IndexDrivers(t.Context())
-					case 4:
 						if v = drivers[0]; n == 10 {
 							_, _, err = db.EraseDriver(t.Context(), v.ID)
 						}
@@ -333,7 +265,6 @@ func TestIndexBesideAnEarlierVersion(t *testing.T) {
 			})
 		}
 		changes.Wait()
-		must(t, errorOf(db.IndexAllDrivers(t.Context())))
 		db.mustBeIndexed(t)
 		db.mustAnswer(t, someTerms(time.Now()))
 	})

@@ -10,9 +10,6 @@ import (
 )
 
 // The index of drivers by words is the table driver_words, by which Store.searchDrivers finds them.
-//
-// A driver is indexed if version and worded_version are equal. The indexer of driver_index.go finds the others by the column unworded. What
-// changes a driver without their words adds one to both versions, so that a driver who is not indexed stays so.
 
 const (
 	// minNumber is how many digits a search has to have to find a phone number by its end.
@@ -26,17 +23,12 @@ const (
 )
 
 func (s *Store) driverWords() wordIndex {
-	return wordIndex{entries: "driver_words", id: "driver_id", rows: "drivers", unindexed: s.unwordedDrivers()}
-}
-
-// unwordedDrivers returns the FROM and WHERE of a statement that reads the drivers who may not be in the index, as v.
-func (s *Store) unwordedDrivers() string {
-	return "drivers v" + s.dialect.forceIndex("ix_drivers_unworded") + " WHERE v.unworded = 1"
+	return wordIndex{entries: "driver_words", id: "driver_id", rows: "drivers"}
 }
 
 // words returns the words by which the driver is found: of the uid, the digits of the phone, also from the last on, and the words of the name.
 // Names in Korean, Chinese and Japanese are written with and without spaces, and are found by each character on.
-// An erased driver is found by the pseudonym, whatever an instance of the version before writes.
+// An erased driver is found by the pseudonym.
 func (row *driverRow) words() []string {
 	if row.ErasedAt != nil {
 		return wordsOf(nil, normalized(dispatch.Pseudonym(row.ID)), runsOnly)
@@ -106,28 +98,12 @@ func (s *Store) addDriverWords(tx *gorm.DB, rows []driverRow) error {
 	return s.addWords(tx, s.driverWords(), entries)
 }
 
-// indexWords makes the index say what the rows say, which tx has locked.
-func (s *Store) indexWords(tx *gorm.DB, rows []driverRow) error {
-	ids := make([]dispatch.DriverID, len(rows))
-	for i := range rows {
-		ids[i] = rows[i].ID
-	}
-	var found []struct{ Word, DriverID string }
-	err := tx.Raw("SELECT word, driver_id FROM driver_words"+s.dialect.forceIndex("ix_driver_words_driver")+" WHERE driver_id IN ?", ids).Scan(&found).Error
-	if err != nil {
+// indexWords makes the index say what the driver's row says, which tx has locked.
+func (s *Store) indexWords(tx *gorm.DB, row *driverRow) error {
+	var was []string
+	query := "SELECT word FROM driver_words" + s.dialect.forceIndex("ix_driver_words_driver") + " WHERE driver_id = ?"
+	if err := tx.Raw(query, row.ID).Scan(&was).Error; err != nil {
 		return unavailable(err)
 	}
-	before := map[string][]string{}
-	for _, e := range found {
-		before[e.DriverID] = append(before[e.DriverID], e.Word)
-	}
-	var fresh []wordEntry
-	for i := range rows {
-		was, is := before[string(rows[i].ID)], rows[i].words()
-		if err := s.removeWords(tx, s.driverWords(), string(rows[i].ID), without(was, is)); err != nil {
-			return err
-		}
-		fresh = append(fresh, wordEntries(rows[i].ID, without(is, was))...)
-	}
-	return s.addWords(tx, s.driverWords(), fresh)
+	return s.changeWords(tx, s.driverWords(), string(row.ID), was, row.words())
 }

@@ -59,8 +59,7 @@ func TestTermsForDrivers(t *testing.T) {
 	}
 }
 
-// A search for what too many drivers have reads the list, a bounded part of it for a page, and misses nobody. It does so for any term while
-// too many drivers are not indexed.
+// A search for what too many drivers have reads the list, a bounded part of it for a page, and misses nobody.
 func TestSearchForCommonNames(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		const n = 2*searchReads + searchReads/2
@@ -86,11 +85,8 @@ func TestSearchForCommonNames(t *testing.T) {
 			}
 		}
 		both, rare := dispatch.DriverQuery{Text: "odd even"}, dispatch.DriverQuery{Text: "needle"}
-		mustFind(needles, both, 3)
-		mustFind(needles, rare, 3)
 		db.exec(t, `INSERT INTO driver_words (word, driver_id) SELECT 'odd', id FROM drivers WHERE name LIKE '%odd%'
 			UNION ALL SELECT 'even', id FROM drivers WHERE name LIKE '%even%' UNION ALL SELECT 'needle', id FROM drivers WHERE name LIKE '%needle'`)
-		db.exec(t, "UPDATE drivers SET worded_version = version")
 		mustFind(needles, both, 3)
 		mustFind(needles, rare, 1)
 		mustFind(nil, dispatch.DriverQuery{Text: "nobody"}, 1)

@@ -70,7 +70,7 @@ func (s *Store) addDrivers(ctx context.Context, drivers []dispatch.Driver,
 			return err
 		}
 		added = rows
-		if err := s.replaceEntries(tx, nil, rows); err != nil {
+		if err := s.addDriverRegions(tx, rows); err != nil {
 			return err
 		}
 		return s.addDriverWords(tx, rows)
@@ -92,8 +92,7 @@ func (s *Store) Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driv
 func (s *Store) SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) (v dispatch.Driver, changed bool, err error) {
 	var row driverRow // it is read before the COMMIT: after it, a failed read would say that nothing was changed
 	err = s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
-		// MySQL reads columns as they were just set: indexed_version comes first.
-		update := tx.Exec("UPDATE drivers SET indexed_version = version + 1, worded_version = worded_version + 1, version = version + 1, on_duty = ?, updated_at = "+s.dialect.now()+
+		update := tx.Exec("UPDATE drivers SET version = version + 1, on_duty = ?, updated_at = "+s.dialect.now()+
 			" WHERE id = ? AND on_duty <> ? AND erased_at IS NULL", onDuty, id, onDuty)
 		if update.Error != nil {
 			return unavailable(update.Error)
@@ -103,7 +102,7 @@ func (s *Store) SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) 
 		if row, err = findDriver(tx, id); err != nil || !changed {
 			return err
 		}
-		if err := s.indexDrivers(tx, []driverRow{row}); err != nil {
+		if err := s.indexRegions(tx, &row); err != nil {
 			return err
 		}
 		now, err := s.clock(tx)
@@ -246,10 +245,10 @@ func (s *Store) saveDriver(tx *gorm.DB, before dispatch.DriverRecord, v dispatch
 	case saved.RowsAffected != 1:
 		return unavailable(errConflict)
 	}
-	if err := s.indexDrivers(tx, []driverRow{row}); err != nil {
+	if err := s.indexRegions(tx, &row); err != nil {
 		return err
 	}
-	return s.indexWords(tx, []driverRow{row})
+	return s.indexWords(tx, &row)
 }
 
 // lockDriver locks the driver's row until tx ends, and returns it and the database's time. ErrDriverNotFound.

@@ -57,11 +57,10 @@ func (s *Store) searchDrivers(db *gorm.DB, q dispatch.DriverQuery) (matches []dr
 	if len(terms) == 0 {
 		return nil, "", nil
 	}
-	counted, err := s.countTerms(db, s.driverWords(), terms[:min(len(terms), countedTerms)], searchReads)
+	source, err := s.sourceFor(db, q, terms)
 	if err != nil {
 		return nil, "", err
 	}
-	source := s.sourceFor(db, q, terms, counted)
 	read := way[driverRow](func(cursor string, size int) ([]driverRow, string, error) {
 		q := q
 		q.Page = dispatch.Page{Cursor: cursor, Limit: size}
@@ -80,16 +79,19 @@ func (s *Store) searchDrivers(db *gorm.DB, q dispatch.DriverQuery) (matches []dr
 
 // sourceFor returns where a search reads identifiers: from the entries of the rarest term, or, if all are common and q asks for them, from the
 // suspended drivers. Without either it returns nil, which means the list.
-func (s *Store) sourceFor(db *gorm.DB, q dispatch.DriverQuery, terms []searchTerm, counted counts) idSource {
-	if i, rare := counted.rarest(); rare {
-		return s.rareIDs(db, s.driverWords(), terms[i])
-	}
-	if q.Suspended == nil || !*q.Suspended || q.Erased {
-		return nil
+func (s *Store) sourceFor(db *gorm.DB, q dispatch.DriverQuery, terms []searchTerm) (idSource, error) {
+	i, rare, err := s.rarest(db, s.driverWords(), terms[:min(len(terms), countedTerms)], searchReads)
+	switch {
+	case err != nil:
+		return nil, err
+	case rare:
+		return s.rareIDs(db, s.driverWords(), terms[i]), nil
+	case q.Suspended == nil || !*q.Suspended || q.Erased:
+		return nil, nil
 	}
 	of, args := s.driverColumns(q)
 	from := "drivers v" + s.dialect.forceIndex("ix_drivers_suspended") + " WHERE " + s.driverFilter(q) + " AND v.on_duty IN (0, 1)" + of
-	return readOnce(db, []idPart{{column: "id", from: from, args: args}})
+	return readOnce(db, []idPart{{column: "id", from: from, args: args}}), nil
 }
 
 // driversOf reads the next drivers of the source, and returns those that q selects, whatever its text.
@@ -156,40 +158,31 @@ func (s *Store) driverColumns(q dispatch.DriverQuery) (where string, args []any)
 	return where, args
 }
 
-// driversByIndex reads a page of drivers by region, class or duty. It joins parts, each of which reads an index in the order of the list:
-// those on duty, those off duty, and those that are not indexed. A driver is in one of them.
+// driversByIndex reads a page of drivers by region, class or duty. It joins those on duty and those off duty, each of which an index has in
+// the order of the list.
 func (s *Store) driversByIndex(db *gorm.DB, q dispatch.DriverQuery, where string) ([]driverRow, string, error) {
 	last, err := driverCursor(q.Cursor)
 	if err != nil {
 		return nil, "", err
 	}
-	var after []any
-	if last != "" {
-		after = []any{last}
-	}
-	index, ofClass, class := "ix_driver_regions_duty", "", []any(nil)
+	index, also, more := "ix_driver_regions_duty", "", []any(nil)
 	if q.VehicleClass != "" {
-		index, ofClass, class = "PRIMARY", " AND r.vehicle_class = ?", []any{q.VehicleClass}
+		index, also, more = "PRIMARY", " AND r.vehicle_class = ?", []any{q.VehicleClass}
+	}
+	if last != "" {
+		also, more = also+" AND r.driver_id < ?", append(more, last)
 	}
 	duties := []bool{false, true}
 	if q.OnDuty != nil {
 		duties = []bool{*q.OnDuty}
 	}
-	var parts []string
-	var args []any
-	add := func(id, from string, of ...any) {
-		if len(after) > 0 {
-			from += " AND " + id + " < ?"
-		}
-		parts = append(parts, "SELECT * FROM (SELECT v.id FROM "+from+" AND "+where+" ORDER BY "+id+" DESC LIMIT ?) p")
-		args = append(append(append(args, of...), after...), q.Limit+1)
+	parts, args := make([]string, len(duties)), []any(nil)
+	for i, duty := range duties {
+		parts[i] = "SELECT * FROM (SELECT v.id FROM driver_regions r" + s.dialect.forceIndex(index) +
+			" JOIN drivers v" + s.dialect.forceIndex("PRIMARY") + " ON v.id = r.driver_id" +
+			" WHERE r.region = ? AND r.on_duty = ?" + also + " AND " + where + " ORDER BY r.driver_id DESC LIMIT ?) p"
+		args = append(append(append(args, q.Region, duty), more...), q.Limit+1)
 	}
-	for _, duty := range duties {
-		add("r.driver_id", "driver_regions r"+s.dialect.forceIndex(index)+" JOIN drivers v"+s.dialect.forceIndex("PRIMARY")+
-			" ON v.id = r.driver_id WHERE r.region = ?"+ofClass+" AND r.on_duty = ? AND v.unindexed = 0", append(append([]any{q.Region}, class...), duty)...)
-	}
-	unindexed, of := s.driverColumns(q)
-	add("v.id", s.unindexedDrivers()+unindexed, of...)
 	var rows []driverRow
 	err = db.Raw("SELECT v.* FROM ("+strings.Join(parts, " UNION ALL ")+") found JOIN drivers v ON v.id = found.id ORDER BY v.id DESC LIMIT ?",
 		append(args, q.Limit+1)...).Scan(&rows).Error

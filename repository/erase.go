@@ -64,19 +64,20 @@ func (s *Store) eraseRow(tx *gorm.DB, row *driverRow, now time.Time) (dispatch.R
 	}
 	at, revoked := micros(now), row.nextRevocation(now)
 	*row = driverRow{
-		ID: row.ID, Name: dispatch.Pseudonym(row.ID), Regions: "[]", Version: row.Version + 1, IndexedVersion: row.Version + 1, WordedVersion: row.Version + 1,
+		ID: row.ID, Name: dispatch.Pseudonym(row.ID), Regions: "[]", Version: row.Version + 1,
 		CreatedAt: row.CreatedAt, UpdatedAt: at, ErasedAt: &at,
 	}
 	err = tx.Exec(`UPDATE drivers SET name = ?, phone = '', regions = '[]', vehicle_class = '', working_height_m = NULL, firebase_uid = NULL,
-		locale = '', on_duty = ?, suspended_until = NULL, version = ?, indexed_version = ?, worded_version = ?, updated_at = ?, erased_at = ?, token_generation = ?, tokens_revoked_at = ?
-		WHERE id = ?`, row.Name, false, row.Version, row.IndexedVersion, row.WordedVersion, at, at, revoked.Generation, micros(revoked.At), row.ID).Error
+		locale = '', on_duty = ?, suspended_until = NULL, version = ?, updated_at = ?, erased_at = ?,
+		token_generation = ?, tokens_revoked_at = ? WHERE id = ?`,
+		row.Name, false, row.Version, at, at, revoked.Generation, micros(revoked.At), row.ID).Error
 	if err != nil {
 		return revoked, unavailable(err)
 	}
-	if err := s.indexDrivers(tx, []driverRow{*row}); err != nil {
+	if err := s.indexRegions(tx, row); err != nil {
 		return revoked, err
 	}
-	if err := s.indexWords(tx, []driverRow{*row}); err != nil {
+	if err := s.indexWords(tx, row); err != nil {
 		return revoked, err
 	}
 	devices, err := s.eraseDevices(tx, row.ID)

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -12,11 +11,6 @@ import (
 
 	"firsttap/dispatch"
 )
-
-// unread are indexes that no query of this version reads, and why they are there.
-var unread = map[string]string{
-	"ix_drivers_eligible": "instances of a version without driver_regions read it in a rolling update",
-}
 
 // mustReadEveryIndex: every index costs each write of its table, so each is read: it is unique, or a query names it, or Prune or one of the
 // queries below is answered by it.
@@ -59,16 +53,8 @@ func (db *database) mustReadEveryIndex(t *testing.T, z sized) {
 	}
 	for _, index := range secondary {
 		named := regexp.MustCompile(`\b` + index + `\b`).MatchString(source)
-		switch _, why := unread[index]; {
-		case why && (named || chosen[index]):
-			t.Errorf("%s is read: it is no longer an exception", index)
-		case !why && !named && !chosen[index]:
+		if !named && !chosen[index] {
 			t.Errorf("no query reads %s", index)
-		}
-	}
-	for index := range unread {
-		if !slices.Contains(secondary, index) {
-			t.Errorf("there is no index %s", index)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func (db *database) size(t *testing.T) sized {
 	now := micros(db.now(t))
 	db.exec(t, `INSERT INTO drivers (id, name, phone, regions, vehicle_class, locale, on_duty, version, created_at, updated_at)
 		SELECT `+named("drv_")+`, n, '', '["seoul", "busan"]', 'scissor', '', n % 3 = 0, 1, 1, 1 FROM `+numbers(crowd)+` ORDER BY n`)
-	must(t, errorOf(db.IndexAllDrivers(t.Context())))
+	db.indexDrivers(t)
 	db.exec(t, fmt.Sprintf(`INSERT INTO dispatches (id, region, vehicle_class, site_address, work_starts_at, work_ends_at, fee_amount,
 		fee_currency, note, opens_at, expires_at, status, round, version, claim_id, accepted_by, accepted_at, created_at, updated_at)
 		SELECT %[1]s, IF(n DIV 20 %% 2, 'seoul', 'busan'), IF(n DIV 40 %% 2, 'scissor', 'boom'), 'x', 1, 2, 1, 'KRW', '',

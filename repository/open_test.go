@@ -158,7 +158,7 @@ func TestMigrateTogether(t *testing.T) {
 				return err
 			})
 		})
-		const want = 18 // each once
+		const want = 19 // each once
 		if steps.Load() != want {
 			t.Errorf("%d steps were taken, want %d", steps.Load(), want)
 		}

@@ -134,7 +134,7 @@ func (s *Store) deleteClaims(tx *gorm.DB, ids []string, limit int) (int, error) 
 		}
 	}
 	if len(renumbered) > 0 {
-		err := tx.Exec("UPDATE drivers"+s.dialect.forceIndex("PRIMARY")+" SET indexed_version = indexed_version + 1, worded_version = worded_version + 1, version = version + 1 WHERE id IN ?", renumbered).Error
+		err := tx.Exec("UPDATE drivers"+s.dialect.forceIndex("PRIMARY")+" SET version = version + 1 WHERE id IN ?", renumbered).Error
 		if err != nil {
 			return 0, err
 		}

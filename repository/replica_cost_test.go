@@ -19,7 +19,6 @@ func TestWhatAReplicaTakesOff(t *testing.T) {
 	eachReplicated(t, servertest.Servers(), func(t *testing.T, r *replicated) {
 		is := r.size(t)
 		r.exec(t, "INSERT INTO dispatch_words (word, dispatch_id) SELECT 'x', id FROM dispatches ORDER BY id") // of their address
-		r.exec(t, "UPDATE dispatches SET indexed_round = round")
 		r.Follow()
 		root := direct(t, rootAt(t, r.url))
 		cost := func(read func() (any, error)) (answer any, statements, rows int) {

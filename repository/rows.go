@@ -30,8 +30,6 @@ type dispatchRow struct {
 	ClaimID           *dispatch.ClaimID
 	AcceptedBy        *dispatch.DriverID
 	AcceptedAt        *int64
-	// IndexedRound is the round that dispatch_index.go has indexed.
-	IndexedRound int
 	// The domain sets the times: gorm must not.
 	CreatedAt int64 `gorm:"autoCreateTime:false"`
 	UpdatedAt int64 `gorm:"autoUpdateTime:false"`
@@ -108,12 +106,8 @@ type driverRow struct {
 	OnDuty         bool
 	SuspendedUntil *int64
 	Version        int
-	// IndexedVersion is the version that driver_index.go has indexed; every row that is written is indexed with it.
-	IndexedVersion int
-	// WordedVersion is the version whose words driver_words.go has indexed, in the same way.
-	WordedVersion int
-	CreatedAt     int64 `gorm:"autoCreateTime:false"`
-	UpdatedAt     int64 `gorm:"autoUpdateTime:false"`
+	CreatedAt      int64 `gorm:"autoCreateTime:false"`
+	UpdatedAt      int64 `gorm:"autoUpdateTime:false"`
 	// Only RevokeTokens writes these.
 	TokenGeneration int    `gorm:"->"`
 	TokensRevokedAt *int64 `gorm:"->"`
@@ -131,7 +125,7 @@ func toDriverRow(v dispatch.Driver, now time.Time) (driverRow, error) {
 	return driverRow{
 		ID: v.ID, Name: v.Name, Phone: v.Phone, Regions: string(regions), VehicleClass: v.VehicleClass,
 		WorkingHeightM: v.WorkingHeightM, FirebaseUID: nullable(v.FirebaseUID), Locale: v.Locale, OnDuty: v.OnDuty,
-		SuspendedUntil: optionalMicros(v.SuspendedUntil), Version: v.Version, IndexedVersion: v.Version, WordedVersion: v.Version,
+		SuspendedUntil: optionalMicros(v.SuspendedUntil), Version: v.Version,
 		CreatedAt: micros(now), UpdatedAt: micros(now),
 	}, nil
 }

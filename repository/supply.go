@@ -2,7 +2,6 @@ package repository
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -40,58 +39,28 @@ func (s *Store) RecordSupply(ctx context.Context, run cronjob.Run) (int, error) 
 	})
 }
 
-// countDrivers counts the drivers on duty who are not suspended in each region, by the index. While some drivers are not indexed, it reads
-// all that are on duty.
+// countDrivers counts the drivers on duty who are not suspended in each region, by the index.
 func (s *Store) countDrivers(ctx context.Context, regions map[string]supply) error {
 	var rows []struct {
-		Region  *string // nil: some drivers are not indexed
+		Region  string
 		Drivers int
 	}
-	// The three parts are one statement, which sees one state of the tables. Few of the drivers on duty are suspended.
+	// The two parts are one statement, which sees one state of the tables. Few of the drivers on duty are suspended.
 	err := s.general.WithContext(ctx).Raw(`SELECT region, SUM(on_duty) drivers FROM driver_counts GROUP BY region
 		UNION ALL SELECT r.region, -COUNT(*) FROM drivers v` + s.dialect.forceIndex("ix_drivers_suspended") + ` JOIN driver_regions r` +
-		s.dialect.forceIndex("uq_driver_regions_driver") + ` ON r.driver_id = v.id WHERE v.on_duty = 1 AND v.suspended_until > ` + s.dialect.now() + ` GROUP BY r.region
-		UNION ALL SELECT NULL, COUNT(*) FROM (SELECT v.id FROM ` + s.unindexedDrivers() + ` LIMIT 1) u WHERE u.id <> '' HAVING COUNT(*) > 0`).Scan(&rows).Error
+		s.dialect.forceIndex("uq_driver_regions_driver") + ` ON r.driver_id = v.id
+		WHERE v.on_duty = 1 AND v.suspended_until > ` + s.dialect.now() + ` GROUP BY r.region`).Scan(&rows).Error
 	if err != nil {
 		return unavailable(err)
 	}
 	counts := map[string]int{}
 	for _, row := range rows {
-		if row.Region == nil {
-			return s.countEachDriver(ctx, regions)
-		}
-		counts[*row.Region] += row.Drivers
+		counts[row.Region] += row.Drivers
 	}
 	for region, n := range counts {
 		if n > 0 {
 			counted := regions[region]
 			counted.onDuty += n
-			regions[region] = counted
-		}
-	}
-	return nil
-}
-
-// countEachDriver is countDrivers without the index. HEX tells apart what a collation calls the same.
-func (s *Store) countEachDriver(ctx context.Context, regions map[string]supply) error {
-	var rows []struct {
-		Regions string
-		Drivers int
-	}
-	err := s.general.WithContext(ctx).Raw(`SELECT MIN(CAST(regions AS CHAR)) regions, COUNT(*) drivers FROM drivers
-		WHERE on_duty AND erased_at IS NULL AND (suspended_until IS NULL OR suspended_until <= ` + s.dialect.now() + `) GROUP BY HEX(CAST(regions AS CHAR))`).Scan(&rows).Error
-	if err != nil {
-		return unavailable(err)
-	}
-	for _, row := range rows {
-		var of []string
-		if err := json.Unmarshal([]byte(row.Regions), &of); err != nil {
-			return fmt.Errorf("regions of drivers: %w", err)
-		}
-		slices.Sort(of)
-		for _, region := range append(slices.Compact(of), "") {
-			counted := regions[region]
-			counted.onDuty += row.Drivers
 			regions[region] = counted
 		}
 	}

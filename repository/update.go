@@ -86,11 +86,6 @@ func (s *Store) settleLost(ctx context.Context, events []dispatch.Event, err err
 // overwrite a change that it has not read.
 func (s *Store) save(tx *gorm.DB, was *dispatchRow, before, d dispatch.Dispatch, events []dispatch.Event, ahead time.Duration) error {
 	row := toDispatchRow(d)
-	row.IndexedRound = was.IndexedRound
-	indexed := was.IndexedRound == was.Round // otherwise the indexer adds the words
-	if indexed {
-		row.IndexedRound = row.Round
-	}
 	saved := tx.Model(&dispatchRow{}).
 		Where("id = ? AND round = ? AND version = ?", before.ID, before.Round, before.Version).
 		Select("*").Omit("id", "created_at").Updates(&row)
@@ -101,11 +96,7 @@ func (s *Store) save(tx *gorm.DB, was *dispatchRow, before, d dispatch.Dispatch,
 		return unavailable(errConflict)
 	}
 	if !row.sameText(was) {
-		words := row.words()
-		if !indexed {
-			words = nil
-		}
-		if err := s.changeWords(tx, d.ID, was.words(), words); err != nil {
+		if err := s.changeWords(tx, s.dispatchWords(), string(d.ID), was.words(), row.words()); err != nil {
 			return err
 		}
 	}

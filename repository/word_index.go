@@ -11,14 +11,11 @@ import (
 )
 
 // wordIndex is a table with an entry for each word of each row of another table, by which a search finds the rows. Whatever changes a row's
-// text updates the index in its own transaction. Words are compared by bytes.
-//
-// A search checks the rows that it finds, so a word that is left over in the index finds nothing. And it also reads the rows that may not
-// have their words in the index, because an instance of the version before knows no index.
+// text updates the index in its own transaction. Words are compared by bytes. A search checks the rows that it finds, so a word that is
+// left over in the index finds nothing.
 type wordIndex struct {
 	entries, id string // the table of the entries, and its column of the row's identifier
 	rows        string // the table of the rows
-	unindexed   string // SQL, the table and its condition: the rows that may not have their words in the index
 }
 
 // wordEntry is an entry of an index.
@@ -30,6 +27,18 @@ func wordEntries[ID ~string](id ID, words []string) []wordEntry {
 		entries[i] = wordEntry{word, string(id)}
 	}
 	return entries
+}
+
+func (s *Store) dispatchWords() wordIndex {
+	return wordIndex{entries: "dispatch_words", id: "dispatch_id", rows: "dispatches"}
+}
+
+// changeWords replaces the words of one row.
+func (s *Store) changeWords(tx *gorm.DB, x wordIndex, id string, was, is []string) error {
+	if err := s.removeWords(tx, x, id, without(was, is)); err != nil {
+		return err
+	}
+	return s.addWords(tx, x, wordEntries(id, without(is, was)))
 }
 
 // without returns the words that are not among the others.
@@ -84,10 +93,9 @@ func (s *Store) rangeOf(x wordIndex, begin string) idPart {
 	return idPart{x.id, x.entries + s.dialect.forceIndex("PRIMARY") + " WHERE word >= ? AND word < ?", []any{begin, begin + afterAll}}
 }
 
-// withoutWords are the rows that may have the term without having a word in the index that begins with Word: those that are not indexed, those
-// with such an identifier, and those with one of the other words.
-func (s *Store) withoutWords(x wordIndex, t searchTerm) []idPart {
-	parts := []idPart{{column: "id", from: x.unindexed}}
+// otherParts are the rows that may have the term without having a word that begins with Word: those with such an identifier, and those with
+// one of the other words.
+func (s *Store) otherParts(x wordIndex, t searchTerm) (parts []idPart) {
 	if t.ID != "" {
 		parts = append(parts, idPart{"id", x.rows + s.dialect.forceIndex("PRIMARY") + " WHERE id >= ? AND id < ?", []any{t.ID, t.ID + "~"}})
 	}
@@ -99,27 +107,15 @@ func (s *Store) withoutWords(x wordIndex, t searchTerm) []idPart {
 
 // partsOf are the rows that may have the term.
 func (s *Store) partsOf(x wordIndex, t searchTerm) []idPart {
-	parts := append(s.withoutWords(x, t), s.rangeOf(x, t.Word))
+	parts := append(s.otherParts(x, t), s.rangeOf(x, t.Word))
 	if len(t.Ends) > 0 {
 		parts = append(parts, idPart{x.id, x.entries + s.dialect.forceIndex("PRIMARY") + " WHERE word IN ?", []any{t.Ends}})
 	}
 	return parts
 }
 
-// counts are how many rows may have each term, up to some more than most, and whether any row is not indexed.
-type counts struct {
-	terms     []int
-	most      int
-	unindexed bool
-}
-
-// rarest returns the index of the rarest term, and whether a search reads all rows that may have it.
-func (c *counts) rarest() (term int, rare bool) {
-	fewest := slices.Min(c.terms)
-	return slices.Index(c.terms, fewest), fewest <= c.most
-}
-
-func (s *Store) countTerms(db *gorm.DB, x wordIndex, terms []searchTerm, most int) (counts, error) {
+// rarest returns the index of the rarest term, and whether no more than most rows may have it, which it counts up to some more.
+func (s *Store) rarest(db *gorm.DB, x wordIndex, terms []searchTerm, most int) (term int, rare bool, err error) {
 	sums, args := make([]string, len(terms)), []any(nil)
 	for i, t := range terms {
 		var sum []string
@@ -129,14 +125,15 @@ func (s *Store) countTerms(db *gorm.DB, x wordIndex, terms []searchTerm, most in
 		}
 		sums[i] = strings.Join(sum, " + ")
 	}
-	c := counts{terms: make([]int, len(terms)), most: most}
-	into := []any{&c.unindexed}
-	for i := range terms {
-		into = append(into, &c.terms[i])
+	counts, into := make([]int, len(terms)), make([]any, len(terms))
+	for i := range counts {
+		into[i] = &counts[i]
 	}
-	query := "SELECT EXISTS (SELECT 1 FROM " + x.unindexed + "), " + strings.Join(sums, ", ")
-	err := db.Raw(query, args...).Row().Scan(into...)
-	return c, unavailable(err)
+	if err := db.Raw("SELECT "+strings.Join(sums, ", "), args...).Row().Scan(into...); err != nil {
+		return 0, false, unavailable(err)
+	}
+	fewest := slices.Min(counts)
+	return slices.Index(counts, fewest), fewest <= most, nil
 }
 
 // countSome is the SQL for how many entries a part has, up to some more than most.

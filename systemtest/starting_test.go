@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"firsttap/app"
 	"firsttap/config"
@@ -141,43 +140,5 @@ func TestMigrateOff(t *testing.T) {
 		if _, err := config.Read(testkit.Settings("FIRSTTAP_MIGRATE", "maybe")); err == nil || !strings.Contains(err.Error(), "want auto or off") {
 			t.Errorf("got %v", err)
 		}
-	})
-}
-
-// Drivers that a version without an index of drivers has written are indexed by "firsttap migrate up", and by each instance that starts; dispatches
-// by each instance.
-func TestDriversAreIndexed(t *testing.T) {
-	t.Parallel()
-	onServers(t, func(t *testing.T, url string) {
-		db := OpenDatabase(t, url)
-		written := func(name string) {
-			t.Helper()
-			_, err := db.DB.Exec(`INSERT INTO drivers (id, name, phone, regions, vehicle_class, locale, on_duty, version, created_at, updated_at)
-				VALUES (?, 'Kim', '', '["seoul"]', '45m', '', 1, 1, 1, 1)`, "drv_"+name)
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		indexed := func() bool {
-			return db.Count("drivers WHERE unindexed OR unworded") == 0 && db.Count("driver_regions WHERE region = 'seoul'") == db.Count("drivers") &&
-				db.Count("driver_words WHERE word = 'kim'") == db.Count("drivers")
-		}
-		written("a")
-		out, err := command(t, testkit.Settings("FIRSTTAP_DATABASE_URL", url, "FIRSTTAP_ADMIN_KEY", AdminKey, "FIRSTTAP_JWT_SECRET", JWTSecret), "migrate", "up")
-		if err != nil || !strings.Contains(out, "1 drivers indexed") || !indexed() {
-			t.Errorf("migrate up says %q, %v", out, err)
-		}
-		written("b")
-		_, err = db.DB.Exec(`INSERT INTO dispatches (id, region, vehicle_class, site_address, work_starts_at, work_ends_at, fee_amount, fee_currency, note,
-			opens_at, expires_at, status, round, version, created_at, updated_at)
-			VALUES ('dsp_a', 'seoul', '45m', 'Gate 7', 1, 2, 1, 'KRW', '', 1, 2, 'EXPIRED', 1, 1, 1, ?)`, time.Now().UnixMicro()) // retention removes old ones
-		if err != nil {
-			t.Fatal(err)
-		}
-		startUp(t, url)
-		testkit.Eventually(t, "the instance indexes the driver", indexed)
-		testkit.Eventually(t, "the instance indexes the dispatch", func() bool {
-			return db.Count("dispatches WHERE unindexed") == 0 && db.Count("dispatch_words WHERE dispatch_id = 'dsp_a'") == 2
-		})
 	})
 }

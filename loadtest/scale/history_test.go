@@ -136,13 +136,13 @@ func fillHistory(b *testing.B, database string, total, open int) {
 	for from := 0; from < total; from += batch {
 		rows := fmt.Sprintf(" FROM %s WHERE n < %d", numbers(from), total)
 		execute(`INSERT INTO dispatches (id, external_id, region, vehicle_class, site_address, work_starts_at, work_ends_at, fee_amount, fee_currency,
-			note, opens_at, expires_at, status, round, version, claim_id, accepted_by, accepted_at, indexed_round, created_at, updated_at)
+			note, opens_at, expires_at, status, round, version, claim_id, accepted_by, accepted_at, created_at, updated_at)
 			SELECT %[1]s, CONCAT('ERP-', LPAD(n, 8, '0')), CONCAT('region ', n MOD 20), '45m',
 			CONCAT('서울 ', IF(n MOD 3, '서초구', '강남구'), ' 테헤란로 S', n MOD 1000), at, at + 1, 350000, 'KRW',
 			CONCAT('Gate G', n MOD 50, IF(n < %[7]d, ' needle', ' usual')), IF(%[6]s, %[8]d, at), IF(%[6]s, %[8]d + 86400000000, at + 600000000),
 			IF(%[6]s, 'PENDING', IF(%[5]s, 'COMPLETED', IF(n MOD 2, 'EXPIRED', 'CANCELED'))), 1, 3,
 			IF(%[5]s AND NOT %[6]s, %[2]s, NULL), IF(%[5]s AND NOT %[6]s, CONCAT('drv_', LPAD(n MOD 1000, 26, '0')), NULL),
-			IF(%[5]s AND NOT %[6]s, at + 1000000, NULL), 1, at, at + 2000000
+			IF(%[5]s AND NOT %[6]s, at + 1000000, NULL), at, at + 2000000
 			FROM (SELECT n, %[4]d + n at%[3]s) d ORDER BY n`, named("dsp_"), named("clm_"), rows, ended, won, running, needles, opened)
 		parts := make([]string, len(words))
 		for k, word := range words {

@@ -190,44 +190,26 @@ func fill(b *testing.B, url string, c crowd) {
 			b.Fatalf("%.200s: %v", statement, err)
 		}
 	}
-	has := func(table string) bool {
-		return db.Count("information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?", table) > 0
-	}
-	indexed, worded := has("driver_regions"), has("driver_words")
 	const duty = "1"
 	id := "CONCAT('drv_" + c.name + "', LPAD(n, 22, '0'))"
 	for from := 0; from < c.drivers; from += batch {
 		rows := fmt.Sprintf(" FROM %s WHERE n < %d", numbers(from), c.drivers)
-		version, value := "version", "1"
-		if indexed {
-			version, value = "version, indexed_version", "1, 1"
+		for _, word := range []string{"'driver'", "CAST(n AS CHAR)", "'8210'", "'~0128'"} {
+			execute("INSERT IGNORE INTO driver_words (word, driver_id) SELECT " + word + ", " + id + rows)
 		}
-		if worded {
-			version, value = "version, indexed_version, worded_version", "1, 1, 1"
-			for _, word := range []string{"'driver'", "CAST(n AS CHAR)", "'8210'", "'~0128'"} {
-				execute("INSERT IGNORE INTO driver_words (word, driver_id) SELECT " + word + ", " + id + rows)
-			}
-		}
-		execute("INSERT INTO drivers (id, name, phone, regions, vehicle_class, locale, on_duty, " + version + ", created_at, updated_at) SELECT " + id +
-			`, CONCAT('Driver ', n), '+8210', CONCAT('["', ` + c.region + `, '"]'), '45m', 'ko', ` + duty + ", " + value + ", 1, 1" + rows)
+		execute("INSERT INTO drivers (id, name, phone, regions, vehicle_class, locale, on_duty, version, created_at, updated_at) SELECT " + id +
+			`, CONCAT('Driver ', n), '+8210', CONCAT('["', ` + c.region + `, '"]'), '45m', 'ko', ` + duty + ", 1, 1, 1" + rows)
 		execute(`INSERT INTO devices (id, driver_id, installation_id, platform, push_token, app_version, locale, created_at, updated_at)
 			SELECT CONCAT('dev_` + c.name + `', LPAD(n, 22, '0')), ` + id + ", 'app', 'android', CONCAT('" + c.name + "-', n), '', '', 1, 1" + rows + fmt.Sprintf(" AND n MOD %d = 0", c.phones))
-		if indexed {
-			for _, region := range []string{"''", c.region} {
-				execute("INSERT INTO driver_regions (region, vehicle_class, on_duty, driver_id) SELECT " + region + ", '45m', " + duty + ", " + id + rows)
-			}
+		for _, region := range []string{"''", c.region} {
+			execute("INSERT INTO driver_regions (region, vehicle_class, on_duty, driver_id) SELECT " + region + ", '45m', " + duty + ", " + id + rows)
 		}
 	}
-	if indexed {
-		execute("DELETE FROM driver_counts")
-		execute(`INSERT INTO driver_counts (region, vehicle_class, working_height_m, slot, drivers, on_duty)
-			SELECT region, IF(region = '', vehicle_class, ''), -1, CRC32(driver_id) MOD 8, COUNT(*), SUM(on_duty) FROM driver_regions GROUP BY 1, 2, 4`)
-		execute("ANALYZE TABLE driver_regions, driver_counts")
-	}
-	if worded {
-		execute("ANALYZE TABLE driver_words")
-	}
-	execute("ANALYZE TABLE drivers, devices")
+	execute("DELETE FROM driver_counts")
+	execute(`INSERT INTO driver_counts (region, vehicle_class, working_height_m, slot, drivers, on_duty)
+		SELECT region, IF(region = '', vehicle_class, ''), -1, CRC32(driver_id) MOD 8, COUNT(*), SUM(on_duty) FROM driver_regions GROUP BY 1, 2, 4`)
+	execute("ANALYZE TABLE driver_regions, driver_counts")
+	execute("ANALYZE TABLE drivers, driver_words, devices")
 }
 
 // numbers is a table of batch numbers n, from the given one on.
