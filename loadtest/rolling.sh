@@ -38,7 +38,7 @@ wait "$load" || { code=$?; tail -vn 20 "$tmp"/app?.log "$tmp/proxy.log" >&2; exi
 
 # Nothing is lost: each answered tap is stored, each win is one claim, each event is relayed.
 for ((i = 0; i < 100; i++)); do
-  waiting=$(query 'SELECT (SELECT COUNT(*) FROM events WHERE next_at IS NOT NULL) + (SELECT COUNT(*) FROM outbox WHERE state = 0)')
+  waiting=$(query 'SELECT COUNT(*) FROM events WHERE next_at IS NOT NULL')
   stored=$(query 'SELECT SUM(count) FROM taps')
   if ((waiting == 0 && stored == $(<"$TAPS_FILE"))); then break; fi
   sleep 0.1

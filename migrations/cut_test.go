@@ -312,9 +312,6 @@ func TestCutAtEveryStatement(t *testing.T) {
 		downFrom(newest, withTasks)
 		seed("INSERT INTO outbox (event_id, task, state, next_at) VALUES ('e', 'event', 0, 1), ('e', 'expiry', 0, 2), ('f', 'event', 1, 3)")
 		upAgain()
-		if n := len(texts(t, cutDB, "SELECT event_id FROM outbox")); n != 2 {
-			t.Errorf("%d rows of the outbox are left, want 2", n)
-		}
 		downFrom(newest, 0)
 		for _, f := range files(t, "mysql/*.sql") {
 			for _, statement := range slices.Concat(f.up, f.down) {

@@ -165,30 +165,6 @@ func TestUpStatusDown(t *testing.T) {
 	})
 }
 
-// What this version has still to expand, an earlier one finds in its outbox.
-func TestEventsToExpandAfterDown(t *testing.T) {
-	onSchemas(t, func(t *testing.T, s schema) {
-		s.mustUp(t, steps)
-		const columns = "INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at, next_at, claim) VALUES "
-		execute(t, s.db,
-			columns+"('due', 'd', 'dispatch.opened', 1, 's', '', 1, 10, 'ins_a')",
-			columns+"('expanded', 'd', 'dispatch.opened', 1, 's', '', 1, NULL, '')",
-			columns+"('moved', 'd', 'dispatch.opened', 1, 's', '', 1, 20, '')",
-			columns+"('moved and expanded', 'd', 'dispatch.opened', 1, 's', '', 1, NULL, '')",
-			"INSERT INTO outbox (event_id, state, next_at, claim) VALUES ('moved', 1, 99, ''), ('moved and expanded', 1, 99, '')")
-		for range steps - 10 { // down to the version that has an outbox row for each event
-			if _, err := s.new().Down(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		query := "SELECT event_id || ' ' || state || ' ' || next_at || claim FROM outbox ORDER BY event_id"
-		if s.server {
-			query = "SELECT CONCAT(event_id, ' ', state, ' ', next_at, claim) FROM outbox ORDER BY event_id"
-		}
-		testkit.Equal(t, "the outbox", []string{"due 0 10", "moved 0 20", "moved and expanded 1 99"}, texts(t, s.db, query))
-	})
-}
-
 // But for what locks by sessions and rows need, which SQLite has none of.
 func TestTheSchemasAreTheSame(t *testing.T) {
 	t.Parallel()

@@ -90,7 +90,6 @@ func (db *database) young(t *testing.T, n int) {
 		}
 		db.exec(t, insert+" VALUES "+strings.Join(rows, ", "))
 	}
-	fill("INSERT INTO outbox (event_id, state, next_at)", func(i int) string { return fmt.Sprintf("('evt_y%d', 1, %d)", i, us) })
 	fill("INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at)", func(i int) string {
 		return fmt.Sprintf("('evt_y%d', 'dsp_%d', 'dispatch.created', 1, '', '', 0)", i, i/5)
 	})
@@ -112,12 +111,12 @@ func (db *database) young(t *testing.T, n int) {
 	})
 	db.many(t, n)
 	db.exec(t, "UPDATE notifications SET next_at = ? WHERE device_id = 'dev_1'", us)
-	db.exec(t, "ANALYZE TABLE events, outbox, devices, job_runs, supply, taps, offers, idempotency_keys, notifications")
+	db.exec(t, "ANALYZE TABLE events, devices, job_runs, supply, taps, offers, idempotency_keys, notifications")
 }
 
 // pruneIndexes are by which index Prune finds the rows of a table.
 var pruneIndexes = map[string]string{
-	"events": "ix_events_dispatch", "outbox": "ix_outbox_due", "notifications": "ix_notifications_due", "devices": "ix_devices_quarantined",
+	"events": "ix_events_dispatch", "notifications": "ix_notifications_due", "devices": "ix_devices_quarantined",
 	"job_runs": "ix_job_runs_slot", "supply": "PRIMARY", "taps": "PRIMARY", "offers": "PRIMARY",
 	"idempotency_keys": "ix_idempotency_keys_expiry", "expansions": "PRIMARY",
 }
@@ -132,7 +131,7 @@ func TestPlansOfPrune(t *testing.T) {
 		db.young(t, testkit.Scale(1000, 3000))
 		seen := map[string]int{}
 		all := statements(t, []*gorm.DB{db.relay}, func() {
-			if n, err := db.Prune(t.Context(), 1000, noRest); n != 2*(6+agedRows) || err != nil {
+			if n, err := db.Prune(t.Context(), 1000, noRest); n != 2*(3+agedRows) || err != nil {
 				t.Errorf("pruned %d, %v", n, err)
 			}
 		})

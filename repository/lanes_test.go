@@ -10,7 +10,7 @@ import (
 	"firsttap/testkit"
 )
 
-// inLanes writes n notifications in each lane that are due: those of LaneRetry as a version wrote them that knows no turns.
+// inLanes writes n notifications in each lane that are due: those of LaneRetry as if they had been sent in vain.
 func (db *database) inLanes(t testing.TB, d dispatch.Dispatch, n int) {
 	t.Helper()
 	devices := db.equipped(t, n)
@@ -21,8 +21,8 @@ func (db *database) inLanes(t testing.TB, d dispatch.Dispatch, n int) {
 		db.notifications(t, d, n, func(i int, row *notificationRow) {
 			toDevices(devices)(i, row)
 			row.Type, row.Silent = kind, l == outbox.LaneOfferEnd
-			if from, _ := laneRange(l); l != outbox.LaneRetry {
-				row.Turn = from + 1 + int64(i)
+			from, _ := laneRange(outbox.LaneOf(kind, row.Silent))
+			if row.Turn = from + 1 + int64(i); l != outbox.LaneRetry {
 				row.NextAt = row.Turn
 			}
 		})
@@ -116,7 +116,7 @@ func TestEventsTakeTurns(t *testing.T) {
 	})
 }
 
-// A returned push keeps its turn; a push of a version without turns is due.
+// A returned push keeps its turn.
 func TestReturnedPushKeepsItsTurn(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d := db.add(t, nil)
@@ -126,9 +126,7 @@ func TestReturnedPushKeepsItsTurn(t *testing.T) {
 		o.mustRecord(t, outbox.SendResult{Status: outbox.Pending}, pushIDs(pushes)...)
 		for _, p := range pushes {
 			row := db.stored(t, p.ID)
-			if laneOf(p) == outbox.LaneRetry {
-				db.mustBeAbout(t, "next_at of one without a turn", row.NextAt, 0)
-			} else if row.NextAt != row.Turn {
+			if row.NextAt != row.Turn {
 				t.Errorf("its turn is %d, next_at %d", row.Turn, row.NextAt)
 			}
 			if n := row.notification(); n.NextAt == nil || n.NextAt.Before(n.CreatedAt) {

@@ -12,9 +12,8 @@ import (
 type look struct {
 	// SentAt is before the statement was sent, ReadAt when the answer had arrived, by this process's clock; Now is the database's time in it.
 	SentAt, ReadAt, Now time.Time
-	// Events, Notifications and Topics are when the next one is due for a relay; Earlier, when the next outbox row of an earlier
-	// version is to be moved.
-	Events, Notifications, Topics, Earlier time.Time
+	// Events, Notifications and Topics are when the next one is due for a relay.
+	Events, Notifications, Topics time.Time
 	// Run is when the first run that is requested or under way may begin or be taken over.
 	Run time.Time
 	// Expiry is when the next offer ends, Work when the next accepted work starts.
@@ -71,11 +70,10 @@ func (s *Store) readLook(ctx context.Context, jobs []string) (*look, error) {
 	}
 	var readOnly bool
 	var now int64
-	var events, earlier, notifications, topics, expiry, work, run, lane, endpoints, replay *int64
+	var events, notifications, topics, expiry, work, run, lane, endpoints, replay *int64
 	sent := time.Now()
 	err := s.lookPool.WithContext(ctx).Raw("SELECT "+
 		first("next_at", "events", "ix_events_due", "next_at IS NOT NULL")+
-		first("next_at", "outbox", "ix_outbox_due", "state = 0")+
 		first("next_at", "notifications", "ix_notifications_due", "state = 0")+
 		first("next_at", "topics", "ix_topics_due", "state = 0")+
 		first("expires_at", "dispatches", "ix_dispatches_expiry", "status = 'PENDING'")+
@@ -87,7 +85,7 @@ func (s *Store) readLook(ctx context.Context, jobs []string) (*look, error) {
 		"(SELECT 1 FROM webhooks WHERE status = 'ACTIVE' LIMIT 1), "+
 		"(SELECT 1 FROM webhooks WHERE status = 'ACTIVE' AND replay_until IS NOT NULL LIMIT 1), "+
 		s.dialect.now()+", "+s.dialect.readOnly, jobs, unfinished).
-		Row().Scan(&events, &earlier, &notifications, &topics, &expiry, &work, &run, &lane, &endpoints, &replay, &now, &readOnly)
+		Row().Scan(&events, &notifications, &topics, &expiry, &work, &run, &lane, &endpoints, &replay, &now, &readOnly)
 	switch {
 	case err != nil:
 		return nil, unavailable(err)
@@ -102,8 +100,7 @@ func (s *Store) readLook(ctx context.Context, jobs []string) (*look, error) {
 	}
 	return &look{
 		SentAt: sent, ReadAt: time.Now(), Now: fromMicros(now), Events: at(events), Notifications: at(notifications), Topics: at(topics),
-		Earlier: at(earlier), Run: at(run), Expiry: at(expiry), Work: at(work),
-		Webhooks: at(lane), Endpoints: endpoints != nil, Replay: replay != nil,
+		Run: at(run), Expiry: at(expiry), Work: at(work), Webhooks: at(lane), Endpoints: endpoints != nil, Replay: replay != nil,
 	}, nil
 }
 
@@ -128,14 +125,7 @@ func (o *Outbox) Due(ctx context.Context) (outbox.Due, error) {
 		return outbox.Due{}, err
 	}
 	local := l.local
-	due := outbox.Due{ReadAt: l.ReadAt, Events: local(l.Events), Notifications: local(l.Notifications), Topics: local(l.Topics)}
-	if earlier := local(l.Earlier); !earlier.IsZero() && !earlier.After(time.Now()) {
-		if err := o.moveOutboxRows(ctx); err != nil {
-			o.options.Log.Warn("outbox rows of an earlier version are not moved to their events; the relay will try again after its next look", "error", err)
-		}
-		due.Events = earlier
-	}
-	return due, nil
+	return outbox.Due{ReadAt: l.ReadAt, Events: local(l.Events), Notifications: local(l.Notifications), Topics: local(l.Topics)}, nil
 }
 
 // NextOpenRun looks now. It returns when the first run of the jobs that is requested or under way may begin or be taken over, the zero

@@ -37,14 +37,13 @@ func TestLook(t *testing.T) {
 		db.mustAccept(t, won.ID, v.ID)
 		at := func(n int) time.Time { return time.Date(2030, 1, 1, 0, 0, n, 0, time.UTC) }
 		db.exec(t, "UPDATE events SET next_at = ?", micros(at(1)))
-		db.exec(t, "INSERT INTO outbox (event_id, state, next_at) VALUES ('evt_x', 0, ?)", micros(at(7)))
 		db.exec(t, "UPDATE dispatches SET expires_at = ? WHERE id = ?", micros(at(2)), d.ID)
 		db.exec(t, "UPDATE dispatches SET work_starts_at = ? WHERE id = ?", micros(at(3)), won.ID)
 		db.notification(t, d.ID, func(n *notificationRow) { n.State, n.NextAt = statePending, micros(at(4)) })
 		db.addTopic(t, topicRow{Name: outbox.TopicOf(d.ID), NextAt: micros(at(5))})
 		run := db.mustBegin(t, "a/1", someSlot(1))
 		db.exec(t, "UPDATE job_runs SET alive_until = ?", micros(at(6)))
-		want := look{Events: at(1), Expiry: at(2), Work: at(3), Notifications: at(4), Topics: at(5), Earlier: at(7), Run: at(6)}
+		want := look{Events: at(1), Expiry: at(2), Work: at(3), Notifications: at(4), Topics: at(5), Run: at(6)}
 		testkit.Equal(t, "of rows that are due later", want, read(report, "other"))
 
 		must(t, errorOf(db.RequestRun(t.Context(), "other", "key_1")))
@@ -58,7 +57,7 @@ func TestLook(t *testing.T) {
 		db.exec(t, "UPDATE job_runs SET status = 'SUCCEEDED' WHERE job = 'other'")
 		db.mustEnd(t, run, cronjob.Succeeded)
 		db.exec(t, "UPDATE events SET next_at = NULL")
-		for _, table := range []string{"outbox", "notifications", "topics"} {
+		for _, table := range []string{"notifications", "topics"} {
 			db.exec(t, "UPDATE "+table+" SET state = 1")
 		}
 		db.exec(t, "UPDATE dispatches SET status = 'CANCELED'")

@@ -41,7 +41,7 @@ type notificationRow struct {
 
 func (notificationRow) TableName() string { return "notifications" }
 
-// The states of a notification. A topic and an outbox row of an earlier version have the first two.
+// The states of a notification. A topic has the first two.
 const (
 	statePending = iota
 	stateDone
@@ -100,39 +100,6 @@ func (s *Store) Outbox(o OutboxOptions) *Outbox {
 func (o *Outbox) LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID, error) {
 	due := "SELECT id FROM events" + o.dialect.forceIndex("ix_events_due") + " WHERE next_at <= " + o.dialect.now() + " ORDER BY next_at, id LIMIT ?"
 	return leaseRows[dispatch.EventID](ctx, o, "events", "id", due+o.dialect.skipLocked, limit)
-}
-
-// maxMoved bounds the outbox rows of an earlier version that one transaction moves.
-const maxMoved = 100
-
-// moveOutboxRows makes an event due if an instance of an earlier version committed it, and has not expanded it by the end of its lease.
-// It marks the event's row in the table outbox as done, and keeps it until it expires: that version looks there for committed events.
-func (o *Outbox) moveOutboxRows(ctx context.Context) error {
-	for {
-		if moved, err := o.moveSomeOutboxRows(ctx); err != nil || moved < maxMoved {
-			return err
-		}
-	}
-}
-
-func (o *Outbox) moveSomeOutboxRows(ctx context.Context) (moved int, err error) {
-	now := o.dialect.now()
-	err = o.transactWithRetry(ctx, o.relay, func(tx *gorm.DB) error {
-		var events []dispatch.EventID
-		err := tx.Raw("SELECT event_id FROM outbox WHERE state = 0 AND next_at <= "+now+" ORDER BY next_at, event_id LIMIT ?"+o.dialect.skipLocked, maxMoved).
-			Scan(&events).Error
-		moved = len(events)
-		if err != nil || moved == 0 {
-			return unavailable(err)
-		}
-		err = tx.Exec("UPDATE events"+o.dialect.forceIndex("PRIMARY")+" SET next_at = "+now+" WHERE id IN ?", events).Error
-		if err != nil {
-			return unavailable(err)
-		}
-		return unavailable(tx.Exec("UPDATE outbox"+o.dialect.forceIndex("PRIMARY")+" SET state = 1, claim = '', next_at = "+now+" + ? WHERE event_id IN ?",
-			keepDone.Microseconds(), events).Error)
-	})
-	return moved, err
 }
 
 // LeaseNotifications leases up to limit of the due notifications, each lane's share by its order, and returns them ready to send. dropped
@@ -292,7 +259,7 @@ func (o *Outbox) writeResult(db *gorm.DB, s outbox.SendResult, ids []dispatch.No
 		state, wait = stateDead, keepDead
 	case outbox.Pending:
 		if s.RetryAfter == 0 {
-			next = "CASE WHEN turn > 0 THEN turn ELSE " + now + " END + ?"
+			next = "turn + ?"
 		}
 	default:
 		return fmt.Errorf("a notification can't become %q", s.Status)

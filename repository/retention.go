@@ -137,8 +137,6 @@ func (s *Store) retentionRules(now time.Time) []retentionRule {
 		return keys, forgetMembers(tx, topics, slices.Concat(keys...))
 	}
 	all := []retentionRule{
-		// Only earlier versions write rows of the outbox.
-		rule("outbox", "event_id", "state = 1 AND next_at <= ?", "next_at", micros(now)),
 		quarantined,
 		rule("job_runs", "job, slot", "slot < ? AND status NOT IN ?", "slot", ago(keepRuns), unfinished),
 		rule("supply", "at, region", "at < ?", "at", ago(keepSupply)),
@@ -157,9 +155,6 @@ func (s *Store) retentionRules(now time.Time) []retentionRule {
 		}
 		all = append(all, over)
 	}
-	// An earlier version kept the notifications of an offer without an end for as long as the offer.
-	all = append(all, rule("notifications", "id", "state = ? AND next_at > ? AND created_at < ?", "next_at",
-		stateDone, micros(now.Add(keepSent+2*keepDone)), ago(keepSent)))
 	// Audit entries are found by their identifiers, which begin with the time. Taps and offers are found by their dispatch's and then
 	// checked, as an old offer may have been tapped, seen or declined recently.
 	if kept := s.options.Retention.Attempts; kept > 0 {

@@ -16,32 +16,24 @@ import (
 	"firsttap/testkit"
 )
 
-// fill writes n done notifications and n done rows of the outbox, all due to be deleted, and as many that are not.
+// fill writes n done notifications that are due to be deleted, and five that are not.
 func (db *database) fill(t *testing.T, n int) {
 	t.Helper()
 	past, future := micros(time.Now().Add(-time.Minute)), micros(time.Now().Add(time.Hour))
-	told := func(state int, next int64) {
-		event := dispatch.NewEventID(time.Now())
-		db.exec(t, "INSERT INTO outbox (event_id, state, next_at) VALUES (?, ?, ?)", event, state, next)
-	}
 	for i := range n {
 		db.notification(t, "dsp_1", func(r *notificationRow) { r.State, r.NextAt = 1+i%3, past })
-		told(stateDone, past)
 	}
 	for state := range 4 {
 		db.notification(t, "dsp_1", func(r *notificationRow) { r.State, r.NextAt = state, future })
 	}
 	db.notification(t, "dsp_1", func(r *notificationRow) { r.State, r.NextAt = statePending, past })
-	told(statePending, past)
-	told(statePending, future)
-	told(stateDone, future)
 }
 
 func TestPrune(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		const kept = 8
-		db.fill(t, 9)
-		left := func() int { return db.count(t, "notifications") + db.count(t, "outbox") }
+		const kept = 5
+		db.fill(t, 18)
+		left := func() int { return db.count(t, "notifications") }
 		for _, want := range []int{4, 4, 4, 4, 2, 0} {
 			before := left()
 			db.mustPrune(t, 4, want)
@@ -49,7 +41,7 @@ func TestPrune(t *testing.T) {
 				t.Errorf("%d rows are gone, want %d", gone, want)
 			}
 		}
-		if left() != kept || db.count(t, "outbox WHERE state = 0") != 2 || db.count(t, "notifications WHERE state = 0") != 2 {
+		if left() != kept || db.count(t, "notifications WHERE state = 0") != 2 {
 			t.Errorf("%d left, want %d", left(), kept)
 		}
 		db.many(t, 3*deleteBatchSize)
@@ -215,6 +207,7 @@ func TestPruneInBatches(t *testing.T) {
 func TestPruneThatFails(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.fill(t, 3)
+		db.exec(t, "INSERT INTO supply (at, region, on_duty, open) VALUES (1, 'a', 1, 1), (1, 'b', 1, 1), (1, 'c', 1, 1)")
 		db.without(t, "notifications", func() {
 			if n, err := db.Prune(t.Context(), 100, noRest); n != 3 || err == nil || !strings.Contains(err.Error(), "notifications") {
 				t.Errorf("pruned %d, %v", n, err)
@@ -232,17 +225,10 @@ func TestPruneSkipsLockedRows(t *testing.T) {
 		db.fill(t, 3*n)
 		now := db.now(t)
 		db.aged(t, n, "old", func(kept time.Duration) time.Time { return now.Add(-time.Hour - kept) })
-		for range n {
-			db.notification(t, "dsp_1", func(r *notificationRow) {
-				r.State, r.NextAt, r.CreatedAt = stateDone, micros(now.Add(365*day)), micros(now.Add(-91*day))
-			})
-		}
 		all := slices.DeleteFunc(db.retentionRules(now), func(r retentionRule) bool { return r.table == removedTable || r.table == webhooksTable })
 		locked := len(all)
-		for _, table := range []string{"outbox", "notifications"} { // what is not to be deleted is of no concern either
-			key := map[string]string{"outbox": "event_id", "notifications": "id"}[table]
-			all = append(all, retentionRule{table: table, key: key, where: "state = 0", order: "next_at"})
-		}
+		// What is not to be deleted is of no concern either.
+		all = append(all, retentionRule{table: "notifications", key: "id", where: "state = 0", order: "next_at"})
 		tx := db.begun(t)
 		for _, h := range all {
 			keys, err := keysOf(db.general.Raw("SELECT "+h.key+" FROM "+h.table+" WHERE "+h.where+" ORDER BY "+h.order+" LIMIT 1", h.args...))
@@ -252,7 +238,7 @@ func TestPruneSkipsLockedRows(t *testing.T) {
 			lock := "SELECT 1 FROM " + h.table + " WHERE " + strings.ReplaceAll(h.key, ", ", " = ? AND ") + " = ? FOR UPDATE"
 			must(t, errorOf(tx.Exec(lock, keys[0]...)))
 		}
-		total := n * (7 + agedRows)
+		total := n * (3 + agedRows)
 		db.mustPrune(t, 1000, total-locked)
 		tx.Rollback()
 		db.mustPrune(t, 1000, locked)
@@ -267,7 +253,7 @@ func TestPruneIsFair(t *testing.T) {
 		db.aged(t, 1, "old", func(kept time.Duration) time.Time { return now.Add(-time.Hour - kept) })
 		const limit = 40
 		db.mustPrune(t, limit, limit)
-		db.mustKeep(t, map[string]int{}) // no old row waits for the outbox
+		db.mustKeep(t, map[string]int{}) // no old row waits for the notifications
 	})
 }
 
@@ -280,12 +266,6 @@ func TestOfferWithoutAnEnd(t *testing.T) {
 		db.exec(t, "UPDATE notifications SET expires_at = ?", micros(never))
 		o.mustRecord(t, outbox.SendResult{Status: outbox.Sent}, id)
 		db.mustBeAbout(t, "next_at", db.stored(t, id).NextAt, 92*day)
-		// As a version before has written it.
-		db.exec(t, "UPDATE notifications SET next_at = ?", micros(never))
-		db.exec(t, "UPDATE notifications SET created_at = ?", micros(db.now(t).Add(-89*day)))
-		db.mustPrune(t, 100, 0)
-		db.exec(t, "UPDATE notifications SET created_at = ?", micros(db.now(t).Add(-91*day)))
-		db.mustPrune(t, 100, 1)
 	})
 }
 

@@ -40,8 +40,8 @@ func (u *unreadLeases) release(ctx context.Context, o *Outbox) error {
 	if len(u.ids) == 0 {
 		return nil
 	}
-	err := o.relay.WithContext(ctx).Exec(`UPDATE notifications`+o.dialect.forceIndex("PRIMARY")+` SET claim = '', next_at = CASE WHEN turn > 0 THEN turn ELSE `+
-		o.dialect.now()+` END WHERE id IN ? AND claim = ? AND state = 0`, u.ids, o.Owner).Error
+	err := o.relay.WithContext(ctx).Exec(`UPDATE notifications`+o.dialect.forceIndex("PRIMARY")+` SET claim = '', next_at = turn
+		WHERE id IN ? AND claim = ? AND state = 0`, u.ids, o.Owner).Error
 	if err == nil {
 		u.ids = nil
 	}

@@ -26,7 +26,7 @@ func TestReleaseWithoutAnAnswer(t *testing.T) {
 			t.Errorf("without a read: %d pushes, %v", leased, err)
 		}
 		testkit.Await(t, "the cut of the read", cut.Done())
-		cut = proxy.CutReply("SET claim = '', next_at = CASE")
+		cut = proxy.CutReply("SET claim = '', next_at = turn")
 		if leased, err := lease(); leased != n || err == nil {
 			t.Errorf("without the answer of the release: %d pushes, %v", leased, err)
 		}
