@@ -3,8 +3,7 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-ARG VERSION=dev
-RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X firsttap/app.Version=$VERSION" -o /out/firsttap . && mkdir /out/data
+RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o /out/firsttap . && mkdir /out/data
 
 FROM gcr.io/distroless/static-debian12:nonroot
 COPY --from=build /out/firsttap /firsttap

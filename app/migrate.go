@@ -65,10 +65,10 @@ func prepare(ctx context.Context, c config.Config, store *repository.Store, log 
 		if err == nil {
 			break
 		}
-		if ctx.Err() != nil || !errors.Is(err, migrations.ErrBusy) && !errors.Is(err, migrations.ErrOvertaken) && !errors.Is(err, migrations.ErrLockLost) {
+		if ctx.Err() != nil || !errors.Is(err, migrations.ErrBusy) {
 			return done, err
 		}
-		log.Warn("another process migrates the database; the start begins again, and waits until that process has finished", "error", err)
+		log.Warn("another process migrates the database; the start waits until it has finished", "error", err)
 	}
 	store.PrepareClaims(ctx)
 	store.CheckDurability(ctx)
@@ -134,7 +134,7 @@ func migrate(ctx context.Context, c config.Config, log *slog.Logger, args []stri
 
 // migrateDown says what the newest migration's way back deletes, and asks unless yes is true.
 func migrateDown(ctx context.Context, m *migrations.Migrator, yes bool, stdout io.Writer) error {
-	name, statements, err := m.Newest(ctx)
+	name, down, err := m.Newest(ctx)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func migrateDown(ctx context.Context, m *migrations.Migrator, yes bool, stdout i
 		fmt.Fprintln(stdout, "no migration to revert")
 		return nil
 	}
-	fmt.Fprintf(stdout, "down reverts %s; what these statements drop or delete is lost:\n\n%s\n\n", name, strings.Join(statements, "\n"))
+	fmt.Fprintf(stdout, "down reverts %s; what these statements drop or delete is lost:\n\n%s\n\n", name, down)
 	if !yes {
 		if !telemetry.IsTerminal(os.Stdin) {
 			return errors.New("nothing was reverted: repeat the command with --yes, once there is a backup")

@@ -12,8 +12,8 @@ import (
 	"firsttap/telemetry"
 )
 
-// Version is set by the build.
-var Version = "dev"
+// Version is this release.
+const Version = "1.0.0"
 
 const usage = `firsttap decides which driver gets a dispatch.
 

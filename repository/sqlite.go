@@ -41,10 +41,6 @@ func openSQLite(ctx context.Context, path string, o Options) (*Store, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.writes, s.relay, s.webhooks, s.lookPool = s.claims, s.claims, s.claims, s.general
-	writer, err := s.claims.DB()
-	if err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
 	probe, err := sqliteConns(path, 0, 1)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -61,12 +57,12 @@ func openSQLite(ctx context.Context, path string, o Options) (*Store, error) {
 		forceIndex:  func(string) string { return "" }, // SQLite chooses these indexes itself
 		hasRegion:   "EXISTS (SELECT 1 FROM json_each(v.regions) WHERE value = json_extract(?, '$'))",
 		migrator: func() (*migrations.Migrator, func() error, error) {
-			lockDB, err := sql.Open(sqlite.DriverName, sqliteFile(path+".migrate", migrations.LockWait))
+			db, err := sqliteConns(path, migrations.LockWait, 1)
 			if err != nil {
 				return nil, nil, err
 			}
-			m, err := migrations.New(migrations.SQLite, writer, lockDB, o.Log)
-			return m, lockDB.Close, err
+			m, err := migrations.New(migrations.SQLite, db, o.Log)
+			return m, db.Close, err
 		},
 		durability: func(context.Context, *sql.DB) ([]string, error) { return nil, nil },
 	}

@@ -105,7 +105,7 @@ func TestPlainStart(t *testing.T) {
 	runReadme(t, i, os.Args[0], folder, patient...)
 	Client.CloseIdleConnections()
 	i.endBy(syscall.SIGINT)
-	testkit.MustHoldFiles(t, folder, "firsttap.admin-key", "firsttap.db", "firsttap.db.migrate", "firsttap.jwt-secret")
+	testkit.MustHoldFiles(t, folder, "firsttap.admin-key", "firsttap.db", "firsttap.jwt-secret")
 }
 
 // notByReadme are the commands of README.md that the test does not run from there: it has started the second already, other tests

@@ -1,0 +1,16 @@
+-- How far the expansion of an event with a large audience is. The relay writes it. An event that is expanded at once has no row.
+-- +goose Up
+CREATE TABLE IF NOT EXISTS expansions (
+  event_id   VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  delivery   TINYINT NOT NULL,
+  leg        TINYINT NOT NULL,
+  start      VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  position   VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  large      BOOLEAN NOT NULL,
+  offer_turn BIGINT NOT NULL,
+  end_turn   BIGINT NOT NULL,
+  PRIMARY KEY (event_id)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+-- +goose Down
+DROP TABLE IF EXISTS expansions;

@@ -1,0 +1,34 @@
+-- Pushes: one event to one device or topic. The relay writes them when it expands an event, leases them and notes the result. next_at is when
+-- a push is due, the end of its lease, or, once it is done, when it is deleted. turn is the place in the queue of one that was never
+-- leased: next_at begins with it. claim names the relay that leases it, '' if none does.
+-- +goose Up
+CREATE TABLE IF NOT EXISTS notifications (
+  id          VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  event_id    VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  device_id   VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  topic       VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  driver_id   VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  dispatch_id VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  round       INT NOT NULL,
+  type        VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  silent      BOOLEAN NOT NULL,
+  state       TINYINT NOT NULL,
+  next_at     BIGINT NOT NULL,
+  claim       VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  attempts    INT NOT NULL,
+  result      VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  reason      VARCHAR(255) NOT NULL,
+  at          BIGINT NOT NULL,
+  expires_at  BIGINT NOT NULL,
+  created_at  BIGINT NOT NULL,
+  sent_at     BIGINT NULL,
+  turn        BIGINT NOT NULL DEFAULT 0,
+  PRIMARY KEY (id),
+  UNIQUE KEY uq_notifications_event (event_id, device_id),
+  KEY ix_notifications_due (state, next_at, id),
+  KEY ix_notifications_dispatch (dispatch_id, created_at, id),
+  KEY ix_notifications_driver (dispatch_id, round, driver_id)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+-- +goose Down
+DROP TABLE IF EXISTS notifications;

@@ -1,0 +1,17 @@
+-- Every change by an admin that is no event of a dispatch. The transaction of the change writes it.
+-- +goose Up
+CREATE TABLE IF NOT EXISTS audit (
+  id         TEXT NOT NULL,
+  at         INTEGER NOT NULL,
+  actor      TEXT NOT NULL,
+  request_id TEXT NOT NULL,
+  action     TEXT NOT NULL,
+  target     TEXT NOT NULL,
+  detail     TEXT NOT NULL,
+  PRIMARY KEY (id)
+) STRICT;
+CREATE INDEX IF NOT EXISTS ix_audit_target ON audit (target, id);
+CREATE INDEX IF NOT EXISTS ix_audit_actor ON audit (actor, id);
+
+-- +goose Down
+DROP TABLE IF EXISTS audit;
