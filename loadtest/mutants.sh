@@ -289,9 +289,9 @@ mutant "each instance sends a reminder" $due "err != nil || given > 0" "err != n
 mutant "each check sends a reminder" $due "WHERE dispatch_id = d.id AND round = d.round AND type = ?) = 0" "WHERE dispatch_id = d.id AND round = d.round AND type = ?) >= 0" ./repository 'TestDueInBatches/Remind/mariadb'
 mutant "unfinished work is closed" dispatch/rules.go 'if !d.WorkEndsAt.Before(now.Add(-after)) {' 'if false {' ./repository 'TestChangedBeforeItIsClosed/mariadb'
 mutant "closing overdue work sends a push" dispatch/delivery.go "case e.Actor == System && e.ReasonCode == ReasonOverdue:" "case false:" ./repository 'TestOverdueIsNotPushed/sqlite'
-mutant "a migrator that lost its lock begins a completed version" migrations/execution.go "if r.up == (applied > 0) {" "if false {" ./migrations TestGoesOnAfterAnotherHasMigrated
-mutant "a migrator that lost its lock moves the journal" migrations/journal.go "if n, err := result.RowsAffected(); err != nil || n > 0 {" "if _, err := result.RowsAffected(); true {" ./migrations TestGoesOnAfterAnotherHasMigrated
-mutant "a migrator that stood still keeps its session" migrations/journal.go "wait_timeout = %d\"," "wait_timeout = 9%d\"," ./migrations 'TestWakesTooLateToDrop|TestVanishesInATransaction'
+mutant "what a killed migrator has done is an error" migrations/server.go "case isError(err, doneBefore):" "case false:" ./migrations TestDoneBefore
+mutant "a version that is half taken back counts as applied" migrations/server.go "SET is_applied = FALSE WHERE" "SET is_applied = TRUE WHERE" ./migrations TestCutAtEveryStatement
+mutant "a migration fills the first rows only" migrations/server.go "err != nil || changed == 0 {" "err != nil || changed >= 0 {" ./migrations TestNextVersion
 mutant "a session outlives the TTL of its name" lock/session_grant.go "SET SESSION wait_timeout = %d" "SET SESSION wait_timeout = 9%d" ./lock TestCutOffSession
 mutant "the row that bars a claim is an event of its dispatch" repository/claim.go "SELECT ?, '', '', 0," "SELECT ?, 'dsp_x', '', 0," ./repository TestTheCommitNeverArrives
 mutant "an unfinished run is pruned" repository/retention.go "slot < ? AND status NOT IN ?" "slot < ? AND 'x' NOT IN ?" ./repository 'TestRetentionOfTables/sqlite'
