@@ -64,8 +64,7 @@ func (l *Leader) Campaign(ctx context.Context, work func(ctx context.Context) er
 }
 
 // IsLeader acquires the lead if it is free, and keeps it for a lease from now. It returns nil if this process leads, and
-// otherwise an error of Acquire. Unlike Campaign, it does not keep the lead for work that
-// takes longer than a lease.
+// otherwise an error of Acquire. Unlike Campaign, it does not keep the lead for work that takes longer than a lease.
 func (l *Leader) IsLeader(ctx context.Context) error {
 	if _, err := l.join(ctx); err != nil {
 		return err

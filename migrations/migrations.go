@@ -46,13 +46,12 @@ var ErrBusy = fmt.Errorf("another process has been migrating for %s", LockWait)
 type Migrator struct {
 	db       *sql.DB
 	provider *goose.Provider
-	store    database.Store
+	store    records
 	files    map[int64]file
 	versions []int64 // those of files, the oldest first
 	server   *server // nil on SQLite
 }
 
-// file is a migration.
 type file struct{ name, up, down string }
 
 // New returns a Migrator for db, which on SQLite waits LockWait for a locked file. Its sessions on a server must not end while they
@@ -88,67 +87,88 @@ func newMigrator(dialect Dialect, db *sql.DB, schema fs.FS, log *slog.Logger) (*
 	if dialect != SQLite {
 		m.server = &server{log: log}
 		of, schema = goose.DialectMySQL, nil
-		options = append(options, goose.WithSessionLocker(m.server), goose.WithGoMigrations(m.server.migrations(m.files)...))
+		options = append(options, goose.WithGoMigrations(m.server.migrations(m.files)...))
 	}
-	if m.store, err = database.NewStore(of, goose.DefaultTablename); err != nil {
+	store, err := database.NewStore(of, goose.DefaultTablename)
+	if err != nil {
 		return nil, err
 	}
-	m.provider, err = goose.NewProvider(of, db, schema, options...)
+	m.store = records{store.(database.StoreExtender), m.server}
+	m.provider, err = goose.NewProvider(goose.DialectCustom, db, schema, append(options, goose.WithStore(m.store))...)
 	return m, err
 }
 
 // Up applies all missing migrations, and returns how many. ErrBusy.
 func (m *Migrator) Up(ctx context.Context) (steps int, err error) {
-	missing, half, err := m.missing(ctx)
-	if err == nil && half {
-		// What is left of it counts as done when it is applied again.
-		_, err = m.db.ExecContext(ctx, "DELETE FROM goose_db_version WHERE NOT is_applied")
+	if n, err := m.Pending(ctx); err != nil || n == 0 {
+		return 0, err
 	}
-	if err != nil {
-		return 0, fmt.Errorf("migrate up: %w", busy(err))
-	}
-	for _, version := range missing {
-		_, err := m.provider.ApplyVersion(ctx, version, true)
+	err = m.locked(ctx, func() error {
+		recorded, err := m.recorded(ctx)
 		if err == nil {
-			steps++
-			continue
+			err = m.prepare(ctx, recorded)
 		}
-		if recorded, readErr := m.recorded(ctx); readErr != nil || !recorded[version] { // by whichever process
-			return steps, fmt.Errorf("migrate up: %s: %w", m.files[version].name, busy(err))
+		for _, version := range m.missing(recorded) {
+			if err != nil {
+				break
+			}
+			if _, err = m.provider.ApplyVersion(ctx, version, true); err == nil {
+				steps++
+			} else if now, readErr := m.recorded(ctx); readErr == nil && now[version] { // by another process, on SQLite
+				err = nil
+			} else {
+				err = fmt.Errorf("%s: %w", m.files[version].name, err)
+			}
 		}
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("migrate up: %w", err)
 	}
-	return steps, nil
+	return steps, err
+}
+
+// prepare makes goose's table ready for what is missing. What is left of a version that a process began to take back counts as done.
+func (m *Migrator) prepare(ctx context.Context, recorded map[int64]bool) error {
+	statement := fmt.Sprint("DELETE FROM goose_db_version WHERE NOT is_applied AND version_id <= ", slices.Max(m.versions))
+	if m.server == nil { // of two processes that apply a version there, one can record it
+		statement = `CREATE TABLE IF NOT EXISTS goose_db_version (id INTEGER PRIMARY KEY AUTOINCREMENT, version_id INTEGER NOT NULL UNIQUE,
+			is_applied INTEGER NOT NULL, tstamp TIMESTAMP DEFAULT (datetime('now')));
+			INSERT OR IGNORE INTO goose_db_version (version_id, is_applied) VALUES (0, 1)`
+	} else if len(recorded) == 0 {
+		return nil
+	}
+	_, err := m.db.ExecContext(ctx, statement)
+	return err
 }
 
 // Down reverts the newest migration and deletes the data that only it has columns for. It returns false if there was none. ErrBusy.
 func (m *Migrator) Down(ctx context.Context) (took bool, err error) {
-	newest, f, err := m.newest(ctx)
-	if err != nil || newest == 0 {
-		return false, err
+	err = m.locked(ctx, func() error {
+		name, _, err := m.Newest(ctx)
+		if err != nil || name == "" {
+			return err
+		}
+		version, _ := goose.NumericComponent(name) // as in newMigrator
+		_, err = m.provider.ApplyVersion(ctx, version, false)
+		took = err == nil
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("migrate down: %w", err)
 	}
-	if _, err := m.provider.ApplyVersion(ctx, newest, false); err != nil {
-		return false, fmt.Errorf("migrate down: %s: %w", f.name, busy(err))
-	}
-	return true, nil
+	return took, err
 }
 
 // Newest returns the name of what Down would revert next, and the SQL of it; "" if there is nothing.
 func (m *Migrator) Newest(ctx context.Context) (name, down string, err error) {
-	_, f, err := m.newest(ctx)
-	return f.name, strings.TrimSpace(f.down), err
-}
-
-// newest returns the newest version that is recorded, 0 if there is none.
-func (m *Migrator) newest(ctx context.Context) (version int64, f file, err error) {
 	recorded, err := m.recorded(ctx)
-	for v := range recorded {
-		version = max(version, v)
+	newest := slices.Max(append(slices.Collect(maps.Keys(recorded)), 0))
+	f, ours := m.files[newest]
+	if newest > 0 && !ours {
+		err = fmt.Errorf("the database has migration %d, and this FirstTap release does not", newest)
 	}
-	f, ours := m.files[version]
-	if version > 0 && !ours {
-		err = fmt.Errorf("the database has migration %d, and this FirstTap release does not", version)
-	}
-	return version, f, err
+	return f.name, strings.TrimSpace(f.down), err
 }
 
 // Count returns how many migrations there are.
@@ -156,46 +176,32 @@ func (m *Migrator) Count() int { return len(m.versions) }
 
 // Pending returns how many migrations Up would apply. It waits for no other process, and writes nothing.
 func (m *Migrator) Pending(ctx context.Context) (int, error) {
-	missing, _, err := m.missing(ctx)
-	return len(missing), err
+	recorded, err := m.recorded(ctx)
+	return len(m.missing(recorded)), err
 }
 
-// missing returns the versions that are not applied, the oldest first, and whether a process began to take one back.
-func (m *Migrator) missing(ctx context.Context) (versions []int64, half bool, err error) {
-	recorded, err := m.recorded(ctx)
-	for v, applied := range recorded {
-		if v < m.versions[0] {
-			err = errors.New("a FirstTap from before 1.0.0 made this database, and no release can use it: use a new one")
-		}
-		half = half || !applied
-	}
-	return slices.DeleteFunc(slices.Clone(m.versions), func(v int64) bool { return recorded[v] }), half, err
+// missing returns the versions that are not applied, the oldest first.
+func (m *Migrator) missing(recorded map[int64]bool) []int64 {
+	return slices.DeleteFunc(slices.Clone(m.versions), func(v int64) bool { return recorded[v] })
 }
 
 // recorded returns the versions that are recorded, also those of another release: true for one that is applied, and false for one that a
 // process began to take back.
 func (m *Migrator) recorded(ctx context.Context) (map[int64]bool, error) {
 	list, err := m.store.ListMigrations(ctx, m.db)
-	if err != nil && !isError(err, noSuchTable) && !strings.Contains(err.Error(), "no such table: "+goose.DefaultTablename) {
-		return nil, fmt.Errorf("migrations: %w", err)
+	if isError(err, noSuchTable) || err != nil && strings.Contains(err.Error(), "no such table: "+goose.DefaultTablename) {
+		return nil, nil
 	}
 	all := map[int64]bool{}
 	for _, r := range list {
 		if r.Version > 0 { // 0 is goose's own
 			all[r.Version] = r.IsApplied
 		}
+		if r.Version > 0 && r.Version < m.versions[0] { // the numbers of programs that were never released began at 1
+			err = errors.New("a FirstTap from before 1.0.0 made this database, and no release can use it: use a new one")
+		}
 	}
-	return all, nil
-}
-
-// busy returns ErrBusy if another process has locked SQLite's file for too long.
-func busy(err error) error {
-	const locked = 5
-	var refused interface{ Code() int } // of SQLite's driver
-	if errors.As(err, &refused) && refused.Code()&0xff == locked {
-		return ErrBusy
-	}
-	return err
+	return all, busy(err)
 }
 
 // Status writes a line for each migration: when it was applied, and its file.

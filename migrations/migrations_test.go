@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/url"
 	"os"
@@ -268,8 +269,7 @@ func TestTogether(t *testing.T) {
 			}
 			total.Add(int64(took))
 		})
-		// On SQLite a step that two processes take at once is one that both record.
-		if n := total.Load(); s.kind != servertest.SQLite && n != int64(s.new(t).Count()) {
+		if n := total.Load(); n != int64(s.new(t).Count()) {
 			t.Errorf("%d steps were taken", n)
 		}
 		s.mustShow(t, false)
@@ -299,5 +299,10 @@ func TestDatabaseFromBefore(t *testing.T) {
 		if err := up(t.Context(), s.new(t)); err == nil || !strings.Contains(err.Error(), "before 1.0.0") {
 			t.Errorf("got %v", err)
 		}
+		if err := s.new(t).Status(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), "before 1.0.0") {
+			t.Errorf("the status: %v", err)
+		}
 	})
 }
+
+func errorOf(_ any, err error) error { return err }

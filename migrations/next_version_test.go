@@ -5,11 +5,11 @@ import (
 	"database/sql"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"firsttap/dispatch"
 	"firsttap/migrations"
@@ -19,12 +19,14 @@ import (
 	"firsttap/testkit"
 )
 
-// nextVersion is a made-up release that gives each driver a badge: it adds the column, and fills it, two drivers at a time.
-func nextVersion(t *testing.T, s schema, db *sql.DB) *migrations.Migrator {
+// nextVersion is a made-up release that gives each driver a badge: it adds the column, and fills it, two drivers at a time. The one after it,
+// which reads the badges, fills them again.
+func nextVersion(t *testing.T, s schema, db *sql.DB, later bool) *migrations.Migrator {
 	t.Helper()
-	dialect, fill := migrations.MySQL, "UPDATE drivers SET badge = name WHERE badge IS NULL ORDER BY id LIMIT 2"
+	dialect, column := migrations.MySQL, "VARCHAR(200)"
+	fill, none := "UPDATE drivers SET badge = name WHERE NOT (badge <=> name) ORDER BY id LIMIT 2", "DO 0"
 	if s.kind == servertest.SQLite {
-		dialect, fill = migrations.SQLite, "UPDATE drivers SET badge = name WHERE badge IS NULL"
+		dialect, column, fill, none = migrations.SQLite, "TEXT", "UPDATE drivers SET badge = name WHERE badge IS NOT name", "SELECT 0"
 	}
 	files := fstest.MapFS{}
 	ours := os.DirFS(string(dialect))
@@ -35,12 +37,13 @@ func nextVersion(t *testing.T, s schema, db *sql.DB) *migrations.Migrator {
 		must(t, err)
 		files[name] = &fstest.MapFile{Data: text}
 	}
-	maps.Copy(files, fstest.MapFS{
-		"00901_drivers_badge.sql": {Data: []byte("-- +goose Up\nALTER TABLE drivers ADD COLUMN badge VARCHAR(200) NULL;\n-- +goose Down\nALTER TABLE drivers DROP COLUMN badge;\n")},
-		"00902_badges.sql":        {Data: []byte("-- +goose Up\n" + fill + ";\n-- +goose Down\nUPDATE drivers SET badge = NULL WHERE badge IS NOT NULL;\n")},
-	})
-	if s.kind == servertest.SQLite {
-		files["00901_drivers_badge.sql"].Data = []byte(strings.ReplaceAll(string(files["00901_drivers_badge.sql"].Data), "VARCHAR(200)", "TEXT"))
+	add := func(name, up, down string) {
+		files[name] = &fstest.MapFile{Data: []byte("-- +goose Up\n" + up + ";\n-- +goose Down\n" + down + ";\n")}
+	}
+	add("00901_drivers_badge.sql", "ALTER TABLE drivers ADD COLUMN badge "+column+" NULL", "ALTER TABLE drivers DROP COLUMN badge")
+	add("00902_badges.sql", fill, none)
+	if later {
+		add("00903_badges.sql", fill, none)
 	}
 	m, err := migrations.NewOf(dialect, db, files, silent)
 	must(t, err)
@@ -71,12 +74,12 @@ func TestNextVersion(t *testing.T) {
 		}
 		if s.kind != servertest.SQLite { // there it is one transaction
 			pending := func() int {
-				n, err := nextVersion(t, s, s.db).Pending(t.Context())
+				n, err := nextVersion(t, s, s.db, false).Pending(t.Context())
 				must(t, err)
 				return n
 			}
 			for cut, missing := 1, pending(); ; cut++ {
-				statement := s.cutAt(t, cut, true, func(ctx context.Context, db *sql.DB) error { return up(ctx, nextVersion(t, s, db)) })
+				statement := s.cutAt(t, cut, true, func(ctx context.Context, db *sql.DB) error { return up(ctx, nextVersion(t, s, db, false)) })
 				if strings.Contains(statement, "SET badge") {
 					break
 				}
@@ -94,19 +97,42 @@ func TestNextVersion(t *testing.T) {
 				t.Errorf("%d are filled when the migration is cut off, want 2", got)
 			}
 		}
-		if pending, err := nextVersion(t, s, s.db).Pending(t.Context()); pending == 0 || err != nil {
+		if pending, err := nextVersion(t, s, s.db, false).Pending(t.Context()); pending == 0 || err != nil {
 			t.Errorf("%d migrations are pending, %v", pending, err)
 		}
 		add()
-		must(t, up(t.Context(), nextVersion(t, s, s.db)))
+		must(t, up(t.Context(), nextVersion(t, s, s.db, false)))
 		testkit.Equal(t, "filled drivers", n, filled())
-		add() // by this program, whose drivers have no badge: the next one reads what it writes only one release later
-		testkit.Equal(t, "filled drivers", n-1, filled())
-		if pending, err := s.new(t).Pending(t.Context()); pending != 0 || err != nil {
-			t.Errorf("this program misses %d migrations, %v", pending, err)
+		add() // by this program, whose drivers have no badge
+		must(t, errorOf(this.ChangeDriver(t.Context(), "drv_1", dispatch.DriverChange{
+			Action: dispatch.AuditDriverUpdate,
+			Apply:  func(v *dispatch.Driver, _ time.Time) error { v.Name = "Another name"; return nil },
+		})))
+		testkit.Equal(t, "filled drivers", n-2, filled())
+		if steps, err := s.new(t).Up(t.Context()); steps != 0 || err != nil { // as it starts on the newer schema
+			t.Errorf("this program misses %d migrations, %v", steps, err)
 		}
-		must(t, down(t.Context(), nextVersion(t, s, s.db)))
-		must(t, down(t.Context(), nextVersion(t, s, s.db)))
+		must(t, up(t.Context(), nextVersion(t, s, s.db, true)))
+		testkit.Equal(t, "filled drivers", n, filled())
+		if s.kind != servertest.SQLite { // a cut way back, a start of this program, and the rest of the way
+			for range 2 {
+				must(t, down(t.Context(), nextVersion(t, s, s.db, true)))
+			}
+			for cut := 1; ; cut++ {
+				statement := s.cutAt(t, cut, true, func(ctx context.Context, db *sql.DB) error { return down(ctx, nextVersion(t, s, db, true)) })
+				if strings.HasPrefix(statement, "UPDATE goose_db_version") {
+					break
+				}
+			}
+			must(t, up(t.Context(), s.new(t)))
+		} else {
+			must(t, down(t.Context(), nextVersion(t, s, s.db, true)))
+			must(t, down(t.Context(), nextVersion(t, s, s.db, true)))
+		}
+		must(t, down(t.Context(), nextVersion(t, s, s.db, true)))
+		if name, _, err := s.new(t).Newest(t.Context()); strings.HasPrefix(name, "009") || name == "" || err != nil {
+			t.Errorf("the newest migration is %q, %v", name, err)
+		}
 		add()
 		if took, err := s.new(t).Down(t.Context()); !took || err != nil {
 			t.Errorf("this program takes back its own: %v, %v", took, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
 )
 
 // Errors of the servers.
@@ -38,13 +39,33 @@ type server struct {
 	log     *slog.Logger
 }
 
-// SessionLock implements goose's lock.SessionLocker by MySQL's GET_LOCK, which ends with the session. A server goes on with a statement
-// whose client is gone, and keeps its lock until the statement's end.
-func (s *server) SessionLock(ctx context.Context, session *sql.Conn) error {
+// locked calls fn while no other process migrates, but on SQLite. The lock is MySQL's GET_LOCK, which ends with its session. A server goes
+// on with a statement whose client is gone, and keeps the lock until the statement's end.
+func (m *Migrator) locked(ctx context.Context, fn func() error) error {
+	if m.server == nil {
+		return busy(fn())
+	}
+	session, err := m.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
 	waits := fmt.Sprintf("SET SESSION lock_wait_timeout = %d, innodb_lock_wait_timeout = %[1]d", int(tableWait.Seconds()))
 	if _, err := session.ExecContext(ctx, waits); err != nil {
 		return err
 	}
+	if err := lock(ctx, session); err != nil {
+		return err
+	}
+	m.server.session = session
+	err = fn()
+	brief, cancel := context.WithTimeout(context.WithoutCancel(ctx), tableWait)
+	defer cancel()
+	_, _ = session.ExecContext(brief, "DO RELEASE_LOCK("+lockName+")") // a session that is lost has released it
+	return err
+}
+
+func lock(ctx context.Context, session *sql.Conn) error {
 	for end := time.Now().Add(LockWait); ; {
 		var got sql.NullInt64
 		err := session.QueryRowContext(ctx, "SELECT GET_LOCK("+lockName+", ?)", max(0, int(time.Until(end).Seconds()))).Scan(&got)
@@ -57,19 +78,23 @@ func (s *server) SessionLock(ctx context.Context, session *sql.Conn) error {
 		case err == nil && got.Int64 != 1:
 			return ErrBusy
 		default:
-			s.session = session
 			return err
 		}
 	}
 }
 
-// SessionUnlock implements goose's lock.SessionLocker.
-func (s *server) SessionUnlock(ctx context.Context, session *sql.Conn) error {
-	s.session = nil
-	ctx, cancel := context.WithTimeout(ctx, tableWait)
-	defer cancel()
-	_, err := session.ExecContext(ctx, "DO RELEASE_LOCK("+lockName+")")
-	return err
+// records are goose's records of versions. On a server the session that holds the lock writes them: who has lost it records nothing.
+type records struct {
+	database.StoreExtender
+	server *server
+}
+
+// Insert implements goose's database.Store.
+func (r records) Insert(ctx context.Context, db database.DBTxConn, req database.InsertRequest) error {
+	if r.server != nil {
+		db = r.server.session
+	}
+	return r.StoreExtender.Insert(ctx, db, req)
 }
 
 // migrations returns goose's form of the files.
@@ -77,7 +102,8 @@ func (s *server) migrations(files map[int64]file) (all []*goose.Migration) {
 	for version, f := range files {
 		up := func(ctx context.Context, _ *sql.DB) error { return s.execute(ctx, f.name, f.up) }
 		down := func(ctx context.Context, _ *sql.DB) error {
-			err := s.execute(ctx, f.name, fmt.Sprintf("UPDATE goose_db_version SET is_applied = FALSE WHERE version_id = %d AND is_applied", version))
+			const mark = "UPDATE goose_db_version SET is_applied = FALSE WHERE version_id = %d AND is_applied"
+			err := s.execute(ctx, f.name, fmt.Sprintf(mark, version))
 			if err == nil {
 				err = s.execute(ctx, f.name, f.down)
 			}
@@ -88,10 +114,10 @@ func (s *server) migrations(files map[int64]file) (all []*goose.Migration) {
 	return all
 }
 
-var changesRows = regexp.MustCompile(`(?im)^(INSERT|REPLACE|UPDATE|DELETE)\s`)
+var changesRows = regexp.MustCompile(`(?im)^(UPDATE|DELETE)\s`)
 
-// execute executes a statement. It repeats one that changes rows until there are none left that its WHERE finds, so that a file can change a
-// few at a time by a LIMIT. It repeats any that waits too long for what other sessions use.
+// execute executes a statement. It repeats an UPDATE or a DELETE until its WHERE finds no rows, so that a file can change a few at a time
+// by a LIMIT. It repeats any that waits too long for what other sessions use.
 func (s *server) execute(ctx context.Context, name, statement string) error {
 	for tries := 1; ; {
 		result, err := s.session.ExecContext(ctx, statement)
@@ -111,6 +137,7 @@ func (s *server) execute(ctx context.Context, name, statement string) error {
 			if changed, err := result.RowsAffected(); err != nil || changed == 0 {
 				return err
 			}
+			tries = 1
 		}
 	}
 }
@@ -118,6 +145,16 @@ func (s *server) execute(ctx context.Context, name, statement string) error {
 func isError(err error, numbers []uint16) bool {
 	var e *mysql.MySQLError
 	return errors.As(err, &e) && slices.Contains(numbers, e.Number)
+}
+
+// busy returns ErrBusy if another process has locked SQLite's file for too long.
+func busy(err error) error {
+	const locked = 5
+	var refused interface{ Code() int } // of SQLite's driver
+	if errors.As(err, &refused) && refused.Code()&0xff == locked {
+		return ErrBusy
+	}
+	return err
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

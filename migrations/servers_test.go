@@ -222,27 +222,60 @@ func TestWaitsForATableInTurns(t *testing.T) {
 	})
 }
 
-// A process loses its session while the server executes its statement, which the server may go on with. The next process waits for its end.
+// A process loses its session while the server executes its statement, which the server goes on with: the next process waits for its end.
 func TestKilledWithTheStatementUnderWay(t *testing.T) {
 	notOnTiDB(t)
 	onServers(t, func(t *testing.T, s schema) {
-		unblock := s.block(t)
+		long := fstest.MapFS{"00901_long.sql": {Data: []byte("-- +goose Up\nCREATE TABLE z AS SELECT BENCHMARK(3000000, SHA2('x', 512)) x;\n-- +goose Down\nDROP TABLE z;\n")}}
+		migrator := func(db *sql.DB) *migrations.Migrator {
+			m, err := migrations.NewOf(migrations.MySQL, db, long, silent)
+			must(t, err)
+			return m
+		}
 		proxy := servertest.StartProxy(t, configOf(t, s.url).Addr)
 		config := configOf(t, s.url)
 		config.Addr = proxy.Addr()
 		ended := make(chan error, 1)
-		go func() { ended <- up(t.Context(), s.altering(t, openServer(t, config), silent)) }()
-		testkit.Eventually(t, "the statement waits", func() bool {
-			return slices.ContainsFunc(servertest.Sessions(t, s.db), func(s servertest.Session) bool { return strings.Contains(s.Statement, "ALTER TABLE events") })
+		go func() { ended <- up(t.Context(), migrator(openServer(t, config))) }()
+		testkit.Eventually(t, "the statement is executed", func() bool {
+			return slices.ContainsFunc(servertest.Sessions(t, s.db), func(s servertest.Session) bool { return strings.Contains(s.Statement, "BENCHMARK") })
 		})
 		proxy.CutAll()
 		if err := <-ended; err == nil {
 			t.Error("a process without a session has migrated")
 		}
-		go func() { ended <- up(t.Context(), s.altering(t, s.db, silent)) }()
-		unblock()
-		must(t, <-ended)
-		s.mustHaveLater(t)
+		const free = "SELECT IS_FREE_LOCK(CONCAT('firsttap.migrate:', LEFT(SHA2(DATABASE(), 256), 32)))"
+		if got := texts(t, s.db, free); got[0] != "0" {
+			t.Error("the lock was free while the server executed the statement")
+		}
+		must(t, up(t.Context(), migrator(s.db)))
+		testkit.Equal(t, "recorded versions", []string{"901"}, texts(t, s.db, "SELECT version_id FROM goose_db_version WHERE version_id > 0 AND is_applied"))
+		testkit.Equal(t, "rows", 1, len(texts(t, s.db, "SELECT x FROM z")))
+	})
+}
+
+// A process stands still after its statement until it has lost the lock, and another process takes the version back meanwhile: the first one
+// records nothing.
+func TestLostLockRecordsNothing(t *testing.T) {
+	onServers(t, func(t *testing.T, s schema) {
+		execute(t, s.db, "CREATE TABLE events (id INT PRIMARY KEY)")
+		proxy := servertest.StartProxy(t, configOf(t, s.url).Addr)
+		config := configOf(t, s.url)
+		config.Addr = proxy.Addr()
+		hold := proxy.Hold("INSERT INTO goose_db_version", "ALTER TABLE events")
+		ended := make(chan error, 1)
+		go func() { ended <- up(t.Context(), s.altering(t, openServer(t, config), silent)) }()
+		<-hold.Reached()
+		execute(t, s.db, "KILL "+texts(t, s.db, "SELECT IS_USED_LOCK(CONCAT('firsttap.migrate:', LEFT(SHA2(DATABASE(), 256), 32)))")[0])
+		must(t, up(t.Context(), s.altering(t, s.db, silent)))
+		must(t, down(t.Context(), s.altering(t, s.db, silent)))
+		hold.Release()
+		if err := <-ended; err == nil {
+			t.Error("a process without the lock has migrated")
+		}
+		if n, err := s.altering(t, s.db, silent).Pending(t.Context()); n != 1 || err != nil {
+			t.Errorf("%d are pending, %v", n, err)
+		}
 	})
 }
 
@@ -277,7 +310,7 @@ func TestDoneBefore(t *testing.T) {
 		file := "-- +goose Up\nALTER TABLE b ADD COLUMN wrong NOTHING;\n-- +goose Down\n"
 		m, err := migrations.NewOf(migrations.MySQL, s.db, fstest.MapFS{"00901_x.sql": {Data: []byte(file)}}, silent)
 		must(t, err)
-		if n, err := m.Up(t.Context()); n != 0 || err == nil || !strings.HasPrefix(err.Error(), "migrate up: 00901_x.sql: ") {
+		if n, err := m.Up(t.Context()); n != 0 || err == nil || !strings.HasPrefix(err.Error(), "migrate up: ") {
 			t.Errorf("a statement that fails: %d, %v", n, err)
 		}
 	})

@@ -25,7 +25,7 @@ func (e *examination) privileges(ctx context.Context) doctor.Finding {
 	rows, err := e.db.QueryContext(ctx, `SELECT t.table_name, MIN(c.column_name) FROM information_schema.tables t
 		JOIN information_schema.columns c ON c.table_schema = t.table_schema AND c.table_name = t.table_name AND c.column_key = 'PRI'
 		WHERE t.table_schema = DATABASE() AND t.table_type = 'BASE TABLE'
-		AND t.table_name NOT IN ('goose_db_version') GROUP BY t.table_name`)
+		AND t.table_name <> 'goose_db_version' GROUP BY t.table_name`)
 	if err != nil {
 		return doctor.Failure(err.Error(), "see the server's error")
 	}

@@ -159,7 +159,7 @@ func TestMigrateTogether(t *testing.T) {
 				return err
 			})
 		})
-		if kind != servertest.SQLite && steps.Load() != want.Load() { // each once
+		if steps.Load() != want.Load() { // each once
 			t.Errorf("%d steps were taken, want %d", steps.Load(), want.Load())
 		}
 		db := &database{Store: stores[0], url: u, raw: direct(t, u)}

@@ -155,7 +155,7 @@ func (s *Store) TapStatistics(ctx context.Context, driver dispatch.DriverID) (ta
 }
 
 // Preview counts every driver who is not erased as a candidate for these terms, and returns the database's time. It reads the eligible and the suspended
-// drivers, and counts that are kept. While some drivers are not indexed, it reads all.
+// drivers, and counts that are kept.
 func (s *Store) Preview(ctx context.Context, terms dispatch.Terms) (p dispatch.Preview, now time.Time, err error) {
 	err = s.fromReplica(ctx, func(ctx context.Context, s *Store) error {
 		p, now, err = s.previewAudience(ctx, terms)

@@ -1,6 +1,6 @@
--- Who won which round of a dispatch. A claim is written with the dispatch that it accepts, and its outcome when the work ends or is given
--- back. uq_claims_round bars a second winner. driver_seq counts a driver's claims: two claims of one driver that are decided at the same
--- time want the same number, and one gets it. Without that each would overlook the other's working hours.
+-- Who won which round of a dispatch. A claim is written with the dispatch that it accepts, and its outcome when the work ends or is
+-- given back. uq_claims_round bars a second winner. driver_seq counts a driver's claims: two claims of one driver that are decided at
+-- the same time want the same number, and one gets it. Without that each would overlook the other's working hours.
 -- +goose Up
 CREATE TABLE IF NOT EXISTS claims (
   id          VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,

@@ -1,5 +1,5 @@
--- Drivers. Admins and the driver API write them. Tokens of an older token_generation are refused. An erased driver's row stays, without
--- what is personal, so that the history has something to point at.
+-- Drivers. Admins and the driver API write them. Tokens of an older token_generation are refused. An erased driver's row stays,
+-- without what is personal, so that the history has something to point at.
 -- +goose Up
 CREATE TABLE IF NOT EXISTS drivers (
   id                VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,

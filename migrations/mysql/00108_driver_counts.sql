@@ -1,5 +1,6 @@
--- How many rows driver_regions has. Each transaction that changes that table writes it. A count is the sum over its slots: drivers who go
--- on duty together rarely wait for each other's row. vehicle_class and working_height_m (-1 for none) are told apart for the region '' only.
+-- How many rows driver_regions has. Each transaction that changes that table writes it. A count is the sum over its slots: drivers who
+-- go on duty together rarely wait for each other's row. vehicle_class and working_height_m (-1 for none) are told apart for the region
+-- '' only.
 -- +goose Up
 CREATE TABLE IF NOT EXISTS driver_counts (
   region           VARBINARY(256) NOT NULL,

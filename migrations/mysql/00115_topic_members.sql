@@ -1,4 +1,4 @@
--- The devices that a topic has, or is to have. The relay writes them.
+-- The devices that a topic has, or is to have. The relay writes them; the deletion of a device removes its rows.
 -- +goose Up
 CREATE TABLE IF NOT EXISTS topic_members (
   topic      VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,

@@ -1,5 +1,6 @@
--- The deliveries of one dispatch to one endpoint are a lane, which is sent in order. A lane has a row while some of them are pending. The
--- courier writes it. next_at is when the earliest of them is to be sent, or when the courier's lease ends.
+-- The deliveries of one dispatch to one endpoint are a lane, which is sent in order. A lane has a row while some of them are pending.
+-- Whoever writes deliveries makes it, and the courier moves it on. next_at is when the earliest of them is to be sent, or when the
+-- courier's lease ends.
 -- +goose Up
 CREATE TABLE IF NOT EXISTS webhook_lanes (
   webhook_id  VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,

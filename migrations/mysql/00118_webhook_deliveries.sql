@@ -1,5 +1,6 @@
--- Events that are or were sent to an endpoint. The relay writes them with the event's notifications, and the courier what became of them. A
--- test has the event's identifier as its dispatch. attempt counts the attempts since the delivery was written or sent again.
+-- Events that are or were sent to an endpoint. The relay writes them with the event's notifications, admins by a test, a resend or a
+-- replay, and the courier what became of them. A test has the event's identifier as its dispatch. attempt counts the attempts since
+-- the delivery was written or sent again.
 -- +goose Up
 CREATE TABLE IF NOT EXISTS webhook_deliveries (
   dispatch_id VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,

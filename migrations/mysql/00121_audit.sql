@@ -1,4 +1,5 @@
--- Every change by an admin that is no event of a dispatch. The transaction of the change writes it.
+-- Every change that is no event of a dispatch, by the transaction of the change; also sign-ins, exports, tokens that were issued, and
+-- the secrets of a start.
 -- +goose Up
 CREATE TABLE IF NOT EXISTS audit (
   id         VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,

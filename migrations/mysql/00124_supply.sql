@@ -1,4 +1,4 @@
--- How many drivers were on duty in a region, and how many dispatches were open there. The job record-supply writes it.
+-- How many drivers were on duty in a region, and how many dispatches were open there. The job supply writes it.
 -- +goose Up
 CREATE TABLE IF NOT EXISTS supply (
   at      BIGINT NOT NULL,

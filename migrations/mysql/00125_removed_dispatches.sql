@@ -1,4 +1,5 @@
--- Dispatches that the retention has deleted, until their claims, events, taps and notifications are deleted too. The retention writes it.
+-- Dispatches that the retention has deleted, until their claims, events, taps and notifications are deleted too. The retention writes
+-- it.
 -- +goose Up
 CREATE TABLE IF NOT EXISTS removed_dispatches (
   id VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,

@@ -1,4 +1,5 @@
--- Locks that are held until a time. Package lock writes it, and the probe of readiness a row of its own. It can be shared with ShedLock.
+-- Locks that are held until a time. Package lock writes it, and the probe of readiness a row of its own. It can be shared with
+-- ShedLock.
 -- +goose Up
 CREATE TABLE IF NOT EXISTS shedlock (
   name       VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,

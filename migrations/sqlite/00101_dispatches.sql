@@ -1,7 +1,8 @@
--- Jobs that are offered to drivers. Admins make and change them, a claim accepts them, the job expire-offers ends them; package repository
--- writes each change together with its events. Times in all tables are microseconds since 1970-01-01 UTC: no session's zone can shift
--- them. round counts how often a dispatch was offered anew; version counts its changes. The columns from claim_id on name the claim in
--- force, NULL if none is. Identifiers begin with the time, so an index that ends with id is a list, newest first.
+-- Jobs that are offered to drivers. Admins make and change them; drivers accept, withdraw, start and complete them; scheduled jobs end
+-- what is overdue. Each change is written together with its events. Times in all tables are microseconds since 1970-01-01 UTC: no
+-- session's zone can shift them. round counts how often a dispatch was offered anew; version counts its changes. claim_id, accepted_by
+-- and accepted_at name the claim in force, NULL if none is. Identifiers begin with the time, so an index that ends with id is a list,
+-- newest first.
 -- +goose Up
 CREATE TABLE IF NOT EXISTS dispatches (
   id                   TEXT NOT NULL,

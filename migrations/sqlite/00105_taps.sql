@@ -1,5 +1,6 @@
--- The ledger of taps on Accept: one row for a driver's taps on a round with one result, with the first, the last and how many. An instance
--- writes it behind the answers, many taps in a statement. id, instance and app_version are those of the tap that was stored first.
+-- The ledger of taps on Accept: one row for a driver's taps on a round with one result, with the first, the last and how many. An
+-- instance writes it behind the answers, many taps in a statement. id, instance and app_version are those of the tap that was stored
+-- first.
 -- +goose Up
 CREATE TABLE IF NOT EXISTS taps (
   dispatch_id TEXT NOT NULL,

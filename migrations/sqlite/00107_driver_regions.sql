@@ -1,5 +1,5 @@
--- An index of drivers: who is eligible for a dispatch. It has a row for each region of a driver, and one for the region '', which has every
--- driver. Each transaction that changes a driver writes it. Regions and classes are compared by bytes.
+-- An index of drivers: who is eligible for a dispatch. It has a row for each region of a driver, and one for the region '', which has
+-- every driver. Each transaction that changes a driver writes it. Regions and classes are compared by bytes.
 -- +goose Up
 CREATE TABLE IF NOT EXISTS driver_regions (
   region           TEXT NOT NULL,

@@ -1,6 +1,6 @@
--- Pushes: one event to one device or topic. The relay writes them when it expands an event, leases them and notes the result. next_at is when
--- a push is due, the end of its lease, or, once it is done, when it is deleted. turn is the place in the queue of one that was never
--- leased: next_at begins with it. claim names the relay that leases it, '' if none does.
+-- Pushes: one event to one device or topic. A creation writes the first, and the relay the others when it expands their event; it
+-- leases them and notes the result. next_at is when a push is due, the end of its lease, or, once it is done, when it is deleted. turn
+-- is the place in the queue of one that nobody leases: next_at begins with it. claim names the relay that leases it, '' if none does.
 -- +goose Up
 CREATE TABLE IF NOT EXISTS notifications (
   id          TEXT NOT NULL,

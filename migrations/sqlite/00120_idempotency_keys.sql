@@ -1,6 +1,6 @@
--- What was answered to requests that named an Idempotency-Key. The API writes it. seed makes the identifiers of what the request makes, so
--- that whoever does it again, after an instance has died, makes nothing twice; changed says that it has changed its dispatch. answer is
--- sealed: whoever knows the caller's secret can read it.
+-- What was answered to requests that named an Idempotency-Key. The API writes it. seed makes the identifiers of what the request
+-- makes, so that whoever does it again, after an instance has died, makes nothing twice; changed says that it has changed its
+-- dispatch. answer is sealed: whoever knows the caller's secret can read it.
 -- +goose Up
 CREATE TABLE IF NOT EXISTS idempotency_keys (
   caller      TEXT NOT NULL,

@@ -1,4 +1,5 @@
--- The runs of jobs. The schedule writes them. alive_until is when a run of which nothing is heard is taken over; NULL unless it is RUNNING.
+-- The runs of jobs. The schedule writes them, and an admin who asks for a run. alive_until is when a run of which nothing is heard is
+-- taken over; NULL unless it is RUNNING.
 -- +goose Up
 CREATE TABLE IF NOT EXISTS job_runs (
   job          TEXT NOT NULL,
