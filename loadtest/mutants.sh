@@ -303,7 +303,7 @@ mutant "an overtaken instance ends the run" $jobs "WHERE job = ? AND slot = ? AN
 mutant "a conclusion is written twice" $jobs "s.endRun(tx, run, end, cronjob.Running); err" "s.endRun(tx, run, end, cronjob.Running, cronjob.Succeeded); err" ./repository 'TestConcludeRun/mariadb|TestConcludeWhoseCommitIsLost/mariadb'
 mutant "a stopped instance keeps its run" schedule/ledger.go "return asLock(a.ledger.InterruptRun(ctx, a.job, a.owner))" "return nil" ./schedule TestAnInstanceThatStopsGivesItsRunBack
 mutant "a run cut at its limit is taken over instead of FAILED" schedule/run.go "return errors.Is(cause, lock.ErrMaxHold) ||" "return" ./schedule TestAWorkThatHangsIsCut
-mutant "a job that does not run is not reported" schedule/job.go 'j.blocked("unavailable", "its lock is unavailable", err)' "_ = err" ./schedule TestRedisIsGone
+mutant "a job that does not run is not reported" schedule/job.go 'j.blocked("unavailable", lockAway, err)' "_ = err" ./schedule TestRedisIsGone
 mutant "missed slots are skipped" schedule/watch.go "case j.wake <- struct{}{}:" "" ./schedule 'TestDowntime|TestRunNow'
 mutant "jobs run by the instance's own clock" schedule/clock.go "c.offset.Store(" "_ = (" ./schedule TestClocksThatAreWrong
 mutant "a leader without the ledger keeps the lead" schedule/lead.go "silence > maxSilence" "silence < 0" ./schedule TestLeaderWithoutItsLedger
