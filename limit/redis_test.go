@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -262,18 +264,37 @@ func TestPartOfAClusterIsAway(t *testing.T) {
 			limiters[0].allowed(t, 4, fmt.Sprint("drv_", i), time.Now())
 		}
 	}
+	var probes probeCounter
+	limiters[0].Redis.AddHook(&probes)
 	cluster.Nodes[1].Kill()
 	testkit.Eventually(t, "it is noticed", func() bool { askForAll(); return limiters[0].Degraded() })
-	for range 20 {
-		time.Sleep(probeEvery / 2)
-		askForAll()
-	}
+	before := probes.n.Load()
+	testkit.Eventually(t, "it is probed again and again", func() bool { askForAll(); return probes.n.Load() >= before+10 })
 	if down, up := logs[0].Count("redis does not count requests"), logs[0].Count("redis counts requests again"); down != 1 || up != 0 {
 		t.Errorf("logged %d times that Redis is unavailable, %d times that it is available again", down, up)
 	}
 	cluster.Nodes[1].Start()
 	testkit.Eventually(t, "Redis is used again", func() bool { return !limiters[0].Degraded() })
 }
+
+// probeCounter counts the probes of an outage.
+type probeCounter struct{ n atomic.Int64 }
+
+// DialHook implements redis.Hook.
+func (*probeCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook implements redis.Hook.
+func (p *probeCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if strings.Contains(fmt.Sprint(cmd.Args()...), "{probe-") {
+			p.n.Add(1)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (*probeCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook { return next }
 
 // A Redis that answers with an error counts no requests either: the instance limits on its own until Redis counts a probe.
 func TestRedisRefusesToCount(t *testing.T) {
