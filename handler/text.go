@@ -116,7 +116,7 @@ func cleanCode(text string) (clean, wrong string) {
 // cleanRegion is the form of one region. What looks like a list would be a region that nobody has.
 func cleanRegion(text string) (clean, wrong string) {
 	between := func(r rune) bool {
-		return strings.ContainsRune("\t\n\v\f\r\u0085\u2028\u2029,;|，；｜、﹑､،·ㆍ・･‧∙⋅•", r)
+		return strings.ContainsAny(norm.NFKC.String(string(r)), "\t\n\v\f\r\u0085\u2028\u2029,;|、،؛·・‧∙⋅•\u119e\u2e31\u22ef\u00a6\u2758")
 	}
 	if wrong = firstWrong(strings.TrimSpace(text), "several regions, which are items of a list each", between); wrong != "" {
 		return text, wrong

@@ -61,7 +61,7 @@ func TestFormsOfText(t *testing.T) {
 			t.Errorf("%s %+q: %+q, %q; want %+q, %q", c.field, c.text, clean, wrong, c.want, c.wrong)
 		}
 	}
-	for _, between := range []string{",", "，", "、", "﹑", ";", "；", "|", "｜", "·", "ㆍ", "・", "･", "\t", "\n", "\u2028"} {
+	for between := range strings.SplitSeq(", ， 、 ﹑ ; ； | ｜ · ㆍ ・ ･ \t \n \u2028 \u037e \ufe54 \ufe14 \ufe10 \ufe50 \ufe11 \u0387 \u119e \u2e31 \u22ef \u00a6 \u2758", " ") {
 		want := fmt.Sprintf("must not have several regions, which are items of a list each: U+%04X at 3", []rune(between)[0])
 		_, wrong := cleanText("regions", "서울"+between+"부산")
 		testkit.Equal(t, between, want, wrong)
