@@ -228,7 +228,7 @@ func wrongFormat(text string) string {
 		r, before := all[i], all[i-1]
 		isTag := func(r rune) bool { return r >= 0xE0020 && r <= 0xE007F }
 		switch {
-		case !unicode.Is(unicode.Cf, r) && r != 0x034F:
+		case !isIgnorable(r):
 		case isJoiner(r) && !isTrimmed(before) && !isTrimmed(all[i+1]):
 		case isTag(r) && (before == '\U0001F3F4' || isTag(before)):
 		default:
@@ -263,8 +263,14 @@ func isBlank(r rune) bool {
 
 func isJoiner(r rune) bool { return r == '\u200c' || r == '\u200d' }
 
+// isIgnorable reports whether a character shows nothing, not even a space: by its property, or because it is an empty sign.
+func isIgnorable(r rune) bool {
+	return !isBlank(r) && unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point) ||
+		strings.ContainsRune("\U0001d159\U00013441\U00013442", r)
+}
+
 func isVisible(r rune) bool {
-	return !isTrimmed(r) && !unicode.In(r, unicode.M, unicode.Cc, unicode.Cf, unicode.Co, unicode.Z)
+	return !isTrimmed(r) && !isIgnorable(r) && !unicode.In(r, unicode.M, unicode.Cc, unicode.Co, unicode.Z)
 }
 
 // isDash reports whether a character is a straight dash.
