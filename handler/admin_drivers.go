@@ -105,7 +105,7 @@ func (h *handler) listDrivers(c echo.Context, _ string) error {
 			return err
 		}
 	}
-	if phone, wrong := phoneNumber(q.Text); wrong == "" && len(phone) >= len("+82212345678") { // less may be the end of a number
+	if phone, wrong := phoneForm(q.Text); wrong == "" && len(phone) >= len("+82212345678") { // less may be the end of a number
 		q.Text = phone
 	}
 	for name, to := range map[string]**bool{"on_duty": &q.OnDuty, "suspended": &q.Suspended} {

@@ -23,16 +23,25 @@ var (
 	koreanMobile = regexp.MustCompile(`^1[016-9]\d{7,8}$`)
 	// koreanShared is a company's number, which has no area code.
 	koreanShared = regexp.MustCompile(`^1[568]\d{6}$`)
+	// korean is a Korean number behind the country's code: after 010, an area's code, or no code.
+	korean = regexp.MustCompile(`^\+82(?:10\d{8}|(?:2|1[16-9]|[3-6][1-9]|[35]0\d|[678]0)\d{7,8}|1[568]\d{6})$`)
 )
 
-// phoneNumber returns the number in E.164, however it is written, or what is wrong with it. A number without a country's code is a
-// Korean one.
+// phoneNumber returns the number in E.164, however it is written, or what is wrong with it.
 func phoneNumber(text string) (number, wrong string) {
+	number, wrong = phoneForm(text)
+	if wrong == "" && strings.HasPrefix(number, "+82") && !korean.MatchString(number) {
+		return text, phoneExample + "; 010 has 8 more digits, and other codes of Korea have 7 or 8"
+	}
+	return number, wrong
+}
+
+// phoneForm is phoneNumber for a part of a Korean number too. A number without a country's code is a Korean one.
+func phoneForm(text string) (number, wrong string) {
 	digits, international, wrong := phoneDigits(text)
 	if wrong != "" {
 		return text, wrong
 	}
-	rest, abroad := strings.CutPrefix(digits, "00")
 	switch {
 	case digits == "":
 		if text == "" {
@@ -40,8 +49,10 @@ func phoneNumber(text string) (number, wrong string) {
 		}
 		return text, phoneExample
 	case international:
-	case abroad:
-		digits = rest
+	case strings.HasPrefix(digits, "0082"):
+		digits = digits[2:]
+	case strings.HasPrefix(digits, "00"):
+		return text, phoneExample + "; it begins with 00: write it with + and the country's code"
 	case digits[0] == '0':
 		digits = "82" + digits
 	case koreanMobile.MatchString(digits), koreanShared.MatchString(digits):
@@ -56,8 +67,7 @@ func phoneNumber(text string) (number, wrong string) {
 	if !keptZero.MatchString(digits) {
 		digits = code + strings.TrimPrefix(digits[len(code):], "0")
 	}
-	// E.164 has 15 digits at most. After 00 may also come a Korean carrier's digits, as in 001-82: a number of North America has ten more.
-	if n := len(digits); n < 8 || n > 15 || abroad && code == "1" && n != 11 {
+	if n := len(digits); n < 8 || n > 15 { // as in E.164
 		return text, fmt.Sprintf("%s; it has %d digits with the code of the country", phoneExample, n)
 	}
 	return "+" + digits, ""
@@ -79,7 +89,9 @@ func phoneDigits(text string) (digits string, international bool, wrong string) 
 			b.WriteByte(digitOf(r))
 		case r == '+' && b.Len() == 0 && !international:
 			international = true
-		case isTrimmed(r) || isDash(r) || unicode.Is(unicode.Cf, r) || strings.ContainsRune("().[]/·ᅳㅡーｰ~_'", r):
+		case isTrimmed(r) || isDash(r) || unicode.Is(unicode.Cf, r) || strings.ContainsRune("().[]·ᅳㅡーｰ_'", r):
+		case strings.ContainsRune("/~〜∼⁄∕", r):
+			return "", false, fmt.Sprintf("%s; it has U+%04X, as several numbers have: write one", phoneExample, r)
 		default:
 			return "", false, fmt.Sprintf("%s; it has U+%04X", phoneExample, r)
 		}

@@ -80,11 +80,12 @@ func TestPhoneNumbers(t *testing.T) {
 	for text, want := range map[string]string{
 		"":               "",
 		"+8201012345678": "+821012345678", "\u202a+82 10-1234-5678\u202c": "+821012345678", "\u200e010\u20111234\u20115678": "+821012345678",
-		"010.1234.5678": "+821012345678", "(010) 1234 5678": "+821012345678", "010/1234/5678": "+821012345678", "010ㅡ1234ㅡ5678": "+821012345678",
+		"010.1234.5678": "+821012345678", "(010) 1234 5678": "+821012345678", "010ㅡ1234ㅡ5678": "+821012345678",
 		"０１０－１２３４－５６７８": "+821012345678", "＋82 10 1234 5678": "+821012345678", "٠١٠١٢٣٤٥٦٧٨": "+821012345678", "+८२१०१२३४५६७८": "+821012345678",
 		"00821012345678": "+821012345678", "0082 (0)10 1234 5678": "+821012345678", "82-10-1234-5678": "+821012345678", "+82 (0)10-1234-5678": "+821012345678",
 		"tel:+82-10-1234-5678": "+821012345678", "TEL:010-1234-5678": "+821012345678", "1012345678": "+821012345678", "+82\u201310\u20141234\u22125678": "+821012345678",
 		"02-123-4567": "+8221234567", "02)1234-5678": "+82212345678", "031-123-4567": "+82311234567", "0505-123-4567": "+825051234567", "1588-1234": "+8215881234",
+		"0303-1234-5678": "+8230312345678", "080-123-4567": "+82801234567", "070-1234-5678": "+827012345678", "064-123-4567": "+82641234567",
 		"011-234-5678": "+82112345678", "+44 (0)20 7946 0958": "+442079460958", "+39 06 1234567": "+39061234567", "+1 415 555 0123": "+14155550123", "+225 07 12345678": "+2250712345678",
 	} {
 		if number, wrong := phoneNumber(text); number != want || wrong != "" {
@@ -102,15 +103,30 @@ func TestPhoneNumbers(t *testing.T) {
 		"123":                            phoneExample + "; it begins with neither 0 nor + and the code of a country",
 		"010-12":                         phoneExample + "; it has 6 digits with the code of the country",
 		"+82 10 1234 5678 1234 5":        phoneExample + "; it has 17 digits with the code of the country",
-		"001-82-10-1234-5678":            phoneExample + "; it has 13 digits with the code of the country",
 		"+0082 10 1234 5678":             phoneExample + "; no country has the code that it begins with",
-		"002-82-10-1234-5678":            phoneExample + "; no country has the code that it begins with",
-		strings.Repeat("0", maxBody):     phoneExample + "; no country has the code that it begins with",
+		"010/1234/5678":                  phoneExample + "; it has U+002F, as several numbers have: write one",
+		"02-123-4567/8":                  phoneExample + "; it has U+002F, as several numbers have: write one",
+		"02-123-4567~8":                  phoneExample + "; it has U+007E, as several numbers have: write one",
+		"02-123-4567\uff5e8":             phoneExample + "; it has U+007E, as several numbers have: write one",
+		strings.Repeat("0", maxBody):     phoneExample + "; it begins with 00: write it with + and the country's code",
 		"+" + strings.Repeat("1", 65000): phoneExample + "; it has 65000 digits with the code of the country",
 	} {
 		if _, wrong := phoneNumber(text); wrong != want {
 			t.Errorf("%.60q: %q, want %q", text, wrong, want)
 		}
+	}
+	const abroad = "; it begins with 00: write it with + and the country's code"
+	for _, text := range []string{"001-82-10-1234-5678", "002-82-10-1234-5678", "00700-82-10-1234-5678", "00300 82 10 1234 5678", "0014155550123"} {
+		_, wrong := phoneNumber(text)
+		testkit.Equal(t, text, phoneExample+abroad, wrong)
+	}
+	const length = "; 010 has 8 more digits, and other codes of Korea have 7 or 8"
+	for _, text := range []string{
+		"010-1234-567", "010-1234-56789", "+82 10 1234 567", "+82 101234567 89", "0082 10 1234 567", "02-12-3456", "+82-2-123-456789", "031-123-456", "0505-123-456789",
+		"070-123-45678 9", "+82 1588-12345", "+82 82 10 1234 5678",
+	} {
+		_, wrong := phoneNumber(text)
+		testkit.Equal(t, text, phoneExample+length, wrong)
 	}
 }
 
