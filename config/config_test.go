@@ -113,7 +113,7 @@ func TestEachBadSetting(t *testing.T) {
 		"FIRSTTAP_FCM_ENDPOINT":      {"127.0.0.1:9099", "ftp://h/v1", "http://", "http://h/v1"}, // the last with pushes that are logged
 		"FIRSTTAP_RELAY":             {"one", "All"},
 		"FIRSTTAP_FIREBASE_WEB_KEY":  {"AIza", "a key", "{}"}, // without a project
-		"FIRSTTAP_TIMEZONE":          {"Seoul", "+09:00"},
+		"FIRSTTAP_TIMEZONE":          {"Seoul", "+09:00", "Local", "localtime", "right/Asia/Seoul"},
 		"FIRSTTAP_REMIND_BEFORE":     {"60", "-1m", "an hour"},
 		"FIRSTTAP_DRAIN":             {"5", "-1s", "61s", "soon"},
 		privateWebhooksVar:           {"yes", "1", "True"},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"time"
 	_ "time/tzdata" // a container may lack the time zone database
 )
@@ -23,6 +24,9 @@ type Push struct {
 	Zone         *time.Location
 	RemindBefore time.Duration
 }
+
+// noZone is what a system has among its zones, and browsers do not.
+var noZone = regexp.MustCompile(`^(?i:Local|localtime|posixrules|Factory|(?:posix|right)/.*)$`)
 
 func readPush(get func(name, otherwise string) string, bad func(name string, err error)) Push {
 	c := Push{
@@ -67,8 +71,10 @@ func readPush(get func(name, otherwise string) string, bad func(name string, err
 		bad("FIRSTTAP_RELAY", errors.New("want all or leader"))
 	}
 	var err error
-	if c.Zone, err = time.LoadLocation(get("FIRSTTAP_TIMEZONE", "Asia/Seoul")); err != nil {
-		bad("FIRSTTAP_TIMEZONE", err)
+	if zone := get("FIRSTTAP_TIMEZONE", "Asia/Seoul"); noZone.MatchString(zone) {
+		bad("FIRSTTAP_TIMEZONE", fmt.Errorf("browsers know no zone %s: want a name like Asia/Seoul", zone))
+	} else if c.Zone, err = time.LoadLocation(zone); err != nil {
+		bad("FIRSTTAP_TIMEZONE", fmt.Errorf("%w: want a name like Asia/Seoul", err))
 	}
 	if c.RemindBefore, err = time.ParseDuration(get("FIRSTTAP_REMIND_BEFORE", "60m")); err != nil {
 		bad("FIRSTTAP_REMIND_BEFORE", err)
