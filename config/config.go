@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -286,6 +287,9 @@ func splitList(s string) []string {
 // minLockTTL keeps a claim that is not stuck from outliving its lock.
 const minLockTTL = time.Second
 
+// escaped is a character that a URL has escaped.
+var escaped = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
+
 func (c *Config) checkDatabase() error {
 	scheme, path, _ := strings.Cut(c.DatabaseURL, "://")
 	switch scheme {
@@ -295,6 +299,8 @@ func (c *Config) checkDatabase() error {
 			return errors.New("SQLite needs a file, because accepted dispatches must survive a restart")
 		case strings.ContainsAny(path, "?#"):
 			return errors.New("SQLite has no options: want sqlite://path, without ? and #")
+		case strings.HasPrefix(path, "file:") || escaped.MatchString(path):
+			return errors.New("SQLite's path is taken as it is written: want sqlite://path, without file: and escapes like %20")
 		}
 		return nil
 	case "mysql":

@@ -138,7 +138,7 @@ func TestEachBadSetting(t *testing.T) {
 		"FIRSTTAP_DATABASE_URL": {"firsttap.db", "sqlite://", "sqlite://:memory:", "sqlite://file::memory:?cache=shared", "postgres://h/n",
 			"mysql:h/n", "://", "SQLITE://x.db", "mysql://", "mysql://h:3306", "mysql://u:p@h:x/n", "mysql://u:p@h/n?ssl-mode=REQUIRED", "mysql://u:p@h/n?TLS=true", "mysql://u:p@h/n?tls=%zz",
 			"mysql://u:p@h/n?tls=", "mysql://u:p@h/n?tls=true&tls=false", "mysql://u:p@h/n#x", "mysql://u:p@h:99999/n", "mysql://u:p@h:0/n",
-			"sqlite://ft.db?_busy_timeout=5000&mode=rwc", "sqlite://ft.db?", "sqlite://ft.db#x"},
+			"sqlite://ft.db?_busy_timeout=5000&mode=rwc", "sqlite://ft.db?", "sqlite://ft.db#x", "sqlite://file:x.db", "sqlite://x%20y.db"},
 		readURLVar: {"mysql://u:p@h/n", "sqlite://other.db", "h:3306", "postgres://h/n"}, // the first beside SQLite
 	}
 	var together []string
