@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/doctor"
 	"firsttap/servertest"
 	"firsttap/testkit"
 )
@@ -85,6 +86,41 @@ func TestProbeOfAFileThatRefusesWrites(t *testing.T) {
 	p.becomes(t, false)
 	db.exec(t, "DROP TRIGGER full")
 	p.becomes(t, true)
+}
+
+// A file whose write lock is held on and on is away, for the doctor too. One that others write to in turns is not.
+func TestProbeOfAFileThatIsHeld(t *testing.T) {
+	db := pooled(t, servertest.SQLite)
+	p := started(t, db.Store)
+	p.becomes(t, true)
+	holder, err := db.raw.Conn(t.Context())
+	must(t, err)
+	defer holder.Close()
+	run := func(statement string) {
+		t.Helper()
+		must(t, errorOf(holder.ExecContext(t.Context(), statement)))
+	}
+	run("BEGIN IMMEDIATE")
+	p.becomes(t, false)
+	r := doctor.NewReport(doctor.Options{Each: testkit.Patience})
+	Examine(t.Context(), r, db.url, false, Secrets{})
+	for _, l := range r.Lines {
+		if l.Check == checkRole && (l.Status != doctor.Fails || !strings.Contains(l.Found, "another process holds the file's write lock")) {
+			t.Errorf("the doctor says %+v", l)
+		}
+	}
+	run("ROLLBACK")
+	p.becomes(t, true)
+
+	other, err := sqliteConns(strings.TrimPrefix(db.url, "sqlite://"), 0, 1)
+	must(t, err)
+	defer other.Close()
+	must(t, unlessHeld(t.Context(), other, func() error {
+		run("INSERT INTO fences (name, fence) VALUES ('x', 1)")
+		run("BEGIN IMMEDIATE")
+		return errorOf(other.ExecContext(t.Context(), "DELETE FROM fences"))
+	}))
+	run("ROLLBACK")
 }
 
 // A server does not notice that a caller has given up. However many do, it has no more connections than the pool may have, but for the one

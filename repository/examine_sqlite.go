@@ -46,7 +46,10 @@ func examineSQLite(ctx context.Context, r *doctor.Report, path string, atStart b
 		return
 	}
 	r.Check(ctx, checkRole, func(ctx context.Context) doctor.Finding {
-		if err := takesWrites(ctx, db); err != nil {
+		switch err := takesWrites(ctx, db); {
+		case isBusy(err):
+			return doctor.Failure(err.Error(), afterNoFile(path, err))
+		case err != nil:
 			return doctor.Failure(err.Error(), "let this user write to the file and its folder, and check that the disk is not full")
 		}
 		return doctor.Good("takes writes")

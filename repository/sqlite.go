@@ -41,7 +41,7 @@ func openSQLite(ctx context.Context, path string, o Options) (*Store, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.writes, s.relay, s.webhooks, s.lookPool = s.claims, s.claims, s.claims, s.general
-	probe, err := sqliteConns(path, 0, 1)
+	probe, err := sqliteConns(path, probeTimeout*3/4, 1)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -69,37 +69,50 @@ func openSQLite(ctx context.Context, path string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// takesWrites returns nil if the file is writable, also while another process is writing it.
+// takesWrites returns nil if the file is writable.
 func takesWrites(ctx context.Context, db *sql.DB) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err == nil {
+	return unlessHeld(ctx, db, func() error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
 		// BEGIN succeeds also if the file is not writable.
 		_, err = tx.ExecContext(ctx, "PRAGMA user_version = 0")
 		return errors.Join(err, tx.Rollback())
-	}
-	if isBusy(err) {
-		return nil
-	}
-	return err
+	})
 }
 
-// commitsToFile is commits for a file. It returns nil also while another process is writing.
+// commitsToFile is commits for a file.
 func commitsToFile(ctx context.Context, probe *sql.DB) error {
 	const now, past = "strftime('%Y-%m-%d %H:%M:%f', 'now')", "strftime('%Y-%m-%d %H:%M:%f', 'now', '-1.5 seconds')"
-	_, err := probe.ExecContext(ctx, "INSERT INTO shedlock (name, lock_until, locked_at, locked_by) VALUES ('"+probeRow+"', "+now+", "+now+", '')"+
-		" ON CONFLICT (name) DO UPDATE SET lock_until = excluded.lock_until WHERE lock_until NOT BETWEEN "+past+" AND "+now)
-	if isBusy(err) {
+	return unlessHeld(ctx, probe, func() error {
+		_, err := probe.ExecContext(ctx, "INSERT INTO shedlock (name, lock_until, locked_at, locked_by) VALUES ('"+probeRow+"', "+now+", "+now+", '')"+
+			" ON CONFLICT (name) DO UPDATE SET lock_until = excluded.lock_until WHERE lock_until NOT BETWEEN "+past+" AND "+now)
+		return err
+	})
+}
+
+// unlessHeld returns the error of a write on the only connection of a pool. One that waited in vain is none if others have committed meanwhile:
+// only a transaction that goes on and on keeps the file from all.
+func unlessHeld(ctx context.Context, db *sql.DB, write func() error) error {
+	var before, after int
+	const version = "PRAGMA data_version" // changes with each commit of another connection
+	if err := db.QueryRowContext(ctx, version).Scan(&before); err != nil {
+		return err
+	}
+	err := write()
+	if !isBusy(err) {
+		return err
+	}
+	if db.QueryRowContext(ctx, version).Scan(&after) == nil && after != before {
 		return nil
 	}
-	return err
+	return fmt.Errorf("another process holds the file's write lock: %w", err)
 }
 
 // readsTables is dialect.hasTables.
 func readsTables(ctx context.Context, probe *sql.DB) error {
 	_, err := probe.ExecContext(ctx, "SELECT 1 FROM dispatches, claims, events, drivers, taps, devices WHERE 0")
-	if isBusy(err) {
-		return nil
-	}
 	return err
 }
 
