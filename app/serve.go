@@ -211,7 +211,7 @@ func (i *instance) openAPI(ctx context.Context) (api handler.API, err error) {
 		SessionSecret: []byte(c.JWTSecret), PreviousSecrets: c.PreviousSecrets(), Jobs: jobs,
 		Streams: i.notifier.hub, OnRedrive: i.notifier.hub.WakeRelays,
 		AllowedOrigins: c.AllowedOrigins, DriverRate: c.DriverRate, AdminRate: c.AdminRate, DriverLimit: driverLimit, AdminLimit: adminLimit,
-		DatabaseUp: i.probe.Up, RedisDegraded: degraded, Draining: i.listeners.draining.Load,
+		DatabaseUp: i.probe.Up, RedisDegraded: degraded, JobsBlocked: jobs.Blocked, Draining: i.listeners.draining.Load,
 		Now: time.Now, Log: i.log, ObserveRequest: i.telemetry.Requests.ObserveRequest, Version: Version,
 	}, nil
 }

@@ -32,8 +32,8 @@ func livez(c echo.Context) error {
 	return c.JSON(200, map[string]string{"status": "ok"})
 }
 
-// readyz answers 503 while the database takes no writes, and while the instance is about to stop. Without Redis it answers 200
-// and says that it is degraded. It is open to everybody, as it runs no statement.
+// readyz answers 503 while the database takes no writes, and while the instance is about to stop. Without Redis, or with jobs that are blocked,
+// it answers 200 and says so. It is open to everybody, as it runs no statement.
 func (h *handler) readyz(c echo.Context) error {
 	if h.Draining() {
 		return c.JSON(503, map[string]string{"status": "draining"})
@@ -41,6 +41,9 @@ func (h *handler) readyz(c echo.Context) error {
 	answer := map[string]string{"status": "ok", "database": "ok"}
 	if redis := h.redisState(); redis != "" {
 		answer["status"], answer["redis"] = redis, redis
+	}
+	if h.JobsBlocked() {
+		answer["jobs"] = "blocked"
 	}
 	if !h.DatabaseUp() {
 		answer["status"], answer["database"] = "unavailable", "unavailable"

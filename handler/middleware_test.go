@@ -155,14 +155,17 @@ func TestReadyDoesNotQueryTheDatabase(t *testing.T) {
 
 func TestReady(t *testing.T) {
 	down := false
-	w := newWorld(t, func(a *API) { a.RedisDegraded = func() bool { return down } })
+	w := newWorld(t, func(a *API) { a.RedisDegraded = func() bool { return down }; a.JobsBlocked = a.RedisDegraded })
 	for _, c := range []struct {
 		down   bool
 		status string
 		redis  string
 	}{{false, "ok", "ok"}, {true, "degraded", "degraded"}} {
 		down = c.down
-		w.call("GET", "/readyz", "", "").want(200, "status", c.status, "redis", c.redis, "database", "ok")
+		r := w.call("GET", "/readyz", "", "").want(200, "status", c.status, "redis", c.redis, "database", "ok")
+		if strings.Contains(r.raw, `"jobs":"blocked"`) != down {
+			t.Errorf("down %v: %s", down, r.raw)
+		}
 	}
 	noError(t, w.store.Close())
 	if r := w.call("GET", "/readyz", "", "").want(503, "status", "unavailable", "database", "unavailable"); strings.Contains(r.raw, "closed") {

@@ -51,6 +51,8 @@ type API struct {
 	DatabaseUp func() bool
 	// RedisDegraded reports whether Redis can't be reached. Optional: without it, no Redis is configured.
 	RedisDegraded func() bool
+	// JobsBlocked reports whether a job can't run because its lock gives no answer. Optional.
+	JobsBlocked func() bool
 	// Draining reports whether the instance is about to stop. Optional.
 	Draining func() bool
 	// OnRedrive is called when a notification is due again. Optional.
@@ -103,6 +105,9 @@ func (a *API) setDefaults() {
 	}
 	if a.DatabaseUp == nil {
 		a.DatabaseUp = func() bool { return true }
+	}
+	if a.JobsBlocked == nil {
+		a.JobsBlocked = func() bool { return false }
 	}
 	if a.Draining == nil {
 		a.Draining = func() bool { return false }

@@ -41,6 +41,7 @@ type job struct {
 	blockedBy  string        // why the job does not run, as the log says; "" while it does
 	blockedAt  time.Time     // since when it does not run
 	metrics    *jobMetrics
+	unanswered atomic.Bool // the job's lock has given no answer to the last turn, and the job is due
 	// workAt is from when on there is work by its Demand, and lastSlot the last slot that ran on any instance, in microseconds of the
 	// database's clock; 0 if unknown.
 	workAt, lastSlot atomic.Int64
@@ -165,6 +166,7 @@ func (j *job) turn(ctx context.Context) (ran bool) {
 		}
 		return nil
 	})
+	j.unanswered.Store(!locked && ctx.Err() == nil && errors.Is(err, lock.ErrUnavailable))
 	if !locked {
 		j.refused(ctx, err)
 	}

@@ -77,11 +77,21 @@ func locksAreAway(t *testing.T, p *place, o outage) {
 			t.Errorf("%s is not blocked", j.Name)
 		}
 	}
+	for who, i := range all {
+		if !i.Blocked() {
+			t.Errorf("%s does not say that its jobs are blocked", who)
+		}
+	}
 	if shown := all["a"].jobs(); shown[0].LockProblem == "" || shown[0].Holder != nil || shown[0].Blocked == nil {
 		t.Errorf("the jobs are %+v", shown)
 	}
 	cut(0)
 	pass(10 * time.Second)
+	for who, i := range all {
+		if i.Blocked() {
+			t.Errorf("%s says that its jobs are blocked, though they run", who)
+		}
+	}
 	for _, j := range jobs {
 		runs := p.ended(j.Name, before[j.Name]+3, cronjob.Succeeded)
 		if b := p.state(j.Name).Blocked; b != nil {

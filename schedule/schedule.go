@@ -188,6 +188,11 @@ func New(o Options) (*Scheduler, error) {
 	return s, nil
 }
 
+// Blocked reports whether a job that is due does not run here because its lock gives no answer.
+func (s *Scheduler) Blocked() bool {
+	return slices.ContainsFunc(s.jobs, func(j *job) bool { return j.unanswered.Load() })
+}
+
 // Run runs the jobs until ctx ends. Then it cancels the runs under way and waits for them; other instances take over those
 // that were not finished. It may be called once.
 func (s *Scheduler) Run(ctx context.Context) {

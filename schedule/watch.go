@@ -71,6 +71,7 @@ func (s *Scheduler) catchUp(ctx context.Context, must bool) {
 		state := states[j.Name]
 		j.metrics.seen(state)
 		if !j.toRun(state, now) {
+			j.unanswered.Store(false)
 			continue
 		}
 		select {
