@@ -94,17 +94,32 @@ func cleanNote(text string) (clean, wrong string) {
 	return norm.NFC.String(trimmedText(text)), ""
 }
 
-// cleanCode is the form of what is compared: of usual width, and with one hyphen for all dashes.
+// looksLatin has the Cyrillic and Greek letters that look like Latin ones.
+var looksLatin = strings.NewReplacer(
+	"А", "A", "В", "B", "Е", "E", "К", "K", "М", "M", "Н", "H", "О", "O", "Р", "P", "С", "C", "Т", "T", "У", "Y", "Х", "X",
+	"а", "a", "е", "e", "о", "o", "р", "p", "с", "c", "у", "y", "х", "x",
+	"Α", "A", "Β", "B", "Ε", "E", "Ζ", "Z", "Η", "H", "Ι", "I", "Κ", "K", "Μ", "M", "Ν", "N", "Ο", "O", "Ρ", "P", "Τ", "T", "Υ", "Y", "Χ", "X",
+)
+
+// cleanCode is the form of what is compared: of usual width, with one hyphen for all dashes and one middle dot for all of them, and with Latin
+// letters for those that look like them, unless the text is of another alphabet.
 func cleanCode(text string) (clean, wrong string) {
 	if clean, wrong = cleanLine(text); wrong != "" {
 		return text, wrong
 	}
 	clean = strings.Map(func(r rune) rune {
-		if isDash(r) {
+		switch {
+		case isDash(r):
 			return '-'
+		case strings.ContainsRune("\u119e・‧•∙⋅", r):
+			return '·'
 		}
 		return r
 	}, norm.NFKC.String(clean))
+	other := func(r rune) bool { return unicode.In(r, unicode.Cyrillic, unicode.Greek) }
+	if latin := looksLatin.Replace(clean); !strings.ContainsFunc(latin, other) {
+		return latin, ""
+	}
 	if strings.ContainsFunc(clean, func(r rune) bool { return unicode.Is(unicode.Latin, r) }) {
 		return clean, firstWrong(text, "a letter that looks like a Latin one", func(r rune) bool {
 			return unicode.Is(unicode.Cyrillic, r) || strings.ContainsRune("ΑΒΕΖΗΙΚΜΝΟΡΤΥΧονρυ", r)
