@@ -294,7 +294,9 @@ func (p *probeCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 // ProcessPipelineHook implements redis.Hook.
-func (*probeCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook { return next }
+func (*probeCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
 
 // A Redis that answers with an error counts no requests either: the instance limits on its own until Redis counts a probe.
 func TestRedisRefusesToCount(t *testing.T) {
