@@ -96,9 +96,11 @@ func cleanNote(text string) (clean, wrong string) {
 
 // looksLatin has the Cyrillic and Greek letters that look like Latin ones.
 var looksLatin = strings.NewReplacer(
-	"А", "A", "В", "B", "Е", "E", "К", "K", "М", "M", "Н", "H", "О", "O", "Р", "P", "С", "C", "Т", "T", "У", "Y", "Х", "X",
+	"А", "A", "В", "B", "Е", "E", "К", "K", "М", "M", "Н", "H",
+	"О", "O", "Р", "P", "С", "C", "Т", "T", "У", "Y", "Х", "X",
 	"а", "a", "е", "e", "о", "o", "р", "p", "с", "c", "у", "y", "х", "x",
-	"Α", "A", "Β", "B", "Ε", "E", "Ζ", "Z", "Η", "H", "Ι", "I", "Κ", "K", "Μ", "M", "Ν", "N", "Ο", "O", "Ρ", "P", "Τ", "T", "Υ", "Y", "Χ", "X",
+	"Α", "A", "Β", "B", "Ε", "E", "Ζ", "Z", "Η", "H", "Ι", "I",
+	"Κ", "K", "Μ", "M", "Ν", "N", "Ο", "O", "Ρ", "P", "Τ", "T", "Υ", "Y", "Χ", "X",
 )
 
 // cleanCode is the form of what is compared: of usual width, with one hyphen for all dashes and one middle dot for all of them, and with Latin
