@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// failuresEnd is for how long no request must have failed for an outage to be over: longer than a request takes to fail, and than the pauses
-// between two.
+// failuresEnd is for how long no request must have failed for an outage to be over: longer than a request takes to fail, and than the
+// pauses between two.
 const failuresEnd = time.Minute
 
 // failures are the requests that fail in an outage, of which thousands may in seconds.

@@ -32,8 +32,8 @@ func livez(c echo.Context) error {
 	return c.JSON(200, map[string]string{"status": "ok"})
 }
 
-// readyz answers 503 while the database takes no writes, and while the instance is about to stop. Without Redis, or with jobs that are blocked,
-// it answers 200 and says so. It is open to everybody, as it runs no statement.
+// readyz answers 503 while the database takes no writes, and while the instance is about to stop. Without Redis, or with jobs
+// that are blocked, it answers 200 and says so. It is open to everybody, as it runs no statement.
 func (h *handler) readyz(c echo.Context) error {
 	if h.Draining() {
 		return c.JSON(503, map[string]string{"status": "draining"})

@@ -103,8 +103,8 @@ var looksLatin = strings.NewReplacer(
 	"Κ", "K", "Μ", "M", "Ν", "N", "Ο", "O", "Ρ", "P", "Τ", "T", "Υ", "Y", "Χ", "X",
 )
 
-// cleanCode is the form of what is compared: of usual width, with one hyphen for all dashes and one middle dot for all of them, and with Latin
-// letters for those that look like them, unless the text is of another alphabet.
+// cleanCode is the form of what is compared: of usual width, with one hyphen for all dashes and one middle dot for all of them, and with
+// Latin letters for those that look like them, unless the text is of another alphabet.
 func cleanCode(text string) (clean, wrong string) {
 	if clean, wrong = cleanLine(text); wrong != "" {
 		return text, wrong

@@ -86,14 +86,15 @@ func takesWrites(ctx context.Context, db *sql.DB) error {
 func commitsToFile(ctx context.Context, probe *sql.DB) error {
 	const now, past = "strftime('%Y-%m-%d %H:%M:%f', 'now')", "strftime('%Y-%m-%d %H:%M:%f', 'now', '-1.5 seconds')"
 	return unlessHeld(ctx, probe, func() error {
-		_, err := probe.ExecContext(ctx, "INSERT INTO shedlock (name, lock_until, locked_at, locked_by) VALUES ('"+probeRow+"', "+now+", "+now+", '')"+
+		_, err := probe.ExecContext(ctx, "INSERT INTO shedlock (name, lock_until, locked_at, locked_by)"+
+			" VALUES ('"+probeRow+"', "+now+", "+now+", '')"+
 			" ON CONFLICT (name) DO UPDATE SET lock_until = excluded.lock_until WHERE lock_until NOT BETWEEN "+past+" AND "+now)
 		return err
 	})
 }
 
-// unlessHeld returns the error of a write on the only connection of a pool. One that waited in vain is none if others have committed meanwhile:
-// only a transaction that goes on and on keeps the file from all.
+// unlessHeld returns the error of a write on the only connection of a pool. One that waited in vain is none if others have committed
+// meanwhile: only a transaction that goes on and on keeps the file from all.
 func unlessHeld(ctx context.Context, db *sql.DB, write func() error) error {
 	var before, after int
 	const version = "PRAGMA data_version" // changes with each commit of another connection
