@@ -27,10 +27,12 @@ var (
 	korean = regexp.MustCompile(`^\+82(?:10\d{8}|(?:2|1[16-9]|[3-6][1-9]|[35]0\d|[678]0)\d{7,8}|1[568]\d{6})$`)
 )
 
-// phoneNumber returns the number in E.164, however it is written, or what is wrong with it.
+// phoneNumber returns the number in E.164, however it is written, or what is wrong with it. One that is written with a + may have any length of
+// E.164: programs send them, and people write the numbers at home.
 func phoneNumber(text string) (number, wrong string) {
 	number, wrong = phoneForm(text)
-	if wrong == "" && strings.HasPrefix(number, "+82") && !korean.MatchString(number) {
+	_, international, _ := phoneDigits(text)
+	if wrong == "" && !international && strings.HasPrefix(number, "+82") && !korean.MatchString(number) {
 		return text, phoneExample + "; 010 has 8 more digits, and other codes of Korea have 7 or 8"
 	}
 	return number, wrong

@@ -69,7 +69,7 @@ export function makeDrivers(n, region = () => 'seoul') {
     for (let i = drivers.length; i < n && some.length < 300; i++) {
       some.push({
         name: `Load ${i}`,
-        phone: `+8210${String(run + i).slice(-8)}`, // unique in the runs of a day
+        phone: `+8210${String(run + i).slice(-11)}`, // unique in all runs
         regions: [region(i)],
         vehicle_class: '45m',
         working_height_m: 45,
