@@ -155,14 +155,12 @@ mutant "a driver with a job is erased" repository/erase.go "if busy > 0 {" "if b
 mutant "a claim does not see an erasure" repository/erase.go "Version: row.Version + 1," "Version: row.Version," ./repository TestEraseBetweenDecisionAndClaim
 mutant "an erased driver stays in the index" repository/erase.go "if err := s.indexRegions(tx, row); err != nil {" "if err := error(nil); err != nil {" ./repository 'TestErasedDriverIsInNoTable|TestIndexOfDriversIsTrue'
 index=repository/word_index.go
-search=repository/dispatch_search.go
-ways=repository/dispatch_search_ways.go
 mutant "a new dispatch counts as indexed without its words" repository/create.go "wordEntries(row.ID, row.words())" "nil" ./repository TestWordsFollowTheDispatch
 mutant "a change leaves the old words" $index "s.removeWords(tx, x, id, without(was, is))" "s.removeWords(tx, x, id, nil)" ./repository TestWordsFollowTheDispatch
 mutant "a change adds no words" $index "s.addWords(tx, x, wordEntries(id, without(is, was)))" "s.addWords(tx, x, nil)" ./repository TestIndexOfDispatchesIsTrue
 mutant "a removed dispatch leaves its words" repository/removed.go "words = append(words, []any{word, rows[i].ID})" "_ = word" ./repository TestWordsFollowTheDispatch
-mutant "a search checks one term" repository/dispatch_search_ways.go "haveAll(terms, " "haveAll(terms[:1], " ./repository TestSearch
-mutant "a search reads more candidates than it may" repository/word_index.go "fewest <= most" "fewest <= 10*most" ./repository TestPlansOfASearch
+mutant "a search checks one term" repository/dispatch_search.go "haveAll(terms, " "haveAll(terms[:1], " ./repository TestSearch
+mutant "a search reads more candidates than it may" repository/word_index.go "fewest <= searchReads" "fewest <= 10*searchReads" ./repository TestPlansOfASearch
 mutant "a search reads to the end" repository/search.go "n < searchReads" "true" ./repository "TestSearchForCommonWords|TestSearchForCommonNames"
 mutant "a search reads one stretch" repository/search.go "rest == \"\" {" "true {" ./repository TestSearchForCommonWords
 mutant "a search gives up where its page is short" repository/search.go "return rows, rest, nil
@@ -170,12 +168,8 @@ mutant "a search gives up where its page is short" repository/search.go "return 
 }" ./repository TestSearchForCommonWords
 mutant "a driver's signals ignore how long taps are kept" repository/reactions.go "kept > 0 && now.Add(-kept).After(since)" "kept < 0" ./repository TestTapsOfThirtyDays
 mutant "a driver's signals look back as long as taps are kept" repository/reactions.go "kept > 0 && now.Add(-kept).After(since)" "kept > 0" ./repository TestTapsOfThirtyDays
-mutant "a search takes the slower way" $search "end < oldest" "end > oldest" ./repository TestSearchForCommonWords
-mutant "a search follows the term that reaches back the least" $ways "end(i) < end(best)" "end(i) > end(best)" ./repository "TestSearchForCommonWords|TestPlansOfASearch"
 mutant "a transaction deletes all claims of a dispatch" repository/removed.go "most = min(limit-n, deleteBatchSize)" "most = limit - n" ./repository TestRemovalOfManyClaims
 mutant "the first claims of a dispatch are deleted only" repository/removed.go "removed == most" "most == 0" ./repository TestRemovalOfManyClaims
-mutant "a search counts few entries only" $search "rareWay(db, q, terms, searchReads)" "rareWay(db, q, terms, fewEntries)" ./repository "TestSearchForCommonWords|TestPlansOfASearch"
-mutant "a search of common words reads the list" $ways "len(words[i]) > followedWords" "true" ./repository TestSearchForCommonWords
 mutant "a search ignores the cursor" repository/word_index.go 'query, args = query+" WHERE id < ?", append(args, last)' '_ = last' ./repository TestSearch
 mutant "an erased driver comes back into the index" repository/driver_index.go "if row.ErasedAt != nil {" "if false {" ./repository TestIndexOfDriversIsTrue
 words=repository/driver_words.go

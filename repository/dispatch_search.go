@@ -2,24 +2,19 @@ package repository
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
 )
 
-const (
-	// A search counts up to fewEntries entries of each term first. It follows the words of terms that all have more.
-	fewEntries = 500
-	// countedTerms is how many terms a search counts, and soughtTerms of how many it looks up the words. The others are checked all the same.
-	countedTerms, soughtTerms = 8, 4
-	// followedWords is how many words of a term a search follows at most.
-	followedWords = 8
-)
+// countedTerms is how many terms a search counts. The others are checked all the same.
+const countedTerms = 8
 
-// search is List with a text. It reads the dispatches that may have one of the terms, or the list, whichever is the faster way into the
-// past, the newest first, and checks each by its row. After searchReads of them it returns what it has found so far, with a
-// cursor to go on.
+// search is List with a text. It reads the dispatches that may have the rarest term, or the list if all terms are common, the newest first,
+// and checks each by its row. After searchReads of them it returns what it has found so far, with a cursor to go on.
 func (s *Store) search(ctx context.Context, q dispatch.Query) ([]dispatch.Dispatch, string, error) {
 	l := s.dispatchListing(q)
 	if q.Cursor != "" {
@@ -32,11 +27,17 @@ func (s *Store) search(ctx context.Context, q dispatch.Query) ([]dispatch.Dispat
 		return nil, "", nil
 	}
 	db := s.general.WithContext(ctx)
-	read, err := s.fastest(db, q, terms)
-	if err != nil {
-		return nil, "", err
+	read := s.listWay(db, q)
+	if q.Driver == "" { // a driver's list has another order
+		i, rare, err := s.rarest(db, s.dispatchWords(), terms[:min(len(terms), countedTerms)])
+		if err != nil {
+			return nil, "", err
+		}
+		if rare {
+			read = s.idWay(db, q, s.rareIDs(db, s.dispatchWords(), terms[i]))
+		}
 	}
-	matches, rest, err := read.page(q.Cursor, q.Limit)
+	matches, rest, err := read.to(matching(terms)).page(q.Cursor, q.Limit)
 	if err != nil {
 		return nil, "", err
 	}
@@ -73,87 +74,68 @@ func (s *Store) listingOf(q dispatch.Query, ids []string) listing {
 	return l
 }
 
-// fastest returns the fastest way to the dispatches with all the terms:
-//   - that of the rarest term, if it has few entries;
-//   - otherwise that of a term whose words are followed, or the list, whichever fills the page with its first stretch;
-//   - otherwise that of a term with up to searchReads entries;
-//   - otherwise, of the second two, the one whose first stretch reaches back further.
-//
-// A driver's list has another order: it is the only way there.
-func (s *Store) fastest(db *gorm.DB, q dispatch.Query, terms []searchTerm) (way[dispatchRow], error) {
-	list := s.listWay(db, q).to(matching(terms))
-	if q.Driver != "" {
-		return list, nil
+// matching returns a function that reports whether a dispatch has all the terms. Most that have not lack the letters of one: that is soon seen.
+func matching(terms []searchTerm) func(*dispatchRow) bool {
+	return func(row *dispatchRow) bool {
+		letters := withoutPunctuation(normalized(stringOrEmpty(row.ExternalID) + " " + row.SiteAddress + " " + row.Note))
+		if slices.ContainsFunc(terms, func(t searchTerm) bool { return t.ID == "" && !strings.Contains(letters, withoutPunctuation(t.Word)) }) {
+			return false
+		}
+		return haveAll(terms, string(row.ID), row.texts())
 	}
-	rare, err := s.rareWay(db, q, terms, fewEntries)
-	if err != nil || rare != nil {
-		return rare, err
-	}
-	ways := []way[dispatchRow]{list}
-	followed, err := s.followedWay(db, q, terms)
-	if err != nil {
-		return nil, err
-	}
-	if followed != nil {
-		ways = []way[dispatchRow]{followed, list}
-	}
-	best, filled, err := furthestWay(ways, q.Page)
-	if err != nil || filled {
-		return best, err
-	}
-	if rare, err = s.rareWay(db, q, terms, searchReads); err != nil || rare != nil {
-		return rare, err
-	}
-	return best, nil
 }
 
-// furthestWay returns the first way whose first stretch fills the page or is all there is, and true, or else the one whose first stretch reaches
-// back the furthest.
-func furthestWay(ways []way[dispatchRow], page dispatch.Page) (best way[dispatchRow], filled bool, err error) {
-	var oldest dispatch.ID
-	for _, next := range ways {
-		rows, rest, err := next(page.Cursor, firstStretch(page.Limit))
+const searchColumns = "id, accepted_at, " + textColumns
+
+// listWay reads all dispatches that q selects.
+func (s *Store) listWay(db *gorm.DB, q dispatch.Query) way[dispatchRow] {
+	return func(after string, size int) (rows []dispatchRow, rest string, err error) {
+		l := s.dispatchListing(q)
+		l.columns = searchColumns
+		if rows, err = readSearched(db, &l, dispatch.Page{Limit: size, Cursor: after}); err != nil {
+			return nil, "", err
+		}
+		rows, rest = trimPage(&l, rows, size, itself)
+		return rows, rest, nil
+	}
+}
+
+// idWay reads those dispatches of a source that q selects.
+func (s *Store) idWay(db *gorm.DB, q dispatch.Query, source idSource) way[dispatchRow] {
+	return func(after string, size int) (rows []dispatchRow, rest string, err error) {
+		last, err := dispatchCursor(after)
 		if err != nil {
-			return nil, false, err
+			return nil, "", err
 		}
-		next = next.begun(page.Cursor, rows, rest)
-		if rest == "" || len(rows) > page.Limit {
-			return next, true, nil
+		ids, err := source(last, size)
+		if err != nil || len(ids) == 0 {
+			return nil, "", err
 		}
-		_, end, err := parseCursor(dispatchList, rest, dispatch.ParseID)
-		if err != nil {
-			return nil, false, err
+		if len(ids) > size {
+			ids = ids[:size]
+			rest = cursor(dispatchList, 0, dispatch.ID(ids[size-1]))
 		}
-		if best == nil || end < oldest {
-			best, oldest = next, end
-		}
+		l := s.listingOf(q, ids)
+		l.columns = searchColumns
+		rows, err = readSearched(db, &l, dispatch.Page{Limit: size})
+		return rows, rest, err
 	}
-	return best, false, nil
 }
 
-// rareWay returns the way of the rarest term, nil if each term has more than most entries.
-func (s *Store) rareWay(db *gorm.DB, q dispatch.Query, terms []searchTerm, most int) (way[dispatchRow], error) {
-	i, rare, err := s.rarest(db, s.dispatchWords(), terms[:min(len(terms), countedTerms)], most)
-	if err != nil || !rare {
-		return nil, err
+// dispatchCursor returns the last dispatch of the page before, "" for none. ErrBadCursor.
+func dispatchCursor(after string) (last string, err error) {
+	if after == "" {
+		return "", nil
 	}
-	return s.idWay(db, q, s.rareIDs(db, s.dispatchWords(), terms[i])).to(matching(terms)), nil
+	_, id, err := parseCursor(dispatchList, after, dispatch.ParseID)
+	return string(id), err
 }
 
-// followedWay returns the way of that one of the first terms whose entries reach back the furthest, among those that are the beginnings of few
-// words, nil if none is.
-func (s *Store) followedWay(db *gorm.DB, q dispatch.Query, terms []searchTerm) (way[dispatchRow], error) {
-	last, err := dispatchCursor(q.Cursor)
+func readSearched(db *gorm.DB, l *listing, page dispatch.Page) (rows []dispatchRow, err error) {
+	source, args, err := l.sql(page)
 	if err != nil {
 		return nil, err
 	}
-	followed, err := s.followedTerms(db, terms[:min(len(terms), soughtTerms)])
-	if err != nil {
-		return nil, err
-	}
-	source, err := furthest(db, followed, last, firstStretch(q.Limit))
-	if err != nil || source == nil {
-		return nil, err
-	}
-	return s.idWay(db, q, source).to(matching(terms)), nil
+	err = db.Raw(source, args...).Scan(&rows).Error
+	return rows, unavailable(err)
 }

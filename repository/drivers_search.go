@@ -80,7 +80,7 @@ func (s *Store) searchDrivers(db *gorm.DB, q dispatch.DriverQuery) (matches []dr
 // sourceFor returns where a search reads identifiers: from the entries of the rarest term, or, if all are common and q asks for them, from the
 // suspended drivers. Without either it returns nil, which means the list.
 func (s *Store) sourceFor(db *gorm.DB, q dispatch.DriverQuery, terms []searchTerm) (idSource, error) {
-	i, rare, err := s.rarest(db, s.driverWords(), terms[:min(len(terms), countedTerms)], searchReads)
+	i, rare, err := s.rarest(db, s.driverWords(), terms[:min(len(terms), countedTerms)])
 	switch {
 	case err != nil:
 		return nil, err

@@ -21,24 +21,11 @@ func (w way[R]) to(match func(*R) bool) way[R] {
 	}
 }
 
-// firstStretch is the size of the first stretch of a search for a page.
-func firstStretch(limit int) int { return min(max(limit+1, minStretch), maxStretch) }
-
-// begun is the way whose stretch at the cursor has been read.
-func (w way[R]) begun(at string, rows []R, rest string) way[R] {
-	return func(cursor string, size int) ([]R, string, error) {
-		if cursor == at {
-			return rows, rest, nil
-		}
-		return w(cursor, size)
-	}
-}
-
 // page returns the rows from the cursor on: more than limit, or those among searchReads, or all. It returns the cursor to go on after all of
 // them, "" at the end.
 func (w way[R]) page(cursor string, limit int) (rows []R, rest string, err error) {
 	rest = cursor
-	size := firstStretch(limit)
+	size := min(max(limit+1, minStretch), maxStretch)
 	for n := 0; n < searchReads; {
 		var next []R
 		if next, rest, err = w(rest, size); err != nil {

@@ -93,34 +93,28 @@ func (s *Store) rangeOf(x wordIndex, begin string) idPart {
 	return idPart{x.id, x.entries + s.dialect.forceIndex("PRIMARY") + " WHERE word >= ? AND word < ?", []any{begin, begin + afterAll}}
 }
 
-// otherParts are the rows that may have the term without having a word that begins with Word: those with such an identifier, and those with
-// one of the other words.
-func (s *Store) otherParts(x wordIndex, t searchTerm) (parts []idPart) {
+// partsOf are the rows that may have the term: those with a word that begins so, with such an identifier, or with one of the other words.
+func (s *Store) partsOf(x wordIndex, t searchTerm) []idPart {
+	parts := []idPart{s.rangeOf(x, t.Word)}
 	if t.ID != "" {
 		parts = append(parts, idPart{"id", x.rows + s.dialect.forceIndex("PRIMARY") + " WHERE id >= ? AND id < ?", []any{t.ID, t.ID + "~"}})
 	}
 	for _, word := range t.Also {
 		parts = append(parts, s.rangeOf(x, word))
 	}
-	return parts
-}
-
-// partsOf are the rows that may have the term.
-func (s *Store) partsOf(x wordIndex, t searchTerm) []idPart {
-	parts := append(s.otherParts(x, t), s.rangeOf(x, t.Word))
 	if len(t.Ends) > 0 {
 		parts = append(parts, idPart{x.id, x.entries + s.dialect.forceIndex("PRIMARY") + " WHERE word IN ?", []any{t.Ends}})
 	}
 	return parts
 }
 
-// rarest returns the index of the rarest term, and whether no more than most rows may have it, which it counts up to some more.
-func (s *Store) rarest(db *gorm.DB, x wordIndex, terms []searchTerm, most int) (term int, rare bool, err error) {
+// rarest returns the index of the rarest term, and whether no more than searchReads rows may have it, which it counts up to some more.
+func (s *Store) rarest(db *gorm.DB, x wordIndex, terms []searchTerm) (term int, rare bool, err error) {
 	sums, args := make([]string, len(terms)), []any(nil)
 	for i, t := range terms {
 		var sum []string
 		for _, p := range s.partsOf(x, t) {
-			query, values := s.countSome(p, most)
+			query, values := s.countSome(p)
 			sum, args = append(sum, query), append(args, values...)
 		}
 		sums[i] = strings.Join(sum, " + ")
@@ -133,17 +127,17 @@ func (s *Store) rarest(db *gorm.DB, x wordIndex, terms []searchTerm, most int) (
 		return 0, false, unavailable(err)
 	}
 	fewest := slices.Min(counts)
-	return slices.Index(counts, fewest), fewest <= most, nil
+	return slices.Index(counts, fewest), fewest <= searchReads, nil
 }
 
-// countSome is the SQL for how many entries a part has, up to some more than most.
-func (s *Store) countSome(p idPart, most int) (query string, args []any) {
+// countSome is the SQL for how many entries a part has, up to some more than searchReads.
+func (s *Store) countSome(p idPart) (query string, args []any) {
 	if s.dialect.name == migrations.TiDB { // it evaluates both branches of a CASE
-		return "(SELECT COUNT(*) FROM (SELECT 1 FROM " + p.from + " LIMIT ?) c)", slices.Concat(p.args, []any{most + 1})
+		return "(SELECT COUNT(*) FROM (SELECT 1 FROM " + p.from + " LIMIT ?) c)", slices.Concat(p.args, []any{searchReads + 1})
 	}
 	// A COUNT with a LIMIT would write what it counts to a temporary table.
 	return "CASE WHEN (SELECT 1 FROM " + p.from + " LIMIT 1 OFFSET ?) = 1 THEN ? ELSE (SELECT COUNT(*) FROM " + p.from + ") END",
-		slices.Concat(p.args, []any{most, most + 1}, p.args)
+		slices.Concat(p.args, []any{searchReads, searchReads + 1}, p.args)
 }
 
 // idSource returns the rows after last, or from the newest on, and at least one more than size unless it ends.
