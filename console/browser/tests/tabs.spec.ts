@@ -30,7 +30,7 @@ test("eight tabs of the console and the phones of two drivers have three streams
   const consoles = [{ page: first, count: streams(first) }];
   await first.reload();
   for (let n = 2; n <= 8; n++) consoles.push(await open(`/console/#/board?region=${region}`));
-  const phones = [];
+  const phones: typeof consoles = [];
   for (const driver of drivers) {
     const phone = await open(`/driver/#token=${driver.token}`);
     await confirmLink(phone.page);
