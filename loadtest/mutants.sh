@@ -62,15 +62,15 @@ claim=repository/claim.go
 conditions=TestEachConditionOfTheClaimHolds
 mutant "the UPDATE without the status" $claim "AND status = 'PENDING' " "" ./repository "$conditions"
 mutant "the UPDATE without the round" $claim "AND round = ?" "AND ? > 0" ./repository "$conditions"
-mutant "the UPDATE without opens_at" $claim '"(opens_at <= " + s.dialect.now() + " OR opens_at <= updated_at + 3)"' '"1 = 1"' ./repository "$conditions"
-mutant "the UPDATE without expires_at" $claim 'AND expires_at > `+s.dialect.now()+`' "" ./repository "$conditions"
-mutant "the UPDATE without the driver's version" $claim "WHERE id = ? AND version = ?\`+s" "WHERE id = ? AND ? > 0\`+s" ./repository "$conditions"
+mutant "the UPDATE without opens_at" $claim '"(opens_at <= {now} OR opens_at <= updated_at + 3)"' '"1 = 1"' ./repository "$conditions"
+mutant "the UPDATE without expires_at" $claim 'AND expires_at > {now}' "" ./repository "$conditions"
+mutant "the UPDATE without the driver's version" $claim "WHERE id = ? AND version = ? {for_share}" "WHERE id = ? AND ? > 0 {for_share}" ./repository "$conditions"
 mutant "the UPDATE without the time of the last change" $claim "AND updated_at = ? " "AND ? > 0 " ./repository "$conditions"
 mutant "an announcement comes after a claim that was decided before it" dispatch/rules.go "	d.UpdatedAt = now
 	return []Event{d.event(EventOpened" "	return []Event{d.event(EventOpened" ./dispatch TestEveryActionFromEveryState
 mutant "the driver's other claims are ignored" $claim "snapshot.claims + 1" "snapshot.claims + 2" ./repository TestEachConditionOfTheAssignmentHolds
 mutant "no re-read after a lost COMMIT" $claim "err = s.resolve(ctx, &d, events, err)" "_ = s.resolve" ./systemtest 'TestRepliesAreLost/.*/commit$'
-mutant "a late claim is committed after its refusal" $claim "s.dialect.readOnly, event)" "s.dialect.readOnly, dispatch.NewEventID(time.Now()))" ./repository TestTheCommitArrivesLate
+mutant "a late claim is committed after its refusal" $claim "NOT {read_only}\", event)" "NOT {read_only}\", dispatch.NewEventID(time.Now()))" ./repository TestTheCommitArrivesLate
 mutant "a change whose COMMIT got no reply is not looked up" repository/update.go "dispatch.ErrUnknown) || len(events) == 0" "dispatch.ErrUnknown) || true" ./repository TestUpdateWhoseCommitIsLost
 call=repository/claim_call.go
 mutant "a claim reads all claims" $call "WHERE dispatch_id = p_dispatch AND driver_id = p_driver AND outcome" "WHERE CONCAT(dispatch_id, '') = p_dispatch AND driver_id = p_driver AND outcome" ./systemtest TestStatementsReadFewRows
@@ -142,8 +142,8 @@ mutant "a topic's message overtakes an offer" repository/topics.go " || r.delay 
 mutant "a topic that nobody ended stays" repository/topics.go "NOT IN ?\", true" "NOT IN ? AND 1 = 0\", true" ./repository TestTopicThatNobodyEnded
 mutant "events without recipients are expanded one by one" notify/relay.go "r.remember(x.Event.Driver)" "" ./notify TestEventsWithoutRecipients
 mutant "a relay that stops forgets its completions" notify/committed.go "r.complete(lasting, batch)" "r.complete(ctx, batch)" ./notify TestRelayEndsWithCompletions
-mutant "taps that come again are counted again" repository/taps.go "IIF(last_at = excluded.last_at, 0, excluded.count)" "excluded.count" ./repository TestEqualTapsAreOneRow/sqlite
-mutant "the first of equal taps is forgotten" repository/taps.go "at = MIN(at, excluded.at)" "at = excluded.at" ./repository TestEqualTapsAreOneRow/sqlite
+mutant "taps that come again are counted again" repository/taps.go "CASE WHEN last_at = {new last_at} THEN 0 ELSE {new count} END" "{new count}" ./repository TestEqualTapsAreOneRow/sqlite
+mutant "the first of equal taps is forgotten" repository/taps.go "at = CASE WHEN at < {new at} THEN at ELSE {new at} END" "at = {new at}" ./repository TestEqualTapsAreOneRow/sqlite
 mutant "drivers of another round are ahead" repository/taps_read.go "round = ? AND at < ?" "round <> ? AND at < ?" ./repository TestStandings
 mutant "a page of taps is not in order" repository/taps_read.go "p.taps = slices.Insert(p.taps, i, *t)" "p.taps = append(p.taps, *t)" ./repository TestPagesOfTaps
 mutant "a round that has not begun is booked" repository/taps.go "|| round > current[t.Dispatch]" "" ./repository TestTheRoundOfATap
@@ -478,7 +478,7 @@ mutant "a list of a replica that fails is not read again" $replica "		default:
 mutant "every list tries a replica that was left" $replica "r.trying || time.Since(r.leftAt) < r.pause" "false" ./repository 'TestReplicaThatIsGone|TestOneReadTriesTheReplica'
 mutant "several lists try a replica that was left" $replica "r.trying || time" "time" ./repository TestOneReadTriesTheReplica
 mutant "a list from before brings a replica back" $replica "case err == nil && trial:" "case err == nil && left:" ./repository TestOneReadTriesTheReplica
-mutant "lists have states by the replica's clock" $replica "copied.replica, copied.general, copied.dialect.now = nil, db, at.clock" "copied.replica, copied.general = nil, db" ./repository TestReplicaThatCantAnswer
+mutant "lists have states by the replica's clock" $replica "copied.dialect.text.now = at.clock" "" ./repository TestReplicaThatCantAnswer
 mutant "any database is taken for the replica" $replica "case origin != p.origin:" "case false:" ./repository TestReplicaThatCantAnswer
 mutant "a demoted primary says how far the primary is" $replica "	if readOnly {
 		return nil, errors.Join(errNoPosition, s.staleLook())

@@ -61,11 +61,10 @@ type stateCount struct {
 func (s *Store) countStates(ctx context.Context, b *dispatch.Board, regions map[string]supply, region string) error {
 	now, since := strconv.FormatInt(micros(b.Now), 10), strconv.FormatInt(micros(b.Since), 10)
 	inRegion, index, args := s.openScope(region)
-	ended := s.dialect.forceIndex("ix_dispatches_updated")
 	var rows []stateCount
 	err := s.general.WithContext(ctx).Raw(s.pendingSQL(now, since, inRegion)+`
-		UNION ALL SELECT status, '', COUNT(*), 0, 0 FROM dispatches`+index+` WHERE status IN ('ACCEPTED', 'IN_PROGRESS')`+inRegion+` GROUP BY status
-		UNION ALL SELECT status, '', COUNT(*), 0, 0 FROM dispatches`+ended+` WHERE status IN ('COMPLETED', 'CANCELED', 'EXPIRED') AND updated_at >= `+since+inRegion+` GROUP BY status`,
+		UNION ALL SELECT status, '', COUNT(*), 0, 0 FROM dispatches {force `+index+`} WHERE status IN ('ACCEPTED', 'IN_PROGRESS')`+inRegion+` GROUP BY status
+		UNION ALL SELECT status, '', COUNT(*), 0, 0 FROM dispatches {force ix_dispatches_updated} WHERE status IN ('COMPLETED', 'CANCELED', 'EXPIRED') AND updated_at >= `+since+inRegion+` GROUP BY status`,
 		slices.Repeat(args(), 4)...).Scan(&rows).Error
 	if err != nil {
 		return unavailable(err)
@@ -83,9 +82,9 @@ func (s *Store) countStates(ctx context.Context, b *dispatch.Board, regions map[
 // the identifiers, and a function that appends the condition's argument.
 func (s *Store) openScope(region string) (condition, index string, args func(before ...any) []any) {
 	if region == "" {
-		return "", s.dialect.forceIndex("ix_dispatches_status"), func(before ...any) []any { return before }
+		return "", "ix_dispatches_status", func(before ...any) []any { return before }
 	}
-	return " AND region = ?", s.dialect.forceIndex("ix_dispatches_region_status"), func(before ...any) []any { return append(before, region) }
+	return " AND region = ?", "ix_dispatches_region_status", func(before ...any) []any { return append(before, region) }
 }
 
 type unseenRow struct {
@@ -104,9 +103,9 @@ func (s *Store) findUnseen(ctx context.Context, b *dispatch.Board, region string
 	inRegion, index, args := s.openScope(region)
 	now, old := micros(b.Now), micros(b.Now.Add(-unseenAfter))
 	var found []unseenRow
-	err := s.general.WithContext(ctx).Raw(`SELECT id, opens_at FROM dispatches d`+index+` WHERE status = 'PENDING' AND opens_at < ? AND +expires_at > ?
-		AND (updated_at < ? OR (SELECT MIN(e.at) FROM events e`+s.dialect.forceIndex("ix_events_dispatch")+` WHERE e.dispatch_id = d.id AND e.round = d.round) < ?)
-		AND (SELECT o.round FROM offers o`+s.dialect.forceIndex("PRIMARY")+` WHERE o.dispatch_id = d.id AND o.round = d.round AND o.seen_at IS NOT NULL LIMIT 1) IS NULL`+inRegion+`
+	err := s.general.WithContext(ctx).Raw(`SELECT id, opens_at FROM dispatches d {force `+index+`} WHERE status = 'PENDING' AND opens_at < ? AND +expires_at > ?
+		AND (updated_at < ? OR (SELECT MIN(e.at) FROM events e {force ix_events_dispatch} WHERE e.dispatch_id = d.id AND e.round = d.round) < ?)
+		AND (SELECT o.round FROM offers o {force PRIMARY} WHERE o.dispatch_id = d.id AND o.round = d.round AND o.seen_at IS NOT NULL LIMIT 1) IS NULL`+inRegion+`
 		ORDER BY id LIMIT ?`, append(args(old, now, old, old), dispatch.MaxUnseen)...).Scan(&found).Error
 	if err != nil {
 		return unavailable(err)
@@ -165,7 +164,7 @@ func (s *Store) listSupply(ctx context.Context, region string, hours int) ([]dis
 		OnDuty int
 		Open   int
 	}
-	err = db.Raw("SELECT at, region, on_duty, open FROM supply"+s.dialect.forceIndex("PRIMARY")+" WHERE "+at+inRegion+" ORDER BY at DESC, region DESC LIMIT ?",
+	err = db.Raw("SELECT at, region, on_duty, open FROM supply {force PRIMARY} WHERE "+at+inRegion+" ORDER BY at DESC, region DESC LIMIT ?",
 		append(args, maxSupplyPoints)...).Scan(&rows).Error
 	items := make([]dispatch.Supply, len(rows))
 	for i, row := range rows {

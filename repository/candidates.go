@@ -16,7 +16,7 @@ func (s *Store) eligibleRegions(terms *dispatch.Terms, now time.Time) (string, [
 	if terms.MinWorkingHeightM != nil {
 		where, args = append(where, "r.working_height_m >= ?"), append(args, *terms.MinWorkingHeightM)
 	}
-	return "driver_regions r" + s.dialect.forceIndex("PRIMARY") + " WHERE " + strings.Join(where, " AND "), args
+	return "driver_regions r {force PRIMARY} WHERE " + strings.Join(where, " AND "), args
 }
 
 // jsonString is the string as toDriverRow writes it in JSON.
@@ -42,7 +42,7 @@ func (s *Store) previewAudience(ctx context.Context, terms dispatch.Terms) (disp
 	// One statement sees one state of the tables.
 	err = db.Raw(`SELECT k.*, f.*,
   (SELECT COALESCE(SUM(drivers), 0) FROM driver_counts WHERE region = ?) in_region,
-  (SELECT COUNT(*) FROM drivers`+s.dialect.forceIndex("ix_drivers_suspended")+` WHERE on_duty IN (0, 1) AND suspended_until > ?) suspended
+  (SELECT COUNT(*) FROM drivers {force ix_drivers_suspended} WHERE on_duty IN (0, 1) AND suspended_until > ?) suspended
 FROM (SELECT COUNT(*) fit, COALESCE(SUM(busy), 0) busy, COALESCE(SUM(CASE WHEN reachable AND NOT busy THEN 1 END), 0) reachable
     FROM (SELECT r.driver_id, EXISTS (SELECT 1 FROM devices dv WHERE dv.driver_id = r.driver_id AND dv.quarantined_at IS NULL) reachable,
       EXISTS (SELECT 1 FROM dispatches o WHERE o.accepted_by = r.driver_id AND o.status IN ('ACCEPTED', 'IN_PROGRESS')

@@ -29,7 +29,7 @@ type claimRule = func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time)
 func (s *Store) Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID, rule claimRule) (dispatch.Dispatch, error) {
 	// A request with an Idempotency-Key marks the key in the transaction.
 	if !s.procedure.usable() || idempotency.SeedFrom(ctx) != "" {
-		return s.claim(ctx, id, driver, rule, s.transactClaim(s.openedSQL))
+		return s.claim(ctx, id, driver, rule, s.transactClaim(opened))
 	}
 	if snapshot, ok := s.lastKnown.claimSnapshot(id, driver); ok {
 		d, tried, err := s.decide(ctx, &snapshot, rule, s.callClaim)
@@ -41,14 +41,12 @@ func (s *Store) Claim(ctx context.Context, id dispatch.ID, driver dispatch.Drive
 	return s.claim(ctx, id, driver, rule, s.callClaim)
 }
 
-// openedSQL is the condition that a dispatch has opened, at the time of the call. See notBefore.
-func (s *Store) openedSQL() string {
-	return "(opens_at <= " + s.dialect.now() + " OR opens_at <= updated_at + 3)"
-}
+// opened is the condition that a dispatch has opened. See notBefore.
+const opened = "(opens_at <= {now} OR opens_at <= updated_at + 3)"
 
 // Assign is Claim for a dispatch that need not be open yet, and at the time that rule names.
 func (s *Store) Assign(ctx context.Context, id dispatch.ID, driver dispatch.DriverID, rule claimRule) (dispatch.Dispatch, error) {
-	return s.claim(ctx, id, driver, rule, s.transactClaim(func() string { return "1 = 1" }))
+	return s.claim(ctx, id, driver, rule, s.transactClaim("1 = 1"))
 }
 
 // commitFunc commits the claim that d and its event describe, if what the decision was based on has not changed; otherwise it
@@ -112,7 +110,7 @@ func (s *Store) resolve(ctx context.Context, d *dispatch.Dispatch, events []disp
 		AcceptedAt int64
 		ReadOnly   bool
 	}
-	err := s.claims.WithContext(ctx).Raw("SELECT COALESCE((SELECT accepted_at FROM claims WHERE id = ?), 0) accepted_at, "+s.dialect.readOnly+" read_only", d.Claim.ID).
+	err := s.claims.WithContext(ctx).Raw("SELECT COALESCE((SELECT accepted_at FROM claims WHERE id = ?), 0) accepted_at, {read_only} read_only", d.Claim.ID).
 		Scan(&answer).Error
 	if err != nil {
 		return errors.Join(lost, err)
@@ -139,7 +137,7 @@ func (s *Store) settling(ctx context.Context) (context.Context, context.CancelFu
 // ended, and fails if that is committed. A transaction that comes later fails as a whole, because of the row.
 func (s *Store) settle(ctx context.Context, event dispatch.EventID, lost error) error {
 	barring := s.claims.WithContext(ctx).Exec("INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at) SELECT ?, '', '', 0, '', '', "+
-		s.dialect.now()+" FROM (SELECT 1) one WHERE NOT "+s.dialect.readOnly, event)
+		"{now} FROM (SELECT 1) one WHERE NOT {read_only}", event)
 	switch {
 	case barring.Error == nil && barring.RowsAffected == 1:
 		return fmt.Errorf("%w: not committed, after %v", dispatch.ErrUnavailable, lost) //nolint:errorlint // it is known now
@@ -162,11 +160,10 @@ func setClaimTime(d *dispatch.Dispatch, events []dispatch.Event, at time.Time) {
 	}
 }
 
-// transactClaim returns a commitFunc that writes in a transaction, with a further SQL condition on the dispatch's row. It calls condition at
-// each write, because on SQLite the text of a condition contains the time.
-func (s *Store) transactClaim(condition func() string) commitFunc {
+// transactClaim returns a commitFunc that writes in a transaction, with a further SQL condition on the dispatch's row.
+func (s *Store) transactClaim(condition string) commitFunc {
 	return func(ctx context.Context, snapshot *claimSnapshot, d *dispatch.Dispatch, events []dispatch.Event) error {
-		err := s.transact(ctx, s.claims, func(tx *gorm.DB) error { return s.writeClaim(tx, snapshot, condition(), d, events) })
+		err := s.transact(ctx, s.claims, func(tx *gorm.DB) error { return s.writeClaim(tx, snapshot, condition, d, events) })
 		if err == nil || errors.Is(err, dispatch.ErrUnknown) || errors.Is(err, errConflict) {
 			return err
 		}
@@ -178,10 +175,10 @@ func (s *Store) transactClaim(condition func() string) commitFunc {
 }
 
 func (s *Store) writeClaim(tx *gorm.DB, snapshot *claimSnapshot, condition string, d *dispatch.Dispatch, events []dispatch.Event) error {
-	won := tx.Exec(`UPDATE dispatches`+s.dialect.forceIndex("PRIMARY")+` SET status = ?, claim_id = ?, accepted_by = ?, accepted_at = ?, version = ?, updated_at = ?
-		WHERE id = ? AND status = 'PENDING' AND round = ? AND version = ? AND updated_at = ? AND `+condition+` AND expires_at > `+s.dialect.now()+`
-		AND NOT `+s.dialect.readOnly+`
-		AND EXISTS (SELECT 1 FROM drivers WHERE id = ? AND version = ?`+s.dialect.forShare+`)`,
+	won := tx.Exec(`UPDATE dispatches {force PRIMARY} SET status = ?, claim_id = ?, accepted_by = ?, accepted_at = ?, version = ?, updated_at = ?
+		WHERE id = ? AND status = 'PENDING' AND round = ? AND version = ? AND updated_at = ? AND `+condition+` AND expires_at > {now}
+		AND NOT {read_only}
+		AND EXISTS (SELECT 1 FROM drivers WHERE id = ? AND version = ? {for_share})`,
 		d.Status, d.Claim.ID, d.Claim.Driver, micros(d.Claim.AcceptedAt), d.Version, micros(d.UpdatedAt),
 		d.ID, snapshot.dispatch.Round, snapshot.dispatch.Version, micros(snapshot.dispatch.UpdatedAt), snapshot.candidate.ID, snapshot.candidate.Version)
 	if won.Error != nil {

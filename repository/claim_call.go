@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -103,8 +102,8 @@ type claimProcedure struct {
 	log      *slog.Logger
 }
 
-func newClaimProcedure(pool *sql.DB, d *dialect, log *slog.Logger) *claimProcedure {
-	body := strings.NewReplacer("{now}", d.now(), "{read_only}", d.readOnly).Replace(claimProcedureBody)
+func newClaimProcedure(pool *sql.DB, log *slog.Logger) *claimProcedure {
+	body := mysqlText.of(claimProcedureBody)
 	sum := sha256.Sum256([]byte(body))
 	name := "firsttap_claim_" + hex.EncodeToString(sum[:6])
 	return &claimProcedure{
@@ -118,7 +117,7 @@ func (s *Store) callClaims() error {
 	if err != nil {
 		return err
 	}
-	s.lastKnown, s.procedure = newLastKnown(), newClaimProcedure(pool, &s.dialect, s.log)
+	s.lastKnown, s.procedure = newLastKnown(), newClaimProcedure(pool, s.log)
 	return nil
 }
 
@@ -156,7 +155,7 @@ func (s *Store) claimWithoutCall(ctx context.Context, snapshot *claimSnapshot, d
 	if !snapshot.read {
 		return errConflict
 	}
-	return s.transactClaim(s.openedSQL)(ctx, snapshot, d, events)
+	return s.transactClaim(opened)(ctx, snapshot, d, events)
 }
 
 // errNoProcedure means that the database's user may not create or call the procedure, and that nothing was written.

@@ -303,7 +303,7 @@ func TestAUserWithoutPrivilegesForTables(t *testing.T) {
 func TestProcedureThatIsNotLoaded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &testkit.LogBuffer{}
-		p := newClaimProcedure(nil, &dialect{now: func() string { return "" }}, slog.New(slog.NewTextHandler(log, nil)))
+		p := newClaimProcedure(nil, slog.New(slog.NewTextHandler(log, nil)))
 		for range 25 {
 			p.refuse(&driver.MySQLError{Number: 1548, Message: "Cannot load from mysql.proc. The table is probably corrupted"})
 			time.Sleep(time.Second)

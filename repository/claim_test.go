@@ -300,14 +300,14 @@ func TestClaimAtTheOpening(t *testing.T) {
 			later(i)(d)
 			d.OpensAt, d.ExpiresAt, d.UpdatedAt = began.Add(time.Duration(i)*time.Microsecond), began.Add(time.Hour), began.Add(-time.Hour)
 		})
-		now := db.dialect.now
-		db.dialect.now = func() string { // each reading is a microsecond later
+		now := db.dialect.text.now
+		db.dialect.text.now = func() string { // each reading is a microsecond later
 			text := strconv.FormatInt(micros(began), 10)
 			began = began.Add(time.Microsecond)
 			return text
 		}
 		_, err := db.accept(t.Context(), d.ID, drivers[i].ID)
-		db.dialect.now = now
+		db.dialect.text.now = now
 		if err != nil && !errors.Is(err, dispatch.ErrNotOpenYet) {
 			t.Errorf("it opens at the %d. reading: %v", i+1, err)
 		}

@@ -9,7 +9,7 @@ import (
 // clock returns the database's time.
 func (s *Store) clock(db *gorm.DB) (time.Time, error) {
 	var us int64
-	if err := db.Raw("SELECT " + s.dialect.now()).Scan(&us).Error; err != nil {
+	if err := db.Raw("SELECT {now}").Scan(&us).Error; err != nil {
 		return time.Time{}, unavailable(err)
 	}
 	return fromMicros(us), nil

@@ -30,7 +30,7 @@ func (s *Store) listOffers(ctx context.Context, id dispatch.ID, round int, page 
 	if err != nil || len(keys) == 0 {
 		return nil, "", err
 	}
-	b := contactPage{rounds: rounds{db: db, d: &d, forceIndex: s.dialect.forceIndex}, keys: keys, contacts: map[driverRound]*dispatch.OfferHistory{}}
+	b := contactPage{rounds: rounds{db: db, d: &d}, keys: keys, contacts: map[driverRound]*dispatch.OfferHistory{}}
 	for _, k := range keys {
 		b.contacts[k] = &dispatch.OfferHistory{Driver: k.DriverID, Round: k.Round}
 	}
@@ -60,7 +60,7 @@ func (s *Store) contactKeys(db *gorm.DB, id dispatch.ID, round int, page dispatc
 	var all []any
 	queries := make([]string, len(contactSources))
 	for i, source := range contactSources {
-		queries[i] = "SELECT * FROM (SELECT DISTINCT round, driver_id FROM " + source.table + s.dialect.forceIndex(source.index) + " WHERE " + source.where + where +
+		queries[i] = "SELECT * FROM (SELECT DISTINCT round, driver_id FROM " + source.table + " {force " + source.index + "} WHERE " + source.where + where +
 			" ORDER BY round, driver_id LIMIT ?) q"
 		all = append(append(all, args...), page.Limit+1)
 	}
@@ -165,7 +165,7 @@ func (b *contactPage) setEndings(which []int) error {
 		return err
 	}
 	var reopened []int
-	err = b.db.Raw("SELECT DISTINCT round FROM events"+b.forceIndex("ix_events_dispatch")+" WHERE dispatch_id = ? AND type = ?", b.d.ID, dispatch.EventReopened).Scan(&reopened).Error
+	err = b.db.Raw("SELECT DISTINCT round FROM events {force ix_events_dispatch} WHERE dispatch_id = ? AND type = ?", b.d.ID, dispatch.EventReopened).Scan(&reopened).Error
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func (s *Store) PutDevice(ctx context.Context, v dispatch.Device) (dispatch.Devi
 	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		// The lock keeps two registrations at the same time from exceeding maxDevices.
 		var driver []dispatch.DriverID
-		err := tx.Raw("SELECT id FROM drivers WHERE id = ? AND erased_at IS NULL"+s.dialect.forUpdate, v.Driver).Scan(&driver).Error
+		err := tx.Raw("SELECT id FROM drivers WHERE id = ? AND erased_at IS NULL {for_update}", v.Driver).Scan(&driver).Error
 		if err != nil {
 			return unavailable(err)
 		}
@@ -151,17 +151,17 @@ const devicesPerStatement = 200
 // MarkPushAccepted marks the devices as good, as the push service has just accepted a push to each, and ends suspicion and quarantine.
 // Like MarkDevicesSuspect and QuarantineDevices, it skips a device whose token is no longer the given one.
 func (s *Store) MarkPushAccepted(ctx context.Context, devices []dispatch.Device) error {
-	return s.markDevices(ctx, devices, "good_at = "+s.dialect.now()+", suspected_at = NULL, quarantined_at = NULL", "1 = 1")
+	return s.markDevices(ctx, devices, "good_at = {now}, suspected_at = NULL, quarantined_at = NULL", "1 = 1")
 }
 
 // MarkDevicesSuspect marks the devices whose tokens the push service calls dead, unless they are marked or quarantined already.
 func (s *Store) MarkDevicesSuspect(ctx context.Context, devices []dispatch.Device) error {
-	return s.markDevices(ctx, devices, "suspected_at = "+s.dialect.now(), "suspected_at IS NULL AND quarantined_at IS NULL")
+	return s.markDevices(ctx, devices, "suspected_at = {now}", "suspected_at IS NULL AND quarantined_at IS NULL")
 }
 
 // QuarantineDevices ends all pushes to those of the devices that are still suspect.
 func (s *Store) QuarantineDevices(ctx context.Context, devices []dispatch.Device) error {
-	return s.markDevices(ctx, devices, "quarantined_at = "+s.dialect.now()+", suspected_at = NULL", "suspected_at IS NOT NULL")
+	return s.markDevices(ctx, devices, "quarantined_at = {now}, suspected_at = NULL", "suspected_at IS NOT NULL")
 }
 
 func (s *Store) markDevices(ctx context.Context, devices []dispatch.Device, set, where string) error {
@@ -173,7 +173,7 @@ func (s *Store) markDevices(ctx context.Context, devices []dispatch.Device, set,
 		}
 		same := strings.TrimPrefix(strings.Repeat(" OR id = ? AND push_token = ?", len(some)), " OR ")
 		err := s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) error {
-			return unavailable(tx.Exec("UPDATE devices"+s.dialect.forceIndex("PRIMARY")+" SET "+set+" WHERE id IN ? AND ("+same+") AND "+where,
+			return unavailable(tx.Exec("UPDATE devices {force PRIMARY} SET "+set+" WHERE id IN ? AND ("+same+") AND "+where,
 				append([]any{ids}, pairs...)...).Error)
 		})
 		if err != nil {

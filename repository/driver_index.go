@@ -128,11 +128,9 @@ func (s *Store) indexRegions(tx *gorm.DB, row *driverRow) error {
 // replaceEntries replaces the entries of one driver, none for new drivers.
 func (s *Store) replaceEntries(tx *gorm.DB, was, is []indexEntry) error {
 	if len(was) > 0 {
-		remove := "DELETE FROM driver_regions WHERE driver_id = ?"
-		if s.dialect.skipLocked != "" { // a server may look at all rows of a small table instead, and wait for those that others change
-			remove = "DELETE r FROM driver_regions r FORCE INDEX (uq_driver_regions_driver) WHERE r.driver_id = ?"
-		}
-		if err := tx.Exec(remove, was[0].DriverID).Error; err != nil {
+		// Without the index, a server may look at all rows of a small table, and wait for those that others change.
+		err := tx.Exec("{delete r} FROM driver_regions AS r {force uq_driver_regions_driver} WHERE r.driver_id = ?", was[0].DriverID).Error
+		if err != nil {
 			return unavailable(err)
 		}
 	}
@@ -157,17 +155,13 @@ func (s *Store) replaceEntries(tx *gorm.DB, was, is []indexEntry) error {
 func (s *Store) changeCounts(tx *gorm.DB, changes countChanges) error {
 	maps.DeleteFunc(changes, func(_ countKey, c driverCount) bool { return c == driverCount{} })
 	keys := slices.SortedFunc(maps.Keys(changes), countKey.compare)
-	upsert := " ON DUPLICATE KEY UPDATE drivers = drivers + VALUES(drivers), on_duty = on_duty + VALUES(on_duty)"
-	if s.dialect.skipLocked == "" {
-		upsert = " ON CONFLICT DO UPDATE SET drivers = drivers + excluded.drivers, on_duty = on_duty + excluded.on_duty"
-	}
 	for part := range slices.Chunk(keys, entriesPerStatement) {
 		args := make([]any, 0, 6*len(part))
 		for _, k := range part {
 			args = append(args, k.region, k.vehicleClass, k.workingHeightM, k.slot, changes[k].drivers, changes[k].onDuty)
 		}
 		err := tx.Exec("INSERT INTO driver_counts (region, vehicle_class, working_height_m, slot, drivers, on_duty) VALUES "+
-			placeholders(len(part), 6)+upsert, args...).Error
+			placeholders(len(part), 6)+" {or_update} drivers = drivers + {new drivers}, on_duty = on_duty + {new on_duty}", args...).Error
 		if err != nil {
 			return err
 		}

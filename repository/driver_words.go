@@ -101,7 +101,7 @@ func (s *Store) addDriverWords(tx *gorm.DB, rows []driverRow) error {
 // indexWords makes the index say what the driver's row says, which tx has locked.
 func (s *Store) indexWords(tx *gorm.DB, row *driverRow) error {
 	var was []string
-	query := "SELECT word FROM driver_words" + s.dialect.forceIndex("ix_driver_words_driver") + " WHERE driver_id = ?"
+	query := "SELECT word FROM driver_words {force ix_driver_words_driver} WHERE driver_id = ?"
 	if err := tx.Raw(query, row.ID).Scan(&was).Error; err != nil {
 		return unavailable(err)
 	}

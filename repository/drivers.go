@@ -92,7 +92,7 @@ func (s *Store) Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driv
 func (s *Store) SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) (v dispatch.Driver, changed bool, err error) {
 	var row driverRow // it is read before the COMMIT: after it, a failed read would say that nothing was changed
 	err = s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
-		update := tx.Exec("UPDATE drivers SET version = version + 1, on_duty = ?, updated_at = "+s.dialect.now()+
+		update := tx.Exec("UPDATE drivers SET version = version + 1, on_duty = ?, updated_at = {now}"+
 			" WHERE id = ? AND on_duty <> ? AND erased_at IS NULL", onDuty, id, onDuty)
 		if update.Error != nil {
 			return unavailable(update.Error)
@@ -254,7 +254,7 @@ func (s *Store) saveDriver(tx *gorm.DB, before dispatch.DriverRecord, v dispatch
 // lockDriver locks the driver's row until tx ends, and returns it and the database's time. ErrDriverNotFound.
 func (s *Store) lockDriver(tx *gorm.DB, id dispatch.DriverID) (driverRow, time.Time, error) {
 	var rows []driverRow
-	err := tx.Raw("SELECT * FROM drivers WHERE id = ?"+s.dialect.forUpdate, id).Scan(&rows).Error
+	err := tx.Raw("SELECT * FROM drivers WHERE id = ? {for_update}", id).Scan(&rows).Error
 	if err != nil {
 		return driverRow{}, time.Time{}, unavailable(err)
 	}

@@ -90,7 +90,7 @@ func (s *Store) sourceFor(db *gorm.DB, q dispatch.DriverQuery, terms []searchTer
 		return nil, nil
 	}
 	of, args := s.driverColumns(q)
-	from := "drivers v" + s.dialect.forceIndex("ix_drivers_suspended") + " WHERE " + s.driverFilter(q) + " AND v.on_duty IN (0, 1)" + of
+	from := "drivers v {force ix_drivers_suspended} WHERE " + s.driverFilter(q) + " AND v.on_duty IN (0, 1)" + of
 	return readOnce(db, []idPart{{column: "id", from: from, args: args}}), nil
 }
 
@@ -109,7 +109,7 @@ func (s *Store) driversOf(db *gorm.DB, q dispatch.DriverQuery, source idSource) 
 		next = cursor(driverList, 0, ids[q.Limit-1])
 	}
 	of, args := s.driverColumns(q)
-	err = db.Raw("SELECT v.* FROM drivers v"+s.dialect.forceIndex("PRIMARY")+" WHERE v.id IN ? AND "+s.driverFilter(q)+of+" ORDER BY v.id DESC",
+	err = db.Raw("SELECT v.* FROM drivers v {force PRIMARY} WHERE v.id IN ? AND "+s.driverFilter(q)+of+" ORDER BY v.id DESC",
 		append([]any{ids}, args...)...).Scan(&rows).Error
 	return rows, next, unavailable(err)
 }
@@ -130,10 +130,10 @@ func (s *Store) driverFilter(q dispatch.DriverQuery) string {
 	if q.Erased {
 		where = "v.erased = 1"
 	}
-	if now := s.dialect.now(); q.Suspended != nil && *q.Suspended {
-		where += " AND v.suspended_until > " + now
+	if q.Suspended != nil && *q.Suspended {
+		where += " AND v.suspended_until > {now}"
 	} else if q.Suspended != nil {
-		where += " AND (v.suspended_until IS NULL OR v.suspended_until <= " + now + ")"
+		where += " AND (v.suspended_until IS NULL OR v.suspended_until <= {now})"
 	}
 	return where
 }
@@ -141,13 +141,13 @@ func (s *Store) driverFilter(q dispatch.DriverQuery) string {
 // driversByColumns reads a page of the erased or of the suspended drivers by an index that has few others.
 func (s *Store) driversByColumns(db *gorm.DB, q dispatch.DriverQuery, index, where string) ([]driverRow, string, error) {
 	of, args := s.driverColumns(q)
-	return newestFirst(db.Table("drivers v"+s.dialect.forceIndex(index)).Where(where+of, args...), driverList, "v.id", q.Page, (*driverRow).key)
+	return newestFirst(db.Table("drivers v {force "+index+"}").Where(where+of, args...), driverList, "v.id", q.Page, (*driverRow).key)
 }
 
 // driverColumns returns what the columns of drivers v say of the region, class and duty of q, as further conditions.
 func (s *Store) driverColumns(q dispatch.DriverQuery) (where string, args []any) {
 	if q.Region != "" {
-		where, args = where+" AND "+s.dialect.hasRegion, append(args, jsonString(q.Region))
+		where, args = where+" AND {json_contains v.regions, ?}", append(args, jsonString(q.Region))
 	}
 	if q.VehicleClass != "" {
 		where, args = where+" AND v.vehicle_class = ?", append(args, q.VehicleClass)
@@ -178,8 +178,7 @@ func (s *Store) driversByIndex(db *gorm.DB, q dispatch.DriverQuery, where string
 	}
 	parts, args := make([]string, len(duties)), []any(nil)
 	for i, duty := range duties {
-		parts[i] = "SELECT * FROM (SELECT v.id FROM driver_regions r" + s.dialect.forceIndex(index) +
-			" JOIN drivers v" + s.dialect.forceIndex("PRIMARY") + " ON v.id = r.driver_id" +
+		parts[i] = "SELECT * FROM (SELECT v.id FROM driver_regions r {force " + index + "} JOIN drivers v {force PRIMARY} ON v.id = r.driver_id" +
 			" WHERE r.region = ? AND r.on_duty = ?" + also + " AND " + where + " ORDER BY r.driver_id DESC LIMIT ?) p"
 		args = append(append(append(args, q.Region, duty), more...), q.Limit+1)
 	}

@@ -15,7 +15,7 @@ import (
 // together end an offer once; an offer that is extended, accepted or canceled meanwhile stays as it is. It goes on after the
 // error of one offer, which the next call tries again, and joins the errors, which are those of Update.
 func (s *Store) ExpireOffers(ctx context.Context, limit int) (n int, err error) {
-	due, err := s.dueIDs(ctx, "SELECT id FROM dispatches WHERE status = 'PENDING' AND expires_at <= "+s.dialect.now()+
+	due, err := s.dueIDs(ctx, "SELECT id FROM dispatches WHERE status = 'PENDING' AND expires_at <= {now}"+
 		" ORDER BY expires_at LIMIT ?", limit)
 	if err != nil {
 		return 0, err
@@ -33,10 +33,10 @@ func (s *Store) ExpireOffers(ctx context.Context, limit int) (n int, err error) 
 // writes one reminder in each round of a dispatch, also with several instances together, and none for work that was
 // accepted within before of its start. Its errors are those of ExpireOffers.
 func (s *Store) WriteReminders(ctx context.Context, before time.Duration, limit int) (n int, err error) {
-	now, us := s.dialect.now(), before.Microseconds()
+	us := before.Microseconds()
 	// COUNT, because a server may execute NOT EXISTS by listing all reminders ever written.
-	due, err := s.dueIDs(ctx, "SELECT id FROM dispatches d WHERE status = 'ACCEPTED' AND work_starts_at > "+now+
-		" AND work_starts_at <= "+now+" + ? AND accepted_at < work_starts_at - ? AND (SELECT COUNT(*) FROM events"+
+	due, err := s.dueIDs(ctx, "SELECT id FROM dispatches d WHERE status = 'ACCEPTED' AND work_starts_at > {now}"+
+		" AND work_starts_at <= {now} + ? AND accepted_at < work_starts_at - ? AND (SELECT COUNT(*) FROM events"+
 		" WHERE dispatch_id = d.id AND round = d.round AND type = ?) = 0 ORDER BY work_starts_at LIMIT ?",
 		us, us, dispatch.EventReminder, limit)
 	if err != nil {
@@ -56,10 +56,10 @@ func (s *Store) WriteReminders(ctx context.Context, before time.Duration, limit 
 // CloseOverdue closes up to limit dispatches whose work was to end more than after ago, and returns how many. Its errors are
 // those of ExpireOffers.
 func (s *Store) CloseOverdue(ctx context.Context, after time.Duration, limit int) (n int, err error) {
-	ago, us := s.dialect.now()+" - ?", after.Microseconds()
+	us := after.Microseconds()
 	// Work that has ended has started: the condition on the start lets the query use an index.
-	due, err := s.dueIDs(ctx, "SELECT id FROM dispatches WHERE status IN ('ACCEPTED', 'IN_PROGRESS') AND work_starts_at < "+ago+
-		" AND work_ends_at < "+ago+" ORDER BY status, work_starts_at LIMIT ?", us, us, limit)
+	due, err := s.dueIDs(ctx, "SELECT id FROM dispatches WHERE status IN ('ACCEPTED', 'IN_PROGRESS') AND work_starts_at < {now} - ?"+
+		" AND work_ends_at < {now} - ? ORDER BY status, work_starts_at LIMIT ?", us, us, limit)
 	if err != nil {
 		return 0, err
 	}

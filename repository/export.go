@@ -45,7 +45,7 @@ func (s *Store) EventsOf(ctx context.Context, id dispatch.DriverID) iter.Seq2[di
 		for chunk, err := range s.dispatchesSince(ctx, "events") {
 			var rows []eventRow
 			if err == nil {
-				err = s.backoffice.WithContext(ctx).Raw("SELECT * FROM events"+s.dialect.forceIndex("ix_events_dispatch")+
+				err = s.backoffice.WithContext(ctx).Raw("SELECT * FROM events {force ix_events_dispatch}"+
 					" WHERE dispatch_id IN ? AND (driver_id = ? OR actor = ?) ORDER BY dispatch_id, id", collectIDs(chunk), id, id).Scan(&rows).Error
 			}
 			if err != nil {
@@ -70,7 +70,7 @@ func (s *Store) OfferMarksOf(ctx context.Context, id dispatch.DriverID) iter.Seq
 		DeclineReason      string
 	}
 	return eachRow(ctx, s, "offers", func(db *gorm.DB, ids []dispatch.ID, round int) (rows []row, err error) {
-		err = db.Raw("SELECT dispatch_id, round, seen_at, declined_at, decline_reason FROM offers"+s.dialect.forceIndex("PRIMARY")+
+		err = db.Raw("SELECT dispatch_id, round, seen_at, declined_at, decline_reason FROM offers {force PRIMARY}"+
 			" WHERE dispatch_id IN ? AND round = ? AND driver_id = ?", ids, round, id).Scan(&rows).Error
 		return rows, err
 	}, func(r *row) dispatch.OfferMarks {
@@ -84,7 +84,7 @@ func (s *Store) OfferMarksOf(ctx context.Context, id dispatch.DriverID) iter.Seq
 // NotificationsOf returns the notifications to the driver that are still stored, by dispatch, or an error as the last pair.
 func (s *Store) NotificationsOf(ctx context.Context, id dispatch.DriverID) iter.Seq2[outbox.Notification, error] {
 	return eachRow(ctx, s, "notifications", func(db *gorm.DB, ids []dispatch.ID, round int) (rows []notificationRow, err error) {
-		err = db.Raw("SELECT * FROM notifications"+s.dialect.forceIndex("ix_notifications_driver")+
+		err = db.Raw("SELECT * FROM notifications {force ix_notifications_driver}"+
 			" WHERE dispatch_id IN ? AND round = ? AND driver_id = ?", ids, round, id).Scan(&rows).Error
 		return rows, err
 	}, (*notificationRow).notification)
@@ -121,7 +121,7 @@ func (s *Store) TapsOf(ctx context.Context, id dispatch.DriverID) iter.Seq2[disp
 		for chunk, err := range s.dispatchesSince(ctx, "taps") {
 			var taps []dispatch.Attempt
 			if err == nil {
-				err = eachTap(s.backoffice.WithContext(ctx), s.dialect.forceIndex("ix_taps_driver")+" WHERE driver_id = ? AND dispatch_id IN ?",
+				err = eachTap(s.backoffice.WithContext(ctx), " {force ix_taps_driver} WHERE driver_id = ? AND dispatch_id IN ?",
 					[]any{id, collectIDs(chunk)}, func(t *dispatch.Attempt) { taps = append(taps, *t) })
 			}
 			if err != nil {

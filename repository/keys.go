@@ -180,7 +180,7 @@ func (s *Store) Keys(ctx context.Context, page dispatch.Page) ([]dispatch.KeyRec
 // lockKey locks the key's row until tx ends, and returns it and the database's time. ErrKeyNotFound, with the time.
 func (s *Store) lockKey(tx *gorm.DB, id string) (keyRow, time.Time, error) {
 	var rows []keyRow
-	if err := tx.Raw("SELECT * FROM api_keys WHERE id = ?"+s.dialect.forUpdate, id).Scan(&rows).Error; err != nil {
+	if err := tx.Raw("SELECT * FROM api_keys WHERE id = ? {for_update}", id).Scan(&rows).Error; err != nil {
 		return keyRow{}, time.Time{}, unavailable(err)
 	}
 	now, err := s.clock(tx) // after the wait for the row's lock

@@ -10,11 +10,10 @@ import (
 
 // listing is a paged query of dispatches: a union of parts, each of which reads one index.
 type listing struct {
-	kind       byte   // of its cursors
-	order      string // the column that the list is sorted by, descending; "" for the identifier alone
-	columns    string // "" for all
-	parts      []part // disjoint
-	forceIndex func(index string) string
+	kind    byte   // of its cursors
+	order   string // the column that the list is sorted by, descending; "" for the identifier alone
+	columns string // "" for all
+	parts   []part // disjoint
 }
 
 type part struct {
@@ -56,7 +55,7 @@ func (l *listing) sql(page dispatch.Page) (string, []any, error) {
 	var args []any
 	queries := make([]string, len(l.parts))
 	for i, p := range l.parts {
-		queries[i] = "SELECT " + cmp.Or(l.columns, "*") + " FROM dispatches" + l.forceIndex(p.index) + " WHERE " + p.where + " ORDER BY " + l.by() + " LIMIT ?"
+		queries[i] = "SELECT " + cmp.Or(l.columns, "*") + " FROM dispatches {force " + p.index + "} WHERE " + p.where + " ORDER BY " + l.by() + " LIMIT ?"
 		args = append(append(args, p.args...), page.Limit+1)
 	}
 	if len(queries) == 1 {

@@ -64,9 +64,8 @@ func (s *Store) look(ctx context.Context, maxAge time.Duration, jobs []string) (
 
 // readLook reads the first row of each index that is sorted by the time at which rows become due.
 func (s *Store) readLook(ctx context.Context, jobs []string) (*look, error) {
-	force := s.dialect.forceIndex
 	first := func(column, table, index, where string) string {
-		return "(SELECT " + column + " FROM " + table + force(index) + " WHERE " + where + " ORDER BY " + column + " LIMIT 1), "
+		return "(SELECT " + column + " FROM " + table + " {force " + index + "} WHERE " + where + " ORDER BY " + column + " LIMIT 1), "
 	}
 	var readOnly bool
 	var now int64
@@ -77,14 +76,14 @@ func (s *Store) readLook(ctx context.Context, jobs []string) (*look, error) {
 		first("next_at", "notifications", "ix_notifications_due", "state = 0")+
 		first("next_at", "topics", "ix_topics_due", "state = 0")+
 		first("expires_at", "dispatches", "ix_dispatches_expiry", "status = 'PENDING'")+
-		first("work_starts_at", "dispatches", "ix_dispatches_work", "status = 'ACCEPTED' AND work_starts_at > "+s.dialect.now())+
-		"(SELECT MIN(CASE r.status WHEN 'QUEUED' THEN 0 ELSE r.alive_until END) FROM jobs j CROSS JOIN job_runs r"+force("ix_job_runs_open")+
+		first("work_starts_at", "dispatches", "ix_dispatches_work", "status = 'ACCEPTED' AND work_starts_at > {now}")+
+		"(SELECT MIN(CASE r.status WHEN 'QUEUED' THEN 0 ELSE r.alive_until END) FROM jobs j CROSS JOIN job_runs r {force ix_job_runs_open}"+
 		" WHERE j.name IN ? AND r.job = j.name AND r.status IN ?), "+
-		"(SELECT MIN((SELECT l.next_at FROM webhook_lanes l"+force("ix_webhook_lanes_due")+" WHERE l.webhook_id = w.id ORDER BY l.webhook_id, l.next_at LIMIT 1))"+
+		"(SELECT MIN((SELECT l.next_at FROM webhook_lanes l {force ix_webhook_lanes_due} WHERE l.webhook_id = w.id ORDER BY l.webhook_id, l.next_at LIMIT 1))"+
 		" FROM webhooks w WHERE w.status = 'ACTIVE'), "+
 		"(SELECT 1 FROM webhooks WHERE status = 'ACTIVE' LIMIT 1), "+
 		"(SELECT 1 FROM webhooks WHERE status = 'ACTIVE' AND replay_until IS NOT NULL LIMIT 1), "+
-		s.dialect.now()+", "+s.dialect.readOnly, jobs, unfinished).
+		"{now}, {read_only}", jobs, unfinished).
 		Row().Scan(&events, &notifications, &topics, &expiry, &work, &run, &lane, &endpoints, &replay, &now, &readOnly)
 	switch {
 	case err != nil:

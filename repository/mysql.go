@@ -43,9 +43,6 @@ const (
 	relayRecheck = time.Second
 )
 
-// mysqlNow is the SQL for the server's clock in microseconds.
-const mysqlNow = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
-
 func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 	config, err := MySQLConfig(rawURL)
 	if err != nil {
@@ -102,16 +99,9 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 		name:        schemaOf(version),
 		ping:        func(ctx context.Context) error { return commits(ctx, probe) },
 		hasTables:   func(ctx context.Context) error { return changesTables(ctx, probe) },
-		readOnly:    readOnlySQL,
+		text:        mysqlText,
 		leaveServer: at.leave,
-		now:         func() string { return mysqlNow },
-		forUpdate:   " FOR UPDATE",
-		forShare:    " LOCK IN SHARE MODE", // MariaDB has no FOR SHARE
-		// This needs READ COMMITTED: under REPEATABLE READ the UPDATE that follows waits for any open transaction.
-		skipLocked: " FOR UPDATE SKIP LOCKED",
-		forceIndex: func(index string) string { return " FORCE INDEX (" + index + ")" },
-		hasRegion:  "JSON_CONTAINS(v.regions, ?)",
-		retryable:  func(err error) bool { return isServerError(err, deadlock) },
+		retryable:   func(err error) bool { return isServerError(err, deadlock) },
 		migrator: func() (*migrations.Migrator, func() error, error) {
 			// A migration step on a large table takes long, and so does the wait for another process's step.
 			slow := config.Clone()

@@ -51,7 +51,7 @@ func stateOf(s outbox.Status) int {
 }
 
 func (s *Store) listNotifications(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]outbox.Notification, string, error) {
-	db := s.general.WithContext(ctx).Table("notifications"+s.dialect.forceIndex("ix_notifications_dispatch")).Where("dispatch_id = ?", id)
+	db := s.general.WithContext(ctx).Table("notifications {force ix_notifications_dispatch}").Where("dispatch_id = ?", id)
 	if page.Cursor != "" {
 		at, last, err := parseCursor(notificationOfDispatch, page.Cursor, dispatch.ParseNotificationID)
 		if err != nil {
@@ -135,9 +135,8 @@ func (s *Store) redrive(tx *gorm.DB, id dispatch.NotificationID) (outbox.Notific
 	}
 	push := outbox.Push{Type: n.Type, Round: n.Round, UsefulUntil: n.UsefulUntil}
 	push.Refresh(d)
-	now := s.dialect.now()
-	revived := tx.Exec("UPDATE notifications SET state = 0, next_at = "+now+", claim = '', attempts = 0, expires_at = ?"+
-		" WHERE id = ? AND state = 2 AND ? > "+now, micros(push.UsefulUntil), id, micros(push.UsefulUntil))
+	revived := tx.Exec("UPDATE notifications SET state = 0, next_at = {now}, claim = '', attempts = 0, expires_at = ?"+
+		" WHERE id = ? AND state = 2 AND ? > {now}", micros(push.UsefulUntil), id, micros(push.UsefulUntil))
 	if revived.Error != nil {
 		return n, unavailable(revived.Error)
 	}

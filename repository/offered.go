@@ -49,7 +49,7 @@ func (row *offeredRow) offered(v dispatch.DriverID) dispatch.Offered {
 // OfferTo returns the dispatch at the database's time with the driver's offer of it in the current round. ErrNotFound.
 func (s *Store) OfferTo(ctx context.Context, id dispatch.ID, v dispatch.DriverID) (dispatch.Offered, error) {
 	var rows []offeredRow
-	err := s.general.WithContext(ctx).Raw("SELECT p.*, "+s.dialect.now()+" now, "+offeredColumns+
+	err := s.general.WithContext(ctx).Raw("SELECT p.*, {now} now, "+offeredColumns+
 		" FROM dispatches"+offerJoin+" WHERE p.id = ?", append(offeredArgs(v), id)...).Scan(&rows).Error
 	if err != nil {
 		return dispatch.Offered{}, unavailable(err)
@@ -66,21 +66,21 @@ func (s *Store) OfferTo(ctx context.Context, id dispatch.ID, v dispatch.DriverID
 // first, and the cursor of the next page, "" after the last page. It makes no difference whether the driver is on duty or suspended.
 func (s *Store) OpenDispatchesFor(ctx context.Context, v dispatch.Driver, page dispatch.Page) ([]dispatch.Offered, string, error) {
 	const index = "ix_dispatches_open"
-	l := listing{kind: openList, order: "opens_at", forceIndex: s.dialect.forceIndex}
+	l := listing{kind: openList, order: "opens_at"}
 	for _, region := range slices.Compact(slices.Sorted(slices.Values(v.Regions))) {
 		l.parts = append(l.parts, part{index, "region = ?", []any{region}})
 	}
 	if len(l.parts) == 0 {
 		l.parts = []part{{index, "1 = 0", nil}} // the cursor is checked all the same
 	}
-	l.and("status = 'PENDING' AND expires_at > "+s.dialect.now()+" AND vehicle_class = ?", v.VehicleClass)
+	l.and("status = 'PENDING' AND expires_at > {now} AND vehicle_class = ?", v.VehicleClass)
 	l.and("(min_working_height_m IS NULL OR min_working_height_m <= ?)", v.WorkingHeightM)
 	source, args, err := l.sql(page)
 	if err != nil {
 		return nil, "", err
 	}
 	var rows []offeredRow
-	err = s.general.WithContext(ctx).Raw("SELECT p.*, "+s.dialect.now()+" now, "+offeredColumns+" FROM ("+source+")"+offerJoin+
+	err = s.general.WithContext(ctx).Raw("SELECT p.*, {now} now, "+offeredColumns+" FROM ("+source+")"+offerJoin+
 		" ORDER BY p.opens_at DESC, p.id DESC", offeredArgs(v.ID, args...)...).Scan(&rows).Error
 	if err != nil {
 		return nil, "", unavailable(err)
@@ -125,7 +125,7 @@ func (s *Store) Decline(ctx context.Context, id dispatch.ID, round int, v dispat
 // writeDecline reports whether this is the driver's first decline of the offer.
 func (s *Store) writeDecline(tx *gorm.DB, d *dispatch.Dispatch, v dispatch.DriverID, reason string, now time.Time) (bool, error) {
 	// The INSERT leaves an existing row unchanged and locks it: the second of two declines at the same time waits here.
-	err := tx.Exec("INSERT INTO offers (dispatch_id, round, driver_id) VALUES (?, ?, ?)"+s.upsertOffer()+
+	err := tx.Exec("INSERT INTO offers (dispatch_id, round, driver_id) VALUES (?, ?, ?) {or_update} "+
 		"declined_at = offers.declined_at", d.ID, d.Round, v).Error
 	if err != nil {
 		return false, err

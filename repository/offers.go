@@ -11,19 +11,11 @@ import (
 
 // MarkSeen writes when the driver's app first showed the offer of the round, which must exist.
 func (s *Store) MarkSeen(ctx context.Context, id dispatch.ID, round int, driver dispatch.DriverID) error {
-	now := s.dialect.now()
 	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
-		err := tx.Exec("INSERT INTO offers (dispatch_id, round, driver_id, seen_at) VALUES (?, ?, ?, "+now+")"+s.upsertOffer()+
-			"seen_at = COALESCE(seen_at, "+now+")", id, round, driver).Error
+		err := tx.Exec("INSERT INTO offers (dispatch_id, round, driver_id, seen_at) VALUES (?, ?, ?, {now})"+
+			" {or_update} seen_at = COALESCE(seen_at, {now})", id, round, driver).Error
 		return unavailable(err)
 	})
-}
-
-func (s *Store) upsertOffer() string {
-	if s.dialect.skipLocked == "" {
-		return " ON CONFLICT (dispatch_id, round, driver_id) DO UPDATE SET "
-	}
-	return " ON DUPLICATE KEY UPDATE "
 }
 
 // funnelRow is what one table holds about one round.

@@ -14,11 +14,19 @@ import (
 	"firsttap/testkit"
 )
 
+// expanded is the statement as the database gets it.
+func expanded(tx *gorm.DB, statement string) string {
+	if in, ok := tx.Statement.ConnPool.(*textTx); ok {
+		return in.text.of(statement)
+	}
+	return tx.Statement.ConnPool.(*textPool).text.of(statement)
+}
+
 // statements calls fn and returns the statements that it ran on the pools.
 func statements(t testing.TB, pools []*gorm.DB, fn func()) (all []string) {
 	t.Helper()
 	note := func(tx *gorm.DB) {
-		all = append(all, tx.Explain(tx.Statement.SQL.String(), tx.Statement.Vars...))
+		all = append(all, expanded(tx, tx.Explain(tx.Statement.SQL.String(), tx.Statement.Vars...)))
 	}
 	for _, pool := range pools {
 		c := pool.Callback()

@@ -101,7 +101,7 @@ func (c *primaryConn) sessions(ctx context.Context) (found map[uint64]bool, err 
 	found = map[uint64]bool{}
 	row := make([]driver.Value, len(rows.Columns()))
 	for err = rows.Next(row); err == nil; err = rows.Next(row) {
-		id, err := strconv.ParseUint(text(row[0]), 10, 64)
+		id, err := strconv.ParseUint(asText(row[0]), 10, 64)
 		if err != nil {
 			return nil, errors.Join(err, rows.Close())
 		}
@@ -113,8 +113,8 @@ func (c *primaryConn) sessions(ctx context.Context) (found map[uint64]bool, err 
 	return found, errors.Join(err, rows.Close())
 }
 
-// text is a value as the driver reads it from a server's answer.
-func text(v driver.Value) string {
+// asText is a value as the driver reads it from a server's answer.
+func asText(v driver.Value) string {
 	if b, ok := v.([]byte); ok {
 		return string(b)
 	}

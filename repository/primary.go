@@ -347,8 +347,8 @@ func (c *primaryConn) isReadOnly(ctx context.Context) (readOnly bool, err error)
 	}
 	err = errors.Join(rows.Next(answer), rows.Close())
 	if len(answer) > 1 {
-		c.session.id, _ = strconv.ParseUint(text(answer[1]), 10, 64)
-		c.session.server = text(answer[2])
+		c.session.id, _ = strconv.ParseUint(asText(answer[1]), 10, 64)
+		c.session.server = asText(answer[2])
 	}
 	switch answer[0] {
 	case int64(0):

@@ -47,7 +47,7 @@ func (s *Store) countTaps(ctx context.Context, v dispatch.DriverID) (dispatch.Ta
 		return dispatch.TapStatistics{}, unavailable(err)
 	}
 	first := map[offer]time.Time{} // the driver's first tap in the race for each offer
-	from, args := s.dialect.forceIndex("ix_taps_driver")+" WHERE driver_id = ? AND last_at >= ?", []any{v, micros(signals.Since)}
+	from, args := " {force ix_taps_driver} WHERE driver_id = ? AND last_at >= ?", []any{v, micros(signals.Since)}
 	err = eachTap(db, from, args, func(t *dispatch.Attempt) {
 		signals.Taps += t.Count
 		if !t.LastAt.Before(late) && slices.Contains(unwinnable, t.Result) {

@@ -26,7 +26,7 @@ func (s *Store) findDispatch(db *gorm.DB, id dispatch.ID) (dispatch.Dispatch, ti
 // findDispatchRow reads a dispatch's row and the database's time: in one statement, or in two if locking is given.
 func (s *Store) findDispatchRow(db *gorm.DB, id dispatch.ID, locking string) (dispatchRow, time.Time, error) {
 	var rows []timedRow
-	err := db.Raw("SELECT d.*, "+s.dialect.now()+" now FROM dispatches d WHERE d.id = ?"+locking, id).Scan(&rows).Error
+	err := db.Raw("SELECT d.*, {now} now FROM dispatches d WHERE d.id = ?"+locking, id).Scan(&rows).Error
 	if err != nil {
 		return dispatchRow{}, time.Time{}, unavailable(err)
 	}
@@ -68,7 +68,7 @@ func (s *Store) readListing(db *gorm.DB, l *listing, page dispatch.Page) ([]time
 		return nil, err
 	}
 	var rows []timedRow
-	err = db.Raw("SELECT p.*, "+s.dialect.now()+" now FROM ("+source+") p ORDER BY "+l.by(), args...).Scan(&rows).Error
+	err = db.Raw("SELECT p.*, {now} now FROM ("+source+") p ORDER BY "+l.by(), args...).Scan(&rows).Error
 	return rows, unavailable(err)
 }
 
@@ -81,7 +81,7 @@ func dispatchesOf(rows []timedRow) []dispatch.Dispatch {
 }
 
 func (s *Store) dispatchListing(q dispatch.Query) listing {
-	l := listing{kind: dispatchList, forceIndex: s.dialect.forceIndex}
+	l := listing{kind: dispatchList}
 	index := "PRIMARY"
 	switch {
 	case q.Driver != "":
@@ -93,7 +93,7 @@ func (s *Store) dispatchListing(q dispatch.Query) listing {
 	case q.Status != "":
 		index = "ix_dispatches_status"
 	}
-	for _, where := range s.statusSQL(q.Status) {
+	for _, where := range statusSQL(q.Status) {
 		l.parts = append(l.parts, part{index: index, where: where})
 	}
 	if q.Status == dispatch.Expired && q.Driver == "" {
@@ -111,17 +111,16 @@ func (s *Store) dispatchListing(q dispatch.Query) listing {
 
 // statusSQL returns the conditions for the status at the database's time, which may differ from the stored one. A dispatch
 // with the status fulfills exactly one condition. Each condition can be read in the order of an index.
-func (s *Store) statusSQL(status dispatch.Status) []string {
-	now := s.dialect.now()
+func statusSQL(status dispatch.Status) []string {
 	switch status {
 	case "":
 		return []string{"1 = 1"}
 	case dispatch.Scheduled:
-		return []string{"status = 'PENDING' AND NOT " + s.openedSQL()}
+		return []string{"status = 'PENDING' AND NOT " + opened}
 	case dispatch.Pending:
-		return []string{"status = 'PENDING' AND " + s.openedSQL() + " AND expires_at > " + now}
+		return []string{"status = 'PENDING' AND " + opened + " AND expires_at > {now}"}
 	case dispatch.Expired:
-		return []string{"status = 'EXPIRED'", "status = 'PENDING' AND " + s.openedSQL() + " AND expires_at <= " + now}
+		return []string{"status = 'EXPIRED'", "status = 'PENDING' AND " + opened + " AND expires_at <= {now}"}
 	}
 	if !status.Valid() {
 		return []string{"1 = 0"}

@@ -42,10 +42,9 @@ var (
 // Before each read the primary is asked how far it has come, and the replica waits until it has come there too. So a read knows everything
 // whose COMMIT was answered before the read began, at any instance. If the replica is not there soon, or fails, the primary answers.
 type replica struct {
-	pool     *sql.DB
-	db       *gorm.DB // on pool
-	words    replicaWords
-	observer StatementObserver // nil for none
+	pool  *sql.DB
+	db    *gorm.DB // on pool
+	words replicaWords
 	// lag and answer bound the wait for the replica; pause is replicaPause, or less in tests.
 	lag, answer, pause time.Duration
 	log                *slog.Logger
@@ -221,24 +220,22 @@ func (s *Store) readReplica(ctx context.Context, read func(context.Context, *Sto
 		return unavailable(err)
 	}
 	defer conn.Close()
-	db := r.on(conn)
+	copied := *s
+	copied.dialect.text.now = at.clock
+	db := s.onReplica(conn, &copied.dialect.text)
 	if err := r.await(db.WithContext(waiting), at); err != nil {
 		return unavailable(err)
 	}
 	reading, cancel := context.WithTimeout(ctx, max(replicaRead, s.options.Patience))
 	defer cancel()
-	copied := *s
-	copied.replica, copied.general, copied.dialect.now = nil, db, at.clock
+	copied.replica, copied.general = nil, db
 	return read(reading, &copied)
 }
 
-// on returns a gorm.DB on the connection.
-func (r *replica) on(conn *sql.Conn) *gorm.DB {
-	db := r.db.Session(&gorm.Session{NewDB: true, Context: context.Background()})
-	db.Statement.ConnPool = conn
-	if r.observer != nil {
-		db.Statement.ConnPool = &watchedPool{conn, "replica", r.observer}
-	}
+// onReplica returns a gorm.DB on the connection, whose statements are such a text.
+func (s *Store) onReplica(conn *sql.Conn, t *text) *gorm.DB {
+	db := s.replica.db.Session(&gorm.Session{NewDB: true, Context: context.Background()})
+	db.Statement.ConnPool = &textPool{conn, "replica", t, s.options.Observer}
 	return db
 }
 

@@ -96,8 +96,8 @@ func TestNothingPersonalOutlivesItsTime(t *testing.T) {
 			return text
 		}
 		later := db.keeping(t, Retention{Ended: 365 * day, Attempts: 90 * day})
-		now := later.dialect.now
-		later.dialect.now = func() string { return fmt.Sprintf("(%s + %d)", now(), (3 * 365 * day).Microseconds()) }
+		now := later.dialect.text.now
+		later.dialect.text.now = func() string { return fmt.Sprintf("(%s + %d)", now(), (3 * 365 * day).Microseconds()) }
 		for range 100 {
 			n, err := later.Prune(t.Context(), 1000, noRest)
 			must(t, err)

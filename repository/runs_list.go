@@ -30,8 +30,8 @@ func (s *Store) JobStates(ctx context.Context, names []string) (states map[strin
 	unfinished := func(status cronjob.Status) string {
 		return "(SELECT COUNT(*) FROM job_runs r WHERE r.job = j.name AND r.status = '" + string(status) + "')"
 	}
-	err = db.Raw("SELECT j.*, "+unfinished(cronjob.Running)+" + "+unfinished(cronjob.Queued)+" open, "+s.dialect.now()+" now, "+
-		s.dialect.readOnly+" read_only FROM jobs j WHERE j.name IN ?", names).Scan(&jobs).Error
+	err = db.Raw("SELECT j.*, "+unfinished(cronjob.Running)+" + "+unfinished(cronjob.Queued)+" open, {now} now, "+
+		"{read_only} read_only FROM jobs j WHERE j.name IN ?", names).Scan(&jobs).Error
 	switch {
 	case err != nil:
 		return nil, now, unavailable(err)

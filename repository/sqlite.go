@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strconv"
 	"time"
 
 	driver "github.com/glebarez/go-sqlite" // the pure-Go driver named "sqlite"
@@ -48,14 +47,11 @@ func openSQLite(ctx context.Context, path string, o Options) (*Store, error) {
 	s.closers = append(s.closers, probe.Close)
 	s.dialect = dialect{
 		name:        migrations.SQLite,
-		readOnly:    "0 = 1", // reads are never old
+		text:        sqliteText,
 		leaveServer: func() {},
 		ping:        func(ctx context.Context) error { return commitsToFile(ctx, probe) },
 		hasTables:   func(ctx context.Context) error { return readsTables(ctx, probe) },
-		now:         func() string { return strconv.FormatInt(time.Now().UnixMicro(), 10) },
 		retryable:   func(error) bool { return false },
-		forceIndex:  func(string) string { return "" }, // SQLite chooses these indexes itself
-		hasRegion:   "EXISTS (SELECT 1 FROM json_each(v.regions) WHERE value = json_extract(?, '$'))",
 		migrator: func() (*migrations.Migrator, func() error, error) {
 			db, err := sqliteConns(path, migrations.LockWait, 1)
 			if err != nil {

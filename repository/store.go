@@ -54,28 +54,17 @@ type Store struct {
 // dialect holds the differences between the databases.
 type dialect struct {
 	name migrations.Dialect
-	// readOnly is the SQL for whether the server takes no writes: then its answers may be old.
-	readOnly string
+	text text
 	// leaveServer closes every present connection: one of them led to a read-only server.
 	leaveServer func()
 	// ping returns nil if the database commits writes. It waits for no transaction and for no connection of the pools above.
 	ping func(context.Context) error
 	// hasTables returns why the database refuses to change the tables without which no tap is decided, no dispatch is created or no driver
 	// sees an offer. It changes nothing, and returns nil also while a table is locked.
-	hasTables func(context.Context) error
-	// now is the SQL for the database's clock in microseconds.
-	now func() string
-	// forUpdate and forShare lock the row that a SELECT finds. They are "" for SQLite, whose transactions lock the file.
-	forUpdate, forShare string
-	// skipLocked locks the rows that a SELECT finds and skips locked ones, or waits for them on TiDB; "" for SQLite.
-	skipLocked string
-	// forceIndex returns the SQL, after a table's name, that makes the server use the index. Otherwise it may read the whole
-	// table backwards until it has found a page, or an index from its end to the page. MariaDB may also scan a small table for many keys:
-	// a write would lock each row for a moment, and a lease skips the rows that are locked.
-	forceIndex func(index string) string
-	// hasRegion is the SQL for whether driver v's regions, a JSON array, contain a region, which is a jsonString: MariaDB compares the
-	// texts, and Go writes some characters as \u0026.
-	hasRegion string
+	hasTables                                 func(context.Context) error
+	now                                       func() string
+	readOnly, forUpdate, forShare, skipLocked string
+	forceIndex                                func(index string) string
 	// retryable reports whether an error means that nothing was written and that another try may succeed.
 	retryable func(error) bool
 	// migrator also returns a function that closes its connections.
@@ -144,9 +133,13 @@ func Open(ctx context.Context, url string, o Options) (s *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Observer != nil {
-		s.observe(o.Observer)
+	d := &s.dialect
+	d.now, d.readOnly, d.forShare = func() string { return "{now}" }, "{read_only}", " {for_share}"
+	d.forceIndex = func(index string) string { return " {force " + index + "}" }
+	if !d.text.sqlite {
+		d.forUpdate, d.skipLocked = " {for_update}", " {skip_locked}"
 	}
+	s.prepare()
 	return s, nil
 }
 

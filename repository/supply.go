@@ -47,9 +47,9 @@ func (s *Store) countDrivers(ctx context.Context, regions map[string]supply) err
 	}
 	// The two parts are one statement, which sees one state of the tables. Few of the drivers on duty are suspended.
 	err := s.general.WithContext(ctx).Raw(`SELECT region, SUM(on_duty) drivers FROM driver_counts GROUP BY region
-		UNION ALL SELECT r.region, -COUNT(*) FROM drivers v` + s.dialect.forceIndex("ix_drivers_suspended") + ` JOIN driver_regions r` +
-		s.dialect.forceIndex("uq_driver_regions_driver") + ` ON r.driver_id = v.id
-		WHERE v.on_duty = 1 AND v.suspended_until > ` + s.dialect.now() + ` GROUP BY r.region`).Scan(&rows).Error
+		UNION ALL SELECT r.region, -COUNT(*) FROM drivers v {force ix_drivers_suspended} JOIN driver_regions r
+		{force uq_driver_regions_driver} ON r.driver_id = v.id
+		WHERE v.on_duty = 1 AND v.suspended_until > {now} GROUP BY r.region`).Scan(&rows).Error
 	if err != nil {
 		return unavailable(err)
 	}
@@ -69,7 +69,7 @@ func (s *Store) countDrivers(ctx context.Context, regions map[string]supply) err
 
 func (s *Store) countOpen(ctx context.Context, regions map[string]supply) error {
 	var rows []stateCount
-	err := s.general.WithContext(ctx).Raw(s.pendingSQL(s.dialect.now(), "0", "")).Scan(&rows).Error
+	err := s.general.WithContext(ctx).Raw(s.pendingSQL("{now}", "0", "")).Scan(&rows).Error
 	addOpen(regions, rows)
 	return unavailable(err)
 }
@@ -77,10 +77,10 @@ func (s *Store) countOpen(ctx context.Context, regions map[string]supply) error 
 // pendingSQL selects stateCounts of the dispatches that are stored as PENDING. It counts them by an index, without reading them. It reads
 // only the offers that have ended and are still stored as PENDING; the job expire-offers leaves few of these.
 func (s *Store) pendingSQL(now, since, inRegion string) string {
-	return `SELECT status state, region, COUNT(*) n, SUM(opens_at > ` + now + `) later, 0 expired FROM dispatches` + s.dialect.forceIndex("ix_dispatches_open") +
-		` WHERE status = 'PENDING'` + inRegion + ` GROUP BY status, region
-		UNION ALL SELECT status, region, -COUNT(*), 0, SUM(expires_at >= ` + since + `) FROM dispatches` + s.dialect.forceIndex("ix_dispatches_expiry") +
-		` WHERE status = 'PENDING' AND expires_at <= ` + now + ` AND opens_at <= ` + now + inRegion + ` GROUP BY status, region`
+	return `SELECT status state, region, COUNT(*) n, SUM(opens_at > ` + now + `) later, 0 expired FROM dispatches {force ix_dispatches_open}
+		WHERE status = 'PENDING'` + inRegion + ` GROUP BY status, region
+		UNION ALL SELECT status, region, -COUNT(*), 0, SUM(expires_at >= ` + since + `) FROM dispatches {force ix_dispatches_expiry}
+		WHERE status = 'PENDING' AND expires_at <= ` + now + ` AND opens_at <= ` + now + inRegion + ` GROUP BY status, region`
 }
 
 // addOpen adds the open dispatches to their regions, and to the total.

@@ -66,7 +66,7 @@ func (s *Store) AddAttempts(ctx context.Context, taps []dispatch.Attempt) error 
 			for _, r := range rows {
 				args = append(args, r.Of.DispatchID, r.Of.Round, r.Of.DriverID, r.Of.Result, r.ID, r.At, r.LastAt, r.Count, r.Instance, r.AppVersion)
 			}
-			if err := tx.Exec("INSERT INTO taps ("+tapColumns+") VALUES "+placeholders(len(rows), 10)+s.countTapsAgain(), args...).Error; err != nil {
+			if err := tx.Exec("INSERT INTO taps ("+tapColumns+") VALUES "+placeholders(len(rows), 10)+countTapsAgain, args...).Error; err != nil {
 				return unavailable(err)
 			}
 		}
@@ -76,14 +76,9 @@ func (s *Store) AddAttempts(ctx context.Context, taps []dispatch.Attempt) error 
 
 // countTapsAgain is the SQL that adds taps to a row that exists. Taps come again if the reply to their COMMIT was lost; they are known by the
 // time of the last one.
-func (s *Store) countTapsAgain() string {
-	if s.dialect.skipLocked == "" {
-		return ` ON CONFLICT (dispatch_id, round, driver_id, result) DO UPDATE SET
-			count = count + IIF(last_at = excluded.last_at, 0, excluded.count), at = MIN(at, excluded.at), last_at = MAX(last_at, excluded.last_at)`
-	}
-	return ` ON DUPLICATE KEY UPDATE count = count + IF(last_at = VALUES(last_at), 0, VALUES(count)),
-		at = LEAST(at, VALUES(at)), last_at = GREATEST(last_at, VALUES(last_at))`
-}
+const countTapsAgain = ` {or_update} count = count + CASE WHEN last_at = {new last_at} THEN 0 ELSE {new count} END,
+	at = CASE WHEN at < {new at} THEN at ELSE {new at} END,
+	last_at = CASE WHEN last_at > {new last_at} THEN last_at ELSE {new last_at} END`
 
 // tapRows returns the rows of the taps, in the order of the primary key: two instances lock rows in the same order. current is the current
 // round of each dispatch that exists.

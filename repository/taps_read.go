@@ -27,7 +27,7 @@ func (s *Store) listAttempts(ctx context.Context, id dispatch.ID, round int, pag
 	if err != nil || len(taps) == 0 {
 		return nil, "", err
 	}
-	r := rounds{db: db, d: &d, forceIndex: s.dialect.forceIndex}
+	r := rounds{db: db, d: &d}
 	records, err := r.records(taps, first)
 	return records, next, unavailable(err)
 }
@@ -105,9 +105,8 @@ func (f firstTaps) of(round int) (taps []dispatch.FirstTap) {
 
 // rounds reads what the tables hold of a dispatch's rounds.
 type rounds struct {
-	db         *gorm.DB
-	d          *dispatch.Dispatch
-	forceIndex func(index string) string
+	db *gorm.DB
+	d  *dispatch.Dispatch
 }
 
 // records compares the taps with the first taps of their rounds.
@@ -157,7 +156,7 @@ func (r *rounds) openings() (map[int]time.Time, error) {
 		Round int
 		At    int64
 	}
-	err := r.db.Raw("SELECT round, MIN(at) at FROM events"+r.forceIndex("ix_events_dispatch")+" WHERE dispatch_id = ? GROUP BY round", r.d.ID).Scan(&rows).Error
+	err := r.db.Raw("SELECT round, MIN(at) at FROM events {force ix_events_dispatch} WHERE dispatch_id = ? GROUP BY round", r.d.ID).Scan(&rows).Error
 	opened := map[int]time.Time{}
 	for _, row := range rows {
 		opened[row.Round] = fromMicros(row.At)

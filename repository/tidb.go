@@ -51,9 +51,7 @@ func (s *Store) onTiDB() error {
 	}
 	d := &s.dialect
 	d.noSessionLocks = noSessionLocksOnTiDB
-	d.forShare = d.forUpdate // TiDB has no shared locks
-	// TiDB reads SKIP LOCKED and locks nothing: two relays would lease the same rows. So they wait for each other.
-	d.skipLocked = d.forUpdate
+	d.text = tidbText
 	d.retryable = func(err error) bool {
 		return isServerError(err, deadlock, forUpdateCantRetry, txnRetryable, schemaChanged, writeConflict) || overtaken(err)
 	}

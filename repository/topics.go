@@ -122,7 +122,7 @@ func (s *Store) ScheduleTopicCleanup(ctx context.Context) (n int, err error) {
 		if err != nil {
 			return unavailable(err)
 		}
-		due := tx.Exec("UPDATE topics SET state = 0, next_at = " + s.dialect.now() + " WHERE state = 1 AND ended")
+		due := tx.Exec("UPDATE topics SET state = 0, next_at = {now} WHERE state = 1 AND ended")
 		n = int(due.RowsAffected)
 		return unavailable(due.Error)
 	})
@@ -133,9 +133,7 @@ func (s *Store) ScheduleTopicCleanup(ctx context.Context) (n int, err error) {
 func (o *Outbox) LeaseTopics(ctx context.Context, limit int) (leased []outbox.Topic, err error) {
 	err = o.transactWithRetry(ctx, o.relay, func(tx *gorm.DB) error {
 		leased = nil
-		now := o.dialect.now()
-		err := tx.Raw(`SELECT name, ended FROM topics`+o.dialect.forceIndex("ix_topics_due")+` WHERE state = 0 AND next_at <= `+now+` ORDER BY next_at LIMIT ?`+
-			o.dialect.skipLocked, limit).Scan(&leased).Error
+		err := tx.Raw(`SELECT name, ended FROM topics {force ix_topics_due} WHERE state = 0 AND next_at <= {now} ORDER BY next_at LIMIT ? {skip_locked}`, limit).Scan(&leased).Error
 		if err != nil || len(leased) == 0 {
 			return unavailable(err)
 		}
@@ -146,7 +144,7 @@ func (o *Outbox) LeaseTopics(ctx context.Context, limit int) (leased []outbox.To
 				ended = append(ended, t.Name)
 			}
 		}
-		err = tx.Exec(`UPDATE topics`+o.dialect.forceIndex("PRIMARY")+` SET claim = ?, next_at = `+now+` + ? WHERE name IN ?`,
+		err = tx.Exec(`UPDATE topics {force PRIMARY} SET claim = ?, next_at = {now} + ? WHERE name IN ?`,
 			o.Owner, o.LeaseTerm.Microseconds(), names).Error
 		if err != nil || len(ended) == 0 {
 			return unavailable(err)
@@ -174,7 +172,7 @@ func (o *Outbox) RecordMembers(ctx context.Context, t outbox.Topic, members, ref
 		members, refused = nil, append(members, refused...)
 	}
 	return o.transactWithRetry(ctx, o.relay, func(tx *gorm.DB) error {
-		renewed := tx.Exec(`UPDATE topics SET next_at = `+o.dialect.now()+` + ? WHERE name = ? AND ended = ? AND state = 0 AND claim = ?`,
+		renewed := tx.Exec(`UPDATE topics SET next_at = {now} + ? WHERE name = ? AND ended = ? AND state = 0 AND claim = ?`,
 			o.LeaseTerm.Microseconds(), t.Name, t.Ended, o.Owner)
 		if renewed.Error != nil {
 			return unavailable(renewed.Error)

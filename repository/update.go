@@ -30,7 +30,7 @@ func (s *Store) UpdateByDriver(ctx context.Context, id dispatch.ID, driver dispa
 ) (dispatch.Dispatch, error) {
 	return s.update(ctx, id, func(tx *gorm.DB, d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 		var rows []driverRow
-		if err := tx.Raw("SELECT * FROM drivers WHERE id = ?"+s.dialect.forShare, driver).Scan(&rows).Error; err != nil {
+		if err := tx.Raw("SELECT * FROM drivers WHERE id = ? {for_share}", driver).Scan(&rows).Error; err != nil {
 			return nil, unavailable(err)
 		}
 		if len(rows) == 0 {
@@ -50,7 +50,7 @@ func (s *Store) update(ctx context.Context, id dispatch.ID,
 	var d dispatch.Dispatch
 	var events []dispatch.Event
 	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
-		row, now, err := s.findDispatchRow(tx, id, s.dialect.forUpdate)
+		row, now, err := s.findDispatchRow(tx, id, "{for_update}")
 		if err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func (s *Store) delayPush(tx *gorm.DB, d *dispatch.Dispatch, e *dispatch.Event, 
 		At, NextAt int64
 		Claim      string
 	}
-	err := tx.Raw(`SELECT at, COALESCE(next_at, 0) next_at, claim FROM events`+s.dialect.forceIndex("ix_events_dispatch")+`
+	err := tx.Raw(`SELECT at, COALESCE(next_at, 0) next_at, claim FROM events {force ix_events_dispatch}
 		WHERE dispatch_id = ? AND id > ? AND (type = ? OR type = ? AND reason_code NOT IN ?) ORDER BY dispatch_id DESC, id DESC LIMIT ?`,
 		d.ID, dispatch.MinEventID(e.At.Add(-dispatch.OpeningPeriod)), dispatch.EventReopened, dispatch.EventUpdated,
 		[]string{dispatch.ReasonWindowChanged, dispatch.ReasonExtended}, dispatch.MaxOpenings).Scan(&rows).Error
@@ -199,14 +199,14 @@ const (
 // the sender reads the end from the dispatch.
 func (s *Store) updateOfferExpiry(tx *gorm.DB, d dispatch.Dispatch) error {
 	var ids []dispatch.NotificationID
-	err := tx.Raw(`SELECT id FROM notifications`+s.dialect.forceIndex("ix_notifications_driver")+`
-		WHERE dispatch_id = ? AND round = ? AND type IN `+offerTypes+` AND state = 0`+s.dialect.skipLocked, d.ID, d.Round).Scan(&ids).Error
+	err := tx.Raw(`SELECT id FROM notifications {force ix_notifications_driver}
+		WHERE dispatch_id = ? AND round = ? AND type IN `+offerTypes+` AND state = 0 {skip_locked}`, d.ID, d.Round).Scan(&ids).Error
 	if err != nil || len(ids) == 0 {
 		return unavailable(err)
 	}
 	for len(ids) > 0 {
 		n := min(len(ids), rowsPerStatement)
-		err := tx.Exec("UPDATE notifications"+s.dialect.forceIndex("PRIMARY")+" SET expires_at = ? WHERE id IN ?", micros(d.ExpiresAt), ids[:n]).Error
+		err := tx.Exec("UPDATE notifications {force PRIMARY} SET expires_at = ? WHERE id IN ?", micros(d.ExpiresAt), ids[:n]).Error
 		if err != nil {
 			return unavailable(err)
 		}

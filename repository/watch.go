@@ -22,17 +22,14 @@ type Statement struct {
 // answer begins. It may add values to the context. It is called concurrently.
 type StatementObserver func(ctx context.Context, s Statement) (context.Context, func(err error))
 
-// observe passes every statement by w. No statement may be under way.
-func (s *Store) observe(w StatementObserver) {
+// prepare makes the pools expand the words of each statement, and pass it by the observer. No statement may be under way.
+func (s *Store) prepare() {
 	for name, db := range s.pools() {
-		p := &watchedPool{ConnPool: db.ConnPool, name: name, watch: w}
+		p := &textPool{ConnPool: db.ConnPool, name: name, text: &s.dialect.text, watch: s.options.Observer}
 		db.ConnPool, db.Statement.ConnPool = p, p
 	}
 	if s.procedure != nil {
-		s.procedure.observer = w
-	}
-	if s.replica != nil {
-		s.replica.observer = w
+		s.procedure.observer = s.options.Observer
 	}
 }
 
@@ -59,39 +56,53 @@ func (s *Store) pools() map[string]*gorm.DB {
 	return pools
 }
 
-// watchedPool calls watch for the statements of a pool, or of a transaction on it.
-type watchedPool struct {
+// textPool expands the words of the statements of a pool, or of a transaction on it, and calls watch for each.
+type textPool struct {
 	gorm.ConnPool
 	name  string
-	watch StatementObserver
+	text  *text
+	watch StatementObserver // nil for none
+}
+
+// begin expands the words of a query, and tells the observer.
+func (p *textPool) begin(ctx context.Context, operation, query string) (_ context.Context, expanded string, answered func(error)) {
+	expanded, answered = p.text.of(query), func(error) {}
+	if p.watch == nil {
+		return ctx, expanded, answered
+	}
+	if operation == "" {
+		operation = verb(query)
+	}
+	ctx, answered = p.watch(ctx, Statement{p.name, operation, expanded})
+	return ctx, expanded, answered
 }
 
 // ExecContext implements gorm.ConnPool.
-func (p *watchedPool) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	ctx, answered := p.watch(ctx, Statement{p.name, operation(query), query})
+func (p *textPool) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	ctx, query, answered := p.begin(ctx, "", query)
 	result, err := p.ConnPool.ExecContext(ctx, query, args...)
 	answered(err)
 	return result, err
 }
 
 // QueryContext implements gorm.ConnPool.
-func (p *watchedPool) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	ctx, answered := p.watch(ctx, Statement{p.name, operation(query), query})
+func (p *textPool) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	ctx, query, answered := p.begin(ctx, "", query)
 	rows, err := p.ConnPool.QueryContext(ctx, query, args...)
 	answered(err)
 	return rows, err
 }
 
 // QueryRowContext implements gorm.ConnPool.
-func (p *watchedPool) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	ctx, answered := p.watch(ctx, Statement{p.name, operation(query), query})
+func (p *textPool) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	ctx, query, answered := p.begin(ctx, "", query)
 	row := p.ConnPool.QueryRowContext(ctx, query, args...)
 	answered(row.Err())
 	return row
 }
 
 // GetDBConn implements gorm.GetDBConnector.
-func (p *watchedPool) GetDBConn() (*sql.DB, error) {
+func (p *textPool) GetDBConn() (*sql.DB, error) {
 	pool, ok := p.ConnPool.(*sql.DB)
 	if !ok {
 		return nil, gorm.ErrInvalidDB
@@ -100,46 +111,46 @@ func (p *watchedPool) GetDBConn() (*sql.DB, error) {
 }
 
 // BeginTx implements gorm.ConnPoolBeginner. The wait for a connection is part of it.
-func (p *watchedPool) BeginTx(ctx context.Context, opts *sql.TxOptions) (gorm.ConnPool, error) {
+func (p *textPool) BeginTx(ctx context.Context, opts *sql.TxOptions) (gorm.ConnPool, error) {
 	pool, err := p.GetDBConn()
 	if err != nil {
 		return nil, err
 	}
-	_, answered := p.watch(ctx, Statement{Pool: p.name, Operation: "begin"})
+	_, _, answered := p.begin(ctx, "begin", "")
 	tx, err := pool.BeginTx(ctx, opts)
 	answered(err)
 	if err != nil {
 		return nil, err
 	}
-	return &watchedTx{watchedPool{tx, p.name, p.watch}, ctx, tx, false}, nil
+	return &textTx{textPool{tx, p.name, p.text, p.watch}, ctx, tx, false}, nil
 }
 
-type watchedTx struct {
-	watchedPool
+type textTx struct {
+	textPool
 	ctx   context.Context // Commit and Rollback get no context
 	tx    *sql.Tx
 	ended bool
 }
 
 // Commit implements gorm.TxCommitter.
-func (t *watchedTx) Commit() error { return t.end("commit", t.tx.Commit) }
+func (t *textTx) Commit() error { return t.end("commit", t.tx.Commit) }
 
 // Rollback implements gorm.TxCommitter. After a Commit it does nothing, and watch is not called.
-func (t *watchedTx) Rollback() error { return t.end("rollback", t.tx.Rollback) }
+func (t *textTx) Rollback() error { return t.end("rollback", t.tx.Rollback) }
 
-func (t *watchedTx) end(how string, end func() error) error {
+func (t *textTx) end(how string, end func() error) error {
 	if t.ended {
 		return end()
 	}
 	t.ended = true
-	_, answered := t.watch(t.ctx, Statement{Pool: t.name, Operation: how})
+	_, _, answered := t.begin(t.ctx, how, "")
 	err := end()
 	answered(err)
 	return err
 }
 
-// operation returns the verb of a statement if it is one of Statement.Operation, otherwise "other".
-func operation(query string) string {
+// verb returns the verb of a statement if it is one of Statement.Operation, otherwise "other".
+func verb(query string) string {
 	query = strings.TrimLeft(query, " \t\r\n(")
 	for _, verb := range [...]string{"select", "insert", "update", "delete"} {
 		if len(query) > len(verb) && strings.EqualFold(query[:len(verb)], verb) {

@@ -51,27 +51,20 @@ func (s *Store) removeWords(tx *gorm.DB, x wordIndex, id string, words []string)
 	if len(words) == 0 {
 		return nil
 	}
-	remove := "DELETE FROM " + x.entries + " WHERE word IN ? AND " + x.id + " = ?"
-	if s.dialect.skipLocked != "" { // a server may look at all rows of a small table instead, and wait for those that others change
-		remove = "DELETE w FROM " + x.entries + " w FORCE INDEX (PRIMARY) WHERE w.word IN ? AND w." + x.id + " = ?"
-	}
-	return unavailable(tx.Exec(remove, words, id).Error)
+	// Without the index, a server may look at all rows of a small table, and wait for those that others change.
+	return unavailable(tx.Exec("{delete w} FROM "+x.entries+" AS w {force PRIMARY} WHERE w.word IN ? AND w."+x.id+" = ?", words, id).Error)
 }
 
 // addWords writes the entries that are not there yet, in the order of their keys: transactions at the same time don't wait for each other
 // in a circle.
 func (s *Store) addWords(tx *gorm.DB, x wordIndex, entries []wordEntry) error {
 	slices.SortFunc(entries, func(a, b wordEntry) int { return cmp.Or(cmp.Compare(a.word, b.word), cmp.Compare(a.id, b.id)) })
-	already := " ON DUPLICATE KEY UPDATE word = VALUES(word)"
-	if s.dialect.skipLocked == "" {
-		already = " ON CONFLICT DO NOTHING"
-	}
 	for part := range slices.Chunk(entries, entriesPerStatement) {
 		args := make([]any, 0, 2*len(part))
 		for _, e := range part {
 			args = append(args, e.word, e.id)
 		}
-		err := tx.Exec("INSERT INTO "+x.entries+" (word, "+x.id+") VALUES "+placeholders(len(part), 2)+already, args...).Error
+		err := tx.Exec("INSERT INTO "+x.entries+" (word, "+x.id+") VALUES "+placeholders(len(part), 2)+" {or_update} word = {new word}", args...).Error
 		if err != nil {
 			return unavailable(err)
 		}
@@ -90,20 +83,20 @@ const afterAll = "\U0010FFFF"
 
 // rangeOf is the part of the index with the words that begin so.
 func (s *Store) rangeOf(x wordIndex, begin string) idPart {
-	return idPart{x.id, x.entries + s.dialect.forceIndex("PRIMARY") + " WHERE word >= ? AND word < ?", []any{begin, begin + afterAll}}
+	return idPart{x.id, x.entries + " {force PRIMARY} WHERE word >= ? AND word < ?", []any{begin, begin + afterAll}}
 }
 
 // partsOf are the rows that may have the term: those with a word that begins so, with such an identifier, or with one of the other words.
 func (s *Store) partsOf(x wordIndex, t searchTerm) []idPart {
 	parts := []idPart{s.rangeOf(x, t.Word)}
 	if t.ID != "" {
-		parts = append(parts, idPart{"id", x.rows + s.dialect.forceIndex("PRIMARY") + " WHERE id >= ? AND id < ?", []any{t.ID, t.ID + "~"}})
+		parts = append(parts, idPart{"id", x.rows + " {force PRIMARY} WHERE id >= ? AND id < ?", []any{t.ID, t.ID + "~"}})
 	}
 	for _, word := range t.Also {
 		parts = append(parts, s.rangeOf(x, word))
 	}
 	if len(t.Ends) > 0 {
-		parts = append(parts, idPart{x.id, x.entries + s.dialect.forceIndex("PRIMARY") + " WHERE word IN ?", []any{t.Ends}})
+		parts = append(parts, idPart{x.id, x.entries + " {force PRIMARY} WHERE word IN ?", []any{t.Ends}})
 	}
 	return parts
 }
