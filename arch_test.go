@@ -31,7 +31,8 @@ var knows = map[string][]string{
 	"idempotency":        {"dispatch"},
 	"outbox":             {"dispatch"},
 	"migrations":         {},
-	"repository":         {"cronjob", "dispatch", "doctor", "idempotency", "migrations", "outbox", "webhook"},
+	"repository":         {"cronjob", "dispatch", "doctor", "idempotency", "migrations", "outbox", "repository/primary", "webhook"},
+	"repository/primary": {},
 	"service":            {"dispatch", "idempotency", "lock", "webhook"},
 	"handler":            {"asset", "console", "cronjob", "dispatch", "idempotency", "limit", "notify/stream", "openapi", "outbox", "service", "webhook"},
 	"asset":              {},
@@ -68,7 +69,7 @@ var knows = map[string][]string{
 var uses = map[string][]string{
 	"gorm.io/":                   {"repository"},
 	"github.com/glebarez/":       {"repository"},
-	"github.com/go-sql-driver/":  {"repository", "lock", "migrations", "servertest", "systemtest"},
+	"github.com/go-sql-driver/":  {"repository", "repository/primary", "lock", "migrations", "servertest", "systemtest"},
 	"github.com/labstack/echo/":  {"handler"},
 	"github.com/go-json-exper":   {"handler"},
 	"github.com/redis/go-redis/": {"limit", "lock", "notify/stream", "redisclient", "servertest"},

@@ -183,13 +183,13 @@ mutant "a search of drivers finds what only one term has" repository/drivers_sea
 mutant "the audit of an erased driver has the name" repository/erase.go "if !eraseValues(detail) {" "if true {" ./repository TestErasedDriverIsInNoTable
 mutant "an erased driver registers a device" repository/devices.go "WHERE id = ? AND erased_at IS NULL" "WHERE id = ?" ./repository TestErasedDriverTakesNoPart
 mutant "a demoted server decides a claim" repository/claim_snapshot.go "if readOnly {" "if false {" ./repository TestReadOnlyServerAnswersNothing
-mutant "a demoted server answers reads" repository/primary.go "c.primary.recheckAfter < 0 || time.Since(c.checkedAt) < c.primary.recheckAfter" "true" ./repository TestReadOnlyServerAnswersNothing
-mutant "a server that did not answer keeps its connections" repository/primary.go "s.suspectedAt.CompareAndSwap(last, &now)" "false" ./repository 'TestASilentServerIsLeft|TestSuspicion'
-mutant "a server that commits nothing keeps its connections" repository/primary.go "if silent ||" "if silent && false ||" ./repository TestUnansweredStatement
-mutant "a connection after a suspicion is used for minutes" repository/primary.go "age = doubtedAge/2" "age += doubtedAge/2" ./repository TestDoubtedConnection
-mutant "a slow dial is believed" repository/primary.go "took > quickDial &&" "took > time.Hour &&" ./repository TestASlowDialIsRepeated
-mutant "a connection is not checked at its first use" repository/primary.go "	if c.taken {" "	if true {" ./repository TestFirstUseIsChecked
-mutant "the driver's panic goes on" repository/primary.go "why := recover(); why != nil" "why := error(nil); why != nil" ./repository TestUnreadableAnswer
+mutant "a demoted server answers reads" repository/primary/connector.go "c.connector.recheckAfter < 0 || time.Since(c.checkedAt) < c.connector.recheckAfter" "true" ./repository TestReadOnlyServerAnswersNothing
+mutant "a server that did not answer keeps its connections" repository/primary/connector.go "s.suspectedAt.CompareAndSwap(last, &now)" "false" ./repository/primary TestSuspicion
+mutant "a server that commits nothing keeps its connections" repository/primary/connector.go "if silent ||" "if silent && false ||" ./repository/primary TestUnansweredStatement
+mutant "a connection after a suspicion is used for minutes" repository/primary/connector.go "age = doubtedAge/2" "age += doubtedAge/2" ./repository/primary TestDoubtedConnection
+mutant "a slow dial is believed" repository/primary/connector.go "took > quickDial &&" "took > time.Hour &&" ./repository/primary TestASlowDialIsRepeated
+mutant "a connection is not checked at its first use" repository/primary/connector.go "	if c.taken {" "	if true {" ./repository/primary TestFirstUseIsChecked
+mutant "the driver's panic goes on" repository/primary/connector.go "why := recover(); why != nil" "why := error(nil); why != nil" ./repository/primary TestUnreadableAnswer
 
 suite=TestLockerAndLeader
 mutant "a lease is trusted longer than the server keeps it" lock/hold.go "return ttl / 10" "return -ttl / 10" ./lock "$suite/NoOverlap"

@@ -8,6 +8,7 @@ import (
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
+	"firsttap/repository/primary"
 )
 
 // claimSnapshot is a dispatch and a driver as one statement read them, or as this process last knew them.
@@ -37,7 +38,7 @@ FROM dispatches d JOIN drivers v ON v.id = ?
 WHERE d.id = ?`
 
 // errStaleRead means that the server takes no writes any more: its answer may be old.
-var errStaleRead = fmt.Errorf("%w: the answer may be old", errReadOnly)
+var errStaleRead = fmt.Errorf("%w: the answer may be old", primary.ErrReadOnly)
 
 // readClaimSnapshot reads what a claim depends on. It does so without gorm, which costs as much as the statement.
 func (s *Store) readClaimSnapshot(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (claimSnapshot, error) {

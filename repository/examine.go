@@ -17,6 +17,7 @@ import (
 
 	"firsttap/doctor"
 	"firsttap/migrations"
+	"firsttap/repository/primary"
 )
 
 // The checks of Examine.
@@ -143,7 +144,7 @@ func (e *examination) afterNoConnection(err error) string {
 			return fmt.Sprintf("raise max_connections: an instance opens up to %d", e.conns)
 		case hostNotAllowed:
 			return "create the user for this machine's address"
-		case notPrepared:
+		case primary.NotPrepared:
 			return "the server is without the majority of its Galera cluster: bring the other nodes back, or use one of the majority"
 		}
 		return "see the server's error"
@@ -184,7 +185,7 @@ func (e *examination) checkVersion(context.Context) doctor.Finding {
 // role finds out whether the server takes writes, as each connection of a Store does.
 func (e *examination) role(ctx context.Context) doctor.Finding {
 	var readOnly bool
-	if err := e.db.QueryRowContext(ctx, "SELECT "+readOnlySQL).Scan(&readOnly); err != nil {
+	if err := e.db.QueryRowContext(ctx, "SELECT "+primary.ReadOnlySQL).Scan(&readOnly); err != nil {
 		return doctor.Failure(err.Error(), "see the server's error")
 	}
 	if readOnly {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"firsttap/doctor"
+	"firsttap/repository/primary"
 )
 
 // The checks of ExamineReplica.
@@ -21,33 +22,33 @@ const longLag = 2 * time.Second
 
 // ExamineReplica checks the replica at url of the database at primaryURL, and changes nothing in either.
 func ExamineReplica(ctx context.Context, r *doctor.Report, primaryURL, url string) {
-	primary := &examination{setting: databaseSetting}
+	source := &examination{setting: databaseSetting}
 	replica := &examination{setting: replicaSetting, conns: replicaConns}
-	defer primary.close()
+	defer source.close()
 	defer replica.close()
 	if !r.Check(ctx, checkReplica, func(ctx context.Context) doctor.Finding { return replica.connect(ctx, url) }) {
 		r.Skip(checkReplica, checkReplicaRole, checkReplicaApplies)
 		return
 	}
-	if f := primary.connect(ctx, primaryURL); f.Status != doctor.OK {
+	if f := source.connect(ctx, primaryURL); f.Status != doctor.OK {
 		r.Skip(checkConnection, checkReplicaRole, checkReplicaApplies)
 		return
 	}
-	if !r.Check(ctx, checkReplicaRole, func(ctx context.Context) doctor.Finding { return replica.replicates(ctx, primary) }) {
+	if !r.Check(ctx, checkReplicaRole, func(ctx context.Context) doctor.Finding { return replica.replicates(ctx, source) }) {
 		r.Skip(checkReplicaRole, checkReplicaApplies)
 		return
 	}
-	r.Check(ctx, checkReplicaApplies, func(ctx context.Context) doctor.Finding { return replica.applies(ctx, primary) })
+	r.Check(ctx, checkReplicaApplies, func(ctx context.Context) doctor.Finding { return replica.applies(ctx, source) })
 }
 
 // replicates finds out whether the server can be a replica of the primary.
-func (e *examination) replicates(ctx context.Context, primary *examination) doctor.Finding {
+func (e *examination) replicates(ctx context.Context, source *examination) doctor.Finding {
 	const seeError = "see the server's error"
-	if isTiDB(primary.version) {
+	if isTiDB(source.version) {
 		return doctor.Failure(noReplicaOfTiDB, unsetReplica)
 	}
-	if isMariaDB(e.version) != isMariaDB(primary.version) {
-		return doctor.Failure(fmt.Sprintf("%s can't wait for a position of %s", e.version, primary.version), "lead "+replicaSetting+" to a replica of the same kind")
+	if isMariaDB(e.version) != isMariaDB(source.version) {
+		return doctor.Failure(fmt.Sprintf("%s can't wait for a position of %s", e.version, source.version), "lead "+replicaSetting+" to a replica of the same kind")
 	}
 	identity := "SELECT @@server_uuid"
 	if isMariaDB(e.version) {
@@ -57,7 +58,7 @@ func (e *examination) replicates(ctx context.Context, primary *examination) doct
 	if err := e.db.QueryRowContext(ctx, identity).Scan(&own); err != nil {
 		return doctor.Failure(err.Error(), seeError)
 	}
-	if err := primary.db.QueryRowContext(ctx, identity).Scan(&others); err != nil {
+	if err := source.db.QueryRowContext(ctx, identity).Scan(&others); err != nil {
 		return doctor.Failure(err.Error(), seeError)
 	}
 	if own == others {
@@ -65,7 +66,7 @@ func (e *examination) replicates(ctx context.Context, primary *examination) doct
 			"lead "+replicaSetting+" to a replica again, or leave it unset")
 	}
 	var readOnly bool
-	if err := e.db.QueryRowContext(ctx, "SELECT "+readOnlySQL).Scan(&readOnly); err != nil {
+	if err := e.db.QueryRowContext(ctx, "SELECT "+primary.ReadOnlySQL).Scan(&readOnly); err != nil {
 		return doctor.Failure(err.Error(), seeError)
 	}
 	if !readOnly {
@@ -75,12 +76,12 @@ func (e *examination) replicates(ctx context.Context, primary *examination) doct
 }
 
 // applies finds out whether, and how soon, the server has applied what the primary has committed by now.
-func (e *examination) applies(ctx context.Context, primary *examination) doctor.Finding {
+func (e *examination) applies(ctx context.Context, source *examination) doctor.Finding {
 	const see = "on the replica: SHOW REPLICA STATUS; until it follows, the primary answers all lists"
-	words := replicaWordsOf(primary.version)
+	words := replicaWordsOf(source.version)
 	var text string
 	var p position
-	err := primary.db.QueryRowContext(ctx, words.positionSQL()).Scan(&text, &p.origin)
+	err := source.db.QueryRowContext(ctx, words.positionSQL()).Scan(&text, &p.origin)
 	if err != nil {
 		return doctor.Failure("the primary: "+err.Error(), "see the server's error")
 	}

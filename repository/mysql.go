@@ -18,6 +18,7 @@ import (
 	"gorm.io/gorm/logger"
 
 	"firsttap/migrations"
+	"firsttap/repository/primary"
 )
 
 const (
@@ -57,10 +58,10 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 	}
 	config.Params[rowLockWait] = seconds(o.Patience)
 	s := &Store{log: log, options: o, looks: newLooks(), early: make(chan earlyEvent, maxEarly)}
-	at := &server{}
+	at := &primary.Server{}
 	quick := config.Clone()
 	quick.ReadTimeout, quick.WriteTimeout = 2*o.Patience, 2*o.Patience
-	if s.claims, err = s.primaryPool(quick, claimConns, neverRecheck, at); err != nil { // a claim's statements contain the check
+	if s.claims, err = s.primaryPool(quick, claimConns, primary.NeverRecheck, at); err != nil { // a claim's statements contain the check
 		return nil, err
 	}
 	if s.writes, err = s.primaryPool(quick, writeConns, 0, at); err != nil {
@@ -86,7 +87,7 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 	brief := quick.Clone()
 	limitReads(brief, o.Patience)
 	brief.Params[tableLockWait] = seconds(o.Patience)
-	if s.lookPool, err = s.primaryPool(brief, lookConns, neverRecheck, at); err != nil { // a look contains the check
+	if s.lookPool, err = s.primaryPool(brief, lookConns, primary.NeverRecheck, at); err != nil { // a look contains the check
 		return nil, errors.Join(err, s.Close())
 	}
 	probing := quick.Clone()
@@ -100,7 +101,7 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 		ping:        func(ctx context.Context) error { return commits(ctx, probe) },
 		hasTables:   func(ctx context.Context) error { return changesTables(ctx, probe) },
 		text:        mysqlText,
-		leaveServer: at.leave,
+		leaveServer: at.Leave,
 		retryable:   func(err error) bool { return isServerError(err, deadlock) },
 		migrator: func() (*migrations.Migrator, func() error, error) {
 			// A migration step on a large table takes long, and so does the wait for another process's step.
@@ -191,7 +192,7 @@ func MySQLConfig(rawURL string) (*driver.Config, error) {
 
 // serverVersion returns the version of a server that takes writes. errLogFormat.
 func serverVersion(ctx context.Context, config *driver.Config) (version string, err error) {
-	connector, err := newPrimary(config, 1, 0, &server{})
+	connector, err := primary.NewConnector(config, 1, 0, &primary.Server{})
 	if err != nil {
 		return "", err
 	}
@@ -204,7 +205,7 @@ func serverVersion(ctx context.Context, config *driver.Config) (version string, 
 }
 
 // primaryPool returns a pool of connections to the server, which are checked when they are taken from the pool after that time.
-func (s *Store) primaryPool(config *driver.Config, conns int, every time.Duration, at *server) (*gorm.DB, error) {
+func (s *Store) primaryPool(config *driver.Config, conns int, every time.Duration, at *primary.Server) (*gorm.DB, error) {
 	pool, err := s.openPrimary(config, conns, every, at)
 	if err != nil {
 		return nil, err
@@ -212,8 +213,8 @@ func (s *Store) primaryPool(config *driver.Config, conns int, every time.Duratio
 	return gorm.Open(mysql.New(mysql.Config{Conn: pool, SkipInitializeWithVersion: true}), gormConfig())
 }
 
-func (s *Store) openPrimary(config *driver.Config, conns int, every time.Duration, at *server) (*sql.DB, error) {
-	connector, err := newPrimary(config, conns, every, at)
+func (s *Store) openPrimary(config *driver.Config, conns int, every time.Duration, at *primary.Server) (*sql.DB, error) {
+	connector, err := primary.NewConnector(config, conns, every, at)
 	if err != nil {
 		return nil, err
 	}
@@ -267,7 +268,7 @@ func OpenPool(url string, conns int) (*sql.DB, migrations.Dialect, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	connector, err := newPrimary(config, conns, 0, &server{})
+	connector, err := primary.NewConnector(config, conns, 0, &primary.Server{})
 	if err != nil {
 		return nil, "", err
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/migrations"
+	"firsttap/repository/primary"
 	"firsttap/servertest"
 	"firsttap/testkit"
 )
@@ -41,8 +43,8 @@ func (db *database) readOnly(t testing.TB, on bool) {
 func mustBeUnavailable(t testing.TB, what string, err error) {
 	t.Helper()
 	mustBeError(t, what, err, dispatch.ErrUnavailable)
-	if !errors.Is(err, errReadOnly) {
-		t.Errorf("%s: got %v for another reason than %v", what, err, errReadOnly)
+	if !errors.Is(err, primary.ErrReadOnly) {
+		t.Errorf("%s: got %v for another reason than %v", what, err, primary.ErrReadOnly)
 	}
 }
 
@@ -186,71 +188,62 @@ func TestClaimsGoToTheNewServer(t *testing.T) {
 	}
 }
 
-// After a dial that leads to a read-only server, concurrent callers do not dial it again at once.
-func TestReadOnlyServerIsDialledNowAndThen(t *testing.T) {
-	eachOwn(t, func(t *testing.T, db *database) {
-		config, err := MySQLConfig(db.url)
-		must(t, err)
-		config.Timeout = 2 * testkit.Patience // of which the check whether the server is read-only has half
-		p, err := newPrimary(config, 8, 0, &server{})
-		must(t, err)
-		counted := &countedConnector{Connector: p.Connector}
-		p.Connector = counted
-		db.readOnly(t, true)
-		for range 3 {
-			if _, err := p.Connect(t.Context()); !errors.Is(err, errReadOnly) {
-				t.Fatal(err)
-			}
-			p.refused.Store(&refusal{time.Now().Add(time.Hour), errReadOnly}) // just now, however long this takes
-		}
-		if counted.dials != 1 {
-			t.Errorf("%d dials", counted.dials)
-		}
-	})
-}
+// A server stands still while another takes over, and goes on without knowing it. Nothing is answered from it, though all connections to
+// it were kept, and it takes writes.
+func TestASilentServerIsLeft(t *testing.T) {
+	t.Parallel()
+	replication := servertest.StartReplication(t, servertest.MariaDB)
+	u, err := url.Parse(replication.URL(t))
+	must(t, err)
+	old := migrated(t, u.String())
+	won, winner := old.add(t, nil), old.drivers(t, 1)[0]
+	old.mustAccept(t, won.ID, winner.ID)
+	replication.Follow()
 
-type countedConnector struct {
-	driver.Connector
-	dials int
-}
-
-func (c *countedConnector) Connect(ctx context.Context) (driver.Conn, error) {
-	c.dials++
-	return c.Connector.Connect(ctx)
-}
-
-// An idle connection ends at an age of its own.
-func TestConnectionsAge(t *testing.T) {
-	eachServer(t, func(t *testing.T, db *database) {
-		pool, err := db.general.DB()
-		must(t, err)
-		ends := map[time.Duration]bool{}
-		var closing []func() error
-		for range generalConns {
-			c, err := pool.Conn(t.Context())
-			must(t, err)
-			err = c.Raw(func(dialed any) error {
-				p := dialed.(*primaryConn)
-				if age := time.Until(p.expiresAt); age > maxConnAge || age < minConnAge-time.Minute {
-					t.Errorf("a connection ends in %v", age)
-				}
-				ends[p.expiresAt.Sub(p.checkedAt)] = true
-				p.expiresAt = time.Now()
-				return nil
-			})
-			must(t, err)
-			closing = append(closing, c.Close)
+	proxy := servertest.StartProxy(t, u.Host)
+	s := openWith(t, proxy.URL(u.String()), Options{Log: quiet, Patience: time.Second})
+	replays := func(ctx context.Context) error {
+		_, err := s.Claim(ctx, won.ID, winner.ID, rule(1))
+		return err
+	}
+	reads := func(ctx context.Context) error {
+		d, err := s.Dispatch(ctx, won.ID)
+		if err == nil && d.Round != 1 {
+			err = dispatch.ErrOfferStale
 		}
-		for _, closes := range closing {
-			must(t, closes())
+		return err
+	}
+	// So many ask at the same time that a pool has all its connections.
+	each := func(ask func(context.Context) error) (errs []error) {
+		errs = make([]error, 2*generalConns)
+		testkit.Together(len(errs), func(i int) { errs[i] = ask(t.Context()) })
+		return errs
+	}
+	for _, err := range slices.Concat(each(replays), each(reads)) {
+		if err != nil && !errors.Is(err, dispatch.ErrUnavailable) {
+			t.Fatal(err)
 		}
-		if len(ends) != generalConns {
-			t.Errorf("%d connections have %d ages", generalConns, len(ends))
+	}
+	replication.Primary.Freeze()
+	if err := s.Ping(t.Context()); err == nil { // as the probe does each second
+		t.Fatal("a frozen server has answered")
+	}
+	replication.Promote()
+	proxy.Redirect(replication.Replica.Addr())
+	u.Host = replication.Replica.Addr()
+	moved := &database{Store: open(t, u.String())}
+	moved.mustUpdate(t, won.ID, withdraw)
+	replication.Primary.Thaw()
+	for _, err := range slices.Concat(each(replays), each(reads)) {
+		if err == nil {
+			t.Fatal("an answer from the old server")
 		}
-		if n := pool.Stats().OpenConnections; n != 0 {
-			t.Errorf("%d connections outlive their time", n)
+	}
+	testkit.Retry(t, func() error {
+		if err := reads(t.Context()); !errors.Is(err, dispatch.ErrOfferStale) {
+			return fmt.Errorf("the new server is not used: %w", err)
 		}
-		must(t, db.Ping(t.Context()))
+		return nil
 	})
 }
 
@@ -274,7 +267,7 @@ func TestReadOnlyErrorsEndTheConnection(t *testing.T) {
 	mustBeError(t, "a write", errorOf(c.ExecContext(t.Context(), "UPDATE drivers SET version = version")), driver.ErrBadConn)
 	_ = c.Close() // so that the pool is free, whatever became of it
 	testkit.Retry(t, func() error {
-		if err := errorOf(pool.Exec("UPDATE drivers SET version = version")); !errors.Is(err, errReadOnly) {
+		if err := errorOf(pool.Exec("UPDATE drivers SET version = version")); !errors.Is(err, primary.ErrReadOnly) {
 			return errors.Join(errors.New("a write by a new connection is not refused, or for another reason"), err)
 		}
 		return nil
@@ -376,7 +369,7 @@ func TestProbeForgets(t *testing.T) {
 		}
 		at(0, true) // from the start
 		at(time.Minute, true)
-		become(func() error { return errReadOnly })
+		become(func() error { return primary.ErrReadOnly })
 		at(probeInterval, false)
 		become(func() error { return nil })
 		at(probeInterval, true)

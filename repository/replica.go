@@ -17,6 +17,7 @@ import (
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
+	"firsttap/repository/primary"
 )
 
 const (
@@ -139,7 +140,7 @@ func (s *Store) openReplica(url, version string) error {
 		places: make(chan struct{}, replicaConns),
 	}
 	s.closers = append(s.closers, r.pool.Close)
-	r.pool.SetConnMaxLifetime(maxConnAge) // the address may lead to another replica
+	r.pool.SetConnMaxLifetime(primary.MaxConnAge) // the address may lead to another replica
 	without := gormConfig()
 	without.DisableAutomaticPing = true
 	r.db, err = gorm.Open(gormmysql.New(gormmysql.Config{Conn: r.pool, SkipInitializeWithVersion: true}), without)

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"firsttap/dispatch"
 	"firsttap/servertest"
 	"firsttap/testkit"
@@ -326,7 +328,11 @@ func TestListsFromAGroup(t *testing.T) {
 // Of the reads that meet a replica that was left, one tries it when the pause is over. Only that one brings it back.
 func TestOneReadTriesTheReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &replica{pool: sql.OpenDB(&slowServer{}), pause: replicaPause, log: quiet}
+		connector, err := mysql.NewConnector(mysql.NewConfig())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &replica{pool: sql.OpenDB(connector), pause: replicaPause, log: quiet}
 		defer r.pool.Close()
 		must := func(trial, ok bool) {
 			t.Helper()

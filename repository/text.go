@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"firsttap/repository/primary"
 )
 
 // text is the SQL of a kind of server. Statements are text that all of them understand, but for words in braces, which stand for what
@@ -35,13 +37,13 @@ const mysqlNow = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 
 var (
 	mysqlText = text{
-		now: func() string { return mysqlNow }, readOnly: readOnlySQL,
+		now: func() string { return mysqlNow }, readOnly: primary.ReadOnlySQL,
 		forShare: "LOCK IN SHARE MODE", // MariaDB has no FOR SHARE
 		// This needs READ COMMITTED: under REPEATABLE READ the UPDATE that follows waits for any open transaction.
 		skipLocked: "FOR UPDATE SKIP LOCKED",
 	}
 	// TiDB has no shared locks. It reads SKIP LOCKED and locks nothing: two relays would lease the same rows. So they wait for each other.
-	tidbText = text{now: mysqlText.now, readOnly: readOnlySQL, forShare: "FOR UPDATE", skipLocked: "FOR UPDATE"}
+	tidbText = text{now: mysqlText.now, readOnly: primary.ReadOnlySQL, forShare: "FOR UPDATE", skipLocked: "FOR UPDATE"}
 	// SQLite's reads are never old, its transactions lock the file, and it chooses these indexes itself.
 	sqliteText = text{now: func() string { return strconv.FormatInt(time.Now().UnixMicro(), 10) }, readOnly: "0 = 1", sqlite: true}
 )

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	driver "github.com/go-sql-driver/mysql"
+
+	"firsttap/repository/primary"
 )
 
 // retryPause is the time between two attempts to reach a database.
@@ -64,5 +66,5 @@ func passes(err error) bool {
 	}
 	var n net.Error
 	return errors.As(err, &n) || errors.Is(err, driver.ErrInvalidConn) || errors.Is(err, sqldriver.ErrBadConn) || errors.Is(err, io.EOF) ||
-		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errReadOnly) || isBusy(err)
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, primary.ErrReadOnly) || isBusy(err)
 }

@@ -21,6 +21,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/doctor"
+	"firsttap/repository/primary"
 	"firsttap/servertest"
 	"firsttap/testkit"
 )
@@ -36,7 +37,7 @@ func TestWhatPasses(t *testing.T) {
 		serverSays(1040, "08004"), serverSays(1053, "08S01"), serverSays(1158, "08S01"), serverSays(1161, "08S01"), serverSays(1184, "08S01"), serverSays(1047, "08S01"),
 		serverSays(1203, "42000"), serverSays(1226, "42000"), serverSays(1129, "HY000"), serverSays(1041, "HY000"), serverSays(1927, "70100"),
 		&net.DNSError{Err: "server misbehaving", IsTemporary: true}, &net.OpError{Op: "dial", Err: errors.New("connection refused")},
-		driver.ErrInvalidConn, errReadOnly, context.DeadlineExceeded, unavailable(serverSays(1040, "08004")),
+		driver.ErrInvalidConn, primary.ErrReadOnly, context.DeadlineExceeded, unavailable(serverSays(1040, "08004")),
 	} {
 		if !passes(err) {
 			t.Errorf("%v is not waited for", err)

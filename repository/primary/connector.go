@@ -1,4 +1,10 @@
-package repository
+// Package primary connects to the server at an address as long as that takes writes.
+//
+// Behind the address another server may take over at any time. The old one, a replica from then on, keeps its connections and goes on
+// answering from old data, so a pool of this connector checks a connection when it takes it, and a pool's connections are all closed when
+// the server is found to be read-only or does not answer. A server also never has more connections of a pool than the pool may have,
+// although it goes on with statements whose answers were given up.
+package primary
 
 import (
 	"context"
@@ -16,7 +22,7 @@ import (
 const (
 	// A connection is closed at a random age between these, so that a pool does not lose all connections at once. The
 	// maximum bounds how long an instance uses a server that its address no longer leads to and that still takes writes.
-	minConnAge, maxConnAge = 3 * time.Minute, 5 * time.Minute
+	minConnAge, MaxConnAge = 3 * time.Minute, 5 * time.Minute
 	// redialPause is how long Connect fails at once after a dial has led to a server that can't be used.
 	redialPause = 100 * time.Millisecond
 	// suspectPause is the least time between two suspicions: a slow server loses its connections at most that often.
@@ -30,13 +36,13 @@ const (
 	doubtedAge = 500 * time.Millisecond
 )
 
-// errReadOnly means that the server at the database's address takes no writes: it is a replica, or is becoming one, and its
+// ErrReadOnly means that the server at the database's address takes no writes: it is a replica, or is becoming one, and its
 // answers may be old.
-var errReadOnly = errors.New("the database server is read-only")
+var ErrReadOnly = errors.New("the database server is read-only")
 
-// server is the server at the database's address, as the pools of a Store know it: another one may take over there. It is safe for
+// Server is the server at the database's address, as the pools of a Store know it: another one may take over there. It is safe for
 // concurrent use.
-type server struct {
+type Server struct {
 	// generation counts how often another server may have taken over: the one in use was read-only, or did not answer. Connections of an
 	// earlier generation are closed.
 	generation atomic.Int64
@@ -44,29 +50,29 @@ type server struct {
 	suspectedAt atomic.Pointer[time.Time]
 }
 
-// leave makes the pools close every connection that they have now.
-func (s *server) leave() { s.generation.Add(1) }
+// Leave makes the pools close every connection that they have now.
+func (s *Server) Leave() { s.generation.Add(1) }
 
-// suspect is leave for a server that did not answer, at most once in suspectPause. A server that stood still may go on without knowing
+// suspect is Leave for a server that did not answer, at most once in suspectPause. A server that stood still may go on without knowing
 // that another has taken over, and then takes writes and answers from old data.
-func (s *server) suspect() {
+func (s *Server) suspect() {
 	last, now := s.suspectedAt.Load(), time.Now()
 	if (last == nil || now.Sub(*last) >= suspectPause) && s.suspectedAt.CompareAndSwap(last, &now) {
-		s.leave()
+		s.Leave()
 	}
 }
 
 // suspectedSince reports whether the server was suspected after that time.
-func (s *server) suspectedSince(at time.Time) bool {
+func (s *Server) suspectedSince(at time.Time) bool {
 	last := s.suspectedAt.Load()
 	return last != nil && last.After(at)
 }
 
-// primaryConnector connects only to servers that take writes. A demoted server keeps its connections and goes on answering
+// Connector connects only to servers that take writes. A demoted server keeps its connections and goes on answering
 // from old data, so the pool checks a connection again when it takes it.
 //
 // Read-only errors are not enough: reads get none, nor do accounts with the privilege to write to a read-only server.
-type primaryConnector struct {
+type Connector struct {
 	driver.Connector
 	// recheckAfter is how old the last check may be when a connection is taken from the pool: 0 checks each time, a negative
 	// value never, for statements that contain the check.
@@ -74,7 +80,7 @@ type primaryConnector struct {
 	// checkTimeout bounds the check whether the server takes writes: a frozen server must not delay a caller, for each connection
 	// that is tried, more than a dial does.
 	checkTimeout time.Duration
-	server       *server
+	server       *Server
 	// refused is what a dial last found out that keeps the server from being used.
 	refused atomic.Pointer[refusal]
 	pool    poolLimit
@@ -85,27 +91,27 @@ type refusal struct {
 	err error
 }
 
-const neverRecheck = -1 * time.Second
+const NeverRecheck = -1 * time.Second
 
-// readOnlySQL is the SQL for whether a server takes no writes: a replica, or one of Aurora's readers. The variables are
+// ReadOnlySQL is the SQL for whether a server takes no writes: a replica, or one of Aurora's readers. The variables are
 // compared as text: MariaDB 12 has words instead of 0 and 1, and a word compared with a number counts as 0.
-const readOnlySQL = "(CONCAT(@@GLOBAL.read_only) NOT IN ('0', 'OFF') OR CONCAT(@@GLOBAL.innodb_read_only) NOT IN ('0', 'OFF'))"
+const ReadOnlySQL = "(CONCAT(@@GLOBAL.read_only) NOT IN ('0', 'OFF') OR CONCAT(@@GLOBAL.innodb_read_only) NOT IN ('0', 'OFF'))"
 
-// newPrimary returns a connector to the server at config's address, for a pool of so many connections. It does not connect.
-func newPrimary(config *mysql.Config, conns int, every time.Duration, s *server) (*primaryConnector, error) {
+// NewConnector returns a connector to the server at config's address, for a pool of so many connections. It does not connect.
+func NewConnector(config *mysql.Config, conns int, every time.Duration, s *Server) (*Connector, error) {
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, err
 	}
-	return &primaryConnector{
+	return &Connector{
 		Connector: connector, server: s, recheckAfter: every, checkTimeout: config.Timeout / 2, pool: poolLimit{conns: conns},
 	}, nil
 }
 
-// Connect implements driver.Connector. It returns errReadOnly if the server takes no writes, and errGivenUp if it still executes statements
+// Connect implements driver.Connector. It returns ErrReadOnly if the server takes no writes, and errGivenUp if it still executes statements
 // that were given up, so that with this connection it would have more of this pool than the pool may have. If the server is suspected and the dial is
 // slow, it dials once more: the first dial may have waited for a server that has been replaced meanwhile.
-func (p *primaryConnector) Connect(ctx context.Context) (driver.Conn, error) {
+func (p *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	began := time.Now()
 	c, err := p.dial(ctx)
 	took := time.Since(began)
@@ -122,7 +128,7 @@ func (p *primaryConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return c, nil
 }
 
-func (p *primaryConnector) dial(ctx context.Context) (*primaryConn, error) {
+func (p *Connector) dial(ctx context.Context) (*conn, error) {
 	if refused := p.refused.Load(); refused != nil && time.Since(refused.at) < redialPause {
 		return nil, refused.err
 	}
@@ -136,23 +142,23 @@ func (p *primaryConnector) dial(ctx context.Context) (*primaryConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	whole, ok := dialed.(conn)
+	whole, ok := dialed.(driverConn)
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("%T lacks a method", dialed), dialed.Close())
 	}
 	now := time.Now()
-	age := minConnAge + rand.N(maxConnAge-minConnAge)
+	age := minConnAge + rand.N(MaxConnAge-minConnAge)
 	if p.server.suspectedSince(now.Add(-doubtFor)) {
 		age = doubtedAge/2 + rand.N(doubtedAge/2)
 	}
-	c := &primaryConn{conn: whole, primary: p, generation: generation, checkedAt: now, expiresAt: now.Add(age)}
+	c := &conn{driverConn: whole, connector: p, generation: generation, checkedAt: now, expiresAt: now.Add(age)}
 	p.pool.opened()
 	var unusable error
 	switch readOnly, err := c.isReadOnly(ctx); {
 	case err != nil:
 		return nil, errors.Join(fmt.Errorf("the query whether the server takes writes: %w", err), c.Close())
 	case readOnly:
-		unusable = errReadOnly
+		unusable = ErrReadOnly
 	default:
 		if unusable, err = p.pool.check(ctx, c); err != nil {
 			return nil, errors.Join(fmt.Errorf("the query for statements that were given up: %w", err), c.Close())
@@ -165,8 +171,8 @@ func (p *primaryConnector) dial(ctx context.Context) (*primaryConn, error) {
 	return c, nil
 }
 
-// conn are the interfaces of the driver's connections that database/sql looks for.
-type conn interface {
+// driverConn are the interfaces of the driver's connections that database/sql looks for.
+type driverConn interface {
 	driver.Conn
 	driver.ConnBeginTx
 	driver.ConnPrepareContext
@@ -178,10 +184,10 @@ type conn interface {
 	driver.Validator
 }
 
-// primaryConn is a connection to a server that took writes when it was checked.
-type primaryConn struct {
-	conn
-	primary    *primaryConnector
+// conn is a connection to a server that took writes when it was checked.
+type conn struct {
+	driverConn
+	connector  *Connector
 	generation int64
 	checkedAt  time.Time
 	expiresAt  time.Time
@@ -192,15 +198,15 @@ type primaryConn struct {
 }
 
 // Close implements driver.Conn.
-func (c *primaryConn) Close() error {
-	c.primary.pool.closed(c)
-	return c.conn.Close()
+func (c *conn) Close() error {
+	c.connector.pool.closed(c)
+	return c.driverConn.Close()
 }
 
 // ResetSession implements driver.SessionResetter: the pool calls it when it takes the connection, but not for the first time. Only after
 // ErrBadConn does the pool close the connection and take or dial another.
-func (c *primaryConn) ResetSession(ctx context.Context) error {
-	if err := c.conn.ResetSession(ctx); err != nil {
+func (c *conn) ResetSession(ctx context.Context) error {
+	if err := c.driverConn.ResetSession(ctx); err != nil {
 		return err
 	}
 	c.taken = true
@@ -208,53 +214,53 @@ func (c *primaryConn) ResetSession(ctx context.Context) error {
 }
 
 // QueryContext implements driver.QueryerContext.
-func (c *primaryConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Rows, err error) {
+func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Rows, err error) {
 	if err := c.checkFirst(ctx); err != nil {
 		return nil, err
 	}
 	asked := time.Now()
-	if c.primary.recheckAfter >= 0 { // the connection has been checked, and a read may be slow
+	if c.connector.recheckAfter >= 0 { // the connection has been checked, and a read may be slow
 		asked = time.Time{}
 	}
 	defer c.answered(asked, &err)
-	return c.conn.QueryContext(ctx, query, args)
+	return c.driverConn.QueryContext(ctx, query, args)
 }
 
 // ExecContext implements driver.ExecerContext.
-func (c *primaryConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Result, err error) {
+func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Result, err error) {
 	if err := c.checkFirst(ctx); err != nil {
 		return nil, err
 	}
 	defer c.answered(time.Now(), &err)
-	return c.conn.ExecContext(ctx, query, args)
+	return c.driverConn.ExecContext(ctx, query, args)
 }
 
 // BeginTx implements driver.ConnBeginTx.
-func (c *primaryConn) BeginTx(ctx context.Context, o driver.TxOptions) (_ driver.Tx, err error) {
+func (c *conn) BeginTx(ctx context.Context, o driver.TxOptions) (_ driver.Tx, err error) {
 	if err := c.checkFirst(ctx); err != nil {
 		return nil, err
 	}
 	defer c.answered(time.Now(), &err)
-	tx, err := c.conn.BeginTx(ctx, o)
+	begun, err := c.driverConn.BeginTx(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	return primaryTx{tx, c}, nil
+	return tx{begun, c}, nil
 }
 
-type primaryTx struct {
+type tx struct {
 	driver.Tx
-	conn *primaryConn
+	conn *conn
 }
 
 // Commit implements driver.Tx.
-func (t primaryTx) Commit() (err error) {
+func (t tx) Commit() (err error) {
 	defer t.conn.answered(time.Now(), &err)
 	return t.Tx.Commit()
 }
 
-// notPrepared is the error number of a Galera server without the majority.
-const notPrepared = 1047
+// NotPrepared is the error number of a Galera server without the majority.
+const NotPrepared = 1047
 
 // answered is deferred by what waits for the server's answer since asked; zero means that it may take any time. It suspects a server that
 // gave no answer in time, or that is without the majority of its cluster: a group's primary that is cut off from the others answers reads,
@@ -263,27 +269,27 @@ const notPrepared = 1047
 //
 // It also turns a panic of the driver into a lost reply: the driver panics on some malformed answers, as a MariaDB of a Galera cluster
 // gives when another server's change aborts a procedure. With the panic, database/sql would wait for ever for the connection's lock.
-func (c *primaryConn) answered(asked time.Time, err *error) {
+func (c *conn) answered(asked time.Time, err *error) {
 	if why := recover(); why != nil {
 		c.broken = true
 		*err = fmt.Errorf("%w: the answer can't be read: %v", mysql.ErrInvalidConn, why)
 		return
 	}
 	c.unanswered = *err != nil && !errors.As(*err, new(*mysql.MySQLError)) && !errors.Is(*err, driver.ErrBadConn)
-	if *err == nil || c.generation != c.primary.server.generation.Load() {
+	if *err == nil || c.generation != c.connector.server.generation.Load() {
 		return
 	}
 	message := (*mysql.MySQLError)(nil)
 	silent := !errors.As(*err, &message) && !errors.Is(*err, context.Canceled) && !errors.Is(*err, driver.ErrBadConn) &&
-		!asked.IsZero() && time.Since(asked) >= c.primary.checkTimeout
-	if silent || message != nil && message.Number == notPrepared {
-		c.primary.server.suspect()
+		!asked.IsZero() && time.Since(asked) >= c.connector.checkTimeout
+	if silent || message != nil && message.Number == NotPrepared {
+		c.connector.server.suspect()
 	}
 }
 
 // checkFirst checks a connection before its first use. The pool calls ResetSession only from the second use on, and a connection may wait
 // in the pool before the first: the pool had given its caller another one meanwhile.
-func (c *primaryConn) checkFirst(ctx context.Context) error {
+func (c *conn) checkFirst(ctx context.Context) error {
 	if c.taken {
 		return nil
 	}
@@ -291,29 +297,29 @@ func (c *primaryConn) checkFirst(ctx context.Context) error {
 	if c.isOld() {
 		return driver.ErrBadConn
 	}
-	if time.Since(c.checkedAt) < max(redialPause, c.primary.recheckAfter) {
+	if time.Since(c.checkedAt) < max(redialPause, c.connector.recheckAfter) {
 		return nil
 	}
 	return c.check(ctx)
 }
 
 // check returns ErrBadConn unless the server takes writes, as far as the last check is not too old.
-func (c *primaryConn) check(ctx context.Context) error {
+func (c *conn) check(ctx context.Context) error {
 	if c.isOld() {
 		return driver.ErrBadConn
 	}
-	if c.primary.recheckAfter < 0 || time.Since(c.checkedAt) < c.primary.recheckAfter {
+	if c.connector.recheckAfter < 0 || time.Since(c.checkedAt) < c.connector.recheckAfter {
 		return nil
 	}
 	asked := time.Now()
 	switch readOnly, err := c.isReadOnly(ctx); {
 	case err != nil:
-		if time.Since(asked) >= c.primary.checkTimeout {
-			c.primary.server.suspect()
+		if time.Since(asked) >= c.connector.checkTimeout {
+			c.connector.server.suspect()
 		}
 		return driver.ErrBadConn
 	case readOnly:
-		c.primary.server.leave()
+		c.connector.server.Leave()
 		return driver.ErrBadConn
 	}
 	c.checkedAt = asked
@@ -321,27 +327,27 @@ func (c *primaryConn) check(ctx context.Context) error {
 }
 
 // IsValid implements driver.Validator: the pool calls it when the connection is returned.
-func (c *primaryConn) IsValid() bool {
-	return !c.broken && c.conn.IsValid() && !c.isOld()
+func (c *conn) IsValid() bool {
+	return !c.broken && c.driverConn.IsValid() && !c.isOld()
 }
 
 // isOld reports whether the connection is not to be used any more: another server may have taken over since it was dialed.
-func (c *primaryConn) isOld() bool {
-	return c.generation != c.primary.server.generation.Load() || !time.Now().Before(c.expiresAt)
+func (c *conn) isOld() bool {
+	return c.generation != c.connector.server.generation.Load() || !time.Now().Before(c.expiresAt)
 }
 
 // isReadOnly asks the server whether it takes no writes.
-func (c *primaryConn) isReadOnly(ctx context.Context) (readOnly bool, err error) {
+func (c *conn) isReadOnly(ctx context.Context) (readOnly bool, err error) {
 	// A caller whose context ends during the check would cost the pool a good connection.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.primary.checkTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.connector.checkTimeout)
 	defer cancel()
-	query, answer := "SELECT "+readOnlySQL, make([]driver.Value, 3)
+	query, answer := "SELECT "+ReadOnlySQL, make([]driver.Value, 3)
 	if c.session.id != 0 {
 		answer = answer[:1]
 	} else {
 		query += ", CONNECTION_ID(), CONCAT(@@hostname, ' ', @@port, ' ', @@server_id)"
 	}
-	rows, err := c.conn.QueryContext(ctx, query, nil)
+	rows, err := c.driverConn.QueryContext(ctx, query, nil)
 	if err != nil {
 		return false, err
 	}

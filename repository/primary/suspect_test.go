@@ -1,58 +1,51 @@
-package repository
+package primary
 
 import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 	"io"
-	"net/url"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
-
-	"firsttap/dispatch"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // suspectBubble runs the test in a bubble. The server of its connector answers at once, until the test makes it slow.
-func suspectBubble(t *testing.T, test func(t *testing.T, p *primaryConnector, s *slowServer)) {
+func suspectBubble(t *testing.T, test func(t *testing.T, p *Connector, s *slowServer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &slowServer{}
-		test(t, &primaryConnector{Connector: s, server: &server{}, checkTimeout: time.Second, pool: poolLimit{conns: 8}}, s)
+		test(t, &Connector{Connector: s, server: &Server{}, checkTimeout: time.Second, pool: poolLimit{conns: 8}}, s)
 	})
 }
 
-func dialed(t *testing.T, p *primaryConnector) *primaryConn {
+func dialed(t *testing.T, p *Connector) *conn {
 	t.Helper()
 	c, err := p.Connect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.(*primaryConn)
+	return c.(*conn)
 }
 
 // A server is suspected when it does not answer a check or a dial in time, at most once a second, and then the connections from before are
 // closed.
 func TestSuspicion(t *testing.T) {
-	for name, ask := range map[string]func(t *testing.T, p *primaryConnector, c *primaryConn){
-		"a check": func(t *testing.T, _ *primaryConnector, c *primaryConn) {
-			mustBeError(t, "the check", c.ResetSession(t.Context()), driver.ErrBadConn)
+	for name, ask := range map[string]func(t *testing.T, p *Connector, c *conn){
+		"a check": func(t *testing.T, _ *Connector, c *conn) {
+			mustBe(t, "the check", c.ResetSession(t.Context()), driver.ErrBadConn)
 		},
-		"a dial": func(t *testing.T, p *primaryConnector, _ *primaryConn) {
+		"a dial": func(t *testing.T, p *Connector, _ *conn) {
 			if _, err := p.Connect(t.Context()); err == nil {
 				t.Error("the dial did not fail")
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			suspectBubble(t, func(t *testing.T, p *primaryConnector, s *slowServer) {
+			suspectBubble(t, func(t *testing.T, p *Connector, s *slowServer) {
 				idle, asked := dialed(t, p), dialed(t, p)
 				s.handshake, s.answer, s.fails = time.Second, time.Minute, true
 				ask(t, p, asked)
@@ -79,15 +72,15 @@ func TestSuspicion(t *testing.T) {
 // sends an error message, or if the caller cancels.
 func TestUnansweredStatement(t *testing.T) {
 	refused := &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded"}
-	execute := func(ctx context.Context, c *primaryConn) error {
+	execute := func(ctx context.Context, c *conn) error {
 		_, err := c.ExecContext(ctx, "DO 1", nil)
 		return err
 	}
-	query := func(ctx context.Context, c *primaryConn) error {
+	query := func(ctx context.Context, c *conn) error {
 		_, err := c.QueryContext(ctx, "SELECT 1", nil)
 		return err
 	}
-	commit := func(ctx context.Context, c *primaryConn) error {
+	commit := func(ctx context.Context, c *conn) error {
 		tx, err := c.BeginTx(ctx, driver.TxOptions{})
 		if err != nil {
 			return err
@@ -95,7 +88,7 @@ func TestUnansweredStatement(t *testing.T) {
 		return tx.Commit()
 	}
 	for name, c := range map[string]struct {
-		do     func(context.Context, *primaryConn) error
+		do     func(context.Context, *conn) error
 		answer time.Duration
 		says   error
 		giveUp error
@@ -111,11 +104,11 @@ func TestUnansweredStatement(t *testing.T) {
 		"a connection that breaks early":  {do: execute, answer: 400 * time.Millisecond, says: io.ErrUnexpectedEOF},
 		"a statement that takes its time": {do: execute, answer: 900 * time.Millisecond},
 		"a server that became read-only":  {do: execute, answer: 900 * time.Millisecond, says: driver.ErrBadConn},
-		"a server without the majority":   {do: execute, says: &mysql.MySQLError{Number: notPrepared}, want: 1},
+		"a server without the majority":   {do: execute, says: &mysql.MySQLError{Number: NotPrepared}, want: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			suspectBubble(t, func(t *testing.T, p *primaryConnector, s *slowServer) {
-				p.checkTimeout, p.recheckAfter = time.Second/2, neverRecheck
+			suspectBubble(t, func(t *testing.T, p *Connector, s *slowServer) {
+				p.checkTimeout, p.recheckAfter = time.Second/2, NeverRecheck
 				if c.checks {
 					p.recheckAfter = 0
 				}
@@ -139,7 +132,7 @@ func TestUnansweredStatement(t *testing.T) {
 
 // A connection from before the last suspicion causes no other one: the server that has taken over is not to blame.
 func TestOldConnectionIsNotAnswered(t *testing.T) {
-	suspectBubble(t, func(t *testing.T, p *primaryConnector, s *slowServer) {
+	suspectBubble(t, func(t *testing.T, p *Connector, s *slowServer) {
 		tx, err := dialed(t, p).BeginTx(t.Context(), driver.TxOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -155,8 +148,8 @@ func TestOldConnectionIsNotAnswered(t *testing.T) {
 
 // A connection that was dialed shortly after a suspicion may lead to the suspected server, so it is used for half a second at most.
 func TestDoubtedConnection(t *testing.T) {
-	suspectBubble(t, func(t *testing.T, p *primaryConnector, _ *slowServer) {
-		usable := func(c *primaryConn) bool { return c.IsValid() && c.ResetSession(t.Context()) == nil }
+	suspectBubble(t, func(t *testing.T, p *Connector, _ *slowServer) {
+		usable := func(c *conn) bool { return c.IsValid() && c.ResetSession(t.Context()) == nil }
 		p.server.suspect()
 		for range doubtFor / doubtedAge {
 			c := dialed(t, p)
@@ -178,7 +171,7 @@ func TestDoubtedConnection(t *testing.T) {
 
 // A server is not suspected if it refuses a dial, or if the caller cancels a dial early.
 func TestNoSuspicion(t *testing.T) {
-	suspectBubble(t, func(t *testing.T, p *primaryConnector, s *slowServer) {
+	suspectBubble(t, func(t *testing.T, p *Connector, s *slowServer) {
 		idle := dialed(t, p)
 		s.handshake, s.fails = p.checkTimeout-time.Millisecond, true
 		if _, err := p.Connect(t.Context()); err == nil {
@@ -188,7 +181,7 @@ func TestNoSuspicion(t *testing.T) {
 		brief, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		_, err := p.Connect(brief)
-		mustBeError(t, "a dial whose caller gives up", err, context.DeadlineExceeded)
+		mustBe(t, "a dial whose caller gives up", err, context.DeadlineExceeded)
 		if !idle.IsValid() {
 			t.Error("a connection is given up")
 		}
@@ -209,14 +202,14 @@ func TestASlowDialIsRepeated(t *testing.T) {
 		"very slow, with a suspicion before it": {time.Second, 2 * suspectFor, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			suspectBubble(t, func(t *testing.T, p *primaryConnector, s *slowServer) {
+			suspectBubble(t, func(t *testing.T, p *Connector, s *slowServer) {
 				if c.after > 0 {
 					p.server.suspect()
 					time.Sleep(c.after)
 				}
 				s.handshake = c.takes
 				got := dialed(t, p)
-				if len(s.dialed) != c.dials || got.conn != driver.Conn(s.dialed[c.dials-1]) {
+				if len(s.dialed) != c.dials || got.driverConn != driver.Conn(s.dialed[c.dials-1]) {
 					t.Errorf("%d dials, want the connection of dial %d", len(s.dialed), c.dials)
 				}
 				for _, first := range s.dialed[:c.dials-1] {
@@ -231,21 +224,21 @@ func TestASlowDialIsRepeated(t *testing.T) {
 
 // A connection that nobody has taken since it was dialed is checked before its first use.
 func TestFirstUseIsChecked(t *testing.T) {
-	uses := map[string]func(ctx context.Context, c *primaryConn) error{
-		"a query":       func(ctx context.Context, c *primaryConn) error { return errorOf(c.QueryContext(ctx, "SELECT 1", nil)) },
-		"a statement":   func(ctx context.Context, c *primaryConn) error { return errorOf(c.ExecContext(ctx, "DO 0", nil)) },
-		"a transaction": func(ctx context.Context, c *primaryConn) error { return errorOf(c.BeginTx(ctx, driver.TxOptions{})) },
+	uses := map[string]func(ctx context.Context, c *conn) error{
+		"a query":       func(ctx context.Context, c *conn) error { return errorOf(c.QueryContext(ctx, "SELECT 1", nil)) },
+		"a statement":   func(ctx context.Context, c *conn) error { return errorOf(c.ExecContext(ctx, "DO 0", nil)) },
+		"a transaction": func(ctx context.Context, c *conn) error { return errorOf(c.BeginTx(ctx, driver.TxOptions{})) },
 	}
 	for name, use := range uses {
 		t.Run(name, func(t *testing.T) {
-			suspectBubble(t, func(t *testing.T, p *primaryConnector, s *slowServer) {
+			suspectBubble(t, func(t *testing.T, p *Connector, s *slowServer) {
 				old := dialed(t, p)
-				p.server.leave()
-				mustBeError(t, name+" by an old connection", use(t.Context(), old), driver.ErrBadConn)
+				p.server.Leave()
+				mustBe(t, name+" by an old connection", use(t.Context(), old), driver.ErrBadConn)
 				waited := dialed(t, p)
 				time.Sleep(time.Minute)
 				s.answer = time.Minute
-				mustBeError(t, name+" by one that has waited", use(t.Context(), waited), driver.ErrBadConn)
+				mustBe(t, name+" by one that has waited", use(t.Context(), waited), driver.ErrBadConn)
 			})
 		})
 	}
@@ -254,75 +247,25 @@ func TestFirstUseIsChecked(t *testing.T) {
 // An answer on which the driver panics is a lost reply. The connection is closed, and no goroutine waits for ever.
 func TestUnreadableAnswer(t *testing.T) {
 	s := &slowServer{}
-	pool := sql.OpenDB(&primaryConnector{Connector: s, server: &server{}, checkTimeout: time.Minute, recheckAfter: neverRecheck, pool: poolLimit{conns: 8}})
+	pool := sql.OpenDB(&Connector{Connector: s, server: &Server{}, checkTimeout: time.Minute, recheckAfter: NeverRecheck, pool: poolLimit{conns: 8}})
 	defer pool.Close()
 	c, err := pool.Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.panics = true
-	mustBeError(t, "the answer", errorOf(c.QueryContext(t.Context(), "CALL p()")), mysql.ErrInvalidConn)
+	mustBe(t, "the answer", errorOf(c.QueryContext(t.Context(), "CALL p()")), mysql.ErrInvalidConn)
 	_ = c.Close()
 	if n := pool.Stats().OpenConnections; n != 0 {
 		t.Errorf("%d connections stay open", n)
 	}
 }
 
-// A server stands still while another takes over, and goes on without knowing it. Nothing is answered from it, though all connections to
-// it were kept, and it takes writes.
-func TestASilentServerIsLeft(t *testing.T) {
-	t.Parallel()
-	replication := servertest.StartReplication(t, servertest.MariaDB)
-	u, err := url.Parse(replication.URL(t))
-	must(t, err)
-	old := migrated(t, u.String())
-	won, winner := old.add(t, nil), old.drivers(t, 1)[0]
-	old.mustAccept(t, won.ID, winner.ID)
-	replication.Follow()
-
-	proxy := servertest.StartProxy(t, u.Host)
-	s := openWith(t, proxy.URL(u.String()), Options{Log: quiet, Patience: time.Second})
-	replays := func(ctx context.Context) error {
-		_, err := s.Claim(ctx, won.ID, winner.ID, rule(1))
-		return err
+func mustBe(t testing.TB, what string, got, want error) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Errorf("%s: got %v, want %v", what, got, want)
 	}
-	reads := func(ctx context.Context) error {
-		d, err := s.Dispatch(ctx, won.ID)
-		if err == nil && d.Round != 1 {
-			err = dispatch.ErrOfferStale
-		}
-		return err
-	}
-	// So many ask at the same time that a pool has all its connections.
-	each := func(ask func(context.Context) error) (errs []error) {
-		errs = make([]error, 2*generalConns)
-		testkit.Together(len(errs), func(i int) { errs[i] = ask(t.Context()) })
-		return errs
-	}
-	for _, err := range slices.Concat(each(replays), each(reads)) {
-		if err != nil && !errors.Is(err, dispatch.ErrUnavailable) {
-			t.Fatal(err)
-		}
-	}
-	replication.Primary.Freeze()
-	if err := s.Ping(t.Context()); err == nil { // as the probe does each second
-		t.Fatal("a frozen server has answered")
-	}
-	replication.Promote()
-	proxy.Redirect(replication.Replica.Addr())
-	u.Host = replication.Replica.Addr()
-	moved := &database{Store: open(t, u.String())}
-	moved.mustUpdate(t, won.ID, withdraw)
-	replication.Primary.Thaw()
-	for _, err := range slices.Concat(each(replays), each(reads)) {
-		if err == nil {
-			t.Fatal("an answer from the old server")
-		}
-	}
-	testkit.Retry(t, func() error {
-		if err := reads(t.Context()); !errors.Is(err, dispatch.ErrOfferStale) {
-			return fmt.Errorf("the new server is not used: %w", err)
-		}
-		return nil
-	})
 }
+
+func errorOf[T any](_ T, err error) error { return err }

@@ -1,4 +1,4 @@
-package repository
+package primary
 
 import (
 	"context"
@@ -39,7 +39,7 @@ func wait(ctx context.Context, d time.Duration) error {
 }
 
 type slowConn struct {
-	conn
+	driverConn
 	server *slowServer
 	closed bool
 }

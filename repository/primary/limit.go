@@ -1,4 +1,4 @@
-package repository
+package primary
 
 import (
 	"context"
@@ -56,7 +56,7 @@ func (l *poolLimit) opened() {
 	l.open++
 }
 
-func (l *poolLimit) closed(c *primaryConn) {
+func (l *poolLimit) closed(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open--
@@ -66,7 +66,7 @@ func (l *poolLimit) closed(c *primaryConn) {
 }
 
 // check forgets the sessions that the server of c does not have any more. unusable is errGivenUp if the others leave no room for c.
-func (l *poolLimit) check(ctx context.Context, c *primaryConn) (unusable, err error) {
+func (l *poolLimit) check(ctx context.Context, c *conn) (unusable, err error) {
 	l.mu.Lock()
 	asked := slices.Clone(l.givenUp)
 	l.mu.Unlock()
@@ -91,10 +91,10 @@ func (l *poolLimit) check(ctx context.Context, c *primaryConn) (unusable, err er
 }
 
 // sessions returns those of the account.
-func (c *primaryConn) sessions(ctx context.Context) (found map[uint64]bool, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.primary.checkTimeout)
+func (c *conn) sessions(ctx context.Context) (found map[uint64]bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.connector.checkTimeout)
 	defer cancel()
-	rows, err := c.conn.QueryContext(ctx, "SHOW PROCESSLIST", nil)
+	rows, err := c.driverConn.QueryContext(ctx, "SHOW PROCESSLIST", nil)
 	if err != nil {
 		return nil, err
 	}
