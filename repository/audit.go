@@ -77,8 +77,16 @@ func (s *Store) RecordRefusedSignIns(ctx context.Context, all []dispatch.Refused
 	})
 }
 
-func (s *Store) listAudit(ctx context.Context, q dispatch.AuditQuery) ([]dispatch.AuditEntry, string, error) {
-	db := s.general.WithContext(ctx)
+// Audit returns the audit entries that q selects, newest first, and the cursor of the next page, "" after the last.
+func (s *Store) Audit(ctx context.Context, q dispatch.AuditQuery) (items []dispatch.AuditEntry, next string, err error) {
+	err = s.list(ctx, func(db *gorm.DB) error {
+		items, next, err = s.listAudit(db, q)
+		return err
+	})
+	return items, next, err
+}
+
+func (s *Store) listAudit(db *gorm.DB, q dispatch.AuditQuery) ([]dispatch.AuditEntry, string, error) {
 	if q.Target != "" {
 		db = db.Where("target = ?", q.Target)
 	}

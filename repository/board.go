@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"gorm.io/gorm"
+
 	"firsttap/dispatch"
 )
 
@@ -20,8 +22,18 @@ const (
 	maxUnseenIDs = 200
 )
 
-func (s *Store) countBoard(ctx context.Context, region string) (dispatch.Board, error) {
-	now, err := s.clock(s.general.WithContext(ctx))
+// Board counts the dispatches of a region, "" for all, and the drivers on duty in each region. It counts the open and recently ended
+// dispatches by indexes, and reads the open ones until it has found dispatch.MaxUnseen that nobody has seen.
+func (s *Store) Board(ctx context.Context, region string) (b dispatch.Board, err error) {
+	err = s.list(ctx, func(db *gorm.DB) error {
+		b, err = s.countBoard(db, region)
+		return err
+	})
+	return b, err
+}
+
+func (s *Store) countBoard(db *gorm.DB, region string) (dispatch.Board, error) {
+	now, err := s.clock(db)
 	if err != nil {
 		return dispatch.Board{}, err
 	}
@@ -30,13 +42,13 @@ func (s *Store) countBoard(ctx context.Context, region string) (dispatch.Board, 
 		dispatch.Completed: 0, dispatch.Canceled: 0, dispatch.Expired: 0,
 	}, Since: now.Add(-endedWindow), Now: now}
 	regions := map[string]supply{}
-	if err := s.countStates(ctx, &b, regions, region); err != nil {
+	if err := s.countStates(db, &b, regions, region); err != nil {
 		return dispatch.Board{}, err
 	}
-	if err := s.findUnseen(ctx, &b, region); err != nil {
+	if err := s.findUnseen(db, &b, region); err != nil {
 		return dispatch.Board{}, err
 	}
-	if err := s.countDrivers(ctx, regions); err != nil {
+	if err := s.countDrivers(db, regions); err != nil {
 		return dispatch.Board{}, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(regions)) {
@@ -58,11 +70,11 @@ type stateCount struct {
 
 // countStates counts dispatches by their status at b.Now, which may differ from the stored status, and the open ones of each region. The
 // parts are one statement, which sees one state of the table.
-func (s *Store) countStates(ctx context.Context, b *dispatch.Board, regions map[string]supply, region string) error {
+func (s *Store) countStates(db *gorm.DB, b *dispatch.Board, regions map[string]supply, region string) error {
 	now, since := strconv.FormatInt(micros(b.Now), 10), strconv.FormatInt(micros(b.Since), 10)
 	inRegion, index, args := s.openScope(region)
 	var rows []stateCount
-	err := s.general.WithContext(ctx).Raw(s.pendingSQL(now, since, inRegion)+`
+	err := db.Raw(s.pendingSQL(now, since, inRegion)+`
 		UNION ALL SELECT status, '', COUNT(*), 0, 0 FROM dispatches {force `+index+`} WHERE status IN ('ACCEPTED', 'IN_PROGRESS')`+inRegion+` GROUP BY status
 		UNION ALL SELECT status, '', COUNT(*), 0, 0 FROM dispatches {force ix_dispatches_updated} WHERE status IN ('COMPLETED', 'CANCELED', 'EXPIRED') AND updated_at >= `+since+inRegion+` GROUP BY status`,
 		slices.Repeat(args(), 4)...).Scan(&rows).Error
@@ -99,11 +111,11 @@ type unseenRow struct {
 // events and offers there are for EXISTS, and forces the index because MySQL would read all offers for each dispatch.
 // Identifiers begin with the time of creation: the query reads along an index, the oldest first, and stops when it has found
 // enough. The + keeps SQLite from another index, by which it would have to read all and sort.
-func (s *Store) findUnseen(ctx context.Context, b *dispatch.Board, region string) error {
+func (s *Store) findUnseen(db *gorm.DB, b *dispatch.Board, region string) error {
 	inRegion, index, args := s.openScope(region)
 	now, old := micros(b.Now), micros(b.Now.Add(-unseenAfter))
 	var found []unseenRow
-	err := s.general.WithContext(ctx).Raw(`SELECT id, opens_at FROM dispatches d {force `+index+`} WHERE status = 'PENDING' AND opens_at < ? AND +expires_at > ?
+	err := db.Raw(`SELECT id, opens_at FROM dispatches d {force `+index+`} WHERE status = 'PENDING' AND opens_at < ? AND +expires_at > ?
 		AND (updated_at < ? OR (SELECT MIN(e.at) FROM events e {force ix_events_dispatch} WHERE e.dispatch_id = d.id AND e.round = d.round) < ?)
 		AND (SELECT o.round FROM offers o {force PRIMARY} WHERE o.dispatch_id = d.id AND o.round = d.round AND o.seen_at IS NOT NULL LIMIT 1) IS NULL`+inRegion+`
 		ORDER BY id LIMIT ?`, append(args(old, now, old, old), dispatch.MaxUnseen)...).Scan(&found).Error
@@ -128,9 +140,18 @@ const (
 // supplySteps are the minutes between two points: those of a day that a schedule of whole minutes is likely to meet.
 var supplySteps = []int{1, 2, 5, 10, 15, 30, 60, 120, 240, 480, 1440}
 
+// Supply returns the counts of a region in the last hours, the oldest first; for "" those of every region and the totals,
+// whose region is "". If these are more than maxSupplyPoints, it returns those of every second minute, every fifth, and so on, and at most the newest.
+func (s *Store) Supply(ctx context.Context, region string, hours int) (counted []dispatch.Supply, err error) {
+	err = s.list(ctx, func(db *gorm.DB) error {
+		counted, err = s.listSupply(db, region, hours)
+		return err
+	})
+	return counted, err
+}
+
 // listSupply reads little more than it returns: the points of every nth minute by their keys.
-func (s *Store) listSupply(ctx context.Context, region string, hours int) ([]dispatch.Supply, error) {
-	db := s.general.WithContext(ctx)
+func (s *Store) listSupply(db *gorm.DB, region string, hours int) ([]dispatch.Supply, error) {
 	now, err := s.clock(db)
 	if err != nil {
 		return nil, err

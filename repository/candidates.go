@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"gorm.io/gorm"
+
 	"firsttap/dispatch"
 )
 
@@ -25,8 +27,17 @@ func jsonString(s string) string {
 	return string(text)
 }
 
-func (s *Store) previewAudience(ctx context.Context, terms dispatch.Terms) (dispatch.Preview, time.Time, error) {
-	db := s.general.WithContext(ctx)
+// Preview counts every driver who is not erased as a candidate for these terms, and returns the database's time. It reads the eligible and the suspended
+// drivers, and counts that are kept.
+func (s *Store) Preview(ctx context.Context, terms dispatch.Terms) (p dispatch.Preview, now time.Time, err error) {
+	err = s.list(ctx, func(db *gorm.DB) error {
+		p, now, err = s.previewAudience(db, terms)
+		return err
+	})
+	return p, now, err
+}
+
+func (s *Store) previewAudience(db *gorm.DB, terms dispatch.Terms) (dispatch.Preview, time.Time, error) {
 	now, err := s.clock(db)
 	if err != nil {
 		return dispatch.Preview{}, now, err

@@ -20,8 +20,17 @@ var contactSources = [...]struct{ table, index, where string }{
 	{"taps", "PRIMARY", "result <> 'OFFER_STALE' AND "},
 }
 
-func (s *Store) listOffers(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.Offered, string, error) {
-	db := s.general.WithContext(ctx)
+// Offers returns the offers of the dispatch to each driver in the round, 0 for all, by round and driver, and the cursor of the
+// next page, "" after the last. ErrNotFound, ErrBadCursor.
+func (s *Store) Offers(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) (items []dispatch.Offered, next string, err error) {
+	err = s.list(ctx, func(db *gorm.DB) error {
+		items, next, err = s.listOffers(db, id, round, page)
+		return err
+	})
+	return items, next, err
+}
+
+func (s *Store) listOffers(db *gorm.DB, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.Offered, string, error) {
 	d, _, err := s.findDispatch(db, id)
 	if err != nil {
 		return nil, "", err

@@ -1,7 +1,6 @@
 package repository
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -15,7 +14,7 @@ const countedTerms = 8
 
 // search is List with a text. It reads the dispatches that may have the rarest term, or the list if all terms are common, the newest first,
 // and checks each by its row. After searchReads of them it returns what it has found so far, with a cursor to go on.
-func (s *Store) search(ctx context.Context, q dispatch.Query) ([]dispatch.Dispatch, string, error) {
+func (s *Store) search(db *gorm.DB, q dispatch.Query) ([]dispatch.Dispatch, string, error) {
 	l := s.dispatchListing(q)
 	if q.Cursor != "" {
 		if _, _, err := parseCursor(l.kind, q.Cursor, dispatch.ParseID); err != nil {
@@ -26,7 +25,6 @@ func (s *Store) search(ctx context.Context, q dispatch.Query) ([]dispatch.Dispat
 	if len(terms) == 0 {
 		return nil, "", nil
 	}
-	db := s.general.WithContext(ctx)
 	read := s.listWay(db, q)
 	if q.Driver == "" { // a driver's list has another order
 		i, rare, err := s.rarest(db, s.dispatchWords(), terms[:min(len(terms), countedTerms)])

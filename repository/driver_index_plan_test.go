@@ -92,7 +92,7 @@ func TestPlansOfTheIndexOfDrivers(t *testing.T) {
 		}{
 			"a preview":           {func() error { _, _, err := db.Preview(t.Context(), terms); return err }, 20 * eligible},
 			"a preview by height": {func() error { _, _, err := db.Preview(t.Context(), high); return err }, 20 * eligible},
-			"the drivers on duty": {func() error { return db.countDrivers(t.Context(), map[string]supply{}) }, 4 * counts},
+			"the drivers on duty": {func() error { return db.countDrivers(db.general.WithContext(t.Context()), map[string]supply{}) }, 4 * counts},
 			"an expansion": {func() error {
 				o := db.as("ins_a")
 				told := o.mustExpand(t, db, dispatch.EventCreated, 10)

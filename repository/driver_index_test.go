@@ -132,7 +132,7 @@ func (db *database) mustAnswer(t *testing.T, terms dispatch.Terms) {
 		t.Errorf("the preview is %+v, %v; want %+v", got, err, want)
 	}
 	counted := map[string]supply{}
-	must(t, db.countDrivers(t.Context(), counted))
+	must(t, db.countDrivers(db.general.WithContext(t.Context()), counted))
 	if !reflect.DeepEqual(counted, onDuty) {
 		t.Errorf("on duty are %v, want %v", counted, onDuty)
 	}

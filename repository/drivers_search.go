@@ -9,8 +9,16 @@ import (
 	"firsttap/dispatch"
 )
 
-func (s *Store) listDrivers(ctx context.Context, q dispatch.DriverQuery) ([]dispatch.DriverRecord, string, error) {
-	db := s.general.WithContext(ctx)
+// Drivers returns the drivers that q selects, either the erased ones or the others, newest first, and the cursor of the next page, "" after the last.
+func (s *Store) Drivers(ctx context.Context, q dispatch.DriverQuery) (items []dispatch.DriverRecord, next string, err error) {
+	err = s.list(ctx, func(db *gorm.DB) error {
+		items, next, err = s.listDrivers(db, q)
+		return err
+	})
+	return items, next, err
+}
+
+func (s *Store) listDrivers(db *gorm.DB, q dispatch.DriverQuery) ([]dispatch.DriverRecord, string, error) {
 	var rows []driverRow
 	var next string
 	var err error

@@ -3,6 +3,8 @@ package repository
 import (
 	"context"
 
+	"gorm.io/gorm"
+
 	"firsttap/dispatch"
 )
 
@@ -29,7 +31,17 @@ func (row *eventRow) event() dispatch.Event {
 
 func (eventRow) TableName() string { return "events" }
 
-func (s *Store) listEvents(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]dispatch.Event, string, error) {
+// Events returns the events of a dispatch, the oldest first, and the cursor of the next page, "" after the last.
+// ErrNotFound, ErrBadCursor.
+func (s *Store) Events(ctx context.Context, id dispatch.ID, page dispatch.Page) (items []dispatch.Event, next string, err error) {
+	err = s.list(ctx, func(db *gorm.DB) error {
+		items, next, err = s.listEvents(db, id, page)
+		return err
+	})
+	return items, next, err
+}
+
+func (s *Store) listEvents(db *gorm.DB, id dispatch.ID, page dispatch.Page) ([]dispatch.Event, string, error) {
 	var after dispatch.EventID
 	if page.Cursor != "" {
 		var err error
@@ -37,7 +49,6 @@ func (s *Store) listEvents(ctx context.Context, id dispatch.ID, page dispatch.Pa
 			return nil, "", err
 		}
 	}
-	db := s.general.WithContext(ctx)
 	if _, _, err := s.findDispatch(db, id); err != nil {
 		return nil, "", err
 	}

@@ -50,8 +50,18 @@ func stateOf(s outbox.Status) int {
 	return stateDropped
 }
 
-func (s *Store) listNotifications(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]outbox.Notification, string, error) {
-	db := s.general.WithContext(ctx).Table("notifications {force ix_notifications_dispatch}").Where("dispatch_id = ?", id)
+// Notifications returns the notifications of a dispatch, the oldest first, and the cursor of the next page, "" after the
+// last. An unknown dispatch has none.
+func (s *Store) Notifications(ctx context.Context, id dispatch.ID, page dispatch.Page) (items []outbox.Notification, next string, err error) {
+	err = s.list(ctx, func(db *gorm.DB) error {
+		items, next, err = s.listNotifications(db, id, page)
+		return err
+	})
+	return items, next, err
+}
+
+func (s *Store) listNotifications(db *gorm.DB, id dispatch.ID, page dispatch.Page) ([]outbox.Notification, string, error) {
+	db = db.Table("notifications {force ix_notifications_dispatch}").Where("dispatch_id = ?", id)
 	if page.Cursor != "" {
 		at, last, err := parseCursor(notificationOfDispatch, page.Cursor, dispatch.ParseNotificationID)
 		if err != nil {
@@ -62,8 +72,19 @@ func (s *Store) listNotifications(ctx context.Context, id dispatch.ID, page disp
 	return notificationPage(db.Order("created_at, id"), notificationOfDispatch, page.Limit, func(row *notificationRow) int64 { return row.CreatedAt })
 }
 
-func (s *Store) listNotificationsBy(ctx context.Context, status outbox.Status, page dispatch.Page) ([]outbox.Notification, string, error) {
-	db, err := notificationsBy(s.general.WithContext(ctx), status, page)
+// NotificationsBy returns the notifications of all dispatches that have the status, "" for any, and the cursor of the next
+// page, "" after the last. Every page costs the same. The order is by next_at, descending: DEAD and DROPPED ones by when they
+// ended, PENDING ones by when they are due, SENT ones by when their offer ends. For any status it is the newest first.
+func (s *Store) NotificationsBy(ctx context.Context, status outbox.Status, page dispatch.Page) (items []outbox.Notification, next string, err error) {
+	err = s.list(ctx, func(db *gorm.DB) error {
+		items, next, err = s.listNotificationsBy(db, status, page)
+		return err
+	})
+	return items, next, err
+}
+
+func (s *Store) listNotificationsBy(db *gorm.DB, status outbox.Status, page dispatch.Page) ([]outbox.Notification, string, error) {
+	db, err := notificationsBy(db, status, page)
 	if err != nil {
 		return nil, "", err
 	}

@@ -36,8 +36,18 @@ UNION ALL SELECT round, 0, 0, 0, 0, 0, MIN(at),
   MIN(CASE WHEN type IN ('dispatch.accepted', 'dispatch.expired', 'dispatch.canceled') THEN at END)
   FROM events WHERE dispatch_id = ? GROUP BY round`
 
-func (s *Store) countFunnel(ctx context.Context, id dispatch.ID) (rounds []outbox.Funnel, forgotten int, err error) {
-	db := s.general.WithContext(ctx)
+// Funnel counts the drivers of each round, the first round first. The counts of notified drivers and of accepted pushes
+// last as long as the notifications: in the first forgotten rounds both are 0 and mean nothing. The counts of drivers that
+// saw the offer or tapped last as long as Prune keeps those rows. ErrNotFound.
+func (s *Store) Funnel(ctx context.Context, id dispatch.ID) (rounds []outbox.Funnel, forgotten int, err error) {
+	err = s.list(ctx, func(db *gorm.DB) error {
+		rounds, forgotten, err = s.countFunnel(db, id)
+		return err
+	})
+	return rounds, forgotten, err
+}
+
+func (s *Store) countFunnel(db *gorm.DB, id dispatch.ID) (rounds []outbox.Funnel, forgotten int, err error) {
 	d, now, err := s.findDispatch(db, id)
 	if err != nil {
 		return nil, 0, err

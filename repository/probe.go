@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"gorm.io/gorm"
 )
 
 const (
@@ -53,7 +55,7 @@ func (p *Probe) Run(ctx context.Context) {
 			tick := time.NewTicker(r.pause)
 			defer tick.Stop()
 			for {
-				p.store.checkReplica(ctx)
+				_ = p.store.fromReplica(ctx, func(*gorm.DB) error { return nil })
 				select {
 				case <-ctx.Done():
 					return

@@ -28,11 +28,19 @@ FROM dispatches d JOIN events e ON e.dispatch_id = d.id WHERE d.id IN ? GROUP BY
 // maxTapped bounds one statement: SQLite takes 32,766 parameters.
 const maxTapped = 1000
 
-func (s *Store) countTaps(ctx context.Context, v dispatch.DriverID) (dispatch.TapStatistics, error) {
-	if _, err := s.DriverRecord(ctx, v); err != nil {
+// TapStatistics summarizes the driver's taps of the last thirty days. ErrDriverNotFound.
+func (s *Store) TapStatistics(ctx context.Context, driver dispatch.DriverID) (taps dispatch.TapStatistics, err error) {
+	err = s.list(ctx, func(db *gorm.DB) error {
+		taps, err = s.countTaps(db, driver)
+		return err
+	})
+	return taps, err
+}
+
+func (s *Store) countTaps(db *gorm.DB, v dispatch.DriverID) (dispatch.TapStatistics, error) {
+	if _, err := findDriver(db, v); err != nil {
 		return dispatch.TapStatistics{}, err
 	}
-	db := s.general.WithContext(ctx)
 	now, err := s.clock(db)
 	if err != nil {
 		return dispatch.TapStatistics{}, err

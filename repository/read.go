@@ -48,12 +48,26 @@ func (s *Store) Dispatch(ctx context.Context, id dispatch.ID) (dispatch.Dispatch
 	return d, err
 }
 
-func (s *Store) listDispatches(ctx context.Context, q dispatch.Query) ([]dispatch.Dispatch, string, error) {
+// List returns the dispatches that q selects, newest first, and the cursor of the next page, "" after the last. Every page costs the same.
+// With q.Text a page may have fewer dispatches than q.Limit, or none, although there is a next one. The primary answers for a driver, who
+// decides by the answer. ErrBadCursor.
+func (s *Store) List(ctx context.Context, q dispatch.Query) (items []dispatch.Dispatch, next string, err error) {
+	if q.Driver != "" {
+		return s.listDispatches(s.general.WithContext(ctx), q)
+	}
+	err = s.list(ctx, func(db *gorm.DB) error {
+		items, next, err = s.listDispatches(db, q)
+		return err
+	})
+	return items, next, err
+}
+
+func (s *Store) listDispatches(db *gorm.DB, q dispatch.Query) ([]dispatch.Dispatch, string, error) {
 	if q.Text != "" {
-		return s.search(ctx, q)
+		return s.search(db, q)
 	}
 	l := s.dispatchListing(q)
-	rows, err := s.readListing(s.general.WithContext(ctx), &l, q.Page)
+	rows, err := s.readListing(db, &l, q.Page)
 	if err != nil {
 		return nil, "", err
 	}

@@ -27,7 +27,7 @@ const (
 	// replicaRead is how long the replica may take for a read once it is up to date. A search of all rows takes seconds.
 	replicaRead  = 4 * time.Second
 	replicaConns = 8
-	// replicaPause is how long a replica that was left is not asked. Then one read tries it.
+	// replicaPause is how long a replica that failed is not asked.
 	replicaPause = 5 * time.Second
 )
 
@@ -35,6 +35,7 @@ var (
 	errLags         = errors.New("the replica has not applied in time what the primary had committed")
 	errNoPositions  = errors.New("the primary has no positions that a replica could wait for: a MySQL needs gtid_mode=ON, a MariaDB log_bin")
 	errAllBusy      = errors.New("all connections to the replica are in use")
+	errLeft         = errors.New("the replica failed just now")
 	errOtherReplica = errors.New("the server is not a replica of the primary: it holds another database")
 )
 
@@ -50,13 +51,12 @@ type replica struct {
 	lag, answer, pause time.Duration
 	log                *slog.Logger
 
-	places chan struct{} // holds an element for each read of the replica
+	slots  chan struct{} // holds an element for each read of the replica
 	asking chan struct{} // holds one element while the primary is asked
 	latest *position     // guarded by asking
 
 	mu     sync.Mutex
-	leftAt time.Time // of the last try that failed; zero while the replica is in use
-	trying bool      // a read tries the replica that was left
+	leftAt time.Time // of the last read that failed; zero while the replica is in use
 	// outageAt is when the replica was left first.
 	outageAt time.Time
 
@@ -137,7 +137,7 @@ func (s *Store) openReplica(url, version string) error {
 	r := &replica{
 		pool: limitPool(sql.OpenDB(connector), replicaConns), words: replicaWordsOf(version), lag: patience / lagShare, answer: patience / answerShare,
 		pause: replicaPause, log: s.log, asking: make(chan struct{}, 1),
-		places: make(chan struct{}, replicaConns),
+		slots: make(chan struct{}, replicaConns),
 	}
 	s.closers = append(s.closers, r.pool.Close)
 	r.pool.SetConnMaxLifetime(primary.MaxConnAge) // the address may lead to another replica
@@ -148,58 +148,39 @@ func (s *Store) openReplica(url, version string) error {
 	return err
 }
 
-// checkReplica tries the replica as a list does, every replicaPause, so that who looks at an instance that is asked for no lists knows too whether
-// its replica is away. A read that the primary would answer in its place is none.
-func (s *Store) checkReplica(ctx context.Context) {
-	r := s.replica
-	trial, ok := r.begin()
-	if !ok {
-		return
+// list calls read with a connection to the replica if that is up to date, and otherwise, or if it fails, to the primary. read may be called
+// twice, and must not write. Nothing is decided by what it reads.
+func (s *Store) list(ctx context.Context, read func(db *gorm.DB) error) error {
+	if s.replica != nil {
+		if err := s.fromReplica(ctx, read); !errors.Is(err, dispatch.ErrUnavailable) { // an answer, or the caller's mistake
+			s.replica.byReplica.Add(1)
+			return err
+		}
+		s.replica.byPrimary.Add(1)
 	}
-	err := s.readReplica(ctx, func(context.Context, *Store) error { return nil })
-	if ctx.Err() != nil || errors.Is(err, errNoPosition) || errors.Is(err, errAllBusy) {
-		r.giveUp(trial)
-		return
-	}
-	r.end(trial, err)
+	return read(s.backoffice.WithContext(ctx))
 }
 
-// fromReplica calls read with a Store that reads from the replica if that is up to date, and otherwise, or if the replica fails, from the
-// backoffice's pool. read may be called twice, and must not write. Nothing is decided by what it reads.
-func (s *Store) fromReplica(ctx context.Context, read func(context.Context, *Store) error) error {
-	r := s.replica
-	primary := *s
-	primary.general = s.backoffice
-	if r == nil {
-		return read(ctx, &primary)
+// fromReplica calls read with a connection to the replica once that is up to date. It leaves the replica if that fails, and uses it again if it
+// does not. ErrUnavailable; errLeft if the replica was left less than a pause ago.
+func (s *Store) fromReplica(ctx context.Context, read func(db *gorm.DB) error) error {
+	began, r := time.Now(), s.replica
+	if !r.usable() {
+		return unavailable(errLeft)
 	}
-	if trial, ok := r.begin(); ok {
-		panicked := true
-		defer func() {
-			if panicked {
-				r.giveUp(trial)
-			}
-		}()
-		err := s.readReplica(ctx, read)
-		panicked = false
-		switch {
-		case !errors.Is(err, dispatch.ErrUnavailable): // an answer, or the caller's mistake
-			r.end(trial, nil)
-			r.byReplica.Add(1)
-			return err
-		case ctx.Err() != nil, errors.Is(err, errNoPosition), errors.Is(err, errAllBusy): // that says nothing about the replica
-			r.giveUp(trial)
-		default:
-			r.end(trial, err)
-		}
+	err := s.readReplica(ctx, read)
+	switch {
+	case !errors.Is(err, dispatch.ErrUnavailable):
+		r.end(began, nil)
+	case ctx.Err() == nil && !errors.Is(err, errNoPosition) && !errors.Is(err, errAllBusy): // these say nothing about the replica
+		r.end(began, err)
 	}
-	r.byPrimary.Add(1)
-	return read(ctx, &primary)
+	return err
 }
 
 // readReplica calls read once the replica is up to date. ErrUnavailable; errNoPosition if it is the primary that did not answer, errAllBusy
 // if other reads have all connections.
-func (s *Store) readReplica(ctx context.Context, read func(context.Context, *Store) error) error {
+func (s *Store) readReplica(ctx context.Context, read func(db *gorm.DB) error) error {
 	r := s.replica
 	asking, cancel := context.WithTimeout(ctx, r.answer-r.lag)
 	defer cancel()
@@ -208,8 +189,8 @@ func (s *Store) readReplica(ctx context.Context, read func(context.Context, *Sto
 		return unavailable(err)
 	}
 	select {
-	case r.places <- struct{}{}:
-		defer func() { <-r.places }()
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
 	case <-asking.Done():
 		return unavailable(errAllBusy)
 	}
@@ -221,23 +202,16 @@ func (s *Store) readReplica(ctx context.Context, read func(context.Context, *Sto
 		return unavailable(err)
 	}
 	defer conn.Close()
-	copied := *s
-	copied.dialect.text.now = at.clock
-	db := s.onReplica(conn, &copied.dialect.text)
+	words := s.dialect.text
+	words.now = at.clock
+	db := r.db.Session(&gorm.Session{NewDB: true})
+	db.Statement.ConnPool = &textPool{conn, "replica", &words, s.options.Observer}
 	if err := r.await(db.WithContext(waiting), at); err != nil {
 		return unavailable(err)
 	}
 	reading, cancel := context.WithTimeout(ctx, max(replicaRead, s.options.Patience))
 	defer cancel()
-	copied.replica, copied.general = nil, db
-	return read(reading, &copied)
-}
-
-// onReplica returns a gorm.DB on the connection, whose statements are such a text.
-func (s *Store) onReplica(conn *sql.Conn, t *text) *gorm.DB {
-	db := s.replica.db.Session(&gorm.Session{NewDB: true, Context: context.Background()})
-	db.Statement.ConnPool = &textPool{conn, "replica", t, s.options.Observer}
-	return db
+	return read(db.WithContext(reading))
 }
 
 // errNoPosition means that the primary did not say how far it has come.
@@ -292,43 +266,28 @@ func (r *replica) await(db *gorm.DB, p *position) error {
 	return nil
 }
 
-// begin reports whether a read goes to the replica, and whether it tries a replica that was left. The caller calls end or giveUp.
-func (r *replica) begin() (trial, ok bool) {
+// usable reports whether a read goes to the replica: also when it was left a pause ago, to try it.
+func (r *replica) usable() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.leftAt.IsZero() {
-		return false, true
-	}
-	if r.trying || time.Since(r.leftAt) < r.pause {
-		return false, false
-	}
-	r.trying = true
-	return true, true
+	return r.leftAt.IsZero() || time.Since(r.leftAt) >= r.pause
 }
 
-// giveUp ends a read that says nothing about the replica.
-func (r *replica) giveUp(trial bool) {
+// end ends a read that began then. The replica is left if the read failed, and used again if it succeeded and began after that.
+func (r *replica) end(began time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.trying = r.trying && !trial
-}
-
-// end ends a read: the replica is left if it failed, and used again if the read was a trial and succeeded.
-func (r *replica) end(trial bool, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.trying = r.trying && !trial
-	switch left := !r.leftAt.IsZero(); {
-	case err == nil && trial:
+	left := !r.leftAt.IsZero()
+	switch {
+	case err == nil && left && began.After(r.leftAt):
 		r.log.Warn("the read replica is up to date again; it answers lists", "outage", time.Since(r.outageAt))
 		r.leftAt = time.Time{}
-	case err != nil && !left:
-		r.outageAt = time.Now()
-		r.log.Warn("the read replica is left; the primary answers lists, and one list tries the replica now and then", "every", r.pause, "error", err)
-		fallthrough
-	case err != nil && trial:
-		r.leftAt = time.Now()
-		// A connection to a server that is gone would make the next trial fail, too.
+	case err != nil:
+		if r.leftAt = time.Now(); !left {
+			r.outageAt = r.leftAt
+			r.log.Warn("the read replica is left; the primary answers lists, and the replica is tried now and then", "every", r.pause, "error", err)
+		}
+		// A connection to a server that is gone would make the next read fail, too.
 		r.pool.SetMaxIdleConns(0)
 		r.pool.SetMaxIdleConns(replicaConns)
 	}

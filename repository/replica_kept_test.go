@@ -1,11 +1,12 @@
 package repository
 
 import (
-	"context"
 	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"gorm.io/gorm"
 
 	"firsttap/dispatch"
 	"firsttap/servertest"
@@ -30,7 +31,7 @@ func TestHealthyReplicaIsKept(t *testing.T) {
 		var reads sync.WaitGroup
 		for range replicaConns {
 			reads.Go(func() {
-				err := l.fromReplica(t.Context(), func(context.Context, *Store) error {
+				err := l.Store.list(t.Context(), func(*gorm.DB) error {
 					begun <- struct{}{}
 					<-release
 					return nil

@@ -325,39 +325,34 @@ func TestListsFromAGroup(t *testing.T) {
 	}
 }
 
-// Of the reads that meet a replica that was left, one tries it when the pause is over. Only that one brings it back.
-func TestOneReadTriesTheReplica(t *testing.T) {
+// A replica that failed is not asked for a pause. A read that began before it failed does not bring it back.
+func TestAReplicaThatFailedIsTriedAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		connector, err := mysql.NewConnector(mysql.NewConfig())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r := &replica{pool: sql.OpenDB(connector), pause: replicaPause, log: quiet}
 		defer r.pool.Close()
-		must := func(trial, ok bool) {
+		mustBeUsed := func(want bool) {
 			t.Helper()
-			if gotTrial, got := r.begin(); gotTrial != trial || got != ok {
-				t.Errorf("a read goes to the replica: %v, as a trial: %v", got, gotTrial)
+			if r.usable() != want {
+				t.Errorf("a read goes to the replica: %v", !want)
 			}
 		}
-		must(false, true)
-		must(false, true)
-		r.end(false, errLags)
-		must(false, false)
-		r.end(false, nil) // it had begun before
-		must(false, false)
+		before := time.Now()
+		mustBeUsed(true)
+		r.end(before, errLags)
+		mustBeUsed(false)
 		time.Sleep(replicaPause)
-		must(true, true)
-		must(false, false)
-		r.giveUp(true)
-		must(true, true)
-		r.end(true, errLags)
-		must(false, false)
+		mustBeUsed(true)
+		r.end(before, nil)
+		r.end(time.Now(), errLags)
+		mustBeUsed(false)
 		time.Sleep(replicaPause)
-		must(true, true)
-		r.end(true, nil)
-		must(false, true)
-		must(false, true)
+		r.end(time.Now(), nil)
+		mustBeUsed(true)
+		if !r.leftAt.IsZero() {
+			t.Error("the replica does not count as in use")
+		}
 	})
 }
 

@@ -133,8 +133,16 @@ func requestedRun(tx *gorm.DB) (cronjob.Run, error) {
 	return rows[0].run(), nil
 }
 
-func (s *Store) listRuns(ctx context.Context, job string, page dispatch.Page) ([]cronjob.Run, string, error) {
-	db := s.general.WithContext(ctx)
+// Runs returns the runs of a job, the latest slot first, and the cursor of the next page, "" after the last.
+func (s *Store) Runs(ctx context.Context, job string, page dispatch.Page) (items []cronjob.Run, next string, err error) {
+	err = s.list(ctx, func(db *gorm.DB) error {
+		items, next, err = s.listRuns(db, job, page)
+		return err
+	})
+	return items, next, err
+}
+
+func (s *Store) listRuns(db *gorm.DB, job string, page dispatch.Page) ([]cronjob.Run, string, error) {
 	now, err := s.clock(db)
 	if err != nil {
 		return nil, "", err

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"gorm.io/gorm"
+
 	"firsttap/cronjob"
 	"firsttap/dispatch"
 )
@@ -17,10 +19,10 @@ type supply struct{ onDuty, open int }
 // returns the number of regions. ErrNotLeased if another instance has taken the run over; then nothing was written.
 func (s *Store) RecordSupply(ctx context.Context, run cronjob.Run) (int, error) {
 	regions := map[string]supply{"": {}}
-	if err := s.countDrivers(ctx, regions); err != nil {
+	if err := s.countDrivers(s.general.WithContext(ctx), regions); err != nil {
 		return 0, err
 	}
-	if err := s.countOpen(ctx, regions); err != nil {
+	if err := s.countOpen(s.general.WithContext(ctx), regions); err != nil {
 		return 0, err
 	}
 	n := len(regions) - 1
@@ -40,13 +42,13 @@ func (s *Store) RecordSupply(ctx context.Context, run cronjob.Run) (int, error) 
 }
 
 // countDrivers counts the drivers on duty who are not suspended in each region, by the index.
-func (s *Store) countDrivers(ctx context.Context, regions map[string]supply) error {
+func (s *Store) countDrivers(db *gorm.DB, regions map[string]supply) error {
 	var rows []struct {
 		Region  string
 		Drivers int
 	}
 	// The two parts are one statement, which sees one state of the tables. Few of the drivers on duty are suspended.
-	err := s.general.WithContext(ctx).Raw(`SELECT region, SUM(on_duty) drivers FROM driver_counts GROUP BY region
+	err := db.Raw(`SELECT region, SUM(on_duty) drivers FROM driver_counts GROUP BY region
 		UNION ALL SELECT r.region, -COUNT(*) FROM drivers v {force ix_drivers_suspended} JOIN driver_regions r
 		{force uq_driver_regions_driver} ON r.driver_id = v.id
 		WHERE v.on_duty = 1 AND v.suspended_until > {now} GROUP BY r.region`).Scan(&rows).Error
@@ -67,9 +69,9 @@ func (s *Store) countDrivers(ctx context.Context, regions map[string]supply) err
 	return nil
 }
 
-func (s *Store) countOpen(ctx context.Context, regions map[string]supply) error {
+func (s *Store) countOpen(db *gorm.DB, regions map[string]supply) error {
 	var rows []stateCount
-	err := s.general.WithContext(ctx).Raw(s.pendingSQL("{now}", "0", "")).Scan(&rows).Error
+	err := db.Raw(s.pendingSQL("{now}", "0", "")).Scan(&rows).Error
 	addOpen(regions, rows)
 	return unavailable(err)
 }

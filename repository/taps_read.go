@@ -17,8 +17,17 @@ type driverRound struct {
 	DriverID dispatch.DriverID
 }
 
-func (s *Store) listAttempts(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.AttemptRecord, string, error) {
-	db := s.general.WithContext(ctx)
+// Attempts returns the taps on a dispatch in the round, 0 for all, the oldest first, and the cursor of the next page, ""
+// after the last. The reaction time in an earlier round counts from the round's first event. ErrNotFound, ErrBadCursor.
+func (s *Store) Attempts(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) (items []dispatch.AttemptRecord, next string, err error) {
+	err = s.list(ctx, func(db *gorm.DB) error {
+		items, next, err = s.listAttempts(db, id, round, page)
+		return err
+	})
+	return items, next, err
+}
+
+func (s *Store) listAttempts(db *gorm.DB, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.AttemptRecord, string, error) {
 	d, _, err := s.findDispatch(db, id)
 	if err != nil {
 		return nil, "", err

@@ -41,8 +41,17 @@ func (l *loggedDelivery) delivery() (d webhook.Delivery, err error) {
 	return d, nil
 }
 
-func (s *Store) listDeliveries(ctx context.Context, id webhook.ID, status webhook.DeliveryStatus, page dispatch.Page) ([]webhook.Delivery, string, error) {
-	db := s.general.WithContext(ctx)
+// WebhookDeliveries returns the endpoint's deliveries with the status, "" for any, those of the newest events first, and the cursor of the
+// next page, "" after the last. webhook.ErrNotFound, ErrBadCursor.
+func (s *Store) WebhookDeliveries(ctx context.Context, id webhook.ID, status webhook.DeliveryStatus, page dispatch.Page) (items []webhook.Delivery, next string, err error) {
+	err = s.list(ctx, func(db *gorm.DB) error {
+		items, next, err = s.listDeliveries(db, id, status, page)
+		return err
+	})
+	return items, next, err
+}
+
+func (s *Store) listDeliveries(db *gorm.DB, id webhook.ID, status webhook.DeliveryStatus, page dispatch.Page) ([]webhook.Delivery, string, error) {
 	if _, err := findWebhook(db, id, ""); err != nil {
 		return nil, "", err
 	}
