@@ -183,7 +183,7 @@ mutant "a search of drivers finds what only one term has" repository/drivers_sea
 mutant "the audit of an erased driver has the name" repository/erase.go "if !eraseValues(detail) {" "if true {" ./repository TestErasedDriverIsInNoTable
 mutant "an erased driver registers a device" repository/devices.go "WHERE id = ? AND erased_at IS NULL" "WHERE id = ?" ./repository TestErasedDriverTakesNoPart
 mutant "a demoted server decides a claim" repository/claim_snapshot.go "if readOnly {" "if false {" ./repository TestReadOnlyServerAnswersNothing
-mutant "a demoted server answers reads" repository/primary/connector.go "c.connector.recheckAfter < 0 || time.Since(c.checkedAt) < c.connector.recheckAfter" "true" ./repository TestReadOnlyServerAnswersNothing
+mutant "a demoted server answers reads" repository/primary/connector.go "unchecked(ctx) || time.Since(c.checkedAt) < c.connector.recheckAfter" "true" ./repository TestReadOnlyServerAnswersNothing
 mutant "a server that did not answer keeps its connections" repository/primary/connector.go "s.suspectedAt.CompareAndSwap(last, &now)" "false" ./repository/primary TestSuspicion
 mutant "a server that commits nothing keeps its connections" repository/primary/connector.go "if silent ||" "if silent && false ||" ./repository/primary TestUnansweredStatement
 mutant "a connection after a suspicion is used for minutes" repository/primary/connector.go "age = doubtedAge/2" "age += doubtedAge/2" ./repository/primary TestDoubtedConnection
@@ -326,7 +326,6 @@ mutant "an idle instance reads the ledger all the time" schedule/watch.go "time.
 mutant "requested runs wait for the next reading" schedule/watch.go "!open.IsZero() && !open.After(now)" "open.Equal(now)" ./schedule TestRunNow
 mutant "each part of an instance looks by itself" repository/look.go "time.Since(l.ReadAt) < maxAge" "maxAge < 0" ./repository TestLooksAreShared
 mutant "a look tells of other processes' jobs" repository/look.go "WHERE j.name IN ? AND r.job" "WHERE (j.name IN ? OR 1 = 1) AND r.job" ./repository 'TestLook$/mariadb'
-mutant "the ledger waits for a look" repository/mysql.go "brief, lookConns," "brief, 1," ./repository TestLookThatWaits/mariadb
 mutant "a look at an offer teaches nothing" repository/offered.go "s.lastKnown.learnDispatch(&offered.Dispatch)" "_ = offered" ./repository TestClaimAfterALook/mariadb
 mutant "a missing privilege on a table ends the use of the procedure" $call "uint16{1044, 1064, 1227" "uint16{1044, 1064, 1142, 1227" ./repository TestAUserWithoutPrivilegesForTables/mariadb
 mutant "the scheduler uses the look of another" repository/look.go "s.look(ctx, 0, jobs)" "s.look(ctx, maxLookAge, jobs)" ./repository TestLooksAreShared

@@ -122,7 +122,7 @@ func newLife(t *testing.T, o *office) *life {
 	r, store := o.relayBeside(func(n *notify.RelayOptions, b *repository.OutboxOptions) {
 		n.PollInterval, b.LeaseTerm = time.Hour, time.Hour
 	})
-	l.instance, l.wire, l.pool = r, r.wire, store.Pools()["claims"]
+	l.instance, l.wire, l.pool = r, r.wire, store.Pools()["decide"]
 	var gate service.Gate
 	if o.kind != servertest.SQLite { // in a bubble there is no server
 		url := servertest.StartRedis(t).URL()
@@ -153,7 +153,7 @@ func (l *life) observe(ctx context.Context, s repository.Statement) (context.Con
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case s.Pool == "looks", s.Operation == "begin", s.Operation == "rollback":
+	case s.Pool == "watch", s.Operation == "begin", s.Operation == "rollback":
 	case s.Operation == "commit":
 		l.commits++
 	case s.Operation == "call":

@@ -10,6 +10,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/idempotency"
+	"firsttap/repository/primary"
 )
 
 // claimRule decides about a claim: it changes the dispatch and returns the events of the change, or refuses.
@@ -32,7 +33,7 @@ func (s *Store) Claim(ctx context.Context, id dispatch.ID, driver dispatch.Drive
 		return s.claim(ctx, id, driver, rule, s.transactClaim(opened))
 	}
 	if snapshot, ok := s.lastKnown.claimSnapshot(id, driver); ok {
-		d, tried, err := s.decide(ctx, &snapshot, rule, s.callClaim)
+		d, tried, err := s.decideOn(ctx, &snapshot, rule, s.callClaim)
 		if tried && !errors.Is(err, errConflict) {
 			return d, err
 		}
@@ -73,7 +74,7 @@ func (s *Store) claim(ctx context.Context, id dispatch.ID, driver dispatch.Drive
 		case applied:
 			return s.Dispatch(ctx, id) // the snapshot may be older than the change
 		}
-		d, _, err := s.decide(ctx, &snapshot, rule, commit)
+		d, _, err := s.decideOn(ctx, &snapshot, rule, commit)
 		if !errors.Is(err, errConflict) {
 			return d, err
 		}
@@ -81,8 +82,8 @@ func (s *Store) claim(ctx context.Context, id dispatch.ID, driver dispatch.Drive
 	return dispatch.Dispatch{}, fmt.Errorf("%w: the dispatch, the driver or the database server keeps changing", dispatch.ErrUnavailable)
 }
 
-// decide calls rule, and commits what it decides. Tried is false if rule has decided nothing that could be written.
-func (s *Store) decide(ctx context.Context, snapshot *claimSnapshot, rule claimRule, commit commitFunc) (d dispatch.Dispatch, tried bool, err error) {
+// decideOn calls rule, and commits what it decides. Tried is false if rule has decided nothing that could be written.
+func (s *Store) decideOn(ctx context.Context, snapshot *claimSnapshot, rule claimRule, commit commitFunc) (d dispatch.Dispatch, tried bool, err error) {
 	d = snapshot.dispatch
 	events, err := rule(&d, snapshot.candidate, notBefore(snapshot.now, d.UpdatedAt))
 	if err != nil || len(events) == 0 {
@@ -110,7 +111,7 @@ func (s *Store) resolve(ctx context.Context, d *dispatch.Dispatch, events []disp
 		AcceptedAt int64
 		ReadOnly   bool
 	}
-	err := s.claims.WithContext(ctx).Raw("SELECT COALESCE((SELECT accepted_at FROM claims WHERE id = ?), 0) accepted_at, {read_only} read_only", d.Claim.ID).
+	err := s.decide.WithContext(primary.Unchecked(ctx)).Raw("SELECT COALESCE((SELECT accepted_at FROM claims WHERE id = ?), 0) accepted_at, {read_only} read_only", d.Claim.ID).
 		Scan(&answer).Error
 	if err != nil {
 		return errors.Join(lost, err)
@@ -136,7 +137,7 @@ func (s *Store) settling(ctx context.Context) (context.Context, context.CancelFu
 // the identifier of the event itself, an event of no dispatch. The INSERT waits for a transaction that has written the event and has not
 // ended, and fails if that is committed. A transaction that comes later fails as a whole, because of the row.
 func (s *Store) settle(ctx context.Context, event dispatch.EventID, lost error) error {
-	barring := s.claims.WithContext(ctx).Exec("INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at) SELECT ?, '', '', 0, '', '', "+
+	barring := s.decide.WithContext(primary.Unchecked(ctx)).Exec("INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at) SELECT ?, '', '', 0, '', '', "+
 		"{now} FROM (SELECT 1) one WHERE NOT {read_only}", event)
 	switch {
 	case barring.Error == nil && barring.RowsAffected == 1:
@@ -163,7 +164,7 @@ func setClaimTime(d *dispatch.Dispatch, events []dispatch.Event, at time.Time) {
 // transactClaim returns a commitFunc that writes in a transaction, with a further SQL condition on the dispatch's row.
 func (s *Store) transactClaim(condition string) commitFunc {
 	return func(ctx context.Context, snapshot *claimSnapshot, d *dispatch.Dispatch, events []dispatch.Event) error {
-		err := s.transact(ctx, s.claims, func(tx *gorm.DB) error { return s.writeClaim(tx, snapshot, condition, d, events) })
+		err := s.transact(primary.Unchecked(ctx), s.decide, func(tx *gorm.DB) error { return s.writeClaim(tx, snapshot, condition, d, events) })
 		if err == nil || errors.Is(err, dispatch.ErrUnknown) || errors.Is(err, errConflict) {
 			return err
 		}

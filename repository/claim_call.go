@@ -16,6 +16,7 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 
 	"firsttap/dispatch"
+	"firsttap/repository/primary"
 )
 
 // claimProcedureBody writes a claim in one round trip: the client waits for one answer instead of six. Its result is the time of the
@@ -113,7 +114,7 @@ func newClaimProcedure(pool *sql.DB, log *slog.Logger) *claimProcedure {
 
 // callClaims makes claims cheap: by the procedure, and by what this process last knew.
 func (s *Store) callClaims() error {
-	pool, err := s.claims.DB()
+	pool, err := s.decide.DB()
 	if err != nil {
 		return err
 	}
@@ -242,10 +243,10 @@ func (p *claimProcedure) refuse(err error) {
 func (p *claimProcedure) execOnce(ctx context.Context, args []any) (at int64, err error) {
 	if p.observer != nil {
 		var answered func(error)
-		ctx, answered = p.observer(ctx, Statement{"claims", "call", p.call})
+		ctx, answered = p.observer(ctx, Statement{"decide", "call", p.call})
 		defer func() { answered(err) }()
 	}
-	conn, err := p.pool.Conn(ctx)
+	conn, err := p.pool.Conn(primary.Unchecked(ctx))
 	if err != nil {
 		return 0, unavailable(err)
 	}

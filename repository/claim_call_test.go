@@ -32,7 +32,7 @@ func TestStatementsOfAClaim(t *testing.T) {
 		db.notOnTiDB(t, "stored procedures")
 		db, w := db.counting(t)
 		v := db.drivers(t, 1)[0]
-		for day, want := range [][]string{{"claims select", "claims call"}, {"claims call"}, {"claims call"}} {
+		for day, want := range [][]string{{"decide select", "decide call"}, {"decide call"}, {"decide call"}} {
 			d := db.add(t, later(day))
 			w.take()
 			got := db.mustAccept(t, d.ID, v.ID)
@@ -61,7 +61,7 @@ func TestClaimAfterALook(t *testing.T) {
 			must(t, look(d.ID))
 			w.take()
 			got := db.mustAccept(t, d.ID, v.ID)
-			testkit.Equal(t, "the statements", []string{"claims call"}, w.take())
+			testkit.Equal(t, "the statements", []string{"decide call"}, w.take())
 			db.mustStore(t, got)
 		}
 	})
@@ -177,7 +177,7 @@ func TestClaimAtAWrongTime(t *testing.T) {
 			if !errors.Is(err, tt.want) {
 				t.Errorf("%s: got %v, want %v", tt.name, err, tt.want)
 			}
-			if statements := w.take(); statements[0] != "claims call" {
+			if statements := w.take(); statements[0] != "decide call" {
 				t.Errorf("%s: it was not decided at the wrong time first: %q", tt.name, statements)
 			}
 			if err == nil {
@@ -362,7 +362,7 @@ func TestNoConnectionForTheClaim(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
 		db.notOnTiDB(t, "stored procedures")
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
-		for range claimConns {
+		for range decideConns {
 			conn, err := db.procedure.pool.Conn(t.Context())
 			must(t, err)
 			t.Cleanup(func() { conn.Close() })

@@ -64,7 +64,7 @@ func TestClaimOfALockedRow(t *testing.T) {
 // Reads are answered while more claims wait for a row than there are connections for claims.
 func TestReadsDoNotWaitForClaims(t *testing.T) {
 	everyServer(t, func(t *testing.T, db *database) {
-		d, other, drivers := db.add(t, nil), db.add(t, nil), db.drivers(t, 2*claimConns)
+		d, other, drivers := db.add(t, nil), db.add(t, nil), db.drivers(t, 2*decideConns)
 		_, release := db.hold(t, d.ID)
 		done := make(chan struct{})
 		go func() {

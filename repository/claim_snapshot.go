@@ -43,7 +43,7 @@ var errStaleRead = fmt.Errorf("%w: the answer may be old", primary.ErrReadOnly)
 // readClaimSnapshot reads what a claim depends on. It does so without gorm, which costs as much as the statement.
 func (s *Store) readClaimSnapshot(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (claimSnapshot, error) {
 	sent := time.Now()
-	rows, err := s.claims.Statement.ConnPool.QueryContext(ctx, claimSnapshotSQL, string(driver), string(id))
+	rows, err := s.decide.Statement.ConnPool.QueryContext(primary.Unchecked(ctx), claimSnapshotSQL, string(driver), string(id))
 	if err != nil {
 		return claimSnapshot{}, unavailable(err)
 	}
@@ -52,7 +52,7 @@ func (s *Store) readClaimSnapshot(ctx context.Context, id dispatch.ID, driver di
 		if err := rows.Err(); err != nil {
 			return claimSnapshot{}, unavailable(err)
 		}
-		return claimSnapshot{}, s.missingError(s.claims.WithContext(ctx), id, driver)
+		return claimSnapshot{}, s.missingError(s.decide.WithContext(primary.Unchecked(ctx)), id, driver)
 	}
 	var d dispatchRow
 	var v driverRow

@@ -139,7 +139,7 @@ func TestStatementsThatAreGivenUpCount(t *testing.T) {
 		}
 		for round := range 5 {
 			var writing sync.WaitGroup
-			for k := range writeConns {
+			for k := range decideConns {
 				writing.Go(func() {
 					if write(fmt.Sprintf("%d-%d", round, k)) == nil {
 						t.Error("a write is committed under a lock of all tables")
@@ -154,8 +154,8 @@ func TestStatementsThatAreGivenUpCount(t *testing.T) {
 				n++
 			}
 		}
-		if n == 0 || n > writeConns {
-			t.Errorf("the server executes %d writes of a pool of %d connections", n, writeConns)
+		if n == 0 || n > decideConns {
+			t.Errorf("the server executes %d writes of a pool of %d connections", n, decideConns)
 		}
 		must(t, errorOf(locking.ExecContext(t.Context(), "UNLOCK TABLES")))
 		testkit.Eventually(t, "a write is committed again", func() bool { return write("after") == nil })

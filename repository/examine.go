@@ -42,8 +42,8 @@ const (
 	// A clock that is off by badClock makes tokens and countdowns wrong; one that is synchronized is off by less than poorClock.
 	badClock, poorClock = 5 * time.Second, time.Second
 	clockReadings       = 3
-	// instanceConns is the most that an instance opens: those of the Store, its probe's, and those of the jobs' locks, which are up to 36.
-	instanceConns = claimConns + writeConns + generalConns + backofficeConns + relayConns + webhookConns + doorConns + lookConns + 1 + 36
+	// instanceConns is the most that an instance opens: those of the Store, and those of the jobs' locks, which are up to 36.
+	instanceConns = decideConns + serveConns + workConns + watchConns + 36
 	// dialLimit leaves a check of a server that does not answer the time to say so.
 	dialLimit = 3 * time.Second
 )

@@ -223,11 +223,17 @@ func (s *Store) KeyByHash(ctx context.Context, hash string) (dispatch.Key, error
 	return rows[0].key(), nil
 }
 
-// KeyHashes returns the identifiers of the newest keys that are not revoked, by their hashes. It has a connection of its own, so that requests with
-// invalid keys delay no other reads.
+// KeyHashes returns the identifiers of the newest keys that are not revoked, by their hashes. Calls wait for each other, so that requests with
+// invalid keys take one connection.
 func (s *Store) KeyHashes(ctx context.Context, most int) (map[string]string, error) {
+	select {
+	case s.doors <- struct{}{}:
+		defer func() { <-s.doors }()
+	case <-ctx.Done():
+		return nil, unavailable(ctx.Err())
+	}
 	var rows []keyRow
-	err := s.doors.WithContext(ctx).Select("id, hash").Where("revoked_at IS NULL").Order("id DESC").Limit(most).Find(&rows).Error
+	err := s.serve.WithContext(ctx).Select("id, hash").Where("revoked_at IS NULL").Order("id DESC").Limit(most).Find(&rows).Error
 	ids := make(map[string]string, len(rows))
 	for _, row := range rows {
 		ids[row.Hash] = row.ID

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"firsttap/outbox"
+	"firsttap/repository/primary"
 )
 
 // look is what waits in the database. Its times are by the database's clock; a zero time says that nothing waits.
@@ -71,7 +72,7 @@ func (s *Store) readLook(ctx context.Context, jobs []string) (*look, error) {
 	var now int64
 	var events, notifications, topics, expiry, work, run, lane, endpoints, replay *int64
 	sent := time.Now()
-	err := s.lookPool.WithContext(ctx).Raw("SELECT "+
+	err := s.watch.WithContext(primary.Unchecked(ctx)).Raw("SELECT "+
 		first("next_at", "events", "ix_events_due", "next_at IS NOT NULL")+
 		first("next_at", "notifications", "ix_notifications_due", "state = 0")+
 		first("next_at", "topics", "ix_topics_due", "state = 0")+

@@ -23,14 +23,10 @@ import (
 
 const (
 	// About four connections per core give the most commits per second; a hundred give half as many.
-	claimConns      = 8
-	writeConns      = 8
-	generalConns    = 8
-	backofficeConns = 7 // as many as the API reads at once: lists, searches and previews two each, and one export
-	relayConns      = 5 // its expansions take four at most, beside those of a driver's own claim
-	webhookConns    = 3 // one each to lease, to complete and to replay
-	doorConns       = 1
-	lookConns       = 2
+	decideConns = 12
+	serveConns  = 12 // the API lets the backoffice read by 7 at once: lists, searches and previews two each, and one export
+	workConns   = 8  // the relay's expansions take four at most, and webhooks are leased, completed and replayed by one each
+	watchConns  = 3  // a look, a replica's position and the probe
 	// A transaction that holds a row commits within milliseconds or is stuck. A COMMIT takes no context: a claim must not hang in
 	// it.
 	usualPatience = time.Second
@@ -39,9 +35,8 @@ const (
 	// The server executes a read for so much less than the client waits, so that it does not go on without the client. MariaDB applies
 	// the limit to every statement, so only the pool for reads has it.
 	serverGivesUpBefore = time.Second
-	// relayRecheck is how old the check of a relay's connection may be. The relay mostly writes, so a read-only server shows
-	// anyway.
-	relayRecheck = time.Second
+	// workRecheck is how old the check of a connection for work may be. The relay mostly writes, so a read-only server shows anyway.
+	workRecheck = time.Second
 )
 
 func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
@@ -61,38 +56,23 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 	at := &primary.Server{}
 	quick := config.Clone()
 	quick.ReadTimeout, quick.WriteTimeout = 2*o.Patience, 2*o.Patience
-	if s.claims, err = s.primaryPool(quick, claimConns, primary.NeverRecheck, at); err != nil { // a claim's statements contain the check
+	if s.decide, err = s.primaryPool(quick, decideConns, 0, at); err != nil {
 		return nil, err
-	}
-	if s.writes, err = s.primaryPool(quick, writeConns, 0, at); err != nil {
-		return nil, errors.Join(err, s.Close())
 	}
 	reading := config.Clone()
 	limitReads(reading, config.ReadTimeout-serverGivesUpBefore)
-	if s.general, err = s.primaryPool(reading, generalConns, 0, at); err != nil {
+	if s.serve, err = s.primaryPool(reading, serveConns, 0, at); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	if s.backoffice, err = s.primaryPool(reading, backofficeConns, 0, at); err != nil {
+	if s.work, err = s.primaryPool(config, workConns, workRecheck, at); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	if s.relay, err = s.primaryPool(config, relayConns, relayRecheck, at); err != nil {
+	watching := quick.Clone()
+	watching.Params[tableLockWait] = seconds(o.Patience)
+	if s.watch, err = s.primaryPool(watching, watchConns, 0, at); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	if s.webhooks, err = s.primaryPool(config, webhookConns, relayRecheck, at); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	if s.doors, err = s.primaryPool(quick, doorConns, 0, at); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	brief := quick.Clone()
-	limitReads(brief, o.Patience)
-	brief.Params[tableLockWait] = seconds(o.Patience)
-	if s.lookPool, err = s.primaryPool(brief, lookConns, primary.NeverRecheck, at); err != nil { // a look contains the check
-		return nil, errors.Join(err, s.Close())
-	}
-	probing := quick.Clone()
-	probing.Params[tableLockWait] = seconds(o.Patience)
-	probe, err := s.openPrimary(probing, 1, 0, at)
+	probe, err := s.watch.DB()
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

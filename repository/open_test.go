@@ -28,7 +28,7 @@ func TestSessionSettings(t *testing.T) {
 		if strings.HasSuffix(t.Name(), "mariadb") {
 			isolation = "@@tx_isolation"
 		}
-		for name, pool := range map[string]*gorm.DB{"claims": db.claims, "general": db.general, "writes": db.writes} {
+		for name, pool := range map[string]*gorm.DB{"decide": db.decide, "serve": db.serve, "work": db.work} {
 			pool, err := pool.DB()
 			must(t, err)
 			var level, mode string
@@ -39,7 +39,7 @@ func TestSessionSettings(t *testing.T) {
 			if level != "READ-COMMITTED" || wait != 1 || idle != 60 || !strings.Contains(mode, "STRICT_ALL_TABLES") {
 				t.Errorf("%s: isolation %s, lock wait %d s, silence %d s, mode %s", name, level, wait, idle, mode)
 			}
-			if n := pool.Stats().MaxOpenConnections; n != 8 {
+			if n := pool.Stats().MaxOpenConnections; n != map[string]int{"decide": decideConns, "serve": serveConns, "work": workConns}[name] {
 				t.Errorf("%s: %d connections", name, n)
 			}
 		}
@@ -48,7 +48,7 @@ func TestSessionSettings(t *testing.T) {
 
 func TestSQLiteSettings(t *testing.T) {
 	db := migrated(t, servertest.EmptyURL(t, servertest.SQLite)).usual(t)
-	for name, pool := range map[string]*gorm.DB{"claims": db.claims, "general": db.general} {
+	for name, pool := range map[string]*gorm.DB{"decide": db.decide, "serve": db.serve} {
 		pool, err := pool.DB()
 		must(t, err)
 		for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "busy_timeout": "2000"} {

@@ -98,7 +98,7 @@ func (db *database) explain(t *testing.T, statement string) (plans []map[string]
 }
 
 // work does everything that a relay does with the outbox, and returns the statements.
-func (db *database) work(t *testing.T, d dispatch.Dispatch, driver dispatch.DriverID) []string {
+func (db *database) worked(t *testing.T, d dispatch.Dispatch, driver dispatch.DriverID) []string {
 	t.Helper()
 	o := db.as("ins_a")
 	return statements(t, []*gorm.DB{o.relay}, func() {
@@ -143,7 +143,7 @@ func TestPlans(t *testing.T) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		db.device(t, v.ID, nil)
 		db.backlogged(t, d, backlog)
-		all := db.work(t, d, v.ID)
+		all := db.worked(t, d, v.ID)
 		for _, want := range []struct {
 			statement string
 			sorted    bool

@@ -158,7 +158,7 @@ func TestClaimsGoToTheNewServer(t *testing.T) {
 	must(t, err)
 	proxy := servertest.StartProxy(t, u.Host)
 	db := migrated(t, proxy.URL(u.String()))
-	drivers := db.drivers(t, 2*claimConns)
+	drivers := db.drivers(t, 2*decideConns)
 	first := db.add(t, nil)
 	testkit.Together(len(drivers), func(i int) { _, _ = db.accept(t.Context(), first.ID, drivers[i].ID) })
 
@@ -183,7 +183,7 @@ func TestClaimsGoToTheNewServer(t *testing.T) {
 	}
 	claims, err := db.claims.DB()
 	must(t, err)
-	if n := claims.Stats().OpenConnections; n > claimConns {
+	if n := claims.Stats().OpenConnections; n > decideConns {
 		t.Errorf("%d connections for claims", n)
 	}
 }
@@ -215,7 +215,7 @@ func TestASilentServerIsLeft(t *testing.T) {
 	}
 	// So many ask at the same time that a pool has all its connections.
 	each := func(ask func(context.Context) error) (errs []error) {
-		errs = make([]error, 2*generalConns)
+		errs = make([]error, 2*serveConns)
 		testkit.Together(len(errs), func(i int) { errs[i] = ask(t.Context()) })
 		return errs
 	}
@@ -327,7 +327,10 @@ func TestProbeOfAServerThatBecomesReadOnly(t *testing.T) {
 // All connections for reading are busy: the database takes writes all the same.
 func TestProbeWhileAllConnectionsAreBusy(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		for _, pool := range db.Pools() {
+		for name, pool := range db.Pools() {
+			if name == "watch" {
+				continue // it is the probe's
+			}
 			for range pool.Stats().MaxOpenConnections {
 				c, err := pool.Conn(t.Context())
 				must(t, err)

@@ -34,7 +34,7 @@ func (s *Store) findDispatchRow(db *gorm.DB, id dispatch.ID, locking string) (di
 		return dispatchRow{}, time.Time{}, dispatch.ErrNotFound
 	}
 	now := fromMicros(rows[0].Now)
-	if locking != "" { // the statement may have waited for the row's lock
+	if locking != "" && !s.dialect.text.sqlite { // the statement may have waited for the row's lock
 		if now, err = s.clock(db); err != nil {
 			return dispatchRow{}, time.Time{}, err
 		}

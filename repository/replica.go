@@ -158,7 +158,7 @@ func (s *Store) list(ctx context.Context, read func(db *gorm.DB) error) error {
 		}
 		s.replica.byPrimary.Add(1)
 	}
-	return read(s.backoffice.WithContext(ctx))
+	return read(s.serve.WithContext(ctx))
 }
 
 // fromReplica calls read with a connection to the replica once that is up to date. It leaves the replica if that fails, and uses it again if it
@@ -233,7 +233,7 @@ func (s *Store) position(ctx context.Context, began time.Time) (*position, error
 	var sets string
 	var now int64
 	var readOnly bool
-	err := s.lookPool.WithContext(ctx).Raw(r.words.positionSQL(s.dialect.now(), s.dialect.readOnly)).Row().Scan(&sets, &p.origin, &now, &readOnly)
+	err := s.watch.WithContext(primary.Unchecked(ctx)).Raw(r.words.positionSQL("{now}", "{read_only}")).Row().Scan(&sets, &p.origin, &now, &readOnly)
 	if refused := (*mysql.MySQLError)(nil); err != nil && !errors.As(err, &refused) {
 		return nil, errors.Join(errNoPosition, err)
 	} else if err != nil {

@@ -90,8 +90,8 @@ func (l *lister) mustSee(t *testing.T, want dispatch.Dispatch) {
 
 // The statements of a list.
 var (
-	byReplica = []string{"looks select", "replica select", "replica select"} // the position, the wait, the list
-	byPrimary = []string{"backoffice select"}
+	byReplica = []string{"watch select", "replica select", "replica select"} // the position, the wait, the list
+	byPrimary = []string{"serve select"}
 )
 
 // Whatever is committed before a list begins is in it, at any instance: also while the replica lags, by the primary.
@@ -295,7 +295,7 @@ func (r *replicated) mustSharePositions(t *testing.T) {
 	if shared != first {
 		t.Error("a read that had begun asked again")
 	}
-	testkit.Equal(t, "the statements", []string{"looks select"}, l.sent.take())
+	testkit.Equal(t, "the statements", []string{"watch select"}, l.sent.take())
 	if later, err := l.position(t.Context(), time.Now()); err != nil || later == first {
 		t.Errorf("a later read uses an old position: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"firsttap/cronjob"
 	"firsttap/dispatch"
 	"firsttap/idempotency"
+	"firsttap/repository/primary"
 )
 
 // timedJob is a job, how many of its runs have not ended, and the database's time.
@@ -24,7 +25,7 @@ type timedJob struct {
 
 // JobStates returns the states of the jobs by name, and the database's time. ErrUnavailable.
 func (s *Store) JobStates(ctx context.Context, names []string) (states map[string]cronjob.JobState, now time.Time, err error) {
-	db := s.lookPool.WithContext(ctx)
+	db := s.serve.WithContext(primary.Unchecked(ctx))
 	var jobs []timedJob
 	// A condition on both states at once would read all runs of a job.
 	unfinished := func(status cronjob.Status) string {

@@ -17,7 +17,7 @@ import (
 )
 
 // sqliteReaders is the number of connections that read while the one writer writes.
-const sqliteReaders = 4
+const sqliteReaders = 8
 
 func openSQLite(ctx context.Context, path string, o Options) (*Store, error) {
 	s := &Store{log: o.Log, options: o, looks: newLooks(), early: make(chan earlyEvent, maxEarly)}
@@ -27,19 +27,13 @@ func openSQLite(ctx context.Context, path string, o Options) (*Store, error) {
 	}
 	var err error
 	// SQLite has one writer at a time: a second connection would only wait for the file, in no order.
-	if s.claims, err = s.sqlitePool(ctx, path, 1); err != nil {
+	if s.decide, err = s.sqlitePool(ctx, path, 1); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	if s.general, err = s.sqlitePool(ctx, path, sqliteReaders); err != nil {
+	if s.serve, err = s.sqlitePool(ctx, path, sqliteReaders); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	if s.backoffice, err = s.sqlitePool(ctx, path, sqliteReaders); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	if s.doors, err = s.sqlitePool(ctx, path, 1); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	s.writes, s.relay, s.webhooks, s.lookPool = s.claims, s.claims, s.claims, s.general
+	s.work, s.watch = s.decide, s.serve
 	probe, err := sqliteConns(path, probeTimeout*3/4, 1)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())

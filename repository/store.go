@@ -22,25 +22,16 @@ import (
 
 // Store is the database. It is safe for concurrent use.
 type Store struct {
-	// claims is a small pool of its own: claims that wait for a row's lock delay no reads, and more committing connections
-	// would make fewer commits.
-	claims *gorm.DB
-	// writes is for all other changes, general for reads: changes that wait for a row's lock delay no reads.
-	writes  *gorm.DB
-	general *gorm.DB
-	// backoffice is for what admins list and count: however heavy, it takes no connection that a driver's request waits for.
-	backoffice *gorm.DB
-	// relay is for the outbox: a backlog of notifications delays no claims and no reads.
-	relay *gorm.DB
-	// webhooks is for deliveries to endpoints: they delay no pushes.
-	webhooks *gorm.DB
-	// doors is one connection for KeyHashes: requests with invalid keys take no other connections.
-	doors *gorm.DB
-	// lookPool is for looks and readings of the ledger, which contain the check whether the server takes writes.
-	lookPool *gorm.DB
-	looks    *looks
-	early    chan earlyEvent
-	dialect  dialect
+	// decide is the pool for changes, serve that for reads, and work that for the relay and webhooks: changes that wait for a row's lock delay
+	// no reads, and a backlog of notifications delays neither. watch is for looks and for the check whether the database commits: they wait
+	// for none of the others.
+	decide, serve, work, watch                                     *gorm.DB
+	claims, writes, general, backoffice, relay, webhooks, lookPool *gorm.DB
+	// doors holds an element while a KeyHashes runs: requests with invalid keys take one connection.
+	doors   chan struct{}
+	looks   *looks
+	early   chan earlyEvent
+	dialect dialect
 	// procedure and lastKnown make a claim cheap; nil for SQLite, which has no round trips, and for TiDB, which has no procedures.
 	procedure *claimProcedure
 	lastKnown *lastKnown
@@ -133,6 +124,8 @@ func Open(ctx context.Context, url string, o Options) (s *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
+	s.claims, s.writes, s.general, s.backoffice, s.relay, s.webhooks, s.lookPool = s.decide, s.decide, s.serve, s.serve, s.work, s.work, s.watch
+	s.doors = make(chan struct{}, 1)
 	d := &s.dialect
 	d.now, d.readOnly, d.forShare = func() string { return "{now}" }, "{read_only}", " {for_share}"
 	d.forceIndex = func(index string) string { return " {force " + index + "}" }

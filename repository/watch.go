@@ -10,7 +10,7 @@ import (
 
 // Statement is a statement that is sent to the database.
 type Statement struct {
-	// Pool is the pool of its connection: claims, writes, general, backoffice, relay, webhooks, doors, looks or replica.
+	// Pool is the pool of its connection: decide, serve, work, watch or replica.
 	Pool string
 	// Operation is select, insert, update, delete, call, begin, commit, rollback or other.
 	Operation string
@@ -49,9 +49,9 @@ func (s *Store) Pools() map[string]*sql.DB {
 
 // pools returns each pool once: SQLite has one for all writes.
 func (s *Store) pools() map[string]*gorm.DB {
-	pools := map[string]*gorm.DB{"claims": s.claims, "general": s.general, "backoffice": s.backoffice, "doors": s.doors}
-	if s.writes != s.claims {
-		pools["writes"], pools["relay"], pools["webhooks"], pools["looks"] = s.writes, s.relay, s.webhooks, s.lookPool
+	pools := map[string]*gorm.DB{"decide": s.decide, "serve": s.serve}
+	if s.work != s.decide {
+		pools["work"], pools["watch"] = s.work, s.watch
 	}
 	return pools
 }

@@ -60,10 +60,6 @@ func TestWatch(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		w, ctx := &watched{}, context.WithValue(t.Context(), watchKey{}, true)
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
-		writes := "writes"
-		if db.writes == db.claims {
-			writes = "claims"
-		}
 		db = db.by(openWith(t, db.url, Options{Log: quiet, Patience: testkit.Patience, Observer: w.watch}))
 		if len(db.Pools()) < 2 {
 			t.Errorf("%d pools have a name", len(db.Pools()))
@@ -74,12 +70,12 @@ func TestWatch(t *testing.T) {
 			want = []string{"select", "call"}
 		}
 		for i := range want {
-			want[i] = "claims " + want[i]
+			want[i] = "decide " + want[i]
 		}
 		testkit.Equal(t, "the statements of a claim", want, w.take())
 		no := errors.New("no")
 		_, err := db.Update(ctx, d.ID, func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error) { return nil, no })
-		if got := w.take(); !errors.Is(err, no) || got[len(got)-1] != writes+" rollback" {
+		if got := w.take(); !errors.Is(err, no) || got[len(got)-1] != "decide rollback" {
 			t.Errorf("%v: an update without a change runs %v", err, got)
 		}
 		gone, leave := context.WithCancel(ctx)
@@ -157,9 +153,9 @@ func TestWritesHaveNoDeadlineOnTheServer(t *testing.T) {
 		if err := db.raw.QueryRow("SELECT @@max_statement_time").Scan(new(float64)); err == nil {
 			limit = "@@SESSION.max_statement_time"
 		}
-		for name, pool := range map[string]*gorm.DB{"claims": db.claims, "general": db.general, "writes": db.writes, "relay": db.relay} {
+		for name, pool := range map[string]*gorm.DB{"decide": db.decide, "serve": db.serve, "work": db.work} {
 			want := 0.0
-			if name == "general" {
+			if name == "serve" {
 				want = (2*testkit.Patience - serverGivesUpBefore).Seconds() // the client waits for twice its patience
 			}
 			var got float64

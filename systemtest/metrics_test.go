@@ -48,13 +48,13 @@ func TestAPIMetrics(t *testing.T) {
 	}
 	won := sum(seen, "firsttap_claims_total", `result="SUCCESS"`)
 	if won != rounds || sum(seen, "firsttap_gate_decisions_total", `layer="database"`, `decision="won"`) != rounds ||
-		sum(seen, "firsttap_database_duration_seconds_count", `operation="call"`, `pool="claims"`) != rounds {
+		sum(seen, "firsttap_database_duration_seconds_count", `operation="call"`, `pool="decide"`) != rounds {
 		t.Errorf("%g won in %d rounds", won, rounds)
 	}
 	if n := sum(seen, "firsttap_redis_duration_seconds_count", `command="set"`); n < rounds {
 		t.Errorf("Redis was timed %g times", n)
 	}
-	if sum(seen, "go_sql_open_connections", `db_name="claims"`) < 1 || sum(seen, "firsttap_redis_pool_open", `pool="gate"`) < 1 {
+	if sum(seen, "go_sql_open_connections", `db_name="decide"`) < 1 || sum(seen, "firsttap_redis_pool_open", `pool="gate"`) < 1 {
 		t.Errorf("%v", seen)
 	}
 	if sum(seen, "firsttap_lock_acquired_total", `strategy="gate"`) < rounds || sum(seen, "firsttap_lock_attempts_total", `strategy="redis"`) < 1 {

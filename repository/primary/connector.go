@@ -74,8 +74,7 @@ func (s *Server) suspectedSince(at time.Time) bool {
 // Read-only errors are not enough: reads get none, nor do accounts with the privilege to write to a read-only server.
 type Connector struct {
 	driver.Connector
-	// recheckAfter is how old the last check may be when a connection is taken from the pool: 0 checks each time, a negative
-	// value never, for statements that contain the check.
+	// recheckAfter is how old the last check may be when a connection is taken from the pool: 0 checks each time. See Unchecked.
 	recheckAfter time.Duration
 	// checkTimeout bounds the check whether the server takes writes: a frozen server must not delay a caller, for each connection
 	// that is tried, more than a dial does.
@@ -91,7 +90,15 @@ type refusal struct {
 	err error
 }
 
-const NeverRecheck = -1 * time.Second
+type uncheckedKey struct{}
+
+// Unchecked returns a context for statements that contain the check themselves, by ReadOnlySQL: a connection that is taken with it is used
+// as it is.
+func Unchecked(ctx context.Context) context.Context {
+	return context.WithValue(ctx, uncheckedKey{}, true)
+}
+
+func unchecked(ctx context.Context) bool { return ctx.Value(uncheckedKey{}) != nil }
 
 // ReadOnlySQL is the SQL for whether a server takes no writes: a replica, or one of Aurora's readers. The variables are
 // compared as text: MariaDB 12 has words instead of 0 and 1, and a word compared with a number counts as 0.
@@ -219,7 +226,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		return nil, err
 	}
 	asked := time.Now()
-	if c.connector.recheckAfter >= 0 { // the connection has been checked, and a read may be slow
+	if !unchecked(ctx) { // the connection has been checked, and a read may be slow
 		asked = time.Time{}
 	}
 	defer c.answered(asked, &err)
@@ -308,7 +315,7 @@ func (c *conn) check(ctx context.Context) error {
 	if c.isOld() {
 		return driver.ErrBadConn
 	}
-	if c.connector.recheckAfter < 0 || time.Since(c.checkedAt) < c.connector.recheckAfter {
+	if unchecked(ctx) || time.Since(c.checkedAt) < c.connector.recheckAfter {
 		return nil
 	}
 	asked := time.Now()

@@ -108,16 +108,17 @@ func TestUnansweredStatement(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			suspectBubble(t, func(t *testing.T, p *Connector, s *slowServer) {
-				p.checkTimeout, p.recheckAfter = time.Second/2, NeverRecheck
-				if c.checks {
-					p.recheckAfter = 0
-				}
+				p.checkTimeout = time.Second / 2
 				conn := dialed(t, p)
 				conn.taken = true
 				s.answer, s.says = c.answer, c.says
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				using := Unchecked(t.Context())
+				if c.checks {
+					using = t.Context()
+				}
+				ctx, cancel := context.WithTimeout(using, time.Second)
 				if errors.Is(c.giveUp, context.Canceled) {
-					ctx, cancel = context.WithCancel(t.Context())
+					ctx, cancel = context.WithCancel(using)
 					time.AfterFunc(time.Second, cancel)
 				}
 				defer cancel()
@@ -247,7 +248,7 @@ func TestFirstUseIsChecked(t *testing.T) {
 // An answer on which the driver panics is a lost reply. The connection is closed, and no goroutine waits for ever.
 func TestUnreadableAnswer(t *testing.T) {
 	s := &slowServer{}
-	pool := sql.OpenDB(&Connector{Connector: s, server: &Server{}, checkTimeout: time.Minute, recheckAfter: NeverRecheck, pool: poolLimit{conns: 8}})
+	pool := sql.OpenDB(&Connector{Connector: s, server: &Server{}, checkTimeout: time.Minute, pool: poolLimit{conns: 8}})
 	defer pool.Close()
 	c, err := pool.Conn(t.Context())
 	if err != nil {
