@@ -117,7 +117,7 @@ func TestWordsFollowTheDispatch(t *testing.T) {
 			t.Errorf("%d words are there after changes that failed, %d before", n, words)
 		}
 		db.exec(t, "UPDATE dispatches SET updated_at = 1")
-		must(t, errorOf(db.Prune(t.Context(), 1000, noRest)))
+		must(t, errorOf(db.Prune(t.Context())))
 		db.mustCount(t, 1, "dispatches")
 		db.mustHaveWords(t)
 	})

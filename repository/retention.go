@@ -1,12 +1,7 @@
 package repository
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"gorm.io/gorm"
@@ -30,274 +25,202 @@ const (
 	keepRuns        = 7 * 24 * time.Hour
 	keepSupply      = 30 * 24 * time.Hour
 	keepSent        = 90 * 24 * time.Hour // sent notifications of an offer without an end
+	// keepDeliveries is how long a delivery is kept, and sent if it is still pending: its endpoint may be paused for ever.
+	keepDeliveries = 30 * 24 * time.Hour
+	// keepDeletedWebhook is more than a transaction takes: one that was under way at the deletion may still write deliveries.
+	keepDeletedWebhook = 10 * time.Minute
 )
 
-// Prune deletes up to limit expired rows and returns how many; rows that it keeps for longer (see keepOffers) count too. Each rule gets an
-// equal share of limit; the part that a rule does not use goes to the others. Prune locks few rows at a time and waits for no lock. It calls
-// rest after each transaction, and ends with its error.
-func (s *Store) Prune(ctx context.Context, limit int, rest func(context.Context) error) (n int, err error) {
+// deletedAtOnce bounds the rows that one transaction deletes: on SQLite a tap waits for it.
+const deletedAtOnce = 500
+
+// Prune deletes the rows that have expired, and returns how many, also with an error. It takes the rules in turn, so that no table waits for
+// another. After each transaction it rests for as long as that took: others have the database for half of the time at least.
+func (s *Store) Prune(ctx context.Context) (total int, err error) {
 	now, err := s.clock(s.relay.WithContext(ctx))
 	if err != nil {
 		return 0, err
 	}
-	p := pruning{s, rest}
-	left := s.rulesWithRows(ctx, s.retentionRules(now))
-	for n < limit && len(left) > 0 {
-		var more []retentionRule
-		for i, rule := range left {
-			others := len(left) - i - 1
-			share := (limit - n + others) / (others + 1)
-			deleteRows := p.deleteExpired
-			switch rule.table {
-			case removedTable:
-				deleteRows = p.deleteHistory
-			case webhooksTable:
-				deleteRows = p.deleteDeliveries
-			}
-			deleted, err := deleteRows(ctx, rule, share)
-			n += deleted
+	for rules := s.expiryRules(now); len(rules) > 0; {
+		var more []expiryRule
+		for _, r := range rules {
+			began, n := time.Now(), 0
+			err := s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) (err error) {
+				n, err = s.deleteExpired(tx, &r)
+				return unavailable(err)
+			})
 			if err != nil {
-				return n, err
+				return total, err
 			}
-			if deleted == share {
-				more = append(more, rule)
+			if total += n; n == deletedAtOnce || n > 0 && r.isParent() {
+				more = append(more, r)
+			}
+			if err := rest(ctx, time.Since(began)); err != nil {
+				return total, err
 			}
 		}
-		left = more
+		rules = more
 	}
-	if n < limit { // what was removed just now
-		deleted, err := p.deleteHistory(ctx, retentionRule{}, limit-n)
-		return n + deleted, err
-	}
-	return n, nil
+	return total, nil
 }
 
-// pruning is a call of Prune.
-type pruning struct {
-	*Store
-	rest func(context.Context) error
+func rest(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return unavailable(context.Cause(ctx))
+	}
 }
 
-// transact runs fn in a transaction, which returns how many rows it has deleted, and rests.
-func (p pruning) transact(ctx context.Context, fn func(tx *gorm.DB) (int, error)) (n int, err error) {
-	err = p.transactWithRetry(ctx, p.relay, func(tx *gorm.DB) (err error) {
-		n, err = fn(tx)
-		return unavailable(err)
-	})
-	if err != nil {
-		return 0, err
-	}
-	return n, p.rest(ctx)
+// expiryRule says which rows of a table have expired: where finds them, by an index, and those first that order says.
+type expiryRule struct {
+	table, key, where, order string
+	args                     []any
+	// children are what goes before a row, and with it, where their column of that row's id says so: then one transaction deletes one row.
+	children []expiryRule
+	// before is called in the transaction that deletes the row, or its children by this rule.
+	before func(tx *gorm.DB, id string) error
 }
 
-// rulesWithRows returns the rules by which rows are to be deleted, in one statement, and all rules if that fails.
-func (s *Store) rulesWithRows(ctx context.Context, rules []retentionRule) (some []retentionRule) {
-	exists := make([]string, len(rules))
-	found, into := make([]bool, len(rules)), make([]any, len(rules))
-	var args []any
-	for i, r := range rules {
-		// With EXISTS, a server may read the rows in another order.
-		exists[i] = "(SELECT 1 FROM " + r.table + " WHERE " + r.where + " ORDER BY " + r.order + " LIMIT 1) IS NOT NULL"
-		args, into[i] = append(args, r.args...), &found[i]
-	}
-	if err := s.relay.WithContext(ctx).Raw("SELECT "+strings.Join(exists, ", "), args...).Row().Scan(into...); err != nil {
-		return rules // the statement of one of them will fail with the error
-	}
-	for i, r := range rules {
-		if found[i] {
-			some = append(some, r)
-		}
-	}
-	return some
-}
+func (r *expiryRule) isParent() bool { return r.before != nil || len(r.children) > 0 }
 
-// retentionRule selects the rows of a table to delete, by an index; in any order if order is "". index names the index if the server might
-// choose another one, and key the columns of the primary key.
-type retentionRule struct {
-	table, key, where, order, index string
-	args                            []any
-	// before is called with the keys of rows before they are deleted, in the same transaction, and returns those to delete; nil for nothing.
-	before func(tx *gorm.DB, keys [][]any) (expired [][]any, err error)
-	// batch bounds one transaction, 0 for deleteBatchSize.
-	batch int
-}
-
-// retentionRules returns the rules at the time now.
-func (s *Store) retentionRules(now time.Time) []retentionRule {
+// expiryRules returns what expires by the time now.
+func (s *Store) expiryRules(now time.Time) []expiryRule {
 	ago := func(kept time.Duration) int64 { return micros(now.Add(-kept)) }
-	rule := func(table, key, where, order string, args ...any) retentionRule {
-		return retentionRule{table: table, key: key, where: where, order: order, args: args}
+	rule := func(table, key, where, order string, args ...any) expiryRule {
+		return expiryRule{table: table, key: key, where: where, order: order, args: args}
 	}
+	of := func(table, key, where string) expiryRule { return expiryRule{table: table, key: key, where: where} }
+
 	quarantined := rule("devices", "id", "quarantined_at < ?", "quarantined_at", ago(keepQuarantined))
-	quarantined.before = func(tx *gorm.DB, keys [][]any) ([][]any, error) {
-		topics, err := topicNames(tx)
-		if err != nil {
-			return nil, err
-		}
-		return keys, forgetMembers(tx, topics, slices.Concat(keys...))
+	quarantined.before = forgetDevice
+	webhooks := rule("webhooks", "id", "status = 'DELETED' AND updated_at < ?", "id", ago(keepDeletedWebhook))
+	webhooks.children = []expiryRule{
+		of("webhook_lanes", "webhook_id, dispatch_id", "webhook_id = ?"),
+		of("webhook_deliveries", "dispatch_id, webhook_id, event_id", "webhook_id = ?"),
 	}
-	all := []retentionRule{
+	all := []expiryRule{
 		quarantined,
+		webhooks,
+		rule("webhook_deliveries", "dispatch_id, webhook_id, event_id", "created_at < ?", "created_at", ago(keepDeliveries)),
+		rule("webhook_lanes", "webhook_id, dispatch_id", "next_at < ? AND NOT EXISTS (SELECT 1 FROM webhook_deliveries d"+
+			" WHERE d.dispatch_id = webhook_lanes.dispatch_id AND d.webhook_id = webhook_lanes.webhook_id AND d.status = 'PENDING')",
+			"next_at", ago(keepDeliveries)),
 		rule("job_runs", "job, slot", "slot < ? AND status NOT IN ?", "slot", ago(keepRuns), unfinished),
 		rule("supply", "at, region", "at < ?", "at", ago(keepSupply)),
 		rule("idempotency_keys", "caller, name", "expires_at <= ?", "expires_at", micros(now)),
 		// The walk of an event that no relay has expanded. It would begin again.
 		rule("expansions", "event_id", "event_id < ?", "event_id", dispatch.MinEventID(now.Add(-keepSent))),
-		rule("events", "id", "dispatch_id = '' AND at < ?", "dispatch_id", ago(keepDone)), // see Store.settle
-		rule(removedTable, "id", "id > ''", "id"),
-		rule(webhooksTable, "id", "id > ''", "id"),
-	}
-	// One rule for each state: a condition "state <> 0" would not use the index.
-	for _, state := range []int{stateDone, stateDead, stateDropped} {
-		over := rule("notifications", "id", "state = ? AND next_at <= ?", "next_at", state, micros(now))
-		if state == stateDone {
-			over.before = func(tx *gorm.DB, keys [][]any) ([][]any, error) { return s.keepOffers(tx, keys, now) }
-		}
-		all = append(all, over)
+		rule("events", "id", "dispatch_id = '' AND at < ?", "id", ago(keepDone)), // see Store.settle
+		// One rule for each state: a condition "state <> 0" would not use the index. Who was sent an offer hears of its end, also if that
+		// was put off: so the offer stays until then.
+		rule("notifications", "id", "state = ? AND next_at <= ? AND NOT (type IN "+offerTypes+" AND created_at > ? AND EXISTS"+
+			" (SELECT 1 FROM dispatches d WHERE d.id = notifications.dispatch_id AND d.round = notifications.round AND d.expires_at > ?))",
+			"next_at", stateDone, micros(now), ago(keepSent), ago(keepDone)),
+		rule("notifications", "id", "state = ? AND next_at <= ?", "next_at", stateDead, micros(now)),
+		rule("notifications", "id", "state = ? AND next_at <= ?", "next_at", stateDropped, micros(now)),
 	}
 	// Audit entries are found by their identifiers, which begin with the time. Taps and offers are found by their dispatch's and then
 	// checked, as an old offer may have been tapped, seen or declined recently.
 	if kept := s.options.Retention.Attempts; kept > 0 {
-		tapped := now.Add(-kept)
+		oldest := dispatch.MinID(now.Add(-kept))
 		all = append(all,
-			rule("taps", tapPrimaryKey, "dispatch_id < ? AND last_at < ?", "dispatch_id", dispatch.MinID(tapped), micros(tapped)),
+			rule("taps", tapPrimaryKey, "dispatch_id < ? AND last_at < ?", "dispatch_id", oldest, ago(kept)),
 			rule("offers", "dispatch_id, round, driver_id", "dispatch_id < ? AND COALESCE(seen_at, 0) < ? AND COALESCE(declined_at, 0) < ?",
-				"dispatch_id", dispatch.MinID(tapped), micros(tapped), micros(tapped)))
+				"dispatch_id", oldest, ago(kept), ago(kept)))
 	}
 	if kept := s.options.Retention.Audit; kept > 0 {
 		all = append(all, rule("audit", "id", "id < ?", "id", dispatch.MinAuditID(now.Add(-kept))))
 	}
 	if kept := s.options.Retention.Ended; kept > 0 {
+		claims := of("claims", "id", "dispatch_id = ?")
+		claims.before = s.renumberClaims
 		for _, status := range []dispatch.Status{dispatch.Completed, dispatch.Canceled, dispatch.Expired} {
 			ended := rule("dispatches", "id", "status = ? AND updated_at < ?", "updated_at", status, ago(kept))
-			ended.before, ended.batch = s.noteRemoval, removeBatchSize
+			ended.before = s.forgetWords
+			ended.children = []expiryRule{
+				of("notifications", "id", "dispatch_id = ?"),
+				of("offers", "dispatch_id, round, driver_id", "dispatch_id = ?"),
+				of("taps", tapPrimaryKey, "dispatch_id = ?"),
+				of("webhook_deliveries", "dispatch_id, webhook_id, event_id", "dispatch_id = ? AND status <> 'PENDING'"), // these are still sent
+				of("events", "id", "dispatch_id = ?"),
+				claims,
+			}
 			all = append(all, ended)
 		}
 	}
 	return all
 }
 
-const (
-	// deleteBatchSize bounds one transaction: a claim may wait for it, on SQLite for its locks, and elsewhere for the processor.
-	deleteBatchSize = 20
-	// removeBatchSize is deleteBatchSize for dispatches: each goes with its words, of which it has about ten, and 64 at most.
-	removeBatchSize = 3
-)
-
-// deleteExpired deletes up to limit rows of a rule, and returns how many, with those that it keeps for longer, also with an error.
-func (p pruning) deleteExpired(ctx context.Context, rule retentionRule, limit int) (n int, err error) {
-	for n < limit {
-		chunk := min(limit-n, cmp.Or(rule.batch, deleteBatchSize))
-		found, err := p.transact(ctx, func(tx *gorm.DB) (int, error) { return p.deleteBatch(tx, rule, chunk) })
-		n += found
-		if err != nil || found < chunk {
+// deleteExpired deletes up to deletedAtOnce rows by the rule, or one with its children. A row stays for the next call if it has more.
+func (s *Store) deleteExpired(tx *gorm.DB, r *expiryRule) (n int, err error) {
+	if !r.isParent() {
+		return s.deleteSome(tx, r, r.args, deletedAtOnce)
+	}
+	var ids []string
+	query := "SELECT " + r.key + " FROM " + r.table + " WHERE " + r.where + " ORDER BY " + r.order + " LIMIT 1" + s.dialect.skipLocked
+	if err := tx.Raw(query, r.args...).Scan(&ids).Error; err != nil || len(ids) == 0 {
+		return 0, err
+	}
+	for _, child := range r.children {
+		if child.before != nil {
+			if err := child.before(tx, ids[0]); err != nil {
+				return 0, err
+			}
+		}
+		deleted, err := s.deleteSome(tx, &child, []any{ids[0]}, deletedAtOnce-n)
+		if n += deleted; err != nil || n == deletedAtOnce {
 			return n, err
 		}
 	}
-	return n, nil
-}
-
-func (s *Store) deleteBatch(tx *gorm.DB, rule retentionRule, limit int) (found int, err error) {
-	query := "SELECT " + rule.key + " FROM " + rule.table
-	if rule.index != "" {
-		query += s.dialect.forceIndex(rule.index)
-	}
-	query += " WHERE " + rule.where
-	if rule.order != "" {
-		query += " ORDER BY " + rule.order
-	}
-	query += " LIMIT ?" + s.dialect.skipLocked
-	args := append(append([]any{}, rule.args...), limit)
-	if rule.before == nil {
-		done := tx.Exec(s.deleteFound(rule.table, rule.key, query), args...)
-		return int(done.RowsAffected), done.Error
-	}
-	keys, err := keysOf(tx.Raw(query, args...))
-	if err != nil || len(keys) == 0 {
-		return 0, err
-	}
-	found = len(keys)
-	expired, err := rule.before(tx, keys)
-	if err != nil {
-		return 0, err
-	}
-	return found, s.deleteKeys(tx, rule.table, rule.key, expired)
-}
-
-// keepOffers postpones the deletion of sent offers whose dispatch was extended after they were sent, because their drivers must still hear
-// of its end. It returns the keys of the other notifications.
-func (s *Store) keepOffers(tx *gorm.DB, keys [][]any, now time.Time) ([][]any, error) {
-	var offers []struct {
-		ID        string
-		CreatedAt int64
-		EndsAt    int64 // 0 without a dispatch in that round
-	}
-	err := tx.Raw(`SELECT n.id, n.created_at, COALESCE((SELECT d.expires_at FROM dispatches d`+s.dialect.forceIndex("PRIMARY")+` WHERE d.id = n.dispatch_id AND d.round = n.round), 0) ends_at
-		FROM notifications n`+s.dialect.forceIndex("PRIMARY")+` WHERE n.id IN ? AND n.type IN `+offerTypes+` AND n.created_at > ?`,
-		slices.Concat(keys...), micros(now.Add(-keepSent))).Scan(&offers).Error
-	if err != nil {
-		return nil, err
-	}
-	kept, byEnd := map[string]bool{}, map[int64][]string{}
-	for _, n := range offers {
-		if n.EndsAt > micros(now.Add(-keepDone)) {
-			end := min(n.EndsAt, n.CreatedAt+keepSent.Microseconds())
-			kept[n.ID], byEnd[end] = true, append(byEnd[end], n.ID)
+	if r.before != nil {
+		if err := r.before(tx, ids[0]); err != nil {
+			return 0, err
 		}
 	}
-	for end, ids := range byEnd {
-		err := tx.Exec("UPDATE notifications"+s.dialect.forceIndex("PRIMARY")+" SET next_at = ? WHERE id IN ?", end+keepDone.Microseconds(), ids).Error
-		if err != nil {
-			return nil, err
-		}
-	}
-	return slices.DeleteFunc(keys, func(key []any) bool { return kept[*key[0].(*string)] }), nil
+	return n + 1, tx.Exec("DELETE FROM "+r.table+" WHERE id = ?", ids[0]).Error
 }
 
-// deleteFound is the SQL that deletes the rows of a table whose primary keys the query finds. The query has a LIMIT. So a server
-// first reads the query's result, and then looks up each row by its key. For a DELETE with a list of keys it may read the whole of a small
-// table instead, whatever index it is told to use, and wait for every locked row.
-func (s *Store) deleteFound(table, key, query string) string {
-	if s.dialect.skipLocked == "" {
-		return "DELETE FROM " + table + " WHERE (" + key + ") IN (" + query + ")"
+func (s *Store) deleteSome(tx *gorm.DB, r *expiryRule, args []any, limit int) (int, error) {
+	rows := r.where + " LIMIT ?"
+	if r.order != "" {
+		rows = r.where + " ORDER BY " + r.order + " LIMIT ?"
 	}
-	same := strings.Split(key, ", ")
-	for i, column := range same {
-		same[i] = "x." + column + " = k." + column
+	if s.dialect.skipLocked == "" { // SQLite has no DELETE with a LIMIT
+		rows = "(" + r.key + ") IN (SELECT " + r.key + " FROM " + r.table + " WHERE " + rows + ")"
 	}
-	return "DELETE x FROM (" + query + ") k STRAIGHT_JOIN " + table + " x ON " + strings.Join(same, " AND ")
+	done := tx.Exec("DELETE FROM "+r.table+" WHERE "+rows, append(args[:len(args):len(args)], limit)...)
+	return int(done.RowsAffected), done.Error
 }
 
-// deleteKeys deletes the rows with these primary keys, but for those that somebody else has locked.
-func (s *Store) deleteKeys(tx *gorm.DB, table, key string, keys [][]any) error {
-	if len(keys) == 0 {
-		return nil
-	}
-	columns := strings.Split(key, ", ")
-	query := "VALUES " + placeholders(len(keys), len(columns))
-	if s.dialect.skipLocked != "" { // of an IN with several columns MariaDB does not look up the rows
-		one := " OR " + strings.Join(columns, " = ? AND ") + " = ?"
-		query = "SELECT " + key + " FROM " + table + s.dialect.forceIndex("PRIMARY") + " WHERE " + strings.TrimPrefix(strings.Repeat(one, len(keys)), " OR ") +
-			" LIMIT " + strconv.Itoa(len(keys)) + s.dialect.skipLocked
-	}
-	return tx.Exec(s.deleteFound(table, key, query), slices.Concat(keys...)...).Error
-}
-
-// keysOf returns the keys that the query finds.
-func keysOf(query *gorm.DB) (keys [][]any, err error) {
-	rows, err := query.Rows()
+// forgetDevice deletes the device from all topics: a dead token can't be unsubscribed.
+func forgetDevice(tx *gorm.DB, id string) error {
+	topics, err := topicNames(tx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	for err == nil && rows.Next() {
-		key, into := make([]string, len(columns)), make([]any, len(columns))
-		for i := range key {
-			into[i] = &key[i]
-		}
-		err = rows.Scan(into...)
-		keys = append(keys, into)
+	return forgetMembers(tx, topics, []string{id})
+}
+
+// forgetWords deletes the words by which a dispatch is found.
+func (s *Store) forgetWords(tx *gorm.DB, id string) error {
+	var row dispatchRow
+	if err := tx.Raw("SELECT "+textColumns+" FROM dispatches WHERE id = ?", id).Scan(&row).Error; err != nil {
+		return err
 	}
-	return keys, errors.Join(err, rows.Err())
+	return s.removeWords(tx, s.dispatchWords(), id, row.words())
+}
+
+// renumberClaims is called before claims of a dispatch are deleted. The number of a driver's next claim follows from the newest one, and keeps
+// two claims at the same time apart. If the newest goes, the numbers begin again; so the driver's version grows with it: a claim that was
+// decided on before, and has the other number, fails.
+func (s *Store) renumberClaims(tx *gorm.DB, id string) error {
+	var drivers []dispatch.DriverID
+	err := tx.Raw(`SELECT DISTINCT c.driver_id FROM claims c WHERE c.dispatch_id = ?
+		AND NOT EXISTS (SELECT 1 FROM claims n WHERE n.driver_id = c.driver_id AND n.driver_seq > c.driver_seq)`, id).Scan(&drivers).Error
+	if err != nil || len(drivers) == 0 {
+		return err
+	}
+	return tx.Exec("UPDATE drivers"+s.dialect.forceIndex("PRIMARY")+" SET version = version + 1 WHERE id IN ?", drivers).Error
 }

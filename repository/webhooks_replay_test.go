@@ -150,18 +150,13 @@ func TestDeletedWebhookLeavesNothing(t *testing.T) {
 		in.mustComplete(t, collect(in.mustLease(t, 2), succeeded)...)
 		must(t, in.DeleteWebhook(t.Context(), gone))
 		in.mustLease(t, 1) // of the other one
-		db.mustPrune(t, 3, 3)
-		db.mustPrune(t, 100, 1)
-		db.mustPrune(t, 100, 0)
-		db.mustCount(t, 0, "webhook_deliveries WHERE webhook_id = ?", gone)
-		db.mustCount(t, 0, "webhook_lanes WHERE webhook_id = ?", gone)
-		// A transaction that was under way has written one more.
-		late := newDelivery(gone, &dispatch.Event{ID: events[0], Dispatch: "dsp_1"}, []byte("{}"), db.now(t))
-		must(t, db.writes.Create(&late).Error)
+		db.mustPrune(t, 0) // a transaction that was under way at the deletion may still write one
 		db.mustCount(t, 1, "webhooks WHERE id = ?", gone)
 		db.exec(t, "UPDATE webhooks SET updated_at = ? WHERE id = ?", micros(db.now(t).Add(-keepDeletedWebhook-time.Second)), gone)
-		db.mustPrune(t, 100, 2)
-		db.mustCount(t, 0, "webhooks WHERE id = ?", gone)
+		db.mustPrune(t, 3+1+1)
+		for _, table := range []string{"webhooks WHERE id = ?", "webhook_deliveries WHERE webhook_id = ?", "webhook_lanes WHERE webhook_id = ?"} {
+			db.mustCount(t, 0, table, gone)
+		}
 		db.mustCount(t, 3, "webhook_deliveries WHERE webhook_id = ?", stays)
 	})
 }
@@ -195,8 +190,7 @@ func TestRetentionOfDeliveries(t *testing.T) {
 		}
 		db.exec(t, "UPDATE webhook_lanes SET next_at = 1, claim = ''") // as if the endpoint had been paused all the time
 		add(keepDeliveries+time.Second, webhook.Pending, nil)
-		db.mustPrune(t, 100, 4+3) // the two lanes that are needed count too
-		db.mustPrune(t, 100, 0)
+		db.mustPrune(t, 4+1) // and an empty lane
 		db.mustCount(t, 2, "webhook_deliveries WHERE status = 'PENDING'")
 		db.mustCount(t, 2, "webhook_lanes")
 		db.mustCount(t, 3, "webhook_deliveries WHERE status <> 'PENDING'")

@@ -10,7 +10,7 @@ import (
 	"firsttap/lock"
 )
 
-// JobStore is what FirstTap's jobs do, at most limit rows at a time; see repository.Store.
+// JobStore is what FirstTap's jobs do, those with a limit at most so many rows at a time; see repository.Store.
 type JobStore interface {
 	NextExpiry(ctx context.Context) (time.Time, error)
 	NextWork(ctx context.Context) (time.Time, error)
@@ -19,7 +19,7 @@ type JobStore interface {
 	CloseOverdue(ctx context.Context, after time.Duration, limit int) (int, error)
 	ScheduleTopicCleanup(ctx context.Context) (int, error)
 	RecordSupply(ctx context.Context, run cronjob.Run) (int, error)
-	Prune(ctx context.Context, limit int, rest func(context.Context) error) (int, error)
+	Prune(ctx context.Context) (int, error)
 }
 
 const (
@@ -66,11 +66,10 @@ func Jobs(work JobStore, remindBefore time.Duration) []Job {
 	}, {
 		Name: "retention", When: After(retentionDelay), Hold: lock.Renewed(30*time.Second, retentionTime+time.Minute),
 		Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
-			rest := halfSpeed(retentionTime)
-			n, err := inBatches(ctx, func(ctx context.Context, limit int) (int, error) {
-				return work.Prune(ctx, limit, rest)
-			})
-			if errors.Is(err, errMoreFollow) {
+			part, cancel := context.WithTimeout(ctx, retentionTime)
+			defer cancel()
+			n, err := work.Prune(part)
+			if part.Err() != nil && ctx.Err() == nil {
 				return fmt.Sprintf("%d rows deleted; the next run deletes more", n), nil
 			}
 			return fmt.Sprintf("%d rows deleted", n), err
@@ -110,25 +109,5 @@ func inBatches(ctx context.Context, batch func(ctx context.Context, limit int) (
 		if err != nil || n < batchSize {
 			return total, err
 		}
-	}
-}
-
-// errMoreFollow says that a job has stopped because its time was over, and that rows are left.
-var errMoreFollow = errors.New("more rows are left")
-
-// halfSpeed returns a function that is called between parts of work, and waits for as long as the part took: others have the database half of
-// the time. It returns errMoreFollow once most has passed, and the cause when ctx ends.
-func halfSpeed(most time.Duration) func(context.Context) error {
-	began := time.Now()
-	part := began
-	return func(ctx context.Context) error {
-		if time.Since(began) >= most {
-			return errMoreFollow
-		}
-		if !pause(ctx, time.Since(part)) {
-			return context.Cause(ctx)
-		}
-		part = time.Now()
-		return nil
 	}
 }

@@ -151,7 +151,7 @@ func (p *pruning) seconds() (took float64) {
 // historyRows is how many rows there are about dispatches of fillHistory that have ended: their identifiers begin with a year before 2005.
 func (p *pruning) historyRows() map[string]int {
 	p.b.Helper()
-	rows := map[string]int{"dispatches": p.db.Count("dispatches WHERE id < 'dsp_01' AND status <> 'PENDING'"), "removed_dispatches": p.db.Count("removed_dispatches")}
+	rows := map[string]int{"dispatches": p.db.Count("dispatches WHERE id < 'dsp_01' AND status <> 'PENDING'")}
 	for _, table := range []string{"dispatch_words", "claims", "events", "notifications", "offers", "taps"} {
 		rows[table] = p.db.Count(table + " h WHERE dispatch_id < 'dsp_01' AND NOT EXISTS (SELECT 1 FROM dispatches d WHERE d.id = h.dispatch_id AND d.status = 'PENDING')")
 	}

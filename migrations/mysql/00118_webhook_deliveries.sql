@@ -14,7 +14,8 @@ CREATE TABLE IF NOT EXISTS webhook_deliveries (
   created_at  BIGINT NOT NULL,
   PRIMARY KEY (dispatch_id, webhook_id, event_id),
   KEY ix_webhook_deliveries_event (webhook_id, event_id),
-  KEY ix_webhook_deliveries_status (webhook_id, status, event_id)
+  KEY ix_webhook_deliveries_status (webhook_id, status, event_id),
+  KEY ix_webhook_deliveries_age (created_at)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- +goose Down

@@ -16,6 +16,7 @@ CREATE TABLE IF NOT EXISTS webhook_deliveries (
 ) STRICT;
 CREATE INDEX IF NOT EXISTS ix_webhook_deliveries_event ON webhook_deliveries (webhook_id, event_id);
 CREATE INDEX IF NOT EXISTS ix_webhook_deliveries_status ON webhook_deliveries (webhook_id, status, event_id);
+CREATE INDEX IF NOT EXISTS ix_webhook_deliveries_age ON webhook_deliveries (created_at);
 
 -- +goose Down
 DROP TABLE IF EXISTS webhook_deliveries;
