@@ -44,7 +44,6 @@ type Run struct {
 	LeasedUntil *time.Time // when it may be taken over, unless it is extended
 	Result      string
 	Error       string
-	SkipCount   int // instances that skipped it, as another had it
 }
 
 // JobState is what the ledger knows of a scheduled job.
@@ -113,6 +112,21 @@ func (e *RunningError) Unwrap() error { return ErrRunning }
 
 // MaxAttempts is how many instances may begin the same run. Then it fails, because the run itself may crash its instance.
 const MaxAttempts = 3
+
+// MaxClockSkew bounds how far the clock of a database that takes over may be behind its predecessor's. A job waits for times that are
+// ahead by less, so that it runs once for each slot.
+const MaxClockSkew = time.Minute
+
+// ForgetFuture takes the times that are ahead of now by more than MaxClockSkew for now: a clock was wrong, and the job would wait until
+// then.
+func (s *JobState) ForgetFuture(now time.Time) {
+	latest := now.Add(MaxClockSkew)
+	for _, at := range []*time.Time{&s.RegisteredAt, s.Slot, s.EndedAt, s.SucceededAt} {
+		if at != nil && at.After(latest) {
+			*at = now
+		}
+	}
+}
 
 // Next decides which run of the job begins now: the oldest that was interrupted or requested, or else a new run of the slot
 // due, which is the zero time if no slot is due. A new run has no Status yet. lost holds the runs that have reached MaxAttempts

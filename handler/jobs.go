@@ -76,7 +76,6 @@ type runView struct {
 	DurationMS  *float64       `json:"duration_ms"`
 	Result      *string        `json:"result"`
 	Error       *string        `json:"error"`
-	Skipped     int            `json:"skipped"`
 }
 
 func viewJob(j cronjob.Job) jobView {
@@ -111,7 +110,7 @@ func viewRun(r cronjob.Run) runView {
 	v := runView{
 		Job: r.Job, ScheduledAt: timestamp(r.Slot), Status: r.Status, Attempt: r.Attempt, Instance: nullable(instance),
 		RequestedBy: nullable(r.RequestedBy), BeganAt: optionalTimestamp(r.BeganAt), EndedAt: optionalTimestamp(r.EndedAt),
-		Result: nullable(r.Result), Error: nullable(r.Error), Skipped: r.SkipCount,
+		Result: nullable(r.Result), Error: nullable(r.Error),
 	}
 	if r.BeganAt != nil && r.EndedAt != nil {
 		took := float64(r.EndedAt.Sub(*r.BeganAt)) / float64(time.Millisecond)

@@ -72,7 +72,7 @@ func (w *world) job(name string) map[string]any {
 }
 
 var runMembers = []string{
-	"job", "scheduled_at", "status", "attempt", "instance", "requested_by", "began_at", "ended_at", "duration_ms", "result", "error", "skipped",
+	"job", "scheduled_at", "status", "attempt", "instance", "requested_by", "began_at", "ended_at", "duration_ms", "result", "error",
 }
 
 func TestJobs(t *testing.T) {

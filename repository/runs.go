@@ -52,7 +52,6 @@ type runRow struct {
 	EndedAt     *int64
 	Result      string
 	Error       string
-	Skipped     int
 }
 
 func (runRow) TableName() string { return "job_runs" }
@@ -61,7 +60,7 @@ func (row *runRow) run() cronjob.Run {
 	return cronjob.Run{
 		Job: row.Job, Slot: fromMicros(row.Slot), Status: row.Status, Attempt: row.Attempt, Owner: row.Owner, Fence: row.Fence,
 		LeasedUntil: fromOptionalMicros(row.AliveUntil), RequestedBy: row.RequestedBy, BeganAt: fromOptionalMicros(row.BeganAt),
-		EndedAt: fromOptionalMicros(row.EndedAt), Result: row.Result, Error: row.Error, SkipCount: row.Skipped,
+		EndedAt: fromOptionalMicros(row.EndedAt), Result: row.Result, Error: row.Error,
 	}
 }
 
@@ -99,9 +98,7 @@ func (s *Store) BeginRun(ctx context.Context, job, owner string, term time.Durat
 		if err != nil {
 			return err
 		}
-		if err := s.correctFutureTimes(tx, &state, now, term); err != nil {
-			return err
-		}
+		state.ForgetFuture(now)
 		next, lost, none := state.Next(now, due(state, now))
 		verdict = none
 		if err := failAbandoned(tx, lost, now); err != nil || next.Slot.IsZero() {
@@ -286,13 +283,6 @@ const (
 func truncate(words string, size int) string {
 	runes := []rune(words) // invalid UTF-8 becomes U+FFFD
 	return string(runes[:min(len(runes), size)])
-}
-
-// CountSkippedRun counts an instance that skipped the slot because another instance had it. It
-// returns false if no instance has begun the slot.
-func (s *Store) CountSkippedRun(ctx context.Context, job string, slot time.Time) (bool, error) {
-	done := s.writes.WithContext(ctx).Exec("UPDATE job_runs SET skipped = skipped + 1 WHERE job = ? AND slot = ?", job, micros(slot))
-	return done.RowsAffected > 0, unavailable(done.Error)
 }
 
 // BlockJob stores the reason why an instance does not run the job. The next run that begins clears it.

@@ -258,7 +258,6 @@ func TestRunsWithoutDeadlocks(t *testing.T) {
 				func() error { return db.ConcludeRun(t.Context(), run, "", insert(run)) },
 				begin, begin, begin,
 				func() error { return db.RenewRun(t.Context(), run, term) },
-				func() error { return errorOf(db.CountSkippedRun(t.Context(), report, run.Slot)) },
 				func() error { return db.BlockJob(t.Context(), report, "c", "no") },
 			}
 			testkit.Together(len(does), func(i int) {

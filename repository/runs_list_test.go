@@ -110,25 +110,6 @@ func TestRunRequestedAtASlot(t *testing.T) {
 	}))
 }
 
-func TestSkipRun(t *testing.T) {
-	each(t, withJob(func(t *testing.T, db *database) {
-		skip := func(want bool) {
-			t.Helper()
-			if found, err := db.CountSkippedRun(t.Context(), report, someSlot(1)); found != want || err != nil {
-				t.Errorf("found is %v, %v; want %v", found, err, want)
-			}
-		}
-		skip(false) // no instance has begun it
-		run := db.mustBegin(t, "a/1", someSlot(1))
-		testkit.Together(5, func(int) { skip(true) })
-		db.mustEnd(t, run, cronjob.Failed)
-		skip(true)
-		if _, row := db.only(t); row.Skipped != 6 || row.Status != cronjob.Failed {
-			t.Errorf("it is %+v", row)
-		}
-	}))
-}
-
 // A job is blocked from the first report until it begins again.
 func TestBlockJob(t *testing.T) {
 	each(t, withJob(func(t *testing.T, db *database) {

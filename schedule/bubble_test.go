@@ -196,10 +196,6 @@ func (l linkedLedger) InterruptRun(ctx context.Context, job, owner string) error
 	return send(ctx, l.link, "interrupt", func() error { return l.RunStore.InterruptRun(ctx, job, owner) })
 }
 
-func (l linkedLedger) CountSkippedRun(ctx context.Context, job string, slot time.Time) (bool, error) {
-	return over(ctx, l.link, "skip", func() (bool, error) { return l.RunStore.CountSkippedRun(ctx, job, slot) })
-}
-
 func (l linkedLedger) BlockJob(ctx context.Context, job, by, reason string) error {
 	return send(ctx, l.link, "block", func() error { return l.RunStore.BlockJob(ctx, job, by, reason) })
 }

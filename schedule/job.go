@@ -41,7 +41,8 @@ type job struct {
 	blockedBy  string        // why the job does not run, as the log says; "" while it does
 	blockedAt  time.Time     // since when it does not run
 	metrics    *jobMetrics
-	unanswered atomic.Bool // the job's lock has given no answer to the last turn, and the job is due
+	unanswered atomic.Bool  // the job's lock has given no answer to the last turn, and the job is due
+	lastPassed atomic.Int64 // the last slot that this instance has run or left to another, in microseconds
 	// workAt is from when on there is work by its Demand, and lastSlot the last slot that ran on any instance, in microseconds of the
 	// database's clock; 0 if unknown.
 	workAt, lastSlot atomic.Int64
@@ -242,12 +243,17 @@ func (j *job) unblocked() {
 // latest is the latest slot that may have begun, the zero time if only the ledger knows the slots.
 func (j *job) latest() time.Time { return j.When.latest(j.s.clock.now().Add(j.early)) }
 
-// skip counts that another instance has the slot.
+// skip counts that another instance has the slot, once for each, and none that this instance has run.
 func (j *job) skip() {
-	slot := j.latest()
-	if slot.IsZero() || j.s.skips.add(j.Name, slot) {
+	if slot := j.latest(); slot.IsZero() || j.passed(slot) {
 		j.metrics.skips.WithLabelValues(j.Name, "held").Inc()
 	}
+}
+
+// passed records that this instance has run a slot or left it to another. It reports whether the slot is later than those before.
+func (j *job) passed(slot time.Time) bool {
+	at := slot.UnixMicro()
+	return j.lastPassed.Swap(max(at, j.lastPassed.Load())) < at
 }
 
 // due is the slot that may begin now, the zero time if none may.

@@ -43,7 +43,7 @@ func (j *job) perform(ctx context.Context, a *attempt) {
 	ctx, cancel := context.WithTimeoutCause(ctx, j.maxRun, lock.ErrMaxHold)
 	defer cancel()
 	began := time.Now()
-	j.s.skips.ran(j.Name, a.run.Slot)
+	j.passed(a.run.Slot)
 	log := j.s.Log.With("job", j.Name, "slot", a.run.Slot, "attempt", a.run.Attempt)
 	result, err := j.call(ctx, a.run)
 	took := time.Since(began)

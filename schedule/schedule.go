@@ -93,7 +93,6 @@ type RunStore interface {
 	RenewRun(ctx context.Context, run cronjob.Run, term time.Duration) error
 	EndRun(ctx context.Context, run cronjob.Run, end cronjob.Outcome) error
 	InterruptRun(ctx context.Context, job, owner string) error
-	CountSkippedRun(ctx context.Context, job string, slot time.Time) (bool, error)
 	BlockJob(ctx context.Context, job, by, reason string) error
 	RequestRun(ctx context.Context, job, actor string) (cronjob.Run, error)
 	LastRun(ctx context.Context, job string) (*cronjob.Run, error)
@@ -145,7 +144,6 @@ type Scheduler struct {
 	heardAt atomic.Pointer[time.Time] // when the ledger last answered a look
 	clock   *clock
 	check   chan struct{} // asks watch to read the ledger; has room for one request
-	skips   skips
 	vectors *vectors
 	// states are the jobs' as watch last read them in the ledger, at the time readAt of this process's clock.
 	states map[string]cronjob.JobState

@@ -2,9 +2,7 @@ package schedule
 
 import (
 	"context"
-	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"firsttap/cronjob"
@@ -26,13 +24,9 @@ func (s *Scheduler) watch(ctx context.Context) {
 		checked := false
 		select {
 		case <-tick.C:
-			s.skips.write(ctx, s.Ledger, s.Log)
 		case <-s.check:
 			checked = true
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.PollInterval)
-			s.skips.write(last, s.Ledger, s.Log)
-			cancel()
 			return
 		}
 		s.catchUp(ctx, checked)
@@ -114,86 +108,4 @@ func (s *Scheduler) mayRun(ctx context.Context) bool {
 func (j *job) toRun(state cronjob.JobState, now time.Time) bool {
 	_, lost, err := state.Next(now, j.dueBy(state, now, now)) // the job's own timer begins a slot early
 	return err == nil || len(lost) > 0
-}
-
-// skips holds the slots that this instance skipped because another ran them, until the ledger has counted them.
-type skips struct {
-	mu   sync.Mutex
-	last map[string]time.Time // the latest slot by job, skipped or run
-	todo []skip
-
-	failing bool // the last try to count some has failed; only write uses it
-}
-
-type skip struct {
-	job   string
-	slot  time.Time
-	tries int
-}
-
-const (
-	// maxSkips bounds what is kept while the database is away.
-	maxSkips = 1000
-	// skipTries is how often a slot's run is looked for: its instance may be about to begin it.
-	skipTries = 5
-)
-
-// add counts each slot once, and none that this instance has run. It reports whether it counted this one.
-func (k *skips) add(job string, slot time.Time) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	counts := k.advance(job, slot)
-	if counts && len(k.todo) < maxSkips {
-		k.todo = append(k.todo, skip{job: job, slot: slot})
-	}
-	return counts
-}
-
-// ran records that this instance runs the slot.
-func (k *skips) ran(job string, slot time.Time) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.advance(job, slot)
-	k.todo = slices.DeleteFunc(k.todo, func(one skip) bool { return one.job == job && one.slot.Equal(slot) })
-}
-
-// advance reports whether the slot is later than every one before.
-func (k *skips) advance(job string, slot time.Time) bool {
-	if k.last == nil {
-		k.last = map[string]time.Time{}
-	}
-	later := slot.After(k.last[job])
-	if later {
-		k.last[job] = slot
-	}
-	return later
-}
-
-// write counts the skips in the ledger, and keeps those whose run was not found or could not be counted.
-func (k *skips) write(ctx context.Context, ledger RunStore, log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
-	defer cancel()
-	k.mu.Lock()
-	todo := k.todo
-	k.todo = nil
-	k.mu.Unlock()
-	var again []skip
-	failed := k.failing && len(todo) == 0
-	for i, one := range todo {
-		found, err := ledger.CountSkippedRun(ctx, one.job, one.slot)
-		if err != nil {
-			if failed = true; !k.failing {
-				log.Warn("skipped runs not counted in the ledger; they are counted when it answers again", "runs", len(todo)-i, "error", err)
-			}
-			again = append(again, todo[i:]...)
-			break
-		}
-		if one.tries++; !found && one.tries < skipTries {
-			again = append(again, one)
-		}
-	}
-	k.failing = failed
-	k.mu.Lock()
-	k.todo = append(again, k.todo...)
-	k.mu.Unlock()
 }

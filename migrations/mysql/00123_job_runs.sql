@@ -14,7 +14,6 @@ CREATE TABLE IF NOT EXISTS job_runs (
   ended_at     BIGINT NULL,
   result       VARCHAR(255) NOT NULL,
   error        VARCHAR(1000) NOT NULL,
-  skipped      INT NOT NULL,
   PRIMARY KEY (job, slot),
   KEY ix_job_runs_open (job, status, slot),
   KEY ix_job_runs_slot (slot)

@@ -14,7 +14,6 @@ CREATE TABLE IF NOT EXISTS job_runs (
   ended_at     INTEGER NULL,
   result       TEXT NOT NULL,
   error        TEXT NOT NULL,
-  skipped      INTEGER NOT NULL,
   PRIMARY KEY (job, slot)
 ) STRICT;
 CREATE INDEX IF NOT EXISTS ix_job_runs_open ON job_runs (job, status, slot);

@@ -30,8 +30,7 @@ export function Runs({ name }) {
     <div class="scroll" tabindex="0" role="region" aria-label=${jobs.lastRuns(name)}>
       <table class="dense" aria-label=${jobs.lastRuns(name)}>
         <thead><tr><th scope="col">${jobs.for}</th><th scope="col">${jobs.status}</th><th scope="col" class="number">${jobs.tookTitle}</th>
-          <th scope="col">${jobs.result}</th><th scope="col">${jobs.by}</th><th scope="col">${jobs.instance}</th><th scope="col" class="number">${jobs.attempt}</th>
-          <th scope="col" class="number">${jobs.skipped}</th></tr></thead>
+          <th scope="col">${jobs.result}</th><th scope="col">${jobs.by}</th><th scope="col">${jobs.instance}</th><th scope="col" class="number">${jobs.attempt}</th></tr></thead>
         <tbody>${items.map((run) => html`<tr key=${run.scheduled_at}>
           <td class="short">${whenExactly(run.scheduled_at)}</td>
           <td><${RunState} run=${run} /></td>
@@ -40,7 +39,6 @@ export function Runs({ name }) {
           <td>${run.requested_by ?? html`<span class="soft">${jobs.schedule}</span>`}</td>
           <td>${run.instance ?? "–"}</td>
           <td class="number">${run.attempt}</td>
-          <td class="number">${run.skipped}</td>
         </tr>`)}</tbody>
       </table>
     </div>`}

@@ -67,7 +67,7 @@ export const admin = {
     unknownHolder: "The lock's holder is unknown: ", free: "free", since: (time) => `since ${time}`, asked: (time) => `asked for ${time} ago`, never: "never",
     took: (time) => `${time}: `, runs: "Runs", runsOf: (name) => `Runs of ${name}`, held: "held", session: "until its session ends",
     lastRuns: (name) => `Last runs of ${name}`, notYet: "It has not run yet.", for: "For", status: "Status", tookTitle: "Took", result: "Result",
-    by: "Asked for by", instance: "Instance", attempt: "Attempt", skipped: "Left to another", schedule: "schedule",
+    by: "Asked for by", instance: "Instance", attempt: "Attempt", schedule: "schedule",
     older: (name) => `Show older runs of ${name}`, most: (count) => `The last ${count} runs are shown. There are more.`,
     waits: "waits for its lock, or for an instance", on: (instance) => `on ${instance}`, ended: (time, instance) => `, in ${time} on ${instance}`,
     notAsked: "The service can't be asked how it goes.", notAmong: (count) => `It is not among the last ${count} runs any more.`,

@@ -67,7 +67,7 @@ export const admin = {
     unknownHolder: "잠금을 누가 가지고 있는지 알 수 없습니다: ", free: "비어 있음", since: (time) => `${time}부터`, asked: (time) => `${time} 전 요청`, never: "없음",
     took: (time) => `${time}: `, runs: "실행 기록", runsOf: (name) => `${name} 실행 기록`, held: "사용 중", session: "세션이 끝날 때까지",
     lastRuns: (name) => `${name} 최근 실행`, notYet: "아직 실행되지 않았습니다.", for: "예약 시각", status: "상태", tookTitle: "소요 시간", result: "결과",
-    by: "요청", instance: "인스턴스", attempt: "시도", skipped: "양보한 인스턴스", schedule: "예약",
+    by: "요청", instance: "인스턴스", attempt: "시도", schedule: "예약",
     older: (name) => `${name} 이전 실행 더 보기`, most: (count) => `최근 ${count}건을 표시합니다. 더 있습니다.`,
     waits: "잠금 또는 인스턴스를 기다리는 중", on: (instance) => `${instance}에서 실행 중`, ended: (time, instance) => `, ${instance}에서 ${time} 걸림`,
     notAsked: "진행 상황을 확인할 수 없습니다.", notAmong: (count) => `최근 ${count}건에 더 이상 없습니다.`,
