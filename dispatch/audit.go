@@ -49,7 +49,7 @@ type AuditEntry struct {
 	Request string
 	Action  AuditAction
 	Target  string // the identifier or name of the changed object
-	Detail  string // a JSON object without secrets; a changed field has {"from", "to"}
+	Detail  string // a JSON object without secrets; a changed field has {"from", "to"}, or "changed" if its values are personal
 }
 
 // MinAuditID returns the smallest identifier that an entry made at that time can have.

@@ -103,21 +103,6 @@ func DeriveID(seed, prefix string, n int) (string, bool) {
 	return prefix + encoding.EncodeToString(raw), true
 }
 
-// SameTime returns the least and the greatest identifier with the prefix that have the time of id. It reports false for a malformed id.
-func SameTime(id, prefix string) (first, last string, ok bool) {
-	_, text, _ := strings.Cut(id, "_")
-	raw, err := encoding.DecodeString(text)
-	if err != nil || len(raw) != timeLen+randomLen {
-		return "", "", false
-	}
-	clear(raw[timeLen:])
-	first = prefix + encoding.EncodeToString(raw)
-	for i := timeLen; i < len(raw); i++ {
-		raw[i] = 0xff
-	}
-	return first, prefix + encoding.EncodeToString(raw), true
-}
-
 func smallest(prefix string, at time.Time) string {
 	raw := withTime(at)
 	return prefix + encoding.EncodeToString(raw[:])

@@ -35,13 +35,11 @@ func (h *handler) eraseDriver(c echo.Context, _ string) error {
 		return err
 	}
 	v, revoked, err := h.stores.driverData.EraseDriver(c.Request().Context(), id)
-	if revoked.Generation > 0 { // also if the rest of the erasure is still to be done
-		h.Revocations.Learn(revoked)
-		h.Streams.DriverChanged(v.Driver)
-	}
 	if err != nil {
 		return err
 	}
+	h.Revocations.Learn(revoked)
+	h.Streams.DriverChanged(v.Driver)
 	return c.NoContent(http.StatusNoContent)
 }
 

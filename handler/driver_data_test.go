@@ -76,18 +76,6 @@ func TestStreamOfAnErasedDriver(t *testing.T) {
 	}
 }
 
-// TestReplayAfterAnErasure does not show the name again that the first answer had.
-func TestReplayAfterAnErasure(t *testing.T) {
-	w := newWorld(t)
-	made := w.post("/v1/admin/drivers", driverBody, "once").want(201)
-	w.post("/v1/admin/drivers", driverBody, "once").want(201, "name", made.text("name"))
-	w.call("POST", "/v1/admin/drivers/"+made.text("id")+"/erase", key, "").want(204)
-	again := w.post("/v1/admin/drivers", driverBody, "once").want(201, "id", made.text("id"))
-	if again.text("name") == made.text("name") || again.json["phone"] != nil {
-		t.Errorf("the answer is replayed: %s", again.raw)
-	}
-}
-
 // TestExport has everything about the driver and nothing about others, and is audited.
 func TestExport(t *testing.T) {
 	w := newWorldWithLedger(t)

@@ -97,19 +97,3 @@ func identifier(ctx context.Context, prefix string, now time.Time, n int) string
 	}
 	return dispatch.NewUniqueID(prefix, now)
 }
-
-// SeedsLike returns the least and the greatest seed that the identifier can be derived from. It reports false for a malformed one.
-func SeedsLike(id string) (first, last Seed, ok bool) {
-	from, to, ok := dispatch.SameTime(id, seedPrefix)
-	return Seed(from), Seed(to), ok
-}
-
-// Made reports whether the identifier is one of the first n with the prefix that are derived from the seed.
-func (s Seed) Made(id, prefix string, n int) bool {
-	for i := range n {
-		if made, ok := dispatch.DeriveID(string(s), prefix, i); ok && made == id {
-			return true
-		}
-	}
-	return false
-}

@@ -37,32 +37,3 @@ func TestIdentifiersFromASeed(t *testing.T) {
 		}
 	}
 }
-
-// Whether an identifier was derived from a seed can be told, and between which seeds that seed is.
-func TestSeedOfAnIdentifier(t *testing.T) {
-	at := time.Now()
-	seed := NewSeed(at)
-	id := string(DriverID(WithSeed(t.Context(), seed), at, 2))
-	if first, last, ok := SeedsLike(id); !ok || seed < first || seed > last || NewSeed(at.Add(time.Microsecond)) <= last || NewSeed(at.Add(-time.Microsecond)) >= first {
-		t.Errorf("%s is of a seed from %s to %s, and not of %s", id, first, last, seed)
-	}
-	if _, _, ok := SeedsLike("drv_x"); ok {
-		t.Error("a malformed identifier has a seed")
-	}
-	for _, c := range []struct {
-		seed   Seed
-		prefix string
-		n      int
-		want   bool
-	}{
-		{seed, dispatch.DriverPrefix, 3, true},
-		{seed, dispatch.DriverPrefix, 2, false},
-		{seed, dispatch.DispatchPrefix, 3, false},
-		{NewSeed(at), dispatch.DriverPrefix, 3, false},
-		{"", dispatch.DriverPrefix, 3, false},
-	} {
-		if c.seed.Made(id, c.prefix, c.n) != c.want {
-			t.Errorf("%s is one of the first %d of %q with %s: want %v", id, c.n, c.seed, c.prefix, c.want)
-		}
-	}
-}

@@ -175,7 +175,6 @@ mutant "a phone is not found as dialed at home" $words "number = end" "_ = end" 
 mutant "a Korean name is not found by a part" $words "wordsOf(all, normalized(row.Name), acrossSpace)" "wordsOf(all, normalized(row.Name), runsOnly)" ./repository TestListDrivers
 mutant "a search reads the suspended again and again" repository/drivers_search.go "case q.Suspended == nil || !*q.Suspended || q.Erased:" "case true:" ./repository TestSearchForCommonNames
 mutant "a search of drivers finds what only one term has" repository/drivers_search.go "haveAll(terms, " "haveAll(terms[:1], " ./repository TestSearchForCommonNames
-mutant "the audit of an erased driver has the name" repository/erase.go "if !eraseValues(detail) {" "if true {" ./repository TestErasedDriverIsInNoTable
 mutant "an erased driver registers a device" repository/devices.go "WHERE id = ? AND erased_at IS NULL" "WHERE id = ?" ./repository TestErasedDriverTakesNoPart
 mutant "a demoted server decides a claim" repository/claim_snapshot.go "if readOnly {" "if false {" ./repository TestReadOnlyServerAnswersNothing
 mutant "a demoted server answers reads" repository/primary/connector.go "unchecked(ctx) || time.Since(c.checkedAt) < c.connector.recheckAfter" "true" ./repository TestReadOnlyServerAnswersNothing

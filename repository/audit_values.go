@@ -28,29 +28,36 @@ func addChange[T comparable](c fieldChanges, field string, from, to T) {
 	}
 }
 
+// addPersonal adds the field, without its values, if its value has changed: the audit names no person, so an erasure has nothing to look
+// for there.
+func addPersonal(c fieldChanges, field, from, to string) {
+	if from != to {
+		c[field] = "changed"
+	}
+}
+
 // driverChanges returns the driver's changed fields by their names in the API, without the version.
 func driverChanges(from, to dispatch.Driver) fieldChanges {
 	c := fieldChanges{}
-	addChange(c, "name", from.Name, to.Name)
-	addChange(c, "phone", from.Phone, to.Phone)
+	addPersonal(c, "name", from.Name, to.Name)
+	addPersonal(c, "phone", from.Phone, to.Phone)
 	if !slices.Equal(from.Regions, to.Regions) {
 		c["regions"] = map[string]any{"from": from.Regions, "to": to.Regions}
 	}
 	addChange(c, "vehicle_class", from.VehicleClass, to.VehicleClass)
 	addChange(c, "working_height_m", nullableNumber(from.WorkingHeightM), nullableNumber(to.WorkingHeightM))
-	addChange(c, "firebase_uid", nullableText(from.FirebaseUID), nullableText(to.FirebaseUID))
+	addPersonal(c, "firebase_uid", from.FirebaseUID, to.FirebaseUID)
 	addChange(c, "locale", nullableText(from.Locale), nullableText(to.Locale))
 	addChange(c, "on_duty", from.OnDuty, to.OnDuty)
 	addChange(c, "suspended_until", nullableTime(from.SuspendedUntil), nullableTime(to.SuspendedUntil))
 	return c
 }
 
-// deviceChanges returns the installation's changed fields; a zero device stands for none. A push token allows pushes to the
-// device, so only the beginning of its hash is audited.
+// deviceChanges returns the installation's changed fields; a zero device stands for none.
 func deviceChanges(from, to dispatch.Device) fieldChanges {
 	c := fieldChanges{}
 	addChange(c, "platform", nullableText(string(from.Platform)), nullableText(string(to.Platform)))
-	addChange(c, "push_token_sha256", tokenHash(from.PushToken), tokenHash(to.PushToken))
+	addPersonal(c, "push_token", from.PushToken, to.PushToken)
 	addChange(c, "app_version", nullableText(from.AppVersion), nullableText(to.AppVersion))
 	addChange(c, "locale", nullableText(from.Locale), nullableText(to.Locale))
 	addChange(c, "quarantined_at", nullableTime(from.QuarantinedAt), nullableTime(to.QuarantinedAt))
@@ -130,7 +137,7 @@ func shorten(v any, most int) any {
 
 // auditCoalesced is audit for actions that a caller may repeat at any rate: it writes one entry for all that a caller does
 // within a minute, with the first change, the latest change, the number of changes, and the names that occurred between
-// (installations, addresses, previous owners of a push token). The caller holds the lock of the driver's or key's row.
+// (devices, addresses, previous owners of a push token). The caller holds the lock of the driver's or key's row.
 func auditCoalesced(tx *gorm.DB, action dispatch.AuditAction, target string, detail map[string]any, now time.Time) error {
 	var rows []auditRow
 	err := tx.Where("target = ? AND id >= ? AND actor = ? AND action = ?", target, dispatch.MinAuditID(now.Add(-time.Minute)),

@@ -49,29 +49,6 @@ func (db *database) audited(t testing.TB) []dispatch.AuditEntry {
 	return entries
 }
 
-// TestFirebaseUIDIsAudited: the audit shows which driver had a uid before another one got it.
-func TestFirebaseUIDIsAudited(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		v := db.drivers(t, 2)
-		uid := func(to string) dispatch.DriverChange { return edit(func(v *dispatch.Driver) { v.FirebaseUID = to }) }
-		for _, c := range []struct {
-			driver dispatch.DriverID
-			to     string
-		}{{v[0].ID, "kim"}, {v[0].ID, ""}, {v[1].ID, "kim"}} {
-			must(t, errorOf(db.ChangeDriver(t.Context(), c.driver, uid(c.to))))
-		}
-		var told []string
-		for _, e := range db.audited(t) {
-			if c, ok := detail(t, e)["firebase_uid"].(map[string]any); ok {
-				told = append([]string{fmt.Sprintf("%t %v %v", e.Target == string(v[0].ID), c["from"], c["to"])}, told...)
-			}
-		}
-		if want := []string{"true <nil> kim", "true kim <nil>", "false <nil> kim"}; !slices.Equal(told, want) {
-			t.Errorf("%q, want %q", told, want)
-		}
-	})
-}
-
 // TestALongChangeIsAudited: a change is never refused because its entry is long, and the entry says of every field that it has changed.
 func TestALongChangeIsAudited(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
@@ -91,7 +68,7 @@ func TestALongChangeIsAudited(t *testing.T) {
 				t.Errorf("%q: %d characters", letter, n)
 			}
 			said := detail(t, e)
-			for _, field := range []string{"name", "vehicle_class", "firebase_uid", "regions"} {
+			for _, field := range []string{"vehicle_class", "regions"} {
 				if c, ok := said[field].(map[string]any); !ok || c["from"] == nil && letter != "김" || c["to"] == nil {
 					t.Errorf("%q: %s is %v", letter, field, said[field])
 				}
@@ -157,8 +134,7 @@ func TestDevicesAreAudited(t *testing.T) {
 		}
 		phone := someDevice(v[0].ID, "phone", secret)
 		first := put(v[0].ID, phone)
-		hash := first["push_token_sha256"].(map[string]any)["to"]
-		if first["installation_id"] != "phone" || fmt.Sprint(first["platform"]) != "map[from:<nil> to:android]" || hash == nil || first["token_was_of"] != nil {
+		if first["push_token"] != "changed" || fmt.Sprint(first["platform"]) != "map[from:<nil> to:android]" || first["token_was_of"] != nil {
 			t.Errorf("%v", first)
 		}
 		before := db.count(t, "audit")
@@ -169,18 +145,19 @@ func TestDevicesAreAudited(t *testing.T) {
 			t.Errorf("%v", d)
 		}
 		stolen := put(v[1].ID, someDevice(v[1].ID, "tablet", secret))
-		if stolen["token_was_of"] != string(v[0].ID) || stolen["push_token_sha256"].(map[string]any)["to"] != hash {
+		if stolen["token_was_of"] != string(v[0].ID) {
 			t.Errorf("%v", stolen)
 		}
 		for i := range 30 { // in a loop
 			db.mustPut(t, someDevice(v[1].ID, fmt.Sprint("phone ", i), fmt.Sprint("token ", i)))
 		}
 		db.mustCount(t, 1, "audit WHERE action = 'device.put' AND actor = 'system'")
+		last := db.mustPut(t, someDevice(v[1].ID, "phone 29", "token 29"))
 		for range 2 {
 			must(t, db.DeleteDevice(byDriver(t, v[1].ID), v[1].ID, "phone 29"))
 		}
 		gone := detail(t, db.lastAudit(t, dispatch.AuditDeviceDelete))
-		if gone["installation_id"] != "phone 29" || fmt.Sprint(gone["platform"]) != "map[from:android to:<nil>]" || gone["times"] != nil {
+		if gone["device_id"] != string(last.ID) || fmt.Sprint(gone["platform"]) != "map[from:android to:<nil>]" || gone["times"] != nil {
 			t.Errorf("%v", gone)
 		}
 		mustBeError(t, "a device of an unknown driver", db.DeleteDevice(t.Context(), "drv_0", "x"), dispatch.ErrDriverNotFound)
@@ -197,7 +174,7 @@ func TestAuditKeepsNamesOfAMinute(t *testing.T) {
 		}
 		e := detail(t, db.lastAudit(t, dispatch.AuditDevicePut))
 		also, _ := e["also"].(map[string]any)
-		if fmt.Sprint(also["token_was_of"]) != fmt.Sprintf("[%s]", v[0].ID) || len(also["installation_id"].([]any)) != 2 {
+		if fmt.Sprint(also["token_was_of"]) != fmt.Sprintf("[%s]", v[0].ID) || len(also["device_id"].([]any)) != 2 {
 			t.Errorf("%v", e)
 		}
 	})

@@ -75,7 +75,7 @@ func (s *Store) PutDevice(ctx context.Context, v dispatch.Device) (dispatch.Devi
 		if len(detail) == 0 {
 			return nil
 		}
-		detail["installation_id"] = v.Installation
+		detail["device_id"] = string(after.ID)
 		if len(previous) > 0 {
 			detail["token_was_of"] = string(previous[0].DriverID)
 		}
@@ -138,7 +138,7 @@ func (s *Store) DeleteDevice(ctx context.Context, driver dispatch.DriverID, inst
 			return unavailable(err)
 		}
 		detail := deviceChanges(rows[0].device(), dispatch.Device{})
-		detail["installation_id"] = installation
+		detail["device_id"] = string(rows[0].ID)
 		if dispatch.CallerFrom(ctx).Actor != string(driver) {
 			return audit(tx, dispatch.AuditDeviceDelete, string(driver), detail, now)
 		}

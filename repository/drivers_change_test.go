@@ -75,8 +75,8 @@ func TestChangeDriver(t *testing.T) {
 		one, two := string(v.ID), string(other.ID)
 		entries := db.mustAudit(t, "driver.create "+one, "driver.create "+two, "driver.update "+one)
 		last := entries[0]
-		const detail = `{"firebase_uid":{"from":"one","to":null},"locale":{"from":"ko","to":"en"},"name":{"from":"Driver 1","to":"김"},` +
-			`"on_duty":{"from":true,"to":false},"phone":{"from":"+821000000001","to":"+8211"},"regions":{"from":["seoul","busan"],"to":["jeju"]},` +
+		const detail = `{"firebase_uid":"changed","locale":{"from":"ko","to":"en"},"name":"changed",` +
+			`"on_duty":{"from":true,"to":false},"phone":"changed","regions":{"from":["seoul","busan"],"to":["jeju"]},` +
 			`"vehicle_class":{"from":"scissor","to":"45m"},"why":"asked","working_height_m":{"from":null,"to":45.5}}`
 		if last.Actor != "key_7" || last.Request != "req 1" || last.Detail != detail || !last.At.Equal(changed.UpdatedAt) {
 			t.Errorf("%+v", last)

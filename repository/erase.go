@@ -2,8 +2,6 @@ package repository
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -11,17 +9,16 @@ import (
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
-	"firsttap/idempotency"
 	"firsttap/outbox"
 )
 
 // EraseDriver erases what names the driver, and leaves the row under a pseudonym. It returns the row as it is then, and the revocation
-// of the driver's tokens. Erased again, a driver changes no more. ErrDriverNotFound; ErrDriverHasJob and ErrUnavailable, when nothing was erased;
-// ErrUnknown: repeat it, because a part may be done. With a revocation, the first part is.
+// of the driver's tokens. Erased again, a driver changes no more. ErrDriverNotFound; ErrDriverHasJob and ErrUnavailable, when nothing was
+// erased; ErrUnknown: repeat it.
 //
-// The first transaction has the driver's row locked. A claim, a change of duty and a registration of a device lock it, too: each of
-// them either comes first, and its effect is seen here, or finds the driver erased. So nothing that names the driver is written
-// after it, and the rest is erased in parts.
+// The transaction has the driver's row locked. A claim, a change of duty and a registration of a device lock it, too: each of them either
+// comes first, and its effect is seen here, or finds the driver erased. So nothing that names the driver is written after it, and the
+// audit never had it. Saved answers to requests about the driver end within a day.
 func (s *Store) EraseDriver(ctx context.Context, id dispatch.DriverID) (dispatch.DriverRecord, dispatch.Revocation, error) {
 	var record dispatch.DriverRecord
 	var revoked dispatch.Revocation
@@ -42,13 +39,7 @@ func (s *Store) EraseDriver(ctx context.Context, id dispatch.DriverID) (dispatch
 		record, err = row.record()
 		return unavailable(err)
 	})
-	if err != nil {
-		return dispatch.DriverRecord{}, dispatch.Revocation{}, err
-	}
-	if err := s.eraseAudit(ctx, id); err != nil {
-		return record, revoked, fmt.Errorf("%w: the driver is erased, but not yet the audit: %s", dispatch.ErrUnknown, err.Error())
-	}
-	return record, revoked, nil
+	return record, revoked, err
 }
 
 // eraseRow erases the driver's row, devices and tokens, takes the driver out of the index, and audits it.
@@ -123,114 +114,6 @@ func (s *Store) notifiedDevices(tx *gorm.DB, id dispatch.DriverID, topics []stri
 		JOIN notifications n`+index+` ON n.dispatch_id = r.dispatch_id AND n.round = r.round AND n.driver_id = ? AND n.device_id <> ''`, dispatches, id).
 		Scan(&devices).Error
 	return devices, err
-}
-
-// auditPerErasure bounds the audit entries that one transaction erases.
-const auditPerErasure = 200
-
-// eraseAudit erases the values in the audit entries about the driver, and the saved answers to the requests that changed the driver.
-func (s *Store) eraseAudit(ctx context.Context, id dispatch.DriverID) error {
-	after := ""
-	for {
-		var rows []auditRow
-		err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
-			rows = nil
-			now, err := s.clock(tx)
-			if err != nil {
-				return err
-			}
-			err = tx.Where("target = ? AND id > ?", id, after).Order("id").Limit(auditPerErasure).Find(&rows).Error
-			if err != nil {
-				return unavailable(err)
-			}
-			for i := range rows {
-				if err := eraseEntry(tx, &rows[i]); err != nil {
-					return unavailable(err)
-				}
-				if rows[i].ID < dispatch.MinAuditID(now.Add(-answersKept)) {
-					continue
-				}
-				if err := forgetAnswers(tx, rows[i].ID, dispatch.AuditPrefix, 1); err != nil {
-					return unavailable(err)
-				}
-			}
-			if len(rows) < auditPerErasure { // of a bulk the entry is about all of its drivers
-				return unavailable(forgetAnswers(tx, string(id), dispatch.DriverPrefix, maxBulk))
-			}
-			return nil
-		})
-		if err != nil || len(rows) < auditPerErasure {
-			return err
-		}
-		after = rows[len(rows)-1].ID
-	}
-}
-
-// answersKept is more than the time for which an answer is saved.
-const answersKept = 48 * time.Hour
-
-// maxBulk is the most drivers that one request adds.
-const maxBulk = 1000
-
-// forgetAnswers deletes the saved answer to the request that the identifier was derived from, as one of the first n with the prefix. An answer
-// that is under way is not saved: its lease ends.
-// The request is not repeated by that: sent again, it finds what it did before, and answers with the driver as erased.
-func forgetAnswers(tx *gorm.DB, id, prefix string, n int) error {
-	first, last, ok := idempotency.SeedsLike(id)
-	if !ok {
-		return nil
-	}
-	var seeds []idempotency.Seed
-	if err := tx.Raw("SELECT seed FROM idempotency_keys WHERE seed >= ? AND seed <= ?", first, last).Scan(&seeds).Error; err != nil {
-		return err
-	}
-	for _, seed := range seeds {
-		if !seed.Made(id, prefix, n) {
-			continue
-		}
-		if err := tx.Exec("UPDATE idempotency_keys SET answer = NULL, leased = '', lease_ends = 0 WHERE seed = ?", seed).Error; err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// eraseEntry erases the entry's values that may name the driver.
-func eraseEntry(tx *gorm.DB, row *auditRow) error {
-	detail := map[string]any{}
-	if err := json.Unmarshal([]byte(row.Detail), &detail); err != nil {
-		return err
-	}
-	if !eraseValues(detail) {
-		return nil
-	}
-	encoded, err := encodeDetail(detail)
-	if err != nil {
-		return err
-	}
-	return tx.Exec("UPDATE audit SET detail = ? WHERE id = ?", encoded, row.ID).Error
-}
-
-// erasedValue stands for a value that was erased.
-const erasedValue = "[erased]"
-
-// keptFields are the fields of audit entries that say what was done with a driver, and not who that is. A field that is not here is erased.
-var keptFields = map[string]bool{
-	"on_duty": true, "suspended_until": true, "until": true, "reason_code": true, "generation": true, "times": true, "at": true, "devices": true,
-}
-
-// eraseValues replaces the values of all other fields, also in the last and the further changes of a coalesced entry. It reports whether
-// there were any.
-func eraseValues(detail map[string]any) (changed bool) {
-	for field, value := range detail {
-		switch inner, nested := value.(map[string]any); {
-		case nested && (field == "last" || field == "also"):
-			changed = eraseValues(inner) || changed
-		case !keptFields[field] && value != erasedValue:
-			detail[field], changed = erasedValue, true
-		}
-	}
-	return changed
 }
 
 // RecordExport audits an export of what is kept about the driver, and returns the driver. ErrDriverNotFound. Nothing must be exported

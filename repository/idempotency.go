@@ -80,7 +80,7 @@ func (row idempotencyRow) next(fresh idempotencyRow, now time.Time) (idempotency
 }
 
 // SaveAnswer saves the answer to the request for keep at most, and ends the lease. A nil answer lets the next caller carry the request out
-// again. ErrNotLeased if the lease is another caller's, or an erasure has ended it.
+// again. ErrNotLeased if the lease is another caller's.
 func (s *Store) SaveAnswer(ctx context.Context, r idempotency.Reservation, answer []byte, keep time.Duration) error {
 	if r.Lease == "" {
 		return dispatch.ErrNotLeased // an answered request has no lease

@@ -18,7 +18,7 @@ const personalNote = "ask for Kim at the gate"
 
 // keptForEver are the tables that still have rows when everything is years old, with the columns that then name a person or a place.
 var keptForEver = map[string][]string{
-	"api_keys": nil, "audit": {"detail"}, "devices": {"installation_id", "push_token"}, "driver_counts": nil, "driver_regions": nil, "driver_words": {"word"},
+	"api_keys": nil, "audit": nil, "devices": {"installation_id", "push_token"}, "driver_counts": nil, "driver_regions": nil, "driver_words": {"word"},
 	"drivers": {"firebase_uid", "name", "phone"}, "fences": nil, "jobs": nil, "shedlock": nil, "webhooks": nil,
 	"topics": nil, "topic_members": {"push_token"}, // until the relay has unsubscribed them
 }

@@ -110,7 +110,7 @@ for (const { lang, locale, tag } of languages) {
       lines = await go(`#/audit?target=${driver!.id}`, t.page.audit);
       const change = lines.findIndex((line) => line.includes(t.audit.actions["driver.update"])) - 1;
       expect(row(lines, change)).toMatchObject({
-        [t.audit.who]: "FIRSTTAP_ADMIN_KEY", [t.export.idOf(t.audit.who)]: "key_first", [t.audit.to]: driver!.id, [t.audit.details]: `${t.fields.name} 김민준 → 이서연`,
+        [t.audit.who]: "FIRSTTAP_ADMIN_KEY", [t.export.idOf(t.audit.who)]: "key_first", [t.audit.to]: driver!.id, [t.audit.details]: `${t.fields.name} ${t.audit.values.changed}`,
       });
     });
 

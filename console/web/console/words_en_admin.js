@@ -133,10 +133,10 @@ export const admin = {
     when: "When", did: "Did what", to: "To what", details: "Details", request: "Request", none: "none", unknown: "unknown",
     fields: {
       suspended_until: "suspended_until", on_duty: "on_duty", drivers: "drivers", tokens: "tokens", first: "first", last: "last", address: "address",
-      failed: "failed", limited: "limited", doors: "doors", generation: "generation", scheduled_at: "scheduled_at", installation_id: "installation_id",
-      pause_reason: "pause_reason", delivery: "delivery", token_was_of: "token_was_of", times: "times", fingerprint: "fingerprint", app_version: "app_version", platform: "platform", push_token_sha256: "push_token_sha256", quarantined_at: "quarantined_at", at: "at", also: "also",
+      failed: "failed", limited: "limited", doors: "doors", generation: "generation", scheduled_at: "scheduled_at", device_id: "device_id",
+      pause_reason: "pause_reason", delivery: "delivery", token_was_of: "token_was_of", times: "times", fingerprint: "fingerprint", app_version: "app_version", platform: "platform", push_token: "push_token", quarantined_at: "quarantined_at", at: "at", also: "also",
     },
-    yes: "true", no: "false", values: { ACTIVE: "ACTIVE", PAUSED: "PAUSED", ADMIN: "ADMIN", FAILING: "FAILING", GONE: "GONE" },
+    yes: "true", no: "false", values: { ACTIVE: "ACTIVE", PAUSED: "PAUSED", ADMIN: "ADMIN", FAILING: "FAILING", GONE: "GONE", changed: "changed" },
     actions: {
       "driver.create": "driver.create", "driver.update": "driver.update", "driver.suspend": "driver.suspend", "driver.reinstate": "driver.reinstate",
       "driver.token": "driver.token", "driver.tokens_revoke": "driver.tokens_revoke", "driver.erase": "driver.erase", "driver.export": "driver.export", "drivers.bulk": "drivers.bulk", "driver.duty": "driver.duty",

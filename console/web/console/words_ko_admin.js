@@ -133,10 +133,10 @@ export const admin = {
     when: "시각", did: "내용", to: "대상", details: "상세", request: "요청", none: "없음", unknown: "알 수 없음",
     fields: {
       suspended_until: "정지 종료", on_duty: "근무 중", drivers: "기사 수", tokens: "토큰 발급", first: "처음", last: "마지막", address: "접속 주소",
-      failed: "실패", limited: "제한됨", doors: "방법", generation: "토큰 세대", scheduled_at: "예약 시각", installation_id: "설치 ID",
-      pause_reason: "중지 사유", delivery: "전송", token_was_of: "이전 토큰 기사", times: "횟수", fingerprint: "지문", app_version: "앱 버전", platform: "플랫폼", push_token_sha256: "푸시 토큰의 해시", quarantined_at: "토큰 만료", at: "시각", also: "그 밖",
+      failed: "실패", limited: "제한됨", doors: "방법", generation: "토큰 세대", scheduled_at: "예약 시각", device_id: "기기 ID",
+      pause_reason: "중지 사유", delivery: "전송", token_was_of: "이전 토큰 기사", times: "횟수", fingerprint: "지문", app_version: "앱 버전", platform: "플랫폼", push_token: "푸시 토큰", quarantined_at: "토큰 만료", at: "시각", also: "그 밖",
     },
-    yes: "예", no: "아니요", values: { ACTIVE: "사용 중", PAUSED: "중지됨", ADMIN: "관리자가 중지", FAILING: "전송 실패", GONE: "수신 종료" },
+    yes: "예", no: "아니요", values: { ACTIVE: "사용 중", PAUSED: "중지됨", ADMIN: "관리자가 중지", FAILING: "전송 실패", GONE: "수신 종료", changed: "변경됨" },
     actions: {
       "driver.create": "기사 등록", "driver.update": "기사 수정", "driver.suspend": "이용 정지", "driver.reinstate": "정지 해제", "driver.token": "토큰 발급",
       "driver.tokens_revoke": "모든 토큰 폐기", "driver.erase": "개인정보 삭제", "driver.export": "보관 정보 내려받기", "drivers.bulk": "기사 일괄 등록", "driver.duty": "근무 변경", "device.put": "기기 등록", "device.delete": "기기 삭제",
