@@ -261,9 +261,11 @@ func TestEndedDispatchesAreRemoved(t *testing.T) {
 			stays = append(stays, db.past(t, status, now.Add(-5000*day), v, 3))
 		}
 		all := db.about(t, gone[0])
+		waits := deliveryRow{DispatchID: gone[0], WebhookID: "whk_2", EventID: dispatch.NewEventID(now), Status: webhook.Pending, CreatedAt: micros(now), Body: []byte("{}")}
+		db.write(t, []deliveryRow{waits})
 		db.mustPrune(t, len(gone)*(1+1+5*3))
-		for _, id := range gone {
-			testkit.Equal(t, "rows that are left", 0, db.about(t, id))
+		for i, id := range gone {
+			testkit.Equal(t, "rows that are left: what is still to be delivered", []int{1, 0, 0}[i], db.about(t, id))
 		}
 		for _, id := range stays {
 			testkit.Equal(t, "rows of one that stays", all, db.about(t, id))
