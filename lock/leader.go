@@ -63,16 +63,6 @@ func (l *Leader) Campaign(ctx context.Context, work func(ctx context.Context) er
 	return work(bound)
 }
 
-// IsLeader acquires the lead if it is free, and keeps it for a lease from now. It returns nil if this process leads, and
-// otherwise an error of Acquire. Unlike Campaign, it does not keep the lead for work that takes longer than a lease.
-func (l *Leader) IsLeader(ctx context.Context) error {
-	if _, err := l.join(ctx); err != nil {
-		return err
-	}
-	l.runEnded(true)
-	return nil
-}
-
 // Resign releases the lead, so that another candidate can acquire it at once. It does nothing if this process does not
 // lead. It returns ErrLost if the lead was lost, and ErrUnavailable if the server does not answer; then the lead expires.
 // Right after a slot, an instance whose clock is late may become leader in time to repeat that slot; only a record of the

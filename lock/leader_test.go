@@ -17,6 +17,8 @@ func newLocker(t *testing.T, s lock.Strategy) *lock.Locker {
 	return l
 }
 
+func doNothing(context.Context) error { return nil }
+
 // newLeaders returns two candidates for the same name, as in two processes, and their strategy.
 func newLeaders(t *testing.T) (a, b *lock.Leader, memory *lock.Memory) {
 	memory = lock.NewMemory()
@@ -27,14 +29,13 @@ func newLeaders(t *testing.T) (a, b *lock.Leader, memory *lock.Memory) {
 	return a, b, memory
 }
 
-// Concurrent calls of IsLeader return within the wait: a late answer would let a job run a slot that another instance
-// has run.
+// Concurrent campaigns begin or fail within the wait: a late answer would let a job run a slot that another instance has run.
 func TestACrowdWaitsNoLongerThanOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, _ := newLeaders(t)
 		const jobs = 6
 		for range jobs {
-			if err := a.IsLeader(t.Context()); err != nil {
+			if err := a.Campaign(t.Context(), doNothing); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -45,7 +46,7 @@ func TestACrowdWaitsNoLongerThanOne(t *testing.T) {
 		answers := make(chan answer, jobs)
 		began := time.Now()
 		for range jobs {
-			go func() { err := b.IsLeader(t.Context()); answers <- answer{err, time.Since(began)} }()
+			go func() { err := b.Campaign(t.Context(), doNothing); answers <- answer{err, time.Since(began)} }()
 		}
 		for range jobs {
 			if got := <-answers; got.err == nil || got.took > 1100*time.Millisecond {
@@ -61,12 +62,12 @@ func TestALeadIsKeptAsPromised(t *testing.T) {
 		a, _, memory := newLeaders(t)
 		rival := newLocker(t, memory)
 		broken := 0
-		if err := a.IsLeader(t.Context()); err != nil {
+		if err := a.Campaign(t.Context(), doNothing); err != nil {
 			t.Fatal(err)
 		}
 		for range 2000 {
 			<-time.After(3 * time.Second)
-			if err := a.IsLeader(t.Context()); err != nil {
+			if err := a.Campaign(t.Context(), doNothing); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait() // without advancing the clock
@@ -86,7 +87,7 @@ func TestALeadTakenAgainIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _, memory := newLeaders(t)
 		rival := newLocker(t, memory)
-		if err := a.IsLeader(t.Context()); err != nil {
+		if err := a.Campaign(t.Context(), doNothing); err != nil {
 			t.Fatal(err)
 		}
 		// A rival holds the lead for a while. a asks at 2.5 s and waits, and its idle timer fires at 3 s.
@@ -99,7 +100,7 @@ func TestALeadTakenAgainIsKept(t *testing.T) {
 		}
 		<-time.After(2500 * time.Millisecond)
 		got := make(chan error, 1)
-		go func() { got <- a.IsLeader(t.Context()) }()
+		go func() { got <- a.Campaign(t.Context(), doNothing) }()
 		<-time.After(700 * time.Millisecond)
 		_ = held.Release(t.Context())
 		if err := <-got; err != nil {
@@ -107,13 +108,13 @@ func TestALeadTakenAgainIsKept(t *testing.T) {
 		}
 		synctest.Wait()
 		if l, err := rival.Acquire(t.Context(), "jobs", lock.Fixed(time.Second)); err == nil {
-			t.Error("IsLeader promised a lease from now, and the lead is free")
+			t.Error("the lead is free, and not kept for a lease after the campaign")
 			_ = l.Release(t.Context())
 		}
 	})
 }
 
-// A campaign that is canceled does not release a lead that IsLeader has just granted to another job of the process.
+// A campaign that is canceled does not release a lead that another job of the process has just had.
 func TestCanceledCampaignKeepsAGrantedLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, _ := newLeaders(t)
@@ -123,7 +124,7 @@ func TestCanceledCampaignKeepsAGrantedLead(t *testing.T) {
 			done <- a.Campaign(ctx, func(ctx context.Context) error { <-ctx.Done(); return nil })
 		}()
 		synctest.Wait()
-		if err := a.IsLeader(t.Context()); err != nil { // for the slot of the other job
+		if err := a.Campaign(t.Context(), doNothing); err != nil { // for the slot of the other job
 			t.Fatal(err)
 		}
 		cancel() // the campaign's job is removed
@@ -131,7 +132,7 @@ func TestCanceledCampaignKeepsAGrantedLead(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-time.After(100 * time.Millisecond)
-		if err := b.IsLeader(t.Context()); err == nil {
+		if err := b.Campaign(t.Context(), doNothing); err == nil {
 			t.Error("the other job's slot is run again by a clock that is 100 ms late")
 		}
 	})
@@ -153,7 +154,7 @@ func TestResignUnderACampaign(t *testing.T) {
 		if err := a.Resign(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		rivalLeads := b.IsLeader(t.Context()) == nil
+		rivalLeads := b.Campaign(t.Context(), doNothing) == nil
 		if err := <-done; rivalLeads && !errors.Is(err, lock.ErrLost) {
 			t.Errorf("the rival led beside it, and Campaign returns %v", err)
 		}
@@ -181,7 +182,7 @@ func TestBindToALostLease(t *testing.T) {
 func TestALeadThatCannotBe(t *testing.T) {
 	for _, lease := range []time.Duration{0, -time.Second, time.Millisecond} {
 		leader := newLocker(t, lock.NewMemory()).Leader("jobs", 10*time.Millisecond, lease)
-		if err := leader.IsLeader(t.Context()); !errors.Is(err, lock.ErrInvalid) {
+		if err := leader.Campaign(t.Context(), doNothing); !errors.Is(err, lock.ErrInvalid) {
 			t.Errorf("a lease of %s: %v", lease, err)
 		}
 		_ = leader.Resign(t.Context())

@@ -78,23 +78,23 @@ func (s *suite) theLeadIsKept(t *testing.T) {
 	if err := mine.Campaign(t.Context(), func(context.Context) error { ended = time.Now(); return errOfWork }); !errors.Is(err, errOfWork) {
 		t.Fatal(err)
 	}
-	wantErr(t, "another candidate", s.leader(t, n).IsLeader(t.Context()), lock.ErrHeld)
+	wantErr(t, "another candidate", s.leader(t, n).Campaign(t.Context(), doNothing), lock.ErrHeld)
 	if err := rival.Campaign(t.Context(), func(context.Context) error {
 		s.happenedAt(t, "the rival's run", time.Now(), ended.Add(lease))
 		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}
-	wantErr(t, "the former leader", mine.IsLeader(t.Context()), lock.ErrHeld)
+	wantErr(t, "the former leader", mine.Campaign(t.Context(), doNothing), lock.ErrHeld)
 }
 
-// IsLeader keeps the lead like a run, for a scheduler that runs the job itself.
+// A run keeps the lead for as long as it takes, and each keeps it for a lease after its end.
 func (s *suite) longRun(t *testing.T) {
 	n, lease := newName(), s.keepableTTL()
 	mine, rival := s.leaderFor(t, n, 0, lease), s.leaderFor(t, n, 0, lease)
 	err := mine.Campaign(t.Context(), func(ctx context.Context) error {
 		mustNotHappen(t, lease+lease/2, "the lead was lost", ctx.Done())
-		wantErr(t, "another candidate", rival.IsLeader(t.Context()), lock.ErrHeld)
+		wantErr(t, "another candidate", rival.Campaign(t.Context(), doNothing), lock.ErrHeld)
 		return nil
 	})
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *suite) longRun(t *testing.T) {
 	}
 	mustStayHeld(t, s.open(t), n, lease/2)
 	asked := time.Now()
-	if err := mine.IsLeader(t.Context()); err != nil { // keeps the lead for a lease from now
+	if err := mine.Campaign(t.Context(), doNothing); err != nil { // keeps the lead for a lease from now
 		t.Fatal(err)
 	}
 	if err := s.leaderFor(t, n, timeout, lease).Campaign(t.Context(), func(context.Context) error {
@@ -118,10 +118,10 @@ func (s *suite) resign(t *testing.T) {
 	n := newName()
 	mine, rival := s.leaderFor(t, n, 0, long), s.leaderFor(t, n, 0, long)
 	for range 2 {
-		if err := mine.IsLeader(t.Context()); err != nil {
+		if err := mine.Campaign(t.Context(), doNothing); err != nil {
 			t.Fatal(err)
 		}
-		wantErr(t, "another candidate", rival.IsLeader(t.Context()), lock.ErrHeld)
+		wantErr(t, "another candidate", rival.Campaign(t.Context(), doNothing), lock.ErrHeld)
 		if err := mine.Resign(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -202,7 +202,7 @@ func (s *suite) leadIsLost(t *testing.T) {
 func (s *suite) leadAfterLoss(t *testing.T) {
 	n, operator := newName(), s.open(t).(lock.Admin)
 	mine, rival := s.leader(t, n), s.open(t)
-	if err := mine.IsLeader(t.Context()); err != nil {
+	if err := mine.Campaign(t.Context(), doNothing); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := operator.Break(t.Context(), n); err != nil {
@@ -210,7 +210,7 @@ func (s *suite) leadAfterLoss(t *testing.T) {
 	}
 	g := mustAcquire(t, rival, n, long)
 	eventually(t, "the lead is lost", func() error {
-		if err := mine.IsLeader(t.Context()); !errors.Is(err, lock.ErrHeld) {
+		if err := mine.Campaign(t.Context(), doNothing); !errors.Is(err, lock.ErrHeld) {
 			return errors.Join(errors.New("it leads"), err)
 		}
 		return nil
@@ -218,7 +218,7 @@ func (s *suite) leadAfterLoss(t *testing.T) {
 	if err := g.Release(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := mine.IsLeader(t.Context()); err != nil {
+	if err := mine.Campaign(t.Context(), doNothing); err != nil {
 		t.Error(err)
 	}
 }
