@@ -130,7 +130,7 @@ func (l *Limiter) Run(ctx context.Context) {
 	}
 }
 
-// probe takes a token from a bucket that is nobody's, as a request does from its caller's.
+// probe takes a token from the bucket with that number, which is nobody's, as a request does from its caller's.
 func (l *Limiter) probe(ctx context.Context, n int) error {
 	bounded, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
