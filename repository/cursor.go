@@ -46,13 +46,21 @@ func parseCursor[ID ~string](list byte, s string, parse func(string) (ID, error)
 	return int64(binary.BigEndian.Uint64(raw[1:])), id, nil
 }
 
+// lastBefore returns the identifier after which the page begins, "" for the first page. ErrBadCursor.
+func lastBefore(list byte, after string) (last string, err error) {
+	if after != "" {
+		_, last, err = parseCursor(list, after, parseAnyID)
+	}
+	return last, err
+}
+
 // newestFirst reads a page of rows in the order of their identifiers, which begin with the time. ErrBadCursor.
 func newestFirst[R any](db *gorm.DB, list byte, column string, page dispatch.Page, id func(*R) string) ([]R, string, error) {
-	if page.Cursor != "" {
-		_, last, err := parseCursor(list, page.Cursor, parseAnyID)
-		if err != nil {
-			return nil, "", err
-		}
+	last, err := lastBefore(list, page.Cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	if last != "" {
 		db = db.Where(column+" < ?", last)
 	}
 	return readPage(db.Order(column+" DESC"), page.Limit, func(last *R) string { return cursor(list, 0, id(last)) })

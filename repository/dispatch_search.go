@@ -101,7 +101,7 @@ func (s *Store) listWay(db *gorm.DB, q dispatch.Query) way[dispatchRow] {
 // idWay reads those dispatches of a source that q selects.
 func (s *Store) idWay(db *gorm.DB, q dispatch.Query, source idSource) way[dispatchRow] {
 	return func(after string, size int) (rows []dispatchRow, rest string, err error) {
-		last, err := dispatchCursor(after)
+		last, err := lastBefore(dispatchList, after)
 		if err != nil {
 			return nil, "", err
 		}
@@ -118,15 +118,6 @@ func (s *Store) idWay(db *gorm.DB, q dispatch.Query, source idSource) way[dispat
 		rows, err = readSearched(db, &l, dispatch.Page{Limit: size})
 		return rows, rest, err
 	}
-}
-
-// dispatchCursor returns the last dispatch of the page before, "" for none. ErrBadCursor.
-func dispatchCursor(after string) (last string, err error) {
-	if after == "" {
-		return "", nil
-	}
-	_, id, err := parseCursor(dispatchList, after, dispatch.ParseID)
-	return string(id), err
 }
 
 func readSearched(db *gorm.DB, l *listing, page dispatch.Page) (rows []dispatchRow, err error) {

@@ -58,7 +58,7 @@ func (s *Store) driversBy(db *gorm.DB, q dispatch.DriverQuery) ([]driverRow, str
 // the suspended or the list, the newest first, and checks each by the row. After searchReads of them it returns what it has found so
 // far, with a cursor to go on.
 func (s *Store) searchDrivers(db *gorm.DB, q dispatch.DriverQuery) (matches []driverRow, rest string, err error) {
-	if _, err := driverCursor(q.Cursor); err != nil {
+	if _, err := lastBefore(driverList, q.Cursor); err != nil {
 		return nil, "", err
 	}
 	terms := driverTerms(q.Text)
@@ -104,7 +104,7 @@ func (s *Store) sourceFor(db *gorm.DB, q dispatch.DriverQuery, terms []searchTer
 
 // driversOf reads the next drivers of the source, and returns those that q selects, whatever its text.
 func (s *Store) driversOf(db *gorm.DB, q dispatch.DriverQuery, source idSource) (rows []driverRow, next string, err error) {
-	last, err := driverCursor(q.Cursor)
+	last, err := lastBefore(driverList, q.Cursor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -120,14 +120,6 @@ func (s *Store) driversOf(db *gorm.DB, q dispatch.DriverQuery, source idSource) 
 	err = db.Raw("SELECT v.* FROM drivers v {force PRIMARY} WHERE v.id IN ? AND "+s.driverFilter(q)+of+" ORDER BY v.id DESC",
 		append([]any{ids}, args...)...).Scan(&rows).Error
 	return rows, next, unavailable(err)
-}
-
-// driverCursor returns the last driver of the page before, "" for none. ErrBadCursor.
-func driverCursor(after string) (last string, err error) {
-	if after != "" {
-		_, last, err = parseCursor(driverList, after, parseAnyID)
-	}
-	return last, err
 }
 
 func (row *driverRow) key() string { return string(row.ID) }
@@ -169,7 +161,7 @@ func (s *Store) driverColumns(q dispatch.DriverQuery) (where string, args []any)
 // driversByIndex reads a page of drivers by region, class or duty. It joins those on duty and those off duty, each of which an index has in
 // the order of the list.
 func (s *Store) driversByIndex(db *gorm.DB, q dispatch.DriverQuery, where string) ([]driverRow, string, error) {
-	last, err := driverCursor(q.Cursor)
+	last, err := lastBefore(driverList, q.Cursor)
 	if err != nil {
 		return nil, "", err
 	}
