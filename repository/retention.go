@@ -159,7 +159,7 @@ func (s *Store) deleteExpired(tx *gorm.DB, r *expiryRule) (n int, err error) {
 		return s.deleteSome(tx, r, r.args, deletedAtOnce)
 	}
 	var ids []string
-	query := "SELECT " + r.key + " FROM " + r.table + " WHERE " + r.where + " ORDER BY " + r.order + " LIMIT 1" + s.dialect.skipLocked
+	query := "SELECT " + r.key + " FROM " + r.table + " WHERE " + r.where + " ORDER BY " + r.order + " LIMIT 1 {skip_locked}"
 	if err := tx.Raw(query, r.args...).Scan(&ids).Error; err != nil || len(ids) == 0 {
 		return 0, err
 	}
@@ -187,7 +187,7 @@ func (s *Store) deleteSome(tx *gorm.DB, r *expiryRule, args []any, limit int) (i
 	if r.order != "" {
 		rows = r.where + " ORDER BY " + r.order + " LIMIT ?"
 	}
-	if s.dialect.skipLocked == "" { // SQLite has no DELETE with a LIMIT
+	if s.dialect.text.sqlite { // it has no DELETE with a LIMIT
 		rows = "(" + r.key + ") IN (SELECT " + r.key + " FROM " + r.table + " WHERE " + rows + ")"
 	}
 	done := tx.Exec("DELETE FROM "+r.table+" WHERE "+rows, append(args[:len(args):len(args)], limit)...)
@@ -222,5 +222,5 @@ func (s *Store) renumberClaims(tx *gorm.DB, id string) error {
 	if err != nil || len(drivers) == 0 {
 		return err
 	}
-	return tx.Exec("UPDATE drivers"+s.dialect.forceIndex("PRIMARY")+" SET version = version + 1 WHERE id IN ?", drivers).Error
+	return tx.Exec("UPDATE drivers {force PRIMARY} SET version = version + 1 WHERE id IN ?", drivers).Error
 }
