@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
 )
 
 // group is a set of background goroutines that are canceled together.
@@ -34,11 +33,10 @@ func (g *group) end() error {
 type commits struct {
 	mu        sync.RWMutex
 	listeners []commitListener
-	room      func() int
 	webhooks  func()
 }
 
-type commitListener func(dispatch.Dispatch, []dispatch.Event, []outbox.Push)
+type commitListener func(dispatch.Dispatch, []dispatch.Event)
 
 // subscribe registers listener, which is called after every later commit and must not block.
 func (c *commits) subscribe(listener commitListener) {
@@ -47,29 +45,12 @@ func (c *commits) subscribe(listener commitListener) {
 	c.listeners = append(c.listeners, listener)
 }
 
-func (c *commits) announce(d dispatch.Dispatch, events []dispatch.Event, pushes []outbox.Push) {
+func (c *commits) announce(d dispatch.Dispatch, events []dispatch.Event) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for _, listener := range c.listeners {
-		listener(d, events, pushes)
+		listener(d, events)
 	}
-}
-
-// sendPushes registers the function that says how many pushes of a commit a listener can send now.
-func (c *commits) sendPushes(room func() int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.room = room
-}
-
-// pushRoom returns how many pushes of a commit its listeners can send now.
-func (c *commits) pushRoom() int {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	if c.room == nil {
-		return 0
-	}
-	return c.room()
 }
 
 // onWebhooks registers the function that is called when webhooks may be due. It must not block.

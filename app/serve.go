@@ -153,7 +153,7 @@ func (i *instance) start(ctx context.Context) (api handler.API, err error) {
 // openStore opens the database and brings its schema up to date.
 func (i *instance) openStore(ctx context.Context, owner string) (err error) {
 	o := repository.Options{
-		OnCommit: i.commits.announce, PushRoom: i.commits.pushRoom, WebhookBody: handler.WebhookBody, OnWebhooks: i.commits.announceWebhooks,
+		OnCommit: i.commits.announce, WebhookBody: handler.WebhookBody, OnWebhooks: i.commits.announceWebhooks,
 		ReplicaURL: i.config.ReadURL, Observer: i.telemetry.Statement, Log: i.log,
 	}
 	if !i.config.Push.Leader {

@@ -7,7 +7,6 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/notify"
-	"firsttap/notify/fcmtest"
 	"firsttap/repository"
 	"firsttap/testkit"
 )
@@ -44,77 +43,42 @@ func (o *office) assignUnseen(v dispatch.Driver) dispatch.Dispatch {
 	return d
 }
 
-// Events of drivers without a device are completed together. Only each driver's first is expanded, and no relay finds one later.
-func TestEventsWithoutRecipients(t *testing.T) {
+// start has the winner start the work: an event with nothing to be sent.
+func (o *office) start(d dispatch.Dispatch) {
+	o.t.Helper()
+	_, err := o.store.Update(o.t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		return d.Start(dispatch.Driver{ID: d.Claim.Driver}, now)
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// Events with nothing to be sent are completed together, and no relay finds one later.
+func TestEventsWithoutDeliveries(t *testing.T) {
 	t.Parallel()
 	onDatabasesInAll(t, 1, func(t *testing.T, o *office) {
-		const rounds = 10
-		drivers := o.accounts(5, "jeju")
-		jobs := rounds * len(drivers)
+		const jobs = 20
+		var won []dispatch.Dispatch
 		r := o.relay(o.longLeases)
+		for _, v := range o.accounts(jobs, "jeju") {
+			won = append(won, o.assignUnseen(v))
+		}
+		o.untilFinished(r, 2*jobs)
 		r.wire.set(noFault, 0)
-		for round := range rounds {
-			for _, v := range drivers {
-				d := o.assignUnseen(v)
-				_, err := o.store.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-					return d.Start(v, now)
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
-			o.untilFinished(r, 3*len(drivers)*(round+1))
+		for _, d := range won {
+			o.start(d)
 		}
-		if o.bubble {
-			time.Sleep(time.Minute) // until every lease has ended
-		}
+		o.untilFinished(r, 3*jobs)
 		r.stop()
 		calls := map[string]int{}
 		for _, c := range r.wire.made() {
 			calls[c.name]++
 		}
 		testkit.Equal(t, "events that are due", 0, o.due())
-		// Each offer is expanded. The other events that may have recipients are the claims, one of each job.
-		if n := calls["Expand"] - jobs; n >= jobs || o.bubble && n > len(drivers) {
-			t.Errorf("%d of %d claims without recipients were expanded", n, jobs)
+		if n := calls["CompleteEvents"]; calls["Expand"] > 0 || n == 0 || o.bubble && n > 2 {
+			t.Errorf("%d events are expanded, and %d statements complete the others", calls["Expand"], n)
 		}
-		if n := calls["CompleteEvents"]; n == 0 || o.bubble && n > 3*rounds {
-			t.Errorf("%d statements completed them", n)
-		}
-	})
-}
-
-// A driver who has registered a device after the relay's last look is told. The events of drivers without a device are completed.
-func TestDriverGetsADevice(t *testing.T) {
-	t.Parallel()
-	onDatabasesInAll(t, 0, func(t *testing.T, o *office) {
-		var drivers []dispatch.Driver
-		for range 10 {
-			drivers = append(append(drivers, o.accounts(1, "jeju")...), o.accounts(1, "busan")...)
-		}
-		r := o.relay(o.longLeases)
-		for _, v := range drivers {
-			o.assignUnseen(v)
-		}
-		o.untilFinished(r, 2*len(drivers)) // and the relay has learned that they have no device
-		for _, v := range drivers {
-			if v.Regions[0] == "jeju" {
-				o.put(v, "app", phone(v))
-				o.cars = append(o.cars, v)
-			}
-		}
-		began := time.Now()
-		for _, v := range drivers {
-			o.assignUnseen(v)
-		}
-		o.eventually("all who can be told are told", func() bool { return o.shows(dispatch.EventAccepted) == len(o.cars) })
-		if took := time.Since(began); o.bubble && took > 2*time.Second {
-			t.Errorf("a winner was told after %s", took)
-		}
-		testkit.Equal(t, "messages that came twice", 0, o.twice())
-		o.untilFinished(r, 4*len(drivers))
-		r.stop()
-		testkit.Equal(t, "events that are due", 0, o.due())
 	})
 }
 
@@ -196,10 +160,9 @@ func TestRelayEndsWithCompletions(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 1, func(t *testing.T, o *office) {
 		r := o.relay(nil)
-		v := o.accounts(1, "jeju")[0]
-		o.assignUnseen(v)
-		synctest.Wait() // until the relay has learned that the driver has no device
-		o.assignUnseen(v)
+		d := o.assignUnseen(o.accounts(1, "jeju")[0])
+		synctest.Wait()
+		o.start(d)
 		synctest.Wait()
 		before := time.Now()
 		r.stop()
@@ -213,11 +176,10 @@ func TestCompletionFails(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 1, func(t *testing.T, o *office) {
 		r := o.relay(o.longLeases)
-		v := o.accounts(1, "jeju")[0]
-		o.assignUnseen(v)
-		synctest.Wait() // until the relay has learned that the driver has no device
+		d := o.assignUnseen(o.accounts(1, "jeju")[0])
+		synctest.Wait()
 		r.wire.setNext(requestIsLost, "CompleteEvents")
-		o.assignUnseen(v)
+		o.start(d)
 		time.Sleep(10 * time.Second)
 		testkit.Equal(t, "faults that have not struck", 0, r.wire.ahead())
 		r.stop() // which releases what the relay has leased and not completed
@@ -240,51 +202,5 @@ func TestSlowExpansionHoldsUpNoOther(t *testing.T) {
 			t.Errorf("the first offer arrived after %s, when the slow expansion had ended", took)
 		}
 		o.eventually("both arrive", func() bool { return o.shows(dispatch.EventOpened) == 2 })
-	})
-}
-
-// The offer of a small audience needs no expansion, as its pushes are committed with the dispatch. If the look whether they are all fails,
-// the event is expanded, and nobody is told twice.
-func TestFirstPushesNeedNoExpansion(t *testing.T) {
-	t.Parallel()
-	inBubble(t, 5, func(t *testing.T, o *office) {
-		r := o.relay(nil)
-		synctest.Wait() // until it runs
-		for events, f := range []fault{noFault, requestIsLost, replyIsLost} {
-			r.wire.set(noFault, 0)
-			r.wire.setNext(f, "Notified")
-			began := time.Now()
-			o.offer()
-			o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars)*(events+1) })
-			testkit.Equal(t, "time to the offer", 0, time.Since(began))
-			o.untilFinished(r, events+1)
-			for _, c := range r.wire.made() {
-				if c.name == "LeaseNotifications" || c.name == "Expand" && f == noFault {
-					t.Errorf("%q: a call of %s", f, c.name)
-				}
-			}
-		}
-		testkit.Equal(t, "messages that came twice", 0, o.twice())
-		time.Sleep(time.Minute) // until every lease has ended
-		testkit.Equal(t, "events that are due", 0, o.due())
-	})
-}
-
-// A relay that is stopped, or that the push service does not let send, takes no pushes.
-func TestRelayWithoutRoom(t *testing.T) {
-	t.Parallel()
-	inBubble(t, 5, func(t *testing.T, o *office) {
-		r := o.relay(nil)
-		r.stop()
-		testkit.Equal(t, "room of a stopped relay", 0, r.Room())
-		r = o.relay(nil)
-		synctest.Wait()
-		testkit.Equal(t, "room", 64, r.Room())
-		o.fcm.Set(func(k *fcmtest.Knobs) { k.Status = 503 })
-		o.offer()
-		o.eventually("sending is paused", func() bool { return r.Room() == 0 })
-		o.fcm.Set(func(k *fcmtest.Knobs) { k.Status = 0 })
-		o.untilAllShow()
-		o.eventually("there is room again", func() bool { return r.Room() > 0 })
 	})
 }

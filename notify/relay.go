@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/dispatch"
@@ -27,7 +26,6 @@ type Outbox interface {
 	LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID, error)
 	ReleaseEvents(ctx context.Context) error
 	WithoutRecipients(ctx context.Context, events []dispatch.EventID) ([]dispatch.EventID, error)
-	Notified(ctx context.Context, events []dispatch.EventID) ([]dispatch.EventID, error)
 	CompleteEvents(ctx context.Context, events []dispatch.EventID) error
 	Expand(ctx context.Context, event dispatch.EventID, lease int) (outbox.Expansion, error)
 	LeaseNotifications(ctx context.Context, limit int) (pushes []outbox.Push, dropped map[string]int, err error)
@@ -110,24 +108,17 @@ type Relay struct {
 	deadTokens *deadTokens
 	suspects   *suspectQueue
 	metrics    *relayMetrics
-	// urgent and committed hold events that this process committed. An urgent event is about a driver's own claim.
-	urgent    chan committedEvent
-	committed chan dispatch.EventID
+	// These hold events that this process committed: urgent those about a driver's own claim, completed those without recipients.
+	urgent, committed, completed chan dispatch.EventID
 	// left passes events that this process has leased, and may not have committed. It has no buffer: a lease must not end in a queue.
-	left chan dispatch.EventID
-	// completed are events that this process committed and that have no recipients, for sure or most likely.
-	completed chan committedEvent
-	// unreachable holds drivers who had no device when the relay last looked for it.
-	unreachable *lru.Cache[dispatch.DriverID, struct{}]
-	ready       *lanes
-	leasing     sync.Mutex // held from a lease until its pushes are ready
+	left    chan dispatch.EventID
+	ready   *lanes
+	leasing sync.Mutex // held from a lease until its pushes are ready
 	// Each of these wakes the loop that leases such rows.
 	eventsDue, pushesDue, topicsDue wakeup.Signal
 	// closedPlatforms can't be reached by the push service; each is tried again at its time.
 	platformsMu     sync.Mutex
 	closedPlatforms map[dispatch.Platform]time.Time
-	// running: Run sends what becomes ready.
-	running atomic.Bool
 	// expandFailed: this process holds the lease of an event that it failed to expand or to complete.
 	expandFailed atomic.Bool
 	// leaseFailed: this process may hold leases of pushes that it could not read. The next lease releases them.
@@ -162,17 +153,12 @@ func NewRelay(o RelayOptions) *Relay {
 	}
 	r := &Relay{
 		options: o, throttle: newThrottle(w, p), topicPause: firstTopicPause,
-		urgent: make(chan committedEvent, committedQueue), committed: make(chan dispatch.EventID, committedQueue),
-		left:      make(chan dispatch.EventID),
-		completed: make(chan committedEvent, completeQueue),
+		urgent: make(chan dispatch.EventID, committedQueue), committed: make(chan dispatch.EventID, committedQueue),
+		completed: make(chan dispatch.EventID, committedQueue), left: make(chan dispatch.EventID),
 		eventsDue: wakeup.New(), pushesDue: wakeup.New(), topicsDue: wakeup.New(), ready: newLanes(),
 		closedPlatforms: map[dispatch.Platform]time.Time{}, handOver: make(chan *outbox.Push),
 	}
 	r.metrics = newRelayMetrics(o.Metrics, r.throttle)
-	var err error
-	if r.unreachable, err = lru.New[dispatch.DriverID, struct{}](maxUnreachable); err != nil {
-		panic(err) // only a size below 1 is refused
-	}
 	return r
 }
 
@@ -211,9 +197,7 @@ func (r *Relay) Run(ctx context.Context) {
 	loops.Go(func() { r.maintainTopics(ctx) })
 	loops.Go(func() { r.watchBacklog(ctx) })
 	loops.Go(func() { r.poll(ctx) })
-	r.running.Store(true)
 	loops.Wait()
-	r.running.Store(false)
 
 	close(r.noMore)
 	completed()
@@ -308,15 +292,15 @@ func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 		r.releaseSuperseded(&x.Dispatch)
 		r.leasing.Unlock()
 	}
-	if x.More {
+	switch {
+	case x.More:
 		enqueue(r, r.committed, event) // behind the other events
+	case x.Open:
+		enqueue(r, r.completed, event)
 	}
 	if x.Unleased > 0 {
 		r.pushesDue.Set()
 		r.options.WakeOthers()
-	}
-	if deliveries := x.Event.Deliveries(); len(x.Pushes)+x.Unleased+x.Dropped == 0 && len(deliveries) > 0 && deliveries[0].Audience == dispatch.AudienceClaimant {
-		r.remember(x.Event.Driver)
 	}
 }
 

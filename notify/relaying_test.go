@@ -7,7 +7,6 @@ import (
 	"firsttap/dispatch"
 	"firsttap/notify"
 	"firsttap/notify/fcm"
-	"firsttap/outbox"
 	"firsttap/repository"
 	"firsttap/testkit"
 )
@@ -46,15 +45,7 @@ func (o *office) relayBeside(edit func(*notify.RelayOptions, *repository.OutboxO
 	r := &relaying{wire: &wire{sender: options.Sender, bubble: o.bubble, slow: o.slow}}
 	store := o.open(repository.Options{
 		OutboxOwner: owner, OutboxLease: box.LeaseTerm, Observer: o.observer,
-		OnCommit: func(d dispatch.Dispatch, events []dispatch.Event, pushes []outbox.Push) {
-			r.OnCommit(d, events, pushes)
-		},
-		PushRoom: func() int {
-			if box.TopicThreshold > 0 {
-				return min(r.Room(), box.TopicThreshold-1)
-			}
-			return r.Room()
-		},
+		OnCommit: func(d dispatch.Dispatch, events []dispatch.Event) { r.OnCommit(d, events) },
 	})
 	r.wire.Outbox = store.Outbox(box)
 	options.Outbox, options.Topics, options.Devices, options.Sender = r.wire, r.wire, r.wire, wiredSender{r.wire}

@@ -93,20 +93,6 @@ func (t *throttle) reserve(n, ahead int, now time.Time) int {
 	return n
 }
 
-// roomFor returns how many of n places reserve would reserve.
-func (t *throttle) roomFor(n, ahead int, now time.Time) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return min(n, t.free(ahead, now))
-}
-
-// take reserves n places whether they are free or not.
-func (t *throttle) take(n int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.reserved += n
-}
-
 // release frees n reserved places.
 func (t *throttle) release(n int) {
 	t.mu.Lock()

@@ -220,10 +220,6 @@ func (w *wire) WithoutRecipients(ctx context.Context, events []dispatch.EventID)
 	return through(w, call{name: "WithoutRecipients"}, func() ([]dispatch.EventID, error) { return w.Outbox.WithoutRecipients(w.patient(ctx), events) })
 }
 
-func (w *wire) Notified(ctx context.Context, events []dispatch.EventID) ([]dispatch.EventID, error) {
-	return through(w, call{name: "Notified"}, func() ([]dispatch.EventID, error) { return w.Outbox.Notified(w.patient(ctx), events) })
-}
-
 func (w *wire) CompleteEvents(ctx context.Context, events []dispatch.EventID) error {
 	return w.only("CompleteEvents", func() error {
 		err := w.Outbox.CompleteEvents(w.patient(ctx), events)
@@ -237,7 +233,7 @@ func (w *wire) CompleteEvents(ctx context.Context, events []dispatch.EventID) er
 func (w *wire) Expand(ctx context.Context, event dispatch.EventID, lease int) (outbox.Expansion, error) {
 	return through(w, call{"Expand", event}, func() (outbox.Expansion, error) {
 		x, err := w.Outbox.Expand(w.patient(ctx), event, lease)
-		if err == nil && !x.More {
+		if err == nil && !x.More && !x.Open {
 			w.finish(event)
 		}
 		return x, err

@@ -49,8 +49,8 @@ type Expansion struct {
 	Unleased int
 	// Dropped counts earlier pushes that the event superseded before they were sent.
 	Dropped int
-	// More says that the event has further pushes to be written.
-	More bool
+	// More says that the event has further pushes to be written, Open that it has none and is to be completed.
+	More, Open bool
 }
 
 // SendResult is the result of one leased push.

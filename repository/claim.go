@@ -94,7 +94,7 @@ func (s *Store) decideOn(ctx context.Context, snapshot *claimSnapshot, rule clai
 		err = s.resolve(ctx, &d, events, err)
 	}
 	if err == nil {
-		s.announce(d, events, nil)
+		s.announce(d, events)
 	}
 	return d, true, err
 }

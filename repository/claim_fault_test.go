@@ -13,7 +13,6 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/migrations"
-	"firsttap/outbox"
 	"firsttap/servertest"
 	"firsttap/testkit"
 )
@@ -347,7 +346,7 @@ func TestUpdateWhoseCommitIsLost(t *testing.T) {
 		var announced []dispatch.EventType
 		behind := func() (*Store, *servertest.Proxy) {
 			s, proxy := db.proxied(t)
-			s.options.OnCommit = func(_ dispatch.Dispatch, events []dispatch.Event, _ []outbox.Push) {
+			s.options.OnCommit = func(_ dispatch.Dispatch, events []dispatch.Event) {
 				announced = append(announced, events[0].Type)
 			}
 			return s, proxy

@@ -99,10 +99,6 @@ func TestPlansOfTheIndexOfDrivers(t *testing.T) {
 				if len(told.Pushes)+told.Unleased != 2*eligible {
 					t.Errorf("%d of %d devices are told", len(told.Pushes)+told.Unleased, 2*eligible)
 				}
-				db.exec(t, "UPDATE events SET next_at = 1, claim = 'ins_a'") // as if the creation had written the pushes
-				if all, err := o.Notified(t.Context(), []dispatch.EventID{told.Event.ID}); len(all) != 1 || err != nil {
-					t.Errorf("notified of %v, %v", all, err)
-				}
 				return nil
 			}, 30 * eligible},
 			"the eligible of a region":    {search("seoul", "scissor", new(true)), 15 * page},

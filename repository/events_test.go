@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
 	"firsttap/testkit"
 )
 
@@ -21,7 +20,7 @@ type heard struct {
 }
 
 func (h *heard) listen(t testing.TB, db *database) {
-	db.options.OnCommit = func(d dispatch.Dispatch, events []dispatch.Event, _ []outbox.Push) {
+	db.options.OnCommit = func(d dispatch.Dispatch, events []dispatch.Event) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.about, h.events = append(h.about, d), append(h.events, events...)

@@ -2,7 +2,6 @@ package repository
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -13,12 +12,13 @@ import (
 	"firsttap/outbox"
 )
 
-// Expand writes a notification for each device that an event of the owner's concerns, and completes the event in the same
-// transaction. It leases up to take notifications to the owner and returns them ready to send; the others are due at once.
-// For a large audience it writes one part only: More means that the owner still leases the event and must expand it again.
+// Expand writes a notification for each device that an event of the owner's concerns, and completes the event. It leases up to take
+// notifications to the owner and returns them ready to send; the others are due at once.
+// For a large audience it writes one part only: More means that the owner still leases the event and must expand it again. After the
+// expansion of an offer to few drivers, Open means that the owner still leases the event and has to complete it.
 //
-// ErrNotLeased: another process leases the event, and nothing was written. ErrUnavailable: nothing was written. ErrUnknown:
-// the event is expanded, or will be after its lease has ended.
+// ErrNotLeased: the owner does not lease the event, and nothing was written. ErrUnavailable and ErrUnknown: the event is expanded, or will
+// be after its lease has ended.
 func (o *Outbox) Expand(ctx context.Context, event dispatch.EventID, take int) (outbox.Expansion, error) {
 	var result outbox.Expansion
 	err := o.withRetry(ctx, func() (err error) {
@@ -30,15 +30,24 @@ func (o *Outbox) Expand(ctx context.Context, event dispatch.EventID, take int) (
 
 func (o *Outbox) expand(ctx context.Context, event dispatch.EventID, take int) (outbox.Expansion, error) {
 	var result outbox.Expansion
-	leased, webhooks, written := time.Now().Add(o.LeaseTerm), o.webhooksMayExist(), false
+	e := expansion{
+		Outbox: o, tx: o.relay.WithContext(ctx), leasedUntil: time.Now().Add(o.LeaseTerm), result: &result, part: max(o.BatchSize, o.TopicThreshold),
+	}
+	if err := e.load(event); err != nil {
+		return result, err
+	}
+	switch done, err := e.offerToFew(&take); {
+	case err != nil:
+		return outbox.Expansion{}, err
+	case done:
+		return o.dropOvertaken(ctx, result), nil
+	}
+	webhooks, written := o.webhooksMayExist(), false
 	err := o.transact(ctx, o.relay, func(tx *gorm.DB) (err error) {
 		if err := o.completeEvent(tx, event); err != nil {
 			return err
 		}
-		e := expansion{Outbox: o, tx: tx, leasedUntil: leased, result: &result, part: max(o.BatchSize, o.TopicThreshold)}
-		if err := e.load(event); err != nil {
-			return err
-		}
+		e.tx = tx
 		first := e.walk == nil
 		if err := e.run(take); err != nil {
 			return unavailable(err)
@@ -112,7 +121,7 @@ type expansion struct {
 	result      *outbox.Expansion
 	// refused are the drivers of an AudienceEligible who are not alerted again; nil before loadRefused.
 	refused map[dispatch.DriverID]bool
-	// begun: an earlier part, or the creation of the dispatch, may have written notifications of the event.
+	// begun: an earlier part, or an earlier owner, may have written notifications of the event.
 	begun bool
 	// walk is where the walk through a large audience is; nil for a small one.
 	walk *walkRow
@@ -133,12 +142,13 @@ func (e *expansion) load(id dispatch.EventID) error {
 	err := e.tx.Raw(`SELECT d.*, `+e.dialect.now()+` now, `+eventColumns+`,
 		(`+e.firstDue(outbox.LaneOffer)+`) offer, (`+e.firstDue(outbox.LaneOfferEnd)+`) done, 
 		(EXISTS (SELECT 1 FROM notifications n WHERE n.event_id = e.id) OR EXISTS (SELECT 1 FROM expansions x WHERE x.event_id = e.id)) begun
-		FROM events e JOIN dispatches d ON d.id = e.dispatch_id WHERE e.id = ?`, id).Scan(&rows).Error
+		FROM events e JOIN dispatches d ON d.id = e.dispatch_id
+		WHERE e.id = ? AND e.next_at IS NOT NULL AND e.claim = ?`, id, e.Owner).Scan(&rows).Error
 	if err != nil {
 		return unavailable(err)
 	}
 	if len(rows) == 0 {
-		return fmt.Errorf("the dispatch of event %s is gone: %w", id, dispatch.ErrNotFound)
+		return dispatch.ErrNotLeased
 	}
 	row := &rows[0]
 	e.now = fromMicros(row.Dispatch.Now)
@@ -149,6 +159,26 @@ func (e *expansion) load(id dispatch.EventID) error {
 		return nil
 	}
 	return unavailable(e.loadWalk())
+}
+
+// maxFew is how many drivers are few.
+const maxFew = 64
+
+// offerToFew writes the notifications of an offer to few drivers, and leaves the event to be completed later, with others. Nobody waits
+// for more than one durable statement then. If the process dies before the completion, the event is expanded again, and each device has
+// its notification already. It returns false, and has written nothing, if the event is another.
+func (e *expansion) offerToFew(take *int) (done bool, err error) {
+	ev, d := &e.result.Event, &e.result.Dispatch
+	deliveries := ev.Deliveries()
+	if e.begun || len(deliveries) != 1 || deliveries[0].Audience != dispatch.AudienceEligible || d.Superseded(deliveries[0].Type, false, ev.Driver, ev.Round) {
+		return false, nil
+	}
+	p, err := e.read(deliveries[0], nil, min(maxFew, e.part)+1)
+	if err != nil || p.drivers > min(maxFew, e.part) || e.TopicThreshold > 0 && p.size >= e.TopicThreshold {
+		return false, err
+	}
+	e.result.Open = true
+	return true, unavailable(e.insertAll(deliveries[0], p.devices, take))
 }
 
 // run notifies the claimant first: the other audiences may be large.

@@ -150,7 +150,7 @@ func TestAnEventOrItsDispatchIsGone(t *testing.T) {
 		db.add(t, nil)
 		event := db.lend(t, "ins_a", dispatch.EventCreated)
 		db.exec(t, "DELETE FROM dispatches")
-		mustBeError(t, "the dispatch is gone", errorOf(db.as("ins_a").Expand(t.Context(), event, 10)), dispatch.ErrNotFound)
+		mustBeError(t, "the dispatch is gone", errorOf(db.as("ins_a").Expand(t.Context(), event, 10)), dispatch.ErrNotLeased)
 		db.mustBeUndone(t, event, "ins_a")
 		db.exec(t, "DELETE FROM events")
 		mustBeError(t, "the event is gone", errorOf(db.as("ins_a").Expand(t.Context(), event, 10)), dispatch.ErrNotLeased)

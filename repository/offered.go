@@ -117,7 +117,7 @@ func (s *Store) Decline(ctx context.Context, id dispatch.ID, round int, v dispat
 		return unavailable(s.writeEvents(tx, events, at.Sub(now)))
 	})
 	if err = s.settleLost(ctx, events, err); err == nil {
-		s.announce(d, events, nil)
+		s.announce(d, events)
 	}
 	return err
 }

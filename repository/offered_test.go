@@ -14,7 +14,6 @@ import (
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
 )
 
 // Concurrent declines of many drivers, and many by one driver, are written once for each driver; they neither change nor lock
@@ -26,7 +25,7 @@ func TestDeclineOnce(t *testing.T) {
 			db.hold(t, d.ID)
 		}
 		var heard atomic.Int64
-		db.options.OnCommit = func(_ dispatch.Dispatch, events []dispatch.Event, _ []outbox.Push) { heard.Add(int64(len(events))) }
+		db.options.OnCommit = func(_ dispatch.Dispatch, events []dispatch.Event) { heard.Add(int64(len(events))) }
 		mustAll(t, 4*len(drivers), func(i int) error {
 			return db.Decline(t.Context(), d.ID, i/len(drivers)%2, drivers[i%len(drivers)].ID, fmt.Sprint("R", i))
 		})

@@ -74,7 +74,7 @@ func (db *database) instance(t *testing.T, i int, sent *sentOnce) *instance {
 	owner := fmt.Sprintf("ins_%d", i)
 	in.o = s.as(owner)
 	s.options.OutboxOwner, s.options.OutboxLease = owner, term
-	s.options.OnCommit = func(_ dispatch.Dispatch, events []dispatch.Event, _ []outbox.Push) {
+	s.options.OnCommit = func(_ dispatch.Dispatch, events []dispatch.Event) {
 		for _, e := range events {
 			if !e.PushAt.After(e.At) {
 				in.fresh <- e.ID

@@ -19,7 +19,7 @@ func TestWithoutRecipients(t *testing.T) {
 		var committed dispatch.EventID // the latest
 		store := openWith(t, db.url, Options{
 			Log: quiet, Patience: testkit.Patience, OutboxOwner: "ins_a", OutboxLease: time.Hour,
-			OnCommit: func(_ dispatch.Dispatch, events []dispatch.Event, _ []outbox.Push) {
+			OnCommit: func(_ dispatch.Dispatch, events []dispatch.Event) {
 				committed = events[len(events)-1].ID
 			},
 		})

@@ -17,7 +17,6 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/migrations"
-	"firsttap/outbox"
 )
 
 // Store is the database. It is safe for concurrent use.
@@ -70,12 +69,8 @@ type dialect struct {
 // that it writes to the first relay that polls for them.
 type Options struct {
 	// OnCommit is called with every change that this process has committed, after its COMMIT and before the caller learns
-	// of it. The pushes are those that the change has written and leased to OutboxOwner; their event is leased, too, and may have
-	// others. OnCommit is called by many goroutines at once and must not block.
-	OnCommit func(dispatch.Dispatch, []dispatch.Event, []outbox.Push)
-	// PushRoom returns how many pushes OnCommit can take: a new dispatch's pushes are written with it if there is room for all, and
-	// they are few. Nil leaves all to Outbox.Expand.
-	PushRoom func() int
+	// of it. It is called by many goroutines at once and must not block.
+	OnCommit func(dispatch.Dispatch, []dispatch.Event)
 	// OutboxOwner leases each event for OutboxLease as it is written, so that the relay that hears of it by OnCommit
 	// need not poll. Another relay may take the event over when the lease expires. "" writes events that are due at once.
 	OutboxOwner string
@@ -137,11 +132,11 @@ func Open(ctx context.Context, url string, o Options) (s *Store, err error) {
 }
 
 // announce remembers what has just been committed, and calls OnCommit with it.
-func (s *Store) announce(d dispatch.Dispatch, events []dispatch.Event, pushes []outbox.Push) {
+func (s *Store) announce(d dispatch.Dispatch, events []dispatch.Event) {
 	s.lastKnown.learnDispatch(&d)
 	s.queueEarly(d, events)
 	if s.options.OnCommit != nil && len(events) > 0 {
-		s.options.OnCommit(d, events, pushes)
+		s.options.OnCommit(d, events)
 	}
 }
 

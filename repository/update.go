@@ -67,7 +67,7 @@ func (s *Store) update(ctx context.Context, id dispatch.ID,
 		return s.save(tx, &row, before, d, events, at.Sub(now))
 	})
 	if err = s.settleLost(ctx, events, err); err == nil {
-		s.announce(d, events, nil)
+		s.announce(d, events)
 	}
 	return d, err
 }

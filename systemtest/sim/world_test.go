@@ -14,7 +14,6 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/lock"
-	"firsttap/outbox"
 	"firsttap/repository"
 	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
@@ -323,7 +322,7 @@ func (i *instance) stand(d *dice) {
 }
 
 // committed is called after each commit, at the same instant.
-func (w *world) committed(d dispatch.Dispatch, events []dispatch.Event, _ []outbox.Push) {
+func (w *world) committed(d dispatch.Dispatch, events []dispatch.Event) {
 	w.mu.Lock()
 	name := w.names[string(d.ID)]
 	if name == "" {
