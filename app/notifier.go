@@ -60,17 +60,18 @@ func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 		AttemptTimeout: i.config.Timeouts.Push, DrainTimeout: i.config.Timeouts.Stop,
 	})
 	i.openCourier(n, owner)
-	i.commits.subscribe(n.hub.Publish)
 	i.notifier, i.ending.notifier = n, n.close
 	i.listeners.endStreams(n.hub)
 	n.Go(func() { n.hub.Run(n.ctx) })
 	n.Go(func() { i.probe.Run(n.ctx) }) // the relay needs it to the end
 	if !i.config.Push.Leader {
-		i.commits.subscribe(n.relay.OnCommit)
+		i.commits.subscribe(n.relay.OnCommit) // before the hub, which encodes each event
+		i.commits.subscribe(n.hub.Publish)
 		i.commits.onWebhooks(n.courier.Wake)
 		n.Go(func() { n.send(n.ctx) })
 		return nil
 	}
+	i.commits.subscribe(n.hub.Publish)
 	i.commits.subscribe(func(dispatch.Dispatch, []dispatch.Event) { n.hub.WakeRelays() })
 	i.commits.onWebhooks(n.hub.WakeRelays)
 	locker := lock.New(i.locks.strategy, lock.Options{Instance: instanceName(), Log: i.log, Metrics: i.locks.metrics})

@@ -125,22 +125,11 @@ mutant "devices that were offered it are not looked for" repository/recipients.g
 mutant "a topic is not looked for" repository/recipients.go "AND (SELECT 1 FROM topics WHERE name = CONCAT('dispatch-', e.dispatch_id) AND NOT ended LIMIT 1) IS NULL" "" ./repository TestWithoutRecipients
 mutant "any owner's event has no recipients" repository/recipients.go "AND e.next_at IS NOT NULL AND e.claim = ?" "AND e.next_at IS NOT NULL AND ? <> ''" ./repository TestWithoutRecipients
 mutant "any owner's event is completed" repository/recipients.go "WHERE id IN ? AND next_at IS NOT NULL AND claim = ?" "WHERE id IN ? AND next_at IS NOT NULL AND ? <> ''" ./repository TestCompleteEvents
-mutant "an event with recipients is completed" notify/committed.go "		if none[e.id] {
-			done" "		if len(none) > 0 {
-			done" ./notify TestDriverGetsADevice
-mutant "an offer that a new driver has not got is completed" repository/create.go "dv.quarantined_at IS NULL AND n.id IS NULL" "dv.quarantined_at IS NULL AND 1 = 0" ./repository TestEligibleBeforeTheCommit
-mutant "a creation writes pushes that nobody has room for" repository/create.go "p.drivers > room || len(p.devices) > room" "false" ./repository TestPushesThatAreNotWrittenWithTheDispatch
-mutant "a stopped relay takes pushes" notify/committed.go "!r.running.Load()" "false" ./notify TestRelayWithoutRoom
-mutant "an event whose pushes are committed is expanded" notify/committed.go "		if all[e.id] {" "		if all[e.id] && false {" ./notify TestFirstPushesNeedNoExpansion
-mutant "a waiting event with recipients is completed" notify/committed.go "		return none[e.id]
-" "		return len(none) > 0
-" ./notify TestWaitingEvents
-mutant "pushes that could not be read stay leased" repository/outbox.go "o.unread.add(ids)" "_ = ids" ./repository TestLeasedPushesThatCouldNotBeRead
+mutant "a waiting event with recipients is completed" notify/committed.go "return slices.Contains(none, event)" "return len(none) > 0" ./notify TestWaitingEvents
 mutant "offers of old terms are sent" notify/relay.go "x.Event.Type != dispatch.EventCreated && x.Event.Type != dispatch.EventOpened" "!x.Event.Type.IsOffer() && x.Event.Type != dispatch.EventCreated" ./notify TestChangedTerms
 mutant "calls for topics go on while they are refused" notify/topics.go "r.pause(ctx, time.Until(r.topicsNotBefore))" "" ./notify TestTopicCallsAreRefused
 mutant "a topic's message overtakes an offer" repository/topics.go " || r.delay > 0" "" ./repository TestSubscribersArePushedByTopic
 mutant "a topic that nobody ended stays" repository/topics.go "NOT IN ?\", true" "NOT IN ? AND 1 = 0\", true" ./repository TestTopicThatNobodyEnded
-mutant "events without recipients are expanded one by one" notify/relay.go "r.remember(x.Event.Driver)" "" ./notify TestEventsWithoutRecipients
 mutant "a relay that stops forgets its completions" notify/committed.go "r.complete(lasting, batch)" "r.complete(ctx, batch)" ./notify TestRelayEndsWithCompletions
 mutant "taps that come again are counted again" repository/taps.go "CASE WHEN last_at = {new last_at} THEN 0 ELSE {new count} END" "{new count}" ./repository TestEqualTapsAreOneRow/sqlite
 mutant "the first of equal taps is forgotten" repository/taps.go "at = CASE WHEN at < {new at} THEN at ELSE {new at} END" "at = {new at}" ./repository TestEqualTapsAreOneRow/sqlite
@@ -235,15 +224,20 @@ mutant "the operator's release leaves the run" app/lock_command.go "store.Interr
 
 outbox=repository/outbox.go
 mutant "any instance settles a push" $outbox "WHERE id IN ? AND claim = ? AND state = 0" "WHERE id IN ? AND ? <> '' AND state = 0" ./repository TestOnlyTheOwnerRecordsResults
-mutant "a push's lease ends at once" repository/lanes.go 'SET claim = ?, next_at = " + now + " + ? WHERE' 'SET claim = ?, next_at = " + now + " + 0 * ? WHERE' ./repository TestExpiredLeaseIsTakenOver
-mutant "any instance expands an event" repository/expand.go "WHERE id = ? AND next_at IS NOT NULL AND claim = ?" "WHERE id = ? AND next_at IS NOT NULL AND ? <> ''" ./repository TestOnlyItsOwnerExpandsAnEvent
+mutant "a push's lease ends at once" repository/leases.go "SET claim = ?, due_at = {now} + ?" "SET claim = ?, due_at = {now} + 0 * ?" ./repository TestExpiredLeaseIsTakenOver
+mutant "any instance expands an event" repository/expand.go "WHERE e.id = ? AND e.next_at IS NOT NULL AND e.claim = ?" "WHERE e.id = ? AND e.next_at IS NOT NULL AND ? <> ''" ./repository TestOnlyItsOwnerExpandsAnEvent
+mutant "a small event waits for all of a large one" repository/leases.go "return min(micros(now), *first+dueGap.Microseconds())" "return micros(now)" ./repository TestASmallEventPassesALargeOne
+mutant "a large audience is due at once" repository/expand.go "int64(i/dueBatch)*dueGap" "0*int64(i/dueBatch)*dueGap" ./repository TestASmallEventPassesALargeOne
+mutant "each part of a large audience is due with the first" repository/audience.go "e.due[p] = max(e.due[p], e.walk.DueAt)" "_ = p" ./repository TestAWalkThroughALargeAudience
+mutant "a lower priority has no share" repository/leases.go "share := (limit + rand.IntN(10)) / 10" "share := 0 * rand.IntN(10)" ./repository TestEachPriorityHasItsShare
+mutant "pushes that could not be read stay leased" repository/leases.go "pushes, now, err = o.pushes(tx, ids, until)" "pushes, now, _ = o.pushes(tx, ids, until)" ./repository TestLeasedPushesThatCouldNotBeRead
+mutant "a released push goes to the end" repository/outbox.go 'next = "created_at + ?"' 'next = now + " + ?"' ./repository TestReleasedPushIsDueAtOnce
+mutant "a backlog is older than its pushes" repository/outbox.go "made.After(since)" "made.Before(since)" ./repository TestBacklogIsNoOlderThanItsPushes
+mutant "a backlog is sent before what was just committed" notify/ready.go "r.last = (r.last + 1) % queueCount" "r.last = fromBacklog - r.last%1" ./notify TestCommittedPushesPassABacklog
 mutant "an offer is pushed although it is taken" $outbox "case p.Dispatch.Superseded(p.Type, p.Silent, p.Driver, p.Round):" "case false:" ./notify 'TestSuperseded/sqlite'
 mutant "unsent pushes are kept at shutdown" notify/relay.go "r.releaseAll(anyPush, 0)" "_ = anyPush" ./notify 'TestRelayEnds/sqlite'
-mutant "a large audience gets a single turn" repository/lanes.go "return e.lastTurns[l] + 1 + int64(i/perTurn)" "return e.lastTurns[l] + 1" ./notify 'TestLargeAudienceDelaysNoOtherPush/1_instances/sqlite'
-mutant "pushes about own jobs use the lane of offers" outbox/lane.go "return LaneClaimant" "return LaneOffer" ./notify 'TestLargeAudienceDelaysNoOtherPush/1_instances/sqlite|TestOffersHaveTheirShare/sqlite|TestLanesHaveTheirShares'
-mutant "events are expanded one after the other" notify/lanes.go "r.position++" "_ = r" ./notify TestEventsTakeTurns
 mutant "an expansion leaves its pushes to another query" notify/relay.go "Expand(ctx, event, places)" "Expand(ctx, event, 0*places)" ./notify 'TestBudgetOfADispatch/sqlite'
-mutant "each completed event is a statement" notify/committed.go "for range len(r.completed) {" "for range 0 {" ./notify 'TestEventsWithoutRecipients/sqlite'
+mutant "each completed event is a statement" notify/committed.go "for range len(r.completed) {" "for range 0 {" ./notify 'TestEventsWithoutDeliveries/sqlite'
 mutant "an audience is written in one piece" repository/audience.go "if err != nil || p.drivers <= part {" "if err != nil || true {" ./notify TestASmallAudienceIsWrittenBetweenLargeOnes
 mutant "a walk forgets a page that had nobody to tell" repository/expand.go "OR EXISTS (SELECT 1 FROM expansions x WHERE x.event_id = e.id)" "" ./repository TestAWalkPassesPagesWithoutRecipients/sqlite
 mutant "a replay stops while its endpoint has many lanes" repository/webhooks_replay.go "		if err := o.replay(" "		if lanes >= maxReplayLanes {
@@ -253,7 +247,7 @@ mutant "a replay stops while its endpoint has many lanes" repository/webhooks_re
 mutant "an answer of the old URL pauses the new one" repository/webhooks_complete.go "at := address{lane.webhook, r.Lease.URL}" "at := address{lane.webhook, \"https://new.example\"}" ./repository TestEndpointThatIsGoneIsPaused/sqlite
 mutant "an old early event is written" repository/webhooks_write.go "err != nil || !early.event.PushAt.After(now)" "err != nil" ./repository TestEventsThatArePushedLater/sqlite
 mutant "a walk begins with the same driver each time" repository/audience.go "	w.Position = w.Start" "	w.Start, w.Position = \"\", \"\"" ./repository TestTheFirstPartIsAnotherEachTime
-mutant "a part tells those of an earlier one again" repository/audience.go "if !told {" "if true {" ./repository TestEligibleBeforeTheCommit
+mutant "a part tells those of an earlier one again" repository/audience.go "if !told {" "if true {" ./repository TestTheReplyOfAnOfferToFewIsLost
 mutant "a storm of 503 pauses nothing" notify/throttle.go "case t.failures >= failuresToPause:" "case t.failures >= 1000:" ./notify 'TestThrottleBacksOff'
 mutant "a full quota consumes attempts" notify/send.go "case Quota:
 		s.RetryAfter" "case Quota:
@@ -298,7 +292,6 @@ mutant "a leader without the ledger keeps the lead" schedule/lead.go "silence > 
 mutant "a stuck leader keeps the lead" schedule/lead.go "j.OnLeader && j.stuck.Load() >= maxStuck" "j.OnLeader && j.stuck.Load() < 0" ./schedule TestStuckLeader
 mutant "a job whose row is gone is forgotten" schedule/watch.go "len(states) < len(s.names)" "len(states) < 0" ./schedule TestALostRowIsWrittenAgain
 mutant "the relay's leader keeps the lead without its database" app/leader_relay.go "time.Since(r.upAt) < relayPatience" "true" ./app TestLeaderWithoutItsDatabase
-mutant "a repeated release ends a new lease" repository/outbox.go "o.unread.forget(ids)" "" ./repository TestReleaseWithoutAnAnswer
 mutant "a relay without locks stops in a short outage of its database" app/leader_relay.go "time.Since(r.upAt) < relayPatience" "time.Since(r.upAt) == 0" ./app TestRelaysWithoutLocks
 mutant "without locks nobody relays" app/leader_relay.go "r.startSending(ctx); !r.blind" "r.stopSending(); !r.blind" ./app TestRelaysWithoutLocks
 mutant "a stopped relay keeps the lead" app/leader_relay.go "defer r.resign(ctx)" "defer r.stopSending()" ./app TestStoppedLeaderHandsOver

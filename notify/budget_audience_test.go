@@ -31,7 +31,7 @@ func TestBudgetByAudience(t *testing.T) {
 	}
 }
 
-// A larger audience is told in parts: the first 64 phones with the creation, and then 128 and 1,000 drivers at a time. It costs three rows
+// A larger audience is told in parts: 128 drivers, and then 1,000 at a time. It costs three rows
 // for each phone, as a push that waits is leased by an update of its own, and statements for each part and each lease of 256.
 func TestBudgetOfALargeAudience(t *testing.T) {
 	for _, phones := range []int{200, 600} {

@@ -24,9 +24,6 @@ func (r *Relay) poll(ctx context.Context) {
 		if r.expandFailed.Load() {
 			r.eventsDue.Set()
 		}
-		if r.leaseFailed.Load() {
-			r.pushesDue.Set()
-		}
 		r.wakeAt(due.Events, r.eventsDue)
 		r.wakeAt(due.Notifications, r.pushesDue)
 		r.wakeAt(due.Topics, r.topicsDue)

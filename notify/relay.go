@@ -112,7 +112,7 @@ type Relay struct {
 	urgent, committed, completed chan dispatch.EventID
 	// left passes events that this process has leased, and may not have committed. It has no buffer: a lease must not end in a queue.
 	left    chan dispatch.EventID
-	ready   *lanes
+	ready   *ready
 	leasing sync.Mutex // held from a lease until its pushes are ready
 	// Each of these wakes the loop that leases such rows.
 	eventsDue, pushesDue, topicsDue wakeup.Signal
@@ -121,8 +121,6 @@ type Relay struct {
 	closedPlatforms map[dispatch.Platform]time.Time
 	// expandFailed: this process holds the lease of an event that it failed to expand or to complete.
 	expandFailed atomic.Bool
-	// leaseFailed: this process may hold leases of pushes that it could not read. The next lease releases them.
-	leaseFailed atomic.Bool
 	// topicsNotBefore ends the pause of the calls for topics, topicPause is the next one. Only maintainTopics uses them.
 	topicsNotBefore time.Time
 	topicPause      time.Duration
@@ -155,7 +153,7 @@ func NewRelay(o RelayOptions) *Relay {
 		options: o, throttle: newThrottle(w, p), topicPause: firstTopicPause,
 		urgent: make(chan dispatch.EventID, committedQueue), committed: make(chan dispatch.EventID, committedQueue),
 		completed: make(chan dispatch.EventID, committedQueue), left: make(chan dispatch.EventID),
-		eventsDue: wakeup.New(), pushesDue: wakeup.New(), topicsDue: wakeup.New(), ready: newLanes(),
+		eventsDue: wakeup.New(), pushesDue: wakeup.New(), topicsDue: wakeup.New(), ready: newReady(),
 		closedPlatforms: map[dispatch.Platform]time.Time{}, handOver: make(chan *outbox.Push),
 	}
 	r.metrics = newRelayMetrics(o.Metrics, r.throttle)
@@ -286,7 +284,7 @@ func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 	if supersedes {
 		r.releaseSuperseded(&x.Dispatch)
 	}
-	r.ready.add(x.Pushes)
+	r.ready.add(fromExpansion, x.Pushes)
 	if supersedes {
 		r.leasing.Lock() // a lease under way may have read its offers before the event
 		r.releaseSuperseded(&x.Dispatch)
@@ -349,8 +347,7 @@ func (r *Relay) leaseBatch(ctx context.Context, places int) (pushes []outbox.Pus
 	r.leasing.Lock()
 	defer r.leasing.Unlock()
 	pushes, dropped, err = r.options.Outbox.LeaseNotifications(ctx, places)
-	r.leaseFailed.Store(err != nil)
-	r.ready.add(pushes)
+	r.ready.add(fromBacklog, pushes)
 	return pushes, dropped, err
 }
 

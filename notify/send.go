@@ -10,7 +10,7 @@ import (
 	"firsttap/outbox"
 )
 
-// send starts attempts for the pushes that are ready, as fast as the throttle allows. The lanes decide which is next.
+// send starts attempts for the pushes that are ready, as fast as the throttle allows.
 func (r *Relay) send(ctx, lasting context.Context) {
 	var checked time.Time
 	for ctx.Err() == nil {

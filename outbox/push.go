@@ -1,5 +1,5 @@
 // Package outbox holds the types of the outbox: pushes, the result of an expansion, notifications as operators see them, and
-// lanes. Package repository stores the rows, and package notify sends the pushes.
+// priorities. Package repository stores the rows, and package notify sends the pushes.
 package outbox
 
 import (

@@ -39,8 +39,7 @@ type walkRow struct {
 	Start    dispatch.DriverID
 	Position dispatch.DriverID // the last driver who was read on this leg
 	Large    bool              // the audience is large enough for a topic
-	// OfferTurn and EndTurn are the last turns that the event used in these lanes.
-	OfferTurn, EndTurn int64
+	DueAt    int64             // when the next notification is due at the earliest
 }
 
 func (walkRow) TableName() string { return "expansions" }
@@ -156,7 +155,7 @@ func (e *expansion) read(t dispatch.Delivery, w *walkRow, limit int) (page, erro
 			return page{}, unavailable(err)
 		}
 		// Whoever has other work in these hours can't accept.
-		busy = `EXISTS (SELECT 1 FROM dispatches w` + e.dialect.forceIndex("ix_dispatches_driver") + ` WHERE w.accepted_by = c.driver_id
+		busy = `EXISTS (SELECT 1 FROM dispatches w {force ix_dispatches_driver} WHERE w.accepted_by = c.driver_id
 			AND w.status IN ('ACCEPTED', 'IN_PROGRESS') AND w.work_ends_at > ? AND w.work_starts_at < ?)`
 		busyArgs = []any{micros(terms.WorkStartsAt), micros(terms.WorkEndsAt)}
 	case dispatch.AudienceOffered:
@@ -164,24 +163,24 @@ func (e *expansion) read(t dispatch.Delivery, w *walkRow, limit int) (page, erro
 		if w != nil {
 			after = w.Position
 		}
-		drivers = `SELECT DISTINCT n.driver_id FROM notifications n` + e.dialect.forceIndex("ix_notifications_driver") + `
+		drivers = `SELECT DISTINCT n.driver_id FROM notifications n {force ix_notifications_driver}
 			WHERE n.dispatch_id = ? AND n.round = ? AND n.driver_id > ? ORDER BY n.driver_id LIMIT ?`
 		args = []any{ev.Dispatch, ev.Round, after, limit}
 		// An offer that failed after an attempt may still have arrived. NULL says that the device has no offer.
-		sending = `(SELECT MAX(n.state = 0) FROM notifications n` + e.dialect.forceIndex("ix_notifications_driver") + `
+		sending = `(SELECT MAX(n.state = 0) FROM notifications n {force ix_notifications_driver}
 			WHERE n.dispatch_id = ? AND n.round = ? AND n.driver_id = c.driver_id AND n.device_id = dv.id
 			AND n.type IN ` + offerTypes + ` AND (n.state IN (0, 1) OR n.attempts > 0))`
 		sendingArgs = []any{ev.Dispatch, ev.Round}
 	}
 	told, toldArgs := "0", []any{}
 	if e.begun {
-		told = "EXISTS (SELECT 1 FROM notifications x" + e.dialect.forceIndex("uq_notifications_event") + " WHERE x.event_id = ? AND x.device_id = dv.id)"
+		told = "EXISTS (SELECT 1 FROM notifications x {force uq_notifications_event} WHERE x.event_id = ? AND x.device_id = dv.id)"
 		toldArgs = []any{ev.ID}
 	}
 	p, err := e.scan(`SELECT c.driver_id, dv.id, dv.platform, dv.push_token, COALESCE(NULLIF(dv.locale, ''), v.locale),
 		dv.good_at, dv.suspected_at, v.regions, v.vehicle_class, v.working_height_m, v.on_duty, v.suspended_until, `+sending+`, `+told+`, `+busy+`
-		FROM (`+drivers+`) c JOIN drivers v`+e.dialect.forceIndex("PRIMARY")+` ON v.id = c.driver_id
-		LEFT JOIN devices dv`+e.dialect.forceIndex("uq_devices_installation")+` ON dv.driver_id = v.id AND dv.quarantined_at IS NULL`,
+		FROM (`+drivers+`) c JOIN drivers v {force PRIMARY} ON v.id = c.driver_id
+		LEFT JOIN devices dv {force uq_devices_installation} ON dv.driver_id = v.id AND dv.quarantined_at IS NULL`,
 		fits, slices.Concat(sendingArgs, toldArgs, busyArgs, args)...)
 	if err == nil && t.Audience == dispatch.AudienceEligible {
 		p.shuffle()
@@ -197,7 +196,7 @@ func (e *expansion) loadRefused() error {
 		return nil
 	}
 	var drivers []dispatch.DriverID
-	err := e.tx.Raw("SELECT DISTINCT driver_id FROM events"+e.dialect.forceIndex("ix_events_dispatch")+`
+	err := e.tx.Raw("SELECT DISTINCT driver_id FROM events {force ix_events_dispatch}"+`
 		WHERE dispatch_id = ? AND driver_id IS NOT NULL AND (type = ? OR type = ? AND ? OR type = ? AND round = ?)`, ev.Dispatch, dispatch.EventWithdrawn,
 		dispatch.EventDeclined, ev.Type != dispatch.EventUpdated, dispatch.EventUnassigned, ev.Round-1).Scan(&drivers).Error
 	e.refused = make(map[dispatch.DriverID]bool, len(drivers))
@@ -277,7 +276,7 @@ const inFlightTime = time.Second
 
 const offerTypes = `('dispatch.opened', 'dispatch.reopened', 'dispatch.updated')`
 
-// loadWalk reads where the walk is that an earlier part has begun, and the event's last turns.
+// loadWalk reads where the walk is that an earlier part has begun, if one has.
 func (e *expansion) loadWalk() error {
 	var walks []walkRow
 	if err := e.tx.Where("event_id = ?", e.result.Event.ID).Limit(1).Find(&walks).Error; err != nil {
@@ -285,21 +284,16 @@ func (e *expansion) loadWalk() error {
 	}
 	if len(walks) == 1 {
 		e.walk = &walks[0]
-		e.lastTurns[outbox.LaneOffer], e.lastTurns[outbox.LaneOfferEnd] = e.walk.OfferTurn, e.walk.EndTurn
-		return nil
+		p := e.walkPriority()
+		e.due[p] = max(e.due[p], e.walk.DueAt)
 	}
-	// The creation of the dispatch may have written some.
-	var turns []struct {
-		Type   dispatch.EventType
-		Silent bool
-		Turn   int64
-	}
-	err := e.tx.Raw("SELECT type, silent, MAX(turn) turn FROM notifications WHERE event_id = ? GROUP BY type, silent", e.result.Event.ID).Scan(&turns).Error
-	for _, n := range turns {
-		l := outbox.LaneOf(n.Type, n.Silent)
-		e.lastTurns[l] = max(e.lastTurns[l], n.Turn)
-	}
-	return err
+	return nil
+}
+
+// walkPriority is the priority of the notifications that the walk writes.
+func (e *expansion) walkPriority() outbox.Priority {
+	t := e.result.Event.Deliveries()[e.walk.Delivery]
+	return outbox.PriorityOf(t.Type, t.Silent)
 }
 
 // saveWalk writes where the walk is, or deletes it after its end.
@@ -310,6 +304,6 @@ func (e *expansion) saveWalk() error {
 	case !e.result.More:
 		return e.tx.Exec("DELETE FROM expansions WHERE event_id = ?", e.walk.EventID).Error
 	}
-	e.walk.OfferTurn, e.walk.EndTurn = e.lastTurns[outbox.LaneOffer], e.lastTurns[outbox.LaneOfferEnd]
+	e.walk.DueAt = e.due[e.walkPriority()]
 	return e.tx.Clauses(clause.OnConflict{UpdateAll: true}).Create(e.walk).Error
 }

@@ -32,7 +32,7 @@ func TestEligibleBeforeTheCommit(t *testing.T) {
 		db.mustCount(t, 0, "notifications")
 		testkit.Equal(t, "the event's lease", "ins_a", db.leaseOf(t, event).Claim)
 		o := db.as("ins_a")
-		_, err := o.Expand(t.Context(), event, 10)
+		_, err := o.expandFully(t.Context(), event, 10)
 		must(t, err)
 		db.mustTell(t, event, dispatch.EventOpened, false, early, late)
 	})

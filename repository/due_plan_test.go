@@ -109,7 +109,7 @@ func (db *database) young(t *testing.T, n int) {
 		return fmt.Sprintf("('key_1', 'young %d', '', 'young %d', '', 0, %d)", i, i, us+day.Microseconds()+int64(i))
 	})
 	db.many(t, n)
-	db.exec(t, "UPDATE notifications SET next_at = ? WHERE device_id = 'dev_1'", us)
+	db.exec(t, "UPDATE notifications SET due_at = ? WHERE device_id = 'dev_1'", us)
 	db.exec(t, "ANALYZE TABLE events, devices, job_runs, supply, taps, offers, idempotency_keys, notifications")
 }
 

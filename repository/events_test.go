@@ -91,7 +91,7 @@ func TestBornLeasedOrDueAtOnce(t *testing.T) {
 		}
 		for i, e := range h.events {
 			testkit.Equal(t, "the lease of a new event", eventLease{"ins_a", micros(e.At.Add(term))}, db.leaseOf(t, e.ID))
-			if told, err := teller.as("ins_a").Expand(t.Context(), e.ID, 10); err != nil || told.Event != e {
+			if told, err := teller.as("ins_a").expandFully(t.Context(), e.ID, 10); err != nil || told.Event != e {
 				t.Errorf("%d: expanded %+v, %v; want %+v", i, told.Event, err, e)
 			}
 		}

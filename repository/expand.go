@@ -31,7 +31,8 @@ func (o *Outbox) Expand(ctx context.Context, event dispatch.EventID, take int) (
 func (o *Outbox) expand(ctx context.Context, event dispatch.EventID, take int) (outbox.Expansion, error) {
 	var result outbox.Expansion
 	e := expansion{
-		Outbox: o, tx: o.relay.WithContext(ctx), leasedUntil: time.Now().Add(o.LeaseTerm), result: &result, part: max(o.BatchSize, o.TopicThreshold),
+		Outbox: o, tx: o.relay.WithContext(ctx), leasedUntil: time.Now().Add(o.LeaseTerm), result: &result,
+		part: max(o.BatchSize, o.TopicThreshold),
 	}
 	if err := e.load(event); err != nil {
 		return result, err
@@ -108,7 +109,7 @@ func (o *Outbox) completeEvent(tx *gorm.DB, event dispatch.EventID) error {
 
 // renewEvent leases a completed event to the owner again, for its next part.
 func (o *Outbox) renewEvent(tx *gorm.DB, event dispatch.EventID) error {
-	return unavailable(tx.Exec("UPDATE events SET claim = ?, next_at = "+o.dialect.now()+" + ? WHERE id = ?",
+	return unavailable(tx.Exec("UPDATE events SET claim = ?, next_at = {now} + ? WHERE id = ?",
 		o.Owner, o.LeaseTerm.Microseconds(), event).Error)
 }
 
@@ -127,20 +128,20 @@ type expansion struct {
 	walk *walkRow
 	// part is the largest number of drivers whose devices are notified in one transaction. An audience of more is large enough for a topic.
 	part int
-	// lastTurns are the last turns used in each lane: by the event, or by the notifications that are being leased.
-	lastTurns [outbox.LaneCount]int64
+	// due is when the event's next notification of each priority is due, in microseconds.
+	due [outbox.PriorityCount]int64
 }
 
-// load reads the event, its dispatch, the turns that are being leased, and the event's earlier parts.
+// load reads the event, its dispatch, what is due first, and the event's earlier parts.
 func (e *expansion) load(id dispatch.EventID) error {
 	var rows []struct {
 		Event       eventRow `gorm:"embedded;embeddedPrefix:event_"`
 		Dispatch    timedRow `gorm:"embedded"`
-		Offer, Done *int64
+		Offer, Ends *int64
 		Begun       bool
 	}
-	err := e.tx.Raw(`SELECT d.*, `+e.dialect.now()+` now, `+eventColumns+`,
-		(`+e.firstDue(outbox.LaneOffer)+`) offer, (`+e.firstDue(outbox.LaneOfferEnd)+`) done, 
+	err := e.tx.Raw(`SELECT d.*, {now} now, `+eventColumns+`,
+		(`+e.firstDue(outbox.PriorityOffer)+`) offer, (`+e.firstDue(outbox.PriorityOfferEnd)+`) ends,
 		(EXISTS (SELECT 1 FROM notifications n WHERE n.event_id = e.id) OR EXISTS (SELECT 1 FROM expansions x WHERE x.event_id = e.id)) begun
 		FROM events e JOIN dispatches d ON d.id = e.dispatch_id
 		WHERE e.id = ? AND e.next_at IS NOT NULL AND e.claim = ?`, id, e.Owner).Scan(&rows).Error
@@ -153,8 +154,9 @@ func (e *expansion) load(id dispatch.EventID) error {
 	row := &rows[0]
 	e.now = fromMicros(row.Dispatch.Now)
 	e.result.Event, e.result.Dispatch = row.Event.event(), row.Dispatch.Row.at(e.now)
-	e.lastTurns[outbox.LaneOffer] = currentTurn(outbox.LaneOffer, row.Offer)
-	e.lastTurns[outbox.LaneOfferEnd] = currentTurn(outbox.LaneOfferEnd, row.Done)
+	e.due[outbox.PriorityOffer] = dueAfter(e.now, row.Offer)
+	e.due[outbox.PriorityJob] = micros(e.now) // these are few
+	e.due[outbox.PriorityOfferEnd] = dueAfter(e.now, row.Ends)
 	if e.begun = row.Begun; !e.begun {
 		return nil
 	}
@@ -169,16 +171,19 @@ const maxFew = 64
 // its notification already. It returns false, and has written nothing, if the event is another.
 func (e *expansion) offerToFew(take *int) (done bool, err error) {
 	ev, d := &e.result.Event, &e.result.Dispatch
-	deliveries := ev.Deliveries()
-	if e.begun || len(deliveries) != 1 || deliveries[0].Audience != dispatch.AudienceEligible || d.Superseded(deliveries[0].Type, false, ev.Driver, ev.Round) {
+	if e.begun || ev.Type != dispatch.EventCreated && !ev.Type.IsOffer() || len(ev.Deliveries()) == 0 {
 		return false, nil
 	}
-	p, err := e.read(deliveries[0], nil, min(maxFew, e.part)+1)
-	if err != nil || p.drivers > min(maxFew, e.part) || e.TopicThreshold > 0 && p.size >= e.TopicThreshold {
+	t, few := ev.Deliveries()[0], min(maxFew, e.part)
+	if d.Superseded(t.Type, t.Silent, ev.Driver, ev.Round) {
+		return false, nil
+	}
+	p, err := e.read(t, nil, few+1)
+	if err != nil || p.drivers > few || e.TopicThreshold > 0 && p.size >= e.TopicThreshold {
 		return false, err
 	}
 	e.result.Open = true
-	return true, unavailable(e.insertAll(deliveries[0], p.devices, take))
+	return true, unavailable(e.insertAll(t, p.devices, take))
 }
 
 // run notifies the claimant first: the other audiences may be large.
@@ -254,15 +259,15 @@ func (e *expansion) dropPendingOffers() error {
 	}
 	var ids []dispatch.NotificationID
 	// Without the index's name MariaDB may look at all rows that are due, to filter those of the dispatch by them.
-	err := e.tx.Raw(`SELECT id FROM notifications`+e.dialect.forceIndex("ix_notifications_driver")+`
-		WHERE dispatch_id = ? AND round <= ? AND type IN `+offerTypes+` AND state = 0 AND claim = '' LIMIT ?`+e.dialect.skipLocked,
+	err := e.tx.Raw(`SELECT id FROM notifications {force ix_notifications_driver}
+		WHERE dispatch_id = ? AND round <= ? AND type IN `+offerTypes+` AND state = 0 AND claim = '' LIMIT ? {skip_locked}`,
 		ev.Dispatch, ev.Round, e.BatchSize).Scan(&ids).Error
 	if err != nil || len(ids) == 0 {
 		return err
 	}
 	e.result.Dropped += len(ids)
 	e.result.More = len(ids) == e.BatchSize
-	return e.tx.Exec(`UPDATE notifications`+e.dialect.forceIndex("PRIMARY")+` SET state = ?, result = 'superseded', next_at = ? WHERE id IN ?`,
+	return e.tx.Exec(`UPDATE notifications {force PRIMARY} SET state = ?, priority = 0, result = 'superseded', due_at = ? WHERE id IN ?`,
 		stateDropped, micros(e.now.Add(keepDone)), ids).Error
 }
 
@@ -283,18 +288,17 @@ func (e *expansion) insertAll(t dispatch.Delivery, to []recipient, take *int) er
 func (e *expansion) insert(t dispatch.Delivery, to []recipient, take *int) error {
 	ev, d := &e.result.Event, &e.result.Dispatch
 	until := d.DeliverUntil(t, ev.At)
-	lane := outbox.LaneOf(t.Type, t.Silent)
+	priority := outbox.PriorityOf(t.Type, t.Silent)
 	args := make([]any, 0, len(to)*notificationColumns)
 	for i, r := range to {
-		turn, claim := e.turnOf(lane, i), ""
-		next := turn
+		due, claim := e.due[priority]+int64(i/dueBatch)*dueGap.Microseconds(), ""
 		if r.delay > 0 {
-			next = micros(e.now.Add(r.delay))
+			due = micros(e.now.Add(r.delay))
 		}
 		id := dispatch.NewNotificationID(e.now)
 		if *take > 0 && r.delay == 0 {
 			*take--
-			next, claim = micros(e.now.Add(e.LeaseTerm)), e.Owner
+			due, claim = micros(e.now.Add(e.LeaseTerm)), e.Owner
 			p := outbox.Push{
 				ID: id, Event: ev.ID, Type: t.Type, Silent: t.Silent, Round: ev.Round, Dispatch: *d, ReadAt: time.Now(), Driver: r.device.Driver,
 				Device: r.device, Topic: r.topic, EventAt: ev.At, UsefulUntil: until, LeasedUntil: e.leasedUntil,
@@ -304,11 +308,11 @@ func (e *expansion) insert(t dispatch.Delivery, to []recipient, take *int) error
 			e.result.Unleased++
 		}
 		args = append(args, id, ev.ID, r.device.ID, r.topic, r.device.Driver, d.ID, ev.Round, t.Type, t.Silent,
-			next, claim, micros(ev.At), micros(until), micros(e.now), turn)
+			priority, due, claim, micros(ev.At), micros(until), micros(e.now))
 	}
-	e.lastTurns[lane] = e.turnOf(lane, len(to)-1)
+	e.due[priority] += int64((len(to)+dueBatch-1)/dueBatch) * dueGap.Microseconds()
 	return e.tx.Exec(`INSERT INTO notifications (id, event_id, device_id, topic, driver_id, dispatch_id, round, type, silent,
-		next_at, claim, at, expires_at, created_at, turn, state, attempts, result, reason) VALUES `+
+		priority, due_at, claim, at, expires_at, created_at, state, attempts, result, reason) VALUES `+
 		strings.ReplaceAll(placeholders(len(to), notificationColumns), "?)", "?, 0, 0, '', '')"), args...).Error
 }
 

@@ -3,6 +3,7 @@ package repository
 import (
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -109,7 +110,7 @@ func (db *database) mustBeUndone(t *testing.T, event dispatch.EventID, owner str
 // mustPush fails the test unless o expands the event to so many pushes.
 func (o *Outbox) mustPush(t testing.TB, event dispatch.EventID, want int) {
 	t.Helper()
-	if told, err := o.Expand(t.Context(), event, 10); err != nil || len(told.Pushes) != want {
+	if told, err := o.expandFully(t.Context(), event, want); err != nil || len(told.Pushes) != want {
 		t.Errorf("%+v, %v; want %d pushes", told, err, want)
 	}
 }
@@ -122,7 +123,7 @@ func TestOnlyItsOwnerExpandsAnEvent(t *testing.T) {
 		event := db.lend(t, "", dispatch.EventCreated)
 		refuse := func(o *Outbox, whose string) {
 			t.Helper()
-			told, err := o.Expand(t.Context(), event, 10)
+			told, err := o.expandFully(t.Context(), event, 10)
 			if !errors.Is(err, dispatch.ErrNotLeased) || len(told.Pushes) > 0 {
 				t.Errorf("%s expands it: %+v, %v", o.Owner, told, err)
 			}
@@ -150,10 +151,10 @@ func TestAnEventOrItsDispatchIsGone(t *testing.T) {
 		db.add(t, nil)
 		event := db.lend(t, "ins_a", dispatch.EventCreated)
 		db.exec(t, "DELETE FROM dispatches")
-		mustBeError(t, "the dispatch is gone", errorOf(db.as("ins_a").Expand(t.Context(), event, 10)), dispatch.ErrNotLeased)
+		mustBeError(t, "the dispatch is gone", errorOf(db.as("ins_a").expandFully(t.Context(), event, 10)), dispatch.ErrNotLeased)
 		db.mustBeUndone(t, event, "ins_a")
 		db.exec(t, "DELETE FROM events")
-		mustBeError(t, "the event is gone", errorOf(db.as("ins_a").Expand(t.Context(), event, 10)), dispatch.ErrNotLeased)
+		mustBeError(t, "the event is gone", errorOf(db.as("ins_a").expandFully(t.Context(), event, 10)), dispatch.ErrNotLeased)
 	})
 }
 
@@ -165,11 +166,11 @@ func TestExpandIsAtomic(t *testing.T) {
 		event := db.lend(t, "ins_a", dispatch.EventCreated)
 		for _, table := range []string{"notifications", "devices", "events"} {
 			var err error
-			db.without(t, table, func() { _, err = o.Expand(t.Context(), event, 10) })
+			db.without(t, table, func() { _, err = o.expandFully(t.Context(), event, 10) })
 			mustBeError(t, "without the table "+table, err, dispatch.ErrUnavailable)
 			db.mustBeUndone(t, event, "ins_a")
 		}
-		if told, err := o.Expand(t.Context(), event, 2); err != nil || len(told.Pushes) != 2 || told.Unleased != 1 {
+		if told, err := o.expandFully(t.Context(), event, 2); err != nil || len(told.Pushes) != 2 || told.Unleased != 1 {
 			t.Errorf("%+v, %v", told, err)
 		}
 		db.mustCount(t, 3, "notifications")
@@ -178,13 +179,14 @@ func TestExpandIsAtomic(t *testing.T) {
 
 func TestTheReplyOfAnExpansionsCommitIsLost(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
-		db.equipped(t, 3)
+		const many = maxFew + 1
+		db.equipped(t, many)
 		db.add(t, nil)
 		event := db.lend(t, "ins_a", dispatch.EventCreated)
 		s, proxy := db.proxied(t)
 		o := s.as("ins_a")
 		for _, statement := range []string{"UPDATE events", "INTO notifications"} {
-			mustLose(t, proxy, statement, dispatch.ErrUnavailable, func() error { return errorOf(o.Expand(t.Context(), event, 10)) })
+			mustLose(t, proxy, statement, dispatch.ErrUnavailable, func() error { return errorOf(o.expandFully(t.Context(), event, 10)) })
 			testkit.Retry(t, func() error { // the server notices that its client is gone
 				_, err := db.raw.Exec("UPDATE events SET claim = 'ins_a'")
 				return err
@@ -193,22 +195,23 @@ func TestTheReplyOfAnExpansionsCommitIsLost(t *testing.T) {
 		}
 		s, proxy = db.proxied(t) // with connections that are open
 		o = s.as("ins_a")
-		expand := func() error { return errorOf(o.Expand(t.Context(), event, 2)) }
+		expand := func() error { return errorOf(o.expandFully(t.Context(), event, 2)) }
 		mustLose(t, proxy, "COMMIT", dispatch.ErrUnknown, expand)
 		mustBeError(t, "again", expand(), dispatch.ErrNotLeased)
 		// The pushes that it leased are sent after their lease has ended.
-		db.exec(t, "UPDATE notifications SET next_at = 1")
-		db.as("ins_b").mustLease(t, 10, 3)
+		db.exec(t, "UPDATE notifications SET due_at = 1")
+		db.as("ins_b").mustLease(t, 2*many, many)
 	})
 }
 
 func TestAnExpansionsCommitNeverArrives(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
-		db.equipped(t, 3)
+		const many = maxFew + 1
+		db.equipped(t, many)
 		db.add(t, nil)
 		event := db.lend(t, "ins_a", dispatch.EventCreated)
 		s, proxy := db.proxied(t)
-		_, ended := untilCommit(t, proxy, func() error { return errorOf(s.as("ins_a").Expand(t.Context(), event, 10)) })
+		_, ended := untilCommit(t, proxy, func() error { return errorOf(s.as("ins_a").expandFully(t.Context(), event, 10)) })
 		proxy.CutAll()
 		mustBeError(t, "the COMMIT is lost", <-ended, dispatch.ErrUnknown)
 		testkit.Retry(t, func() error { // the lease ends, and another instance expands it
@@ -217,7 +220,27 @@ func TestAnExpansionsCommitNeverArrives(t *testing.T) {
 		})
 		b := db.as("ins_b")
 		b.mustLeaseEvents(t, 10, 1)
-		b.mustPush(t, event, 3)
+		b.mustPush(t, event, many)
+	})
+}
+
+// An offer to few drivers is written without its event's completion. If the answer is lost, or the process dies before the completion,
+// another expansion writes nothing again and completes the event.
+func TestTheReplyOfAnOfferToFewIsLost(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		db.equipped(t, 3)
+		db.add(t, nil)
+		event := db.lend(t, "ins_a", dispatch.EventCreated)
+		s, proxy := db.proxied(t)
+		mustLose(t, proxy, "INTO notifications", dispatch.ErrUnavailable, func() error { return errorOf(s.as("ins_a").Expand(t.Context(), event, 2)) })
+		testkit.Equal(t, "the event's lease", "ins_a", db.leaseOf(t, event).Claim)
+		told, err := db.as("ins_a").Expand(t.Context(), event, 2)
+		if err != nil || told.Open || len(told.Pushes)+told.Unleased > 0 {
+			t.Errorf("again: %+v, %v", told, err)
+		}
+		testkit.Equal(t, "the event's lease in the end", eventLease{}, db.leaseOf(t, event))
+		db.exec(t, "UPDATE notifications SET due_at = 1") // the leases end
+		db.as("ins_b").mustLease(t, 10, 3)
 	})
 }
 
@@ -228,10 +251,16 @@ func TestConcurrentExpandOfOneEvent(t *testing.T) {
 		outboxes := db.instances(t, 6)
 		db.add(t, nil)
 		event := db.lend(t, "ins_0", dispatch.EventCreated)
-		mustWinOnce(t, len(outboxes), dispatch.ErrNotLeased, func(i int) error {
+		var written atomic.Int64
+		testkit.Together(len(outboxes), func(i int) {
 			outboxes[i].Owner = "ins_0"
-			return errorOf(outboxes[i].Expand(t.Context(), event, 2))
+			told, err := outboxes[i].expandFully(t.Context(), event, 2)
+			if err != nil && !errors.Is(err, dispatch.ErrNotLeased) {
+				t.Error(err)
+			}
+			written.Add(int64(len(told.Pushes) + told.Unleased))
 		})
+		testkit.Equal(t, "notifications that were written", 5, written.Load())
 		db.mustCount(t, 5, "notifications")
 	})
 }
@@ -246,7 +275,7 @@ func TestAnExpansionDoesNotWaitForAClaim(t *testing.T) {
 	})
 }
 
-// A driver accepts the dispatch while the offers are written but not committed: the expansion of the acceptance finds no
+// A driver accepts the dispatch while the offers are being written: the expansion of the acceptance finds no
 // offers.
 func TestTakenWhileTheOfferIsWritten(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
@@ -254,16 +283,16 @@ func TestTakenWhileTheOfferIsWritten(t *testing.T) {
 		d := db.add(t, nil)
 		event := db.lend(t, "ins_a", dispatch.EventCreated)
 		s, proxy := db.proxied(t)
-		hold := proxy.Hold("COMMIT")
+		hold := proxy.Hold("INTO notifications")
 		ended := make(chan outbox.Expansion, 1)
 		go func() {
-			told, err := s.as("ins_a").Expand(t.Context(), event, 2)
+			told, err := s.as("ins_a").expandFully(t.Context(), event, 2)
 			if err != nil {
 				t.Error(err)
 			}
 			ended <- told
 		}()
-		testkit.Await(t, "the COMMIT", hold.Reached())
+		testkit.Await(t, "the INSERT", hold.Reached())
 		db.mustAccept(t, d.ID, devices[0].Driver)
 		db.as("ins_b").mustExpand(t, db, dispatch.EventAccepted, 10)
 		hold.Release()
@@ -286,7 +315,7 @@ func TestUncheckedPushesAreOld(t *testing.T) {
 		event := db.lend(t, "ins_a", dispatch.EventCreated)
 		s, proxy := db.proxied(t)
 		cut := proxy.CutReply("FROM dispatches d WHERE d.id")
-		told, err := s.as("ins_a").Expand(t.Context(), event, 2)
+		told, err := s.as("ins_a").expandFully(t.Context(), event, 2)
 		testkit.Await(t, "the cut", cut.Done())
 		if err != nil || len(told.Pushes) != 2 {
 			t.Fatalf("%d pushes, %v", len(told.Pushes), err)

@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"context"
 	"reflect"
 	"slices"
 	"testing"
@@ -26,11 +27,20 @@ func (db *database) lend(t testing.TB, owner string, kind dispatch.EventType) (e
 // mustExpand leases the newest event of that type to o, and expands it.
 func (o *Outbox) mustExpand(t testing.TB, db *database, kind dispatch.EventType, take int) outbox.Expansion {
 	t.Helper()
-	told, err := o.Expand(t.Context(), db.lend(t, o.Owner, kind), take)
+	told, err := o.expandFully(t.Context(), db.lend(t, o.Owner, kind), take)
 	if err != nil {
 		t.Fatalf("%s: %v", kind, err)
 	}
 	return told
+}
+
+// expandFully is Expand, and completes the event if that is left to do, as a relay does.
+func (o *Outbox) expandFully(ctx context.Context, event dispatch.EventID, take int) (outbox.Expansion, error) {
+	x, err := o.Expand(ctx, event, take)
+	if err == nil && x.Open {
+		err = o.CompleteEvents(ctx, []dispatch.EventID{event})
+	}
+	return x, err
 }
 
 // happens writes an event of that type about the dispatch, after edit has changed both.
@@ -188,7 +198,7 @@ func (db *database) audience(t testing.TB) *audience {
 		case a.phone.ID, a.sent.ID, a.quarantined.ID:
 			n.State = stateDone
 		case a.underWay.ID:
-			n.Claim, n.NextAt = "ins_x", later
+			n.Claim, n.DueAt = "ins_x", later
 		case a.stale.ID:
 			n.Claim = "ins_x" // the lease has ended: the push was sent or not
 		case a.dropped.ID:
@@ -227,15 +237,15 @@ func TestTakenIsPushedToNotifiedDrivers(t *testing.T) {
 		now := db.now(t)
 		for _, p := range []dispatch.Device{a.underWay, a.stale} {
 			n := rows[p.ID]
-			if wait := fromMicros(n.NextAt).Sub(fromMicros(n.CreatedAt)); n.Claim != "" || wait != time.Second {
+			if wait := fromMicros(n.DueAt).Sub(fromMicros(n.CreatedAt)); n.Claim != "" || wait != time.Second {
 				t.Errorf("the offer is being sent, and its end is due after %v, leased by %q", wait, n.Claim)
 			}
 		}
 		leased := 0
 		for _, n := range rows {
-			if n.Claim == "ins_a" && near(fromMicros(n.NextAt), now.Add(term)) {
+			if n.Claim == "ins_a" && near(fromMicros(n.DueAt), now.Add(term)) {
 				leased++
-			} else if n.Claim != "" || fromMicros(n.NextAt).After(now.Add(time.Second)) {
+			} else if n.Claim != "" || fromMicros(n.DueAt).After(now.Add(time.Second)) {
 				t.Errorf("neither leased nor due: %+v", n)
 			}
 		}
@@ -273,8 +283,8 @@ func mustBePushes(t *testing.T, db *database, o *Outbox, told outbox.Expansion, 
 		if p.ReadAt.After(time.Now()) || !near(p.ReadAt, time.Now()) {
 			t.Errorf("the dispatch was read at %v", p.ReadAt)
 		}
-		if p.LeasedUntil.After(fromMicros(n.NextAt).Add(time.Second)) || !near(p.LeasedUntil, time.Now().Add(term)) {
-			t.Errorf("leased until %v, the database says %v", p.LeasedUntil, fromMicros(n.NextAt))
+		if p.LeasedUntil.After(fromMicros(n.DueAt).Add(time.Second)) || !near(p.LeasedUntil, time.Now().Add(term)) {
+			t.Errorf("leased until %v, the database says %v", p.LeasedUntil, fromMicros(n.DueAt))
 		}
 		db.mustHoldOne(t, o, p)
 	}

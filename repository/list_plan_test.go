@@ -63,8 +63,8 @@ func (db *database) size(t *testing.T) sized {
 	db.exec(t, fmt.Sprintf(`INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at) SELECT %s, IF(n %% 2, '%s', %s),
 		'dispatch.opened', 1, 'system', '', n FROM %s ORDER BY n`, named("evt_"), busy, named("dsp_"), numbers(crowd)))
 	db.exec(t, fmt.Sprintf(`INSERT INTO notifications (id, event_id, device_id, topic, driver_id, dispatch_id, round, type, silent, state,
-		next_at, claim, attempts, result, reason, at, expires_at, created_at, sent_at) SELECT %[1]s, 'evt_x', %[1]s, '',
-		CONCAT('drv_', LPAD(n DIV 2, 26, '0')), IF(n %% 2, '%[2]s', %[3]s), 1, 'dispatch.opened', 0, 1, 1, '', 1, '', '', 1, 1, n, 1 FROM %[4]s ORDER BY n`,
+		priority, due_at, claim, attempts, result, reason, at, expires_at, created_at, sent_at) SELECT %[1]s, 'evt_x', %[1]s, '',
+		CONCAT('drv_', LPAD(n DIV 2, 26, '0')), IF(n %% 2, '%[2]s', %[3]s), 1, 'dispatch.opened', 0, 1, 0, 1, '', 1, '', '', 1, 1, n, 1 FROM %[4]s ORDER BY n`,
 		named("ntf_"), busy, named("dsp_"), numbers(crowd)))
 	db.exec(t, "ANALYZE TABLE drivers, driver_regions, driver_counts, dispatches, offers, taps, events, notifications, claims, supply")
 	v := someDriver(0)

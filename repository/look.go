@@ -70,11 +70,13 @@ func (s *Store) readLook(ctx context.Context, jobs []string) (*look, error) {
 	}
 	var readOnly bool
 	var now int64
-	var events, notifications, topics, expiry, work, run, lane, endpoints, replay *int64
+	var events, offers, own, ends, topics, expiry, work, run, lane, endpoints, replay *int64
 	sent := time.Now()
 	err := s.watch.WithContext(primary.Unchecked(ctx)).Raw("SELECT "+
 		first("next_at", "events", "ix_events_due", "next_at IS NOT NULL")+
-		first("next_at", "notifications", "ix_notifications_due", "state = 0")+
+		first("due_at", "notifications", "ix_notifications_due", "state = 0 AND priority = 1")+
+		first("due_at", "notifications", "ix_notifications_due", "state = 0 AND priority = 2")+
+		first("due_at", "notifications", "ix_notifications_due", "state = 0 AND priority = 3")+
 		first("next_at", "topics", "ix_topics_due", "state = 0")+
 		first("expires_at", "dispatches", "ix_dispatches_expiry", "status = 'PENDING'")+
 		first("work_starts_at", "dispatches", "ix_dispatches_work", "status = 'ACCEPTED' AND work_starts_at > {now}")+
@@ -85,7 +87,7 @@ func (s *Store) readLook(ctx context.Context, jobs []string) (*look, error) {
 		"(SELECT 1 FROM webhooks WHERE status = 'ACTIVE' LIMIT 1), "+
 		"(SELECT 1 FROM webhooks WHERE status = 'ACTIVE' AND replay_until IS NOT NULL LIMIT 1), "+
 		"{now}, {read_only}", jobs, unfinished).
-		Row().Scan(&events, &notifications, &topics, &expiry, &work, &run, &lane, &endpoints, &replay, &now, &readOnly)
+		Row().Scan(&events, &offers, &own, &ends, &topics, &expiry, &work, &run, &lane, &endpoints, &replay, &now, &readOnly)
 	switch {
 	case err != nil:
 		return nil, unavailable(err)
@@ -99,9 +101,20 @@ func (s *Store) readLook(ctx context.Context, jobs []string) (*look, error) {
 		return fromMicros(*us)
 	}
 	return &look{
-		SentAt: sent, ReadAt: time.Now(), Now: fromMicros(now), Events: at(events), Notifications: at(notifications), Topics: at(topics),
-		Run: at(run), Expiry: at(expiry), Work: at(work), Webhooks: at(lane), Endpoints: endpoints != nil, Replay: replay != nil,
+		SentAt: sent, ReadAt: time.Now(), Now: fromMicros(now), Events: at(events), Notifications: at(earliest(offers, own, ends)),
+		Topics: at(topics),
+		Run:    at(run), Expiry: at(expiry), Work: at(work), Webhooks: at(lane), Endpoints: endpoints != nil, Replay: replay != nil,
 	}, nil
+}
+
+// earliest returns the first of the times that are not nil.
+func earliest(times ...*int64) (first *int64) {
+	for _, us := range times {
+		if first == nil || us != nil && *us < *first {
+			first = us
+		}
+	}
+	return first
 }
 
 // staleLook closes the connections for looks, as one of them led to a server that takes no writes, and returns ErrUnavailable.

@@ -39,7 +39,7 @@ func TestLook(t *testing.T) {
 		db.exec(t, "UPDATE events SET next_at = ?", micros(at(1)))
 		db.exec(t, "UPDATE dispatches SET expires_at = ? WHERE id = ?", micros(at(2)), d.ID)
 		db.exec(t, "UPDATE dispatches SET work_starts_at = ? WHERE id = ?", micros(at(3)), won.ID)
-		db.notification(t, d.ID, func(n *notificationRow) { n.State, n.NextAt = statePending, micros(at(4)) })
+		db.notification(t, d.ID, func(n *notificationRow) { n.State, n.DueAt = statePending, micros(at(4)) })
 		db.addTopic(t, topicRow{Name: outbox.TopicOf(d.ID), NextAt: micros(at(5))})
 		run := db.mustBegin(t, "a/1", someSlot(1))
 		db.exec(t, "UPDATE job_runs SET alive_until = ?", micros(at(6)))

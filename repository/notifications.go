@@ -19,7 +19,7 @@ func (row *notificationRow) notification() outbox.Notification {
 		SentAt: fromOptionalMicros(row.SentAt), UsefulUntil: fromMicros(row.ExpiresAt),
 	}
 	if row.State == statePending {
-		next := max(row.NextAt, row.CreatedAt) // a turn is no time: the notification has been due since it was written
+		next := max(row.DueAt, row.CreatedAt) // it may be before others that waited when it was written
 		n.NextAt = fromOptionalMicros(&next)
 	}
 	return n
@@ -73,8 +73,9 @@ func (s *Store) listNotifications(db *gorm.DB, id dispatch.ID, page dispatch.Pag
 }
 
 // NotificationsBy returns the notifications of all dispatches that have the status, "" for any, and the cursor of the next
-// page, "" after the last. Every page costs the same. The order is by next_at, descending: DEAD and DROPPED ones by when they
-// ended, PENDING ones by when they are due, SENT ones by when their offer ends. For any status it is the newest first.
+// page, "" after the last. Every page costs the same, but for the PENDING ones, which are sorted first. The order is by due_at,
+// descending: DEAD and DROPPED ones by when they ended, PENDING ones by when they are due, SENT ones by when their
+// offer ends. For any status it is the newest first.
 func (s *Store) NotificationsBy(ctx context.Context, status outbox.Status, page dispatch.Page) (items []outbox.Notification, next string, err error) {
 	err = s.list(ctx, func(db *gorm.DB) error {
 		items, next, err = s.listNotificationsBy(db, status, page)
@@ -88,7 +89,7 @@ func (s *Store) listNotificationsBy(db *gorm.DB, status outbox.Status, page disp
 	if err != nil {
 		return nil, "", err
 	}
-	return notificationPage(db, notificationList, page.Limit, func(row *notificationRow) int64 { return row.NextAt })
+	return notificationPage(db, notificationList, page.Limit, func(row *notificationRow) int64 { return row.DueAt })
 }
 
 func notificationsBy(db *gorm.DB, status outbox.Status, page dispatch.Page) (*gorm.DB, error) {
@@ -107,11 +108,14 @@ func notificationsBy(db *gorm.DB, status outbox.Status, page dispatch.Page) (*go
 		return db.Order("id DESC"), nil
 	}
 	db = db.Where("state = ?", stateOf(status))
+	if status != outbox.Pending {
+		db = db.Where("priority = 0") // as of all that are done: an index has them in order
+	}
 	if last != "" {
 		// The first condition is implied by the second, but an index can start from it.
-		db = db.Where("next_at <= ? AND (next_at < ? OR id < ?)", at, at, last)
+		db = db.Where("due_at <= ? AND (due_at < ? OR id < ?)", at, at, last)
 	}
-	return db.Order("next_at DESC, id DESC"), nil
+	return db.Order("due_at DESC, id DESC"), nil
 }
 
 func notificationPage(query *gorm.DB, list byte, limit int, at func(*notificationRow) int64) ([]outbox.Notification, string, error) {
@@ -156,8 +160,8 @@ func (s *Store) redrive(tx *gorm.DB, id dispatch.NotificationID) (outbox.Notific
 	}
 	push := outbox.Push{Type: n.Type, Round: n.Round, UsefulUntil: n.UsefulUntil}
 	push.Refresh(d)
-	revived := tx.Exec("UPDATE notifications SET state = 0, next_at = {now}, claim = '', attempts = 0, expires_at = ?"+
-		" WHERE id = ? AND state = 2 AND ? > {now}", micros(push.UsefulUntil), id, micros(push.UsefulUntil))
+	revived := tx.Exec("UPDATE notifications SET state = 0, priority = ?, due_at = {now}, claim = '', attempts = 0, expires_at = ?"+
+		" WHERE id = ? AND state = 2 AND ? > {now}", outbox.PriorityOf(n.Type, n.Silent), micros(push.UsefulUntil), id, micros(push.UsefulUntil))
 	if revived.Error != nil {
 		return n, unavailable(revived.Error)
 	}

@@ -23,7 +23,7 @@ func (db *database) notification(t testing.TB, id dispatch.ID, edit func(*notifi
 	now := time.Now()
 	d := dispatch.Dispatch{ID: id, Round: 1, Window: dispatch.Window{ExpiresAt: now.Add(time.Hour)}}
 	return db.notifications(t, d, 1, func(_ int, row *notificationRow) {
-		row.DeviceID, row.DriverID, row.State, row.NextAt = dispatch.NewDeviceID(now), dispatch.NewDriverID(now), stateDead, row.ExpiresAt
+		row.DeviceID, row.DriverID, row.State, row.DueAt = dispatch.NewDeviceID(now), dispatch.NewDriverID(now), stateDead, row.ExpiresAt
 		row.Attempts, row.Result, row.Reason = 3, "poison", "INVALID_ARGUMENT"
 		if edit != nil {
 			edit(row)
@@ -51,7 +51,7 @@ func TestNotificationAsItIsShown(t *testing.T) {
 		}, {
 			ID: waiting.ID, Event: waiting.EventID, Type: dispatch.EventOpened, Dispatch: id, Round: 1, Topic: "dsp_x",
 			Status: outbox.Pending, Attempts: 3, Result: "poison", Reason: "까닭 🏗", EventAt: fromMicros(waiting.At), CreatedAt: fromMicros(waiting.CreatedAt),
-			NextAt: fromOptionalMicros(&waiting.NextAt), UsefulUntil: fromMicros(waiting.ExpiresAt),
+			NextAt: fromOptionalMicros(&waiting.DueAt), UsefulUntil: fromMicros(waiting.ExpiresAt),
 		}}
 		if !reflect.DeepEqual(items, want) {
 			t.Errorf("got\n%+v, want\n%+v", items, want)
@@ -68,7 +68,7 @@ func TestNotificationPages(t *testing.T) {
 		for i := range 12 {
 			rows = append(rows, db.notification(t, []dispatch.ID{id, other}[i%2], func(row *notificationRow) {
 				row.State = []int{stateDead, stateDead, statePending, stateDone, stateDropped, stateDead}[i%6]
-				row.CreatedAt, row.NextAt = micros(now)+int64(i/6), micros(now)+int64(100-i/6)
+				row.CreatedAt, row.DueAt = micros(now)+int64(i/6), micros(now)+int64(100-i/6)
 			}))
 		}
 		expect := func(what string, keep func(notificationRow) bool, less func(a, b notificationRow) int,
@@ -94,7 +94,7 @@ func TestNotificationPages(t *testing.T) {
 					if status == "" {
 						return byID(b, a)
 					}
-					return cmp.Or(cmp.Compare(b.NextAt, a.NextAt), byID(b, a))
+					return cmp.Or(cmp.Compare(b.DueAt, a.DueAt), byID(b, a))
 				}, func(p dispatch.Page) ([]outbox.Notification, string, error) {
 					return db.NotificationsBy(t.Context(), status, p)
 				})
@@ -121,12 +121,12 @@ func (db *database) many(t *testing.T, n int) {
 		if i%25 == 0 {
 			state = stateDead
 		}
-		rows[i] = fmt.Sprintf("('%s', '%d', 'dev_1', '', '', 'dsp_1', 1, 'dispatch.opened', 0, %d, %d, '', 0, '', '', 0, 0, 0)",
+		rows[i] = fmt.Sprintf("('%s', '%d', 'dev_1', '', '', 'dsp_1', 1, 'dispatch.opened', 0, %d, 0, %d, '', 0, '', '', 0, 0, 0)",
 			dispatch.NewNotificationID(now), i, state, micros(now)+int64(i*7919%n))
 	}
 	for chunk := range slices.Chunk(rows, 500) {
 		db.exec(t, `INSERT INTO notifications (id, event_id, device_id, topic, driver_id, dispatch_id, round, type, silent, state,
-			next_at, claim, attempts, result, reason, at, expires_at, created_at) VALUES `+strings.Join(chunk, ", "))
+			priority, due_at, claim, attempts, result, reason, at, expires_at, created_at) VALUES `+strings.Join(chunk, ", "))
 	}
 }
 
@@ -210,7 +210,7 @@ func TestRedrive(t *testing.T) {
 		if err != nil || n.Status != outbox.Pending || n.Attempts != 0 || n.NextAt == nil || time.Until(*n.NextAt) > time.Second {
 			t.Errorf("%+v, %v", n, err)
 		}
-		if ids, err := db.as("me").leaseShares(t.Context(), 10); !slices.Equal(ids, []dispatch.NotificationID{dead.ID}) || err != nil {
+		if ids, err := db.as("me").dueNotifications(db.relay, 10); !slices.Equal(ids, []dispatch.NotificationID{dead.ID}) || err != nil {
 			t.Errorf("due: %v, %v", ids, err)
 		}
 		for what, edit := range map[string]func(*notificationRow){

@@ -6,8 +6,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"gorm.io/gorm"
@@ -27,7 +27,8 @@ type notificationRow struct {
 	Type       dispatch.EventType
 	Silent     bool
 	State      int
-	NextAt     int64
+	Priority   outbox.Priority
+	DueAt      int64
 	Claim      string
 	Attempts   int
 	Result     string
@@ -36,7 +37,6 @@ type notificationRow struct {
 	ExpiresAt  int64
 	CreatedAt  int64 `gorm:"autoCreateTime:false"`
 	SentAt     *int64
-	Turn       int64
 }
 
 func (notificationRow) TableName() string { return "notifications" }
@@ -77,17 +77,12 @@ const (
 
 // Outbox is one process's access to the outbox. It is safe for concurrent use.
 //
-// An event is its own outbox row: it is expanded into notifications once, and leased until then. A leased row has a next_at in the
-// future and the owner in its claim. So a leased row is not due, one condition and one index find the due rows, and a lease that is
-// not completed ends by itself.
+// An event is its own outbox row: it is expanded into notifications once, and leased until then. A leased row is due at the end of its
+// lease, and has the owner in its claim. So one condition and one index find the due rows, and a lease that is not completed ends by
+// itself.
 type Outbox struct {
 	*Store
 	OutboxOptions
-	turns struct {
-		sync.Mutex
-		outbox.LaneRotation
-	}
-	unread unreadLeases
 }
 
 // Outbox returns the outbox for one owner.
@@ -96,34 +91,8 @@ func (s *Store) Outbox(o OutboxOptions) *Outbox {
 	return &Outbox{Store: s, OutboxOptions: o}
 }
 
-// LeaseEvents leases up to limit of the due events.
-func (o *Outbox) LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID, error) {
-	due := "SELECT id FROM events" + o.dialect.forceIndex("ix_events_due") + " WHERE next_at <= " + o.dialect.now() + " ORDER BY next_at, id LIMIT ?"
-	return leaseRows[dispatch.EventID](ctx, o, "events", "id", due+o.dialect.skipLocked, limit)
-}
-
-// LeaseNotifications leases up to limit of the due notifications, each lane's share by its order, and returns them ready to send. dropped
-// counts the obsolete ones, by reason. If both together are fewer than limit, no more are due that nobody has locked.
-func (o *Outbox) LeaseNotifications(ctx context.Context, limit int) (pushes []outbox.Push, dropped map[string]int, err error) {
-	until := time.Now().Add(o.LeaseTerm) // taken before the statement, so that the lease ends no earlier
-	unreleased := o.unread.release(ctx, o)
-	ids, err := o.leaseShares(ctx, limit)
-	if len(ids) == 0 {
-		return nil, nil, errors.Join(err, unreleased)
-	}
-	o.unread.forget(ids)
-	pushes, now, err := o.pushes(ctx, ids, until)
-	if err != nil {
-		o.unread.add(ids)
-		return nil, nil, err
-	}
-	pushes, dropped, err = o.dropObsolete(ctx, pushes, now)
-	return pushes, dropped, errors.Join(err, unreleased)
-}
-
 // pushes reads the leased notifications, their devices and dispatches as they are now, and the database's time.
-func (o *Outbox) pushes(ctx context.Context, ids []dispatch.NotificationID, leased time.Time) ([]outbox.Push, time.Time, error) {
-	db := o.relay.WithContext(ctx)
+func (o *Outbox) pushes(db *gorm.DB, ids []dispatch.NotificationID, leased time.Time) ([]outbox.Push, time.Time, error) {
 	pushes, now, err := o.pushesWithoutDispatch(db, ids, leased)
 	if err != nil {
 		return nil, now, unavailable(err)
@@ -138,7 +107,7 @@ func (o *Outbox) pushes(ctx context.Context, ids []dispatch.NotificationID, leas
 		}
 	}
 	var found []timedRow
-	err = db.Raw(`SELECT d.*, `+o.dialect.now()+` now FROM dispatches d WHERE id IN ?`, names).Scan(&found).Error
+	err = db.Raw(`SELECT d.*, {now} now FROM dispatches d WHERE id IN ?`, names).Scan(&found).Error
 	if err != nil {
 		return nil, now, unavailable(err)
 	}
@@ -155,13 +124,12 @@ func (o *Outbox) pushes(ctx context.Context, ids []dispatch.NotificationID, leas
 // GORM's reflection costs processor time, and every push that its expansion does not lease passes here.
 func (o *Outbox) pushesWithoutDispatch(db *gorm.DB, ids []dispatch.NotificationID, leased time.Time) (pushes []outbox.Push, now time.Time, err error) {
 	rows, err := db.Raw(`SELECT n.id, n.event_id, n.dispatch_id, n.round, n.type, n.silent, n.topic, n.attempts, n.result <> '', n.at, n.expires_at, n.driver_id, n.device_id,
-		dv.platform, dv.push_token, COALESCE(NULLIF(dv.locale, ''), v.locale, ''), dv.quarantined_at IS NOT NULL, dv.good_at, dv.suspected_at, `+
-		o.dialect.now()+`, COALESCE(n.type IN `+offerTypes+` AND (v.on_duty = 0 OR v.suspended_until > `+o.dialect.now()+` OR EXISTS (
+		dv.platform, dv.push_token, COALESCE(NULLIF(dv.locale, ''), v.locale, ''), dv.quarantined_at IS NOT NULL, dv.good_at, dv.suspected_at, {now}, COALESCE(n.type IN `+offerTypes+` AND (v.on_duty = 0 OR v.suspended_until > {now} OR EXISTS (
 			SELECT 1 FROM offers f WHERE f.dispatch_id = n.dispatch_id AND f.round = n.round AND f.driver_id = n.driver_id
 			AND f.declined_at IS NOT NULL)), 0)
 		FROM notifications n LEFT JOIN devices dv ON dv.id = n.device_id AND dv.driver_id = n.driver_id
 		LEFT JOIN drivers v ON v.id = n.driver_id
-		WHERE n.id IN ? AND n.claim = ? AND n.state = 0 ORDER BY n.id`, ids, o.Owner).Rows()
+		WHERE n.id IN ? ORDER BY n.priority, n.id`, ids).Rows()
 	if err != nil {
 		return nil, now, err
 	}
@@ -247,68 +215,62 @@ func (o *Outbox) RecordResults(ctx context.Context, results []outbox.SendResult)
 }
 
 func (o *Outbox) writeResult(db *gorm.DB, s outbox.SendResult, ids []dispatch.NotificationID) error {
-	now := o.dialect.now()
-	next, sent, state := now+" + ?", "sent_at", statePending
+	next, sent, state := "{now} + ?", "sent_at", statePending
 	wait := s.RetryAfter
 	switch s.Status {
 	case outbox.Sent:
-		state, sent, wait = stateDone, now, keepDone
+		state, sent, wait = stateDone, "{now}", keepDone
 	case outbox.Dropped:
 		state, wait = stateDropped, keepDone
 	case outbox.Dead:
 		state, wait = stateDead, keepDead
 	case outbox.Pending:
 		if s.RetryAfter == 0 {
-			next = "turn + ?"
+			next = "created_at + ?" // before those that were written later
 		}
 	default:
 		return fmt.Errorf("a notification can't become %q", s.Status)
 	}
 	if s.Status == outbox.Sent {
 		// The row is needed until the offer is over. An offer may end in a thousand years, so keepSent bounds that.
-		longest := fmt.Sprintf("%s + %d", now, keepSent.Microseconds())
-		next = "CASE WHEN expires_at > " + longest + " THEN " + longest +
-			" WHEN expires_at > " + now + " THEN expires_at ELSE " + now + " END + ?"
+		next = strings.ReplaceAll(`CASE WHEN expires_at > {now} + longest THEN {now} + longest
+			WHEN expires_at > {now} THEN expires_at ELSE {now} END + ?`, "longest", strconv.FormatInt(keepSent.Microseconds(), 10))
 	}
 	told, args := "", []any{state, s.Attempts}
-	if s.Status != outbox.Pending || s.Result != "" { // a release keeps the result of the last attempt
-		told, args = " result = ?, reason = ?,", append(args, s.Result, s.Reason)
+	if s.Status != outbox.Pending {
+		told = " priority = 0,"
 	}
-	err := db.Exec(`UPDATE notifications`+o.dialect.forceIndex("PRIMARY")+` SET state = ?, claim = '', attempts = ?,`+told+`
-		sent_at = `+sent+`, next_at = `+next+` WHERE id IN ? AND claim = ? AND state = 0`,
+	if s.Status != outbox.Pending || s.Result != "" { // a release keeps the result of the last attempt
+		told, args = told+" result = ?, reason = ?,", append(args, s.Result, s.Reason)
+	}
+	err := db.Exec(`UPDATE notifications {force PRIMARY} SET state = ?, claim = '', attempts = ?,`+told+`
+		sent_at = `+sent+`, due_at = `+next+` WHERE id IN ? AND claim = ? AND state = 0`,
 		append(args, wait.Microseconds(), ids, o.Owner)...).Error
 	return unavailable(err)
 }
 
-// ReleaseEvents ends the owner's leases of events, and of notifications that it could not read, so that another process may take these at
-// once.
+// ReleaseEvents ends the owner's leases of events, so that another process may take these at once.
 func (o *Outbox) ReleaseEvents(ctx context.Context) error {
-	err := o.relay.WithContext(ctx).Exec(`UPDATE events SET claim = '', next_at = `+o.dialect.now()+`
-		WHERE claim = ? AND next_at > `+o.dialect.now(), o.Owner).Error
-	return errors.Join(unavailable(err), o.unread.release(ctx, o))
+	return unavailable(o.relay.WithContext(ctx).Exec(`UPDATE events SET claim = '', next_at = {now}
+		WHERE claim = ? AND next_at > {now}`, o.Owner).Error)
 }
 
 // Backlog returns how many notifications are due and not leased, and for how long the oldest has been due.
 func (o *Outbox) Backlog(ctx context.Context) (due int, oldest time.Duration, err error) {
 	var row struct {
 		Due   int
-		First dispatch.NotificationID // the oldest that was never leased: it has been due since it was written
-		Since *int64                  // the oldest next_at of the others
+		First dispatch.NotificationID // the one that was written first
+		Since int64                   // the earliest due_at
 		Now   int64
 	}
-	now := o.dialect.now()
-	err = o.relay.WithContext(ctx).Raw(`SELECT COUNT(*) due, COALESCE(MIN(CASE WHEN next_at < ? THEN id END), '') first,
-		MIN(CASE WHEN next_at >= ? THEN next_at END) since, `+now+` now
-		FROM notifications WHERE state = 0 AND next_at <= `+now, minTimestamp, minTimestamp).Scan(&row).Error
+	err = o.relay.WithContext(ctx).Raw(`SELECT COUNT(*) due, COALESCE(MIN(id), '') first, COALESCE(MIN(due_at), {now}) since, {now} now
+		FROM notifications WHERE state = 0 AND due_at <= {now}`).Scan(&row).Error
 	if err != nil {
 		return 0, 0, unavailable(err)
 	}
-	since := fromMicros(row.Now)
-	if row.Since != nil {
-		since = fromMicros(*row.Since)
-	}
-	if made, ok := row.First.MadeAt(); ok && made.Before(since) {
-		since = made
+	since := fromMicros(row.Since)
+	if made, ok := row.First.MadeAt(); ok && made.After(since) {
+		since = made // the due_at may be that of others who waited then
 	}
 	return row.Due, fromMicros(row.Now).Sub(since), nil
 }

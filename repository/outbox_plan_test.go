@@ -57,15 +57,15 @@ func (db *database) backlogged(t *testing.T, d dispatch.Dispatch, n int) {
 	for have := first; have < 2*n; have *= 2 {
 		copies := min(have, 2*n-have)
 		db.exec(t, fmt.Sprintf(`INSERT INTO notifications (id, event_id, device_id, topic, driver_id, dispatch_id, round, type,
-			silent, state, next_at, claim, attempts, result, reason, at, expires_at, created_at)
-			SELECT %s, %s, device_id, topic, driver_id, %s, round, type, silent, state, next_at, claim, attempts, result, reason,
-			at, expires_at, created_at FROM notifications LIMIT %d`,
+			silent, state, priority, due_at, claim, attempts, result, reason, at, expires_at, created_at)
+			SELECT %s, %s, device_id, topic, driver_id, %s, round, type, silent, state, priority, due_at, claim, attempts, result,
+			reason, at, expires_at, created_at FROM notifications LIMIT %d`,
 			another("ntf_", "id", have), another("evt_", "event_id", have), another("dsp_", "dispatch_id", have), copies))
 		db.exec(t, fmt.Sprintf(`INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at, next_at, claim)
 			SELECT %s, 'dsp_many', type, round, actor, reason_code, at, next_at, claim FROM events WHERE dispatch_id = 'dsp_many' LIMIT %d`,
 			another("evt_", "id", have), copies))
 	}
-	db.exec(t, fmt.Sprintf("UPDATE notifications SET state = 1 ORDER BY RAND() LIMIT %d", n))
+	db.exec(t, fmt.Sprintf("UPDATE notifications SET state = 1, priority = 0 ORDER BY RAND() LIMIT %d", n))
 	db.exec(t, fmt.Sprintf("UPDATE events SET next_at = NULL WHERE dispatch_id = 'dsp_many' ORDER BY RAND() LIMIT %d", n))
 	db.exec(t, "ANALYZE TABLE notifications, events")
 }
@@ -150,7 +150,7 @@ func TestPlans(t *testing.T) {
 			keys      []string
 		}{
 			{`SELECT id FROM events FORCE`, true, []string{"ix_events_due"}},
-			{`SELECT id FROM notifications WHERE state = 0`, true, []string{"ix_notifications_due"}},
+			{`SELECT id FROM notifications FORCE INDEX \(ix_notifications_due\)`, true, []string{"ix_notifications_due"}},
 			{`SELECT .*FROM notifications n\s+LEFT JOIN`, false, []string{"PRIMARY"}},
 			{`SELECT id FROM notifications FORCE INDEX \(ix_notifications_driver\)\s+WHERE dispatch_id`, false, []string{"ix_notifications_driver"}},
 			{`UPDATE events`, false, []string{"PRIMARY"}},
@@ -211,29 +211,25 @@ func TestPlansOfASmallTable(t *testing.T) {
 	})
 }
 
-// The next due rows of each lane are found by the index, in its order, however many are due.
-func TestPlansOfLanes(t *testing.T) {
+// The next due rows of each priority are found by the index, in its order, however many are due.
+func TestPlansOfPriorities(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		d := db.add(t, nil)
 		db.backlogged(t, d, backlog)
-		for l := range outbox.Lane(outbox.LaneCount) {
-			if from, before := laneRange(l); before > 0 {
-				db.exec(t, fmt.Sprintf("UPDATE notifications SET next_at = %d + MOD(CRC32(id), 1000) WHERE state = 0 AND MOD(CRC32(id), 4) = %d", from, l))
-			}
-		}
+		db.exec(t, "UPDATE notifications SET due_at = due_at - MOD(CRC32(id), 1000), priority = 1 + MOD(CRC32(id), 3) WHERE state = 0")
 		db.exec(t, "UPDATE events SET next_at = 0 WHERE dispatch_id <> 'dsp_many'")
 		db.exec(t, "ANALYZE TABLE notifications")
 		o := db.as("ins_a")
 		all := statements(t, []*gorm.DB{o.relay}, func() {
-			if ids, err := o.leaseShares(t.Context(), 256); err != nil || len(ids) != 256 {
-				t.Fatalf("%d leased, %v", len(ids), err)
+			if ids, err := o.dueNotifications(o.relay, 256); err != nil || len(ids) != 256 {
+				t.Fatalf("%d are due, %v", len(ids), err)
 			}
 			o.mustExpand(t, db, dispatch.EventCreated, 10)
 			_, _, err := o.Backlog(t.Context())
 			must(t, err)
 		})
 		for _, want := range []string{
-			`SELECT EXISTS .*FROM notifications`, `\(SELECT id FROM notifications .*UNION ALL`, `(?s)SELECT d\.\*.* event_at,.*FROM notifications`,
+			`SELECT id FROM notifications FORCE`, `(?s)SELECT d\.\*.* event_at,.*FROM notifications`,
 			`SELECT COUNT\(\*\) due`,
 		} {
 			for _, s := range mustMatch(t, all, want) {

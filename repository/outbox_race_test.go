@@ -24,7 +24,7 @@ func TestOpenTransactionDelaysNoRelay(t *testing.T) {
 		o := db.as("ins_a")
 		sending := rowIDs(db.notifications(t, d, 2, func(i int, n *notificationRow) {
 			toDevices(devices)(i, n)
-			n.Claim, n.NextAt = "ins_a", n.NextAt+term.Microseconds()
+			n.Claim, n.DueAt = "ins_a", n.DueAt+term.Microseconds()
 		}))
 		tx, _ := db.hold(t, d.ID) // a change of the dispatch that is not committed, with its event
 		for _, s := range []struct {
@@ -37,8 +37,8 @@ func TestOpenTransactionDelaysNoRelay(t *testing.T) {
 			{"UPDATE drivers SET on_duty = FALSE WHERE id = ?", []any{devices[2].Driver}},
 			{"UPDATE devices SET locale = 'x' WHERE id = ?", []any{devices[2].ID}},
 			{"INSERT INTO events VALUES ('evt_x', ?, 'dispatch.opened', 1, NULL, 'system', '', 1, '', 1, '')", []any{d.ID}},
-			{`INSERT INTO notifications SELECT 'ntf_x', 'evt_x', device_id, topic, driver_id, dispatch_id, round, type, silent, state, 1,
-				claim, attempts, result, reason, at, expires_at, created_at, sent_at, turn FROM notifications WHERE id = ?`, []any{rows[0].ID}},
+			{`INSERT INTO notifications SELECT 'ntf_x', 'evt_x', device_id, topic, driver_id, dispatch_id, round, type, silent, state,
+				priority, 1, claim, attempts, result, reason, at, expires_at, created_at, sent_at FROM notifications WHERE id = ?`, []any{rows[0].ID}},
 		} {
 			if _, err := tx.Exec(s.query, s.args...); err != nil {
 				t.Fatalf("%s: %v", s.query, err)
@@ -47,7 +47,7 @@ func TestOpenTransactionDelaysNoRelay(t *testing.T) {
 		o.mustLeaseEvents(t, 10, 2)
 		o.mustLease(t, 10, 2)
 		o.mustRecord(t, outbox.SendResult{Status: outbox.Sent}, sending[1])
-		if told, err := o.Expand(t.Context(), created, 10); err != nil || len(told.Pushes) != 3 {
+		if told, err := o.expandFully(t.Context(), created, 10); err != nil || len(told.Pushes) != 3 {
 			t.Errorf("%d pushes, %v", len(told.Pushes), err)
 		}
 		_, _, err := o.Backlog(t.Context())
@@ -143,7 +143,7 @@ func (in *instance) relay(t *testing.T, stop <-chan struct{}) {
 }
 
 func (in *instance) expand(t *testing.T, event dispatch.EventID) {
-	told, err := in.o.Expand(t.Context(), event, 5)
+	told, err := in.o.expandFully(t.Context(), event, 5)
 	if err != nil {
 		t.Errorf("Expand %s: %v", event, err)
 	}

@@ -71,11 +71,14 @@ func (db *database) notifications(t testing.TB, d dispatch.Dispatch, n int, edit
 	for i := range rows {
 		rows[i] = notificationRow{
 			ID: dispatch.NewNotificationID(now), EventID: dispatch.NewEventID(now), DispatchID: d.ID, Round: d.Round,
-			Type: dispatch.EventOpened, NextAt: micros(now.Add(-time.Minute)) + int64(i), At: micros(now),
+			Type: dispatch.EventOpened, DueAt: micros(now.Add(-time.Minute)) + int64(i), At: micros(now),
 			ExpiresAt: micros(d.ExpiresAt), CreatedAt: micros(now),
 		}
 		if edit != nil {
 			edit(i, &rows[i])
+		}
+		if rows[i].State == statePending {
+			rows[i].Priority = outbox.PriorityOf(rows[i].Type, rows[i].Silent)
 		}
 	}
 	db.write(t, rows)
@@ -263,11 +266,11 @@ func TestLeaseTakesTheOldestDueFirst(t *testing.T) {
 		rows := db.notifications(t, d, 20, func(i int, n *notificationRow) { toDevices(devices)(0, n) })
 		ids := rowIDs(rows)
 		for i, n := range rows[:12] {
-			state, next := []any{stateDone, stateDead, stateDropped, statePending}[i%4], n.NextAt
+			state, next := []any{stateDone, stateDead, stateDropped, statePending}[i%4], n.DueAt
 			if i%4 == 3 {
 				next = micros(db.now(t).Add(time.Hour)) // not due yet
 			}
-			db.exec(t, "UPDATE notifications SET state = ?, next_at = ? WHERE id = ?", state, next, n.ID)
+			db.exec(t, "UPDATE notifications SET state = ?, due_at = ? WHERE id = ?", state, next, n.ID)
 			db.exec(t, "UPDATE events SET next_at = CASE WHEN ? = 0 THEN ? END WHERE id = ?", state, next, events[i])
 		}
 		o := db.as("ins_a")
@@ -302,10 +305,10 @@ func TestExpiredLeaseIsTakenOver(t *testing.T) {
 		lease(b, 0)
 		lease(a, 0)
 		leased := db.stored(t, id)
-		if end := fromMicros(leased.NextAt); leased.Claim != "ins_a" || !near(end, db.now(t).Add(term)) {
+		if end := fromMicros(leased.DueAt); leased.Claim != "ins_a" || !near(end, db.now(t).Add(term)) {
 			t.Errorf("leased by %s until %v", leased.Claim, end)
 		}
-		db.exec(t, "UPDATE notifications SET next_at = ?", micros(db.now(t)))
+		db.exec(t, "UPDATE notifications SET due_at = ?", micros(db.now(t)))
 		db.exec(t, "UPDATE events SET next_at = ?", micros(db.now(t)))
 		lease(b, 1)
 		if got := db.stored(t, id).Claim; got != "ins_b" {

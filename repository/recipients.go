@@ -16,7 +16,7 @@ import (
 // notifications later checks them against the dispatch: see dropOvertaken.
 func (o *Outbox) WithoutRecipients(ctx context.Context, events []dispatch.EventID) (none []dispatch.EventID, err error) {
 	// With EXISTS, an optimizer may read a whole table once instead of one row for each event.
-	err = o.relay.WithContext(ctx).Raw(`SELECT e.id FROM events e`+o.dialect.forceIndex("PRIMARY")+` WHERE e.id IN ? AND e.next_at IS NOT NULL AND e.claim = ?
+	err = o.relay.WithContext(ctx).Raw(`SELECT e.id FROM events e {force PRIMARY} WHERE e.id IN ? AND e.next_at IS NOT NULL AND e.claim = ?
 		AND (SELECT 1 FROM devices WHERE driver_id = e.driver_id AND quarantined_at IS NULL LIMIT 1) IS NULL
 		AND (SELECT 1 FROM notifications WHERE dispatch_id = e.dispatch_id LIMIT 1) IS NULL
 		AND (SELECT 1 FROM topics WHERE name = CONCAT('dispatch-', e.dispatch_id) AND NOT ended LIMIT 1) IS NULL`,
@@ -35,6 +35,6 @@ func (o *Outbox) CompleteEvents(ctx context.Context, events []dispatch.EventID) 
 }
 
 func (o *Outbox) completeLeased(db *gorm.DB, events []dispatch.EventID) error {
-	return db.Exec("UPDATE events"+o.dialect.forceIndex("PRIMARY")+
-		" SET next_at = NULL, claim = '' WHERE id IN ? AND next_at IS NOT NULL AND claim = ?", events, o.Owner).Error
+	return db.Exec(`UPDATE events {force PRIMARY} SET next_at = NULL, claim = ''
+		WHERE id IN ? AND next_at IS NOT NULL AND claim = ?`, events, o.Owner).Error
 }

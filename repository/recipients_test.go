@@ -77,7 +77,7 @@ func TestWithoutRecipients(t *testing.T) {
 			if !tt.none {
 				continue
 			}
-			x, err := o.Expand(t.Context(), events[i], 100)
+			x, err := o.expandFully(t.Context(), events[i], 100)
 			must(t, err)
 			testkit.Equal(t, tt.name+": written or dropped by its expansion", 0, len(x.Pushes)+x.Unleased+x.Dropped)
 		}
@@ -104,14 +104,14 @@ func TestWritesOfARelayAndADeadlock(t *testing.T) {
 		o := db.as("ins_a")
 		events := slices.Sorted(slices.Values(db.manyEvents(t, 500)))[:2]
 		db.exec(t, "UPDATE events SET claim = 'ins_a'")
-		db.deadlock(t, "events", "id", events[0], events[1], func() error { return o.CompleteEvents(t.Context(), events) })
+		db.deadlock(t, "events", "id", "next_at", events[0], events[1], func() error { return o.CompleteEvents(t.Context(), events) })
 		db.mustCount(t, 2, "events WHERE next_at IS NULL")
 
 		rows := db.notifications(t, db.add(t, nil), 500, func(i int, row *notificationRow) {
 			row.DeviceID, row.Claim = dispatch.DeviceID(fmt.Sprint("dev_", i)), "ins_a"
 		})
 		pushes := slices.Sorted(slices.Values(rowIDs(rows)))[:2]
-		db.deadlock(t, "notifications", "id", pushes[0], pushes[1], func() error {
+		db.deadlock(t, "notifications", "id", "due_at", pushes[0], pushes[1], func() error {
 			return o.RecordResults(t.Context(), collect(pushes, func(id dispatch.NotificationID) outbox.SendResult {
 				return outbox.SendResult{ID: id, Status: outbox.Sent}
 			}))
@@ -122,14 +122,14 @@ func TestWritesOfARelayAndADeadlock(t *testing.T) {
 
 // deadlock makes write a deadlock's victim, and fails the test unless write succeeds all the same. Another transaction has written the
 // most, so the server rolls back write. It holds the later of two rows that write needs, and then wants the earlier.
-func (db *database) deadlock(t *testing.T, table, key string, earlier, later any, write func() error) {
+func (db *database) deadlock(t *testing.T, table, key, column string, earlier, later any, write func() error) {
 	t.Helper()
 	db.notOnTiDB(t, "victim of that kind: it rolls back the transaction that closes the circle")
-	tx := db.begun(t, fmt.Sprintf("UPDATE %s SET next_at = next_at + 1 WHERE %s > '%s'", table, key, later),
+	tx := db.begun(t, fmt.Sprintf("UPDATE %s SET %[2]s = %[2]s + 1 WHERE %[3]s > '%[4]s'", table, column, key, later),
 		fmt.Sprintf("SELECT * FROM %s WHERE %s = '%s' FOR UPDATE", table, key, later))
 	ended := begin(write)
 	db.waiting(t)
-	must(t, errorOf(tx.Exec(fmt.Sprintf("UPDATE %s SET next_at = next_at + 1 WHERE %s = '%s'", table, key, earlier))))
+	must(t, errorOf(tx.Exec(fmt.Sprintf("UPDATE %s SET %[2]s = %[2]s + 1 WHERE %[3]s = '%[4]s'", table, column, key, earlier))))
 	must(t, tx.Rollback())
 	must(t, testkit.Await(t, "the write of "+table, ended))
 }

@@ -18,7 +18,7 @@ type Retention struct {
 	Audit    time.Duration
 }
 
-// How long other rows are kept. A notification expires by its next_at, the answer to an Idempotency-Key by its expires_at. Drivers
+// How long other rows are kept. A notification expires by its due_at, the answer to an Idempotency-Key by its expires_at. Drivers
 // are kept until they are erased.
 const (
 	keepQuarantined = 7 * 24 * time.Hour // an app in use registers its token again when it starts
@@ -115,11 +115,11 @@ func (s *Store) expiryRules(now time.Time) []expiryRule {
 		rule("events", "id", "dispatch_id = '' AND at < ?", "id", ago(keepDone)), // see Store.settle
 		// One rule for each state: a condition "state <> 0" would not use the index. Who was sent an offer hears of its end, also if that
 		// was put off: so the offer stays until then.
-		rule("notifications", "id", "state = ? AND next_at <= ? AND NOT (type IN "+offerTypes+" AND created_at > ? AND EXISTS"+
+		rule("notifications", "id", "state = ? AND priority = 0 AND due_at <= ? AND NOT (type IN "+offerTypes+" AND created_at > ? AND EXISTS"+
 			" (SELECT 1 FROM dispatches d WHERE d.id = notifications.dispatch_id AND d.round = notifications.round AND d.expires_at > ?))",
-			"next_at", stateDone, micros(now), ago(keepSent), ago(keepDone)),
-		rule("notifications", "id", "state = ? AND next_at <= ?", "next_at", stateDead, micros(now)),
-		rule("notifications", "id", "state = ? AND next_at <= ?", "next_at", stateDropped, micros(now)),
+			"due_at", stateDone, micros(now), ago(keepSent), ago(keepDone)),
+		rule("notifications", "id", "state = ? AND priority = 0 AND due_at <= ?", "due_at", stateDead, micros(now)),
+		rule("notifications", "id", "state = ? AND priority = 0 AND due_at <= ?", "due_at", stateDropped, micros(now)),
 	}
 	// Audit entries are found by their identifiers, which begin with the time. Taps and offers are found by their dispatch's and then
 	// checked, as an old offer may have been tapped, seen or declined recently.

@@ -32,12 +32,12 @@ func (db *database) fill(t *testing.T, n int) {
 	t.Helper()
 	past, future := micros(time.Now().Add(-time.Minute)), micros(time.Now().Add(time.Hour))
 	for i := range n {
-		db.notification(t, "dsp_1", func(r *notificationRow) { r.State, r.NextAt = 1+i%3, past })
+		db.notification(t, "dsp_1", func(r *notificationRow) { r.State, r.DueAt = 1+i%3, past })
 	}
 	for state := range 4 {
-		db.notification(t, "dsp_1", func(r *notificationRow) { r.State, r.NextAt = state, future })
+		db.notification(t, "dsp_1", func(r *notificationRow) { r.State, r.DueAt = state, future })
 	}
-	db.notification(t, "dsp_1", func(r *notificationRow) { r.State, r.NextAt = statePending, past })
+	db.notification(t, "dsp_1", func(r *notificationRow) { r.State, r.DueAt = statePending, past })
 }
 
 // aged writes into each table rows of a time, of which those are found that what names.
@@ -232,7 +232,7 @@ func (db *database) past(t testing.TB, status dispatch.Status, at time.Time, v d
 	db.exec(t, "INSERT INTO offers (dispatch_id, round, driver_id, seen_at) VALUES (?, ?, ?, ?)"+strings.Repeat(", (?, ?, ?, ?)", n-1), offers...)
 	d := dispatch.Dispatch{ID: id, Round: 1, Window: dispatch.Window{ExpiresAt: now.Add(time.Hour)}}
 	db.notifications(t, d, n, func(i int, r *notificationRow) {
-		r.DeviceID, r.DriverID, r.State, r.NextAt = dispatch.NewDeviceID(now), dispatch.NewDriverID(now), i%4, micros(now.Add(time.Hour))
+		r.DeviceID, r.DriverID, r.State, r.DueAt = dispatch.NewDeviceID(now), dispatch.NewDriverID(now), i%4, micros(now.Add(time.Hour))
 	})
 	return id
 }
@@ -411,7 +411,7 @@ func TestOfferWithoutAnEnd(t *testing.T) {
 		id := db.leased(t, o, 1)[0]
 		db.exec(t, "UPDATE notifications SET expires_at = ?", micros(never))
 		o.mustRecord(t, outbox.SendResult{Status: outbox.Sent}, id)
-		db.mustBeAbout(t, "next_at", db.stored(t, id).NextAt, 92*day)
+		db.mustBeAbout(t, "next_at", db.stored(t, id).DueAt, 92*day)
 	})
 }
 
@@ -428,7 +428,7 @@ func TestSentOffersAreKeptThroughAnExtension(t *testing.T) {
 		d = db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 			return d.Extend(1, now.Add(3*day), "key_1", now)
 		})
-		due := func() { db.exec(t, "UPDATE notifications SET next_at = 1") } // long after the first end
+		due := func() { db.exec(t, "UPDATE notifications SET due_at = 1") } // long after the first end
 		due()
 		db.exec(t, "UPDATE notifications SET type = 'dispatch.accepted' WHERE id = ?", ids[2]) // no offer
 		db.mustPrune(t, 1)

@@ -150,8 +150,8 @@ func TestSubscribersArePushedByTopic(t *testing.T) {
 		ids := idsOf(devices)
 		must(t, o.RecordMembers(t.Context(), topic, ids[:4], ids[4:5])) // the fifth is refused
 		testkit.Equal(t, "the devices to be subscribed", ids[5:], members(t, o, topic, 100))
-		db.exec(t, "UPDATE devices SET push_token = 'new' WHERE id = ?", ids[3])                                                                     // the topic no longer reaches this device
-		db.exec(t, "UPDATE notifications SET state = 0, claim = 'ins_b', next_at = ? WHERE device_id = ?", micros(db.now(t).Add(time.Hour)), ids[2]) // its offer is under way
+		db.exec(t, "UPDATE devices SET push_token = 'new' WHERE id = ?", ids[3])                                                                    // the topic no longer reaches this device
+		db.exec(t, "UPDATE notifications SET state = 0, claim = 'ins_b', due_at = ? WHERE device_id = ?", micros(db.now(t).Add(time.Hour)), ids[2]) // its offer is under way
 		winner := slices.IndexFunc(devices, func(v dispatch.Device) bool { return v.ID == ids[0] })
 		db.mustAccept(t, d.ID, devices[winner].Driver)
 		told := o.mustExpand(t, db, dispatch.EventAccepted, 2)
@@ -170,7 +170,7 @@ func TestSubscribersArePushedByTopic(t *testing.T) {
 		if len(told.Pushes) != 2 || told.Pushes[1].Topic != topic.Name || told.Pushes[1].Device != (dispatch.Device{}) {
 			t.Errorf("taken: %+v", told.Pushes)
 		}
-		db.exec(t, "UPDATE notifications SET next_at = 1, claim = '' WHERE state = 0")
+		db.exec(t, "UPDATE notifications SET due_at = 1, claim = '' WHERE state = 0")
 		pushes, _, err := o.LeaseNotifications(t.Context(), 100)
 		if i := slices.IndexFunc(pushes, func(p outbox.Push) bool { return p.Topic != "" }); err != nil || i < 0 || pushes[i].Topic != topic.Name {
 			t.Errorf("leased %+v, %v", pushes, err)

@@ -80,7 +80,7 @@ func TestConcurrentExpansionsKeepTheOrder(t *testing.T) {
 				if i == 1 {
 					return in.relay.CompleteEvents(t.Context(), events[i:i+1])
 				}
-				return errorOf(in.relay.Expand(t.Context(), events[i], 0))
+				return errorOf(in.relay.expandFully(t.Context(), events[i], 0))
 			})
 			all.Wait()
 			r.mustHaveGot(t, to, d.ID, events)
@@ -225,7 +225,7 @@ func TestTwoInstancesDeliverAll(t *testing.T) {
 		mustAll(t, workers, func(k int) error {
 			in := []*courier{a, b}[k%2]
 			for i := k; i < len(events); i += workers {
-				if err := errorOf(in.relay.Expand(t.Context(), events[i], 0)); err != nil {
+				if err := errorOf(in.relay.expandFully(t.Context(), events[i], 0)); err != nil {
 					return fmt.Errorf("%s: %w", events[i], err)
 				}
 			}

@@ -80,7 +80,7 @@ func (db *database) eventsOf(t testing.TB, id dispatch.ID) []dispatch.EventID {
 func (in *courier) expanded(t testing.TB, events ...dispatch.EventID) {
 	t.Helper()
 	for _, e := range events {
-		must(t, errorOf(in.relay.Expand(t.Context(), e, 0)))
+		must(t, errorOf(in.relay.expandFully(t.Context(), e, 0)))
 	}
 }
 
@@ -175,14 +175,14 @@ func TestDeliveriesOfOwnEventsOnly(t *testing.T) {
 		must(t, in.relay.CompleteEvents(t.Context(), events))
 		db.mustCount(t, 2, "webhook_deliveries WHERE webhook_id = ?", to)
 		db.mustCount(t, 1, "events WHERE next_at IS NOT NULL")
-		mustBeError(t, "the expansion", errorOf(in.relay.Expand(t.Context(), events[1], 0)), dispatch.ErrNotLeased)
+		mustBeError(t, "the expansion", errorOf(in.relay.expandFully(t.Context(), events[1], 0)), dispatch.ErrNotLeased)
 		db.mustCount(t, 2, "webhook_deliveries WHERE webhook_id = ?", to)
 		// An event and its deliveries are completed together or not at all.
 		db.exec(t, "UPDATE events SET claim = 'ins_a', next_at = 1")
 		db.exec(t, "DELETE FROM webhook_deliveries")
 		db.without(t, "webhook_deliveries", func() {
 			mustBeError(t, "a completion", in.relay.CompleteEvents(t.Context(), events), dispatch.ErrUnavailable)
-			mustBeError(t, "an expansion", errorOf(in.relay.Expand(t.Context(), events[0], 0)), dispatch.ErrUnavailable)
+			mustBeError(t, "an expansion", errorOf(in.relay.expandFully(t.Context(), events[0], 0)), dispatch.ErrUnavailable)
 		})
 		db.mustCount(t, 3, "events WHERE next_at IS NOT NULL")
 	})

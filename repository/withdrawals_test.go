@@ -122,13 +122,13 @@ func TestReopenedIsPushedLater(t *testing.T) {
 			t.Errorf("%+v is pushed %s after the first withdrawal, want 20 s", second, wait)
 		}
 		testkit.Equal(t, "the lease of the second", eventLease{"", micros(second.PushAt)}, db.leaseOf(t, second.ID))
-		mustBeError(t, "announced at once", errorOf(teller.as("ins_a").Expand(t.Context(), second.ID, 10)), dispatch.ErrNotLeased)
+		mustBeError(t, "announced at once", errorOf(teller.as("ins_a").expandFully(t.Context(), second.ID, 10)), dispatch.ErrNotLeased)
 		db.exec(t, "UPDATE events SET next_at = next_at - ? WHERE id = ?", (20 * time.Second).Microseconds(), second.ID)
 		other := db.as("ins_b")
 		if leased := other.mustLeaseEvents(t, 10, 1); leased[0] != second.ID {
 			t.Fatalf("when the time has come, %s was leased", leased[0])
 		}
-		if told, err := other.Expand(t.Context(), second.ID, 10); err != nil || told.Dropped != 0 {
+		if told, err := other.expandFully(t.Context(), second.ID, 10); err != nil || told.Dropped != 0 {
 			t.Errorf("%+v, %v", told, err)
 		}
 	})
@@ -151,7 +151,7 @@ func TestPushedLaterIsOvertaken(t *testing.T) {
 		leased, err := o.LeaseEvents(t.Context(), 100)
 		must(t, err)
 		for _, id := range leased {
-			must(t, errorOf(o.Expand(t.Context(), id, 0)))
+			must(t, errorOf(o.expandFully(t.Context(), id, 0)))
 		}
 		db.mustCount(t, 0, "notifications WHERE type = 'dispatch.reopened'")
 	})

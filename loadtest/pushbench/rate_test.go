@@ -37,7 +37,7 @@ func BenchmarkPushRate(b *testing.B) {
 	due := func() int { return books.Count("notifications WHERE state=0") }
 	testkit.Eventually(b, "all are written", func() bool { return due() == phones*dispatches })
 	nowhere.Kill()
-	if _, err := books.DB.Exec("UPDATE notifications SET claim='', next_at=? WHERE state=0", time.Now().UnixMicro()); err != nil {
+	if _, err := books.DB.Exec("UPDATE notifications SET claim='', due_at=? WHERE state=0", time.Now().UnixMicro()); err != nil {
 		b.Fatal(err)
 	}
 

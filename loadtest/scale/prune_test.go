@@ -171,10 +171,10 @@ func (p *pruning) fillPhones(n int) {
 		}
 		inner := fmt.Sprintf(" FROM (SELECT n, seq k, %d + n at", ended)
 		for _, statement := range []string{
-			`INSERT INTO notifications (id, event_id, device_id, topic, driver_id, dispatch_id, round, type, silent, state, next_at, claim, attempts, result,
-				reason, at, expires_at, created_at, sent_at, turn) SELECT ` + named("ntf_", "n * 100 + k") + ", CONCAT('evt_', LPAD(n, 25, '0'), k DIV 30), " +
+			`INSERT INTO notifications (id, event_id, device_id, topic, driver_id, dispatch_id, round, type, silent, state, priority, due_at, claim,
+				attempts, result, reason, at, expires_at, created_at, sent_at) SELECT ` + named("ntf_", "n * 100 + k") + ", CONCAT('evt_', LPAD(n, 25, '0'), k DIV 30), " +
 				named("dev_", driver) + ", '', " + named("drv_", driver) + ", " + named("dsp_", "n") + `, 1, IF(k < 30, 'dispatch.opened', 'dispatch.taken'), k >= 30, 1,
-				at + 173400000000 + k, '', 1, 'SENT', '', at, at + 600000000, at, at + 200000, 0` + inner + of(62),
+				0, at + 173400000000 + k, '', 1, 'SENT', '', at, at + 600000000, at, at + 200000` + inner + of(62),
 			"INSERT INTO offers (dispatch_id, round, driver_id, seen_at) SELECT " + named("dsp_", "n") + ", 1, " + named("drv_", driver) + ", at + 2000000" + inner + of(29),
 			"INSERT INTO taps (dispatch_id, round, driver_id, result, id, at, last_at, count, instance, app_version) SELECT " + named("dsp_", "n") + ", 1, " +
 				named("drv_", driver) + ", 'ALREADY_TAKEN', " + named("att_", "n * 100 + k") + ", at, at, 1, 'ins_1', ''" + inner + of(7),

@@ -1,6 +1,6 @@
--- Pushes: one event to one device or topic. A creation writes the first, and the relay the others when it expands their event; it
--- leases them and notes the result. next_at is when a push is due, the end of its lease, or, once it is done, when it is deleted. turn
--- is the place in the queue of one that nobody leases: next_at begins with it. claim names the relay that leases it, '' if none does.
+-- Pushes: one event to one device or topic. The relay writes them when it expands the event, leases them and notes the result.
+-- priority is 1 for offers, 2 for pushes about a driver's own job, 3 for the ends of offers, 0 once the push is done. due_at is when it
+-- is to be sent, the end of its lease, or, once it is done, when it is deleted. claim names the relay that leases it, '' if none does.
 -- +goose Up
 CREATE TABLE IF NOT EXISTS notifications (
   id          VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -13,7 +13,8 @@ CREATE TABLE IF NOT EXISTS notifications (
   type        VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   silent      BOOLEAN NOT NULL,
   state       TINYINT NOT NULL,
-  next_at     BIGINT NOT NULL,
+  priority    TINYINT NOT NULL,
+  due_at      BIGINT NOT NULL,
   claim       VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   attempts    INT NOT NULL,
   result      VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -22,10 +23,9 @@ CREATE TABLE IF NOT EXISTS notifications (
   expires_at  BIGINT NOT NULL,
   created_at  BIGINT NOT NULL,
   sent_at     BIGINT NULL,
-  turn        BIGINT NOT NULL DEFAULT 0,
   PRIMARY KEY (id),
   UNIQUE KEY uq_notifications_event (event_id, device_id),
-  KEY ix_notifications_due (state, next_at, id),
+  KEY ix_notifications_due (state, priority, due_at, id),
   KEY ix_notifications_dispatch (dispatch_id, created_at, id),
   KEY ix_notifications_driver (dispatch_id, round, driver_id)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

@@ -1,4 +1,5 @@
--- How far the expansion of an event with a large audience is. The relay writes it. An event that is expanded at once has no row.
+-- How far the expansion of an event with a large audience is. The relay writes it. An event that is expanded at
+-- once has no row. due_at is when the event's next notification is due at the earliest.
 -- +goose Up
 CREATE TABLE IF NOT EXISTS expansions (
   event_id   TEXT NOT NULL,
@@ -7,8 +8,7 @@ CREATE TABLE IF NOT EXISTS expansions (
   start      TEXT NOT NULL,
   position   TEXT NOT NULL,
   large      INTEGER NOT NULL,
-  offer_turn INTEGER NOT NULL,
-  end_turn   INTEGER NOT NULL,
+  due_at     INTEGER NOT NULL,
   PRIMARY KEY (event_id)
 ) STRICT, WITHOUT ROWID;
 

@@ -1,6 +1,6 @@
--- Pushes: one event to one device or topic. A creation writes the first, and the relay the others when it expands their event; it
--- leases them and notes the result. next_at is when a push is due, the end of its lease, or, once it is done, when it is deleted. turn
--- is the place in the queue of one that nobody leases: next_at begins with it. claim names the relay that leases it, '' if none does.
+-- Pushes: one event to one device or topic. The relay writes them when it expands the event, leases them and notes the result.
+-- priority is 1 for offers, 2 for pushes about a driver's own job, 3 for the ends of offers, 0 once the push is done. due_at is when it
+-- is to be sent, the end of its lease, or, once it is done, when it is deleted. claim names the relay that leases it, '' if none does.
 -- +goose Up
 CREATE TABLE IF NOT EXISTS notifications (
   id          TEXT NOT NULL,
@@ -13,7 +13,8 @@ CREATE TABLE IF NOT EXISTS notifications (
   type        TEXT NOT NULL,
   silent      INTEGER NOT NULL,
   state       INTEGER NOT NULL,
-  next_at     INTEGER NOT NULL,
+  priority    INTEGER NOT NULL,
+  due_at      INTEGER NOT NULL,
   claim       TEXT NOT NULL,
   attempts    INTEGER NOT NULL,
   result      TEXT NOT NULL,
@@ -22,11 +23,10 @@ CREATE TABLE IF NOT EXISTS notifications (
   expires_at  INTEGER NOT NULL,
   created_at  INTEGER NOT NULL,
   sent_at     INTEGER NULL,
-  turn        INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (id),
   UNIQUE (event_id, device_id)
 ) STRICT;
-CREATE INDEX IF NOT EXISTS ix_notifications_due ON notifications (state, next_at, id);
+CREATE INDEX IF NOT EXISTS ix_notifications_due ON notifications (state, priority, due_at, id);
 CREATE INDEX IF NOT EXISTS ix_notifications_dispatch ON notifications (dispatch_id, created_at, id);
 CREATE INDEX IF NOT EXISTS ix_notifications_driver ON notifications (dispatch_id, round, driver_id);
 

@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -10,75 +11,41 @@ import (
 	"firsttap/testkit"
 )
 
-// inLanes writes n notifications in each lane that are due: those of LaneRetry as if they had been sent in vain.
-func (db *database) inLanes(t testing.TB, d dispatch.Dispatch, n int) {
+// ofEachPriority writes n due notifications of each priority.
+func (db *database) ofEachPriority(t testing.TB, n int) {
 	t.Helper()
-	devices := db.equipped(t, n)
-	for l, kind := range map[outbox.Lane]dispatch.EventType{
-		outbox.LaneClaimant: dispatch.EventCanceled, outbox.LaneRetry: dispatch.EventUpdated,
-		outbox.LaneOffer: dispatch.EventOpened, outbox.LaneOfferEnd: dispatch.EventCanceled,
+	d, devices := db.add(t, nil), toDevices(db.equipped(t, n))
+	for _, kind := range []dispatch.Delivery{
+		{Type: dispatch.EventOpened}, {Type: dispatch.EventCanceled}, {Type: dispatch.EventCanceled, Silent: true},
 	} {
 		db.notifications(t, d, n, func(i int, row *notificationRow) {
-			toDevices(devices)(i, row)
-			row.Type, row.Silent = kind, l == outbox.LaneOfferEnd
-			from, _ := laneRange(outbox.LaneOf(kind, row.Silent))
-			if row.Turn = from + 1 + int64(i); l != outbox.LaneRetry {
-				row.NextAt = row.Turn
-			}
+			devices(i, row)
+			row.Type, row.Silent = kind.Type, kind.Silent
 		})
 	}
 }
 
-func laneOf(p outbox.Push) outbox.Lane {
-	if p.Type == dispatch.EventUpdated {
-		return outbox.LaneRetry
-	}
-	return outbox.LaneOf(p.Type, p.Silent)
-}
-
-func TestEachLaneHasItsShare(t *testing.T) {
+// Of what is leased offers have most, and each lower priority a tenth. What a priority does not need is the others'.
+func TestEachPriorityHasItsShare(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		d := db.add(t, nil)
-		db.inLanes(t, d, 20)
+		db.ofEachPriority(t, 20)
 		o := db.as("ins_a")
-		lease := func(limit int) (of [outbox.LaneCount]int) {
-			pushes, dropped, err := o.LeaseNotifications(t.Context(), limit)
-			if err != nil || len(dropped) != 0 {
-				t.Fatalf("%v, %v", dropped, err)
-			}
+		for i, want := range [][3]int{{8, 1, 1}, {12, 6, 2}, {0, 13, 7}, {0, 0, 10}, {}} {
+			pushes, _, err := o.LeaseNotifications(t.Context(), []int{10, 20, 20, 20, 20}[i])
+			must(t, err)
+			var got [3]int
 			for _, p := range pushes {
-				of[laneOf(p)]++
+				got[outbox.PriorityOf(p.Type, p.Silent)-outbox.PriorityOffer]++
 			}
-			return of
-		}
-		if of := lease(10); of != [...]int{4, 2, 3, 1} {
-			t.Errorf("of ten: %v", of)
-		}
-		var of [outbox.LaneCount]int
-		for range 10 { // however few there is room for
-			for l, n := range lease(1) {
-				of[l] += n
-			}
-		}
-		if of != [...]int{4, 2, 3, 1} {
-			t.Errorf("of ten, one after the other: %v", of)
-		}
-		if of := lease(50); of != [...]int{12, 16, 14, 8} { // the share of those that end is the others'
-			t.Errorf("of fifty, where two lanes end: %v", of)
-		}
-		if of := lease(50); of[0]+of[1]+of[2]+of[3] != 10 {
-			t.Errorf("of the rest: %v", of)
-		}
-		if of := lease(50); of != [outbox.LaneCount]int{} {
-			t.Errorf("of nothing: %v", of)
+			testkit.Equal(t, fmt.Sprintf("offers, pushes about a job and ends of offers in lease %d", i), want, got)
 		}
 	})
 }
 
-// Of all lanes at once, no two processes lease the same.
-func TestLanesAreLeasedOnce(t *testing.T) {
+// Of all priorities at once, no two processes lease the same.
+func TestPrioritiesAreLeasedOnce(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		db.inLanes(t, db.add(t, nil), 100)
+		db.ofEachPriority(t, 100)
 		var ids []dispatch.NotificationID
 		must(t, db.general.Raw("SELECT id FROM notifications").Scan(&ids).Error)
 		drain(t, db.instances(t, 6), ids, func(o *Outbox) ([]dispatch.NotificationID, error) {
@@ -88,8 +55,8 @@ func TestLanesAreLeasedOnce(t *testing.T) {
 	})
 }
 
-// A small event waits for 64 or so of a large one, and not for all of it.
-func TestEventsTakeTurns(t *testing.T) {
+// A small event waits for 64 or so of a large one, and not for all of it, also where the large one has waited for long.
+func TestASmallEventPassesALargeOne(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		const large, small = 200, 3 // written in one part each
 		for _, first := range db.equipped(t, large/2) {
@@ -98,7 +65,8 @@ func TestEventsTakeTurns(t *testing.T) {
 		db.add(t, nil)
 		o := db.as("ins_a")
 		crowd := o.mustExpand(t, db, dispatch.EventCreated, 0).Event.ID
-		o.mustLease(t, perTurn+6, perTurn+6)
+		db.exec(t, "UPDATE notifications SET due_at = due_at - 60000000")
+		o.mustLease(t, dueBatch+6, dueBatch+6)
 		db.exec(t, "UPDATE devices SET quarantined_at = 1 WHERE id NOT IN (SELECT id FROM (SELECT id FROM devices ORDER BY id LIMIT 3) few)")
 		db.add(t, nil)
 		few := o.mustExpand(t, db, dispatch.EventCreated, 1)
@@ -107,59 +75,40 @@ func TestEventsTakeTurns(t *testing.T) {
 		}
 		db.exec(t, "UPDATE devices SET quarantined_at = NULL")
 		of := map[dispatch.EventID]int{}
-		for _, p := range o.mustLease(t, 2*perTurn-6+small-1, 2*perTurn-6+small-1) {
+		for _, p := range o.mustLease(t, 2*dueBatch-6+small-1, 2*dueBatch-6+small-1) {
 			of[p.Event]++
 		}
-		if of[few.Event.ID] != small-1 || of[crowd] != 2*perTurn-6 {
+		if of[few.Event.ID] != small-1 || of[crowd] != 2*dueBatch-6 {
 			t.Errorf("%d of the small event, %d of the large one", of[few.Event.ID], of[crowd])
 		}
 	})
 }
 
-// A returned push keeps its turn.
-func TestReturnedPushKeepsItsTurn(t *testing.T) {
+// A push that is released unsent is due at once, before those that were written later.
+func TestReleasedPushIsDueAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		d := db.add(t, nil)
-		db.inLanes(t, d, 2)
+		db.ofEachPriority(t, 2)
 		o := db.as("ins_a")
-		pushes := o.mustLease(t, 10, 8)
+		pushes := o.mustLease(t, 10, 6)
 		o.mustRecord(t, outbox.SendResult{Status: outbox.Pending}, pushIDs(pushes)...)
 		for _, p := range pushes {
 			row := db.stored(t, p.ID)
-			if row.NextAt != row.Turn {
-				t.Errorf("its turn is %d, next_at %d", row.Turn, row.NextAt)
-			}
-			if n := row.notification(); n.NextAt == nil || n.NextAt.Before(n.CreatedAt) {
-				t.Errorf("made at %v, due at %v", n.CreatedAt, n.NextAt)
-			}
+			testkit.Equal(t, "when it is due", row.CreatedAt, row.DueAt)
 		}
-		o.mustLease(t, 10, 8)
+		o.mustLease(t, 10, 6)
 	})
 }
 
-// How long something has been due counts from when it was written, unless it has been leased since.
-func TestBacklogOfTurns(t *testing.T) {
+// How long something has been due counts from when it was written, although it may be due before others that waited then.
+func TestBacklogIsNoOlderThanItsPushes(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		d := db.add(t, nil)
-		o := db.as("ins_a")
-		hour := db.now(t).Add(-time.Hour)
-		for _, tt := range []struct {
-			edit   func(*notificationRow)
-			oldest time.Duration
-		}{
-			{func(n *notificationRow) { n.Turn, n.NextAt = 1, 1 }, 0},
-			{func(n *notificationRow) {
-				n.ID, n.NextAt = dispatch.NewNotificationID(hour), micros(hour.Add(50*time.Minute))
-			}, 10 * time.Minute},
-			{func(n *notificationRow) { n.ID, n.Turn, n.NextAt = dispatch.NewNotificationID(hour), 2, 2 }, time.Hour},
-		} {
-			before, _, err := o.Backlog(t.Context())
-			must(t, err)
-			db.notifications(t, d, 1, func(_ int, n *notificationRow) { tt.edit(n) })
-			due, oldest, err := o.Backlog(t.Context())
-			if err != nil || due != before+1 || !near(time.Now().Add(-oldest), time.Now().Add(-tt.oldest)) {
-				t.Errorf("%d are due, the oldest for %v, %v; want %d, %v", due, oldest, err, before+1, tt.oldest)
-			}
+		minute := db.now(t).Add(-time.Minute)
+		db.notifications(t, db.add(t, nil), 1, func(_ int, n *notificationRow) {
+			n.ID, n.DueAt = dispatch.NewNotificationID(minute), micros(minute.Add(-time.Hour))
+		})
+		due, oldest, err := db.as("ins_a").Backlog(t.Context())
+		if err != nil || due != 1 || !near(time.Now().Add(-oldest), time.Now().Add(-time.Minute)) {
+			t.Errorf("%d are due, the oldest for %v, %v", due, oldest, err)
 		}
 	})
 }
@@ -176,29 +125,22 @@ func TestAPartAtATime(t *testing.T) {
 		a, b := db.as("ins_a", parts(10), large), db.as("ins_b", parts(10), large)
 		event := db.lend(t, "ins_a", dispatch.EventCreated)
 		for i, take := range []int{3, 0} {
-			told, err := a.Expand(t.Context(), event, take)
+			told, err := a.expandFully(t.Context(), event, take)
 			if err != nil || !told.More || len(told.Pushes) != take || told.Unleased != 10-take {
 				t.Fatalf("part %d: %+v, %v", i, told, err)
 			}
 			if lease := db.leaseOf(t, event); lease.Claim != "ins_a" || lease.NextAt < micros(db.now(t)) {
 				t.Errorf("after part %d the event has the lease %+v", i, lease)
 			}
-			mustBeError(t, "another instance expands it", errorOf(b.Expand(t.Context(), event, 10)), dispatch.ErrNotLeased)
+			mustBeError(t, "another instance expands it", errorOf(b.expandFully(t.Context(), event, 10)), dispatch.ErrNotLeased)
 		}
 		db.exec(t, "UPDATE events SET next_at = 1") // a dies
 		b.mustLeaseEvents(t, 10, 1)
-		if told, err := b.Expand(t.Context(), event, 0); err != nil || told.More || told.Unleased != phones-20 {
+		if told, err := b.expandFully(t.Context(), event, 0); err != nil || told.More || told.Unleased != phones-20 {
 			t.Errorf("the last part: %+v, %v", told, err)
 		}
 		testkit.Equal(t, "the event's lease after the last part", eventLease{}, db.leaseOf(t, event))
-		rows := db.toldOf(t, event)
-		turns := map[int64]int{}
-		for _, n := range rows {
-			turns[n.Turn]++
-		}
-		if len(rows) != phones || len(turns) != 3 {
-			t.Errorf("%d devices get a push, in the turns %v", len(rows), turns)
-		}
+		testkit.Equal(t, "devices that get a push", phones, len(db.toldOf(t, event)))
 		db.mustCount(t, phones, "topic_members")
 	})
 }
@@ -210,18 +152,18 @@ func TestAPartThatComesTooLate(t *testing.T) {
 		d := db.add(t, nil)
 		o := db.as("ins_a", parts(10))
 		event := db.lend(t, "ins_a", dispatch.EventCreated)
-		if told, err := o.Expand(t.Context(), event, 3); err != nil || !told.More || len(told.Pushes) != 3 {
+		if told, err := o.expandFully(t.Context(), event, 3); err != nil || !told.More || len(told.Pushes) != 3 {
 			t.Fatalf("%+v, %v", told, err)
 		}
 		db.mustAccept(t, d.ID, devices[0].Driver)
-		if told, err := o.Expand(t.Context(), event, 3); err != nil || told.More || told.Dropped != 1 || len(told.Pushes)+told.Unleased != 0 {
+		if told, err := o.expandFully(t.Context(), event, 3); err != nil || told.More || told.Dropped != 1 || len(told.Pushes)+told.Unleased != 0 {
 			t.Errorf("%+v, %v", told, err)
 		}
 		taken := db.lend(t, "ins_a", dispatch.EventAccepted)
 		o = db.as("ins_a", parts(2))
 		dropped, pushed := 0, 0
 		for i, more := 0, true; more; i++ { // 7 are due: 2, 2, 2, 1; then come the 10 who have an offer, two in a part
-			told, err := o.Expand(t.Context(), taken, 10)
+			told, err := o.expandFully(t.Context(), taken, 10)
 			if more = told.More; err != nil || i >= 10 {
 				t.Fatalf("part %d: %+v, %v", i, told, err)
 			}
@@ -253,7 +195,7 @@ func TestManyOffersAreDroppedInParts(t *testing.T) {
 	event := db.lend(t, "ins_a", dispatch.EventAccepted)
 	dropped := 0
 	for more := true; more; {
-		told, err := o.Expand(t.Context(), event, 10)
+		told, err := o.expandFully(t.Context(), event, 10)
 		must(t, err)
 		if told.Dropped > part {
 			t.Errorf("%d are dropped in one transaction", told.Dropped)

@@ -28,67 +28,44 @@ func some(event string, kind dispatch.EventType, silent bool, n int) []outbox.Pu
 }
 
 // leave removes n pushes and returns their names.
-func (l *lanes) leave(n int) (ids []string) {
+func (r *ready) leave(n int) (ids []string) {
 	for range n {
-		ids = append(ids, string(l.next().ID))
+		ids = append(ids, string(r.next().ID))
 	}
 	return ids
 }
 
-func TestEventsTakeTurns(t *testing.T) {
-	l := newLanes()
-	if !l.empty() || l.next() != nil {
+// What an expansion has leased and what was leased from the backlog take turns; each queue is in order.
+func TestCommittedPushesPassABacklog(t *testing.T) {
+	r := newReady()
+	if !r.empty() || r.next() != nil {
 		t.Error("nothing waits, and something comes")
 	}
-	l.add(some("a", dispatch.EventOpened, false, 4))
-	l.add(nil)
-	if got := l.leave(1); !slices.Equal(got, []string{"a0"}) {
-		t.Error(got)
-	}
-	l.add(some("b", dispatch.EventReopened, false, 2))
-	l.add(some("c", dispatch.EventUpdated, false, 1))
-	got := l.leave(3)
-	slices.Sort(got)
-	if !slices.Equal(got, []string{"a1", "b0", "c0"}) {
-		t.Errorf("of three events one each should come, not %v", got)
-	}
-	l.add(some("b", dispatch.EventReopened, false, 1))
-	got = l.leave(5 - 1)
-	if slices.Index(got, "a2") > 1 || slices.Index(got, "b1") > 1 || !slices.Contains(got, "a3") || !l.empty() {
+	r.add(fromBacklog, some("old", dispatch.EventOpened, false, 4))
+	r.add(fromExpansion, some("new", dispatch.EventAccepted, false, 2))
+	r.add(fromBacklog, nil)
+	got := r.leave(6)
+	late := slices.Index(got, "new1") > 3
+	old := slices.DeleteFunc(got, func(id string) bool { return id[:3] == "new" })
+	if late || !slices.Equal(old, []string{"old0", "old1", "old2", "old3"}) || !r.empty() {
 		t.Errorf("they come as %v", got)
-	}
-	testkit.Equal(t, "known events that are done", 0, len(l.rings[outbox.LaneOffer].byEvent))
-}
-
-func TestLanesHaveTheirShares(t *testing.T) {
-	l := newLanes()
-	l.add(some("over", dispatch.EventTaken, true, 100))
-	l.add(some("offer", dispatch.EventOpened, false, 100))
-	l.add(some("own", dispatch.EventAccepted, false, 100))
-	l.add(some("canceled", dispatch.EventCanceled, false, 100))
-	of := map[string]int{}
-	for range 80 {
-		of[string(l.next().Event)]++
-	}
-	if of["own"] != 20 || of["canceled"] != 20 || of["offer"] != 30 || of["over"] != 10 {
-		t.Errorf("of 80: %v", of)
 	}
 }
 
 func TestRemovedPushesAreNotSent(t *testing.T) {
-	l := newLanes()
-	l.add(some("a", dispatch.EventOpened, false, 3))
-	l.add(some("b", dispatch.EventTaken, true, 2))
-	l.add(some("c", dispatch.EventAccepted, false, 1))
-	gone := l.remove(func(p *outbox.Push) bool { return p.ID == "a1" || p.Event == "b" })
+	r := newReady()
+	r.add(fromBacklog, some("a", dispatch.EventOpened, false, 3))
+	r.add(fromExpansion, some("b", dispatch.EventTaken, true, 2))
+	r.add(fromExpansion, some("c", dispatch.EventAccepted, false, 1))
+	gone := r.remove(func(p *outbox.Push) bool { return p.ID == "a1" || p.Event == "b" })
 	testkit.Equal(t, "removed pushes", 3, len(gone))
-	got := l.leave(3)
+	got := r.leave(3)
 	slices.Sort(got)
-	if !slices.Equal(got, []string{"a0", "a2", "c0"}) || !l.empty() {
+	if !slices.Equal(got, []string{"a0", "a2", "c0"}) || !r.empty() {
 		t.Errorf("%v are left", got)
 	}
-	l.add(some("b", dispatch.EventTaken, true, 1))
-	if got := l.remove(anyPush); len(got) != 1 || !l.empty() || l.next() != nil {
+	r.add(fromBacklog, some("b", dispatch.EventTaken, true, 1))
+	if got := r.remove(anyPush); len(got) != 1 || !r.empty() || r.next() != nil {
 		t.Errorf("%v of all", got)
 	}
 }
@@ -120,7 +97,7 @@ func TestSendFindsNothing(t *testing.T) {
 		}
 		p := some("a", dispatch.EventOpened, false, 1)
 		p[0].ReadAt, p[0].LeasedUntil = time.Now(), time.Now().Add(time.Hour)
-		r.ready.add(p)
+		r.ready.add(fromBacklog, p)
 		r.releaseAll(anyPush, 0)
 	}
 	stop()
