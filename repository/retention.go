@@ -34,10 +34,10 @@ const (
 // deletedAtOnce bounds the rows that one transaction deletes: on SQLite a tap waits for it.
 const deletedAtOnce = 500
 
-// Prune deletes the rows that have expired, and returns how many, also with an error. It takes the rules in turn, so that no table waits for
-// another. After each transaction it rests for as long as that took: others have the database for half of the time at least.
+// Prune deletes the rows that have expired, and returns how many, also with an error. It takes the rules in turn, so that no table
+// waits for another. After each transaction it rests for as long as that took: others have the database for half of the time at least.
 func (s *Store) Prune(ctx context.Context) (total int, err error) {
-	now, err := s.clock(s.relay.WithContext(ctx))
+	now, err := s.clock(s.work.WithContext(ctx))
 	if err != nil {
 		return 0, err
 	}
@@ -45,7 +45,7 @@ func (s *Store) Prune(ctx context.Context) (total int, err error) {
 		var more []expiryRule
 		for _, r := range rules {
 			began, n := time.Now(), 0
-			err := s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) (err error) {
+			err := s.transactWithRetry(ctx, s.work, func(tx *gorm.DB) (err error) {
 				n, err = s.deleteExpired(tx, &r)
 				return unavailable(err)
 			})
@@ -143,7 +143,8 @@ func (s *Store) expiryRules(now time.Time) []expiryRule {
 				of("notifications", "id", "dispatch_id = ?"),
 				of("offers", "dispatch_id, round, driver_id", "dispatch_id = ?"),
 				of("taps", tapPrimaryKey, "dispatch_id = ?"),
-				of("webhook_deliveries", "dispatch_id, webhook_id, event_id", "dispatch_id = ? AND status <> 'PENDING'"), // these are still sent
+				// Those that are pending are still sent.
+				of("webhook_deliveries", "dispatch_id, webhook_id, event_id", "dispatch_id = ? AND status <> 'PENDING'"),
 				of("events", "id", "dispatch_id = ?"),
 				claims,
 			}
@@ -212,9 +213,9 @@ func (s *Store) forgetWords(tx *gorm.DB, id string) error {
 	return s.removeWords(tx, s.dispatchWords(), id, row.words())
 }
 
-// renumberClaims is called before claims of a dispatch are deleted. The number of a driver's next claim follows from the newest one, and keeps
-// two claims at the same time apart. If the newest goes, the numbers begin again; so the driver's version grows with it: a claim that was
-// decided on before, and has the other number, fails.
+// renumberClaims is called before claims of a dispatch are deleted. The number of a driver's next claim follows from the newest one, and
+// keeps two claims at the same time apart. If the newest goes, the numbers begin again; so the driver's version grows with it: a claim
+// that was decided on before, and has the other number, fails. Who has a newer claim is not locked, and goes on.
 func (s *Store) renumberClaims(tx *gorm.DB, id string) error {
 	var drivers []dispatch.DriverID
 	err := tx.Raw(`SELECT DISTINCT c.driver_id FROM claims c WHERE c.dispatch_id = ?

@@ -98,7 +98,7 @@ const agedRows = 10
 // beforeDeletes calls fn before each statement that Prune changes rows by, until the test ends.
 func (db *database) beforeDeletes(t *testing.T, fn func(statement string)) {
 	t.Helper()
-	raw := db.relay.Callback().Raw()
+	raw := db.work.Callback().Raw()
 	must(t, raw.Before("gorm:raw").Register("test", func(tx *gorm.DB) { fn(tx.Statement.SQL.String()) }))
 	t.Cleanup(func() { must(t, raw.Remove("test")) })
 }
@@ -180,7 +180,8 @@ func TestPruneThatFails(t *testing.T) {
 	})
 }
 
-// Prune deletes a bounded number of rows in a transaction, then rests for as long as that took, and lets no table wait for all rows of another.
+// Prune deletes a bounded number of rows in a transaction, then rests for as long as that took, and lets no table wait for all rows of
+// another.
 func TestPruneRests(t *testing.T) {
 	url := "sqlite://" + t.TempDir() + "/test.db"
 	migrate(t, url)
@@ -223,7 +224,10 @@ func (db *database) past(t testing.TB, status dispatch.Status, at time.Time, v d
 	for i := range n {
 		events[i] = eventRow{ID: dispatch.NewEventID(now), DispatchID: id}
 		taps[i] = tapRow{Of: tapKey{DispatchID: id, Round: i + 1}, ID: dispatch.NewAttemptID(now)}
-		deliveries[i] = deliveryRow{DispatchID: id, WebhookID: "whk_1", EventID: dispatch.NewEventID(now), Status: []webhook.DeliveryStatus{webhook.Delivered, webhook.Failed}[i%2], Body: []byte("{}"), Attempts: "[]", CreatedAt: micros(now)}
+		deliveries[i] = deliveryRow{
+			DispatchID: id, WebhookID: "whk_1", EventID: dispatch.NewEventID(now), Body: []byte("{}"), Attempts: "[]", CreatedAt: micros(now),
+			Status: []webhook.DeliveryStatus{webhook.Delivered, webhook.Failed}[i%2],
+		}
 		offers = append(offers, id, i+1, v, micros(now))
 	}
 	must(t, db.writes.Create(&events).Error)
@@ -261,7 +265,8 @@ func TestEndedDispatchesAreRemoved(t *testing.T) {
 			stays = append(stays, db.past(t, status, now.Add(-5000*day), v, 3))
 		}
 		all := db.about(t, gone[0])
-		waits := deliveryRow{DispatchID: gone[0], WebhookID: "whk_2", EventID: dispatch.NewEventID(now), Status: webhook.Pending, CreatedAt: micros(now), Body: []byte("{}")}
+		waits := deliveryRow{DispatchID: gone[0], WebhookID: "whk_2", EventID: dispatch.NewEventID(now), CreatedAt: micros(now), Body: []byte("{}")}
+		waits.Status = webhook.Pending
 		db.write(t, []deliveryRow{waits})
 		db.mustPrune(t, len(gone)*(1+1+5*3))
 		for i, id := range gone {
