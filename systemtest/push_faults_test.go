@@ -94,9 +94,12 @@ func (h *fleet) killSender() {
 func (db *Database) endLeases(lease time.Duration) {
 	db.t.Helper()
 	end := time.Now().Add(lease)
-	for _, leased := range []string{"notifications SET due_at = 0 WHERE state = 0 AND", "events SET next_at = 0 WHERE", "webhook_lanes SET next_at = 0 WHERE"} {
-		db.exec("UPDATE "+leased+" claim <> '' AND next_at BETWEEN ? AND ?",
-			end.Add(-30*time.Minute).UnixMicro(), end.Add(30*time.Minute).UnixMicro())
+	for _, update := range []string{
+		"UPDATE notifications SET due_at = 0 WHERE state = 0 AND claim <> '' AND due_at BETWEEN ? AND ?",
+		"UPDATE events SET next_at = 0 WHERE claim <> '' AND next_at BETWEEN ? AND ?",
+		"UPDATE webhook_lanes SET next_at = 0 WHERE claim <> '' AND next_at BETWEEN ? AND ?",
+	} {
+		db.exec(update, end.Add(-30*time.Minute).UnixMicro(), end.Add(30*time.Minute).UnixMicro())
 	}
 }
 
