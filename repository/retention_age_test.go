@@ -59,7 +59,7 @@ func (db *database) fillEveryTable(t *testing.T) {
 	db.bar(t, dispatch.NewEventID(db.now(t)))
 	now := micros(db.now(t))
 	db.exec(t, "INSERT INTO supply (at, region, on_duty, open) VALUES (?, 'seoul', 1, 1)", now)
-	db.exec(t, "INSERT INTO expansions (event_id, delivery, leg, start, position, large, offer_turn, end_turn) VALUES (?, 0, 0, ?, '', 0, 0, 0)",
+	db.exec(t, "INSERT INTO expansions (event_id, delivery, leg, start, position, large, due_at) VALUES (?, 0, 0, ?, '', 0, 0)",
 		dispatch.NewEventID(db.now(t)), v[0].Driver)
 	db.exec(t, "INSERT INTO fences (name, fence) VALUES ('x', 1)")
 	db.exec(t, "INSERT INTO shedlock (name, lock_until, locked_at, locked_by) VALUES ('x', '2026-01-01 00:00:00', '2026-01-01 00:00:00', 'x')")

@@ -204,7 +204,7 @@ func TestADeletedEndpointIsNotPaused(t *testing.T) {
 		var to webhook.ID
 		in := db.courier(t, "ins_a", func(o *Options) {
 			o.Observer = func(ctx context.Context, s Statement) (context.Context, func(error)) {
-				if s.Pool == "webhooks" && strings.HasPrefix(s.Query, "UPDATE webhooks SET status") {
+				if s.Pool == "work" && strings.HasPrefix(s.Query, "UPDATE webhooks SET status") {
 					must(t, db.DeleteWebhook(t.Context(), to))
 				}
 				return ctx, func(error) {}
