@@ -33,7 +33,6 @@ func (g *group) end() error {
 type commits struct {
 	mu        sync.RWMutex
 	listeners []commitListener
-	webhooks  func()
 }
 
 type commitListener func(dispatch.Dispatch, []dispatch.Event)
@@ -50,21 +49,5 @@ func (c *commits) announce(d dispatch.Dispatch, events []dispatch.Event) {
 	defer c.mu.RUnlock()
 	for _, listener := range c.listeners {
 		listener(d, events)
-	}
-}
-
-// onWebhooks registers the function that is called when webhooks may be due. It must not block.
-func (c *commits) onWebhooks(wake func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.webhooks = wake
-}
-
-// announceWebhooks says that webhooks may be due.
-func (c *commits) announceWebhooks() {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	if c.webhooks != nil {
-		c.webhooks()
 	}
 }

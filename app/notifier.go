@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/handler"
 	"firsttap/lock"
 	"firsttap/notify"
 	"firsttap/notify/fcm"
@@ -67,13 +68,12 @@ func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 	if !i.config.Push.Leader {
 		i.commits.subscribe(n.relay.OnCommit) // before the hub, which encodes each event
 		i.commits.subscribe(n.hub.Publish)
-		i.commits.onWebhooks(n.courier.Wake)
+		i.commits.subscribe(func(dispatch.Dispatch, []dispatch.Event) { n.courier.OnCommit() })
 		n.Go(func() { n.send(n.ctx) })
 		return nil
 	}
 	i.commits.subscribe(n.hub.Publish)
 	i.commits.subscribe(func(dispatch.Dispatch, []dispatch.Event) { n.hub.WakeRelays() })
-	i.commits.onWebhooks(n.hub.WakeRelays)
 	locker := lock.New(i.locks.strategy, lock.Options{Instance: instanceName(), Log: i.log, Metrics: i.locks.metrics})
 	n.Go(func() {
 		defer locker.Close()
@@ -91,7 +91,7 @@ func (i *instance) openCourier(n *notifier, owner string) {
 	n.client = webhooks.NewClient(webhooks.ClientOptions{AllowPrivate: i.config.PrivateWebhooks})
 	n.courier = webhooks.NewCourier(webhooks.CourierOptions{
 		Outbox: i.store.WebhookOutbox(repository.WebhookOptions{Owner: owner, LeaseTerm: max(i.pushLease(), defaultPushLease)}),
-		Client: n.client, Log: i.log, Metrics: i.telemetry, DrainTimeout: i.config.Timeouts.Stop,
+		Client: n.client, Body: handler.WebhookBody, Log: i.log, Metrics: i.telemetry, DrainTimeout: i.config.Timeouts.Stop,
 	})
 }
 

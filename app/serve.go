@@ -153,7 +153,7 @@ func (i *instance) start(ctx context.Context) (api handler.API, err error) {
 // openStore opens the database and brings its schema up to date.
 func (i *instance) openStore(ctx context.Context, owner string) (err error) {
 	o := repository.Options{
-		OnCommit: i.commits.announce, WebhookBody: handler.WebhookBody, OnWebhooks: i.commits.announceWebhooks,
+		OnCommit:   i.commits.announce,
 		ReplicaURL: i.config.ReadURL, Observer: i.telemetry.Statement, Log: i.log,
 	}
 	if !i.config.Push.Leader {
@@ -209,7 +209,7 @@ func (i *instance) openAPI(ctx context.Context) (api handler.API, err error) {
 		Tokens: tokens, Keys: service.NewKeys(i.store), Webhooks: service.NewWebhooks(i.store, i.notifier.client), Revocations: revocations, SignIns: signIns, Firebase: browserSignIn(c.Push),
 		Zone:          c.Push.Zone,
 		SessionSecret: []byte(c.JWTSecret), PreviousSecrets: c.PreviousSecrets(), Jobs: jobs,
-		Streams: i.notifier.hub, OnRedrive: i.notifier.hub.WakeRelays,
+		Streams: i.notifier.hub, OnDue: i.notifier.hub.WakeRelays,
 		AllowedOrigins: c.AllowedOrigins, DriverRate: c.DriverRate, AdminRate: c.AdminRate, DriverLimit: driverLimit, AdminLimit: adminLimit,
 		DatabaseUp: i.probe.Up, RedisDegraded: degraded, JobsBlocked: jobs.Blocked, Draining: i.listeners.draining.Load,
 		Now: time.Now, Log: i.log, ObserveRequest: i.telemetry.Requests.ObserveRequest, Version: Version,

@@ -129,6 +129,6 @@ func (h *handler) redrive(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	h.OnRedrive()
+	h.OnDue()
 	return writeJSON(c, 200, viewNotification(n))
 }

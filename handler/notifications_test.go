@@ -148,7 +148,7 @@ func TestNotificationLists(t *testing.T) {
 // TestRedriveOverHTTP: of concurrent redrives one succeeds, and the relay is woken.
 func TestRedriveOverHTTP(t *testing.T) {
 	var woken atomic.Int32
-	w := newWorld(t, func(a *API) { a.OnRedrive = func() { woken.Add(1) } })
+	w := newWorld(t, func(a *API) { a.OnDue = func() { woken.Add(1) } })
 	w.putKey(dispatch.Viewer, "v")
 	w.putKey(dispatch.Dispatcher, "d")
 	id, _, pushes := w.told("DEAD", "SENT", "DROPPED", "PENDING", "DEAD")

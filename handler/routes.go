@@ -55,8 +55,8 @@ type API struct {
 	JobsBlocked func() bool
 	// Draining reports whether the instance is about to stop. Optional.
 	Draining func() bool
-	// OnRedrive is called when a notification is due again. Optional.
-	OnRedrive func()
+	// OnDue is called when an admin has made a notification or a webhook due. Optional.
+	OnDue func()
 	// ObserveRequest is called after every request: with its route as a pattern, "" where there is none, and how long the answer
 	// took. It must be safe for concurrent use. Optional.
 	ObserveRequest func(method, route string, status int, took time.Duration)
@@ -112,8 +112,8 @@ func (a *API) setDefaults() {
 	if a.Draining == nil {
 		a.Draining = func() bool { return false }
 	}
-	if a.OnRedrive == nil {
-		a.OnRedrive = func() {}
+	if a.OnDue == nil {
+		a.OnDue = func() {}
 	}
 	if a.ObserveRequest == nil {
 		a.ObserveRequest = func(string, string, int, time.Duration) {}

@@ -57,6 +57,7 @@ func (h *handler) testWebhook(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
+	h.OnDue()
 	return writeJSON(c, http.StatusAccepted, viewDelivery(d))
 }
 
@@ -94,6 +95,7 @@ func (h *handler) resendDelivery(c echo.Context, _ string) error {
 	if err := h.stores.webhooks.ResendWebhook(c.Request().Context(), id, delivery); err != nil {
 		return err
 	}
+	h.OnDue()
 	return c.NoContent(http.StatusAccepted)
 }
 
@@ -120,5 +122,6 @@ func (h *handler) replayWebhook(c echo.Context, _ string) error {
 	if err := h.stores.webhooks.ReplayWebhook(c.Request().Context(), id, since); err != nil {
 		return err
 	}
+	h.OnDue()
 	return c.NoContent(http.StatusAccepted)
 }

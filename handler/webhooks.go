@@ -136,6 +136,7 @@ func (h *handler) patchWebhook(c echo.Context, _ string) error {
 	if err != nil {
 		return webhookFieldError(err)
 	}
+	h.OnDue() // what has waited for an endpoint that is active now
 	return writeWebhook(c, 200, e, "")
 }
 

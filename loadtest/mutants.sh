@@ -240,12 +240,8 @@ mutant "an expansion leaves its pushes to another query" notify/relay.go "Expand
 mutant "each completed event is a statement" notify/committed.go "for range len(r.completed) {" "for range 0 {" ./notify 'TestEventsWithoutDeliveries/sqlite'
 mutant "an audience is written in one piece" repository/audience.go "if err != nil || p.drivers <= part {" "if err != nil || true {" ./notify TestASmallAudienceIsWrittenBetweenLargeOnes
 mutant "a walk forgets a page that had nobody to tell" repository/expand.go "OR EXISTS (SELECT 1 FROM expansions x WHERE x.event_id = e.id)" "" ./repository TestAWalkPassesPagesWithoutRecipients/sqlite
-mutant "a replay stops while its endpoint has many lanes" repository/webhooks_replay.go "		if err := o.replay(" "		if lanes >= maxReplayLanes {
-			continue
-		}
-		if err := o.replay(" ./repository TestReplayWaits/sqlite
-mutant "an answer of the old URL pauses the new one" repository/webhooks_complete.go "at := address{lane.webhook, r.Lease.URL}" "at := address{lane.webhook, \"https://new.example\"}" ./repository TestEndpointThatIsGoneIsPaused/sqlite
-mutant "an old early event is written" repository/webhooks_write.go "err != nil || !early.event.PushAt.After(now)" "err != nil" ./repository TestEventsThatArePushedLater/sqlite
+mutant "a replay does not wait for its endpoint" repository/webhooks_replay.go "pending < maxReplayAhead &&" "" ./repository TestReplayWaits/sqlite
+mutant "an answer of the old URL pauses the new one" repository/webhooks_complete.go "r.Lease.Delivery.Endpoint, r.Lease.URL}" "r.Lease.Delivery.Endpoint, \"https://new.example\"}" ./repository TestEndpointThatIsGoneIsPaused/sqlite
 mutant "a walk begins with the same driver each time" repository/audience.go "	w.Position = w.Start" "	w.Start, w.Position = \"\", \"\"" ./repository TestTheFirstPartIsAnotherEachTime
 mutant "a part tells those of an earlier one again" repository/audience.go "if !told {" "if true {" ./repository TestTheReplyOfAnOfferToFewIsLost
 mutant "a storm of 503 pauses nothing" notify/throttle.go "case t.failures >= failuresToPause:" "case t.failures >= 1000:" ./notify 'TestThrottleBacksOff'
@@ -301,7 +297,7 @@ mutant "bodies of strangers are held without a bound" handler/bodies.go "body.al
 mutant "work of an earlier round starts" service/driver_service.go "return round != 0 && round != d.Round" "return round < 0" ./service 'TestLateStepOfAnEarlierRound|TestWithdraw'
 mutant "a known key above its rate is looked up" handler/auth.go "	if known {" "	if known && false {" ./handler TestRequestsAboveTheRateCostNoStatement
 mutant "a look-up that failed is a verdict" notify/webhooks/address.go "if dns.IsNotFound {" "if dns != nil {" ./notify/webhooks TestNamesOfForbiddenAddresses
-mutant "a deleted webhook is paused" repository/webhooks.go "version = version + 1, updated_at" "updated_at" ./repository TestADeletedEndpointIsNotPaused
+mutant "a deleted webhook is paused" repository/webhooks.go "		row.Version++" "" ./repository TestADeletedEndpointIsNotPaused
 mutant "a long supply has every point" repository/board.go "step > time.Minute {" "step > 1000*time.Hour {" ./repository TestSupplyIsBounded
 mutant "unknown options of a database URL are ignored" repository/mysql.go 'key != "tls"' 'key == "?"' ./config TestEachBadSetting
 mutant "a stopping instance stays the leader" schedule/lead.go "s.leader.Resign(ctx)" "ctx.Err()" ./schedule TestTheLeader
@@ -323,21 +319,24 @@ mutant "the end of a lease is noticed late" notify/poll.go "time.AfterFunc(wait,
 mutant "a failed look stops the relay" notify/poll.go "due = outbox.Due{ReadAt: now, Events: now, Notifications: now, Topics: now}" "due.ReadAt = now" ./notify TestRelayWithoutLooks
 mutant "the gauges of the backlog need a look" notify/metrics.go "err == nil && (at.IsZero()" "(at.IsZero()" ./notify TestRelayWithoutLooks
 lease=repository/webhooks_lease.go outcome=repository/webhooks_complete.go
-mutant "a webhook overtakes an earlier one that is not written" $lease "e.ID < head.EventID && sub.wants(e.Type)" "e.ID == head.EventID && sub.wants(e.Type)" ./repository 'TestLaterEventWaitsForTheEarlier|TestConcurrentExpansionsKeepTheOrder'
-mutant "a webhook overtakes a replay" $lease 'condition+" OR e.id > ? AND e.id <= ?"' 'condition+" OR e.id > ? AND e.id <= ? AND 1 = 0"' ./repository TestNewEventsWaitForTheReplay
-mutant "any event holds back a webhook" $lease "e.ID < head.EventID && sub.wants(e.Type)" "e.ID < head.EventID && sub.ID != \"\"" ./repository TestLaterEventWaitsForTheEarlier
-mutant "a lost lease of a webhook counts" $outcome ' AND claim = ? ORDER BY' " AND (claim = ? OR claim <> '') ORDER BY" ./repository TestLostLeaseOfADelivery
-mutant "the result of an attempt counts twice" $outcome "d.Row.Attempt+1 == r.Lease.Attempt" "d.Row.Attempt >= 0" ./repository TestLostLeaseOfADelivery
-mutant "a lane ends with a delivery that waits" $outcome "case d.More:" "case d.More && lane.dispatch == \"\":" ./repository 'TestLaterEventWaitsForTheEarlier|TestFailureHoldsBackItsLaneOnly'
-mutant "a completion does not lock the lanes" $outcome 'ORDER BY webhook_id, dispatch_id"+c.dialect.forUpdate' 'ORDER BY webhook_id, dispatch_id"' ./repository TestWritersAndCompletionsStrandNoLane
+fanout=repository/webhooks_fanout.go
+mutant "a webhook overtakes an earlier one" $lease "p.event_id < d.event_id OR" "p.event_id < '' OR" ./repository TestLaterEventWaitsForTheEarlier
+mutant "a webhook overtakes an earlier one that is not written" $lease "q.event_id < d.event_id" "q.event_id < ''" ./repository TestLaterEventWaitsForTheEarlier
+mutant "a webhook is sent beside a later one of its dispatch" $lease "OR p.event_id > d.event_id AND p.claim <> '' AND p.next_at > {now}" "" ./repository TestALateEventIsSentNext
+mutant "a webhook overtakes a replay" $lease "AND e.id > ? AND e.id <= ?" "AND 1 = 0 AND e.id > ? AND e.id <= ?" ./repository TestNewEventsWaitForTheReplay
+mutant "a delivery that is too old is sent" $lease "d.Row.CreatedAt < d.Now-keepDeliveries" "d.Row.CreatedAt < -keepDeliveries" ./repository TestRetentionOfDeliveries
+mutant "a lost lease of a webhook counts" $outcome "AND claim = ? ORDER BY" "AND (claim = ? OR claim <> '') ORDER BY" ./repository TestLostLeaseOfADelivery
+mutant "the result of an attempt counts twice" $outcome "row.Attempt+1 != r.Lease.Attempt" "row.Attempt < 0" ./repository TestLostLeaseOfADelivery
+mutant "a delivery that ends wakes none" $outcome "if len(ended) == 0 {" "if len(ended) >= 0 {" ./repository 'TestLaterEventWaitsForTheEarlier|TestTheNextDeliveryIsDueAtOnce'
+mutant "a fan-out waits for other transactions" $fanout "event_id LIMIT ? {skip_locked}" "event_id LIMIT ? {for_update}" ./repository TestFanOutWaitsForNobody
+mutant "an event stays in the queue" $fanout "q.dispatch_id = ? AND q.event_id = ?" "q.dispatch_id = ? AND q.event_id < ?" ./repository TestDeliveriesOfEvents
+mutant "a claim is no webhook" repository/claim_call.go "INSERT INTO webhook_events (dispatch_id, event_id) VALUES (p_dispatch, p_event);" "" ./repository TestDeliveriesOfEvents
+mutant "a change is no webhook" repository/outbox.go "return queueForWebhooks(tx, events)" "return nil" ./repository TestDeliveriesOfEvents
 mutant "an endpoint is paused when it begins to fail" $outcome ".Add(webhook.PauseAfter)" "" ./repository TestEndpointThatFailsIsPaused
 mutant "a success does not count" $outcome "case f.succeeded && w.FailingSince != nil:" "case f.succeeded && w.FailingSince == nil:" ./repository TestEndpointThatFailsIsPaused
 mutant "a webhook that failed is tried for ever" $outcome "	case again:" "	case again || n > 7:" ./repository TestAttemptsOfADelivery
-mutant "the first endpoint is active at once" repository/webhooks_known.go "<-time.After(webhookKnowledge)" "<-time.After(0)" ./repository TestFirstEndpointIsKnown
-mutant "no endpoint was active long ago" repository/webhooks_known.go "|| time.Since(l.SentAt) >= webhookKnowledge" "" ./repository TestFirstEndpointIsKnown
-mutant "webhooks cost statements without an endpoint" repository/webhooks_known.go "l == nil || l.Endpoints ||" "l == nil || l.Now.Unix() > 0 ||" ./repository TestStatementsOfDeliveries
-mutant "a paused endpoint gets events" repository/webhooks_write.go 'FROM webhooks WHERE status = ? ORDER BY id"' "FROM webhooks WHERE (status = ? OR status = 'PAUSED') ORDER BY id\"" ./repository TestDeliveriesOfEvents
-mutant "a replay that is asked for again is lost" repository/webhooks_replay.go "WHERE id = ? AND replay_from = ? AND replay_until = ?" "WHERE id = ? AND ? <> '' AND ? <> ''" ./repository TestReplayThatIsAskedForAgain
+mutant "a paused endpoint gets events" $fanout 'FROM webhooks WHERE status = ? ORDER BY id"' "FROM webhooks WHERE (status = ? OR status = 'PAUSED') ORDER BY id\"" ./repository TestDeliveriesOfEvents
+mutant "a replay that is asked for again is lost" repository/webhooks_replay.go "replay_until IS NOT NULL {skip_locked}" "replay_until IS NOT NULL" ./repository TestReplayThatIsAskedForAgain
 mutant "a look that failed leaves the one before it" repository/look.go "	s.looks.latest.Store(l)" "	if err == nil {
 		s.looks.latest.Store(l)
 	}" ./repository TestLookThatFails
@@ -436,22 +435,24 @@ mutant "a rotation ends the old secret" notify/webhooks/signature.go "secrets = 
 courier=notify/webhooks/courier.go
 mutant "an endpoint that hangs occupies all" $courier "perEndpoint, busy, room" "maxInFlight, busy, room" ./notify/webhooks TestHangingEndpoint
 mutant "the slots of other endpoints are not enough" $courier "perEndpoint * webhook.MaxEndpoints" "perEndpoint * 16" ./notify/webhooks TestAllEndpointsHang
-mutant "a full lease is the last one" $courier "if len(leases) == room {" "if false {" ./notify/webhooks TestAllEndpointsHang
-mutant "a record wakes no lease" $courier "	c.lanesDue.Set()
+mutant "a full lease is the last one" $courier "		if more {
+			c.deliveriesDue.Set()" "		if more && false {
+			c.deliveriesDue.Set()" ./notify/webhooks TestAllEndpointsHang
+mutant "a record wakes no lease" $courier "	c.deliveriesDue.Set()
 }
 
-// replay" "}
+// write writes" "}
 
-// replay" ./notify/webhooks TestResultsAreBatched
+// write writes" ./notify/webhooks TestResultsAreBatched
+mutant "a commit does not wake the courier" $courier "func (c *Courier) OnCommit() { c.eventsDue.Set() }" "func (c *Courier) OnCommit() {}" ./notify/webhooks TestEventsAreWritten
+mutant "without an endpoint each commit costs a write" $courier "sleep(ctx, c.options.PollInterval)" "" ./notify/webhooks TestEventsAreWritten
 mutant "a lease during the stop is attempted" $courier "ctx.Err() != nil || time.Until" "time.Until" ./notify/webhooks TestLeaseDuringTheStop
 mutant "a lease that is about to end is attempted" $courier "|| time.Until(l.LeasedUntil) < webhook.AttemptTimeout" "" ./notify/webhooks TestShortLease
 mutant "a stop is an endpoint's failure" $courier "if ctx.Err() != nil && !r.Succeeded() {" "if false {" ./notify/webhooks TestDrain
 mutant "a stop waits for every attempt" $courier "time.AfterFunc(c.options.DrainTimeout, stop)" "time.AfterFunc(time.Hour, stop)" ./notify/webhooks TestDrain
 mutant "a stop waits for the database" $courier "c.results.run(lasting)" "c.results.run(context.WithoutCancel(ctx))" ./notify/webhooks TestStopWhileTheDatabaseIsAway
 mutant "a result is given up at once" notify/webhooks/results.go "time.Now().After(end)" "!end.IsZero()" ./notify/webhooks TestDatabaseAway
-mutant "a webhook that is due without a word waits for a look" $courier "time.AfterFunc(wait, func()" "time.AfterFunc(max(0, wait)*2, func()" ./notify/webhooks TestDueWithoutAWord
-mutant "a lane is deleted on another node" repository/webhooks_write.go "tx.Clauses(takeLane)" "tx.Clauses(clause.OnConflict{DoNothing: true})" ./repository TestALaneIsTakenOnAnotherNode
-mutant "a replay stops after a part" $courier "err != nil || !more" "err != nil || more" ./notify/webhooks TestReplayGoesOn
+mutant "a webhook that is due without a word waits for a look" $courier "time.AfterFunc(wait, c.Wake)" "time.AfterFunc(max(0, wait)*2, c.Wake)" ./notify/webhooks TestDueWithoutAWord
 replica=repository/replica.go
 mutant "a list does not wait for the replica" $replica "case !reached.Bool:" "case false:" ./repository TestListsHaveWhatWasCommitted
 mutant "a list uses a position from before it began" $replica "r.latest != nil && !r.latest.sentAt.Before(began)" "r.latest != nil" ./repository 'TestListsHaveWhatWasCommitted|TestReplicaThatCantAnswer'

@@ -7,6 +7,6 @@ import "time"
 type Due struct {
 	ReadAt                        time.Time
 	Events, Notifications, Topics time.Time
-	// Webhooks is when the first lane of an active endpoint is due, or now if a replay can go on.
+	// Webhooks is when the first delivery to an active endpoint is due, or now if deliveries are to be written.
 	Webhooks time.Time
 }

@@ -78,6 +78,7 @@ BEGIN
         VALUES (p_claim, p_dispatch, p_round, p_driver, v_seq, 'WON', v_now);
       INSERT INTO events (id, dispatch_id, type, round, driver_id, actor, reason_code, request_id, at, next_at, claim)
         VALUES (p_event, p_dispatch, 'dispatch.accepted', p_round, p_driver, p_driver, '', p_request, v_now, v_clock + p_lease, p_owner);
+      INSERT INTO webhook_events (dispatch_id, event_id) VALUES (p_dispatch, p_event);
       SET v_committing = TRUE;
       COMMIT;
       SELECT v_now;

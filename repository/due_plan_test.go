@@ -139,7 +139,7 @@ func TestPlansOfPrune(t *testing.T) {
 		found := map[string]bool{}
 		for _, s := range statements(t, []*gorm.DB{db.work}, func() { must(t, errorOf(db.Prune(t.Context()))) }) {
 			of := form.FindStringSubmatch(s)
-			if of == nil || strings.HasPrefix(of[1], "topic") || strings.HasPrefix(of[1], "webhooks") || of[1] == "webhook_lanes" {
+			if of == nil || strings.HasPrefix(of[1], "topic") || strings.HasPrefix(of[1], "webhooks") {
 				continue // the clock, and small tables
 			}
 			ofOne := strings.Contains(s, " WHERE id = '") || strings.Contains(s, "dispatch_id = 'dsp_") || of[1] == "dispatch_words"

@@ -43,31 +43,21 @@ func (o *Outbox) expand(ctx context.Context, event dispatch.EventID, take int) (
 	case done:
 		return o.dropOvertaken(ctx, result), nil
 	}
-	webhooks, written := o.webhooksMayExist(), false
-	err := o.transact(ctx, o.relay, func(tx *gorm.DB) (err error) {
+	err := o.transact(ctx, o.relay, func(tx *gorm.DB) error {
 		if err := o.completeEvent(tx, event); err != nil {
 			return err
 		}
 		e.tx = tx
-		first := e.walk == nil
 		if err := e.run(take); err != nil {
 			return unavailable(err)
 		}
 		if result.More {
-			if err := o.renewEvent(tx, event); err != nil {
-				return err
-			}
+			return o.renewEvent(tx, event)
 		}
-		if webhooks && first { // last, as the lanes are locked until the commit
-			written, err = o.writeEvent(tx, result.Dispatch, &result.Event, e.now)
-		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return outbox.Expansion{}, err
-	}
-	if written {
-		o.wakeWebhooks()
 	}
 	return o.dropOvertaken(ctx, result), nil
 }

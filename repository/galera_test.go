@@ -6,7 +6,6 @@ import (
 
 	"gorm.io/gorm"
 
-	"firsttap/dispatch"
 	"firsttap/servertest"
 	"firsttap/testkit"
 )
@@ -38,29 +37,4 @@ func TestACommitThatLoses(t *testing.T) {
 	if tries != 2 || note() != "of the first node" {
 		t.Errorf("after %d tries the note is %q", tries, note())
 	}
-}
-
-// A completion that deletes a lane loses against an instance on another node that has just written a delivery into it.
-func TestALaneIsTakenOnAnotherNode(t *testing.T) {
-	testkit.OnlyInAll(t)
-	t.Parallel()
-	g := servertest.StartGalera(t)
-	db := migrated(t, g.Nodes[0].URL(t))
-	elsewhere := *db
-	elsewhere.url = strings.Replace(db.url, g.Nodes[0].Addr(), g.Nodes[1].Addr(), 1)
-	elsewhere.raw = direct(t, elsewhere.url)
-	a, b := db.courier(t, "ins_a"), elsewhere.courier(t, "ins_b")
-	db.endpoint(t, "*", nil)
-	_, events := a.changed(t, 2)
-	a.expanded(t, events[0])
-	testkit.Eventually(t, "the other node has the lane", func() bool { return b.count(t, "webhook_lanes") == 1 })
-	err := db.transact(t.Context(), db.writes, func(tx *gorm.DB) error {
-		must(t, tx.Exec("DELETE FROM webhook_lanes").Error)
-		b.expanded(t, events[1])
-		return nil
-	})
-	mustBeError(t, "the completion", err, dispatch.ErrUnavailable)
-	testkit.Eventually(t, "the first node has the lane and both deliveries", func() bool {
-		return db.count(t, "webhook_lanes") == 1 && db.count(t, "webhook_deliveries WHERE status = 'PENDING'") == 2
-	})
 }

@@ -258,7 +258,7 @@ func TestStatementsWithoutAnIdempotencyKey(t *testing.T) {
 			t.Errorf("%d statements, want %d:\n%s", len(all), want, strings.Join(all, "\n"))
 		}
 	}
-	mustRun(4, func() { db.add(t, nil) })   // the clock, the dispatch, its words and the event
+	mustRun(5, func() { db.add(t, nil) })   // the clock, the dispatch, its words, the event and its place in the webhooks' queue
 	mustRun(6, func() { db.drivers(t, 2) }) // the clock, the audit, the drivers, their regions, counts and words
 }
 

@@ -19,9 +19,9 @@ type look struct {
 	Run time.Time
 	// Expiry is when the next offer ends, Work when the next accepted work starts.
 	Expiry, Work time.Time
-	// Webhooks is when the first lane of an active endpoint is due. Endpoints says that one is active, Replay that a replay to one goes on.
-	Webhooks          time.Time
-	Endpoints, Replay bool
+	// Webhooks is when the first delivery to an active endpoint is due, Unwritten that deliveries of events or of a replay are to be written.
+	Webhooks  time.Time
+	Unwritten bool
 }
 
 // looks holds the latest look. All parts of the process share those of its scheduler, so that an idle process sends one statement a
@@ -70,7 +70,7 @@ func (s *Store) readLook(ctx context.Context, jobs []string) (*look, error) {
 	}
 	var readOnly bool
 	var now int64
-	var events, offers, own, ends, topics, expiry, work, run, lane, endpoints, replay *int64
+	var events, offers, own, ends, topics, expiry, work, run, delivery, queued, replay *int64
 	sent := time.Now()
 	err := s.watch.WithContext(primary.Unchecked(ctx)).Raw("SELECT "+
 		first("next_at", "events", "ix_events_due", "next_at IS NOT NULL")+
@@ -82,12 +82,9 @@ func (s *Store) readLook(ctx context.Context, jobs []string) (*look, error) {
 		first("work_starts_at", "dispatches", "ix_dispatches_work", "status = 'ACCEPTED' AND work_starts_at > {now}")+
 		"(SELECT MIN(CASE r.status WHEN 'QUEUED' THEN 0 ELSE r.alive_until END) FROM jobs j CROSS JOIN job_runs r {force ix_job_runs_open}"+
 		" WHERE j.name IN ? AND r.job = j.name AND r.status IN ?), "+
-		"(SELECT MIN((SELECT l.next_at FROM webhook_lanes l {force ix_webhook_lanes_due} WHERE l.webhook_id = w.id ORDER BY l.webhook_id, l.next_at LIMIT 1))"+
-		" FROM webhooks w WHERE w.status = 'ACTIVE'), "+
-		"(SELECT 1 FROM webhooks WHERE status = 'ACTIVE' LIMIT 1), "+
-		"(SELECT 1 FROM webhooks WHERE status = 'ACTIVE' AND replay_until IS NOT NULL LIMIT 1), "+
-		"{now}, {read_only}", jobs, unfinished).
-		Row().Scan(&events, &offers, &own, &ends, &topics, &expiry, &work, &run, &lane, &endpoints, &replay, &now, &readOnly)
+		"(SELECT MIN("+firstDelivery+") FROM webhooks w WHERE w.status = 'ACTIVE'), (SELECT 1 FROM webhook_events LIMIT 1), "+
+		"(SELECT 1 FROM webhooks WHERE status = 'ACTIVE' AND replay_until IS NOT NULL LIMIT 1), {now}, {read_only}", jobs, unfinished).
+		Row().Scan(&events, &offers, &own, &ends, &topics, &expiry, &work, &run, &delivery, &queued, &replay, &now, &readOnly)
 	switch {
 	case err != nil:
 		return nil, unavailable(err)
@@ -103,7 +100,7 @@ func (s *Store) readLook(ctx context.Context, jobs []string) (*look, error) {
 	return &look{
 		SentAt: sent, ReadAt: time.Now(), Now: fromMicros(now), Events: at(events), Notifications: at(earliest(offers, own, ends)),
 		Topics: at(topics),
-		Run:    at(run), Expiry: at(expiry), Work: at(work), Webhooks: at(lane), Endpoints: endpoints != nil, Replay: replay != nil,
+		Run:    at(run), Expiry: at(expiry), Work: at(work), Webhooks: at(delivery), Unwritten: queued != nil || replay != nil,
 	}, nil
 }
 

@@ -25,7 +25,7 @@ const (
 	// About four connections per core give the most commits per second; a hundred give half as many.
 	decideConns = 12
 	serveConns  = 12 // the API lets the backoffice read by 7 at once: lists, searches and previews two each, and one export
-	workConns   = 8  // the relay's expansions take four at most, and webhooks are leased, completed and replayed by one each
+	workConns   = 8  // the relay's expansions take four at most, and webhooks are written, leased and completed by one each
 	watchConns  = 3  // a look, a replica's position and the probe
 	// A transaction that holds a row commits within milliseconds or is stuck. A COMMIT takes no context: a claim must not hang in
 	// it.
@@ -52,7 +52,7 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("database %s: %w; %s", config.Addr, err, e.afterNoConnection(err))
 	}
 	config.Params[rowLockWait] = seconds(o.Patience)
-	s := &Store{log: log, options: o, looks: newLooks(), early: make(chan earlyEvent, maxEarly)}
+	s := &Store{log: log, options: o, looks: newLooks()}
 	at := &primary.Server{}
 	quick := config.Clone()
 	quick.ReadTimeout, quick.WriteTimeout = 2*o.Patience, 2*o.Patience

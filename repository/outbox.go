@@ -297,5 +297,8 @@ func (s *Store) writeEvents(tx *gorm.DB, events []dispatch.Event, ahead time.Dur
 			Actor: e.Actor, ReasonCode: e.ReasonCode, RequestID: request, At: micros(e.At), NextAt: &next, Claim: claim,
 		}
 	}
-	return tx.Create(&rows).Error
+	if err := tx.Create(&rows).Error; err != nil {
+		return err
+	}
+	return queueForWebhooks(tx, events)
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"gorm.io/gorm"
-
 	"firsttap/dispatch"
 )
 
@@ -24,17 +22,11 @@ func (o *Outbox) WithoutRecipients(ctx context.Context, events []dispatch.EventI
 	return none, unavailable(err)
 }
 
-// CompleteEvents completes those of the events that the owner leases, and writes their deliveries to webhooks. ErrUnavailable means that none
-// may be completed.
+// CompleteEvents completes those of the events that the owner leases. ErrUnavailable means that none may be completed.
 func (o *Outbox) CompleteEvents(ctx context.Context, events []dispatch.EventID) error {
 	sorted := slices.Sorted(slices.Values(events)) // two statements that lock the same rows lock them in the same order
-	if o.webhooksMayExist() {
-		return o.completeWithDeliveries(ctx, sorted)
-	}
-	return unavailable(o.withRetry(ctx, func() error { return o.completeLeased(o.relay.WithContext(ctx), sorted) }))
-}
-
-func (o *Outbox) completeLeased(db *gorm.DB, events []dispatch.EventID) error {
-	return db.Exec(`UPDATE events {force PRIMARY} SET next_at = NULL, claim = ''
-		WHERE id IN ? AND next_at IS NOT NULL AND claim = ?`, events, o.Owner).Error
+	return unavailable(o.withRetry(ctx, func() error {
+		return o.relay.WithContext(ctx).Exec(`UPDATE events {force PRIMARY} SET next_at = NULL, claim = ''
+			WHERE id IN ? AND next_at IS NOT NULL AND claim = ?`, sorted, o.Owner).Error
+	}))
 }

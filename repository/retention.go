@@ -97,16 +97,12 @@ func (s *Store) expiryRules(now time.Time) []expiryRule {
 	quarantined.before = forgetDevice
 	webhooks := rule("webhooks", "id", "status = 'DELETED' AND updated_at < ?", "id", ago(keepDeletedWebhook))
 	webhooks.children = []expiryRule{
-		of("webhook_lanes", "webhook_id, dispatch_id", "webhook_id = ?"),
 		of("webhook_deliveries", "dispatch_id, webhook_id, event_id", "webhook_id = ?"),
 	}
 	all := []expiryRule{
 		quarantined,
 		webhooks,
 		rule("webhook_deliveries", "dispatch_id, webhook_id, event_id", "created_at < ?", "created_at", ago(keepDeliveries)),
-		rule("webhook_lanes", "webhook_id, dispatch_id", "next_at < ? AND NOT EXISTS (SELECT 1 FROM webhook_deliveries d"+
-			" WHERE d.dispatch_id = webhook_lanes.dispatch_id AND d.webhook_id = webhook_lanes.webhook_id AND d.status = 'PENDING')",
-			"next_at", ago(keepDeliveries)),
 		rule("job_runs", "job, slot", "slot < ? AND status NOT IN ?", "slot", ago(keepRuns), unfinished),
 		rule("supply", "at, region", "at < ?", "at", ago(keepSupply)),
 		rule("idempotency_keys", "caller, name", "expires_at <= ?", "expires_at", micros(now)),

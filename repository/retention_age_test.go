@@ -20,7 +20,8 @@ const personalNote = "ask for Kim at the gate"
 var keptForEver = map[string][]string{
 	"api_keys": nil, "audit": nil, "devices": {"installation_id", "push_token"}, "driver_counts": nil, "driver_regions": nil, "driver_words": {"word"},
 	"drivers": {"firebase_uid", "name", "phone"}, "fences": nil, "jobs": nil, "shedlock": nil, "webhooks": nil,
-	"topics": nil, "topic_members": {"push_token"}, // until the relay has unsubscribed them
+	"webhook_events": nil,                                  // until the courier has written their deliveries
+	"topics":         nil, "topic_members": {"push_token"}, // until the relay has unsubscribed them
 }
 
 // fillEveryTable has a row in each table, of everything that is about a person and ends.
@@ -36,7 +37,7 @@ func (db *database) fillEveryTable(t *testing.T) {
 	in.mustAccept(t, d.ID, v[0].Driver)
 	in.mustUpdate(t, d.ID, start)
 	in.mustUpdate(t, d.ID, complete)
-	in.expanded(t, in.eventsOf(t, d.ID)...)
+	in.fanOut(t)
 	db.exec(t, "UPDATE webhooks SET status = 'PAUSED' WHERE id = ?", paused)
 	must(t, db.DeleteWebhook(t.Context(), gone))
 	for state := range 4 {
@@ -45,7 +46,7 @@ func (db *database) fillEveryTable(t *testing.T) {
 	for i, status := range []webhook.DeliveryStatus{webhook.Delivered, webhook.Failed} {
 		db.exec(t, "UPDATE webhook_deliveries SET status = ? WHERE event_id = ?", status, in.eventsOf(t, d.ID)[i])
 	}
-	db.write(t, []laneRow{{WebhookID: paused, DispatchID: dispatch.NewID(time.Now()), NextAt: micros(db.now(t))}}) // an empty one
+	db.write(t, []webhookEventRow{{d.ID, "evt_1"}})
 	r := db.reserve(t, idempotency.Request{Caller: "key_1", Name: "answered", Fingerprint: "f"})
 	must(t, db.SaveAnswer(t.Context(), r, []byte(personName), time.Hour))
 	db.reserve(t, idempotency.Request{Caller: "key_1", Name: "leased", Fingerprint: "f"})

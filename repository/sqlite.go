@@ -20,7 +20,7 @@ import (
 const sqliteReaders = 8
 
 func openSQLite(ctx context.Context, path string, o Options) (*Store, error) {
-	s := &Store{log: o.Log, options: o, looks: newLooks(), early: make(chan earlyEvent, maxEarly)}
+	s := &Store{log: o.Log, options: o, looks: newLooks()}
 	f, _ := examineFile(path)
 	if f.Status == doctor.Fails {
 		return nil, errors.New(f.Found + "; " + f.Next)

@@ -29,7 +29,6 @@ type Store struct {
 	// doors holds an element while a KeyHashes runs: requests with invalid keys take one connection.
 	doors   chan struct{}
 	looks   *looks
-	early   chan earlyEvent
 	dialect dialect
 	// procedure and lastKnown make a claim cheap; nil for SQLite, which has no round trips, and for TiDB, which has no procedures.
 	procedure *claimProcedure
@@ -79,10 +78,6 @@ type Options struct {
 	// answer to a write, the question for a lost COMMIT and SQLite's file get twice as long. 0 means a second; tests on a busy
 	// machine have more.
 	Patience time.Duration
-	// WebhookBody returns the body of an event's delivery to an endpoint, with the dispatch as it is then. Nil writes no deliveries.
-	WebhookBody func(dispatch.Dispatch, dispatch.Event) []byte
-	// OnWebhooks is called when this process has made deliveries that may be due, or has some to write. It must not block.
-	OnWebhooks func()
 	// Retention is how long Prune leaves history; the zero value keeps it for ever.
 	Retention Retention
 	// ReplicaURL names a replica of the database, which must be a MySQL or MariaDB, for the reads of replica_reads.go. "" for none.
@@ -134,7 +129,6 @@ func Open(ctx context.Context, url string, o Options) (s *Store, err error) {
 // announce remembers what has just been committed, and calls OnCommit with it.
 func (s *Store) announce(d dispatch.Dispatch, events []dispatch.Event) {
 	s.lastKnown.learnDispatch(&d)
-	s.queueEarly(d, events)
 	if s.options.OnCommit != nil && len(events) > 0 {
 		s.options.OnCommit(d, events)
 	}

@@ -65,7 +65,7 @@ func TestWatch(t *testing.T) {
 			t.Errorf("%d pools have a name", len(db.Pools()))
 		}
 		must(t, errorOf(db.accept(ctx, d.ID, v.ID)))
-		want := []string{"select", "begin", "update", "insert", "insert", "commit"}
+		want := []string{"select", "begin", "update", "insert", "insert", "insert", "commit"}
 		if db.procedure != nil {
 			want = []string{"select", "call"}
 		}

@@ -53,11 +53,12 @@ func (row *webhookRow) take(e webhook.Endpoint) {
 	row.Status, row.PauseReason, row.FailingSince = e.Status, e.PauseReason, optionalMicros(e.FailingSince)
 }
 
-// CreateWebhook writes an endpoint, and returns after every instance knows that there is an active one. If the request was carried out
-// before, CreateWebhook returns its endpoint as it is now; idempotency.ErrKeyReused if that has another secret. webhook.ErrTooMany.
+// CreateWebhook writes an endpoint. It gets every event that is committed after it, and may get some of the last
+// seconds before. If the request was carried out before, CreateWebhook returns its endpoint as it is now;
+// idempotency.ErrKeyReused if that has another secret. webhook.ErrTooMany.
 func (s *Store) CreateWebhook(ctx context.Context, e webhook.Endpoint, secret string) (webhook.Endpoint, error) {
 	var row webhookRow
-	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	err := s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		applied, err := alreadyApplied(tx, auditProof)
 		if err != nil {
 			return err
@@ -70,7 +71,8 @@ func (s *Store) CreateWebhook(ctx context.Context, e webhook.Endpoint, secret st
 			return err
 		}
 		var others []webhook.ID // locked, so that two creations at once do not exceed the limit together
-		if err := tx.Raw("SELECT id FROM webhooks WHERE status <> ? ORDER BY id"+s.dialect.forUpdate, deletedWebhook).Scan(&others).Error; err != nil {
+		err = tx.Raw("SELECT id FROM webhooks WHERE status <> ? ORDER BY id {for_update}", deletedWebhook).Scan(&others).Error
+		if err != nil {
 			return unavailable(err)
 		}
 		if len(others) >= webhook.MaxEndpoints {
@@ -90,16 +92,13 @@ func (s *Store) CreateWebhook(ctx context.Context, e webhook.Endpoint, secret st
 	if err != nil {
 		return webhook.Endpoint{}, err
 	}
-	if row.Status == webhook.Active {
-		s.untilActiveIsKnown(ctx, e.ID)
-	}
 	return row.endpoint(), nil
 }
 
 // Webhooks returns all endpoints, the newest first.
 func (s *Store) Webhooks(ctx context.Context) ([]webhook.Endpoint, error) {
 	var rows []webhookRow
-	if err := s.backoffice.WithContext(ctx).Where("status <> ?", deletedWebhook).Order("id DESC").Find(&rows).Error; err != nil {
+	if err := s.serve.WithContext(ctx).Where("status <> ?", deletedWebhook).Order("id DESC").Find(&rows).Error; err != nil {
 		return nil, unavailable(err)
 	}
 	return webhookEndpoints(rows), nil
@@ -115,7 +114,7 @@ func webhookEndpoints(rows []webhookRow) []webhook.Endpoint {
 
 // Webhook returns the endpoint. webhook.ErrNotFound.
 func (s *Store) Webhook(ctx context.Context, id webhook.ID) (webhook.Endpoint, error) {
-	row, err := findWebhook(s.general.WithContext(ctx), id, "")
+	row, err := findWebhook(s.serve.WithContext(ctx), id, "")
 	return row.endpoint(), err
 }
 
@@ -132,7 +131,8 @@ func findWebhook(db *gorm.DB, id webhook.ID, locking string) (webhookRow, error)
 	return rows[0], nil
 }
 
-// lockWebhook locks the endpoint's row until tx ends, and returns it and the database's time. webhook.ErrNotFound, with the time.
+// lockWebhook locks the endpoint's row until tx ends, and returns it and the database's time. webhook.ErrNotFound,
+// with the time.
 func (s *Store) lockWebhook(tx *gorm.DB, id webhook.ID) (webhookRow, time.Time, error) {
 	row, err := findWebhook(tx, id, s.dialect.forUpdate)
 	if err != nil && !errors.Is(err, webhook.ErrNotFound) {
@@ -142,33 +142,27 @@ func (s *Store) lockWebhook(tx *gorm.DB, id webhook.ID) (webhookRow, time.Time, 
 	return row, now, errors.Join(err, clockErr)
 }
 
-// UpdateWebhook commits what change makes of the endpoint, or nothing. If that makes it active, it returns after every instance knows
-// that there is an active one. webhook.ErrNotFound; change's own errors unchanged.
+// UpdateWebhook commits what change makes of the endpoint, or nothing. An endpoint that becomes active gets every
+// event that is committed after that, and what was pending. webhook.ErrNotFound; change's own errors unchanged.
 func (s *Store) UpdateWebhook(ctx context.Context, id webhook.ID, change func(*webhook.Endpoint) error) (webhook.Endpoint, error) {
-	fresh := true // the endpoint is active since a moment ago, or the request was carried out before, which may have been then
-	stored, err := s.changeWebhook(ctx, id, dispatch.AuditWebhookUpdate, func(row *webhookRow, now time.Time) (map[string]any, error) {
+	stored, err := s.changeWebhook(ctx, id, dispatch.AuditWebhookUpdate, func(row *webhookRow, _ time.Time) (map[string]any, error) {
 		before, after := row.endpoint(), row.endpoint()
 		if err := change(&after); err != nil {
 			return nil, err
 		}
 		detail := webhookChanges(before, after)
-		fresh = before.Status != webhook.Active || now.Sub(before.UpdatedAt) < webhookKnowledge
 		row.take(after)
 		return detail, nil
 	})
 	if err != nil {
 		return webhook.Endpoint{}, err
 	}
-	after := stored.endpoint()
-	if fresh && after.Status == webhook.Active {
-		s.untilActiveIsKnown(ctx, id)
-		s.wakeWebhooks() // for what has waited
-	}
-	return after, nil
+	return stored.endpoint(), nil
 }
 
-// RotateWebhook replaces the endpoint's secret; the one before signs too for webhook.RotationOverlap. Repeated with the same secret it
-// changes nothing. webhook.ErrNotFound; idempotency.ErrKeyReused if the request was carried out before, and the endpoint has another secret now.
+// RotateWebhook replaces the endpoint's secret; the one before signs too for webhook.RotationOverlap. Repeated with
+// the same secret it changes nothing. webhook.ErrNotFound; idempotency.ErrKeyReused if the request was carried out
+// before, and the endpoint has another secret now.
 func (s *Store) RotateWebhook(ctx context.Context, id webhook.ID, secret string) (webhook.Endpoint, error) {
 	stored, err := s.changeWebhook(ctx, id, dispatch.AuditWebhookRotate, func(row *webhookRow, now time.Time) (map[string]any, error) {
 		if row.Secret == secret {
@@ -184,47 +178,55 @@ func (s *Store) RotateWebhook(ctx context.Context, id webhook.ID, secret string)
 	return stored.endpoint(), err
 }
 
-// changeWebhook commits what change makes of the endpoint's row, with its audit entry, and returns the row as it is then. If change returns
-// a nil detail, or the request was carried out before, nothing is written. webhook.ErrNotFound; change's own errors unchanged.
+// changeWebhook commits what change makes of the endpoint's row, with its audit entry, and returns the row as it is
+// then. If change returns a nil detail, or the request was carried out before, nothing is written.
+// webhook.ErrNotFound; change's own errors unchanged.
 func (s *Store) changeWebhook(ctx context.Context, id webhook.ID, action dispatch.AuditAction,
 	change func(row *webhookRow, now time.Time) (detail map[string]any, err error),
 ) (row webhookRow, err error) {
-	err = s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
-		var now time.Time
-		if row, now, err = s.lockWebhook(tx, id); err != nil {
-			return err
-		}
-		if applied, err := alreadyApplied(tx, auditProof); applied || err != nil {
-			return err
-		}
-		detail, err := change(&row, now)
+	row, _, err = s.withWebhook(ctx, id, action, func(tx *gorm.DB, row *webhookRow, now time.Time) (map[string]any, error) {
+		detail, err := change(row, now)
 		if err != nil || detail == nil {
-			return err
+			return nil, err
 		}
 		row.Version++
 		row.UpdatedAt = micros(now)
-		if err := tx.Model(&webhookRow{}).Where("id = ?", id).Select("*").Omit("id", "created_at").Updates(&row).Error; err != nil {
-			return unavailable(err)
-		}
-		return audit(tx, action, string(id), detail, now)
+		return detail, unavailable(tx.Model(&webhookRow{}).Where("id = ?", id).Select("*").Omit("id", "created_at").Updates(row).Error)
 	})
 	return row, err
 }
 
-// DeleteWebhook deletes the endpoint. Prune deletes its deliveries. webhook.ErrNotFound.
-func (s *Store) DeleteWebhook(ctx context.Context, id webhook.ID) error {
-	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
-		row, now, err := s.lockWebhook(tx, id)
-		if err != nil {
+// withWebhook commits what do writes, with its audit entry, while the endpoint's row is locked, and returns the row. If
+// do returns a nil detail there is no entry. Applied says that the request was carried out before: then do is not
+// called. webhook.ErrNotFound; do's own errors unchanged.
+func (s *Store) withWebhook(ctx context.Context, id webhook.ID, action dispatch.AuditAction,
+	do func(tx *gorm.DB, row *webhookRow, now time.Time) (detail map[string]any, err error),
+) (row webhookRow, applied bool, err error) {
+	err = s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
+		var now time.Time
+		if row, now, err = s.lockWebhook(tx, id); err != nil {
 			return err
 		}
-		err = tx.Exec(`UPDATE webhooks SET status = ?, url = '', description = '', secret = '', previous_secret = NULL, previous_until = NULL,
-			replay_from = NULL, replay_until = NULL, version = version + 1, updated_at = ? WHERE id = ?`, deletedWebhook, micros(now), id).Error
-		if err != nil {
-			return unavailable(err)
+		if applied, err = alreadyApplied(tx, auditProof); applied || err != nil {
+			return err
 		}
-		return audit(tx, dispatch.AuditWebhookDelete, string(id), map[string]any{"url": auditedURL(row.URL)}, now)
+		detail, err := do(tx, &row, now)
+		if err != nil || detail == nil {
+			return err
+		}
+		return audit(tx, action, string(id), detail, now)
 	})
+	return row, applied, err
+}
+
+// DeleteWebhook deletes the endpoint. Prune deletes its deliveries. webhook.ErrNotFound.
+func (s *Store) DeleteWebhook(ctx context.Context, id webhook.ID) error {
+	_, err := s.changeWebhook(ctx, id, dispatch.AuditWebhookDelete, func(row *webhookRow, _ time.Time) (map[string]any, error) {
+		detail := map[string]any{"url": auditedURL(row.URL)}
+		*row = webhookRow{Status: deletedWebhook, Events: row.Events, FailingSince: row.FailingSince, Version: row.Version}
+		return detail, nil
+	})
+	return err
 }
 
 // webhookChanges returns the endpoint's changed fields by their names in the API, and nil if there are none.

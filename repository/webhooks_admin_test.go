@@ -14,7 +14,7 @@ import (
 	"firsttap/webhook"
 )
 
-// newEndpoint is an endpoint that is paused, so that its creation does not wait.
+// newEndpoint is an endpoint that is paused.
 func newEndpoint(url string) webhook.Endpoint {
 	return webhook.Endpoint{
 		ID: webhook.ID(dispatch.NewUniqueID(dispatch.WebhookPrefix, time.Now())), URL: url, Events: []string{"dispatch.accepted", "dispatch.taken"},
@@ -163,7 +163,7 @@ func TestWebhookRequestsThatAreSentTwice(t *testing.T) {
 		in.mustComplete(t, succeeded(in.mustLease(t, 1)[0]))
 		must(t, in.ResendWebhook(ctx, to, test.ID))
 		in.mustLease(t, 0)
-		db.mustCount(t, 0, "webhook_lanes")
+		db.mustCount(t, 0, "webhook_deliveries WHERE status = 'PENDING'")
 		mustBeError(t, "a test of a paused endpoint", errorOf(in.TestWebhook(t.Context(), e.ID, body)), webhook.ErrPaused)
 		db.mustCount(t, 1, "audit WHERE action = 'webhook.resend'")
 	})
@@ -175,7 +175,7 @@ func TestResend(t *testing.T) {
 		in := db.courier(t, "ins_a")
 		to, other := db.endpoint(t, "*", nil), db.endpoint(t, "dispatch.accepted", nil)
 		_, events := in.changed(t, 2)
-		in.expanded(t, events...)
+		in.fanOut(t)
 		first := webhook.DeliveryOf(events[0])
 		resend := func() {
 			t.Helper()
@@ -205,10 +205,10 @@ func TestResend(t *testing.T) {
 		l.Attempt = 8
 		in.mustComplete(t, failed(l))
 		testkit.Equal(t, "the status", webhook.Failed, in.deliveries(t, to)[0].Status)
-		db.mustCount(t, 0, "webhook_lanes")
+		db.mustCount(t, 0, "webhook_deliveries WHERE status = 'PENDING'")
 		resend()
 		in.mustComplete(t, succeeded(in.mustLease(t, 1)[0]))
-		db.mustCount(t, 0, "webhook_lanes")
+		db.mustCount(t, 0, "webhook_deliveries WHERE status = 'PENDING'")
 	})
 }
 
@@ -219,7 +219,7 @@ func TestLogOfDeliveries(t *testing.T) {
 		to := db.endpoint(t, "*", nil)
 		db.endpoint(t, "*", nil)
 		_, events := in.changed(t, 7)
-		in.expanded(t, events...)
+		in.fanOut(t)
 		db.exec(t, "UPDATE webhook_deliveries SET status = 'DELIVERED' WHERE event_id < ?", events[4])
 		slices.Reverse(events)
 		for status, want := range map[webhook.DeliveryStatus][]dispatch.EventID{"": events, webhook.Pending: events[:3], webhook.Delivered: events[3:], webhook.Failed: nil} {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"gorm.io/gorm"
@@ -18,35 +17,26 @@ import (
 // resultsPerTransaction bounds the results that one transaction writes.
 const resultsPerTransaction = 100
 
-// CompleteDeliveries writes the results of deliveries that the owner leases, and returns the endpoints that it paused. It ignores a result
-// whose lease was lost. ErrUnavailable, ErrUnknown: some may not be written, and their deliveries are sent again.
+// CompleteDeliveries writes the results of deliveries that the owner leases, and returns the endpoints that it
+// paused. It ignores a result whose lease was lost. ErrUnavailable, ErrUnknown: some may not be written, and their
+// deliveries are sent again.
 func (o *WebhookOutbox) CompleteDeliveries(ctx context.Context, results []webhook.Result) (paused []webhook.Endpoint, err error) {
 	for chunk := range slices.Chunk(results, resultsPerTransaction) {
-		var c completion
-		err := o.transactWithRetry(ctx, o.webhooks, func(tx *gorm.DB) error {
-			c = completion{WebhookOutbox: o, tx: tx, fates: map[address]*fate{}}
-			return unavailable(c.run(chunk))
+		var ended []deliveryKey
+		var some []webhook.Endpoint
+		err := o.transactWithRetry(ctx, o.work, func(tx *gorm.DB) (err error) {
+			ended, some, err = o.complete(tx, chunk)
+			return unavailable(err)
 		})
 		if err != nil {
 			return paused, err
 		}
-		paused = append(paused, c.paused...)
-		if len(c.due) > 0 {
-			o.wakeWebhooks()
+		paused = append(paused, some...)
+		if err := o.wakeNext(ctx, ended); err != nil {
+			return paused, err
 		}
 	}
 	return paused, nil
-}
-
-// completion writes some results in one transaction.
-type completion struct {
-	*WebhookOutbox
-	tx  *gorm.DB
-	now time.Time
-	// due are the lanes that have another pending delivery, done those that have none.
-	due, done []laneKey
-	fates     map[address]*fate
-	paused    []webhook.Endpoint
 }
 
 // address is an endpoint at a URL: an admin may change it while deliveries are under way.
@@ -58,212 +48,160 @@ type address struct {
 // fate is what the results say about an address.
 type fate struct{ succeeded, failed, gone bool }
 
-func deliveryLane(d *webhook.Delivery) laneKey {
-	if d.Dispatch == "" { // a test
-		return laneKey{d.Endpoint, dispatch.ID(d.Event)}
-	}
-	return laneKey{d.Endpoint, d.Dispatch}
-}
-
-// lanesSQL returns a condition for the lanes.
-func lanesSQL(lanes []laneKey) (string, []any) {
-	args := make([]any, 0, 2*len(lanes))
-	for _, l := range lanes {
-		args = append(args, l.webhook, l.dispatch)
-	}
-	return anyOf("webhook_id = ? AND dispatch_id = ?", len(lanes)), args
-}
-
-// anyOf returns the condition n times, with OR between.
-func anyOf(condition string, n int) string {
-	return "(" + strings.TrimSuffix(strings.Repeat(condition+" OR ", n), " OR ") + ")"
-}
-
-func (c *completion) run(results []webhook.Result) error {
-	leased, err := c.lockLeased(results)
+// complete writes some results in one transaction, and returns the deliveries that have ended and the endpoints that it paused.
+func (o *WebhookOutbox) complete(tx *gorm.DB, results []webhook.Result) (ended []deliveryKey, paused []webhook.Endpoint, err error) {
+	leased, err := o.lockLeased(tx, results)
 	if err != nil || len(leased) == 0 {
-		return err
+		return nil, nil, err
 	}
-	if c.now, err = c.clock(c.tx); err != nil {
-		return err
-	}
-	pending, err := c.pendingDeliveries(results)
+	now, err := o.clock(tx)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
+	fates := map[address]*fate{}
 	for i := range results {
 		r := &results[i]
-		lane := deliveryLane(&r.Lease.Delivery)
-		row := pending[r.Lease.Delivery.Event]
-		if d := row[lane]; leased[lane] && d != nil && d.Row.Attempt+1 == r.Lease.Attempt {
-			delete(leased, lane)
-			if err := c.complete(r, lane, d); err != nil {
-				return err
-			}
+		key, at := keyOf(&r.Lease.Delivery), address{r.Lease.Delivery.Endpoint, r.Lease.URL}
+		row := leased[key]
+		if row == nil || row.Attempt+1 != r.Lease.Attempt {
+			continue
+		}
+		delete(leased, key)
+		if fates[at] == nil {
+			fates[at] = &fate{}
+		}
+		pending, err := writeAttempt(tx, r, row, fates[at], now)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !pending {
+			ended = append(ended, key)
 		}
 	}
-	if err := c.endLanes(); err != nil {
-		return err
-	}
-	return c.judgeEndpoints()
+	paused, err = judgeEndpoints(tx, fates, now)
+	return ended, paused, err
 }
 
-// lockLeased locks those of the results' lanes that the owner leases.
-func (c *completion) lockLeased(results []webhook.Result) (map[laneKey]bool, error) {
-	lanes := make([]laneKey, len(results))
+// lockLeased locks those of the results' deliveries that the owner leases.
+func (o *WebhookOutbox) lockLeased(tx *gorm.DB, results []webhook.Result) (map[deliveryKey]*deliveryRow, error) {
+	keys := make([]deliveryKey, len(results))
 	for i := range results {
-		lanes[i] = deliveryLane(&results[i].Lease.Delivery)
+		keys[i] = keyOf(&results[i].Lease.Delivery)
 	}
-	where, args := lanesSQL(lanes)
-	var rows []laneRow
-	err := c.tx.Raw("SELECT webhook_id, dispatch_id FROM webhook_lanes"+c.dialect.forceIndex("PRIMARY")+
-		" WHERE "+where+" AND claim = ? ORDER BY webhook_id, dispatch_id"+c.dialect.forUpdate, append(args, c.Owner)...).Scan(&rows).Error
-	leased := make(map[laneKey]bool, len(rows))
-	for _, row := range rows {
-		leased[laneKey{row.WebhookID, row.DispatchID}] = true
+	where, args := theseDeliveries(keys)
+	var rows []deliveryRow
+	err := tx.Raw(`SELECT dispatch_id, webhook_id, event_id, attempts, attempt FROM webhook_deliveries {force PRIMARY}
+		WHERE `+where+" AND status = 'PENDING' AND claim = ? ORDER BY dispatch_id, webhook_id, event_id {for_update}", append(args, o.Owner)...).
+		Scan(&rows).Error
+	leased := make(map[deliveryKey]*deliveryRow, len(rows))
+	for i := range rows {
+		leased[rows[i].key()] = &rows[i]
 	}
 	return leased, err
 }
 
-// pendingDelivery is a pending delivery, and whether its lane has another.
-type pendingDelivery struct {
-	Row  deliveryRow `gorm:"embedded"`
-	More bool
-}
-
-// pendingDeliveries reads those of the results' deliveries that are still pending, by event and lane.
-func (c *completion) pendingDeliveries(results []webhook.Result) (map[dispatch.EventID]map[laneKey]*pendingDelivery, error) {
-	args := []any{webhook.Pending, webhook.Pending}
-	for i := range results {
-		d := &results[i].Lease.Delivery
-		args = append(args, deliveryLane(d).dispatch, d.Endpoint, d.Event)
-	}
-	var rows []pendingDelivery
-	err := c.tx.Raw(`SELECT d.dispatch_id, d.webhook_id, d.event_id, d.attempts, d.attempt, (SELECT 1 FROM webhook_deliveries p`+c.dialect.forceIndex("PRIMARY")+`
-		WHERE p.dispatch_id = d.dispatch_id AND p.webhook_id = d.webhook_id AND p.event_id <> d.event_id AND p.status = ? LIMIT 1) IS NOT NULL more
-		FROM webhook_deliveries d`+c.dialect.forceIndex("PRIMARY")+` WHERE d.status = ? AND `+
-		anyOf("d.dispatch_id = ? AND d.webhook_id = ? AND d.event_id = ?", len(results)), args...).Scan(&rows).Error
-	found := map[dispatch.EventID]map[laneKey]*pendingDelivery{}
-	for i := range rows {
-		row := &rows[i].Row
-		if found[row.EventID] == nil {
-			found[row.EventID] = map[laneKey]*pendingDelivery{}
-		}
-		found[row.EventID][laneKey{row.WebhookID, row.DispatchID}] = &rows[i]
-	}
-	return found, err
-}
-
-// complete writes one result, and notes what becomes of the lane and the endpoint.
-func (c *completion) complete(r *webhook.Result, lane laneKey, d *pendingDelivery) error {
-	at := address{lane.webhook, r.Lease.URL}
-	f := c.fates[at]
-	if f == nil {
-		f = &fate{}
-		c.fates[at] = f
-	}
-	attempts, err := withAttempt(d.Row.Attempts, r.Attempt)
+// writeAttempt writes one result, and notes what it says about the endpoint. Pending says that the delivery is attempted again.
+func writeAttempt(tx *gorm.DB, r *webhook.Result, row *deliveryRow, f *fate, now time.Time) (pending bool, err error) {
+	attempts, err := withAttempt(row.Attempts, r.Attempt)
 	if err != nil {
-		return fmt.Errorf("attempts of %s: %w", r.Lease.Delivery.ID, err)
+		return false, fmt.Errorf("attempts of %s: %w", r.Lease.Delivery.ID, err)
 	}
 	status, n := webhook.Pending, r.Lease.Attempt
 	wait, again := webhook.RetryAfter(n)
 	switch {
 	case r.Succeeded():
-		f.succeeded, status = true, webhook.Delivered
+		f.succeeded, status, wait = true, webhook.Delivered, 0
 	case r.Gone: // sent again when the endpoint is active again, as if this attempt had not been
-		f.gone, n, wait = true, d.Row.Attempt, 0
+		f.gone, n, wait = true, row.Attempt, 0
 	case again:
 		f.failed = true
 		wait += rand.N(wait/10 + 1)
 	default:
 		f.failed, status = true, webhook.Failed
 	}
-	err = c.tx.Exec("UPDATE webhook_deliveries SET status = ?, attempt = ?, attempts = ? WHERE dispatch_id = ? AND webhook_id = ? AND event_id = ?",
-		status, n, attempts, lane.dispatch, lane.webhook, d.Row.EventID).Error
-	switch {
-	case err != nil:
-		return err
-	case status == webhook.Pending:
-		return c.tx.Exec("UPDATE webhook_lanes SET claim = '', next_at = ? WHERE webhook_id = ? AND dispatch_id = ?",
-			micros(c.now.Add(wait)), lane.webhook, lane.dispatch).Error
-	case d.More:
-		c.due = append(c.due, lane)
-	default:
-		c.done = append(c.done, lane)
-	}
-	return nil
+	return status == webhook.Pending, tx.Exec(`UPDATE webhook_deliveries SET status = ?, attempt = ?, attempts = ?, claim = '', next_at = ?
+		WHERE dispatch_id = ? AND webhook_id = ? AND event_id = ?`,
+		status, n, attempts, micros(now.Add(wait)), row.DispatchID, row.WebhookID, row.EventID).Error
 }
 
-// endLanes ends the leases of the lanes whose delivery has ended.
-func (c *completion) endLanes() error {
-	if len(c.due) > 0 {
-		where, args := lanesSQL(c.due)
-		err := c.tx.Exec("UPDATE webhook_lanes"+c.dialect.forceIndex("PRIMARY")+" SET claim = '', next_at = ? WHERE "+where, append([]any{micros(c.now)}, args...)...).Error
-		if err != nil {
-			return err
-		}
-	}
-	if len(c.done) == 0 {
+// wakeNext makes the earliest unfinished delivery of the same dispatch and endpoint as each of the ended ones due,
+// unless it is leased. It follows the COMMIT: a lease that has seen the ended one unfinished, and puts the next one
+// off for it, has locked that one before.
+func (o *WebhookOutbox) wakeNext(ctx context.Context, ended []deliveryKey) error {
+	if len(ended) == 0 {
 		return nil
 	}
-	where, args := lanesSQL(c.done)
-	return c.tx.Exec("DELETE FROM webhook_lanes WHERE "+where, args...).Error
+	var args []any
+	for _, k := range ended {
+		args = append(args, k.dispatch, k.webhook)
+	}
+	db := o.work.WithContext(ctx)
+	var rows []deliveryRow
+	err := db.Raw(`SELECT dispatch_id, webhook_id, MIN(event_id) event_id FROM webhook_deliveries {force PRIMARY}
+		WHERE `+anyOf("dispatch_id = ? AND webhook_id = ?", len(ended))+" AND status = 'PENDING' GROUP BY dispatch_id, webhook_id", args...).
+		Scan(&rows).Error
+	if err != nil || len(rows) == 0 {
+		return unavailable(err)
+	}
+	next := make([]deliveryKey, len(rows))
+	for i := range rows {
+		next[i] = rows[i].key()
+	}
+	where, args := theseDeliveries(next)
+	return o.withRetry(ctx, func() error {
+		return unavailable(db.Exec(`UPDATE webhook_deliveries {force PRIMARY} SET next_at = {now}
+			WHERE claim = '' AND status = 'PENDING' AND `+where, args...).Error)
+	})
 }
 
-// judgeEndpoints notes since when the endpoints have failed, and pauses those that are gone or have failed for too long. Of an endpoint that
-// goes on as before it writes nothing.
-func (c *completion) judgeEndpoints() error {
-	ids := make([]webhook.ID, 0, len(c.fates))
-	for at := range c.fates {
+// judgeEndpoints notes since when the endpoints have failed, and pauses those that are gone or have failed for too
+// long. Of an endpoint that goes on as before it writes nothing.
+func judgeEndpoints(tx *gorm.DB, fates map[address]*fate, now time.Time) (paused []webhook.Endpoint, err error) {
+	ids := make([]webhook.ID, 0, len(fates))
+	for at := range fates {
 		ids = append(ids, at.webhook)
 	}
 	if len(ids) == 0 {
-		return nil
+		return nil, nil
 	}
 	var rows []webhookRow
-	if err := c.tx.Raw("SELECT * FROM webhooks WHERE id IN ? AND status = ? ORDER BY id", ids, webhook.Active).Scan(&rows).Error; err != nil {
-		return err
+	if err := tx.Raw("SELECT * FROM webhooks WHERE id IN ? AND status = ? ORDER BY id", ids, webhook.Active).Scan(&rows).Error; err != nil {
+		return nil, err
 	}
 	for i := range rows {
-		f := c.fates[address{rows[i].ID, rows[i].URL}]
+		w := &rows[i]
+		f := fates[address{w.ID, w.URL}]
 		if f == nil {
 			continue // an admin has changed the URL meanwhile: nothing is known of the new one
 		}
-		if err := c.judge(&rows[i], f); err != nil {
-			return err
+		switch {
+		case f.gone:
+			paused, err = pause(tx, w, webhook.PausedGone, now, paused)
+		case f.succeeded && w.FailingSince != nil:
+			err = tx.Exec("UPDATE webhooks SET failing_since = NULL WHERE id = ?", w.ID).Error
+		case f.succeeded:
+		case f.failed && w.FailingSince == nil:
+			err = tx.Exec("UPDATE webhooks SET failing_since = ? WHERE id = ? AND failing_since IS NULL", micros(now), w.ID).Error
+		case f.failed && !now.Before(fromMicros(*w.FailingSince).Add(webhook.PauseAfter)):
+			paused, err = pause(tx, w, webhook.PausedFailing, now, paused)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return paused, nil
 }
 
-func (c *completion) judge(w *webhookRow, f *fate) error {
-	switch {
-	case f.gone:
-		return c.pause(w, webhook.PausedGone)
-	case f.succeeded && w.FailingSince != nil:
-		return c.tx.Exec("UPDATE webhooks SET failing_since = NULL WHERE id = ?", w.ID).Error
-	case f.succeeded:
-		return nil
-	case f.failed && w.FailingSince == nil:
-		return c.tx.Exec("UPDATE webhooks SET failing_since = ? WHERE id = ? AND failing_since IS NULL", micros(c.now), w.ID).Error
-	case f.failed && !c.now.Before(fromMicros(*w.FailingSince).Add(webhook.PauseAfter)):
-		return c.pause(w, webhook.PausedFailing)
-	}
-	return nil
-}
-
-// pause pauses an active endpoint whose row is as it was read.
-func (c *completion) pause(w *webhookRow, why webhook.PauseReason) error {
+// pause pauses an active endpoint whose row is as it was read, and adds it to those that are paused.
+func pause(tx *gorm.DB, w *webhookRow, why webhook.PauseReason, now time.Time, paused []webhook.Endpoint) ([]webhook.Endpoint, error) {
 	before := w.endpoint()
-	w.Status, w.PauseReason, w.Version, w.UpdatedAt = webhook.Paused, why, w.Version+1, micros(c.now)
-	done := c.tx.Exec("UPDATE webhooks SET status = ?, pause_reason = ?, version = ?, updated_at = ? WHERE id = ? AND version = ?",
+	w.Status, w.PauseReason, w.Version, w.UpdatedAt = webhook.Paused, why, w.Version+1, micros(now)
+	done := tx.Exec("UPDATE webhooks SET status = ?, pause_reason = ?, version = ?, updated_at = ? WHERE id = ? AND version = ?",
 		w.Status, w.PauseReason, w.Version, w.UpdatedAt, w.ID, before.Version)
 	if done.Error != nil || done.RowsAffected == 0 { // an admin has changed it meanwhile; the next result decides
-		return done.Error
+		return paused, done.Error
 	}
-	c.paused = append(c.paused, w.endpoint())
-	return audit(c.tx, dispatch.AuditWebhookUpdate, string(w.ID), webhookChanges(before, w.endpoint()), c.now)
+	return append(paused, w.endpoint()), audit(tx, dispatch.AuditWebhookUpdate, string(w.ID), webhookChanges(before, w.endpoint()), now)
 }
 
 // attemptJSON is an attempt as it is stored. The times are microseconds.

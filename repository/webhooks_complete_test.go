@@ -20,23 +20,23 @@ func (db *database) storedWebhook(t testing.TB, id webhook.ID) webhook.Endpoint 
 	return e
 }
 
-// mustBeIn fails the test unless the lanes are due after that time, and a tenth of it at most.
-func (db *database) mustBeIn(t testing.TB, wait time.Duration, from, to time.Time) {
+// mustBeIn fails the test unless the delivery is due after that time, and a tenth of it at most.
+func (db *database) mustBeIn(t testing.TB, event dispatch.EventID, wait time.Duration, from, to time.Time) {
 	t.Helper()
 	var next int64
-	must(t, db.raw.QueryRowContext(t.Context(), "SELECT next_at FROM webhook_lanes").Scan(&next))
+	must(t, db.raw.QueryRowContext(t.Context(), "SELECT next_at FROM webhook_deliveries WHERE event_id = ?", event).Scan(&next))
 	if at := fromMicros(next); at.Before(from.Add(wait)) || at.After(to.Add(wait+wait/10+time.Millisecond)) {
 		t.Errorf("the next attempt is in %s, want %s and a tenth at most", at.Sub(from), wait)
 	}
 }
 
-// A delivery that fails is tried again as the contract says, then it has failed, and its lane goes on with the next.
+// A delivery that fails is tried again as the contract says, then it has failed, and the next of its dispatch is sent.
 func TestAttemptsOfADelivery(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		in := db.courier(t, "ins_a")
 		to := db.endpoint(t, "*", nil)
 		_, events := in.changed(t, 2)
-		in.expanded(t, events...)
+		in.fanOut(t)
 		waits := []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour}
 		for i, wait := range append(slices.Clone(waits), 0) {
 			l := in.mustLease(t, 1)[0]
@@ -47,11 +47,11 @@ func TestAttemptsOfADelivery(t *testing.T) {
 			from := db.now(t)
 			in.mustComplete(t, r)
 			if wait > 0 {
-				db.mustBeIn(t, wait, from, db.now(t))
+				db.mustBeIn(t, events[0], wait, from, db.now(t))
 				if wait >= time.Minute { // which does not pass meanwhile
 					in.mustLease(t, 0)
 				}
-				db.exec(t, "UPDATE webhook_lanes SET next_at = 1")
+				db.allDue(t)
 			}
 		}
 		rows := in.deliveries(t, to)
@@ -64,7 +64,7 @@ func TestAttemptsOfADelivery(t *testing.T) {
 			t.Errorf("the next: %+v", l)
 		}
 		in.mustComplete(t, succeeded(l))
-		db.mustCount(t, 0, "webhook_lanes")
+		db.mustCount(t, 0, "webhook_deliveries WHERE status = 'PENDING'")
 	})
 }
 
@@ -73,12 +73,11 @@ func TestLogOfAttempts(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		in := db.courier(t, "ins_a")
 		to := db.endpoint(t, "*", nil)
-		_, events := in.changed(t, 1)
-		in.expanded(t, events...)
+		in.changed(t, 1)
+		in.fanOut(t)
 		at := db.now(t)
 		for i := range webhook.KeptAttempts + 3 {
-			db.exec(t, "UPDATE webhook_lanes SET next_at = 1")
-			db.exec(t, "UPDATE webhook_deliveries SET attempt = 0")
+			db.exec(t, "UPDATE webhook_deliveries SET next_at = 1, attempt = 0")
 			l := in.mustLease(t, 1)[0]
 			in.mustComplete(t, webhook.Result{Lease: l, Attempt: webhook.Attempt{
 				At: at.Add(time.Duration(i) * time.Second), HTTPStatus: 500 + i, Error: "too bad", Took: time.Duration(i) * time.Millisecond, Answer: "nein \x00 안녕 😀",
@@ -106,11 +105,11 @@ func TestEndpointThatFailsIsPaused(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		in := db.courier(t, "ins_a")
 		to, other := db.endpoint(t, "*", nil), db.endpoint(t, "dispatch.accepted", nil)
-		_, events := in.changed(t, 3)
-		in.expanded(t, events...)
+		in.changed(t, 3)
+		in.fanOut(t)
 		attempt := func(how func(webhook.Lease) webhook.Result) []webhook.Endpoint {
 			t.Helper()
-			db.exec(t, "UPDATE webhook_lanes SET next_at = 1")
+			db.allDue(t)
 			return in.mustComplete(t, how(in.mustLease(t, 1)[0]))
 		}
 		attempt(failed)
@@ -142,7 +141,7 @@ func TestEndpointThatFailsIsPaused(t *testing.T) {
 		testkit.Equal(t, "its status", webhook.Paused, got.Status)
 		testkit.Equal(t, "the other one's", webhook.Active, db.storedWebhook(t, other).Status)
 		db.mustCount(t, 1, "audit WHERE action = 'webhook.update' AND target = ? AND actor = 'system'", to)
-		db.exec(t, "UPDATE webhook_lanes SET next_at = 1")
+		db.allDue(t)
 		in.mustLease(t, 0)
 		due, err := in.sends.Due(t.Context())
 		must(t, err)
@@ -151,7 +150,6 @@ func TestEndpointThatFailsIsPaused(t *testing.T) {
 		}
 		db.mustCount(t, 2, "webhook_deliveries WHERE status = 'PENDING'")
 		// Active again, it gets what waits, and has three more days.
-		db.endpoint(t, "dispatch.accepted", nil) // has been active for long, so that nobody waits
 		must(t, errorOf(in.UpdateWebhook(t.Context(), to, func(e *webhook.Endpoint) error { e.SetStatus(webhook.Active); return nil })))
 		if paused := attempt(failed); len(paused) != 0 {
 			t.Errorf("paused again: %v", paused)
@@ -164,8 +162,8 @@ func TestEndpointThatIsGoneIsPaused(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		in := db.courier(t, "ins_a")
 		to := db.endpoint(t, "*", nil)
-		_, events := in.changed(t, 1)
-		in.expanded(t, events...)
+		in.changed(t, 1)
+		in.fanOut(t)
 		l := in.mustLease(t, 1)[0]
 		gone := webhook.Result{Lease: l, Attempt: webhook.Attempt{At: time.Now(), HTTPStatus: 410, Error: "gone"}, Gone: true}
 		paused := in.mustComplete(t, gone)
@@ -173,7 +171,7 @@ func TestEndpointThatIsGoneIsPaused(t *testing.T) {
 			t.Fatalf("paused: %v", paused)
 		}
 		testkit.Equal(t, "results after the pause", 0, len(in.mustComplete(t, gone)))
-		db.exec(t, "UPDATE webhook_lanes SET next_at = 1")
+		db.allDue(t)
 		in.mustLease(t, 0)
 		db.exec(t, "UPDATE webhooks SET status = 'ACTIVE', pause_reason = ''")
 		again := in.mustLease(t, 1)[0]
@@ -184,16 +182,16 @@ func TestEndpointThatIsGoneIsPaused(t *testing.T) {
 		testkit.Equal(t, "attempts", 2, len(attempts))
 
 		// The answer of a URL that an admin has replaced says nothing of the new one.
-		_, events = in.changed(t, 1)
-		in.expanded(t, events...)
+		in.changed(t, 1)
+		in.fanOut(t)
 		gone.Lease = in.mustLease(t, 1)[0]
 		must(t, errorOf(in.UpdateWebhook(t.Context(), to, func(e *webhook.Endpoint) error { e.URL = "https://new.example"; return nil })))
 		testkit.Equal(t, "endpoints that are paused", 0, len(in.mustComplete(t, gone)))
-		db.exec(t, "UPDATE webhook_lanes SET next_at = 1")
+		db.allDue(t)
 		gone.Lease = in.mustLease(t, 1)[0]
 		must(t, errorOf(in.UpdateWebhook(t.Context(), to, func(e *webhook.Endpoint) error { e.URL = "https://newer.example"; return nil })))
-		_, events = in.changed(t, 1)
-		in.expanded(t, events...)
+		in.changed(t, 1)
+		in.fanOut(t)
 		testkit.Equal(t, "endpoints that are paused by both answers", 0, len(in.mustComplete(t, succeeded(in.mustLease(t, 1)[0]), gone)))
 	})
 }
@@ -211,8 +209,8 @@ func TestADeletedEndpointIsNotPaused(t *testing.T) {
 			}
 		})
 		to = db.endpoint(t, "*", nil)
-		_, events := in.changed(t, 1)
-		in.expanded(t, events...)
+		in.changed(t, 1)
+		in.fanOut(t)
 		gone := webhook.Result{Lease: in.mustLease(t, 1)[0], Attempt: webhook.Attempt{At: time.Now(), HTTPStatus: 410, Error: "gone"}, Gone: true}
 		testkit.Equal(t, "endpoints that are paused", 0, len(in.mustComplete(t, gone)))
 		db.mustCount(t, 1, "webhooks WHERE status = ?", deletedWebhook)
@@ -226,8 +224,8 @@ func TestSecretsOfALease(t *testing.T) {
 		to := db.endpoint(t, "*", nil)
 		lease := func() webhook.Secrets {
 			t.Helper()
-			_, events := in.changed(t, 1)
-			in.expanded(t, events...)
+			in.changed(t, 1)
+			in.fanOut(t)
 			return in.mustLease(t, 1)[0].Secrets
 		}
 		testkit.Equal(t, "the secrets", webhook.Secrets{Current: "whsec_c2VjcmV0"}, lease())

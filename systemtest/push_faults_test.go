@@ -97,7 +97,7 @@ func (db *Database) endLeases(lease time.Duration) {
 	for _, update := range []string{
 		"UPDATE notifications SET due_at = 0 WHERE state = 0 AND claim <> '' AND due_at BETWEEN ? AND ?",
 		"UPDATE events SET next_at = 0 WHERE claim <> '' AND next_at BETWEEN ? AND ?",
-		"UPDATE webhook_lanes SET next_at = 0 WHERE claim <> '' AND next_at BETWEEN ? AND ?",
+		"UPDATE webhook_deliveries SET next_at = 0 WHERE status = 'PENDING' AND claim <> '' AND next_at BETWEEN ? AND ?",
 	} {
 		db.exec(update, end.Add(-30*time.Minute).UnixMicro(), end.Add(30*time.Minute).UnixMicro())
 	}

@@ -93,7 +93,7 @@ type couriers struct {
 
 	mu        sync.Mutex
 	instances [2]*Instance
-	leases    [2]time.Duration // no two processes have the same: so it is known who holds a lane
+	leases    [2]time.Duration // no two processes have the same: so it is known who holds a delivery
 	started   int
 	// endpoints are the paths of the endpoints by their identifiers; inFlight counts the kills at which a delivery was leased.
 	endpoints map[string]string
@@ -137,9 +137,7 @@ func (c *couriers) kill(k int) {
 	c.instances[k].Kill()
 	c.dead = append(c.dead, c.leases[k])
 	end := time.Now().Add(c.leases[k])
-	c.db.each(fmt.Sprintf(`SELECT l.webhook_id, MIN(d.event_id) FROM webhook_lanes l JOIN webhook_deliveries d
-		ON d.dispatch_id = l.dispatch_id AND d.webhook_id = l.webhook_id AND d.status = 'PENDING'
-		WHERE l.claim <> '' AND l.next_at BETWEEN %d AND %d GROUP BY l.webhook_id, l.dispatch_id`,
+	c.db.each(fmt.Sprintf("SELECT webhook_id, event_id FROM webhook_deliveries WHERE status = 'PENDING' AND claim <> '' AND next_at BETWEEN %d AND %d",
 		end.Add(-30*time.Minute).UnixMicro(), end.Add(30*time.Minute).UnixMicro()), func(scan func(...any) error) error {
 		var id, event string
 		err := scan(&id, &event)
@@ -195,32 +193,25 @@ func (c *couriers) live(d Driver) {
 	}
 }
 
-// settle waits until every event is completed and every delivery has arrived and is recorded.
+// settle waits until every delivery has been written, has arrived and is recorded.
 func (c *couriers) settle(patience time.Duration) {
 	c.t.Helper()
 	if !testkit.Poll(patience, func() bool {
 		for _, lease := range c.dead { // the database may have carried out a statement of an instance that was dead already
 			c.db.endLeases(lease)
 		}
-		return c.db.Count("events WHERE next_at IS NOT NULL") == 0 && c.db.Count("webhook_lanes") == 0
+		return c.db.Count("webhook_events") == 0 && c.db.Count("webhook_deliveries WHERE status = 'PENDING'") == 0
 	}) {
 		left := ""
-		c.db.each("SELECT e.id, e.type, e.claim, e.next_at FROM events e WHERE next_at IS NOT NULL LIMIT 5", func(scan func(...any) error) error {
-			var id, kind, claim string
+		c.db.each("SELECT dispatch_id, event_id, claim, next_at FROM webhook_deliveries WHERE status = 'PENDING' LIMIT 5", func(scan func(...any) error) error {
+			var id, event, claim string
 			var next int64
-			err := scan(&id, &kind, &claim, &next)
-			left += fmt.Sprintf("\nevent %s %s leased to %q until %s", id, kind, claim, time.UnixMicro(next))
+			err := scan(&id, &event, &claim, &next)
+			left += fmt.Sprintf("\n%s %s leased to %q until %s", id, event, claim, time.UnixMicro(next))
 			return err
 		})
-		c.db.each("SELECT webhook_id, dispatch_id, claim, next_at FROM webhook_lanes LIMIT 5", func(scan func(...any) error) error {
-			var id, dispatch, claim string
-			var next int64
-			err := scan(&id, &dispatch, &claim, &next)
-			left += fmt.Sprintf("\nlane %s %s leased to %q until %s", id, dispatch, claim, time.UnixMicro(next))
-			return err
-		})
-		c.t.Fatalf("never: all webhooks are delivered; what is left, %d events and %d lanes:%s",
-			c.db.Count("events WHERE next_at IS NOT NULL"), c.db.Count("webhook_lanes"), left)
+		c.t.Fatalf("never: all webhooks are delivered; what is left, %d events and %d deliveries:%s",
+			c.db.Count("webhook_events"), c.db.Count("webhook_deliveries WHERE status = 'PENDING'"), left)
 	}
 	if n := c.db.Count("webhook_deliveries WHERE status <> 'DELIVERED'"); n > 0 {
 		c.t.Errorf("%d deliveries are not delivered", n)

@@ -1,8 +1,8 @@
-// Package webhook holds the types and rules of webhooks: endpoints of other systems that get the events of dispatches, by the Standard
-// Webhooks convention (https://www.standardwebhooks.com).
+// Package webhook holds the types and rules of webhooks: endpoints of other systems that get the events of
+// dispatches, by the Standard Webhooks convention (https://www.standardwebhooks.com).
 //
-// A delivery is one event for one endpoint. Its row is written in the transaction that completes the event in the outbox, so it is delivered
-// at least once. The deliveries of one dispatch to one endpoint are a lane: they are sent one after the other, in the order of their events.
+// A delivery is one event for one endpoint, and is made at least once. The deliveries of one dispatch to one endpoint
+// are sent one after the other, in the order of their events.
 package webhook
 
 import (
@@ -113,7 +113,7 @@ type Delivery struct {
 	Body      []byte
 	Attempts  []Attempt // the last KeptAttempts, the oldest first
 	CreatedAt time.Time
-	NextAt    *time.Time // of the next attempt, if its lane waits for one
+	NextAt    *time.Time // of the next attempt at the earliest, if it waits for one
 }
 
 // Attempt is one request for a delivery.
@@ -141,8 +141,8 @@ var retries = [...]time.Duration{
 	5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour,
 }
 
-// RetryAfter returns how long a delivery waits after its n-th failed attempt, the first being 1. After the last one it returns false: the
-// delivery has failed.
+// RetryAfter returns how long a delivery waits after its n-th failed attempt, the first being 1. After the last one
+// it returns false: the delivery has failed.
 func RetryAfter(n int) (wait time.Duration, again bool) {
 	if n < 1 || n > len(retries) {
 		return 0, false
@@ -150,7 +150,11 @@ func RetryAfter(n int) (wait time.Duration, again bool) {
 	return retries[n-1], true
 }
 
-// Lease is a delivery that a courier may attempt until LeasedUntil, by this process's clock. The lane of its dispatch is leased with it.
+// Body returns the body of an event's delivery, with the dispatch as it is then.
+type Body func(dispatch.Dispatch, dispatch.Event) []byte
+
+// Lease is a delivery that a courier may attempt until LeasedUntil, by this process's clock. Meanwhile the endpoint
+// gets no other one of its dispatch.
 type Lease struct {
 	Delivery    Delivery // without Attempts
 	Attempt     int      // the number of this attempt, from 1; it begins again when an admin resends

@@ -1,4 +1,4 @@
--- What happened to dispatches: their history, and the outbox of pushes and webhooks. Each transaction that changes a dispatch writes
+-- What happened to dispatches: their history, and the outbox of pushes. Each transaction that changes a dispatch writes
 -- its events. next_at is when the relay is to expand the event into notifications, NULL once it did. claim names the relay that leases
 -- it, '' if none does; next_at is then the end of the lease. A row of no dispatch bars a claim whose COMMIT got no answer; the
 -- retention deletes it.

@@ -1,8 +1,8 @@
-// Package webhooks sends webhooks: a [Courier] leases deliveries from the outbox, attempts each with a [Client], and completes it as the
-// holder of the lease.
+// Package webhooks sends webhooks: a [Courier] has the deliveries of new events written, leases deliveries from the
+// outbox, attempts each with a [Client], and completes it as the holder of the lease.
 //
-// A delivery is sent at least once: a process that is killed leaves what it had leased to another one. A lane is leased with its delivery,
-// so the deliveries of one dispatch to one endpoint are sent one after the other.
+// A delivery is sent at least once: a process that is killed leaves what it had leased to another one. The deliveries
+// of one dispatch to one endpoint are sent one after the other.
 package webhooks
 
 import (
@@ -22,14 +22,16 @@ import (
 
 // Outbox holds the deliveries that a Courier sends; see repository.WebhookOutbox.
 type Outbox interface {
+	// WriteDeliveries writes the deliveries of some events that have none yet, and of a part of a replay. More says that
+	// there may be more to write, active that an endpoint is active.
+	WriteDeliveries(ctx context.Context, body webhook.Body) (more, active bool, err error)
 	// LeaseDeliveries leases up to limit due deliveries, and of each endpoint as many as perEndpoint is more than busy.
-	LeaseDeliveries(ctx context.Context, perEndpoint int, busy map[webhook.ID]int, limit int) ([]webhook.Lease, error)
-	// CompleteDeliveries records the results and returns the endpoints that it paused, also with an error: it may have recorded some. A result
-	// whose lease was lost is ignored.
+	// More says that others may be due that can be leased at once.
+	LeaseDeliveries(ctx context.Context, perEndpoint int, busy map[webhook.ID]int, limit int) (leases []webhook.Lease, more bool, err error)
+	// CompleteDeliveries records the results and returns the endpoints that it paused, also with an error: it may have
+	// recorded some. A result whose lease was lost is ignored.
 	CompleteDeliveries(ctx context.Context, results []webhook.Result) (paused []webhook.Endpoint, err error)
 	ReleaseDeliveries(ctx context.Context, leases []webhook.Lease) error
-	// ReplayNext writes a part of one replay, and reports whether more can be written at once.
-	ReplayNext(ctx context.Context) (more bool, err error)
 	// Due may be as old as a second or two.
 	Due(ctx context.Context) (outbox.Due, error)
 }
@@ -39,11 +41,12 @@ type Attempter interface {
 	Attempt(ctx context.Context, l webhook.Lease) webhook.Result
 }
 
-// CourierOptions configure a Courier. Outbox and Client are required. Every other field has a default: a logger that discards, no
-// metrics, or the number in its comment.
+// CourierOptions configure a Courier. Outbox, Client and Body are required. Every other field has a default: a logger
+// that discards, no metrics, or the number in its comment.
 type CourierOptions struct {
 	Outbox  Outbox
 	Client  Attempter
+	Body    webhook.Body
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
 	// PollInterval is the interval between two looks at what is due: 1 s.
@@ -55,16 +58,18 @@ type CourierOptions struct {
 const (
 	// perEndpoint bounds the deliveries to one endpoint that a process has leased: an endpoint that hangs occupies no more.
 	perEndpoint = 16
-	// maxInFlight bounds the deliveries that a process has leased. There is room for each endpoint: however many hang, none waits for another.
+	// maxInFlight bounds the deliveries that a process has leased. There is room for each endpoint: however many hang,
+	// none waits for another.
 	maxInFlight = perEndpoint * webhook.MaxEndpoints
 	// maxBatch bounds the deliveries that one transaction leases or completes.
 	maxBatch = 256
 
 	defaultPoll  = time.Second
 	defaultDrain = 10 * time.Second
-	// leaseTimeout bounds one lease, and one part of a replay.
-	leaseTimeout = 10 * time.Second
-	// lookDelay is how much later than the scheduler the courier looks: it gets the scheduler's answer, and need not ask the database.
+	// stepTimeout bounds one lease, and the writing of some deliveries.
+	stepTimeout = 10 * time.Second
+	// lookDelay is how much later than the scheduler the courier looks: it gets the scheduler's answer, and need not ask
+	// the database.
 	lookDelay = 50 * time.Millisecond
 )
 
@@ -72,10 +77,10 @@ const (
 type Courier struct {
 	options CourierOptions
 	metrics *metrics
-	// lanesDue wakes the loop that leases, replayDue the loop that replays.
-	lanesDue, replayDue wakeup.Signal
-	results             *resultWriter
-	attempts            sync.WaitGroup
+	// eventsDue wakes the loop that writes deliveries, deliveriesDue the one that leases them.
+	eventsDue, deliveriesDue wakeup.Signal
+	results                  *resultWriter
+	attempts                 sync.WaitGroup
 
 	mu sync.Mutex
 	// busy counts the deliveries that this process has leased, by endpoint; inFlight is their sum.
@@ -90,15 +95,21 @@ func NewCourier(o CourierOptions) *Courier {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Courier{
-		options: o, metrics: newMetrics(o.Metrics), lanesDue: wakeup.New(), replayDue: wakeup.New(), busy: map[webhook.ID]int{},
+		options: o, metrics: newMetrics(o.Metrics), eventsDue: wakeup.New(), deliveriesDue: wakeup.New(), busy: map[webhook.ID]int{},
 	}
 }
 
-// Wake makes the Courier look for due deliveries now. It never blocks.
-func (c *Courier) Wake() { c.lanesDue.Set() }
+// Wake makes the Courier look for new events, replays and due deliveries now. It never blocks.
+func (c *Courier) Wake() {
+	c.eventsDue.Set()
+	c.deliveriesDue.Set()
+}
 
-// Run sends until ctx ends. Then it waits for the attempts in flight, and releases the leases of what it did not send. It may be called
-// again after it has returned.
+// OnCommit makes the Courier look for new events now. It never blocks.
+func (c *Courier) OnCommit() { c.eventsDue.Set() }
+
+// Run sends until ctx ends. Then it waits for the attempts in flight, and releases the leases of what it did not
+// send. It may be called again after it has returned.
 func (c *Courier) Run(ctx context.Context) {
 	// Attempts in flight go on, and their results are recorded, even after ctx has ended.
 	lasting, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -107,7 +118,7 @@ func (c *Courier) Run(ctx context.Context) {
 	var loops, writing sync.WaitGroup
 	writing.Go(func() { c.results.run(lasting) })
 	loops.Go(func() { c.lease(ctx, lasting) })
-	loops.Go(func() { c.replay(ctx) })
+	loops.Go(func() { c.write(ctx) })
 	loops.Go(func() { c.poll(ctx) })
 	loops.Wait()
 
@@ -118,12 +129,12 @@ func (c *Courier) Run(ctx context.Context) {
 	writing.Wait()
 }
 
-// lease leases due deliveries and attempts them, as many as there is room for. What leads to more that are due, or to more room, wakes it:
-// a commit, a look, a result that was recorded.
+// lease leases due deliveries and attempts them, as many as there is room for. What leads to more that are due, or to
+// more room, wakes it: deliveries that were written, a look, a result that was recorded.
 func (c *Courier) lease(ctx, lasting context.Context) {
 	failing := false
 	for ctx.Err() == nil {
-		c.lanesDue.Wait(ctx)
+		c.deliveriesDue.Wait(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -131,13 +142,13 @@ func (c *Courier) lease(ctx, lasting context.Context) {
 		if room == 0 {
 			continue // the next result that is recorded makes some
 		}
-		leases, err := c.leaseDeliveries(lasting, busy, room)
+		leases, more, err := c.leaseDeliveries(lasting, busy, room)
 		if err != nil && !failing && ctx.Err() == nil {
 			c.options.Log.Warn("due webhook deliveries not leased; the courier tries again until they are", "error", err)
 		}
 		failing = err != nil
-		if len(leases) == room {
-			c.lanesDue.Set() // more may be due
+		if more {
+			c.deliveriesDue.Set()
 		}
 		c.occupy(leases)
 		for _, l := range leases {
@@ -151,8 +162,10 @@ func (c *Courier) lease(ctx, lasting context.Context) {
 }
 
 // leaseDeliveries goes on when the Courier stops, as what it leases has to be released.
-func (c *Courier) leaseDeliveries(lasting context.Context, busy map[webhook.ID]int, room int) ([]webhook.Lease, error) {
-	ctx, cancel := context.WithTimeout(lasting, leaseTimeout)
+func (c *Courier) leaseDeliveries(lasting context.Context, busy map[webhook.ID]int, room int) (
+	leases []webhook.Lease, more bool, err error,
+) {
+	ctx, cancel := context.WithTimeout(lasting, stepTimeout)
 	defer cancel()
 	return c.options.Outbox.LeaseDeliveries(ctx, perEndpoint, busy, room)
 }
@@ -204,36 +217,51 @@ func (c *Courier) recorded(results []result, paused []webhook.Endpoint) {
 		c.options.Log.Error("ALERT: webhook endpoint paused; it gets nothing until an admin makes it active again",
 			"endpoint", e.ID, "reason", e.PauseReason, "failing_since", e.FailingSince)
 	}
-	c.lanesDue.Set()
+	c.deliveriesDue.Set()
 }
 
-// replay writes what a replay asks for, until ctx ends.
-func (c *Courier) replay(ctx context.Context) {
+// write writes the deliveries of events and of replays, until ctx ends. While no endpoint is active it writes once in
+// PollInterval only, as each time is a durable write.
+func (c *Courier) write(ctx context.Context) {
 	failing := false
 	for ctx.Err() == nil {
-		c.replayDue.Wait(ctx)
-		for ctx.Err() == nil {
-			more, err := c.replayNext(ctx)
-			if err != nil && !failing && ctx.Err() == nil {
-				c.options.Log.Warn("replays of webhooks not looked for or not continued; the courier tries again until they are", "error", err)
+		c.eventsDue.Wait(ctx)
+		for more, active := true, true; more && ctx.Err() == nil; {
+			var err error
+			if more, active, err = c.writeDeliveries(ctx); err != nil && !failing && ctx.Err() == nil {
+				c.options.Log.Warn("webhook deliveries of events not written; the courier tries again until they are", "error", err)
 			}
 			failing = err != nil
-			if err != nil || !more {
-				break
+			switch {
+			case failing:
+				more = false
+			case active:
+				c.deliveriesDue.Set()
+			case !more:
+				sleep(ctx, c.options.PollInterval)
 			}
-			c.lanesDue.Set()
 		}
 	}
 }
 
-func (c *Courier) replayNext(ctx context.Context) (more bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
+func (c *Courier) writeDeliveries(ctx context.Context) (more, active bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	return c.options.Outbox.ReplayNext(ctx)
+	return c.options.Outbox.WriteDeliveries(ctx, c.options.Body)
 }
 
-// poll wakes the loops when deliveries are due that nobody announced: after a wait, or when a lease has ended. It knows when the first one
-// is due, and wakes them at that moment.
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// poll wakes the loops when something is due that nobody announced: after a wait, when a lease has ended, or what
+// another process has committed. It knows when the first delivery is due, and wakes them at that moment.
 func (c *Courier) poll(ctx context.Context) {
 	for ctx.Err() == nil {
 		due, err := c.look(ctx)
@@ -242,14 +270,9 @@ func (c *Courier) poll(ctx context.Context) {
 			due = outbox.Due{ReadAt: now, Webhooks: now}
 		}
 		if wait := time.Until(due.Webhooks); !due.Webhooks.IsZero() && wait <= 2*c.options.PollInterval {
-			time.AfterFunc(wait, func() { c.lanesDue.Set(); c.replayDue.Set() })
+			time.AfterFunc(wait, c.Wake)
 		}
-		t := time.NewTimer(max(time.Until(due.ReadAt.Add(c.options.PollInterval+lookDelay)), c.options.PollInterval/4))
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-		}
+		sleep(ctx, max(time.Until(due.ReadAt.Add(c.options.PollInterval+lookDelay)), c.options.PollInterval/4))
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 	"firsttap/webhook"
 )
 
-// TestHangingEndpoint: an endpoint that hangs occupies its own 16 attempts, however long its queue is, and all other endpoints, 49 of them,
-// get what they are due without any wait.
+// TestHangingEndpoint: an endpoint that hangs occupies its own 16 attempts, however long its queue is, and all other
+// endpoints, 49 of them, get what they are due without any wait.
 func TestHangingEndpoint(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *courier) {
 		k.world.answer = func(ctx context.Context, l webhook.Lease) int {
@@ -40,7 +40,7 @@ func TestHangingEndpoint(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		// Of 100 lanes each, 16 are leased at a time, and recorded after 10 ms.
+		// Of 100 deliveries each, 16 are leased at a time, and recorded after 10 ms.
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("the others waited for %s", took)
 		}
@@ -84,7 +84,8 @@ func TestAllEndpointsHang(t *testing.T) {
 	})
 }
 
-// TestResultsAreBatched: results that come within 10 ms are recorded in one transaction, and room is made by the record, not by the answer.
+// TestResultsAreBatched: results that come within 10 ms are recorded in one transaction, and room is made by the
+// record, not by the answer.
 func TestResultsAreBatched(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *courier) {
 		k.store.add("a", 2*perEndpoint)
@@ -147,8 +148,9 @@ func TestDueWithoutAWord(t *testing.T) {
 	})
 }
 
-// TestDrain: a courier that is stopped leases nothing more, waits for the attempts in flight, records them, and releases what it leased
-// at the last moment. What has no answer after the drain is released too, and counts as no failure of the endpoint.
+// TestDrain: a courier that is stopped leases nothing more, waits for the attempts in flight, records them, and
+// releases what it leased at the last moment. What has no answer after the drain is released too, and counts as no
+// failure of the endpoint.
 func TestDrain(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *courier) {
 		k.world.answer = func(ctx context.Context, l webhook.Lease) int {
@@ -194,7 +196,8 @@ func TestLeaseDuringTheStop(t *testing.T) {
 	})
 }
 
-// TestShortLease: a lease that may end before an attempt does is released: another process would attempt the delivery at the same time.
+// TestShortLease: a lease that may end before an attempt does is released: another process would attempt the delivery
+// at the same time.
 func TestShortLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *courier) {
 		k.store.set(func() { k.store.term = webhook.AttemptTimeout - time.Millisecond })
@@ -208,8 +211,8 @@ func TestShortLease(t *testing.T) {
 	})
 }
 
-// TestDatabaseAway: results are kept while the database does not answer, and recorded when it does, without another attempt. A result whose
-// lease is about to end is given up, and its room is free again.
+// TestDatabaseAway: results are kept while the database does not answer, and recorded when it does, without another
+// attempt. A result whose lease is about to end is given up, and its room is free again.
 func TestDatabaseAway(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *courier) {
 		k.world.answer = func(context.Context, webhook.Lease) int { time.Sleep(time.Second); return 200 }
@@ -257,25 +260,39 @@ func TestStopWhileTheDatabaseIsAway(t *testing.T) {
 	})
 }
 
-// TestReplayGoesOn: parts of a replay are written one after the other, and what they write is leased.
-func TestReplayGoesOn(t *testing.T) {
+// TestEventsAreWritten: after a commit, the deliveries of all new events are written and sent at once. While no
+// endpoint is active, events are taken from the queue once a second, however many commits there are.
+func TestEventsAreWritten(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *courier) {
-		k.store.set(func() {
-			k.store.replays, k.store.next = 5, time.Now()
-		})
-		time.Sleep(1100 * time.Millisecond)
-		synctest.Wait()
-		k.store.set(func() {
-			if k.store.replays != 0 || k.store.leases == 0 {
-				t.Errorf("%d parts are left, %d leases", k.store.replays, k.store.leases)
+		k.store.set(func() { k.store.events = 3 })
+		began := time.Now()
+		k.OnCommit()
+		for {
+			synctest.Wait()
+			if n, _ := k.world.attempted("written"); n == 3 {
+				break
 			}
-			k.store.next = time.Time{}
+			time.Sleep(time.Millisecond)
+		}
+		if took := time.Since(began); took > 100*time.Millisecond {
+			t.Errorf("sent after %s", took)
+		}
+		var before int
+		k.store.set(func() { k.store.silent, before = true, k.store.writes })
+		for range 1000 {
+			k.OnCommit()
+			time.Sleep(10 * time.Millisecond)
+		}
+		k.store.set(func() {
+			if n := k.store.writes - before; n < 9 || n > 12 {
+				t.Errorf("%d writes in ten seconds without an endpoint", n)
+			}
 		})
 	})
 }
 
-// TestFailures: they are counted by what the endpoint did, the last one of a delivery is logged, and so is an endpoint that is paused, once
-// and without its URL.
+// TestFailures: they are counted by what the endpoint did, the last one of a delivery is logged, and so is an
+// endpoint that is paused, once and without its URL.
 func TestFailures(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *courier) {
 		status := map[webhook.ID]int{"gone": 410, "broken": 500, "away": 0, "well": 204}

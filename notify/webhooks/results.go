@@ -86,14 +86,16 @@ func (w *resultWriter) write(ctx context.Context, batch []result) (paused []webh
 	}
 	end = end.Add(-leaseEnd)
 	if len(sent) > 0 {
-		w.retry(ctx, end, "results of webhook deliveries not recorded; they may be sent again when their leases end", len(sent), func(ctx context.Context) error {
+		const failure = "results of webhook deliveries not recorded; they may be sent again when their leases end"
+		w.retry(ctx, end, failure, len(sent), func(ctx context.Context) error {
 			more, err := w.outbox.CompleteDeliveries(ctx, sent)
 			paused = append(paused, more...) // also with an error: some of the results may be recorded
 			return err
 		})
 	}
 	if len(unsent) > 0 {
-		w.retry(ctx, end, "leased webhook deliveries not released; they will be sent when their leases end", len(unsent), func(ctx context.Context) error {
+		const failure = "leased webhook deliveries not released; they will be sent when their leases end"
+		w.retry(ctx, end, failure, len(unsent), func(ctx context.Context) error {
 			return w.outbox.ReleaseDeliveries(ctx, unsent)
 		})
 	}
@@ -113,11 +115,6 @@ func (w *resultWriter) retry(ctx context.Context, end time.Time, failure string,
 			w.log.Error(failure, "deliveries", deliveries, "error", err)
 			return
 		}
-		t := time.NewTimer(writeRetry)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-		}
+		sleep(ctx, writeRetry)
 	}
 }

@@ -11,12 +11,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"firsttap/dispatch"
 	"firsttap/outbox"
 	"firsttap/testkit"
 	"firsttap/webhook"
 )
 
-// script is an outbox of lanes with one delivery each. What the repository promises is tested there: this one does what a test says.
+// script is an outbox of dispatches with one delivery each. What the repository promises is tested there: this one
+// does what a test says.
 type script struct {
 	mu sync.Mutex
 	// due holds the deliveries that wait, by endpoint; leased those that are leased.
@@ -26,15 +28,17 @@ type script struct {
 	leases      int
 	completions [][]webhook.Result
 	releases    [][]webhook.Lease
-	// term is how long a lease lasts: 30 s. next is when something is due, zero for what the lanes say.
+	// term is how long a lease lasts: 30 s. next is when something is due, zero for what due says.
 	term time.Duration
 	next time.Time
 	// fail is the error of every call while it is set; duringLease is called in a lease.
 	fail        error
 	duringLease func()
-	// replays is how many parts of a replay are left.
-	replays int
-	paused  []webhook.Endpoint
+	// events is how many events have no deliveries yet, writes how often the courier wanted to write some. Silent says
+	// that no endpoint is active.
+	events, writes int
+	silent         bool
+	paused         []webhook.Endpoint
 }
 
 func newScript() *script {
@@ -64,7 +68,9 @@ func (s *script) leaseCount() (n int) {
 	return n
 }
 
-func (s *script) LeaseDeliveries(_ context.Context, perEndpoint int, busy map[webhook.ID]int, limit int) (leases []webhook.Lease, err error) {
+func (s *script) LeaseDeliveries(_ context.Context, perEndpoint int, busy map[webhook.ID]int, limit int) (
+	leases []webhook.Lease, more bool, err error,
+) {
 	s.mu.Lock()
 	during := s.duringLease
 	s.mu.Unlock()
@@ -75,7 +81,7 @@ func (s *script) LeaseDeliveries(_ context.Context, perEndpoint int, busy map[we
 	defer s.mu.Unlock()
 	s.leases++
 	if s.fail != nil {
-		return nil, s.fail
+		return nil, false, s.fail
 	}
 	for endpoint, due := range s.due {
 		n := min(perEndpoint-busy[endpoint], limit-len(leases), len(due))
@@ -85,8 +91,9 @@ func (s *script) LeaseDeliveries(_ context.Context, perEndpoint int, busy map[we
 			leases = append(leases, l)
 		}
 		s.due[endpoint] = due[n:]
+		more = more || n > 0 && len(due) > n
 	}
-	return leases, nil
+	return leases, more, nil
 }
 
 func (s *script) CompleteDeliveries(_ context.Context, results []webhook.Result) ([]webhook.Endpoint, error) {
@@ -117,14 +124,21 @@ func (s *script) ReleaseDeliveries(_ context.Context, leases []webhook.Lease) er
 	return nil
 }
 
-func (s *script) ReplayNext(context.Context) (bool, error) {
+// WriteDeliveries writes a delivery of one event, to the endpoint "written".
+func (s *script) WriteDeliveries(_ context.Context, body webhook.Body) (more, active bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.replays == 0 {
-		return false, nil
+	if s.writes++; s.fail != nil {
+		return false, false, s.fail
 	}
-	s.replays--
-	return s.replays > 0, s.fail
+	if s.events > 0 {
+		s.events--
+		l := leaseTo("https://written.test/")
+		l.Delivery.Endpoint, l.Delivery.ID = "written", webhook.DeliveryID(fmt.Sprintf("whd_event_%d", s.events))
+		l.Delivery.Body = body(dispatch.Dispatch{}, dispatch.Event{})
+		s.due["written"] = append(s.due["written"], l)
+	}
+	return s.events > 0, !s.silent, nil
 }
 
 func (s *script) Due(context.Context) (outbox.Due, error) {
@@ -132,8 +146,8 @@ func (s *script) Due(context.Context) (outbox.Due, error) {
 	defer s.mu.Unlock()
 	now := time.Now()
 	due := outbox.Due{ReadAt: now, Webhooks: s.next}
-	for _, lanes := range s.due {
-		if len(lanes) > 0 {
+	for _, deliveries := range s.due {
+		if len(deliveries) > 0 {
 			due.Webhooks = now
 		}
 	}
@@ -144,8 +158,8 @@ func (s *script) Due(context.Context) (outbox.Due, error) {
 func (s *script) counts() (due, leased, completed, released int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, lanes := range s.due {
-		due += len(lanes)
+	for _, deliveries := range s.due {
+		due += len(deliveries)
 	}
 	for _, batch := range s.completions {
 		completed += len(batch)
@@ -232,7 +246,9 @@ func inBubble(t *testing.T, test func(*testing.T, *courier)) {
 			world: &endpoints{inFlight: map[webhook.ID]int{}, most: map[webhook.ID]int{}, attempts: map[webhook.ID]int{}},
 		}
 		k.Courier = NewCourier(CourierOptions{
-			Outbox: k.store, Client: k.world, Log: slog.New(slog.NewJSONHandler(k.log, nil)), Metrics: prometheus.NewRegistry(),
+			Outbox: k.store, Client: k.world,
+			Body: func(dispatch.Dispatch, dispatch.Event) []byte { return []byte("{}") },
+			Log:  slog.New(slog.NewJSONHandler(k.log, nil)), Metrics: prometheus.NewRegistry(),
 		})
 		k.stop = testkit.Run(t, k.Run)
 		synctest.Wait()

@@ -181,9 +181,9 @@ function delivered(own: Service, webhook: string): string[] {
     ["FAILED", [attempt(refused), attempt({ error: "no answer within 10s" }, 1)]],
     ["DELIVERED", [attempt({ http_status: 200, answer: "ok" })]],
   ] as const;
-  own.sql(`INSERT INTO webhook_deliveries (dispatch_id, webhook_id, event_id, type, status, body, attempts, attempt, created_at)
-    VALUES (?, ?, ?, ?, ?, CAST(? AS BLOB), ?, ?, ?)`, ...rows.map(([status, attempts], i) =>
-    [`dsp_${"0".repeat(26)}`, webhook, events[i], "dispatch.accepted", status, `{"n": ${i}}`, JSON.stringify(attempts), attempts.length, at]));
+  own.sql(`INSERT INTO webhook_deliveries (dispatch_id, webhook_id, event_id, type, status, body, attempts, attempt, created_at, next_at)
+    VALUES (?, ?, ?, ?, ?, CAST(? AS BLOB), ?, ?, ?, ?)`, ...rows.map(([status, attempts], i) =>
+    [`dsp_${"0".repeat(26)}`, webhook, events[i], "dispatch.accepted", status, `{"n": ${i}}`, JSON.stringify(attempts), attempts.length, at, at]));
   return events;
 }
 
