@@ -430,7 +430,7 @@ func TestSentOffersAreKeptThroughAnExtension(t *testing.T) {
 		}
 		db.exec(t, "UPDATE dispatches SET work_ends_at = work_ends_at + ?", (4 * day).Microseconds())
 		d := db.mustRead(t, db.stored(t, ids[0]).DispatchID)
-		d = db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 			return d.Extend(1, now.Add(3*day), "key_1", now)
 		})
 		due := func() { db.exec(t, "UPDATE notifications SET due_at = 1") } // long after the first end

@@ -226,9 +226,9 @@ func (c *Courier) write(ctx context.Context) {
 	failing := false
 	for ctx.Err() == nil {
 		c.eventsDue.Wait(ctx)
-		for more, active := true, true; more && ctx.Err() == nil; {
-			var err error
-			if more, active, err = c.writeDeliveries(ctx); err != nil && !failing && ctx.Err() == nil {
+		for more := true; more && ctx.Err() == nil; {
+			left, active, err := c.writeDeliveries(ctx)
+			if more = left; err != nil && !failing && ctx.Err() == nil {
 				c.options.Log.Warn("webhook deliveries of events not written; the courier tries again until they are", "error", err)
 			}
 			failing = err != nil

@@ -20,9 +20,10 @@ import (
 )
 
 const (
-	// A connection is closed at a random age between these, so that a pool does not lose all connections at once. The
-	// maximum bounds how long an instance uses a server that its address no longer leads to and that still takes writes.
-	minConnAge, MaxConnAge = 3 * time.Minute, 5 * time.Minute
+	// MaxConnAge bounds how long a connection is used: its address may no longer lead to its server, which may still take writes. Each is closed
+	// at a random age from minConnAge on, so that a pool does not lose all connections at once.
+	MaxConnAge = 5 * time.Minute
+	minConnAge = 3 * time.Minute
 	// redialPause is how long Connect fails at once after a dial has led to a server that can't be used.
 	redialPause = 100 * time.Millisecond
 	// suspectPause is the least time between two suspicions: a slow server loses its connections at most that often.
