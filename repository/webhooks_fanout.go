@@ -26,11 +26,11 @@ func (webhookEventRow) TableName() string { return "webhook_events" }
 
 // queueForWebhooks has the deliveries of the events written after tx has been committed.
 func queueForWebhooks(tx *gorm.DB, events []dispatch.Event) error {
-	rows := make([]webhookEventRow, len(events))
-	for i, e := range events {
-		rows[i] = webhookEventRow{e.Dispatch, e.ID}
+	keys := make([]any, 0, 2*len(events))
+	for _, e := range events {
+		keys = append(keys, e.Dispatch, e.ID)
 	}
-	return tx.Create(&rows).Error
+	return tx.Exec("INSERT INTO webhook_events (dispatch_id, event_id) VALUES "+placeholders(len(events), 2), keys...).Error
 }
 
 type deliveryRow struct {
