@@ -120,7 +120,7 @@ mutant "withdrawals without a limit" dispatch/withdrawal.go "if wait > 0 {" "if 
 mutant "a driver who can't win blocks other drivers" service/accept.go "a.inflight.sideline(tap.Driver) {" "false {" ./service TestHopelessTaps
 mutant "a lost claim is not counted" service/verify.go "v.lost.Add(1)" "" ./service 'TestLostClaim$'
 mutant "a winner's device is not looked for" repository/recipients.go "AND (SELECT 1 FROM devices WHERE driver_id = e.driver_id AND quarantined_at IS NULL LIMIT 1) IS NULL" "" ./repository TestWithoutRecipients
-mutant "a deadlock's victim gives up its results" repository/tx.go "lost := s.dialect.retryable(err)" "lost := false" ./repository TestWritesOfARelayAndADeadlock
+mutant "a deadlock's victim gives up its results" repository/tx.go "lost := retryable(err)" "lost := false" ./repository TestWritesOfARelayAndADeadlock
 mutant "devices that were offered it are not looked for" repository/recipients.go "AND (SELECT 1 FROM notifications WHERE dispatch_id = e.dispatch_id LIMIT 1) IS NULL" "" ./repository TestWithoutRecipients
 mutant "a topic is not looked for" repository/recipients.go "AND (SELECT 1 FROM topics WHERE name = CONCAT('dispatch-', e.dispatch_id) AND NOT ended LIMIT 1) IS NULL" "" ./repository TestWithoutRecipients
 mutant "any owner's event has no recipients" repository/recipients.go "AND e.next_at IS NOT NULL AND e.claim = ?" "AND e.next_at IS NOT NULL AND ? <> ''" ./repository TestWithoutRecipients

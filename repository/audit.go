@@ -50,7 +50,7 @@ func audit(tx *gorm.DB, action dispatch.AuditAction, target string, detail map[s
 // RecordSignIn audits a sign-in with the key from the address, in one entry a minute. ErrKeyNotFound. The sign-in must be
 // refused unless the error is nil.
 func (s *Store) RecordSignIn(ctx context.Context, key, address string) error {
-	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	return s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		_, now, err := s.lockKey(tx, key)
 		if err != nil {
 			return err
@@ -62,7 +62,7 @@ func (s *Store) RecordSignIn(ctx context.Context, key, address string) error {
 // RecordRefusedSignIns audits refused sign-ins, in one entry for each address.
 func (s *Store) RecordRefusedSignIns(ctx context.Context, all []dispatch.RefusedSignIns) error {
 	ctx = dispatch.WithCaller(ctx, dispatch.Caller{Actor: dispatch.AuditUnknown})
-	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	return s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		now, err := s.clock(tx)
 		if err != nil {
 			return err

@@ -28,7 +28,7 @@ func TestPlansOfTheBoard(t *testing.T) {
 			db.exec(t, "ANALYZE TABLE dispatches, offers, events")
 			for _, region := range []string{"", "seoul"} {
 				cost, counted := 0, 0
-				for _, s := range statements(t, []*gorm.DB{db.general, db.backoffice}, func() {
+				for _, s := range statements(t, []*gorm.DB{db.serve, db.serve}, func() {
 					b, err := db.Board(t.Context(), region)
 					if err != nil || b.Unseen != c.unseen || b.Counts[dispatch.Pending] != open {
 						t.Errorf("%+v, %v", b, err)

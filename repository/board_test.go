@@ -156,7 +156,7 @@ func TestBoardOnSQLite(t *testing.T) {
 	db := migrated(t, "sqlite://"+t.TempDir()+"/test.db")
 	for _, region := range []string{"", "seoul"} {
 		looked := 0
-		for _, s := range statements(t, []*gorm.DB{db.general, db.backoffice}, func() { db.unseen(t, region) }) {
+		for _, s := range statements(t, []*gorm.DB{db.serve, db.serve}, func() { db.unseen(t, region) }) {
 			if !strings.Contains(s, " FROM dispatches") {
 				continue // all drivers are read
 			}
@@ -208,7 +208,7 @@ func (db *database) supplied(t testing.TB, slot time.Time) string {
 		Region       string
 		OnDuty, Open int
 	}
-	must(t, db.general.Raw("SELECT region, on_duty, open FROM supply WHERE at = ? ORDER BY region", micros(slot)).Scan(&rows).Error)
+	must(t, db.serve.Raw("SELECT region, on_duty, open FROM supply WHERE at = ? ORDER BY region", micros(slot)).Scan(&rows).Error)
 	all := make([]string, len(rows))
 	for i, r := range rows {
 		all[i] = fmt.Sprintf("%s %d/%d", r.Region, r.OnDuty, r.Open)

@@ -68,7 +68,7 @@ func (s *Store) claim(ctx context.Context, id dispatch.ID, driver dispatch.Drive
 		case err != nil:
 			return dispatch.Dispatch{}, err
 		}
-		switch applied, err := alreadyApplied(s.general.WithContext(ctx), keyProof); {
+		switch applied, err := alreadyApplied(s.serve.WithContext(ctx), keyProof); {
 		case err != nil:
 			return dispatch.Dispatch{}, err
 		case applied:
@@ -168,7 +168,7 @@ func (s *Store) transactClaim(condition string) commitFunc {
 		if err == nil || errors.Is(err, dispatch.ErrUnknown) || errors.Is(err, errConflict) {
 			return err
 		}
-		if s.dialect.retryable(err) {
+		if retryable(err) {
 			return errConflict
 		}
 		return unavailable(err)

@@ -135,7 +135,7 @@ func TestStatementsThatAreGivenUpCount(t *testing.T) {
 		write := func(name string) error {
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
-			return s.writes.WithContext(ctx).Exec("INSERT INTO fences (name, fence) VALUES (?, 1)", name).Error
+			return s.decide.WithContext(ctx).Exec("INSERT INTO fences (name, fence) VALUES (?, 1)", name).Error
 		}
 		for round := range 5 {
 			var writing sync.WaitGroup

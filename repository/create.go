@@ -17,7 +17,7 @@ import (
 func (s *Store) Create(ctx context.Context,
 	build func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
-	general := s.general.WithContext(ctx)
+	general := s.serve.WithContext(ctx)
 	switch applied, err := alreadyApplied(general, dispatchProof); {
 	case err != nil:
 		return dispatch.Dispatch{}, err
@@ -26,7 +26,7 @@ func (s *Store) Create(ctx context.Context,
 	}
 	var d dispatch.Dispatch
 	var events []dispatch.Event
-	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) (err error) {
+	err := s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) (err error) {
 		d, events, err = s.create(tx, build)
 		return err
 	})

@@ -45,7 +45,7 @@ const maxDevices = 10
 // one it is as good as new. ErrDriverNotFound, also for an erased driver; ErrUnavailable if nothing was written.
 func (s *Store) PutDevice(ctx context.Context, v dispatch.Device) (dispatch.Device, error) {
 	var put dispatch.Device
-	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	err := s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		// The lock keeps two registrations at the same time from exceeding maxDevices.
 		var driver []dispatch.DriverID
 		err := tx.Raw("SELECT id FROM drivers WHERE id = ? AND erased_at IS NULL {for_update}", v.Driver).Scan(&driver).Error
@@ -124,7 +124,7 @@ func putDevice(tx *gorm.DB, v dispatch.Device, now time.Time) (before, after dis
 
 // DeleteDevice deletes the device of an installation of the driver's app, if there is one. ErrDriverNotFound.
 func (s *Store) DeleteDevice(ctx context.Context, driver dispatch.DriverID, installation string) error {
-	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	return s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		_, now, err := s.lockDriver(tx, driver)
 		if err != nil {
 			return err
@@ -172,7 +172,7 @@ func (s *Store) markDevices(ctx context.Context, devices []dispatch.Device, set,
 			pairs = append(pairs, v.ID, v.PushToken)
 		}
 		same := strings.TrimPrefix(strings.Repeat(" OR id = ? AND push_token = ?", len(some)), " OR ")
-		err := s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) error {
+		err := s.transactWithRetry(ctx, s.work, func(tx *gorm.DB) error {
 			return unavailable(tx.Exec("UPDATE devices {force PRIMARY} SET "+set+" WHERE id IN ? AND ("+same+") AND "+where,
 				append([]any{ids}, pairs...)...).Error)
 		})
@@ -186,7 +186,7 @@ func (s *Store) markDevices(ctx context.Context, devices []dispatch.Device, set,
 // Devices returns the driver's devices, newest first, and the cursor of the next page, "" after the last.
 // ErrDriverNotFound.
 func (s *Store) Devices(ctx context.Context, driver dispatch.DriverID, page dispatch.Page) ([]dispatch.Device, string, error) {
-	db := s.general.WithContext(ctx).Where("driver_id = ?", driver)
+	db := s.serve.WithContext(ctx).Where("driver_id = ?", driver)
 	rows, next, err := newestFirst(db, deviceList, "id", page, func(row *deviceRow) string { return string(row.ID) })
 	if err == nil && len(rows) == 0 {
 		_, err = s.DriverRecord(ctx, driver)

@@ -31,7 +31,7 @@ func (db *database) mustPut(t testing.TB, v dispatch.Device) dispatch.Device {
 func (db *database) devices(t testing.TB) map[string]dispatch.Device {
 	t.Helper()
 	var rows []deviceRow
-	must(t, db.general.WithContext(t.Context()).Find(&rows).Error)
+	must(t, db.serve.WithContext(t.Context()).Find(&rows).Error)
 	devices := map[string]dispatch.Device{}
 	for i := range rows {
 		devices[rows[i].PushToken] = rows[i].device()
@@ -234,7 +234,7 @@ func TestSeen(t *testing.T) {
 		db.exec(t, "INSERT INTO offers (dispatch_id, round, driver_id, seen_at) VALUES (?, 1, ?, NULL)", id, drivers[2].ID)
 		seen := func() (times []int64) {
 			t.Helper()
-			err := db.general.WithContext(t.Context()).Raw("SELECT COALESCE(seen_at, 0) FROM offers ORDER BY driver_id, round").Scan(&times).Error
+			err := db.serve.WithContext(t.Context()).Raw("SELECT COALESCE(seen_at, 0) FROM offers ORDER BY driver_id, round").Scan(&times).Error
 			must(t, err)
 			return times
 		}

@@ -27,7 +27,7 @@ func reword(address, note string) change {
 func (db *database) wantedWords(t testing.TB) map[string]bool {
 	t.Helper()
 	var rows []dispatchRow
-	must(t, db.general.WithContext(t.Context()).Find(&rows).Error)
+	must(t, db.serve.WithContext(t.Context()).Find(&rows).Error)
 	wanted := map[string]bool{}
 	for i := range rows {
 		for _, word := range rows[i].words() {
@@ -40,7 +40,7 @@ func (db *database) wantedWords(t testing.TB) map[string]bool {
 func (db *database) indexedWords(t testing.TB) map[string]bool {
 	t.Helper()
 	var rows []struct{ Word, DispatchID string }
-	must(t, db.general.WithContext(t.Context()).Raw("SELECT * FROM dispatch_words").Scan(&rows).Error)
+	must(t, db.serve.WithContext(t.Context()).Raw("SELECT * FROM dispatch_words").Scan(&rows).Error)
 	all := map[string]bool{}
 	for _, row := range rows {
 		all[row.Word+" "+row.DispatchID] = true

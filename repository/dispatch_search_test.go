@@ -113,7 +113,7 @@ func (db *database) manyCompleted(t *testing.T, n int) (needles []dispatch.ID) {
 		fee_currency, note, opens_at, expires_at, status, round, version, created_at, updated_at)
 		SELECT CONCAT('dsp_', LPAD(n, 26, '0')), CONCAT('ERP-', n), 'seoul', 'scissor', IF(n < %d, 'old', IF(n < %d, '', 'new')), 1, 2, 1, 'KRW', %s, 1, 2, 'COMPLETED', 1, 1, 1, 1
 		FROM %s WHERE n < %d ORDER BY n`, manyAt, n-manyAt, note, numbers(5), n))
-	must(t, db.general.WithContext(t.Context()).Raw("SELECT id FROM dispatches WHERE note LIKE '%needle' ORDER BY id DESC").Scan(&needles).Error)
+	must(t, db.serve.WithContext(t.Context()).Raw("SELECT id FROM dispatches WHERE note LIKE '%needle' ORDER BY id DESC").Scan(&needles).Error)
 	return needles
 }
 
@@ -154,7 +154,7 @@ func TestSearchForCommonWords(t *testing.T) {
 		mustFind("nowhere", nil, 1)
 		mustFind("even odd erp-2", nil, 1) // thousands of words begin so, each of one dispatch
 		var both []dispatch.ID
-		must(t, db.general.WithContext(t.Context()).Raw("SELECT id FROM dispatches WHERE site_address = 'new' AND note LIKE '%even%' ORDER BY id DESC").Scan(&both).Error)
+		must(t, db.serve.WithContext(t.Context()).Raw("SELECT id FROM dispatches WHERE site_address = 'new' AND note LIKE '%even%' ORDER BY id DESC").Scan(&both).Error)
 		mustFind("even new", both, (len(both)+199)/200) // the last page ends with the new ones
 		for text, note := range map[string]string{"odd": "note LIKE '%odd%'", "1 e": "external_id LIKE 'ERP-1%'", "1 odd": "external_id LIKE 'ERP-1%' AND note LIKE '%odd%'", "oddl e": "note = 'oddly'"} {
 			all := db.count(t, "dispatches WHERE "+note)
@@ -191,7 +191,7 @@ func TestPlansOfASearch(t *testing.T) {
 			c.q.Page = dispatch.Page{Limit: 20}
 			cost := 0
 			var err error
-			for _, statement := range statements(t, []*gorm.DB{db.general, db.backoffice}, func() { _, _, err = db.List(t.Context(), c.q) }) {
+			for _, statement := range statements(t, []*gorm.DB{db.serve, db.serve}, func() { _, _, err = db.List(t.Context(), c.q) }) {
 				db.mustSeek(t, name, statement, 1000)
 				cost += db.rowsRead(t, statement)
 			}
@@ -214,11 +214,11 @@ func TestPlansOfASearchInSQLite(t *testing.T) {
 	db.add(t, describe("", "Gate 8", ""))
 	terms := searchTerms("gate erp7 "+string(d.ID), dispatch.DispatchPrefix)
 	seen := 0
-	for _, statement := range statements(t, []*gorm.DB{db.general, db.backoffice}, func() {
-		must(t, errorOfPage(db.rarest(db.general, db.dispatchWords(), terms)))
+	for _, statement := range statements(t, []*gorm.DB{db.serve, db.serve}, func() {
+		must(t, errorOfPage(db.rarest(db.serve, db.dispatchWords(), terms)))
 		for _, term := range terms {
-			must(t, errorOf(db.rareIDs(db.general, db.dispatchWords(), term)("", maxStretch)))
-			must(t, errorOf(db.rareIDs(db.general, db.dispatchWords(), term)(string(d.ID), maxStretch)))
+			must(t, errorOf(db.rareIDs(db.serve, db.dispatchWords(), term)("", maxStretch)))
+			must(t, errorOf(db.rareIDs(db.serve, db.dispatchWords(), term)(string(d.ID), maxStretch)))
 		}
 		for _, status := range []dispatch.Status{"", dispatch.Pending, dispatch.Expired} {
 			db.list(t, dispatch.Query{Text: "gate", Status: status})

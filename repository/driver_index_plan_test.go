@@ -42,7 +42,7 @@ func (db *database) populate(t *testing.T, n, eligible int) {
 			db.device(t, v.ID, nil)
 		}
 	}
-	if db.dialect.skipLocked != "" {
+	if !db.dialect.text.sqlite {
 		db.exec(t, "ANALYZE TABLE drivers, driver_regions, driver_counts, driver_words, devices, dispatches")
 	}
 }
@@ -56,7 +56,7 @@ func TestPlansOfTheIndexOfDrivers(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		const eligible, page = 20, 20
 		n := testkit.Scale(10_000, 30_000)
-		if db.dialect.skipLocked == "" {
+		if db.dialect.text.sqlite {
 			n = 4000 // SQLite only says how it would read them
 		}
 		db.populate(t, n, eligible)
@@ -92,7 +92,7 @@ func TestPlansOfTheIndexOfDrivers(t *testing.T) {
 		}{
 			"a preview":           {func() error { _, _, err := db.Preview(t.Context(), terms); return err }, 20 * eligible},
 			"a preview by height": {func() error { _, _, err := db.Preview(t.Context(), high); return err }, 20 * eligible},
-			"the drivers on duty": {func() error { return db.countDrivers(db.general.WithContext(t.Context()), map[string]supply{}) }, 4 * counts},
+			"the drivers on duty": {func() error { return db.countDrivers(db.serve.WithContext(t.Context()), map[string]supply{}) }, 4 * counts},
 			"an expansion": {func() error {
 				o := db.as("ins_a")
 				told := o.mustExpand(t, db, dispatch.EventCreated, 10)
@@ -124,10 +124,10 @@ func TestPlansOfTheIndexOfDrivers(t *testing.T) {
 		} {
 			cost := 0
 			var err error
-			for _, s := range statements(t, []*gorm.DB{db.general, db.backoffice, db.relay}, func() { err = c.read() }) {
+			for _, s := range statements(t, []*gorm.DB{db.serve, db.serve, db.work}, func() { err = c.read() }) {
 				switch {
 				case !readsDrivers.MatchString(s):
-				case db.dialect.skipLocked != "":
+				case !db.dialect.text.sqlite:
 					db.mustSeek(t, name, s, counts)
 					cost += db.rowsRead(t, s)
 				default:

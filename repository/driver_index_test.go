@@ -45,9 +45,9 @@ func anyDriver(r *rand.Rand, v *dispatch.Driver, now time.Time) {
 func (db *database) indexDrivers(t testing.TB) {
 	t.Helper()
 	var rows []driverRow
-	must(t, db.general.WithContext(t.Context()).Order("id").Find(&rows).Error)
+	must(t, db.serve.WithContext(t.Context()).Order("id").Find(&rows).Error)
 	for part := range slices.Chunk(rows, 100) {
-		must(t, db.transact(t.Context(), db.writes, func(tx *gorm.DB) error {
+		must(t, db.transact(t.Context(), db.decide, func(tx *gorm.DB) error {
 			if err := db.addDriverRegions(tx, part); err != nil {
 				return err
 			}
@@ -61,7 +61,7 @@ func (db *database) mustBeIndexed(t testing.TB) {
 	t.Helper()
 	db.mustCount(t, 0, "driver_regions r JOIN drivers v ON v.id = r.driver_id WHERE v.erased_at IS NOT NULL")
 	var rows []driverRow
-	must(t, db.general.WithContext(t.Context()).Order("id").Find(&rows).Error)
+	must(t, db.serve.WithContext(t.Context()).Order("id").Find(&rows).Error)
 	var want, got []indexEntry
 	wantWords := map[wordEntry]bool{}
 	wantCounts, gotCounts := countChanges{}, countChanges{}
@@ -75,20 +75,20 @@ func (db *database) mustBeIndexed(t testing.TB) {
 		}
 	}
 	var words []struct{ Word, DriverID string }
-	must(t, db.general.WithContext(t.Context()).Raw("SELECT * FROM driver_words").Scan(&words).Error)
+	must(t, db.serve.WithContext(t.Context()).Raw("SELECT * FROM driver_words").Scan(&words).Error)
 	gotWords := map[wordEntry]bool{}
 	for _, e := range words {
 		gotWords[wordEntry{e.Word, e.DriverID}] = true
 	}
 	testkit.Equal(t, "driver_words", wantWords, gotWords)
-	must(t, db.general.WithContext(t.Context()).Raw("SELECT * FROM driver_regions ORDER BY driver_id, region").Scan(&got).Error)
+	must(t, db.serve.WithContext(t.Context()).Raw("SELECT * FROM driver_regions ORDER BY driver_id, region").Scan(&got).Error)
 	testkit.Equal(t, "driver_regions", want, got)
 	var counts []struct {
 		Region, VehicleClass  string
 		WorkingHeightM        float64
 		Slot, Drivers, OnDuty int
 	}
-	must(t, db.general.WithContext(t.Context()).Raw("SELECT * FROM driver_counts").Scan(&counts).Error)
+	must(t, db.serve.WithContext(t.Context()).Raw("SELECT * FROM driver_counts").Scan(&counts).Error)
 	for _, c := range counts {
 		gotCounts[countKey{c.Region, c.VehicleClass, c.WorkingHeightM, c.Slot}] = driverCount{c.Drivers, c.OnDuty}
 	}
@@ -132,16 +132,16 @@ func (db *database) mustAnswer(t *testing.T, terms dispatch.Terms) {
 		t.Errorf("the preview is %+v, %v; want %+v", got, err, want)
 	}
 	counted := map[string]supply{}
-	must(t, db.countDrivers(db.general.WithContext(t.Context()), counted))
+	must(t, db.countDrivers(db.serve.WithContext(t.Context()), counted))
 	if !reflect.DeepEqual(counted, onDuty) {
 		t.Errorf("on duty are %v, want %v", counted, onDuty)
 	}
 	from, args := db.eligibleRegions(&terms, now)
 	var candidates []dispatch.DriverID
-	must(t, db.general.WithContext(t.Context()).Raw("SELECT driver_id FROM "+from+" ORDER BY driver_id DESC", args...).Scan(&candidates).Error)
+	must(t, db.serve.WithContext(t.Context()).Raw("SELECT driver_id FROM "+from+" ORDER BY driver_id DESC", args...).Scan(&candidates).Error)
 	testkit.Equal(t, "the eligible", eligible, candidates)
 	var erased []dispatch.DriverID
-	must(t, db.general.WithContext(t.Context()).Raw("SELECT id FROM drivers WHERE erased_at IS NOT NULL ORDER BY id DESC").Scan(&erased).Error)
+	must(t, db.serve.WithContext(t.Context()).Raw("SELECT id FROM drivers WHERE erased_at IS NOT NULL ORDER BY id DESC").Scan(&erased).Error)
 	page := max(3, len(everybody)/10) // not more pages the more drivers there are
 	var pages []dispatch.DriverID
 	for _, v := range all(t, page, func(p dispatch.Page) ([]dispatch.DriverRecord, string, error) {

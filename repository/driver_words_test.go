@@ -67,7 +67,7 @@ func TestSearchForCommonNames(t *testing.T) {
 			SELECT CONCAT('drv_', LPAD(n, 26, '0')), IF(n MOD %d = 5, 'odd even needle', IF(n MOD 2, 'odd', 'even')), '', '["seoul"]', 'scissor', '', n MOD 2, 1, 1, 1
 			FROM %s WHERE n < %d ORDER BY n`, n/3, numbers(5), n))
 		var needles []dispatch.DriverID
-		must(t, db.general.WithContext(t.Context()).Raw("SELECT id FROM drivers WHERE name LIKE '%needle' ORDER BY id DESC").Scan(&needles).Error)
+		must(t, db.serve.WithContext(t.Context()).Raw("SELECT id FROM drivers WHERE name LIKE '%needle' ORDER BY id DESC").Scan(&needles).Error)
 		mustFind := func(want []dispatch.DriverID, q dispatch.DriverQuery, pages int) {
 			t.Helper()
 			var found []dispatch.DriverID
@@ -102,7 +102,7 @@ func TestSearchForCommonNames(t *testing.T) {
 		both.Suspended = new(true)
 		mustFind(needles, both, 3)
 		both.Limit = 200
-		reads := slices.DeleteFunc(statements(t, []*gorm.DB{db.general, db.backoffice}, func() { must(t, errorOf(cursorOf(db.Drivers(t.Context(), both)))) }),
+		reads := slices.DeleteFunc(statements(t, []*gorm.DB{db.serve, db.serve}, func() { must(t, errorOf(cursorOf(db.Drivers(t.Context(), both)))) }),
 			func(statement string) bool { return !strings.Contains(statement, "ix_drivers_suspended") })
 		if len(reads) != 1 {
 			t.Errorf("who is suspended is read %d times for a page: %q", len(reads), reads)

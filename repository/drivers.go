@@ -41,7 +41,7 @@ func bulkDetail(drivers []dispatch.Driver, tokens bool) map[string]any {
 func (s *Store) addDrivers(ctx context.Context, drivers []dispatch.Driver,
 	action dispatch.AuditAction, target string, detail map[string]any,
 ) (added []driverRow, err error) {
-	err = s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	err = s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		added = nil
 		if applied, err := alreadyApplied(tx, auditProof); applied || err != nil {
 			return err
@@ -91,7 +91,7 @@ func (s *Store) Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driv
 // erased driver, ErrUnavailable, ErrUnknown.
 func (s *Store) SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) (v dispatch.Driver, changed bool, err error) {
 	var row driverRow // it is read before the COMMIT: after it, a failed read would say that nothing was changed
-	err = s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	err = s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		update := tx.Exec("UPDATE drivers SET version = version + 1, on_duty = ?, updated_at = {now}"+
 			" WHERE id = ? AND on_duty <> ? AND erased_at IS NULL", onDuty, id, onDuty)
 		if update.Error != nil {
@@ -126,7 +126,7 @@ func (s *Store) SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) 
 // DriverByFirebaseUID returns the driver that has the uid. ErrDriverNotFound.
 func (s *Store) DriverByFirebaseUID(ctx context.Context, uid string) (dispatch.DriverID, error) {
 	var rows []driverRow
-	err := s.general.WithContext(ctx).Select("id", "firebase_uid").Where("firebase_uid = ?", uid).Find(&rows).Error
+	err := s.serve.WithContext(ctx).Select("id", "firebase_uid").Where("firebase_uid = ?", uid).Find(&rows).Error
 	if err != nil {
 		return "", unavailable(err)
 	}
@@ -153,7 +153,7 @@ func (s *Store) CreateDriver(ctx context.Context, v dispatch.Driver) (dispatch.D
 
 // DriverRecord returns a driver, also an erased one, as the backoffice shows it. ErrDriverNotFound.
 func (s *Store) DriverRecord(ctx context.Context, id dispatch.DriverID) (dispatch.DriverRecord, error) {
-	row, err := findDriver(s.general.WithContext(ctx), id)
+	row, err := findDriver(s.serve.WithContext(ctx), id)
 	if err != nil {
 		return dispatch.DriverRecord{}, err
 	}
@@ -185,7 +185,7 @@ func (row *driverRow) record() (dispatch.DriverRecord, error) {
 // ErrUnknown.
 func (s *Store) ChangeDriver(ctx context.Context, id dispatch.DriverID, change dispatch.DriverChange) (dispatch.DriverRecord, error) {
 	var record dispatch.DriverRecord
-	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	err := s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		row, now, err := s.lockDriver(tx, id)
 		if err != nil {
 			return err

@@ -283,7 +283,7 @@ func TestAnswersAreReadBeforeTheCommit(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0]
 		s := openWith(t, db.url, Options{Log: quiet, Patience: testkit.Patience})
-		general, err := s.general.DB()
+		general, err := s.serve.DB()
 		must(t, err)
 		must(t, general.Close())
 		off, _, err := s.SetDuty(t.Context(), v.ID, false)

@@ -69,7 +69,7 @@ func (s *Store) CloseOverdue(ctx context.Context, after time.Duration, limit int
 }
 
 func (s *Store) dueIDs(ctx context.Context, query string, args ...any) (ids []dispatch.ID, err error) {
-	err = s.general.WithContext(ctx).Raw(query, args...).Scan(&ids).Error
+	err = s.serve.WithContext(ctx).Raw(query, args...).Scan(&ids).Error
 	return ids, unavailable(err)
 }
 

@@ -47,12 +47,12 @@ func TestPlansOfDueDispatches(t *testing.T) {
 		for _, c := range clockworks {
 			c.ready(t, db, limit+10)
 		}
-		server := db.dialect.skipLocked != ""
+		server := !db.dialect.text.sqlite
 		if server {
 			db.exec(t, "ANALYZE TABLE dispatches, events")
 		}
 		for _, c := range clockworks {
-			all := statements(t, []*gorm.DB{db.general, db.backoffice}, func() { c.mustChange(t, db.Store, limit, limit) })
+			all := statements(t, []*gorm.DB{db.serve, db.serve}, func() { c.mustChange(t, db.Store, limit, limit) })
 			if len(all) != 1 {
 				t.Fatalf("%s: %q", c.name, all)
 			}
@@ -176,7 +176,7 @@ func (db *database) ran(t *testing.T) {
 	db.exec(t, `INSERT INTO job_runs (job, slot, status, attempt, owner, fence, requested_by, began_at, ended_at, result, error)
 		VALUES ('report', 1000000, 'SUCCEEDED', 1, 'a/1', 1, '', 1000000, 1000001, '', ''), ('other', 1000000, 'SUCCEEDED', 1, 'a/1', 1, '', 1000000, 1000001, '', '')`)
 	n := oldRuns
-	if db.dialect.forUpdate == "" {
+	if db.dialect.text.sqlite {
 		n = 1000 // SQLite's plans don't depend on it
 	}
 	for have := 1; 2*have < n; have *= 2 {
@@ -185,7 +185,7 @@ func (db *database) ran(t *testing.T) {
 			requested_by, began_at, ended_at, result, error FROM job_runs`, have, have)
 	}
 	analyze := "ANALYZE TABLE jobs, job_runs"
-	if db.dialect.forUpdate == "" {
+	if db.dialect.text.sqlite {
 		analyze = "ANALYZE"
 	}
 	db.exec(t, analyze)
@@ -195,7 +195,7 @@ func (db *database) ran(t *testing.T) {
 func (db *database) everything(t *testing.T) []string {
 	t.Helper()
 	ctx := t.Context()
-	return statements(t, []*gorm.DB{db.writes, db.general, db.backoffice}, func() {
+	return statements(t, []*gorm.DB{db.decide, db.serve, db.serve}, func() {
 		// Slots are later than those of the old runs, and so is what is asked for.
 		for i, end := range []func(cronjob.Run) error{
 			db.ending(t, cronjob.Outcome{Status: cronjob.Succeeded}),
@@ -236,7 +236,7 @@ func TestPlansWithALongHistory(t *testing.T) {
 				continue // reads the clock, or inserts
 			}
 			seen[strings.Fields(s)[0]]++
-			if db.dialect.forUpdate == "" {
+			if db.dialect.text.sqlite {
 				db.mustSearch(t, s)
 			} else if n := db.rowsRead(t, s); n > 50 {
 				t.Errorf("%d rows are read for %s", n, s)

@@ -14,7 +14,7 @@ import (
 
 // CheckDurability logs a warning for each setting by which the server may lose a committed claim in a crash or a failover.
 func (s *Store) CheckDurability(ctx context.Context) {
-	db, err := s.general.DB()
+	db, err := s.serve.DB()
 	if err != nil {
 		return
 	}

@@ -22,7 +22,7 @@ import (
 func (s *Store) EraseDriver(ctx context.Context, id dispatch.DriverID) (dispatch.DriverRecord, dispatch.Revocation, error) {
 	var record dispatch.DriverRecord
 	var revoked dispatch.Revocation
-	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	err := s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		row, now, err := s.lockDriver(tx, id)
 		if err != nil {
 			return err
@@ -45,7 +45,7 @@ func (s *Store) EraseDriver(ctx context.Context, id dispatch.DriverID) (dispatch
 // eraseRow erases the driver's row, devices and tokens, takes the driver out of the index, and audits it.
 func (s *Store) eraseRow(tx *gorm.DB, row *driverRow, now time.Time) (dispatch.Revocation, error) {
 	var busy int64
-	err := tx.Raw("SELECT COUNT(*) FROM dispatches"+s.dialect.forceIndex("ix_dispatches_driver")+
+	err := tx.Raw("SELECT COUNT(*) FROM dispatches {force ix_dispatches_driver}"+
 		" WHERE accepted_by = ? AND status IN ('ACCEPTED', 'IN_PROGRESS')", row.ID).Scan(&busy).Error
 	if err != nil {
 		return dispatch.Revocation{}, unavailable(err)
@@ -109,9 +109,8 @@ func (s *Store) notifiedDevices(tx *gorm.DB, id dispatch.DriverID, topics []stri
 	for i, topic := range topics {
 		dispatches[i] = strings.TrimPrefix(topic, outbox.TopicOf(""))
 	}
-	index := s.dialect.forceIndex("ix_notifications_driver")
-	err = tx.Raw(`SELECT DISTINCT n.device_id FROM (SELECT dispatch_id, round FROM notifications`+index+` WHERE dispatch_id IN ? GROUP BY dispatch_id, round) r
-		JOIN notifications n`+index+` ON n.dispatch_id = r.dispatch_id AND n.round = r.round AND n.driver_id = ? AND n.device_id <> ''`, dispatches, id).
+	err = tx.Raw(`SELECT DISTINCT n.device_id FROM (SELECT dispatch_id, round FROM notifications {force ix_notifications_driver} WHERE dispatch_id IN ? GROUP BY dispatch_id, round) r
+		JOIN notifications n {force ix_notifications_driver} ON n.dispatch_id = r.dispatch_id AND n.round = r.round AND n.driver_id = ? AND n.device_id <> ''`, dispatches, id).
 		Scan(&devices).Error
 	return devices, err
 }
@@ -120,7 +119,7 @@ func (s *Store) notifiedDevices(tx *gorm.DB, id dispatch.DriverID, topics []stri
 // unless the error is nil.
 func (s *Store) RecordExport(ctx context.Context, id dispatch.DriverID) (dispatch.DriverRecord, error) {
 	var record dispatch.DriverRecord
-	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	err := s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		row, now, err := s.lockDriver(tx, id)
 		if err != nil {
 			return err

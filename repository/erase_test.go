@@ -73,7 +73,7 @@ func (db *database) mustErase(t testing.TB, id dispatch.DriverID) (dispatch.Driv
 func (db *database) tables(t *testing.T) (all []string) {
 	t.Helper()
 	query := "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE'"
-	if db.dialect.forUpdate == "" {
+	if db.dialect.text.sqlite {
 		query = "SELECT name FROM sqlite_master WHERE type = 'table'"
 	}
 	db.texts(t, query, func(_, table string) { all = append(all, table) })

@@ -31,7 +31,7 @@ func (o *Outbox) Expand(ctx context.Context, event dispatch.EventID, take int) (
 func (o *Outbox) expand(ctx context.Context, event dispatch.EventID, take int) (outbox.Expansion, error) {
 	var result outbox.Expansion
 	e := expansion{
-		Outbox: o, tx: o.relay.WithContext(ctx), leasedUntil: time.Now().Add(o.LeaseTerm), result: &result,
+		Outbox: o, tx: o.work.WithContext(ctx), leasedUntil: time.Now().Add(o.LeaseTerm), result: &result,
 		part: max(o.BatchSize, o.TopicThreshold),
 	}
 	if err := e.load(event); err != nil {
@@ -43,7 +43,7 @@ func (o *Outbox) expand(ctx context.Context, event dispatch.EventID, take int) (
 	case done:
 		return o.dropOvertaken(ctx, result), nil
 	}
-	err := o.transact(ctx, o.relay, func(tx *gorm.DB) error {
+	err := o.transact(ctx, o.work, func(tx *gorm.DB) error {
 		if err := o.completeEvent(tx, event); err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func (o *Outbox) dropOvertaken(ctx context.Context, result outbox.Expansion) out
 	if len(result.Pushes) == 0 {
 		return result
 	}
-	d, now, err := o.findDispatch(o.relay.WithContext(ctx), result.Dispatch.ID)
+	d, now, err := o.findDispatch(o.work.WithContext(ctx), result.Dispatch.ID)
 	if err != nil {
 		for i := range result.Pushes {
 			result.Pushes[i].ReadAt = time.Time{}

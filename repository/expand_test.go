@@ -64,7 +64,7 @@ func (db *database) happens(t testing.TB, id dispatch.ID, event dispatch.EventTy
 func (db *database) toldOf(t testing.TB, event dispatch.EventID) map[dispatch.DeviceID]notificationRow {
 	t.Helper()
 	var rows []notificationRow
-	must(t, db.general.WithContext(t.Context()).Where("event_id = ?", event).Find(&rows).Error)
+	must(t, db.serve.WithContext(t.Context()).Where("event_id = ?", event).Find(&rows).Error)
 	told := map[dispatch.DeviceID]notificationRow{}
 	for _, r := range rows {
 		told[r.DeviceID] = r

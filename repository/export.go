@@ -21,7 +21,7 @@ func (s *Store) ClaimsOf(ctx context.Context, id dispatch.DriverID) iter.Seq2[di
 	return func(yield func(dispatch.DriversClaim, error) bool) {
 		for last := 0; ; {
 			var rows []claimRow
-			err := s.backoffice.WithContext(ctx).Where("driver_id = ? AND driver_seq > ?", id, last).Order("driver_seq").Limit(exportedAtOnce).Find(&rows).Error
+			err := s.serve.WithContext(ctx).Where("driver_id = ? AND driver_seq > ?", id, last).Order("driver_seq").Limit(exportedAtOnce).Find(&rows).Error
 			if err != nil {
 				yield(dispatch.DriversClaim{}, unavailable(err))
 				return
@@ -45,7 +45,7 @@ func (s *Store) EventsOf(ctx context.Context, id dispatch.DriverID) iter.Seq2[di
 		for chunk, err := range s.dispatchesSince(ctx, "events") {
 			var rows []eventRow
 			if err == nil {
-				err = s.backoffice.WithContext(ctx).Raw("SELECT * FROM events {force ix_events_dispatch}"+
+				err = s.serve.WithContext(ctx).Raw("SELECT * FROM events {force ix_events_dispatch}"+
 					" WHERE dispatch_id IN ? AND (driver_id = ? OR actor = ?) ORDER BY dispatch_id, id", collectIDs(chunk), id, id).Scan(&rows).Error
 			}
 			if err != nil {
@@ -96,7 +96,7 @@ func eachRow[R, V any](ctx context.Context, s *Store, table string, read func(db
 		for chunk, err := range s.dispatchesSince(ctx, table) {
 			for round := 1; err == nil && len(chunk) > 0; round++ {
 				var rows []R
-				if rows, err = read(s.backoffice.WithContext(ctx), collectIDs(chunk), round); err != nil {
+				if rows, err = read(s.serve.WithContext(ctx), collectIDs(chunk), round); err != nil {
 					break
 				}
 				for i := range rows {
@@ -121,7 +121,7 @@ func (s *Store) TapsOf(ctx context.Context, id dispatch.DriverID) iter.Seq2[disp
 		for chunk, err := range s.dispatchesSince(ctx, "taps") {
 			var taps []dispatch.Attempt
 			if err == nil {
-				err = eachTap(s.backoffice.WithContext(ctx), " {force ix_taps_driver} WHERE driver_id = ? AND dispatch_id IN ?",
+				err = eachTap(s.serve.WithContext(ctx), " {force ix_taps_driver} WHERE driver_id = ? AND dispatch_id IN ?",
 					[]any{id, collectIDs(chunk)}, func(t *dispatch.Attempt) { taps = append(taps, *t) })
 			}
 			if err != nil {
@@ -154,7 +154,7 @@ func collectIDs(all []dispatchRound) []dispatch.ID {
 // driver, which every push and tap would have to pay for; they have one that begins with the dispatch.
 func (s *Store) dispatchesSince(ctx context.Context, tables ...string) iter.Seq2[[]dispatchRound, error] {
 	return func(yield func([]dispatchRound, error) bool) {
-		db := s.backoffice.WithContext(ctx)
+		db := s.serve.WithContext(ctx)
 		first := ""
 		for _, table := range tables {
 			var oldest *string

@@ -40,7 +40,7 @@ func TestExportIsComplete(t *testing.T) {
 		for i := range 2*exportedAtOnce + 50 {
 			id := dispatch.NewID(now.Add(time.Duration(i) * time.Millisecond))
 			row := toDispatchRow(dispatch.Dispatch{ID: id, Terms: someTerms(now), Status: dispatch.Completed, Round: 1 + i%3, Version: 1})
-			must(t, db.writes.Create(&row).Error)
+			must(t, db.decide.Create(&row).Error)
 			if i%45 != 0 {
 				continue
 			}
@@ -48,7 +48,7 @@ func TestExportIsComplete(t *testing.T) {
 				want++
 				for _, who := range []dispatch.DriverID{me, other} {
 					name := string(who)
-					must(t, db.writes.Create(&eventRow{ID: dispatch.NewEventID(now), DispatchID: id, Type: dispatch.EventDeclined, Round: round, Actor: name}).Error)
+					must(t, db.decide.Create(&eventRow{ID: dispatch.NewEventID(now), DispatchID: id, Type: dispatch.EventDeclined, Round: round, Actor: name}).Error)
 					db.notification(t, id, func(r *notificationRow) { r.DriverID, r.Round = who, round })
 					db.exec(t, "INSERT INTO offers (dispatch_id, round, driver_id, seen_at) VALUES (?, ?, ?, 1)", id, round, who)
 					must(t, db.AddAttempts(ctx, []dispatch.Attempt{{ID: dispatch.NewAttemptID(now), Dispatch: id, Round: round, Driver: who, Result: "NOT_ELIGIBLE", At: now}}))

@@ -25,7 +25,7 @@ func TestACommitThatLoses(t *testing.T) {
 		return note
 	}
 	tries := 0
-	must(t, db.transactWithRetry(t.Context(), db.writes, func(tx *gorm.DB) error {
+	must(t, db.transactWithRetry(t.Context(), db.decide, func(tx *gorm.DB) error {
 		tries++
 		must(t, tx.Exec("UPDATE dispatches SET note = 'of the first node' WHERE id = ?", d.ID).Error)
 		if tries == 1 {

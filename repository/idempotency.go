@@ -29,9 +29,9 @@ func (idempotencyRow) TableName() string { return "idempotency_keys" }
 // same seed. ErrKeyReused, ErrKeyInUse; ErrUnavailable; ErrUnknown: the request may be leased until the lease ends.
 func (s *Store) ReserveRequest(ctx context.Context, once idempotency.Request, lease, keep time.Duration) (idempotency.Reservation, error) {
 	var row idempotencyRow
-	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	err := s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		var rows []idempotencyRow
-		err := tx.Raw("SELECT * FROM idempotency_keys WHERE caller = ? AND name = ?"+s.dialect.forUpdate, once.Caller, once.Name).
+		err := tx.Raw("SELECT * FROM idempotency_keys WHERE caller = ? AND name = ? {for_update}", once.Caller, once.Name).
 			Scan(&rows).Error
 		if err != nil {
 			return unavailable(err)
@@ -89,8 +89,8 @@ func (s *Store) SaveAnswer(ctx context.Context, r idempotency.Reservation, answe
 	if len(answer) > 0 {
 		kept = answer
 	}
-	until := s.dialect.now() + " + ?"
-	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	until := "{now} + ?"
+	return s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		return requireOwned(tx.Exec("UPDATE idempotency_keys SET answer = ?, leased = '', lease_ends = 0,"+
 			" expires_at = CASE WHEN expires_at > "+until+" THEN "+until+" ELSE expires_at END"+
 			" WHERE caller = ? AND name = ? AND leased = ?", kept, keep.Microseconds(), keep.Microseconds(), r.Caller, r.Name, r.Lease))
@@ -99,7 +99,7 @@ func (s *Store) SaveAnswer(ctx context.Context, r idempotency.Reservation, answe
 
 // ForgetRequest deletes the reservation of a request that was refused before it could change anything. ErrNotLeased as SaveAnswer.
 func (s *Store) ForgetRequest(ctx context.Context, r idempotency.Reservation) error {
-	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	return s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		return requireOwned(tx.Exec("DELETE FROM idempotency_keys WHERE caller = ? AND name = ? AND leased = ?", r.Caller, r.Name, r.Lease))
 	})
 }

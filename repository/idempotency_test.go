@@ -254,7 +254,7 @@ func TestStatementsWithoutAnIdempotencyKey(t *testing.T) {
 	db := pooled(t, servertest.SQLite)
 	mustRun := func(want int, do func()) {
 		t.Helper()
-		if all := statements(t, []*gorm.DB{db.writes, db.general, db.backoffice}, do); len(all) != want {
+		if all := statements(t, []*gorm.DB{db.decide, db.serve, db.serve}, do); len(all) != want {
 			t.Errorf("%d statements, want %d:\n%s", len(all), want, strings.Join(all, "\n"))
 		}
 	}

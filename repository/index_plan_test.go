@@ -38,7 +38,7 @@ func (db *database) mustReadEveryIndex(t *testing.T, z sized) {
 		func() error { return errorOf(db.Revocations(t.Context())) },
 	} {
 		var err error
-		for _, s := range statements(t, []*gorm.DB{db.general, db.backoffice}, func() { err = read() }) {
+		for _, s := range statements(t, []*gorm.DB{db.serve, db.serve}, func() { err = read() }) {
 			for _, p := range db.explain(t, s) {
 				chosen[p["key"]] = true
 			}
@@ -46,7 +46,7 @@ func (db *database) mustReadEveryIndex(t *testing.T, z sized) {
 		must(t, err)
 	}
 	var secondary []string
-	must(t, db.general.WithContext(t.Context()).Raw(`SELECT DISTINCT index_name FROM information_schema.statistics
+	must(t, db.serve.WithContext(t.Context()).Raw(`SELECT DISTINCT index_name FROM information_schema.statistics
 		WHERE table_schema = DATABASE() AND non_unique = 1`).Scan(&secondary).Error)
 	if len(secondary) < 20 {
 		t.Errorf("only %d indexes: %v", len(secondary), secondary)

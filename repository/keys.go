@@ -29,7 +29,7 @@ func (keyRow) TableName() string { return "api_keys" }
 // not bring it back; that is audited.
 func (s *Store) EnsureKey(ctx context.Context, k dispatch.Key) error {
 	old := false
-	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	err := s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		before, now, err := s.lockKey(tx, k.ID)
 		if err != nil && !errors.Is(err, dispatch.ErrKeyNotFound) {
 			return err
@@ -80,7 +80,7 @@ const secretHistory = 100
 // replaces, "" for none. The trail remembers the fingerprints. ErrOldSecret if the secret was replaced before; that is audited.
 func (s *Store) UseSecret(ctx context.Context, name, fingerprint string) (replaced string, err error) {
 	old := false
-	err = s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	err = s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		known, err := secretsInTrail(tx, name)
 		if err != nil || len(known) > 0 && known[0] == fingerprint {
 			return err
@@ -123,7 +123,7 @@ func secretsInTrail(db *gorm.DB, name string) (known []string, err error) {
 // key has another secret.
 func (s *Store) AddKey(ctx context.Context, k dispatch.Key) (dispatch.KeyRecord, error) {
 	var record dispatch.KeyRecord
-	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	err := s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		applied, err := alreadyApplied(tx, auditProof)
 		if err != nil {
 			return err
@@ -155,7 +155,7 @@ func (s *Store) RevokeKey(ctx context.Context, id string) error {
 	if id == dispatch.FirstKeyID {
 		return dispatch.ErrFirstKey
 	}
-	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	return s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		row, now, err := s.lockKey(tx, id)
 		if err != nil || row.RevokedAt != nil {
 			return err
@@ -169,7 +169,7 @@ func (s *Store) RevokeKey(ctx context.Context, id string) error {
 
 // Keys returns the keys, newest first, revoked ones too, and the cursor of the next page, "" after the last.
 func (s *Store) Keys(ctx context.Context, page dispatch.Page) ([]dispatch.KeyRecord, string, error) {
-	rows, next, err := newestFirst(s.backoffice.WithContext(ctx), keyList, "id", page, func(row *keyRow) string { return row.ID })
+	rows, next, err := newestFirst(s.serve.WithContext(ctx), keyList, "id", page, func(row *keyRow) string { return row.ID })
 	items := make([]dispatch.KeyRecord, len(rows))
 	for i := range rows {
 		items[i] = rows[i].record()
@@ -213,7 +213,7 @@ func keyDetail(k dispatch.Key) map[string]any {
 // KeyByHash returns the key with the hash unless it is revoked. ErrKeyNotFound.
 func (s *Store) KeyByHash(ctx context.Context, hash string) (dispatch.Key, error) {
 	var rows []keyRow
-	err := s.general.WithContext(ctx).Where("hash = ? AND revoked_at IS NULL", hash).Find(&rows).Error
+	err := s.serve.WithContext(ctx).Where("hash = ? AND revoked_at IS NULL", hash).Find(&rows).Error
 	if err != nil {
 		return dispatch.Key{}, unavailable(err)
 	}

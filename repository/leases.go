@@ -45,7 +45,7 @@ func dueAfter(now time.Time, first *int64) int64 {
 func (o *Outbox) LeaseNotifications(ctx context.Context, limit int) (pushes []outbox.Push, dropped map[string]int, err error) {
 	until := time.Now().Add(o.LeaseTerm) // taken before the statement, so that the lease ends no earlier
 	var now time.Time
-	err = o.transactWithRetry(ctx, o.relay, func(tx *gorm.DB) error {
+	err = o.transactWithRetry(ctx, o.work, func(tx *gorm.DB) error {
 		pushes = nil
 		ids, err := o.dueNotifications(tx, limit)
 		if err != nil || len(ids) == 0 {
@@ -90,7 +90,7 @@ func (o *Outbox) dueNotifications(tx *gorm.DB, limit int) ([]dispatch.Notificati
 
 // LeaseEvents leases up to limit of the due events. ErrUnavailable: none is leased.
 func (o *Outbox) LeaseEvents(ctx context.Context, limit int) (events []dispatch.EventID, err error) {
-	err = o.transactWithRetry(ctx, o.relay, func(tx *gorm.DB) error {
+	err = o.transactWithRetry(ctx, o.work, func(tx *gorm.DB) error {
 		events = nil
 		err := tx.Raw(`SELECT id FROM events {force ix_events_due}
 			WHERE next_at <= {now} ORDER BY next_at, id LIMIT ? {skip_locked}`, limit).Scan(&events).Error

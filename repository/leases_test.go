@@ -47,7 +47,7 @@ func TestPrioritiesAreLeasedOnce(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.ofEachPriority(t, 100)
 		var ids []dispatch.NotificationID
-		must(t, db.general.Raw("SELECT id FROM notifications").Scan(&ids).Error)
+		must(t, db.serve.Raw("SELECT id FROM notifications").Scan(&ids).Error)
 		drain(t, db.instances(t, 6), ids, func(o *Outbox) ([]dispatch.NotificationID, error) {
 			pushes, _, err := o.LeaseNotifications(t.Context(), 7)
 			return pushIDs(pushes), err

@@ -122,7 +122,7 @@ func (db *database) pages(z sized) map[string]func(ctx context.Context, p dispat
 }
 
 func (db *database) tapPage(ctx context.Context, z sized, round int, p dispatch.Page) (string, error) {
-	_, next, _, err := readTapPage(db.general.WithContext(ctx), z.busy, round, p)
+	_, next, _, err := readTapPage(db.serve.WithContext(ctx), z.busy, round, p)
 	return next, err
 }
 
@@ -132,7 +132,7 @@ func (db *database) byID(ctx context.Context, from, first string, p dispatch.Pag
 	if p.Cursor == "" {
 		p.Cursor = first
 	}
-	err := db.general.WithContext(ctx).Raw("SELECT id FROM "+from+" LIMIT ?", p.Cursor, p.Limit).Scan(&ids).Error
+	err := db.serve.WithContext(ctx).Raw("SELECT id FROM "+from+" LIMIT ?", p.Cursor, p.Limit).Scan(&ids).Error
 	if len(ids) == 0 {
 		return "", err
 	}
@@ -163,7 +163,7 @@ func TestPagesCostTheSame(t *testing.T) {
 			cost := map[string]int{}
 			for page, cursor := range map[string]string{"1": "", "far": far} {
 				var next string
-				for _, s := range statements(t, []*gorm.DB{db.general, db.backoffice}, func() {
+				for _, s := range statements(t, []*gorm.DB{db.serve, db.serve}, func() {
 					next, err = read(t.Context(), dispatch.Page{Limit: aPage, Cursor: cursor})
 				}) {
 					db.mustSeek(t, name+", page "+page, s, 3*aPage)
@@ -209,7 +209,7 @@ func (db *database) mustCountLittle(t *testing.T, z sized) {
 	} {
 		cost := 0
 		var err error
-		for _, s := range statements(t, []*gorm.DB{db.general, db.backoffice}, func() { err = c.read() }) {
+		for _, s := range statements(t, []*gorm.DB{db.serve, db.serve}, func() { err = c.read() }) {
 			if !strings.Contains(s, " FROM ") {
 				continue // the clock
 			}

@@ -72,7 +72,7 @@ func TestDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := (&database{url: url}).by(open(t, url))
 		db.add(t, nil)
-		must(t, db.relay.Exec("UPDATE events SET next_at = ?", micros(time.Now().Add(3*time.Second))).Error)
+		must(t, db.work.Exec("UPDATE events SET next_at = ?", micros(time.Now().Add(3*time.Second))).Error)
 		due := func() outbox.Due {
 			t.Helper()
 			due, err := db.as("ins_a").Due(t.Context())
@@ -82,7 +82,7 @@ func TestDue(t *testing.T) {
 		began := time.Now()
 		first := outbox.Due{ReadAt: began, Events: began.Add(3 * time.Second)}
 		testkit.Equal(t, "what is due", first, due())
-		must(t, db.relay.Exec("UPDATE events SET next_at = ?", micros(began.Add(time.Second))).Error)
+		must(t, db.work.Exec("UPDATE events SET next_at = ?", micros(began.Add(time.Second))).Error)
 		time.Sleep(maxLookAge - 1)
 		testkit.Equal(t, "what was due", first, due())
 		time.Sleep(time.Nanosecond)
@@ -190,7 +190,7 @@ func TestPlanOfALook(t *testing.T) {
 		db.ran(t)
 		db.elsewhere(t, 500)
 		db.exec(t, "ANALYZE TABLE dispatches, topics")
-		for _, s := range statements(t, []*gorm.DB{db.lookPool}, func() {
+		for _, s := range statements(t, []*gorm.DB{db.watch}, func() {
 			must(t, errorOf(db.look(t.Context(), 0, []string{report, "other"})))
 			_, _, err := db.JobStates(t.Context(), []string{report, "other"})
 			must(t, err)

@@ -52,7 +52,7 @@ type database struct {
 // write inserts the rows, a slice. Each statement has a hundred of them: SQLite's driver compares each argument with each parameter.
 func (db *database) write(t testing.TB, rows any) {
 	t.Helper()
-	must(t, db.writes.WithContext(t.Context()).CreateInBatches(rows, 100).Error)
+	must(t, db.decide.WithContext(t.Context()).CreateInBatches(rows, 100).Error)
 }
 
 // notOnTiDB skips the test on TiDB, which does not have what it needs.

@@ -82,7 +82,6 @@ func openMySQL(ctx context.Context, rawURL string, o Options) (*Store, error) {
 		hasTables:   func(ctx context.Context) error { return changesTables(ctx, probe) },
 		text:        mysqlText,
 		leaveServer: at.Leave,
-		retryable:   func(err error) bool { return isServerError(err, deadlock) },
 		migrator: func() (*migrations.Migrator, func() error, error) {
 			// A migration step on a large table takes long, and so does the wait for another process's step.
 			slow := config.Clone()

@@ -131,7 +131,7 @@ func notificationPage(query *gorm.DB, list byte, limit int, at func(*notificatio
 // notification is obsolete.
 func (s *Store) Redrive(ctx context.Context, id dispatch.NotificationID) (outbox.Notification, error) {
 	var n outbox.Notification
-	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	err := s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		applied, err := alreadyApplied(tx, auditProof)
 		if err != nil {
 			return err

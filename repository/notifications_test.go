@@ -137,7 +137,7 @@ func TestAPageCostsTheSame(t *testing.T) {
 		const limit = 20
 		total := testkit.Scale(1000, 4000)
 		db.many(t, total)
-		if db.dialect.skipLocked != "" {
+		if !db.dialect.text.sqlite {
 			db.exec(t, "ANALYZE TABLE notifications")
 		}
 		_, next, err := db.NotificationsBy(t.Context(), outbox.Dead, dispatch.Page{Limit: limit})
@@ -146,12 +146,12 @@ func TestAPageCostsTheSame(t *testing.T) {
 		must(t, err)
 		for _, status := range []outbox.Status{outbox.Dead, ""} {
 			for _, cursor := range []string{"", next, later} {
-				query := db.general.ToSQL(func(tx *gorm.DB) *gorm.DB {
+				query := db.serve.ToSQL(func(tx *gorm.DB) *gorm.DB {
 					q, err := notificationsBy(tx, status, dispatch.Page{Limit: limit, Cursor: cursor})
 					must(t, err)
 					return q.Limit(limit + 1).Find(&[]notificationRow{})
 				})
-				if db.dialect.skipLocked == "" {
+				if db.dialect.text.sqlite {
 					db.mustNotSort(t, query)
 				} else if n := db.rowsRead(t, query); n > 2*limit {
 					t.Errorf("%s, cursor %q: %d rows read for %d", status, cursor, n, limit)
@@ -210,7 +210,7 @@ func TestRedrive(t *testing.T) {
 		if err != nil || n.Status != outbox.Pending || n.Attempts != 0 || n.NextAt == nil || time.Until(*n.NextAt) > time.Second {
 			t.Errorf("%+v, %v", n, err)
 		}
-		if ids, err := db.as("me").dueNotifications(db.relay, 10); !slices.Equal(ids, []dispatch.NotificationID{dead.ID}) || err != nil {
+		if ids, err := db.as("me").dueNotifications(db.work, 10); !slices.Equal(ids, []dispatch.NotificationID{dead.ID}) || err != nil {
 			t.Errorf("due: %v, %v", ids, err)
 		}
 		for what, edit := range map[string]func(*notificationRow){

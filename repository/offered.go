@@ -49,7 +49,7 @@ func (row *offeredRow) offered(v dispatch.DriverID) dispatch.Offered {
 // OfferTo returns the dispatch at the database's time with the driver's offer of it in the current round. ErrNotFound.
 func (s *Store) OfferTo(ctx context.Context, id dispatch.ID, v dispatch.DriverID) (dispatch.Offered, error) {
 	var rows []offeredRow
-	err := s.general.WithContext(ctx).Raw("SELECT p.*, {now} now, "+offeredColumns+
+	err := s.serve.WithContext(ctx).Raw("SELECT p.*, {now} now, "+offeredColumns+
 		" FROM dispatches"+offerJoin+" WHERE p.id = ?", append(offeredArgs(v), id)...).Scan(&rows).Error
 	if err != nil {
 		return dispatch.Offered{}, unavailable(err)
@@ -80,7 +80,7 @@ func (s *Store) OpenDispatchesFor(ctx context.Context, v dispatch.Driver, page d
 		return nil, "", err
 	}
 	var rows []offeredRow
-	err = s.general.WithContext(ctx).Raw("SELECT p.*, {now} now, "+offeredColumns+" FROM ("+source+")"+offerJoin+
+	err = s.serve.WithContext(ctx).Raw("SELECT p.*, {now} now, "+offeredColumns+" FROM ("+source+")"+offerJoin+
 		" ORDER BY p.opens_at DESC, p.id DESC", offeredArgs(v.ID, args...)...).Scan(&rows).Error
 	if err != nil {
 		return nil, "", unavailable(err)
@@ -100,7 +100,7 @@ func (s *Store) OpenDispatchesFor(ctx context.Context, v dispatch.Driver, page d
 func (s *Store) Decline(ctx context.Context, id dispatch.ID, round int, v dispatch.DriverID, reason string) error {
 	var d dispatch.Dispatch
 	var events []dispatch.Event
-	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) (err error) {
+	err := s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) (err error) {
 		var now time.Time
 		if d, now, err = s.findDispatch(tx, id); err != nil {
 			return err

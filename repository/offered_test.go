@@ -21,7 +21,7 @@ import (
 func TestDeclineOnce(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		drivers, d := db.drivers(t, 5), db.add(t, nil)
-		if db.dialect.forUpdate != "" { // somebody holds the row all the while
+		if !db.dialect.text.sqlite { // somebody holds the row all the while
 			db.hold(t, d.ID)
 		}
 		var heard atomic.Int64
@@ -69,7 +69,7 @@ func TestStatementsPerOfferList(t *testing.T) {
 		for range 5 {
 			db.add(t, nil)
 		}
-		all := statements(t, []*gorm.DB{db.general, db.backoffice}, func() {
+		all := statements(t, []*gorm.DB{db.serve, db.serve}, func() {
 			if items, _, err := db.OpenDispatchesFor(t.Context(), v, dispatch.Page{Limit: 10}); err != nil || len(items) != 5 {
 				t.Fatal(len(items), err)
 			}
@@ -309,7 +309,7 @@ func TestTheRoundOfATap(t *testing.T) {
 		}
 		must(t, db.AddAttempts(t.Context(), taps))
 		got := map[dispatch.AttemptID]int{}
-		must(t, eachTap(db.general, " WHERE dispatch_id IN ?", []any{[]dispatch.ID{first.ID, second.ID}}, func(a *dispatch.Attempt) { got[a.ID] = a.Round }))
+		must(t, eachTap(db.serve, " WHERE dispatch_id IN ?", []any{[]dispatch.ID{first.ID, second.ID}}, func(a *dispatch.Attempt) { got[a.ID] = a.Round }))
 		if !maps.Equal(got, want) {
 			t.Errorf("booked on %v, want %v", got, want)
 		}

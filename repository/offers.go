@@ -11,7 +11,7 @@ import (
 
 // MarkSeen writes when the driver's app first showed the offer of the round, which must exist.
 func (s *Store) MarkSeen(ctx context.Context, id dispatch.ID, round int, driver dispatch.DriverID) error {
-	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	return s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		err := tx.Exec("INSERT INTO offers (dispatch_id, round, driver_id, seen_at) VALUES (?, ?, ?, {now})"+
 			" {or_update} seen_at = COALESCE(seen_at, {now})", id, round, driver).Error
 		return unavailable(err)

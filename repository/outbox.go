@@ -208,9 +208,9 @@ func (o *Outbox) RecordResults(ctx context.Context, results []outbox.SendResult)
 	}
 	return o.withRetry(ctx, func() error {
 		if len(groups) == 1 {
-			return write(o.relay.WithContext(ctx))
+			return write(o.work.WithContext(ctx))
 		}
-		return o.transact(ctx, o.relay, write)
+		return o.transact(ctx, o.work, write)
 	})
 }
 
@@ -251,7 +251,7 @@ func (o *Outbox) writeResult(db *gorm.DB, s outbox.SendResult, ids []dispatch.No
 
 // ReleaseEvents ends the owner's leases of events, so that another process may take these at once.
 func (o *Outbox) ReleaseEvents(ctx context.Context) error {
-	return unavailable(o.relay.WithContext(ctx).Exec(`UPDATE events SET claim = '', next_at = {now}
+	return unavailable(o.work.WithContext(ctx).Exec(`UPDATE events SET claim = '', next_at = {now}
 		WHERE claim = ? AND next_at > {now}`, o.Owner).Error)
 }
 
@@ -263,7 +263,7 @@ func (o *Outbox) Backlog(ctx context.Context) (due int, oldest time.Duration, er
 		Since int64                   // the earliest due_at
 		Now   int64
 	}
-	err = o.relay.WithContext(ctx).Raw(`SELECT COUNT(*) due, COALESCE(MIN(id), '') first, COALESCE(MIN(due_at), {now}) since, {now} now
+	err = o.work.WithContext(ctx).Raw(`SELECT COUNT(*) due, COALESCE(MIN(id), '') first, COALESCE(MIN(due_at), {now}) since, {now} now
 		FROM notifications WHERE state = 0 AND due_at <= {now}`).Scan(&row).Error
 	if err != nil {
 		return 0, 0, unavailable(err)

@@ -101,7 +101,7 @@ func (db *database) explain(t *testing.T, statement string) (plans []map[string]
 func (db *database) worked(t *testing.T, d dispatch.Dispatch, driver dispatch.DriverID) []string {
 	t.Helper()
 	o := db.as("ins_a")
-	return statements(t, []*gorm.DB{o.relay}, func() {
+	return statements(t, []*gorm.DB{o.work}, func() {
 		o.mustLeaseEvents(t, 32, 32)
 		pushes, _, err := o.LeaseNotifications(t.Context(), 256)
 		must(t, err)
@@ -169,7 +169,7 @@ func TestPlans(t *testing.T) {
 			}
 		}
 		o := db.as("ins_a")
-		ends := statements(t, []*gorm.DB{o.relay}, func() {
+		ends := statements(t, []*gorm.DB{o.work}, func() {
 			must(t, o.ReleaseEvents(t.Context()))
 		})
 		for _, s := range mustMatch(t, ends, `UPDATE events SET claim = ''`) {
@@ -186,7 +186,7 @@ func TestPlansOfASmallTable(t *testing.T) {
 		db.notifications(t, d, 400, devices)
 		db.manyEvents(t, 64)
 		o := db.as("ins_a")
-		all := statements(t, []*gorm.DB{o.relay}, func() {
+		all := statements(t, []*gorm.DB{o.work}, func() {
 			o.mustLeaseEvents(t, 32, 32)
 			for range 2 {
 				pushes, _, err := o.LeaseNotifications(t.Context(), 150)
@@ -220,8 +220,8 @@ func TestPlansOfPriorities(t *testing.T) {
 		db.exec(t, "UPDATE events SET next_at = 0 WHERE dispatch_id <> 'dsp_many'")
 		db.exec(t, "ANALYZE TABLE notifications")
 		o := db.as("ins_a")
-		all := statements(t, []*gorm.DB{o.relay}, func() {
-			if ids, err := o.dueNotifications(o.relay, 256); err != nil || len(ids) != 256 {
+		all := statements(t, []*gorm.DB{o.work}, func() {
+			if ids, err := o.dueNotifications(o.work, 256); err != nil || len(ids) != 256 {
 				t.Fatalf("%d are due, %v", len(ids), err)
 			}
 			o.mustExpand(t, db, dispatch.EventCreated, 10)

@@ -172,7 +172,7 @@ func TestEachPushIsSentOnce(t *testing.T) {
 		devices := db.equipped(t, 12)
 		sent := &sentOnce{times: map[dispatch.NotificationID]int{}}
 		instances := []*instance{db.instance(t, 0, sent)}
-		for len(instances) < 3 && db.dialect.skipLocked != "" { // SQLite has one process
+		for len(instances) < 3 && !db.dialect.text.sqlite { // SQLite has one process
 			instances = append(instances, db.instance(t, len(instances), sent))
 		}
 		var ids []dispatch.ID

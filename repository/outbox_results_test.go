@@ -127,7 +127,7 @@ func TestOneStatementRecordsManyResults(t *testing.T) {
 			mixed = append(mixed, s)
 		}
 		for i, settled := range [][]outbox.SendResult{sent, mixed} {
-			all := statements(t, []*gorm.DB{o.relay}, func() { must(t, o.RecordResults(t.Context(), settled)) })
+			all := statements(t, []*gorm.DB{o.work}, func() { must(t, o.RecordResults(t.Context(), settled)) })
 			if want := i + 1; len(all) != want {
 				t.Errorf("%d statements, want %d", len(all), want)
 			}

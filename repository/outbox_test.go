@@ -130,7 +130,7 @@ func (o *Outbox) mustRecord(t testing.TB, result outbox.SendResult, ids ...dispa
 func (db *database) stored(t testing.TB, id dispatch.NotificationID) notificationRow {
 	t.Helper()
 	var row notificationRow
-	must(t, db.general.WithContext(t.Context()).Where("id = ?", id).Take(&row).Error)
+	must(t, db.serve.WithContext(t.Context()).Where("id = ?", id).Take(&row).Error)
 	return row
 }
 
@@ -142,14 +142,14 @@ type eventLease struct {
 
 func (db *database) leaseOf(t testing.TB, event dispatch.EventID) (found eventLease) {
 	t.Helper()
-	must(t, db.general.WithContext(t.Context()).Raw("SELECT claim, COALESCE(next_at, 0) next_at FROM events WHERE id = ?", event).Take(&found).Error)
+	must(t, db.serve.WithContext(t.Context()).Raw("SELECT claim, COALESCE(next_at, 0) next_at FROM events WHERE id = ?", event).Take(&found).Error)
 	return found
 }
 
 // now is the database's.
 func (db *database) now(t testing.TB) time.Time {
 	t.Helper()
-	now, err := db.clock(db.general.WithContext(t.Context()))
+	now, err := db.clock(db.serve.WithContext(t.Context()))
 	must(t, err)
 	return now
 }
@@ -217,7 +217,7 @@ func drain[K comparable](t *testing.T, outboxes []*Outbox, want []K, lease func(
 		}
 	}
 	// SQLite's file may well go to the same one again and again.
-	if server := outboxes[0].dialect.skipLocked != ""; len(times) != len(want) || server && len(lessees) < 2 {
+	if server := !outboxes[0].dialect.text.sqlite; len(times) != len(want) || server && len(lessees) < 2 {
 		t.Errorf("%d were leased, want %d; by %v", len(times), len(want), lessees)
 	}
 }

@@ -51,7 +51,7 @@ func (s *Store) claimPhones(tx *gorm.DB, drivers []dispatch.Driver) error {
 // SamePhones returns, by the places of the drivers, another driver who has the same phone number.
 func (s *Store) SamePhones(ctx context.Context, drivers []dispatch.Driver) (map[int]dispatch.DriverID, error) {
 	others := map[int]dispatch.DriverID{}
-	return others, otherHolders(s.general.WithContext(ctx), drivers, placesByPhone(drivers), others)
+	return others, otherHolders(s.serve.WithContext(ctx), drivers, placesByPhone(drivers), others)
 }
 
 // placesByPhone returns the places of the drivers by the words of their numbers.

@@ -85,7 +85,7 @@ func TestReadOnlyServerAnswersNothing(t *testing.T) {
 		db.known(t, report)
 		must(t, errorOf(outbox.LeaseEvents(t.Context(), 0)))
 		// A connection of the relay's is asked once a second.
-		relay, err := db.relay.DB()
+		relay, err := db.work.DB()
 		must(t, err)
 		relay.SetMaxIdleConns(-1)
 		for _, what := range slices.Sorted(maps.Keys(asks)) {
@@ -181,7 +181,7 @@ func TestClaimsGoToTheNewServer(t *testing.T) {
 	if len(won) > 1 {
 		t.Errorf("%d winners", len(won))
 	}
-	claims, err := db.claims.DB()
+	claims, err := db.decide.DB()
 	must(t, err)
 	if n := claims.Stats().OpenConnections; n > decideConns {
 		t.Errorf("%d connections for claims", n)

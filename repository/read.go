@@ -44,7 +44,7 @@ func (s *Store) findDispatchRow(db *gorm.DB, id dispatch.ID, locking string) (di
 
 // Dispatch returns the dispatch at the database's time. ErrNotFound.
 func (s *Store) Dispatch(ctx context.Context, id dispatch.ID) (dispatch.Dispatch, error) {
-	d, _, err := s.findDispatch(s.general.WithContext(ctx), id)
+	d, _, err := s.findDispatch(s.serve.WithContext(ctx), id)
 	return d, err
 }
 
@@ -53,7 +53,7 @@ func (s *Store) Dispatch(ctx context.Context, id dispatch.ID) (dispatch.Dispatch
 // decides by the answer. ErrBadCursor.
 func (s *Store) List(ctx context.Context, q dispatch.Query) (items []dispatch.Dispatch, next string, err error) {
 	if q.Driver != "" {
-		return s.listDispatches(s.general.WithContext(ctx), q)
+		return s.listDispatches(s.serve.WithContext(ctx), q)
 	}
 	err = s.list(ctx, func(db *gorm.DB) error {
 		items, next, err = s.listDispatches(db, q)
@@ -144,12 +144,12 @@ func statusSQL(status dispatch.Status) []string {
 
 // NewestClaim returns the driver's newest claim on the dispatch, nil if there is none.
 func (s *Store) NewestClaim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (*dispatch.PastClaim, error) {
-	return pastClaim(s.general.WithContext(ctx).Where("dispatch_id = ? AND driver_id = ?", id, driver))
+	return pastClaim(s.serve.WithContext(ctx).Where("dispatch_id = ? AND driver_id = ?", id, driver))
 }
 
 // ClaimIn returns the driver's claim on the dispatch in the round, nil if there is none.
 func (s *Store) ClaimIn(ctx context.Context, id dispatch.ID, driver dispatch.DriverID, round int) (*dispatch.PastClaim, error) {
-	return pastClaim(s.general.WithContext(ctx).Where("dispatch_id = ? AND driver_id = ? AND round = ?", id, driver, round))
+	return pastClaim(s.serve.WithContext(ctx).Where("dispatch_id = ? AND driver_id = ? AND round = ?", id, driver, round))
 }
 
 func pastClaim(of *gorm.DB) (*dispatch.PastClaim, error) {
@@ -179,7 +179,7 @@ func (s *Store) Holders(ctx context.Context, ids []dispatch.ID) (map[dispatch.ID
 		Round      int
 		AcceptedBy *dispatch.DriverID
 	}
-	err := s.general.WithContext(ctx).Raw("SELECT id, status, round, accepted_by FROM dispatches WHERE id IN ?", ids).Scan(&rows).Error
+	err := s.serve.WithContext(ctx).Raw("SELECT id, status, round, accepted_by FROM dispatches WHERE id IN ?", ids).Scan(&rows).Error
 	if err != nil {
 		return nil, unavailable(err)
 	}

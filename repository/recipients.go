@@ -14,7 +14,7 @@ import (
 // notifications later checks them against the dispatch: see dropOvertaken.
 func (o *Outbox) WithoutRecipients(ctx context.Context, events []dispatch.EventID) (none []dispatch.EventID, err error) {
 	// With EXISTS, an optimizer may read a whole table once instead of one row for each event.
-	err = o.relay.WithContext(ctx).Raw(`SELECT e.id FROM events e {force PRIMARY} WHERE e.id IN ? AND e.next_at IS NOT NULL AND e.claim = ?
+	err = o.work.WithContext(ctx).Raw(`SELECT e.id FROM events e {force PRIMARY} WHERE e.id IN ? AND e.next_at IS NOT NULL AND e.claim = ?
 		AND (SELECT 1 FROM devices WHERE driver_id = e.driver_id AND quarantined_at IS NULL LIMIT 1) IS NULL
 		AND (SELECT 1 FROM notifications WHERE dispatch_id = e.dispatch_id LIMIT 1) IS NULL
 		AND (SELECT 1 FROM topics WHERE name = CONCAT('dispatch-', e.dispatch_id) AND NOT ended LIMIT 1) IS NULL`,
@@ -26,7 +26,7 @@ func (o *Outbox) WithoutRecipients(ctx context.Context, events []dispatch.EventI
 func (o *Outbox) CompleteEvents(ctx context.Context, events []dispatch.EventID) error {
 	sorted := slices.Sorted(slices.Values(events)) // two statements that lock the same rows lock them in the same order
 	return unavailable(o.withRetry(ctx, func() error {
-		return o.relay.WithContext(ctx).Exec(`UPDATE events {force PRIMARY} SET next_at = NULL, claim = ''
+		return o.work.WithContext(ctx).Exec(`UPDATE events {force PRIMARY} SET next_at = NULL, claim = ''
 			WHERE id IN ? AND next_at IS NOT NULL AND claim = ?`, sorted, o.Owner).Error
 	}))
 }

@@ -141,9 +141,9 @@ func TestPlansOfCompletion(t *testing.T) {
 		db.backlogged(t, d, backlog)
 		db.exec(t, "ANALYZE TABLE events, devices, topics")
 		var events []dispatch.EventID
-		must(t, db.general.Raw("SELECT id FROM events LIMIT 32").Scan(&events).Error)
+		must(t, db.serve.Raw("SELECT id FROM events LIMIT 32").Scan(&events).Error)
 		o := db.as("ins_a")
-		all := statements(t, []*gorm.DB{o.relay}, func() {
+		all := statements(t, []*gorm.DB{o.work}, func() {
 			_, err := o.WithoutRecipients(t.Context(), events)
 			must(t, err)
 			must(t, o.CompleteEvents(t.Context(), events))

@@ -44,7 +44,7 @@ func (db *database) fill(t *testing.T, n int) {
 func (db *database) aged(t *testing.T, n int, what string, age func(kept time.Duration) time.Time) {
 	t.Helper()
 	create := func(row any) {
-		must(t, db.writes.WithContext(t.Context()).Create(row).Error)
+		must(t, db.decide.WithContext(t.Context()).Create(row).Error)
 	}
 	for i, v := range db.drivers(t, n) {
 		name := fmt.Sprint(what, " ", i)
@@ -115,7 +115,7 @@ func TestRetentionOfTables(t *testing.T) {
 		db.exec(t, "UPDATE audit SET at = ?, id = 'aud_0'", long)
 		healthy := db.mustPut(t, someDevice(v.ID, "healthy", "healthy"))
 		for i, status := range unfinished { // which are as old as can be
-			must(t, db.writes.Create(&runRow{Job: "open", Slot: int64(i + 1), Status: status}).Error)
+			must(t, db.decide.Create(&runRow{Job: "open", Slot: int64(i + 1), Status: status}).Error)
 		}
 		now := db.now(t)
 		db.aged(t, 3, "young", func(kept time.Duration) time.Time { return now.Add(10*time.Minute - kept) })
@@ -150,7 +150,7 @@ func TestNewsOfAnOldDispatchIsKept(t *testing.T) {
 		db.exec(t, "UPDATE offers SET declined_at = ? WHERE driver_id = ?", micros(long), v[4].ID)
 		db.exec(t, "INSERT INTO offers (dispatch_id, round, driver_id) VALUES (?, 1, ?)", d.ID, v[5].ID)
 		for i, last := range []time.Time{long, db.now(t)} {
-			must(t, db.writes.Create(&tapRow{Of: tapKey{DispatchID: d.ID, DriverID: v[i].ID}, LastAt: micros(last)}).Error)
+			must(t, db.decide.Create(&tapRow{Of: tapKey{DispatchID: d.ID, DriverID: v[i].ID}, LastAt: micros(last)}).Error)
 		}
 		db.mustPrune(t, 4)
 		db.mustCount(t, 3, "offers WHERE driver_id IN (?, ?, ?)", v[0].ID, v[1].ID, v[2].ID) // seen or declined just now
@@ -212,8 +212,8 @@ func (db *database) past(t testing.TB, status dispatch.Status, at time.Time, v d
 	id := dispatch.NewID(now)
 	row := toDispatchRow(dispatch.Dispatch{ID: id, Terms: someTerms(now), Round: 1, Version: 1, CreatedAt: at, UpdatedAt: at})
 	row.Status = status
-	must(t, db.writes.Create(&row).Error)
-	must(t, db.addWords(db.writes, db.dispatchWords(), wordEntries(id, row.words())))
+	must(t, db.decide.Create(&row).Error)
+	must(t, db.addWords(db.decide, db.dispatchWords(), wordEntries(id, row.words())))
 	db.exec(t, "INSERT INTO claims (id, dispatch_id, round, driver_id, driver_seq, outcome, accepted_at) SELECT ?, ?, 1, ?, COALESCE(MAX(driver_seq), 0) + 1, 'WON', 1"+
 		" FROM claims WHERE driver_id = ?", dispatch.NewClaimID(now), id, v, v)
 	if n == 0 {
@@ -230,9 +230,9 @@ func (db *database) past(t testing.TB, status dispatch.Status, at time.Time, v d
 		}
 		offers = append(offers, id, i+1, v, micros(now))
 	}
-	must(t, db.writes.Create(&events).Error)
-	must(t, db.writes.Create(&taps).Error)
-	must(t, db.writes.Create(&deliveries).Error)
+	must(t, db.decide.Create(&events).Error)
+	must(t, db.decide.Create(&taps).Error)
+	must(t, db.decide.Create(&deliveries).Error)
 	db.exec(t, "INSERT INTO offers (dispatch_id, round, driver_id, seen_at) VALUES (?, ?, ?, ?)"+strings.Repeat(", (?, ?, ?, ?)", n-1), offers...)
 	d := dispatch.Dispatch{ID: id, Round: 1, Window: dispatch.Window{ExpiresAt: now.Add(time.Hour)}}
 	db.notifications(t, d, n, func(i int, r *notificationRow) {
@@ -389,7 +389,7 @@ func TestRetentionOfTheAudit(t *testing.T) {
 		db.exec(t, "DELETE FROM audit")
 		for _, at := range []time.Time{now.Add(-730*day - time.Millisecond), now.Add(10*time.Minute - 730*day)} {
 			id := strings.Replace(string(dispatch.NewID(at)), dispatch.DispatchPrefix, dispatch.AuditPrefix, 1)
-			must(t, db.writes.Create(&auditRow{ID: id, Detail: "{}"}).Error)
+			must(t, db.decide.Create(&auditRow{ID: id, Detail: "{}"}).Error)
 		}
 		db.keeping(t, Retention{Audit: 730 * day}).mustPrune(t, 1)
 		db.mustCount(t, 1, "audit WHERE id > ?", dispatch.MinAuditID(now.Add(-730*day)))
@@ -401,7 +401,7 @@ func TestKeptForEver(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		long := db.now(t).Add(-5000 * day)
 		db.past(t, dispatch.Completed, long, db.drivers(t, 1)[0].ID, 0)
-		must(t, db.writes.Create(&tapRow{Of: tapKey{DispatchID: dispatch.NewID(long)}, ID: dispatch.NewAttemptID(long)}).Error)
+		must(t, db.decide.Create(&tapRow{Of: tapKey{DispatchID: dispatch.NewID(long)}, ID: dispatch.NewAttemptID(long)}).Error)
 		db.exec(t, "INSERT INTO offers (dispatch_id, round, driver_id) VALUES (?, 1, 'drv_1')", dispatch.NewID(long))
 		db.exec(t, "UPDATE audit SET id = 'aud_0'")
 		db.keeping(t, Retention{}).mustPrune(t, 0)

@@ -66,7 +66,7 @@ func (row *runRow) run() cronjob.Run {
 
 // RegisterJobs writes a row for each job that has none, and returns the database's time.
 func (s *Store) RegisterJobs(ctx context.Context, names []string) (now time.Time, err error) {
-	err = s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	err = s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		if now, err = s.clock(tx); err != nil || len(names) == 0 {
 			return err
 		}
@@ -92,7 +92,7 @@ func (s *Store) BeginRun(ctx context.Context, job, owner string, term time.Durat
 ) (cronjob.Run, error) {
 	var run cronjob.Run
 	var verdict error
-	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	err := s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		run, verdict = cronjob.Run{}, nil
 		state, fence, now, err := s.lockJob(tx, job)
 		if err != nil {
@@ -121,7 +121,7 @@ func (s *Store) BeginRun(ctx context.Context, job, owner string, term time.Durat
 // lockJob locks the job until tx ends, and returns its state, its last fence and the database's time. ErrNotFound.
 func (s *Store) lockJob(tx *gorm.DB, job string) (cronjob.JobState, int64, time.Time, error) {
 	var rows []jobRow
-	if err := tx.Raw("SELECT * FROM jobs WHERE name = ?"+s.dialect.forUpdate, job).Scan(&rows).Error; err != nil {
+	if err := tx.Raw("SELECT * FROM jobs WHERE name = ? {for_update}", job).Scan(&rows).Error; err != nil {
 		return cronjob.JobState{}, 0, time.Time{}, unavailable(err)
 	}
 	if len(rows) == 0 {
@@ -132,7 +132,7 @@ func (s *Store) lockJob(tx *gorm.DB, job string) (cronjob.JobState, int64, time.
 		return cronjob.JobState{}, 0, now, err
 	}
 	var open []runRow
-	err = tx.Raw("SELECT * FROM job_runs WHERE job = ? AND status IN ? ORDER BY slot"+s.dialect.forUpdate, job, unfinished).Scan(&open).Error
+	err = tx.Raw("SELECT * FROM job_runs WHERE job = ? AND status IN ? ORDER BY slot {for_update}", job, unfinished).Scan(&open).Error
 	state := rows[0].state()
 	for i := range open {
 		state.Unfinished = append(state.Unfinished, open[i].run())
@@ -187,13 +187,13 @@ func startAttempt(tx *gorm.DB, next cronjob.Run, owner string, fence int64, now 
 // RenewRun renews the run's lease: no instance takes it over before term from now. ErrNotLeased if another instance has taken
 // it over, or it has ended.
 func (s *Store) RenewRun(ctx context.Context, run cronjob.Run, term time.Duration) error {
-	return requireOwned(s.writes.WithContext(ctx).Exec("UPDATE job_runs SET alive_until = "+s.dialect.now()+" + ?"+
+	return requireOwned(s.decide.WithContext(ctx).Exec("UPDATE job_runs SET alive_until = {now} + ?"+
 		" WHERE job = ? AND slot = ? AND owner = ? AND status = 'RUNNING'", term.Microseconds(), run.Job, micros(run.Slot), run.Owner))
 }
 
 // EndRun writes how the run ended. ErrNotLeased if another instance has taken it over, or it has ended with another status.
 func (s *Store) EndRun(ctx context.Context, run cronjob.Run, end cronjob.Outcome) error {
-	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	return s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		// It may have ended with this status before: by ConcludeRun, or in a COMMIT whose reply was lost.
 		return s.endRun(tx, run, end, cronjob.Running, end.Status)
 	})
@@ -201,10 +201,9 @@ func (s *Store) EndRun(ctx context.Context, run cronjob.Run, end cronjob.Outcome
 
 // endRun ends a run that has one of the standing statuses.
 func (s *Store) endRun(tx *gorm.DB, run cronjob.Run, end cronjob.Outcome, standing ...cronjob.Status) error {
-	now := s.dialect.now()
-	ended := "UPDATE jobs SET ended_at = " + now
+	ended := "UPDATE jobs SET ended_at = {now}"
 	if end.Status == cronjob.Succeeded {
-		ended += ", succeeded_at = " + now
+		ended += ", succeeded_at = {now}"
 	}
 	// The job's row is locked first, as in BeginRun.
 	if err := tx.Exec(ended+" WHERE name = ?", run.Job).Error; err != nil {
@@ -220,7 +219,7 @@ func (s *Store) endRun(tx *gorm.DB, run cronjob.Run, end cronjob.Outcome, standi
 // count as one that died. ErrNotLeased if the owner has no run.
 func (s *Store) InterruptRun(ctx context.Context, job, owner string) error {
 	instance, _, _ := strings.Cut(owner, "/")
-	return requireOwned(s.writes.WithContext(ctx).Exec("UPDATE job_runs SET alive_until = "+s.dialect.now()+", attempt = attempt - 1, owner = ?"+
+	return requireOwned(s.decide.WithContext(ctx).Exec("UPDATE job_runs SET alive_until = {now}, attempt = attempt - 1, owner = ?"+
 		" WHERE job = ? AND owner = ? AND status = 'RUNNING'", instance, job, owner))
 }
 
@@ -229,7 +228,7 @@ func (s *Store) InterruptRun(ctx context.Context, job, owner string) error {
 // transaction that is concluding one of the runs. Names of jobs that are not registered are passed over.
 func (s *Store) InterruptRuns(ctx context.Context, jobs []string) ([]cronjob.Run, error) {
 	var interrupted []cronjob.Run
-	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	err := s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		interrupted = nil
 		for _, job := range jobs {
 			state, _, now, err := s.lockJob(tx, job)
@@ -260,7 +259,7 @@ func (s *Store) InterruptRuns(ctx context.Context, jobs []string) ([]cronjob.Run
 func (s *Store) ConcludeRun(ctx context.Context, run cronjob.Run, result string,
 	write func(ctx context.Context, tx Execer) error,
 ) error {
-	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	return s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		end := cronjob.Outcome{Status: cronjob.Succeeded, Result: result}
 		if err := s.endRun(tx, run, end, cronjob.Running); err != nil {
 			return err
@@ -287,6 +286,6 @@ func truncate(words string, size int) string {
 
 // BlockJob stores the reason why an instance does not run the job. The next run that begins clears it.
 func (s *Store) BlockJob(ctx context.Context, job, by, reason string) error {
-	return unavailable(s.writes.WithContext(ctx).Exec("UPDATE jobs SET blocked_at = COALESCE(blocked_at, "+s.dialect.now()+"),"+
+	return unavailable(s.decide.WithContext(ctx).Exec("UPDATE jobs SET blocked_at = COALESCE(blocked_at, {now}),"+
 		" blocked_by = ?, blocked_reason = ? WHERE name = ?", by, truncate(reason, maxResult), job).Error)
 }

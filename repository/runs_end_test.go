@@ -242,13 +242,13 @@ func TestConcludeRunIsAtomic(t *testing.T) {
 func TestRunsWithoutDeadlocks(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		var deadlocks atomic.Int32
-		retryable := db.dialect.retryable
-		db.dialect.retryable = func(err error) bool {
-			if retryable(err) {
-				deadlocks.Add(1)
+		db = db.by(openWith(t, db.url, Options{Log: quiet, Patience: testkit.Patience, Observer: func(ctx context.Context, _ Statement) (context.Context, func(error)) {
+			return ctx, func(err error) {
+				if retryable(err) {
+					deadlocks.Add(1)
+				}
 			}
-			return retryable(err)
-		}
+		}}))
 		db.known(t, report)
 		const slots = 30
 		for slot := range slots {

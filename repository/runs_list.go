@@ -37,7 +37,7 @@ func (s *Store) JobStates(ctx context.Context, names []string) (states map[strin
 	case err != nil:
 		return nil, now, unavailable(err)
 	case len(jobs) == 0:
-		now, err = s.clock(s.general.WithContext(ctx))
+		now, err = s.clock(s.serve.WithContext(ctx))
 		return nil, now, err
 	case jobs[0].ReadOnly:
 		return nil, now, s.staleLook()
@@ -73,7 +73,7 @@ func (s *Store) addUnfinished(db *gorm.DB, names []string, states map[string]cro
 // LastRun returns the job's latest run that has ended, nil if there is none.
 func (s *Store) LastRun(ctx context.Context, job string) (*cronjob.Run, error) {
 	var rows []runRow
-	err := s.general.WithContext(ctx).Where("job = ? AND ended_at IS NOT NULL", job).Order("slot DESC").Limit(1).Find(&rows).Error
+	err := s.serve.WithContext(ctx).Where("job = ? AND ended_at IS NOT NULL", job).Order("slot DESC").Limit(1).Find(&rows).Error
 	if err != nil || len(rows) == 0 {
 		return nil, unavailable(err)
 	}
@@ -84,7 +84,7 @@ func (s *Store) LastRun(ctx context.Context, job string) (*cronjob.Run, error) {
 // RequestRun queues a run of the job, or returns the run that is queued already. ErrNotFound.
 func (s *Store) RequestRun(ctx context.Context, job, actor string) (cronjob.Run, error) {
 	var run cronjob.Run
-	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	err := s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		state, _, now, err := s.lockJob(tx, job)
 		if err != nil {
 			return err

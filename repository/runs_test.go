@@ -94,7 +94,7 @@ type ledger struct {
 
 func (db *database) ledger(t testing.TB) (l ledger) {
 	t.Helper()
-	read := db.general.WithContext(t.Context())
+	read := db.serve.WithContext(t.Context())
 	for _, err := range []error{read.Order("name").Find(&l.Jobs).Error, read.Order("job, slot").Find(&l.Runs).Error} {
 		must(t, err)
 	}

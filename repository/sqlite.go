@@ -45,7 +45,6 @@ func openSQLite(ctx context.Context, path string, o Options) (*Store, error) {
 		leaveServer: func() {},
 		ping:        func(ctx context.Context) error { return commitsToFile(ctx, probe) },
 		hasTables:   func(ctx context.Context) error { return readsTables(ctx, probe) },
-		retryable:   func(error) bool { return false },
 		migrator: func() (*migrations.Migrator, func() error, error) {
 			db, err := sqliteConns(path, migrations.LockWait, 1)
 			if err != nil {

@@ -24,8 +24,7 @@ type Store struct {
 	// decide is the pool for changes, serve that for reads, and work that for the relay and webhooks: changes that wait for a row's lock delay
 	// no reads, and a backlog of notifications delays neither. watch is for looks and for the check whether the database commits: they wait
 	// for none of the others.
-	decide, serve, work, watch                                     *gorm.DB
-	claims, writes, general, backoffice, relay, webhooks, lookPool *gorm.DB
+	decide, serve, work, watch *gorm.DB
 	// doors holds an element while a KeyHashes runs: requests with invalid keys take one connection.
 	doors   chan struct{}
 	looks   *looks
@@ -50,12 +49,7 @@ type dialect struct {
 	ping func(context.Context) error
 	// hasTables returns why the database refuses to change the tables without which no tap is decided, no dispatch is created or no driver
 	// sees an offer. It changes nothing, and returns nil also while a table is locked.
-	hasTables                                 func(context.Context) error
-	now                                       func() string
-	readOnly, forUpdate, forShare, skipLocked string
-	forceIndex                                func(index string) string
-	// retryable reports whether an error means that nothing was written and that another try may succeed.
-	retryable func(error) bool
+	hasTables func(context.Context) error
 	// migrator also returns a function that closes its connections.
 	migrator func() (*migrations.Migrator, func() error, error)
 	// noSessionLocks is why locks that a session holds do not work on this kind of server, "" if they do. It does not know a Galera cluster.
@@ -80,7 +74,7 @@ type Options struct {
 	Patience time.Duration
 	// Retention is how long Prune leaves history; the zero value keeps it for ever.
 	Retention Retention
-	// ReplicaURL names a replica of the database, which must be a MySQL or MariaDB, for the reads of replica_reads.go. "" for none.
+	// ReplicaURL names a replica of the database, which must be a MySQL or MariaDB, for lists. "" for none.
 	ReplicaURL string
 	// Observer observes every statement.
 	Observer StatementObserver
@@ -114,14 +108,7 @@ func Open(ctx context.Context, url string, o Options) (s *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.claims, s.writes, s.general, s.backoffice, s.relay, s.webhooks, s.lookPool = s.decide, s.decide, s.serve, s.serve, s.work, s.work, s.watch
 	s.doors = make(chan struct{}, 1)
-	d := &s.dialect
-	d.now, d.readOnly, d.forShare = func() string { return "{now}" }, "{read_only}", " {for_share}"
-	d.forceIndex = func(index string) string { return " {force " + index + "}" }
-	if !d.text.sqlite {
-		d.forUpdate, d.skipLocked = " {for_update}", " {skip_locked}"
-	}
 	s.prepare()
 	return s, nil
 }

@@ -19,10 +19,10 @@ type supply struct{ onDuty, open int }
 // returns the number of regions. ErrNotLeased if another instance has taken the run over; then nothing was written.
 func (s *Store) RecordSupply(ctx context.Context, run cronjob.Run) (int, error) {
 	regions := map[string]supply{"": {}}
-	if err := s.countDrivers(s.general.WithContext(ctx), regions); err != nil {
+	if err := s.countDrivers(s.serve.WithContext(ctx), regions); err != nil {
 		return 0, err
 	}
-	if err := s.countOpen(s.general.WithContext(ctx), regions); err != nil {
+	if err := s.countOpen(s.serve.WithContext(ctx), regions); err != nil {
 		return 0, err
 	}
 	n := len(regions) - 1

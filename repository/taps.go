@@ -56,7 +56,7 @@ const tapsPerInsert = 1000
 // AddAttempts counts all taps or none; it skips taps on unknown dispatches, and taps that are counted already if it is called with the same
 // taps again. A tap without a round, or with a round that has not begun, is counted in the current round.
 func (s *Store) AddAttempts(ctx context.Context, taps []dispatch.Attempt) error {
-	return s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) error {
+	return s.transactWithRetry(ctx, s.work, func(tx *gorm.DB) error {
 		current, err := currentRounds(tx, taps)
 		if err != nil {
 			return unavailable(err)

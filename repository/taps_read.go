@@ -208,7 +208,7 @@ const standingSQL = `SELECT
 
 // RaceStanding compares the driver's taps in the round with those of its winner, "" if there is none.
 func (s *Store) RaceStanding(ctx context.Context, id dispatch.ID, round int, v, winner dispatch.DriverID) (dispatch.RaceStanding, error) {
-	db := s.general.WithContext(ctx)
+	db := s.serve.WithContext(ctx)
 	now, err := s.clock(db)
 	if err != nil {
 		return dispatch.RaceStanding{}, err

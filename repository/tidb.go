@@ -52,10 +52,12 @@ func (s *Store) onTiDB() error {
 	d := &s.dialect
 	d.noSessionLocks = noSessionLocksOnTiDB
 	d.text = tidbText
-	d.retryable = func(err error) bool {
-		return isServerError(err, deadlock, forUpdateCantRetry, txnRetryable, schemaChanged, writeConflict) || overtaken(err)
-	}
 	return nil
+}
+
+// retryable reports whether an error means that nothing was written and that another try may succeed.
+func retryable(err error) bool {
+	return isServerError(err, deadlock, forUpdateCantRetry, txnRetryable, schemaChanged, writeConflict) || overtaken(err)
 }
 
 // overtaken reports whether a statement of TiDB gave up a lock because others got it before, again and again.

@@ -13,7 +13,7 @@ import (
 // revocation does not change which dispatches the driver may accept. ErrDriverNotFound, ErrUnavailable, ErrUnknown.
 func (s *Store) RevokeTokens(ctx context.Context, id dispatch.DriverID) (dispatch.Revocation, error) {
 	var r dispatch.Revocation
-	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	err := s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		row, now, err := s.lockDriver(tx, id)
 		if err != nil {
 			return err
@@ -41,7 +41,7 @@ func (row *driverRow) nextRevocation(now time.Time) dispatch.Revocation {
 // ones, too: a query by time would miss a revocation that was committed late or written by a clock that is behind.
 func (s *Store) Revocations(ctx context.Context) ([]dispatch.Revocation, error) {
 	var rows []driverRow
-	err := s.general.WithContext(ctx).Select("id", "token_generation", "tokens_revoked_at").Where("token_generation > 0").Find(&rows).Error
+	err := s.serve.WithContext(ctx).Select("id", "token_generation", "tokens_revoked_at").Where("token_generation > 0").Find(&rows).Error
 	if err != nil {
 		return nil, unavailable(err)
 	}
@@ -58,7 +58,7 @@ func (s *Store) Revocations(ctx context.Context) ([]dispatch.Revocation, error) 
 // RecordTokenIssued audits that a token is issued to the driver, and returns the token's generation. ErrDriverNotFound,
 // ErrDriverErased. The token must not be issued unless the error is nil.
 func (s *Store) RecordTokenIssued(ctx context.Context, id dispatch.DriverID) (generation int, err error) {
-	err = s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	err = s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		row, now, err := s.lockDriver(tx, id)
 		if err != nil {
 			return err

@@ -116,7 +116,7 @@ func (e *expansion) closeTopic() error {
 // ScheduleTopicCleanup makes the ended topics due, so that the relay unsubscribes their members, and returns how many. It ends the topics
 // of dispatches that are no longer on offer: an offer that was written while its dispatch was accepted leaves one.
 func (s *Store) ScheduleTopicCleanup(ctx context.Context) (n int, err error) {
-	err = s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) error {
+	err = s.transactWithRetry(ctx, s.work, func(tx *gorm.DB) error {
 		err := tx.Exec("UPDATE topics SET ended = ?, state = 1, claim = '' WHERE NOT ended AND"+
 			" COALESCE((SELECT status FROM dispatches WHERE id = SUBSTR(name, ?)), '') NOT IN ?", true, len(outbox.TopicOf(""))+1, []dispatch.Status{dispatch.Pending, dispatch.Scheduled}).Error
 		if err != nil {
@@ -131,7 +131,7 @@ func (s *Store) ScheduleTopicCleanup(ctx context.Context) (n int, err error) {
 
 // LeaseTopics leases up to limit of the topics with members to subscribe or unsubscribe.
 func (o *Outbox) LeaseTopics(ctx context.Context, limit int) (leased []outbox.Topic, err error) {
-	err = o.transactWithRetry(ctx, o.relay, func(tx *gorm.DB) error {
+	err = o.transactWithRetry(ctx, o.work, func(tx *gorm.DB) error {
 		leased = nil
 		err := tx.Raw(`SELECT name, ended FROM topics {force ix_topics_due} WHERE state = 0 AND next_at <= {now} ORDER BY next_at LIMIT ? {skip_locked}`, limit).Scan(&leased).Error
 		if err != nil || len(leased) == 0 {
@@ -157,7 +157,7 @@ func (o *Outbox) LeaseTopics(ctx context.Context, limit int) (leased []outbox.To
 
 // TopicMembers returns up to limit of the devices to subscribe to a topic, or to unsubscribe if it has ended.
 func (o *Outbox) TopicMembers(ctx context.Context, t outbox.Topic, limit int) (members []dispatch.Device, err error) {
-	db := o.relay.WithContext(ctx).Table("topic_members").Select("device_id id, push_token").Where("topic = ?", t.Name)
+	db := o.work.WithContext(ctx).Table("topic_members").Select("device_id id, push_token").Where("topic = ?", t.Name)
 	if !t.Ended {
 		db = db.Where("NOT subscribed")
 	}
@@ -171,7 +171,7 @@ func (o *Outbox) RecordMembers(ctx context.Context, t outbox.Topic, members, ref
 	if t.Ended {
 		members, refused = nil, append(members, refused...)
 	}
-	return o.transactWithRetry(ctx, o.relay, func(tx *gorm.DB) error {
+	return o.transactWithRetry(ctx, o.work, func(tx *gorm.DB) error {
 		renewed := tx.Exec(`UPDATE topics SET next_at = {now} + ? WHERE name = ? AND ended = ? AND state = 0 AND claim = ?`,
 			o.LeaseTerm.Microseconds(), t.Name, t.Ended, o.Owner)
 		if renewed.Error != nil {
@@ -195,7 +195,7 @@ func (o *Outbox) RecordMembers(ctx context.Context, t outbox.Topic, members, ref
 
 // CompleteTopic completes a topic of the owner's: all members are subscribed, or, if the topic has ended, unsubscribed.
 func (o *Outbox) CompleteTopic(ctx context.Context, t outbox.Topic) error {
-	db := o.relay.WithContext(ctx)
+	db := o.work.WithContext(ctx)
 	if t.Ended {
 		return unavailable(db.Exec(`DELETE FROM topics WHERE name = ? AND ended = ? AND claim = ?`, t.Name, true, o.Owner).Error)
 	}

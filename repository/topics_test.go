@@ -36,13 +36,13 @@ func (db *database) gathered(t testing.TB, o *Outbox, n int) (dispatch.Dispatch,
 func (db *database) topic(t testing.TB, d dispatch.Dispatch) topicRow {
 	t.Helper()
 	var rows []topicRow
-	must(t, db.general.WithContext(t.Context()).Where("name = ?", outbox.TopicOf(d.ID)).Find(&rows).Error)
+	must(t, db.serve.WithContext(t.Context()).Where("name = ?", outbox.TopicOf(d.ID)).Find(&rows).Error)
 	return append(rows, topicRow{})[0]
 }
 
 func (db *database) addTopic(t testing.TB, row topicRow) {
 	t.Helper()
-	must(t, db.writes.WithContext(t.Context()).Create(&row).Error)
+	must(t, db.decide.WithContext(t.Context()).Create(&row).Error)
 }
 
 // mustRelease fails the test unless so many topics are released.

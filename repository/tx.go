@@ -28,7 +28,7 @@ func (s *Store) transact(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) 
 		return err
 	}
 	switch err := tx.Commit().Error; {
-	case s.dialect.retryable(err):
+	case retryable(err):
 		return unavailable(err)
 	case err != nil:
 		return fmt.Errorf("%w: commit: %w", dispatch.ErrUnknown, err)
@@ -76,7 +76,7 @@ func (s *Store) transactWithRetry(ctx context.Context, db *gorm.DB, fn func(tx *
 func (s *Store) withRetry(ctx context.Context, write func() error) error {
 	for try := 1; ; try++ {
 		err := write()
-		lost := s.dialect.retryable(err)
+		lost := retryable(err)
 		again := lost || errors.Is(err, errConflict) || errors.Is(err, gorm.ErrDuplicatedKey)
 		switch {
 		case !again || errors.Is(err, dispatch.ErrUnknown):

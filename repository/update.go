@@ -49,7 +49,7 @@ func (s *Store) update(ctx context.Context, id dispatch.ID,
 ) (dispatch.Dispatch, error) {
 	var d dispatch.Dispatch
 	var events []dispatch.Event
-	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+	err := s.transactWithRetry(ctx, s.decide, func(tx *gorm.DB) error {
 		row, now, err := s.findDispatchRow(tx, id, "{for_update}")
 		if err != nil {
 			return err

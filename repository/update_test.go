@@ -80,7 +80,7 @@ func TestDuplicateExternalID(t *testing.T) {
 func TestDuplicateExternalIDOfARepeatedCreation(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		must(t, errorOf(db.Create(t.Context(), offering("ERP-1"))))
-		general, err := db.general.DB()
+		general, err := db.serve.DB()
 		must(t, err)
 		repeated := idempotency.WithSeed(t.Context(), idempotency.NewSeed(time.Now()))
 		build := offering("ERP-1")
@@ -142,7 +142,7 @@ func TestSaveRefusesAStaleDispatch(t *testing.T) {
 			after := stale
 			after.Note = "overwritten"
 			row := toDispatchRow(stale)
-			err := db.save(db.writes.WithContext(t.Context()), &row, stale, after, []dispatch.Event{{ID: dispatch.NewEventID(now)}}, 0)
+			err := db.save(db.decide.WithContext(t.Context()), &row, stale, after, []dispatch.Event{{ID: dispatch.NewEventID(now)}}, 0)
 			mustBeError(t, "save after another "+column, err, dispatch.ErrUnavailable)
 			if d = db.mustRead(t, d.ID); d.Note != "" {
 				t.Errorf("%s moved, and the row is overwritten", column)
@@ -209,7 +209,7 @@ func (db *database) trail(t *testing.T, id dispatch.ID) []string {
 		Type, Driver, Actor, Reason string
 		Round                       int
 	}
-	must(t, db.general.Raw(`SELECT e.type, e.round, COALESCE(e.driver_id, '-') driver, e.actor, e.reason_code reason
+	must(t, db.serve.Raw(`SELECT e.type, e.round, COALESCE(e.driver_id, '-') driver, e.actor, e.reason_code reason
 		FROM events e WHERE e.dispatch_id = ? AND e.next_at IS NOT NULL ORDER BY e.id`, id).Scan(&rows).Error)
 	trail := make([]string, len(rows))
 	for i, e := range rows {

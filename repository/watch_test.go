@@ -109,7 +109,7 @@ func TestReadsEndOnTheServer(t *testing.T) {
 		given := make(chan struct{})
 		go func() {
 			defer close(given)
-			if err := db.general.WithContext(ctx).Exec(slow("given-up")).Error; err == nil {
+			if err := db.serve.WithContext(ctx).Exec(slow("given-up")).Error; err == nil {
 				t.Error("it was given up")
 			}
 		}()
@@ -126,7 +126,7 @@ func TestReadsEndOnTheServer(t *testing.T) {
 		var refused *driver.MySQLError
 		testkit.Retry(t, func() error { // the client gives up a second later, and may be first on a busy machine
 			var interrupted int // TiDB counts the SLEEPs that it interrupts, and returns no error for them
-			err := db.general.WithContext(t.Context()).Raw(slow("waited-for")).Scan(&interrupted).Error
+			err := db.serve.WithContext(t.Context()).Raw(slow("waited-for")).Scan(&interrupted).Error
 			if interrupted == 0 && !errors.As(err, &refused) {
 				return errors.Join(errors.New("the server has not ended the waiting call"), err)
 			}

@@ -134,7 +134,7 @@ func findWebhook(db *gorm.DB, id webhook.ID, locking string) (webhookRow, error)
 // lockWebhook locks the endpoint's row until tx ends, and returns it and the database's time. webhook.ErrNotFound,
 // with the time.
 func (s *Store) lockWebhook(tx *gorm.DB, id webhook.ID) (webhookRow, time.Time, error) {
-	row, err := findWebhook(tx, id, s.dialect.forUpdate)
+	row, err := findWebhook(tx, id, "{for_update}")
 	if err != nil && !errors.Is(err, webhook.ErrNotFound) {
 		return row, time.Time{}, err
 	}

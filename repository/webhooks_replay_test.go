@@ -93,7 +93,7 @@ func TestReplayThatIsAskedForAgain(t *testing.T) {
 		to := db.endpoint(t, "*", nil)
 		must(t, db.ReplayWebhook(t.Context(), to, db.now(t).Add(-time.Hour)))
 		must(t, db.ReplayWebhook(t.Context(), to, db.now(t)))
-		if w, err := findWebhook(db.general, to, ""); err != nil || *w.ReplayFrom >= events[0] {
+		if w, err := findWebhook(db.serve, to, ""); err != nil || *w.ReplayFrom >= events[0] {
 			t.Errorf("the earlier one is lost: %v, %v", *w.ReplayFrom, err)
 		}
 		unlocked := -1
@@ -163,7 +163,7 @@ func TestRetentionOfDeliveries(t *testing.T) {
 			if row.Status = status; edit != nil {
 				edit(&row)
 			}
-			must(t, db.writes.Create(&row).Error)
+			must(t, db.decide.Create(&row).Error)
 		}
 		for _, status := range []webhook.DeliveryStatus{webhook.Pending, webhook.Delivered, webhook.Failed} {
 			add(keepDeliveries+time.Second, status, func(r *deliveryRow) { r.DispatchID = "dsp_1" })

@@ -50,7 +50,7 @@ func (db *database) endpoint(t testing.TB, events string, edit func(*webhookRow)
 	if edit != nil {
 		edit(&row)
 	}
-	must(t, db.writes.WithContext(t.Context()).Create(&row).Error)
+	must(t, db.decide.WithContext(t.Context()).Create(&row).Error)
 	return row.ID
 }
 
@@ -67,7 +67,7 @@ func (db *database) changed(t testing.TB, n int) (dispatch.Dispatch, []dispatch.
 func (db *database) eventsOf(t testing.TB, id dispatch.ID) []dispatch.EventID {
 	t.Helper()
 	var events []dispatch.EventID
-	must(t, db.general.WithContext(t.Context()).Raw("SELECT id FROM events WHERE dispatch_id = ? ORDER BY id", id).Scan(&events).Error)
+	must(t, db.serve.WithContext(t.Context()).Raw("SELECT id FROM events WHERE dispatch_id = ? ORDER BY id", id).Scan(&events).Error)
 	return events
 }
 
@@ -94,8 +94,8 @@ func (in *courier) writePart(t testing.TB) bool {
 func (in *courier) unwritten(t testing.TB, events []dispatch.EventID, do func()) {
 	t.Helper()
 	var rows []webhookEventRow
-	must(t, in.writes.Raw("SELECT * FROM webhook_events WHERE event_id IN ?", events).Scan(&rows).Error)
-	must(t, in.writes.Exec("DELETE FROM webhook_events WHERE event_id IN ?", events).Error)
+	must(t, in.decide.Raw("SELECT * FROM webhook_events WHERE event_id IN ?", events).Scan(&rows).Error)
+	must(t, in.decide.Exec("DELETE FROM webhook_events WHERE event_id IN ?", events).Error)
 	in.fanOut(t)
 	in.write(t, rows)
 	do()
@@ -105,7 +105,7 @@ func (in *courier) unwritten(t testing.TB, events []dispatch.EventID, do func())
 // deliveries is what is stored of the endpoint's deliveries, in the order of the events.
 func (db *database) deliveries(t testing.TB, id webhook.ID) (rows []deliveryRow) {
 	t.Helper()
-	must(t, db.general.WithContext(t.Context()).Where("webhook_id = ?", id).Order("event_id").Find(&rows).Error)
+	must(t, db.serve.WithContext(t.Context()).Where("webhook_id = ?", id).Order("event_id").Find(&rows).Error)
 	return rows
 }
 
@@ -263,7 +263,7 @@ func TestFanOutWaitsForNobody(t *testing.T) {
 func (in *courier) unlockedDeliveries(t testing.TB, events []dispatch.EventID) {
 	t.Helper()
 	var written []dispatch.EventID
-	must(t, in.general.Raw("SELECT event_id FROM webhook_deliveries").Scan(&written).Error)
+	must(t, in.serve.Raw("SELECT event_id FROM webhook_deliveries").Scan(&written).Error)
 	slices.Sort(written)
 	testkit.Equal(t, "the events with deliveries", events, written)
 }
