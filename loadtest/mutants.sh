@@ -226,7 +226,7 @@ outbox=repository/outbox.go
 mutant "any instance settles a push" $outbox "WHERE id IN ? AND claim = ? AND state = 0" "WHERE id IN ? AND ? <> '' AND state = 0" ./repository TestOnlyTheOwnerRecordsResults
 mutant "a push's lease ends at once" repository/leases.go "SET claim = ?, due_at = {now} + ?" "SET claim = ?, due_at = {now} + 0 * ?" ./repository TestExpiredLeaseIsTakenOver
 mutant "any instance expands an event" repository/expand.go "WHERE e.id = ? AND e.next_at IS NOT NULL AND e.claim = ?" "WHERE e.id = ? AND e.next_at IS NOT NULL AND ? <> ''" ./repository TestOnlyItsOwnerExpandsAnEvent
-mutant "a small event waits for all of a large one" repository/leases.go "return min(micros(now), *first+dueGap.Microseconds())" "return micros(now)" ./repository TestASmallEventPassesALargeOne
+mutant "a small event waits for all of a large one" repository/leases.go "return min(due, *first+dueGap.Microseconds())" "return due" ./repository TestASmallEventPassesALargeOne
 mutant "a large audience is due at once" repository/expand.go "int64(i/dueBatch)*dueGap" "0*int64(i/dueBatch)*dueGap" ./repository TestASmallEventPassesALargeOne
 mutant "each part of a large audience is due with the first" repository/audience.go "e.due[p] = max(e.due[p], e.walk.DueAt)" "_ = p" ./repository TestAWalkThroughALargeAudience
 mutant "a lower priority has no share" repository/leases.go "share := (limit + rand.IntN(10)) / 10" "share := 0 * rand.IntN(10)" ./repository TestEachPriorityHasItsShare

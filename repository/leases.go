@@ -17,12 +17,13 @@ import (
 // attempt to the time of the next one: so one condition and one index find what is new, what is to be tried again, and what a dead process
 // had leased.
 //
-// An event's notifications are due in batches of 64, a microsecond apart: so that is their order, and delays none. Where others wait
-// already, the first batch is due just after the first of these. So an event with few notifications never waits for all of an event with
-// many, however slowly they are sent.
+// An event's notifications are due in batches of 64, a microsecond apart, which is their order. All of them are due at once: the first batch
+// has been so for a while, or just after the first of those that wait already. So an event with few notifications never waits for all of an
+// event with many, however slowly they are sent.
 const (
 	dueBatch = 64
 	dueGap   = time.Microsecond
+	dueSince = time.Millisecond // of the first batch: as long as a thousand batches take
 )
 
 // firstDue returns the SQL for when the first notification of a priority is due, which is NULL if there is none.
@@ -33,10 +34,11 @@ func (s *Store) firstDue(p outbox.Priority) string {
 
 // dueAfter returns when the next notification is due, where the first of those that wait is due at first, nil for none.
 func dueAfter(now time.Time, first *int64) int64 {
+	due := micros(now.Add(-dueSince))
 	if first == nil {
-		return micros(now)
+		return due
 	}
-	return min(micros(now), *first+dueGap.Microseconds())
+	return min(due, *first+dueGap.Microseconds())
 }
 
 // LeaseNotifications leases up to limit of the due notifications and returns them ready to send. dropped counts the obsolete ones, by
