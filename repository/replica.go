@@ -204,7 +204,7 @@ func (s *Store) readReplica(ctx context.Context, read func(db *gorm.DB) error) e
 	defer conn.Close()
 	words := s.dialect.text
 	words.now = at.clock
-	db := r.db.Session(&gorm.Session{NewDB: true})
+	db := r.db.Session(&gorm.Session{NewDB: true, Context: waiting}) // with a context, it is a copy
 	db.Statement.ConnPool = &textPool{conn, "replica", &words, s.options.Observer}
 	if err := r.await(db.WithContext(waiting), at); err != nil {
 		return unavailable(err)
