@@ -19,20 +19,60 @@ import (
 var knows = map[string][]string{
 	"": {"app"},
 	"app": {
-		"config", "cronjob", "demo", "dispatch", "doctor", "firebase", "handler", "limit", "loadtest", "lock", "migrations", "notify", "notify/fcm",
-		"notify/stream", "notify/webhooks", "outbox", "redisclient", "repository", "schedule", "service", "telemetry",
+		"config", "cronjob", "demo", "dispatch", "doctor", "doctor/dbcheck", "firebase", "handler", "limit", "loadtest", "lock", "migrations", "notify", "notify/fcm",
+		"notify/stream", "notify/webhooks", "outbox", "redisclient", "repository", "repository/database", "repository/pushes",
+		"schedule", "service", "telemetry",
 	},
-	"config":             {"limit", "redisclient", "repository"},
-	"telemetry":          {"dispatch", "lock", "redisclient", "repository", "service"},
-	"demo":               {"config", "loadtest", "telemetry"},
-	"dispatch":           {},
-	"cronjob":            {},
-	"doctor":             {},
-	"idempotency":        {"dispatch"},
-	"outbox":             {"dispatch"},
-	"migrations":         {},
-	"repository":         {"cronjob", "dispatch", "doctor", "idempotency", "migrations", "outbox", "repository/primary", "webhook"},
-	"repository/primary": {},
+	"config":      {"limit", "redisclient", "repository/database", "repository/retention"},
+	"telemetry":   {"dispatch", "lock", "redisclient", "repository", "repository/database", "service"},
+	"demo":        {"config", "loadtest", "telemetry"},
+	"dispatch":    {},
+	"cronjob":     {},
+	"doctor":      {},
+	"idempotency": {"dispatch"},
+	"outbox":      {"dispatch"},
+	"migrations":  {},
+	"doctor/dbcheck": {
+		"dispatch", "doctor", "migrations", "repository/database", "repository/dispatches", "repository/keys", "repository/primary",
+	},
+	"repository": {
+		"dispatch", "repository/board", "repository/database", "repository/devices", "repository/dispatches", "repository/drivers", "repository/due",
+		"repository/export", "repository/journal", "repository/keys", "repository/offers", "repository/poll", "repository/pushes",
+		"repository/retention", "repository/runs", "repository/topics", "repository/webhooks",
+	},
+	"repository/primary":  {},
+	"repository/database": {"dispatch", "migrations", "repository/primary"},
+	"repository/search":   {"dispatch", "repository/database"},
+	"repository/poll":     {"repository/database", "repository/primary"},
+	"repository/journal":  {"dispatch", "idempotency", "repository/database"},
+	"repository/keys":     {"dispatch", "idempotency", "repository/database", "repository/journal"},
+	"repository/topics":   {"dispatch", "outbox", "repository/database"},
+	"repository/devices":  {"dispatch", "outbox", "repository/database", "repository/journal", "repository/topics"},
+	"repository/drivers":  {"dispatch", "migrations", "repository/database", "repository/devices", "repository/journal", "repository/search"},
+	"repository/dispatches": {
+		"dispatch", "idempotency", "migrations", "repository/database", "repository/drivers", "repository/journal", "repository/primary", "repository/search",
+	},
+	"repository/due": {"dispatch", "repository/database", "repository/dispatches", "repository/poll"},
+	"repository/pushes": {
+		"dispatch", "outbox", "repository/database", "repository/dispatches", "repository/drivers", "repository/journal", "repository/poll", "repository/topics",
+	},
+	"repository/offers": {"dispatch", "outbox", "repository/database", "repository/dispatches", "repository/pushes"},
+	"repository/webhooks": {
+		"dispatch", "idempotency", "outbox", "repository/database", "repository/dispatches", "repository/journal", "repository/poll", "webhook",
+	},
+	"repository/runs": {
+		"cronjob", "dispatch", "idempotency", "repository/database", "repository/journal", "repository/poll", "repository/primary",
+	},
+	"repository/board": {
+		"cronjob", "dispatch", "repository/database", "repository/drivers", "repository/offers", "repository/pushes", "repository/runs",
+	},
+	"repository/export": {
+		"dispatch", "outbox", "repository/database", "repository/dispatches", "repository/drivers", "repository/journal", "repository/offers", "repository/pushes",
+	},
+	"repository/retention": {
+		"dispatch", "repository/database", "repository/dispatches", "repository/offers", "repository/pushes", "repository/runs", "repository/topics",
+		"repository/webhooks",
+	},
 	"service":            {"dispatch", "idempotency", "lock", "webhook"},
 	"handler":            {"asset", "console", "cronjob", "dispatch", "idempotency", "limit", "notify/stream", "openapi", "outbox", "service", "webhook"},
 	"asset":              {},
@@ -62,14 +102,20 @@ var knows = map[string][]string{
 	"testkit":            {},
 	"systemtest":         {"config", "notify/fcmtest", "repository/repositorytest", "servertest", "testkit"},
 
-	"repository/repositorytest": {"migrations", "repository", "servertest", "testkit"},
+	// The bench of all rooms' tests knows them all.
+	"repository/repositorytest": {
+		"cronjob", "dispatch", "idempotency", "migrations", "outbox", "repository", "repository/board", "repository/database", "repository/devices",
+		"repository/dispatches", "repository/drivers", "repository/due", "repository/export", "repository/journal", "repository/keys", "repository/offers",
+		"repository/poll", "repository/pushes", "repository/retention", "repository/runs", "repository/search", "repository/topics", "repository/webhooks",
+		"servertest", "testkit", "webhook",
+	},
 }
 
 // uses lists which packages may import a framework. loadtest/bench may import all of them.
 var uses = map[string][]string{
-	"gorm.io/":                   {"repository"},
-	"github.com/glebarez/":       {"repository"},
-	"github.com/go-sql-driver/":  {"repository", "repository/primary", "lock", "migrations", "servertest", "systemtest"},
+	"gorm.io/":                   {"repository/database"},
+	"github.com/glebarez/":       {"repository/database"},
+	"github.com/go-sql-driver/":  {"doctor/dbcheck", "repository/database", "repository/primary", "repository/repositorytest", "lock", "migrations", "servertest", "systemtest"},
 	"github.com/labstack/echo/":  {"handler"},
 	"github.com/go-json-exper":   {"handler"},
 	"github.com/redis/go-redis/": {"limit", "lock", "notify/stream", "redisclient", "servertest"},
@@ -116,6 +162,85 @@ func TestArrows(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// owners are the rooms that write a table. A queue has one that adds rows and one that takes them. The retention deletes rows of any.
+var owners = map[string][]string{
+	"api_keys": {"keys"}, "audit": {"journal"}, "claims": {"dispatches"}, "devices": {"devices"}, "dispatch_words": {"dispatches"},
+	"dispatches": {"dispatches"}, "driver_counts": {"drivers"}, "driver_regions": {"drivers"}, "driver_words": {"drivers"}, "drivers": {"drivers"},
+	"events": {"journal", "pushes"}, "expansions": {"pushes"}, "idempotency_keys": {"journal"}, "job_runs": {"runs"}, "jobs": {"runs"},
+	"notifications": {"pushes"}, "offers": {"offers"}, "supply": {"board"}, "taps": {"offers"}, "topic_members": {"topics"}, "topics": {"topics"},
+	"webhook_deliveries": {"webhooks"}, "webhook_events": {"journal", "webhooks"}, "webhooks": {"webhooks"},
+}
+
+// exceptions are the writes of a table by another room than its owner, with the reason.
+var exceptions = map[string]string{
+	"dispatches events":         "the claim's event is written by the procedure, and the row that bars a lost one by the room that settles it",
+	"dispatches webhook_events": "the claim's procedure writes what the journal writes",
+	"retention drivers":         "a driver's version grows when the newest claim is deleted",
+	"database shedlock":         "the probe's row is nobody's lock",
+	"database dispatches":       "the probe changes no row: it finds out whether the tables can be changed",
+}
+
+var (
+	writes      = regexp.MustCompile(`(?:INSERT INTO|UPDATE|DELETE FROM|\{delete \w\} FROM) ([a-z_]+)\b`)
+	tableOfRow  = regexp.MustCompile(`func \(\w+\) TableName\(\) string \{ return "([a-z_]+)" \}|Entries: "([a-z_]+)"`)
+	roomMethods = regexp.MustCompile(`(?m)^func \(\w+ \*(\w+)\) [A-Z]\w*\(`)
+)
+
+// TestRooms checks that each room of the repository writes its own tables only, has a map of more than five files, no more than 2,000
+// lines, and types of at most fifteen methods.
+func TestRooms(t *testing.T) {
+	sql := map[string]string{} // the text of each room, without comments
+	for dir, files := range sources(t) {
+		room, ok := strings.CutPrefix(dir, "repository/")
+		if !ok || room == "repositorytest" {
+			continue
+		}
+		lines, methods, doc := 0, map[string]int{}, false
+		for name, file := range files {
+			raw, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines += strings.Count(string(raw), "\n")
+			for _, m := range roomMethods.FindAllStringSubmatch(string(raw), -1) {
+				methods[m[1]]++
+			}
+			doc = doc || file.Doc != nil && (filepath.Base(name) == "doc.go" || len(files) <= 5)
+			for _, line := range strings.Split(string(raw), "\n") {
+				if !strings.HasPrefix(strings.TrimSpace(line), "//") {
+					sql[room] += line + "\n"
+				}
+			}
+		}
+		if lines > 2000 || !doc {
+			t.Errorf("room %s has %d lines, and a doc.go: %t", room, lines, doc)
+		}
+		for name, n := range methods {
+			if n > 15 {
+				t.Errorf("room %s: %s has %d methods", room, name, n)
+			}
+		}
+	}
+	found := map[string]bool{}
+	for room, text := range sql {
+		for _, m := range append(writes.FindAllStringSubmatch(text, -1), tableOfRow.FindAllStringSubmatch(text, -1)...) {
+			table := strings.Join(m[1:], "")
+			by, known := owners[table]
+			if found[table] = true; known && slices.Contains(by, room) || !known && table != "shedlock" {
+				continue
+			}
+			if exceptions[room+" "+table] == "" {
+				t.Errorf("room %s writes %s, which is for %v", room, table, by)
+			}
+		}
+	}
+	for table := range owners {
+		if !found[table] {
+			t.Errorf("no room writes %s", table)
 		}
 	}
 }

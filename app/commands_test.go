@@ -175,8 +175,8 @@ func TestRaceThatIsCalledOff(t *testing.T) {
 	}
 }
 
-// TestRaceRemovesWhatItMade, however the race ends: its drivers are erased and its dispatch is over. The first erasure is limited (429), and
-// the race tries it again.
+// TestRaceRemovesWhatItMade, however the race ends: its drivers are erased and its dispatch is over. The first erasure is limited (429),
+// and the race tries it again.
 func TestRaceRemovesWhatItMade(t *testing.T) {
 	t.Chdir(t.TempDir())
 	service := systemtest.Start(t, "FIRSTTAP_DATABASE_URL=sqlite://race.db")

@@ -15,8 +15,8 @@ import (
 
 	"firsttap/config"
 	"firsttap/doctor"
+	"firsttap/doctor/dbcheck"
 	"firsttap/redisclient"
-	"firsttap/repository"
 	"firsttap/service"
 	"firsttap/telemetry"
 )
@@ -172,14 +172,14 @@ func (x *examination) database(ctx context.Context) (noSessionLocks string) {
 		x.Skip("FIRSTTAP_DATABASE_URL", "database.connection")
 		return ""
 	}
-	var own repository.Secrets
+	var own dbcheck.Secrets
 	if c := x.config; !x.wrongSecrets() && c.AdminKey != "" && c.JWTSecret != "" {
-		own = repository.Secrets{AdminKey: service.HashKey(c.AdminKey), JWTName: jwtSecret, JWT: service.Fingerprint(c.JWTSecret)}
+		own = dbcheck.Secrets{AdminKey: service.HashKey(c.AdminKey), JWTName: jwtSecret, JWT: service.Fingerprint(c.JWTSecret)}
 		if c.PreviousJWTSecret != "" {
 			own.PreviousJWT = service.Fingerprint(c.PreviousJWTSecret)
 		}
 	}
-	return repository.Examine(ctx, x.Report, x.config.DatabaseURL, x.config.Migrate || x.wrong["FIRSTTAP_MIGRATE"], own)
+	return dbcheck.Examine(ctx, x.Report, x.config.DatabaseURL, x.config.Migrate || x.wrong["FIRSTTAP_MIGRATE"], own)
 }
 
 // replica checks the replica, if there is one.
@@ -189,7 +189,7 @@ func (x *examination) replica(ctx context.Context) {
 	case x.wrong["FIRSTTAP_DATABASE_URL"] || x.wrong["FIRSTTAP_DATABASE_READ_URL"]:
 		x.Skip("the settings", "replica.connection")
 	default:
-		repository.ExamineReplica(ctx, x.Report, x.config.DatabaseURL, x.config.ReadURL)
+		dbcheck.ExamineReplica(ctx, x.Report, x.config.DatabaseURL, x.config.ReadURL)
 	}
 }
 
@@ -223,7 +223,11 @@ func (x *examination) jobLock(ctx context.Context, noSessionLocks string) {
 	case lock == "quorum":
 		x.quorum(ctx)
 	case lock == "memory" && x.isMySQL():
-		x.Add(check, doctor.Doubt("memory: several instances would not know of each other's locks", "set FIRSTTAP_JOB_LOCK to table or redis, unless there is one instance only"))
+		x.Add(
+			check,
+			doctor.Doubt("memory: several instances would not know of each other's locks",
+				"set FIRSTTAP_JOB_LOCK to table or redis, unless there is one instance only"),
+		)
 	case noSessionLocks != "" && inSessions(lock):
 		x.Add(check, doctor.Failure(lock+" does not work "+noSessionLocks, "set FIRSTTAP_JOB_LOCK to table or redis"))
 	default:

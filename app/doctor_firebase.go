@@ -27,7 +27,11 @@ func (x *examination) firebase(ctx context.Context) {
 	case c.FCM:
 		x.Check(ctx, checkPush, x.push)
 	default:
-		x.Add(checkPush, doctor.Doubt("pushes are logged only: no phone gets one", "set FIRSTTAP_FIREBASE_PROJECT and GOOGLE_APPLICATION_CREDENTIALS, and FIRSTTAP_PUSH to fcm"))
+		x.Add(
+			checkPush,
+			doctor.Doubt("pushes are logged only: no phone gets one",
+				"set FIRSTTAP_FIREBASE_PROJECT and GOOGLE_APPLICATION_CREDENTIALS, and FIRSTTAP_PUSH to fcm"),
+		)
 	}
 	if c.Project == "" {
 		x.Add(checkAuth, doctor.Good("not used: drivers sign in with tokens of this service"))
@@ -59,9 +63,11 @@ func (x *examination) push(ctx context.Context) doctor.Finding {
 	case notify.Quota, notify.Unavailable:
 		return doctor.Doubt("the push service is busy: "+o.Reason, "look again in a minute")
 	case notify.Unreached:
-		return doctor.Failure("the push service can't be reached: "+o.Reason, "let this machine connect to oauth2.googleapis.com and fcm.googleapis.com, port 443; HTTPS_PROXY names a proxy")
+		return doctor.Failure("the push service can't be reached: "+o.Reason,
+			"let this machine connect to oauth2.googleapis.com and fcm.googleapis.com, port 443; HTTPS_PROXY names a proxy")
 	}
-	return doctor.Failure(fmt.Sprintf("the push service answered oddly (%s): %s", o.Class, o.Reason), "check FIRSTTAP_FIREBASE_PROJECT, and that no proxy changes the answers")
+	return doctor.Failure(fmt.Sprintf("the push service answered oddly (%s): %s", o.Class, o.Reason),
+		"check FIRSTTAP_FIREBASE_PROJECT, and that no proxy changes the answers")
 }
 
 // signIn checks that ID tokens can be verified and their users be looked up.
@@ -79,9 +85,11 @@ func (x *examination) signIn(ctx context.Context) {
 	x.Check(ctx, checkAuth, func(ctx context.Context) doctor.Finding {
 		switch n, err := ids.CheckKeys(ctx); {
 		case c.AuthEmulator != "":
-			return doctor.Doubt("the emulator at "+c.AuthEmulator+" is trusted: any client can pose as any driver", "unset FIREBASE_AUTH_EMULATOR_HOST in production")
+			return doctor.Doubt("the emulator at "+c.AuthEmulator+" is trusted: any client can pose as any driver",
+				"unset FIREBASE_AUTH_EMULATOR_HOST in production")
 		case err != nil:
-			return doctor.Failure("the keys of ID tokens can't be fetched: "+err.Error(), "let this machine connect to www.googleapis.com, port 443; HTTPS_PROXY names a proxy")
+			return doctor.Failure("the keys of ID tokens can't be fetched: "+err.Error(),
+				"let this machine connect to www.googleapis.com, port 443; HTTPS_PROXY names a proxy")
 		default:
 			return doctor.Good(fmt.Sprintf("%d keys that sign ID tokens", n))
 		}
@@ -89,9 +97,12 @@ func (x *examination) signIn(ctx context.Context) {
 	x.Check(ctx, checkLookup, func(ctx context.Context) doctor.Finding {
 		switch asked, err := ids.CheckLookup(ctx); {
 		case err != nil:
-			return doctor.Failure("users can't be looked up: "+err.Error(), "give the account the role Firebase Authentication Viewer, and let this machine connect to identitytoolkit.googleapis.com")
+			return doctor.Failure("users can't be looked up: "+err.Error(),
+				"give the account the role Firebase Authentication Viewer, and let this machine connect to identitytoolkit.googleapis.com")
 		case !asked:
-			return doctor.Doubt("not looked up: a disabled user is accepted until the token expires, within the hour", "set GOOGLE_APPLICATION_CREDENTIALS")
+			return doctor.Doubt(
+				"not looked up: a disabled user is accepted until the token expires, within the hour", "set GOOGLE_APPLICATION_CREDENTIALS",
+			)
 		}
 		return doctor.Good("can be looked up")
 	})

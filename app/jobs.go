@@ -9,7 +9,7 @@ import (
 	"firsttap/config"
 	"firsttap/lock"
 	"firsttap/redisclient"
-	"firsttap/repository"
+	"firsttap/repository/database"
 	"firsttap/schedule"
 )
 
@@ -39,7 +39,7 @@ func inSessions(jobLock string) bool { return jobLock == "named" || jobLock == "
 
 // openJobLocks opens what FIRSTTAP_JOB_LOCK names. It does not connect.
 func openJobLocks(c config.Config, metrics *lock.Metrics) (l *jobLocks, err error) {
-	db, dialect, err := repository.OpenPool(c.DatabaseURL, jobLockConns)
+	db, dialect, err := database.OpenPool(c.DatabaseURL, jobLockConns)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (l *jobLocks) open(c config.Config, db *sql.DB, dialect lock.Dialect) (err 
 		}
 		l.strategy, err = lock.NewQuorum(nodes...)
 	case "named", "rows":
-		config, err := repository.MySQLConfig(c.DatabaseURL)
+		config, err := database.MySQLConfig(c.DatabaseURL)
 		if err != nil {
 			return err
 		}
@@ -107,8 +107,10 @@ func (i *instance) openSchedule() (*schedule.Scheduler, error) {
 	if i.config.Push.Leader {
 		others = append(others, relayName)
 	}
+	s := i.store
+	work := schedule.JobStores{Due: s.Due, Topics: s.Topics, Supply: s.Board, Retention: s.Cleaner}
 	return schedule.New(schedule.Options{
-		Jobs: schedule.Jobs(i.store, i.config.Push.RemindBefore), Ledger: i.store, Locks: i.locks.strategy, OtherLocks: others,
+		Jobs: schedule.Jobs(work, i.config.Push.RemindBefore), Ledger: i.store.Runs, Locks: i.locks.strategy, OtherLocks: others,
 		Zone: i.config.Push.Zone, Instance: instanceName(), Log: i.log, Metrics: i.telemetry, LockMetrics: i.locks.metrics,
 	})
 }

@@ -12,7 +12,7 @@ import (
 
 	"firsttap/config"
 	"firsttap/lock"
-	"firsttap/repository"
+	"firsttap/repository/database"
 	"firsttap/repository/repositorytest"
 	"firsttap/schedule"
 	"firsttap/servertest"
@@ -95,7 +95,7 @@ func (u *lockUser) acquire(job string) *lock.Lease {
 // write is a write under the lease.
 func (u *lockUser) write(lease *lock.Lease) error {
 	u.t.Helper()
-	db, _, err := repository.OpenPool(u.config.DatabaseURL, 1)
+	db, _, err := database.OpenPool(u.config.DatabaseURL, 1)
 	if err != nil {
 		u.t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func TestLockCommandThatCannotBe(t *testing.T) {
 func TestLockJobsWithEachStrategy(t *testing.T) {
 	withJobLocks(t, func(t *testing.T, _ string, env []string) {
 		user := openLocks(t, testkit.Settings(env...))
-		for _, j := range schedule.Jobs(nil, 0) {
+		for _, j := range schedule.Jobs(schedule.JobStores{}, 0) {
 			lease, err := user.locker.Acquire(t.Context(), j.Name, j.Hold)
 			if err != nil {
 				t.Errorf("%s: %v", j.Name, err)

@@ -15,7 +15,8 @@ const (
 	relayLease = 10 * time.Second
 	relayPause = 100 * time.Millisecond
 	relayName  = "relay"
-	// relayPatience is how long an instance goes on without its database, before it stops sending, and gives the lead to one that may reach it.
+	// relayPatience is how long an instance goes on without its database, before it stops sending, and gives the lead to one that may reach
+	// it.
 	relayPatience = 3 * time.Second
 )
 

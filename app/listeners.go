@@ -73,7 +73,9 @@ func listen(ctx context.Context, c config.Config, log *slog.Logger) (*listeners,
 	for _, s := range servers {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", s.Addr)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("%w (FIRSTTAP_ADDR is the API's address, FIRSTTAP_OPS_ADDR the operations', empty for none)", err), l.close())
+			return nil, errors.Join(
+				fmt.Errorf("%w (FIRSTTAP_ADDR is the API's address, FIRSTTAP_OPS_ADDR the operations', empty for none)", err), l.close(),
+			)
 		}
 		if s == servers[0] {
 			l.addr = listener.Addr()

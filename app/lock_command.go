@@ -36,7 +36,7 @@ func lockCommand(ctx context.Context, c config.Config, log *slog.Logger, args []
 	var jobs []string
 	var store *repository.Store
 	if args[0] == "release" {
-		jobs = schedule.JobsUnderLock(schedule.Jobs(nil, 0), args[1])
+		jobs = schedule.JobsUnderLock(schedule.Jobs(schedule.JobStores{}, 0), args[1])
 	}
 	if len(jobs) > 0 {
 		if store, err = openStore(ctx, c, repository.Options{Log: log}); err != nil {
@@ -73,7 +73,7 @@ func lockCommand(ctx context.Context, c config.Config, log *slog.Logger, args []
 
 // mustKnow returns an error if nobody holds the name and no instance would: it is misspelled.
 func (l *jobLocks) mustKnow(ctx context.Context, name string) error {
-	known := append(schedule.LockNames(schedule.Jobs(nil, 0)), relayName)
+	known := append(schedule.LockNames(schedule.Jobs(schedule.JobStores{}, 0)), relayName)
 	if slices.Contains(known, name) {
 		return nil
 	}
@@ -131,7 +131,7 @@ func (l *jobLocks) releaseJobs(ctx context.Context, name string, jobs []string, 
 		}
 		fmt.Fprintf(stdout, "%s released; the holder was %s\n", name, ownerOf(broken, h))
 	}
-	runs, err := store.InterruptRuns(ctx, jobs)
+	runs, err := store.Runs.InterruptRuns(ctx, jobs)
 	if err != nil {
 		return fmt.Errorf("the lock is released, but a run under way may still write its result; repeat the command: %w", err)
 	}

@@ -12,10 +12,13 @@ import (
 	"strings"
 	"time"
 
+	"firsttap/doctor/dbcheck"
+
 	"firsttap/config"
 	"firsttap/dispatch"
 	"firsttap/migrations"
 	"firsttap/repository"
+	"firsttap/repository/database"
 	"firsttap/service"
 	"firsttap/telemetry"
 )
@@ -61,7 +64,7 @@ func prepare(ctx context.Context, c config.Config, store *repository.Store, log 
 		return err
 	}
 	for {
-		err := repository.UntilReachable(ctx, openTime, log, func() error { return store.Migrate(check) })
+		err := database.UntilReachable(ctx, openTime, log, func() error { return store.Migrate(check) })
 		if err == nil {
 			break
 		}
@@ -70,9 +73,9 @@ func prepare(ctx context.Context, c config.Config, store *repository.Store, log 
 		}
 		log.Warn("another process migrates the database; the start waits until it has finished", "error", err)
 	}
-	store.PrepareClaims(ctx)
-	store.CheckDurability(ctx)
-	return done, repository.UntilReachable(ctx, openTime, log, func() error { return useSecrets(ctx, c, store, log) })
+	store.Dispatches.PrepareClaims(ctx)
+	dbcheck.CheckDurability(ctx, store.DB)
+	return done, database.UntilReachable(ctx, openTime, log, func() error { return useSecrets(ctx, c, store, log) })
 }
 
 // jwtSecret is the setting's name, and that of its fingerprints in the trail.
@@ -81,7 +84,7 @@ const jwtSecret = "FIRSTTAP_JWT_SECRET"
 // useSecrets puts this instance's secrets in force, unless they were replaced before: then this server's settings were forgotten.
 func useSecrets(ctx context.Context, c config.Config, store *repository.Store, log *slog.Logger) error {
 	const next = `give this server what the others have; docs/callers.md, "Replacing the first admin key", says how`
-	err := service.NewKeys(store).StoreFirst(ctx, c.AdminKey)
+	err := service.NewKeys(store.Keys).StoreFirst(ctx, c.AdminKey)
 	if errors.Is(err, dispatch.ErrOldSecret) {
 		log.Warn("FIRSTTAP_ADMIN_KEY of this instance was replaced or revoked before: it opens nothing, and the key in force stays",
 			"fingerprint", service.Fingerprint(c.AdminKey), "next", next)
@@ -89,7 +92,7 @@ func useSecrets(ctx context.Context, c config.Config, store *repository.Store, l
 		return err
 	}
 	own := service.Fingerprint(c.JWTSecret)
-	replaced, err := store.UseSecret(ctx, jwtSecret, own)
+	replaced, err := store.Keys.UseSecret(ctx, jwtSecret, own)
 	switch {
 	case errors.Is(err, dispatch.ErrOldSecret):
 		log.Warn("FIRSTTAP_JWT_SECRET of this instance was replaced before: it and the other instances refuse each other's tokens",
@@ -123,7 +126,7 @@ func migrate(ctx context.Context, c config.Config, log *slog.Logger, args []stri
 			if err != nil {
 				return err
 			}
-			store.PrepareClaims(ctx)
+			store.Dispatches.PrepareClaims(ctx)
 			return nil
 		case "status":
 			return m.Status(ctx, stdout)

@@ -13,7 +13,7 @@ import (
 	"firsttap/notify/fcm"
 	"firsttap/notify/stream"
 	"firsttap/notify/webhooks"
-	"firsttap/repository"
+	"firsttap/repository/pushes"
 )
 
 // defaultPushLease is how long a push stays leased to a process that died. An attempt takes 15 s at most.
@@ -54,9 +54,9 @@ func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 		return err
 	}
 	n.hub = stream.NewHub(options)
-	box := i.store.Outbox(repository.OutboxOptions{Owner: owner, LeaseTerm: i.pushLease(), TopicThreshold: repository.LargeAudience})
 	n.relay = notify.NewRelay(notify.RelayOptions{
-		Outbox: box, Topics: box, Devices: i.store, Sender: n.sender,
+		Outbox: i.store.Outbox(pushes.Options{Owner: owner, LeaseTerm: i.pushLease(), TopicThreshold: pushes.LargeAudience}),
+		Topics: i.store.TopicsOf(owner, i.pushLease()), Devices: i.store.Devices, Sender: n.sender,
 		Publish: n.hub.Publish, WakeOthers: n.hub.WakeRelays, Log: i.log, Metrics: i.telemetry,
 		AttemptTimeout: i.config.Timeouts.Push, DrainTimeout: i.config.Timeouts.Stop,
 	})
@@ -90,7 +90,7 @@ func (i *instance) openCourier(n *notifier, owner string) {
 	}
 	n.client = webhooks.NewClient(webhooks.ClientOptions{AllowPrivate: i.config.PrivateWebhooks})
 	n.courier = webhooks.NewCourier(webhooks.CourierOptions{
-		Outbox: i.store.WebhookOutbox(repository.WebhookOptions{Owner: owner, LeaseTerm: max(i.pushLease(), defaultPushLease)}),
+		Outbox: i.store.WebhookOutbox(owner, max(i.pushLease(), defaultPushLease)),
 		Client: n.client, Body: handler.WebhookBody, Log: i.log, Metrics: i.telemetry, DrainTimeout: i.config.Timeouts.Stop,
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"firsttap/lock"
 	"firsttap/redisclient"
 	"firsttap/repository"
+	"firsttap/repository/database"
 	"firsttap/service"
 	"firsttap/telemetry"
 )
@@ -39,7 +40,7 @@ type instance struct {
 	commits   commits
 	telemetry *telemetry.Telemetry
 	store     *repository.Store
-	probe     *repository.Probe
+	probe     *database.Probe
 	migrated  migrated
 	locks     *jobLocks
 	listeners *listeners
@@ -180,7 +181,7 @@ func (i *instance) openAPI(ctx context.Context) (api handler.API, err error) {
 		return api, err
 	}
 	signIns := service.NewSignIns(service.SignInOptions{
-		Limits: service.DefaultSignInLimits(), Store: i.store, Counter: i.telemetry.Requests, Now: time.Now, Log: i.log,
+		Limits: service.DefaultSignInLimits(), Store: i.store.Keys, Counter: i.telemetry.Requests, Now: time.Now, Log: i.log,
 	})
 	i.work.Go(func() { signIns.Run(i.work.ctx) })
 	driverLimit, adminLimit, err := i.openLimits()
@@ -205,8 +206,12 @@ func (i *instance) openAPI(ctx context.Context) (api handler.API, err error) {
 	}
 	i.work.Go(func() { jobs.Run(i.work.ctx) })
 	return handler.API{
-		Store: i.store, Acceptor: acceptor, DriverService: i.openDriverService(acceptor), Backoffice: service.NewBackoffice(i.store, acceptor),
-		Tokens: tokens, Keys: service.NewKeys(i.store), Webhooks: service.NewWebhooks(i.store, i.notifier.client), Revocations: revocations, SignIns: signIns, Firebase: browserSignIn(c.Push),
+		Stores: storesOf(
+			i.store,
+		), Acceptor: acceptor, DriverService: i.openDriverService(acceptor), Backoffice: service.NewBackoffice(i.store.Dispatches,
+			i.store.Drivers, acceptor),
+		Tokens: tokens, Keys: service.NewKeys(i.store.Keys), Webhooks: service.NewWebhooks(i.store.Webhooks, i.notifier.client),
+		Revocations: revocations, SignIns: signIns, Firebase: browserSignIn(c.Push),
 		Zone:          c.Push.Zone,
 		SessionSecret: []byte(c.JWTSecret), PreviousSecrets: c.PreviousSecrets(), Jobs: jobs,
 		Streams: i.notifier.hub, OnDue: i.notifier.hub.WakeRelays,
@@ -260,9 +265,10 @@ func (i *instance) openAcceptor(gate *lock.Gate) *service.Acceptor {
 	if gate != nil {
 		locks = gate
 	}
-	attempts := service.NewAttemptWriter(i.store, instanceName(), i.log)
+	attempts := service.NewAttemptWriter(i.store.Offers, instanceName(), i.log)
 	acceptor := service.NewAcceptor(service.AcceptorOptions{
-		Claims: i.store, Gate: locks, LockTTL: i.config.AcceptLockTTL, Timeout: i.config.Timeouts.Claim, Attempts: attempts, Counter: i.telemetry.Requests, Log: i.log,
+		Claims: i.store.Dispatches, Gate: locks, LockTTL: i.config.AcceptLockTTL, Timeout: i.config.Timeouts.Claim, Attempts: attempts,
+		Counter: i.telemetry.Requests, Log: i.log,
 	})
 	i.work.Go(func() { acceptor.Run(i.work.ctx) })
 	i.work.Go(func() { attempts.Run(i.work.ctx) })
@@ -283,10 +289,12 @@ func (i *instance) openDriverService(acceptor *service.Acceptor) *service.Driver
 	})
 	i.telemetry.MustRegister(limited)
 	return service.NewDriverService(service.DriverServiceOptions{
-		Store: i.store, Acceptor: acceptor, Now: time.Now,
+		Store: i.store.Dispatches, Offers: i.store.Offers, Drivers: i.store.Drivers, Acceptor: acceptor, Now: time.Now,
 		OnLimited: func(driver dispatch.DriverID, id dispatch.ID) {
 			limited.Inc()
-			i.log.Warn("withdrawal refused; the driver has reached the limit of withdrawals and keeps the dispatch", "driver", driver, "dispatch", id)
+			i.log.Warn(
+				"withdrawal refused; the driver has reached the limit of withdrawals and keeps the dispatch", "driver", driver, "dispatch", id,
+			)
 		},
 	})
 }
@@ -294,8 +302,8 @@ func (i *instance) openDriverService(acceptor *service.Acceptor) *service.Driver
 // openTokens returns the verifier of drivers' tokens, and the revocations that it checks.
 func (i *instance) openTokens(ctx context.Context) (*service.Tokens, *service.Revocations, error) {
 	var revocations *service.Revocations
-	err := repository.UntilReachable(ctx, openTime, i.log, func() (err error) {
-		revocations, err = service.NewRevocations(ctx, i.store, i.log)
+	err := database.UntilReachable(ctx, openTime, i.log, func() (err error) {
+		revocations, err = service.NewRevocations(ctx, i.store.Drivers, i.log)
 		return err
 	})
 	if err != nil {
@@ -311,7 +319,7 @@ func (i *instance) openTokens(ctx context.Context) (*service.Tokens, *service.Re
 	}
 	return service.NewTokens(service.TokenOptions{
 		Secret: []byte(i.config.JWTSecret), Previous: i.config.PreviousSecrets(), Now: time.Now,
-		IDTokens: ids, Drivers: i.store, Revocations: revocations,
+		IDTokens: ids, Drivers: i.store.Drivers, Revocations: revocations,
 	}), revocations, nil
 }
 
@@ -337,4 +345,13 @@ func (i *instance) openLimits() (drivers, admins *limit.Limiter, err error) {
 		return l
 	}
 	return open(i.config.DriverRate), open(i.config.AdminRate), nil
+}
+
+// storesOf returns what is stored as the parts of the API need it.
+func storesOf(s *repository.Store) handler.Stores {
+	return handler.Stores{
+		Answers: s.Journal, Audit: s.Journal, Board: s.Board, Deliveries: s.Webhooks, Devices: s.Devices, Dispatches: s.Dispatches,
+		Drivers: s.Drivers, Erasure: s.Drivers, Events: s.Journal, Export: s.Export, ExportAudit: s.Export, Notifications: s.Notifications,
+		Offers: s.Offers, Profiles: s.Drivers, SignIns: s.Keys, Tokens: s.Drivers, Webhooks: s.Webhooks,
+	}
 }

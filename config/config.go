@@ -13,7 +13,8 @@ import (
 
 	"firsttap/limit"
 	"firsttap/redisclient"
-	"firsttap/repository"
+	"firsttap/repository/database"
+	"firsttap/repository/retention"
 )
 
 // Config holds every setting.
@@ -40,7 +41,7 @@ type Config struct {
 	// Drain is how long an instance goes on serving after SIGTERM while it reports that it is not ready.
 	Drain     time.Duration
 	Tracing   bool // spans are sent where OTEL_EXPORTER_OTLP_ENDPOINT says
-	Retention repository.Retention
+	Retention retention.Periods
 	// Timeouts holds times that no setting changes; tests do. Zero means the default.
 	Timeouts Timeouts
 	// SecretFiles names the files of secrets that the environment does not give.
@@ -304,7 +305,7 @@ func (c *Config) checkDatabase() error {
 		}
 		return nil
 	case "mysql":
-		return repository.CheckURL(c.DatabaseURL)
+		return database.CheckURL(c.DatabaseURL)
 	}
 	return errors.New("want sqlite://path or mysql://user:password@host:port/name")
 }
@@ -321,7 +322,7 @@ func (c *Config) checkReadURL() error {
 	case c.ReadURL == c.DatabaseURL:
 		return errors.New("it is FIRSTTAP_DATABASE_URL, the primary itself: name a replica, or leave it unset")
 	}
-	return repository.CheckURL(c.ReadURL)
+	return database.CheckURL(c.ReadURL)
 }
 
 // Timeouts are limits that no setting changes; tests of faults make them longer or shorter. Zero is the limit that applies in service.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/repository"
+	"firsttap/repository/retention"
 	"firsttap/testkit"
 )
 
@@ -22,7 +22,7 @@ func TestEveryDefault(t *testing.T) {
 	want := Config{
 		Addr: ":8080", OpsAddr: "127.0.0.1:9090", DatabaseURL: "sqlite://firsttap.db", AcceptLockTTL: 5 * time.Second, JobLock: "table",
 		DriverRate: 20, AdminRate: 100, LogLevel: slog.LevelInfo, Drain: 5 * time.Second, Migrate: true,
-		Retention: repository.Retention{Ended: 365 * 24 * time.Hour, Attempts: 90 * 24 * time.Hour},
+		Retention: retention.Periods{Ended: 365 * 24 * time.Hour, Attempts: 90 * 24 * time.Hour},
 		Push:      Push{Zone: zone(t, "Asia/Seoul"), RemindBefore: time.Hour}, Changed: map[string]string{},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -51,7 +51,7 @@ func TestSettings(t *testing.T) {
 		JobLock:           "quorum", QuorumURLs: []string{"redis://a", "redis://b", "rediss://c:1"},
 		AcceptLockTTL: 1500 * time.Millisecond, DriverRate: 0.5, AdminRate: 7, LogLevel: slog.LevelWarn,
 		Drain: 90 * time.Millisecond, Tracing: true, Migrate: true, PrivateWebhooks: true,
-		Retention: repository.Retention{Ended: 365 * 24 * time.Hour, Audit: 730 * 24 * time.Hour},
+		Retention: retention.Periods{Ended: 365 * 24 * time.Hour, Audit: 730 * 24 * time.Hour},
 		Push: Push{
 			FCM: true, Project: "p", Credentials: "key.json", Endpoint: "http://h:1/v1", Leader: true, WebKey: "AIzaSy-_0",
 			Zone: zone(t, "Europe/Berlin"), RemindBefore: 90 * time.Minute,

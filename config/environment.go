@@ -55,7 +55,8 @@ var notSettings = regexp.MustCompile(`^FIRSTTAP_(?:` +
 	`(?:[A-Z0-9_]+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)` +
 	`|TEST(?:_[A-Z0-9_]+)?|BIN|MYSQL_ROOT|TIDB|FCMSIM|CHROMIUM|SCREENSHOTS|BROWSER_OUT|SCALE|TRACE)$`)
 
-// checkNames reports the names that begin as those of settings and are none, after all settings were read: a misspelled setting does nothing.
+// checkNames reports the names that begin as those of settings and are none, after all settings were read: a misspelled setting does
+// nothing.
 func (e *environment) checkNames(names []string) {
 	for _, name := range names {
 		if !strings.HasPrefix(name, ourPrefix) || e.known[name] || notSettings.MatchString(name) {

@@ -57,7 +57,10 @@ func checkOrigins(origins []string) error {
 	for _, o := range origins {
 		scheme, _, _ := strings.Cut(o, ":")
 		if !origin.MatchString(o) {
-			return fmt.Errorf("%q is no origin: want scheme://host in small letters, such as capacitor://localhost or https://app.example.com, without a path or *", o)
+			return fmt.Errorf(
+				"%q is no origin: want scheme://host in small letters, such as capacitor://localhost or https://app.example.com, without a path or *",
+				o,
+			)
 		}
 		if port := map[string]string{"http": ":80", "https": ":443"}[scheme]; port != "" && strings.HasSuffix(o, port) {
 			return fmt.Errorf("%q has the usual port, which browsers leave out: want %q", o, strings.TrimSuffix(o, port))

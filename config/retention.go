@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"firsttap/repository"
+	"firsttap/repository/retention"
 )
 
 const (
@@ -19,15 +19,15 @@ const (
 
 // readRetention reads a list like ended=365d,attempts=90d,audit=0. Days are the only unit: with others, a slip of the pen would delete
 // a year's history at the next start.
-func readRetention(s string) (repository.Retention, error) {
-	var kept repository.Retention
+func readRetention(s string) (retention.Periods, error) {
+	var kept retention.Periods
 	if err := addRetention(&kept, defaultRetention); err != nil {
 		panic(err) // the default is correct
 	}
 	return kept, addRetention(&kept, s)
 }
 
-func addRetention(kept *repository.Retention, s string) error {
+func addRetention(kept *retention.Periods, s string) error {
 	if s == "" {
 		return nil
 	}

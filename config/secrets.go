@@ -30,7 +30,8 @@ const minSecret = 32
 // maxKey is the greatest number of characters of a key with which somebody can sign in.
 const maxKey = 512
 
-// checkSecrets reports the secrets in the environment that are too short, or with which nobody could sign in, or that make no sense together.
+// checkSecrets reports the secrets in the environment that are too short, or with which nobody could sign in, or that make no sense
+// together.
 func (c *Config) checkSecrets(bad func(name string, err error)) {
 	for _, s := range []struct{ name, value string }{
 		{adminKeyVar, c.AdminKey}, {jwtSecretVar, c.JWTSecret}, {previousSecretVar, c.PreviousJWTSecret},
@@ -90,7 +91,8 @@ const sampleSecret = "dev-only-"
 // SampleSecrets returns the settings with secrets of docker-compose.yml, which anybody can read.
 func (c *Config) SampleSecrets() (settings []string) {
 	for _, s := range []struct{ name, value string }{
-		{adminKeyVar, c.AdminKey}, {jwtSecretVar, c.JWTSecret}, {previousSecretVar, c.PreviousJWTSecret}, {"FIRSTTAP_DATABASE_URL", c.DatabaseURL},
+		{adminKeyVar, c.AdminKey}, {jwtSecretVar, c.JWTSecret}, {previousSecretVar, c.PreviousJWTSecret},
+		{"FIRSTTAP_DATABASE_URL", c.DatabaseURL},
 	} {
 		if strings.HasPrefix(s.value, sampleSecret) || strings.Contains(s.value, ":"+sampleSecret) {
 			settings = append(settings, s.name)
@@ -194,8 +196,8 @@ func readSecret(name string) (string, error) {
 	return secret, nil
 }
 
-// StoredSecrets returns the files that exist of those that MakeSecrets reads, and those that it would create. An error says which file can't
-// be used.
+// StoredSecrets returns the files that exist of those that MakeSecrets reads, and those that it would create. An error says which file
+// can't be used.
 func (c *Config) StoredSecrets() (found, missing []string, err error) {
 	for _, s := range []struct{ value, ending string }{{c.AdminKey, adminKeyFile}, {c.JWTSecret, jwtSecretFile}} {
 		if s.value != "" {

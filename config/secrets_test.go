@@ -220,7 +220,8 @@ func TestSettingsInFiles(t *testing.T) {
 	}
 }
 
-// A name that begins as a setting and is none is a problem, with the setting that is near, if one is; what Kubernetes sets for services is none.
+// A name that begins as a setting and is none is a problem, with the setting that is near, if one is; what Kubernetes sets for services is
+// none.
 func TestUnknownNames(t *testing.T) {
 	for name, nearest := range map[string]string{
 		"FIRSTTAP_RETENTON": "FIRSTTAP_RETENTION", "FIRSTTAP_REDDIS_URL": "FIRSTTAP_REDIS_URL", "FIRSTTAP_ADMINKEY": "FIRSTTAP_ADMIN_KEY",

@@ -52,7 +52,7 @@ func (h *handler) patchDispatch(c echo.Context, actor string) error {
 		}
 		ctx := c.Request().Context()
 		// Update refuses any other version: if it makes the change, the dispatch is still as it is read here.
-		if d, err = h.stores.dispatches.Dispatch(ctx, to.id); err != nil {
+		if d, err = h.Stores.Dispatches.Dispatch(ctx, to.id); err != nil {
 			return d, err
 		}
 		if d.Version != to.version {

@@ -15,28 +15,32 @@ import (
 type dispatchStore interface {
 	Dispatch(ctx context.Context, id dispatch.ID) (dispatch.Dispatch, error)
 	List(ctx context.Context, q dispatch.Query) ([]dispatch.Dispatch, string, error)
+}
+
+// eventStore reads the events of dispatches.
+type eventStore interface {
 	Events(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]dispatch.Event, string, error)
 }
 
 type createDispatchRequest struct {
-	ExternalID        string     `json:"external_id" validate:"max=128"`
-	Region            string     `json:"region" validate:"required,max=64"`
-	VehicleClass      string     `json:"vehicle_class" validate:"required,max=64"`
+	ExternalID        string     `json:"external_id"          validate:"max=128"`
+	Region            string     `json:"region"               validate:"required,max=64"`
+	VehicleClass      string     `json:"vehicle_class"        validate:"required,max=64"`
 	MinWorkingHeightM *float64   `json:"min_working_height_m" validate:"omitempty,gt=0,lte=200"`
-	SiteAddress       string     `json:"site_address" validate:"required,max=500"`
-	SiteLat           *float64   `json:"site_lat" validate:"required_with=SiteLng,omitempty,min=-90,max=90"`
-	SiteLng           *float64   `json:"site_lng" validate:"required_with=SiteLat,omitempty,min=-180,max=180"`
-	WorkStartsAt      time.Time  `json:"work_starts_at" validate:"required"`
-	WorkEndsAt        time.Time  `json:"work_ends_at" validate:"required,gtfield=WorkStartsAt"`
-	Fee               feeRequest `json:"fee" validate:"required"`
-	Note              string     `json:"note" validate:"max=2000"`
+	SiteAddress       string     `json:"site_address"         validate:"required,max=500"`
+	SiteLat           *float64   `json:"site_lat"             validate:"required_with=SiteLng,omitempty,min=-90,max=90"`
+	SiteLng           *float64   `json:"site_lng"             validate:"required_with=SiteLat,omitempty,min=-180,max=180"`
+	WorkStartsAt      time.Time  `json:"work_starts_at"       validate:"required"`
+	WorkEndsAt        time.Time  `json:"work_ends_at"         validate:"required,gtfield=WorkStartsAt"`
+	Fee               feeRequest `json:"fee"                  validate:"required"`
+	Note              string     `json:"note"                 validate:"max=2000"`
 	OpensAt           *time.Time `json:"opens_at"`
 	ExpiresAt         *time.Time `json:"expires_at"`
 }
 
 // feeRequest limits the amount to 2^53-1, the largest integer that JavaScript shows and sends back unchanged.
 type feeRequest struct {
-	Amount   *int64 `json:"amount" validate:"required,min=0,max=9007199254740991"`
+	Amount   *int64 `json:"amount"   validate:"required,min=0,max=9007199254740991"`
 	Currency string `json:"currency" validate:"required,iso4217"`
 }
 
@@ -128,7 +132,7 @@ func (h *handler) listDispatches(c echo.Context, _ string) error {
 	if q.Text, err = textParam(c, "q"); err != nil {
 		return err
 	}
-	items, next, err := h.stores.dispatches.List(c.Request().Context(), q)
+	items, next, err := h.Stores.Dispatches.List(c.Request().Context(), q)
 	if err != nil {
 		return err
 	}
@@ -140,7 +144,7 @@ func (h *handler) getDispatch(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	d, err := h.stores.dispatches.Dispatch(c.Request().Context(), id)
+	d, err := h.Stores.Dispatches.Dispatch(c.Request().Context(), id)
 	if err != nil {
 		return err
 	}
@@ -174,7 +178,7 @@ func (h *handler) dispatchEvents(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	items, next, err := h.stores.dispatches.Events(c.Request().Context(), id, p)
+	items, next, err := h.Stores.Events.Events(c.Request().Context(), id, p)
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,8 @@ func (p *driverPatch) edit() (*driverEdit, error) {
 	e := &driverEdit{}
 	to := &e.to
 	addField(e, "Name", "name", p.Name, false, func(s string) { to.Name = s }, func(v *dispatch.Driver) { v.Name = to.Name })
-	addField(e, "Phone", "phone", p.Phone, false, func(s string) { to.Phone = s }, func(v *dispatch.Driver) { v.Phone, v.OwnPhone = to.Phone, p.UniquePhone })
+	addField(e, "Phone", "phone", p.Phone, false, func(s string) { to.Phone = s },
+		func(v *dispatch.Driver) { v.Phone, v.OwnPhone = to.Phone, p.UniquePhone })
 	addField(e, "Regions", "regions", p.Regions, false, func(s []string) { to.Regions = s },
 		func(v *dispatch.Driver) { v.Regions = slices.Clone(to.Regions) })
 	addField(e, "VehicleClass", "vehicle_class", p.VehicleClass, false, func(s string) { to.VehicleClass = s },

@@ -49,7 +49,7 @@ func setETag(c echo.Context, v dispatch.DriverRecord) {
 // samePhones returns, by the places of new drivers, another driver with the same phone number: the import may be a repeated one. It is a
 // warning: if it can't be read, the answer does without.
 func (h *handler) samePhones(c echo.Context, drivers []dispatch.Driver) map[int]dispatch.DriverID {
-	others, err := h.stores.drivers.SamePhones(c.Request().Context(), drivers)
+	others, err := h.Stores.Drivers.SamePhones(c.Request().Context(), drivers)
 	if err != nil {
 		h.Log.Warn("the phone numbers of new drivers were not compared with those of others; the answer names no driver", "error", err)
 	}
@@ -57,13 +57,13 @@ func (h *handler) samePhones(c echo.Context, drivers []dispatch.Driver) map[int]
 }
 
 type driverRequest struct {
-	Name           string   `json:"name" validate:"required,max=200"`
-	Phone          string   `json:"phone" validate:"required"`
-	Regions        []string `json:"regions" validate:"required,min=1,max=50,unique,dive,required,max=64"`
-	VehicleClass   string   `json:"vehicle_class" validate:"required,max=64"`
+	Name           string   `json:"name"             validate:"required,max=200"`
+	Phone          string   `json:"phone"            validate:"required"`
+	Regions        []string `json:"regions"          validate:"required,min=1,max=50,unique,dive,required,max=64"`
+	VehicleClass   string   `json:"vehicle_class"    validate:"required,max=64"`
 	WorkingHeightM *float64 `json:"working_height_m" validate:"omitempty,gt=0,lte=200"`
-	FirebaseUID    string   `json:"firebase_uid" validate:"max=128"`
-	Locale         string   `json:"locale" validate:"omitempty,language"`
+	FirebaseUID    string   `json:"firebase_uid"     validate:"max=128"`
+	Locale         string   `json:"locale"           validate:"omitempty,language"`
 	OnDuty         bool     `json:"on_duty"`
 	UniquePhone    bool     `json:"unique_phone"`
 }
@@ -83,7 +83,7 @@ func (h *handler) createDriver(c echo.Context, _ string) error {
 		return err
 	}
 	ctx := c.Request().Context()
-	v, err := h.stores.drivers.CreateDriver(ctx, req.driver(ctx, h.Now(), 0))
+	v, err := h.Stores.Drivers.CreateDriver(ctx, req.driver(ctx, h.Now(), 0))
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (h *handler) listDrivers(c echo.Context, _ string) error {
 		return err
 	}
 	q.Erased = erased != nil && *erased
-	items, next, err := h.stores.drivers.Drivers(c.Request().Context(), q)
+	items, next, err := h.Stores.Drivers.Drivers(c.Request().Context(), q)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (h *handler) getDriver(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	v, err := h.stores.drivers.DriverRecord(c.Request().Context(), id)
+	v, err := h.Stores.Drivers.DriverRecord(c.Request().Context(), id)
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (h *handler) onDriver(c echo.Context, change dispatch.DriverChange) error {
 	if change.Version, err = optionalVersion(c, dispatch.ErrDriverVersionConflict); err != nil {
 		return err
 	}
-	v, err := h.stores.drivers.ChangeDriver(c.Request().Context(), id, change)
+	v, err := h.Stores.Drivers.ChangeDriver(c.Request().Context(), id, change)
 	if err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (h *handler) driverDevices(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	items, next, err := h.stores.devices.Devices(c.Request().Context(), id, p)
+	items, next, err := h.Stores.Devices.Devices(c.Request().Context(), id, p)
 	if err != nil {
 		return err
 	}
@@ -250,7 +250,7 @@ func (h *handler) removeDevice(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	if err := h.stores.devices.DeleteDevice(c.Request().Context(), id, installation); err != nil {
+	if err := h.Stores.Devices.DeleteDevice(c.Request().Context(), id, installation); err != nil {
 		return err
 	}
 	return c.NoContent(204)

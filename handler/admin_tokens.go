@@ -17,7 +17,7 @@ type tokenStore interface {
 }
 
 type addDriversRequest struct {
-	Drivers     []driverRequest `json:"drivers" validate:"required,min=1,max=1000,dive"`
+	Drivers     []driverRequest `json:"drivers"      validate:"required,min=1,max=1000,dive"`
 	IssueTokens bool            `json:"issue_tokens"`
 }
 
@@ -39,9 +39,9 @@ func (h *handler) addDrivers(c echo.Context, _ string) error {
 			return err
 		}
 	}
-	add := h.stores.tokens.AddDrivers
+	add := h.Stores.Tokens.AddDrivers
 	if req.IssueTokens {
-		add = h.stores.tokens.AddDriversWithTokens
+		add = h.Stores.Tokens.AddDriversWithTokens
 	}
 	if err := add(ctx, drivers); err != nil {
 		return bulkError{err}
@@ -65,7 +65,7 @@ func (h *handler) issueToken(c echo.Context, _ string) error {
 	if _, err := readOptional[struct{}](c); err != nil {
 		return err
 	}
-	generation, err := h.stores.tokens.RecordTokenIssued(c.Request().Context(), id)
+	generation, err := h.Stores.Tokens.RecordTokenIssued(c.Request().Context(), id)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"reflect"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"firsttap/dispatch"
 	"firsttap/notify/stream"
 	"firsttap/repository"
+	"firsttap/repository/database"
 	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
 	"firsttap/service"
@@ -41,11 +43,11 @@ type world struct {
 	revocations *service.Revocations
 	log         *strings.Builder
 	path        string // of the database
-	watch       *atomic.Pointer[repository.StatementObserver]
+	watch       *atomic.Pointer[database.StatementObserver]
 }
 
 // statement is called before each statement of the world's store.
-func (w *world) statement(ctx context.Context, s repository.Statement) (context.Context, func(error)) {
+func (w *world) statement(ctx context.Context, s database.Statement) (context.Context, func(error)) {
 	if watch := w.watch.Load(); watch != nil {
 		return (*watch)(ctx, s)
 	}
@@ -53,7 +55,7 @@ func (w *world) statement(ctx context.Context, s repository.Statement) (context.
 }
 
 // observe has watch see each statement from now on.
-func (w *world) observe(watch repository.StatementObserver) { w.watch.Store(&watch) }
+func (w *world) observe(watch database.StatementObserver) { w.watch.Store(&watch) }
 
 func newWorld(t testing.TB, change ...func(*API)) *world {
 	t.Helper()
@@ -63,22 +65,24 @@ func newWorld(t testing.TB, change ...func(*API)) *world {
 // newWorldOn is the API on the migrated database at url, one instance of several.
 func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
 	t.Helper()
-	w := &world{t: t, log: &strings.Builder{}, path: strings.TrimPrefix(url, "sqlite://"), watch: &atomic.Pointer[repository.StatementObserver]{}}
+	w := &world{t: t, log: &strings.Builder{}, path: strings.TrimPrefix(url, "sqlite://"), watch: &atomic.Pointer[database.StatementObserver]{}}
 	log := slog.New(slog.NewTextHandler(w.log, nil))
 	store := repositorytest.Open(t, url, repository.Options{Log: log, Observer: w.statement})
 	w.store = store
 	var err error
-	w.revocations, err = service.NewRevocations(t.Context(), store, log)
+	w.revocations, err = service.NewRevocations(t.Context(), store.Drivers, log)
 	noError(t, err)
 	w.tokens = service.NewTokens(service.TokenOptions{Secret: []byte("secret"), Now: time.Now, Revocations: w.revocations})
 	api := API{
-		Store: store, Tokens: w.tokens, Keys: service.NewKeys(store), Revocations: w.revocations,
+		Stores: storesOf(store), Tokens: w.tokens, Keys: service.NewKeys(store.Keys), Revocations: w.revocations,
 		Streams: stream.NewHub(stream.Options{}), DriverRate: 1e6, AdminRate: 1e6, Now: time.Now, Log: log,
 		SessionSecret: []byte("secret"), DatabaseUp: func() bool { return store.Ping(context.Background()) == nil },
 		SignIns: signIns(1e6), Jobs: noJobs{}, patience: testkit.Patience,
 	}
 	api.useStore(store, nil)
 	noError(t, api.Keys.StoreFirst(t.Context(), key))
+	stored.Store(&api, store)
+	t.Cleanup(func() { stored.Delete(&api) })
 	for _, c := range change {
 		c(&api)
 	}
@@ -86,14 +90,33 @@ func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
 	return w
 }
 
+// stored has the Store of each API that is being set up.
+var stored sync.Map
+
+func storeOf(a *API) *repository.Store {
+	s, _ := stored.Load(a)
+	return s.(*repository.Store)
+}
+
+// storesOf returns what is stored as the parts of the API need it.
+func storesOf(s *repository.Store) Stores {
+	return Stores{
+		Answers: s.Journal, Audit: s.Journal, Board: s.Board, Deliveries: s.Webhooks, Devices: s.Devices, Dispatches: s.Dispatches,
+		Drivers: s.Drivers, Erasure: s.Drivers, Events: s.Journal, Export: s.Export, ExportAudit: s.Export, Notifications: s.Notifications,
+		Offers: s.Offers, Profiles: s.Drivers, SignIns: s.Keys, Tokens: s.Drivers, Webhooks: s.Webhooks,
+	}
+}
+
 // useStore sets the API's use cases over store. attempts may be nil.
 func (a *API) useStore(store *repository.Store, attempts *service.AttemptWriter) {
 	a.Acceptor = service.NewAcceptor(service.AcceptorOptions{
-		Claims: store, LockTTL: 5 * time.Second, Timeout: testkit.Patience, Attempts: attempts, Log: a.Log,
+		Claims: store.Dispatches, LockTTL: 5 * time.Second, Timeout: testkit.Patience, Attempts: attempts, Log: a.Log,
 	})
-	a.DriverService = service.NewDriverService(service.DriverServiceOptions{Store: store, Acceptor: a.Acceptor, Now: time.Now})
-	a.Backoffice = service.NewBackoffice(store, a.Acceptor)
-	a.Webhooks = service.NewWebhooks(store, addresses{})
+	a.DriverService = service.NewDriverService(service.DriverServiceOptions{
+		Store: store.Dispatches, Offers: store.Offers, Drivers: store.Drivers, Acceptor: a.Acceptor, Now: time.Now,
+	})
+	a.Backoffice = service.NewBackoffice(store.Dispatches, store.Drivers, a.Acceptor)
+	a.Webhooks = service.NewWebhooks(store.Webhooks, addresses{})
 }
 
 // signIns lets strangers fail that many times as often as usual.
@@ -233,7 +256,7 @@ func TestNewRefuses(t *testing.T) {
 	var whole API
 	newWorld(t, func(a *API) { whole = *a })
 	for _, name := range []string{
-		"Store", "Acceptor", "DriverService", "Backoffice", "Tokens", "Keys", "Webhooks", "Jobs", "Streams", "Revocations", "Now", "Log",
+		"Stores.Board", "Acceptor", "DriverService", "Backoffice", "Tokens", "Keys", "Webhooks", "Jobs", "Streams", "Revocations", "Now", "Log",
 	} {
 		func() {
 			defer func() {
@@ -242,7 +265,11 @@ func TestNewRefuses(t *testing.T) {
 				}
 			}()
 			api := whole
-			reflect.ValueOf(&api).Elem().FieldByName(name).SetZero()
+			field := reflect.ValueOf(&api).Elem()
+			for part := range strings.SplitSeq(name, ".") {
+				field = field.FieldByName(part)
+			}
+			field.SetZero()
 			New(api)
 		}()
 	}
@@ -289,5 +316,5 @@ func (w *world) exec(query string, args ...any) {
 func (w *world) putNamedKey(id string, role dispatch.Role, secret string) {
 	w.t.Helper()
 	sum := sha256.Sum256([]byte(secret))
-	noError(w.t, w.store.EnsureKey(w.t.Context(), dispatch.Key{ID: id, Name: strings.TrimPrefix(id, "key_"), Role: role, Hash: hex.EncodeToString(sum[:])}))
+	noError(w.t, w.store.Keys.EnsureKey(w.t.Context(), dispatch.Key{ID: id, Name: strings.TrimPrefix(id, "key_"), Role: role, Hash: hex.EncodeToString(sum[:])}))
 }

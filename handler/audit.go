@@ -43,7 +43,7 @@ func (h *handler) audit(c echo.Context, _ string) error {
 	if q.Actor = c.QueryParam("actor"); !isGraphic(q.Actor) {
 		return invalidField("actor", "must be printable ASCII without spaces")
 	}
-	items, next, err := h.stores.audit.Audit(c.Request().Context(), q)
+	items, next, err := h.Stores.Audit.Audit(c.Request().Context(), q)
 	if err != nil {
 		return err
 	}

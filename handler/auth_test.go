@@ -16,7 +16,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
-	"firsttap/repository"
+	"firsttap/repository/database"
 	"firsttap/repository/repositorytest"
 	"firsttap/service"
 	"firsttap/testkit"
@@ -30,7 +30,7 @@ type door struct {
 	sent   map[string]int
 	count  map[string]int // sign-ins by door and result
 	began  time.Time
-	before func(repository.Statement) // is called before each statement, nil for nothing
+	before func(database.Statement) // is called before each statement, nil for nothing
 }
 
 func newDoor(t *testing.T) *door {
@@ -38,11 +38,11 @@ func newDoor(t *testing.T) *door {
 	now := time.Now()
 	d.world = newWorld(t, func(a *API) {
 		a.SignIns = service.NewSignIns(service.SignInOptions{
-			Limits: service.DefaultSignInLimits(), Store: a.Store.(*repository.Store), Counter: d,
+			Limits: service.DefaultSignInLimits(), Store: storeOf(a).Keys, Counter: d,
 			Now: func() time.Time { return now }, Log: a.Log,
 		})
 	})
-	d.observe(func(c context.Context, s repository.Statement) (context.Context, func(error)) {
+	d.observe(func(c context.Context, s database.Statement) (context.Context, func(error)) {
 		d.mu.Lock()
 		d.sent[kindOf(s)]++
 		before := d.before
@@ -66,7 +66,7 @@ func (d *door) CountSignIn(at service.AuthMethod, r service.SignInResult) {
 const hashes = "hashes"
 
 // kindOf is the pool of a statement, or hashes.
-func kindOf(s repository.Statement) string {
+func kindOf(s database.Statement) string {
 	if strings.Contains(s.Query, "SELECT id, hash") {
 		return hashes
 	}
@@ -215,7 +215,7 @@ func TestStrangersWait(t *testing.T) {
 	defer free()
 	reached := make(chan struct{}, 100)
 	w.mu.Lock()
-	w.before = func(s repository.Statement) {
+	w.before = func(s database.Statement) {
 		if kindOf(s) == hashes {
 			reached <- struct{}{}
 			<-release
@@ -323,7 +323,7 @@ func TestAddresses(t *testing.T) {
 // TestANewFirstKey is good at once where it is put, although it was asked for before.
 func TestANewFirstKey(t *testing.T) {
 	w := newWorld(t)
-	keys := service.NewKeys(w.store)
+	keys := service.NewKeys(w.store.Keys)
 	const next = "the-next-first-key"
 	if _, err := keys.Authenticate(t.Context(), next, nil); err == nil {
 		t.Fatal("it is good already")

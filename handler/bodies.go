@@ -73,8 +73,8 @@ func (b *heldBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// closeAfter has the server close the connection after the answer, without waiting for the rest of the body: that could hold the connection until
-// the request's timeout. The server does so once it has met a body above its limit.
+// closeAfter has the server close the connection after the answer, without waiting for the rest of the body: that could hold the connection
+// until the request's timeout. The server does so once it has met a body above its limit.
 func closeAfter(w http.ResponseWriter) {
 	_, _ = http.MaxBytesReader(w, io.NopCloser(strings.NewReader("x")), 0).Read(make([]byte, 1))
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // a test's writer has none

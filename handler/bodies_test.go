@@ -11,8 +11,8 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// While the bodies of unknown callers that have arrived are as many bytes as may be, no more is read of any. Usual sign-ins and known callers
-// don't notice. An answer gives the room back.
+// While the bodies of unknown callers that have arrived are as many bytes as may be, no more is read of any. Usual sign-ins and known
+// callers don't notice. An answer gives the room back.
 func TestBodiesInFlight(t *testing.T) {
 	bound := boundBodies()
 	read := func(path string, length int, then func()) error {

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"firsttap/notify/stream"
-	"firsttap/repository"
+	"firsttap/repository/database"
 )
 
 // TestHangUps: a client that closes the connection before its answer is no failure of the service, wherever the request is: it counts as
@@ -38,13 +38,13 @@ func TestHangUps(t *testing.T) {
 			if when == "at once" {
 				hangUp()
 			}
-			w.observe(func(c context.Context, _ repository.Statement) (context.Context, func(error)) {
+			w.observe(func(c context.Context, _ database.Statement) (context.Context, func(error)) {
 				hangUp()
 				return c, func(error) {}
 			})
 			headers := []string{"Idempotency-Key", c.name}[:min(2, 2*len(c.name))]
 			w.api.ServeHTTP(httptest.NewRecorder(), request(ctx, c.method, c.path, c.token, c.body, headers...))
-			w.observe(func(c context.Context, _ repository.Statement) (context.Context, func(error)) {
+			w.observe(func(c context.Context, _ database.Statement) (context.Context, func(error)) {
 				return c, func(error) {}
 			})
 			if !slices.Equal(statuses, []int{statusHungUp}) {

@@ -18,8 +18,8 @@ type deviceStore interface {
 }
 
 type deviceRequest struct {
-	Platform   dispatch.Platform `json:"platform" validate:"required"`
-	PushToken  string            `json:"push_token" validate:"required,max=1024"`
+	Platform   dispatch.Platform `json:"platform"    validate:"required"`
+	PushToken  string            `json:"push_token"  validate:"required,max=1024"`
 	AppVersion string            `json:"app_version"`
 	Locale     string            `json:"locale"`
 }
@@ -77,7 +77,7 @@ func (h *handler) putDevice(c echo.Context, me dispatch.DriverID) error {
 	if err := req.check(); err != nil {
 		return err
 	}
-	v, err := h.stores.devices.PutDevice(c.Request().Context(), dispatch.Device{
+	v, err := h.Stores.Devices.PutDevice(c.Request().Context(), dispatch.Device{
 		Driver: me, Installation: id, Platform: req.Platform, PushToken: req.PushToken,
 		AppVersion: req.AppVersion, Locale: languageTag(req.Locale), // without a language, the driver's
 	})
@@ -99,7 +99,7 @@ func (h *handler) deleteDevice(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return err
 	}
-	if err := h.stores.devices.DeleteDevice(c.Request().Context(), me, id); err != nil {
+	if err := h.Stores.Devices.DeleteDevice(c.Request().Context(), me, id); err != nil {
 		return unauthenticatedIfGone(err)
 	}
 	return c.NoContent(204)

@@ -15,10 +15,18 @@ import (
 	"firsttap/outbox"
 )
 
-// driverDataStore erases a driver's data, and reads all of it. The sequences end with an error if they can't be read to their end.
-type driverDataStore interface {
+// erasureStore erases a driver's data.
+type erasureStore interface {
 	EraseDriver(ctx context.Context, id dispatch.DriverID) (dispatch.DriverRecord, dispatch.Revocation, error)
+}
+
+// exportAuditStore writes to the audit trail that a driver's data was exported.
+type exportAuditStore interface {
 	RecordExport(ctx context.Context, id dispatch.DriverID) (dispatch.DriverRecord, error)
+}
+
+// exportStore reads all of a driver's data. The sequences end with an error if they can't be read to their end.
+type exportStore interface {
 	ClaimsOf(ctx context.Context, id dispatch.DriverID) iter.Seq2[dispatch.DriversClaim, error]
 	EventsOf(ctx context.Context, id dispatch.DriverID) iter.Seq2[dispatch.Event, error]
 	OfferMarksOf(ctx context.Context, id dispatch.DriverID) iter.Seq2[dispatch.OfferMarks, error]
@@ -34,7 +42,7 @@ func (h *handler) eraseDriver(c echo.Context, _ string) error {
 	if _, err := readOptional[struct{}](c); err != nil {
 		return err
 	}
-	v, revoked, err := h.stores.driverData.EraseDriver(c.Request().Context(), id)
+	v, revoked, err := h.Stores.Erasure.EraseDriver(c.Request().Context(), id)
 	if err != nil {
 		return err
 	}
@@ -97,7 +105,15 @@ func exportTap(t dispatch.Attempt) exportedTap {
 // exportEvent returns the view of an event. It leaves out the request's identifier unless the driver made the request.
 func exportEvent(me dispatch.DriverID) func(dispatch.Event) exportedEvent {
 	return func(e dispatch.Event) exportedEvent {
-		v := exportedEvent{ID: e.ID, DispatchID: e.Dispatch, Type: e.Type, Round: e.Round, Actor: e.Actor, ReasonCode: nullable(e.ReasonCode), At: timestamp(e.At)}
+		v := exportedEvent{
+			ID:         e.ID,
+			DispatchID: e.Dispatch,
+			Type:       e.Type,
+			Round:      e.Round,
+			Actor:      e.Actor,
+			ReasonCode: nullable(e.ReasonCode),
+			At:         timestamp(e.At),
+		}
 		if e.Actor == string(me) {
 			v.RequestID = nullable(e.Request)
 		}
@@ -105,8 +121,8 @@ func exportEvent(me dispatch.DriverID) func(dispatch.Event) exportedEvent {
 	}
 }
 
-// exportEntry returns the view of an audit entry. It leaves out the request's identifier unless the driver made the request, and it leaves out
-// the driver who had the push token before.
+// exportEntry returns the view of an audit entry. It leaves out the request's identifier unless the driver made the request, and it leaves
+// out the driver who had the push token before.
 func exportEntry(me dispatch.DriverID) func(dispatch.AuditEntry) auditView {
 	return func(e dispatch.AuditEntry) auditView {
 		if e.Actor != string(me) {
@@ -145,7 +161,7 @@ func (h *handler) exportDriver(c echo.Context, actor string) error {
 	}
 	return h.exports.run(c, actor, func() error {
 		ctx := c.Request().Context()
-		v, err := h.stores.driverData.RecordExport(ctx, id)
+		v, err := h.Stores.ExportAudit.RecordExport(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -170,16 +186,16 @@ func (h *handler) exportDriver(c echo.Context, actor string) error {
 }
 
 func (h *handler) writeExport(ctx context.Context, w *exportWriter, v dispatch.DriverRecord) error {
-	store := h.stores.driverData
+	store := h.Stores.Export
 	w.text(`{"exported_at":`)
 	w.value(timestamp(h.Now()))
 	w.text(`,"driver":`)
 	w.value(viewDriverRecord(v))
 	devices := pagesOf(func(p dispatch.Page) ([]dispatch.Device, string, error) {
-		return h.stores.devices.Devices(ctx, v.ID, p)
+		return h.Stores.Devices.Devices(ctx, v.ID, p)
 	})
 	entries := pagesOf(func(p dispatch.Page) ([]dispatch.AuditEntry, string, error) {
-		return h.stores.audit.Audit(ctx, dispatch.AuditQuery{Target: string(v.ID), Page: p})
+		return h.Stores.Audit.Audit(ctx, dispatch.AuditQuery{Target: string(v.ID), Page: p})
 	})
 	exportAll(w, "devices", devices, viewDriverDevice)
 	exportAll(w, "claims", store.ClaimsOf(ctx, v.ID), exportClaim)

@@ -60,7 +60,12 @@ var kinds = []kind{
 	{dispatch.ErrExpired, 410, "DISPATCH_EXPIRED", "Nobody took the dispatch in time."},
 	{dispatch.ErrCanceled, 410, "DISPATCH_CANCELED", "The dispatch was canceled."},
 	{dispatch.ErrNotEligible, 403, "NOT_ELIGIBLE", "You can't take this dispatch; see reasons."},
-	{dispatch.ErrTooManyWithdrawals, 429, "RATE_LIMITED", "You have given back too many dispatches. Try again after Retry-After seconds, or call the office."},
+	{
+		dispatch.ErrTooManyWithdrawals,
+		429,
+		"RATE_LIMITED",
+		"You have given back too many dispatches. Try again after Retry-After seconds, or call the office.",
+	},
 	{dispatch.ErrNotHolder, 403, "FORBIDDEN", "You don't have this dispatch."},
 	{dispatch.ErrNotFound, 404, "DISPATCH_NOT_FOUND", "There is no such dispatch, or you may not see it."},
 	{dispatch.ErrDriverHasJob, 409, "DRIVER_BUSY", "The driver has a job that is not over. Complete, unassign or cancel it first."},
@@ -81,7 +86,12 @@ var kinds = []kind{
 	{webhook.ErrPaused, 409, "INVALID_STATE", ""},
 	{webhook.ErrVersionConflict, 412, "VERSION_MOVED", "The webhook has changed since that version. Read it again."},
 	{idempotency.ErrKeyReused, 422, "IDEMPOTENCY_KEY_REUSED", "This Idempotency-Key was sent with another request before. Use a new one."},
-	{idempotency.ErrKeyInUse, 409, "IDEMPOTENCY_KEY_IN_USE", "A request with this Idempotency-Key is under way. Try again after Retry-After seconds."},
+	{
+		idempotency.ErrKeyInUse,
+		409,
+		"IDEMPOTENCY_KEY_IN_USE",
+		"A request with this Idempotency-Key is under way. Try again after Retry-After seconds.",
+	},
 	{dispatch.ErrDuplicateExternalID, 409, "DUPLICATE_EXTERNAL_ID", "A dispatch has this external_id already."},
 	{dispatch.ErrDuplicateDriver, 409, "DUPLICATE_FIREBASE_UID", "A driver has this firebase_uid already."},
 	{dispatch.ErrDuplicatePhone, 409, "DUPLICATE_PHONE", "Another driver has this phone number already."},
@@ -98,7 +108,12 @@ var kinds = []kind{
 	{errSlowBody, 408, "BODY_TIMEOUT", "The body did not arrive in time. Send the request again."},
 	{dispatch.ErrInvalidValue, 422, "VALIDATION_FAILED", "The database can't store a value; see errors."},
 	{dispatch.ErrUnavailable, 503, "UNAVAILABLE", "Not possible at the moment, and nothing was changed. Try again."},
-	{dispatch.ErrUnknown, 503, "UNAVAILABLE", "It is not known whether this was done. It is safe to try again; a creation with the same Idempotency-Key."},
+	{
+		dispatch.ErrUnknown,
+		503,
+		"UNAVAILABLE",
+		"It is not known whether this was done. It is safe to try again; a creation with the same Idempotency-Key.",
+	},
 	{echo.ErrNotFound, 404, "NOT_FOUND", "There is nothing at this address."},
 	{echo.ErrMethodNotAllowed, 405, "METHOD_NOT_ALLOWED", "This address does not take this method."},
 }
@@ -144,7 +159,8 @@ func (h *handler) answerError(err error, c echo.Context) {
 	}
 	p := describe(err, c.Request().URL.Path)
 	if errors.Is(err, errHungUp) || p.Status >= 500 && hungUp(c.Request().Context()) {
-		h.Log.Debug("the client closed the connection before the answer; the request has ended", "path", c.Path(), "request_id", requestID(c), "error", err)
+		h.Log.Debug("the client closed the connection before the answer; the request has ended", "path", c.Path(), "request_id", requestID(c),
+			"error", err)
 		c.Response().WriteHeader(statusHungUp)
 		return
 	}

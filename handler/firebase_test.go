@@ -43,7 +43,7 @@ func newFirebaseWorld(t *testing.T, e *servertest.FirebaseAuth, clock *movable) 
 		noError(t, err)
 		t.Cleanup(ids.Close)
 		a.Tokens = service.NewTokens(service.TokenOptions{
-			Secret: []byte("secret"), Now: clock.now, IDTokens: ids, Drivers: a.Store.(service.DriversByUID), Revocations: a.Revocations,
+			Secret: []byte("secret"), Now: clock.now, IDTokens: ids, Drivers: storeOf(a).Drivers, Revocations: a.Revocations,
 		})
 	})
 }

@@ -34,8 +34,8 @@ const (
 	refusalTTL = time.Hour
 )
 
-// idempotencyStore stores the answers to requests with an Idempotency-Key.
-type idempotencyStore interface {
+// answerStore stores the answers to requests with an Idempotency-Key.
+type answerStore interface {
 	ReserveRequest(ctx context.Context, once idempotency.Request, lease, keep time.Duration) (idempotency.Reservation, error)
 	SaveAnswer(ctx context.Context, r idempotency.Reservation, answer []byte, keep time.Duration) error
 	ForgetRequest(ctx context.Context, r idempotency.Reservation) error
@@ -99,7 +99,7 @@ func fingerprint(r *http.Request, body []byte) string {
 }
 
 func (h *handler) reserve(c echo.Context, once idempotency.Request) (idempotency.Reservation, error) {
-	r, err := h.stores.idempotency.ReserveRequest(c.Request().Context(), once, requestLease, answerTTL)
+	r, err := h.Stores.Answers.ReserveRequest(c.Request().Context(), once, requestLease, answerTTL)
 	switch {
 	case errors.Is(err, idempotency.ErrKeyInUse):
 		c.Response().Header().Set(echo.HeaderRetryAfter, "1")
@@ -117,7 +117,7 @@ func (h *handler) storeAnswer(c echo.Context, r idempotency.Reservation, s *answ
 	var err error
 	switch {
 	case made != nil && slices.Contains(refusals, made.Status):
-		err = h.stores.idempotency.ForgetRequest(ctx, r)
+		err = h.Stores.Answers.ForgetRequest(ctx, r)
 	case made != nil && made.final():
 		keep := answerTTL
 		if made.Status >= 400 {
@@ -125,13 +125,14 @@ func (h *handler) storeAnswer(c echo.Context, r idempotency.Reservation, s *answ
 		}
 		var sealed []byte
 		if sealed, err = s.close(made); err == nil {
-			err = h.stores.idempotency.SaveAnswer(ctx, r, sealed, keep)
+			err = h.Stores.Answers.SaveAnswer(ctx, r, sealed, keep)
 		}
 	default:
-		err = h.stores.idempotency.SaveAnswer(ctx, r, nil, answerTTL)
+		err = h.Stores.Answers.SaveAnswer(ctx, r, nil, answerTTL)
 	}
 	if err != nil {
-		h.Log.Warn("Idempotency-Key not updated; a repeated request is carried out again when the lease of this one expires", "request_id", requestID(c), "error", err)
+		h.Log.Warn("Idempotency-Key not updated; a repeated request is carried out again when the lease of this one expires", "request_id",
+			requestID(c), "error", err)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"firsttap/idempotency"
-	"firsttap/repository"
+	"firsttap/repository/database"
 	"firsttap/service"
 )
 
@@ -76,7 +76,7 @@ func TestAnswerIsStoredAfterADisconnect(t *testing.T) {
 	ctx, hangUp := context.WithCancel(t.Context())
 	armed := false
 	w := newWorld(t)
-	w.observe(func(c context.Context, s repository.Statement) (context.Context, func(error)) {
+	w.observe(func(c context.Context, s database.Statement) (context.Context, func(error)) {
 		if armed && s.Operation == "commit" {
 			armed = false
 			hangUp()
@@ -125,7 +125,7 @@ func TestAnswersAreSealed(t *testing.T) {
 			}
 		}
 		// The first key is replaced: its answers can't be decrypted any more, and nothing is created again.
-		noError(t, service.NewKeys(w.store).StoreFirst(t.Context(), "replaced"))
+		noError(t, service.NewKeys(w.store.Keys).StoreFirst(t.Context(), "replaced"))
 		for range 2 {
 			r := w.call("POST", "/v1/admin/api-keys", "replaced", `{"name":"ci","role":"viewer"}`, "Idempotency-Key", "the-name-of-the-request")
 			w.refused("with the next key", r, 422, "IDEMPOTENCY_KEY_REUSED")

@@ -179,8 +179,8 @@ func TestAfterADeath(t *testing.T) {
 	})
 }
 
-// TestALostCommit: the reply to the COMMIT is lost. The service finds out that a dispatch is created. Of a driver it loses the answer too, and
-// the next try finds the created row.
+// TestALostCommit: the reply to the COMMIT is lost. The service finds out that a dispatch is created. Of a driver it loses the answer too,
+// and the next try finds the created row.
 func TestALostCommit(t *testing.T) {
 	p := newPlace(t, repositorytest.URL(t, "mariadb"))
 	near := newWorldOn(t, p.url)
@@ -318,12 +318,12 @@ func TestALargeBulk(t *testing.T) {
 
 // impatient is a store whose caller disconnects as soon as a driver is committed.
 type impatient struct {
-	Store
+	driverStore
 	hangUp func()
 }
 
 func (s impatient) CreateDriver(ctx context.Context, v dispatch.Driver) (dispatch.DriverRecord, error) {
-	made, err := s.Store.CreateDriver(ctx, v)
+	made, err := s.driverStore.CreateDriver(ctx, v)
 	s.hangUp()
 	return made, err
 }
@@ -331,7 +331,7 @@ func (s impatient) CreateDriver(ctx context.Context, v dispatch.Driver) (dispatc
 // TestAClientThatHangsUp: the answer is stored, and the client's next request gets it.
 func TestAClientThatHangsUp(t *testing.T) {
 	ctx, hangUp := context.WithCancel(t.Context())
-	w := newWorld(t, func(a *API) { a.Store = impatient{a.Store, hangUp} })
+	w := newWorld(t, func(a *API) { a.Stores.Drivers = impatient{a.Stores.Drivers, hangUp} })
 	rec := httptest.NewRecorder()
 	w.api.ServeHTTP(rec, request(ctx, "POST", "/v1/admin/drivers", key, driverBody, "Idempotency-Key", "k"))
 	w.post("/v1/admin/drivers", driverBody, "k").want(201).wantHeader("Idempotent-Replayed", "true").wantBody(rec.Body.String())
@@ -351,8 +351,8 @@ func TestStatementsWithoutAnIdempotencyKey(t *testing.T) {
 	w.dispatch(1)
 	before := questions()
 	w.dispatch(2)
-	// The key, BEGIN, the clock, the dispatch, its words, the event, its place in the webhooks' queue, COMMIT; and SHOW. Each of the service's two connections is asked
-	// besides whether its server takes writes.
+	// The key, BEGIN, the clock, the dispatch, its words, the event, its place in the webhooks' queue, COMMIT; and SHOW. Each of the service's
+	// two connections is asked besides whether its server takes writes.
 	if n := questions() - before; n != 11 {
 		t.Errorf("%d statements", n)
 	}

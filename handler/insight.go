@@ -7,12 +7,19 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
-// insightStore reads statistics about dispatches and drivers.
-type insightStore interface {
+// offerStore reads what became of the offers of dispatches, and records that a driver has seen one.
+type offerStore interface {
+	MarkSeen(ctx context.Context, id dispatch.ID, round int, driver dispatch.DriverID) error
+	Funnel(ctx context.Context, id dispatch.ID) (rounds []outbox.Funnel, forgotten int, err error)
 	Attempts(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.AttemptRecord, string, error)
 	Offers(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.Offered, string, error)
+}
+
+// boardStore counts dispatches, drivers and taps.
+type boardStore interface {
 	TapStatistics(ctx context.Context, driver dispatch.DriverID) (dispatch.TapStatistics, error)
 	Board(ctx context.Context, region string) (dispatch.Board, error)
 	Supply(ctx context.Context, region string, hours int) ([]dispatch.Supply, error)
@@ -35,13 +42,14 @@ type attemptView struct {
 
 func viewAttempt(a dispatch.AttemptRecord) attemptView {
 	return attemptView{
-		ID: a.ID, Round: a.Round, DriverID: a.Driver, Result: a.Result, At: timestamp(a.At), LastAt: timestamp(a.LastAt), Count: a.Count, AfterUS: a.After.Microseconds(),
-		Rank: nullableRank(a.Rank), ReactionMS: milliseconds(a.Reaction), Instance: nullable(a.Instance), AppVersion: nullable(a.AppVersion),
+		ID: a.ID, Round: a.Round, DriverID: a.Driver, Result: a.Result, At: timestamp(a.At), LastAt: timestamp(a.LastAt), Count: a.Count,
+		AfterUS: a.After.Microseconds(),
+		Rank:    nullableRank(a.Rank), ReactionMS: milliseconds(a.Reaction), Instance: nullable(a.Instance), AppVersion: nullable(a.AppVersion),
 	}
 }
 
 func (h *handler) attempts(c echo.Context, _ string) error {
-	return listByRound(h, c, h.stores.insight.Attempts, viewAttempt)
+	return listByRound(h, c, h.Stores.Offers.Attempts, viewAttempt)
 }
 
 type contactView struct {
@@ -66,7 +74,7 @@ func viewContact(o dispatch.Offered) contactView {
 }
 
 func (h *handler) dispatchOffers(c echo.Context, _ string) error {
-	return listByRound(h, c, h.stores.insight.Offers, viewContact)
+	return listByRound(h, c, h.Stores.Offers.Offers, viewContact)
 }
 
 // listByRound answers with a page of a dispatch's records, of the round in the query or of all rounds.
@@ -116,12 +124,14 @@ func (h *handler) signals(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	s, err := h.stores.insight.TapStatistics(c.Request().Context(), id)
+	s, err := h.Stores.Board.TapStatistics(c.Request().Context(), id)
 	if err != nil {
 		return err
 	}
 	v := signalsView{
-		TapsSince: timestamp(s.Since), Taps: s.Taps, Wins: s.Wins, Withdrawn: s.Withdrawn, MedianReaction: milliseconds(s.Median()), Under300MS: s.CountFaster(superhuman),
+		TapsSince: timestamp(
+			s.Since,
+		), Taps: s.Taps, Wins: s.Wins, Withdrawn: s.Withdrawn, MedianReaction: milliseconds(s.Median()), Under300MS: s.CountFaster(superhuman),
 		WithdrawnOfLate: s.RecentWithdrawals, HopelessOfLate: s.RecentUnwinnable,
 	}
 	if s.Wins > 0 {
@@ -154,7 +164,7 @@ func (h *handler) board(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	b, err := h.stores.insight.Board(c.Request().Context(), region)
+	b, err := h.Stores.Board.Board(c.Request().Context(), region)
 	if err != nil {
 		return err
 	}
@@ -190,7 +200,7 @@ func (h *handler) supply(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	counted, err := h.stores.insight.Supply(c.Request().Context(), region, hours)
+	counted, err := h.Stores.Board.Supply(c.Request().Context(), region, hours)
 	if err != nil {
 		return err
 	}

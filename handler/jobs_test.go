@@ -13,7 +13,6 @@ import (
 	"firsttap/cronjob"
 	"firsttap/dispatch"
 	"firsttap/lock"
-	"firsttap/repository"
 	"firsttap/schedule"
 	"firsttap/testkit"
 )
@@ -35,15 +34,15 @@ func withJobs(t testing.TB, locks schedule.Strategy) *world {
 				Work: func(context.Context, cronjob.Run) (string, error) { return "", errors.New("it ran") },
 			}
 		}
-		store := api.Store.(*repository.Store)
+		store := storeOf(api)
 		jobs := []schedule.Job{job("tidy", schedule.Cron("0 0 4 * * *"), true), job("count", schedule.After(time.Hour), false)}
 		seoul, err := time.LoadLocation("Asia/Seoul")
 		noError(t, err)
 		scheduler, err := schedule.New(schedule.Options{
-			Jobs: jobs, Ledger: store, Locks: locks, OtherLocks: []string{"relay"}, Zone: seoul, Instance: "host:1", Log: slog.New(slog.DiscardHandler),
+			Jobs: jobs, Ledger: store.Runs, Locks: locks, OtherLocks: []string{"relay"}, Zone: seoul, Instance: "host:1", Log: slog.New(slog.DiscardHandler),
 		})
 		noError(t, err)
-		_, err = store.RegisterJobs(t.Context(), []string{"tidy", "count"})
+		_, err = store.Runs.RegisterJobs(t.Context(), []string{"tidy", "count"})
 		noError(t, err)
 		api.Jobs = scheduler
 	})
@@ -52,7 +51,7 @@ func withJobs(t testing.TB, locks schedule.Strategy) *world {
 // began starts the run that was due an hour ago, or the requested one.
 func (w *world) began(job, owner string) cronjob.Run {
 	w.t.Helper()
-	run, err := w.store.BeginRun(w.t.Context(), job, owner, time.Minute, func(_ cronjob.JobState, now time.Time) time.Time {
+	run, err := w.store.Runs.BeginRun(w.t.Context(), job, owner, time.Minute, func(_ cronjob.JobState, now time.Time) time.Time {
 		return now.Add(-time.Hour)
 	})
 	noError(w.t, err)
@@ -99,8 +98,8 @@ func TestJobs(t *testing.T) {
 	noError(t, err)
 	defer lease.Release(context.Background())
 	first := w.began("count", "host:2/a")
-	noError(t, w.store.EndRun(t.Context(), first, cronjob.Outcome{Status: cronjob.Succeeded, Result: "3 counted"}))
-	noError(t, w.store.BlockJob(t.Context(), "count", "host:3", "no answer"))
+	noError(t, w.store.Runs.EndRun(t.Context(), first, cronjob.Outcome{Status: cronjob.Succeeded, Result: "3 counted"}))
+	noError(t, w.store.Runs.BlockJob(t.Context(), "count", "host:3", "no answer"))
 	count := w.job("count")
 	mustHave(t, "the last run", count["last_run"].(map[string]any), runMembers...)
 	held := count["lock"].(map[string]any)
@@ -142,7 +141,7 @@ func TestRunsOfAJob(t *testing.T) {
 	w := withJobs(t, lock.NewMemory())
 	ends := []cronjob.Outcome{{Status: cronjob.Succeeded, Result: "1"}, {Status: cronjob.Failed, Error: "disk full"}, {Status: cronjob.Succeeded, Result: "3"}}
 	for i, end := range ends {
-		noError(t, w.store.EndRun(t.Context(), w.began("count", fmt.Sprintf("host:1/%d", i)), end))
+		noError(t, w.store.Runs.EndRun(t.Context(), w.began("count", fmt.Sprintf("host:1/%d", i)), end))
 	}
 	r := w.call("GET", "/v1/admin/jobs/count/runs?limit=2", key, "")
 	mustHave(t, "the list", r.json, "items", "next_cursor", "server_time")

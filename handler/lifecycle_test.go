@@ -85,12 +85,12 @@ func newLife(rt *rapid.T, t *testing.T, empty string) *life {
 	noError(rt, err)
 	rt.Cleanup(func() { raw.Close() })
 	api := API{
-		Store: store, Keys: service.NewKeys(store),
+		Stores: storesOf(store), Keys: service.NewKeys(store.Keys),
 		Tokens:  service.NewTokens(service.TokenOptions{Revocations: service.NoRevocations(), Secret: []byte("secret"), Now: time.Now}),
 		Streams: stream.NewHub(stream.Options{}), DriverRate: 1e6, AdminRate: 1e6, Now: time.Now, Log: log,
 		Jobs: noJobs{},
 	}
-	api.Revocations, err = service.NewRevocations(context.Background(), store, log)
+	api.Revocations, err = service.NewRevocations(context.Background(), store.Drivers, log)
 	noError(rt, err)
 	api.useStore(store, nil)
 	noError(rt, api.Keys.StoreFirst(context.Background(), key))
@@ -366,7 +366,7 @@ func (l *life) pass(rt *rapid.T) { time.Sleep(l.minutes(rt, "time", 1, 4, 7, 11)
 
 func (l *life) expire(rt *rapid.T) {
 	now := l.tick()
-	_, err := l.store.ExpireOffers(context.Background(), 100)
+	_, err := l.store.Due.ExpireOffers(context.Background(), 100)
 	noError(rt, err)
 	l.model.expire(now)
 }

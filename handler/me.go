@@ -17,7 +17,7 @@ type profileStore interface {
 }
 
 func (h *handler) me(c echo.Context, me dispatch.DriverID) error {
-	v, err := h.stores.profiles.Driver(c.Request().Context(), me)
+	v, err := h.Stores.Profiles.Driver(c.Request().Context(), me)
 	if err != nil {
 		return unauthenticatedIfGone(err)
 	}
@@ -42,7 +42,7 @@ func (h *handler) setDuty(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return err
 	}
-	v, changed, err := h.stores.profiles.SetDuty(c.Request().Context(), me, *req.OnDuty)
+	v, changed, err := h.Stores.Profiles.SetDuty(c.Request().Context(), me, *req.OnDuty)
 	if err != nil {
 		return unauthenticatedIfGone(err)
 	}
@@ -61,10 +61,10 @@ func (h *handler) myDispatches(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return err
 	}
-	if _, err := h.stores.profiles.Driver(c.Request().Context(), me); err != nil {
+	if _, err := h.Stores.Profiles.Driver(c.Request().Context(), me); err != nil {
 		return unauthenticatedIfGone(err)
 	}
-	items, next, err := h.stores.dispatches.List(c.Request().Context(), dispatch.Query{Driver: me, Status: s, Page: p})
+	items, next, err := h.Stores.Dispatches.List(c.Request().Context(), dispatch.Query{Driver: me, Status: s, Page: p})
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ type roundRequest struct {
 
 type roundReasonRequest struct {
 	ReasonCode string `json:"reason_code" validate:"max=64"`
-	Round      *int   `json:"round" validate:"omitempty,min=1,max=2147483647"`
+	Round      *int   `json:"round"       validate:"omitempty,min=1,max=2147483647"`
 }
 
 // roundOf returns the round of a request, 0 for the current one.

@@ -127,8 +127,8 @@ func securityHeaders() echo.MiddlewareFunc {
 	}
 }
 
-// crossOrigin lets the scripts of pages of these origins call the driver API and read its answers, errors included. It sends no cookies: the
-// driver API takes none.
+// crossOrigin lets the scripts of pages of these origins call the driver API and read its answers, errors included. It sends no cookies:
+// the driver API takes none.
 func crossOrigin(origins []string) echo.MiddlewareFunc {
 	if len(origins) == 0 {
 		return func(next echo.HandlerFunc) echo.HandlerFunc { return next }
@@ -141,7 +141,8 @@ func crossOrigin(origins []string) echo.MiddlewareFunc {
 		AllowOriginFunc: func(origin string) (bool, error) { return slices.Contains(origins, origin), nil },
 		AllowMethods:    []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete},
 		AllowHeaders: []string{
-			echo.HeaderAuthorization, echo.HeaderContentType, "If-Match", "If-None-Match", idempotencyKey, echo.HeaderXRequestID, "Last-Event-ID", appVersionHeader,
+			echo.HeaderAuthorization, echo.HeaderContentType, "If-Match", "If-None-Match", idempotencyKey, echo.HeaderXRequestID, "Last-Event-ID",
+			appVersionHeader,
 		},
 		ExposeHeaders: []string{echo.HeaderRetryAfter, "ETag", echo.HeaderXRequestID, echo.HeaderWWWAuthenticate},
 		MaxAge:        int(time.Hour / time.Second),

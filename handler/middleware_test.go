@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/repository"
+	"firsttap/repository/database"
 )
 
 // TestEveryAnswerIsGuarded: successes, errors, and requests without a route.
@@ -107,7 +107,7 @@ func TestRateLimitRefills(t *testing.T) {
 	for i := range tokens { // in the store, as requests to create them would count
 		id := dispatch.NewDriverID(now)
 		kim := dispatch.Driver{ID: id, Name: "Kim", Regions: []string{"seoul"}, VehicleClass: "45m", OnDuty: true, Version: 1}
-		noError(t, w.store.AddDrivers(t.Context(), []dispatch.Driver{kim}))
+		noError(t, w.store.Drivers.AddDrivers(t.Context(), []dispatch.Driver{kim}))
 		token, _, err := w.tokens.Issue(id, 0)
 		noError(t, err)
 		tokens[i] = token
@@ -139,7 +139,7 @@ func TestReadyDoesNotQueryTheDatabase(t *testing.T) {
 	up := true
 	w := newWorld(t, func(a *API) { a.DatabaseUp = func() bool { return up } })
 	asked := 0
-	w.observe(func(ctx context.Context, _ repository.Statement) (context.Context, func(error)) {
+	w.observe(func(ctx context.Context, _ database.Statement) (context.Context, func(error)) {
 		asked++
 		return ctx, func(error) {}
 	})
@@ -182,7 +182,7 @@ func TestRequestsAboveTheRateCostNoStatement(t *testing.T) {
 	w := newWorld(t, func(a *API) { a.AdminRate, a.Now = 3, func() time.Time { return now } })
 	w.putNamedKey("key_busy", dispatch.Viewer, "busy")
 	var statements atomic.Int32
-	w.observe(func(ctx context.Context, _ repository.Statement) (context.Context, func(error)) {
+	w.observe(func(ctx context.Context, _ database.Statement) (context.Context, func(error)) {
 		statements.Add(1)
 		return ctx, func(error) {}
 	})

@@ -13,7 +13,6 @@ import (
 type notificationStore interface {
 	Notifications(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]outbox.Notification, string, error)
 	NotificationsBy(ctx context.Context, status outbox.Status, page dispatch.Page) ([]outbox.Notification, string, error)
-	Funnel(ctx context.Context, id dispatch.ID) (rounds []outbox.Funnel, forgotten int, err error)
 	Redrive(ctx context.Context, id dispatch.NotificationID) (outbox.Notification, error)
 }
 
@@ -79,11 +78,11 @@ func (h *handler) dispatchNotifications(c echo.Context, _ string) error {
 		return err
 	}
 	ctx := c.Request().Context()
-	rounds, forgotten, err := h.stores.notifications.Funnel(ctx, id)
+	rounds, forgotten, err := h.Stores.Offers.Funnel(ctx, id)
 	if err != nil {
 		return err
 	}
-	items, next, err := h.stores.notifications.Notifications(ctx, id, p)
+	items, next, err := h.Stores.Notifications.Notifications(ctx, id, p)
 	if err != nil {
 		return err
 	}
@@ -110,7 +109,7 @@ func (h *handler) notifications(c echo.Context, _ string) error {
 	default:
 		return invalidField("status", "is not a state of a notification")
 	}
-	items, next, err := h.stores.notifications.NotificationsBy(c.Request().Context(), s, p)
+	items, next, err := h.Stores.Notifications.NotificationsBy(c.Request().Context(), s, p)
 	if err != nil {
 		return err
 	}
@@ -125,7 +124,7 @@ func (h *handler) redrive(c echo.Context, _ string) error {
 	if _, err := readOptional[struct{}](c); err != nil {
 		return err
 	}
-	n, err := h.stores.notifications.Redrive(c.Request().Context(), id)
+	n, err := h.Stores.Notifications.Redrive(c.Request().Context(), id)
 	if err != nil {
 		return err
 	}

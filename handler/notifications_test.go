@@ -8,14 +8,15 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/repository/pushes"
+
 	"firsttap/dispatch"
 	"firsttap/outbox"
-	"firsttap/repository"
 	"firsttap/testkit"
 )
 
-func (w *world) outbox() *repository.Outbox {
-	return w.store.Outbox(repository.OutboxOptions{Owner: "the test", LeaseTerm: time.Hour})
+func (w *world) outbox() *pushes.Outbox {
+	return w.store.Outbox(pushes.Options{Owner: "the test", LeaseTerm: time.Hour})
 }
 
 // tell expands the events of the outbox, and returns the pushes.

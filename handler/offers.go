@@ -12,11 +12,6 @@ import (
 	"firsttap/dispatch"
 )
 
-// seenStore records that a driver has seen an offer.
-type seenStore interface {
-	MarkSeen(ctx context.Context, id dispatch.ID, round int, driver dispatch.DriverID) error
-}
-
 // viewOffer returns a dispatch as it is offered to one driver.
 func viewOffer(o dispatch.Offered) dispatchView {
 	v := viewDispatch(o.Dispatch)
@@ -95,7 +90,7 @@ func (h *handler) seen(c echo.Context, me dispatch.DriverID) error {
 	if round > d.Round {
 		return dispatch.ErrOfferStale
 	}
-	if err := h.stores.seen.MarkSeen(c.Request().Context(), id, round, me); err != nil {
+	if err := h.Stores.Offers.MarkSeen(c.Request().Context(), id, round, me); err != nil {
 		return err
 	}
 	return c.NoContent(204)

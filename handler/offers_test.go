@@ -9,7 +9,6 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/outbox"
-	"firsttap/repository"
 	"firsttap/service"
 	"firsttap/testkit"
 )
@@ -19,8 +18,8 @@ func newWorldWithLedger(t testing.TB) *world {
 	t.Helper()
 	var ledger *service.AttemptWriter
 	w := newWorld(t, func(a *API) {
-		store := a.Store.(*repository.Store)
-		ledger = service.NewAttemptWriter(store, "here", a.Log)
+		store := storeOf(a)
+		ledger = service.NewAttemptWriter(store.Offers, "here", a.Log)
 		a.useStore(store, ledger)
 		testkit.Run(t, ledger.Run)
 	})
@@ -190,8 +189,8 @@ func TestReceipts(t *testing.T) {
 // A ledger that does not answer leaves it open whether there was a tap.
 func TestReceiptWithoutTheLedger(t *testing.T) {
 	w := newWorld(t, func(a *API) {
-		store := a.Store.(*repository.Store)
-		a.useStore(store, service.NewAttemptWriter(store, "here", a.Log)) // which does not run
+		store := storeOf(a)
+		a.useStore(store, service.NewAttemptWriter(store.Offers, "here", a.Log)) // which does not run
 	})
 	d, id := w.drivers(2), w.dispatch(1)
 	w.accept(id, d[0], "")

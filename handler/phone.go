@@ -27,8 +27,8 @@ var (
 	korean = regexp.MustCompile(`^\+82(?:10\d{8}|(?:2|1[16-9]|[3-6][1-9]|[35]0\d|[678]0)\d{7,8}|1[568]\d{6})$`)
 )
 
-// phoneNumber returns the number in E.164, however it is written, or what is wrong with it. One that is written with a + may have any length of
-// E.164: programs send them, and people write the numbers at home.
+// phoneNumber returns the number in E.164, however it is written, or what is wrong with it. One that is written with a + may have any
+// length of E.164: programs send them, and people write the numbers at home.
 func phoneNumber(text string) (number, wrong string) {
 	number, wrong = phoneForm(text)
 	_, international, _ := phoneDigits(text)

@@ -4,6 +4,7 @@ package handler
 import (
 	"log/slog"
 	"net/http"
+	"reflect"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -16,26 +17,40 @@ import (
 	"firsttap/service"
 )
 
-// Store combines the interfaces through which the parts of the API use the database.
-type Store interface {
-	auditStore
-	deviceStore
-	dispatchStore
-	driverStore
-	driverDataStore
-	idempotencyStore
-	insightStore
-	notificationStore
-	profileStore
-	seenStore
-	signInStore
-	tokenStore
-	webhookStore
+// Stores has what is stored as each part of the API needs it. All fields are required.
+type Stores struct {
+	Answers       answerStore
+	Audit         auditStore
+	Board         boardStore
+	Deliveries    deliveryStore
+	Devices       deviceStore
+	Dispatches    dispatchStore
+	Drivers       driverStore
+	Erasure       erasureStore
+	Events        eventStore
+	Export        exportStore
+	ExportAudit   exportAuditStore
+	Notifications notificationStore
+	Offers        offerStore
+	Profiles      profileStore
+	SignIns       signInStore
+	Tokens        tokenStore
+	Webhooks      webhookStore
+}
+
+// missing returns the name of a field that is nil, "" for none.
+func (s Stores) missing() string {
+	for v, i := reflect.ValueOf(s), 0; i < v.NumField(); i++ {
+		if v.Field(i).IsNil() {
+			return v.Type().Field(i).Name
+		}
+	}
+	return ""
 }
 
 // API is everything that the HTTP API depends on. All fields without the word optional are required.
 type API struct {
-	Store         Store
+	Stores        Stores
 	Acceptor      *service.Acceptor
 	DriverService *service.DriverService
 	Backoffice    *service.Backoffice
@@ -88,9 +103,11 @@ type API struct {
 // check panics if a required field is missing.
 func (a *API) check() {
 	for name, missing := range map[string]bool{
-		"Store": a.Store == nil, "Acceptor": a.Acceptor == nil, "DriverService": a.DriverService == nil, "Backoffice": a.Backoffice == nil,
-		"Tokens": a.Tokens == nil, "Keys": a.Keys == nil, "Webhooks": a.Webhooks == nil, "Jobs": a.Jobs == nil, "Streams": a.Streams == nil, "Revocations": a.Revocations == nil,
-		"Now": a.Now == nil, "Log": a.Log == nil,
+		"Stores." + a.Stores.missing(): a.Stores.missing() != "", "Acceptor": a.Acceptor == nil, "DriverService": a.DriverService == nil,
+		"Backoffice": a.Backoffice == nil,
+		"Tokens":     a.Tokens == nil, "Keys": a.Keys == nil, "Webhooks": a.Webhooks == nil, "Jobs": a.Jobs == nil, "Streams": a.Streams == nil,
+		"Revocations": a.Revocations == nil,
+		"Now":         a.Now == nil, "Log": a.Log == nil,
 	} {
 		if missing {
 			panic("handler: API." + name + " is missing")
@@ -131,7 +148,6 @@ func (a *API) setDefaults() {
 
 type handler struct {
 	API
-	stores stores
 	// redisState returns ok or degraded, "" if no Redis is configured.
 	redisState func() string
 	// queries has the names of the query parameters that a route takes, by method and pattern.
@@ -143,37 +159,17 @@ type handler struct {
 	failures                                    failures
 }
 
-// stores has the database as each part of the API needs it.
-type stores struct {
-	audit         auditStore
-	devices       deviceStore
-	dispatches    dispatchStore
-	drivers       driverStore
-	driverData    driverDataStore
-	idempotency   idempotencyStore
-	insight       insightStore
-	notifications notificationStore
-	profiles      profileStore
-	seen          seenStore
-	signIns       signInStore
-	tokens        tokenStore
-	webhooks      webhookStore
-}
-
 // New returns the API, ready to serve. It panics if a required field is missing.
 func New(api API) *echo.Echo {
 	api.check()
 	api.setDefaults()
-	s := api.Store
 	h := &handler{
 		API: api, redisState: redisState(api.RedisDegraded), queries: openapi.QueryParameters(),
-		stores: stores{
-			audit: s, devices: s, dispatches: s, drivers: s, driverData: s, idempotency: s, insight: s, notifications: s, profiles: s, seen: s,
-			signIns: s, tokens: s, webhooks: s,
-		},
 		sessions: newSessions(api.SessionSecret, api.PreviousSecrets...), taken: newTakenAnswers(),
 		lists: newTurns(listsAtOnce, listsWaiting), searches: newTurns(searchesAtOnce, searchesWaiting),
-		previews: newTurns(searchesAtOnce, searchesWaiting), exports: newTurns(1, searchesWaiting), entries: newTurns(entriesAtOnce, listsWaiting),
+		previews: newTurns(
+			searchesAtOnce, searchesWaiting,
+		), exports: newTurns(1, searchesWaiting), entries: newTurns(entriesAtOnce, listsWaiting),
 	}
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true

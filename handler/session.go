@@ -164,7 +164,7 @@ func (h *handler) signIn(c echo.Context) error {
 		return err
 	}
 	err = h.entries.run(c, key.ID, func() error {
-		return h.stores.signIns.RecordSignIn(withCaller(c, key.ID), key.ID, clientNetwork(c))
+		return h.Stores.SignIns.RecordSignIn(withCaller(c, key.ID), key.ID, clientNetwork(c))
 	})
 	if errors.Is(err, dispatch.ErrKeyNotFound) { // revoked after the lookup
 		return fmt.Errorf("%w: %w", errUnknownKey, service.ErrUnauthenticated)

@@ -19,7 +19,7 @@ func (h *handler) driverStream(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return err
 	}
-	load := func(ctx context.Context) (dispatch.Driver, error) { return h.stores.profiles.Driver(ctx, me) }
+	load := func(ctx context.Context) (dispatch.Driver, error) { return h.Stores.Profiles.Driver(ctx, me) }
 	s, err := h.Streams.OpenDriver(c.Request().Context(), me, lastEventID(c), load)
 	if err != nil {
 		return streamError(unauthenticatedIfGone(err))

@@ -43,8 +43,8 @@ func newTurns(atOnce, waiting int) *turns {
 	return &turns{places: make(chan struct{}, atOnce), waiting: waiting, of: map[string]*callerTurns{}}
 }
 
-// inTurn returns next as a read of the backoffice that waits for its turn. A search has a queue of its own: it may take seconds, for which the
-// caller's lists don't wait. The answer is sent after the turn: a client that reads slowly delays nobody.
+// inTurn returns next as a read of the backoffice that waits for its turn. A search has a queue of its own: it may take seconds, for which
+// the caller's lists don't wait. The answer is sent after the turn: a client that reads slowly delays nobody.
 func (h *handler) inTurn(next func(c echo.Context, actor string) error) func(c echo.Context, actor string) error {
 	return func(c echo.Context, actor string) error {
 		queue := h.lists

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/repository"
+	"firsttap/repository/database"
 	"firsttap/testkit"
 
 	"github.com/labstack/echo/v4"
@@ -39,7 +39,7 @@ func newHeld(t *testing.T, keys ...string) *held {
 		h.putNamedKey("key_"+k, dispatch.Admin, k)
 		h.call("GET", "/v1/admin/api-keys", k, "").want(200)
 	}
-	h.observe(func(c context.Context, s repository.Statement) (context.Context, func(error)) {
+	h.observe(func(c context.Context, s database.Statement) (context.Context, func(error)) {
 		if !strings.Contains(s.Query, "FROM dispatch_words") && !strings.Contains(s.Query, "FROM driver_words") && !strings.Contains(s.Query, "FROM devices dv") {
 			return c, func(error) {}
 		}
@@ -189,7 +189,7 @@ func TestListsWaitForTheirTurn(t *testing.T) {
 	w := newWorld(t)
 	id, d := w.dispatch(1), w.drivers(1)[0]
 	var at, atOnce atomic.Int64
-	w.observe(func(c context.Context, s repository.Statement) (context.Context, func(error)) {
+	w.observe(func(c context.Context, s database.Statement) (context.Context, func(error)) {
 		if s.Pool != "serve" || strings.Contains(s.Query, "hash = ?") { // who asks is looked up at once
 			return c, func(error) {}
 		}
@@ -212,7 +212,7 @@ func TestListsWaitForTheirTurn(t *testing.T) {
 func TestSignInsOfAKeyTakeTurns(t *testing.T) {
 	w := newWorld(t)
 	var at, atOnce atomic.Int64
-	w.observe(func(c context.Context, s repository.Statement) (context.Context, func(error)) {
+	w.observe(func(c context.Context, s database.Statement) (context.Context, func(error)) {
 		if s.Operation != "begin" {
 			return c, func(error) {}
 		}

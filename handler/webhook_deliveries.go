@@ -53,7 +53,7 @@ func (h *handler) testWebhook(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	d, err := h.stores.webhooks.TestWebhook(c.Request().Context(), id, webhookTestBody)
+	d, err := h.Stores.Deliveries.TestWebhook(c.Request().Context(), id, webhookTestBody)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (h *handler) listDeliveries(c echo.Context, _ string) error {
 	default:
 		return invalidField("status", "is not a state of a delivery")
 	}
-	items, next, err := h.stores.webhooks.WebhookDeliveries(c.Request().Context(), id, s, p)
+	items, next, err := h.Stores.Deliveries.WebhookDeliveries(c.Request().Context(), id, s, p)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (h *handler) resendDelivery(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	if err := h.stores.webhooks.ResendWebhook(c.Request().Context(), id, delivery); err != nil {
+	if err := h.Stores.Deliveries.ResendWebhook(c.Request().Context(), id, delivery); err != nil {
 		return err
 	}
 	h.OnDue()
@@ -119,7 +119,7 @@ func (h *handler) replayWebhook(c echo.Context, _ string) error {
 	if first := time.Unix(0, 0); since.Before(first) {
 		since = first // no event is older, and no identifier has an earlier time
 	}
-	if err := h.stores.webhooks.ReplayWebhook(c.Request().Context(), id, since); err != nil {
+	if err := h.Stores.Deliveries.ReplayWebhook(c.Request().Context(), id, since); err != nil {
 		return err
 	}
 	h.OnDue()

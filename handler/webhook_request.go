@@ -14,8 +14,8 @@ import (
 )
 
 type webhookRequest struct {
-	URL         string   `json:"url" validate:"required,max=2000,webhook_url"`
-	Events      []string `json:"events" validate:"required,min=1,max=13,unique,webhook_events,dive,webhook_event"`
+	URL         string   `json:"url"         validate:"required,max=2000,webhook_url"`
+	Events      []string `json:"events"      validate:"required,min=1,max=13,unique,webhook_events,dive,webhook_event"`
 	Description string   `json:"description" validate:"max=500"`
 }
 

@@ -12,14 +12,20 @@ import (
 	"firsttap/webhook"
 )
 
-// webhookStore reads endpoints and their deliveries, and sends deliveries again.
+// webhookStore reads and deletes endpoints.
 type webhookStore interface {
 	// Webhooks returns all endpoints, the newest first.
 	Webhooks(ctx context.Context) ([]webhook.Endpoint, error)
 	Webhook(ctx context.Context, id webhook.ID) (webhook.Endpoint, error)
 	DeleteWebhook(ctx context.Context, id webhook.ID) error
+}
+
+// deliveryStore reads deliveries, and has them sent again.
+type deliveryStore interface {
 	TestWebhook(ctx context.Context, id webhook.ID, body func(event dispatch.EventID, at time.Time) []byte) (webhook.Delivery, error)
-	WebhookDeliveries(ctx context.Context, id webhook.ID, status webhook.DeliveryStatus, page dispatch.Page) ([]webhook.Delivery, string, error)
+	WebhookDeliveries(
+		ctx context.Context, id webhook.ID, status webhook.DeliveryStatus, page dispatch.Page,
+	) ([]webhook.Delivery, string, error)
 	ResendWebhook(ctx context.Context, id webhook.ID, delivery webhook.DeliveryID) error
 	ReplayWebhook(ctx context.Context, id webhook.ID, since time.Time) error
 }
@@ -85,7 +91,7 @@ func (h *handler) listWebhooks(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	all, err := h.stores.webhooks.Webhooks(c.Request().Context())
+	all, err := h.Stores.Webhooks.Webhooks(c.Request().Context())
 	if err != nil {
 		return err
 	}
@@ -109,7 +115,7 @@ func (h *handler) getWebhook(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	e, err := h.stores.webhooks.Webhook(c.Request().Context(), id)
+	e, err := h.Stores.Webhooks.Webhook(c.Request().Context(), id)
 	if err != nil {
 		return err
 	}
@@ -145,7 +151,7 @@ func (h *handler) deleteWebhook(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	if err := h.stores.webhooks.DeleteWebhook(c.Request().Context(), id); err != nil {
+	if err := h.Stores.Webhooks.DeleteWebhook(c.Request().Context(), id); err != nil {
 		return err
 	}
 	return c.NoContent(204)

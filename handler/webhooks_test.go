@@ -252,14 +252,15 @@ func TestDeliveriesOfATest(t *testing.T) {
 	})
 }
 
-// TestWebhookBody: a delivery's body is the event as the admins' stream sends it, with the dispatch as an admin reads it, and as documented.
+// TestWebhookBody: a delivery's body is the event as the admins' stream sends it, with the dispatch as an admin reads it, and as
+// documented.
 func TestWebhookBody(t *testing.T) {
 	l := newLive(t, stream.Options{})
 	d := l.drivers(1)[0]
 	id := l.dispatch(1, `"min_working_height_m":40`, `"site_lat":37.5`, `"site_lng":127`, `"external_id":"order-1"`)
 	l.accept(id, d, `{"round":1}`).want(200)
 	shown := l.call("GET", "/v1/admin/dispatches/"+id, key, "").want(200)
-	stored, err := l.store.Dispatch(t.Context(), dispatch.ID(id))
+	stored, err := l.store.Dispatches.Dispatch(t.Context(), dispatch.ID(id))
 	noError(t, err)
 	admin := l.open("/v1/admin/stream", key, "")
 	for _, kind := range []dispatch.EventType{

@@ -163,8 +163,8 @@ func (l *Limiter) takeShared(ctx context.Context, name string, c *caller, now ti
 	return 0
 }
 
-// redisFailed marks Redis as down, unless ctx has ended. A Redis that answers with an error does not count requests either. A caller who hung
-// up is no failure.
+// redisFailed marks Redis as down, unless ctx has ended. A Redis that answers with an error does not count requests either. A caller who
+// hung up is no failure.
 func (l *Limiter) redisFailed(ctx context.Context, err error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return

@@ -58,40 +58,40 @@ try() {
   return 1
 }
 
-claim=repository/claim.go
+claim=repository/dispatches/claim.go
 conditions=TestEachConditionOfTheClaimHolds
-mutant "the UPDATE without the status" $claim "AND status = 'PENDING' " "" ./repository "$conditions"
-mutant "the UPDATE without the round" $claim "AND round = ?" "AND ? > 0" ./repository "$conditions"
-mutant "the UPDATE without opens_at" $claim '"(opens_at <= {now} OR opens_at <= updated_at + 3)"' '"1 = 1"' ./repository "$conditions"
-mutant "the UPDATE without expires_at" $claim 'AND expires_at > {now}' "" ./repository "$conditions"
-mutant "the UPDATE without the driver's version" $claim "WHERE id = ? AND version = ? {for_share}" "WHERE id = ? AND ? > 0 {for_share}" ./repository "$conditions"
-mutant "the UPDATE without the time of the last change" $claim "AND updated_at = ? " "AND ? > 0 " ./repository "$conditions"
+mutant "the UPDATE without the status" $claim "AND status = 'PENDING' " "" ./repository/dispatches "$conditions"
+mutant "the UPDATE without the round" $claim "AND round = ?" "AND ? > 0" ./repository/dispatches "$conditions"
+mutant "the UPDATE without opens_at" $claim '"(opens_at <= {now} OR opens_at <= updated_at + 3)"' '"1 = 1"' ./repository/dispatches "$conditions"
+mutant "the UPDATE without expires_at" $claim 'AND expires_at > {now}' "" ./repository/dispatches "$conditions"
+mutant "the UPDATE without the driver's version" $claim "WHERE id = ? AND version = ? {for_share}" "WHERE id = ? AND ? > 0 {for_share}" ./repository/dispatches "$conditions"
+mutant "the UPDATE without the time of the last change" $claim "AND updated_at = ? " "AND ? > 0 " ./repository/dispatches "$conditions"
 mutant "an announcement comes after a claim that was decided before it" dispatch/rules.go "	d.UpdatedAt = now
 	return []Event{d.event(EventOpened" "	return []Event{d.event(EventOpened" ./dispatch TestEveryActionFromEveryState
-mutant "the driver's other claims are ignored" $claim "snapshot.claims + 1" "snapshot.claims + 2" ./repository TestEachConditionOfTheAssignmentHolds
+mutant "the driver's other claims are ignored" $claim "snapshot.claims + 1" "snapshot.claims + 2" ./repository/dispatches TestEachConditionOfTheAssignmentHolds
 mutant "no re-read after a lost COMMIT" $claim "err = s.resolve(ctx, &d, events, err)" "_ = s.resolve" ./systemtest 'TestRepliesAreLost/.*/commit$'
-mutant "a late claim is committed after its refusal" $claim "NOT {read_only}\", event)" "NOT {read_only}\", dispatch.NewEventID(time.Now()))" ./repository TestTheCommitArrivesLate
-mutant "a change whose COMMIT got no reply is not looked up" repository/update.go "dispatch.ErrUnknown) || len(events) == 0" "dispatch.ErrUnknown) || true" ./repository TestUpdateWhoseCommitIsLost
-call=repository/claim_call.go
+mutant "a late claim is committed after its refusal" $claim "NOT {read_only}\", event)" "NOT {read_only}\", dispatch.NewEventID(time.Now()))" ./repository/dispatches TestTheCommitArrivesLate
+mutant "a change whose COMMIT got no reply is not looked up" repository/dispatches/dispatches.go "dispatch.ErrUnknown) && len(events) > 0" "dispatch.ErrUnknown) && false" ./repository/dispatches TestUpdateWhoseCommitIsLost
+call=repository/dispatches/claim_call.go
 mutant "a claim reads all claims" $call "WHERE dispatch_id = p_dispatch AND driver_id = p_driver AND outcome" "WHERE CONCAT(dispatch_id, '') = p_dispatch AND driver_id = p_driver AND outcome" ./systemtest TestStatementsReadFewRows
-mutant "the call without the status" $call "AND status = 'PENDING' AND round" "AND round" ./repository "$conditions"
-mutant "the call without the round" $call "AND round = p_round" "AND p_round > 0" ./repository "$conditions"
-mutant "the call without the version" $call "AND version = p_version" "AND p_version > 0" ./repository "$conditions"
-mutant "the call without the time of the last change" $call "AND updated_at = p_updated_at" "AND p_updated_at > 0" ./repository TestClaimOnOldKnowledge
-mutant "the call without the time of the driver's last change" $call "AND updated_at = p_driver_updated_at" "AND p_driver_updated_at > 0" ./repository TestClaimOnOldKnowledge
-mutant "a lost reply's claim that is not found is not committed" $claim "answer.ReadOnly || answer.AcceptedAt == 0" "false" ./repository TestTheClaimIsOnAnotherServer
-mutant "the call without opens_at" $call "AND opens_at <= v_now " "" ./repository "$conditions"
-mutant "the call without expires_at" $call "AND expires_at > v_now " "" ./repository "$conditions"
-mutant "the call without the driver's version" $call "AND version = p_driver_version" "" ./repository "$conditions"
-mutant "the call decides ahead of the time of the database" $call "p_decided_at <= v_now AND " "" ./repository TestClaimAtAWrongTime
-mutant "the call without the driver's other work" $call "v_busy AND NOT p_busy OR " "" ./repository TestClaimOnOldKnowledge
-mutant "the call without the driver's withdrawals" $call " OR v_withdrew AND NOT p_withdrew" "" ./repository TestClaimAfterAWithdrawal
-mutant "the call without the driver's number" $call "+ 1 FROM claims FORCE" "+ 1 + FLOOR(1000 * RAND()) FROM claims FORCE" ./repository TestOverlappingClaims
-mutant "the call on a read-only server" $call "AND NOT {read_only}" "" ./repository TestAServerBecomesReadOnlyBefore
-mutant "the call makes its event due for nobody" $call "v_now, v_clock + p_lease, p_owner);" "v_now, NULL, p_owner);" ./repository TestClaimWritesEverything
-mutant "a missing procedure is not created again" $call "if err = p.make(ctx); err != nil {" "if true {" ./repository TestTheProcedureIsMissing
+mutant "the call without the status" $call "AND status = 'PENDING' AND round" "AND round" ./repository/dispatches "$conditions"
+mutant "the call without the round" $call "AND round = p_round" "AND p_round > 0" ./repository/dispatches "$conditions"
+mutant "the call without the version" $call "AND version = p_version" "AND p_version > 0" ./repository/dispatches "$conditions"
+mutant "the call without the time of the last change" $call "AND updated_at = p_updated_at" "AND p_updated_at > 0" ./repository/dispatches TestClaimOnOldKnowledge
+mutant "the call without the time of the driver's last change" $call "AND updated_at = p_driver_updated_at" "AND p_driver_updated_at > 0" ./repository/dispatches TestClaimOnOldKnowledge
+mutant "a lost reply's claim that is not found is not committed" $claim "answer.ReadOnly || answer.AcceptedAt == 0" "false" ./repository/dispatches TestTheClaimIsOnAnotherServer
+mutant "the call without opens_at" $call "AND opens_at <= v_now " "" ./repository/dispatches "$conditions"
+mutant "the call without expires_at" $call "AND expires_at > v_now " "" ./repository/dispatches "$conditions"
+mutant "the call without the driver's version" $call "AND version = p_driver_version" "" ./repository/dispatches "$conditions"
+mutant "the call decides ahead of the time of the database" $call "p_decided_at <= v_now AND " "" ./repository/dispatches TestClaimAtAWrongTime
+mutant "the call without the driver's other work" $call "v_busy AND NOT p_busy OR " "" ./repository/dispatches TestClaimOnOldKnowledge
+mutant "the call without the driver's withdrawals" $call " OR v_withdrew AND NOT p_withdrew" "" ./repository/dispatches TestClaimAfterAWithdrawal
+mutant "the call without the driver's number" $call "+ 1 FROM claims FORCE" "+ 1 + FLOOR(1000 * RAND()) FROM claims FORCE" ./repository/dispatches TestOverlappingClaims
+mutant "the call on a read-only server" $call "AND NOT {read_only}" "" ./repository/database TestAServerBecomesReadOnlyBefore
+mutant "the call makes its event due for nobody" $call "v_now, v_clock + p_lease, p_owner);" "v_now, NULL, p_owner);" ./repository/dispatches TestClaimWritesEverything
+mutant "a missing procedure is not created again" $call "if err = p.make(ctx); err != nil {" "if true {" ./repository/dispatches TestTheProcedureIsMissing
 mutant "a round with a leading zero" handler/accept.go "p.rest[0] == '0'" "false" ./handler FuzzRounds
-mutant "a lost COMMIT is treated as a failed one" repository/tx.go '%w: commit: %w", dispatch.ErrUnknown' '%w: commit: %w", dispatch.ErrUnavailable' ./repository 'TestTheReplyOfACommitIsLost|TestUpdateWhoseCommitIsLost'
+mutant "a lost COMMIT is treated as a failed one" repository/database/tx.go '%w: commit: %w", dispatch.ErrUnknown' '%w: commit: %w", dispatch.ErrUnavailable' ./repository/dispatches 'TestTheReplyOfACommitIsLost|TestUpdateWhoseCommitIsLost'
 mutant "the claim ends with the client's connection" service/accept.go "context.WithTimeout(context.WithoutCancel(ctx), a.timeout)" "context.WithTimeout(ctx, a.timeout)" ./systemtest 'TestRepliesAreLost/.*/client'
 mutant "any client releases a lock" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then return' 'if true then return' ./lock TestOnlyTheOwner
 mutant "a marker replaces any client's lock" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then
@@ -108,7 +108,7 @@ mutant "a key without an expiry" lock/gate.go ', "PX", ttl.Milliseconds()).Text(
 mutant "the lock is kept after a failed claim" service/accept.go "err = lease.Release(ctx)" "err = nil" ./systemtest 'TestRepliesAreLost/.*/connections'
 mutant "refused drivers are not notified" service/accept.go "a.reannouncer.schedule(tap, 0, f.refused...)" "_ = a.reannouncer" ./service .
 mutant "drivers are not notified after an instance is killed" service/accept.go "a.reannouncer.schedule(tap, followUpRetry)" "_ = a.reannouncer" ./systemtest TestInstanceIsKilled
-mutant "a change makes its event due for nobody" repository/outbox.go "NextAt: &next, " "NextAt: map[bool]*int64{}[next > 0], " ./repository TestClaimWritesEverythingTogether
+mutant "a change makes its event due for nobody" repository/journal/events.go "NextAt: &next, " "NextAt: map[bool]*int64{}[next > 0], " ./repository/dispatches TestClaimWritesEverythingTogether
 mutant "a withdrawn claim can be replayed" dispatch/rules.go "round == 0 && c.Withdrew" "false" ./systemtest 'TestTwoInstances/.*/Rounds'
 mutant "losers ask Redis although the process knows the winner" service/inflight.go "if !ok || old.round <= h.round {" "if false {" ./service .
 mutant "a token with any algorithm is accepted" service/tokens.go "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose \"none\"" "" ./handler TestForgedTokens
@@ -116,57 +116,57 @@ mutant "a token without an expiry is accepted" service/tokens.go "jwt.WithExpira
 mutant "unknown fields are accepted" handler/request.go "json.RejectUnknownMembers(true)" "json.RejectUnknownMembers(false)" ./handler TestBadBodies
 mutant "a revoked token is accepted" service/tokens.go "t.revocations.isRevoked(v.driver, v.generation)" "false" ./service TestGenerations
 mutant "a suspended driver starts a job" dispatch/rules.go " && v.Suspended(now)" " && false" ./dispatch TestEveryAction
-mutant "withdrawals without a limit" dispatch/withdrawal.go "if wait > 0 {" "if false {" ./repository TestWithdraw
+mutant "withdrawals without a limit" dispatch/withdrawal.go "if wait > 0 {" "if false {" ./repository/dispatches TestWithdraw
 mutant "a driver who can't win blocks other drivers" service/accept.go "a.inflight.sideline(tap.Driver) {" "false {" ./service TestHopelessTaps
 mutant "a lost claim is not counted" service/verify.go "v.lost.Add(1)" "" ./service 'TestLostClaim$'
-mutant "a winner's device is not looked for" repository/recipients.go "AND (SELECT 1 FROM devices WHERE driver_id = e.driver_id AND quarantined_at IS NULL LIMIT 1) IS NULL" "" ./repository TestWithoutRecipients
-mutant "a deadlock's victim gives up its results" repository/tx.go "lost := retryable(err)" "lost := false" ./repository TestWritesOfARelayAndADeadlock
-mutant "devices that were offered it are not looked for" repository/recipients.go "AND (SELECT 1 FROM notifications WHERE dispatch_id = e.dispatch_id LIMIT 1) IS NULL" "" ./repository TestWithoutRecipients
-mutant "a topic is not looked for" repository/recipients.go "AND (SELECT 1 FROM topics WHERE name = CONCAT('dispatch-', e.dispatch_id) AND NOT ended LIMIT 1) IS NULL" "" ./repository TestWithoutRecipients
-mutant "any owner's event has no recipients" repository/recipients.go "AND e.next_at IS NOT NULL AND e.claim = ?" "AND e.next_at IS NOT NULL AND ? <> ''" ./repository TestWithoutRecipients
-mutant "any owner's event is completed" repository/recipients.go "WHERE id IN ? AND next_at IS NOT NULL AND claim = ?" "WHERE id IN ? AND next_at IS NOT NULL AND ? <> ''" ./repository TestCompleteEvents
+mutant "a winner's device is not looked for" repository/pushes/recipients.go "AND (SELECT 1 FROM devices WHERE driver_id = e.driver_id AND quarantined_at IS NULL LIMIT 1) IS NULL" "" ./repository/pushes TestWithoutRecipients
+mutant "a deadlock's victim gives up its results" repository/database/tx.go "lost := Retryable(err)" "lost := false" ./repository/pushes TestWritesOfARelayAndADeadlock
+mutant "devices that were offered it are not looked for" repository/pushes/recipients.go "AND (SELECT 1 FROM notifications WHERE dispatch_id = e.dispatch_id LIMIT 1) IS NULL" "" ./repository/pushes TestWithoutRecipients
+mutant "a topic is not looked for" repository/pushes/recipients.go "AND (SELECT 1 FROM topics WHERE name = CONCAT('dispatch-', e.dispatch_id) AND NOT ended LIMIT 1) IS NULL" "" ./repository/pushes TestWithoutRecipients
+mutant "any owner's event has no recipients" repository/pushes/recipients.go "AND e.next_at IS NOT NULL AND e.claim = ?" "AND e.next_at IS NOT NULL AND ? <> ''" ./repository/pushes TestWithoutRecipients
+mutant "any owner's event is completed" repository/pushes/recipients.go "WHERE id IN ? AND next_at IS NOT NULL AND claim = ?" "WHERE id IN ? AND next_at IS NOT NULL AND ? <> ''" ./repository/pushes TestCompleteEvents
 mutant "a waiting event with recipients is completed" notify/committed.go "return slices.Contains(none, event)" "return len(none) > 0" ./notify TestWaitingEvents
 mutant "offers of old terms are sent" notify/relay.go "x.Event.Type != dispatch.EventCreated && x.Event.Type != dispatch.EventOpened" "!x.Event.Type.IsOffer() && x.Event.Type != dispatch.EventCreated" ./notify TestChangedTerms
 mutant "calls for topics go on while they are refused" notify/topics.go "r.pause(ctx, time.Until(r.topicsNotBefore))" "" ./notify TestTopicCallsAreRefused
-mutant "a topic's message overtakes an offer" repository/topics.go " || r.delay > 0" "" ./repository TestSubscribersArePushedByTopic
-mutant "a topic that nobody ended stays" repository/topics.go "NOT IN ?\", true" "NOT IN ? AND 1 = 0\", true" ./repository TestTopicThatNobodyEnded
+mutant "a topic's message overtakes an offer" repository/pushes/recipients.go " || r.delay > 0" "" ./repository/topics TestSubscribersArePushedByTopic
+mutant "a topic that nobody ended stays" repository/topics/topics.go "NOT IN ?\", true" "NOT IN ? AND 1 = 0\", true" ./repository/topics TestTopicThatNobodyEnded
 mutant "a relay that stops forgets its completions" notify/committed.go "r.complete(lasting, batch)" "r.complete(ctx, batch)" ./notify TestRelayEndsWithCompletions
-mutant "taps that come again are counted again" repository/taps.go "CASE WHEN last_at = {new last_at} THEN 0 ELSE {new count} END" "{new count}" ./repository TestEqualTapsAreOneRow/sqlite
-mutant "the first of equal taps is forgotten" repository/taps.go "at = CASE WHEN at < {new at} THEN at ELSE {new at} END" "at = {new at}" ./repository TestEqualTapsAreOneRow/sqlite
-mutant "drivers of another round are ahead" repository/taps_read.go "round = ? AND at < ?" "round <> ? AND at < ?" ./repository TestStandings
-mutant "a page of taps is not in order" repository/taps_read.go "p.taps = slices.Insert(p.taps, i, *t)" "p.taps = append(p.taps, *t)" ./repository TestPagesOfTaps
-mutant "a round that has not begun is booked" repository/taps.go "|| round > current[t.Dispatch]" "" ./repository TestTheRoundOfATap
-mutant "taps are kept for ever" repository/retention.go '"dispatch_id < ? AND last_at < ?"' '"dispatch_id < ? AND last_at < ? AND 1 = 0"' ./repository TestRetentionOfTables
-mutant "late taps go with their old dispatch" repository/retention.go '"dispatch_id < ? AND last_at < ?"' '"dispatch_id < ? AND at < ? + last_at"' ./repository TestNewsOfAnOldDispatchIsKept
-mutant "a driver with a job is erased" repository/erase.go "if busy > 0 {" "if busy < 0 {" ./repository 'TestEraseOfABusyDriver|TestEraseAndClaimAtOnce'
-mutant "a claim does not see an erasure" repository/erase.go "Version: row.Version + 1," "Version: row.Version," ./repository TestEraseBetweenDecisionAndClaim
-mutant "an erased driver stays in the index" repository/erase.go "if err := s.indexRegions(tx, row); err != nil {" "if err := error(nil); err != nil {" ./repository 'TestErasedDriverIsInNoTable|TestIndexOfDriversIsTrue'
-index=repository/word_index.go
-mutant "a new dispatch counts as indexed without its words" repository/create.go "wordEntries(row.ID, row.words())" "nil" ./repository TestWordsFollowTheDispatch
-mutant "a change leaves the old words" $index "s.removeWords(tx, x, id, without(was, is))" "s.removeWords(tx, x, id, nil)" ./repository TestWordsFollowTheDispatch
-mutant "a change adds no words" $index "s.addWords(tx, x, wordEntries(id, without(is, was)))" "s.addWords(tx, x, nil)" ./repository TestIndexOfDispatchesIsTrue
-mutant "a search checks one term" repository/dispatch_search.go "haveAll(terms, " "haveAll(terms[:1], " ./repository TestSearch
-mutant "a search reads more candidates than it may" repository/word_index.go "fewest <= searchReads" "fewest <= 10*searchReads" ./repository TestPlansOfASearch
-mutant "a search reads to the end" repository/search.go "n < searchReads" "true" ./repository "TestSearchForCommonWords|TestSearchForCommonNames"
-mutant "a search reads one stretch" repository/search.go "rest == \"\" {" "true {" ./repository TestSearchForCommonWords
-mutant "a search gives up where its page is short" repository/search.go "return rows, rest, nil
+mutant "taps that come again are counted again" repository/offers/taps.go "CASE WHEN last_at = {new last_at} THEN 0 ELSE {new count} END" "{new count}" ./repository/offers TestEqualTapsAreOneRow/sqlite
+mutant "the first of equal taps is forgotten" repository/offers/taps.go "at = CASE WHEN at < {new at} THEN at ELSE {new at} END" "at = {new at}" ./repository/offers TestEqualTapsAreOneRow/sqlite
+mutant "drivers of another round are ahead" repository/offers/taps_read.go "round = ? AND at < ?" "round <> ? AND at < ?" ./repository/offers TestStandings
+mutant "a page of taps is not in order" repository/offers/taps_read.go "p.taps = slices.Insert(p.taps, i, *t)" "p.taps = append(p.taps, *t)" ./repository/offers TestPagesOfTaps
+mutant "a round that has not begun is booked" repository/offers/taps.go "|| round > current[t.Dispatch]" "" ./repository/offers TestTheRoundOfATap
+mutant "taps are kept for ever" repository/retention/retention.go '"dispatch_id < ? AND last_at < ?"' '"dispatch_id < ? AND last_at < ? AND 1 = 0"' ./repository/retention TestRetentionOfTables
+mutant "late taps go with their old dispatch" repository/retention/retention.go '"dispatch_id < ? AND last_at < ?"' '"dispatch_id < ? AND at < ? + last_at"' ./repository/retention TestNewsOfAnOldDispatchIsKept
+mutant "a driver with a job is erased" repository/drivers/erase.go "if busy > 0 {" "if busy < 0 {" ./repository/drivers 'TestEraseOfABusyDriver|TestEraseAndClaimAtOnce'
+mutant "a claim does not see an erasure" repository/drivers/erase.go "Version: row.Version + 1," "Version: row.Version," ./repository/drivers TestEraseBetweenDecisionAndClaim
+mutant "an erased driver stays in the index" repository/drivers/erase.go "if err := indexRegions(tx, row); err != nil {" "if err := error(nil); err != nil {" ./repository/drivers 'TestErasedDriverIsInNoTable|TestIndexOfDriversIsTrue'
+index=repository/search/index.go scan=repository/search/scan.go
+mutant "a new dispatch counts as indexed without its words" repository/dispatches/create.go "search.Entries(row.ID, row.Words())" "search.Entries(row.ID, nil)" ./repository/dispatches TestWordsFollowTheDispatch
+mutant "a change leaves the old words" $index "x.Remove(tx, id, without(was, is))" "x.Remove(tx, id, nil)" ./repository/dispatches TestWordsFollowTheDispatch
+mutant "a change adds no words" $index "x.Add(tx, Entries(id, without(is, was)))" "x.Add(tx, nil)" ./repository/dispatches TestIndexOfDispatchesIsTrue
+mutant "a search checks one term" repository/dispatches/dispatch_search.go "HaveAll(terms, " "HaveAll(terms[:1], " ./repository/dispatches TestSearch
+mutant "a search reads more candidates than it may" $index "fewest <= MaxReads" "fewest <= 10*MaxReads" ./repository/dispatches TestPlansOfASearch
+mutant "a search reads to the end" $scan "n < MaxReads" "true" ./repository/dispatches TestSearchForCommonWords
+mutant "a search reads one stretch" $scan "rest == \"\" {" "true {" ./repository/dispatches TestSearchForCommonWords
+mutant "a search gives up where its page is short" $scan "return rows, rest, nil
 }" "return rows, \"\", nil
-}" ./repository TestSearchForCommonWords
-mutant "a driver's signals ignore how long taps are kept" repository/reactions.go "kept > 0 && now.Add(-kept).After(since)" "kept < 0" ./repository TestTapsOfThirtyDays
-mutant "a driver's signals look back as long as taps are kept" repository/reactions.go "kept > 0 && now.Add(-kept).After(since)" "kept > 0" ./repository TestTapsOfThirtyDays
-mutant "a search ignores the cursor" repository/word_index.go 'query, args = query+" WHERE id < ?", append(args, last)' '_ = last' ./repository TestSearch
-mutant "an erased driver comes back into the index" repository/driver_index.go "if row.ErasedAt != nil {" "if false {" ./repository TestIndexOfDriversIsTrue
-words=repository/driver_words.go
-mutant "a changed driver keeps their words" repository/drivers.go "return s.indexWords(tx, &row)" "return nil" ./repository TestIndexOfDriversIsTrue
-mutant "an erased driver keeps their words" repository/erase.go "s.indexWords(tx, row)" "error(nil)" ./repository TestIndexOfDriversIsTrue
-mutant "a phone is not found by its end" $words "shortened(number), phoneWord(row.Phone)" "shortened(number)" ./repository TestListDrivers
-mutant "a phone is not found as dialed at home" $words "number = end" "_ = end" ./repository TestListDrivers
-mutant "a Korean name is not found by a part" $words "wordsOf(all, normalized(row.Name), acrossSpace)" "wordsOf(all, normalized(row.Name), runsOnly)" ./repository TestListDrivers
-mutant "a search reads the suspended again and again" repository/drivers_search.go "case q.Suspended == nil || !*q.Suspended || q.Erased:" "case true:" ./repository TestSearchForCommonNames
-mutant "a search of drivers finds what only one term has" repository/drivers_search.go "haveAll(terms, " "haveAll(terms[:1], " ./repository TestSearchForCommonNames
-mutant "an erased driver registers a device" repository/devices.go "WHERE id = ? AND erased_at IS NULL" "WHERE id = ?" ./repository TestErasedDriverTakesNoPart
-mutant "a demoted server decides a claim" repository/claim_snapshot.go "if readOnly {" "if false {" ./repository TestReadOnlyServerAnswersNothing
-mutant "a demoted server answers reads" repository/primary/connector.go "unchecked(ctx) || time.Since(c.checkedAt) < c.connector.recheckAfter" "true" ./repository TestReadOnlyServerAnswersNothing
+}" ./repository/dispatches TestSearchForCommonWords
+mutant "a driver's signals ignore how long taps are kept" repository/board/reactions.go "kept > 0 && now.Add(-kept).After(since)" "kept < 0" ./repository/offers TestTapsOfThirtyDays
+mutant "a driver's signals look back as long as taps are kept" repository/board/reactions.go "kept > 0 && now.Add(-kept).After(since)" "kept > 0" ./repository/offers TestTapsOfThirtyDays
+mutant "a search ignores the cursor" $index 'query, args = query+" WHERE id < ?", append(args, last)' '_ = last' ./repository/dispatches TestSearch
+mutant "an erased driver comes back into the index" repository/drivers/driver_index.go "if row.ErasedAt != nil {" "if false {" ./repository/drivers TestIndexOfDriversIsTrue
+words=repository/drivers/driver_words.go
+mutant "a changed driver keeps their words" repository/drivers/drivers.go "return indexWords(tx, &row)" "return nil" ./repository/drivers TestIndexOfDriversIsTrue
+mutant "an erased driver keeps their words" repository/drivers/erase.go "indexWords(tx, row)" "error(nil)" ./repository/drivers TestIndexOfDriversIsTrue
+mutant "a phone is not found by its end" $words "search.Shortened(number), phoneWord(row.Phone)" "search.Shortened(number)" ./repository/drivers TestListDrivers
+mutant "a phone is not found as dialed at home" $words "number = end" "_ = end" ./repository/drivers TestListDrivers
+mutant "a Korean name is not found by a part" $words "search.WordsOf(all, search.Normalized(row.Name), search.AcrossSpace)" "search.WordsOf(all, search.Normalized(row.Name), search.RunsOnly)" ./repository/drivers TestListDrivers
+mutant "a search reads the suspended again and again" repository/drivers/drivers_search.go "case q.Suspended == nil || !*q.Suspended || q.Erased:" "case true:" ./repository/drivers TestSearchForCommonNames
+mutant "a search of drivers finds what only one term has" repository/drivers/drivers_search.go "HaveAll(terms, " "HaveAll(terms[:1], " ./repository/drivers TestSearchForCommonNames
+mutant "an erased driver registers a device" repository/devices/devices.go "WHERE id = ? AND erased_at IS NULL" "WHERE id = ?" ./repository/drivers TestErasedDriverTakesNoPart
+mutant "a demoted server decides a claim" repository/dispatches/claim_snapshot.go "if readOnly {" "if false {" ./repository/database TestReadOnlyServerAnswersNothing
+mutant "a demoted server answers reads" repository/primary/connector.go "unchecked(ctx) || time.Since(c.checkedAt) < c.connector.recheckAfter" "true" ./repository/database TestReadOnlyServerAnswersNothing
 mutant "a server that did not answer keeps its connections" repository/primary/connector.go "s.suspectedAt.CompareAndSwap(last, &now)" "false" ./repository/primary TestSuspicion
 mutant "a server that commits nothing keeps its connections" repository/primary/connector.go "if silent ||" "if silent && false ||" ./repository/primary TestUnansweredStatement
 mutant "a connection after a suspicion is used for minutes" repository/primary/connector.go "age = doubtedAge/2" "age += doubtedAge/2" ./repository/primary TestDoubtedConnection
@@ -220,30 +220,30 @@ mutant "the leader resigns after the run" lock/leader.go "l.keptUntil = time.Now
 mutant "a stale writer is accepted" lock/fences.go "case largest > fence:" "case largest > fence && false:" ./lock TestFencesRefuse
 mutant "any client renews or releases a lock in the table" lock/table.go "WHERE name = ? AND locked_by = ? AND lock_until > UTC_TIMESTAMP(6)" "WHERE name = ? AND ? <> '' AND lock_until > UTC_TIMESTAMP(6)" ./lock TestTableOfMariaDBConforms/OnlyTheOwner
 mutant "the operator's release leaves the fence" app/lock_command.go "l.fences.Raise(ctx, name, h.Fence+1)" "l.fences.Raise(ctx, name, 1)" ./app TestReleaseFences
-mutant "the operator's release leaves the run" app/lock_command.go "store.InterruptRuns(ctx, jobs)" "store.InterruptRuns(ctx, nil)" ./systemtest TestReleasedHolderConcludesNothing
+mutant "the operator's release leaves the run" app/lock_command.go "store.Runs.InterruptRuns(ctx, jobs)" "store.Runs.InterruptRuns(ctx, nil)" ./systemtest TestReleasedHolderConcludesNothing
 
-outbox=repository/outbox.go
-mutant "any instance settles a push" $outbox "WHERE id IN ? AND claim = ? AND state = 0" "WHERE id IN ? AND ? <> '' AND state = 0" ./repository TestOnlyTheOwnerRecordsResults
-mutant "a push's lease ends at once" repository/leases.go "SET claim = ?, due_at = {now} + ?" "SET claim = ?, due_at = {now} + 0 * ?" ./repository TestExpiredLeaseIsTakenOver
-mutant "any instance expands an event" repository/expand.go "WHERE e.id = ? AND e.next_at IS NOT NULL AND e.claim = ?" "WHERE e.id = ? AND e.next_at IS NOT NULL AND ? <> ''" ./repository TestOnlyItsOwnerExpandsAnEvent
-mutant "a small event waits for all of a large one" repository/leases.go "return min(due, *first+dueGap.Microseconds())" "return due" ./repository TestASmallEventPassesALargeOne
-mutant "a large audience is due at once" repository/expand.go "int64(i/dueBatch)*dueGap" "0*int64(i/dueBatch)*dueGap" ./repository TestASmallEventPassesALargeOne
-mutant "each part of a large audience is due with the first" repository/audience.go "e.due[p] = max(e.due[p], e.walk.DueAt)" "_ = p" ./repository TestAWalkThroughALargeAudience
-mutant "a lower priority has no share" repository/leases.go "share := (limit + rand.IntN(10)) / 10" "share := 0 * rand.IntN(10)" ./repository TestEachPriorityHasItsShare
-mutant "pushes that could not be read stay leased" repository/leases.go "pushes, now, err = o.pushes(tx, ids, until)" "pushes, now, _ = o.pushes(tx, ids, until)" ./repository TestLeasedPushesThatCouldNotBeRead
-mutant "a released push goes to the end" repository/outbox.go 'next = "created_at + ?"' 'next = now + " + ?"' ./repository TestReleasedPushIsDueAtOnce
-mutant "a backlog is older than its pushes" repository/outbox.go "made.After(since)" "made.Before(since)" ./repository TestBacklogIsNoOlderThanItsPushes
+outbox=repository/pushes/outbox.go
+mutant "any instance settles a push" $outbox "WHERE id IN ? AND claim = ? AND state = 0" "WHERE id IN ? AND ? <> '' AND state = 0" ./repository/pushes TestOnlyTheOwnerRecordsResults
+mutant "a push's lease ends at once" repository/pushes/leases.go "SET claim = ?, due_at = {now} + ?" "SET claim = ?, due_at = {now} + 0 * ?" ./repository/pushes TestExpiredLeaseIsTakenOver
+mutant "any instance expands an event" repository/pushes/expand.go "WHERE e.id = ? AND e.next_at IS NOT NULL AND e.claim = ?" "WHERE e.id = ? AND e.next_at IS NOT NULL AND ? <> ''" ./repository/pushes TestOnlyItsOwnerExpandsAnEvent
+mutant "a small event waits for all of a large one" repository/pushes/leases.go "return min(due, *first+dueGap.Microseconds())" "return due" ./repository/pushes TestASmallEventPassesALargeOne
+mutant "a large audience is due at once" repository/pushes/expand.go "int64(i/dueBatch)*dueGap" "0*int64(i/dueBatch)*dueGap" ./repository/pushes TestASmallEventPassesALargeOne
+mutant "each part of a large audience is due with the first" repository/pushes/audience.go "e.due[p] = max(e.due[p], e.walk.DueAt)" "_ = p" ./repository/pushes TestAWalkThroughALargeAudience
+mutant "a lower priority has no share" repository/pushes/leases.go "share := (limit + rand.IntN(10)) / 10" "share := 0 * rand.IntN(10)" ./repository/pushes TestEachPriorityHasItsShare
+mutant "pushes that could not be read stay leased" repository/pushes/leases.go "pushes, now, err = o.pushes(tx, ids, until)" "pushes, now, _ = o.pushes(tx, ids, until)" ./repository/pushes TestLeasedPushesThatCouldNotBeRead
+mutant "a released push goes to the end" repository/pushes/outbox.go 'next = "created_at + ?"' 'next = "{now} + ?"' ./repository/pushes TestReleasedPushIsDueAtOnce
+mutant "a backlog is older than its pushes" repository/pushes/outbox.go "made.After(since)" "made.Before(since)" ./repository/pushes TestBacklogIsNoOlderThanItsPushes
 mutant "a backlog is sent before what was just committed" notify/ready.go "r.last = (r.last + 1) % queueCount" "r.last = fromBacklog - r.last%1" ./notify TestCommittedPushesPassABacklog
 mutant "an offer is pushed although it is taken" $outbox "case p.Dispatch.Superseded(p.Type, p.Silent, p.Driver, p.Round):" "case false:" ./notify 'TestSuperseded/sqlite'
 mutant "unsent pushes are kept at shutdown" notify/relay.go "r.releaseAll(anyPush, 0)" "_ = anyPush" ./notify 'TestRelayEnds/sqlite'
 mutant "an expansion leaves its pushes to another query" notify/relay.go "Expand(ctx, event, places)" "Expand(ctx, event, 0*places)" ./notify 'TestBudgetOfADispatch/sqlite'
 mutant "each completed event is a statement" notify/committed.go "for range len(r.completed) {" "for range 0 {" ./notify 'TestEventsWithoutDeliveries/sqlite'
-mutant "an audience is written in one piece" repository/audience.go "if err != nil || p.drivers <= part {" "if err != nil || true {" ./notify TestASmallAudienceIsWrittenBetweenLargeOnes
-mutant "a walk forgets a page that had nobody to tell" repository/expand.go "OR EXISTS (SELECT 1 FROM expansions x WHERE x.event_id = e.id)" "" ./repository TestAWalkPassesPagesWithoutRecipients/sqlite
-mutant "a replay does not wait for its endpoint" repository/webhooks_replay.go "pending < maxReplayAhead &&" "" ./repository TestReplayWaits/sqlite
-mutant "an answer of the old URL pauses the new one" repository/webhooks_complete.go "r.Lease.Delivery.Endpoint, r.Lease.URL}" "r.Lease.Delivery.Endpoint, \"https://new.example\"}" ./repository TestEndpointThatIsGoneIsPaused/sqlite
-mutant "a walk begins with the same driver each time" repository/audience.go "	w.Position = w.Start" "	w.Start, w.Position = \"\", \"\"" ./repository TestTheFirstPartIsAnotherEachTime
-mutant "a part tells those of an earlier one again" repository/audience.go "if !told {" "if true {" ./repository TestTheReplyOfAnOfferToFewIsLost
+mutant "an audience is written in one piece" repository/pushes/audience.go "if err != nil || p.drivers <= part {" "if err != nil || true {" ./notify TestASmallAudienceIsWrittenBetweenLargeOnes
+mutant "a walk forgets a page that had nobody to tell" repository/pushes/expand.go "OR EXISTS (SELECT 1 FROM expansions x WHERE x.event_id = e.id)" "" ./repository/pushes TestAWalkPassesPagesWithoutRecipients/sqlite
+mutant "a replay does not wait for its endpoint" repository/webhooks/webhooks_replay.go "pending < maxReplayAhead &&" "" ./repository/webhooks TestReplayWaits/sqlite
+mutant "an answer of the old URL pauses the new one" repository/webhooks/webhooks_complete.go "r.Lease.Delivery.Endpoint, r.Lease.URL}" "r.Lease.Delivery.Endpoint, \"https://new.example\"}" ./repository/webhooks TestEndpointThatIsGoneIsPaused/sqlite
+mutant "a walk begins with the same driver each time" repository/pushes/audience.go "	w.Position = w.Start" "	w.Start, w.Position = \"\", \"\"" ./repository/pushes TestTheFirstPartIsAnotherEachTime
+mutant "a part tells those of an earlier one again" repository/pushes/audience.go "if !told {" "if true {" ./repository/pushes TestTheReplyOfAnOfferToFewIsLost
 mutant "a storm of 503 pauses nothing" notify/throttle.go "case t.failures >= failuresToPause:" "case t.failures >= 1000:" ./notify 'TestThrottleBacksOff'
 mutant "a full quota consumes attempts" notify/send.go "case Quota:
 		s.RetryAfter" "case Quota:
@@ -260,25 +260,25 @@ mutant "a lost reply ends the push" notify/send.go "case Unavailable, Unsure:
 		s.Status = outbox.Dead
 		s.Attempts++" ./notify TestReplyIsLost
 mutant "a notification without a tag" notify/fcm/message.go "&messaging.AndroidNotification{Tag: e.tag, " "&messaging.AndroidNotification{" ./notify/... 'TestReplyIsLost|TestWireForm'
-due=repository/due.go
-mutant "an offer expires before its window ends" dispatch/rules.go "written != Pending || d.Status != Expired" "written != Pending" ./repository 'TestChangedBeforeItExpires/mariadb/extended'
-mutant "an offer expires again at each check" dispatch/rules.go "written != Pending || d.Status != Expired" "d.Status != Expired" ./repository 'TestDueOnce/ExpireOffers/mariadb'
-mutant "each instance sends a reminder" $due "err != nil || given > 0" "err != nil" ./repository 'TestDueOnce/Remind/mariadb'
-mutant "each check sends a reminder" $due "WHERE dispatch_id = d.id AND round = d.round AND type = ?) = 0" "WHERE dispatch_id = d.id AND round = d.round AND type = ?) >= 0" ./repository 'TestDueInBatches/Remind/mariadb'
-mutant "unfinished work is closed" dispatch/rules.go 'if !d.WorkEndsAt.Before(now.Add(-after)) {' 'if false {' ./repository 'TestChangedBeforeItIsClosed/mariadb'
-mutant "closing overdue work sends a push" dispatch/delivery.go "case e.Actor == System && e.ReasonCode == ReasonOverdue:" "case false:" ./repository 'TestOverdueIsNotPushed/sqlite'
+due=repository/due/due.go
+mutant "an offer expires before its window ends" dispatch/rules.go "written != Pending || d.Status != Expired" "written != Pending" ./repository/due 'TestChangedBeforeItExpires/mariadb/extended'
+mutant "an offer expires again at each check" dispatch/rules.go "written != Pending || d.Status != Expired" "d.Status != Expired" ./repository/due 'TestDueOnce/ExpireOffers/mariadb'
+mutant "each instance sends a reminder" $due "err != nil || given > 0" "err != nil" ./repository/due 'TestDueOnce/Remind/mariadb'
+mutant "each check sends a reminder" $due "WHERE dispatch_id = d.id AND round = d.round AND type = ?) = 0" "WHERE dispatch_id = d.id AND round = d.round AND type = ?) >= 0" ./repository/due 'TestDueInBatches/Remind/mariadb'
+mutant "unfinished work is closed" dispatch/rules.go 'if !d.WorkEndsAt.Before(now.Add(-after)) {' 'if false {' ./repository/due 'TestChangedBeforeItIsClosed/mariadb'
+mutant "closing overdue work sends a push" dispatch/delivery.go "case e.Actor == System && e.ReasonCode == ReasonOverdue:" "case false:" ./repository/due 'TestOverdueIsNotPushed/sqlite'
 mutant "what a killed migrator has done is an error" migrations/server.go "case isError(err, doneBefore):" "case false:" ./migrations TestDoneBefore
 mutant "a version that is half taken back counts as applied" migrations/server.go "UPDATE goose_db_version SET is_applied = FALSE WHERE version_id = %d AND is_applied" "DO 0 -- %d" ./migrations TestCutAtEveryStatement
 mutant "a migration fills the first rows only" migrations/server.go "err != nil || changed == 0 {" "err != nil || changed >= 0 {" ./migrations TestNextVersion
 mutant "a session outlives the TTL of its name" lock/session_grant.go "SET SESSION wait_timeout = %d" "SET SESSION wait_timeout = 9%d" ./lock TestCutOffSession
-mutant "the row that bars a claim is an event of its dispatch" repository/claim.go "SELECT ?, '', '', 0," "SELECT ?, 'dsp_x', '', 0," ./repository TestTheCommitNeverArrives
-mutant "an unfinished run is pruned" repository/retention.go "slot < ? AND status NOT IN ?" "slot < ? AND 'x' NOT IN ?" ./repository 'TestRetentionOfTables/sqlite'
-jobs=repository/runs.go
-mutant "a run begins beside a live run" cronjob/cronjob.go "r.Status == Running && now.Before(*r.LeasedUntil)" "false && now.Before(*r.LeasedUntil)" ./repository 'TestOneRunOfAJobAtATime/mariadb|TestBeginRun/mariadb'
+mutant "the row that bars a claim is an event of its dispatch" repository/dispatches/claim.go "SELECT ?, '', '', 0," "SELECT ?, 'dsp_x', '', 0," ./repository/dispatches TestTheCommitNeverArrives
+mutant "an unfinished run is pruned" repository/retention/retention.go "slot < ? AND status NOT IN ?" "slot < ? AND 'x' NOT IN ?" ./repository/retention 'TestRetentionOfTables/sqlite'
+jobs=repository/runs/runs.go
+mutant "a run begins beside a live run" cronjob/cronjob.go "r.Status == Running && now.Before(*r.LeasedUntil)" "false && now.Before(*r.LeasedUntil)" ./repository/runs 'TestOneRunOfAJobAtATime/mariadb|TestBeginRun/mariadb'
 mutant "a run that kills instances is taken over for ever" cronjob/cronjob.go "r.Attempt >= MaxAttempts" "r.Attempt >= 1000" ./schedule TestARunThatKillsIsGivenUp
-mutant "a slot begins again" $jobs 'job["slot"] = micros(next.Slot)' '_ = job' ./repository 'TestASlotIsBegunOnce/mariadb|TestBeginRun/mariadb'
-mutant "an overtaken instance ends the run" $jobs "WHERE job = ? AND slot = ? AND owner = ? AND status IN ?" "WHERE job = ? AND slot = ? AND ? <> '' AND status IN ?" ./repository 'TestFormerOwnerChangesNothing/mariadb'
-mutant "a conclusion is written twice" $jobs "s.endRun(tx, run, end, cronjob.Running); err" "s.endRun(tx, run, end, cronjob.Running, cronjob.Succeeded); err" ./repository 'TestConcludeRun/mariadb|TestConcludeWhoseCommitIsLost/mariadb'
+mutant "a slot begins again" $jobs 'job["slot"] = database.Micros(next.Slot)' '_ = job' ./repository/runs 'TestASlotIsBegunOnce/mariadb|TestBeginRun/mariadb'
+mutant "an overtaken instance ends the run" $jobs "WHERE job = ? AND slot = ? AND owner = ? AND status IN ?" "WHERE job = ? AND slot = ? AND ? <> '' AND status IN ?" ./repository/runs 'TestFormerOwnerChangesNothing/mariadb'
+mutant "a conclusion is written twice" $jobs "s.endRun(tx, run, end, cronjob.Running); err" "s.endRun(tx, run, end, cronjob.Running, cronjob.Succeeded); err" ./repository/runs 'TestConcludeRun/mariadb|TestConcludeWhoseCommitIsLost/mariadb'
 mutant "a stopped instance keeps its run" schedule/ledger.go "return asLock(a.ledger.InterruptRun(ctx, a.job, a.owner))" "return nil" ./schedule TestAnInstanceThatStopsGivesItsRunBack
 mutant "a run cut at its limit is taken over instead of FAILED" schedule/run.go "return errors.Is(cause, lock.ErrMaxHold) ||" "return" ./schedule TestAWorkThatHangsIsCut
 mutant "a job that does not run is not reported" schedule/job.go 'j.blocked("unavailable", lockAway, err)' "_ = err" ./schedule TestRedisIsGone
@@ -297,9 +297,9 @@ mutant "bodies of strangers are held without a bound" handler/bodies.go "body.al
 mutant "work of an earlier round starts" service/driver_service.go "return round != 0 && round != d.Round" "return round < 0" ./service 'TestLateStepOfAnEarlierRound|TestWithdraw'
 mutant "a known key above its rate is looked up" handler/auth.go "	if known {" "	if known && false {" ./handler TestRequestsAboveTheRateCostNoStatement
 mutant "a look-up that failed is a verdict" notify/webhooks/address.go "if dns.IsNotFound {" "if dns != nil {" ./notify/webhooks TestNamesOfForbiddenAddresses
-mutant "a deleted webhook is paused" repository/webhooks.go "		row.Version++" "" ./repository TestADeletedEndpointIsNotPaused
-mutant "a long supply has every point" repository/board.go "step > time.Minute {" "step > 1000*time.Hour {" ./repository TestSupplyIsBounded
-mutant "unknown options of a database URL are ignored" repository/mysql.go 'key != "tls"' 'key == "?"' ./config TestEachBadSetting
+mutant "a deleted webhook is paused" repository/webhooks/webhooks.go "		row.Version++" "" ./repository/webhooks TestADeletedEndpointIsNotPaused
+mutant "a long supply has every point" repository/board/board.go "step > time.Minute {" "step > 1000*time.Hour {" ./repository/board TestSupplyIsBounded
+mutant "unknown options of a database URL are ignored" repository/database/mysql.go 'key != "tls"' 'key == "?"' ./config TestEachBadSetting
 mutant "a stopping instance stays the leader" schedule/lead.go "s.leader.Resign(ctx)" "ctx.Err()" ./schedule TestTheLeader
 mutant "a race is verified" service/verify.go "verifyAfter = time.Second" "verifyAfter = time.Duration(0)" ./service TestARaceIsNotVerified
 mutant "a job without work runs at each slot" schedule/job.go "return j.Demand != nil && at" "return at != 0 && j.Demand == nil && at" ./schedule TestSlotsWithoutWork
@@ -307,46 +307,46 @@ mutant "a slot with work is passed over" schedule/job.go "at < j.workAt.Load()" 
 mutant "an idle job runs an hour later" schedule/job.go "j.MaxIdle.Microseconds()" "time.Hour.Microseconds()" ./schedule TestSlotsWithoutWork
 mutant "an idle instance reads the ledger all the time" schedule/watch.go "time.Since(s.readAt) < maxReadingAge" "s.readAt.IsZero()" ./schedule TestIdleInstances
 mutant "requested runs wait for the next reading" schedule/watch.go "!open.IsZero() && !open.After(now)" "open.Equal(now)" ./schedule TestRunNow
-mutant "each part of an instance looks by itself" repository/look.go "time.Since(l.ReadAt) < maxAge" "maxAge < 0" ./repository TestLooksAreShared
-mutant "a look tells of other processes' jobs" repository/look.go "WHERE j.name IN ? AND r.job" "WHERE (j.name IN ? OR 1 = 1) AND r.job" ./repository 'TestLook$/mariadb'
-mutant "a look at an offer teaches nothing" repository/offered.go "s.lastKnown.learnDispatch(&offered.Dispatch)" "_ = offered" ./repository TestClaimAfterALook/mariadb
-mutant "a missing privilege on a table ends the use of the procedure" $call "uint16{1044, 1064, 1227" "uint16{1044, 1064, 1142, 1227" ./repository TestAUserWithoutPrivilegesForTables/mariadb
-mutant "the scheduler uses the look of another" repository/look.go "s.look(ctx, 0, jobs)" "s.look(ctx, maxLookAge, jobs)" ./repository TestLooksAreShared
-mutant "what is due is told by the database's clock" repository/look.go "l.ReadAt.Add(at.Sub(l.Now))" "at" ./repository TestDue
-mutant "a look believes a read-only server" repository/look.go "case readOnly:" "case readOnly && now < 0:" ./repository TestReadOnlyServerAnswersNothing
-mutant "a locked table makes an instance not ready" repository/probe.go "err = p.store.Ping(bounded)" "_, err = p.store.look(bounded, maxLookAge, nil)" ./repository TestProbeWhileATableIsLocked
+mutant "each part of an instance looks by itself" repository/poll/poll.go "time.Since(w.ReadAt) < maxAge" "maxAge < 0" ./repository/poll TestLooksAreShared
+mutant "a look tells of other processes' jobs" repository/poll/poll.go "WHERE j.name IN ? AND r.job" "WHERE (j.name IN ? OR 1 = 1) AND r.job" ./repository/poll 'TestLook$/mariadb'
+mutant "a look at an offer teaches nothing" repository/offers/offered.go "s.dispatches.Learn(&offered.Dispatch)" "_ = offered" ./repository/dispatches TestClaimAfterALook/mariadb
+mutant "a missing privilege on a table ends the use of the procedure" $call "uint16{1044, 1064, 1227" "uint16{1044, 1064, 1142, 1227" ./repository/dispatches TestAUserWithoutPrivilegesForTables/mariadb
+mutant "the scheduler uses the look of another" $jobs "s.poll.Waiting(ctx, 0, jobs)" "s.poll.Waiting(ctx, poll.MaxAge, jobs)" ./repository/poll TestLooksAreShared
+mutant "what is due is told by the database's clock" repository/poll/poll.go "w.ReadAt.Add(at.Sub(w.Now))" "at" ./repository/poll TestDue
+mutant "a look believes a read-only server" repository/poll/poll.go "case readOnly:" "case readOnly && now < 0:" ./repository/database TestReadOnlyServerAnswersNothing
+mutant "a locked table makes an instance not ready" repository/database/probe.go "err = p.db.Ping(bounded)" 'err = p.db.Watch.With(bounded).Exec("SELECT 1 FROM topics").Error' ./repository/poll TestProbeWhileATableIsLocked
 mutant "the end of a lease is noticed late" notify/poll.go "time.AfterFunc(wait, signal.Set)" "if wait <= 0 { signal.Set() }" ./notify TestEndOfALease
 mutant "a failed look stops the relay" notify/poll.go "due = outbox.Due{ReadAt: now, Events: now, Notifications: now, Topics: now}" "due.ReadAt = now" ./notify TestRelayWithoutLooks
 mutant "the gauges of the backlog need a look" notify/metrics.go "err == nil && (at.IsZero()" "(at.IsZero()" ./notify TestRelayWithoutLooks
-lease=repository/webhooks_lease.go outcome=repository/webhooks_complete.go
-fanout=repository/webhooks_fanout.go
-mutant "a webhook overtakes an earlier one" $lease "p.event_id < d.event_id OR" "p.event_id < '' OR" ./repository TestLaterEventWaitsForTheEarlier
-mutant "a webhook overtakes an earlier one that is not written" $lease "q.event_id < d.event_id" "q.event_id < ''" ./repository TestLaterEventWaitsForTheEarlier
-mutant "a webhook is sent beside a later one of its dispatch" $lease "OR p.event_id > d.event_id AND p.claim <> '' AND p.next_at > {now}" "" ./repository TestALateEventIsSentNext
-mutant "a webhook overtakes a replay" $lease "AND e.id > ? AND e.id <= ?" "AND 1 = 0 AND e.id > ? AND e.id <= ?" ./repository TestNewEventsWaitForTheReplay
-mutant "a delivery that is too old is sent" $lease "d.Row.CreatedAt < d.Now-keepDeliveries" "d.Row.CreatedAt < -keepDeliveries" ./repository TestRetentionOfDeliveries
-mutant "a lost lease of a webhook counts" $outcome "AND claim = ? ORDER BY" "AND (claim = ? OR claim <> '') ORDER BY" ./repository TestLostLeaseOfADelivery
-mutant "the result of an attempt counts twice" $outcome "row.Attempt+1 != r.Lease.Attempt" "row.Attempt < 0" ./repository TestLostLeaseOfADelivery
-mutant "a delivery that ends wakes none" $outcome "if len(ended) == 0 {" "if len(ended) >= 0 {" ./repository 'TestLaterEventWaitsForTheEarlier|TestTheNextDeliveryIsDueAtOnce'
-mutant "a fan-out waits for other transactions" $fanout "event_id LIMIT ? {skip_locked}" "event_id LIMIT ? {for_update}" ./repository TestFanOutWaitsForNobody
-mutant "an event stays in the queue" $fanout "q.dispatch_id = ? AND q.event_id = ?" "q.dispatch_id = ? AND q.event_id < ?" ./repository TestDeliveriesOfEvents
-mutant "a claim is no webhook" repository/claim_call.go "INSERT INTO webhook_events (dispatch_id, event_id) VALUES (p_dispatch, p_event);" "" ./repository TestDeliveriesOfEvents
-mutant "a change is no webhook" repository/outbox.go "return queueForWebhooks(tx, events)" "return nil" ./repository TestDeliveriesOfEvents
-mutant "an endpoint is paused when it begins to fail" $outcome ".Add(webhook.PauseAfter)" "" ./repository TestEndpointThatFailsIsPaused
-mutant "a success does not count" $outcome "case f.succeeded && w.FailingSince != nil:" "case f.succeeded && w.FailingSince == nil:" ./repository TestEndpointThatFailsIsPaused
-mutant "a webhook that failed is tried for ever" $outcome "	case again:" "	case again || n > 7:" ./repository TestAttemptsOfADelivery
-mutant "a paused endpoint gets events" $fanout 'FROM webhooks WHERE status = ? ORDER BY id"' "FROM webhooks WHERE (status = ? OR status = 'PAUSED') ORDER BY id\"" ./repository TestDeliveriesOfEvents
-mutant "a replay that is asked for again is lost" repository/webhooks_replay.go "replay_until IS NOT NULL {skip_locked}" "replay_until IS NOT NULL" ./repository TestReplayThatIsAskedForAgain
-mutant "a look that failed leaves the one before it" repository/look.go "	s.looks.latest.Store(l)" "	if err == nil {
-		s.looks.latest.Store(l)
-	}" ./repository TestLookThatFails
+lease=repository/webhooks/webhooks_lease.go outcome=repository/webhooks/webhooks_complete.go
+fanout=repository/webhooks/webhooks_fanout.go
+mutant "a webhook overtakes an earlier one" $lease "p.event_id < d.event_id OR" "p.event_id < '' OR" ./repository/webhooks TestLaterEventWaitsForTheEarlier
+mutant "a webhook overtakes an earlier one that is not written" $lease "q.event_id < d.event_id" "q.event_id < ''" ./repository/webhooks TestLaterEventWaitsForTheEarlier
+mutant "a webhook is sent beside a later one of its dispatch" $lease "OR p.event_id > d.event_id AND p.claim <> '' AND p.next_at > {now}" "" ./repository/webhooks TestALateEventIsSentNext
+mutant "a webhook overtakes a replay" $lease "AND e.id > ? AND e.id <= ?" "AND 1 = 0 AND e.id > ? AND e.id <= ?" ./repository/webhooks TestNewEventsWaitForTheReplay
+mutant "a delivery that is too old is sent" $lease "d.Row.CreatedAt < d.Now-KeepDeliveries" "d.Row.CreatedAt < -KeepDeliveries" ./repository/webhooks TestRetentionOfDeliveries
+mutant "a lost lease of a webhook counts" $outcome "AND claim = ? ORDER BY" "AND (claim = ? OR claim <> '') ORDER BY" ./repository/webhooks TestLostLeaseOfADelivery
+mutant "the result of an attempt counts twice" $outcome "row.Attempt+1 != r.Lease.Attempt" "row.Attempt < 0" ./repository/webhooks TestLostLeaseOfADelivery
+mutant "a delivery that ends wakes none" $outcome "if len(ended) == 0 {" "if len(ended) >= 0 {" ./repository/webhooks 'TestLaterEventWaitsForTheEarlier|TestTheNextDeliveryIsDueAtOnce'
+mutant "a fan-out waits for other transactions" $fanout "event_id LIMIT ? {skip_locked}" "event_id LIMIT ? {for_update}" ./repository/webhooks TestFanOutWaitsForNobody
+mutant "an event stays in the queue" $fanout "q.dispatch_id = ? AND q.event_id = ?" "q.dispatch_id = ? AND q.event_id < ?" ./repository/webhooks TestDeliveriesOfEvents
+mutant "a claim is no webhook" repository/dispatches/claim_call.go "INSERT INTO webhook_events (dispatch_id, event_id) VALUES (p_dispatch, p_event);" "" ./repository/webhooks TestDeliveriesOfEvents
+mutant "a change is no webhook" repository/journal/events.go "return queueForWebhooks(tx, events)" "return nil" ./repository/webhooks TestDeliveriesOfEvents
+mutant "an endpoint is paused when it begins to fail" $outcome ".Add(webhook.PauseAfter)" "" ./repository/webhooks TestEndpointThatFailsIsPaused
+mutant "a success does not count" $outcome "case f.succeeded && w.FailingSince != nil:" "case f.succeeded && w.FailingSince == nil:" ./repository/webhooks TestEndpointThatFailsIsPaused
+mutant "a webhook that failed is tried for ever" $outcome "	case again:" "	case again || n > 7:" ./repository/webhooks TestAttemptsOfADelivery
+mutant "a paused endpoint gets events" $fanout 'FROM webhooks WHERE status = ? ORDER BY id"' "FROM webhooks WHERE (status = ? OR status = 'PAUSED') ORDER BY id\"" ./repository/webhooks TestDeliveriesOfEvents
+mutant "a replay that is asked for again is lost" repository/webhooks/webhooks_replay.go "replay_until IS NOT NULL {skip_locked}" "replay_until IS NOT NULL" ./repository/webhooks TestReplayThatIsAskedForAgain
+mutant "a look that failed leaves the one before it" repository/poll/poll.go "	p.latest.Store(w)" "	if err == nil {
+		p.latest.Store(w)
+	}" ./repository/poll TestLookThatFails
 mutant "a failed look keeps runs from beginning" schedule/watch.go "return true // the ledger" "return false // the ledger" ./schedule TestJobsWithoutLooks
 mutant "a slot with work behind a passed one waits" schedule/job.go "if j.passesOver(slot) {" "if slot.IsZero() {" ./schedule TestSlotsWithoutWork
 mutant "a failing job without work seems to succeed" schedule/metrics.go "if !m.failing.Load() {" "if m != nil {" ./schedule TestFailingJobWithoutWork
-mutant "the board counts what is over as open" repository/supply.go "region, -COUNT(*)" "region, 0" ./repository TestBoardCounts
-mutant "the board counts all that ever expired" repository/supply.go "SUM(expires_at >= \` + since + \`)" "COUNT(*)" ./repository TestBoardCounts
-mutant "history is deleted at full speed" repository/retention.go "rest(ctx, time.Since(began))" "rest(ctx, 0*time.Since(began))" ./repository TestPruneRests
-mutant "claims of a removed dispatch are not renumbered" repository/retention.go "claims.before = s.renumberClaims" "_ = s.renumberClaims" ./repository 'TestRemovalOfTheNewestClaim/sqlite'
+mutant "the board counts what is over as open" repository/board/supply.go "region, -COUNT(*)" "region, 0" ./repository/board TestBoardCounts
+mutant "the board counts all that ever expired" repository/board/supply.go "SUM(expires_at >= \` + since + \`)" "COUNT(*)" ./repository/board TestBoardCounts
+mutant "history is deleted at full speed" repository/retention/retention.go "rest(ctx, time.Since(began))" "rest(ctx, 0*time.Since(began))" ./repository/retention TestPruneRests
+mutant "claims of a removed dispatch are not renumbered" repository/retention/retention.go "claims.before = s.renumberClaims" "_ = s.renumberClaims" ./repository/retention 'TestRemovalOfTheNewestClaim/sqlite'
 mutant "a missed slot with work is not made up for" schedule/watch.go "len(state.Unfinished) > 0 || j.toRun(state, now)" "len(state.Unfinished) > 0" ./schedule TestMissedSlotWithWork
 mutant "an expansion that failed is never retried" notify/poll.go "if r.expandFailed.Load() {" "if r == nil {" ./notify TestAReleaseIsLost
 mutant "a text outlives its dispatch's version" notify/fcm/text.go "d.ID, d.Version, " "d.ID, 0, " ./notify/fcm TestTextsOfOneSender
@@ -354,7 +354,7 @@ mutant "a text outlives its day" notify/fcm/text.go "now.Year()*1000 + now.YearD
 mutant "a push that is handed over is lost" notify/send.go "case p = <-r.handOver:" "case <-r.handOver:" ./notify TestWaitingEvents
 mutant "a tap is not stored" service/accept.go "a.attempts.Record(ctx, tap, arrived, err)" "_ = arrived" ./service TestEveryTapIsKept
 
-once=repository/idempotency.go
+once=repository/journal/idempotency.go
 mutant "names in any case are accepted" handler/request.go "json.MatchCaseInsensitiveNames(false)" "json.MatchCaseInsensitiveNames(true)" ./handler TestNamesCountOnce
 mutant "changed terms stay in the same round" dispatch/changes.go "d.Round++" "_ = agreed" ./handler TestRandomLifecycles
 mutant "an assignment ignores the version" dispatch/changes.go "	case version != d.Version:
@@ -364,7 +364,7 @@ mutant "a busy driver is assigned" dispatch/changes.go "	if c.Busy {
 		return nil, ErrDriverBusy
 	}" "" ./handler TestRandomLifecycles
 mutant "taps after an assignment ask the database" service/backoffice.go "s.acceptor.markTaken(ctx, id, *d.Claim)" "_ = d" ./service 'Assign'
-mutant "an answer is made twice" $once "case row.LeaseEnds > micros(now):" "case false:" ./handler TestTwentyAtOnce
+mutant "an answer is made twice" $once "case row.LeaseEnds > database.Micros(now):" "case false:" ./handler TestTwentyAtOnce
 mutant "a repeated request gets a new seed" $once "row.Leased, row.LeaseEnds = fresh.Leased, fresh.LeaseEnds" "row = fresh" ./handler TestAfterADeath
 mutant "new rounds in a row are pushed at once" dispatch/opening.go "if len(recent) == 0 {" "if true {" ./dispatch TestOpeningsAreDamped
 mutant "a 503 is replayed" handler/idempotency.go "return a.Status < 400" "return true" ./handler TestAnswersThatAreNotKept
@@ -453,19 +453,19 @@ mutant "a stop waits for every attempt" $courier "time.AfterFunc(c.options.Drain
 mutant "a stop waits for the database" $courier "c.results.run(lasting)" "c.results.run(context.WithoutCancel(ctx))" ./notify/webhooks TestStopWhileTheDatabaseIsAway
 mutant "a result is given up at once" notify/webhooks/results.go "time.Now().After(end)" "!end.IsZero()" ./notify/webhooks TestDatabaseAway
 mutant "a webhook that is due without a word waits for a look" $courier "time.AfterFunc(wait, c.Wake)" "time.AfterFunc(max(0, wait)*2, c.Wake)" ./notify/webhooks TestDueWithoutAWord
-replica=repository/replica.go
-mutant "a list does not wait for the replica" $replica "case !reached.Bool:" "case false:" ./repository TestListsHaveWhatWasCommitted
-mutant "a list uses a position from before it began" $replica "r.latest != nil && !r.latest.sentAt.Before(began)" "r.latest != nil" ./repository 'TestListsHaveWhatWasCommitted|TestReplicaThatCantAnswer'
-mutant "each list asks the primary by itself" $replica "r.latest != nil && !r.latest.sentAt.Before(began)" "false" ./repository TestReplicaThatCantAnswer
-mutant "a list of a replica that fails is not read again" $replica "!errors.Is(err, dispatch.ErrUnavailable) { // an answer" "true { // an answer" ./repository TestListsHaveWhatWasCommitted
-mutant "every list tries a replica that failed" $replica "time.Since(r.leftAt) >= r.pause" "true" ./repository 'TestReplicaThatIsGone|TestAReplicaThatFailed'
-mutant "a list from before brings a replica back" $replica "left && began.After(r.leftAt)" "left" ./repository TestAReplicaThatFailed
-mutant "lists have states by the replica's clock" $replica "words.now = at.clock" "" ./repository TestReplicaThatCantAnswer
-mutant "any database is taken for the replica" $replica "case origin != p.origin:" "case false:" ./repository TestReplicaThatCantAnswer
+replica=repository/database/replica.go
+mutant "a list does not wait for the replica" $replica "case !reached.Bool:" "case false:" ./repository/database TestListsHaveWhatWasCommitted
+mutant "a list uses a position from before it began" $replica "r.latest != nil && !r.latest.sentAt.Before(began)" "r.latest != nil" ./repository/database 'TestListsHaveWhatWasCommitted|TestReplicaThatCantAnswer'
+mutant "each list asks the primary by itself" $replica "r.latest != nil && !r.latest.sentAt.Before(began)" "false" ./repository/database TestReplicaThatCantAnswer
+mutant "a list of a replica that fails is not read again" $replica "!errors.Is(err, dispatch.ErrUnavailable) { // an answer" "true { // an answer" ./repository/database TestListsHaveWhatWasCommitted
+mutant "every list tries a replica that failed" $replica "time.Since(r.leftAt) >= r.pause" "true" ./repository/database 'TestReplicaThatIsGone|TestAReplicaThatFailed'
+mutant "a list from before brings a replica back" $replica "left && began.After(r.leftAt)" "left" ./repository/database TestAReplicaThatFailed
+mutant "lists have states by the replica's clock" $replica "words.now = at.clock" "" ./repository/database TestReplicaThatCantAnswer
+mutant "any database is taken for the replica" $replica "case origin != p.origin:" "case false:" ./repository/database TestReplicaThatCantAnswer
 mutant "a demoted primary says how far the primary is" $replica "	if readOnly {
-		return nil, errors.Join(errNoPosition, s.staleLook())
-	}" "" ./repository TestReplicaThatCantAnswer
-mutant "a driver's jobs are read from the replica" repository/read.go 'if q.Driver != "" {' "if false {" ./systemtest TestReplicaAnswersLists
+		return nil, errors.Join(errNoPosition, d.Stale())
+	}" "" ./repository/database TestReplicaThatCantAnswer
+mutant "a driver's jobs are read from the replica" repository/dispatches/read.go 'if q.Driver != "" {' "if false {" ./systemtest TestReplicaAnswersLists
 wait
 [ "$check" = --check ] || echo "The mutants took $SECONDS s."
 [ ! -e "$tmp/lived" ]

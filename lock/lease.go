@@ -122,8 +122,10 @@ func (l *Lease) release(ctx context.Context) error {
 	case lost != nil:
 		return lost
 	case errors.Is(err, ErrUnavailable) && errors.Is(err, ErrLost):
-		l.locker.log.Warn("lock release unanswered, and the owner does not hold the name any more; another owner may have held it during the work",
-			"name", l.name, "owner", l.owner, "error", err)
+		l.locker.log.Warn(
+			"lock release unanswered, and the owner does not hold the name any more; another owner may have held it during the work", "name",
+			l.name, "owner", l.owner, "error", err,
+		)
 	case errors.Is(err, ErrUnavailable):
 		l.locker.log.Warn("lock release unanswered; the name may stay held until its TTL ends",
 			"name", l.name, "owner", l.owner, "error", err)
@@ -141,8 +143,8 @@ func (l *Lease) release(ctx context.Context) error {
 }
 
 // sendRelease sends the release, and repeats it once if there was no answer. If the second request finds the name free, the first one
-// released it. If it finds another owner, that one may have acquired the name after the release, or during the work: the error is ErrLost and
-// ErrUnavailable.
+// released it. If it finds another owner, that one may have acquired the name after the release, or during the work: the error is ErrLost
+// and ErrUnavailable.
 func (l *Lease) sendRelease(ctx context.Context, keep time.Duration) error {
 	ctx = context.WithoutCancel(ctx) // a release that is not sent would keep the name held for the rest of the TTL
 	once := func() error {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Named is a Strategy and an Admin that uses GET_LOCK. An acquisition costs three statements, a release two, a refusal and an extension one each; a
-// name with the sessions' own TTL costs one less to acquire and to release.
+// Named is a Strategy and an Admin that uses GET_LOCK. An acquisition costs three statements, a release two, a refusal and an extension one
+// each; a name with the sessions' own TTL costs one less to acquire and to release.
 //
 // GET_LOCK's names are server-wide, limited in length and case-insensitive, so the lock's name is a hash of the database
 // and the name. For a moment after a name was acquired, refusals have a HeldError without an Owner.

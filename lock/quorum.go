@@ -58,14 +58,20 @@ func (r *Redis) raiseFence(ctx context.Context, name, mark string, fence int64) 
 }
 
 // Acquire implements Strategy. It costs two commands per server, also if it is refused and undone, and a third if it fails after a majority
-// has granted the name. Candidates that split the servers try again, a few times. The HeldError of a refusal may name another candidate that
-// failed too.
+// has granted the name. Candidates that split the servers try again, a few times. The HeldError of a refusal may name another candidate
+// that failed too.
 func (q *Quorum) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (Grant, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
 	for try := 1; ; try++ {
-		g := &quorumGrant{quorum: q, name: name, owner: owner, missing: make([]atomic.Pointer[error], len(q.nodes)), healing: make([]sync.Mutex, len(q.nodes))}
+		g := &quorumGrant{
+			quorum:  q,
+			name:    name,
+			owner:   owner,
+			missing: make([]atomic.Pointer[error], len(q.nodes)),
+			healing: make([]sync.Mutex, len(q.nodes)),
+		}
 		if try > 1 { // a late rollback of an earlier try must not remove this try's votes
 			g.owner = fmt.Sprintf("%s.%d", owner, try)
 		}

@@ -28,7 +28,9 @@ func (v votes) all() bool { return false }
 
 // askAll asks all servers concurrently. It returns when enough is true or all have answered, so that a server that hangs
 // does not delay the others. The values are those of the servers that answered yes.
-func askAll[T any](ctx context.Context, servers int, server func(ctx context.Context, i int) (T, error), enough func(votes) bool) ([]T, votes) {
+func askAll[T any](
+	ctx context.Context, servers int, server func(ctx context.Context, i int) (T, error), enough func(votes) bool,
+) ([]T, votes) {
 	values, v := make([]T, servers), votes{answers: make([]error, servers), majority: servers/2 + 1}
 	type answer struct {
 		i     int

@@ -24,8 +24,8 @@ type Redis struct {
 }
 
 // NewRedis returns a strategy on client. The client must obey contexts (ContextTimeoutEnabled). It should not retry: if the reply to a
-// release is lost and the client sends the release again, Release reports a lost lease. A client of a cluster must retry, to follow slots that
-// move; there such a report may be wrong.
+// release is lost and the client sends the release again, Release reports a lost lease. A client of a cluster must retry, to follow slots
+// that move; there such a report may be wrong.
 func NewRedis(client redis.UniversalClient, keys Keys) *Redis {
 	return &Redis{
 		client: client, keys: keys,

@@ -69,8 +69,8 @@ func (g *sessionGrant) Extend(ctx context.Context, ttl time.Duration) error {
 	return nil
 }
 
-// verify lets the session be silent for ttl from now on. It returns ErrLost if the session does not hold the name, and ErrUnavailable if ctx ended
-// before anything was sent.
+// verify lets the session be silent for ttl from now on. It returns ErrLost if the session does not hold the name, and ErrUnavailable if
+// ctx ended before anything was sent.
 func (g *sessionGrant) verify(ctx context.Context, ttl time.Duration) error {
 	if g.conn == nil {
 		return ErrExpired
@@ -116,8 +116,8 @@ func (g *sessionGrant) setEnd(end time.Time) {
 	g.resetTimer()
 }
 
-// resetTimer sets the timer to the end or, for a name that is kept after its release for longer than a session may be silent, to the next check
-// that keeps the session alive.
+// resetTimer sets the timer to the end or, for a name that is kept after its release for longer than a session may be silent, to the next
+// check that keeps the session alive.
 func (g *sessionGrant) resetTimer() {
 	d := time.Until(g.end)
 	if g.lingering && d > g.sessions.ttl {

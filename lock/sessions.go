@@ -16,8 +16,8 @@ import (
 
 // Sessions are connections to a MySQL or MariaDB server whose sessions hold names, by [Named] or [Rows]. The server frees a
 // name when its session ends: at once if the holder's process dies, and one to two seconds after the name's TTL (the
-// session's wait_timeout) if the holder is cut off from the server. If it is cut off in the moment between the name's acquisition and the next
-// statement, which sets that time, the server frees the name after the sessions' TTL.
+// session's wait_timeout) if the holder is cut off from the server. If it is cut off in the moment between the name's acquisition and the
+// next statement, which sets that time, the server frees the name after the sessions' TTL.
 //
 // A server that becomes read-only, for example because it was demoted to a replica, holds no names: Acquire fails there,
 // and Extend returns ErrLost.
@@ -183,8 +183,8 @@ func (s *Sessions) tooLong(ttl time.Duration) error {
 	return fmt.Errorf("%w: a name in a session has a TTL of at most %s, not %s", ErrInvalid, s.ttl, ttl)
 }
 
-// silence returns the wait_timeout, in seconds, of a session that holds a name with that TTL. A second more keeps the session until its holder's
-// own timer has ended the grant.
+// silence returns the wait_timeout, in seconds, of a session that holds a name with that TTL. A second more keeps the session until its
+// holder's own timer has ended the grant.
 func silence(ttl time.Duration) int { return int((ttl+time.Second-1)/time.Second) + 1 }
 
 // hangUp closes the connection, which ends the session and frees its names. If a statement is still running, the server

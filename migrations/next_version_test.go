@@ -19,8 +19,8 @@ import (
 	"firsttap/testkit"
 )
 
-// nextVersion is a made-up release that gives each driver a badge: it adds the column, and fills it, two drivers at a time. The one after it,
-// which reads the badges, fills them again.
+// nextVersion is a made-up release that gives each driver a badge: it adds the column, and fills it, two drivers at a time. The one after
+// it, which reads the badges, fills them again.
 func nextVersion(t *testing.T, s schema, db *sql.DB, later bool) *migrations.Migrator {
 	t.Helper()
 	dialect, column := migrations.MySQL, "VARCHAR(200)"
@@ -50,7 +50,8 @@ func nextVersion(t *testing.T, s schema, db *sql.DB, later bool) *migrations.Mig
 	return m
 }
 
-// This program and the next release use one database: while the next one's migration was cut off in the middle of what it fills, and after it.
+// This program and the next release use one database: while the next one's migration was cut off in the middle of what it fills, and after
+// it.
 func TestNextVersion(t *testing.T) {
 	onSchemas(t, func(t *testing.T, s schema) {
 		must(t, up(t.Context(), s.new(t)))
@@ -65,7 +66,7 @@ func TestNextVersion(t *testing.T) {
 			n++
 			v := dispatch.Driver{ID: dispatch.DriverID(fmt.Sprint("drv_", n)), Name: fmt.Sprint("Driver ", n), Phone: fmt.Sprint("+82101234000", n),
 				Regions: []string{"seoul"}, VehicleClass: "45m"}
-			_, err := this.CreateDriver(t.Context(), v)
+			_, err := this.Drivers.CreateDriver(t.Context(), v)
 			must(t, err)
 		}
 		filled := func() int { return len(texts(t, s.db, "SELECT id FROM drivers WHERE badge = name")) }
@@ -87,7 +88,7 @@ func TestNextVersion(t *testing.T) {
 					t.Fatal("nothing was filled")
 				}
 				add()
-				_, err := this.DriverRecord(t.Context(), "drv_1")
+				_, err := this.Drivers.DriverRecord(t.Context(), "drv_1")
 				must(t, err)
 				if pending() < missing { // the column is there
 					cut, missing = 0, pending()
@@ -104,7 +105,7 @@ func TestNextVersion(t *testing.T) {
 		must(t, up(t.Context(), nextVersion(t, s, s.db, false)))
 		testkit.Equal(t, "filled drivers", n, filled())
 		add() // by this program, whose drivers have no badge
-		must(t, errorOf(this.ChangeDriver(t.Context(), "drv_1", dispatch.DriverChange{
+		must(t, errorOf(this.Drivers.ChangeDriver(t.Context(), "drv_1", dispatch.DriverChange{
 			Action: dispatch.AuditDriverUpdate,
 			Apply:  func(v *dispatch.Driver, _ time.Time) error { v.Name = "Another name"; return nil },
 		})))

@@ -254,8 +254,8 @@ func TestKilledWithTheStatementUnderWay(t *testing.T) {
 	})
 }
 
-// A process stands still after its statement until it has lost the lock, and another process takes the version back meanwhile: the first one
-// records nothing.
+// A process stands still after its statement until it has lost the lock, and another process takes the version back meanwhile: the first
+// one records nothing.
 func TestLostLockRecordsNothing(t *testing.T) {
 	notOnTiDB(t, "it does not tell which session has the lock")
 	onServers(t, func(t *testing.T, s schema) {

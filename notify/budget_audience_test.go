@@ -8,8 +8,9 @@ import (
 	"firsttap/testkit"
 )
 
-// The cost model of docs/scaling.md: up to 64 phones, each phone costs two rows when the dispatch is offered and three when it is won, of which one is the tap, a few
-// allocations, and neither a statement nor a commit nor a command of Redis. Not parallel, as it counts the allocations of the process.
+// The cost model of docs/scaling.md: up to 64 phones, each phone costs two rows when the dispatch is offered and three when it is won, of
+// which one is the tap, a few allocations, and neither a statement nor a commit nor a command of Redis. Not parallel, as it counts the
+// allocations of the process.
 func TestBudgetByAudience(t *testing.T) {
 	for _, phones := range []int{5, 60} {
 		onDatabases(t, phones, func(t *testing.T, o *office) {

@@ -12,13 +12,15 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/repository/pushes"
+
 	"github.com/redis/go-redis/v9"
 
 	"firsttap/dispatch"
 	"firsttap/lock"
 	"firsttap/notify"
 	"firsttap/redisclient"
-	"firsttap/repository"
+	"firsttap/repository/database"
 	"firsttap/servertest"
 	"firsttap/service"
 	"firsttap/testkit"
@@ -39,8 +41,8 @@ func (most costs) allows(c costs) bool {
 }
 
 // budgets are what each step costs, as the test logs it, and at most so many statements and allocations, with a tenth more of the
-// latter. Two rows of "offered" are the words of the address, and 30 of "won" are the taps. A claim is a procedure's call on a server, with a read before it unless the
-// winner is known, and a transaction in SQLite.
+// latter. Two rows of "offered" are the words of the address, and 30 of "won" are the taps. A claim is a procedure's call on a server, with
+// a read before it unless the winner is known, and a transaction in SQLite.
 var budgets = map[string]map[string]costs{
 	servertest.SQLite: {
 		"offered": {Statements: 11, Commits: 1, Rows: 66, Allocs: 8_500}, "won": {Statements: 16, Commits: 3, Rows: 95, Allocs: 9_500},
@@ -119,7 +121,7 @@ func newLife(t *testing.T, o *office) *life {
 	}
 	l := &life{office: o, sent: map[string][]string{}}
 	o.observer = l.observe
-	r, store := o.relayBeside(func(n *notify.RelayOptions, b *repository.OutboxOptions) {
+	r, store := o.relayBeside(func(n *notify.RelayOptions, b *pushes.Options) {
 		n.PollInterval, b.LeaseTerm = time.Hour, time.Hour
 	})
 	l.instance, l.wire, l.pool = r, r.wire, store.Pools()["decide"]
@@ -139,17 +141,17 @@ func newLife(t *testing.T, o *office) *life {
 		}
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	l.attempts = service.NewAttemptWriter(store, "test", quiet)
+	l.attempts = service.NewAttemptWriter(store.Offers, "test", quiet)
 	l.acceptor = service.NewAcceptor(service.AcceptorOptions{
-		Claims: store, Gate: gate, LockTTL: testkit.Patience, Timeout: testkit.Patience, Attempts: l.attempts, Log: quiet,
+		Claims: store.Dispatches, Gate: gate, LockTTL: testkit.Patience, Timeout: testkit.Patience, Attempts: l.attempts, Log: quiet,
 	})
-	l.backoffice = service.NewBackoffice(store, l.acceptor)
-	l.work = service.NewDriverService(service.DriverServiceOptions{Store: store, Acceptor: l.acceptor, Now: time.Now})
+	l.backoffice = service.NewBackoffice(store.Dispatches, store.Drivers, l.acceptor)
+	l.work = service.NewDriverService(service.DriverServiceOptions{Store: store.Dispatches, Offers: store.Offers, Drivers: store.Drivers, Acceptor: l.acceptor, Now: time.Now})
 	return l
 }
 
-// observe is a repository.StatementObserver.
-func (l *life) observe(ctx context.Context, s repository.Statement) (context.Context, func(error)) {
+// observe is a database.StatementObserver.
+func (l *life) observe(ctx context.Context, s database.Statement) (context.Context, func(error)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {

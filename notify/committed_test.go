@@ -5,9 +5,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"firsttap/repository/pushes"
+
 	"firsttap/dispatch"
 	"firsttap/notify"
-	"firsttap/repository"
 	"firsttap/testkit"
 )
 
@@ -15,7 +16,7 @@ import (
 func (o *office) due() int {
 	o.t.Helper()
 	owner := dispatch.NewUniqueID("ins_", time.Now())
-	leased, err := o.store.Outbox(repository.OutboxOptions{Owner: owner, LeaseTerm: time.Microsecond}).LeaseEvents(o.t.Context(), 1000)
+	leased, err := o.store.Outbox(pushes.Options{Owner: owner, LeaseTerm: time.Microsecond}).LeaseEvents(o.t.Context(), 1000)
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -29,7 +30,7 @@ func (o *office) untilFinished(r *relaying, events int) {
 }
 
 // longLeases makes leases outlast the test where time is real: what a relay has forgotten then stays so.
-func (o *office) longLeases(_ *notify.RelayOptions, b *repository.OutboxOptions) {
+func (o *office) longLeases(_ *notify.RelayOptions, b *pushes.Options) {
 	if !o.bubble {
 		b.LeaseTerm = time.Hour
 	}
@@ -46,7 +47,7 @@ func (o *office) assignUnseen(v dispatch.Driver) dispatch.Dispatch {
 // start has the winner start the work: an event with nothing to be sent.
 func (o *office) start(d dispatch.Dispatch) {
 	o.t.Helper()
-	_, err := o.store.Update(o.t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+	_, err := o.store.Dispatches.Update(o.t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 		return d.Start(dispatch.Driver{ID: d.Claim.Driver}, now)
 	})
 	if err != nil {
@@ -131,7 +132,7 @@ func TestCancelationsWithoutRecipients(t *testing.T) {
 		r := o.relay(nil)
 		cancel := func(d dispatch.Dispatch) {
 			t.Helper()
-			_, err := o.store.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			_, err := o.store.Dispatches.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 				return d.Cancel(d.Version, "key_1", "RAIN", now)
 			})
 			if err != nil {

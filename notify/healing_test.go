@@ -8,12 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/repository/pushes"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/dispatch"
 	"firsttap/notify"
 	"firsttap/outbox"
-	"firsttap/repository"
 	"firsttap/testkit"
 )
 
@@ -79,7 +80,7 @@ func fleetInBubble(t *testing.T, drivers int, test func(*testing.T, *office, *ga
 	inBubble(t, drivers, func(t *testing.T, o *office) {
 		push := &gateway{dead: map[string]bool{}, told: map[dispatch.ID]int{}}
 		o.metrics = prometheus.NewRegistry()
-		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.Sender, n.Metrics = push, o.metrics })
+		o.relay(func(n *notify.RelayOptions, _ *pushes.Options) { n.Sender, n.Metrics = push, o.metrics })
 		test(t, o, push)
 	})
 }

@@ -6,11 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/repository/pushes"
+
 	"firsttap/dispatch"
 	"firsttap/notify"
 	"firsttap/notify/fcmtest"
 	"firsttap/outbox"
-	"firsttap/repository"
 	"firsttap/testkit"
 )
 
@@ -85,7 +86,7 @@ func until(all []sent, n int, id dispatch.ID, kind dispatch.EventType) []sent {
 func (o *office) written(id dispatch.ID, kind dispatch.EventType) (n int) {
 	o.t.Helper()
 	items := everything(o.t, func(p dispatch.Page) ([]outbox.Notification, string, error) {
-		return o.store.Notifications(o.t.Context(), id, p)
+		return o.store.Notifications.Notifications(o.t.Context(), id, p)
 	})
 	for _, item := range items {
 		if item.Type == kind {
@@ -96,7 +97,7 @@ func (o *office) written(id dispatch.ID, kind dispatch.EventType) (n int) {
 }
 
 // narrow allows few requests in flight, and makes leases outlast the test.
-func narrow(n *notify.RelayOptions, b *repository.OutboxOptions) {
+func narrow(n *notify.RelayOptions, b *pushes.Options) {
 	n.MaxInFlight, n.AttemptTimeout, b.LeaseTerm = 4, time.Minute, time.Hour
 }
 
@@ -220,9 +221,9 @@ func TestASmallAudienceIsWrittenBetweenLargeOnes(t *testing.T) {
 		o.offer()
 		small := o.offerIn("busan") // all are due when the relay starts
 		o.slow = "Expand"           // and none overtakes the expansion that is next
-		r := o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.BatchSize = 5 })
+		r := o.relay(func(_ *notify.RelayOptions, b *pushes.Options) { b.BatchSize = 5 })
 		o.eventually("all phones show the offers", func() bool { return o.shows(dispatch.EventOpened) == 2*large+len(few) })
-		events, _, err := o.store.Events(t.Context(), small.ID, dispatch.Page{Limit: 1})
+		events, _, err := o.store.Journal.Events(t.Context(), small.ID, dispatch.Page{Limit: 1})
 		if err != nil || len(events) != 1 {
 			t.Fatal(events, err)
 		}
@@ -244,7 +245,7 @@ func TestASmallAudienceIsWrittenBetweenLargeOnes(t *testing.T) {
 
 func (o *office) cancel(d dispatch.Dispatch) {
 	o.t.Helper()
-	_, err := o.store.Update(o.t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+	_, err := o.store.Dispatches.Update(o.t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 		return d.Cancel(d.Version, dispatch.System, "RAIN", now)
 	})
 	if err != nil {

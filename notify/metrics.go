@@ -73,12 +73,28 @@ func newRelayMetrics(r prometheus.Registerer, c *throttle) *relayMetrics {
 	distrusted := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "firsttap_push_distrusted", Help: "1 while the push service's refusals of tokens are not trusted: no device is quarantined.",
 	}, func() float64 { return oneIf(time.Now().UnixNano() < m.distrusted.Load()) })
-	r.MustRegister(distrusted, m.results, m.unsent, m.delay, m.overflow, m.suspected, m.cleared, m.quarantined, m.platforms, m.topics,
-		m.ofBacklog("firsttap_push_backlog", "Notifications that are due and not leased, over all instances.", func(b *backlog) float64 { return float64(b.due) }),
-		m.ofBacklog("firsttap_push_backlog_age_seconds", "How long the oldest due notification has been due.", func(b *backlog) float64 { return b.oldest.Seconds() }),
+	r.MustRegister(
+		distrusted,
+		m.results,
+		m.unsent,
+		m.delay,
+		m.overflow,
+		m.suspected,
+		m.cleared,
+		m.quarantined,
+		m.platforms,
+		m.topics,
+		m.ofBacklog("firsttap_push_backlog", "Notifications that are due and not leased, over all instances.",
+			func(b *backlog) float64 { return float64(b.due) }),
+		m.ofBacklog("firsttap_push_backlog_age_seconds", "How long the oldest due notification has been due.",
+			func(b *backlog) float64 { return b.oldest.Seconds() }),
 		state("firsttap_push_width", "How many requests may be in flight.", func(s throttleState) float64 { return float64(s.limit) }),
-		state("firsttap_push_paused_seconds", "Rest of the pause in which nothing is sent.", func(s throttleState) float64 { return s.paused.Seconds() }),
-		state("firsttap_push_circuit_open", "1 while the push service refuses our credentials or every token, until 3 minutes after the last refusal.", func(s throttleState) float64 { return oneIf(s.refused) }))
+		state("firsttap_push_paused_seconds", "Rest of the pause in which nothing is sent.",
+			func(s throttleState) float64 { return s.paused.Seconds() }),
+		state("firsttap_push_circuit_open",
+			"1 while the push service refuses our credentials or every token, until 3 minutes after the last refusal.",
+			func(s throttleState) float64 { return oneIf(s.refused) }),
+	)
 	return m
 }
 

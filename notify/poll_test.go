@@ -5,16 +5,17 @@ import (
 	"testing/synctest"
 	"time"
 
+	"firsttap/repository/pushes"
+
 	"firsttap/dispatch"
 	"firsttap/notify"
-	"firsttap/repository"
 	"firsttap/testkit"
 )
 
 // A relay that has nothing to do only asks what is due.
 func TestIdleRelay(t *testing.T) {
 	inBubble(t, 0, func(t *testing.T, o *office) {
-		r := o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.PollInterval = time.Second })
+		r := o.relay(func(n *notify.RelayOptions, _ *pushes.Options) { n.PollInterval = time.Second })
 		v := o.accounts(1, "jeju")[0]
 		o.assignUnseen(v)
 		time.Sleep(time.Minute)
@@ -35,7 +36,7 @@ func TestEndOfALease(t *testing.T) {
 	const term = 10*time.Second + 123*time.Millisecond
 	inBubble(t, 3, func(t *testing.T, o *office) {
 		o.offer()
-		dead := o.store.Outbox(repository.OutboxOptions{Owner: "ins_dead", LeaseTerm: term})
+		dead := o.store.Outbox(pushes.Options{Owner: "ins_dead", LeaseTerm: term})
 		if leased, err := dead.LeaseEvents(t.Context(), 10); len(leased) != 1 || err != nil {
 			t.Fatalf("leased %v, %v", leased, err)
 		}

@@ -7,12 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/repository/pushes"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/dispatch"
 	"firsttap/notify"
 	"firsttap/notify/fcmtest"
-	"firsttap/repository"
 	"firsttap/testkit"
 )
 
@@ -20,7 +21,7 @@ import (
 const realGap = 300 * time.Millisecond
 
 // judging shortens the time until a second verdict where time is real.
-func (o *office) judging(n *notify.RelayOptions, _ *repository.OutboxOptions) {
+func (o *office) judging(n *notify.RelayOptions, _ *pushes.Options) {
 	if !o.bubble {
 		n.SuspicionGap = realGap
 	}
@@ -31,7 +32,7 @@ func (o *office) devicesOf(drivers []dispatch.Driver, is func(dispatch.Device) b
 	o.t.Helper()
 	for _, v := range drivers {
 		devices := everything(o.t, func(p dispatch.Page) ([]dispatch.Device, string, error) {
-			return o.store.Devices(o.t.Context(), v.ID, p)
+			return o.store.Devices.Devices(o.t.Context(), v.ID, p)
 		})
 		for _, d := range devices {
 			if is(d) {
@@ -144,7 +145,7 @@ func TestEveryTokenIsRefused(t *testing.T) {
 // trustAll marks every phone as one to which a push was accepted.
 func (o *office) trustAll() {
 	o.t.Helper()
-	if err := o.store.MarkPushAccepted(o.t.Context(), o.devicesOf(o.cars, anyDevice)); err != nil {
+	if err := o.store.Devices.MarkPushAccepted(o.t.Context(), o.devicesOf(o.cars, anyDevice)); err != nil {
 		o.t.Fatal(err)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"firsttap/repository/pushes"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/dispatch"
@@ -37,7 +39,7 @@ func TestPushServiceIsUnavailable(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 60, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Status, k.Latency = 503, 50*time.Millisecond })
-		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.MaxInFlight = 8 })
+		o.relay(func(n *notify.RelayOptions, _ *pushes.Options) { n.MaxInFlight = 8 })
 		o.offer()
 		time.Sleep(3 * time.Minute)
 		// Eight requests in flight fail. Then single requests ask: after 1 s, 2 s, 4 s, up to 30 s, up to half of each less.
@@ -60,7 +62,7 @@ func TestBacklogOfARelayThatEnds(t *testing.T) {
 	inBubble(t, 60, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Status = 503 })
 		metrics := prometheus.NewRegistry()
-		r := o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.MaxInFlight, n.Metrics = 8, metrics })
+		r := o.relay(func(n *notify.RelayOptions, _ *pushes.Options) { n.MaxInFlight, n.Metrics = 8, metrics })
 		o.offer()
 		time.Sleep(time.Minute)
 		if due, age := gauge(t, metrics, "firsttap_push_backlog"), gauge(t, metrics, "firsttap_push_backlog_age_seconds"); due == 0 || age == 0 {
@@ -132,7 +134,7 @@ func TestQuota(t *testing.T) {
 				t.Errorf("a request %s after the push service asked for a pause of 7 s", r.At.Sub(first))
 			}
 		})
-		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.MaxInFlight = 8 })
+		o.relay(func(n *notify.RelayOptions, _ *pushes.Options) { n.MaxInFlight = 8 })
 		o.offer()
 		time.Sleep(2 * time.Minute)
 		o.mustHaveSentAll()
@@ -157,7 +159,7 @@ func TestCredentialsAreRefused(t *testing.T) {
 			inBubble(t, 5, func(t *testing.T, o *office) {
 				log := &testkit.LogBuffer{}
 				o.fcm.Set(func(k *fcmtest.Knobs) { k.Status, k.ErrorCode = 401, c.code })
-				o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) {
+				o.relay(func(n *notify.RelayOptions, _ *pushes.Options) {
 					n.MaxInFlight, n.Log = 1, slog.New(slog.NewTextHandler(log, nil))
 				})
 				o.offer()
@@ -212,7 +214,7 @@ func TestPoison(t *testing.T) {
 			t.Fatal(dead)
 		}
 		o.fcm.Cure()
-		if _, err := o.store.Redrive(t.Context(), dead[0].ID); err != nil {
+		if _, err := o.store.Notifications.Redrive(t.Context(), dead[0].ID); err != nil {
 			t.Fatal(err)
 		}
 		r.Wake()
@@ -226,7 +228,7 @@ func TestSuperseded(t *testing.T) {
 	onDatabases(t, 40, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Hang = true })
 		o.timeout = max(o.timeout, 10*time.Second) // no place gets free before the relay knows of the accept
-		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.MaxInFlight = 4 })
+		o.relay(func(n *notify.RelayOptions, _ *pushes.Options) { n.MaxInFlight = 4 })
 		d := o.offer()
 		o.eventually("the push service hangs", func() bool { return o.fcm.Requests() >= 4 })
 		o.accept(d, o.cars[0])
@@ -245,7 +247,7 @@ func TestRelayEnds(t *testing.T) {
 	t.Parallel()
 	onDatabases(t, 40, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Hang = true })
-		long := func(n *notify.RelayOptions, b *repository.OutboxOptions) {
+		long := func(n *notify.RelayOptions, b *pushes.Options) {
 			n.MaxInFlight, b.LeaseTerm, n.DrainTimeout = 4, time.Hour, 50*time.Millisecond
 		}
 		r := o.relay(long)
@@ -261,7 +263,7 @@ func TestRelayEnds(t *testing.T) {
 // unsubscribed returns how many members of the topic the database has still to be subscribed, up to a hundred.
 func (o *office) unsubscribed(topic string) int {
 	o.t.Helper()
-	members, err := o.store.Outbox(repository.OutboxOptions{}).TopicMembers(o.t.Context(), outbox.Topic{Name: topic}, 100)
+	members, err := o.store.Topics.TopicMembers(o.t.Context(), outbox.Topic{Name: topic}, 100)
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -272,7 +274,7 @@ func (o *office) unsubscribed(topic string) int {
 func TestTopic(t *testing.T) {
 	t.Parallel()
 	onDatabases(t, 30, func(t *testing.T, o *office) {
-		o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.TopicThreshold = 20 })
+		o.relay(func(_ *notify.RelayOptions, b *pushes.Options) { b.TopicThreshold = 20 })
 		d := o.offer()
 		topic := outbox.TopicOf(d.ID)
 		o.eventually("the audience is subscribed, and the database knows", func() bool {
@@ -285,7 +287,7 @@ func TestTopic(t *testing.T) {
 		o.eventually("no phone shows the offer", func() bool { return o.shows(dispatch.EventOpened) == 0 })
 		o.eventually("the winner is told", func() bool { return o.shows(dispatch.EventAccepted) == 1 })
 		testkit.Equal(t, "subscribed phones", len(o.cars), len(o.fcm.Subscribers(topic)))
-		if n, err := o.store.ScheduleTopicCleanup(t.Context()); n != 1 || err != nil {
+		if n, err := o.store.Topics.ScheduleTopicCleanup(t.Context()); n != 1 || err != nil {
 			t.Errorf("released %d topics, %v", n, err)
 		}
 		o.eventually("nobody is subscribed", func() bool { return len(o.fcm.Subscribers(topic)) == 0 })
@@ -300,7 +302,7 @@ func TestTopicCallsAreRefused(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 30, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.TopicStatus, k.RetryAfter = 503, "100" })
-		r := o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.TopicThreshold = 20 })
+		r := o.relay(func(_ *notify.RelayOptions, b *pushes.Options) { b.TopicThreshold = 20 })
 		var topics []string
 		for range 8 {
 			topics = append(topics, outbox.TopicOf(o.offer().ID))
@@ -328,10 +330,10 @@ func TestChangedTerms(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 40, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 50 * time.Millisecond })
-		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.MaxInFlight = 4 })
+		o.relay(func(n *notify.RelayOptions, _ *pushes.Options) { n.MaxInFlight = 4 })
 		d := o.offer()
 		synctest.Wait() // until the first offers are under way
-		_, err := o.store.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		_, err := o.store.Dispatches.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 			terms := d.Terms
 			terms.Fee.Amount++
 			return d.Update(d.Version, terms, d.Window, "key_1", now)
@@ -363,7 +365,7 @@ func TestDatabaseIsAwayForAMoment(t *testing.T) {
 	proxy := servertest.StartProxy(t, u.Host)
 	o.url = proxy.URL(o.url)
 	o.store = o.open(repository.Options{})
-	o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.LeaseTerm = time.Hour })
+	o.relay(func(_ *notify.RelayOptions, b *pushes.Options) { b.LeaseTerm = time.Hour })
 	d := o.offer()
 	o.untilAllShow()
 	hold := proxy.Hold("UPDATE events SET next_at = NULL")

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"firsttap/repository/pushes"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/dispatch"
@@ -19,6 +21,7 @@ import (
 	"firsttap/notify/fcmtest"
 	"firsttap/outbox"
 	"firsttap/repository"
+	"firsttap/repository/database"
 	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
 	"firsttap/testkit"
@@ -39,7 +42,7 @@ type office struct {
 	bubble  bool
 	metrics *prometheus.Registry // of the relay of inFakeTime
 	// observer is of the stores that a test opens from now on.
-	observer repository.StatementObserver
+	observer database.StatementObserver
 	// timeout is how long a request to the push service may take.
 	timeout time.Duration
 	// slow is the name of a database call. In a bubble, its reply arrives after slowReplyDelay.
@@ -162,7 +165,7 @@ func (o *office) accounts(n int, region string) (drivers []dispatch.Driver) {
 			VehicleClass: "45m", OnDuty: true, Version: 1,
 		})
 	}
-	if err := o.store.AddDrivers(o.t.Context(), drivers); err != nil {
+	if err := o.store.Drivers.AddDrivers(o.t.Context(), drivers); err != nil {
 		o.t.Fatal(err)
 	}
 	return drivers
@@ -170,7 +173,7 @@ func (o *office) accounts(n int, region string) (drivers []dispatch.Driver) {
 
 func (o *office) put(v dispatch.Driver, installation, token string) {
 	o.t.Helper()
-	_, err := o.store.PutDevice(dispatch.WithCaller(o.t.Context(), dispatch.Caller{Actor: string(v.ID)}), dispatch.Device{
+	_, err := o.store.Devices.PutDevice(dispatch.WithCaller(o.t.Context(), dispatch.Caller{Actor: string(v.ID)}), dispatch.Device{
 		Driver: v.ID, Installation: installation, Platform: dispatch.Android, PushToken: token, AppVersion: "1", Locale: "ko-KR",
 	})
 	if err != nil {
@@ -188,7 +191,7 @@ func (o *office) offer() dispatch.Dispatch { return o.offerIn("seoul") }
 
 func (o *office) offerIn(region string) dispatch.Dispatch {
 	o.t.Helper()
-	d, err := o.store.Create(o.t.Context(), func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error) {
+	d, err := o.store.Dispatches.Create(o.t.Context(), func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error) {
 		d, events := dispatch.New(dispatch.NewID(now), "", o.terms(region, now),
 			dispatch.Window{OpensAt: now, ExpiresAt: now.Add(dispatch.DefaultWindow)}, "key_1", now)
 		return d, events, nil
@@ -211,7 +214,7 @@ func (o *office) terms(region string, now time.Time) dispatch.Terms {
 
 func (o *office) accept(d dispatch.Dispatch, v dispatch.Driver) {
 	o.t.Helper()
-	_, err := o.store.Claim(o.t.Context(), d.ID, v.ID,
+	_, err := o.store.Dispatches.Claim(o.t.Context(), d.ID, v.ID,
 		func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
 			return d.Accept(c, 0, dispatch.NewClaimID(now), now)
 		})
@@ -265,7 +268,7 @@ func everything[T any](t testing.TB, list func(dispatch.Page) ([]T, string, erro
 func (o *office) notifications(s outbox.Status) []outbox.Notification {
 	o.t.Helper()
 	return everything(o.t, func(p dispatch.Page) ([]outbox.Notification, string, error) {
-		return o.store.NotificationsBy(context.Background(), s, p)
+		return o.store.Notifications.NotificationsBy(context.Background(), s, p)
 	})
 }
 
@@ -329,7 +332,7 @@ func TestPushesToAllDrivers(t *testing.T) {
 	t.Parallel()
 	onDatabases(t, 40, func(t *testing.T, o *office) {
 		for i, size := range []int{0, 2} {
-			r := o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.BatchSize = size })
+			r := o.relay(func(_ *notify.RelayOptions, b *pushes.Options) { b.BatchSize = size })
 			before := o.fcm.Requests()
 			d := o.offer()
 			o.untilAllShow()

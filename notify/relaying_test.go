@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"time"
 
+	"firsttap/repository/pushes"
+
 	"firsttap/dispatch"
 	"firsttap/notify"
 	"firsttap/notify/fcm"
@@ -20,7 +22,7 @@ type relaying struct {
 
 // relay runs a relay, as edit has it, until the test ends or it is stopped. From now on what the office commits is committed
 // by the relay's instance.
-func (o *office) relay(edit func(*notify.RelayOptions, *repository.OutboxOptions)) *relaying {
+func (o *office) relay(edit func(*notify.RelayOptions, *pushes.Options)) *relaying {
 	o.t.Helper()
 	r, store := o.relayBeside(edit)
 	o.store = store
@@ -29,10 +31,10 @@ func (o *office) relay(edit func(*notify.RelayOptions, *repository.OutboxOptions
 
 // relayBeside runs the relay of an instance that commits nothing, as relay does. In a bubble it waits as in production, but for
 // its polls, and in real time less.
-func (o *office) relayBeside(edit func(*notify.RelayOptions, *repository.OutboxOptions)) (*relaying, *repository.Store) {
+func (o *office) relayBeside(edit func(*notify.RelayOptions, *pushes.Options)) (*relaying, *repository.Store) {
 	o.t.Helper()
 	owner := dispatch.NewUniqueID("ins_", time.Now())
-	box := repository.OutboxOptions{Owner: owner, LeaseTerm: 30 * time.Second}
+	box := pushes.Options{Owner: owner, LeaseTerm: 30 * time.Second}
 	options := notify.RelayOptions{Sender: o.sender()}
 	if o.bubble {
 		options.PollInterval = time.Duration(testkit.Scale(4, 1)) * time.Second // most of what a minute of a bubble costs
@@ -47,7 +49,7 @@ func (o *office) relayBeside(edit func(*notify.RelayOptions, *repository.OutboxO
 		OutboxOwner: owner, OutboxLease: box.LeaseTerm, Observer: o.observer,
 		OnCommit: func(d dispatch.Dispatch, events []dispatch.Event) { r.OnCommit(d, events) },
 	})
-	r.wire.Outbox = store.Outbox(box)
+	r.wire.Outbox, r.wire.Topics, r.wire.Devices = store.Outbox(box), store.TopicsOf(box.Owner, box.LeaseTerm), store.Devices
 	options.Outbox, options.Topics, options.Devices, options.Sender = r.wire, r.wire, r.wire, wiredSender{r.wire}
 	r.Relay = notify.NewRelay(options)
 	r.stop = testkit.Run(o.t, r.Run)

@@ -6,16 +6,21 @@ import (
 	"sync"
 	"time"
 
+	"firsttap/repository/devices"
+	"firsttap/repository/pushes"
+	"firsttap/repository/topics"
+
 	"firsttap/dispatch"
 	"firsttap/notify"
 	"firsttap/outbox"
-	"firsttap/repository"
 )
 
 // wire is between a relay, its database and its push service. It loses, delays and records calls, and can kill the relay:
 // no call of a dead relay arrives anywhere.
 type wire struct {
-	*repository.Outbox
+	*pushes.Outbox
+	*topics.Topics
+	*devices.Devices
 	sender notify.Sender
 	bubble bool
 	slow   string // calls of this name get their replies after slowReplyDelay, in a bubble
@@ -271,19 +276,19 @@ func (w *wire) RecordResults(ctx context.Context, results []outbox.SendResult) e
 }
 
 func (w *wire) LeaseTopics(ctx context.Context, limit int) ([]outbox.Topic, error) {
-	return through(w, call{name: "LeaseTopics"}, func() ([]outbox.Topic, error) { return w.Outbox.LeaseTopics(w.patient(ctx), limit) })
+	return through(w, call{name: "LeaseTopics"}, func() ([]outbox.Topic, error) { return w.Topics.LeaseTopics(w.patient(ctx), limit) })
 }
 
 func (w *wire) MarkPushAccepted(ctx context.Context, devices []dispatch.Device) error {
-	return w.only("MarkPushAccepted", func() error { return w.Outbox.MarkPushAccepted(w.patient(ctx), devices) })
+	return w.only("MarkPushAccepted", func() error { return w.Devices.MarkPushAccepted(w.patient(ctx), devices) })
 }
 
 func (w *wire) MarkDevicesSuspect(ctx context.Context, devices []dispatch.Device) error {
-	return w.only("MarkDevicesSuspect", func() error { return w.Outbox.MarkDevicesSuspect(w.patient(ctx), devices) })
+	return w.only("MarkDevicesSuspect", func() error { return w.Devices.MarkDevicesSuspect(w.patient(ctx), devices) })
 }
 
 func (w *wire) QuarantineDevices(ctx context.Context, dead []dispatch.Device) error {
-	return w.only("QuarantineDevices", func() error { return w.Outbox.QuarantineDevices(w.patient(ctx), dead) })
+	return w.only("QuarantineDevices", func() error { return w.Devices.QuarantineDevices(w.patient(ctx), dead) })
 }
 
 // wiredSender is the wire's push service. Its faults are those of fcmtest; the wire only kills.

@@ -38,7 +38,9 @@ func Dial(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 	return redis.NewUniversalClient(opts), nil
 }
 
-var errURL = errors.New("a Redis URL is redis://host:port/db, redis+sentinel://h1,h2,h3/master or redis+cluster://h1,h2,h3, with rediss for TLS")
+var errURL = errors.New(
+	"a Redis URL is redis://host:port/db, redis+sentinel://h1,h2,h3/master or redis+cluster://h1,h2,h3, with rediss for TLS",
+)
 
 // parseURL refuses what would be ignored. An error contains no value of the URL.
 func parseURL(rawURL string) (*redis.UniversalOptions, error) {

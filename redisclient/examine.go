@@ -366,10 +366,12 @@ func (e *examination) latency(ctx context.Context) doctor.Finding {
 		}
 		slices.Sort(took)
 		median, slowest := took[pings/2], took[pings-1]
-		found := fmt.Sprintf("half of %d commands took %s or less, the slowest %s", pings, median.Round(10*time.Microsecond), slowest.Round(10*time.Microsecond))
+		found := fmt.Sprintf("half of %d commands took %s or less, the slowest %s", pings, median.Round(10*time.Microsecond),
+			slowest.Round(10*time.Microsecond))
 		switch {
 		case median >= e.tap:
-			return doctor.Failure(fmt.Sprintf("%s; a tap waits for %s, and then goes to the database", found, e.tap), "move Redis nearer to the instances, or find out what slows it: redis-cli --latency")
+			return doctor.Failure(fmt.Sprintf("%s; a tap waits for %s, and then goes to the database", found, e.tap),
+				"move Redis nearer to the instances, or find out what slows it: redis-cli --latency")
 		case slowest >= e.tap/4:
 			return doctor.Doubt(found, "find out what slows Redis: redis-cli --latency, SLOWLOG GET")
 		}

@@ -1,11 +1,11 @@
-package repository
+package repository_test
 
 import (
 	"strings"
 	"testing"
 
-	"gorm.io/gorm"
-
+	"firsttap/repository/database"
+	. "firsttap/repository/repositorytest"
 	"firsttap/servertest"
 	"firsttap/testkit"
 )
@@ -16,20 +16,20 @@ func TestACommitThatLoses(t *testing.T) {
 	testkit.OnlyInAll(t)
 	t.Parallel()
 	g := servertest.StartGalera(t)
-	db := migrated(t, g.Nodes[0].URL(t))
-	here := direct(t, db.url)
-	elsewhere := direct(t, strings.Replace(db.url, g.Nodes[0].Addr(), g.Nodes[1].Addr(), 1))
-	d := db.add(t, nil)
+	db := Migrated(t, g.Nodes[0].URL(t))
+	here := Direct(t, db.URL)
+	elsewhere := Direct(t, strings.Replace(db.URL, g.Nodes[0].Addr(), g.Nodes[1].Addr(), 1))
+	d := db.Add(t, nil)
 	note := func() (note string) {
-		must(t, here.QueryRow("SELECT note FROM dispatches WHERE id = ?", d.ID).Scan(&note))
+		Must(t, here.QueryRow("SELECT note FROM dispatches WHERE id = ?", d.ID).Scan(&note))
 		return note
 	}
 	tries := 0
-	must(t, db.transactWithRetry(t.Context(), db.decide, func(tx *gorm.DB) error {
+	Must(t, db.DB.Decide.Transact(t.Context(), func(tx database.Tx) error {
 		tries++
-		must(t, tx.Exec("UPDATE dispatches SET note = 'of the first node' WHERE id = ?", d.ID).Error)
+		Must(t, tx.Exec("UPDATE dispatches SET note = 'of the first node' WHERE id = ?", d.ID).Error)
 		if tries == 1 {
-			must(t, errorOf(elsewhere.Exec("UPDATE dispatches SET note = 'of the other node' WHERE id = ?", d.ID)))
+			Must(t, ErrorOf(elsewhere.Exec("UPDATE dispatches SET note = 'of the other node' WHERE id = ?", d.ID)))
 			testkit.Eventually(t, "the first node has what the other has committed", func() bool { return note() == "of the other node" })
 		}
 		return nil

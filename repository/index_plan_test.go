@@ -1,4 +1,4 @@
-package repository
+package repository_test
 
 import (
 	"os"
@@ -7,46 +7,46 @@ import (
 	"strings"
 	"testing"
 
-	"gorm.io/gorm"
-
 	"firsttap/dispatch"
+	"firsttap/repository/database"
+	. "firsttap/repository/repositorytest"
 )
 
 // mustReadEveryIndex: every index costs each write of its table, so each is read: it is unique, or a query names it, or Prune or one of the
 // queries below is answered by it.
-func (db *database) mustReadEveryIndex(t *testing.T, z sized) {
+func mustReadEveryIndex(db *Bench, t *testing.T, z Sized) {
 	t.Helper()
 	source := sourceOfPackage(t)
-	db.exec(t, "INSERT INTO audit (id, at, actor, request_id, action, target, detail) SELECT CONCAT('aud_', LPAD(n, 26, '0')), n, CONCAT('key_', n MOD 100), '', 'x', CONCAT('drv_', n MOD 90), '{}' FROM "+
-		numbers(listed)+" ORDER BY n")
-	db.exec(t, "UPDATE drivers SET token_generation = 1, tokens_revoked_at = 1 WHERE id = ?", z.driver.ID)
-	db.exec(t, "ANALYZE TABLE audit, drivers")
+	db.Exec(t, "INSERT INTO audit (id, at, actor, request_id, action, target, detail) SELECT CONCAT('aud_', LPAD(n, 26, '0')), n, CONCAT('key_', n MOD 100), '', 'x', CONCAT('drv_', n MOD 90), '{}' FROM "+
+		Numbers(Listed)+" ORDER BY n")
+	db.Exec(t, "UPDATE drivers SET token_generation = 1, tokens_revoked_at = 1 WHERE id = ?", z.Driver.ID)
+	db.Exec(t, "ANALYZE TABLE audit, drivers")
 	chosen := map[string]bool{}
 	for _, index := range pruneIndexes { // TestPlansOfPrune
 		chosen[index] = true
 	}
 	for _, read := range []func() error{
 		func() error {
-			return errorOf(cursorOf(db.Audit(t.Context(), dispatch.AuditQuery{Target: "drv_7", Page: dispatch.Page{Limit: aPage}})))
+			return ErrorOf(CursorOf(db.Audit(t.Context(), dispatch.AuditQuery{Target: "drv_7", Page: dispatch.Page{Limit: aPage}})))
 		},
 		func() error {
-			return errorOf(cursorOf(db.Audit(t.Context(), dispatch.AuditQuery{Actor: "key_7", Page: dispatch.Page{Limit: aPage}})))
+			return ErrorOf(CursorOf(db.Audit(t.Context(), dispatch.AuditQuery{Actor: "key_7", Page: dispatch.Page{Limit: aPage}})))
 		},
 		func() error {
-			return errorOf(cursorOf(db.Attempts(t.Context(), z.busy, 1, dispatch.Page{Limit: aPage})))
+			return ErrorOf(CursorOf(db.Attempts(t.Context(), z.Busy, 1, dispatch.Page{Limit: aPage})))
 		},
-		func() error { return errorOf(db.Revocations(t.Context())) },
+		func() error { return ErrorOf(db.Revocations(t.Context())) },
 	} {
 		var err error
-		for _, s := range statements(t, []*gorm.DB{db.serve, db.serve}, func() { err = read() }) {
-			for _, p := range db.explain(t, s) {
+		for _, s := range Statements(t, []database.Tx{db.Serve.With(t.Context()), db.Serve.With(t.Context())}, func() { err = read() }) {
+			for _, p := range db.Explain(t, s) {
 				chosen[p["key"]] = true
 			}
 		}
-		must(t, err)
+		Must(t, err)
 	}
 	var secondary []string
-	must(t, db.serve.WithContext(t.Context()).Raw(`SELECT DISTINCT index_name FROM information_schema.statistics
+	Must(t, db.Serve.With(t.Context()).Raw(`SELECT DISTINCT index_name FROM information_schema.statistics
 		WHERE table_schema = DATABASE() AND non_unique = 1`).Scan(&secondary).Error)
 	if len(secondary) < 20 {
 		t.Errorf("only %d indexes: %v", len(secondary), secondary)
@@ -59,18 +59,18 @@ func (db *database) mustReadEveryIndex(t *testing.T, z sized) {
 	}
 }
 
-// sourceOfPackage is the text of this package, without its tests.
+// sourceOfPackage is the text of all rooms, without their tests.
 func sourceOfPackage(t *testing.T) string {
 	t.Helper()
-	files, err := filepath.Glob("*.go")
-	must(t, err)
+	files, err := filepath.Glob("*/*.go")
+	Must(t, err)
 	var all strings.Builder
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
 		text, err := os.ReadFile(name)
-		must(t, err)
+		Must(t, err)
 		all.Write(text)
 	}
 	return all.String()

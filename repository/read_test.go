@@ -1,4 +1,4 @@
-package repository
+package repository_test
 
 import (
 	"encoding/base64"
@@ -11,54 +11,18 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/outbox"
+	"firsttap/repository/database"
+	. "firsttap/repository/repositorytest"
 	"firsttap/testkit"
 )
 
-// all is the whole of a list, page by page.
-func all[T any](t *testing.T, limit int, next func(dispatch.Page) ([]T, string, error)) (items []T) {
-	t.Helper()
-	page := dispatch.Page{Limit: limit}
-	for range 1000 {
-		got, cursor, err := next(page)
-		must(t, err)
-		if len(got) > limit || cursor != "" && len(got) != limit {
-			t.Fatalf("a page of %d with the cursor %q, the limit is %d", len(got), cursor, limit)
-		}
-		items = append(items, got...)
-		if cursor == "" {
-			return items
-		}
-		page.Cursor = cursor
-	}
-	t.Fatal("the list has no end")
-	return nil
-}
-
-// listed is the whole of a list, so many dispatches a page.
-func (db *database) listed(t *testing.T, limit int, q dispatch.Query) []dispatch.Dispatch {
-	t.Helper()
-	return all(t, limit, func(p dispatch.Page) ([]dispatch.Dispatch, string, error) {
-		q.Page = p
-		return db.List(t.Context(), q)
-	})
-}
-
-func (db *database) list(t *testing.T, q dispatch.Query) []dispatch.ID {
-	t.Helper()
-	return ids(db.listed(t, 3, q))
-}
-
-func ids(items []dispatch.Dispatch) []dispatch.ID {
-	return collect(items, func(d dispatch.Dispatch) dispatch.ID { return d.ID })
-}
-
 func dispatches(offered []dispatch.Offered) []dispatch.Dispatch {
-	return collect(offered, func(o dispatch.Offered) dispatch.Dispatch { return o.Dispatch })
+	return Collect(offered, func(o dispatch.Offered) dispatch.Dispatch { return o.Dispatch })
 }
 
 func TestListByStatus(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		v := db.drivers(t, 1)[0].ID
+	Each(t, func(t *testing.T, db *Bench) {
+		v := db.Fleet(t, 1)[0].ID
 		status := func(s dispatch.Status) func(*dispatch.Dispatch) {
 			return func(d *dispatch.Dispatch) { d.Status = s }
 		}
@@ -68,28 +32,28 @@ func TestListByStatus(t *testing.T) {
 			}
 		}
 		want := map[dispatch.Status][]dispatch.ID{
-			dispatch.Scheduled:  {db.add(t, window(time.Hour, 2*time.Hour)).ID},
-			dispatch.Pending:    {db.add(t, nil).ID, db.add(t, window(0, time.Hour)).ID},
-			dispatch.Expired:    {db.add(t, window(-2*time.Hour, -time.Hour)).ID, db.add(t, status(dispatch.Expired)).ID, db.add(t, window(-time.Hour, 0)).ID},
-			dispatch.Accepted:   {db.mustAccept(t, db.add(t, nil).ID, v).ID},
-			dispatch.InProgress: {db.add(t, status(dispatch.InProgress)).ID},
-			dispatch.Completed:  {db.add(t, status(dispatch.Completed)).ID},
-			dispatch.Canceled:   {db.add(t, status(dispatch.Canceled)).ID},
+			dispatch.Scheduled:  {db.Add(t, window(time.Hour, 2*time.Hour)).ID},
+			dispatch.Pending:    {db.Add(t, nil).ID, db.Add(t, window(0, time.Hour)).ID},
+			dispatch.Expired:    {db.Add(t, window(-2*time.Hour, -time.Hour)).ID, db.Add(t, status(dispatch.Expired)).ID, db.Add(t, window(-time.Hour, 0)).ID},
+			dispatch.Accepted:   {db.MustAccept(t, db.Add(t, nil).ID, v).ID},
+			dispatch.InProgress: {db.Add(t, status(dispatch.InProgress)).ID},
+			dispatch.Completed:  {db.Add(t, status(dispatch.Completed)).ID},
+			dispatch.Canceled:   {db.Add(t, status(dispatch.Canceled)).ID},
 		}
 		total := 0
 		for status, ids := range want {
 			total += len(ids)
 			slices.Reverse(ids)
-			if got := db.list(t, dispatch.Query{Status: status}); !slices.Equal(got, ids) {
+			if got := db.ListIDs(t, dispatch.Query{Status: status}); !slices.Equal(got, ids) {
 				t.Errorf("%s: got %v, want %v", status, got, ids)
 			}
 			for _, id := range ids {
-				if got := db.mustRead(t, id); got.Status != status {
+				if got := db.MustRead(t, id); got.Status != status {
 					t.Errorf("%s is %s in the list and %s by itself", id, status, got.Status)
 				}
 			}
 		}
-		everything := db.listed(t, 100, dispatch.Query{})
+		everything := db.Listed(t, 100, dispatch.Query{})
 		if len(everything) != total {
 			t.Errorf("%d dispatches, want %d", len(everything), total)
 		}
@@ -97,20 +61,20 @@ func TestListByStatus(t *testing.T) {
 			if !slices.Contains(want[d.Status], d.ID) {
 				t.Errorf("%s is %s in the list of all", d.ID, d.Status)
 			}
-			if stored := db.mustRead(t, d.ID); !reflect.DeepEqual(stored, d) {
+			if stored := db.MustRead(t, d.ID); !reflect.DeepEqual(stored, d) {
 				t.Errorf("listed\n%+v, stored\n%+v", d, stored)
 			}
 		}
-		testkit.Equal(t, "the driver's own", want[dispatch.Accepted], db.list(t, dispatch.Query{Driver: v}))
+		testkit.Equal(t, "the driver's own", want[dispatch.Accepted], db.ListIDs(t, dispatch.Query{Driver: v}))
 	})
 }
 
 func TestPagesHaveNoGaps(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		v := db.drivers(t, 1)[0]
+	Each(t, func(t *testing.T, db *Bench) {
+		v := db.Fleet(t, 1)[0]
 		var want []dispatch.ID
 		for range 12 {
-			want = append(want, db.add(t, nil).ID)
+			want = append(want, db.Add(t, nil).ID)
 		}
 		sets := map[string]string{
 			"times of their own": "version = version",
@@ -119,28 +83,28 @@ func TestPagesHaveNoGaps(t *testing.T) {
 		}
 		slices.Reverse(want)
 		for name, set := range sets {
-			db.exec(t, "UPDATE dispatches SET "+set)
+			db.Exec(t, "UPDATE dispatches SET "+set)
 			for _, limit := range []int{1, 3, 4, 12, 13} {
-				if got := ids(db.listed(t, limit, dispatch.Query{})); !slices.Equal(got, want) {
+				if got := Ids(db.Listed(t, limit, dispatch.Query{})); !slices.Equal(got, want) {
 					t.Errorf("List, %s, %d a page: got %v, want %v", name, limit, got, want)
 				}
-				offered := all(t, limit, func(p dispatch.Page) ([]dispatch.Offered, string, error) {
+				offered := All(t, limit, func(p dispatch.Page) ([]dispatch.Offered, string, error) {
 					return db.OpenDispatchesFor(t.Context(), v, p)
 				})
-				if got := ids(dispatches(offered)); !slices.Equal(got, want) {
+				if got := Ids(dispatches(offered)); !slices.Equal(got, want) {
 					t.Errorf("OpenDispatchesFor, %s, %d a page: got %v, want %v", name, limit, got, want)
 				}
 			}
 		}
-		db.exec(t, "UPDATE dispatches SET status = 'COMPLETED', accepted_by = ?, claim_id = 'clm_x', accepted_at = 7", v.ID)
-		testkit.Equal(t, "the driver's own", want, db.list(t, dispatch.Query{Driver: v.ID, Status: dispatch.Completed}))
+		db.Exec(t, "UPDATE dispatches SET status = 'COMPLETED', accepted_by = ?, claim_id = 'clm_x', accepted_at = 7", v.ID)
+		testkit.Equal(t, "the driver's own", want, db.ListIDs(t, dispatch.Query{Driver: v.ID, Status: dispatch.Completed}))
 	})
 }
 
 func TestBadCursors(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		v := db.drivers(t, 1)[0]
-		db.add(t, nil)
+	Each(t, func(t *testing.T, db *Bench) {
+		v := db.Fleet(t, 1)[0]
+		db.Add(t, nil)
 		for _, c := range []string{
 			"x", "=", "äö", "AAAAAAAAAAA", "null", "' OR 1 = 1 --",
 			base64.RawURLEncoding.EncodeToString([]byte("d12345678")),
@@ -151,45 +115,51 @@ func TestBadCursors(t *testing.T) {
 			base64.StdEncoding.EncodeToString([]byte("12345678dsp_0123456789abcdefghijklmnop??")),
 		} {
 			page := dispatch.Page{Limit: 1, Cursor: c}
-			mustBeError(t, "List, "+c, errorOfPage(db.List(t.Context(), dispatch.Query{Page: page})), dispatch.ErrBadCursor)
-			mustBeError(t, "OpenDispatchesFor, "+c, errorOfPage(db.OpenDispatchesFor(t.Context(), v, page)), dispatch.ErrBadCursor)
+			MustBeError(t, "List, "+c, ErrorOfPage(db.Dispatches.List(t.Context(), dispatch.Query{Page: page})), dispatch.ErrBadCursor)
+			MustBeError(t, "OpenDispatchesFor, "+c, ErrorOfPage(db.OpenDispatchesFor(t.Context(), v, page)), dispatch.ErrBadCursor)
 		}
 	})
 }
 
 // errorOfPage and cursorOf leave out the rest of a page, or of two other results.
 
-func errorOfPage[T, U any](_ T, _ U, err error) error { return err }
-
-func cursorOf[T any](_ []T, next string, err error) (string, error) { return next, err }
-
 // A cursor is valid for its own list only, with any filter.
 func TestCursorsOfOtherLists(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		v := db.drivers(t, 1)[0]
-		d := db.add(t, nil)
+	Each(t, func(t *testing.T, db *Bench) {
+		v := db.Fleet(t, 1)[0]
+		d := db.Add(t, nil)
 		ctx, push := t.Context(), dispatch.NewNotificationID(time.Now())
 		dispatches := func(q dispatch.Query) func(dispatch.Page) error {
-			return func(p dispatch.Page) error { q.Page = p; return errorOfPage(db.List(ctx, q)) }
+			return func(p dispatch.Page) error { q.Page = p; return ErrorOfPage(db.Dispatches.List(ctx, q)) }
 		}
 		lists := map[string]struct {
 			cursor string
 			read   func(dispatch.Page) error
 		}{
-			"dispatches":           {cursor(dispatchList, 0, d.ID), dispatches(dispatch.Query{})},
-			"by status":            {cursor(dispatchList, 0, d.ID), dispatches(dispatch.Query{Status: dispatch.Expired, Region: "seoul"})},
-			"jobs":                 {cursor(driverDispatchList, 1, d.ID), dispatches(dispatch.Query{Driver: v.ID})},
-			"offers":               {cursor(openList, 1, d.ID), func(p dispatch.Page) error { return errorOfPage(db.OpenDispatchesFor(ctx, v, p)) }},
-			"taps":                 {cursor(attemptList, 0, dispatch.NewAttemptID(time.Now())), func(p dispatch.Page) error { return errorOfPage(db.Attempts(ctx, d.ID, 0, p)) }},
-			"offers of a dispatch": {cursor(contactList, 1, v.ID), func(p dispatch.Page) error { return errorOfPage(db.Offers(ctx, d.ID, 0, p)) }},
-			"notifications":        {cursor(notificationOfDispatch, 1, push), func(p dispatch.Page) error { return errorOfPage(db.Notifications(ctx, d.ID, p)) }},
-			"all notifications":    {cursor(notificationList, 1, push), func(p dispatch.Page) error { return errorOfPage(db.NotificationsBy(ctx, outbox.Dead, p)) }},
-			"events":               {cursor(eventList, 0, "evt_00000000000000000000000000"), func(p dispatch.Page) error { return errorOfPage(db.Events(ctx, d.ID, p)) }},
-			"runs":                 {cursor(runList, 1, report), func(p dispatch.Page) error { return errorOfPage(db.Runs(ctx, report, p)) }},
-			"keys":                 {cursor(keyList, 0, "key_first"), func(p dispatch.Page) error { return errorOfPage(db.Keys(ctx, p)) }},
-			"devices":              {cursor(deviceList, 0, "dev_0"), func(p dispatch.Page) error { return errorOfPage(db.Devices(ctx, v.ID, p)) }},
-			"drivers":              {cursor(driverList, 0, v.ID), func(p dispatch.Page) error { return errorOfPage(db.Drivers(ctx, dispatch.DriverQuery{Page: p})) }},
-			"audit":                {cursor(auditList, 0, "aud_0"), func(p dispatch.Page) error { return errorOfPage(db.Audit(ctx, dispatch.AuditQuery{Page: p})) }},
+			"dispatches":           {database.Cursor(database.DispatchList, 0, d.ID), dispatches(dispatch.Query{})},
+			"by status":            {database.Cursor(database.DispatchList, 0, d.ID), dispatches(dispatch.Query{Status: dispatch.Expired, Region: "seoul"})},
+			"jobs":                 {database.Cursor(database.DriverDispatchList, 1, d.ID), dispatches(dispatch.Query{Driver: v.ID})},
+			"offers":               {database.Cursor(database.OpenList, 1, d.ID), func(p dispatch.Page) error { return ErrorOfPage(db.OpenDispatchesFor(ctx, v, p)) }},
+			"taps":                 {database.Cursor(database.AttemptList, 0, dispatch.NewAttemptID(time.Now())), func(p dispatch.Page) error { return ErrorOfPage(db.Attempts(ctx, d.ID, 0, p)) }},
+			"offers of a dispatch": {database.Cursor(database.ContactList, 1, v.ID), func(p dispatch.Page) error { return ErrorOfPage(db.Offers.Offers(ctx, d.ID, 0, p)) }},
+			"notifications": {database.Cursor(database.NotificationOfDispatch, 1, push), func(p dispatch.Page) error {
+				return ErrorOfPage(db.Notifications.Notifications(ctx, d.ID, p))
+			}},
+			"all notifications": {database.Cursor(database.NotificationList, 1, push), func(p dispatch.Page) error {
+				return ErrorOfPage(db.NotificationsBy(ctx, outbox.Dead, p))
+			}},
+			"events": {database.Cursor(database.EventList, 0, "evt_00000000000000000000000000"), func(p dispatch.Page) error { return ErrorOfPage(db.Events(ctx, d.ID, p)) }},
+			"runs": {database.Cursor(database.RunList, 1, Report), func(p dispatch.Page) error {
+				return ErrorOfPage(db.Runs.Runs(ctx, Report, p))
+			}},
+			"keys":    {database.Cursor(database.KeyList, 0, "key_first"), func(p dispatch.Page) error { return ErrorOfPage(db.Keys.Keys(ctx, p)) }},
+			"devices": {database.Cursor(database.DeviceList, 0, "dev_0"), func(p dispatch.Page) error { return ErrorOfPage(db.Devices.Devices(ctx, v.ID, p)) }},
+			"drivers": {database.Cursor(database.DriverList, 0, v.ID), func(p dispatch.Page) error {
+				return ErrorOfPage(db.Drivers.Drivers(ctx, dispatch.DriverQuery{Page: p}))
+			}},
+			"audit": {database.Cursor(database.AuditList, 0, "aud_0"), func(p dispatch.Page) error {
+				return ErrorOfPage(db.Audit(ctx, dispatch.AuditQuery{Page: p}))
+			}},
 		}
 		for name, list := range lists {
 			for of, other := range lists {
@@ -204,12 +174,12 @@ func TestCursorsOfOtherLists(t *testing.T) {
 
 // OpenDispatchesFor returns the dispatches whose terms the driver matches, by a condition in SQL.
 func TestOpenDispatchesForMatchesTerms(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
+	Each(t, func(t *testing.T, db *Bench) {
 		var offers []dispatch.Dispatch
 		for _, region := range []string{"seoul", "jeju"} {
 			for _, class := range []string{"scissor", "boom"} {
 				for _, height := range []*float64{nil, new(0.0), new(16.0), new(16.5)} {
-					offers = append(offers, db.add(t, func(d *dispatch.Dispatch) {
+					offers = append(offers, db.Add(t, func(d *dispatch.Dispatch) {
 						d.Region, d.VehicleClass, d.MinWorkingHeightM = region, class, height
 					}))
 				}
@@ -227,12 +197,12 @@ func TestOpenDispatchesForMatchesTerms(t *testing.T) {
 						}
 					}
 					got, next, err := db.OpenDispatchesFor(t.Context(), v, dispatch.Page{Limit: 100})
-					if err != nil || next != "" || !slices.Equal(ids(dispatches(got)), want) {
+					if err != nil || next != "" || !slices.Equal(Ids(dispatches(got)), want) {
 						h := "no height"
 						if height != nil {
 							h = fmt.Sprint(*height)
 						}
-						t.Errorf("%v %s %s: got %v, %v; want %v", regions, class, h, ids(dispatches(got)), err, want)
+						t.Errorf("%v %s %s: got %v, %v; want %v", regions, class, h, Ids(dispatches(got)), err, want)
 					}
 				}
 			}
@@ -241,20 +211,20 @@ func TestOpenDispatchesForMatchesTerms(t *testing.T) {
 }
 
 func TestOpenDispatchesForOmitsEndedOffers(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		drivers := db.drivers(t, 2)
-		open := db.add(t, nil)
-		soon := db.add(t, func(d *dispatch.Dispatch) {
+	Each(t, func(t *testing.T, db *Bench) {
+		drivers := db.Fleet(t, 2)
+		open := db.Add(t, nil)
+		soon := db.Add(t, func(d *dispatch.Dispatch) {
 			d.OpensAt, d.ExpiresAt = d.CreatedAt.Add(time.Hour), d.CreatedAt.Add(2*time.Hour)
 		})
-		db.add(t, func(d *dispatch.Dispatch) { d.ExpiresAt = d.CreatedAt })
-		db.mustAccept(t, db.add(t, nil).ID, drivers[1].ID)
+		db.Add(t, func(d *dispatch.Dispatch) { d.ExpiresAt = d.CreatedAt })
+		db.MustAccept(t, db.Add(t, nil).ID, drivers[1].ID)
 		for _, s := range []dispatch.Status{dispatch.Canceled, dispatch.Expired, dispatch.Completed, dispatch.InProgress} {
-			db.add(t, func(d *dispatch.Dispatch) { d.Status = s })
+			db.Add(t, func(d *dispatch.Dispatch) { d.Status = s })
 		}
 		got, _, err := db.OpenDispatchesFor(t.Context(), drivers[0], dispatch.Page{Limit: 10})
-		if err != nil || !slices.Equal(ids(dispatches(got)), []dispatch.ID{soon.ID, open.ID}) {
-			t.Errorf("got %v, %v; want %v and %v", ids(dispatches(got)), err, soon.ID, open.ID)
+		if err != nil || !slices.Equal(Ids(dispatches(got)), []dispatch.ID{soon.ID, open.ID}) {
+			t.Errorf("got %v, %v; want %v and %v", Ids(dispatches(got)), err, soon.ID, open.ID)
 		}
 	})
 }

@@ -1,14 +1,18 @@
-package repository
+package repository_test
 
 import (
 	"database/sql"
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
 	"firsttap/dispatch"
 	"firsttap/migrations"
+	"firsttap/repository"
+	"firsttap/repository/database"
+	. "firsttap/repository/repositorytest"
 	"firsttap/servertest"
 	"firsttap/testkit"
 )
@@ -30,18 +34,18 @@ func hostileServer(t *testing.T, kind string) (rawURL string, variables []string
 	t.Helper()
 	server := servertest.StartDatabase(t, kind)
 	u, err := url.Parse(server.URL(t))
-	must(t, err)
-	root := direct(t, u.String())
+	Must(t, err)
+	root := Direct(t, u.String())
 	for _, s := range []string{
 		"CREATE USER app@'%' IDENTIFIED BY 'pw'", "GRANT ALL ON " + strings.TrimPrefix(u.Path, "/") + ".* TO app@'%'",
 		"SET GLOBAL init_connect = 'SET NAMES latin1'",
 	} {
-		must(t, errorOf(root.Exec(s)))
+		Must(t, ErrorOf(root.Exec(s)))
 	}
 	for name, value := range hostile {
 		switch _, err := root.Exec("SET GLOBAL " + name + " = " + value); {
 		case kind == servertest.TiDB && name == "max_statement_time": // it has no effect there
-		case isServerError(err, 1193), err != nil && kind == servertest.TiDB: // it is unknown to this kind of server, or has no such value there
+		case database.IsServerError(err, 1193), err != nil && kind == servertest.TiDB: // it is unknown to this kind of server, or has no such value there
 		case err != nil:
 			t.Fatalf("%s: %v", name, err)
 		default:
@@ -57,13 +61,14 @@ func TestSettingsOfTheServer(t *testing.T) {
 	t.Parallel()
 	servertest.OnEach(t, servertest.Servers(), func(t *testing.T, kind string) {
 		rawURL, variables := hostileServer(t, kind)
-		s := open(t, rawURL)
-		must(t, s.up(t.Context()))
-		must(t, s.Migrate(func(m *migrations.Migrator) error { return errorOf(m.Down(t.Context())) }))
-		must(t, s.up(t.Context()))
-		s.PrepareClaims(t.Context())
-		jobs, _, err := OpenPool(rawURL, 1)
-		must(t, err)
+		sent := &Watched{}
+		s := OpenWith(t, rawURL, repository.Options{Log: Quiet, Patience: testkit.Patience, Observer: sent.Watch})
+		Must(t, Up(t.Context(), s))
+		Must(t, s.Migrate(func(m *migrations.Migrator) error { return ErrorOf(m.Down(t.Context())) }))
+		Must(t, Up(t.Context(), s))
+		s.Dispatches.PrepareClaims(t.Context())
+		jobs, _, err := database.OpenPool(rawURL, 1)
+		Must(t, err)
 		defer jobs.Close()
 		pools := map[string]*sql.DB{"jobs": jobs}
 		for name, pool := range s.Pools() {
@@ -72,30 +77,31 @@ func TestSettingsOfTheServer(t *testing.T) {
 		for pool, db := range pools {
 			mustSetAll(t, pool, db, variables)
 		}
-		if kind != servertest.TiDB && !s.procedure.usable() {
-			t.Error("claims are written without the procedure")
-		}
 		var tables int
-		must(t, jobs.QueryRow("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND engine <> 'InnoDB'").Scan(&tables))
+		Must(t, jobs.QueryRow("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND engine <> 'InnoDB'").Scan(&tables))
 		testkit.Equal(t, "tables without transactions", 0, tables)
 
-		db := &database{Store: s, url: rawURL}
+		db := Onto(s, rawURL, nil)
 		korean, emoji := strings.Repeat("가", 500), `🚧 "C:\" || '12'`
-		first, second := db.addDriver(t, func(v *dispatch.Driver) { v.Name = emoji }), db.addDriver(t, func(*dispatch.Driver) {})
-		d := db.add(t, func(d *dispatch.Dispatch) { d.Site.Address, d.Note = korean, emoji })
-		db.add(t, nil)
-		page, _, err := s.List(t.Context(), dispatch.Query{Page: dispatch.Page{Limit: 10}})
-		must(t, err)
+		first, second := db.AddDriver(t, func(v *dispatch.Driver) { v.Name = emoji }), db.AddDriver(t, func(*dispatch.Driver) {})
+		d := db.Add(t, func(d *dispatch.Dispatch) { d.Site.Address, d.Note = korean, emoji })
+		db.Add(t, nil)
+		page, _, err := s.Dispatches.List(t.Context(), dispatch.Query{Page: dispatch.Page{Limit: 10}})
+		Must(t, err)
 		testkit.Equal(t, "dispatches", 2, len(page))
-		won := db.mustAccept(t, d.ID, first.ID)
-		db.mustStore(t, won)
+		sent.Take()
+		won := db.MustAccept(t, d.ID, first.ID)
+		if said := sent.Take(); kind != servertest.TiDB && !slices.Contains(said, "decide call") {
+			t.Errorf("a claim is written without the procedure: %v", said)
+		}
+		db.MustStore(t, won)
 		testkit.Equal(t, "address", korean, won.Site.Address)
 		testkit.Equal(t, "note", emoji, won.Note)
-		if _, err := db.accept(t.Context(), d.ID, second.ID); !errors.Is(err, dispatch.ErrAlreadyTaken) {
+		if _, err := db.Accept(t.Context(), d.ID, second.ID); !errors.Is(err, dispatch.ErrAlreadyTaken) {
 			t.Errorf("a second claim: %v", err)
 		}
-		stored, err := s.Driver(t.Context(), first.ID)
-		must(t, err)
+		stored, err := s.Drivers.Driver(t.Context(), first.ID)
+		Must(t, err)
 		testkit.Equal(t, "name", emoji, stored.Name)
 	})
 }
@@ -105,12 +111,12 @@ func mustSetAll(t *testing.T, pool string, db *sql.DB, variables []string) {
 	t.Helper()
 	for _, name := range variables {
 		var own, servers string
-		must(t, db.QueryRow("SELECT CONCAT(@@SESSION."+name+"), CONCAT(@@GLOBAL."+name+")").Scan(&own, &servers))
+		Must(t, db.QueryRow("SELECT CONCAT(@@SESSION."+name+"), CONCAT(@@GLOBAL."+name+")").Scan(&own, &servers))
 		if own == servers {
 			t.Errorf("%s: %s is the server's %s", pool, name, own)
 		}
 	}
 	var charset string
-	must(t, db.QueryRow("SELECT CONCAT(@@character_set_client, @@character_set_connection, @@character_set_results)").Scan(&charset))
+	Must(t, db.QueryRow("SELECT CONCAT(@@character_set_client, @@character_set_connection, @@character_set_results)").Scan(&charset))
 	testkit.Equal(t, pool+": the character set", strings.Repeat("utf8mb4", 3), charset)
 }

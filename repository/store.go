@@ -1,61 +1,52 @@
 // Package repository keeps dispatches, drivers, claims, events and the outbox in MySQL, MariaDB, TiDB or SQLite.
 //
 // It owns every transaction. A change and the events to announce are committed together or not at all, and only the
-// database's clock decides.
+// database's clock decides. It is divided into rooms, each of which owns its tables: see docs/architecture.md.
 package repository
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"log/slog"
-	"math"
-	"strings"
 	"time"
 
-	"gorm.io/gorm"
-
 	"firsttap/dispatch"
-	"firsttap/migrations"
+	"firsttap/repository/board"
+	"firsttap/repository/database"
+	"firsttap/repository/devices"
+	"firsttap/repository/dispatches"
+	"firsttap/repository/drivers"
+	"firsttap/repository/due"
+	"firsttap/repository/export"
+	"firsttap/repository/journal"
+	"firsttap/repository/keys"
+	"firsttap/repository/offers"
+	"firsttap/repository/poll"
+	"firsttap/repository/pushes"
+	"firsttap/repository/retention"
+	"firsttap/repository/runs"
+	"firsttap/repository/topics"
+	"firsttap/repository/webhooks"
 )
 
-// Store is the database. It is safe for concurrent use.
+// Store is the database with its rooms. It is safe for concurrent use.
 type Store struct {
-	// decide is the pool for changes, serve that for reads, and work that for the relay and webhooks: changes that wait for a row's lock delay
-	// no reads, and a backlog of notifications delays neither. watch is for looks and for the check whether the database commits: they wait
-	// for none of the others.
-	decide, serve, work, watch *gorm.DB
-	// doors holds an element while a KeyHashes runs: requests with invalid keys take one connection.
-	doors   chan struct{}
-	looks   *looks
-	dialect dialect
-	// procedure and lastKnown make a claim cheap; nil for SQLite, which has no round trips, and for TiDB, which has no procedures.
-	procedure *claimProcedure
-	lastKnown *lastKnown
-	// replica answers what the backoffice lists; nil for none.
-	replica *replica
-	options Options
-	log     *slog.Logger
-	closers []func() error
-}
-
-// dialect holds the differences between the databases.
-type dialect struct {
-	name migrations.Dialect
-	text text
-	// leaveServer closes every present connection: one of them led to a read-only server.
-	leaveServer func()
-	// ping returns nil if the database commits writes. It waits for no transaction and for no connection of the pools above.
-	ping func(context.Context) error
-	// hasTables returns why the database refuses to change the tables without which no tap is decided, no dispatch is created or no driver
-	// sees an offer. It changes nothing, and returns nil also while a table is locked.
-	hasTables func(context.Context) error
-	// migrator also returns a function that closes its connections.
-	migrator func() (*migrations.Migrator, func() error, error)
-	// noSessionLocks is why locks that a session holds do not work on this kind of server, "" if they do. It does not know a Galera cluster.
-	noSessionLocks string
-	// durability returns the settings by which committed claims may be lost, and an error if some could not be checked.
-	durability func(context.Context, *sql.DB) ([]string, error)
+	*database.DB
+	Poll          *poll.Poll
+	Journal       *journal.Journal
+	Dispatches    *dispatches.Dispatches
+	Due           *due.Due
+	Offers        *offers.Offers
+	Drivers       *drivers.Drivers
+	Devices       *devices.Devices
+	Topics        *topics.Topics
+	Notifications *pushes.Notifications
+	Webhooks      *webhooks.Webhooks
+	Keys          *keys.Keys
+	Runs          *runs.Runs
+	Board         *board.Board
+	Export        *export.Export
+	Cleaner       *retention.Cleaner
 }
 
 // Options configure a Store. The zero value announces nothing, and leaves the events
@@ -68,80 +59,47 @@ type Options struct {
 	// need not poll. Another relay may take the event over when the lease expires. "" writes events that are due at once.
 	OutboxOwner string
 	OutboxLease time.Duration
-	// Patience is how long a statement waits for a row's lock, and a check whether the server takes writes for its answer. A dial, the
-	// answer to a write, the question for a lost COMMIT and SQLite's file get twice as long. 0 means a second; tests on a busy
-	// machine have more.
-	Patience time.Duration
 	// Retention is how long Prune leaves history; the zero value keeps it for ever.
-	Retention Retention
-	// ReplicaURL names a replica of the database, which must be a MySQL or MariaDB, for lists. "" for none.
+	Retention retention.Periods
+	// Patience, ReplicaURL, Observer, Log and Now are those of the database.
+	Patience   time.Duration
 	ReplicaURL string
-	// Observer observes every statement.
-	Observer StatementObserver
-	// Log is where the Store warns. Nil discards.
-	Log *slog.Logger
+	Observer   database.StatementObserver
+	Log        *slog.Logger
+	Now        func() time.Time
 }
 
-// Open connects to the database that url names: mysql://user:password@host:port/name or sqlite://path. While the database can't be
-// used for a reason that passes it tries again, until ctx ends.
-func Open(ctx context.Context, url string, o Options) (s *Store, err error) {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Patience == 0 {
-		o.Patience = usualPatience
-	}
-	const untilTheEnd = math.MaxInt64
-	err = UntilReachable(ctx, untilTheEnd, o.Log, func() error {
-		switch path, ok := strings.CutPrefix(url, "sqlite://"); {
-		case ok && o.ReplicaURL != "":
-			err = errors.New("an SQLite database has no replica")
-		case ok && path != "":
-			s, err = openSQLite(ctx, path, o)
-		case strings.HasPrefix(url, "mysql://"):
-			s, err = openMySQL(ctx, url, o)
-		default:
-			err = errors.New("a database URL is mysql://user:password@host:port/name or sqlite://path")
-		}
-		return err
-	})
+// Open connects to the database that url names, as database.Open does.
+func Open(ctx context.Context, url string, o Options) (*Store, error) {
+	db, err := database.Open(
+		ctx, url, database.Options{Patience: o.Patience, ReplicaURL: o.ReplicaURL, Observer: o.Observer, Log: o.Log, Now: o.Now},
+	)
 	if err != nil {
 		return nil, err
 	}
-	s.doors = make(chan struct{}, 1)
-	s.prepare()
+	s := &Store{
+		DB: db, Poll: poll.New(db), Journal: journal.New(db, o.OutboxOwner, o.OutboxLease), Drivers: drivers.New(db), Devices: devices.New(db),
+		Topics: topics.New(db, "", 0), Notifications: pushes.NewNotifications(db), Webhooks: webhooks.New(db), Keys: keys.New(db),
+		Export: export.New(db), Cleaner: retention.New(db, o.Retention),
+	}
+	if s.Dispatches, err = dispatches.New(db, s.Journal, o.OnCommit, o.Observer, db.Log); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	s.Due, s.Offers = due.New(db, s.Poll, s.Dispatches), offers.New(db, s.Dispatches)
+	s.Runs = runs.New(db, s.Poll)
+	s.Board = board.New(db, s.Runs, o.Retention.Attempts)
 	return s, nil
 }
 
-// announce remembers what has just been committed, and calls OnCommit with it.
-func (s *Store) announce(d dispatch.Dispatch, events []dispatch.Event) {
-	s.lastKnown.learnDispatch(&d)
-	if s.options.OnCommit != nil && len(events) > 0 {
-		s.options.OnCommit(d, events)
-	}
+// Outbox returns the outbox for one owner.
+func (s *Store) Outbox(o pushes.Options) *pushes.Outbox { return pushes.New(s.DB, s.Poll, o) }
+
+// TopicsOf returns the topics for one owner, whose leases last for term.
+func (s *Store) TopicsOf(owner string, term time.Duration) *topics.Topics {
+	return topics.New(s.DB, owner, term)
 }
 
-// Close closes all connections at once: statements that are running fail.
-func (s *Store) Close() error {
-	var errs []error
-	for _, c := range s.closers {
-		errs = append(errs, c())
-	}
-	return errors.Join(errs...)
-}
-
-// Ping returns nil if the database commits a write. Its schema must be migrated.
-func (s *Store) Ping(ctx context.Context) error { return unavailable(s.dialect.ping(ctx)) }
-
-// NoSessionLocks returns why locks that a session holds do not work on this kind of server, "" if they do. It does not know a Galera cluster: the
-// doctor does.
-func (s *Store) NoSessionLocks() string { return s.dialect.noSessionLocks }
-
-// Migrate calls fn with the migrator of this database.
-func (s *Store) Migrate(fn func(*migrations.Migrator) error) error {
-	m, done, err := s.dialect.migrator()
-	if err != nil {
-		return err
-	}
-	return errors.Join(fn(m), done())
+// WebhookOutbox returns the deliveries for one owner.
+func (s *Store) WebhookOutbox(owner string, term time.Duration) *webhooks.Outbox {
+	return webhooks.NewOutbox(s.DB, s.Poll, webhooks.Options{Owner: owner, LeaseTerm: term})
 }

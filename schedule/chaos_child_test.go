@@ -19,6 +19,8 @@ import (
 	"firsttap/dispatch"
 	"firsttap/lock"
 	"firsttap/repository"
+	"firsttap/repository/database"
+	"firsttap/repository/runs"
 	"firsttap/schedule"
 )
 
@@ -106,7 +108,7 @@ func (r role) play(t *testing.T) {
 		job.When, job.OnLeader = schedule.After(50*time.Millisecond), true
 	}
 	s, err := schedule.New(schedule.Options{
-		Jobs: []schedule.Job{job}, Ledger: p.store, Locks: r.strategy(t), Instance: r.Name, Log: log, PollInterval: r.Look,
+		Jobs: []schedule.Job{job}, Ledger: p.store.Runs, Locks: r.strategy(t), Instance: r.Name, Log: log, PollInterval: r.Look,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +158,7 @@ func (r role) strategy(t *testing.T) schedule.Strategy {
 		db, dialect := openPool(t, r.Database)
 		return lock.NewTable(db, lock.Dialect(dialect))
 	case "named", "rows":
-		config, err := repository.MySQLConfig(r.Database)
+		config, err := database.MySQLConfig(r.Database)
 		must(err)
 		sessions, err := lock.OpenSessions(config, max(r.TTL, 3*time.Second), 4) // the lead takes 3 s
 		must(err)
@@ -213,7 +215,7 @@ func (p *player) work(ctx context.Context, run cronjob.Run) (string, error) {
 // conclude retries until the run is known to be concluded or refused.
 func (p *player) conclude(ctx context.Context, run cronjob.Run, within time.Duration, say func(string, error)) error {
 	for {
-		err := p.store.ConcludeRun(ctx, run, "done", func(ctx context.Context, tx repository.Execer) error {
+		err := p.store.Runs.ConcludeRun(ctx, run, "done", func(ctx context.Context, tx runs.Execer) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO witness (slot, owner, pid, at) VALUES (?, ?, ?, ?)",
 				run.Slot.UnixMicro(), run.Owner, os.Getpid(), time.Now().UnixMicro())
 			if err == nil {

@@ -36,7 +36,9 @@ var cronForm = [...]cronField{
 func parseCron(expression string) (c cronFields, err error) {
 	fields := strings.Fields(expression)
 	if len(fields) != len(cronForm) {
-		return c, fmt.Errorf("%q has %d fields, want six: second, minute, hour, day of the month, month, day of the week", expression, len(fields))
+		return c, fmt.Errorf(
+			"%q has %d fields, want six: second, minute, hour, day of the month, month, day of the week", expression, len(fields),
+		)
 	}
 	into := [...]*uint64{&c.seconds, &c.minutes, &c.hours, &c.days, &c.months, &c.weekdays}
 	for i, text := range fields {
@@ -140,8 +142,8 @@ const everyHour = 1<<24 - 1
 
 // after returns the first slot after t, in the zone; zero for none.
 //
-// Between two changes of the zone's clock, slots are what it shows. A slot that it skips is at the first instant after: 02:30 at 03:00. Of a
-// time that it shows twice only the first is a slot. For a job of every hour, hours go on as they pass: it runs in both of two that look
+// Between two changes of the zone's clock, slots are what it shows. A slot that it skips is at the first instant after: 02:30 at 03:00. Of
+// a time that it shows twice only the first is a slot. For a job of every hour, hours go on as they pass: it runs in both of two that look
 // alike, and a skipped one is no time in which it should have run.
 func (c *cronFields) after(t time.Time, zone *time.Location) time.Time {
 	// A change that is exactly at t may have made a slot of t, which is not after t.

@@ -160,7 +160,7 @@ func TestJobsWithoutLooks(t *testing.T) {
 		}
 		pass(3 * time.Second)
 		testkit.Equal(t, "the slots that ran", []int{1, 6, 11, 12, 13, 14}, p.slots("job"))
-		requested, err := p.store.RequestRun(p.t.Context(), "job", "key_1")
+		requested, err := p.store.Runs.RequestRun(p.t.Context(), "job", "key_1")
 		if err != nil {
 			t.Fatal(err)
 		}

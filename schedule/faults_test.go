@@ -42,7 +42,7 @@ func TestTheDatabaseIsAway(t *testing.T) {
 				begun <- struct{}{}
 				return cut(ctx, run)
 			}}}
-			a := p.start("a", schedule.Options{Ledger: store, Jobs: jobs})
+			a := p.start("a", schedule.Options{Ledger: store.Runs, Jobs: jobs})
 			testkit.Await(t, "it begins", begun)
 			b := p.start("b", schedule.Options{Jobs: jobs})
 			away(proxy, true)

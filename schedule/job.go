@@ -252,8 +252,15 @@ func (j *job) skip() {
 
 // passed records that this instance has run a slot or left it to another. It reports whether the slot is later than those before.
 func (j *job) passed(slot time.Time) bool {
-	at := slot.UnixMicro()
-	return j.lastPassed.Swap(max(at, j.lastPassed.Load())) < at
+	for at := slot.UnixMicro(); ; {
+		last := j.lastPassed.Load()
+		if at <= last {
+			return false
+		}
+		if j.lastPassed.CompareAndSwap(last, at) {
+			return true
+		}
+	}
 }
 
 // due is the slot that may begin now, the zero time if none may.

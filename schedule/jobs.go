@@ -10,15 +10,35 @@ import (
 	"firsttap/lock"
 )
 
-// JobStore is what FirstTap's jobs do, those with a limit at most so many rows at a time; see repository.Store.
-type JobStore interface {
+// JobStores are what FirstTap's jobs do.
+type JobStores struct {
+	Due       DueStore
+	Topics    TopicStore
+	Supply    SupplyStore
+	Retention RetentionStore
+}
+
+// DueStore changes dispatches when their time has come, at most so many at a time.
+type DueStore interface {
 	NextExpiry(ctx context.Context) (time.Time, error)
 	NextWork(ctx context.Context) (time.Time, error)
 	ExpireOffers(ctx context.Context, limit int) (int, error)
 	WriteReminders(ctx context.Context, before time.Duration, limit int) (int, error)
 	CloseOverdue(ctx context.Context, after time.Duration, limit int) (int, error)
+}
+
+// TopicStore has the members of ended topics unsubscribed.
+type TopicStore interface {
 	ScheduleTopicCleanup(ctx context.Context) (int, error)
+}
+
+// SupplyStore records how many drivers and dispatches there are.
+type SupplyStore interface {
 	RecordSupply(ctx context.Context, run cronjob.Run) (int, error)
+}
+
+// RetentionStore deletes what is too old.
+type RetentionStore interface {
 	Prune(ctx context.Context) (int, error)
 }
 
@@ -38,13 +58,13 @@ const (
 )
 
 // Jobs returns the jobs of FirstTap. A driver is reminded of work remindBefore it starts, or never if that is 0.
-func Jobs(work JobStore, remindBefore time.Duration) []Job {
+func Jobs(work JobStores, remindBefore time.Duration) []Job {
 	return []Job{{
 		Name: "expire-offers", When: Cron("*/5 * * * * *"), Hold: lock.Renewed(10*time.Second, 2*time.Minute),
-		Demand:  func(ctx context.Context) (time.Time, error) { return work.NextExpiry(ctx) },
+		Demand:  func(ctx context.Context) (time.Time, error) { return work.Due.NextExpiry(ctx) },
 		MaxIdle: expireIdle,
 		Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
-			n, err := inBatches(ctx, work.ExpireOffers)
+			n, err := inBatches(ctx, work.Due.ExpireOffers)
 			return fmt.Sprintf("%d offers ended", n), err
 		},
 	}, {
@@ -53,7 +73,7 @@ func Jobs(work JobStore, remindBefore time.Duration) []Job {
 		MaxIdle: remindIdle,
 		Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
 			n, err := inBatches(ctx, func(ctx context.Context, limit int) (int, error) {
-				return work.WriteReminders(ctx, remindBefore, limit)
+				return work.Due.WriteReminders(ctx, remindBefore, limit)
 			})
 			return fmt.Sprintf("%d drivers reminded", n), err
 		},
@@ -68,7 +88,7 @@ func Jobs(work JobStore, remindBefore time.Duration) []Job {
 		Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
 			part, cancel := context.WithTimeout(ctx, retentionTime)
 			defer cancel()
-			n, err := work.Prune(part)
+			n, err := work.Retention.Prune(part)
 			if part.Err() != nil && ctx.Err() == nil {
 				return fmt.Sprintf("%d rows deleted; the next run deletes more", n), nil
 			}
@@ -78,26 +98,28 @@ func Jobs(work JobStore, remindBefore time.Duration) []Job {
 }
 
 // nextReminder returns when the driver of the next work may have to be reminded, the zero time for never.
-func nextReminder(ctx context.Context, work JobStore, before time.Duration) (time.Time, error) {
-	starts, err := work.NextWork(ctx)
+func nextReminder(ctx context.Context, work JobStores, before time.Duration) (time.Time, error) {
+	starts, err := work.Due.NextWork(ctx)
 	if err != nil || starts.IsZero() || before == 0 {
 		return time.Time{}, err
 	}
 	return starts.Add(-before), nil
 }
 
-func nightly(ctx context.Context, work JobStore) (string, error) {
-	closed, problem := inBatches(ctx, func(ctx context.Context, limit int) (int, error) { return work.CloseOverdue(ctx, overdueAfter, limit) })
-	topics, err := work.ScheduleTopicCleanup(ctx)
+func nightly(ctx context.Context, work JobStores) (string, error) {
+	closed, problem := inBatches(ctx, func(ctx context.Context, limit int) (int, error) {
+		return work.Due.CloseOverdue(ctx, overdueAfter, limit)
+	})
+	topics, err := work.Topics.ScheduleTopicCleanup(ctx)
 	return fmt.Sprintf("%d dispatches closed, %d topics to unsubscribe", closed, topics), errors.Join(problem, err)
 }
 
 // supply skips a slot that is older than maxSupplyDelay, because it counts the drivers and dispatches of the present.
-func supply(ctx context.Context, work JobStore, run cronjob.Run) (string, error) {
+func supply(ctx context.Context, work JobStores, run cronjob.Run) (string, error) {
 	if late := run.BeganAt.Sub(run.Slot); late > maxSupplyDelay {
 		return fmt.Sprintf("skipped: the run began %s late", late.Round(time.Second)), nil
 	}
-	n, err := work.RecordSupply(ctx, run)
+	n, err := work.Supply.RecordSupply(ctx, run)
 	return fmt.Sprintf("%d regions", n), err
 }
 

@@ -13,7 +13,6 @@ import (
 
 // longHistory is deleted, a row a second.
 type longHistory struct {
-	JobStore
 	rows int
 }
 
@@ -45,7 +44,7 @@ func TestRetentionHasItsTime(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), c.canceled)
 			defer cancel()
-			jobs := Jobs(&longHistory{rows: c.rows}, 0)
+			jobs := Jobs(JobStores{Retention: &longHistory{rows: c.rows}}, 0)
 			retention := jobs[slices.IndexFunc(jobs, func(j Job) bool { return j.Name == "retention" })]
 			result, err := retention.Work(ctx, cronjob.Run{})
 			if result != c.result || (err != nil) != c.fails {

@@ -10,6 +10,7 @@ import (
 
 	"firsttap/cronjob"
 	"firsttap/repository"
+	"firsttap/repository/database"
 	"firsttap/repository/repositorytest"
 	"firsttap/schedule"
 )
@@ -111,7 +112,7 @@ func (l oldReadings) BeginRun(ctx context.Context, job, owner string, term time.
 // An instance that is alone leaves no run of a fixed delay to another, although it looks for one that has ended meanwhile.
 func TestOldReadingIsNoSkip(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *place) {
-		a := p.start("a", schedule.Options{Ledger: oldReadings{p.store}, Jobs: []schedule.Job{{Name: "after"}}})
+		a := p.start("a", schedule.Options{Ledger: oldReadings{p.store.Runs}, Jobs: []schedule.Job{{Name: "after"}}})
 		pass(10 * time.Second)
 		p.ended("after", 1, cronjob.Succeeded)
 		if n := a.skips("after", "held"); n != 0 {
@@ -126,7 +127,7 @@ func TestIdleInstances(t *testing.T) {
 		const look, readings = 200 * time.Millisecond, 50
 		var statements atomic.Int64
 		p.store = repositorytest.Open(t, p.url, repository.Options{
-			Observer: func(ctx context.Context, _ repository.Statement) (context.Context, func(error)) {
+			Observer: func(ctx context.Context, _ database.Statement) (context.Context, func(error)) {
 				statements.Add(1)
 				return ctx, func(error) {}
 			},

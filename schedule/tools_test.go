@@ -23,6 +23,7 @@ import (
 	"firsttap/migrations"
 	"firsttap/redisclient"
 	"firsttap/repository"
+	"firsttap/repository/database"
 	"firsttap/repository/repositorytest"
 	"firsttap/schedule"
 	"firsttap/servertest"
@@ -86,7 +87,7 @@ func newPlaceAt(t *testing.T, url string) *place {
 
 func openPool(t *testing.T, url string) (*sql.DB, migrations.Dialect) {
 	t.Helper()
-	db, dialect, err := repository.OpenPool(url, 4)
+	db, dialect, err := database.OpenPool(url, 4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func (p *place) exec(query string, args ...any) {
 // register enters the job in the ledger, as an instance does that starts.
 func (p *place) register(job string) {
 	p.t.Helper()
-	if _, err := p.store.RegisterJobs(p.t.Context(), []string{job}); err != nil {
+	if _, err := p.store.Runs.RegisterJobs(p.t.Context(), []string{job}); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -113,7 +114,7 @@ func (p *place) register(job string) {
 func (p *place) dies(job string) {
 	p.t.Helper()
 	due := func(s cronjob.JobState, _ time.Time) time.Time { return s.RegisteredAt }
-	if _, err := p.store.BeginRun(p.t.Context(), job, "dead/1", time.Minute, due); err != nil {
+	if _, err := p.store.Runs.BeginRun(p.t.Context(), job, "dead/1", time.Minute, due); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -121,7 +122,7 @@ func (p *place) dies(job string) {
 // runs are those of a job, the earliest first.
 func (p *place) runs(job string) []cronjob.Run {
 	p.t.Helper()
-	runs, _, err := p.store.Runs(p.t.Context(), job, dispatch.Page{Limit: 100_000})
+	runs, _, err := p.store.Runs.Runs(p.t.Context(), job, dispatch.Page{Limit: 100_000})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -131,7 +132,7 @@ func (p *place) runs(job string) []cronjob.Run {
 
 func (p *place) state(job string) cronjob.JobState {
 	p.t.Helper()
-	states, _, err := p.store.JobStates(p.t.Context(), []string{job})
+	states, _, err := p.store.Runs.JobStates(p.t.Context(), []string{job})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -212,7 +213,7 @@ func (p *place) create(who string, o schedule.Options) *instance {
 	i := &instance{t: p.t, who: who, metrics: prometheus.NewPedanticRegistry(), stop: func() {}}
 	o.Instance, o.Metrics, o.Log = who, i.metrics, slog.New(slog.NewTextHandler(&i.log, nil))
 	if o.Ledger == nil {
-		o.Ledger = linkedLedger{p.store, &i.ledger}
+		o.Ledger = linkedLedger{p.store.Runs, &i.ledger}
 	}
 	if o.Locks == nil {
 		o.Locks = lock.NewMemory()

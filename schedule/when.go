@@ -25,8 +25,8 @@ type When interface {
 }
 
 // Cron is the times of a cron expression with seconds: "0 0 4 * * *" is four o'clock, every day, and "CRON_TZ=Asia/Seoul 0 0 4 * * *" is so
-// in Seoul. In a night in which clocks are changed, a time that is skipped is a slot at the first instant after, and one that comes twice is
-// one slot. A job of every hour ("*") runs by the hours that pass.
+// in Seoul. In a night in which clocks are changed, a time that is skipped is a slot at the first instant after, and one that comes twice
+// is one slot. A job of every hour ("*") runs by the hours that pass.
 func Cron(expression string) When { return &cronTimes{expression: expression} }
 
 type cronTimes struct {

@@ -88,7 +88,9 @@ func (e *FirebaseAuth) SignIn(email string) (token string) {
 func (e *FirebaseAuth) token(operation, email string) (uid, token string) {
 	e.t.Helper()
 	var made struct{ LocalID, IDToken string }
-	raw := e.call("/v1/accounts:"+operation+"?key=any", "", map[string]any{"email": email, "password": "a-password", "returnSecureToken": true})
+	raw := e.call(
+		"/v1/accounts:"+operation+"?key=any", "", map[string]any{"email": email, "password": "a-password", "returnSecureToken": true},
+	)
 	if err := json.Unmarshal(raw, &made); err != nil || made.LocalID == "" || made.IDToken == "" {
 		e.t.Fatalf("firebase: %s: no token in %s, %v", operation, raw, err)
 	}

@@ -45,8 +45,10 @@ func startMySQLGroup(t testing.TB, n *network) *MySQLGroup {
 			member.host = n.hosts[i]
 			member.daemon = slices.Concat(e.daemon, []string{"--bind-address=*", "--report-host=" + member.host.addr})
 		}
-		g.Members[i] = startReplicated(t, member, i+1, "--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--plugin-load-add=group_replication.so",
-			"--super-read-only=ON") // until the group makes it the primary
+		g.Members[i] = startReplicated(
+			t, member, i+1, "--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--plugin-load-add=group_replication.so",
+			"--super-read-only=ON",
+		) // until the group makes it the primary
 	}
 	g.start(g.Members[0], true)
 	for _, member := range g.Members[1:] {
@@ -113,8 +115,12 @@ func (g *MySQLGroup) Await(member *Database) {
 			if m == nil || !m.runs() || !m.started(ctx) {
 				continue
 			}
-			err := m.sees(ctx, "ONLINE", fmt.Sprintf("SELECT COALESCE(MAX(member_state), '') FROM performance_schema.replication_group_members WHERE member_port = %d",
-				member.port))
+			err := m.sees(
+				ctx,
+				"ONLINE",
+				fmt.Sprintf("SELECT COALESCE(MAX(member_state), '') FROM performance_schema.replication_group_members WHERE member_port = %d",
+					member.port),
+			)
 			if err != nil {
 				return err
 			}
@@ -129,7 +135,8 @@ func (g *MySQLGroup) Await(member *Database) {
 
 // started reports whether the server takes part in a group, or tries to.
 func (d *Database) started(ctx context.Context) bool {
-	return d.sees(ctx, "1", "SELECT COUNT(*) FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid AND member_state <> 'OFFLINE'") == nil
+	return d.sees(ctx, "1",
+		"SELECT COUNT(*) FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid AND member_state <> 'OFFLINE'") == nil
 }
 
 func (g *MySQLGroup) expelAfter(seconds int) {

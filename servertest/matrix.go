@@ -45,7 +45,8 @@ func withSQLite(servers []string) []string {
 }
 
 // EmptyURL is an empty database of the test's own: a file, or on a server that tests share and must not break. That is the one in
-// FIRSTTAP_TEST_MARIADB_URL, FIRSTTAP_TEST_MYSQL_URL or FIRSTTAP_TEST_TIDB_URL, or one that this process started. The database is dropped with the test.
+// FIRSTTAP_TEST_MARIADB_URL, FIRSTTAP_TEST_MYSQL_URL or FIRSTTAP_TEST_TIDB_URL, or one that this process started. The database is dropped
+// with the test.
 func EmptyURL(t testing.TB, kind string) string {
 	t.Helper()
 	if kind == SQLite {

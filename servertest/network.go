@@ -63,8 +63,8 @@ func (n *network) withSockets() *network {
 	return n
 }
 
-// withAddresses connects this machine with the hosts by a second network, and gives each host an address at which both clients and the other
-// hosts reach it, for servers that tell clients each other's addresses. The other hosts reach it over the first network only.
+// withAddresses connects this machine with the hosts by a second network, and gives each host an address at which both clients and the
+// other hosts reach it, for servers that tell clients each other's addresses. The other hosts reach it over the first network only.
 func (n *network) withAddresses() *network {
 	n.t.Helper()
 	subnet := n.connect()

@@ -71,7 +71,9 @@ func (r *Replication) AwaitReplica() {
 		"SET GLOBAL rpl_semi_sync_master_enabled = 1")
 	r.Replica.execute("SET GLOBAL rpl_semi_sync_slave_enabled = 1", "STOP SLAVE IO_THREAD", "START SLAVE IO_THREAD")
 	err := until(func(ctx context.Context) error {
-		return r.Primary.sees(ctx, "1", "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Rpl_semi_sync_master_clients'")
+		return r.Primary.sees(
+			ctx, "1", "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Rpl_semi_sync_master_clients'",
+		)
 	})
 	if err != nil {
 		r.t.Fatalf("the replica does not acknowledge: %v", err)

@@ -42,8 +42,8 @@ type program struct {
 	host *host
 }
 
-// server is a server process on a port of 127.0.0.1, or on a host of a test's network, with its files in a folder of its own. One goroutine at a time may
-// call its methods.
+// server is a server process on a port of 127.0.0.1, or on a host of a test's network, with its files in a folder of its own. One goroutine
+// at a time may call its methods.
 type server struct {
 	program
 	t     testing.TB // errors fail it; nil for a server that tests share

@@ -8,8 +8,9 @@ import (
 // Session is a connection to a database, and what it executes.
 type Session struct{ ID, User, Statement string }
 
-// Sessions returns the sessions that use db's database, or none if db uses none, but for the one that asks. It reads SHOW PROCESSLIST: MySQL refuses to read
-// information_schema.processlist while any session, also another test's, executes a statement with bytes that are no text.
+// Sessions returns the sessions that use db's database, or none if db uses none, but for the one that asks. It reads SHOW PROCESSLIST:
+// MySQL refuses to read information_schema.processlist while any session, also another test's, executes a statement with bytes that are no
+// text.
 func Sessions(t testing.TB, db *sql.DB) (all []Session) {
 	t.Helper()
 	const statement = "SHOW FULL PROCESSLIST"

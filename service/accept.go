@@ -16,7 +16,7 @@ import (
 // ClaimStore is the storage in which claims are decided.
 type ClaimStore interface {
 	// Claim calls rule with the dispatch and the driver, and commits its result if both are unchanged, or nothing. It may call
-	// rule again. See repository.Store.
+	// rule again. See dispatches.Dispatches.
 	Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 		rule func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
 	// Reannounce announces an open dispatch again, because a claim that had refused other drivers failed. It returns a
@@ -104,7 +104,8 @@ type Acceptor struct {
 // known claims.
 func NewAcceptor(o AcceptorOptions) *Acceptor {
 	a := &Acceptor{
-		claims: o.Claims, gate: o.Gate, lockTTL: o.LockTTL, timeout: cmp.Or(o.Timeout, decideTimeout), attempts: noAttempts{}, counter: o.Counter, log: o.Log,
+		claims: o.Claims, gate: o.Gate, lockTTL: o.LockTTL, timeout: cmp.Or(o.Timeout, decideTimeout), attempts: noAttempts{}, counter: o.Counter,
+		log:   o.Log,
 		slots: make(chan struct{}, sidelinedSlots),
 	}
 	if a.gate == nil {
@@ -313,7 +314,9 @@ func (a *Acceptor) markEnded(ctx context.Context, id dispatch.ID, ended dispatch
 	a.inflight.forget(id)
 	err := a.gate.Release(ctx, lockName(id), takenValue(ended.Driver, ended.Round))
 	if err != nil && !errors.Is(err, lock.ErrLost) {
-		a.log.Warn("marker of an ended claim not removed; it refuses taps without a round, and is removed about three seconds after the first of them",
-			"dispatch", id, "error", err)
+		a.log.Warn(
+			"marker of an ended claim not removed; it refuses taps without a round, and is removed about three seconds after the first of them",
+			"dispatch", id, "error", err,
+		)
 	}
 }

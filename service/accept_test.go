@@ -195,7 +195,7 @@ func TestRefusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) { s.mustFail(t, c.tap, c.want) })
 	}
 	s.mustCount(1, "claims")
-	must(t, s.Close())
+	must(t, s.db.Close())
 	s.mustFail(t, Tap{mine, v[0], 1}, dispatch.ErrUnavailable)
 	if n := len(s.inflight.flights); n != 0 {
 		t.Errorf("%d flights are left", n)

@@ -15,9 +15,13 @@ type DispatchStore interface {
 	Update(ctx context.Context, id dispatch.ID,
 		change func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
 	// Assign calls rule with the dispatch and the driver, and commits its result if both are unchanged, or nothing. It may call
-	// rule again. See repository.Store.
+	// rule again. See dispatches.Dispatches.
 	Assign(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 		rule func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
+}
+
+// PreviewStore counts the drivers who could get a dispatch.
+type PreviewStore interface {
 	// Preview counts every driver as a candidate for the terms, and returns the time of the counts.
 	Preview(ctx context.Context, terms dispatch.Terms) (dispatch.Preview, time.Time, error)
 }
@@ -25,12 +29,13 @@ type DispatchStore interface {
 // Backoffice has the use cases of the backoffice.
 type Backoffice struct {
 	store    DispatchStore
+	drivers  PreviewStore
 	acceptor *Acceptor
 }
 
 // NewBackoffice returns a Backoffice, which informs the acceptor of claims that it makes or ends.
-func NewBackoffice(store DispatchStore, acceptor *Acceptor) *Backoffice {
-	return &Backoffice{store: store, acceptor: acceptor}
+func NewBackoffice(store DispatchStore, drivers PreviewStore, acceptor *Acceptor) *Backoffice {
+	return &Backoffice{store: store, drivers: drivers, acceptor: acceptor}
 }
 
 // DispatchRequest is a dispatch to be made.
@@ -69,7 +74,7 @@ func (s *Backoffice) Create(ctx context.Context, o DispatchRequest, actor string
 // Preview counts the drivers who would be offered the order now, and the reasons of the others. dispatch.ErrWindow,
 // ErrUnavailable.
 func (s *Backoffice) Preview(ctx context.Context, o DispatchRequest) (dispatch.Preview, error) {
-	p, now, err := s.store.Preview(ctx, o.Terms)
+	p, now, err := s.drivers.Preview(ctx, o.Terms)
 	if err == nil {
 		_, err = o.window(now)
 	}
@@ -95,7 +100,9 @@ func (s *Backoffice) Extend(ctx context.Context, id dispatch.ID, version int, un
 
 // Reopen opens the next round of an expired dispatch: at opens, nil for now, until expires, nil for the length of the last
 // round. The errors are those of dispatch.Dispatch.Reopen, and as of Update.
-func (s *Backoffice) Reopen(ctx context.Context, id dispatch.ID, version int, opens, expires *time.Time, actor string) (dispatch.Dispatch, error) {
+func (s *Backoffice) Reopen(
+	ctx context.Context, id dispatch.ID, version int, opens, expires *time.Time, actor string,
+) (dispatch.Dispatch, error) {
 	return s.store.Update(ctx, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 		return d.Reopen(version, opens, expires, actor, now)
 	})
@@ -103,7 +110,9 @@ func (s *Backoffice) Reopen(ctx context.Context, id dispatch.ID, version int, op
 
 // Assign gives a dispatch at that version to the driver. Taps are refused from then on without a query. The errors are
 // those of dispatch.Dispatch.Assign, and ErrNotFound, ErrDriverNotFound, ErrUnavailable, ErrUnknown.
-func (s *Backoffice) Assign(ctx context.Context, id dispatch.ID, version int, driver dispatch.DriverID, actor string) (dispatch.Dispatch, error) {
+func (s *Backoffice) Assign(
+	ctx context.Context, id dispatch.ID, version int, driver dispatch.DriverID, actor string,
+) (dispatch.Dispatch, error) {
 	// The assignment goes on when the client hangs up: a canceled COMMIT would leave its outcome unknown and unmarked.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.acceptor.timeout)
 	defer cancel()

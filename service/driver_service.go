@@ -16,18 +16,28 @@ type DriverServiceStore interface {
 		change func(*dispatch.Dispatch, dispatch.Driver, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
 	Withdraw(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 		change func(*dispatch.Dispatch, dispatch.Withdrawals, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
+	// ClaimOf returns the driver's claim of the round, of the newest for 0; nil if there is none.
+	ClaimOf(ctx context.Context, id dispatch.ID, driver dispatch.DriverID, round int) (*dispatch.PastClaim, error)
+}
+
+// DriverOffers is what a DriverService knows of drivers' offers.
+type DriverOffers interface {
 	OfferTo(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (dispatch.Offered, error)
+	OpenDispatchesFor(ctx context.Context, v dispatch.Driver, page dispatch.Page) ([]dispatch.Offered, string, error)
 	Decline(ctx context.Context, id dispatch.ID, round int, driver dispatch.DriverID, reason string) error
 	RaceStanding(ctx context.Context, id dispatch.ID, round int, driver, winner dispatch.DriverID) (dispatch.RaceStanding, error)
+}
+
+// DriverProfiles reads drivers.
+type DriverProfiles interface {
 	Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driver, error)
-	NewestClaim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (*dispatch.PastClaim, error)
-	ClaimIn(ctx context.Context, id dispatch.ID, driver dispatch.DriverID, round int) (*dispatch.PastClaim, error)
-	OpenDispatchesFor(ctx context.Context, v dispatch.Driver, page dispatch.Page) ([]dispatch.Offered, string, error)
 }
 
 // DriverService has the use cases of drivers besides accepting.
 type DriverService struct {
 	store    DriverServiceStore
+	offers   DriverOffers
+	drivers  DriverProfiles
 	acceptor *Acceptor
 	now      func() time.Time
 	limited  func(dispatch.DriverID, dispatch.ID)
@@ -35,7 +45,9 @@ type DriverService struct {
 
 // DriverServiceOptions configures a DriverService. All fields but OnLimited are required.
 type DriverServiceOptions struct {
-	Store DriverServiceStore
+	Store   DriverServiceStore
+	Offers  DriverOffers
+	Drivers DriverProfiles
 	// Acceptor is informed of claims that end. Its ledger is flushed for receipts.
 	Acceptor *Acceptor
 	Now      func() time.Time
@@ -45,7 +57,7 @@ type DriverServiceOptions struct {
 
 // NewDriverService returns the drivers' use cases.
 func NewDriverService(o DriverServiceOptions) *DriverService {
-	w := &DriverService{store: o.Store, acceptor: o.Acceptor, now: o.Now, limited: o.OnLimited}
+	w := &DriverService{store: o.Store, offers: o.Offers, drivers: o.Drivers, acceptor: o.Acceptor, now: o.Now, limited: o.OnLimited}
 	if w.limited == nil {
 		w.limited = func(dispatch.DriverID, dispatch.ID) {}
 	}
@@ -55,7 +67,9 @@ func NewDriverService(o DriverServiceOptions) *DriverService {
 // Withdraw ends the driver's claim of that round, 0 for the current one, and opens the next round. A repeated
 // withdrawal changes nothing and returns the same. ErrNotFound where the driver may not see the dispatch, ErrNotHolder,
 // ErrInvalidState, ErrOfferStale where the driver has it in another round, ErrTooManyWithdrawals.
-func (w *DriverService) Withdraw(ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int, reason string) (dispatch.Dispatch, error) {
+func (w *DriverService) Withdraw(
+	ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int, reason string,
+) (dispatch.Dispatch, error) {
 	var ended *dispatch.Claim
 	d, err := w.store.Withdraw(ctx, id, me, func(d *dispatch.Dispatch, past dispatch.Withdrawals, now time.Time) ([]dispatch.Event, error) {
 		ended = d.Claim
@@ -88,13 +102,15 @@ func isOtherRound(d *dispatch.Dispatch, me dispatch.DriverID, round int) bool {
 
 // repeatedWithdrawal handles a withdrawal by a driver who does not hold the dispatch in that round. A repeated withdrawal
 // succeeds like the first one; any other gets the error refused.
-func (w *DriverService) repeatedWithdrawal(ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int, refused error) (dispatch.Dispatch, error) {
+func (w *DriverService) repeatedWithdrawal(
+	ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int, refused error,
+) (dispatch.Dispatch, error) {
 	var past *dispatch.PastClaim
 	var err error
 	if round == 0 {
-		past, err = w.store.NewestClaim(ctx, id, me)
+		past, err = w.store.ClaimOf(ctx, id, me, 0)
 	} else {
-		past, err = w.store.ClaimIn(ctx, id, me, round)
+		past, err = w.store.ClaimOf(ctx, id, me, round)
 	}
 	if err != nil {
 		return dispatch.Dispatch{}, err
@@ -134,7 +150,9 @@ func (w *DriverService) Complete(ctx context.Context, me dispatch.DriverID, id d
 }
 
 // hideUnseen replaces ErrNotHolder with ErrNotFound where the driver may not see the dispatch.
-func (w *DriverService) hideUnseen(ctx context.Context, me dispatch.DriverID, id dispatch.ID, d dispatch.Dispatch, err error) (dispatch.Dispatch, error) {
+func (w *DriverService) hideUnseen(
+	ctx context.Context, me dispatch.DriverID, id dispatch.ID, d dispatch.Dispatch, err error,
+) (dispatch.Dispatch, error) {
 	if !errors.Is(err, dispatch.ErrNotHolder) {
 		return d, err
 	}
@@ -156,16 +174,18 @@ func (w *DriverService) Offer(ctx context.Context, me dispatch.DriverID, id disp
 	return o, err
 }
 
-func (w *DriverService) seeWithClaim(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Offered, *dispatch.PastClaim, error) {
-	v, err := w.store.Driver(ctx, me)
+func (w *DriverService) seeWithClaim(
+	ctx context.Context, me dispatch.DriverID, id dispatch.ID,
+) (dispatch.Offered, *dispatch.PastClaim, error) {
+	v, err := w.drivers.Driver(ctx, me)
 	if err != nil {
 		return dispatch.Offered{}, nil, err
 	}
-	o, err := w.store.OfferTo(ctx, id, me)
+	o, err := w.offers.OfferTo(ctx, id, me)
 	if err != nil {
 		return dispatch.Offered{}, nil, err
 	}
-	past, err := w.store.NewestClaim(ctx, id, me)
+	past, err := w.store.ClaimOf(ctx, id, me, 0)
 	if err != nil {
 		return dispatch.Offered{}, nil, err
 	}
@@ -182,7 +202,7 @@ func (w *DriverService) Decline(ctx context.Context, me dispatch.DriverID, id di
 	if _, err := w.Dispatch(ctx, me, id); err != nil {
 		return err
 	}
-	return w.store.Decline(ctx, id, round, me, reason)
+	return w.offers.Decline(ctx, id, round, me, reason)
 }
 
 // Receipt returns the driver's outcome. Before it says that another driver got the dispatch without a tap of this one, it
@@ -214,7 +234,7 @@ func (w *DriverService) receipt(ctx context.Context, me dispatch.DriverID, id di
 		if o.Claim != nil {
 			winner = o.Claim.Driver
 		}
-		if standing, err = w.store.RaceStanding(ctx, id, o.Round, me, winner); err != nil {
+		if standing, err = w.offers.RaceStanding(ctx, id, o.Round, me, winner); err != nil {
 			return dispatch.Receipt{}, false, err
 		}
 	}
@@ -225,12 +245,12 @@ func (w *DriverService) receipt(ctx context.Context, me dispatch.DriverID, id di
 // Offers returns a page of the dispatches that the driver could accept now or soon, latest opening first, and the next
 // page's cursor. A driver who is off duty or suspended has no offers.
 func (w *DriverService) Offers(ctx context.Context, me dispatch.DriverID, page dispatch.Page) ([]dispatch.Offered, string, error) {
-	v, err := w.store.Driver(ctx, me)
+	v, err := w.drivers.Driver(ctx, me)
 	if err != nil {
 		return nil, "", err
 	}
 	if !v.OnDuty || v.Suspended(w.now()) {
 		return nil, "", nil
 	}
-	return w.store.OpenDispatchesFor(ctx, v, page)
+	return w.offers.OpenDispatchesFor(ctx, v, page)
 }

@@ -58,6 +58,6 @@ func TestDatabaseIsAway(t *testing.T) {
 	p := newPlace(t)
 	p.drivers(1, firebaseUID("Kim"))
 	tokens := newTokens(TokenOptions{IDTokens: uids{"kims": "Kim"}, Drivers: p})
-	p.Close()
+	p.db.Close()
 	mustBe(t, errorOf(tokens.Authenticate(t.Context(), "kims")), dispatch.ErrUnavailable)
 }

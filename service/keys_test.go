@@ -15,7 +15,7 @@ import (
 
 func TestOnlyTheHashOfAKeyIsStored(t *testing.T) {
 	p := newPlace(t)
-	keys := NewKeys(p)
+	keys := NewKeys(p.Keys)
 	const plain = "a-key-that-nobody-must-read"
 	must(t, keys.StoreFirst(t.Context(), plain))
 	var id, name, role, hash, path string
@@ -39,7 +39,7 @@ func TestOnlyTheHashOfAKeyIsStored(t *testing.T) {
 
 func TestKeys(t *testing.T) {
 	p := newPlace(t)
-	keys := NewKeys(p)
+	keys := NewKeys(p.Keys)
 	known := func(key string) bool {
 		t.Helper()
 		k, err := keys.Authenticate(t.Context(), key, nil)
@@ -68,7 +68,7 @@ func TestKeys(t *testing.T) {
 	if known("three") {
 		t.Error("a revoked key is good")
 	}
-	must(t, p.Close())
+	must(t, p.db.Close())
 	if _, err := keys.Authenticate(t.Context(), "three", nil); !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, ErrUnauthenticated) {
 		t.Errorf("without a database: %v", err)
 	}

@@ -17,6 +17,12 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/repository"
+	"firsttap/repository/database"
+	"firsttap/repository/dispatches"
+	"firsttap/repository/drivers"
+	"firsttap/repository/journal"
+	"firsttap/repository/keys"
+	"firsttap/repository/offers"
 	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
 	"firsttap/testkit"
@@ -28,7 +34,12 @@ var quiet = slog.New(slog.DiscardHandler)
 
 // place is a test's own database, with a raw connection to it.
 type place struct {
-	*repository.Store
+	*dispatches.Dispatches
+	*drivers.Drivers
+	*journal.Journal
+	*keys.Keys
+	*offers.Offers
+	db  *database.DB
 	t   testing.TB
 	raw *sql.DB
 }
@@ -40,7 +51,7 @@ func newPlace(t testing.TB) *place {
 	raw, err := sql.Open("sqlite", "file:"+strings.TrimPrefix(url, "sqlite://")+"?_pragma=busy_timeout(5000)")
 	must(t, err)
 	t.Cleanup(func() { raw.Close() })
-	return &place{store, t, raw}
+	return &place{store.Dispatches, store.Drivers, store.Journal, store.Keys, store.Offers, store.DB, t, raw}
 }
 
 // drivers adds n drivers who are eligible for the dispatches that dispatch adds, unless change changes that.
@@ -89,7 +100,7 @@ type instance struct {
 func (p *place) newInstance(gate Gate) *instance {
 	claims := &intercepted{ClaimStore: p}
 	a := NewAcceptor(AcceptorOptions{Claims: claims, Gate: gate, LockTTL: testkit.Patience, Timeout: testkit.Patience, Log: quiet})
-	return &instance{a, claims, NewDriverService(DriverServiceOptions{Store: p, Acceptor: a, Now: time.Now}), NewBackoffice(p, a)}
+	return &instance{a, claims, NewDriverService(DriverServiceOptions{Store: p, Offers: p, Drivers: p, Acceptor: a, Now: time.Now}), NewBackoffice(p, p, a)}
 }
 
 // hold starts the tap, whose claim waits at the database until release is called, which returns the answer.
@@ -118,7 +129,7 @@ func alone(c ClaimStore) *Acceptor {
 // dispatch adds an open dispatch.
 func (p *place) dispatch() dispatch.ID {
 	p.t.Helper()
-	d, err := NewBackoffice(p, alone(p)).Create(p.t.Context(), anOrder(), "key_1")
+	d, err := NewBackoffice(p, p, alone(p)).Create(p.t.Context(), anOrder(), "key_1")
 	must(p.t, err)
 	return d.ID
 }

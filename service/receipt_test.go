@@ -14,6 +14,7 @@ import (
 // race is the storage of a dispatch that bob has, with ann's attempts, in memory, for tests with a fake clock.
 type race struct {
 	DriverServiceStore
+	DriverOffers
 	o    dispatch.Offered
 	mu   sync.Mutex
 	taps []dispatch.Attempt
@@ -33,7 +34,7 @@ func (r *race) OfferTo(context.Context, dispatch.ID, dispatch.DriverID) (dispatc
 	return r.o, nil
 }
 
-func (r *race) NewestClaim(context.Context, dispatch.ID, dispatch.DriverID) (*dispatch.PastClaim, error) {
+func (r *race) ClaimOf(context.Context, dispatch.ID, dispatch.DriverID, int) (*dispatch.PastClaim, error) {
 	return nil, nil
 }
 
@@ -80,7 +81,7 @@ func TestReceiptOfATapElsewhere(t *testing.T) {
 				there, _ := keep(t, store)
 				ledger, _ := keep(t, store)
 				here := NewAcceptor(AcceptorOptions{Attempts: ledger, Log: quiet})
-				work := NewDriverService(DriverServiceOptions{Store: store, Acceptor: here, Now: time.Now})
+				work := NewDriverService(DriverServiceOptions{Store: store, Offers: store, Drivers: store, Acceptor: here, Now: time.Now})
 				if c.tapped {
 					there.Record(t.Context(), Tap{store.o.ID, ann, 1}, time.Now(), &dispatch.TakenError{Final: true})
 				}

@@ -23,7 +23,8 @@ type shared struct {
 	redis redis.UniversalClient
 }
 
-// testTimeout is longer than a busy machine delays a reply. Tests do not call the gate's Run, so a gate that has seen an outage stays unused.
+// testTimeout is longer than a busy machine delays a reply. Tests do not call the gate's Run, so a gate that has seen an outage stays
+// unused.
 const testTimeout = testkit.Patience
 
 func newShared(t testing.TB) *shared {

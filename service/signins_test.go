@@ -124,7 +124,7 @@ func TestStrangersAreBounded(t *testing.T) {
 	l := DefaultSignInLimits()
 	l.KeyTotal.Burst, l.TokenTotal.Burst = 1e9, 1e9
 	s, _ := newSignIns(l, p)
-	keys := NewKeys(p)
+	keys := NewKeys(p.Keys)
 	for i := range 3 * maxAddresses {
 		address := fmt.Sprint(i)
 		for _, d := range []AuthMethod{AuthKey, AuthToken} {
@@ -188,7 +188,7 @@ func TestAllowance(t *testing.T) {
 // apiKey stores a viewer's key, and returns the key.
 func (p *place) apiKey(name string) string {
 	p.t.Helper()
-	_, key, err := NewKeys(p).Create(p.t.Context(), name, dispatch.Viewer, "")
+	_, key, err := NewKeys(p.Keys).Create(p.t.Context(), name, dispatch.Viewer, "")
 	must(p.t, err)
 	return key
 }
@@ -200,7 +200,7 @@ func TestManyNewKeysAtTheStart(t *testing.T) {
 	for i := range secrets {
 		secrets[i] = p.apiKey("one of many")
 	}
-	fresh := NewKeys(p)
+	fresh := NewKeys(p.Keys)
 	testkit.Together(len(secrets), func(k int) {
 		mustBe(t, errorOf(fresh.Authenticate(t.Context(), secrets[k], func() bool { return false })), nil)
 	})
@@ -213,7 +213,7 @@ func TestMoreKeysThanTheCacheHas(t *testing.T) {
 	for range 5 {
 		p.apiKey("a newer one")
 	}
-	fresh := NewKeys(p)
+	fresh := NewKeys(p.Keys)
 	fresh.cache.limit = 3
 	if k, err := fresh.Authenticate(t.Context(), first, nil); err != nil || k.Name != "the oldest" {
 		t.Errorf("%+v, %v", k, err)

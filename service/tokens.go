@@ -140,7 +140,8 @@ func (t *Tokens) verify(token string) (verifiedToken, error) {
 		return verifiedToken{}, ErrUnauthenticated
 	}
 	driver, err := dispatch.ParseDriverID(claims.Subject)
-	if err != nil || claims.IssuedAt == nil || claims.IssuedAt.After(t.now().Add(clockTolerance)) || claims.ExpiresAt.Sub(claims.IssuedAt.Time) > TokenTTL {
+	if err != nil || claims.IssuedAt == nil || claims.IssuedAt.After(t.now().Add(clockTolerance)) ||
+		claims.ExpiresAt.Sub(claims.IssuedAt.Time) > TokenTTL {
 		return verifiedToken{}, ErrUnauthenticated
 	}
 	return verifiedToken{driver: driver, generation: claims.Generation, until: claims.ExpiresAt.Time}, nil

@@ -299,8 +299,8 @@ func TestLostClaimBeforeTheOpening(t *testing.T) {
 	s.mustAnnounceAgain(id, 1)
 }
 
-// TestMarkerOutlivesItsClaim: a marker that nobody has removed when its claim ended refuses taps without a round until the second look. Then
-// the drivers hear of the dispatch again.
+// TestMarkerOutlivesItsClaim: a marker that nobody has removed when its claim ended refuses taps without a round until the second look.
+// Then the drivers hear of the dispatch again.
 func TestMarkerOutlivesItsClaim(t *testing.T) {
 	s := newShared(t)
 	i, id, v := s.verified(), s.dispatch(), s.drivers(3)

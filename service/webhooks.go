@@ -25,8 +25,8 @@ type WebhookStore interface {
 
 // WebhookAddresses decides which addresses webhooks are sent to.
 type WebhookAddresses interface {
-	// Check returns webhook.ErrNotAllowed if nothing may be sent to the URL, webhook.ErrNotLookedUp if no name server answered, and another error if
-	// its host has no address.
+	// Check returns webhook.ErrNotAllowed if nothing may be sent to the URL, webhook.ErrNotLookedUp if no name server answered, and another
+	// error if its host has no address.
 	Check(ctx context.Context, url string) error
 }
 
@@ -61,7 +61,9 @@ func (w *Webhooks) Create(ctx context.Context, url string, events []string, desc
 	}
 	secret := newWebhookSecret(ctx, by)
 	e, err := w.store.CreateWebhook(ctx, webhook.Endpoint{
-		ID: webhook.ID(idempotency.WebhookID(ctx, time.Now())), URL: url, Events: events, Description: description, Status: webhook.Active, Version: 1,
+		ID: webhook.ID(
+			idempotency.WebhookID(ctx, time.Now()),
+		), URL: url, Events: events, Description: description, Status: webhook.Active, Version: 1,
 	}, secret)
 	return e, secret, err
 }

@@ -182,8 +182,8 @@ func (b *beacon) remark() string {
 	return strings.Join(lines, "\n")
 }
 
-// delays returns the longest time from an offer during the fault, or until pushes arrived again, to its push; and the time from the fault's end
-// to the next push.
+// delays returns the longest time from an offer during the fault, or until pushes arrived again, to its push; and the time from the fault's
+// end to the next push.
 func (b *beacon) delays(f beaconFault) (latest, next time.Duration) {
 	next = f.waited.Sub(f.ended)
 	for id, a := range b.arrivals {

@@ -157,8 +157,8 @@ func TestReplyOfSetIsLost(t *testing.T) {
 	everyKeyEnds(t, c)
 }
 
-// commands counts the Redis commands about a dispatch: those that decide or mark, and the others. The server logs every command, and those of
-// scripts beside them.
+// commands counts the Redis commands about a dispatch: those that decide or mark, and the others. The server logs every command, and those
+// of scripts beside them.
 func commands(t *testing.T, c *redis.Client, id string) (decide, others int) {
 	t.Helper()
 	logged, err := c.SlowLogGet(t.Context(), -1).Result()
@@ -195,8 +195,8 @@ func TestCostOfARace(t *testing.T) {
 		}
 	}
 	b.exec("SET GLOBAL log_output = 'TABLE'")
-	// The relay, the courier, the ledger and the verification of claims have connections of their own, which do not count. Of a transaction that was
-	// open when the log began or ended, only one end may be logged.
+	// The relay, the courier, the ledger and the verification of claims have connections of their own, which do not count. Of a transaction
+	// that was open when the log began or ended, only one end may be logged.
 	const relays = `(SELECT thread_id FROM mysql.general_log WHERE argument LIKE 'UPDATE events%' OR argument LIKE '` + verifies + `'
 		OR argument LIKE '% FROM events WHERE next_at%' OR argument LIKE '% FROM events FORCE INDEX (ix_events_due)%'
 		OR argument LIKE '%webhook_events%' OR argument LIKE '% FROM events e FORCE INDEX (PRIMARY)%' OR argument LIKE '% FROM events e JOIN dispatches%' OR argument LIKE '% FROM notifications %' OR argument LIKE '% FROM topics %' OR argument LIKE '% INTO taps %'

@@ -45,7 +45,9 @@ func Main(m *testing.M, signals func(context.Context) (context.Context, func()),
 	ctx, stop := signals(context.Background())
 	defer stop()
 	timeouts := config.Timeouts{
-		Redis: durationIn(redisTimeout), Claim: durationIn(claimTimeout), PushLease: durationIn(pushLease), Push: durationIn(pushTimeout), Stop: durationIn(stopTimeout),
+		Redis: durationIn(
+			redisTimeout,
+		), Claim: durationIn(claimTimeout), PushLease: durationIn(pushLease), Push: durationIn(pushTimeout), Stop: durationIn(stopTimeout),
 		Stream: durationIn(otherTimeout), JobLock: durationIn(otherTimeout),
 	}
 	if err := run(ctx, os.Args[1:], os.LookupEnv, timeouts, os.Stdout); err != nil {

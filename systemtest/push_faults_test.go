@@ -201,8 +201,8 @@ func killWhilePushing(t *testing.T, url string, pushes, drivers int, pace time.D
 	h.mustHaveTold(people)
 }
 
-// mustHaveTold waits until every event of a new dispatch was pushed to everybody, and fails the test unless each phone shows it once, nothing
-// is lost, and every duplicate was in flight at a kill.
+// mustHaveTold waits until every event of a new dispatch was pushed to everybody, and fails the test unless each phone shows it once,
+// nothing is lost, and every duplicate was in flight at a kill.
 func (h *fleet) mustHaveTold(people []Driver) {
 	h.t.Helper()
 	var events []string

@@ -119,7 +119,8 @@ func (db *Database) unanswered() (n int) {
 func (db *Database) unansweredMessages() map[message]int {
 	db.t.Helper()
 	found := map[message]int{}
-	const failed = `SELECT n.event_id, n.type, d.push_token, n.attempts FROM notifications n JOIN devices d ON d.id = n.device_id WHERE n.attempts > 0`
+	const failed = `SELECT n.event_id, n.type, d.push_token, n.attempts FROM notifications n JOIN devices d ON d.id = n.device_id
+		WHERE n.attempts > 0`
 	db.each(failed, func(scan func(...any) error) error {
 		var m message
 		var n int

@@ -14,8 +14,8 @@ func replicaSettings(r *servertest.Replication, url string) []string {
 	return []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_DATABASE_READ_URL=" + strings.Replace(url, r.Primary.Addr(), r.Replica.Addr(), 1)}
 }
 
-// TestReplicaAnswersLists: of all that two instances do, the replica answers the lists of the backoffice and nothing else, and each list has
-// what the other instance has just changed, also while the replica lags.
+// TestReplicaAnswersLists: of all that two instances do, the replica answers the lists of the backoffice and nothing else, and each list
+// has what the other instance has just changed, also while the replica lags.
 func TestReplicaAnswersLists(t *testing.T) {
 	t.Parallel()
 	onReplication(t, func(t *testing.T, r *servertest.Replication) {

@@ -8,8 +8,8 @@ import (
 	"firsttap/testkit"
 )
 
-// TestSettingsThatTiDBRefuses: a start with what TiDB can't do ends before the first migration, and says which setting to change. The doctor
-// says the same.
+// TestSettingsThatTiDBRefuses: a start with what TiDB can't do ends before the first migration, and says which setting to change. The
+// doctor says the same.
 func TestSettingsThatTiDBRefuses(t *testing.T) {
 	testkit.OnlyOnTiDB(t)
 	url := servertest.EmptyURL(t, servertest.TiDB)

@@ -17,6 +17,7 @@ import (
 	"firsttap/lock"
 	"firsttap/redisclient"
 	"firsttap/repository"
+	"firsttap/repository/database"
 	"firsttap/service"
 )
 
@@ -96,7 +97,8 @@ func newRequestMetrics(r prometheus.Registerer) *RequestMetrics {
 			Name: "firsttap_sign_ins_total", Help: "Session sign-ins, and refused keys and tokens, by door and result.",
 		}, []string{"door", "result"}),
 		database: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "firsttap_database_duration_seconds", Help: "Time from a statement to the start of its answer; begin and call include the wait for a connection.",
+			Name:    "firsttap_database_duration_seconds",
+			Help:    "Time from a statement to the start of its answer; begin and call include the wait for a connection.",
 			Buckets: []float64{.0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5},
 		}, []string{"operation", "pool"}),
 		redis: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -179,7 +181,7 @@ func (m *RequestMetrics) ObserveRequest(method, route string, status int, took t
 }
 
 // statement times a statement of the database.
-func (m *RequestMetrics) statement(ctx context.Context, s repository.Statement) (context.Context, func(error)) {
+func (m *RequestMetrics) statement(ctx context.Context, s database.Statement) (context.Context, func(error)) {
 	began := time.Now()
 	return ctx, func(error) {
 		m.database.WithLabelValues(s.Operation, s.Pool).Observe(time.Since(began).Seconds())
@@ -208,21 +210,22 @@ func (t *Telemetry) WatchStore(store *repository.Store, up func() bool) {
 }
 
 // WatchReplica exports who answers the reads that the replica may answer, if there is one.
-func (t *Telemetry) WatchReplica(use func() (repository.ReplicaUse, bool)) {
+func (t *Telemetry) WatchReplica(use func() (database.ReplicaUse, bool)) {
 	if _, found := use(); !found {
 		return
 	}
-	reads := func(server string, of func(repository.ReplicaUse) uint64) prometheus.Collector {
+	reads := func(server string, of func(database.ReplicaUse) uint64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "firsttap_replica_reads_total", Help: "Lists, searches and boards, by the server that answered.", ConstLabels: prometheus.Labels{"server": server},
+			Name: "firsttap_replica_reads_total", Help: "Lists, searches and boards, by the server that answered.",
+			ConstLabels: prometheus.Labels{"server": server},
 		}, func() float64 {
 			now, _ := use()
 			return float64(of(now))
 		})
 	}
 	t.MustRegister(
-		reads("replica", func(u repository.ReplicaUse) uint64 { return u.ByReplica }),
-		reads("primary", func(u repository.ReplicaUse) uint64 { return u.ByPrimary }),
+		reads("replica", func(u database.ReplicaUse) uint64 { return u.ByReplica }),
+		reads("primary", func(u database.ReplicaUse) uint64 { return u.ByPrimary }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "firsttap_replica_up", Help: "1 while the replica is used, 0 after it lagged or did not answer.",
 		}, func() float64 {

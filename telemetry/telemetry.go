@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"firsttap/redisclient"
-	"firsttap/repository"
+	"firsttap/repository/database"
 )
 
 // Telemetry is what operators observe of a process: metrics always, traces where the settings ask for them.
@@ -21,7 +21,7 @@ type Telemetry struct {
 	*prometheus.Registry
 	Requests  *RequestMetrics
 	traces    *traces // nil: no request is traced
-	statement repository.StatementObserver
+	statement database.StatementObserver
 }
 
 // Options configure a Telemetry.
@@ -74,8 +74,8 @@ func (t *Telemetry) WrapLogger(log *slog.Logger) *slog.Logger {
 	return slog.New(tracedLog{log.Handler()})
 }
 
-// Statement observes a statement of the database: it is a repository.StatementObserver.
-func (t *Telemetry) Statement(ctx context.Context, s repository.Statement) (context.Context, func(error)) {
+// Statement observes a statement of the database: it is a database.StatementObserver.
+func (t *Telemetry) Statement(ctx context.Context, s database.Statement) (context.Context, func(error)) {
 	return t.statement(ctx, s)
 }
 

@@ -56,12 +56,12 @@ func openTapped(t testing.TB, watched bool) *tapped {
 	t.Cleanup(func() { client.Close() })
 	gate := lock.NewGate(client, time.Second, log, nil)
 
-	revocations, err := service.NewRevocations(ctx, store, log)
+	revocations, err := service.NewRevocations(ctx, store.Drivers, log)
 	must(t, err)
 	tokens := service.NewTokens(service.TokenOptions{
 		Secret: []byte("a-secret-for-the-tests-of-firsttap"), Now: time.Now, Revocations: revocations,
 	})
-	o := service.AcceptorOptions{Claims: store, Gate: gate, LockTTL: 5 * time.Second, Log: log}
+	o := service.AcceptorOptions{Claims: store.Dispatches, Gate: gate, LockTTL: 5 * time.Second, Log: log}
 	var answered func(method, route string, status int, took time.Duration)
 	if watched {
 		seen.WatchStore(store, func() bool { return true })
@@ -70,12 +70,12 @@ func openTapped(t testing.TB, watched bool) *tapped {
 	}
 	acceptor := service.NewAcceptor(o)
 	api := handler.API{
-		Store: store, Acceptor: acceptor, Tokens: tokens, Keys: service.NewKeys(store), DriverRate: 1e9, AdminRate: 1e9,
-		DriverService: service.NewDriverService(service.DriverServiceOptions{Store: store, Acceptor: acceptor, Now: time.Now}),
-		Backoffice:    service.NewBackoffice(store, acceptor), Now: time.Now, Log: log, ObserveRequest: answered,
+		Stores: storesOf(store), Acceptor: acceptor, Tokens: tokens, Keys: service.NewKeys(store.Keys), DriverRate: 1e9, AdminRate: 1e9,
+		DriverService: service.NewDriverService(service.DriverServiceOptions{Store: store.Dispatches, Offers: store.Offers, Drivers: store.Drivers, Acceptor: acceptor, Now: time.Now}),
+		Backoffice:    service.NewBackoffice(store.Dispatches, store.Drivers, acceptor), Now: time.Now, Log: log, ObserveRequest: answered,
 		Streams: stream.NewHub(stream.Options{}), Jobs: struct{ jobs }{}, Revocations: revocations,
 	}
-	must(t, service.NewKeys(store).StoreFirst(ctx, systemtest.AdminKey))
+	must(t, service.NewKeys(store.Keys).StoreFirst(ctx, systemtest.AdminKey))
 	opened := &tapped{api: handler.New(api)}
 	server := httptest.NewServer(opened.api)
 	defer server.Close()
@@ -86,6 +86,15 @@ func openTapped(t testing.TB, watched bool) *tapped {
 		t.Fatal(r)
 	}
 	return opened
+}
+
+// storesOf returns what is stored as the parts of the API need it.
+func storesOf(s *repository.Store) handler.Stores {
+	return handler.Stores{
+		Answers: s.Journal, Audit: s.Journal, Board: s.Board, Deliveries: s.Webhooks, Devices: s.Devices, Dispatches: s.Dispatches,
+		Drivers: s.Drivers, Erasure: s.Drivers, Events: s.Journal, Export: s.Export, ExportAudit: s.Export, Notifications: s.Notifications,
+		Offers: s.Offers, Profiles: s.Drivers, SignIns: s.Keys, Tokens: s.Drivers, Webhooks: s.Webhooks,
+	}
 }
 
 func must(t testing.TB, err error) {

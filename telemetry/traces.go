@@ -22,7 +22,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"firsttap/redisclient"
-	"firsttap/repository"
+	"firsttap/repository/database"
 )
 
 const (
@@ -96,8 +96,8 @@ func (t *traces) client(to http.RoundTripper) http.RoundTripper {
 }
 
 // statements makes each statement within a trace a span, and calls next.
-func (t *traces) statements(system string, next repository.StatementObserver) repository.StatementObserver {
-	return func(ctx context.Context, s repository.Statement) (context.Context, func(error)) {
+func (t *traces) statements(system string, next database.StatementObserver) database.StatementObserver {
+	return func(ctx context.Context, s database.Statement) (context.Context, func(error)) {
 		ctx, answered := next(ctx, s)
 		span := t.step(&ctx, s.Operation)
 		if span == nil {

@@ -53,7 +53,14 @@ func newLife(ctx context.Context, s *stack, binary string, dispatches int) (*lif
 		fcm.Close()
 		return nil, err
 	}
-	return &life{stack: s, product: p, simple: comparison{stack: s, way: waySimple}, fcm: fcm, dispatches: dispatches, cost: map[string][][3]float64{}}, nil
+	return &life{
+		stack:      s,
+		product:    p,
+		simple:     comparison{stack: s, way: waySimple},
+		fcm:        fcm,
+		dispatches: dispatches,
+		cost:       map[string][][3]float64{},
+	}, nil
 }
 
 func (l *life) close() { l.fcm.Close() }

@@ -155,7 +155,16 @@ func (r report) aims(connections int) []aim {
 	if crowd {
 		return append(all, aim{words: "bare Echo's rate", base: wayEcho, figure: rate, limit: 0.7})
 	}
-	return append(all, aim{words: "the simple flow's CPU of the database, with what is left behind", base: waySimple, figure: database, limit: 1.6, atMost: true})
+	return append(
+		all,
+		aim{
+			words:  "the simple flow's CPU of the database, with what is left behind",
+			base:   waySimple,
+			figure: database,
+			limit:  1.6,
+			atMost: true,
+		},
+	)
 }
 
 // wanted writes one line for each aim. A missed aim fails nothing: a timing is no test.

@@ -118,8 +118,8 @@ func (c *company) measureDeliveries(b *testing.B) {
 
 // What webhooks cost pushes, taps and each other: a FirstTap without endpoints, one with an endpoint that is well, and one with another
 // endpoint that never answers, in turn on one machine, which they share with FCM, the phones and the receiver. More events wait for the
-// endpoint that hangs than it may have attempts under way. It hangs for FIRSTTAP_HANG, such as 1h, over which the samples are spread; without,
-// for as long as they take.
+// endpoint that hangs than it may have attempts under way. It hangs for FIRSTTAP_HANG, such as 1h, over which the samples are spread;
+// without, for as long as they take.
 func BenchmarkPushBesideWebhooks(b *testing.B) {
 	const rounds = 300
 	hang, err := time.ParseDuration(cmp.Or(os.Getenv("FIRSTTAP_HANG"), "0s"))

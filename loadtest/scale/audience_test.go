@@ -12,9 +12,9 @@ import (
 // smallAudience is the drivers of the dispatches that are made while a large audience is told.
 const smallAudience = 20
 
-// A dispatch with a large audience, for each number of devices in FIRSTTAP_AUDIENCE, such as 10000,100000: milliseconds from the answer to its
-// creation to the first and the last push, the memory that the instance took for it, and how long a dispatch with 20 devices, which is made
-// meanwhile, took to its first and its last push.
+// A dispatch with a large audience, for each number of devices in FIRSTTAP_AUDIENCE, such as 10000,100000: milliseconds from the answer to
+// its creation to the first and the last push, the memory that the instance took for it, and how long a dispatch with 20 devices, which is
+// made meanwhile, took to its first and its last push.
 func BenchmarkAudience(b *testing.B) {
 	db := servertest.StartMariaDB(b)
 	forEach(b, "FIRSTTAP_AUDIENCE", "1000,10000", 1, func(b *testing.B, n int) { tellMany(b, db.URL(b), n) })

@@ -54,8 +54,8 @@ func number(b *testing.B, name, usual string) float64 {
 	return n
 }
 
-// A minute of the day of FIRSTTAP_DRIVERS drivers and FIRSTTAP_PER_MINUTE dispatches a minute, as long as FIRSTTAP_MINUTES says: what was true
-// of it, what a dispatch cost beside what the cost model of docs/scaling.md says, and what the whole country would take.
+// A minute of the day of FIRSTTAP_DRIVERS drivers and FIRSTTAP_PER_MINUTE dispatches a minute, as long as FIRSTTAP_MINUTES says: what was
+// true of it, what a dispatch cost beside what the cost model of docs/scaling.md says, and what the whole country would take.
 func BenchmarkDay(b *testing.B) {
 	drivers, perMinute, minutes := number(b, "FIRSTTAP_DRIVERS", "20000"), number(b, "FIRSTTAP_PER_MINUTE", "200"), number(b, "FIRSTTAP_MINUTES", "1")
 	share := min(1, livePerMin/perMinute)

@@ -18,8 +18,8 @@ const (
 	needles = 10   // the oldest of all: a search for their word passes over everything that came later
 )
 
-// What depends on the number of ended dispatches: medians in milliseconds, for each number in FIRSTTAP_HISTORY, such as 0,1000000,10000000. They
-// ended a month ago. Each has its words, its claim if a driver had it, and two events. 100 others are open.
+// What depends on the number of ended dispatches: medians in milliseconds, for each number in FIRSTTAP_HISTORY, such as 0,1000000,10000000.
+// They ended a month ago. Each has its words, its claim if a driver had it, and two events. 100 others are open.
 func BenchmarkHistory(b *testing.B) {
 	measureHistories(b, sizes(b, "FIRSTTAP_HISTORY", "0,20000", 0), func(n int) (ended, open int) { return n, 100 })
 }

@@ -18,8 +18,8 @@ const phonesOf = "FIRSTTAP_TEST_PHONES"
 
 const openers = 8 // of streams, at the same time
 
-// bePhones opens a stream for each token that it reads. It prints a line when all are open, and one for each offer that all have got: when each
-// of them got it, in microseconds since 1970.
+// bePhones opens a stream for each token that it reads. It prints a line when all are open, and one for each offer that all have got: when
+// each of them got it, in microseconds since 1970.
 func bePhones(address string, in io.Reader, out io.Writer) error {
 	text, err := io.ReadAll(in)
 	if err != nil {

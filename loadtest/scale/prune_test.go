@@ -19,9 +19,9 @@ const (
 	tappers     = 500 // the drivers tap in turn, because each has a rate limit
 )
 
-// What the deletion of the history of FIRSTTAP_PRUNE ended dispatches, with what 30 phones leave of each, does to taps of open ones: milliseconds
-// of a tap by blocks of 500 taps, before, during and after the deletion; how many rows of which kind were deleted a second, and how many
-// dispatches a minute that is.
+// What the deletion of the history of FIRSTTAP_PRUNE ended dispatches, with what 30 phones leave of each, does to taps of open ones:
+// milliseconds of a tap by blocks of 500 taps, before, during and after the deletion; how many rows of which kind were deleted a second,
+// and how many dispatches a minute that is.
 func BenchmarkPrune(b *testing.B) {
 	n := int(number(b, "FIRSTTAP_PRUNE", "300"))
 	database := servertest.StartMariaDB(b).URL(b)

@@ -15,8 +15,8 @@ import (
 // tapsOfRace is how many drivers tap in a race.
 const tapsOfRace = 30
 
-// What FIRSTTAP_RACES races of 30 drivers at two instances cost a Redis, and each of the three masters of a Redis Cluster: processor time and
-// commands, without what the instances ask for when nobody taps. The reciprocal of the busiest master's time for each race is how many
+// What FIRSTTAP_RACES races of 30 drivers at two instances cost a Redis, and each of the three masters of a Redis Cluster: processor time
+// and commands, without what the instances ask for when nobody taps. The reciprocal of the busiest master's time for each race is how many
 // races a second its thread carries.
 func BenchmarkShards(b *testing.B) {
 	races := int(number(b, "FIRSTTAP_RACES", "100"))

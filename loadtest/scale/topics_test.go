@@ -12,9 +12,9 @@ import (
 // offersEnded is how many offers each size makes and ends.
 const offersEnded = 5
 
-// What an offer to a large audience and its end cost, by the number of devices in FIRSTTAP_ENDS: fewer than 500 are told of the end one by one,
-// the others by a topic. Times are of the processor, of statements and of requests of the push service for each offer; "cleaned" is the
-// nightly end of its topic. end-ms is from the winner's answer to the last message of the end.
+// What an offer to a large audience and its end cost, by the number of devices in FIRSTTAP_ENDS: fewer than 500 are told of the end one by
+// one, the others by a topic. Times are of the processor, of statements and of requests of the push service for each offer; "cleaned" is
+// the nightly end of its topic. end-ms is from the winner's answer to the last message of the end.
 func BenchmarkEnds(b *testing.B) {
 	db := servertest.StartMariaDB(b)
 	forEach(b, "FIRSTTAP_ENDS", "499,500", 1, func(b *testing.B, n int) { endMany(b, db.URL(b), n) })

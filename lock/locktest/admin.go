@@ -46,7 +46,8 @@ func (s *suite) list(t *testing.T) {
 	seen := map[string]int{}
 	for _, h := range found {
 		seen[h.Name]++
-		if want, ours := owners[h.Name]; ours && (h.Owner != want || !s.EndsWithConnection && (h.Remaining <= long-timeout || h.Remaining > long)) {
+		if want, ours := owners[h.Name]; ours &&
+			(h.Owner != want || !s.EndsWithConnection && (h.Remaining <= long-timeout || h.Remaining > long)) {
 			t.Errorf("got %+v, want the owner %q", h, want)
 		}
 	}

@@ -99,7 +99,10 @@ type textKey struct {
 // text returns the text of p in the device's language, the zero text if its type has none.
 func (c *composer) text(p *outbox.Push, now time.Time) text {
 	d, now := &p.Dispatch, now.In(c.zone)
-	key := textKey{d.ID, d.Version, d.UpdatedAt.UnixMicro(), p.Type, isKorean(p.Device.Locale), !d.OpensAt.After(now), now.Year()*1000 + now.YearDay()}
+	key := textKey{
+		d.ID, d.Version, d.UpdatedAt.UnixMicro(), p.Type, isKorean(p.Device.Locale), !d.OpensAt.After(now),
+		now.Year()*1000 + now.YearDay(),
+	}
 	if t, known := c.texts.Get(key); known {
 		return t
 	}

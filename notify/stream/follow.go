@@ -94,7 +94,9 @@ func (f *follower) join(ctx context.Context) (newest string, err error) {
 	}
 	h.resetRing(messages, newest, !f.first)
 	if !f.first {
-		h.options.Log.Warn("live stream reconnected to Redis; clients get the events of all instances again", "outage", time.Since(*h.lostAt.Load()))
+		h.options.Log.Warn(
+			"live stream reconnected to Redis; clients get the events of all instances again", "outage", time.Since(*h.lostAt.Load()),
+		)
 	}
 	return newest, nil
 }

@@ -376,8 +376,8 @@ func (s *Stream) heartbeat() []byte {
 }
 
 // finish writes the last batch and the reason for the end, unless the client is gone. In local-only mode no other instance has that
-// batch. An instance that shuts down sends an event "reconnect", so that clients do not report a failure. A stream that makes room for a newer
-// one sends an event "replaced", so that its client waits.
+// batch. An instance that shuts down sends an event "reconnect", so that clients do not report a failure. A stream that makes room for a
+// newer one sends an event "replaced", so that its client waits.
 func (s *Stream) finish(write func([][]byte) error, t batch) error {
 	reason := t.reason
 	if errors.Is(reason, errGone) {

@@ -82,7 +82,7 @@ func TestTwoCouriersDeliverInOrder(t *testing.T) {
 				OnCommit: func(dispatch.Dispatch, []dispatch.Event) { couriers[i].OnCommit() },
 			})
 			couriers[i] = NewCourier(CourierOptions{
-				Outbox: stores[i].WebhookOutbox(repository.WebhookOptions{Owner: fmt.Sprint("ins_", i)}),
+				Outbox: stores[i].WebhookOutbox(fmt.Sprint("ins_", i), 0),
 				Client: NewClient(ClientOptions{AllowPrivate: true}),
 				Body:   func(d dispatch.Dispatch, _ dispatch.Event) []byte { return fmt.Appendf(nil, `{"dispatch":%q}`, d.ID) },
 			})
@@ -92,14 +92,14 @@ func TestTwoCouriersDeliverInOrder(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		_, err := stores[0].CreateWebhook(t.Context(), webhook.Endpoint{
+		_, err := stores[0].Webhooks.CreateWebhook(t.Context(), webhook.Endpoint{
 			ID: webhook.ID(dispatch.NewUniqueID(dispatch.WebhookPrefix, time.Now())), URL: server.URL, Events: []string{"*"}, Status: webhook.Active,
 		}, "whsec_c2VjcmV0")
 		must(err)
 		const changes = 8
 		var ids [24]dispatch.ID
 		for i := range ids {
-			d, err := stores[i%2].Create(t.Context(), create)
+			d, err := stores[i%2].Dispatches.Create(t.Context(), create)
 			must(err)
 			ids[i] = d.ID
 		}
@@ -110,14 +110,14 @@ func TestTwoCouriersDeliverInOrder(t *testing.T) {
 			}
 			for range changes {
 				for i := k - 2; i < len(ids); i += 4 {
-					_, err := stores[i/4%2].Update(t.Context(), ids[i], touch)
+					_, err := stores[i/4%2].Dispatches.Update(t.Context(), ids[i], touch)
 					must(err)
 				}
 			}
 		})
 		for _, id := range ids {
 			testkit.Eventually(t, "all events arrive", func() bool { return len(r.of(id)) > changes })
-			events, _, err := stores[0].Events(t.Context(), id, dispatch.Page{Limit: 50})
+			events, _, err := stores[0].Journal.Events(t.Context(), id, dispatch.Page{Limit: 50})
 			must(err)
 			want := make([]dispatch.EventID, len(events))
 			for i := range events {

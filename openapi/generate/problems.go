@@ -83,7 +83,10 @@ func (d *document) problem(status string, codes []string) (name string) {
 		}
 	}
 	if len(headers) > 0 && slices.ContainsFunc(codes, func(c string) bool { return d.at("x-problems", c)["retry"] != true }) {
-		headers["Retry-After"] = object{"description": "How many seconds to wait, where that helps.", "schema": object{"type": "integer", "minimum": 1}}
+		headers["Retry-After"] = object{
+			"description": "How many seconds to wait, where that helps.",
+			"schema":      object{"type": "integer", "minimum": 1},
+		}
 	}
 	if status == "401" {
 		headers["WWW-Authenticate"] = ref("headers", "Authenticate")

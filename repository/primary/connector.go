@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// MaxConnAge bounds how long a connection is used: its address may no longer lead to its server, which may still take writes. Each is closed
-	// at a random age from minConnAge on, so that a pool does not lose all connections at once.
+	// MaxConnAge bounds how long a connection is used: its address may no longer lead to its server, which may still take writes. Each is
+	// closed at a random age from minConnAge on, so that a pool does not lose all connections at once.
 	MaxConnAge = 5 * time.Minute
 	minConnAge = 3 * time.Minute
 	// redialPause is how long Connect fails at once after a dial has led to a server that can't be used.
@@ -117,8 +117,8 @@ func NewConnector(config *mysql.Config, conns int, every time.Duration, s *Serve
 }
 
 // Connect implements driver.Connector. It returns ErrReadOnly if the server takes no writes, and errGivenUp if it still executes statements
-// that were given up, so that with this connection it would have more of this pool than the pool may have. If the server is suspected and the dial is
-// slow, it dials once more: the first dial may have waited for a server that has been replaced meanwhile.
+// that were given up, so that with this connection it would have more of this pool than the pool may have. If the server is suspected and
+// the dial is slow, it dials once more: the first dial may have waited for a server that has been replaced meanwhile.
 func (p *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	began := time.Now()
 	c, err := p.dial(ctx)

@@ -68,8 +68,8 @@ func TestSuspicion(t *testing.T) {
 	}
 }
 
-// A server that does not answer a statement or a COMMIT in time is suspected, also if it answers checks and dials. It is not suspected if it
-// sends an error message, or if the caller cancels.
+// A server that does not answer a statement or a COMMIT in time is suspected, also if it answers checks and dials. It is not suspected if
+// it sends an error message, or if the caller cancels.
 func TestUnansweredStatement(t *testing.T) {
 	refused := &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded"}
 	execute := func(ctx context.Context, c *conn) error {

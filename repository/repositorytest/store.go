@@ -2,6 +2,7 @@
 package repositorytest
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -24,7 +25,7 @@ func Migrate(t testing.TB, url string) {
 	s, err := repository.Open(t.Context(), url, repository.Options{Patience: testkit.Patience})
 	if err == nil {
 		err = s.Migrate(func(m *migrations.Migrator) error { _, err := m.Up(t.Context()); return err })
-		s.PrepareClaims(t.Context())
+		s.Dispatches.PrepareClaims(t.Context())
 		err = errors.Join(err, s.Close())
 	}
 	if err != nil {
@@ -45,4 +46,9 @@ func Open(t testing.TB, url string, options repository.Options) *repository.Stor
 	}
 	t.Cleanup(func() { s.Close() })
 	return s
+}
+
+// Up applies all migrations.
+func Up(ctx context.Context, s *repository.Store) error {
+	return s.Migrate(func(m *migrations.Migrator) error { return ErrorOf(m.Up(ctx)) })
 }

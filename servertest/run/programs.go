@@ -47,7 +47,7 @@ func whole(dir string, compile func() error) error {
 	begun := filepath.Join(dir, "begun")
 	if _, err := os.Stat(begun); err == nil {
 		for _, race := range []bool{false, true} {
-			if err := os.RemoveAll(folder(dir, race)); err != nil {
+			if err := errors.Join(os.RemoveAll(folder(dir, race, false)), os.RemoveAll(folder(dir, race, true))); err != nil {
 				return err
 			}
 		}

@@ -70,7 +70,9 @@ func runSuite(ctx context.Context, s suite, binary, coverage string) *result {
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = s.dir
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE")) // what has waited for its goroutines sleeps no second before it ends
+	cmd.Env = append(
+		os.Environ(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"),
+	) // what has waited for its goroutines sleeps no second before it ends
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		r.err = err

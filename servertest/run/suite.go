@@ -63,10 +63,11 @@ func compileAlike() error {
 	return errors.Join(os.Setenv("GOFLAGS", flags), os.Setenv("CGO_ENABLED", "0"))
 }
 
-// longest are the packages that take longest. They begin first, in this order, so that no processor is idle at the end: lock and servertest,
-// which wait a lot, run beside packages that compute.
+// longest are the packages that take longest. They begin first, in this order, so that no processor is idle at the end: lock and
+// servertest, which wait a lot, run beside packages that compute.
 var longest = []string{
-	"systemtest", "lock", "repository", "notify", "schedule", "servertest", "handler", "migrations", "systemtest/sim",
+	"systemtest", "lock", "repository/dispatches", "repository/database", "repository/pushes", "repository/webhooks", "notify", "schedule",
+	"servertest", "handler", "migrations", "systemtest/sim",
 	"app", "service", "notify/stream", "limit", "notify/fcm",
 }
 
@@ -76,20 +77,26 @@ type suite struct {
 	dir  string
 	race bool
 	soak bool
+	twin bool   // another package has a program of that name
 	run  string // a pattern of test names; all tests if it is empty
 	skip string // a pattern of test names
 }
 
 // binary is where the compiler puts the program in a folder for all.
 func (s suite) binary(dir string) string {
-	return filepath.Join(folder(dir, s.race), path.Base(s.path())+".test")
+	return filepath.Join(folder(dir, s.race, s.twin), path.Base(s.path())+".test")
 }
 
-func folder(dir string, race bool) string {
+// folder is where programs are: the go command names them by the last part of their packages' paths.
+func folder(dir string, race, twin bool) string {
+	name := "plain"
 	if race {
-		return filepath.Join(dir, "race")
+		name = "race"
 	}
-	return filepath.Join(dir, "plain")
+	if twin {
+		name += "-twins"
+	}
+	return filepath.Join(dir, name)
 }
 
 func (s suite) path() string { return path.Join(module, s.pkg) }
@@ -109,9 +116,11 @@ func suites(ctx context.Context, o options) ([]suite, error) {
 		return nil, err
 	}
 	var all []suite
+	named := map[string]bool{}
 	for line := range strings.Lines(out) {
 		name, dir, _ := strings.Cut(strings.TrimSpace(line), " ")
 		s := suite{pkg: strings.TrimPrefix(strings.TrimPrefix(name, module), "/"), dir: dir, run: o.run}
+		s.twin, named[path.Base(s.path())] = named[path.Base(s.path())], true
 		if o.soak {
 			long, err := filepath.Glob(filepath.Join(dir, "*_soak_test.go"))
 			if err != nil || len(long) == 0 {
@@ -123,7 +132,7 @@ func suites(ctx context.Context, o options) ([]suite, error) {
 		}
 		s.race = o.all || slices.Contains(raced, s.pkg)
 		if some := o.slowlyRaced()[s.pkg]; some != "" && o.run == "" {
-			all = append(all, suite{pkg: s.pkg, dir: s.dir, race: true, run: some})
+			all = append(all, suite{pkg: s.pkg, dir: s.dir, race: true, twin: s.twin, run: some})
 			s.race, s.skip = false, some
 		}
 		all = append(all, s)
@@ -229,29 +238,36 @@ func test(ctx context.Context, o options) error {
 // which needs a fifth of a first compilation, to `make check`.
 func compile(ctx context.Context, o options, dir string, all []suite) error {
 	for _, race := range []bool{false, true} {
-		args := slices.Concat([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", folder(dir, race) + string(filepath.Separator)}, o.tags())
-		if race {
-			args = append(append(args, "-race"), unwatched...)
-		}
-		wanted := 0
-		for _, s := range all {
-			if s.race == race {
-				args = append(args, s.dir)
-				wanted++
+		for _, twin := range []bool{false, true} {
+			wanted := func(s suite) bool { return s.race == race && s.twin == twin }
+			if err := compileInto(ctx, o, folder(dir, race, twin), race, wanted, all); err != nil {
+				return err
 			}
-		}
-		if wanted == 0 {
-			continue
-		}
-		cmd := exec.CommandContext(ctx, "go", args...)
-		if race {
-			cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
-		}
-		if _, err := printed(cmd); err != nil {
-			return err
 		}
 	}
 	return nil
+}
+
+func compileInto(ctx context.Context, o options, dir string, race bool, wanted func(suite) bool, all []suite) error {
+	args := slices.Concat([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", dir + string(filepath.Separator)}, o.tags())
+	if race {
+		args = append(append(args, "-race"), unwatched...)
+	}
+	none := true
+	for _, s := range all {
+		if wanted(s) {
+			args, none = append(args, s.dir), false
+		}
+	}
+	if none {
+		return nil
+	}
+	cmd := exec.CommandContext(ctx, "go", args...)
+	if race {
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+	}
+	_, err := printed(cmd)
+	return err
 }
 
 // goOutput runs the go command, and returns what it prints.

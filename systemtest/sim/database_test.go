@@ -8,14 +8,16 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/repository"
+	"firsttap/repository/offers"
 )
 
 // database is an instance's way to the database. Each read and each write is executed at one instant, as the transaction of a
 // serializable database is; what lies before, between and after them is slow and may fail.
 type database struct {
 	*repository.Store
-	world    *world
-	instance *instance
+	*offers.Offers // what the simulation does not ask for goes straight to the database
+	world          *world
+	instance       *instance
 }
 
 // The repository calls two kinds of rules.
@@ -158,12 +160,12 @@ func (r request) changeLater(ctx context.Context, decide changeRule, store func(
 
 // Claim implements service.ClaimStore.
 func (d *database) Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID, rule claimRule) (dispatch.Dispatch, error) {
-	return d.claim(ctx, "claim", id, driver, rule, d.Store.Claim)
+	return d.claim(ctx, "claim", id, driver, rule, d.Dispatches.Claim)
 }
 
 // Assign implements service.DispatchStore.
 func (d *database) Assign(ctx context.Context, id dispatch.ID, driver dispatch.DriverID, rule claimRule) (dispatch.Dispatch, error) {
-	return d.claim(ctx, "assign", id, driver, rule, d.Store.Assign)
+	return d.claim(ctx, "assign", id, driver, rule, d.Dispatches.Assign)
 }
 
 // claim executes a read, on which rule decides, and later a write, which itself must refuse what has changed meanwhile.
@@ -241,7 +243,7 @@ func (r request) claimLater(claim func(pause func()) (dispatch.Dispatch, error))
 // Update implements service.DispatchStore and service.DriverServiceStore.
 func (d *database) Update(ctx context.Context, id dispatch.ID, rule changeRule) (dispatch.Dispatch, error) {
 	return d.change(ctx, "update", d.world.plain(string(id)), rule, func(ctx context.Context, change changeRule) (dispatch.Dispatch, error) {
-		return d.Store.Update(ctx, id, change)
+		return d.Dispatches.Update(ctx, id, change)
 	})
 }
 
@@ -252,7 +254,7 @@ func (d *database) UpdateByDriver(ctx context.Context, id dispatch.ID, driver di
 	var v dispatch.Driver
 	decide := func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) { return rule(d, v, now) }
 	return d.change(ctx, "update", d.world.plain(string(id)+" "+string(driver)), decide, func(ctx context.Context, change changeRule) (dispatch.Dispatch, error) {
-		return d.Store.UpdateByDriver(ctx, id, driver, func(d *dispatch.Dispatch, found dispatch.Driver, now time.Time) ([]dispatch.Event, error) {
+		return d.Dispatches.UpdateByDriver(ctx, id, driver, func(d *dispatch.Dispatch, found dispatch.Driver, now time.Time) ([]dispatch.Event, error) {
 			v = found
 			return change(d, now)
 		})
@@ -266,7 +268,7 @@ func (d *database) Withdraw(ctx context.Context, id dispatch.ID, driver dispatch
 	var past dispatch.Withdrawals
 	decide := func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) { return rule(d, past, now) }
 	return d.change(ctx, "withdraw", d.world.plain(string(id)+" "+string(driver)), decide, func(ctx context.Context, change changeRule) (dispatch.Dispatch, error) {
-		return d.Store.Withdraw(ctx, id, driver, func(d *dispatch.Dispatch, found dispatch.Withdrawals, now time.Time) ([]dispatch.Event, error) {
+		return d.Dispatches.Withdraw(ctx, id, driver, func(d *dispatch.Dispatch, found dispatch.Withdrawals, now time.Time) ([]dispatch.Event, error) {
 			past = found
 			return change(d, now)
 		})
@@ -282,7 +284,7 @@ func (d *database) Create(ctx context.Context, build func(time.Time) (dispatch.D
 	if r.readOnly() {
 		return made, errNoWrites
 	}
-	made, err = d.Store.Create(context.WithoutCancel(ctx), build)
+	made, err = d.Dispatches.Create(context.WithoutCancel(ctx), build)
 	return made, r.receive(ctx, err == nil, err)
 }
 
@@ -295,14 +297,14 @@ func (d *database) Reannounce(ctx context.Context, id dispatch.ID, round int, qu
 	if r.readOnly() {
 		return false, errNoWrites
 	}
-	announced, err = d.Store.Reannounce(context.WithoutCancel(ctx), id, round, quiet)
+	announced, err = d.Dispatches.Reannounce(context.WithoutCancel(ctx), id, round, quiet)
 	return announced, r.receive(ctx, announced, err)
 }
 
 // Holders implements service.ClaimStore.
 func (d *database) Holders(ctx context.Context, ids []dispatch.ID) (found map[dispatch.ID]dispatch.CurrentHolder, err error) {
 	err = d.do(ctx, "holders", "", func(ctx context.Context) error {
-		found, err = d.Store.Holders(ctx, ids)
+		found, err = d.Dispatches.Holders(ctx, ids)
 		return err
 	})
 	return found, err
@@ -311,16 +313,16 @@ func (d *database) Holders(ctx context.Context, ids []dispatch.ID) (found map[di
 // Driver implements service.DriverServiceStore.
 func (d *database) Driver(ctx context.Context, id dispatch.DriverID) (v dispatch.Driver, err error) {
 	err = d.do(ctx, "driver", d.world.plain(string(id)), func(ctx context.Context) error {
-		v, err = d.Store.Driver(ctx, id)
+		v, err = d.Store.Drivers.Driver(ctx, id)
 		return err
 	})
 	return v, err
 }
 
-// NewestClaim implements service.DriverServiceStore.
-func (d *database) NewestClaim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (c *dispatch.PastClaim, err error) {
+// ClaimOf implements service.DriverServiceStore.
+func (d *database) ClaimOf(ctx context.Context, id dispatch.ID, driver dispatch.DriverID, round int) (c *dispatch.PastClaim, err error) {
 	err = d.do(ctx, "past", d.world.plain(string(id)+" "+string(driver)), func(ctx context.Context) error {
-		c, err = d.Store.NewestClaim(ctx, id, driver)
+		c, err = d.Dispatches.ClaimOf(ctx, id, driver, round)
 		return err
 	})
 	return c, err
@@ -328,13 +330,13 @@ func (d *database) NewestClaim(ctx context.Context, id dispatch.ID, driver dispa
 
 // AddAttempts implements service.AttemptStore.
 func (d *database) AddAttempts(ctx context.Context, taps []dispatch.Attempt) error {
-	return d.do(ctx, "attempts", "", func(ctx context.Context) error { return d.Store.AddAttempts(ctx, taps) })
+	return d.do(ctx, "attempts", "", func(ctx context.Context) error { return d.Store.Offers.AddAttempts(ctx, taps) })
 }
 
 // OfferTo implements service.DriverServiceStore.
 func (d *database) OfferTo(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (o dispatch.Offered, err error) {
 	err = d.do(ctx, "offer", d.world.plain(string(id)+" "+string(driver)), func(ctx context.Context) error {
-		o, err = d.Store.OfferTo(ctx, id, driver)
+		o, err = d.Store.Offers.OfferTo(ctx, id, driver)
 		return err
 	})
 	return o, err
@@ -343,7 +345,7 @@ func (d *database) OfferTo(ctx context.Context, id dispatch.ID, driver dispatch.
 // Dispatch reads a dispatch, for an admin.
 func (d *database) Dispatch(ctx context.Context, id dispatch.ID) (found dispatch.Dispatch, err error) {
 	err = d.do(ctx, "read", d.world.plain(string(id)), func(ctx context.Context) error {
-		found, err = d.Store.Dispatch(ctx, id)
+		found, err = d.Dispatches.Dispatch(ctx, id)
 		return err
 	})
 	return found, err

@@ -124,8 +124,8 @@ func (h *history) report(promise, dispatch string, about ...any) {
 	h.reports = append(h.reports, violation{promise, dispatch, time.Since(h.began), fmt.Sprint(about...)})
 }
 
-// offers reports whether drivers are notified of an offer.
-func offers(e dispatch.Event) bool {
+// offersIt reports whether drivers are notified of an offer.
+func offersIt(e dispatch.Event) bool {
 	d := e.Deliveries()
 	return len(d) > 0 && d[0].Type.IsOffer()
 }
@@ -134,7 +134,7 @@ func (h *history) commit(w *world, d dispatch.Dispatch, events []dispatch.Event)
 	for _, e := range events {
 		c := change{
 			at: e.At.Sub(h.began), done: time.Since(h.began), dispatch: w.plain(string(e.Dispatch)), kind: e.Type, round: e.Round,
-			driver: w.plain(string(e.Driver)), actor: w.plain(e.Actor), start: d.WorkStartsAt, end: d.WorkEndsAt, offers: offers(e), region: d.Region,
+			driver: w.plain(string(e.Driver)), actor: w.plain(e.Actor), start: d.WorkStartsAt, end: d.WorkEndsAt, offers: offersIt(e), region: d.Region,
 			version: d.Version, status: d.Status, opens: d.OpensAt.Sub(h.began), expires: d.ExpiresAt.Sub(h.began),
 		}
 		h.mu.Lock()

@@ -210,7 +210,7 @@ func (w *world) hire(t *testing.T) {
 			w.history.regions[c.name] = nil
 		}
 	}
-	if err := w.store.AddDrivers(t.Context(), all); err != nil {
+	if err := w.store.Drivers.AddDrivers(t.Context(), all); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -232,15 +232,15 @@ func (w *world) start(slot int) {
 	i := &instance{world: w, slot: slot, number: w.lives[slot], killed: make(chan struct{})}
 	w.mu.Unlock()
 	quiet := slog.New(slog.DiscardHandler)
-	i.database = &database{w.store, w, i}
+	i.database = &database{w.store, w.store.Offers, w, i}
 	client := link{w, i}.client()
 	i.gate = lock.NewGate(client, redisTimeout, quiet, nil)
 	i.attempts = service.NewAttemptWriter(i.database, fmt.Sprint("i", slot), quiet)
 	i.acceptor = service.NewAcceptor(service.AcceptorOptions{
 		Claims: i.database, Gate: i.gate, LockTTL: lockTTL, Attempts: i.attempts, Log: quiet,
 	})
-	i.backoffice = service.NewBackoffice(i.database, i.acceptor)
-	i.work = service.NewDriverService(service.DriverServiceOptions{Store: i.database, Acceptor: i.acceptor, Now: time.Now})
+	i.backoffice = service.NewBackoffice(i.database, w.store.Drivers, i.acceptor)
+	i.work = service.NewDriverService(service.DriverServiceOptions{Store: i.database, Offers: i.database, Drivers: i.database, Acceptor: i.acceptor, Now: time.Now})
 	ctx, cancel := context.WithCancel(context.Background())
 	var loops sync.WaitGroup
 	loops.Go(func() { i.gate.Run(ctx, service.LockPrefix) })
@@ -338,7 +338,7 @@ func (w *world) committed(d dispatch.Dispatch, events []dispatch.Event) {
 	w.mu.Unlock()
 	w.history.commit(w, d, events)
 	for _, e := range events {
-		if offers(e) {
+		if offersIt(e) {
 			w.push(message{j.id, name, d.Round}, d.Region)
 		}
 	}
@@ -377,6 +377,6 @@ func (w *world) plain(s string) string {
 func (w *world) expire() {
 	d := w.dice("expire")
 	for w.rest(d.between(2*time.Second, 5*time.Second)) {
-		_, _ = w.store.ExpireOffers(context.Background(), 100)
+		_, _ = w.store.Due.ExpireOffers(context.Background(), 100)
 	}
 }

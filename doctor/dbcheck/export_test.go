@@ -1,0 +1,5 @@
+package dbcheck
+
+// What the tests see of the package.
+
+const CheckClock = checkClock

@@ -1,0 +1,6 @@
+package board
+
+// What the tests see of the package.
+
+const MaxSupplyPoints = maxSupplyPoints
+const MaxUnseenIDs = maxUnseenIDs

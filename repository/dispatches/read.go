@@ -1,0 +1,192 @@
+package dispatches
+
+import (
+	"context"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/repository/database"
+)
+
+// TimedRow is a row of dispatches, and the database's time when it was read.
+type TimedRow struct {
+	Row Row `gorm:"embedded"`
+	Now int64
+}
+
+// Find reads a dispatch and the database's time, in one statement. ErrNotFound.
+func Find(db database.Tx, id dispatch.ID) (dispatch.Dispatch, time.Time, error) {
+	row, now, err := readRow(db, "SELECT d.*, {now} now FROM dispatches d WHERE d.id = ?", id)
+	if err != nil {
+		return dispatch.Dispatch{}, time.Time{}, err
+	}
+	return row.At(now), now, nil
+}
+
+// lockRow locks a dispatch's row until tx ends, and returns it and the database's time. ErrNotFound.
+func (s *Dispatches) lockRow(tx database.Tx, id dispatch.ID) (Row, time.Time, error) {
+	row, now, err := readRow(tx, "SELECT d.*, {now} now FROM dispatches d WHERE d.id = ? {for_update}", id)
+	if err == nil && !s.db.SQLite() { // the statement may have waited for the row's lock
+		now, err = database.Clock(tx)
+	}
+	return row, now, err
+}
+
+func readRow(db database.Tx, query string, id dispatch.ID) (Row, time.Time, error) {
+	var rows []TimedRow
+	if err := db.Raw(query, id).Scan(&rows).Error; err != nil {
+		return Row{}, time.Time{}, database.Unavailable(err)
+	}
+	if len(rows) == 0 {
+		return Row{}, time.Time{}, dispatch.ErrNotFound
+	}
+	return rows[0].Row, database.Time(rows[0].Now), nil
+}
+
+// Dispatch returns the dispatch at the database's time. ErrNotFound.
+func (s *Dispatches) Dispatch(ctx context.Context, id dispatch.ID) (dispatch.Dispatch, error) {
+	d, _, err := Find(s.db.Serve.With(ctx), id)
+	return d, err
+}
+
+// List returns the dispatches that q selects, newest first, and the cursor of the next page, "" after the last. Every page costs the same.
+// With q.Text a page may have fewer dispatches than q.Limit, or none, although there is a next one. The primary answers for a driver, who
+// decides by the answer. ErrBadCursor.
+func (s *Dispatches) List(ctx context.Context, q dispatch.Query) (items []dispatch.Dispatch, next string, err error) {
+	if q.Driver != "" {
+		return s.listDispatches(s.db.Serve.With(ctx), q)
+	}
+	err = s.db.List(ctx, func(db database.Tx) error {
+		items, next, err = s.listDispatches(db, q)
+		return err
+	})
+	return items, next, err
+}
+
+func (s *Dispatches) listDispatches(db database.Tx, q dispatch.Query) ([]dispatch.Dispatch, string, error) {
+	if q.Text != "" {
+		return s.search(db, q)
+	}
+	l := dispatchListing(q)
+	rows, err := readListing(db, &l, q.Page)
+	if err != nil {
+		return nil, "", err
+	}
+	rows, next := TrimPage(&l, rows, q.Limit, func(row *TimedRow) *Row { return &row.Row })
+	return dispatchesOf(rows), next, nil
+}
+
+// readListing reads the page of the listing and one more.
+func readListing(db database.Tx, l *Listing, page dispatch.Page) ([]TimedRow, error) {
+	source, args, err := l.SQL(page)
+	if err != nil {
+		return nil, err
+	}
+	var rows []TimedRow
+	err = db.Raw("SELECT p.*, {now} now FROM ("+source+") p ORDER BY "+l.by(), args...).Scan(&rows).Error
+	return rows, database.Unavailable(err)
+}
+
+func dispatchesOf(rows []TimedRow) []dispatch.Dispatch {
+	items := make([]dispatch.Dispatch, len(rows))
+	for i := range rows {
+		items[i] = rows[i].Row.At(database.Time(rows[i].Now))
+	}
+	return items
+}
+
+func dispatchListing(q dispatch.Query) Listing {
+	l := Listing{Kind: database.DispatchList}
+	index := "PRIMARY"
+	switch {
+	case q.Driver != "":
+		l.Kind, l.Order, index = database.DriverDispatchList, "accepted_at", "ix_dispatches_jobs"
+	case q.Region != "" && q.Status != "":
+		index = "ix_dispatches_region_status"
+	case q.Region != "":
+		index = "ix_dispatches_region"
+	case q.Status != "":
+		index = "ix_dispatches_status"
+	}
+	for _, where := range statusSQL(q.Status) {
+		l.Parts = append(l.Parts, Part{Index: index, Where: where})
+	}
+	if q.Status == dispatch.Expired && q.Driver == "" {
+		// Few rows are past their window and still PENDING. By status, the query would step over all that are still open.
+		l.Parts[1].Index = "ix_dispatches_expiry"
+	}
+	if q.Driver != "" {
+		l.And("accepted_by = ?", q.Driver)
+	}
+	if q.Region != "" {
+		l.And("region = ?", q.Region)
+	}
+	return l
+}
+
+// statusSQL returns the conditions for the status at the database's time, which may differ from the stored one. A dispatch
+// with the status fulfills exactly one condition. Each condition can be read in the order of an index.
+func statusSQL(status dispatch.Status) []string {
+	switch status {
+	case "":
+		return []string{"1 = 1"}
+	case dispatch.Scheduled:
+		return []string{"status = 'PENDING' AND NOT " + opened}
+	case dispatch.Pending:
+		return []string{"status = 'PENDING' AND " + opened + " AND expires_at > {now}"}
+	case dispatch.Expired:
+		return []string{"status = 'EXPIRED'", "status = 'PENDING' AND " + opened + " AND expires_at <= {now}"}
+	}
+	if !status.Valid() {
+		return []string{"1 = 0"}
+	}
+	return []string{"status = '" + string(status) + "'"}
+}
+
+// ClaimOf returns the driver's claim of the dispatch in the round, of the newest for 0; nil if there is none.
+func (s *Dispatches) ClaimOf(ctx context.Context, id dispatch.ID, driver dispatch.DriverID, round int) (*dispatch.PastClaim, error) {
+	of := s.db.Serve.With(ctx).Where("dispatch_id = ? AND driver_id = ?", id, driver)
+	if round != 0 {
+		of = of.Where("round = ?", round)
+	}
+	var rows []ClaimRow
+	err := of.Order("round DESC").Limit(1).Find(&rows).Error
+	if err != nil || len(rows) == 0 {
+		return nil, database.Unavailable(err)
+	}
+	past := rows[0].Past()
+	return &past, nil
+}
+
+// Past returns the claim with its end.
+func (row *ClaimRow) Past() dispatch.PastClaim {
+	return dispatch.PastClaim{
+		Claim: dispatch.Claim{
+			ID: row.ID, Driver: row.DriverID, Round: row.Round, AcceptedAt: database.Time(row.AcceptedAt),
+		},
+		Outcome: row.Outcome, EndedAt: database.OptionalTime(row.EndedAt),
+	}
+}
+
+// Holders returns status, round and driver of each of the dispatches, in one statement. It omits unknown dispatches.
+func (s *Dispatches) Holders(ctx context.Context, ids []dispatch.ID) (map[dispatch.ID]dispatch.CurrentHolder, error) {
+	var rows []struct {
+		ID         dispatch.ID
+		Status     dispatch.Status
+		Round      int
+		AcceptedBy *dispatch.DriverID
+	}
+	err := s.db.Serve.With(ctx).Raw("SELECT id, status, round, accepted_by FROM dispatches WHERE id IN ?", ids).Scan(&rows).Error
+	if err != nil {
+		return nil, database.Unavailable(err)
+	}
+	found := make(map[dispatch.ID]dispatch.CurrentHolder, len(rows))
+	for _, row := range rows {
+		h := dispatch.CurrentHolder{Status: row.Status, Round: row.Round}
+		if row.AcceptedBy != nil {
+			h.Driver = *row.AcceptedBy
+		}
+		found[row.ID] = h
+	}
+	return found, nil
+}

@@ -1,0 +1,125 @@
+package dispatches_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"firsttap/dispatch"
+	"firsttap/repository/database"
+	"firsttap/repository/dispatches"
+	"firsttap/repository/search"
+	"firsttap/testkit"
+)
+
+func TestWordsOfADispatch(t *testing.T) {
+	t.Parallel()
+	long, suffixes := strings.Repeat("가", 60), []string{}
+	for n := search.MaxWordLength; n > 0; n-- {
+		suffixes = append(suffixes, long[:3*n])
+	}
+	for _, c := range []struct {
+		externalID, address, note string
+		want                      []string
+	}{
+		{"", "", "", nil},
+		{"", " -- ", "%_'!?", nil},
+		{"ERP-2024/001", "", "", []string{"erp-2024-001", "2024-001", "001", "erp2024001"}},
+		{"erp7", "Erp7", "ERP7 7", []string{"erp7", "7"}},
+		{"", "서울특별시 강남구 테헤란로 12-3번지", "", []string{
+			"서울특별시", "강남구", "테헤란로", "12-3번지", "3번지", "울특별시", "특별시", "별시", "시", "남구", "구", "헤란로", "란로", "로", "번지", "지",
+		}},
+		{"주문7", "강남152호 A동3", "B12", []string{"주문7", "강남152호", "a동3", "b12", "남152호", "152호", "호", "동3", "3", "12"}},
+		{"", "(Gate 2), O'Neill's", "call 010-1234-5678!", []string{"gate", "2", "o-neill-s", "neill-s", "s", "call", "010-1234-5678", "1234-5678", "5678"}},
+		{"", "Ｓｅｏｕｌ　１２", "\u1112\u1161\u11ab ÜBER Ⅷ", []string{"seoul", "12", "한", "über", "viii"}},
+		{"", long, "", suffixes},
+	} {
+		row := dispatches.Row{ExternalID: database.Nullable(c.externalID), SiteAddress: c.address, Note: c.note}
+		testkit.Equal(t, fmt.Sprintf("%q", []string{c.externalID, c.address, c.note}), c.want, row.Words())
+	}
+	var many []string
+	for i := range 100 {
+		many = append(many, fmt.Sprint("w", i))
+	}
+	row := dispatches.Row{ExternalID: new("X-1"), Note: strings.Join(many, " ") + strings.Repeat(".x", 700)}
+	if words := row.Words(); len(words) != search.MaxWords || !slices.Contains(words, "x1") || !slices.Contains(words, "w60") || slices.Contains(words, "w61") {
+		t.Errorf("%d words: %q", len(words), words)
+	}
+	numbers := []string{}
+	for i := range search.MaxWords {
+		numbers = append(numbers, fmt.Sprint(i))
+	}
+	row = dispatches.Row{ExternalID: new(strings.Join(numbers, "-")), SiteAddress: "Gate 7", Note: "note"}
+	if words := row.Words(); len(words) != search.MaxWords {
+		t.Errorf("an external id of many parts: %d words", len(words))
+	}
+}
+
+// TestSpacesAreFree: Korean text is found however it is spaced, from each character and number on, and what ends a word elsewhere still
+// does.
+func TestSpacesAreFree(t *testing.T) {
+	t.Parallel()
+	for address, terms := range map[string]map[string]bool{
+		"서울시강남구테헤란로152": {
+			"강남구": true, "테헤란로": true, "152": true, "52": false, "강남구 152": true, "테헤란로 152": true, "서울시 강남구 테헤란로 152": true, "강남구152": false,
+		},
+		"서울시 강남구, 테헤란로 152 (3층)": {
+			"서울시강남구테헤란로152": true, "울시강남": true, "강남구테헤란로": true, "테헤란로152": true, "152-3층": false, "1523층": false, "남구": true, "강남구테헤란로15": true, "강남구152": false,
+		},
+		"부산 우동 1500번지 Gate 2": {"우동1500": true, "1500번지gate2": false, "번지gate": true, "gate2": false, "GATE 2": true, "번지 gate": true},
+		"東京都 港区 六本木 ビル":       {"港区六本木": true, "東京都港区": true, "本木ビル": true, "本木ル": false},
+		"12 34 call me":       {"1234": false, "callme": false, "12 34": true},
+	} {
+		row := dispatches.Row{SiteAddress: address}
+		index := row.Words()
+		for text, want := range terms {
+			found := dispatches.DispatchTerms(text)
+			if got := search.HaveAll(found, "", row.Texts()); got != want {
+				t.Errorf("%q finds %q: %v, want %v", text, address, got, want)
+			}
+			for _, term := range found { // what the index has leads to the row
+				if want && !slices.ContainsFunc(index, func(word string) bool { return strings.HasPrefix(word, term.Word) || slices.Contains(term.Ends, word) }) {
+					t.Errorf("%q: nothing in the index leads to %q: %q, %q", text, address, term, index)
+				}
+			}
+		}
+	}
+}
+
+func TestTermsOfASearch(t *testing.T) {
+	t.Parallel()
+	const id = "0123456789abcdefghijklmnop"
+	for text, want := range map[string][]search.Term{
+		"":                      nil,
+		" ":                     nil,
+		"--":                    nil,
+		"% _ ' \\ \U0001F69C":   nil,
+		"Gate 2, GATE gat":      {{Word: "gate"}, {Word: "2"}},
+		"1 2 테헤란타워":             {{Word: "테헤란타워"}, {Word: "1"}, {Word: "2"}},
+		"ERP_2024.001":          {{Word: "erp-2024-001"}},
+		"강남":                    {{Word: "강남"}},
+		strings.Repeat("x", 99): {{Word: strings.Repeat("x", search.MaxWordLength)}},
+		"dsp_" + id:             {{Word: "dsp-" + id, ID: "dsp_" + id}},
+		"DSP_01":                {{Word: "dsp-01", ID: "dsp_01"}},
+		"dsp_":                  {{Word: "dsp"}},
+		id[:7]:                  {{Word: id[:7]}},
+		id[:8]:                  {{Word: id[:8], ID: "dsp_" + id[:8]}},
+		id[:8] + "-1":           {{Word: id[:8] + "-1"}},
+		"테헤란로테헤란로":              {{Word: "테헤란로테헤란로"}},
+	} {
+		testkit.Equal(t, fmt.Sprintf("%q", text), want, search.Terms(text, dispatch.DispatchPrefix))
+	}
+	var words, more []string
+	for i := range search.MaxWords + 3 {
+		words = append(words, fmt.Sprintf("%03d", i))
+		more = append(more, "0")
+	}
+	if n := len(search.Terms(strings.Join(words[1:], " "), dispatch.DispatchPrefix)); n != search.MaxWords+2 {
+		t.Errorf("%d terms", n)
+	}
+	if terms := search.Terms(strings.Join(words, " "), dispatch.DispatchPrefix); terms != nil {
+		t.Errorf("no dispatch has so many words, and the terms are %q", terms)
+	}
+	testkit.Equal(t, "one term, often", []search.Term{{Word: "0"}}, search.Terms(strings.Join(more, " "), dispatch.DispatchPrefix))
+}

@@ -1,0 +1,5 @@
+package due
+
+// What the tests see of the package.
+
+const MaxFailures = maxFailures

@@ -1,0 +1,2 @@
+// Package export reads all that is kept about a driver. It owns no table.
+package export

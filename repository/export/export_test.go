@@ -1,0 +1,5 @@
+package export
+
+// What the tests see of the package.
+
+const ExportedAtOnce = exportedAtOnce

@@ -1,0 +1,5 @@
+package journal
+
+// What the tests see of the package.
+
+const MaxDetail = maxDetail

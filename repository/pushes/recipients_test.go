@@ -1,0 +1,163 @@
+package pushes_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/outbox"
+	"firsttap/repository"
+	"firsttap/repository/database"
+	"firsttap/repository/pushes"
+	. "firsttap/repository/repositorytest"
+	"firsttap/repository/topics"
+	"firsttap/testkit"
+)
+
+// An event that is returned as one without recipients has none: its expansion would write and drop nothing.
+func TestWithoutRecipients(t *testing.T) {
+	Each(t, func(t *testing.T, db *Bench) {
+		var committed dispatch.EventID // the latest
+		store := OpenWith(t, db.URL, repository.Options{
+			Log: Quiet, Patience: testkit.Patience, OutboxOwner: "ins_a", OutboxLease: time.Hour,
+			OnCommit: func(_ dispatch.Dispatch, events []dispatch.Event) {
+				committed = events[len(events)-1].ID
+			},
+		})
+		db = db.By(store)
+		now := db.Now(t)
+		driver := func() dispatch.DriverID { return db.Fleet(t, 1)[0].ID }
+		withDevice := func(edit func(*dispatch.Device)) dispatch.DriverID {
+			v := driver()
+			db.Device(t, v, edit)
+			return v
+		}
+		offered := func() dispatch.Dispatch {
+			d := db.Add(t, nil)
+			db.WriteNotifications(t, d, 1, nil)
+			return d
+		}
+		large := func(ended bool) dispatch.Dispatch {
+			d := db.Add(t, nil)
+			db.AddTopic(t, topics.Row{Name: "dispatch-" + string(d.ID), Ended: ended, State: pushes.StateDone})
+			return d
+		}
+		quarantined := func(p *dispatch.Device) { p.QuarantinedAt = &now }
+		tests := []struct {
+			name string
+			none bool
+			make func()
+		}{
+			{"the claim of a driver without a device", true, func() { db.MustAccept(t, db.Add(t, nil).ID, driver()) }},
+			{"the claim of a driver with a device", false, func() { db.MustAccept(t, db.Add(t, nil).ID, withDevice(nil)) }},
+			{"the claim of a driver with a quarantined device", true, func() { db.MustAccept(t, db.Add(t, nil).ID, withDevice(quarantined)) }},
+			{"the claim of a dispatch that was offered", false, func() { db.MustAccept(t, offered().ID, driver()) }},
+			{"the claim of a dispatch with a topic", false, func() { db.MustAccept(t, large(false).ID, driver()) }},
+			{"the claim of a dispatch with an ended topic", true, func() { db.MustAccept(t, large(true).ID, driver()) }},
+			{"the cancelation of a dispatch that nobody saw", true, func() { db.MustUpdate(t, db.Add(t, nil).ID, Cancel) }},
+			{"the cancelation of a dispatch that was offered", false, func() { db.MustUpdate(t, offered().ID, Cancel) }},
+			{"an event that another process leases", false, func() {
+				db.MustAccept(t, db.Add(t, nil).ID, driver())
+				db.Exec(t, "UPDATE events SET claim = 'ins_b' WHERE id = ?", committed)
+			}},
+			{"an event that is completed", false, func() {
+				db.MustAccept(t, db.Add(t, nil).ID, driver())
+				Must(t, db.As("ins_a").CompleteEvents(t.Context(), []dispatch.EventID{committed}))
+			}},
+		}
+		events := make([]dispatch.EventID, len(tests))
+		for i, tt := range tests {
+			tt.make()
+			events[i] = committed
+		}
+		o := db.As("ins_a")
+		none, err := o.WithoutRecipients(t.Context(), events)
+		Must(t, err)
+		for i, tt := range tests {
+			testkit.Equal(t, tt.name+": without recipients", tt.none, slices.Contains(none, events[i]))
+			if !tt.none {
+				continue
+			}
+			x, err := o.ExpandFully(t.Context(), events[i], 100)
+			Must(t, err)
+			testkit.Equal(t, tt.name+": written or dropped by its expansion", 0, len(x.Pushes)+x.Unleased+x.Dropped)
+		}
+	})
+}
+
+// Only what the owner leases is completed.
+func TestCompleteEvents(t *testing.T) {
+	Each(t, func(t *testing.T, db *Bench) {
+		events := db.ManyEvents(t, 3)
+		end := database.Micros(db.Now(t).Add(time.Hour))
+		db.Exec(t, "UPDATE events SET claim = 'ins_a', next_at = ?", end)
+		db.Exec(t, "UPDATE events SET claim = 'ins_b' WHERE id = ?", events[1])
+		Must(t, db.As("ins_a").CompleteEvents(t.Context(), events))
+		for i, want := range []EventLease{{}, {Claim: "ins_b", NextAt: end}, {}} {
+			testkit.Equal(t, fmt.Sprintf("the lease of event %d", i), want, db.LeaseOf(t, events[i]))
+		}
+	})
+}
+
+// A write that is a deadlock's victim is tried again.
+func TestWritesOfARelayAndADeadlock(t *testing.T) {
+	EveryServer(t, func(t *testing.T, db *Bench) {
+		o := db.As("ins_a")
+		events := slices.Sorted(slices.Values(db.ManyEvents(t, 500)))[:2]
+		db.Exec(t, "UPDATE events SET claim = 'ins_a'")
+		deadlock(db, t, "events", "id", "next_at", events[0], events[1], func() error { return o.CompleteEvents(t.Context(), events) })
+		db.MustCount(t, 2, "events WHERE next_at IS NULL")
+
+		rows := db.WriteNotifications(t, db.Add(t, nil), 500, func(i int, row *pushes.NotificationRow) {
+			row.DeviceID, row.Claim = dispatch.DeviceID(fmt.Sprint("dev_", i)), "ins_a"
+		})
+		pushes := slices.Sorted(slices.Values(RowIDs(rows)))[:2]
+		deadlock(db, t, "notifications", "id", "due_at", pushes[0], pushes[1], func() error {
+			return o.RecordResults(t.Context(), Collect(pushes, func(id dispatch.NotificationID) outbox.SendResult {
+				return outbox.SendResult{ID: id, Status: outbox.Sent}
+			}))
+		})
+		db.MustCount(t, 2, "notifications WHERE state = 1")
+	})
+}
+
+// deadlock makes write a deadlock's victim, and fails the test unless write succeeds all the same. Another transaction has written the
+// most, so the server rolls back write. It holds the later of two rows that write needs, and then wants the earlier.
+func deadlock(db *Bench, t *testing.T, table, key, column string, earlier, later any, write func() error) {
+	t.Helper()
+	db.NotOnTiDB(t, "victim of that kind: it rolls back the transaction that closes the circle")
+	tx := db.Begun(t, fmt.Sprintf("UPDATE %s SET %[2]s = %[2]s + 1 WHERE %[3]s > '%[4]s'", table, column, key, later),
+		fmt.Sprintf("SELECT * FROM %s WHERE %s = '%s' FOR UPDATE", table, key, later))
+	ended := Begin(write)
+	db.Waiting(t)
+	Must(t, ErrorOf(tx.Exec(fmt.Sprintf("UPDATE %s SET %[2]s = %[2]s + 1 WHERE %[3]s = '%[4]s'", table, column, key, earlier))))
+	Must(t, tx.Rollback())
+	Must(t, testkit.Await(t, "the write of "+table, ended))
+}
+
+// However large the tables are, the look at an event reads a few rows by their keys, and so does its completion.
+func TestPlansOfCompletion(t *testing.T) {
+	EachServer(t, func(t *testing.T, db *Bench) {
+		d := db.Add(t, nil)
+		db.Backlogged(t, d, Backlog)
+		db.Exec(t, "ANALYZE TABLE events, devices, topics")
+		var events []dispatch.EventID
+		Must(t, db.Serve.With(t.Context()).Raw("SELECT id FROM events LIMIT 32").Scan(&events).Error)
+		o := db.As("ins_a")
+		all := Statements(t, []database.Tx{db.Work.With(t.Context())}, func() {
+			_, err := o.WithoutRecipients(t.Context(), events)
+			Must(t, err)
+			Must(t, o.CompleteEvents(t.Context(), events))
+		})
+		testkit.Equal(t, "statements", 2, len(all))
+		for _, s := range all {
+			for _, plan := range db.Explain(t, s) {
+				if kind := plan["type"]; kind == "ALL" || kind == "index" {
+					t.Errorf("%.160s...\n%v", s, plan)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,10 @@
+package runs
+
+import "firsttap/cronjob"
+
+// What the tests see of the package.
+
+const MaxError = maxError
+const MaxResult = maxResult
+
+func (r *RunRow) Run() cronjob.Run { return r.run() }

@@ -1,0 +1,10 @@
+package runs_test
+
+import (
+	"os"
+	"testing"
+
+	"firsttap/repository/repositorytest"
+)
+
+func TestMain(m *testing.M) { os.Exit(repositorytest.Main(m)) }
