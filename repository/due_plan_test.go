@@ -28,7 +28,7 @@ func TestPlansOfDueDispatches(t *testing.T) {
 		for _, c := range Clockworks {
 			c.Ready(t, db, limit+10)
 		}
-		server := !db.DB.SQLite()
+		server := !db.SQLite()
 		if server {
 			db.Exec(t, "ANALYZE TABLE dispatches, events")
 		}
@@ -190,7 +190,7 @@ func TestPlansWithALongHistory(t *testing.T) {
 				continue // reads the clock, or inserts
 			}
 			seen[strings.Fields(s)[0]]++
-			if db.DB.SQLite() {
+			if db.SQLite() {
 				mustSearch(db, t, s)
 			} else if n := db.RowsRead(t, s); n > 50 {
 				t.Errorf("%d rows are read for %s", n, s)

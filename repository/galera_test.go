@@ -25,7 +25,7 @@ func TestACommitThatLoses(t *testing.T) {
 		return note
 	}
 	tries := 0
-	Must(t, db.DB.Decide.Transact(t.Context(), func(tx database.Tx) error {
+	Must(t, db.Decide.Transact(t.Context(), func(tx database.Tx) error {
 		tries++
 		Must(t, tx.Exec("UPDATE dispatches SET note = 'of the first node' WHERE id = ?", d.ID).Error)
 		if tries == 1 {

@@ -34,7 +34,7 @@ func (s *Dispatches) Create(ctx context.Context,
 		switch applied, failed := journal.AlreadyApplied(general, journal.DispatchProof); {
 		case failed != nil:
 			const text = "%w: another dispatch, or this request's, has the external_id: %v"
-			return dispatch.Dispatch{}, fmt.Errorf(text, dispatch.ErrUnknown, failed) //nolint:errorlint // it is not ErrUnavailable
+			return dispatch.Dispatch{}, fmt.Errorf(text, dispatch.ErrUnknown, failed) // not %w: it is not ErrUnavailable
 		case applied:
 			return s.Dispatch(ctx, idempotency.DispatchID(ctx, time.Time{}))
 		}

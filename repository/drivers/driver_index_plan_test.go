@@ -44,7 +44,7 @@ func populate(db *Bench, t *testing.T, n, eligible int) {
 			db.Device(t, v.ID, nil)
 		}
 	}
-	if !db.DB.SQLite() {
+	if !db.SQLite() {
 		db.Exec(t, "ANALYZE TABLE drivers, driver_regions, driver_counts, driver_words, devices, dispatches")
 	}
 }
@@ -58,7 +58,7 @@ func TestPlansOfTheIndexOfDrivers(t *testing.T) {
 	Each(t, func(t *testing.T, db *Bench) {
 		const eligible, page = 20, 20
 		n := testkit.Scale(10_000, 30_000)
-		if db.DB.SQLite() {
+		if db.SQLite() {
 			n = 4000 // SQLite only says how it would read them
 		}
 		populate(db, t, n, eligible)
@@ -129,7 +129,7 @@ func TestPlansOfTheIndexOfDrivers(t *testing.T) {
 			for _, s := range Statements(t, []database.Tx{db.Serve.With(t.Context()), db.Serve.With(t.Context()), db.Work.With(t.Context())}, func() { err = c.read() }) {
 				switch {
 				case !readsDrivers.MatchString(s):
-				case !db.DB.SQLite():
+				case !db.SQLite():
 					db.MustSeek(t, name, s, counts)
 					cost += db.RowsRead(t, s)
 				default:

@@ -149,7 +149,7 @@ func TestDueGivesUp(t *testing.T) {
 		if n != 0 || !errors.Is(err, dispatch.ErrUnavailable) {
 			t.Errorf("%d, %v; want %v", n, err, dispatch.ErrUnavailable)
 		}
-		if db.DB.SQLite() {
+		if db.SQLite() {
 			return // a SQLite transaction locks the file, and no query tells who waits for it
 		}
 		db.Hold(t, ids[0])

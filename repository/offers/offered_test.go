@@ -24,7 +24,7 @@ import (
 func TestDeclineOnce(t *testing.T) {
 	Each(t, func(t *testing.T, db *Bench) {
 		drivers, d := db.Fleet(t, 5), db.Add(t, nil)
-		if !db.DB.SQLite() { // somebody holds the row all the while
+		if !db.SQLite() { // somebody holds the row all the while
 			db.Hold(t, d.ID)
 		}
 		var heard atomic.Int64

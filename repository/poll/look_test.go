@@ -92,7 +92,7 @@ func TestDue(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		testkit.Equal(t, "what is due now", outbox.Due{ReadAt: time.Now(), Events: began.Add(time.Second)}, due())
 		// The database's clock is an hour ahead.
-		db.Poll.Keep(&poll.Waiting{ReadAt: time.Now(), Now: time.Now().Add(time.Hour), Topics: time.Now().Add(time.Hour + time.Minute)})
+		db.Keep(&poll.Waiting{ReadAt: time.Now(), Now: time.Now().Add(time.Hour), Topics: time.Now().Add(time.Hour + time.Minute)})
 		testkit.Equal(t, "what is due later", outbox.Due{ReadAt: time.Now(), Topics: time.Now().Add(time.Minute)}, due())
 	})
 }
@@ -132,7 +132,7 @@ func TestLookThatFails(t *testing.T) {
 			MustBeError(t, "one that may be old", ErrorOf(db.NextWork(t.Context())), dispatch.ErrUnavailable)
 		})
 		Must(t, ErrorOf(db.Poll.Waiting(t.Context(), 0, nil)))
-		done := db.Poll.Busy() // another look is under way
+		done := db.Busy() // another look is under way
 		ended, end := context.WithCancel(t.Context())
 		end()
 		MustBeError(t, "one that waits", ErrorOf(db.Poll.Waiting(ended, 0, nil)), dispatch.ErrUnavailable)

@@ -106,7 +106,7 @@ func TestAPageCostsTheSame(t *testing.T) {
 		const limit = 20
 		total := testkit.Scale(1000, 4000)
 		db.Many(t, total)
-		if !db.DB.SQLite() {
+		if !db.SQLite() {
 			db.Exec(t, "ANALYZE TABLE notifications")
 		}
 		_, next, err := db.NotificationsBy(t.Context(), outbox.Dead, dispatch.Page{Limit: limit})
@@ -120,7 +120,7 @@ func TestAPageCostsTheSame(t *testing.T) {
 					Must(t, err)
 					return q.Limit(limit + 1).Find(&[]pushes.NotificationRow{})
 				})
-				if db.DB.SQLite() {
+				if db.SQLite() {
 					db.MustNotSort(t, query)
 				} else if n := db.RowsRead(t, query); n > 2*limit {
 					t.Errorf("%s, cursor %q: %d rows read for %d", status, cursor, n, limit)

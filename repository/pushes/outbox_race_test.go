@@ -176,7 +176,7 @@ func TestEachPushIsSentOnce(t *testing.T) {
 		devices := db.Equipped(t, 12)
 		sent := &sentOnce{times: map[dispatch.NotificationID]int{}}
 		instances := []*instance{instanceOf(db, t, 0, sent)}
-		for len(instances) < 3 && !db.DB.SQLite() { // SQLite has one process
+		for len(instances) < 3 && !db.SQLite() { // SQLite has one process
 			instances = append(instances, instanceOf(db, t, len(instances), sent))
 		}
 		var ids []dispatch.ID

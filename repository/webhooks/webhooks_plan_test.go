@@ -50,7 +50,7 @@ func TestPlansOfWebhooks(t *testing.T) {
 		fanOut(in, t)
 		_, events := changed(in.Bench, t, 4)
 		db.Exec(t, "UPDATE events SET next_at = NULL") // as a relay does
-		server := !db.DB.SQLite()
+		server := !db.SQLite()
 		if server {
 			db.Exec(t, "ANALYZE TABLE webhooks, webhook_deliveries, events, dispatches")
 		}

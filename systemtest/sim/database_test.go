@@ -313,7 +313,7 @@ func (d *database) Holders(ctx context.Context, ids []dispatch.ID) (found map[di
 // Driver implements service.DriverServiceStore.
 func (d *database) Driver(ctx context.Context, id dispatch.DriverID) (v dispatch.Driver, err error) {
 	err = d.do(ctx, "driver", d.world.plain(string(id)), func(ctx context.Context) error {
-		v, err = d.Store.Drivers.Driver(ctx, id)
+		v, err = d.Drivers.Driver(ctx, id)
 		return err
 	})
 	return v, err
