@@ -43,7 +43,8 @@ func (x *examination) firebase(ctx context.Context) {
 // push asks the push service to validate a message.
 func (x *examination) push(ctx context.Context) doctor.Finding {
 	c := x.config.Push
-	const credentials = "GOOGLE_APPLICATION_CREDENTIALS names the key file of a service account of the project: Firebase console, project settings, service accounts"
+	const credentials = "GOOGLE_APPLICATION_CREDENTIALS names the key file of a service account of the project: " +
+		"Firebase console, project settings, service accounts"
 	sender, err := fcm.New(ctx, fcm.Options{Project: c.Project, CredentialsFile: c.Credentials, Endpoint: c.Endpoint, Zone: c.Zone})
 	if err != nil {
 		return doctor.Failure(err.Error(), credentials)

@@ -33,7 +33,7 @@ type problem struct {
 	Reasons  []dispatch.IneligibleReason `json:"reasons,omitempty"`
 	OpensAt  *timestamp                  `json:"opens_at,omitempty"`
 	Final    *bool                       `json:"final,omitempty"`
-	DriverID any                         `json:"driver_id,omitempty"` // of a taken number: a *string, null in JSON if only the request has it twice
+	DriverID any                         `json:"driver_id,omitempty"` // of a taken number: a *string; null if only the request has it twice
 }
 
 type fieldError struct {

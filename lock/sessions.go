@@ -47,7 +47,8 @@ const (
 
 // holdsNames is the SQL condition that names may be held on the server. A demoted server keeps its sessions, while other
 // processes acquire the same names on the new primary. The variables are compared as text because some servers return words.
-const holdsNames = "(CONCAT(@@GLOBAL.read_only) IN ('0', 'OFF') AND CONCAT(@@GLOBAL.innodb_read_only) IN ('0', 'OFF') AND VERSION() NOT LIKE '%TiDB%')"
+const holdsNames = "(CONCAT(@@GLOBAL.read_only) IN ('0', 'OFF') AND CONCAT(@@GLOBAL.innodb_read_only) IN ('0', 'OFF') " +
+	"AND VERSION() NOT LIKE '%TiDB%')"
 
 var errHoldsNoNames = errors.New("the server is read-only, or a TiDB, and holds no names")
 

@@ -110,7 +110,8 @@ func examineSentinels(ctx context.Context, opts *redis.UniversalOptions) doctor.
 	}
 	next := "start the sentinels that are gone, and check the master's name: redis-cli -p 26379 SENTINEL CKQUORUM " + opts.MasterName
 	if all := strings.Join(append(refused, silent...), " "); strings.Contains(all, "NOAUTH") || strings.Contains(all, "WRONGPASS") {
-		next = "the sentinels have a password of their own, even if it is the master's: set the option, redis+sentinel://...?sentinel_password=..., " +
+		next = "the sentinels have a password of their own, even if it is the master's: set the option, " +
+			"redis+sentinel://...?sentinel_password=..., " +
 			"and sentinel_username if they have users"
 	} else if strings.Contains(all, "NOPERM") {
 		next = "allow the sentinels' user: " + grant(all)

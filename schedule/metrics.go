@@ -23,7 +23,8 @@ func newVectors(r prometheus.Registerer) *vectors {
 		}, []string{"job_name", "status"}),
 		skips: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "firsttap_job_skips_total",
-			Help: "Times this instance did not run a job: another instance held it (held), its lock or the ledger was unavailable (unavailable), earlier runs have not returned here (stuck), or its lock is invalid (invalid).",
+			Help: "Times this instance did not run a job: another instance held it (held), its lock or the ledger was unavailable (unavailable), " +
+				"earlier runs have not returned here (stuck), or its lock is invalid (invalid).",
 		}, []string{"job_name", "reason"}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "firsttap_job_duration_seconds", Help: "How long runs of scheduled jobs took.",

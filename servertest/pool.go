@@ -168,7 +168,8 @@ func (p *pooled) with(do func(context.Context, *sql.Conn) error) error {
 			return err
 		}
 		defer conn.Close()
-		if _, err := conn.ExecContext(ctx, "SET SESSION lock_wait_timeout = 3, SESSION innodb_lock_wait_timeout = 3, SESSION foreign_key_checks = 0"); err != nil {
+		if _, err := conn.ExecContext(ctx, "SET SESSION lock_wait_timeout = 3, SESSION innodb_lock_wait_timeout = 3, "+
+			"SESSION foreign_key_checks = 0"); err != nil {
 			return err
 		}
 		return do(ctx, conn)

@@ -176,7 +176,8 @@ type dialect struct {
 func (r *Replication) dialect() dialect {
 	if r.Replica.name == mariadb {
 		return dialect{
-			"CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = %d, MASTER_USER = 'root', MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1",
+			"CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = %d, MASTER_USER = 'root', " +
+				"MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1",
 			"SLAVE", "SELECT @@GLOBAL.gtid_binlog_pos", "SELECT MASTER_GTID_WAIT('%s', 1)",
 		}
 	}

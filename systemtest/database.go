@@ -98,11 +98,12 @@ func (db *Database) exec(query string, args ...any) {
 func (db *Database) mustBeWonBy(id string, round int, winner, claim string) {
 	db.t.Helper()
 	for what, n := range map[string]int{
-		"dispatch": db.Count("dispatches WHERE id=? AND round=? AND status='ACCEPTED' AND accepted_by=? AND claim_id=?", id, round, winner, claim),
-		"claim":    db.Count("claims WHERE dispatch_id=? AND round=? AND outcome='WON' AND driver_id=? AND id=?", id, round, winner, claim),
-		"claims":   db.Count("claims WHERE dispatch_id=? AND round=?", id, round),
-		"event":    db.Count("events WHERE dispatch_id=? AND round=? AND type='dispatch.accepted' AND driver_id=?", id, round, winner),
-		"events":   db.Count("events WHERE dispatch_id=? AND round=? AND type='dispatch.accepted'", id, round),
+		"dispatch": db.Count("dispatches WHERE id=? AND round=? AND status='ACCEPTED' AND accepted_by=? AND claim_id=?",
+			id, round, winner, claim),
+		"claim":  db.Count("claims WHERE dispatch_id=? AND round=? AND outcome='WON' AND driver_id=? AND id=?", id, round, winner, claim),
+		"claims": db.Count("claims WHERE dispatch_id=? AND round=?", id, round),
+		"event":  db.Count("events WHERE dispatch_id=? AND round=? AND type='dispatch.accepted' AND driver_id=?", id, round, winner),
+		"events": db.Count("events WHERE dispatch_id=? AND round=? AND type='dispatch.accepted'", id, round),
 	} {
 		if n != 1 {
 			db.t.Errorf("%s round %d: %d in the database for %s", id, round, n, what)

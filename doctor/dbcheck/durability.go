@@ -163,7 +163,8 @@ func groupProblems(ctx context.Context, db *sql.DB) (problems []string, err erro
 	if leaves == 0 {
 		problems = append(
 			problems,
-			"group_replication_unreachable_majority_timeout=0, should be 10: a primary that is cut off from the others answers from old data for ever",
+			"group_replication_unreachable_majority_timeout=0, should be 10: "+
+				"a primary that is cut off from the others answers from old data for ever",
 		)
 	}
 	return problems, nil

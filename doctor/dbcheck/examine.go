@@ -237,8 +237,9 @@ func (e *examination) clock(ctx context.Context) doctor.Finding {
 		WHERE table_schema = DATABASE() AND table_name = 'shedlock' AND data_type = 'timestamp'`).Scan(&zoned)
 	if err == nil && zoned {
 		return doctor.Doubt(found+"; but the columns of the table shedlock are TIMESTAMP: in the hour that daylight saving time skips no lock "+
-			"can be taken, and sessions in other time zones see other ends of locks", "ALTER TABLE shedlock MODIFY lock_until DATETIME(6) NOT NULL, "+
-			"MODIFY locked_at DATETIME(6) NOT NULL, while no lock is held; ShedLock works with that, too: docs/locks.md")
+			"can be taken, and sessions in other time zones see other ends of locks",
+			"ALTER TABLE shedlock MODIFY lock_until DATETIME(6) NOT NULL, "+
+				"MODIFY locked_at DATETIME(6) NOT NULL, while no lock is held; ShedLock works with that, too: docs/locks.md")
 	}
 	return doctor.Good(found)
 }

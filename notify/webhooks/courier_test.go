@@ -212,7 +212,7 @@ func TestShortLease(t *testing.T) {
 }
 
 // TestDatabaseAway: results are kept while the database does not answer, and recorded when it does, without another
-// attempt. A result whose lease is about to end is given up, and its room is free again.
+// attempt. A result whose lease is about to end is given up, and the endpoint may have another delivery in its place.
 func TestDatabaseAway(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *courier) {
 		k.world.answer = func(context.Context, webhook.Lease) int { time.Sleep(time.Second); return 200 }

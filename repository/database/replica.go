@@ -51,7 +51,7 @@ var (
 type replica struct {
 	pool  *sql.DB
 	db    *gorm.DB // on pool
-	words replicaWords
+	words replicaSQL
 	// lag and answer bound the wait for the replica; pause is replicaPause, or less in tests.
 	lag, answer, pause time.Duration
 	log                *slog.Logger
@@ -82,8 +82,8 @@ func (p *position) clock() string {
 	return strconv.FormatInt(Micros(p.now.Add(time.Since(p.readAt))), 10)
 }
 
-// replicaWords holds the SQL that differs between the servers.
-type replicaWords struct {
+// replicaSQL is the SQL that differs between the servers.
+type replicaSQL struct {
 	// position selects the sets of transactions that a server has executed, with a slash between; '' if it keeps none. A transaction is in
 	// a set before its COMMIT is answered.
 	position string
@@ -91,16 +91,16 @@ type replicaWords struct {
 	reached string
 }
 
-// replicaWordsOf returns the words of a server of that version. A MariaDB that was a replica, and has written nothing since, has a binary
+// replicaSQLOf returns the words of a server of that version. A MariaDB that was a replica, and has written nothing since, has a binary
 // log that is behind; one whose server_id was changed has a current position that is. So both are waited for: mostly they are the same.
-func replicaWordsOf(version string) replicaWords {
+func replicaSQLOf(version string) replicaSQL {
 	if IsMariaDB(version) {
-		return replicaWords{
+		return replicaSQL{
 			"IF(@@GLOBAL.log_bin, CONCAT(@@GLOBAL.gtid_binlog_pos, '/', @@GLOBAL.gtid_current_pos), '')",
 			"MASTER_GTID_WAIT(?, ?) = 0",
 		}
 	}
-	return replicaWords{
+	return replicaSQL{
 		"IF(@@GLOBAL.gtid_mode IN ('ON', 'ON_PERMISSIVE'), @@GLOBAL.gtid_executed, '')",
 		"WAIT_FOR_EXECUTED_GTID_SET(?, ?) = 0",
 	}
@@ -109,12 +109,12 @@ func replicaWordsOf(version string) replicaWords {
 // originSQL is when the database got its first key. A MariaDB counts transactions: it would not notice that they are another database's.
 const originSQL = "(SELECT created_at FROM api_keys WHERE id = '" + dispatch.FirstKeyID + "')"
 
-func (w replicaWords) positionSQL(more ...string) string {
+func (w replicaSQL) positionSQL(more ...string) string {
 	return "SELECT " + strings.Join(append([]string{w.position, originSQL}, more...), ", ")
 }
 
 // awaitSQL returns the query for whether a replica reaches p, and its origin.
-func (w replicaWords) awaitSQL(p *position, wait time.Duration) (query string, args []any) {
+func (w replicaSQL) awaitSQL(p *position, wait time.Duration) (query string, args []any) {
 	for _, set := range p.sets {
 		args = append(args, set, wait.Seconds())
 	}
@@ -148,7 +148,7 @@ func (d *DB) openReplica(url string) error {
 	r := &replica{
 		pool: LimitPool(
 			sql.OpenDB(connector), ReplicaConns,
-		), words: replicaWordsOf(d.Version), lag: patience / lagShare, answer: patience / answerShare,
+		), words: replicaSQLOf(d.Version), lag: patience / lagShare, answer: patience / answerShare,
 		pause: replicaPause, log: d.Log, asking: make(chan struct{}, 1),
 		slots: make(chan struct{}, ReplicaConns),
 	}
@@ -265,7 +265,7 @@ func (d *DB) position(ctx context.Context, began time.Time) (*position, error) {
 }
 
 // await returns nil once a replica, which row asks, has applied all that the primary had committed. ErrLags, ErrOtherReplica.
-func (w replicaWords) await(row func(query string, args ...any) *sql.Row, p *position, wait time.Duration) error {
+func (w replicaSQL) await(row func(query string, args ...any) *sql.Row, p *position, wait time.Duration) error {
 	query, args := w.awaitSQL(p, wait)
 	var reached sql.NullBool
 	var origin sql.NullInt64
@@ -283,7 +283,7 @@ func (w replicaWords) await(row func(query string, args ...any) *sql.Row, p *pos
 // AwaitReplica returns nil once the replica has applied all that the primary had committed, both being servers of that version.
 // ErrNoPositions, ErrLags, ErrOtherReplica.
 func AwaitReplica(ctx context.Context, source, replica *sql.DB, version string, wait time.Duration) error {
-	words := replicaWordsOf(version)
+	words := replicaSQLOf(version)
 	var sets string
 	var p position
 	err := source.QueryRowContext(ctx, words.positionSQL()).Scan(&sets, &p.origin)

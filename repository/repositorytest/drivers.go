@@ -71,7 +71,8 @@ func (db *Bench) Person(t *testing.T) dispatch.Driver {
 	db.Exec(t, "INSERT INTO topics (name, ended, state, next_at, claim) VALUES ('dispatch-dsp_x', 0, 1, 0, '')")
 	db.Exec(
 		t,
-		"INSERT INTO topic_members (topic, device_id, push_token, subscribed) VALUES ('dispatch-dsp_x', ?, ?, 1), ('dispatch-dsp_x', 'dev_other', 'other', 1)",
+		"INSERT INTO topic_members (topic, device_id, push_token, subscribed) "+
+			"VALUES ('dispatch-dsp_x', ?, ?, 1), ('dispatch-dsp_x', 'dev_other', 'other', 1)",
 		put.ID, PersonToken,
 	)
 	d := db.Add(t, nil)

@@ -89,7 +89,8 @@ func (db *Bench) Past(t testing.TB, status dispatch.Status, at time.Time, v disp
 	Must(t, dispatches.WordIndex.Add(db.Decide.With(t.Context()), search.Entries(id, row.Words())))
 	db.Exec(
 		t,
-		"INSERT INTO claims (id, dispatch_id, round, driver_id, driver_seq, outcome, accepted_at) SELECT ?, ?, 1, ?, COALESCE(MAX(driver_seq), 0) + 1, 'WON', 1"+
+		"INSERT INTO claims (id, dispatch_id, round, driver_id, driver_seq, outcome, accepted_at) "+
+			"SELECT ?, ?, 1, ?, COALESCE(MAX(driver_seq), 0) + 1, 'WON', 1"+
 			" FROM claims WHERE driver_id = ?",
 		dispatch.NewClaimID(now),
 		id,
