@@ -466,6 +466,7 @@ mutant "a demoted primary says how far the primary is" $replica "	if readOnly {
 		return nil, errors.Join(errNoPosition, d.Stale())
 	}" "" ./repository/database TestReplicaThatCantAnswer
 mutant "a driver's jobs are read from the replica" repository/dispatches/read.go 'if q.Driver != "" {' "if false {" ./systemtest TestReplicaAnswersLists
+mutant "each request with an invalid key takes a connection" repository/keys/keys.go "make(chan struct{}, 1)}" "make(chan struct{}, 9)}" ./repository/keys TestManyInvalidKeysTakeOneConnection
 wait
 [ "$check" = --check ] || echo "The mutants took $SECONDS s."
 [ ! -e "$tmp/lived" ]

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"firsttap/dispatch"
 	"firsttap/repository/database"
 	"firsttap/repository/dispatches"
 	"firsttap/repository/search"
@@ -85,41 +84,4 @@ func TestSpacesAreFree(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestTermsOfASearch(t *testing.T) {
-	t.Parallel()
-	const id = "0123456789abcdefghijklmnop"
-	for text, want := range map[string][]search.Term{
-		"":                      nil,
-		" ":                     nil,
-		"--":                    nil,
-		"% _ ' \\ \U0001F69C":   nil,
-		"Gate 2, GATE gat":      {{Word: "gate"}, {Word: "2"}},
-		"1 2 테헤란타워":             {{Word: "테헤란타워"}, {Word: "1"}, {Word: "2"}},
-		"ERP_2024.001":          {{Word: "erp-2024-001"}},
-		"강남":                    {{Word: "강남"}},
-		strings.Repeat("x", 99): {{Word: strings.Repeat("x", search.MaxWordLength)}},
-		"dsp_" + id:             {{Word: "dsp-" + id, ID: "dsp_" + id}},
-		"DSP_01":                {{Word: "dsp-01", ID: "dsp_01"}},
-		"dsp_":                  {{Word: "dsp"}},
-		id[:7]:                  {{Word: id[:7]}},
-		id[:8]:                  {{Word: id[:8], ID: "dsp_" + id[:8]}},
-		id[:8] + "-1":           {{Word: id[:8] + "-1"}},
-		"테헤란로테헤란로":              {{Word: "테헤란로테헤란로"}},
-	} {
-		testkit.Equal(t, fmt.Sprintf("%q", text), want, search.Terms(text, dispatch.DispatchPrefix))
-	}
-	var words, more []string
-	for i := range search.MaxWords + 3 {
-		words = append(words, fmt.Sprintf("%03d", i))
-		more = append(more, "0")
-	}
-	if n := len(search.Terms(strings.Join(words[1:], " "), dispatch.DispatchPrefix)); n != search.MaxWords+2 {
-		t.Errorf("%d terms", n)
-	}
-	if terms := search.Terms(strings.Join(words, " "), dispatch.DispatchPrefix); terms != nil {
-		t.Errorf("no dispatch has so many words, and the terms are %q", terms)
-	}
-	testkit.Equal(t, "one term, often", []search.Term{{Word: "0"}}, search.Terms(strings.Join(more, " "), dispatch.DispatchPrefix))
 }

@@ -213,35 +213,6 @@ func TestDevicesOfADriver(t *testing.T) {
 	})
 }
 
-// TestKeysAreAudited: creating, replacing and revoking a key are audited; a request that changes nothing is not.
-func TestKeysAreAudited(t *testing.T) {
-	Each(t, func(t *testing.T, db *Bench) {
-		first := dispatch.Key{ID: dispatch.FirstKeyID, Name: "FIRSTTAP_ADMIN_KEY", Role: dispatch.Admin, Hash: "a"}
-		MustAll(t, 8, func(int) error { return db.EnsureKey(t.Context(), first) }) // several instances start at once
-		first.Hash = "b"
-		Must(t, db.EnsureKey(t.Context(), first))
-		k, err := db.AddKey(t.Context(), dispatch.Key{ID: "key_1", Name: "둘째", Role: dispatch.Viewer, Hash: "c"})
-		if err != nil || k.CreatedAt.IsZero() || k.RevokedAt != nil {
-			t.Fatalf("%+v, %v", k, err)
-		}
-		MustAll(t, 8, func(int) error { return db.RevokeKey(t.Context(), "key_1") })
-		MustBeError(t, "the first one", db.RevokeKey(t.Context(), dispatch.FirstKeyID), dispatch.ErrFirstKey)
-		MustBeError(t, "none", db.RevokeKey(t.Context(), "key_2"), dispatch.ErrKeyNotFound)
-		entries := db.MustAudit(t, "key.create key_first", "key.create key_first", "key.create key_1", "key.revoke key_1")
-		if want := `{"name":"둘째","role":"viewer"}`; entries[0].Detail != want || entries[1].Detail != want || entries[0].Actor != dispatch.System {
-			t.Errorf("%+v", entries)
-		}
-		keys, next, err := db.Keys.Keys(t.Context(), dispatch.Page{Limit: 1})
-		if err != nil || len(keys) != 1 || keys[0].ID != dispatch.FirstKeyID || keys[0].RevokedAt != nil {
-			t.Errorf("%+v, %v", keys, err)
-		}
-		keys, next, err = db.Keys.Keys(t.Context(), dispatch.Page{Limit: 1, Cursor: next})
-		if err != nil || len(keys) != 1 || keys[0].ID != "key_1" || keys[0].RevokedAt == nil || next == "" {
-			t.Errorf("then %+v, %q, %v", keys, next, err)
-		}
-	})
-}
-
 // TestAuditByTargetAndActor selects, by pages.
 func TestAuditByTargetAndActor(t *testing.T) {
 	Each(t, func(t *testing.T, db *Bench) {

@@ -6,15 +6,11 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/doctor"
-	"firsttap/doctor/dbcheck"
 	. "firsttap/repository/repositorytest"
-	"firsttap/testkit"
 )
 
 func TestAddDriversAllOrNone(t *testing.T) {
@@ -76,99 +72,6 @@ func TestSetDuty(t *testing.T) {
 			t.Errorf("another driver is %+v, %v", got, err)
 		}
 		MustBeError(t, "an unknown driver", ErrorOfPage(db.SetDuty(t.Context(), dispatch.NewDriverID(time.Now()), true)), dispatch.ErrDriverNotFound)
-	})
-}
-
-func TestKeys(t *testing.T) {
-	Each(t, func(t *testing.T, db *Bench) {
-		hash := func(letter string) string { return strings.Repeat(letter, 64) }
-		read := func(h string, want dispatch.Key, wantErr error) {
-			t.Helper()
-			if got, err := db.KeyByHash(t.Context(), h); got != want || !errors.Is(err, wantErr) {
-				t.Errorf("got %+v, %v; want %+v, %v", got, err, want, wantErr)
-			}
-		}
-		read(hash("a"), dispatch.Key{}, dispatch.ErrKeyNotFound)
-		key := dispatch.Key{ID: "key_1", Name: "첫째", Role: dispatch.Viewer, Hash: hash("a")}
-		MustAll(t, 8, func(int) error { return db.EnsureKey(t.Context(), key) }) // several instances start at once
-		read(hash("a"), key, nil)
-		read(hash("b"), dispatch.Key{}, dispatch.ErrKeyNotFound)
-
-		key = dispatch.Key{ID: "key_1", Name: "둘째", Role: dispatch.Admin, Hash: hash("b")}
-		Must(t, db.EnsureKey(t.Context(), key))
-		read(hash("a"), dispatch.Key{}, dispatch.ErrKeyNotFound)
-		read(hash("b"), key, nil)
-
-		db.Exec(t, "UPDATE api_keys SET revoked_at = 1")
-		read(hash("b"), dispatch.Key{}, dispatch.ErrKeyNotFound)
-		db.MustCount(t, 2, "api_keys") // the replaced one too
-	})
-}
-
-// A secret that was replaced does not come back by an instance whose settings were forgotten: that is audited, with a fingerprint.
-func TestReplacedSecretsStayReplaced(t *testing.T) {
-	Each(t, func(t *testing.T, db *Bench) {
-		key := func(letter string) dispatch.Key {
-			return dispatch.Key{ID: dispatch.FirstKeyID, Name: "FIRSTTAP_ADMIN_KEY", Role: dispatch.Admin, Hash: strings.Repeat(letter, 64)}
-		}
-		Must(t, db.EnsureKey(t.Context(), key("a")))
-		Must(t, db.EnsureKey(t.Context(), key("b")))
-		MustBeError(t, "the old key", db.EnsureKey(t.Context(), key("a")), dispatch.ErrOldSecret)
-		MustBeError(t, "a request with the old key", ErrorOf(db.KeyByHash(t.Context(), key("a").Hash)), dispatch.ErrKeyNotFound)
-		Must(t, ErrorOf(db.KeyByHash(t.Context(), key("b").Hash)))
-		Must(t, db.EnsureKey(t.Context(), key("b")))
-		if e := db.LastAudit(t, dispatch.AuditSecretRefuse); e.Target != dispatch.FirstKeyID || !strings.Contains(e.Detail, `"fingerprint":"aaaaaaaaaaaa"`) {
-			t.Errorf("%+v", e)
-		}
-		for _, step := range []struct {
-			fingerprint, replaced string
-			err                   error
-		}{
-			{"one", "", nil}, {"one", "", nil}, {"two", "one", nil}, {"two", "", nil}, {"one", "", dispatch.ErrOldSecret}, {"two", "", nil}, {"three", "two", nil},
-		} {
-			replaced, err := db.UseSecret(t.Context(), "FIRSTTAP_JWT_SECRET", step.fingerprint)
-			if replaced != step.replaced || !errors.Is(err, step.err) {
-				t.Errorf("%+v: %q, %v", step, replaced, err)
-			}
-		}
-		if e := db.LastAudit(t, dispatch.AuditSecretRefuse); e.Target != "FIRSTTAP_JWT_SECRET" || e.Detail != `{"fingerprint":"one"}` {
-			t.Errorf("%+v", e)
-		}
-	})
-}
-
-// The doctor compares an instance's secrets with those in force.
-func TestDoctorOnSecrets(t *testing.T) {
-	EachServer(t, func(t *testing.T, db *Bench) {
-		hash := func(letter string) string { return strings.Repeat(letter, 64) }
-		own := dbcheck.Secrets{AdminKey: hash("b"), JWTName: "FIRSTTAP_JWT_SECRET", JWT: "two", PreviousJWT: "one"}
-		mustSay := func(status doctor.Status, edit func(*dbcheck.Secrets), texts ...string) {
-			t.Helper()
-			r, s := doctor.NewReport(doctor.Options{Each: testkit.Patience}), own
-			edit(&s)
-			dbcheck.Examine(t.Context(), r, db.URL, true, s)
-			line := r.Lines[len(r.Lines)-1]
-			if line.Check != "database.secrets" || line.Status != status {
-				t.Errorf("%+v, want %s", line, status)
-			}
-			for _, text := range texts {
-				if !strings.Contains(line.Found, text) {
-					t.Errorf("%q does not say %s", line.Found, text)
-				}
-			}
-		}
-		as := func(*dbcheck.Secrets) {}
-		mustSay(doctor.OK, as)
-		Must(t, db.EnsureKey(t.Context(), dispatch.Key{ID: dispatch.FirstKeyID, Role: dispatch.Admin, Hash: hash("a")}))
-		Must(t, ErrorOf(db.UseSecret(t.Context(), own.JWTName, "one")))
-		mustSay(doctor.Warning, as, "bbbbbbbbbbbb", "aaaaaaaaaaaa", "next start")
-		Must(t, db.EnsureKey(t.Context(), dispatch.Key{ID: dispatch.FirstKeyID, Role: dispatch.Admin, Hash: hash("b")}))
-		mustSay(doctor.OK, as) // the JWT secret in force is the previous one
-		Must(t, ErrorOf(db.UseSecret(t.Context(), own.JWTName, "two")))
-		mustSay(doctor.OK, as)
-		mustSay(doctor.Fails, func(s *dbcheck.Secrets) { s.AdminKey = hash("a") }, "FIRSTTAP_ADMIN_KEY", "aaaaaaaaaaaa", "bbbbbbbbbbbb")
-		mustSay(doctor.Fails, func(s *dbcheck.Secrets) { s.JWT = "one" }, "FIRSTTAP_JWT_SECRET", "one", "two", "was replaced")
-		mustSay(doctor.Fails, func(s *dbcheck.Secrets) { s.JWT = "three" }, "FIRSTTAP_JWT_SECRET", "three", "two")
 	})
 }
 

@@ -233,17 +233,6 @@ func TestRepeatedRequestAfterALostReply(t *testing.T) {
 	})
 }
 
-// A key that was derived from another secret can't be shown again.
-func TestAddKeyOfAnotherSecret(t *testing.T) {
-	Each(t, func(t *testing.T, db *Bench) {
-		ctx := idempotency.WithSeed(t.Context(), idempotency.NewSeed(time.Now()))
-		k := dispatch.Key{ID: idempotency.KeyID(ctx, time.Now()), Name: "n", Role: dispatch.Viewer, Hash: "h"}
-		Must(t, ErrorOf(db.AddKey(ctx, k)))
-		k.Hash = "another"
-		MustBeError(t, "a key of another secret", ErrorOf(db.AddKey(ctx, k)), idempotency.ErrKeyReused)
-	})
-}
-
 // A request without an idempotency key needs no additional statements.
 func TestStatementsWithoutAnIdempotencyKey(t *testing.T) {
 	db := Pooled(t, servertest.SQLite)
