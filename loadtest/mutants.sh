@@ -307,17 +307,17 @@ mutant "a slot with work is passed over" schedule/job.go "at < j.workAt.Load()" 
 mutant "an idle job runs an hour later" schedule/job.go "j.MaxIdle.Microseconds()" "time.Hour.Microseconds()" ./schedule TestSlotsWithoutWork
 mutant "an idle instance reads the ledger all the time" schedule/watch.go "time.Since(s.readAt) < maxReadingAge" "s.readAt.IsZero()" ./schedule TestIdleInstances
 mutant "requested runs wait for the next reading" schedule/watch.go "!open.IsZero() && !open.After(now)" "open.Equal(now)" ./schedule TestRunNow
-mutant "each part of an instance looks by itself" repository/poll/poll.go "time.Since(w.ReadAt) < maxAge" "maxAge < 0" ./repository/poll TestLooksAreShared
-mutant "a look tells of other processes' jobs" repository/poll/poll.go "WHERE j.name IN ? AND r.job" "WHERE (j.name IN ? OR 1 = 1) AND r.job" ./repository/poll 'TestLook$/mariadb'
+mutant "each part of an instance polls by itself" repository/poll/poll.go "time.Since(w.ReadAt) < maxAge" "maxAge < 0" ./repository/poll TestPollsAreShared
+mutant "a poll tells of other processes' jobs" repository/poll/poll.go "WHERE j.name IN ? AND r.job" "WHERE (j.name IN ? OR 1 = 1) AND r.job" ./repository/poll 'TestPoll$/mariadb'
 mutant "a look at an offer teaches nothing" repository/offers/offered.go "s.dispatches.Learn(&offered.Dispatch)" "_ = offered" ./repository/dispatches TestClaimAfterALook/mariadb
 mutant "a missing privilege on a table ends the use of the procedure" $call "uint16{1044, 1064, 1227" "uint16{1044, 1064, 1142, 1227" ./repository/dispatches TestAUserWithoutPrivilegesForTables/mariadb
-mutant "the scheduler uses the look of another" $jobs "s.poll.Waiting(ctx, 0, jobs)" "s.poll.Waiting(ctx, poll.MaxAge, jobs)" ./repository/poll TestLooksAreShared
+mutant "the scheduler uses the poll of another" $jobs "s.poll.Waiting(ctx, 0, jobs)" "s.poll.Waiting(ctx, poll.MaxAge, jobs)" ./repository/poll TestPollsAreShared
 mutant "what is due is told by the database's clock" repository/poll/poll.go "w.ReadAt.Add(at.Sub(w.Now))" "at" ./repository/poll TestDue
-mutant "a look believes a read-only server" repository/poll/poll.go "case readOnly:" "case readOnly && now < 0:" ./repository/database TestReadOnlyServerAnswersNothing
+mutant "a poll believes a read-only server" repository/poll/poll.go "case readOnly:" "case readOnly && now < 0:" ./repository/database TestReadOnlyServerAnswersNothing
 mutant "a locked table makes an instance not ready" repository/database/probe.go "err = p.db.Ping(bounded)" 'err = p.db.Watch.With(bounded).Exec("SELECT 1 FROM topics").Error' ./repository/poll TestProbeWhileATableIsLocked
 mutant "the end of a lease is noticed late" notify/poll.go "time.AfterFunc(wait, signal.Set)" "if wait <= 0 { signal.Set() }" ./notify TestEndOfALease
-mutant "a failed look stops the relay" notify/poll.go "due = outbox.Due{ReadAt: now, Events: now, Notifications: now, Topics: now}" "due.ReadAt = now" ./notify TestRelayWithoutLooks
-mutant "the gauges of the backlog need a look" notify/metrics.go "err == nil && (at.IsZero()" "(at.IsZero()" ./notify TestRelayWithoutLooks
+mutant "a failed poll stops the relay" notify/poll.go "due = outbox.Due{ReadAt: now, Events: now, Notifications: now, Topics: now}" "due.ReadAt = now" ./notify TestRelayWithoutPolls
+mutant "the gauges of the backlog need a poll" notify/metrics.go "err == nil && (at.IsZero()" "(at.IsZero()" ./notify TestRelayWithoutPolls
 lease=repository/webhooks/webhooks_lease.go outcome=repository/webhooks/webhooks_complete.go
 fanout=repository/webhooks/webhooks_fanout.go
 mutant "a webhook overtakes an earlier one" $lease "p.event_id < d.event_id OR" "p.event_id < '' OR" ./repository/webhooks TestLaterEventWaitsForTheEarlier
@@ -337,10 +337,10 @@ mutant "a success does not count" $outcome "case f.succeeded && w.FailingSince !
 mutant "a webhook that failed is tried for ever" $outcome "	case again:" "	case again || n > 7:" ./repository/webhooks TestAttemptsOfADelivery
 mutant "a paused endpoint gets events" $fanout 'FROM webhooks WHERE status = ? ORDER BY id"' "FROM webhooks WHERE (status = ? OR status = 'PAUSED') ORDER BY id\"" ./repository/webhooks TestDeliveriesOfEvents
 mutant "a replay that is asked for again is lost" repository/webhooks/webhooks_replay.go "replay_until IS NOT NULL {skip_locked}" "replay_until IS NOT NULL" ./repository/webhooks TestReplayThatIsAskedForAgain
-mutant "a look that failed leaves the one before it" repository/poll/poll.go "	p.latest.Store(w)" "	if err == nil {
+mutant "a poll that failed leaves the one before it" repository/poll/poll.go "	p.latest.Store(w)" "	if err == nil {
 		p.latest.Store(w)
-	}" ./repository/poll TestLookThatFails
-mutant "a failed look keeps runs from beginning" schedule/watch.go "return true // the ledger" "return false // the ledger" ./schedule TestJobsWithoutLooks
+	}" ./repository/poll TestPollThatFails
+mutant "a failed poll keeps runs from beginning" schedule/watch.go "return true // the ledger" "return false // the ledger" ./schedule TestJobsWithoutPolls
 mutant "a slot with work behind a passed one waits" schedule/job.go "if j.passesOver(slot) {" "if slot.IsZero() {" ./schedule TestSlotsWithoutWork
 mutant "a failing job without work seems to succeed" schedule/metrics.go "if !m.failing.Load() {" "if m != nil {" ./schedule TestFailingJobWithoutWork
 mutant "the board counts what is over as open" repository/board/supply.go "region, -COUNT(*)" "region, 0" ./repository/board TestBoardCounts
@@ -452,7 +452,7 @@ mutant "a stop is an endpoint's failure" $courier "if ctx.Err() != nil && !r.Suc
 mutant "a stop waits for every attempt" $courier "time.AfterFunc(c.options.DrainTimeout, stop)" "time.AfterFunc(time.Hour, stop)" ./notify/webhooks TestDrain
 mutant "a stop waits for the database" $courier "c.results.run(lasting)" "c.results.run(context.WithoutCancel(ctx))" ./notify/webhooks TestStopWhileTheDatabaseIsAway
 mutant "a result is given up at once" notify/webhooks/results.go "time.Now().After(end)" "!end.IsZero()" ./notify/webhooks TestDatabaseAway
-mutant "a webhook that is due without a word waits for a look" $courier "time.AfterFunc(wait, c.Wake)" "time.AfterFunc(max(0, wait)*2, c.Wake)" ./notify/webhooks TestDueWithoutAWord
+mutant "a webhook that is due without a word waits for a poll" $courier "time.AfterFunc(wait, c.Wake)" "time.AfterFunc(max(0, wait)*2, c.Wake)" ./notify/webhooks TestDueWithoutAWord
 replica=repository/database/replica.go
 mutant "a list does not wait for the replica" $replica "case !reached.Bool:" "case false:" ./repository/database TestListsHaveWhatWasCommitted
 mutant "a list uses a position from before it began" $replica "r.latest != nil && !r.latest.sentAt.Before(began)" "r.latest != nil" ./repository/database 'TestListsHaveWhatWasCommitted|TestReplicaThatCantAnswer'

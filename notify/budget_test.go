@@ -61,7 +61,7 @@ var onServer = map[string]costs{
 var steps = []string{"offered", "won", "started", "completed"}
 
 // The life of a dispatch stays within its budget: it is created and 30 drivers are told; all tap at once, one wins, and all are told; the
-// winner starts the work and completes it. What an instance does at any time is not part of it: looks, probes and verifications.
+// winner starts the work and completes it. What an instance does at any time is not part of it: polls, probes and verifications.
 func TestBudgetOfADispatch(t *testing.T) { // not parallel, as it counts the allocations of the process
 	onDatabases(t, 30, func(t *testing.T, o *office) {
 		l := newLife(t, o)
@@ -76,7 +76,7 @@ func (l *life) mustCost(budget map[string]costs) {
 	l.t.Helper()
 	spent := map[string]costs{}
 	over := func(step string) bool { return !budget[step].allows(spent[step]) }
-	// While the machine stands still, the relay releases its pushes and leases them again, a pool dials, and a look is due. A step that
+	// While the machine stands still, the relay releases its pushes and leases them again, a pool dials, and a poll is due. A step that
 	// costs more in one life is measured in the next.
 	for lives := 0; lives < 5 && slices.ContainsFunc(steps, over); lives++ {
 		for step, cost := range l.live() {

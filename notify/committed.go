@@ -12,9 +12,9 @@ const (
 	// committedQueue bounds the committed events that wait here for their expansion, or for their completion. Others wait until
 	// their lease ends.
 	committedQueue = 4096
-	// lookBatch bounds the events of one look for recipients: those that have some are expanded one after the other.
-	lookBatch   = 32
-	lookTimeout = time.Second
+	// recipientsBatch bounds the events of one read of recipients: those that have some are expanded one after the other.
+	recipientsBatch = 32
+	lookTimeout     = time.Second
 	// completeInterval is how long the completion of an event may wait for others: each is a durable write.
 	completeInterval = 200 * time.Millisecond
 )
@@ -56,7 +56,7 @@ func (r *Relay) expandUrgent(ctx, lasting context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for range min(len(r.urgent), lookBatch-1) {
+		for range min(len(r.urgent), recipientsBatch-1) {
 			batch = append(batch, <-r.urgent)
 		}
 		if len(batch) > 1 {

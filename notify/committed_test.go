@@ -115,7 +115,7 @@ func TestWaitingEvents(t *testing.T) {
 				expanded++
 			}
 		}
-		// One that waits alone, as the last of them may, is expanded without a look.
+		// One that waits alone, as the last of them may, is expanded without that read.
 		if expanded < len(seen) || expanded > len(seen)+len(unseen)/4 {
 			t.Errorf("%d events are expanded, want those of %d dispatches and few others", expanded, len(seen))
 		}

@@ -182,9 +182,9 @@ func (r *Relay) watchBacklog(ctx context.Context) {
 	}
 }
 
-// readBacklog counts the backlog, unless a look says that no notification is due.
+// readBacklog counts the backlog, unless a poll says that no notification is due.
 func (r *Relay) readBacklog(ctx context.Context) (due int, oldest time.Duration, err error) {
-	next, err := r.look(ctx)
+	next, err := r.readDue(ctx)
 	if at := next.Notifications; err == nil && (at.IsZero() || at.After(time.Now())) {
 		return 0, 0, nil
 	}

@@ -25,7 +25,7 @@ func TestIdleRelay(t *testing.T) {
 		for _, c := range r.wire.made() {
 			calls[c.name]++
 		}
-		if n := calls["Due"]; n < 48 || len(calls) != 1 { // most of them get the look of before
+		if n := calls["Due"]; n < 48 || len(calls) != 1 { // most of them get the poll of before
 			t.Errorf("in a minute it called %v", calls)
 		}
 	})
@@ -49,8 +49,8 @@ func TestEndOfALease(t *testing.T) {
 	})
 }
 
-// A relay that can't look, because a table that it does not need is locked, still takes events over and counts its backlog.
-func TestRelayWithoutLooks(t *testing.T) {
+// A relay that can't poll, because a table that it does not need is locked, still takes events over and counts its backlog.
+func TestRelayWithoutPolls(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, o *office) {
 		another := o.store
 		r := o.relay(nil)

@@ -63,7 +63,7 @@ type RelayOptions struct {
 	WakeOthers func()
 	Log        *slog.Logger
 	Metrics    prometheus.Registerer
-	// PollInterval is the interval between two looks at what is due: 1 s.
+	// PollInterval is the interval between two polls of what is due: 1 s.
 	PollInterval time.Duration
 	// AttemptTimeout is the longest that one attempt may take: 16 s. A push whose lease ends sooner is released unsent.
 	AttemptTimeout time.Duration

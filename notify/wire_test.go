@@ -31,7 +31,7 @@ type wire struct {
 	at    int
 	since int // calls before the fault was set
 	dead  bool
-	dark  bool                      // each look fails
+	dark  bool                      // each poll fails
 	done  map[dispatch.EventID]bool // the events that the relay has expanded or completed
 	next  map[string]fault          // of the next call of that name
 	sent  int                       // pushes that the relay has recorded as sent
@@ -210,7 +210,7 @@ func (w *wire) Backlog(ctx context.Context) (due int, oldest time.Duration, err 
 	return due, oldest, err
 }
 
-// blind makes each look fail from now on.
+// blind makes each poll fail from now on.
 func (w *wire) blind() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -171,7 +171,7 @@ func (l linkedLedger) JobStates(ctx context.Context, names []string) (map[string
 }
 
 func (l linkedLedger) NextOpenRun(ctx context.Context, jobs []string) (open, now time.Time, err error) {
-	open, err = over(ctx, l.link, "look", func() (open time.Time, err error) {
+	open, err = over(ctx, l.link, "poll", func() (open time.Time, err error) {
 		open, now, err = l.RunStore.NextOpenRun(ctx, jobs)
 		return open, err
 	})

@@ -145,13 +145,13 @@ func TestFailingJobWithoutWork(t *testing.T) {
 	})
 }
 
-// While looks fail, because a table that the ledger does not need is locked, runs begin all the same.
-func TestJobsWithoutLooks(t *testing.T) {
+// While polls fail, because a table that the ledger does not need is locked, runs begin all the same.
+func TestJobsWithoutPolls(t *testing.T) {
 	withDemand(t, func(p *place, d *demand, all map[string]*instance) {
 		for _, i := range all {
 			i.ledger.mu.Lock()
 			i.ledger.fails = func(what string) outage {
-				if what == "look" {
+				if what == "poll" {
 					return cutAtOnce
 				}
 				return 0

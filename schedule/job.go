@@ -132,7 +132,7 @@ func (j *job) loop(ctx context.Context) {
 	}
 }
 
-// askDemand asks from when on there is work, unless a look has failed. While that can't be told, no slot is passed over.
+// askDemand asks from when on there is work, unless a poll has failed. While that can't be told, no slot is passed over.
 func (j *job) askDemand(ctx context.Context, failed error) {
 	if j.Demand == nil {
 		return

@@ -14,7 +14,7 @@ const (
 	leaderLock  = "jobs"
 	leaderWait  = time.Second
 	leaderLease = 3 * time.Second
-	// maxSilence is how long the ledger may leave a leader's looks unanswered, before the leader gives the lead to an instance that may
+	// maxSilence is how long the ledger may leave a leader's polls unanswered, before the leader gives the lead to an instance that may
 	// reach the ledger.
 	maxSilence = 10 * time.Second
 	// A leader with a stuck job gives others yieldTime to take the lead, and leads for stuckTerm if nobody has.

@@ -21,7 +21,7 @@ func (p *place) leaders(jobs ...schedule.Job) (leader, other *instance) {
 }
 
 const (
-	// givesUp is how long a leader without its ledger keeps the lead, with the time of a lost look.
+	// givesUp is how long a leader without its ledger keeps the lead, with the time of a lost poll.
 	givesUp = 10*time.Second + 2*linkTimeout + time.Second
 	// handsOver is the time from then until another instance runs the leader's jobs.
 	handsOver = 6 * time.Second

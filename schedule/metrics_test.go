@@ -147,14 +147,14 @@ func TestIdleInstances(t *testing.T) {
 			return n
 		}
 		others := []string{"register", "begin", "renew", "end", "interrupt", "skip", "block"}
-		looked, read, other, before := sum("look"), sum("read"), sum(others...), statements.Load()
+		polled, read, other, before := sum("poll"), sum("read"), sum(others...), statements.Load()
 		pass(readings * look)
-		looked, read, other = sum("look")-looked, sum("read")-read, sum(others...)-other
-		if looked != readings*len(all) || read > 2*len(all) || other != 0 {
-			t.Errorf("in %s the instances looked %d times and read the ledger %d times, and there were %d other requests", readings*look, looked, read, other)
+		polled, read, other = sum("poll")-polled, sum("read")-read, sum(others...)-other
+		if polled != readings*len(all) || read > 2*len(all) || other != 0 {
+			t.Errorf("in %s the instances polled %d times and read the ledger %d times, and there were %d other requests", readings*look, polled, read, other)
 		}
-		if n := int(statements.Load() - before); n > looked+read {
-			t.Errorf("%d statements for %d looks and %d readings", n, looked, read)
+		if n := int(statements.Load() - before); n > polled+read {
+			t.Errorf("%d statements for %d polls and %d readings", n, polled, read)
 		}
 	})
 }

@@ -86,7 +86,7 @@ func (o cutOff) at(t *testing.T, p *place, youngest, step time.Duration, n int) 
 	if o.locks {
 		a.locks.cut(o.outage)
 	}
-	pass(ttl + 2*linkTimeout + time.Second + took) // the term, requests that a waits for, b's look, and its work
+	pass(ttl + 2*linkTimeout + time.Second + took) // the term, requests that a waits for, b's poll, and its work
 	for _, name := range names {
 		runs, works := p.runs(name), len(p.works(name))
 		if len(runs) != 1 || runs[0].Status != cronjob.Succeeded || runs[0].Attempt > 2 || works < 1 || works > 2 {

@@ -141,7 +141,7 @@ type Scheduler struct {
 	runs    *lock.Locker // of the runs in the ledger
 	leader  *lock.Leader
 	follows atomic.Pointer[error]     // why this instance does not lead; nil while it does
-	heardAt atomic.Pointer[time.Time] // when the ledger last answered a look
+	heardAt atomic.Pointer[time.Time] // when the ledger last answered a poll
 	clock   *clock
 	check   chan struct{} // asks watch to read the ledger; has room for one request
 	vectors *vectors

@@ -33,7 +33,7 @@ func (s *Scheduler) watch(ctx context.Context) {
 	}
 }
 
-// ledgerTimeout bounds a look, and a reading or writing of the ledger here.
+// ledgerTimeout bounds a poll, and a reading or writing of the ledger here.
 const ledgerTimeout = 5 * time.Second
 
 // maxReadingAge is how old a reading of the ledger may be. After a failover, an older ledger is noticed by then.

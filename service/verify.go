@@ -18,7 +18,7 @@ const (
 	reverifyAfter = 3 * time.Second
 	// verifyInterval is how often the database is asked at most, about verifyBatch dispatches in one statement.
 	verifyInterval = time.Second
-	// verifyGap is the least time between the two looks that miss a claim.
+	// verifyGap is the least time between the two checks that miss a claim.
 	verifyGap   = verifyInterval * 9 / 10
 	verifyBatch = 500
 	// verifyMaxAge bounds the age of a verification. Retention keeps the dispatch for longer.
@@ -36,8 +36,8 @@ type claimKey struct {
 // verification is the state of one claim in the queue.
 type verification struct {
 	due, since time.Time
-	missed     bool // the database did not have the claim at the last look
-	outlived   bool // the database had a later round at the last look
+	missed     bool // the database did not have the claim at the last check
+	outlived   bool // the database had a later round at the last check
 	alerted    bool // the loss is reported: the dispatch is still to be announced
 }
 
@@ -94,17 +94,17 @@ func (q *verifyQueue) update(k claimKey, w verification) {
 //
 // A committed claim holds its round for ever: any later claim is in a later round. So a row that is in the claim's round,
 // or an earlier one, and has another holder or none proves that the database has lost the claim, as after a failover to a
-// server that had not replicated it. Two looks must agree: a new primary may take a moment to apply its relay log.
+// server that had not replicated it. Two checks must agree: a new primary may take a moment to apply its relay log.
 type verifier struct {
 	*verifyQueue
 	claims      ClaimStore
 	gate        Gate
 	inflight    *inflight
 	reannouncer *reannouncer
-	timeout     time.Duration // of one look
+	timeout     time.Duration // of one check
 	log         *slog.Logger
 	lost        atomic.Int64
-	failing     atomic.Bool // the last look failed
+	failing     atomic.Bool // the last check failed
 	allDoubted  atomic.Bool // a claim failed in the database: every known claim is to be verified
 }
 
@@ -119,7 +119,7 @@ func (v *verifier) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			v.verifyDue(ctx, time.Now()) // the tick may have waited for the last look to end
+			v.verifyDue(ctx, time.Now()) // the tick may have waited for the last check to end
 		}
 	}
 }
@@ -163,7 +163,7 @@ func (v *verifier) verifyDue(ctx context.Context, now time.Time) {
 	}
 }
 
-// logOutage logs the first look that fails and the first that succeeds again.
+// logOutage logs the first check that fails and the first that succeeds again.
 func (v *verifier) logOutage(dispatches int, err error) {
 	switch {
 	case err != nil && v.failing.CompareAndSwap(false, true):
@@ -178,7 +178,7 @@ func (k claimKey) heldIn(h dispatch.CurrentHolder) bool {
 	return h.Round > k.round || h.Round == k.round && h.Driver == k.driver
 }
 
-// dropOutlived removes the marker of a claim that has ended, if the marker is still there at the second look. Such a marker refuses taps
+// dropOutlived removes the marker of a claim that has ended, if the marker is still there at the second check. Such a marker refuses taps
 // without a round, although the dispatch may be open. If the dispatch is open, dropOutlived schedules an announcement.
 func (v *verifier) dropOutlived(ctx context.Context, k claimKey, h dispatch.CurrentHolder) {
 	if err := v.gate.Release(ctx, lockName(k.dispatch), takenValue(k.driver, k.round)); err != nil {

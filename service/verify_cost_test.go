@@ -64,16 +64,16 @@ func TestCostOfVerification(t *testing.T) {
 		}
 	}
 	i.verify.verifyDue(t.Context(), time.Now())
-	if asked, about := i.looks.asked.Load(), i.looks.ids.Load(); asked != 1 || about != int32(len(ids)) || i.claims.claimed.Load() != claimed {
+	if asked, about := i.checks.asked.Load(), i.checks.ids.Load(); asked != 1 || about != int32(len(ids)) || i.claims.claimed.Load() != claimed {
 		t.Errorf("%d statements, about %d dispatches, and %d claims", asked, about, i.claims.claimed.Load()-claimed)
 	}
 	i.verify.verifyDue(t.Context(), time.Now())
-	if i.looks.asked.Load() != 1 || i.LostClaims() != 0 {
-		t.Errorf("a verified tap is verified again: %d", i.looks.asked.Load())
+	if i.checks.asked.Load() != 1 || i.LostClaims() != 0 {
+		t.Errorf("a verified tap is verified again: %d", i.checks.asked.Load())
 	}
 }
 
-// TestNoFalseAlarm: no look misses a claim during concurrent claims, unassignments and cancellations at two instances, though
+// TestNoFalseAlarm: no check misses a claim during concurrent claims, unassignments and cancellations at two instances, though
 // every claim is verified all the time.
 func TestNoFalseAlarm(t *testing.T) {
 	s := newShared(t)
@@ -110,11 +110,11 @@ func TestNoFalseAlarm(t *testing.T) {
 		if i.LostClaims() != 0 || strings.Contains(i.logged.String(), "ALERT") {
 			t.Errorf("instance %d: %d lost claims, logged %s", n, i.LostClaims(), i.logged)
 		}
-		t.Logf("instance %d: %d looks, %d claims, none missed", n, i.looks.asked.Load(), rounds)
+		t.Logf("instance %d: %d checks, %d claims, none missed", n, i.checks.asked.Load(), rounds)
 	}
 }
 
-// missed are the claims that a look has not found.
+// missed are the claims that a check has not found.
 func (v *verified) missed() (all []claimKey) {
 	v.verify.mu.Lock()
 	defer v.verify.mu.Unlock()
@@ -132,7 +132,7 @@ func TestDatabaseCanNotBeAsked(t *testing.T) {
 	i, id, v := s.verified(), s.dispatch(), s.drivers(2)
 	i.mustWin(t, Tap{id, v[0], 1})
 	i.doubt(t, Tap{id, v[1], 1})
-	i.looks.fail = dispatch.ErrUnavailable
+	i.checks.fail = dispatch.ErrUnavailable
 	for range 5 {
 		i.twice(t)
 	}
@@ -145,7 +145,7 @@ func TestDatabaseCanNotBeAsked(t *testing.T) {
 	}
 }
 
-// TestStopIsNoFailureOfTheDatabase: a look that the end of the process cancels logs no warning.
+// TestStopIsNoFailureOfTheDatabase: a check that the end of the process cancels logs no warning.
 func TestStopIsNoFailureOfTheDatabase(t *testing.T) {
 	s := newShared(t)
 	i, id, v := s.verified(), s.dispatch(), s.drivers(2)
@@ -154,14 +154,14 @@ func TestStopIsNoFailureOfTheDatabase(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	i.verify.verifyDue(ctx, time.Now())
-	if i.looks.asked.Load() != 1 || i.logged.Len() > 0 {
-		t.Errorf("%d looks, logged %s", i.looks.asked.Load(), i.logged)
+	if i.checks.asked.Load() != 1 || i.logged.Len() > 0 {
+		t.Errorf("%d checks, logged %s", i.checks.asked.Load(), i.logged)
 	}
-	i.look(t)
-	if n := i.looks.asked.Load(); n != 2 {
+	i.check(t)
+	if n := i.checks.asked.Load(); n != 2 {
 		t.Errorf("%d queries: the taps of the stopped verification are not verified again", n)
 	}
-	i.look(t)
+	i.check(t)
 	i.mustHaveLost(t, 0)
 }
 
@@ -176,7 +176,7 @@ func TestVerifierIsBounded(t *testing.T) {
 		t.Errorf("%d doubts, want %d", n, maxVerifications)
 	}
 	i.verify.verifyDue(t.Context(), now)
-	if n := i.looks.ids.Load(); n != verifyBatch {
-		t.Errorf("a look at %d dispatches, want %d", n, verifyBatch)
+	if n := i.checks.ids.Load(); n != verifyBatch {
+		t.Errorf("a check at %d dispatches, want %d", n, verifyBatch)
 	}
 }

@@ -14,15 +14,15 @@ import (
 	"firsttap/testkit"
 )
 
-// looks counts the verifier's looks, and fails them on demand.
-type looks struct {
+// checks counts the verifier's checks, and fails them on demand.
+type checks struct {
 	ClaimStore
 	asked atomic.Int32
-	ids   atomic.Int32 // of the last look
+	ids   atomic.Int32 // of the last check
 	fail  error
 }
 
-func (l *looks) Holders(ctx context.Context, ids []dispatch.ID) (map[dispatch.ID]dispatch.CurrentHolder, error) {
+func (l *checks) Holders(ctx context.Context, ids []dispatch.ID) (map[dispatch.ID]dispatch.CurrentHolder, error) {
 	l.asked.Add(1)
 	l.ids.Store(int32(len(ids)))
 	if l.fail != nil {
@@ -34,22 +34,22 @@ func (l *looks) Holders(ctx context.Context, ids []dispatch.ID) (map[dispatch.ID
 // verified is an instance that verifies on demand, with its log.
 type verified struct {
 	*instance
-	looks  *looks
+	checks  *checks
 	logged *bytes.Buffer
-	clock  time.Time // of the looks, ahead of the taps' clock
+	clock  time.Time // of the checks, ahead of the taps' clock
 }
 
 func (s *shared) verified() *verified {
 	v := &verified{instance: s.instance(), logged: &bytes.Buffer{}, clock: time.Now()}
 	v.claims.announced = make(chan int, 100)
-	v.looks = &looks{ClaimStore: v.claims}
-	v.verify.claims = v.looks
+	v.checks = &checks{ClaimStore: v.claims}
+	v.verify.claims = v.checks
 	v.verify.log = slog.New(slog.NewTextHandler(v.logged, nil))
 	return v
 }
 
-// look verifies, at a time when everything in the queue is due.
-func (v *verified) look(t testing.TB) {
+// check verifies, at a time when everything in the queue is due.
+func (v *verified) check(t testing.TB) {
 	t.Helper()
 	v.clock = v.clock.Add(10 * reverifyAfter)
 	v.verify.verifyDue(t.Context(), v.clock)
@@ -57,8 +57,8 @@ func (v *verified) look(t testing.TB) {
 
 func (v *verified) twice(t testing.TB) {
 	t.Helper()
-	v.look(t)
-	v.look(t)
+	v.check(t)
+	v.check(t)
 }
 
 // old makes the instance verify its knowledge of the dispatch with the next tap.
@@ -71,7 +71,7 @@ func (v *verified) old(id dispatch.ID) {
 	}
 }
 
-// doubt makes the instance refuse the tap, as it knows the dispatch as taken, and verify that at its next look.
+// doubt makes the instance refuse the tap, as it knows the dispatch as taken, and verify that at its next check.
 func (v *verified) doubt(t testing.TB, tap Tap) {
 	t.Helper()
 	v.old(tap.Dispatch)
@@ -111,7 +111,7 @@ func (p *place) lose(id dispatch.ID) {
 	}
 }
 
-// TestLostClaim: a lost claim refuses taps until the second look at most, in the process that made it and in one that knows it
+// TestLostClaim: a lost claim refuses taps until the second check at most, in the process that made it and in one that knows it
 // by its marker. The operator is alerted, and the dispatch announced again.
 func TestLostClaim(t *testing.T) {
 	for _, where := range []string{"its own", "another's"} {
@@ -125,11 +125,11 @@ func TestLostClaim(t *testing.T) {
 			}
 			s.lose(id)
 			i.doubt(t, Tap{id, v[1], 1})
-			i.look(t)
+			i.check(t)
 			if i.LostClaims() != 0 || s.key(id) == "" {
-				t.Fatal("one look is enough for an alert")
+				t.Fatal("one check is enough for an alert")
 			}
-			i.look(t)
+			i.check(t)
 			i.mustHaveLost(t, 1, "level=ERROR", `msg="ALERT: the database has lost a committed claim`, "dispatch="+string(id), "round=1",
 				"driver="+string(v[0]), `database_says="no driver holds the dispatch"`, "FirstTap has announced the dispatch again")
 			s.mustHave(t, id, "")
@@ -163,7 +163,7 @@ func TestLostClaimsAreFoundWithoutATap(t *testing.T) {
 		s.lose(id)
 	}
 	i.twice(t)
-	if i.looks.asked.Load() != 0 {
+	if i.checks.asked.Load() != 0 {
 		t.Fatal("the database is asked for no reason")
 	}
 	i.claims.fail = dispatch.ErrUnavailable
@@ -171,8 +171,8 @@ func TestLostClaimsAreFoundWithoutATap(t *testing.T) {
 	i.claims.fail = nil
 	i.twice(t)
 	i.mustHaveLost(t, int64(len(lost)))
-	if n := i.looks.asked.Load(); n != 2 {
-		t.Errorf("%d looks, want 2", n)
+	if n := i.checks.asked.Load(); n != 2 {
+		t.Errorf("%d checks, want 2", n)
 	}
 	for _, id := range lost {
 		s.mustHave(t, id, "")
@@ -184,10 +184,10 @@ func TestLostClaimsAreFoundWithoutATap(t *testing.T) {
 	}
 	// The lost claims have the rest verified once more, and then it stops.
 	i.twice(t)
-	asked := i.looks.asked.Load()
+	asked := i.checks.asked.Load()
 	i.twice(t)
-	if i.looks.asked.Load() != asked || i.LostClaims() != int64(len(lost)) || len(i.claims.announced) != 0 {
-		t.Errorf("it goes on: %d looks, %d lost claims", i.looks.asked.Load(), i.LostClaims())
+	if i.checks.asked.Load() != asked || i.LostClaims() != int64(len(lost)) || len(i.claims.announced) != 0 {
+		t.Errorf("it goes on: %d checks, %d lost claims", i.checks.asked.Load(), i.LostClaims())
 	}
 }
 
@@ -299,7 +299,7 @@ func TestLostClaimBeforeTheOpening(t *testing.T) {
 	s.mustAnnounceAgain(id, 1)
 }
 
-// TestMarkerOutlivesItsClaim: a marker that nobody has removed when its claim ended refuses taps without a round until the second look.
+// TestMarkerOutlivesItsClaim: a marker that nobody has removed when its claim ended refuses taps without a round until the second check.
 // Then the drivers hear of the dispatch again.
 func TestMarkerOutlivesItsClaim(t *testing.T) {
 	s := newShared(t)
@@ -307,9 +307,9 @@ func TestMarkerOutlivesItsClaim(t *testing.T) {
 	s.next(id, v[0])
 	s.set(id, takenValue(v[0], 1))
 	i.mustRefuse(t, Tap{id, v[1], noRound}, false)
-	i.look(t)
+	i.check(t)
 	s.mustHave(t, id, takenValue(v[0], 1)) // the instance that ended the claim may be about to remove it
-	i.look(t)
+	i.check(t)
 	s.mustHave(t, id, "")
 	i.reannouncer.checkDue(t.Context(), time.Now().Add(2*followUpRetry))
 	testkit.Equal(t, "the round that is announced", 2, testkit.Await(t, "the announcement", i.claims.announced))
@@ -341,7 +341,7 @@ func TestMarkerOutlivesItsClaimBehindATap(t *testing.T) {
 	i.mustHaveLost(t, 0)
 }
 
-// slowly answers the first look late, as a new primary does that is still applying its relay log.
+// slowly answers the first check late, as a new primary does that is still applying its relay log.
 type slowly struct {
 	ClaimStore
 	answered, askedAgain time.Time
@@ -358,8 +358,8 @@ func (h *slowly) Holders(_ context.Context, ids []dispatch.ID) (map[dispatch.ID]
 	return map[dispatch.ID]dispatch.CurrentHolder{ids[0]: {Round: 1, Driver: "drv_1"}}, nil
 }
 
-// TestLooksAreApart: the looks are verifyGap apart, even after a slow first one, so that a new primary has time to catch up.
-func TestLooksAreApart(t *testing.T) {
+// TestChecksAreApart: the checks are verifyGap apart, even after a slow first one, so that a new primary has time to catch up.
+func TestChecksAreApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &slowly{}
 		v := alone(h).verify

@@ -49,7 +49,7 @@ type CourierOptions struct {
 	Body    webhook.Body
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
-	// PollInterval is the interval between two looks at what is due: 1 s.
+	// PollInterval is the interval between two polls of what is due: 1 s.
 	PollInterval time.Duration
 	// DrainTimeout is how long Run waits for attempts in flight after its context ended: 10 s.
 	DrainTimeout time.Duration
@@ -68,9 +68,9 @@ const (
 	defaultDrain = 10 * time.Second
 	// stepTimeout bounds one lease, and the writing of some deliveries.
 	stepTimeout = 10 * time.Second
-	// lookDelay is how much later than the scheduler the courier looks: it gets the scheduler's answer, and need not ask
+	// pollDelay is how much later than the scheduler the courier polls: it gets the scheduler's answer, and need not ask
 	// the database.
-	lookDelay = 50 * time.Millisecond
+	pollDelay = 50 * time.Millisecond
 )
 
 // Courier sends the deliveries of the outbox. Any number of processes may run one on the same outbox.
@@ -130,7 +130,7 @@ func (c *Courier) Run(ctx context.Context) {
 }
 
 // lease leases due deliveries and attempts them, as many as there is room for. What leads to more that are due, or to
-// more room, wakes it: deliveries that were written, a look, a result that was recorded.
+// more room, wakes it: deliveries that were written, a poll, a result that was recorded.
 func (c *Courier) lease(ctx, lasting context.Context) {
 	failing := false
 	for ctx.Err() == nil {
@@ -264,7 +264,7 @@ func sleep(ctx context.Context, d time.Duration) {
 // another process has committed. It knows when the first delivery is due, and wakes them at that moment.
 func (c *Courier) poll(ctx context.Context) {
 	for ctx.Err() == nil {
-		due, err := c.look(ctx)
+		due, err := c.readDue(ctx)
 		if err != nil { // each loop tries by itself, and logs what it meets
 			now := time.Now()
 			due = outbox.Due{ReadAt: now, Webhooks: now}
@@ -272,12 +272,12 @@ func (c *Courier) poll(ctx context.Context) {
 		if wait := time.Until(due.Webhooks); !due.Webhooks.IsZero() && wait <= 2*c.options.PollInterval {
 			time.AfterFunc(wait, c.Wake)
 		}
-		sleep(ctx, max(time.Until(due.ReadAt.Add(c.options.PollInterval+lookDelay)), c.options.PollInterval/4))
+		sleep(ctx, max(time.Until(due.ReadAt.Add(c.options.PollInterval+pollDelay)), c.options.PollInterval/4))
 	}
 }
 
-// look asks what is due, for PollInterval at most.
-func (c *Courier) look(ctx context.Context) (outbox.Due, error) {
+// readDue asks what is due, for PollInterval at most.
+func (c *Courier) readDue(ctx context.Context) (outbox.Due, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.PollInterval)
 	defer cancel()
 	return c.options.Outbox.Due(ctx)

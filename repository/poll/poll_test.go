@@ -23,8 +23,8 @@ import (
 	"firsttap/testkit"
 )
 
-// A look tells when the first row of each kind is due, and the zero time if none waits.
-func TestLook(t *testing.T) {
+// A poll tells when the first row of each kind is due, and the zero time if none waits.
+func TestPoll(t *testing.T) {
 	Each(t, func(t *testing.T, db *Bench) {
 		read := func(jobs ...string) poll.Waiting {
 			t.Helper()
@@ -70,7 +70,7 @@ func TestLook(t *testing.T) {
 	})
 }
 
-// The relay gets times by the process's clock, from a look that is a second old at most.
+// The relay gets times by the process's clock, from a poll that is a second old at most.
 func TestDue(t *testing.T) {
 	url := Pooled(t, servertest.SQLite).URL
 	synctest.Test(t, func(t *testing.T) {
@@ -97,22 +97,22 @@ func TestDue(t *testing.T) {
 	})
 }
 
-// Relay, jobs and probe share one look, which costs one statement. The scheduler always reads a new one.
-func TestLooksAreShared(t *testing.T) {
+// Relay, jobs and probe share one poll, which costs one statement. The scheduler always reads a new one.
+func TestPollsAreShared(t *testing.T) {
 	url := Pooled(t, servertest.SQLite).URL
-	synctest.Test(t, func(t *testing.T) { // where no look gets old by itself
+	synctest.Test(t, func(t *testing.T) { // where no poll gets old by itself
 		db, w := (&Bench{URL: url}).Counting(t)
 		o := db.As("ins_a")
-		var looking sync.WaitGroup
+		var polling sync.WaitGroup
 		for range 20 {
-			looking.Go(func() {
+			polling.Go(func() {
 				_, err := o.Due(t.Context())
 				_, expiry := db.NextExpiry(t.Context())
 				_, work := db.NextWork(t.Context())
 				Must(t, errors.Join(err, expiry, work))
 			})
 		}
-		looking.Wait()
+		polling.Wait()
 		testkit.Equal(t, "statements of twenty", 1, len(w.Take()))
 		Must(t, ErrorOfPage(db.NextOpenRun(t.Context(), nil)))
 		testkit.Equal(t, "statements of the scheduler", 1, len(w.Take()))
@@ -123,16 +123,16 @@ func TestLooksAreShared(t *testing.T) {
 	})
 }
 
-// A look that fails is shared with nobody, and nobody waits for it longer than for a context.
-func TestLookThatFails(t *testing.T) {
+// A poll that fails is shared with nobody, and nobody waits for it longer than for a context.
+func TestPollThatFails(t *testing.T) {
 	Each(t, func(t *testing.T, db *Bench) {
 		Must(t, ErrorOfPage(db.NextOpenRun(t.Context(), nil)))
 		db.Without(t, "topics", func() {
-			MustBeError(t, "a look", ErrorOf(db.Poll.Waiting(t.Context(), 0, nil)), dispatch.ErrUnavailable)
+			MustBeError(t, "a poll", ErrorOf(db.Poll.Waiting(t.Context(), 0, nil)), dispatch.ErrUnavailable)
 			MustBeError(t, "one that may be old", ErrorOf(db.NextWork(t.Context())), dispatch.ErrUnavailable)
 		})
 		Must(t, ErrorOf(db.Poll.Waiting(t.Context(), 0, nil)))
-		done := db.Busy() // another look is under way
+		done := db.Busy() // another poll is under way
 		ended, end := context.WithCancel(t.Context())
 		end()
 		MustBeError(t, "one that waits", ErrorOf(db.Poll.Waiting(ended, 0, nil)), dispatch.ErrUnavailable)
@@ -140,7 +140,7 @@ func TestLookThatFails(t *testing.T) {
 	})
 }
 
-// While a table is locked, looks wait for it. The database takes writes all the same.
+// While a table is locked, polls wait for it. The database takes writes all the same.
 func TestProbeWhileATableIsLocked(t *testing.T) {
 	EachServer(t, func(t *testing.T, db *Bench) {
 		db.NotOnTiDB(t, "LOCK TABLES")
@@ -150,14 +150,14 @@ func TestProbeWhileATableIsLocked(t *testing.T) {
 		Must(t, ErrorOf(locking.ExecContext(t.Context(), "LOCK TABLES topics WRITE")))
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		MustBeError(t, "a look", ErrorOf(db.Poll.Waiting(ctx, 0, nil)), dispatch.ErrUnavailable)
+		MustBeError(t, "a poll", ErrorOf(db.Poll.Waiting(ctx, 0, nil)), dispatch.ErrUnavailable)
 		db.MustProbeUp(t, "a table is locked")
 		Must(t, ErrorOf(locking.ExecContext(t.Context(), "UNLOCK TABLES")))
 	})
 }
 
-// While a look waits for a locked table, the ledger of jobs can be read. A look that waits too long ends in the server, too.
-func TestLookThatWaits(t *testing.T) {
+// While a poll waits for a locked table, the ledger of jobs can be read. A poll that waits too long ends in the server, too.
+func TestPollThatWaits(t *testing.T) {
 	EachServer(t, func(t *testing.T, db *Bench) {
 		db.NotOnTiDB(t, "LOCK TABLES")
 		locking, err := db.Raw.Conn(t.Context())
@@ -168,26 +168,26 @@ func TestLookThatWaits(t *testing.T) {
 			return slices.ContainsFunc(servertest.Sessions(t, db.Raw), func(s servertest.Session) bool { return strings.Contains(s.Statement, "ix_topics_due") })
 		}
 		quick := db.By(OpenWith(t, db.URL, repository.Options{Log: Quiet, Patience: time.Second})) // a server's limits are whole seconds
-		MustBeError(t, "a look of little patience", ErrorOf(quick.Poll.Waiting(t.Context(), 0, nil)), dispatch.ErrUnavailable)
+		MustBeError(t, "a poll of little patience", ErrorOf(quick.Poll.Waiting(t.Context(), 0, nil)), dispatch.ErrUnavailable)
 		testkit.Eventually(t, "the server has ended it", func() bool { return !waiting() })
 
-		looked := make(chan error, 1)
-		go func() { looked <- ErrorOf(db.Poll.Waiting(t.Context(), 0, nil)) }()
-		testkit.Eventually(t, "a patient look waits", waiting)
+		polled := make(chan error, 1)
+		go func() { polled <- ErrorOf(db.Poll.Waiting(t.Context(), 0, nil)) }()
+		testkit.Eventually(t, "a patient poll waits", waiting)
 		Must(t, ErrorOfPage(db.JobStates(t.Context(), []string{Report})))
 		select {
-		case err := <-looked:
-			t.Errorf("the ledger was read after the look: %v", err)
+		case err := <-polled:
+			t.Errorf("the ledger was read after the poll: %v", err)
 			return
 		default:
 		}
 		Must(t, ErrorOf(locking.ExecContext(t.Context(), "UNLOCK TABLES")))
-		Must(t, testkit.Await(t, "the look ends", looked))
+		Must(t, testkit.Await(t, "the poll ends", polled))
 	})
 }
 
-// A look reads a few rows, however many are due or done.
-func TestPlanOfALook(t *testing.T) {
+// A poll reads a few rows, however many are due or done.
+func TestPlanOfAPoll(t *testing.T) {
 	EachServer(t, func(t *testing.T, db *Bench) {
 		d := db.Add(t, nil)
 		db.Backlogged(t, d, Backlog)
