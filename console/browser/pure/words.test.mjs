@@ -91,6 +91,9 @@ test("money, times and durations are written in each language", () => {
   expect([english, korean].map((l) => l.when(at))).toEqual(["2026-11-22 14:03", "2026. 11. 22. 14:03"]);
   expect([english, korean].map((l) => l.whenExactly(at))).toEqual(["2026-11-22 14:03:27", "2026. 11. 22. 14:03:27"]);
   expect([english, korean].map((l) => [l.clock(at), l.clockShort(at), l.date(at)])).toEqual([["14:03:27", "14:03", "22 Nov"], ["14:03:27", "14:03", "11월 22일"]]);
+  const night = new Date(2026, 10, 22, 1, 3, 27).toISOString(), american = writing("en", en, ["en-US"]);
+  expect([english, american, korean].map((l) => l.second(night).replace(/^(오전|AM)\s/, "").replace(/\sAM$/, ""))).toEqual(["01:03:27", "1:03:27", "1:03:27"]);
+  expect(english.minute(night)).toBe("22 Nov 2026, 01:03");
   expect(english.when(null)).toBe("–");
   expect(english.fromTo(at, later)).toMatch(/^22 Nov, 14:03\s*–\s*17:03$/);
   expect(korean.fromTo(at, later)).toMatch(/^11월 22일 14:03\s*~\s*17:03$/);

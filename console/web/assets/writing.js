@@ -66,8 +66,10 @@ export function writing(lang, t, readers) {
       return (year.format(a) === now && year.format(b) === now ? plain : dated).formatRange(a, b);
     };
   };
-  const second = format(locale, { hour: "numeric", minute: "2-digit", second: "2-digit", ...named });
-  const minute = format(locale, { year: "numeric", month: "short", day: "numeric", hour: "numeric", minute: "2-digit", ...named });
+  // "1:05 AM" and "01:05": a clock of 24 hours has two digits, which "numeric" alone does not say.
+  const time = { hour: format(locale, { hour: "numeric" }).resolvedOptions().hour12 ? "numeric" : "2-digit", minute: "2-digit" };
+  const second = format(locale, { ...time, second: "2-digit", ...named });
+  const minute = format(locale, { year: "numeric", month: "short", day: "numeric", ...time, ...named });
   const number = new Intl.NumberFormat(locale, { maximumFractionDigits: 1 });
   const h23 = { hourCycle: "h23" };
   const when = format(columns, { ...day, ...two, ...h23 });
