@@ -34,7 +34,7 @@ func (l *checks) Holders(ctx context.Context, ids []dispatch.ID) (map[dispatch.I
 // verified is an instance that verifies on demand, with its log.
 type verified struct {
 	*instance
-	checks  *checks
+	checks *checks
 	logged *bytes.Buffer
 	clock  time.Time // of the checks, ahead of the taps' clock
 }
