@@ -32,7 +32,7 @@ func TestWatch(t *testing.T) {
 		}
 		Must(t, ErrorOf(db.Accept(ctx, d.ID, v.ID)))
 		want := []string{"select", "begin", "update", "insert", "insert", "insert", "commit"}
-		if db.DB.Dialect == migrations.MySQL {
+		if db.Dialect == migrations.MySQL {
 			want = []string{"select", "call"}
 		}
 		for i := range want {
