@@ -148,8 +148,7 @@ func (t *IDTokens) CheckKeys(ctx context.Context) (int, error) {
 	return len(keys), err
 }
 
-// CheckLookup asks Google for a user who does not exist. It returns false if it did not ask, because there are no credentials to look users
-// up with.
+// CheckLookup asks Google for a user who does not exist. Without credentials for that it does not ask, and returns false.
 func (t *IDTokens) CheckLookup(ctx context.Context) (asked bool, err error) {
 	if t.users.client == nil {
 		return false, nil

@@ -20,7 +20,7 @@ const lookupTimeout = 3 * time.Second
 
 // Check reports whether an endpoint may be registered with that URL. The error is webhook.ErrNotAllowed if no delivery would be sent there,
 // webhook.ErrNoAddress if its name has no address, webhook.ErrNotLookedUp if no name server said whether it has one, and another one if it
-// is no URL. The text is for whoever wrote the URL.
+// is no URL. The error's text tells the author of the URL what to change.
 func (c *Client) Check(ctx context.Context, rawURL string) error {
 	u, err := c.parse(rawURL)
 	if err != nil || c.options.AllowPrivate {

@@ -156,9 +156,9 @@ const (
 // supplySteps are the minutes between two points: those of a day that a schedule of whole minutes is likely to meet.
 var supplySteps = []int{1, 2, 5, 10, 15, 30, 60, 120, 240, 480, 1440}
 
-// Supply returns the counts of a region in the last hours, the oldest first; for "" those of every region and the totals,
-// whose region is "". If these are more than maxSupplyPoints, it returns those of every second minute, every fifth, and so on, and at most
-// the newest.
+// Supply returns the counts of a region in the last hours, the oldest first. For the region "" it returns the counts of every region and
+// the totals, which have the region "". A longer list than maxSupplyPoints is thinned: it has every second minute, every fifth, and so on.
+// What is still too long has only its newest points.
 func (s *Board) Supply(ctx context.Context, region string, hours int) (counted []dispatch.Supply, err error) {
 	err = s.db.List(ctx, func(db database.Tx) error {
 		counted, err = s.listSupply(db, region, hours)
@@ -182,10 +182,8 @@ func (s *Board) listSupply(db database.Tx, region string, hours int) ([]dispatch
 	var recent int
 	err = db.Raw(
 		"SELECT (SELECT MIN(at) FROM supply WHERE at >= ?), (SELECT COUNT(*) FROM supply WHERE at >= ?"+inRegion+")",
-		args...).Row().Scan(
-		&first,
-		&recent,
-	)
+		args...,
+	).Row().Scan(&first, &recent)
 	if err != nil || first == nil {
 		return []dispatch.Supply{}, database.Unavailable(err)
 	}

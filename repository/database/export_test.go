@@ -30,7 +30,7 @@ var (
 
 type Replica = replica
 
-// Pinged returns a database whose ping is that function, and which has nothing else.
+// Pinged returns a database that only answers pings, by calling that function.
 func Pinged(log *slog.Logger, ping func(context.Context) error) *DB {
 	return &DB{Log: log, ping: ping, hasTables: func(context.Context) error { return nil }}
 }

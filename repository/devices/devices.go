@@ -256,12 +256,8 @@ func notifiedDevices(tx database.Tx, id dispatch.DriverID, topics []string) (dev
 			GROUP BY dispatch_id, round) r
 		JOIN notifications n {force ix_notifications_driver} ON n.dispatch_id = r.dispatch_id AND n.round = r.round AND n.driver_id = ?
 		AND n.device_id <> ''`,
-		dispatches,
-		id,
-	).
-		Scan(
-			&devices,
-		).Error
+		dispatches, id,
+	).Scan(&devices).Error
 	return devices, err
 }
 

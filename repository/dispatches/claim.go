@@ -115,12 +115,9 @@ func (s *Dispatches) resolve(ctx context.Context, d *dispatch.Dispatch, events [
 		AcceptedAt int64
 		ReadOnly   bool
 	}
-	err := s.db.Decide.With(
-		primary.Unchecked(ctx),
-	).Raw("SELECT COALESCE((SELECT accepted_at FROM claims WHERE id = ?), 0) accepted_at, {read_only} read_only", d.Claim.ID).
-		Scan(
-			&answer,
-		).Error
+	err := s.db.Decide.With(primary.Unchecked(ctx)).Raw(
+		"SELECT COALESCE((SELECT accepted_at FROM claims WHERE id = ?), 0) accepted_at, {read_only} read_only", d.Claim.ID,
+	).Scan(&answer).Error
 	if err != nil {
 		return errors.Join(lost, err)
 	}

@@ -139,26 +139,10 @@ func (s *Dispatches) callClaim(ctx context.Context, snapshot *claimSnapshot, d *
 		decided = database.Micros(snapshot.now)
 	}
 	at, err := s.procedure.exec(
-		ctx,
-		decided,
-		string(d.ID),
-		d.Round,
-		snapshot.dispatch.Version,
-		database.Micros(snapshot.dispatch.UpdatedAt),
-		database.Micros(d.WorkStartsAt),
-		database.Micros(d.WorkEndsAt),
-		string(
-			d.Claim.Driver,
-		),
-		snapshot.candidate.Version,
-		snapshot.driverUpdatedAt,
-		snapshot.candidate.Busy,
-		snapshot.candidate.Withdrew,
-		string(d.Claim.ID),
-		string(events[0].ID),
-		dispatch.CallerFrom(ctx).Request,
-		owner,
-		lease.Microseconds(),
+		ctx, decided, string(d.ID), d.Round, snapshot.dispatch.Version, database.Micros(snapshot.dispatch.UpdatedAt),
+		database.Micros(d.WorkStartsAt), database.Micros(d.WorkEndsAt), string(d.Claim.Driver), snapshot.candidate.Version,
+		snapshot.driverUpdatedAt, snapshot.candidate.Busy, snapshot.candidate.Withdrew, string(d.Claim.ID), string(events[0].ID),
+		dispatch.CallerFrom(ctx).Request, owner, lease.Microseconds(),
 	)
 	switch {
 	case errors.Is(err, errNoProcedure):
@@ -238,9 +222,7 @@ func (p *claimProcedure) make(ctx context.Context) error {
 	var there bool
 	err := p.pool.QueryRowContext(
 		ctx, "SELECT COUNT(*) > 0 FROM information_schema.routines WHERE routine_schema = DATABASE() AND routine_name = ?", p.name,
-	).Scan(
-		&there,
-	)
+	).Scan(&there)
 	if err == nil && !there {
 		_, err = p.pool.ExecContext(ctx, p.create)
 	}

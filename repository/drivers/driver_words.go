@@ -9,7 +9,7 @@ import (
 	"firsttap/repository/search"
 )
 
-// The index of drivers by words is the table driver_words, by which Store.searchDrivers finds them.
+// The index of drivers by words is the table driver_words, by which the list of drivers finds them.
 
 const (
 	// minNumber is how many digits a search has to have to find a phone number by its end.

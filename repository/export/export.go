@@ -31,15 +31,8 @@ func (s *Export) ClaimsOf(ctx context.Context, id dispatch.DriverID) iter.Seq2[d
 	return func(yield func(dispatch.DriversClaim, error) bool) {
 		for last := 0; ; {
 			var rows []dispatches.ClaimRow
-			err := s.db.Serve.With(
-				ctx,
-			).Where("driver_id = ? AND driver_seq > ?", id, last).Order(
-				"driver_seq",
-			).Limit(
-				exportedAtOnce,
-			).Find(
-				&rows,
-			).Error
+			err := s.db.Serve.With(ctx).Where("driver_id = ? AND driver_seq > ?", id, last).
+				Order("driver_seq").Limit(exportedAtOnce).Find(&rows).Error
 			if err != nil {
 				yield(dispatch.DriversClaim{}, database.Unavailable(err))
 				return

@@ -180,9 +180,7 @@ func (b *contactPage) setEndings(which []int) error {
 	var reopened []int
 	err = b.db.Raw(
 		"SELECT DISTINCT round FROM events {force ix_events_dispatch} WHERE dispatch_id = ? AND type = ?", b.d.ID, dispatch.EventReopened,
-	).Scan(
-		&reopened,
-	).Error
+	).Scan(&reopened).Error
 	if err != nil {
 		return err
 	}

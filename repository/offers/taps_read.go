@@ -170,9 +170,8 @@ func (r *rounds) openings() (map[int]time.Time, error) {
 		Round int
 		At    int64
 	}
-	err := r.db.Raw("SELECT round, MIN(at) at FROM events {force ix_events_dispatch} WHERE dispatch_id = ? GROUP BY round", r.d.ID).Scan(
-		&rows,
-	).Error
+	err := r.db.Raw("SELECT round, MIN(at) at FROM events {force ix_events_dispatch} WHERE dispatch_id = ? GROUP BY round", r.d.ID).
+		Scan(&rows).Error
 	opened := map[int]time.Time{}
 	for _, row := range rows {
 		opened[row.Round] = database.Time(row.At)
@@ -229,14 +228,8 @@ func (s *Offers) RaceStanding(ctx context.Context, id dispatch.ID, round int, v,
 		err = db.Raw(
 			"SELECT COUNT(DISTINCT driver_id) FROM taps WHERE dispatch_id = ? AND round = ? AND at < ? "+
 				"AND driver_id NOT IN (?, ?) AND result NOT IN "+outsideRace,
-			id,
-			round,
-			*first,
-			v,
-			winner,
-		).Row().Scan(
-			&standing.Ahead,
-		)
+			id, round, *first, v, winner,
+		).Row().Scan(&standing.Ahead)
 	}
 	standing.Tapped, standing.FirstTap, standing.WinnerFirstTap = kinds > 0, database.OptionalTime(first), database.OptionalTime(winners)
 	return standing, database.Unavailable(err)

@@ -45,9 +45,7 @@ func (e *expansion) replaceByTopic(to []recipient, first bool) ([]recipient, err
 		err := e.tx.Raw(
 			"SELECT EXISTS (SELECT 1 "+subscribed+") AND NOT EXISTS (SELECT 1 FROM notifications WHERE event_id = ? AND device_id = '')",
 			topic, e.result.Event.ID,
-		).Scan(
-			&some,
-		).Error
+		).Scan(&some).Error
 		if err != nil {
 			return nil, err
 		}

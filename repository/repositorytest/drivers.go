@@ -87,13 +87,9 @@ func (db *Bench) Person(t *testing.T) dispatch.Driver {
 	Must(t, db.DeleteDevice(t.Context(), v.ID, phone.Installation))
 	Must(t, db.MarkSeen(t.Context(), d.ID, 1, v.ID))
 	db.MustAccept(t, d.ID, v.ID)
-	Must(
-		t,
-		db.AddAttempts(
-			t.Context(),
-			[]dispatch.Attempt{{ID: dispatch.NewAttemptID(d.CreatedAt), Dispatch: d.ID, Round: 1, Driver: v.ID, Result: "SUCCESS", At: d.CreatedAt}},
-		),
-	)
+	attempt := dispatch.Attempt{ID: dispatch.NewAttemptID(d.CreatedAt), Dispatch: d.ID, Round: 1, Driver: v.ID, At: d.CreatedAt}
+	attempt.Result = "SUCCESS"
+	Must(t, db.AddAttempts(t.Context(), []dispatch.Attempt{attempt}))
 	db.MustUpdate(t, d.ID, Cancel)
 	Must(t, ErrorOfPage(db.SetDuty(me, v.ID, false)))
 	Must(t, ErrorOfPage(db.SetDuty(me, v.ID, true)))

@@ -56,9 +56,8 @@ func (db *Bench) Aged(t *testing.T, n int, what string, age func(kept time.Durat
 			create(&runs.RunRow{Job: fmt.Sprint(status, " ", what), Slot: slot, Status: status})
 		}
 		db.Exec(t, "INSERT INTO supply (at, region, on_duty, open) VALUES (?, ?, 1, 1)", database.Micros(age(30*Day)), name)
-		create(
-			&journal.EventRow{ID: dispatch.NewEventID(age(pushes.KeepDone)), At: database.Micros(age(pushes.KeepDone))},
-		) // as resolve writes it
+		settled := age(pushes.KeepDone)
+		create(&journal.EventRow{ID: dispatch.NewEventID(settled), At: database.Micros(settled)}) // as resolve writes it
 		create(&pushes.WalkRow{EventID: dispatch.NewEventID(age(pushes.KeepSent))})
 		tapped := age(90 * Day)
 		create(&offers.TapRow{Of: offers.TapKey{DispatchID: dispatch.NewID(tapped)}, LastAt: database.Micros(tapped)})

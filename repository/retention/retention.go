@@ -123,7 +123,7 @@ func (s *Cleaner) expiryRules(now time.Time) []expiryRule {
 		rule("idempotency_keys", "caller, name", "expires_at <= ?", "expires_at", database.Micros(now)),
 		// The walk of an event that no relay has expanded. It would begin again.
 		rule("expansions", "event_id", "event_id < ?", "event_id", dispatch.MinEventID(now.Add(-pushes.KeepSent))),
-		rule("events", "id", "dispatch_id = '' AND at < ?", "id", ago(pushes.KeepDone)), // see Store.settle
+		rule("events", "id", "dispatch_id = '' AND at < ?", "id", ago(pushes.KeepDone)), // see Dispatches.settle
 		// One rule for each state: a condition "state <> 0" would not use the index. Who was sent an offer hears of its end, also if that
 		// was put off: so the offer stays until then.
 		rule(
@@ -132,10 +132,7 @@ func (s *Cleaner) expiryRules(now time.Time) []expiryRule {
 			"state = ? AND priority = 0 AND due_at <= ? AND NOT (type IN "+pushes.OfferTypes+" AND created_at > ? AND EXISTS"+
 				" (SELECT 1 FROM dispatches d WHERE d.id = notifications.dispatch_id AND d.round = notifications.round AND d.expires_at > ?))",
 			"due_at",
-			pushes.StateDone,
-			database.Micros(now),
-			ago(pushes.KeepSent),
-			ago(pushes.KeepDone),
+			pushes.StateDone, database.Micros(now), ago(pushes.KeepSent), ago(pushes.KeepDone),
 		),
 		rule("notifications", "id", "state = ? AND priority = 0 AND due_at <= ?", "due_at", pushes.StateDead, database.Micros(now)),
 		rule("notifications", "id", "state = ? AND priority = 0 AND due_at <= ?", "due_at", pushes.StateDropped, database.Micros(now)),

@@ -87,9 +87,7 @@ func (o *Topics) LeaseTopics(ctx context.Context, limit int) (leased []outbox.To
 		err := tx.Raw(
 			`SELECT name, ended FROM topics {force ix_topics_due} WHERE state = 0 AND next_at <= {now} ORDER BY next_at LIMIT ? {skip_locked}`,
 			limit,
-		).Scan(
-			&leased,
-		).Error
+		).Scan(&leased).Error
 		if err != nil || len(leased) == 0 {
 			return database.Unavailable(err)
 		}
