@@ -98,27 +98,27 @@ mutant "a marker replaces any client's lock" lock/gate.go 'if redis.call("GET", 
 ' 'if true then
 ' ./lock TestOnlyTheOwner
 mutant "the marker's round is ignored" service/marker.go "m.committed && tap.Round < m.round" "m.committed" ./systemtest TestInvalidRedisKeys
-mutant "the cache's round is ignored" service/inflight.go " && tap.Round <= h.round" "" ./systemtest 'TestTwoInstances/.*/Rounds'
-mutant "a winner is refused by another driver's tap" service/inflight.go " || ok && f.driver != tap.Driver && g.knowsWinner(tap)" "" ./service TestWinnerTapsAgainBesideAnotherTap
-mutant "a marker outlives its claim" service/verify.go "k.heldIn(holding) && w.outlived:" "k.heldIn(holding) && false:" ./service TestMarkerOutlivesItsClaim
-mutant "a marker of an earlier round silences taps without one" service/reannounce.go "if f.round == 0 {" "if f.round < 0 {" ./service TestMarkerOutlivesItsClaimBehindATap
-mutant "the cache decides without a round" service/inflight.go "tap.Round != 0 && " "" ./service .
+mutant "the cache's round is ignored" service/memory.go "|| tap.Round > known.round " "" ./systemtest 'TestTwoInstances/.*/Rounds'
+mutant "a winner is refused by another driver's tap" service/memory.go ", deciding && m.knowsWinner(tap):" ":" ./service TestWinnerTapsAgainBesideAnotherTap
+mutant "a marker outlives its claim" service/checks.go "says != holds && says != d.said" "says != holds && (says == ended || says != d.said)" ./service TestMarkerOutlivesItsClaim
+mutant "a marker of an earlier round silences taps without one" service/checks.go "case o.round == 0:" "case o.round < 0:" ./service TestMarkerOutlivesItsClaimBehindATap
+mutant "the cache decides without a round" service/memory.go "tap.Round == 0 || tap.Round > known" "tap.Round > known" ./service .
 mutant "a driver's own key is treated as a rival's" service/marker.go "m.driver == tap.Driver" "false" ./systemtest TestInvalidRedisKeys
 mutant "a key without an expiry" lock/gate.go ', "PX", ttl.Milliseconds()).Text()' ').Text()' ./lock TestOneOwner
 mutant "the lock is kept after a failed claim" service/accept.go "err = lease.Release(ctx)" "err = nil" ./systemtest 'TestRepliesAreLost/.*/connections'
-mutant "refused drivers are not notified" service/accept.go "a.reannouncer.schedule(tap, 0, f.refused...)" "_ = a.reannouncer" ./service .
-mutant "drivers are not notified after an instance is killed" service/accept.go "a.reannouncer.schedule(tap, followUpRetry)" "_ = a.reannouncer" ./systemtest TestInstanceIsKilled
+mutant "refused drivers are not notified" service/accept.go "a.follow(f.offer, 0)" "_ = f" ./service .
+mutant "drivers are not notified after an instance is killed" service/accept.go "a.follow(offer{tap.Dispatch, tap.Round}, followUpRetry)" "_ = a" ./systemtest TestInstanceIsKilled
 mutant "a change makes its event due for nobody" repository/journal/events.go "NextAt: &next, " "NextAt: map[bool]*int64{}[next > 0], " ./repository/dispatches TestClaimWritesEverythingTogether
 mutant "a withdrawn claim can be replayed" dispatch/rules.go "round == 0 && c.Withdrew" "false" ./systemtest 'TestTwoInstances/.*/Rounds'
-mutant "losers ask Redis although the process knows the winner" service/inflight.go "if !ok || old.round <= h.round {" "if false {" ./service .
+mutant "losers ask Redis although the process knows the winner" service/memory.go "if !ok || known.round <= h.round {" "if false {" ./service .
 mutant "a token with any algorithm is accepted" service/tokens.go "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose \"none\"" "" ./handler TestForgedTokens
 mutant "a token without an expiry is accepted" service/tokens.go "jwt.WithExpirationRequired(), " "" ./handler TestForgedTokens
 mutant "unknown fields are accepted" handler/request.go "json.RejectUnknownMembers(true)" "json.RejectUnknownMembers(false)" ./handler TestBadBodies
 mutant "a revoked token is accepted" service/tokens.go "t.revocations.isRevoked(v.driver, v.generation)" "false" ./service TestGenerations
 mutant "a suspended driver starts a job" dispatch/rules.go " && v.Suspended(now)" " && false" ./dispatch TestEveryAction
 mutant "withdrawals without a limit" dispatch/withdrawal.go "if wait > 0 {" "if false {" ./repository/dispatches TestWithdraw
-mutant "a driver who can't win blocks other drivers" service/accept.go "a.inflight.sideline(tap.Driver) {" "false {" ./service TestHopelessTaps
-mutant "a lost claim is not counted" service/verify.go "v.lost.Add(1)" "" ./service 'TestLostClaim$'
+mutant "a driver who can't win blocks other drivers" service/accept.go "a.memory.sideline(tap.Driver) {" "false {" ./service TestHopelessTaps
+mutant "a lost claim is not counted" service/checks.go "a.lost.Add(1)" "" ./service 'TestLostClaim$'
 mutant "a winner's device is not looked for" repository/pushes/recipients.go "AND (SELECT 1 FROM devices WHERE driver_id = e.driver_id AND quarantined_at IS NULL LIMIT 1) IS NULL" "" ./repository/pushes TestWithoutRecipients
 mutant "a deadlock's victim gives up its results" repository/database/tx.go "lost := Retryable(err)" "lost := false" ./repository/pushes TestWritesOfARelayAndADeadlock
 mutant "devices that were offered it are not looked for" repository/pushes/recipients.go "AND (SELECT 1 FROM notifications WHERE dispatch_id = e.dispatch_id LIMIT 1) IS NULL" "" ./repository/pushes TestWithoutRecipients
@@ -301,7 +301,7 @@ mutant "a deleted webhook is paused" repository/webhooks/webhooks.go "		row.Vers
 mutant "a long supply has every point" repository/board/board.go "step > time.Minute {" "step > 1000*time.Hour {" ./repository/board TestSupplyIsBounded
 mutant "unknown options of a database URL are ignored" repository/database/mysql.go 'key != "tls"' 'key == "?"' ./config TestEachBadSetting
 mutant "a stopping instance stays the leader" schedule/lead.go "s.leader.Resign(ctx)" "ctx.Err()" ./schedule TestTheLeader
-mutant "a race is verified" service/verify.go "verifyAfter = time.Second" "verifyAfter = time.Duration(0)" ./service TestARaceIsNotVerified
+mutant "a race is verified" service/checks.go "verifyAfter = time.Second" "verifyAfter = time.Duration(0)" ./service TestARaceIsNotVerified
 mutant "a job without work runs at each slot" schedule/job.go "return j.Demand != nil && at" "return at != 0 && j.Demand == nil && at" ./schedule TestSlotsWithoutWork
 mutant "a slot with work is passed over" schedule/job.go "at < j.workAt.Load()" "at != 0" ./schedule 'TestSlotsWithWork|TestUnknownDemand'
 mutant "an idle job runs an hour later" schedule/job.go "j.MaxIdle.Microseconds()" "time.Hour.Microseconds()" ./schedule TestSlotsWithoutWork

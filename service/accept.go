@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"firsttap/dispatch"
@@ -33,21 +33,11 @@ type Gate interface {
 	Release(ctx context.Context, name, owner string) error
 }
 
-// noGate is the Gate of an instance without Redis: every tap goes to the database.
-type noGate struct{}
-
-func (noGate) Obtain(context.Context, string, string, time.Duration) (*lock.GateLease, error) {
-	return nil, nil
-}
-func (noGate) Owner(context.Context, string) (string, error) { return "", nil }
-func (noGate) Release(context.Context, string, string) error { return lock.ErrLost }
-
 const (
 	// decideTimeout is the default of AcceptorOptions.Timeout. The holder of a row's lock commits within milliseconds or is stuck.
 	decideTimeout = 2 * time.Second
-	// markerTTL is how long taps are refused by a marker or by memory without a query. The next tap asks the database, and
-	// marks the dispatch again.
-	markerTTL = time.Minute
+	// sidelinedSlots bounds the decisions about sidelined drivers at a time, so that connections are left for other claims.
+	sidelinedSlots = 2
 )
 
 // Tap is one driver's tap on Accept.
@@ -87,55 +77,31 @@ type AcceptorOptions struct {
 // The check of decisions in flight in this process and the lock in Redis shed load: they let one tap through and refuse
 // the others. The database decides. Safe for concurrent use.
 type Acceptor struct {
-	claims      ClaimStore
-	gate        Gate
-	lockTTL     time.Duration
-	timeout     time.Duration
-	inflight    *inflight
-	reannouncer *reannouncer
-	verify      *verifier
-	attempts    attempts
-	counter     Counter
-	log         *slog.Logger
-	slots       chan struct{} // for the taps of sidelined drivers
+	claims   ClaimStore
+	gate     Gate // nil for none
+	lockTTL  time.Duration
+	timeout  time.Duration
+	memory   *memory
+	attempts *AttemptWriter // nil for none
+	counter  Counter        // nil for none
+	log      *slog.Logger
+	slots    chan struct{} // for the taps of sidelined drivers
+	lost     atomic.Int64
+	// unverified says that the last verification of claims has failed. Run alone uses it.
+	unverified bool
 }
 
 // NewAcceptor returns an Acceptor. Run must be running: it notifies refused drivers of failed claims, and verifies
 // known claims.
 func NewAcceptor(o AcceptorOptions) *Acceptor {
-	a := &Acceptor{
-		claims: o.Claims, gate: o.Gate, lockTTL: o.LockTTL, timeout: cmp.Or(o.Timeout, decideTimeout), attempts: noAttempts{}, counter: o.Counter,
-		log:   o.Log,
-		slots: make(chan struct{}, sidelinedSlots),
+	return &Acceptor{
+		claims: o.Claims, gate: o.Gate, lockTTL: o.LockTTL, timeout: cmp.Or(o.Timeout, decideTimeout), memory: newMemory(),
+		attempts: o.Attempts, counter: o.Counter, log: o.Log, slots: make(chan struct{}, sidelinedSlots),
 	}
-	if a.gate == nil {
-		a.gate = noGate{}
-	}
-	if o.Attempts != nil {
-		a.attempts = o.Attempts
-	}
-	if a.counter == nil {
-		a.counter = noCounter{}
-	}
-	queue := newVerifyQueue()
-	a.inflight, a.reannouncer = newInflight(queue), newReannouncer(a.claims, a.gate, queue, a.timeout, a.log)
-	a.verify = &verifier{
-		verifyQueue: queue, claims: a.claims, gate: a.gate, inflight: a.inflight, reannouncer: a.reannouncer, timeout: a.timeout, log: a.log,
-	}
-	return a
-}
-
-// Run reannounces dispatches to drivers who were refused by a claim that failed, and verifies the claims that taps are
-// refused by, until ctx ends.
-func (a *Acceptor) Run(ctx context.Context) {
-	var verifying sync.WaitGroup
-	defer verifying.Wait()
-	verifying.Go(func() { a.verify.run(ctx) })
-	a.reannouncer.run(ctx)
 }
 
 // LostClaims counts the committed claims that this process has found missing from the database.
-func (a *Acceptor) LostClaims() int64 { return a.verify.lost.Load() }
+func (a *Acceptor) LostClaims() int64 { return a.lost.Load() }
 
 // Accept gives the dispatch to the driver or says why not; the errors are those of dispatch.Dispatch.Accept, and
 // ErrNotFound, ErrDriverNotFound, ErrUnavailable, ErrUnknown. A loser is answered at once: Accept waits only for a
@@ -146,7 +112,9 @@ func (a *Acceptor) Accept(ctx context.Context, tap Tap) (Acceptance, error) {
 	if errors.Is(err, context.Canceled) {
 		return won, err // the driver hung up during the decision about an earlier tap, which counts
 	}
-	a.counter.CountClaim(resultOf(won, err))
+	if a.counter != nil {
+		a.counter.CountClaim(resultOf(won, err))
+	}
 	if err == nil {
 		tap.Round = won.Dispatch.Claim.Round
 	}
@@ -157,15 +125,17 @@ func (a *Acceptor) Accept(ctx context.Context, tap Tap) (Acceptance, error) {
 // singleFlight lets one tap at a time lead the decision about a round of a dispatch. The same driver's other taps get its
 // result; the taps of other drivers are refused.
 func (a *Acceptor) singleFlight(ctx context.Context, tap Tap) (Acceptance, error) {
-	f, leads, err := a.inflight.enter(tap)
+	f, leads, err := a.memory.enter(tap)
 	switch {
 	case err != nil:
-		a.counter.CountDecision(inflightLayer(err), DecisionRefused)
+		a.count(refusedBy(err), DecisionRefused)
 		return Acceptance{}, err
 	case leads:
 		return a.lead(ctx, tap, f)
+	case f == nil:
+		return a.decideAlone(ctx, tap)
 	}
-	a.counter.CountDecision(LayerInFlight, DecisionJoined)
+	a.count(LayerInFlight, DecisionJoined)
 	select {
 	case <-f.done:
 		won := f.result
@@ -180,22 +150,42 @@ func (a *Acceptor) singleFlight(ctx context.Context, tap Tap) (Acceptance, error
 func (a *Acceptor) lead(ctx context.Context, tap Tap, f *flight) (Acceptance, error) {
 	r := result{err: dispatch.ErrUnknown} // the result for waiting taps if this panics
 	defer func() {
-		if a.inflight.finish(f, r) && mayBeOpen(tap.Round, r.err) {
-			a.reannouncer.schedule(tap, 0, f.refused...)
+		if a.memory.finish(f, r) && mayBeOpen(tap.Round, r.err) {
+			a.follow(f.offer, 0)
 		}
 	}()
-	// The decision goes on when the client hangs up: a canceled COMMIT would leave its outcome unknown.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.timeout)
+	ctx, cancel := a.deciding(ctx)
 	defer cancel()
-	switch {
-	case f.key.alone == "":
-		r.acceptance, r.err = a.claimUnderLock(ctx, tap)
-	case a.inflight.hasWon(tap):
-		r.acceptance, r.err = a.claim(ctx, tap, dispatch.NewClaimID(time.Now()), LayerDatabase, nil)
-	default:
-		r.acceptance, r.err = a.claimSidelined(ctx, tap)
-	}
+	r.acceptance, r.err = a.claimUnderLock(ctx, tap)
 	return r.acceptance, r.err
+}
+
+// deciding returns the context of a decision. It goes on when the client hangs up: a canceled COMMIT would leave its outcome unknown.
+func (a *Acceptor) deciding(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), a.timeout)
+}
+
+// decideAlone lets the database decide, without the lock, about the tap of a driver who has won, or of a sidelined driver, who waits for a
+// slot.
+func (a *Acceptor) decideAlone(ctx context.Context, tap Tap) (Acceptance, error) {
+	ctx, cancel := a.deciding(ctx)
+	defer cancel()
+	layer := LayerDatabase
+	if !a.memory.hasWon(tap) {
+		layer = LayerSidelined
+		select {
+		case a.slots <- struct{}{}:
+			defer func() { <-a.slots }()
+		case <-ctx.Done():
+			a.count(layer, DecisionFailed)
+			return Acceptance{}, errors.Join(dispatch.ErrUnavailable, ctx.Err())
+		}
+		if err := a.memory.refuse(tap); err != nil { // the dispatch may have been taken while the tap waited
+			a.count(LayerMemory, DecisionRefused)
+			return Acceptance{}, err
+		}
+	}
+	return a.claim(ctx, tap, dispatch.NewClaimID(time.Now()), layer, nil)
 }
 
 func (a *Acceptor) claimUnderLock(ctx context.Context, tap Tap) (Acceptance, error) {
@@ -210,6 +200,19 @@ func (a *Acceptor) claimUnderLock(ctx context.Context, tap Tap) (Acceptance, err
 // isTaken reports whether a decision that ended with err proves that a driver has the dispatch.
 func isTaken(err error) bool { return err == nil || errors.Is(err, dispatch.ErrAlreadyTaken) }
 
+// mayBeOpen reports whether the dispatch may still be open in that round, or in the current one for 0, after a decision
+// that ended with err.
+func mayBeOpen(round int, err error) bool {
+	stale := round != 0 && errors.Is(err, dispatch.ErrOfferStale)
+	return !isTaken(err) && !stale && !errors.Is(err, dispatch.ErrNotFound)
+}
+
+// cannotWin reports whether the tap cannot win the dispatch in this round, open or not: its round does not exist yet, or
+// the driver cannot take the work.
+func cannotWin(d *dispatch.Dispatch, c dispatch.Candidate, round int, now time.Time) bool {
+	return round > d.Round || round == 0 && c.Withdrew || c.Busy || len(c.Ineligible(d.Terms, now)) > 0
+}
+
 // claim lets the database decide, and records the outcome. lease may be nil.
 func (a *Acceptor) claim(ctx context.Context, tap Tap, id dispatch.ClaimID, l Layer, lease *lock.GateLease) (Acceptance, error) {
 	unwinnable := false
@@ -219,15 +222,15 @@ func (a *Acceptor) claim(ctx context.Context, tap Tap, id dispatch.ClaimID, l La
 			unwinnable = !isTaken(err) && cannotWin(d, c, tap.Round, now)
 			return events, err
 		})
-	if unwinnable && decisionOf(false, err) == DecisionRefused && a.inflight.sideline(tap.Driver) {
+	if unwinnable && decisionOf(false, err) == DecisionRefused && a.memory.sideline(tap.Driver) {
 		a.log.Info("driver sidelined after a tap that could not win; the driver's next taps no longer block other drivers", "driver", tap.Driver,
 			"dispatch", tap.Dispatch, "round", tap.Round, "for", sidelinedFor, "error", err)
 	}
 	replayed := err == nil && d.Claim.ID != id
 	if err == nil && !replayed {
-		a.inflight.restore(tap.Driver)
+		a.memory.restore(tap.Driver)
 	}
-	a.counter.CountDecision(l, decisionOf(replayed, err))
+	a.count(l, decisionOf(replayed, err))
 	a.recordOutcome(ctx, tap, lease, d, err)
 	if err != nil {
 		return Acceptance{}, err
@@ -238,6 +241,9 @@ func (a *Acceptor) claim(ctx context.Context, tap Tap, id dispatch.ClaimID, l La
 // obtainLock obtains the dispatch's lock in Redis, or returns a TakenError. If it returns neither a lease nor an error, the
 // database decides without the lock.
 func (a *Acceptor) obtainLock(ctx context.Context, tap Tap, id dispatch.ClaimID) (*lock.GateLease, error) {
+	if a.gate == nil {
+		return nil, nil
+	}
 	lease, err := a.gate.Obtain(ctx, lockName(tap.Dispatch), claimValue(tap, id), a.lockTTL)
 	var held *lock.HeldError
 	if !errors.As(err, &held) {
@@ -245,16 +251,15 @@ func (a *Acceptor) obtainLock(ctx context.Context, tap Tap, id dispatch.ClaimID)
 	}
 	m, ok := parseMarker(held.Owner)
 	switch {
-	case !ok || !m.refuses(tap) || a.inflight.hasWon(tap): // the database answers a winner who taps again
+	case !ok || !m.refuses(tap) || a.memory.hasWon(tap): // the database answers a winner who taps again
 		return nil, nil
 	case m.committed:
-		a.counter.CountDecision(LayerMarker, DecisionRefused)
-		a.inflight.rememberMarker(tap.Dispatch, m.holder)
-		a.verify.add(tap.Dispatch, m.holder, time.Now().Add(verifyAfter)) // the marker's age is not known
-		a.reannouncer.resolve(tap.Dispatch, m.round)
+		a.count(LayerMarker, DecisionRefused)
+		a.memory.learn(tap.Dispatch, m.holder, false)
+		a.memory.doubt(tap.Dispatch, m.holder, time.Now().Add(verifyAfter)) // the marker's age is not known
 	default:
-		a.counter.CountDecision(LayerLock, DecisionRefused)
-		a.reannouncer.schedule(tap, followUpRetry)
+		a.count(LayerLock, DecisionRefused)
+		a.follow(offer{tap.Dispatch, tap.Round}, followUpRetry)
 	}
 	// The marker may have outlived its round, and a tap without a round may be on a later round, which is open.
 	return nil, &dispatch.TakenError{Final: m.committed && tap.Round != 0}
@@ -265,58 +270,22 @@ func (a *Acceptor) obtainLock(ctx context.Context, tap Tap, id dispatch.ClaimID)
 func (a *Acceptor) recordOutcome(ctx context.Context, tap Tap, lease *lock.GateLease, d dispatch.Dispatch, decided error) {
 	var err error
 	if decisionOf(false, decided) == DecisionFailed {
-		a.verify.verifyAll() // after a failover the next primary may lack claims
+		a.memory.doubtAll() // after a failover the next primary may lack claims
 	}
 	switch {
 	case isTaken(decided):
 		taken := holder{d.Claim.Driver, d.Round}
-		a.inflight.rememberTaken(tap.Dispatch, taken)
-		a.reannouncer.resolve(tap.Dispatch, taken.round)
+		a.memory.learn(tap.Dispatch, taken, true)
 		if lease != nil {
 			err = lease.Replace(ctx, takenValue(taken.driver, taken.round), markerTTL)
 		}
 	case errors.Is(decided, dispatch.ErrUnknown):
-		a.reannouncer.schedule(tap, a.lockTTL)
+		a.follow(offer{tap.Dispatch, tap.Round}, a.lockTTL)
 	case lease != nil:
 		err = lease.Release(ctx)
 	}
 	if err != nil {
 		// The lock ends by itself, and the database answers correctly without it.
 		a.log.Debug("outcome of a claim not written to its lock; the lock ends by itself", "dispatch", tap.Dispatch, "error", err)
-	}
-}
-
-// markTaken records an admin's assignment in memory and in Redis, so that later taps are refused without SQL.
-func (a *Acceptor) markTaken(ctx context.Context, id dispatch.ID, c dispatch.Claim) {
-	a.inflight.rememberTaken(id, holder{c.Driver, c.Round})
-	a.reannouncer.resolve(id, c.Round)
-	var held *lock.HeldError
-	_, err := a.gate.Obtain(ctx, lockName(id), takenValue(c.Driver, c.Round), markerTTL)
-	if errors.As(err, &held) {
-		// A claim under way writes its own marker. The marker of an earlier round is replaced.
-		old, ok := parseMarker(held.Owner)
-		if ok && old.committed && old.round == c.Round && old.driver != c.Driver {
-			a.verify.add(id, old.holder, time.Now())
-		}
-		if ok && old.committed && old.round < c.Round {
-			if err = a.gate.Release(ctx, lockName(id), held.Owner); err == nil {
-				_, err = a.gate.Obtain(ctx, lockName(id), takenValue(c.Driver, c.Round), markerTTL)
-			}
-		}
-	}
-	if err != nil && !errors.As(err, &held) {
-		a.log.Debug("assignment not marked in Redis; other instances ask the database", "dispatch", id, "error", err)
-	}
-}
-
-// markEnded drops the record that the dispatch is taken, after the claim has ended.
-func (a *Acceptor) markEnded(ctx context.Context, id dispatch.ID, ended dispatch.Claim) {
-	a.inflight.forget(id)
-	err := a.gate.Release(ctx, lockName(id), takenValue(ended.Driver, ended.Round))
-	if err != nil && !errors.Is(err, lock.ErrLost) {
-		a.log.Warn(
-			"marker of an ended claim not removed; it refuses taps without a round, and is removed about three seconds after the first of them",
-			"dispatch", id, "error", err,
-		)
 	}
 }

@@ -145,8 +145,8 @@ func TestPanicEndsTheFlight(t *testing.T) {
 	r := newRow()
 	a := alone(&intercepted{ClaimStore: r, before: func(context.Context, dispatch.DriverID) { panic("broken") }})
 	tap := Tap{r.d.ID, ann, 1}
-	f := a.inflight.mustEnter(t, tap)
-	a.inflight.mustRefuse(t, Tap{r.d.ID, bob, 1}, false)
+	f := a.memory.mustEnter(t, tap)
+	a.memory.mustRefuse(t, Tap{r.d.ID, bob, 1}, false)
 	func() {
 		defer func() {
 			if recover() == nil {
@@ -158,7 +158,7 @@ func TestPanicEndsTheFlight(t *testing.T) {
 	if !errors.Is(f.result.err, dispatch.ErrUnknown) {
 		t.Errorf("waiting taps got %v", f.result.err)
 	}
-	if _, chased := a.reannouncer.open[r.d.ID]; !chased {
+	if a.memory.followed() != 1 {
 		t.Error("bob was refused, and no follow-up is scheduled")
 	}
 	a.claims = r
@@ -197,7 +197,7 @@ func TestRefusals(t *testing.T) {
 	s.mustCount(1, "claims")
 	must(t, s.db.Close())
 	s.mustFail(t, Tap{mine, v[0], 1}, dispatch.ErrUnavailable)
-	if n := len(s.inflight.flights); n != 0 {
+	if n := len(s.memory.flights); n != 0 {
 		t.Errorf("%d flights are left", n)
 	}
 }

@@ -14,22 +14,6 @@ type AttemptStore interface {
 	AddAttempts(ctx context.Context, taps []dispatch.Attempt) error
 }
 
-// attempts is an Acceptor's view of an AttemptWriter.
-type attempts interface {
-	Record(ctx context.Context, tap Tap, arrived time.Time, err error)
-	// written waits until this instance's recorded attempts are stored, and reports false where that is not known.
-	written(ctx context.Context) bool
-	// writtenElsewhere waits until other instances must have stored theirs, and reports false where ctx ends first.
-	writtenElsewhere(ctx context.Context) bool
-}
-
-// noAttempts is for an Acceptor that records no attempts.
-type noAttempts struct{}
-
-func (noAttempts) Record(context.Context, Tap, time.Time, error) {}
-func (noAttempts) written(context.Context) bool                  { return true }
-func (noAttempts) writtenElsewhere(context.Context) bool         { return true }
-
 const (
 	// maxQueuedAttempts bounds the attempts that are not written yet. Attempts beyond it are dropped and counted: the ledger
 	// must not delay an answer.
@@ -46,7 +30,7 @@ const (
 )
 
 // AttemptWriter records every tap on Accept. It writes behind the answers, so that refusing a tap costs no SQL. Safe for concurrent
-// use. Run must be running.
+// use. Run must be running. The nil AttemptWriter records nothing.
 type AttemptWriter struct {
 	store    AttemptStore
 	instance string
@@ -67,7 +51,7 @@ func NewAttemptWriter(store AttemptStore, instance string, log *slog.Logger) *At
 // Record queues the tap, which arrived at that time in the request of ctx and was answered with err. It never blocks.
 func (l *AttemptWriter) Record(ctx context.Context, tap Tap, arrived time.Time, err error) {
 	result, ok := dispatch.ResultOf(err)
-	if !ok {
+	if !ok || l == nil {
 		return
 	}
 	attempt := dispatch.Attempt{
@@ -101,13 +85,21 @@ func (l *AttemptWriter) Flush(ctx context.Context) bool {
 	}
 }
 
+// written waits until this instance's recorded attempts are stored, and reports false where that is not known.
 func (l *AttemptWriter) written(ctx context.Context) bool {
+	if l == nil {
+		return true
+	}
 	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
 	return l.Flush(ctx)
 }
 
+// writtenElsewhere waits until other instances must have stored theirs, and reports false where ctx ends first.
 func (l *AttemptWriter) writtenElsewhere(ctx context.Context) bool {
+	if l == nil {
+		return true
+	}
 	select {
 	case <-time.After(2 * ledgerInterval): // the longest wait for the next write, and as much again for the write itself
 		return true

@@ -133,9 +133,9 @@ func TestAssignWithoutRedis(t *testing.T) {
 func TestAssignmentEndsTheFollowUp(t *testing.T) {
 	s := newSite(t)
 	id, v := s.dispatch(), s.drivers(2)
-	s.reannouncer.schedule(Tap{id, v[1], 1}, 0)
+	s.follow(offer{id, 1}, 0)
 	must(t, errorOf(s.backoffice.Assign(t.Context(), id, 1, v[0], "key_1")))
-	if len(s.reannouncer.open) != 0 {
+	if s.memory.followed() != 0 {
 		t.Error("it is still followed up")
 	}
 }

@@ -47,11 +47,12 @@ const (
 	DecisionFailed   Decision = "failed" // the outcome is unavailable or unknown
 )
 
-// noCounter is the Counter of an Acceptor without one.
-type noCounter struct{}
-
-func (noCounter) CountClaim(ClaimResult)        {}
-func (noCounter) CountDecision(Layer, Decision) {}
+// count counts what a layer has decided.
+func (a *Acceptor) count(l Layer, d Decision) {
+	if a.counter != nil {
+		a.counter.CountDecision(l, d)
+	}
+}
 
 // resultOf returns the tap's answer, for counting.
 func resultOf(won Acceptance, err error) ClaimResult {
@@ -65,8 +66,8 @@ func resultOf(won Acceptance, err error) ClaimResult {
 	return ClaimResult(r)
 }
 
-// inflightLayer returns the layer in this process that refused a tap.
-func inflightLayer(refused error) Layer {
+// refusedBy returns the layer in this process that refused a tap.
+func refusedBy(refused error) Layer {
 	if taken, ok := errors.AsType[*dispatch.TakenError](refused); ok && taken.Final {
 		return LayerMemory
 	}

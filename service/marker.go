@@ -1,10 +1,14 @@
 package service
 
 import (
+	"context"
+	"errors"
 	"strconv"
 	"strings"
+	"time"
 
 	"firsttap/dispatch"
+	"firsttap/lock"
 )
 
 // The values of a dispatch's key in Redis:
@@ -60,4 +64,62 @@ func (m marker) refuses(tap Tap) bool {
 		return true
 	}
 	return m.committed && tap.Round < m.round
+}
+
+// marked returns what the key of the dispatch says; false if it is free, or if Redis does not answer.
+func (a *Acceptor) marked(ctx context.Context, id dispatch.ID) (marker, bool) {
+	if a.gate == nil {
+		return marker{}, false
+	}
+	owner, err := a.gate.Owner(ctx, lockName(id))
+	if err != nil {
+		return marker{}, false
+	}
+	return parseMarker(owner)
+}
+
+// unmark removes the claim's marker. ErrLost if it is not there.
+func (a *Acceptor) unmark(ctx context.Context, id dispatch.ID, h holder) error {
+	if a.gate == nil {
+		return lock.ErrLost
+	}
+	return a.gate.Release(ctx, lockName(id), takenValue(h.driver, h.round))
+}
+
+// markTaken records an admin's assignment in memory and in Redis, so that later taps are refused without SQL.
+func (a *Acceptor) markTaken(ctx context.Context, id dispatch.ID, c dispatch.Claim) {
+	assigned := holder{c.Driver, c.Round}
+	a.memory.learn(id, assigned, true)
+	if a.gate == nil {
+		return
+	}
+	var held *lock.HeldError
+	_, err := a.gate.Obtain(ctx, lockName(id), takenValue(assigned.driver, assigned.round), markerTTL)
+	if errors.As(err, &held) {
+		// A claim under way writes its own marker. The marker of an earlier round is replaced.
+		old, ok := parseMarker(held.Owner)
+		if ok && old.committed && old.round == c.Round && old.driver != c.Driver {
+			a.memory.doubt(id, old.holder, time.Now())
+		}
+		if ok && old.committed && old.round < c.Round {
+			if err = a.gate.Release(ctx, lockName(id), held.Owner); err == nil {
+				_, err = a.gate.Obtain(ctx, lockName(id), takenValue(assigned.driver, assigned.round), markerTTL)
+			}
+		}
+	}
+	if err != nil && !errors.As(err, &held) {
+		a.log.Debug("assignment not marked in Redis; other instances ask the database", "dispatch", id, "error", err)
+	}
+}
+
+// markEnded drops the record that the dispatch is taken, after the claim has ended.
+func (a *Acceptor) markEnded(ctx context.Context, id dispatch.ID, ended dispatch.Claim) {
+	h := holder{ended.Driver, ended.Round}
+	a.memory.forget(id, h)
+	if err := a.unmark(ctx, id, h); err != nil && !errors.Is(err, lock.ErrLost) {
+		a.log.Warn(
+			"marker of an ended claim not removed; it refuses taps without a round, and is removed about three seconds after the first of them",
+			"dispatch", id, "error", err,
+		)
+	}
 }

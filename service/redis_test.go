@@ -217,20 +217,20 @@ func TestOtherInstanceDies(t *testing.T) {
 	i.claims.announced = make(chan int, 10)
 	s.set(id, "claim:drv_other:1.clm_x")
 	i.mustFail(t, Tap{id, v, 1}, dispatch.ErrAlreadyTaken)
-	i.reannouncer.checkDue(t.Context(), time.Now().Add(followUpRetry))
-	if len(i.claims.announced) != 0 || len(i.reannouncer.open) != 1 {
+	i.followUp(t.Context(), time.Now().Add(followUpRetry))
+	if len(i.claims.announced) != 0 || i.memory.followed() != 1 {
 		t.Error("announced, or given up, while the claim is under way")
 	}
 	s.redis.Del(t.Context(), lockName(id))
-	i.reannouncer.checkDue(t.Context(), time.Now().Add(2*followUpRetry))
-	if round := testkit.Await(t, "the announcement", i.claims.announced); round != 1 || len(i.reannouncer.open) != 0 {
-		t.Errorf("announced in round %d, open %v", round, i.reannouncer.open)
+	i.followUp(t.Context(), time.Now().Add(2*followUpRetry))
+	if round := testkit.Await(t, "the announcement", i.claims.announced); round != 1 || i.memory.followed() != 0 {
+		t.Errorf("announced in round %d, %d to follow up", round, i.memory.followed())
 	}
 	s.set(id, "claim:drv_other:1.clm_x")
 	i.mustFail(t, Tap{id, v, 1}, dispatch.ErrAlreadyTaken)
 	s.set(id, "taken:drv_other:1")
-	i.reannouncer.checkDue(t.Context(), time.Now().Add(2*followUpRetry))
-	if len(i.claims.announced) != 0 || len(i.reannouncer.open) != 0 {
+	i.followUp(t.Context(), time.Now().Add(2*followUpRetry))
+	if len(i.claims.announced) != 0 || i.memory.followed() != 0 {
 		t.Error("a taken dispatch was announced or followed further")
 	}
 }
@@ -261,7 +261,7 @@ func TestOldMarkerDoesNotSilenceTheNextRound(t *testing.T) {
 	release := i.hold(t, Tap{id, v[1], 2})
 	i.mustFail(t, Tap{id, v[2], 2}, dispatch.ErrAlreadyTaken)
 	mustBe(t, release(), dispatch.ErrUnavailable)
-	i.reannouncer.checkDue(t.Context(), time.Now().Add(followUpRetry))
+	i.followUp(t.Context(), time.Now().Add(followUpRetry))
 	if len(i.claims.announced) == 0 {
 		t.Error("the marker of round 1 suppressed the announcement of round 2")
 	}
@@ -274,9 +274,9 @@ func TestOldMarkerDoesNotSettleTheNextRound(t *testing.T) {
 	i, id, v := s.instance(), s.dispatch(), s.drivers(3)
 	s.next(id, v[0])
 	s.set(id, takenValue(v[0], 1))
-	i.reannouncer.schedule(Tap{id, v[1], 2}, 0)
+	i.follow(offer{id, 2}, 0)
 	i.mustFail(t, Tap{id, v[2], 1}, dispatch.ErrAlreadyTaken)
-	if _, still := i.reannouncer.open[id]; !still {
+	if i.memory.followed() != 1 {
 		t.Error("round 2 was to be followed up, and a tap on round 1 ended that")
 	}
 }

@@ -97,7 +97,7 @@ func TestHopelessBeforeTheOpening(t *testing.T) {
 	if s.holder(id) != on {
 		t.Error("the honest driver does not have it")
 	}
-	if s.inflight.isSidelined(on) || !s.inflight.isSidelined(off) {
+	if s.memory.isSidelined(on) || !s.memory.isSidelined(off) {
 		t.Error("the eligible driver is sidelined, or the one who is off duty is not")
 	}
 }
@@ -113,7 +113,7 @@ func TestSidelinedIsNoVerdict(t *testing.T) {
 	_, _, err := s.SetDuty(t.Context(), off, true)
 	must(t, err)
 	s.mustWin(t, Tap{first, off, 1})
-	if s.inflight.isSidelined(off) {
+	if s.memory.isSidelined(off) {
 		t.Error("a driver who has won is still sidelined")
 	}
 	s.mustReplay(t, Tap{first, off, 1})
@@ -124,27 +124,20 @@ func TestSidelinedIsNoVerdict(t *testing.T) {
 
 func TestSidelinedForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newInflight(newVerifyQueue())
+		g := newMemory()
 		tap := Tap{aJob, ann, 1}
 		if !g.sideline(ann) || g.sideline(ann) {
 			t.Error("the first time is new, the second is not")
 		}
-		f := g.mustEnter(t, tap)
-		if joined, leads, err := g.enter(tap); joined != f || leads || err != nil {
-			t.Errorf("the same driver's second tap: %v, leads %v, %v", joined, leads, err)
-		}
+		g.mustBeAlone(t, tap)
 		other := g.mustEnter(t, Tap{aJob, bob, 1}) // as if ann had not tapped
 		g.mustRefuse(t, Tap{aJob, cyd, 1}, false)
-		g.finish(f, result{})
-		g.mustRefuse(t, tap, false) // bob's tap is being decided
+		g.mustBeAlone(t, tap)
 		g.finish(other, result{})
 		time.Sleep(sidelinedFor)
-		f = g.mustEnter(t, tap)
+		f := g.mustEnter(t, tap)
 		g.mustRefuse(t, Tap{aJob, bob, 1}, false)
 		g.finish(f, result{})
-		if len(g.flights) != 0 {
-			t.Errorf("%d flights are left", len(g.flights))
-		}
 		for i := range maxSidelined + 10 {
 			g.sideline(dispatch.DriverID(fmt.Sprint(i)))
 		}
@@ -161,7 +154,7 @@ func TestAFewSidelinedAtATime(t *testing.T) {
 		var answers []<-chan error
 		for i := range 5 {
 			v := dispatch.DriverID(fmt.Sprint("drv_", i))
-			a.inflight.sideline(v)
+			a.memory.sideline(v)
 			answers = append(answers, a.start(t, Tap{r.d.ID, v, 1}))
 		}
 		synctest.Wait()
@@ -193,7 +186,7 @@ func TestNoSidelinedSlot(t *testing.T) {
 		for range sidelinedSlots {
 			a.slots <- struct{}{}
 		}
-		a.inflight.sideline(ann)
+		a.memory.sideline(ann)
 		a.mustFail(t, Tap{r.d.ID, ann, 1}, dispatch.ErrUnavailable)
 	})
 }
@@ -217,38 +210,27 @@ func TestMadeUpRoundDoesNotSilenceTheTrueOne(t *testing.T) {
 	}
 	vain(Tap{id, off, 1}, Tap{id, v[0], 1})
 	vain(Tap{id, v[1], madeUp}, Tap{id, v[2], madeUp})
-	a.reannouncer.schedule(Tap{id, v[2], madeUp}, 0) // as when another instance's lock refuses the tap
+	a.follow(offer{id, madeUp}, 0) // as when another instance's lock refuses the tap
 	for range 3 {
-		a.reannouncer.checkDue(t.Context(), time.Now().Add(time.Minute))
+		a.followUp(t.Context(), time.Now().Add(time.Minute))
 	}
 	p.mustAnnounceAgain(id, 1)
 }
 
-// TestOneDriverCannotFillTheFollowUps: invented dispatches and rounds of one driver leave room for others.
-func TestOneDriverCannotFillTheFollowUps(t *testing.T) {
-	c := newReannouncer(newRow(), noGate{}, newVerifyQueue(), decideTimeout, quiet)
-	id := dispatch.NewID(time.Now())
-	c.schedule(Tap{id, bob, 1}, time.Hour)
-	for i := range maxFollowUps + 10 {
-		c.schedule(Tap{dispatch.NewID(time.UnixMicro(int64(i))), ann, 1}, time.Hour)
-		c.schedule(Tap{id, ann, i + 2}, time.Hour)
+// TestMadeUpOffersAreForgotten: dispatches and rounds that a driver makes up take no room: one check drops them.
+func TestMadeUpOffersAreForgotten(t *testing.T) {
+	p := newPlace(t)
+	a, open, later := alone(p), p.dispatch(), p.dispatch()
+	p.exec("UPDATE dispatches SET opens_at = opens_at + 3600000000 WHERE id = ?", later)
+	for i := range 20 {
+		a.follow(offer{dispatch.NewID(time.Now()), 1}, 0)
+		a.follow(offer{open, i + 2}, 0)
+		a.follow(offer{later, i + 2}, 0)
 	}
-	if c.size != maxFollowUpsPerDriver+1 {
-		t.Errorf("%d are open, want %d", c.size, maxFollowUpsPerDriver+1)
-	}
-	if _, there := c.open[id][1]; !there {
-		t.Error("the true round is gone")
-	}
-	other := dispatch.NewID(time.Now())
-	c.schedule(Tap{other, cyd, 1}, time.Hour)
-	c.schedule(Tap{dispatch.NewID(time.Now()), bob, 1}, time.Hour, ann, cyd) // ann has no room left, and cyd was refused too
-	if len(c.open[other]) != 1 || c.perDriver[cyd] != 2 {
-		t.Errorf("no room for another: %v", c.perDriver)
-	}
-	c.resolve(id, maxFollowUps*2)
-	c.checkDue(t.Context(), time.Now().Add(time.Hour))
-	if c.size != 0 || len(c.open) != 0 || len(c.perDriver) != 0 {
-		t.Errorf("when all is over, %d are counted, %d open, %v", c.size, len(c.open), c.perDriver)
+	a.follow(offer{later, 1}, 0)
+	a.followUp(t.Context(), time.Now())
+	if n := a.memory.followed(); n != 1 || !a.memory.followUps.Contains(offer{later, 1}) {
+		t.Errorf("%d are followed up, want the one that opens later", n)
 	}
 }
 
@@ -256,12 +238,12 @@ func TestOneDriverCannotFillTheFollowUps(t *testing.T) {
 func TestAnnouncedOnceByAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlace(t)
-		id, v := p.dispatch(), p.drivers(2)
+		id := p.dispatch()
 		for range 3 {
 			a := alone(p)
 			testkit.Run(t, a.Run)
-			a.reannouncer.schedule(Tap{id, v[0], 1}, 0)
-			a.reannouncer.schedule(Tap{id, v[1], noRound}, followUpRetry)
+			a.follow(offer{id, 1}, 0)
+			a.follow(offer{id, noRound}, followUpRetry)
 		}
 		pass(5 * time.Minute)
 		p.mustAnnounceAgain(id, 1)
@@ -321,7 +303,7 @@ func TestOldKnowledgeSidelinesNobody(t *testing.T) {
 	if _, err := a.Accept(t.Context(), Tap{s.d.ID, ann, 1}); !errors.Is(err, dispatch.ErrUnavailable) {
 		t.Fatalf("got %v", err)
 	}
-	if a.inflight.isSidelined(ann) {
+	if a.memory.isSidelined(ann) {
 		t.Error("the driver is sidelined")
 	}
 }
@@ -334,10 +316,10 @@ func TestWinnerNeedsNoSlot(t *testing.T) {
 	for range cap(s.slots) {
 		s.slots <- struct{}{}
 	}
-	other, leads, err := s.inflight.enter(Tap{id, v[1], noRound})
+	other, leads, err := s.memory.enter(Tap{id, v[1], noRound})
 	if !leads || err != nil {
 		t.Fatalf("leads %v, %v", leads, err)
 	}
 	s.mustReplay(t, Tap{id, v[0], noRound})
-	s.inflight.finish(other, result{})
+	s.memory.finish(other, result{})
 }

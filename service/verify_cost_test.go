@@ -23,13 +23,13 @@ func TestARaceIsNotVerified(t *testing.T) {
 		refused()
 		pass(verifyAfter - time.Nanosecond)
 		refused()
-		if len(a.verify.pending) != 0 {
-			t.Errorf("to be verified: %v", a.verify.pending)
+		if len(a.memory.doubts) != 0 {
+			t.Errorf("to be verified: %v", a.memory.doubts)
 		}
 		pass(time.Nanosecond)
 		refused()
-		if len(a.verify.pending) != 1 || claims.claimed.Load() != 1 {
-			t.Errorf("to be verified after %s: %v; the database was asked %d times", verifyAfter, a.verify.pending, claims.claimed.Load())
+		if len(a.memory.doubts) != 1 || claims.claimed.Load() != 1 {
+			t.Errorf("to be verified after %s: %v; the database was asked %d times", verifyAfter, a.memory.doubts, claims.claimed.Load())
 		}
 	})
 }
@@ -49,7 +49,7 @@ func TestCostOfVerification(t *testing.T) {
 		})
 		s.free(id)
 	}
-	clear(i.verify.pending) // of the races that took longer than verifyAfter
+	clear(i.memory.doubts) // of the races that took longer than verifyAfter
 
 	for _, id := range ids {
 		i.old(id)
@@ -63,11 +63,11 @@ func TestCostOfVerification(t *testing.T) {
 			}
 		}
 	}
-	i.verify.verifyDue(t.Context(), time.Now())
+	i.verify(t.Context(), time.Now())
 	if asked, about := i.checks.asked.Load(), i.checks.ids.Load(); asked != 1 || about != int32(len(ids)) || i.claims.claimed.Load() != claimed {
 		t.Errorf("%d statements, about %d dispatches, and %d claims", asked, about, i.claims.claimed.Load()-claimed)
 	}
-	i.verify.verifyDue(t.Context(), time.Now())
+	i.verify(t.Context(), time.Now())
 	if i.checks.asked.Load() != 1 || i.LostClaims() != 0 {
 		t.Errorf("a verified tap is verified again: %d", i.checks.asked.Load())
 	}
@@ -82,8 +82,8 @@ func TestNoFalseAlarm(t *testing.T) {
 	stop := testkit.Run(t, func(ctx context.Context) {
 		testkit.Together(len(instances), func(k int) {
 			for i := instances[k]; ctx.Err() == nil; {
-				i.verify.verifyAll()
-				i.verify.verifyDue(ctx, time.Now().Add(reverifyAfter))
+				i.memory.doubtAll()
+				i.verify(ctx, time.Now().Add(reverifyAfter))
 				if missed := i.missed(); len(missed) > 0 {
 					t.Errorf("missed: %+v", missed)
 				}
@@ -116,10 +116,10 @@ func TestNoFalseAlarm(t *testing.T) {
 
 // missed are the claims that a check has not found.
 func (v *verified) missed() (all []claimKey) {
-	v.verify.mu.Lock()
-	defer v.verify.mu.Unlock()
-	for key, pending := range v.verify.pending {
-		if pending.missed {
+	v.memory.mu.Lock()
+	defer v.memory.mu.Unlock()
+	for key, pending := range v.memory.doubts {
+		if pending.said == missing {
 			all = append(all, key)
 		}
 	}
@@ -136,11 +136,11 @@ func TestDatabaseCanNotBeAsked(t *testing.T) {
 	for range 5 {
 		i.twice(t)
 	}
-	if len(i.verify.pending) != 1 || i.LostClaims() != 0 || len(i.missed()) != 0 {
-		t.Errorf("%d lost claims, doubts %v", i.LostClaims(), i.verify.pending)
+	if len(i.memory.doubts) != 1 || i.LostClaims() != 0 || len(i.missed()) != 0 {
+		t.Errorf("%d lost claims, doubts %v", i.LostClaims(), i.memory.doubts)
 	}
-	i.verify.verifyDue(t.Context(), time.Now().Add(verifyMaxAge+time.Minute))
-	if len(i.verify.pending) != 0 {
+	i.verify(t.Context(), time.Now().Add(verifyMaxAge+time.Minute))
+	if len(i.memory.doubts) != 0 {
 		t.Error("a verification is kept for ever")
 	}
 }
@@ -153,7 +153,7 @@ func TestStopIsNoFailureOfTheDatabase(t *testing.T) {
 	i.doubt(t, Tap{id, v[1], 1})
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	i.verify.verifyDue(ctx, time.Now())
+	i.verify(ctx, time.Now())
 	if i.checks.asked.Load() != 1 || i.logged.Len() > 0 {
 		t.Errorf("%d checks, logged %s", i.checks.asked.Load(), i.logged)
 	}
@@ -169,13 +169,13 @@ func TestVerifierIsBounded(t *testing.T) {
 	s := newShared(t)
 	i := s.verified()
 	now := time.Now()
-	for k := range maxVerifications + 100 {
-		i.verify.add(dispatch.NewID(time.UnixMicro(int64(k))), holder{ann, 1}, now)
+	for k := range maxDoubts + 100 {
+		i.memory.doubt(dispatch.NewID(time.UnixMicro(int64(k))), holder{ann, 1}, now)
 	}
-	if n := len(i.verify.pending); n != maxVerifications {
-		t.Errorf("%d doubts, want %d", n, maxVerifications)
+	if n := len(i.memory.doubts); n != maxDoubts {
+		t.Errorf("%d doubts, want %d", n, maxDoubts)
 	}
-	i.verify.verifyDue(t.Context(), now)
+	i.verify(t.Context(), now)
 	if n := i.checks.ids.Load(); n != verifyBatch {
 		t.Errorf("a check at %d dispatches, want %d", n, verifyBatch)
 	}

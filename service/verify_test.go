@@ -43,16 +43,17 @@ func (s *shared) verified() *verified {
 	v := &verified{instance: s.instance(), logged: &bytes.Buffer{}, clock: time.Now()}
 	v.claims.announced = make(chan int, 100)
 	v.checks = &checks{ClaimStore: v.claims}
-	v.verify.claims = v.checks
-	v.verify.log = slog.New(slog.NewTextHandler(v.logged, nil))
+	v.Acceptor.claims = v.checks
+	v.Acceptor.log = slog.New(slog.NewTextHandler(v.logged, nil))
 	return v
 }
 
-// check verifies, at a time when everything in the queue is due.
+// check verifies, at a time when everything is due, and follows up, as Run does.
 func (v *verified) check(t testing.TB) {
 	t.Helper()
 	v.clock = v.clock.Add(10 * reverifyAfter)
-	v.verify.verifyDue(t.Context(), v.clock)
+	v.verify(t.Context(), v.clock)
+	v.followUp(t.Context(), time.Now())
 }
 
 func (v *verified) twice(t testing.TB) {
@@ -63,11 +64,11 @@ func (v *verified) twice(t testing.TB) {
 
 // old makes the instance verify its knowledge of the dispatch with the next tap.
 func (v *verified) old(id dispatch.ID) {
-	v.inflight.mu.Lock()
-	defer v.inflight.mu.Unlock()
-	if f, ok := v.inflight.taken.Peek(id); ok {
-		f.verifyAt = time.Time{}
-		v.inflight.taken.Add(id, f)
+	v.memory.mu.Lock()
+	defer v.memory.mu.Unlock()
+	if f, ok := v.memory.taken.Peek(id); ok {
+		f.doubtAt = time.Time{}
+		v.memory.taken.Add(id, f)
 	}
 }
 
@@ -94,8 +95,8 @@ func (v *verified) mustHaveLost(t testing.TB, n int64, texts ...string) {
 // mustBeDone fails the test if the instance still has something to verify, or an announcement that nobody has awaited.
 func (v *verified) mustBeDone(t testing.TB) {
 	t.Helper()
-	if len(v.verify.pending) != 0 || len(v.claims.announced) != 0 {
-		t.Errorf("to be verified: %v; announced %d times too often", v.verify.pending, len(v.claims.announced))
+	if len(v.memory.doubts) != 0 || len(v.claims.announced) != 0 {
+		t.Errorf("to be verified: %v; announced %d times too often", v.memory.doubts, len(v.claims.announced))
 	}
 }
 
@@ -131,7 +132,7 @@ func TestLostClaim(t *testing.T) {
 			}
 			i.check(t)
 			i.mustHaveLost(t, 1, "level=ERROR", `msg="ALERT: the database has lost a committed claim`, "dispatch="+string(id), "round=1",
-				"driver="+string(v[0]), `database_says="no driver holds the dispatch"`, "FirstTap has announced the dispatch again")
+				"driver="+string(v[0]), `database_says="no driver holds the dispatch, which is PENDING"`, "FirstTap announces the dispatch again")
 			s.mustHave(t, id, "")
 			if round := testkit.Await(t, "the announcement", i.claims.announced); round != 1 {
 				t.Errorf("announced in round %d", round)
@@ -203,7 +204,8 @@ func TestAlertNamesBothDrivers(t *testing.T) {
 		},
 		"by the backoffice": assign,
 		"by the backoffice on an instance that knows it by the marker alone": func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID) {
-			i.inflight.forget(id)
+			known, _ := i.memory.taken.Peek(id)
+			i.memory.forget(id, known.holder)
 			assign(t, s, i, id, second)
 		},
 	} {
@@ -238,8 +240,8 @@ func TestLostDispatch(t *testing.T) {
 	i.doubt(t, Tap{id, v[1], 1})
 	i.twice(t)
 	i.mustHaveLost(t, 1, "the dispatch does not exist")
-	if len(i.verify.pending) != 0 {
-		t.Errorf("to be verified: %v", i.verify.pending)
+	if len(i.memory.doubts) != 0 {
+		t.Errorf("to be verified: %v", i.memory.doubts)
 	}
 	i.mustFail(t, Tap{id, v[1], 1}, dispatch.ErrNotFound)
 }
@@ -258,6 +260,7 @@ func TestAnnouncementOfALostClaimFails(t *testing.T) {
 	s.mustCount(0, "events WHERE type = 'dispatch.opened'")
 	s.exec("DROP TRIGGER readonly")
 	i.twice(t)
+	i.followUp(t.Context(), time.Now().Add(2*followUpRetry))
 	testkit.Await(t, "the announcement", i.claims.announced)
 	i.mustHaveLost(t, 1)
 	s.mustAnnounceAgain(id, 1)
@@ -279,7 +282,7 @@ func TestLostClaimIsAnnouncedAgain(t *testing.T) {
 	two.mustHaveLost(t, 1)
 	s.mustAnnounceAgain(id, 1)
 	s.exec("UPDATE events SET at = at - 60000000")
-	two.reannouncer.checkDue(t.Context(), time.Now().Add(time.Minute))
+	two.followUp(t.Context(), time.Now().Add(time.Minute))
 	s.mustAnnounceAgain(id, 2)
 }
 
@@ -295,7 +298,7 @@ func TestLostClaimBeforeTheOpening(t *testing.T) {
 	i.mustHaveLost(t, 1)
 	s.mustAnnounceAgain(id, 0)
 	s.exec("UPDATE dispatches SET opens_at = opens_at - 60000000 WHERE id = ?", id)
-	i.reannouncer.checkDue(t.Context(), time.Now().Add(time.Minute))
+	i.followUp(t.Context(), time.Now().Add(time.Minute))
 	s.mustAnnounceAgain(id, 1)
 }
 
@@ -311,13 +314,13 @@ func TestMarkerOutlivesItsClaim(t *testing.T) {
 	s.mustHave(t, id, takenValue(v[0], 1)) // the instance that ended the claim may be about to remove it
 	i.check(t)
 	s.mustHave(t, id, "")
-	i.reannouncer.checkDue(t.Context(), time.Now().Add(2*followUpRetry))
+	i.followUp(t.Context(), time.Now().Add(2*followUpRetry))
 	testkit.Equal(t, "the round that is announced", 2, testkit.Await(t, "the announcement", i.claims.announced))
 	i.mustHaveLost(t, 0)
 
-	i.verify.add(id, holder{v[0], 1}, time.Now()) // as a late tap on round 1 does: there is no marker any more
+	i.memory.doubt(id, holder{v[0], 1}, time.Now()) // as a late tap on round 1 does: there is no marker any more
 	i.twice(t)
-	i.reannouncer.checkDue(t.Context(), time.Now().Add(2*followUpRetry))
+	i.followUp(t.Context(), time.Now().Add(2*followUpRetry))
 	i.mustBeDone(t)
 	i.mustWin(t, Tap{id, v[1], noRound})
 	s.mustHave(t, id, takenValue(v[1], 2))
@@ -333,10 +336,10 @@ func TestMarkerOutlivesItsClaimBehindATap(t *testing.T) {
 	release := i.hold(t, Tap{id, v[0], noRound})
 	i.mustRefuse(t, Tap{id, v[1], noRound}, false)
 	mustBe(t, release(), dispatch.ErrOfferStale)
-	i.reannouncer.checkDue(t.Context(), time.Now().Add(2*followUpRetry))
+	i.followUp(t.Context(), time.Now().Add(2*followUpRetry))
 	i.twice(t)
 	s.mustHave(t, id, "")
-	i.reannouncer.checkDue(t.Context(), time.Now().Add(4*followUpRetry))
+	i.followUp(t.Context(), time.Now().Add(4*followUpRetry))
 	testkit.Equal(t, "the round that is announced", 2, testkit.Await(t, "the announcement", i.claims.announced))
 	i.mustHaveLost(t, 0)
 }
@@ -362,13 +365,13 @@ func (h *slowly) Holders(_ context.Context, ids []dispatch.ID) (map[dispatch.ID]
 func TestChecksAreApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &slowly{}
-		v := alone(h).verify
-		v.add("dsp_1", holder{"drv_1", 1}, time.Now())
+		a := alone(h)
+		a.memory.doubt("dsp_1", holder{"drv_1", 1}, time.Now())
 		ctx, stop := context.WithTimeout(t.Context(), 10*verifyInterval)
 		defer stop()
-		v.run(ctx)
-		if h.askedAgain.Sub(h.answered) < verifyGap || v.lost.Load() != 0 || len(v.pending) != 0 {
-			t.Errorf("asked again %s after the answer, %d lost", h.askedAgain.Sub(h.answered), v.lost.Load())
+		a.Run(ctx)
+		if h.askedAgain.Sub(h.answered) < verifyGap || a.LostClaims() != 0 || len(a.memory.doubts) != 0 {
+			t.Errorf("asked again %s after the answer, %d lost", h.askedAgain.Sub(h.answered), a.LostClaims())
 		}
 	})
 }

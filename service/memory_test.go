@@ -19,7 +19,7 @@ const (
 )
 
 // mustEnter fails the test unless the tap leads a new flight.
-func (g *inflight) mustEnter(t *testing.T, tap Tap) *flight {
+func (g *memory) mustEnter(t *testing.T, tap Tap) *flight {
 	t.Helper()
 	f, leads, err := g.enter(tap)
 	if err != nil || !leads || f == nil {
@@ -28,8 +28,16 @@ func (g *inflight) mustEnter(t *testing.T, tap Tap) *flight {
 	return f
 }
 
+// mustBeAlone fails the test unless the tap is decided alone.
+func (g *memory) mustBeAlone(t *testing.T, tap Tap) {
+	t.Helper()
+	if f, leads, err := g.enter(tap); f != nil || leads || err != nil {
+		t.Errorf("%+v: got a flight %v, leads %v, %v; want it decided alone", tap, f != nil, leads, err)
+	}
+}
+
 // mustRefuse fails the test unless the tap is refused with that Final.
-func (g *inflight) mustRefuse(t *testing.T, tap Tap, final bool) {
+func (g *memory) mustRefuse(t *testing.T, tap Tap, final bool) {
 	t.Helper()
 	f, leads, err := g.enter(tap)
 	var taken *dispatch.TakenError
@@ -39,7 +47,7 @@ func (g *inflight) mustRefuse(t *testing.T, tap Tap, final bool) {
 }
 
 func TestInflightLetsOneThrough(t *testing.T) {
-	g := newInflight(newVerifyQueue())
+	g := newMemory()
 	tap := Tap{aJob, ann, 1}
 	f := g.mustEnter(t, tap)
 	g.mustRefuse(t, Tap{aJob, bob, 1}, false)
@@ -68,7 +76,7 @@ func TestInflightLetsOneThrough(t *testing.T) {
 }
 
 func TestJoinedTapIsNoRefusal(t *testing.T) {
-	g := newInflight(newVerifyQueue())
+	g := newMemory()
 	tap := Tap{aJob, ann, 1}
 	f := g.mustEnter(t, tap)
 	if _, _, err := g.enter(tap); err != nil {
@@ -80,8 +88,8 @@ func TestJoinedTapIsNoRefusal(t *testing.T) {
 }
 
 func TestInflightRemembersTakenDispatches(t *testing.T) {
-	g := newInflight(newVerifyQueue())
-	g.rememberTaken(aJob, holder{ann, 2})
+	g := newMemory()
+	g.learn(aJob, holder{ann, 2}, true)
 	g.mustRefuse(t, Tap{aJob, bob, 1}, true)
 	g.mustRefuse(t, Tap{aJob, bob, 2}, true)
 	for _, passes := range []Tap{
@@ -93,27 +101,26 @@ func TestInflightRemembersTakenDispatches(t *testing.T) {
 		g.finish(g.mustEnter(t, passes), result{})
 	}
 
-	g.rememberTaken(aJob, holder{bob, 1}) // an older claim, learned late
+	g.learn(aJob, holder{bob, 1}, true) // an older claim, learned late
 	g.mustRefuse(t, Tap{aJob, cyd, 2}, true)
 	g.mustRefuse(t, Tap{aJob, bob, 2}, true)
-	g.rememberTaken(aJob, holder{bob, 3})
+	g.learn(aJob, holder{bob, 3}, true)
 	g.mustRefuse(t, Tap{aJob, ann, 3}, true)
-	g.forget(aJob)
+	g.forget(aJob, holder{ann, 2}) // an older claim ends late
+	g.mustRefuse(t, Tap{aJob, ann, 3}, true)
+	g.forget(aJob, holder{bob, 3})
 	g.mustEnter(t, Tap{aJob, ann, 3})
 }
 
 // A winner who taps again is decided about apart from other drivers' taps, which would refuse the winner.
 func TestWinnerTapsAgainBesideAnotherTap(t *testing.T) {
 	for _, round := range []int{1, noRound} {
-		g := newInflight(newVerifyQueue())
+		g := newMemory()
 		other := g.mustEnter(t, Tap{aJob, bob, round})
-		g.rememberTaken(aJob, holder{ann, 1})
-		f := g.mustEnter(t, Tap{aJob, ann, round})
-		if joined, leads, err := g.enter(Tap{aJob, ann, round}); joined != f || leads || err != nil {
-			t.Errorf("the winner's third tap: %v, leads %v, %v", joined, leads, err)
-		}
-		if g.finish(other, result{}) || g.finish(f, result{}) {
-			t.Error("nobody was refused by these")
+		g.learn(aJob, holder{ann, 1}, true)
+		g.mustBeAlone(t, Tap{aJob, ann, round})
+		if g.finish(other, result{}) {
+			t.Error("nobody was refused by this")
 		}
 		if len(g.flights) != 0 {
 			t.Errorf("%d flights are left", len(g.flights))
@@ -123,23 +130,23 @@ func TestWinnerTapsAgainBesideAnotherTap(t *testing.T) {
 
 func TestTakenFactsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newInflight(newVerifyQueue())
-		g.rememberTaken(aJob, holder{ann, 1})
+		g := newMemory()
+		g.learn(aJob, holder{ann, 1}, true)
 		time.Sleep(markerTTL - time.Nanosecond)
 		g.mustRefuse(t, Tap{aJob, bob, 1}, true)
 		time.Sleep(time.Nanosecond)
 		g.finish(g.mustEnter(t, Tap{aJob, bob, 1}), result{})
-		g.rememberTaken(aJob, holder{ann, 1}) // learned again
+		g.learn(aJob, holder{ann, 1}, true) // learned again
 		g.mustRefuse(t, Tap{aJob, bob, 1}, true)
 	})
 }
 
 func TestInflightIsBounded(t *testing.T) {
-	g := newInflight(newVerifyQueue())
+	g := newMemory()
 	ids := make([]dispatch.ID, maxTaken+100)
 	for i := range ids {
 		ids[i] = dispatch.NewID(time.UnixMicro(int64(i)))
-		g.rememberTaken(ids[i], holder{ann, 1})
+		g.learn(ids[i], holder{ann, 1}, true)
 	}
 	if n := g.taken.Len(); n != maxTaken {
 		t.Errorf("%d facts, want %d", n, maxTaken)
@@ -151,7 +158,7 @@ func TestInflightIsBounded(t *testing.T) {
 // TestInflightConcurrently: of n concurrent drivers one leads, in any order.
 func TestInflightConcurrently(t *testing.T) {
 	for range 200 {
-		g := newInflight(newVerifyQueue())
+		g := newMemory()
 		leaders := make(chan *flight, 8)
 		testkit.Together(cap(leaders), func(i int) {
 			f, leads, err := g.enter(Tap{aJob, dispatch.DriverID(rune('a' + i)), 1})

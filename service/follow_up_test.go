@@ -3,7 +3,6 @@ package service
 import (
 	"log/slog"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -120,14 +119,14 @@ func TestFollowUpGivesUp(t *testing.T) {
 		pass(followUpFor / 2)
 		refuseDuringClaim(t, a, claims, r.d.ID, 1) // the time begins again
 		pass(followUpFor - 2*followUpRetry)
-		if a.reannouncer.left() != 1 {
+		if a.memory.followed() != 1 {
 			t.Error("the last refusal is not followed up any more")
 		}
 		pass(4 * followUpRetry)
 		asked := r.away
 		pass(followUpFor)
-		if r.away != asked || len(a.reannouncer.open) != 0 {
-			t.Errorf("asked %d times more, %d still open", asked-r.away, len(a.reannouncer.open))
+		if r.away != asked || a.memory.followed() != 0 {
+			t.Errorf("asked %d times more, %d still open", asked-r.away, a.memory.followed())
 		}
 	})
 }
@@ -137,7 +136,7 @@ func TestEndWithoutFollowUps(t *testing.T) {
 	for away, want := range map[int]int{0: 0, 1: 1} {
 		inBubble(t, func(t *testing.T, r *row, claims *intercepted, a *Acceptor) {
 			log := &testkit.LogBuffer{}
-			a.reannouncer.log = slog.New(slog.NewTextHandler(log, nil))
+			a.log = slog.New(slog.NewTextHandler(log, nil))
 			r.away, claims.fail = away, dispatch.ErrUnavailable
 			stop := testkit.Run(t, a.Run)
 			refuseDuringClaim(t, a, claims, r.d.ID, 1)
@@ -150,12 +149,18 @@ func TestEndWithoutFollowUps(t *testing.T) {
 }
 
 func TestFollowUpsAreBounded(t *testing.T) {
-	c := newReannouncer(newRow(), noGate{}, newVerifyQueue(), decideTimeout, quiet)
+	a, first := alone(newRow()), dispatch.NewID(time.Now())
+	log := &testkit.LogBuffer{}
+	a.log = slog.New(slog.NewTextHandler(log, nil))
+	a.follow(offer{first, 1}, time.Hour)
 	for i := range maxFollowUps + 10 {
-		c.schedule(Tap{dispatch.NewID(time.UnixMicro(int64(i))), dispatch.DriverID(strconv.Itoa(i)), 1}, time.Hour)
+		a.follow(offer{dispatch.NewID(time.UnixMicro(int64(i))), 1}, time.Hour)
 	}
-	if len(c.open) != maxFollowUps {
-		t.Errorf("%d, want %d", len(c.open), maxFollowUps)
+	if n := a.memory.followed(); n != maxFollowUps || a.memory.followUps.Contains(offer{first, 1}) {
+		t.Errorf("%d, want %d, the newest", n, maxFollowUps)
+	}
+	if log.Count("level=ERROR") == 0 {
+		t.Error("the log does not say that drivers will not be notified")
 	}
 }
 
@@ -173,14 +178,13 @@ func TestTakenIsNotFollowedUp(t *testing.T) {
 
 func TestEarliestFollowUpCounts(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *row, _ *intercepted, a *Acceptor) {
-		c, tap := a.reannouncer, Tap{r.d.ID, ann, 1}
-		c.schedule(tap, time.Second)
-		c.schedule(tap, time.Hour)
-		c.checkDue(t.Context(), time.Now().Add(time.Second-1))
+		a.follow(offer{r.d.ID, 1}, time.Second)
+		a.follow(offer{r.d.ID, 1}, time.Hour)
+		a.followUp(t.Context(), time.Now().Add(time.Second-1))
 		r.mustAnnounce(t)
-		c.checkDue(t.Context(), time.Now().Add(time.Second))
-		if r.mustAnnounce(t, 1); len(c.open) != 0 {
-			t.Errorf("still open: %v", c.open)
+		a.followUp(t.Context(), time.Now().Add(time.Second))
+		if r.mustAnnounce(t, 1); a.memory.followed() != 0 {
+			t.Error("it is still followed up")
 		}
 	})
 }
@@ -189,10 +193,10 @@ func TestEarliestFollowUpCounts(t *testing.T) {
 func TestOlderRoundDoesNotReplaceTheFollowUp(t *testing.T) {
 	r := newRow()
 	r.d.Round = 2
-	c := newReannouncer(r, noGate{}, newVerifyQueue(), decideTimeout, quiet)
-	c.schedule(Tap{r.d.ID, ann, 2}, followUpRetry)
-	c.schedule(Tap{r.d.ID, bob, 1}, 0)
-	c.checkDue(t.Context(), time.Now().Add(2*followUpRetry))
+	a := alone(r)
+	a.follow(offer{r.d.ID, 2}, followUpRetry)
+	a.follow(offer{r.d.ID, 1}, 0)
+	a.followUp(t.Context(), time.Now().Add(2*followUpRetry))
 	if !slices.Contains(r.announced, 2) {
 		t.Errorf("announced in rounds %v: round 2 is missing", r.announced)
 	}
