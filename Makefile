@@ -15,7 +15,7 @@ check test test-all soak tidb browser screenshots bench-console mutants lint cli
 BIN := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/firsttap/bin
 GOLANGCI := $(BIN)/golangci-lint-v2.15.0
 
-.PHONY: build test test-all soak tidb browser screenshots vendored servers bench bench-locks bench-push bench-scale simulate bench-console loadtest client kubernetes mutants lint format check clean
+.PHONY: build promises test test-all soak tidb browser screenshots vendored servers bench bench-locks bench-push bench-scale simulate bench-console loadtest client kubernetes mutants lint format check clean
 
 build:
 	CGO_ENABLED=0 go build -o bin/firsttap .
@@ -58,6 +58,10 @@ browser:
 # Takes the pictures of docs/, with the test that opens every page.
 screenshots:
 	FIRSTTAP_SCREENSHOTS=$(CURDIR)/docs console/browser/run.sh tests/screens.spec.ts
+
+# Makes docs/promises.md of the tests' comments.
+promises:
+	go run ./servertest/promises > bin/promises.md && mv bin/promises.md docs/promises.md
 
 # Checks that the vendored files of the pages are what npm's packages build.
 vendored:

@@ -4,11 +4,8 @@ import (
 	"go/ast"
 	"go/token"
 	"maps"
-	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -256,86 +253,4 @@ func nameOf(x ast.Expr) string {
 		}
 	}
 	return ""
-}
-
-// TestPromises checks that the tests that CONTRIBUTING.md names exist, those of pages and the subtests of lock/locktest too.
-func TestPromises(t *testing.T) {
-	exists := map[string]bool{}
-	walk(t, func(path string, file *ast.File) {
-		if filepath.ToSlash(filepath.Dir(path)) == "lock/locktest" {
-			addNames(t, file, exists)
-		}
-		for _, d := range file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok {
-				exists[f.Name.Name] = true
-			}
-		}
-	})
-	addNamesApart(t, exists)
-	raw, err := os.ReadFile("CONTRIBUTING.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(string(raw), -1)
-	for _, name := range names {
-		if !exists[name] {
-			t.Errorf("CONTRIBUTING.md names %s, which does not exist", name)
-		}
-	}
-	pages := regexp.MustCompile(`\b(tests|pure)/(?:\{([\w,-]+)\}|([\w-]+))(\.spec\.ts|\.test\.mjs)`).FindAllStringSubmatch(string(raw), -1)
-	for _, p := range pages {
-		for name := range strings.SplitSeq(p[2]+p[3], ",") {
-			if _, err := os.Stat(filepath.Join("console/browser", p[1], name+p[4])); err != nil {
-				t.Errorf("CONTRIBUTING.md names tests of pages that do not exist: %v", err)
-			}
-		}
-	}
-	subtests := regexp.MustCompile(`(?:TestLockerAndLeader|\.\.\.|Conforms)/([A-Z]\w+(?:, [A-Z]\w+)*)`).FindAllStringSubmatch(string(raw), -1)
-	for _, list := range subtests {
-		for name := range strings.SplitSeq(list[1], ", ") {
-			if !exists[name] {
-				t.Errorf("CONTRIBUTING.md names the subtest %s, which does not exist", name)
-			}
-		}
-	}
-	if len(names) < 100 || len(pages) < 20 || len(subtests) < 5 {
-		t.Errorf("CONTRIBUTING.md names %d tests, %d of pages, and %d lists of subtests only", len(names), len(pages), len(subtests))
-	}
-}
-
-// addNamesApart adds the tests of deploy/kubernetestest, a module of its own.
-func addNamesApart(t *testing.T, exists map[string]bool) {
-	t.Helper()
-	files, err := filepath.Glob("deploy/kubernetestest/*_test.go")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	for _, name := range files {
-		raw, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, test := range regexp.MustCompile(`(?m)^func (Test\w+)`).FindAllStringSubmatch(string(raw), -1) {
-			exists[test[1]] = true
-		}
-	}
-}
-
-// addNames adds the texts that the file gives to fields called name.
-func addNames(t *testing.T, file *ast.File, names map[string]bool) {
-	t.Helper()
-	ast.Inspect(file, func(n ast.Node) bool {
-		field, ok := n.(*ast.KeyValueExpr)
-		if !ok || nameOf(field.Key) != "name" {
-			return true
-		}
-		if text, ok := field.Value.(*ast.BasicLit); ok {
-			name, err := strconv.Unquote(text.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
-			names[name] = true
-		}
-		return true
-	})
 }

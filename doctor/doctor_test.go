@@ -69,6 +69,7 @@ func TestSkippedIsNotOK(t *testing.T) {
 	}
 }
 
+// TestChecksAreBounded: each check of the doctor is bounded, and so are all together.
 func TestChecksAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewReport(Options{Each: time.Second})

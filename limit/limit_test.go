@@ -108,6 +108,7 @@ func checkSharedLimit(t *testing.T, url string) {
 	t.Logf("%d allowed in %s on three instances; one share is %.0f", allowed, took, share)
 }
 
+// TestThreeInstances: one share for a caller on three instances, on Redis, Sentinel and Cluster.
 func TestThreeInstances(t *testing.T) { checkSharedLimit(t, servertest.RedisURL(t)) }
 
 func TestCluster(t *testing.T) {

@@ -361,6 +361,7 @@ var moved = map[string]string{
 	"driver":     "UPDATE drivers SET version = version + 1",
 }
 
+// TestEachConditionOfTheClaimHolds: each condition of the claim's UPDATE and of an assignment refuses by itself.
 func TestEachConditionOfTheClaimHolds(t *testing.T) {
 	moves := maps.Clone(moved)
 	moves["opens_at"] = "UPDATE dispatches SET opens_at = opens_at + 3600000000, expires_at = expires_at + 3600000000"

@@ -171,6 +171,7 @@ func (in *instance) send(t *testing.T, pushes []outbox.Push) {
 	}
 }
 
+// TestEachPushIsSentOnce: each push is sent once by several instances.
 func TestEachPushIsSentOnce(t *testing.T) {
 	Each(t, func(t *testing.T, db *Bench) {
 		devices := db.Equipped(t, 12)
