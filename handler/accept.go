@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -128,57 +129,16 @@ func decodeRound(body []byte) (int, error) {
 	return roundOf(req.Round), err
 }
 
-// parseRound reads a body that is empty, or {"round": n} with any white space of JSON. It reports false for any other body, also for
+// parseRound reads a body that is empty, or {"round":n} as an app's encoder writes it. It reports false for any other body, also for
 // valid ones.
 func parseRound(body []byte) (round int, ok bool) {
-	p := tokenizer{rest: body}
-	if p.skipSpace(); len(p.rest) == 0 {
-		return 0, true
+	text, starts := strings.CutPrefix(string(body), `{"round":`)
+	digits, ends := strings.CutSuffix(text, "}")
+	if !starts || !ends || digits == "" || digits[0] < '1' || digits[0] > '9' { // JSON has no 01, and a round is at least 1
+		return 0, len(body) == 0
 	}
-	if !p.token(`{`) || !p.token(`"round"`) || !p.token(`:`) {
-		return 0, false
-	}
-	round, ok = p.number()
-	return round, ok && p.token(`}`) && len(p.rest) == 0
-}
-
-// tokenizer reads tokens of JSON from rest.
-type tokenizer struct{ rest []byte }
-
-func (p *tokenizer) skipSpace() {
-	for len(p.rest) > 0 {
-		switch p.rest[0] {
-		case ' ', '\t', '\r', '\n':
-			p.rest = p.rest[1:]
-		default:
-			return
-		}
-	}
-}
-
-// token reads the text and the white space behind it, and reports whether it was there.
-func (p *tokenizer) token(text string) bool {
-	if len(p.rest) < len(text) || string(p.rest[:len(text)]) != text {
-		return false
-	}
-	p.rest = p.rest[len(text):]
-	p.skipSpace()
-	return true
-}
-
-// number reads a whole number from 1 to the largest round, and the white space behind it.
-func (p *tokenizer) number() (n int, ok bool) {
-	if len(p.rest) == 0 || p.rest[0] == '0' {
-		return 0, false
-	}
-	for len(p.rest) > 0 && p.rest[0] >= '0' && p.rest[0] <= '9' {
-		if n = 10*n + int(p.rest[0]-'0'); n > math.MaxInt32 {
-			return 0, false
-		}
-		p.rest = p.rest[1:]
-	}
-	p.skipSpace()
-	return n, n > 0
+	round, err := strconv.Atoi(digits)
+	return round, err == nil && round <= math.MaxInt32
 }
 
 const (

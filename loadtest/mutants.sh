@@ -90,7 +90,7 @@ mutant "the call without the driver's number" $call "+ 1 FROM claims FORCE" "+ 1
 mutant "the call on a read-only server" $call "AND NOT {read_only}" "" ./repository/database TestAServerBecomesReadOnlyBefore
 mutant "the call makes its event due for nobody" $call "v_now, v_clock + p_lease, p_owner);" "v_now, NULL, p_owner);" ./repository/dispatches TestClaimWritesEverything
 mutant "a missing procedure is not created again" $call "if err = p.make(ctx); err != nil {" "if true {" ./repository/dispatches TestTheProcedureIsMissing
-mutant "a round with a leading zero" handler/accept.go "p.rest[0] == '0'" "false" ./handler FuzzRounds
+mutant "a round with a leading zero" handler/accept.go "digits[0] < '1' || " "" ./handler FuzzRounds
 mutant "a lost COMMIT is treated as a failed one" repository/database/tx.go '%w: commit: %w", dispatch.ErrUnknown' '%w: commit: %w", dispatch.ErrUnavailable' ./repository/dispatches 'TestTheReplyOfACommitIsLost|TestUpdateWhoseCommitIsLost'
 mutant "the claim ends with the client's connection" service/accept.go "context.WithTimeout(context.WithoutCancel(ctx), a.timeout)" "context.WithTimeout(ctx, a.timeout)" ./systemtest 'TestRepliesAreLost/.*/client'
 mutant "any client releases a lock" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then return' 'if true then return' ./lock TestOnlyTheOwner
