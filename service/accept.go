@@ -87,7 +87,7 @@ type Acceptor struct {
 	log      *slog.Logger
 	slots    chan struct{} // for the taps of sidelined drivers
 	lost     atomic.Int64
-	// unverified says that the last verification of claims has failed. Run alone uses it.
+	// unverified says that the last verification of claims has failed. verify alone uses it.
 	unverified bool
 }
 
@@ -132,8 +132,6 @@ func (a *Acceptor) singleFlight(ctx context.Context, tap Tap) (Acceptance, error
 		return Acceptance{}, err
 	case leads:
 		return a.lead(ctx, tap, f)
-	case f == nil:
-		return a.decideAlone(ctx, tap)
 	}
 	a.count(LayerInFlight, DecisionJoined)
 	select {
@@ -151,41 +149,37 @@ func (a *Acceptor) lead(ctx context.Context, tap Tap, f *flight) (Acceptance, er
 	r := result{err: dispatch.ErrUnknown} // the result for waiting taps if this panics
 	defer func() {
 		if a.memory.finish(f, r) && mayBeOpen(tap.Round, r.err) {
-			a.follow(f.offer, 0)
+			a.follow(f.key.offer, 0)
 		}
 	}()
-	ctx, cancel := a.deciding(ctx)
+	// The decision goes on when the client hangs up: a canceled COMMIT would leave its outcome unknown.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.timeout)
 	defer cancel()
-	r.acceptance, r.err = a.claimUnderLock(ctx, tap)
+	switch {
+	case f.key.alone == "":
+		r.acceptance, r.err = a.claimUnderLock(ctx, tap)
+	case a.memory.hasWon(tap):
+		r.acceptance, r.err = a.claim(ctx, tap, dispatch.NewClaimID(time.Now()), LayerDatabase, nil)
+	default:
+		r.acceptance, r.err = a.claimSidelined(ctx, tap)
+	}
 	return r.acceptance, r.err
 }
 
-// deciding returns the context of a decision. It goes on when the client hangs up: a canceled COMMIT would leave its outcome unknown.
-func (a *Acceptor) deciding(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), a.timeout)
-}
-
-// decideAlone lets the database decide, without the lock, about the tap of a driver who has won, or of a sidelined driver, who waits for a
-// slot.
-func (a *Acceptor) decideAlone(ctx context.Context, tap Tap) (Acceptance, error) {
-	ctx, cancel := a.deciding(ctx)
-	defer cancel()
-	layer := LayerDatabase
-	if !a.memory.hasWon(tap) {
-		layer = LayerSidelined
-		select {
-		case a.slots <- struct{}{}:
-			defer func() { <-a.slots }()
-		case <-ctx.Done():
-			a.count(layer, DecisionFailed)
-			return Acceptance{}, errors.Join(dispatch.ErrUnavailable, ctx.Err())
-		}
-		if err := a.memory.refuse(tap); err != nil { // the dispatch may have been taken while the tap waited
-			a.count(LayerMemory, DecisionRefused)
-			return Acceptance{}, err
-		}
+// claimSidelined lets the database decide about a sidelined driver's tap, without the lock, when a slot is free.
+func (a *Acceptor) claimSidelined(ctx context.Context, tap Tap) (Acceptance, error) {
+	select {
+	case a.slots <- struct{}{}:
+		defer func() { <-a.slots }()
+	case <-ctx.Done():
+		a.count(LayerSidelined, DecisionFailed)
+		return Acceptance{}, errors.Join(dispatch.ErrUnavailable, ctx.Err())
 	}
-	return a.claim(ctx, tap, dispatch.NewClaimID(time.Now()), layer, nil)
+	if err := a.memory.refuse(tap); err != nil { // the dispatch may have been taken while the tap waited
+		a.count(LayerMemory, DecisionRefused)
+		return Acceptance{}, err
+	}
+	return a.claim(ctx, tap, dispatch.NewClaimID(time.Now()), LayerSidelined, nil)
 }
 
 func (a *Acceptor) claimUnderLock(ctx context.Context, tap Tap) (Acceptance, error) {

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"firsttap/dispatch"
@@ -39,20 +40,10 @@ const (
 // was being decided: if that claim has failed, or its instance has died, the dispatch is announced again. Of the claims by which this
 // process refuses taps for good: the database must still have them.
 func (a *Acceptor) Run(ctx context.Context) {
-	tick := time.NewTicker(followUpTick)
-	defer tick.Stop()
-	for verified := time.Now(); ctx.Err() == nil; {
-		select {
-		case <-ctx.Done():
-			continue
-		case <-tick.C:
-		}
-		a.followUp(ctx, time.Now())
-		if now := time.Now(); now.Sub(verified) >= verifyInterval { // the tick may have waited for the last check to end
-			verified = now
-			a.verify(ctx, now)
-		}
-	}
+	var verifying sync.WaitGroup
+	verifying.Go(func() { each(ctx, verifyInterval, func() { a.verify(ctx, time.Now()) }) }) // announcements may be slow
+	each(ctx, followUpTick, func() { a.followUp(ctx, time.Now()) })
+	verifying.Wait()
 	// No other process knows which drivers this one has refused.
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), followUpDrain)
 	defer cancel()
@@ -62,19 +53,35 @@ func (a *Acceptor) Run(ctx context.Context) {
 	}
 }
 
-// follow makes Run check after wait whether the offer is still open, because drivers were refused.
-func (a *Acceptor) follow(o offer, wait time.Duration) {
-	if a.memory.follow(o, wait, false) {
-		a.log.Error("too many rounds to follow up, the oldest is dropped; the drivers refused there will not be notified if that claim fails",
-			"follow_ups", maxFollowUps)
+// each calls check at that interval until ctx ends.
+func each(ctx context.Context, interval time.Duration, check func()) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if ctx.Err() == nil {
+			check()
+		}
 	}
 }
 
+// follow makes Run check after wait whether the offer is still open, because drivers were refused.
+func (a *Acceptor) follow(o offer, wait time.Duration) { a.memory.follow(o, wait, false) }
+
 // followUp checks the offers that are due at now.
 func (a *Acceptor) followUp(ctx context.Context, now time.Time) {
-	for o, f := range a.memory.dueFollowUps(now) {
+	due, dropped := a.memory.dueFollowUps(now)
+	if dropped > 0 {
+		a.log.Error("too many rounds to follow up; the drivers refused in the dropped ones will not be notified if those claims fail",
+			"dropped", dropped, "follow_ups", maxFollowUps)
+	}
+	for o, f := range due {
 		m, found := marker{}, false
-		if !f.askDatabase {
+		if !f.lost {
 			m, found = a.marked(ctx, o.dispatch)
 		}
 		switch {
@@ -95,18 +102,21 @@ func (a *Acceptor) followUp(ctx context.Context, now time.Time) {
 func (a *Acceptor) announceAgain(ctx context.Context, o offer, f followUp) {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	asked := time.Now()
+	asked, patience := time.Now(), followUpFor
+	if f.lost {
+		patience = verifyMaxAge
+	}
 	var quiet *dispatch.AnnouncedRecentlyError
 	var early *dispatch.NotOpenYetError
 	switch announced, err := a.claims.Reannounce(ctx, o.dispatch, o.round, reannounceInterval); {
 	case errors.Is(err, dispatch.ErrNotFound):
 	case errors.As(err, &early): // the refused drivers have not been told when it opens: only the driver of the claim has
-		f.refused = asked
+		f.since = asked
 		a.memory.followAgain(o, f, min(max(early.OpensAt.Sub(asked), followUpRetry), followUpOpening))
 	case errors.As(err, &quiet) && quiet.Ago < asked.Sub(f.refused): // another instance has announced it since
 	case errors.As(err, &quiet):
 		a.memory.followAgain(o, f, quiet.Wait)
-	case err != nil && time.Since(f.refused) < followUpFor:
+	case err != nil && time.Since(f.since) < patience:
 		a.memory.followAgain(o, f, followUpRetry)
 	case err != nil:
 		a.log.Error("dispatch not announced again after a claim failed; the refused drivers will not be notified",
@@ -170,13 +180,13 @@ func (a *Acceptor) verify(ctx context.Context, now time.Time) {
 			a.memory.setDoubt(k, &doubt{due: again, since: d.since, said: says})
 			continue
 		}
-		a.memory.setDoubt(k, nil)
 		switch says {
 		case ended:
 			a.dropMarker(ctx, k, h)
 		case missing:
 			a.reportLost(ctx, k, h, exists)
 		}
+		a.memory.setDoubt(k, nil) // not before the claim is forgotten, or a tap would doubt it again
 	}
 }
 
@@ -192,12 +202,18 @@ func (a *Acceptor) dropMarker(ctx context.Context, k claimKey, h dispatch.Curren
 	}
 }
 
-// reportLost drops a lost claim from memory and from Redis, alerts the operator, and has the dispatch announced again if no driver holds
-// it.
+// reportLost drops a lost claim from Redis and from memory, alerts the operator once, and has the dispatch announced again if no driver
+// holds it.
 func (a *Acceptor) reportLost(ctx context.Context, k claimKey, h dispatch.CurrentHolder, exists bool) {
-	a.memory.forget(k.dispatch, k.holder)
 	if err := a.unmark(ctx, k.dispatch, k.holder); err != nil { // a marker that stays is verified again after the next tap that it refuses
 		a.log.Debug("marker of a lost claim not removed; it expires by itself", "dispatch", k.dispatch, "error", err)
+	}
+	a.memory.forget(k.dispatch, k.holder)
+	if exists && h.Driver == "" {
+		a.memory.follow(offer{k.dispatch, h.Round}, 0, true)
+	}
+	if !a.memory.reportedNow(k) {
+		return
 	}
 	a.lost.Add(1)
 	a.memory.doubtAll() // the failure that lost this claim may have lost others
@@ -208,8 +224,6 @@ func (a *Acceptor) reportLost(ctx context.Context, k claimKey, h dispatch.Curren
 		says, next = "the dispatch does not exist", "call the driver, and create the dispatch again: it is lost too"
 	case h.Driver != "":
 		says, next = "driver "+string(h.Driver)+" holds the dispatch", "call both drivers: both got SUCCESS for this dispatch"
-	default:
-		a.memory.follow(offer{k.dispatch, h.Round}, 0, true)
 	}
 	a.log.Error("ALERT: the database has lost a committed claim; its driver got SUCCESS", "dispatch", k.dispatch, "round", k.round,
 		"driver", k.driver, "database_says", says, "database_round", h.Round, "next", next)

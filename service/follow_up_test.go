@@ -159,8 +159,9 @@ func TestFollowUpsAreBounded(t *testing.T) {
 	if n := a.memory.followed(); n != maxFollowUps || a.memory.followUps.Contains(offer{first, 1}) {
 		t.Errorf("%d, want %d, the newest", n, maxFollowUps)
 	}
-	if log.Count("level=ERROR") == 0 {
-		t.Error("the log does not say that drivers will not be notified")
+	a.followUp(t.Context(), time.Now())
+	if log.Count("level=ERROR") != 1 || log.Count("dropped=11") != 1 {
+		t.Errorf("the log does not say how many will not be notified: %s", log)
 	}
 }
 

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -19,9 +20,14 @@ const (
 	// slot, and gets ErrUnavailable if none is free in time.
 	sidelinedFor = 10 * time.Minute
 	maxSidelined = 4096
-	// maxDoubts and maxFollowUps bound what is to be checked: a later tap adds again what does not fit or was dropped.
-	maxDoubts    = 2 * maxTaken
+	// maxDoubts bounds the claims to verify: a later tap adds again what does not fit.
+	maxDoubts = 2 * maxTaken
+	// maxFollowUps bounds the offers to check: there is room for another by dropping the one that was checked longest ago.
 	maxFollowUps = 10_000
+	// maxReported bounds the lost claims that are not reported again.
+	maxReported = 4096
+	// scanned is how many entries a scan looks at while taps wait.
+	scanned = 500
 )
 
 // memory is what this process believes about dispatches and drivers. It refuses most taps without Redis and without SQL. It may be
@@ -29,15 +35,20 @@ const (
 // Safe for concurrent use.
 type memory struct {
 	mu      sync.Mutex
-	flights map[offer]*flight
+	flights map[flightKey]*flight
 	taken   *simplelru.LRU[dispatch.ID, knownClaim]
 	// sidelined holds until when each driver is sidelined. A tap that can't win keeps the flight and the lock while the database finds that
-	// out, and other drivers are refused meanwhile. So the next taps of its driver are decided apart, and refuse no other driver.
+	// out, and other drivers are refused meanwhile. So the next taps of its driver are decided alone, and refuse no other driver.
 	sidelined *simplelru.LRU[dispatch.DriverID, time.Time]
 	// doubts are the claims that the database is to be asked about; allDoubted says that these are all that are known.
 	doubts     map[claimKey]doubt
 	allDoubted bool
-	followUps  *simplelru.LRU[offer, followUp]
+	// reported are the claims that the database has lost, and of which the operator knows.
+	reported  *simplelru.LRU[claimKey, struct{}]
+	followUps *simplelru.LRU[offer, followUp]
+	// nextFollowUp is not after the first follow-up that is due, and dropped counts those that had to make room.
+	nextFollowUp time.Time
+	dropped      int
 }
 
 // offer is a round of a dispatch, 0 for the current one. Taps without a round are decided apart from those with one.
@@ -46,9 +57,17 @@ type offer struct {
 	round    int
 }
 
-// flight is a decision under way about an offer.
+// flightKey identifies a decision.
+type flightKey struct {
+	offer
+	// alone is the decision's driver if other drivers are not refused while it is under way, because the driver is sidelined or is known
+	// to have won. Otherwise it is "".
+	alone dispatch.DriverID
+}
+
+// flight is a decision under way.
 type flight struct {
-	offer  offer
+	key    flightKey
 	driver dispatch.DriverID
 	// refused says that another driver was refused because of it. memory.mu guards it.
 	refused bool
@@ -89,19 +108,20 @@ type doubt struct {
 	said verdict
 }
 
-// followUp is a check whether an offer is still open, because drivers were refused while another driver's claim was being decided.
+// followUp is a check whether an offer is still open, because drivers were refused by a claim that was being decided, or that is lost.
 type followUp struct {
-	due time.Time
-	// refused is when a driver was last refused, or when the dispatch was last found not to be open yet.
-	refused time.Time
-	// askDatabase says that the lock in Redis is not asked first.
-	askDatabase bool
+	due     time.Time
+	since   time.Time // when its time to be retried began
+	refused time.Time // when a driver was last refused
+	// lost says that the database has lost a claim of the offer: a marker in Redis proves nothing.
+	lost bool
 }
 
 func newMemory() *memory {
 	return &memory{
-		flights: map[offer]*flight{}, doubts: map[claimKey]doubt{}, taken: newLRU[dispatch.ID, knownClaim](maxTaken),
-		sidelined: newLRU[dispatch.DriverID, time.Time](maxSidelined), followUps: newLRU[offer, followUp](maxFollowUps),
+		flights: map[flightKey]*flight{}, doubts: map[claimKey]doubt{}, taken: newLRU[dispatch.ID, knownClaim](maxTaken),
+		sidelined: newLRU[dispatch.DriverID, time.Time](maxSidelined), reported: newLRU[claimKey, struct{}](maxReported),
+		followUps: newLRU[offer, followUp](maxFollowUps),
 	}
 }
 
@@ -114,34 +134,37 @@ func newLRU[K comparable, V any](size int) *simplelru.LRU[K, V] {
 }
 
 // enter returns a new flight, which the caller leads and must finish; or the flight of an earlier tap of the same driver, for
-// which the caller waits; or nil, if the tap is decided alone; or a TakenError.
+// which the caller waits; or a TakenError.
 func (m *memory) enter(tap Tap) (f *flight, leads bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.refuseTaken(tap); err != nil {
 		return nil, false, err
 	}
-	o := offer{tap.Dispatch, tap.Round}
-	f, deciding := m.flights[o]
-	switch {
-	case deciding && f.driver == tap.Driver:
-		return f, false, nil
-	case m.isSidelined(tap.Driver), deciding && m.knowsWinner(tap): // the decision about another driver's tap would refuse the winner
-		return nil, false, nil
-	case deciding:
-		f.refused = true
-		return nil, false, &dispatch.TakenError{}
+	key := flightKey{offer: offer{tap.Dispatch, tap.Round}}
+	f, ok := m.flights[key]
+	// A winner who taps again gets a decision of their own, because the decision about another driver's tap would refuse the winner.
+	if !ok && m.isSidelined(tap.Driver) || ok && f.driver != tap.Driver && m.knowsWinner(tap) {
+		key.alone = tap.Driver
+		f, ok = m.flights[key]
 	}
-	f = &flight{offer: o, driver: tap.Driver, done: make(chan struct{})}
-	m.flights[o] = f
-	return f, true, nil
+	switch {
+	case !ok:
+		f = &flight{key: key, driver: tap.Driver, done: make(chan struct{})}
+		m.flights[key] = f
+		return f, true, nil
+	case f.driver == tap.Driver:
+		return f, false, nil
+	}
+	f.refused = true
+	return nil, false, &dispatch.TakenError{}
 }
 
 // finish ends the flight with r and reports whether another driver was refused because of it.
 func (m *memory) finish(f *flight, r result) (refused bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.flights, f.offer)
+	delete(m.flights, f.key)
 	f.result = r
 	close(f.done)
 	return f.refused
@@ -189,8 +212,11 @@ func (m *memory) knowsWinner(tap Tap) bool {
 func (m *memory) learn(id dispatch.ID, h holder, certain bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.followUps.Remove(offer{id, h.round})
-	m.followUps.Remove(offer{id, 0})
+	for _, round := range []int{h.round, 0} {
+		if f, _ := m.followUps.Peek(offer{id, round}); certain || !f.lost {
+			m.followUps.Remove(offer{id, round})
+		}
+	}
 	now := time.Now()
 	known, ok := m.taken.Peek(id)
 	if ok && known.round == h.round && known.driver != h.driver {
@@ -260,16 +286,9 @@ func (m *memory) doubtAll() {
 
 // dueDoubts returns the claims to verify at now, as many as one statement may ask about, and drops those that are too old.
 func (m *memory) dueDoubts(now time.Time) (map[claimKey]doubt, []dispatch.ID) {
+	m.addAllDoubts(now)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.allDoubted {
-		m.allDoubted = false
-		for _, id := range m.taken.Keys() {
-			if known, _ := m.taken.Peek(id); now.Sub(known.learned) < verifyMaxAge {
-				m.addDoubt(id, known.holder, now)
-			}
-		}
-	}
 	due := map[claimKey]doubt{}
 	var ids []dispatch.ID
 	for k, d := range m.doubts {
@@ -284,6 +303,25 @@ func (m *memory) dueDoubts(now time.Time) (map[claimKey]doubt, []dispatch.ID) {
 	return due, ids
 }
 
+// addAllDoubts doubts all known claims if doubtAll was called. Taps need not wait until it has seen all.
+func (m *memory) addAllDoubts(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.allDoubted {
+		return
+	}
+	m.allDoubted = false
+	for part := range slices.Chunk(m.taken.Keys(), scanned) {
+		for _, id := range part {
+			if known, ok := m.taken.Peek(id); ok && now.Sub(known.learned) < verifyMaxAge {
+				m.addDoubt(id, known.holder, now)
+			}
+		}
+		m.mu.Unlock()
+		m.mu.Lock()
+	}
+}
+
 // setDoubt keeps the doubt of a claim; nil ends it.
 func (m *memory) setDoubt(k claimKey, d *doubt) {
 	m.mu.Lock()
@@ -295,44 +333,71 @@ func (m *memory) setDoubt(k claimKey, d *doubt) {
 	}
 }
 
-// follow has the offer checked after wait. Of several calls for one offer, the earliest counts. It reports whether the oldest offer was
-// dropped to make room.
-func (m *memory) follow(o offer, wait time.Duration, askDatabase bool) (dropped bool) {
+// reportedNow reports whether the loss of the claim is reported for the first time.
+func (m *memory) reportedNow(k claimKey) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.reported.Contains(k)
+	m.reported.Add(k, struct{}{})
+	return !known
+}
+
+// follow has the offer checked after wait, because a driver was refused, or because the database has lost a claim of it. Of several calls
+// for one offer, the earliest counts.
+func (m *memory) follow(o offer, wait time.Duration, lost bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	f := followUp{due: now.Add(wait), refused: now, askDatabase: askDatabase}
+	f := followUp{due: now.Add(wait), since: now, refused: now, lost: lost}
 	if old, ok := m.followUps.Peek(o); ok {
-		f.askDatabase = f.askDatabase || old.askDatabase
+		f.lost = lost || old.lost
 		if old.due.Before(f.due) {
 			f.due = old.due
 		}
 	}
-	return m.followUps.Add(o, f)
+	m.addFollowUp(o, f)
 }
 
-// dueFollowUps removes and returns the offers to check at now.
-func (m *memory) dueFollowUps(now time.Time) map[offer]followUp {
+// addFollowUp needs m.mu.
+func (m *memory) addFollowUp(o offer, f followUp) {
+	if m.followUps.Add(o, f) {
+		m.dropped++
+	}
+	if f.due.Before(m.nextFollowUp) {
+		m.nextFollowUp = f.due
+	}
+}
+
+// dueFollowUps removes and returns the offers to check at now, and how many were dropped since the last call.
+func (m *memory) dueFollowUps(now time.Time) (due map[offer]followUp, dropped int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	due := map[offer]followUp{}
+	dropped, m.dropped = m.dropped, 0
+	if now.Before(m.nextFollowUp) {
+		return nil, dropped
+	}
+	due, m.nextFollowUp = map[offer]followUp{}, now.Add(followUpOpening)
 	for _, o := range m.followUps.Keys() {
 		if f, _ := m.followUps.Peek(o); !now.Before(f.due) {
 			due[o] = f
 			m.followUps.Remove(o)
+		} else if f.due.Before(m.nextFollowUp) {
+			m.nextFollowUp = f.due
 		}
 	}
-	return due
+	return due, dropped
 }
 
-// followAgain puts back what dueFollowUps has removed, unless a driver was refused meanwhile.
+// followAgain puts back what dueFollowUps has removed. If a driver was refused meanwhile, that check counts.
 func (m *memory) followAgain(o offer, f followUp, wait time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.followUps.Contains(o) {
-		f.due = time.Now().Add(wait)
-		m.followUps.Add(o, f)
+	f.due = time.Now().Add(wait)
+	if newer, ok := m.followUps.Peek(o); ok {
+		newer.lost = newer.lost || f.lost
+		f = newer
 	}
+	m.addFollowUp(o, f)
 }
 
 // followed is how many offers are still to be checked.

@@ -28,14 +28,6 @@ func (g *memory) mustEnter(t *testing.T, tap Tap) *flight {
 	return f
 }
 
-// mustBeAlone fails the test unless the tap is decided alone.
-func (g *memory) mustBeAlone(t *testing.T, tap Tap) {
-	t.Helper()
-	if f, leads, err := g.enter(tap); f != nil || leads || err != nil {
-		t.Errorf("%+v: got a flight %v, leads %v, %v; want it decided alone", tap, f != nil, leads, err)
-	}
-}
-
 // mustRefuse fails the test unless the tap is refused with that Final.
 func (g *memory) mustRefuse(t *testing.T, tap Tap, final bool) {
 	t.Helper()
@@ -46,7 +38,7 @@ func (g *memory) mustRefuse(t *testing.T, tap Tap, final bool) {
 	}
 }
 
-func TestInflightLetsOneThrough(t *testing.T) {
+func TestOneIsLetThrough(t *testing.T) {
 	g := newMemory()
 	tap := Tap{aJob, ann, 1}
 	f := g.mustEnter(t, tap)
@@ -87,7 +79,7 @@ func TestJoinedTapIsNoRefusal(t *testing.T) {
 	}
 }
 
-func TestInflightRemembersTakenDispatches(t *testing.T) {
+func TestTakenDispatchesAreRemembered(t *testing.T) {
 	g := newMemory()
 	g.learn(aJob, holder{ann, 2}, true)
 	g.mustRefuse(t, Tap{aJob, bob, 1}, true)
@@ -118,9 +110,12 @@ func TestWinnerTapsAgainBesideAnotherTap(t *testing.T) {
 		g := newMemory()
 		other := g.mustEnter(t, Tap{aJob, bob, round})
 		g.learn(aJob, holder{ann, 1}, true)
-		g.mustBeAlone(t, Tap{aJob, ann, round})
-		if g.finish(other, result{}) {
-			t.Error("nobody was refused by this")
+		f := g.mustEnter(t, Tap{aJob, ann, round})
+		if joined, leads, err := g.enter(Tap{aJob, ann, round}); joined != f || leads || err != nil {
+			t.Errorf("the winner's third tap: %v, leads %v, %v", joined, leads, err)
+		}
+		if g.finish(other, result{}) || g.finish(f, result{}) {
+			t.Error("nobody was refused by these")
 		}
 		if len(g.flights) != 0 {
 			t.Errorf("%d flights are left", len(g.flights))
@@ -141,7 +136,7 @@ func TestTakenFactsExpire(t *testing.T) {
 	})
 }
 
-func TestInflightIsBounded(t *testing.T) {
+func TestTakenDispatchesAreBounded(t *testing.T) {
 	g := newMemory()
 	ids := make([]dispatch.ID, maxTaken+100)
 	for i := range ids {
@@ -155,8 +150,8 @@ func TestInflightIsBounded(t *testing.T) {
 	g.mustEnter(t, Tap{ids[0], bob, 1}) // evicted
 }
 
-// TestInflightConcurrently: of n concurrent drivers one leads, in any order.
-func TestInflightConcurrently(t *testing.T) {
+// TestOneLeadsOfMany: of n concurrent drivers one leads, in any order.
+func TestOneLeadsOfMany(t *testing.T) {
 	for range 200 {
 		g := newMemory()
 		leaders := make(chan *flight, 8)

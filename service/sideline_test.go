@@ -129,13 +129,17 @@ func TestSidelinedForAWhile(t *testing.T) {
 		if !g.sideline(ann) || g.sideline(ann) {
 			t.Error("the first time is new, the second is not")
 		}
-		g.mustBeAlone(t, tap)
+		f := g.mustEnter(t, tap)
+		if joined, leads, err := g.enter(tap); joined != f || leads || err != nil {
+			t.Errorf("the same driver's second tap: %v, leads %v, %v", joined, leads, err)
+		}
 		other := g.mustEnter(t, Tap{aJob, bob, 1}) // as if ann had not tapped
 		g.mustRefuse(t, Tap{aJob, cyd, 1}, false)
-		g.mustBeAlone(t, tap)
+		g.finish(f, result{})
+		g.mustRefuse(t, tap, false) // bob's tap is being decided
 		g.finish(other, result{})
 		time.Sleep(sidelinedFor)
-		f := g.mustEnter(t, tap)
+		f = g.mustEnter(t, tap)
 		g.mustRefuse(t, Tap{aJob, bob, 1}, false)
 		g.finish(f, result{})
 		for i := range maxSidelined + 10 {
