@@ -11,8 +11,7 @@ import (
 
 // tokenStore adds drivers in bulk, with or without tokens, and writes to the audit trail that a token was issued.
 type tokenStore interface {
-	AddDrivers(ctx context.Context, drivers []dispatch.Driver) error
-	AddDriversWithTokens(ctx context.Context, drivers []dispatch.Driver) error
+	AddDrivers(ctx context.Context, drivers []dispatch.Driver, tokens bool) error
 	RecordTokenIssued(ctx context.Context, id dispatch.DriverID) (generation int, err error)
 }
 
@@ -39,11 +38,7 @@ func (h *handler) addDrivers(c echo.Context, _ string) error {
 			return err
 		}
 	}
-	add := h.Stores.Tokens.AddDrivers
-	if req.IssueTokens {
-		add = h.Stores.Tokens.AddDriversWithTokens
-	}
-	if err := add(ctx, drivers); err != nil {
+	if err := h.Stores.Tokens.AddDrivers(ctx, drivers, req.IssueTokens); err != nil {
 		return bulkError{err}
 	}
 	for i, other := range h.samePhones(c, drivers) {

@@ -107,7 +107,7 @@ func TestRateLimitRefills(t *testing.T) {
 	for i := range tokens { // in the store, as requests to create them would count
 		id := dispatch.NewDriverID(now)
 		kim := dispatch.Driver{ID: id, Name: "Kim", Regions: []string{"seoul"}, VehicleClass: "45m", OnDuty: true, Version: 1}
-		noError(t, w.store.Drivers.AddDrivers(t.Context(), []dispatch.Driver{kim}))
+		noError(t, w.store.Drivers.AddDrivers(t.Context(), []dispatch.Driver{kim}, false))
 		token, _, err := w.tokens.Issue(id, 0)
 		noError(t, err)
 		tokens[i] = token

@@ -139,8 +139,8 @@ mutant "a round that has not begun is booked" repository/offers/taps.go "|| roun
 mutant "taps are kept for ever" repository/retention/retention.go '"dispatch_id < ? AND last_at < ?"' '"dispatch_id < ? AND last_at < ? AND 1 = 0"' ./repository/retention TestRetentionOfTables
 mutant "late taps go with their old dispatch" repository/retention/retention.go '"dispatch_id < ? AND last_at < ?"' '"dispatch_id < ? AND at < ? + last_at"' ./repository/retention TestNewsOfAnOldDispatchIsKept
 mutant "a driver with a job is erased" repository/drivers/erase.go "if busy > 0 {" "if busy < 0 {" ./repository/drivers 'TestEraseOfABusyDriver|TestEraseAndClaimAtOnce'
-mutant "a claim does not see an erasure" repository/drivers/erase.go "Version: row.Version + 1," "Version: row.Version," ./repository/drivers TestEraseBetweenDecisionAndClaim
-mutant "an erased driver stays in the index" repository/drivers/erase.go "if err := indexRegions(tx, row); err != nil {" "if err := error(nil); err != nil {" ./repository/drivers 'TestErasedDriverIsInNoTable|TestIndexOfDriversIsTrue'
+mutant "a claim does not see an erasure" repository/drivers/erase.go "Version: was.Version + 1}" "Version: was.Version}" ./repository/drivers TestEraseBetweenDecisionAndClaim
+mutant "an erased driver stays in the index" repository/drivers/driver_index.go "if !reflect.DeepEqual(before, after) {" "if len(after) > 0 {" ./repository/drivers 'TestErasedDriverIsInNoTable|TestIndexOfDriversIsTrue'
 index=repository/search/index.go scan=repository/search/scan.go
 mutant "a new dispatch counts as indexed without its words" repository/dispatches/create.go "search.Entries(row.ID, row.Words())" "search.Entries(row.ID, nil)" ./repository/dispatches TestWordsFollowTheDispatch
 mutant "a change leaves the old words" $index "x.Remove(tx, id, without(was, is))" "x.Remove(tx, id, nil)" ./repository/dispatches TestWordsFollowTheDispatch
@@ -157,8 +157,7 @@ mutant "a driver's signals look back as long as taps are kept" repository/board/
 mutant "a search ignores the cursor" $index 'query, args = query+" WHERE id < ?", append(args, last)' '_ = last' ./repository/dispatches TestSearch
 mutant "an erased driver comes back into the index" repository/drivers/driver_index.go "if row.ErasedAt != nil {" "if false {" ./repository/drivers TestIndexOfDriversIsTrue
 words=repository/drivers/driver_words.go
-mutant "a changed driver keeps their words" repository/drivers/drivers.go "return indexWords(tx, &row)" "return nil" ./repository/drivers TestIndexOfDriversIsTrue
-mutant "an erased driver keeps their words" repository/drivers/erase.go "indexWords(tx, row)" "error(nil)" ./repository/drivers TestIndexOfDriversIsTrue
+mutant "a changed driver keeps their words" repository/drivers/driver_index.go "return indexWords(tx, &is[0])" "return nil" ./repository/drivers TestIndexOfDriversIsTrue
 mutant "a phone is not found by its end" $words "search.Shortened(number), phoneWord(row.Phone)" "search.Shortened(number)" ./repository/drivers TestListDrivers
 mutant "a phone is not found as dialed at home" $words "number = end" "_ = end" ./repository/drivers TestListDrivers
 mutant "a Korean name is not found by a part" $words "search.WordsOf(all, search.Normalized(row.Name), search.AcrossSpace)" "search.WordsOf(all, search.Normalized(row.Name), search.RunsOnly)" ./repository/drivers TestListDrivers

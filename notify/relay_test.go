@@ -165,7 +165,7 @@ func (o *office) accounts(n int, region string) (drivers []dispatch.Driver) {
 			VehicleClass: "45m", OnDuty: true, Version: 1,
 		})
 	}
-	if err := o.store.Drivers.AddDrivers(o.t.Context(), drivers); err != nil {
+	if err := o.store.Drivers.AddDrivers(o.t.Context(), drivers, false); err != nil {
 		o.t.Fatal(err)
 	}
 	return drivers

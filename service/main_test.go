@@ -68,7 +68,7 @@ func (p *place) drivers(n int, change ...func(*dispatch.Driver)) []dispatch.Driv
 			c(&rows[i])
 		}
 	}
-	must(p.t, p.AddDrivers(p.t.Context(), rows))
+	must(p.t, p.AddDrivers(p.t.Context(), rows, false))
 	return ids
 }
 

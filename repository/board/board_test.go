@@ -217,7 +217,7 @@ func TestRecordSupply(t *testing.T) {
 			edit(&v)
 			drivers = append(drivers, v)
 		}
-		Must(t, db.AddDrivers(t.Context(), drivers))
+		Must(t, db.AddDrivers(t.Context(), drivers, false))
 		for _, edit := range []func(*dispatch.Dispatch){
 			nil, nil,
 			func(d *dispatch.Dispatch) { d.Region = "daegu" },

@@ -185,7 +185,7 @@ func TestValuesThatCantBeStored(t *testing.T) {
 		driver := func(edit func(*dispatch.Driver)) error {
 			d := SomeDriver(1)
 			edit(&d)
-			return db.AddDrivers(t.Context(), []dispatch.Driver{d})
+			return db.AddDrivers(t.Context(), []dispatch.Driver{d}, false)
 		}
 		create := func(edit func(*dispatch.Dispatch)) error {
 			_, err := db.Create(t.Context(), func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error) {

@@ -29,14 +29,11 @@ func (s *Dispatches) UpdateByDriver(ctx context.Context, id dispatch.ID, driver 
 	change func(d *dispatch.Dispatch, v dispatch.Driver, now time.Time) ([]dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
 	return s.UpdateIn(ctx, id, func(tx database.Tx, d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-		var rows []drivers.Row
-		if err := tx.Raw("SELECT * FROM drivers WHERE id = ? {for_share}", driver).Scan(&rows).Error; err != nil {
-			return nil, database.Unavailable(err)
+		row, err := drivers.Share(tx, driver)
+		if err != nil {
+			return nil, err
 		}
-		if len(rows) == 0 {
-			return nil, dispatch.ErrDriverNotFound
-		}
-		v, err := rows[0].Driver()
+		v, err := row.Driver()
 		if err != nil {
 			return nil, database.Unavailable(err)
 		}

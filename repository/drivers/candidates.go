@@ -20,9 +20,9 @@ func Eligible(terms *dispatch.Terms, now time.Time) (string, []any) {
 	return "driver_regions r {force PRIMARY} WHERE " + strings.Join(where, " AND "), args
 }
 
-// jsonString is the string as toDriverRow writes it in JSON.
+// jsonString is the string as a driver's row has it, in JSON.
 func jsonString(s string) string {
-	text, _ := json.Marshal(s) // a string has no error
+	text, _ := json.Marshal(s) // strings have no error
 	return string(text)
 }
 

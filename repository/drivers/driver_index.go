@@ -2,23 +2,20 @@ package drivers
 
 import (
 	"cmp"
-	"database/sql"
 	"hash/crc32"
 	"maps"
+	"reflect"
 	"slices"
 
 	"firsttap/dispatch"
 	"firsttap/repository/database"
 )
 
-// The index of drivers is two tables: Store finds the eligible drivers by driver_regions, and counts the others by driver_counts. Each
-// change of a driver updates both in its own transaction. No trigger writes them, because an account needs privileges for triggers that it
-// may not have.
+// The index of drivers is two tables: driver_regions finds the eligible drivers, and driver_counts counts the others. Each change of a driver
+// updates both in its own transaction. No trigger writes them, because an account needs privileges for triggers that it may not have.
 
-const (
-	// countSlots is how many rows share a count.
-	countSlots = 8
-)
+// countSlots is how many rows share a count.
+const countSlots = 8
 
 // indexEntry is a row of driver_regions.
 type indexEntry struct {
@@ -26,107 +23,55 @@ type indexEntry struct {
 	VehicleClass   string
 	OnDuty         bool
 	DriverID       dispatch.DriverID
-	WorkingHeightM sql.NullFloat64
-	SuspendedUntil sql.NullInt64
+	WorkingHeightM *float64
+	SuspendedUntil *int64
 }
 
-// entries returns the driver's rows of driver_regions. An erased driver has none.
-func (row *Row) entries() ([]indexEntry, error) {
-	if row.ErasedAt != nil {
-		return nil, nil
-	}
-	v, err := row.Driver()
-	if err != nil {
-		return nil, err
-	}
-	e := indexEntry{VehicleClass: row.VehicleClass, OnDuty: row.OnDuty, DriverID: row.ID}
-	if row.WorkingHeightM != nil {
-		e.WorkingHeightM = sql.NullFloat64{Float64: *row.WorkingHeightM, Valid: true}
-	}
-	if row.SuspendedUntil != nil {
-		e.SuspendedUntil = sql.NullInt64{Int64: *row.SuspendedUntil, Valid: true}
-	}
+// TableName implements gorm.Tabler.
+func (indexEntry) TableName() string { return "driver_regions" }
+
+// entriesOf returns the drivers' rows of driver_regions: one for each region, and one for the region "", which has all drivers. An erased
+// driver has none.
+func entriesOf(rows []Row) ([]indexEntry, error) {
 	var all []indexEntry
-	for _, e.Region = range slices.Compact(slices.Sorted(slices.Values(append(v.Regions, "")))) {
-		all = append(all, e)
+	for _, row := range rows {
+		if row.ErasedAt != nil {
+			continue
+		}
+		v, err := row.Driver()
+		if err != nil {
+			return nil, err
+		}
+		for _, region := range slices.Compact(slices.Sorted(slices.Values(append(v.Regions, "")))) {
+			all = append(all, indexEntry{region, row.VehicleClass, row.OnDuty, row.ID, row.WorkingHeightM, row.SuspendedUntil})
+		}
 	}
 	return all, nil
 }
 
-// countKey names a row of driver_counts.
-type countKey struct {
-	region, vehicleClass string
-	workingHeightM       float64
-	slot                 int
-}
-
-func (e *indexEntry) countKey() countKey {
-	k := countKey{region: e.Region, workingHeightM: -1, slot: int(crc32.ChecksumIEEE([]byte(e.DriverID)) % countSlots)}
-	if e.Region == "" {
-		k.vehicleClass = e.VehicleClass
-		if e.WorkingHeightM.Valid {
-			k.workingHeightM = e.WorkingHeightM.Float64
-		}
-	}
-	return k
-}
-
-func (k countKey) compare(other countKey) int {
-	return cmp.Or(cmp.Compare(k.region, other.region), cmp.Compare(k.vehicleClass, other.vehicleClass),
-		cmp.Compare(k.workingHeightM, other.workingHeightM), cmp.Compare(k.slot, other.slot))
-}
-
-type driverCount struct{ drivers, onDuty int }
-
-// countChanges are changes of the counts.
-type countChanges map[countKey]driverCount
-
-// add adds the entries n times.
-func (c countChanges) add(entries []indexEntry, n int) {
-	for _, e := range entries {
-		k := e.countKey()
-		changed := c[k]
-		changed.drivers += n
-		if e.OnDuty {
-			changed.onDuty += n
-		}
-		c[k] = changed
-	}
-}
-
-// Index indexes new drivers by region and by words. ErrUnavailable.
-func Index(tx database.Tx, rows []Row) error {
-	if err := addRegions(tx, rows); err != nil {
-		return err
-	}
-	return addWords(tx, rows)
-}
-
-func addRegions(tx database.Tx, rows []Row) error {
-	var all []indexEntry
-	for i := range rows {
-		entries, err := rows[i].entries()
-		if err != nil {
-			return err
-		}
-		all = append(all, entries...)
-	}
-	return replaceEntries(tx, nil, all)
-}
-
-// indexRegions makes the index say what the driver's row says, which tx has locked.
-func indexRegions(tx database.Tx, row *Row) error {
-	is, err := row.entries()
+// Index makes the index of drivers, by region and by words, say what the rows say that tx has written. It says what they said before: was is
+// one driver's row, or empty for new drivers. ErrUnavailable.
+func Index(tx database.Tx, was, is []Row) error {
+	before, err := entriesOf(was)
 	if err != nil {
 		return err
 	}
-	var was []indexEntry
-	err = tx.Raw(`SELECT region, vehicle_class, on_duty, driver_id, working_height_m, suspended_until FROM driver_regions
-		WHERE driver_id = ? ORDER BY region`, row.ID).Scan(&was).Error
-	if err != nil || slices.Equal(was, is) {
-		return database.Unavailable(err)
+	after, err := entriesOf(is)
+	if err != nil {
+		return err
 	}
-	return replaceEntries(tx, was, is)
+	if !reflect.DeepEqual(before, after) {
+		if err := replaceEntries(tx, before, after); err != nil {
+			return database.Unavailable(err)
+		}
+	}
+	if len(was) == 0 {
+		return addWords(tx, is)
+	}
+	if slices.Equal(was[0].words(), is[0].words()) {
+		return nil
+	}
+	return indexWords(tx, &is[0])
 }
 
 // replaceEntries replaces the entries of one driver, none for new drivers.
@@ -135,34 +80,63 @@ func replaceEntries(tx database.Tx, was, is []indexEntry) error {
 		// Without the index, a server may look at all rows of a small table, and wait for those that others change.
 		err := tx.Exec("{delete r} FROM driver_regions AS r {force uq_driver_regions_driver} WHERE r.driver_id = ?", was[0].DriverID).Error
 		if err != nil {
-			return database.Unavailable(err)
+			return err
 		}
 	}
-	for part := range slices.Chunk(is, database.FewRows) {
-		args := make([]any, 0, 6*len(part))
-		for _, e := range part {
-			args = append(args, e.Region, e.VehicleClass, e.OnDuty, e.DriverID, e.WorkingHeightM, e.SuspendedUntil)
-		}
-		err := tx.Exec("INSERT INTO driver_regions (region, vehicle_class, on_duty, driver_id, working_height_m, suspended_until) VALUES "+
-			database.Placeholders(len(part), 6), args...).Error
-		if err != nil {
-			return database.Unavailable(err)
-		}
+	if err := tx.CreateInBatches(is, database.FewRows).Error; err != nil {
+		return err
 	}
-	counts := countChanges{}
+	counts := regionCounts{}
 	counts.add(was, -1)
 	counts.add(is, 1)
-	return database.Unavailable(changeCounts(tx, counts))
+	return counts.write(tx)
 }
 
-// changeCounts writes the changes in the order of their keys: transactions at the same time don't wait for each other in a circle.
-func changeCounts(tx database.Tx, changes countChanges) error {
-	maps.DeleteFunc(changes, func(_ countKey, c driverCount) bool { return c == driverCount{} })
-	keys := slices.SortedFunc(maps.Keys(changes), countKey.compare)
+// countKey names a row of driver_counts. Only the region "" tells classes and heights apart; -1 is no height.
+type countKey struct {
+	Region         string
+	VehicleClass   string
+	WorkingHeightM float64
+	Slot           int
+}
+
+func (k countKey) compare(other countKey) int {
+	return cmp.Or(cmp.Compare(k.Region, other.Region), cmp.Compare(k.VehicleClass, other.VehicleClass),
+		cmp.Compare(k.WorkingHeightM, other.WorkingHeightM), cmp.Compare(k.Slot, other.Slot))
+}
+
+type driverCount struct{ Drivers, OnDuty int }
+
+// regionCounts are counts of drivers, or changes of them.
+type regionCounts map[countKey]driverCount
+
+// add adds the entries n times.
+func (c regionCounts) add(entries []indexEntry, n int) {
+	for _, e := range entries {
+		k := countKey{e.Region, "", -1, int(crc32.ChecksumIEEE([]byte(e.DriverID)) % countSlots)}
+		if e.Region == "" {
+			k.VehicleClass = e.VehicleClass
+			if e.WorkingHeightM != nil {
+				k.WorkingHeightM = *e.WorkingHeightM
+			}
+		}
+		changed := c[k]
+		changed.Drivers += n
+		if e.OnDuty {
+			changed.OnDuty += n
+		}
+		c[k] = changed
+	}
+}
+
+// write writes the changes in the order of their keys: transactions at the same time don't wait for each other in a circle.
+func (c regionCounts) write(tx database.Tx) error {
+	maps.DeleteFunc(c, func(_ countKey, n driverCount) bool { return n == driverCount{} })
+	keys := slices.SortedFunc(maps.Keys(c), countKey.compare)
 	for part := range slices.Chunk(keys, database.FewRows) {
 		args := make([]any, 0, 6*len(part))
 		for _, k := range part {
-			args = append(args, k.region, k.vehicleClass, k.workingHeightM, k.slot, changes[k].drivers, changes[k].onDuty)
+			args = append(args, k.Region, k.VehicleClass, k.WorkingHeightM, k.Slot, c[k].Drivers, c[k].OnDuty)
 		}
 		err := tx.Exec("INSERT INTO driver_counts (region, vehicle_class, working_height_m, slot, drivers, on_duty) VALUES "+
 			database.Placeholders(len(part), 6)+" {or_update} drivers = drivers + {new drivers}, on_duty = on_duty + {new on_duty}", args...).Error
@@ -172,9 +146,9 @@ func changeCounts(tx database.Tx, changes countChanges) error {
 	}
 	// A region, class or height that no driver has any more leaves no row behind.
 	for _, k := range keys {
-		if changes[k].drivers < 0 {
-			err := tx.Exec(`DELETE FROM driver_counts WHERE region = ? AND vehicle_class = ? AND working_height_m = ? AND slot = ? AND drivers = 0`,
-				k.region, k.vehicleClass, k.workingHeightM, k.slot).Error
+		if c[k].Drivers < 0 {
+			err := tx.Exec("DELETE FROM driver_counts WHERE region = ? AND vehicle_class = ? AND working_height_m = ? AND slot = ? AND drivers = 0",
+				k.Region, k.VehicleClass, k.WorkingHeightM, k.Slot).Error
 			if err != nil {
 				return err
 			}

@@ -36,7 +36,7 @@ func populate(db *Bench, t *testing.T, n, eligible int) {
 		drivers[i] = v
 	}
 	for part := range len(drivers) / 1000 {
-		Must(t, db.AddDrivers(t.Context(), drivers[part*1000:(part+1)*1000]))
+		Must(t, db.AddDrivers(t.Context(), drivers[part*1000:(part+1)*1000], false))
 	}
 	for i, v := range drivers {
 		if i%(n/eligible) == 1 {

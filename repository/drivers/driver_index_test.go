@@ -48,14 +48,13 @@ func mustBeIndexed(db *Bench, t testing.TB) {
 	db.MustCount(t, 0, "driver_regions r JOIN drivers v ON v.id = r.driver_id WHERE v.erased_at IS NOT NULL")
 	var rows []drivers.Row
 	Must(t, db.Serve.With(t.Context()).Order("id").Find(&rows).Error)
-	var want, got []drivers.IndexEntry
+	want, err := drivers.EntriesOf(rows)
+	Must(t, err)
+	var got []drivers.IndexEntry
 	wantWords := map[search.Entry]bool{}
-	wantCounts, gotCounts := drivers.CountChanges{}, drivers.CountChanges{}
+	wantCounts, gotCounts := drivers.RegionCounts{}, drivers.RegionCounts{}
+	wantCounts.Add(want, 1)
 	for i := range rows {
-		entries, err := rows[i].Entries()
-		Must(t, err)
-		want = append(want, entries...)
-		wantCounts.Add(entries, 1)
 		for _, e := range search.Entries(rows[i].ID, rows[i].Words()) {
 			wantWords[e] = true
 		}
@@ -70,13 +69,12 @@ func mustBeIndexed(db *Bench, t testing.TB) {
 	Must(t, db.Serve.With(t.Context()).Raw("SELECT * FROM driver_regions ORDER BY driver_id, region").Scan(&got).Error)
 	testkit.Equal(t, "driver_regions", want, got)
 	var counts []struct {
-		Region, VehicleClass  string
-		WorkingHeightM        float64
-		Slot, Drivers, OnDuty int
+		Key   drivers.CountKey    `gorm:"embedded"`
+		Count drivers.DriverCount `gorm:"embedded"`
 	}
 	Must(t, db.Serve.With(t.Context()).Raw("SELECT * FROM driver_counts").Scan(&counts).Error)
 	for _, c := range counts {
-		gotCounts[drivers.CountKeyOf(c.Region, c.VehicleClass, c.WorkingHeightM, c.Slot)] = drivers.CountOf(c.Drivers, c.OnDuty)
+		gotCounts[c.Key] = c.Count
 	}
 	if !reflect.DeepEqual(gotCounts, wantCounts) {
 		t.Errorf("driver_counts has\n%v, want\n%v", gotCounts, wantCounts)
@@ -182,7 +180,7 @@ func TestIndexOfDriversIsTrue(t *testing.T) {
 			ids = append(ids, v.ID)
 			return v
 		}
-		Must(t, db.AddDrivers(t.Context(), []dispatch.Driver{made(), made(), made(), made(), made()}))
+		Must(t, db.AddDrivers(t.Context(), []dispatch.Driver{made(), made(), made(), made(), made()}, false))
 		erased := map[dispatch.DriverID]bool{}
 		for range testkit.Scale(60, 120) {
 			id := ids[r.IntN(len(ids))]
@@ -197,7 +195,7 @@ func TestIndexOfDriversIsTrue(t *testing.T) {
 			case 0:
 				Must(t, ErrorOf(db.CreateDriver(t.Context(), made())))
 			case 1:
-				Must(t, db.AddDriversWithTokens(t.Context(), []dispatch.Driver{made(), made()}))
+				Must(t, db.AddDrivers(t.Context(), []dispatch.Driver{made(), made()}, true))
 			case 2, 3:
 				mustChange(ErrorOfPage(db.SetDuty(t.Context(), id, r.IntN(2) == 0)), dispatch.ErrDriverNotFound)
 			case 4, 5:

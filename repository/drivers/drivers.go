@@ -33,28 +33,18 @@ func New(db *database.DB) *Drivers {
 	return s
 }
 
-// driversPerInsert bounds one INSERT: SQLite takes 32,766 parameters, and a driver has 14.
+// driversPerInsert bounds one INSERT: SQLite takes 32,766 parameters, and a driver has 16.
 const driversPerInsert = 500
 
-// AddDrivers writes all drivers or none. If the request was carried out before, it writes nothing. ErrDuplicateDriver, ErrDuplicatePhone.
-func (s *Drivers) AddDrivers(ctx context.Context, drivers []dispatch.Driver) error {
-	_, err := s.addDrivers(ctx, drivers, dispatch.AuditDriversBulk, dispatch.AuditTargetDrivers, bulkDetail(drivers, false))
-	return err
-}
-
-// AddDriversWithTokens is AddDrivers for drivers that each get a token, which is audited. The tokens must not be issued unless
-// it returns nil.
-func (s *Drivers) AddDriversWithTokens(ctx context.Context, drivers []dispatch.Driver) error {
-	_, err := s.addDrivers(ctx, drivers, dispatch.AuditDriversBulk, dispatch.AuditTargetDrivers, bulkDetail(drivers, true))
-	return err
-}
-
-func bulkDetail(drivers []dispatch.Driver, tokens bool) map[string]any {
+// AddDrivers writes all drivers or none, and audits whether each gets a token, which must not be issued unless AddDrivers returns nil. If the
+// request was carried out before, it writes nothing. ErrDuplicateDriver, ErrDuplicatePhone, ErrUnavailable, ErrUnknown.
+func (s *Drivers) AddDrivers(ctx context.Context, drivers []dispatch.Driver, tokens bool) error {
 	detail := map[string]any{"drivers": len(drivers), "tokens": tokens}
 	if len(drivers) > 0 {
 		detail["first"], detail["last"] = drivers[0].ID, drivers[len(drivers)-1].ID
 	}
-	return detail
+	_, err := s.addDrivers(ctx, drivers, dispatch.AuditDriversBulk, dispatch.AuditTargetDrivers, detail)
+	return err
 }
 
 // addDrivers returns the rows that it added, and none if the request was carried out before.
@@ -75,9 +65,7 @@ func (s *Drivers) addDrivers(ctx context.Context, drivers []dispatch.Driver,
 		}
 		rows := make([]Row, len(drivers))
 		for i, v := range drivers {
-			if rows[i], err = toDriverRow(v, now); err != nil {
-				return err
-			}
+			rows[i] = Row{CreatedAt: database.Micros(now)}.with(v, now)
 		}
 		err = tx.CreateInBatches(rows, driversPerInsert).Error
 		if errors.Is(err, database.ErrDuplicateKey) {
@@ -90,7 +78,7 @@ func (s *Drivers) addDrivers(ctx context.Context, drivers []dispatch.Driver,
 			return err
 		}
 		added = rows
-		return Index(tx, rows)
+		return Index(tx, nil, rows)
 	})
 	return added, err
 }
@@ -104,40 +92,22 @@ func (s *Drivers) Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Dr
 	return r.Driver, err
 }
 
-// SetDuty puts a driver on or off duty, and audits a change. changed is false if the driver was so already. ErrDriverNotFound, also for an
+// SetDuty puts a driver on or off duty, and audits a change. Changed is false if the driver was so already. ErrDriverNotFound, also for an
 // erased driver, ErrUnavailable, ErrUnknown.
 func (s *Drivers) SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) (v dispatch.Driver, changed bool, err error) {
-	var row Row // it is read before the COMMIT: after it, a failed read would say that nothing was changed
-	err = s.db.Decide.Transact(ctx, func(tx database.Tx) error {
-		update := tx.Exec("UPDATE drivers SET version = version + 1, on_duty = ?, updated_at = {now}"+
-			" WHERE id = ? AND on_duty <> ? AND erased_at IS NULL", onDuty, id, onDuty)
-		if update.Error != nil {
-			return database.Unavailable(update.Error)
-		}
-		changed = update.RowsAffected > 0
-		var err error
-		if row, err = Find(tx, id); err != nil || !changed {
-			return err
-		}
-		if err := indexRegions(tx, &row); err != nil {
-			return err
-		}
-		now, err := database.Clock(tx)
-		if err != nil {
-			return err
-		}
-		detail := journal.Changes{}
-		journal.AddChange(detail, "on_duty", !onDuty, onDuty)
-		return journal.RecordCoalesced(tx, dispatch.AuditDuty, string(id), detail, now)
+	record, err := s.ChangeDriver(ctx, id, dispatch.DriverChange{
+		Action: dispatch.AuditDuty, Apply: func(v *dispatch.Driver, _ time.Time) error {
+			changed, v.OnDuty = v.OnDuty != onDuty, onDuty
+			return nil
+		},
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, dispatch.ErrDriverErased):
+		return dispatch.Driver{}, false, dispatch.ErrDriverNotFound
+	case err != nil:
 		return dispatch.Driver{}, false, err
 	}
-	if row.ErasedAt != nil {
-		return dispatch.Driver{}, false, dispatch.ErrDriverNotFound
-	}
-	v, err = row.Driver()
-	return v, changed, err
+	return record.Driver, changed, nil
 }
 
 // DriverByFirebaseUID returns the driver that has the uid. ErrDriverNotFound.
@@ -147,12 +117,11 @@ func (s *Drivers) DriverByFirebaseUID(ctx context.Context, uid string) (dispatch
 	if err != nil {
 		return "", database.Unavailable(err)
 	}
-	for _, row := range rows {
-		if database.StringOrEmpty(row.FirebaseUID) == uid { // the column's collation may ignore case
-			return row.ID, nil
-		}
+	// A server ignores spaces at the end.
+	if len(rows) == 0 || database.StringOrEmpty(rows[0].FirebaseUID) != uid {
+		return "", dispatch.ErrDriverNotFound
 	}
-	return "", dispatch.ErrDriverNotFound
+	return rows[0].ID, nil
 }
 
 // CreateDriver writes a new driver. If the request was carried out before, it returns the driver as it is now.
@@ -175,27 +144,6 @@ func (s *Drivers) DriverRecord(ctx context.Context, id dispatch.DriverID) (dispa
 		return dispatch.DriverRecord{}, err
 	}
 	return row.Record()
-}
-
-// Find returns a driver's row, also an erased one's. ErrDriverNotFound.
-func Find(db database.Tx, id dispatch.DriverID) (Row, error) {
-	var rows []Row
-	if err := db.Where("id = ?", id).Find(&rows).Error; err != nil {
-		return Row{}, database.Unavailable(err)
-	}
-	if len(rows) == 0 {
-		return Row{}, dispatch.ErrDriverNotFound
-	}
-	return rows[0], nil
-}
-
-// Record returns the driver as the backoffice shows it.
-func (row *Row) Record() (dispatch.DriverRecord, error) {
-	v, err := row.Driver()
-	return dispatch.DriverRecord{
-		Driver: v, CreatedAt: database.Time(row.CreatedAt), UpdatedAt: database.Time(row.UpdatedAt),
-		ErasedAt: database.OptionalTime(row.ErasedAt),
-	}, err
 }
 
 // ChangeDriver applies the change to the locked driver, and commits the new version together with an audit entry: the old and
@@ -226,62 +174,65 @@ func (s *Drivers) ChangeDriver(ctx context.Context, id dispatch.DriverID, change
 		if err := change.Apply(&after, now); err != nil {
 			return err
 		}
-		changed := after
-		if changed.OwnPhone = false; reflect.DeepEqual(changed, record.Driver) {
-			return nil
-		}
 		if after.Phone != record.Phone {
 			if err := s.claimPhones(tx, []dispatch.Driver{after}); err != nil {
 				return err
 			}
 		}
-		after = changed
+		after.OwnPhone = false
+		if reflect.DeepEqual(after, record.Driver) {
+			return nil
+		}
 		after.Version = record.Version + 1
-		if err := s.saveDriver(tx, record, after, now); err != nil {
+		if err := save(tx, row, row.with(after, now)); err != nil {
 			return err
 		}
 		detail := driverChanges(record.Driver, after)
 		maps.Copy(detail, change.Detail)
 		record.Driver, record.UpdatedAt = after, now
+		if change.Action == dispatch.AuditDuty { // drivers may repeat it at any rate
+			return journal.RecordCoalesced(tx, change.Action, string(id), detail, now)
+		}
 		return journal.Record(tx, change.Action, string(id), detail, now)
 	})
 	return record, err
 }
 
-// saveDriver replaces before with v. The row is locked; its version is a condition all the same.
-func (s *Drivers) saveDriver(tx database.Tx, before dispatch.DriverRecord, v dispatch.Driver, now time.Time) error {
-	row, err := toDriverRow(v, now)
-	if err != nil {
-		return err
-	}
-	saved := tx.Model(&Row{}).Where("id = ? AND version = ?", before.ID, before.Version).
-		Select("*").Omit("id", "created_at").Updates(&row)
-	switch {
-	case errors.Is(saved.Error, database.ErrDuplicateKey):
+// save replaces the driver's row, which tx has locked, and makes the index say what it says. ErrDuplicateDriver, ErrUnavailable.
+func save(tx database.Tx, was, is Row) error {
+	err := tx.Select("*").Omit("created_at").Updates(&is).Error
+	if errors.Is(err, database.ErrDuplicateKey) {
 		return dispatch.ErrDuplicateDriver
-	case saved.Error != nil:
-		return database.Unavailable(saved.Error)
-	case saved.RowsAffected != 1:
-		return database.Unavailable(database.ErrConflict)
 	}
-	if err := indexRegions(tx, &row); err != nil {
-		return err
+	if err != nil {
+		return database.Unavailable(err)
 	}
-	return indexWords(tx, &row)
+	return Index(tx, []Row{was}, []Row{is})
 }
 
+// Find returns a driver's row, also an erased one's. ErrDriverNotFound.
+func Find(db database.Tx, id dispatch.DriverID) (Row, error) { return find(db, id, "") }
+
+// Share is Find that keeps others from changing the row until tx ends.
+func Share(tx database.Tx, id dispatch.DriverID) (Row, error) { return find(tx, id, "{for_share}") }
+
 // Lock locks the driver's row until tx ends, and returns it and the database's time. ErrDriverNotFound.
-func Lock(tx database.Tx, id dispatch.DriverID) (Row, time.Time, error) {
+func Lock(tx database.Tx, id dispatch.DriverID) (row Row, now time.Time, err error) {
+	if row, err = find(tx, id, "{for_update}"); err == nil {
+		now, err = database.Clock(tx) // after the wait for the row's lock
+	}
+	return row, now, err
+}
+
+func find(db database.Tx, id dispatch.DriverID, lock string) (Row, error) {
 	var rows []Row
-	err := tx.Raw("SELECT * FROM drivers WHERE id = ? {for_update}", id).Scan(&rows).Error
-	if err != nil {
-		return Row{}, time.Time{}, database.Unavailable(err)
+	if err := db.Raw("SELECT * FROM drivers WHERE id = ? "+lock, id).Scan(&rows).Error; err != nil {
+		return Row{}, database.Unavailable(err)
 	}
 	if len(rows) == 0 {
-		return Row{}, time.Time{}, dispatch.ErrDriverNotFound
+		return Row{}, dispatch.ErrDriverNotFound
 	}
-	now, err := database.Clock(tx) // after the wait for the row's lock
-	return rows[0], now, err
+	return rows[0], nil
 }
 
 // Row is a row of the table drivers.
@@ -299,27 +250,23 @@ type Row struct {
 	Version        int
 	CreatedAt      int64 `gorm:"autoCreateTime:false"`
 	UpdatedAt      int64 `gorm:"autoUpdateTime:false"`
-	// Only RevokeTokens writes these.
-	TokenGeneration int    `gorm:"->"`
-	TokensRevokedAt *int64 `gorm:"->"`
-	// Only EraseDriver writes it.
-	ErasedAt *int64 `gorm:"->"`
+	// TokenGeneration counts the revocations of the driver's tokens, and TokensRevokedAt is when the last one was.
+	TokenGeneration int
+	TokensRevokedAt *int64
+	ErasedAt        *int64
 }
 
 // TableName implements gorm.Tabler.
 func (Row) TableName() string { return "drivers" }
 
-func toDriverRow(v dispatch.Driver, now time.Time) (Row, error) {
-	regions, err := json.Marshal(v.Regions)
-	if err != nil {
-		return Row{}, fmt.Errorf("regions of %s: %w", v.ID, err)
-	}
-	return Row{
-		ID: v.ID, Name: v.Name, Phone: v.Phone, Regions: string(regions), VehicleClass: v.VehicleClass,
-		WorkingHeightM: v.WorkingHeightM, FirebaseUID: database.Nullable(v.FirebaseUID), Locale: v.Locale, OnDuty: v.OnDuty,
-		SuspendedUntil: database.OptionalMicros(v.SuspendedUntil), Version: v.Version,
-		CreatedAt: database.Micros(now), UpdatedAt: database.Micros(now),
-	}, nil
+// with returns the row with what v says, changed at that time.
+func (row Row) with(v dispatch.Driver, at time.Time) Row {
+	row.ID, row.Name, row.Phone, row.VehicleClass, row.WorkingHeightM = v.ID, v.Name, v.Phone, v.VehicleClass, v.WorkingHeightM
+	row.FirebaseUID, row.Locale, row.OnDuty, row.Version = database.Nullable(v.FirebaseUID), v.Locale, v.OnDuty, v.Version
+	row.SuspendedUntil, row.UpdatedAt = database.OptionalMicros(v.SuspendedUntil), database.Micros(at)
+	regions, _ := json.Marshal(v.Regions) // strings have no error
+	row.Regions = string(regions)
+	return row
 }
 
 // Driver returns the driver of the row.
@@ -333,6 +280,15 @@ func (row *Row) Driver() (dispatch.Driver, error) {
 		return v, fmt.Errorf("regions of %s: %w", row.ID, err)
 	}
 	return v, nil
+}
+
+// Record returns the driver as the backoffice shows it.
+func (row *Row) Record() (dispatch.DriverRecord, error) {
+	v, err := row.Driver()
+	return dispatch.DriverRecord{
+		Driver: v, CreatedAt: database.Time(row.CreatedAt), UpdatedAt: database.Time(row.UpdatedAt),
+		ErasedAt: database.OptionalTime(row.ErasedAt),
+	}, err
 }
 
 // driverChanges returns the driver's changed fields by their names in the API, without the version.

@@ -20,15 +20,15 @@ func TestAddDriversAllOrNone(t *testing.T) {
 			drivers[i] = SomeDriver(i)
 		}
 		drivers[0].FirebaseUID, drivers[999].FirebaseUID = "same", "same"
-		MustBeError(t, "one uid twice", db.AddDrivers(t.Context(), drivers), dispatch.ErrDuplicateDriver)
+		MustBeError(t, "one uid twice", db.AddDrivers(t.Context(), drivers, false), dispatch.ErrDuplicateDriver)
 		db.MustCount(t, 0, "drivers")
 		drivers[999].FirebaseUID = "other"
-		Must(t, db.AddDrivers(t.Context(), drivers))
+		Must(t, db.AddDrivers(t.Context(), drivers, false))
 		db.MustCount(t, len(drivers), "drivers")
 		again := SomeDriver(0)
 		again.FirebaseUID = "other"
-		MustBeError(t, "a uid that another driver has", db.AddDrivers(t.Context(), []dispatch.Driver{again}), dispatch.ErrDuplicateDriver)
-		Must(t, db.AddDrivers(t.Context(), nil))
+		MustBeError(t, "a uid that another driver has", db.AddDrivers(t.Context(), []dispatch.Driver{again}, false), dispatch.ErrDuplicateDriver)
+		Must(t, db.AddDrivers(t.Context(), nil, false))
 	})
 }
 
@@ -42,7 +42,7 @@ func TestDriverRoundTrip(t *testing.T) {
 		bare := dispatch.Driver{ID: dispatch.NewDriverID(time.Now()), Version: 1}
 		zero := bare
 		zero.ID, zero.WorkingHeightM = dispatch.NewDriverID(time.Now()), new(0.0)
-		Must(t, db.AddDrivers(t.Context(), []dispatch.Driver{full, bare, zero}))
+		Must(t, db.AddDrivers(t.Context(), []dispatch.Driver{full, bare, zero}, false))
 		for _, v := range []dispatch.Driver{full, bare, zero} {
 			if got, err := db.Driver(t.Context(), v.ID); err != nil || !reflect.DeepEqual(got, v) {
 				t.Errorf("got\n%+v, %v; want\n%+v", got, err, v)

@@ -25,53 +25,39 @@ func (s *Drivers) EraseDriver(ctx context.Context, id dispatch.DriverID) (dispat
 		if err != nil {
 			return err
 		}
-		revoked = dispatch.Revocation{Driver: id, Generation: row.TokenGeneration}
-		if at := database.OptionalTime(row.TokensRevokedAt); at != nil {
-			revoked.At = *at
-		}
 		if row.ErasedAt == nil {
-			if revoked, err = s.eraseRow(tx, &row, now); err != nil {
+			if row, err = erase(tx, row, now); err != nil {
 				return err
 			}
 		}
+		revoked = row.revocation()
 		record, err = row.Record()
 		return database.Unavailable(err)
 	})
 	return record, revoked, err
 }
 
-// eraseRow erases the driver's row, devices and tokens, takes the driver out of the index, and audits it.
-func (s *Drivers) eraseRow(tx database.Tx, row *Row, now time.Time) (dispatch.Revocation, error) {
+// erase erases the driver's row, devices and tokens, takes the driver out of the index, audits that, and returns the new row.
+func erase(tx database.Tx, was Row, now time.Time) (Row, error) {
 	var busy int64
 	err := tx.Raw("SELECT COUNT(*) FROM dispatches {force ix_dispatches_driver}"+
-		" WHERE accepted_by = ? AND status IN ('ACCEPTED', 'IN_PROGRESS')", row.ID).Scan(&busy).Error
+		" WHERE accepted_by = ? AND status IN ('ACCEPTED', 'IN_PROGRESS')", was.ID).Scan(&busy).Error
 	if err != nil {
-		return dispatch.Revocation{}, database.Unavailable(err)
+		return was, database.Unavailable(err)
 	}
 	if busy > 0 {
-		return dispatch.Revocation{}, dispatch.ErrDriverHasJob
+		return was, dispatch.ErrDriverHasJob
 	}
-	at, revoked := database.Micros(now), row.nextRevocation(now)
-	*row = Row{
-		ID: row.ID, Name: dispatch.Pseudonym(row.ID), Regions: "[]", Version: row.Version + 1,
-		CreatedAt: row.CreatedAt, UpdatedAt: at, ErasedAt: &at,
+	left := dispatch.Driver{ID: was.ID, Name: dispatch.Pseudonym(was.ID), Regions: []string{}, Version: was.Version + 1}
+	is := was.with(left, now)
+	is.revokeTokens(now)
+	is.ErasedAt = &is.UpdatedAt
+	if err := save(tx, was, is); err != nil {
+		return is, err
 	}
-	err = tx.Exec(`UPDATE drivers SET name = ?, phone = '', regions = '[]', vehicle_class = '', working_height_m = NULL, firebase_uid = NULL,
-		locale = '', on_duty = ?, suspended_until = NULL, version = ?, updated_at = ?, erased_at = ?,
-		token_generation = ?, tokens_revoked_at = ? WHERE id = ?`,
-		row.Name, false, row.Version, at, at, revoked.Generation, database.Micros(revoked.At), row.ID).Error
+	devices, err := devices.Erase(tx, is.ID)
 	if err != nil {
-		return revoked, database.Unavailable(err)
+		return is, database.Unavailable(err)
 	}
-	if err := indexRegions(tx, row); err != nil {
-		return revoked, err
-	}
-	if err := indexWords(tx, row); err != nil {
-		return revoked, err
-	}
-	devices, err := devices.Erase(tx, row.ID)
-	if err != nil {
-		return revoked, database.Unavailable(err)
-	}
-	return revoked, journal.Record(tx, dispatch.AuditDriverErase, string(row.ID), map[string]any{"devices": devices}, now)
+	return is, journal.Record(tx, dispatch.AuditDriverErase, string(is.ID), map[string]any{"devices": devices}, now)
 }

@@ -3,7 +3,7 @@ package drivers
 // What the tests see of the package.
 
 type (
-	CountChanges = countChanges
+	RegionCounts = regionCounts
 	CountKey     = countKey
 	DriverCount  = driverCount
 	IndexEntry   = indexEntry
@@ -11,17 +11,11 @@ type (
 
 const CountSlots = countSlots
 
-var DriverTerms = driverTerms
+var (
+	DriverTerms = driverTerms
+	EntriesOf   = entriesOf
+)
 
-func (c countChanges) Add(entries []indexEntry, n int) { c.add(entries, n) }
-
-func (row *Row) Entries() ([]indexEntry, error) { return row.entries() }
+func (c regionCounts) Add(entries []indexEntry, n int) { c.add(entries, n) }
 
 func (row *Row) Words() []string { return row.words() }
-
-// CountKeyOf returns a key, and CountOf a count, with those fields.
-func CountKeyOf(region, class string, height float64, slot int) CountKey {
-	return CountKey{region: region, vehicleClass: class, workingHeightM: height, slot: slot}
-}
-
-func CountOf(drivers, onDuty int) DriverCount { return DriverCount{drivers: drivers, onDuty: onDuty} }

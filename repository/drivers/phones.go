@@ -14,33 +14,29 @@ import (
 // of its own. Two transactions with one number come one after the other: while they check it, they have an entry of its word without a
 // driver.
 func (s *Drivers) claimPhones(tx database.Tx, drivers []dispatch.Driver) error {
-	locked := map[string][]int{}
-	taken := &dispatch.PhoneTakenError{By: map[int]dispatch.DriverID{}}
-	for word, places := range placesByPhone(drivers) {
-		for _, i := range places {
-			if !drivers[i].OwnPhone {
-				continue
-			}
-			locked[word] = append(locked[word], i)
-			if len(places) > 1 {
-				taken.By[i] = ""
-			}
-		}
-	}
-	words := slices.Sorted(maps.Keys(locked))
-	locks := make([]search.Entry, len(words))
-	for i, word := range words {
-		locks[i].Word = word
-	}
-	if err := s.words.Add(tx, locks); err != nil {
+	places := placesByPhone(drivers)
+	maps.DeleteFunc(places, func(_ string, at []int) bool {
+		return !slices.ContainsFunc(at, func(i int) bool { return drivers[i].OwnPhone })
+	})
+	words := slices.Collect(maps.Keys(places))
+	if err := s.words.Add(tx, search.Entries("", words)); err != nil {
 		return err
 	}
-	if err := otherHolders(tx, drivers, locked, taken.By); err != nil {
+	others, err := otherHolders(tx, drivers, places)
+	if err != nil {
 		return err
 	}
 	for part := range slices.Chunk(words, database.FewRows) {
 		if err := s.words.Remove(tx, "", part); err != nil {
 			return err
+		}
+	}
+	taken := &dispatch.PhoneTakenError{By: map[int]dispatch.DriverID{}}
+	for _, at := range places {
+		for _, i := range at {
+			if other, found := others[i]; drivers[i].OwnPhone && (found || len(at) > 1) {
+				taken.By[i] = other
+			}
 		}
 	}
 	if len(taken.By) > 0 {
@@ -49,10 +45,9 @@ func (s *Drivers) claimPhones(tx database.Tx, drivers []dispatch.Driver) error {
 	return nil
 }
 
-// SamePhones returns, by the places of the drivers, another driver who has the same phone number.
+// SamePhones returns, by the places of the drivers, another driver who has the same phone number. ErrUnavailable.
 func (s *Drivers) SamePhones(ctx context.Context, drivers []dispatch.Driver) (map[int]dispatch.DriverID, error) {
-	others := map[int]dispatch.DriverID{}
-	return others, otherHolders(s.db.Serve.With(ctx), drivers, placesByPhone(drivers), others)
+	return otherHolders(s.db.Serve.With(ctx), drivers, placesByPhone(drivers))
 }
 
 // placesByPhone returns the places of the drivers by the words of their numbers.
@@ -66,18 +61,19 @@ func placesByPhone(drivers []dispatch.Driver) map[string][]int {
 	return places
 }
 
-// otherHolders looks up who has the numbers of the drivers, and adds another driver to others for each place where there is one. The answer
-// has two holders of a number, however many there are, because one may be the driver itself.
-func otherHolders(db database.Tx, drivers []dispatch.Driver, places map[string][]int, others map[int]dispatch.DriverID) error {
+// otherHolders returns, by the places of the drivers, another driver who has the number. The answer to its query has two holders of a number,
+// however many there are, because one may be the driver itself.
+func otherHolders(db database.Tx, drivers []dispatch.Driver, places map[string][]int) (map[int]dispatch.DriverID, error) {
 	const statement = "SELECT word, MIN(driver_id) first, MAX(driver_id) last FROM driver_words " +
 		"WHERE word IN ? AND driver_id <> '' GROUP BY word"
-	for part := range slices.Chunk(slices.Sorted(maps.Keys(places)), database.FewRows) {
+	others := map[int]dispatch.DriverID{}
+	for part := range slices.Chunk(slices.Collect(maps.Keys(places)), database.FewRows) {
 		var found []struct {
 			Word        string
 			First, Last dispatch.DriverID
 		}
 		if err := db.Raw(statement, part).Scan(&found).Error; err != nil {
-			return database.Unavailable(err)
+			return nil, database.Unavailable(err)
 		}
 		for _, f := range found {
 			for _, i := range places[f.Word] {
@@ -89,7 +85,7 @@ func otherHolders(db database.Tx, drivers []dispatch.Driver, places map[string][
 			}
 		}
 	}
-	return nil
+	return others, nil
 }
 
 // phoneWord is the word by which a driver is found from the last digit of the number on, "" without a number.

@@ -31,7 +31,7 @@ func TestOneDriverHasANumber(t *testing.T) {
 					return nil
 				}})
 			default:
-				errs[i] = db.AddDrivers(t.Context(), []dispatch.Driver{mine("+82107777000" + string(rune('0'+i))), mine("+821055556666")})
+				errs[i] = db.AddDrivers(t.Context(), []dispatch.Driver{mine("+82107777000" + string(rune('0'+i))), mine("+821055556666")}, false)
 			}
 		})
 		won := 0
@@ -51,21 +51,21 @@ func TestOneDriverHasANumber(t *testing.T) {
 		first := holders[0].ID
 		twice := []dispatch.Driver{mine("+821000000009"), mine("+821055556666"), mine("+821044443333"), mine("+821044443333")}
 		var taken *dispatch.PhoneTakenError
-		err = db.AddDrivers(t.Context(), twice)
+		err = db.AddDrivers(t.Context(), twice, false)
 		if want := (map[int]dispatch.DriverID{1: first, 2: "", 3: ""}); !errors.As(err, &taken) || !reflect.DeepEqual(taken.By, want) {
 			t.Errorf("a bulk: %v, want %v", err, want)
 		}
 		for i := range twice {
 			twice[i].OwnPhone = false
 		}
-		Must(t, db.AddDrivers(t.Context(), twice))
+		Must(t, db.AddDrivers(t.Context(), twice, false))
 		erased := mine("+821044443333")
-		MustBeError(t, "a shared number", db.AddDrivers(t.Context(), []dispatch.Driver{erased}), dispatch.ErrDuplicatePhone)
+		MustBeError(t, "a shared number", db.AddDrivers(t.Context(), []dispatch.Driver{erased}, false), dispatch.ErrDuplicatePhone)
 		for _, v := range twice[2:] {
 			_, _, err := db.EraseDriver(t.Context(), v.ID)
 			Must(t, err)
 		}
-		Must(t, db.AddDrivers(t.Context(), []dispatch.Driver{erased}))
+		Must(t, db.AddDrivers(t.Context(), []dispatch.Driver{erased}, false))
 		_, err = db.ChangeDriver(t.Context(), erased.ID, dispatch.DriverChange{Action: dispatch.AuditDriverUpdate, Apply: func(v *dispatch.Driver, _ time.Time) error {
 			v.OwnPhone = true
 			return nil

@@ -18,23 +18,30 @@ func (s *Drivers) RevokeTokens(ctx context.Context, id dispatch.DriverID) (dispa
 		if err != nil {
 			return err
 		}
-		r = row.nextRevocation(now)
-		err = tx.Exec(
-			"UPDATE drivers SET token_generation = ?, tokens_revoked_at = ? WHERE id = ?", r.Generation, database.Micros(r.At), id,
-		).Error
-		if err != nil {
-			return database.Unavailable(err)
+		is := row
+		is.revokeTokens(now)
+		if err := save(tx, row, is); err != nil {
+			return err
 		}
+		r = is.revocation()
 		return journal.Record(tx, dispatch.AuditTokensRevoke, string(id), map[string]any{"generation": r.Generation}, now)
 	})
 	return r, err
 }
 
-// nextRevocation revokes the tokens of the row's generation.
-func (row *Row) nextRevocation(now time.Time) dispatch.Revocation {
-	r := dispatch.Revocation{Driver: row.ID, Generation: row.TokenGeneration + 1, At: now}
-	if before := database.OptionalTime(row.TokensRevokedAt); before != nil && before.After(now) {
-		r.At = *before // the database's clock was set back
+// revokeTokens revokes the tokens of the row's generation. A clock that was set back makes it no earlier than the revocation before.
+func (row *Row) revokeTokens(now time.Time) {
+	row.TokenGeneration++
+	if at := database.Micros(now); row.TokensRevokedAt == nil || *row.TokensRevokedAt < at {
+		row.TokensRevokedAt = &at
+	}
+}
+
+// revocation returns the newest revocation of the driver's tokens.
+func (row *Row) revocation() dispatch.Revocation {
+	r := dispatch.Revocation{Driver: row.ID, Generation: row.TokenGeneration}
+	if at := database.OptionalTime(row.TokensRevokedAt); at != nil {
+		r.At = *at
 	}
 	return r
 }
@@ -49,10 +56,7 @@ func (s *Drivers) Revocations(ctx context.Context) ([]dispatch.Revocation, error
 	}
 	all := make([]dispatch.Revocation, len(rows))
 	for i := range rows {
-		all[i] = dispatch.Revocation{Driver: rows[i].ID, Generation: rows[i].TokenGeneration}
-		if at := database.OptionalTime(rows[i].TokensRevokedAt); at != nil {
-			all[i].At = *at
-		}
+		all[i] = rows[i].revocation()
 	}
 	return all, nil
 }

@@ -116,7 +116,7 @@ func twice(db *Bench, t *testing.T) map[string]func(ctx context.Context) (any, e
 				many[i] = SomeDriver(i)
 				many[i].ID = idempotency.DriverID(ctx, time.Now(), i)
 			}
-			return nil, db.AddDrivers(ctx, many)
+			return nil, db.AddDrivers(ctx, many, false)
 		},
 		"drivers, one": func(ctx context.Context) (any, error) {
 			one := SomeDriver(9)

@@ -20,7 +20,7 @@ func (db *Bench) IndexDrivers(t testing.TB) {
 	Must(t, db.Serve.With(t.Context()).Order("id").Find(&rows).Error)
 	for part := range slices.Chunk(rows, 100) {
 		Must(t, db.Decide.TransactOnce(t.Context(), func(tx database.Tx) error {
-			return drivers.Index(tx, part)
+			return drivers.Index(tx, nil, part)
 		}))
 	}
 }

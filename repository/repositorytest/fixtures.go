@@ -128,6 +128,6 @@ func (db *Bench) AddDriver(t testing.TB, edit func(*dispatch.Driver)) dispatch.D
 	t.Helper()
 	v := SomeDriver(0)
 	edit(&v)
-	Must(t, db.AddDrivers(t.Context(), []dispatch.Driver{v}))
+	Must(t, db.AddDrivers(t.Context(), []dispatch.Driver{v}, false))
 	return v
 }

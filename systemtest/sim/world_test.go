@@ -210,7 +210,7 @@ func (w *world) hire(t *testing.T) {
 			w.history.regions[c.name] = nil
 		}
 	}
-	if err := w.store.Drivers.AddDrivers(t.Context(), all); err != nil {
+	if err := w.store.Drivers.AddDrivers(t.Context(), all, false); err != nil {
 		t.Fatal(err)
 	}
 }
