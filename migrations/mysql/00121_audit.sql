@@ -8,7 +8,7 @@ CREATE TABLE IF NOT EXISTS audit (
   request_id VARCHAR(128) NOT NULL,
   action     VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   target     VARCHAR(64) NOT NULL,
-  detail     VARCHAR(2000) NOT NULL,
+  detail     TEXT NOT NULL,
   PRIMARY KEY (id),
   KEY ix_audit_target (target, id),
   KEY ix_audit_actor (actor, id)

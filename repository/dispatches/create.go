@@ -18,46 +18,45 @@ import (
 func (s *Dispatches) Create(ctx context.Context,
 	build func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
-	general := s.db.Serve.With(ctx)
-	switch applied, err := journal.AlreadyApplied(general, journal.DispatchProof); {
-	case err != nil:
-		return dispatch.Dispatch{}, err
-	case applied:
-		return s.Dispatch(ctx, idempotency.DispatchID(ctx, time.Time{}))
-	}
-	d, err := s.Commit(ctx, func(tx database.Tx) (d dispatch.Dispatch, events []dispatch.Event, _ time.Duration, err error) {
-		d, events, err = s.create(tx, build)
-		return d, events, 0, err
-	})
-	if errors.Is(err, dispatch.ErrDuplicateExternalID) {
-		// The request may have been carried out just now, by another instance.
-		switch applied, failed := journal.AlreadyApplied(general, journal.DispatchProof); {
-		case failed != nil:
-			const text = "%w: another dispatch, or this request's, has the external_id: %v"
-			return dispatch.Dispatch{}, fmt.Errorf(text, dispatch.ErrUnknown, failed) // not %w: it is not ErrUnavailable
-		case applied:
-			return s.Dispatch(ctx, idempotency.DispatchID(ctx, time.Time{}))
+	return s.Commit(ctx, func(tx database.Tx) (d dispatch.Dispatch, events []dispatch.Event, _ time.Duration, err error) {
+		if d, applied, err := created(tx); applied || err != nil {
+			return d, nil, 0, err
 		}
-	}
-	return d, err
+		now, err := database.Clock(tx)
+		if err != nil {
+			return d, nil, 0, err
+		}
+		if d, events, err = build(now); err != nil {
+			return d, nil, 0, err
+		}
+		row := RowOf(d)
+		switch err = tx.Create(&row).Error; {
+		case errors.Is(err, database.ErrDuplicateKey):
+			d, err = duplicate(tx)
+			return d, nil, 0, err
+		case err != nil:
+			return d, nil, 0, database.Unavailable(err)
+		}
+		return d, events, 0, s.words.Add(tx, search.Entries(row.ID, row.Words()))
+	})
 }
 
-func (s *Dispatches) create(tx database.Tx, build func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error),
-) (d dispatch.Dispatch, events []dispatch.Event, err error) {
-	now, err := database.Clock(tx)
+// created returns the dispatch that the request of tx's context has created before.
+func created(tx database.Tx) (d dispatch.Dispatch, applied bool, err error) {
+	if applied, err = journal.AlreadyApplied(tx, journal.DispatchProof); applied {
+		d, _, err = Find(tx, idempotency.DispatchID(tx.Statement.Context, time.Time{}))
+	}
+	return d, applied, err
+}
+
+// duplicate answers a creation whose external_id or identifier is taken: another instance may have carried out the same request just now.
+// Where the database does not say so, that is ErrUnknown and not ErrUnavailable, which says that nothing was written.
+func duplicate(tx database.Tx) (dispatch.Dispatch, error) {
+	d, applied, err := created(tx)
 	if err != nil {
-		return d, nil, err
+		err = fmt.Errorf("%w: another dispatch, or this request's, has the external_id: %v", dispatch.ErrUnknown, err)
+	} else if !applied {
+		err = dispatch.ErrDuplicateExternalID
 	}
-	if d, events, err = build(now); err != nil {
-		return d, nil, err
-	}
-	row := RowOf(d)
-	err = tx.Create(&row).Error
-	if errors.Is(err, database.ErrDuplicateKey) {
-		return d, nil, dispatch.ErrDuplicateExternalID
-	}
-	if err != nil {
-		return d, nil, database.Unavailable(err)
-	}
-	return d, events, s.words.Add(tx, search.Entries(row.ID, row.Words()))
+	return d, err
 }

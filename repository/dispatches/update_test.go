@@ -1,6 +1,7 @@
 package dispatches_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -10,6 +11,8 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/idempotency"
+	"firsttap/repository"
+	"firsttap/repository/database"
 	"firsttap/repository/dispatches"
 	. "firsttap/repository/repositorytest"
 	"firsttap/testkit"
@@ -75,14 +78,18 @@ func TestDuplicateExternalID(t *testing.T) {
 func TestDuplicateExternalIDOfARepeatedCreation(t *testing.T) {
 	Each(t, func(t *testing.T, db *Bench) {
 		Must(t, ErrorOf(db.Create(t.Context(), Offering("ERP-1"))))
-		general, err := db.Serve.SQL()
-		Must(t, err)
-		repeated := idempotency.WithSeed(t.Context(), idempotency.NewSeed(time.Now()))
-		build := Offering("ERP-1")
-		_, err = db.Create(repeated, func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error) {
-			Must(t, general.Close())
-			return build(now)
+		ctx, cancel := context.WithCancel(idempotency.WithSeed(t.Context(), idempotency.NewSeed(time.Now())))
+		defer cancel()
+		cut := db.With(t, func(o *repository.Options) {
+			o.Observer = func(ctx context.Context, s database.Statement) (context.Context, func(error)) {
+				return ctx, func(err error) {
+					if s.Operation == "insert" && err != nil {
+						cancel()
+					}
+				}
+			}
 		})
+		_, err := cut.Create(ctx, Offering("ERP-1"))
 		MustBeError(t, "a creation that can't be looked up", err, dispatch.ErrUnknown)
 		if errors.Is(err, dispatch.ErrDuplicateExternalID) {
 			t.Errorf("%v says who has the external_id", err)

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -24,19 +25,12 @@ type AuditRow struct {
 // TableName implements gorm.Tabler.
 func (AuditRow) TableName() string { return "audit" }
 
-func (row *AuditRow) entry() dispatch.AuditEntry {
-	return dispatch.AuditEntry{
-		ID: row.ID, At: database.Time(row.At), Actor: row.Actor, Request: row.RequestID, Action: row.Action,
-		Target: row.Target, Detail: row.Detail,
-	}
-}
-
 // Record writes the audit entry of what tx does. An entry is deleted by its age only, if the retention says so.
 func Record(tx database.Tx, action dispatch.AuditAction, target string, detail map[string]any, now time.Time) error {
 	if detail == nil {
 		detail = map[string]any{}
 	}
-	encoded, err := encodeDetail(detail)
+	encoded, err := json.Marshal(detail)
 	if err != nil {
 		return fmt.Errorf("audit of %s: %w", action, err)
 	}
@@ -44,30 +38,29 @@ func Record(tx database.Tx, action dispatch.AuditAction, target string, detail m
 	caller := dispatch.CallerFrom(ctx)
 	return database.Unavailable(tx.Create(&AuditRow{
 		ID: idempotency.AuditID(ctx, now), At: database.Micros(now), Actor: caller.Actor, RequestID: caller.Request,
-		Action: action, Target: target, Detail: encoded,
+		Action: action, Target: target, Detail: string(encoded),
 	}).Error)
 }
 
-// Audit returns the audit entries that q selects, newest first, and the cursor of the next page, "" after the last.
+// Audit returns the audit entries that q selects, newest first, and the cursor of the next page, "" after the last. ErrBadCursor,
+// ErrUnavailable.
 func (s *Journal) Audit(ctx context.Context, q dispatch.AuditQuery) (items []dispatch.AuditEntry, next string, err error) {
 	err = s.db.List(ctx, func(db database.Tx) error {
-		items, next, err = s.listAudit(db, q)
+		if q.Target != "" {
+			db = db.Where("target = ?", q.Target)
+		}
+		if q.Actor != "" {
+			db = db.Where("actor = ?", q.Actor)
+		}
+		rows, rest, err := database.NewestFirst(db, database.AuditList, "id", q.Page, func(row *AuditRow) string { return row.ID })
+		items, next = make([]dispatch.AuditEntry, len(rows)), rest
+		for i, row := range rows {
+			items[i] = dispatch.AuditEntry{
+				ID: row.ID, At: database.Time(row.At), Actor: row.Actor, Request: row.RequestID, Action: row.Action,
+				Target: row.Target, Detail: row.Detail,
+			}
+		}
 		return err
 	})
-	return items, next, err
-}
-
-func (s *Journal) listAudit(db database.Tx, q dispatch.AuditQuery) ([]dispatch.AuditEntry, string, error) {
-	if q.Target != "" {
-		db = db.Where("target = ?", q.Target)
-	}
-	if q.Actor != "" {
-		db = db.Where("actor = ?", q.Actor)
-	}
-	rows, next, err := database.NewestFirst(db, database.AuditList, "id", q.Page, func(row *AuditRow) string { return row.ID })
-	items := make([]dispatch.AuditEntry, len(rows))
-	for i := range rows {
-		items[i] = rows[i].entry()
-	}
 	return items, next, err
 }

@@ -54,35 +54,29 @@ func (EventRow) TableName() string { return "events" }
 // Events returns the events of a dispatch, the oldest first, and the cursor of the next page, "" after the last.
 // ErrNotFound, ErrBadCursor.
 func (s *Journal) Events(ctx context.Context, id dispatch.ID, page dispatch.Page) (items []dispatch.Event, next string, err error) {
-	err = s.db.List(ctx, func(db database.Tx) error {
-		items, next, err = s.listEvents(db, id, page)
-		return err
-	})
-	return items, next, err
-}
-
-func (s *Journal) listEvents(db database.Tx, id dispatch.ID, page dispatch.Page) ([]dispatch.Event, string, error) {
 	var after dispatch.EventID
 	if page.Cursor != "" {
-		var err error
 		if _, after, err = database.ParseCursor(database.EventList, page.Cursor, dispatch.ParseEventID); err != nil {
 			return nil, "", err
 		}
 	}
-	var there bool
-	if err := db.Raw("SELECT EXISTS (SELECT 1 FROM dispatches WHERE id = ?)", id).Row().Scan(&there); err != nil {
-		return nil, "", database.Unavailable(err)
-	}
-	if !there {
-		return nil, "", dispatch.ErrNotFound
-	}
-	rows, next, err := database.ReadPage(db.Where("dispatch_id = ? AND id > ?", id, after).Order("id"), page.Limit,
-		func(last *EventRow) string { return database.Cursor(database.EventList, 0, last.ID) })
-	events := make([]dispatch.Event, len(rows))
-	for i := range rows {
-		events[i] = rows[i].Event()
-	}
-	return events, next, err
+	err = s.db.List(ctx, func(db database.Tx) error {
+		var there bool
+		if err := db.Raw("SELECT EXISTS (SELECT 1 FROM dispatches WHERE id = ?)", id).Row().Scan(&there); err != nil {
+			return database.Unavailable(err)
+		}
+		if !there {
+			return dispatch.ErrNotFound
+		}
+		rows, rest, err := database.ReadPage(db.Where("dispatch_id = ? AND id > ?", id, after).Order("id"), page.Limit,
+			func(last *EventRow) string { return database.Cursor(database.EventList, 0, last.ID) })
+		items, next = make([]dispatch.Event, len(rows)), rest
+		for i := range rows {
+			items[i] = rows[i].Event()
+		}
+		return err
+	})
+	return items, next, err
 }
 
 // EventColumns are the columns of events e with the prefix event_, for an EventRow that is embedded.

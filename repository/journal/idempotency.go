@@ -43,25 +43,17 @@ func (s *Journal) ReserveRequest(
 		if err != nil {
 			return err
 		}
-		fresh := IdempotencyRow{
+		row = IdempotencyRow{
 			Caller: once.Caller, Name: once.Name, Fingerprint: once.Fingerprint, Seed: idempotency.NewSeed(now),
 			Leased: dispatch.NewUniqueID("lse_", now), LeaseEnds: database.Micros(now.Add(lease)), ExpiresAt: database.Micros(now.Add(keep)),
 		}
 		if len(rows) == 0 {
-			row = fresh
 			return database.Unavailable(tx.Create(&row).Error) // a concurrent insert makes this a duplicate, and the next try reads it
 		}
-		row, err = rows[0].next(fresh, now)
-		if err != nil || len(row.Answer) > 0 {
+		if row, err = rows[0].next(row, now); err != nil || len(row.Answer) > 0 {
 			return err
 		}
-		taken := tx.Model(&IdempotencyRow{}).
-			Where("caller = ? AND name = ? AND leased = ?", once.Caller, once.Name, rows[0].Leased).
-			Select("*").Omit("caller", "name").Updates(&row)
-		if taken.Error == nil && taken.RowsAffected != 1 {
-			return database.Unavailable(database.ErrConflict) // another caller has leased it meanwhile
-		}
-		return database.Unavailable(taken.Error)
+		return database.Unavailable(tx.Select("*").Updates(&row).Error)
 	})
 	return idempotency.Reservation{Request: once, Seed: row.Seed, Lease: row.Leased, Answer: row.Answer}, err
 }
@@ -92,11 +84,10 @@ func (s *Journal) SaveAnswer(ctx context.Context, r idempotency.Reservation, ans
 	if len(answer) > 0 {
 		kept = answer
 	}
-	until := "{now} + ?"
 	return s.db.Decide.Transact(ctx, func(tx database.Tx) error {
-		return database.RequireOwned(tx.Exec("UPDATE idempotency_keys SET answer = ?, leased = '', lease_ends = 0,"+
-			" expires_at = CASE WHEN expires_at > "+until+" THEN "+until+" ELSE expires_at END"+
-			" WHERE caller = ? AND name = ? AND leased = ?", kept, keep.Microseconds(), keep.Microseconds(), r.Caller, r.Name, r.Lease))
+		return database.RequireOwned(tx.Exec(`UPDATE idempotency_keys SET answer = ?, leased = '', lease_ends = 0,
+			expires_at = CASE WHEN expires_at > {now} + ? THEN {now} + ? ELSE expires_at END
+			WHERE caller = ? AND name = ? AND leased = ?`, kept, keep.Microseconds(), keep.Microseconds(), r.Caller, r.Name, r.Lease))
 	})
 }
 
@@ -109,43 +100,41 @@ func (s *Journal) ForgetRequest(ctx context.Context, r idempotency.Reservation) 
 	})
 }
 
-// proof selects the row that proves that a request was carried out: it is committed in the same transaction as the request's
+// Proof selects the row that proves that a request was carried out: it is committed in the same transaction as the request's
 // effect. A request with an Idempotency-Key runs again if the first instance died or the COMMIT's reply was lost.
-type proof struct {
-	row string
-	key func(ctx context.Context) string
-}
+type Proof string
 
-var (
+const (
 	// DispatchProof is the dispatch that the request created.
-	DispatchProof = proof{"dispatches WHERE id = ?", func(ctx context.Context) string {
-		return string(idempotency.DispatchID(ctx, time.Time{}))
-	}}
-	// AuditProof is the request's audit entry. If two transactions look at the same time and find none, the entry's primary
-	// key lets only one of them commit; transactWithRetry repeats the other, which then finds the entry.
-	AuditProof = proof{"audit WHERE id = ?", func(ctx context.Context) string {
-		return idempotency.AuditID(ctx, time.Time{})
-	}}
-	// KeyProof is the mark that markApplied sets on the request's key, for changes that write no row with an identifier from
+	DispatchProof Proof = "dispatches WHERE id = ?"
+	// AuditProof is the request's audit entry. If two transactions look at the same time and find none, the entry's primary key lets only
+	// one of them commit; the other one is repeated, and then finds the entry.
+	AuditProof Proof = "audit WHERE id = ?"
+	// KeyProof is the mark that MarkApplied sets on the request's key, for changes that write no row with an identifier from
 	// the request's seed. The dispatch's row lock or version keeps two transactions from applying the change.
-	KeyProof = proof{"idempotency_keys WHERE seed = ? AND changed = 1", func(ctx context.Context) string {
-		return string(idempotency.SeedFrom(ctx))
-	}}
+	KeyProof Proof = "idempotency_keys WHERE seed = ? AND changed = 1"
 )
 
 // AlreadyApplied reports whether the request of db's context was carried out before; then the caller changes nothing and
 // returns the current state. For a request without an Idempotency-Key it sends no statement.
-func AlreadyApplied(db database.Tx, p proof) (bool, error) {
+func AlreadyApplied(db database.Tx, p Proof) (bool, error) {
 	ctx := db.Statement.Context
-	if idempotency.SeedFrom(ctx) == "" {
+	id := string(idempotency.SeedFrom(ctx))
+	if id == "" {
 		return false, nil
 	}
+	switch p {
+	case DispatchProof:
+		id = string(idempotency.DispatchID(ctx, time.Time{}))
+	case AuditProof:
+		id = idempotency.AuditID(ctx, time.Time{})
+	}
 	var n int64
-	err := db.Raw("SELECT COUNT(*) FROM "+p.row, p.key(ctx)).Scan(&n).Error
+	err := db.Raw("SELECT COUNT(*) FROM "+string(p), id).Scan(&n).Error
 	return n > 0, database.Unavailable(err)
 }
 
-// MarkApplied writes the keyProof of the request of tx's context, if the request has a key.
+// MarkApplied writes the KeyProof of the request of tx's context, if the request has a key.
 func MarkApplied(tx database.Tx) error {
 	seed := idempotency.SeedFrom(tx.Statement.Context)
 	if seed == "" {

@@ -1,5 +1,0 @@
-package journal
-
-// What the tests see of the package.
-
-const MaxDetail = maxDetail
