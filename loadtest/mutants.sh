@@ -157,7 +157,7 @@ mutant "a driver's signals look back as long as taps are kept" repository/board/
 mutant "a search ignores the cursor" $index 'query, args = query+" WHERE id < ?", append(args, last)' '_ = last' ./repository/dispatches TestSearch
 mutant "an erased driver comes back into the index" repository/drivers/driver_index.go "if row.ErasedAt != nil {" "if false {" ./repository/drivers TestIndexOfDriversIsTrue
 words=repository/drivers/driver_words.go
-mutant "a changed driver keeps their words" repository/drivers/driver_index.go "return indexWords(tx, &is[0])" "return nil" ./repository/drivers TestIndexOfDriversIsTrue
+mutant "a changed driver keeps their words" repository/drivers/driver_index.go "if slices.Equal(wordsOf(was), words) {" "if len(was) > 0 {" ./repository/drivers TestIndexOfDriversIsTrue
 mutant "a phone is not found by its end" $words "search.Shortened(number), phoneWord(row.Phone)" "search.Shortened(number)" ./repository/drivers TestListDrivers
 mutant "a phone is not found as dialed at home" $words "number = end" "_ = end" ./repository/drivers TestListDrivers
 mutant "a Korean name is not found by a part" $words "search.WordsOf(all, search.Normalized(row.Name), search.AcrossSpace)" "search.WordsOf(all, search.Normalized(row.Name), search.RunsOnly)" ./repository/drivers TestListDrivers

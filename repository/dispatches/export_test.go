@@ -32,8 +32,8 @@ func (r *Dispatches) Resolve(ctx context.Context, d *dispatch.Dispatch, events [
 	return r.resolve(ctx, d, events, lost)
 }
 
-func (r *Dispatches) Save(tx database.Tx, was *Row, before dispatch.Dispatch, d dispatch.Dispatch, events []dispatch.Event, ahead time.Duration) error {
-	return r.save(tx, was, before, d, events, ahead)
+func (r *Dispatches) Save(tx database.Tx, before, d dispatch.Dispatch, events []dispatch.Event, ahead time.Duration) error {
+	return r.save(tx, before, d, events, ahead)
 }
 
 func (r *Row) Texts() []string { return r.texts() }

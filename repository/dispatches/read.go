@@ -16,7 +16,7 @@ type TimedRow struct {
 
 // Find reads a dispatch and the database's time, in one statement. ErrNotFound.
 func Find(db database.Tx, id dispatch.ID) (dispatch.Dispatch, time.Time, error) {
-	row, now, err := readRow(db, "SELECT d.*, {now} now FROM dispatches d WHERE d.id = ?", id)
+	row, now, err := readRow(db, id, "")
 	if err != nil {
 		return dispatch.Dispatch{}, time.Time{}, err
 	}
@@ -24,17 +24,17 @@ func Find(db database.Tx, id dispatch.ID) (dispatch.Dispatch, time.Time, error) 
 }
 
 // lockRow locks a dispatch's row until tx ends, and returns it and the database's time. ErrNotFound.
-func (s *Dispatches) lockRow(tx database.Tx, id dispatch.ID) (Row, time.Time, error) {
-	row, now, err := readRow(tx, "SELECT d.*, {now} now FROM dispatches d WHERE d.id = ? {for_update}", id)
-	if err == nil && !s.db.SQLite() { // the statement may have waited for the row's lock
-		now, err = database.Clock(tx)
+func lockRow(tx database.Tx, id dispatch.ID) (Row, time.Time, error) {
+	row, now, err := readRow(tx, id, "{for_update}")
+	if err == nil {
+		now, err = database.Clock(tx) // the statement may have waited for the row's lock
 	}
 	return row, now, err
 }
 
-func readRow(db database.Tx, query string, id dispatch.ID) (Row, time.Time, error) {
+func readRow(db database.Tx, id dispatch.ID, lock string) (Row, time.Time, error) {
 	var rows []TimedRow
-	if err := db.Raw(query, id).Scan(&rows).Error; err != nil {
+	if err := db.Raw("SELECT d.*, {now} now FROM dispatches d WHERE d.id = ? "+lock, id).Scan(&rows).Error; err != nil {
 		return Row{}, time.Time{}, database.Unavailable(err)
 	}
 	if len(rows) == 0 {
@@ -168,18 +168,10 @@ func (row *ClaimRow) Past() dispatch.PastClaim {
 	}
 }
 
-// Holders returns status, round and driver of each of the dispatches, in one statement. It omits unknown dispatches.
+// Holders returns status, round and driver of each of the dispatches, in one statement. It omits unknown dispatches. ErrUnavailable.
 func (s *Dispatches) Holders(ctx context.Context, ids []dispatch.ID) (map[dispatch.ID]dispatch.CurrentHolder, error) {
-	var rows []struct {
-		ID         dispatch.ID
-		Status     dispatch.Status
-		Round      int
-		AcceptedBy *dispatch.DriverID
-	}
-	err := s.db.Serve.With(ctx).Raw("SELECT id, status, round, accepted_by FROM dispatches WHERE id IN ?", ids).Scan(&rows).Error
-	if err != nil {
-		return nil, database.Unavailable(err)
-	}
+	var rows []Row
+	err := s.db.Serve.With(ctx).Select("id", "status", "round", "accepted_by").Where("id IN ?", ids).Find(&rows).Error
 	found := make(map[dispatch.ID]dispatch.CurrentHolder, len(rows))
 	for _, row := range rows {
 		h := dispatch.CurrentHolder{Status: row.Status, Round: row.Round}
@@ -188,5 +180,5 @@ func (s *Dispatches) Holders(ctx context.Context, ids []dispatch.ID) (map[dispat
 		}
 		found[row.ID] = h
 	}
-	return found, nil
+	return found, database.Unavailable(err)
 }

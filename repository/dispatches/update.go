@@ -46,7 +46,7 @@ func (s *Dispatches) UpdateIn(ctx context.Context, id dispatch.ID,
 	change func(tx database.Tx, d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
 	return s.Commit(ctx, func(tx database.Tx) (d dispatch.Dispatch, events []dispatch.Event, ahead time.Duration, err error) {
-		row, now, err := s.lockRow(tx, id)
+		row, now, err := lockRow(tx, id)
 		if err != nil {
 			return d, nil, 0, err
 		}
@@ -60,14 +60,14 @@ func (s *Dispatches) UpdateIn(ctx context.Context, id dispatch.ID,
 		if err != nil || len(events) == 0 {
 			return d, nil, 0, err
 		}
-		return d, events, at.Sub(now), s.save(tx, &row, before, d, events, at.Sub(now))
+		return d, events, at.Sub(now), s.save(tx, before, d, events, at.Sub(now))
 	})
 }
 
-// save replaces before, whose row is was, with d. The row is locked; round and version are conditions all the same, so that no caller can
-// overwrite a change that it has not read.
-func (s *Dispatches) save(tx database.Tx, was *Row, before, d dispatch.Dispatch, events []dispatch.Event, ahead time.Duration) error {
-	row := RowOf(d)
+// save replaces before with d. The row is locked; round and version are conditions all the same, so that no caller can overwrite a change
+// that it has not read.
+func (s *Dispatches) save(tx database.Tx, before, d dispatch.Dispatch, events []dispatch.Event, ahead time.Duration) error {
+	was, row := RowOf(before), RowOf(d)
 	saved := tx.Model(&Row{}).
 		Where("id = ? AND round = ? AND version = ?", before.ID, before.Round, before.Version).
 		Select("*").Omit("id", "created_at").Updates(&row)
@@ -77,7 +77,7 @@ func (s *Dispatches) save(tx database.Tx, was *Row, before, d dispatch.Dispatch,
 	if saved.RowsAffected != 1 {
 		return database.Unavailable(database.ErrConflict)
 	}
-	if !row.sameText(was) {
+	if !row.sameText(&was) {
 		if err := s.words.Change(tx, string(d.ID), was.Words(), row.Words()); err != nil {
 			return err
 		}

@@ -65,13 +65,17 @@ func Index(tx database.Tx, was, is []Row) error {
 			return database.Unavailable(err)
 		}
 	}
-	if len(was) == 0 {
-		return addWords(tx, is)
-	}
-	if slices.Equal(was[0].words(), is[0].words()) {
+	words := wordsOf(is)
+	if slices.Equal(wordsOf(was), words) {
 		return nil
 	}
-	return indexWords(tx, &is[0])
+	if len(was) > 0 {
+		err := tx.Exec("{delete w} FROM driver_words AS w {force ix_driver_words_driver} WHERE w.driver_id = ?", was[0].ID).Error
+		if err != nil {
+			return database.Unavailable(err)
+		}
+	}
+	return wordIndex.Add(tx, words)
 }
 
 // replaceEntries replaces the entries of one driver, none for new drivers.

@@ -85,20 +85,10 @@ func reversed(text string) string {
 	return string(b)
 }
 
-func addWords(tx database.Tx, rows []Row) error {
-	var entries []search.Entry
+// wordsOf returns the drivers' entries of driver_words.
+func wordsOf(rows []Row) (all []search.Entry) {
 	for i := range rows {
-		entries = append(entries, search.Entries(rows[i].ID, rows[i].words())...)
+		all = append(all, search.Entries(rows[i].ID, rows[i].words())...)
 	}
-	return words.Add(tx, entries)
-}
-
-// indexWords makes the index say what the driver's row says, which tx has locked.
-func indexWords(tx database.Tx, row *Row) error {
-	var was []string
-	query := "SELECT word FROM driver_words {force ix_driver_words_driver} WHERE driver_id = ?"
-	if err := tx.Raw(query, row.ID).Scan(&was).Error; err != nil {
-		return database.Unavailable(err)
-	}
-	return words.Change(tx, string(row.ID), was, row.words())
+	return all
 }

@@ -23,12 +23,12 @@ type Drivers struct {
 	words search.Index
 }
 
-// words is the index of drivers by words.
-var words = search.Index{Entries: "driver_words", ID: "driver_id", Rows: "drivers"}
+// wordIndex is the index of drivers by words.
+var wordIndex = search.Index{Entries: "driver_words", ID: "driver_id", Rows: "drivers"}
 
 // New returns the drivers in a database.
 func New(db *database.DB) *Drivers {
-	s := &Drivers{db, words}
+	s := &Drivers{db, wordIndex}
 	s.words.TiDB = db.Dialect == migrations.TiDB
 	return s
 }
