@@ -54,8 +54,10 @@ func created(tx database.Tx) (d dispatch.Dispatch, applied bool, err error) {
 func duplicate(tx database.Tx) (dispatch.Dispatch, error) {
 	d, applied, err := created(tx)
 	if err != nil {
-		err = fmt.Errorf("%w: another dispatch, or this request's, has the external_id: %v", dispatch.ErrUnknown, err)
-	} else if !applied {
+		const text = "%w: another dispatch, or this request's, has the external_id: %v"
+		return d, fmt.Errorf(text, dispatch.ErrUnknown, err) // not %w: it is not ErrUnavailable
+	}
+	if !applied {
 		err = dispatch.ErrDuplicateExternalID
 	}
 	return d, err

@@ -11,8 +11,9 @@ import (
 	"firsttap/repository/database"
 )
 
-// The index of drivers is two tables: driver_regions finds the eligible drivers, and driver_counts counts the others. Each change of a driver
-// updates both in its own transaction. No trigger writes them, because an account needs privileges for triggers that it may not have.
+// The index of drivers by region is two tables: driver_regions finds the eligible drivers, and driver_counts counts the others. Each change
+// of a driver updates both in its own transaction. No trigger writes them, because an account needs privileges for triggers that it may not
+// have.
 
 // countSlots is how many rows share a count.
 const countSlots = 8
@@ -49,8 +50,9 @@ func entriesOf(rows []Row) ([]indexEntry, error) {
 	return all, nil
 }
 
-// Index makes the index of drivers, by region and by words, say what the rows say that tx has written. It says what they said before: was is
-// one driver's row, or empty for new drivers. ErrUnavailable.
+// Index makes the index of drivers, by region and by words, say what is now in the rows that tx has written and locked. It takes what it
+// says until then from the row of before, was, which is empty for new drivers and one row for a change of one. All words of a changed
+// driver are replaced, also those that the index should not have, so that nothing is left of an erased one. ErrUnavailable.
 func Index(tx database.Tx, was, is []Row) error {
 	before, err := entriesOf(was)
 	if err != nil {

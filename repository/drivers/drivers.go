@@ -36,8 +36,8 @@ func New(db *database.DB) *Drivers {
 // driversPerInsert bounds one INSERT: SQLite takes 32,766 parameters, and a driver has 16.
 const driversPerInsert = 500
 
-// AddDrivers writes all drivers or none, and audits whether each gets a token, which must not be issued unless AddDrivers returns nil. If the
-// request was carried out before, it writes nothing. ErrDuplicateDriver, ErrDuplicatePhone, ErrUnavailable, ErrUnknown.
+// AddDrivers writes all drivers or none, and audits whether each gets a token, which must not be issued unless AddDrivers returns nil. If
+// the request was carried out before, it writes nothing. ErrDuplicateDriver, ErrDuplicatePhone, ErrUnavailable, ErrUnknown.
 func (s *Drivers) AddDrivers(ctx context.Context, drivers []dispatch.Driver, tokens bool) error {
 	detail := map[string]any{"drivers": len(drivers), "tokens": tokens}
 	if len(drivers) > 0 {

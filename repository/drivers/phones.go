@@ -61,8 +61,8 @@ func placesByPhone(drivers []dispatch.Driver) map[string][]int {
 	return places
 }
 
-// otherHolders returns, by the places of the drivers, another driver who has the number. The answer to its query has two holders of a number,
-// however many there are, because one may be the driver itself.
+// otherHolders returns, by the places of the drivers, another driver who has the number. The answer to its query has two holders of a
+// number, however many there are, because one may be the driver itself.
 func otherHolders(db database.Tx, drivers []dispatch.Driver, places map[string][]int) (map[int]dispatch.DriverID, error) {
 	const statement = "SELECT word, MIN(driver_id) first, MAX(driver_id) last FROM driver_words " +
 		"WHERE word IN ? AND driver_id <> '' GROUP BY word"
