@@ -98,10 +98,9 @@ func (d *Dispatch) Cancel(version int, actor, reason string, now time.Time) ([]E
 	return []Event{d.event(EventCanceled, actor, reason, now)}, nil
 }
 
-// Expire expires an offer whose window has passed, given the stored state. No event before that, nor for an end that is
-// already stored.
-func (d *Dispatch) Expire(written Status, now time.Time) []Event {
-	if written != Pending || d.Status != Expired {
+// Expire expires an offer that is stored as PENDING and whose window has passed. No event before that.
+func (d *Dispatch) Expire(now time.Time) []Event {
+	if d.Status != Expired {
 		return nil
 	}
 	d.bumpVersion(now)

@@ -103,7 +103,7 @@ func storesOf(s *repository.Store) Stores {
 	return Stores{
 		Answers: s.Journal, Audit: s.Journal, Board: s.Board, Deliveries: s.Webhooks, Devices: s.Devices, Dispatches: s.Dispatches,
 		Drivers: s.Drivers, Erasure: s.Drivers, Events: s.Journal, Export: s.Export, ExportAudit: s.Export, Notifications: s.Notifications,
-		Offers: s.Offers, Profiles: s.Drivers, SignIns: s.Keys, Tokens: s.Drivers, Webhooks: s.Webhooks,
+		Offers: s.Offers, Profiles: s.Drivers, Keys: s.Keys, Tokens: s.Drivers, Webhooks: s.Webhooks,
 	}
 }
 

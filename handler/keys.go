@@ -1,10 +1,20 @@
 package handler
 
 import (
+	"context"
+
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
 )
+
+// keyStore lists and revokes keys, and audits sign-ins with them.
+type keyStore interface {
+	Keys(ctx context.Context, page dispatch.Page) ([]dispatch.KeyRecord, string, error)
+	// RevokeKey revokes a key: its next request is refused, on every instance. A repeated call changes nothing. ErrKeyNotFound, ErrFirstKey.
+	RevokeKey(ctx context.Context, id string) error
+	RecordSignIn(ctx context.Context, key, address string) error
+}
 
 type keyRequest struct {
 	Name string `json:"name" validate:"required,max=200"`
@@ -58,7 +68,7 @@ func (h *handler) listKeys(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	items, next, err := h.Keys.List(c.Request().Context(), p)
+	items, next, err := h.Stores.Keys.Keys(c.Request().Context(), p)
 	if err != nil {
 		return err
 	}
@@ -72,7 +82,7 @@ func (h *handler) revokeKey(c echo.Context, _ string) error {
 	if !dispatch.LooksLikeID(id) {
 		return dispatch.ErrKeyNotFound
 	}
-	if err := h.Keys.Revoke(c.Request().Context(), id); err != nil {
+	if err := h.Stores.Keys.RevokeKey(c.Request().Context(), id); err != nil {
 		return err
 	}
 	return c.NoContent(204)

@@ -30,10 +30,10 @@ type Stores struct {
 	Events        eventStore
 	Export        exportStore
 	ExportAudit   exportAuditStore
+	Keys          keyStore
 	Notifications notificationStore
 	Offers        offerStore
 	Profiles      profileStore
-	SignIns       signInStore
 	Tokens        tokenStore
 	Webhooks      webhookStore
 }

@@ -1,7 +1,6 @@
 package handler
 
 import (
-	"context"
 	"crypto/cipher"
 	"crypto/rand"
 	"encoding/base64"
@@ -25,11 +24,6 @@ const (
 	sessionTTL     = 12 * time.Hour
 	sessionPurpose = "firsttap session"
 )
-
-// signInStore writes sign-ins to the audit trail.
-type signInStore interface {
-	RecordSignIn(ctx context.Context, key, address string) error
-}
 
 // session is the admin key that a request is made with, and when the cookie that carried the key expires. The time is zero
 // where the key itself was sent.
@@ -164,7 +158,7 @@ func (h *handler) signIn(c echo.Context) error {
 		return err
 	}
 	err = h.entries.run(c, key.ID, func() error {
-		return h.Stores.SignIns.RecordSignIn(withCaller(c, key.ID), key.ID, clientNetwork(c))
+		return h.Stores.Keys.RecordSignIn(withCaller(c, key.ID), key.ID, clientNetwork(c))
 	})
 	if errors.Is(err, dispatch.ErrKeyNotFound) { // revoked after the lookup
 		return fmt.Errorf("%w: %w", errUnknownKey, service.ErrUnauthenticated)

@@ -20,8 +20,8 @@ type JobStores struct {
 
 // DueStore changes dispatches when their time has come, at most so many at a time.
 type DueStore interface {
-	NextExpiry(ctx context.Context) (time.Time, error)
-	NextWork(ctx context.Context) (time.Time, error)
+	// Next returns when the next offer ends and when the next accepted work starts, zero times for none.
+	Next(ctx context.Context) (expiry, work time.Time, err error)
 	ExpireOffers(ctx context.Context, limit int) (int, error)
 	WriteReminders(ctx context.Context, before time.Duration, limit int) (int, error)
 	CloseOverdue(ctx context.Context, after time.Duration, limit int) (int, error)
@@ -61,7 +61,10 @@ const (
 func Jobs(work JobStores, remindBefore time.Duration) []Job {
 	return []Job{{
 		Name: "expire-offers", When: Cron("*/5 * * * * *"), Hold: lock.Renewed(10*time.Second, 2*time.Minute),
-		Demand:  func(ctx context.Context) (time.Time, error) { return work.Due.NextExpiry(ctx) },
+		Demand: func(ctx context.Context) (time.Time, error) {
+			expiry, _, err := work.Due.Next(ctx)
+			return expiry, err
+		},
 		MaxIdle: expireIdle,
 		Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
 			n, err := inBatches(ctx, work.Due.ExpireOffers)
@@ -99,7 +102,7 @@ func Jobs(work JobStores, remindBefore time.Duration) []Job {
 
 // nextReminder returns when the driver of the next work may have to be reminded, the zero time for never.
 func nextReminder(ctx context.Context, work JobStores, before time.Duration) (time.Time, error) {
-	starts, err := work.Due.NextWork(ctx)
+	_, starts, err := work.Due.Next(ctx)
 	if err != nil || starts.IsZero() || before == 0 {
 		return time.Time{}, err
 	}

@@ -19,11 +19,9 @@ import (
 type KeyStore interface {
 	EnsureKey(ctx context.Context, k dispatch.Key) error
 	KeyByHash(ctx context.Context, hash string) (dispatch.Key, error)
-	// KeyHashes returns the identifiers of the newest keys in force, by their hashes, on a connection of its own.
+	// KeyHashes returns the identifiers of the newest keys in force, by their hashes.
 	KeyHashes(ctx context.Context, most int) (map[string]string, error)
 	AddKey(ctx context.Context, k dispatch.Key) (dispatch.KeyRecord, error)
-	Keys(ctx context.Context, page dispatch.Page) ([]dispatch.KeyRecord, string, error)
-	RevokeKey(ctx context.Context, id string) error
 }
 
 // Keys authenticates admins' keys. Safe for concurrent use.
@@ -121,15 +119,6 @@ func secretBytes(ctx context.Context, by, purpose string) []byte {
 	rand.Read(raw) // never fails: crypto/rand ends the process instead
 	return raw
 }
-
-// List returns the keys, newest first and including revoked ones, and the cursor of the next page, "" after the last.
-func (k *Keys) List(ctx context.Context, page dispatch.Page) ([]dispatch.KeyRecord, string, error) {
-	return k.store.Keys(ctx, page)
-}
-
-// Revoke revokes a key: its next request gets ErrUnauthenticated, on every instance. A repeated call changes nothing.
-// ErrKeyNotFound, ErrFirstKey.
-func (k *Keys) Revoke(ctx context.Context, id string) error { return k.store.RevokeKey(ctx, id) }
 
 // HashKey returns what is stored of a key. It uses no salt and no stretching: keys are random or, the first one, long.
 func HashKey(key string) string {

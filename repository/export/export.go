@@ -2,9 +2,7 @@ package export
 
 import (
 	"context"
-	"fmt"
 	"iter"
-	"slices"
 
 	"firsttap/dispatch"
 	"firsttap/outbox"
@@ -28,23 +26,35 @@ const exportedAtOnce = 200
 
 // ClaimsOf returns the driver's claims, the oldest first, or an error as the last pair.
 func (s *Export) ClaimsOf(ctx context.Context, id dispatch.DriverID) iter.Seq2[dispatch.DriversClaim, error] {
-	return func(yield func(dispatch.DriversClaim, error) bool) {
-		for last := 0; ; {
-			var rows []dispatches.ClaimRow
-			err := s.db.Serve.With(ctx).Where("driver_id = ? AND driver_seq > ?", id, last).
-				Order("driver_seq").Limit(exportedAtOnce).Find(&rows).Error
-			if err != nil {
-				yield(dispatch.DriversClaim{}, database.Unavailable(err))
+	return inParts(func(after int) (rows []dispatches.ClaimRow, last int, more bool, err error) {
+		err = s.db.Serve.With(ctx).Where("driver_id = ? AND driver_seq > ?", id, after).
+			Order("driver_seq").Limit(exportedAtOnce).Find(&rows).Error
+		if more = len(rows) == exportedAtOnce; more {
+			last = rows[len(rows)-1].DriverSeq
+		}
+		return rows, last, more, err
+	}, func(row *dispatches.ClaimRow) dispatch.DriversClaim {
+		return dispatch.DriversClaim{PastClaim: row.Past(), Dispatch: row.DispatchID}
+	})
+}
+
+// inParts yields the values of the rows that read returns, which is called again with its last as long as it says that there is more. An
+// error is the last pair.
+func inParts[K, R, V any](read func(after K) (rows []R, last K, more bool, err error), value func(*R) V) iter.Seq2[V, error] {
+	return func(yield func(V, error) bool) {
+		var last K
+		for more := true; more; {
+			var rows []R
+			var err error
+			if rows, last, more, err = read(last); err != nil {
+				var none V
+				yield(none, database.Unavailable(err))
 				return
 			}
 			for i := range rows {
-				last = rows[i].DriverSeq
-				if !yield(dispatch.DriversClaim{PastClaim: rows[i].Past(), Dispatch: rows[i].DispatchID}, nil) {
+				if !yield(value(&rows[i]), nil) {
 					return
 				}
-			}
-			if len(rows) < exportedAtOnce {
-				return
 			}
 		}
 	}
@@ -52,24 +62,8 @@ func (s *Export) ClaimsOf(ctx context.Context, id dispatch.DriverID) iter.Seq2[d
 
 // EventsOf returns the events that the driver caused or that name the driver, by dispatch, or an error as the last pair.
 func (s *Export) EventsOf(ctx context.Context, id dispatch.DriverID) iter.Seq2[dispatch.Event, error] {
-	return func(yield func(dispatch.Event, error) bool) {
-		for chunk, err := range s.dispatchesSince(ctx, "events") {
-			var rows []journal.EventRow
-			if err == nil {
-				err = s.db.Serve.With(ctx).Raw("SELECT * FROM events {force ix_events_dispatch}"+
-					" WHERE dispatch_id IN ? AND (driver_id = ? OR actor = ?) ORDER BY dispatch_id, id", collectIDs(chunk), id, id).Scan(&rows).Error
-			}
-			if err != nil {
-				yield(dispatch.Event{}, database.Unavailable(err))
-				return
-			}
-			for i := range rows {
-				if !yield(rows[i].Event(), nil) {
-					return
-				}
-			}
-		}
-	}
+	return byDispatch(ctx, s, id, "events", "SELECT * FROM events {force ix_events_dispatch}"+
+		" WHERE dispatch_id IN @ids AND (driver_id = @driver OR actor = @driver) ORDER BY dispatch_id, id", (*journal.EventRow).Event)
 }
 
 // OfferMarksOf returns which offers the driver has seen and declined, by dispatch, or an error as the last pair.
@@ -80,11 +74,8 @@ func (s *Export) OfferMarksOf(ctx context.Context, id dispatch.DriverID) iter.Se
 		SeenAt, DeclinedAt *int64
 		DeclineReason      string
 	}
-	return eachRow(ctx, s, "offers", func(db database.Tx, ids []dispatch.ID, round int) (rows []row, err error) {
-		err = db.Raw("SELECT dispatch_id, round, seen_at, declined_at, decline_reason FROM offers {force PRIMARY}"+
-			" WHERE dispatch_id IN ? AND round = ? AND driver_id = ?", ids, round, id).Scan(&rows).Error
-		return rows, err
-	}, func(r *row) dispatch.OfferMarks {
+	return byDispatch(ctx, s, id, "offers", "SELECT * FROM offers {force PRIMARY}"+
+		" WHERE dispatch_id IN @ids AND round IN @rounds AND driver_id = @driver", func(r *row) dispatch.OfferMarks {
 		return dispatch.OfferMarks{
 			Dispatch: r.DispatchID, Round: r.Round, SeenAt: database.OptionalTime(r.SeenAt), DeclinedAt: database.OptionalTime(r.DeclinedAt),
 			DeclineReason: r.DeclineReason,
@@ -94,109 +85,44 @@ func (s *Export) OfferMarksOf(ctx context.Context, id dispatch.DriverID) iter.Se
 
 // NotificationsOf returns the notifications to the driver that are still stored, by dispatch, or an error as the last pair.
 func (s *Export) NotificationsOf(ctx context.Context, id dispatch.DriverID) iter.Seq2[outbox.Notification, error] {
-	return eachRow(ctx, s, "notifications", func(db database.Tx, ids []dispatch.ID, round int) (rows []pushes.NotificationRow, err error) {
-		err = db.Raw("SELECT * FROM notifications {force ix_notifications_driver}"+
-			" WHERE dispatch_id IN ? AND round = ? AND driver_id = ?", ids, round, id).Scan(&rows).Error
-		return rows, err
-	}, (*pushes.NotificationRow).Notification)
-}
-
-// eachRow reads, of one round of some dispatches at a time, the rows of a table.
-func eachRow[R, V any](
-	ctx context.Context, s *Export, table string, read func(db database.Tx, ids []dispatch.ID, round int) ([]R, error),
-	value func(*R) V,
-) iter.Seq2[V, error] {
-	return func(yield func(V, error) bool) {
-		for chunk, err := range s.dispatchesSince(ctx, table) {
-			for round := 1; err == nil && len(chunk) > 0; round++ {
-				var rows []R
-				if rows, err = read(s.db.Serve.With(ctx), collectIDs(chunk), round); err != nil {
-					break
-				}
-				for i := range rows {
-					if !yield(value(&rows[i]), nil) {
-						return
-					}
-				}
-				chunk = slices.DeleteFunc(chunk, func(d dispatchRound) bool { return d.Round <= round })
-			}
-			if err != nil {
-				var none V
-				yield(none, database.Unavailable(err))
-				return
-			}
-		}
-	}
+	return byDispatch(ctx, s, id, "notifications", "SELECT * FROM notifications {force ix_notifications_driver}"+
+		" WHERE dispatch_id IN @ids AND round IN @rounds AND driver_id = @driver", (*pushes.NotificationRow).Notification)
 }
 
 // TapsOf returns the driver's taps that are still stored, by dispatch, or an error as the last pair.
 func (s *Export) TapsOf(ctx context.Context, id dispatch.DriverID) iter.Seq2[dispatch.Attempt, error] {
-	return func(yield func(dispatch.Attempt, error) bool) {
-		for chunk, err := range s.dispatchesSince(ctx, "taps") {
-			var taps []dispatch.Attempt
-			if err == nil {
-				err = offers.EachTap(s.db.Serve.With(ctx), " {force ix_taps_driver} WHERE driver_id = ? AND dispatch_id IN ?",
-					[]any{id, collectIDs(chunk)}, func(t *dispatch.Attempt) { taps = append(taps, *t) })
-			}
-			if err != nil {
-				yield(dispatch.Attempt{}, database.Unavailable(err))
-				return
-			}
-			for i := range taps {
-				if !yield(taps[i], nil) {
-					return
-				}
-			}
-		}
-	}
+	return byDispatch(ctx, s, id, "taps", "SELECT * FROM taps {force ix_taps_driver} WHERE driver_id = @driver AND dispatch_id IN @ids",
+		(*offers.TapRow).Attempt)
 }
 
-type dispatchRound struct {
-	ID    dispatch.ID
-	Round int
-}
-
-func collectIDs(all []dispatchRound) []dispatch.ID {
-	ids := make([]dispatch.ID, len(all))
-	for i := range all {
-		ids[i] = all[i].ID
-	}
-	return ids
-}
-
-// dispatchesSince returns the dispatches, from the oldest one that has rows in one of the tables, in pages. Those tables have no index by
-// driver, which every push and tap would have to pay for; they have one that begins with the dispatch.
-func (s *Export) dispatchesSince(ctx context.Context, tables ...string) iter.Seq2[[]dispatchRound, error] {
-	return func(yield func([]dispatchRound, error) bool) {
-		db := s.db.Serve.With(ctx)
-		first := ""
-		for _, table := range tables {
-			var oldest *string
-			if err := db.Raw("SELECT MIN(dispatch_id) FROM " + table + " WHERE dispatch_id > ''").Row().Scan(&oldest); err != nil {
-				yield(nil, fmt.Errorf("the oldest of %s: %w", table, err))
-				return
-			}
-			if oldest != nil && (first == "" || *oldest < first) {
-				first = *oldest
+// byDispatch yields the rows of a table that the query finds, for some dispatches at a time, from the oldest one that has rows in the
+// table. Most tables have no index by driver, which every push and tap would have to pay for; they have one that begins with the dispatch.
+// The query may use the names @driver, @ids of the dispatches, and @rounds, which are all rounds that one of them has had.
+func byDispatch[R, V any](
+	ctx context.Context, s *Export, driver dispatch.DriverID, table, query string, value func(*R) V,
+) iter.Seq2[V, error] {
+	return inParts(func(after dispatch.ID) (rows []R, last dispatch.ID, more bool, err error) {
+		var part []struct {
+			ID    dispatch.ID
+			Round int
+		}
+		err = s.db.Serve.With(ctx).Raw("SELECT id, round FROM dispatches WHERE id > ? AND id >="+
+			" (SELECT MIN(dispatch_id) FROM "+table+" WHERE dispatch_id > '') ORDER BY id LIMIT ?", after, exportedAtOnce).Scan(&part).Error
+		if err != nil || len(part) == 0 {
+			return nil, "", false, err
+		}
+		var ids []dispatch.ID
+		var rounds []int
+		for _, d := range part {
+			ids, last = append(ids, d.ID), d.ID
+			for len(rounds) < d.Round {
+				rounds = append(rounds, len(rounds)+1)
 			}
 		}
-		for first != "" {
-			var page []dispatchRound
-			err := db.Raw("SELECT id, round FROM dispatches WHERE id >= ? ORDER BY id LIMIT ?", first, exportedAtOnce).Scan(&page).Error
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			if len(page) == 0 {
-				return
-			}
-			more := len(page) == exportedAtOnce
-			first = string(page[len(page)-1].ID) + "~" // after it
-			if !yield(page, nil) || !more {
-				return
-			}
-		}
-	}
+		values := map[string]any{"driver": driver, "ids": ids, "rounds": rounds}
+		err = s.db.Serve.With(ctx).Raw(query, values).Scan(&rows).Error
+		return rows, last, len(part) == exportedAtOnce, err
+	}, value)
 }
 
 // RecordExport audits an export of what is kept about the driver, and returns the driver. ErrDriverNotFound. Nothing must be exported

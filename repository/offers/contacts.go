@@ -1,10 +1,7 @@
 package offers
 
 import (
-	"cmp"
 	"context"
-	"maps"
-	"slices"
 	"strings"
 
 	"firsttap/dispatch"
@@ -21,188 +18,101 @@ var contactSources = [...]struct{ table, index, where string }{
 	{"taps", "PRIMARY", "result <> 'OFFER_STALE' AND "},
 }
 
+// contactsSQL selects adminRows of the dispatch p and of the rounds and drivers in k.
+func contactsSQL(k string) string {
+	return `SELECT k.round, k.driver_id, ` + historyColumns("k.round", "k.driver_id") + `,
+	(SELECT MIN(n.created_at) FROM notifications n WHERE n.dispatch_id = p.id AND n.round = k.round AND n.driver_id = k.driver_id
+		AND n.type IN ` + pushes.OfferTypes + `) notified_at,
+	COALESCE((SELECT c.outcome FROM claims c WHERE c.dispatch_id = p.id AND c.round = k.round AND c.driver_id = k.driver_id), '') claim
+	FROM (` + k + `) k JOIN dispatches p ON p.id = @id
+	LEFT JOIN offers o ON o.dispatch_id = p.id AND o.round = k.round AND o.driver_id = k.driver_id ORDER BY k.round, k.driver_id`
+}
+
+// adminRow is what an admin reads of a driver's offer.
+type adminRow struct {
+	Round      int
+	DriverID   dispatch.DriverID
+	History    historyRow `gorm:"embedded"`
+	NotifiedAt *int64
+	Claim      dispatch.Outcome
+}
+
 // Offers returns the offers of the dispatch to each driver in the round, 0 for all, by round and driver, and the cursor of the
 // next page, "" after the last. ErrNotFound, ErrBadCursor.
 func (s *Offers) Offers(
 	ctx context.Context, id dispatch.ID, round int, page dispatch.Page,
 ) (items []dispatch.Offered, next string, err error) {
 	err = s.db.List(ctx, func(db database.Tx) error {
-		items, next, err = s.listOffers(db, id, round, page)
+		items, next, err = listOffers(db, id, round, page)
 		return err
 	})
 	return items, next, err
 }
 
-func (s *Offers) listOffers(db database.Tx, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.Offered, string, error) {
+func listOffers(db database.Tx, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.Offered, string, error) {
 	d, _, err := dispatches.Find(db, id)
 	if err != nil {
 		return nil, "", err
 	}
-	keys, next, err := s.contactKeys(db, id, round, page)
-	if err != nil || len(keys) == 0 {
+	rows, next, err := contactPage(db, id, round, page)
+	if err != nil || len(rows) == 0 {
 		return nil, "", err
 	}
-	b := contactPage{rounds: rounds{db: db, d: &d}, keys: keys, contacts: map[driverRound]*dispatch.OfferHistory{}}
-	for _, k := range keys {
-		b.contacts[k] = &dispatch.OfferHistory{Driver: k.DriverID, Round: k.Round}
-	}
-	if err := b.load(); err != nil {
+	rounds, err := readRounds(db, id)
+	if err != nil {
 		return nil, "", database.Unavailable(err)
 	}
-	items := make([]dispatch.Offered, len(keys))
-	for i, k := range keys {
-		items[i] = dispatch.Offered{Dispatch: d, Contact: *b.contacts[k]}
+	items := make([]dispatch.Offered, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		h := r.History.of(r.DriverID, r.Round)
+		h.NotifiedAt, h.Claim = database.OptionalTime(r.NotifiedAt), r.Claim
+		if r.Round < d.Round {
+			h.Ended = ending(rounds, r.Round)
+		}
+		items[i] = dispatch.Offered{Dispatch: d, Contact: h}
 	}
 	return items, next, nil
 }
 
-// contactKeys returns the rounds and drivers on the page. It reads no more than a page from each table.
-func (s *Offers) contactKeys(db database.Tx, id dispatch.ID, round int, page dispatch.Page) ([]driverRound, string, error) {
-	where, args := "dispatch_id = ?", []any{id}
+// ending returns how an earlier round ended: taken if it has a winner, expired if the next round began by reopening the dispatch, and
+// revoked otherwise, as its terms changed.
+func ending(rounds map[int]round, of int) dispatch.OfferStatus {
+	switch {
+	case rounds[of].Winner != "":
+		return dispatch.OfferTaken
+	case rounds[of+1].Reopened:
+		return dispatch.OfferExpired
+	}
+	return dispatch.OfferRevoked
+}
+
+// contactPage reads no more than a page of keys from each table.
+func contactPage(db database.Tx, id dispatch.ID, round int, page dispatch.Page) (rows []adminRow, next string, err error) {
+	where, values := "dispatch_id = @id", map[string]any{"id": id, "round": round, "limit": page.Limit + 1}
 	if round != 0 {
-		where, args = where+" AND round = ?", append(args, round)
+		where += " AND round = @round"
 	}
 	if page.Cursor != "" {
-		at, last, err := database.ParseCursor(database.ContactList, page.Cursor, dispatch.ParseDriverID)
+		values["at"], values["last"], err = database.ParseCursor(database.ContactList, page.Cursor, dispatch.ParseDriverID)
 		if err != nil {
 			return nil, "", err
 		}
-		where, args = where+" AND (round > ? OR round = ? AND driver_id > ?)", append(args, at, at, last)
+		where += " AND (round > @at OR round = @at AND driver_id > @last)"
 	}
-	var all []any
+	const inOrder = " ORDER BY round, driver_id LIMIT @limit "
 	queries := make([]string, len(contactSources))
 	for i, source := range contactSources {
 		queries[i] = "SELECT * FROM (SELECT DISTINCT round, driver_id FROM " + source.table + " {force " + source.index + "} WHERE " +
-			source.where + where +
-			" ORDER BY round, driver_id LIMIT ?) q"
-		all = append(append(all, args...), page.Limit+1)
+			source.where + where + inOrder + ") q"
 	}
-	var keys []driverRound
-	err := db.Raw(strings.Join(queries, " UNION ")+" ORDER BY round, driver_id LIMIT ?", append(all, page.Limit+1)...).Scan(&keys).Error
-	if err != nil {
+	if err := db.Raw(contactsSQL(strings.Join(queries, " UNION ")+inOrder), values).Scan(&rows).Error; err != nil {
 		return nil, "", database.Unavailable(err)
 	}
-	if len(keys) <= page.Limit {
-		return keys, "", nil
+	if len(rows) > page.Limit {
+		rows = rows[:page.Limit]
+		last := &rows[page.Limit-1]
+		next = database.Cursor(database.ContactList, int64(last.Round), last.DriverID)
 	}
-	keys = keys[:page.Limit]
-	last := keys[len(keys)-1]
-	return keys, database.Cursor(database.ContactList, int64(last.Round), last.DriverID), nil
-}
-
-// contactPage is one page of contacts.
-type contactPage struct {
-	rounds
-	keys     []driverRound
-	contacts map[driverRound]*dispatch.OfferHistory
-}
-
-// contactFacts is what one table holds about a contact.
-type contactFacts struct {
-	Of            driverRound `gorm:"embedded"`
-	Told, Sent    *int64
-	Seen, Tapped  *int64
-	Declined      *int64
-	DeclineReason string
-	Claim         dispatch.Outcome
-}
-
-const contactFactsSQL = `
-SELECT round, driver_id, MIN(created_at) told, MIN(CASE WHEN state = 1 THEN sent_at END) sent, NULL seen, NULL tapped, NULL declined,
-  NULL decline_reason, NULL claim
-  FROM notifications WHERE dispatch_id = ? AND round IN ? AND driver_id IN ? AND type IN ` + pushes.OfferTypes + ` GROUP BY round, driver_id
-UNION ALL SELECT round, driver_id, NULL, NULL, seen_at, NULL, declined_at, decline_reason, NULL
-  FROM offers WHERE dispatch_id = ? AND round IN ? AND driver_id IN ?
-UNION ALL SELECT round, driver_id, NULL, NULL, NULL, NULL, NULL, NULL, outcome
-  FROM claims WHERE dispatch_id = ? AND round IN ? AND driver_id IN ?
-UNION ALL SELECT round, driver_id, NULL, NULL, NULL, MIN(at), NULL, NULL, NULL
-  FROM taps WHERE dispatch_id = ? AND round IN ? AND driver_id IN ? AND result <> 'OFFER_STALE' GROUP BY round, driver_id`
-
-func (b *contactPage) load() error {
-	var which []int
-	var drivers []dispatch.DriverID
-	for _, k := range b.keys {
-		which, drivers = append(which, k.Round), append(drivers, k.DriverID)
-	}
-	which, drivers = unique(which), unique(drivers)
-	var args []any
-	for range contactSources {
-		args = append(args, b.d.ID, which, drivers)
-	}
-	var traces []contactFacts
-	if err := b.db.Raw(contactFactsSQL, args...).Scan(&traces).Error; err != nil {
-		return err
-	}
-	for _, t := range traces {
-		if c := b.contacts[t.Of]; c != nil {
-			t.mergeInto(c)
-		}
-	}
-	if err := b.gaveBack(which[len(which)-1], drivers); err != nil {
-		return err
-	}
-	return b.setEndings(which)
-}
-
-// gaveBack marks the contacts of drivers that withdrew in an earlier round. last is the latest round on the page.
-func (b *contactPage) gaveBack(last int, drivers []dispatch.DriverID) error {
-	if last == 1 {
-		return nil
-	}
-	var withdrawn []driverRound
-	err := b.db.Raw(`SELECT driver_id, MIN(round) round FROM claims WHERE dispatch_id = ? AND driver_id IN ? AND outcome = 'WITHDRAWN'
-		GROUP BY driver_id`, b.d.ID, drivers).Scan(&withdrawn).Error
-	for _, first := range withdrawn {
-		for k, c := range b.contacts {
-			c.Withdrew = c.Withdrew || k.DriverID == first.DriverID && k.Round > first.Round
-		}
-	}
-	return err
-}
-
-func (t *contactFacts) mergeInto(c *dispatch.OfferHistory) {
-	c.NotifiedAt, c.SentAt = cmp.Or(c.NotifiedAt, database.OptionalTime(t.Told)), cmp.Or(c.SentAt, database.OptionalTime(t.Sent))
-	c.SeenAt, c.DeclinedAt = cmp.Or(c.SeenAt, database.OptionalTime(t.Seen)), cmp.Or(c.DeclinedAt, database.OptionalTime(t.Declined))
-	c.TappedAt = cmp.Or(c.TappedAt, database.OptionalTime(t.Tapped))
-	c.DeclineReason, c.Claim = cmp.Or(c.DeclineReason, t.DeclineReason), cmp.Or(c.Claim, t.Claim)
-}
-
-// setEndings sets how each earlier round ended: taken if it has a winner, expired if the next round began by reopening the
-// dispatch, and revoked otherwise, as its terms changed.
-func (b *contactPage) setEndings(which []int) error {
-	if which[0] >= b.d.Round {
-		return nil
-	}
-	winners, err := b.winners()
-	if err != nil {
-		return err
-	}
-	var reopened []int
-	err = b.db.Raw(
-		"SELECT DISTINCT round FROM events {force ix_events_dispatch} WHERE dispatch_id = ? AND type = ?", b.d.ID, dispatch.EventReopened,
-	).Scan(&reopened).Error
-	if err != nil {
-		return err
-	}
-	for k, c := range b.contacts {
-		switch {
-		case k.Round >= b.d.Round:
-		case winners[k.Round] != "":
-			c.Ended = dispatch.OfferTaken
-		case slices.Contains(reopened, k.Round+1):
-			c.Ended = dispatch.OfferExpired
-		default:
-			c.Ended = dispatch.OfferRevoked
-		}
-	}
-	return nil
-}
-
-// unique returns the different values, sorted.
-func unique[T cmp.Ordered](all []T) []T {
-	set := make(map[T]bool, len(all))
-	for _, v := range all {
-		set[v] = true
-	}
-	return slices.Sorted(maps.Keys(set))
+	return rows, next, nil
 }

@@ -11,57 +11,68 @@ import (
 	"firsttap/repository/pushes"
 )
 
-type offeredRow struct {
-	Row           dispatches.Row `gorm:"embedded"`
-	Now           int64
-	SeenAt        *int64
-	DeclinedAt    *int64
-	DeclineReason string
-	SentAt        *int64
-	TappedAt      *int64
-	GaveBack      bool
+// historyRow is what a driver's offer and its traces say.
+type historyRow struct {
+	SentAt, SeenAt, DeclinedAt, TappedAt *int64
+	DeclineReason                        string
+	Withdrew                             bool
 }
 
-// offeredColumns are the columns of a driver's offers of dispatches p, left joined with offers o. See offeredArgs.
-const offeredColumns = `o.seen_at, o.declined_at, COALESCE(o.decline_reason, '') decline_reason,
-	(SELECT MIN(n.sent_at) FROM notifications n WHERE n.dispatch_id = p.id AND n.round = p.round AND n.driver_id = ?
-		AND n.state = 1 AND n.type IN ` + pushes.OfferTypes + `) sent_at,
-	(SELECT MIN(t.at) FROM taps t WHERE t.dispatch_id = p.id AND t.round = p.round AND t.driver_id = ?
-	AND t.result <> 'OFFER_STALE') tapped_at,
-	EXISTS (SELECT 1 FROM claims c WHERE c.dispatch_id = p.id AND c.round < p.round AND c.driver_id = ? AND c.outcome = 'WITHDRAWN') gave_back`
-
-const offerJoin = ` p LEFT JOIN offers o ON o.dispatch_id = p.id AND o.round = p.round AND o.driver_id = ?`
-
-// offeredArgs returns the arguments of offeredColumns, of the query's source, and of offerJoin.
-func offeredArgs(v dispatch.DriverID, source ...any) []any {
-	return append(append([]any{v, v, v}, source...), v)
+// historyColumns are the columns of a historyRow, of a dispatch p left joined with the driver's offer o of the round. Both names are SQL.
+func historyColumns(round, driver string) string {
+	return `o.seen_at, o.declined_at, COALESCE(o.decline_reason, '') decline_reason, ` + SentSQL("p.id", round, driver) + ` sent_at,
+	(SELECT MIN(t.at) FROM taps t WHERE t.dispatch_id = p.id AND t.round = ` + round + ` AND t.driver_id = ` + driver + `
+		AND t.result <> 'OFFER_STALE') tapped_at,
+	EXISTS (SELECT 1 FROM claims c WHERE c.dispatch_id = p.id AND c.round < ` + round + ` AND c.driver_id = ` + driver + `
+		AND c.outcome = 'WITHDRAWN') withdrew`
 }
 
-func (row *offeredRow) offered(v dispatch.DriverID) dispatch.Offered {
-	return dispatch.Offered{
-		Dispatch: row.Row.At(database.Time(row.Now)),
-		Contact: dispatch.OfferHistory{
-			Driver: v, Round: row.Row.Round, Withdrew: row.GaveBack, SentAt: database.OptionalTime(row.SentAt),
-			SeenAt: database.OptionalTime(row.SeenAt), DeclinedAt: database.OptionalTime(row.DeclinedAt),
-			DeclineReason: row.DeclineReason, TappedAt: database.OptionalTime(row.TappedAt),
-		},
+// SentSQL is the SQL for when the push service first accepted the offer of the round to the driver, NULL if it has not. The names are SQL.
+func SentSQL(dispatch, round, driver string) string {
+	return `(SELECT MIN(n.sent_at) FROM notifications n WHERE n.dispatch_id = ` + dispatch + ` AND n.round = ` + round + `
+		AND n.driver_id = ` + driver + ` AND n.state = 1 AND n.type IN ` + pushes.OfferTypes + `)`
+}
+
+func (h *historyRow) of(v dispatch.DriverID, round int) dispatch.OfferHistory {
+	return dispatch.OfferHistory{
+		Driver: v, Round: round, Withdrew: h.Withdrew, SentAt: database.OptionalTime(h.SentAt), SeenAt: database.OptionalTime(h.SeenAt),
+		DeclinedAt: database.OptionalTime(h.DeclinedAt), DeclineReason: h.DeclineReason, TappedAt: database.OptionalTime(h.TappedAt),
 	}
+}
+
+// offeredRow is a dispatch with its offer to one driver in the current round.
+type offeredRow struct {
+	Row     dispatches.Row `gorm:"embedded"`
+	Now     int64
+	History historyRow `gorm:"embedded"`
+}
+
+// readOffered reads the dispatches of the source, which is SQL, with the driver's offers of them, the one that opens last first.
+func (s *Offers) readOffered(ctx context.Context, v dispatch.DriverID, source string, args ...any) ([]offeredRow, error) {
+	var rows []offeredRow
+	err := s.db.Serve.With(ctx).Raw("SELECT p.*, {now} now, "+historyColumns("p.round", "@driver")+" FROM ("+source+`) p
+		LEFT JOIN offers o ON o.dispatch_id = p.id AND o.round = p.round AND o.driver_id = @driver ORDER BY p.opens_at DESC, p.id DESC`,
+		append(args, map[string]any{"driver": v})...).Scan(&rows).Error
+	return rows, database.Unavailable(err)
+}
+
+// offered returns the driver's offer, and remembers the dispatch: the driver may tap next.
+func (s *Offers) offered(row *offeredRow, v dispatch.DriverID) dispatch.Offered {
+	o := dispatch.Offered{Dispatch: row.Row.At(database.Time(row.Now)), Contact: row.History.of(v, row.Row.Round)}
+	s.dispatches.Learn(&o.Dispatch)
+	return o
 }
 
 // OfferTo returns the dispatch at the database's time with the driver's offer of it in the current round. ErrNotFound.
 func (s *Offers) OfferTo(ctx context.Context, id dispatch.ID, v dispatch.DriverID) (dispatch.Offered, error) {
-	var rows []offeredRow
-	err := s.db.Serve.With(ctx).Raw("SELECT p.*, {now} now, "+offeredColumns+
-		" FROM dispatches"+offerJoin+" WHERE p.id = ?", append(offeredArgs(v), id)...).Scan(&rows).Error
-	if err != nil {
-		return dispatch.Offered{}, database.Unavailable(err)
-	}
-	if len(rows) == 0 {
+	rows, err := s.readOffered(ctx, v, "SELECT * FROM dispatches WHERE id = ?", id)
+	switch {
+	case err != nil:
+		return dispatch.Offered{}, err
+	case len(rows) == 0:
 		return dispatch.Offered{}, dispatch.ErrNotFound
 	}
-	offered := rows[0].offered(v)
-	s.dispatches.Learn(&offered.Dispatch)
-	return offered, nil
+	return s.offered(&rows[0], v), nil
 }
 
 // OpenDispatchesFor returns the dispatches whose terms the driver matches and whose window has not ended, the one that opens last
@@ -81,17 +92,14 @@ func (s *Offers) OpenDispatchesFor(ctx context.Context, v dispatch.Driver, page 
 	if err != nil {
 		return nil, "", err
 	}
-	var rows []offeredRow
-	err = s.db.Serve.With(ctx).Raw("SELECT p.*, {now} now, "+offeredColumns+" FROM ("+source+")"+offerJoin+
-		" ORDER BY p.opens_at DESC, p.id DESC", offeredArgs(v.ID, args...)...).Scan(&rows).Error
+	rows, err := s.readOffered(ctx, v.ID, source, args...)
 	if err != nil {
-		return nil, "", database.Unavailable(err)
+		return nil, "", err
 	}
 	rows, next := dispatches.TrimPage(&l, rows, page.Limit, func(row *offeredRow) *dispatches.Row { return &row.Row })
 	items := make([]dispatch.Offered, len(rows))
 	for i := range rows {
-		items[i] = rows[i].offered(v.ID)
-		s.dispatches.Learn(&items[i].Dispatch)
+		items[i] = s.offered(&rows[i], v.ID)
 	}
 	return items, next, nil
 }

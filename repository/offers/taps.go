@@ -3,31 +3,19 @@ package offers
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 
 	"firsttap/dispatch"
 	"firsttap/repository/database"
-	"firsttap/repository/dispatches"
 )
 
-// TapKey is what taps have in common that are one row of the ledger. A driver has few rows in a round, however often the app taps.
-type TapKey struct {
+// TapRow is a row of the ledger: a driver's taps on a round with one result. So a driver has few rows in a round, however often the app
+// taps. ID, Instance and AppVersion are those of the tap that was stored first.
+type TapRow struct {
 	DispatchID dispatch.ID
 	Round      int
 	DriverID   dispatch.DriverID
 	Result     dispatch.AttemptResult
-}
-
-// compare orders by the primary key.
-func (k TapKey) compare(other TapKey) int {
-	return cmp.Or(cmp.Compare(k.DispatchID, other.DispatchID), cmp.Compare(k.Round, other.Round), cmp.Compare(k.DriverID, other.DriverID),
-		cmp.Compare(k.Result, other.Result))
-}
-
-// TapRow is a row of the ledger. ID, Instance and AppVersion are those of the tap that was stored first.
-type TapRow struct {
-	Of         TapKey `gorm:"embedded"`
 	ID         dispatch.AttemptID
 	At, LastAt int64 // in microseconds
 	Count      int
@@ -38,37 +26,41 @@ type TapRow struct {
 // TableName implements gorm.Tabler.
 func (TapRow) TableName() string { return "taps" }
 
-// tapPrimaryKey and tapColumns are columns of the table.
-const (
-	TapColumns = "dispatch_id, round, driver_id, result"
-	tapColumns = TapColumns + ", id, at, last_at, count, instance, app_version"
-)
+// compare orders rows by the primary key: it returns 0 for taps that are one row of the ledger.
+func (r TapRow) compare(other TapRow) int {
+	return cmp.Or(cmp.Compare(r.DispatchID, other.DispatchID), cmp.Compare(r.Round, other.Round), cmp.Compare(r.DriverID, other.DriverID),
+		cmp.Compare(r.Result, other.Result))
+}
 
-func (r *TapRow) attempt() dispatch.Attempt {
+// Attempt returns the taps of the row.
+func (r *TapRow) Attempt() dispatch.Attempt {
 	return dispatch.Attempt{
-		ID: r.ID, Dispatch: r.Of.DispatchID, Round: r.Of.Round, Driver: r.Of.DriverID, Result: r.Of.Result, At: database.Time(r.At),
+		ID: r.ID, Dispatch: r.DispatchID, Round: r.Round, Driver: r.DriverID, Result: r.Result, At: database.Time(r.At),
 		LastAt: database.Time(r.LastAt), Count: r.Count, Instance: r.Instance, AppVersion: r.AppVersion,
 	}
 }
 
-// tapsPerInsert bounds one INSERT: SQLite takes 32,766 parameters.
-const tapsPerInsert = 1000
-
 // AddAttempts counts all taps or none; it skips taps on unknown dispatches, and taps that are counted already if it is called with the same
-// taps again. A tap without a round, or with a round that has not begun, is counted in the current round.
+// taps again. A tap without a round, or with a round that has not begun, is counted in the current round. ErrUnavailable, and ErrUnknown
+// if the COMMIT's reply is missing.
 func (s *Offers) AddAttempts(ctx context.Context, taps []dispatch.Attempt) error {
+	ids := make([]dispatch.ID, len(taps))
+	for i := range taps {
+		ids[i] = taps[i].Dispatch
+	}
+	slices.Sort(ids)
+	current, err := s.dispatches.Holders(ctx, slices.Compact(ids))
+	if err != nil {
+		return err
+	}
+	rows := tapRows(taps, current)
 	return s.db.Work.Transact(ctx, func(tx database.Tx) error {
-		current, err := currentRounds(tx, taps)
-		if err != nil {
-			return database.Unavailable(err)
-		}
-		for rows := range slices.Chunk(tapRows(taps, current), tapsPerInsert) {
+		for some := range slices.Chunk(rows, database.RowsPerStatement) {
 			var args []any
-			for _, r := range rows {
-				args = append(args, r.Of.DispatchID, r.Of.Round, r.Of.DriverID, r.Of.Result, r.ID, r.At, r.LastAt, r.Count, r.Instance, r.AppVersion)
+			for _, r := range some {
+				args = append(args, r.DispatchID, r.Round, r.DriverID, r.Result, r.ID, r.At, r.LastAt, r.Count, r.Instance, r.AppVersion)
 			}
-			query := "INSERT INTO taps (" + tapColumns + ") VALUES " + database.Placeholders(len(rows), 10) + countTapsAgain
-			if err := tx.Exec(query, args...).Error; err != nil {
+			if err := tx.Exec(addTaps+database.Placeholders(len(some), 10)+countTapsAgain, args...).Error; err != nil {
 				return database.Unavailable(err)
 			}
 		}
@@ -76,78 +68,37 @@ func (s *Offers) AddAttempts(ctx context.Context, taps []dispatch.Attempt) error
 	})
 }
 
+const addTaps = "INSERT INTO taps (dispatch_id, round, driver_id, result, id, at, last_at, count, instance, app_version) VALUES "
+
 // countTapsAgain is the SQL that adds taps to a row that exists. Taps come again if the reply to their COMMIT was lost; they are known by
 // the time of the last one.
 const countTapsAgain = ` {or_update} count = count + CASE WHEN last_at = {new last_at} THEN 0 ELSE {new count} END,
 	at = CASE WHEN at < {new at} THEN at ELSE {new at} END,
 	last_at = CASE WHEN last_at > {new last_at} THEN last_at ELSE {new last_at} END`
 
-// tapRows returns the rows of the taps, in the order of the primary key: two instances lock rows in the same order. current is the current
-// round of each dispatch that exists.
-func tapRows(taps []dispatch.Attempt, current map[dispatch.ID]int) (rows []TapRow) {
-	of := map[TapKey]int{} // the index of a key's row
+// tapRows returns the rows of the taps, in the order of the primary key: two instances lock rows in the same order. current has the
+// dispatches that exist, with their current rounds.
+func tapRows(taps []dispatch.Attempt, current map[dispatch.ID]dispatch.CurrentHolder) []TapRow {
+	var all []TapRow
 	for i := range taps {
-		t := &taps[i]
-		round := t.Round
-		if round == 0 || round > current[t.Dispatch] { // an app may send any number
-			round = current[t.Dispatch]
+		t, at := &taps[i], database.Micros(taps[i].At)
+		round, newest := t.Round, current[t.Dispatch].Round
+		if round == 0 || round > newest { // an app may send any number
+			round = newest
 		}
-		if round <= 0 {
-			continue
+		if round > 0 {
+			all = append(all, TapRow{t.Dispatch, round, t.Driver, t.Result, t.ID, at, at, 1, t.Instance, t.AppVersion})
 		}
-		key, at := TapKey{t.Dispatch, round, t.Driver, t.Result}, database.Micros(t.At)
-		k, found := of[key]
-		if !found {
-			of[key] = len(rows)
-			rows = append(rows, TapRow{key, t.ID, at, at, 1, t.Instance, t.AppVersion})
-			continue
-		}
-		rows[k].At, rows[k].LastAt, rows[k].Count = min(rows[k].At, at), max(rows[k].LastAt, at), rows[k].Count+1
 	}
-	slices.SortFunc(rows, func(a, b TapRow) int { return a.Of.compare(b.Of) })
+	slices.SortStableFunc(all, TapRow.compare)
+	var rows []TapRow
+	for _, r := range all {
+		if n := len(rows); n > 0 && rows[n-1].compare(r) == 0 {
+			same := &rows[n-1]
+			same.At, same.LastAt, same.Count = min(same.At, r.At), max(same.LastAt, r.LastAt), same.Count+1
+			continue
+		}
+		rows = append(rows, r)
+	}
 	return rows
-}
-
-// currentRounds returns the current round of each tapped dispatch.
-func currentRounds(tx database.Tx, taps []dispatch.Attempt) (map[dispatch.ID]int, error) {
-	current := map[dispatch.ID]int{}
-	var ids []dispatch.ID
-	for i := range taps {
-		id := taps[i].Dispatch
-		if _, asked := current[id]; !asked {
-			current[id] = 0
-			ids = append(ids, id)
-		}
-	}
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	var rows []dispatches.Row
-	if err := tx.Select("id, round").Where("id IN ?", ids).Find(&rows).Error; err != nil {
-		return nil, err
-	}
-	for i := range rows {
-		current[rows[i].ID] = rows[i].Round
-	}
-	return current, nil
-}
-
-// EachTap calls fn with each row of the ledger that from selects, which follows FROM taps, in no order. It holds one row at a time.
-func EachTap(db database.Tx, from string, args []any, fn func(*dispatch.Attempt)) (err error) {
-	rows, err := db.Raw("SELECT "+tapColumns+" FROM taps"+from, args...).Rows()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		var r TapRow
-		k := &r.Of
-		err := rows.Scan(&k.DispatchID, &k.Round, &k.DriverID, &k.Result, &r.ID, &r.At, &r.LastAt, &r.Count, &r.Instance, &r.AppVersion)
-		if err != nil {
-			return err
-		}
-		a := r.attempt()
-		fn(&a)
-	}
-	return rows.Err()
 }

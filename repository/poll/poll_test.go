@@ -107,9 +107,7 @@ func TestPollsAreShared(t *testing.T) {
 		for range 20 {
 			polling.Go(func() {
 				_, err := o.Due(t.Context())
-				_, expiry := db.NextExpiry(t.Context())
-				_, work := db.NextWork(t.Context())
-				Must(t, errors.Join(err, expiry, work))
+				Must(t, errors.Join(err, ErrorOfPage(db.Due.Next(t.Context()))))
 			})
 		}
 		polling.Wait()
@@ -129,7 +127,7 @@ func TestPollThatFails(t *testing.T) {
 		Must(t, ErrorOfPage(db.NextOpenRun(t.Context(), nil)))
 		db.Without(t, "topics", func() {
 			MustBeError(t, "a poll", ErrorOf(db.Poll.Waiting(t.Context(), 0, nil)), dispatch.ErrUnavailable)
-			MustBeError(t, "one that may be old", ErrorOf(db.NextWork(t.Context())), dispatch.ErrUnavailable)
+			MustBeError(t, "one that may be old", ErrorOfPage(db.Due.Next(t.Context())), dispatch.ErrUnavailable)
 		})
 		Must(t, ErrorOf(db.Poll.Waiting(t.Context(), 0, nil)))
 		done := db.Busy() // another poll is under way

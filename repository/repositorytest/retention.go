@@ -60,7 +60,7 @@ func (db *Bench) Aged(t *testing.T, n int, what string, age func(kept time.Durat
 		create(&journal.EventRow{ID: dispatch.NewEventID(settled), At: database.Micros(settled)}) // as resolve writes it
 		create(&pushes.WalkRow{EventID: dispatch.NewEventID(age(pushes.KeepSent))})
 		tapped := age(90 * Day)
-		create(&offers.TapRow{Of: offers.TapKey{DispatchID: dispatch.NewID(tapped)}, LastAt: database.Micros(tapped)})
+		create(&offers.TapRow{DispatchID: dispatch.NewID(tapped), LastAt: database.Micros(tapped)})
 		db.Exec(t, "INSERT INTO offers (dispatch_id, round, driver_id) VALUES (?, 1, ?)", dispatch.NewID(age(90*Day)), v.ID)
 		create(&journal.IdempotencyRow{Caller: "key_1", Name: name, Seed: idempotency.Seed(name), ExpiresAt: database.Micros(age(0))})
 	}
@@ -103,7 +103,7 @@ func (db *Bench) Past(t testing.TB, status dispatch.Status, at time.Time, v disp
 	var seen []any
 	for i := range n {
 		events[i] = journal.EventRow{ID: dispatch.NewEventID(now), DispatchID: id}
-		taps[i] = offers.TapRow{Of: offers.TapKey{DispatchID: id, Round: i + 1}, ID: dispatch.NewAttemptID(now)}
+		taps[i] = offers.TapRow{DispatchID: id, Round: i + 1, ID: dispatch.NewAttemptID(now)}
 		deliveries[i] = webhooks.DeliveryRow{
 			DispatchID: id, WebhookID: "whk_1", EventID: dispatch.NewEventID(now), Body: []byte("{}"), Attempts: "[]",
 			CreatedAt: database.Micros(now),

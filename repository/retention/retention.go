@@ -7,7 +7,6 @@ import (
 	"firsttap/dispatch"
 	"firsttap/repository/database"
 	"firsttap/repository/dispatches"
-	"firsttap/repository/offers"
 	"firsttap/repository/pushes"
 	"firsttap/repository/runs"
 	"firsttap/repository/topics"
@@ -56,8 +55,8 @@ func (s *Cleaner) Prune(ctx context.Context) (total int, err error) {
 }
 
 func (s *Cleaner) prune(ctx context.Context, now time.Time) (total int, err error) {
-	for rules := s.expiryRules(now); len(rules) > 0; {
-		var more []expiryRule
+	for rules := s.rules(now); len(rules) > 0; {
+		var more []rule
 		for _, r := range rules {
 			began, n := time.Now(), 0
 			err := s.db.Work.Transact(ctx, func(tx database.Tx) (err error) {
@@ -67,7 +66,7 @@ func (s *Cleaner) prune(ctx context.Context, now time.Time) (total int, err erro
 			if err != nil {
 				return total, err
 			}
-			if total += n; n == deletedAtOnce || n > 0 && r.isParent() {
+			if total += n; n == deletedAtOnce || n > 0 && r.remove != nil {
 				more = append(more, r)
 			}
 			if err := rest(ctx, time.Since(began)); err != nil {
@@ -88,142 +87,137 @@ func rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// expiryRule says which rows of a table have expired: where finds them, by an index, and those first that order says.
-type expiryRule struct {
+// rule says which rows of a table have expired: where finds them, by an index, and those first that order says.
+type rule struct {
 	table, key, where, order string
 	args                     []any
-	// children are what goes before a row, and with it, where their column of that row's id says so: then one transaction deletes one row.
-	children []expiryRule
-	// before is called in the transaction that deletes the row, or its children by this rule.
-	before func(tx database.Tx, id string) error
+	// remove deletes one row with all that belongs to it, deletedAtOnce rows at most, and returns how many. The row goes last: the next call
+	// goes on. It is nil for rows that stand alone.
+	remove func(tx database.Tx, id string) (int, error)
 }
 
-func (r *expiryRule) isParent() bool { return r.before != nil || len(r.children) > 0 }
+// Columns of primary keys.
+const (
+	tapKey      = "dispatch_id, round, driver_id, result"
+	offerKey    = "dispatch_id, round, driver_id"
+	deliveryKey = "dispatch_id, webhook_id, event_id"
+)
 
-// expiryRules returns what expires by the time now.
-func (s *Cleaner) expiryRules(now time.Time) []expiryRule {
+// rules returns what expires by the time now.
+func (s *Cleaner) rules(now time.Time) []rule {
 	ago := func(kept time.Duration) int64 { return database.Micros(now.Add(-kept)) }
-	rule := func(table, key, where, order string, args ...any) expiryRule {
-		return expiryRule{table: table, key: key, where: where, order: order, args: args}
-	}
-	of := func(table, key, where string) expiryRule { return expiryRule{table: table, key: key, where: where} }
-
-	quarantined := rule("devices", "id", "quarantined_at < ?", "quarantined_at", ago(keepQuarantined))
-	quarantined.before = forgetDevice
-	endpoints := rule("webhooks", "id", "status = 'DELETED' AND updated_at < ?", "id", ago(KeepDeletedWebhook))
-	endpoints.children = []expiryRule{
-		of("webhook_deliveries", "dispatch_id, webhook_id, event_id", "webhook_id = ?"),
-	}
-	all := []expiryRule{
-		quarantined,
-		endpoints,
-		rule("webhook_deliveries", "dispatch_id, webhook_id, event_id", "created_at < ?", "created_at", ago(webhooks.KeepDeliveries)),
-		rule("job_runs", "job, slot", "slot < ? AND status NOT IN ?", "slot", ago(keepRuns), runs.Unfinished),
-		rule("supply", "at, region", "at < ?", "at", ago(keepSupply)),
-		rule("idempotency_keys", "caller, name", "expires_at <= ?", "expires_at", database.Micros(now)),
+	us := database.Micros(now)
+	const done = "state = ? AND priority = 0 AND due_at <= ?"
+	all := []rule{
+		{"devices", "id", "quarantined_at < ?", "quarantined_at", []any{ago(keepQuarantined)}, s.removeDevice},
+		{"webhooks", "id", "status = 'DELETED' AND updated_at < ?", "id", []any{ago(KeepDeletedWebhook)}, s.removeWebhook},
+		{"webhook_deliveries", deliveryKey, "created_at < ?", "created_at", []any{ago(webhooks.KeepDeliveries)}, nil},
+		{"job_runs", "job, slot", "slot < ? AND status NOT IN ?", "slot", []any{ago(keepRuns), runs.Unfinished}, nil},
+		{"supply", "at, region", "at < ?", "at", []any{ago(keepSupply)}, nil},
+		{"idempotency_keys", "caller, name", "expires_at <= ?", "expires_at", []any{us}, nil},
 		// The walk of an event that no relay has expanded. It would begin again.
-		rule("expansions", "event_id", "event_id < ?", "event_id", dispatch.MinEventID(now.Add(-pushes.KeepSent))),
-		rule("events", "id", "dispatch_id = '' AND at < ?", "id", ago(pushes.KeepDone)), // see Dispatches.settle
+		{"expansions", "event_id", "event_id < ?", "event_id", []any{dispatch.MinEventID(now.Add(-pushes.KeepSent))}, nil},
+		{"events", "id", "dispatch_id = '' AND at < ?", "id", []any{ago(pushes.KeepDone)}, nil}, // see Dispatches.settle
 		// One rule for each state: a condition "state <> 0" would not use the index. Who was sent an offer hears of its end, also if that
 		// was put off: so the offer stays until then.
-		rule(
-			"notifications",
-			"id",
-			"state = ? AND priority = 0 AND due_at <= ? AND NOT (type IN "+pushes.OfferTypes+" AND created_at > ? AND EXISTS"+
-				" (SELECT 1 FROM dispatches d WHERE d.id = notifications.dispatch_id AND d.round = notifications.round AND d.expires_at > ?))",
-			"due_at",
-			pushes.StateDone, database.Micros(now), ago(pushes.KeepSent), ago(pushes.KeepDone),
-		),
-		rule("notifications", "id", "state = ? AND priority = 0 AND due_at <= ?", "due_at", pushes.StateDead, database.Micros(now)),
-		rule("notifications", "id", "state = ? AND priority = 0 AND due_at <= ?", "due_at", pushes.StateDropped, database.Micros(now)),
+		{
+			"notifications", "id", done + " AND NOT (type IN " + pushes.OfferTypes + " AND created_at > ? AND EXISTS (SELECT 1 FROM dispatches d" +
+				" WHERE d.id = notifications.dispatch_id AND d.round = notifications.round AND d.expires_at > ?))",
+			"due_at", []any{pushes.StateDone, us, ago(pushes.KeepSent), ago(pushes.KeepDone)}, nil,
+		},
+		{"notifications", "id", done, "due_at", []any{pushes.StateDead, us}, nil},
+		{"notifications", "id", done, "due_at", []any{pushes.StateDropped, us}, nil},
 	}
 	// Audit entries are found by their identifiers, which begin with the time. Taps and offers are found by their dispatch's and then
 	// checked, as an old offer may have been tapped, seen or declined recently.
 	if kept := s.Attempts; kept > 0 {
 		oldest := dispatch.MinID(now.Add(-kept))
 		all = append(all,
-			rule("taps", offers.TapColumns, "dispatch_id < ? AND last_at < ?", "dispatch_id", oldest, ago(kept)),
-			rule("offers", "dispatch_id, round, driver_id", "dispatch_id < ? AND COALESCE(seen_at, 0) < ? AND COALESCE(declined_at, 0) < ?",
-				"dispatch_id", oldest, ago(kept), ago(kept)))
+			rule{"taps", tapKey, "dispatch_id < ? AND last_at < ?", "dispatch_id", []any{oldest, ago(kept)}, nil},
+			rule{"offers", offerKey, "dispatch_id < ? AND COALESCE(seen_at, 0) < ? AND COALESCE(declined_at, 0) < ?",
+				"dispatch_id", []any{oldest, ago(kept), ago(kept)}, nil})
 	}
 	if kept := s.Audit; kept > 0 {
-		all = append(all, rule("audit", "id", "id < ?", "id", dispatch.MinAuditID(now.Add(-kept))))
+		all = append(all, rule{"audit", "id", "id < ?", "id", []any{dispatch.MinAuditID(now.Add(-kept))}, nil})
 	}
 	if kept := s.Ended; kept > 0 {
-		claims := of("claims", "id", "dispatch_id = ?")
-		claims.before = s.renumberClaims
 		for _, status := range []dispatch.Status{dispatch.Completed, dispatch.Canceled, dispatch.Expired} {
-			ended := rule("dispatches", "id", "status = ? AND updated_at < ?", "updated_at", status, ago(kept))
-			ended.before = dispatches.ForgetWords
-			ended.children = []expiryRule{
-				of("notifications", "id", "dispatch_id = ?"),
-				of("offers", "dispatch_id, round, driver_id", "dispatch_id = ?"),
-				of("taps", offers.TapColumns, "dispatch_id = ?"),
-				// Those that are pending are still sent.
-				of("webhook_deliveries", "dispatch_id, webhook_id, event_id", "dispatch_id = ? AND status <> 'PENDING'"),
-				of("events", "id", "dispatch_id = ?"),
-				claims,
-			}
-			all = append(all, ended)
+			all = append(all, rule{"dispatches", "id", "status = ? AND updated_at < ?", "updated_at", []any{status, ago(kept)}, s.removeDispatch})
 		}
 	}
 	return all
 }
 
-// deleteExpired deletes up to deletedAtOnce rows by the rule, or one with its children. A row stays for the next call if it has more.
-func (s *Cleaner) deleteExpired(tx database.Tx, r *expiryRule) (n int, err error) {
-	if !r.isParent() {
-		return s.deleteSome(tx, r, r.args, deletedAtOnce)
+// deleteExpired deletes up to deletedAtOnce rows by the rule, or one with what belongs to it.
+func (s *Cleaner) deleteExpired(tx database.Tx, r *rule) (int, error) {
+	if r.remove == nil {
+		return s.deleteRows(tx, r.table, r.key, r.where+" ORDER BY "+r.order, deletedAtOnce, r.args...)
 	}
 	var ids []string
 	query := "SELECT " + r.key + " FROM " + r.table + " WHERE " + r.where + " ORDER BY " + r.order + " LIMIT 1 {skip_locked}"
 	if err := tx.Raw(query, r.args...).Scan(&ids).Error; err != nil || len(ids) == 0 {
 		return 0, err
 	}
-	for _, child := range r.children {
-		if child.before != nil {
-			if err := child.before(tx, ids[0]); err != nil {
-				return 0, err
-			}
-		}
-		deleted, err := s.deleteSome(tx, &child, []any{ids[0]}, deletedAtOnce-n)
+	return r.remove(tx, ids[0])
+}
+
+// deleteRows deletes up to limit of the rows that where finds, and returns how many.
+func (s *Cleaner) deleteRows(tx database.Tx, table, key, where string, limit int, args ...any) (int, error) {
+	rows := where + " LIMIT ?"
+	if s.db.SQLite() { // it has no DELETE with a LIMIT
+		rows = "(" + key + ") IN (SELECT " + key + " FROM " + table + " WHERE " + rows + ")"
+	}
+	done := tx.Exec("DELETE FROM "+table+" WHERE "+rows, append(args[:len(args):len(args)], limit)...)
+	return int(done.RowsAffected), done.Error
+}
+
+// removeDevice deletes the device from all topics, too: a dead token can't be unsubscribed.
+func (s *Cleaner) removeDevice(tx database.Tx, id string) (int, error) {
+	names, err := topics.Names(tx)
+	if err != nil {
+		return 0, err
+	}
+	if err := topics.Forget(tx, names, []string{id}); err != nil {
+		return 0, err
+	}
+	return 1, tx.Exec("DELETE FROM devices WHERE id = ?", id).Error
+}
+
+func (s *Cleaner) removeWebhook(tx database.Tx, id string) (int, error) {
+	n, err := s.deleteRows(tx, "webhook_deliveries", deliveryKey, "webhook_id = ?", deletedAtOnce, id)
+	if err != nil || n == deletedAtOnce {
+		return n, err
+	}
+	return n + 1, tx.Exec("DELETE FROM webhooks WHERE id = ?", id).Error
+}
+
+func (s *Cleaner) removeDispatch(tx database.Tx, id string) (n int, err error) {
+	if err := renumberClaims(tx, id); err != nil {
+		return 0, err
+	}
+	for _, about := range [...]struct{ table, key, where string }{
+		{"claims", "id", "dispatch_id = ?"},
+		{"notifications", "id", "dispatch_id = ?"},
+		{"offers", offerKey, "dispatch_id = ?"},
+		{"taps", tapKey, "dispatch_id = ?"},
+		{"webhook_deliveries", deliveryKey, "dispatch_id = ? AND status <> 'PENDING'"}, // pending ones are still sent
+		{"events", "id", "dispatch_id = ?"},
+	} {
+		deleted, err := s.deleteRows(tx, about.table, about.key, about.where, deletedAtOnce-n, id)
 		if n += deleted; err != nil || n == deletedAtOnce {
 			return n, err
 		}
 	}
-	if r.before != nil {
-		if err := r.before(tx, ids[0]); err != nil {
-			return 0, err
-		}
+	if err := dispatches.ForgetWords(tx, id); err != nil {
+		return n, err
 	}
-	return n + 1, tx.Exec("DELETE FROM "+r.table+" WHERE id = ?", ids[0]).Error
-}
-
-func (s *Cleaner) deleteSome(tx database.Tx, r *expiryRule, args []any, limit int) (int, error) {
-	rows := r.where + " LIMIT ?"
-	if r.order != "" {
-		rows = r.where + " ORDER BY " + r.order + " LIMIT ?"
-	}
-	if s.db.SQLite() { // it has no DELETE with a LIMIT
-		rows = "(" + r.key + ") IN (SELECT " + r.key + " FROM " + r.table + " WHERE " + rows + ")"
-	}
-	done := tx.Exec("DELETE FROM "+r.table+" WHERE "+rows, append(args[:len(args):len(args)], limit)...)
-	return int(done.RowsAffected), done.Error
-}
-
-// forgetDevice deletes the device from all topics: a dead token can't be unsubscribed.
-func forgetDevice(tx database.Tx, id string) error {
-	names, err := topics.Names(tx)
-	if err != nil {
-		return err
-	}
-	return topics.Forget(tx, names, []string{id})
+	return n + 1, tx.Exec("DELETE FROM dispatches WHERE id = ?", id).Error
 }
 
 // renumberClaims is called before claims of a dispatch are deleted. The number of a driver's next claim follows from the newest one, and
 // keeps two claims at the same time apart. If the newest goes, the numbers begin again; so the driver's version grows with it: a claim
 // that was decided on before, and has the other number, fails. Who has a newer claim is not locked, and goes on.
-func (s *Cleaner) renumberClaims(tx database.Tx, id string) error {
+func renumberClaims(tx database.Tx, id string) error {
 	var drivers []dispatch.DriverID
 	err := tx.Raw(`SELECT DISTINCT c.driver_id FROM claims c WHERE c.dispatch_id = ?
 		AND NOT EXISTS (SELECT 1 FROM claims n WHERE n.driver_id = c.driver_id AND n.driver_seq > c.driver_seq)`, id).Scan(&drivers).Error

@@ -101,7 +101,7 @@ func TestNewsOfAnOldDispatchIsKept(t *testing.T) {
 		db.Exec(t, "UPDATE offers SET declined_at = ? WHERE driver_id = ?", database.Micros(long), v[4].ID)
 		db.Exec(t, "INSERT INTO offers (dispatch_id, round, driver_id) VALUES (?, 1, ?)", d.ID, v[5].ID)
 		for i, last := range []time.Time{long, db.Now(t)} {
-			Must(t, db.Decide.With(t.Context()).Create(&offers.TapRow{Of: offers.TapKey{DispatchID: d.ID, DriverID: v[i].ID}, LastAt: database.Micros(last)}).Error)
+			Must(t, db.Decide.With(t.Context()).Create(&offers.TapRow{DispatchID: d.ID, DriverID: v[i].ID, LastAt: database.Micros(last)}).Error)
 		}
 		db.MustPrune(t, 4)
 		db.MustCount(t, 3, "offers WHERE driver_id IN (?, ?, ?)", v[0].ID, v[1].ID, v[2].ID) // seen or declined just now
@@ -312,7 +312,7 @@ func TestKeptForEver(t *testing.T) {
 	Each(t, func(t *testing.T, db *Bench) {
 		long := db.Now(t).Add(-5000 * Day)
 		db.Past(t, dispatch.Completed, long, db.Fleet(t, 1)[0].ID, 0)
-		Must(t, db.Decide.With(t.Context()).Create(&offers.TapRow{Of: offers.TapKey{DispatchID: dispatch.NewID(long)}, ID: dispatch.NewAttemptID(long)}).Error)
+		Must(t, db.Decide.With(t.Context()).Create(&offers.TapRow{DispatchID: dispatch.NewID(long), ID: dispatch.NewAttemptID(long)}).Error)
 		db.Exec(t, "INSERT INTO offers (dispatch_id, round, driver_id) VALUES (?, 1, 'drv_1')", dispatch.NewID(long))
 		db.Exec(t, "UPDATE audit SET id = 'aud_0'")
 		db.Keeping(t, retention.Periods{}).MustPrune(t, 0)
