@@ -133,9 +133,9 @@ mutant "a topic that nobody ended stays" repository/topics/topics.go "NOT IN ?\"
 mutant "a relay that stops forgets its completions" notify/committed.go "r.complete(lasting, batch)" "r.complete(ctx, batch)" ./notify TestRelayEndsWithCompletions
 mutant "taps that come again are counted again" repository/offers/taps.go "CASE WHEN last_at = {new last_at} THEN 0 ELSE {new count} END" "{new count}" ./repository/offers TestEqualTapsAreOneRow/sqlite
 mutant "the first of equal taps is forgotten" repository/offers/taps.go "at = CASE WHEN at < {new at} THEN at ELSE {new at} END" "at = {new at}" ./repository/offers TestEqualTapsAreOneRow/sqlite
-mutant "drivers of another round are ahead" repository/offers/taps_read.go "round = ? AND at < ?" "round <> ? AND at < ?" ./repository/offers TestStandings
-mutant "a page of taps is not in order" repository/offers/taps_read.go "p.taps = slices.Insert(p.taps, i, *t)" "p.taps = append(p.taps, *t)" ./repository/offers TestPagesOfTaps
-mutant "a round that has not begun is booked" repository/offers/taps.go "|| round > current[t.Dispatch]" "" ./repository/offers TestTheRoundOfATap
+mutant "drivers of another round are ahead" repository/offers/taps_read.go "round = @round AND at < @first" "round <> @round AND at < @first" ./repository/offers TestStandings
+mutant "a page of taps is not in order" repository/offers/taps_read.go " ORDER BY id LIMIT ?) t" " ORDER BY id DESC LIMIT ?) t" ./repository/offers TestPagesOfTaps
+mutant "a round that has not begun is booked" repository/offers/taps.go "|| round > newest" "" ./repository/offers TestTheRoundOfATap
 mutant "taps are kept for ever" repository/retention/retention.go '"dispatch_id < ? AND last_at < ?"' '"dispatch_id < ? AND last_at < ? AND 1 = 0"' ./repository/retention TestRetentionOfTables
 mutant "late taps go with their old dispatch" repository/retention/retention.go '"dispatch_id < ? AND last_at < ?"' '"dispatch_id < ? AND at < ? + last_at"' ./repository/retention TestNewsOfAnOldDispatchIsKept
 mutant "a driver with a job is erased" repository/drivers/erase.go "if busy > 0 {" "if busy < 0 {" ./repository/drivers 'TestEraseOfABusyDriver|TestEraseAndClaimAtOnce'
@@ -152,8 +152,8 @@ mutant "a search reads one stretch" $scan "rest == \"\" {" "true {" ./repository
 mutant "a search gives up where its page is short" $scan "return rows, rest, nil
 }" "return rows, \"\", nil
 }" ./repository/dispatches TestSearchForCommonWords
-mutant "a driver's signals ignore how long taps are kept" repository/board/reactions.go "kept > 0 && now.Add(-kept).After(since)" "kept < 0" ./repository/offers TestTapsOfThirtyDays
-mutant "a driver's signals look back as long as taps are kept" repository/board/reactions.go "kept > 0 && now.Add(-kept).After(since)" "kept > 0" ./repository/offers TestTapsOfThirtyDays
+mutant "a driver's signals ignore how long taps are kept" repository/board/reactions.go "kept > 0 && now.Add(-kept).After(taps.Since)" "kept < 0" ./repository/offers TestTapsOfThirtyDays
+mutant "a driver's signals look back as long as taps are kept" repository/board/reactions.go "kept > 0 && now.Add(-kept).After(taps.Since)" "kept > 0" ./repository/offers TestTapsOfThirtyDays
 mutant "a search ignores the cursor" $index 'query, args = query+" WHERE id < ?", append(args, last)' '_ = last' ./repository/dispatches TestSearch
 mutant "an erased driver comes back into the index" repository/drivers/driver_index.go "if row.ErasedAt != nil {" "if false {" ./repository/drivers TestIndexOfDriversIsTrue
 words=repository/drivers/driver_words.go
@@ -260,11 +260,10 @@ mutant "a lost reply ends the push" notify/send.go "case Unavailable, Unsure:
 		s.Attempts++" ./notify TestReplyIsLost
 mutant "a notification without a tag" notify/fcm/message.go "&messaging.AndroidNotification{Tag: e.tag, " "&messaging.AndroidNotification{" ./notify/... 'TestReplyIsLost|TestWireForm'
 due=repository/due/due.go
-mutant "an offer expires before its window ends" dispatch/rules.go "written != Pending || d.Status != Expired" "written != Pending" ./repository/due 'TestChangedBeforeItExpires/mariadb/extended'
-mutant "an offer expires again at each check" dispatch/rules.go "written != Pending || d.Status != Expired" "d.Status != Expired" ./repository/due 'TestDueOnce/ExpireOffers/mariadb'
-mutant "each instance sends a reminder" $due "err != nil || given > 0" "err != nil" ./repository/due 'TestDueOnce/Remind/mariadb'
+mutant "an offer expires before its window ends" dispatch/rules.go "d.Status != Expired {" "false {" ./dispatch TestExpire
+mutant "what is due is not checked again under the lock" $due "err != nil || still == 0" "err != nil" ./repository/due 'TestDueOnce/(ExpireOffers|Remind)/mariadb'
 mutant "each check sends a reminder" $due "WHERE dispatch_id = d.id AND round = d.round AND type = ?) = 0" "WHERE dispatch_id = d.id AND round = d.round AND type = ?) >= 0" ./repository/due 'TestDueInBatches/Remind/mariadb'
-mutant "unfinished work is closed" dispatch/rules.go 'if !d.WorkEndsAt.Before(now.Add(-after)) {' 'if false {' ./repository/due 'TestChangedBeforeItIsClosed/mariadb'
+mutant "unfinished work is closed" dispatch/rules.go 'if !d.WorkEndsAt.Before(now.Add(-after)) {' 'if false {' ./dispatch TestCloseOverdue
 mutant "closing overdue work sends a push" dispatch/delivery.go "case e.Actor == System && e.ReasonCode == ReasonOverdue:" "case false:" ./repository/due 'TestOverdueIsNotPushed/sqlite'
 mutant "what a killed migrator has done is an error" migrations/server.go "case isError(err, doneBefore):" "case false:" ./migrations TestDoneBefore
 mutant "a version that is half taken back counts as applied" migrations/server.go "UPDATE goose_db_version SET is_applied = FALSE WHERE version_id = %d AND is_applied" "DO 0 -- %d" ./migrations TestCutAtEveryStatement
@@ -308,7 +307,7 @@ mutant "an idle instance reads the ledger all the time" schedule/watch.go "time.
 mutant "requested runs wait for the next reading" schedule/watch.go "!open.IsZero() && !open.After(now)" "open.Equal(now)" ./schedule TestRunNow
 mutant "each part of an instance polls by itself" repository/poll/poll.go "time.Since(w.ReadAt) < maxAge" "maxAge < 0" ./repository/poll TestPollsAreShared
 mutant "a poll tells of other processes' jobs" repository/poll/poll.go "WHERE j.name IN ? AND r.job" "WHERE (j.name IN ? OR 1 = 1) AND r.job" ./repository/poll 'TestPoll$/mariadb'
-mutant "a look at an offer teaches nothing" repository/offers/offered.go "s.dispatches.Learn(&offered.Dispatch)" "_ = offered" ./repository/dispatches TestClaimAfterALook/mariadb
+mutant "a look at an offer teaches nothing" repository/offers/offered.go "s.dispatches.Learn(&o.Dispatch)" "_ = o" ./repository/dispatches TestClaimAfterALook/mariadb
 mutant "a missing privilege on a table ends the use of the procedure" $call "uint16{1044, 1064, 1227" "uint16{1044, 1064, 1142, 1227" ./repository/dispatches TestAUserWithoutPrivilegesForTables/mariadb
 mutant "the scheduler uses the poll of another" $jobs "s.poll.Waiting(ctx, 0, jobs)" "s.poll.Waiting(ctx, poll.MaxAge, jobs)" ./repository/poll TestPollsAreShared
 mutant "what is due is told by the database's clock" repository/poll/poll.go "w.ReadAt.Add(at.Sub(w.Now))" "at" ./repository/poll TestDue
@@ -343,9 +342,9 @@ mutant "a failed poll keeps runs from beginning" schedule/watch.go "return true 
 mutant "a slot with work behind a passed one waits" schedule/job.go "if j.passesOver(slot) {" "if slot.IsZero() {" ./schedule TestSlotsWithoutWork
 mutant "a failing job without work seems to succeed" schedule/metrics.go "if !m.failing.Load() {" "if m != nil {" ./schedule TestFailingJobWithoutWork
 mutant "the board counts what is over as open" repository/board/supply.go "region, -COUNT(*)" "region, 0" ./repository/board TestBoardCounts
-mutant "the board counts all that ever expired" repository/board/supply.go "SUM(expires_at >= \` + since + \`)" "COUNT(*)" ./repository/board TestBoardCounts
+mutant "the board counts all that ever expired" repository/board/supply.go "SUM(expires_at >= {now} - @window)" "COUNT(*)" ./repository/board TestBoardCounts
 mutant "history is deleted at full speed" repository/retention/retention.go "rest(ctx, time.Since(began))" "rest(ctx, 0*time.Since(began))" ./repository/retention TestPruneRests
-mutant "claims of a removed dispatch are not renumbered" repository/retention/retention.go "claims.before = s.renumberClaims" "_ = s.renumberClaims" ./repository/retention 'TestRemovalOfTheNewestClaim/sqlite'
+mutant "claims of a removed dispatch are not renumbered" repository/retention/retention.go "err := renumberClaims(tx, id); err != nil" "err := error(nil); err != nil" ./repository/retention 'TestRemovalOfTheNewestClaim/sqlite'
 mutant "a missed slot with work is not made up for" schedule/watch.go "len(state.Unfinished) > 0 || j.toRun(state, now)" "len(state.Unfinished) > 0" ./schedule TestMissedSlotWithWork
 mutant "an expansion that failed is never retried" notify/poll.go "if r.expandFailed.Load() {" "if r == nil {" ./notify TestAReleaseIsLost
 mutant "a text outlives its dispatch's version" notify/fcm/text.go "d.ID, d.Version, " "d.ID, 0, " ./notify/fcm TestTextsOfOneSender
@@ -465,7 +464,7 @@ mutant "a demoted primary says how far the primary is" $replica "	if readOnly {
 		return nil, errors.Join(errNoPosition, d.Stale())
 	}" "" ./repository/database TestReplicaThatCantAnswer
 mutant "a driver's jobs are read from the replica" repository/dispatches/read.go 'if q.Driver != "" {' "if false {" ./systemtest TestReplicaAnswersLists
-mutant "each request with an invalid key takes a connection" repository/keys/keys.go "make(chan struct{}, 1)}" "make(chan struct{}, 9)}" ./repository/keys TestManyInvalidKeysTakeOneConnection
+mutant "each request with an invalid key takes a connection" service/key_cache.go "loading: make(chan struct{}, 1)}" "loading: make(chan struct{}, 9)}" ./service TestManyInvalidKeysTakeOneConnection
 wait
 [ "$check" = --check ] || echo "The mutants took $SECONDS s."
 [ ! -e "$tmp/lived" ]

@@ -1,11 +1,13 @@
 package service
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -91,5 +93,43 @@ func TestFormatOfAKey(t *testing.T) {
 			t.Errorf("%s is known already, or too short", s)
 		}
 		seen[s] = true
+	}
+}
+
+// heldKeys holds each read of all keys until it is released.
+type heldKeys struct {
+	KeyStore
+	reads            atomic.Int32
+	reached, release chan struct{}
+}
+
+func (s *heldKeys) KeyHashes(ctx context.Context, most int) (map[string]string, error) {
+	s.reads.Add(1)
+	s.reached <- struct{}{}
+	<-s.release
+	return s.KeyStore.KeyHashes(ctx, most)
+}
+
+// While a request with an invalid key reads the keys, another one waits, and gives up with its context: invalid keys take one connection.
+func TestManyInvalidKeysTakeOneConnection(t *testing.T) {
+	p := newPlace(t)
+	store := &heldKeys{KeyStore: p.Keys, reached: make(chan struct{}, 2), release: make(chan struct{})}
+	keys := NewKeys(store)
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { first <- errorOf(keys.Authenticate(t.Context(), "nobody's", nil)) }()
+	<-store.reached
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	go func() { second <- errorOf(keys.Authenticate(ctx, "another's", nil)) }()
+	select {
+	case <-store.reached:
+		t.Error("two requests read at the same time")
+	case err := <-second:
+		mustBe(t, err, dispatch.ErrUnavailable)
+	}
+	close(store.release)
+	mustBe(t, <-first, ErrUnauthenticated)
+	if n := store.reads.Load(); n != 1 {
+		t.Errorf("the keys were read %d times", n)
 	}
 }

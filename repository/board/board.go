@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"firsttap/dispatch"
@@ -54,64 +53,50 @@ func (s *Board) countBoard(db database.Tx, region string) (dispatch.Board, error
 		dispatch.Scheduled: 0, dispatch.Pending: 0, dispatch.Accepted: 0, dispatch.InProgress: 0,
 		dispatch.Completed: 0, dispatch.Canceled: 0, dispatch.Expired: 0,
 	}, Since: now.Add(-endedWindow), Now: now}
-	regions := map[string]supply{}
-	if err := s.countStates(db, &b, regions, region); err != nil {
-		return dispatch.Board{}, err
-	}
-	if err := s.findUnseen(db, &b, region); err != nil {
-		return dispatch.Board{}, err
-	}
-	if err := countDrivers(db, regions); err != nil {
-		return dispatch.Board{}, err
-	}
-	for _, name := range slices.Sorted(maps.Keys(regions)) {
-		if name != "" && (region == "" || name == region) {
-			b.Regions = append(b.Regions, dispatch.Supply{At: now, Region: name, OnDuty: regions[name].onDuty, Open: regions[name].open})
-		}
-	}
-	return b, nil
-}
-
-// stateCount counts dispatches of a region that are stored with a status.
-type stateCount struct {
-	State   string // as stored
-	Region  string
-	N       int // negative for offers that are stored as PENDING and have ended: another row counts these offers, too
-	Later   int // how many of N are not open yet
-	Expired int // how many of the offers that have ended the board counts as EXPIRED
-}
-
-// countStates counts dispatches by their status at b.Now, which may differ from the stored status, and the open ones of each region. The
-// parts are one statement, which sees one state of the table.
-func (s *Board) countStates(db database.Tx, b *dispatch.Board, regions map[string]supply, region string) error {
-	now, since := strconv.FormatInt(database.Micros(b.Now), 10), strconv.FormatInt(database.Micros(b.Since), 10)
-	inRegion, index, args := openScope(region)
-	var rows []stateCount
-	err := db.Raw(pendingSQL(now, since, inRegion)+`
-		UNION ALL SELECT status, '', COUNT(*), 0, 0 FROM dispatches {force `+index+`} WHERE status IN ('ACCEPTED', 'IN_PROGRESS')`+inRegion+`
+	in := openIn(region)
+	var counts []stateCount // by one statement, which sees one state of the table
+	err = db.Raw(pendingSQL(in.where)+`
+		UNION ALL SELECT status, '', COUNT(*), 0, 0 FROM dispatches {force `+in.index+`} WHERE status IN ('ACCEPTED', 'IN_PROGRESS')`+in.where+`
 		GROUP BY status
 		UNION ALL SELECT status, '', COUNT(*), 0, 0 FROM dispatches {force ix_dispatches_updated}
-		WHERE status IN ('COMPLETED', 'CANCELED', 'EXPIRED') AND updated_at >= `+since+inRegion+` GROUP BY status`,
-		slices.Repeat(args(), 4)...).Scan(&rows).Error
+		WHERE status IN ('COMPLETED', 'CANCELED', 'EXPIRED') AND updated_at >= {now} - @window`+in.where+` GROUP BY status`,
+		in.values).Scan(&counts).Error
 	if err != nil {
-		return database.Unavailable(err)
+		return dispatch.Board{}, database.Unavailable(err)
 	}
-	for _, row := range rows {
-		b.Counts[dispatch.Status(row.State)] += row.N - row.Later
-		b.Counts[dispatch.Scheduled] += row.Later
-		b.Counts[dispatch.Expired] += row.Expired
+	for _, c := range counts {
+		b.Counts[c.Status] += c.N - c.Later
+		b.Counts[dispatch.Scheduled] += c.Later
+		b.Counts[dispatch.Expired] += c.Expired
 	}
-	addOpen(regions, rows)
-	return nil
+	if b.Unseen, b.UnseenIDs, err = findUnseen(db, in); err != nil {
+		return dispatch.Board{}, err
+	}
+	regions, err := countSupply(db, counts)
+	for _, name := range slices.Sorted(maps.Keys(regions)) {
+		if name != "" && (region == "" || name == region) {
+			b.Regions = append(b.Regions, dispatch.Supply{At: now, Region: name, OnDuty: regions[name].OnDuty, Open: regions[name].Open})
+		}
+	}
+	return b, err
 }
 
-// openScope returns how a query of open dispatches is restricted to the region, "" for all: the last condition, the index in the order of
-// the identifiers, and a function that appends the condition's argument.
-func openScope(region string) (condition, index string, args func(before ...any) []any) {
-	if region == "" {
-		return "", "ix_dispatches_status", func(before ...any) []any { return before }
+// openDispatches is how a query of open dispatches is restricted to a region: by a last condition, and by the index in the order of the
+// identifiers. The query may use the names of the values.
+type openDispatches struct {
+	where, index string
+	values       map[string]any
+}
+
+// openIn returns the restriction to the region, "" for all.
+func openIn(region string) openDispatches {
+	values := map[string]any{
+		"region": region, "window": endedWindow.Microseconds(), "unseen": unseenAfter.Microseconds(), "most": dispatch.MaxUnseen,
 	}
-	return " AND region = ?", "ix_dispatches_region_status", func(before ...any) []any { return append(before, region) }
+	if region == "" {
+		return openDispatches{"", "ix_dispatches_status", values}
+	}
+	return openDispatches{" AND region = @region", "ix_dispatches_region_status", values}
 }
 
 type unseenRow struct {
@@ -126,32 +111,24 @@ type unseenRow struct {
 // events and offers there are for EXISTS, and forces the index because MySQL would read all offers for each dispatch.
 // Identifiers begin with the time of creation: the query reads along an index, the oldest first, and stops when it has found
 // enough. The + keeps SQLite from another index, by which it would have to read all and sort.
-func (s *Board) findUnseen(db database.Tx, b *dispatch.Board, region string) error {
-	inRegion, index, args := openScope(region)
-	now, old := database.Micros(b.Now), database.Micros(b.Now.Add(-unseenAfter))
+func findUnseen(db database.Tx, in openDispatches) (n int, first []dispatch.ID, err error) {
 	var found []unseenRow
-	err := db.Raw(`SELECT id, opens_at FROM dispatches d {force `+index+`} WHERE status = 'PENDING' AND opens_at < ? AND +expires_at > ?
-		AND (updated_at < ? OR (SELECT MIN(e.at) FROM events e {force ix_events_dispatch} WHERE e.dispatch_id = d.id AND e.round = d.round) < ?)
+	err = db.Raw(`SELECT id, opens_at FROM dispatches d {force `+in.index+`}
+		WHERE status = 'PENDING' AND opens_at < {now} - @unseen AND +expires_at > {now}
+		AND (updated_at < {now} - @unseen OR (SELECT MIN(e.at) FROM events e {force ix_events_dispatch}
+			WHERE e.dispatch_id = d.id AND e.round = d.round) < {now} - @unseen)
 		AND (SELECT o.round FROM offers o {force PRIMARY} WHERE o.dispatch_id = d.id AND o.round = d.round
-		AND o.seen_at IS NOT NULL LIMIT 1) IS NULL`+inRegion+`
-		ORDER BY id LIMIT ?`, append(args(old, now, old, old), dispatch.MaxUnseen)...).Scan(&found).Error
-	if err != nil {
-		return database.Unavailable(err)
-	}
-	slices.SortFunc(found, func(x, y unseenRow) int { return cmp.Or(cmp.Compare(x.OpensAt, y.OpensAt), cmp.Compare(x.ID, y.ID)) })
-	b.Unseen, b.UnseenIDs = len(found), []dispatch.ID{}
+			AND o.seen_at IS NOT NULL LIMIT 1) IS NULL`+in.where+` ORDER BY id LIMIT @most`, in.values).Scan(&found).Error
+	slices.SortStableFunc(found, func(a, b unseenRow) int { return cmp.Compare(a.OpensAt, b.OpensAt) }) // they are in the order of their ids
+	first = []dispatch.ID{}
 	for _, row := range found[:min(len(found), maxUnseenIDs)] {
-		b.UnseenIDs = append(b.UnseenIDs, row.ID)
+		first = append(first, row.ID)
 	}
-	return nil
+	return len(found), first, database.Unavailable(err)
 }
 
-const (
-	// maxSupplyPoints bounds the points of an answer, of which a chart draws a few hundred.
-	maxSupplyPoints = 2000
-	// supplySample is the time in which points are counted to know how many there are.
-	supplySample = time.Hour
-)
+// maxSupplyPoints bounds the points of an answer, of which a chart draws a few hundred.
+const maxSupplyPoints = 2000
 
 // supplySteps are the minutes between two points: those of a day that a schedule of whole minutes is likely to meet.
 var supplySteps = []int{1, 2, 5, 10, 15, 30, 60, 120, 240, 480, 1440}
@@ -161,65 +138,45 @@ var supplySteps = []int{1, 2, 5, 10, 15, 30, 60, 120, 240, 480, 1440}
 // What is still too long has only its newest points.
 func (s *Board) Supply(ctx context.Context, region string, hours int) (counted []dispatch.Supply, err error) {
 	err = s.db.List(ctx, func(db database.Tx) error {
-		counted, err = s.listSupply(db, region, hours)
-		return err
+		for _, step := range supplySteps {
+			if counted, err = listSupply(db, region, hours, time.Duration(step)*time.Minute); err != nil || len(counted) <= maxSupplyPoints {
+				return err
+			}
+		}
+		counted = counted[1:]
+		return nil
 	})
 	return counted, err
 }
 
-// listSupply reads little more than it returns: the points of every nth minute by their keys.
-func (s *Board) listSupply(db database.Tx, region string, hours int) ([]dispatch.Supply, error) {
+// listSupply returns the newest points at every step, one more than maxSupplyPoints if there are more. It reads no others.
+func listSupply(db database.Tx, region string, hours int, step time.Duration) ([]dispatch.Supply, error) {
 	now, err := database.Clock(db)
 	if err != nil {
 		return nil, err
 	}
 	since := now.Add(-time.Duration(hours) * time.Hour)
-	inRegion, args := "", []any{database.Micros(since), database.Micros(now.Add(-min(supplySample, now.Sub(since))))}
-	if region != "" {
-		inRegion, args = " AND region = ?", append(args, region)
-	}
-	var first *int64
-	var recent int
-	err = db.Raw(
-		"SELECT (SELECT MIN(at) FROM supply WHERE at >= ?), (SELECT COUNT(*) FROM supply WHERE at >= ?"+inRegion+")",
-		args...,
-	).Row().Scan(&first, &recent)
-	if err != nil || first == nil {
-		return []dispatch.Supply{}, database.Unavailable(err)
-	}
-	points := float64(recent) * max(1, float64(now.Sub(database.Time(*first)))/float64(supplySample))
-	at, args := "at >= ?", []any{database.Micros(since)}
-	if step := supplyStep(points); step > time.Minute {
+	where, values := "at >= @since", map[string]any{"since": database.Micros(since), "region": region, "most": maxSupplyPoints + 1}
+	if step > time.Minute {
 		var minutes []int64
-		for minute := now.Truncate(step); !minute.Before(database.Time(*first)); minute = minute.Add(-step) {
+		for minute := now.Truncate(step); !minute.Before(since); minute = minute.Add(-step) {
 			minutes = append(minutes, database.Micros(minute))
 		}
-		at, args = "at IN ?", []any{minutes}
+		where, values["minutes"] = "at IN @minutes", minutes
 	}
 	if region != "" {
-		args = append(args, region)
+		where += " AND region = @region"
 	}
 	var rows []struct {
-		At     int64
-		Region string
-		OnDuty int
-		Open   int
+		At int64
+		Of dispatch.Supply `gorm:"embedded"`
 	}
-	err = db.Raw("SELECT at, region, on_duty, open FROM supply {force PRIMARY} WHERE "+at+inRegion+" ORDER BY at DESC, region DESC LIMIT ?",
-		append(args, maxSupplyPoints)...).Scan(&rows).Error
+	err = db.Raw("SELECT at, region, on_duty, open FROM supply {force PRIMARY} WHERE "+where+" ORDER BY at DESC, region DESC LIMIT @most",
+		values).Scan(&rows).Error
 	items := make([]dispatch.Supply, len(rows))
 	for i, row := range rows {
-		items[len(rows)-1-i] = dispatch.Supply{At: database.Time(row.At), Region: row.Region, OnDuty: row.OnDuty, Open: row.Open}
+		row.Of.At = database.Time(row.At)
+		items[len(rows)-1-i] = row.Of
 	}
 	return items, database.Unavailable(err)
-}
-
-// supplyStep returns the time between the points of an answer, of which there are that many, one a minute.
-func supplyStep(points float64) time.Duration {
-	for _, step := range supplySteps {
-		if points <= maxSupplyPoints*float64(step) {
-			return time.Duration(step) * time.Minute
-		}
-	}
-	return 24 * time.Hour
 }

@@ -78,8 +78,8 @@ func (s *Due) CloseOverdue(ctx context.Context, after time.Duration, limit int) 
 // maxFailures is how many errors a call goes on after: more have another cause than single dispatches.
 const maxFailures = 10
 
-// update makes the change of up to limit dispatches, one after another, and returns how many changed. It goes on after an error, but not after
-// maxFailures of them, nor after the end of ctx.
+// update makes the change of up to limit dispatches, one after another, and returns how many changed. It goes on after an error, but not
+// after maxFailures of them, nor after the end of ctx.
 func (s *Due) update(ctx context.Context, limit int, c change) (n int, err error) {
 	var ids []dispatch.ID
 	err = s.db.Serve.With(ctx).Raw("SELECT id FROM dispatches d WHERE "+c.where+" ORDER BY "+c.order+" LIMIT ?", append(c.args, limit)...).

@@ -14,14 +14,10 @@ import (
 )
 
 // Keys are the API keys, and the trail of the secrets that instances use. It is safe for concurrent use.
-type Keys struct {
-	db *database.DB
-	// slot holds an element while a KeyHashes runs: requests with invalid keys take one connection.
-	slot chan struct{}
-}
+type Keys struct{ db *database.DB }
 
 // New returns the keys in a database.
-func New(db *database.DB) *Keys { return &Keys{db: db, slot: make(chan struct{}, 1)} }
+func New(db *database.DB) *Keys { return &Keys{db} }
 
 // Row is a row of the table api_keys.
 type Row struct {
@@ -36,18 +32,16 @@ type Row struct {
 // TableName implements gorm.Tabler.
 func (Row) TableName() string { return "api_keys" }
 
-// EnsureKey writes a key, or puts it in the place of the one with its id, which is kept as a revoked key. It writes nothing if the same
-// key is stored already. ErrOldSecret if the key was replaced or revoked before, or is another's: an instance whose settings were forgotten
-// does not bring it back; that is audited.
+// EnsureKey writes a key, or puts it in the place of the one with its id, which stays as a revoked key with another id. It writes nothing
+// if that has the same secret. ErrOldSecret if the secret was replaced or revoked before, or is another key's: an instance whose settings
+// were forgotten does not bring it back; that is audited.
 func (s *Keys) EnsureKey(ctx context.Context, k dispatch.Key) error {
 	old := false
 	err := s.db.Decide.Transact(ctx, func(tx database.Tx) error {
-		before, now, err := s.lockKey(tx, k.ID)
-		if err != nil && !errors.Is(err, dispatch.ErrKeyNotFound) {
+		before, now, err := lockKey(tx, k.ID)
+		exists := !errors.Is(err, dispatch.ErrKeyNotFound)
+		if exists && (err != nil || before.Hash == k.Hash) {
 			return err
-		}
-		if err == nil && before.key() == k {
-			return nil
 		}
 		var others int64
 		if err := tx.Model(&Row{}).Where("hash = ? AND id <> ?", k.Hash, k.ID).Count(&others).Error; err != nil {
@@ -58,13 +52,16 @@ func (s *Keys) EnsureKey(ctx context.Context, k dispatch.Key) error {
 		if old = others > 0; old {
 			return journal.Record(tx, dispatch.AuditSecretRefuse, k.ID, detail, now)
 		}
-		if err != nil {
-			err = tx.Create(newKeyRow(k, now)).Error // a concurrent insert makes this a duplicate, and the next try reads it
-		} else {
-			err = s.replaceKey(tx, before, k, now)
+		if exists {
+			err := tx.Exec("UPDATE api_keys SET id = ?, name = ?, revoked_at = ? WHERE id = ?",
+				dispatch.NewUniqueID(dispatch.KeyPrefix, now), before.Name+" (replaced)", database.Micros(now), k.ID).Error
+			if err != nil {
+				return database.Unavailable(err)
+			}
 		}
-		if err != nil {
-			return database.Unavailable(err)
+		row := newKeyRow(k, now)
+		if err := tx.Create(&row).Error; err != nil {
+			return database.Unavailable(err) // a concurrent insert makes this a duplicate, and the next try reads it
 		}
 		return journal.Record(tx, dispatch.AuditKeyCreate, k.ID, detail, now)
 	})
@@ -72,17 +69,6 @@ func (s *Keys) EnsureKey(ctx context.Context, k dispatch.Key) error {
 		err = dispatch.ErrOldSecret
 	}
 	return err
-}
-
-// replaceKey puts k in the place of the key with its id. If it has another secret, the replaced one stays as a revoked key.
-func (s *Keys) replaceKey(tx database.Tx, before Row, k dispatch.Key, now time.Time) error {
-	err := tx.Model(&Row{}).Where("id = ?", k.ID).Updates(map[string]any{"name": k.Name, "role": k.Role.String(), "hash": k.Hash}).Error
-	if err != nil || before.Hash == k.Hash {
-		return err
-	}
-	ended := database.Micros(now)
-	before.ID, before.Name, before.RevokedAt = dispatch.NewUniqueID(dispatch.KeyPrefix, now), before.Name+" (replaced)", &ended
-	return tx.Create(&before).Error
 }
 
 // secretHistory bounds how many replaced secrets of a name are remembered.
@@ -131,35 +117,26 @@ func SecretsInTrail(db database.Tx, name string) (known []string, err error) {
 	return known, database.Unavailable(err)
 }
 
-// AddKey writes a new key. If the request was carried out before, AddKey returns its key as it is now; ErrKeyReused if that
-// key has another secret.
+// AddKey writes a new key. A key with its id says that the request was carried out before: AddKey returns that key as it is now;
+// ErrKeyReused if it has another secret.
 func (s *Keys) AddKey(ctx context.Context, k dispatch.Key) (dispatch.KeyRecord, error) {
-	var record dispatch.KeyRecord
-	err := s.db.Decide.Transact(ctx, func(tx database.Tx) error {
-		applied, err := journal.AlreadyApplied(tx, journal.AuditProof)
-		if err != nil {
+	var row Row
+	err := s.db.Decide.Transact(ctx, func(tx database.Tx) (err error) {
+		var now time.Time
+		row, now, err = lockKey(tx, k.ID)
+		switch {
+		case err == nil && row.Hash != k.Hash:
+			return idempotency.ErrKeyReused
+		case !errors.Is(err, dispatch.ErrKeyNotFound):
 			return err
 		}
-		if applied {
-			row, _, err := s.lockKey(tx, k.ID)
-			if err == nil && row.Hash != k.Hash {
-				return idempotency.ErrKeyReused
-			}
-			record = row.record()
-			return err
-		}
-		now, err := database.Clock(tx)
-		if err != nil {
-			return err
-		}
-		row := newKeyRow(k, now)
-		record = row.record()
+		row = newKeyRow(k, now)
 		if err := journal.Record(tx, dispatch.AuditKeyCreate, k.ID, keyDetail(k), now); err != nil {
 			return err
 		}
-		return database.Unavailable(tx.Create(row).Error)
+		return database.Unavailable(tx.Create(&row).Error)
 	})
-	return record, err
+	return row.record(), err
 }
 
 // RevokeKey revokes a key. Revoking it again changes nothing. ErrKeyNotFound, ErrFirstKey.
@@ -168,7 +145,7 @@ func (s *Keys) RevokeKey(ctx context.Context, id string) error {
 		return dispatch.ErrFirstKey
 	}
 	return s.db.Decide.Transact(ctx, func(tx database.Tx) error {
-		row, now, err := s.lockKey(tx, id)
+		row, now, err := lockKey(tx, id)
 		if err != nil || row.RevokedAt != nil {
 			return err
 		}
@@ -190,7 +167,7 @@ func (s *Keys) Keys(ctx context.Context, page dispatch.Page) ([]dispatch.KeyReco
 }
 
 // lockKey locks the key's row until tx ends, and returns it and the database's time. ErrKeyNotFound, with the time.
-func (s *Keys) lockKey(tx database.Tx, id string) (Row, time.Time, error) {
+func lockKey(tx database.Tx, id string) (Row, time.Time, error) {
 	var rows []Row
 	if err := tx.Raw("SELECT * FROM api_keys WHERE id = ? {for_update}", id).Scan(&rows).Error; err != nil {
 		return Row{}, time.Time{}, database.Unavailable(err)
@@ -205,8 +182,8 @@ func (s *Keys) lockKey(tx database.Tx, id string) (Row, time.Time, error) {
 	return rows[0], now, nil
 }
 
-func newKeyRow(k dispatch.Key, now time.Time) *Row {
-	return &Row{ID: k.ID, Name: k.Name, Role: k.Role.String(), Hash: k.Hash, CreatedAt: database.Micros(now)}
+func newKeyRow(k dispatch.Key, now time.Time) Row {
+	return Row{ID: k.ID, Name: k.Name, Role: k.Role.String(), Hash: k.Hash, CreatedAt: database.Micros(now)}
 }
 
 func (row *Row) key() dispatch.Key {
@@ -235,15 +212,8 @@ func (s *Keys) KeyByHash(ctx context.Context, hash string) (dispatch.Key, error)
 	return rows[0].key(), nil
 }
 
-// KeyHashes returns the identifiers of the newest keys that are not revoked, by their hashes. Calls wait for each other, so that requests
-// with invalid keys take one connection.
+// KeyHashes returns the identifiers of the newest keys that are not revoked, by their hashes. ErrUnavailable.
 func (s *Keys) KeyHashes(ctx context.Context, most int) (map[string]string, error) {
-	select {
-	case s.slot <- struct{}{}:
-		defer func() { <-s.slot }()
-	case <-ctx.Done():
-		return nil, database.Unavailable(ctx.Err())
-	}
 	var rows []Row
 	err := s.db.Serve.With(ctx).Select("id, hash").Where("revoked_at IS NULL").Order("id DESC").Limit(most).Find(&rows).Error
 	ids := make(map[string]string, len(rows))
@@ -257,7 +227,7 @@ func (s *Keys) KeyHashes(ctx context.Context, most int) (map[string]string, erro
 // refused unless the error is nil.
 func (s *Keys) RecordSignIn(ctx context.Context, key, address string) error {
 	return s.db.Decide.Transact(ctx, func(tx database.Tx) error {
-		_, now, err := s.lockKey(tx, key)
+		_, now, err := lockKey(tx, key)
 		if err != nil {
 			return err
 		}

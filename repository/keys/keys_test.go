@@ -1,7 +1,6 @@
 package keys_test
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"firsttap/dispatch"
 	"firsttap/idempotency"
 	. "firsttap/repository/repositorytest"
-	"firsttap/testkit"
 )
 
 func TestKeys(t *testing.T) {
@@ -112,36 +110,16 @@ func TestAddKeyOfAnotherSecret(t *testing.T) {
 	})
 }
 
-// TestManyInvalidKeysTakeOneConnection: while one call reads the hashes, another waits, and gives up with its context.
-func TestManyInvalidKeysTakeOneConnection(t *testing.T) {
-	EachServer(t, func(t *testing.T, db *Bench) {
-		s, proxy := db.Proxied(t)
+// The hashes are those of the newest keys in force.
+func TestHashesOfKeys(t *testing.T) {
+	Each(t, func(t *testing.T, db *Bench) {
 		for _, id := range []string{"key_1", "key_2", "key_3"} {
 			Must(t, ErrorOf(db.AddKey(t.Context(), dispatch.Key{ID: id, Name: id, Role: dispatch.Viewer, Hash: "hash of " + id})))
 		}
 		Must(t, db.RevokeKey(t.Context(), "key_3"))
-		const read = "SELECT id, hash FROM"
-		held := proxy.Hold(read)
-		first := Begin(func() error {
-			ids, err := s.Keys.KeyHashes(t.Context(), 1)
-			if want := map[string]string{"hash of key_2": "key_2"}; !maps.Equal(ids, want) {
-				t.Errorf("%v, want %v", ids, want)
-			}
-			return err
-		})
-		testkit.Await(t, "the first read", held.Reached())
-		beside := proxy.Hold(read)
-		defer beside.Release()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		second := Begin(func() error { return ErrorOf(s.Keys.KeyHashes(ctx, 1)) })
-		select {
-		case <-beside.Reached():
-			t.Error("two calls read at the same time")
-		case err := <-second:
-			MustBeError(t, "a call that gave up its wait", err, dispatch.ErrUnavailable)
+		ids, err := db.KeyHashes(t.Context(), 1)
+		if want := map[string]string{"hash of key_2": "key_2"}; err != nil || !maps.Equal(ids, want) {
+			t.Errorf("%v, %v, want %v", ids, err, want)
 		}
-		held.Release()
-		Must(t, <-first)
 	})
 }

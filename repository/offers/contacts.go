@@ -21,8 +21,8 @@ var contactSources = [...]struct{ table, index, where string }{
 // contactsSQL selects adminRows of the dispatch p and of the rounds and drivers in k.
 func contactsSQL(k string) string {
 	return `SELECT k.round, k.driver_id, ` + historyColumns("k.round", "k.driver_id") + `,
-	(SELECT MIN(n.created_at) FROM notifications n WHERE n.dispatch_id = p.id AND n.round = k.round AND n.driver_id = k.driver_id
-		AND n.type IN ` + pushes.OfferTypes + `) notified_at,
+	(SELECT MIN(n.created_at) FROM notifications n {force ix_notifications_driver} WHERE n.dispatch_id = p.id AND n.round = k.round
+		AND n.driver_id = k.driver_id AND n.type IN ` + pushes.OfferTypes + `) notified_at,
 	COALESCE((SELECT c.outcome FROM claims c WHERE c.dispatch_id = p.id AND c.round = k.round AND c.driver_id = k.driver_id), '') claim
 	FROM (` + k + `) k JOIN dispatches p ON p.id = @id
 	LEFT JOIN offers o ON o.dispatch_id = p.id AND o.round = k.round AND o.driver_id = k.driver_id ORDER BY k.round, k.driver_id`
@@ -49,18 +49,20 @@ func (s *Offers) Offers(
 	return items, next, err
 }
 
-func listOffers(db database.Tx, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.Offered, string, error) {
+func listOffers(db database.Tx, id dispatch.ID, inRound int, page dispatch.Page) ([]dispatch.Offered, string, error) {
 	d, _, err := dispatches.Find(db, id)
 	if err != nil {
 		return nil, "", err
 	}
-	rows, next, err := contactPage(db, id, round, page)
+	rows, next, err := contactPage(db, id, inRound, page)
 	if err != nil || len(rows) == 0 {
 		return nil, "", err
 	}
-	rounds, err := readRounds(db, id)
-	if err != nil {
-		return nil, "", database.Unavailable(err)
+	var rounds map[int]round
+	if rows[0].Round < d.Round {
+		if rounds, err = readRounds(db, id); err != nil {
+			return nil, "", database.Unavailable(err)
+		}
 	}
 	items := make([]dispatch.Offered, len(rows))
 	for i := range rows {

@@ -29,8 +29,8 @@ func historyColumns(round, driver string) string {
 
 // SentSQL is the SQL for when the push service first accepted the offer of the round to the driver, NULL if it has not. The names are SQL.
 func SentSQL(dispatch, round, driver string) string {
-	return `(SELECT MIN(n.sent_at) FROM notifications n WHERE n.dispatch_id = ` + dispatch + ` AND n.round = ` + round + `
-		AND n.driver_id = ` + driver + ` AND n.state = 1 AND n.type IN ` + pushes.OfferTypes + `)`
+	return `(SELECT MIN(n.sent_at) FROM notifications n {force ix_notifications_driver} WHERE n.dispatch_id = ` + dispatch + `
+		AND n.round = ` + round + ` AND n.driver_id = ` + driver + ` AND n.state = 1 AND n.type IN ` + pushes.OfferTypes + `)`
 }
 
 func (h *historyRow) of(v dispatch.DriverID, round int) dispatch.OfferHistory {

@@ -37,13 +37,16 @@ type round struct {
 	Winner   dispatch.DriverID
 }
 
-// readRounds returns the rounds of a dispatch by their numbers.
+// readRounds returns the rounds of a dispatch by their numbers. It leaves out declines, of which there may be one for each driver, as no
+// round begins or ends with one.
 func readRounds(db database.Tx, id dispatch.ID) (map[int]round, error) {
 	var rows []round
+	values := map[string]any{"id": id}
 	err := db.Raw(`SELECT e.round, MIN(e.at) began, MAX(e.type = 'dispatch.reopened') reopened,
 		MIN(CASE WHEN e.type IN ('dispatch.accepted', 'dispatch.expired', 'dispatch.canceled') THEN e.at END) ended,
 		COALESCE((SELECT c.driver_id FROM claims c WHERE c.dispatch_id = @id AND c.round = e.round), '') winner
-		FROM events e {force ix_events_dispatch} WHERE e.dispatch_id = @id GROUP BY e.round`, map[string]any{"id": id}).Scan(&rows).Error
+		FROM events e {force ix_events_dispatch} WHERE e.dispatch_id = @id AND e.type <> 'dispatch.declined' GROUP BY e.round`, values).
+		Scan(&rows).Error
 	rounds := make(map[int]round, len(rows))
 	for _, r := range rows {
 		rounds[r.Round] = r

@@ -32,28 +32,28 @@ type sentTapRow struct {
 	SentAt *int64
 }
 
-// TableName implements gorm.Tabler.
-func (sentTapRow) TableName() string { return "taps" }
-
-var sentTapColumns = "*, " + SentSQL("taps.dispatch_id", "taps.round", "taps.driver_id") + " sent_at"
+var sentTapColumns = "t.*, " + SentSQL("t.dispatch_id", "t.round", "t.driver_id") + " sent_at"
 
 func listAttempts(db database.Tx, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.AttemptRecord, string, error) {
 	d, _, err := dispatches.Find(db, id)
 	if err != nil {
 		return nil, "", err
 	}
-	query := db.Select(sentTapColumns).Where("dispatch_id = ?", id)
+	where, args := "dispatch_id = ?", []any{id}
 	if round != 0 {
-		query = query.Where("round = ?", round)
+		where, args = where+" AND round = ?", append(args, round)
 	}
 	if page.Cursor != "" {
 		_, last, err := database.ParseCursor(database.AttemptList, page.Cursor, dispatch.ParseAttemptID)
 		if err != nil {
 			return nil, "", err
 		}
-		query = query.Where("id > ?", last)
+		where, args = where+" AND id > ?", append(args, last)
 	}
-	taps, next, err := database.ReadPage(query.Order("id"), page.Limit, func(last *sentTapRow) string {
+	// The page is read by a query of its own: a server may look for the pushes before it sorts.
+	query := db.Select(sentTapColumns).
+		Table("(SELECT * FROM taps WHERE "+where+" ORDER BY id LIMIT ?) t", append(args, page.Limit+1)...).Order("id")
+	taps, next, err := database.ReadPage(query, page.Limit, func(last *sentTapRow) string {
 		return database.Cursor(database.AttemptList, 0, last.Tap.ID)
 	})
 	if err != nil || len(taps) == 0 {

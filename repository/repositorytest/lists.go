@@ -137,7 +137,7 @@ func (db *Bench) Size(t *testing.T) Sized {
 		IF(n %% 3, 'ALREADY_TAKEN', 'NOT_OPEN_YET'), %[1]s, n, n, 1, 'here', '' FROM %[4]s
 		ORDER BY n`, named("att_"), busy, named("dsp_"), Numbers(Crowd), TapColumns))
 	db.Exec(t, fmt.Sprintf(`INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at) SELECT %s, IF(n %% 2, '%s', %s),
-		'dispatch.opened', 1, 'system', '', n FROM %s ORDER BY n`, named("evt_"), busy, named("dsp_"), Numbers(Crowd)))
+		'dispatch.declined', 1, 'system', '', n FROM %s ORDER BY n`, named("evt_"), busy, named("dsp_"), Numbers(Crowd)))
 	db.Exec(t, fmt.Sprintf(`INSERT INTO notifications (id, event_id, device_id, topic, driver_id, dispatch_id, round, type, silent, state,
 		priority, due_at, claim, attempts, result, reason, at, expires_at, created_at, sent_at) SELECT %[1]s, 'evt_x', %[1]s, '',
 		CONCAT('drv_', LPAD(n DIV 2, 26, '0')), IF(n %% 2, '%[2]s', %[3]s), 1, 'dispatch.opened', 0, 1, 0, 1, '', 1, '', '', 1, 1, n, 1
