@@ -1,7 +1,6 @@
 package repositorytest
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"flag"
@@ -64,8 +63,8 @@ func Must(t testing.TB, err error) {
 	}
 }
 
-// Bench is a Store over an empty schema, and a second way to the same database.
-type Bench struct {
+// rooms are those of a Store, with all their methods.
+type rooms struct {
 	*database.DB
 	*board.Board
 	*devices.Devices
@@ -82,7 +81,11 @@ type Bench struct {
 	*runs.Runs
 	*topics.Topics
 	*webhooks.Webhooks
+}
 
+// Bench is a Store over an empty schema, and a second way to the same database.
+type Bench struct {
+	rooms
 	Store *repository.Store
 	URL   string
 	Raw   *sql.DB
@@ -92,11 +95,16 @@ type Bench struct {
 
 // Onto returns the Bench of a Store.
 func Onto(s *repository.Store, url string, raw *sql.DB) *Bench {
-	return &Bench{
-		DB: s.DB, Board: s.Board, Devices: s.Devices, Dispatches: s.Dispatches, Drivers: s.Drivers, Due: s.Due, Export: s.Export,
-		Journal: s.Journal,
-		Keys:    s.Keys, Offers: s.Offers, Notifications: s.Notifications, Poll: s.Poll, Cleaner: s.Cleaner, Runs: s.Runs, Topics: s.Topics,
-		Webhooks: s.Webhooks, Store: s, URL: url, Raw: raw,
+	db := &Bench{URL: url, Raw: raw}
+	db.Use(s)
+	return db
+}
+
+// Use has the Bench go on with another Store.
+func (db *Bench) Use(s *repository.Store) {
+	db.Store, db.rooms = s, rooms{
+		s.DB, s.Board, s.Devices, s.Dispatches, s.Drivers, s.Due, s.Export, s.Journal, s.Keys, s.Offers, s.Poll, s.Notifications, s.Cleaner,
+		s.Runs, s.Topics, s.Webhooks,
 	}
 }
 
@@ -114,28 +122,20 @@ func (db *Bench) NotOnTiDB(t testing.TB, needs string) {
 	}
 }
 
-// Each runs the test on each kind of database. The test runs in parallel with others.
-func Each(t *testing.T, test func(*testing.T, *Bench)) {
-	t.Helper()
-	On(t, servertest.Databases(), test)
-}
+// Each and the like run the test on kinds of databases: all, all but SQLite, and both together with those that take over from another kind
+// all but how a claim is decided. The test runs in parallel with others.
+var (
+	Each        = each(servertest.Databases)
+	EachServer  = each(servertest.Servers)
+	Every       = each(servertest.EveryDatabase)
+	EveryServer = each(servertest.EveryServer)
+)
 
-// EachServer is each without SQLite.
-func EachServer(t *testing.T, test func(*testing.T, *Bench)) {
-	t.Helper()
-	On(t, servertest.Servers(), test)
-}
-
-// Every is each for what no kind of database takes over from another: how a claim is decided.
-func Every(t *testing.T, test func(*testing.T, *Bench)) {
-	t.Helper()
-	On(t, servertest.EveryDatabase(), test)
-}
-
-// EveryServer is every without SQLite.
-func EveryServer(t *testing.T, test func(*testing.T, *Bench)) {
-	t.Helper()
-	On(t, servertest.EveryServer(), test)
+func each(kinds func() []string) func(*testing.T, func(*testing.T, *Bench)) {
+	return func(t *testing.T, test func(*testing.T, *Bench)) {
+		t.Helper()
+		On(t, kinds(), test)
+	}
 }
 
 // On runs the test on each of these kinds of databases. The test runs in parallel with others.
@@ -175,23 +175,12 @@ func (db *Bench) By(s *repository.Store) *Bench { return Onto(s, db.URL, db.Raw)
 // With is the same database by way of another Store, as edit changes the usual options.
 func (db *Bench) With(t testing.TB, edit func(*repository.Options)) *Bench {
 	t.Helper()
-	in := &Bench{}
+	in := &Bench{URL: db.URL, Raw: db.Raw}
 	o := repository.Options{Log: Quiet, Patience: testkit.Patience, Retention: UsualRetention, OnCommit: in.announce}
 	edit(&o)
-	return in.fill(Onto(OpenWith(t, db.URL, o), db.URL, db.Raw))
+	in.Use(OpenWith(t, db.URL, o))
+	return in
 }
-
-// fill makes the Bench what another one is, and returns it.
-func (db *Bench) fill(from *Bench) *Bench {
-	db.DB, db.Board, db.Devices, db.Dispatches, db.Drivers = from.DB, from.Board, from.Devices, from.Dispatches, from.Drivers
-	db.Due, db.Export, db.Journal, db.Keys, db.Offers = from.Due, from.Export, from.Journal, from.Keys, from.Offers
-	db.Poll, db.Notifications, db.Cleaner = from.Poll, from.Notifications, from.Cleaner
-	db.Runs, db.Topics, db.Webhooks, db.Store, db.URL, db.Raw = from.Runs, from.Topics, from.Webhooks, from.Store, from.URL, from.Raw
-	return db
-}
-
-// Use has the Bench go on with another Store.
-func (db *Bench) Use(s *repository.Store) { db.fill(Onto(s, db.URL, db.Raw)) }
 
 // ListenTo has fn called with what the Store announces.
 func (db *Bench) ListenTo(fn func(dispatch.Dispatch, []dispatch.Event)) { db.listener.Store(&fn) }
@@ -206,11 +195,6 @@ func (db *Bench) announce(d dispatch.Dispatch, events []dispatch.Event) {
 type Outbox struct {
 	*pushes.Outbox
 	*topics.Topics
-}
-
-// OutboxOf returns the outbox and the topics of one owner.
-func OutboxOf(s *repository.Store, o pushes.Options) *Outbox {
-	return &Outbox{s.Outbox(o), s.TopicsOf(o.Owner, o.LeaseTerm)}
 }
 
 // OpenWith returns a Store that ends with the test.
@@ -258,11 +242,8 @@ func Direct(t testing.TB, rawURL string) *sql.DB {
 	}
 	u, err := url.Parse(rawURL)
 	Must(t, err)
-	config := driver.NewConfig()
-	config.Net, config.Addr, config.User = "tcp", u.Host, u.User.Username()
-	config.Passwd, _ = u.User.Password()
-	config.DBName = strings.TrimPrefix(u.Path, "/")
-	config.InterpolateParams = true
+	config, err := driver.ParseDSN(fmt.Sprintf("%s@tcp(%s)%s?interpolateParams=true", u.User, u.Host, u.Path))
+	Must(t, err)
 	config.Logger = &driver.NopLogger{} // the tests break connections on purpose
 	connector, err := driver.NewConnector(config)
 	Must(t, err)
@@ -365,26 +346,6 @@ func (db *Bench) Add(t testing.TB, edit func(*dispatch.Dispatch)) dispatch.Dispa
 	return d
 }
 
-// SomeDriver is the i-th driver of a fleet.
-func SomeDriver(i int) dispatch.Driver {
-	now := time.Now()
-	return dispatch.Driver{
-		ID: dispatch.NewDriverID(now), Name: fmt.Sprintf("Driver %d", i), Phone: fmt.Sprintf("+8210%08d", i),
-		Regions: []string{"seoul", "busan"}, VehicleClass: "scissor", Locale: "ko", OnDuty: true, Version: 1,
-	}
-}
-
-// Fleet adds n eligible drivers.
-func (db *Bench) Fleet(t testing.TB, n int) []dispatch.Driver {
-	t.Helper()
-	drivers := make([]dispatch.Driver, n)
-	for i := range drivers {
-		drivers[i] = SomeDriver(i)
-	}
-	Must(t, db.AddDrivers(t.Context(), drivers, false))
-	return drivers
-}
-
 // Collect is what of says of each item.
 func Collect[T, V any](items []T, of func(T) V) []V {
 	all := make([]V, len(items))
@@ -393,79 +354,6 @@ func Collect[T, V any](items []T, of func(T) V) []V {
 	}
 	return all
 }
-
-// Rule is the domain's own, for a claim with an id of its own.
-func Rule(round int) ClaimRule {
-	id := dispatch.NewClaimID(time.Now())
-	return func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
-		return d.Accept(c, round, id, now)
-	}
-}
-
-// Accept claims the dispatch in whichever round is current, by the domain's rule.
-func (db *Bench) Accept(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (dispatch.Dispatch, error) {
-	return db.Claim(ctx, id, driver, Rule(0))
-}
-
-// MustAccept is Accept of a claim that is won.
-func (db *Bench) MustAccept(t testing.TB, id dispatch.ID, driver dispatch.DriverID) dispatch.Dispatch {
-	t.Helper()
-	d, err := db.Accept(t.Context(), id, driver)
-	Must(t, err)
-	return d
-}
-
-// Change is what an update does to a dispatch.
-type Change = func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error)
-
-// MustUpdate is Update of a change that is made.
-func (db *Bench) MustUpdate(t testing.TB, id dispatch.ID, do Change) dispatch.Dispatch {
-	t.Helper()
-	d, err := db.Update(t.Context(), id, do)
-	Must(t, err)
-	return d
-}
-
-// MustRead returns the dispatch as it is stored.
-func (db *Bench) MustRead(t testing.TB, id dispatch.ID) dispatch.Dispatch {
-	t.Helper()
-	d, err := db.Dispatch(t.Context(), id)
-	Must(t, err)
-	return d
-}
-
-// Cancel cancels a dispatch.
-func Cancel(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-	return d.Cancel(d.Version, dispatch.System, "RAIN", now)
-}
-
-// Touch changes nothing but the version.
-func Touch(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-	d.Version++
-	return []dispatch.Event{
-		{ID: dispatch.NewEventID(now), Type: dispatch.EventUpdated, Dispatch: d.ID, ReasonCode: dispatch.ReasonExtended, At: now},
-	}, nil
-}
-
-// The driver who has the dispatch starts the work, completes it, or withdraws.
-
-// Start starts the work of the driver who has the dispatch.
-func Start(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-	return d.Start(dispatch.Driver{ID: d.Claim.Driver}, now)
-}
-
-// Complete completes it.
-func Complete(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-	return d.Complete(d.Claim.Driver, now)
-}
-
-// Withdraw gives the dispatch back.
-func Withdraw(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-	return d.Withdraw(d.Claim.Driver, "SICK", now)
-}
-
-// ClaimRule decides about a claim.
-type ClaimRule = func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error)
 
 // ErrorOf is the error of a call that has a result.
 func ErrorOf[T any](_ T, err error) error { return err }

@@ -1,6 +1,7 @@
 package repositorytest
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"log/slog"
@@ -135,3 +136,74 @@ func (db *Bench) TakeAndGiveBack(t testing.TB, id dispatch.ID, v dispatch.Driver
 	db.Take(t, id, v)
 	Must(t, ErrorOf(db.GiveBack(t, id, v)))
 }
+
+// Rule is the domain's own, for a claim with an id of its own.
+func Rule(round int) ClaimRule {
+	id := dispatch.NewClaimID(time.Now())
+	return func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
+		return d.Accept(c, round, id, now)
+	}
+}
+
+// Accept claims the dispatch in whichever round is current, by the domain's rule.
+func (db *Bench) Accept(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (dispatch.Dispatch, error) {
+	return db.Claim(ctx, id, driver, Rule(0))
+}
+
+// MustAccept is Accept of a claim that is won.
+func (db *Bench) MustAccept(t testing.TB, id dispatch.ID, driver dispatch.DriverID) dispatch.Dispatch {
+	t.Helper()
+	d, err := db.Accept(t.Context(), id, driver)
+	Must(t, err)
+	return d
+}
+
+// Change is what an update does to a dispatch.
+type Change = func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error)
+
+// MustUpdate is Update of a change that is made.
+func (db *Bench) MustUpdate(t testing.TB, id dispatch.ID, do Change) dispatch.Dispatch {
+	t.Helper()
+	d, err := db.Update(t.Context(), id, do)
+	Must(t, err)
+	return d
+}
+
+// MustRead returns the dispatch as it is stored.
+func (db *Bench) MustRead(t testing.TB, id dispatch.ID) dispatch.Dispatch {
+	t.Helper()
+	d, err := db.Dispatch(t.Context(), id)
+	Must(t, err)
+	return d
+}
+
+// Cancel cancels a dispatch.
+func Cancel(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+	return d.Cancel(d.Version, dispatch.System, "RAIN", now)
+}
+
+// Touch changes nothing but the version.
+func Touch(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+	d.Version++
+	return []dispatch.Event{
+		{ID: dispatch.NewEventID(now), Type: dispatch.EventUpdated, Dispatch: d.ID, ReasonCode: dispatch.ReasonExtended, At: now},
+	}, nil
+}
+
+// Start starts the work of the driver who has the dispatch.
+func Start(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+	return d.Start(dispatch.Driver{ID: d.Claim.Driver}, now)
+}
+
+// Complete completes it.
+func Complete(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+	return d.Complete(d.Claim.Driver, now)
+}
+
+// Withdraw gives the dispatch back.
+func Withdraw(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+	return d.Withdraw(d.Claim.Driver, "SICK", now)
+}
+
+// ClaimRule decides about a claim.
+type ClaimRule = func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error)

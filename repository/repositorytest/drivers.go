@@ -142,3 +142,23 @@ func (db *Bench) Texts(t *testing.T, query string, fn func(column, text string))
 	}
 	Must(t, rows.Err())
 }
+
+// SomeDriver is the i-th driver of a fleet.
+func SomeDriver(i int) dispatch.Driver {
+	now := time.Now()
+	return dispatch.Driver{
+		ID: dispatch.NewDriverID(now), Name: fmt.Sprintf("Driver %d", i), Phone: fmt.Sprintf("+8210%08d", i),
+		Regions: []string{"seoul", "busan"}, VehicleClass: "scissor", Locale: "ko", OnDuty: true, Version: 1,
+	}
+}
+
+// Fleet adds n eligible drivers.
+func (db *Bench) Fleet(t testing.TB, n int) []dispatch.Driver {
+	t.Helper()
+	drivers := make([]dispatch.Driver, n)
+	for i := range drivers {
+		drivers[i] = SomeDriver(i)
+	}
+	Must(t, db.AddDrivers(t.Context(), drivers))
+	return drivers
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -123,61 +122,12 @@ func (db *Bench) WriteNotification(t testing.TB, id dispatch.ID, edit func(*push
 // Many writes so many notifications, of which one in 25 is dead.
 func (db *Bench) Many(t *testing.T, n int) {
 	t.Helper()
-	now := time.Now()
-	rows := make([]string, n)
-	for i := range rows {
-		state := pushes.StateDone
+	db.WriteNotifications(t, dispatch.Dispatch{ID: "dsp_1", Round: 1}, n, func(i int, row *pushes.NotificationRow) {
+		row.DeviceID, row.State, row.DueAt = "dev_1", pushes.StateDone, row.At+int64(i*7919%n)
 		if i%25 == 0 {
-			state = pushes.StateDead
+			row.State = pushes.StateDead
 		}
-		rows[i] = fmt.Sprintf("('%s', '%d', 'dev_1', '', '', 'dsp_1', 1, 'dispatch.opened', 0, %d, 0, %d, '', 0, '', '', 0, 0, 0)",
-			dispatch.NewNotificationID(now), i, state, database.Micros(now)+int64(i*7919%n))
-	}
-	for chunk := range slices.Chunk(rows, 500) {
-		db.Exec(t, `INSERT INTO notifications (id, event_id, device_id, topic, driver_id, dispatch_id, round, type, silent, state,
-			priority, due_at, claim, attempts, result, reason, at, expires_at, created_at) VALUES `+strings.Join(chunk, ", "))
-	}
-}
-
-// MustNotSort fails the test if SQLite would sort for the query.
-func (db *Bench) MustNotSort(t *testing.T, query string) {
-	t.Helper()
-	for _, step := range db.Plan(t, query) {
-		if reads := !strings.Contains(step, "SUBQUERY"); reads && !strings.Contains(step, "INDEX") || strings.Contains(step, "TEMP B-TREE") {
-			t.Errorf("%s: %s", query, step)
-		}
-	}
-}
-
-// RowsRead is how many rows, and entries of indexes, the server touches for a query.
-func (db *Bench) RowsRead(t *testing.T, query string) int {
-	t.Helper()
-	db.NotOnTiDB(t, "count of the rows that a session has read")
-	conn, err := db.Raw.Conn(t.Context())
-	Must(t, err)
-	defer conn.Close()
-	// No FLUSH STATUS: on MySQL it resets the counters of all sessions, also those of other tests.
-	read := func() (total int) {
-		t.Helper()
-		rows, err := conn.QueryContext(t.Context(), "SHOW SESSION STATUS WHERE Variable_name LIKE 'Handler_read%' OR Variable_name = 'Sort_rows'")
-		Must(t, err)
-		defer rows.Close()
-		for rows.Next() {
-			var n int
-			Must(t, rows.Scan(new(string), &n))
-			total += n
-		}
-		Must(t, rows.Err())
-		return total
-	}
-	first := read()
-	before := read()
-	Must(t, ErrorOf(conn.ExecContext(t.Context(), query)))
-	total := read() - before - (before - first) // what SHOW reads itself is no part of it
-	if total <= 0 {
-		t.Fatalf("%d rows were read", total)
-	}
-	return total
+	})
 }
 
 // MustWinOnce has do called n times at once, and fails the test unless one succeeds and the others are refused.
@@ -198,79 +148,23 @@ func MustWinOnce(t *testing.T, n int, refused error, do func(int) error) {
 	}
 }
 
-// Statements calls fn and returns the statements that it ran on the pools.
-func Statements(t testing.TB, pools []database.Tx, fn func()) (all []string) {
-	t.Helper()
-	note := func(tx database.Tx) {
-		all = append(all, database.Expanded(tx, tx.Explain(tx.Statement.SQL.String(), tx.Statement.Vars...)))
-	}
-	for _, pool := range pools {
-		c := pool.Callback()
-		for _, kind := range []interface {
-			Register(string, func(database.Tx)) error
-			Remove(string) error
-		}{c.Raw(), c.Row(), c.Query(), c.Create(), c.Update()} {
-			Must(t, kind.Register("note", note))
-			defer kind.Remove("note")
-		}
-	}
-	fn()
-	return all
-}
-
 // Backlog is how many rows are due, and as many done: 100,000 of each make the same plans.
 var Backlog = testkit.Scale(2000, 10_000)
 
-// Backlogged fills both tables with what is due and what is done, a notification of each for dispatch d first.
+// Backlogged fills both tables with n rows that are due and n that are done. A few notifications are of dispatch d.
 func (db *Bench) Backlogged(t *testing.T, d dispatch.Dispatch, n int) {
 	t.Helper()
 	const first = 200 // few enough that an index is the better way to them, whatever the server samples
-	db.WriteNotifications(t, d, first, ToDevices(db.Equipped(t, first)))
-	db.ManyEvents(t, first)
-	another := func(prefix, column string, i int) string {
-		return fmt.Sprintf("CONCAT('%s', LEFT(SHA2(CONCAT(%s, '%d'), 256), 26))", prefix, column, i)
-	}
-	for have := first; have < 2*n; have *= 2 {
-		copies := min(have, 2*n-have)
-		db.Exec(t, fmt.Sprintf(`INSERT INTO notifications (id, event_id, device_id, topic, driver_id, dispatch_id, round, type,
-			silent, state, priority, due_at, claim, attempts, result, reason, at, expires_at, created_at)
-			SELECT %s, %s, device_id, topic, driver_id, %s, round, type, silent, state, priority, due_at, claim, attempts, result,
-			reason, at, expires_at, created_at FROM notifications LIMIT %d`,
-			another("ntf_", "id", have), another("evt_", "event_id", have), another("dsp_", "dispatch_id", have), copies))
-		db.Exec(t, fmt.Sprintf(`INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at, next_at, claim)
-			SELECT %s, 'dsp_many', type, round, actor, reason_code, at, next_at, claim FROM events WHERE dispatch_id = 'dsp_many' LIMIT %d`,
-			another("evt_", "id", have), copies))
-	}
+	devices := ToDevices(db.Equipped(t, first))
+	db.WriteNotifications(t, d, first, devices)
+	db.WriteNotifications(t, d, 2*n-first, func(i int, row *pushes.NotificationRow) {
+		devices(i%first, row)
+		row.DispatchID = dispatch.NewID(time.Now())
+	})
+	db.ManyEvents(t, 2*n)
 	db.Exec(t, fmt.Sprintf("UPDATE notifications SET state = 1, priority = 0 ORDER BY RAND() LIMIT %d", n))
 	db.Exec(t, fmt.Sprintf("UPDATE events SET next_at = NULL WHERE dispatch_id = 'dsp_many' ORDER BY RAND() LIMIT %d", n))
 	db.Exec(t, "ANALYZE TABLE notifications, events")
-}
-
-// Explain returns how the server would find the rows of a statement, one line for each table.
-func (db *Bench) Explain(t *testing.T, statement string) (plans []map[string]string) {
-	t.Helper()
-	db.NotOnTiDB(t, "plans of MySQL's form")
-	rows, err := db.Raw.QueryContext(t.Context(), "EXPLAIN FORMAT=TRADITIONAL "+statement)
-	if err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	Must(t, err)
-	for rows.Next() {
-		values, into := make([]*string, len(columns)), make([]any, len(columns))
-		for i := range into {
-			into[i] = &values[i]
-		}
-		Must(t, rows.Scan(into...))
-		plan := map[string]string{}
-		for i, c := range columns {
-			plan[strings.ToLower(c)] = database.StringOrEmpty(values[i])
-		}
-		plans = append(plans, plan)
-	}
-	Must(t, rows.Err())
-	return plans
 }
 
 // Leased writes n notifications of a dispatch that is open, and has the owner lease them.
@@ -299,46 +193,7 @@ func (db *Bench) As(owner string, edit ...func(*pushes.Options)) *Outbox {
 	for _, e := range edit {
 		e(&o)
 	}
-	return OutboxOf(db.Store, o)
-}
-
-// NewDevice is a device of the driver's that is not stored.
-func NewDevice(driver dispatch.DriverID, now time.Time) dispatch.Device {
-	id := dispatch.NewDeviceID(now)
-	return dispatch.Device{
-		ID: id, Driver: driver, Installation: "of " + string(id), Platform: dispatch.Android,
-		PushToken: "token of " + string(id), AppVersion: "1.0", Locale: "en",
-	}
-}
-
-// Device adds a device of the driver's, as edit changes it.
-func (db *Bench) Device(t testing.TB, driver dispatch.DriverID, edit func(*dispatch.Device)) dispatch.Device {
-	t.Helper()
-	now := time.Now()
-	v := NewDevice(driver, now)
-	if edit != nil {
-		edit(&v)
-	}
-	db.Exec(t, `INSERT INTO devices (id, driver_id, installation_id, platform, push_token, app_version, locale,
-		quarantined_at, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		v.ID, v.Driver, v.Installation, v.Platform, v.PushToken, v.AppVersion, v.Locale,
-		database.OptionalMicros(v.QuarantinedAt), now.UnixMicro(), now.UnixMicro())
-	return v
-}
-
-// Equipped adds n eligible drivers with one device each.
-func (db *Bench) Equipped(t testing.TB, n int) []dispatch.Device {
-	t.Helper()
-	now := time.Now()
-	devices, args := make([]dispatch.Device, n), make([]any, 0, 6*n)
-	for i, v := range db.Fleet(t, n) {
-		d := NewDevice(v.ID, now)
-		devices[i] = d
-		args = append(args, d.ID, d.Driver, d.Installation, d.PushToken, now.UnixMicro(), now.UnixMicro())
-	}
-	db.Exec(t, `INSERT INTO devices (id, driver_id, installation_id, push_token, created_at, updated_at, platform, app_version, locale)
-		VALUES `+strings.ReplaceAll(database.Placeholders(n, 6), "?)", "?, 'android', '1.0', 'en')"), args...)
-	return devices
+	return &Outbox{db.Store.Outbox(o), db.Store.TopicsOf(o.Owner, o.LeaseTerm)}
 }
 
 // WriteNotifications writes n pushes of dispatch d's opening, due since a minute, as edit changes them.
