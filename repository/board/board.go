@@ -138,8 +138,14 @@ var supplySteps = []int{1, 2, 5, 10, 15, 30, 60, 120, 240, 480, 1440}
 // What is still too long has only its newest points.
 func (s *Board) Supply(ctx context.Context, region string, hours int) (counted []dispatch.Supply, err error) {
 	err = s.db.List(ctx, func(db database.Tx) error {
-		for _, step := range supplySteps {
-			if counted, err = listSupply(db, region, hours, time.Duration(step)*time.Minute); err != nil || len(counted) <= maxSupplyPoints {
+		now, err := database.Clock(db)
+		if err != nil {
+			return err
+		}
+		for _, minutes := range supplySteps {
+			step := time.Duration(minutes) * time.Minute
+			counted, err = listSupply(db, region, now.Add(-time.Duration(hours)*time.Hour), now, step)
+			if err != nil || len(counted) <= maxSupplyPoints {
 				return err
 			}
 		}
@@ -150,12 +156,7 @@ func (s *Board) Supply(ctx context.Context, region string, hours int) (counted [
 }
 
 // listSupply returns the newest points at every step, one more than maxSupplyPoints if there are more. It reads no others.
-func listSupply(db database.Tx, region string, hours int, step time.Duration) ([]dispatch.Supply, error) {
-	now, err := database.Clock(db)
-	if err != nil {
-		return nil, err
-	}
-	since := now.Add(-time.Duration(hours) * time.Hour)
+func listSupply(db database.Tx, region string, since, now time.Time, step time.Duration) ([]dispatch.Supply, error) {
 	where, values := "at >= @since", map[string]any{"since": database.Micros(since), "region": region, "most": maxSupplyPoints + 1}
 	if step > time.Minute {
 		var minutes []int64
@@ -171,7 +172,7 @@ func listSupply(db database.Tx, region string, hours int, step time.Duration) ([
 		At int64
 		Of dispatch.Supply `gorm:"embedded"`
 	}
-	err = db.Raw("SELECT at, region, on_duty, open FROM supply {force PRIMARY} WHERE "+where+" ORDER BY at DESC, region DESC LIMIT @most",
+	err := db.Raw("SELECT at, region, on_duty, open FROM supply {force PRIMARY} WHERE "+where+" ORDER BY at DESC, region DESC LIMIT @most",
 		values).Scan(&rows).Error
 	items := make([]dispatch.Supply, len(rows))
 	for i, row := range rows {

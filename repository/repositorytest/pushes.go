@@ -151,16 +151,16 @@ func MustWinOnce(t *testing.T, n int, refused error, do func(int) error) {
 // Backlog is how many rows are due, and as many done: 100,000 of each make the same plans.
 var Backlog = testkit.Scale(2000, 10_000)
 
-// Backlogged fills both tables with n rows that are due and n that are done. A few notifications are of dispatch d.
+// Backlogged fills both tables with n rows that are due and n that are done. The last few notifications are of dispatch d.
 func (db *Bench) Backlogged(t *testing.T, d dispatch.Dispatch, n int) {
 	t.Helper()
 	const first = 200 // few enough that an index is the better way to them, whatever the server samples
 	devices := ToDevices(db.Equipped(t, first))
-	db.WriteNotifications(t, d, first, devices)
 	db.WriteNotifications(t, d, 2*n-first, func(i int, row *pushes.NotificationRow) {
 		devices(i%first, row)
 		row.DispatchID = dispatch.NewID(time.Now())
 	})
+	db.WriteNotifications(t, d, first, devices)
 	db.ManyEvents(t, 2*n)
 	db.Exec(t, fmt.Sprintf("UPDATE notifications SET state = 1, priority = 0 ORDER BY RAND() LIMIT %d", n))
 	db.Exec(t, fmt.Sprintf("UPDATE events SET next_at = NULL WHERE dispatch_id = 'dsp_many' ORDER BY RAND() LIMIT %d", n))
