@@ -64,13 +64,13 @@ var knows = map[string][]string{
 		"cronjob", "dispatch", "idempotency", "repository/database", "repository/journal", "repository/poll", "repository/primary",
 	},
 	"repository/board": {
-		"cronjob", "dispatch", "repository/database", "repository/drivers", "repository/offers", "repository/pushes", "repository/runs",
+		"cronjob", "dispatch", "repository/database", "repository/drivers", "repository/offers", "repository/runs",
 	},
 	"repository/export": {
 		"dispatch", "outbox", "repository/database", "repository/dispatches", "repository/drivers", "repository/journal", "repository/offers", "repository/pushes",
 	},
 	"repository/retention": {
-		"dispatch", "repository/database", "repository/dispatches", "repository/offers", "repository/pushes", "repository/runs", "repository/topics",
+		"dispatch", "repository/database", "repository/dispatches", "repository/pushes", "repository/runs", "repository/topics",
 		"repository/webhooks",
 	},
 	"service":             {"dispatch", "idempotency", "lock", "webhook"},
