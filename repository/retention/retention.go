@@ -66,7 +66,7 @@ func (s *Cleaner) prune(ctx context.Context, now time.Time) (total int, err erro
 			if err != nil {
 				return total, err
 			}
-			if total += n; n == deletedAtOnce || n > 0 && r.remove != nil {
+			if total += n; n == deletedAtOnce || n > 0 && r.deleteParts != nil {
 				more = append(more, r)
 			}
 			if err := rest(ctx, time.Since(began)); err != nil {
@@ -91,9 +91,9 @@ func rest(ctx context.Context, d time.Duration) error {
 type rule struct {
 	table, key, where, order string
 	args                     []any
-	// remove deletes one row with all that belongs to it, deletedAtOnce rows at most, and returns how many. The row goes last: the next call
-	// goes on. It is nil for rows that stand alone.
-	remove func(tx database.Tx, id string) (int, error)
+	// deleteParts deletes what belongs to a row, deletedAtOnce rows at most, and returns how many. Then one transaction deletes one row, after
+	// all its parts: the next one goes on with them. It is nil for rows that stand alone.
+	deleteParts func(tx database.Tx, id string) (int, error)
 }
 
 // Columns of primary keys.
@@ -109,8 +109,8 @@ func (s *Cleaner) rules(now time.Time) []rule {
 	us := database.Micros(now)
 	const done = "state = ? AND priority = 0 AND due_at <= ?"
 	all := []rule{
-		{"devices", "id", "quarantined_at < ?", "quarantined_at", []any{ago(keepQuarantined)}, s.removeDevice},
-		{"webhooks", "id", "status = 'DELETED' AND updated_at < ?", "id", []any{ago(KeepDeletedWebhook)}, s.removeWebhook},
+		{"devices", "id", "quarantined_at < ?", "quarantined_at", []any{ago(keepQuarantined)}, deletePartsOfDevice},
+		{"webhooks", "id", "status = 'DELETED' AND updated_at < ?", "id", []any{ago(KeepDeletedWebhook)}, s.deletePartsOfWebhook},
 		{"webhook_deliveries", deliveryKey, "created_at < ?", "created_at", []any{ago(webhooks.KeepDeliveries)}, nil},
 		{"job_runs", "job, slot", "slot < ? AND status NOT IN ?", "slot", []any{ago(keepRuns), runs.Unfinished}, nil},
 		{"supply", "at, region", "at < ?", "at", []any{ago(keepSupply)}, nil},
@@ -142,7 +142,7 @@ func (s *Cleaner) rules(now time.Time) []rule {
 	}
 	if kept := s.Ended; kept > 0 {
 		for _, status := range []dispatch.Status{dispatch.Completed, dispatch.Canceled, dispatch.Expired} {
-			all = append(all, rule{"dispatches", "id", "status = ? AND updated_at < ?", "updated_at", []any{status, ago(kept)}, s.removeDispatch})
+			all = append(all, rule{"dispatches", "id", "status = ? AND updated_at < ?", "updated_at", []any{status, ago(kept)}, s.deletePartsOfDispatch})
 		}
 	}
 	return all
@@ -150,7 +150,7 @@ func (s *Cleaner) rules(now time.Time) []rule {
 
 // deleteExpired deletes up to deletedAtOnce rows by the rule, or one with what belongs to it.
 func (s *Cleaner) deleteExpired(tx database.Tx, r *rule) (int, error) {
-	if r.remove == nil {
+	if r.deleteParts == nil {
 		return s.deleteRows(tx, r.table, r.key, r.where+" ORDER BY "+r.order, deletedAtOnce, r.args...)
 	}
 	var ids []string
@@ -158,7 +158,11 @@ func (s *Cleaner) deleteExpired(tx database.Tx, r *rule) (int, error) {
 	if err := tx.Raw(query, r.args...).Scan(&ids).Error; err != nil || len(ids) == 0 {
 		return 0, err
 	}
-	return r.remove(tx, ids[0])
+	n, err := r.deleteParts(tx, ids[0])
+	if err != nil || n == deletedAtOnce {
+		return n, err
+	}
+	return n + 1, tx.Exec("DELETE FROM "+r.table+" WHERE id = ?", ids[0]).Error
 }
 
 // deleteRows deletes up to limit of the rows that where finds, and returns how many.
@@ -171,27 +175,20 @@ func (s *Cleaner) deleteRows(tx database.Tx, table, key, where string, limit int
 	return int(done.RowsAffected), done.Error
 }
 
-// removeDevice deletes the device from all topics, too: a dead token can't be unsubscribed.
-func (s *Cleaner) removeDevice(tx database.Tx, id string) (int, error) {
+// deletePartsOfDevice deletes the device from all topics: a dead token can't be unsubscribed.
+func deletePartsOfDevice(tx database.Tx, id string) (int, error) {
 	names, err := topics.Names(tx)
 	if err != nil {
 		return 0, err
 	}
-	if err := topics.Forget(tx, names, []string{id}); err != nil {
-		return 0, err
-	}
-	return 1, tx.Exec("DELETE FROM devices WHERE id = ?", id).Error
+	return 0, topics.Forget(tx, names, []string{id})
 }
 
-func (s *Cleaner) removeWebhook(tx database.Tx, id string) (int, error) {
-	n, err := s.deleteRows(tx, "webhook_deliveries", deliveryKey, "webhook_id = ?", deletedAtOnce, id)
-	if err != nil || n == deletedAtOnce {
-		return n, err
-	}
-	return n + 1, tx.Exec("DELETE FROM webhooks WHERE id = ?", id).Error
+func (s *Cleaner) deletePartsOfWebhook(tx database.Tx, id string) (int, error) {
+	return s.deleteRows(tx, "webhook_deliveries", deliveryKey, "webhook_id = ?", deletedAtOnce, id)
 }
 
-func (s *Cleaner) removeDispatch(tx database.Tx, id string) (n int, err error) {
+func (s *Cleaner) deletePartsOfDispatch(tx database.Tx, id string) (n int, err error) {
 	if err := renumberClaims(tx, id); err != nil {
 		return 0, err
 	}
@@ -208,10 +205,7 @@ func (s *Cleaner) removeDispatch(tx database.Tx, id string) (n int, err error) {
 			return n, err
 		}
 	}
-	if err := dispatches.ForgetWords(tx, id); err != nil {
-		return n, err
-	}
-	return n + 1, tx.Exec("DELETE FROM dispatches WHERE id = ?", id).Error
+	return n, dispatches.ForgetWords(tx, id)
 }
 
 // renumberClaims is called before claims of a dispatch are deleted. The number of a driver's next claim follows from the newest one, and
