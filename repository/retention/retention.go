@@ -142,7 +142,8 @@ func (s *Cleaner) rules(now time.Time) []rule {
 	}
 	if kept := s.Ended; kept > 0 {
 		for _, status := range []dispatch.Status{dispatch.Completed, dispatch.Canceled, dispatch.Expired} {
-			all = append(all, rule{"dispatches", "id", "status = ? AND updated_at < ?", "updated_at", []any{status, ago(kept)}, s.deletePartsOfDispatch})
+			ended := rule{"dispatches", "id", "status = ? AND updated_at < ?", "updated_at", []any{status, ago(kept)}, s.deletePartsOfDispatch}
+			all = append(all, ended)
 		}
 	}
 	return all
