@@ -159,6 +159,6 @@ func (db *Bench) Fleet(t testing.TB, n int) []dispatch.Driver {
 	for i := range drivers {
 		drivers[i] = SomeDriver(i)
 	}
-	Must(t, db.AddDrivers(t.Context(), drivers))
+	Must(t, db.AddDrivers(t.Context(), drivers, false))
 	return drivers
 }
