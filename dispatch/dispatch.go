@@ -123,7 +123,7 @@ type Query struct {
 	Status Status   // as of now; "" for any
 	Region string   // "" for any
 	Text   string   // in the id, the external id, the address or the note; "" for any
-	Driver DriverID // the holder; "" for any or none
+	Driver DriverID // the holder, and then Text is ignored; "" for any or none
 	Page
 }
 

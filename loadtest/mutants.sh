@@ -141,28 +141,26 @@ mutant "late taps go with their old dispatch" repository/retention/retention.go 
 mutant "a driver with a job is erased" repository/drivers/erase.go "if busy > 0 {" "if busy < 0 {" ./repository/drivers 'TestEraseOfABusyDriver|TestEraseAndClaimAtOnce'
 mutant "a claim does not see an erasure" repository/drivers/erase.go "Version: was.Version + 1}" "Version: was.Version}" ./repository/drivers TestEraseBetweenDecisionAndClaim
 mutant "an erased driver stays in the index" repository/drivers/driver_index.go "if !reflect.DeepEqual(before, after) {" "if !reflect.DeepEqual(before, after) && len(after) > 0 {" ./repository/drivers 'TestErasedDriverIsInNoTable|TestIndexOfDriversIsTrue'
-index=repository/search/index.go scan=repository/search/scan.go
+index=repository/search/index.go find=repository/search/find.go
 mutant "a new dispatch counts as indexed without its words" repository/dispatches/create.go "search.Entries(row.ID, row.Words())" "search.Entries(row.ID, nil)" ./repository/dispatches TestWordsFollowTheDispatch
 mutant "a change leaves the old words" $index "x.Remove(tx, id, without(was, is))" "x.Remove(tx, id, nil)" ./repository/dispatches TestWordsFollowTheDispatch
 mutant "a change adds no words" $index "x.Add(tx, Entries(id, without(is, was)))" "x.Add(tx, nil)" ./repository/dispatches TestIndexOfDispatchesIsTrue
-mutant "a search checks one term" repository/dispatches/dispatch_search.go "HaveAll(terms, " "HaveAll(terms[:1], " ./repository/dispatches TestSearch
-mutant "a search reads more candidates than it may" $index "fewest <= MaxReads" "fewest <= 10*MaxReads" ./repository/dispatches TestPlansOfASearch
-mutant "a search reads to the end" $scan "n < MaxReads" "true" ./repository/dispatches TestSearchForCommonWords
-mutant "a search reads one stretch" $scan "rest == \"\" {" "true {" ./repository/dispatches TestSearchForCommonWords
-mutant "a search gives up where its page is short" $scan "return rows, rest, nil
-}" "return rows, \"\", nil
-}" ./repository/dispatches TestSearchForCommonWords
+mutant "a search checks one term" $find "HaveAll(terms, " "HaveAll(terms[:1], " ./repository/dispatches TestSearch
+mutant "a common term counts as rare" $index "len(having) <= MaxReads" "len(having) <= 2*MaxReads" ./repository/dispatches TestSearchForCommonWords
+mutant "a search reads more entries than it may" $index "append(args, MaxReads+1)" "append(args, 3*MaxReads)" ./repository/dispatches TestPlansOfASearch
+mutant "a search goes on though a term is rare" $index "len(ids) <= fewRows" "len(ids) < 0" ./repository/dispatches TestPlansOfASearch
+mutant "a search reads to the end" $find "read += size" "read += 0" ./repository/dispatches TestSearchForCommonWords
+mutant "a search reads once" $find "next == \"\" {" "true {" ./repository/dispatches TestSearchForCommonWords
+mutant "a search gives up where its page is short" $find "	if len(found) > page.Limit {" "	if next = \"\"; len(found) > page.Limit {" ./repository/dispatches TestSearchForCommonWords
 mutant "a driver's signals ignore how long taps are kept" repository/board/reactions.go "kept > 0 && now.Add(-kept).After(taps.Since)" "kept < 0" ./repository/offers TestTapsOfThirtyDays
 mutant "a driver's signals look back as long as taps are kept" repository/board/reactions.go "kept > 0 && now.Add(-kept).After(taps.Since)" "kept > 0" ./repository/offers TestTapsOfThirtyDays
-mutant "a search ignores the cursor" $index 'query, args = query+" WHERE id < ?", append(args, last)' '_ = last' ./repository/dispatches TestSearch
+mutant "a search ignores the cursor" $find "id >= last" "false" ./repository/dispatches TestSearch
 mutant "an erased driver comes back into the index" repository/drivers/driver_index.go "if row.ErasedAt != nil {" "if false {" ./repository/drivers TestIndexOfDriversIsTrue
 words=repository/drivers/driver_words.go
 mutant "a changed driver keeps their words" repository/drivers/driver_index.go "if slices.Equal(wordsOf(was), words) {" "if len(was) > 0 {" ./repository/drivers TestIndexOfDriversIsTrue
-mutant "a phone is not found by its end" $words "search.Shortened(number), phoneWord(row.Phone)" "search.Shortened(number)" ./repository/drivers TestListDrivers
+mutant "a phone is not found by its end" $words "all = append(all, word)" "_ = word" ./repository/drivers TestListDrivers
 mutant "a phone is not found as dialed at home" $words "number = end" "_ = end" ./repository/drivers TestListDrivers
-mutant "a Korean name is not found by a part" $words "search.WordsOf(all, search.Normalized(row.Name), search.AcrossSpace)" "search.WordsOf(all, search.Normalized(row.Name), search.RunsOnly)" ./repository/drivers TestListDrivers
-mutant "a search reads the suspended again and again" repository/drivers/drivers_search.go "case q.Suspended == nil || !*q.Suspended || q.Erased:" "case true:" ./repository/drivers TestSearchForCommonNames
-mutant "a search of drivers finds what only one term has" repository/drivers/drivers_search.go "HaveAll(terms, " "HaveAll(terms[:1], " ./repository/drivers TestSearchForCommonNames
+mutant "a Korean name is not found by a part" $words "StringOrEmpty(row.FirebaseUID)}, row.Name)" "StringOrEmpty(row.FirebaseUID), row.Name})" ./repository/drivers TestListDrivers
 mutant "an erased driver registers a device" repository/devices/devices.go "WHERE id = ? AND erased_at IS NULL" "WHERE id = ?" ./repository/drivers TestErasedDriverTakesNoPart
 mutant "a demoted server decides a claim" repository/dispatches/claim_snapshot.go "if readOnly {" "if false {" ./repository/database TestReadOnlyServerAnswersNothing
 mutant "a demoted server answers reads" repository/primary/connector.go "unchecked(ctx) || time.Since(c.checkedAt) < c.connector.recheckAfter" "true" ./repository/database TestReadOnlyServerAnswersNothing

@@ -204,8 +204,10 @@ func (s *Devices) markDevices(ctx context.Context, devices []dispatch.Device, se
 // Devices returns the driver's devices, newest first, and the cursor of the next page, "" after the last.
 // ErrDriverNotFound.
 func (s *Devices) Devices(ctx context.Context, driver dispatch.DriverID, page dispatch.Page) ([]dispatch.Device, string, error) {
-	db := s.db.Serve.With(ctx).Where("driver_id = ?", driver)
-	rows, next, err := database.NewestFirst(db, database.DeviceList, "id", page, func(row *deviceRow) string { return string(row.ID) })
+	of := database.Part{Select: "SELECT * FROM devices", Where: "driver_id = ?", Args: []any{driver}}
+	l := database.Listing{Kind: database.DeviceList, Parts: []database.Part{of}}
+	cursor := func(row *deviceRow) string { return database.Cursor(l.Kind, 0, row.ID) }
+	rows, next, err := database.ReadListing(s.db.Serve.With(ctx), l, page, cursor)
 	if err == nil && len(rows) == 0 {
 		var known bool
 		err = database.Unavailable(s.db.Serve.With(ctx).Raw("SELECT EXISTS (SELECT 1 FROM drivers WHERE id = ?)", driver).Row().Scan(&known))

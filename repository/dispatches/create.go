@@ -37,7 +37,7 @@ func (s *Dispatches) Create(ctx context.Context,
 		case err != nil:
 			return d, nil, 0, database.Unavailable(err)
 		}
-		return d, events, 0, s.words.Add(tx, search.Entries(row.ID, row.Words()))
+		return d, events, 0, WordIndex.Add(tx, search.Entries(row.ID, row.Words()))
 	})
 }
 

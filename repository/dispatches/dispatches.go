@@ -10,14 +10,12 @@ import (
 	"firsttap/migrations"
 	"firsttap/repository/database"
 	"firsttap/repository/journal"
-	"firsttap/repository/search"
 )
 
 // Dispatches are the dispatches and their claims. It is safe for concurrent use.
 type Dispatches struct {
 	db       *database.DB
 	journal  *journal.Journal
-	words    search.Index
 	onCommit func(dispatch.Dispatch, []dispatch.Event) // nil for none
 	log      *slog.Logger
 	// procedure and lastKnown make a claim cheap; nil for SQLite, which has no round trips, and for TiDB, which has no procedures.
@@ -30,8 +28,7 @@ type Dispatches struct {
 func New(db *database.DB, j *journal.Journal, onCommit func(dispatch.Dispatch, []dispatch.Event), observer database.StatementObserver,
 	log *slog.Logger,
 ) (*Dispatches, error) {
-	s := &Dispatches{db: db, journal: j, words: WordIndex, onCommit: onCommit, log: log}
-	s.words.TiDB = db.Dialect == migrations.TiDB
+	s := &Dispatches{db: db, journal: j, onCommit: onCommit, log: log}
 	if db.Dialect != migrations.MySQL {
 		return s, nil
 	}

@@ -11,8 +11,6 @@ import (
 
 // What the tests see of the package.
 
-var DispatchTerms = dispatchTerms
-
 func (r *lastKnown) LearnTime(now time.Time, sent time.Time) { r.learnTime(now, sent) }
 
 const MaxClockDelay = maxClockDelay
@@ -35,8 +33,6 @@ func (r *Dispatches) Resolve(ctx context.Context, d *dispatch.Dispatch, events [
 func (r *Dispatches) Save(tx database.Tx, before, d dispatch.Dispatch, events []dispatch.Event, ahead time.Duration) error {
 	return r.save(tx, before, d, events, ahead)
 }
-
-func (r *Row) Texts() []string { return r.texts() }
 
 func (r *claimProcedure) Usable() bool { return r.usable() }
 

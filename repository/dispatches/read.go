@@ -6,6 +6,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/repository/database"
+	"firsttap/repository/search"
 )
 
 // TimedRow is a row of dispatches, and the database's time when it was read.
@@ -50,57 +51,62 @@ func (s *Dispatches) Dispatch(ctx context.Context, id dispatch.ID) (dispatch.Dis
 }
 
 // List returns the dispatches that q selects, newest first, and the cursor of the next page, "" after the last. Every page costs the same.
-// With q.Text a page may have fewer dispatches than q.Limit, or none, although there is a next one. The primary answers for a driver, who
-// decides by the answer. ErrBadCursor.
+// With q.Text a page may have fewer dispatches than q.Limit, or none, although there is a next one. For a driver, whose list has no search,
+// the last accepted is first, and the primary answers, because the driver decides by the answer. ErrBadCursor, ErrUnavailable.
 func (s *Dispatches) List(ctx context.Context, q dispatch.Query) (items []dispatch.Dispatch, next string, err error) {
 	if q.Driver != "" {
-		return s.listDispatches(s.db.Serve.With(ctx), q)
+		return list(s.db.Serve.With(ctx), q)
 	}
 	err = s.db.List(ctx, func(db database.Tx) error {
-		items, next, err = s.listDispatches(db, q)
+		items, next, err = list(db, q)
 		return err
 	})
 	return items, next, err
 }
 
-func (s *Dispatches) listDispatches(db database.Tx, q dispatch.Query) ([]dispatch.Dispatch, string, error) {
-	if q.Text != "" {
-		return s.search(db, q)
-	}
-	l := dispatchListing(q)
-	rows, err := readListing(db, &l, q.Page)
-	if err != nil {
-		return nil, "", err
-	}
-	rows, next := TrimPage(&l, rows, q.Limit, func(row *TimedRow) *Row { return &row.Row })
-	return dispatchesOf(rows), next, nil
-}
-
-// readListing reads the page of the listing and one more.
-func readListing(db database.Tx, l *Listing, page dispatch.Page) ([]TimedRow, error) {
-	source, args, err := l.SQL(page)
-	if err != nil {
-		return nil, err
+func list(db database.Tx, q dispatch.Query) (items []dispatch.Dispatch, next string, err error) {
+	l := dispatchListing(q, nil)
+	cursor := func(row *TimedRow) string {
+		at := int64(0)
+		if row.Row.AcceptedAt != nil { // by which a driver's list is sorted
+			at = *row.Row.AcceptedAt
+		}
+		return database.Cursor(l.Kind, at, row.Row.ID)
 	}
 	var rows []TimedRow
-	err = db.Raw("SELECT p.*, {now} now FROM ("+source+") p ORDER BY "+l.by(), args...).Scan(&rows).Error
-	return rows, database.Unavailable(err)
-}
-
-func dispatchesOf(rows []TimedRow) []dispatch.Dispatch {
-	items := make([]dispatch.Dispatch, len(rows))
+	if q.Text == "" || q.Driver != "" {
+		rows, next, err = database.ReadListing(db, l, q.Page, cursor)
+	} else {
+		list := search.List[TimedRow]{
+			Index: WordIndex, Cursor: cursor,
+			Of:    func(ids []string) database.Listing { return dispatchListing(q, ids) },
+			Words: func(row *TimedRow) (string, []string) { return string(row.Row.ID), row.Row.Words() },
+		}
+		rows, next, err = list.Find(db, search.Terms(q.Text, dispatch.DispatchPrefix), q.Page)
+	}
+	items = make([]dispatch.Dispatch, len(rows))
 	for i := range rows {
 		items[i] = rows[i].Row.At(database.Time(rows[i].Now))
 	}
-	return items
+	return items, next, err
 }
 
-func dispatchListing(q dispatch.Query) Listing {
-	l := Listing{Kind: database.DispatchList}
-	index := "PRIMARY"
+// SelectTimed is the SELECT of TimedRows by an index.
+func SelectTimed(index string) string {
+	return "SELECT d.*, {now} now FROM dispatches d {force " + index + "}"
+}
+
+// dispatchListing is the list of the dispatches that q selects, whatever its text, or of those among them that have one of the identifiers
+// unless ids is nil.
+func dispatchListing(q dispatch.Query, ids []string) database.Listing {
+	l := database.Listing{Kind: database.DispatchList, Prefix: dispatch.DispatchPrefix}
+	index, also, args := "PRIMARY", "", []any(nil)
 	switch {
+	case ids != nil:
+		also, args = " AND id IN ?", []any{ids}
 	case q.Driver != "":
 		l.Kind, l.Order, index = database.DriverDispatchList, "accepted_at", "ix_dispatches_jobs"
+		also, args = " AND accepted_by = ?", []any{q.Driver}
 	case q.Region != "" && q.Status != "":
 		index = "ix_dispatches_region_status"
 	case q.Region != "":
@@ -108,18 +114,15 @@ func dispatchListing(q dispatch.Query) Listing {
 	case q.Status != "":
 		index = "ix_dispatches_status"
 	}
-	for _, where := range statusSQL(q.Status) {
-		l.Parts = append(l.Parts, Part{Index: index, Where: where})
-	}
-	if q.Status == dispatch.Expired && q.Driver == "" {
-		// Few rows are past their window and still PENDING. By status, the query would step over all that are still open.
-		l.Parts[1].Index = "ix_dispatches_expiry"
-	}
-	if q.Driver != "" {
-		l.And("accepted_by = ?", q.Driver)
-	}
 	if q.Region != "" {
-		l.And("region = ?", q.Region)
+		also, args = also+" AND region = ?", append(args, q.Region)
+	}
+	for _, where := range statusSQL(q.Status) {
+		l.Parts = append(l.Parts, database.Part{Select: SelectTimed(index), Where: where + also, Args: args})
+	}
+	if q.Status == dispatch.Expired && q.Driver == "" && ids == nil {
+		// Few rows are past their window and still PENDING. By status, the query would step over all that are still open.
+		l.Parts[1].Select = SelectTimed("ix_dispatches_expiry")
 	}
 	return l
 }

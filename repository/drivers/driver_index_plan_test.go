@@ -116,11 +116,11 @@ func TestPlansOfTheIndexOfDrivers(t *testing.T) {
 				return err
 			}, 3 * page},
 			"a rare name":                  {text("123", nil), 1000},
-			"a rare name and a common one": {text("driver 123", nil), 2*search.MaxReads + 1000},
+			"a rare name and a common one": {text("driver 123", nil), search.MaxReads + 1000},
 			"a phone's end":                {text("00000077", nil), 50},
 			"an identifier":                {text(fmt.Sprintf("drv_%026d", 77), nil), 50},
 			"nobody":                       {text("nobody", nil), 20},
-			"a name that most have":        {text("driver", nil), 8 * search.MaxReads}, // with searchReads drivers it counts as rare
+			"a name that most have":        {text("driver", nil), 8 * search.MaxReads}, // with MaxReads drivers it counts as rare
 			"the suspended with a name":    {text("driver", new(true)), 8 * search.MaxReads},
 			"the suspended":                {text("", new(true)), 100},
 		} {

@@ -23,59 +23,65 @@ const (
 )
 
 // words returns the words by which the driver is found: of the uid, the digits of the phone, also from the last on, and the words of the
-// name. Names in Korean, Chinese and Japanese are written with and without spaces, and are found by each character on. An erased driver is
-// found by the pseudonym.
+// name, which are found by each Korean, Chinese or Japanese character on. An erased driver is found by the pseudonym.
 func (row *Row) words() []string {
 	if row.ErasedAt != nil {
-		return search.WordsOf(nil, search.Normalized(dispatch.Pseudonym(row.ID)), search.RunsOnly)
+		return search.WordsOf([]string{dispatch.Pseudonym(row.ID)})
 	}
-	all := search.WordsOf(nil, search.Normalized(database.StringOrEmpty(row.FirebaseUID)), search.RunsOnly)
-	if number := digits(row.Phone); number != "" {
-		all = append(all, search.Shortened(number), phoneWord(row.Phone))
+	all := search.WordsOf([]string{digits(row.Phone), database.StringOrEmpty(row.FirebaseUID)}, row.Name)
+	if word := phoneWord(row.Phone); word != "" {
+		all = append(all, word)
 	}
-	return search.WordsOf(all, search.Normalized(row.Name), search.AcrossSpace)
+	return all
+}
+
+// phoneWord is the word by which a driver is found from the last digit of the number on, "" without a number.
+func phoneWord(phone string) string {
+	if number := digits(phone); number != "" {
+		return backwards + reversed(number)
+	}
+	return ""
 }
 
 // driverTerms returns the terms of a text. One with minNumber digits and no letters is also the beginning of a phone number, as it is
 // dialed in Korea too, or its end: a number within a country begins with zeros that are not in the international one.
 func driverTerms(text string) []search.Term {
-	if flat := search.Normalized(text); len(strings.Fields(flat)) > 1 && isNumber(flat) && len(digits(flat)) >= minNational {
-		text = digits(flat) // one number that is written with spaces
+	if number, ok := numberOf(search.Normalized(text)); ok && len(strings.Fields(text)) > 1 && len(number) >= minNational {
+		text = number // that was written with spaces
 	}
 	terms := search.Terms(text, dispatch.DriverPrefix)
-	for i := range terms {
-		number := digits(terms[i].Word)
-		if len(number) < minNumber || !isNumber(terms[i].Word) {
+	for i, t := range terms {
+		number, ok := numberOf(t.Begins[0])
+		if !ok || len(number) < minNumber {
 			continue
 		}
-		if number != terms[i].Word {
-			terms[i].Also = append(terms[i].Also, number)
+		if number != t.Begins[0] {
+			t.Begins = append(t.Begins, number)
 		}
 		if within, ok := strings.CutPrefix(number, "0"); ok {
-			terms[i].Also = append(terms[i].Also, koreaCode+within)
+			t.Begins = append(t.Begins, koreaCode+within)
 		}
 		if end := strings.TrimLeft(number, "0"); len(number) >= minNational && len(end) >= minNumber {
 			number = end
 		}
-		terms[i].Also = append(terms[i].Also, backwards+reversed(number))
+		terms[i].Begins = append(t.Begins, backwards+reversed(number))
 	}
 	return terms
 }
 
-func isDigit(r rune) bool { return '0' <= r && r <= '9' }
-
-// isNumber reports whether a text has no letters.
-func isNumber(text string) bool {
-	return !strings.ContainsFunc(text, func(r rune) bool { return !search.InNoWord(r) && !isDigit(r) })
+// numberOf returns the digits of a normalized text, and whether it has no letters.
+func numberOf(text string) (number string, ok bool) {
+	number = digits(text)
+	return number, number == search.WithoutPunctuation(text)
 }
 
 // digits returns the digits of a text.
 func digits(text string) string {
 	return strings.Map(func(r rune) rune {
-		if isDigit(r) {
-			return r
+		if r < '0' || r > '9' {
+			return -1
 		}
-		return -1
+		return r
 	}, text)
 }
 

@@ -11,27 +11,19 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/migrations"
 	"firsttap/repository/database"
 	"firsttap/repository/journal"
 	"firsttap/repository/search"
 )
 
 // Drivers are the drivers, by what they are found, and their tokens. It is safe for concurrent use.
-type Drivers struct {
-	db    *database.DB
-	words search.Index
-}
+type Drivers struct{ db *database.DB }
 
 // wordIndex is the index of drivers by words.
 var wordIndex = search.Index{Entries: "driver_words", ID: "driver_id", Rows: "drivers"}
 
 // New returns the drivers in a database.
-func New(db *database.DB) *Drivers {
-	s := &Drivers{db, wordIndex}
-	s.words.TiDB = db.Dialect == migrations.TiDB
-	return s
-}
+func New(db *database.DB) *Drivers { return &Drivers{db} }
 
 // driversPerInsert bounds one INSERT: SQLite takes 32,766 parameters, and a driver has 16.
 const driversPerInsert = 500

@@ -19,7 +19,7 @@ func (s *Drivers) claimPhones(tx database.Tx, drivers []dispatch.Driver) error {
 		return !slices.ContainsFunc(at, func(i int) bool { return drivers[i].OwnPhone })
 	})
 	words := slices.Collect(maps.Keys(places))
-	if err := s.words.Add(tx, search.Entries("", words)); err != nil {
+	if err := wordIndex.Add(tx, search.Entries("", words)); err != nil {
 		return err
 	}
 	others, err := otherHolders(tx, drivers, places)
@@ -27,7 +27,7 @@ func (s *Drivers) claimPhones(tx database.Tx, drivers []dispatch.Driver) error {
 		return err
 	}
 	for part := range slices.Chunk(words, database.FewRows) {
-		if err := s.words.Remove(tx, "", part); err != nil {
+		if err := wordIndex.Remove(tx, "", part); err != nil {
 			return err
 		}
 	}
@@ -86,12 +86,4 @@ func otherHolders(db database.Tx, drivers []dispatch.Driver, places map[string][
 		}
 	}
 	return others, nil
-}
-
-// phoneWord is the word by which a driver is found from the last digit of the number on, "" without a number.
-func phoneWord(phone string) string {
-	if number := digits(phone); number != "" {
-		return search.Shortened(backwards + reversed(number))
-	}
-	return ""
 }

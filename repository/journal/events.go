@@ -54,11 +54,9 @@ func (EventRow) TableName() string { return "events" }
 // Events returns the events of a dispatch, the oldest first, and the cursor of the next page, "" after the last.
 // ErrNotFound, ErrBadCursor.
 func (s *Journal) Events(ctx context.Context, id dispatch.ID, page dispatch.Page) (items []dispatch.Event, next string, err error) {
-	var after dispatch.EventID
-	if page.Cursor != "" {
-		if _, after, err = database.ParseCursor(database.EventList, page.Cursor, dispatch.ParseEventID); err != nil {
-			return nil, "", err
-		}
+	_, after, err := database.ParseCursor(database.EventList, page.Cursor, dispatch.ParseEventID)
+	if err != nil {
+		return nil, "", err
 	}
 	err = s.db.List(ctx, func(db database.Tx) error {
 		var there bool

@@ -158,7 +158,10 @@ func (s *Keys) RevokeKey(ctx context.Context, id string) error {
 
 // Keys returns the keys, newest first, revoked ones too, and the cursor of the next page, "" after the last.
 func (s *Keys) Keys(ctx context.Context, page dispatch.Page) ([]dispatch.KeyRecord, string, error) {
-	rows, next, err := database.NewestFirst(s.db.Serve.With(ctx), database.KeyList, "id", page, func(row *Row) string { return row.ID })
+	all := database.Part{Select: "SELECT * FROM api_keys", Where: "1 = 1"}
+	l := database.Listing{Kind: database.KeyList, Prefix: dispatch.KeyPrefix, Parts: []database.Part{all}}
+	cursor := func(row *Row) string { return database.Cursor(l.Kind, 0, row.ID) }
+	rows, next, err := database.ReadListing(s.db.Serve.With(ctx), l, page, cursor)
 	items := make([]dispatch.KeyRecord, len(rows))
 	for i := range rows {
 		items[i] = rows[i].record()

@@ -78,25 +78,24 @@ func (s *Offers) OfferTo(ctx context.Context, id dispatch.ID, v dispatch.DriverI
 // OpenDispatchesFor returns the dispatches whose terms the driver matches and whose window has not ended, the one that opens last
 // first, and the cursor of the next page, "" after the last page. It makes no difference whether the driver is on duty or suspended.
 func (s *Offers) OpenDispatchesFor(ctx context.Context, v dispatch.Driver, page dispatch.Page) ([]dispatch.Offered, string, error) {
-	const index = "ix_dispatches_open"
-	l := dispatches.Listing{Kind: database.OpenList, Order: "opens_at"}
+	l := database.Listing{Kind: database.OpenList, Prefix: dispatch.DispatchPrefix, Order: "opens_at"}
 	for _, region := range slices.Compact(slices.Sorted(slices.Values(v.Regions))) {
-		l.Parts = append(l.Parts, dispatches.Part{Index: index, Where: "region = ?", Args: []any{region}})
+		l.Parts = append(l.Parts, database.Part{
+			Select: dispatches.SelectTimed("ix_dispatches_open"),
+			Where: "region = ? AND status = 'PENDING' AND expires_at > {now} AND vehicle_class = ?" +
+				" AND (min_working_height_m IS NULL OR min_working_height_m <= ?)",
+			Args: []any{region, v.VehicleClass, v.WorkingHeightM},
+		})
 	}
-	if len(l.Parts) == 0 {
-		l.Parts = []dispatches.Part{{Index: index, Where: "1 = 0"}} // the cursor is checked all the same
-	}
-	l.And("status = 'PENDING' AND expires_at > {now} AND vehicle_class = ?", v.VehicleClass)
-	l.And("(min_working_height_m IS NULL OR min_working_height_m <= ?)", v.WorkingHeightM)
 	source, args, err := l.SQL(page)
-	if err != nil {
+	if err != nil || len(l.Parts) == 0 {
 		return nil, "", err
 	}
 	rows, err := s.readOffered(ctx, v.ID, source, args...)
 	if err != nil {
 		return nil, "", err
 	}
-	rows, next := dispatches.TrimPage(&l, rows, page.Limit, func(row *offeredRow) *dispatches.Row { return &row.Row })
+	rows, next := database.Trim(rows, page.Limit, func(row *offeredRow) string { return database.Cursor(l.Kind, row.Row.OpensAt, row.Row.ID) })
 	items := make([]dispatch.Offered, len(rows))
 	for i := range rows {
 		items[i] = s.offered(&rows[i], v.ID)

@@ -17,18 +17,18 @@ func TestTermsOfASearch(t *testing.T) {
 		" ":                     nil,
 		"--":                    nil,
 		"% _ ' \\ \U0001F69C":   nil,
-		"Gate 2, GATE gat":      {{Word: "gate"}, {Word: "2"}},
-		"1 2 테헤란타워":             {{Word: "테헤란타워"}, {Word: "1"}, {Word: "2"}},
-		"ERP_2024.001":          {{Word: "erp-2024-001"}},
-		"강남":                    {{Word: "강남"}},
-		strings.Repeat("x", 99): {{Word: strings.Repeat("x", MaxWordLength)}},
-		"dsp_" + id:             {{Word: "dsp-" + id, ID: "dsp_" + id}},
-		"DSP_01":                {{Word: "dsp-01", ID: "dsp_01"}},
-		"dsp_":                  {{Word: "dsp"}},
-		id[:7]:                  {{Word: id[:7]}},
-		id[:8]:                  {{Word: id[:8], ID: "dsp_" + id[:8]}},
-		id[:8] + "-1":           {{Word: id[:8] + "-1"}},
-		"테헤란로테헤란로":              {{Word: "테헤란로테헤란로"}},
+		"Gate 2, GATE gat":      {{Begins: []string{"gate"}}, {Begins: []string{"2"}}},
+		"1 2 테헤란타워":             {{Begins: []string{"테헤란타워"}}, {Begins: []string{"1"}}, {Begins: []string{"2"}}},
+		"ERP_2024.001":          {{Begins: []string{"erp-2024-001"}}},
+		"강남":                    {{Begins: []string{"강남"}}},
+		strings.Repeat("x", 99): {{Begins: []string{strings.Repeat("x", MaxWordLength)}}},
+		"dsp_" + id:             {{Begins: []string{"dsp-" + id}, ID: "dsp_" + id}},
+		"DSP_01":                {{Begins: []string{"dsp-01"}, ID: "dsp_01"}},
+		"dsp_":                  {{Begins: []string{"dsp"}}},
+		id[:7]:                  {{Begins: []string{id[:7]}}},
+		id[:8]:                  {{Begins: []string{id[:8]}, ID: "dsp_" + id[:8]}},
+		id[:8] + "-1":           {{Begins: []string{id[:8] + "-1"}}},
+		"테헤란로테헤란로":              {{Begins: []string{"테헤란로테헤란로"}}},
 	} {
 		testkit.Equal(t, fmt.Sprintf("%q", text), want, Terms(text, dispatch.DispatchPrefix))
 	}
@@ -43,5 +43,5 @@ func TestTermsOfASearch(t *testing.T) {
 	if terms := Terms(strings.Join(words, " "), dispatch.DispatchPrefix); terms != nil {
 		t.Errorf("no dispatch has so many words, and the terms are %q", terms)
 	}
-	testkit.Equal(t, "one term, often", []Term{{Word: "0"}}, Terms(strings.Join(more, " "), dispatch.DispatchPrefix))
+	testkit.Equal(t, "one term, often", []Term{{Begins: []string{"0"}}}, Terms(strings.Join(more, " "), dispatch.DispatchPrefix))
 }
