@@ -90,9 +90,9 @@ type BlockReport struct {
 	Reason string
 }
 
-// Outcome is how a run ended.
+// Outcome is how an attempt at a run ended.
 type Outcome struct {
-	Status Status // SUCCEEDED or FAILED
+	Status Status // SUCCEEDED, FAILED, or INTERRUPTED if another instance is to take the run over
 	Result string
 	Error  string
 }

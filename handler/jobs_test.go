@@ -42,7 +42,7 @@ func withJobs(t testing.TB, locks schedule.Strategy) *world {
 			Jobs: jobs, Ledger: store.Runs, Locks: locks, OtherLocks: []string{"relay"}, Zone: seoul, Instance: "host:1", Log: slog.New(slog.DiscardHandler),
 		})
 		noError(t, err)
-		_, err = store.Runs.RegisterJobs(t.Context(), []string{"tidy", "count"})
+		_, _, err = store.Runs.JobStates(t.Context(), []string{"tidy", "count"})
 		noError(t, err)
 		api.Jobs = scheduler
 	})

@@ -34,8 +34,11 @@ type deliveryAttemptView struct {
 
 func viewDelivery(d webhook.Delivery) deliveryView {
 	v := deliveryView{
-		ID: d.ID, EventID: d.Event, DispatchID: nullable(string(d.Dispatch)), Type: d.Type, Status: d.Status, Body: string(d.Body),
+		ID: d.ID, EventID: d.Event, Type: d.Type, Status: d.Status, Body: string(d.Body),
 		Attempts: make([]deliveryAttemptView, len(d.Attempts)), CreatedAt: timestamp(d.CreatedAt), NextAt: optionalTimestamp(d.NextAt),
+	}
+	if d.Type != webhook.TestEvent {
+		v.DispatchID = nullable(string(d.Dispatch))
 	}
 	for i, a := range d.Attempts {
 		v.Attempts[i] = deliveryAttemptView{

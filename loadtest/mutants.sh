@@ -237,7 +237,6 @@ mutant "an expansion leaves its pushes to another query" notify/relay.go "Expand
 mutant "each completed event is a statement" notify/committed.go "for range len(r.completed) {" "for range 0 {" ./notify 'TestEventsWithoutDeliveries/sqlite'
 mutant "an audience is written in one piece" repository/pushes/audience.go "if err != nil || p.drivers <= part {" "if err != nil || true {" ./notify TestASmallAudienceIsWrittenBetweenLargeOnes
 mutant "a walk forgets a page that had nobody to tell" repository/pushes/expand.go "OR EXISTS (SELECT 1 FROM expansions x WHERE x.event_id = e.id)" "" ./repository/pushes TestAWalkPassesPagesWithoutRecipients/sqlite
-mutant "a replay does not wait for its endpoint" repository/webhooks/webhooks_replay.go "pending < maxReplayAhead &&" "" ./repository/webhooks TestReplayWaits/sqlite
 mutant "an answer of the old URL pauses the new one" repository/webhooks/webhooks_complete.go "r.Lease.Delivery.Endpoint, r.Lease.URL}" "r.Lease.Delivery.Endpoint, \"https://new.example\"}" ./repository/webhooks TestEndpointThatIsGoneIsPaused/sqlite
 mutant "a walk begins with the same driver each time" repository/pushes/audience.go "	w.Position = w.Start" "	w.Start, w.Position = \"\", \"\"" ./repository/pushes TestTheFirstPartIsAnotherEachTime
 mutant "a part tells those of an earlier one again" repository/pushes/audience.go "if !told {" "if true {" ./repository/pushes TestTheReplyOfAnOfferToFewIsLost
@@ -272,17 +271,17 @@ mutant "an unfinished run is pruned" repository/retention/retention.go "slot < ?
 jobs=repository/runs/runs.go
 mutant "a run begins beside a live run" cronjob/cronjob.go "r.Status == Running && now.Before(*r.LeasedUntil)" "false && now.Before(*r.LeasedUntil)" ./repository/runs 'TestOneRunOfAJobAtATime/mariadb|TestBeginRun/mariadb'
 mutant "a run that kills instances is taken over for ever" cronjob/cronjob.go "r.Attempt >= MaxAttempts" "r.Attempt >= 1000" ./schedule TestARunThatKillsIsGivenUp
-mutant "a slot begins again" $jobs 'job["slot"] = database.Micros(next.Slot)' '_ = job' ./repository/runs 'TestASlotIsBegunOnce/mariadb|TestBeginRun/mariadb'
+mutant "a slot begins again" $jobs 'job["slot"] = database.Micros(run.Slot)' '_ = job' ./repository/runs 'TestASlotIsBegunOnce/mariadb|TestBeginRun/mariadb'
 mutant "an overtaken instance ends the run" $jobs "WHERE job = ? AND slot = ? AND owner = ? AND status IN ?" "WHERE job = ? AND slot = ? AND ? <> '' AND status IN ?" ./repository/runs 'TestFormerOwnerChangesNothing/mariadb'
-mutant "a conclusion is written twice" $jobs "s.endRun(tx, run, end, cronjob.Running); err" "s.endRun(tx, run, end, cronjob.Running, cronjob.Succeeded); err" ./repository/runs 'TestConcludeRun/mariadb|TestConcludeWhoseCommitIsLost/mariadb'
-mutant "a stopped instance keeps its run" schedule/ledger.go "return asLock(a.ledger.InterruptRun(ctx, a.job, a.owner))" "return nil" ./schedule TestAnInstanceThatStopsGivesItsRunBack
+mutant "a conclusion is written twice" $jobs "endRun(tx, run, end, cronjob.Running); err" "endRun(tx, run, end, cronjob.Running, cronjob.Succeeded); err" ./repository/runs 'TestConcludeRun/mariadb|TestConcludeWhoseCommitIsLost/mariadb'
+mutant "a stopped instance keeps its run" schedule/ledger.go "a.abandoned && a.end.Status" "a.end.Status" ./schedule TestAnInstanceThatStopsGivesItsRunBack
 mutant "a run cut at its limit is taken over instead of FAILED" schedule/run.go "return errors.Is(cause, lock.ErrMaxHold) ||" "return" ./schedule TestAWorkThatHangsIsCut
 mutant "a job that does not run is not reported" schedule/job.go 'j.blocked("unavailable", lockAway, err)' "_ = err" ./schedule TestRedisIsGone
 mutant "missed slots are skipped" schedule/watch.go "case j.wake <- struct{}{}:" "" ./schedule 'TestDowntime|TestRunNow'
 mutant "jobs run by the instance's own clock" schedule/clock.go "c.offset.Store(" "_ = (" ./schedule TestClocksThatAreWrong
 mutant "a leader without the ledger keeps the lead" schedule/lead.go "silence > maxSilence" "silence < 0" ./schedule TestLeaderWithoutItsLedger
 mutant "a stuck leader keeps the lead" schedule/lead.go "j.OnLeader && j.stuck.Load() >= maxStuck" "j.OnLeader && j.stuck.Load() < 0" ./schedule TestStuckLeader
-mutant "a job whose row is gone is forgotten" schedule/watch.go "len(states) < len(s.names)" "len(states) < 0" ./schedule TestALostRowIsWrittenAgain
+mutant "a job whose row is gone is forgotten" repository/runs/runs_list.go "len(jobs) < len(names)" "len(jobs) == 0" ./repository/runs TestRegisterJobs
 mutant "the relay's leader keeps the lead without its database" app/leader_relay.go "time.Since(r.upAt) < relayPatience" "true" ./app TestLeaderWithoutItsDatabase
 mutant "a relay without locks stops in a short outage of its database" app/leader_relay.go "time.Since(r.upAt) < relayPatience" "time.Since(r.upAt) == 0" ./app TestRelaysWithoutLocks
 mutant "without locks nobody relays" app/leader_relay.go "r.startSending(ctx); !r.blind" "r.stopSending(); !r.blind" ./app TestRelaysWithoutLocks
@@ -293,7 +292,7 @@ mutant "bodies of strangers are held without a bound" handler/bodies.go "body.al
 mutant "work of an earlier round starts" service/driver_service.go "return round != 0 && round != d.Round" "return round < 0" ./service 'TestLateStepOfAnEarlierRound|TestWithdraw'
 mutant "a known key above its rate is looked up" handler/auth.go "	if known {" "	if known && false {" ./handler TestRequestsAboveTheRateCostNoStatement
 mutant "a look-up that failed is a verdict" notify/webhooks/address.go "if dns.IsNotFound {" "if dns != nil {" ./notify/webhooks TestNamesOfForbiddenAddresses
-mutant "a deleted webhook is paused" repository/webhooks/webhooks.go "		row.Version++" "" ./repository/webhooks TestADeletedEndpointIsNotPaused
+mutant "an answer undoes what an admin changes meanwhile" repository/webhooks/webhooks.go "			row.Version++" "" ./repository/webhooks TestADeletedEndpointIsNotPaused
 mutant "a long supply has every point" repository/board/board.go "step > time.Minute {" "step > 1000*time.Hour {" ./repository/board TestSupplyIsBounded
 mutant "unknown options of a database URL are ignored" repository/database/mysql.go 'key != "tls"' 'key == "?"' ./config TestEachBadSetting
 mutant "a stopping instance stays the leader" schedule/lead.go "s.leader.Resign(ctx)" "ctx.Err()" ./schedule TestTheLeader
@@ -320,7 +319,6 @@ mutant "a webhook overtakes an earlier one" $lease "p.event_id < d.event_id OR" 
 mutant "a webhook overtakes an earlier one that is not written" $lease "q.event_id < d.event_id" "q.event_id < ''" ./repository/webhooks TestLaterEventWaitsForTheEarlier
 mutant "a webhook is sent beside a later one of its dispatch" $lease "OR p.event_id > d.event_id AND p.claim <> '' AND p.next_at > {now}" "" ./repository/webhooks TestALateEventIsSentNext
 mutant "a webhook overtakes a replay" $lease "AND e.id > ? AND e.id <= ?" "AND 1 = 0 AND e.id > ? AND e.id <= ?" ./repository/webhooks TestNewEventsWaitForTheReplay
-mutant "a delivery that is too old is sent" $lease "d.Row.CreatedAt < d.Now-KeepDeliveries" "d.Row.CreatedAt < -KeepDeliveries" ./repository/webhooks TestRetentionOfDeliveries
 mutant "a lost lease of a webhook counts" $outcome "AND claim = ? ORDER BY" "AND (claim = ? OR claim <> '') ORDER BY" ./repository/webhooks TestLostLeaseOfADelivery
 mutant "the result of an attempt counts twice" $outcome "row.Attempt+1 != r.Lease.Attempt" "row.Attempt < 0" ./repository/webhooks TestLostLeaseOfADelivery
 mutant "a delivery that ends wakes none" $outcome "if len(ended) == 0 {" "if len(ended) >= 0 {" ./repository/webhooks 'TestLaterEventWaitsForTheEarlier|TestTheNextDeliveryIsDueAtOnce'
@@ -329,7 +327,8 @@ mutant "an event stays in the queue" $fanout "q.dispatch_id = ? AND q.event_id =
 mutant "a claim is no webhook" repository/dispatches/claim_call.go "INSERT INTO webhook_events (dispatch_id, event_id) VALUES (p_dispatch, p_event);" "" ./repository/webhooks TestDeliveriesOfEvents
 mutant "a change is no webhook" repository/journal/events.go "return queueForWebhooks(tx, events)" "return nil" ./repository/webhooks TestDeliveriesOfEvents
 mutant "an endpoint is paused when it begins to fail" $outcome ".Add(webhook.PauseAfter)" "" ./repository/webhooks TestEndpointThatFailsIsPaused
-mutant "a success does not count" $outcome "case f.succeeded && w.FailingSince != nil:" "case f.succeeded && w.FailingSince == nil:" ./repository/webhooks TestEndpointThatFailsIsPaused
+mutant "a success does not count" $outcome "			w.FailingSince = nil" "" ./repository/webhooks TestEndpointThatFailsIsPaused
+mutant "a webhook that was not sent counts as an attempt" $outcome "if v == failed || v == succeeded {" "if v != gone {" ./repository/webhooks TestLostLeaseOfADelivery
 mutant "a webhook that failed is tried for ever" $outcome "	case again:" "	case again || n > 7:" ./repository/webhooks TestAttemptsOfADelivery
 mutant "a paused endpoint gets events" $fanout 'FROM webhooks WHERE status = ? ORDER BY id"' "FROM webhooks WHERE (status = ? OR status = 'PAUSED') ORDER BY id\"" ./repository/webhooks TestDeliveriesOfEvents
 mutant "a replay that is asked for again is lost" repository/webhooks/webhooks_replay.go "replay_until IS NOT NULL {skip_locked}" "replay_until IS NOT NULL" ./repository/webhooks TestReplayThatIsAskedForAgain

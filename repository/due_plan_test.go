@@ -158,7 +158,7 @@ func everything(db *Bench, t *testing.T) []string {
 			func(run cronjob.Run) error {
 				return db.ConcludeRun(ctx, run, "", func(context.Context, runs.Execer) error { return nil })
 			},
-			func(run cronjob.Run) error { return db.InterruptRun(ctx, Report, run.Owner) },
+			func(run cronjob.Run) error { return db.Interrupt(t, run) },
 			db.Ending(t, cronjob.Outcome{Status: cronjob.Failed}),
 		} {
 			run := db.MustBegin(t, "b/2", SomeSlot(i))
@@ -169,9 +169,6 @@ func everything(db *Bench, t *testing.T) []string {
 		db.MustBegin(t, "c/3", SomeSlot(9))
 		Must(t, db.BlockJob(ctx, Report, "a", "no"))
 		db.MustState(t)
-		if last, err := db.LastRun(ctx, Report); err != nil || last == nil {
-			t.Errorf("%v, %v", last, err)
-		}
 		for _, cursor := range []string{"", database.Cursor(database.RunList, 40000000000, Report)} {
 			if runs, next, err := db.Runs.Runs(ctx, Report, dispatch.Page{Limit: 20, Cursor: cursor}); err != nil || len(runs) != 20 || next == "" {
 				t.Errorf("%d runs: %v", len(runs), err)

@@ -101,5 +101,5 @@ func (s *Store) TopicsOf(owner string, term time.Duration) *topics.Topics {
 
 // WebhookOutbox returns the deliveries for one owner.
 func (s *Store) WebhookOutbox(owner string, term time.Duration) *webhooks.Outbox {
-	return webhooks.NewOutbox(s.DB, s.Poll, webhooks.Options{Owner: owner, LeaseTerm: term})
+	return webhooks.NewOutbox(s.DB, s.Poll, owner, term)
 }

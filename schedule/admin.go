@@ -35,8 +35,13 @@ func (s *Scheduler) Jobs(ctx context.Context) ([]cronjob.Job, error) {
 		case l.Owner != "":
 			found[i].Holder = &cronjob.Holder{Owner: l.Owner, Remaining: l.Remaining}
 		}
-		if found[i].Last, err = s.Ledger.LastRun(ctx, j.Name); err != nil {
+		// At most one run is under way and one is requested, so the latest that has ended is among the first three.
+		runs, _, err := s.Ledger.Runs(ctx, j.Name, dispatch.Page{Limit: 3})
+		if err != nil {
 			return nil, err
+		}
+		if k := slices.IndexFunc(runs, func(r cronjob.Run) bool { return r.EndedAt != nil }); k >= 0 {
+			found[i].Last = &runs[k]
 		}
 	}
 	slices.SortFunc(found, func(a, b cronjob.Job) int { return cmp.Compare(a.Name, b.Name) })

@@ -157,10 +157,6 @@ type linkedLedger struct {
 	*link
 }
 
-func (l linkedLedger) RegisterJobs(ctx context.Context, names []string) (time.Time, error) {
-	return over(ctx, l.link, "register", func() (time.Time, error) { return l.RunStore.RegisterJobs(ctx, names) })
-}
-
 func (l linkedLedger) JobStates(ctx context.Context, names []string) (map[string]cronjob.JobState, time.Time, error) {
 	var now time.Time
 	states, err := over(ctx, l.link, "read", func() (states map[string]cronjob.JobState, err error) {
@@ -181,7 +177,12 @@ func (l linkedLedger) NextOpenRun(ctx context.Context, jobs []string) (open, now
 func (l linkedLedger) BeginRun(ctx context.Context, job, owner string, term time.Duration,
 	due func(cronjob.JobState, time.Time) time.Time,
 ) (cronjob.Run, error) {
-	return over(ctx, l.link, "begin", func() (cronjob.Run, error) { return l.RunStore.BeginRun(ctx, job, owner, term, due) })
+	var run cronjob.Run // also if the reply is lost
+	err := send(ctx, l.link, "begin", func() (err error) {
+		run, err = l.RunStore.BeginRun(ctx, job, owner, term, due)
+		return err
+	})
+	return run, err
 }
 
 func (l linkedLedger) RenewRun(ctx context.Context, run cronjob.Run, term time.Duration) error {
@@ -190,10 +191,6 @@ func (l linkedLedger) RenewRun(ctx context.Context, run cronjob.Run, term time.D
 
 func (l linkedLedger) EndRun(ctx context.Context, run cronjob.Run, end cronjob.Outcome) error {
 	return send(ctx, l.link, "end", func() error { return l.RunStore.EndRun(ctx, run, end) })
-}
-
-func (l linkedLedger) InterruptRun(ctx context.Context, job, owner string) error {
-	return send(ctx, l.link, "interrupt", func() error { return l.RunStore.InterruptRun(ctx, job, owner) })
 }
 
 func (l linkedLedger) BlockJob(ctx context.Context, job, by, reason string) error {

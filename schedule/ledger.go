@@ -13,17 +13,15 @@ import (
 
 // ledgerLock is a lock.Strategy that holds a job's name by its run in the ledger: while one run is under way, no other
 // begins. So package lock extends the run, and cancels the work before another instance may take the run over.
-type ledgerLock struct{ RunStore }
+type ledgerLock struct{ ledger }
 
 // attempt is one instance's part in a run. It reaches Acquire in the context, and is the lock.Grant that Acquire returns.
 type attempt struct {
-	ledger    RunStore
+	ledger    ledger
 	due       func(cronjob.JobState, time.Time) time.Time
-	job       string
-	owner     string
 	run       cronjob.Run
-	end       *cronjob.Outcome // nil if another instance is to take the run over
-	abandoned bool             // the work has not returned
+	end       cronjob.Outcome
+	abandoned bool // the work has not returned
 }
 
 type attemptKey struct{}
@@ -34,7 +32,8 @@ func (l ledgerLock) Acquire(ctx context.Context, job, owner string, term time.Du
 	if !ok {
 		return nil, fmt.Errorf("%w: no attempt", lock.ErrInvalid)
 	}
-	a.ledger, a.job, a.owner = l.RunStore, job, owner
+	a.ledger = l.ledger
+	a.end.Status = cronjob.Interrupted // unless the work says more
 	var running *cronjob.RunningError
 	var err error
 	a.run, err = l.BeginRun(ctx, job, owner, term, a.due)
@@ -62,13 +61,10 @@ func (a *attempt) Extend(ctx context.Context, term time.Duration) error {
 // Release implements lock.Grant. It writes how the run ended. A run that was interrupted may be taken over at once, or, if
 // its work has not returned, when its term is over.
 func (a *attempt) Release(ctx context.Context, _ time.Duration) error {
-	switch {
-	case a.end != nil:
-		return asLock(a.ledger.EndRun(ctx, a.run, *a.end))
-	case a.abandoned:
+	if a.abandoned && a.end.Status == cronjob.Interrupted {
 		return nil
 	}
-	return asLock(a.ledger.InterruptRun(ctx, a.job, a.owner))
+	return asLock(a.ledger.EndRun(ctx, a.run, a.end))
 }
 
 // asLock turns an error of the ledger into one of package lock.

@@ -180,7 +180,7 @@ func TestDatabaseRefusesRuns(t *testing.T) {
 // A job whose row is gone, as after a failover to a replica that lacked it, is registered again, and runs.
 func TestALostRowIsWrittenAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *place) {
-		all := p.startAll(schedule.Options{Jobs: []schedule.Job{
+		p.startAll(schedule.Options{Jobs: []schedule.Job{
 			{Name: "job", When: eachSecond}, {Name: "led", When: eachSecond, OnLeader: true}, {Name: "other", When: eachSecond},
 		}}, "a")
 		pass(3500 * time.Millisecond)
@@ -191,9 +191,6 @@ func TestALostRowIsWrittenAgain(t *testing.T) {
 		pass(15 * time.Second)
 		for _, job := range []string{"job", "led", "other"} {
 			p.ended(job, 3, cronjob.Succeeded)
-		}
-		if n := len(all["a"].said("WARN", "registered again")); n != 1 {
-			t.Errorf("registered again %d times", n)
 		}
 	})
 }

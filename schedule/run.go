@@ -48,12 +48,8 @@ func (j *job) perform(ctx context.Context, a *attempt) {
 	result, err := j.call(ctx, a.run)
 	took := time.Since(began)
 	a.end, a.abandoned = j.endOf(ctx, result, err), errors.Is(err, errAbandoned)
-	status := cronjob.Interrupted
-	if a.end != nil {
-		status = a.end.Status
-	}
-	j.metrics.ran(status, took)
-	switch status {
+	j.metrics.ran(a.end.Status, took)
+	switch a.end.Status {
 	case cronjob.Succeeded:
 		log.Debug("job succeeded", "took", took, "result", result)
 	case cronjob.Failed:
@@ -63,15 +59,15 @@ func (j *job) perform(ctx context.Context, a *attempt) {
 	}
 }
 
-// endOf returns how a run ended whose work returned result and err, nil if the run was interrupted.
-func (j *job) endOf(ctx context.Context, result string, err error) *cronjob.Outcome {
+// endOf returns how a run ended whose work returned result and err.
+func (j *job) endOf(ctx context.Context, result string, err error) cronjob.Outcome {
 	switch {
 	case err == nil:
-		return &cronjob.Outcome{Status: cronjob.Succeeded, Result: result}
+		return cronjob.Outcome{Status: cronjob.Succeeded, Result: result}
 	case ctx.Err() == nil || j.timedOut(context.Cause(ctx)):
-		return &cronjob.Outcome{Status: cronjob.Failed, Result: result, Error: err.Error()}
+		return cronjob.Outcome{Status: cronjob.Failed, Result: result, Error: err.Error()}
 	}
-	return nil
+	return cronjob.Outcome{Status: cronjob.Interrupted}
 }
 
 // timedOut reports whether a run's context ended, with that cause, because the run took too long.

@@ -83,19 +83,31 @@ func LockNames(jobs []Job) (names []string) {
 	return slices.Compact(names)
 }
 
-// RunStore is where runs are recorded; see repository.Store.
+// RunStore is the ledger of runs; see runs.Runs.
 type RunStore interface {
-	RegisterJobs(ctx context.Context, names []string) (time.Time, error)
-	JobStates(ctx context.Context, names []string) (map[string]cronjob.JobState, time.Time, error)
-	NextOpenRun(ctx context.Context, jobs []string) (open, now time.Time, err error)
+	ledger
+	ledgerReader
+	ledgerAdmin
+}
+
+// ledger is where runs begin and end.
+type ledger interface {
 	BeginRun(ctx context.Context, job, owner string, term time.Duration,
 		due func(cronjob.JobState, time.Time) time.Time) (cronjob.Run, error)
 	RenewRun(ctx context.Context, run cronjob.Run, term time.Duration) error
 	EndRun(ctx context.Context, run cronjob.Run, end cronjob.Outcome) error
-	InterruptRun(ctx context.Context, job, owner string) error
+}
+
+// ledgerReader tells which runs may begin, and is told why one does not.
+type ledgerReader interface {
+	JobStates(ctx context.Context, names []string) (map[string]cronjob.JobState, time.Time, error)
+	NextOpenRun(ctx context.Context, jobs []string) (open, now time.Time, err error)
 	BlockJob(ctx context.Context, job, by, reason string) error
+}
+
+// ledgerAdmin is what operators see and ask for.
+type ledgerAdmin interface {
 	RequestRun(ctx context.Context, job, actor string) (cronjob.Run, error)
-	LastRun(ctx context.Context, job string) (*cronjob.Run, error)
 	Runs(ctx context.Context, job string, page dispatch.Page) ([]cronjob.Run, string, error)
 }
 
@@ -214,7 +226,7 @@ func (s *Scheduler) Run(ctx context.Context) {
 func (s *Scheduler) register(ctx context.Context) bool {
 	for failed := false; ; failed = true {
 		sent := s.Now()
-		now, err := s.Ledger.RegisterJobs(ctx, s.names)
+		_, now, err := s.Ledger.JobStates(ctx, s.names)
 		if err == nil {
 			if failed {
 				s.Log.Warn("jobs registered in the database; they run")

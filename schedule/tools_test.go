@@ -105,7 +105,7 @@ func (p *place) exec(query string, args ...any) {
 // register enters the job in the ledger, as an instance does that starts.
 func (p *place) register(job string) {
 	p.t.Helper()
-	if _, err := p.store.Runs.RegisterJobs(p.t.Context(), []string{job}); err != nil {
+	if _, _, err := p.store.Runs.JobStates(p.t.Context(), []string{job}); err != nil {
 		p.t.Fatal(err)
 	}
 }

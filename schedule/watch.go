@@ -58,9 +58,6 @@ func (s *Scheduler) catchUp(ctx context.Context, must bool) {
 	s.clock.sync(now, sent)
 	s.heard()
 	s.states, s.readAt, s.unread = states, time.Now(), false
-	if len(states) < len(s.names) { // after a failover, the database may lack the rows of new jobs
-		s.registerAgain(ctx)
-	}
 	for _, j := range s.jobs {
 		state := states[j.Name]
 		j.metrics.seen(state)
@@ -73,14 +70,6 @@ func (s *Scheduler) catchUp(ctx context.Context, must bool) {
 		default: // it has been asked already
 		}
 	}
-}
-
-func (s *Scheduler) registerAgain(ctx context.Context) {
-	if _, err := s.Ledger.RegisterJobs(ctx, s.names); err != nil {
-		s.Log.Warn("jobs that the ledger lacks not registered; they do not run until a retry succeeds", "error", err)
-		return
-	}
-	s.Log.Warn("the ledger lacked some of this instance's jobs; they are registered again", "jobs", s.names)
 }
 
 // mayRun looks what is due. It reports whether a run may have been requested or left by an instance that died, or whether, by the last

@@ -107,7 +107,7 @@ type Delivery struct {
 	ID        DeliveryID
 	Endpoint  ID
 	Event     dispatch.EventID // also the header webhook-id
-	Dispatch  dispatch.ID      // "" for a test
+	Dispatch  dispatch.ID      // of a test, the event's identifier
 	Type      dispatch.EventType
 	Status    DeliveryStatus
 	Body      []byte
@@ -169,6 +169,8 @@ type Result struct {
 	Attempt Attempt
 	// Gone: the endpoint answered 410.
 	Gone bool
+	// Unsent: the endpoint has nothing to do with it, and the delivery is due again at once.
+	Unsent bool
 }
 
 // Succeeded reports whether the endpoint took the delivery.

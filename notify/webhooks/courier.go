@@ -22,16 +22,15 @@ import (
 
 // Outbox holds the deliveries that a Courier sends; see repository.WebhookOutbox.
 type Outbox interface {
-	// WriteDeliveries writes the deliveries of some events that have none yet, and of a part of a replay. More says that
-	// there may be more to write, active that an endpoint is active.
+	// WriteDeliveries writes the deliveries of some events that have none yet, and of a part of each replay. More says
+	// that more such events may wait, active that an endpoint is active.
 	WriteDeliveries(ctx context.Context, body webhook.Body) (more, active bool, err error)
 	// LeaseDeliveries leases up to limit due deliveries, and of each endpoint as many as perEndpoint is more than busy.
-	// More says that others may be due that can be leased at once.
+	// More says that others may be due that can be leased at once. It may return leases also with an error.
 	LeaseDeliveries(ctx context.Context, perEndpoint int, busy map[webhook.ID]int, limit int) (leases []webhook.Lease, more bool, err error)
 	// CompleteDeliveries records the results and returns the endpoints that it paused, also with an error: it may have
 	// recorded some. A result whose lease was lost is ignored.
 	CompleteDeliveries(ctx context.Context, results []webhook.Result) (paused []webhook.Endpoint, err error)
-	ReleaseDeliveries(ctx context.Context, leases []webhook.Lease) error
 	// Due may be as old as a second or two.
 	Due(ctx context.Context) (outbox.Due, error)
 }
@@ -153,7 +152,7 @@ func (c *Courier) lease(ctx, lasting context.Context) {
 		c.occupy(leases)
 		for _, l := range leases {
 			if ctx.Err() != nil || time.Until(l.LeasedUntil) < webhook.AttemptTimeout {
-				c.results.add(result{Result: webhook.Result{Lease: l}, unsent: true})
+				c.results.add(webhook.Result{Lease: l, Unsent: true})
 				continue
 			}
 			c.attempts.Go(func() { c.attempt(lasting, l) })
@@ -174,7 +173,7 @@ func (c *Courier) attempt(ctx context.Context, l webhook.Lease) {
 	r := c.options.Client.Attempt(ctx, l)
 	if ctx.Err() != nil && !r.Succeeded() {
 		// The Courier gave up, not the endpoint: this is no failure of the endpoint.
-		c.results.add(result{Result: r, unsent: true})
+		c.results.add(webhook.Result{Lease: l, Unsent: true})
 		return
 	}
 	c.metrics.observe(&r)
@@ -182,7 +181,7 @@ func (c *Courier) attempt(ctx context.Context, l webhook.Lease) {
 		c.options.Log.Warn("webhook delivery failed for the last time; it is sent again only if an admin resends it",
 			"endpoint", l.Delivery.Endpoint, "delivery", l.Delivery.ID, "event", l.Delivery.Event, "error", r.Attempt.Error)
 	}
-	c.results.add(result{Result: r})
+	c.results.add(r)
 }
 
 // room returns how many deliveries of each endpoint are leased, and how many more may be leased now.
@@ -202,7 +201,7 @@ func (c *Courier) occupy(leases []webhook.Lease) {
 }
 
 // recorded makes the room of these results free: the database knows them, or their leases are about to end.
-func (c *Courier) recorded(results []result, paused []webhook.Endpoint) {
+func (c *Courier) recorded(results []webhook.Result, paused []webhook.Endpoint) {
 	c.mu.Lock()
 	for _, r := range results {
 		id := r.Lease.Delivery.Endpoint

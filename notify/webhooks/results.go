@@ -3,6 +3,7 @@ package webhooks
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"firsttap/webhook"
@@ -17,27 +18,21 @@ const (
 	leaseEnd = time.Second
 )
 
-// result is what came of a lease. Unsent says that the endpoint has nothing to do with it: the lease is released.
-type result struct {
-	webhook.Result
-	unsent bool
-}
-
-// resultWriter records the results of attempts, many in one transaction, and releases the leases of what was not sent.
+// resultWriter ends leases with their results, many in one transaction.
 type resultWriter struct {
 	outbox Outbox
 	log    *slog.Logger
 	// recorded is called with results that are recorded or given up, and with the endpoints that they paused.
-	recorded func([]result, []webhook.Endpoint)
-	queue    chan result
+	recorded func([]webhook.Result, []webhook.Endpoint)
+	queue    chan webhook.Result
 }
 
-func newResultWriter(o Outbox, log *slog.Logger, recorded func([]result, []webhook.Endpoint)) *resultWriter {
-	return &resultWriter{outbox: o, log: log, recorded: recorded, queue: make(chan result, maxInFlight)}
+func newResultWriter(o Outbox, log *slog.Logger, recorded func([]webhook.Result, []webhook.Endpoint)) *resultWriter {
+	return &resultWriter{outbox: o, log: log, recorded: recorded, queue: make(chan webhook.Result, maxInFlight)}
 }
 
 // add hands over a result. It does not block: the queue has room for each delivery that is leased.
-func (w *resultWriter) add(r result) { w.queue <- r }
+func (w *resultWriter) add(r webhook.Result) { w.queue <- r }
 
 // finish makes run return after it has written the queue. Nothing may be added afterwards.
 func (w *resultWriter) finish() { close(w.queue) }
@@ -51,8 +46,8 @@ func (w *resultWriter) run(ctx context.Context) {
 }
 
 // collect returns the result with those that follow within resultInterval.
-func (w *resultWriter) collect(first result) []result {
-	batch := []result{first}
+func (w *resultWriter) collect(first webhook.Result) []webhook.Result {
+	batch := []webhook.Result{first}
 	t := time.NewTimer(resultInterval)
 	defer t.Stop()
 	for len(batch) < maxBatch {
@@ -69,51 +64,23 @@ func (w *resultWriter) collect(first result) []result {
 	return batch
 }
 
-// write records the batch. It tries again until the first lease of the batch is about to end, or ctx has ended.
-func (w *resultWriter) write(ctx context.Context, batch []result) (paused []webhook.Endpoint) {
-	var sent []webhook.Result
-	var unsent []webhook.Lease
-	end := batch[0].Lease.LeasedUntil
-	for _, r := range batch {
-		if end.After(r.Lease.LeasedUntil) {
-			end = r.Lease.LeasedUntil
-		}
-		if r.unsent {
-			unsent = append(unsent, r.Lease)
-		} else {
-			sent = append(sent, r.Result)
-		}
-	}
-	end = end.Add(-leaseEnd)
-	if len(sent) > 0 {
-		const failure = "results of webhook deliveries not recorded; they may be sent again when their leases end"
-		w.retry(ctx, end, failure, len(sent), func(ctx context.Context) error {
-			more, err := w.outbox.CompleteDeliveries(ctx, sent)
-			paused = append(paused, more...) // also with an error: some of the results may be recorded
-			return err
-		})
-	}
-	if len(unsent) > 0 {
-		const failure = "leased webhook deliveries not released; they will be sent when their leases end"
-		w.retry(ctx, end, failure, len(unsent), func(ctx context.Context) error {
-			return w.outbox.ReleaseDeliveries(ctx, unsent)
-		})
-	}
-	return paused
-}
-
-// retry calls write until it succeeds, and once at least. After end, or once ctx has ended, it logs that it gave up.
-func (w *resultWriter) retry(ctx context.Context, end time.Time, failure string, deliveries int, write func(context.Context) error) {
+// write records the batch, and returns the endpoints that this paused. It tries until the first lease of the batch is about to end, or ctx
+// has ended, and once at least. If it gives up, the deliveries are sent again when their leases end.
+func (w *resultWriter) write(ctx context.Context, batch []webhook.Result) (paused []webhook.Endpoint) {
+	first := slices.MinFunc(batch, func(a, b webhook.Result) int { return a.Lease.LeasedUntil.Compare(b.Lease.LeasedUntil) })
+	end := first.Lease.LeasedUntil.Add(-leaseEnd)
 	for {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
-		err := write(bounded)
+		some, err := w.outbox.CompleteDeliveries(bounded, batch)
 		cancel()
+		paused = append(paused, some...) // also with an error: some of the results may be recorded
 		if err == nil {
-			return
+			return paused
 		}
 		if time.Now().After(end) || ctx.Err() != nil {
-			w.log.Error(failure, "deliveries", deliveries, "error", err)
-			return
+			w.log.Error("results of webhook deliveries not recorded; they may be sent again when their leases end",
+				"deliveries", len(batch), "error", err)
+			return paused
 		}
 		sleep(ctx, writeRetry)
 	}

@@ -27,7 +27,6 @@ type script struct {
 	// leases, completions and releases are what the courier has asked for.
 	leases      int
 	completions [][]webhook.Result
-	releases    [][]webhook.Lease
 	// term is how long a lease lasts: 30 s. next is when something is due, zero for what due says.
 	term time.Duration
 	next time.Time
@@ -111,19 +110,6 @@ func (s *script) CompleteDeliveries(_ context.Context, results []webhook.Result)
 	return paused, nil
 }
 
-func (s *script) ReleaseDeliveries(_ context.Context, leases []webhook.Lease) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.fail != nil {
-		return s.fail
-	}
-	s.releases = append(s.releases, leases)
-	for _, l := range leases {
-		delete(s.leased, l.Delivery.ID)
-	}
-	return nil
-}
-
 // WriteDeliveries writes a delivery of one event, to the endpoint "written".
 func (s *script) WriteDeliveries(_ context.Context, body webhook.Body) (more, active bool, err error) {
 	s.mu.Lock()
@@ -162,10 +148,13 @@ func (s *script) counts() (due, leased, completed, released int) {
 		due += len(deliveries)
 	}
 	for _, batch := range s.completions {
-		completed += len(batch)
-	}
-	for _, batch := range s.releases {
-		released += len(batch)
+		for _, r := range batch {
+			if r.Unsent {
+				released++
+			} else {
+				completed++
+			}
+		}
 	}
 	return due, len(s.leased), completed, released
 }

@@ -237,7 +237,7 @@ func TestRecordSupply(t *testing.T) {
 		if got := supplied(db, t, run.Slot); got != want || n != 4 {
 			t.Errorf("%d regions: %q, want %q", n, got, want)
 		}
-		if last, err := db.LastRun(t.Context(), "supply"); err != nil || last == nil || last.Status != cronjob.Succeeded || last.Result != "4 regions" {
+		if last := db.LastRun(t, "supply"); last == nil || last.Status != cronjob.Succeeded || last.Result != "4 regions" {
 			t.Errorf("the run: %+v, %v", last, err)
 		}
 		// A late or repeated count writes nothing.
@@ -259,7 +259,7 @@ func TestRecordSupplyWithoutDispatches(t *testing.T) {
 			t.Errorf("%d, %v, %q", n, err, supplied(db, t, run.Slot))
 		}
 		other := running(db, t, "supply", "host:1/b")
-		Must(t, db.InterruptRun(t.Context(), "supply", other.Owner))
+		Must(t, db.Interrupt(t, other))
 		if _, err := db.RecordSupply(t.Context(), other); !errors.Is(err, dispatch.ErrNotLeased) || db.Count(t, "supply") != 1 {
 			t.Errorf("a run that was given up: %v", err)
 		}

@@ -105,7 +105,7 @@ func (db *Bench) Past(t testing.TB, status dispatch.Status, at time.Time, v disp
 		events[i] = journal.EventRow{ID: dispatch.NewEventID(now), DispatchID: id}
 		taps[i] = offers.TapRow{DispatchID: id, Round: i + 1, ID: dispatch.NewAttemptID(now)}
 		deliveries[i] = webhooks.DeliveryRow{
-			DispatchID: id, WebhookID: "whk_1", EventID: dispatch.NewEventID(now), Body: []byte("{}"), Attempts: "[]",
+			Key: webhooks.Key{DispatchID: id, WebhookID: "whk_1", EventID: dispatch.NewEventID(now)}, Body: []byte("{}"),
 			CreatedAt: database.Micros(now),
 			Status:    []webhook.DeliveryStatus{webhook.Delivered, webhook.Failed}[i%2],
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"firsttap/cronjob"
+	"firsttap/dispatch"
 	"firsttap/servertest"
 	"firsttap/testkit"
 )
@@ -66,7 +67,7 @@ func SomeSlot(n int) time.Time {
 // Known registers jobs.
 func (db *Bench) Known(t testing.TB, jobs ...string) {
 	t.Helper()
-	Must(t, ErrorOf(db.RegisterJobs(t.Context(), jobs)))
+	Must(t, ErrorOfPage(db.JobStates(t.Context(), jobs)))
 }
 
 // Begin begins a run of the slot.
@@ -87,6 +88,24 @@ func (db *Bench) MustBegin(t testing.TB, owner string, slot time.Time) cronjob.R
 func (db *Bench) MustEnd(t testing.TB, run cronjob.Run, status cronjob.Status) {
 	t.Helper()
 	Must(t, db.EndRun(t.Context(), run, cronjob.Outcome{Status: status}))
+}
+
+// Interrupt has the run be taken over by any instance.
+func (db *Bench) Interrupt(t testing.TB, run cronjob.Run) error {
+	return db.EndRun(t.Context(), run, cronjob.Outcome{Status: cronjob.Interrupted})
+}
+
+// LastRun returns the job's latest run that has ended, nil for none.
+func (db *Bench) LastRun(t testing.TB, job string) *cronjob.Run {
+	t.Helper()
+	runs, _, err := db.Runs.Runs(t.Context(), job, dispatch.Page{Limit: 3})
+	Must(t, err)
+	for i := range runs {
+		if runs[i].EndedAt != nil {
+			return &runs[i]
+		}
+	}
+	return nil
 }
 
 // Ending ends a run so.

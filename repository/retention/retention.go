@@ -37,8 +37,6 @@ const (
 	keepQuarantined = 7 * 24 * time.Hour // an app in use registers its token again when it starts
 	keepRuns        = 7 * 24 * time.Hour
 	keepSupply      = 30 * 24 * time.Hour
-	// KeepDeletedWebhook is more than a transaction takes: one that was under way at the deletion may still write deliveries.
-	KeepDeletedWebhook = 10 * time.Minute
 )
 
 // deletedAtOnce bounds the rows that one transaction deletes: on SQLite a tap waits for it.
@@ -110,7 +108,6 @@ func (s *Cleaner) rules(now time.Time) []rule {
 	const done = "state = ? AND priority = 0 AND due_at <= ?"
 	all := []rule{
 		{"devices", "id", "quarantined_at < ?", "quarantined_at", []any{ago(keepQuarantined)}, deletePartsOfDevice},
-		{"webhooks", "id", "status = 'DELETED' AND updated_at < ?", "id", []any{ago(KeepDeletedWebhook)}, s.deletePartsOfWebhook},
 		{"webhook_deliveries", deliveryKey, "created_at < ?", "created_at", []any{ago(webhooks.KeepDeliveries)}, nil},
 		{"job_runs", "job, slot", "slot < ? AND status NOT IN ?", "slot", []any{ago(keepRuns), runs.Unfinished}, nil},
 		{"supply", "at, region", "at < ?", "at", []any{ago(keepSupply)}, nil},
@@ -183,10 +180,6 @@ func deletePartsOfDevice(tx database.Tx, id string) (int, error) {
 		return 0, err
 	}
 	return 0, topics.Forget(tx, names, []string{id})
-}
-
-func (s *Cleaner) deletePartsOfWebhook(tx database.Tx, id string) (int, error) {
-	return s.deleteRows(tx, "webhook_deliveries", deliveryKey, "webhook_id = ?", deletedAtOnce, id)
 }
 
 func (s *Cleaner) deletePartsOfDispatch(tx database.Tx, id string) (n int, err error) {

@@ -177,8 +177,10 @@ func TestEndedDispatchesAreRemoved(t *testing.T) {
 			stays = append(stays, db.Past(t, status, now.Add(-5000*Day), v, 3))
 		}
 		all := about(db, t, gone[0])
-		waits := webhooks.DeliveryRow{DispatchID: gone[0], WebhookID: "whk_2", EventID: dispatch.NewEventID(now), CreatedAt: database.Micros(now), Body: []byte("{}")}
-		waits.Status = webhook.Pending
+		waits := webhooks.DeliveryRow{
+			Key: webhooks.Key{DispatchID: gone[0], WebhookID: "whk_2", EventID: dispatch.NewEventID(now)}, CreatedAt: database.Micros(now), Body: []byte("{}"),
+			Status: webhook.Pending,
+		}
 		db.Write(t, []webhooks.DeliveryRow{waits})
 		db.MustPrune(t, len(gone)*(1+1+5*3))
 		for i, id := range gone {

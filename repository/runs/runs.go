@@ -3,10 +3,11 @@ package runs
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"gorm.io/gorm/clause"
 
 	"firsttap/cronjob"
 	"firsttap/repository/database"
@@ -76,19 +77,12 @@ func (row *RunRow) run() cronjob.Run {
 	}
 }
 
-// RegisterJobs writes a row for each job that has none, and returns the database's time.
-func (s *Runs) RegisterJobs(ctx context.Context, names []string) (now time.Time, err error) {
-	err = s.db.Decide.Transact(ctx, func(tx database.Tx) error {
-		if now, err = database.Clock(tx); err != nil || len(names) == 0 {
-			return err
-		}
-		rows := make([]JobRow, len(names))
-		for i, name := range names {
-			rows[i] = JobRow{Name: name, RegisteredAt: database.Micros(now)}
-		}
-		return database.Unavailable(tx.Clauses(database.KeepPresent).Create(&rows).Error)
-	})
-	return now, err
+// rowOf returns the row of a run that has not ended.
+func rowOf(run cronjob.Run) RunRow {
+	return RunRow{
+		Job: run.Job, Slot: database.Micros(run.Slot), Status: run.Status, Attempt: run.Attempt, Owner: run.Owner, Fence: run.Fence,
+		AliveUntil: database.OptionalMicros(run.LeasedUntil), RequestedBy: run.RequestedBy, BeganAt: database.OptionalMicros(run.BeganAt),
+	}
 }
 
 // Unfinished are the states of runs that have not ended.
@@ -98,35 +92,35 @@ var Unfinished = []cronjob.Status{cronjob.Running, cronjob.Queued}
 // slot that is due by the job's state and the database's time, the zero time for none. Another instance may take the run
 // over unless RenewRun is called within term. A job has one run at a time, across all instances.
 //
-// Of cronjob: ErrNotFound, ErrRunning, ErrNotDue; ErrUnavailable if nothing was begun; ErrUnknown if a run may have begun, which
-// InterruptRun with the same owner gives back.
+// Of cronjob: ErrNotFound, ErrRunning, ErrNotDue; ErrUnavailable if nothing was begun; ErrUnknown with the run if it may have begun: EndRun
+// gives it back.
 func (s *Runs) BeginRun(ctx context.Context, job, owner string, term time.Duration,
 	due func(state cronjob.JobState, now time.Time) time.Time,
 ) (cronjob.Run, error) {
 	var run cronjob.Run
-	var verdict error
+	var none error
 	err := s.db.Decide.Transact(ctx, func(tx database.Tx) error {
-		run, verdict = cronjob.Run{}, nil
+		run = cronjob.Run{}
 		state, fence, now, err := s.lockJob(tx, job)
 		if err != nil {
 			return err
 		}
 		state.ForgetFuture(now)
-		next, lost, none := state.Next(now, due(state, now))
-		verdict = none
-		if err := failAbandoned(tx, lost, now); err != nil || next.Slot.IsZero() {
-			return database.Unavailable(err) // the abandoned runs are committed as failed
+		var lost []cronjob.Run
+		run, lost, none = state.Next(now, due(state, now))
+		for _, r := range lost { // this is committed also if no run begins
+			why := fmt.Sprintf("abandoned after %d attempts: each instance died or lost its lease during the run", r.Attempt)
+			if err := endRun(tx, r, cronjob.Outcome{Status: cronjob.Failed, Error: why}, cronjob.Running); err != nil {
+				return err
+			}
 		}
-		run, err = startAttempt(tx, next, owner, max(fence+1, database.Micros(now)), now, term)
-		if errors.Is(err, database.ErrDuplicateKey) {
-			// A run was requested at the very time of the slot, and counts as the slot's.
-			verdict = cronjob.ErrNotDue
-			return database.Unavailable(tx.Model(&JobRow{}).Where("name = ?", job).Update("slot", database.Micros(next.Slot)).Error)
+		if none != nil {
+			return nil
 		}
-		return database.Unavailable(err)
+		return database.Unavailable(startAttempt(tx, &run, owner, max(fence+1, database.Micros(now)), now, term))
 	})
 	if err == nil {
-		err = verdict
+		err = none
 	}
 	return run, err
 }
@@ -153,48 +147,21 @@ func (s *Runs) lockJob(tx database.Tx, job string) (cronjob.JobState, int64, tim
 	return state, rows[0].Fence, now, database.Unavailable(err)
 }
 
-func failAbandoned(tx database.Tx, lost []cronjob.Run, now time.Time) error {
-	for _, r := range lost {
-		err := tx.Model(&JobRow{}).Where("name = ?", r.Job).Update("ended_at", database.Micros(now)).Error
-		if err != nil {
-			return err
-		}
-		err = tx.Model(&RunRow{}).Where("job = ? AND slot = ?", r.Job, database.Micros(r.Slot)).Updates(map[string]any{
-			"status": cronjob.Failed, "alive_until": nil, "ended_at": database.Micros(now),
-			"error": fmt.Sprintf("abandoned after %d attempts: each instance died or lost its lease during the run", r.Attempt),
-		}).Error
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func startAttempt(tx database.Tx, next cronjob.Run, owner string, fence int64, now time.Time, term time.Duration) (cronjob.Run, error) {
-	fresh := next.Status == ""
-	next.Status, next.Owner, next.Fence = cronjob.Running, owner, fence
-	next.Attempt++
-	alive := now.Add(term)
-	next.BeganAt, next.LeasedUntil = &now, &alive
+// startAttempt writes the next attempt at the run. If another run has the slot already, it has ended: an admin requested it at the very
+// time of the slot, or a clock was wrong. The slot's run takes its place.
+func startAttempt(tx database.Tx, run *cronjob.Run, owner string, fence int64, now time.Time, term time.Duration) error {
 	job := map[string]any{"fence": fence, "blocked_at": nil}
-	var err error
-	if fresh {
-		job["slot"] = database.Micros(next.Slot)
-		row := RunRow{
-			Job: next.Job, Slot: database.Micros(next.Slot), Status: next.Status, Attempt: next.Attempt, Owner: owner, Fence: fence,
-			BeganAt: database.OptionalMicros(&now), AliveUntil: database.OptionalMicros(&alive),
-		}
-		err = tx.Create(&row).Error
-	} else {
-		err = tx.Model(&RunRow{}).Where("job = ? AND slot = ?", next.Job, database.Micros(next.Slot)).Updates(map[string]any{
-			"status": next.Status, "attempt": next.Attempt, "owner": owner, "fence": fence,
-			"began_at": database.Micros(now), "alive_until": database.Micros(alive),
-		}).Error
+	if run.Status == "" { // it is not taken over, and was not requested
+		job["slot"] = database.Micros(run.Slot)
 	}
-	if err != nil {
-		return cronjob.Run{}, err
+	end := now.Add(term)
+	run.Status, run.Owner, run.Fence, run.BeganAt, run.LeasedUntil = cronjob.Running, owner, fence, &now, &end
+	run.Attempt++
+	row := rowOf(*run)
+	if err := tx.Clauses(clause.OnConflict{UpdateAll: true}).Create(&row).Error; err != nil {
+		return err
 	}
-	return next, tx.Model(&JobRow{}).Where("name = ?", next.Job).Updates(job).Error
+	return tx.Model(&JobRow{}).Where("name = ?", run.Job).Updates(job).Error
 }
 
 // NextOpenRun asks now. It returns when the first run of the jobs that is requested or under way may begin or be taken over, the zero
@@ -214,16 +181,22 @@ func (s *Runs) RenewRun(ctx context.Context, run cronjob.Run, term time.Duration
 		" WHERE job = ? AND slot = ? AND owner = ? AND status = 'RUNNING'", term.Microseconds(), run.Job, database.Micros(run.Slot), run.Owner))
 }
 
-// EndRun writes how the run ended. ErrNotLeased if another instance has taken it over, or it has ended with another status.
+// EndRun writes how the attempt at the run ended. One that is INTERRUPTED does not count, and any instance may take the run over at once.
+// ErrNotLeased if another instance has taken it over, or it has ended with another status.
 func (s *Runs) EndRun(ctx context.Context, run cronjob.Run, end cronjob.Outcome) error {
+	if end.Status == cronjob.Interrupted {
+		return database.RequireOwned(s.db.Decide.With(ctx).Exec("UPDATE job_runs SET alive_until = {now}, attempt = attempt - 1, owner = ?"+
+			" WHERE job = ? AND slot = ? AND owner = ? AND status = 'RUNNING'",
+			instanceOf(run.Owner), run.Job, database.Micros(run.Slot), run.Owner))
+	}
 	return s.db.Decide.Transact(ctx, func(tx database.Tx) error {
 		// It may have ended with this status before: by ConcludeRun, or in a COMMIT whose reply was lost.
-		return s.endRun(tx, run, end, cronjob.Running, end.Status)
+		return endRun(tx, run, end, cronjob.Running, end.Status)
 	})
 }
 
 // endRun ends a run that has one of the standing statuses.
-func (s *Runs) endRun(tx database.Tx, run cronjob.Run, end cronjob.Outcome, standing ...cronjob.Status) error {
+func endRun(tx database.Tx, run cronjob.Run, end cronjob.Outcome, standing ...cronjob.Status) error {
 	ended := "UPDATE jobs SET ended_at = {now}"
 	if end.Status == cronjob.Succeeded {
 		ended += ", succeeded_at = {now}"
@@ -238,42 +211,29 @@ func (s *Runs) endRun(tx database.Tx, run cronjob.Run, end cronjob.Outcome, stan
 		database.Truncate(end.Error, maxError), run.Job, database.Micros(run.Slot), run.Owner, standing))
 }
 
-// InterruptRun ends the lease of the owner's run of the job, so that any instance may take it over at once. The attempt does not
-// count as one that died. ErrNotLeased if the owner has no run.
-func (s *Runs) InterruptRun(ctx context.Context, job, owner string) error {
-	instance, _, _ := strings.Cut(owner, "/")
-	return database.RequireOwned(s.db.Decide.With(ctx).Exec("UPDATE job_runs SET alive_until = {now}, attempt = attempt - 1, owner = ?"+
-		" WHERE job = ? AND owner = ? AND status = 'RUNNING'", instance, job, owner))
-}
-
 // InterruptRuns takes the runs that are under way away from their owners, and returns them: from then on the owner can't
 // extend, end or conclude such a run, and the next instance takes it over at once. The attempt counts. It waits for a
 // transaction that is concluding one of the runs. Names of jobs that are not registered are passed over.
-func (s *Runs) InterruptRuns(ctx context.Context, jobs []string) ([]cronjob.Run, error) {
-	var interrupted []cronjob.Run
-	err := s.db.Decide.Transact(ctx, func(tx database.Tx) error {
-		interrupted = nil
-		for _, job := range jobs {
-			state, _, now, err := s.lockJob(tx, job)
-			if err != nil && !errors.Is(err, cronjob.ErrNotFound) {
-				return err
-			}
-			for _, r := range state.Unfinished {
-				instance, _, owned := strings.Cut(r.Owner, "/")
-				if r.Status != cronjob.Running || !owned {
-					continue
-				}
-				err := tx.Model(&RunRow{}).Where("job = ? AND slot = ?", r.Job, database.Micros(r.Slot)).
-					Updates(map[string]any{"owner": instance, "alive_until": database.Micros(now)}).Error
-				if err != nil {
-					return database.Unavailable(err)
-				}
-				interrupted = append(interrupted, r)
-			}
+func (s *Runs) InterruptRuns(ctx context.Context, jobs []string) (interrupted []cronjob.Run, err error) {
+	var rows []RunRow
+	err = s.db.Decide.Transact(ctx, func(tx database.Tx) error {
+		err := tx.Raw("SELECT * FROM job_runs WHERE job IN ? AND status = 'RUNNING' AND owner LIKE '%/%' {for_update}", jobs).Scan(&rows).Error
+		for i := 0; i < len(rows) && err == nil; i++ {
+			err = tx.Exec("UPDATE job_runs SET alive_until = {now}, owner = ? WHERE job = ? AND slot = ?",
+				instanceOf(rows[i].Owner), rows[i].Job, rows[i].Slot).Error
 		}
-		return nil
+		return database.Unavailable(err)
 	})
+	for i := range rows {
+		interrupted = append(interrupted, rows[i].run())
+	}
 	return interrupted, err
+}
+
+// instanceOf returns the instance of an attempt's owner. As the owner of a run it says that no attempt is under way.
+func instanceOf(owner string) string {
+	instance, _, _ := strings.Cut(owner, "/")
+	return instance
 }
 
 // ConcludeRun commits the run's result together with its end as SUCCEEDED, so that the result is written once however often the
@@ -284,7 +244,7 @@ func (s *Runs) ConcludeRun(ctx context.Context, run cronjob.Run, result string,
 ) error {
 	return s.db.Decide.Transact(ctx, func(tx database.Tx) error {
 		end := cronjob.Outcome{Status: cronjob.Succeeded, Result: result}
-		if err := s.endRun(tx, run, end, cronjob.Running); err != nil {
+		if err := endRun(tx, run, end, cronjob.Running); err != nil {
 			return err
 		}
 		return database.Unavailable(write(ctx, tx.Statement.ConnPool))

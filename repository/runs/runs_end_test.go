@@ -55,7 +55,7 @@ func TestEndRun(t *testing.T) {
 			}
 			MustBeError(t, "ended otherwise", db.EndRun(t.Context(), run, other), dispatch.ErrNotLeased)
 			MustBeError(t, "extended", db.RenewRun(t.Context(), run, Term), dispatch.ErrNotLeased)
-			MustBeError(t, "given back", db.InterruptRun(t.Context(), Report, run.Owner), dispatch.ErrNotLeased)
+			MustBeError(t, "given back", db.Interrupt(t, run), dispatch.ErrNotLeased)
 			mustBe(db, t, after)
 		}
 		db.MustCount(t, 2, "job_runs")
@@ -90,12 +90,12 @@ func TestInterruptRun(t *testing.T) {
 			if run.Attempt != 1 || !run.Slot.Equal(SomeSlot(1)) || run.Fence <= last.Fence {
 				t.Errorf("attempt %d is %+v after %+v", i, run, last)
 			}
-			Must(t, db.InterruptRun(t.Context(), Report, "host:7/x"))
+			Must(t, db.Interrupt(t, run))
 			if _, row := only(db, t); row.Owner != "host:7" || row.Status != cronjob.Running || row.EndedAt != nil {
 				t.Errorf("interrupted, the run is %+v", row)
 			}
 			before := ledgerOf(db, t)
-			MustBeError(t, "again", db.InterruptRun(t.Context(), Report, "host:7/x"), dispatch.ErrNotLeased)
+			MustBeError(t, "again", db.Interrupt(t, run), dispatch.ErrNotLeased)
 			mustBe(db, t, before)
 			last = run
 		}
@@ -106,8 +106,7 @@ func TestInterruptRun(t *testing.T) {
 		// Those that have died count still.
 		db.MustBegin(t, "a/1", SomeSlot(1))
 		die(db, t)
-		db.MustBegin(t, "b/2", SomeSlot(1))
-		Must(t, db.InterruptRun(t.Context(), Report, "b/2"))
+		Must(t, db.Interrupt(t, db.MustBegin(t, "b/2", SomeSlot(1))))
 		if run := db.MustBegin(t, "c/3", SomeSlot(1)); run.Attempt != 2 {
 			t.Errorf("one has died of it, and this is %+v", run)
 		}
@@ -122,7 +121,7 @@ func mustLeave(db *Bench, t *testing.T, run cronjob.Run) {
 	for _, status := range []cronjob.Status{cronjob.Succeeded, cronjob.Failed} {
 		MustBeError(t, string(status), db.EndRun(t.Context(), run, cronjob.Outcome{Status: status}), dispatch.ErrNotLeased)
 	}
-	MustBeError(t, "gives back", db.InterruptRun(t.Context(), Report, run.Owner), dispatch.ErrNotLeased)
+	MustBeError(t, "gives back", db.Interrupt(t, run), dispatch.ErrNotLeased)
 	MustBeError(t, "concludes", db.ConcludeRun(t.Context(), run, "", func(context.Context, runs.Execer) error {
 		t.Error("it writes")
 		return nil

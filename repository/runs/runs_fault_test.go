@@ -17,12 +17,16 @@ import (
 func TestBeginRunWhoseCommitIsLost(t *testing.T) {
 	EachServer(t, withJob(func(t *testing.T, db *Bench) {
 		s, proxy := db.Proxied(t)
-		MustLose(t, proxy, "COMMIT", dispatch.ErrUnknown, func() error { return ErrorOf(db.By(s).Begin(t, "a/1", SomeSlot(1))) })
+		var run cronjob.Run
+		MustLose(t, proxy, "COMMIT", dispatch.ErrUnknown, func() (err error) {
+			run, err = db.By(s).Begin(t, "a/1", SomeSlot(1))
+			return err
+		})
 		if _, row := only(db, t); row.Owner != "a/1" || row.Status != cronjob.Running {
 			t.Fatalf("it was begun, and is %+v", row)
 		}
 		MustBeError(t, "another instance", ErrorOf(db.Begin(t, "b/2", SomeSlot(1))), cronjob.ErrRunning)
-		Must(t, s.Runs.InterruptRun(t.Context(), Report, "a/1"))
+		Must(t, db.By(s).Interrupt(t, run))
 		mustBeginFirst(db, t, "b/2", SomeSlot(1))
 	}))
 }
@@ -30,11 +34,15 @@ func TestBeginRunWhoseCommitIsLost(t *testing.T) {
 func TestBeginRunWhoseCommitNeverArrives(t *testing.T) {
 	EachServer(t, withJob(func(t *testing.T, db *Bench) {
 		s, proxy := db.Proxied(t)
-		_, ended := UntilCommit(t, proxy, func() error { return ErrorOf(db.By(s).Begin(t, "a/1", SomeSlot(1))) })
+		var run cronjob.Run
+		_, ended := UntilCommit(t, proxy, func() (err error) {
+			run, err = db.By(s).Begin(t, "a/1", SomeSlot(1))
+			return err
+		})
 		proxy.CutAll()
 		MustBeError(t, "begin", <-ended, dispatch.ErrUnknown)
 		testkit.Retry(t, func() error { // once the server has seen that the connection is gone
-			err := s.Runs.InterruptRun(t.Context(), Report, "a/1")
+			err := db.By(s).Interrupt(t, run)
 			if errors.Is(err, dispatch.ErrNotLeased) {
 				return nil
 			}
@@ -83,7 +91,7 @@ func TestTheReplyToAnInterruptionIsLost(t *testing.T) {
 	EachServer(t, withJob(func(t *testing.T, db *Bench) {
 		s, proxy := db.Proxied(t)
 		run := db.MustBegin(t, "a/1", SomeSlot(1))
-		interrupt := func() error { return s.Runs.InterruptRun(t.Context(), Report, run.Owner) }
+		interrupt := func() error { return db.By(s).Interrupt(t, run) }
 		MustLose(t, proxy, "attempt = attempt - 1", dispatch.ErrUnavailable, interrupt)
 		MustBeError(t, "the second time", interrupt(), dispatch.ErrNotLeased)
 		mustBeginFirst(db, t, "b/2", SomeSlot(1))
@@ -99,7 +107,7 @@ func TestConcludeWhoseCommitIsLost(t *testing.T) {
 		MustLose(t, proxy, "COMMIT", dispatch.ErrUnknown, conclude)
 		MustBeError(t, "once more", conclude(), dispatch.ErrNotLeased)
 		MustBeError(t, "failed", s.Runs.EndRun(t.Context(), run, cronjob.Outcome{Status: cronjob.Failed}), dispatch.ErrNotLeased)
-		MustBeError(t, "given back", s.Runs.InterruptRun(t.Context(), Report, run.Owner), dispatch.ErrNotLeased)
+		MustBeError(t, "given back", db.By(s).Interrupt(t, run), dispatch.ErrNotLeased)
 		job, row := only(db, t)
 		if row.Status != cronjob.Succeeded || job.SucceededAt == nil || db.Count(t, "supply") != 1 {
 			t.Errorf("the run is %+v, and %d rows were written", row, db.Count(t, "supply"))
@@ -116,16 +124,14 @@ func TestNoLedger(t *testing.T) {
 		proxy.Refuse(true)
 		ctx := t.Context()
 		for what, ask := range map[string]func() error{
-			"register":  func() error { return ErrorOf(s.Runs.RegisterJobs(ctx, []string{Report})) },
 			"states":    func() error { _, _, err := s.Runs.JobStates(ctx, []string{Report}); return err },
 			"begin":     func() error { return ErrorOf(db.By(s).Begin(t, "b/2", SomeSlot(2))) },
 			"extend":    func() error { return s.Runs.RenewRun(ctx, run, Term) },
 			"end":       func() error { return s.Runs.EndRun(ctx, run, cronjob.Outcome{Status: cronjob.Succeeded}) },
-			"interrupt": func() error { return s.Runs.InterruptRun(ctx, Report, "a/1") },
+			"interrupt": func() error { return db.By(s).Interrupt(t, run) },
 			"conclude":  func() error { return s.Runs.ConcludeRun(ctx, run, "", insert(run)) },
 			"block":     func() error { return s.Runs.BlockJob(ctx, Report, "a", "no") },
 			"request":   func() error { return ErrorOf(s.Runs.RequestRun(ctx, Report, "key_1")) },
-			"last":      func() error { return ErrorOf(s.Runs.LastRun(ctx, Report)) },
 			"runs": func() error {
 				_, _, err := s.Runs.Runs(ctx, Report, dispatch.Page{Limit: 1})
 				return err

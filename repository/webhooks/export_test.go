@@ -7,9 +7,6 @@ import (
 
 // What the tests see of the package.
 
-var AttemptsOf = attemptsOf
-
-const DeletedWebhook = deletedWebhook
 const EventsAtOnce = eventsAtOnce
 
 func (r *Outbox) FanOut(tx database.Tx, body webhook.Body) (more bool, to []Row, err error) {
@@ -18,11 +15,9 @@ func (r *Outbox) FanOut(tx database.Tx, body webhook.Body) (more bool, to []Row,
 
 var FindWebhook = findWebhook
 
-const MaxReplayAhead = maxReplayAhead
-
 var NewDelivery = newDelivery
 
 const RecheckUnwritten = recheckUnwritten
 const ReplayPart = replayPart
 
-var TokenHash = tokenHash
+var AuditedURL = auditedURL

@@ -3,8 +3,6 @@ package webhooks
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -46,9 +44,6 @@ type Row struct {
 // TableName implements gorm.Tabler.
 func (Row) TableName() string { return "webhooks" }
 
-// deletedWebhook is the status of an endpoint that is deleted, and whose deliveries Prune has yet to delete.
-const deletedWebhook webhook.Status = "DELETED"
-
 func (row *Row) endpoint() webhook.Endpoint {
 	return webhook.Endpoint{
 		ID: row.ID, URL: row.URL, Events: strings.Split(row.Events, ","), Description: row.Description, Status: row.Status,
@@ -74,15 +69,14 @@ func (s *Webhooks) CreateWebhook(ctx context.Context, e webhook.Endpoint, secret
 			return err
 		}
 		if applied {
-			row, _, err = s.lockWebhook(tx, e.ID)
+			row, err = findWebhook(tx, e.ID, "")
 			if err == nil && row.Secret != secret {
 				return idempotency.ErrKeyReused
 			}
 			return err
 		}
 		var others []webhook.ID // locked, so that two creations at once do not exceed the limit together
-		err = tx.Raw("SELECT id FROM webhooks WHERE status <> ? ORDER BY id {for_update}", deletedWebhook).Scan(&others).Error
-		if err != nil {
+		if err := tx.Raw("SELECT id FROM webhooks ORDER BY id {for_update}").Scan(&others).Error; err != nil {
 			return database.Unavailable(err)
 		}
 		if len(others) >= webhook.MaxEndpoints {
@@ -108,13 +102,13 @@ func (s *Webhooks) CreateWebhook(ctx context.Context, e webhook.Endpoint, secret
 // Webhooks returns all endpoints, the newest first.
 func (s *Webhooks) Webhooks(ctx context.Context) ([]webhook.Endpoint, error) {
 	var rows []Row
-	if err := s.db.Serve.With(ctx).Where("status <> ?", deletedWebhook).Order("id DESC").Find(&rows).Error; err != nil {
+	if err := s.db.Serve.With(ctx).Order("id DESC").Find(&rows).Error; err != nil {
 		return nil, database.Unavailable(err)
 	}
-	return webhookEndpoints(rows), nil
+	return endpoints(rows), nil
 }
 
-func webhookEndpoints(rows []Row) []webhook.Endpoint {
+func endpoints(rows []Row) []webhook.Endpoint {
 	all := make([]webhook.Endpoint, len(rows))
 	for i := range rows {
 		all[i] = rows[i].endpoint()
@@ -128,11 +122,10 @@ func (s *Webhooks) Webhook(ctx context.Context, id webhook.ID) (webhook.Endpoint
 	return row.endpoint(), err
 }
 
-// findWebhook returns webhook.ErrNotFound also for an endpoint that is deleted.
+// findWebhook returns the endpoint's row, and locks it if locking is {for_update}. webhook.ErrNotFound.
 func findWebhook(db database.Tx, id webhook.ID, locking string) (Row, error) {
 	var rows []Row
-	err := db.Raw("SELECT * FROM webhooks WHERE id = ? AND status <> ?"+locking, id, deletedWebhook).Scan(&rows).Error
-	if err != nil {
+	if err := db.Raw("SELECT * FROM webhooks WHERE id = ? "+locking, id).Scan(&rows).Error; err != nil {
 		return Row{}, database.Unavailable(err)
 	}
 	if len(rows) == 0 {
@@ -141,40 +134,62 @@ func findWebhook(db database.Tx, id webhook.ID, locking string) (Row, error) {
 	return rows[0], nil
 }
 
-// lockWebhook locks the endpoint's row until tx ends, and returns it and the database's time. webhook.ErrNotFound,
-// with the time.
-func (s *Webhooks) lockWebhook(tx database.Tx, id webhook.ID) (Row, time.Time, error) {
-	row, err := findWebhook(tx, id, "{for_update}")
-	if err != nil && !errors.Is(err, webhook.ErrNotFound) {
-		return row, time.Time{}, err
-	}
-	now, clockErr := database.Clock(tx) // after the wait for the row's lock
-	return row, now, errors.Join(err, clockErr)
+// change commits what do makes of the endpoint's row and what else it writes, with an audit entry, while the row is
+// locked, and returns the row as it is then. If do returns a nil detail nothing is written. If the request was carried
+// out before, do is not called. webhook.ErrNotFound; do's own errors unchanged.
+func (s *Webhooks) change(ctx context.Context, id webhook.ID, action dispatch.AuditAction,
+	do func(tx database.Tx, row *Row, now time.Time) (detail map[string]any, err error),
+) (row Row, err error) {
+	err = s.db.Decide.Transact(ctx, func(tx database.Tx) error {
+		if row, err = findWebhook(tx, id, "{for_update}"); err != nil {
+			return err
+		}
+		now, err := database.Clock(tx) // after the wait for the row's lock
+		if err != nil {
+			return err
+		}
+		if applied, err := journal.AlreadyApplied(tx, journal.AuditProof); applied || err != nil {
+			return err
+		}
+		before := row
+		detail, err := do(tx, &row, now)
+		if err != nil || detail == nil {
+			return err
+		}
+		if row != before {
+			row.Version++
+			row.UpdatedAt = database.Micros(now)
+			if err := tx.Select("*").Updates(&row).Error; err != nil {
+				return database.Unavailable(err)
+			}
+		}
+		return journal.Record(tx, action, string(id), detail, now)
+	})
+	return row, err
 }
 
 // UpdateWebhook commits what change makes of the endpoint, or nothing. An endpoint that becomes active gets every
 // event that is committed after that, and what was pending. webhook.ErrNotFound; change's own errors unchanged.
 func (s *Webhooks) UpdateWebhook(ctx context.Context, id webhook.ID, change func(*webhook.Endpoint) error) (webhook.Endpoint, error) {
-	stored, err := s.changeWebhook(ctx, id, dispatch.AuditWebhookUpdate, func(row *Row, _ time.Time) (map[string]any, error) {
+	row, err := s.change(ctx, id, dispatch.AuditWebhookUpdate, func(_ database.Tx, row *Row, _ time.Time) (map[string]any, error) {
 		before, after := row.endpoint(), row.endpoint()
 		if err := change(&after); err != nil {
 			return nil, err
 		}
-		detail := webhookChanges(before, after)
 		row.take(after)
-		return detail, nil
+		return webhookChanges(before, after), nil
 	})
 	if err != nil {
 		return webhook.Endpoint{}, err
 	}
-	return stored.endpoint(), nil
+	return row.endpoint(), nil
 }
 
 // RotateWebhook replaces the endpoint's secret; the one before signs too for webhook.RotationOverlap. Repeated with
 // the same secret it changes nothing. webhook.ErrNotFound; idempotency.ErrKeyReused if the request was carried out
 // before, and the endpoint has another secret now.
 func (s *Webhooks) RotateWebhook(ctx context.Context, id webhook.ID, secret string) (webhook.Endpoint, error) {
-	stored, err := s.changeWebhook(ctx, id, dispatch.AuditWebhookRotate, func(row *Row, now time.Time) (map[string]any, error) {
+	row, err := s.change(ctx, id, dispatch.AuditWebhookRotate, func(_ database.Tx, row *Row, now time.Time) (map[string]any, error) {
 		if row.Secret == secret {
 			return nil, nil
 		}
@@ -182,59 +197,17 @@ func (s *Webhooks) RotateWebhook(ctx context.Context, id webhook.ID, secret stri
 		row.Secret, row.PreviousSecret, row.PreviousUntil = secret, &previous, &until
 		return map[string]any{}, nil
 	})
-	if err == nil && stored.Secret != secret {
+	if err == nil && row.Secret != secret {
 		err = idempotency.ErrKeyReused
 	}
-	return stored.endpoint(), err
+	return row.endpoint(), err
 }
 
-// changeWebhook commits what change makes of the endpoint's row, with its audit entry, and returns the row as it is
-// then. If change returns a nil detail, or the request was carried out before, nothing is written.
-// webhook.ErrNotFound; change's own errors unchanged.
-func (s *Webhooks) changeWebhook(ctx context.Context, id webhook.ID, action dispatch.AuditAction,
-	change func(row *Row, now time.Time) (detail map[string]any, err error),
-) (row Row, err error) {
-	row, _, err = s.withWebhook(ctx, id, action, func(tx database.Tx, row *Row, now time.Time) (map[string]any, error) {
-		detail, err := change(row, now)
-		if err != nil || detail == nil {
-			return nil, err
-		}
-		row.Version++
-		row.UpdatedAt = database.Micros(now)
-		return detail, database.Unavailable(tx.Model(&Row{}).Where("id = ?", id).Select("*").Omit("id", "created_at").Updates(row).Error)
-	})
-	return row, err
-}
-
-// withWebhook commits what do writes, with its audit entry, while the endpoint's row is locked, and returns the row. If
-// do returns a nil detail there is no entry. Applied says that the request was carried out before: then do is not
-// called. webhook.ErrNotFound; do's own errors unchanged.
-func (s *Webhooks) withWebhook(ctx context.Context, id webhook.ID, action dispatch.AuditAction,
-	do func(tx database.Tx, row *Row, now time.Time) (detail map[string]any, err error),
-) (row Row, applied bool, err error) {
-	err = s.db.Decide.Transact(ctx, func(tx database.Tx) error {
-		var now time.Time
-		if row, now, err = s.lockWebhook(tx, id); err != nil {
-			return err
-		}
-		if applied, err = journal.AlreadyApplied(tx, journal.AuditProof); applied || err != nil {
-			return err
-		}
-		detail, err := do(tx, &row, now)
-		if err != nil || detail == nil {
-			return err
-		}
-		return journal.Record(tx, action, string(id), detail, now)
-	})
-	return row, applied, err
-}
-
-// DeleteWebhook deletes the endpoint. Prune deletes its deliveries. webhook.ErrNotFound.
+// DeleteWebhook deletes the endpoint. What is pending is not sent; deliveries stay until they are older than
+// KeepDeliveries. webhook.ErrNotFound.
 func (s *Webhooks) DeleteWebhook(ctx context.Context, id webhook.ID) error {
-	_, err := s.changeWebhook(ctx, id, dispatch.AuditWebhookDelete, func(row *Row, _ time.Time) (map[string]any, error) {
-		detail := map[string]any{"url": auditedURL(row.URL)}
-		*row = Row{Status: deletedWebhook, Events: row.Events, FailingSince: row.FailingSince, Version: row.Version}
-		return detail, nil
+	_, err := s.change(ctx, id, dispatch.AuditWebhookDelete, func(tx database.Tx, row *Row, _ time.Time) (map[string]any, error) {
+		return map[string]any{"url": auditedURL(row.URL)}, database.Unavailable(tx.Delete(row).Error)
 	})
 	return err
 }
@@ -255,20 +228,12 @@ func webhookChanges(from, to webhook.Endpoint) map[string]any {
 	return c
 }
 
-// auditedURL is the URL as the audit has it: its host, and the beginning of a hash, as the rest is often a secret.
+// auditedURL is the URL as the audit has it: its host, and the beginning of a hash, as the rest is often a secret. Nil for no URL.
 func auditedURL(text string) any {
 	u, err := url.Parse(text)
 	if err != nil || text == "" {
-		return tokenHash(text)
-	}
-	return fmt.Sprintf("%s://%s/... (%s)", u.Scheme, u.Host, tokenHash(text))
-}
-
-// tokenHash returns the beginning of a text's hash, nil for no text.
-func tokenHash(token string) any {
-	if token == "" {
 		return nil
 	}
-	sum := sha256.Sum256([]byte(token))
-	return hex.EncodeToString(sum[:6])
+	hash := sha256.Sum256([]byte(text))
+	return fmt.Sprintf("%s://%s/... (%x)", u.Scheme, u.Host, hash[:6])
 }

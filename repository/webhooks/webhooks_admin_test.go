@@ -35,9 +35,9 @@ func keyed(t testing.TB) context.Context {
 func TestWebhooksAreManaged(t *testing.T) {
 	Each(t, func(t *testing.T, db *Bench) {
 		ctx := dispatch.WithCaller(t.Context(), dispatch.Caller{Actor: "key_1", Request: "req_1"})
-		e, err := db.CreateWebhook(ctx, newEndpoint("https://a.example"), "whsec_first")
+		e, err := db.CreateWebhook(ctx, newEndpoint("https://a.example/?token=1"), "whsec_first")
 		Must(t, err)
-		if !Near(e.CreatedAt, db.Now(t)) || e.Version != 1 {
+		if !Near(e.CreatedAt, db.Now(t)) || !e.UpdatedAt.Equal(e.CreatedAt) || e.Version != 1 {
 			t.Errorf("created: %+v", e)
 		}
 		testkit.Equal(t, "the endpoint", e, storedWebhook(db, t, e.ID))
@@ -47,7 +47,10 @@ func TestWebhooksAreManaged(t *testing.T) {
 			return nil
 		})
 		Must(t, err)
-		e.Version, e.UpdatedAt = 2, updated.UpdatedAt
+		if e.Version = 2; !updated.UpdatedAt.After(e.UpdatedAt) {
+			t.Errorf("updated at %v", updated.UpdatedAt)
+		}
+		e.UpdatedAt = updated.UpdatedAt
 		testkit.Equal(t, "the changed endpoint", e, updated)
 		testkit.Equal(t, "the stored endpoint", e, storedWebhook(db, t, e.ID))
 		same, err := db.UpdateWebhook(ctx, e.ID, func(*webhook.Endpoint) error { return nil })
@@ -73,12 +76,11 @@ func TestWebhooksAreManaged(t *testing.T) {
 			dispatch.AuditWebhookCreate, dispatch.AuditWebhookDelete,
 		}, Collect(entries, func(e dispatch.AuditEntry) dispatch.AuditAction { return e.Action }))
 		for _, entry := range entries {
-			if strings.Contains(entry.Detail, "whsec") || entry.Actor != "key_1" || entry.Request != "req_1" {
+			if strings.Contains(entry.Detail, "whsec") || strings.Contains(entry.Detail, "token") || entry.Actor != "key_1" || entry.Request != "req_1" {
 				t.Errorf("audited: %+v", entry)
 			}
 		}
-		want := fmt.Sprintf(`"url":{"from":"https://a.example/... (%s)","to":"https://b.example/... (%s)"}`,
-			webhooks.TokenHash("https://a.example"), webhooks.TokenHash("https://b.example"))
+		want := fmt.Sprintf(`"url":{"from":"%s","to":"%s"}`, webhooks.AuditedURL("https://a.example/?token=1"), webhooks.AuditedURL("https://b.example"))
 		if !strings.Contains(entries[1].Detail, want) {
 			t.Errorf("%s does not contain %s", entries[1].Detail, want)
 		}
@@ -90,7 +92,6 @@ func TestUnknownWebhook(t *testing.T) {
 	Each(t, func(t *testing.T, db *Bench) {
 		gone := db.AddEndpoint(t, "*", nil)
 		Must(t, db.DeleteWebhook(t.Context(), gone))
-		db.MustCount(t, 0, "webhooks WHERE secret <> '' OR url <> ''")
 		for _, id := range []webhook.ID{gone, "whk_none"} {
 			for what, err := range map[string]error{
 				"get":    ErrorOf(db.Webhook(t.Context(), id)),
@@ -157,7 +158,7 @@ func TestWebhookRequestsThatAreSentTwice(t *testing.T) {
 		Must(t, err)
 		testkit.Equal(t, "the test of the repetition", test, repeated)
 		l := in.MustLease(t, 1)[0]
-		if string(l.Delivery.Body) != "test "+string(test.Event) || l.Delivery.Type != webhook.TestEvent || l.Delivery.Dispatch != "" {
+		if string(l.Delivery.Body) != "test "+string(test.Event) || l.Delivery.Type != webhook.TestEvent || string(l.Delivery.Dispatch) != string(test.Event) {
 			t.Errorf("the test: %+v", l.Delivery)
 		}
 		in.MustComplete(t, succeeded(l))

@@ -2,8 +2,6 @@ package webhooks
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -17,12 +15,11 @@ import (
 // resultsPerTransaction bounds the results that one transaction writes.
 const resultsPerTransaction = 100
 
-// CompleteDeliveries writes the results of deliveries that the owner leases, and returns the endpoints that it
-// paused. It ignores a result whose lease was lost. ErrUnavailable, ErrUnknown: some may not be written, and their
-// deliveries are sent again.
+// CompleteDeliveries ends leases of the owner with their results, and returns the endpoints that it paused. It ignores
+// a result whose lease was lost. ErrUnavailable, ErrUnknown: some may not be written, and their deliveries are sent again.
 func (o *Outbox) CompleteDeliveries(ctx context.Context, results []webhook.Result) (paused []webhook.Endpoint, err error) {
 	for chunk := range slices.Chunk(results, resultsPerTransaction) {
-		var ended []deliveryKey
+		var ended []Key
 		var some []webhook.Endpoint
 		err := o.db.Work.Transact(ctx, func(tx database.Tx) (err error) {
 			ended, some, err = o.complete(tx, chunk)
@@ -45,107 +42,106 @@ type address struct {
 	url     string
 }
 
-// fate is what the results say about an address.
-type fate struct{ succeeded, failed, gone bool }
+// verdict is what results say about an address. Of several results the greatest verdict counts.
+type verdict int
 
-// complete writes some results in one transaction, and returns the deliveries that have ended and the endpoints that it paused.
-func (o *Outbox) complete(tx database.Tx, results []webhook.Result) (ended []deliveryKey, paused []webhook.Endpoint, err error) {
-	leased, err := o.lockLeased(tx, results)
-	if err != nil || len(leased) == 0 {
+const (
+	unknown verdict = iota // nothing was sent
+	failed
+	succeeded
+	gone // the endpoint answered 410
+)
+
+// complete writes some results, and returns the deliveries that have ended and the endpoints that it paused.
+func (o *Outbox) complete(tx database.Tx, results []webhook.Result) (ended []Key, paused []webhook.Endpoint, err error) {
+	keys := make([]Key, len(results))
+	for i := range results {
+		keys[i] = keyOf(&results[i].Lease.Delivery)
+	}
+	where, args := theseDeliveries(keys)
+	var rows []DeliveryRow
+	err = tx.Raw(`SELECT dispatch_id, webhook_id, event_id, status, attempts, attempt FROM webhook_deliveries {force PRIMARY}
+		WHERE `+where+" AND status = 'PENDING' AND claim = ? ORDER BY dispatch_id, webhook_id, event_id {for_update}", append(args, o.owner)...).
+		Scan(&rows).Error
+	if err != nil || len(rows) == 0 {
 		return nil, nil, err
 	}
 	now, err := database.Clock(tx)
 	if err != nil {
 		return nil, nil, err
 	}
-	fates := map[address]*fate{}
+	leased := make(map[Key]*DeliveryRow, len(rows))
+	for i := range rows {
+		leased[rows[i].Key] = &rows[i]
+	}
+	verdicts := map[address]verdict{}
 	for i := range results {
 		r := &results[i]
-		key, at := keyOf(&r.Lease.Delivery), address{r.Lease.Delivery.Endpoint, r.Lease.URL}
-		row := leased[key]
+		row := leased[keys[i]]
 		if row == nil || row.Attempt+1 != r.Lease.Attempt {
-			continue
+			continue // the lease was lost, or this result has come twice
 		}
-		delete(leased, key)
-		if fates[at] == nil {
-			fates[at] = &fate{}
-		}
-		pending, err := writeAttempt(tx, r, row, fates[at], now)
+		delete(leased, keys[i])
+		at := address{r.Lease.Delivery.Endpoint, r.Lease.URL}
+		verdicts[at] = max(verdicts[at], row.end(r, now))
+		err := tx.Select("status", "attempt", "attempts", "claim", "next_at").Updates(row).Error
 		if err != nil {
 			return nil, nil, err
 		}
-		if !pending {
-			ended = append(ended, key)
+		if row.Status != webhook.Pending {
+			ended = append(ended, row.Key)
 		}
 	}
-	paused, err = judgeEndpoints(tx, fates, now)
+	paused, err = judge(tx, verdicts, now)
 	return ended, paused, err
 }
 
-// lockLeased locks those of the results' deliveries that the owner leases.
-func (o *Outbox) lockLeased(tx database.Tx, results []webhook.Result) (map[deliveryKey]*DeliveryRow, error) {
-	keys := make([]deliveryKey, len(results))
-	for i := range results {
-		keys[i] = keyOf(&results[i].Lease.Delivery)
-	}
-	where, args := theseDeliveries(keys)
-	var rows []DeliveryRow
-	err := tx.Raw(`SELECT dispatch_id, webhook_id, event_id, attempts, attempt FROM webhook_deliveries {force PRIMARY}
-		WHERE `+where+" AND status = 'PENDING' AND claim = ? ORDER BY dispatch_id, webhook_id, event_id {for_update}", append(args, o.Owner)...).
-		Scan(&rows).Error
-	leased := make(map[deliveryKey]*DeliveryRow, len(rows))
-	for i := range rows {
-		leased[rows[i].key()] = &rows[i]
-	}
-	return leased, err
-}
-
-// writeAttempt writes one result, and notes what it says about the endpoint. Pending says that the delivery is attempted again.
-func writeAttempt(tx database.Tx, r *webhook.Result, row *DeliveryRow, f *fate, now time.Time) (pending bool, err error) {
-	attempts, err := withAttempt(row.Attempts, r.Attempt)
-	if err != nil {
-		return false, fmt.Errorf("attempts of %s: %w", r.Lease.Delivery.ID, err)
-	}
-	status, n := webhook.Pending, r.Lease.Attempt
-	wait, again := webhook.RetryAfter(n)
+// end ends the delivery's lease with the result, and returns what that says about the endpoint.
+func (row *DeliveryRow) end(r *webhook.Result, now time.Time) (v verdict) {
+	wait := time.Duration(0)
+	retryAfter, again := webhook.RetryAfter(r.Lease.Attempt)
 	switch {
-	case r.Succeeded():
-		f.succeeded, status, wait = true, webhook.Delivered, 0
+	case r.Unsent: // as if it had not been leased
 	case r.Gone: // sent again when the endpoint is active again, as if this attempt had not been
-		f.gone, n, wait = true, row.Attempt, 0
+		v = gone
+	case r.Succeeded():
+		v, row.Status = succeeded, webhook.Delivered
 	case again:
-		f.failed = true
-		wait += rand.N(wait/10 + 1)
+		v, wait = failed, retryAfter+rand.N(retryAfter/10+1)
 	default:
-		f.failed, status = true, webhook.Failed
+		v, row.Status = failed, webhook.Failed
 	}
-	return status == webhook.Pending, tx.Exec(`UPDATE webhook_deliveries SET status = ?, attempt = ?, attempts = ?, claim = '', next_at = ?
-		WHERE dispatch_id = ? AND webhook_id = ? AND event_id = ?`,
-		status, n, attempts, database.Micros(now.Add(wait)), row.DispatchID, row.WebhookID, row.EventID).Error
+	if v == failed || v == succeeded {
+		row.Attempt++
+	}
+	if !r.Unsent {
+		a := r.Attempt
+		a.At = a.At.UTC()
+		row.Attempts = append(row.Attempts, a)
+		row.Attempts = row.Attempts[max(0, len(row.Attempts)-webhook.KeptAttempts):]
+	}
+	row.Claim, row.NextAt = "", database.Micros(now.Add(wait))
+	return v
 }
 
 // wakeNext makes the earliest unfinished delivery of the same dispatch and endpoint as each of the ended ones due,
 // unless it is leased. It follows the COMMIT: a lease that has seen the ended one unfinished, and puts the next one
 // off for it, has locked that one before.
-func (o *Outbox) wakeNext(ctx context.Context, ended []deliveryKey) error {
+func (o *Outbox) wakeNext(ctx context.Context, ended []Key) error {
 	if len(ended) == 0 {
 		return nil
 	}
 	var args []any
 	for _, k := range ended {
-		args = append(args, k.dispatch, k.webhook)
+		args = append(args, k.DispatchID, k.WebhookID)
 	}
 	db := o.db.Work.With(ctx)
-	var rows []DeliveryRow
+	var next []Key
 	err := db.Raw(`SELECT dispatch_id, webhook_id, MIN(event_id) event_id FROM webhook_deliveries {force PRIMARY}
 		WHERE `+anyOf("dispatch_id = ? AND webhook_id = ?", len(ended))+" AND status = 'PENDING' GROUP BY dispatch_id, webhook_id", args...).
-		Scan(&rows).Error
-	if err != nil || len(rows) == 0 {
+		Scan(&next).Error
+	if err != nil || len(next) == 0 {
 		return database.Unavailable(err)
-	}
-	next := make([]deliveryKey, len(rows))
-	for i := range rows {
-		next[i] = rows[i].key()
 	}
 	where, args := theseDeliveries(next)
 	return database.Retry(ctx, func() error {
@@ -154,93 +150,50 @@ func (o *Outbox) wakeNext(ctx context.Context, ended []deliveryKey) error {
 	})
 }
 
-// judgeEndpoints notes since when the endpoints have failed, and pauses those that are gone or have failed for too
-// long. Of an endpoint that goes on as before it writes nothing.
-func judgeEndpoints(tx database.Tx, fates map[address]*fate, now time.Time) (paused []webhook.Endpoint, err error) {
-	ids := make([]webhook.ID, 0, len(fates))
-	for at := range fates {
+// judge notes since when the endpoints have failed, and pauses those that are gone or have failed for too long. Of an
+// endpoint that goes on as before it writes nothing.
+func judge(tx database.Tx, verdicts map[address]verdict, now time.Time) (paused []webhook.Endpoint, err error) {
+	var ids []webhook.ID
+	for at := range verdicts {
 		ids = append(ids, at.webhook)
-	}
-	if len(ids) == 0 {
-		return nil, nil
 	}
 	var rows []Row
 	if err := tx.Raw("SELECT * FROM webhooks WHERE id IN ? AND status = ? ORDER BY id", ids, webhook.Active).Scan(&rows).Error; err != nil {
 		return nil, err
 	}
-	for i := range rows {
-		w := &rows[i]
-		f := fates[address{w.ID, w.URL}]
-		if f == nil {
-			continue // an admin has changed the URL meanwhile: nothing is known of the new one
+	for _, w := range rows {
+		before := w
+		switch verdicts[address{w.ID, w.URL}] { // unknown if an admin has changed the URL meanwhile
+		case gone:
+			w.Status, w.PauseReason = webhook.Paused, webhook.PausedGone
+		case succeeded:
+			w.FailingSince = nil
+		case failed:
+			if w.FailingSince == nil {
+				w.FailingSince = database.OptionalMicros(&now)
+			} else if !now.Before(database.Time(*w.FailingSince).Add(webhook.PauseAfter)) {
+				w.Status, w.PauseReason = webhook.Paused, webhook.PausedFailing
+			}
 		}
+		if w == before {
+			continue
+		}
+		if w.Status == webhook.Paused {
+			w.Version, w.UpdatedAt = w.Version+1, database.Micros(now)
+		}
+		done := tx.Exec(`UPDATE webhooks SET status = ?, pause_reason = ?, failing_since = ?, version = ?, updated_at = ?
+			WHERE id = ? AND version = ?`, w.Status, w.PauseReason, w.FailingSince, w.Version, w.UpdatedAt, w.ID, before.Version)
 		switch {
-		case f.gone:
-			paused, err = pause(tx, w, webhook.PausedGone, now, paused)
-		case f.succeeded && w.FailingSince != nil:
-			err = tx.Exec("UPDATE webhooks SET failing_since = NULL WHERE id = ?", w.ID).Error
-		case f.succeeded:
-		case f.failed && w.FailingSince == nil:
-			err = tx.Exec("UPDATE webhooks SET failing_since = ? WHERE id = ? AND failing_since IS NULL", database.Micros(now), w.ID).Error
-		case f.failed && !now.Before(database.Time(*w.FailingSince).Add(webhook.PauseAfter)):
-			paused, err = pause(tx, w, webhook.PausedFailing, now, paused)
+		case done.Error != nil:
+			return nil, done.Error
+		case done.RowsAffected == 0 || w.Status == webhook.Active: // an admin has changed it meanwhile, and the next result decides
+			continue
 		}
-		if err != nil {
+		paused = append(paused, w.endpoint())
+		detail := webhookChanges(before.endpoint(), w.endpoint())
+		if err := journal.Record(tx, dispatch.AuditWebhookUpdate, string(w.ID), detail, now); err != nil {
 			return nil, err
 		}
 	}
 	return paused, nil
-}
-
-// pause pauses an active endpoint whose row is as it was read, and adds it to those that are paused.
-func pause(tx database.Tx, w *Row, why webhook.PauseReason, now time.Time, paused []webhook.Endpoint) ([]webhook.Endpoint, error) {
-	before := w.endpoint()
-	w.Status, w.PauseReason, w.Version, w.UpdatedAt = webhook.Paused, why, w.Version+1, database.Micros(now)
-	done := tx.Exec("UPDATE webhooks SET status = ?, pause_reason = ?, version = ?, updated_at = ? WHERE id = ? AND version = ?",
-		w.Status, w.PauseReason, w.Version, w.UpdatedAt, w.ID, before.Version)
-	if done.Error != nil || done.RowsAffected == 0 { // an admin has changed it meanwhile; the next result decides
-		return paused, done.Error
-	}
-	return append(
-		paused,
-		w.endpoint(),
-	), journal.Record(tx, dispatch.AuditWebhookUpdate, string(w.ID), webhookChanges(before, w.endpoint()), now)
-}
-
-// attemptJSON is an attempt as it is stored. The times are microseconds.
-type attemptJSON struct {
-	At         int64  `json:"at"`
-	HTTPStatus int    `json:"http_status,omitempty"`
-	Error      string `json:"error,omitempty"`
-	Took       int64  `json:"took"`
-	Answer     string `json:"answer,omitempty"`
-}
-
-// maxAttemptError bounds the text of an attempt's error, in characters.
-const maxAttemptError = 500
-
-// withAttempt returns the stored attempts with one more, without the oldest if they are too many.
-func withAttempt(stored string, a webhook.Attempt) (string, error) {
-	var all []attemptJSON
-	if err := json.Unmarshal([]byte(stored), &all); err != nil {
-		return "", err
-	}
-	all = append(all,
-		attemptJSON{database.Micros(a.At), a.HTTPStatus, database.Truncate(a.Error, maxAttemptError), a.Took.Microseconds(), a.Answer})
-	encoded, err := json.Marshal(all[max(0, len(all)-webhook.KeptAttempts):])
-	return string(encoded), err
-}
-
-func attemptsOf(stored string) ([]webhook.Attempt, error) {
-	var all []attemptJSON
-	if err := json.Unmarshal([]byte(stored), &all); err != nil {
-		return nil, err
-	}
-	attempts := make([]webhook.Attempt, len(all))
-	for i, a := range all {
-		attempts[i] = webhook.Attempt{
-			At: database.Time(a.At), HTTPStatus: a.HTTPStatus, Error: a.Error, Took: time.Duration(a.Took) * time.Microsecond, Answer: a.Answer,
-		}
-	}
-	return attempts, nil
 }

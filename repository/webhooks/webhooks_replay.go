@@ -4,25 +4,22 @@ import (
 	"context"
 	"time"
 
+	"gorm.io/gorm/clause"
+
 	"firsttap/dispatch"
 	"firsttap/repository/database"
 	"firsttap/repository/journal"
 	"firsttap/webhook"
 )
 
-const (
-	// replayPart bounds the events of one transaction of a replay.
-	replayPart = 200
-	// maxReplayAhead is the number of pending deliveries from which an endpoint's replay is slow: it writes one part for
-	// each look. It never stops, because deliveries may wait for the events that it has yet to write.
-	maxReplayAhead = 2000
-)
+// replayPart bounds the events of one transaction of a replay.
+const replayPart = 200
 
 // ReplayWebhook has all events since that time delivered again, those too that were never delivered to the endpoint.
 // A replay that goes on already goes on with both. A replay of a paused endpoint would lack what happens until it is
 // active. webhook.ErrNotFound, webhook.ErrPaused.
 func (s *Webhooks) ReplayWebhook(ctx context.Context, id webhook.ID, since time.Time) error {
-	_, err := s.changeWebhook(ctx, id, dispatch.AuditWebhookReplay, func(row *Row, now time.Time) (map[string]any, error) {
+	_, err := s.change(ctx, id, dispatch.AuditWebhookReplay, func(_ database.Tx, row *Row, now time.Time) (map[string]any, error) {
 		if row.Status != webhook.Active {
 			return nil, webhook.ErrPaused
 		}
@@ -36,57 +33,44 @@ func (s *Webhooks) ReplayWebhook(ctx context.Context, id webhook.ID, since time.
 	return err
 }
 
-// sendAgain makes deliveries that are written already pending again. What has ended begins with the first attempt, and is due now. MySQL
-// assigns one column after the other: the status is the last.
-const sendAgain = "attempt = CASE WHEN webhook_deliveries.status = 'PENDING' THEN webhook_deliveries.attempt ELSE 0 END, " +
-	"next_at = CASE WHEN webhook_deliveries.status = 'PENDING' THEN webhook_deliveries.next_at ELSE {new next_at} END, status = 'PENDING'"
+// sendAgain makes deliveries that are written already pending again. What has ended begins with the first attempt, and
+// is due now. MySQL assigns one column after the other: the status is the last.
+var sendAgain = clause.OnConflict{DoUpdates: clause.Set{
+	{Column: clause.Column{Name: "attempt"}, Value: ifPending("attempt", "0")},
+	{Column: clause.Column{Name: "next_at"}, Value: ifPending("next_at", "{new next_at}")},
+	{Column: clause.Column{Name: "status"}, Value: webhook.Pending},
+}}
 
-// replayOne writes the deliveries of the next events of one of the endpoints' replays, and reports whether more can
-// be written at once. A replay that was interrupted goes on where it was. ErrUnavailable, ErrUnknown.
-func (o *Outbox) replayOne(ctx context.Context, to []Row, body webhook.Body) (more bool, err error) {
-	for i := 0; i < len(to) && !more && err == nil; i++ {
-		if to[i].ReplayUntil == nil {
-			continue
-		}
-		err = o.db.Work.Transact(ctx, func(tx database.Tx) (err error) {
-			more, err = o.replay(tx, to[i].ID, body)
-			return database.Unavailable(err)
-		})
-	}
-	return more && err == nil, err
+func ifPending(column, otherwise string) clause.Expr {
+	const d = "webhook_deliveries."
+	return clause.Expr{SQL: "CASE WHEN " + d + "status = 'PENDING' THEN " + d + column + " ELSE " + otherwise + " END"}
 }
 
-// replay writes the next part of the endpoint's replay, and how far it is. It does nothing if there is none, or if
-// somebody else has locked the endpoint: another courier, which writes this part, or an admin, who may ask for
-// another replay.
-func (o *Outbox) replay(tx database.Tx, id webhook.ID, body webhook.Body) (more bool, err error) {
+// replay writes the next part of the endpoint's replay, and how far it is. A replay that was interrupted goes on where it was. It does
+// nothing if there is none, or if somebody else has locked the endpoint: another courier, which writes this part, or an admin, who may ask
+// for another replay.
+//
+// A courier writes one part of each replay when it looks for new events, once a second at least. So a replay of any length leaves the
+// database to others, and never stops, as deliveries may wait for the events that it has yet to write.
+func replay(tx database.Tx, id webhook.ID, body webhook.Body) error {
 	var w []Row
-	err = tx.Raw("SELECT * FROM webhooks {force PRIMARY} WHERE id = ? AND status = ? AND replay_until IS NOT NULL {skip_locked}",
+	err := tx.Raw("SELECT * FROM webhooks {force PRIMARY} WHERE id = ? AND status = ? AND replay_until IS NOT NULL {skip_locked}",
 		id, webhook.Active).Scan(&w).Error
 	if err != nil || len(w) == 0 {
-		return false, err
-	}
-	var pending int
-	err = tx.Raw(`SELECT COUNT(*) FROM (SELECT 1 FROM webhook_deliveries {force ix_webhook_deliveries_due}
-		WHERE webhook_id = ? AND status = 'PENDING' LIMIT ?) d`, id, maxReplayAhead).Scan(&pending).Error
-	if err != nil {
-		return false, err
+		return err
 	}
 	var found []announced
 	err = tx.Raw(announcedSQL+" WHERE e.id > ? AND e.id <= ? ORDER BY e.id LIMIT ?", *w[0].ReplayFrom, *w[0].ReplayUntil, replayPart).
 		Scan(&found).Error
 	if err != nil {
-		return false, err
+		return err
+	}
+	if err := tx.Clauses(sendAgain).CreateInBatches(deliveriesOf(found, w, body), deliveriesAtOnce).Error; err != nil {
+		return err
 	}
 	var from, until *dispatch.EventID // nil after the last part
 	if len(found) == replayPart {
 		from, until = &found[replayPart-1].Event.ID, w[0].ReplayUntil
 	}
-	if len(found) > 0 {
-		err = writeDeliveries(tx, deliveriesOf(found, w, body), sendAgain)
-	}
-	if err == nil {
-		err = tx.Exec("UPDATE webhooks SET replay_from = ?, replay_until = ? WHERE id = ?", from, until, id).Error
-	}
-	return pending < maxReplayAhead && until != nil, err
+	return tx.Exec("UPDATE webhooks SET replay_from = ?, replay_until = ? WHERE id = ?", from, until, id).Error
 }
