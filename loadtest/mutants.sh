@@ -165,7 +165,7 @@ mutant "an erased driver registers a device" repository/devices/devices.go "WHER
 mutant "a demoted server decides a claim" repository/dispatches/claim_snapshot.go "if readOnly {" "if false {" ./repository/database TestReadOnlyServerAnswersNothing
 mutant "a demoted server answers reads" repository/primary/connector.go "unchecked(ctx) || time.Since(c.checkedAt) < c.connector.recheckAfter" "true" ./repository/database TestReadOnlyServerAnswersNothing
 mutant "a server that did not answer keeps its connections" repository/primary/connector.go "s.suspectedAt.CompareAndSwap(last, &now)" "false" ./repository/primary TestSuspicion
-mutant "a server that commits nothing keeps its connections" repository/primary/connector.go "if silent ||" "if silent && false ||" ./repository/primary TestUnansweredStatement
+mutant "a server that commits nothing keeps its connections" repository/primary/connector.go "if (late ||" "if (late && false ||" ./repository/primary TestUnansweredStatement
 mutant "a connection after a suspicion is used for minutes" repository/primary/connector.go "age = doubtedAge/2" "age += doubtedAge/2" ./repository/primary TestDoubtedConnection
 mutant "a slow dial is believed" repository/primary/connector.go "took > quickDial &&" "took > time.Hour &&" ./repository/primary TestASlowDialIsRepeated
 mutant "a connection is not checked at its first use" repository/primary/connector.go "	if c.taken {" "	if true {" ./repository/primary TestFirstUseIsChecked
@@ -309,7 +309,7 @@ mutant "a missing privilege on a table ends the use of the procedure" $call "uin
 mutant "the scheduler uses the poll of another" $jobs "s.poll.Waiting(ctx, 0, jobs)" "s.poll.Waiting(ctx, poll.MaxAge, jobs)" ./repository/poll TestPollsAreShared
 mutant "what is due is told by the database's clock" repository/poll/poll.go "w.ReadAt.Add(at.Sub(w.Now))" "at" ./repository/poll TestDue
 mutant "a poll believes a read-only server" repository/poll/poll.go "case readOnly:" "case readOnly && now < 0:" ./repository/database TestReadOnlyServerAnswersNothing
-mutant "a locked table makes an instance not ready" repository/database/probe.go "err = p.db.Ping(bounded)" 'err = p.db.Watch.With(bounded).Exec("SELECT 1 FROM topics").Error' ./repository/poll TestProbeWhileATableIsLocked
+mutant "a locked table makes an instance not ready" repository/database/probe.go "err := d.Ping(ctx); err" 'err := d.Watch.With(ctx).Exec("SELECT 1 FROM topics").Error; err' ./repository/poll TestProbeWhileATableIsLocked
 mutant "the end of a lease is noticed late" notify/poll.go "time.AfterFunc(wait, signal.Set)" "if wait <= 0 { signal.Set() }" ./notify TestEndOfALease
 mutant "a failed poll stops the relay" notify/poll.go "due = outbox.Due{ReadAt: now, Events: now, Notifications: now, Topics: now}" "due.ReadAt = now" ./notify TestRelayWithoutPolls
 mutant "the gauges of the backlog need a poll" notify/metrics.go "err == nil && (at.IsZero()" "(at.IsZero()" ./notify TestRelayWithoutPolls
@@ -449,17 +449,13 @@ mutant "a stop waits for the database" $courier "c.results.run(lasting)" "c.resu
 mutant "a result is given up at once" notify/webhooks/results.go "time.Now().After(end)" "!end.IsZero()" ./notify/webhooks TestDatabaseAway
 mutant "a webhook that is due without a word waits for a poll" $courier "time.AfterFunc(wait, c.Wake)" "time.AfterFunc(max(0, wait)*2, c.Wake)" ./notify/webhooks TestDueWithoutAWord
 replica=repository/database/replica.go
-mutant "a list does not wait for the replica" $replica "case !reached.Bool:" "case false:" ./repository/database TestListsHaveWhatWasCommitted
-mutant "a list uses a position from before it began" $replica "r.latest != nil && !r.latest.sentAt.Before(began)" "r.latest != nil" ./repository/database 'TestListsHaveWhatWasCommitted|TestReplicaThatCantAnswer'
-mutant "each list asks the primary by itself" $replica "r.latest != nil && !r.latest.sentAt.Before(began)" "false" ./repository/database TestReplicaThatCantAnswer
+mutant "a list does not wait for the replica" $replica "case !there.Bool:" "case false:" ./repository/database TestListsHaveWhatWasCommitted
 mutant "a list of a replica that fails is not read again" $replica "!errors.Is(err, dispatch.ErrUnavailable) { // an answer" "true { // an answer" ./repository/database TestListsHaveWhatWasCommitted
-mutant "every list tries a replica that failed" $replica "time.Since(r.leftAt) >= r.pause" "true" ./repository/database 'TestReplicaThatIsGone|TestAReplicaThatFailed'
-mutant "a list from before brings a replica back" $replica "left && began.After(r.leftAt)" "left" ./repository/database TestAReplicaThatFailed
-mutant "lists have states by the replica's clock" $replica "words.now = at.clock" "" ./repository/database TestReplicaThatCantAnswer
+mutant "every list tries a replica that failed" $replica "return time.Now().Before(r.askAfter)" "return false" ./repository/database 'TestReplicaThatIsGone|TestAReplicaThatFailed'
+mutant "a list from before brings a replica back" $replica "!inUse && !now.Before(r.askAfter):" "!inUse:" ./repository/database TestAReplicaThatFailed
+mutant "lists have states by the replica's clock" $replica "r.text, clock, d" "d.text, clock, d" ./repository/database TestReplicaThatCantAnswer
 mutant "any database is taken for the replica" $replica "case origin != p.origin:" "case false:" ./repository/database TestReplicaThatCantAnswer
-mutant "a demoted primary says how far the primary is" $replica "	if readOnly {
-		return nil, errors.Join(errNoPosition, d.Stale())
-	}" "" ./repository/database TestReplicaThatCantAnswer
+mutant "a demoted primary says how far the primary is" $replica "if at.readOnly {" "if false {" ./repository/database TestReplicaThatCantAnswer
 mutant "a driver's jobs are read from the replica" repository/dispatches/read.go 'if q.Driver != "" {' "if false {" ./systemtest TestReplicaAnswersLists
 mutant "each request with an invalid key takes a connection" service/key_cache.go "loading: make(chan struct{}, 1)}" "loading: make(chan struct{}, 9)}" ./service TestManyInvalidKeysTakeOneConnection
 wait

@@ -22,20 +22,15 @@ const (
 // Advice says what to do about the error of a connection to the server of config, which a setting names and to which an instance opens so
 // many connections.
 func Advice(err error, config *driver.Config, setting string, conns int) string {
-	const (
-		accessDenied, noDatabaseRight, noSuchDatabase, tooManyConnections, hostNotAllowed = 1045, 1044, 1049, 1040, 1130
-	)
+	const accessDenied, noDatabaseRight, noSuchDatabase, tooManyConnections, hostNotAllowed = 1045, 1044, 1049, 1040, 1130
 	var refused *driver.MySQLError
 	if errors.As(err, &refused) {
 		switch refused.Number {
 		case accessDenied:
 			return "correct the user and the password in " + setting + " (escape / ? # @ and % in them)"
 		case noDatabaseRight:
-			return fmt.Sprintf(
-				`GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON %s.* TO the user; with FIRSTTAP_MIGRATE=auto,
-					ALL: docs/operations.md, "What it needs"`,
-				config.DBName,
-			)
+			return "GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON " + config.DBName + ".* TO the user; with FIRSTTAP_MIGRATE=auto, ALL: " +
+				`docs/operations.md, "What it needs"`
 		case noSuchDatabase:
 			return "CREATE DATABASE " + config.DBName + ", or correct the name in " + setting
 		case tooManyConnections:

@@ -7,12 +7,15 @@ import (
 	"log/slog"
 	"math"
 	"strings"
-	"sync/atomic"
 	"time"
 
+	"github.com/glebarez/sqlite"
+	driver "github.com/go-sql-driver/mysql"
 	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
 
 	"firsttap/migrations"
+	"firsttap/repository/primary"
 )
 
 // DB is a database with its pools. It is safe for concurrent use.
@@ -28,21 +31,15 @@ type DB struct {
 	Patience time.Duration
 	Log      *slog.Logger
 
-	text text
-	// leaveServer closes every present connection: one of them led to a read-only server.
-	leaveServer func()
-	// ping returns nil if the database commits writes. It waits for no transaction and for no connection of the pools above.
-	ping func(context.Context) error
-	// hasTables returns why the database refuses to change the tables without which no tap is decided, no dispatch is created or no driver
-	// sees an offer. It changes nothing, and returns nil also while a table is locked.
-	hasTables func(context.Context) error
-	// migrator also returns a function that closes its connections.
-	migrator func() (*migrations.Migrator, func() error, error)
-	// replica answers what the backoffice lists; nil for none.
-	replica  *replica
-	answered atomic.Pointer[time.Time]
-	observer StatementObserver
-	closers  []func() error
+	options Options
+	text    *text
+	clock   func() string // SQLite's
+	conns   map[string]*sql.DB
+	probe   *sql.DB         // for the check whether the database commits: it waits for no transaction
+	config  *driver.Config  // of a server
+	path    string          // of a file
+	primary *primary.Server // of a file it has nobody who asks
+	replica *replica        // nil for none
 }
 
 // Options configure a DB.
@@ -75,42 +72,42 @@ func Open(ctx context.Context, url string, o Options) (db *DB, err error) {
 	}
 	const untilTheEnd = math.MaxInt64
 	err = UntilReachable(ctx, untilTheEnd, o.Log, func() error {
+		db = &DB{Patience: o.Patience, Log: o.Log, options: o, conns: map[string]*sql.DB{}, primary: &primary.Server{}}
 		switch path, ok := strings.CutPrefix(url, "sqlite://"); {
 		case ok && o.ReplicaURL != "":
 			err = errors.New("an SQLite database has no replica")
 		case ok && path != "":
-			db, err = openSQLite(ctx, path, o)
+			err = db.openSQLite(ctx, path)
 		case strings.HasPrefix(url, "mysql://"):
-			db, err = openMySQL(ctx, url, o)
+			err = db.openMySQL(ctx, url)
 		default:
 			err = errors.New("a database URL is mysql://user:password@host:port/name or sqlite://path")
+		}
+		if err != nil {
+			err = errors.Join(err, db.Close())
 		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	db.prepare()
 	return db, nil
 }
-
-// newDB returns a DB without pools.
-func newDB(o Options) *DB { return &DB{Patience: o.Patience, observer: o.Observer, Log: o.Log} }
 
 // Close closes all connections at once: statements that are running fail.
 func (d *DB) Close() error {
 	var errs []error
-	for _, c := range d.closers {
-		errs = append(errs, c())
+	for _, c := range d.conns {
+		errs = append(errs, c.Close())
+	}
+	if d.probe != nil {
+		errs = append(errs, d.probe.Close())
 	}
 	return errors.Join(errs...)
 }
 
-// Ping returns nil if the database commits a write. Its schema must be migrated. ErrUnavailable.
-func (d *DB) Ping(ctx context.Context) error { return Unavailable(d.ping(ctx)) }
-
 // SQLite reports whether the database is a file of SQLite, which has one writer at a time.
-func (d *DB) SQLite() bool { return d.text.sqlite }
+func (d *DB) SQLite() bool { return d.Dialect == migrations.SQLite }
 
 // NoSessionLocks returns why locks that a session holds do not work on this kind of server, "" if they do. It does not know a Galera
 // cluster: the doctor does.
@@ -121,30 +118,28 @@ func (d *DB) NoSessionLocks() string {
 	return ""
 }
 
-// Migrate calls fn with the migrator of this database.
+// Migrate calls fn with the migrator of this database, which has a connection of its own.
 func (d *DB) Migrate(fn func(*migrations.Migrator) error) error {
-	m, done, err := d.migrator()
+	open := d.migratingServer
+	if d.SQLite() {
+		open = func() (*sql.DB, error) { return SQLiteConns(d.path, migrations.LockWait, 1) }
+	}
+	conns, err := open()
 	if err != nil {
 		return err
 	}
-	return errors.Join(fn(m), done())
+	m, err := migrations.New(d.Dialect, conns, d.Log)
+	if err == nil {
+		err = fn(m)
+	}
+	return errors.Join(err, conns.Close())
 }
 
 // Stale closes the present connections, as one of them led to a server that takes no writes any more, and returns ErrUnavailable. The next
 // statement has a new connection, to the server that takes writes now.
 func (d *DB) Stale() error {
-	d.leaveServer()
+	d.primary.Leave()
 	return Unavailable(ErrStale)
-}
-
-// Answered records that a server that takes writes answered at that time, by this process's clock; the zero time records that it did not.
-// The Probe counts it as a check.
-func (d *DB) Answered(at time.Time) {
-	if at.IsZero() {
-		d.answered.Store(nil)
-		return
-	}
-	d.answered.Store(&at)
 }
 
 // Tx is a transaction, or a connection of a pool. Its methods are those of gorm, which maps rows to structs.
@@ -152,6 +147,30 @@ type Tx = *gorm.DB
 
 // Pool is a pool of connections. It is safe for concurrent use.
 type Pool struct{ db *gorm.DB }
+
+// Pools returns the connection pools by name, for their metrics. SQLite has one for all writes.
+func (d *DB) Pools() map[string]*sql.DB { return d.conns }
+
+// newPool returns a pool of the connections, which are closed with d. It opens the first of them.
+func (d *DB) newPool(name string, conns *sql.DB) (*Pool, error) {
+	d.conns[name] = conns
+	statements := &textPool{ConnPool: conns, name: name, text: d.text, clock: d.clock}
+	var dialect gorm.Dialector = &sqlite.Dialector{Conn: statements}
+	if !d.SQLite() {
+		dialect = mysqlDialect(statements)
+	}
+	db, err := gorm.Open(dialect, gormConfig())
+	statements.observer = d.options.Observer // SQLite has been asked for its version
+	if err == nil {
+		err = conns.Ping()
+	}
+	return &Pool{db}, err
+}
+
+// gormConfig turns off gorm's own transactions and its log: errors are logged where they are handled.
+func gormConfig() *gorm.Config {
+	return &gorm.Config{SkipDefaultTransaction: true, TranslateError: true, Logger: logger.Discard}
+}
 
 // With returns the pool for statements that end with ctx.
 func (p *Pool) With(ctx context.Context) Tx { return p.db.WithContext(ctx) }

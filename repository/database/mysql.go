@@ -15,7 +15,6 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 	"gorm.io/driver/mysql"
 	"gorm.io/gorm"
-	"gorm.io/gorm/logger"
 
 	"firsttap/migrations"
 	"firsttap/repository/primary"
@@ -26,7 +25,7 @@ const (
 	decideConns = 12
 	serveConns  = 12 // the API lets the backoffice read by 7 at once: lists, searches and previews two each, and one export
 	workConns   = 8  // the relay's expansions take four at most, and webhooks are written, leased and completed by one each
-	watchConns  = 3  // a look, a replica's position and the probe
+	watchConns  = 3  // a poll, one that was given up and goes on in the server, and the probe
 	// UsualPatience is the patience of an instance. A transaction that holds a row commits within milliseconds or is stuck. A COMMIT takes no
 	// context: a claim must not hang in it.
 	UsualPatience = time.Second
@@ -43,79 +42,54 @@ const (
 	workRecheck = time.Second
 )
 
-func openMySQL(ctx context.Context, rawURL string, o Options) (*DB, error) {
-	config, err := MySQLConfig(rawURL)
+// openMySQL opens the pools of the server at rawURL.
+func (d *DB) openMySQL(ctx context.Context, rawURL string) (err error) {
+	if d.config, err = MySQLConfig(rawURL); err != nil {
+		return err
+	}
+	d.config.Timeout, d.config.ReadTimeout = 2*d.Patience, max(ioTimeout, 2*d.Patience)
+	if d.Version, err = serverVersion(ctx, d.config); err != nil {
+		return fmt.Errorf("database %s: %w; %s", d.config.Addr, err, Advice(err, d.config, DatabaseSetting, InstanceConns))
+	}
+	d.Dialect, d.text = SchemaOf(d.Version), newText(mysqlWords)
+	if IsTiDB(d.Version) {
+		d.text = newText(tidbWords)
+	}
+	d.config.Params[rowLockWait] = seconds(d.Patience)
+	quick, reading := d.config.Clone(), d.config.Clone()
+	quick.ReadTimeout, quick.WriteTimeout = 2*d.Patience, 2*d.Patience
+	limitReads(reading, d.config.ReadTimeout-serverGivesUpBefore)
+	watching := quick.Clone()
+	watching.Params[tableLockWait] = seconds(d.Patience)
+	var errs [4]error
+	d.Decide, errs[0] = d.primaryPool("decide", quick, decideConns, 0)
+	d.Serve, errs[1] = d.primaryPool("serve", reading, serveConns, 0)
+	d.Work, errs[2] = d.primaryPool("work", d.config, workConns, workRecheck)
+	d.Watch, errs[3] = d.primaryPool("watch", watching, watchConns, 0)
+	d.probe = d.conns["watch"]
+	if err = errors.Join(errs[:]...); err == nil && d.options.ReplicaURL != "" {
+		err = d.openReplica(d.options.ReplicaURL)
+	}
+	return err
+}
+
+// primaryPool returns a pool of connections to the server, which are checked when they are taken from the pool after that time.
+func (d *DB) primaryPool(name string, config *driver.Config, conns int, every time.Duration) (*Pool, error) {
+	connector, err := primary.NewConnector(config, conns, every, d.primary)
 	if err != nil {
 		return nil, err
 	}
-	config.Timeout, config.ReadTimeout = 2*o.Patience, max(ioTimeout, 2*o.Patience)
-	d := newDB(o)
-	if d.Version, err = serverVersion(ctx, config); err != nil {
-		return nil, fmt.Errorf("database %s: %w; %s", config.Addr, err, Advice(err, config, DatabaseSetting, InstanceConns))
-	}
-	if err := d.openPools(config); err != nil {
-		return nil, errors.Join(err, d.Close())
-	}
-	d.Dialect, d.text = SchemaOf(d.Version), mysqlText
-	if IsTiDB(d.Version) {
-		d.text = tidbText
-	}
-	d.migrator = func() (*migrations.Migrator, func() error, error) {
-		// A migration step on a large table takes long, and so does the wait for another process's step.
-		slow := config.Clone()
-		slow.ReadTimeout, slow.WriteTimeout = 0, 0
-		slow.RejectReadOnly = false // the operator gets the server's error
-		connector, err := driver.NewConnector(slow)
-		if err != nil {
-			return nil, nil, err
-		}
-		db := sql.OpenDB(connector)
-		m, err := migrations.New(d.Dialect, db, o.Log)
-		return m, db.Close, err
-	}
-	switch {
-	case o.ReplicaURL == "":
-		return d, nil
-	case IsTiDB(d.Version):
-		err = errors.New(NoReplicaOfTiDB + "; " + UnsetReplica)
-	default:
-		if err = d.openReplica(o.ReplicaURL); err != nil {
-			err = fmt.Errorf("the replica: %w", err)
-		}
-	}
-	if err != nil {
-		return nil, errors.Join(err, d.Close())
-	}
-	return d, nil
+	return d.newPool(name, LimitPool(sql.OpenDB(connector), conns))
 }
 
-// openPools opens the pools to a server of config, and the checks of it.
-func (d *DB) openPools(config *driver.Config) (err error) {
-	config.Params[rowLockWait] = seconds(d.Patience)
-	at := &primary.Server{}
-	d.leaveServer = at.Leave
-	quick := config.Clone()
-	quick.ReadTimeout, quick.WriteTimeout = 2*d.Patience, 2*d.Patience
-	if d.Decide, err = d.primaryPool(quick, decideConns, 0, at); err != nil {
-		return err
-	}
-	reading := config.Clone()
-	limitReads(reading, config.ReadTimeout-serverGivesUpBefore)
-	if d.Serve, err = d.primaryPool(reading, serveConns, 0, at); err != nil {
-		return err
-	}
-	if d.Work, err = d.primaryPool(config, workConns, workRecheck, at); err != nil {
-		return err
-	}
-	watching := quick.Clone()
-	watching.Params[tableLockWait] = seconds(d.Patience)
-	if d.Watch, err = d.primaryPool(watching, watchConns, 0, at); err != nil {
-		return err
-	}
-	probe, err := d.Watch.SQL()
-	d.ping = func(ctx context.Context) error { return commits(ctx, probe) }
-	d.hasTables = func(ctx context.Context) error { return changesTables(ctx, probe) }
-	return err
+// migratingServer returns connections for the migrations. A step on a large table takes long, and so does the wait for another process's
+// step.
+func (d *DB) migratingServer() (*sql.DB, error) {
+	slow := d.config.Clone()
+	slow.ReadTimeout, slow.WriteTimeout = 0, 0
+	slow.RejectReadOnly = false // the operator gets the server's error
+	connector, err := driver.NewConnector(slow)
+	return sql.OpenDB(connector), err
 }
 
 // IsMariaDB reports whether a version is that of a MariaDB.
@@ -190,53 +164,15 @@ func serverVersion(ctx context.Context, config *driver.Config) (version string, 
 	return version, err
 }
 
-// primaryPool returns a pool of connections to the server, which are checked when they are taken from the pool after that time.
-func (d *DB) primaryPool(config *driver.Config, conns int, every time.Duration, at *primary.Server) (*Pool, error) {
-	connector, err := primary.NewConnector(config, conns, every, at)
-	if err != nil {
-		return nil, err
-	}
-	pool := LimitPool(sql.OpenDB(connector), conns)
-	d.closers = append(d.closers, pool.Close)
-	return poolOf(pool)
-}
-
-// poolOf returns the pool of the connections to a MySQL.
-func poolOf(conns *sql.DB) (*Pool, error) {
-	db, err := gorm.Open(mysql.New(mysql.Config{Conn: conns, SkipInitializeWithVersion: true}), gormConfig())
-	return &Pool{db}, err
+// mysqlDialect is gorm's for a MySQL.
+func mysqlDialect(statements gorm.ConnPool) gorm.Dialector {
+	return mysql.New(mysql.Config{Conn: statements, SkipInitializeWithVersion: true})
 }
 
 // MySQLPool returns a pool for connections that MySQLConfig's configuration opens, with statements that have words in braces.
 func MySQLPool(conns *sql.DB) (*Pool, error) {
-	p, err := poolOf(conns)
-	if err == nil {
-		pool := &textPool{ConnPool: p.db.ConnPool, text: &mysqlText}
-		p.db.ConnPool, p.db.Statement.ConnPool = pool, pool
-	}
-	return p, err
-}
-
-// commits returns nil once the server has committed a write: a server that answers and commits nothing is away. It writes one row, which is
-// no lock that is held, and only if no instance has done so in the last probeFresh: else it waits for such a write that is being committed.
-func commits(ctx context.Context, probe *sql.DB) error {
-	const fresh = "lock_until BETWEEN UTC_TIMESTAMP(6) - INTERVAL 1500000 MICROSECOND AND UTC_TIMESTAMP(6)"
-	_, err := probe.ExecContext(ctx, "INSERT INTO shedlock (name, lock_until, locked_at, locked_by) VALUES ('"+probeRow+
-		"', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), '') ON DUPLICATE KEY UPDATE lock_until = IF("+fresh+", lock_until, UTC_TIMESTAMP(6))")
-	if IsServerError(err, Deadlock) { // instances that insert the row together; the server commits one of them
-		return nil
-	}
-	return err
-}
-
-// changesTables is DB.hasTables. It needs the right to change rows of each table, and locks no row.
-func changesTables(ctx context.Context, probe *sql.DB) error {
-	_, err := probe.ExecContext(ctx, `UPDATE dispatches d, claims c, events e, drivers v, taps t, devices p
-SET d.round = d.round, c.round = c.round, e.round = e.round, v.version = v.version, t.round = t.round, p.platform = p.platform WHERE 1 = 0`)
-	if IsServerError(err) && !IsServerError(err, passing...) {
-		return err
-	}
-	return nil // commits finds out whether the server answers at all
+	db, err := gorm.Open(mysqlDialect(&textPool{ConnPool: conns, text: newText(mysqlWords)}), gormConfig())
+	return &Pool{db}, err
 }
 
 // LimitPool bounds a pool, and closes what is idle before the server ends the session.
@@ -245,11 +181,6 @@ func LimitPool(pool *sql.DB, conns int) *sql.DB {
 	pool.SetMaxIdleConns(conns)
 	pool.SetConnMaxIdleTime(sessionSeconds * time.Second * 3 / 4)
 	return pool
-}
-
-// gormConfig turns off gorm's own transactions and its log: errors are logged where they are handled.
-func gormConfig() *gorm.Config {
-	return &gorm.Config{SkipDefaultTransaction: true, TranslateError: true, Logger: logger.Discard}
 }
 
 // OpenPool returns a pool of up to conns connections to the database at url, for users that must not wait for the Store's
@@ -264,8 +195,5 @@ func OpenPool(url string, conns int) (*sql.DB, migrations.Dialect, error) {
 		return nil, "", err
 	}
 	connector, err := primary.NewConnector(config, conns, 0, &primary.Server{})
-	if err != nil {
-		return nil, "", err
-	}
-	return LimitPool(sql.OpenDB(connector), conns), migrations.MySQL, nil
+	return LimitPool(sql.OpenDB(connector), conns), migrations.MySQL, err
 }

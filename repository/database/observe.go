@@ -22,55 +22,28 @@ type Statement struct {
 // answer begins. It may add values to the context. It is called concurrently.
 type StatementObserver func(ctx context.Context, s Statement) (context.Context, func(err error))
 
-// prepare makes the pools expand the words of each statement, and pass it by the observer. No statement may be under way.
-func (d *DB) prepare() {
-	for name, pool := range d.pools() {
-		p := &textPool{ConnPool: pool.db.ConnPool, name: name, text: &d.text, watch: d.observer}
-		pool.db.ConnPool, pool.db.Statement.ConnPool = p, p
-	}
-}
-
-// Pools returns the connection pools by name, for their metrics.
-func (d *DB) Pools() map[string]*sql.DB {
-	found := map[string]*sql.DB{}
-	for name, p := range d.pools() {
-		if pool, err := p.SQL(); err == nil {
-			found[name] = pool
-		}
-	}
-	if d.replica != nil {
-		found["replica"] = d.replica.pool
-	}
-	return found
-}
-
-// pools returns each pool once: SQLite has one for all writes.
-func (d *DB) pools() map[string]*Pool {
-	pools := map[string]*Pool{"decide": d.Decide, "serve": d.Serve}
-	if d.Work != d.Decide {
-		pools["work"], pools["watch"] = d.Work, d.Watch
-	}
-	return pools
-}
-
-// textPool expands the words of the statements of a pool, or of a transaction on it, and calls watch for each.
+// textPool expands the words of the statements of a pool, or of a connection or a transaction of it, and tells the observer of each.
 type textPool struct {
 	gorm.ConnPool
-	name  string
-	text  *text
-	watch StatementObserver // nil for none
+	name     string
+	text     *text
+	clock    func() string     // the SQL for the time, where the words leave that open
+	observer StatementObserver // nil for none
 }
+
+// expanded returns the SQL of a statement.
+func (p *textPool) expanded(statement string) string { return p.text.of(statement, p.clock) }
 
 // begin expands the words of a query, and tells the observer.
 func (p *textPool) begin(ctx context.Context, operation, query string) (_ context.Context, expanded string, answered func(error)) {
-	expanded, answered = p.text.of(query), func(error) {}
-	if p.watch == nil {
-		return ctx, expanded, answered
+	expanded = p.expanded(query)
+	if p.observer == nil {
+		return ctx, expanded, func(error) {}
 	}
 	if operation == "" {
 		operation = verb(query)
 	}
-	ctx, answered = p.watch(ctx, Statement{p.name, operation, expanded})
+	ctx, answered = p.observer(ctx, Statement{p.name, operation, expanded})
 	return ctx, expanded, answered
 }
 
@@ -119,27 +92,24 @@ func (p *textPool) BeginTx(ctx context.Context, opts *sql.TxOptions) (gorm.ConnP
 	if err != nil {
 		return nil, err
 	}
-	return &textTx{textPool{tx, p.name, p.text, p.watch}, ctx, tx, false}, nil
+	in := *p
+	in.ConnPool = tx
+	return &textTx{in, ctx, tx}, nil
 }
 
 type textTx struct {
 	textPool
-	ctx   context.Context // Commit and Rollback get no context
-	tx    *sql.Tx
-	ended bool
+	ctx context.Context // Commit and Rollback get no context
+	tx  *sql.Tx
 }
 
 // Commit implements gorm.TxCommitter.
 func (t *textTx) Commit() error { return t.end("commit", t.tx.Commit) }
 
-// Rollback implements gorm.TxCommitter. After a Commit it does nothing, and watch is not called.
+// Rollback implements gorm.TxCommitter.
 func (t *textTx) Rollback() error { return t.end("rollback", t.tx.Rollback) }
 
 func (t *textTx) end(how string, end func() error) error {
-	if t.ended {
-		return end()
-	}
-	t.ended = true
 	_, _, answered := t.begin(t.ctx, how, "")
 	err := end()
 	answered(err)
@@ -159,8 +129,5 @@ func verb(query string) string {
 
 // Expanded returns a statement as the database gets it from tx.
 func Expanded(tx Tx, statement string) string {
-	if in, ok := tx.Statement.ConnPool.(*textTx); ok {
-		return in.text.of(statement)
-	}
-	return tx.Statement.ConnPool.(*textPool).text.of(statement)
+	return tx.Statement.ConnPool.(interface{ expanded(statement string) string }).expanded(statement)
 }

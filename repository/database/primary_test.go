@@ -344,7 +344,7 @@ func TestProbeForgets(t *testing.T) {
 		become := func(answer func() error) { ping.Store(&answer) }
 		halted := make(chan struct{})
 		become(func() error { return nil })
-		p := database.Pinged(Quiet, func(context.Context) error { return (*ping.Load())() }).Probe(t.Context())
+		p := database.ProbeOf(t.Context(), Quiet, func(context.Context) error { return (*ping.Load())() })
 		testkit.Run(t, p.Run)
 		at := func(d time.Duration, want bool) {
 			t.Helper()
@@ -359,10 +359,10 @@ func TestProbeForgets(t *testing.T) {
 		become(func() error { return primary.ErrReadOnly })
 		at(database.ProbeInterval, false)
 		become(func() error { return nil })
-		at(database.ProbeInterval, true)
+		at(database.ProbeInterval/2, true)            // an outage is checked twice as often
 		become(func() error { <-halted; return nil }) // for longer than it is given
-		at(database.MaxProbeAge-database.ProbeInterval, true)
-		at(2*database.ProbeInterval, false)
+		at(database.MaxProbeAge-1, true)
+		at(1, false)
 		close(halted)
 		at(2*database.ProbeInterval, true)
 	})

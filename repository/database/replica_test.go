@@ -95,7 +95,7 @@ func (l *lister) mustSee(t *testing.T, want dispatch.Dispatch) {
 
 // The statements of a list.
 var (
-	byReplica = []string{"watch select", "replica select", "replica select"} // the position, the wait, the list
+	byReplica = []string{"serve select", "replica select", "replica select"} // the position, the wait, the list
 	byPrimary = []string{"serve select"}
 )
 
@@ -202,6 +202,7 @@ func TestReplicaThatIsGone(t *testing.T) {
 			testkit.Equal(t, name+": the statements once the replica is left", slices.Repeat(byPrimary, 10), l.sent.Take())
 			gone.come()
 			l.SetReplica(0, 0, 0)
+			l.TryReplicaNow()
 			testkit.Retry(t, func() error {
 				l.sent.Take()
 				l.mustSee(t, d)
@@ -215,7 +216,6 @@ func TestReplicaThatIsGone(t *testing.T) {
 func TestReplicaThatCantAnswer(t *testing.T) {
 	eachReplicated(t, servertest.Servers(), func(t *testing.T, r *replicated) {
 		r.mustTellStatesByThePrimarysClock(t)
-		r.mustSharePositions(t)
 		d := r.Add(t, nil)
 		r.Follow()
 		root := Direct(t, rootAt(t, r.replicaURL))
@@ -288,25 +288,6 @@ func (r *replicated) mustTellStatesByThePrimarysClock(t *testing.T) {
 	Must(t, ErrorOf(root.Exec("SET GLOBAL init_connect = ''")))
 }
 
-// mustSharePositions: reads that begin while the primary is asked share the next answer, and no read uses an answer to a question from
-// before it began.
-func (r *replicated) mustSharePositions(t *testing.T) {
-	t.Helper()
-	l := r.lister(t, testkit.Patience, false)
-	began := time.Now()
-	first, err := l.Position(t.Context(), began)
-	Must(t, err)
-	shared, err := l.Position(t.Context(), began)
-	Must(t, err)
-	if shared != first {
-		t.Error("a read that had begun asked again")
-	}
-	testkit.Equal(t, "the statements", []string{"watch select"}, l.sent.Take())
-	if later, err := l.Position(t.Context(), time.Now()); err != nil || later == first {
-		t.Errorf("a later read uses an old position: %v", err)
-	}
-}
-
 // A secondary of a MySQL group is a replica like any other.
 func TestListsFromAGroup(t *testing.T) {
 	testkit.OnlyInAll(t)
@@ -337,29 +318,27 @@ func TestAReplicaThatFailedIsTriedAfterAPause(t *testing.T) {
 		connector, err := mysql.NewConnector(mysql.NewConfig())
 		Must(t, err)
 		pool := sql.OpenDB(connector)
-		r := database.NewReplica(pool, Quiet)
+		r := database.NewReplica(pool)
 		defer pool.Close()
-		mustBeUsed := func(want bool) {
+		mustBe := func(asked, left bool) {
 			t.Helper()
-			if r.Usable() != want {
-				t.Errorf("a read goes to the replica: %v", !want)
+			if r.Asked() != asked || r.Left() != left {
+				t.Errorf("asked %v, left %v; want %v, %v", r.Asked(), r.Left(), asked, left)
 			}
 		}
-		before := time.Now()
-		mustBeUsed(true)
-		r.End(before, database.ErrLags)
-		mustBeUsed(false)
+		mustBe(true, false)
+		r.Note(database.ErrLags)
+		mustBe(false, true)
+		time.Sleep(database.ReplicaPause - 1)
+		r.Note(nil) // a read that began before
+		mustBe(false, true)
+		time.Sleep(1)
+		mustBe(true, true)
+		r.Note(database.ErrLags)
+		mustBe(false, true)
 		time.Sleep(database.ReplicaPause)
-		mustBeUsed(true)
-		r.End(before, nil)
-		r.End(time.Now(), database.ErrLags)
-		mustBeUsed(false)
-		time.Sleep(database.ReplicaPause)
-		r.End(time.Now(), nil)
-		mustBeUsed(true)
-		if r.Left() {
-			t.Error("the replica does not count as in use")
-		}
+		r.Note(nil)
+		mustBe(true, false)
 	})
 }
 

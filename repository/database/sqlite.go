@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"time"
 
 	driver "github.com/glebarez/go-sqlite" // the pure-Go driver named "sqlite"
 	"github.com/glebarez/sqlite"
-	"gorm.io/gorm"
 
 	"firsttap/migrations"
 )
@@ -18,37 +18,23 @@ import (
 // sqliteReaders is the number of connections that read while the one writer writes.
 const sqliteReaders = 8
 
-func openSQLite(ctx context.Context, path string, o Options) (*DB, error) {
-	d := newDB(o)
-	d.Dialect, d.text, d.leaveServer = migrations.SQLite, sqliteText(o.Now), func() {}
+// openSQLite opens the pools of the file at path.
+func (d *DB) openSQLite(ctx context.Context, path string) (err error) {
+	d.Dialect, d.text, d.path = migrations.SQLite, newText(sqliteWords), path
+	d.clock = func() string { return strconv.FormatInt(d.options.Now().UnixMicro(), 10) }
 	if _, err := CheckFile(path); err != nil {
-		return nil, err
+		return err
 	}
-	var err error
 	// SQLite has one writer at a time: a second connection would only wait for the file, in no order.
-	if d.Decide, err = d.sqlitePool(ctx, path, 1); err != nil {
-		return nil, errors.Join(err, d.Close())
+	if d.Decide, err = d.sqlitePool(ctx, "decide", 1); err != nil {
+		return err
 	}
-	if d.Serve, err = d.sqlitePool(ctx, path, sqliteReaders); err != nil {
-		return nil, errors.Join(err, d.Close())
+	if d.Serve, err = d.sqlitePool(ctx, "serve", sqliteReaders); err != nil {
+		return err
 	}
 	d.Work, d.Watch = d.Decide, d.Serve
-	probe, err := SQLiteConns(path, probeTimeout*3/4, 1)
-	if err != nil {
-		return nil, errors.Join(err, d.Close())
-	}
-	d.closers = append(d.closers, probe.Close)
-	d.ping = func(ctx context.Context) error { return commitsToFile(ctx, probe) }
-	d.hasTables = func(ctx context.Context) error { return readsTables(ctx, probe) }
-	d.migrator = func() (*migrations.Migrator, func() error, error) {
-		db, err := SQLiteConns(path, migrations.LockWait, 1)
-		if err != nil {
-			return nil, nil, err
-		}
-		m, err := migrations.New(migrations.SQLite, db, o.Log)
-		return m, db.Close, err
-	}
-	return d, nil
+	d.probe, err = SQLiteConns(path, probeTimeout*3/4, 1)
+	return err
 }
 
 // TakesWrites returns nil if the file is writable.
@@ -61,17 +47,6 @@ func TakesWrites(ctx context.Context, db *sql.DB) error {
 		// BEGIN succeeds also if the file is not writable.
 		_, err = tx.ExecContext(ctx, "PRAGMA user_version = 0")
 		return errors.Join(err, tx.Rollback())
-	})
-}
-
-// commitsToFile is commits for a file.
-func commitsToFile(ctx context.Context, probe *sql.DB) error {
-	const now, past = "strftime('%Y-%m-%d %H:%M:%f', 'now')", "strftime('%Y-%m-%d %H:%M:%f', 'now', '-1.5 seconds')"
-	return unlessHeld(ctx, probe, func() error {
-		_, err := probe.ExecContext(ctx, "INSERT INTO shedlock (name, lock_until, locked_at, locked_by)"+
-			" VALUES ('"+probeRow+"', "+now+", "+now+", '')"+
-			" ON CONFLICT (name) DO UPDATE SET lock_until = excluded.lock_until WHERE lock_until NOT BETWEEN "+past+" AND "+now)
-		return err
 	})
 }
 
@@ -93,12 +68,6 @@ func unlessHeld(ctx context.Context, db *sql.DB, write func() error) error {
 	return fmt.Errorf("another process holds the file's write lock: %w", err)
 }
 
-// readsTables is DB.hasTables.
-func readsTables(ctx context.Context, probe *sql.DB) error {
-	_, err := probe.ExecContext(ctx, "SELECT 1 FROM dispatches, claims, events, drivers, taps, devices WHERE 0")
-	return err
-}
-
 // IsBusy reports whether a file is locked by another connection.
 func IsBusy(err error) bool {
 	const busy = 5
@@ -109,37 +78,30 @@ func IsBusy(err error) bool {
 // sqliteDSN selects a write-ahead log that is flushed with each commit, so that a committed claim survives a power cut, and
 // transactions that take the write lock when they begin rather than fail at their first write.
 func sqliteDSN(path string, busy time.Duration) string {
-	return sqliteFile(path, busy, "journal_mode(WAL)", "synchronous(FULL)")
-}
-
-func sqliteFile(path string, busy time.Duration, pragmas ...string) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + url.Values{
-		"_pragma": append([]string{fmt.Sprintf("busy_timeout(%d)", busy.Milliseconds())}, pragmas...),
+		"_pragma": {fmt.Sprintf("busy_timeout(%d)", busy.Milliseconds()), "journal_mode(WAL)", "synchronous(FULL)"},
 		"_txlock": {"immediate"},
 	}.Encode()
 }
 
-func (d *DB) sqlitePool(ctx context.Context, path string, conns int) (*Pool, error) {
+// sqlitePool opens a pool. SQLite does not wait for another process that gives a new file its log at the same time, whatever busy_timeout
+// says, so this is tried again.
+func (d *DB) sqlitePool(ctx context.Context, name string, conns int) (*Pool, error) {
 	wait := 2 * d.Patience // while another process locks the file
-	pool, err := SQLiteConns(path, wait, conns)
+	pool, err := SQLiteConns(d.path, wait, conns)
 	if err != nil {
 		return nil, err
 	}
-	d.closers = append(d.closers, pool.Close)
-	for end := time.Now().Add(wait); ; time.Sleep(walPause) {
-		switch err := pool.PingContext(ctx); {
-		case err == nil:
-			db, err := gorm.Open(&sqlite.Dialector{Conn: pool}, gormConfig())
-			return &Pool{db}, err
-		case !IsBusy(err) || time.Now().After(end):
-			return nil, fmt.Errorf("%s can't be opened: %w; %s", path, err, FileAdvice(path, err))
+	for end := time.Now().Add(wait); ; time.Sleep(10 * time.Millisecond) {
+		if err = pool.PingContext(ctx); !IsBusy(err) || time.Now().After(end) {
+			break
 		}
 	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s can't be opened: %w; %s", d.path, err, FileAdvice(d.path, err)), pool.Close())
+	}
+	return d.newPool(name, pool)
 }
-
-// walPause is the time between two attempts to give a new file a write-ahead log. SQLite does not wait for another process that does the
-// same, whatever busy_timeout says.
-const walPause = 10 * time.Millisecond
 
 // SQLiteConns returns a pool of so many connections to the file at path, which wait for so long while another process locks it.
 func SQLiteConns(path string, busy time.Duration, conns int) (*sql.DB, error) {

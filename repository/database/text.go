@@ -1,15 +1,16 @@
 package database
 
 import (
-	"strconv"
+	"maps"
+	"regexp"
 	"strings"
-	"time"
+	"sync"
 
 	"firsttap/repository/primary"
 )
 
-// text is the SQL of a kind of server. Statements are text that all of them understand, but for words in braces, which stand for what
-// differs:
+// text expands statements for a kind of server. Statements are text that all of them understand, but for words in braces, which stand for
+// what differs:
 //
 //	{now}                   the database's clock in microseconds, the same everywhere in a statement
 //	{read_only}             whether the server takes no writes: then its answers may be old
@@ -27,89 +28,90 @@ import (
 //
 // An unknown word stays, and the database refuses the statement.
 type text struct {
-	now                            func() string
-	readOnly, forShare, skipLocked string
-	sqlite                         bool
+	words map[string]string
+
+	mu       sync.RWMutex
+	expanded map[string][]string // by statement, so that each is expanded once: what stands before, between and after clockWord
 }
+
+// Bounds of text.expanded. The program's statements are some hundreds, but for lists of different lengths; long ones are INSERTs of many
+// rows, which take longer than their expansion by far.
+const maxExpanded, maxExpandedSize = 2000, 4096
 
 // MySQLNow is the SQL for the time of a MySQL or MariaDB, in microseconds since 1970.
 const MySQLNow = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 
+// The words of each kind of server; $1 and $2 are what follows a word.
 var (
-	mysqlText = text{
-		now: func() string { return MySQLNow }, readOnly: primary.ReadOnlySQL,
-		forShare: "LOCK IN SHARE MODE", // MariaDB has no FOR SHARE
+	mysqlWords = map[string]string{
+		"now": MySQLNow, "read_only": primary.ReadOnlySQL,
+		"for_update": "FOR UPDATE", "for_share": "LOCK IN SHARE MODE", // MariaDB has no FOR SHARE
 		// This needs READ COMMITTED: under REPEATABLE READ the UPDATE that follows waits for any open transaction.
-		skipLocked: "FOR UPDATE SKIP LOCKED",
+		"skip_locked": "FOR UPDATE SKIP LOCKED",
+		"force":       "FORCE INDEX ($1)", "or_update": "ON DUPLICATE KEY UPDATE", "new": "VALUES($1)", "delete": "DELETE $1",
+		"json_contains": "JSON_CONTAINS($1, $2)",
 	}
 	// TiDB has no shared locks. It reads SKIP LOCKED and locks nothing: two relays would lease the same rows. So they wait for each other.
-	tidbText = text{now: mysqlText.now, readOnly: primary.ReadOnlySQL, forShare: "FOR UPDATE", skipLocked: "FOR UPDATE"}
+	tidbWords = with(mysqlWords, map[string]string{"for_share": "FOR UPDATE", "skip_locked": "FOR UPDATE"})
+	// SQLite's reads are never old, its transactions lock the file, and it chooses these indexes itself.
+	sqliteWords = map[string]string{
+		"now": clockWord, "read_only": "0 = 1", "for_update": "", "for_share": "", "skip_locked": "", "force": "",
+		"or_update": "ON CONFLICT DO UPDATE SET", "new": "excluded.$1", "delete": "DELETE",
+		"json_contains": "EXISTS (SELECT 1 FROM json_each($1) WHERE value = json_extract($2, '$'))",
+	}
+	// A replica answers by the primary's time.
+	replicaWords = with(mysqlWords, map[string]string{"now": clockWord})
 )
 
-// sqliteText returns the SQL for a file with that clock. Its reads are never old, its transactions lock the file, and it chooses these
-// indexes itself.
-func sqliteText(now func() time.Time) text {
-	return text{now: func() string { return strconv.FormatInt(now().UnixMicro(), 10) }, readOnly: "0 = 1", sqlite: true}
+// clockWord stands for the time where the database is not asked for it: each statement has its own.
+const clockWord = "{clock}"
+
+func with(words, others map[string]string) map[string]string {
+	words = maps.Clone(words)
+	maps.Copy(words, others)
+	return words
+}
+
+func newText(words map[string]string) *text {
+	return &text{words: words, expanded: map[string][]string{}}
 }
 
 // MySQLSQL returns a statement as MySQL and MariaDB get it.
-func MySQLSQL(statement string) string { return mysqlText.of(statement) }
+func MySQLSQL(statement string) string { return newText(mysqlWords).of(statement, nil) }
 
-// of returns the SQL of a statement.
-func (t *text) of(statement string) string {
-	before, rest, found := strings.Cut(statement, "{")
-	if !found {
+// of returns the SQL of a statement; clock is needed if the words name no time. It is safe for concurrent use.
+func (t *text) of(statement string, clock func() string) string {
+	if !strings.Contains(statement, "{") {
 		return statement
 	}
-	now := "" // the same for all of the statement
-	var b strings.Builder
-	b.Grow(len(statement) + len(statement)/8)
-	for found {
-		b.WriteString(before)
-		var word string
-		word, rest, _ = strings.Cut(rest, "}")
-		if word == "now" {
-			if now == "" {
-				now = t.now()
+	t.mu.RLock()
+	parts := t.expanded[statement]
+	t.mu.RUnlock()
+	if parts == nil {
+		parts = strings.Split(wordInBraces.ReplaceAllStringFunc(statement, t.word), clockWord)
+		if len(statement) <= maxExpandedSize {
+			t.mu.Lock()
+			if len(t.expanded) == maxExpanded {
+				clear(t.expanded)
 			}
-			b.WriteString(now)
-		} else {
-			b.WriteString(t.word(word))
+			t.expanded[statement] = parts
+			t.mu.Unlock()
 		}
-		before, rest, found = strings.Cut(rest, "{")
 	}
-	b.WriteString(before)
-	return b.String()
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	return strings.Join(parts, clock())
 }
 
-func (t *text) word(word string) string {
-	name, of, _ := strings.Cut(word, " ")
-	either := func(mysql, sqlite string) string {
-		if t.sqlite {
-			return sqlite
-		}
-		return mysql
+var wordInBraces = regexp.MustCompile(`{\w+[^}]*}`)
+
+func (t *text) word(inBraces string) string {
+	name, of, _ := strings.Cut(strings.Trim(inBraces, "{}"), " ")
+	sql, known := t.words[name]
+	if !known {
+		return inBraces
 	}
-	switch name {
-	case "read_only":
-		return t.readOnly
-	case "for_update":
-		return either("FOR UPDATE", "")
-	case "for_share":
-		return t.forShare
-	case "skip_locked":
-		return t.skipLocked
-	case "force":
-		return either("FORCE INDEX ("+of+")", "")
-	case "or_update":
-		return either("ON DUPLICATE KEY UPDATE", "ON CONFLICT DO UPDATE SET")
-	case "new":
-		return either("VALUES("+of+")", "excluded."+of)
-	case "delete":
-		return either("DELETE "+of, "DELETE")
-	case "json_contains":
-		list, text, _ := strings.Cut(of, ",")
-		return either("JSON_CONTAINS("+of+")", "EXISTS (SELECT 1 FROM json_each("+list+") WHERE value = json_extract("+text+", '$'))")
-	}
-	return "{" + word + "}"
+	first, second, _ := strings.Cut(of, ", ")
+	return strings.NewReplacer("$1", first, "$2", second).Replace(sql)
 }

@@ -26,11 +26,16 @@ func (p *Pool) TransactOnce(ctx context.Context, fn func(tx Tx) error) error {
 		return Unavailable(tx.Error)
 	}
 	// Error 1205 undoes one statement only and would leave the others to be committed; a panic would leave the rows locked.
-	// After a COMMIT the rollback does nothing.
-	defer tx.Rollback()
+	done := false
+	defer func() {
+		if !done {
+			tx.Rollback()
+		}
+	}()
 	if err := fn(tx); err != nil {
 		return err
 	}
+	done = true
 	switch err := tx.Commit().Error; {
 	case Retryable(err):
 		return Unavailable(err)

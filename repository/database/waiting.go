@@ -22,35 +22,31 @@ const retryPause = 500 * time.Millisecond
 // UntilReachable calls try, and repeats it while it fails with what passes by itself: the database does not answer, starts, stops, fails
 // over, is locked, or has no connection free. It returns the error once it has failed for as long as patience says, or ctx has ended. The
 // log has a line for the first failure, and one for the end of the wait.
-func UntilReachable(ctx context.Context, patience time.Duration, log *slog.Logger, try func() error) (err error) {
-	var since time.Time
-	for {
-		again := try()
-		if again == nil {
-			if !since.IsZero() {
-				log.Warn("the database can be used; the start goes on", "waited", time.Since(since))
-			}
-			return nil
-		}
-		first := since.IsZero()
-		if ctx.Err() == nil || err == nil { // the end of ctx says less than what it was waited for
-			err = again
-		}
-		if first {
-			since = time.Now()
-		}
-		if ctx.Err() != nil || !passes(again) || time.Since(since) >= patience {
-			return err
-		}
-		if first {
-			log.Warn("the database can't be used yet; it is tried again twice a second", "error", err)
-		}
+func UntilReachable(ctx context.Context, patience time.Duration, log *slog.Logger, try func() error) error {
+	err := try()
+	if err == nil || !passes(err) || ctx.Err() != nil {
+		return err
+	}
+	since := time.Now()
+	log.Warn("the database can't be used yet; it is tried again twice a second", "error", err)
+	for time.Since(since) < patience {
 		select {
 		case <-time.After(retryPause):
 		case <-ctx.Done():
 			return err
 		}
+		again := try()
+		if ctx.Err() != nil && again != nil {
+			return err // the end of ctx says less than what it was waited for
+		}
+		if err = again; err == nil {
+			log.Warn("the database can be used; the start goes on", "waited", time.Since(since))
+		}
+		if err == nil || !passes(err) {
+			return err
+		}
 	}
+	return err
 }
 
 // passing are the numbers of a server's errors that pass by themselves, beside those of the class of connection errors: no resources or

@@ -1,3 +1,5 @@
+// Package poll tells when something is due, anywhere in the database. It owns no table: it reads the first row of each index that is sorted
+// by the time at which rows become due, all in one statement a second.
 package poll
 
 import (
@@ -11,8 +13,8 @@ import (
 
 // Waiting is what waits in the database. Its times are by the database's clock; a zero time says that nothing waits.
 type Waiting struct {
-	// SentAt is before the statement was sent, ReadAt when the answer had arrived, by this process's clock; Now is the database's time in it.
-	SentAt, ReadAt, Now time.Time
+	// ReadAt is when the answer had arrived, by this process's clock; Now is the database's time in it.
+	ReadAt, Now time.Time
 	// Events, Notifications and Topics are when the next one is due for a relay.
 	Events, Notifications, Topics time.Time
 	// Run is when the first run that is requested or under way may begin or be taken over.
@@ -62,63 +64,54 @@ func (p *Poll) Waiting(ctx context.Context, maxAge time.Duration, jobs []string)
 	}
 	w, err := p.read(ctx, jobs)
 	p.latest.Store(w)
-	if err != nil {
-		p.db.Answered(time.Time{})
-		return nil, err
-	}
-	p.db.Answered(w.ReadAt)
-	return w, nil
+	return w, err
 }
 
-// read reads the first row of each index that is sorted by the time at which rows become due.
+// FirstDelivery is the SQL for when the first pending delivery to the endpoint w is due. With the time inside, or
+// without the whole order of the index, a server may read all pending deliveries.
+const FirstDelivery = `(SELECT d.next_at FROM webhook_deliveries d {force ix_webhook_deliveries_due}
+	WHERE d.webhook_id = w.id AND d.status = 'PENDING' ORDER BY d.webhook_id, d.status, d.next_at LIMIT 1)`
+
+const waitingSQL = `SELECT {now}, {read_only},
+	(SELECT next_at FROM events {force ix_events_due} WHERE next_at IS NOT NULL ORDER BY next_at LIMIT 1),
+	(SELECT due_at FROM notifications {force ix_notifications_due} WHERE state = 0 AND priority = 1 ORDER BY due_at LIMIT 1),
+	(SELECT due_at FROM notifications {force ix_notifications_due} WHERE state = 0 AND priority = 2 ORDER BY due_at LIMIT 1),
+	(SELECT due_at FROM notifications {force ix_notifications_due} WHERE state = 0 AND priority = 3 ORDER BY due_at LIMIT 1),
+	(SELECT next_at FROM topics {force ix_topics_due} WHERE state = 0 ORDER BY next_at LIMIT 1),
+	(SELECT expires_at FROM dispatches {force ix_dispatches_expiry} WHERE status = 'PENDING' ORDER BY expires_at LIMIT 1),
+	(SELECT work_starts_at FROM dispatches {force ix_dispatches_work}
+		WHERE status = 'ACCEPTED' AND work_starts_at > {now} ORDER BY work_starts_at LIMIT 1),
+	(SELECT MIN(CASE r.status WHEN 'QUEUED' THEN 0 ELSE r.alive_until END) FROM jobs j CROSS JOIN job_runs r {force ix_job_runs_open}
+		WHERE j.name IN ? AND r.job = j.name AND r.status IN ('RUNNING', 'QUEUED')),
+	(SELECT MIN(` + FirstDelivery + `) FROM webhooks w WHERE w.status = 'ACTIVE'),
+	EXISTS (SELECT 1 FROM webhook_events) OR EXISTS (SELECT 1 FROM webhooks WHERE status = 'ACTIVE' AND replay_until IS NOT NULL)`
+
+// read asks the database. ErrUnavailable.
 func (p *Poll) read(ctx context.Context, jobs []string) (*Waiting, error) {
-	first := func(column, table, index, where string) string {
-		return "(SELECT " + column + " FROM " + table + " {force " + index + "} WHERE " + where + " ORDER BY " + column + " LIMIT 1), "
-	}
-	var readOnly bool
 	var now int64
-	var events, offers, own, ends, topics, expiry, work, run, delivery, queued, replay *int64
-	sent := time.Now()
-	err := p.db.Watch.With(primary.Unchecked(ctx)).Raw("SELECT "+
-		first("next_at", "events", "ix_events_due", "next_at IS NOT NULL")+
-		first("due_at", "notifications", "ix_notifications_due", "state = 0 AND priority = 1")+
-		first("due_at", "notifications", "ix_notifications_due", "state = 0 AND priority = 2")+
-		first("due_at", "notifications", "ix_notifications_due", "state = 0 AND priority = 3")+
-		first("next_at", "topics", "ix_topics_due", "state = 0")+
-		first("expires_at", "dispatches", "ix_dispatches_expiry", "status = 'PENDING'")+
-		first("work_starts_at", "dispatches", "ix_dispatches_work", "status = 'ACCEPTED' AND work_starts_at > {now}")+
-		"(SELECT MIN(CASE r.status WHEN 'QUEUED' THEN 0 ELSE r.alive_until END) FROM jobs j CROSS JOIN job_runs r {force ix_job_runs_open}"+
-		" WHERE j.name IN ? AND r.job = j.name AND r.status IN ?), "+
-		"(SELECT MIN("+FirstDelivery+") FROM webhooks w WHERE w.status = 'ACTIVE'), (SELECT 1 FROM webhook_events LIMIT 1), "+
-		"(SELECT 1 FROM webhooks WHERE status = 'ACTIVE' AND replay_until IS NOT NULL LIMIT 1), {now}, {read_only}", jobs, unfinishedRuns).
-		Row().Scan(&events, &offers, &own, &ends, &topics, &expiry, &work, &run, &delivery, &queued, &replay, &now, &readOnly)
+	var readOnly, unwritten bool
+	var events, offers, own, ends, topics, expiry, work, run, delivery *int64
+	err := p.db.Watch.With(primary.Unchecked(ctx)).Raw(waitingSQL, jobs).Row().
+		Scan(&now, &readOnly, &events, &offers, &own, &ends, &topics, &expiry, &work, &run, &delivery, &unwritten)
 	switch {
 	case err != nil:
 		return nil, database.Unavailable(err)
 	case readOnly:
 		return nil, p.db.Stale()
 	}
-	at := func(us *int64) time.Time {
-		if us == nil {
-			return time.Time{}
+	// at returns the first of the times that are not nil.
+	at := func(times ...*int64) (first time.Time) {
+		for _, us := range times {
+			if us != nil && (first.IsZero() || database.Time(*us).Before(first)) {
+				first = database.Time(*us)
+			}
 		}
-		return database.Time(*us)
+		return first
 	}
 	return &Waiting{
-		SentAt: sent, ReadAt: time.Now(), Now: database.Time(now), Events: at(events), Notifications: at(earliest(offers, own, ends)),
-		Topics: at(topics),
-		Run:    at(run), Expiry: at(expiry), Work: at(work), Webhooks: at(delivery), Unwritten: queued != nil || replay != nil,
+		ReadAt: time.Now(), Now: database.Time(now), Events: at(events), Notifications: at(offers, own, ends), Topics: at(topics),
+		Run: at(run), Expiry: at(expiry), Work: at(work), Webhooks: at(delivery), Unwritten: unwritten,
 	}, nil
-}
-
-// earliest returns the first of the times that are not nil.
-func earliest(times ...*int64) (first *int64) {
-	for _, us := range times {
-		if first == nil || us != nil && *us < *first {
-			first = us
-		}
-	}
-	return first
 }
 
 // Local converts a time by the database's clock into one by this process's clock; a zero time stays one.
@@ -128,11 +121,3 @@ func (w *Waiting) Local(at time.Time) time.Time {
 	}
 	return w.ReadAt.Add(at.Sub(w.Now))
 }
-
-// FirstDelivery is the SQL for when the first pending delivery to the endpoint w is due. With the time inside, or
-// without the whole order of the index, a server may read all pending deliveries.
-const FirstDelivery = `(SELECT d.next_at FROM webhook_deliveries d {force ix_webhook_deliveries_due}
-	WHERE d.webhook_id = w.id AND d.status = 'PENDING' ORDER BY d.webhook_id, d.status, d.next_at LIMIT 1)`
-
-// unfinishedRuns are the states of runs that are requested or under way.
-var unfinishedRuns = []string{"RUNNING", "QUEUED"}

@@ -31,7 +31,7 @@ func TestPoll(t *testing.T) {
 			l, err := db.Poll.Waiting(t.Context(), 0, jobs)
 			Must(t, err)
 			read := *l
-			read.SentAt, read.ReadAt, read.Now = time.Time{}, time.Time{}, time.Time{}
+			read.ReadAt, read.Now = time.Time{}, time.Time{}
 			return read
 		}
 		testkit.Equal(t, "of an empty database", poll.Waiting{}, read())
@@ -97,7 +97,7 @@ func TestDue(t *testing.T) {
 	})
 }
 
-// Relay, jobs and probe share one poll, which costs one statement. The scheduler always reads a new one.
+// Relay and jobs share one poll, which costs one statement. The scheduler always reads a new one.
 func TestPollsAreShared(t *testing.T) {
 	url := Pooled(t, servertest.SQLite).URL
 	synctest.Test(t, func(t *testing.T) { // where no poll gets old by itself
@@ -114,10 +114,6 @@ func TestPollsAreShared(t *testing.T) {
 		testkit.Equal(t, "statements of twenty", 1, len(w.Take()))
 		Must(t, ErrorOfPage(db.NextOpenRun(t.Context(), nil)))
 		testkit.Equal(t, "statements of the scheduler", 1, len(w.Take()))
-		if !db.Probe(t.Context()).Up() {
-			t.Error("the probe is down")
-		}
-		testkit.Equal(t, "statements of the probe", 0, len(w.Take()))
 	})
 }
 

@@ -11,8 +11,9 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
-	"strconv"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -28,20 +29,19 @@ const (
 	redialPause = 100 * time.Millisecond
 	// suspectPause is the least time between two suspicions: a slow server loses its connections at most that often.
 	suspectPause = time.Second
-	// suspectFor is for how long after a suspicion a dial that takes longer than quickDial is repeated.
-	suspectFor = 5 * time.Second
-	quickDial  = 50 * time.Millisecond
-	// doubtFor is for how long after a suspicion a new connection is used for doubtedAge at most. The address may still lead to the old
-	// server, and one that is cut off from the others takes connections and answers from old data.
+	// doubtFor is for how long after a suspicion the address may still lead to the old server. One that is cut off from the others takes
+	// connections and answers from old data: a new connection is used for doubtedAge at most. One that stood still may have taken a dial
+	// before another took over: a dial that takes longer than quickDial is repeated.
 	doubtFor   = 15 * time.Second
 	doubtedAge = 500 * time.Millisecond
+	quickDial  = 50 * time.Millisecond
 )
 
 // ErrReadOnly means that the server at the database's address takes no writes: it is a replica, or is becoming one, and its
 // answers may be old.
 var ErrReadOnly = errors.New("the database server is read-only")
 
-// Server is the server at the database's address, as the pools of a Store know it: another one may take over there. It is safe for
+// Server is the server at the database's address, as all pools of a process know it: another one may take over there. It is safe for
 // concurrent use.
 type Server struct {
 	// generation counts how often another server may have taken over: the one in use was read-only, or did not answer. Connections of an
@@ -126,7 +126,7 @@ func (p *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	switch {
 	case err != nil && took >= p.checkTimeout:
 		p.server.suspect()
-	case err == nil && took > quickDial && p.server.suspectedSince(began.Add(-suspectFor)):
+	case err == nil && took > quickDial && p.server.suspectedSince(began.Add(-doubtFor)):
 		_ = c.Close() // it has executed nothing but reads of variables
 		c, err = p.dial(ctx)
 	}
@@ -140,11 +140,12 @@ func (p *Connector) dial(ctx context.Context) (*conn, error) {
 	if refused := p.refused.Load(); refused != nil && time.Since(refused.at) < redialPause {
 		return nil, refused.err
 	}
-	done, err := p.pool.enter()
-	if err != nil {
-		return nil, err
+	if p.pool.full() {
+		if !p.pool.asking.TryLock() {
+			return nil, errGivenUp
+		}
+		defer p.pool.asking.Unlock()
 	}
-	defer done()
 	generation := p.server.generation.Load()
 	dialed, err := p.Connector.Connect(ctx)
 	if err != nil {
@@ -161,20 +162,15 @@ func (p *Connector) dial(ctx context.Context) (*conn, error) {
 	}
 	c := &conn{driverConn: whole, connector: p, generation: generation, checkedAt: now, expiresAt: now.Add(age)}
 	p.pool.opened()
-	var unusable error
-	switch readOnly, err := c.isReadOnly(ctx); {
-	case err != nil:
-		return nil, errors.Join(fmt.Errorf("the query whether the server takes writes: %w", err), c.Close())
-	case readOnly:
-		unusable = ErrReadOnly
-	default:
-		if unusable, err = p.pool.check(ctx, c); err != nil {
-			return nil, errors.Join(fmt.Errorf("the query for statements that were given up: %w", err), c.Close())
-		}
+	err = c.askReadOnly(ctx)
+	if err == nil {
+		err = p.pool.admit(ctx, c)
 	}
-	if unusable != nil {
-		p.refused.Store(&refusal{now, unusable})
-		return nil, errors.Join(unusable, c.Close())
+	if errors.Is(err, ErrReadOnly) || errors.Is(err, errGivenUp) {
+		p.refused.Store(&refusal{now, err})
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
@@ -199,10 +195,10 @@ type conn struct {
 	generation int64
 	checkedAt  time.Time
 	expiresAt  time.Time
-	taken      bool // the pool has taken it, so that it was checked then
-	broken     bool // the driver can't read what the server sends
-	session    session
-	unanswered bool // the server may still be executing a statement
+	session    string // the server, and its number for the connection
+	taken      bool   // the pool has taken it, so that it was checked then
+	broken     bool   // the driver can't read what the server sends
+	unanswered bool   // the server may still be executing a statement
 }
 
 // Close implements driver.Conn.
@@ -283,14 +279,10 @@ func (c *conn) answered(asked time.Time, err *error) {
 		*err = fmt.Errorf("%w: the answer can't be read: %v", mysql.ErrInvalidConn, why)
 		return
 	}
-	c.unanswered = *err != nil && !errors.As(*err, new(*mysql.MySQLError)) && !errors.Is(*err, driver.ErrBadConn)
-	if *err == nil || c.generation != c.connector.server.generation.Load() {
-		return
-	}
 	message := (*mysql.MySQLError)(nil)
-	silent := !errors.As(*err, &message) && !errors.Is(*err, context.Canceled) && !errors.Is(*err, driver.ErrBadConn) &&
-		!asked.IsZero() && time.Since(asked) >= c.connector.checkTimeout
-	if silent || message != nil && message.Number == NotPrepared {
+	c.unanswered = *err != nil && !errors.As(*err, &message) && !errors.Is(*err, driver.ErrBadConn)
+	late := c.unanswered && !errors.Is(*err, context.Canceled) && !asked.IsZero() && time.Since(asked) >= c.connector.checkTimeout
+	if (late || message != nil && message.Number == NotPrepared) && c.generation == c.connector.server.generation.Load() {
 		c.connector.server.suspect()
 	}
 }
@@ -302,12 +294,6 @@ func (c *conn) checkFirst(ctx context.Context) error {
 		return nil
 	}
 	c.taken = true
-	if c.isOld() {
-		return driver.ErrBadConn
-	}
-	if time.Since(c.checkedAt) < max(redialPause, c.connector.recheckAfter) {
-		return nil
-	}
 	return c.check(ctx)
 }
 
@@ -320,14 +306,14 @@ func (c *conn) check(ctx context.Context) error {
 		return nil
 	}
 	asked := time.Now()
-	switch readOnly, err := c.isReadOnly(ctx); {
+	switch err := c.askReadOnly(ctx); {
+	case errors.Is(err, ErrReadOnly):
+		c.connector.server.Leave()
+		return driver.ErrBadConn
 	case err != nil:
 		if time.Since(asked) >= c.connector.checkTimeout {
 			c.connector.server.suspect()
 		}
-		return driver.ErrBadConn
-	case readOnly:
-		c.connector.server.Leave()
 		return driver.ErrBadConn
 	}
 	c.checkedAt = asked
@@ -344,31 +330,38 @@ func (c *conn) isOld() bool {
 	return c.generation != c.connector.server.generation.Load() || !time.Now().Before(c.expiresAt)
 }
 
-// isReadOnly asks the server whether it takes no writes.
-func (c *conn) isReadOnly(ctx context.Context) (readOnly bool, err error) {
-	// A caller whose context ends during the check would cost the pool a good connection.
+// askReadOnly returns ErrReadOnly if the server takes no writes.
+func (c *conn) askReadOnly(ctx context.Context) error {
+	answer, err := c.ask(ctx, "SELECT "+ReadOnlySQL)
+	switch {
+	case err != nil:
+		return err
+	case slices.Equal(answer, []string{"0"}):
+		return nil
+	case slices.Equal(answer, []string{"1"}):
+		return ErrReadOnly
+	}
+	return fmt.Errorf("the server answered %q to the query whether it is read-only", answer)
+}
+
+// ask returns the first column of a query's result. A caller whose context ends meanwhile would cost the pool a good connection, so it has
+// checkTimeout instead.
+func (c *conn) ask(ctx context.Context, query string) (column []string, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.connector.checkTimeout)
 	defer cancel()
-	query, answer := "SELECT "+ReadOnlySQL, make([]driver.Value, 3)
-	if c.session.id != 0 {
-		answer = answer[:1]
-	} else {
-		query += ", CONNECTION_ID(), CONCAT(@@hostname, ' ', @@port, ' ', @@server_id)"
-	}
 	rows, err := c.driverConn.QueryContext(ctx, query, nil)
 	if err != nil {
-		return false, err
+		return nil, fmt.Errorf("the check of the server: %w", err)
 	}
-	err = errors.Join(rows.Next(answer), rows.Close())
-	if len(answer) > 1 {
-		c.session.id, _ = strconv.ParseUint(asText(answer[1]), 10, 64)
-		c.session.server = asText(answer[2])
+	row := make([]driver.Value, len(rows.Columns()))
+	for err = rows.Next(row); err == nil; err = rows.Next(row) {
+		if text, ok := row[0].([]byte); ok {
+			row[0] = string(text)
+		}
+		column = append(column, fmt.Sprint(row[0]))
 	}
-	switch answer[0] {
-	case int64(0):
-		return false, err
-	case int64(1):
-		return true, err
+	if errors.Is(err, io.EOF) {
+		err = nil
 	}
-	return false, errors.Join(err, fmt.Errorf("the server answered %v to the query whether it is read-only", answer[0]))
+	return column, errors.Join(err, rows.Close())
 }

@@ -198,9 +198,9 @@ func TestASlowDialIsRepeated(t *testing.T) {
 	}{
 		"quick, soon after a suspicion":         {time.Second, quickDial, 1},
 		"slow, soon after a suspicion":          {time.Second, quickDial + time.Millisecond, 2},
-		"slow, long after a suspicion":          {suspectFor + time.Second, quickDial + time.Millisecond, 1},
+		"slow, long after a suspicion":          {doubtFor + time.Second, quickDial + time.Millisecond, 1},
 		"slow, and nothing was suspected":       {0, quickDial + time.Millisecond, 1},
-		"very slow, with a suspicion before it": {time.Second, 2 * suspectFor, 2},
+		"very slow, with a suspicion before it": {time.Second, 2 * doubtFor, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			suspectBubble(t, func(t *testing.T, p *Connector, s *slowServer) {
