@@ -43,7 +43,7 @@ var knows = map[string][]string{
 	"repository/primary":  {},
 	"repository/database": {"dispatch", "migrations", "repository/primary"},
 	"repository/search":   {"dispatch", "repository/database"},
-	"repository/poll":     {"repository/database", "repository/primary"},
+	"repository/poll":     {"outbox", "repository/database", "repository/primary"},
 	"repository/journal":  {"dispatch", "idempotency", "repository/database"},
 	"repository/keys":     {"dispatch", "idempotency", "repository/database", "repository/journal"},
 	"repository/topics":   {"dispatch", "outbox", "repository/database"},
@@ -54,7 +54,7 @@ var knows = map[string][]string{
 	},
 	"repository/due": {"dispatch", "repository/database", "repository/dispatches", "repository/poll"},
 	"repository/pushes": {
-		"dispatch", "outbox", "repository/database", "repository/dispatches", "repository/drivers", "repository/journal", "repository/poll", "repository/topics",
+		"dispatch", "outbox", "repository/database", "repository/dispatches", "repository/drivers", "repository/journal", "repository/topics",
 	},
 	"repository/offers": {"dispatch", "outbox", "repository/database", "repository/dispatches", "repository/pushes"},
 	"repository/webhooks": {

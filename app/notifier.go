@@ -56,6 +56,7 @@ func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 	n.hub = stream.NewHub(options)
 	n.relay = notify.NewRelay(notify.RelayOptions{
 		Outbox: i.store.Outbox(pushes.Options{Owner: owner, LeaseTerm: i.pushLease(), TopicThreshold: pushes.LargeAudience}),
+		Poll:   i.store.Poll, Notifications: i.store.Notifications,
 		Topics: i.store.TopicsOf(owner, i.pushLease()), Devices: i.store.Devices, Sender: n.sender,
 		Publish: n.hub.Publish, WakeOthers: n.hub.WakeRelays, Log: i.log, Metrics: i.telemetry,
 		AttemptTimeout: i.config.Timeouts.Push, DrainTimeout: i.config.Timeouts.Stop,

@@ -20,23 +20,20 @@ func (w *world) outbox() *pushes.Outbox {
 }
 
 // tell expands the events of the outbox, and returns the pushes.
-func (w *world) tell() (pushes []outbox.Push) {
+func (w *world) tell() []outbox.Push {
 	w.t.Helper()
 	events, err := w.outbox().LeaseEvents(w.t.Context(), 100)
 	noError(w.t, err)
-	for _, event := range events {
-		told, err := w.outbox().Expand(w.t.Context(), event, 100)
-		noError(w.t, err)
-		pushes = append(pushes, told.Pushes...)
-	}
-	return pushes
+	told, err := w.outbox().Expand(w.t.Context(), events, 100)
+	noError(w.t, err)
+	return told.Pushes
 }
 
 func (w *world) settle(p outbox.Push, status outbox.Status) {
 	w.t.Helper()
 	err := w.outbox().RecordResults(w.t.Context(), []outbox.SendResult{{
 		ID: p.ID, Status: status, RetryAfter: time.Hour, Attempts: 2, Result: "poison", Reason: "INVALID_ARGUMENT",
-	}})
+	}}, nil)
 	noError(w.t, err)
 }
 

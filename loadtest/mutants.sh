@@ -119,18 +119,17 @@ mutant "a suspended driver starts a job" dispatch/rules.go " && v.Suspended(now)
 mutant "withdrawals without a limit" dispatch/withdrawal.go "if wait > 0 {" "if false {" ./repository/dispatches TestWithdraw
 mutant "a driver who can't win blocks other drivers" service/accept.go "a.memory.sideline(tap.Driver) {" "false {" ./service TestHopelessTaps
 mutant "a lost claim is not counted" service/checks.go "a.lost.Add(1)" "" ./service 'TestLostClaim$'
-mutant "a winner's device is not looked for" repository/pushes/recipients.go "AND (SELECT 1 FROM devices WHERE driver_id = e.driver_id AND quarantined_at IS NULL LIMIT 1) IS NULL" "" ./repository/pushes TestWithoutRecipients
+mutant "a winner's device is not looked for" repository/pushes/expand.go "(SELECT 1 FROM devices dv WHERE dv.driver_id = e.driver_id AND dv.quarantined_at IS NULL LIMIT 1) IS NOT NULL own" "0 own" ./repository/pushes TestEventsThatConcernNobody
 mutant "a deadlock's victim gives up its results" repository/database/tx.go "lost := Retryable(err)" "lost := false" ./repository/pushes TestWritesOfARelayAndADeadlock
-mutant "devices that were offered it are not looked for" repository/pushes/recipients.go "AND (SELECT 1 FROM notifications WHERE dispatch_id = e.dispatch_id LIMIT 1) IS NULL" "" ./repository/pushes TestWithoutRecipients
-mutant "a topic is not looked for" repository/pushes/recipients.go "AND (SELECT 1 FROM topics WHERE name = CONCAT('dispatch-', e.dispatch_id) AND NOT ended LIMIT 1) IS NULL" "" ./repository/pushes TestWithoutRecipients
-mutant "any owner's event has no recipients" repository/pushes/recipients.go "AND e.next_at IS NOT NULL AND e.claim = ?" "AND e.next_at IS NOT NULL AND ? <> ''" ./repository/pushes TestWithoutRecipients
-mutant "any owner's event is completed" repository/pushes/recipients.go "WHERE id IN ? AND next_at IS NOT NULL AND claim = ?" "WHERE id IN ? AND next_at IS NOT NULL AND ? <> ''" ./repository/pushes TestCompleteEvents
-mutant "a waiting event with recipients is completed" notify/committed.go "return slices.Contains(none, event)" "return len(none) > 0" ./notify TestWaitingEvents
-mutant "offers of old terms are sent" notify/relay.go "x.Event.Type != dispatch.EventCreated && x.Event.Type != dispatch.EventOpened" "!x.Event.Type.IsOffer() && x.Event.Type != dispatch.EventCreated" ./notify TestChangedTerms
+mutant "devices that were offered it are not looked for" repository/pushes/expand.go "(SELECT 1 FROM notifications n WHERE n.dispatch_id = e.dispatch_id LIMIT 1) IS NOT NULL offered" "0 offered" ./repository/pushes TestEventsThatConcernNobody
+mutant "a topic is not looked for" repository/pushes/expand.go "(SELECT 1 FROM topics t WHERE t.name = CONCAT('dispatch-', e.dispatch_id) AND NOT t.ended LIMIT 1) IS NOT NULL topic" "0 topic" ./repository/pushes TestEventsThatConcernNobody
+mutant "any owner's event is completed" repository/pushes/outbox.go "WHERE id IN ? AND next_at IS NOT NULL AND claim = ?" "WHERE id IN ? AND next_at IS NOT NULL AND ? <> ''" ./repository/pushes TestCompleteEvents
+mutant "waiting events are expanded one by one" notify/relay.go "for range min(len(events), most-1) {" "for range 0 {" ./notify TestWaitingEvents
+mutant "offers of old terms are sent" notify/relay.go "e.Event.Type != dispatch.EventCreated && e.Event.Type != dispatch.EventOpened" "!e.Event.Type.IsOffer() && e.Event.Type != dispatch.EventCreated" ./notify TestChangedTerms
 mutant "calls for topics go on while they are refused" notify/topics.go "r.pause(ctx, time.Until(r.topicsNotBefore))" "" ./notify TestTopicCallsAreRefused
-mutant "a topic's message overtakes an offer" repository/pushes/recipients.go " || r.delay > 0" "" ./repository/topics TestSubscribersArePushedByTopic
-mutant "a topic that nobody ended stays" repository/topics/topics.go "NOT IN ?\", true" "NOT IN ? AND 1 = 0\", true" ./repository/topics TestTopicThatNobodyEnded
-mutant "a relay that stops forgets its completions" notify/committed.go "r.complete(lasting, batch)" "r.complete(ctx, batch)" ./notify TestRelayEndsWithCompletions
+mutant "a topic's message overtakes an offer" repository/pushes/expand.go " || r.delay > 0" "" ./repository/topics TestSubscribersArePushedByTopic
+mutant "a topic that nobody ended stays" repository/topics/topics.go "NOT IN ?\`, true" "NOT IN ? AND 1 = 0\`, true" ./repository/topics TestTopicThatNobodyEnded
+mutant "a relay that stops forgets its completions" notify/result_writer.go "for range len(w.expanded) {" "for range 0 {" ./notify TestRelayEndsWithCompletions
 mutant "taps that come again are counted again" repository/offers/taps.go "CASE WHEN last_at = {new last_at} THEN 0 ELSE {new count} END" "{new count}" ./repository/offers TestEqualTapsAreOneRow/sqlite
 mutant "the first of equal taps is forgotten" repository/offers/taps.go "at = CASE WHEN at < {new at} THEN at ELSE {new at} END" "at = {new at}" ./repository/offers TestEqualTapsAreOneRow/sqlite
 mutant "drivers of another round are ahead" repository/offers/taps_read.go "round = @round AND at < @first" "round <> @round AND at < @first" ./repository/offers TestStandings
@@ -222,24 +221,24 @@ mutant "the operator's release leaves the run" app/lock_command.go "store.Runs.I
 outbox=repository/pushes/outbox.go
 mutant "any instance settles a push" $outbox "WHERE id IN ? AND claim = ? AND state = 0" "WHERE id IN ? AND ? <> '' AND state = 0" ./repository/pushes TestOnlyTheOwnerRecordsResults
 mutant "a push's lease ends at once" repository/pushes/leases.go "SET claim = ?, due_at = {now} + ?" "SET claim = ?, due_at = {now} + 0 * ?" ./repository/pushes TestExpiredLeaseIsTakenOver
-mutant "any instance expands an event" repository/pushes/expand.go "WHERE e.id = ? AND e.next_at IS NOT NULL AND e.claim = ?" "WHERE e.id = ? AND e.next_at IS NOT NULL AND ? <> ''" ./repository/pushes TestOnlyItsOwnerExpandsAnEvent
+mutant "any instance expands an event" repository/pushes/expand.go "WHERE e.id IN ? AND e.next_at IS NOT NULL AND e.claim = ?" "WHERE e.id IN ? AND e.next_at IS NOT NULL AND ? <> ''" ./repository/pushes TestOnlyItsOwnerExpandsAnEvent
 mutant "a small event waits for all of a large one" repository/pushes/leases.go "return min(due, *first+dueGap.Microseconds())" "return due" ./repository/pushes TestASmallEventPassesALargeOne
-mutant "a large audience is due at once" repository/pushes/expand.go "int64(i/dueBatch)*dueGap" "0*int64(i/dueBatch)*dueGap" ./repository/pushes TestASmallEventPassesALargeOne
-mutant "each part of a large audience is due with the first" repository/pushes/audience.go "e.due[p] = max(e.due[p], e.walk.DueAt)" "_ = p" ./repository/pushes TestAWalkThroughALargeAudience
+mutant "a large audience is due at once" repository/pushes/expand.go "int64(len(e.rows)/notificationColumns/dueBatch)*dueGap" "0*int64(len(e.rows))*dueGap" ./repository/pushes TestASmallEventPassesALargeOne
+mutant "each part of a large audience is due with the first" repository/pushes/expand.go "max(e.due, row.Walk.DueAt)" "e.due" ./repository/pushes TestAWalkThroughALargeAudience
 mutant "a lower priority has no share" repository/pushes/leases.go "share := (limit + rand.IntN(10)) / 10" "share := 0 * rand.IntN(10)" ./repository/pushes TestEachPriorityHasItsShare
 mutant "pushes that could not be read stay leased" repository/pushes/leases.go "pushes, now, err = o.pushes(tx, ids, until)" "pushes, now, _ = o.pushes(tx, ids, until)" ./repository/pushes TestLeasedPushesThatCouldNotBeRead
-mutant "a released push goes to the end" repository/pushes/outbox.go 'next = "created_at + ?"' 'next = "{now} + ?"' ./repository/pushes TestReleasedPushIsDueAtOnce
-mutant "a backlog is older than its pushes" repository/pushes/outbox.go "made.After(since)" "made.Before(since)" ./repository/pushes TestBacklogIsNoOlderThanItsPushes
+mutant "a released push goes to the end" repository/pushes/outbox.go 'since = "created_at"' 'since = "{now}"' ./repository/pushes TestReleasedPushIsDueAtOnce
+mutant "a backlog is older than its pushes" repository/pushes/notifications.go "made.After(since)" "made.Before(since)" ./repository/pushes TestBacklogIsNoOlderThanItsPushes
 mutant "a backlog is sent before what was just committed" notify/ready.go "r.last = (r.last + 1) % queueCount" "r.last = fromBacklog - r.last%1" ./notify TestCommittedPushesPassABacklog
-mutant "an offer is pushed although it is taken" $outbox "case p.Dispatch.Superseded(p.Type, p.Silent, p.Driver, p.Round):" "case false:" ./notify 'TestSuperseded/sqlite'
+mutant "an offer is pushed although it is taken" repository/pushes/leases.go "case p.Dispatch.Superseded(p.Type, p.Silent, p.Driver, p.Round):" "case false:" ./notify 'TestSuperseded/sqlite'
 mutant "unsent pushes are kept at shutdown" notify/relay.go "r.releaseAll(anyPush, 0)" "_ = anyPush" ./notify 'TestRelayEnds/sqlite'
-mutant "an expansion leaves its pushes to another query" notify/relay.go "Expand(ctx, event, places)" "Expand(ctx, event, 0*places)" ./notify 'TestBudgetOfADispatch/sqlite'
-mutant "each completed event is a statement" notify/committed.go "for range len(r.completed) {" "for range 0 {" ./notify 'TestEventsWithoutDeliveries/sqlite'
+mutant "an expansion leaves its pushes to another query" notify/relay.go "Expand(ctx, events, places)" "Expand(ctx, events, 0*places)" ./notify 'TestBudgetOfADispatch/sqlite'
+mutant "each completed event is a statement" notify/result_writer.go "len(events) < completeBatch" "len(events) < 1" ./notify 'TestEventsWithoutDeliveries/sqlite'
 mutant "an audience is written in one piece" repository/pushes/audience.go "if err != nil || p.drivers <= part {" "if err != nil || true {" ./notify TestASmallAudienceIsWrittenBetweenLargeOnes
-mutant "a walk forgets a page that had nobody to tell" repository/pushes/expand.go "OR EXISTS (SELECT 1 FROM expansions x WHERE x.event_id = e.id)" "" ./repository/pushes TestAWalkPassesPagesWithoutRecipients/sqlite
+mutant "a walk forgets a page that had nobody to tell" repository/pushes/expand.go "if row.Walk.EventID != \"\" {" "if false {" ./repository/pushes TestAWalkPassesPagesWithoutRecipients/sqlite
 mutant "an answer of the old URL pauses the new one" repository/webhooks/webhooks_complete.go "r.Lease.Delivery.Endpoint, r.Lease.URL}" "r.Lease.Delivery.Endpoint, \"https://new.example\"}" ./repository/webhooks TestEndpointThatIsGoneIsPaused/sqlite
 mutant "a walk begins with the same driver each time" repository/pushes/audience.go "	w.Position = w.Start" "	w.Start, w.Position = \"\", \"\"" ./repository/pushes TestTheFirstPartIsAnotherEachTime
-mutant "a part tells those of an earlier one again" repository/pushes/audience.go "if !told {" "if true {" ./repository/pushes TestTheReplyOfAnOfferToFewIsLost
+mutant "a part tells those of an earlier one again" repository/pushes/audience.go "|| told || busy" "|| busy" ./repository/pushes TestTheReplyOfAnOfferToFewIsLost
 mutant "a storm of 503 pauses nothing" notify/throttle.go "case t.failures >= failuresToPause:" "case t.failures >= 1000:" ./notify 'TestThrottleBacksOff'
 mutant "a full quota consumes attempts" notify/send.go "case Quota:
 		s.RetryAfter" "case Quota:
@@ -249,7 +248,7 @@ mutant "the SDK may repeat a 503" notify/fcm/transport.go "notOK = 599" "notOK =
 mutant "every report of a dead token is believed" notify/dead_tokens.go "t.reachesSince(p.Driver, *suspected, now)" "true" ./notify 'TestTwoVerdicts'
 mutant "a faulty push service is believed" notify/dead_tokens.go "!now.Before(t.distrust.until)" "true" ./notify 'TestDistrust'
 mutant "made-up tokens count as evidence" notify/dead_tokens.go "return v.PushAcceptedAt != nil && " "return v.PushAcceptedAt == nil || " ./notify 'TestMadeUpTokensAreNoEvidence'
-mutant "a dead token is tried again" notify/verdict_writer.go "record = w.devices.QuarantineDevices" "record = w.devices.MarkDevicesSuspect" ./notify 'TestDeadToken/sqlite'
+mutant "a dead token is tried again" notify/dead_tokens.go "verdict{p.Device, outbox.Quarantined}" "verdict{p.Device, outbox.Suspected}" ./notify 'TestDeadToken/sqlite'
 mutant "suspected tokens are sent with the others" notify/send.go "r.deadTokens.suspected(*p, now)" "false" ./notify 'TestSuspectsGoApart'
 mutant "a lost reply ends the push" notify/send.go "case Unavailable, Unsure:
 		s.Attempts++" "case Unavailable, Unsure:

@@ -142,7 +142,7 @@ func (t *deadTokens) recordSent(p outbox.Push, now time.Time) {
 	t.mu.Unlock()
 	v := p.Device
 	if refused || v.SuspectedAt != nil || v.PushAcceptedAt == nil || now.Sub(*v.PushAcceptedAt) > goodRenewal {
-		t.verdicts.add(verdict{v, trusted})
+		t.verdicts.add(verdict{v, outbox.Trusted})
 	}
 }
 
@@ -159,9 +159,9 @@ func (t *deadTokens) recordRefusal(p outbox.Push, o Outcome, now time.Time) outb
 	suspected := p.Device.SuspectedAt
 	switch {
 	case suspected == nil:
-		t.verdicts.add(verdict{p.Device, underSuspicion})
+		t.verdicts.add(verdict{p.Device, outbox.Suspected})
 	case now.Sub(*suspected) >= t.gap && !now.Before(t.distrust.until) && t.reachesSince(p.Driver, *suspected, now):
-		t.verdicts.add(verdict{p.Device, quarantined})
+		t.verdicts.add(verdict{p.Device, outbox.Quarantined})
 		s.Status, s.RetryAfter = outbox.Dropped, 0
 		s.Attempts++
 	}

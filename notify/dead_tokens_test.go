@@ -30,7 +30,7 @@ func newCourt(t *testing.T) *court {
 }
 
 // last returns the last verdict since its last call, "" for none.
-func (c *court) last() (what verdictKind) {
+func (c *court) last() (what outbox.Verdict) {
 	for len(c.verdicts.queue) > 0 {
 		what = (<-c.verdicts.queue).kind
 	}
@@ -67,7 +67,7 @@ func TestTwoVerdicts(t *testing.T) {
 			c := newCourt(t)
 			other, p := c.device("other", 0), c.device("p", good)
 			c.takes(other)
-			mustBe := func(when string, p outbox.Push, status outbox.Status, what verdictKind) {
+			mustBe := func(when string, p outbox.Push, status outbox.Status, what outbox.Verdict) {
 				t.Helper()
 				s := c.refuses(p)
 				if got := c.last(); s.Status != status || got != what {
@@ -81,7 +81,7 @@ func TestTwoVerdicts(t *testing.T) {
 			if c.suspected(p, c.now) {
 				t.Error("apart without a reason")
 			}
-			mustBe("the first", p, outbox.Pending, underSuspicion)
+			mustBe("the first", p, outbox.Pending, outbox.Suspected)
 			if !c.suspected(p, c.now) {
 				t.Error("a push that was read before the verdict goes with the others")
 			}
@@ -102,17 +102,17 @@ func TestTwoVerdicts(t *testing.T) {
 			mustBe("while only the same driver is reached", p, outbox.Pending, "")
 			c.takes(other)
 			c.last()
-			mustBe("the second", p, outbox.Dropped, quarantined)
+			mustBe("the second", p, outbox.Dropped, outbox.Quarantined)
 
 			c.takes(p)
-			testkit.Equal(t, "the verdict on a suspect that is taken", trusted, c.last())
+			testkit.Equal(t, "the verdict on a suspect that is taken", outbox.Trusted, c.last())
 		})
 	}
 }
 
 func TestGoodTokensAreRecordedOnceADay(t *testing.T) {
 	c := newCourt(t)
-	for good, want := range map[time.Duration]verdictKind{-1: trusted, time.Hour: "", 23 * time.Hour: "", 25 * time.Hour: trusted} {
+	for good, want := range map[time.Duration]outbox.Verdict{-1: outbox.Trusted, time.Hour: "", 23 * time.Hour: "", 25 * time.Hour: outbox.Trusted} {
 		c.takes(c.device("p", good))
 		testkit.Equal(t, fmt.Sprintf("what is recorded of a token that was good %s ago", good), want, c.last())
 	}
@@ -188,7 +188,7 @@ func TestDistrust(t *testing.T) {
 	if s := c.throttle.state(c.now); s.circuit != "" || s.paused > 0 {
 		t.Errorf("the channel is %+v", s)
 	}
-	judged := func() verdictKind {
+	judged := func() outbox.Verdict {
 		c.takes(c.device("reached 0", 0))
 		c.refuses(first)
 		return c.last()
@@ -196,7 +196,7 @@ func TestDistrust(t *testing.T) {
 	c.now = c.now.Add(9 * time.Minute)
 	testkit.Equal(t, "the verdict while the push service is not believed", "", judged())
 	c.now = c.now.Add(2 * time.Minute)
-	testkit.Equal(t, "the verdict afterwards", quarantined, judged())
+	testkit.Equal(t, "the verdict afterwards", outbox.Quarantined, judged())
 	// Drivers with ever more refused tokens can cause distrust for half of the time at most.
 	distrusted := 0
 	for minute := range 120 {

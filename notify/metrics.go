@@ -122,13 +122,13 @@ func (m *relayMetrics) countAttempt(o Outcome) {
 }
 
 // countVerdicts counts verdicts that were recorded.
-func (m *relayMetrics) countVerdicts(what verdictKind, devices []dispatch.Device) {
+func (m *relayMetrics) countVerdicts(what outbox.Verdict, devices []dispatch.Device) {
 	switch what {
-	case underSuspicion:
+	case outbox.Suspected:
 		m.suspected.Add(float64(len(devices)))
-	case quarantined:
+	case outbox.Quarantined:
 		m.quarantined.Add(float64(len(devices)))
-	case trusted:
+	case outbox.Trusted:
 		for _, v := range devices {
 			if v.SuspectedAt != nil {
 				m.cleared.Inc()
@@ -188,5 +188,5 @@ func (r *Relay) readBacklog(ctx context.Context) (due int, oldest time.Duration,
 	if at := next.Notifications; err == nil && (at.IsZero() || at.After(time.Now())) {
 		return 0, 0, nil
 	}
-	return r.options.Outbox.Backlog(ctx)
+	return r.options.Notifications.Backlog(ctx)
 }

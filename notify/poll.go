@@ -35,7 +35,7 @@ func (r *Relay) poll(ctx context.Context) {
 func (r *Relay) readDue(ctx context.Context) (outbox.Due, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.options.PollInterval)
 	defer cancel()
-	return r.options.Outbox.Due(ctx)
+	return r.options.Poll.Due(ctx)
 }
 
 func (r *Relay) pause(ctx context.Context, d time.Duration) {

@@ -79,7 +79,7 @@ func (refusing) Send(context.Context, outbox.Push) Outcome { return Outcome{Clas
 func TestSendFindsNothing(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	r := NewRelay(RelayOptions{Sender: refusing{}, Log: log})
-	r.results = newResultWriter(nil, r.throttle, log)
+	r.results = newResultWriter(nil, nil, r.throttle, log)
 	r.deadTokens = newDeadTokens(nil, r.throttle, time.Minute, log, r.metrics)
 	ctx, stop := context.WithCancel(t.Context())
 	var running, settling sync.WaitGroup

@@ -8,7 +8,6 @@ package notify
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -21,18 +20,23 @@ import (
 	"firsttap/outbox"
 )
 
-// Outbox holds the events and the pushes that a Relay sends; see repository.Outbox.
+// Outbox holds the events and the pushes that a Relay sends; see pushes.Outbox.
 type Outbox interface {
 	LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID, error)
 	ReleaseEvents(ctx context.Context) error
-	WithoutRecipients(ctx context.Context, events []dispatch.EventID) ([]dispatch.EventID, error)
-	CompleteEvents(ctx context.Context, events []dispatch.EventID) error
-	Expand(ctx context.Context, event dispatch.EventID, lease int) (outbox.Expansion, error)
+	Expand(ctx context.Context, events []dispatch.EventID, lease int) (outbox.Expansion, error)
 	LeaseNotifications(ctx context.Context, limit int) (pushes []outbox.Push, dropped map[string]int, err error)
-	RecordResults(ctx context.Context, results []outbox.SendResult) error
-	Backlog(ctx context.Context) (due int, oldest time.Duration, err error)
-	// Due may be as old as a second or two.
+	RecordResults(ctx context.Context, results []outbox.SendResult, expanded []dispatch.EventID) error
+}
+
+// Poll tells when rows are due, as of a second or two ago; see poll.Poll.
+type Poll interface {
 	Due(ctx context.Context) (outbox.Due, error)
+}
+
+// Notifications tells operators what is due; see pushes.Notifications.
+type Notifications interface {
+	Backlog(ctx context.Context) (due int, oldest time.Duration, err error)
 }
 
 // Topics holds the audiences that a Relay subscribes and unsubscribes; see repository.Outbox.
@@ -45,24 +49,25 @@ type Topics interface {
 
 // Devices records which tokens the push service accepts and which it calls dead; see repository.Store.
 type Devices interface {
-	MarkPushAccepted(ctx context.Context, devices []dispatch.Device) error
-	MarkDevicesSuspect(ctx context.Context, devices []dispatch.Device) error
-	QuarantineDevices(ctx context.Context, dead []dispatch.Device) error
+	RecordVerdict(ctx context.Context, v outbox.Verdict, devices []dispatch.Device) error
 }
 
-// RelayOptions configure a Relay. Outbox, Topics, Devices and Sender are required. Every other field has a default: a
+// RelayOptions configure a Relay. The fields without a comment are required. Every other field has a default: a
 // function that does nothing, a logger that discards, no metrics, or the number in its comment.
 type RelayOptions struct {
-	Outbox  Outbox
-	Topics  Topics
-	Devices Devices
-	Sender  Sender
+	Outbox        Outbox
+	Poll          Poll
+	Notifications Notifications
+	Topics        Topics
+	Devices       Devices
+	Sender        Sender
 	// Publish sends the live stream an event that another process committed and may not have published.
 	Publish func(dispatch.Dispatch, []dispatch.Event)
 	// WakeOthers wakes the relays of other processes, because pushes are due.
 	WakeOthers func()
-	Log        *slog.Logger
-	Metrics    prometheus.Registerer
+	// Log gets warnings and alerts, Metrics what a Relay counts.
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
 	// PollInterval is the interval between two polls of what is due: 1 s.
 	PollInterval time.Duration
 	// AttemptTimeout is the longest that one attempt may take: 16 s. A push whose lease ends sooner is released unsent.
@@ -92,7 +97,9 @@ const (
 	// eventBatch and pushBatch bound one lease.
 	eventBatch = 32
 	pushBatch  = 256
-	// committedBatch is how many of an event's pushes its expansion leases, so that no other query has to.
+	// urgentBatch bounds the events that one call expands: the push of the first waits until the last is written.
+	urgentBatch = 16
+	// committedBatch is how many pushes a call that expands events leases, so that no other query has to.
 	committedBatch = 64
 	// expanders is how many events that this process committed are expanded concurrently, beside one urgent event, and how many that others
 	// left: the leader expands the events of all processes.
@@ -108,7 +115,8 @@ type Relay struct {
 	deadTokens *deadTokens
 	suspects   *suspectQueue
 	metrics    *relayMetrics
-	// These hold events that this process committed: urgent those about a driver's own claim, completed those without recipients.
+	// These hold events: urgent those about a driver's own claim and committed the others that this process committed, completed those of
+	// which all pushes are written.
 	urgent, committed, completed chan dispatch.EventID
 	// left passes events that this process has leased, and may not have committed. It has no buffer: a lease must not end in a queue.
 	left    chan dispatch.EventID
@@ -119,7 +127,7 @@ type Relay struct {
 	// closedPlatforms can't be reached by the push service; each is tried again at its time.
 	platformsMu     sync.Mutex
 	closedPlatforms map[dispatch.Platform]time.Time
-	// expandFailed: this process holds the lease of an event that it failed to expand or to complete.
+	// expandFailed: this process holds the lease of an event that it failed to expand.
 	expandFailed atomic.Bool
 	// topicsNotBefore ends the pause of the calls for topics, topicPause is the next one. Only maintainTopics uses them.
 	topicsNotBefore time.Time
@@ -172,22 +180,19 @@ func (r *Relay) Run(ctx context.Context) {
 	// Results of attempts in flight are recorded even after ctx has ended.
 	lasting, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	r.results = newResultWriter(r.options.Outbox, r.throttle, r.options.Log)
+	r.results = newResultWriter(r.options.Outbox, r.completed, r.throttle, r.options.Log)
 	verdicts := newVerdictWriter(r.options.Devices, r.options.Log, r.metrics)
 	r.deadTokens = newDeadTokens(verdicts, r.throttle, r.options.SuspicionGap, r.options.Log, r.metrics)
 	r.suspects = newSuspectQueue(r.options.SuspicionGap)
 	r.noMore = make(chan struct{})
-	completing, completed := context.WithCancel(lasting)
-	defer completed()
-	var loops, writing, judging, complete sync.WaitGroup
-	complete.Go(func() { r.completeEvents(completing, lasting) })
+	var loops, writing, judging sync.WaitGroup
 	writing.Go(func() { r.results.run(lasting) })
 	judging.Go(func() { verdicts.run(lasting) })
 	for range expanders {
-		loops.Go(func() { r.expandEach(ctx, lasting, r.committed, false) })
-		loops.Go(func() { r.expandEach(ctx, lasting, r.left, true) })
+		loops.Go(func() { r.expandEach(ctx, lasting, r.committed, 1, false) })
+		loops.Go(func() { r.expandEach(ctx, lasting, r.left, 1, true) })
 	}
-	loops.Go(func() { r.expandUrgent(ctx, lasting) })
+	loops.Go(func() { r.expandEach(ctx, lasting, r.urgent, urgentBatch, false) })
 	loops.Go(func() { r.leaseDue(ctx) })
 	loops.Go(func() { r.lease(ctx, lasting) })
 	loops.Go(func() { r.send(ctx, lasting) })
@@ -198,7 +203,6 @@ func (r *Relay) Run(ctx context.Context) {
 	loops.Wait()
 
 	close(r.noMore)
-	completed()
 	late := time.AfterFunc(r.options.DrainTimeout, stop)
 	defer late.Stop()
 	r.releaseAll(anyPush, 0)
@@ -208,7 +212,6 @@ func (r *Relay) Run(ctx context.Context) {
 	judging.Wait()
 	r.results.finish()
 	writing.Wait()
-	complete.Wait()
 	r.releaseEvents()
 }
 
@@ -257,44 +260,63 @@ func (r *Relay) leaseDue(ctx context.Context) {
 	}
 }
 
-// expandTimeout bounds the expansion of one event, or of one part of a large audience.
+// expandTimeout bounds one call that expands events.
 const expandTimeout = 10 * time.Second
 
-// expand writes an event's pushes to the outbox and makes ready those that it leases. Late says that this process may not
-// have committed the event itself.
-func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
+// expandEach expands the events of a queue until ctx ends, those that wait together by one call: up to most of them, more than one only if
+// no other goroutine takes from the queue. Late says that this process may not have committed them.
+func (r *Relay) expandEach(ctx, lasting context.Context, events <-chan dispatch.EventID, most int, late bool) {
+	for {
+		var batch []dispatch.EventID
+		select {
+		case event := <-events:
+			batch = append(batch, event)
+		case <-ctx.Done():
+			return // Run releases the others
+		}
+		for range min(len(events), most-1) {
+			batch = append(batch, <-events)
+		}
+		r.expand(lasting, batch, late)
+	}
+}
+
+// expand writes the pushes of events to the outbox and makes ready those that it leases. Late says that this process may not
+// have committed the events itself.
+func (r *Relay) expand(ctx context.Context, events []dispatch.EventID, late bool) {
 	ctx, cancel := context.WithTimeout(ctx, expandTimeout)
 	defer cancel()
 	places := r.throttle.reserve(committedBatch, aheadCommitted, time.Now())
-	x, err := r.options.Outbox.Expand(ctx, event, places)
+	x, err := r.options.Outbox.Expand(ctx, events, places)
 	r.throttle.release(places - len(x.Pushes))
-	switch {
-	case errors.Is(err, dispatch.ErrNotLeased):
-		return
-	case err != nil:
+	if err != nil {
 		r.expandFailed.Store(true)
-		r.options.Log.Error("event not expanded; it will be retried", "event", event, "error", err)
-		return
+		r.options.Log.Error("events not expanded; they will be retried", "events", len(events)-len(x.Events), "error", err)
 	}
-	if late {
-		r.options.Publish(x.Dispatch, []dispatch.Event{x.Event})
+	superseding := map[dispatch.ID]*dispatch.Dispatch{}
+	for i := range x.Events {
+		e := &x.Events[i]
+		if late {
+			r.options.Publish(e.Dispatch, []dispatch.Event{e.Event})
+		}
+		if e.Event.Type != dispatch.EventCreated && e.Event.Type != dispatch.EventOpened {
+			superseding[e.Dispatch.ID] = &e.Dispatch
+		}
 	}
 	r.metrics.countDropped("superseded", x.Dropped)
-	supersedes := x.Event.Type != dispatch.EventCreated && x.Event.Type != dispatch.EventOpened
-	if supersedes {
-		r.releaseSuperseded(&x.Dispatch)
-	}
+	r.releaseSuperseded(superseding)
 	r.ready.add(fromExpansion, x.Pushes)
-	if supersedes {
+	if len(superseding) > 0 {
 		r.leasing.Lock() // a lease under way may have read its offers before the event
-		r.releaseSuperseded(&x.Dispatch)
+		r.releaseSuperseded(superseding)
 		r.leasing.Unlock()
 	}
-	switch {
-	case x.More:
-		enqueue(r, r.committed, event) // behind the other events
-	case x.Open:
-		enqueue(r, r.completed, event)
+	for i := range x.Events {
+		if e := &x.Events[i]; e.More {
+			enqueue(r, r.committed, e.Event.ID) // behind the other events
+		} else {
+			enqueue(r, r.completed, e.Event.ID)
+		}
 	}
 	if x.Unleased > 0 {
 		r.pushesDue.Set()
@@ -302,11 +324,15 @@ func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 	}
 }
 
-// releaseSuperseded releases the waiting offers of a dispatch that is no longer on offer. An offer that arrived after the
+// releaseSuperseded releases the waiting offers of dispatches that are no longer on offer. An offer that arrived after the
 // push that ends it would replace that push on the phone.
-func (r *Relay) releaseSuperseded(d *dispatch.Dispatch) {
+func (r *Relay) releaseSuperseded(dispatches map[dispatch.ID]*dispatch.Dispatch) {
+	if len(dispatches) == 0 {
+		return
+	}
 	r.releaseAll(func(p *outbox.Push) bool {
-		return p.Dispatch.ID == d.ID && p.Type.IsOffer() && d.Superseded(p.Type, p.Silent, p.Driver, p.Round)
+		d := dispatches[p.Dispatch.ID]
+		return d != nil && p.Type.IsOffer() && d.Superseded(p.Type, p.Silent, p.Driver, p.Round)
 	}, 0)
 }
 

@@ -14,6 +14,7 @@ import (
 	"firsttap/dispatch"
 	"firsttap/notify"
 	"firsttap/notify/fcmtest"
+	"firsttap/outbox"
 	"firsttap/testkit"
 )
 
@@ -145,7 +146,7 @@ func TestEveryTokenIsRefused(t *testing.T) {
 // trustAll marks every phone as one to which a push was accepted.
 func (o *office) trustAll() {
 	o.t.Helper()
-	if err := o.store.Devices.MarkPushAccepted(o.t.Context(), o.devicesOf(o.cars, anyDevice)); err != nil {
+	if err := o.store.Devices.RecordVerdict(o.t.Context(), outbox.Trusted, o.devicesOf(o.cars, anyDevice)); err != nil {
 		o.t.Fatal(err)
 	}
 }

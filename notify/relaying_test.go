@@ -50,7 +50,9 @@ func (o *office) relayBeside(edit func(*notify.RelayOptions, *pushes.Options)) (
 		OnCommit: func(d dispatch.Dispatch, events []dispatch.Event) { r.OnCommit(d, events) },
 	})
 	r.wire.Outbox, r.wire.Topics, r.wire.Devices = store.Outbox(box), store.TopicsOf(box.Owner, box.LeaseTerm), store.Devices
+	r.wire.Poll, r.wire.Notifications = store.Poll, store.Notifications
 	options.Outbox, options.Topics, options.Devices, options.Sender = r.wire, r.wire, r.wire, wiredSender{r.wire}
+	options.Poll, options.Notifications = r.wire, r.wire
 	r.Relay = notify.NewRelay(options)
 	r.stop = testkit.Run(o.t, r.Run)
 	return r, store

@@ -5,13 +5,18 @@ import (
 	"log/slog"
 	"time"
 
+	"firsttap/dispatch"
 	"firsttap/outbox"
 )
 
 const (
 	// resultInterval is how long a result may wait to be recorded: a process that is killed leaves its push to be sent again.
 	resultInterval = 10 * time.Millisecond
-	resultBatch    = 256
+	// completeInterval is how long the completion of an event may wait for a result, or for others: each write is durable.
+	completeInterval = 200 * time.Millisecond
+	// resultBatch and completeBatch bound one write.
+	resultBatch   = 256
+	completeBatch = 1024
 	// resultQueue bounds the results that wait. While it is full, attempts wait to hand theirs over.
 	resultQueue  = 2048
 	writeTimeout = 5 * time.Second
@@ -20,12 +25,13 @@ const (
 	writePatience = 15 * time.Second
 )
 
-// resultWriter records the results of attempts, many with one statement.
+// resultWriter records the results of attempts and completes events, many with one write.
 type resultWriter struct {
 	outbox   Outbox
 	throttle *throttle
 	log      *slog.Logger
 	queue    chan result
+	expanded <-chan dispatch.EventID // events to complete: all of their pushes are written
 }
 
 // result is the result of a push. Throttled says that its attempt counts as unrecorded in the throttle.
@@ -34,8 +40,8 @@ type result struct {
 	throttled bool
 }
 
-func newResultWriter(o Outbox, t *throttle, log *slog.Logger) *resultWriter {
-	return &resultWriter{outbox: o, throttle: t, log: log, queue: make(chan result, resultQueue)}
+func newResultWriter(o Outbox, expanded <-chan dispatch.EventID, t *throttle, log *slog.Logger) *resultWriter {
+	return &resultWriter{outbox: o, throttle: t, log: log, queue: make(chan result, resultQueue), expanded: expanded}
 }
 
 // add hands over the result of an attempt that went through the throttle. It blocks while the queue is full.
@@ -45,65 +51,67 @@ func (w *resultWriter) add(r outbox.SendResult) { w.queue <- result{r, true} }
 // queue is full.
 func (w *resultWriter) addUncounted(r outbox.SendResult) { w.queue <- result{r, false} }
 
-// finish makes run return after it has written the queue. Nothing may be added afterwards.
+// finish makes run return after it has written the queues. Nothing may be added afterwards.
 func (w *resultWriter) finish() { close(w.queue) }
 
 // run writes until finish.
 func (w *resultWriter) run(ctx context.Context) {
 	for open := true; open; {
-		var queued []result
-		queued, open = nextBatch(w.queue, resultBatch, resultInterval)
-		if len(queued) == 0 {
-			return
+		var results []outbox.SendResult
+		var events []dispatch.EventID
+		throttled := 0
+		results, events, throttled, open = w.nextBatch()
+		if len(results)+len(events) > 0 {
+			w.write(ctx, results, events)
+			w.throttle.recorded(throttled)
 		}
-		results, throttled := make([]outbox.SendResult, len(queued)), 0
-		for i, r := range queued {
-			results[i] = r.SendResult
+	}
+}
+
+// nextBatch waits for a result or an event, and returns it with those that follow in the time that it may wait. Throttled counts the
+// results that are so. Open is false after finish: then it returns all that is left of the events.
+func (w *resultWriter) nextBatch() (results []outbox.SendResult, events []dispatch.EventID, throttled int, open bool) {
+	var enough <-chan time.Time
+	for len(results) < resultBatch && len(events) < completeBatch {
+		select {
+		case r, open := <-w.queue:
+			if !open {
+				for range len(w.expanded) {
+					events = append(events, <-w.expanded)
+				}
+				return results, events, throttled, false
+			}
+			if len(results) == 0 {
+				enough = time.After(resultInterval)
+			}
+			results = append(results, r.SendResult)
 			if r.throttled {
 				throttled++
 			}
-		}
-		w.write(ctx, results)
-		w.throttle.recorded(throttled)
-	}
-}
-
-// nextBatch waits for a value and returns it with those that follow within d, up to limit. Open is false once the queue is
-// closed.
-func nextBatch[T any](queue <-chan T, limit int, d time.Duration) (batch []T, open bool) {
-	first, open := <-queue
-	if !open {
-		return nil, false
-	}
-	batch = append(batch, first)
-	t := time.NewTimer(d)
-	defer t.Stop()
-	for len(batch) < limit {
-		select {
-		case next, open := <-queue:
-			if !open {
-				return batch, false
+		case event := <-w.expanded:
+			if enough == nil {
+				enough = time.After(completeInterval)
 			}
-			batch = append(batch, next)
-		case <-t.C:
-			return batch, true
+			events = append(events, event)
+		case <-enough:
+			return results, events, throttled, true
 		}
 	}
-	return batch, true
+	return results, events, throttled, true
 }
 
-// write retries until the batch is recorded, for writePatience at most: then the pushes are sent again.
-func (w *resultWriter) write(ctx context.Context, batch []outbox.SendResult) {
+// write retries until the batch is recorded, for writePatience at most: then the pushes are sent again, and the events expanded again.
+func (w *resultWriter) write(ctx context.Context, results []outbox.SendResult, events []dispatch.EventID) {
 	for end := time.Now().Add(writePatience); ; {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
-		err := w.outbox.RecordResults(bounded, batch)
+		err := w.outbox.RecordResults(bounded, results, events)
 		cancel()
 		if err == nil {
 			return
 		}
 		if time.Now().After(end) || ctx.Err() != nil {
 			w.log.Error("results of pushes not recorded; the pushes may be sent again when their leases expire",
-				"notifications", len(batch), "error", err)
+				"notifications", len(results), "events", len(events), "error", err)
 			return
 		}
 		t := time.NewTimer(writeRetry)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 const (
@@ -17,16 +18,8 @@ const (
 // verdict is what the push service's answers say about a device's token.
 type verdict struct {
 	device dispatch.Device
-	kind   verdictKind
+	kind   outbox.Verdict
 }
-
-type verdictKind string
-
-const (
-	trusted        verdictKind = "trusted"
-	underSuspicion verdictKind = "suspected"
-	quarantined    verdictKind = "quarantined"
-)
 
 // verdictWriter records verdicts, many with one statement.
 type verdictWriter struct {
@@ -60,13 +53,13 @@ func (w *verdictWriter) run(ctx context.Context) {
 		for _, v := range queued {
 			byToken[v.device.PushToken] = v
 		}
-		for _, kind := range []verdictKind{trusted, underSuspicion, quarantined} {
+		for _, kind := range []outbox.Verdict{outbox.Trusted, outbox.Suspected, outbox.Quarantined} {
 			w.write(ctx, kind, byToken)
 		}
 	}
 }
 
-func (w *verdictWriter) write(ctx context.Context, kind verdictKind, batch map[string]verdict) {
+func (w *verdictWriter) write(ctx context.Context, kind outbox.Verdict, batch map[string]verdict) {
 	var devices []dispatch.Device
 	for _, v := range batch {
 		if v.kind == kind {
@@ -76,20 +69,36 @@ func (w *verdictWriter) write(ctx context.Context, kind verdictKind, batch map[s
 	if len(devices) == 0 {
 		return
 	}
-	record := w.devices.MarkPushAccepted
-	switch kind {
-	case underSuspicion:
-		record = w.devices.MarkDevicesSuspect
-	case quarantined:
-		record = w.devices.QuarantineDevices
-	case trusted:
-	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
-	if err := record(bounded, devices); err != nil {
+	if err := w.devices.RecordVerdict(bounded, kind, devices); err != nil {
 		w.log.Error("verdicts on tokens not recorded; the next pushes to the tokens will bring them again",
 			"tokens", len(devices), "verdict", kind, "error", err)
 		return
 	}
 	w.metrics.countVerdicts(kind, devices)
+}
+
+// nextBatch waits for a value and returns it with those that follow within d, up to limit. Open is false once the queue is
+// closed.
+func nextBatch[T any](queue <-chan T, limit int, d time.Duration) (batch []T, open bool) {
+	first, open := <-queue
+	if !open {
+		return nil, false
+	}
+	batch = append(batch, first)
+	t := time.NewTimer(d)
+	defer t.Stop()
+	for len(batch) < limit {
+		select {
+		case next, open := <-queue:
+			if !open {
+				return batch, false
+			}
+			batch = append(batch, next)
+		case <-t.C:
+			return batch, true
+		}
+	}
+	return batch, true
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"firsttap/repository/devices"
+	"firsttap/repository/poll"
 	"firsttap/repository/pushes"
 	"firsttap/repository/topics"
 
@@ -19,6 +20,8 @@ import (
 // no call of a dead relay arrives anywhere.
 type wire struct {
 	*pushes.Outbox
+	*poll.Poll
+	*pushes.Notifications
 	*topics.Topics
 	*devices.Devices
 	sender notify.Sender
@@ -32,16 +35,16 @@ type wire struct {
 	since int // calls before the fault was set
 	dead  bool
 	dark  bool                      // each poll fails
-	done  map[dispatch.EventID]bool // the events that the relay has expanded or completed
+	done  map[dispatch.EventID]bool // the events that the relay has completed
 	next  map[string]fault          // of the next call of that name
 	sent  int                       // pushes that the relay has recorded as sent
 	again int                       // pushes that the relay has recorded as still to be sent
 }
 
-// call is one call of a relay, and for an expansion its event.
+// call is one call of a relay, and for an expansion its events.
 type call struct {
-	name  string
-	event dispatch.EventID
+	name   string
+	events []dispatch.EventID
 }
 
 type fault string
@@ -91,7 +94,7 @@ func (w *wire) made() []call {
 	return append([]call(nil), w.calls[w.since:]...)
 }
 
-// finish records that these events are expanded or completed.
+// finish records that these events are completed.
 func (w *wire) finish(events ...dispatch.EventID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,7 +106,7 @@ func (w *wire) finish(events ...dispatch.EventID) {
 	}
 }
 
-// finished returns how many events the relay has expanded or completed.
+// finished returns how many events the relay has completed.
 func (w *wire) finished() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -198,13 +201,13 @@ func (w *wire) Due(ctx context.Context) (outbox.Due, error) {
 		if w.dark {
 			return outbox.Due{}, errLost
 		}
-		return w.Outbox.Due(w.patient(ctx))
+		return w.Poll.Due(w.patient(ctx))
 	})
 }
 
 func (w *wire) Backlog(ctx context.Context) (due int, oldest time.Duration, err error) {
 	due, err = through(w, call{name: "Backlog"}, func() (due int, err error) {
-		due, oldest, err = w.Outbox.Backlog(w.patient(ctx))
+		due, oldest, err = w.Notifications.Backlog(w.patient(ctx))
 		return due, err
 	})
 	return due, oldest, err
@@ -221,28 +224,8 @@ func (w *wire) ReleaseEvents(ctx context.Context) error {
 	return w.only("ReleaseEvents", func() error { return w.Outbox.ReleaseEvents(w.patient(ctx)) })
 }
 
-func (w *wire) WithoutRecipients(ctx context.Context, events []dispatch.EventID) ([]dispatch.EventID, error) {
-	return through(w, call{name: "WithoutRecipients"}, func() ([]dispatch.EventID, error) { return w.Outbox.WithoutRecipients(w.patient(ctx), events) })
-}
-
-func (w *wire) CompleteEvents(ctx context.Context, events []dispatch.EventID) error {
-	return w.only("CompleteEvents", func() error {
-		err := w.Outbox.CompleteEvents(w.patient(ctx), events)
-		if err == nil {
-			w.finish(events...)
-		}
-		return err
-	})
-}
-
-func (w *wire) Expand(ctx context.Context, event dispatch.EventID, lease int) (outbox.Expansion, error) {
-	return through(w, call{"Expand", event}, func() (outbox.Expansion, error) {
-		x, err := w.Outbox.Expand(w.patient(ctx), event, lease)
-		if err == nil && !x.More && !x.Open {
-			w.finish(event)
-		}
-		return x, err
-	})
+func (w *wire) Expand(ctx context.Context, events []dispatch.EventID, lease int) (outbox.Expansion, error) {
+	return through(w, call{"Expand", events}, func() (outbox.Expansion, error) { return w.Outbox.Expand(w.patient(ctx), events, lease) })
 }
 
 func (w *wire) LeaseNotifications(ctx context.Context, limit int) (pushes []outbox.Push, dropped map[string]int, err error) {
@@ -256,10 +239,11 @@ func (w *wire) LeaseNotifications(ctx context.Context, limit int) (pushes []outb
 	return pushes, dropped, nil
 }
 
-func (w *wire) RecordResults(ctx context.Context, results []outbox.SendResult) error {
+func (w *wire) RecordResults(ctx context.Context, results []outbox.SendResult, expanded []dispatch.EventID) error {
 	return w.only("RecordResults", func() error {
-		err := w.Outbox.RecordResults(w.patient(ctx), results)
+		err := w.Outbox.RecordResults(w.patient(ctx), results, expanded)
 		if err == nil {
+			w.finish(expanded...)
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			for i := range results {
@@ -279,16 +263,8 @@ func (w *wire) LeaseTopics(ctx context.Context, limit int) ([]outbox.Topic, erro
 	return through(w, call{name: "LeaseTopics"}, func() ([]outbox.Topic, error) { return w.Topics.LeaseTopics(w.patient(ctx), limit) })
 }
 
-func (w *wire) MarkPushAccepted(ctx context.Context, devices []dispatch.Device) error {
-	return w.only("MarkPushAccepted", func() error { return w.Devices.MarkPushAccepted(w.patient(ctx), devices) })
-}
-
-func (w *wire) MarkDevicesSuspect(ctx context.Context, devices []dispatch.Device) error {
-	return w.only("MarkDevicesSuspect", func() error { return w.Devices.MarkDevicesSuspect(w.patient(ctx), devices) })
-}
-
-func (w *wire) QuarantineDevices(ctx context.Context, dead []dispatch.Device) error {
-	return w.only("QuarantineDevices", func() error { return w.Devices.QuarantineDevices(w.patient(ctx), dead) })
+func (w *wire) RecordVerdict(ctx context.Context, v outbox.Verdict, devices []dispatch.Device) error {
+	return w.only("RecordVerdict", func() error { return w.Devices.RecordVerdict(w.patient(ctx), v, devices) })
 }
 
 // wiredSender is the wire's push service. Its faults are those of fcmtest; the wire only kills.

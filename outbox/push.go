@@ -40,17 +40,23 @@ func (p *Push) Refresh(d dispatch.Dispatch) {
 	}
 }
 
-// Expansion is the result of expanding an event into pushes.
+// Expansion is the result of expanding events into pushes.
 type Expansion struct {
-	Dispatch dispatch.Dispatch
-	Event    dispatch.Event
+	// Events are those that were expanded, or a part of them.
+	Events []Expanded
 	// Pushes are leased by the caller. Unleased counts the others, which are due for any process.
 	Pushes   []Push
 	Unleased int
-	// Dropped counts earlier pushes that the event superseded before they were sent.
+	// Dropped counts earlier pushes that the events superseded before they were sent.
 	Dropped int
-	// More says that the event has further pushes to be written, Open that it has none and is to be completed.
-	More, Open bool
+}
+
+// Expanded is an event that was expanded, and its dispatch as it was then. The caller still leases it. If More pushes of it are to be
+// written, it has to be expanded again; otherwise it is to be completed.
+type Expanded struct {
+	Event    dispatch.Event
+	Dispatch dispatch.Dispatch
+	More     bool
 }
 
 // SendResult is the result of one leased push.
@@ -63,6 +69,16 @@ type SendResult struct {
 	Result     string
 	Reason     string
 }
+
+// Verdict is what the push service's answers say about a device's token.
+type Verdict string
+
+// A token is Trusted when a push was accepted, Suspected when it is called dead, and Quarantined when it is called so again later.
+const (
+	Trusted     Verdict = "trusted"
+	Suspected   Verdict = "suspected"
+	Quarantined Verdict = "quarantined"
+)
 
 // Topic is a large audience that one push notifies of the end of an offer.
 type Topic struct {

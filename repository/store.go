@@ -92,7 +92,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 }
 
 // Outbox returns the outbox for one owner.
-func (s *Store) Outbox(o pushes.Options) *pushes.Outbox { return pushes.New(s.DB, s.Poll, o) }
+func (s *Store) Outbox(o pushes.Options) *pushes.Outbox { return pushes.New(s.DB, o) }
 
 // TopicsOf returns the topics for one owner, whose leases last for term.
 func (s *Store) TopicsOf(owner string, term time.Duration) *topics.Topics {

@@ -3,7 +3,6 @@
 -- +goose Up
 CREATE TABLE IF NOT EXISTS expansions (
   event_id   VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  delivery   TINYINT NOT NULL,
   leg        TINYINT NOT NULL,
   start      VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   position   VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,

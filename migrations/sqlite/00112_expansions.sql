@@ -3,7 +3,6 @@
 -- +goose Up
 CREATE TABLE IF NOT EXISTS expansions (
   event_id   TEXT NOT NULL,
-  delivery   INTEGER NOT NULL,
   leg        INTEGER NOT NULL,
   start      TEXT NOT NULL,
   position   TEXT NOT NULL,

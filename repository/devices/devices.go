@@ -166,23 +166,18 @@ func (s *Devices) DeleteDevice(ctx context.Context, driver dispatch.DriverID, in
 
 const devicesPerStatement = 200
 
-// MarkPushAccepted marks the devices as good, as the push service has just accepted a push to each, and ends suspicion and quarantine.
-// Like MarkDevicesSuspect and QuarantineDevices, it skips a device whose token is no longer the given one.
-func (s *Devices) MarkPushAccepted(ctx context.Context, devices []dispatch.Device) error {
-	return s.markDevices(ctx, devices, "good_at = {now}, suspected_at = NULL, quarantined_at = NULL", "1 = 1")
-}
-
-// MarkDevicesSuspect marks the devices whose tokens the push service calls dead, unless they are marked or quarantined already.
-func (s *Devices) MarkDevicesSuspect(ctx context.Context, devices []dispatch.Device) error {
-	return s.markDevices(ctx, devices, "suspected_at = {now}", "suspected_at IS NULL AND quarantined_at IS NULL")
-}
-
-// QuarantineDevices ends all pushes to those of the devices that are still suspect.
-func (s *Devices) QuarantineDevices(ctx context.Context, devices []dispatch.Device) error {
-	return s.markDevices(ctx, devices, "quarantined_at = {now}, suspected_at = NULL", "suspected_at IS NOT NULL")
-}
-
-func (s *Devices) markDevices(ctx context.Context, devices []dispatch.Device, set, where string) error {
+// RecordVerdict records what the push service's answers say about the devices' tokens, which ends suspicion and quarantine if a push was
+// accepted. A device that is suspected or quarantined already is not suspected anew, and only a suspect is quarantined: nothing is pushed to
+// it then. A device whose token is no longer the given one is skipped. ErrUnavailable and ErrUnknown: some may be recorded.
+func (s *Devices) RecordVerdict(ctx context.Context, v outbox.Verdict, devices []dispatch.Device) error {
+	set := "good_at = {now}, suspected_at = NULL, quarantined_at = NULL WHERE 1 = 1"
+	switch v {
+	case outbox.Suspected:
+		set = "suspected_at = {now} WHERE suspected_at IS NULL AND quarantined_at IS NULL"
+	case outbox.Quarantined:
+		set = "quarantined_at = {now}, suspected_at = NULL WHERE suspected_at IS NOT NULL"
+	case outbox.Trusted:
+	}
 	for some := range slices.Chunk(devices, devicesPerStatement) {
 		ids, pairs := make([]dispatch.DeviceID, len(some)), make([]any, 0, 2*len(some))
 		for i, v := range some {
@@ -191,7 +186,7 @@ func (s *Devices) markDevices(ctx context.Context, devices []dispatch.Device, se
 		}
 		same := strings.TrimPrefix(strings.Repeat(" OR id = ? AND push_token = ?", len(some)), " OR ")
 		err := s.db.Work.Transact(ctx, func(tx database.Tx) error {
-			return database.Unavailable(tx.Exec("UPDATE devices {force PRIMARY} SET "+set+" WHERE id IN ? AND ("+same+") AND "+where,
+			return database.Unavailable(tx.Exec("UPDATE devices {force PRIMARY} SET "+set+" AND id IN ? AND ("+same+")",
 				append([]any{ids}, pairs...)...).Error)
 		})
 		if err != nil {

@@ -1,7 +1,6 @@
 package devices_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -177,26 +176,26 @@ func TestJudgements(t *testing.T) {
 				t.Errorf("%s: good, suspected, in quarantine %v, %v; want %v", what, got, err, want)
 			}
 		}
-		mustDo := func(do func(context.Context, []dispatch.Device) error, devices ...dispatch.Device) {
+		mustRecord := func(v outbox.Verdict, devices ...dispatch.Device) {
 			t.Helper()
-			Must(t, do(t.Context(), devices))
+			Must(t, db.RecordVerdict(t.Context(), v, devices))
 		}
 		db.MustPut(t, SomeDevice(all[0].Driver, all[0].Installation, "new"))
-		mustDo(db.QuarantineDevices, all...)
+		mustRecord(outbox.Quarantined, all...)
 		mustBe("without suspicion", 0, 0, 0)
-		mustDo(db.MarkDevicesSuspect, all...)
+		mustRecord(outbox.Suspected, all...)
 		mustBe("suspected", 0, len(all)-1, 0)
 		first := byToken(db, t)[all[1].PushToken].SuspectedAt
-		mustDo(db.MarkDevicesSuspect, all...)
+		mustRecord(outbox.Suspected, all...)
 		if again := byToken(db, t)[all[1].PushToken].SuspectedAt; first == nil || !Near(*first, time.Now()) || again == nil || !again.Equal(*first) {
 			t.Errorf("since %v, then %v", first, again)
 		}
-		mustDo(db.MarkPushAccepted, all[2], all[3])
-		mustDo(db.QuarantineDevices, all...)
+		mustRecord(outbox.Trusted, all[2], all[3])
+		mustRecord(outbox.Quarantined, all...)
 		mustBe("in quarantine", 2, 0, len(all)-3)
-		mustDo(db.MarkDevicesSuspect, all...)
+		mustRecord(outbox.Suspected, all...)
 		mustBe("suspected again", 2, 2, len(all)-3)
-		mustDo(db.MarkPushAccepted, all[4])
+		mustRecord(outbox.Trusted, all[4])
 		mustBe("taken after all", 3, 2, len(all)-4)
 
 		back := db.MustPut(t, SomeDevice(all[1].Driver, all[1].Installation, all[1].PushToken))
@@ -212,8 +211,8 @@ func TestJudgements(t *testing.T) {
 			}
 		}
 		mustBe("some came again", 2, 2, len(all)-6)
-		for _, do := range []func(context.Context, []dispatch.Device) error{db.MarkPushAccepted, db.MarkDevicesSuspect, db.QuarantineDevices} {
-			mustDo(do)
+		for _, v := range []outbox.Verdict{outbox.Trusted, outbox.Suspected, outbox.Quarantined} {
+			mustRecord(v)
 		}
 	})
 }

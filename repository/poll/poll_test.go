@@ -79,7 +79,7 @@ func TestDue(t *testing.T) {
 		Must(t, db.Work.With(t.Context()).Exec("UPDATE events SET next_at = ?", database.Micros(time.Now().Add(3*time.Second))).Error)
 		due := func() outbox.Due {
 			t.Helper()
-			due, err := db.As("ins_a").Due(t.Context())
+			due, err := db.Poll.Due(t.Context())
 			Must(t, err)
 			return due
 		}
@@ -102,11 +102,10 @@ func TestPollsAreShared(t *testing.T) {
 	url := Pooled(t, servertest.SQLite).URL
 	synctest.Test(t, func(t *testing.T) { // where no poll gets old by itself
 		db, w := (&Bench{URL: url}).Counting(t)
-		o := db.As("ins_a")
 		var polling sync.WaitGroup
 		for range 20 {
 			polling.Go(func() {
-				_, err := o.Due(t.Context())
+				_, err := db.Poll.Due(t.Context())
 				Must(t, errors.Join(err, ErrorOfPage(db.Due.Next(t.Context()))))
 			})
 		}

@@ -34,7 +34,6 @@ const (
 // WalkRow is where the walk through an event's audience is.
 type WalkRow struct {
 	EventID  dispatch.EventID `gorm:"primaryKey"`
-	Delivery int              // of dispatch.Event.Deliveries
 	Leg      leg
 	Start    dispatch.DriverID
 	Position dispatch.DriverID // the last driver who was read on this leg
@@ -55,10 +54,27 @@ func (w *WalkRow) advance(p *page, limit int) bool {
 	return w.Leg < legsEnd
 }
 
+// saveWalk writes where the walk is, or deletes it after its end.
+func (e *expansion) saveWalk(tx database.Tx) error {
+	w := e.walk
+	switch {
+	case w == nil:
+		return nil
+	case !e.more:
+		return tx.Exec("DELETE FROM expansions WHERE event_id = ?", w.EventID).Error
+	}
+	batches := (len(e.rows)/notificationColumns + dueBatch - 1) / dueBatch
+	return tx.Exec(`INSERT INTO expansions (event_id, leg, start, position, large, due_at) VALUES (?, ?, ?, ?, ?, ?)
+		{or_update} leg = {new leg}, start = {new start}, position = {new position}, large = {new large}, due_at = {new due_at}`,
+		w.EventID, w.Leg, w.Start, w.Position, w.Large, e.due+int64(batches)*dueGap.Microseconds()).Error
+}
+
 // recipient is a device to notify, or a topic that many devices subscribe to.
 type recipient struct {
 	device dispatch.Device
 	topic  string
+	// subscribed: the topic's message about the end of the offer reaches the device.
+	subscribed bool
 	// delay is how long an earlier push to the device may still take to arrive.
 	delay time.Duration
 }
@@ -71,208 +87,70 @@ func (r *recipient) suspected() int {
 	return 0
 }
 
-// page is some drivers of an audience and their devices.
+// page is some drivers of an audience, and those of their devices that are to be notified.
 type page struct {
-	devices []recipient
-	size    int               // how many devices the audience has on this page, with those that were notified before
-	drivers int               // who were read, also those without a device
-	last    dispatch.DriverID // the greatest of them
+	recipients []recipient
+	drivers    int               // who were read, also those without a device
+	last       dispatch.DriverID // the greatest of them
 }
 
 // shuffle puts the devices into random order; those with a suspect token come last.
 func (p *page) shuffle() {
-	rand.Shuffle(len(p.devices), func(i, j int) { p.devices[i], p.devices[j] = p.devices[j], p.devices[i] })
-	slices.SortStableFunc(p.devices, func(a, b recipient) int { return cmp.Compare(a.suspected(), b.suspected()) })
-}
-
-// audience returns the devices to notify for the i-th delivery: all of them, or the next page of a large audience, with more = true if
-// other pages follow.
-func (e *expansion) audience(i int, t dispatch.Delivery) (p page, more bool, err error) {
-	part := e.part
-	if e.walk == nil {
-		if t.Audience == dispatch.AudienceEligible && !e.begun {
-			part = min(part, firstPart)
-		}
-		p, err = e.read(t, nil, part+1)
-		if err != nil || p.drivers <= part {
-			return p, false, err
-		}
-		if e.walk, err = e.startWalk(i, t); err != nil {
-			return p, false, err
-		}
-	}
-	p = page{}
-	for more = true; more && p.drivers < part; {
-		limit := part - p.drivers
-		next, err := e.read(t, e.walk, limit)
-		if err != nil {
-			return p, false, err
-		}
-		p.devices, p.size, p.drivers = append(p.devices, next.devices...), p.size+next.size, p.drivers+next.drivers
-		more = e.walk.advance(&next, limit)
-	}
-	return p, more, nil
+	rand.Shuffle(len(p.recipients), func(i, j int) { p.recipients[i], p.recipients[j] = p.recipients[j], p.recipients[i] })
+	slices.SortStableFunc(p.recipients, func(a, b recipient) int { return cmp.Compare(a.suspected(), b.suspected()) })
 }
 
 // firstPart is how many drivers get an offer in the first part of an event: it is on its way after some ms.
 const firstPart = 128
 
-// startWalk begins the walk through a large audience.
-func (e *expansion) startWalk(i int, t dispatch.Delivery) (*WalkRow, error) {
-	w := &WalkRow{EventID: e.result.Event.ID, Delivery: i}
-	if t.Audience != dispatch.AudienceEligible {
-		// From the first driver: the order in which the end of an offer is sent gives nobody an advantage.
-		w.Leg, w.Large = legBefore, true
-		return w, nil
+// audience returns whom to notify for the delivery: all of its audience, or the next part of a large one. Then more says whether other
+// parts follow.
+func (e *expansion) audience(db database.Tx, t dispatch.Delivery) (p page, err error) {
+	part := e.BatchSize
+	if t.Audience == dispatch.AudienceEligible && !e.begun {
+		part = min(part, firstPart)
 	}
-	eligible, args := drivers.Eligible(&e.result.Dispatch.Terms, e.now)
-	var drivers int
-	err := e.tx.Raw("SELECT COUNT(*) FROM "+eligible, args...).Scan(&drivers).Error
-	if err != nil || drivers == 0 {
-		return w, err
-	}
-	w.Large = drivers >= e.TopicThreshold
-	args = append(args, rand.IntN(drivers))
-	err = e.tx.Raw("SELECT r.driver_id FROM "+eligible+" ORDER BY r.driver_id LIMIT 1 OFFSET ?", args...).Scan(&w.Start).Error
-	w.Position = w.Start
-	return w, err
-}
-
-// read reads a page of an audience: without a walk, up to limit of all its drivers.
-func (e *expansion) read(t dispatch.Delivery, w *WalkRow, limit int) (page, error) {
-	ev, terms := &e.result.Event, &e.result.Dispatch.Terms
-	var drivers string
-	var args []any
-	var fits func(*dispatch.Driver) bool
-	sending, sendingArgs := "0", []any{}
-	busy, busyArgs := "0", []any{}
-	switch t.Audience {
-	case dispatch.AudienceClaimant:
-		drivers, args = "SELECT id driver_id FROM drivers WHERE id = ?", []any{ev.Driver}
-	case dispatch.AudienceEligible:
-		drivers, args = e.eligible(terms, w, limit)
-		fits = func(v *dispatch.Driver) bool { return len(v.Ineligible(*terms, e.now)) == 0 && !e.refused[v.ID] }
-		if err := e.loadRefused(); err != nil {
-			return page{}, database.Unavailable(err)
+	if e.walk == nil {
+		p, err = e.read(db, t, part+1)
+		if err != nil || p.drivers <= part {
+			return p, err
 		}
-		// Whoever has other work in these hours can't accept.
-		busy = `EXISTS (SELECT 1 FROM dispatches w {force ix_dispatches_driver} WHERE w.accepted_by = c.driver_id
-			AND w.status IN ('ACCEPTED', 'IN_PROGRESS') AND w.work_ends_at > ? AND w.work_starts_at < ?)`
-		busyArgs = []any{database.Micros(terms.WorkStartsAt), database.Micros(terms.WorkEndsAt)}
-	case dispatch.AudienceOffered:
-		after := dispatch.DriverID("")
-		if w != nil {
-			after = w.Position
+		if e.walk, err = e.startWalk(db, t); err != nil {
+			return p, err
 		}
-		drivers = `SELECT DISTINCT n.driver_id FROM notifications n {force ix_notifications_driver}
-			WHERE n.dispatch_id = ? AND n.round = ? AND n.driver_id > ? ORDER BY n.driver_id LIMIT ?`
-		args = []any{ev.Dispatch, ev.Round, after, limit}
-		// An offer that failed after an attempt may still have arrived. NULL says that the device has no offer.
-		sending = `(SELECT MAX(n.state = 0) FROM notifications n {force ix_notifications_driver}
-			WHERE n.dispatch_id = ? AND n.round = ? AND n.driver_id = c.driver_id AND n.device_id = dv.id
-			AND n.type IN ` + OfferTypes + ` AND (n.state IN (0, 1) OR n.attempts > 0))`
-		sendingArgs = []any{ev.Dispatch, ev.Round}
 	}
-	told, toldArgs := "0", []any{}
-	if e.begun {
-		told = "EXISTS (SELECT 1 FROM notifications x {force uq_notifications_event} WHERE x.event_id = ? AND x.device_id = dv.id)"
-		toldArgs = []any{ev.ID}
-	}
-	p, err := e.scan(`SELECT c.driver_id, dv.id, dv.platform, dv.push_token, COALESCE(NULLIF(dv.locale, ''), v.locale),
-		dv.good_at, dv.suspected_at, v.regions, v.vehicle_class, v.working_height_m, v.on_duty, v.suspended_until, `+sending+`, `+told+`, `+busy+`
-		FROM (`+drivers+`) c JOIN drivers v {force PRIMARY} ON v.id = c.driver_id
-		LEFT JOIN devices dv {force uq_devices_installation} ON dv.driver_id = v.id AND dv.quarantined_at IS NULL`,
-		fits, slices.Concat(sendingArgs, toldArgs, busyArgs, args)...)
-	if err == nil && t.Audience == dispatch.AudienceEligible {
-		p.shuffle()
-	}
-	return p, database.Unavailable(err)
-}
-
-// loadRefused reads, once, the drivers to whom the event's round is not pushed, though they see it and may accept it: who has given the
-// dispatch back, who has just been relieved of it, and, unless the terms are new, who has declined it.
-func (e *expansion) loadRefused() error {
-	ev := &e.result.Event
-	if e.refused != nil || ev.Type == dispatch.EventCreated {
-		return nil
-	}
-	var drivers []dispatch.DriverID
-	err := e.tx.Raw("SELECT DISTINCT driver_id FROM events {force ix_events_dispatch}"+`
-		WHERE dispatch_id = ? AND driver_id IS NOT NULL AND (type = ? OR type = ? AND ? OR type = ?
-		AND round = ?)`, ev.Dispatch, dispatch.EventWithdrawn,
-		dispatch.EventDeclined, ev.Type != dispatch.EventUpdated, dispatch.EventUnassigned, ev.Round-1).Scan(&drivers).Error
-	e.refused = make(map[dispatch.DriverID]bool, len(drivers))
-	for _, driver := range drivers {
-		e.refused[driver] = true
-	}
-	return err
-}
-
-// eligible returns the query for the driver_id of the eligible drivers: up to limit of all, or the next ones of the walk.
-func (e *expansion) eligible(terms *dispatch.Terms, w *WalkRow, limit int) (string, []any) {
-	from, args := drivers.Eligible(terms, e.now)
-	query := "SELECT r.driver_id FROM " + from
-	if w == nil {
-		return query + " LIMIT ?", append(args, limit)
-	}
-	query, args = query+" AND r.driver_id > ?", append(args, w.Position)
-	if w.Leg == legBefore {
-		query, args = query+" AND r.driver_id <= ?", append(args, w.Start)
-	}
-	return query + " ORDER BY r.driver_id LIMIT ?", append(args, limit)
-}
-
-// scan returns the drivers and devices that the query finds, without those of drivers whom fits, unless it is nil, refuses.
-func (e *expansion) scan(query string, fits func(*dispatch.Driver) bool, args ...any) (p page, err error) {
-	rows, err := e.tx.Raw(query, args...).Rows()
-	if err != nil {
-		return p, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	seen := map[dispatch.DriverID]struct{}{}
-	for rows.Next() {
-		var r recipient
-		var v dispatch.Driver
-		var device, platform, token, regions sql.NullString
-		var good, suspected *int64
-		var suspended, sending sql.NullInt64
-		var told, busy bool
-		err := rows.Scan(&r.device.Driver, &device, &platform, &token, &r.device.Locale, &good, &suspected,
-			&regions, &v.VehicleClass, &v.WorkingHeightM, &v.OnDuty, &suspended, &sending, &told, &busy)
+	p = page{}
+	for e.more = true; e.more && p.drivers < part; {
+		limit := part - p.drivers
+		next, err := e.read(db, t, limit)
 		if err != nil {
 			return p, err
 		}
-		seen[r.device.Driver] = struct{}{}
-		p.last = max(p.last, r.device.Driver)
-		if !device.Valid || !sending.Valid || busy {
-			continue
-		}
-		v.ID = r.device.Driver
-		r.device.ID, r.device.Platform, r.device.PushToken = dispatch.DeviceID(device.String), dispatch.Platform(platform.String), token.String
-		r.device.PushAcceptedAt, r.device.SuspectedAt = database.LocalTime(good, database.Micros(e.now)), database.LocalTime(
-			suspected, database.Micros(e.now),
-		)
-		if fits != nil {
-			if suspended.Valid {
-				v.SuspendedUntil = database.OptionalTime(&suspended.Int64)
-			}
-			if err := json.Unmarshal([]byte(regions.String), &v.Regions); err != nil {
-				return p, fmt.Errorf("regions of %s: %w", r.device.Driver, err)
-			}
-			if !fits(&v) {
-				continue
-			}
-		}
-		if sending.Int64 != 0 {
-			r.delay = inFlightTime
-		}
-		p.size++
-		if !told {
-			p.devices = append(p.devices, r)
-		}
+		p.recipients, p.drivers = append(p.recipients, next.recipients...), p.drivers+next.drivers
+		e.more = e.walk.advance(&next, limit)
 	}
-	p.drivers = len(seen)
-	return p, rows.Err()
+	return p, nil
+}
+
+// startWalk begins the walk through a large audience.
+func (e *expansion) startWalk(db database.Tx, t dispatch.Delivery) (*WalkRow, error) {
+	w := &WalkRow{EventID: e.event.ID}
+	if t.Audience != dispatch.AudienceEligible {
+		// From the first driver: the order in which the end of an offer is sent gives nobody an advantage.
+		w.Leg = legBefore
+		return w, nil
+	}
+	eligible, args := drivers.Eligible(&e.dispatch.Terms, e.now)
+	var drivers int
+	err := db.Raw("SELECT COUNT(*) FROM "+eligible, args...).Scan(&drivers).Error
+	if err != nil || drivers == 0 {
+		return w, err
+	}
+	w.Large = e.TopicThreshold > 0 && drivers >= e.TopicThreshold
+	args = append(args, rand.IntN(drivers))
+	err = db.Raw("SELECT r.driver_id FROM "+eligible+" ORDER BY r.driver_id LIMIT 1 OFFSET ?", args...).Scan(&w.Start).Error
+	w.Position = w.Start
+	return w, err
 }
 
 // inFlightTime is how long an offer that is being sent may take to arrive. The push that ends it is sent after that time.
@@ -281,38 +159,140 @@ const inFlightTime = time.Second
 // OfferTypes is the SQL for the types of notifications by which a round is offered.
 const OfferTypes = `('dispatch.opened', 'dispatch.reopened', 'dispatch.updated')`
 
-// loadWalk reads where the walk is that an earlier part has begun, if one has.
-func (e *expansion) loadWalk() error {
-	var walks []WalkRow
-	if err := e.tx.Where("event_id = ?", e.result.Event.ID).Limit(1).Find(&walks).Error; err != nil {
-		return err
-	}
-	if len(walks) == 1 {
-		e.walk = &walks[0]
-		p := e.walkPriority()
-		e.due[p] = max(e.due[p], e.walk.DueAt)
-	}
-	return nil
-}
+// recipientsOf is the SQL for the devices of the drivers of a page, and whether a driver is eligible still. A driver without a device has a
+// row, too. The argument before each of its questions says whether it is asked:
+//   - sending is whether the device's offer is being sent, NULL if it has none. One that failed after an attempt may have arrived; one that
+//     nobody leases is dropped, by this expansion or by the next lease.
+//   - told is whether the device has a notification of the event.
+//   - busy is whether the driver has other work in these hours, and so can't accept.
+//   - subscribed is whether the topic reaches the device.
+const recipientsOf = `SELECT c.driver_id, dv.id, dv.platform, dv.push_token, COALESCE(NULLIF(dv.locale, ''), v.locale),
+	dv.good_at, dv.suspected_at, v.regions, v.vehicle_class, v.working_height_m, v.on_duty, v.suspended_until,
+	CASE WHEN ? THEN (SELECT MAX(n.claim <> '') FROM notifications n {force ix_notifications_driver}
+		WHERE n.dispatch_id = ? AND n.round = ? AND n.driver_id = c.driver_id AND n.device_id = dv.id
+		AND n.type IN ` + OfferTypes + ` AND (n.state = 1 OR n.attempts > 0 OR n.claim <> '')) ELSE 0 END sending,
+	(? AND EXISTS (SELECT 1 FROM notifications x {force uq_notifications_event} WHERE x.event_id = ? AND x.device_id = dv.id)) told,
+	(? AND EXISTS (SELECT 1 FROM dispatches w {force ix_dispatches_driver} WHERE w.accepted_by = c.driver_id
+		AND w.status IN ('ACCEPTED', 'IN_PROGRESS') AND w.work_ends_at > ? AND w.work_starts_at < ?)) busy,
+	(? AND EXISTS (SELECT 1 FROM topic_members m {force PRIMARY} WHERE m.topic = ? AND m.device_id = dv.id
+		AND m.push_token = dv.push_token AND m.subscribed)) subscribed
+	FROM (%s) c JOIN drivers v {force PRIMARY} ON v.id = c.driver_id
+	LEFT JOIN devices dv {force uq_devices_installation} ON dv.driver_id = v.id AND dv.quarantined_at IS NULL`
 
-// walkPriority is the priority of the notifications that the walk writes.
-func (e *expansion) walkPriority() outbox.Priority {
-	t := e.result.Event.Deliveries()[e.walk.Delivery]
-	return outbox.PriorityOf(t.Type, t.Silent)
-}
-
-// saveWalk writes where the walk is, or deletes it after its end.
-func (e *expansion) saveWalk() error {
+// read reads a page of up to limit drivers of an audience: the next one of the walk, if there is one.
+func (e *expansion) read(db database.Tx, t dispatch.Delivery, limit int) (page, error) {
+	ev, terms := &e.event, &e.dispatch.Terms
+	eligible, offered := t.Audience == dispatch.AudienceEligible, t.Audience == dispatch.AudienceOffered
+	var drivers string
+	var which []any
 	switch {
-	case e.walk == nil:
-		return nil
-	case !e.result.More:
-		return e.tx.Exec("DELETE FROM expansions WHERE event_id = ?", e.walk.EventID).Error
+	case eligible:
+		if err := e.loadRefused(db); err != nil {
+			return page{}, err
+		}
+		drivers, which = e.eligible(limit)
+	case offered:
+		after := dispatch.DriverID("")
+		if e.walk != nil {
+			after = e.walk.Position
+		}
+		drivers = `SELECT DISTINCT n.driver_id FROM notifications n {force ix_notifications_driver}
+			WHERE n.dispatch_id = ? AND n.round = ? AND n.driver_id > ? ORDER BY n.driver_id LIMIT ?`
+		which = []any{ev.Dispatch, ev.Round, after, limit}
+	default:
+		drivers, which = "SELECT id driver_id FROM drivers WHERE id = ?", []any{ev.Driver}
 	}
-	e.walk.DueAt = e.due[e.walkPriority()]
-	w := e.walk
-	return e.tx.Exec("INSERT INTO expansions (event_id, delivery, leg, start, position, large, due_at) VALUES (?, ?, ?, ?, ?, ?, ?)"+
-		" {or_update} delivery = {new delivery}, leg = {new leg}, start = {new start}, position = {new position}, "+
-		"large = {new large}, due_at = {new due_at}",
-		w.EventID, w.Delivery, w.Leg, w.Start, w.Position, w.Large, w.DueAt).Error
+	args := append([]any{
+		offered, ev.Dispatch, ev.Round, e.begun, ev.ID, eligible, database.Micros(terms.WorkStartsAt), database.Micros(terms.WorkEndsAt),
+		offered && e.topic, outbox.TopicOf(ev.Dispatch),
+	}, which...)
+	p, err := e.scan(db, t, fmt.Sprintf(recipientsOf, drivers), args)
+	if eligible {
+		p.shuffle()
+	}
+	return p, err
+}
+
+// eligible returns the query for the driver_id of the eligible drivers: up to limit of all, or the next ones of the walk.
+func (e *expansion) eligible(limit int) (string, []any) {
+	from, args := drivers.Eligible(&e.dispatch.Terms, e.now)
+	query := "SELECT r.driver_id FROM " + from
+	if e.walk == nil {
+		return query + " LIMIT ?", append(args, limit)
+	}
+	query, args = query+" AND r.driver_id > ?", append(args, e.walk.Position)
+	if e.walk.Leg == legBefore {
+		query, args = query+" AND r.driver_id <= ?", append(args, e.walk.Start)
+	}
+	return query + " ORDER BY r.driver_id LIMIT ?", append(args, limit)
+}
+
+// loadRefused reads, once, the drivers to whom the event's round is not pushed, though they see it and may accept it: who has given the
+// dispatch back, who has just been relieved of it, and, unless the terms are new, who has declined it.
+func (e *expansion) loadRefused(db database.Tx) error {
+	ev := &e.event
+	if e.refused != nil || ev.Type == dispatch.EventCreated {
+		return nil
+	}
+	var drivers []dispatch.DriverID
+	err := db.Raw(`SELECT DISTINCT driver_id FROM events {force ix_events_dispatch} WHERE dispatch_id = ? AND driver_id IS NOT NULL
+		AND (type = ? OR type = ? AND ? OR type = ? AND round = ?)`, ev.Dispatch, dispatch.EventWithdrawn,
+		dispatch.EventDeclined, ev.Type != dispatch.EventUpdated, dispatch.EventUnassigned, ev.Round-1).Scan(&drivers).Error
+	e.refused = make(map[dispatch.DriverID]bool, len(drivers))
+	for _, driver := range drivers {
+		e.refused[driver] = true
+	}
+	return err
+}
+
+// scan returns the drivers that the query finds, and those of their devices that are to be notified.
+func (e *expansion) scan(db database.Tx, t dispatch.Delivery, query string, args []any) (p page, err error) {
+	rows, err := db.Raw(query, args...).Rows()
+	if err != nil {
+		return p, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	seen := map[dispatch.DriverID]struct{}{}
+	for rows.Next() {
+		var r recipient
+		var v dispatch.Driver
+		var id, platform, token, regions sql.NullString
+		var good, suspected, suspended *int64
+		var sending sql.NullInt64
+		var told, busy bool
+		d := &r.device
+		err := rows.Scan(&v.ID, &id, &platform, &token, &d.Locale, &good, &suspected,
+			&regions, &v.VehicleClass, &v.WorkingHeightM, &v.OnDuty, &suspended, &sending, &told, &busy, &r.subscribed)
+		if err != nil {
+			return p, err
+		}
+		seen[v.ID] = struct{}{}
+		p.last = max(p.last, v.ID)
+		if !id.Valid || !sending.Valid || told || busy {
+			continue
+		}
+		switch t.Audience {
+		case dispatch.AudienceEligible:
+			v.SuspendedUntil = database.OptionalTime(suspended)
+			if err := json.Unmarshal([]byte(regions.String), &v.Regions); err != nil {
+				return p, fmt.Errorf("regions of %s: %w", v.ID, err)
+			}
+			if e.refused[v.ID] || len(v.Ineligible(e.dispatch.Terms, e.now)) > 0 {
+				continue
+			}
+		case dispatch.AudienceOffered:
+			if v.ID == e.event.Driver {
+				continue
+			}
+		}
+		d.ID, d.Driver, d.Platform, d.PushToken = dispatch.DeviceID(id.String), v.ID, dispatch.Platform(platform.String), token.String
+		now := database.Micros(e.now)
+		d.PushAcceptedAt, d.SuspectedAt = database.LocalTime(good, now), database.LocalTime(suspected, now)
+		if sending.Int64 != 0 {
+			r.delay = inFlightTime
+		}
+		p.recipients = append(p.recipients, r)
+	}
+	p.drivers = len(seen)
+	return p, rows.Err()
 }

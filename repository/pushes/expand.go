@@ -2,6 +2,8 @@ package pushes
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -14,302 +16,312 @@ import (
 	"firsttap/repository/topics"
 )
 
-// Expand writes a notification for each device that an event of the owner's concerns, and completes the event. It leases up to take
-// notifications to the owner and returns them ready to send; the others are due at once.
-// For a large audience it writes one part only: More means that the owner still leases the event and must expand it again. After the
-// expansion of an offer to few drivers, Open means that the owner still leases the event and has to complete it.
+// Expand writes a notification for each device that one of the events concerns. It leases up to take of the notifications to the owner and
+// returns them ready to send; the others are due at once. It skips events that the owner does not lease.
 //
-// ErrNotLeased: the owner does not lease the event, and nothing was written. ErrUnavailable and ErrUnknown: the event is expanded, or will
-// be after its lease has ended.
-func (o *Outbox) Expand(ctx context.Context, event dispatch.EventID, take int) (outbox.Expansion, error) {
-	var result outbox.Expansion
-	err := database.Retry(ctx, func() (err error) {
-		result, err = o.expand(ctx, event, take)
-		return err
-	})
-	return result, err
-}
-
-func (o *Outbox) expand(ctx context.Context, event dispatch.EventID, take int) (outbox.Expansion, error) {
-	var result outbox.Expansion
-	e := expansion{
-		Outbox: o, tx: o.db.Work.With(ctx), leasedUntil: time.Now().Add(o.LeaseTerm), result: &result,
-		part: max(o.BatchSize, o.TopicThreshold),
-	}
-	if err := e.load(event); err != nil {
-		return result, err
-	}
-	switch done, err := e.offerToFew(&take); {
-	case err != nil:
-		return outbox.Expansion{}, err
-	case done:
-		return o.dropOvertaken(ctx, result), nil
-	}
-	err := o.db.Work.TransactOnce(ctx, func(tx database.Tx) error {
-		if err := o.completeEvent(tx, event); err != nil {
-			return err
+// The owner still leases an event that was expanded, and has to complete it by RecordResults. Nobody waits for that: if the process dies
+// before, the event is expanded again, and each device has its notification already. For a large audience one part is written: More says
+// that the event has to be expanded again.
+//
+// An event whose expansion failed is not in the result, and can be expanded again. ErrUnavailable and ErrUnknown.
+func (o *Outbox) Expand(ctx context.Context, events []dispatch.EventID, take int) (x outbox.Expansion, err error) {
+	loaded, err := o.load(ctx, events)
+	for _, e := range loaded {
+		again := false
+		failed := database.Retry(ctx, func() error {
+			if again { // a concurrent expansion may have written some of its notifications
+				reloaded, err := o.load(ctx, []dispatch.EventID{e.event.ID})
+				if err != nil {
+					return err
+				}
+				if len(reloaded) == 0 {
+					return dispatch.ErrNotLeased
+				}
+				e = reloaded[0]
+			}
+			again = true
+			return e.run(ctx, take)
+		})
+		switch {
+		case errors.Is(failed, dispatch.ErrNotLeased):
+		case failed != nil:
+			err = errors.Join(err, fmt.Errorf("%s: %w", e.event.ID, failed))
+		default:
+			take -= len(e.pushes)
+			x.Events = append(x.Events, outbox.Expanded{Event: e.event, Dispatch: e.dispatch, More: e.more})
+			x.Pushes, x.Unleased, x.Dropped = append(x.Pushes, e.pushes...), x.Unleased+e.unleased, x.Dropped+e.dropped
 		}
-		e.tx = tx
-		if err := e.run(take); err != nil {
-			return database.Unavailable(err)
-		}
-		if result.More {
-			return o.renewEvent(tx, event)
-		}
-		return nil
-	})
-	if err != nil {
-		return outbox.Expansion{}, err
 	}
-	return o.dropOvertaken(ctx, result), nil
+	if len(x.Pushes) > 0 {
+		o.dropOvertaken(ctx, &x, loaded[0].now)
+	}
+	return x, err
 }
 
-// dropOvertaken drops the pushes that a change of the dispatch has made obsolete meanwhile. The expansion of that change's event
-// may have run before these notifications were committed: it could not see them, so they are checked again here. If that fails, the pushes
-// count as read long ago, so the relay releases them, and they are checked when they are leased again.
-func (o *Outbox) dropOvertaken(ctx context.Context, result outbox.Expansion) outbox.Expansion {
-	if len(result.Pushes) == 0 {
-		return result
+// dropOvertaken drops the pushes that a change of their dispatch has made obsolete meanwhile. The expansion of that change's event may have
+// run before these notifications were committed: it could not see them, so they are checked again here. If that fails, the pushes count as
+// read long ago, so the relay releases them, and they are checked when they are leased again.
+func (o *Outbox) dropOvertaken(ctx context.Context, x *outbox.Expansion, now time.Time) {
+	if err := refresh(o.db.Work.With(ctx), x.Pushes); err != nil {
+		return
 	}
-	d, now, err := dispatches.Find(o.db.Work.With(ctx), result.Dispatch.ID)
-	if err != nil {
-		for i := range result.Pushes {
-			result.Pushes[i].ReadAt = time.Time{}
-		}
-		return result
-	}
-	for i := range result.Pushes {
-		result.Pushes[i].Refresh(d)
-	}
-	leased := result.Pushes
-	result.Pushes, _, _ = o.dropObsolete(ctx, leased, now) // after an error they are dropped when their leases have ended
-	result.Dropped += len(leased) - len(result.Pushes)
-	return result
+	leased := len(x.Pushes)
+	x.Pushes, _, _ = o.dropObsolete(ctx, x.Pushes, now) // after an error they are dropped when their leases have ended
+	x.Dropped += leased - len(x.Pushes)
 }
 
-// completeEvent marks an event as expanded. ErrNotLeased if the owner does not lease it.
-func (o *Outbox) completeEvent(tx database.Tx, event dispatch.EventID) error {
-	done := tx.Exec("UPDATE events SET next_at = NULL, claim = '' WHERE id = ? AND next_at IS NOT NULL AND claim = ?", event, o.Owner)
-	if done.Error != nil {
-		return database.Unavailable(done.Error)
-	}
-	if done.RowsAffected == 0 {
-		return dispatch.ErrNotLeased
-	}
-	return nil
-}
-
-// renewEvent leases a completed event to the owner again, for its next part.
-func (o *Outbox) renewEvent(tx database.Tx, event dispatch.EventID) error {
-	return database.Unavailable(tx.Exec("UPDATE events SET claim = ?, next_at = {now} + ? WHERE id = ?",
-		o.Owner, o.LeaseTerm.Microseconds(), event).Error)
-}
-
-// expansion writes one event's notifications, or a part of them.
+// expansion is the expansion of one event, or of a part of it. All that it writes is planned first, by reads without locks: what takes one
+// statement needs no transaction then.
 type expansion struct {
 	*Outbox
-	tx          database.Tx
-	now         time.Time
-	leasedUntil time.Time
-	result      *outbox.Expansion
-	// refused are the drivers of an AudienceEligible who are not alerted again; nil before loadRefused.
-	refused map[dispatch.DriverID]bool
+	event       dispatch.Event
+	dispatch    dispatch.Dispatch
+	now         time.Time // the database's, when the event was read
+	leasedUntil time.Time // by this process's clock
+	take        int       // how many notifications may still be leased
 	// begun: an earlier part, or an earlier owner, may have written notifications of the event.
 	begun bool
+	// nobody: there is no device to notify and nothing to drop.
+	nobody bool
+	// topic: the dispatch has a topic, which has not ended. told: it was sent the event's message.
+	topic, told bool
+	// refused are the drivers of an AudienceEligible who are not alerted again; nil before loadRefused.
+	refused map[dispatch.DriverID]bool
 	// walk is where the walk through a large audience is; nil for a small one.
 	walk *WalkRow
-	// part is the largest number of drivers whose devices are notified in one transaction. An audience of more is large enough for a topic.
-	part int
-	// due is when the event's next notification of each priority is due, in microseconds.
-	due [outbox.PriorityCount]int64
+	// due is when the next notification for an audience is due, in microseconds.
+	due int64
+
+	// The plan: rows to insert, offers to drop, and devices to subscribe to the topic.
+	rows        []any
+	obsolete    []dispatch.NotificationID
+	subscribers []dispatch.Device
+	more        bool
+	// What the caller learns of it.
+	pushes            []outbox.Push
+	unleased, dropped int
 }
 
-// load reads the event, its dispatch, what is due first, and the event's earlier parts.
-func (e *expansion) load(id dispatch.EventID) error {
+// load reads those of the events that the owner leases, with all that decides what is to be done for them, in one statement.
+func (o *Outbox) load(ctx context.Context, events []dispatch.EventID) ([]*expansion, error) {
+	leased := time.Now().Add(o.LeaseTerm) // taken before the statement, so that the leases of notifications end no earlier
 	var rows []struct {
-		Event       journal.EventRow    `gorm:"embedded;embeddedPrefix:event_"`
-		Dispatch    dispatches.TimedRow `gorm:"embedded"`
-		Offer, Ends *int64
-		Begun       bool
+		Event                            journal.EventRow    `gorm:"embedded;embeddedPrefix:event_"`
+		Dispatch                         dispatches.TimedRow `gorm:"embedded"`
+		Walk                             WalkRow             `gorm:"embedded;embeddedPrefix:walk_"`
+		Offer, Ends                      *int64
+		Begun, Topic, Told, Offered, Own bool
 	}
-	err := e.tx.Raw(`SELECT d.*, {now} now, `+journal.EventColumns+`,
-		(`+e.firstDue(outbox.PriorityOffer)+`) offer, (`+e.firstDue(outbox.PriorityOfferEnd)+`) ends,
-		(EXISTS (SELECT 1 FROM notifications n WHERE n.event_id = e.id) OR EXISTS (SELECT 1 FROM expansions x WHERE x.event_id = e.id)) begun
-		FROM events e JOIN dispatches d ON d.id = e.dispatch_id
-		WHERE e.id = ? AND e.next_at IS NOT NULL AND e.claim = ?`, id, e.Owner).Scan(&rows).Error
+	// With EXISTS or an inner join, an optimizer may read a whole table once instead of one row for each event.
+	err := o.db.Work.With(ctx).Raw(`SELECT d.*, {now} now, `+journal.EventColumns+`,
+		x.event_id walk_event_id, x.leg walk_leg, x.start walk_start, x.position walk_position, x.large walk_large, x.due_at walk_due_at, `+firstDue+` offer, `+firstDue+` ends,
+		(SELECT 1 FROM notifications n WHERE n.event_id = e.id LIMIT 1) IS NOT NULL begun,
+		(SELECT 1 FROM topics t WHERE t.name = CONCAT('dispatch-', e.dispatch_id) AND NOT t.ended LIMIT 1) IS NOT NULL topic,
+		(SELECT 1 FROM notifications n WHERE n.event_id = e.id AND n.device_id = '' LIMIT 1) IS NOT NULL told,
+		(SELECT 1 FROM notifications n WHERE n.dispatch_id = e.dispatch_id LIMIT 1) IS NOT NULL offered,
+		(SELECT 1 FROM devices dv WHERE dv.driver_id = e.driver_id AND dv.quarantined_at IS NULL LIMIT 1) IS NOT NULL own
+		FROM events e {force PRIMARY} LEFT JOIN dispatches d ON d.id = e.dispatch_id LEFT JOIN expansions x ON x.event_id = e.id
+		WHERE e.id IN ? AND e.next_at IS NOT NULL AND e.claim = ? ORDER BY e.id`,
+		outbox.PriorityOffer, outbox.PriorityOfferEnd, events, o.Owner).Scan(&rows).Error
 	if err != nil {
+		return nil, database.Unavailable(err)
+	}
+	loaded := make([]*expansion, 0, len(rows))
+	for i := range rows {
+		row := &rows[i]
+		if row.Dispatch.Row.ID == "" {
+			continue // the dispatch was removed
+		}
+		e := &expansion{
+			Outbox: o, event: row.Event.Event(), now: database.Time(row.Dispatch.Now), leasedUntil: leased, begun: row.Begun,
+			topic: row.Topic, told: row.Told,
+		}
+		e.dispatch = row.Dispatch.Row.At(e.now)
+		e.due = dueAfter(e.now, row.Ends)
+		if e.offers() {
+			e.due = dueAfter(e.now, row.Offer)
+		} else {
+			e.nobody = !row.Offered && !row.Topic && !row.Own
+		}
+		if row.Walk.EventID != "" {
+			e.begun, e.walk, e.due = true, &row.Walk, max(e.due, row.Walk.DueAt)
+		}
+		loaded = append(loaded, e)
+	}
+	return loaded, nil
+}
+
+// offers reports whether the event offers the dispatch; every other one ends offers, or leaves them as they are.
+func (e *expansion) offers() bool {
+	return e.event.Type == dispatch.EventCreated || e.event.Type.IsOffer()
+}
+
+// run plans the expansion, and writes it.
+func (e *expansion) run(ctx context.Context, take int) error {
+	if e.nobody {
+		return nil
+	}
+	e.take = take
+	if err := e.plan(e.db.Work.With(ctx)); err != nil {
 		return database.Unavailable(err)
 	}
-	if len(rows) == 0 {
-		return dispatch.ErrNotLeased
-	}
-	row := &rows[0]
-	e.now = database.Time(row.Dispatch.Now)
-	e.result.Event, e.result.Dispatch = row.Event.Event(), row.Dispatch.Row.At(e.now)
-	e.due[outbox.PriorityOffer] = dueAfter(e.now, row.Offer)
-	e.due[outbox.PriorityJob] = database.Micros(e.now) // these are few
-	e.due[outbox.PriorityOfferEnd] = dueAfter(e.now, row.Ends)
-	if e.begun = row.Begun; !e.begun {
-		return nil
-	}
-	return database.Unavailable(e.loadWalk())
+	return e.write(ctx)
 }
 
-// maxFew is how many drivers are few.
-const maxFew = 64
-
-// offerToFew writes the notifications of an offer to few drivers, and leaves the event to be completed later, with others. Nobody waits
-// for more than one durable statement then. If the process dies before the completion, the event is expanded again, and each device has
-// its notification already. It returns false, and has written nothing, if the event is another.
-func (e *expansion) offerToFew(take *int) (done bool, err error) {
-	ev, d := &e.result.Event, &e.result.Dispatch
-	if e.begun || ev.Type != dispatch.EventCreated && !ev.Type.IsOffer() || len(ev.Deliveries()) == 0 {
-		return false, nil
+// plan notifies the claimant first: the other audience may be large.
+func (e *expansion) plan(db database.Tx) error {
+	deliveries := e.event.Deliveries()
+	if len(deliveries) > 0 && deliveries[0].Audience == dispatch.AudienceClaimant {
+		if e.walk == nil { // an earlier part of a walk has done it
+			if err := e.notify(db, deliveries[0]); err != nil {
+				return err
+			}
+		}
+		deliveries = deliveries[1:]
 	}
-	t, few := ev.Deliveries()[0], min(maxFew, e.part)
-	if d.Superseded(t.Type, t.Silent, ev.Driver, ev.Round) {
-		return false, nil
-	}
-	p, err := e.read(t, nil, few+1)
-	if err != nil || p.drivers > few || e.TopicThreshold > 0 && p.size >= e.TopicThreshold {
-		return false, err
-	}
-	e.result.Open = true
-	return true, database.Unavailable(e.insertAll(t, p.devices, take))
-}
-
-// run notifies the claimant first: the other audiences may be large.
-func (e *expansion) run(take int) error {
-	ev := &e.result.Event
-	deliveries := ev.Deliveries()
-	i := 0
-	for ; i < len(deliveries) && deliveries[i].Audience == dispatch.AudienceClaimant; i++ {
-		if err := e.notifyAudience(i, deliveries[i], &take); err != nil {
+	if !e.offers() {
+		if err := e.findObsolete(db); err != nil || e.more {
 			return err
 		}
 	}
-	if !ev.Type.IsOffer() && ev.Type != dispatch.EventCreated {
-		if err := e.dropPendingOffers(); err != nil {
+	for _, t := range deliveries {
+		if err := e.notify(db, t); err != nil {
 			return err
 		}
-	}
-	for ; i < len(deliveries) && !e.result.More; i++ {
-		if err := e.notifyAudience(i, deliveries[i], &take); err != nil {
-			return err
-		}
-	}
-	return e.saveWalk()
-}
-
-// notifyAudience writes the notifications of the i-th delivery, or of its next part if the audience is large.
-func (e *expansion) notifyAudience(i int, t dispatch.Delivery, take *int) error {
-	ev, d := &e.result.Event, &e.result.Dispatch
-	if e.walk != nil && i < e.walk.Delivery {
-		return nil // an earlier part did it
-	}
-	if d.Superseded(t.Type, t.Silent, ev.Driver, ev.Round) {
-		e.result.Dropped++
-		return nil
-	}
-	first := e.walk == nil
-	p, more, err := e.audience(i, t)
-	if err != nil {
-		return err
-	}
-	audience := p.devices
-	large := e.TopicThreshold > 0 && p.size >= e.TopicThreshold // with the winner's devices: they are subscribed too
-	if e.walk != nil {
-		large = e.TopicThreshold > 0 && e.walk.Large
-	}
-	if t.Audience == dispatch.AudienceOffered {
-		audience = slices.DeleteFunc(audience, func(r recipient) bool { return r.device.Driver == ev.Driver })
-	}
-	if large && t.Audience == dispatch.AudienceOffered {
-		if audience, err = e.replaceByTopic(audience, first); err != nil {
-			return err
-		}
-	}
-	if large && t.Audience == dispatch.AudienceEligible {
-		devices := make([]dispatch.Device, len(audience))
-		for i := range audience {
-			devices[i] = audience[i].device
-		}
-		// The offers are sent before the subscriptions.
-		if err := topics.Add(e.tx, outbox.TopicOf(d.ID), devices, e.now.Add(inFlightTime)); err != nil {
-			return err
-		}
-	}
-	e.result.More = more
-	return e.insertAll(t, audience, take)
-}
-
-// dropPendingOffers drops unsent offers of a round that is over, at most BatchSize in one transaction.
-func (e *expansion) dropPendingOffers() error {
-	ev, d := &e.result.Event, &e.result.Dispatch
-	if !d.Superseded(dispatch.EventOpened, false, "", ev.Round) {
-		return nil
-	}
-	if d.Status != dispatch.Pending && d.Status != dispatch.Scheduled && e.TopicThreshold > 0 {
-		if err := topics.Close(e.tx, outbox.TopicOf(d.ID)); err != nil {
-			return err
-		}
-	}
-	var ids []dispatch.NotificationID
-	// Without the index's name MariaDB may look at all rows that are due, to filter those of the dispatch by them.
-	err := e.tx.Raw(`SELECT id FROM notifications {force ix_notifications_driver}
-		WHERE dispatch_id = ? AND round <= ? AND type IN `+OfferTypes+` AND state = 0 AND claim = '' LIMIT ? {skip_locked}`,
-		ev.Dispatch, ev.Round, e.BatchSize).Scan(&ids).Error
-	if err != nil || len(ids) == 0 {
-		return err
-	}
-	e.result.Dropped += len(ids)
-	e.result.More = len(ids) == e.BatchSize
-	return e.tx.Exec(`UPDATE notifications {force PRIMARY} SET state = ?, priority = 0, result = 'superseded', due_at = ? WHERE id IN ?`,
-		StateDropped, database.Micros(e.now.Add(KeepDone)), ids).Error
-}
-
-// database.RowsPerStatement bounds one statement: SQLite takes 32,766 parameters.
-func (e *expansion) insertAll(t dispatch.Delivery, to []recipient, take *int) error {
-	for len(to) > 0 {
-		n := min(len(to), database.RowsPerStatement)
-		if err := e.insert(t, to[:n], take); err != nil {
-			return err
-		}
-		to = to[n:]
 	}
 	return nil
 }
 
-func (e *expansion) insert(t dispatch.Delivery, to []recipient, take *int) error {
-	ev, d := &e.result.Event, &e.result.Dispatch
-	until := d.DeliverUntil(t, ev.At)
-	priority := outbox.PriorityOf(t.Type, t.Silent)
-	args := make([]any, 0, len(to)*notificationColumns)
-	for i, r := range to {
-		due, claim := e.due[priority]+int64(i/dueBatch)*dueGap.Microseconds(), ""
-		if r.delay > 0 {
-			due = database.Micros(e.now.Add(r.delay))
-		}
-		id := dispatch.NewNotificationID(e.now)
-		if *take > 0 && r.delay == 0 {
-			*take--
-			due, claim = database.Micros(e.now.Add(e.LeaseTerm)), e.Owner
-			p := outbox.Push{
-				ID: id, Event: ev.ID, Type: t.Type, Silent: t.Silent, Round: ev.Round, Dispatch: *d, ReadAt: time.Now(), Driver: r.device.Driver,
-				Device: r.device, Topic: r.topic, EventAt: ev.At, UsefulUntil: until, LeasedUntil: e.leasedUntil,
-			}
-			e.result.Pushes = append(e.result.Pushes, p)
-		} else {
-			e.result.Unleased++
-		}
-		args = append(args, id, ev.ID, r.device.ID, r.topic, r.device.Driver, d.ID, ev.Round, t.Type, t.Silent,
-			priority, due, claim, database.Micros(ev.At), database.Micros(until), database.Micros(e.now))
+// notify plans the notifications of a delivery, or of its next part if the audience is large.
+func (e *expansion) notify(db database.Tx, t dispatch.Delivery) error {
+	if e.dispatch.Superseded(t.Type, t.Silent, e.event.Driver, e.event.Round) {
+		e.dropped++
+		return nil
 	}
-	e.due[priority] += int64((len(to)+dueBatch-1)/dueBatch) * dueGap.Microseconds()
-	return e.tx.Exec(`INSERT INTO notifications (id, event_id, device_id, topic, driver_id, dispatch_id, round, type, silent,
-		priority, due_at, claim, at, expires_at, created_at, state, attempts, result, reason) VALUES `+
-		strings.ReplaceAll(database.Placeholders(len(to), notificationColumns), "?)", "?, 0, 0, '', '')"), args...).Error
+	audience, err := e.audience(db, t)
+	if err != nil {
+		return err
+	}
+	large := e.TopicThreshold > 0 && audience.drivers >= e.TopicThreshold
+	if e.walk != nil {
+		large = e.walk.Large
+	}
+	until := e.dispatch.DeliverUntil(t, e.event.At)
+	same := []any{
+		e.event.ID, e.dispatch.ID, e.event.Round, t.Type, t.Silent, outbox.PriorityOf(t.Type, t.Silent),
+		database.Micros(e.event.At), database.Micros(until), database.Micros(e.now),
+	}
+	e.rows = slices.Grow(e.rows, (len(audience.recipients)+1)*notificationColumns)
+	if !e.told && slices.ContainsFunc(audience.recipients, func(r recipient) bool { return r.subscribed }) {
+		e.told = true
+		e.add(t, recipient{topic: outbox.TopicOf(e.dispatch.ID)}, until, same)
+	}
+	for _, r := range audience.recipients {
+		if large && t.Audience == dispatch.AudienceEligible {
+			e.subscribers = append(e.subscribers, r.device)
+		}
+		if !r.subscribed || r.delay > 0 { // the topic's message may arrive before an offer that is under way
+			e.add(t, r, until, same)
+		}
+	}
+	return nil
+}
+
+// findObsolete finds unsent offers of a round that is over, at most BatchSize.
+func (e *expansion) findObsolete(db database.Tx) error {
+	if !e.roundIsOver() {
+		return nil
+	}
+	// Without the index's name MariaDB may look at all rows that are due, to filter those of the dispatch by them.
+	err := db.Raw(`SELECT id FROM notifications {force ix_notifications_driver}
+		WHERE dispatch_id = ? AND round <= ? AND type IN `+OfferTypes+` AND state = 0 AND claim = '' LIMIT ?`,
+		e.dispatch.ID, e.event.Round, e.BatchSize).Scan(&e.obsolete).Error
+	e.more = len(e.obsolete) == e.BatchSize
+	return err
+}
+
+// roundIsOver reports whether nobody can accept the event's round any more.
+func (e *expansion) roundIsOver() bool {
+	return e.dispatch.Superseded(dispatch.EventOpened, false, "", e.event.Round)
+}
+
+// add plans the notification of a recipient, which is useful until a time. same are the columns that are so for all of the delivery.
+func (e *expansion) add(t dispatch.Delivery, r recipient, until time.Time, same []any) {
+	ev, d := &e.event, &e.dispatch
+	id, claim := dispatch.NewNotificationID(e.now), ""
+	due := database.Micros(e.now) // of what is sent to the claimant: this is little
+	if t.Audience != dispatch.AudienceClaimant {
+		due = e.due + int64(len(e.rows)/notificationColumns/dueBatch)*dueGap.Microseconds()
+	}
+	switch {
+	case r.delay > 0:
+		due = database.Micros(e.now.Add(r.delay))
+		e.unleased++
+	case e.take > 0:
+		e.take--
+		due, claim = database.Micros(e.now.Add(e.LeaseTerm)), e.Owner
+		e.pushes = append(e.pushes, outbox.Push{
+			ID: id, Event: ev.ID, Type: t.Type, Silent: t.Silent, Round: ev.Round, Dispatch: *d, Driver: r.device.Driver,
+			Device: r.device, Topic: r.topic, EventAt: ev.At, UsefulUntil: until, LeasedUntil: e.leasedUntil,
+		})
+	default:
+		e.unleased++
+	}
+	e.rows = append(append(e.rows, id, r.device.ID, r.topic, r.device.Driver, due, claim), same...)
 }
 
 // notificationColumns is the number of a new notification's columns without the constant ones.
 const notificationColumns = 15
+
+// write writes what is planned: nothing, one INSERT, or a transaction that renews the event's lease. ErrNotLeased if the owner has lost the
+// lease. A lone INSERT fails then too, at the unique key, if the next owner has written the notifications.
+func (e *expansion) write(ctx context.Context) error {
+	const perStatement = notificationColumns * database.RowsPerStatement
+	ends := e.topic && !e.offers() && e.roundIsOver() && e.dispatch.Status != dispatch.Pending && e.dispatch.Status != dispatch.Scheduled
+	if e.walk == nil && len(e.obsolete)+len(e.subscribers) == 0 && !ends && len(e.rows) <= perStatement {
+		return database.Unavailable(insert(e.db.Work.With(ctx), e.rows))
+	}
+	return e.db.Work.TransactOnce(ctx, func(tx database.Tx) error {
+		err := database.RequireOwned(tx.Exec("UPDATE events SET next_at = {now} + ? WHERE id = ? AND next_at IS NOT NULL AND claim = ?",
+			e.LeaseTerm.Microseconds(), e.event.ID, e.Owner))
+		if err != nil {
+			return err
+		}
+		for rows := range slices.Chunk(e.rows, perStatement) {
+			if err := insert(tx, rows); err != nil {
+				return database.Unavailable(err)
+			}
+		}
+		if len(e.obsolete) > 0 {
+			done := tx.Exec(`UPDATE notifications {force PRIMARY} SET state = ?, priority = 0, result = 'superseded', due_at = ?
+				WHERE id IN ? AND state = 0 AND claim = ''`, StateDropped, database.Micros(e.now.Add(KeepDone)), e.obsolete)
+			if done.Error != nil {
+				return database.Unavailable(done.Error)
+			}
+			e.dropped += int(done.RowsAffected)
+		}
+		if ends {
+			if err := topics.Close(tx, outbox.TopicOf(e.dispatch.ID)); err != nil {
+				return database.Unavailable(err)
+			}
+		}
+		if len(e.subscribers) > 0 {
+			// The offers are sent before the subscriptions.
+			if err := topics.Add(tx, outbox.TopicOf(e.dispatch.ID), e.subscribers, e.now.Add(inFlightTime)); err != nil {
+				return database.Unavailable(err)
+			}
+		}
+		return database.Unavailable(e.saveWalk(tx))
+	})
+}
+
+// insert writes notifications, with the values of their columns one after the other.
+func insert(db database.Tx, rows []any) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	values := database.Placeholders(len(rows)/notificationColumns, notificationColumns)
+	return db.Exec(`INSERT INTO notifications (id, device_id, topic, driver_id, due_at, claim, event_id, dispatch_id, round, type, silent,
+		priority, at, expires_at, created_at, state, attempts, result, reason) VALUES `+
+		strings.ReplaceAll(values, "?)", "?, 0, 0, '', '')"), rows...).Error
+}

@@ -184,7 +184,7 @@ func TestTakenIsPushedAfterAnUnknownResult(t *testing.T) {
 }
 
 // mustBePushes fails the test unless the pushes that Expand returned equal those of LeaseNotifications.
-func mustBePushes(t *testing.T, db *Bench, o *Outbox, told outbox.Expansion, d dispatch.Dispatch) {
+func mustBePushes(t *testing.T, db *Bench, o *Outbox, told Told, d dispatch.Dispatch) {
 	t.Helper()
 	for _, p := range told.Pushes {
 		n := db.Stored(t, p.ID)
@@ -208,7 +208,7 @@ func mustBePushes(t *testing.T, db *Bench, o *Outbox, told outbox.Expansion, d d
 // mustHoldOne fails the test unless o may record the push's result.
 func mustHoldOne(db *Bench, t *testing.T, o *Outbox, p outbox.Push) {
 	t.Helper()
-	err := o.RecordResults(t.Context(), []outbox.SendResult{{ID: p.ID, Status: outbox.Sent}})
+	err := o.RecordResults(t.Context(), []outbox.SendResult{{ID: p.ID, Status: outbox.Sent}}, nil)
 	if n := db.Stored(t, p.ID); err != nil || n.State != pushes.StateDone {
 		t.Errorf("recorded: %v, %+v", err, n)
 	}

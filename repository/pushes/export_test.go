@@ -14,6 +14,5 @@ func (r *Outbox) DueNotifications(tx database.Tx, limit int) ([]dispatch.Notific
 }
 
 const FirstPart = firstPart
-const MaxFew = maxFew
 
 var NotificationsBy = notificationsBy

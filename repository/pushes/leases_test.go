@@ -109,7 +109,7 @@ func TestBacklogIsNoOlderThanItsPushes(t *testing.T) {
 		db.WriteNotifications(t, db.Add(t, nil), 1, func(_ int, n *pushes.NotificationRow) {
 			n.ID, n.DueAt = dispatch.NewNotificationID(minute), database.Micros(minute.Add(-time.Hour))
 		})
-		due, oldest, err := db.As("ins_a").Backlog(t.Context())
+		due, oldest, err := db.Backlog(t.Context())
 		if err != nil || due != 1 || !Near(time.Now().Add(-oldest), time.Now().Add(-time.Minute)) {
 			t.Errorf("%d are due, the oldest for %v, %v", due, oldest, err)
 		}
@@ -214,8 +214,8 @@ func TestManyOffersAreDroppedInParts(t *testing.T) {
 func TestSuspectsComeLast(t *testing.T) {
 	Each(t, func(t *testing.T, db *Bench) {
 		devices := db.Equipped(t, 30)
-		Must(t, db.MarkDevicesSuspect(t.Context(), devices[:10]))
-		Must(t, db.MarkPushAccepted(t.Context(), devices[10:20]))
+		Must(t, db.RecordVerdict(t.Context(), outbox.Suspected, devices[:10]))
+		Must(t, db.RecordVerdict(t.Context(), outbox.Trusted, devices[10:20]))
 		db.Exec(t, "UPDATE devices SET suspected_at = suspected_at - 3600000000 WHERE suspected_at IS NOT NULL")
 		known := map[dispatch.DeviceID]string{}
 		for i, v := range devices {

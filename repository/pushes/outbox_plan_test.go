@@ -111,7 +111,7 @@ func TestPlansOfASmallTable(t *testing.T) {
 				for i := range pushes {
 					read[i] = pushes[i].Device
 				}
-				Must(t, db.MarkDevicesSuspect(t.Context(), read))
+				Must(t, db.RecordVerdict(t.Context(), outbox.Suspected, read))
 			}
 			db.MustAccept(t, d.ID, v.ID)
 			if e := o.MustExpand(t, db, dispatch.EventAccepted, 10); e.Dropped != 100 {
@@ -140,7 +140,7 @@ func TestPlansOfPriorities(t *testing.T) {
 				t.Fatalf("%d are due, %v", len(ids), err)
 			}
 			o.MustExpand(t, db, dispatch.EventCreated, 10)
-			_, _, err := o.Backlog(t.Context())
+			_, _, err := db.Backlog(t.Context())
 			Must(t, err)
 		})
 		for _, want := range []string{
@@ -150,7 +150,7 @@ func TestPlansOfPriorities(t *testing.T) {
 			for _, s := range mustMatch(t, all, want) {
 				for _, plan := range db.Explain(t, s) {
 					if plan["table"] == "notifications" || plan["table"] == "n" {
-						mustUse(t, s, plan, true, "ix_notifications_due", "uq_notifications_event")
+						mustUse(t, s, plan, true, "ix_notifications_due", "uq_notifications_event", "ix_notifications_driver", "ix_notifications_dispatch")
 					}
 				}
 			}

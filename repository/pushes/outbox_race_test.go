@@ -53,7 +53,7 @@ func TestOpenTransactionDelaysNoRelay(t *testing.T) {
 		if told, err := o.ExpandFully(t.Context(), created, 10); err != nil || len(told.Pushes) != 3 {
 			t.Errorf("%d pushes, %v", len(told.Pushes), err)
 		}
-		_, _, err := o.Backlog(t.Context())
+		_, _, err := db.Backlog(t.Context())
 		Must(t, err)
 	})
 }
@@ -166,7 +166,7 @@ func (in *instance) send(t *testing.T, pushes []outbox.Push) {
 		}
 		settled = append(settled, s)
 	}
-	if err := in.o.RecordResults(t.Context(), settled); err != nil {
+	if err := in.o.RecordResults(t.Context(), settled, nil); err != nil {
 		t.Errorf("RecordResults: %v", err)
 	}
 }

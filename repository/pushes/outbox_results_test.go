@@ -26,7 +26,7 @@ func TestRecordResults(t *testing.T) {
 			{ID: ids[2], Status: outbox.Dead, Attempts: 20, Result: "unsure", Reason: "timeout"},
 			{ID: ids[3], Status: outbox.Pending, RetryAfter: time.Hour, Attempts: 3, Result: "quota", Reason: "429"},
 		}
-		Must(t, o.RecordResults(t.Context(), settled))
+		Must(t, o.RecordResults(t.Context(), settled, nil))
 		states := []int{pushes.StateDone, pushes.StateDropped, pushes.StateDead, pushes.StatePending}
 		// A sent push is kept until two days after the end of its offer, which is in nine minutes.
 		next := []time.Duration{9*time.Minute + 48*time.Hour, 48 * time.Hour, 30 * 24 * time.Hour, time.Hour}
@@ -48,7 +48,7 @@ func TestRecordResults(t *testing.T) {
 			t.Errorf("the push without a result is %+v", got)
 		}
 		db.Exec(t, "UPDATE notifications SET claim = 'ins_a' WHERE id = ?", ids[3]) // leased again, and released without an attempt
-		Must(t, o.RecordResults(t.Context(), []outbox.SendResult{{ID: ids[3], Status: outbox.Pending, RetryAfter: time.Second, Attempts: 3}}))
+		Must(t, o.RecordResults(t.Context(), []outbox.SendResult{{ID: ids[3], Status: outbox.Pending, RetryAfter: time.Second, Attempts: 3}}, nil))
 		if got := db.Stored(t, ids[3]); got.Claim != "" || got.Result != "quota" || got.Reason != "429" {
 			t.Errorf("the release left %+v", got)
 		}
@@ -111,7 +111,7 @@ func TestOneStatementRecordsManyResults(t *testing.T) {
 			mixed = append(mixed, s)
 		}
 		for i, settled := range [][]outbox.SendResult{sent, mixed} {
-			all := Statements(t, []database.Tx{db.Work.With(t.Context())}, func() { Must(t, o.RecordResults(t.Context(), settled)) })
+			all := Statements(t, []database.Tx{db.Work.With(t.Context())}, func() { Must(t, o.RecordResults(t.Context(), settled, nil)) })
 			if want := i + 1; len(all) != want {
 				t.Errorf("%d statements, want %d", len(all), want)
 			}
@@ -142,7 +142,7 @@ func TestOneBadResultRecordsNone(t *testing.T) {
 		ids := db.Leased(t, o, 2)
 		err := o.RecordResults(t.Context(), []outbox.SendResult{
 			{ID: ids[0], Status: outbox.Sent}, {ID: ids[1], Status: "LOST"},
-		})
+		}, nil)
 		if n := db.Count(t, "notifications WHERE state = 0 AND claim = 'ins_a'"); err == nil || n != 2 {
 			t.Errorf("got %v, %d are leased", err, n)
 		}
@@ -266,7 +266,7 @@ func TestBacklog(t *testing.T) {
 		o := db.As("ins_a")
 		mustBe := func(want int, age time.Duration) {
 			t.Helper()
-			due, oldest, err := o.Backlog(t.Context())
+			due, oldest, err := db.Backlog(t.Context())
 			if err != nil || due != want || oldest < age || !Near(time.Now().Add(-oldest), time.Now().Add(-age)) {
 				t.Errorf("%d due, the oldest for %v, %v; want %d and %v", due, oldest, err, want, age)
 			}
@@ -298,9 +298,9 @@ func TestWithoutADatabase(t *testing.T) {
 		}
 		ctx := t.Context()
 		for _, err := range []error{
-			ErrorOf(o.LeaseEvents(ctx, 1)), ErrorOfPage(o.LeaseNotifications(ctx, 1)), ErrorOfPage(o.Backlog(ctx)),
-			ErrorOf(o.LeaseTopics(ctx, 1)), ErrorOf(o.Expand(ctx, "evt_x", 1)), o.ReleaseEvents(ctx),
-			o.RecordResults(ctx, []outbox.SendResult{{ID: "ntf_x", Status: outbox.Sent}}),
+			ErrorOf(o.LeaseEvents(ctx, 1)), ErrorOfPage(o.LeaseNotifications(ctx, 1)), ErrorOfPage(db.Backlog(ctx)),
+			ErrorOf(o.LeaseTopics(ctx, 1)), ErrorOf(o.Expand(ctx, []dispatch.EventID{"evt_x"}, 1)), o.ReleaseEvents(ctx),
+			o.RecordResults(ctx, []outbox.SendResult{{ID: "ntf_x", Status: outbox.Sent}}, nil), o.RecordResults(ctx, nil, []dispatch.EventID{"evt_x"}),
 			o.RecordMembers(ctx, outbox.Topic{}, nil, nil), o.CompleteTopic(ctx, outbox.Topic{}),
 		} {
 			MustBeError(t, "without its tables", err, dispatch.ErrUnavailable)

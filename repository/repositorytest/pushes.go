@@ -29,8 +29,14 @@ func (db *Bench) Lend(t testing.TB, owner string, kind dispatch.EventType) (even
 	return event
 }
 
+// Told is the expansion of one event.
+type Told struct {
+	outbox.Expanded
+	outbox.Expansion
+}
+
 // MustExpand leases the newest event of that type to o, and expands it.
-func (o *Outbox) MustExpand(t testing.TB, db *Bench, kind dispatch.EventType, take int) outbox.Expansion {
+func (o *Outbox) MustExpand(t testing.TB, db *Bench, kind dispatch.EventType, take int) Told {
 	t.Helper()
 	told, err := o.ExpandFully(t.Context(), db.Lend(t, o.Owner, kind), take)
 	if err != nil {
@@ -39,13 +45,20 @@ func (o *Outbox) MustExpand(t testing.TB, db *Bench, kind dispatch.EventType, ta
 	return told
 }
 
-// ExpandFully is Expand, and completes the event if that is left to do, as a relay does.
-func (o *Outbox) ExpandFully(ctx context.Context, event dispatch.EventID, take int) (outbox.Expansion, error) {
-	x, err := o.Expand(ctx, event, take)
-	if err == nil && x.Open {
-		err = o.CompleteEvents(ctx, []dispatch.EventID{event})
+// ExpandFully expands one event, and completes it unless there is more to be written, as a relay does. ErrNotLeased if o does not lease it.
+func (o *Outbox) ExpandFully(ctx context.Context, event dispatch.EventID, take int) (Told, error) {
+	x, err := o.Expand(ctx, []dispatch.EventID{event}, take)
+	switch {
+	case err != nil:
+		return Told{}, err
+	case len(x.Events) == 0:
+		return Told{}, dispatch.ErrNotLeased
 	}
-	return x, err
+	told := Told{x.Events[0], x}
+	if !told.More {
+		err = o.RecordResults(ctx, nil, []dispatch.EventID{event})
+	}
+	return told, err
 }
 
 // Happens writes an event of that type about the dispatch, after edit has changed both.
@@ -256,7 +269,7 @@ func (o *Outbox) MustRecord(t testing.TB, result outbox.SendResult, ids ...dispa
 	Must(t, o.RecordResults(t.Context(), Collect(ids, func(id dispatch.NotificationID) outbox.SendResult {
 		result.ID = id
 		return result
-	})))
+	}), nil))
 }
 
 // Stored returns the notification as it is stored.

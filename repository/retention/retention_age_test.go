@@ -64,7 +64,7 @@ func fillEveryTable(db *Bench, t *testing.T) {
 	db.Bar(t, dispatch.NewEventID(db.Now(t)))
 	now := database.Micros(db.Now(t))
 	db.Exec(t, "INSERT INTO supply (at, region, on_duty, open) VALUES (?, 'seoul', 1, 1)", now)
-	db.Exec(t, "INSERT INTO expansions (event_id, delivery, leg, start, position, large, due_at) VALUES (?, 0, 0, ?, '', 0, 0)",
+	db.Exec(t, "INSERT INTO expansions (event_id, leg, start, position, large, due_at) VALUES (?, 0, ?, '', 0, 0)",
 		dispatch.NewEventID(db.Now(t)), v[0].Driver)
 	db.Exec(t, "INSERT INTO fences (name, fence) VALUES ('x', 1)")
 	db.Exec(t, "INSERT INTO shedlock (name, lock_until, locked_at, locked_by) VALUES ('x', '2026-01-01 00:00:00', '2026-01-01 00:00:00', 'x')")

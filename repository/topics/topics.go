@@ -67,13 +67,9 @@ func Forget[ID any](tx database.Tx, topics []string, devices []ID) error {
 // of dispatches that are no longer on offer: an offer that was written while its dispatch was accepted leaves one.
 func (o *Topics) ScheduleTopicCleanup(ctx context.Context) (n int, err error) {
 	err = o.db.Work.Transact(ctx, func(tx database.Tx) error {
-		err := tx.Exec("UPDATE topics SET ended = ?, state = 1, claim = '' WHERE NOT ended AND"+
-			" COALESCE((SELECT status FROM dispatches WHERE id = SUBSTR(name, ?)), '') NOT IN ?", true, len(outbox.TopicOf(""))+1,
-			[]dispatch.Status{dispatch.Pending, dispatch.Scheduled}).Error
-		if err != nil {
-			return database.Unavailable(err)
-		}
-		due := tx.Exec("UPDATE topics SET state = 0, next_at = {now} WHERE state = 1 AND ended")
+		due := tx.Exec(`UPDATE topics SET ended = ?, state = 0, claim = '', next_at = {now} WHERE ended AND state = 1 OR NOT ended AND
+			COALESCE((SELECT status FROM dispatches WHERE id = SUBSTR(name, ?)), '') NOT IN ?`, true, len(outbox.TopicOf(""))+1,
+			[]dispatch.Status{dispatch.Pending, dispatch.Scheduled})
 		n = int(due.RowsAffected)
 		return database.Unavailable(due.Error)
 	})
@@ -126,13 +122,10 @@ func (o *Topics) RecordMembers(ctx context.Context, t outbox.Topic, members, ref
 		members, refused = nil, append(members, refused...)
 	}
 	return o.db.Work.Transact(ctx, func(tx database.Tx) error {
-		renewed := tx.Exec(`UPDATE topics SET next_at = {now} + ? WHERE name = ? AND ended = ? AND state = 0 AND claim = ?`,
-			o.term.Microseconds(), t.Name, t.Ended, o.owner)
-		if renewed.Error != nil {
-			return database.Unavailable(renewed.Error)
-		}
-		if renewed.RowsAffected == 0 {
-			return dispatch.ErrNotLeased
+		err := database.RequireOwned(tx.Exec(`UPDATE topics SET next_at = {now} + ? WHERE name = ? AND ended = ? AND state = 0 AND claim = ?`,
+			o.term.Microseconds(), t.Name, t.Ended, o.owner))
+		if err != nil {
+			return err
 		}
 		if len(members) > 0 {
 			err := tx.Exec(`UPDATE topic_members SET subscribed = ? WHERE topic = ? AND device_id IN ?`, true, t.Name, members).Error

@@ -16,15 +16,14 @@ import (
 	"firsttap/testkit"
 )
 
-// An event that is returned as one without recipients has none: its expansion would write and drop nothing.
-func TestWithoutRecipients(t *testing.T) {
+// Of events that are expanded together, those that concern nobody cost nothing beyond the one statement that reads them all; and none that
+// concerns somebody is taken for one of these.
+func TestEventsThatConcernNobody(t *testing.T) {
 	Each(t, func(t *testing.T, db *Bench) {
-		var committed dispatch.EventID // the latest
+		var committed dispatch.Event // the latest
 		store := OpenWith(t, db.URL, repository.Options{
 			Log: Quiet, Patience: testkit.Patience, OutboxOwner: "ins_a", OutboxLease: time.Hour,
-			OnCommit: func(_ dispatch.Dispatch, events []dispatch.Event) {
-				committed = events[len(events)-1].ID
-			},
+			OnCommit: func(_ dispatch.Dispatch, events []dispatch.Event) { committed = events[len(events)-1] },
 		})
 		db = db.By(store)
 		now := db.Now(t)
@@ -47,43 +46,60 @@ func TestWithoutRecipients(t *testing.T) {
 		quarantined := func(p *dispatch.Device) { p.QuarantinedAt = &now }
 		tests := []struct {
 			name string
-			none bool
+			want string
 			make func()
 		}{
-			{"the claim of a driver without a device", true, func() { db.MustAccept(t, db.Add(t, nil).ID, driver()) }},
-			{"the claim of a driver with a device", false, func() { db.MustAccept(t, db.Add(t, nil).ID, withDevice(nil)) }},
-			{"the claim of a driver with a quarantined device", true, func() { db.MustAccept(t, db.Add(t, nil).ID, withDevice(quarantined)) }},
-			{"the claim of a dispatch that was offered", false, func() { db.MustAccept(t, offered().ID, driver()) }},
-			{"the claim of a dispatch with a topic", false, func() { db.MustAccept(t, large(false).ID, driver()) }},
-			{"the claim of a dispatch with an ended topic", true, func() { db.MustAccept(t, large(true).ID, driver()) }},
-			{"the cancelation of a dispatch that nobody saw", true, func() { db.MustUpdate(t, db.Add(t, nil).ID, Cancel) }},
-			{"the cancelation of a dispatch that was offered", false, func() { db.MustUpdate(t, offered().ID, Cancel) }},
-			{"an event that another process leases", false, func() {
-				db.MustAccept(t, db.Add(t, nil).ID, driver())
-				db.Exec(t, "UPDATE events SET claim = 'ins_b' WHERE id = ?", committed)
+			{"the claim of a driver without a device", "", func() { db.MustAccept(t, db.Add(t, nil).ID, driver()) }},
+			{"the claim of a driver with a device", "told", func() { db.MustAccept(t, db.Add(t, nil).ID, withDevice(nil)) }},
+			{"the claim of a driver with a quarantined device", "", func() { db.MustAccept(t, db.Add(t, nil).ID, withDevice(quarantined)) }},
+			{"the claim of a dispatch that was offered", "dropped", func() { db.MustAccept(t, offered().ID, driver()) }},
+			{"the claim of a dispatch with a topic", "topic ended", func() { db.MustAccept(t, large(false).ID, driver()) }},
+			{"the claim of a dispatch with an ended topic", "", func() { db.MustAccept(t, large(true).ID, driver()) }},
+			{"the cancelation of a dispatch that nobody saw", "", func() { db.MustUpdate(t, db.Add(t, nil).ID, Cancel) }},
+			{"the cancelation of a dispatch that was offered", "dropped", func() { db.MustUpdate(t, offered().ID, Cancel) }},
+			{"an event that another process leases", "skipped", func() {
+				db.MustAccept(t, db.Add(t, nil).ID, withDevice(nil))
+				db.Exec(t, "UPDATE events SET claim = 'ins_b' WHERE id = ?", committed.ID)
 			}},
-			{"an event that is completed", false, func() {
-				db.MustAccept(t, db.Add(t, nil).ID, driver())
-				Must(t, db.As("ins_a").CompleteEvents(t.Context(), []dispatch.EventID{committed}))
+			{"an event that is completed", "skipped", func() {
+				db.MustAccept(t, db.Add(t, nil).ID, withDevice(nil))
+				Must(t, db.As("ins_a").RecordResults(t.Context(), nil, []dispatch.EventID{committed.ID}))
 			}},
-		}
-		events := make([]dispatch.EventID, len(tests))
-		for i, tt := range tests {
-			tt.make()
-			events[i] = committed
 		}
 		o := db.As("ins_a")
-		none, err := o.WithoutRecipients(t.Context(), events)
-		Must(t, err)
-		for i, tt := range tests {
-			testkit.Equal(t, tt.name+": without recipients", tt.none, slices.Contains(none, events[i]))
-			if !tt.none {
-				continue
+		var all, nobodys []dispatch.EventID
+		happened := map[dispatch.EventID]dispatch.Event{}
+		for _, tt := range tests {
+			tt.make()
+			all, happened[committed.ID] = append(all, committed.ID), committed
+			if tt.want == "" {
+				nobodys = append(nobodys, committed.ID)
 			}
-			x, err := o.ExpandFully(t.Context(), events[i], 100)
-			Must(t, err)
-			testkit.Equal(t, tt.name+": written or dropped by its expansion", 0, len(x.Pushes)+x.Unleased+x.Dropped)
 		}
+		var x outbox.Expansion
+		sent := Statements(t, []database.Tx{db.Work.With(t.Context())}, func() {
+			_, err := o.Expand(t.Context(), nobodys, 100)
+			Must(t, err)
+		})
+		testkit.Equal(t, "statements for those that concern nobody", 1, len(sent))
+		x, err := o.Expand(t.Context(), all, 100)
+		Must(t, err)
+		expanded := Collect(x.Events, func(e outbox.Expanded) dispatch.EventID { return e.Event.ID })
+		for i, tt := range tests {
+			event, got := happened[all[i]], ""
+			switch d := event.Dispatch; {
+			case !slices.Contains(expanded, event.ID):
+				got = "skipped"
+			case len(db.ToldOf(t, event.ID)) > 0:
+				got = "told"
+			case db.Count(t, "notifications WHERE dispatch_id = ? AND state = 3", d) > 0:
+				got = "dropped"
+			case tt.want != "" && db.Count(t, "topics WHERE name = ? AND ended", outbox.TopicOf(d)) > 0:
+				got = "topic ended"
+			}
+			testkit.Equal(t, tt.name, tt.want, got)
+		}
+		testkit.Equal(t, "pushes to be sent at once", 1, len(x.Pushes))
 	})
 }
 
@@ -94,7 +110,7 @@ func TestCompleteEvents(t *testing.T) {
 		end := database.Micros(db.Now(t).Add(time.Hour))
 		db.Exec(t, "UPDATE events SET claim = 'ins_a', next_at = ?", end)
 		db.Exec(t, "UPDATE events SET claim = 'ins_b' WHERE id = ?", events[1])
-		Must(t, db.As("ins_a").CompleteEvents(t.Context(), events))
+		Must(t, db.As("ins_a").RecordResults(t.Context(), nil, events))
 		for i, want := range []EventLease{{}, {Claim: "ins_b", NextAt: end}, {}} {
 			testkit.Equal(t, fmt.Sprintf("the lease of event %d", i), want, db.LeaseOf(t, events[i]))
 		}
@@ -107,7 +123,7 @@ func TestWritesOfARelayAndADeadlock(t *testing.T) {
 		o := db.As("ins_a")
 		events := slices.Sorted(slices.Values(db.ManyEvents(t, 500)))[:2]
 		db.Exec(t, "UPDATE events SET claim = 'ins_a'")
-		deadlock(db, t, "events", "id", "next_at", events[0], events[1], func() error { return o.CompleteEvents(t.Context(), events) })
+		deadlock(db, t, "events", "id", "next_at", events[0], events[1], func() error { return o.RecordResults(t.Context(), nil, events) })
 		db.MustCount(t, 2, "events WHERE next_at IS NULL")
 
 		rows := db.WriteNotifications(t, db.Add(t, nil), 500, func(i int, row *pushes.NotificationRow) {
@@ -117,7 +133,7 @@ func TestWritesOfARelayAndADeadlock(t *testing.T) {
 		deadlock(db, t, "notifications", "id", "due_at", pushes[0], pushes[1], func() error {
 			return o.RecordResults(t.Context(), Collect(pushes, func(id dispatch.NotificationID) outbox.SendResult {
 				return outbox.SendResult{ID: id, Status: outbox.Sent}
-			}))
+			}), nil)
 		})
 		db.MustCount(t, 2, "notifications WHERE state = 1")
 	})
@@ -137,7 +153,7 @@ func deadlock(db *Bench, t *testing.T, table, key, column string, earlier, later
 	Must(t, testkit.Await(t, "the write of "+table, ended))
 }
 
-// However large the tables are, the look at an event reads a few rows by their keys, and so does its completion.
+// However large the tables are, the statement that reads events reads a few rows of each by their keys, and so does their completion.
 func TestPlansOfCompletion(t *testing.T) {
 	EachServer(t, func(t *testing.T, db *Bench) {
 		d := db.Add(t, nil)
@@ -147,9 +163,9 @@ func TestPlansOfCompletion(t *testing.T) {
 		Must(t, db.Serve.With(t.Context()).Raw("SELECT id FROM events LIMIT 32").Scan(&events).Error)
 		o := db.As("ins_a")
 		all := Statements(t, []database.Tx{db.Work.With(t.Context())}, func() {
-			_, err := o.WithoutRecipients(t.Context(), events)
+			_, err := o.Expand(t.Context(), events, 0)
 			Must(t, err)
-			Must(t, o.CompleteEvents(t.Context(), events))
+			Must(t, o.RecordResults(t.Context(), nil, events))
 		})
 		testkit.Equal(t, "statements", 2, len(all))
 		for _, s := range all {
