@@ -87,6 +87,18 @@ var ErrDuplicateKey = gorm.ErrDuplicatedKey
 // KeepPresent is a clause of an INSERT: rows that have their key already stay as they are.
 var KeepPresent = clause.OnConflict{DoNothing: true}
 
+// ReplacePresent is a clause of an INSERT: rows that have their key already get all the new values.
+var ReplacePresent = clause.OnConflict{UpdateAll: true}
+
+// SetPresent is a clause of an INSERT: in rows that have their key already, each column gets the value of its SQL, one after the other.
+func SetPresent(columns ...[2]string) clause.OnConflict {
+	var set clause.Set
+	for _, c := range columns {
+		set = append(set, clause.Assignment{Column: clause.Column{Name: c[0]}, Value: clause.Expr{SQL: c[1]}})
+	}
+	return clause.OnConflict{DoUpdates: set}
+}
+
 // Retry calls write, a statement or a transaction, until it collides with no other: after a deadlock, a duplicate key or a conflict
 // nothing was written. It returns the last collision after MaxTries, a deadlock as ErrUnavailable.
 func Retry(ctx context.Context, write func() error) error {

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"gorm.io/gorm/clause"
-
 	"firsttap/cronjob"
 	"firsttap/repository/database"
 	"firsttap/repository/poll"
@@ -114,10 +112,10 @@ func (s *Runs) BeginRun(ctx context.Context, job, owner string, term time.Durati
 				return err
 			}
 		}
-		if none != nil {
-			return nil
+		if none == nil {
+			err = startAttempt(tx, &run, owner, max(fence+1, database.Micros(now)), now, term)
 		}
-		return database.Unavailable(startAttempt(tx, &run, owner, max(fence+1, database.Micros(now)), now, term))
+		return database.Unavailable(err)
 	})
 	if err == nil {
 		err = none
@@ -158,7 +156,7 @@ func startAttempt(tx database.Tx, run *cronjob.Run, owner string, fence int64, n
 	run.Status, run.Owner, run.Fence, run.BeganAt, run.LeasedUntil = cronjob.Running, owner, fence, &now, &end
 	run.Attempt++
 	row := rowOf(*run)
-	if err := tx.Clauses(clause.OnConflict{UpdateAll: true}).Create(&row).Error; err != nil {
+	if err := tx.Clauses(database.ReplacePresent).Create(&row).Error; err != nil {
 		return err
 	}
 	return tx.Model(&JobRow{}).Where("name = ?", run.Job).Updates(job).Error

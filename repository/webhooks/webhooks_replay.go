@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"gorm.io/gorm/clause"
-
 	"firsttap/dispatch"
 	"firsttap/repository/database"
 	"firsttap/repository/journal"
@@ -35,16 +33,11 @@ func (s *Webhooks) ReplayWebhook(ctx context.Context, id webhook.ID, since time.
 
 // sendAgain makes deliveries that are written already pending again. What has ended begins with the first attempt, and
 // is due now. MySQL assigns one column after the other: the status is the last.
-var sendAgain = clause.OnConflict{DoUpdates: clause.Set{
-	{Column: clause.Column{Name: "attempt"}, Value: ifPending("attempt", "0")},
-	{Column: clause.Column{Name: "next_at"}, Value: ifPending("next_at", "{new next_at}")},
-	{Column: clause.Column{Name: "status"}, Value: webhook.Pending},
-}}
-
-func ifPending(column, otherwise string) clause.Expr {
-	const d = "webhook_deliveries."
-	return clause.Expr{SQL: "CASE WHEN " + d + "status = 'PENDING' THEN " + d + column + " ELSE " + otherwise + " END"}
-}
+var sendAgain = database.SetPresent(
+	[2]string{"attempt", "CASE WHEN webhook_deliveries.status = 'PENDING' THEN webhook_deliveries.attempt ELSE 0 END"},
+	[2]string{"next_at", "CASE WHEN webhook_deliveries.status = 'PENDING' THEN webhook_deliveries.next_at ELSE {new next_at} END"},
+	[2]string{"status", "'PENDING'"},
+)
 
 // replay writes the next part of the endpoint's replay, and how far it is. A replay that was interrupted goes on where it was. It does
 // nothing if there is none, or if somebody else has locked the endpoint: another courier, which writes this part, or an admin, who may ask
