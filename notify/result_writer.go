@@ -59,7 +59,7 @@ func (w *resultWriter) run(ctx context.Context) {
 	for open := true; open; {
 		var results []outbox.SendResult
 		var events []dispatch.EventID
-		throttled := 0
+		var throttled int
 		results, events, throttled, open = w.nextBatch()
 		if len(results)+len(events) > 0 {
 			w.write(ctx, results, events)

@@ -44,7 +44,7 @@ func (s *shared) verified() *verified {
 	v.claims.announced = make(chan int, 100)
 	v.checks = &checks{ClaimStore: v.claims}
 	v.Acceptor.claims = v.checks
-	v.Acceptor.log = slog.New(slog.NewTextHandler(v.logged, nil))
+	v.log = slog.New(slog.NewTextHandler(v.logged, nil))
 	return v
 }
 

@@ -152,7 +152,7 @@ type Pool struct{ db *gorm.DB }
 func (d *DB) Pools() map[string]*sql.DB { return d.conns }
 
 // newPool returns a pool of the connections, which are closed with d. It opens the first of them.
-func (d *DB) newPool(name string, conns *sql.DB) (*Pool, error) {
+func (d *DB) newPool(ctx context.Context, name string, conns *sql.DB) (*Pool, error) {
 	d.conns[name] = conns
 	statements := &textPool{ConnPool: conns, name: name, text: d.text, clock: d.clock}
 	var dialect gorm.Dialector = &sqlite.Dialector{Conn: statements}
@@ -162,7 +162,7 @@ func (d *DB) newPool(name string, conns *sql.DB) (*Pool, error) {
 	db, err := gorm.Open(dialect, gormConfig())
 	statements.observer = d.options.Observer // SQLite has been asked for its version
 	if err == nil {
-		err = conns.Ping()
+		err = conns.PingContext(ctx)
 	}
 	return &Pool{db}, err
 }

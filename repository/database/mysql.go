@@ -62,10 +62,10 @@ func (d *DB) openMySQL(ctx context.Context, rawURL string) (err error) {
 	watching := quick.Clone()
 	watching.Params[tableLockWait] = seconds(d.Patience)
 	var errs [4]error
-	d.Decide, errs[0] = d.primaryPool("decide", quick, decideConns, 0)
-	d.Serve, errs[1] = d.primaryPool("serve", reading, serveConns, 0)
-	d.Work, errs[2] = d.primaryPool("work", d.config, workConns, workRecheck)
-	d.Watch, errs[3] = d.primaryPool("watch", watching, watchConns, 0)
+	d.Decide, errs[0] = d.primaryPool(ctx, "decide", quick, decideConns, 0)
+	d.Serve, errs[1] = d.primaryPool(ctx, "serve", reading, serveConns, 0)
+	d.Work, errs[2] = d.primaryPool(ctx, "work", d.config, workConns, workRecheck)
+	d.Watch, errs[3] = d.primaryPool(ctx, "watch", watching, watchConns, 0)
 	d.probe = d.conns["watch"]
 	if err = errors.Join(errs[:]...); err == nil && d.options.ReplicaURL != "" {
 		err = d.openReplica(d.options.ReplicaURL)
@@ -74,12 +74,12 @@ func (d *DB) openMySQL(ctx context.Context, rawURL string) (err error) {
 }
 
 // primaryPool returns a pool of connections to the server, which are checked when they are taken from the pool after that time.
-func (d *DB) primaryPool(name string, config *driver.Config, conns int, every time.Duration) (*Pool, error) {
+func (d *DB) primaryPool(ctx context.Context, name string, config *driver.Config, conns int, every time.Duration) (*Pool, error) {
 	connector, err := primary.NewConnector(config, conns, every, d.primary)
 	if err != nil {
 		return nil, err
 	}
-	return d.newPool(name, LimitPool(sql.OpenDB(connector), conns))
+	return d.newPool(ctx, name, LimitPool(sql.OpenDB(connector), conns))
 }
 
 // migratingServer returns connections for the migrations. A step on a large table takes long, and so does the wait for another process's

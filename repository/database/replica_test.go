@@ -332,7 +332,7 @@ func TestAReplicaThatFailedIsTriedAfterAPause(t *testing.T) {
 		time.Sleep(database.ReplicaPause - 1)
 		r.Note(nil) // a read that began before
 		mustBe(false, true)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		mustBe(true, true)
 		r.Note(database.ErrLags)
 		mustBe(false, true)

@@ -100,7 +100,7 @@ func (d *DB) sqlitePool(ctx context.Context, name string, conns int) (*Pool, err
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s can't be opened: %w; %s", d.path, err, FileAdvice(d.path, err)), pool.Close())
 	}
-	return d.newPool(name, pool)
+	return d.newPool(ctx, name, pool)
 }
 
 // SQLiteConns returns a pool of so many connections to the file at path, which wait for so long while another process locks it.

@@ -64,7 +64,8 @@ func driverTerms(text string) []search.Term {
 		if end := strings.TrimLeft(number, "0"); len(number) >= minNational && len(end) >= minNumber {
 			number = end
 		}
-		terms[i].Begins = append(t.Begins, backwards+reversed(number))
+		t.Begins = append(t.Begins, backwards+reversed(number))
+		terms[i] = t
 	}
 	return terms
 }

@@ -106,7 +106,7 @@ func TestPollsAreShared(t *testing.T) {
 		for range 20 {
 			polling.Go(func() {
 				_, err := db.Poll.Due(t.Context())
-				Must(t, errors.Join(err, ErrorOfPage(db.Due.Next(t.Context()))))
+				Must(t, errors.Join(err, ErrorOfPage(db.Next(t.Context()))))
 			})
 		}
 		polling.Wait()
@@ -122,7 +122,7 @@ func TestPollThatFails(t *testing.T) {
 		Must(t, ErrorOfPage(db.NextOpenRun(t.Context(), nil)))
 		db.Without(t, "topics", func() {
 			MustBeError(t, "a poll", ErrorOf(db.Poll.Waiting(t.Context(), 0, nil)), dispatch.ErrUnavailable)
-			MustBeError(t, "one that may be old", ErrorOfPage(db.Due.Next(t.Context())), dispatch.ErrUnavailable)
+			MustBeError(t, "one that may be old", ErrorOfPage(db.Next(t.Context())), dispatch.ErrUnavailable)
 		})
 		Must(t, ErrorOf(db.Poll.Waiting(t.Context(), 0, nil)))
 		done := db.Busy() // another poll is under way

@@ -114,7 +114,8 @@ func (o *Outbox) load(ctx context.Context, events []dispatch.EventID) ([]*expans
 	}
 	// With EXISTS or an inner join, an optimizer may read a whole table once instead of one row for each event.
 	err := o.db.Work.With(ctx).Raw(`SELECT d.*, {now} now, `+journal.EventColumns+`,
-		x.event_id walk_event_id, x.leg walk_leg, x.start walk_start, x.position walk_position, x.large walk_large, x.due_at walk_due_at, `+firstDue+` offer, `+firstDue+` ends,
+		x.event_id walk_event_id, x.leg walk_leg, x.start walk_start, x.position walk_position, x.large walk_large, x.due_at walk_due_at,
+		`+firstDue+` offer, `+firstDue+` ends,
 		(SELECT 1 FROM notifications n WHERE n.event_id = e.id LIMIT 1) IS NOT NULL begun,
 		(SELECT 1 FROM topics t WHERE t.name = CONCAT('dispatch-', e.dispatch_id) AND NOT t.ended LIMIT 1) IS NOT NULL topic,
 		(SELECT 1 FROM notifications n WHERE n.event_id = e.id AND n.device_id = '' LIMIT 1) IS NOT NULL told,

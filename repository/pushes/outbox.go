@@ -143,6 +143,6 @@ func (o *Outbox) writeResult(db database.Tx, s outbox.SendResult, ids []dispatch
 	if s.Status != outbox.Pending || s.Result != "" { // a release keeps the result of the last attempt
 		set, args = set+", result = ?, reason = ?", append(args, s.Result, s.Reason)
 	}
-	return database.Unavailable(db.Exec(`UPDATE notifications {force PRIMARY} SET state = ?, claim = '', attempts = ?, due_at = `+since+` + ?`+set+`
-		WHERE id IN ? AND claim = ? AND state = 0`, append(args, ids, o.Owner)...).Error)
+	return database.Unavailable(db.Exec(`UPDATE notifications {force PRIMARY} SET state = ?, claim = '', attempts = ?,
+		due_at = `+since+` + ?`+set+` WHERE id IN ? AND claim = ? AND state = 0`, append(args, ids, o.Owner)...).Error)
 }

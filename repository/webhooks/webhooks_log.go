@@ -33,7 +33,8 @@ func (s *Webhooks) WebhookDeliveries(ctx context.Context, id webhook.ID, status 
 			return err
 		}
 		l := database.Listing{Kind: database.WebhookDeliveryList, Prefix: dispatch.EventPrefix, ID: "event_id"}
-		of := database.Part{Select: "SELECT * FROM webhook_deliveries {force ix_webhook_deliveries_event}", Where: "webhook_id = ?", Args: []any{id}}
+		of := database.Part{Where: "webhook_id = ?", Args: []any{id}}
+		of.Select = "SELECT * FROM webhook_deliveries {force ix_webhook_deliveries_event}"
 		if status != "" {
 			of.Select = "SELECT * FROM webhook_deliveries {force ix_webhook_deliveries_status}"
 			of.Where, of.Args = of.Where+" AND status = ?", append(of.Args, status)

@@ -16,18 +16,16 @@ import (
 	"unicode"
 )
 
-const head = `# What each test promises
-
-` + "`make promises`" + ` makes this page of the tests' own comments and names, and a test fails when it is not current. Tests of files that
-end with ` + "`_soak_test.go`" + ` are run by ` + "`make soak`" + `, those of pages that are marked as slow by ` + "`make test-all`" + `, as the rest of its package says.
-`
+const head = "# What each test promises\n\n" +
+	"`make promises` makes this page of the tests' own comments and names, and a test fails when it is not current.\n" +
+	"Tests of files that end with `_soak_test.go` are run by `make soak`, those of pages that are marked as slow by `make test-all`.\n"
 
 func main() {
 	page, err := promises(".")
 	if err != nil {
 		log.Fatal(err)
 	}
-	os.Stdout.WriteString(page)
+	fmt.Print(page)
 }
 
 // promises returns the page for the tests below root.
