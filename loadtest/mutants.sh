@@ -122,7 +122,7 @@ mutant "a lost claim is not counted" service/checks.go "a.lost.Add(1)" "" ./serv
 mutant "a winner's device is not looked for" repository/pushes/expand.go "(SELECT 1 FROM devices dv WHERE dv.driver_id = e.driver_id AND dv.quarantined_at IS NULL LIMIT 1) IS NOT NULL own" "0 own" ./repository/pushes TestEventsThatConcernNobody
 mutant "a deadlock's victim gives up its results" repository/database/tx.go "lost := Retryable(err)" "lost := false" ./repository/pushes TestWritesOfARelayAndADeadlock
 mutant "devices that were offered it are not looked for" repository/pushes/expand.go "(SELECT 1 FROM notifications n WHERE n.dispatch_id = e.dispatch_id LIMIT 1) IS NOT NULL offered" "0 offered" ./repository/pushes TestEventsThatConcernNobody
-mutant "a topic is not looked for" repository/pushes/expand.go "(SELECT 1 FROM topics t WHERE t.name = CONCAT('dispatch-', e.dispatch_id) AND NOT t.ended LIMIT 1) IS NOT NULL topic" "0 topic" ./repository/pushes TestEventsThatConcernNobody
+mutant "a topic is not looked for" repository/pushes/expand.go "!row.Offered && !e.open && !row.Own" "!row.Offered && !row.Own" ./repository/pushes TestEventsThatConcernNobody
 mutant "any owner's event is completed" repository/pushes/outbox.go "WHERE id IN ? AND next_at IS NOT NULL AND claim = ?" "WHERE id IN ? AND next_at IS NOT NULL AND ? <> ''" ./repository/pushes TestCompleteEvents
 mutant "waiting events are expanded one by one" notify/relay.go "for range min(len(events), most-1) {" "for range 0 {" ./notify TestWaitingEvents
 mutant "offers of old terms are sent" notify/relay.go "e.Event.Type != dispatch.EventCreated && e.Event.Type != dispatch.EventOpened" "!e.Event.Type.IsOffer() && e.Event.Type != dispatch.EventCreated" ./notify TestChangedTerms
@@ -145,11 +145,13 @@ mutant "a new dispatch counts as indexed without its words" repository/dispatche
 mutant "a change leaves the old words" $index "x.Remove(tx, id, without(was, is))" "x.Remove(tx, id, nil)" ./repository/dispatches TestWordsFollowTheDispatch
 mutant "a change adds no words" $index "x.Add(tx, Entries(id, without(is, was)))" "x.Add(tx, nil)" ./repository/dispatches TestIndexOfDispatchesIsTrue
 mutant "a search checks one term" $find "HaveAll(terms, " "HaveAll(terms[:1], " ./repository/dispatches TestSearch
-mutant "a common term counts as rare" $index "len(having) <= MaxReads" "len(having) <= 2*MaxReads" ./repository/dispatches TestSearchForCommonWords
+mutant "a common term counts as rare" $index "fewest := Term{}, MaxReads+1" "fewest := Term{}, MaxReads+2" ./repository/dispatches TestSearchForCommonWords
 mutant "a search reads more entries than it may" $index "append(args, MaxReads+1)" "append(args, 3*MaxReads)" ./repository/dispatches TestPlansOfASearch
-mutant "a search goes on though a term is rare" $index "len(ids) <= fewRows" "len(ids) < 0" ./repository/dispatches TestPlansOfASearch
-mutant "a search reads to the end" $find "read += size" "read += 0" ./repository/dispatches TestSearchForCommonWords
+mutant "a search goes on though a term is rare" $index "if fewest <= fewRows {" "if false {" ./repository/dispatches TestPlansOfASearch
+mutant "a search reads to the end" $find "read, size = read+size, 2*size" "size = 2*size" ./repository/dispatches TestSearchForCommonWords
 mutant "a search reads once" $find "next == \"\" {" "true {" ./repository/dispatches TestSearchForCommonWords
+mutant "a search reads as few rows each time" $find "2*size" "size" ./repository/dispatches TestSearchForCommonWords
+mutant "a search takes a row for one without the term" repository/search/words.go "return t.ID == \"\" && !slices" "return !slices" ./repository/dispatches TestSearch
 mutant "a search gives up where its page is short" $find "	if len(found) > page.Limit {" "	if next = \"\"; len(found) > page.Limit {" ./repository/dispatches TestSearchForCommonWords
 mutant "a driver's signals ignore how long taps are kept" repository/board/reactions.go "kept > 0 && now.Add(-kept).After(taps.Since)" "kept < 0" ./repository/offers TestTapsOfThirtyDays
 mutant "a driver's signals look back as long as taps are kept" repository/board/reactions.go "kept > 0 && now.Add(-kept).After(taps.Since)" "kept > 0" ./repository/offers TestTapsOfThirtyDays
@@ -342,7 +344,7 @@ mutant "the board counts all that ever expired" repository/board/supply.go "SUM(
 mutant "history is deleted at full speed" repository/retention/retention.go "rest(ctx, time.Since(began))" "rest(ctx, 0*time.Since(began))" ./repository/retention TestPruneRests
 mutant "claims of a removed dispatch are not renumbered" repository/retention/retention.go "err := renumberClaims(tx, id); err != nil" "err := error(nil); err != nil" ./repository/retention 'TestRemovalOfTheNewestClaim/sqlite'
 mutant "a missed slot with work is not made up for" schedule/watch.go "len(state.Unfinished) > 0 || j.toRun(state, now)" "len(state.Unfinished) > 0" ./schedule TestMissedSlotWithWork
-mutant "an expansion that failed is never retried" notify/poll.go "if r.expandFailed.Load() {" "if r == nil {" ./notify TestAReleaseIsLost
+mutant "an expansion that failed is never retried" notify/poll.go "if r.failed.any() {" "if r == nil {" ./notify TestAReleaseIsLost
 mutant "a text outlives its dispatch's version" notify/fcm/text.go "d.ID, d.Version, " "d.ID, 0, " ./notify/fcm TestTextsOfOneSender
 mutant "a text outlives its day" notify/fcm/text.go "now.Year()*1000 + now.YearDay()" "now.Year()" ./notify/fcm TestTextsOfOneSender
 mutant "a push that is handed over is lost" notify/send.go "case p = <-r.handOver:" "case <-r.handOver:" ./notify TestWaitingEvents

@@ -21,7 +21,7 @@ func (r *Relay) poll(ctx context.Context) {
 			now := time.Now()
 			due = outbox.Due{ReadAt: now, Events: now, Notifications: now, Topics: now}
 		}
-		if r.expandFailed.Load() {
+		if r.failed.any() {
 			r.eventsDue.Set()
 		}
 		r.wakeAt(due.Events, r.eventsDue)

@@ -10,7 +10,6 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,7 +22,7 @@ import (
 // Outbox holds the events and the pushes that a Relay sends; see pushes.Outbox.
 type Outbox interface {
 	LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID, error)
-	ReleaseEvents(ctx context.Context) error
+	ReleaseEvents(ctx context.Context, events ...dispatch.EventID) error
 	Expand(ctx context.Context, events []dispatch.EventID, lease int) (outbox.Expansion, error)
 	LeaseNotifications(ctx context.Context, limit int) (pushes []outbox.Push, dropped map[string]int, err error)
 	RecordResults(ctx context.Context, results []outbox.SendResult, expanded []dispatch.EventID) error
@@ -127,8 +126,7 @@ type Relay struct {
 	// closedPlatforms can't be reached by the push service; each is tried again at its time.
 	platformsMu     sync.Mutex
 	closedPlatforms map[dispatch.Platform]time.Time
-	// expandFailed: this process holds the lease of an event that it failed to expand.
-	expandFailed atomic.Bool
+	failed          failedEvents
 	// topicsNotBefore ends the pause of the calls for topics, topicPause is the next one. Only maintainTopics uses them.
 	topicsNotBefore time.Time
 	topicPause      time.Duration
@@ -215,11 +213,11 @@ func (r *Relay) Run(ctx context.Context) {
 	r.releaseEvents()
 }
 
-// releaseEvents releases the leased events, and reports whether that succeeded.
-func (r *Relay) releaseEvents() bool {
+// releaseEvents releases the leases of these events, or of all if there are none, and reports whether that succeeded.
+func (r *Relay) releaseEvents(events ...dispatch.EventID) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()
-	err := r.options.Outbox.ReleaseEvents(ctx)
+	err := r.options.Outbox.ReleaseEvents(ctx, events...)
 	if err != nil {
 		r.options.Log.Warn("leased events not released; they will be expanded when their leases expire, or after another release", "error", err)
 	}
@@ -240,10 +238,10 @@ func (r *Relay) leaseDue(ctx context.Context) {
 			r.options.Log.Warn("due events not leased; the relay tries again until they are", "error", err)
 		}
 		failing = err != nil
-		if err == nil && time.Since(released) >= releasePause && r.expandFailed.CompareAndSwap(true, false) {
+		if err == nil && time.Since(released) >= releasePause && r.failed.any() {
 			released = time.Now()
-			if !r.releaseEvents() {
-				r.expandFailed.Store(true)
+			if events := r.failed.take(); !r.releaseEvents(events...) {
+				r.failed.add(events)
 			}
 			continue
 		}
@@ -281,17 +279,52 @@ func (r *Relay) expandEach(ctx, lasting context.Context, events <-chan dispatch.
 	}
 }
 
-// expand writes the pushes of events to the outbox and makes ready those that it leases. Late says that this process may not
-// have committed the events itself.
+// failedEvents are events that this process has failed to expand, and leases still. Safe for concurrent use.
+type failedEvents struct {
+	mu  sync.Mutex
+	ids []dispatch.EventID
+}
+
+// maxFailed bounds them: the leases of the others end by themselves.
+const maxFailed = 1000
+
+func (f *failedEvents) any() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.ids) > 0
+}
+
+func (f *failedEvents) add(events []dispatch.EventID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ids = append(f.ids, events[:min(len(events), maxFailed-len(f.ids))]...)
+}
+
+func (f *failedEvents) take() (events []dispatch.EventID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	events, f.ids = f.ids, nil
+	return events
+}
+
+// expand writes the pushes of events to the outbox and makes ready those that it leases, as soon as each large event is written. Late
+// says that this process may not have committed the events itself.
 func (r *Relay) expand(ctx context.Context, events []dispatch.EventID, late bool) {
+	for len(events) > 0 {
+		events = r.expandSome(ctx, events, late)
+	}
+}
+
+// expandSome expands the first of the events, and returns the others.
+func (r *Relay) expandSome(ctx context.Context, events []dispatch.EventID, late bool) (others []dispatch.EventID) {
 	ctx, cancel := context.WithTimeout(ctx, expandTimeout)
 	defer cancel()
 	places := r.throttle.reserve(committedBatch, aheadCommitted, time.Now())
 	x, err := r.options.Outbox.Expand(ctx, events, places)
 	r.throttle.release(places - len(x.Pushes))
 	if err != nil {
-		r.expandFailed.Store(true)
-		r.options.Log.Error("events not expanded; they will be retried", "events", len(events)-len(x.Events), "error", err)
+		r.failed.add(x.Failed)
+		r.options.Log.Error("events not expanded; they will be retried", "events", len(x.Failed), "error", err)
 	}
 	superseding := map[dispatch.ID]*dispatch.Dispatch{}
 	for i := range x.Events {
@@ -322,6 +355,7 @@ func (r *Relay) expand(ctx context.Context, events []dispatch.EventID, late bool
 		r.pushesDue.Set()
 		r.options.WakeOthers()
 	}
+	return x.Rest
 }
 
 // releaseSuperseded releases the waiting offers of dispatches that are no longer on offer. An offer that arrived after the

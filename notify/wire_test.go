@@ -220,8 +220,8 @@ func (w *wire) blind() {
 	w.dark = true
 }
 
-func (w *wire) ReleaseEvents(ctx context.Context) error {
-	return w.only("ReleaseEvents", func() error { return w.Outbox.ReleaseEvents(w.patient(ctx)) })
+func (w *wire) ReleaseEvents(ctx context.Context, events ...dispatch.EventID) error {
+	return w.only("ReleaseEvents", func() error { return w.Outbox.ReleaseEvents(w.patient(ctx), events...) })
 }
 
 func (w *wire) Expand(ctx context.Context, events []dispatch.EventID, lease int) (outbox.Expansion, error) {

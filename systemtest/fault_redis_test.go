@@ -177,8 +177,8 @@ func commands(t *testing.T, c *redis.Client, id string) (decide, others int) {
 	return decide, others
 }
 
-// verifies is the statement that checks whether claims still exist.
-const verifies = "SELECT id, status, round, accepted_by FROM dispatches WHERE id IN%"
+// verifies is the statement that checks whether claims still exist, and with which the ledger reads the rounds of a batch.
+const verifies = "SELECT `id`,`status`,`round`,`accepted_by` FROM `dispatches` WHERE id IN%"
 
 // The exact cost of a race: one call and at most one read for the winner; no SQL for a loser, and at most one Redis
 // command, or none where the process knows the winner.
@@ -284,7 +284,7 @@ func costOfTheLedger(t *testing.T, db *Database, i *Instance, drivers []Driver, 
 		t.Errorf("%d taps in %s were written by %d statements, more than %d", sent, took, inserts, most)
 	}
 	looks := db.Count("mysql.general_log WHERE command_type = 'Query' AND argument LIKE '" + verifies + "'")
-	if most := int(took/time.Second) + 2; looks > most {
+	if most := int(took/time.Second) + 2 + inserts; looks > most {
 		t.Errorf("%d taps in %s were verified by %d statements, more than %d", sent, took, looks, most)
 	}
 	t.Logf("%d taps in %s: written by %d statements, %.1f per 1000 taps", sent, took, inserts, float64(inserts)*1000/float64(sent))

@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"log/slog"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -97,8 +99,8 @@ func Open(ctx context.Context, url string, o Options) (db *DB, err error) {
 // Close closes all connections at once: statements that are running fail.
 func (d *DB) Close() error {
 	var errs []error
-	for _, c := range d.conns {
-		errs = append(errs, c.Close())
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(d.conns))) { // of SQLite's, the one that writes is the last: it puts the log away
+		errs = append(errs, d.conns[name].Close())
 	}
 	if d.probe != nil {
 		errs = append(errs, d.probe.Close())

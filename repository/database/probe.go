@@ -46,7 +46,8 @@ func (p *Probe) Up() bool {
 func (p *Probe) Run(ctx context.Context) {
 	for i := 0; ; i++ {
 		if p.db.replica != nil && i%probesPerReplica == 0 && p.Up() { // one that nobody reads is checked, too
-			bounded, cancel := context.WithTimeout(ctx, probeTimeout)
+			// The next check of the database does not wait for it.
+			bounded, cancel := context.WithTimeout(ctx, p.db.replica.answer+p.db.replica.lag)
 			_ = p.db.askReplica(bounded, func(Tx) error { return nil }) // the log says if it is left
 			cancel()
 		}

@@ -128,32 +128,34 @@ func (d *DB) askReplica(ctx context.Context, read func(db Tx) error) error {
 	if err != nil && !errors.Is(err, ErrNoPositions) { // it says nothing about the replica
 		return Unavailable(err)
 	}
-	if err == nil {
+	if err = Unavailable(err); err == nil {
 		err = d.readReplica(ctx, at, read)
 	}
-	err = Unavailable(err)
-	if ctx.Err() == nil {
+	if ctx.Err() == nil && !errors.Is(err, errNotAsked) {
 		r.note(err, d.Log)
 	}
 	return err
 }
 
-// readReplica calls read once the replica has come to the position.
+// readReplica calls read once the replica has come to the position. ErrUnavailable, and read's errors unchanged.
 func (d *DB) readReplica(ctx context.Context, at position, read func(db Tx) error) error {
 	r := d.replica
 	waiting, cancel := context.WithTimeout(ctx, r.answer)
 	defer cancel()
 	// The read has to be on the connection of the wait: the address may lead to several replicas.
 	conn, err := r.pool.Conn(waiting)
+	if err != nil && r.pool.Stats().InUse == ReplicaConns {
+		return Unavailable(errNotAsked)
+	}
 	if err != nil {
-		return err
+		return Unavailable(err)
 	}
 	defer conn.Close()
 	// States are told by the primary's time, by which claims are decided, whatever the replica's clock says.
 	clock := func() string { return strconv.FormatInt(Micros(at.now.Add(time.Since(at.readAt))), 10) }
 	statements := &textPool{conn, "replica", r.text, clock, d.options.Observer}
 	if err := at.await(waiting, statements, d.Version, r.lag); err != nil {
-		return err
+		return Unavailable(err)
 	}
 	reading, cancel := context.WithTimeout(ctx, max(replicaRead, d.Patience))
 	defer cancel()

@@ -81,6 +81,7 @@ func list(db database.Tx, q dispatch.Query) (items []dispatch.Dispatch, next str
 			Index: WordIndex, Cursor: cursor,
 			Of:    func(ids []string) database.Listing { return dispatchListing(q, ids) },
 			Words: func(row *TimedRow) (string, []string) { return string(row.Row.ID), row.Row.Words() },
+			Text:  func(row *TimedRow) string { return row.Row.text() },
 		}
 		rows, next, err = list.Find(db, search.Terms(q.Text, dispatch.DispatchPrefix), q.Page)
 	}

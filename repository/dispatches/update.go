@@ -77,8 +77,10 @@ func (s *Dispatches) save(tx database.Tx, before, d dispatch.Dispatch, events []
 	if saved.RowsAffected != 1 {
 		return database.Unavailable(database.ErrConflict)
 	}
-	if err := WordIndex.Change(tx, string(d.ID), was.Words(), row.Words()); err != nil {
-		return err
+	if !row.sameText(&was) {
+		if err := WordIndex.Change(tx, string(d.ID), was.Words(), row.Words()); err != nil {
+			return err
+		}
 	}
 	if outcome, ended := claimEnd(events); ended && before.Claim != nil {
 		err := tx.Model(&ClaimRow{}).

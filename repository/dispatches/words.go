@@ -15,6 +15,17 @@ func (row *Row) Words() []string {
 	return search.WordsOf(names, row.SiteAddress, row.Note)
 }
 
+// sameText reports whether the rows are found by the same words.
+func (row *Row) sameText(other *Row) bool {
+	return database.StringOrEmpty(row.ExternalID) == database.StringOrEmpty(other.ExternalID) &&
+		row.SiteAddress == other.SiteAddress && row.Note == other.Note
+}
+
+// text returns all the text by which the dispatch is found.
+func (row *Row) text() string {
+	return database.StringOrEmpty(row.ExternalID) + " " + row.SiteAddress + " " + row.Note
+}
+
 // ForgetWords deletes the words by which a dispatch is found.
 func ForgetWords(tx database.Tx, id string) error {
 	var row Row

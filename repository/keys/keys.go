@@ -60,6 +60,9 @@ func (s *Keys) EnsureKey(ctx context.Context, k dispatch.Key) error {
 			}
 		}
 		row := newKeyRow(k, now)
+		if exists {
+			row.CreatedAt = before.CreatedAt // a replica is known by it
+		}
 		if err := tx.Create(&row).Error; err != nil {
 			return database.Unavailable(err) // a concurrent insert makes this a duplicate, and the next try reads it
 		}

@@ -294,6 +294,9 @@ func (c *conn) checkFirst(ctx context.Context) error {
 		return nil
 	}
 	c.taken = true
+	if !c.isOld() && time.Since(c.checkedAt) < redialPause {
+		return nil
+	}
 	return c.check(ctx)
 }
 

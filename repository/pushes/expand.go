@@ -21,12 +21,15 @@ import (
 //
 // The owner still leases an event that was expanded, and has to complete it by RecordResults. Nobody waits for that: if the process dies
 // before, the event is expanded again, and each device has its notification already. For a large audience one part is written: More says
-// that the event has to be expanded again.
+// that the event has to be expanded again. What takes long ends the call, so that its pushes can be sent: the events behind it are the Rest.
 //
-// An event whose expansion failed is not in the result, and can be expanded again. ErrUnavailable and ErrUnknown.
+// ErrUnavailable and ErrUnknown: the Failed events can be expanded again.
 func (o *Outbox) Expand(ctx context.Context, events []dispatch.EventID, take int) (x outbox.Expansion, err error) {
 	loaded, err := o.load(ctx, events)
-	for _, e := range loaded {
+	if err != nil {
+		return outbox.Expansion{Failed: events}, err
+	}
+	for i, e := range loaded {
 		again := false
 		failed := database.Retry(ctx, func() error {
 			if again { // a concurrent expansion may have written some of its notifications
@@ -39,17 +42,23 @@ func (o *Outbox) Expand(ctx context.Context, events []dispatch.EventID, take int
 				}
 				e = reloaded[0]
 			}
-			again = true
-			return e.run(ctx, take)
+			again, e.take, e.spare = true, take, len(loaded)-1-i
+			return e.run(ctx)
 		})
 		switch {
 		case errors.Is(failed, dispatch.ErrNotLeased):
 		case failed != nil:
-			err = errors.Join(err, fmt.Errorf("%s: %w", e.event.ID, failed))
+			x.Failed, err = append(x.Failed, e.event.ID), errors.Join(err, fmt.Errorf("%s: %w", e.event.ID, failed))
 		default:
 			take -= len(e.pushes)
 			x.Events = append(x.Events, outbox.Expanded{Event: e.event, Dispatch: e.dispatch, More: e.more})
 			x.Pushes, x.Unleased, x.Dropped = append(x.Pushes, e.pushes...), x.Unleased+e.unleased, x.Dropped+e.dropped
+		}
+		if e.isLarge() {
+			for _, behind := range loaded[i+1:] {
+				x.Rest = append(x.Rest, behind.event.ID)
+			}
+			break
 		}
 	}
 	if len(x.Pushes) > 0 {
@@ -78,13 +87,14 @@ type expansion struct {
 	dispatch    dispatch.Dispatch
 	now         time.Time // the database's, when the event was read
 	leasedUntil time.Time // by this process's clock
-	take        int       // how many notifications may still be leased
+	// take is how many notifications may still be leased. As many as spare are left to the claimants of the events behind it.
+	take, spare int
 	// begun: an earlier part, or an earlier owner, may have written notifications of the event.
 	begun bool
 	// nobody: there is no device to notify and nothing to drop.
 	nobody bool
-	// topic: the dispatch has a topic, which has not ended. told: it was sent the event's message.
-	topic, told bool
+	// topic: the dispatch has a topic. open: the topic has not ended. told: it was sent the event's message.
+	topic, open, told bool
 	// refused are the drivers of an AudienceEligible who are not alerted again; nil before loadRefused.
 	refused map[dispatch.DriverID]bool
 	// walk is where the walk through a large audience is; nil for a small one.
@@ -106,22 +116,24 @@ type expansion struct {
 func (o *Outbox) load(ctx context.Context, events []dispatch.EventID) ([]*expansion, error) {
 	leased := time.Now().Add(o.LeaseTerm) // taken before the statement, so that the leases of notifications end no earlier
 	var rows []struct {
-		Event                            journal.EventRow    `gorm:"embedded;embeddedPrefix:event_"`
-		Dispatch                         dispatches.TimedRow `gorm:"embedded"`
-		Walk                             WalkRow             `gorm:"embedded;embeddedPrefix:walk_"`
-		Offer, Ends                      *int64
-		Begun, Topic, Told, Offered, Own bool
+		Event                     journal.EventRow    `gorm:"embedded;embeddedPrefix:event_"`
+		Dispatch                  dispatches.TimedRow `gorm:"embedded"`
+		Walk                      WalkRow             `gorm:"embedded;embeddedPrefix:walk_"`
+		Offer, Ends               *int64
+		TopicEnded                *bool // NULL without a topic
+		Begun, Told, Offered, Own bool
 	}
 	// With EXISTS or an inner join, an optimizer may read a whole table once instead of one row for each event.
 	err := o.db.Work.With(ctx).Raw(`SELECT d.*, {now} now, `+journal.EventColumns+`,
 		x.event_id walk_event_id, x.leg walk_leg, x.start walk_start, x.position walk_position, x.large walk_large, x.due_at walk_due_at,
 		`+firstDue+` offer, `+firstDue+` ends,
 		(SELECT 1 FROM notifications n WHERE n.event_id = e.id LIMIT 1) IS NOT NULL begun,
-		(SELECT 1 FROM topics t WHERE t.name = CONCAT('dispatch-', e.dispatch_id) AND NOT t.ended LIMIT 1) IS NOT NULL topic,
+		(SELECT t.ended FROM topics t WHERE t.name = CONCAT('dispatch-', e.dispatch_id)) topic_ended,
 		(SELECT 1 FROM notifications n WHERE n.event_id = e.id AND n.device_id = '' LIMIT 1) IS NOT NULL told,
 		(SELECT 1 FROM notifications n WHERE n.dispatch_id = e.dispatch_id LIMIT 1) IS NOT NULL offered,
 		(SELECT 1 FROM devices dv WHERE dv.driver_id = e.driver_id AND dv.quarantined_at IS NULL LIMIT 1) IS NOT NULL own
-		FROM events e {force PRIMARY} LEFT JOIN dispatches d ON d.id = e.dispatch_id LEFT JOIN expansions x ON x.event_id = e.id
+		FROM events e {force PRIMARY} LEFT JOIN dispatches d {force PRIMARY} ON d.id = e.dispatch_id
+		LEFT JOIN expansions x {force PRIMARY} ON x.event_id = e.id
 		WHERE e.id IN ? AND e.next_at IS NOT NULL AND e.claim = ? ORDER BY e.id`,
 		outbox.PriorityOffer, outbox.PriorityOfferEnd, events, o.Owner).Scan(&rows).Error
 	if err != nil {
@@ -135,14 +147,14 @@ func (o *Outbox) load(ctx context.Context, events []dispatch.EventID) ([]*expans
 		}
 		e := &expansion{
 			Outbox: o, event: row.Event.Event(), now: database.Time(row.Dispatch.Now), leasedUntil: leased, begun: row.Begun,
-			topic: row.Topic, told: row.Told,
+			topic: row.TopicEnded != nil, open: row.TopicEnded != nil && !*row.TopicEnded, told: row.Told,
 		}
 		e.dispatch = row.Dispatch.Row.At(e.now)
 		e.due = dueAfter(e.now, row.Ends)
 		if e.offers() {
 			e.due = dueAfter(e.now, row.Offer)
 		} else {
-			e.nobody = !row.Offered && !row.Topic && !row.Own
+			e.nobody = !row.Offered && !e.open && !row.Own
 		}
 		if row.Walk.EventID != "" {
 			e.begun, e.walk, e.due = true, &row.Walk, max(e.due, row.Walk.DueAt)
@@ -158,11 +170,10 @@ func (e *expansion) offers() bool {
 }
 
 // run plans the expansion, and writes it.
-func (e *expansion) run(ctx context.Context, take int) error {
+func (e *expansion) run(ctx context.Context) error {
 	if e.nobody {
 		return nil
 	}
-	e.take = take
 	if err := e.plan(e.db.Work.With(ctx)); err != nil {
 		return database.Unavailable(err)
 	}
@@ -258,7 +269,7 @@ func (e *expansion) add(t dispatch.Delivery, r recipient, until time.Time, same 
 	case r.delay > 0:
 		due = database.Micros(e.now.Add(r.delay))
 		e.unleased++
-	case e.take > 0:
+	case e.take > e.spare || e.take > 0 && t.Audience == dispatch.AudienceClaimant:
 		e.take--
 		due, claim = database.Micros(e.now.Add(e.LeaseTerm)), e.Owner
 		e.pushes = append(e.pushes, outbox.Push{
@@ -274,12 +285,19 @@ func (e *expansion) add(t dispatch.Delivery, r recipient, until time.Time, same 
 // notificationColumns is the number of a new notification's columns without the constant ones.
 const notificationColumns = 15
 
+// valuesPerStatement bounds one INSERT of notifications.
+const valuesPerStatement = notificationColumns * database.RowsPerStatement
+
+// isLarge reports whether more is written than the notifications that one statement takes.
+func (e *expansion) isLarge() bool {
+	return e.walk != nil || len(e.obsolete)+len(e.subscribers) > 0 || len(e.rows) > valuesPerStatement
+}
+
 // write writes what is planned: nothing, one INSERT, or a transaction that renews the event's lease. ErrNotLeased if the owner has lost the
 // lease. A lone INSERT fails then too, at the unique key, if the next owner has written the notifications.
 func (e *expansion) write(ctx context.Context) error {
-	const perStatement = notificationColumns * database.RowsPerStatement
-	ends := e.topic && !e.offers() && e.roundIsOver() && e.dispatch.Status != dispatch.Pending && e.dispatch.Status != dispatch.Scheduled
-	if e.walk == nil && len(e.obsolete)+len(e.subscribers) == 0 && !ends && len(e.rows) <= perStatement {
+	ends := e.open && !e.offers() && e.roundIsOver() && e.dispatch.Status != dispatch.Pending && e.dispatch.Status != dispatch.Scheduled
+	if !e.isLarge() && !ends {
 		return database.Unavailable(insert(e.db.Work.With(ctx), e.rows))
 	}
 	return e.db.Work.TransactOnce(ctx, func(tx database.Tx) error {
@@ -288,7 +306,7 @@ func (e *expansion) write(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for rows := range slices.Chunk(e.rows, perStatement) {
+		for rows := range slices.Chunk(e.rows, valuesPerStatement) {
 			if err := insert(tx, rows); err != nil {
 				return database.Unavailable(err)
 			}
@@ -299,7 +317,10 @@ func (e *expansion) write(ctx context.Context) error {
 			if done.Error != nil {
 				return database.Unavailable(done.Error)
 			}
-			e.dropped += int(done.RowsAffected)
+			if int(done.RowsAffected) < len(e.obsolete) {
+				return database.ErrConflict // a lease that was under way has some: who gets that offer has to hear of its end
+			}
+			e.dropped += len(e.obsolete)
 		}
 		if ends {
 			if err := topics.Close(tx, outbox.TopicOf(e.dispatch.ID)); err != nil {

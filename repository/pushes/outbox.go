@@ -78,10 +78,14 @@ func (o *Outbox) LeaseEvents(ctx context.Context, limit int) (events []dispatch.
 	return events, nil
 }
 
-// ReleaseEvents ends the owner's leases of events, so that another process may take these at once. ErrUnavailable.
-func (o *Outbox) ReleaseEvents(ctx context.Context) error {
-	return database.Unavailable(o.db.Work.With(ctx).Exec(`UPDATE events SET claim = '', next_at = {now}
-		WHERE claim = ? AND next_at > {now}`, o.Owner).Error)
+// ReleaseEvents ends the owner's leases of these events, or of all if there are none, so that another process may take them at once.
+// ErrUnavailable.
+func (o *Outbox) ReleaseEvents(ctx context.Context, events ...dispatch.EventID) error {
+	set, args := "UPDATE events SET claim = '', next_at = {now} WHERE claim = ? AND next_at > {now}", []any{o.Owner}
+	if len(events) > 0 {
+		set, args = set+" AND id IN ?", append(args, events)
+	}
+	return database.Unavailable(o.db.Work.With(ctx).Exec(set, args...).Error)
 }
 
 // RecordResults writes the results of notifications, and completes events that were expanded. It skips what the owner no longer leases.

@@ -183,11 +183,7 @@ func deletePartsOfDevice(tx database.Tx, id string) (int, error) {
 }
 
 func (s *Cleaner) deletePartsOfDispatch(tx database.Tx, id string) (n int, err error) {
-	if err := renumberClaims(tx, id); err != nil {
-		return 0, err
-	}
 	for _, about := range [...]struct{ table, key, where string }{
-		{"claims", "id", "dispatch_id = ?"},
 		{"notifications", "id", "dispatch_id = ?"},
 		{"offers", offerKey, "dispatch_id = ?"},
 		{"taps", tapKey, "dispatch_id = ?"},
@@ -198,6 +194,14 @@ func (s *Cleaner) deletePartsOfDispatch(tx database.Tx, id string) (n int, err e
 		if n += deleted; err != nil || n == deletedAtOnce {
 			return n, err
 		}
+	}
+	// The claims are the last: a driver whose newest claim goes is locked until the commit.
+	if err := renumberClaims(tx, id); err != nil {
+		return n, err
+	}
+	deleted, err := s.deleteRows(tx, "claims", "id", "dispatch_id = ?", deletedAtOnce-n, id)
+	if n += deleted; err != nil || n == deletedAtOnce {
+		return n, err
 	}
 	return n, dispatches.ForgetWords(tx, id)
 }

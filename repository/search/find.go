@@ -16,6 +16,8 @@ type List[R any] struct {
 	Cursor func(*R) string
 	// Words returns a row's identifier, and its words as they are in the index.
 	Words func(*R) (id string, words []string)
+	// Text, if it is not nil, returns the text that all words of the row are made of: most rows that lack a term are known by it.
+	Text func(*R) string
 }
 
 // minRead is how many rows of a list a search reads at least: most searches have read enough then.
@@ -63,7 +65,7 @@ func (l List[R]) findAmong(db database.Tx, ids []string, terms []Term, limit int
 func (l List[R]) findInList(db database.Tx, terms []Term, page dispatch.Page) (found []R, next string, err error) {
 	next = page.Cursor
 	size := max(page.Limit+1, minRead)
-	for read := 0; read < MaxReads; read += size {
+	for read := 0; read < MaxReads; read, size = read+size, 2*size {
 		size = min(size, database.RowsPerStatement, MaxReads-read)
 		var rows []R
 		if rows, next, err = database.ReadListing(db, l.Of(nil), dispatch.Page{Cursor: next, Limit: size}, l.Cursor); err != nil {
@@ -82,6 +84,9 @@ func (l List[R]) findInList(db database.Tx, terms []Term, page dispatch.Page) (f
 // having returns those of the rows that have all terms.
 func (l List[R]) having(terms []Term, rows []R) []R {
 	return slices.DeleteFunc(rows, func(row R) bool {
+		if l.Text != nil && !mayHaveAll(terms, l.Text(&row)) {
+			return true
+		}
 		id, words := l.Words(&row)
 		return !HaveAll(terms, id, words)
 	})

@@ -82,38 +82,62 @@ const (
 // rarest returns the identifiers of the rows that may have the rarest term, the newest first. Common is true, and there are none, if each
 // term has more than MaxReads entries.
 func (x Index) rarest(db database.Tx, terms []Term) (ids []string, common bool, err error) {
-	common = true
+	rare, fewest := Term{}, MaxReads+1
 	for _, t := range terms[:min(len(terms), countedTerms)] {
-		having, err := x.having(db, t)
+		n, err := x.count(db, t)
 		if err != nil {
 			return nil, false, err
 		}
-		if len(having) <= MaxReads && (common || len(having) < len(ids)) {
-			ids, common = having, false
+		if n < fewest {
+			rare, fewest = t, n
 		}
-		if !common && len(ids) <= fewRows {
+		if fewest <= fewRows {
 			break
 		}
 	}
+	if fewest > MaxReads {
+		return nil, true, nil
+	}
+	ids, err = x.having(db, rare)
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
 	slices.Reverse(ids)
-	return ids, common, nil
+	return ids, false, err
 }
 
-// having returns an identifier for each entry of the term, more than MaxReads if there are as many.
-func (x Index) having(db database.Tx, t Term) (ids []string, err error) {
-	var where []string
-	var args []any
-	for _, begin := range t.Begins {
-		where, args = append(where, "word >= ? AND word < ?"), append(args, begin, begin+afterAll)
+// entriesOf returns the condition on an index's entries for a term.
+func entriesOf(t Term) (where string, args []any) {
+	parts := make([]string, len(t.Begins))
+	for i, begin := range t.Begins {
+		parts[i], args = "word >= ? AND word < ?", append(args, begin, begin+afterAll)
 	}
-	query := "SELECT " + x.ID + " FROM " + x.Entries + " {force PRIMARY} WHERE " + strings.Join(where, " OR ") + " LIMIT ?"
-	if err := db.Raw(query, append(args, MaxReads+1)...).Scan(&ids).Error; err != nil || t.ID == "" {
+	return strings.Join(parts, " OR "), args
+}
+
+// namedBy is the condition on the identifiers that begin so.
+const namedBy = "id >= ? AND id < ?"
+
+// count returns how many entries the term has, at least MaxReads+1 if it has more.
+func (x Index) count(db database.Tx, t Term) (n int, err error) {
+	where, args := entriesOf(t)
+	query := "SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM " + x.Entries + " {force PRIMARY} WHERE " + where + " LIMIT ?) w)"
+	args = append(args, MaxReads+1)
+	if t.ID != "" {
+		query += " + (SELECT COUNT(*) FROM (SELECT 1 FROM " + x.Rows + " {force PRIMARY} WHERE " + namedBy + " LIMIT ?) r)"
+		args = append(args, t.ID, t.ID+"~", MaxReads+1)
+	}
+	return n, database.Unavailable(db.Raw(query, args...).Scan(&n).Error)
+}
+
+// having returns an identifier for each entry of a term that has no more than MaxReads.
+func (x Index) having(db database.Tx, t Term) (ids []string, err error) {
+	where, args := entriesOf(t)
+	query := "SELECT " + x.ID + " FROM " + x.Entries + " {force PRIMARY} WHERE " + where + " LIMIT ?"
+	if err := db.Raw(query, append(args, MaxReads)...).Scan(&ids).Error; err != nil || t.ID == "" {
 		return ids, database.Unavailable(err)
 	}
 	var named []string
-	query = "SELECT id FROM " + x.Rows + " {force PRIMARY} WHERE id >= ? AND id < ? LIMIT ?"
-	err = db.Raw(query, t.ID, t.ID+"~", MaxReads+1).Scan(&named).Error
+	query = "SELECT id FROM " + x.Rows + " {force PRIMARY} WHERE " + namedBy + " LIMIT ?"
+	err = db.Raw(query, t.ID, t.ID+"~", MaxReads).Scan(&named).Error
 	return append(ids, named...), database.Unavailable(err)
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 
@@ -83,7 +84,8 @@ func split(text string) (runs, within []string) {
 func wordsAt(text string, places []int) []string {
 	words := make([]string, len(places))
 	for i, place := range places {
-		word, _, _ := strings.Cut(text[place:], " ")
+		// No character has more bytes: what is left out does not count.
+		word, _, _ := strings.Cut(text[place:min(len(text), place+utf8.UTFMax*MaxWordLength)], " ")
 		n := 0
 		for end := range word {
 			if n++; n > MaxWordLength {
@@ -150,6 +152,16 @@ func idPrefix(word, prefix string) string {
 		return ""
 	}
 	return prefix + rest
+}
+
+// mayHaveAll reports false only if a row of that text, whatever its identifier, lacks one of the terms. It costs a part of HaveAll.
+func mayHaveAll(terms []Term, text string) bool {
+	letters := WithoutPunctuation(Normalized(text))
+	return !slices.ContainsFunc(terms, func(t Term) bool {
+		return t.ID == "" && !slices.ContainsFunc(t.Begins, func(begin string) bool {
+			return strings.Contains(letters, strings.ReplaceAll(begin, "-", ""))
+		})
+	})
 }
 
 // HaveAll reports whether the row of such an identifier and such words has all the terms.

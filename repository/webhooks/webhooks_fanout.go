@@ -99,9 +99,9 @@ func (o *Outbox) fanOut(tx database.Tx, body webhook.Body) (more bool, to []Row,
 	if err != nil || len(queued) == 0 {
 		return false, to, err
 	}
-	ids, args := make([]dispatch.EventID, len(queued)), make([]any, 0, 2*len(queued))
+	ids := make([]dispatch.EventID, len(queued))
 	for i, q := range queued {
-		ids[i], args = q.EventID, append(args, q.DispatchID, q.EventID)
+		ids[i] = q.EventID
 	}
 	if len(to) > 0 {
 		var found []announced // an event that the retention has deleted has no deliveries
@@ -113,10 +113,14 @@ func (o *Outbox) fanOut(tx database.Tx, body webhook.Body) (more bool, to []Row,
 			return false, nil, err
 		}
 	}
-	// With the index it reads no other rows, and so waits for none that another transaction has locked.
-	these := anyOf("q.dispatch_id = ? AND q.event_id = ?", len(queued))
-	err = tx.Exec("{delete q} FROM webhook_events AS q {force PRIMARY} WHERE "+these, args...).Error
-	return len(queued) == eventsAtOnce, to, err
+	for _, q := range queued { // one by one: for many keys a server may read other rows too, and wait for those that are locked
+		err := tx.Exec("{delete q} FROM webhook_events AS q {force PRIMARY} WHERE q.dispatch_id = ? AND q.event_id = ?",
+			q.DispatchID, q.EventID).Error
+		if err != nil {
+			return false, nil, err
+		}
+	}
+	return len(queued) == eventsAtOnce, to, nil
 }
 
 // announced is an event and its dispatch as it is now.
