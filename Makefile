@@ -15,7 +15,7 @@ check test test-all soak tidb browser screenshots bench-console mutants lint cli
 BIN := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/firsttap/bin
 GOLANGCI := $(BIN)/golangci-lint-v2.15.0
 
-.PHONY: build promises test test-all soak tidb browser screenshots vendored servers bench bench-locks bench-push bench-scale simulate bench-console loadtest client kubernetes mutants lint format check clean
+.PHONY: build promises test test-all soak tidb browser screenshots vendored servers bench bench-locks bench-push bench-scale simulate bench-console types loadtest client kubernetes mutants lint format check clean
 
 build:
 	CGO_ENABLED=0 go build -o bin/firsttap .
@@ -54,6 +54,10 @@ browser:
 		*,browser,*) console/browser/run.sh $(BROWSERFLAGS);; \
 		*) echo "the pages were NOT tested in a browser";; \
 	esac
+
+# Checks the types of the pages, which are JavaScript with JSDoc.
+types:
+	console/browser/types.sh
 
 # Takes the pictures of docs/, with the test that opens every page.
 screenshots:
@@ -136,6 +140,7 @@ check: servers
 	loadtest/mutants.sh --check
 	$(MAKE) lint
 	$(MAKE) vendored
+	$(MAKE) types
 	go build -o bin/firsttap .
 	FIRSTTAP_BIN=$(CURDIR)/bin/firsttap $(MAKE) test-all
 	$(MAKE) client

@@ -8,7 +8,7 @@ import (
 	"firsttap/asset"
 )
 
-//go:embed web
+//go:embed web/*/*.html web/*/*.css web/*/*.js web/*/*.svg web/*/*.png web/*/*.txt web/*/*.webmanifest
 var web embed.FS
 
 // Policy returns the pages' Content-Security-Policy: nothing from other hosts, no inline scripts, no inline styles. The page may

@@ -59,6 +59,8 @@ var references = map[string][]*regexp.Regexp{
 	".webmanifest": {},
 }
 
+var comment = regexp.MustCompile(`(?s)/\*\*.*?\*/`)
+
 // TestReferences: each address in a file is one of the files, on this host.
 func TestReferences(t *testing.T) {
 	files, looked := pages(t), 0
@@ -86,6 +88,9 @@ func TestReferences(t *testing.T) {
 		}
 	}
 	for from, body := range files {
+		if path.Ext(from) == ".js" {
+			body = comment.ReplaceAllString(body, "") // a type in a comment may be a package's
+		}
 		for _, find := range references[path.Ext(from)] {
 			for _, found := range find.FindAllStringSubmatch(body, -1) {
 				check(from, found[1])
@@ -109,6 +114,43 @@ func TestReferences(t *testing.T) {
 	}
 	if looked < 40 {
 		t.Errorf("only %d references were looked at", looked)
+	}
+}
+
+// TestNoCircle: no module imports one that imports it, also where the browser loads that later.
+func TestNoCircle(t *testing.T) {
+	imports, looked := map[string][]string{}, 0
+	for from, body := range pages(t) {
+		if path.Ext(from) != ".js" {
+			continue
+		}
+		for _, find := range references[".js"][:3] {
+			for _, found := range find.FindAllStringSubmatch(comment.ReplaceAllString(body, ""), -1) {
+				imports[from] = append(imports[from], path.Join(path.Dir(from), found[1]))
+				looked++
+			}
+		}
+	}
+	if looked < 150 {
+		t.Errorf("only %d imports were looked at", looked)
+	}
+	done := map[string]bool{}
+	var follow func(module string, way []string)
+	follow = func(module string, way []string) {
+		if at := slices.Index(way, module); at >= 0 {
+			t.Errorf("a circle: %s", strings.Join(append(way[at:], module), " imports "))
+			return
+		}
+		if done[module] {
+			return
+		}
+		for _, next := range imports[module] {
+			follow(next, append(slices.Clip(way), module))
+		}
+		done[module] = true
+	}
+	for module := range imports {
+		follow(module, nil)
 	}
 }
 

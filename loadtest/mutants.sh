@@ -145,9 +145,8 @@ mutant "a new dispatch counts as indexed without its words" repository/dispatche
 mutant "a change leaves the old words" $index "x.Remove(tx, id, without(was, is))" "x.Remove(tx, id, nil)" ./repository/dispatches TestWordsFollowTheDispatch
 mutant "a change adds no words" $index "x.Add(tx, Entries(id, without(is, was)))" "x.Add(tx, nil)" ./repository/dispatches TestIndexOfDispatchesIsTrue
 mutant "a search checks one term" $find "HaveAll(terms, " "HaveAll(terms[:1], " ./repository/dispatches TestSearch
-mutant "a common term counts as rare" $index "fewest := Term{}, MaxReads+1" "fewest := Term{}, MaxReads+2" ./repository/dispatches TestSearchForCommonWords
-mutant "a search reads more entries than it may" $index "append(args, MaxReads+1)" "append(args, 3*MaxReads)" ./repository/dispatches TestPlansOfASearch
-mutant "a search goes on though a term is rare" $index "if fewest <= fewRows {" "if false {" ./repository/dispatches TestPlansOfASearch
+mutant "a common term counts as rare" $index "} else if many {" "} else if false {" ./repository/dispatches TestSearchForCommonWords
+mutant "a search goes on though a term is rare" $index "len(ids) <= fewRows" "len(ids) < 0" ./repository/dispatches TestPlansOfASearch
 mutant "a search reads to the end" $find "read, size = read+size, 2*size" "size = 2*size" ./repository/dispatches TestSearchForCommonWords
 mutant "a search reads once" $find "next == \"\" {" "true {" ./repository/dispatches TestSearchForCommonWords
 mutant "a search reads as few rows each time" $find "2*size" "size" ./repository/dispatches TestSearchForCommonWords

@@ -54,7 +54,7 @@ func (o *Outbox) Expand(ctx context.Context, events []dispatch.EventID, take int
 			x.Events = append(x.Events, outbox.Expanded{Event: e.event, Dispatch: e.dispatch, More: e.more})
 			x.Pushes, x.Unleased, x.Dropped = append(x.Pushes, e.pushes...), x.Unleased+e.unleased, x.Dropped+e.dropped
 		}
-		if e.isLarge() {
+		if e.takesLong() {
 			for _, behind := range loaded[i+1:] {
 				x.Rest = append(x.Rest, behind.event.ID)
 			}
@@ -291,6 +291,11 @@ const valuesPerStatement = notificationColumns * database.RowsPerStatement
 // isLarge reports whether more is written than the notifications that one statement takes.
 func (e *expansion) isLarge() bool {
 	return e.walk != nil || len(e.obsolete)+len(e.subscribers) > 0 || len(e.rows) > valuesPerStatement
+}
+
+// takesLong reports whether so much is written that the events behind it go into another call.
+func (e *expansion) takesLong() bool {
+	return e.walk != nil || len(e.obsolete)+len(e.rows)/notificationColumns > dueBatch
 }
 
 // write writes what is planned: nothing, one INSERT, or a transaction that renews the event's lease. ErrNotLeased if the owner has lost the

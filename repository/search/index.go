@@ -82,27 +82,28 @@ const (
 // rarest returns the identifiers of the rows that may have the rarest term, the newest first. Common is true, and there are none, if each
 // term has more than MaxReads entries.
 func (x Index) rarest(db database.Tx, terms []Term) (ids []string, common bool, err error) {
-	rare, fewest := Term{}, MaxReads+1
+	common = true
 	for _, t := range terms[:min(len(terms), countedTerms)] {
-		n, err := x.count(db, t)
+		if many, err := x.isCommon(db, t); err != nil {
+			return nil, false, err
+		} else if many {
+			continue
+		}
+		having, err := x.having(db, t)
 		if err != nil {
 			return nil, false, err
 		}
-		if n < fewest {
-			rare, fewest = t, n
+		if common || len(having) < len(ids) {
+			ids, common = having, false
 		}
-		if fewest <= fewRows {
+		if len(ids) <= fewRows {
 			break
 		}
 	}
-	if fewest > MaxReads {
-		return nil, true, nil
-	}
-	ids, err = x.having(db, rare)
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
 	slices.Reverse(ids)
-	return ids, false, err
+	return ids, common, nil
 }
 
 // entriesOf returns the condition on an index's entries for a term.
@@ -117,16 +118,16 @@ func entriesOf(t Term) (where string, args []any) {
 // namedBy is the condition on the identifiers that begin so.
 const namedBy = "id >= ? AND id < ?"
 
-// count returns how many entries the term has, at least MaxReads+1 if it has more.
-func (x Index) count(db database.Tx, t Term) (n int, err error) {
+// isCommon reports whether the term has more than MaxReads entries: the server counts them, and sends none.
+func (x Index) isCommon(db database.Tx, t Term) (many bool, err error) {
 	where, args := entriesOf(t)
-	query := "SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM " + x.Entries + " {force PRIMARY} WHERE " + where + " LIMIT ?) w)"
-	args = append(args, MaxReads+1)
+	query := "SELECT (SELECT 1 FROM " + x.Entries + " {force PRIMARY} WHERE " + where + " LIMIT 1 OFFSET ?) IS NOT NULL"
+	args = append(args, MaxReads)
 	if t.ID != "" {
-		query += " + (SELECT COUNT(*) FROM (SELECT 1 FROM " + x.Rows + " {force PRIMARY} WHERE " + namedBy + " LIMIT ?) r)"
-		args = append(args, t.ID, t.ID+"~", MaxReads+1)
+		query += " OR (SELECT 1 FROM " + x.Rows + " {force PRIMARY} WHERE " + namedBy + " LIMIT 1 OFFSET ?) IS NOT NULL"
+		args = append(args, t.ID, t.ID+"~", MaxReads)
 	}
-	return n, database.Unavailable(db.Raw(query, args...).Scan(&n).Error)
+	return many, database.Unavailable(db.Raw(query, args...).Scan(&many).Error)
 }
 
 // having returns an identifier for each entry of a term that has no more than MaxReads.

@@ -85,7 +85,7 @@ test("the board with 500 open dispatches and 50 events a second", async ({ brows
     const page = await firstView(context, `${service.url}/console/#/board`);
     await expect(page.getByRole("heading", { name: `Pending ${open}` })).toBeVisible();
 
-    const drawn = () => page.evaluate(async (module) => (await import(module)).drawn.cards as number, "/console/board_card.js");
+    const drawn = () => page.evaluate(async (module) => (await import(module)).drawn.cards as number, "/console/board.js");
     let requests = 0;
     page.on("request", () => requests++);
     const count = await countEvents(service);

@@ -1,9 +1,7 @@
 import { expect } from "@playwright/test";
 import { test } from "node:test";
-import { minorUnits } from "../../web/console/fee.js";
-import { typedNumber } from "../../web/console/fields.js";
+import { minorUnits, typedNumber, withTyped } from "../../web/console/forms.js";
 import { shown } from "../../web/console/names.js";
-import { withTyped } from "../../web/console/regions.js";
 
 test("a typed or pasted list of regions is one region an item", () => {
   for (const list of ["서울,부산", "서울，부산", "서울、부산", "서울; 부산", "서울；부산", "서울\n부산\n", "서울\r\n부산", "서울\t부산", "서울|부산", " 서울 , , 부산 ,"]) {

@@ -1,9 +1,9 @@
 import { expect } from "@playwright/test";
 import { readFileSync, readdirSync } from "node:fs";
 import { test } from "node:test";
-import { inWords } from "../../web/console/schedule.js";
-import { minorUnits } from "../../web/console/fee.js";
-import { ruleIn } from "../../web/assets/problems.js";
+import { inWords } from "../../web/console/jobs.js";
+import { minorUnits } from "../../web/console/forms.js";
+import { ruleIn } from "../../web/console/dialogs.js";
 import { writing } from "../../web/assets/writing.js";
 
 const web = new URL("../../web/", import.meta.url);

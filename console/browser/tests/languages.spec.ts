@@ -197,7 +197,8 @@ for (const { lang, locale, tag } of languages) {
       expect(texts).toEqual([`words_${lang}.js`, `words_${lang}_admin.js`]);
       expect(urls().filter((u) => /\/(csv|export_dialog|alerts_)/.test(u))).toEqual([]); // they are loaded when they are used
       console.log(`${lang}: ${(bytes() / 1000).toFixed(1)} KB`);
-      expect(bytes()).toBeLessThan(190_000); // which leaves room for the dispatches of a large board
+      expect(urls().length).toBeLessThanOrEqual(40);
+      expect(bytes()).toBeLessThan(100_000); // which leaves room for the dispatches of a large board
     });
   });
 }

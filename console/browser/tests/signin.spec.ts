@@ -16,6 +16,7 @@ test("a key opens the console, and no script can read it", async ({ open, servic
 
 test("an unreachable service signs no user in or out, and the page shows that", { tag: "@slow" }, async ({ open, own: service }) => {
   const page = await open("/console/", service);
+  await expect(page.getByLabel("API key")).toBeVisible(); // the texts are loaded after the modules
   await service.stop("SIGKILL");
   await page.getByLabel("API key").fill(service.adminKey);
   await page.getByRole("button", { name: "Sign in" }).click();

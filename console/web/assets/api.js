@@ -1,21 +1,32 @@
 // Requests to the API. A request ends with an answer, a Problem from the service, or Unreachable, after which its outcome is
 // unknown.
 
+/**
+ * What a problem of any kind may have.
+ * @typedef {{code?: string, title?: string, detail?: string, errors?: Schemas["FieldError"][], reasons?: Schemas["Reason"][], opens_at?: string,
+ *   final?: boolean}} ProblemBody
+ */
+
 /** The service's answer to a request that it refused or that failed: an RFC 9457 problem. */
 export class Problem extends Error {
+  /**
+   * @param {number} status
+   * @param {ProblemBody} body
+   * @param {number} retryAfter seconds, or 0 without a Retry-After
+   */
   constructor(status, body, retryAfter) {
     super(body.detail || body.title || `HTTP ${status}`);
     this.name = "Problem";
     this.status = status;
     this.code = body.code || "INTERNAL";
     this.body = body;
-    /** Seconds, or 0 without a Retry-After. */
     this.retryAfter = retryAfter;
   }
 }
 
 /** No readable answer came. The service may have made the change nevertheless. */
 export class Unreachable extends Error {
+  /** @param {unknown} [cause] */
   constructor(cause) {
     super("The service can't be reached.", { cause });
     this.name = "Unreachable";
@@ -26,7 +37,7 @@ const patience = 10_000; // ms
 
 let onSignedOut = () => {};
 
-/** Sets f, which is called when the service refuses a request because the console's session has ended. */
+/** Sets f, which is called when the service refuses a request because the console's session has ended. @param {() => void} f */
 export const whenSignedOut = (f) => { onSignedOut = f; };
 
 let clockOffset = 0; // ms that the service's clock is ahead of ours
@@ -35,6 +46,7 @@ let bestRoundTrip = Infinity;
 /** The time by the service's clock, in ms. Countdowns use it. */
 export const now = () => Date.now() + clockOffset;
 
+/** @param {string} serverTime @param {number} sent @param {number} received ms, by our clock */
 function learnTime(serverTime, sent, received) {
   const at = Date.parse(serverTime);
   const roundTrip = received - sent;
@@ -49,16 +61,21 @@ export function freshKey() {
 }
 
 /**
+ * version becomes If-Match; token is a driver's, and without one the console's session is used; timeout is in ms.
+ * @typedef {{body?: unknown, version?: number, idempotencyKey?: string, token?: string, etag?: string, signal?: AbortSignal, timeout?: number}} Options
+ */
+
+/**
  * Sends one request.
  *
  * @param {string} method
  * @param {string} path
- * @param {{body?: any, version?: number, idempotencyKey?: string, token?: string, etag?: string, signal?: AbortSignal, timeout?: number}} [options]
- * version becomes If-Match; token is a driver's, and without one the console's session is used; timeout is in ms.
+ * @param {Options} [options]
  * @returns {Promise<{status: number, data: any, etag: string|null}>} data is undefined for 204 and 304
  * @throws {Problem|Unreachable|DOMException} a DOMException when signal was aborted
  */
 export async function request(method, path, options = {}) {
+  /** @type {Record<string, string>} */
   const headers = { Accept: "application/json" };
   if (options.body !== undefined) headers["Content-Type"] = "application/json";
   if (options.version !== undefined) headers["If-Match"] = `"${options.version}"`;
@@ -89,22 +106,22 @@ export async function request(method, path, options = {}) {
   return { status: response.status, data, etag: response.headers.get("ETag") };
 }
 
-/** Sends a GET. @returns {Promise<any>} the body */
+/** Sends a GET. @param {string} path @param {Options} [options] @returns {Promise<any>} the body */
 export const get = async (path, options) => (await request("GET", path, options)).data;
 
 const tries = 4;
 
-/** Reports whether a repetition of the request may get another answer. */
+/** Reports whether a repetition of the request may get another answer. @param {unknown} err */
 export function worthRetrying(err) {
   return err instanceof Unreachable ||
     (err instanceof Problem && (err.status === 429 || err.status === 503 || err.code === "IDEMPOTENCY_KEY_IN_USE"));
 }
 
-/** Waits ms. It rejects when signal is aborted. */
+/** Waits ms. It rejects when signal is aborted. @param {number} ms @param {AbortSignal} [signal] @returns {Promise<void>} */
 export function pause(ms, signal) {
   return new Promise((resolve, reject) => {
     signal?.throwIfAborted();
-    const stop = () => { clearTimeout(timer); reject(signal.reason); };
+    const stop = () => { clearTimeout(timer); reject(signal?.reason); };
     const timer = setTimeout(() => { signal?.removeEventListener("abort", stop); resolve(); }, ms);
     signal?.addEventListener("abort", stop, { once: true });
   });
@@ -114,6 +131,9 @@ export function pause(ms, signal) {
  * Sends a repeatable request a few times, until an answer comes: a GET, a PUT, a request that the API calls repeatable, or a
  * POST to the admin API, which gets an Idempotency-Key so that the service executes it once. It throws the error of the last
  * try: after Unreachable the outcome is unknown.
+ * @param {string} method
+ * @param {string} path
+ * @param {Options} [options]
  */
 export async function send(method, path, options = {}) {
   if (method === "POST" && path.startsWith("/v1/admin/") && !options.idempotencyKey) {
@@ -131,10 +151,13 @@ export async function send(method, path, options = {}) {
 
 /**
  * Reads a list page by page, up to a number of items, and of pages: those of a search may be short.
- * @param {{pages?: number, read?: typeof get, signal?: AbortSignal}} [options] read: reads a page, get by default
+ * @param {string} path
+ * @param {number} most
+ * @param {Options & {pages?: number, read?: typeof get}} [options] read: reads a page, get by default
  * @returns {Promise<{items: any[], more: boolean, cut: boolean}>} cut: the pages ended before the items
  */
 export async function list(path, most, { pages = Infinity, read = get, ...options } = {}) {
+  /** @type {any[]} */
   const items = [];
   let cursor = "", n = 0;
   do {

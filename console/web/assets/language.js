@@ -3,11 +3,20 @@ import { createContext, html, useContext, useLayoutEffect, useMemo, useRef, useS
 import { keepLanguage, languages } from "./words.js";
 import { writing } from "./writing.js";
 
-export const Language = createContext(null);
+/**
+ * What a component needs to speak to its reader: the texts t and the formats. failed: another language could not be loaded.
+ * @typedef {{lang: string, t: Texts, failed?: boolean, speak: (lang: string) => void} & ReturnType<typeof writing>} Reader
+ */
+
+export const Language = createContext(/** @type {Reader} */ (/** @type {unknown} */ (null))); // every component is within Speaks
+
+/**
+ * @typedef {import("./words.js").Loaded & {failed?: boolean}} Loaded
+ */
 
 /**
  * Gives its children the language. Another language replaces the texts and nothing else: what is typed and what is open stays.
- * @param {{words: ReturnType<typeof import("./words.js").wordsOf>, first: {lang: string, t: any}, children: any}} props
+ * @param {{words: ReturnType<typeof import("./words.js").wordsOf>, first: Loaded, children?: unknown}} props
  */
 export function Speaks({ words, first, children }) {
   const [{ lang, t, failed }, set] = useState(first);
@@ -15,7 +24,7 @@ export function Speaks({ words, first, children }) {
   useLayoutEffect(() => { document.documentElement.lang = lang; }, [lang]);
   const value = useMemo(() => ({
     lang, t, failed, ...writing(lang, t, navigator.languages),
-    speak: async (next) => {
+    speak: async (/** @type {string} */ next) => {
       wanted.current = next;
       try {
         const loaded = await words.load(next);
@@ -30,7 +39,7 @@ export function Speaks({ words, first, children }) {
   return html`<${Language.Provider} value=${value}>${children}<//>`;
 }
 
-/** @returns {{lang: string, t: any, speak: (lang: string) => void} & ReturnType<typeof writing>} t has the texts */
+/** @returns {Reader} */
 export const useLanguage = () => useContext(Language);
 
 /** Offers the other languages. */

@@ -1,13 +1,12 @@
 import { html, useEffect, useLayoutEffect, useReducer, useRef, useState } from "./preact.js";
 import { now } from "./api.js";
-import { useLanguage } from "./language.js";
-import { explain } from "./problems.js";
 
-export { html };
+/** Counts how often it was asked to render again. @returns {[number, () => void]} */
+export const useTurn = () => useReducer((/** @type {number} */ n, /** @type {void} */ _) => n + 1, 0);
 
 /** Renders again every ms, by one timer of the component's own. @returns {number} the service's time in ms */
 export function useNow(ms = 1000) {
-  const [, tick] = useReducer((n) => n + 1, 0);
+  const [, tick] = useTurn();
   useEffect(() => {
     const timer = setInterval(tick, ms);
     return () => clearInterval(timer);
@@ -15,22 +14,17 @@ export function useNow(ms = 1000) {
   return now();
 }
 
-/** Sets the tab's title as soon as the name is known, until the page changes. */
-export function useTitle(name) {
-  const { t } = useLanguage();
-  useEffect(() => {
-    if (name) document.title = t.titleOf(name);
-  }, [name, t]);
-}
-
 /**
  * Loads a component's data, and again when a dependency changes or reload is called. The old data stays during a load, and
  * beside the error after a failure.
- * @returns {{data: any, error: Error|null, loading: boolean, reload: () => void}}
+ * @template T
+ * @param {(signal: AbortSignal) => Promise<T>} load
+ * @param {unknown[]} dependencies
+ * @returns {{data: T|undefined, error: Failure|null, loading: boolean, reload: () => void}}
  */
 export function useLoaded(load, dependencies) {
-  const [state, set] = useState({ data: undefined, error: null, loading: true });
-  const [turn, reload] = useReducer((n) => n + 1, 0);
+  const [state, set] = useState(/** @type {{data: T|undefined, error: Failure|null, loading: boolean}} */ ({ data: undefined, error: null, loading: true }));
+  const [turn, reload] = useTurn();
   useEffect(() => {
     const abort = new AbortController();
     set((s) => ({ ...s, loading: true }));
@@ -44,19 +38,11 @@ export function useLoaded(load, dependencies) {
 }
 
 /**
- * Shows an error in a live region that exists before the error does, so that screen readers read it.
- * @param {{error: Error|null, reading?: boolean}} props reading: a reading failed, and not a change
- */
-export function Trouble({ error, reading }) {
-  const language = useLanguage();
-  return html`<div class="trouble" role="alert">${error && explain(error, language, reading)}</div>`;
-}
-
-/**
  * A modal dialog: the browser's own, which keeps the focus inside and gives it back, and closes on Escape.
- * @param {{title: string, onClose: () => void, children: any}} props
+ * @param {{title: string, onClose: () => void, children?: unknown}} props
  */
 export function Dialog({ title, onClose, children }) {
+  /** @type {Ref<HTMLDialogElement>} */
   const dialog = useRef(null);
   const ended = useRef(false);
   const end = () => {
@@ -65,12 +51,12 @@ export function Dialog({ title, onClose, children }) {
     onClose();
   };
   useLayoutEffect(() => { // at once, because the next key is meant for the dialog
-    const before = document.activeElement, shown = dialog.current;
+    const before = /** @type {HTMLElement|null} */ (document.activeElement), shown = dialog.current;
     shown.showModal();
     return () => {
       ended.current = true;
       shown.close(); // while it is open, nothing outside of it takes the focus
-      before?.focus?.();
+      before?.focus?.(); // an element of SVG may have none
     };
   }, []);
   // The event close comes some time after Escape: the user may have opened the next dialog by then.
@@ -80,56 +66,10 @@ export function Dialog({ title, onClose, children }) {
   </dialog>`;
 }
 
-/** Shows that a request that takes long is still under way. @param {{busy: boolean}} props */
-export function StillAsking({ busy }) {
-  const { t } = useLanguage();
-  const [slow, setSlow] = useState(false);
-  useEffect(() => {
-    setSlow(false);
-    const timer = busy && setTimeout(setSlow, 1500, true);
-    return () => clearTimeout(timer);
-  }, [busy]);
-  return slow && html`<p class="soft" role="status">${t.noAnswerYet}</p>`;
-}
-
-/**
- * Asks for confirmation, acts, and closes after a success. It shows a failure.
- * @param {{title: string, word: string, danger?: boolean, act: () => Promise<any>, onClose: (done: boolean) => void, children?: any}} props
- * word is the verb on the button that acts
- */
-export function Ask({ title, word, danger, act, onClose, children }) {
-  const { t } = useLanguage();
-  const [busy, setBusy] = useState(false);
-  const [error, setError] = useState(null);
-  const submit = async (e) => {
-    e.preventDefault();
-    setBusy(true);
-    try {
-      await act();
-    } catch (err) {
-      setError(err);
-      setBusy(false);
-      return;
-    }
-    onClose(true);
-  };
-  return html`<${Dialog} title=${title} onClose=${() => onClose(false)}>
-    <form class="stack" onSubmit=${submit}>
-      ${children}
-      <${Trouble} error=${error} />
-      <${StillAsking} busy=${busy} />
-      <div class="row">
-        <button type="submit" class=${danger ? "danger" : "primary"} disabled=${busy}>${word}</button>
-        <button type="button" onClick=${() => onClose(false)}>${t.back}</button>
-      </div>
-    </form>
-  <//>`;
-}
-
-/** "4:05", "1:02:09"; "0:00" when it is over. */
+/** "4:05", "1:02:09"; "0:00" when it is over. @param {number} ms */
 export function left(ms) {
   const s = Math.max(0, Math.ceil(ms / 1000));
-  const two = (n) => String(n).padStart(2, "0");
+  const two = (/** @type {number} */ n) => String(n).padStart(2, "0");
   const h = Math.floor(s / 3600), m = Math.floor(s / 60) % 60;
   return h ? `${h}:${two(m)}:${two(s % 60)}` : `${m}:${two(s % 60)}`;
 }

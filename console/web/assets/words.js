@@ -1,6 +1,8 @@
 // Which language a page is in, and its texts. A page loads the texts of the shown language only.
 
-/** The languages of the pages, by the names that their readers call them. */
+/** @typedef {{lang: string, t: Texts}} Loaded a language's texts */
+
+/** The languages of the pages, by the names that their readers call them. @type {Record<string, string>} */
 export const languages = { en: "English", ko: "한국어" };
 
 const place = "firsttap.language"; // both pages of a browser are in the same language
@@ -13,7 +15,7 @@ function kept() {
   }
 }
 
-/** Keeps the reader's choice for the next time. */
+/** Keeps the reader's choice for the next time. @param {string} lang */
 export function keepLanguage(lang) {
   try {
     localStorage.setItem(place, lang);
@@ -23,18 +25,27 @@ export function keepLanguage(lang) {
 }
 
 /** Returns the reader's choice, or else the first of the browser's languages that the pages have, or else Korean. */
-export function firstLanguage() {
+function firstLanguage() {
   const choice = kept();
-  if (Object.hasOwn(languages, choice ?? "")) return choice;
+  if (choice && Object.hasOwn(languages, choice)) return choice;
   return navigator.languages.map((l) => l.slice(0, 2).toLowerCase()).find((l) => Object.hasOwn(languages, l)) ?? "ko";
 }
 
 /**
+ * Returns what texts have for a name of the API, undefined for a name that is newer than the page.
+ * @template T
+ * @param {Record<string, T>} texts
+ * @param {string|null|undefined} name
+ * @returns {T|undefined}
+ */
+export const named = (texts, name) => texts[name ?? ""];
+
+/**
  * Begins to load a page's texts in the reader's language.
- * @param {Record<string, () => Promise<{words: any}>>} files the modules with the texts, by language
- * @returns {{first: Promise<{lang: string, t: any}>, load: (lang: string) => Promise<{lang: string, t: any}>}}
+ * @param {Record<string, () => Promise<{words: Texts}>>} files the modules with the texts, by language
+ * @returns {{first: Promise<Loaded>, load: (lang: string) => Promise<Loaded>}}
  */
 export function wordsOf(files) {
-  const load = async (lang) => ({ lang, t: (await files[lang]()).words });
+  const load = async (/** @type {string} */ lang) => ({ lang, t: (await files[lang]()).words });
   return { first: load(firstLanguage()), load };
 }

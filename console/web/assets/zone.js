@@ -3,8 +3,10 @@ import { get } from "./api.js";
 
 const kept = "firsttap.timezone";
 const two = "2-digit";
+/** @type {Intl.DateTimeFormatOptions} */
 const office = { year: "numeric", month: two, day: two, hour: two, minute: two, second: two, hourCycle: "h23" };
 
+/** @type {string|undefined} */
 let name; // undefined until it is known: the reader's own zone stands for it
 let clock = new Intl.DateTimeFormat("sv-SE", office);
 
@@ -22,6 +24,7 @@ export function setZone(timeZone) {
  * changed. Without an answer within 2 s, times are the reader's.
  */
 export async function learnZone() {
+  /** @type {string|undefined} */
   let before;
   try {
     before = localStorage.getItem(kept) ?? undefined;
@@ -55,6 +58,7 @@ const day = 86_400_000;
 /**
  * Returns the moment of a datetime-local's time in the API's form, undefined for an empty or impossible one. Of two hours that look
  * alike it is the first. A time that the clock skips counts on from before.
+ * @param {string} [text]
  */
 export function typedTime(text) {
   const wall = Date.parse(`${text}Z`);
@@ -67,6 +71,6 @@ export function typedTime(text) {
 /** Returns the zone by its name and its offset at that time: "Asia/Seoul, GMT+9". @param {string} [text] of a datetime-local */
 export function zoneAt(text) {
   const format = new Intl.DateTimeFormat("en", { timeZone: name, timeZoneName: "shortOffset" });
-  const offset = format.formatToParts(new Date(typedTime(text) ?? Date.now())).find((p) => p.type === "timeZoneName").value;
+  const offset = format.formatToParts(new Date(typedTime(text) ?? Date.now())).find((p) => p.type === "timeZoneName")?.value;
   return `${format.resolvedOptions().timeZone}, ${offset}`;
 }

@@ -1,10 +1,8 @@
 import { html, useEffect, useRef, useState } from "../assets/preact.js";
 import { useLanguage } from "../assets/language.js";
-import { useLive } from "./live.js";
+import { useLive } from "./reading.js";
 
-/** Where the time of the last look is stored. */
-export const lastLook = "firsttap.alerts.at";
-
+const lastLook = "firsttap.alerts.at"; // where the time of the last look is stored
 const place = "firsttap.alerts"; // each browser has its own choice, and alerts are off without one
 
 const possible = () => "Notification" in window && "locks" in navigator; // a browser has both only over TLS, or from this machine
@@ -17,6 +15,7 @@ function chosen() {
   }
 }
 
+/** @param {boolean} on */
 function turn(on) {
   try {
     localStorage.removeItem(lastLook); // what ended while they were off is not alerted to
@@ -34,9 +33,11 @@ function useChoice() {
   const [choice, choose] = useState(chosen);
   const [allowed, allow] = useState(false);
   useEffect(() => {
-    let permission, here = true;
-    const stored = (e) => e.key === place && choose(chosen());
-    const changed = () => allow(permission.state === "granted");
+    /** @type {PermissionStatus|undefined} */
+    let permission;
+    let here = true;
+    const stored = (/** @type {StorageEvent} */ e) => e.key === place && choose(chosen());
+    const changed = () => allow(permission?.state === "granted");
     addEventListener("storage", stored);
     if (possible()) {
       navigator.permissions.query({ name: "notifications" }).then((p) => {
@@ -64,8 +65,8 @@ export function Alerts() {
   const language = useLanguage();
   const { t } = language;
   const [on, set] = useChoice();
-  const [trouble, setTrouble] = useState(null); // the name of a text
-  const speaks = useRef(null), watcher = useRef(null), pressed = useRef(false);
+  const [trouble, setTrouble] = useState(/** @type {"notLoaded"|"impossible"|"blocked"|null} */ (null));
+  const speaks = useRef(language), watcher = useRef(/** @type {ReturnType<typeof import("./alerts_watch.js").watch>|null} */ (null)), pressed = useRef(false);
   speaks.current = language;
   useLive({
     onEvent: (_, event) => watcher.current?.onEvent(event), onResync: () => watcher.current?.onResync(), onHeard: () => watcher.current?.onHeard(),
@@ -75,7 +76,7 @@ export function Alerts() {
     let here = true;
     import("./alerts_watch.js").then(({ watch }) => {
       if (!here) return;
-      watcher.current = watch(() => speaks.current);
+      watcher.current = watch(() => speaks.current, lastLook);
       if (pressed.current) watcher.current.ring(); // so that the user hears what it will be
     }, () => here && setTrouble("notLoaded"));
     return () => {

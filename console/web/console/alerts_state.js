@@ -1,17 +1,20 @@
 // Which alerts are due, as pure functions.
+/** @typedef {"unseen"|"expired"} Kind */
 
 const most = 1000; // alerts that are remembered
 /** The number of alerts of one kind at once that are shown one by one; more of them are one. */
 export const apart = 3;
 
+/** @param {string} kind @param {{id: string, round: number}} d */
 const key = (kind, d) => `${kind} ${d.id} ${d.round}`;
 
 /**
  * Finds the dispatches that nobody was alerted to yet in their round.
  * @param {string[]} told what was alerted to, the latest last
- * @param {"unseen"|"expired"} kind
- * @param {{id: string, round: number}[]} dispatches of that kind now
- * @returns {{told: string[], due: any[]}} told is the same array if it has not changed
+ * @param {Kind} kind
+ * @param {D[]} dispatches of that kind now
+ * @returns {{told: string[], due: D[]}} told is the same array if it has not changed
+ * @template {{id: string, round: number}} D
  */
 export function news(told, kind, dispatches) {
   const known = new Set(told);
@@ -22,11 +25,17 @@ export function news(told, kind, dispatches) {
   return { told: [...told.filter((k) => !now.has(k)), ...now].slice(-most), due };
 }
 
-/** Returns the alerts to be shown: one for each dispatch, or one for many. @returns {{kind: string, of: any[]}[]} */
+/**
+ * Returns the alerts to be shown: one for each dispatch, or one for many.
+ * @template D @param {Kind} kind @param {D[]} due @returns {{kind: Kind, of: D[]}[]}
+ */
 export const alertsOf = (kind, due) =>
   due.length > apart ? [{ kind, of: due }] : due.map((d) => ({ kind, of: [d] }));
 
-/** Returns the dispatches that nobody took, and that expired at a time or later. @param {number} since ms */
+/**
+ * Returns the dispatches that nobody took, and that expired at a time or later.
+ * @param {Schemas["Dispatch"][]} dispatches @param {number} since ms
+ */
 export const expiredSince = (dispatches, since) =>
   dispatches.filter((d) => d.status === "EXPIRED" && Date.parse(d.expires_at) >= since);
 

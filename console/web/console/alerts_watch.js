@@ -1,8 +1,9 @@
 // Watches for dispatches that nobody sees or takes, in one tab of the browser.
 import { get, list, now } from "../assets/api.js";
-import { lastLook } from "./alerts.js";
 import { alertsOf, apart, every, expiredSince, gather, lookIsDue, news } from "./alerts_state.js";
-import { prepare } from "./alerts_sound.js";
+
+/** @import { Kind } from "./alerts_state.js" */
+/** @typedef {Pick<Schemas["Dispatch"], "id"|"region"|"vehicle_class"|"round"> & {site_address?: string}} Alerted */
 
 const mostRead = 2000; // of the open dispatches, and of the expired ones
 const mostEnds = 1000;
@@ -11,14 +12,16 @@ const longest = 600_000, late = 15_000; // ms: how far back a new watch looks, a
 const toldPlace = "firsttap.alerts.told";
 
 // What was told and when the last look was is kept for the tab that takes over, and for after a reload.
+/** @template T @param {string} name @param {T} otherwise @returns {T} */
 function load(name, otherwise) {
   try {
-    return JSON.parse(localStorage.getItem(name)) ?? otherwise;
+    return JSON.parse(localStorage.getItem(name) ?? "null") ?? otherwise;
   } catch {
     return otherwise;
   }
 }
 
+/** @param {string} name @param {string[]|number} value */
 function store(name, value) {
   try {
     localStorage.setItem(name, JSON.stringify(value));
@@ -27,9 +30,12 @@ function store(name, value) {
   }
 }
 
-/** Reads a few dispatches as they are now, without those that are in another state. */
+/**
+ * Reads a few dispatches as they are now, without those that are in another state.
+ * @param {string[]} ids @param {Schemas["DispatchStatus"]} status @param {AbortSignal} signal @returns {Promise<Schemas["Dispatch"][]>}
+ */
 async function readEach(ids, status, signal) {
-  const gone = (err) => {
+  const gone = (/** @type {Failure} */ err) => {
     if (err.status !== 404) throw err;
     return null;
   };
@@ -37,9 +43,13 @@ async function readEach(ids, status, signal) {
   return found.filter((d) => d?.status === status);
 }
 
+/** @param {Schemas["DispatchStatus"]} status @param {AbortSignal} signal @returns {Promise<Schemas["Dispatch"][]>} */
 const readList = async (status, signal) => (await list(`/v1/admin/dispatches?status=${status}`, mostRead, { signal })).items;
 
-/** Shows an alert. A click on it opens its dispatch, or the board. @param {{kind: string, of: any[]}} alert */
+/**
+ * Shows an alert. A click on it opens its dispatch, or the board.
+ * @param {{kind: Kind, of: Alerted[]}} alert @param {Reader} language @param {boolean} silent
+ */
 function show({ kind, of }, { t, lang }, silent) {
   const [d] = of;
   const one = of.length === 1;
@@ -57,19 +67,25 @@ function show({ kind, of }, { t, lang }, silent) {
   }
 }
 
-/** Looks, one look after the other, until it is closed. */
-function look(language, sound) {
+/**
+ * Looks, one look after the other, until it is closed.
+ * @param {() => Reader} language @param {ReturnType<typeof prepare>} sound @param {string} lastLook
+ */
+function look(language, sound, lastLook) {
   const abort = new AbortController();
   const { signal } = abort;
-  let told = load(toldPlace, []);
-  const known = new Map(); // the unseen dispatches, by id
-  const ended = new Map(); // the events of dispatches that have expired, by id
+  let told = load(toldPlace, /** @type {string[]} */ ([]));
+  const known = /** @type {Map<string, Schemas["Dispatch"]>} */ (new Map()); // the unseen dispatches, by id
+  const ended = /** @type {Map<string, Schemas["AdminEvent"]>} */ (new Map()); // the events of dispatches that have expired, by id
   let missed = true; // such events may have been missed
   let last = load(lastLook, now() + late); // without a look before, what has expired until now is not alerted to
-  let running = false, again = false, looked = 0, later;
+  let running = false, again = false, looked = 0;
+  /** @type {number|undefined} */
+  let later;
+  /** @type {number|undefined} */
   let asked; // when the first event came whose look waits for more of them; undefined if none waits
 
-  const alert = (kind, dispatches) => {
+  const alert = (/** @type {Kind} */ kind, /** @type {Alerted[]} */ dispatches) => {
     const { told: next, due } = news(told, kind, dispatches);
     if (due.length === 0) return;
     store(toldPlace, told = next);
@@ -77,14 +93,14 @@ function look(language, sound) {
     for (const a of alertsOf(kind, due)) show(a, language(), heard);
   };
   const unseen = async () => {
-    const ids = (await get("/v1/admin/board", { signal })).unseen_ids ?? [];
+    const ids = /** @type {Schemas["Board"]} */ (await get("/v1/admin/board", { signal })).unseen_ids ?? [];
     for (const id of known.keys()) if (!ids.includes(id)) known.delete(id);
     const others = ids.filter((id) => !known.has(id));
     const read = others.length > apart ? (await readList("PENDING", signal)).filter((d) => others.includes(d.id)) : await readEach(others, "PENDING", signal);
     for (const d of read) known.set(d.id, d);
     alert("unseen", [...known.values()]);
   };
-  const expired = async (at) => {
+  const expired = async (/** @type {number} */ at) => {
     const events = [...ended.values()]; // the next look is for those that come meanwhile
     if (missed) {
       const since = Math.max(last, at - longest) - late;
@@ -128,7 +144,7 @@ function look(language, sound) {
   run();
   const timer = setInterval(() => asked === undefined && run(), every);
   return {
-    onEvent(event) {
+    onEvent(/** @type {Schemas["AdminEvent"]} */ event) {
       known.delete(event.dispatch_id); // another round may have begun
       if (event.type !== "dispatch.expired") return;
       if (ended.size < mostEnds) ended.set(event.dispatch_id, event);
@@ -151,16 +167,19 @@ function look(language, sound) {
 
 /**
  * Watches as soon as no other tab of this browser does, until it is closed.
- * @param {() => any} language the reader's language now
- * @returns {{onEvent: (event: any) => void, onResync: () => void, onHeard: () => void, ring: () => boolean, close: () => void}}
+ * @param {() => Reader} language the reader's language now
+ * @param {string} lastLook where the time of the last look is stored
+ * @returns {{onEvent: (event: Schemas["AdminEvent"]) => void, onResync: () => void, onHeard: () => void, ring: () => boolean, close: () => void}}
  */
-export function watch(language) {
+export function watch(language, lastLook) {
   const sound = prepare();
   const abort = new AbortController();
-  let looking = null, end = () => {};
-  const turn = () => new Promise((resolve) => {
+  /** @type {ReturnType<typeof look>|null} */
+  let looking = null;
+  let end = () => {};
+  const turn = () => new Promise((/** @type {(_?: unknown) => void} */ resolve) => {
     end = resolve;
-    looking = look(language, sound);
+    looking = look(language, sound, lastLook);
   });
   navigator.locks.request("firsttap.alerts", { signal: abort.signal }, turn).catch((err) => {
     if (!abort.signal.aborted) throw err;
@@ -177,4 +196,40 @@ export function watch(language) {
       sound.close();
     },
   };
+}
+
+const tones = [[880, 0], [660, 0.18], [880, 0.36]]; // Hz, and when, in s
+const length = 0.16, loud = 0.25;
+
+/**
+ * Prepares the sound. A browser lets a page sound only after its user has pressed something in it.
+ * @returns {{ring: () => boolean, close: () => void}} ring reports whether it is heard
+ */
+function prepare() {
+  const context = new AudioContext();
+  const wake = () => context.state === "suspended" && context.resume().catch(() => {}); // it was closed before it could
+  for (const press of ["pointerdown", "keydown"]) addEventListener(press, wake);
+  wake();
+  return {
+    ring() {
+      for (const [pitch, after] of context.state === "running" ? tones : []) play(context, pitch, context.currentTime + after);
+      return context.state === "running";
+    },
+    close() {
+      for (const press of ["pointerdown", "keydown"]) removeEventListener(press, wake);
+      context.close();
+    },
+  };
+}
+
+/** @param {AudioContext} context @param {number} pitch @param {number} at */
+function play(context, pitch, at) {
+  const tone = context.createOscillator(), volume = context.createGain();
+  tone.frequency.value = pitch;
+  volume.gain.setValueAtTime(0, at);
+  volume.gain.linearRampToValueAtTime(loud, at + 0.02);
+  volume.gain.linearRampToValueAtTime(0, at + length);
+  tone.connect(volume).connect(context.destination);
+  tone.start(at);
+  tone.stop(at + length);
 }

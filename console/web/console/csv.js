@@ -11,7 +11,7 @@ const quoted = /[",;\t\r\n]|^\s|\s$/;
 /**
  * Returns one cell. Where a spreadsheet would run a text it gets an apostrophe; a number is never run, and neither is a phone number, which
  * other programs read.
- * @param {any} value
+ * @param {unknown} value
  * @param {"phone"} [kind] of the column
  */
 export function cell(value, kind) {
@@ -21,17 +21,18 @@ export function cell(value, kind) {
   return quoted.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless;
 }
 
+/** @param {unknown[]} cells @param {("phone"|undefined)[]} [kinds] */
 const line = (cells, kinds = []) => cells.map((value, i) => cell(value, kinds[i])).join(",") + "\r\n";
 
 /**
  * Returns the parts of a file. The mark at the beginning makes Excel read it as UTF-8.
  * @param {string[]} titles
- * @param {any[][]} rows
+ * @param {unknown[][]} rows
  * @param {("phone"|undefined)[]} [kinds] of the columns
  */
 export const csv = (titles, rows, kinds) => ["\ufeff", line(titles), ...rows.map((row) => line(row, kinds))];
 
-const two = (n) => String(n).padStart(2, "0");
+const two = (/** @type {number} */ n) => String(n).padStart(2, "0");
 
 /** Returns a time of the API in the zone of the sites: "2026-11-26T21:03:27.123+09:00", and "" for null. @param {string|null} at */
 export function isoTime(at) {
@@ -46,12 +47,13 @@ export const stamp = (at) => isoTime(new Date(at).toISOString()).slice(0, 19).re
 
 /**
  * Reads a list page by page, the newest first, until it ends, or a number of items was looked at.
- * @param {(query: string) => Promise<{items: any[], next_cursor: string|null}>} page reads a page
- * @param {{most: number, size: number, keep?: (item: any) => boolean, onRead?: (looked: number, kept: number) => void}} options
- * @returns {Promise<{items: any[], looked: number, more: boolean}>} more: there are items that nobody looked at
+ * @template T
+ * @param {(query: string) => Promise<{items: T[], next_cursor: string|null}>} page reads a page
+ * @param {{most: number, size: number, keep?: (item: T) => boolean, onRead?: (looked: number, kept: number) => void}} options
+ * @returns {Promise<{items: T[], looked: number, more: boolean}>} more: there are items that nobody looked at
  */
 export async function readAll(page, { most, size, keep = () => true, onRead = () => {} }) {
-  const items = [];
+  const items = /** @type {T[]} */ ([]);
   let looked = 0, cursor = "";
   do {
     const query = `limit=${Math.min(size, most - looked)}${cursor && `&cursor=${encodeURIComponent(cursor)}`}`;

@@ -1,17 +1,18 @@
 import { html, useCallback, useEffect, useMemo, useRef, useState } from "../assets/preact.js";
 import { Problem, Unreachable, freshKey, get, list, pause, request, send } from "../assets/api.js";
 import { useLanguage } from "../assets/language.js";
-import { explain } from "../assets/problems.js";
-import { Dialog, StillAsking, Trouble } from "../assets/ui.js";
-import { beside, useFirstWrong, wrongFields } from "./fields.js";
-import { settles } from "./making.js";
-import { nameDriver } from "./names.js";
+import { Dialog } from "../assets/ui.js";
+import { StillAsking, Trouble, explain } from "./dialogs.js";
 import { State, eventSentence, refusal } from "./dispatch_words.js";
+import { beside, settles, useFirstWrong, wrongFields } from "./forms.js";
+import { nameDriver } from "./names.js";
 
 const askAgain = 2_000; // ms between readings of the outcome of an unanswered change
 const mostEvents = 2_000;
 
-/** Reads the events since the user saw the dispatch. */
+/** @typedef {{now: Schemas["Dispatch"], news: Schemas["Event"][], all: boolean}} Truth news: the events since; all: there are no more of them */
+
+/** Reads the events since the user saw the dispatch. @param {Schemas["Dispatch"]} then @param {AbortSignal} [signal] @returns {Promise<Truth>} */
 async function since(then, signal) {
   const path = `/v1/admin/dispatches/${then.id}`;
   const now = await get(path, { signal });
@@ -21,14 +22,20 @@ async function since(then, signal) {
   return { now, news, all: !more };
 }
 
-// sentences returns a function from the texts to the sentence about the events.
+/**
+ * Returns a function from the texts to the sentence about the events.
+ * @param {Schemas["Event"][]} news @param {Schemas["Session"]} session @returns {Promise<(t: Texts) => string>}
+ */
 async function sentences(news, session) {
-  const ids = news.flatMap((e) => [e.actor, e.driver_id]).filter((id) => id?.startsWith("drv_"));
-  const names = new Map(await Promise.all([...new Set(ids)].map(async (id) => [id, await nameDriver(id).catch(() => id)])));
+  const ids = news.flatMap((e) => [e.actor, e.driver_id ?? ""]).filter((id) => id.startsWith("drv_"));
+  const names = new Map(await Promise.all([...new Set(ids)].map(async (id) => /** @type {const} */ ([id, await nameDriver(id).catch(() => id)]))));
   return (t) => news.map((e) => eventSentence(e, session, (id) => names.get(id) ?? id, t)).join(t.change.then) || t.change.changed;
 }
 
-// found describes a dispatch whose unanswered change is not among its events, as sentences does.
+/**
+ * Describes a dispatch whose unanswered change is not among its events, as sentences does.
+ * @param {Truth} truth @param {Schemas["Dispatch"]} seen @param {Schemas["Session"]} session @returns {Promise<(t: Texts) => string>}
+ */
 async function found({ now, news, all }, seen, session) {
   if (now.version === seen.version) return (t) => t.change.notMade;
   if (!all) return (t) => t.change.unclear;
@@ -37,13 +44,18 @@ async function found({ now, news, all }, seen, session) {
 }
 
 /**
+ * @typedef {{in: (reader: Reader) => string}} Said a message, which follows the reader's language
+ * @typedef {{word: string, path: string, event: string, past: (t: Texts) => string, method?: string, danger?: boolean}} ChangeOf
+ */
+
+/**
  * Makes changes to a dispatch, one at a time, and knows the outcome of the last one.
- * @returns {{doubt: any, verdict: any, submit: (change: any, seen: any, body: any) => Promise<void>, clear: () => void}}
- * doubt: an unanswered change, until the service can be reached. verdict: its outcome as found since, {done, said, seen}; said.in returns it in a language.
+ * doubt is an unanswered change, until the service can be reached, and verdict its outcome as found since.
+ * @param {Schemas["Session"]} session @param {() => void} onRead
  */
 export function useChanges(session, onRead) {
-  const [doubt, setDoubt] = useState(null);
-  const [verdict, setVerdict] = useState(null);
+  const [doubt, setDoubt] = useState(/** @type {{change: ChangeOf, seen: Schemas["Dispatch"]}|null} */ (null));
+  const [verdict, setVerdict] = useState(/** @type {{done: boolean, said: Said, seen: Schemas["Dispatch"]}|null} */ (null));
   const key = useRef({ of: "", key: "" });
 
   useEffect(() => {
@@ -60,7 +72,7 @@ export function useChanges(session, onRead) {
       }
       const mine = truth.news.some((e) => e.actor === session.key_id && e.type === doubt.change.event);
       const what = mine ? doubt.change.past : await found(truth, doubt.seen, session);
-      const said = { in: ({ t }) => (mine ? t.change.made(what(t)) : t.change.found(what(t))) };
+      const said = { in: (/** @type {Reader} */ { t }) => (mine ? t.change.made(what(t)) : t.change.found(what(t))) };
       if (abort.signal.aborted) return;
       setDoubt(null);
       setVerdict({ done: mine, said, seen: truth.now });
@@ -73,7 +85,7 @@ export function useChanges(session, onRead) {
     return () => abort.abort();
   }, [doubt]);
 
-  const submit = useCallback(async (change, seen, body) => {
+  const submit = useCallback(async (/** @type {ChangeOf} */ change, /** @type {Schemas["Dispatch"]} */ seen, /** @type {unknown} */ body) => {
     setVerdict(null);
     const path = `/v1/admin/dispatches/${seen.id}${change.path}`;
     const options = { body, version: seen.version };
@@ -96,11 +108,15 @@ export function useChanges(session, onRead) {
 }
 
 /**
+ * What a dialog of an action gets.
+ * @typedef {{dispatch: Schemas["Dispatch"], session: Schemas["Session"], changes: ReturnType<typeof useChanges>, onRead: () => void,
+ *   onClose: (said: Said|null) => void}} Acting
+ */
+
+/**
  * Asks for confirmation of a change, and makes it to the version that was seen when the dialog opened. If another user was
  * faster, the dialog shows that change and its author, and the next confirmation is of the new version.
- * @param {{title: string, change: {word: string, past: (t: any) => string, path: string, event: string, method?: string, danger?: boolean},
- *   dispatch: any, session: any, changes: any, body: () => any, ready?: boolean, onRead: () => void,
- *   fields?: string[], onClose: (said: {in: (language: any) => string}|null) => void, children?: any}} props
+ * @param {Acting & {title: string, change: ChangeOf, body: () => unknown, ready?: boolean, fields?: string[], children?: unknown}} props
  * past returns the message after a success; body returns the request's body, or throws an error in the input; children may be a function of
  * what is wrong with each of the fields, as the API names them
  */
@@ -109,10 +125,11 @@ export function Change({ title, change, dispatch, session, changes, body, ready 
   const { t } = language;
   const [seen, setSeen] = useState(dispatch);
   const [busy, setBusy] = useState(false);
-  const [error, setError] = useState(null);
-  const [moved, setMoved] = useState(null);
+  const [error, setError] = useState(/** @type {Failure|null} */ (null));
+  const [moved, setMoved] = useState(/** @type {{own: boolean, said: (t: Texts) => string, now: Schemas["Dispatch"]}|null} */ (null));
   const { doubt, verdict } = changes;
   const wrong = useMemo(() => wrongFields(error), [error]);
+  /** @type {Ref<HTMLFormElement>} */
   const form = useRef(null);
   useFirstWrong(form, wrong);
 
@@ -123,7 +140,7 @@ export function Change({ title, change, dispatch, session, changes, body, ready 
     setSeen(verdict.seen);
   }, [verdict]);
 
-  const submit = async (e) => {
+  const submit = async (/** @type {SubmitEvent} */ e) => {
     e.preventDefault();
     setBusy(true);
     setError(null);

@@ -1,36 +1,35 @@
 import { html, useMemo, useRef, useState } from "../assets/preact.js";
 import { send } from "../assets/api.js";
 import { useLanguage } from "../assets/language.js";
-import { Ask, Dialog, Trouble } from "../assets/ui.js";
-import { Export } from "./export.js";
-import { Field, beside, useFirstWrong, wrongFields } from "./fields.js";
-import { shown } from "./names.js";
+import { Dialog } from "../assets/ui.js";
+import { Ask, Secret, Trouble } from "./dialogs.js";
+import { Field, Unsettled, beside, useFirstWrong, useMaking, wrongFields } from "./forms.js";
 import { useKeptForm } from "./kept.js";
-import { Unsettled, useMaking } from "./making.js";
-import { More, usePages } from "./paging.js";
-import { Secret } from "./secret.js";
+import { shown } from "./names.js";
+import { Export, More, usePages } from "./reading.js";
 
 const path = "/v1/admin/api-keys";
 const first = "key_first"; // the key from the settings
 
-/** The API keys, with their names and roles. */
+/** The API keys, with their names and roles. @param {PageProps} props */
 export function Keys({ session }) {
   const { t } = useLanguage();
   const { keys, fields } = t;
   const pages = usePages(path);
-  const [revoking, revoke] = useState(null);
+  const [revoking, revoke] = useState(/** @type {Schemas["Key"]|null} */ (null));
   return html`<div class="admin stack"><div class="row"><h1>${t.page.keys}</h1><${Export} list="keys" /></div>
     <${NewKey} session=${session} onMade=${pages.reload} />
     <${Trouble} error=${pages.error} reading />
     <div class="scroll card" tabindex="0" role="region" aria-label=${t.page.keys}><table>
       <thead><tr>${[fields.name, fields.role, keys.made, keys.id, keys.state].map((title) => html`<th key=${title} scope="col">${title}</th>`)}</tr></thead>
-      <tbody>${pages.items.map((k) => html`<${Row} key=${k.id} of=${k} mine=${k.id === session.key_id} revoke=${() => revoke(k)} />`)}</tbody>
+      <tbody>${pages.items.map((/** @type {Schemas["Key"]} */ k) => html`<${Row} key=${k.id} of=${k} mine=${k.id === session.key_id} revoke=${() => revoke(k)} />`)}</tbody>
     </table></div>
     <${More} pages=${pages} of="keys" />
     ${revoking && html`<${Revoke} of=${revoking} mine=${revoking.id === session.key_id} onClose=${() => { revoke(null); pages.reload(); }} />`}
   </div>`;
 }
 
+/** @param {{of: Schemas["Key"], mine: boolean, revoke: () => void}} props */
 function Row({ of, mine, revoke }) {
   const { t: { keys, roles }, when } = useLanguage();
   return html`<tr>
@@ -42,6 +41,7 @@ function Row({ of, mine, revoke }) {
   </tr>`;
 }
 
+/** @param {{of: Schemas["Key"], mine: boolean, onClose: () => void}} props */
 function Revoke({ of, mine, onClose }) {
   const { t: { keys } } = useLanguage();
   return html`<${Ask} title=${keys.revokeTitle(of.name)} word=${keys.revoke} danger act=${() => send("DELETE", `${path}/${encodeURIComponent(of.id)}`)} onClose=${onClose}>
@@ -50,16 +50,18 @@ function Revoke({ of, mine, onClose }) {
   <//>`;
 }
 
+/** @param {{session: Schemas["Session"], onMade: () => void}} props */
 function NewKey({ session, onMade }) {
   const { t } = useLanguage();
   const { keys, fields } = t;
   const [form, change, clear] = useKeptForm(`firsttap.key.${session.key_id}`, { name: "", role: "viewer" });
   const { make, busy, error, unsettled } = useMaking(path, `firsttap.key.${session.key_id}.sent`);
-  const [made, setMade] = useState(null);
+  const [made, setMade] = useState(/** @type {Schemas["CreatedKey"]|null} */ (null));
   const wrong = useMemo(() => wrongFields(error), [error]);
+  /** @type {Ref<HTMLFormElement>} */
   const element = useRef(null);
   useFirstWrong(element, wrong);
-  const submit = async (e) => {
+  const submit = async (/** @type {SubmitEvent} */ e) => {
     e.preventDefault();
     const key = await make({ name: form.name.trim(), role: form.role });
     if (!key) return;

@@ -1,8 +1,9 @@
 import { html } from "../assets/preact.js";
 import { get } from "../assets/api.js";
 import { useLanguage } from "../assets/language.js";
+import { named } from "../assets/words.js";
 import { left, useNow } from "../assets/ui.js";
-import { Freshness, usePolled } from "./poll.js";
+import { Freshness, usePolled } from "./reading.js";
 
 /** The locks, with their holders and the time left. */
 export function Locks() {
@@ -18,13 +19,14 @@ export function Locks() {
   </div>`;
 }
 
+/** @param {{locks: Schemas["Lock"][], passed: number}} props */
 function Held({ locks, passed }) {
   const { t: { locks: words } } = useLanguage();
   return html`<div class="scroll card flush" tabindex="0" role="region" aria-label=${words.table}>
     <table class="dense">
       <thead><tr><th scope="col">${words.lock}</th><th scope="col">${words.holder}</th><th scope="col" class="number">${words.fence}</th><th scope="col" class="number">${words.ends}</th></tr></thead>
       <tbody>${locks.map((l) => html`<tr key=${l.name}>
-        <th scope="row">${l.name}<small>${words.purposes[l.name] ?? html`<a href="#/jobs">${words.job}</a>`}</small></th>
+        <th scope="row">${l.name}<small>${named(words.purposes, l.name) ?? html`<a href="#/jobs">${words.job}</a>`}</small></th>
         <td><bdi>${l.holder}</bdi></td>
         <td class="number">${l.fence}</td>
         <td class="number short"><${Ends} lock=${l} passed=${passed} /></td>
@@ -33,7 +35,7 @@ function Held({ locks, passed }) {
   </div>`;
 }
 
-/** Shows a lock's end. A holder renews its lock before the end, so the end may move. */
+/** Shows a lock's end. A holder renews its lock before the end, so the end may move. @param {{lock: Schemas["Lock"], passed: number}} props */
 function Ends({ lock, passed }) {
   const { t: { locks } } = useLanguage();
   if (lock.lease_left_ms === null) return html`<span>${locks.session}</span>`;

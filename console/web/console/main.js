@@ -1,21 +1,111 @@
+// The backoffice: who is signed in, the pages, and the frame around them.
 import { html, render, useEffect, useErrorBoundary, useLayoutEffect, useRef, useState } from "../assets/preact.js";
-import { Problem, get, request, whenSignedOut } from "../assets/api.js";
+import { Problem, Unreachable, get, request, whenSignedOut } from "../assets/api.js";
 import { Languages, Speaks, useLanguage } from "../assets/language.js";
-import { PageError } from "../assets/problems.js";
-import { Ask, Trouble } from "../assets/ui.js";
+import { useLoaded } from "../assets/ui.js";
 import { abroad, learnZone, zoneAt } from "../assets/zone.js";
 import { Alerts } from "./alerts.js";
+import { Board } from "./board.js";
+import { Ask, PageError, Trouble } from "./dialogs.js";
 import { forgetAll } from "./kept.js";
-import { Live } from "./live.js";
-import { SignIn } from "./signin.js";
-import { pages, pageOf } from "./pages.js";
+import { Live } from "./reading.js";
 import { words } from "./words.js";
 
+/**
+ * Asks for an API key. The service keeps it in a cookie that no script can read.
+ * @param {{trouble: Failure|null, onSession: (session: Schemas["Session"]) => void}} props
+ */
+function SignIn({ trouble, onSession }) {
+  const { t } = useLanguage();
+  useEffect(() => { document.title = t.title; }, [t]);
+  const [error, setError] = useState(trouble);
+  const [busy, setBusy] = useState(false);
+  /** @type {Ref<HTMLInputElement>} */
+  const field = useRef(null);
+  const submit = async (/** @type {SubmitEvent} */ e) => {
+    e.preventDefault();
+    setBusy(true);
+    try {
+      onSession((await request("POST", "/v1/session", { body: { key: field.current.value.trim() } })).data);
+    } catch (err) {
+      setError(err.status === 401 ? new PageError(({ t }) => t.noSuchKey) : err);
+      setBusy(false);
+      field.current.select();
+    }
+  };
+  return html`<main class="signin"><form class="card stack" onSubmit=${submit}>
+    <h1>${t.title}</h1>
+    <label class="stack">${t.apiKey} <input ref=${field} type="password" name="key" autocomplete="current-password" required autofocus /></label>
+    <button class="primary" disabled=${busy}>${t.signIn}</button>
+    <${Trouble} error=${error} reading />
+  </form>
+    <p class="row"><${Languages} /></p></main>`;
+}
+
+/**
+ * A page whose modules are loaded when it is shown: the board is shown first, and must not wait for them.
+ * @param {() => Promise<(props: PageProps) => unknown>} load returns its component
+ */
+const later = (load) => {
+  /** @type {{component: (props: PageProps) => unknown}|undefined} */
+  let known; // which is shown at once the next time
+  return function Later(/** @type {PageProps} */ props) {
+    const { t } = useLanguage();
+    const { data = known, error } = useLoaded(async () => {
+      known ??= { component: await load().catch((err) => { throw new Unreachable(err); }) };
+      return known;
+    }, []);
+    if (!data) return html`<p class="soft" role="status">${!error && t.reading}</p><${Trouble} error=${error} reading />`;
+    return html`<${data.component} ...${props} />`;
+  };
+};
+
+/** @typedef {{path: keyof Texts["page"], role: Schemas["Role"], component: (props: PageProps) => unknown, unlisted?: boolean}} PageOf */
+
+/**
+ * The pages, in the order of the navigation, which names them by the texts' page. #/path/id shows a page; its component gets id ("" without), session and
+ * may(role). role is the lowest role that may see it.
+ * @type {PageOf[]}
+ */
+const pages = [
+  { path: "board", role: "viewer", component: Board },
+  { path: "new", role: "dispatcher", component: later(() => import("./create.js").then((m) => m.Create)) },
+  { path: "dispatches", role: "viewer", component: later(() => import("./dispatch.js").then((m) => m.Dispatch)), unlisted: true },
+  { path: "drivers", role: "viewer", component: later(() => import("./drivers.js").then((m) => m.Drivers)) },
+  { path: "notifications", role: "viewer", component: later(() => import("./notifications.js").then((m) => m.Notifications)) },
+  { path: "jobs", role: "viewer", component: later(() => import("./jobs.js").then((m) => m.Jobs)) },
+  { path: "locks", role: "viewer", component: later(() => import("./locks.js").then((m) => m.Locks)) },
+  { path: "supply", role: "viewer", component: later(() => import("./supply.js").then((m) => m.Supply)) },
+  { path: "keys", role: "admin", component: later(() => import("./keys.js").then((m) => m.Keys)) },
+  { path: "webhooks", role: "admin", component: later(() => import("./webhooks.js").then((m) => m.Webhooks)) },
+  { path: "audit", role: "admin", component: later(() => import("./audit.js").then((m) => m.Audit)) },
+];
+
+/**
+ * Returns the page of an address; refused: the address names a page that does not exist or is not allowed.
+ * @param {string} hash @param {PageOf[]} allowed
+ */
+function pageOf(hash, allowed) {
+  const [, path = "", rest = ""] = /^#\/([^/?]*)\/?([^?]*)/.exec(hash) ?? [];
+  const page = allowed.find((p) => p.path === path);
+  return page ? { page, rest: plain(rest), refused: false } : { page: allowed[0], rest: "", refused: path !== "" };
+}
+
+/** @param {string} encoded */
+function plain(encoded) {
+  try {
+    return decodeURIComponent(encoded);
+  } catch {
+    return encoded; // the address is malformed: no such id exists, and the page shows that
+  }
+}
+
+/** @type {Schemas["Role"][]} */
 const ranks = ["viewer", "dispatcher", "admin"];
 
 const replaced = "replaced"; // a tab's message to the others after another key has signed in
 
-/** Reports whether a session's role includes another role. */
+/** Reports whether a session's role includes another role. @param {Schemas["Session"]} session @returns {May} */
 const may = (session) => (role) => ranks.indexOf(session.role) >= ranks.indexOf(role);
 
 /** Removes a key, #key=..., from the address, where it must not stay, and returns it. */
@@ -25,7 +115,10 @@ function takeKey() {
   return key;
 }
 
-/** Returns the address' hash. A link that is opened in this tab changes only the hash: onKey gets the link's key. */
+/**
+ * Returns the address' hash. A link that is opened in this tab changes only the hash: onKey gets the link's key.
+ * @param {(key: string) => void} onKey
+ */
 function useHash(onKey) {
   const [hash, set] = useState(location.hash);
   useLayoutEffect(() => { // it listens before anything else can happen
@@ -42,12 +135,12 @@ function useHash(onKey) {
 
 function Console() {
   const { t } = useLanguage();
-  const [session, setSession] = useState(undefined); // undefined: not known yet; null: no session
-  const [trouble, setTrouble] = useState(null);
-  const [link, setLink] = useState(null); // a link's key, until the user has confirmed it
+  const [session, setSession] = useState(/** @type {Schemas["Session"]|null|undefined} */ (undefined)); // undefined: not known yet; null: no session
+  const [trouble, setTrouble] = useState(/** @type {Failure|null} */ (null));
+  const [link, setLink] = useState(/** @type {{key: string, to: Schemas["Session"]|null}|null} */ (null)); // a link's key, until the user has confirmed it
   const [first] = useState(takeKey);
   const earlier = useRef(Promise.resolve()); // links are handled one after the other: the answer to an earlier one must not end a later one's question
-  const come = (key) => {
+  const come = (/** @type {string|null} */ key) => {
     earlier.current = earlier.current.then(() => begin(key)).then((now) => {
       setLink(now.link ?? null);
       setSession(now.session);
@@ -59,15 +152,16 @@ function Console() {
   const hash = useHash(come);
   useLayoutEffect(() => { come(first); }, []); // before a link that is opened now
 
+  /** @param {Failure} [why] */
   const leave = (why) => {
     setTrouble(why ?? null);
     setLink(null);
     setSession(null);
   };
-  const tabs = useRef(null);
-  const replace = (now) => {
+  const tabs = useRef(/** @type {BroadcastChannel|null} */ (null));
+  const replace = (/** @type {Schemas["Session"]} */ now) => {
     forgetAll();
-    if (session) tabs.current.postMessage(replaced);
+    if (session) tabs.current?.postMessage(replaced);
     setTrouble(null);
     setLink(null);
     setSession(now);
@@ -99,10 +193,13 @@ function Console() {
   <//>`;
 }
 
-/** Asks whether to sign in with a link's key: another person may have sent it to make the user work under it. */
+/**
+ * Asks whether to sign in with a link's key: another person may have sent it to make the user work under it.
+ * @param {{session: Schemas["Session"]|null, link: {key: string, to: Schemas["Session"]|null}, onSession: (session: Schemas["Session"]) => void, onClose: () => void}} props
+ */
 function FromLink({ session, link, onSession, onClose }) {
   const { t } = useLanguage();
-  const who = (s) => html`<bdi>${s.name}</bdi> (${t.roles[s.role]})`;
+  const who = (/** @type {Schemas["Session"]} */ s) => html`<bdi>${s.name}</bdi> (${t.roles[s.role]})`;
   const act = async () => onSession(await signIn(link.key));
   const to = link.to && who(link.to);
   return html`<${Ask} title=${session ? t.replaceTitle : t.linkTitle} word=${t.replaceWord} danger=${Boolean(session)} act=${act} onClose=${onClose}>
@@ -110,9 +207,10 @@ function FromLink({ session, link, onSession, onClose }) {
   <//>`;
 }
 
+/** @param {string} key @returns {Promise<Schemas["Session"]>} */
 const signIn = async (key) => (await request("POST", "/v1/session", { body: { key } })).data;
 
-/** Answers null if there is no session. */
+/** Answers null if there is no session. @param {Promise<Schemas["Session"]>} reading */
 async function whoever(reading) {
   try {
     return await reading;
@@ -125,7 +223,8 @@ async function whoever(reading) {
 /**
  * Finds the session. A link's key signs in again if the session is the key's own. Otherwise begin returns the key as the link, with
  * its own identity.
- * @returns {Promise<{session: any, link?: {key: string, to: any}}>}
+ * @returns {Promise<{session: Schemas["Session"]|null, link?: {key: string, to: Schemas["Session"]|null}}>}
+ * @param {string|null} key
  */
 async function begin(key) {
   const session = await whoever(get("/v1/session"));
@@ -137,11 +236,13 @@ async function begin(key) {
 
 const noSuchPage = new PageError(({ t }) => t.noSuchPage);
 
+/** @param {{session: Schemas["Session"], hash: string, leave: (why?: Failure) => void}} props */
 function Shell({ session, hash, leave }) {
   const { t } = useLanguage();
-  const [trouble, setTrouble] = useState(null);
+  const [trouble, setTrouble] = useState(/** @type {Failure|null} */ (null));
   const allowed = pages.filter((p) => may(session)(p.role));
   const { page, rest, refused } = pageOf(hash, allowed);
+  /** @type {Ref<HTMLElement>} */
   const main = useRef(null);
   const shown = useRef(page.path + rest);
   // It comes before the effects of the page, which may have a title of its own.
@@ -181,7 +282,10 @@ function Shell({ session, hash, leave }) {
     </main>`;
 }
 
-/** A page. If its rendering fails it shows the error, and the navigation stays. */
+/**
+ * A page. If its rendering fails it shows the error, and the navigation stays.
+ * @param {{of: PageOf, id: string, session: Schemas["Session"]}} props
+ */
 function Page({ of, id, session }) {
   const [error] = useErrorBoundary((err) => console.error(err));
   if (error) return html`<${Trouble} error=${error} />`;
@@ -190,4 +294,4 @@ function Page({ of, id, session }) {
 
 addEventListener("unhandledrejection", (e) => console.error(e.reason));
 Promise.all([words.first, learnZone()]).then(([first]) =>
-  render(html`<${Speaks} words=${words} first=${first}><${Console} /><//>`, document.getElementById("app")));
+  render(html`<${Speaks} words=${words} first=${first}><${Console} /><//>`, /** @type {HTMLElement} */ (document.getElementById("app"))));

@@ -2,9 +2,11 @@
 import { admin } from "./words_en_admin.js";
 
 const number = new Intl.NumberFormat("en");
-const n = (count) => number.format(count);
+const n = (/** @type {number} */ count) => number.format(count);
+/** @param {number} count @param {string} one */
 const counted = (count, one, many = `${one}s`) => `${n(count)} ${count === 1 ? one : many}`;
 
+/** @satisfies {Dictionary} */
 export const words = {
   languageFailed: "The other language could not be loaded. Reload the page, and try again.",
   title: "FirstTap console",

@@ -1,4 +1,6 @@
 // The English texts of the pages behind the board: drivers, pushes, jobs, locks, supply, keys, webhooks, audit. words_en.js has the others.
+
+/** @satisfies {Dictionary} */
 export const admin = {
   drivers: {
     newDriver: "New driver", searchHint: "Name, phone or ID", duty: "Duty", suspension: "Suspension", vehicle: "Vehicle", any: "Any",

@@ -2,8 +2,11 @@
 import { admin } from "./words_ko_admin.js";
 
 const number = new Intl.NumberFormat("ko");
-const n = (count) => number.format(count);
+/** @type {Record<string, string>} */
+const units = { characters: "자", items: "개" };
+const n = (/** @type {number} */ count) => number.format(count);
 
+/** @satisfies {Dictionary} */
 export const words = {
   languageFailed: "다른 언어를 불러오지 못했습니다. 새로 고친 뒤 다시 시도하세요.",
   title: "FirstTap 관제 콘솔",
@@ -86,8 +89,8 @@ export const words = {
   rules: {
     required: "필수 입력입니다",
     requiredWith: (field) => `‘${field}’ 값이 있으면 필수입니다`,
-    atLeast: (least, unit) => `${least}${{ characters: "자", items: "개" }[unit] ?? ""} 이상이어야 합니다`,
-    atMost: (most, unit) => `${most}${{ characters: "자", items: "개" }[unit] ?? ""} 이하여야 합니다`,
+    atLeast: (least, unit) => `${least}${units[unit] ?? ""} 이상이어야 합니다`,
+    atMost: (most, unit) => `${most}${units[unit] ?? ""} 이하여야 합니다`,
     moreThan: (least) => `${least}보다 커야 합니다`,
     window: "수락 시작 뒤의 미래 시각이어야 합니다",
     after: (field) => `‘${field}’보다 뒤여야 합니다`,

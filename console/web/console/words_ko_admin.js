@@ -1,4 +1,6 @@
 // The Korean texts of the pages behind the board: drivers, pushes, jobs, locks, supply, keys, webhooks, audit. words_ko.js has the others.
+
+/** @satisfies {Dictionary} */
 export const admin = {
   drivers: {
     newDriver: "기사 등록", searchHint: "이름, 전화번호 또는 ID", duty: "근무", suspension: "이용 정지", vehicle: "차량", any: "전체",

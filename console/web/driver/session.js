@@ -1,19 +1,29 @@
 // The tab's session, and its stored data. Each tab has its own driver. The device remembers the last driver that signed in, for
 // the next tab and for the installed app.
-import { Problem, freshKey, request } from "../assets/api.js";
-import { Refused, refreshed } from "./firebase.js";
+import { Problem, Unreachable, freshKey, request } from "../assets/api.js";
+
+/** @import { Known, Tap } from "./work_state.js" */
 
 const place = "firsttap.driver";
 const early = 60_000; // ms: an ID token is renewed this long before its end
 
+/** @typedef {{token: string, firebase?: {api_key: string, emulator: string|null, refresh: string, ends: number}}} Credentials */
+
+/**
+ * What keeps stored: the session, what is known, and the taps without an answer. After a sign-out it has no token.
+ * @typedef {Partial<Credentials> & {id?: string, known?: Known, taps?: Record<string, Tap>}} Stored
+ */
+
+/** @param {Storage} storage @returns {Stored|null} */
 function read(storage) {
   try {
-    return JSON.parse(storage.getItem(place));
+    return JSON.parse(storage.getItem(place) ?? "null");
   } catch {
     return null;
   }
 }
 
+/** @param {Storage} storage @param {Stored|null} record */
 function write(storage, record) {
   try {
     storage.setItem(place, JSON.stringify(record));
@@ -37,10 +47,12 @@ function present() {
 
 export class Session {
   #record;
+  /** @type {Promise<boolean>|null} */
   #renewal = null;
   /** It is called when the token is no longer valid. */
   onOver = () => {};
 
+  /** @param {Stored} record */
   constructor(record) {
     this.#record = record;
   }
@@ -53,7 +65,7 @@ export class Session {
     return new Session(record);
   }
 
-  /** Reports whether the token is that of the tab's session, or of the device's in a new tab. */
+  /** Reports whether the token is that of the tab's session, or of the device's in a new tab. @param {string} token */
   static has(token) {
     return present()?.token === token;
   }
@@ -66,7 +78,7 @@ export class Session {
 
   /**
    * Begins a session in place of the tab's last one. It keeps the unanswered taps, because their driver may be back.
-   * @param {{token: string, firebase?: {api_key: string, emulator: string|null, refresh: string, ends: number}}} credentials
+   * @param {Credentials} credentials
    */
   static begin(credentials) {
     const record = { id: freshKey(), ...credentials, taps: read(sessionStorage)?.taps };
@@ -76,7 +88,7 @@ export class Session {
   }
 
   get token() {
-    return this.#record.token;
+    return this.#record.token ?? "";
   }
 
   /** The data that keep stored. */
@@ -84,7 +96,7 @@ export class Session {
     return this.#record;
   }
 
-  /** Stores data for the time after a reload. @param {{known?: any, taps?: any}} part */
+  /** Stores data for the time after a reload. @param {Partial<Stored>} part */
   keep(part) {
     if (!this.#record.token) return;
     Object.assign(this.#record, part);
@@ -96,6 +108,7 @@ export class Session {
   /**
    * Ends the session and deletes the driver's data. Unless the driver asked for it, unanswered taps stay. The tab stays signed
    * out, even if the device remembers another driver.
+   * @param {boolean} asked
    */
   end(asked) {
     if (read(localStorage)?.id === this.#record.id) write(localStorage, null);
@@ -104,7 +117,12 @@ export class Session {
     write(sessionStorage, this.#record);
   }
 
-  /** Sends a request as the driver, as request does. It renews an expired token if that is possible. */
+  /**
+   * Sends a request as the driver, as request does. It renews an expired token if that is possible.
+   * @param {string} method
+   * @param {string} path
+   * @param {import("../assets/api.js").Options} [options]
+   */
   async call(method, path, options = {}) {
     if (this.#record.firebase && Date.now() > this.#record.firebase.ends - early) await this.renew(this.token);
     const { token } = this;
@@ -124,6 +142,7 @@ export class Session {
 
   /**
    * Replaces an invalid token, once for all concurrent callers.
+   * @param {string} stale
    * @returns {Promise<boolean>} false if no renewal is possible: the session is over
    * @throws {Unreachable} the outcome is unknown
    */
@@ -134,14 +153,15 @@ export class Session {
       this.onOver();
       return false;
     }
-    this.#renewal ??= this.#refresh().finally(() => { this.#renewal = null; });
+    this.#renewal ??= this.#refresh(this.#record.firebase).finally(() => { this.#renewal = null; });
     return this.#renewal;
   }
 
-  async #refresh() {
+  /** @param {NonNullable<Credentials["firebase"]>} firebase */
+  async #refresh(firebase) {
     try {
-      const { token, refresh, ends } = await refreshed(this.#record.firebase, this.#record.firebase.refresh);
-      this.keep({ token, firebase: { ...this.#record.firebase, refresh, ends } });
+      const { token, refresh, ends } = await refreshed(firebase, firebase.refresh);
+      this.keep({ token, firebase: { ...firebase, refresh, ends } });
       return true;
     } catch (err) {
       if (!(err instanceof Refused)) throw err;
@@ -149,4 +169,66 @@ export class Session {
       return false;
     }
   }
+}
+
+// Firebase Auth over its REST API. It exchanges a password or a refresh token for an ID token.
+
+/** A refusal by Firebase. code is Firebase's error code. */
+export class Refused extends Error {
+  /** @param {string} code */
+  constructor(code) {
+    super(code);
+    this.name = "Refused";
+    this.code = code;
+  }
+}
+
+const patience = 10_000; // ms
+
+/** The address of a Firebase service, at Google or at the emulator. @param {{emulator: string|null}} firebase @param {string} service */
+const at = ({ emulator }, service) => (emulator ? `${emulator}/${service}/v1` : `https://${service}/v1`);
+
+/** @param {string} url @param {string} type @param {string} body */
+async function ask(url, type, body) {
+  let response, data;
+  try {
+    response = await fetch(url, {
+      method: "POST", headers: { "Content-Type": type }, body, credentials: "omit", cache: "no-store",
+      referrerPolicy: "no-referrer", signal: AbortSignal.timeout(patience),
+    });
+    data = await response.json();
+  } catch (err) {
+    throw new Unreachable(err);
+  }
+  if (response.ok) return data;
+  // "TOO_MANY_ATTEMPTS_TRY_LATER : Access to this account ..."
+  const code = String(data.error?.message ?? "").split(" ")[0];
+  if (response.status >= 500 || response.status === 429) throw new Unreachable(new Error(code));
+  throw new Refused(code);
+}
+
+const ending = (/** @type {string} */ seconds) => Date.now() + Number(seconds) * 1000;
+
+/**
+ * @param {{api_key: string, emulator: string|null}} firebase
+ * @param {string} email
+ * @param {string} password
+ * @returns {Promise<{token: string, refresh: string, ends: number}>} ends is in ms of this device's clock
+ * @throws {Refused|Unreachable}
+ */
+export async function signInWithPassword(firebase, email, password) {
+  const url = `${at(firebase, "identitytoolkit.googleapis.com")}/accounts:signInWithPassword?key=${encodeURIComponent(firebase.api_key)}`;
+  const a = await ask(url, "application/json", JSON.stringify({ email, password, returnSecureToken: true }));
+  return { token: a.idToken, refresh: a.refreshToken, ends: ending(a.expiresIn) };
+}
+
+/**
+ * Returns the next ID token, in the form of signInWithPassword.
+ * @param {{api_key: string, emulator: string|null}} firebase @param {string} refresh
+ */
+async function refreshed(firebase, refresh) {
+  const url = `${at(firebase, "securetoken.googleapis.com")}/token?key=${encodeURIComponent(firebase.api_key)}`;
+  const form = new URLSearchParams({ grant_type: "refresh_token", refresh_token: refresh });
+  const a = await ask(url, "application/x-www-form-urlencoded", form.toString());
+  return { token: a.id_token, refresh: a.refresh_token, ends: ending(a.expires_in) };
 }

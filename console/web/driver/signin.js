@@ -1,12 +1,15 @@
 import { html, useEffect, useRef, useState } from "../assets/preact.js";
 import { Problem, Unreachable, get, request } from "../assets/api.js";
-import { Refused, signInWithPassword } from "./firebase.js";
-import { Dialog, useLoaded } from "../assets/ui.js";
 import { Languages, useLanguage } from "../assets/language.js";
+import { Dialog, useLoaded } from "../assets/ui.js";
+import { named } from "../assets/words.js";
+import { Refused, signInWithPassword } from "./session.js";
+
+/** @import { Credentials } from "./session.js" */
 
 const wrong = ["INVALID_LOGIN_CREDENTIALS", "EMAIL_NOT_FOUND", "INVALID_PASSWORD", "INVALID_EMAIL"];
 
-/** The message for a driver whose sign-in failed. */
+/** The message for a driver whose sign-in failed. @param {Texts} t @param {Failure} err @param {boolean} byEmail */
 function explain(t, err, byEmail) {
   if (err instanceof Unreachable) return t.unreachable;
   if (err instanceof Refused) {
@@ -14,10 +17,13 @@ function explain(t, err, byEmail) {
     return err.code === "USER_DISABLED" ? t.disabled : t.loginRefused;
   }
   if (err instanceof Problem && (err.status === 401 || err.status === 403)) return byEmail ? t.notADriver : t.badToken;
-  return t.failed(t.codes[err.code] ?? t.codes.INTERNAL);
+  return t.failed(named(t.codes, err.code) ?? t.codes.INTERNAL);
 }
 
-/** Returns the service's Firebase project. It is null if the drivers sign in with tokens only, or if the answer is unknown. */
+/**
+ * Returns the service's Firebase project. It is null if the drivers sign in with tokens only, or if the answer is unknown.
+ * @param {AbortSignal} signal @returns {Promise<Schemas["SignInWays"]["firebase"]>}
+ */
 async function howToSignIn(signal) {
   try {
     return (await get("/v1/sign-in", { signal })).firebase;
@@ -27,15 +33,19 @@ async function howToSignIn(signal) {
   }
 }
 
-/** Asks for a token, or for an e-mail address and a password. @param {{why: string, onSignedIn: (credentials: any) => void}} props */
+/**
+ * Asks for a token, or for an e-mail address and a password.
+ * @param {{why: ""|"sessionOver", onSignedIn: (credentials: Credentials) => void}} props
+ */
 export function SignIn({ why, onSignedIn }) {
   const { t } = useLanguage();
-  const [firebase, setFirebase] = useState(null);
+  const [firebase, setFirebase] = useState(/** @type {Schemas["SignInWays"]["firebase"]} */ (null));
   const [byToken, setByToken] = useState(false);
-  const [error, setError] = useState(null);
+  const [error, setError] = useState(/** @type {Failure|null} */ (null));
   const [busy, setBusy] = useState(false);
+  /** @type {Ref<HTMLFormElement>} */
   const form = useRef(null);
-  const byEmail = firebase && !byToken;
+  const byEmail = firebase !== null && !byToken;
   const said = () => {
     if (error) return explain(t, error, byEmail);
     return why && !busy ? t[why] : "";
@@ -47,14 +57,15 @@ export function SignIn({ why, onSignedIn }) {
     return () => abort.abort();
   }, []);
 
-  const submit = async (e) => {
+  const submit = async (/** @type {SubmitEvent} */ e) => {
     e.preventDefault();
     if (busy) return;
     setBusy(true);
     setError(null);
-    const { token, email, password } = Object.fromEntries(new FormData(form.current));
+    const typed = new FormData(form.current), text = (/** @type {string} */ name) => String(typed.get(name) ?? "");
     try {
-      const credentials = byEmail ? await withPassword(firebase, email.trim(), password) : { token: token.replace(/\s/g, "") };
+      /** @type {Credentials} */
+      const credentials = byEmail ? await withPassword(firebase, text("email").trim(), text("password")) : { token: text("token").replace(/\s/g, "") };
       await check(credentials.token);
       onSignedIn(credentials);
     } catch (err) {
@@ -102,16 +113,18 @@ export function FromLink({ token, before, onAnswer }) {
   <//>`;
 }
 
+/** @param {NonNullable<Schemas["SignInWays"]["firebase"]>} firebase @param {string} email @param {string} password @returns {Promise<Credentials>} */
 async function withPassword(firebase, email, password) {
   const { token, refresh, ends } = await signInWithPassword(firebase, email, password);
   return { token, firebase: { api_key: firebase.api_key, emulator: firebase.emulator, refresh, ends } };
 }
 
-// checkText refuses a text that can't be a token. The browser would refuse it too, but that looks like a lost connection.
+/** Refuses a text that can't be a token. The browser would refuse it too, but that looks like a lost connection. @param {string} token */
 function checkText(token) {
   if (!/^[!-~]+$/.test(token)) throw new Problem(401, { code: "UNAUTHENTICATED" }, 0);
 }
 
+/** @param {string} token */
 async function check(token) {
   checkText(token);
   await request("GET", "/v1/me", { token });

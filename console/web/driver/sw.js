@@ -2,13 +2,11 @@
 // It stores a complete set of them for the time when the service does not answer. It never stores an answer of the API.
 
 const files = [
-  "/driver/", "/driver/main.js", "/driver/driver.css", "/driver/manifest.webmanifest", "/driver/again.js", "/driver/card.js",
-  "/driver/firebase.js", "/driver/jobs.js", "/driver/offers.js", "/driver/session.js", "/driver/shell.js",
-  "/driver/signin.js", "/driver/still.js", "/driver/taps.js", "/driver/words.js", "/driver/words_en.js", "/driver/words_ko.js",
-  "/driver/work.js", "/driver/icon-192.png",
+  "/driver/", "/driver/main.js", "/driver/driver.css", "/driver/manifest.webmanifest", "/driver/again.js", "/driver/offers.js",
+  "/driver/session.js", "/driver/signin.js", "/driver/taps.js", "/driver/words.js", "/driver/words_en.js", "/driver/words_ko.js",
+  "/driver/work.js", "/driver/work_state.js", "/driver/icon-192.png",
   "/assets/api.js", "/assets/base.css", "/assets/icon.svg", "/assets/language.js",
-  "/assets/preact.js", "/assets/problems.js", "/assets/shared_stream.js", "/assets/stream.js", "/assets/ui.js", "/assets/words.js",
-  "/assets/writing.js", "/assets/zone.js",
+  "/assets/preact.js", "/assets/stream.js", "/assets/ui.js", "/assets/words.js", "/assets/writing.js", "/assets/zone.js",
 ];
 const prefix = "driver ";
 const patience = 4000; // ms

@@ -1,4 +1,6 @@
 // The English texts of the driver's page.
+
+/** @satisfies {Dictionary} */
 export const words = {
   languageFailed: "The other language could not be loaded. Reload the page, and try again.",
   title: "FirstTap Driver",

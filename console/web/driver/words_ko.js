@@ -1,4 +1,6 @@
 // The Korean texts of the driver's page.
+
+/** @satisfies {Dictionary} */
 export const words = {
   languageFailed: "다른 언어를 불러오지 못했습니다. 새로 고친 뒤 다시 시도하세요.",
   title: "FirstTap 기사",

@@ -1,50 +1,47 @@
-// The state of the driver's page and its updates: the driver, the offers, the jobs, and the time of the last reading.
-import { Problem, Unreachable, now } from "../assets/api.js";
-import { share } from "../assets/shared_stream.js";
+// Reads the driver's work and makes the driver's changes: what comes of it is the state's, in work_state.js.
+import { Problem, Unreachable, freshKey, now } from "../assets/api.js";
+import { share } from "../assets/stream.js";
 import { hurry, insist, nap, pace } from "./again.js";
-import { Taps } from "./taps.js";
+import { decide, measure } from "./taps.js";
+import { begin, missing, reduce, unreported } from "./work_state.js";
+
+/** @import { Session } from "./session.js" */
+/** @import { Deed, Dispatch, Event, Notice, State, Tap } from "./work_state.js" */
 
 const spacing = 300; // ms between readings at least
 const poll = 30_000; // ms; the stream does not announce a suspension by the backoffice
 const offersShown = 50;
-const endedShown = 5;
-const noticesKept = 30;
-const active = ["ACCEPTED", "IN_PROGRESS"];
-const endsKept = 200;
-const ends = { "dispatch.taken": "taken", "dispatch.canceled": "canceled", "dispatch.expired": "expired" };
+/** @typedef {"me"|"offers"|"jobs"} Part */
+
+/** @type {Part[]} */
+const all = ["me", "offers", "jobs"];
+/** @type {Partial<Record<Schemas["Receipt"]["outcome"], Notice["kind"]|null>>} */
 const kindOf = { CANCELED: "canceled", WON: null, WITHDRAWN: null }; // null: the job was not taken away
 
-/**
- * The state is replaced, never modified:
- * me, offers, jobs: null until known; more, moreJobs: the list is incomplete; at: the time of the last full reading, and until then
- * of the first part that was read, in ms; link: "connecting", "live" or "cut"; trouble: the error of the last reading; ended: offers
- * that ended on the screen, with the reason; before: the terms of an offer's earlier round; deeds: the changes under way, by their
- * subject; notices: the jobs that were taken away from the driver, until the driver dismisses them.
- */
 export class Work {
   #session;
+  /** @type {Set<(state: State) => void>} */
   #listeners = new Set();
   #stopped = new AbortController();
+  /** @type {Set<Part>} */
   #wanted = new Set();
   #reading = false;
-  #offersTag = null;
-  #reported = new Set();
-  #shown = new Set();
-  #heard = new Map(); // how a dispatch's latest round ended: an earlier list may arrive later, and a later list earlier
+  /** @type {string|undefined} */
+  #offersTag;
   #unfollow = () => {};
-  taps;
+  /** @type {State} */
+  state;
 
+  /** @param {Pick<Session, "kept"|"keep"|"call"|"renew"|"token">} session */
   constructor(session) {
     this.#session = session;
-    const known = session.kept.known ?? { me: null, offers: null, jobs: null, at: null };
-    this.state = { notices: [], ...known, more: false, moreJobs: false, link: "connecting", trouble: null, ended: [], before: new Map(), deeds: {} };
-    this.taps = new Taps(session, (tap) => this.#tapMoved(tap));
+    this.state = begin(session.kept.known, session.kept.taps);
   }
 
   start() {
     this.#follow();
-    if (this.state.me) this.taps.resume(this.state.me.id);
-    const cut = () => this.#set({ link: "cut" });
+    if (this.state.me) this.#resume();
+    const cut = () => this.#tell({ type: "link", link: "cut", sure: true });
     const looked = () => document.visibilityState === "visible" && this.read();
     const timer = setInterval(looked, poll);
     document.addEventListener("visibilitychange", looked);
@@ -56,7 +53,6 @@ export class Work {
       removeEventListener("online", hurry);
       removeEventListener("offline", cut);
       this.#unfollow();
-      this.taps.stop();
     });
     this.read();
   }
@@ -65,38 +61,54 @@ export class Work {
     this.#stopped.abort();
   }
 
-  /** Calls listener after each change. @returns {() => void} stops the calls */
+  /** Calls listener with each state. @param {(state: State) => void} listener @returns {() => void} stops the calls */
   subscribe(listener) {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  #set(part) {
-    this.state = { ...this.state, ...part };
-    for (const listener of this.#listeners) listener();
+  /** Changes the state, keeps what a reload needs, and does what the change asks for. @param {Event} event */
+  #tell(event) {
+    const before = this.state, state = this.state = reduce(before, event);
+    if (state === before) return;
+    if (state.taps !== before.taps) this.#session.keep({ taps: Object.fromEntries(state.taps) });
+    if (["read", "noted", "dismiss"].includes(event.type) || event.type === "answered" && state.jobs !== before.jobs) this.#remember();
+    for (const listener of this.#listeners) listener(state);
+    for (const [id, tap] of state.taps) {
+      const last = before.taps.get(id);
+      if (tap.state !== "done" || last === tap) continue;
+      if (tap.answer?.waiting && last?.state !== "done") measure(this.#asked(tap));
+      if (tap.answer?.kind !== "early") this.read();
+    }
   }
 
-  #call(method, path, options) {
-    return this.#session.call(method, path, { ...options, signal: this.#stopped.signal });
+  #remember() {
+    const { me, offers, jobs, at, notices } = this.state;
+    this.#session.keep({ known: { me, offers, jobs, at, notices } });
   }
+
+  /** @param {string} method @param {string} path @param {import("../assets/api.js").Options} [options] */
+  #call = (method, path, options) => this.#session.call(method, path, { ...options, signal: this.#stopped.signal });
 
   #follow() {
     const { token } = this.#session;
-    this.#unfollow = share("/v1/stream", this.#session.kept.id, {
+    this.#unfollow = share("/v1/stream", this.#session.kept.id ?? "", {
       token,
-      onEvent: (type, data) => this.#hear(type, data),
+      onEvent: (event, /** @type {Schemas["DriverEvent"]} */ { dispatch_id: id, round }) => {
+        this.#tell({ type: "heard", event, id, round });
+        this.read();
+      },
       onResync: () => this.read(),
       onState: (state) => this.#linked(state, token),
     });
   }
 
+  /** @param {import("../assets/stream.js").State} state @param {string} token */
   async #linked(state, token) {
+    this.#tell({ type: "link", link: state === "live" ? "live" : "cut", sure: state === "refused" });
     if (state === "live") {
-      this.#set({ link: "live" });
       hurry();
       this.read();
-    } else if (this.state.link === "live" || state === "refused") {
-      this.#set({ link: "cut" });
     }
     if (state !== "refused") return;
     const { signal } = this.#stopped;
@@ -107,31 +119,9 @@ export class Work {
     }
   }
 
-  #hear(type, { dispatch_id: id, round }) {
-    const job = this.state.jobs?.some((j) => j.id === id && active.includes(j.status));
-    if (ends[type] && !job) {
-      this.#heard.delete(id);
-      this.#heard.set(id, { round, why: ends[type] });
-      if (this.#heard.size > endsKept) this.#heard.delete(this.#heard.keys().next().value);
-      const over = (this.state.offers ?? []).filter((o) => this.#endOf(o));
-      this.#set({ offers: this.state.offers?.filter((o) => !over.includes(o)) ?? null, ended: this.#andEnded(over) });
-    }
-    this.read();
-  }
-
-  #endOf({ id, round }) {
-    const heard = this.#heard.get(id);
-    return heard?.round === round ? heard.why : undefined;
-  }
-
-  dismiss(notice) {
-    this.#set({ notices: this.state.notices.filter((n) => n !== notice) });
-    this.#remember();
-  }
-
   /** Schedules another reading. */
   read() {
-    for (const part of ["me", "offers", "jobs"]) this.#wanted.add(part);
+    for (const part of all) this.#wanted.add(part);
     if (!this.#reading) this.#readAll();
   }
 
@@ -145,21 +135,16 @@ export class Work {
         this.#wanted.clear();
         try {
           const asked = performance.now(), at = now();
-          await Promise.all(wanted.map(async (part) => {
-            await parts[part].call(this, asked);
-            if (!this.state.at) this.#set({ at }); // what is shown has a time, also if another part is not read
-          }));
+          await Promise.all(wanted.map((part) => parts[part].call(this, asked, at)));
           failures = 0;
-          this.#set({ trouble: null, at: now() });
-          this.#remember();
+          this.#tell({ type: "read", at: now() });
           await nap(spacing, signal);
         } catch (err) {
           signal.throwIfAborted();
           if (!(err instanceof Problem || err instanceof Unreachable)) throw err;
-          if (err.status === 401) return;
+          if (err instanceof Problem && err.status === 401) return;
           wanted.forEach((part) => this.#wanted.add(part));
-          const { link } = this.state;
-          this.#set({ trouble: err, link: link === "connecting" && err instanceof Unreachable ? "cut" : link });
+          this.#tell({ type: "failed", error: err, unreachable: err instanceof Unreachable });
           await nap(pace(failures++), signal);
         }
       }
@@ -170,77 +155,49 @@ export class Work {
     }
   }
 
-  #remember() {
-    const { me, offers, jobs, at, notices } = this.state;
-    this.#session.keep({ known: { me, offers, jobs, at, notices } });
-  }
-
-  async #readMe() {
+  /** @param {number} _ @param {number} at */
+  async #readMe(_, at) {
     const first = this.state.me?.id;
-    const { data } = await this.#call("GET", "/v1/me");
-    this.#set({ me: data });
-    if (data.id !== first) this.taps.resume(data.id);
+    const { data: me } = await this.#call("GET", "/v1/me");
+    this.#tell({ type: "me", me, at });
+    if (me.id !== first) this.#resume();
   }
 
-  async #readOffers(asked) {
-    const { data, status, etag } = await this.#call("GET", `/v1/me/offers?limit=${offersShown}`, { etag: this.#offersTag ?? undefined });
-    if (status === 304) {
-      this.taps.reconcile({ offers: this.state.offers }, asked);
-      return;
-    }
-    this.#offersTag = etag;
-    const offers = data.items.filter((o) => !this.#endOf(o));
-    const gone = (this.state.offers ?? []).filter((o) => !offers.some((n) => n.id === o.id));
-    const before = new Map();
-    for (const offer of offers) {
-      const last = this.state.offers?.find((o) => o.id === offer.id);
-      if (last && last.round < offer.round) before.set(offer.id, last);
-      else if (this.state.before.has(offer.id)) before.set(offer.id, this.state.before.get(offer.id));
-    }
-    this.taps.reconcile({ offers }, asked);
-    this.#set({
-      offers, before, more: Boolean(data.next_cursor),
-      ended: this.#andEnded(gone).filter((e) => !offers.some((o) => o.id === e.dispatch.id)),
-    });
+  /** @param {number} asked @param {number} at */
+  async #readOffers(asked, at) {
+    const { data, status, etag } = await this.#call("GET", `/v1/me/offers?limit=${offersShown}`, { etag: this.#offersTag });
+    if (status === 304) return this.#tell({ type: "offers", asked, at });
+    this.#offersTag = etag ?? undefined;
+    this.#tell({ type: "offers", items: data.items, more: Boolean(data.next_cursor), asked, at });
   }
 
-  // andEnded keeps the offers that the driver has seen. It keeps none off duty, and none with a tap, which shows the end.
-  #andEnded(offers) {
-    if (!this.state.me?.on_duty) return [];
-    const now = offers.filter((o) => this.#shown.has(o.id) && !this.taps.all.has(o.id)).map((dispatch) => ({ dispatch }));
-    return [...this.state.ended, ...now].slice(-endedShown).map(({ dispatch }) => ({ dispatch, why: this.#endOf(dispatch) ?? "gone" }));
-  }
-
-  async #readJobs(asked) {
+  /** @param {number} asked @param {number} at */
+  async #readJobs(asked, at) {
     const lists = await Promise.all(["IN_PROGRESS", "ACCEPTED", "COMPLETED"].map(async (status) => {
       const most = status === "COMPLETED" ? 20 : 50;
       return (await this.#call("GET", `/v1/me/dispatches?status=${status}&limit=${most}`)).data;
     }));
-    // A job whose status changes meanwhile may be in two of the lists or in none.
-    const found = new Map(lists.flatMap((l) => l.items).sort((a, b) => a.version - b.version).map((j) => [j.id, j]));
-    const missing = () => (this.state.jobs ?? []).filter((j) => !found.has(j.id) && active.includes(j.status));
-    const newer = ({ id }) => this.taps.all.get(id)?.answer?.kind === "won" && this.taps.all.get(id).at >= asked;
-    const notices = [];
-    for (const job of missing().filter((j) => !newer(j))) {
+    /** @type {Dispatch[]} */
+    const items = lists.flatMap((l) => l.items), held = [];
+    /** @type {Notice[]} */
+    const lost = [];
+    for (const job of missing(this.state, items, asked)) {
       const { kind, dispatch } = await this.#whereTo(job);
-      if (kind) notices.push({ kind, dispatch: job });
-      else if (dispatch) found.set(job.id, dispatch);
+      if (kind) lost.push({ kind, dispatch: job });
+      else if (dispatch) held.push(dispatch);
     }
-    for (const job of missing().filter(newer)) found.set(job.id, job);
-    const jobs = [...found.values()];
-    this.taps.reconcile({ jobs }, asked);
-    this.#set({
-      jobs, moreJobs: lists.some((l) => l.next_cursor),
-      ended: this.state.ended.filter((e) => !found.has(e.dispatch.id)),
-      notices: [...this.state.notices, ...notices].slice(-noticesKept),
-    });
+    this.#tell({ type: "jobs", items, held, lost, more: lists.some((l) => l.next_cursor), asked, now: performance.now(), at });
   }
 
-  // whereTo finds what happened to a job that the driver had: kind says how it was taken away. If it is still the driver's,
-  // dispatch is the job.
+  /**
+   * Finds what happened to a job that the driver had: kind says how it was taken away. If it is still the driver's, dispatch is the job.
+   * @param {Dispatch} job
+   * @returns {Promise<{kind?: Notice["kind"]|null, dispatch?: Dispatch}>}
+   */
   async #whereTo({ id, round }) {
     try {
-      const { data: receipt } = await this.#call("GET", `/v1/me/dispatches/${id}/claim`);
+      /** @type {Schemas["Receipt"]} */
+      const receipt = (await this.#call("GET", `/v1/me/dispatches/${id}/claim`)).data;
       const kind = receipt.round === round && receipt.outcome in kindOf ? kindOf[receipt.outcome] : "unassigned";
       if (kind || receipt.outcome === "WITHDRAWN") return { kind };
       return { dispatch: (await this.#call("GET", `/v1/dispatches/${id}`)).data };
@@ -250,68 +207,80 @@ export class Work {
     }
   }
 
-  #tapMoved(tap) {
-    const { jobs } = this.state;
-    const { id } = tap.dispatch;
-    if (tap.answer?.kind === "won" && !jobs?.some((j) => j.id === id && j.round === tap.round)) {
-      // It is a job from now on, even if the list can't be read: the driver can start it, and sees a notice if it is lost.
-      const job = { ...tap.dispatch, status: active.includes(tap.dispatch.status) ? tap.dispatch.status : "ACCEPTED" };
-      this.#set({ jobs: [...(jobs ?? []).filter((j) => j.id !== id), job] });
-      this.#remember();
-    } else {
-      this.#set({});
+  /** Asks on for the taps of an earlier page. */
+  #resume() {
+    for (const tap of this.state.taps.values()) {
+      if (tap.state !== "done") decide(this.#asked(tap));
+      else if (tap.answer?.waiting) measure(this.#asked(tap));
     }
-    if (tap.state === "done" && tap.answer.kind !== "early") this.read();
   }
 
+  /** @param {Tap} tap @returns {import("./taps.js").Asked} */
+  #asked({ key, dispatch: { id } }) {
+    const tap = () => {
+      const present = this.state.taps.get(id);
+      return present?.key === key ? present : undefined;
+    };
+    return { tap, call: this.#call, tell: (event) => this.#tell(event), signal: this.#stopped.signal };
+  }
+
+  /** Taps Accept, unless that tap is under way. @param {Dispatch} dispatch */
   accept(dispatch) {
-    this.taps.tap(this.state.me.id, dispatch);
+    const key = freshKey();
+    this.#tell({ type: "tap", dispatch, key });
+    const tap = this.state.taps.get(dispatch.id);
+    if (tap?.key === key) decide(this.#asked(tap));
   }
 
-  /** Removes the answer to a tap, or an ended offer. */
+  /** Removes the answer to a tap, or an ended offer. @param {string} id */
   forget(id) {
-    this.taps.forget(id);
-    this.#set({ ended: this.state.ended.filter((e) => e.dispatch.id !== id) });
+    this.#tell({ type: "forget", id });
   }
 
-  /** Reports to the service that an offer was on the screen, once for each round. */
+  /** @param {Notice} notice */
+  dismiss(notice) {
+    this.#tell({ type: "dismiss", notice });
+  }
+
+  /** Reports to the service that an offer was on the screen, once for each round. @param {Dispatch} offer */
   async seen({ id, round, offer_status: status }) {
-    const key = `${id} ${round}`;
-    this.#shown.add(id);
-    if (this.#reported.has(key) || !["PENDING", "SENT"].includes(status)) return;
-    this.#reported.add(key);
+    const tells = unreported(this.state, { id, round, status });
+    this.#tell({ type: "shown", id, round, status });
+    if (!tells) return;
     const { signal } = this.#stopped;
     try {
       await insist(() => this.#call("POST", `/v1/dispatches/${id}/seen`, { body: { round } }), { signal });
-      const noted = (o) => (o.id === id && o.round === round && o.offer_status === status ? { ...o, offer_status: "SEEN" } : o);
-      this.#set({ offers: this.state.offers.map(noted) });
-      this.#remember(); // or the page would report it again after a reload
+      this.#tell({ type: "noted", id, round, status });
     } catch (err) {
       if (!signal.aborted && !(err instanceof Problem)) throw err; // the offer has ended
     }
   }
 
+  /** @param {boolean} onDuty */
   setDuty(onDuty) {
     return this.#do("duty", { wanted: onDuty }, async () => {
-      const { data } = await this.#call("PUT", "/v1/me/duty", { body: { on_duty: onDuty } });
-      this.#set({ me: data, ...(onDuty ? {} : { offers: [], ended: [] }) });
-      this.#offersTag = null;
+      const { data: me } = await this.#call("PUT", "/v1/me/duty", { body: { on_duty: onDuty } });
+      this.#tell({ type: "duty", me });
+      this.#offersTag = undefined;
     });
   }
 
-  /** @param {"decline"|"withdraw"|"start"|"complete"} what */
+  /** @param {NonNullable<Deed["what"]>} what @param {Dispatch} dispatch @param {string} [reason] */
   change(what, { id, round }, reason) {
     return this.#do(id, { what }, async () => {
       await this.#call("POST", `/v1/dispatches/${id}/${what}`, { body: { round, reason_code: reason } });
-      this.taps.forget(id);
-      if (what === "withdraw") this.#set({ jobs: this.state.jobs.filter((j) => j.id !== id) }); // the driver gave it back
+      this.#tell({ type: "changed", what, id });
     });
   }
 
-  // do repeats act until its outcome is known, once at a time for each subject.
+  /**
+   * Repeats act until its outcome is known, once at a time for each subject.
+   * @param {string} about @param {Deed} deed @param {() => Promise<void>} act
+   */
   async #do(about, deed, act) {
-    if (this.state.deeds[about] && !this.state.deeds[about].error) return;
-    const say = (part) => this.#set({ deeds: { ...this.state.deeds, [about]: part } });
+    const last = this.state.deeds[about];
+    if (last && !last.error) return;
+    const say = (/** @type {Deed|undefined} */ deed) => this.#tell({ type: "deed", about, deed });
     const { signal } = this.#stopped;
     say(deed);
     try {
