@@ -99,7 +99,8 @@ func Open(ctx context.Context, url string, o Options) (db *DB, err error) {
 // Close closes all connections at once: statements that are running fail.
 func (d *DB) Close() error {
 	var errs []error
-	for _, name := range slices.Backward(slices.Sorted(maps.Keys(d.conns))) { // of SQLite's, the one that writes is the last: it puts the log away
+	// Of SQLite's, the one that writes is the last: it puts the log away.
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(d.conns))) {
 		errs = append(errs, d.conns[name].Close())
 	}
 	if d.probe != nil {

@@ -21,7 +21,8 @@ import (
 //
 // The owner still leases an event that was expanded, and has to complete it by RecordResults. Nobody waits for that: if the process dies
 // before, the event is expanded again, and each device has its notification already. For a large audience one part is written: More says
-// that the event has to be expanded again. What takes long ends the call, so that its pushes can be sent: the events behind it are the Rest.
+// that the event has to be expanded again. What takes long ends the call, so that its pushes can be sent: the events behind it are
+// the Rest.
 //
 // ErrUnavailable and ErrUnknown: the Failed events can be expanded again.
 func (o *Outbox) Expand(ctx context.Context, events []dispatch.EventID, take int) (x outbox.Expansion, err error) {
