@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -323,8 +324,11 @@ func (r *Relay) expandSome(ctx context.Context, events []dispatch.EventID, late 
 	x, err := r.options.Outbox.Expand(ctx, events, places)
 	r.throttle.release(places - len(x.Pushes))
 	if err != nil {
-		r.failed.add(x.Failed)
-		r.options.Log.Error("events not expanded; they will be retried", "events", len(x.Failed), "error", err)
+		failed := slices.DeleteFunc(slices.Clone(events), func(id dispatch.EventID) bool {
+			return slices.Contains(x.Rest, id) || slices.ContainsFunc(x.Events, func(e outbox.Expanded) bool { return e.Event.ID == id })
+		})
+		r.failed.add(failed)
+		r.options.Log.Error("events not expanded; they will be retried", "events", len(failed), "error", err)
 	}
 	superseding := map[dispatch.ID]*dispatch.Dispatch{}
 	for i := range x.Events {

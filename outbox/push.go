@@ -44,8 +44,8 @@ func (p *Push) Refresh(d dispatch.Dispatch) {
 type Expansion struct {
 	// Events are those that were expanded, or a part of them.
 	Events []Expanded
-	// Failed could not be expanded, and Rest were not tried: the caller leases both still.
-	Failed, Rest []dispatch.EventID
+	// Rest are events that were not tried.
+	Rest []dispatch.EventID
 	// Pushes are leased by the caller. Unleased counts the others, which are due for any process.
 	Pushes   []Push
 	Unleased int

@@ -142,19 +142,11 @@ func (s *Board) Supply(ctx context.Context, region string, hours int) (counted [
 		if err != nil {
 			return err
 		}
-		all := time.Duration(hours) * time.Hour
-		least := time.Duration(0)
 		for _, minutes := range supplySteps {
 			step := time.Duration(minutes) * time.Minute
-			if step < least {
-				continue
-			}
-			counted, err = listSupply(db, region, now.Add(-all), now, step)
+			counted, err = listSupply(db, region, now.Add(-time.Duration(hours)*time.Hour), now, step)
 			if err != nil || len(counted) <= maxSupplyPoints {
 				return err
-			}
-			if covered := now.Sub(counted[0].At); least == 0 && covered > 0 { // as many points of every minute cover so much of the time
-				least = time.Duration(float64(all) / float64(covered) * float64(time.Minute))
 			}
 		}
 		counted = counted[1:]

@@ -24,11 +24,11 @@ import (
 // that the event has to be expanded again. What takes long ends the call, so that its pushes can be sent: the events behind it are
 // the Rest.
 //
-// ErrUnavailable and ErrUnknown: the Failed events can be expanded again.
+// An event whose expansion failed is not in the result, and can be expanded again. ErrUnavailable and ErrUnknown.
 func (o *Outbox) Expand(ctx context.Context, events []dispatch.EventID, take int) (x outbox.Expansion, err error) {
 	loaded, err := o.load(ctx, events)
 	if err != nil {
-		return outbox.Expansion{Failed: events}, err
+		return x, err
 	}
 	for i, e := range loaded {
 		again := false
@@ -49,7 +49,7 @@ func (o *Outbox) Expand(ctx context.Context, events []dispatch.EventID, take int
 		switch {
 		case errors.Is(failed, dispatch.ErrNotLeased):
 		case failed != nil:
-			x.Failed, err = append(x.Failed, e.event.ID), errors.Join(err, fmt.Errorf("%s: %w", e.event.ID, failed))
+			err = errors.Join(err, fmt.Errorf("%s: %w", e.event.ID, failed))
 		default:
 			take -= len(e.pushes)
 			x.Events = append(x.Events, outbox.Expanded{Event: e.event, Dispatch: e.dispatch, More: e.more})
