@@ -199,7 +199,7 @@ func TestCostOfARace(t *testing.T) {
 	// that was open when the log began or ended, only one end may be logged.
 	const relays = `(SELECT thread_id FROM mysql.general_log WHERE argument LIKE 'UPDATE events%' OR argument LIKE '` + verifies + `'
 		OR argument LIKE '% FROM events WHERE next_at%' OR argument LIKE '% FROM events FORCE INDEX (ix_events_due)%'
-		OR argument LIKE '%webhook_events%' OR argument LIKE '% FROM events e FORCE INDEX (PRIMARY)%' OR argument LIKE '% FROM events e JOIN dispatches%' OR argument LIKE '% FROM notifications %' OR argument LIKE '% FROM topics %' OR argument LIKE '% INTO taps %'
+		OR argument LIKE '%webhook_events%' OR argument LIKE '%FROM events e FORCE INDEX (PRIMARY)%' OR argument LIKE '% FROM events e JOIN dispatches%' OR argument LIKE '% FROM notifications %' OR argument LIKE '% FROM topics %' OR argument LIKE '% INTO taps %'
 		OR argument LIKE 'SELECT id, round FROM ` + "`dispatches`" + `%')` // with which a transaction of the ledger begins
 	// What an instance does every few seconds does not count, even on a connection that the race has used: the jobs, with their
 	// ledger, and the reading of revoked tokens. Only connections that have named this dispatch count.

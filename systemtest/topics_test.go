@@ -24,6 +24,7 @@ func TestTopicFrom500Drivers(t *testing.T) {
 	if want := (ends{Single: largeAudience - 1 - devicesEach}); few != want || f.fcm.TopicCalls() != 0 || f.db.Count("topics") != 0 {
 		t.Errorf("the end of an offer to %d devices is %+v, want %+v; %d calls of topics", f.devices, few, want, f.fcm.TopicCalls())
 	}
+	f.drivers = append(f.drivers, MakeDrivers(t, f.i, 1)...)
 	f.addUpTo(largeAudience)
 	if many, want := f.offerAndEnd(f.drivers[1]), (ends{Topic: 1}); many != want {
 		t.Errorf("the end of an offer to %d devices is %+v, want %+v", f.devices, many, want)
@@ -44,7 +45,7 @@ func startPhones(t *testing.T) *manyPhones {
 	t.Helper()
 	p := startPushing(t, repositorytest.URL(t, servertest.SQLite))
 	i := p.start("demo")
-	return &manyPhones{pushing: p, i: i, drivers: MakeDrivers(t, i, largeAudience/devicesEach)}
+	return &manyPhones{pushing: p, i: i, drivers: MakeDrivers(t, i, (largeAudience-1)/devicesEach)}
 }
 
 func (p *manyPhones) driverOf(device int) Driver { return p.drivers[device/devicesEach] }
