@@ -118,11 +118,11 @@ type Delivery struct {
 
 // Attempt is one request for a delivery.
 type Attempt struct {
-	At         time.Time
-	HTTPStatus int    // 0 if there was no answer
-	Error      string // "" after a 2xx
-	Took       time.Duration
-	Answer     string // the first MaxAnswer bytes of the answer's body, as valid UTF-8
+	At         time.Time     `json:"at"`
+	HTTPStatus int           `json:"http_status,omitempty"` // 0 if there was no answer
+	Error      string        `json:"error,omitempty"`       // "" after a 2xx
+	Took       time.Duration `json:"took"`                  // in nanoseconds
+	Answer     string        `json:"answer,omitempty"`      // the first MaxAnswer bytes of the answer's body, as valid UTF-8
 }
 
 const (

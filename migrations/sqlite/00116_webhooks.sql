@@ -1,6 +1,5 @@
 -- Endpoints of other systems that get events. Admins write them; the courier pauses one that fails for long. replay_from and
--- replay_until are the events between which a replay still goes on, NULL if none does. A deleted endpoint's row stays, without its URL
--- and secrets, until its deliveries are deleted too.
+-- replay_until are the events between which a replay still goes on, NULL if none does.
 -- +goose Up
 CREATE TABLE IF NOT EXISTS webhooks (
   id              TEXT NOT NULL,

@@ -219,8 +219,12 @@ func TestReplicaThatCantAnswer(t *testing.T) {
 		d := r.Add(t, nil)
 		r.Follow()
 		root := Direct(t, rootAt(t, r.replicaURL))
-		Must(t, ErrorOf(root.Exec("RENAME TABLE events TO other"))) // as if a migration had not arrived
 		l := r.lister(t, testkit.Patience, false)
+		MustBeError(t, "the events of no dispatch", ErrorOfPage(l.Events(t.Context(), dispatch.NewID(time.Now()), dispatch.Page{Limit: 10})), dispatch.ErrNotFound)
+		if use, _ := l.Replica(); !use.InUse || use.ByReplica != 1 || use.ByPrimary != 0 {
+			t.Errorf("after a caller's mistake: %+v, %s", use, &l.log)
+		}
+		Must(t, ErrorOf(root.Exec("RENAME TABLE events TO other"))) // as if a migration had not arrived
 		events, _, err := l.Events(t.Context(), d.ID, dispatch.Page{Limit: 10})
 		if err != nil || len(events) != 1 {
 			t.Errorf("%d events, %v", len(events), err)

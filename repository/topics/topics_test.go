@@ -178,6 +178,27 @@ func TestSubscribersArePushedByTopic(t *testing.T) {
 	})
 }
 
+// TestEndOfALargeOfferInParts: the end of an offer that is written in parts is one message to the topic, and none to a device that is subscribed.
+func TestEndOfALargeOfferInParts(t *testing.T) {
+	Each(t, func(t *testing.T, db *Bench) {
+		o := db.As("ins_a", largeFrom)
+		d, devices := gathered(db, t, o, 3*largeAudience)
+		subscribe(db, t, o, d)
+		db.MustAccept(t, d.ID, devices[0].Driver)
+		small := db.As("ins_a", largeFrom, func(o *pushes.Options) { o.BatchSize = largeAudience })
+		event, parts := db.Lend(t, "ins_a", dispatch.EventAccepted), 0
+		for more := true; more; parts++ {
+			told, err := small.ExpandFully(t.Context(), event, 0)
+			Must(t, err)
+			more = told.More
+		}
+		if parts < 3 {
+			t.Errorf("written in %d parts", parts)
+		}
+		db.MustTell(t, event, dispatch.EventTaken, true, dispatch.Device{}) // the topic
+	})
+}
+
 // TestEndOfALargeOffer goes to the topic if the audience of the offer was large, also if devices have left since.
 func TestEndOfALargeOffer(t *testing.T) {
 	Each(t, func(t *testing.T, db *Bench) {

@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -78,9 +79,10 @@ func (o *Outbox) WriteDeliveries(ctx context.Context, body webhook.Body) (more, 
 		more, to, err = o.fanOut(tx, body)
 		return database.Unavailable(err)
 	})
-	for i := 0; i < len(to) && err == nil; i++ {
+	for i := 0; i < len(to) && ctx.Err() == nil; i++ { // an error of one endpoint's replay stops no other's
 		if to[i].ReplayUntil != nil {
-			err = o.db.Work.Transact(ctx, func(tx database.Tx) error { return database.Unavailable(replay(tx, to[i].ID, body)) })
+			part := func(tx database.Tx) error { return database.Unavailable(replay(tx, to[i].ID, body)) }
+			err = errors.Join(err, o.db.Work.Transact(ctx, part))
 		}
 	}
 	return more, len(to) > 0, err

@@ -173,7 +173,7 @@ test("webhooks are for admins", { tag: "@slow" }, async ({ openConsole, own }) =
 /** Writes deliveries of a paused webhook, which nobody sends: one of each state, the newest first. Returns their events. */
 function delivered(own: Service, webhook: string): string[] {
   const at = (Date.now() - 60_000) * 1000;
-  const attempt = (more: Json, n = 0) => ({ at: at + n * 5_000_000, took: 41_200, ...more });
+  const attempt = (more: Json, n = 0) => ({ at: new Date(at / 1000 + n * 5_000).toISOString(), took: 41_200_000, ...more });
   const refused = { http_status: 503, error: "the endpoint answered 503 Service Unavailable", answer: "try <b>later</b>" };
   const events = ["c", "b", "a"].map((c) => `evt_${"0".repeat(25)}${c}`);
   const rows = [
