@@ -35,7 +35,7 @@ var (
 	}
 	slowlyRacedInAll = map[string]string{
 		"systemtest": "^Test(ExactlyOneWinner|TwoInstances|RoundsUnderFire|RequestsFinish|RollingRestart|JobsOverInstances|RedisIsAway|" +
-			"PhonesShowWhatIsTrue|KilledInstancesLoseNothing|RepliesAreLost|WebhooksOutliveKills|TopicFrom500Devices|TraceOfAnAccept)$",
+			"PhonesShowWhatIsTrue|KilledInstancesLoseNothing|RepliesAreLost|WebhooksOutliveKills|TopicFrom500Drivers|TraceOfAnAccept)$",
 	}
 )
 
