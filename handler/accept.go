@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -129,15 +130,18 @@ func decodeRound(body []byte) (int, error) {
 	return roundOf(req.Round), err
 }
 
-// parseRound reads a body that is empty, or {"round":n} as an app's encoder writes it. It reports false for any other body, also for
-// valid ones.
+// parseRound reads a body that is empty, or {"round":n} as an app's encoder writes it, with any white space around it and its number. It
+// reports false for any other body, also for valid ones.
 func parseRound(body []byte) (round int, ok bool) {
-	text, starts := strings.CutPrefix(string(body), `{"round":`)
-	digits, ends := strings.CutSuffix(text, "}")
-	if !starts || !ends || digits == "" || digits[0] < '1' || digits[0] > '9' { // JSON has no 01, and a round is at least 1
+	const space = " \t\r\n"
+	body = bytes.Trim(body, space)
+	rest, starts := bytes.CutPrefix(body, []byte(`{"round":`))
+	digits, ends := bytes.CutSuffix(rest, []byte("}"))
+	digits = bytes.Trim(digits, space)
+	if !starts || !ends || len(digits) == 0 || digits[0] < '1' || digits[0] > '9' { // JSON has no 01, and a round is at least 1
 		return 0, len(body) == 0
 	}
-	round, err := strconv.Atoi(digits)
+	round, err := strconv.Atoi(string(digits))
 	return round, err == nil && round <= math.MaxInt32
 }
 

@@ -24,9 +24,13 @@ func (w *world) tell() []outbox.Push {
 	w.t.Helper()
 	events, err := w.outbox().LeaseEvents(w.t.Context(), 100)
 	noError(w.t, err)
-	told, err := w.outbox().Expand(w.t.Context(), events, 100)
-	noError(w.t, err)
-	return told.Pushes
+	var all []outbox.Push
+	for len(events) > 0 {
+		told, err := w.outbox().Expand(w.t.Context(), events, 1000)
+		noError(w.t, err)
+		all, events = append(all, told.Pushes...), told.Rest
+	}
+	return all
 }
 
 func (w *world) settle(p outbox.Push, status outbox.Status) {

@@ -368,7 +368,7 @@ func TestDatabaseIsAwayForAMoment(t *testing.T) {
 	o.relay(func(_ *notify.RelayOptions, b *pushes.Options) { b.LeaseTerm = time.Hour })
 	d := o.offer()
 	o.untilAllShow()
-	hold := proxy.Hold("UPDATE events SET next_at = NULL")
+	hold := proxy.Hold("walk_event_id") // the statement that reads what is to be expanded
 	o.accept(d, o.cars[0])
 	<-hold.Reached()
 	proxy.Refuse(true)
