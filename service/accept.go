@@ -149,7 +149,7 @@ func (a *Acceptor) lead(ctx context.Context, tap Tap, f *flight) (Acceptance, er
 	r := result{err: dispatch.ErrUnknown} // the result for waiting taps if this panics
 	defer func() {
 		if a.memory.finish(f, r) && mayBeOpen(tap.Round, r.err) {
-			a.follow(f.key.offer, 0)
+			a.memory.follow(f.key.offer, 0, false)
 		}
 	}()
 	// The decision goes on when the client hangs up: a canceled COMMIT would leave its outcome unknown.
@@ -253,7 +253,7 @@ func (a *Acceptor) obtainLock(ctx context.Context, tap Tap, id dispatch.ClaimID)
 		a.memory.doubt(tap.Dispatch, m.holder, time.Now().Add(verifyAfter)) // the marker's age is not known
 	default:
 		a.count(LayerLock, DecisionRefused)
-		a.follow(offer{tap.Dispatch, tap.Round}, followUpRetry)
+		a.memory.follow(offer{tap.Dispatch, tap.Round}, followUpRetry, false)
 	}
 	// The marker may have outlived its round, and a tap without a round may be on a later round, which is open.
 	return nil, &dispatch.TakenError{Final: m.committed && tap.Round != 0}
@@ -274,7 +274,7 @@ func (a *Acceptor) recordOutcome(ctx context.Context, tap Tap, lease *lock.GateL
 			err = lease.Replace(ctx, takenValue(taken.driver, taken.round), markerTTL)
 		}
 	case errors.Is(decided, dispatch.ErrUnknown):
-		a.follow(offer{tap.Dispatch, tap.Round}, a.lockTTL)
+		a.memory.follow(offer{tap.Dispatch, tap.Round}, a.lockTTL, false)
 	case lease != nil:
 		err = lease.Release(ctx)
 	}

@@ -133,7 +133,7 @@ func TestAssignWithoutRedis(t *testing.T) {
 func TestAssignmentEndsTheFollowUp(t *testing.T) {
 	s := newSite(t)
 	id, v := s.dispatch(), s.drivers(2)
-	s.follow(offer{id, 1}, 0)
+	s.memory.follow(offer{id, 1}, 0, false)
 	must(t, errorOf(s.backoffice.Assign(t.Context(), id, 1, v[0], "key_1")))
 	if s.memory.followed() != 0 {
 		t.Error("it is still followed up")

@@ -69,9 +69,6 @@ func each(ctx context.Context, interval time.Duration, check func()) {
 	}
 }
 
-// follow makes Run check after wait whether the offer is still open, because drivers were refused.
-func (a *Acceptor) follow(o offer, wait time.Duration) { a.memory.follow(o, wait, false) }
-
 // followUp checks the offers that are due at now.
 func (a *Acceptor) followUp(ctx context.Context, now time.Time) {
 	due, dropped := a.memory.dueFollowUps(now)
@@ -198,7 +195,7 @@ func (a *Acceptor) dropMarker(ctx context.Context, k claimKey, h dispatch.Curren
 	}
 	a.log.Info("marker of a claim that has ended removed; it refused taps without a round", "dispatch", k.dispatch, "round", k.round)
 	if h.Driver == "" {
-		a.follow(offer{k.dispatch, h.Round}, followUpRetry)
+		a.memory.follow(offer{k.dispatch, h.Round}, followUpRetry, false)
 	}
 }
 

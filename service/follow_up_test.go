@@ -152,9 +152,9 @@ func TestFollowUpsAreBounded(t *testing.T) {
 	a, first := alone(newRow()), dispatch.NewID(time.Now())
 	log := &testkit.LogBuffer{}
 	a.log = slog.New(slog.NewTextHandler(log, nil))
-	a.follow(offer{first, 1}, time.Hour)
+	a.memory.follow(offer{first, 1}, time.Hour, false)
 	for i := range maxFollowUps + 10 {
-		a.follow(offer{dispatch.NewID(time.UnixMicro(int64(i))), 1}, time.Hour)
+		a.memory.follow(offer{dispatch.NewID(time.UnixMicro(int64(i))), 1}, time.Hour, false)
 	}
 	if n := a.memory.followed(); n != maxFollowUps || a.memory.followUps.Contains(offer{first, 1}) {
 		t.Errorf("%d, want %d, the newest", n, maxFollowUps)
@@ -179,8 +179,8 @@ func TestTakenIsNotFollowedUp(t *testing.T) {
 
 func TestEarliestFollowUpCounts(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *row, _ *intercepted, a *Acceptor) {
-		a.follow(offer{r.d.ID, 1}, time.Second)
-		a.follow(offer{r.d.ID, 1}, time.Hour)
+		a.memory.follow(offer{r.d.ID, 1}, time.Second, false)
+		a.memory.follow(offer{r.d.ID, 1}, time.Hour, false)
 		a.followUp(t.Context(), time.Now().Add(time.Second-1))
 		r.mustAnnounce(t)
 		a.followUp(t.Context(), time.Now().Add(time.Second))
@@ -195,8 +195,8 @@ func TestOlderRoundDoesNotReplaceTheFollowUp(t *testing.T) {
 	r := newRow()
 	r.d.Round = 2
 	a := alone(r)
-	a.follow(offer{r.d.ID, 2}, followUpRetry)
-	a.follow(offer{r.d.ID, 1}, 0)
+	a.memory.follow(offer{r.d.ID, 2}, followUpRetry, false)
+	a.memory.follow(offer{r.d.ID, 1}, 0, false)
 	a.followUp(t.Context(), time.Now().Add(2*followUpRetry))
 	if !slices.Contains(r.announced, 2) {
 		t.Errorf("announced in rounds %v: round 2 is missing", r.announced)

@@ -28,7 +28,7 @@ func TestLostClaimsAreFoundBesideSlowAnnouncements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := alone(readsOnly{newRow()})
 		for range 100 {
-			a.follow(offer{dispatch.NewID(time.Now()), 1}, 0)
+			a.memory.follow(offer{dispatch.NewID(time.Now()), 1}, 0, false)
 		}
 		a.memory.doubt(aJob, holder{ann, 1}, time.Now())
 		testkit.Run(t, a.Run)
@@ -100,7 +100,7 @@ func TestALostClaimsMarkerProvesNothing(t *testing.T) {
 	s.lose(id)
 	i.memory.follow(offer{id, 1}, 0, true)
 	due, _ := i.memory.dueFollowUps(time.Now())
-	i.follow(offer{id, 1}, 0) // meanwhile
+	i.memory.follow(offer{id, 1}, 0, false) // meanwhile
 	i.memory.followAgain(offer{id, 1}, due[offer{id, 1}], 0)
 	i.memory.learn(id, holder{v[0], 1}, false) // from the marker
 	i.followUp(t.Context(), time.Now().Add(time.Second))
@@ -130,7 +130,7 @@ func TestMarkerDoesNotReplaceAKnownClaim(t *testing.T) {
 func TestAClaimEndsTheFollowUps(t *testing.T) {
 	a := alone(newRow())
 	for _, round := range []int{1, 2, noRound} {
-		a.follow(offer{aJob, round}, time.Hour)
+		a.memory.follow(offer{aJob, round}, time.Hour, false)
 	}
 	a.memory.learn(aJob, holder{ann, 1}, true)
 	if !a.memory.followUps.Contains(offer{aJob, 2}) || a.memory.followed() != 1 {

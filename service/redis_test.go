@@ -274,7 +274,7 @@ func TestOldMarkerDoesNotSettleTheNextRound(t *testing.T) {
 	i, id, v := s.instance(), s.dispatch(), s.drivers(3)
 	s.next(id, v[0])
 	s.set(id, takenValue(v[0], 1))
-	i.follow(offer{id, 2}, 0)
+	i.memory.follow(offer{id, 2}, 0, false)
 	i.mustFail(t, Tap{id, v[2], 1}, dispatch.ErrAlreadyTaken)
 	if i.memory.followed() != 1 {
 		t.Error("round 2 was to be followed up, and a tap on round 1 ended that")

@@ -214,7 +214,7 @@ func TestMadeUpRoundDoesNotSilenceTheTrueOne(t *testing.T) {
 	}
 	vain(Tap{id, off, 1}, Tap{id, v[0], 1})
 	vain(Tap{id, v[1], madeUp}, Tap{id, v[2], madeUp})
-	a.follow(offer{id, madeUp}, 0) // as when another instance's lock refuses the tap
+	a.memory.follow(offer{id, madeUp}, 0, false) // as when another instance's lock refuses the tap
 	for range 3 {
 		a.followUp(t.Context(), time.Now().Add(time.Minute))
 	}
@@ -227,11 +227,11 @@ func TestMadeUpOffersAreForgotten(t *testing.T) {
 	a, open, later := alone(p), p.dispatch(), p.dispatch()
 	p.exec("UPDATE dispatches SET opens_at = opens_at + 3600000000 WHERE id = ?", later)
 	for i := range 20 {
-		a.follow(offer{dispatch.NewID(time.Now()), 1}, 0)
-		a.follow(offer{open, i + 2}, 0)
-		a.follow(offer{later, i + 2}, 0)
+		a.memory.follow(offer{dispatch.NewID(time.Now()), 1}, 0, false)
+		a.memory.follow(offer{open, i + 2}, 0, false)
+		a.memory.follow(offer{later, i + 2}, 0, false)
 	}
-	a.follow(offer{later, 1}, 0)
+	a.memory.follow(offer{later, 1}, 0, false)
 	a.followUp(t.Context(), time.Now())
 	if n := a.memory.followed(); n != 1 || !a.memory.followUps.Contains(offer{later, 1}) {
 		t.Errorf("%d are followed up, want the one that opens later", n)
@@ -246,8 +246,8 @@ func TestAnnouncedOnceByAll(t *testing.T) {
 		for range 3 {
 			a := alone(p)
 			testkit.Run(t, a.Run)
-			a.follow(offer{id, 1}, 0)
-			a.follow(offer{id, noRound}, followUpRetry)
+			a.memory.follow(offer{id, 1}, 0, false)
+			a.memory.follow(offer{id, noRound}, followUpRetry, false)
 		}
 		pass(5 * time.Minute)
 		p.mustAnnounceAgain(id, 1)

@@ -31,7 +31,7 @@ var bugs = []bug{
 	{"a lock is not released after a refusal", "service/accept.go", "		err = lease.Release(ctx)\n", "		_ = lease.Release\n"},
 	{"the marker of an ended claim stays", "service/marker.go", "	if err := a.unmark(ctx, id, h); err != nil", "	if err := error(nil); err != nil"},
 	{"who was refused in this process is not followed up", "service/accept.go", "a.memory.finish(f, r) && mayBeOpen(tap.Round, r.err)", "a.memory.finish(f, r) && false"},
-	{"who was refused by a lock is not followed up", "service/accept.go", "		a.follow(offer{tap.Dispatch, tap.Round}, followUpRetry)\n", ""},
+	{"who was refused by a lock is not followed up", "service/accept.go", "		a.memory.follow(offer{tap.Dispatch, tap.Round}, followUpRetry, false)\n", ""},
 	{"taps before the opening are not followed up", "service/checks.go", "		a.memory.followAgain(o, f, min(max(early.OpensAt.Sub(asked), followUpRetry), followUpOpening))\n", ""},
 	{"an unknown outcome is reported as none", "service/accept.go", "	if err != nil {\n		return Acceptance{}, err\n	}\n	return Acceptance{Dispatch: d", "	if err != nil {\n		return Acceptance{}, errors.Join(dispatch.ErrUnavailable, errors.New(err.Error()))\n	}\n	return Acceptance{Dispatch: d"},
 	{"a driver's second tap does not join the first", "service/memory.go", "	case f.driver == tap.Driver:\n		return f, false, nil\n", ""},
