@@ -106,8 +106,8 @@ mutant "the cache decides without a round" service/memory.go "tap.Round == 0 || 
 mutant "a driver's own key is treated as a rival's" service/marker.go "m.driver == tap.Driver" "false" ./systemtest TestInvalidRedisKeys
 mutant "a key without an expiry" lock/gate.go ', "PX", ttl.Milliseconds()).Text()' ').Text()' ./lock TestOneOwner
 mutant "the lock is kept after a failed claim" service/accept.go "err = lease.Release(ctx)" "err = nil" ./systemtest 'TestRepliesAreLost/.*/connections'
-mutant "refused drivers are not notified" service/accept.go "a.follow(f.key.offer, 0)" "_ = f" ./service .
-mutant "drivers are not notified after an instance is killed" service/accept.go "a.follow(offer{tap.Dispatch, tap.Round}, followUpRetry)" "_ = a" ./systemtest TestInstanceIsKilled
+mutant "refused drivers are not notified" service/accept.go "a.memory.follow(f.key.offer, 0, false)" "_ = f" ./service .
+mutant "drivers are not notified after an instance is killed" service/accept.go "a.memory.follow(offer{tap.Dispatch, tap.Round}, followUpRetry, false)" "_ = a" ./systemtest TestInstanceIsKilled
 mutant "a change makes its event due for nobody" repository/journal/events.go "NextAt: &next, " "NextAt: map[bool]*int64{}[next > 0], " ./repository/dispatches TestClaimWritesEverythingTogether
 mutant "a withdrawn claim can be replayed" dispatch/rules.go "round == 0 && c.Withdrew" "false" ./systemtest 'TestTwoInstances/.*/Rounds'
 mutant "losers ask Redis although the process knows the winner" service/memory.go "if !ok || known.round <= h.round {" "if false {" ./service .
@@ -124,8 +124,8 @@ mutant "a deadlock's victim gives up its results" repository/database/tx.go "los
 mutant "devices that were offered it are not looked for" repository/pushes/expand.go "(SELECT 1 FROM notifications n WHERE n.dispatch_id = e.dispatch_id LIMIT 1) IS NOT NULL offered" "0 offered" ./repository/pushes TestEventsThatConcernNobody
 mutant "a topic is not looked for" repository/pushes/expand.go "!row.Offered && !e.open && !row.Own" "!row.Offered && !row.Own" ./repository/pushes TestEventsThatConcernNobody
 mutant "any owner's event is completed" repository/pushes/outbox.go "WHERE id IN ? AND next_at IS NOT NULL AND claim = ?" "WHERE id IN ? AND next_at IS NOT NULL AND ? <> ''" ./repository/pushes TestCompleteEvents
-mutant "waiting events are expanded one by one" notify/relay.go "for range min(len(events), most-1) {" "for range 0 {" ./notify TestWaitingEvents
-mutant "offers of old terms are sent" notify/relay.go "e.Event.Type != dispatch.EventCreated && e.Event.Type != dispatch.EventOpened" "!e.Event.Type.IsOffer() && e.Event.Type != dispatch.EventCreated" ./notify TestChangedTerms
+mutant "waiting events are expanded one by one" notify/committed.go "for range min(len(events), most-1) {" "for range 0 {" ./notify TestWaitingEvents
+mutant "offers of old terms are sent" notify/committed.go "e.Event.Type != dispatch.EventCreated && e.Event.Type != dispatch.EventOpened" "!e.Event.Type.IsOffer() && e.Event.Type != dispatch.EventCreated" ./notify TestChangedTerms
 mutant "calls for topics go on while they are refused" notify/topics.go "r.pause(ctx, time.Until(r.topicsNotBefore))" "" ./notify TestTopicCallsAreRefused
 mutant "a topic's message overtakes an offer" repository/pushes/expand.go " || r.delay > 0" "" ./repository/topics TestSubscribersArePushedByTopic
 mutant "a topic that nobody ended stays" repository/topics/topics.go "NOT IN ?\`, true" "NOT IN ? AND 1 = 0\`, true" ./repository/topics TestTopicThatNobodyEnded
@@ -224,6 +224,8 @@ mutant "any instance settles a push" $outbox "WHERE id IN ? AND claim = ? AND st
 mutant "a push's lease ends at once" repository/pushes/leases.go "SET claim = ?, due_at = {now} + ?" "SET claim = ?, due_at = {now} + 0 * ?" ./repository/pushes TestExpiredLeaseIsTakenOver
 mutant "any instance expands an event" repository/pushes/expand.go "WHERE e.id IN ? AND e.next_at IS NOT NULL AND e.claim = ?" "WHERE e.id IN ? AND e.next_at IS NOT NULL AND ? <> ''" ./repository/pushes TestOnlyItsOwnerExpandsAnEvent
 mutant "a small event waits for all of a large one" repository/pushes/leases.go "return min(due, *first+dueGap.Microseconds())" "return due" ./repository/pushes TestASmallEventPassesALargeOne
+mutant "an offer that is leased meanwhile is sent without its end" repository/pushes/expand.go "int(done.RowsAffected) < len(e.obsolete)" "int(done.RowsAffected) < 0" ./repository/pushes TestAnOfferThatIsLeasedMeanwhile
+mutant "a long event holds up those behind it" repository/pushes/expand.go "if e.takesLong() {" "if false {" ./repository/pushes TestALongEventEndsTheCall
 mutant "a large audience is due at once" repository/pushes/expand.go "int64(len(e.rows)/notificationColumns/dueBatch)*dueGap" "0*int64(len(e.rows))*dueGap" ./repository/pushes TestASmallEventPassesALargeOne
 mutant "each part of a large audience is due with the first" repository/pushes/expand.go "max(e.due, row.Walk.DueAt)" "e.due" ./repository/pushes TestAWalkThroughALargeAudience
 mutant "a lower priority has no share" repository/pushes/leases.go "share := (limit + rand.IntN(10)) / 10" "share := 0 * rand.IntN(10)" ./repository/pushes TestEachPriorityHasItsShare
@@ -233,7 +235,7 @@ mutant "a backlog is older than its pushes" repository/pushes/notifications.go "
 mutant "a backlog is sent before what was just committed" notify/ready.go "r.last = (r.last + 1) % queueCount" "r.last = fromBacklog - r.last%1" ./notify TestCommittedPushesPassABacklog
 mutant "an offer is pushed although it is taken" repository/pushes/leases.go "case p.Dispatch.Superseded(p.Type, p.Silent, p.Driver, p.Round):" "case false:" ./notify 'TestSuperseded/sqlite'
 mutant "unsent pushes are kept at shutdown" notify/relay.go "r.releaseAll(anyPush, 0)" "_ = anyPush" ./notify 'TestRelayEnds/sqlite'
-mutant "an expansion leaves its pushes to another query" notify/relay.go "Expand(ctx, events, places)" "Expand(ctx, events, 0*places)" ./notify 'TestBudgetOfADispatch/sqlite'
+mutant "an expansion leaves its pushes to another query" notify/committed.go "Expand(ctx, events, places)" "Expand(ctx, events, 0*places)" ./notify 'TestBudgetOfADispatch/sqlite'
 mutant "each completed event is a statement" notify/result_writer.go "len(events) < completeBatch" "len(events) < 1" ./notify 'TestEventsWithoutDeliveries/sqlite'
 mutant "an audience is written in one piece" repository/pushes/audience.go "if err != nil || p.drivers <= part {" "if err != nil || true {" ./notify TestASmallAudienceIsWrittenBetweenLargeOnes
 mutant "a walk forgets a page that had nobody to tell" repository/pushes/expand.go "if row.Walk.EventID != \"\" {" "if false {" ./repository/pushes TestAWalkPassesPagesWithoutRecipients/sqlite

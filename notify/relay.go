@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -257,109 +256,6 @@ func (r *Relay) leaseDue(ctx context.Context) {
 			r.eventsDue.Wait(ctx)
 		}
 	}
-}
-
-// expandTimeout bounds one call that expands events.
-const expandTimeout = 10 * time.Second
-
-// expandEach expands the events of a queue until ctx ends, those that wait together by one call: up to most of them, more than one only if
-// no other goroutine takes from the queue. Late says that this process may not have committed them.
-func (r *Relay) expandEach(ctx, lasting context.Context, events <-chan dispatch.EventID, most int, late bool) {
-	for {
-		var batch []dispatch.EventID
-		select {
-		case event := <-events:
-			batch = append(batch, event)
-		case <-ctx.Done():
-			return // Run releases the others
-		}
-		for range min(len(events), most-1) {
-			batch = append(batch, <-events)
-		}
-		r.expand(lasting, batch, late)
-	}
-}
-
-// failedEvents are events that this process has failed to expand, and leases still. Safe for concurrent use.
-type failedEvents struct {
-	mu  sync.Mutex
-	ids []dispatch.EventID
-}
-
-// maxFailed bounds them: the leases of the others end by themselves.
-const maxFailed = 1000
-
-func (f *failedEvents) any() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.ids) > 0
-}
-
-func (f *failedEvents) add(events []dispatch.EventID) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.ids = append(f.ids, events[:min(len(events), maxFailed-len(f.ids))]...)
-}
-
-func (f *failedEvents) take() (events []dispatch.EventID) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	events, f.ids = f.ids, nil
-	return events
-}
-
-// expand writes the pushes of events to the outbox and makes ready those that it leases, as soon as each large event is written. Late
-// says that this process may not have committed the events itself.
-func (r *Relay) expand(ctx context.Context, events []dispatch.EventID, late bool) {
-	for len(events) > 0 {
-		events = r.expandSome(ctx, events, late)
-	}
-}
-
-// expandSome expands the first of the events, and returns the others.
-func (r *Relay) expandSome(ctx context.Context, events []dispatch.EventID, late bool) (others []dispatch.EventID) {
-	ctx, cancel := context.WithTimeout(ctx, expandTimeout)
-	defer cancel()
-	places := r.throttle.reserve(committedBatch, aheadCommitted, time.Now())
-	x, err := r.options.Outbox.Expand(ctx, events, places)
-	r.throttle.release(places - len(x.Pushes))
-	if err != nil {
-		failed := slices.DeleteFunc(slices.Clone(events), func(id dispatch.EventID) bool {
-			return slices.Contains(x.Rest, id) || slices.ContainsFunc(x.Events, func(e outbox.Expanded) bool { return e.Event.ID == id })
-		})
-		r.failed.add(failed)
-		r.options.Log.Error("events not expanded; they will be retried", "events", len(failed), "error", err)
-	}
-	superseding := map[dispatch.ID]*dispatch.Dispatch{}
-	for i := range x.Events {
-		e := &x.Events[i]
-		if late {
-			r.options.Publish(e.Dispatch, []dispatch.Event{e.Event})
-		}
-		if e.Event.Type != dispatch.EventCreated && e.Event.Type != dispatch.EventOpened {
-			superseding[e.Dispatch.ID] = &e.Dispatch
-		}
-	}
-	r.metrics.countDropped("superseded", x.Dropped)
-	r.releaseSuperseded(superseding)
-	r.ready.add(fromExpansion, x.Pushes)
-	if len(superseding) > 0 {
-		r.leasing.Lock() // a lease under way may have read its offers before the event
-		r.releaseSuperseded(superseding)
-		r.leasing.Unlock()
-	}
-	for i := range x.Events {
-		if e := &x.Events[i]; e.More {
-			enqueue(r, r.committed, e.Event.ID) // behind the other events
-		} else {
-			enqueue(r, r.completed, e.Event.ID)
-		}
-	}
-	if x.Unleased > 0 {
-		r.pushesDue.Set()
-		r.options.WakeOthers()
-	}
-	return x.Rest
 }
 
 // releaseSuperseded releases the waiting offers of dispatches that are no longer on offer. An offer that arrived after the
