@@ -98,7 +98,7 @@ func (d *Dispatch) Cancel(version int, actor, reason string, now time.Time) ([]E
 	return []Event{d.event(EventCanceled, actor, reason, now)}, nil
 }
 
-// Expire expires an offer that is stored as PENDING and whose window has passed. No event before that.
+// Expire expires an offer that is stored as PENDING and whose window has passed. Before that, it changes nothing and returns no event.
 func (d *Dispatch) Expire(now time.Time) []Event {
 	if d.Status != Expired {
 		return nil

@@ -148,7 +148,7 @@ func (t *IDTokens) CheckKeys(ctx context.Context) (int, error) {
 	return len(keys), err
 }
 
-// CheckLookup asks Google for a user who does not exist. Without credentials for that it does not ask, and returns false.
+// CheckLookup asks Google for a user who does not exist. Asked is false if the service has no credentials to ask with.
 func (t *IDTokens) CheckLookup(ctx context.Context) (asked bool, err error) {
 	if t.users.client == nil {
 		return false, nil

@@ -121,8 +121,8 @@ func exportEvent(me dispatch.DriverID) func(dispatch.Event) exportedEvent {
 	}
 }
 
-// exportEntry returns the view of an audit entry. The view has the request's identifier only if the driver made the request. It never names
-// the driver who had the push token before.
+// exportEntry returns the view of an audit entry. The view has the request's identifier only if the driver made the request. The view never
+// names another driver, who had the same push token before.
 func exportEntry(me dispatch.DriverID) func(dispatch.AuditEntry) auditView {
 	return func(e dispatch.AuditEntry) auditView {
 		if e.Actor != string(me) {

@@ -40,7 +40,7 @@ type DB struct {
 	probe   *sql.DB         // for the check whether the database commits: it waits for no transaction
 	config  *driver.Config  // of a server
 	path    string          // of a file
-	primary *primary.Server // of a file it has nobody who asks
+	primary *primary.Server // not used for a file, which is never demoted
 	replica *replica        // nil for none
 }
 

@@ -58,7 +58,8 @@ type replica struct {
 	leftAt   time.Time // of the first failure; zero while the replica is in use
 }
 
-// ReplicaUse is who has answered the reads that a replica may answer, and whether it is in use.
+// ReplicaUse counts the reads that the replica and the primary have answered, of those that the replica may answer. InUse says whether the
+// replica is asked now.
 type ReplicaUse struct {
 	ByReplica, ByPrimary uint64
 	InUse                bool
@@ -217,8 +218,8 @@ const originSQL = "(SELECT created_at FROM api_keys WHERE id = '" + dispatch.Fir
 func positionOf(ctx context.Context, primaryDB querier, version string) (p position, err error) {
 	reached := "IF(@@GLOBAL.gtid_mode IN ('ON', 'ON_PERMISSIVE'), @@GLOBAL.gtid_executed, '')"
 	if IsMariaDB(version) {
-		// One that was a replica, and has written nothing since, has a binary log that is behind; one whose server_id was changed has a
-		// current position that is. Mostly they are the same.
+		// The two positions are mostly the same. A server that was a replica, and has written nothing since, has a binary log that is behind.
+		// A server whose server_id was changed has a current position that is behind.
 		reached = "IF(@@GLOBAL.log_bin, CONCAT(@@GLOBAL.gtid_binlog_pos, '/', @@GLOBAL.gtid_current_pos), '')"
 	}
 	var now int64

@@ -168,7 +168,8 @@ const devicesPerStatement = 200
 
 // RecordVerdict records what the push service's answers say about the devices' tokens, which ends suspicion and quarantine if a push
 // was accepted. A device that is suspected or quarantined already is not suspected anew, and only a suspect is quarantined: nothing is
-// pushed to it then. A device whose token is no longer the given one is skipped. ErrUnavailable and ErrUnknown: some may be recorded.
+// pushed to it then. RecordVerdict skips a device that has another token by now. After ErrUnavailable or
+// ErrUnknown, it may have recorded some of them.
 func (s *Devices) RecordVerdict(ctx context.Context, v outbox.Verdict, devices []dispatch.Device) error {
 	set := "good_at = {now}, suspected_at = NULL, quarantined_at = NULL WHERE 1 = 1"
 	switch v {

@@ -49,8 +49,9 @@ func created(tx database.Tx) (d dispatch.Dispatch, applied bool, err error) {
 	return d, applied, err
 }
 
-// duplicate answers a creation whose external_id or identifier is taken: another instance may have carried out the same request just now.
-// Where the database does not say so, that is ErrUnknown and not ErrUnavailable, which says that nothing was written.
+// duplicate returns what to answer to a creation whose external_id or identifier is taken: the dispatch, if another instance has carried
+// out the same request just now, and otherwise ErrDuplicateExternalID. ErrUnknown if the database does not say which: ErrUnavailable would
+// say that nothing was written.
 func duplicate(tx database.Tx) (dispatch.Dispatch, error) {
 	d, applied, err := created(tx)
 	if err != nil {

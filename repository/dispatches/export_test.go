@@ -30,7 +30,7 @@ func (r *Dispatches) Resolve(ctx context.Context, d *dispatch.Dispatch, events [
 	return r.resolve(ctx, d, events, lost)
 }
 
-func (r *Dispatches) Save(tx database.Tx, before, d dispatch.Dispatch, events []dispatch.Event, ahead time.Duration) error {
+func (r *Dispatches) WriteChange(tx database.Tx, before, d dispatch.Dispatch, events []dispatch.Event, ahead time.Duration) error {
 	return r.save(tx, before, d, events, ahead)
 }
 

@@ -143,7 +143,7 @@ func TestSaveRefusesAStaleDispatch(t *testing.T) {
 			db.Exec(t, "UPDATE dispatches SET "+column+" = "+column+" + 1")
 			after := stale
 			after.Note = "overwritten"
-			err := db.Save(db.Decide.With(t.Context()), stale, after, []dispatch.Event{{ID: dispatch.NewEventID(now)}}, 0)
+			err := db.WriteChange(db.Decide.With(t.Context()), stale, after, []dispatch.Event{{ID: dispatch.NewEventID(now)}}, 0)
 			MustBeError(t, "save after another "+column, err, dispatch.ErrUnavailable)
 			if d = db.MustRead(t, d.ID); d.Note != "" {
 				t.Errorf("%s moved, and the row is overwritten", column)

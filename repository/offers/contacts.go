@@ -111,10 +111,8 @@ func contactPage(db database.Tx, id dispatch.ID, round int, page dispatch.Page) 
 	if err := db.Raw(contactsSQL(strings.Join(queries, " UNION ")+inOrder), values).Scan(&rows).Error; err != nil {
 		return nil, "", database.Unavailable(err)
 	}
-	if len(rows) > page.Limit {
-		rows = rows[:page.Limit]
-		last := &rows[page.Limit-1]
-		next = database.Cursor(database.ContactList, int64(last.Round), last.DriverID)
-	}
+	rows, next = database.Trim(rows, page.Limit, func(last *adminRow) string {
+		return database.Cursor(database.ContactList, int64(last.Round), last.DriverID)
+	})
 	return rows, next, nil
 }
