@@ -142,17 +142,34 @@ func (s *Dispatches) settling(ctx context.Context) (context.Context, context.Can
 // the identifier of the event itself, an event of no dispatch. The INSERT waits for a transaction that has written the event and has not
 // ended, and fails if that is committed. A transaction that comes later fails as a whole, because of the row.
 func (s *Dispatches) settle(ctx context.Context, event dispatch.EventID, lost error) error {
-	barring := s.db.Decide.With(primary.Unchecked(ctx)).Exec(
-		"INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at) SELECT ?, '', '', 0, '', '', "+
-			"{now} FROM (SELECT 1) one WHERE NOT {read_only}", event)
+	ctx = primary.Unchecked(ctx)
+	bar := func() database.Tx {
+		return s.db.Decide.With(ctx).Exec("INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at) "+
+			"SELECT ?, '', '', 0, '', '', {now} FROM (SELECT 1) one WHERE NOT {read_only}", event)
+	}
+	notCommitted := fmt.Errorf("%w: not committed, after %v", dispatch.ErrUnavailable, lost) //nolint:errorlint // it is known now
+	barring, first := bar(), true
+	if barring.Error != nil && !errors.Is(barring.Error, database.ErrDuplicateKey) {
+		barring, first = bar(), false // what lost the reply may have closed all connections, one after the other
+	}
 	switch {
 	case barring.Error == nil && barring.RowsAffected == 1:
-		return fmt.Errorf("%w: not committed, after %v", dispatch.ErrUnavailable, lost) //nolint:errorlint // it is known now
+		return notCommitted
 	case barring.Error == nil:
 		_ = s.db.Stale()
 		return errors.Join(lost, database.ErrStale) // the transaction may be on the other server only
 	case !errors.Is(barring.Error, database.ErrDuplicateKey):
 		return errors.Join(lost, barring.Error)
+	case first:
+		return nil
+	}
+	var own bool // the row may be of the first INSERT, whose reply was lost
+	err := s.db.Decide.With(ctx).Raw("SELECT dispatch_id = '' FROM events WHERE id = ?", event).Scan(&own).Error
+	switch {
+	case err != nil:
+		return errors.Join(lost, err)
+	case own:
+		return notCommitted
 	}
 	return nil
 }

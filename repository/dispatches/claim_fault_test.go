@@ -164,6 +164,29 @@ func TestTheReplyOfACommitIsLost(t *testing.T) {
 	})
 }
 
+// What loses the reply may close all connections, one after the other. So the reply to the question about the outcome is lost too.
+func TestTheNextReplyIsLostToo(t *testing.T) {
+	eachDecider(t, func(t *testing.T, db *Bench, by decider) {
+		s, proxy := db.Proxied(t)
+		d, v := db.Add(t, nil), db.Fleet(t, 2)
+		_, ended := by.held(t.Context(), t, s, proxy, d.ID, v[0].ID)
+		lost := proxy.CutReply("INSERT INTO events")
+		CutAll(s, proxy)
+		MustBeError(t, "it never arrives", testkit.Await(t, "the end", ended), dispatch.ErrUnavailable)
+		testkit.Await(t, "the second cut", lost.Done())
+		db.MustHold(t, 0, dispatch.EventAccepted, 0)
+
+		s, proxy = db.Proxied(t)
+		cut, lost := proxy.CutReply(by.last), proxy.CutReply("INSERT INTO events")
+		if err := ErrorOf(by.do(s, t.Context(), d.ID, v[1].ID)); err != nil {
+			t.Errorf("it was committed, and the driver gets %v", err)
+		}
+		testkit.Await(t, "the cuts", cut.Done())
+		testkit.Await(t, "the cuts", lost.Done())
+		db.MustHold(t, 1, dispatch.EventAccepted, 1)
+	})
+}
+
 func TestTheCommitIsLostAndTheDatabaseCannotBeAsked(t *testing.T) {
 	eachDecider(t, func(t *testing.T, db *Bench, by decider) {
 		s, proxy := db.Proxied(t)

@@ -27,9 +27,18 @@ type TapRow struct {
 func (TapRow) TableName() string { return "taps" }
 
 // compare orders rows by the primary key: it returns 0 for taps that are one row of the ledger.
-func (r TapRow) compare(other TapRow) int {
-	return cmp.Or(cmp.Compare(r.DispatchID, other.DispatchID), cmp.Compare(r.Round, other.Round), cmp.Compare(r.DriverID, other.DriverID),
-		cmp.Compare(r.Result, other.Result))
+func (r *TapRow) compare(other *TapRow) int {
+	// This is called about twelve times for each tap. So it compares no more than decides, which cmp.Or does not.
+	if c := cmp.Compare(r.DispatchID, other.DispatchID); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(r.Round, other.Round); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(r.DriverID, other.DriverID); c != 0 {
+		return c
+	}
+	return cmp.Compare(r.Result, other.Result)
 }
 
 // Attempt returns the taps of the row.
@@ -44,9 +53,11 @@ func (r *TapRow) Attempt() dispatch.Attempt {
 // taps again. A tap without a round, or with a round that has not begun, is counted in the current round. ErrUnavailable, and ErrUnknown
 // if the COMMIT's reply is missing.
 func (s *Offers) AddAttempts(ctx context.Context, taps []dispatch.Attempt) error {
-	ids := make([]dispatch.ID, len(taps))
+	var ids []dispatch.ID
 	for i := range taps {
-		ids[i] = taps[i].Dispatch
+		if i == 0 || taps[i].Dispatch != taps[i-1].Dispatch {
+			ids = append(ids, taps[i].Dispatch)
+		}
 	}
 	slices.Sort(ids)
 	current, err := s.dispatches.Holders(ctx, slices.Compact(ids))
@@ -79,7 +90,7 @@ const countTapsAgain = ` {or_update} count = count + CASE WHEN last_at = {new la
 // tapRows returns the rows of the taps, in the order of the primary key: two instances lock rows in the same order. current has the
 // dispatches that exist, with their current rounds.
 func tapRows(taps []dispatch.Attempt, current map[dispatch.ID]dispatch.CurrentHolder) []TapRow {
-	var all []TapRow
+	all := make([]TapRow, 0, len(taps))
 	for i := range taps {
 		t, at := &taps[i], database.Micros(taps[i].At)
 		round, newest := t.Round, current[t.Dispatch].Round
@@ -90,10 +101,10 @@ func tapRows(taps []dispatch.Attempt, current map[dispatch.ID]dispatch.CurrentHo
 			all = append(all, TapRow{t.Dispatch, round, t.Driver, t.Result, t.ID, at, at, 1, t.Instance, t.AppVersion})
 		}
 	}
-	slices.SortStableFunc(all, TapRow.compare)
-	var rows []TapRow
+	slices.SortFunc(all, func(a, b TapRow) int { return cmp.Or(a.compare(&b), cmp.Compare(a.At, b.At)) })
+	rows := all[:0] // no longer than what was read of all
 	for _, r := range all {
-		if n := len(rows); n > 0 && rows[n-1].compare(r) == 0 {
+		if n := len(rows); n > 0 && rows[n-1].compare(&r) == 0 {
 			same := &rows[n-1]
 			same.At, same.LastAt, same.Count = min(same.At, r.At), max(same.LastAt, r.LastAt), same.Count+1
 			continue
