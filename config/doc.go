@@ -1,2 +1,2 @@
-// Package config reads and checks FirstTap's settings. Nothing else reads the environment.
+// Package config reads and checks FirstTap's settings. Only main.go reads the environment, and passes it in.
 package config

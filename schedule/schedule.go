@@ -10,7 +10,7 @@
 // So one run of a job is under way at a time, and a slot that has ended does not run again. The scheduler can't stop an
 // instance that was suspended and whose run another instance has taken over. The database must reject the writes of such an
 // instance: by a condition on the row, by the run's fence, or because they are committed together with the end of the run
-// (repository's ConcludeRun).
+// (ConcludeRun of repository/runs).
 package schedule
 
 import (

@@ -42,7 +42,7 @@ func (s *Dispatches) Claim(ctx context.Context, id dispatch.ID, driver dispatch.
 	return s.claim(ctx, id, driver, rule, s.callClaim)
 }
 
-// opened is the condition that a dispatch has opened. See notBefore.
+// opened is the condition that a dispatch has opened. See NotBefore.
 const opened = "(opens_at <= {now} OR opens_at <= updated_at + 3)"
 
 // Assign is Claim for a dispatch that need not be open yet, and at the time that rule names.
@@ -129,7 +129,7 @@ func (s *Dispatches) resolve(ctx context.Context, d *dispatch.Dispatch, events [
 	return nil
 }
 
-// settling returns the context in which a lost reply is settled: one row lock and two round trips. It does not end with ctx.
+// settling returns the context in which a lost reply is settled: one row lock and a few round trips. It does not end with ctx.
 func (s *Dispatches) settling(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 2*s.db.Patience)
 }

@@ -28,7 +28,7 @@ import (
 // is written: the dispatch's next event could get a smaller identifier.
 //
 // The clock of a server may be behind that of the one before it: a claim is not before the dispatch's last change (see
-// notBefore), while its lease counts from the server's clock.
+// NotBefore), while its lease counts from the server's clock.
 //
 // A version names one state only on one server: after a failover that has lost changes it may come again, at another time.
 //
@@ -78,7 +78,7 @@ BEGIN
         VALUES (p_claim, p_dispatch, p_round, p_driver, v_seq, 'WON', v_now);
       INSERT INTO events (id, dispatch_id, type, round, driver_id, actor, reason_code, request_id, at, next_at, claim)
         VALUES (p_event, p_dispatch, 'dispatch.accepted', p_round, p_driver, p_driver, '', p_request, v_now, v_clock + p_lease, p_owner);
-      INSERT INTO webhook_events (dispatch_id, event_id) VALUES (p_dispatch, p_event);
+      INSERT INTO webhook_events (dispatch_id, event_id) SELECT p_dispatch, p_event FROM webhooks WHERE status = 'ACTIVE' LIMIT 1;
       SET v_committing = TRUE;
       COMMIT;
       SELECT v_now;

@@ -83,7 +83,7 @@ const EventColumns = `e.id event_id, e.dispatch_id event_dispatch_id, e.type eve
 
 // WriteEvents writes the events, from which a relay sends the notifications. They are leased to this process's relay if it has one,
 // except those that are to be announced later. The events' times are ahead of the database's
-// clock by that much: see notBefore.
+// clock by that much: see dispatches.NotBefore.
 func (s *Journal) WriteEvents(tx database.Tx, events []dispatch.Event, ahead time.Duration) error {
 	rows := make([]EventRow, len(events))
 	request := dispatch.CallerFrom(tx.Statement.Context).Request
@@ -103,11 +103,12 @@ func (s *Journal) WriteEvents(tx database.Tx, events []dispatch.Event, ahead tim
 	return queueForWebhooks(tx, events)
 }
 
-// queueForWebhooks has the deliveries of the events written after tx has been committed.
+// queueForWebhooks has the deliveries of the events written after tx has been committed, if an endpoint is active now.
 func queueForWebhooks(tx database.Tx, events []dispatch.Event) error {
-	keys := make([]any, 0, 2*len(events))
-	for _, e := range events {
-		keys = append(keys, e.Dispatch, e.ID)
+	ids := make([]dispatch.EventID, len(events))
+	for i, e := range events {
+		ids[i] = e.ID
 	}
-	return tx.Exec("INSERT INTO webhook_events (dispatch_id, event_id) VALUES "+database.Placeholders(len(events), 2), keys...).Error
+	return tx.Exec(`INSERT INTO webhook_events (dispatch_id, event_id) SELECT e.dispatch_id, e.id FROM events e {force PRIMARY}
+		WHERE e.id IN ? AND EXISTS (SELECT 1 FROM webhooks WHERE status = 'ACTIVE')`, ids).Error
 }

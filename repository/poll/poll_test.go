@@ -44,6 +44,7 @@ func TestPoll(t *testing.T) {
 		db.Exec(t, "UPDATE dispatches SET expires_at = ? WHERE id = ?", database.Micros(at(2)), d.ID)
 		db.Exec(t, "UPDATE dispatches SET work_starts_at = ? WHERE id = ?", database.Micros(at(3)), won.ID)
 		db.WriteNotification(t, d.ID, func(n *pushes.NotificationRow) { n.State, n.DueAt = pushes.StatePending, database.Micros(at(4)) })
+		db.Exec(t, "INSERT INTO webhook_events (dispatch_id, event_id) VALUES (?, 'evt_')", d.ID)
 		db.AddTopic(t, topics.Row{Name: outbox.TopicOf(d.ID), NextAt: database.Micros(at(5))})
 		run := db.MustBegin(t, "a/1", SomeSlot(1))
 		db.Exec(t, "UPDATE job_runs SET alive_until = ?", database.Micros(at(6)))

@@ -14,8 +14,8 @@ import (
 	"firsttap/webhook"
 )
 
-// The transaction that writes an event also writes the event's key into webhook_events. A courier writes the event's
-// deliveries to the endpoints that are active then, and deletes the key. This has a table of its own, and is not a
+// While an endpoint is active, the transaction that writes an event also writes the event's key into webhook_events. A courier writes the
+// event's deliveries to the endpoints that are active then, and deletes the key. This has a table of its own, and is not a
 // column of the event: the relay locks the event's row at the same moment, and neither must wait for the other.
 
 // EventRow is a row of the table webhook_events.

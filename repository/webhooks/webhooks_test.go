@@ -92,16 +92,19 @@ func TestDeliveriesOfEvents(t *testing.T) {
 	})
 }
 
-// An event leaves the queue with its deliveries, or stays in it. Without an active endpoint it has none.
+// An event is queued while an endpoint is active, and leaves the queue with its deliveries, or stays in it.
 func TestFanOutIsOneTransaction(t *testing.T) {
 	Each(t, func(t *testing.T, db *Bench) {
 		in := db.Courier(t, "ins_a")
-		changed(in.Bench, t, 2)
-		if _, active, err := in.Sends.WriteDeliveries(t.Context(), WebhookBody); active || err != nil {
-			t.Errorf("without an endpoint: %t, %v", active, err)
-		}
+		id := db.AddEndpoint(t, "*", nil)
+		db.Exec(t, "UPDATE webhooks SET status = 'PAUSED'")
+		d, _ := changed(in.Bench, t, 2)
+		db.MustAccept(t, d.ID, db.Fleet(t, 1)[0].ID)
 		db.MustCount(t, 0, "webhook_events")
-		db.AddEndpoint(t, "*", nil)
+		if _, active, err := in.Sends.WriteDeliveries(t.Context(), WebhookBody); active || err != nil {
+			t.Errorf("without an active endpoint: %t, %v", active, err)
+		}
+		db.Exec(t, "UPDATE webhooks SET status = 'ACTIVE' WHERE id = ?", id)
 		changed(in.Bench, t, 2)
 		db.Without(t, "webhook_deliveries", func() {
 			_, _, err := in.Sends.WriteDeliveries(t.Context(), WebhookBody)
@@ -127,8 +130,8 @@ func TestFanOutIsOneTransaction(t *testing.T) {
 	})
 }
 
-// An event that is committed after an endpoint became active is delivered to it, also if a fan-out is under way in that moment.
-func TestAnEndpointGetsWhatIsCommittedAfterIt(t *testing.T) {
+// An event that is written after an endpoint became active is delivered to it, also if a fan-out is under way in that moment.
+func TestAnEndpointGetsWhatIsWrittenAfterIt(t *testing.T) {
 	EachServer(t, func(t *testing.T, db *Bench) {
 		statements := 0
 		in := db.Courier(t, "ins_a", func(o *repository.Options) {
