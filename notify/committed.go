@@ -45,6 +45,7 @@ const expandTimeout = 10 * time.Second
 // expandEach expands the events of a queue until ctx ends, those that wait together by one call: up to most of them, more than one only if
 // no other goroutine takes from the queue. Late says that this process may not have committed them.
 func (r *Relay) expandEach(ctx, lasting context.Context, events <-chan dispatch.EventID, most int, late bool) {
+	var next time.Time
 	for {
 		var batch []dispatch.EventID
 		select {
@@ -52,6 +53,12 @@ func (r *Relay) expandEach(ctx, lasting context.Context, events <-chan dispatch.
 			batch = append(batch, event)
 		case <-ctx.Done():
 			return // Run releases the others
+		}
+		if most > 1 {
+			if len(events) < most-1 {
+				time.Sleep(time.Until(next)) // most events find the database idle, and do not wait
+			}
+			next = time.Now().Add(gather)
 		}
 		for range min(len(events), most-1) {
 			batch = append(batch, <-events)

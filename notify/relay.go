@@ -98,6 +98,8 @@ const (
 	pushBatch  = 256
 	// urgentBatch bounds the events that one call expands: the push of the first waits until the last is written.
 	urgentBatch = 16
+	// gather is the least time from one such call to the next, unless so many wait: one call for many events costs little more than for one.
+	gather = 20 * time.Millisecond
 	// committedBatch is how many pushes a call that expands events leases, so that no other query has to.
 	committedBatch = 64
 	// expanders is how many events that this process committed are expanded concurrently, beside one urgent event, and how many that others
