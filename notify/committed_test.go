@@ -83,6 +83,32 @@ func TestEventsWithoutDeliveries(t *testing.T) {
 	})
 }
 
+// Claims that are committed within some milliseconds are expanded by few calls.
+func TestClaimsThatComeFast(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 20, func(t *testing.T, o *office) {
+		r := o.relay(nil)
+		drivers := o.accounts(len(o.cars), "jeju")
+		var offers []dispatch.Dispatch
+		for range drivers {
+			offers = append(offers, o.offerIn("jeju"))
+		}
+		o.untilFinished(r, len(offers))
+		r.wire.set(noFault, 0)
+		testkit.Together(len(drivers), func(i int) { o.accept(offers[i], drivers[i]) })
+		o.untilFinished(r, 2*len(offers))
+		calls := 0
+		for _, c := range r.wire.made() {
+			if c.name == "Expand" {
+				calls++
+			}
+		}
+		if calls == 0 || calls > 3 {
+			t.Errorf("%d claims are expanded by %d calls, want few", len(offers), calls)
+		}
+	})
+}
+
 // Events that have to wait for another's expansion are expanded together: the drivers of all of them are told, and nobody twice.
 func TestWaitingEvents(t *testing.T) {
 	t.Parallel()
