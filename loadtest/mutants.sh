@@ -255,7 +255,7 @@ mutant "a lost reply ends the push" notify/send.go "case Unavailable, Unsure:
 		s.Attempts++" "case Unavailable, Unsure:
 		s.Status = outbox.Dead
 		s.Attempts++" ./notify TestReplyIsLost
-mutant "a notification without a tag" notify/fcm/message.go "&messaging.AndroidNotification{Tag: e.tag, " "&messaging.AndroidNotification{" ./notify/... 'TestReplyIsLost|TestWireForm'
+mutant "a notification without a tag" notify/fcm/message.go "&messaging.AndroidNotification{Tag: e.tag, " "&messaging.AndroidNotification{" ./notify/... 'TestReplyIsLost|TestMessages'
 due=repository/due/due.go
 mutant "an offer expires before its window ends" dispatch/rules.go "d.Status != Expired {" "false {" ./dispatch TestExpire
 mutant "what is due is not checked again under the lock" $due "err != nil || still == 0" "err != nil" ./repository/due 'TestDueOnce/(ExpireOffers|Remind)/mariadb'
