@@ -248,16 +248,14 @@ mutant "a full quota consumes attempts" notify/send.go "case Quota:
 		s.Attempts++
 		s.RetryAfter" ./notify TestQuota
 mutant "the SDK may repeat a 503" notify/fcm/transport.go "notOK = 599" "notOK = 503" ./notify/fcm TestUnavailableAnswersAtOnce
-mutant "every report of a dead token is believed" notify/dead_tokens.go "t.reachesSince(p.Driver, *suspected, now)" "true" ./notify 'TestTwoVerdicts'
-mutant "a faulty push service is believed" notify/dead_tokens.go "!now.Before(t.distrust.until)" "true" ./notify 'TestDistrust'
-mutant "made-up tokens count as evidence" notify/dead_tokens.go "return v.PushAcceptedAt != nil && " "return v.PushAcceptedAt == nil || " ./notify 'TestMadeUpTokensAreNoEvidence'
-mutant "a dead token is tried again" notify/dead_tokens.go "verdict{p.Device, outbox.Quarantined}" "verdict{p.Device, outbox.Suspected}" ./notify 'TestDeadToken/sqlite'
-mutant "suspected tokens are sent with the others" notify/send.go "r.deadTokens.suspected(*p, now)" "false" ./notify 'TestSuspectsGoApart'
+mutant "every report of a dead token is believed" notify/tokens.go "!t.acceptsSince(*suspected, now)" "false" ./notify 'TestTwoVerdicts'
+mutant "a fleet may be quarantined at once" repository/devices/devices.go "if v == outbox.Quarantined {" "if false {" ./repository/devices TestFewAreQuarantinedAtOnce/sqlite
+mutant "a dead token is tried again" notify/tokens.go "verdict{p.Device, outbox.Quarantined}" "verdict{p.Device, outbox.Suspected}" ./notify 'TestDeadToken/sqlite'
 mutant "a lost reply ends the push" notify/send.go "case Unavailable, Unsure:
 		s.Attempts++" "case Unavailable, Unsure:
 		s.Status = outbox.Dead
 		s.Attempts++" ./notify TestReplyIsLost
-mutant "a notification without a tag" notify/fcm/message.go "&messaging.AndroidNotification{Tag: e.tag, " "&messaging.AndroidNotification{" ./notify/... 'TestReplyIsLost|TestWireForm'
+mutant "a notification without a tag" notify/fcm/message.go "&messaging.AndroidNotification{Tag: e.tag, " "&messaging.AndroidNotification{" ./notify/... 'TestReplyIsLost|TestMessages'
 due=repository/due/due.go
 mutant "an offer expires before its window ends" dispatch/rules.go "d.Status != Expired {" "false {" ./dispatch TestExpire
 mutant "what is due is not checked again under the lock" $due "err != nil || still == 0" "err != nil" ./repository/due 'TestDueOnce/(ExpireOffers|Remind)/mariadb'

@@ -167,51 +167,6 @@ func largeAudienceDelaysNoOtherPush(t *testing.T, o *office, instances int) {
 	}
 }
 
-// However many messages are about drivers' own jobs, offers have their share.
-func TestOffersHaveTheirShare(t *testing.T) {
-	t.Parallel()
-	const winners, phones, offered, most = 12, 10, 30, 100
-	onDatabasesInAll(t, offered, func(t *testing.T, o *office) {
-		o.inOrder()
-		s := newTurnstile(o)
-		o.relay(narrow)
-		own := map[dispatch.ID]dispatch.Driver{}
-		for i := range winners {
-			region := fmt.Sprint("region ", i)
-			v := o.hire(region, 1)[0]
-			own[o.offerIn(region).ID] = v
-		}
-		o.eventually("the first offers are settled", func() bool { return o.rows()["SENT sent"] == winners })
-		s.let(0)
-		for id, v := range own {
-			for i := range phones - 1 {
-				o.put(v, fmt.Sprintf("app-%d", i), fmt.Sprintf("%s-%d", phone(v), i))
-			}
-			o.accept(dispatch.Dispatch{ID: id}, v)
-		}
-		for id := range own {
-			o.eventually("the winners' messages are written", func() bool { return o.written(id, dispatch.EventAccepted) == phones })
-		}
-		offer := o.offer()
-		o.eventually("the offers are written", func() bool { return o.written(offer.ID, dispatch.EventOpened) == offered })
-		s.let(-1)
-		accepted := func(all []sent) (n int) {
-			for id := range own {
-				n += count(all, id, dispatch.EventAccepted)
-			}
-			return n
-		}
-		o.eventually("all are sent", func() bool {
-			return accepted(s.order(0)) == winners*phones && count(s.order(0), offer.ID, dispatch.EventOpened) == offered
-		})
-		n := accepted(until(s.order(0), offered, offer.ID, dispatch.EventOpened))
-		t.Logf("%d offers waited for %d of %d messages about a job", offered, n, winners*phones)
-		if n > most {
-			t.Errorf("%d offers waited for %d of %d messages about a job, want %d at most", offered, n, winners*phones, most)
-		}
-	})
-}
-
 // Two large audiences are written in parts: a small one that comes after them does not wait until they are.
 func TestASmallAudienceIsWrittenBetweenLargeOnes(t *testing.T) {
 	t.Parallel()

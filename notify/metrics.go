@@ -23,7 +23,7 @@ type relayMetrics struct {
 	platforms   *prometheus.CounterVec
 	topics      *prometheus.CounterVec
 	backlog     atomic.Pointer[backlog]
-	// distrusted is the end of the distrust in the push service's refusals of tokens, in Unix nanoseconds.
+	// distrusted is until when the push service is shown as not believed, in Unix nanoseconds.
 	distrusted atomic.Int64
 }
 
@@ -71,7 +71,7 @@ func newRelayMetrics(r prometheus.Registerer, c *throttle) *relayMetrics {
 			func() float64 { return value(c.state(time.Now())) })
 	}
 	distrusted := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "firsttap_push_distrusted", Help: "1 while the push service's refusals of tokens are not trusted: no device is quarantined.",
+		Name: "firsttap_push_distrusted", Help: "1 for some minutes after the push service called tokens dead twice and was not believed.",
 	}, func() float64 { return oneIf(time.Now().UnixNano() < m.distrusted.Load()) })
 	r.MustRegister(
 		distrusted,
@@ -92,7 +92,7 @@ func newRelayMetrics(r prometheus.Registerer, c *throttle) *relayMetrics {
 		state("firsttap_push_paused_seconds", "Rest of the pause in which nothing is sent.",
 			func(s throttleState) float64 { return s.paused.Seconds() }),
 		state("firsttap_push_circuit_open",
-			"1 while the push service refuses our credentials or every token, until 3 minutes after the last refusal.",
+			"1 while the push service refuses our credentials, until 3 minutes after the last refusal.",
 			func(s throttleState) float64 { return oneIf(s.refused) }),
 	)
 	return m

@@ -80,7 +80,7 @@ func TestSendFindsNothing(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	r := NewRelay(RelayOptions{Sender: refusing{}, Log: log})
 	r.results = newResultWriter(nil, nil, r.throttle, log)
-	r.deadTokens = newDeadTokens(nil, r.throttle, time.Minute, log, r.metrics)
+	r.tokens = newTokens(nil, time.Minute, log, r.metrics)
 	ctx, stop := context.WithCancel(t.Context())
 	var running, settling sync.WaitGroup
 	settling.Go(func() {

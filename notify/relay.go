@@ -46,9 +46,9 @@ type Topics interface {
 	CompleteTopic(ctx context.Context, t outbox.Topic) error
 }
 
-// Devices records which tokens the push service accepts and which it calls dead; see repository.Store.
+// Devices records which tokens the push service accepts and which it calls dead; see devices.Devices.
 type Devices interface {
-	RecordVerdict(ctx context.Context, v outbox.Verdict, devices []dispatch.Device) error
+	RecordVerdict(ctx context.Context, v outbox.Verdict, devices []dispatch.Device) (recorded int, err error)
 }
 
 // RelayOptions configure a Relay. The fields without a comment are required. Every other field has a default: a
@@ -79,8 +79,7 @@ type RelayOptions struct {
 	QuotaPause time.Duration
 	// FailurePause is the first pause after several failures in a row: 1 s. It doubles until an attempt succeeds.
 	FailurePause time.Duration
-	// SuspicionGap is the least time between the two verdicts that quarantine a device: 1 min. Other periods in the handling
-	// of dead tokens are multiples of it.
+	// SuspicionGap is the least time between the two reports that quarantine a device: 1 min.
 	SuspicionGap time.Duration
 	// MaxInFlight is the largest number of requests in flight: 512.
 	MaxInFlight int
@@ -110,12 +109,11 @@ const (
 // Relay expands the events of the outbox into pushes and sends them. Any number of processes may run one on the same
 // outbox.
 type Relay struct {
-	options    RelayOptions
-	throttle   *throttle
-	results    *resultWriter
-	deadTokens *deadTokens
-	suspects   *suspectQueue
-	metrics    *relayMetrics
+	options  RelayOptions
+	throttle *throttle
+	results  *resultWriter
+	tokens   *tokens
+	metrics  *relayMetrics
 	// These hold events: urgent those about a driver's own claim and committed the others that this process committed, completed those of
 	// which all pushes are written.
 	urgent, committed, completed chan dispatch.EventID
@@ -181,13 +179,11 @@ func (r *Relay) Run(ctx context.Context) {
 	lasting, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	r.results = newResultWriter(r.options.Outbox, r.completed, r.throttle, r.options.Log)
-	verdicts := newVerdictWriter(r.options.Devices, r.options.Log, r.metrics)
-	r.deadTokens = newDeadTokens(verdicts, r.throttle, r.options.SuspicionGap, r.options.Log, r.metrics)
-	r.suspects = newSuspectQueue(r.options.SuspicionGap)
+	r.tokens = newTokens(r.options.Devices, r.options.SuspicionGap, r.options.Log, r.metrics)
 	r.noMore = make(chan struct{})
 	var loops, writing, judging sync.WaitGroup
 	writing.Go(func() { r.results.run(lasting) })
-	judging.Go(func() { verdicts.run(lasting) })
+	judging.Go(func() { r.tokens.run(lasting) })
 	for range expanders {
 		loops.Go(func() { r.expandEach(ctx, lasting, r.committed, 1, false) })
 		loops.Go(func() { r.expandEach(ctx, lasting, r.left, 1, true) })
@@ -196,7 +192,6 @@ func (r *Relay) Run(ctx context.Context) {
 	loops.Go(func() { r.leaseDue(ctx) })
 	loops.Go(func() { r.lease(ctx, lasting) })
 	loops.Go(func() { r.send(ctx, lasting) })
-	loops.Go(func() { r.sendSuspects(ctx, lasting) })
 	loops.Go(func() { r.maintainTopics(ctx) })
 	loops.Go(func() { r.watchBacklog(ctx) })
 	loops.Go(func() { r.poll(ctx) })
@@ -206,9 +201,8 @@ func (r *Relay) Run(ctx context.Context) {
 	late := time.AfterFunc(r.options.DrainTimeout, stop)
 	defer late.Stop()
 	r.releaseAll(anyPush, 0)
-	r.releaseSuspects()
 	r.attempts.Wait() // they end with lasting at the latest
-	verdicts.finish()
+	r.tokens.finish()
 	judging.Wait()
 	r.results.finish()
 	writing.Wait()

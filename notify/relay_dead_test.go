@@ -3,7 +3,6 @@ package notify_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,8 +12,6 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/notify"
-	"firsttap/notify/fcmtest"
-	"firsttap/outbox"
 	"firsttap/testkit"
 )
 
@@ -116,39 +113,6 @@ func TestLiveTokenIsReportedDead(t *testing.T) {
 		testkit.Equal(t, "devices that are good", len(o.cars), o.devices(o.cars, isGood))
 		testkit.Equal(t, "messages that came twice", 0, o.twice())
 	})
-}
-
-// With another project's credentials tokens that were never good are refused: no device is quarantined, no push is dropped,
-// and all pushes are sent when the credentials are right again.
-func TestEveryTokenIsRefused(t *testing.T) {
-	t.Parallel()
-	inBubble(t, 40, func(t *testing.T, o *office) {
-		o.fcm.Set(func(k *fcmtest.Knobs) { k.Status = 403 }) // SENDER_ID_MISMATCH
-		o.relay(nil)
-		o.offer()
-		time.Sleep(5 * time.Minute)
-		if n := o.fcm.Requests(); n <= int64(2*len(o.cars)) {
-			t.Errorf("%d requests: not every token had its second verdict", n)
-		}
-		testkit.Equal(t, "devices in quarantine", 0, o.devices(o.cars, isQuarantined))
-		for what, n := range o.rows() {
-			if strings.HasPrefix(what, "DROPPED") {
-				t.Errorf("%s: %d", what, n)
-			}
-		}
-		o.fcm.Set(func(k *fcmtest.Knobs) { k.Status = 0 })
-		time.Sleep(3 * time.Minute)
-		testkit.Equal(t, "phones that show the offer", len(o.cars), o.shows(dispatch.EventOpened))
-		testkit.Equal(t, "devices that are good", len(o.cars), o.devices(o.cars, isGood))
-	})
-}
-
-// trustAll marks every phone as one to which a push was accepted.
-func (o *office) trustAll() {
-	o.t.Helper()
-	if err := o.store.Devices.RecordVerdict(o.t.Context(), outbox.Trusted, o.devicesOf(o.cars, anyDevice)); err != nil {
-		o.t.Fatal(err)
-	}
 }
 
 // delays are how long pushes took from their event to their arrival.

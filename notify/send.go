@@ -40,11 +40,10 @@ func (r *Relay) send(ctx, lasting context.Context) {
 	}
 }
 
-// startAttempt sends the push whose place in the throttle was started. A suspect goes to the suspects' queue instead, and
-// a push that is stale or whose platform is closed is released.
+// startAttempt sends the push whose place in the throttle was started. A push that is stale or whose platform is closed is released instead.
 func (r *Relay) startAttempt(lasting context.Context, p *outbox.Push, now time.Time) {
-	suspected, closed := r.deadTokens.suspected(*p, now), r.platformClosedFor(p.Device.Platform, now)
-	if !suspected && closed <= 0 && !stale(now, r.options.AttemptTimeout)(p) {
+	closed := r.platformClosedFor(p.Device.Platform, now)
+	if closed <= 0 && !stale(now, r.options.AttemptTimeout)(p) {
 		select {
 		case r.handOver <- p:
 		default:
@@ -53,10 +52,6 @@ func (r *Relay) startAttempt(lasting context.Context, p *outbox.Push, now time.T
 		return
 	}
 	r.throttle.cancelStart()
-	if suspected {
-		r.queueSuspect(*p, now)
-		return
-	}
 	r.release(p, max(0, closed))
 }
 
@@ -119,14 +114,14 @@ func (r *Relay) handleOutcome(p outbox.Push, o Outcome) outbox.SendResult {
 	r.metrics.countAttempt(o)
 	switch o.Class {
 	case Sent:
-		r.deadTokens.recordSent(p, time.Now())
+		r.tokens.recordSent(p, time.Now())
 	case DeadToken, BadToken, WrongSender:
 		if p.Topic != "" {
 			o.Class = Poison // the refusal is not about a device's token
 			r.options.Log.Error("push to a topic refused; it stays dead until an operator redrives it", "notification", p.ID, "reason", o.Reason)
 			break
 		}
-		return r.deadTokens.recordRefusal(p, o, time.Now())
+		return r.tokens.recordRefusal(p, o, time.Now())
 	case PlatformAuth:
 		r.closePlatform(p.Device.Platform, o)
 	case Auth:

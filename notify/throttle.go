@@ -37,8 +37,7 @@ type throttle struct {
 	halved     time.Time
 	until      time.Time // end of the pause
 	probing    bool      // after a pause, until a request succeeds
-	circuit    Class     // why the circuit is open; "" while it is closed
-	refusedAt  time.Time // when the push service last refused what the circuit is open for
+	refusedAt  time.Time // when the push service last refused our credentials; zero once it has accepted them
 	// freed is set when a request has ended, room when there is room for another lease.
 	freed, room wakeup.Signal
 }
@@ -137,30 +136,18 @@ func (t *throttle) done(o Outcome, now time.Time) {
 	t.wake()
 }
 
-// observe adapts to the outcome of a request that had no place in the throttle.
-func (t *throttle) observe(o Outcome, now time.Time) {
-	t.mu.Lock()
-	t.adapt(o, false, now)
-	t.mu.Unlock()
-	t.wake()
-}
-
 func (t *throttle) adapt(o Outcome, full bool, now time.Time) {
 	switch o.Class {
 	case Quota:
 		t.shrink(now)
 		t.pause(cmp.Or(o.RetryAfter, t.pauses.quota), now)
 	case Auth:
-		t.circuit, t.refusedAt = Auth, now
+		t.refusedAt = now
 		t.pause(t.pauses.auth, now)
 	case Unavailable, Unreached, Unsure:
 		t.fail(o, now)
 	default:
-		if t.circuit != DeadToken || o.Class == Sent {
-			t.succeed(full)
-		} else {
-			t.refusedAt = now
-		}
+		t.succeed(full)
 	}
 }
 
@@ -188,7 +175,7 @@ func (t *throttle) fail(o Outcome, now time.Time) {
 }
 
 func (t *throttle) succeed(full bool) {
-	t.failures, t.probes, t.circuit = 0, 0, ""
+	t.failures, t.probes, t.refusedAt = 0, 0, time.Time{}
 	if t.probing {
 		t.probing = false
 		return
@@ -222,26 +209,11 @@ func (t *throttle) backoff() time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// probeTokens opens the circuit while the push service refuses every token: after pauses that double, single requests find
-// out whether it accepts any. If begin is false, it only continues with a circuit that is open already.
-func (t *throttle) probeTokens(begin bool, now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.circuit == DeadToken || begin {
-		t.circuit, t.refusedAt = DeadToken, now
-		if !now.Before(t.until) {
-			t.pause(t.backoff(), now)
-			t.probes++
-		}
-	}
-}
-
 // throttleState is the part of a throttle that operators see.
 type throttleState struct {
 	limit   int
 	paused  time.Duration
-	circuit Class
-	refused bool // the circuit is open, and the last refusal was at most circuitKnown ago
+	refused bool // our credentials, at most circuitKnown ago
 }
 
 // circuitKnown is how long an open circuit is reported if this process sends nothing: another one may have sent since. What was refused is
@@ -252,8 +224,7 @@ func (t *throttle) state(now time.Time) throttleState {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return throttleState{
-		limit: int(t.limit), paused: max(0, t.until.Sub(now)), circuit: t.circuit,
-		refused: t.circuit != "" && now.Before(t.refusedAt.Add(circuitKnown)),
+		limit: int(t.limit), paused: max(0, t.until.Sub(now)), refused: now.Before(t.refusedAt.Add(circuitKnown)),
 	}
 }
 

@@ -103,13 +103,11 @@ func TestThrottlePauses(t *testing.T) {
 		l.end(Outcome{Class: Unsure}) // those that began before it
 		l.now = l.now.Add(c.want)
 		l.mustHave("afterwards a single one finds out", 1)
-		if refused := c.o.Class == Auth; refused != (l.state(l.now).circuit == Auth) {
-			t.Errorf("%s: the circuit is %q", c.name, l.state(l.now).circuit)
-		} else if l.state(l.now).refused != refused || l.state(l.now.Add(circuitKnown)).refused {
+		if refused := c.o.Class == Auth; l.state(l.now).refused != refused || l.state(l.now.Add(circuitKnown)).refused {
 			t.Errorf("%s: an operator sees %t, and %t after %v without a request", c.name, l.state(l.now).refused, l.state(l.now.Add(circuitKnown)).refused, circuitKnown)
 		}
 		l.end(Outcome{Class: Sent})
-		testkit.Equal(t, "the circuit after a success", "", l.state(l.now).circuit)
+		testkit.Equal(t, "refused after a success", false, l.state(l.now).refused)
 		if n := l.fill(); n < 1 || n > 2 {
 			t.Errorf("%d at once after the first success", n)
 		}
@@ -143,55 +141,8 @@ func TestThrottleBacksOff(t *testing.T) {
 	l.now = l.now.Add(8 * time.Second)
 	l.fill()
 	l.end(Outcome{Class: Sent})
-	if s := l.state(l.now); s.paused != 0 || s.circuit != "" {
+	if s := l.state(l.now); s.paused != 0 {
 		t.Errorf("still paused for %v", s.paused)
-	}
-}
-
-// An open circuit is shown for as long as the push service refuses, and some minutes more.
-func TestThrottleShowsRefusals(t *testing.T) {
-	l := newLine(t)
-	l.probeTokens(true, l.now)
-	for range 5 {
-		l.now = l.now.Add(2 * time.Minute)
-		testkit.Equal(t, "refused", true, l.state(l.now).refused)
-		l.observe(Outcome{Class: DeadToken}, l.now)
-	}
-	testkit.Equal(t, "refused after a time without a request", false, l.state(l.now.Add(circuitKnown)).refused)
-	l.observe(Outcome{Class: Sent}, l.now)
-	testkit.Equal(t, "refused after a success", false, l.state(l.now).refused)
-}
-
-// While no token is accepted, single requests find out whether any is. Further refusals do not close the circuit.
-func TestThrottleDoubts(t *testing.T) {
-	l := newLine(t)
-	l.probeTokens(false, l.now)
-	if s := l.state(l.now); s.circuit != "" || s.paused != 0 {
-		t.Fatalf("a doubt that has not begun: %+v", s)
-	}
-	longest := time.Duration(0)
-	for range 12 {
-		l.probeTokens(longest == 0, l.now)
-		paused := l.state(l.now).paused
-		if s := l.state(l.now); s.circuit != DeadToken || paused <= 0 || paused > l.pauses.most {
-			t.Fatalf("%+v", s)
-		}
-		longest = max(longest, paused)
-		l.now = l.now.Add(paused)
-		if n := l.reserve(10, ahead, l.now); n != 1 {
-			t.Fatalf("%d may be leased, want one to find out", n)
-		}
-		l.start(l.now)
-		l.throttle.done(Outcome{Class: DeadToken}, l.now)
-		l.recorded(1)
-		l.observe(Outcome{Class: BadToken}, l.now)
-	}
-	if longest < l.pauses.most/2 {
-		t.Errorf("the longest pause is %s", longest)
-	}
-	l.observe(Outcome{Class: Sent}, l.now)
-	if s := l.state(l.now); s.circuit != "" || l.reserve(10, ahead, l.now) < 2 {
-		t.Errorf("after one was taken: %+v", s)
 	}
 }
 

@@ -263,8 +263,8 @@ func (w *wire) LeaseTopics(ctx context.Context, limit int) ([]outbox.Topic, erro
 	return through(w, call{name: "LeaseTopics"}, func() ([]outbox.Topic, error) { return w.Topics.LeaseTopics(w.patient(ctx), limit) })
 }
 
-func (w *wire) RecordVerdict(ctx context.Context, v outbox.Verdict, devices []dispatch.Device) error {
-	return w.only("RecordVerdict", func() error { return w.Devices.RecordVerdict(w.patient(ctx), v, devices) })
+func (w *wire) RecordVerdict(ctx context.Context, v outbox.Verdict, devices []dispatch.Device) (recorded int, err error) {
+	return through(w, call{name: "RecordVerdict"}, func() (int, error) { return w.Devices.RecordVerdict(w.patient(ctx), v, devices) })
 }
 
 // wiredSender is the wire's push service. Its faults are those of fcmtest; the wire only kills.

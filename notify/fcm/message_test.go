@@ -1,9 +1,12 @@
 package fcm
 
 import (
+	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"maps"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -60,175 +63,115 @@ func wire(t testing.TB, server *fcmtest.Server, s *Sender, p outbox.Push) []byte
 	return sends[len(sends)-1].Body
 }
 
-const (
-	wantData = `"data": {
-		"event_id": "evt_1", "notification_id": "ntf_1", "type": "dispatch.opened", "dispatch_id": "dsp_1", "round": "2",
-		"opens_at": "2026-11-21T02:59:30.000Z", "expires_at": "2026-11-21T03:09:30.001Z"}`
-	wantNotification = `"notification": {"title": "새 배차 · 서울 강남 45m", "body": "11월 22일(일) 09:00–13:30 · 350,000원\n테헤란로 1"}`
-)
+var update = flag.Bool("update", false, "write testdata/messages.txt anew")
 
-func TestWireForm(t *testing.T) {
+// TestMessages: testdata/messages.txt has each message as FCM gets it, and each text as a phone shows it. After a change on purpose,
+// go test ./notify/fcm -run TestMessages -update writes it anew.
+func TestMessages(t *testing.T) {
 	silent := func(p *outbox.Push) { p.Silent = true }
-	for name, c := range map[string]struct {
-		edit func(*outbox.Push)
-		want string
-	}{
-		"android": {func(*outbox.Push) {}, `{"message": {"token": "a-push-token", ` + wantData + `, ` + wantNotification + `,
-			"android": {"priority": "high", "ttl": "570s", "notification": {"tag": "dsp_1", "channel_id": "offers"}}}}`},
-		"ios": {func(p *outbox.Push) { p.Device.Platform = dispatch.IOS }, `{"message": {"token": "a-push-token", ` + wantData + `, ` + wantNotification + `,
-			"apns": {"headers": {"apns-push-type": "alert", "apns-priority": "10", "apns-expiration": "1795230570", "apns-collapse-id": "dsp_1"},
-				"payload": {"aps": {"sound": "default", "thread-id": "offers", "interruption-level": "time-sensitive"}}}}}`},
-		"web": {func(p *outbox.Push) { p.Device.Platform = dispatch.Web }, `{"message": {"token": "a-push-token", ` + wantData + `, ` + wantNotification + `,
-			"webpush": {"headers": {"TTL": "570", "Urgency": "high"}, "notification": {"tag": "dsp_1", "renotify": true}}}}`},
-		"android, silent": {silent, `{"message": {"token": "a-push-token", ` + wantData + `,
-			"android": {"priority": "normal", "ttl": "570s"}}}`},
-		"ios, silent": {func(p *outbox.Push) { p.Device.Platform, p.Silent = dispatch.IOS, true }, `{"message": {"token": "a-push-token", ` + wantData + `,
-			"apns": {"headers": {"apns-push-type": "background", "apns-priority": "5", "apns-expiration": "1795230570"},
-				"payload": {"aps": {"content-available": 1}}}}}`},
-		"web, silent": {func(p *outbox.Push) { p.Device.Platform, p.Silent = dispatch.Web, true }, `{"message": {"token": "a-push-token", ` + wantData + `,
-			"webpush": {"headers": {"TTL": "570", "Urgency": "normal"}}}}`},
-		"topic": {func(p *outbox.Push) {
-			p.Silent, p.Device, p.Driver, p.Topic = true, dispatch.Device{}, "", "dsp_1"
-		}, `{"message": {"topic": "dsp_1", ` + wantData + `,
-			"android": {"priority": "normal", "ttl": "570s"},
-			"apns": {"headers": {"apns-push-type": "background", "apns-priority": "5", "apns-expiration": "1795230570"},
-				"payload": {"aps": {"content-available": 1}}},
-			"webpush": {"headers": {"TTL": "570", "Urgency": "normal"}}}}`},
-		"of no use any more": {func(p *outbox.Push) { p.Silent, p.UsefulUntil = true, noon().Add(-time.Hour) }, `{"message": {"token": "a-push-token", ` + wantData + `,
-			"android": {"priority": "normal", "ttl": "0s"}}}`},
-		"never of no use": {func(p *outbox.Push) { p.Silent, p.UsefulUntil = true, noon().AddDate(1, 0, 0) }, `{"message": {"token": "a-push-token", ` + wantData + `,
-			"android": {"priority": "normal", "ttl": "2419200s"}}}`},
-		"half a second is none": {func(p *outbox.Push) { p.Silent, p.UsefulUntil = true, noon().Add(1500*time.Millisecond) }, `{"message": {"token": "a-push-token", ` + wantData + `,
-			"android": {"priority": "normal", "ttl": "1s"}}}`},
-		"of a type without a text": {func(p *outbox.Push) { p.Type = dispatch.EventDeclined }, `{"message": {"token": "a-push-token", ` +
-			strings.Replace(wantData, "opened", "declined", 1) + `, "android": {"priority": "normal", "ttl": "570s"}}}`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			server := simulate(t)
-			p := offered()
-			c.edit(&p)
-			var got, want any
-			if err := json.Unmarshal(wire(t, server, senderTo(t, server.URL()), p), &got); err != nil {
-				t.Fatal(err)
+	on := func(platform dispatch.Platform, also ...func(*outbox.Push)) func(*outbox.Push) {
+		return func(p *outbox.Push) {
+			p.Device.Platform = platform
+			for _, change := range also {
+				change(p)
 			}
-			if err := json.Unmarshal([]byte(c.want), &want); err != nil {
-				t.Fatal(err)
-			}
-			testkit.Equal(t, "the message", want, got)
-		})
+		}
 	}
-}
-
-// A push about a driver's own job has another notification channel than an offer, and does not interrupt a focus mode. A
-// collapse id has 64 bytes at most.
-func TestWireFormOfAJob(t *testing.T) {
+	usefulUntil := func(at time.Time) func(*outbox.Push) {
+		return func(p *outbox.Push) { p.Silent, p.UsefulUntil = true, at }
+	}
+	job := func(p *outbox.Push) {
+		p.Type, p.Dispatch.ID = dispatch.EventAccepted, dispatch.ID(strings.Repeat("d", 65))
+	}
+	work := func(from, to time.Time) func(*outbox.Push) {
+		return func(p *outbox.Push) { p.Dispatch.WorkStartsAt, p.Dispatch.WorkEndsAt = from, to }
+	}
+	opens := func(at time.Time) func(*outbox.Push) { return func(p *outbox.Push) { p.Dispatch.OpensAt = at } }
+	fee := func(amount int64, currency string) func(*outbox.Push) {
+		return func(p *outbox.Push) { p.Dispatch.Fee = dispatch.Money{Amount: amount, Currency: currency} }
+	}
+	address := func(a string) func(*outbox.Push) { return func(p *outbox.Push) { p.Dispatch.Site.Address = a } }
+	type change struct {
+		name string
+		make func(*outbox.Push)
+	}
 	server := simulate(t)
-	s := senderTo(t, server.URL())
-	p := offered()
-	p.Type, p.Dispatch.ID = dispatch.EventAccepted, dispatch.ID(strings.Repeat("d", 65))
-	if got := string(wire(t, server, s, p)); !strings.Contains(got, `"channel_id":"jobs"`) {
-		t.Error(got)
+	s, made := senderTo(t, server.URL()), 0
+	message := func(edit func(*outbox.Push)) []byte {
+		p := offered()
+		made++
+		p.Dispatch.Version = made // another text
+		edit(&p)
+		return wire(t, server, s, p)
 	}
-	p.Device.Platform = dispatch.IOS
-	if got := string(wire(t, server, s, p)); strings.Contains(got, "interruption-level") || !strings.Contains(got, `"thread-id":"jobs"`) ||
-		!strings.Contains(got, `"apns-collapse-id":"`+strings.Repeat("d", 64)+`"`) {
-		t.Error(got)
-	}
-}
-
-func TestTexts(t *testing.T) {
-	const what, english = "서울 강남 45m · 11월 22일(일) 09:00–13:30", "서울 강남 45m · Sun 22 Nov 09:00–13:30"
-	for _, c := range []struct {
-		is     dispatch.EventType
-		locale string
-		title  string
-		body   string
-	}{
-		{dispatch.EventOpened, "ko", "새 배차 · 서울 강남 45m", "11월 22일(일) 09:00–13:30 · 350,000원\n테헤란로 1"},
-		{dispatch.EventOpened, "en", "New job · 서울 강남 45m", "Sun 22 Nov 09:00–13:30 · KRW 350,000\n테헤란로 1"},
-		{dispatch.EventReopened, "ko", "다시 열린 배차 · 서울 강남 45m", "11월 22일(일) 09:00–13:30 · 350,000원\n테헤란로 1"},
-		{dispatch.EventReopened, "en", "Open again · 서울 강남 45m", "Sun 22 Nov 09:00–13:30 · KRW 350,000\n테헤란로 1"},
-		{dispatch.EventUpdated, "ko", "변경된 배차 · 서울 강남 45m", "11월 22일(일) 09:00–13:30 · 350,000원\n테헤란로 1"},
-		{dispatch.EventUpdated, "en", "Job changed · 서울 강남 45m", "Sun 22 Nov 09:00–13:30 · KRW 350,000\n테헤란로 1"},
-		{dispatch.EventAccepted, "ko", "배차 확정", what + " · 350,000원\n테헤란로 1"},
-		{dispatch.EventAccepted, "en", "The job is yours", english + " · KRW 350,000\n테헤란로 1"},
-		{dispatch.EventUnassigned, "ko", "배차 해제", what + "\n배차가 해제되었습니다"},
-		{dispatch.EventUnassigned, "en", "Job unassigned", english + "\nThis job is no longer yours"},
-		{dispatch.EventCanceled, "ko", "배차 취소", what + "\n배차가 취소되었습니다"},
-		{dispatch.EventCanceled, "en", "Job canceled", english + "\nThis job has been canceled"},
-		{dispatch.EventReminder, "ko", "작업 알림 · 11월 22일(일) 09:00 시작", what + "\n테헤란로 1"},
-		{dispatch.EventReminder, "en", "Job starts Sun 22 Nov 09:00", english + "\n테헤란로 1"},
+	var got bytes.Buffer
+	for _, c := range []change{
+		{"android", on(dispatch.Android)},
+		{"ios", on(dispatch.IOS)},
+		{"web", on(dispatch.Web)},
+		{"android, silent", silent},
+		{"ios, silent", on(dispatch.IOS, silent)},
+		{"web, silent", on(dispatch.Web, silent)},
+		{"a topic", func(p *outbox.Push) { p.Silent, p.Device, p.Driver, p.Topic = true, dispatch.Device{}, "", "dsp_1" }},
+		{"of no use any more", usefulUntil(noon().Add(-time.Hour))},
+		{"never of no use", usefulUntil(noon().AddDate(1, 0, 0))},
+		{"half a second is none", usefulUntil(noon().Add(1500 * time.Millisecond))},
+		{"of a type without a text", func(p *outbox.Push) { p.Type = dispatch.EventDeclined }},
+		{"about a job, which interrupts no focus mode", on(dispatch.Android, job)},
+		{"about a job, ios, whose collapse id has 64 bytes at most", on(dispatch.IOS, job)},
 	} {
-		t.Run(string(c.is)+" "+c.locale, func(t *testing.T) {
-			p := offered()
-			p.Type, p.Device.Locale = c.is, c.locale
-			wantText(t, p, c.title, c.body)
-		})
+		fmt.Fprintf(&got, "== %s\n", c.name)
+		if err := json.Indent(&got, message(c.make), "", "\t"); err != nil {
+			t.Fatal(err)
+		}
+		got.WriteString("\n\n")
 	}
-}
-
-func wantText(t *testing.T, p outbox.Push, title, body string) {
-	t.Helper()
-	server := simulate(t)
-	wire(t, server, senderTo(t, server.URL()), p)
-	shown := server.Device(p.Device.PushToken).Visible
-	if len(shown) != 1 {
-		t.Fatalf("shows %+v", shown)
-	}
-	testkit.Equal(t, "title and body", []string{title, body}, []string{shown[0].Title, shown[0].Body})
-}
-
-func TestTextsVary(t *testing.T) {
-	const title, address = "New job · 서울 강남 45m", "\n테헤란로 1"
-	for name, c := range map[string]struct {
-		edit  func(*outbox.Push)
-		title string
-		body  string
-	}{
-		"opens today": {func(p *outbox.Push) { p.Dispatch.OpensAt = noon().Add(5 * time.Minute) }, title,
-			"Sun 22 Nov 09:00–13:30 · KRW 350,000" + address + "\nOpens 12:05"},
-		"opens today, in Korean": {func(p *outbox.Push) { p.Dispatch.OpensAt, p.Device.Locale = noon().Add(5*time.Minute), "ko" },
-			"새 배차 · 서울 강남 45m", "11월 22일(일) 09:00–13:30 · 350,000원" + address + "\n12:05부터 수락할 수 있습니다"},
-		"opens tomorrow": {func(p *outbox.Push) { p.Dispatch.OpensAt = noon().Add(20 * time.Hour) }, title,
-			"Sun 22 Nov 09:00–13:30 · KRW 350,000" + address + "\nOpens Sun 22 Nov 08:00"},
-		"opens now": {func(p *outbox.Push) { p.Dispatch.OpensAt = noon() }, title,
-			"Sun 22 Nov 09:00–13:30 · KRW 350,000" + address},
-		"over night": {func(p *outbox.Push) {
-			p.Dispatch.WorkStartsAt, p.Dispatch.WorkEndsAt = noon().Add(10*time.Hour), noon().Add(16*time.Hour)
-		}, title, "Sat 21 Nov 22:00 – Sun 22 Nov 04:00 · KRW 350,000" + address},
-		"next year": {func(p *outbox.Push) {
-			p.Dispatch.WorkStartsAt, p.Dispatch.WorkEndsAt = p.Dispatch.WorkStartsAt.AddDate(1, 0, 0), p.Dispatch.WorkEndsAt.AddDate(1, 0, 0)
-		}, title, "Mon 22 Nov 2027 09:00–13:30 · KRW 350,000" + address},
-		"next year, in Korean": {func(p *outbox.Push) {
-			p.Dispatch.WorkStartsAt, p.Dispatch.WorkEndsAt = p.Dispatch.WorkStartsAt.AddDate(1, 0, 0), p.Dispatch.WorkEndsAt.AddDate(1, 0, 0)
-			p.Device.Locale = "ko"
-		}, "새 배차 · 서울 강남 45m", "2027년 11월 22일(월) 09:00–13:30 · 350,000원" + address},
-		"over New Year's night": {func(p *outbox.Push) {
-			p.Dispatch.WorkStartsAt, p.Dispatch.WorkEndsAt = noon().AddDate(0, 0, 40).Add(10*time.Hour), noon().AddDate(0, 0, 40).Add(16*time.Hour)
-		}, title, "Thu 31 Dec 22:00 – Fri 1 Jan 2027 04:00 · KRW 350,000" + address},
-		"starts today": {func(p *outbox.Push) {
-			p.Type, p.Dispatch.WorkStartsAt, p.Dispatch.WorkEndsAt = dispatch.EventReminder, noon().Add(time.Hour), noon().Add(2*time.Hour)
-		}, "Job starts 13:00", "서울 강남 45m · Sat 21 Nov 13:00–14:00" + address},
-		"small fee":   {func(p *outbox.Push) { p.Dispatch.Fee.Amount = 999 }, title, "Sun 22 Nov 09:00–13:30 · KRW 999" + address},
-		"large fee":   {func(p *outbox.Push) { p.Dispatch.Fee.Amount = 1_234_567 }, title, "Sun 22 Nov 09:00–13:30 · KRW 1,234,567" + address},
-		"dollars":     {func(p *outbox.Push) { p.Dispatch.Fee = dispatch.Money{Amount: 350_005, Currency: "USD"} }, title, "Sun 22 Nov 09:00–13:30 · USD 3,500.05" + address},
-		"dinars":      {func(p *outbox.Push) { p.Dispatch.Fee = dispatch.Money{Amount: 1_500, Currency: "KWD"} }, title, "Sun 22 Nov 09:00–13:30 · KWD 1.500" + address},
-		"yen":         {func(p *outbox.Push) { p.Dispatch.Fee = dispatch.Money{Amount: 40_000, Currency: "JPY"} }, title, "Sun 22 Nov 09:00–13:30 · JPY 40,000" + address},
-		"two lines":   {func(p *outbox.Push) { p.Dispatch.Site.Address = " a\r\n\tb\x00 " }, title, "Sun 22 Nov 09:00–13:30 · KRW 350,000\na b"},
-		"like a mark": {func(p *outbox.Push) { p.Dispatch.Site.Address = "{fee}" }, title, "Sun 22 Nov 09:00–13:30 · KRW 350,000\n{fee}"},
-		"no address":  {func(p *outbox.Push) { p.Dispatch.Site.Address = "" }, title, "Sun 22 Nov 09:00–13:30 · KRW 350,000"},
-		"long address": {func(p *outbox.Push) { p.Dispatch.Site.Address = strings.Repeat("가", 121) }, title,
-			"Sun 22 Nov 09:00–13:30 · KRW 350,000\n" + strings.Repeat("가", 119) + "…"},
-		"an address that fits": {func(p *outbox.Push) { p.Dispatch.Site.Address = strings.Repeat("가", 120) }, title,
-			"Sun 22 Nov 09:00–13:30 · KRW 350,000\n" + strings.Repeat("가", 120)},
+	texts := []change{}
+	for _, is := range []dispatch.EventType{
+		dispatch.EventOpened, dispatch.EventReopened, dispatch.EventUpdated, dispatch.EventAccepted, dispatch.EventUnassigned, dispatch.EventCanceled,
+		dispatch.EventReminder,
 	} {
-		t.Run(name, func(t *testing.T) {
-			p := offered()
-			p.Device.Locale = "en-GB"
-			c.edit(&p)
-			wantText(t, p, c.title, c.body)
-		})
+		texts = append(texts, change{string(is), func(p *outbox.Push) { p.Type = is }})
 	}
+	begins, ends := offered().Dispatch.WorkStartsAt, offered().Dispatch.WorkEndsAt
+	for _, c := range append(texts,
+		change{"opens today", opens(noon().Add(5 * time.Minute))},
+		change{"opens tomorrow", opens(noon().Add(20 * time.Hour))},
+		change{"opens now", opens(noon())},
+		change{"over night", work(noon().Add(10*time.Hour), noon().Add(16*time.Hour))},
+		change{"next year", work(begins.AddDate(1, 0, 0), ends.AddDate(1, 0, 0))},
+		change{"over New Year's night", work(noon().AddDate(0, 0, 40).Add(10*time.Hour), noon().AddDate(0, 0, 40).Add(16*time.Hour))},
+		change{"a reminder of today's work", func(p *outbox.Push) {
+			work(noon().Add(time.Hour), noon().Add(2*time.Hour))(p)
+			p.Type = dispatch.EventReminder
+		}},
+		change{"a small fee", fee(999, "KRW")},
+		change{"a large fee", fee(1_234_567, "KRW")},
+		change{"dollars", fee(350_005, "USD")},
+		change{"dinars", fee(1_500, "KWD")},
+		change{"yen", fee(40_000, "JPY")},
+		change{"two lines", address(" a\r\n\tb\x00 ")},
+		change{"like a mark", address("{fee}")},
+		change{"no address", address("")},
+		change{"a long address", address(strings.Repeat("가", 121))},
+		change{"an address that fits", address(strings.Repeat("가", 120))},
+	) {
+		for _, locale := range []string{"ko", "en-GB"} {
+			shown := notification(t, message(func(p *outbox.Push) { c.make(p); p.Device.Locale = locale }))
+			fmt.Fprintf(&got, "== %s, %s\n%s\n%s\n\n", c.name, locale, shown["title"], shown["body"])
+		}
+	}
+	const file = "testdata/messages.txt"
+	if *update {
+		if err := os.WriteFile(file, got.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Equal(t, "the messages", string(want), got.String())
 }
 
 // A sender that has sent one push about a dispatch sends the next with the text that a new sender would use.
@@ -278,10 +221,7 @@ func TestLocales(t *testing.T) {
 		"": true, "ko": true, "ko-KR": true, "KO": true, "ko_KR": true, "ko-Kore-KR": true,
 		"en": false, "en-US": false, "kok": false, "kok-IN": false, "vi": false, "?": false,
 	} {
-		p := offered()
-		p.Type, p.Device.Locale = dispatch.EventAccepted, locale
-		server := simulate(t)
-		testkit.Equal(t, fmt.Sprintf("%q is Korean", locale), korean, strings.Contains(string(wire(t, server, senderTo(t, server.URL()), p)), "배차 확정"))
+		testkit.Equal(t, fmt.Sprintf("%q is Korean", locale), korean, isKorean(locale))
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -209,54 +208,23 @@ func TestPanicOfAStream(t *testing.T) {
 
 // TestOneEventIsEncodedOnce for each kind of client, however many there are: all get the same bytes.
 func TestOneEventIsEncodedOnce(t *testing.T) {
-	const each = 50
 	h := runHub(t, Options{})
-	var (
-		mu      sync.Mutex
-		encoded = map[string]map[*byte]int{"driver": {}, "admin": {}} // where the bytes are that each kind of client got, and how many got them
-		clients []*client
-	)
-	serve := func(kind string, s *Stream, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		c := &client{t: t, stream: s, stop: stop, ended: make(chan struct{})}
-		go func() {
-			defer close(c.ended)
-			defer s.Close()
-			_ = s.Serve(ctx, func(frames [][]byte) error {
-				mu.Lock()
-				defer mu.Unlock()
-				for _, f := range frames {
-					if strings.Contains(string(f), "event: ") {
-						encoded[kind][&f[0]]++
-					}
-				}
-				return c.read(slices.Concat(frames...))
-			})
-		}()
-		t.Cleanup(func() { stop(); <-c.ended })
-		clients = append(clients, c)
-	}
-	for k := range each {
-		s, err := openDriver(t, h, kim(), "")
-		serve("driver", s, err)
-		s, err = h.OpenAdmin(t.Context(), fmt.Sprintf("key_%d", k), "")
-		serve("admin", s, err)
+	clients := map[string][]*client{}
+	for k := range 50 {
+		s, err := h.OpenAdmin(t.Context(), fmt.Sprintf("key_%d", k), "")
+		clients["admins"] = append(clients["admins"], listen(t, s, err))
+		clients["drivers"] = append(clients["drivers"], driverStream(t, h, kim(), ""))
 	}
 	happens(h, job(), dispatch.EventExpired, "")
-	for _, c := range clients {
-		testkit.Eventually(t, "the event is delivered", func() bool { return len(c.all()) == 1 })
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	for kind, got := range encoded {
-		testkit.Equal(t, "encodings for each "+kind, 1, len(got))
-		for _, n := range got {
-			testkit.Equal(t, kind+"s", each, n)
+	for kind, all := range clients {
+		encoded := map[*byte]bool{}
+		for _, c := range all {
+			testkit.Eventually(t, "the event is delivered", func() bool { return len(c.all()) == 1 })
+			for _, at := range c.bytesOf() {
+				encoded[at] = true
+			}
 		}
+		testkit.Equal(t, "encodings for all "+kind, 1, len(encoded))
 	}
 }
 

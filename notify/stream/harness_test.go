@@ -59,6 +59,7 @@ type client struct {
 	comments []string
 	last     string
 	arrived  []time.Time
+	encoded  []*byte // where the bytes of each event are
 }
 
 // listen serves s until the test ends, in the background.
@@ -82,7 +83,7 @@ func listenSlowly(t testing.TB, s *Stream, err error, take func() error) *client
 			if err := take(); err != nil {
 				return err
 			}
-			return c.read(bytes.Join(frames, nil))
+			return c.read(frames)
 		})
 	}()
 	t.Cleanup(func() { stop(); <-c.ended })
@@ -98,10 +99,15 @@ func (c *client) hangUp() string {
 	return c.last
 }
 
-func (c *client) read(raw []byte) error {
+func (c *client) read(frames [][]byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	events, comments, last := parseStream(c.t, string(raw))
+	for _, f := range frames {
+		if bytes.Contains(f, []byte("event: ")) {
+			c.encoded = append(c.encoded, &f[0])
+		}
+	}
+	events, comments, last := parseStream(c.t, string(bytes.Join(frames, nil)))
 	c.events, c.comments = append(c.events, events...), append(c.comments, comments...)
 	c.arrived = append(c.arrived, time.Now())
 	if last != "" {
@@ -147,6 +153,13 @@ func (c *client) all() []told {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.events)
+}
+
+// bytesOf returns where the bytes of each event are that the client got.
+func (c *client) bytesOf() []*byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.encoded)
 }
 
 // said returns the comments and the retry.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"firsttap/dispatch"
@@ -14,10 +15,16 @@ import (
 )
 
 // Devices are the drivers' devices, to which pushes go, and the topics that they subscribe to. It is safe for concurrent use.
-type Devices struct{ db *database.DB }
+type Devices struct {
+	db *database.DB
+
+	mu        sync.Mutex
+	count     int // of all devices, as of countedAt
+	countedAt time.Time
+}
 
 // New returns the devices in a database.
-func New(db *database.DB) *Devices { return &Devices{db} }
+func New(db *database.DB) *Devices { return &Devices{db: db} }
 
 type deviceRow struct {
 	ID             dispatch.DeviceID `gorm:"primaryKey"`
@@ -168,9 +175,9 @@ const devicesPerStatement = 200
 
 // RecordVerdict records what the push service's answers say about the devices' tokens, which ends suspicion and quarantine if a push
 // was accepted. A device that is suspected or quarantined already is not suspected anew, and only a suspect is quarantined: nothing is
-// pushed to it then. RecordVerdict skips a device that has another token by now. After ErrUnavailable or
-// ErrUnknown, it may have recorded some of them.
-func (s *Devices) RecordVerdict(ctx context.Context, v outbox.Verdict, devices []dispatch.Device) error {
+// pushed to it then. RecordVerdict skips a device that has another token by now. It returns how many of the devices, from the first on, were
+// judged: less than all of them if so many may not be quarantined now, or with ErrUnavailable or ErrUnknown.
+func (s *Devices) RecordVerdict(ctx context.Context, v outbox.Verdict, devices []dispatch.Device) (recorded int, err error) {
 	set := "good_at = {now}, suspected_at = NULL, quarantined_at = NULL WHERE 1 = 1"
 	switch v {
 	case outbox.Suspected:
@@ -180,21 +187,53 @@ func (s *Devices) RecordVerdict(ctx context.Context, v outbox.Verdict, devices [
 	case outbox.Trusted:
 	}
 	for some := range slices.Chunk(devices, devicesPerStatement) {
-		ids, pairs := make([]dispatch.DeviceID, len(some)), make([]any, 0, 2*len(some))
-		for i, v := range some {
-			ids[i] = v.ID
-			pairs = append(pairs, v.ID, v.PushToken)
-		}
-		same := strings.TrimPrefix(strings.Repeat(" OR id = ? AND push_token = ?", len(some)), " OR ")
+		var judged []dispatch.Device
 		err := s.db.Work.Transact(ctx, func(tx database.Tx) error {
+			judged = some
+			if v == outbox.Quarantined {
+				room, err := s.room(tx)
+				if err != nil || room == 0 {
+					judged = nil
+					return database.Unavailable(err)
+				}
+				judged = some[:min(room, len(some))]
+			}
+			ids, pairs := make([]dispatch.DeviceID, len(judged)), make([]any, 0, 2*len(judged))
+			for i, v := range judged {
+				ids[i] = v.ID
+				pairs = append(pairs, v.ID, v.PushToken)
+			}
+			same := strings.TrimPrefix(strings.Repeat(" OR id = ? AND push_token = ?", len(judged)), " OR ")
 			return database.Unavailable(tx.Exec("UPDATE devices {force PRIMARY} SET "+set+" AND id IN ? AND ("+same+")",
 				append([]any{ids}, pairs...)...).Error)
 		})
 		if err != nil {
-			return err
+			return recorded, err
+		}
+		if recorded += len(judged); len(judged) < len(some) {
+			break
 		}
 	}
-	return nil
+	return recorded, nil
+}
+
+// room returns how many devices may be quarantined now: within a minute one in a hundred of all, and one at least. A push service that calls
+// living tokens dead for a while does little harm then. Instances that ask at the same moment may each use the room.
+func (s *Devices) room(tx database.Tx) (int, error) {
+	var quarantined int
+	err := tx.Raw("SELECT COUNT(*) FROM devices WHERE quarantined_at > {now} - ?", time.Minute.Microseconds()).Row().Scan(&quarantined)
+	if err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.countedAt) > time.Minute { // the count reads all of an index
+		if err := tx.Raw("SELECT COUNT(*) FROM devices").Row().Scan(&s.count); err != nil {
+			return 0, err
+		}
+		s.countedAt = time.Now()
+	}
+	return max(0, max(1, s.count/100)-quarantined), nil
 }
 
 // Devices returns the driver's devices, newest first, and the cursor of the next page, "" after the last.

@@ -178,7 +178,7 @@ func TestJudgements(t *testing.T) {
 		}
 		mustRecord := func(v outbox.Verdict, devices ...dispatch.Device) {
 			t.Helper()
-			Must(t, db.RecordVerdict(t.Context(), v, devices))
+			Must(t, ErrorOf(db.RecordVerdict(t.Context(), v, devices)))
 		}
 		db.MustPut(t, SomeDevice(all[0].Driver, all[0].Installation, "new"))
 		mustRecord(outbox.Quarantined, all...)
@@ -191,12 +191,14 @@ func TestJudgements(t *testing.T) {
 			t.Errorf("since %v, then %v", first, again)
 		}
 		mustRecord(outbox.Trusted, all[2], all[3])
-		mustRecord(outbox.Quarantined, all...)
-		mustBe("in quarantine", 2, 0, len(all)-3)
+		mustRecord(outbox.Quarantined, all[2])
+		mustBe("quarantined after it was accepted", 2, len(all)-3, 0)
+		mustRecord(outbox.Quarantined, all[1], all[4])
+		mustBe("in quarantine", 2, len(all)-5, 2)
 		mustRecord(outbox.Suspected, all...)
-		mustBe("suspected again", 2, 2, len(all)-3)
+		mustBe("suspected again", 2, len(all)-3, 2)
 		mustRecord(outbox.Trusted, all[4])
-		mustBe("taken after all", 3, 2, len(all)-4)
+		mustBe("taken after all", 3, len(all)-3, 1)
 
 		back := db.MustPut(t, SomeDevice(all[1].Driver, all[1].Installation, all[1].PushToken))
 		if back.QuarantinedAt != nil || back.SuspectedAt == nil || byToken(db, t)[all[1].PushToken].SuspectedAt == nil {
@@ -210,10 +212,33 @@ func TestJudgements(t *testing.T) {
 				t.Errorf("of a new token is known %+v", fresh)
 			}
 		}
-		mustBe("some came again", 2, 2, len(all)-6)
+		mustBe("some came again", 2, len(all)-4, 0)
 		for _, v := range []outbox.Verdict{outbox.Trusted, outbox.Suspected, outbox.Quarantined} {
 			mustRecord(v)
 		}
+	})
+}
+
+// TestFewAreQuarantinedAtOnce: within a minute one in a hundred devices is quarantined, and one at least.
+func TestFewAreQuarantinedAtOnce(t *testing.T) {
+	Each(t, func(t *testing.T, db *Bench) {
+		quarantine := func(what string, all []dispatch.Device, want int) {
+			t.Helper()
+			db.Exec(t, "UPDATE devices SET suspected_at = 1 WHERE quarantined_at IS NULL")
+			n, err := OpenPatient(t, db.URL).Devices.RecordVerdict(t.Context(), outbox.Quarantined, all)
+			if n != want || err != nil {
+				t.Errorf("%s: %d are quarantined, %v, want %d", what, n, err, want)
+			}
+		}
+		all := db.Equipped(t, 30)
+		quarantine("one of a small fleet", all, 1)
+		quarantine("no other", all[1:], 0)
+		all = append(all, db.Equipped(t, 400-30)...)
+		quarantine("one in a hundred, of which one is", all[1:], 3)
+		db.MustCount(t, 4, "devices WHERE quarantined_at IS NOT NULL")
+		db.Exec(t, "UPDATE devices SET quarantined_at = quarantined_at - ?", time.Minute.Microseconds())
+		quarantine("a minute later", all[4:], 4)
+		db.MustCount(t, 8, "devices WHERE quarantined_at IS NOT NULL")
 	})
 }
 

@@ -214,8 +214,8 @@ func TestManyOffersAreDroppedInParts(t *testing.T) {
 func TestSuspectsComeLast(t *testing.T) {
 	Each(t, func(t *testing.T, db *Bench) {
 		devices := db.Equipped(t, 30)
-		Must(t, db.RecordVerdict(t.Context(), outbox.Suspected, devices[:10]))
-		Must(t, db.RecordVerdict(t.Context(), outbox.Trusted, devices[10:20]))
+		Must(t, ErrorOf(db.RecordVerdict(t.Context(), outbox.Suspected, devices[:10])))
+		Must(t, ErrorOf(db.RecordVerdict(t.Context(), outbox.Trusted, devices[10:20])))
 		db.Exec(t, "UPDATE devices SET suspected_at = suspected_at - 3600000000 WHERE suspected_at IS NOT NULL")
 		known := map[dispatch.DeviceID]string{}
 		for i, v := range devices {

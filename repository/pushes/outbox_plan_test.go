@@ -111,7 +111,7 @@ func TestPlansOfASmallTable(t *testing.T) {
 				for i := range pushes {
 					read[i] = pushes[i].Device
 				}
-				Must(t, db.RecordVerdict(t.Context(), outbox.Suspected, read))
+				Must(t, ErrorOf(db.RecordVerdict(t.Context(), outbox.Suspected, read)))
 			}
 			db.MustAccept(t, d.ID, v.ID)
 			if e := o.MustExpand(t, db, dispatch.EventAccepted, 10); e.Dropped != 100 {
