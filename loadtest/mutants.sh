@@ -302,7 +302,7 @@ mutant "a race is verified" service/checks.go "verifyAfter = time.Second" "verif
 mutant "a job without work runs at each slot" schedule/job.go "return j.Demand != nil && at" "return at != 0 && j.Demand == nil && at" ./schedule TestSlotsWithoutWork
 mutant "a slot with work is passed over" schedule/job.go "at < j.workAt.Load()" "at != 0" ./schedule 'TestSlotsWithWork|TestUnknownDemand'
 mutant "an idle job runs an hour later" schedule/job.go "j.MaxIdle.Microseconds()" "time.Hour.Microseconds()" ./schedule TestSlotsWithoutWork
-mutant "an idle instance reads the ledger all the time" schedule/watch.go "time.Since(s.readAt) < maxReadingAge" "s.readAt.IsZero()" ./schedule TestIdleInstances
+mutant "an idle instance reads the ledger all the time" schedule/watch.go "time.Since(s.readAt) >= maxReadingAge" "!s.readAt.IsZero()" ./schedule TestIdleInstances
 mutant "requested runs wait for the next reading" schedule/watch.go "!open.IsZero() && !open.After(now)" "open.Equal(now)" ./schedule TestRunNow
 mutant "each part of an instance polls by itself" repository/poll/poll.go "time.Since(w.ReadAt) < maxAge" "maxAge < 0" ./repository/poll TestPollsAreShared
 mutant "a poll tells of other processes' jobs" repository/poll/poll.go "WHERE j.name IN ? AND r.job" "WHERE (j.name IN ? OR 1 = 1) AND r.job" ./repository/poll 'TestPoll$/mariadb'

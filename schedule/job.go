@@ -41,8 +41,8 @@ type job struct {
 	blockedBy  string        // why the job does not run, as the log says; "" while it does
 	blockedAt  time.Time     // since when it does not run
 	metrics    *jobMetrics
-	unanswered atomic.Bool  // the job's lock has given no answer to the last turn, and the job is due
-	lastPassed atomic.Int64 // the last slot that this instance has run or left to another, in microseconds
+	unanswered atomic.Bool // the job's lock has given no answer to the last turn, and the job is due
+	lastPassed time.Time   // the last slot that this instance has run or left to another
 	// workAt is from when on there is work by its Demand, and lastSlot the last slot that ran on any instance, in microseconds of the
 	// database's clock; 0 if unknown.
 	workAt, lastSlot atomic.Int64
@@ -252,15 +252,11 @@ func (j *job) skip() {
 
 // passed records that this instance has run a slot or left it to another. It reports whether the slot is later than those before.
 func (j *job) passed(slot time.Time) bool {
-	for at := slot.UnixMicro(); ; {
-		last := j.lastPassed.Load()
-		if at <= last {
-			return false
-		}
-		if j.lastPassed.CompareAndSwap(last, at) {
-			return true
-		}
+	later := slot.After(j.lastPassed)
+	if later {
+		j.lastPassed = slot
 	}
+	return later
 }
 
 // due is the slot that may begin now, the zero time if none may.

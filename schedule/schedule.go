@@ -56,31 +56,12 @@ type Job struct {
 	Work func(ctx context.Context, run cronjob.Run) (result string, err error)
 }
 
-// lockName is the lock that the job runs under.
-func (j Job) lockName() string {
+// LockName is the name of the lock that the job runs under.
+func (j Job) LockName() string {
 	if j.OnLeader {
 		return leaderLock
 	}
 	return j.Name
-}
-
-// JobsUnderLock returns the names of the jobs that run under the lock of that name: a job's own, or the leader's.
-func JobsUnderLock(jobs []Job, lock string) (names []string) {
-	for _, j := range jobs {
-		if j.lockName() == lock {
-			names = append(names, j.Name)
-		}
-	}
-	return names
-}
-
-// LockNames returns the names of the locks under which the jobs run.
-func LockNames(jobs []Job) (names []string) {
-	for _, j := range jobs {
-		names = append(names, j.lockName())
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // RunStore is the ledger of runs; see runs.Runs.
@@ -152,12 +133,11 @@ type Scheduler struct {
 	locker  *lock.Locker // of the jobs' names
 	runs    *lock.Locker // of the runs in the ledger
 	leader  *lock.Leader
-	follows atomic.Pointer[error]     // why this instance does not lead; nil while it does
-	heardAt atomic.Pointer[time.Time] // when the ledger last answered a poll
+	follows atomic.Pointer[error] // why this instance does not lead; nil while it does
 	clock   *clock
 	check   chan struct{} // asks watch to read the ledger; has room for one request
 	vectors *vectors
-	// states are the jobs' as watch last read them in the ledger, at the time readAt of this process's clock.
+	// states are the jobs' as they were last read in the ledger, at the time readAt of this process's clock.
 	states map[string]cronjob.JobState
 	readAt time.Time
 	unread bool // the last try to read them failed
@@ -208,8 +188,10 @@ func (s *Scheduler) Blocked() bool {
 func (s *Scheduler) Run(ctx context.Context) {
 	defer s.locker.Close()
 	defer s.runs.Close()
-	if !s.register(ctx) {
-		return
+	for !s.readLedger(ctx) {
+		if !pause(ctx, s.PollInterval) {
+			return
+		}
 	}
 	var loops sync.WaitGroup
 	for _, j := range s.jobs {
@@ -219,32 +201,6 @@ func (s *Scheduler) Run(ctx context.Context) {
 	loops.Go(func() { s.watch(ctx) })
 	loops.Wait()
 	s.resign()
-}
-
-// register enters the jobs in the ledger and reads the database's clock. It retries until ctx ends, and reports whether it
-// succeeded.
-func (s *Scheduler) register(ctx context.Context) bool {
-	for failed := false; ; failed = true {
-		sent := s.Now()
-		_, now, err := s.Ledger.JobStates(ctx, s.names)
-		if err == nil {
-			if failed {
-				s.Log.Warn("jobs registered in the database; they run")
-			}
-			s.clock.sync(now, sent)
-			s.heard()
-			return true
-		}
-		if ctx.Err() != nil {
-			return false
-		}
-		if !failed {
-			s.Log.Warn("jobs not registered in the database; no job runs until a retry succeeds", "error", err)
-		}
-		if !pause(ctx, s.PollInterval) {
-			return false
-		}
-	}
 }
 
 // pause waits for d. It is false if ctx ended first.

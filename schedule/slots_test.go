@@ -154,7 +154,7 @@ func TestAFixedDelay(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *place) {
 		const delay, took, poll = 400 * time.Millisecond, 300 * time.Millisecond, 50 * time.Millisecond
 		p.startAll(schedule.Options{PollInterval: poll, Jobs: []schedule.Job{{Name: "after", When: schedule.After(delay), Work: takes(took)}}}, "a", "b")
-		pass(poll + 4*(delay+took))
+		pass(4*(delay+took) + poll)
 		runs := p.runs("after")
 		if len(runs) != 5 || !runs[0].Slot.Equal(p.state("after").RegisteredAt) {
 			t.Fatalf("registered at %v, the runs are %+v", p.state("after").RegisteredAt, runs)

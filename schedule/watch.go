@@ -16,20 +16,23 @@ func (s *Scheduler) checkLedger() {
 	}
 }
 
-// watch wakes jobs that have no timer for their next run: a missed slot, a run to take over, or a requested run.
+// watch wakes jobs that have no timer for their next run: a missed slot, a run to take over, or a requested run. It reads the ledger only
+// if there may be such a job, so that an idle instance sends one statement for each poll.
 func (s *Scheduler) watch(ctx context.Context) {
 	tick := time.NewTicker(s.PollInterval)
 	defer tick.Stop()
 	for {
-		checked := false
+		must := false
 		select {
 		case <-tick.C:
 		case <-s.check:
-			checked = true
+			must = true
 		case <-ctx.Done():
 			return
 		}
-		s.catchUp(ctx, checked)
+		if must || s.mayRun(ctx) || time.Since(s.readAt) >= maxReadingAge {
+			s.readLedger(ctx)
+		}
 	}
 }
 
@@ -39,24 +42,24 @@ const ledgerTimeout = 5 * time.Second
 // maxReadingAge is how old a reading of the ledger may be. After a failover, an older ledger is noticed by then.
 const maxReadingAge = 10 * time.Second
 
-// catchUp wakes the jobs whose runs may begin. Unless it must read the ledger, it does so only if there may be such a job.
-func (s *Scheduler) catchUp(ctx context.Context, must bool) {
-	if !must && !s.mayRun(ctx) && time.Since(s.readAt) < maxReadingAge {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
+// readLedger reads the ledger, which enters the jobs that it does not know, and wakes the jobs whose runs may begin. It reports whether it
+// succeeded.
+func (s *Scheduler) readLedger(ctx context.Context) bool {
+	bounded, cancel := context.WithTimeout(ctx, ledgerTimeout)
 	defer cancel()
 	sent := s.Now()
-	states, now, err := s.Ledger.JobStates(ctx, s.names)
+	states, now, err := s.Ledger.JobStates(bounded, s.names)
 	if err != nil {
 		if !s.unread && ctx.Err() == nil {
-			s.Log.Warn("job ledger not read; missed and requested runs begin after the next successful read", "error", err)
+			s.Log.Warn("job ledger not read; until it is, no missed or requested run begins, and after a start no run at all", "error", err)
 		}
 		s.unread = true
-		return
+		return false
+	}
+	if s.unread {
+		s.Log.Warn("job ledger read again; jobs run")
 	}
 	s.clock.sync(now, sent)
-	s.heard()
 	s.states, s.readAt, s.unread = states, time.Now(), false
 	for _, j := range s.jobs {
 		state := states[j.Name]
@@ -70,6 +73,7 @@ func (s *Scheduler) catchUp(ctx context.Context, must bool) {
 		default: // it has been asked already
 		}
 	}
+	return true
 }
 
 // mayRun looks what is due. It reports whether a run may have been requested or left by an instance that died, or whether, by the last
@@ -86,7 +90,6 @@ func (s *Scheduler) mayRun(ctx context.Context) bool {
 		return true // the ledger may be readable all the same
 	}
 	s.clock.sync(now, sent)
-	s.heard()
 	return !open.IsZero() && !open.After(now) || slices.ContainsFunc(s.jobs, func(j *job) bool {
 		state := s.states[j.Name]
 		return len(state.Unfinished) > 0 || j.toRun(state, now)
