@@ -32,6 +32,14 @@ func TestNewRefusesInvalidJobs(t *testing.T) {
 		{Name: "delay", When: schedule.After(0), Hold: usual, Work: done},
 		{Name: "cron", When: schedule.Cron("@every 5s"), Hold: usual, Work: done},
 	}
+	var d demand
+	for name, j := range map[string]schedule.Job{
+		"no-idle": {When: eachSecond, Demand: d.ask}, "no-demand": {When: eachSecond, MaxIdle: time.Second},
+		"minus": {When: eachSecond, Demand: d.ask, MaxIdle: -1}, "no-cron": {When: schedule.After(time.Second), Demand: d.ask, MaxIdle: time.Second},
+	} {
+		j.Name, j.Hold, j.Work = name, usual, done
+		bad = append(bad, j)
+	}
 	for _, name := range []string{"", "a b", strings.Repeat("x", 65), "jobs", "relay"} {
 		bad = append(bad, schedule.Job{Name: name, When: eachSecond, Hold: usual, Work: done})
 	}

@@ -26,9 +26,15 @@ const (
 // errUnfit says that this instance can't do the leader's work.
 var errUnfit = errors.New("this instance does not stand for election")
 
+// heard notes that the ledger answers.
+func (s *Scheduler) heard() {
+	now := time.Now()
+	s.heardAt.Store(&now)
+}
+
 // unfit returns why this instance can do none of the leader's work, nil if it can. It must not lead then: nobody else would do the work.
 func (s *Scheduler) unfit() error {
-	if silence := time.Since(*s.clock.readAt.Load()); silence > maxSilence {
+	if silence := time.Since(*s.heardAt.Load()); silence > maxSilence {
 		return fmt.Errorf("%w: the ledger has not answered it for %s", errUnfit, silence.Round(time.Second))
 	}
 	return nil

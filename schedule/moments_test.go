@@ -15,10 +15,7 @@ import (
 // is under way; cut off from both it is as good as dead. Its work ends before another instance begins the run, which is when
 // its term is over, and the run SUCCEEDS once.
 func TestCutOffAtAnyMoment(t *testing.T) {
-	cutOffEvery(t, time.Duration(testkit.Scale(120, 31))*time.Millisecond)
-}
-
-func cutOffEvery(t *testing.T, step time.Duration) {
+	step := time.Duration(testkit.Scale(120, 31)) * time.Millisecond
 	for name, o := range map[string]cutOff{
 		"the ledger refuses":                 {outage: cutAtOnce, ledger: true},
 		"the ledger does not answer":         {outage: cutReplies, ledger: true},

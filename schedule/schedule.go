@@ -45,8 +45,8 @@ type Job struct {
 	// after the other. 0 means until the next slot. The limit does not apply to a run that is taken over.
 	MaxDelay time.Duration
 	// Demand, if not nil, returns from what time on there is work, by the database's clock; the zero time for none. It is called every
-	// PollInterval. The job passes over a slot before that time, without a lock and a run, if its last slot is less than MaxIdle before.
-	// The job must be a Cron.
+	// PollInterval. A slot before that time is passed over, without a lock and a run, if the job's last slot is less than MaxIdle before;
+	// others begin at the next poll. The job must be a Cron.
 	Demand  func(ctx context.Context) (time.Time, error)
 	MaxIdle time.Duration
 	// Work does a run. Its context ends, with a lock.ErrLost for a cause, when the lock or the run is lost; it also ends when
@@ -110,10 +110,8 @@ type Options struct {
 	Metrics    prometheus.Registerer // none if nil
 	// LockMetrics are of the jobs' locks; none if nil.
 	LockMetrics *lock.Metrics
-	// PollInterval is how often the Scheduler looks for slots to make up for and runs to take over; a second if 0.
+	// PollInterval is how often the Scheduler looks for slots that are due, requested runs and runs to take over; a second if 0.
 	PollInterval time.Duration
-	// Now is this process's clock, time.Now if nil. It need not be right.
-	Now func() time.Time
 	// GracePeriod is how long work may take to return after its context has ended, before it is abandoned; 5 s if 0.
 	GracePeriod time.Duration
 }
@@ -133,14 +131,15 @@ type Scheduler struct {
 	locker  *lock.Locker // of the jobs' names
 	runs    *lock.Locker // of the runs in the ledger
 	leader  *lock.Leader
-	follows atomic.Pointer[error] // why this instance does not lead; nil while it does
-	clock   *clock
-	check   chan struct{} // asks watch to read the ledger; has room for one request
+	follows atomic.Pointer[error]     // why this instance does not lead; nil while it does
+	heardAt atomic.Pointer[time.Time] // when the ledger last answered
+	check   chan struct{}             // asks watch to read the ledger; has room for one request
 	vectors *vectors
-	// states are the jobs' as they were last read in the ledger, at the time readAt of this process's clock.
-	states map[string]cronjob.JobState
-	readAt time.Time
-	unread bool // the last try to read them failed
+	// states are the jobs' as they were last read in the ledger, at statesAt of its clock and readAt of this process's.
+	states   map[string]cronjob.JobState
+	statesAt time.Time
+	readAt   time.Time
+	unread   bool // the last try to read them failed
 }
 
 // New returns a Scheduler of the jobs, or an error that lists what is wrong with them.
@@ -149,13 +148,10 @@ func New(o Options) (*Scheduler, error) {
 		o.Zone = time.UTC
 	}
 	o.PollInterval, o.GracePeriod = cmp.Or(o.PollInterval, defaultLook), cmp.Or(o.GracePeriod, defaultGrace)
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Scheduler{Options: o, clock: newClock(o.Now), check: make(chan struct{}, 1), vectors: newVectors(o.Metrics)}
+	s := &Scheduler{Options: o, check: make(chan struct{}, 1), vectors: newVectors(o.Metrics)}
 	s.locker = lock.New(o.Locks, lock.Options{Instance: o.Instance, Log: o.Log, Metrics: o.LockMetrics})
 	s.runs = lock.New(ledgerLock{o.Ledger}, lock.Options{Instance: o.Instance, Log: o.Log})
 	s.leader = s.locker.Leader(leaderLock, leaderWait, leaderLease)

@@ -80,18 +80,12 @@ func newPlaceAt(t *testing.T, url string) *place {
 		t: t, url: url, store: repositorytest.Open(t, url, repository.Options{}), locks: lock.NewMemory(),
 		causes: make(chan error, 10), atIt: map[string]string{},
 	}
-	p.raw, p.dialect = openPool(t, url)
-	return p
-}
-
-func openPool(t *testing.T, url string) (*sql.DB, migrations.Dialect) {
-	t.Helper()
-	db, dialect, err := database.OpenPool(url, 4)
-	if err != nil {
+	var err error
+	if p.raw, p.dialect, err = database.OpenPool(url, 4); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { db.Close() })
-	return db, dialect
+	t.Cleanup(func() { p.raw.Close() })
+	return p
 }
 
 func (p *place) exec(query string, args ...any) {
