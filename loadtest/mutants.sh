@@ -303,6 +303,7 @@ mutant "a job without work runs at each slot" schedule/job.go "if j.Demand != ni
 mutant "a slot with work is passed over" schedule/job.go "min(j.workAt.Load(), idle)" "idle" ./schedule 'TestSlotsWithWork|TestUnknownDemand'
 mutant "an idle job runs an hour later" schedule/job.go "state.Slot.Add(j.MaxIdle)" "state.Slot.Add(time.Hour)" ./schedule TestSlotsWithoutWork
 mutant "an idle instance reads the ledger all the time" schedule/watch.go "time.Since(s.readAt) >= maxReadingAge" "!s.readAt.IsZero()" ./schedule TestIdleInstances
+mutant "an outage of the ledger is not counted" schedule/watch.go "if s.states == nil {" "if err != nil {" ./schedule TestAnOutageOfTheLedgerIsFewLines
 mutant "requested runs wait for the next reading" schedule/watch.go "!open.IsZero() && !open.After(now)" "open.Equal(now)" ./schedule TestRunNow
 mutant "each part of an instance polls by itself" repository/poll/poll.go "time.Since(w.ReadAt) < maxAge" "maxAge < 0" ./repository/poll TestPollsAreShared
 mutant "a poll tells of other processes' jobs" repository/poll/poll.go "WHERE j.name IN ? AND r.job" "WHERE (j.name IN ? OR 1 = 1) AND r.job" ./repository/poll 'TestPoll$/mariadb'

@@ -148,7 +148,7 @@ func TestTheZone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := p.start("a", schedule.Options{Zone: seoul, PollInterval: time.Minute, Jobs: []schedule.Job{{Name: "nightly", When: schedule.Cron("0 0 4 * * *")}}})
+		i := p.start("a", schedule.Options{Zone: seoul, PollInterval: 10 * time.Minute, Jobs: []schedule.Job{{Name: "nightly", When: schedule.Cron("0 0 4 * * *")}}})
 		pass(48 * time.Hour)
 		runs := p.runs("nightly")
 		if len(runs) != 2 {
