@@ -64,7 +64,8 @@ func scheduledJobs(store *repository.Store, remindBefore time.Duration) []schedu
 			return fmt.Sprintf("%d drivers reminded", n), err
 		},
 	}, {
-		Name: "nightly", When: schedule.Cron("0 0 4 * * *"), Hold: lock.Renewed(10*time.Second, time.Hour), OnLeader: true, MaxDelay: 12 * time.Hour,
+		Name: "nightly", When: schedule.Cron("0 0 4 * * *"), MaxDelay: 12 * time.Hour,
+		Hold: lock.Renewed(10*time.Second, time.Hour), OnLeader: true,
 		Work: func(ctx context.Context, _ cronjob.Run) (string, error) { return nightly(ctx, store) },
 	}, {
 		Name: "supply", When: schedule.Cron("0 * * * * *"), Hold: lock.Between(50*time.Second, 55*time.Second),

@@ -197,23 +197,6 @@ func TestJobsOfDeadInstances(t *testing.T) {
 	})
 }
 
-func TestRuns(t *testing.T) {
-	inBubble(t, func(t *testing.T, p *place) {
-		i := p.start("a", schedule.Options{Jobs: []schedule.Job{{Name: "job"}}})
-		pass(2 * time.Second)
-		for _, tt := range []struct {
-			job, cursor string
-			runs        int
-			err         error
-		}{{"job", "", 1, nil}, {"unknown", "", 0, cronjob.ErrNotFound}, {"job", "x", 0, dispatch.ErrBadCursor}} {
-			runs, next, err := i.Runs(t.Context(), tt.job, dispatch.Page{Limit: 5, Cursor: tt.cursor})
-			if !errors.Is(err, tt.err) || len(runs) != tt.runs || next != "" {
-				t.Errorf("%+v: %+v, %q, %v", tt, runs, next, err)
-			}
-		}
-	})
-}
-
 // HeldLocks asks for all names at once: servers that are slow, or do not answer, delay it as if there were one name. It asks for no list,
 // whose cost depends on what else is in Redis.
 func TestHeldLocks(t *testing.T) {
