@@ -26,8 +26,6 @@ var waits = map[string]string{
 	"notify/fcmtest TestCloseWaits":                   "Close must not return meanwhile",
 	"notify/stream TestOpenedWhileStarting":           "the stream must not open meanwhile",
 	"repository/database TestMigrateWaitsForTheOther": "the migration must not end meanwhile",
-	"schedule rage":                                   "a storm goes on for a while",
-	"schedule restore":                                "a storm goes on for a while",
 
 	"handler pass":           "a step of a life, which is in a bubble",
 	"handler tick":           "a step of a life, which is in a bubble",

@@ -1,105 +1,16 @@
 package app
 
 import (
-	"cmp"
-	"database/sql"
+	"context"
 	"errors"
+	"fmt"
 	"time"
 
-	"firsttap/config"
+	"firsttap/cronjob"
 	"firsttap/lock"
-	"firsttap/redisclient"
-	"firsttap/repository/database"
+	"firsttap/repository"
 	"firsttap/schedule"
 )
-
-const (
-	// jobLockTimeout bounds a Redis command of a job's lock. It may be slower than that of a tap.
-	jobLockTimeout = time.Second
-	// nodeTimeout bounds the wait for one server of a quorum.
-	nodeTimeout = 250 * time.Millisecond
-	// sessionTTL is the longest TTL of a job's lock that a session of the database holds.
-	sessionTTL = time.Minute
-	// jobLockConns bounds how many jobs hold a session at the same time.
-	jobLockConns  = 16
-	jobKeysPrefix = "job-lock"
-	jobKeysEnv    = "firsttap"
-)
-
-// jobLocks are the locks of the scheduled jobs, and their fences.
-type jobLocks struct {
-	strategy schedule.Strategy
-	fences   *lock.Fences
-	metrics  *lock.Metrics
-	closers  []func() error
-}
-
-// inSessions reports whether sessions of the database hold locks of that kind.
-func inSessions(jobLock string) bool { return jobLock == "named" || jobLock == "rows" }
-
-// openJobLocks opens what FIRSTTAP_JOB_LOCK names. It does not connect.
-func openJobLocks(c config.Config, metrics *lock.Metrics) (l *jobLocks, err error) {
-	db, dialect, err := database.OpenPool(c.DatabaseURL, jobLockConns)
-	if err != nil {
-		return nil, err
-	}
-	l = &jobLocks{fences: lock.NewFences(db, lock.Dialect(dialect)), metrics: metrics, closers: []func() error{db.Close}}
-	if err := l.open(c, db, lock.Dialect(dialect)); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return l, nil
-}
-
-func (l *jobLocks) open(c config.Config, db *sql.DB, dialect lock.Dialect) (err error) {
-	switch c.JobLock {
-	case "memory":
-		l.strategy = lock.NewMemory()
-	case "table":
-		l.strategy = lock.NewTable(db, dialect)
-	case "redis":
-		l.strategy, err = l.redis(c.RedisURL, cmp.Or(c.Timeouts.JobLock, jobLockTimeout))
-	case "quorum":
-		nodes := make([]*lock.Redis, len(c.QuorumURLs))
-		for i, url := range c.QuorumURLs {
-			if nodes[i], err = l.redis(url, cmp.Or(c.Timeouts.JobLock, nodeTimeout)); err != nil {
-				return err
-			}
-		}
-		l.strategy, err = lock.NewQuorum(nodes...)
-	case "named", "rows":
-		config, err := database.MySQLConfig(c.DatabaseURL)
-		if err != nil {
-			return err
-		}
-		sessions, err := lock.OpenSessions(config, sessionTTL, jobLockConns)
-		if err != nil {
-			return err
-		}
-		l.closers = append(l.closers, sessions.Close)
-		if l.strategy = sessions.Named(); c.JobLock == "rows" {
-			l.strategy = sessions.Rows()
-		}
-	}
-	return err
-}
-
-func (l *jobLocks) redis(url string, timeout time.Duration) (*lock.Redis, error) {
-	client, err := redisclient.Dial(url, timeout)
-	if err != nil {
-		return nil, err
-	}
-	l.closers = append(l.closers, client.Close)
-	return lock.NewRedis(client, lock.ShedLockKeys(jobKeysPrefix, jobKeysEnv)), nil
-}
-
-// Close ends the connections, and with them the locks that are bound to a session.
-func (l *jobLocks) Close() error {
-	var errs []error
-	for _, c := range l.closers {
-		errs = append(errs, c())
-	}
-	return errors.Join(errs...)
-}
 
 // openSchedule returns what runs the jobs, each on one instance at a time.
 func (i *instance) openSchedule() (*schedule.Scheduler, error) {
@@ -107,10 +18,108 @@ func (i *instance) openSchedule() (*schedule.Scheduler, error) {
 	if i.config.Push.Leader {
 		others = append(others, relayName)
 	}
-	s := i.store
-	work := schedule.JobStores{Due: s.Due, Topics: s.Topics, Supply: s.Board, Retention: s.Cleaner}
 	return schedule.New(schedule.Options{
-		Jobs: schedule.Jobs(work, i.config.Push.RemindBefore), Ledger: i.store.Runs, Locks: i.locks.strategy, OtherLocks: others,
+		Jobs: scheduledJobs(i.store, i.config.Push.RemindBefore), Ledger: i.store.Runs, Locks: i.locks.strategy, OtherLocks: others,
 		Zone: i.config.Push.Zone, Instance: instanceName(), Log: i.log, Metrics: i.telemetry, LockMetrics: i.locks.metrics,
 	})
+}
+
+const (
+	// expireIdle and remindIdle are the times without a run when nothing is due.
+	expireIdle     = 2 * time.Minute
+	remindIdle     = 10 * time.Minute
+	retentionDelay = 5 * time.Minute
+	// batchSize is how many rows a job changes at a time.
+	batchSize = 200
+	// retentionTime bounds a run of the retention. The next run deletes what is left.
+	retentionTime = 29 * time.Minute
+	// overdueAfter is how long after the end of its work an open dispatch is closed.
+	overdueAfter = 24 * time.Hour
+	// maxSupplyDelay is how long after its minute the supply may still be counted.
+	maxSupplyDelay = time.Minute
+)
+
+// scheduledJobs returns the jobs of this service. Only their Demand and Work use the store. A driver is reminded of work remindBefore it
+// starts, or never if that is 0.
+func scheduledJobs(store *repository.Store, remindBefore time.Duration) []schedule.Job {
+	return []schedule.Job{{
+		Name: "expire-offers", When: schedule.Cron("*/5 * * * * *"), Hold: lock.Renewed(10*time.Second, 2*time.Minute),
+		Demand: func(ctx context.Context) (time.Time, error) {
+			expiry, _, err := store.Due.Next(ctx)
+			return expiry, err
+		},
+		MaxIdle: expireIdle,
+		Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
+			n, err := inBatches(ctx, store.Due.ExpireOffers)
+			return fmt.Sprintf("%d offers ended", n), err
+		},
+	}, {
+		Name: "remind", When: schedule.Cron("0 * * * * *"), Hold: lock.Expected(10 * time.Second),
+		Demand:  func(ctx context.Context) (time.Time, error) { return nextReminder(ctx, store, remindBefore) },
+		MaxIdle: remindIdle,
+		Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
+			n, err := inBatches(ctx, func(ctx context.Context, limit int) (int, error) {
+				return store.Due.WriteReminders(ctx, remindBefore, limit)
+			})
+			return fmt.Sprintf("%d drivers reminded", n), err
+		},
+	}, {
+		Name: "nightly", When: schedule.Cron("0 0 4 * * *"), MaxDelay: 12 * time.Hour,
+		Hold: lock.Renewed(10*time.Second, time.Hour), OnLeader: true,
+		Work: func(ctx context.Context, _ cronjob.Run) (string, error) { return nightly(ctx, store) },
+	}, {
+		Name: "supply", When: schedule.Cron("0 * * * * *"), Hold: lock.Between(50*time.Second, 55*time.Second),
+		Work: func(ctx context.Context, run cronjob.Run) (string, error) { return supply(ctx, store, run) },
+	}, {
+		Name: "retention", When: schedule.After(retentionDelay), Hold: lock.Renewed(30*time.Second, retentionTime+time.Minute),
+		Work: func(ctx context.Context, _ cronjob.Run) (string, error) { return retain(ctx, store.Cleaner.Prune) },
+	}}
+}
+
+// nextReminder returns when the driver of the next work may have to be reminded, the zero time for never.
+func nextReminder(ctx context.Context, store *repository.Store, before time.Duration) (time.Time, error) {
+	_, starts, err := store.Due.Next(ctx)
+	if err != nil || starts.IsZero() || before == 0 {
+		return time.Time{}, err
+	}
+	return starts.Add(-before), nil
+}
+
+func nightly(ctx context.Context, store *repository.Store) (string, error) {
+	closed, problem := inBatches(ctx, func(ctx context.Context, limit int) (int, error) {
+		return store.Due.CloseOverdue(ctx, overdueAfter, limit)
+	})
+	topics, err := store.Topics.ScheduleTopicCleanup(ctx)
+	return fmt.Sprintf("%d dispatches closed, %d topics to unsubscribe", closed, topics), errors.Join(problem, err)
+}
+
+// supply skips a slot that is older than maxSupplyDelay, because it counts the drivers and dispatches of the present.
+func supply(ctx context.Context, store *repository.Store, run cronjob.Run) (string, error) {
+	if late := run.BeganAt.Sub(run.Slot); late > maxSupplyDelay {
+		return fmt.Sprintf("skipped: the run began %s late", late.Round(time.Second)), nil
+	}
+	n, err := store.Board.RecordSupply(ctx, run)
+	return fmt.Sprintf("%d regions", n), err
+}
+
+// retain prunes for retentionTime at most, and has succeeded although more is left to be deleted then.
+func retain(ctx context.Context, prune func(context.Context) (int, error)) (string, error) {
+	part, cancel := context.WithTimeout(ctx, retentionTime)
+	defer cancel()
+	n, err := prune(part)
+	if part.Err() != nil && ctx.Err() == nil {
+		return fmt.Sprintf("%d rows deleted; the next run deletes more", n), nil
+	}
+	return fmt.Sprintf("%d rows deleted", n), err
+}
+
+// inBatches calls batch until it has changed fewer than batchSize rows.
+func inBatches(ctx context.Context, batch func(ctx context.Context, limit int) (int, error)) (total int, err error) {
+	for {
+		n, err := batch(ctx, batchSize)
+		total += n
+		if err != nil || n < batchSize {
+			return total, err
+		}
+	}
 }

@@ -16,7 +16,6 @@ import (
 	"firsttap/cronjob"
 	"firsttap/lock"
 	"firsttap/repository"
-	"firsttap/schedule"
 )
 
 // lockCommand runs "firsttap lock": ls, show NAME or release NAME.
@@ -36,7 +35,7 @@ func lockCommand(ctx context.Context, c config.Config, log *slog.Logger, args []
 	var jobs []string
 	var store *repository.Store
 	if args[0] == "release" {
-		jobs = schedule.JobsUnderLock(schedule.Jobs(schedule.JobStores{}, 0), args[1])
+		jobs = jobsUnder(args[1])
 	}
 	if len(jobs) > 0 {
 		if store, err = openStore(ctx, c, repository.Options{Log: log}); err != nil {
@@ -71,9 +70,22 @@ func lockCommand(ctx context.Context, c config.Config, log *slog.Logger, args []
 	return locks.releaseJobs(ctx, args[1], jobs, store, stdout)
 }
 
+// jobsUnder returns the names of the jobs that run under the lock of that name: a job's own, or the leader's.
+func jobsUnder(lock string) (names []string) {
+	for _, j := range scheduledJobs(nil, 0) {
+		if j.LockName() == lock {
+			names = append(names, j.Name)
+		}
+	}
+	return names
+}
+
 // mustKnow returns an error if nobody holds the name and no instance would: it is misspelled.
 func (l *jobLocks) mustKnow(ctx context.Context, name string) error {
-	known := append(schedule.LockNames(schedule.Jobs(schedule.JobStores{}, 0)), relayName)
+	known := []string{relayName}
+	for _, j := range scheduledJobs(nil, 0) {
+		known = append(known, j.LockName())
+	}
 	if slices.Contains(known, name) {
 		return nil
 	}

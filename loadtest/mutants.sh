@@ -278,7 +278,7 @@ mutant "a stopped instance keeps its run" schedule/ledger.go "a.abandoned && a.e
 mutant "a run cut at its limit is taken over instead of FAILED" schedule/run.go "return errors.Is(cause, lock.ErrMaxHold) ||" "return" ./schedule TestAWorkThatHangsIsCut
 mutant "a job that does not run is not reported" schedule/job.go 'j.blocked("unavailable", lockAway, err)' "_ = err" ./schedule TestRedisIsGone
 mutant "missed slots are skipped" schedule/watch.go "case j.wake <- struct{}{}:" "" ./schedule 'TestDowntime|TestRunNow'
-mutant "jobs run by the instance's own clock" schedule/clock.go "c.offset.Store(" "_ = (" ./schedule TestClocksThatAreWrong
+mutant "jobs run by the instance's own clock" schedule/watch.go "j.due(state, now))" "j.due(state, time.Now()))" ./schedule TestSlotsByTheDatabasesClock
 mutant "a leader without the ledger keeps the lead" schedule/lead.go "silence > maxSilence" "silence < 0" ./schedule TestLeaderWithoutItsLedger
 mutant "a stuck leader keeps the lead" schedule/lead.go "j.OnLeader && j.stuck.Load() >= maxStuck" "j.OnLeader && j.stuck.Load() < 0" ./schedule TestStuckLeader
 mutant "a job whose row is gone is forgotten" repository/runs/runs_list.go "len(jobs) < len(names)" "len(jobs) == 0" ./repository/runs TestRegisterJobs
@@ -297,10 +297,11 @@ mutant "a long supply has every point" repository/board/board.go "step > time.Mi
 mutant "unknown options of a database URL are ignored" repository/database/mysql.go 'key != "tls"' 'key == "?"' ./config TestEachBadSetting
 mutant "a stopping instance stays the leader" schedule/lead.go "s.leader.Resign(ctx)" "ctx.Err()" ./schedule TestTheLeader
 mutant "a race is verified" service/checks.go "verifyAfter = time.Second" "verifyAfter = time.Duration(0)" ./service TestARaceIsNotVerified
-mutant "a job without work runs at each slot" schedule/job.go "return j.Demand != nil && at" "return at != 0 && j.Demand == nil && at" ./schedule TestSlotsWithoutWork
-mutant "a slot with work is passed over" schedule/job.go "at < j.workAt.Load()" "at != 0" ./schedule 'TestSlotsWithWork|TestUnknownDemand'
-mutant "an idle job runs an hour later" schedule/job.go "j.MaxIdle.Microseconds()" "time.Hour.Microseconds()" ./schedule TestSlotsWithoutWork
-mutant "an idle instance reads the ledger all the time" schedule/watch.go "time.Since(s.readAt) < maxReadingAge" "s.readAt.IsZero()" ./schedule TestIdleInstances
+mutant "a job without work runs at each slot" schedule/job.go "if j.Demand != nil && state.Slot != nil {" "if j.Demand == nil && state.Slot != nil {" ./schedule TestSlotsWithoutWork
+mutant "a slot with work is passed over" schedule/job.go "min(j.workAt.Load(), idle)" "idle" ./schedule 'TestSlotsWithWork|TestUnknownDemand'
+mutant "an idle job runs an hour later" schedule/job.go "state.Slot.Add(j.MaxIdle)" "state.Slot.Add(time.Hour)" ./schedule TestSlotsWithoutWork
+mutant "an idle instance reads the ledger all the time" schedule/watch.go "time.Since(s.readAt) >= maxReadingAge" "!s.readAt.IsZero()" ./schedule TestIdleInstances
+mutant "an outage of the ledger is not counted" schedule/watch.go "if s.states == nil {" "if err != nil {" ./schedule TestAnOutageOfTheLedgerIsFewLines
 mutant "requested runs wait for the next reading" schedule/watch.go "!open.IsZero() && !open.After(now)" "open.Equal(now)" ./schedule TestRunNow
 mutant "each part of an instance polls by itself" repository/poll/poll.go "time.Since(w.ReadAt) < maxAge" "maxAge < 0" ./repository/poll TestPollsAreShared
 mutant "a poll tells of other processes' jobs" repository/poll/poll.go "WHERE j.name IN ? AND r.job" "WHERE (j.name IN ? OR 1 = 1) AND r.job" ./repository/poll 'TestPoll$/mariadb'
@@ -336,8 +337,7 @@ mutant "a poll that failed leaves the one before it" repository/poll/poll.go "	p
 		p.latest.Store(w)
 	}" ./repository/poll TestPollThatFails
 mutant "a failed poll keeps runs from beginning" schedule/watch.go "return true // the ledger" "return false // the ledger" ./schedule TestJobsWithoutPolls
-mutant "a slot with work behind a passed one waits" schedule/job.go "if j.passesOver(slot) {" "if slot.IsZero() {" ./schedule TestSlotsWithoutWork
-mutant "a failing job without work seems to succeed" schedule/metrics.go "if !m.failing.Load() {" "if m != nil {" ./schedule TestFailingJobWithoutWork
+mutant "a failing job without work seems to succeed" schedule/metrics.go "now := time.Now(); !m.failing {" "now := time.Now(); m != nil {" ./schedule TestFailingJobWithoutWork
 mutant "the board counts what is over as open" repository/board/supply.go "region, -COUNT(*)" "region, 0" ./repository/board TestBoardCounts
 mutant "the board counts all that ever expired" repository/board/supply.go "SUM(expires_at >= {now} - @window)" "COUNT(*)" ./repository/board TestBoardCounts
 mutant "history is deleted at full speed" repository/retention/retention.go "rest(ctx, time.Since(began))" "rest(ctx, 0*time.Since(began))" ./repository/retention TestPruneRests

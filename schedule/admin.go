@@ -23,7 +23,7 @@ func (s *Scheduler) Jobs(ctx context.Context) ([]cronjob.Job, error) {
 	}
 	locks := make([]string, len(s.jobs))
 	for i, j := range s.jobs {
-		locks[i] = j.lockName()
+		locks[i] = j.LockName()
 	}
 	shown := s.show(ctx, locks)
 	found := make([]cronjob.Job, len(s.jobs))

@@ -30,14 +30,18 @@ func TestNewRefusesInvalidJobs(t *testing.T) {
 		{Name: "waits", When: eachSecond, Hold: wait, Work: done},
 		{Name: "early", When: eachSecond, Hold: usual, MaxDelay: -time.Second, Work: done},
 		{Name: "delay", When: schedule.After(0), Hold: usual, Work: done},
+		{Name: "cron", When: schedule.Cron("@every 5s"), Hold: usual, Work: done},
+	}
+	var d demand
+	for name, j := range map[string]schedule.Job{
+		"no-idle": {When: eachSecond, Demand: d.ask}, "no-demand": {When: eachSecond, MaxIdle: time.Second},
+		"minus": {When: eachSecond, Demand: d.ask, MaxIdle: -1}, "no-cron": {When: schedule.After(time.Second), Demand: d.ask, MaxIdle: time.Second},
+	} {
+		j.Name, j.Hold, j.Work = name, usual, done
+		bad = append(bad, j)
 	}
 	for _, name := range []string{"", "a b", strings.Repeat("x", 65), "jobs", "relay"} {
 		bad = append(bad, schedule.Job{Name: name, When: eachSecond, Hold: usual, Work: done})
-	}
-	for k, cron := range []string{
-		"", "* * * * *", "@every 5s", "@daily", "TZ=UTC * * * * *", "* * * * * * *", "61 * * * * *", "0 0 25 * * *", "0 0 0 30 2 *",
-	} {
-		bad = append(bad, schedule.Job{Name: fmt.Sprint("cron-", k), When: schedule.Cron(cron), Hold: usual, Work: done})
 	}
 	s, err := schedule.New(schedule.Options{Jobs: bad, Locks: lock.NewMemory(), OtherLocks: []string{"relay"}, Instance: strings.Repeat("w", 61)})
 	if s != nil || err == nil {
@@ -193,19 +197,41 @@ func TestJobsOfDeadInstances(t *testing.T) {
 	})
 }
 
-func TestRuns(t *testing.T) {
+// HeldLocks asks for all names at once: servers that are slow, or do not answer, delay it as if there were one name. It asks for no list,
+// whose cost depends on what else is in Redis.
+func TestHeldLocks(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *place) {
-		i := p.start("a", schedule.Options{Jobs: []schedule.Job{{Name: "job"}}})
-		pass(2 * time.Second)
-		for _, tt := range []struct {
-			job, cursor string
-			runs        int
-			err         error
-		}{{"job", "", 1, nil}, {"unknown", "", 0, cronjob.ErrNotFound}, {"job", "x", 0, dispatch.ErrBadCursor}} {
-			runs, next, err := i.Runs(t.Context(), tt.job, dispatch.Page{Limit: 5, Cursor: tt.cursor})
-			if !errors.Is(err, tt.err) || len(runs) != tt.runs || next != "" {
-				t.Errorf("%+v: %+v, %q, %v", tt, runs, next, err)
+		i := p.create("a", schedule.Options{Locks: p.locks, OtherLocks: []string{"relay", "more"}, Jobs: []schedule.Job{{Name: "own"}, {Name: "free"}}})
+		want := []string{"jobs", "own", "relay"}
+		for _, name := range want {
+			if _, err := p.locks.Acquire(t.Context(), name, "host:1/"+name, time.Hour); err != nil {
+				t.Fatal(err)
 			}
+		}
+		began := time.Now()
+		i.locks.slow(300*time.Millisecond, 300*time.Millisecond)
+		held, err := i.HeldLocks(t.Context())
+		if err != nil || len(held) != len(want) {
+			t.Fatalf("%+v are held, want %v: %v", held, want, err)
+		}
+		for k, l := range held {
+			if l.Name != want[k] || l.Owner != "host:1/"+l.Name || l.Remaining <= 0 || l.Remaining > time.Hour || l.Fence <= 0 {
+				t.Errorf("%+v", l)
+			}
+		}
+		if took := time.Since(began); took != 600*time.Millisecond {
+			t.Errorf("with a slow server it takes %s", took)
+		}
+		if shown, listed := i.locks.count("show"), i.locks.count("list"); shown != 5 || listed != 0 {
+			t.Errorf("it asked for %d names and %d lists", shown, listed)
+		}
+		began = time.Now()
+		i.locks.cut(cutRequests)
+		if held, err := i.HeldLocks(t.Context()); !errors.Is(err, dispatch.ErrUnavailable) {
+			t.Errorf("without a server: %+v, %v", held, err)
+		}
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("without a server it takes %s", took)
 		}
 	})
 }

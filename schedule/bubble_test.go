@@ -218,6 +218,10 @@ func (l linkedLocks) Show(ctx context.Context, name string) (lock.Holder, error)
 	return over(ctx, l.link, "show", func() (lock.Holder, error) { return l.Memory.Show(ctx, name) })
 }
 
+func (l linkedLocks) List(ctx context.Context) ([]lock.Holder, error) {
+	return over(ctx, l.link, "list", func() ([]lock.Holder, error) { return l.Memory.List(ctx) })
+}
+
 // linkedGrant is a grant behind a link.
 type linkedGrant struct {
 	lock.Grant

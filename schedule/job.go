@@ -14,9 +14,6 @@ import (
 )
 
 const (
-	// maxEarly is how long before its slot a run may begin: the instance and the database do not read their clocks at the
-	// same moment.
-	maxEarly = 100 * time.Millisecond
 	// minTerm and maxTerm bound a run's term. A run that is not extended for its term may be taken over.
 	minTerm = time.Second
 	maxTerm = 10 * time.Second
@@ -34,7 +31,6 @@ type job struct {
 	s          *Scheduler
 	maxRun     time.Duration // how long a run may take
 	runHold    lock.Hold     // how a run is held in the ledger
-	early      time.Duration // how long before its slot a run may begin
 	wake       chan struct{} // asks loop for a turn; has room for one request
 	stuck      atomic.Int32  // runs that were abandoned and have not returned
 	reportedAt time.Time     // when the ledger was last told that the job does not run
@@ -42,10 +38,7 @@ type job struct {
 	blockedAt  time.Time     // since when it does not run
 	metrics    *jobMetrics
 	unanswered atomic.Bool  // the job's lock has given no answer to the last turn, and the job is due
-	lastPassed atomic.Int64 // the last slot that this instance has run or left to another, in microseconds
-	// workAt is from when on there is work by its Demand, and lastSlot the last slot that ran on any instance, in microseconds of the
-	// database's clock; 0 if unknown.
-	workAt, lastSlot atomic.Int64
+	workAt     atomic.Int64 // from when on there is work by its Demand, in microseconds of the database's clock; 0 if unknown
 }
 
 func newJob(s *Scheduler, spec Job) (*job, error) {
@@ -71,10 +64,9 @@ func newJob(s *Scheduler, spec Job) (*job, error) {
 	if j.When, err = spec.When.in(s.Zone); err != nil {
 		return nil, err
 	}
-	if spec.Demand != nil && j.When.upcoming(s.clock.now()).IsZero() {
+	if spec.Demand != nil && j.When.upcoming(time.Now()).IsZero() {
 		return nil, errors.New("a job with a Demand must be a Cron")
 	}
-	j.early = min(maxEarly, j.When.period(s.clock.now())/10)
 	j.maxRun = spec.Hold.AtMost
 	if spec.Hold.RenewEvery == 0 {
 		j.maxRun = spec.Hold.TTL
@@ -97,26 +89,10 @@ func checkHold(name string, hold lock.Hold) error {
 	return lease.Release(context.Background())
 }
 
-// loop calls turn at each scheduled time of the job and whenever it is woken, until ctx ends.
+// loop performs the run that is due, whenever the job is woken, until ctx ends.
 func (j *job) loop(ctx context.Context) {
-	var last time.Time
 	for ctx.Err() == nil {
-		now := j.s.clock.now()
-		at := j.When.upcoming(now)
-		if at.Equal(last) { // the timer was early
-			at = j.When.upcoming(at)
-		}
-		var timer <-chan time.Time // only the ledger knows when an After is due, and catchUp reads it
-		if !at.IsZero() {
-			timer = time.After(at.Sub(now))
-		}
 		select {
-		case <-timer:
-			last = at
-			if j.passesOver(at) {
-				j.metrics.passed(at)
-				continue
-			}
 		case <-j.wake:
 		case <-ctx.Done():
 			return
@@ -149,12 +125,6 @@ func (j *job) askDemand(ctx context.Context, failed error) {
 	default:
 		j.workAt.Store(at.UnixMicro())
 	}
-}
-
-// passesOver reports whether no instance is to run the job at the slot: it has no work then, and has run recently.
-func (j *job) passesOver(slot time.Time) bool {
-	at, last := slot.UnixMicro(), j.lastSlot.Load()
-	return j.Demand != nil && at < j.workAt.Load() && last != 0 && last < at && at < last+j.MaxIdle.Microseconds()
 }
 
 // turn performs the run that is due, if this instance gets the job's lock. It reports whether there was one.
@@ -198,29 +168,25 @@ func (j *job) refused(ctx context.Context, err error) {
 		if j.blockedBy == lockAway {
 			j.unblocked()
 		}
-		j.skip()
-	case errors.Is(err, lock.ErrUnavailable):
-		j.blocked("unavailable", lockAway, err)
-	case errors.Is(err, errUnfit):
-		j.blocked("unavailable", "its instance can't lead", err)
+		j.metrics.skipped("held")
 	case errors.Is(err, errStuck):
 		j.blocked("stuck", "earlier runs are stuck", err)
 	default:
-		j.blocked("invalid", "its lock is invalid", err)
+		j.blocked("unavailable", lockAway, err)
 	}
 }
 
 // blocked counts that the job does not run. It reports why, to the log once and to the ledger now and then.
 func (j *job) blocked(reason, why string, err error) {
-	j.metrics.skips.WithLabelValues(j.Name, reason).Inc()
+	j.metrics.skipped(reason)
 	now := time.Now()
 	if now.Sub(j.reportedAt) < reportInterval {
 		return
 	}
-	j.reportedAt = now
-	if j.blockedBy == "" {
-		j.blockedAt = now
+	if j.blockedBy == "" || now.Sub(j.reportedAt) > 2*reportInterval { // in between it was not due, or ran on another instance
+		j.blockedBy, j.blockedAt = "", now
 	}
+	j.reportedAt = now
 	if j.blockedBy != why {
 		j.blockedBy = why
 		j.s.Log.Error("job not run, because "+why+"; it is tried again until it runs", "job", j.Name, "error", err)
@@ -240,48 +206,20 @@ func (j *job) unblocked() {
 	}
 }
 
-// latest is the latest slot that may have begun, the zero time if only the ledger knows the slots.
-func (j *job) latest() time.Time { return j.When.latest(j.s.clock.now().Add(j.early)) }
-
-// skip counts that another instance has the slot, once for each, and none that this instance has run.
-func (j *job) skip() {
-	if slot := j.latest(); slot.IsZero() || j.passed(slot) {
-		j.metrics.skips.WithLabelValues(j.Name, "held").Inc()
-	}
-}
-
-// passed records that this instance has run a slot or left it to another. It reports whether the slot is later than those before.
-func (j *job) passed(slot time.Time) bool {
-	for at := slot.UnixMicro(); ; {
-		last := j.lastPassed.Load()
-		if at <= last {
-			return false
-		}
-		if j.lastPassed.CompareAndSwap(last, at) {
-			return true
-		}
-	}
-}
-
 // due is the slot that may begin now, the zero time if none may.
 func (j *job) due(state cronjob.JobState, now time.Time) time.Time {
-	return j.dueBy(state, now, now.Add(j.early))
-}
-
-// dueBy is the slot that is due by end.
-func (j *job) dueBy(state cronjob.JobState, now, end time.Time) time.Time {
-	if state.Slot != nil {
-		j.lastSlot.Store(state.Slot.UnixMicro())
-	}
 	maxDelay := j.MaxDelay
 	if maxDelay == 0 {
 		maxDelay = now.Sub(j.When.latest(now)) + 1 // the latest slot, and none before it
 	}
 	slot := j.When.next(state, now, maxDelay)
-	if j.passesOver(slot) { // the first one that is not
-		slot = j.When.upcoming(time.UnixMicro(min(j.workAt.Load(), j.lastSlot.Load()+j.MaxIdle.Microseconds()) - 1))
+	if j.Demand != nil && state.Slot != nil {
+		idle := state.Slot.Add(j.MaxIdle).UnixMicro()
+		if from := min(j.workAt.Load(), idle); slot.UnixMicro() < from {
+			slot = j.When.upcoming(time.UnixMicro(from - 1))
+		}
 	}
-	if slot.After(end) {
+	if slot.After(now) {
 		return time.Time{}
 	}
 	return slot

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"firsttap/lock"
@@ -17,9 +18,9 @@ const (
 	// maxSilence is how long the ledger may leave a leader's polls unanswered, before the leader gives the lead to an instance that may
 	// reach the ledger.
 	maxSilence = 10 * time.Second
-	// A leader with a stuck job gives others yieldTime to take the lead, and leads for stuckTerm if nobody has.
-	yieldTime = 10 * time.Second
+	// A leader with a stuck job leads for stuckTerm, and then gives others yieldTime to take the lead.
 	stuckTerm = time.Minute
+	yieldTime = 10 * time.Second
 )
 
 // errUnfit says that this instance can't do the leader's work.
@@ -51,59 +52,52 @@ func (s *Scheduler) hampered() error {
 
 // campaign makes this instance the leader whenever it is fit and no other instance leads. Without jobs for the leader it returns at once.
 func (s *Scheduler) campaign(ctx context.Context) {
-	if len(JobsUnderLock(s.Options.Jobs, leaderLock)) == 0 {
+	if !slices.ContainsFunc(s.jobs, func(j *job) bool { return j.OnLeader }) {
 		return
 	}
-	unavailable := false
-	for ctx.Err() == nil {
-		if err := s.unfit(); err != nil {
-			s.follows.Store(&err)
-			pause(ctx, s.PollInterval)
-			continue
+	for unavailable := false; ctx.Err() == nil; {
+		err := s.unfit()
+		if err == nil {
+			err = s.leader.Campaign(ctx, s.lead)
 		}
-		err := s.leader.Campaign(ctx, s.lead)
 		s.follow(err)
-		before := unavailable
-		unavailable = errors.Is(err, lock.ErrUnavailable)
 		switch {
 		case errors.Is(err, lock.ErrHeld) || ctx.Err() != nil:
-		case err == nil:
+		case err == nil: // it has given up the lead
 			pause(ctx, yieldTime)
 		case errors.Is(err, lock.ErrLost):
 			s.Log.Warn("this instance has lost the lead; another instance may run the leader's jobs", "error", err)
 		default:
-			if !before {
+			if !unavailable && !errors.Is(err, errUnfit) {
 				s.Log.Warn("leader lock unavailable; the election is retried until there is a leader", "lock", leaderLock, "error", err)
 			}
 			pause(ctx, s.PollInterval)
 		}
+		unavailable = errors.Is(err, lock.ErrUnavailable)
 	}
 }
 
-// lead lets the leader's jobs run here until the lead is lost, or until this instance is unfit.
+// lead lets the leader's jobs run here until the lead is lost, or until another instance should lead.
 func (s *Scheduler) lead(leading context.Context) error {
 	s.Log.Info("this instance is elected leader; it runs the leader's jobs until it loses the lead")
 	s.follows.Store(nil)
 	s.checkLedger()
-	began, hampered := time.Now(), s.hampered() != nil
-	for {
+	for began := time.Now(); pause(leading, s.PollInterval); {
 		err := s.unfit()
-		if err == nil && (!hampered || time.Since(began) > stuckTerm) {
+		if err == nil && time.Since(began) > stuckTerm {
 			err = s.hampered()
 		}
 		if err != nil {
 			s.Log.Warn("this instance gives up the lead; another instance can be elected when the lease ends", "error", err)
 			return nil
 		}
-		if !pause(leading, s.PollInterval) {
-			return nil
-		}
 	}
+	return nil
 }
 
-// follow records that this instance does not lead. Unless err says that the lock is unavailable, another instance does.
+// follow records that this instance does not lead: because it can't, or else because another instance does.
 func (s *Scheduler) follow(err error) {
-	if !errors.Is(err, lock.ErrHeld) && !errors.Is(err, lock.ErrUnavailable) {
+	if !errors.Is(err, errUnfit) && !errors.Is(err, lock.ErrUnavailable) {
 		err = &lock.HeldError{}
 	}
 	s.follows.Store(&err)

@@ -24,7 +24,7 @@ func newVectors(r prometheus.Registerer) *vectors {
 		skips: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "firsttap_job_skips_total",
 			Help: "Times this instance did not run a job: another instance held it (held), its lock or the ledger was unavailable (unavailable), " +
-				"earlier runs have not returned here (stuck), or its lock is invalid (invalid).",
+				"or earlier runs have not returned here (stuck).",
 		}, []string{"job_name", "reason"}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "firsttap_job_duration_seconds", Help: "How long runs of scheduled jobs took.",
@@ -41,10 +41,9 @@ func newVectors(r prometheus.Registerer) *vectors {
 type jobMetrics struct {
 	*vectors
 	job string
-	// succeeded is when it last succeeded, or was registered, and idle the last slot that it passed over, in microseconds of the
-	// database's clock.
-	succeeded, idle atomic.Int64
-	failing         atomic.Bool // the last run did not succeed
+	// good is when it last succeeded, was registered, or had no work, by this process's clock; nil before the ledger was read.
+	good    atomic.Pointer[time.Time]
+	failing bool // the last run did not succeed; for watch only
 }
 
 func newJobMetrics(s *Scheduler, j *job) *jobMetrics {
@@ -52,7 +51,7 @@ func newJobMetrics(s *Scheduler, j *job) *jobMetrics {
 	for _, status := range []cronjob.Status{cronjob.Succeeded, cronjob.Failed, cronjob.Interrupted} {
 		m.runs.WithLabelValues(j.Name, string(status)) // a rate needs a zero to begin with
 	}
-	for _, reason := range []string{"held", "unavailable", "stuck", "invalid"} {
+	for _, reason := range []string{"held", "unavailable", "stuck"} {
 		m.skips.WithLabelValues(j.Name, reason)
 	}
 	if s.Metrics == nil {
@@ -63,20 +62,15 @@ func newJobMetrics(s *Scheduler, j *job) *jobMetrics {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "firsttap_job_success_age_seconds", Help: "Time since a scheduled job last succeeded on any instance, or had nothing to do.",
 		}, func() float64 {
-			at := m.succeeded.Load()
-			if at == 0 {
-				return math.NaN() // the ledger has not been read
+			if good := m.good.Load(); good != nil {
+				return time.Since(*good).Seconds()
 			}
-			now := s.clock.now()
-			if idle := m.idle.Load(); idle <= now.UnixMicro() { // later if the database's clock was set back
-				at = max(at, idle)
-			}
-			return now.Sub(time.UnixMicro(at)).Seconds()
+			return math.NaN() // what other instances know must not be hidden
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "firsttap_job_period_seconds", Help: "Time from one slot of a scheduled job to the next, at most.",
 		}, func() float64 {
-			period := j.When.period(s.clock.now())
+			period := j.When.period(time.Now())
 			if _, ok := j.When.(after); ok { // the next slot is after the end of a run
 				period += j.maxRun
 			}
@@ -91,18 +85,25 @@ func (m *jobMetrics) ran(status cronjob.Status, took time.Duration) {
 	m.took.WithLabelValues(m.job).Observe(took.Seconds())
 }
 
-// passed records a slot at which there was nothing to do. It is no success while the runs fail.
-func (m *jobMetrics) passed(slot time.Time) {
-	if !m.failing.Load() {
-		m.idle.Store(slot.UnixMicro())
+// skipped counts that this instance did not run the job.
+func (m *jobMetrics) skipped(reason string) { m.skips.WithLabelValues(m.job, reason).Inc() }
+
+// idled records that there is nothing to do. It is no success while the runs fail.
+func (m *jobMetrics) idled() {
+	if now := time.Now(); !m.failing {
+		m.good.Store(&now)
 	}
 }
 
-func (m *jobMetrics) seen(state cronjob.JobState) {
-	at := state.RegisteredAt
+// seen records what the ledger knew at now, by the database's clock.
+func (m *jobMetrics) seen(state cronjob.JobState, now time.Time) {
+	succeeded := state.RegisteredAt
 	if state.SucceededAt != nil {
-		at = *state.SucceededAt
+		succeeded = *state.SucceededAt
 	}
-	m.succeeded.Store(at.UnixMicro())
-	m.failing.Store(state.EndedAt != nil && state.EndedAt.After(at))
+	m.failing = state.EndedAt != nil && state.EndedAt.After(succeeded)
+	at := time.Now().Add(succeeded.Sub(now))
+	if last := m.good.Load(); last == nil || m.failing || at.After(*last) {
+		m.good.Store(&at)
+	}
 }

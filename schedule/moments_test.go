@@ -2,8 +2,6 @@ package schedule_test
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,10 +15,7 @@ import (
 // is under way; cut off from both it is as good as dead. Its work ends before another instance begins the run, which is when
 // its term is over, and the run SUCCEEDS once.
 func TestCutOffAtAnyMoment(t *testing.T) {
-	cutOffEvery(t, time.Duration(testkit.Scale(120, 31))*time.Millisecond)
-}
-
-func cutOffEvery(t *testing.T, step time.Duration) {
+	step := time.Duration(testkit.Scale(120, 31)) * time.Millisecond
 	for name, o := range map[string]cutOff{
 		"the ledger refuses":                 {outage: cutAtOnce, ledger: true},
 		"the ledger does not answer":         {outage: cutReplies, ledger: true},
@@ -97,36 +92,6 @@ func (o cutOff) at(t *testing.T, p *place, youngest, step time.Duration, n int) 
 		}
 	}
 	return again
-}
-
-// The leader is cut off at any moment of its lease: it follows before another leads, which is when its lease is over.
-func TestTheLeaderIsCutOffAtAnyMoment(t *testing.T) {
-	inEachOutage(t, func(t *testing.T, o outage) {
-		bubble(t, func(t *testing.T, p *place) {
-			const lease, renewal = 3 * time.Second, time.Second
-			all := p.startAll(schedule.Options{Locks: p.locks, PollInterval: 4 * time.Second, Jobs: []schedule.Job{{Name: "led", OnLeader: true}}}, "a", "b")
-			pass(0)
-			leader := electedOf(t, all)
-			var after []time.Duration
-			for ms := 0; ms < int(renewal/time.Millisecond); ms += testkit.Scale(20, 1) {
-				other := strings.Trim("ab", leader)
-				pass(5*renewal + time.Duration(ms)*time.Millisecond)
-				all[leader].locks.cut(o)
-				cut := time.Now()
-				pass(2*lease + time.Second)
-				lost, led := all[leader].lastSaid("this instance has lost the lead"), all[other].lastSaid("this instance is elected leader")
-				// Without replies the one that follows still gives its lock back.
-				if lost.Before(cut) || led.Before(lost) || led.Sub(cut) > lease+100*time.Millisecond ||
-					o != cutReplies && led.Sub(cut) < lease-renewal {
-					t.Fatalf("cut off %d ms later, %s follows %s later, and %s leads %s later", ms, leader, lost.Sub(cut), other, led.Sub(cut))
-				}
-				all[leader].locks.cut(0)
-				leader = other
-				after = append(after, led.Sub(cut))
-			}
-			t.Logf("another leads after %s to %s", slices.Min(after), slices.Max(after))
-		})
-	})
 }
 
 // Whichever single request to the ledger or to the locks fails, on its way there or on its way back, and whether or not an answer

@@ -112,7 +112,7 @@ func locksAreAway(t *testing.T, p *place, o outage) {
 	}
 }
 
-// However long the ledger is away, and whatever waits to be counted there, the log has a few lines of it.
+// However long the ledger is away, it is counted that the job does not run, and the log has a few lines of it.
 func TestAnOutageOfTheLedgerIsFewLines(t *testing.T) {
 	inEachOutage(t, func(t *testing.T, o outage) {
 		bubble(t, func(t *testing.T, p *place) {
@@ -128,6 +128,9 @@ func TestAnOutageOfTheLedgerIsFewLines(t *testing.T) {
 				lines := i.said("level=")[before[who]:]
 				if len(lines) > 6 {
 					t.Errorf("%s says in a minute:\n%s", who, strings.Join(lines, ""))
+				}
+				if n := i.skips("job", "unavailable"); n < 3 {
+					t.Errorf("%s counts %v times that the job does not run", who, n)
 				}
 				i.ledger.cut(0)
 			}

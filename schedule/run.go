@@ -27,12 +27,9 @@ func (j *job) runDue(ctx context.Context) (ran bool) {
 	case ran || ctx.Err() != nil:
 	case errors.Is(err, lock.ErrHeld):
 		j.unblocked()
-		j.skip()
-	case errors.Is(err, cronjob.ErrNotDue):
+		j.metrics.skipped("held")
+	case errors.Is(err, cronjob.ErrNotDue): // it has run since the ledger was read
 		j.unblocked()
-		if !j.latest().IsZero() { // an After has no slot that another instance may have run: it was woken by an old reading
-			j.skip()
-		}
 	default:
 		j.blocked("unavailable", "the ledger is unavailable", err)
 	}
@@ -43,7 +40,6 @@ func (j *job) perform(ctx context.Context, a *attempt) {
 	ctx, cancel := context.WithTimeoutCause(ctx, j.maxRun, lock.ErrMaxHold)
 	defer cancel()
 	began := time.Now()
-	j.passed(a.run.Slot)
 	log := j.s.Log.With("job", j.Name, "slot", a.run.Slot, "attempt", a.run.Attempt)
 	result, err := j.call(ctx, a.run)
 	took := time.Since(began)

@@ -45,8 +45,8 @@ type Job struct {
 	// after the other. 0 means until the next slot. The limit does not apply to a run that is taken over.
 	MaxDelay time.Duration
 	// Demand, if not nil, returns from what time on there is work, by the database's clock; the zero time for none. It is called every
-	// PollInterval. The job passes over a slot before that time, without a lock and a run, if its last slot is less than MaxIdle before.
-	// The job must be a Cron.
+	// PollInterval. A slot before that time is passed over, without a lock and a run, if the job's last slot is less than MaxIdle before;
+	// others begin at the next poll. The job must be a Cron.
 	Demand  func(ctx context.Context) (time.Time, error)
 	MaxIdle time.Duration
 	// Work does a run. Its context ends, with a lock.ErrLost for a cause, when the lock or the run is lost; it also ends when
@@ -56,31 +56,12 @@ type Job struct {
 	Work func(ctx context.Context, run cronjob.Run) (result string, err error)
 }
 
-// lockName is the lock that the job runs under.
-func (j Job) lockName() string {
+// LockName is the name of the lock that the job runs under.
+func (j Job) LockName() string {
 	if j.OnLeader {
 		return leaderLock
 	}
 	return j.Name
-}
-
-// JobsUnderLock returns the names of the jobs that run under the lock of that name: a job's own, or the leader's.
-func JobsUnderLock(jobs []Job, lock string) (names []string) {
-	for _, j := range jobs {
-		if j.lockName() == lock {
-			names = append(names, j.Name)
-		}
-	}
-	return names
-}
-
-// LockNames returns the names of the locks under which the jobs run.
-func LockNames(jobs []Job) (names []string) {
-	for _, j := range jobs {
-		names = append(names, j.lockName())
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // RunStore is the ledger of runs; see runs.Runs.
@@ -129,10 +110,8 @@ type Options struct {
 	Metrics    prometheus.Registerer // none if nil
 	// LockMetrics are of the jobs' locks; none if nil.
 	LockMetrics *lock.Metrics
-	// PollInterval is how often the Scheduler looks for slots to make up for and runs to take over; a second if 0.
+	// PollInterval is how often the Scheduler looks for slots that are due, requested runs and runs to take over; a second if 0.
 	PollInterval time.Duration
-	// Now is this process's clock, time.Now if nil. It need not be right.
-	Now func() time.Time
 	// GracePeriod is how long work may take to return after its context has ended, before it is abandoned; 5 s if 0.
 	GracePeriod time.Duration
 }
@@ -153,14 +132,14 @@ type Scheduler struct {
 	runs    *lock.Locker // of the runs in the ledger
 	leader  *lock.Leader
 	follows atomic.Pointer[error]     // why this instance does not lead; nil while it does
-	heardAt atomic.Pointer[time.Time] // when the ledger last answered a poll
-	clock   *clock
-	check   chan struct{} // asks watch to read the ledger; has room for one request
+	heardAt atomic.Pointer[time.Time] // when the ledger last answered
+	check   chan struct{}             // asks watch to read the ledger; has room for one request
 	vectors *vectors
-	// states are the jobs' as watch last read them in the ledger, at the time readAt of this process's clock.
-	states map[string]cronjob.JobState
-	readAt time.Time
-	unread bool // the last try to read them failed
+	// states are the jobs' as they were last read in the ledger, at statesAt of its clock and readAt of this process's.
+	states   map[string]cronjob.JobState
+	statesAt time.Time
+	readAt   time.Time
+	unread   bool // the last try to read them failed
 }
 
 // New returns a Scheduler of the jobs, or an error that lists what is wrong with them.
@@ -169,13 +148,10 @@ func New(o Options) (*Scheduler, error) {
 		o.Zone = time.UTC
 	}
 	o.PollInterval, o.GracePeriod = cmp.Or(o.PollInterval, defaultLook), cmp.Or(o.GracePeriod, defaultGrace)
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Scheduler{Options: o, clock: newClock(o.Now), check: make(chan struct{}, 1), vectors: newVectors(o.Metrics)}
+	s := &Scheduler{Options: o, check: make(chan struct{}, 1), vectors: newVectors(o.Metrics)}
 	s.locker = lock.New(o.Locks, lock.Options{Instance: o.Instance, Log: o.Log, Metrics: o.LockMetrics})
 	s.runs = lock.New(ledgerLock{o.Ledger}, lock.Options{Instance: o.Instance, Log: o.Log})
 	s.leader = s.locker.Leader(leaderLock, leaderWait, leaderLease)
@@ -208,8 +184,10 @@ func (s *Scheduler) Blocked() bool {
 func (s *Scheduler) Run(ctx context.Context) {
 	defer s.locker.Close()
 	defer s.runs.Close()
-	if !s.register(ctx) {
-		return
+	for !s.readLedger(ctx) {
+		if !pause(ctx, s.PollInterval) {
+			return
+		}
 	}
 	var loops sync.WaitGroup
 	for _, j := range s.jobs {
@@ -219,32 +197,6 @@ func (s *Scheduler) Run(ctx context.Context) {
 	loops.Go(func() { s.watch(ctx) })
 	loops.Wait()
 	s.resign()
-}
-
-// register enters the jobs in the ledger and reads the database's clock. It retries until ctx ends, and reports whether it
-// succeeded.
-func (s *Scheduler) register(ctx context.Context) bool {
-	for failed := false; ; failed = true {
-		sent := s.Now()
-		_, now, err := s.Ledger.JobStates(ctx, s.names)
-		if err == nil {
-			if failed {
-				s.Log.Warn("jobs registered in the database; they run")
-			}
-			s.clock.sync(now, sent)
-			s.heard()
-			return true
-		}
-		if ctx.Err() != nil {
-			return false
-		}
-		if !failed {
-			s.Log.Warn("jobs not registered in the database; no job runs until a retry succeeds", "error", err)
-		}
-		if !pause(ctx, s.PollInterval) {
-			return false
-		}
-	}
 }
 
 // pause waits for d. It is false if ctx ended first.

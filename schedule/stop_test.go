@@ -131,8 +131,8 @@ func TestStopWhileWaitingForTheDatabase(t *testing.T) {
 		b.begin()
 		pass(time.Minute)
 		for _, i := range []*instance{a, b} {
-			if n := len(i.said("jobs not registered in the database")); n != 1 {
-				t.Errorf("%s says %d times that there is no database", i.who, n)
+			if n := len(i.said("job ledger not read")); n != 1 {
+				t.Errorf("%s says %d times that the ledger is not read", i.who, n)
 			}
 		}
 		a.stop()

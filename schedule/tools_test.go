@@ -21,7 +21,6 @@ import (
 	"firsttap/dispatch"
 	"firsttap/lock"
 	"firsttap/migrations"
-	"firsttap/redisclient"
 	"firsttap/repository"
 	"firsttap/repository/database"
 	"firsttap/repository/repositorytest"
@@ -81,18 +80,12 @@ func newPlaceAt(t *testing.T, url string) *place {
 		t: t, url: url, store: repositorytest.Open(t, url, repository.Options{}), locks: lock.NewMemory(),
 		causes: make(chan error, 10), atIt: map[string]string{},
 	}
-	p.raw, p.dialect = openPool(t, url)
-	return p
-}
-
-func openPool(t *testing.T, url string) (*sql.DB, migrations.Dialect) {
-	t.Helper()
-	db, dialect, err := database.OpenPool(url, 4)
-	if err != nil {
+	var err error
+	if p.raw, p.dialect, err = database.OpenPool(url, 4); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { db.Close() })
-	return db, dialect
+	t.Cleanup(func() { p.raw.Close() })
+	return p
 }
 
 func (p *place) exec(query string, args ...any) {
@@ -287,19 +280,6 @@ func (i *instance) said(words ...string) (found []string) {
 	return found
 }
 
-// lastSaid is when the last line with these words was written, the zero time if never.
-func (i *instance) lastSaid(words string) (at time.Time) {
-	i.t.Helper()
-	for _, line := range i.said(words) {
-		text, _, _ := strings.Cut(strings.TrimPrefix(line, "time="), " ")
-		var err error
-		if at, err = time.Parse(time.RFC3339, text); err != nil {
-			i.t.Fatal(err)
-		}
-	}
-	return at
-}
-
 // work is what a Job does.
 type work = func(ctx context.Context, run cronjob.Run) (string, error)
 
@@ -366,17 +346,6 @@ func (p *place) mustBeCanceled(reason error) {
 	default:
 		p.t.Error("the work is not canceled")
 	}
-}
-
-// redisLocks are locks of an instance's own connections to a Redis.
-func redisLocks(t *testing.T, url string) *lock.Redis {
-	t.Helper()
-	client, err := redisclient.Dial(url, 5*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	return lock.NewRedis(client, lock.ShedLockKeys("job-lock", "test"))
 }
 
 // tableLocks are in the place's database.

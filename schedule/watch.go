@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"firsttap/cronjob"
@@ -16,20 +15,23 @@ func (s *Scheduler) checkLedger() {
 	}
 }
 
-// watch wakes jobs that have no timer for their next run: a missed slot, a run to take over, or a requested run.
+// watch wakes the jobs that are due by the database's clock. It reads the ledger only if there may be such a job, so that an idle instance
+// sends one statement for each poll.
 func (s *Scheduler) watch(ctx context.Context) {
 	tick := time.NewTicker(s.PollInterval)
 	defer tick.Stop()
 	for {
-		checked := false
+		must := false
 		select {
 		case <-tick.C:
 		case <-s.check:
-			checked = true
+			must = true
 		case <-ctx.Done():
 			return
 		}
-		s.catchUp(ctx, checked)
+		if must || s.mayRun(ctx) || time.Since(s.readAt) >= maxReadingAge {
+			s.readLedger(ctx)
+		}
 	}
 }
 
@@ -39,29 +41,32 @@ const ledgerTimeout = 5 * time.Second
 // maxReadingAge is how old a reading of the ledger may be. After a failover, an older ledger is noticed by then.
 const maxReadingAge = 10 * time.Second
 
-// catchUp wakes the jobs whose runs may begin. Unless it must read the ledger, it does so only if there may be such a job.
-func (s *Scheduler) catchUp(ctx context.Context, must bool) {
-	if !must && !s.mayRun(ctx) && time.Since(s.readAt) < maxReadingAge {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
+// readLedger reads the ledger, which enters the jobs that it does not know, and wakes the jobs whose runs may begin. It reports whether it
+// succeeded. If not, it wakes those that are due by the last reading: they report that they do not run.
+func (s *Scheduler) readLedger(ctx context.Context) bool {
+	bounded, cancel := context.WithTimeout(ctx, ledgerTimeout)
 	defer cancel()
-	sent := s.Now()
-	states, now, err := s.Ledger.JobStates(ctx, s.names)
-	if err != nil {
-		if !s.unread && ctx.Err() == nil {
-			s.Log.Warn("job ledger not read; missed and requested runs begin after the next successful read", "error", err)
+	states, now, err := s.Ledger.JobStates(bounded, s.names)
+	switch {
+	case err == nil:
+		if s.unread {
+			s.Log.Warn("job ledger read again; jobs run")
 		}
-		s.unread = true
-		return
+		s.heard()
+		s.states, s.statesAt, s.readAt = states, now, time.Now()
+		for _, j := range s.jobs {
+			j.metrics.seen(states[j.Name], now)
+		}
+	case !s.unread && ctx.Err() == nil:
+		s.Log.Warn("job ledger not read; until it is, no missed or requested run begins, and after a start no run at all", "error", err)
 	}
-	s.clock.sync(now, sent)
-	s.heard()
-	s.states, s.readAt, s.unread = states, time.Now(), false
+	s.unread = err != nil
+	if s.states == nil {
+		return false
+	}
+	now = s.statesAt.Add(time.Since(s.readAt))
 	for _, j := range s.jobs {
-		state := states[j.Name]
-		j.metrics.seen(state)
-		if !j.toRun(state, now) {
+		if !j.toRun(s.states[j.Name], now) {
 			j.unanswered.Store(false)
 			continue
 		}
@@ -70,6 +75,7 @@ func (s *Scheduler) catchUp(ctx context.Context, must bool) {
 		default: // it has been asked already
 		}
 	}
+	return err == nil
 }
 
 // mayRun looks what is due. It reports whether a run may have been requested or left by an instance that died, or whether, by the last
@@ -77,7 +83,6 @@ func (s *Scheduler) catchUp(ctx context.Context, must bool) {
 func (s *Scheduler) mayRun(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
 	defer cancel()
-	sent := s.Now()
 	open, now, err := s.Ledger.NextOpenRun(ctx, s.names)
 	for _, j := range s.jobs {
 		j.askDemand(ctx, err)
@@ -85,16 +90,21 @@ func (s *Scheduler) mayRun(ctx context.Context) bool {
 	if err != nil {
 		return true // the ledger may be readable all the same
 	}
-	s.clock.sync(now, sent)
 	s.heard()
-	return !open.IsZero() && !open.After(now) || slices.ContainsFunc(s.jobs, func(j *job) bool {
+	may := !open.IsZero() && !open.After(now)
+	for _, j := range s.jobs {
 		state := s.states[j.Name]
-		return len(state.Unfinished) > 0 || j.toRun(state, now)
-	})
+		if len(state.Unfinished) > 0 || j.toRun(state, now) {
+			may = true
+		} else if j.Demand != nil && state.Slot != nil {
+			j.metrics.idled()
+		}
+	}
+	return may
 }
 
 // toRun reports whether a run of the job may begin, or is to be given up, on any instance.
 func (j *job) toRun(state cronjob.JobState, now time.Time) bool {
-	_, lost, err := state.Next(now, j.dueBy(state, now, now)) // the job's own timer begins a slot early
+	_, lost, err := state.Next(now, j.due(state, now))
 	return err == nil || len(lost) > 0
 }

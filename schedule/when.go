@@ -3,7 +3,6 @@ package schedule
 import (
 	"fmt"
 	"sort"
-	"strings"
 	"time"
 
 	"firsttap/cronjob"
@@ -24,9 +23,9 @@ type When interface {
 	period(now time.Time) time.Duration
 }
 
-// Cron is the times of a cron expression with seconds: "0 0 4 * * *" is four o'clock, every day, and "CRON_TZ=Asia/Seoul 0 0 4 * * *" is so
-// in Seoul. In a night in which clocks are changed, a time that is skipped is a slot at the first instant after, and one that comes twice
-// is one slot. A job of every hour ("*") runs by the hours that pass.
+// Cron is the times of a cron expression with seconds: "0 0 4 * * *" is four o'clock, every day. In a night in which clocks are changed, a
+// time that is skipped is a slot at the first instant after, and one that comes twice is one slot. A job of every hour ("*") runs by the
+// hours that pass.
 func Cron(expression string) When { return &cronTimes{expression: expression} }
 
 type cronTimes struct {
@@ -38,15 +37,7 @@ type cronTimes struct {
 func (c *cronTimes) String() string { return c.expression }
 
 func (c *cronTimes) in(zone *time.Location) (When, error) {
-	fields := c.expression
-	if name, rest, ok := strings.Cut(strings.TrimPrefix(fields, "CRON_"), " "); ok && strings.HasPrefix(name, "TZ=") {
-		var err error
-		if zone, err = time.LoadLocation(strings.TrimPrefix(name, "TZ=")); err != nil {
-			return nil, fmt.Errorf("%q: %w", c.expression, err)
-		}
-		fields = rest
-	}
-	parsed, err := parseCron(fields)
+	parsed, err := parseCron(c.expression)
 	if err != nil {
 		return nil, err
 	}

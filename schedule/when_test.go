@@ -1,12 +1,10 @@
 package schedule
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"firsttap/cronjob"
@@ -53,7 +51,6 @@ func TestCronOfAZone(t *testing.T) {
 		{"0 0 4 * * *", "Pacific/Apia", "2011-12-29 00:00:00", "2011-12-31 14:00:00", "29 14:00, 30 10:00, 30 14:00, 31 14:00"},
 		{"0 30 * * * *", "America/New_York", "2026-03-08 05:00:00", "2026-03-08 09:00:00", "08 05:30, 08 06:30, 08 07:30, 08 08:30"},
 		{"0 0 4 * * *", "Asia/Seoul", "2026-05-01 00:00:00", "2026-05-03 00:00:00", "01 19:00, 02 19:00"},
-		{"CRON_TZ=Asia/Seoul 0 0 4 * * *", "UTC", "2026-05-01 00:00:00", "2026-05-03 00:00:00", "01 19:00, 02 19:00"},
 	} {
 		w := mustIn(Cron(tt.cron), tt.zone)
 		if got := slots(w, at(tt.from), at(tt.to)); got != tt.want || w.String() != tt.cron {
@@ -64,26 +61,24 @@ func TestCronOfAZone(t *testing.T) {
 
 // TestCronAtEachChange compares the slots around each change of the clock with what a look at every minute finds.
 func TestCronAtEachChange(t *testing.T) {
-	all := func(int) bool { return true }
-	is := func(values ...int) func(int) bool { return func(v int) bool { return slices.Contains(values, v) } }
+	is := func(value int, values ...int) bool { return slices.Contains(values, value) }
 	crons := []struct {
-		cron          string
-		hour, minute  func(int) bool
-		everyHour     bool
-		weekday, date func(int) bool
+		cron      string
+		everyHour bool
+		wants     func(t time.Time) bool // a time as the clock shows it
 	}{
-		{"0 30 2 * * *", is(2), is(30), false, all, all},
-		{"0 0 0 * * *", is(0), is(0), false, all, all},
-		{"0 0 3 * * *", is(3), is(0), false, all, all},
-		{"0 30 1 * * *", is(1), is(30), false, all, all},
-		{"0 15,45 0-3,23 * * *", is(0, 1, 2, 3, 23), is(15, 45), false, all, all},
-		{"0 0 */2 * * *", func(h int) bool { return h%2 == 0 }, is(0), false, all, all},
-		{"0 */5 1-3 * * *", is(1, 2, 3), func(m int) bool { return m%5 == 0 }, false, all, all},
-		{"0 30 0-4 * * SUN", is(0, 1, 2, 3, 4), is(30), false, is(0), all},
-		{"0 0 0,2 1-15 * *", is(0, 2), is(0), false, all, func(d int) bool { return d <= 15 }},
-		{"0 */5 * * * *", all, func(m int) bool { return m%5 == 0 }, true, all, all},
-		{"0 0 * * * *", all, is(0), true, all, all},
-		{"0 15 * * * *", all, is(15), true, all, all},
+		{"0 30 2 * * *", false, func(t time.Time) bool { return t.Hour() == 2 && t.Minute() == 30 }},
+		{"0 0 0 * * *", false, func(t time.Time) bool { return t.Hour() == 0 && t.Minute() == 0 }},
+		{"0 0 3 * * *", false, func(t time.Time) bool { return t.Hour() == 3 && t.Minute() == 0 }},
+		{"0 30 1 * * *", false, func(t time.Time) bool { return t.Hour() == 1 && t.Minute() == 30 }},
+		{"0 15,45 0-3,23 * * *", false, func(t time.Time) bool { return is(t.Hour(), 0, 1, 2, 3, 23) && is(t.Minute(), 15, 45) }},
+		{"0 0 */2 * * *", false, func(t time.Time) bool { return t.Hour()%2 == 0 && t.Minute() == 0 }},
+		{"0 */5 1-3 * * *", false, func(t time.Time) bool { return is(t.Hour(), 1, 2, 3) && t.Minute()%5 == 0 }},
+		{"0 30 0-4 * * SUN", false, func(t time.Time) bool { return t.Hour() < 5 && t.Minute() == 30 && t.Weekday() == time.Sunday }},
+		{"0 0 0,2 1-15 * *", false, func(t time.Time) bool { return is(t.Hour(), 0, 2) && t.Minute() == 0 && t.Day() <= 15 }},
+		{"0 */5 * * * *", true, func(t time.Time) bool { return t.Minute()%5 == 0 }},
+		{"0 0 * * * *", true, func(t time.Time) bool { return t.Minute() == 0 }},
+		{"0 15 * * * *", true, func(t time.Time) bool { return t.Minute() == 15 }},
 	}
 	const about = 30 * time.Hour
 	changes := 0
@@ -96,48 +91,46 @@ func TestCronAtEachChange(t *testing.T) {
 			if _, change = change.ZoneBounds(); change.IsZero() || change.Year() > 2030 {
 				break
 			}
-			first := map[string]time.Time{} // when the clock first showed it
-			shown := map[time.Time]string{}
+			shown := func(at time.Time) time.Time {
+				year, month, day := at.In(in).Date()
+				hour, minute, _ := at.In(in).Clock()
+				return time.Date(year, month, day, hour, minute, 0, 0, time.UTC)
+			}
+			all, first := map[time.Time]time.Time{}, map[time.Time]time.Time{} // what is shown when, and when that is so at first
 			for m := change.Add(-2 * about); m.Before(change.Add(2 * about)); m = m.Add(time.Minute) {
-				text := m.In(in).Format("2006-01-02 15:04")
-				shown[m] = text
-				if _, again := first[text]; !again {
-					first[text] = m
+				wall := shown(m)
+				all[m] = wall
+				if _, again := first[wall]; !again {
+					first[wall] = m
 				}
 			}
+			skipped := shown(change).Sub(shown(change.Add(-time.Minute))) - time.Minute
 			for _, c := range crons {
 				wanted := map[time.Time]bool{}
-				want := func(day time.Time, at time.Time) {
-					if c.hour(day.Hour()) && c.minute(day.Minute()) && c.weekday(int(day.Weekday())) && c.date(day.Day()) &&
-						at.After(change.Add(-about)) && !at.After(change.Add(about)) {
+				want := func(wall, at time.Time) {
+					if c.wants(wall) && at.After(change.Add(-about)) && !at.After(change.Add(about)) {
 						wanted[at] = true
 					}
 				}
-				for day := must(time.Parse("2006-01-02 15:04", shown[change.Add(-2*about)])); day.Format("2006-01-02 15:04") <= shown[change.Add(about)]; day = day.Add(time.Minute) {
-					at, there := first[day.Format("2006-01-02 15:04")]
-					gap := must(time.Parse("2006-01-02 15:04", shown[change])).Sub(must(time.Parse("2006-01-02 15:04", shown[change.Add(-time.Minute)]))) - time.Minute
-					switch {
-					case there:
-						want(day, at)
-					case !c.everyHour || gap%time.Hour != 0:
-						want(day, change)
+				for wall := all[change.Add(-2*about)]; !wall.After(all[change.Add(about)]); wall = wall.Add(time.Minute) {
+					if at, there := first[wall]; there {
+						want(wall, at)
+					} else if !c.everyHour || skipped%time.Hour != 0 {
+						want(wall, change)
 					}
 				}
 				if c.everyHour {
-					for m, text := range shown {
-						want(must(time.Parse("2006-01-02 15:04", text)), m)
+					for m, wall := range all {
+						want(wall, m)
 					}
 				}
-				got := strings.Split(slots(mustIn(Cron(c.cron), zone), change.Add(-about), change.Add(about)), ", ")
 				var list []string
 				for _, m := range slices.SortedFunc(maps.Keys(wanted), time.Time.Compare) {
 					list = append(list, m.UTC().Format("02 15:04"))
 				}
-				if got[0] == "" {
-					got = nil
-				}
-				if !slices.Equal(got, list) {
-					t.Errorf("%s in %s about %s:\n%s, want\n%s", c.cron, zone, change, got, list)
+				got := slots(mustIn(Cron(c.cron), zone), change.Add(-about), change.Add(about))
+				if want := strings.Join(list, ", "); got != want {
+					t.Errorf("%s in %s about %s:\n%s, want\n%s", c.cron, zone, change, got, want)
 				}
 			}
 		}
@@ -150,7 +143,7 @@ func TestCronAtEachChange(t *testing.T) {
 func TestEachBadCron(t *testing.T) {
 	for _, bad := range []string{
 		"", "0 0 4 * *", "0 0 4 * * * *", "60 0 4 * * *", "0 0 24 * * *", "0 0 4 0 * *", "0 0 4 32 * *", "0 0 4 * 13 *", "0 0 4 * * 7",
-		"0 0 5-4 * * *", "0 0 */0 * * *", "0 0 x * * *", "0 -1 4 * * *", "0 0 4,, * * *", "0 0 4 * jan-foo *", "0 0 0 30 2 *", "TZ=Nowhere/Else 0 0 4 * * *",
+		"0 0 5-4 * * *", "0 0 */0 * * *", "0 0 x * * *", "0 -1 4 * * *", "0 0 4,, * * *", "0 0 4 * jan-foo *", "0 0 0 30 2 *", "@daily", "CRON_TZ=UTC 0 0 4 * * *",
 	} {
 		if w, err := Cron(bad).in(time.UTC); err == nil {
 			t.Errorf("%q is taken: %v", bad, w)
@@ -226,54 +219,5 @@ func TestAfter(t *testing.T) {
 		if got := After(time.Minute).next(state, now, 0); !got.Equal(*tt.want) {
 			t.Errorf("after %+v: %s, want %s", state, got, tt.want)
 		}
-	}
-}
-
-// A reading of the database's clock that took long is used if there was none before, and not otherwise.
-func TestClockIsReadSlowly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newClock(time.Now)
-		read := func(shown time.Duration, took time.Duration) {
-			sent := time.Now()
-			<-time.After(took)
-			c.sync(sent.Add(took/2+shown).Round(0), sent)
-		}
-		for _, step := range []struct{ shown, took, want time.Duration }{
-			{time.Second, time.Minute, time.Second},
-			{2 * time.Second, time.Minute, time.Second},
-			{0, 100 * time.Millisecond, 0},
-			{3 * time.Second, time.Minute, 0},
-		} {
-			read(step.shown, step.took)
-			if ahead := time.Until(c.now()); ahead != step.want {
-				t.Errorf("after %+v it is %v ahead", step, ahead)
-			}
-		}
-	})
-}
-
-// The clock shows the database's time, whatever the local one shows.
-func TestClock(t *testing.T) {
-	for _, off := range []struct{ own, database time.Duration }{
-		{0, 0}, {0, 3 * time.Second}, {-3 * time.Second, 0}, {time.Hour, -time.Minute},
-	} {
-		t.Run(fmt.Sprint(off), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				own := func() time.Time { return time.Now().Add(off.own) }
-				database := func() time.Time { return time.Now().Add(off.database).Round(0) }
-				c := newClock(own)
-				for range 3 {
-					sent := own()
-					<-time.After(40 * time.Millisecond)
-					shown := database()
-					<-time.After(40 * time.Millisecond)
-					c.sync(shown, sent)
-					<-time.After(time.Hour)
-					if wrong := c.now().Sub(database()); wrong != 0 {
-						t.Errorf("it is %v wrong", wrong)
-					}
-				}
-			})
-		})
 	}
 }
