@@ -121,16 +121,18 @@ func (s *SignIns) Wait(m Method, address string) time.Duration {
 	return max(l.byAddress.Wait(address, now), l.total.Wait(everybody, now))
 }
 
-// Fail records a failed sign-in. It returns zero if the caller may be told so, or else how long none may fail: what credentials are
-// refused is told within the limit only.
+// Fail records a failed sign-in. It returns zero if the caller may be told that the credentials are wrong, or else how long no sign-in from
+// the address may fail.
 func (s *SignIns) Fail(m Method, address string) time.Duration {
-	wait, result := s.Wait(m, address), Failed
-	if wait == 0 { // an address above its limit takes nothing from the others
-		l, now := s.limit(m), s.o.Now()
-		own, _ := l.byAddress.Allow(context.Background(), address, now) // without Redis, it waits for nothing
-		total, _ := l.total.Allow(context.Background(), everybody, now)
-		wait = max(own, total)
+	l, now, ctx := s.limit(m), s.o.Now(), context.Background() // without Redis, the limits wait for nothing
+	wait := s.Wait(m, address)
+	if wait == 0 {
+		wait, _ = l.byAddress.Allow(ctx, address, now)
 	}
+	if wait == 0 { // an address above its limit takes nothing from the others
+		wait, _ = l.total.Allow(ctx, everybody, now)
+	}
+	result := Failed
 	if wait > 0 {
 		result = Limited
 	}

@@ -105,7 +105,7 @@ func TestForgedTokens(t *testing.T) {
 		"kid a path": sign(t, other, "../../../dev/null", claims), "kid SQL": sign(t, other, "x' UNION SELECT 'k", claims), "kid with NUL": sign(t, other, "one\x00", claims), "a long kid": sign(t, other, strings.Repeat("k", 1<<14), claims),
 		"PS256": psText, "ES256": esText, "cut off": good[:len(good)-2], "no signature": s[0] + "." + s[1] + ".", "two parts": s[0] + "." + s[1], "a trailing dot": good + ".", "a fourth part": good + "." + s[2],
 		"space before": " " + good, "padded": good + "==", "lower case": strings.ToLower(good), "another's payload": s[0] + "." + part(p.claims("lee")) + "." + s[2],
-		"claims a list": s[0] + "." + part([]int{1}) + "." + s[2], "huge": strings.Repeat("a", 1<<20), "NUL": good + "\x00",
+		"claims a list": s[0] + "." + part([]int{1}) + "." + s[2], "deep claims": s[0] + "." + raw(strings.Repeat("[", 1e5)) + "." + s[2], "huge": strings.Repeat("a", 1<<20), "NUL": good + "\x00",
 	}
 	for name, bad := range badClaims(claims, p.clock.now()) {
 		tokens[name] = sign(t, ours, "one", bad)
