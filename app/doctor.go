@@ -16,8 +16,8 @@ import (
 	"firsttap/config"
 	"firsttap/doctor"
 	"firsttap/doctor/dbcheck"
+	"firsttap/internal/auth"
 	"firsttap/redisclient"
-	"firsttap/service"
 	"firsttap/telemetry"
 )
 
@@ -174,9 +174,9 @@ func (x *examination) database(ctx context.Context) (noSessionLocks string) {
 	}
 	var own dbcheck.Secrets
 	if c := x.config; !x.wrongSecrets() && c.AdminKey != "" && c.JWTSecret != "" {
-		own = dbcheck.Secrets{AdminKey: service.HashKey(c.AdminKey), JWTName: jwtSecret, JWT: service.Fingerprint(c.JWTSecret)}
+		own = dbcheck.Secrets{AdminKey: auth.HashKey(c.AdminKey), JWTName: jwtSecret, JWT: auth.Fingerprint(c.JWTSecret)}
 		if c.PreviousJWTSecret != "" {
-			own.PreviousJWT = service.Fingerprint(c.PreviousJWTSecret)
+			own.PreviousJWT = auth.Fingerprint(c.PreviousJWTSecret)
 		}
 	}
 	return dbcheck.Examine(ctx, x.Report, x.config.DatabaseURL, x.config.Migrate || x.wrong["FIRSTTAP_MIGRATE"], own)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"firsttap/doctor"
-	"firsttap/firebase"
+	"firsttap/internal/firebase"
 	"firsttap/notify"
 	"firsttap/notify/fcm"
 )

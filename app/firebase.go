@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"firsttap/config"
-	"firsttap/firebase"
 	"firsttap/handler"
-	"firsttap/service"
+	"firsttap/internal/auth"
+	"firsttap/internal/firebase"
 )
 
 // browserSignIn returns the settings for signing drivers in with Firebase in a browser, nil without a Web API key. The browser
@@ -28,7 +28,7 @@ func browserSignIn(c config.Push) *handler.FirebaseSignIn {
 }
 
 // openFirebase returns the verifier of the Firebase project's ID tokens, nil if no project is configured.
-func (i *instance) openFirebase(ctx context.Context) (service.IDTokens, error) {
+func (i *instance) openFirebase(ctx context.Context) (auth.IDTokens, error) {
 	c := i.config.Push
 	if c.Project == "" {
 		return nil, nil

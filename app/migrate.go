@@ -16,10 +16,10 @@ import (
 
 	"firsttap/config"
 	"firsttap/dispatch"
+	"firsttap/internal/auth"
 	"firsttap/migrations"
 	"firsttap/repository"
 	"firsttap/repository/database"
-	"firsttap/service"
 	"firsttap/telemetry"
 )
 
@@ -84,14 +84,14 @@ const jwtSecret = "FIRSTTAP_JWT_SECRET"
 // useSecrets puts this instance's secrets in force, unless they were replaced before: then this server's settings were forgotten.
 func useSecrets(ctx context.Context, c config.Config, store *repository.Store, log *slog.Logger) error {
 	const next = `give this server what the others have; docs/callers.md, "Replacing the first admin key", says how`
-	err := service.NewKeys(store.Keys).StoreFirst(ctx, c.AdminKey)
+	err := store.Keys.EnsureKey(ctx, auth.FirstKey(c.AdminKey))
 	if errors.Is(err, dispatch.ErrOldSecret) {
 		log.Warn("FIRSTTAP_ADMIN_KEY of this instance was replaced or revoked before: it opens nothing, and the key in force stays",
-			"fingerprint", service.Fingerprint(c.AdminKey), "next", next)
+			"fingerprint", auth.Fingerprint(c.AdminKey), "next", next)
 	} else if err != nil {
 		return err
 	}
-	own := service.Fingerprint(c.JWTSecret)
+	own := auth.Fingerprint(c.JWTSecret)
 	replaced, err := store.Keys.UseSecret(ctx, jwtSecret, own)
 	switch {
 	case errors.Is(err, dispatch.ErrOldSecret):
@@ -99,7 +99,7 @@ func useSecrets(ctx context.Context, c config.Config, store *repository.Store, l
 			"fingerprint", own, "next", next)
 	case err != nil:
 		return err
-	case replaced != "" && (c.PreviousJWTSecret == "" || replaced != service.Fingerprint(c.PreviousJWTSecret)):
+	case replaced != "" && (c.PreviousJWTSecret == "" || replaced != auth.Fingerprint(c.PreviousJWTSecret)):
 		log.Warn("FIRSTTAP_JWT_SECRET differs from the one in force until now, and FIRSTTAP_JWT_SECRET_PREVIOUS is not that one: tokens signed "+
 			"before are refused, and instances with the other secret refuse this one's tokens", "fingerprint", own, "before", replaced, "next", next)
 	}

@@ -14,6 +14,7 @@ import (
 	"firsttap/config"
 	"firsttap/dispatch"
 	"firsttap/handler"
+	"firsttap/internal/auth"
 	"firsttap/limit"
 	"firsttap/lock"
 	"firsttap/redisclient"
@@ -180,8 +181,8 @@ func (i *instance) openAPI(ctx context.Context) (api handler.API, err error) {
 	if err != nil {
 		return api, err
 	}
-	signIns := service.NewSignIns(service.SignInOptions{
-		Limits: service.DefaultSignInLimits(), Store: i.store.Keys, Counter: i.telemetry.Requests, Now: time.Now, Log: i.log,
+	signIns := auth.NewSignIns(auth.SignInOptions{
+		Limits: auth.DefaultSignInLimits(), Store: i.store.Keys, Counter: i.telemetry.Requests, Now: time.Now, Log: i.log,
 	})
 	i.work.Go(func() { signIns.Run(i.work.ctx) })
 	driverLimit, adminLimit, err := i.openLimits()
@@ -210,7 +211,7 @@ func (i *instance) openAPI(ctx context.Context) (api handler.API, err error) {
 			i.store,
 		), Acceptor: acceptor, DriverService: i.openDriverService(acceptor), Backoffice: service.NewBackoffice(i.store.Dispatches,
 			i.store.Drivers, acceptor),
-		Tokens: tokens, Keys: service.NewKeys(i.store.Keys), Webhooks: service.NewWebhooks(i.store.Webhooks, i.notifier.client),
+		Tokens: tokens, Keys: auth.NewKeys(i.store.Keys), Webhooks: service.NewWebhooks(i.store.Webhooks, i.notifier.client),
 		Revocations: revocations, SignIns: signIns, Firebase: browserSignIn(c.Push),
 		Zone:          c.Push.Zone,
 		SessionSecret: []byte(c.JWTSecret), PreviousSecrets: c.PreviousSecrets(), Jobs: jobs,
@@ -300,16 +301,16 @@ func (i *instance) openDriverService(acceptor *service.Acceptor) *service.Driver
 }
 
 // openTokens returns the verifier of drivers' tokens, and the revocations that it checks.
-func (i *instance) openTokens(ctx context.Context) (*service.Tokens, *service.Revocations, error) {
-	var revocations *service.Revocations
+func (i *instance) openTokens(ctx context.Context) (*auth.Tokens, *auth.Revocations, error) {
+	var revocations *auth.Revocations
 	err := database.UntilReachable(ctx, openTime, i.log, func() (err error) {
-		revocations, err = service.NewRevocations(ctx, i.store.Drivers, i.log)
+		revocations, err = auth.NewRevocations(ctx, i.store.Drivers, i.log)
 		return err
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the revoked tokens: %w", err)
 	}
-	i.work.Go(func() { revocations.Run(i.work.ctx, service.RevocationsInterval) })
+	i.work.Go(func() { revocations.Run(i.work.ctx, auth.RevocationsInterval) })
 	i.telemetry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "firsttap_revocations_age_seconds", Help: "How long ago the revoked tokens were read.",
 	}, func() float64 { return revocations.Age().Seconds() }))
@@ -317,7 +318,7 @@ func (i *instance) openTokens(ctx context.Context) (*service.Tokens, *service.Re
 	if err != nil {
 		return nil, nil, err
 	}
-	return service.NewTokens(service.TokenOptions{
+	return auth.NewTokens(auth.TokenOptions{
 		Secret: []byte(i.config.JWTSecret), Previous: i.config.PreviousSecrets(), Now: time.Now,
 		IDTokens: ids, Drivers: i.store.Drivers, Revocations: revocations,
 	}), revocations, nil

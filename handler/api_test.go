@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/auth"
+	"firsttap/limit"
 	"firsttap/notify/stream"
 	"firsttap/repository"
 	"firsttap/repository/database"
@@ -37,10 +39,10 @@ type world struct {
 	t      testing.TB
 	api    http.Handler
 	store  *repository.Store
-	tokens *service.Tokens
+	tokens *auth.Tokens
 	ledger *service.AttemptWriter // nil if no taps are stored
 	// revocations are read again when a test says so.
-	revocations *service.Revocations
+	revocations *auth.Revocations
 	log         *strings.Builder
 	path        string // of the database
 	watch       *atomic.Pointer[database.StatementObserver]
@@ -70,17 +72,17 @@ func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
 	store := repositorytest.Open(t, url, repository.Options{Log: log, Observer: w.statement})
 	w.store = store
 	var err error
-	w.revocations, err = service.NewRevocations(t.Context(), store.Drivers, log)
+	w.revocations, err = auth.NewRevocations(t.Context(), store.Drivers, log)
 	noError(t, err)
-	w.tokens = service.NewTokens(service.TokenOptions{Secret: []byte("secret"), Now: time.Now, Revocations: w.revocations})
+	w.tokens = auth.NewTokens(auth.TokenOptions{Secret: []byte("secret"), Now: time.Now, Revocations: w.revocations})
 	api := API{
-		Stores: storesOf(store), Tokens: w.tokens, Keys: service.NewKeys(store.Keys), Revocations: w.revocations,
+		Stores: storesOf(store), Tokens: w.tokens, Keys: auth.NewKeys(store.Keys), Revocations: w.revocations,
 		Streams: stream.NewHub(stream.Options{}), DriverRate: 1e6, AdminRate: 1e6, Now: time.Now, Log: log,
 		SessionSecret: []byte("secret"), DatabaseUp: func() bool { return store.Ping(context.Background()) == nil },
 		SignIns: signIns(1e6), Jobs: noJobs{}, patience: testkit.Patience,
 	}
 	api.useStore(store, nil)
-	noError(t, api.Keys.StoreFirst(t.Context(), key))
+	noError(t, store.Keys.EnsureKey(t.Context(), auth.FirstKey(key)))
 	stored.Store(&api, store)
 	t.Cleanup(func() { stored.Delete(&api) })
 	for _, c := range change {
@@ -120,12 +122,12 @@ func (a *API) useStore(store *repository.Store, attempts *service.AttemptWriter)
 }
 
 // signIns lets strangers fail that many times as often as usual.
-func signIns(times float64) *service.SignIns {
-	l := service.DefaultSignInLimits()
-	for _, a := range []*service.FailureLimit{&l.KeyByAddress, &l.KeyTotal, &l.TokenByAddress, &l.TokenTotal} {
+func signIns(times int) *auth.SignIns {
+	l := auth.DefaultSignInLimits()
+	for _, a := range []*limit.Options{&l.KeyByAddress, &l.KeyTotal, &l.TokenByAddress, &l.TokenTotal} {
 		a.Burst *= times
 	}
-	return service.NewSignIns(service.SignInOptions{Limits: l, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	return auth.NewSignIns(auth.SignInOptions{Limits: l, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 }
 
 func request(ctx context.Context, method, path, token, body string, headers ...string) *http.Request {

@@ -3,7 +3,6 @@ package handler
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"net/netip"
 	"strconv"
@@ -13,8 +12,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
+	"firsttap/internal/auth"
 	"firsttap/limit"
-	"firsttap/service"
 )
 
 // asDriver authenticates a driver's token and applies the driver's rate limit.
@@ -37,7 +36,7 @@ func (h *handler) authenticateDriver(c echo.Context) (dispatch.DriverID, error) 
 	}
 	me, err := h.Tokens.Authenticate(c.Request().Context(), token)
 	if err != nil {
-		return "", h.rejectToken(c, err)
+		return "", h.reject(c, auth.ByToken, err)
 	}
 	if err := allow(c, h.DriverLimit, string(me), h.Now()); err != nil {
 		return me, err
@@ -66,7 +65,7 @@ func (h *handler) authenticateAdmin(c echo.Context) (dispatch.Key, session, erro
 	if err != nil {
 		return dispatch.Key{}, session{}, err
 	}
-	key, err := h.authenticateKey(c, with.key, service.AuthKey)
+	key, err := h.authenticateKey(c, with.key, auth.ByKey)
 	if err == nil {
 		err = h.checkQuery(c)
 	}
@@ -80,66 +79,43 @@ func withCaller(c echo.Context, actor string) context.Context {
 func bearer(c echo.Context) (string, error) {
 	headers := c.Request().Header.Values(echo.HeaderAuthorization)
 	if len(headers) != 1 {
-		return "", service.ErrUnauthenticated // with two headers, a proxy may have checked the other one
+		return "", auth.ErrUnauthenticated // with two headers, a proxy may have checked the other one
 	}
 	scheme, token, ok := strings.Cut(headers[0], " ")
 	if !ok || !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return "", service.ErrUnauthenticated
+		return "", auth.ErrUnauthenticated
 	}
 	return token, nil
 }
 
-// authenticateKey returns the key with this secret, within the key's rate limit. A known key above its limit costs no statement. An unknown
-// secret is looked up in the database only within the limits on failed sign-ins from the client's network.
-func (h *handler) authenticateKey(c echo.Context, key string, door service.AuthMethod) (dispatch.Key, error) {
+// authenticateKey returns the key with this secret, within the key's rate limit. A known key above its limit costs no statement. The keys
+// are read anew for an unknown secret only within the limits on failed sign-ins from the client's network.
+func (h *handler) authenticateKey(c echo.Context, key string, by auth.Method) (dispatch.Key, error) {
 	id, known := h.Keys.KnownID(key)
 	if known {
 		if err := allow(c, h.AdminLimit, id, h.Now()); err != nil {
 			return dispatch.Key{}, err
 		}
 	}
-	found, err := h.lookUpKey(c, key, door)
-	if err == nil && !known {
+	found, err := h.Keys.Authenticate(c.Request().Context(), key, h.SignIns.Wait(by, clientNetwork(c)) == 0)
+	if err != nil {
+		return dispatch.Key{}, h.reject(c, by, err)
+	}
+	if !known {
 		err = allow(c, h.AdminLimit, found.ID, h.Now())
 	}
 	return found, err
 }
 
-func (h *handler) lookUpKey(c echo.Context, key string, door service.AuthMethod) (dispatch.Key, error) {
-	from := clientNetwork(c)
-	var wait time.Duration
-	var entered bool
-	found, err := h.Keys.Authenticate(c.Request().Context(), key, func() bool {
-		wait, entered = h.SignIns.Reserve(door, from)
-		return entered
-	})
-	switch {
-	case errors.Is(err, service.ErrUnauthenticated):
-		if !entered {
-			h.SignIns.Reserve(door, from) // the key was valid until now, so its lookup was not counted
-		}
-		h.SignIns.Record(door, from, service.SignInFailed)
-	case errors.Is(err, service.ErrTooManyFailures):
-		h.SignIns.Record(door, from, service.SignInLimited)
-		return dispatch.Key{}, fmt.Errorf("%w: %w", rateLimited(c, wait), err)
-	case entered:
-		h.SignIns.Refund(door, from)
-	}
-	return found, err
-}
-
-// rejectToken returns the error for a token that was refused with err, and counts the failure. Above the limit it does not say
-// that the token is wrong. An expired token is not counted: nobody guesses one, and in the morning many drivers send one at once.
-func (h *handler) rejectToken(c echo.Context, err error) error {
-	if !errors.Is(err, service.ErrUnauthenticated) || errors.Is(err, service.ErrTokenEnded) {
+// reject returns the error for credentials that were refused with err, and counts the failure. Above the limit it does not say
+// that they are wrong. An expired token is not counted: nobody guesses one, and in the morning many drivers send one at once.
+func (h *handler) reject(c echo.Context, by auth.Method, err error) error {
+	if !errors.Is(err, auth.ErrUnauthenticated) || errors.Is(err, auth.ErrTokenEnded) {
 		return err
 	}
-	from := clientNetwork(c)
-	if wait, ok := h.SignIns.Reserve(service.AuthToken, from); !ok {
-		h.SignIns.Record(service.AuthToken, from, service.SignInLimited)
+	if wait := h.SignIns.Fail(by, clientNetwork(c)); wait > 0 {
 		return rateLimited(c, wait)
 	}
-	h.SignIns.Record(service.AuthToken, from, service.SignInFailed)
 	return err
 }
 

@@ -17,7 +17,7 @@ import (
 	"firsttap/cronjob"
 	"firsttap/dispatch"
 	"firsttap/idempotency"
-	"firsttap/service"
+	"firsttap/internal/auth"
 	"firsttap/webhook"
 )
 
@@ -88,7 +88,7 @@ var kinds = []kind{
 	{dispatch.ErrDuplicateDriver, 409, "DUPLICATE_FIREBASE_UID", "A driver has this firebase_uid already."},
 	{dispatch.ErrDuplicatePhone, 409, "DUPLICATE_PHONE", "Another driver has this phone number already."},
 	{errUnknownKey, 401, "UNAUTHENTICATED", "There is no such key, or it was revoked."},
-	{service.ErrUnauthenticated, 401, "UNAUTHENTICATED", "Send a valid Authorization: Bearer header."},
+	{auth.ErrUnauthenticated, 401, "UNAUTHENTICATED", "Send a valid Authorization: Bearer header."},
 	{errForbidden, 403, "FORBIDDEN", "This key's role does not allow it."},
 	{errCrossSite, 403, "FORBIDDEN", "A session is for this service's own pages."},
 	{errRateLimited, 429, "RATE_LIMITED", "Too many requests. Try again after Retry-After seconds."},

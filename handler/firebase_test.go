@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/firebase"
+	"firsttap/internal/auth"
+	"firsttap/internal/firebase"
 	"firsttap/servertest"
-	"firsttap/service"
 	"firsttap/testkit"
 )
 
@@ -42,7 +42,7 @@ func newFirebaseWorld(t *testing.T, e *servertest.FirebaseAuth, clock *movable) 
 		})
 		noError(t, err)
 		t.Cleanup(ids.Close)
-		a.Tokens = service.NewTokens(service.TokenOptions{
+		a.Tokens = auth.NewTokens(auth.TokenOptions{
 			Secret: []byte("secret"), Now: clock.now, IDTokens: ids, Drivers: storeOf(a).Drivers, Revocations: a.Revocations,
 		})
 	})

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"firsttap/idempotency"
+	"firsttap/internal/auth"
 	"firsttap/repository/database"
-	"firsttap/service"
 )
 
 // TestAChangeAfterADeath: a change that is repeated, after an instance died between its commit and its answer, gets the answer of
@@ -125,7 +125,7 @@ func TestAnswersAreSealed(t *testing.T) {
 			}
 		}
 		// The first key is replaced: its answers can't be decrypted any more, and nothing is created again.
-		noError(t, service.NewKeys(w.store.Keys).StoreFirst(t.Context(), "replaced"))
+		noError(t, w.store.Keys.EnsureKey(t.Context(), auth.FirstKey("replaced")))
 		for range 2 {
 			r := w.call("POST", "/v1/admin/api-keys", "replaced", `{"name":"ci","role":"viewer"}`, "Idempotency-Key", "the-name-of-the-request")
 			w.refused("with the next key", r, 422, "IDEMPOTENCY_KEY_REUSED")

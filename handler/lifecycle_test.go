@@ -17,10 +17,10 @@ import (
 
 	"pgregory.net/rapid"
 
+	"firsttap/internal/auth"
 	"firsttap/notify/stream"
 	"firsttap/repository"
 	"firsttap/repository/repositorytest"
-	"firsttap/service"
 	"firsttap/testkit"
 )
 
@@ -84,16 +84,16 @@ func newLife(rt *rapid.T, t *testing.T, empty string) *life {
 	raw, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
 	noError(rt, err)
 	rt.Cleanup(func() { raw.Close() })
+	revocations, err := auth.NewRevocations(context.Background(), store.Drivers, log)
+	noError(rt, err)
 	api := API{
-		Stores: storesOf(store), Keys: service.NewKeys(store.Keys),
-		Tokens:  service.NewTokens(service.TokenOptions{Revocations: service.NoRevocations(), Secret: []byte("secret"), Now: time.Now}),
+		Stores: storesOf(store), Keys: auth.NewKeys(store.Keys), Revocations: revocations,
+		Tokens:  auth.NewTokens(auth.TokenOptions{Revocations: revocations, Secret: []byte("secret"), Now: time.Now}),
 		Streams: stream.NewHub(stream.Options{}), DriverRate: 1e6, AdminRate: 1e6, Now: time.Now, Log: log,
 		Jobs: noJobs{},
 	}
-	api.Revocations, err = service.NewRevocations(context.Background(), store.Drivers, log)
-	noError(rt, err)
 	api.useStore(store, nil)
-	noError(rt, api.Keys.StoreFirst(context.Background(), key))
+	noError(rt, store.Keys.EnsureKey(context.Background(), auth.FirstKey(key)))
 	l := &life{world: &world{t: t, api: New(api), store: store}, raw: raw, began: time.Now()}
 	for _, regions := range [][]string{{"seoul"}, {"seoul", "busan"}, {"seoul", "busan"}} {
 		l.hire(rt, regions)

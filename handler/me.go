@@ -7,7 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
-	"firsttap/service"
+	"firsttap/internal/auth"
 )
 
 // profileStore stores drivers' own profiles.
@@ -28,7 +28,7 @@ func (h *handler) me(c echo.Context, me dispatch.DriverID) error {
 // accepted.
 func unauthenticatedIfGone(err error) error {
 	if errors.Is(err, dispatch.ErrDriverNotFound) {
-		return service.ErrUnauthenticated
+		return auth.ErrUnauthenticated
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"firsttap/console"
 	"firsttap/dispatch"
+	"firsttap/internal/auth"
 	"firsttap/limit"
 	"firsttap/notify/stream"
 	"firsttap/openapi"
@@ -54,14 +55,14 @@ type API struct {
 	Acceptor      *service.Acceptor
 	DriverService *service.DriverService
 	Backoffice    *service.Backoffice
-	Tokens        *service.Tokens
-	Keys          *service.Keys
+	Tokens        *auth.Tokens
+	Keys          *auth.Keys
 	Webhooks      *service.Webhooks
 	Jobs          Jobs
 	// Streams are the live streams that clients open. The caller runs the hub.
 	Streams *stream.Hub
 	// Revocations end drivers' tokens. The caller runs them, and makes Tokens check them.
-	Revocations *service.Revocations
+	Revocations *auth.Revocations
 	// DatabaseUp reports whether the database takes writes, without a statement. Optional: without it, it is up.
 	DatabaseUp func() bool
 	// RedisDegraded reports whether Redis can't be reached. Optional: without it, no Redis is configured.
@@ -79,7 +80,7 @@ type API struct {
 	DriverRate, AdminRate   limit.Rate
 	DriverLimit, AdminLimit *limit.Limiter
 	// SignIns limits failed sign-ins; the caller runs it. Optional: without it the usual limits hold, without audit or metrics.
-	SignIns *service.SignIns
+	SignIns *auth.SignIns
 	// SessionSecret seals session cookies; it is the same on every instance. Optional: without it sessions are good at this
 	// instance only, and until it stops.
 	SessionSecret []byte
@@ -142,7 +143,7 @@ func (a *API) setDefaults() {
 		a.AdminLimit = limit.New(a.AdminRate.Options())
 	}
 	if a.SignIns == nil {
-		a.SignIns = service.NewSignIns(service.SignInOptions{Limits: service.DefaultSignInLimits(), Now: a.Now, Log: a.Log})
+		a.SignIns = auth.NewSignIns(auth.SignInOptions{Limits: auth.DefaultSignInLimits(), Now: a.Now, Log: a.Log})
 	}
 }
 

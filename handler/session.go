@@ -13,7 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
-	"firsttap/service"
+	"firsttap/internal/auth"
 )
 
 const (
@@ -90,14 +90,14 @@ func (s *sessions) fromRequest(c echo.Context, now time.Time) (session, error) {
 	r := c.Request()
 	cookies := r.CookiesNamed(cookieName(c))
 	if len(cookies) != 1 {
-		return session{}, service.ErrUnauthenticated // with two cookies, another host may have set the first one
+		return session{}, auth.ErrUnauthenticated // with two cookies, another host may have set the first one
 	}
 	if err := s.sameOrigin(r); err != nil {
 		return session{}, err
 	}
 	v, err := s.open(cookies[0].Value)
 	if err != nil || !now.Before(v.until) {
-		return session{}, service.ErrUnauthenticated
+		return session{}, auth.ErrUnauthenticated
 	}
 	return v, nil
 }
@@ -150,8 +150,8 @@ func (h *handler) signIn(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	key, err := h.authenticateKey(c, req.Key, service.AuthSession)
-	if errors.Is(err, service.ErrUnauthenticated) {
+	key, err := h.authenticateKey(c, req.Key, auth.BySession)
+	if errors.Is(err, auth.ErrUnauthenticated) {
 		return fmt.Errorf("%w: %w", errUnknownKey, err)
 	}
 	if err != nil {
@@ -161,12 +161,12 @@ func (h *handler) signIn(c echo.Context) error {
 		return h.Stores.Keys.RecordSignIn(withCaller(c, key.ID), key.ID, clientNetwork(c))
 	})
 	if errors.Is(err, dispatch.ErrKeyNotFound) { // revoked after the lookup
-		return fmt.Errorf("%w: %w", errUnknownKey, service.ErrUnauthenticated)
+		return fmt.Errorf("%w: %w", errUnknownKey, auth.ErrUnauthenticated)
 	}
 	if err != nil {
 		return err
 	}
-	h.SignIns.Record(service.AuthSession, clientNetwork(c), service.SignInOK)
+	h.SignIns.Succeed(auth.BySession)
 	made := session{key: req.Key, until: h.Now().Add(sessionTTL).Truncate(time.Millisecond)}
 	h.setSessionCookie(c, h.sessions.seal(made), int(sessionTTL/time.Second))
 	return writeJSON(c, 200, viewSession(key, made))

@@ -10,8 +10,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
+	"firsttap/internal/auth"
 	"firsttap/notify/stream"
-	"firsttap/service"
 )
 
 func (h *handler) driverStream(c echo.Context, me dispatch.DriverID) error {
@@ -41,9 +41,9 @@ func (h *handler) adminStream(c echo.Context, actor string) error {
 	}
 	return h.serveStream(c, s, func(ctx context.Context) error {
 		if !with.until.IsZero() && !h.Now().Before(with.until) {
-			return service.ErrUnauthenticated
+			return auth.ErrUnauthenticated
 		}
-		_, err := h.Keys.Authenticate(ctx, with.key, nil)
+		_, err := h.Keys.Authenticate(ctx, with.key, true)
 		return err
 	})
 }
@@ -78,7 +78,7 @@ func (h *handler) recheck(authenticate func(context.Context) error) func(context
 		asked = now
 		ctx, cancel := context.WithTimeout(ctx, recheckTimeout)
 		defer cancel()
-		if err := authenticate(ctx); errors.Is(err, service.ErrUnauthenticated) {
+		if err := authenticate(ctx); errors.Is(err, auth.ErrUnauthenticated) {
 			return err // other errors don't say that the client was revoked
 		}
 		return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/dispatch"
+	"firsttap/internal/auth"
 	"firsttap/notify/stream"
-	"firsttap/service"
 	"firsttap/testkit"
 )
 
@@ -42,7 +42,7 @@ func newLiveAPI(t testing.TB, o stream.Options, change func(*API), server ...fun
 		change(a)
 		a.Streams = hub
 		a.Now = clock.now
-		a.Tokens = service.NewTokens(service.TokenOptions{Secret: []byte("secret"), Now: a.Now, Revocations: a.Revocations})
+		a.Tokens = auth.NewTokens(auth.TokenOptions{Secret: []byte("secret"), Now: a.Now, Revocations: a.Revocations})
 	})
 	stop := testkit.Run(t, hub.Run)
 	s := httptest.NewUnstartedServer(w.api)
@@ -241,7 +241,7 @@ func TestStreamOfARevokedCaller(t *testing.T) {
 	all(map[*open]string{admin: opened, turnedOut: opened, driver: opened}) // before the first recheck
 	l.clock.pass(recheckInterval)
 	all(map[*open]string{admin: opened, turnedOut: "end", driver: opened})
-	l.clock.pass(service.TokenTTL)
+	l.clock.pass(auth.TokenTTL)
 	all(map[*open]string{admin: opened, driver: "end"})
 }
 

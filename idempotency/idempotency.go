@@ -1,10 +1,14 @@
 // Package idempotency defines how a request that is sent twice takes effect once: the request's key, its reservation, and
-// the seed of the identifiers that it creates.
+// the seed of the identifiers and secrets that it creates.
 package idempotency
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -96,4 +100,17 @@ func identifier(ctx context.Context, prefix string, now time.Time, n int) string
 		return id
 	}
 	return dispatch.NewUniqueID(prefix, now)
+}
+
+// Secret returns 32 random bytes. Those of an idempotent request are derived from the request's seed, so that a retry gets the same
+// ones, from the caller's secret by, as the seed is stored in plain text, and from the purpose.
+func Secret(ctx context.Context, by, purpose string) []byte {
+	if seed := SeedFrom(ctx); seed != "" {
+		mac := hmac.New(sha256.New, []byte(by))
+		fmt.Fprintf(mac, "%s\n%s", purpose, seed)
+		return mac.Sum(nil)
+	}
+	raw := make([]byte, sha256.Size)
+	rand.Read(raw) // never fails: crypto/rand ends the process instead
+	return raw
 }

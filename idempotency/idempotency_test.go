@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
@@ -35,5 +36,23 @@ func TestIdentifiersFromASeed(t *testing.T) {
 		if first := DispatchID(bad, at); first == DispatchID(bad, at) {
 			t.Errorf("%q is a seed", SeedFrom(bad))
 		}
+	}
+}
+
+// TestSecrets: each is another one, except for the same request by the same caller, which a retry is, and for the same purpose.
+func TestSecrets(t *testing.T) {
+	ctx, other := WithSeed(t.Context(), NewSeed(time.Now())), WithSeed(t.Context(), NewSeed(time.Now()))
+	seen := map[string]bool{}
+	for _, secret := range [][]byte{
+		Secret(ctx, "mine", "a key"), Secret(ctx, "yours", "a key"), Secret(ctx, "", "a key"), Secret(ctx, "mine", "a webhook"),
+		Secret(other, "mine", "a key"), Secret(t.Context(), "mine", "a key"), Secret(t.Context(), "mine", "a key"),
+	} {
+		if seen[string(secret)] || len(secret) != 32 {
+			t.Errorf("%x is known already, or too short", secret)
+		}
+		seen[string(secret)] = true
+	}
+	if !bytes.Equal(Secret(ctx, "mine", "a key"), Secret(ctx, "mine", "a key")) {
+		t.Error("another secret when the request is repeated")
 	}
 }

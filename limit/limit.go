@@ -8,6 +8,7 @@
 package limit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ import (
 )
 
 const (
-	// maxCallers bounds the number of local buckets. A caller whose bucket was evicted starts with a full one.
+	// maxCallers is the usual bound of the local buckets. A caller whose bucket was evicted starts with a full one.
 	maxCallers = 65536
 	// chunksPerBurst is how many requests to Redis fetch a whole burst.
 	chunksPerBurst = 8
@@ -37,6 +38,8 @@ const (
 type Options struct {
 	Rate  float64 // requests per second
 	Burst int     // requests at once; at least 1
+	// Callers is how many of the most recent callers have a local bucket; 0 for maxCallers.
+	Callers int
 	// Redis holds the shared buckets; nil for local buckets only. The client must obey contexts (ContextTimeoutEnabled).
 	Redis redis.UniversalClient
 	// Timeout bounds how long a call waits for Redis.
@@ -73,7 +76,7 @@ type caller struct {
 
 // New returns a limiter.
 func New(o Options) *Limiter {
-	callers, err := lru.New[string, *caller](maxCallers)
+	callers, err := lru.New[string, *caller](cmp.Or(o.Callers, maxCallers))
 	if err != nil {
 		panic(err) // only a size below 1 is refused
 	}
@@ -118,6 +121,20 @@ func (l *Limiter) Allow(ctx context.Context, name string, now time.Time) (wait t
 		return wait, false
 	}
 	return 0, true
+}
+
+// Wait returns how long the local bucket would refuse the caller's requests, zero if it would allow one at now. It takes nothing.
+func (l *Limiter) Wait(name string, now time.Time) time.Duration {
+	c, ok := l.callers.Peek(name)
+	if !ok {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now.Before(c.latest) {
+		now = c.latest
+	}
+	return time.Duration(max(0, 1-c.local.TokensAt(now)) / l.Rate * float64(time.Second))
 }
 
 func (l *Limiter) caller(name string) *caller {

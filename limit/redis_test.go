@@ -188,13 +188,12 @@ func TestCallerWhoHungUp(t *testing.T) {
 }
 
 func TestCallersAreBounded(t *testing.T) {
-	l := New(Options{Rate: 1, Burst: 1})
-	now := time.Now()
-	for i := range maxCallers + 100 {
-		l.Allow(t.Context(), fmt.Sprint(i), now)
-	}
-	if n := l.callers.Len(); n != maxCallers {
-		t.Errorf("%d buckets are kept", n)
+	for callers, most := range map[int]int{0: maxCallers, 10: 10} {
+		l, now := New(Options{Rate: 1, Burst: 1, Callers: callers}), time.Now()
+		for i := range most + 100 {
+			l.Allow(t.Context(), fmt.Sprint(i), now)
+		}
+		testkit.Equal(t, "buckets that are kept", most, l.callers.Len())
 	}
 }
 

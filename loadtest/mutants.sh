@@ -111,10 +111,10 @@ mutant "drivers are not notified after an instance is killed" service/accept.go 
 mutant "a change makes its event due for nobody" repository/journal/events.go "NextAt: &next, " "NextAt: map[bool]*int64{}[next > 0], " ./repository/dispatches TestClaimWritesEverythingTogether
 mutant "a withdrawn claim can be replayed" dispatch/rules.go "round == 0 && c.Withdrew" "false" ./systemtest 'TestTwoInstances/.*/Rounds'
 mutant "losers ask Redis although the process knows the winner" service/memory.go "if !ok || known.round <= h.round {" "if false {" ./service .
-mutant "a token with any algorithm is accepted" service/tokens.go "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose \"none\"" "" ./handler TestForgedTokens
-mutant "a token without an expiry is accepted" service/tokens.go "jwt.WithExpirationRequired(), " "" ./handler TestForgedTokens
+mutant "a token with any algorithm is accepted" internal/auth/tokens.go "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose \"none\"" "" ./internal/auth TestForgedTokens
+mutant "a token without an expiry is accepted" internal/auth/tokens.go "jwt.WithExpirationRequired(), " "" ./internal/auth TestForgedTokens
 mutant "unknown fields are accepted" handler/request.go "json.RejectUnknownMembers(true)" "json.RejectUnknownMembers(false)" ./handler TestBadBodies
-mutant "a revoked token is accepted" service/tokens.go "t.revocations.isRevoked(v.driver, v.generation)" "false" ./service TestGenerations
+mutant "a revoked token is accepted" internal/auth/tokens.go "t.revocations.isRevoked(v.driver, v.generation)" "false" ./internal/auth TestGenerations
 mutant "a suspended driver starts a job" dispatch/rules.go " && v.Suspended(now)" " && false" ./dispatch TestEveryAction
 mutant "withdrawals without a limit" dispatch/withdrawal.go "if wait > 0 {" "if false {" ./repository/dispatches TestWithdraw
 mutant "a driver who can't win blocks other drivers" service/accept.go "a.memory.sideline(tap.Driver) {" "false {" ./service TestHopelessTaps
@@ -372,8 +372,8 @@ mutant "every request asks Redis" limit/limit.go "	case c.credit > 0: // also af
 		c.credit--
 		return 0
 " "" ./limit 'TestFirstTapsDoNotWait|TestThreeInstances'
-mutant "a disabled user stays signed in" firebase/users.go "return !v.gone && !issued.Before(v.validSince)" "return !issued.Before(v.validSince)" ./firebase TestRefusedWithinAMinute
-mutant "a user who signed out everywhere stays signed in" firebase/users.go "return !v.gone && !issued.Before(v.validSince)" "return !v.gone" ./firebase TestSignedOutSince
+mutant "a disabled user stays signed in" internal/firebase/users.go "return !v.value.gone && !issued.Before(v.value.validSince)" "return !issued.Before(v.value.validSince)" ./internal/firebase TestRefusedWithinAMinute
+mutant "a user who signed out everywhere stays signed in" internal/firebase/users.go "return !v.value.gone && !issued.Before(v.value.validSince)" "return !v.value.gone" ./internal/firebase TestRefusedWithinAMinute
 mutant "a revoked client's stream goes on" handler/stream.go "< recheckInterval" "< 1000*recheckInterval" ./handler TestStreamOfARevokedCaller
 mutant "a stream goes on after its session's end" handler/stream.go "!with.until.IsZero() && " "false && " ./handler TestStreamOfASession
 mutant "a stream keeps the buffers of its request" handler/stream.go "conn, _, err := control.Hijack()" "conn, kept, err := control.Hijack()
@@ -457,7 +457,7 @@ mutant "lists have states by the replica's clock" $replica "r.text, clock, d" "d
 mutant "any database is taken for the replica" $replica "case origin != p.origin:" "case false:" ./repository/database TestReplicaThatCantAnswer
 mutant "a demoted primary says how far the primary is" $replica "if at.readOnly {" "if false {" ./repository/database TestReplicaThatCantAnswer
 mutant "a driver's jobs are read from the replica" repository/dispatches/read.go 'if q.Driver != "" {' "if false {" ./systemtest TestReplicaAnswersLists
-mutant "each request with an invalid key takes a connection" service/key_cache.go "loading: make(chan struct{}, 1)}" "loading: make(chan struct{}, 9)}" ./service TestManyInvalidKeysTakeOneConnection
+mutant "each request with an invalid key takes a connection" internal/auth/keys.go "reading: make(chan struct{}, 1)}" "reading: make(chan struct{}, 9)}" ./internal/auth TestManyInvalidKeysTakeOneConnection
 wait
 [ "$check" = --check ] || echo "The mutants took $SECONDS s."
 [ ! -e "$tmp/lived" ]

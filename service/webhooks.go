@@ -72,7 +72,7 @@ func (w *Webhooks) Create(ctx context.Context, url string, events []string, desc
 const webhookSecretPrefix = "whsec_"
 
 func newWebhookSecret(ctx context.Context, by string) string {
-	return webhookSecretPrefix + base64.StdEncoding.EncodeToString(secretBytes(ctx, by, "firsttap webhook secret"))
+	return webhookSecretPrefix + base64.StdEncoding.EncodeToString(idempotency.Secret(ctx, by, "firsttap webhook secret"))
 }
 
 // WebhookChange is what an admin changes of an endpoint; nil stays as it is.

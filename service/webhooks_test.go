@@ -2,38 +2,13 @@ package service
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
-	"firsttap/idempotency"
 	"firsttap/testkit"
 	"firsttap/webhook"
 )
-
-// TestWebhookSecrets: each is another one, except for the same request by the same caller, which a retry is.
-func TestWebhookSecrets(t *testing.T) {
-	seeded := idempotency.WithSeed(t.Context(), idempotency.NewSeed(time.Now()))
-	seen := map[string]string{}
-	for what, secret := range map[string]string{
-		"one": newWebhookSecret(t.Context(), "me"), "another": newWebhookSecret(t.Context(), "me"),
-		"by a seed": newWebhookSecret(seeded, "me"), "by the seed and another caller": newWebhookSecret(seeded, "you"),
-		"by another seed": newWebhookSecret(idempotency.WithSeed(t.Context(), idempotency.NewSeed(time.Now())), "me"),
-	} {
-		text, ok := strings.CutPrefix(secret, "whsec_")
-		raw, err := base64.StdEncoding.DecodeString(text)
-		if !ok || err != nil || len(raw) != 32 || seen[secret] != "" {
-			t.Errorf("%s: %s, %v; the same as %q", what, secret, err, seen[secret])
-		}
-		seen[secret] = what
-	}
-	testkit.Equal(t, "the secret of a retry", newWebhookSecret(seeded, "me"), newWebhookSecret(seeded, "me"))
-	if strings.HasSuffix(newSecret(seeded, "me"), strings.TrimPrefix(newWebhookSecret(seeded, "me"), "whsec_")[:40]) {
-		t.Error("a key of the same request has the same secret")
-	}
-}
 
 func TestWebhookChange(t *testing.T) {
 	url, none, paused := "https://example.com/2", "", webhook.Paused

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"firsttap/dispatch"
+	"firsttap/internal/auth"
 	"firsttap/lock"
 	"firsttap/redisclient"
 	"firsttap/repository"
@@ -73,8 +74,8 @@ func (m *memo[K, V]) get(key K) V {
 }
 
 var (
-	_ service.Counter       = (*RequestMetrics)(nil)
-	_ service.SignInCounter = (*RequestMetrics)(nil)
+	_ service.Counter    = (*RequestMetrics)(nil)
+	_ auth.SignInCounter = (*RequestMetrics)(nil)
 )
 
 // newRequestMetrics registers with r.
@@ -130,9 +131,9 @@ func newRequestMetrics(r prometheus.Registerer) *RequestMetrics {
 			m.decisions.get(decision{layer, d})
 		}
 	}
-	m.signIns.WithLabelValues(string(service.AuthSession), string(service.SignInOK))
-	for _, door := range []service.AuthMethod{service.AuthSession, service.AuthKey, service.AuthToken} {
-		for _, result := range []service.SignInResult{service.SignInFailed, service.SignInLimited} {
+	m.signIns.WithLabelValues(string(auth.BySession), string(auth.OK))
+	for _, door := range []auth.Method{auth.BySession, auth.ByKey, auth.ByToken} {
+		for _, result := range []auth.Result{auth.Failed, auth.Limited} {
 			m.signIns.WithLabelValues(string(door), string(result))
 		}
 	}
@@ -155,8 +156,8 @@ func (m *RequestMetrics) CountDecision(l service.Layer, d service.Decision) {
 	m.decisions.get(decision{l, d}).Inc()
 }
 
-// CountSignIn implements service.SignInCounter.
-func (m *RequestMetrics) CountSignIn(d service.AuthMethod, r service.SignInResult) {
+// CountSignIn implements auth.SignInCounter.
+func (m *RequestMetrics) CountSignIn(d auth.Method, r auth.Result) {
 	m.signIns.WithLabelValues(string(d), string(r)).Inc()
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"firsttap/handler"
+	"firsttap/internal/auth"
 	"firsttap/lock"
 	"firsttap/migrations"
 	"firsttap/notify/stream"
@@ -56,9 +57,9 @@ func openTapped(t testing.TB, watched bool) *tapped {
 	t.Cleanup(func() { client.Close() })
 	gate := lock.NewGate(client, time.Second, log, nil)
 
-	revocations, err := service.NewRevocations(ctx, store.Drivers, log)
+	revocations, err := auth.NewRevocations(ctx, store.Drivers, log)
 	must(t, err)
-	tokens := service.NewTokens(service.TokenOptions{
+	tokens := auth.NewTokens(auth.TokenOptions{
 		Secret: []byte("a-secret-for-the-tests-of-firsttap"), Now: time.Now, Revocations: revocations,
 	})
 	o := service.AcceptorOptions{Claims: store.Dispatches, Gate: gate, LockTTL: 5 * time.Second, Log: log}
@@ -70,12 +71,12 @@ func openTapped(t testing.TB, watched bool) *tapped {
 	}
 	acceptor := service.NewAcceptor(o)
 	api := handler.API{
-		Stores: storesOf(store), Acceptor: acceptor, Tokens: tokens, Keys: service.NewKeys(store.Keys), DriverRate: 1e9, AdminRate: 1e9,
+		Stores: storesOf(store), Acceptor: acceptor, Tokens: tokens, Keys: auth.NewKeys(store.Keys), DriverRate: 1e9, AdminRate: 1e9,
 		DriverService: service.NewDriverService(service.DriverServiceOptions{Store: store.Dispatches, Offers: store.Offers, Drivers: store.Drivers, Acceptor: acceptor, Now: time.Now}),
 		Backoffice:    service.NewBackoffice(store.Dispatches, store.Drivers, acceptor), Now: time.Now, Log: log, ObserveRequest: answered,
 		Streams: stream.NewHub(stream.Options{}), Jobs: struct{ jobs }{}, Revocations: revocations,
 	}
-	must(t, service.NewKeys(store.Keys).StoreFirst(ctx, systemtest.AdminKey))
+	must(t, store.Keys.EnsureKey(ctx, auth.FirstKey(systemtest.AdminKey)))
 	opened := &tapped{api: handler.New(api)}
 	server := httptest.NewServer(opened.api)
 	defer server.Close()

@@ -1,4 +1,4 @@
-package service
+package auth
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	. "firsttap/repository/repositorytest"
 	"firsttap/testkit"
 )
 
@@ -53,16 +54,16 @@ func (r *revoked) set(err error, all ...dispatch.Revocation) {
 // heeding returns Tokens that heed the revocations in the store.
 func heeding(t *testing.T, store RevocationStore, o TokenOptions) (*Tokens, *Revocations) {
 	t.Helper()
-	r, err := NewRevocations(t.Context(), store, quiet)
-	must(t, err)
+	r, err := NewRevocations(t.Context(), store, Quiet)
+	Must(t, err)
 	o.Revocations = r
-	return newTokens(o), r
+	return newTokens(t, o), r
 }
 
 func issued(t *testing.T, tokens *Tokens, generation int) string {
 	t.Helper()
 	token, _, err := tokens.Issue(driver, generation)
-	must(t, err)
+	Must(t, err)
 	return token
 }
 
@@ -71,12 +72,9 @@ func TestGenerations(t *testing.T) {
 	c := &clock{fixed}
 	tokens, r := heeding(t, &revoked{}, TokenOptions{Now: c.now})
 	plain, first := with(nil), issued(t, tokens, 0)
-	if strings.Contains(part(goodClaims()), "gen") {
-		t.Error("a token of before says a generation")
-	}
 	tokens.mustAccept(t, plain, driver)
 	tokens.mustAccept(t, first, driver)
-	must(t, r.Revoke(t.Context(), driver))
+	Must(t, r.Revoke(t.Context(), driver))
 	for _, step := range []time.Duration{-time.Minute, 0, time.Minute} { // the clock is set back, stands, goes on
 		c.Time = fixed.Add(step)
 		fresh := issued(t, tokens, 1)
@@ -106,6 +104,7 @@ func TestRevokedElsewhere(t *testing.T) {
 		log := &testkit.LogBuffer{}
 		r.log = slog.New(slog.NewTextHandler(log, nil))
 		testkit.Run(t, func(ctx context.Context) { r.Run(ctx, RevocationsInterval) })
+		pass := func(d time.Duration) { time.Sleep(d); synctest.Wait() }
 		third, second := issued(t, tokens, 3), issued(t, tokens, 2)
 		pass(time.Millisecond)           // after the reading of each interval
 		tokens.mustAccept(t, second, "") // of before, at the start
@@ -115,28 +114,19 @@ func TestRevokedElsewhere(t *testing.T) {
 		store.set(nil, dispatch.Revocation{Driver: driver, Generation: 4})
 		pass(RevocationsInterval)
 		tokens.mustAccept(t, third, "") // revoked elsewhere
-		store.mu.Lock()
-		reads := store.reads
-		store.mu.Unlock()
-		if reads != 2 {
-			t.Errorf("%d readings, want 2", reads)
-		}
+		testkit.Equal(t, "readings", 2, store.reads)
 		store.set(dispatch.ErrUnavailable)
 		pass(3 * RevocationsInterval)
 		tokens.mustAccept(t, third, "") // revoked, during an outage
 		if age := r.Age(); age < 3*RevocationsInterval {
 			t.Errorf("read %s ago", age)
 		}
-		if n := log.Count("level=WARN"); n != 1 {
-			t.Errorf("%d warnings", n)
-		}
+		testkit.Equal(t, "warnings", 1, log.Count("level=WARN"))
 		// A database that was restored from a backup issues tokens of an earlier generation.
 		store.set(nil, dispatch.Revocation{Driver: driver, Generation: 3})
 		pass(RevocationsInterval)
 		tokens.mustAccept(t, third, driver) // good again, as the database is an older one
-		if n := log.Count("level=INFO"); n != 1 {
-			t.Errorf("%d lines say that it is over", n)
-		}
+		testkit.Equal(t, "lines that say that it is over", 1, log.Count("level=INFO"))
 	})
 }
 
@@ -145,73 +135,40 @@ func TestRevokedWhileReading(t *testing.T) {
 	store := &revoked{}
 	tokens, r := heeding(t, store, TokenOptions{})
 	old := issued(t, tokens, 0)
-	store.reading = func() {
-		if err := r.Revoke(t.Context(), driver); err != nil {
-			t.Error(err)
-		}
-	}
-	must(t, r.read(t.Context()))
+	store.reading = func() { Must(t, r.Revoke(t.Context(), driver)) }
+	Must(t, r.read(t.Context()))
 	tokens.mustAccept(t, old, "")
 	store.reading = nil
-	must(t, r.read(t.Context()))
+	Must(t, r.read(t.Context()))
 	tokens.mustAccept(t, old, "") // when the revocation has been read
 }
 
-// TestRevocationsAreUnknownAtTheStart: without a first reading there are no Revocations.
-func TestRevocationsAreUnknownAtTheStart(t *testing.T) {
-	mustBe(t, errorOf(NewRevocations(t.Context(), &revoked{err: dispatch.ErrUnavailable}, quiet)), dispatch.ErrUnavailable)
-}
-
-// TestFailedRevocation: the tokens stay valid.
-func TestFailedRevocation(t *testing.T) {
+// TestRevocationsWithoutADatabase: none is made, and without a first reading there are no Revocations.
+func TestRevocationsWithoutADatabase(t *testing.T) {
+	away := &revoked{err: dispatch.ErrUnavailable}
+	MustBeError(t, "the start", ErrorOf(NewRevocations(t.Context(), away, Quiet)), dispatch.ErrUnavailable)
 	tokens, r := heeding(t, &revoked{}, TokenOptions{})
-	r.store = &revoked{err: dispatch.ErrUnavailable}
-	mustBe(t, r.Revoke(t.Context(), driver), dispatch.ErrUnavailable)
+	r.store = away
+	MustBeError(t, "a revocation", r.Revoke(t.Context(), driver), dispatch.ErrUnavailable)
 	tokens.mustAccept(t, issued(t, tokens, 0), driver)
-}
-
-// TestFirebaseUserIsRevoked: users who signed in before the revocation, or within its second, must sign in again.
-func TestFirebaseUserIsRevoked(t *testing.T) {
-	p := newPlace(t)
-	id := p.drivers(1, firebaseUID("Kim"))[0]
-	another := p.drivers(1, firebaseUID("Lee"))[0]
-	store := &revoked{}
-	tokens, r := heeding(t, store, TokenOptions{IDTokens: uids{"kims": "Kim", "lees": "Lee"}, Drivers: p}) // they sign in at fixed
-	tokens.mustAccept(t, "kims", id)
-	for at, want := range map[time.Duration]dispatch.DriverID{
-		-time.Second: id, -time.Nanosecond: id, 0: "", 999 * time.Millisecond: "", time.Hour: "",
-	} { // after the sign-in
-		store.all = []dispatch.Revocation{{Driver: id, Generation: 1, At: fixed.Add(at)}}
-		must(t, r.read(t.Context()))
-		tokens.mustAccept(t, "kims", want)
-		tokens.mustAccept(t, "lees", another)
-	}
 }
 
 // TestRevocationsAtOnce: concurrent revocations and readings lose none.
 func TestRevocationsAtOnce(t *testing.T) {
-	p := newPlace(t)
-	all := p.drivers(20)
-	r, err := NewRevocations(t.Context(), p, quiet)
-	must(t, err)
+	db := Pooled(t, "sqlite")
+	all := db.Fleet(t, 20)
+	r, err := NewRevocations(t.Context(), db, Quiet)
+	Must(t, err)
 	testkit.Together(2*len(all), func(k int) {
 		if k%2 == 1 {
-			if err := r.read(t.Context()); err != nil {
-				t.Error(err)
-			}
+			MustBeError(t, "a reading", r.read(t.Context()), nil)
 			return
 		}
-		id := all[k/2]
-		if err := r.Revoke(t.Context(), id); err != nil || !r.isRevoked(id, 0) || r.isRevoked(id, 1) {
-			t.Errorf("%s: %v", id, err)
-		}
+		MustBeError(t, "a revocation", r.Revoke(t.Context(), all[k/2].ID), nil)
 	})
-	for range 2 { // as it was noted, and as it is read
-		for _, id := range all {
-			if !r.isRevoked(id, 0) || r.isRevoked(id, 1) {
-				t.Errorf("%s is not revoked once", id)
-			}
+	for _, v := range all {
+		if !r.isRevoked(v.ID, 0) || r.isRevoked(v.ID, 1) {
+			t.Errorf("%s is not revoked once", v.ID)
 		}
-		must(t, r.read(t.Context()))
 	}
 }

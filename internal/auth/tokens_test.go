@@ -1,4 +1,4 @@
-package service
+package auth
 
 import (
 	"crypto/ecdsa"
@@ -10,7 +10,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -18,21 +17,14 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"firsttap/dispatch"
+	. "firsttap/repository/repositorytest"
 )
 
-var (
-	secret = []byte("the-secret-of-this-test")
-	driver = dispatch.DriverID("drv_" + strings.Repeat("1", 26))
-	fixed  = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
-)
-
-// clock stands still until a test moves it.
-type clock struct{ time.Time }
-
-func (c *clock) now() time.Time { return c.Time }
+var secret = []byte("the-secret-of-this-test")
 
 // newTokens returns Tokens with the test's secret, at a time that is fixed, without revocations, unless o says other.
-func newTokens(o TokenOptions) *Tokens {
+func newTokens(t testing.TB, o TokenOptions) *Tokens {
+	t.Helper()
 	if o.Secret == nil {
 		o.Secret = secret
 	}
@@ -40,7 +32,9 @@ func newTokens(o TokenOptions) *Tokens {
 		o.Now = (&clock{fixed}).now
 	}
 	if o.Revocations == nil {
-		o.Revocations = NoRevocations()
+		var err error
+		o.Revocations, err = NewRevocations(t.Context(), &revoked{}, Quiet)
+		Must(t, err)
 	}
 	return NewTokens(o)
 }
@@ -93,42 +87,56 @@ func with(changes map[string]any) string {
 func by(t *testing.T, method jwt.SigningMethod, key any) string {
 	t.Helper()
 	token, err := jwt.NewWithClaims(method, jwt.MapClaims(goodClaims())).SignedString(key)
-	must(t, err)
+	Must(t, err)
 	return token
 }
 
+// TestGoodTokens: a token counts until its end, to the second, at each instance, also if the clock of the one that issued it is a little
+// ahead.
 func TestGoodTokens(t *testing.T) {
-	tokens := newTokens(TokenOptions{})
+	c, ahead := &clock{fixed}, &clock{fixed.Add(clockTolerance)}
+	tokens := newTokens(t, TokenOptions{Now: c.now})
 	issued, until, err := tokens.Issue(driver, 0)
 	if err != nil || !until.Equal(fixed.Add(TokenTTL)) {
 		t.Fatalf("until %s, %v", until, err)
 	}
-	for name, token := range map[string]string{
-		"issued": issued, "made by hand": with(nil), "many audiences": with(map[string]any{"aud": []string{"x", "driver"}}),
-		"not before now": with(map[string]any{"nbf": fixed.Unix()}),
+	early, _, err := newTokens(t, TokenOptions{Now: ahead.now}).Issue(driver, 0)
+	Must(t, err)
+	for _, token := range []string{
+		issued, early, with(nil), with(map[string]any{"aud": []string{"x", "driver"}}), with(map[string]any{"nbf": fixed.Unix()}),
 	} {
-		t.Run(name, func(t *testing.T) {
-			for range 2 { // computed, and from the cache
-				tokens.mustAccept(t, token, driver)
-			}
-		})
+		for range 2 { // computed, and from the cache
+			tokens.mustAccept(t, token, driver)
+		}
 	}
-	newTokens(TokenOptions{}).mustAccept(t, issued, driver) // at another instance
+	for _, end := range []struct {
+		at   time.Time
+		want dispatch.DriverID
+	}{{until.Add(-time.Nanosecond), driver}, {until, ""}, {until.Add(time.Hour), ""}} {
+		c.Time = end.at
+		tokens.mustAccept(t, issued, end.want)
+	}
 }
 
 func TestForgedTokens(t *testing.T) {
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
-	must(t, err)
+	Must(t, err)
 	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	tokens := newTokens(TokenOptions{})
+	Must(t, err)
+	tokens := newTokens(t, TokenOptions{})
 	good := with(nil)
 	tokens.mustAccept(t, good, driver) // the cache knows it
 	p := strings.Split(good, ".")
 	as := func(alg string) string { return signed(map[string]any{"alg": alg, "typ": "JWT"}, goodClaims(), secret) }
 	other := with(map[string]any{"sub": "drv_" + strings.Repeat("2", 26)})
 
+	// The last character of a signature has two unused bits: with other ones there, the cache would have four entries for one token.
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	last := strings.IndexByte(alphabet, good[len(good)-1])
+	spelled := func(bits int) string { return good[:len(good)-1] + string(alphabet[last|bits]) }
+
 	for name, token := range map[string]string{
+		"another spelling": spelled(1), "a third": spelled(2), "a fourth": spelled(3),
 		"empty": "", "a dot": ".", "two dots": "..", "three dots": "...", "garbage": "x.y.z", "null": "null",
 		"alg none, unsigned": part(map[string]any{"alg": "none"}) + "." + p[1] + ".",
 		"alg none, signed":   as("none"), "alg None": as("None"), "alg nOnE, unsigned": part(map[string]any{"alg": "nOnE"}) + "." + p[1] + ".",
@@ -167,7 +175,7 @@ func TestForgedTokens(t *testing.T) {
 		"exp huge":    with(map[string]any{"exp": 1e300}),
 		"not base64":  p[0] + ".*." + p[2], "NUL": good + "\x00",
 	} {
-		if got, err := tokens.Driver(token); !errors.Is(err, ErrUnauthenticated) || got != "" {
+		if got, err := tokens.Authenticate(t.Context(), token); !errors.Is(err, ErrUnauthenticated) || got != "" {
 			t.Errorf("%s: taken for %q, %v", name, got, err)
 		}
 	}
@@ -176,51 +184,16 @@ func TestForgedTokens(t *testing.T) {
 	}
 }
 
-// TestTokenOfAnInstanceAhead: the clock of one instance is a little ahead. Another instance accepts its new tokens at once.
-func TestTokenOfAnInstanceAhead(t *testing.T) {
-	ahead := clock{fixed.Add(clockTolerance)}
-	token, _, err := newTokens(TokenOptions{Now: ahead.now}).Issue(driver, 0)
-	must(t, err)
-	newTokens(TokenOptions{}).mustAccept(t, token, driver)
-}
-
-// TestTokenEnds: a token expires to the second, from the cache too.
-func TestTokenEnds(t *testing.T) {
-	c := &clock{fixed}
-	tokens := newTokens(TokenOptions{Now: c.now})
-	token, until, err := tokens.Issue(driver, 0)
-	must(t, err)
-	for _, end := range []struct {
-		at   time.Time
-		want dispatch.DriverID
-	}{{fixed, driver}, {until.Add(-time.Nanosecond), driver}, {until, ""}, {until.Add(time.Hour), ""}} {
-		c.Time = end.at
-		tokens.mustAccept(t, token, end.want)
-	}
-}
-
-func TestVerifiedTokensAreBounded(t *testing.T) {
-	tokens := newTokens(TokenOptions{})
-	token := func(i int) string { return with(map[string]any{"jti": fmt.Sprint(i)}) }
-	for i := range maxVerifiedTokens + 10 {
-		tokens.mustAccept(t, token(i), driver)
-	}
-	if n := tokens.verified.Len(); n != maxVerifiedTokens {
-		t.Errorf("%d are kept, want %d", n, maxVerifiedTokens)
-	}
-	tokens.mustAccept(t, token(0), driver) // which was dropped
-}
-
 // TestSecretIsReplaced: tokens of a previous secret are valid until they expire, new ones use the current secret, and tokens of
 // a removed secret are refused.
 func TestSecretIsReplaced(t *testing.T) {
 	c := &clock{fixed}
 	first, second := secret, []byte("the-next-secret-of-this-test")
-	old, until, err := newTokens(TokenOptions{Secret: first, Now: c.now}).Issue(driver, 0)
-	must(t, err)
-	during, after := newTokens(TokenOptions{Secret: second, Now: c.now, Previous: [][]byte{first}}), newTokens(TokenOptions{Secret: second, Now: c.now})
+	old, until, err := newTokens(t, TokenOptions{Secret: first, Now: c.now}).Issue(driver, 0)
+	Must(t, err)
+	during, after := newTokens(t, TokenOptions{Secret: second, Now: c.now, Previous: [][]byte{first}}), newTokens(t, TokenOptions{Secret: second, Now: c.now})
 	fresh, _, err := during.Issue(driver, 0)
-	must(t, err)
+	Must(t, err)
 	for what, of := range map[string]struct {
 		tokens *Tokens
 		token  string
@@ -228,42 +201,12 @@ func TestSecretIsReplaced(t *testing.T) {
 	}{
 		"old, during": {during, old, driver}, "new, during": {during, fresh, driver},
 		"old, after": {after, old, ""}, "new, after": {after, fresh, driver},
-		"new, where the secret is the old one": {newTokens(TokenOptions{Secret: first, Now: c.now}), fresh, ""},
-		"new, where it is known already":       {newTokens(TokenOptions{Secret: first, Now: c.now, Previous: [][]byte{second}}), fresh, driver},
+		"new, where the secret is the old one": {newTokens(t, TokenOptions{Secret: first, Now: c.now}), fresh, ""},
+		"new, where it is known already":       {newTokens(t, TokenOptions{Secret: first, Now: c.now, Previous: [][]byte{second}}), fresh, driver},
 		"of a third one, during":               {during, signed(hs256, goodClaims(), []byte("another")), ""},
 	} {
 		t.Run(what, func(t *testing.T) { of.tokens.mustAccept(t, of.token, of.want) })
 	}
 	c.Time = until
 	during.mustAccept(t, old, "")
-}
-
-// TestSignatureHasOneSpelling: the last character of a signature has two unused bits. A token with other bits there is refused,
-// or the cache would have four entries for one token.
-func TestSignatureHasOneSpelling(t *testing.T) {
-	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-	tokens := newTokens(TokenOptions{})
-	good := with(nil)
-	last := strings.IndexByte(alphabet, good[len(good)-1])
-	for bits := 1; bits < 4; bits++ {
-		tokens.mustAccept(t, good[:len(good)-1]+string(alphabet[last|bits]), "")
-	}
-}
-
-// FuzzTokens: only a token that our secret has signed is accepted.
-func FuzzTokens(f *testing.F) {
-	tokens := newTokens(TokenOptions{})
-	good := with(nil)
-	p := strings.Split(good, ".")
-	for _, seed := range []string{
-		good + ".", p[0] + "." + p[1] + ".", signed(map[string]any{"alg": "none"}, goodClaims(), nil), with(map[string]any{"exp": nil}),
-		signed(hs256, goodClaims(), []byte("x")), strings.ToLower(good), good + "\n", "..",
-	} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, token string) {
-		if got, err := tokens.Driver(token); token != good && (!errors.Is(err, ErrUnauthenticated) || got != "") {
-			t.Errorf("%q is taken for %q, %v", token, got, err)
-		}
-	})
 }

@@ -14,9 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/testkit"
-
 	"github.com/golang-jwt/jwt/v5"
+
+	"firsttap/internal/auth"
+	"firsttap/testkit"
 )
 
 func part(v any) string {
@@ -104,15 +105,14 @@ func TestForgedTokens(t *testing.T) {
 		"kid a path": sign(t, other, "../../../dev/null", claims), "kid SQL": sign(t, other, "x' UNION SELECT 'k", claims), "kid with NUL": sign(t, other, "one\x00", claims), "a long kid": sign(t, other, strings.Repeat("k", 1<<14), claims),
 		"PS256": psText, "ES256": esText, "cut off": good[:len(good)-2], "no signature": s[0] + "." + s[1] + ".", "two parts": s[0] + "." + s[1], "a trailing dot": good + ".", "a fourth part": good + "." + s[2],
 		"space before": " " + good, "padded": good + "==", "lower case": strings.ToLower(good), "another's payload": s[0] + "." + part(p.claims("lee")) + "." + s[2],
-		"claims a list": s[0] + "." + part([]int{1}) + "." + s[2], "huge": strings.Repeat("a", 1<<20), "NUL": good + "\x00", "newline": good + "\n",
+		"claims a list": s[0] + "." + part([]int{1}) + "." + s[2], "deep claims": s[0] + "." + raw(strings.Repeat("[", 1e5)) + "." + s[2], "huge": strings.Repeat("a", 1<<20), "NUL": good + "\x00",
 	}
 	for name, bad := range badClaims(claims, p.clock.now()) {
 		tokens[name] = sign(t, ours, "one", bad)
 	}
 	for name, token := range tokens {
-		p.fails(name, token, ErrRefused)
+		p.fails(name, token, auth.ErrUnauthenticated)
 	}
-	testkit.Equal(t, "cached tokens", 1, p.verified.Len())
 }
 
 // newEmulated trusts an emulator at addr.
@@ -132,10 +132,10 @@ func TestForgedForTheEmulator(t *testing.T) {
 	none := map[string]any{"alg": "none", "typ": "JWT"}
 	testkit.Equal(t, "warnings of the emulator", 1, emulated.log.Count("EMULATOR IS TRUSTED"))
 	good := part(none) + "." + part(claims) + "."
-	if _, err := emulated.verify(t.Context(), good); err != nil {
+	if _, err := emulated.Verify(t.Context(), good); err != nil {
 		t.Fatal(err)
 	}
-	p.fails("the emulator's, where it is not set", good, ErrRefused)
+	p.fails("the emulator's, where it is not set", good, auth.ErrUnauthenticated)
 	tokens := map[string]string{
 		"signed by Google": p.token("kim"), "HS256": hmacked(map[string]any{"alg": "HS256"}, claims, nil), "a signature": good + "eA", "no dot": strings.TrimSuffix(good, "."),
 		"another dot": good + ".", "no alg": part(map[string]any{}) + "." + part(claims) + ".", "alg None": part(map[string]any{"alg": "None"}) + "." + part(claims) + ".", "huge": good + strings.Repeat("a", 1<<20),
@@ -144,22 +144,6 @@ func TestForgedForTheEmulator(t *testing.T) {
 		tokens[name] = part(none) + "." + part(bad) + "."
 	}
 	for name, token := range tokens {
-		emulated.fails(name, token, ErrRefused)
+		emulated.fails(name, token, auth.ErrUnauthenticated)
 	}
-}
-
-// FuzzForgedTokens: only a token that Google has signed is accepted, and no text causes a panic.
-func FuzzForgedTokens(f *testing.F) {
-	p := newPlace(f, false)
-	claims, good := p.claims("kim"), p.token("kim")
-	p.is("the good one", good, "kim")
-	f.Add(good + ".")
-	f.Add(sign(f, signers()[1], "one", claims))
-	f.Add(part(map[string]any{"alg": "none", "kid": "one"}) + "." + part(claims) + ".")
-	f.Add(hmacked(map[string]any{"alg": "RS256", "kid": "one"}, claims, []byte(signers()[0].certificate)))
-	f.Fuzz(func(t *testing.T, token string) {
-		if uid, _, err := p.UID(t.Context(), token); token != good && (err == nil || uid != "") {
-			t.Errorf("%q is taken for %q", token, uid)
-		}
-	})
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"firsttap/internal/auth"
 	"firsttap/servertest"
 	"firsttap/testkit"
 )
@@ -69,12 +70,11 @@ func newSigner() signer {
 	return signer{key, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}
 }
 
-// google is a fake of Google's keys and users, with faults.
-type google struct {
+// fake stands for Google: its keys and users, with faults.
+type fake struct {
 	*httptest.Server
 	mu      sync.Mutex
 	keys    map[string]string
-	control string
 	bearer  string // the token that a lookup needs, if not ""
 	down    bool
 	users   map[string]map[string]any
@@ -83,17 +83,16 @@ type google struct {
 	entered chan struct{}
 }
 
-func newGoogle(t testing.TB) *google {
-	g := &google{
-		keys: map[string]string{"one": signers()[0].certificate}, control: "public, max-age=3600, must-revalidate",
-		users: map[string]map[string]any{}, asked: map[string]int{}, entered: make(chan struct{}, 100),
+func newFake(t testing.TB) *fake {
+	g := &fake{
+		keys: map[string]string{"one": signers()[0].certificate}, users: map[string]map[string]any{}, asked: map[string]int{}, entered: make(chan struct{}, 100),
 	}
 	g.Server = httptest.NewServer(g)
 	t.Cleanup(g.Close)
 	return g
 }
 
-func (g *google) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (g *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
 	g.asked[r.URL.Path]++
 	hold, down := g.hold, g.down
@@ -113,11 +112,14 @@ func (g *google) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == lookups && g.bearer != "" && r.Header.Get("Authorization") != g.bearer:
 		w.WriteHeader(http.StatusForbidden)
 	case r.URL.Path == "/keys":
-		w.Header().Set("Cache-Control", g.control)
 		json.NewEncoder(w).Encode(g.keys)
 	default:
 		var req struct{ LocalID []string }
 		json.NewDecoder(r.Body).Decode(&req)
+		if req.LocalID[0] == oddUID {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
 		var found []any
 		if u := g.users[req.LocalID[0]]; u != nil {
 			found = append(found, u)
@@ -126,49 +128,51 @@ func (g *google) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (g *google) set(change func()) {
+func (g *fake) set(change func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	change()
 }
 
-func (g *google) times(path string) int {
+func (g *fake) times(path string) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.asked[path]
 }
 
+// oddUID is the user whose lookup is refused.
+const oddUID = "odd"
+
 const lookups = "/v1/projects/" + project + "/accounts:lookup"
 
-// place is IDTokens over a fake Google, with their log and metrics.
+// place is IDTokens over a fake Google, with their log.
 type place struct {
 	*IDTokens
-	t      testing.TB
-	clock  *clock
-	google *google
-	log    *testkit.LogBuffer
-	counts *metrics
+	t     testing.TB
+	clock *clock
+	fake  *fake
+	log   *testkit.LogBuffer
 }
 
 // newPlace returns a place that looks users up only if withUsers. Google may take as long as a busy machine needs.
 func newPlace(t testing.TB, withUsers bool, edit ...func(*Options)) *place {
 	t.Helper()
-	p := &place{t: t, clock: &clock{t: time.Now().Truncate(time.Second)}, google: newGoogle(t), log: &testkit.LogBuffer{}}
+	p := &place{t: t, clock: &clock{t: time.Now().Truncate(time.Second)}, fake: newFake(t), log: &testkit.LogBuffer{}}
 	o := Options{
-		Project: project, KeysURL: p.google.URL + "/keys", UsersURL: p.google.URL, Now: p.clock.now,
+		Project: project, KeysURL: p.fake.URL + "/keys", UsersURL: p.fake.URL, Now: p.clock.now,
 		Log: slog.New(slog.NewTextHandler(p.log, nil)), Metrics: prometheus.NewRegistry(),
 	}
 	for _, e := range edit {
 		e(&o)
 	}
 	p.start(o)
-	if withUsers && p.users.client == nil {
-		p.users.client = p.background.client(0)
+	if withUsers && p.users == nil {
+		o.Metrics = nil // they are registered
+		p.users = newUsers(o, p.google.client(0), p.google)
 	}
-	for _, c := range []*http.Client{p.keys.client, p.users.client} {
-		if c != nil {
-			c.Timeout = testkit.Patience
-		}
+	p.keys.client.Timeout = testkit.Patience
+	if p.users != nil {
+		p.users.client.Timeout = testkit.Patience
 	}
 	return p
 }
@@ -180,7 +184,15 @@ func (p *place) start(o Options) {
 		p.t.Fatal(err)
 	}
 	p.t.Cleanup(p.Close)
-	p.counts = p.users.metrics
+}
+
+// uid returns the user of a token that is valid now.
+func (p *place) uid(ctx context.Context, token string) (string, error) {
+	t, err := p.Verify(ctx, token)
+	if err == nil && !p.Allows(ctx, t) {
+		return "", auth.ErrUnauthenticated
+	}
+	return t.UID, err
 }
 
 func (p *place) claims(uid string) map[string]any {
@@ -218,26 +230,26 @@ func (p *place) token(uid string) string { return sign(p.t, signers()[0], "one",
 // is fails the test unless the token is uid's.
 func (p *place) is(what, token, uid string) {
 	p.t.Helper()
-	if got, _, err := p.UID(p.t.Context(), token); err != nil || got != uid {
+	if got, err := p.uid(p.t.Context(), token); err != nil || got != uid {
 		p.t.Errorf("%s: %q, %v", what, got, err)
 	}
 }
 
 func (p *place) fails(what, token string, as error) {
 	p.t.Helper()
-	if got, _, err := p.UID(p.t.Context(), token); !errors.Is(err, as) || got != "" {
+	if got, err := p.uid(p.t.Context(), token); !errors.Is(err, as) || got != "" {
 		p.t.Errorf("%s: %q, %v, want %v", what, got, err, as)
 	}
 }
 
-func (p *place) counted(c *prometheus.CounterVec, result string) int {
+func counted(c *prometheus.CounterVec, result string) int {
 	return int(testutil.ToFloat64(c.WithLabelValues(result)))
 }
 
 // hold makes Google's answers wait until release.
 func (p *place) hold() (release func()) {
 	hold := make(chan struct{})
-	p.google.set(func() { p.google.hold = hold })
+	p.fake.set(func() { p.fake.hold = hold })
 	return func() { close(hold) }
 }
 
@@ -249,12 +261,12 @@ func (p *place) crowd() {
 	for range 20 {
 		all.Go(func() { p.is("one of many", p.token("kim"), "kim") })
 	}
-	<-p.google.entered
+	<-p.fake.entered
 	release()
 	all.Wait()
 }
 
 func (p *place) settled() {
 	p.t.Helper()
-	p.background.Wait()
+	p.google.fetches.Wait()
 }

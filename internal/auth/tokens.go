@@ -1,6 +1,7 @@
-package service
+package auth
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,12 +12,6 @@ import (
 
 	"firsttap/dispatch"
 )
-
-// ErrUnauthenticated says that a token or key is not valid.
-var ErrUnauthenticated = errors.New("the credentials are missing, wrong or expired")
-
-// ErrTokenEnded is an ErrUnauthenticated of a token that was valid until it expired or was revoked, so it was not guessed.
-var ErrTokenEnded = fmt.Errorf("%w: the token has expired or was revoked", ErrUnauthenticated)
 
 const (
 	// TokenTTL is the lifetime of a driver's token.
@@ -35,7 +30,7 @@ type TokenOptions struct {
 	// Previous are earlier secrets, whose tokens stay valid.
 	Previous [][]byte
 	Now      func() time.Time
-	// IDTokens verifies Firebase Auth's ID tokens, and Drivers finds their drivers; nil IDTokens refuses them.
+	// IDTokens verifies Firebase Auth's ID tokens, and Drivers finds their drivers; without them such tokens are refused.
 	IDTokens IDTokens
 	Drivers  DriversByUID
 	// Revocations has the tokens that are refused before they expire. Required.
@@ -47,15 +42,18 @@ type Tokens struct {
 	secret      []byte
 	keys        jwt.VerificationKeySet // the secret, then the previous ones
 	parser      *jwt.Parser
+	idTokens    IDTokens // nil without Firebase
+	users       *users
+	revocations *Revocations
 	verified    *lru.Cache[string, verifiedToken]
 	now         func() time.Time
-	firebase    *firebaseUsers
-	revocations *Revocations
 }
 
+// verifiedToken is what a token with a valid signature says until it expires: its driver, or Firebase's user.
 type verifiedToken struct {
 	driver     dispatch.DriverID
 	generation int
+	user       IDToken
 	until      time.Time
 }
 
@@ -75,14 +73,13 @@ func NewTokens(o TokenOptions) *Tokens {
 	for _, p := range o.Previous {
 		keys.Keys = append(keys.Keys, p)
 	}
-	if o.IDTokens == nil {
-		o.IDTokens = noIDTokens{}
-	}
 	if o.Revocations == nil {
-		panic("service: TokenOptions.Revocations is missing")
+		panic("auth: TokenOptions.Revocations is missing")
 	}
-	t := &Tokens{secret: o.Secret, keys: keys, now: o.Now, verified: verified, revocations: o.Revocations}
-	t.firebase = newFirebaseUsers(o.IDTokens, o.Drivers)
+	t := &Tokens{
+		secret: o.Secret, keys: keys, idTokens: o.IDTokens, users: newUsers(o.Drivers), revocations: o.Revocations,
+		verified: verified, now: o.Now,
+	}
 	t.parser = jwt.NewParser(
 		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose "none"
 		jwt.WithExpirationRequired(), jwt.WithStrictDecoding(),
@@ -105,27 +102,48 @@ func (t *Tokens) Issue(driver dispatch.DriverID, generation int) (string, time.T
 	return token, until, nil
 }
 
-// Driver returns the driver of one of our own tokens, or ErrUnauthenticated. A valid signature is cached until the token
-// expires; revocation is checked each time, in memory.
-func (t *Tokens) Driver(token string) (dispatch.DriverID, error) {
+// Authenticate returns the driver of a token, ours or Firebase's. ErrUnauthenticated also for a Firebase user who is not a driver,
+// ErrUnavailable where the token cannot be verified now. A valid signature is remembered until the token expires; whether the token was
+// revoked, or its user disabled, is checked each time. A Firebase user who signed in before the driver's tokens were revoked must sign in
+// again.
+func (t *Tokens) Authenticate(ctx context.Context, token string) (dispatch.DriverID, error) {
 	v, ok := t.verified.Get(token)
 	if !ok || !t.now().Before(v.until) {
 		var err error
-		if v, err = t.verify(token); err != nil {
+		if v, err = t.verify(ctx, token); err != nil {
 			return "", err
 		}
 		t.verified.Add(token, v)
 	}
-	if t.revocations.isRevoked(v.driver, v.generation) {
+	if v.user.UID == "" {
+		if t.revocations.isRevoked(v.driver, v.generation) {
+			return "", ErrTokenEnded
+		}
+		return v.driver, nil
+	}
+	if !t.idTokens.Allows(ctx, v.user) {
+		return "", ErrUnauthenticated
+	}
+	driver, err := t.users.driver(ctx, v.user.UID, t.now())
+	if err == nil && t.revocations.revokedSince(driver, v.user.SignedIn) {
 		return "", ErrTokenEnded
 	}
-	return v.driver, nil
+	return driver, err
 }
 
-func (t *Tokens) verify(token string) (verifiedToken, error) {
+func (t *Tokens) verify(ctx context.Context, token string) (verifiedToken, error) {
 	if strings.ContainsAny(token, "\r\n") {
 		return verifiedToken{}, ErrUnauthenticated // base64 decoding skips them
 	}
+	v, err := t.verifyOwn(token)
+	if err == nil || errors.Is(err, ErrTokenEnded) || t.idTokens == nil {
+		return v, err
+	}
+	user, err := t.idTokens.Verify(ctx, token)
+	return verifiedToken{user: user, until: user.ExpiresAt}, err
+}
+
+func (t *Tokens) verifyOwn(token string) (verifiedToken, error) {
 	var claims driverClaims
 	_, err := t.parser.ParseWithClaims(token, &claims, func(parsed *jwt.Token) (any, error) {
 		if _, critical := parsed.Header["crit"]; critical { // names what a verifier must understand, and this one understands none of it

@@ -1,4 +1,4 @@
-package service
+package auth
 
 import (
 	"context"
@@ -35,13 +35,6 @@ type Revocations struct {
 	local   int        // how many revocations were made here
 	failing bool
 	readAt  time.Time
-}
-
-// NoRevocations returns Revocations without any, for Tokens that are never revoked.
-func NoRevocations() *Revocations {
-	r := &Revocations{}
-	r.known.Store(&map[dispatch.DriverID]dispatch.Revocation{})
-	return r
 }
 
 // NewRevocations reads the revocations from store. ErrUnavailable.
