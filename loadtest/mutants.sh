@@ -307,7 +307,7 @@ mutant "requested runs wait for the next reading" schedule/watch.go "!open.IsZer
 mutant "each part of an instance polls by itself" repository/poll/poll.go "time.Since(w.ReadAt) < maxAge" "maxAge < 0" ./repository/poll TestPollsAreShared
 mutant "a poll tells of other processes' jobs" repository/poll/poll.go "WHERE j.name IN ? AND r.job" "WHERE (j.name IN ? OR 1 = 1) AND r.job" ./repository/poll 'TestPoll$/mariadb'
 mutant "a look at an offer teaches nothing" repository/offers/offered.go "s.dispatches.Learn(&o.Dispatch)" "_ = o" ./repository/dispatches TestClaimAfterALook/mariadb
-mutant "a missing privilege on a table ends the use of the procedure" $call "uint16{1044, 1064, 1227" "uint16{1044, 1064, 1142, 1227" ./repository/dispatches TestAUserWithoutPrivilegesForTables/mariadb
+mutant "a missing privilege on a table ends the use of the procedure" $call "1558, 1044, 1064, 1227" "1558, 1044, 1064, 1142, 1227" ./repository/dispatches TestAUserWithoutPrivilegesForTables/mariadb
 mutant "the scheduler uses the poll of another" $jobs "s.poll.Waiting(ctx, 0, jobs)" "s.poll.Waiting(ctx, poll.MaxAge, jobs)" ./repository/poll TestPollsAreShared
 mutant "what is due is told by the database's clock" repository/poll/poll.go "w.ReadAt.Add(at.Sub(w.Now))" "at" ./repository/poll TestDue
 mutant "a poll believes a read-only server" repository/poll/poll.go "case readOnly:" "case readOnly && now < 0:" ./repository/database TestReadOnlyServerAnswersNothing

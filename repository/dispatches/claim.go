@@ -42,7 +42,7 @@ func (s *Dispatches) Claim(ctx context.Context, id dispatch.ID, driver dispatch.
 	return s.claim(ctx, id, driver, rule, s.callClaim)
 }
 
-// opened is the condition that a dispatch has opened. See notBefore.
+// opened is the condition that a dispatch has opened. See NotBefore.
 const opened = "(opens_at <= {now} OR opens_at <= updated_at + 3)"
 
 // Assign is Claim for a dispatch that need not be open yet, and at the time that rule names.

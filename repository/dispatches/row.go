@@ -74,7 +74,7 @@ func NotBefore(now, updatedAt time.Time) time.Time {
 	return now
 }
 
-// At returns the dispatch with its state at now, by notBefore.
+// At returns the dispatch with its state at now, by NotBefore.
 func (row *Row) At(now time.Time) dispatch.Dispatch {
 	d := dispatch.Dispatch{
 		ID: row.ID, ExternalID: database.StringOrEmpty(row.ExternalID),

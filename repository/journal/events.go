@@ -83,7 +83,7 @@ const EventColumns = `e.id event_id, e.dispatch_id event_dispatch_id, e.type eve
 
 // WriteEvents writes the events, from which a relay sends the notifications. They are leased to this process's relay if it has one,
 // except those that are to be announced later. The events' times are ahead of the database's
-// clock by that much: see notBefore.
+// clock by that much: see NotBefore.
 func (s *Journal) WriteEvents(tx database.Tx, events []dispatch.Event, ahead time.Duration) error {
 	rows := make([]EventRow, len(events))
 	request := dispatch.CallerFrom(tx.Statement.Context).Request
