@@ -263,7 +263,7 @@ mutant "an offer expires before its window ends" dispatch/rules.go "d.Status != 
 mutant "what is due is not checked again under the lock" $due "err != nil || still == 0" "err != nil" ./repository/due 'TestDueOnce/(ExpireOffers|Remind)/mariadb'
 mutant "each check sends a reminder" $due "WHERE dispatch_id = d.id AND round = d.round AND type = ?) = 0" "WHERE dispatch_id = d.id AND round = d.round AND type = ?) >= 0" ./repository/due 'TestDueInBatches/Remind/mariadb'
 mutant "unfinished work is closed" dispatch/rules.go 'if !d.WorkEndsAt.Before(now.Add(-after)) {' 'if false {' ./dispatch TestCloseOverdue
-mutant "closing overdue work sends a push" dispatch/delivery.go "case e.Actor == System && e.ReasonCode == ReasonOverdue:" "case false:" ./repository/due 'TestOverdueIsNotPushed/sqlite'
+mutant "closing overdue work sends a push" dispatch/delivery.go "case e.Actor == System && e.ReasonCode == ReasonOverdue:" "case false:" ./dispatch TestPushed
 mutant "what a killed migrator has done is an error" migrations/server.go "case isError(err, doneBefore):" "case false:" ./migrations TestDoneBefore
 mutant "a version that is half taken back counts as applied" migrations/server.go "UPDATE goose_db_version SET is_applied = FALSE WHERE version_id = %d AND is_applied" "DO 0 -- %d" ./migrations TestCutAtEveryStatement
 mutant "a migration fills the first rows only" migrations/server.go "err != nil || changed == 0 {" "err != nil || changed >= 0 {" ./migrations TestNextVersion
