@@ -17,8 +17,8 @@ type Reading struct {
 }
 
 // scans is what SQLite says of a large table that it reads from end to end, without an index.
-var scans = regexp.MustCompile(`^SCAN (dispatches|d|dispatch_words|drivers|v|driver_regions|driver_words|devices|dv|offers|taps|claims|events|e|` +
-	`notifications|n|job_runs|webhook_deliveries|p)$`)
+var scans = regexp.MustCompile(`^SCAN (dispatches|d|dispatch_words|drivers|v|driver_regions|driver_words|devices|dv|offers|taps|claims|` +
+	`events|e|notifications|n|job_runs|webhook_deliveries|p)$`)
 
 // MustReadFew fails the test if one of the readings touches more rows than it may. SQLite does not count rows: there it is enough that no
 // large table is read from end to end.
@@ -28,7 +28,7 @@ func (db *Bench) MustReadFew(t *testing.T, readings map[string]Reading) {
 		looked, rows, most := 0, 0, 0
 		var err error
 		for _, s := range db.Statements(t, func() { err = reading.Do() }) {
-			if !ReadsRows.MatchString(s) {
+			if !readsRows.MatchString(s) {
 				continue // the clock, or an INSERT
 			}
 			looked++
@@ -52,8 +52,8 @@ func (db *Bench) MustReadFew(t *testing.T, readings map[string]Reading) {
 	}
 }
 
-// ReadsRows tells the statements that read rows of tables.
-var ReadsRows = regexp.MustCompile(`(?s)\A\s*(SELECT .*\sFROM|UPDATE|DELETE|\{delete)`)
+// readsRows tells the statements that read rows of tables.
+var readsRows = regexp.MustCompile(`(?s)\A\s*(SELECT .*\sFROM|UPDATE|DELETE|\{delete)`)
 
 // Plan is what SQLite says that it does for a statement.
 func (db *Bench) Plan(t *testing.T, statement string) (steps []string) {
