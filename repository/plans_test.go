@@ -109,6 +109,8 @@ func TestPagesCostTheSame(t *testing.T) {
 				most = 2 * crowd // ranks compare all taps of the round
 			case strings.HasPrefix(name, "offers"):
 				most = 50 * aPage // each has rows of several tables
+			case strings.HasSuffix(name, "EXPIRED"):
+				most += 2 * int(math.Pow10(Listed)) / 2000 // one in 2000 has ended and is still stored as PENDING
 			}
 			for page, cursor := range map[string]string{"first": "", "far": far} {
 				all[name+", the "+page+" page"] = Reading{Do: func() error {
