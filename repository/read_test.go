@@ -113,6 +113,7 @@ func TestBadCursors(t *testing.T) {
 			base64.RawURLEncoding.EncodeToString([]byte("o12345678drv_0123456789abcdefghijklmnop")),
 			base64.RawURLEncoding.EncodeToString([]byte("12345678drv_0123456789abcdefghijklmnop")),
 			base64.StdEncoding.EncodeToString([]byte("12345678dsp_0123456789abcdefghijklmnop??")),
+			database.Cursor(database.DispatchList, 0, "dsp_\x00"), database.Cursor(database.DispatchList, 0, "dsp_한국"),
 		} {
 			page := dispatch.Page{Limit: 1, Cursor: c}
 			MustBeError(t, "List, "+c, ErrorOfPage(db.Dispatches.List(t.Context(), dispatch.Query{Page: page})), dispatch.ErrBadCursor)
@@ -120,8 +121,6 @@ func TestBadCursors(t *testing.T) {
 		}
 	})
 }
-
-// errorOfPage and cursorOf leave out the rest of a page, or of two other results.
 
 // A cursor is valid for its own list only, with any filter.
 func TestCursorsOfOtherLists(t *testing.T) {

@@ -6,7 +6,6 @@ package repository
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -82,9 +81,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 		Topics: topics.New(db, "", 0), Notifications: pushes.NewNotifications(db), Webhooks: webhooks.New(db), Keys: keys.New(db),
 		Export: export.New(db), Cleaner: retention.New(db, o.Retention),
 	}
-	if s.Dispatches, err = dispatches.New(db, s.Journal, o.OnCommit, o.Observer, db.Log); err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
+	s.Dispatches = dispatches.New(db, s.Journal, o.OnCommit)
 	s.Due, s.Offers = due.New(db, s.Poll, s.Dispatches), offers.New(db, s.Dispatches)
 	s.Runs = runs.New(db, s.Poll)
 	s.Board = board.New(db, s.Runs, o.Retention.Attempts)

@@ -29,11 +29,9 @@ type DB struct {
 	// Dialect is that of the migrations, and Version what the server says of itself, "" for SQLite.
 	Dialect migrations.Dialect
 	Version string
-	// Patience and Log are those of the Options; Log is not nil.
-	Patience time.Duration
-	Log      *slog.Logger
+	// Options are those that it was opened with. Patience is not 0, and Log and Now are not nil.
+	Options
 
-	options Options
 	text    *text
 	clock   func() string // SQLite's
 	conns   map[string]*sql.DB
@@ -74,7 +72,7 @@ func Open(ctx context.Context, url string, o Options) (db *DB, err error) {
 	}
 	const untilTheEnd = math.MaxInt64
 	err = UntilReachable(ctx, untilTheEnd, o.Log, func() error {
-		db = &DB{Patience: o.Patience, Log: o.Log, options: o, conns: map[string]*sql.DB{}, primary: &primary.Server{}}
+		db = &DB{Options: o, conns: map[string]*sql.DB{}, primary: &primary.Server{}}
 		switch path, ok := strings.CutPrefix(url, "sqlite://"); {
 		case ok && o.ReplicaURL != "":
 			err = errors.New("an SQLite database has no replica")
@@ -163,7 +161,7 @@ func (d *DB) newPool(ctx context.Context, name string, conns *sql.DB) (*Pool, er
 		dialect = mysqlDialect(statements)
 	}
 	db, err := gorm.Open(dialect, gormConfig())
-	statements.observer = d.options.Observer // SQLite has been asked for its version
+	statements.observer = d.Observer // SQLite has been asked for its version
 	if err == nil {
 		err = conns.PingContext(ctx)
 	}

@@ -31,7 +31,7 @@ var (
 
 // ProbeOf returns a probe of a database that only answers pings, by calling that function.
 func ProbeOf(ctx context.Context, log *slog.Logger, ping func(context.Context) error) *Probe {
-	p := &Probe{db: &DB{Log: log}, check: func(ctx context.Context, _ bool) error { return ping(ctx) }}
+	p := &Probe{db: &DB{Options: Options{Log: log}}, check: func(ctx context.Context, _ bool) error { return ping(ctx) }}
 	p.ask(ctx)
 	return p
 }

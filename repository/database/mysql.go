@@ -67,8 +67,8 @@ func (d *DB) openMySQL(ctx context.Context, rawURL string) (err error) {
 	d.Work, errs[2] = d.primaryPool(ctx, "work", d.config, workConns, workRecheck)
 	d.Watch, errs[3] = d.primaryPool(ctx, "watch", watching, watchConns, 0)
 	d.probe = d.conns["watch"]
-	if err = errors.Join(errs[:]...); err == nil && d.options.ReplicaURL != "" {
-		err = d.openReplica(d.options.ReplicaURL)
+	if err = errors.Join(errs[:]...); err == nil && d.ReplicaURL != "" {
+		err = d.openReplica(d.ReplicaURL)
 	}
 	return err
 }

@@ -31,12 +31,9 @@ type textPool struct {
 	observer StatementObserver // nil for none
 }
 
-// expanded returns the SQL of a statement.
-func (p *textPool) expanded(statement string) string { return p.text.of(statement, p.clock) }
-
 // begin expands the words of a query, and tells the observer.
 func (p *textPool) begin(ctx context.Context, operation, query string) (_ context.Context, expanded string, answered func(error)) {
-	expanded = p.expanded(query)
+	expanded = p.text.of(query, p.clock)
 	if p.observer == nil {
 		return ctx, expanded, func(error) {}
 	}
@@ -125,9 +122,4 @@ func verb(query string) string {
 		}
 	}
 	return "other"
-}
-
-// Expanded returns a statement as the database gets it from tx.
-func Expanded(tx Tx, statement string) string {
-	return tx.Statement.ConnPool.(interface{ expanded(statement string) string }).expanded(statement)
 }

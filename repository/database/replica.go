@@ -154,7 +154,7 @@ func (d *DB) readReplica(ctx context.Context, at position, read func(db Tx) erro
 	defer conn.Close()
 	// States are told by the primary's time, by which claims are decided, whatever the replica's clock says.
 	clock := func() string { return strconv.FormatInt(Micros(at.now.Add(time.Since(at.readAt))), 10) }
-	statements := &textPool{conn, "replica", r.text, clock, d.options.Observer}
+	statements := &textPool{conn, "replica", r.text, clock, d.Observer}
 	if err := at.await(waiting, statements, d.Version, r.lag); err != nil {
 		return Unavailable(err)
 	}

@@ -21,7 +21,7 @@ const sqliteReaders = 8
 // openSQLite opens the pools of the file at path.
 func (d *DB) openSQLite(ctx context.Context, path string) (err error) {
 	d.Dialect, d.text, d.path = migrations.SQLite, newText(sqliteWords), path
-	d.clock = func() string { return strconv.FormatInt(d.options.Now().UnixMicro(), 10) }
+	d.clock = func() string { return strconv.FormatInt(d.Now().UnixMicro(), 10) }
 	if _, err := CheckFile(path); err != nil {
 		return err
 	}

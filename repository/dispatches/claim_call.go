@@ -96,42 +96,35 @@ type claimProcedure struct {
 	pool         *sql.DB
 	name         string
 	create, call string
-	// refused: the database's user may not create or call it.
-	refused atomic.Bool
-	// warnedAt is when a procedure that can't be created or loaded was logged last, in nanoseconds since 1970.
-	warnedAt atomic.Int64
-	observer database.StatementObserver
-	log      *slog.Logger
+	// unusableUntil is when a procedure that could not be created, called or loaded is tried again, in nanoseconds since 1970.
+	unusableUntil atomic.Int64
+	observer      database.StatementObserver
+	log           *slog.Logger
 }
 
-func newClaimProcedure(pool *sql.DB, log *slog.Logger) *claimProcedure {
+func newClaimProcedure(pool *sql.DB, observer database.StatementObserver, log *slog.Logger) *claimProcedure {
 	body := database.MySQLSQL(claimProcedureBody)
 	sum := sha256.Sum256([]byte(body))
 	name := "firsttap_claim_" + hex.EncodeToString(sum[:6])
 	return &claimProcedure{
 		pool: pool, name: name, create: "CREATE PROCEDURE IF NOT EXISTS " + name + body, call: "CALL " + name + database.Placeholders(1, 17),
-		log: log,
+		observer: observer, log: log,
 	}
 }
 
-// callClaims makes claims cheap: by the procedure, and by what this process last knew.
-func (s *Dispatches) callClaims(observer database.StatementObserver) error {
-	pool, err := s.db.Decide.SQL()
-	if err != nil {
-		return err
-	}
-	s.lastKnown, s.procedure = newLastKnown(), newClaimProcedure(pool, s.log)
-	s.procedure.observer = observer
-	return nil
+// usable reports whether the procedure can be called, as far as is known. The nil procedure can't.
+func (p *claimProcedure) usable() bool {
+	return p != nil && time.Now().UnixNano() >= p.unusableUntil.Load()
 }
 
-// usable reports whether the procedure can be called. The nil procedure can't.
-func (p *claimProcedure) usable() bool { return p != nil && !p.refused.Load() }
-
-// callClaim is a commitFunc that writes with the procedure, or in a transaction where that is not possible.
+// callClaim is a commitFunc that writes with the procedure, or in a transaction while that can't be used. The conditions of a transaction
+// cover only what was just read.
 func (s *Dispatches) callClaim(ctx context.Context, snapshot *claimSnapshot, d *dispatch.Dispatch, events []dispatch.Event) error {
-	if len(events) != 1 || events[0].Type != dispatch.EventAccepted || !s.procedure.usable() {
-		return s.claimWithoutCall(ctx, snapshot, d, events)
+	switch called := len(events) == 1 && events[0].Type == dispatch.EventAccepted && s.procedure.usable(); {
+	case !called && !snapshot.read:
+		return database.ErrConflict
+	case !called:
+		return s.transactClaim(opened)(ctx, snapshot, d, events)
 	}
 	owner, lease := s.journal.Lease()
 	sent, decided := time.Now(), int64(0)
@@ -145,8 +138,6 @@ func (s *Dispatches) callClaim(ctx context.Context, snapshot *claimSnapshot, d *
 		dispatch.CallerFrom(ctx).Request, owner, lease.Microseconds(),
 	)
 	switch {
-	case errors.Is(err, errNoProcedure):
-		return s.claimWithoutCall(ctx, snapshot, d, events)
 	case err != nil:
 		return err
 	case at == 0:
@@ -158,36 +149,22 @@ func (s *Dispatches) callClaim(ctx context.Context, snapshot *claimSnapshot, d *
 	return nil
 }
 
-// claimWithoutCall writes in a transaction, whose conditions cover only what was just read.
-func (s *Dispatches) claimWithoutCall(ctx context.Context, snapshot *claimSnapshot, d *dispatch.Dispatch, events []dispatch.Event) error {
-	if !snapshot.read {
-		return database.ErrConflict
-	}
-	return s.transactClaim(opened)(ctx, snapshot, d, events)
-}
-
-// errNoProcedure means that the database's user may not create or call the procedure, and that nothing was written.
-var errNoProcedure = errors.New("no procedure for claims")
-
 // Error numbers of the server.
 const (
 	noSuchProcedure = 1305
 	duplicateKey    = 1062
 )
 
-// notStarted are the errors of a procedure that the server can't load; notCommitted those of the statements before the COMMIT: a duplicate
-// key, a missing privilege on a table or column, a missing table, column or index, a lock wait timeout and a deadlock. After any other
-// error the claim may be committed.
+// notUsable are the errors of a procedure that is missing or can't be loaded, of a user without the privileges to create or to execute it,
+// and of servers without procedures. notCommitted are those of the statements before the COMMIT: a duplicate key, a missing privilege on a
+// table or column, a missing table, column or index, a lock wait timeout and a deadlock. After any other error the claim may be committed.
 var (
-	notStarted   = []uint16{noSuchProcedure, 1457, 1548, 1558}
+	notUsable    = []uint16{noSuchProcedure, 1457, 1548, 1558, 1044, 1064, 1227, 1235, 1370, 1419}
 	notCommitted = []uint16{duplicateKey, 1054, 1142, 1143, 1146, 1176, 1205, database.Deadlock}
 )
 
-// notAllowed are the errors of a user without the privileges to create or to execute a procedure, and of servers without them.
-var notAllowed = []uint16{1044, 1064, 1227, 1235, 1370, 1419}
-
-// exec calls the procedure, and creates it if it is missing. ErrUnavailable, database.ErrConflict and errNoProcedure mean that nothing
-// was written, and never will be.
+// exec calls the procedure, and creates it if it is missing. ErrUnavailable and database.ErrConflict mean that nothing was written, and
+// never will be; so does database.ErrConflict after which the procedure is not usable.
 func (p *claimProcedure) exec(ctx context.Context, args ...any) (at int64, err error) {
 	for range 2 {
 		at, err = p.execOnce(ctx, args)
@@ -195,9 +172,9 @@ func (p *claimProcedure) exec(ctx context.Context, args ...any) (at int64, err e
 			break
 		}
 		if err = p.make(ctx); err != nil {
-			p.refuse(err)
 			if database.IsServerError(err) {
-				return 0, errNoProcedure
+				p.refuse(err)
+				return 0, database.ErrConflict
 			}
 			return 0, database.Unavailable(err)
 		}
@@ -206,9 +183,9 @@ func (p *claimProcedure) exec(ctx context.Context, args ...any) (at int64, err e
 	switch {
 	case err == nil || errors.Is(err, dispatch.ErrUnavailable):
 		return at, err
-	case database.IsServerError(err, notAllowed...), database.IsServerError(err, notStarted...):
+	case database.IsServerError(err, notUsable...):
 		p.refuse(err)
-		return 0, errNoProcedure
+		return 0, database.ErrConflict
 	case database.IsServerError(err, duplicateKey, database.Deadlock), errors.Is(err, sqldriver.ErrBadConn):
 		return 0, database.ErrConflict
 	case database.IsServerError(err, notCommitted...):
@@ -229,20 +206,16 @@ func (p *claimProcedure) make(ctx context.Context) error {
 	return err
 }
 
-// refusalInterval is the least time between two warnings of a procedure that can't be created or loaded: each claim tries.
-const refusalInterval = 10 * time.Second
+// unusablePause is how long claims are transactions after the procedure could not be used.
+const unusablePause = 10 * time.Minute
 
-// refuse stops the use of the procedure if that is what the error says.
+// refuse stops the use of the procedure for a while.
 func (p *claimProcedure) refuse(err error) {
-	if !database.IsServerError(err, notAllowed...) {
-		now, last := time.Now().UnixNano(), p.warnedAt.Load()
-		if now-last >= int64(refusalInterval) && p.warnedAt.CompareAndSwap(last, now) {
-			p.log.Warn("the stored procedure for claims can't be created or loaded; claims are transactions, and each tries again",
-				"procedure", p.name, "error", err)
-		}
-	} else if !p.refused.Swap(true) {
-		p.log.Warn("the database's user may not create or execute the stored procedure for claims; claims take more round trips until "+
-			"the user has the privileges CREATE ROUTINE and EXECUTE and this instance is restarted", "error", err)
+	now, until := time.Now().UnixNano(), p.unusableUntil.Load()
+	if now >= until && p.unusableUntil.CompareAndSwap(until, now+int64(unusablePause)) {
+		p.log.Warn("the stored procedure for claims can't be created, called or loaded; claims take more round trips, and it is tried again "+
+			"later; the database's user needs the privileges CREATE ROUTINE and EXECUTE",
+			"procedure", p.name, "again_in", unusablePause, "error", err)
 	}
 }
 
@@ -261,7 +234,7 @@ func (p *claimProcedure) execOnce(ctx context.Context, args []any) (at int64, er
 	defer conn.Close()
 	rows, err := conn.QueryContext(ctx, p.call, args...)
 	if err != nil {
-		if !database.IsServerError(err, notStarted...) {
+		if !database.IsServerError(err, noSuchProcedure) {
 			// A statement that was killed, or a fatal error, leaves the session in the middle of the transaction: close it.
 			_ = conn.Raw(func(any) error { return sqldriver.ErrBadConn })
 		}
@@ -280,15 +253,15 @@ func (p *claimProcedure) execOnce(ctx context.Context, args []any) (at int64, er
 	return at, rows.Close()
 }
 
-// PrepareClaims creates the stored procedure for claims if it is missing. A claim does so too, so an error is only logged.
+// PrepareClaims creates the stored procedure for claims if it is missing. A claim does so too, so the server's refusal is only logged.
 func (s *Dispatches) PrepareClaims(ctx context.Context) {
 	if s.procedure == nil {
 		return
 	}
-	if err := s.procedure.make(ctx); err != nil {
+	if err := s.procedure.make(ctx); database.IsServerError(err) {
 		s.procedure.refuse(err)
 	}
 }
 
 // ProcedureCall is the statement that calls the stored procedure for claims.
-func ProcedureCall() string { return newClaimProcedure(nil, nil).call }
+func ProcedureCall() string { return newClaimProcedure(nil, nil, nil).call }

@@ -282,17 +282,20 @@ func TestAUserWithoutPrivilegesForTables(t *testing.T) {
 	})
 }
 
-// The server can't load the procedure, and each claim tries again: a warning is logged every 10 s at most.
+// The server can't load the procedure: it is tried again after a pause, and each time a warning says so.
 func TestProcedureThatIsNotLoaded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &testkit.LogBuffer{}
-		p := dispatches.NewClaimProcedure(nil, slog.New(slog.NewTextHandler(log, nil)))
-		for range 25 {
-			p.Refuse(&driver.MySQLError{Number: 1548, Message: "Cannot load from mysql.proc. The table is probably corrupted"})
-			time.Sleep(time.Second)
-		}
-		if n := strings.Count(log.String(), "level=WARN"); n != 3 || !p.Usable() {
-			t.Errorf("%d warnings, usable: %t", n, p.Usable())
+		p := dispatches.NewClaimProcedure(nil, nil, slog.New(slog.NewTextHandler(log, nil)))
+		for n := 1; n <= 2; n++ {
+			testkit.Equal(t, "it is tried", true, p.Usable())
+			for range 3 { // claims at once
+				p.Refuse(&driver.MySQLError{Number: 1548, Message: "Cannot load from mysql.proc. The table is probably corrupted"})
+			}
+			time.Sleep(dispatches.UnusablePause - 1)
+			testkit.Equal(t, "it is tried during the pause", false, p.Usable())
+			time.Sleep(time.Nanosecond)
+			testkit.Equal(t, "warnings", n, strings.Count(log.String(), "level=WARN"))
 		}
 	})
 }

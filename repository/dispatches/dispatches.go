@@ -3,7 +3,6 @@ package dispatches
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"firsttap/dispatch"
@@ -17,7 +16,6 @@ type Dispatches struct {
 	db       *database.DB
 	journal  *journal.Journal
 	onCommit func(dispatch.Dispatch, []dispatch.Event) // nil for none
-	log      *slog.Logger
 	// procedure and lastKnown make a claim cheap; nil for SQLite, which has no round trips, and for TiDB, which has no procedures.
 	procedure *claimProcedure
 	lastKnown *lastKnown
@@ -25,14 +23,12 @@ type Dispatches struct {
 
 // New returns the dispatches in a database. OnCommit, nil for none, is called with every change that this process has committed,
 // after its COMMIT and before the caller learns of it. It is called by many goroutines at once and must not block.
-func New(db *database.DB, j *journal.Journal, onCommit func(dispatch.Dispatch, []dispatch.Event), observer database.StatementObserver,
-	log *slog.Logger,
-) (*Dispatches, error) {
-	s := &Dispatches{db: db, journal: j, onCommit: onCommit, log: log}
-	if db.Dialect != migrations.MySQL {
-		return s, nil
+func New(db *database.DB, j *journal.Journal, onCommit func(dispatch.Dispatch, []dispatch.Event)) *Dispatches {
+	s := &Dispatches{db: db, journal: j, onCommit: onCommit}
+	if db.Dialect == migrations.MySQL {
+		s.procedure, s.lastKnown = newClaimProcedure(db.Pools()["decide"], db.Observer, db.Log), newLastKnown()
 	}
-	return s, s.callClaims(observer)
+	return s
 }
 
 // Commit commits what write writes together with the events that it returns, and announces them. Write may be called again after a

@@ -3,6 +3,7 @@ package dispatches
 import (
 	"context"
 	"database/sql"
+	"math"
 	"time"
 
 	"firsttap/dispatch"
@@ -44,7 +45,15 @@ func (p *claimProcedure) Name() string { return p.name }
 
 func (p *claimProcedure) Pool() *sql.DB { return p.pool }
 
-func (p *claimProcedure) SetRefused(refused bool) { p.refused.Store(refused) }
+const UnusablePause = unusablePause
+
+// SetUsable makes the procedure usable, or not for the whole test.
+func (p *claimProcedure) SetUsable(usable bool) {
+	p.unusableUntil.Store(math.MaxInt64)
+	if usable {
+		p.unusableUntil.Store(0)
+	}
+}
 
 // Ahead returns how far the database's clock is ahead, and whether it was read.
 func (k *lastKnown) Ahead() (time.Duration, bool) { return k.clock.ahead, k.clock.read }

@@ -1,16 +1,13 @@
 package due_test
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"testing"
 	"time"
 
 	"firsttap/dispatch"
 	"firsttap/repository/database"
-	"firsttap/repository/pushes"
 	. "firsttap/repository/repositorytest"
 	"firsttap/testkit"
 )
@@ -31,21 +28,6 @@ func TestAnOfferEnds(t *testing.T) {
 		testkit.Equal(t, "the trail", want, db.Trail(t, d.ID))
 		if got := db.MustRead(t, stands.ID); got.Version != stands.Version || got.Status != dispatch.Pending {
 			t.Errorf("the one that stands is %+v", got)
-		}
-	})
-}
-
-// Each round has an end of its own.
-func TestTheNextRoundEnds(t *testing.T) {
-	Each(t, func(t *testing.T, db *Bench) {
-		d, v := db.Add(t, nil), db.Fleet(t, 1)[0]
-		db.MustAccept(t, d.ID, v.ID)
-		db.MustUpdate(t, d.ID, Withdraw)
-		expiry.MustChange(t, db.Store, 10, 0)
-		db.Pass(t, d.ID)
-		expiry.MustChange(t, db.Store, 10, 1)
-		if trail := db.Trail(t, d.ID); trail[len(trail)-1] != "dispatch.expired 2 - system " {
-			t.Errorf("the trail is %q", trail)
 		}
 	})
 }
@@ -82,37 +64,6 @@ func TestChangedBeforeItExpires(t *testing.T) {
 			Also: "INSERT INTO events SELECT 'evt_x', id, 'dispatch.expired', 1, NULL, 'system', '', 1, '', 1, '' FROM dispatches WHERE id = ?",
 		},
 	)
-}
-
-// The driver's claim and the end of the offer want the same row at the same time.
-func TestTheLastTapAndTheEnd(t *testing.T) {
-	Each(t, func(t *testing.T, db *Bench) {
-		for i := range 10 {
-			v, d := db.Fleet(t, 1)[0], db.Add(t, nil)
-			passed := i%2 == 0
-			if passed {
-				db.Pass(t, d.ID)
-			}
-			var n int
-			var ended, claimed error
-			testkit.Together(2, func(k int) {
-				if k == 0 {
-					n, ended = db.ExpireOffers(t.Context(), 10)
-				} else {
-					_, claimed = db.Accept(t.Context(), d.ID, v.ID)
-				}
-			})
-			got := db.MustRead(t, d.ID)
-			switch {
-			case ended != nil:
-				t.Errorf("the end: %v", ended)
-			case passed && (n != 1 || got.Status != dispatch.Expired || !errors.Is(claimed, dispatch.ErrExpired)):
-				t.Errorf("%s, %d, %v", got.Status, n, claimed)
-			case !passed && (n != 0 || got.Status != dispatch.Accepted || claimed != nil):
-				t.Errorf("%s, %d, %v", got.Status, n, claimed)
-			}
-		}
-	})
 }
 
 var reminders = Clockworks[1]
@@ -207,21 +158,6 @@ func TestChangedBeforeItsReminder(t *testing.T) {
 	)
 }
 
-// A reminder that waits is not sent to a driver that has started or has lost the work meanwhile.
-func TestAReminderThatIsOvertaken(t *testing.T) {
-	Each(t, func(t *testing.T, db *Bench) {
-		id := reminders.Ready(t, db, 1)[0]
-		driver := db.MustRead(t, id).Claim.Driver
-		db.Device(t, driver, nil)
-		reminders.MustChange(t, db.Store, 10, 1)
-		db.MustUpdate(t, id, Start)
-		told := db.As("ins_a").MustExpand(t, db, dispatch.EventReminder, 10)
-		if len(told.Pushes)+told.Unleased != 0 || told.Dropped != 1 {
-			t.Errorf("%+v", told)
-		}
-	})
-}
-
 var overdue = Clockworks[2]
 
 // Overdue work that never began is canceled, and overdue work that began is completed.
@@ -274,32 +210,6 @@ func TestDispatchesThatAreNotOverdue(t *testing.T) {
 	})
 }
 
-// Closing overdue work at night sends no push.
-func TestOverdueIsNotPushed(t *testing.T) {
-	Each(t, func(t *testing.T, db *Bench) {
-		ids := overdue.Ready(t, db, 2)
-		others := db.Equipped(t, 3)
-		for _, id := range ids {
-			d := db.MustRead(t, id)
-			db.Device(t, d.Claim.Driver, nil)
-			db.WriteNotifications(t, d, 3, func(i int, n *pushes.NotificationRow) {
-				ToDevices(others)(i, n)
-				n.State = pushes.StateDone
-			})
-		}
-		db.MustUpdate(t, ids[1], Start)
-		overdue.MustChange(t, db.Store, 10, 2)
-		offers := db.Count(t, "notifications")
-		for _, event := range []dispatch.EventType{dispatch.EventCanceled, dispatch.EventCompleted} {
-			told := db.As("ins_a").MustExpand(t, db, event, 10)
-			if len(told.Pushes)+told.Unleased != 0 || told.Event.ReasonCode != dispatch.ReasonOverdue {
-				t.Errorf("%+v", told)
-			}
-		}
-		db.MustCount(t, offers, "notifications")
-	})
-}
-
 func TestChangedBeforeItIsClosed(t *testing.T) {
 	overdue.MustLeave(t,
 		Moves{Name: "completed", Set: "status = 'COMPLETED'"},
@@ -307,26 +217,4 @@ func TestChangedBeforeItIsClosed(t *testing.T) {
 		Moves{Name: "longer work", Set: "work_ends_at = 4000000000000000"},
 		Moves{Name: "withdrawn", Set: "status = 'PENDING', round = round + 1, claim_id = NULL, accepted_by = NULL, accepted_at = NULL"},
 	)
-}
-
-// The driver completes the work while it is closed: it ends once.
-func TestClosedAndCompleted(t *testing.T) {
-	Each(t, func(t *testing.T, db *Bench) {
-		for range 5 {
-			id := overdue.Ready(t, db, 1)[0]
-			d := db.MustUpdate(t, id, Start)
-			MustAll(t, 2, func(k int) error {
-				if k == 0 {
-					return ErrorOf(db.CloseOverdue(t.Context(), OverdueAfter, 10))
-				}
-				return ErrorOf(db.Update(t.Context(), id, Complete))
-			})
-			if got := db.MustRead(t, id); got.Status != dispatch.Completed || got.Version != d.Version+1 {
-				t.Errorf("%+v", got)
-			}
-			if trail := db.Trail(t, id); len(slices.DeleteFunc(trail, func(e string) bool { return e[:18] != "dispatch.completed" })) != 1 {
-				t.Errorf("the trail is %q", trail)
-			}
-		}
-	})
 }

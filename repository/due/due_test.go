@@ -3,7 +3,6 @@ package due_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	"firsttap/repository/due"
 	. "firsttap/repository/repositorytest"
 	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // eachClockwork runs the test for each of them, on databases as each has them.
@@ -60,31 +58,6 @@ func TestDueOnce(t *testing.T) {
 			t.Errorf("%d were changed, want %d", changed.Load(), len(ids))
 		}
 		c.MustHave(t, db, 1, ids...)
-	})
-}
-
-// The process that commits an event announces it once.
-func TestDueEventsAreAnnounced(t *testing.T) {
-	eachClockwork(t, Each, func(t *testing.T, db *Bench, c Clockwork) {
-		teller := db.With(t, func(o *repository.Options) { o.OutboxOwner, o.OutboxLease = "ins_a", Term })
-		var h Heard
-		h.Listen(t, teller)
-		id := c.Ready(t, db, 1)[0]
-		c.MustChange(t, teller.Store, 10, 1)
-		if !slices.Equal(h.Types(), []dispatch.EventType{c.Event}) || !slices.Equal(h.Stored, []int{1}) {
-			t.Fatalf("announced %v, of which %v were committed", h.Types(), h.Stored)
-		}
-		e := h.Events[0]
-		if e.Dispatch != id || e.Round != 1 || e.Actor != dispatch.System || h.About[0].Version != db.MustRead(t, id).Version {
-			t.Errorf("announced %+v with %+v", e, h.About[0])
-		}
-		if lease := db.LeaseOf(t, e.ID); lease.Claim != "ins_a" || lease.NextAt == 0 {
-			t.Errorf("born with the lease %+v", lease)
-		}
-		c.MustChange(t, teller.Store, 10, 0)
-		if len(h.Events) != 1 {
-			t.Errorf("announced %v", h.Types())
-		}
 	})
 }
 
@@ -162,41 +135,5 @@ func TestDueGivesUp(t *testing.T) {
 			t.Errorf("after its context ended: %v", err)
 		}
 		c.MustHave(t, db, 0, ids...)
-	})
-}
-
-// Another transaction holds the rows of its events and then wants the dispatch: the deadlock's victim tries again.
-func TestDueAndADeadlock(t *testing.T) {
-	eachClockwork(t, EveryServer, func(t *testing.T, db *Bench, c Clockwork) {
-		db.NotOnTiDB(t, "gap locks, for which the insert of an event would wait")
-		ids := c.Ready(t, db, 2)
-		db.ManyEvents(t, 500)
-		// It has written the most, so the server does not roll it back.
-		tx := db.Begun(t, "UPDATE events SET next_at = next_at + 1", "SELECT * FROM events FOR UPDATE")
-		ended := Begin(func() error { return c.Change(t.Context(), db.Store, 1, 1) })
-		db.Waiting(t)
-		Must(t, ErrorOf(tx.Exec("UPDATE dispatches SET note = note WHERE id = ?", ids[0])))
-		// Both waited for each other, and this one got through.
-		tx.Rollback()
-		Must(t, <-ended) // it was done again
-		c.MustChange(t, db.Store, 10, 1)
-		c.MustHave(t, db, 1, ids...)
-	})
-}
-
-// The reply to the first COMMIT is lost: the database says that the change is committed. It is not repeated, and the others follow.
-func TestDueAndTheReplyOfTheCommitIsLost(t *testing.T) {
-	eachClockwork(t, EachServer, func(t *testing.T, db *Bench, c Clockwork) {
-		ids := c.Ready(t, db, 2)
-		s, proxy := db.Proxied(t)
-		cut := proxy.CutReply("COMMIT")
-		n, err := c.Run(t.Context(), s, 10)
-		testkit.Await(t, "the cut", cut.Done())
-		if n != len(ids) || err != nil {
-			t.Errorf("%d, %v", n, err)
-		}
-		c.MustHave(t, db, 1, ids...)
-		c.MustChange(t, s, 10, 0)
-		c.MustHave(t, db, 1, ids...)
 	})
 }

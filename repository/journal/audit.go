@@ -46,13 +46,14 @@ func Record(tx database.Tx, action dispatch.AuditAction, target string, detail m
 // ErrUnavailable.
 func (s *Journal) Audit(ctx context.Context, q dispatch.AuditQuery) (items []dispatch.AuditEntry, next string, err error) {
 	err = s.db.List(ctx, func(db database.Tx) error {
-		of := database.Part{Select: "SELECT * FROM audit", Where: "1 = 1"}
-		if q.Target != "" {
-			of.Where, of.Args = of.Where+" AND target = ?", append(of.Args, q.Target)
-		}
+		of, index := database.Part{Where: "1 = 1"}, "PRIMARY"
 		if q.Actor != "" {
-			of.Where, of.Args = of.Where+" AND actor = ?", append(of.Args, q.Actor)
+			index, of.Where, of.Args = "ix_audit_actor", of.Where+" AND actor = ?", append(of.Args, q.Actor)
 		}
+		if q.Target != "" {
+			index, of.Where, of.Args = "ix_audit_target", of.Where+" AND target = ?", append(of.Args, q.Target)
+		}
+		of.Select = "SELECT * FROM audit {force " + index + "}"
 		l := database.Listing{Kind: database.AuditList, Prefix: dispatch.AuditPrefix, Parts: []database.Part{of}}
 		rows, rest, err := database.ReadListing(db, l, q.Page, func(row *AuditRow) string { return database.Cursor(l.Kind, 0, row.ID) })
 		items, next = make([]dispatch.AuditEntry, len(rows)), rest

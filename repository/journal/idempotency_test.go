@@ -238,7 +238,7 @@ func TestStatementsWithoutAnIdempotencyKey(t *testing.T) {
 	db := Pooled(t, servertest.SQLite)
 	mustRun := func(want int, do func()) {
 		t.Helper()
-		if all := Statements(t, []database.Tx{db.Decide.With(t.Context()), db.Serve.With(t.Context()), db.Serve.With(t.Context())}, do); len(all) != want {
+		if all := db.Statements(t, do); len(all) != want {
 			t.Errorf("%d statements, want %d:\n%s", len(all), want, strings.Join(all, "\n"))
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"firsttap/dispatch"
-	"firsttap/repository/database"
 	"firsttap/repository/offers"
 	"firsttap/repository/pushes"
 	. "firsttap/repository/repositorytest"
@@ -72,7 +71,7 @@ func TestStatementsPerOfferList(t *testing.T) {
 		for range 5 {
 			db.Add(t, nil)
 		}
-		all := Statements(t, []database.Tx{db.Serve.With(t.Context()), db.Serve.With(t.Context())}, func() {
+		all := db.Statements(t, func() {
 			if items, _, err := db.OpenDispatchesFor(t.Context(), v, dispatch.Page{Limit: 10}); err != nil || len(items) != 5 {
 				t.Fatal(len(items), err)
 			}

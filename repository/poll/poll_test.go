@@ -188,14 +188,10 @@ func TestPlanOfAPoll(t *testing.T) {
 		db.Ran(t)
 		db.Elsewhere(t, 500)
 		db.Exec(t, "ANALYZE TABLE dispatches, topics")
-		for _, s := range Statements(t, []database.Tx{db.Watch.With(t.Context())}, func() {
-			Must(t, ErrorOf(db.Poll.Waiting(t.Context(), 0, []string{Report, "other"})))
-			_, _, err := db.JobStates(t.Context(), []string{Report, "other"})
-			Must(t, err)
-		}) {
-			if n := db.RowsRead(t, s); n > 50 {
-				t.Errorf("%d rows are read for %s", n, s)
-			}
-		}
+		jobs := []string{Report, "other"}
+		db.MustReadFew(t, map[string]Reading{
+			"a poll":         {Do: func() error { return ErrorOf(db.Poll.Waiting(t.Context(), 0, jobs)) }, Most: 50},
+			"states of jobs": {Do: func() error { return ErrorOfPage(db.JobStates(t.Context(), jobs)) }, Most: 50},
+		})
 	})
 }

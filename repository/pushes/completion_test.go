@@ -77,7 +77,7 @@ func TestEventsThatConcernNobody(t *testing.T) {
 			}
 		}
 		var x outbox.Expansion
-		sent := Statements(t, []database.Tx{db.Work.With(t.Context())}, func() {
+		sent := db.Statements(t, func() {
 			_, err := o.Expand(t.Context(), nobodys, 100)
 			Must(t, err)
 		})
@@ -151,29 +151,4 @@ func deadlock(db *Bench, t *testing.T, table, key, column string, earlier, later
 	Must(t, ErrorOf(tx.Exec(fmt.Sprintf("UPDATE %s SET %[2]s = %[2]s + 1 WHERE %[3]s = '%[4]s'", table, column, key, earlier))))
 	Must(t, tx.Rollback())
 	Must(t, testkit.Await(t, "the write of "+table, ended))
-}
-
-// However large the tables are, the statement that reads events reads a few rows of each by their keys, and so does their completion.
-func TestPlansOfCompletion(t *testing.T) {
-	EachServer(t, func(t *testing.T, db *Bench) {
-		d := db.Add(t, nil)
-		db.Backlogged(t, d, Backlog)
-		db.Exec(t, "ANALYZE TABLE events, devices, topics")
-		var events []dispatch.EventID
-		Must(t, db.Serve.With(t.Context()).Raw("SELECT id FROM events LIMIT 32").Scan(&events).Error)
-		o := db.As("ins_a")
-		all := Statements(t, []database.Tx{db.Work.With(t.Context())}, func() {
-			_, err := o.Expand(t.Context(), events, 0)
-			Must(t, err)
-			Must(t, o.RecordResults(t.Context(), nil, events))
-		})
-		testkit.Equal(t, "statements", 2, len(all))
-		for _, s := range all {
-			for _, plan := range db.Explain(t, s) {
-				if kind := plan["type"]; kind == "ALL" || kind == "index" {
-					t.Errorf("%.160s...\n%v", s, plan)
-				}
-			}
-		}
-	})
 }

@@ -218,25 +218,6 @@ func mustBeWritten(db *Bench, t *testing.T, event dispatch.EventID, want int) {
 	db.As("ins_b").MustLease(t, 2*want, want)
 }
 
-func TestAnExpansionsCommitNeverArrives(t *testing.T) {
-	EachServer(t, func(t *testing.T, db *Bench) {
-		db.Equipped(t, 3)
-		db.Add(t, nil)
-		event := db.Lend(t, "ins_a", dispatch.EventCreated)
-		s, proxy := db.Proxied(t)
-		_, ended := UntilCommit(t, proxy, func() error { return ErrorOf(db.By(s).As("ins_a", withTopic).ExpandFully(t.Context(), event, 10)) })
-		proxy.CutAll()
-		MustBeError(t, "the COMMIT is lost", <-ended, dispatch.ErrUnknown)
-		testkit.Retry(t, func() error { // the lease ends, and another instance expands it
-			_, err := db.Raw.Exec("UPDATE events SET next_at = 1 WHERE next_at IS NOT NULL")
-			return err
-		})
-		b := db.As("ins_b")
-		b.MustLeaseEvents(t, 10, 1)
-		mustPush(b, t, event, 3)
-	})
-}
-
 // Notifications that take one statement are written without a transaction. If the answer is lost, or the process dies before the event is
 // completed, another expansion writes nothing again and completes the event.
 func TestTheReplyOfAnOfferToFewIsLost(t *testing.T) {

@@ -14,5 +14,3 @@ func (r *Outbox) DueNotifications(tx database.Tx, limit int) ([]dispatch.Notific
 }
 
 const FirstPart = firstPart
-
-var NotificationsBy = notificationsBy

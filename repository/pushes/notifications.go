@@ -128,7 +128,7 @@ func notificationsBy(db database.Tx, status outbox.Status, page dispatch.Page) (
 		}
 		return db.Order("id DESC"), nil
 	}
-	db = db.Where("state = ?", stateOf(status))
+	db = db.Table("notifications {force ix_notifications_due}").Where("state = ?", stateOf(status))
 	if status != outbox.Pending {
 		db = db.Where("priority = 0") // as of all that are done: an index has them in order
 	}

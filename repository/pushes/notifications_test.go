@@ -14,7 +14,6 @@ import (
 	"firsttap/repository/database"
 	"firsttap/repository/pushes"
 	. "firsttap/repository/repositorytest"
-	"firsttap/testkit"
 )
 
 func TestNotificationAsItIsShown(t *testing.T) {
@@ -95,37 +94,6 @@ func TestNotificationPages(t *testing.T) {
 		}
 		if items, next, err := db.Notifications.Notifications(t.Context(), dispatch.NewID(now), dispatch.Page{Limit: 1}); len(items) != 0 || next != "" || err != nil {
 			t.Errorf("of nothing: %v, %q, %v", items, next, err)
-		}
-	})
-}
-
-// TestAPageCostsTheSame however many dead notifications there are: the database reads no more rows than it returns,
-// and sorts none.
-func TestAPageCostsTheSame(t *testing.T) {
-	Each(t, func(t *testing.T, db *Bench) {
-		const limit = 20
-		total := testkit.Scale(1000, 4000)
-		db.Many(t, total)
-		if !db.SQLite() {
-			db.Exec(t, "ANALYZE TABLE notifications")
-		}
-		_, next, err := db.NotificationsBy(t.Context(), outbox.Dead, dispatch.Page{Limit: limit})
-		Must(t, err)
-		_, later, err := db.NotificationsBy(t.Context(), outbox.Dead, dispatch.Page{Limit: limit, Cursor: next})
-		Must(t, err)
-		for _, status := range []outbox.Status{outbox.Dead, ""} {
-			for _, cursor := range []string{"", next, later} {
-				query := db.Serve.With(t.Context()).ToSQL(func(tx database.Tx) database.Tx {
-					q, err := pushes.NotificationsBy(tx, status, dispatch.Page{Limit: limit, Cursor: cursor})
-					Must(t, err)
-					return q.Limit(limit + 1).Find(&[]pushes.NotificationRow{})
-				})
-				if db.SQLite() {
-					db.MustNotSort(t, query)
-				} else if n := db.RowsRead(t, query); n > 2*limit {
-					t.Errorf("%s, cursor %q: %d rows read for %d", status, cursor, n, limit)
-				}
-			}
 		}
 	})
 }

@@ -111,7 +111,7 @@ func TestOneStatementRecordsManyResults(t *testing.T) {
 			mixed = append(mixed, s)
 		}
 		for i, settled := range [][]outbox.SendResult{sent, mixed} {
-			all := Statements(t, []database.Tx{db.Work.With(t.Context())}, func() { Must(t, o.RecordResults(t.Context(), settled, nil)) })
+			all := db.Statements(t, func() { Must(t, o.RecordResults(t.Context(), settled, nil)) })
 			if want := i + 1; len(all) != want {
 				t.Errorf("%d statements, want %d", len(all), want)
 			}

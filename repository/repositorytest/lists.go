@@ -3,7 +3,6 @@ package repositorytest
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -81,9 +80,6 @@ func (db *Bench) Ran(t *testing.T) {
 	db.Exec(t, analyze)
 }
 
-// ReadsRows is what the plan of a server says of a table that it reads.
-var ReadsRows = regexp.MustCompile(`(?s)\A\s*(SELECT .* FROM|UPDATE)\b`)
-
 var (
 	// Listed is how many dispatches there are, as a power of ten: one in five is open or being worked on.
 	Listed = testkit.Scale(4, 5)
@@ -140,25 +136,13 @@ func (db *Bench) Size(t *testing.T) Sized {
 		'dispatch.declined', 1, 'system', '', n FROM %s ORDER BY n`, named("evt_"), busy, named("dsp_"), Numbers(Crowd)))
 	db.Exec(t, fmt.Sprintf(`INSERT INTO notifications (id, event_id, device_id, topic, driver_id, dispatch_id, round, type, silent, state,
 		priority, due_at, claim, attempts, result, reason, at, expires_at, created_at, sent_at) SELECT %[1]s, 'evt_x', %[1]s, '',
-		CONCAT('drv_', LPAD(n DIV 2, 26, '0')), IF(n %% 2, '%[2]s', %[3]s), 1, 'dispatch.opened', 0, 1, 0, 1, '', 1, '', '', 1, 1, n, 1
+		CONCAT('drv_', LPAD(n DIV 2, 26, '0')), IF(n %% 2, '%[2]s', %[3]s), 1, 'dispatch.opened', 0, 1, 0, n, '', 1, '', '', 1, 1, n, 1
 		FROM %[4]s ORDER BY n`,
 		named("ntf_"), busy, named("dsp_"), Numbers(Crowd)))
 	db.Exec(t, "ANALYZE TABLE drivers, driver_regions, driver_counts, dispatches, offers, taps, events, notifications, claims, supply")
 	v := SomeDriver(0)
 	v.ID = "drv_00000000000000000000000001"
 	return Sized{v, busy}
-}
-
-// MustSeek fails the test if the server would read a table of more than a few rows from end to end.
-func (db *Bench) MustSeek(t *testing.T, name, statement string, few int) {
-	t.Helper()
-	for _, p := range db.Explain(t, statement) {
-		var rows int
-		fmt.Sscan(p["rows"], &rows)
-		if made := p["table"] == "" || strings.HasPrefix(p["table"], "<"); !made && p["type"] == "ALL" && rows > few {
-			t.Errorf("%s: %s\n%v", name, statement, p)
-		}
-	}
 }
 
 // All is the whole of a list, page by page.

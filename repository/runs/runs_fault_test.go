@@ -31,43 +31,6 @@ func TestBeginRunWhoseCommitIsLost(t *testing.T) {
 	}))
 }
 
-func TestBeginRunWhoseCommitNeverArrives(t *testing.T) {
-	EachServer(t, withJob(func(t *testing.T, db *Bench) {
-		s, proxy := db.Proxied(t)
-		var run cronjob.Run
-		_, ended := UntilCommit(t, proxy, func() (err error) {
-			run, err = db.By(s).Begin(t, "a/1", SomeSlot(1))
-			return err
-		})
-		proxy.CutAll()
-		MustBeError(t, "begin", <-ended, dispatch.ErrUnknown)
-		testkit.Retry(t, func() error { // once the server has seen that the connection is gone
-			err := db.By(s).Interrupt(t, run)
-			if errors.Is(err, dispatch.ErrNotLeased) {
-				return nil
-			}
-			return errors.Join(errors.New("given back what was not begun"), err)
-		})
-		testkit.Retry(t, func() error { return ErrorOf(db.Begin(t, "b/2", SomeSlot(1))) })
-		if _, row := only(db, t); row.Attempt != 1 || row.Owner != "b/2" {
-			t.Errorf("the run is %+v", row)
-		}
-	}))
-}
-
-// If the reply to a renewal is lost, the run belongs to its owner for the whole new term, and the owner may renew it again.
-func TestTheReplyToARenewalIsLost(t *testing.T) {
-	EachServer(t, withJob(func(t *testing.T, db *Bench) {
-		s, proxy := db.Proxied(t)
-		run := db.MustBegin(t, "a/1", SomeSlot(1))
-		MustLose(t, proxy, "SET alive_until", dispatch.ErrUnavailable, func() error { return s.Runs.RenewRun(t.Context(), run, 2*Term) })
-		if _, row := only(db, t); row.Owner != "a/1" || *row.AliveUntil-*row.BeganAt < (2*Term).Microseconds() {
-			t.Errorf("the run is %+v", row)
-		}
-		Must(t, s.Runs.RenewRun(t.Context(), run, Term))
-	}))
-}
-
 // Whatever happens to the reply, a second call returns the state.
 func TestTheReplyOfAnEndIsLost(t *testing.T) {
 	EachServer(t, withJob(func(t *testing.T, db *Bench) {
@@ -84,17 +47,6 @@ func TestTheReplyOfAnEndIsLost(t *testing.T) {
 				t.Errorf("%s: it is %+v", lost, row)
 			}
 		}
-	}))
-}
-
-func TestTheReplyToAnInterruptionIsLost(t *testing.T) {
-	EachServer(t, withJob(func(t *testing.T, db *Bench) {
-		s, proxy := db.Proxied(t)
-		run := db.MustBegin(t, "a/1", SomeSlot(1))
-		interrupt := func() error { return db.By(s).Interrupt(t, run) }
-		MustLose(t, proxy, "attempt = attempt - 1", dispatch.ErrUnavailable, interrupt)
-		MustBeError(t, "the second time", interrupt(), dispatch.ErrNotLeased)
-		mustBeginFirst(db, t, "b/2", SomeSlot(1))
 	}))
 }
 

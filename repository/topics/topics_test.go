@@ -1,15 +1,12 @@
 package topics_test
 
 import (
-	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"firsttap/dispatch"
 	"firsttap/outbox"
-	"firsttap/repository"
 	"firsttap/repository/database"
 	"firsttap/repository/pushes"
 	. "firsttap/repository/repositorytest"
@@ -65,7 +62,8 @@ func mustLeaseTopic(db *Bench, t testing.TB, o *Outbox, d dispatch.Dispatch, end
 	return want
 }
 
-// A topic that was written while its dispatch was accepted is ended at night.
+// At night the topics that have ended are due, and no other is touched. A topic that was written while its dispatch was accepted is ended
+// then.
 func TestTopicThatNobodyEnded(t *testing.T) {
 	Each(t, func(t *testing.T, db *Bench) {
 		v := db.Fleet(t, 1)[0]
@@ -75,7 +73,12 @@ func TestTopicThatNobodyEnded(t *testing.T) {
 		}
 		removed := dispatch.Dispatch{ID: dispatch.NewID(db.Now(t))}
 		db.AddTopic(t, topics.Row{Name: outbox.TopicOf(removed.ID), State: pushes.StateDone})
-		mustRelease(db, t, 2)
+		later := database.Micros(db.Now(t).Add(time.Hour))
+		db.AddTopic(t, topics.Row{Name: "waits", Ended: true, State: pushes.StateDone, NextAt: later})
+		db.AddTopic(t, topics.Row{Name: "is being unsubscribed", Ended: true, Claim: "ins_x", NextAt: later})
+		mustRelease(db, t, 3)
+		db.MustCount(t, 1, "topics WHERE name = 'waits' AND ended AND state = 0 AND next_at <= ?", database.Micros(db.Now(t)))
+		db.MustCount(t, 1, "topics WHERE name = 'is being unsubscribed' AND claim = 'ins_x' AND next_at = ?", later)
 		for _, d := range []dispatch.Dispatch{taken, removed} {
 			if row := storedTopic(db, t, d); !row.Ended || row.State != pushes.StatePending {
 				t.Errorf("the topic of a dispatch that is taken or removed is %+v", row)
@@ -316,33 +319,6 @@ func reopens(db *Bench, t testing.TB, o *Outbox, d dispatch.Dispatch) {
 	t.Helper()
 	db.MustUpdate(t, d.ID, Withdraw)
 	o.MustExpand(t, db, dispatch.EventReopened, 0)
-}
-
-// Many release together: each topic that waits is released once, and no other is touched.
-func TestReleaseTopics(t *testing.T) {
-	Each(t, func(t *testing.T, db *Bench) {
-		later := database.Micros(db.Now(t).Add(time.Hour))
-		const waiting = 20
-		for i := range waiting {
-			db.AddTopic(t, topics.Row{Name: fmt.Sprint("waits ", i), Ended: true, State: pushes.StateDone, NextAt: later})
-		}
-		// Two of open dispatches: one is subscribed, the other is being subscribed.
-		db.AddTopic(t, topics.Row{Name: outbox.TopicOf(db.Add(t, nil).ID), State: pushes.StateDone, NextAt: later})
-		db.AddTopic(t, topics.Row{Name: outbox.TopicOf(db.Add(t, nil).ID), Claim: "ins_x", NextAt: later})
-		db.AddTopic(t, topics.Row{Name: "is being unsubscribed", Ended: true, Claim: "ins_x", NextAt: later})
-		stores := []*repository.Store{db.Store, OpenPatient(t, db.URL)}
-		var released atomic.Int32
-		MustAll(t, 6, func(i int) error {
-			n, err := stores[i%2].Topics.ScheduleTopicCleanup(t.Context())
-			released.Add(int32(n))
-			return err
-		})
-		if released.Load() != waiting {
-			t.Errorf("released %d times, want %d", released.Load(), waiting)
-		}
-		db.MustCount(t, waiting, "topics WHERE ended AND state = 0 AND next_at <= ?", database.Micros(db.Now(t)))
-		db.MustCount(t, 3, "topics WHERE next_at = ?", later)
-	})
 }
 
 func TestReopenedBeforeTheAudienceWasUnsubscribed(t *testing.T) {
