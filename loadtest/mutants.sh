@@ -111,8 +111,8 @@ mutant "drivers are not notified after an instance is killed" service/accept.go 
 mutant "a change makes its event due for nobody" repository/journal/events.go "NextAt: &next, " "NextAt: map[bool]*int64{}[next > 0], " ./repository/dispatches TestClaimWritesEverythingTogether
 mutant "a withdrawn claim can be replayed" dispatch/rules.go "round == 0 && c.Withdrew" "false" ./systemtest 'TestTwoInstances/.*/Rounds'
 mutant "losers ask Redis although the process knows the winner" service/memory.go "if !ok || known.round <= h.round {" "if false {" ./service .
-mutant "a token with any algorithm is accepted" service/tokens.go "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose \"none\"" "" ./handler TestForgedTokens
-mutant "a token without an expiry is accepted" service/tokens.go "jwt.WithExpirationRequired(), " "" ./handler TestForgedTokens
+mutant "a token with any algorithm is accepted" service/tokens.go "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose \"none\"" "" ./service TestForgedTokens
+mutant "a token without an expiry is accepted" service/tokens.go "jwt.WithExpirationRequired(), " "" ./service TestForgedTokens
 mutant "unknown fields are accepted" handler/request.go "json.RejectUnknownMembers(true)" "json.RejectUnknownMembers(false)" ./handler TestBadBodies
 mutant "a revoked token is accepted" service/tokens.go "t.revocations.isRevoked(v.driver, v.generation)" "false" ./service TestGenerations
 mutant "a suspended driver starts a job" dispatch/rules.go " && v.Suspended(now)" " && false" ./dispatch TestEveryAction

@@ -8,7 +8,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// DriverServiceStore is the storage of a Work.
+// DriverServiceStore is the storage of a DriverService.
 type DriverServiceStore interface {
 	Update(ctx context.Context, id dispatch.ID,
 		change func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
