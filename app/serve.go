@@ -207,13 +207,10 @@ func (i *instance) openAPI(ctx context.Context) (api handler.API, err error) {
 	}
 	i.work.Go(func() { jobs.Run(i.work.ctx) })
 	return handler.API{
-		Stores: storesOf(
-			i.store,
-		), Acceptor: acceptor, DriverService: i.openDriverService(acceptor), Backoffice: service.NewBackoffice(i.store.Dispatches,
-			i.store.Drivers, acceptor),
-		Tokens: tokens, Keys: auth.NewKeys(i.store.Keys), Webhooks: service.NewWebhooks(i.store.Webhooks, i.notifier.client),
-		Revocations: revocations, SignIns: signIns, Firebase: browserSignIn(c.Push),
-		Zone:          c.Push.Zone,
+		Stores: storesOf(i.store), Acceptor: acceptor, DriverService: i.openDriverService(acceptor),
+		Backoffice: service.NewBackoffice(i.store.Dispatches, i.store.Drivers, acceptor),
+		Tokens:     tokens, Keys: auth.NewKeys(i.store.Keys), Webhooks: service.NewWebhooks(i.store.Webhooks, i.notifier.client),
+		Revocations: revocations, SignIns: signIns, Firebase: browserSignIn(c.Push), Zone: c.Push.Zone,
 		SessionSecret: []byte(c.JWTSecret), PreviousSecrets: c.PreviousSecrets(), Jobs: jobs,
 		Streams: i.notifier.hub, OnDue: i.notifier.hub.WakeRelays,
 		AllowedOrigins: c.AllowedOrigins, DriverRate: c.DriverRate, AdminRate: c.AdminRate, DriverLimit: driverLimit, AdminLimit: adminLimit,

@@ -37,7 +37,7 @@ func (h *handler) accept(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	id, err := dispatchID(c)
+	id, err := dispatch.ParseID(c.Param("id"))
 	if err != nil {
 		return err
 	}

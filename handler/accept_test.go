@@ -26,6 +26,7 @@ func TestAcceptWinsAndReplays(t *testing.T) {
 	if first.time("claim", "accepted_at"); !strings.HasPrefix(first.text("claim", "id"), "clm_") {
 		t.Error(first.raw)
 	}
+	first.wantHeader("Content-Type", "application/json").want(200, "dispatch.accepted_at", first.at("claim", "accepted_at"))
 	for _, body := range []string{`{"round":1}`, "", "{}", `{"round":null}`} {
 		w.accept(id, d[0], body).want(200, "replayed", true, "claim.id", first.at("claim", "id"))
 	}
@@ -57,6 +58,10 @@ func TestAcceptRefusals(t *testing.T) {
 	w.change("POST", canceled, "/cancel", 1, `{"reason_code":"WEATHER"}`).want(200, "status", "CANCELED").wantHeader("ETag", `"2"`)
 	w.refused("canceled twice", w.change("POST", canceled, "/cancel", 2, ""), 409, "INVALID_STATE")
 	w.refused("canceled", w.accept(canceled, d[0], ""), 410, "DISPATCH_CANCELED")
+	expired := w.expired(8)
+	w.refused("expired", w.accept(expired, d[0], `{"round":1}`), 410, "DISPATCH_EXPIRED")
+	w.refused("canceled too late", w.change("POST", expired, "/cancel", 1, ""), 409, "INVALID_STATE")
+	w.receipt(expired, d[0]).want(200, "outcome", "EXPIRED")
 
 	unfit := w.accept(w.dispatch(4, `"region":"jeju","vehicle_class":"28m","min_working_height_m":46`), d[0], "")
 	w.refused("not eligible", unfit, 403, "NOT_ELIGIBLE")
@@ -85,8 +90,9 @@ func TestLifecycle(t *testing.T) {
 	d, id := w.drivers(2), w.dispatch(1)
 	w.receipt(id, d[0]).want(200, "outcome", "PENDING")
 	w.on(id, "accept", d[0]).want(200)
-	for range 2 {
-		w.on(id, "withdraw", d[0]).want(200, "status", "PENDING", "round", 2.0)
+	w.refused("a round that is to be", w.withdraw(id, d[0], 2), 409, "OFFER_STALE")
+	for round := range 2 {
+		w.withdraw(id, d[0], round).want(200, "status", "PENDING", "round", 2.0)
 	}
 	w.on(id, "accept", d[1]).want(200)
 	for _, step := range []struct{ action, status string }{{"start", "IN_PROGRESS"}, {"complete", "COMPLETED"}} {
@@ -108,65 +114,20 @@ func (w *world) withdraw(id string, d caller, round int) reply {
 	return w.call("POST", "/v1/dispatches/"+id+"/withdraw", d.token, body)
 }
 
-// A withdrawal that names its round never ends a claim of a later round.
-func TestLateWithdrawal(t *testing.T) {
-	w := newWorld(t)
-	d := w.drivers(2)
-	id := w.dispatch(1)
-	w.accept(id, d[0], `{"round":1}`)
-	for range 2 {
-		w.withdraw(id, d[0], 1).want(200, "round", 2.0, "status", "PENDING")
-	}
-	w.accept(id, d[0], `{"round":2}`).want(200)
-	// The first one's duplicate arrives now. It is answered, and changes nothing.
-	w.withdraw(id, d[0], 1).want(200, "round", 2.0, "status", "ACCEPTED")
-	w.refused("a round that is to be", w.withdraw(id, d[0], 3), 409, "OFFER_STALE")
-	w.refused("another driver's", w.withdraw(id, d[1], 2), 403, "FORBIDDEN")
-	w.refused("no round", w.call("POST", "/v1/dispatches/"+id+"/withdraw", d[0].token, `{"round":0}`), 422, "VALIDATION_FAILED")
-	w.withdraw(id, d[0], 2).want(200, "round", 3.0)
-	w.accept(id, d[1], `{"round":3}`)
-	for _, round := range []int{0, 1, 2} {
-		w.withdraw(id, d[0], round).want(200, "round", 3.0)
-	}
-	w.refused("never theirs", w.withdraw(id, d[0], 3), 403, "FORBIDDEN")
-	w.withdraw(id, d[1], 0).want(200, "round", 4.0)
-}
-
 // Accepting and giving back in turn comes to an end, and the answer says when it may go on.
 func TestWithdrawnTooOften(t *testing.T) {
 	w := newWorld(t)
-	d := w.drivers(1)[0]
-	tooOften := func(what string, r reply) {
-		t.Helper()
-		w.refused(what, r, 429, "RATE_LIMITED")
-		if wait, err := strconv.Atoi(r.header.Get("Retry-After")); err != nil || wait < 3000 || wait > 3600 {
-			t.Errorf("%s: Retry-After is %q", what, r.header.Get("Retry-After"))
-		}
-		if !strings.Contains(r.text("detail"), "call the office") {
-			t.Errorf("%s: %s", what, r.raw)
-		}
-	}
-	id := w.dispatch(1)
+	d, id := w.drivers(1)[0], w.dispatch(1)
 	for round := 1; round <= 2; round++ {
 		w.accept(id, d, fmt.Sprintf(`{"round":%d}`, round))
 		w.withdraw(id, d, round).want(200)
 	}
 	w.accept(id, d, `{"round":3}`)
-	tooOften("the third of one dispatch", w.withdraw(id, d, 3))
-	w.withdraw(id, d, 1).want(200)
-	w.call("GET", "/v1/dispatches/"+id, d.token, "").want(200, "status", "ACCEPTED", "round", 3.0)
-	for i := range 4 {
-		id := w.dispatch(10 + 3*i)
-		w.accept(id, d, "")
-		if r := w.withdraw(id, d, 0); i == 3 {
-			tooOften("the sixth of all", r)
-		} else {
-			r.want(200)
-		}
+	r := w.refused("the third of one dispatch", w.withdraw(id, d, 3), 429, "RATE_LIMITED")
+	if wait, err := strconv.Atoi(r.header.Get("Retry-After")); err != nil || wait < 3000 || wait > 3600 || !strings.Contains(r.text("detail"), "call the office") {
+		t.Errorf("Retry-After %q: %s", r.header.Get("Retry-After"), r.raw)
 	}
-	w.on(id, "start", d).want(200)
-	w.refused("once it has begun", w.withdraw(id, d, 3), 409, "INVALID_STATE")
-	w.call("GET", "/v1/admin/drivers/"+d.id+"/signals", key, "").want(200, "withdrawn_24h", 5.0, "hopeless_taps_24h", 0.0)
+	w.call("GET", "/v1/dispatches/"+id, d.token, "").want(200, "status", "ACCEPTED", "round", 3.0)
 }
 
 // A body without a length, and a long one. TestHangUpsWithinTheBody has one that ends before its length.

@@ -9,88 +9,55 @@ import (
 	"firsttap/dispatch"
 )
 
-// change is an admin's change to the dispatch in the path, at the version in If-Match.
-type change struct {
-	id      dispatch.ID
-	version int
-	actor   string
+// readChange reads the body of an admin's change to a dispatch, and the version in If-Match that the change is made for.
+func readChange[T any](c echo.Context) (req T, version int, err error) {
+	if req, err = read[T](c, maxBody); err == nil {
+		version, err = ifMatch(c, true, dispatch.ErrVersionConflict)
+	}
+	return req, version, err
 }
 
-// changeDispatch reads the request and answers 200 with the dispatch that do returns.
-func changeDispatch[T any](c echo.Context, actor string, do func(to change, req T) (dispatch.Dispatch, error)) error {
-	id, err := dispatchID(c)
-	if err != nil {
-		return err
-	}
-	req, err := read[T](c, maxBody)
-	if err != nil {
-		return err
-	}
-	v, err := version(c)
-	if err != nil {
-		return err
-	}
-	d, err := do(change{id, v, actor}, req)
-	if err != nil {
-		return timeError(err)
-	}
-	return writeVersioned(c, 200, d)
+// changeDispatch commits what change makes of the dispatch, and answers 200 with it.
+func (h *handler) changeDispatch(
+	c echo.Context, id dispatch.ID, change func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error),
+) error {
+	d, err := h.Stores.Dispatches.Update(c.Request().Context(), id, change)
+	return respondDispatch(c, 200, d, err)
 }
 
-// timeError turns an error about one of a dispatch's times into an error of that field.
-func timeError(err error) error {
-	if wrong := (*dispatch.TimeError)(nil); errors.As(err, &wrong) {
-		return invalidField(wrong.Field, wrong.Must)
-	}
-	return err
-}
-
-func (h *handler) patchDispatch(c echo.Context, actor string) error {
-	return changeDispatch(c, actor, func(to change, patch patchRequest) (d dispatch.Dispatch, err error) {
-		if err := patch.check(); err != nil {
-			return d, err
-		}
-		ctx := c.Request().Context()
-		// Update refuses any other version: if it makes the change, the dispatch is still as it is read here.
-		if d, err = h.Stores.Dispatches.Dispatch(ctx, to.id); err != nil {
-			return d, err
-		}
-		if d.Version != to.version {
-			return d, dispatch.ErrVersionConflict
-		}
-		req, err := patch.applyTo(d)
-		if err != nil {
-			return d, err
-		}
-		window := dispatch.Window{OpensAt: *req.OpensAt, ExpiresAt: *req.ExpiresAt}
-		return h.Backoffice.Update(ctx, to.id, to.version, req.order().Terms, window, to.actor)
-	})
+// respondDispatch answers with the dispatch for an admin, and its version as the ETag.
+func respondDispatch(c echo.Context, status int, d dispatch.Dispatch, err error) error {
+	return respondVersion(c, status, d.Version, viewForAdmin(d), err)
 }
 
 type windowRequest struct {
-	OpensAt   *time.Time `json:"opens_at"`
-	ExpiresAt *time.Time `json:"expires_at"`
+	OpensAt   *time.Time `json:"opens_at"   validate:"omitempty,years"`
+	ExpiresAt *time.Time `json:"expires_at" validate:"omitempty,years"`
 }
 
-func (h *handler) reopenDispatch(c echo.Context, actor string) error {
-	return changeDispatch(c, actor, func(to change, req windowRequest) (dispatch.Dispatch, error) {
-		if err := checkYears(map[string]*time.Time{"opens_at": req.OpensAt, "expires_at": req.ExpiresAt}); err != nil {
-			return dispatch.Dispatch{}, err
-		}
-		return h.Backoffice.Reopen(c.Request().Context(), to.id, to.version, toMicroseconds(req.OpensAt), toMicroseconds(req.ExpiresAt), to.actor)
+func (h *handler) reopenDispatch(c echo.Context, actor string, id dispatch.ID) error {
+	req, version, err := readChange[windowRequest](c)
+	if err != nil {
+		return err
+	}
+	opens, expires := toMicroseconds(req.OpensAt), toMicroseconds(req.ExpiresAt)
+	return h.changeDispatch(c, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		return d.Reopen(version, opens, expires, actor, now)
 	})
 }
 
 type extendRequest struct {
-	ExpiresAt *time.Time `json:"expires_at" validate:"required"`
+	ExpiresAt *time.Time `json:"expires_at" validate:"required,years"`
 }
 
-func (h *handler) extendDispatch(c echo.Context, actor string) error {
-	return changeDispatch(c, actor, func(to change, req extendRequest) (dispatch.Dispatch, error) {
-		if err := checkYears(map[string]*time.Time{"expires_at": req.ExpiresAt}); err != nil {
-			return dispatch.Dispatch{}, err
-		}
-		return h.Backoffice.Extend(c.Request().Context(), to.id, to.version, *toMicroseconds(req.ExpiresAt), to.actor)
+func (h *handler) extendDispatch(c echo.Context, actor string, id dispatch.ID) error {
+	req, version, err := readChange[extendRequest](c)
+	if err != nil {
+		return err
+	}
+	until := toMicroseconds(req.ExpiresAt)
+	return h.changeDispatch(c, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		return d.Extend(version, *until, actor, now)
 	})
 }
 
@@ -98,44 +65,38 @@ type assignRequest struct {
 	DriverID string `json:"driver_id" validate:"required"`
 }
 
-func (h *handler) assignDispatch(c echo.Context, actor string) error {
-	return changeDispatch(c, actor, func(to change, req assignRequest) (dispatch.Dispatch, error) {
-		driver, err := dispatch.ParseDriverID(req.DriverID)
-		if err != nil {
-			return dispatch.Dispatch{}, err
-		}
-		d, err := h.Backoffice.Assign(c.Request().Context(), to.id, to.version, driver, to.actor)
-		if errors.Is(err, dispatch.ErrDriverBusy) || errors.Is(err, dispatch.ErrNotEligible) {
-			err = assignError{err}
-		}
-		return d, err
-	})
+func (h *handler) assignDispatch(c echo.Context, actor string, id dispatch.ID) error {
+	req, version, err := readChange[assignRequest](c)
+	if err != nil {
+		return err
+	}
+	driver, err := dispatch.ParseDriverID(req.DriverID)
+	if err != nil {
+		return err
+	}
+	d, err := h.Backoffice.Assign(c.Request().Context(), id, version, driver, actor)
+	if errors.Is(err, dispatch.ErrDriverBusy) || errors.Is(err, dispatch.ErrNotEligible) {
+		err = assignError{err}
+	}
+	return respondDispatch(c, 200, d, err)
 }
 
-func (h *handler) unassignDispatch(c echo.Context, actor string) error {
-	return changeDispatch(c, actor, func(to change, req reasonRequest) (dispatch.Dispatch, error) {
-		return h.Backoffice.Unassign(c.Request().Context(), to.id, to.version, to.actor, req.ReasonCode)
-	})
+func (h *handler) unassignDispatch(c echo.Context, actor string, id dispatch.ID) error {
+	req, version, err := readChange[reasonRequest](c)
+	if err != nil {
+		return err
+	}
+	d, err := h.Backoffice.Unassign(c.Request().Context(), id, version, actor, req.ReasonCode)
+	return respondDispatch(c, 200, d, err)
 }
 
-func (h *handler) cancelDispatch(c echo.Context, actor string) error {
-	id, err := dispatchID(c)
+func (h *handler) cancelDispatch(c echo.Context, actor string, id dispatch.ID) error {
+	req, version, err := readChange[reasonRequest](c)
 	if err != nil {
 		return err
 	}
-	req, err := read[reasonRequest](c, maxSmallBody)
-	if err != nil {
-		return err
-	}
-	v, err := version(c)
-	if err != nil {
-		return err
-	}
-	d, err := h.Backoffice.Cancel(c.Request().Context(), id, v, actor, req.ReasonCode)
-	if err != nil {
-		return err
-	}
-	return writeVersioned(c, 200, d)
+	d, err := h.Backoffice.Cancel(c.Request().Context(), id, version, actor, req.ReasonCode)
+	return respondDispatch(c, 200, d, err)
 }
 
 // assignError marks an error about a driver that goes to an admin. The detail of the answer is the error's own text, because the

@@ -2,7 +2,6 @@ package handler
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -11,10 +10,13 @@ import (
 	"firsttap/service"
 )
 
-// dispatchStore reads dispatches.
+// dispatchStore reads dispatches, and commits changes for which nothing else has to be known.
 type dispatchStore interface {
 	Dispatch(ctx context.Context, id dispatch.ID) (dispatch.Dispatch, error)
 	List(ctx context.Context, q dispatch.Query) ([]dispatch.Dispatch, string, error)
+	Update(
+		ctx context.Context, id dispatch.ID, change func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error),
+	) (dispatch.Dispatch, error)
 }
 
 // eventStore reads the events of dispatches.
@@ -22,7 +24,8 @@ type eventStore interface {
 	Events(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]dispatch.Event, string, error)
 }
 
-type createDispatchRequest struct {
+// dispatchRequest describes a dispatch that is to be made, or as a change leaves it.
+type dispatchRequest struct {
 	ExternalID        string     `json:"external_id"          validate:"max=128"`
 	Region            string     `json:"region"               validate:"required,max=64"`
 	VehicleClass      string     `json:"vehicle_class"        validate:"required,max=64"`
@@ -30,12 +33,12 @@ type createDispatchRequest struct {
 	SiteAddress       string     `json:"site_address"         validate:"required,max=500"`
 	SiteLat           *float64   `json:"site_lat"             validate:"required_with=SiteLng,omitempty,min=-90,max=90"`
 	SiteLng           *float64   `json:"site_lng"             validate:"required_with=SiteLat,omitempty,min=-180,max=180"`
-	WorkStartsAt      time.Time  `json:"work_starts_at"       validate:"required"`
-	WorkEndsAt        time.Time  `json:"work_ends_at"         validate:"required,gtfield=WorkStartsAt"`
+	WorkStartsAt      time.Time  `json:"work_starts_at"       validate:"required,years"`
+	WorkEndsAt        time.Time  `json:"work_ends_at"         validate:"required,gtfield=WorkStartsAt,years"`
 	Fee               feeRequest `json:"fee"                  validate:"required"`
 	Note              string     `json:"note"                 validate:"max=2000"`
-	OpensAt           *time.Time `json:"opens_at"`
-	ExpiresAt         *time.Time `json:"expires_at"`
+	OpensAt           *time.Time `json:"opens_at"             validate:"omitempty,years"`
+	ExpiresAt         *time.Time `json:"expires_at"           validate:"omitempty,years"`
 }
 
 // feeRequest limits the amount to 2^53-1, the largest integer that JavaScript shows and sends back unchanged.
@@ -44,49 +47,29 @@ type feeRequest struct {
 	Currency string `json:"currency" validate:"required,iso4217"`
 }
 
-func (r *createDispatchRequest) order() service.DispatchRequest {
-	return service.DispatchRequest{
-		ExternalID: r.ExternalID,
-		Terms: dispatch.Terms{
-			Region: r.Region, VehicleClass: r.VehicleClass, MinWorkingHeightM: r.MinWorkingHeightM,
-			Site:         dispatch.Site{Address: r.SiteAddress, Lat: r.SiteLat, Lng: r.SiteLng},
-			WorkStartsAt: r.WorkStartsAt, WorkEndsAt: r.WorkEndsAt,
-			Fee: dispatch.Money{Amount: *r.Fee.Amount, Currency: r.Fee.Currency}, Note: r.Note,
-		},
-		OpensAt: r.OpensAt, ExpiresAt: r.ExpiresAt,
-	}
+func (r *dispatchRequest) order() service.DispatchRequest {
+	return service.DispatchRequest{ExternalID: r.ExternalID, Terms: r.terms(), OpensAt: r.OpensAt, ExpiresAt: r.ExpiresAt}
 }
 
-func (r *createDispatchRequest) checkYears() error {
-	return checkYears(map[string]*time.Time{
-		"work_starts_at": &r.WorkStartsAt, "work_ends_at": &r.WorkEndsAt, "opens_at": r.OpensAt, "expires_at": r.ExpiresAt,
-	})
-}
-
-// checkYears refuses times whose year does not fit into the four digits of RFC 3339.
-func checkYears(fields map[string]*time.Time) error {
-	for field, t := range fields {
-		if t != nil && (t.UTC().Year() < 1 || t.UTC().Year() > 9999) {
-			return invalidField(field, "must be from the year 1 to 9999, in UTC")
-		}
+func (r *dispatchRequest) terms() dispatch.Terms {
+	return dispatch.Terms{
+		Region: r.Region, VehicleClass: r.VehicleClass, MinWorkingHeightM: r.MinWorkingHeightM,
+		Site:         dispatch.Site{Address: r.SiteAddress, Lat: r.SiteLat, Lng: r.SiteLng},
+		WorkStartsAt: r.WorkStartsAt, WorkEndsAt: r.WorkEndsAt,
+		Fee: dispatch.Money{Amount: *r.Fee.Amount, Currency: r.Fee.Currency}, Note: r.Note,
 	}
-	return nil
 }
 
 func (h *handler) createDispatch(c echo.Context, actor string) error {
-	req, err := read[createDispatchRequest](c, maxBody)
+	req, err := read[dispatchRequest](c, maxBody)
 	if err != nil {
-		return err
-	}
-	if err := req.checkYears(); err != nil {
 		return err
 	}
 	d, err := h.Backoffice.Create(c.Request().Context(), req.order(), actor)
-	if err != nil {
-		return timeError(err)
+	if err == nil {
+		c.Response().Header().Set(echo.HeaderLocation, "/v1/admin/dispatches/"+string(d.ID))
 	}
-	c.Response().Header().Set(echo.HeaderLocation, "/v1/admin/dispatches/"+string(d.ID))
-	return writeVersioned(c, 201, d)
+	return respondDispatch(c, 201, d, err)
 }
 
 type previewView struct {
@@ -98,11 +81,8 @@ type previewView struct {
 }
 
 func (h *handler) previewDispatch(c echo.Context, actor string) error {
-	req, err := read[createDispatchRequest](c, maxBody)
+	req, err := read[dispatchRequest](c, maxBody)
 	if err != nil {
-		return err
-	}
-	if err := req.checkYears(); err != nil {
 		return err
 	}
 	var p dispatch.Preview
@@ -110,45 +90,22 @@ func (h *handler) previewDispatch(c echo.Context, actor string) error {
 		p, err = h.Backoffice.Preview(c.Request().Context(), req.order())
 		return err
 	})
-	if err != nil {
-		return timeError(err)
-	}
-	return writeJSON(c, 200, previewView(p))
+	return respond(c, 200, previewView(p), err)
 }
 
 func (h *handler) listDispatches(c echo.Context, _ string) error {
-	p, err := page(c)
-	if err != nil {
-		return err
+	in := &query{c: c}
+	q := dispatch.Query{
+		Status: status(in, "dispatch", dispatch.Status.Valid), Region: in.text("region"), Text: in.text("q"), Page: in.page(maxLimit),
 	}
-	s, err := status(c)
-	if err != nil {
-		return err
-	}
-	q := dispatch.Query{Status: s, Page: p}
-	if q.Region, err = textParam(c, "region"); err != nil {
-		return err
-	}
-	if q.Text, err = textParam(c, "q"); err != nil {
-		return err
-	}
-	items, next, err := h.Stores.Dispatches.List(c.Request().Context(), q)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c, 200, viewList(items, next, h.Now(), viewForAdmin))
+	return list(h, in, viewForAdmin, func(ctx context.Context) ([]dispatch.Dispatch, string, error) {
+		return h.Stores.Dispatches.List(ctx, q)
+	})
 }
 
-func (h *handler) getDispatch(c echo.Context, _ string) error {
-	id, err := dispatchID(c)
-	if err != nil {
-		return err
-	}
+func (h *handler) getDispatch(c echo.Context, _ string, id dispatch.ID) error {
 	d, err := h.Stores.Dispatches.Dispatch(c.Request().Context(), id)
-	if err != nil {
-		return err
-	}
-	return writeVersioned(c, 200, d)
+	return respondDispatch(c, 200, d, err)
 }
 
 type eventView struct {
@@ -169,24 +126,10 @@ func viewEvent(e dispatch.Event) eventView {
 	}
 }
 
-func (h *handler) dispatchEvents(c echo.Context, _ string) error {
-	id, err := dispatchID(c)
-	if err != nil {
-		return err
-	}
-	p, err := page(c)
-	if err != nil {
-		return err
-	}
-	items, next, err := h.Stores.Events.Events(c.Request().Context(), id, p)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c, 200, viewList(items, next, h.Now(), viewEvent))
-}
-
-// writeVersioned writes the dispatch with its version as the ETag, for the If-Match of the next change.
-func writeVersioned(c echo.Context, status int, d dispatch.Dispatch) error {
-	c.Response().Header().Set("ETag", strconv.Quote(strconv.Itoa(d.Version)))
-	return writeJSON(c, status, viewForAdmin(d))
+func (h *handler) dispatchEvents(c echo.Context, _ string, id dispatch.ID) error {
+	in := &query{c: c}
+	page := in.page(maxLimit)
+	return list(h, in, viewEvent, func(ctx context.Context) ([]dispatch.Event, string, error) {
+		return h.Stores.Events.Events(ctx, id, page)
+	})
 }

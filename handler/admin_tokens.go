@@ -2,7 +2,6 @@ package handler
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/labstack/echo/v4"
 
@@ -52,12 +51,8 @@ type tokenView struct {
 	ExpiresAt timestamp `json:"expires_at"`
 }
 
-func (h *handler) issueToken(c echo.Context, _ string) error {
-	id, err := dispatch.ParseDriverID(c.Param("id"))
-	if err != nil {
-		return err
-	}
-	if _, err := readOptional[struct{}](c); err != nil {
+func (h *handler) issueToken(c echo.Context, _ string, id dispatch.DriverID) error {
+	if err := readNothing(c); err != nil {
 		return err
 	}
 	generation, err := h.Stores.Tokens.RecordTokenIssued(c.Request().Context(), id)
@@ -65,19 +60,9 @@ func (h *handler) issueToken(c echo.Context, _ string) error {
 		return err
 	}
 	token, until, err := h.Tokens.Issue(id, generation)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c, 201, tokenView{Token: token, ExpiresAt: timestamp(until)})
+	return respond(c, 201, tokenView{Token: token, ExpiresAt: timestamp(until)}, err)
 }
 
-func (h *handler) revokeTokens(c echo.Context, _ string) error {
-	id, err := driverID(c)
-	if err != nil {
-		return err
-	}
-	if err := h.Revocations.Revoke(c.Request().Context(), id); err != nil {
-		return err
-	}
-	return c.NoContent(http.StatusNoContent)
+func (h *handler) revokeTokens(c echo.Context, _ string, id dispatch.DriverID) error {
+	return done(c, 204, h.Revocations.Revoke(c.Request().Context(), id))
 }

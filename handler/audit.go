@@ -32,20 +32,12 @@ func viewAudit(e dispatch.AuditEntry) auditView {
 }
 
 func (h *handler) audit(c echo.Context, _ string) error {
-	p, err := page(c)
-	if err != nil {
-		return err
+	in := &query{c: c}
+	q := dispatch.AuditQuery{Target: in.text("target"), Actor: c.QueryParam("actor"), Page: in.page(maxLimit)}
+	if !isGraphic(q.Actor) {
+		in.wrong("actor", "must be printable ASCII without spaces")
 	}
-	q := dispatch.AuditQuery{Page: p}
-	if q.Target, err = textParam(c, "target"); err != nil {
-		return err
-	}
-	if q.Actor = c.QueryParam("actor"); !isGraphic(q.Actor) {
-		return invalidField("actor", "must be printable ASCII without spaces")
-	}
-	items, next, err := h.Stores.Audit.Audit(c.Request().Context(), q)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c, 200, viewList(items, next, h.Now(), viewAudit))
+	return list(h, in, viewAudit, func(ctx context.Context) ([]dispatch.AuditEntry, string, error) {
+		return h.Stores.Audit.Audit(ctx, q)
+	})
 }

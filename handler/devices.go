@@ -18,22 +18,10 @@ type deviceStore interface {
 }
 
 type deviceRequest struct {
-	Platform   dispatch.Platform `json:"platform"    validate:"required"`
-	PushToken  string            `json:"push_token"  validate:"required,max=1024"`
+	Platform   dispatch.Platform `json:"platform"    validate:"required,oneof=android ios web"`
+	PushToken  string            `json:"push_token"  validate:"required,max=1024,graphic"`
 	AppVersion string            `json:"app_version"`
 	Locale     string            `json:"locale"`
-}
-
-func (r *deviceRequest) check() error {
-	switch r.Platform {
-	case dispatch.Android, dispatch.IOS, dispatch.Web:
-	default:
-		return invalidField("platform", "must be android, ios or web")
-	}
-	if !isGraphic(r.PushToken) {
-		return invalidField("push_token", "must be printable ASCII without spaces")
-	}
-	return nil
 }
 
 const maxInstallationID = 128
@@ -74,17 +62,11 @@ func (h *handler) putDevice(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return err
 	}
-	if err := req.check(); err != nil {
-		return err
-	}
 	v, err := h.Stores.Devices.PutDevice(c.Request().Context(), dispatch.Device{
 		Driver: me, Installation: id, Platform: req.Platform, PushToken: req.PushToken,
 		AppVersion: req.AppVersion, Locale: languageTag(req.Locale), // without a language, the driver's
 	})
-	if err != nil {
-		return unauthenticatedIfGone(err)
-	}
-	return writeJSON(c, 200, viewDevice(v))
+	return respond(c, 200, viewDevice(v), unauthenticatedIfGone(err))
 }
 
 func viewDevice(v dispatch.Device) deviceView {
@@ -99,8 +81,5 @@ func (h *handler) deleteDevice(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return err
 	}
-	if err := h.Stores.Devices.DeleteDevice(c.Request().Context(), me, id); err != nil {
-		return unauthenticatedIfGone(err)
-	}
-	return c.NoContent(204)
+	return done(c, 204, unauthenticatedIfGone(h.Stores.Devices.DeleteDevice(c.Request().Context(), me, id)))
 }

@@ -34,21 +34,16 @@ type exportStore interface {
 	TapsOf(ctx context.Context, id dispatch.DriverID) iter.Seq2[dispatch.Attempt, error]
 }
 
-func (h *handler) eraseDriver(c echo.Context, _ string) error {
-	id, err := driverID(c)
-	if err != nil {
-		return err
-	}
-	if _, err := readOptional[struct{}](c); err != nil {
+func (h *handler) eraseDriver(c echo.Context, _ string, id dispatch.DriverID) error {
+	if err := readNothing(c); err != nil {
 		return err
 	}
 	v, revoked, err := h.Stores.Erasure.EraseDriver(c.Request().Context(), id)
-	if err != nil {
-		return err
+	if err == nil {
+		h.Revocations.Learn(revoked)
+		h.Streams.DriverChanged(v.Driver)
 	}
-	h.Revocations.Learn(revoked)
-	h.Streams.DriverChanged(v.Driver)
-	return c.NoContent(http.StatusNoContent)
+	return done(c, 204, err)
 }
 
 // The parts of an export. They have no push token, no secret and no other person: of an entry of the audit by an admin, the key.
@@ -154,11 +149,7 @@ func withoutOthers(detail map[string]any) (changed bool) {
 
 // exportDriver writes the export as it reads it, so that its size costs no memory. If reading fails in between, the JSON
 // ends early. A complete export ends with the member "complete".
-func (h *handler) exportDriver(c echo.Context, actor string) error {
-	id, err := driverID(c)
-	if err != nil {
-		return err
-	}
+func (h *handler) exportDriver(c echo.Context, actor string, id dispatch.DriverID) error {
 	return h.exports.run(c, actor, func() error {
 		ctx := c.Request().Context()
 		v, err := h.Stores.ExportAudit.RecordExport(ctx, id)
@@ -168,11 +159,10 @@ func (h *handler) exportDriver(c echo.Context, actor string) error {
 		header := c.Response().Header()
 		header.Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
 		header.Set(echo.HeaderContentDisposition, `attachment; filename="`+string(id)+`.json"`)
-		w := &exportWriter{
-			out: bufio.NewWriterSize(c.Response(), exportBuffer), conn: http.NewResponseController(c.Response().Writer),
-			until: time.Now().Add(exportTime),
+		w := newExportWriter(c.Response())
+		if err = h.writeExport(ctx, w, v); err == nil {
+			err = w.Flush()
 		}
-		err = h.writeExport(ctx, w, v)
 		if err != nil && !c.Response().Committed { // nothing was sent yet
 			header.Del(echo.HeaderContentDisposition)
 			return err
@@ -185,27 +175,35 @@ func (h *handler) exportDriver(c echo.Context, actor string) error {
 	})
 }
 
-func (h *handler) writeExport(ctx context.Context, w *exportWriter, v dispatch.DriverRecord) error {
+func (h *handler) writeExport(ctx context.Context, w *bufio.Writer, v dispatch.DriverRecord) error {
 	store := h.Stores.Export
-	w.text(`{"exported_at":`)
-	w.value(timestamp(h.Now()))
-	w.text(`,"driver":`)
-	w.value(viewDriverRecord(v))
 	devices := pagesOf(func(p dispatch.Page) ([]dispatch.Device, string, error) {
 		return h.Stores.Devices.Devices(ctx, v.ID, p)
 	})
 	entries := pagesOf(func(p dispatch.Page) ([]dispatch.AuditEntry, string, error) {
 		return h.Stores.Audit.Audit(ctx, dispatch.AuditQuery{Target: string(v.ID), Page: p})
 	})
-	exportAll(w, "devices", devices, viewDriverDevice)
-	exportAll(w, "claims", store.ClaimsOf(ctx, v.ID), exportClaim)
-	exportAll(w, "events", store.EventsOf(ctx, v.ID), exportEvent(v.ID))
-	exportAll(w, "offers", store.OfferMarksOf(ctx, v.ID), exportOffer)
-	exportAll(w, "taps", store.TapsOf(ctx, v.ID), exportTap)
-	exportAll(w, "notifications", store.NotificationsOf(ctx, v.ID), viewNotification)
-	exportAll(w, "audit", entries, exportEntry(v.ID))
-	w.text(`,"complete":true}`)
-	return w.flush()
+	w.WriteString(`{"exported_at":`) // an error of the writer stays its error
+	for _, export := range []func() error{
+		func() error { return json.NewEncoder(w).Encode(timestamp(h.Now())) },
+		func() error {
+			w.WriteString(`,"driver":`)
+			return json.NewEncoder(w).Encode(viewDriverRecord(v))
+		},
+		func() error { return exportAll(w, "devices", devices, viewDriverDevice) },
+		func() error { return exportAll(w, "claims", store.ClaimsOf(ctx, v.ID), exportClaim) },
+		func() error { return exportAll(w, "events", store.EventsOf(ctx, v.ID), exportEvent(v.ID)) },
+		func() error { return exportAll(w, "offers", store.OfferMarksOf(ctx, v.ID), exportOffer) },
+		func() error { return exportAll(w, "taps", store.TapsOf(ctx, v.ID), exportTap) },
+		func() error { return exportAll(w, "notifications", store.NotificationsOf(ctx, v.ID), viewNotification) },
+		func() error { return exportAll(w, "audit", entries, exportEntry(v.ID)) },
+	} {
+		if err := export(); err != nil {
+			return err
+		}
+	}
+	_, err := w.WriteString(`,"complete":true}`)
+	return err
 }
 
 // exportPage is how many items of a list an export reads at a time.
@@ -233,77 +231,51 @@ func pagesOf[T any](read func(dispatch.Page) ([]T, string, error)) iter.Seq2[T, 
 	}
 }
 
-// exportAll writes the items as a member of the export, unless an error has ended it.
-func exportAll[T, V any](w *exportWriter, name string, items iter.Seq2[T, error], view func(T) V) {
-	w.text(`,"` + name + `":[`)
-	if w.err != nil {
-		return
-	}
+// exportAll writes the items as a member of the export.
+func exportAll[T, V any](w *bufio.Writer, name string, items iter.Seq2[T, error], view func(T) V) error {
+	w.WriteString(`,"` + name + `":[`)
 	separator := ""
 	for item, err := range items {
 		if err != nil {
-			w.err = err
-			return
+			return err
 		}
-		w.text(separator)
-		w.value(view(item))
-		if separator = ","; w.err != nil {
-			return
+		w.WriteString(separator)
+		if err := json.NewEncoder(w).Encode(view(item)); err != nil {
+			return err
 		}
+		separator = ","
 	}
-	w.text("]")
+	_, err := w.WriteString("]")
+	return err
 }
 
-// exportBuffer is how much of an export is sent at a time. The server's deadline is for answers of limited length; an export has one for
-// each part instead.
-const exportBuffer = 32 << 10
+const (
+	// exportBuffer is how much of an export is sent at a time.
+	exportBuffer = 32 << 10
+	// exportTime bounds an export: whoever reads slowly keeps others from theirs.
+	exportTime = 5 * time.Minute
+)
 
-// exportTime bounds an export: whoever reads slowly keeps others from theirs.
-const exportTime = 5 * time.Minute
-
+// exportWriter sends an export. The server's deadline is for answers of limited length; an export has one for each part instead.
 type exportWriter struct {
-	out  *bufio.Writer
+	http.ResponseWriter
 	conn *http.ResponseController
 	// until is when the whole export must have been written.
 	until time.Time
-	err   error // of reading or writing: nothing is written after it
 }
 
-func (w *exportWriter) text(s string) { w.write([]byte(s)) }
-
-func (w *exportWriter) value(v any) {
-	encoded, err := json.Marshal(v)
-	if err != nil && w.err == nil {
-		w.err = err
-	}
-	w.write(encoded)
+func newExportWriter(to http.ResponseWriter) *bufio.Writer {
+	return bufio.NewWriterSize(&exportWriter{to, http.NewResponseController(to), time.Now().Add(exportTime)}, exportBuffer)
 }
 
-func (w *exportWriter) write(b []byte) {
-	if w.err != nil {
-		return
-	}
-	if w.out.Available() < len(b) {
-		w.extend()
-	}
-	if _, err := w.out.Write(b); err != nil {
-		w.err = err
-	}
-}
-
-func (w *exportWriter) extend() {
+// Write implements io.Writer.
+func (w *exportWriter) Write(b []byte) (int, error) {
 	deadline := time.Now().Add(writeTimeout)
 	if deadline.After(w.until) {
 		deadline = w.until
 	}
 	if err := w.conn.SetWriteDeadline(deadline); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		w.err = err
+		return 0, err
 	}
-}
-
-func (w *exportWriter) flush() error {
-	if w.extend(); w.err == nil {
-		w.err = w.out.Flush()
-	}
-	return w.err
+	return w.ResponseWriter.Write(b)
 }

@@ -1,7 +1,6 @@
 package handler
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -175,10 +174,10 @@ func TestAnExportEnds(t *testing.T) {
 			}
 			return len(b), nil
 		}
-		w := &exportWriter{out: bufio.NewWriterSize(c, exportBuffer), conn: http.NewResponseController(c), until: time.Now().Add(exportTime)}
+		w, part := newExportWriter(c), make([]byte, exportBuffer/2)
 		began := time.Now()
-		for w.err == nil && time.Since(began) < time.Hour {
-			w.write(make([]byte, exportBuffer/2))
+		for err := error(nil); err == nil && time.Since(began) < time.Hour; {
+			_, err = w.Write(part)
 		}
 		if took := time.Since(began); took < exportTime || took > exportTime+9*time.Second {
 			t.Errorf("it took %s", took)

@@ -190,6 +190,7 @@ func (h *handler) writeProblem(p problem, c echo.Context) {
 }
 
 func describe(err error, path string) problem {
+	err = ofField(err)
 	i := slices.IndexFunc(kinds, func(k kind) bool { return errors.Is(err, k.err) })
 	k := internal
 	if i >= 0 {
@@ -214,29 +215,37 @@ func describe(err error, path string) problem {
 	return p
 }
 
-func (p *problem) addExtensions(err error) {
-	var (
-		taken    *dispatch.TakenError
-		notOpen  *dispatch.NotOpenYetError
-		unfit    *dispatch.NotEligibleError
-		invalid  *validationError
-		phones   *dispatch.PhoneTakenError
-		value    *dispatch.InvalidValueError
-		tooEarly = errors.As(err, &notOpen)
-	)
+// ofField turns the error of a rule about one field of a request into an error of that field. It returns other errors as they are.
+func ofField(err error) error {
+	if wrong, ok := errors.AsType[*dispatch.TimeError](err); ok {
+		return invalidField(wrong.Field, wrong.Must)
+	}
 	switch {
-	case errors.As(err, &taken):
+	case errors.Is(err, dispatch.ErrSuspensionInPast):
+		return invalidField("until", "must be in the future")
+	case errors.Is(err, webhook.ErrNoAddress):
+		return invalidField("url", "must have a host that has an address")
+	}
+	return err
+}
+
+func (p *problem) addExtensions(err error) {
+	if taken, ok := errors.AsType[*dispatch.TakenError](err); ok {
 		p.Final = &taken.Final
-	case tooEarly:
-		opensAt := timestamp(notOpen.OpensAt)
-		p.OpensAt = &opensAt
-	case errors.As(err, &unfit):
+	}
+	if early, ok := errors.AsType[*dispatch.NotOpenYetError](err); ok {
+		p.OpensAt = optionalTimestamp(&early.OpensAt)
+	}
+	if unfit, ok := errors.AsType[*dispatch.NotEligibleError](err); ok {
 		p.Reasons = unfit.Reasons
-	case errors.As(err, &invalid):
+	}
+	if invalid, ok := errors.AsType[*validationError](err); ok {
 		p.Errors = invalid.fields
-	case errors.As(err, &phones):
+	}
+	if phones, ok := errors.AsType[*dispatch.PhoneTakenError](err); ok {
 		p.addPhones(phones, errors.As(err, new(bulkError)))
-	case errors.As(err, &value) && value.Field != "":
+	}
+	if value, ok := errors.AsType[*dispatch.InvalidValueError](err); ok && value.Field != "" {
 		p.Errors = []fieldError{{value.Field, "can't be stored: it is too long or too large, or has characters that the database does not take"}}
 	}
 }

@@ -39,8 +39,10 @@ func (h *handler) readyz(c echo.Context) error {
 		return c.JSON(503, map[string]string{"status": "draining"})
 	}
 	answer := map[string]string{"status": "ok", "database": "ok"}
-	if redis := h.redisState(); redis != "" {
-		answer["status"], answer["redis"] = redis, redis
+	if h.RedisDegraded != nil {
+		if answer["redis"] = "ok"; h.RedisDegraded() {
+			answer["status"], answer["redis"] = "degraded", "degraded"
+		}
 	}
 	if h.JobsBlocked() {
 		answer["jobs"] = "blocked"
@@ -50,17 +52,4 @@ func (h *handler) readyz(c echo.Context) error {
 		return c.JSON(503, answer)
 	}
 	return c.JSON(200, answer)
-}
-
-// redisState returns the function behind handler.redisState.
-func redisState(degraded func() bool) func() string {
-	if degraded == nil {
-		return func() string { return "" }
-	}
-	return func() string {
-		if degraded() {
-			return "degraded"
-		}
-		return "ok"
-	}
 }

@@ -151,6 +151,7 @@ func TestAfterADeath(t *testing.T) {
 			"/v1/admin/drivers":                      {driverBody, "drivers", 1},
 			"/v1/admin/drivers/bulk":                 {`{"drivers":[` + driverBody + `,` + driverBody + `],"issue_tokens":true}`, "drivers", 2},
 			"/v1/admin/api-keys":                     {`{"name":"ci","role":"viewer"}`, "api_keys", 1},
+			webhooks:                                 {endpoint(), "webhooks", 1},
 			"/v1/admin/drivers/" + d.id + "/suspend": {`{}`, "drivers WHERE version > 1", 1},
 			"/v1/admin/drivers/" + d.id + "/tokens":  {``, "audit WHERE action = 'driver.token'", 1},
 		} {

@@ -48,8 +48,8 @@ func viewAttempt(a dispatch.AttemptRecord) attemptView {
 	}
 }
 
-func (h *handler) attempts(c echo.Context, _ string) error {
-	return listByRound(h, c, h.Stores.Offers.Attempts, viewAttempt)
+func (h *handler) attempts(c echo.Context, _ string, id dispatch.ID) error {
+	return listByRound(h, c, id, viewAttempt, h.Stores.Offers.Attempts)
 }
 
 type contactView struct {
@@ -73,35 +73,18 @@ func viewContact(o dispatch.Offered) contactView {
 	}
 }
 
-func (h *handler) dispatchOffers(c echo.Context, _ string) error {
-	return listByRound(h, c, h.Stores.Offers.Offers, viewContact)
+func (h *handler) dispatchOffers(c echo.Context, _ string, id dispatch.ID) error {
+	return listByRound(h, c, id, viewContact, h.Stores.Offers.Offers)
 }
 
 // listByRound answers with a page of a dispatch's records, of the round in the query or of all rounds.
-func listByRound[D, V any](h *handler, c echo.Context,
-	list func(context.Context, dispatch.ID, int, dispatch.Page) ([]D, string, error), view func(D) V,
+func listByRound[D, V any](h *handler, c echo.Context, id dispatch.ID, view func(D) V,
+	read func(context.Context, dispatch.ID, int, dispatch.Page) ([]D, string, error),
 ) error {
-	id, err := dispatchID(c)
-	if err != nil {
-		return err
-	}
-	p, err := page(c)
-	if err != nil {
-		return err
-	}
-	round, err := numberParam(c, "round", 0, 1, maxRound)
-	if err != nil {
-		return err
-	}
-	items, next, err := list(c.Request().Context(), id, round, p)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c, 200, viewList(items, next, h.Now(), view))
+	in := &query{c: c}
+	page, round := in.page(maxLimit), in.number("round", 0, maxRound)
+	return list(h, in, view, func(ctx context.Context) ([]D, string, error) { return read(ctx, id, round, page) })
 }
-
-// maxRound is the largest value of the database's column.
-const maxRound = 1<<31 - 1
 
 type signalsView struct {
 	TapsSince       timestamp `json:"taps_since"`
@@ -119,19 +102,14 @@ type signalsView struct {
 // superhuman is too short a time for a person to read an offer.
 const superhuman = 300 * time.Millisecond
 
-func (h *handler) signals(c echo.Context, _ string) error {
-	id, err := dispatch.ParseDriverID(c.Param("id"))
-	if err != nil {
-		return err
-	}
+func (h *handler) signals(c echo.Context, _ string, id dispatch.DriverID) error {
 	s, err := h.Stores.Board.TapStatistics(c.Request().Context(), id)
 	if err != nil {
 		return err
 	}
 	v := signalsView{
-		TapsSince: timestamp(
-			s.Since,
-		), Taps: s.Taps, Wins: s.Wins, Withdrawn: s.Withdrawn, MedianReaction: milliseconds(s.Median()), Under300MS: s.CountFaster(superhuman),
+		TapsSince: timestamp(s.Since), Taps: s.Taps, Wins: s.Wins, Withdrawn: s.Withdrawn,
+		MedianReaction: milliseconds(s.Median()), Under300MS: s.CountFaster(superhuman),
 		WithdrawnOfLate: s.RecentWithdrawals, HopelessOfLate: s.RecentUnwinnable,
 	}
 	if s.Wins > 0 {
@@ -160,9 +138,10 @@ type boardRegion struct {
 }
 
 func (h *handler) board(c echo.Context, _ string) error {
-	region, err := textParam(c, "region")
-	if err != nil {
-		return err
+	in := &query{c: c}
+	region := in.text("region")
+	if in.err != nil {
+		return in.err
 	}
 	b, err := h.Stores.Board.Board(c.Request().Context(), region)
 	if err != nil {
@@ -191,20 +170,15 @@ const (
 	maxHours     = 7 * 24
 )
 
+// supply answers with one page.
 func (h *handler) supply(c echo.Context, _ string) error {
-	hours, err := numberParam(c, "hours", defaultHours, 1, maxHours)
-	if err != nil {
-		return err
-	}
-	region, err := textParam(c, "region")
-	if err != nil {
-		return err
-	}
-	counted, err := h.Stores.Board.Supply(c.Request().Context(), region, hours)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c, 200, viewList(counted, "", h.Now(), func(s dispatch.Supply) supplyView {
+	in := &query{c: c}
+	hours, region := in.number("hours", defaultHours, maxHours), in.text("region")
+	view := func(s dispatch.Supply) supplyView {
 		return supplyView{timestamp(s.At), nullable(s.Region), s.OnDuty, s.Open}
-	}))
+	}
+	return list(h, in, view, func(ctx context.Context) ([]dispatch.Supply, string, error) {
+		counted, err := h.Stores.Board.Supply(ctx, region, hours)
+		return counted, "", err
+	})
 }

@@ -2,7 +2,6 @@ package handler
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
@@ -120,54 +119,37 @@ func viewRun(r cronjob.Run) runView {
 }
 
 func (h *handler) jobs(c echo.Context, _ string) error {
-	p, err := page(c)
-	if err != nil {
-		return err
-	}
-	jobs, err := h.Jobs.Jobs(c.Request().Context())
-	if err != nil {
-		return err
-	}
-	jobs = slices.DeleteFunc(jobs, func(j cronjob.Job) bool { return j.Name <= p.Cursor })
-	next := ""
-	if len(jobs) > p.Limit {
-		jobs = jobs[:p.Limit]
-		next = jobs[p.Limit-1].Name
-	}
-	return writeJSON(c, 200, viewList(jobs, next, h.Now(), viewJob))
+	in := &query{c: c}
+	page := in.page(maxLimit)
+	return list(h, in, viewJob, func(ctx context.Context) ([]cronjob.Job, string, error) {
+		all, err := h.Jobs.Jobs(ctx)
+		jobs, next := cut(all, page.Limit, func(j cronjob.Job) bool { return j.Name > page.Cursor }, func(j cronjob.Job) string { return j.Name })
+		return jobs, next, err
+	})
 }
 
 // locks answers with one page: there are few locks.
 func (h *handler) locks(c echo.Context, _ string) error {
-	held, err := h.Jobs.HeldLocks(c.Request().Context())
-	if err != nil {
-		return err
-	}
-	return writeJSON(c, 200, viewList(held, "", h.Now(), func(l cronjob.HeldLock) heldLockView {
-		return heldLockView{l.Name, viewHolder(l.Holder), l.Fence}
-	}))
+	view := func(l cronjob.HeldLock) heldLockView { return heldLockView{l.Name, viewHolder(l.Holder), l.Fence} }
+	return list(h, &query{c: c}, view, func(ctx context.Context) ([]cronjob.HeldLock, string, error) {
+		held, err := h.Jobs.HeldLocks(ctx)
+		return held, "", err
+	})
 }
 
 func (h *handler) jobRuns(c echo.Context, _ string) error {
-	p, err := page(c)
-	if err != nil {
-		return err
-	}
-	runs, next, err := h.Jobs.Runs(c.Request().Context(), c.Param("name"), p)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c, 200, viewList(runs, next, h.Now(), viewRun))
+	in := &query{c: c}
+	page := in.page(maxLimit)
+	return list(h, in, viewRun, func(ctx context.Context) ([]cronjob.Run, string, error) {
+		return h.Jobs.Runs(ctx, c.Param("name"), page)
+	})
 }
 
 // runJob queues a run and answers. The first instance that is free runs the job.
 func (h *handler) runJob(c echo.Context, actor string) error {
-	if _, err := readOptional[struct{}](c); err != nil {
+	if err := readNothing(c); err != nil {
 		return err
 	}
 	run, err := h.Jobs.RunNow(c.Request().Context(), c.Param("name"), actor)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c, 202, viewRun(run))
+	return respond(c, 202, viewRun(run), err)
 }

@@ -70,18 +70,11 @@ func (w *world) job(name string) map[string]any {
 	return nil
 }
 
-var runMembers = []string{
-	"job", "scheduled_at", "status", "attempt", "instance", "requested_by", "began_at", "ended_at", "duration_ms", "result", "error",
-}
-
 func TestJobs(t *testing.T) {
 	locks := lock.NewMemory()
 	w := withJobs(t, locks)
 	r := w.call("GET", "/v1/admin/jobs", key, "")
-	mustHave(t, "the list", r.json, "items", "next_cursor", "server_time")
 	for _, j := range items(r) {
-		mustHave(t, "a job", j, "name", "schedule", "time_zone", "on_leader", "next_run_at", "lock", "lock_problem", "running", "queued",
-			"last_run", "last_success_at", "blocked")
 		wantMembers(t, "a job that never ran", j, "lock", nil, "lock_problem", nil, "running", nil, "queued", nil, "last_run", nil,
 			"last_success_at", nil, "blocked", nil)
 	}
@@ -101,13 +94,11 @@ func TestJobs(t *testing.T) {
 	noError(t, w.store.Runs.EndRun(t.Context(), first, cronjob.Outcome{Status: cronjob.Succeeded, Result: "3 counted"}))
 	noError(t, w.store.Runs.BlockJob(t.Context(), "count", "host:3", "no answer"))
 	count := w.job("count")
-	mustHave(t, "the last run", count["last_run"].(map[string]any), runMembers...)
 	held := count["lock"].(map[string]any)
 	if left, _ := held["lease_left_ms"].(float64); held["holder"] != lease.Owner() || left <= 0 || left > 60_000 {
 		t.Errorf("the lock: %v", held)
 	}
 	blocked := count["blocked"].(map[string]any)
-	mustHave(t, "blocked", blocked, "since", "instance", "reason")
 	wantMembers(t, "blocked", blocked, "instance", "host:3", "reason", "no answer")
 	if count["last_success_at"] == nil {
 		t.Errorf("%v", count)
@@ -144,10 +135,8 @@ func TestRunsOfAJob(t *testing.T) {
 		noError(t, w.store.Runs.EndRun(t.Context(), w.began("count", fmt.Sprintf("host:1/%d", i)), end))
 	}
 	r := w.call("GET", "/v1/admin/jobs/count/runs?limit=2", key, "")
-	mustHave(t, "the list", r.json, "items", "next_cursor", "server_time")
 	page := items(r.want(200).wantItems(2))
 	for i, want := range [][]any{{"status", "SUCCEEDED", "result", "3"}, {"status", "FAILED", "error", "disk full"}} {
-		mustHave(t, "a run", page[i], runMembers...)
 		wantMembers(t, "a run", page[i], append(want, "instance", "host:1")...)
 		if took, ok := page[i]["duration_ms"].(float64); !ok || took < 0 || took > 60_000 {
 			t.Errorf("%v", page[i])
@@ -162,7 +151,6 @@ func TestRunsOfAJob(t *testing.T) {
 func TestRunJobNow(t *testing.T) {
 	w := withJobs(t, lock.NewMemory())
 	r := w.call("POST", "/v1/admin/jobs/count/run", key, "").want(202, "status", "QUEUED", "requested_by", dispatch.FirstKeyID, "began_at", nil)
-	mustHave(t, "the run", r.json, runMembers...)
 	w.call("POST", "/v1/admin/jobs/count/run", key, "").want(202, "scheduled_at", r.at("scheduled_at"))
 	w.call("GET", "/v1/admin/jobs/count/runs", key, "").want(200).wantItems(1)
 	if w.job("count")["queued"] == nil {
@@ -177,7 +165,6 @@ func TestLocks(t *testing.T) {
 	locks := lock.NewMemory()
 	w := withJobs(t, locks)
 	r := w.call("GET", "/v1/admin/locks", key, "")
-	mustHave(t, "no locks", r.json, "items", "next_cursor", "server_time")
 	r.want(200, "items", []any{})
 	for _, name := range []string{"tidy", "relay", "count", "jobs", "another-program"} {
 		_, err := locks.Acquire(t.Context(), name, "host:1/"+name, time.Minute)
@@ -185,7 +172,6 @@ func TestLocks(t *testing.T) {
 	}
 	held, fenced := items(w.call("GET", "/v1/admin/locks", key, "").wantItems(4)), false
 	for i, name := range []string{"count", "jobs", "relay", "tidy"} {
-		mustHave(t, "a lock", held[i], "name", "holder", "fence", "lease_left_ms")
 		wantMembers(t, "a lock", held[i], "name", name, "holder", "host:1/"+name)
 		if left, _ := held[i]["lease_left_ms"].(float64); left <= 0 || left > 60_000 {
 			t.Errorf("%v", held[i])

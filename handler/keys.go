@@ -18,7 +18,7 @@ type keyStore interface {
 
 type keyRequest struct {
 	Name string `json:"name" validate:"required,max=200"`
-	Role string `json:"role" validate:"required"`
+	Role string `json:"role" validate:"required,oneof=viewer dispatcher admin"`
 }
 
 type keyView struct {
@@ -48,42 +48,30 @@ func (h *handler) createKey(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	role := dispatch.ParseRole(req.Role)
-	if role == 0 {
-		return invalidField("role", "must be viewer, dispatcher or admin")
-	}
 	mine, err := h.credentials(c)
 	if err != nil {
 		return err
 	}
-	k, secret, err := h.Keys.Create(c.Request().Context(), req.Name, role, mine.key)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c, 201, newKeyView{viewKey(k), secret})
+	k, secret, err := h.Keys.Create(c.Request().Context(), req.Name, dispatch.ParseRole(req.Role), mine.key)
+	return respond(c, 201, newKeyView{viewKey(k), secret}, err)
 }
 
 func (h *handler) listKeys(c echo.Context, _ string) error {
-	p, err := page(c)
-	if err != nil {
-		return err
-	}
-	items, next, err := h.Stores.Keys.Keys(c.Request().Context(), p)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c, 200, viewList(items, next, h.Now(), func(k dispatch.KeyRecord) listedKeyView {
+	in := &query{c: c}
+	page := in.page(maxLimit)
+	view := func(k dispatch.KeyRecord) listedKeyView {
 		return listedKeyView{viewKey(k), optionalTimestamp(k.RevokedAt)}
-	}))
+	}
+	return list(h, in, view, func(ctx context.Context) ([]dispatch.KeyRecord, string, error) { return h.Stores.Keys.Keys(ctx, page) })
 }
 
-func (h *handler) revokeKey(c echo.Context, _ string) error {
-	id := c.Param("id")
+func parseKeyID(id string) (string, error) {
 	if !dispatch.LooksLikeID(id) {
-		return dispatch.ErrKeyNotFound
+		return "", dispatch.ErrKeyNotFound
 	}
-	if err := h.Stores.Keys.RevokeKey(c.Request().Context(), id); err != nil {
-		return err
-	}
-	return c.NoContent(204)
+	return id, nil
+}
+
+func (h *handler) revokeKey(c echo.Context, _, id string) error {
+	return done(c, 204, h.Stores.Keys.RevokeKey(c.Request().Context(), id))
 }

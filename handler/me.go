@@ -18,10 +18,7 @@ type profileStore interface {
 
 func (h *handler) me(c echo.Context, me dispatch.DriverID) error {
 	v, err := h.Stores.Profiles.Driver(c.Request().Context(), me)
-	if err != nil {
-		return unauthenticatedIfGone(err)
-	}
-	return writeJSON(c, 200, viewDriver(v))
+	return respond(c, 200, viewDriver(v), unauthenticatedIfGone(err))
 }
 
 // unauthenticatedIfGone turns ErrDriverNotFound into ErrUnauthenticated: a valid token of a driver that does not exist is not
@@ -43,32 +40,21 @@ func (h *handler) setDuty(c echo.Context, me dispatch.DriverID) error {
 		return err
 	}
 	v, changed, err := h.Stores.Profiles.SetDuty(c.Request().Context(), me, *req.OnDuty)
-	if err != nil {
-		return unauthenticatedIfGone(err)
-	}
 	if changed {
 		h.Streams.DriverChanged(v)
 	}
-	return writeJSON(c, 200, viewDriver(v))
+	return respond(c, 200, viewDriver(v), unauthenticatedIfGone(err))
 }
 
 func (h *handler) myDispatches(c echo.Context, me dispatch.DriverID) error {
-	p, err := pageUpTo(c, maxDriverLimit)
-	if err != nil {
-		return err
-	}
-	s, err := status(c)
-	if err != nil {
-		return err
-	}
-	if _, err := h.Stores.Profiles.Driver(c.Request().Context(), me); err != nil {
-		return unauthenticatedIfGone(err)
-	}
-	items, next, err := h.Stores.Dispatches.List(c.Request().Context(), dispatch.Query{Driver: me, Status: s, Page: p})
-	if err != nil {
-		return err
-	}
-	return writeJSON(c, 200, viewList(items, next, h.Now(), viewClaimed))
+	in := &query{c: c}
+	q := dispatch.Query{Driver: me, Status: status(in, "dispatch", dispatch.Status.Valid), Page: in.page(maxDriverLimit)}
+	return list(h, in, viewClaimed, func(ctx context.Context) ([]dispatch.Dispatch, string, error) {
+		if _, err := h.Stores.Profiles.Driver(ctx, me); err != nil {
+			return nil, "", unauthenticatedIfGone(err)
+		}
+		return h.Stores.Dispatches.List(ctx, q)
+	})
 }
 
 type reasonRequest struct {
@@ -93,47 +79,31 @@ func roundOf(round *int) int {
 	return *round
 }
 
-func (h *handler) withdraw(c echo.Context, me dispatch.DriverID) error {
+func (h *handler) withdraw(c echo.Context, me dispatch.DriverID, id dispatch.ID) error {
 	req, err := read[roundReasonRequest](c, maxSmallBody)
 	if err != nil {
 		return err
 	}
-	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
-		d, err := h.DriverService.Withdraw(ctx, me, id, roundOf(req.Round), req.ReasonCode)
-		return viewDispatch(d), err
-	})
+	d, err := h.DriverService.Withdraw(c.Request().Context(), me, id, roundOf(req.Round), req.ReasonCode)
+	return respond(c, 200, viewDispatch(d), unauthenticatedIfGone(err))
 }
 
-func (h *handler) start(c echo.Context, me dispatch.DriverID) error {
-	return h.inRound(c, me, h.DriverService.Start)
+func (h *handler) start(c echo.Context, me dispatch.DriverID, id dispatch.ID) error {
+	return inRound(c, me, id, h.DriverService.Start)
 }
 
-func (h *handler) complete(c echo.Context, me dispatch.DriverID) error {
-	return h.inRound(c, me, h.DriverService.Complete)
+func (h *handler) complete(c echo.Context, me dispatch.DriverID, id dispatch.ID) error {
+	return inRound(c, me, id, h.DriverService.Complete)
 }
 
 // inRound calls change with the round of the request, 0 for the current one.
-func (h *handler) inRound(c echo.Context, me dispatch.DriverID,
-	change func(context.Context, dispatch.DriverID, dispatch.ID, int) (dispatch.Dispatch, error)) error {
+func inRound(c echo.Context, me dispatch.DriverID, id dispatch.ID,
+	change func(context.Context, dispatch.DriverID, dispatch.ID, int) (dispatch.Dispatch, error),
+) error {
 	req, err := readOptional[roundRequest](c)
 	if err != nil {
 		return err
 	}
-	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
-		d, err := change(ctx, me, id, roundOf(req.Round))
-		return viewDispatch(d), err
-	})
-}
-
-// onDispatch calls do with the dispatch's id in the path, and answers 200 with the view that do returns.
-func (h *handler) onDispatch(c echo.Context, do func(ctx context.Context, id dispatch.ID) (any, error)) error {
-	id, err := dispatchID(c)
-	if err != nil {
-		return err
-	}
-	view, err := do(c.Request().Context(), id)
-	if err != nil {
-		return unauthenticatedIfGone(err)
-	}
-	return writeJSON(c, 200, view)
+	d, err := change(c.Request().Context(), me, id, roundOf(req.Round))
+	return respond(c, 200, viewDispatch(d), unauthenticatedIfGone(err))
 }

@@ -68,66 +68,42 @@ type dispatchNotificationsView struct {
 	Funnel []funnelView `json:"funnel"`
 }
 
-func (h *handler) dispatchNotifications(c echo.Context, _ string) error {
-	id, err := dispatchID(c)
-	if err != nil {
-		return err
+func (h *handler) dispatchNotifications(c echo.Context, _ string, id dispatch.ID) error {
+	in, ctx := &query{c: c}, c.Request().Context()
+	p := in.page(maxLimit)
+	if in.err != nil {
+		return in.err
 	}
-	p, err := page(c)
-	if err != nil {
-		return err
-	}
-	ctx := c.Request().Context()
 	rounds, forgotten, err := h.Stores.Offers.Funnel(ctx, id)
 	if err != nil {
 		return err
 	}
 	items, next, err := h.Stores.Notifications.Notifications(ctx, id, p)
-	if err != nil {
-		return err
-	}
-	view := dispatchNotificationsView{
-		listView: viewList(items, next, h.Now(), viewNotification), Funnel: make([]funnelView, len(rounds)),
-	}
+	view := dispatchNotificationsView{viewList(items, next, h.Now(), viewNotification), make([]funnelView, len(rounds))}
 	for i, f := range rounds {
 		view.Funnel[i] = funnelView{Round: i + 1, Seen: f.Seen, Tapped: f.Tapped, Won: f.Won}
 		if i >= forgotten {
 			view.Funnel[i].Told, view.Funnel[i].AcceptedByFCM = &f.Notified, &f.PushAccepted
 		}
 	}
-	return writeJSON(c, 200, view)
+	return respond(c, 200, view, err)
 }
 
 func (h *handler) notifications(c echo.Context, _ string) error {
-	p, err := page(c)
-	if err != nil {
-		return err
-	}
-	s := outbox.Status(c.QueryParam("status"))
-	switch s {
-	case "", outbox.Pending, outbox.Sent, outbox.Dead, outbox.Dropped:
-	default:
-		return invalidField("status", "is not a state of a notification")
-	}
-	items, next, err := h.Stores.Notifications.NotificationsBy(c.Request().Context(), s, p)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c, 200, viewList(items, next, h.Now(), viewNotification))
+	in := &query{c: c}
+	page, s := in.page(maxLimit), status(in, "notification", is(outbox.Pending, outbox.Sent, outbox.Dead, outbox.Dropped))
+	return list(h, in, viewNotification, func(ctx context.Context) ([]outbox.Notification, string, error) {
+		return h.Stores.Notifications.NotificationsBy(ctx, s, page)
+	})
 }
 
-func (h *handler) redrive(c echo.Context, _ string) error {
-	id, err := dispatch.ParseNotificationID(c.Param("id"))
-	if err != nil {
-		return err
-	}
-	if _, err := readOptional[struct{}](c); err != nil {
+func (h *handler) redrive(c echo.Context, _ string, id dispatch.NotificationID) error {
+	if err := readNothing(c); err != nil {
 		return err
 	}
 	n, err := h.Stores.Notifications.Redrive(c.Request().Context(), id)
-	if err != nil {
-		return err
+	if err == nil {
+		h.OnDue()
 	}
-	h.OnDue()
-	return writeJSON(c, 200, viewNotification(n))
+	return respond(c, 200, viewNotification(n), err)
 }

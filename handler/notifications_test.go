@@ -8,11 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/repository/pushes"
-
-	"firsttap/dispatch"
 	"firsttap/outbox"
-	"firsttap/testkit"
+	"firsttap/repository/pushes"
 )
 
 func (w *world) outbox() *pushes.Outbox {
@@ -71,11 +68,8 @@ func TestNotificationsOfADispatch(t *testing.T) {
 	w.dispatch(3)
 	path := "/v1/admin/dispatches/" + id + "/notifications"
 	r := w.call("GET", path, key, "")
-	mustHave(t, "the list", r.json, "items", "next_cursor", "server_time", "funnel")
 	r.want(200, "next_cursor", nil).wantItems(4)
 	for _, n := range items(r) {
-		mustHave(t, "a notification", n, "id", "event_id", "type", "dispatch_id", "round", "driver_id", "device_id", "topic", "silent", "status",
-			"attempts", "result", "reason", "created_at", "next_at", "sent_at", "expires_at", "delay_ms")
 		i := slices.IndexFunc(d, func(d caller) bool { return d.id == n["driver_id"] })
 		p, status := pushes[i], []string{"SENT", "DEAD", "DROPPED", "PENDING"}[i]
 		wantMembers(t, "a notification", n, "id", string(p.ID), "event_id", string(p.Event), "device_id", string(p.Device.ID), "status", status,
@@ -117,84 +111,46 @@ func TestFunnelOfLongAgo(t *testing.T) {
 	}
 }
 
-// TestNotificationLists: by status, and pages that neither repeat nor leave out.
+// TestNotificationLists: by status, and in pages.
 func TestNotificationLists(t *testing.T) {
 	w := newWorld(t)
-	id, _, _ := w.told("DEAD", "SENT", "DEAD", "DROPPED", "PENDING", "DEAD")
-	for query, want := range map[string]int{"": 6, "status=": 6, "status=DEAD": 3, "status=SENT": 1, "status=DROPPED": 1, "status=PENDING": 1} {
-		r := w.call("GET", "/v1/admin/notifications?"+query, key, "")
-		mustHave(t, query, r.json, "items", "next_cursor", "server_time")
-		r.want(200).wantItems(want)
-		for _, n := range items(r) {
-			if status := strings.TrimPrefix(query, "status="); status != "" && n["status"] != status || n["dispatch_id"] != id {
-				t.Errorf("%s: %v", query, n)
-			}
-		}
+	id, _, _ := w.told("DEAD", "SENT", "DEAD", "PENDING")
+	for query, want := range map[string]int{"": 4, "?status=DEAD": 2, "?status=SENT": 1, "?status=DROPPED": 0} {
+		w.call("GET", "/v1/admin/notifications"+query, key, "").want(200).wantItems(want)
 	}
-	for list, want := range map[string]int{
-		"/v1/admin/notifications?status=DEAD&": 3, "/v1/admin/notifications?": 6, "/v1/admin/dispatches/" + id + "/notifications?": 6,
-	} {
-		for _, limit := range []int{1, 2, 6} {
-			w.pagesOf(fmt.Sprintf("%slimit=%d", list, limit), limit, want)
-		}
+	for list, want := range map[string]int{"/v1/admin/notifications?status=DEAD&": 2, "/v1/admin/dispatches/" + id + "/notifications?": 4} {
+		w.pagesOf(list+"limit=1", 1, want)
 		w.refused(list, w.call("GET", list+"cursor=x", key, ""), 400, "MALFORMED_REQUEST")
-		for _, q := range []string{"limit=0", "limit=201", "limit=x"} {
-			w.refused(q, w.call("GET", list+q, key, ""), 422, "VALIDATION_FAILED")
-		}
 	}
-	for _, s := range []string{"dead", "ACCEPTED", "%00", "1", "DEAD%20"} {
-		w.refused(s, w.call("GET", "/v1/admin/notifications?status="+s, key, ""), 422, "VALIDATION_FAILED")
+	for _, s := range []string{"dead", "ACCEPTED", "%00", "DEAD%20"} {
+		w.refused(s, w.call("GET", "/v1/admin/notifications?status="+s, key, ""), 422, "VALIDATION_FAILED").hasField("status")
 	}
 }
 
-// TestRedriveOverHTTP: of concurrent redrives one succeeds, and the relay is woken.
+// TestRedriveOverHTTP: a dead notification is due again, once, and the relay is woken.
 func TestRedriveOverHTTP(t *testing.T) {
 	var woken atomic.Int32
 	w := newWorld(t, func(a *API) { a.OnDue = func() { woken.Add(1) } })
-	w.putKey(dispatch.Viewer, "v")
-	w.putKey(dispatch.Dispatcher, "d")
-	id, _, pushes := w.told("DEAD", "SENT", "DROPPED", "PENDING", "DEAD")
-	redrive := func(p outbox.Push, token, body string) reply {
-		return w.call("POST", "/v1/admin/notifications/"+string(p.ID)+"/redrive", token, body)
+	id, _, pushes := w.told("DEAD", "SENT", "DEAD")
+	redrive := func(push, body string) reply {
+		return w.call("POST", "/v1/admin/notifications/"+push+"/redrive", key, body)
 	}
-	w.refused("a viewer", redrive(pushes[0], "v", ""), 403, "FORBIDDEN")
-	w.ours("with a field", redrive(pushes[0], key, `{"force":true}`))
-	for _, p := range pushes[1:4] {
-		w.refused("not dead", redrive(p, key, ""), 409, "INVALID_STATE")
-	}
+	w.refused("with a field", redrive(string(pushes[0].ID), `{"force":true}`), 422, "VALIDATION_FAILED")
+	w.refused("not dead", redrive(string(pushes[1].ID), ""), 409, "INVALID_STATE")
 	for _, other := range []string{"x", "ntf_" + strings.Repeat("0", 26), id} {
-		w.refused(other, redrive(outbox.Push{ID: dispatch.NotificationID(other)}, key, ""), 404, "NOTIFICATION_NOT_FOUND")
+		w.refused(other, redrive(other, ""), 404, "NOTIFICATION_NOT_FOUND")
 	}
 	if n := woken.Load(); n != 0 {
 		t.Errorf("woken %d times for nothing", n)
 	}
-
-	answers := make([]reply, 8)
-	testkit.Together(len(answers), func(i int) {
-		answers[i] = redrive(pushes[0], "d", "{}")
-	})
-	done := 0
-	for _, r := range answers {
-		if r.status != 200 {
-			w.refused("the second", r, 409, "INVALID_STATE")
-			if !strings.Contains(fmt.Sprint(r.at("detail")), "PENDING") {
-				t.Errorf("the detail is missing: %s", r.raw)
-			}
-			continue
-		}
-		done++
-		r.want(200, "id", string(pushes[0].ID), "status", "PENDING", "attempts", 0.0).time("next_at")
-	}
-	if done != 1 || woken.Load() != 1 {
-		t.Errorf("%d redrives succeeded, the relay was woken %d times", done, woken.Load())
-	}
-	if leased, _, err := w.outbox().LeaseNotifications(t.Context(), 10); err != nil || len(leased) != 1 || leased[0].ID != pushes[0].ID {
-		t.Errorf("due: %+v, %v", leased, err)
+	redrive(string(pushes[0].ID), "{}").want(200, "id", string(pushes[0].ID), "status", "PENDING", "attempts", 0.0).time("next_at")
+	r := w.refused("the second", redrive(string(pushes[0].ID), ""), 409, "INVALID_STATE")
+	if n := woken.Load(); n != 1 || !strings.Contains(r.text("detail"), "PENDING") {
+		t.Errorf("woken %d times: %s", n, r.raw)
 	}
 	w.expire(id, time.Hour, time.Minute)
-	r := redrive(pushes[4], key, "")
-	w.refused("an offer that is over", r, 409, "INVALID_STATE")
-	if !strings.Contains(fmt.Sprint(r.at("detail")), "obsolete") {
+	r = w.refused("an offer that is over", redrive(string(pushes[2].ID), ""), 409, "INVALID_STATE")
+	if !strings.Contains(r.text("detail"), "obsolete") {
 		t.Errorf("the detail is missing: %s", r.raw)
 	}
 }

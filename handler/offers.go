@@ -2,7 +2,6 @@ package handler
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -30,9 +29,10 @@ func viewClaimed(d dispatch.Dispatch) dispatchView {
 
 // offers lists a driver's offers. It answers 304 if the client has the current list: the ETag covers all but server_time.
 func (h *handler) offers(c echo.Context, me dispatch.DriverID) error {
-	p, err := pageUpTo(c, maxDriverLimit)
-	if err != nil {
-		return err
+	in := &query{c: c}
+	p := in.page(maxDriverLimit)
+	if in.err != nil {
+		return in.err
 	}
 	items, next, err := h.DriverService.Offers(c.Request().Context(), me, p)
 	if err != nil {
@@ -64,51 +64,36 @@ func offersETag(me dispatch.DriverID, list listView[dispatchView]) (string, erro
 	return `W/"` + base64.RawURLEncoding.EncodeToString(sum[:15]) + `"`, nil
 }
 
-func (h *handler) getOffer(c echo.Context, me dispatch.DriverID) error {
-	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
-		o, err := h.DriverService.Offer(ctx, me, id)
-		return viewOffer(o), err
-	})
+func (h *handler) getOffer(c echo.Context, me dispatch.DriverID, id dispatch.ID) error {
+	o, err := h.DriverService.Offer(c.Request().Context(), me, id)
+	return respond(c, 200, viewOffer(o), unauthenticatedIfGone(err))
 }
 
 // seen records that the app has shown an offer. It accepts earlier rounds: the phone may have been offline when it showed the
 // offer.
-func (h *handler) seen(c echo.Context, me dispatch.DriverID) error {
-	id, err := dispatchID(c)
-	if err != nil {
-		return err
-	}
+func (h *handler) seen(c echo.Context, me dispatch.DriverID, id dispatch.ID) error {
 	req, err := read[roundRequest](c, maxSmallBody)
 	if err != nil {
 		return err
 	}
-	d, err := h.DriverService.Dispatch(c.Request().Context(), me, id)
+	o, err := h.DriverService.Offer(c.Request().Context(), me, id)
 	if err != nil {
 		return unauthenticatedIfGone(err)
 	}
-	round := cmp.Or(roundOf(req.Round), d.Round)
-	if round > d.Round {
+	round := cmp.Or(roundOf(req.Round), o.Round)
+	if round > o.Round {
 		return dispatch.ErrOfferStale
 	}
-	if err := h.Stores.Offers.MarkSeen(c.Request().Context(), id, round, me); err != nil {
-		return err
-	}
-	return c.NoContent(204)
+	return done(c, 204, h.Stores.Offers.MarkSeen(c.Request().Context(), id, round, me))
 }
 
-func (h *handler) decline(c echo.Context, me dispatch.DriverID) error {
-	id, err := dispatchID(c)
-	if err != nil {
-		return err
-	}
+func (h *handler) decline(c echo.Context, me dispatch.DriverID, id dispatch.ID) error {
 	req, err := read[roundReasonRequest](c, maxSmallBody)
 	if err != nil {
 		return err
 	}
-	if err := h.DriverService.Decline(c.Request().Context(), me, id, roundOf(req.Round), req.ReasonCode); err != nil {
-		return unauthenticatedIfGone(err)
-	}
-	return c.NoContent(204)
+	err = h.DriverService.Decline(c.Request().Context(), me, id, roundOf(req.Round), req.ReasonCode)
+	return done(c, 204, unauthenticatedIfGone(err))
 }
 
 // receiptView has null for a rank and a behind_ms that are not known.
@@ -120,12 +105,10 @@ type receiptView struct {
 	DecidedAt *timestamp       `json:"decided_at"`
 }
 
-func (h *handler) receipt(c echo.Context, me dispatch.DriverID) error {
-	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
-		r, err := h.DriverService.Receipt(ctx, me, id)
-		return receiptView{
-			Outcome: r.Outcome, Round: r.Round, Rank: nullableRank(r.Rank), BehindMS: milliseconds(r.Behind),
-			DecidedAt: optionalTimestamp(r.DecidedAt),
-		}, err
-	})
+func (h *handler) receipt(c echo.Context, me dispatch.DriverID, id dispatch.ID) error {
+	r, err := h.DriverService.Receipt(c.Request().Context(), me, id)
+	return respond(c, 200, receiptView{
+		Outcome: r.Outcome, Round: r.Round, Rank: nullableRank(r.Rank), BehindMS: milliseconds(r.Behind),
+		DecidedAt: optionalTimestamp(r.DecidedAt),
+	}, unauthenticatedIfGone(err))
 }

@@ -21,8 +21,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/go-playground/validator/v10"
 	"github.com/labstack/echo/v4"
-
-	"firsttap/dispatch"
 )
 
 // strictJSON refuses unknown and duplicate names, names in another case, and anything but well-formed JSON in UTF-8.
@@ -49,6 +47,12 @@ func readOptional[T any](c echo.Context) (T, error) {
 		return *new(T), err
 	}
 	return decode[T](body)
+}
+
+// readNothing reads the body of a request without fields.
+func readNothing(c echo.Context) error {
+	_, err := readOptional[struct{}](c)
+	return err
 }
 
 // readBody reads a body of at most limit bytes. One that is announced as longer is not read. After an answer that refuses the body, the
@@ -111,19 +115,26 @@ func trimmed(body []byte) []byte {
 
 // decode is read for a body that was read.
 func decode[T any](body []byte) (T, error) {
-	var v T
-	body = trimmed(body)
-	if bytes.Equal(body, []byte("null")) { // the decoder would accept it as an empty object
-		return v, fmt.Errorf("%w: want a JSON object", errMalformed)
+	v, texts, err := parse[T](body)
+	if err != nil {
+		return v, err
 	}
-	texts := &textReader{}
+	return v, texts.and(validate(v))
+}
+
+// parse is decode without the validation, and returns the reader of its texts, which knows what is wrong with them.
+func parse[T any](body []byte) (v T, texts *textReader, err error) {
+	body, texts = trimmed(body), &textReader{}
+	if string(body) == "null" { // the decoder would accept it as an empty object
+		return v, texts, fmt.Errorf("%w: want a JSON object", errMalformed)
+	}
 	if len(body) > 0 {
 		forms := json.JoinUnmarshalers(numbersAndTimes, json.UnmarshalFromFunc(texts.read))
 		if err := json.Unmarshal(body, &v, strictJSON, json.WithUnmarshalers(forms)); err != nil {
-			return v, decodeError(err)
+			return v, texts, decodeError(err)
 		}
 	}
-	return v, texts.and(validate(v))
+	return v, texts, nil
 }
 
 func decodeError(err error) error {
@@ -247,7 +258,8 @@ func newValidation() *validator.Validate {
 		return name
 	})
 	for tag, valid := range map[string]validator.Func{
-		"language": isLanguage, "webhook_url": isWebhookURL, "webhook_events": areWebhookEvents, "webhook_event": isWebhookEvent,
+		"language": isLanguage, "years": isOfFourDigits, "graphic": func(f validator.FieldLevel) bool { return isGraphic(f.Field().String()) },
+		"webhook_url": isWebhookURL, "webhook_events": areWebhookEvents, "webhook_event": isWebhookEvent,
 	} {
 		if err := v.RegisterValidation(tag, valid); err != nil {
 			panic(err) // only an empty tag or a nil function is refused
@@ -257,6 +269,12 @@ func newValidation() *validator.Validate {
 }
 
 func isLanguage(f validator.FieldLevel) bool { return languageTag(f.Field().String()) != "" }
+
+// isOfFourDigits checks the year of a time, for which RFC 3339 has four digits.
+func isOfFourDigits(f validator.FieldLevel) bool {
+	t, ok := f.Field().Interface().(time.Time)
+	return ok && t.UTC().Year() >= 1 && t.UTC().Year() <= 9999
+}
 
 func validate(v any) error { return asValidationError(validation.Struct(v)) }
 
@@ -290,6 +308,12 @@ func message(f validator.FieldError) string {
 		return "must be after " + snakeCase(f.Param())
 	case "iso4217":
 		return "must be a currency like KRW"
+	case "oneof":
+		return "must be " + strings.ReplaceAll(f.Param(), " ", " or ")
+	case "years":
+		return "must be from the year 1 to 9999, in UTC"
+	case "graphic":
+		return "must be printable ASCII without spaces"
 	case "language":
 		return "must be a language like ko-KR"
 	case "unique":
@@ -325,17 +349,33 @@ func snakeCase(field string) string {
 	return b.String()
 }
 
-func dispatchID(c echo.Context) (dispatch.ID, error) { return dispatch.ParseID(c.Param("id")) }
+// on returns a handler of a driver or an admin that calls next with the identifier in the path.
+func on[Caller, ID any](
+	parse func(string) (ID, error), next func(c echo.Context, caller Caller, id ID) error,
+) func(c echo.Context, caller Caller) error {
+	return func(c echo.Context, caller Caller) error {
+		id, err := parse(c.Param("id"))
+		if err != nil {
+			return err
+		}
+		return next(c, caller, id)
+	}
+}
 
-// version returns the version in If-Match, which the change is made for.
-func version(c echo.Context) (int, error) {
+// ifMatch returns the version in If-Match, which the change is made for: 0 for any version, if there is none and none is required. conflict
+// is the error for what is no version of this service.
+func ifMatch(c echo.Context, required bool, conflict error) (int, error) {
 	header := strings.Join(c.Request().Header.Values("If-Match"), ",")
-	if header == "" || header == "*" || strings.Contains(header, ",") {
+	anyVersion := header == "" || header == "*"
+	switch {
+	case required && (anyVersion || strings.Contains(header, ",")):
 		return 0, errNoVersion
+	case anyVersion:
+		return 0, nil
 	}
 	n, err := strconv.Atoi(opaqueTag(header))
-	if err != nil {
-		return 0, dispatch.ErrVersionConflict // not a version of this service
+	if err != nil || n < 1 {
+		return 0, conflict
 	}
 	return n, nil
 }
@@ -357,37 +397,4 @@ func isPrintable(s string) bool {
 		}
 	}
 	return true
-}
-
-// patchField is a field of a PATCH. A field that is not given stays unchanged; null clears an optional one.
-type patchField[T any] struct {
-	given, null bool
-	value       T
-}
-
-// UnmarshalJSONFrom implements json.UnmarshalerFrom. It decodes with the options of the decoder.
-func (e *patchField[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	e.given = true
-	if dec.PeekKind() == jsontext.KindNull {
-		e.null = true
-		return dec.SkipValue()
-	}
-	return json.UnmarshalDecode(dec, &e.value)
-}
-
-// set assigns the field to a required value if it is given.
-func (e *patchField[T]) set(to *T) {
-	if e.given {
-		*to = e.value
-	}
-}
-
-// setOptional assigns the field to an optional value if it is given; null becomes nil.
-func (e *patchField[T]) setOptional(to **T) {
-	switch {
-	case e.null:
-		*to = nil
-	case e.given:
-		*to = &e.value
-	}
 }

@@ -16,6 +16,8 @@ const (
 	maxLimit     = 200
 	// maxDriverLimit bounds a driver's lists: thousands of phones ask for them at once.
 	maxDriverLimit = 50
+	// maxRound is the largest value of the database's column.
+	maxRound = 1<<31 - 1
 )
 
 // strictQuery refuses requests whose query is not as the OpenAPI document describes it. It is for routes that take no credentials.
@@ -61,54 +63,69 @@ func (h *handler) checkQuery(c echo.Context) error {
 	return nil
 }
 
-// page returns the page that ?limit= and ?cursor= ask for.
-func page(c echo.Context) (dispatch.Page, error) { return pageUpTo(c, maxLimit) }
-
-// pageUpTo returns the page that ?limit=, at most that many, and ?cursor= ask for.
-func pageUpTo(c echo.Context, most int) (dispatch.Page, error) {
-	limit, err := numberParam(c, "limit", defaultLimit, 1, most)
-	return dispatch.Page{Limit: limit, Cursor: c.QueryParam("cursor")}, err
+// query reads the parameters of a request's query. It keeps the error of the first that is wrong; what it returns then is of no use.
+type query struct {
+	c   echo.Context
+	err error
 }
 
-// status returns the status in ?status=, "" if there is none.
-func status(c echo.Context) (dispatch.Status, error) {
-	s := dispatch.Status(c.QueryParam("status"))
-	if s != "" && !s.Valid() {
-		return "", invalidField("status", "is not a state of a dispatch")
+func (q *query) wrong(name, message string) {
+	if q.err == nil {
+		q.err = invalidField(name, message)
 	}
-	return s, nil
 }
 
-// numberParam returns a number from the query, or otherwise if there is none.
-func numberParam(c echo.Context, name string, otherwise, least, most int) (int, error) {
-	s := c.QueryParam(name)
+// page returns the page that ?limit=, at most that many, and ?cursor= ask for.
+func (q *query) page(most int) dispatch.Page {
+	return dispatch.Page{Limit: q.number("limit", defaultLimit, most), Cursor: q.c.QueryParam("cursor")}
+}
+
+// number returns a number from 1 to most, or otherwise if there is none.
+func (q *query) number(name string, otherwise, most int) int {
+	s := q.c.QueryParam(name)
 	if s == "" {
-		return otherwise, nil
+		return otherwise
 	}
 	n, err := strconv.Atoi(s)
-	if err != nil || n < least || n > most {
-		return 0, invalidField(name, "must be a number from "+strconv.Itoa(least)+" to "+strconv.Itoa(most))
+	if err != nil || n < 1 || n > most {
+		q.wrong(name, "must be a number from 1 to "+strconv.Itoa(most))
 	}
-	return n, nil
+	return n
 }
 
-// textParam returns text from the query, in the form that it has in bodies.
-func textParam(c echo.Context, name string) (string, error) {
-	s, wrong := cleanText(name, c.QueryParam(name))
+// text returns a text in the form that it has in bodies.
+func (q *query) text(name string) string {
+	s, wrong := cleanText(name, q.c.QueryParam(name))
 	if wrong != "" {
-		return "", invalidField(name, wrong)
+		q.wrong(name, wrong)
 	}
-	return s, nil
+	return s
 }
 
-func boolParam(c echo.Context, name string) (*bool, error) {
-	switch c.QueryParam(name) {
+// flag returns nil if the parameter is not given.
+func (q *query) flag(name string) *bool {
+	switch q.c.QueryParam(name) {
 	case "":
-		return nil, nil //nolint:nilnil // the parameter is not given
+		return nil
 	case "true":
-		return new(true), nil
+		return new(true)
 	case "false":
-		return new(false), nil
+		return new(false)
 	}
-	return nil, invalidField(name, "must be true or false")
+	q.wrong(name, "must be true or false")
+	return nil
+}
+
+// status returns the state in ?status=, "" if there is none. valid reports whether what the list is of can be in a state.
+func status[S ~string](q *query, of string, valid func(S) bool) S {
+	s := S(q.c.QueryParam("status"))
+	if s != "" && !valid(s) {
+		q.wrong("status", "is not a state of a "+of)
+	}
+	return s
+}
+
+// is returns a function that reports whether a state is one of those.
+func is[S ~string](states ...S) func(S) bool {
+	return func(s S) bool { return slices.Contains(states, s) }
 }

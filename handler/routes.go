@@ -2,6 +2,7 @@
 package handler
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"reflect"
@@ -16,6 +17,7 @@ import (
 	"firsttap/notify/stream"
 	"firsttap/openapi"
 	"firsttap/service"
+	"firsttap/webhook"
 )
 
 // Stores has what is stored as each part of the API needs it. All fields are required.
@@ -37,16 +39,6 @@ type Stores struct {
 	Profiles      profileStore
 	Tokens        tokenStore
 	Webhooks      webhookStore
-}
-
-// missing returns the name of a field that is nil, "" for none.
-func (s Stores) missing() string {
-	for v, i := reflect.ValueOf(s), 0; i < v.NumField(); i++ {
-		if v.Field(i).IsNil() {
-			return v.Type().Field(i).Name
-		}
-	}
-	return ""
 }
 
 // API is everything that the HTTP API depends on. All fields without the word optional are required.
@@ -103,32 +95,35 @@ type API struct {
 
 // check panics if a required field is missing.
 func (a *API) check() {
-	for name, missing := range map[string]bool{
-		"Stores." + a.Stores.missing(): a.Stores.missing() != "", "Acceptor": a.Acceptor == nil, "DriverService": a.DriverService == nil,
-		"Backoffice": a.Backoffice == nil,
-		"Tokens":     a.Tokens == nil, "Keys": a.Keys == nil, "Webhooks": a.Webhooks == nil, "Jobs": a.Jobs == nil, "Streams": a.Streams == nil,
-		"Revocations": a.Revocations == nil,
-		"Now":         a.Now == nil, "Log": a.Log == nil,
+	v, stores := reflect.ValueOf(*a), reflect.ValueOf(a.Stores)
+	for _, name := range []string{
+		"Acceptor", "DriverService", "Backoffice", "Tokens", "Keys", "Webhooks", "Jobs", "Streams", "Revocations", "Now", "Log",
 	} {
-		if missing {
-			panic("handler: API." + name + " is missing")
-		}
+		refuseNil(name, v.FieldByName(name))
+	}
+	for f, store := range stores.Fields() {
+		refuseNil("Stores."+f.Name, store)
+	}
+}
+
+func refuseNil(name string, field reflect.Value) {
+	if field.IsNil() {
+		panic("handler: API." + name + " is missing")
 	}
 }
 
 // setDefaults replaces the optional functions and limits that are nil.
 func (a *API) setDefaults() {
-	if a.Zone == nil {
-		a.Zone = time.UTC
-	}
+	never := func() bool { return false }
+	a.Zone = cmp.Or(a.Zone, time.UTC)
 	if a.DatabaseUp == nil {
 		a.DatabaseUp = func() bool { return true }
 	}
 	if a.JobsBlocked == nil {
-		a.JobsBlocked = func() bool { return false }
+		a.JobsBlocked = never
 	}
 	if a.Draining == nil {
-		a.Draining = func() bool { return false }
+		a.Draining = never
 	}
 	if a.OnDue == nil {
 		a.OnDue = func() {}
@@ -136,12 +131,8 @@ func (a *API) setDefaults() {
 	if a.ObserveRequest == nil {
 		a.ObserveRequest = func(string, string, int, time.Duration) {}
 	}
-	if a.DriverLimit == nil {
-		a.DriverLimit = limit.New(a.DriverRate.Options())
-	}
-	if a.AdminLimit == nil {
-		a.AdminLimit = limit.New(a.AdminRate.Options())
-	}
+	a.DriverLimit = cmp.Or(a.DriverLimit, limit.New(a.DriverRate.Options()))
+	a.AdminLimit = cmp.Or(a.AdminLimit, limit.New(a.AdminRate.Options()))
 	if a.SignIns == nil {
 		a.SignIns = auth.NewSignIns(auth.SignInOptions{Limits: auth.DefaultSignInLimits(), Now: a.Now, Log: a.Log})
 	}
@@ -149,8 +140,6 @@ func (a *API) setDefaults() {
 
 type handler struct {
 	API
-	// redisState returns ok or degraded, "" if no Redis is configured.
-	redisState func() string
 	// queries has the names of the query parameters that a route takes, by method and pattern.
 	queries  map[string][]string
 	sessions *sessions
@@ -165,12 +154,11 @@ func New(api API) *echo.Echo {
 	api.check()
 	api.setDefaults()
 	h := &handler{
-		API: api, redisState: redisState(api.RedisDegraded), queries: openapi.QueryParameters(),
-		sessions: newSessions(api.SessionSecret, api.PreviousSecrets...), taken: newTakenAnswers(),
+		API: api, queries: openapi.QueryParameters(), sessions: newSessions(api.SessionSecret, api.PreviousSecrets...),
+		taken: newTakenAnswers(),
 		lists: newTurns(listsAtOnce, listsWaiting), searches: newTurns(searchesAtOnce, searchesWaiting),
-		previews: newTurns(
-			searchesAtOnce, searchesWaiting,
-		), exports: newTurns(1, searchesWaiting), entries: newTurns(entriesAtOnce, listsWaiting),
+		previews: newTurns(searchesAtOnce, searchesWaiting), exports: newTurns(1, searchesWaiting),
+		entries: newTurns(entriesAtOnce, listsWaiting),
 	}
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
@@ -197,15 +185,15 @@ func New(api API) *echo.Echo {
 	v1.DELETE("/me/devices/:installation_id", h.asDriver(h.deleteDevice))
 	v1.GET("/me/offers", h.asDriver(h.offers))
 	v1.GET("/me/dispatches", h.asDriver(h.myDispatches))
-	v1.GET("/me/dispatches/:id/claim", h.asDriver(h.receipt))
+	v1.GET("/me/dispatches/:id/claim", h.asDriver(on(dispatch.ParseID, h.receipt)))
 	v1.GET("/stream", h.asDriver(h.driverStream))
-	v1.GET("/dispatches/:id", h.asDriver(h.getOffer))
+	v1.GET("/dispatches/:id", h.asDriver(on(dispatch.ParseID, h.getOffer)))
 	v1.POST("/dispatches/:id/accept", h.accept)
-	v1.POST("/dispatches/:id/seen", h.asDriver(h.seen))
-	v1.POST("/dispatches/:id/decline", h.asDriver(h.decline))
-	v1.POST("/dispatches/:id/withdraw", h.asDriver(h.withdraw))
-	v1.POST("/dispatches/:id/start", h.asDriver(h.start))
-	v1.POST("/dispatches/:id/complete", h.asDriver(h.complete))
+	v1.POST("/dispatches/:id/seen", h.asDriver(on(dispatch.ParseID, h.seen)))
+	v1.POST("/dispatches/:id/decline", h.asDriver(on(dispatch.ParseID, h.decline)))
+	v1.POST("/dispatches/:id/withdraw", h.asDriver(on(dispatch.ParseID, h.withdraw)))
+	v1.POST("/dispatches/:id/start", h.asDriver(on(dispatch.ParseID, h.start)))
+	v1.POST("/dispatches/:id/complete", h.asDriver(on(dispatch.ParseID, h.complete)))
 
 	admin := v1.Group("/admin")
 	admin.GET("/board", h.asAdmin(dispatch.Viewer, h.inTurn(h.board)))
@@ -215,52 +203,52 @@ func New(api API) *echo.Echo {
 	admin.POST("/dispatches", h.asAdmin(dispatch.Dispatcher, h.createDispatch))
 	admin.POST("/dispatches/preview", h.asAdmin(dispatch.Dispatcher, h.previewDispatch))
 	admin.GET("/dispatches", h.asAdmin(dispatch.Viewer, h.inTurn(h.listDispatches)), compressed())
-	admin.GET("/dispatches/:id", h.asAdmin(dispatch.Viewer, h.getDispatch))
-	admin.PATCH("/dispatches/:id", h.asAdmin(dispatch.Dispatcher, h.patchDispatch))
-	admin.POST("/dispatches/:id/cancel", h.asAdmin(dispatch.Dispatcher, h.cancelDispatch))
-	admin.POST("/dispatches/:id/reopen", h.asAdmin(dispatch.Dispatcher, h.reopenDispatch))
-	admin.POST("/dispatches/:id/extend", h.asAdmin(dispatch.Dispatcher, h.extendDispatch))
-	admin.POST("/dispatches/:id/assign", h.asAdmin(dispatch.Dispatcher, h.assignDispatch))
-	admin.POST("/dispatches/:id/unassign", h.asAdmin(dispatch.Dispatcher, h.unassignDispatch))
-	admin.GET("/dispatches/:id/offers", h.asAdmin(dispatch.Viewer, h.inTurn(h.dispatchOffers)))
-	admin.GET("/dispatches/:id/attempts", h.asAdmin(dispatch.Viewer, h.inTurn(h.attempts)))
-	admin.GET("/dispatches/:id/events", h.asAdmin(dispatch.Viewer, h.inTurn(h.dispatchEvents)))
-	admin.GET("/dispatches/:id/notifications", h.asAdmin(dispatch.Viewer, h.inTurn(h.dispatchNotifications)))
+	admin.GET("/dispatches/:id", h.asAdmin(dispatch.Viewer, on(dispatch.ParseID, h.getDispatch)))
+	admin.PATCH("/dispatches/:id", h.asAdmin(dispatch.Dispatcher, on(dispatch.ParseID, h.patchDispatch)))
+	admin.POST("/dispatches/:id/cancel", h.asAdmin(dispatch.Dispatcher, on(dispatch.ParseID, h.cancelDispatch)))
+	admin.POST("/dispatches/:id/reopen", h.asAdmin(dispatch.Dispatcher, on(dispatch.ParseID, h.reopenDispatch)))
+	admin.POST("/dispatches/:id/extend", h.asAdmin(dispatch.Dispatcher, on(dispatch.ParseID, h.extendDispatch)))
+	admin.POST("/dispatches/:id/assign", h.asAdmin(dispatch.Dispatcher, on(dispatch.ParseID, h.assignDispatch)))
+	admin.POST("/dispatches/:id/unassign", h.asAdmin(dispatch.Dispatcher, on(dispatch.ParseID, h.unassignDispatch)))
+	admin.GET("/dispatches/:id/offers", h.asAdmin(dispatch.Viewer, h.inTurn(on(dispatch.ParseID, h.dispatchOffers))))
+	admin.GET("/dispatches/:id/attempts", h.asAdmin(dispatch.Viewer, h.inTurn(on(dispatch.ParseID, h.attempts))))
+	admin.GET("/dispatches/:id/events", h.asAdmin(dispatch.Viewer, h.inTurn(on(dispatch.ParseID, h.dispatchEvents))))
+	admin.GET("/dispatches/:id/notifications", h.asAdmin(dispatch.Viewer, h.inTurn(on(dispatch.ParseID, h.dispatchNotifications))))
 
 	admin.POST("/drivers", h.asAdmin(dispatch.Admin, h.createDriver))
 	e.POST(bulkPath, h.asAdmin(dispatch.Admin, h.addDrivers))
 	admin.GET("/drivers", h.asAdmin(dispatch.Viewer, h.inTurn(h.listDrivers)))
-	admin.GET("/drivers/:id", h.asAdmin(dispatch.Viewer, h.getDriver))
-	admin.PATCH("/drivers/:id", h.asAdmin(dispatch.Admin, h.patchDriver))
-	admin.POST("/drivers/:id/suspend", h.asAdmin(dispatch.Admin, h.suspendDriver))
-	admin.POST("/drivers/:id/reinstate", h.asAdmin(dispatch.Admin, h.reinstateDriver))
-	admin.POST("/drivers/:id/erase", h.asAdmin(dispatch.Admin, h.eraseDriver))
-	admin.GET("/drivers/:id/export", h.asAdmin(dispatch.Admin, h.exportDriver))
-	admin.POST("/drivers/:id/tokens", h.asAdmin(dispatch.Admin, h.issueToken))
-	admin.DELETE("/drivers/:id/tokens", h.asAdmin(dispatch.Admin, h.revokeTokens))
-	admin.GET("/drivers/:id/devices", h.asAdmin(dispatch.Viewer, h.inTurn(h.driverDevices)))
-	admin.DELETE("/drivers/:id/devices/:installation_id", h.asAdmin(dispatch.Admin, h.removeDevice))
-	admin.GET("/drivers/:id/signals", h.asAdmin(dispatch.Admin, h.inTurn(h.signals)))
+	admin.GET("/drivers/:id", h.asAdmin(dispatch.Viewer, on(dispatch.ParseDriverID, h.getDriver)))
+	admin.PATCH("/drivers/:id", h.asAdmin(dispatch.Admin, on(dispatch.ParseDriverID, h.patchDriver)))
+	admin.POST("/drivers/:id/suspend", h.asAdmin(dispatch.Admin, on(dispatch.ParseDriverID, h.suspendDriver)))
+	admin.POST("/drivers/:id/reinstate", h.asAdmin(dispatch.Admin, on(dispatch.ParseDriverID, h.reinstateDriver)))
+	admin.POST("/drivers/:id/erase", h.asAdmin(dispatch.Admin, on(dispatch.ParseDriverID, h.eraseDriver)))
+	admin.GET("/drivers/:id/export", h.asAdmin(dispatch.Admin, on(dispatch.ParseDriverID, h.exportDriver)))
+	admin.POST("/drivers/:id/tokens", h.asAdmin(dispatch.Admin, on(dispatch.ParseDriverID, h.issueToken)))
+	admin.DELETE("/drivers/:id/tokens", h.asAdmin(dispatch.Admin, on(dispatch.ParseDriverID, h.revokeTokens)))
+	admin.GET("/drivers/:id/devices", h.asAdmin(dispatch.Viewer, h.inTurn(on(dispatch.ParseDriverID, h.driverDevices))))
+	admin.DELETE("/drivers/:id/devices/:installation_id", h.asAdmin(dispatch.Admin, on(dispatch.ParseDriverID, h.removeDevice)))
+	admin.GET("/drivers/:id/signals", h.asAdmin(dispatch.Admin, h.inTurn(on(dispatch.ParseDriverID, h.signals))))
 
 	admin.GET("/notifications", h.asAdmin(dispatch.Viewer, h.inTurn(h.notifications)))
-	admin.POST("/notifications/:id/redrive", h.asAdmin(dispatch.Dispatcher, h.redrive))
+	admin.POST("/notifications/:id/redrive", h.asAdmin(dispatch.Dispatcher, on(dispatch.ParseNotificationID, h.redrive)))
 	admin.GET("/jobs", h.asAdmin(dispatch.Viewer, h.inTurn(h.jobs)))
 	admin.GET("/jobs/:name/runs", h.asAdmin(dispatch.Viewer, h.inTurn(h.jobRuns)))
 	admin.POST("/jobs/:name/run", h.asAdmin(dispatch.Admin, h.runJob))
 	admin.GET("/locks", h.asAdmin(dispatch.Viewer, h.inTurn(h.locks)))
 	admin.GET("/api-keys", h.asAdmin(dispatch.Admin, h.inTurn(h.listKeys)))
 	admin.POST("/api-keys", h.asAdmin(dispatch.Admin, h.createKey))
-	admin.DELETE("/api-keys/:id", h.asAdmin(dispatch.Admin, h.revokeKey))
+	admin.DELETE("/api-keys/:id", h.asAdmin(dispatch.Admin, on(parseKeyID, h.revokeKey)))
 	admin.POST("/webhooks", h.asAdmin(dispatch.Admin, h.createWebhook))
 	admin.GET("/webhooks", h.asAdmin(dispatch.Admin, h.inTurn(h.listWebhooks)))
-	admin.GET("/webhooks/:id", h.asAdmin(dispatch.Admin, h.getWebhook))
-	admin.PATCH("/webhooks/:id", h.asAdmin(dispatch.Admin, h.patchWebhook))
-	admin.DELETE("/webhooks/:id", h.asAdmin(dispatch.Admin, h.deleteWebhook))
-	admin.POST("/webhooks/:id/rotate", h.asAdmin(dispatch.Admin, h.rotateWebhook))
-	admin.POST("/webhooks/:id/test", h.asAdmin(dispatch.Admin, h.testWebhook))
-	admin.POST("/webhooks/:id/replay", h.asAdmin(dispatch.Admin, h.replayWebhook))
-	admin.GET("/webhooks/:id/deliveries", h.asAdmin(dispatch.Admin, h.inTurn(h.listDeliveries)))
-	admin.POST("/webhooks/:id/deliveries/:delivery_id/resend", h.asAdmin(dispatch.Admin, h.resendDelivery))
+	admin.GET("/webhooks/:id", h.asAdmin(dispatch.Admin, on(webhook.ParseID, h.getWebhook)))
+	admin.PATCH("/webhooks/:id", h.asAdmin(dispatch.Admin, on(webhook.ParseID, h.patchWebhook)))
+	admin.DELETE("/webhooks/:id", h.asAdmin(dispatch.Admin, on(webhook.ParseID, h.deleteWebhook)))
+	admin.POST("/webhooks/:id/rotate", h.asAdmin(dispatch.Admin, on(webhook.ParseID, h.rotateWebhook)))
+	admin.POST("/webhooks/:id/test", h.asAdmin(dispatch.Admin, on(webhook.ParseID, h.testWebhook)))
+	admin.POST("/webhooks/:id/replay", h.asAdmin(dispatch.Admin, on(webhook.ParseID, h.replayWebhook)))
+	admin.GET("/webhooks/:id/deliveries", h.asAdmin(dispatch.Admin, h.inTurn(on(webhook.ParseID, h.listDeliveries))))
+	admin.POST("/webhooks/:id/deliveries/:delivery_id/resend", h.asAdmin(dispatch.Admin, on(webhook.ParseID, h.resendDelivery)))
 	admin.GET("/audit", h.asAdmin(dispatch.Admin, h.inTurn(h.audit)))
 	return e
 }

@@ -224,18 +224,3 @@ func TestSignInsOfAKeyTakeTurns(t *testing.T) {
 	testkit.Together(6, func(int) { w.call("POST", "/v1/session", "", fields(map[string]any{"key": key})).want(200) })
 	testkit.Equal(t, "transactions at once", 1, int(atOnce.Load()))
 }
-
-// TestSearchesForget callers without running searches.
-func TestSearchesForget(t *testing.T) {
-	s := newTurns(1, 4)
-	for _, caller := range []string{"a", "b", "a"} {
-		own := s.acquire(caller)
-		if own == nil || len(s.of) != 1 {
-			t.Fatalf("%v, %d", own, len(s.of))
-		}
-		s.release(caller, own)
-	}
-	if len(s.of) != 0 {
-		t.Errorf("%d left", len(s.of))
-	}
-}

@@ -1,7 +1,10 @@
 package handler
 
 import (
+	"context"
 	"encoding/json"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -101,6 +104,25 @@ func viewList[D, V any](items []D, next string, now time.Time, view func(D) V) l
 	return list
 }
 
+// list answers with the page that read returns, unless a parameter of the query is wrong.
+func list[D, V any](h *handler, in *query, view func(D) V, read func(context.Context) ([]D, string, error)) error {
+	if in.err != nil {
+		return in.err
+	}
+	items, next, err := read(in.c.Request().Context())
+	return respond(in.c, 200, viewList(items, next, h.Now(), view), err)
+}
+
+// cut returns the page of a whole list that begins with the first item that follows the page before, and the cursor of the next page: the
+// key of the page's last item.
+func cut[T any](all []T, most int, follows func(T) bool, key func(T) string) (page []T, next string) {
+	if page = slices.DeleteFunc(all, func(v T) bool { return !follows(v) }); len(page) > most {
+		page = page[:most]
+		next = key(page[most-1])
+	}
+	return page, next
+}
+
 func optionalTimestamp(t *time.Time) *timestamp {
 	if t == nil {
 		return nil
@@ -114,6 +136,30 @@ func nullable(s string) *string {
 		return nil
 	}
 	return &s
+}
+
+// respond writes v unless there is an error, which it returns.
+func respond(c echo.Context, status int, v any, err error) error {
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, status, v)
+}
+
+// respondVersion is respond with the version of what is written as its ETag, for the If-Match of the next change.
+func respondVersion(c echo.Context, status, version int, v any, err error) error {
+	if err == nil {
+		c.Response().Header().Set("ETag", strconv.Quote(strconv.Itoa(version)))
+	}
+	return respond(c, status, v, err)
+}
+
+// done answers without a body unless there is an error, which it returns.
+func done(c echo.Context, status int, err error) error {
+	if err != nil {
+		return err
+	}
+	return c.NoContent(status)
 }
 
 // writeJSON writes v, as application/json unless a content type is set.

@@ -1,7 +1,7 @@
 package handler
 
 import (
-	"net/http"
+	"context"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -51,66 +51,49 @@ func viewDelivery(d webhook.Delivery) deliveryView {
 	return v
 }
 
-func (h *handler) testWebhook(c echo.Context, _ string) error {
-	id, err := emptyWebhookRequest(c)
-	if err != nil {
+func (h *handler) testWebhook(c echo.Context, _ string, id webhook.ID) error {
+	if err := readNothing(c); err != nil {
 		return err
 	}
 	d, err := h.Stores.Deliveries.TestWebhook(c.Request().Context(), id, webhookTestBody)
-	if err != nil {
-		return err
+	if err == nil {
+		h.OnDue()
 	}
-	h.OnDue()
-	return writeJSON(c, http.StatusAccepted, viewDelivery(d))
+	return respond(c, 202, viewDelivery(d), err)
 }
 
-func (h *handler) listDeliveries(c echo.Context, _ string) error {
-	id, err := webhookID(c)
-	if err != nil {
-		return err
-	}
-	p, err := page(c)
-	if err != nil {
-		return err
-	}
-	s := webhook.DeliveryStatus(c.QueryParam("status"))
-	switch s {
-	case "", webhook.Pending, webhook.Delivered, webhook.Failed:
-	default:
-		return invalidField("status", "is not a state of a delivery")
-	}
-	items, next, err := h.Stores.Deliveries.WebhookDeliveries(c.Request().Context(), id, s, p)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c, 200, viewList(items, next, h.Now(), viewDelivery))
+func (h *handler) listDeliveries(c echo.Context, _ string, id webhook.ID) error {
+	in := &query{c: c}
+	page, s := in.page(maxLimit), status(in, "delivery", is(webhook.Pending, webhook.Delivered, webhook.Failed))
+	return list(h, in, viewDelivery, func(ctx context.Context) ([]webhook.Delivery, string, error) {
+		return h.Stores.Deliveries.WebhookDeliveries(ctx, id, s, page)
+	})
 }
 
-func (h *handler) resendDelivery(c echo.Context, _ string) error {
-	id, err := emptyWebhookRequest(c)
-	if err != nil {
+func (h *handler) resendDelivery(c echo.Context, _ string, id webhook.ID) error {
+	if err := readNothing(c); err != nil {
 		return err
 	}
 	delivery, err := webhook.ParseDeliveryID(c.Param("delivery_id"))
 	if err != nil {
 		return err
 	}
-	if err := h.Stores.Deliveries.ResendWebhook(c.Request().Context(), id, delivery); err != nil {
-		return err
+	return h.sentAgain(c, h.Stores.Deliveries.ResendWebhook(c.Request().Context(), id, delivery))
+}
+
+// sentAgain answers that deliveries are due, unless there is an error.
+func (h *handler) sentAgain(c echo.Context, err error) error {
+	if err == nil {
+		h.OnDue()
 	}
-	h.OnDue()
-	return c.NoContent(http.StatusAccepted)
+	return done(c, 202, err)
 }
 
 type replayRequest struct {
 	Since *time.Time `json:"since" validate:"required"`
 }
 
-func (h *handler) replayWebhook(c echo.Context, _ string) error {
-	id, err := webhookID(c)
-	if err != nil {
-		return err
-	}
+func (h *handler) replayWebhook(c echo.Context, _ string, id webhook.ID) error {
 	req, err := read[replayRequest](c, maxSmallBody)
 	if err != nil {
 		return err
@@ -122,9 +105,5 @@ func (h *handler) replayWebhook(c echo.Context, _ string) error {
 	if first := time.Unix(0, 0); since.Before(first) {
 		since = first // no event is older, and no identifier has an earlier time
 	}
-	if err := h.Stores.Deliveries.ReplayWebhook(c.Request().Context(), id, since); err != nil {
-		return err
-	}
-	h.OnDue()
-	return c.NoContent(http.StatusAccepted)
+	return h.sentAgain(c, h.Stores.Deliveries.ReplayWebhook(c.Request().Context(), id, since))
 }

@@ -2,13 +2,12 @@ package handler
 
 import (
 	"context"
-	"slices"
-	"strconv"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
+	"firsttap/service"
 	"firsttap/webhook"
 )
 
@@ -57,16 +56,13 @@ func viewWebhook(e webhook.Endpoint) webhookView {
 	}
 }
 
-// writeWebhook answers with the endpoint, and with its secret unless that is "".
-func writeWebhook(c echo.Context, status int, e webhook.Endpoint, secret string) error {
-	c.Response().Header().Set("ETag", strconv.Quote(strconv.Itoa(e.Version)))
+// respondWebhook answers with the endpoint, and with its secret unless that is "".
+func respondWebhook(c echo.Context, status int, e webhook.Endpoint, secret string, err error) error {
 	if secret == "" {
-		return writeJSON(c, status, viewWebhook(e))
+		return respondVersion(c, status, e.Version, viewWebhook(e), err)
 	}
-	return writeJSON(c, status, secretWebhookView{viewWebhook(e), secret})
+	return respondVersion(c, status, e.Version, secretWebhookView{viewWebhook(e), secret}, err)
 }
-
-func webhookID(c echo.Context) (webhook.ID, error) { return webhook.ParseID(c.Param("id")) }
 
 func (h *handler) createWebhook(c echo.Context, _ string) error {
 	req, err := read[webhookRequest](c, maxBody)
@@ -78,88 +74,64 @@ func (h *handler) createWebhook(c echo.Context, _ string) error {
 		return err
 	}
 	e, secret, err := h.Webhooks.Create(c.Request().Context(), req.URL, req.Events, req.Description, mine.key)
-	if err != nil {
-		return webhookFieldError(err)
+	if err == nil {
+		c.Response().Header().Set(echo.HeaderLocation, "/v1/admin/webhooks/"+string(e.ID))
 	}
-	c.Response().Header().Set(echo.HeaderLocation, "/v1/admin/webhooks/"+string(e.ID))
-	return writeWebhook(c, 201, e, secret)
+	return respondWebhook(c, 201, e, secret, err)
 }
 
 // listWebhooks takes its page from all endpoints: there are webhook.MaxEndpoints at most.
 func (h *handler) listWebhooks(c echo.Context, _ string) error {
-	p, err := page(c)
-	if err != nil {
-		return err
-	}
-	all, err := h.Stores.Webhooks.Webhooks(c.Request().Context())
-	if err != nil {
-		return err
-	}
-	if p.Cursor != "" {
-		after, err := webhook.ParseID(p.Cursor)
-		if err != nil {
-			return dispatch.ErrBadCursor
+	in := &query{c: c}
+	page := in.page(maxLimit)
+	return list(h, in, viewWebhook, func(ctx context.Context) ([]webhook.Endpoint, string, error) {
+		before, err := webhook.ParseID(page.Cursor)
+		if page.Cursor != "" && err != nil {
+			return nil, "", dispatch.ErrBadCursor
 		}
-		all = slices.DeleteFunc(all, func(e webhook.Endpoint) bool { return e.ID >= after })
-	}
-	next := ""
-	if len(all) > p.Limit {
-		all = all[:p.Limit]
-		next = string(all[p.Limit-1].ID)
-	}
-	return writeJSON(c, 200, viewList(all, next, h.Now(), viewWebhook))
+		all, err := h.Stores.Webhooks.Webhooks(ctx)
+		items, next := cut(all, page.Limit, func(e webhook.Endpoint) bool { return before == "" || e.ID < before }, webhookKey)
+		return items, next, err
+	})
 }
 
-func (h *handler) getWebhook(c echo.Context, _ string) error {
-	id, err := webhookID(c)
-	if err != nil {
-		return err
-	}
+func webhookKey(e webhook.Endpoint) string { return string(e.ID) }
+
+func (h *handler) getWebhook(c echo.Context, _ string, id webhook.ID) error {
 	e, err := h.Stores.Webhooks.Webhook(c.Request().Context(), id)
-	if err != nil {
-		return err
-	}
-	return writeWebhook(c, 200, e, "")
+	return respondWebhook(c, 200, e, "", err)
 }
 
-func (h *handler) patchWebhook(c echo.Context, _ string) error {
-	id, err := webhookID(c)
+func (h *handler) patchWebhook(c echo.Context, _ string, id webhook.ID) error {
+	patch, err := readPatch[webhookPatch](c, "description")
 	if err != nil {
 		return err
 	}
-	req, err := read[webhookPatch](c, maxBody)
+	if err := patch.check(); err != nil {
+		return err
+	}
+	version, err := ifMatch(c, false, webhook.ErrVersionConflict)
 	if err != nil {
 		return err
 	}
-	change, err := req.change()
-	if err != nil {
-		return err
-	}
-	if change.Version, err = optionalVersion(c, webhook.ErrVersionConflict); err != nil {
-		return err
+	to := patch.to
+	change := service.WebhookChange{Version: version, URL: to.URL, Events: to.Events, Description: to.Description, Status: to.Status}
+	if patch.null("description") {
+		change.Description = new("")
 	}
 	e, err := h.Webhooks.Change(c.Request().Context(), id, change)
-	if err != nil {
-		return webhookFieldError(err)
+	if err == nil {
+		h.OnDue() // what has waited for an endpoint that is active now
 	}
-	h.OnDue() // what has waited for an endpoint that is active now
-	return writeWebhook(c, 200, e, "")
+	return respondWebhook(c, 200, e, "", err)
 }
 
-func (h *handler) deleteWebhook(c echo.Context, _ string) error {
-	id, err := webhookID(c)
-	if err != nil {
-		return err
-	}
-	if err := h.Stores.Webhooks.DeleteWebhook(c.Request().Context(), id); err != nil {
-		return err
-	}
-	return c.NoContent(204)
+func (h *handler) deleteWebhook(c echo.Context, _ string, id webhook.ID) error {
+	return done(c, 204, h.Stores.Webhooks.DeleteWebhook(c.Request().Context(), id))
 }
 
-func (h *handler) rotateWebhook(c echo.Context, _ string) error {
-	id, err := emptyWebhookRequest(c)
-	if err != nil {
+func (h *handler) rotateWebhook(c echo.Context, _ string, id webhook.ID) error {
+	if err := readNothing(c); err != nil {
 		return err
 	}
 	mine, err := h.credentials(c)
@@ -167,18 +139,5 @@ func (h *handler) rotateWebhook(c echo.Context, _ string) error {
 		return err
 	}
 	e, secret, err := h.Webhooks.Rotate(c.Request().Context(), id, mine.key)
-	if err != nil {
-		return err
-	}
-	return writeWebhook(c, 200, e, secret)
-}
-
-// emptyWebhookRequest reads a request without fields, and returns the endpoint's identifier from its path.
-func emptyWebhookRequest(c echo.Context) (webhook.ID, error) {
-	id, err := webhookID(c)
-	if err != nil {
-		return "", err
-	}
-	_, err = readOptional[struct{}](c)
-	return id, err
+	return respondWebhook(c, 200, e, secret, err)
 }

@@ -93,12 +93,6 @@ func TestWebhooks(t *testing.T) {
 		w.refused("again", w.call("DELETE", at, key, ""), 404, "WEBHOOK_NOT_FOUND")
 		w.call("GET", webhooks, key, "").wantItems(0)
 
-		var actions []string
-		for _, e := range items(w.call("GET", "/v1/admin/audit?target="+id, key, "")) {
-			actions = append(actions, fmt.Sprint(e["action"]))
-		}
-		want := []string{"webhook.delete", "webhook.rotate", "webhook.update", "webhook.update", "webhook.update", "webhook.create"}
-		testkit.Equal(t, "the audit", want, actions)
 		if raw := w.call("GET", "/v1/admin/audit", key, "").raw + w.log.String(); strings.Contains(raw, secret) || strings.Contains(raw, rotated.text("secret")) {
 			t.Error("a secret is in the audit or in the log")
 		}
@@ -183,73 +177,39 @@ func TestUnknownWebhooks(t *testing.T) {
 	w.noErrorLogged()
 }
 
-// TestWebhookRequestsOnce: a repeated request makes one endpoint and one secret, also after an instance died before its answer.
-func TestWebhookRequestsOnce(t *testing.T) {
-	eachPlace(t, func(t *testing.T, p *place) {
-		w := newWorldOn(t, p.url)
-		made := w.post(webhooks, endpoint(), "k").want(201)
-		w.same("created again", made, w.post(webhooks, endpoint(), "k"))
-		w.refused("another body", w.post(webhooks, endpoint(`"description":"x"`), "k"), 422, "IDEMPOTENCY_KEY_REUSED")
-		p.dies()
-		w.post(webhooks, endpoint(), "k").want(201).wantBody(made.raw)
-		w.call("GET", webhooks, key, "").wantItems(1)
-
-		at := webhooks + "/" + made.text("id")
-		rotated := w.post(at+"/rotate", "", "r").want(200)
-		w.same("rotated again", rotated, w.post(at+"/rotate", "", "r"))
-		p.dies()
-		w.post(at+"/rotate", "", "r").want(200, "secret", rotated.text("secret"))
-		tested := w.post(at+"/test", "", "t").want(202)
-		w.same("tested again", tested, w.post(at+"/test", "", "t"))
-		w.call("GET", at+"/deliveries", key, "").wantItems(1)
-	})
-}
-
-// TestAsManyWebhooksAsThereMayBe are listed on pages, the newest first, and one more is refused.
-func TestAsManyWebhooksAsThereMayBe(t *testing.T) {
+// TestPagesOfWebhooks: the newest first, and the page after a deleted one begins where it would.
+func TestPagesOfWebhooks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	var want []string
-	for range webhook.MaxEndpoints {
-		want = append(want, w.webhook())
-	}
+	want := []string{w.webhook(), w.webhook(), w.webhook(), w.webhook(), w.webhook()}
 	slices.Reverse(want)
-	w.refused("one more", w.call("POST", webhooks, key, endpoint()), 409, "TOO_MANY_WEBHOOKS")
 	var got []string
-	for _, e := range slices.Concat(w.pages(webhooks+"?limit=20", key)...) {
+	for _, e := range slices.Concat(w.pages(webhooks+"?limit=2", key)...) {
 		got = append(got, fmt.Sprint(e["id"]))
 	}
 	testkit.Equal(t, "the pages", want, got)
-	w.call("DELETE", webhooks+"/"+want[7], key, "").want(204)
-	w.webhook()
+	w.call("DELETE", webhooks+"/"+want[1], key, "").want(204)
+	r := w.call("GET", webhooks+"?limit=1&cursor="+want[1], key, "").want(200, "next_cursor", want[2])
+	wantMembers(t, "the page", r.item(), "id", want[2])
 }
 
 // TestDeliveriesOfATest: what was asked for is listed with its body, by its state, and is sent again.
 func TestDeliveriesOfATest(t *testing.T) {
-	eachPlace(t, func(t *testing.T, p *place) {
-		w := newWorldOn(t, p.url)
-		at, other := webhooks+"/"+w.webhook(), webhooks+"/"+w.webhook()
-		d := w.call("POST", at+"/test", key, "").want(202, "type", "webhook.test", "status", "PENDING", "dispatch_id", nil, "attempts", []any{})
-		event, _ := strings.CutPrefix(d.text("id"), "whd_")
-		wantMembers(t, "the test", d.json, "event_id", "evt_"+event)
-		body := fmt.Sprintf(`{"type":"webhook.test","timestamp":%q,"data":{"event_id":"evt_%s"}}`, d.text("created_at"), event)
-		testkit.Equal(t, "its body", body, d.text("body"))
-		again := at + "/deliveries/" + d.text("id") + "/resend"
-		w.refused("another webhook's", w.call("POST", strings.Replace(again, at, other, 1), key, ""), 404, "DELIVERY_NOT_FOUND")
-
-		p.exec("UPDATE webhook_deliveries SET status = 'FAILED'")
-		w.call("GET", at+"/deliveries?status=PENDING", key, "").wantItems(0)
-		w.call("GET", at+"/deliveries?status=FAILED", key, "").wantItems(1)
-		w.call("GET", other+"/deliveries", key, "").wantItems(0)
-		w.call("POST", again, key, "").want(202).wantBody("")
-		wantMembers(t, "sent again", w.call("GET", at+"/deliveries?status=PENDING", key, "").item(), "id", d.text("id"), "body", body)
-
-		for range 4 {
-			w.call("POST", at+"/test", key, "{}").want(202)
-		}
-		w.pagesOf(at+"/deliveries?limit=2", 2, 5)
-		w.call("POST", at+"/replay", key, `{"since":"0001-01-01T00:00:00Z"}`).want(202).wantBody("")
-	})
+	w := newWorld(t)
+	at, other := webhooks+"/"+w.webhook(), webhooks+"/"+w.webhook()
+	d := w.call("POST", at+"/test", key, "").want(202, "type", "webhook.test", "status", "PENDING", "dispatch_id", nil, "attempts", []any{})
+	event, _ := strings.CutPrefix(d.text("id"), "whd_")
+	body := fmt.Sprintf(`{"type":"webhook.test","timestamp":%q,"data":{"event_id":"evt_%s"}}`, d.text("created_at"), event)
+	wantMembers(t, "the test", d.json, "event_id", "evt_"+event, "body", body)
+	again := at + "/deliveries/" + d.text("id") + "/resend"
+	w.refused("another webhook's", w.call("POST", strings.Replace(again, at, other, 1), key, ""), 404, "DELIVERY_NOT_FOUND")
+	w.exec("UPDATE webhook_deliveries SET status = 'FAILED'")
+	w.call("GET", at+"/deliveries?status=PENDING", key, "").wantItems(0)
+	w.call("POST", again, key, "").want(202).wantBody("")
+	wantMembers(t, "sent again", w.call("GET", at+"/deliveries?status=PENDING", key, "").item(), "id", d.text("id"), "body", body)
+	w.call("POST", at+"/test", key, "{}").want(202)
+	w.pagesOf(at+"/deliveries?limit=1", 1, 2)
+	w.call("POST", at+"/replay", key, `{"since":"0001-01-01T00:00:00Z"}`).want(202).wantBody("")
 }
 
 // TestWebhookBody: a delivery's body is the event as the admins' stream sends it, with the dispatch as an admin reads it, and as

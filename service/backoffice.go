@@ -26,7 +26,8 @@ type PreviewStore interface {
 	Preview(ctx context.Context, terms dispatch.Terms) (dispatch.Preview, time.Time, error)
 }
 
-// Backoffice has the use cases of the backoffice.
+// Backoffice has the use cases of the backoffice that need more than the dispatch. The other changes are rules of the dispatch alone, which
+// the caller commits with the store.
 type Backoffice struct {
 	store    DispatchStore
 	drivers  PreviewStore
@@ -79,33 +80,6 @@ func (s *Backoffice) Preview(ctx context.Context, o DispatchRequest) (dispatch.P
 		_, err = o.window(now)
 	}
 	return p, err
-}
-
-// Update replaces the terms and the window of a dispatch at that version. The errors are those of
-// dispatch.Dispatch.Update, and ErrNotFound, ErrUnavailable, ErrUnknown.
-func (s *Backoffice) Update(ctx context.Context, id dispatch.ID, version int, terms dispatch.Terms, window dispatch.Window,
-	actor string,
-) (dispatch.Dispatch, error) {
-	return s.store.Update(ctx, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-		return d.Update(version, terms, window, actor, now)
-	})
-}
-
-// Extend postpones the end of an offer. The errors are those of dispatch.Dispatch.Extend, and as of Update.
-func (s *Backoffice) Extend(ctx context.Context, id dispatch.ID, version int, until time.Time, actor string) (dispatch.Dispatch, error) {
-	return s.store.Update(ctx, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-		return d.Extend(version, until, actor, now)
-	})
-}
-
-// Reopen opens the next round of an expired dispatch: at opens, nil for now, until expires, nil for the length of the last
-// round. The errors are those of dispatch.Dispatch.Reopen, and as of Update.
-func (s *Backoffice) Reopen(
-	ctx context.Context, id dispatch.ID, version int, opens, expires *time.Time, actor string,
-) (dispatch.Dispatch, error) {
-	return s.store.Update(ctx, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-		return d.Reopen(version, opens, expires, actor, now)
-	})
 }
 
 // Assign gives a dispatch at that version to the driver. Taps are refused from then on without a query. The errors are

@@ -8,7 +8,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// DriverServiceStore is the storage of a Work.
+// DriverServiceStore is the storage of a DriverService.
 type DriverServiceStore interface {
 	Update(ctx context.Context, id dispatch.ID,
 		change func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
@@ -105,17 +105,11 @@ func isOtherRound(d *dispatch.Dispatch, me dispatch.DriverID, round int) bool {
 func (w *DriverService) repeatedWithdrawal(
 	ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int, refused error,
 ) (dispatch.Dispatch, error) {
-	var past *dispatch.PastClaim
-	var err error
-	if round == 0 {
-		past, err = w.store.ClaimOf(ctx, id, me, 0)
-	} else {
-		past, err = w.store.ClaimOf(ctx, id, me, round)
-	}
+	past, err := w.store.ClaimOf(ctx, id, me, round)
 	if err != nil {
 		return dispatch.Dispatch{}, err
 	}
-	d, err := w.Dispatch(ctx, me, id)
+	o, err := w.Offer(ctx, me, id)
 	if err == nil && (past == nil || past.Outcome != dispatch.OutcomeWithdrawn) {
 		err = refused
 	}
@@ -123,7 +117,7 @@ func (w *DriverService) repeatedWithdrawal(
 		// The first withdrawal may have failed after its commit.
 		w.acceptor.markEnded(ctx, id, past.Claim)
 	}
-	return d, err
+	return o.Dispatch, err
 }
 
 // Start starts the work on the driver's dispatch of that round, 0 for the current one. Errors as of Withdraw, and ErrNotEligible while the
@@ -156,19 +150,14 @@ func (w *DriverService) hideUnseen(
 	if !errors.Is(err, dispatch.ErrNotHolder) {
 		return d, err
 	}
-	if _, unseen := w.Dispatch(ctx, me, id); unseen != nil {
+	if _, unseen := w.Offer(ctx, me, id); unseen != nil {
 		return d, unseen
 	}
 	return d, err
 }
 
-// Dispatch returns a dispatch that the driver may see: one that they have or had, or could be offered. Otherwise ErrNotFound.
-func (w *DriverService) Dispatch(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Dispatch, error) {
-	o, _, err := w.seeWithClaim(ctx, me, id)
-	return o.Dispatch, err
-}
-
-// Offer returns the same dispatch as Dispatch, with the state of the driver's offer.
+// Offer returns a dispatch that the driver may see, with the state of their offer: one that they have or had, or could be offered.
+// Otherwise ErrNotFound.
 func (w *DriverService) Offer(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Offered, error) {
 	o, _, err := w.seeWithClaim(ctx, me, id)
 	return o, err
@@ -196,10 +185,10 @@ func (w *DriverService) seeWithClaim(
 }
 
 // Decline records that the driver does not want the offer of that round, 0 for the current one. The driver may still accept
-// it. A closed offer does not change. ErrNotFound as for Dispatch; ErrInvalidState for the dispatch's holder, ErrOfferStale for a
+// it. A closed offer does not change. ErrNotFound as for Offer; ErrInvalidState for the dispatch's holder, ErrOfferStale for a
 // round that does not exist yet.
 func (w *DriverService) Decline(ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int, reason string) error {
-	if _, err := w.Dispatch(ctx, me, id); err != nil {
+	if _, err := w.Offer(ctx, me, id); err != nil {
 		return err
 	}
 	return w.offers.Decline(ctx, id, round, me, reason)
@@ -207,7 +196,7 @@ func (w *DriverService) Decline(ctx context.Context, me dispatch.DriverID, id di
 
 // Receipt returns the driver's outcome. Before it says that another driver got the dispatch without a tap of this one, it
 // waits for the attempts that are not stored yet, here and at other instances; it returns PENDING if ctx ends first.
-// ErrNotFound as for Dispatch.
+// ErrNotFound as for Offer.
 func (w *DriverService) Receipt(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Receipt, error) {
 	written := w.acceptor.attempts.written(ctx)
 	r, untapped, err := w.receipt(ctx, me, id)

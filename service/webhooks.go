@@ -61,9 +61,8 @@ func (w *Webhooks) Create(ctx context.Context, url string, events []string, desc
 	}
 	secret := newWebhookSecret(ctx, by)
 	e, err := w.store.CreateWebhook(ctx, webhook.Endpoint{
-		ID: webhook.ID(
-			idempotency.WebhookID(ctx, time.Now()),
-		), URL: url, Events: events, Description: description, Status: webhook.Active, Version: 1,
+		ID: webhook.ID(idempotency.WebhookID(ctx, time.Now())), URL: url, Events: events, Description: description,
+		Status: webhook.Active, Version: 1,
 	}, secret)
 	return e, secret, err
 }

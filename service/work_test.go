@@ -152,9 +152,9 @@ func TestSeeAndReceipt(t *testing.T) {
 	outcome(v[1], dispatch.OutcomeNoAttempt)
 	outcome(off, dispatch.OutcomeNoAttempt) // could have been offered it
 	mustBe(t, errorOf(s.work.Receipt(t.Context(), far, id)), dispatch.ErrNotFound)
-	mustBe(t, errorOf(s.work.Dispatch(t.Context(), far, id)), dispatch.ErrNotFound)
-	mustBe(t, errorOf(s.work.Dispatch(t.Context(), v[0], dispatch.NewID(time.Now()))), dispatch.ErrNotFound)
-	mustBe(t, errorOf(s.work.Dispatch(t.Context(), dispatch.NewDriverID(time.Now()), id)), dispatch.ErrDriverNotFound)
+	mustBe(t, errorOf(s.work.Offer(t.Context(), far, id)), dispatch.ErrNotFound)
+	mustBe(t, errorOf(s.work.Offer(t.Context(), v[0], dispatch.NewID(time.Now()))), dispatch.ErrNotFound)
+	mustBe(t, errorOf(s.work.Offer(t.Context(), dispatch.NewDriverID(time.Now()), id)), dispatch.ErrDriverNotFound)
 	must(t, errorOf(s.backoffice.Cancel(t.Context(), id, s.stored(id).Version, "key_1", "")))
 	outcome(v[0], dispatch.OutcomeCanceled)
 	outcome(v[1], dispatch.OutcomeCanceled)

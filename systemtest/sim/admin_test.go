@@ -122,7 +122,9 @@ func (a *admin) change(d *dispatch.Dispatch) (string, func(context.Context, *ins
 		}
 	case d.Status == dispatch.Expired:
 		return "reopen", func(ctx context.Context, i *instance) (dispatch.Dispatch, error) {
-			return i.backoffice.Reopen(ctx, id, version, nil, &until, a.name)
+			return i.database.Update(ctx, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+				return d.Reopen(version, nil, &until, a.name, now)
+			})
 		}
 	case d.Status == dispatch.Accepted:
 		return "unassign", func(ctx context.Context, i *instance) (dispatch.Dispatch, error) {
@@ -135,10 +137,14 @@ func (a *admin) change(d *dispatch.Dispatch) (string, func(context.Context, *ins
 	case what < 7:
 		window := dispatch.Window{OpensAt: d.OpensAt, ExpiresAt: until}
 		return "update", func(ctx context.Context, i *instance) (dispatch.Dispatch, error) {
-			return i.backoffice.Update(ctx, id, version, terms, window, a.name)
+			return i.database.Update(ctx, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+				return d.Update(version, terms, window, a.name, now)
+			})
 		}
 	}
 	return "extend", func(ctx context.Context, i *instance) (dispatch.Dispatch, error) {
-		return i.backoffice.Extend(ctx, id, version, d.ExpiresAt.Add(10*time.Second), a.name)
+		return i.database.Update(ctx, id, func(now *dispatch.Dispatch, at time.Time) ([]dispatch.Event, error) {
+			return now.Extend(version, d.ExpiresAt.Add(10*time.Second), a.name, at)
+		})
 	}
 }
