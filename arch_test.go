@@ -95,8 +95,6 @@ var knows = map[string][]string{
 	"notify/fcmsim":       {"notify/fcmtest"},
 	"loadtest":            {},
 	"loadtest/bench":      {"notify/fcmtest", "servertest"},
-	"loadtest/pushbench":  {},
-	"loadtest/scale":      {},
 	"servertest":          {"testkit"},
 	"servertest/run":      {"servertest"},
 	"servertest/promises": {},

@@ -22,7 +22,6 @@ var waits = map[string]string{
 	"lock/locktest takeOver":                          "a lease has to end, in a bubble",
 	"limit TestRetryAfterIsEnough":                    "waits for as long as it is told to",
 	"limit TestSlyCaller":                             "a caller goes on for a while",
-	"loadtest/pushbench round":                        "a measurement",
 	"notify/fcmtest TestCloseWaits":                   "Close must not return meanwhile",
 	"notify/stream TestOpenedWhileStarting":           "the stream must not open meanwhile",
 	"repository/database TestMigrateWaitsForTheOther": "the migration must not end meanwhile",
