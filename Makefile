@@ -46,7 +46,7 @@ tidb: export FIRSTTAP_TEST_REQUIRE = tidb,mysql
 tidb: servers
 	servertest/tidb.sh
 	go run ./servertest/run $(RUNFLAGS) ./repository/... ./migrations ./notify ./schedule ./service
-	go run ./servertest/run $(RUNFLAGS) -run 'TiDB|Fence|^Test(ExactlyOneWinner|TwoInstances|RoundsUnderFire|DoctorOnAGoodSetUp)$$' ./lock ./systemtest
+	go run ./servertest/run $(RUNFLAGS) -run 'TiDB|Fence|^Test(ExactlyOneWinner|RoundsUnderFire|DoctorOnAGoodSetUp)$$' ./lock ./systemtest
 
 # Tests the pages in Chromium, if it is installed.
 browser:
