@@ -121,7 +121,7 @@ func (p *process) quit() {
 	_ = p.stdin.Close() // it may have ended
 	select {
 	case <-p.gone:
-	case <-time.After(unheard):
+	case <-time.After(unheard): //nolint:forbidigo // it gives up, and fails
 		p.signal(syscall.SIGABRT) // prints where its goroutines are
 		<-p.gone
 	}
