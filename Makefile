@@ -46,7 +46,7 @@ tidb: export FIRSTTAP_TEST_REQUIRE = tidb,mysql
 tidb: servers
 	servertest/tidb.sh
 	go run ./servertest/run $(RUNFLAGS) ./repository/... ./migrations ./notify ./schedule ./service
-	go run ./servertest/run $(RUNFLAGS) -run 'TiDB|Fence|^Test(ExactlyOneWinner|TwoInstances|RoundsUnderFire|DoctorOnAGoodSetUp)$$' ./lock ./systemtest
+	go run ./servertest/run $(RUNFLAGS) -run 'TiDB|Fence|^Test(ExactlyOneWinner|RoundsUnderFire|DoctorOnAGoodSetUp)$$' ./lock ./systemtest
 
 # Tests the pages in Chromium, if it is installed.
 browser:
@@ -83,15 +83,15 @@ bench: servers
 bench-locks: servers
 	cd loadtest/locks && go test -count=1 -v -timeout 30m . -args $(BENCHFLAGS) | grep -v '^==='
 
-# Measures the figures of docs/outbox.md: the delay from the commit to FCM, pushes per second, and what they cost a claim.
+# Measures the figures of docs/outbox.md, in a module of its own: the delay from the commit to FCM, pushes per second, and what they cost a claim.
 bench-push: servers
-	go test -v -run '^$$' -bench Push -benchtime 1x -timeout 30m ./loadtest/pushbench
+	cd loadtest/benchmarks && go test -v -run '^$$' -bench Push -benchtime 1x -timeout 30m ./push
 
 # Measures what the numbers of drivers (FIRSTTAP_SCALE), devices (FIRSTTAP_AUDIENCE, FIRSTTAP_ENDS), ended and open dispatches (FIRSTTAP_HISTORY,
 # FIRSTTAP_OPEN) and live streams (FIRSTTAP_STREAMS) cost, what deleting FIRSTTAP_PRUNE ended dispatches does to taps, and what FIRSTTAP_RACES
 # races cost each master of a Redis Cluster.
 bench-scale: servers
-	go test -v -run '^$$' -bench 'Scale|Audience|Ends|History|Open|Prune|Streams|Shards' -benchtime 1x -timeout 60m ./loadtest/scale
+	cd loadtest/benchmarks && go test -v -run '^$$' -bench 'Scale|Audience|Ends|History|Open|Prune|Streams|Shards' -benchtime 1x -timeout 60m ./scale
 
 # Simulates MINUTES of a day of DRIVERS drivers and PER_MINUTE dispatches a minute, scaled down to this machine, and says what it cost beside
 # the cost model of docs/scaling.md.
@@ -99,7 +99,8 @@ DRIVERS ?= 100000
 PER_MINUTE ?= 1000
 MINUTES ?= 2
 simulate: servers
-	FIRSTTAP_DRIVERS=$(DRIVERS) FIRSTTAP_PER_MINUTE=$(PER_MINUTE) FIRSTTAP_MINUTES=$(MINUTES) go test -v -run '^$$' -bench Day -benchtime 1x -timeout 60m ./loadtest/scale
+	cd loadtest/benchmarks && FIRSTTAP_DRIVERS=$(DRIVERS) FIRSTTAP_PER_MINUTE=$(PER_MINUTE) FIRSTTAP_MINUTES=$(MINUTES) \
+		go test -v -run '^$$' -bench Day -benchtime 1x -timeout 60m ./scale
 
 # Measures the board in Chromium with 500 open dispatches and 50 events a second: frames, bytes, first paint. Needs Node 20 and Chromium.
 bench-console:
@@ -148,6 +149,7 @@ check: servers
 	loadtest/run.sh rolling short
 	go run ./loadtest/bench -quick
 	cd loadtest/locks && go vet ./... && go test -count=1 -run 'TestCost$$' . -args -rounds 3
+	cd loadtest/benchmarks && go vet ./...
 	cd loadtest/picture && go vet .
 	go run -C loadtest/picture . < loadtest/picture/figures.txt | cmp - docs/scaling.svg
 	$(MAKE) kubernetes

@@ -96,8 +96,6 @@ var knows = map[string][]string{
 	"notify/fcmsim":       {"notify/fcmtest"},
 	"loadtest":            {},
 	"loadtest/bench":      {"notify/fcmtest", "servertest"},
-	"loadtest/pushbench":  {},
-	"loadtest/scale":      {},
 	"servertest":          {"testkit"},
 	"servertest/run":      {"servertest"},
 	"servertest/promises": {},
@@ -132,10 +130,10 @@ var uses = map[string][]string{
 	"testing":                    {"servertest", "lock/locktest", "repository/repositorytest", "systemtest", "testkit"},
 }
 
-// TestRoot checks that the root has only main.go and the tests of the rules that all packages keep.
+// TestRoot checks that the root has only main.go and the test of the rules that all packages keep.
 func TestRoot(t *testing.T) {
 	files, err := filepath.Glob("*.go")
-	if want := []string{"arch_test.go", "main.go", "tests_test.go"}; err != nil || !slices.Equal(files, want) {
+	if want := []string{"arch_test.go", "main.go"}; err != nil || !slices.Equal(files, want) {
 		t.Errorf("the root holds %v, want %v", files, want)
 	}
 }
@@ -272,6 +270,22 @@ func TestForbiddenCalls(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestSoakTestsAreRun: make soak runs the tests whose names begin with TestSoak, and no others.
+func TestSoakTestsAreRun(t *testing.T) {
+	walk(t, func(path string, file *ast.File) {
+		isSoak := slices.ContainsFunc(file.Comments, func(c *ast.CommentGroup) bool { return c.List[0].Text == "//go:build soak" })
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || !isSoak || f.Recv != nil || f.Name.Name == "TestMain" {
+				continue
+			}
+			if name := f.Name.Name; strings.HasPrefix(name, "Test") && !strings.HasPrefix(name, "TestSoak") {
+				t.Errorf("%s: make soak does not run %s: its name has to begin with TestSoak", path, name)
+			}
+		}
+	})
 }
 
 var (

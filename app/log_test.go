@@ -46,7 +46,7 @@ func TestFirstAndLastLine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(testkit.Patience):
+	case <-time.After(testkit.Patience): //nolint:forbidigo // it gives up, and fails
 		t.Fatal("it does not end")
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")

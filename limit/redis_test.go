@@ -119,7 +119,7 @@ func TestRetryAfterIsEnough(t *testing.T) {
 			if wait <= 0 || wait > time.Second {
 				t.Fatalf("%s: wait %s", what, wait)
 			}
-			<-time.After(wait)
+			<-time.After(wait) //nolint:forbidigo // it waits for as long as it is told to
 			if again, ok := l.Allow(t.Context(), caller, time.Now()); !ok {
 				t.Fatalf("%s: refused for another %s after a wait of %s", what, again, wait)
 			}

@@ -69,7 +69,7 @@ mutant "the UPDATE without the time of the last change" $claim "AND updated_at =
 mutant "an announcement comes after a claim that was decided before it" dispatch/rules.go "	d.UpdatedAt = now
 	return []Event{d.event(EventOpened" "	return []Event{d.event(EventOpened" ./dispatch TestEveryActionFromEveryState
 mutant "the driver's other claims are ignored" $claim "snapshot.claims + 1" "snapshot.claims + 2" ./repository/dispatches TestEachConditionOfTheAssignmentHolds
-mutant "no re-read after a lost COMMIT" $claim "err = s.resolve(ctx, &d, events, err)" "_ = s.resolve" ./systemtest 'TestRepliesAreLost/.*/commit$'
+mutant "no re-read after a lost COMMIT" $claim "err = s.resolve(ctx, &d, events, err)" "_ = s.resolve" ./repository/dispatches TestTheReplyOfACommitIsLost
 mutant "a late claim is committed after its refusal" $claim "NOT {read_only}\", event)" "NOT {read_only}\", dispatch.NewEventID(time.Now()))" ./repository/dispatches TestTheCommitArrivesLate
 mutant "a change whose COMMIT got no reply is not looked up" repository/dispatches/dispatches.go "dispatch.ErrUnknown) && len(events) > 0" "dispatch.ErrUnknown) && false" ./repository/dispatches TestUpdateWhoseCommitIsLost
 call=repository/dispatches/claim_call.go
@@ -92,24 +92,24 @@ mutant "the call makes its event due for nobody" $call "v_now, v_clock + p_lease
 mutant "a missing procedure is not created again" $call "if err = p.make(ctx); err != nil {" "if true {" ./repository/dispatches TestTheProcedureIsMissing
 mutant "a round with a leading zero" handler/accept.go "digits[0] < '1' || " "" ./handler FuzzRounds
 mutant "a lost COMMIT is treated as a failed one" repository/database/tx.go '%w: commit: %w", dispatch.ErrUnknown' '%w: commit: %w", dispatch.ErrUnavailable' ./repository/dispatches 'TestTheReplyOfACommitIsLost|TestUpdateWhoseCommitIsLost'
-mutant "the claim ends with the client's connection" service/accept.go "context.WithTimeout(context.WithoutCancel(ctx), a.timeout)" "context.WithTimeout(ctx, a.timeout)" ./systemtest 'TestRepliesAreLost/.*/client'
+mutant "the claim ends with the client's connection" service/accept.go "context.WithTimeout(context.WithoutCancel(ctx), a.timeout)" "context.WithTimeout(ctx, a.timeout)" ./service TestDecisionHasATimeOfItsOwn
 mutant "any client releases a lock" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then return' 'if true then return' ./lock TestOnlyTheOwner
 mutant "a marker replaces any client's lock" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then
 ' 'if true then
 ' ./lock TestOnlyTheOwner
-mutant "the marker's round is ignored" service/marker.go "m.committed && tap.Round < m.round" "m.committed" ./systemtest TestInvalidRedisKeys
-mutant "the cache's round is ignored" service/memory.go "|| tap.Round > known.round " "" ./systemtest 'TestTwoInstances/.*/Rounds'
+mutant "the marker's round is ignored" service/marker.go "m.committed && tap.Round < m.round" "m.committed" ./service 'TestMarkersRefuseByRound|TestRedisKeysThatRefuse'
+mutant "the cache's round is ignored" service/memory.go "|| tap.Round > known.round " "" ./service 'TestTakenDispatches|TestUnassigned'
 mutant "a winner is refused by another driver's tap" service/memory.go " || ok && f.driver != tap.Driver && m.knowsWinner(tap)" "" ./service TestWinnerTapsAgainBesideAnotherTap
 mutant "a marker outlives its claim" service/checks.go "says != holds && says != d.said" "says != holds && (says == ended || says != d.said)" ./service TestMarkerOutlivesItsClaim
 mutant "a marker of an earlier round silences taps without one" service/checks.go "case o.round == 0:" "case o.round < 0:" ./service TestMarkerOutlivesItsClaimBehindATap
 mutant "the cache decides without a round" service/memory.go "tap.Round == 0 || tap.Round > known" "tap.Round > known" ./service .
-mutant "a driver's own key is treated as a rival's" service/marker.go "m.driver == tap.Driver" "false" ./systemtest TestInvalidRedisKeys
+mutant "a driver's own key is treated as a rival's" service/marker.go "m.driver == tap.Driver" "false" ./service TestRedisKeysThatRefuse
 mutant "a key without an expiry" lock/gate.go ', "PX", ttl.Milliseconds()).Text()' ').Text()' ./lock TestOneOwner
-mutant "the lock is kept after a failed claim" service/accept.go "err = lease.Release(ctx)" "err = nil" ./systemtest 'TestRepliesAreLost/.*/connections'
+mutant "the lock is kept after a failed claim" service/accept.go "err = lease.Release(ctx)" "err = nil" ./service TestRedisKeyDuringADecision
 mutant "refused drivers are not notified" service/accept.go "a.memory.follow(f.key.offer, 0, false)" "_ = f" ./service .
 mutant "drivers are not notified after an instance is killed" service/accept.go "a.memory.follow(offer{tap.Dispatch, tap.Round}, followUpRetry, false)" "_ = a" ./systemtest TestInstanceIsKilled
 mutant "a change makes its event due for nobody" repository/journal/events.go "NextAt: &next, " "NextAt: map[bool]*int64{}[next > 0], " ./repository/dispatches TestClaimWritesEverythingTogether
-mutant "a withdrawn claim can be replayed" dispatch/rules.go "round == 0 && c.Withdrew" "false" ./systemtest 'TestTwoInstances/.*/Rounds'
+mutant "a withdrawn claim can be replayed" dispatch/rules.go "round == 0 && c.Withdrew" "false" ./service TestNextRound
 mutant "losers ask Redis although the process knows the winner" service/memory.go "if !ok || known.round <= h.round {" "if false {" ./service .
 mutant "a token with any algorithm is accepted" internal/auth/tokens.go "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose \"none\"" "" ./internal/auth TestForgedTokens
 mutant "a token without an expiry is accepted" internal/auth/tokens.go "jwt.WithExpirationRequired(), " "" ./internal/auth TestForgedTokens

@@ -5,8 +5,6 @@ package lock_test
 import (
 	"context"
 	"errors"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -76,40 +74,5 @@ func TestSoakAThousandWant(t *testing.T) {
 		if overlaps.Load() > 0 || entered.Load() == 0 {
 			t.Errorf("%d of %d entered while another was inside", overlaps.Load(), entered.Load())
 		}
-	})
-}
-
-// How long a waiter takes to acquire a name that is released, in figures.
-func TestSoakHandover(t *testing.T) {
-	onEachRig(t, func(t *testing.T, open func() *lock.Locker) {
-		const handovers = 50
-		mine, others := open(), open()
-		took := make([]time.Duration, handovers)
-		for i := range took {
-			lease, err := mine.Acquire(t.Context(), "handed", lock.Fixed(time.Minute))
-			if err != nil {
-				t.Fatal(err)
-			}
-			hold := lock.Fixed(time.Minute)
-			hold.Wait = testkit.Patience
-			var waiting sync.WaitGroup
-			got := make(chan time.Time, 1)
-			waiting.Go(func() {
-				defer close(got)
-				err := others.Do(t.Context(), "handed", hold, func(context.Context) error { got <- time.Now(); return nil })
-				if err != nil {
-					t.Error(err)
-				}
-			})
-			<-time.After(200 * time.Millisecond) // until the waiter's pauses are long
-			began := time.Now()
-			if err := lease.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
-			waiting.Wait()
-			took[i] = (<-got).Sub(began)
-		}
-		slices.Sort(took)
-		t.Logf("a handover takes %s in the median, and %s at most", took[handovers/2], took[handovers-1])
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -107,17 +106,6 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-func TestALeaseEnds(t *testing.T) {
-	r, _ := newGate(t, servertest.StartRedis(t).URL())
-	if _, err := r.Obtain(t.Context(), "a", "me", 20*time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
-	testkit.Eventually(t, "the lease ends", func() bool {
-		_, err := r.Obtain(t.Context(), "a", "you", time.Minute)
-		return err == nil
-	})
-}
-
 func TestReleaseAfterItsContextEnded(t *testing.T) {
 	r, client := newGate(t, servertest.StartRedis(t).URL())
 	l := mustObtain(t, r, "a", "me")
@@ -205,59 +193,6 @@ func TestRedisGoesAway(t *testing.T) {
 			fault.end(server, proxy)
 			testkit.Eventually(t, "Redis is used again", obtained)
 		})
-	}
-}
-
-// The probe notices an outage without any calls.
-func TestAnIdleRedisGoesAway(t *testing.T) {
-	server := servertest.StartRedis(t)
-	r, _ := newGate(t, server.URL())
-	testkit.Run(t, probing(r))
-	server.Kill()
-	testkit.Eventually(t, "the outage is noticed", r.Degraded)
-	server.Start()
-	testkit.Eventually(t, "Redis is used again", func() bool { return !r.Degraded() })
-}
-
-// A counter that only the gate protects adds up.
-func TestManyTakeTurns(t *testing.T) {
-	r, _ := newGate(t, servertest.StartRedis(t).URL())
-	const goroutines, turns = 8, 25
-	counter := 0
-	var done sync.WaitGroup
-	for g := range goroutines {
-		done.Go(func() {
-			for n := range turns {
-				owner := strings.Repeat("x", g+1) + strings.Repeat("y", n)
-				var l *GateLease
-				var err error
-				for l, err = r.Obtain(t.Context(), "a", owner, time.Minute); errors.Is(err, ErrHeld); {
-					l, err = r.Obtain(t.Context(), "a", owner, time.Minute)
-				}
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				counter++
-				if err := l.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	done.Wait()
-	if counter != goroutines*turns {
-		t.Errorf("%d turns of %d", counter, goroutines*turns)
-	}
-}
-
-func TestEvictionPolicy(t *testing.T) {
-	r, client := newGate(t, servertest.StartRedis(t).URL())
-	for _, policy := range []string{"noeviction", "allkeys-lru"} {
-		client.ConfigSet(t.Context(), "maxmemory-policy", policy)
-		if got, err := r.EvictionPolicy(t.Context()); got != policy || err != nil {
-			t.Errorf("%q, %v", got, err)
-		}
 	}
 }
 

@@ -281,7 +281,7 @@ func TestQuorumVoteThatIsTakenBackLate(t *testing.T) {
 		if r.err != nil {
 			continue // refused because of its own vote, which is not rolled back yet
 		}
-		rivals, end := e.newQuorum(t), time.After(50*time.Millisecond) // until late requests have arrived
+		rivals, end := e.newQuorum(t), time.After(50*time.Millisecond) //nolint:forbidigo // no rival may get the name meanwhile
 		for asking := true; asking; {
 			if rival, err := rivals.Acquire(t.Context(), name, "rival", time.Minute); err == nil {
 				t.Fatalf("two have the name: fences %d and %d; the votes are %v", r.g.Fence(), rival.Fence(), e.owners(t, name))

@@ -2,9 +2,7 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -177,109 +175,6 @@ func TestSlowCreatorOfARow(t *testing.T) {
 		mustAcquire(t, rival, "job", "me", time.Minute)
 		hold.Release()
 		wantErr(t, "acquire", <-answer, ErrHeld)
-	})
-}
-
-// A server that executes an acquisition after its caller has given up leaves nothing behind.
-func TestAcquireFromAFrozenServer(t *testing.T) {
-	onEachBreakableSession(t, func(t *testing.T, server *servertest.Database, s *testDB, pick pick) {
-		sessions := open(t, s.config, time.Hour, 2)
-		strategy := pick(sessions)
-		g := mustAcquire(t, strategy, "job", "me", time.Minute) // opens the connections
-		wantErr(t, "release", g.Release(t.Context(), 0), nil)
-		sessions.timeout = time.Hour
-		server.Freeze()
-		ctx, giveUp := context.WithCancelCause(t.Context())
-		errGone := errors.New("the caller has given up")
-		time.AfterFunc(100*time.Millisecond, func() { giveUp(errGone) })
-		_, err := strategy.Acquire(ctx, "job", "gone", time.Minute)
-		wantErr(t, "acquire", err, ErrUnavailable)
-		if !errors.Is(err, errGone) || !errors.Is(err, context.Canceled) { // the connection's own timeout is another error
-			t.Errorf("got %v, not that the caller has given up", err)
-		}
-		sessions.timeout = Patience
-		server.Thaw()
-		wantErr(t, "release", acquireEventually(t, strategy, "job").Release(t.Context(), 0), nil)
-		if list, err := strategy.List(t.Context()); len(list) != 0 || err != nil {
-			t.Errorf("%+v, %v", list, err)
-		}
-		g = mustAcquire(t, strategy, "job", "me", time.Minute)
-		server.Freeze()
-		sessions.timeout = sessionTimeout
-		wantErr(t, "extend without a deadline", g.Extend(t.Context(), time.Minute), ErrExpired)
-		server.Thaw()
-		acquireEventually(t, strategy, "job")
-	})
-}
-
-// A killed server keeps the fence, and starts again with session id 1.
-func TestSessionsOverAKilledServer(t *testing.T) {
-	onEachBreakableSession(t, func(t *testing.T, server *servertest.Database, s *testDB, pick pick) {
-		strategy := pick(open(t, s.config, time.Minute, 4))
-		g := mustAcquire(t, strategy, "job", "me", time.Minute)
-		ahead := g.Fence() + time.Hour.Microseconds()
-		s.exec(t, "UPDATE lock_sessions SET fence = ? WHERE name = 'job'", ahead) // as if the clock had gone back since
-		server.Kill()
-		wantErr(t, "extend", g.Extend(t.Context(), time.Minute), ErrExpired)
-		wantErr(t, "release", g.Release(t.Context(), 0), ErrUnavailable)
-		wantErr(t, "acquire", acquireErr(t, strategy, "job", "you", time.Minute), ErrUnavailable)
-		server.Start()
-		wantErr(t, "release below a larger fence", g.Release(t.Context(), 0), ErrStolen)
-		next := mustAcquire(t, strategy, "job", "you", time.Minute)
-		if next.Fence() != ahead+1 {
-			t.Errorf("fence %d after %d", next.Fence(), ahead)
-		}
-		wantErr(t, "release", g.Release(t.Context(), 0), ErrStolen)
-		mustBeHeld(t, strategy, "job", "you")
-	})
-}
-
-// List and Show do not prevent acquisitions, neither of a released name nor of one that Break has freed.
-func TestListDisturbsNobody(t *testing.T) {
-	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
-		strategy, operator := pick(open(t, s.config, time.Minute, 2)), pick(open(t, s.config, time.Minute, 2))
-		wantErr(t, "release", mustAcquire(t, strategy, "job", "me", time.Minute).Release(t.Context(), 0), nil)
-		stop := make(chan struct{})
-		var looking sync.WaitGroup
-		looking.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				if _, err := operator.List(context.Background()); err != nil {
-					t.Error(err)
-				}
-				if _, err := operator.Show(context.Background(), "job"); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-		for i := range testkit.Scale(50, 300) {
-			var g Grant
-			var err error
-			testkit.Poll(testkit.Patience, func() bool {
-				g, err = strategy.Acquire(t.Context(), "job", "me", time.Minute)
-				// A look that began before the name was freed may still lock its row; a refusal then names nobody.
-				var held *HeldError
-				return !errors.As(err, &held) || held.Owner != ""
-			})
-			if err != nil {
-				t.Errorf("acquire: %v", err)
-				break
-			}
-			if i%2 == 0 {
-				wantErr(t, "release", g.Release(t.Context(), 0), nil)
-				continue
-			}
-			if _, err := operator.Break(t.Context(), "job"); err != nil {
-				t.Errorf("break: %v", err)
-			}
-			wantErr(t, "extend", g.Extend(t.Context(), time.Minute), ErrExpired) // gives back the connection
-		}
-		close(stop)
-		looking.Wait()
 	})
 }
 

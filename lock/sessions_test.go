@@ -198,54 +198,6 @@ func TestKeptSessionIsReleased(t *testing.T) {
 	})
 }
 
-func TestKilledSession(t *testing.T) {
-	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
-		strategy := pick(open(t, s.config, time.Minute, 3))
-		g := mustAcquire(t, strategy, "job", "me", time.Minute)
-		s.exec(t, "KILL "+itoa(g.(*sessionGrant).id))
-		next := acquireEventually(t, strategy, "job")
-		if next.Fence() <= g.Fence() {
-			t.Errorf("fence %d after %d", next.Fence(), g.Fence())
-		}
-		wantErr(t, "extend", g.Extend(t.Context(), time.Minute), ErrExpired)
-		wantErr(t, "release", g.Release(t.Context(), 0), ErrStolen)
-		mustBeHeld(t, strategy, "job", "the next")
-	})
-}
-
-func TestSessionsBreak(t *testing.T) {
-	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
-		strategy, operator := pick(open(t, s.config, time.Minute, 5)), pick(open(t, s.config, time.Minute, 1))
-		a, _ := mustAcquire(t, strategy, "a", "me", time.Minute), mustAcquire(t, strategy, "b", "you", time.Minute)
-		freed := mustAcquire(t, strategy, "freed", "me", time.Minute)
-		wantErr(t, "release", freed.Release(t.Context(), 0), nil)
-		if list, err := operator.List(t.Context()); err != nil || len(list) != 2 || list[0].Owner != "me" || list[1].Name != "b" {
-			t.Errorf("%+v, %v", list, err)
-		}
-		if h, err := operator.Show(t.Context(), "a"); err != nil || h != (Holder{Name: "a", Owner: "me", Fence: a.Fence()}) {
-			t.Errorf("%+v, %v", h, err)
-		}
-		for name, owner := range map[string]string{"a": "me", "freed": "", "never": ""} {
-			before, err := operator.Show(t.Context(), name)
-			if err != nil || before.Owner != owner {
-				t.Errorf("%+v, %v", before, err)
-			}
-			h, err := operator.Break(t.Context(), name)
-			if err != nil || h.Owner != owner || h.Fence <= before.Fence {
-				t.Errorf("%+v after %+v, %v", h, before, err)
-			}
-			if next := mustAcquire(t, strategy, name, "the next", time.Minute); next.Fence() <= h.Fence {
-				t.Errorf("fence %d after %d", next.Fence(), h.Fence)
-			}
-		}
-		wantErr(t, "extend", a.Extend(t.Context(), time.Minute), ErrExpired)
-		wantErr(t, "release", a.Release(t.Context(), 0), ErrStolen)
-		mustBeHeld(t, operator, "b", "you")
-		_, err := operator.Break(t.Context(), strings.Repeat("n", MaxNameLength+1))
-		wantErr(t, "break", err, ErrInvalid)
-	})
-}
-
 // If all connections hold names, an acquisition is unavailable in time, and two do not wait for each other.
 func TestSessionsThatAreAllTaken(t *testing.T) {
 	t.Parallel()

@@ -120,6 +120,11 @@ func TestTableFence(t *testing.T) {
 			wantErr(t, "release", g.Release(t.Context(), 0), nil)
 			wantErr(t, "release again", g.Release(t.Context(), 0), ErrExpired)
 		}
+		g := mustAcquire(t, table, "job", "me", time.Minute)
+		if h, err := table.Break(t.Context(), "job"); err != nil || h.Owner != "me" || h.Fence <= g.Fence() {
+			t.Errorf("broken is %+v, %v, after the fence %d", h, err, g.Fence())
+		}
+		wantErr(t, "extend what was broken", g.Extend(t.Context(), time.Minute), ErrExpired)
 	})
 }
 
@@ -259,48 +264,6 @@ func TestTableInTwoTimeZones(t *testing.T) {
 	})
 }
 
-func TestTableAdmin(t *testing.T) {
-	eachTable(t, func(t *testing.T, s *testDB, table *Table) {
-		for _, name := range []string{"b", "a", "c"} {
-			mustAcquire(t, table, name, "owner of "+name, time.Minute)
-		}
-		gone := mustAcquire(t, table, "gone", "nobody", time.Minute)
-		wantErr(t, "release", gone.Release(t.Context(), 0), nil)
-		list, err := table.List(t.Context())
-		if err != nil || len(list) != 3 || list[0].Name != "a" || list[2].Owner != "owner of c" || list[1].Remaining < 50*time.Second {
-			t.Errorf("%+v, %v", list, err)
-		}
-		if h, err := table.Show(t.Context(), "gone"); err != nil || h != (Holder{Name: "gone", Fence: gone.Fence()}) {
-			t.Errorf("%+v, %v", h, err)
-		}
-		if h, err := table.Show(t.Context(), "never"); err != nil || h != (Holder{Name: "never"}) {
-			t.Errorf("%+v, %v", h, err)
-		}
-		for name, owner := range map[string]string{"a": "owner of a", "gone": "", "never": ""} {
-			before, _ := table.Show(t.Context(), name)
-			h, err := table.Break(t.Context(), name)
-			if err != nil || h.Name != name || h.Owner != owner || h.Fence <= before.Fence || owner != "" && h.Remaining < 50*time.Second {
-				t.Errorf("%+v, %v", h, err)
-			}
-			if g := mustAcquire(t, table, name, "the next", time.Minute); g.Fence() <= h.Fence {
-				t.Errorf("fence %d after %d", g.Fence(), h.Fence)
-			}
-		}
-	})
-}
-
-func TestTableBrokenGrantIsLost(t *testing.T) {
-	eachTable(t, func(t *testing.T, s *testDB, table *Table) {
-		g := mustAcquire(t, table, "job", "me", time.Minute)
-		if _, err := table.Break(t.Context(), "job"); err != nil {
-			t.Fatal(err)
-		}
-		wantErr(t, "extend", g.Extend(t.Context(), time.Minute), ErrExpired)
-		wantErr(t, "release", g.Release(t.Context(), time.Minute), ErrExpired)
-		mustAcquire(t, table, "job", "you", time.Minute)
-	})
-}
-
 func TestTableStatements(t *testing.T) {
 	onEachOwnServer(t, func(t *testing.T, _ *servertest.Database, s *testDB) {
 		c := s.config.Clone()
@@ -325,57 +288,6 @@ func TestTableStatements(t *testing.T) {
 		}
 		if n := o.countStatements(t, func() { wantErr(t, "release", g.Release(t.Context(), 0), nil) }); n != 1 {
 			t.Errorf("releasing: %d statements", n)
-		}
-	})
-}
-
-// After a lost reply the outcome is unknown, and the grant that comes with the error cleans up.
-func TestTableReplyIsLost(t *testing.T) {
-	onEachServer(t, func(t *testing.T, s *testDB) {
-		proxy := servertest.StartProxy(t, s.config.Addr)
-		c := through(s.config, proxy)
-		c.InterpolateParams = true
-		table, direct := NewTable(openStore(t, c).DB, MySQL), NewTable(s.DB, MySQL)
-		for _, statement := range []string{"INSERT INTO shedlock", "UPDATE shedlock"} {
-			cut := proxy.CutReply(statement)
-			g, err := table.Acquire(t.Context(), "job", "me", time.Minute)
-			<-cut.Done()
-			wantErr(t, statement, err, ErrUnavailable)
-			mustBeHeld(t, direct, "job", "me")
-			if g == nil {
-				t.Fatal("nothing to release")
-			}
-			wantErr(t, "release", g.Release(t.Context(), 0), nil)
-		}
-		g := mustAcquire(t, table, "job", "me", time.Minute)
-		cut := proxy.CutReply("UPDATE shedlock")
-		wantErr(t, "a release whose reply is lost", g.Release(t.Context(), 0), ErrUnavailable)
-		<-cut.Done()
-		wantErr(t, "its repetition", g.Release(t.Context(), 0), ErrExpired)
-		proxy.Refuse(true)
-		g, err := table.Acquire(t.Context(), "job", "me", time.Minute)
-		wantErr(t, "without a server", err, ErrUnavailable)
-		if g != nil {
-			t.Error("a grant, although nothing was sent")
-		}
-	})
-}
-
-func TestTableOverAKilledServer(t *testing.T) {
-	onEachOwnServer(t, func(t *testing.T, server *servertest.Database, s *testDB) {
-		table := NewTable(s.DB, MySQL)
-		held, freed := mustAcquire(t, table, "held", "me", time.Hour), mustAcquire(t, table, "freed", "me", time.Minute)
-		wantErr(t, "release", freed.Release(t.Context(), 0), nil)
-		server.Kill()
-		wantErr(t, "extend", held.Extend(t.Context(), time.Minute), ErrUnavailable)
-		wantErr(t, "release", held.Release(t.Context(), 0), ErrUnavailable)
-		_, err := table.Acquire(t.Context(), "freed", "you", time.Minute)
-		wantErr(t, "acquire", err, ErrUnavailable)
-		server.Start()
-		mustBeHeld(t, table, "held", "me")
-		wantErr(t, "extend", held.Extend(t.Context(), time.Minute), nil)
-		if g := mustAcquire(t, table, "freed", "you", time.Minute); g.Fence() <= freed.Fence() {
-			t.Errorf("fence %d after %d", g.Fence(), freed.Fence())
 		}
 	})
 }

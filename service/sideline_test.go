@@ -1,3 +1,4 @@
+//nolint:forbidigo // its pauses are in bubbles of testing/synctest
 package service
 
 import (
@@ -17,13 +18,10 @@ const madeUp = 1<<31 - 1
 // hopefuls returns taps that cannot win, by reason.
 func hopefuls(p *place) map[string]Tap {
 	taps := map[string]Tap{
-		"off duty":              {Driver: p.drivers(1, onDuty(false))[0], Round: 1},
-		"suspended":             {Driver: p.drivers(1, suspended)[0], Round: 1},
-		"another vehicle":       {Driver: p.drivers(1, func(v *dispatch.Driver) { v.VehicleClass = "20m" })[0], Round: 1},
-		"off duty, no round":    {Driver: p.drivers(1, onDuty(false))[0]},
-		"busy":                  {Driver: p.drivers(1)[0], Round: 1},
-		"a round that is to be": {Driver: p.drivers(1)[0], Round: 2},
-		"a made-up round":       {Driver: p.drivers(1)[0], Round: madeUp},
+		"off duty":        {Driver: p.drivers(1, onDuty(false))[0], Round: 1},
+		"another vehicle": {Driver: p.drivers(1, func(v *dispatch.Driver) { v.VehicleClass = "20m" })[0], Round: 1},
+		"busy":            {Driver: p.drivers(1)[0], Round: 1},
+		"a made-up round": {Driver: p.drivers(1)[0], Round: madeUp},
 	}
 	alone(p).mustWin(p.t, Tap{p.dispatch(), taps["busy"].Driver, 1})
 	return taps
@@ -59,22 +57,17 @@ func mustNotDelay(t *testing.T, p *place, here, there *Acceptor, cheat Tap) {
 	}
 }
 
-// TestHopelessTapsDelayNoOtherDriver: a driver whose taps cannot win refuses other drivers once at most.
-func TestHopelessTapsDelayNoOtherDriver(t *testing.T) {
-	p := newPlace(t)
-	for name, cheat := range hopefuls(p) {
-		t.Run(name, func(t *testing.T) {
-			a := alone(p)
-			mustNotDelay(t, p, a, a, cheat)
-		})
-	}
-}
-
-// TestHopelessTapsDelayNoOtherInstance is the same for other instances, with the lock in Redis.
-func TestHopelessTapsDelayNoOtherInstance(t *testing.T) {
+// TestHopelessTapsDelayNobody: a driver whose taps cannot win refuses other drivers once at most, at the same instance and, by the lock in
+// Redis, at another one.
+func TestHopelessTapsDelayNobody(t *testing.T) {
 	s := newShared(t)
 	for name, cheat := range hopefuls(s.place) {
-		t.Run(name, func(t *testing.T) { mustNotDelay(t, s.place, s.instance().Acceptor, s.instance().Acceptor, cheat) })
+		t.Run(name, func(t *testing.T) {
+			here, there := s.instance().Acceptor, s.instance().Acceptor
+			mustNotDelay(t, s.place, here, there, cheat)
+			one := alone(s.place)
+			mustNotDelay(t, s.place, one, one, cheat)
+		})
 	}
 }
 
@@ -193,32 +186,6 @@ func TestNoSidelinedSlot(t *testing.T) {
 		a.memory.sideline(ann)
 		a.mustFail(t, Tap{r.d.ID, ann, 1}, dispatch.ErrUnavailable)
 	})
-}
-
-// TestMadeUpRoundDoesNotSilenceTheTrueOne: taps on an invented round do not prevent the announcement of the current one.
-func TestMadeUpRoundDoesNotSilenceTheTrueOne(t *testing.T) {
-	p := newPlace(t)
-	id, off, v := p.dispatch(), p.drivers(1, onDuty(false))[0], p.drivers(3)
-	claims := &intercepted{ClaimStore: p}
-	a := alone(claims)
-	vain := func(leader, other Tap) {
-		t.Helper()
-		claims.before = func(_ context.Context, by dispatch.DriverID) {
-			if by == leader.Driver {
-				a.mustFail(t, other, dispatch.ErrAlreadyTaken)
-			}
-		}
-		if _, err := a.Accept(t.Context(), leader); err == nil {
-			t.Fatalf("%s has it", leader.Driver)
-		}
-	}
-	vain(Tap{id, off, 1}, Tap{id, v[0], 1})
-	vain(Tap{id, v[1], madeUp}, Tap{id, v[2], madeUp})
-	a.memory.follow(offer{id, madeUp}, 0, false) // as when another instance's lock refuses the tap
-	for range 3 {
-		a.followUp(t.Context(), time.Now().Add(time.Minute))
-	}
-	p.mustAnnounceAgain(id, 1)
 }
 
 // TestMadeUpOffersAreForgotten: dispatches and rounds that a driver makes up take no room: one check drops them.

@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -32,45 +31,6 @@ func TestARaceIsNotVerified(t *testing.T) {
 			t.Errorf("to be verified after %s: %v; the database was asked %d times", verifyAfter, a.memory.doubts, claims.claimed.Load())
 		}
 	})
-}
-
-// TestCostOfVerification: late taps on any number of dispatches cost one statement together.
-func TestCostOfVerification(t *testing.T) {
-	s := newShared(t)
-	i, v := s.verified(), s.drivers(30)
-	var ids []dispatch.ID
-	for range testkit.Scale(2, 5) {
-		id := s.dispatch()
-		ids = append(ids, id)
-		testkit.Together(len(v), func(k int) {
-			if _, err := i.Accept(t.Context(), Tap{id, v[k], 1}); err != nil && !errors.Is(err, dispatch.ErrAlreadyTaken) && !errors.Is(err, dispatch.ErrDriverBusy) {
-				t.Error(err)
-			}
-		})
-		s.free(id)
-	}
-	clear(i.memory.doubts) // of the races that took longer than verifyAfter
-
-	for _, id := range ids {
-		i.old(id)
-	}
-	claimed := i.claims.claimed.Load()
-	for _, id := range ids {
-		winner := s.holder(id)
-		for k := range 1000 {
-			if driver := v[k%len(v)]; driver != winner {
-				i.mustRefuse(t, Tap{id, driver, 1}, true)
-			}
-		}
-	}
-	i.verify(t.Context(), time.Now())
-	if asked, about := i.checks.asked.Load(), i.checks.ids.Load(); asked != 1 || about != int32(len(ids)) || i.claims.claimed.Load() != claimed {
-		t.Errorf("%d statements, about %d dispatches, and %d claims", asked, about, i.claims.claimed.Load()-claimed)
-	}
-	i.verify(t.Context(), time.Now())
-	if i.checks.asked.Load() != 1 || i.LostClaims() != 0 {
-		t.Errorf("a verified tap is verified again: %d", i.checks.asked.Load())
-	}
 }
 
 // TestNoFalseAlarm: no check misses a claim during concurrent claims, unassignments and cancellations at two instances, though

@@ -1,3 +1,4 @@
+//nolint:forbidigo // its pauses are in bubbles of testing/synctest
 package service
 
 import (
@@ -194,27 +195,16 @@ func TestLostClaimsAreFoundWithoutATap(t *testing.T) {
 
 // TestAlertNamesBothDrivers: the alert of a round that was won again names both drivers, and the dispatch is not announced.
 func TestAlertNamesBothDrivers(t *testing.T) {
-	assign := func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID) {
-		must(t, errorOf(i.backoffice.Assign(t.Context(), id, s.stored(id).Version, second, "key_1")))
-	}
-	for name, again := range map[string]func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID){
-		"on this instance, without Redis' marker": func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID) {
-			s.redis.Del(t.Context(), lockName(id))
-			i.mustWin(t, Tap{id, second, noRound})
-		},
-		"by the backoffice": assign,
-		"by the backoffice on an instance that knows it by the marker alone": func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID) {
-			known, _ := i.memory.taken.Peek(id)
-			i.memory.forget(id, known.holder)
-			assign(t, s, i, id, second)
-		},
-	} {
+	for name, isKnown := range map[string]bool{"by the instance's own claim": true, "by the marker alone": false} {
 		t.Run(name, func(t *testing.T) {
 			s := newShared(t)
 			i, id, v := s.verified(), s.dispatch(), s.drivers(3)
 			i.mustWin(t, Tap{id, v[0], 1})
 			s.lose(id)
-			again(t, s, i, id, v[1])
+			if !isKnown {
+				i.memory.forget(id, holder{v[0], 1})
+			}
+			must(t, errorOf(i.backoffice.Assign(t.Context(), id, s.stored(id).Version, v[1], "key_1")))
 			i.twice(t)
 			i.mustHaveLost(t, 1, "driver "+string(v[1])+" holds the dispatch", "driver="+string(v[0]))
 			if got := s.key(id); got == takenValue(v[0], 1) {
@@ -244,62 +234,6 @@ func TestLostDispatch(t *testing.T) {
 		t.Errorf("to be verified: %v", i.memory.doubts)
 	}
 	i.mustFail(t, Tap{id, v[1], 1}, dispatch.ErrNotFound)
-}
-
-// TestAnnouncementOfALostClaimFails: the announcement is retried until it succeeds, and the alert is not repeated.
-func TestAnnouncementOfALostClaimFails(t *testing.T) {
-	s := newShared(t)
-	i, id, v := s.verified(), s.dispatch(), s.drivers(2)
-	i.mustWin(t, Tap{id, v[0], 1})
-	s.lose(id)
-	i.doubt(t, Tap{id, v[1], 1})
-	s.exec("CREATE TRIGGER readonly BEFORE UPDATE ON dispatches BEGIN SELECT RAISE(ABORT, 'read only'); END")
-	i.twice(t)
-	testkit.Await(t, "the announcement that fails", i.claims.announced)
-	i.mustHaveLost(t, 1)
-	s.mustCount(0, "events WHERE type = 'dispatch.opened'")
-	s.exec("DROP TRIGGER readonly")
-	i.twice(t)
-	i.followUp(t.Context(), time.Now().Add(2*followUpRetry))
-	testkit.Await(t, "the announcement", i.claims.announced)
-	i.mustHaveLost(t, 1)
-	s.mustAnnounceAgain(id, 1)
-	i.mustBeDone(t)
-}
-
-// TestLostClaimIsAnnouncedAgain: drivers whom another process has refused since the first announcement get another one.
-func TestLostClaimIsAnnouncedAgain(t *testing.T) {
-	s := newShared(t)
-	one, two, id, v := s.verified(), s.verified(), s.dispatch(), s.drivers(2)
-	one.mustWin(t, Tap{id, v[0], 1})
-	two.mustRefuse(t, Tap{id, v[1], 1}, true) // which knows it by the marker
-	s.lose(id)
-	one.doubt(t, Tap{id, v[1], 1})
-	one.twice(t)
-	testkit.Await(t, "the first announcement", one.claims.announced)
-	two.doubt(t, Tap{id, v[1], 1})
-	two.twice(t)
-	two.mustHaveLost(t, 1)
-	s.mustAnnounceAgain(id, 1)
-	s.exec("UPDATE events SET at = at - 60000000")
-	two.followUp(t.Context(), time.Now().Add(time.Minute))
-	s.mustAnnounceAgain(id, 2)
-}
-
-// TestLostClaimBeforeTheOpening: a dispatch that is lost and not open yet, as after an assignment, is announced again at its opening.
-func TestLostClaimBeforeTheOpening(t *testing.T) {
-	s := newShared(t)
-	i, id, v := s.verified(), s.dispatch(), s.drivers(2)
-	i.mustWin(t, Tap{id, v[0], 1})
-	s.lose(id)
-	s.exec("UPDATE dispatches SET opens_at = opens_at + 60000000 WHERE id = ?", id)
-	i.doubt(t, Tap{id, v[1], 1})
-	i.twice(t)
-	i.mustHaveLost(t, 1)
-	s.mustAnnounceAgain(id, 0)
-	s.exec("UPDATE dispatches SET opens_at = opens_at - 60000000 WHERE id = ?", id)
-	i.followUp(t.Context(), time.Now().Add(time.Minute))
-	s.mustAnnounceAgain(id, 1)
 }
 
 // TestMarkerOutlivesItsClaim: a marker that nobody has removed when its claim ended refuses taps without a round until the second check.

@@ -300,7 +300,7 @@ func startCrews(k *history, instances func() []*Instance, rest time.Duration) (s
 				}
 				select {
 				case <-end:
-				case <-time.After(pause):
+				case <-time.After(pause): //nolint:forbidigo // drivers who have won enough rest
 				}
 			}
 		})

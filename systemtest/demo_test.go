@@ -204,7 +204,7 @@ func TestDemoEndsWithItsTerminal(t *testing.T) {
 		d.signal(syscall.SIGCONT)
 		select {
 		case <-d.done:
-		case <-time.After(startOrEnd):
+		case <-time.After(startOrEnd): //nolint:forbidigo // it gives up, and fails
 			d.cmd.Process.Signal(syscall.SIGQUIT) // prints its goroutines
 			testkit.Within(t, startOrEnd, "the demo ends", d.ended)
 			t.Fatalf("%s: the demo goes on:\n%s", s, d.log)

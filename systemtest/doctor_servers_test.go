@@ -1,12 +1,16 @@
 package systemtest
 
 import (
+	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
@@ -213,4 +217,20 @@ func TestDoctorOnReplication(t *testing.T) {
 		examine(t, "FIRSTTAP_DATABASE_URL="+r.Primary.URL(t)).mustFail(t, "database.durability", "may lack claims")
 		examine(t, "FIRSTTAP_DATABASE_URL="+r.Replica.URL(t)).mustFail(t, "database.role", "replica", "primary")
 	})
+}
+
+// askingWith sends commands with a client.
+func askingWith(t *testing.T, c redis.UniversalClient) func(words ...string) string {
+	return func(words ...string) string {
+		t.Helper()
+		args := make([]any, len(words))
+		for i, w := range words {
+			args[i] = w
+		}
+		answer, err := c.Do(t.Context(), args...).Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			t.Fatalf("%v: %v", words, err)
+		}
+		return fmt.Sprint(answer)
+	}
 }

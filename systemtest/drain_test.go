@@ -169,7 +169,7 @@ func openStream(t testing.TB, i *Instance, token, lastID string) *openedStream {
 // rest returns the names of the events until the stream's end, and its comments and retries.
 func (s *openedStream) rest() (events, comments []string) {
 	s.t.Helper()
-	end := time.After(testkit.Patience)
+	end := time.After(testkit.Patience) //nolint:forbidigo // it gives up, and fails
 	for {
 		select {
 		case line, more := <-s.lines:

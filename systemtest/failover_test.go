@@ -11,6 +11,9 @@ import (
 	"firsttap/testkit"
 )
 
+// settled is how long a call may fail after a move, on a busy machine.
+const settled = 5 * time.Minute
+
 // deployment is servers that two instances run on, and what fails there while drivers tap.
 type deployment struct {
 	settings [2][]string // of each instance, beside its timeouts

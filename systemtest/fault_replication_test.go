@@ -73,54 +73,11 @@ func TestFailoverLosesAClaim(t *testing.T) {
 		for _, id := range []string{tapped, silent} {
 			var a Response
 			testkit.Eventually(t, "a driver wins", func() bool { a = Accept(two, id, drivers[2], 1); return a.Won() })
-			b.mustBeWonBy(id, 1, drivers[2].ID, a.Claim.ID)
+			b.mustBeWonBy(id, drivers[2].ID, a.Claim.ID)
 		}
 		if served := send("GET", "http://"+ops+"/metrics", "", "").body; !strings.Contains(served, "\nfirsttap_lost_claims_total 2\n") {
 			t.Error("two lost claims were not counted")
 		}
 		t.Logf("%d taps were refused before the alert", refused)
 	})
-}
-
-// A primary that waits for its replica's acknowledgment loses no promise: a claim without a replica gets no SUCCESS, and a
-// claim with SUCCESS exists after the failover.
-func TestFailoverKeepsClaims(t *testing.T) {
-	t.Parallel()
-	r := servertest.StartReplication(t, servertest.MariaDB)
-	url := r.Primary.URL(t)
-	r.Follow()
-	replica := OpenDatabase(t, strings.Replace(url, r.Primary.Addr(), r.Replica.Addr(), 1))
-	r.AwaitReplica()
-	proxy := servertest.StartProxy(t, r.Primary.Addr())
-	instances, _ := startTwo(t, proxy.URL(url), ownRedis(t), claimTimeout+"=15s") // a COMMIT without a replica waits for as long
-	drivers := MakeDrivers(t, instances[0], 3)
-	promised, unsure := MakeDispatch(t, instances[0]), MakeDispatch(t, instances[0])
-	a := mustWin(t, instances[0], promised, drivers[0], 1)
-	testkit.Eventually(t, "the replica has it", func() bool { return replica.Count("claims WHERE id = ?", a.Claim.ID) == 1 })
-	replica.exec("STOP SLAVE IO_THREAD")
-	if a := Accept(instances[0], unsure, drivers[1], 1); a.status != 503 || a.Code != "CLAIM_UNAVAILABLE" {
-		t.Fatalf("no replica has the claim, and the driver got %s", a)
-	}
-	r.Primary.Kill()
-	r.Promote()
-	proxy.Redirect(r.Replica.Addr())
-	testkit.Eventually(t, "the driver with a SUCCESS still has it", func() bool {
-		again := Accept(instances[1], promised, drivers[0], 1)
-		if again.status != 503 && (!again.Won() || !*again.Replayed || again.Claim.ID != a.Claim.ID) {
-			t.Fatalf("the driver with a SUCCESS got %s", again)
-		}
-		return again.Won()
-	})
-	var b Response
-	testkit.Eventually(t, "a driver wins the dispatch without a SUCCESS", func() bool {
-		b = Accept(instances[1], unsure, drivers[2], 1)
-		return b.Won()
-	})
-	replica.mustBeWonBy(promised, 1, drivers[0].ID, a.Claim.ID)
-	replica.mustBeWonBy(unsure, 1, drivers[2].ID, b.Claim.ID)
-	for _, i := range instances {
-		if log := i.log.String(); strings.Contains(log, "ALERT") || strings.Contains(log, "MAY LOSE") || strings.Contains(log, "could not check") {
-			t.Errorf("nothing is lost, and the log says %s", log)
-		}
-	}
 }

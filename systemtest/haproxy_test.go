@@ -96,7 +96,7 @@ func (s *openedStream) await(line string) {
 		var open bool
 		select {
 		case got, open = <-s.lines:
-		case <-time.After(testkit.Patience):
+		case <-time.After(testkit.Patience): //nolint:forbidigo // it gives up, and fails
 		}
 		if !open {
 			s.t.Fatalf("the stream has no line %q", line)

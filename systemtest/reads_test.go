@@ -27,7 +27,7 @@ func TestStatementsReadFewRows(t *testing.T) {
 		if kind == servertest.MariaDB {
 			p.db.exec("SET GLOBAL log_slow_disabled_statements = ''") // it leaves out procedures by default
 		}
-		i := p.start("first-tap", PrivateWebhooks, "FIRSTTAP_TOPIC_THRESHOLD=15")
+		i := p.start("first-tap", PrivateWebhooks)
 		p.liveADay(i, "busan")
 		for table, keys := range keysOfTables {
 			p.db.multiply(table, keys, stored)
@@ -35,7 +35,7 @@ func TestStatementsReadFewRows(t *testing.T) {
 		p.db.exec("UPDATE dispatches SET updated_at = updated_at - 30 * 86400000000 WHERE status = 'COMPLETED'") // the board counts those of a day
 		p.db.exec("SET GLOBAL slow_query_log = 1")
 		i.endBy(syscall.SIGTERM)
-		i = p.start("first-tap", PrivateWebhooks, "FIRSTTAP_TOPIC_THRESHOLD=15") // its connections have the settings
+		i = p.start("first-tap", PrivateWebhooks) // its connections have the settings
 		p.liveADay(i, "seoul")
 		i.endBy(syscall.SIGTERM)
 		const readsAll = "events WHERE LENGTH(id) = 0"

@@ -14,8 +14,7 @@ func replicaSettings(r *servertest.Replication, url string) []string {
 	return []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_DATABASE_READ_URL=" + strings.Replace(url, r.Primary.Addr(), r.Replica.Addr(), 1)}
 }
 
-// TestReplicaAnswersLists: of all that two instances do, the replica answers the lists of the backoffice and nothing else, and each list
-// has what the other instance has just changed, also while the replica lags.
+// TestReplicaAnswersLists: of all that two instances do, the replica answers the lists of the backoffice and nothing else.
 func TestReplicaAnswersLists(t *testing.T) {
 	t.Parallel()
 	onReplication(t, func(t *testing.T, r *servertest.Replication) {
@@ -59,47 +58,9 @@ func TestReplicaAnswersLists(t *testing.T) {
 		} {
 			replicaAnswers(one, list)
 		}
-
-		newest := func(i *Instance) (id, status string) {
-			t.Helper()
-			var list struct{ Items []struct{ ID, Status string } }
-			i.get("/v1/admin/dispatches?limit=1", AdminKey, &list)
-			return list.Items[0].ID, list.Items[0].Status
-		}
-		changes := func() {
-			t.Helper()
-			for range 5 {
-				made := MakeDispatch(t, one)
-				if id, status := newest(two); id != made || status != "PENDING" {
-					t.Errorf("the list has %s %s, and not %s", id, status, made)
-				}
-				two.must(200, "POST", "/v1/admin/dispatches/"+made+"/cancel", AdminKey, `{"reason_code":"RAIN"}`, "If-Match", `"1"`)
-				if id, status := newest(one); id != made || status != "CANCELED" {
-					t.Errorf("the list has %s %s, and not %s CANCELED", id, status, made)
-				}
-			}
-		}
-		before = reads()
-		changes()
-		if n := reads() - before; n == 0 || n > 10 {
-			t.Errorf("%d statements at the replica for 10 lists", n)
-		}
-		r.Lag()
-		changes()
-		for _, i := range []*Instance{one, two} {
-			if i.log.Count("the read replica is left") == 0 {
-				t.Errorf("does not say that the replica is left: %s", i.log.String())
-			}
-		}
-		seen := scrape(t, ops)
-		if sum(seen, "firsttap_replica_reads_total", `server="replica"`) < 13 || sum(seen, "firsttap_replica_reads_total", `server="primary"`) < 1 {
+		if seen := scrape(t, ops); sum(seen, "firsttap_replica_reads_total", `server="replica"`) < 13 || seen["firsttap_replica_up"] != 1 {
 			t.Error("the metrics do not say who has answered")
 		}
-		r.Follow()
-		testkit.Eventually(t, "the replica is used again", func() bool {
-			newest(one)
-			return Metric(t, ops, "firsttap_replica_up") == 1
-		})
 	})
 }
 

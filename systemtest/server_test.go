@@ -2,7 +2,6 @@ package systemtest
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -22,11 +21,10 @@ func (i *Instance) dial() net.Conn {
 	return conn
 }
 
-// TestLargeRequests are refused without being read: headers of more than 16 KiB, bodies of more than 64.
-func TestLargeRequests(t *testing.T) {
+// TestLargeHeaders are refused without being read, from 16 KiB on.
+func TestLargeHeaders(t *testing.T) {
 	t.Parallel()
 	i := Start(t, ownFile(t))
-	d := MakeDrivers(t, i, 1)[0]
 	// The instance closes a connection on which no headers have come for 5 s, without a response. Such a request is sent again.
 	ask := func(text string) (line string) {
 		testkit.Poll(testkit.Patience, func() bool {
@@ -49,25 +47,6 @@ func TestLargeRequests(t *testing.T) {
 			if got := ask(text); !strings.Contains(got, want) {
 				t.Errorf("%s of %d bytes: %q, want%s", name, size, got, want)
 			}
-		}
-	}
-	put := "PUT /v1/me/duty HTTP/1.1\r\nAuthorization: Bearer " + d.Token + "\r\n" + rest
-	large := `{"on_duty":true` + strings.Repeat(" ", 64<<10) + "}"
-	for name, text := range map[string]string{
-		"with its length": put + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(large), large),
-		"in chunks":       put + fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(large), large),
-		"an honest liar":  put + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", 1<<40, large),
-	} {
-		if got := ask(text); !strings.Contains(got, " 413 ") {
-			t.Errorf("a large body %s: %q", name, got)
-		}
-	}
-	for name, text := range map[string]string{
-		"two lengths": put + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", "length and chunks": put + "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-		"an unknown encoding": put + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", "no host": "GET /livez HTTP/1.1\r\n\r\n", "two hosts": "GET /livez HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
-	} {
-		if got := ask(text); !strings.Contains(got, " 4") && !strings.Contains(got, " 501 ") {
-			t.Errorf("%s: %q", name, got)
 		}
 	}
 }

@@ -44,16 +44,8 @@ func newStage(t *testing.T, url string, settings ...string) *stage {
 	return s
 }
 
-// onStages runs the tests one after the other, on one stage for each of [servertest.EveryServer]: the engines lock rows differently.
-func onStages(t *testing.T, tests map[string]func(*testing.T, *stage)) {
-	t.Parallel()
-	onEveryServer(t, func(t *testing.T, url string) {
-		s := newStage(t, url)
-		for name, test := range tests {
-			t.Run(name, func(t *testing.T) { test(t, s) })
-		}
-	})
-}
+// keyOf is where the contract says that Redis has the dispatch's lock or marker.
+func keyOf(id string) string { return "dispatch:lock:{" + id + "}" }
 
 // offer is a dispatch of a test's own on the stage, in round 1, and three drivers who may accept it.
 type offer struct {
@@ -76,10 +68,10 @@ func (s *stage) offer(t *testing.T) *offer {
 }
 
 // holdClaim makes an offer that drivers[0] accepts at instance one. The driver has the lock, and the proxy holds the statement.
-func (s *stage) holdClaim(t *testing.T, match string, after ...string) *offer {
+func (s *stage) holdClaim(t *testing.T, match string) *offer {
 	t.Helper()
 	o := s.offer(t)
-	o.hold = s.proxy.Hold(match, after...)
+	o.hold = s.proxy.Hold(match)
 	t.Cleanup(o.hold.Release)
 	o.answered = o.tapping(s.one, 0)
 	testkit.Await(t, "the claim is being decided", o.hold.Reached())
@@ -102,17 +94,7 @@ func (o *offer) mustBeWon(k int, a Response) {
 	if !a.Won() {
 		o.t.Fatalf("driver %d should win and got %s", k, a)
 	}
-	o.db.mustBeWonBy(o.id, 1, o.drivers[k].ID, a.Claim.ID)
-}
-
-// mustReplay checks that driver k's tap is answered with the claim that they have already.
-func (o *offer) mustReplay(i *Instance, k int) {
-	o.t.Helper()
-	a := o.tap(i, k)
-	if !a.Won() || !*a.Replayed {
-		o.t.Fatalf("driver %d has the dispatch, taps again, and got %s", k, a)
-	}
-	o.mustBeWon(k, a)
+	o.db.mustBeWonBy(o.id, o.drivers[k].ID, a.Claim.ID)
 }
 
 // mustBeTaken checks that driver k is refused: for good, or only while another's claim is being decided.
@@ -120,24 +102,6 @@ func (o *offer) mustBeTaken(i *Instance, k int, final bool) {
 	o.t.Helper()
 	if a := o.tap(i, k); a.Code != "ALREADY_TAKEN" || *a.Final != final {
 		o.t.Fatalf("driver %d should be refused, final: %t, and got %s", k, final, a)
-	}
-}
-
-// mustBeUnavailable checks that the driver is told to try again.
-func (o *offer) mustBeUnavailable(a Response) {
-	o.t.Helper()
-	if a.status != 503 || a.Code != "CLAIM_UNAVAILABLE" || a.header.Get("Retry-After") == "" {
-		o.t.Errorf("the driver should be told to try again and got %s", a)
-	}
-}
-
-// mustBeOffered waits until the refused drivers are told that the dispatch is open, which happens once.
-func (o *offer) mustBeOffered() {
-	o.t.Helper()
-	testkit.Eventually(o.t, "the drivers get the offer again", func() bool { return o.db.reannounced(o.id) > 0 })
-	o.mustBeWon(1, o.tap(o.two, 1))
-	if n := o.db.reannounced(o.id); n != 1 {
-		o.t.Errorf("announced again %d times", n)
 	}
 }
 
@@ -155,16 +119,5 @@ func (o *offer) keyMustBe(want string) {
 	got, err := o.redis.Get(o.t.Context(), o.key).Result()
 	if got != want || err != nil && !errors.Is(err, redis.Nil) {
 		o.t.Errorf("the key in Redis says %q, want %q; %v", got, want, err)
-	}
-}
-
-// nothingIsStored checks that the database has no trace of a claim.
-func (o *offer) nothingIsStored() {
-	o.t.Helper()
-	claims := o.db.Count("claims WHERE dispatch_id=?", o.id)
-	events := o.db.Count("events WHERE dispatch_id=? AND type='dispatch.accepted'", o.id)
-	free := o.db.Count("dispatches WHERE id=? AND accepted_by IS NULL AND claim_id IS NULL", o.id)
-	if claims != 0 || events != 0 || free != 1 {
-		o.t.Errorf("the database has %d claims and %d acceptances; %d dispatches are free, want 1", claims, events, free)
 	}
 }

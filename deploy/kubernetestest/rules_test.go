@@ -1,7 +1,6 @@
 package kubernetestest
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"regexp"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -90,62 +88,29 @@ func readSettings(m manifests, pod corev1.PodSpec) (c config.Config, wrong []str
 	return c, wrong
 }
 
-// broken returns the rules that the manifests break.
-func broken(t *testing.T, m manifests) (wrong []string) {
-	t.Helper()
-	rule := func(ok bool, format string, args ...any) {
-		if !ok {
-			wrong = append(wrong, fmt.Sprintf(format, args...))
+// TestManifestsAgree checks what no type says: config accepts the pods' settings, the pods run what the docs build, they have the time to stop
+// that the program takes, and ports and selectors lead to them.
+func TestManifestsAgree(t *testing.T) {
+	for _, folder := range []string{plain, withFirebase, turnedOn(t)} {
+		m := build(t, folder)
+		pod, job := m.deployment.Spec.Template, m.job.Spec.Template
+		serving, wrong := readSettings(m, pod.Spec)
+		_, wrongOfJob := readSettings(m, job.Spec)
+		wrong = append(wrong, wrongOfJob...)
+		if serving.Migrate {
+			wrong = append(wrong, "the pods migrate too: FIRSTTAP_MIGRATE is not off")
+		}
+		app := pod.Spec.Containers[0]
+		if app.Image != job.Spec.Containers[0].Image || !strings.Contains(read(t, "../../docs/operations.md"), "docker build -t "+app.Image+" ") {
+			wrong = append(wrong, "the pods, the job and docs/operations.md have different images")
+		}
+		wrong = append(wrong, stopping(serving, pod.Spec)...)
+		wrong = append(wrong, ports(serving, app, m)...)
+		wrong = append(wrong, selectors(m)...)
+		for _, what := range wrong {
+			t.Errorf("%s: %s", folder, what)
 		}
 	}
-	pod, job := m.deployment.Spec.Template, m.job.Spec.Template
-	if len(pod.Spec.Containers) != 1 || len(job.Spec.Containers) != 1 {
-		return []string{"a pod has one container"}
-	}
-	serving, bad := readSettings(m, pod.Spec)
-	wrong = append(wrong, bad...)
-	_, bad = readSettings(m, job.Spec)
-	wrong = append(wrong, bad...)
-	rule(!serving.Migrate, "the pods migrate too: FIRSTTAP_MIGRATE is not off")
-	for what, p := range map[string]corev1.PodSpec{"pod": pod.Spec, "job": job.Spec} {
-		wrong = append(wrong, rights(what, p)...)
-	}
-	app, migrate := pod.Spec.Containers[0], job.Spec.Containers[0]
-	rule(slices.Equal(app.Args, []string{"serve"}) && slices.Equal(migrate.Args, []string{"migrate", "up"}), "arguments %q and %q", app.Args, migrate.Args)
-	rule(app.Image == migrate.Image, "the pods run %s, and the job %s", app.Image, migrate.Image)
-	rule(strings.Contains(read(t, "../../docs/operations.md"), "docker build -t "+app.Image+" "), "docs/operations.md does not build %s", app.Image)
-	wrong = append(wrong, stopping(serving, pod.Spec)...)
-	wrong = append(wrong, probes(t, app)...)
-	wrong = append(wrong, ports(serving, app, m)...)
-	wrong = append(wrong, availability(m)...)
-	wrong = append(wrong, selectors(m)...)
-	return wrong
-}
-
-func rights(what string, p corev1.PodSpec) (wrong []string) {
-	c := p.Containers[0]
-	for name, ok := range map[string]bool{
-		"it is not root, but the image's user": p.SecurityContext != nil && p.SecurityContext.RunAsNonRoot != nil && *p.SecurityContext.RunAsNonRoot &&
-			p.SecurityContext.RunAsUser != nil && *p.SecurityContext.RunAsUser == 65532,
-		"it has the usual seccomp profile": p.SecurityContext != nil && p.SecurityContext.SeccompProfile != nil &&
-			p.SecurityContext.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
-		"it has no token of the cluster's API": p.AutomountServiceAccountToken != nil && !*p.AutomountServiceAccountToken,
-		"its root file system is read-only": c.SecurityContext != nil && c.SecurityContext.ReadOnlyRootFilesystem != nil &&
-			*c.SecurityContext.ReadOnlyRootFilesystem,
-		"it can't get more rights": c.SecurityContext != nil && c.SecurityContext.AllowPrivilegeEscalation != nil &&
-			!*c.SecurityContext.AllowPrivilegeEscalation && c.SecurityContext.Capabilities != nil &&
-			slices.Equal(c.SecurityContext.Capabilities.Drop, []corev1.Capability{"ALL"}),
-		"it has a memory limit, which GOMEMLIMIT is derived from": !c.Resources.Limits.Memory().IsZero(),
-		"it has no CPU limit": c.Resources.Limits.Cpu().IsZero(),
-		"it requests CPU and no more memory than it may have":      !c.Resources.Requests.Cpu().IsZero() && !c.Resources.Requests.Memory().IsZero() && c.Resources.Requests.Memory().Cmp(*c.Resources.Limits.Memory()) <= 0,
-		"it starts the image's program (there is nothing else)":    len(c.Command) == 0,
-		"no variable overrides what the program derives by itself": !slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool { return v.Name == "GOMEMLIMIT" || v.Name == "AUTOMEMLIMIT" }),
-	} {
-		if !ok {
-			wrong = append(wrong, what+": "+name+": no")
-		}
-	}
-	return wrong
 }
 
 // stopping: after the preStop the instance has the time that it may take.
@@ -161,78 +126,35 @@ func stopping(c config.Config, p corev1.PodSpec) (wrong []string) {
 	return nil
 }
 
-// probes asks for paths that the API's document has.
-func probes(t *testing.T, c corev1.Container) (wrong []string) {
-	var api struct{ Paths map[string]map[string]any }
-	if err := json.Unmarshal([]byte(read(t, "../../openapi/openapi.json")), &api); err != nil {
-		t.Fatal(err)
-	}
-	for path, p := range map[string]*corev1.Probe{"/livez": c.LivenessProbe, "/readyz": c.ReadinessProbe} {
-		switch {
-		case p == nil || p.HTTPGet == nil || p.HTTPGet.Path != path || p.HTTPGet.Port.StrVal != "http":
-			wrong = append(wrong, "no probe asks for "+path+" at the port http")
-		case api.Paths[path]["get"] == nil:
-			wrong = append(wrong, "the API has no "+path)
-		}
-	}
-	return wrong
-}
-
-// ports: the container's ports are where the program listens, and the Service and the monitor lead there.
+// ports: the container's ports are where the program listens, and the Service, the monitor and the network policy name them.
 func ports(c config.Config, app corev1.Container, m manifests) (wrong []string) {
 	listens := map[string]string{"http": c.Addr, "ops": c.OpsAddr}
 	for _, p := range app.Ports {
 		if want := fmt.Sprintf(":%d", p.ContainerPort); listens[p.Name] != want {
 			wrong = append(wrong, fmt.Sprintf("the port %s is %s, and the program listens on %q", p.Name, want, listens[p.Name]))
 		}
-		delete(listens, p.Name)
 	}
-	for name := range listens {
-		wrong = append(wrong, "the container does not name the port "+name)
+	known := func(name string) bool {
+		return slices.ContainsFunc(app.Ports, func(p corev1.ContainerPort) bool { return p.Name == name })
 	}
 	served := map[string]bool{}
 	for _, p := range m.service.Spec.Ports {
-		served[p.Name] = slices.ContainsFunc(app.Ports, func(c corev1.ContainerPort) bool { return c.Name == p.TargetPort.StrVal })
+		served[p.Name] = known(p.TargetPort.StrVal)
 	}
 	if !served["http"] || !served["ops"] {
 		wrong = append(wrong, "the Service does not lead to the ports http and ops")
 	}
 	for _, e := range m.monitor.Spec.Endpoints {
-		if !served[e.Port] || e.Path != "/metrics" {
-			wrong = append(wrong, fmt.Sprintf("the monitor asks for %s at the port %q", e.Path, e.Port))
+		if !served[e.Port] {
+			wrong = append(wrong, "the monitor asks at the port "+e.Port)
 		}
-	}
-	if len(m.monitor.Spec.Endpoints) != 1 {
-		wrong = append(wrong, "the monitor has one endpoint")
 	}
 	for _, from := range m.network.Spec.Ingress {
 		for _, p := range from.Ports {
-			if !slices.ContainsFunc(app.Ports, func(c corev1.ContainerPort) bool { return c.Name == p.Port.StrVal }) || len(from.From) == 0 {
+			if !known(p.Port.StrVal) || len(from.From) == 0 {
 				wrong = append(wrong, fmt.Sprintf("the network policy lets %d sources in to %s", len(from.From), p.Port))
 			}
 		}
-	}
-	return wrong
-}
-
-// availability: of two pods on two nodes one is left, whatever is replaced.
-func availability(m manifests) (wrong []string) {
-	d := m.deployment.Spec
-	rolling := d.Strategy.RollingUpdate
-	if d.Replicas == nil || *d.Replicas < 2 || rolling == nil || rolling.MaxUnavailable == nil || rolling.MaxUnavailable.String() != "0" {
-		wrong = append(wrong, "there are not always two pods")
-	}
-	if m.disruption.Spec.MaxUnavailable == nil || m.disruption.Spec.MaxUnavailable.String() != "1" {
-		wrong = append(wrong, "the disruption budget is not 1")
-	}
-	spread := map[string]corev1.UnsatisfiableConstraintAction{}
-	for _, c := range d.Template.Spec.TopologySpreadConstraints {
-		if selects(c.LabelSelector, d.Template.Labels) {
-			spread[c.TopologyKey] = c.WhenUnsatisfiable
-		}
-	}
-	if spread["kubernetes.io/hostname"] != corev1.DoNotSchedule || spread["topology.kubernetes.io/zone"] != corev1.ScheduleAnyway {
-		wrong = append(wrong, fmt.Sprintf("the pods are spread by %v", spread))
 	}
 	return wrong
 }
@@ -258,22 +180,41 @@ func selectors(m manifests) (wrong []string) {
 	if !selects(&m.monitor.Spec.Selector, m.service.Labels) {
 		wrong = append(wrong, "the monitor does not select the service")
 	}
-	want := []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
-	if !slices.Equal(m.network.Spec.PolicyTypes, want) {
-		wrong = append(wrong, "the network policy does not limit both directions")
-	}
-	for what, namespace := range map[string]string{
-		"deployment": m.deployment.Namespace, "job": m.job.Namespace, "service": m.service.Namespace, "monitor": m.monitor.Namespace,
-		"network policy": m.network.Namespace, "disruption budget": m.disruption.Namespace, "settings": m.settings.Namespace,
-	} {
-		if namespace != m.namespace.Name {
-			wrong = append(wrong, "the "+what+" is in the namespace "+namespace)
+	return wrong
+}
+
+// TestSecretsAreDocumented: docs/operations.md names each key that the manifests take from a Secret, and no other.
+func TestSecretsAreDocumented(t *testing.T) {
+	m := build(t, withFirebase)
+	used := map[string]bool{}
+	for _, p := range []corev1.PodSpec{m.deployment.Spec.Template.Spec, m.job.Spec.Template.Spec} {
+		for _, v := range p.Containers[0].Env {
+			if v.ValueFrom != nil {
+				used[v.ValueFrom.SecretKeyRef.Name+" "+v.ValueFrom.SecretKeyRef.Key] = true
+			}
+		}
+		for _, v := range p.Volumes {
+			if v.Secret == nil || len(p.Containers[0].VolumeMounts) != 1 {
+				t.Fatalf("a volume that is not one Secret: %+v", v)
+			}
+			file := strings.TrimPrefix(m.settings.Data["GOOGLE_APPLICATION_CREDENTIALS"], p.Containers[0].VolumeMounts[0].MountPath+"/")
+			used[v.Secret.SecretName+" "+file] = true
 		}
 	}
-	if m.namespace.Labels["pod-security.kubernetes.io/enforce"] != "restricted" {
-		wrong = append(wrong, "the namespace does not restrict pods")
+	documented := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\| `([a-z.-]+)` \\|").FindAllStringSubmatch(section(t), -1) {
+		documented[row[1]+" "+row[2]] = true
 	}
-	return wrong
+	for key := range used {
+		if !documented[key] {
+			t.Errorf("docs/operations.md does not say what %q is", key)
+		}
+	}
+	for key := range documented {
+		if !used[key] {
+			t.Errorf("docs/operations.md has %q, which no manifest uses", key)
+		}
+	}
 }
 
 func read(t *testing.T, name string) string {

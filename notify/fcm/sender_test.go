@@ -343,7 +343,7 @@ func answerTogether(t testing.TB, n int64) func(fcmtest.Request) {
 		}
 		select {
 		case <-all:
-		case <-time.After(testkit.Patience):
+		case <-time.After(testkit.Patience): //nolint:forbidigo // it gives up, and fails
 			t.Errorf("%d requests are never in flight at the same time", n)
 		}
 	}

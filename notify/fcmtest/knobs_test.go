@@ -1,3 +1,4 @@
+//nolint:forbidigo // its pauses are in bubbles of testing/synctest, but for the one in which Close must not return
 package fcmtest_test
 
 import (

@@ -214,7 +214,7 @@ func TestOpenedWhileStarting(t *testing.T) {
 	select {
 	case <-opened:
 		t.Fatal("opened before there was anything to resume from")
-	case <-time.After(20 * time.Millisecond): // for it to come to where it waits
+	case <-time.After(20 * time.Millisecond): //nolint:forbidigo // the stream must not open meanwhile
 	}
 	hold.Release()
 	moved := listen(t, <-opened, nil)

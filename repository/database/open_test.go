@@ -191,7 +191,7 @@ func TestMigrateWaitsForTheOther(t *testing.T) {
 		select {
 		case err := <-ended:
 			t.Fatalf("did not wait: %v", err)
-		case <-time.After(wait):
+		case <-time.After(wait): //nolint:forbidigo // the migration must not end meanwhile
 		}
 		Must(t, ErrorOf(other.ExecContext(t.Context(), free)))
 		Must(t, <-ended)

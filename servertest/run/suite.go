@@ -34,8 +34,8 @@ var (
 			"KeysOfTwoInstances|SessionsOfInstances)$",
 	}
 	slowlyRacedInAll = map[string]string{
-		"systemtest": "^Test(ExactlyOneWinner|TwoInstances|RoundsUnderFire|RequestsFinish|RollingRestart|JobsOverInstances|RedisIsAway|" +
-			"PhonesShowWhatIsTrue|KilledInstancesLoseNothing|RepliesAreLost|WebhooksOutliveKills|TopicFrom500Drivers|TraceOfAnAccept)$",
+		"systemtest": "^Test(ExactlyOneWinner|RoundsUnderFire|RequestsFinish|RollingRestart|JobsOverInstances|" +
+			"PhonesShowWhatIsTrue|KilledInstancesLoseNothing|WebhooksOutliveKills|TraceOfAnAccept)$",
 	}
 )
 

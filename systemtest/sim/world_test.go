@@ -1,3 +1,4 @@
+//nolint:forbidigo // the simulation is in a bubble of testing/synctest
 package sim
 
 import (

@@ -1,4 +1,4 @@
-package pushbench
+package push
 
 import (
 	"cmp"
