@@ -325,7 +325,7 @@ mutant "the result of an attempt counts twice" $outcome "row.Attempt+1 != r.Leas
 mutant "a delivery that ends wakes none" $outcome "if len(ended) == 0 {" "if len(ended) >= 0 {" ./repository/webhooks 'TestLaterEventWaitsForTheEarlier|TestTheNextDeliveryIsDueAtOnce'
 mutant "a fan-out waits for other transactions" $fanout "event_id LIMIT ? {skip_locked}" "event_id LIMIT ? {for_update}" ./repository/webhooks TestFanOutWaitsForNobody
 mutant "an event stays in the queue" $fanout "q.dispatch_id = ? AND q.event_id = ?" "q.dispatch_id = ? AND q.event_id < ?" ./repository/webhooks TestDeliveriesOfEvents
-mutant "a claim is no webhook" repository/dispatches/claim_call.go "INSERT INTO webhook_events (dispatch_id, event_id) VALUES (p_dispatch, p_event);" "" ./repository/webhooks TestDeliveriesOfEvents
+mutant "a claim is no webhook" repository/dispatches/claim_call.go "INSERT INTO webhook_events (dispatch_id, event_id) SELECT p_dispatch, p_event FROM webhooks WHERE status = 'ACTIVE' LIMIT 1;" "" ./repository/webhooks TestDeliveriesOfEvents
 mutant "a change is no webhook" repository/journal/events.go "return queueForWebhooks(tx, events)" "return nil" ./repository/webhooks TestDeliveriesOfEvents
 mutant "an endpoint is paused when it begins to fail" $outcome ".Add(webhook.PauseAfter)" "" ./repository/webhooks TestEndpointThatFailsIsPaused
 mutant "a success does not count" $outcome "			w.FailingSince = nil" "" ./repository/webhooks TestEndpointThatFailsIsPaused
