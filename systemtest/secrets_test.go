@@ -200,12 +200,3 @@ func signInAndOut(t *testing.T, i *Instance, token string, secrets map[string]st
 	sendWith("POST", i.URL+"/v1/admin/dispatches", "", `{"region":1}`, "Cookie", cookie, "Idempotency-Key", "of a session")
 	sendWith("DELETE", i.URL+"/v1/session", "", "", "Cookie", cookie)
 }
-
-// patiently repeats a request that is refused because of too many requests or a moment's load.
-func patiently(request func() Response) (a Response) {
-	testkit.Poll(testkit.Patience, func() bool {
-		a = request()
-		return a.status < 500 && a.status != 429
-	})
-	return a
-}
