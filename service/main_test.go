@@ -22,7 +22,6 @@ import (
 	"firsttap/repository/dispatches"
 	"firsttap/repository/drivers"
 	"firsttap/repository/journal"
-	"firsttap/repository/keys"
 	"firsttap/repository/offers"
 	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
@@ -38,7 +37,6 @@ type place struct {
 	*dispatches.Dispatches
 	*drivers.Drivers
 	*journal.Journal
-	*keys.Keys
 	*offers.Offers
 	db  *database.DB
 	t   testing.TB
@@ -52,7 +50,7 @@ func newPlace(t testing.TB) *place {
 	raw, err := sql.Open("sqlite", "file:"+strings.TrimPrefix(url, "sqlite://")+"?_pragma=busy_timeout(5000)")
 	must(t, err)
 	t.Cleanup(func() { raw.Close() })
-	return &place{store.Dispatches, store.Drivers, store.Journal, store.Keys, store.Offers, store.DB, t, raw}
+	return &place{store.Dispatches, store.Drivers, store.Journal, store.Offers, store.DB, t, raw}
 }
 
 // drivers adds n drivers who are eligible for the dispatches that dispatch adds, unless change changes that.
@@ -77,9 +75,6 @@ func (p *place) drivers(n int, change ...func(*dispatch.Driver)) []dispatch.Driv
 func onDuty(on bool) func(*dispatch.Driver) { return func(v *dispatch.Driver) { v.OnDuty = on } }
 func suspended(v *dispatch.Driver)          { v.SuspendedUntil = new(time.Now().Add(time.Hour)) }
 func elsewhere(v *dispatch.Driver)          { v.Regions = []string{"jeju"} }
-func firebaseUID(uid string) func(*dispatch.Driver) {
-	return func(v *dispatch.Driver) { v.FirebaseUID = uid }
-}
 
 func anOrder() DispatchRequest {
 	starts := time.Now().Add(time.Hour)

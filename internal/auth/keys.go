@@ -66,7 +66,7 @@ func (k *Keys) Authenticate(ctx context.Context, secret string, fresh bool) (dis
 		if err := k.refresh(ctx, fresh); err != nil {
 			return dispatch.Key{}, err
 		}
-		if _, known = k.KnownID(secret); !known && !(fresh && k.isTruncated()) {
+		if _, known = k.KnownID(secret); !known && (!fresh || !k.isTruncated()) {
 			return dispatch.Key{}, ErrUnauthenticated
 		}
 	}
