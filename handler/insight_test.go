@@ -139,9 +139,10 @@ func TestBoardAndSupply(t *testing.T) {
 	}
 	w.call("GET", "/v1/admin/board?region=busan", key, "").want(200, "counts.PENDING", 1.0, "unseen_ids", []any{})
 
+	now := time.Now()
 	for _, ago := range []time.Duration{200, 30, 23, 1} {
 		for region, n := range map[string]int{"": 3, "busan": 1, "seoul": 2} {
-			w.exec("INSERT INTO supply (at, region, on_duty, open) VALUES (?, ?, ?, ?)", time.Now().Add(-ago*time.Hour).UnixMicro(), region, n, int(ago))
+			w.exec("INSERT INTO supply (at, region, on_duty, open) VALUES (?, ?, ?, ?)", now.Add(-ago*time.Hour).UnixMicro(), region, n, int(ago))
 		}
 	}
 	for query, want := range map[string]string{
