@@ -47,9 +47,7 @@ func (o *office) devices(drivers []dispatch.Driver, is func(dispatch.Device) boo
 	return len(o.devicesOf(drivers, is))
 }
 
-func anyDevice(dispatch.Device) bool     { return true }
-func isSuspected(v dispatch.Device) bool { return v.SuspectedAt != nil }
-
+func isSuspected(v dispatch.Device) bool   { return v.SuspectedAt != nil }
 func isQuarantined(v dispatch.Device) bool { return v.QuarantinedAt != nil }
 func isGood(v dispatch.Device) bool {
 	return v.PushAcceptedAt != nil && v.SuspectedAt == nil && v.QuarantinedAt == nil

@@ -40,7 +40,7 @@ func (r *Relay) send(ctx, lasting context.Context) {
 	}
 }
 
-// startAttempt sends the push whose place in the throttle was started. A push that is stale or whose platform is closed is released instead.
+// startAttempt sends the push whose place in the throttle was started. If it is stale or its platform is closed, it is released instead.
 func (r *Relay) startAttempt(lasting context.Context, p *outbox.Push, now time.Time) {
 	closed := r.platformClosedFor(p.Device.Platform, now)
 	if closed <= 0 && !stale(now, r.options.AttemptTimeout)(p) {

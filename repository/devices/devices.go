@@ -175,8 +175,8 @@ const devicesPerStatement = 200
 
 // RecordVerdict records what the push service's answers say about the devices' tokens, which ends suspicion and quarantine if a push
 // was accepted. A device that is suspected or quarantined already is not suspected anew, and only a suspect is quarantined: nothing is
-// pushed to it then. RecordVerdict skips a device that has another token by now. It returns how many of the devices, from the first on, were
-// judged: less than all of them if so many may not be quarantined now, or with ErrUnavailable or ErrUnknown.
+// pushed to it then. RecordVerdict skips a device that has another token by now. It returns how many of the devices, from the first on,
+// were judged: less than all of them if so many may not be quarantined now, or with ErrUnavailable or ErrUnknown.
 func (s *Devices) RecordVerdict(ctx context.Context, v outbox.Verdict, devices []dispatch.Device) (recorded int, err error) {
 	set := "good_at = {now}, suspected_at = NULL, quarantined_at = NULL WHERE 1 = 1"
 	switch v {
@@ -217,8 +217,8 @@ func (s *Devices) RecordVerdict(ctx context.Context, v outbox.Verdict, devices [
 	return recorded, nil
 }
 
-// room returns how many devices may be quarantined now: within a minute one in a hundred of all, and one at least. A push service that calls
-// living tokens dead for a while does little harm then. Instances that ask at the same moment may each use the room.
+// room returns how many devices may be quarantined now: within a minute one in a hundred of all, and one at least. A push service that
+// calls living tokens dead for a while does little harm then. Instances that ask at the same moment may each use the room.
 func (s *Devices) room(tx database.Tx) (int, error) {
 	var quarantined int
 	err := tx.Raw("SELECT COUNT(*) FROM devices WHERE quarantined_at > {now} - ?", time.Minute.Microseconds()).Row().Scan(&quarantined)
