@@ -183,11 +183,11 @@ func (h *handler) writeExport(ctx context.Context, w *bufio.Writer, v dispatch.D
 	entries := pagesOf(func(p dispatch.Page) ([]dispatch.AuditEntry, string, error) {
 		return h.Stores.Audit.Audit(ctx, dispatch.AuditQuery{Target: string(v.ID), Page: p})
 	})
-	w.WriteString(`{"exported_at":`) // an error of the writer stays its error
+	_, _ = w.WriteString(`{"exported_at":`) // an error of the writer stays its error
 	for _, export := range []func() error{
 		func() error { return json.NewEncoder(w).Encode(timestamp(h.Now())) },
 		func() error {
-			w.WriteString(`,"driver":`)
+			_, _ = w.WriteString(`,"driver":`)
 			return json.NewEncoder(w).Encode(viewDriverRecord(v))
 		},
 		func() error { return exportAll(w, "devices", devices, viewDriverDevice) },
@@ -233,13 +233,13 @@ func pagesOf[T any](read func(dispatch.Page) ([]T, string, error)) iter.Seq2[T, 
 
 // exportAll writes the items as a member of the export.
 func exportAll[T, V any](w *bufio.Writer, name string, items iter.Seq2[T, error], view func(T) V) error {
-	w.WriteString(`,"` + name + `":[`)
+	_, _ = w.WriteString(`,"` + name + `":[`)
 	separator := ""
 	for item, err := range items {
 		if err != nil {
 			return err
 		}
-		w.WriteString(separator)
+		_, _ = w.WriteString(separator)
 		if err := json.NewEncoder(w).Encode(view(item)); err != nil {
 			return err
 		}
