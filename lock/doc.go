@@ -18,7 +18,8 @@
 //   - No orphans. If a failed acquisition may have succeeded on the server, it is released as soon as the server can be
 //     reached. A release works after the caller's context has ended.
 //   - A fence. Each lease has a number that is larger than that of every earlier lease of the name, also after a restart or
-//     a flush of the server, unless the server's clock is behind: then Enforce refuses until it has caught up. [Fences.Enforce] rejects a transaction whose lease is no longer the newest.
+//     a flush of the server, unless the server's clock is behind: then [Fences.Enforce] refuses until it has caught up.
+//     It rejects a transaction whose lease is no longer the newest.
 //   - Bounds. If a holder dies, its name is free within the TTL; with [Named] and [Rows], if its machine vanishes without
 //     closing the connection, within two seconds more. If a holder hangs, its name is free within [Hold.AtMost] or
 //     [Hold.Heartbeat] and a TTL; a [Leader] has neither. Every request has a timeout. A refused attempt costs one command,

@@ -1,4 +1,3 @@
-//nolint:forbidigo // its pauses are in bubbles of testing/synctest
 package schedule
 
 import (

@@ -1,3 +1,4 @@
+//nolint:forbidigo // its pauses are in bubbles of testing/synctest
 package auth
 
 import (
