@@ -117,13 +117,15 @@ const MaxAttempts = 3
 // ahead by less, so that it runs once for each slot.
 const MaxClockSkew = time.Minute
 
-// ForgetFuture takes the times that are ahead of now by more than MaxClockSkew for now: a clock was wrong, and the job would wait until
-// then.
+// ForgetFuture forgets the times that are ahead of now by more than MaxClockSkew: a clock was wrong, and the job would wait until then.
 func (s *JobState) ForgetFuture(now time.Time) {
-	latest := now.Add(MaxClockSkew)
-	for _, at := range []*time.Time{&s.RegisteredAt, s.Slot, s.EndedAt, s.SucceededAt} {
-		if at != nil && at.After(latest) {
-			*at = now
+	ahead := func(at *time.Time) bool { return at != nil && at.After(now.Add(MaxClockSkew)) }
+	if ahead(&s.RegisteredAt) {
+		s.RegisteredAt = now.Add(-MaxClockSkew)
+	}
+	for _, at := range []**time.Time{&s.Slot, &s.EndedAt, &s.SucceededAt} {
+		if ahead(*at) {
+			*at = nil
 		}
 	}
 }

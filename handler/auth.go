@@ -97,9 +97,13 @@ func (h *handler) authenticateKey(c echo.Context, key string, by auth.Method) (d
 			return dispatch.Key{}, err
 		}
 	}
-	found, err := h.Keys.Authenticate(c.Request().Context(), key, h.SignIns.Wait(by, clientNetwork(c)) == 0)
+	wait := h.SignIns.Wait(by, clientNetwork(c))
+	found, err := h.Keys.Authenticate(c.Request().Context(), key, wait == 0)
 	if err != nil {
-		return dispatch.Key{}, h.reject(c, by, err)
+		if err = h.reject(c, by, err); wait > 0 && errors.Is(err, auth.ErrUnauthenticated) {
+			err = rateLimited(c, max(wait, time.Second)) // an old list does not say that there is no such key
+		}
+		return dispatch.Key{}, err
 	}
 	if !known {
 		err = allow(c, h.AdminLimit, found.ID, h.Now())

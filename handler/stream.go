@@ -64,7 +64,7 @@ const writeTimeout = 10 * time.Second
 // stream of a revoked client ends by then, and sends no event that is more than recheckInterval later than the revocation.
 const recheckInterval = 5 * time.Second
 
-// recheckTimeout bounds that question: while the database is slow, the heartbeats go on. A key that the cache lacks may take 5 s.
+// recheckTimeout bounds that question: while the database is slow, the heartbeats go on. A key that is not listed may take 5 s.
 const recheckTimeout = time.Second
 
 // recheck returns a function that calls authenticate every recheckInterval at most, and fails if the client was revoked.

@@ -225,8 +225,9 @@ func TestLivingTokensAreCalledDead(t *testing.T) {
 	const minutes = 15
 	fleetInBubble(t, testkit.Scale(30, 300), func(t *testing.T, o *office, push *gateway) {
 		push.kill(phones(o.cars)[len(o.cars)/10:]...)
+		var last dispatch.Dispatch
 		for range minutes {
-			o.offer()
+			last = o.offer()
 			time.Sleep(time.Minute)
 		}
 		lost, most := o.devices(o.cars, isQuarantined), minutes*max(1, len(o.cars)/100)
@@ -235,6 +236,8 @@ func TestLivingTokensAreCalledDead(t *testing.T) {
 		}
 		testkit.Equal(t, "what an operator sees", 1.0, gauge(t, o.metrics, "firsttap_push_distrusted"))
 		push.revive()
+		time.Sleep(2 * time.Minute)
+		testkit.Equal(t, "drivers who got the offer that was made before the push service was right again", len(o.cars)-lost, push.of(last.ID))
 		push.reached()
 		o.offer()
 		time.Sleep(time.Second)

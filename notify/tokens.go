@@ -68,10 +68,8 @@ func (t *tokens) recordRefusal(p outbox.Push, o Outcome, now time.Time) outbox.S
 	case now.Sub(*suspected) < t.gap: // too soon to prove anything new
 	case !t.acceptsSince(*suspected, now):
 		t.doubt("it has accepted no push since it called them so first", now)
-	default:
+	default: // the lease of a push to a device in quarantine drops it; not every device that is called dead may get there
 		t.add(verdict{p.Device, outbox.Quarantined})
-		s.Status, s.RetryAfter = outbox.Dropped, 0
-		s.Attempts++
 	}
 	return s
 }

@@ -77,7 +77,7 @@ func TestTwoVerdicts(t *testing.T) {
 	c.recordSent(topic, c.now)
 	refuse("only a topic's push was accepted", outbox.Pending, "")
 	c.recordSent(other, c.now)
-	refuse("the second", outbox.Dropped, outbox.Quarantined)
+	refuse("the second", outbox.Pending, outbox.Quarantined)
 	c.recordSent(p, c.now)
 	testkit.Equal(t, "the verdict on a suspect that is accepted", outbox.Trusted, c.last())
 }

@@ -1,7 +1,9 @@
 package schedule_test
 
 import (
+	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,7 +68,7 @@ func TestARunThatKillsIsGivenUp(t *testing.T) {
 // Slots are by the database's clock, whatever that of the process shows.
 func TestSlotsByTheDatabasesClock(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *place) {
-		const ahead = 3*time.Hour + 59*time.Minute + 55*time.Second
+		ahead := 3*time.Hour + 59*time.Minute + 55*time.Second
 		store := repositorytest.Open(t, p.url, repository.Options{Now: func() time.Time { return time.Now().Add(ahead) }})
 		a := p.start("a", schedule.Options{Ledger: store.Runs, Jobs: []schedule.Job{
 			{Name: "tick", When: eachSecond}, {Name: "nightly", When: schedule.Cron("0 0 4 * * *")},
@@ -76,6 +78,32 @@ func TestSlotsByTheDatabasesClock(t *testing.T) {
 		p.mustRunOnTime("nightly", 1)
 		if age := a.metric("firsttap_job_success_age_seconds", "nightly", ""); age != 5.5 {
 			t.Errorf("the nightly job has succeeded %v s ago", age)
+		}
+	})
+}
+
+// TestTheDatabasesClockGoesBack: a database that takes over may have a clock that is behind by an hour. Jobs go on at once, and not in an hour.
+func TestTheDatabasesClockGoesBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *place) {
+		var behind atomic.Int64
+		store := repositorytest.Open(t, p.url, repository.Options{Now: func() time.Time { return time.Now().Add(-time.Duration(behind.Load())) }})
+		var ticks, laters atomic.Int64
+		count := func(n *atomic.Int64) func(context.Context, cronjob.Run) (string, error) {
+			return func(context.Context, cronjob.Run) (string, error) { n.Add(1); return "", nil }
+		}
+		p.start("a", schedule.Options{Ledger: store.Runs, Jobs: []schedule.Job{
+			{Name: "tick", When: eachSecond, Work: count(&ticks)}, {Name: "later", When: schedule.After(2 * time.Second), Work: count(&laters)},
+		}})
+		pass(10500 * time.Millisecond)
+		if ticks.Load() < 9 || laters.Load() < 3 {
+			t.Fatalf("%d ticks and %d others in ten seconds", ticks.Load(), laters.Load())
+		}
+		ticks.Store(0)
+		laters.Store(0)
+		behind.Store(int64(time.Hour))
+		pass(20 * time.Second) // a reading of the ledger may be ten seconds old
+		if ticks.Load() < 8 || laters.Load() < 2 {
+			t.Errorf("%d ticks and %d others in the twenty seconds after the clock went back", ticks.Load(), laters.Load())
 		}
 	})
 }

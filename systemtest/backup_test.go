@@ -43,7 +43,7 @@ func TestRestoreOfABackup(t *testing.T) {
 	}
 	mustBeTaken(t, i, kept, drivers[1])
 	db := OpenDatabase(t, restored)
-	db.mustBeWonBy(kept, drivers[0].ID, a.Claim.ID)
+	db.mustBeWonBy(kept, 1, drivers[0].ID, a.Claim.ID)
 	var b Response
 	testkit.Eventually(t, "a driver wins what nobody has won in the backup", func() bool {
 		b = Accept(i, lost, drivers[2], 1)
@@ -52,7 +52,7 @@ func TestRestoreOfABackup(t *testing.T) {
 		}
 		return b.Won()
 	})
-	db.mustBeWonBy(lost, drivers[2].ID, b.Claim.ID)
+	db.mustBeWonBy(lost, 1, drivers[2].ID, b.Claim.ID)
 	alert := regexp.MustCompile(`ALERT: the database has lost a committed claim.*` + lost + `.*` + drivers[1].ID)
 	testkit.Eventually(t, "an alert for the lost claim", func() bool { return alert.MatchString(i.log.String()) })
 }

@@ -94,18 +94,19 @@ func (db *Database) exec(query string, args ...any) {
 	}
 }
 
-// mustBeWonBy checks that the database has the winner's claim of the first round in each table, exactly once.
-func (db *Database) mustBeWonBy(id, winner, claim string) {
+// mustBeWonBy checks that the database has the winner's claim of the round in each table, exactly once.
+func (db *Database) mustBeWonBy(id string, round int, winner, claim string) {
 	db.t.Helper()
 	for what, n := range map[string]int{
-		"dispatch": db.Count("dispatches WHERE id=? AND round=1 AND status='ACCEPTED' AND accepted_by=? AND claim_id=?", id, winner, claim),
-		"claim":    db.Count("claims WHERE dispatch_id=? AND round=1 AND outcome='WON' AND driver_id=? AND id=?", id, winner, claim),
-		"claims":   db.Count("claims WHERE dispatch_id=? AND round=1", id),
-		"event":    db.Count("events WHERE dispatch_id=? AND round=1 AND type='dispatch.accepted' AND driver_id=?", id, winner),
-		"events":   db.Count("events WHERE dispatch_id=? AND round=1 AND type='dispatch.accepted'", id),
+		"dispatch": db.Count("dispatches WHERE id=? AND round=? AND status='ACCEPTED' AND accepted_by=? AND claim_id=?",
+			id, round, winner, claim),
+		"claim":  db.Count("claims WHERE dispatch_id=? AND round=? AND outcome='WON' AND driver_id=? AND id=?", id, round, winner, claim),
+		"claims": db.Count("claims WHERE dispatch_id=? AND round=?", id, round),
+		"event":  db.Count("events WHERE dispatch_id=? AND round=? AND type='dispatch.accepted' AND driver_id=?", id, round, winner),
+		"events": db.Count("events WHERE dispatch_id=? AND round=? AND type='dispatch.accepted'", id, round),
 	} {
 		if n != 1 {
-			db.t.Errorf("%s: %d in the database for %s", id, n, what)
+			db.t.Errorf("%s round %d: %d in the database for %s", id, round, n, what)
 		}
 	}
 }

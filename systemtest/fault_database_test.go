@@ -72,7 +72,7 @@ func settleAfterKill(t *testing.T, db *Database, i *Instance, id string, drivers
 		}
 	}
 	if winner >= 0 {
-		db.mustBeWonBy(id, drivers[winner].ID, told[winner].Claim.ID)
+		db.mustBeWonBy(id, 1, drivers[winner].ID, told[winner].Claim.ID)
 	}
 	var claim string
 	testkit.Eventually(t, "retries win the dispatch or find it won", func() bool {
@@ -87,7 +87,7 @@ func settleAfterKill(t *testing.T, db *Database, i *Instance, id string, drivers
 		}
 		return claim != "" // the winner's own retry may be a 503
 	})
-	db.mustBeWonBy(id, drivers[winner].ID, claim)
+	db.mustBeWonBy(id, 1, drivers[winner].ID, claim)
 	return unknown
 }
 

@@ -73,7 +73,7 @@ func TestFailoverLosesAClaim(t *testing.T) {
 		for _, id := range []string{tapped, silent} {
 			var a Response
 			testkit.Eventually(t, "a driver wins", func() bool { a = Accept(two, id, drivers[2], 1); return a.Won() })
-			b.mustBeWonBy(id, drivers[2].ID, a.Claim.ID)
+			b.mustBeWonBy(id, 1, drivers[2].ID, a.Claim.ID)
 		}
 		if served := send("GET", "http://"+ops+"/metrics", "", "").body; !strings.Contains(served, "\nfirsttap_lost_claims_total 2\n") {
 			t.Error("two lost claims were not counted")

@@ -193,10 +193,10 @@ func (a Response) drivers() []Driver {
 	return made.Items
 }
 
-// DispatchOptions are a dispatch's settings. Zero means Seoul, the usual window, and work that overlaps with no other's.
+// DispatchOptions are a dispatch's settings. Zero means Seoul, open from now on, and work that overlaps with no other's.
 type DispatchOptions struct {
-	Region          string
-	starts, Expires time.Time
+	Region                 string
+	opens, starts, Expires time.Time
 }
 
 // MakeDispatch opens a dispatch in Seoul and returns its id.
@@ -228,8 +228,10 @@ func dispatchBody(o DispatchOptions) string {
 		"work_starts_at": o.starts.UTC(), "work_ends_at": o.starts.Add(time.Hour).UTC(),
 		"fee": map[string]any{"amount": 350000, "currency": "KRW"},
 	}
-	if !o.Expires.IsZero() {
-		body["expires_at"] = o.Expires.UTC()
+	for name, at := range map[string]time.Time{"opens_at": o.opens, "expires_at": o.Expires} {
+		if !at.IsZero() {
+			body[name] = at.UTC()
+		}
 	}
 	raw, _ := json.Marshal(body) // texts, numbers and times have no error
 	return string(raw)

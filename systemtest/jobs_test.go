@@ -1,9 +1,11 @@
 package systemtest
 
 import (
+	"database/sql"
 	"encoding/json"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -139,8 +141,115 @@ func TestJobsAreRunByHand(t *testing.T) {
 	}
 }
 
+// inTheMiddle waits until expire-offers is in the middle of a run: an offer's expiry cannot be written until goOn is called.
+func inTheMiddle(t *testing.T, i *Instance, db *Database) (id string, goOn func()) {
+	t.Helper()
+	var tx *sql.Tx
+	for status := ""; status != "PENDING"; { // it may have ended before its row is locked
+		id = MakeDispatchWith(t, i, DispatchOptions{Region: "nowhere"})
+		db.expire(id, 5*time.Second)
+		if tx != nil {
+			_ = tx.Rollback() // its row is no longer of use
+		}
+		var err error
+		if tx, err = db.DB.Begin(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = tx.Rollback() }) // ended already
+		if err := tx.QueryRow("SELECT status FROM dispatches WHERE id = ? FOR UPDATE", id).Scan(&status); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testkit.Within(t, 3*testkit.Patience, "the job waits for the row", func() bool {
+		return db.Count("job_runs WHERE job='expire-offers' AND status='RUNNING'") > 0 &&
+			slices.ContainsFunc(servertest.Sessions(t, db.DB), func(s servertest.Session) bool {
+				return strings.HasPrefix(s.Statement, "SELECT d.") && strings.HasSuffix(s.Statement, "FOR UPDATE")
+			})
+	})
+	return id, func() {
+		if err := tx.Rollback(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // expire ends the offer in that time.
 func (db *Database) expire(id string, in time.Duration) {
 	db.t.Helper()
 	db.exec("UPDATE dispatches SET expires_at = ? WHERE id = ?", time.Now().Add(in).UnixMicro(), id)
+}
+
+func (db *Database) expired(id string) func() bool {
+	return func() bool { return db.Count("events WHERE dispatch_id=? AND type='dispatch.expired'", id) == 1 }
+}
+
+// A run that an instance has not finished at SIGTERM is finished by another.
+func TestJobIsHandedOver(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, url string) {
+		db := OpenDatabase(t, url)
+		a := Start(t, "FIRSTTAP_DATABASE_URL="+url)
+		id, goOn := inTheMiddle(t, a, db)
+		a.signal(syscall.SIGTERM) // before anything else: the run waits for the row for some seconds only
+		testkit.Within(t, startOrEnd, "the first has ended", a.ended)
+		goOn()
+		Start(t, "FIRSTTAP_DATABASE_URL="+url)
+		testkit.Within(t, 3*testkit.Patience, "the other ends the offer", db.expired(id))
+		testkit.Within(t, 3*testkit.Patience, "no run is left behind", func() bool { return db.Count("job_runs WHERE status='RUNNING'") == 0 })
+	})
+}
+
+// A Java service that runs the same job under ShedLock's table and our job exclude each other.
+func TestJobIsSharedWithShedLock(t *testing.T) {
+	t.Parallel()
+	// These are the statements of ShedLock's JdbcTemplateLockProvider with usingDbTime.
+	const (
+		insert = `INSERT INTO shedlock(name, lock_until, locked_at, locked_by) VALUES('expire-offers',
+			TIMESTAMPADD(MICROSECOND, 600000 * 1000, UTC_TIMESTAMP(3)), UTC_TIMESTAMP(3), 'java')`
+		update = `UPDATE shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, 600000 * 1000, UTC_TIMESTAMP(3)),
+			locked_at = UTC_TIMESTAMP(3), locked_by = 'java' WHERE name = 'expire-offers' AND lock_until <= UTC_TIMESTAMP(3)`
+		unlock = `UPDATE shedlock SET lock_until = UTC_TIMESTAMP(3) WHERE name = 'expire-offers' AND locked_by = 'java'`
+	)
+	onServers(t, func(t *testing.T, url string) {
+		db := OpenDatabase(t, url)
+		exec := func(statement string) int64 {
+			t.Helper()
+			done, err := db.DB.Exec(statement)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, err := done.RowsAffected()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		mine := func() int { return db.Count("job_runs WHERE job='expire-offers'") }
+		if _, err := command(t, testkit.Settings("FIRSTTAP_DATABASE_URL", url, "FIRSTTAP_ADMIN_KEY", AdminKey, "FIRSTTAP_JWT_SECRET", JWTSecret), "migrate", "up"); err != nil {
+			t.Fatal(err)
+		}
+		exec(insert)
+		i := Start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_JOB_LOCK=table")
+		id := MakeDispatchWith(t, i, DispatchOptions{Region: "nowhere"})
+		db.expire(id, 0)
+		if r := runNow(t, i, "remind"); r.Status != "SUCCEEDED" {
+			t.Errorf("another job: %+v", r)
+		}
+		testkit.Eventually(t, "the job was refused", func() bool {
+			return db.Count("dispatches WHERE id=? AND expires_at < ?", id, time.Now().Add(-6*time.Second).UnixMicro()) == 1
+		})
+		if mine() > 0 {
+			t.Errorf("%d runs beside ShedLock's", mine())
+		}
+		exec(unlock)
+		testkit.Eventually(t, "the offer ends when ShedLock has let go", db.expired(id))
+
+		id, goOn := inTheMiddle(t, i, db)
+		if exec(update) > 0 {
+			t.Error("ShedLock took the lock of this instance")
+		}
+		goOn()
+		testkit.Eventually(t, "the offer ends", db.expired(id))
+		testkit.Eventually(t, "ShedLock gets it", func() bool { return exec(update) == 1 })
+	})
 }

@@ -79,6 +79,11 @@ func (p *pushing) start(project string, settings ...string) *Instance {
 	return Start(p.t, PushSettings(p.url, p.fcm, project, settings...)...)
 }
 
+// answerAfter makes the push service answer so late from now on.
+func (p *pushing) answerAfter(latency time.Duration) {
+	p.fcm.Set(func(k *fcmtest.Knobs) { k.Latency = latency })
+}
+
 // holdAnswers makes the push service accept messages, and not answer before release is called or the test ends. A sender waits 15 s
 // for an answer.
 func (p *pushing) holdAnswers() (release func()) {
@@ -153,6 +158,16 @@ func (p *pushing) allShow(drivers []Driver, id string, types ...string) {
 		want[pushToken(d)] = types
 	}
 	p.mustShow(id, want)
+}
+
+// silent counts the silent messages of that type about the dispatch that a phone has got.
+func (p *pushing) silent(token, id, messageType string) (n int) {
+	for _, message := range p.fcm.Device(token).Silent {
+		if message.Dispatch == id && message.Type == messageType {
+			n++
+		}
+	}
+	return n
 }
 
 // shownTypes returns the types of the notifications of a dispatch that a phone shows, the latest last.

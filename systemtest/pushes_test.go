@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"firsttap/servertest"
 	"firsttap/testkit"
 )
 
@@ -78,6 +80,48 @@ func cancel(t *testing.T, i *Instance, id string) {
 	}
 }
 
+// An offer's expiry is recorded and pushed once, by whichever instance.
+func TestOfferExpires(t *testing.T) {
+	t.Parallel()
+	onDatabases(t, func(t *testing.T, url string) {
+		p := startPushing(t, url)
+		instances := []*Instance{p.start("one"), p.start("two")}
+		drivers := MakeDriversWithPhones(t, instances[0], "seoul", 3)
+		var ids []string
+		for k := range 6 {
+			ids = append(ids, MakeDispatch(t, instances[k%2]))
+		}
+		kept := MakeDispatch(t, instances[0])
+		for _, id := range ids {
+			p.allShow(drivers, id, "dispatch.opened")
+			p.db.expire(id, 0)
+		}
+		for _, i := range instances {
+			if r := runNow(t, i, "expire-offers"); r.Status != "SUCCEEDED" {
+				t.Errorf("%+v", r)
+			}
+		}
+		for _, id := range ids {
+			if p.db.Count("dispatches WHERE id=? AND status='EXPIRED'", id) != 1 {
+				t.Errorf("%s has not expired", id)
+			}
+			p.allShow(drivers, id)
+			if n := p.db.Count("events WHERE dispatch_id=? AND type='dispatch.expired' AND round=1", id); n != 1 {
+				t.Errorf("%d ends of one offer", n)
+			}
+			for _, d := range drivers {
+				if n := p.silent(pushToken(d), id, "dispatch.expired"); n < 1 || n > 1+p.db.unanswered() {
+					t.Errorf("told %d times that %s is over", n, id)
+				}
+			}
+		}
+		p.allShow(drivers, kept, "dispatch.opened")
+		if a := Accept(instances[0], ids[0], drivers[0], 1); a.status != 410 {
+			t.Errorf("after the end: %s", a)
+		}
+	})
+}
+
 // With FIRSTTAP_RELAY=leader one instance sends for all. When it is killed, another takes over, and sends again what was
 // in flight.
 func TestLeaderIsKilled(t *testing.T) {
@@ -118,7 +162,7 @@ func TestLeaderIsKilled(t *testing.T) {
 	answer := p.holdAnswers()
 	testkit.Within(t, 3*testkit.Patience, "some are under way", func() bool {
 		ids = append(ids, MakeDispatch(t, instances[other])) // the other sends it if it does not know the leader at the moment
-		return testkit.Poll(20*time.Second, func() bool { return underWay() >= 10 })
+		return testkit.Poll(effect, func() bool { return underWay() >= 10 })
 	})
 	instances[leader].Kill()
 	answer()
@@ -172,3 +216,164 @@ func relayHolder(i *Instance) string {
 
 // pid is how the name of the instance ends.
 func (i *Instance) pid() string { return fmt.Sprintf(":%d", i.cmd.Process.Pid) }
+
+// Without Redis pushes are sent all the same, even those that one instance commits and another sends.
+func TestRedisIsAway(t *testing.T) {
+	t.Parallel()
+	for name, settings := range map[string][]string{
+		"all":                           {"FIRSTTAP_RELAY=all"},
+		"leader":                        {"FIRSTTAP_RELAY=leader", "FIRSTTAP_JOB_LOCK=table"},
+		"leader with its lock in Redis": {"FIRSTTAP_RELAY=leader"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, redis := startPushing(t, mariaDB(t)), servertest.StartRedis(t)
+			settings = append(settings, "FIRSTTAP_REDIS_URL="+redis.URL())
+			one, two := p.start("one", settings...), p.start("two", settings...)
+			drivers := MakeDriversWithPhones(t, one, "seoul", 200)
+			ids := []string{MakeDispatch(t, one)}
+			p.await("every driver is notified", 200)
+			before := p.mail.ByProject()
+
+			redis.Kill()
+			bothSend := func() bool {
+				by := p.mail.ByProject()
+				return by["one"] > before["one"] && by["two"] > before["two"]
+			}
+			commits, dispatches, answer := one, 2, func() {}
+			switch {
+			case name == "all":
+				// More pushes than one instance leases while none is answered: five for each of at most 264 requests in flight.
+				dispatches, answer = 8, p.holdAnswers()
+			case before["one"] > before["two"]:
+				commits = two // which does not send
+			}
+			for range dispatches {
+				ids = append(ids, MakeDispatch(t, commits))
+			}
+			if name == "all" {
+				testkit.Eventually(t, "both send", bothSend)
+			}
+			answer()
+			p.await("every driver is notified without Redis", len(ids)*len(drivers))
+			p.settle()
+			if _, again := p.mail.Count(); again > p.db.unanswered() {
+				t.Errorf("%d were told again, after %d attempts without an answer", again, p.db.unanswered())
+			}
+			if name == "leader" && bothSend() && !leadWasUnknown(one, two) {
+				t.Errorf("sent by project: %v, and with Redis %v", p.mail.ByProject(), before)
+			}
+			for _, id := range ids {
+				p.allShow(drivers, id, "dispatch.opened")
+			}
+		})
+	}
+}
+
+// After SIGTERM an instance finishes the sends in flight, and releases the rest to others.
+func TestStoppedInstanceGivesBack(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, url string) {
+		const drivers, dispatches = 125, 4
+		const inFlight = 64 // requests of an instance, until the first is answered
+		p := startPushing(t, url)
+		one := p.start("one", pushLease+"=1h", pushTimeout+"=10m", stopTimeout+"=10m") // no lease ends while the test goes on
+		MakeDriversWithPhones(t, one, "seoul", drivers)
+		p.start("two", pushLease+"=1h", pushTimeout+"=10m", stopTimeout+"=10m")
+		answer := p.holdAnswers()
+		p.answerAfter(2 * time.Second) // from answer() on: the relay has stopped by then
+		// A sender waits 15 s for its answer, so the dispatches are made at once.
+		for _, made := range Together(dispatches, func(int) Response { return createDispatch(one, DispatchOptions{}) }) {
+			if made.status != 201 {
+				t.Fatal(made)
+			}
+		}
+		testkit.Eventually(t, "both send, and lease more", func() bool {
+			sent := p.mail.ByProject()
+			const more = "(SELECT claim FROM notifications WHERE state=0 AND claim<>'' GROUP BY claim HAVING COUNT(*) > ?) x"
+			// After an attempt without an answer they lease less.
+			return sent["one"] >= inFlight && sent["two"] >= inFlight && (p.db.Count(more, inFlight) == 2 || p.db.unanswered() > 0)
+		})
+		unanswered := p.db.unanswered() // only their pushes may be sent again, none that was in flight at the signal
+		one.signal(syscall.SIGTERM)
+		testkit.Eventually(t, "it takes no more requests", func() bool {
+			return send("GET", one.URL+"/livez", "", "").err != nil
+		})
+		answer()
+		testkit.Within(t, startOrEnd, "the instance ends", one.ended)
+		byOne := p.mail.ByProject()["one"]
+		p.answerAfter(0)
+		p.await("the other sends the rest", drivers*dispatches)
+		p.settle() // its events, too, whose leases were as long
+		if _, again := p.mail.Count(); again > unanswered || p.mail.ByProject()["one"] != byOne {
+			t.Errorf("%d duplicates, although the sends in flight had ended; by project: %v", again, p.mail.ByProject())
+		}
+		t.Logf("the instance that was stopped sent %d of %d", byOne, drivers*dispatches)
+	})
+}
+
+// The winner is reminded once, even when the instance of the claim is killed and all others run the reminder job.
+func TestReminderOutlivesItsInstance(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, url string) {
+		p := startPushing(t, url)
+		start := func(name string) *Instance { return p.start(name, "FIRSTTAP_REMIND_BEFORE=1h") }
+		i := start("one")
+		drivers := MakeDriversWithPhones(t, i, "seoul", 3)
+		id := MakeDispatchWith(t, i, DispatchOptions{starts: time.Now().Add(3 * time.Hour)})
+		mustWin(t, i, id, drivers[0], 1)
+		p.settle()
+		if r := runNow(t, i, "remind"); r.Result != "0 drivers reminded" {
+			t.Errorf("before the reminder is due: %+v", r)
+		}
+		i.Kill()
+		p.db.exec("UPDATE dispatches SET work_starts_at = accepted_at + ? WHERE id = ?", time.Hour.Microseconds()+1, id)
+		two, three := start("two"), start("three")
+		for _, i := range []*Instance{two, three, two} {
+			if r := runNow(t, i, "remind"); r.Status != "SUCCEEDED" {
+				t.Errorf("%+v", r)
+			}
+		}
+		p.settle()
+		reminded := 0
+		for _, r := range p.fcm.Sends() {
+			if r.Data["type"] == "dispatch.reminder" {
+				reminded++
+				if r.Token != pushToken(drivers[0]) || r.Data["dispatch_id"] != id {
+					t.Errorf("reminded was %s of %s", r.Token, r.Data["dispatch_id"])
+				}
+			}
+		}
+		if reminded != 1 || p.db.Count("notifications WHERE type='dispatch.reminder'") != 1 {
+			t.Errorf("reminded %d times", reminded)
+		}
+		if shown := shownTypes(p.fcm, pushToken(drivers[0]), id); len(shown) == 0 || shown[len(shown)-1] != "dispatch.reminder" {
+			t.Errorf("the phone shows %v", shown)
+		}
+	})
+}
+
+// With FIRSTTAP_PUSH=log nothing is sent, and all records are as if it had been.
+func TestPushesAreLogged(t *testing.T) {
+	t.Parallel()
+	p := startPushing(t, mariaDB(t))
+	i := p.start("demo", "FIRSTTAP_PUSH=log", "FIRSTTAP_FCM_ENDPOINT=", "FIRSTTAP_LOG=info")
+	driver := MakeDriversWithPhones(t, i, "seoul", 1)[0]
+	id := MakeDispatch(t, i)
+	testkit.Eventually(t, "it counts as sent", func() bool {
+		n := notificationsOf(i, id)
+		return n.byTypeAndStatus()["dispatch.opened SENT"] == 1
+	})
+	if n := p.fcm.Requests(); n != 0 {
+		t.Errorf("%d requests to FCM", n)
+	}
+	if i.log.Count("dispatch.opened") == 0 || i.log.Count(id) == 0 {
+		t.Errorf("the log does not say what would be pushed:\n%s", i.log)
+	}
+	if i.log.Count(pushToken(driver)) > 0 {
+		t.Error("the log has a push token")
+	}
+}
+
+// effect is how long a call waits for its effect before it is repeated.
+const effect = 20 * time.Second

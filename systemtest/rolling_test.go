@@ -216,7 +216,7 @@ func TestRollingRestart(t *testing.T) {
 	hearing.Wait()
 
 	for _, w := range all {
-		p.db.mustBeWonBy(w.dispatch, w.winner, w.claim)
+		p.db.mustBeWonBy(w.dispatch, 1, w.winner, w.claim)
 		if n := heard.accepted[w.dispatch]; n != 1 && heard.resyncs == 0 {
 			t.Errorf("%s: %d dispatch.accepted in the stream", w.dispatch, n)
 		}

@@ -121,7 +121,7 @@ func liveAt(t *testing.T, i *Instance, n int, uid, idToken string) map[string]st
 	made := i.must(200, "POST", "/v1/admin/drivers/bulk", AdminKey, aDriver(phone, uid))
 	id, token := textOf(made.body, "id"), textOf(made.body, "token")
 	d := Driver{id, token}
-	secrets["a token"], secrets["an issued token"] = token, textOf(i.must(201, "POST", "/v1/admin/drivers/"+id+"/tokens", AdminKey, "").body, "token")
+	secrets["a token"], secrets["an issued token"] = token, newToken(t, i, id)
 	testkit.Eventually(t, "the ID token is verified", func() bool { return send("GET", i.URL+"/v1/me", idToken, "").status == 200 })
 	testkit.Eventually(t, "the phone is known", func() bool {
 		a := send("PUT", i.URL+"/v1/me/devices/phone", token, fmt.Sprintf(`{"platform":"android","push_token":%q,"app_version":"1.0"}`, push))

@@ -94,7 +94,7 @@ func (o *offer) mustBeWon(k int, a Response) {
 	if !a.Won() {
 		o.t.Fatalf("driver %d should win and got %s", k, a)
 	}
-	o.db.mustBeWonBy(o.id, o.drivers[k].ID, a.Claim.ID)
+	o.db.mustBeWonBy(o.id, 1, o.drivers[k].ID, a.Claim.ID)
 }
 
 // mustBeTaken checks that driver k is refused: for good, or only while another's claim is being decided.

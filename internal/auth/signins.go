@@ -46,8 +46,8 @@ type SignInStore interface {
 type SignInLimits struct{ KeyByAddress, KeyTotal, TokenByAddress, TokenTotal limit.Options }
 
 // DefaultSignInLimits returns the default limits: low for keys, which people guess; high for tokens, of which many may fail
-// behind one address after the secret was replaced. Valid keys, and tokens that are valid or have expired, are not limited:
-// failures from the same address do not delay them.
+// behind one address after the secret was replaced. Keys that are listed, and tokens that are valid or have expired, are not limited:
+// failures from the same address do not delay them. A new key may wait for a second.
 func DefaultSignInLimits() SignInLimits {
 	return SignInLimits{
 		KeyByAddress: limit.Options{Rate: 0.2, Burst: 20}, KeyTotal: limit.Options{Rate: 2, Burst: 200},

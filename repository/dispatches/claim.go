@@ -163,12 +163,19 @@ func (s *Dispatches) settle(ctx context.Context, event dispatch.EventID, lost er
 	case first:
 		return nil
 	}
-	var own bool // the row may be of the first INSERT, whose reply was lost
-	err := s.db.Decide.With(ctx).Raw("SELECT dispatch_id = '' FROM events WHERE id = ?", event).Scan(&own).Error
+	var row struct { // it may be that of the first INSERT, whose reply was lost
+		Own      *bool
+		ReadOnly bool
+	}
+	err := s.db.Decide.With(ctx).Raw("SELECT (SELECT dispatch_id = '' FROM events WHERE id = ?) own, {read_only} read_only", event).
+		Scan(&row).Error
 	switch {
 	case err != nil:
 		return errors.Join(lost, err)
-	case own:
+	case row.ReadOnly || row.Own == nil: // another server has answered than the one that has the row
+		_ = s.db.Stale()
+		return errors.Join(lost, database.ErrStale)
+	case *row.Own:
 		return notCommitted
 	}
 	return nil

@@ -166,9 +166,9 @@ var (
 // exec calls the procedure, and creates it if it is missing. ErrUnavailable and database.ErrConflict mean that nothing was written, and
 // never will be; so does database.ErrConflict after which the procedure is not usable.
 func (p *claimProcedure) exec(ctx context.Context, args ...any) (at int64, err error) {
-	for range 2 {
+	for made := false; ; made = true {
 		at, err = p.execOnce(ctx, args)
-		if !database.IsServerError(err, noSuchProcedure) {
+		if made || !database.IsServerError(err, noSuchProcedure) {
 			break
 		}
 		if err = p.make(ctx); err != nil {
@@ -206,16 +206,24 @@ func (p *claimProcedure) make(ctx context.Context) error {
 	return err
 }
 
-// unusablePause is how long claims are transactions after the procedure could not be used.
-const unusablePause = 10 * time.Minute
+const (
+	// unusablePause is how long claims are transactions after the server has said that the procedure can't be used.
+	unusablePause = 10 * time.Minute
+	// failurePause is the same after an error that may be over soon, as that of a server that takes no writes during a failover.
+	failurePause = 10 * time.Second
+)
 
 // refuse stops the use of the procedure for a while.
 func (p *claimProcedure) refuse(err error) {
+	pause := failurePause
+	if database.IsServerError(err, notUsable...) {
+		pause = unusablePause
+	}
 	now, until := time.Now().UnixNano(), p.unusableUntil.Load()
-	if now >= until && p.unusableUntil.CompareAndSwap(until, now+int64(unusablePause)) {
+	if now >= until && p.unusableUntil.CompareAndSwap(until, now+int64(pause)) {
 		p.log.Warn("the stored procedure for claims can't be created, called or loaded; claims take more round trips, and it is tried again "+
 			"later; the database's user needs the privileges CREATE ROUTINE and EXECUTE",
-			"procedure", p.name, "again_in", unusablePause, "error", err)
+			"procedure", p.name, "again_in", pause, "error", err)
 	}
 }
 

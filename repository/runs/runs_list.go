@@ -22,7 +22,7 @@ type timedJob struct {
 const statesSQL = `SELECT j.*, {now} now, (SELECT COUNT(*) FROM job_runs r WHERE r.job = j.name AND r.status = 'RUNNING')
 	+ (SELECT COUNT(*) FROM job_runs r WHERE r.job = j.name AND r.status = 'QUEUED') open FROM jobs j WHERE j.name IN ?`
 
-// JobStates returns the states of the jobs by name, and the database's time. It writes a row for each job that has none. While no run is
+// JobStates returns the states of the jobs by name, without times of a wrong clock, and the database's time. It writes a row for each job that has none. While no run is
 // open this costs one statement. ErrUnavailable.
 func (s *Runs) JobStates(ctx context.Context, names []string) (states map[string]cronjob.JobState, now time.Time, err error) {
 	db := s.db.Serve.With(ctx)
@@ -43,7 +43,10 @@ func (s *Runs) JobStates(ctx context.Context, names []string) (states map[string
 	open := int64(0)
 	states = make(map[string]cronjob.JobState, len(jobs))
 	for i := range jobs {
-		states[jobs[i].Row.Name], now, open = jobs[i].Row.state(), database.Time(jobs[i].Now), open+jobs[i].Open
+		now, open = database.Time(jobs[i].Now), open+jobs[i].Open
+		state := jobs[i].Row.state()
+		state.ForgetFuture(now)
+		states[jobs[i].Row.Name] = state
 	}
 	if open == 0 {
 		return states, now, nil

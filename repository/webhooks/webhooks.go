@@ -58,8 +58,7 @@ func (row *Row) take(e webhook.Endpoint) {
 	row.Status, row.PauseReason, row.FailingSince = e.Status, e.PauseReason, database.OptionalMicros(e.FailingSince)
 }
 
-// CreateWebhook writes an endpoint. It gets every event that is committed after it, and may get some of the last
-// seconds before. If the request was carried out before, CreateWebhook returns its endpoint as it is now;
+// CreateWebhook writes an endpoint. It gets every event that is written after it. If the request was carried out before, CreateWebhook returns its endpoint as it is now;
 // idempotency.ErrKeyReused if that has another secret. webhook.ErrTooMany.
 func (s *Webhooks) CreateWebhook(ctx context.Context, e webhook.Endpoint, secret string) (webhook.Endpoint, error) {
 	var row Row
@@ -169,7 +168,7 @@ func (s *Webhooks) change(ctx context.Context, id webhook.ID, action dispatch.Au
 }
 
 // UpdateWebhook commits what change makes of the endpoint, or nothing. An endpoint that becomes active gets every
-// event that is committed after that, and what was pending. webhook.ErrNotFound; change's own errors unchanged.
+// event that is written after that, and what was pending. webhook.ErrNotFound; change's own errors unchanged.
 func (s *Webhooks) UpdateWebhook(ctx context.Context, id webhook.ID, change func(*webhook.Endpoint) error) (webhook.Endpoint, error) {
 	row, err := s.change(ctx, id, dispatch.AuditWebhookUpdate, func(_ database.Tx, row *Row, _ time.Time) (map[string]any, error) {
 		before, after := row.endpoint(), row.endpoint()

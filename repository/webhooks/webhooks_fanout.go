@@ -96,7 +96,7 @@ func (o *Outbox) fanOut(tx database.Tx, body webhook.Body) (more bool, to []Row,
 	if err != nil {
 		return false, nil, err
 	}
-	// Read after the events: an endpoint that was active before an event was committed is among them.
+	// Read after the events: an endpoint that was active when an event was written is among them.
 	err = tx.Raw("SELECT * FROM webhooks WHERE status = ? ORDER BY id", webhook.Active).Scan(&to).Error
 	if err != nil || len(queued) == 0 {
 		return false, to, err
