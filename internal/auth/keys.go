@@ -31,7 +31,8 @@ type KeyStore interface {
 }
 
 // Keys authenticates admins' keys. It lists the keys that were lately in force, so that most invented keys cost no statement and valid
-// keys do not wait behind them. The list is read as a whole, one read at a time, which takes one connection of the readers at most. Safe for concurrent use.
+// keys do not wait behind them. The list is read as a whole, one read at a time, which takes one connection of the readers at most. Safe
+// for concurrent use.
 type Keys struct {
 	store KeyStore
 	most  int // maxListed but in a test

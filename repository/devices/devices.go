@@ -221,7 +221,8 @@ func (s *Devices) RecordVerdict(ctx context.Context, v outbox.Verdict, devices [
 // calls living tokens dead for a while does little harm then. Instances that ask at the same moment may each use the room.
 func (s *Devices) room(tx database.Tx) (int, error) {
 	var quarantined int
-	err := tx.Raw("SELECT COUNT(*) FROM devices WHERE quarantined_at > {now} - ? AND quarantined_at <= {now}", time.Minute.Microseconds()).Row().Scan(&quarantined)
+	err := tx.Raw("SELECT COUNT(*) FROM devices WHERE quarantined_at > {now} - ? AND quarantined_at <= {now}", time.Minute.Microseconds()).
+		Row().Scan(&quarantined)
 	if err != nil {
 		return 0, err
 	}

@@ -22,8 +22,8 @@ type timedJob struct {
 const statesSQL = `SELECT j.*, {now} now, (SELECT COUNT(*) FROM job_runs r WHERE r.job = j.name AND r.status = 'RUNNING')
 	+ (SELECT COUNT(*) FROM job_runs r WHERE r.job = j.name AND r.status = 'QUEUED') open FROM jobs j WHERE j.name IN ?`
 
-// JobStates returns the states of the jobs by name, without times of a wrong clock, and the database's time. It writes a row for each job that has none. While no run is
-// open this costs one statement. ErrUnavailable.
+// JobStates returns the states of the jobs by name, without times of a wrong clock, and the database's time. It writes a row for each
+// job that has none. While no run is open this costs one statement. ErrUnavailable.
 func (s *Runs) JobStates(ctx context.Context, names []string) (states map[string]cronjob.JobState, now time.Time, err error) {
 	db := s.db.Serve.With(ctx)
 	if len(names) == 0 {

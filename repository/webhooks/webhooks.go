@@ -58,8 +58,8 @@ func (row *Row) take(e webhook.Endpoint) {
 	row.Status, row.PauseReason, row.FailingSince = e.Status, e.PauseReason, database.OptionalMicros(e.FailingSince)
 }
 
-// CreateWebhook writes an endpoint. It gets every event that is written after it. If the request was carried out before, CreateWebhook returns its endpoint as it is now;
-// idempotency.ErrKeyReused if that has another secret. webhook.ErrTooMany.
+// CreateWebhook writes an endpoint. It gets every event that is written after it. If the request was carried out before, CreateWebhook
+// returns its endpoint as it is now; idempotency.ErrKeyReused if that has another secret. webhook.ErrTooMany.
 func (s *Webhooks) CreateWebhook(ctx context.Context, e webhook.Endpoint, secret string) (webhook.Endpoint, error) {
 	var row Row
 	err := s.db.Decide.Transact(ctx, func(tx database.Tx) error {

@@ -29,7 +29,7 @@ var raced = []string{
 // an instance does many things at once: the instances are the same program, so the detector watches them too.
 var (
 	slowlyRaced = map[string]string{
-		"handler": "^Test(StrangersWait|OneTokenOfManyDrivers|TwentyAtOnce|RedriveOverHTTP|OneSearchAKey|Searches.*|PreviewsGoOn|Shutdown|" +
+		"handler": "^Test(StrangersWait|TwentyAtOnce|RedriveOverHTTP|OneSearchAKey|Searches.*|PreviewsGoOn|Shutdown|" +
 			"(No)?Stream.*|FormOfAStream|AStreamGoesByTheChange|HangingUpEndsTheStream|A?Client.*|AcceptW.*|MemoryOfAStream|TokensEnd|" +
 			"KeysOfTwoInstances|SessionsOfInstances)$",
 	}
