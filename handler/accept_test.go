@@ -172,7 +172,8 @@ func (b *blank) Header() http.Header         { return b.header }
 func (b *blank) Write(p []byte) (int, error) { return len(p), nil }
 func (b *blank) WriteHeader(status int)      { b.status = status }
 
-// allocations is how many allocations a handler makes for a tap that loses.
+// allocations is how many allocations a handler makes for a tap that loses. It is an average with a fraction: with the race detector a
+// sync.Pool forgets one in four of the things that it is given.
 func allocations(t *testing.T, api http.Handler, id, token string) float64 {
 	t.Helper()
 	const round = `{"round":1}`
@@ -180,16 +181,19 @@ func allocations(t *testing.T, api http.Handler, id, token string) float64 {
 	req := request(context.Background(), http.MethodPost, "/v1/dispatches/"+id+"/accept", token, round)
 	req.Body = io.NopCloser(body)
 	w := &blank{header: http.Header{}}
-	return testing.AllocsPerRun(1000, func() {
-		body.Reset(round)
-		clear(w.header)
-		if api.ServeHTTP(w, req); w.status != 409 {
-			t.Errorf("the answer is %d", w.status)
+	const taps = 1000
+	return testing.AllocsPerRun(1, func() {
+		for range taps {
+			body.Reset(round)
+			clear(w.header)
+			if api.ServeHTTP(w, req); w.status != 409 {
+				t.Errorf("the answer is %d", w.status)
+			}
 		}
-	})
+	}) / taps
 }
 
-// A tap that loses makes a few allocations more than bare Echo: the request's id and its header, the context with the caller, the
+// A tap that loses makes seven allocations more than bare Echo: the request's id and its header, the context with the caller, the
 // body, the answer, and the reservation of the rate limit.
 func TestAllocationsOfALoser(t *testing.T) {
 	w := newWorld(t)
@@ -199,8 +203,8 @@ func TestAllocationsOfALoser(t *testing.T) {
 	w.accept(id, d[1], `{"round":1}`).want(409)
 	bare := echo.New()
 	bare.POST("/v1/dispatches/:id/accept", func(c echo.Context) error { return c.JSONBlob(409, []byte("{}")) })
-	const most = 7
+	const most = 7.5 // they are seven
 	if n := allocations(t, w.api, id, d[1].token) - allocations(t, bare, id, d[1].token); n > most {
-		t.Errorf("a loser makes %v allocations more than bare Echo, want at most %d", n, most)
+		t.Errorf("a loser makes %v allocations more than bare Echo, want at most %v", n, most)
 	}
 }
