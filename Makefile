@@ -21,12 +21,12 @@ build:
 	CGO_ENABLED=0 go build -o bin/firsttap .
 
 # Tests everything that a change can break, in minutes: each promise once, on Redis, MariaDB and what else is installed. At the
-# end it says what was left out. RUNFLAGS are those of servertest/run: RUNFLAGS='-run TestX ./lock' runs one test.
+# end it says what was left out. RUNFLAGS are those of internal/servertest/run: RUNFLAGS='-run TestX ./lock' runs one test.
 test:
-	@{ go list -deps -test ./... >/dev/null && go build ./app ./servertest; } & servertest/install.sh --basic && wait # modules are fetched and compiled meanwhile
-	@programs=$$(servertest/install.sh --list); case ,$$programs in *,browser,*) pages=-pages;; esac; \
-		FIRSTTAP_TEST_REQUIRE=$$programs go run ./servertest/run $$pages $(RUNFLAGS)
-	@servertest/install.sh --missing
+	@{ go list -deps -test ./... >/dev/null && go build ./internal/app ./internal/servertest; } & internal/servertest/install.sh --basic && wait # modules are fetched and compiled meanwhile
+	@programs=$$(internal/servertest/install.sh --list); case ,$$programs in *,browser,*) pages=-pages;; esac; \
+		FIRSTTAP_TEST_REQUIRE=$$programs go run ./internal/servertest/run $$pages $(RUNFLAGS)
+	@internal/servertest/install.sh --missing
 
 # Runs every test but the long ones: on both database servers, with all locks, under -race but for most whole instances, and every page. Installs what is missing.
 # MYSQL=required fails if no real MySQL can be installed; MYSQL=skip does not install it. FIREBASE does the same for the emulator of
@@ -37,43 +37,43 @@ test-all: servers
 # Runs the long tests, each for SOAK: storms, crowds, many streams, pushes while instances are killed. They print figures.
 SOAK ?= 1m
 soak: servers
-	SOAK=$(SOAK) FIRSTTAP_TEST_REQUIRE=$$(servertest/install.sh --list) go run ./servertest/run -soak $(RUNFLAGS)
+	SOAK=$(SOAK) FIRSTTAP_TEST_REQUIRE=$$(internal/servertest/install.sh --list) go run ./internal/servertest/run -soak $(RUNFLAGS)
 
 # Tests the repository, the migrations, the relay, the jobs, the services, the table of locks and whole instances on a TiDB server, which it
 # builds if it is not there: a quarter of an hour on two cores.
 tidb: export FIRSTTAP_TEST = tidb
 tidb: export FIRSTTAP_TEST_REQUIRE = tidb,mysql
 tidb: servers
-	servertest/tidb.sh
-	go run ./servertest/run $(RUNFLAGS) ./repository/... ./migrations ./notify ./schedule ./service
-	go run ./servertest/run $(RUNFLAGS) -run 'TiDB|Fence|^Test(ExactlyOneWinner|RoundsUnderFire|DoctorOnAGoodSetUp)$$' ./lock ./systemtest
+	internal/servertest/tidb.sh
+	go run ./internal/servertest/run $(RUNFLAGS) ./repository/... ./migrations ./notify ./schedule ./service
+	go run ./internal/servertest/run $(RUNFLAGS) -run 'TiDB|Fence|^Test(ExactlyOneWinner|RoundsUnderFire|DoctorOnAGoodSetUp)$$' ./lock ./systemtest
 
 # Tests the pages in Chromium, if it is installed.
 browser:
-	@case ,$$(servertest/install.sh --list) in \
-		*,browser,*) console/browser/run.sh $(BROWSERFLAGS);; \
+	@case ,$$(internal/servertest/install.sh --list) in \
+		*,browser,*) web/browser/run.sh $(BROWSERFLAGS);; \
 		*) echo "the pages were NOT tested in a browser";; \
 	esac
 
 # Checks the types of the pages, which are JavaScript with JSDoc.
 types:
-	console/browser/types.sh
+	web/browser/types.sh
 
 # Takes the pictures of docs/, with the test that opens every page.
 screenshots:
-	FIRSTTAP_SCREENSHOTS=$(CURDIR)/docs console/browser/run.sh tests/screens.spec.ts
+	FIRSTTAP_SCREENSHOTS=$(CURDIR)/docs web/browser/run.sh tests/screens.spec.ts
 
 # Makes docs/promises.md of the tests' comments.
 promises:
-	go run ./servertest/promises > bin/promises.md && mv bin/promises.md docs/promises.md
+	go run ./internal/servertest/promises > bin/promises.md && mv bin/promises.md docs/promises.md
 
 # Checks that the vendored files of the pages are what npm's packages build.
 vendored:
-	console/vendor/build.sh --check
+	web/vendor/build.sh --check
 
 # Installs the programs that the tests start, those that are missing.
 servers:
-	@servertest/install.sh
+	@internal/servertest/install.sh
 
 # Measures and prints the table of docs/benchmarks.md.
 bench: servers
@@ -104,7 +104,7 @@ simulate: servers
 
 # Measures the board in Chromium with 500 open dispatches and 50 events a second: frames, bytes, first paint. Needs Node 20 and Chromium.
 bench-console:
-	console/browser/run.sh --config bench/playwright.config.ts
+	web/browser/run.sh --config bench/playwright.config.ts
 
 # Runs k6 against two instances (race, storm or doubletap), or against three that are replaced behind a proxy (rolling).
 SCRIPT ?= race
@@ -121,7 +121,7 @@ kubernetes:
 
 # Breaks the code on purpose, one condition at a time, and checks that a test notices.
 mutants: servers
-	go run ./servertest/run -exec loadtest/mutants.sh
+	go run ./internal/servertest/run -exec loadtest/mutants.sh
 
 lint: $(GOLANGCI)
 	$(GOLANGCI) run ./...

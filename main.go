@@ -9,7 +9,7 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
-	"firsttap/app"
+	"firsttap/internal/app"
 )
 
 func main() {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	. "firsttap/dispatch"
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
 )
 
 // later is someTerms an hour later.

@@ -8,7 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
-	"firsttap/idempotency"
+	"firsttap/dispatch/idempotency"
 )
 
 // driverStore stores drivers as the backoffice manages them.

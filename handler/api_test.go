@@ -20,14 +20,14 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/internal/auth"
-	"firsttap/limit"
+	"firsttap/internal/limit"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/notify/stream"
 	"firsttap/repository"
 	"firsttap/repository/database"
 	"firsttap/repository/repositorytest"
-	"firsttap/servertest"
 	"firsttap/service"
-	"firsttap/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }

@@ -13,7 +13,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/internal/auth"
-	"firsttap/limit"
+	"firsttap/internal/limit"
 )
 
 // asDriver authenticates a driver's token and applies the driver's rate limit.

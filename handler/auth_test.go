@@ -17,9 +17,9 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/internal/auth"
+	"firsttap/internal/testkit"
 	"firsttap/repository/database"
 	"firsttap/repository/repositorytest"
-	"firsttap/testkit"
 )
 
 // door is a world with the usual limits on failed sign-ins. Its clock stands still, so that no allowance is refilled. It counts

@@ -15,7 +15,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"firsttap/openapi"
+	"firsttap/internal/openapi"
 )
 
 // contract is the OpenAPI document, to compare with what the API does. Objects in it may have no other members than

@@ -12,7 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
 )
 
 // erasureStore erases a driver's data.

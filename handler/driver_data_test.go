@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	"firsttap/notify/stream"
 	"firsttap/repository/repositorytest"
-	"firsttap/testkit"
 )
 
 // TestErasedDriver is signed out at the instance that erases at once and at others soon, is found by no name, and can't be changed.

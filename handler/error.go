@@ -14,11 +14,11 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"firsttap/cronjob"
 	"firsttap/dispatch"
-	"firsttap/idempotency"
+	"firsttap/dispatch/cronjob"
+	"firsttap/dispatch/idempotency"
+	"firsttap/dispatch/webhook"
 	"firsttap/internal/auth"
-	"firsttap/webhook"
 )
 
 // problem is an error answer as in RFC 9457.

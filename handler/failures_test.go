@@ -13,7 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // An outage is one line at its begin, which names who asked for what, and one with its length at its end. A fault of the program is logged

@@ -11,8 +11,8 @@ import (
 
 	"firsttap/internal/auth"
 	"firsttap/internal/firebase"
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 // movable is a clock that goes until it is stopped, and that a test can put forward.

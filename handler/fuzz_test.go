@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"firsttap/cronjob"
 	"firsttap/dispatch"
+	"firsttap/dispatch/cronjob"
 	"firsttap/lock"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/idempotency"
+	"firsttap/dispatch/idempotency"
 	"firsttap/internal/auth"
 	"firsttap/repository/database"
 )

@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/cronjob"
 	"firsttap/dispatch"
+	"firsttap/dispatch/cronjob"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/repository/repositorytest"
-	"firsttap/servertest"
 	"firsttap/systemtest"
-	"firsttap/testkit"
 )
 
 // place is instances of the API over one database, and a way of its own to that.

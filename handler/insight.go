@@ -7,7 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
 )
 
 // offerStore reads what became of the offers of dispatches, and records that a driver has seen one.

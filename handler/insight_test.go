@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
 )
 
 func TestAttempts(t *testing.T) {

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/cronjob"
 	"firsttap/dispatch"
+	"firsttap/dispatch/cronjob"
+	"firsttap/internal/testkit"
 	"firsttap/lock"
 	"firsttap/schedule"
-	"firsttap/testkit"
 )
 
 // brokenLocks does not know the holders of its locks.

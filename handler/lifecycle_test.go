@@ -19,10 +19,10 @@ import (
 	"pgregory.net/rapid"
 
 	"firsttap/internal/auth"
+	"firsttap/internal/testkit"
 	"firsttap/notify/stream"
 	"firsttap/repository"
 	"firsttap/repository/repositorytest"
-	"firsttap/testkit"
 )
 
 // TestRandomLifecycles runs random actions of drivers and admins in any order, and compares each result with the model's.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
 	"firsttap/repository/pushes"
 )
 

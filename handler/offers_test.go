@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
+	"firsttap/internal/testkit"
 	"firsttap/service"
-	"firsttap/testkit"
 )
 
 // newWorldWithLedger is a world where every tap is written down, by an instance named here.

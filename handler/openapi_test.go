@@ -12,7 +12,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"firsttap/openapi"
+	"firsttap/internal/openapi"
 )
 
 var parameter = regexp.MustCompile(`:([a-z_]+)`)
@@ -34,7 +34,7 @@ func TestEveryRouteIsDocumented(t *testing.T) {
 	routes := w.routes()
 	for _, route := range routes {
 		if !slices.ContainsFunc(c.operations, func(op *operation) bool { return op.route() == route }) {
-			t.Errorf("%s is not documented: describe it in openapi/api", route)
+			t.Errorf("%s is not documented: describe it in internal/openapi/api", route)
 		}
 	}
 	for _, op := range c.operations {

@@ -8,16 +8,16 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"firsttap/asset"
-	"firsttap/console"
-	"firsttap/openapi"
+	"firsttap/internal/openapi"
+	"firsttap/web"
+	"firsttap/web/asset"
 )
 
 // pages serves the files of the backoffice, of the driver's page, and of their common assets, each folder with its own
 // Content-Security-Policy. They need no authentication: all data comes from the API.
 func pages(e *echo.Echo, policies map[string]string) {
 	for folder, policy := range policies {
-		files := sync.OnceValues(func() (map[string]asset.File, error) { return console.Files(folder) })
+		files := sync.OnceValues(func() (map[string]asset.File, error) { return web.Files(folder) })
 		get(e, "/"+folder+"/:file", func(c echo.Context) error { return servePage(c, files, c.Param("file"), policy) })
 		if folder == "assets" {
 			continue

@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"firsttap/console"
+	"firsttap/web"
 )
 
 var folders = []string{"assets", "console", "driver"}
@@ -55,7 +55,7 @@ func TestPages(t *testing.T) {
 		".webmanifest": "application/manifest+json",
 	}
 	for _, folder := range folders {
-		files, err := console.Files(folder)
+		files, err := web.Files(folder)
 		if err != nil || len(files) < 2 {
 			t.Fatalf("%s: %d files, %v", folder, len(files), err)
 		}

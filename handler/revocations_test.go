@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	"firsttap/notify/stream"
 	"firsttap/repository/repositorytest"
-	"firsttap/testkit"
 )
 
 // follows has the instance read the revocations of others until the test ends.

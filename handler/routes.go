@@ -10,14 +10,14 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"firsttap/console"
 	"firsttap/dispatch"
+	"firsttap/dispatch/webhook"
 	"firsttap/internal/auth"
-	"firsttap/limit"
+	"firsttap/internal/limit"
+	"firsttap/internal/openapi"
 	"firsttap/notify/stream"
-	"firsttap/openapi"
 	"firsttap/service"
-	"firsttap/webhook"
+	"firsttap/web"
 )
 
 // Stores has what is stored as each part of the API needs it. All fields are required.
@@ -170,7 +170,7 @@ func New(api API) *echo.Echo {
 	get(e, "/readyz", h.readyz)
 	docs(e, api.Version)
 	pages(e, map[string]string{
-		"assets": console.Policy(), "console": console.Policy(), "driver": console.Policy(api.Firebase.hosts()...),
+		"assets": web.Policy(), "console": web.Policy(), "driver": web.Policy(api.Firebase.hosts()...),
 	})
 
 	e.GET("/v1/sign-in", signInOptions(api.Zone, api.Firebase), h.strictQuery)

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/dispatch/outbox"
 	"firsttap/lock"
-	"firsttap/outbox"
 )
 
 // scene is a world in which one request of an operation makes sense: the resource of its path exists in the right state.

@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 
-	"firsttap/idempotency"
+	"firsttap/dispatch/idempotency"
 )
 
 // newCipher returns an AEAD whose key is derived from secret and salt, for this purpose only.

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	"firsttap/notify/stream"
-	"firsttap/testkit"
 )
 
 // dialStream sends the request, with an Authorization header, on a new connection. It returns the connection and the answer. The caller

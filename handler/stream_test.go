@@ -18,8 +18,8 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/internal/auth"
+	"firsttap/internal/testkit"
 	"firsttap/notify/stream"
-	"firsttap/testkit"
 )
 
 // live is a world whose API is served on a real connection, with a hub that runs until the test ends.

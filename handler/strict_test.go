@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/limit"
+	"firsttap/internal/limit"
 )
 
 // TestRetryAfterIsLongEnough: a client that waits as long as Retry-After says is served.

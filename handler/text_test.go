@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // TestFormsOfText: what looks the same gets the same form, and what can't be seen or read is refused with the character that is wrong.

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	"firsttap/repository/database"
-	"firsttap/testkit"
 
 	"github.com/labstack/echo/v4"
 )

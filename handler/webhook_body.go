@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/dispatch/webhook"
 	"firsttap/notify/stream"
-	"firsttap/webhook"
 )
 
 // webhookBodyView is the body of a delivery.

@@ -7,7 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
-	"firsttap/webhook"
+	"firsttap/dispatch/webhook"
 )
 
 type deliveryView struct {

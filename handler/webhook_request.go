@@ -8,7 +8,7 @@ import (
 	"github.com/go-playground/validator/v10"
 
 	"firsttap/dispatch"
-	"firsttap/webhook"
+	"firsttap/dispatch/webhook"
 )
 
 type webhookRequest struct {

@@ -7,8 +7,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
+	"firsttap/dispatch/webhook"
 	"firsttap/service"
-	"firsttap/webhook"
 )
 
 // webhookStore reads and deletes endpoints.

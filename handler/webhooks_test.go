@@ -13,9 +13,9 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"firsttap/dispatch"
+	"firsttap/dispatch/webhook"
+	"firsttap/internal/testkit"
 	"firsttap/notify/stream"
-	"firsttap/testkit"
-	"firsttap/webhook"
 )
 
 const webhooks = "/v1/admin/webhooks"

@@ -216,8 +216,8 @@ mutant "every waiter of an instance asks the server" lock/waiters.go "case w.tok
 mutant "the leader resigns after the run" lock/leader.go "l.keptUntil = time.Now().Add(l.hold.TTL)" "l.keptUntil = time.Now()" ./lock 'TestALeadIsKept|TestLockerAndLeader/TheLeadIsKept'
 mutant "a stale writer is accepted" lock/fences.go "case largest > fence:" "case largest > fence && false:" ./lock TestFencesRefuse
 mutant "any client renews or releases a lock in the table" lock/table.go "WHERE name = ? AND locked_by = ? AND lock_until > UTC_TIMESTAMP(6)" "WHERE name = ? AND ? <> '' AND lock_until > UTC_TIMESTAMP(6)" ./lock TestTableOfMariaDBConforms/OnlyTheOwner
-mutant "the operator's release leaves the fence" app/lock_command.go "l.fences.Raise(ctx, name, h.Fence+1)" "l.fences.Raise(ctx, name, 1)" ./app TestReleaseFences
-mutant "the operator's release leaves the run" app/lock_command.go "store.Runs.InterruptRuns(ctx, jobs)" "store.Runs.InterruptRuns(ctx, nil)" ./systemtest TestReleasedHolderConcludesNothing
+mutant "the operator's release leaves the fence" internal/app/lock_command.go "l.fences.Raise(ctx, name, h.Fence+1)" "l.fences.Raise(ctx, name, 1)" ./internal/app TestReleaseFences
+mutant "the operator's release leaves the run" internal/app/lock_command.go "store.Runs.InterruptRuns(ctx, jobs)" "store.Runs.InterruptRuns(ctx, nil)" ./systemtest TestReleasedHolderConcludesNothing
 
 outbox=repository/pushes/outbox.go
 mutant "any instance settles a push" $outbox "WHERE id IN ? AND claim = ? AND state = 0" "WHERE id IN ? AND ? <> '' AND state = 0" ./repository/pushes TestOnlyTheOwnerRecordsResults
@@ -269,8 +269,8 @@ mutant "a session outlives the TTL of its name" lock/session_grant.go "SET SESSI
 mutant "the row that bars a claim is an event of its dispatch" repository/dispatches/claim.go "SELECT ?, '', '', 0," "SELECT ?, 'dsp_x', '', 0," ./repository/dispatches TestTheCommitNeverArrives
 mutant "an unfinished run is pruned" repository/retention/retention.go "slot < ? AND status NOT IN ?" "slot < ? AND 'x' NOT IN ?" ./repository/retention 'TestRetentionOfTables/sqlite'
 jobs=repository/runs/runs.go
-mutant "a run begins beside a live run" cronjob/cronjob.go "r.Status == Running && now.Before(*r.LeasedUntil)" "false && now.Before(*r.LeasedUntil)" ./repository/runs 'TestOneRunOfAJobAtATime/mariadb|TestBeginRun/mariadb'
-mutant "a run that kills instances is taken over for ever" cronjob/cronjob.go "r.Attempt >= MaxAttempts" "r.Attempt >= 1000" ./schedule TestARunThatKillsIsGivenUp
+mutant "a run begins beside a live run" dispatch/cronjob/cronjob.go "r.Status == Running && now.Before(*r.LeasedUntil)" "false && now.Before(*r.LeasedUntil)" ./repository/runs 'TestOneRunOfAJobAtATime/mariadb|TestBeginRun/mariadb'
+mutant "a run that kills instances is taken over for ever" dispatch/cronjob/cronjob.go "r.Attempt >= MaxAttempts" "r.Attempt >= 1000" ./schedule TestARunThatKillsIsGivenUp
 mutant "a slot begins again" $jobs 'job["slot"] = database.Micros(run.Slot)' '_ = job' ./repository/runs 'TestASlotIsBegunOnce/mariadb|TestBeginRun/mariadb'
 mutant "an overtaken instance ends the run" $jobs "WHERE job = ? AND slot = ? AND owner = ? AND status IN ?" "WHERE job = ? AND slot = ? AND ? <> '' AND status IN ?" ./repository/runs 'TestFormerOwnerChangesNothing/mariadb'
 mutant "a conclusion is written twice" $jobs "endRun(tx, run, end, cronjob.Running); err" "endRun(tx, run, end, cronjob.Running, cronjob.Succeeded); err" ./repository/runs 'TestConcludeRun/mariadb|TestConcludeWhoseCommitIsLost/mariadb'
@@ -282,10 +282,10 @@ mutant "jobs run by the instance's own clock" schedule/watch.go "j.due(state, no
 mutant "a leader without the ledger keeps the lead" schedule/lead.go "silence > maxSilence" "silence < 0" ./schedule TestLeaderWithoutItsLedger
 mutant "a stuck leader keeps the lead" schedule/lead.go "j.OnLeader && j.stuck.Load() >= maxStuck" "j.OnLeader && j.stuck.Load() < 0" ./schedule TestStuckLeader
 mutant "a job whose row is gone is forgotten" repository/runs/runs_list.go "len(jobs) < len(names)" "len(jobs) == 0" ./repository/runs TestRegisterJobs
-mutant "the relay's leader keeps the lead without its database" app/leader_relay.go "time.Since(r.upAt) < relayPatience" "true" ./app TestLeaderWithoutItsDatabase
-mutant "a relay without locks stops in a short outage of its database" app/leader_relay.go "time.Since(r.upAt) < relayPatience" "time.Since(r.upAt) == 0" ./app TestRelaysWithoutLocks
-mutant "without locks nobody relays" app/leader_relay.go "r.startSending(ctx); !r.blind" "r.stopSending(); !r.blind" ./app TestRelaysWithoutLocks
-mutant "a stopped relay keeps the lead" app/leader_relay.go "defer r.resign(ctx)" "defer r.stopSending()" ./app TestStoppedLeaderHandsOver
+mutant "the relay's leader keeps the lead without its database" internal/app/leader_relay.go "time.Since(r.upAt) < relayPatience" "true" ./internal/app TestLeaderWithoutItsDatabase
+mutant "a relay without locks stops in a short outage of its database" internal/app/leader_relay.go "time.Since(r.upAt) < relayPatience" "time.Since(r.upAt) == 0" ./internal/app TestRelaysWithoutLocks
+mutant "without locks nobody relays" internal/app/leader_relay.go "r.startSending(ctx); !r.blind" "r.stopSending(); !r.blind" ./internal/app TestRelaysWithoutLocks
+mutant "a stopped relay keeps the lead" internal/app/leader_relay.go "defer r.resign(ctx)" "defer r.stopSending()" ./internal/app TestStoppedLeaderHandsOver
 mutant "a key reads without a rest" handler/turns.go "min(took, maxRest)" "0*took" ./handler TestTurnsRest
 mutant "a list waits for no turn" handler/turns.go "if !enter(ctx, own.turn) {" "if own.turn = make(chan struct{}, 1); !enter(ctx, own.turn) {" ./handler TestListsWaitForTheirTurn
 mutant "bodies of strangers are held without a bound" handler/bodies.go "body.all = strangers" "_ = strangers" ./handler TestBodiesInFlight
@@ -294,7 +294,7 @@ mutant "a known key above its rate is looked up" handler/auth.go "	if known {" "
 mutant "a look-up that failed is a verdict" notify/webhooks/address.go "if dns.IsNotFound {" "if dns != nil {" ./notify/webhooks TestNamesOfForbiddenAddresses
 mutant "an answer undoes what an admin changes meanwhile" repository/webhooks/webhooks.go "			row.Version++" "" ./repository/webhooks TestADeletedEndpointIsNotPaused
 mutant "a long supply has every point" repository/board/board.go "step > time.Minute {" "step > 1000*time.Hour {" ./repository/board TestSupplyIsBounded
-mutant "unknown options of a database URL are ignored" repository/database/mysql.go 'key != "tls"' 'key == "?"' ./config TestEachBadSetting
+mutant "unknown options of a database URL are ignored" repository/database/mysql.go 'key != "tls"' 'key == "?"' ./internal/config TestEachBadSetting
 mutant "a stopping instance stays the leader" schedule/lead.go "s.leader.Resign(ctx)" "ctx.Err()" ./schedule TestTheLeader
 mutant "a race is verified" service/checks.go "verifyAfter = time.Second" "verifyAfter = time.Duration(0)" ./service TestARaceIsNotVerified
 mutant "a job without work runs at each slot" schedule/job.go "if j.Demand != nil && state.Slot != nil {" "if j.Demand == nil && state.Slot != nil {" ./schedule TestSlotsWithoutWork
@@ -366,12 +366,12 @@ mutant "a 503 is replayed" handler/idempotency.go "return a.Status < 400" "retur
 mutant "a decline changes the dispatch's version" dispatch/offer.go "	e := d.event(EventDeclined" "	d.bumpVersion(now)
 	e := d.event(EventDeclined" ./dispatch .
 mutant "an unwritten tap is reported as missing" service/driver_service.go "if !written ||" "if !written && false ||" ./handler TestReceiptWithoutTheLedger
-mutant "each instance limits by itself" limit/limit.go "if l.Redis == nil {" "if true {" ./limit 'TestThreeInstances$'
-mutant "a pause forgets what was paid" limit/limit.go "case c.credit > 0:" "case c.credit > 0 && !quiet:" ./limit TestCreditOutlastsAPause
-mutant "every request asks Redis" limit/limit.go "	case c.credit > 0: // also after a pause: it is paid for
+mutant "each instance limits by itself" internal/limit/limit.go "if l.Redis == nil {" "if true {" ./internal/limit 'TestThreeInstances$'
+mutant "a pause forgets what was paid" internal/limit/limit.go "case c.credit > 0:" "case c.credit > 0 && !quiet:" ./internal/limit TestCreditOutlastsAPause
+mutant "every request asks Redis" internal/limit/limit.go "	case c.credit > 0: // also after a pause: it is paid for
 		c.credit--
 		return 0
-" "" ./limit 'TestFirstTapsDoNotWait|TestThreeInstances'
+" "" ./internal/limit 'TestFirstTapsDoNotWait|TestThreeInstances'
 mutant "a disabled user stays signed in" internal/firebase/users.go "return !v.value.gone && !issued.Before(v.value.validSince)" "return !issued.Before(v.value.validSince)" ./internal/firebase TestRefusedWithinAMinute
 mutant "a user who signed out everywhere stays signed in" internal/firebase/users.go "return !v.value.gone && !issued.Before(v.value.validSince)" "return !v.value.gone" ./internal/firebase TestRefusedWithinAMinute
 mutant "a revoked client's stream goes on" handler/stream.go "< recheckInterval" "< 1000*recheckInterval" ./handler TestStreamOfARevokedCaller
@@ -409,7 +409,7 @@ mutant "another origin's page uses a session" handler/session.go "s.crossOrigin.
 mutant "a session never ends" handler/session.go "err != nil || !now.Before(v.until)" "err != nil" ./handler TestSessionEnds
 mutant "scripts read the session" handler/session.go "HttpOnly: true" "HttpOnly: false" ./handler 'TestSession$'
 mutant "a cookie beats the header" handler/session.go "len(c.Request().Header.Values(echo.HeaderAuthorization)) > 0" "len(c.Cookies()) == 0" ./handler TestHeaderBeatsCookie
-mutant "the demo keeps its folder" demo/demo.go "os.RemoveAll(dir)" "error(nil)" ./systemtest 'TestDemo$'
+mutant "the demo keeps its folder" internal/demo/demo.go "os.RemoveAll(dir)" "error(nil)" ./systemtest 'TestDemo$'
 mutant "any role may make a change" handler/auth.go "if key.Role < role {" "if false {" ./handler TestMatrix
 hooks=notify/webhooks/client.go
 mutant "a webhook's connection is not checked" $hooks "dialer.Control = c.checkConnection" "_ = c.checkConnection" ./notify/webhooks 'TestAddressesThatAreRefused|TestNameThatChanges'

@@ -1,7 +1,7 @@
 # run.sh sources this after starting the servers. It replaces three instances behind HAProxy one after the other while k6 taps
 # through the proxy. Afterwards it compares the database with the answers. BEFORE is the program of an earlier version: the first three
 # instances run it, and the others this version.
-servertest/install.sh --haproxy >&2
+internal/servertest/install.sh --haproxy >&2
 export FIRSTTAP_DRAIN=${DRAIN:-5s}
 apps=("$app1" "$app2" "$app3")
 

@@ -11,10 +11,10 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/lock"
 	"firsttap/lock/locktest"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // Each kind of lock is tested with faults on one server; a clock can be wrong on MariaDB only.

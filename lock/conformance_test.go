@@ -11,11 +11,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"firsttap/internal/redisclient"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/lock"
 	"firsttap/lock/locktest"
-	"firsttap/redisclient"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // minTTL is the shortest TTL of strategies whose servers have millisecond clocks.

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/lock"
 	"firsttap/lock/locktest"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 func TestTableOfTiDBConforms(t *testing.T) {

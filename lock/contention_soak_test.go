@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/lock"
 	"firsttap/lock/locktest"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // onEachRig runs the test on a server of each kind of strategy.

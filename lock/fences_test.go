@@ -14,8 +14,8 @@ import (
 	_ "github.com/glebarez/go-sqlite"
 	"github.com/go-sql-driver/mysql"
 
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 // testDB is a database with the tables of this package.

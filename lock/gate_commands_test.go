@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"firsttap/servertest"
+	"firsttap/internal/servertest"
 )
 
 // commandStats returns how often the server has run each command, without those of the probe and the test.

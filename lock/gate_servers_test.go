@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/servertest"
+	"firsttap/internal/servertest"
 )
 
 // A gate works with every kind of Redis that has a URL: one owner, the owner's mark, the release.

@@ -12,9 +12,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"firsttap/redisclient"
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/redisclient"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 func TestMain(m *testing.M) {

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 // A server that has lost its data gets the lease again, so that another server may fail.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"firsttap/redisclient"
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/redisclient"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 // quorumFixture is a quorum of three servers, each behind a proxy.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }

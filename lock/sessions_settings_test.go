@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/servertest"
+	"firsttap/internal/servertest"
 )
 
 // Whatever a server's settings are, and though the caller's config sets nothing, a session keeps its name, and no other gets it.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/servertest"
+	"firsttap/internal/servertest"
 )
 
 // A renewal that waits for Break's transaction fails, although it was sent before the transaction ended.

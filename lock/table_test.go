@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 // shedLockDDL is from ShedLock's README: names are case-insensitive, and times have milliseconds. The attributes of

@@ -12,9 +12,9 @@ import (
 	"syscall"
 	"testing"
 
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/migrations"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // A child is this test's program as a process that migrates the file childFile, up or, with childDown, down, and kills itself before

@@ -22,9 +22,9 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/google/go-cmp/cmp"
 
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/migrations"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 var silent = slog.New(slog.DiscardHandler)

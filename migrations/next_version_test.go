@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/migrations"
 	"firsttap/repository"
 	"firsttap/repository/repositorytest"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // nextVersion is a made-up release that gives each driver a badge: it adds the column, and fills it, two drivers at a time. The one after

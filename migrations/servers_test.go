@@ -15,9 +15,9 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/migrations"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 var errGone = errors.New("the process is gone")

@@ -14,9 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/dispatch"
+	"firsttap/dispatch/outbox"
+	"firsttap/internal/testkit"
 	"firsttap/notify"
-	"firsttap/outbox"
-	"firsttap/testkit"
 )
 
 // gateway is a push service with a latency, on the test's clock, and with dead tokens.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 // The cost model of docs/scaling.md: up to 64 phones, each phone costs two rows when the dispatch is offered and three when it is won, of

@@ -17,13 +17,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"firsttap/dispatch"
+	"firsttap/internal/redisclient"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/lock"
 	"firsttap/notify"
-	"firsttap/redisclient"
 	"firsttap/repository/database"
-	"firsttap/servertest"
 	"firsttap/service"
-	"firsttap/testkit"
 )
 
 // costs are what a step of a dispatch's life costs.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
 )
 
 // committedQueue bounds the events that wait here for their expansion, or for their completion. Others wait until their lease ends.

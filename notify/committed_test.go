@@ -9,8 +9,8 @@ import (
 	"firsttap/repository/pushes"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	"firsttap/notify"
-	"firsttap/testkit"
 )
 
 // due returns how many events wait for a relay, or were left by one. It does not count events that a relay leases.

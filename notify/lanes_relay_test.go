@@ -10,10 +10,10 @@ import (
 	"firsttap/repository/pushes"
 
 	"firsttap/dispatch"
+	"firsttap/dispatch/outbox"
+	"firsttap/internal/testkit"
 	"firsttap/notify"
 	"firsttap/notify/fcmtest"
-	"firsttap/outbox"
-	"firsttap/testkit"
 )
 
 // turnstile is a push service that lets a limited number of pushes pass, and records their order.

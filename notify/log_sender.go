@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
 )
 
 // LogSender is a Sender that logs the pushes, for use without a push service. It is safe for concurrent use.

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
-	"firsttap/testkit"
+	"firsttap/dispatch/outbox"
+	"firsttap/internal/testkit"
 )
 
 func TestLog(t *testing.T) {

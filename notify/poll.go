@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"firsttap/dispatch/outbox"
 	"firsttap/notify/wakeup"
-	"firsttap/outbox"
 )
 
 // pollDelay is how much later than the scheduler the relay polls: it gets the scheduler's answer, and need not ask the database.

@@ -9,8 +9,8 @@ import (
 	"firsttap/repository/pushes"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	"firsttap/notify"
-	"firsttap/testkit"
 )
 
 // A relay that has nothing to do only asks what is due.

@@ -4,8 +4,8 @@ import (
 	"sync"
 	"time"
 
+	"firsttap/dispatch/outbox"
 	"firsttap/notify/wakeup"
-	"firsttap/outbox"
 )
 
 // ready holds the leased pushes that wait for the throttle; each of them has a place reserved there. What an expansion has leased and what

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
 
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // some returns n pushes of an event, with ids made of the event and a number.

@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/dispatch"
+	"firsttap/dispatch/outbox"
 	"firsttap/notify/wakeup"
-	"firsttap/outbox"
 )
 
 // Outbox holds the events and the pushes that a Relay sends; see pushes.Outbox.

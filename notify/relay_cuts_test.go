@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"firsttap/internal/testkit"
 	"firsttap/notify/fcmtest"
-	"firsttap/testkit"
 )
 
 // Whichever call of a relay the network loses or delays, every phone gets the push once, and nothing waits for ever.

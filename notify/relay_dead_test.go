@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	"firsttap/notify"
-	"firsttap/testkit"
 )
 
 // realGap is the SuspicionGap where time is real.

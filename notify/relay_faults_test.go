@@ -14,13 +14,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/dispatch"
+	"firsttap/dispatch/outbox"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/notify"
 	"firsttap/notify/fcmtest"
-	"firsttap/outbox"
 	"firsttap/repository"
 	"firsttap/repository/repositorytest"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // attempts returns the sum of the sent rows' failed attempts.

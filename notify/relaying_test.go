@@ -7,10 +7,10 @@ import (
 	"firsttap/repository/pushes"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	"firsttap/notify"
 	"firsttap/notify/fcm"
 	"firsttap/repository"
-	"firsttap/testkit"
 )
 
 // relaying is one instance's relay.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
 )
 
 // send starts attempts for the pushes that are ready, as fast as the throttle allows.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
 )
 
 // Class classifies the outcome of one attempt to push.

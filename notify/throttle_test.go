@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // line is a throttle with a clock of its own.

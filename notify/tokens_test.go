@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
-	"firsttap/testkit"
+	"firsttap/dispatch/outbox"
+	"firsttap/internal/testkit"
 )
 
 // court is tokens with a clock of its own.

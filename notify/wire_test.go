@@ -13,8 +13,8 @@ import (
 	"firsttap/repository/topics"
 
 	"firsttap/dispatch"
+	"firsttap/dispatch/outbox"
 	"firsttap/notify"
-	"firsttap/outbox"
 )
 
 // wire is between a relay, its database and its push service. It loses, delays and records calls, and can kill the relay:

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	"firsttap/repository/database"
 	"firsttap/repository/pushes"
 	. "firsttap/repository/repositorytest"
-	"firsttap/testkit"
 )
 
 func TestAssignWritesEverythingTogether(t *testing.T) {

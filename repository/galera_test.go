@@ -4,10 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/repository/database"
 	. "firsttap/repository/repositorytest"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // On a Galera cluster a transaction may lose at its COMMIT against one that another node has committed. The outcome is known: nothing was

@@ -8,14 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/cronjob"
 	"firsttap/dispatch"
-	"firsttap/outbox"
+	"firsttap/dispatch/cronjob"
+	"firsttap/dispatch/outbox"
+	"firsttap/internal/testkit"
 	"firsttap/repository/database"
 	. "firsttap/repository/repositorytest"
 	"firsttap/repository/retention"
 	"firsttap/repository/runs"
-	"firsttap/testkit"
 )
 
 const aPage = 4

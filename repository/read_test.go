@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
+	"firsttap/internal/testkit"
 	"firsttap/repository/database"
 	. "firsttap/repository/repositorytest"
-	"firsttap/testkit"
 )
 
 func dispatches(offered []dispatch.Offered) []dispatch.Dispatch {

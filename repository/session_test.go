@@ -9,12 +9,12 @@ import (
 	"testing"
 
 	"firsttap/dispatch"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/migrations"
 	"firsttap/repository"
 	"firsttap/repository/database"
 	. "firsttap/repository/repositorytest"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // hostile are a server's settings with which statements would do, store or answer something else; for MySQL without what only MariaDB has.

@@ -5,10 +5,10 @@ import (
 	"testing"
 
 	"firsttap/dispatch"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/repository"
 	. "firsttap/repository/repositorytest"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // Two processes on one SQLite file: each has a writer of its own.

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"firsttap/cronjob"
 	"firsttap/dispatch"
+	"firsttap/dispatch/cronjob"
 	"firsttap/lock"
 )
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/cronjob"
 	"firsttap/dispatch"
+	"firsttap/dispatch/cronjob"
 	"firsttap/lock"
 	"firsttap/schedule"
 )

@@ -10,12 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"firsttap/cronjob"
 	"firsttap/dispatch"
+	"firsttap/dispatch/cronjob"
+	"firsttap/internal/servertest"
 	"firsttap/lock"
 	"firsttap/repository/repositorytest"
 	"firsttap/schedule"
-	"firsttap/servertest"
 )
 
 // inBubble is bubble, beside other tests.

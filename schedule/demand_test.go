@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/cronjob"
+	"firsttap/dispatch/cronjob"
+	"firsttap/internal/testkit"
 	"firsttap/lock"
 	"firsttap/schedule"
-	"firsttap/testkit"
 )
 
 // demand is what a job's Demand answers.

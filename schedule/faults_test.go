@@ -6,13 +6,13 @@ import (
 	"net/url"
 	"testing"
 
-	"firsttap/cronjob"
+	"firsttap/dispatch/cronjob"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/lock"
 	"firsttap/repository"
 	"firsttap/repository/repositorytest"
 	"firsttap/schedule"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // proxied returns another Store on the place's database, connected through a proxy.

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"firsttap/cronjob"
+	"firsttap/dispatch/cronjob"
 	"firsttap/lock"
 )
 

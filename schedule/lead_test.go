@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/cronjob"
+	"firsttap/dispatch/cronjob"
 	"firsttap/lock"
 	"firsttap/schedule"
 )

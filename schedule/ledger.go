@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"firsttap/cronjob"
 	"firsttap/dispatch"
+	"firsttap/dispatch/cronjob"
 	"firsttap/lock"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/cronjob"
+	"firsttap/dispatch/cronjob"
 	"firsttap/lock"
 	"firsttap/schedule"
 )

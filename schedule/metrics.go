@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"firsttap/cronjob"
+	"firsttap/dispatch/cronjob"
 )
 
 // vectors are the metrics that all jobs share.

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/cronjob"
+	"firsttap/dispatch/cronjob"
+	"firsttap/internal/testkit"
 	"firsttap/lock"
 	"firsttap/schedule"
-	"firsttap/testkit"
 )
 
 // An instance is cut off from the ledger, from the locks, or from both, at any moment of a run, also while a request or a reply

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/cronjob"
+	"firsttap/dispatch/cronjob"
 	"firsttap/repository"
 	"firsttap/repository/repositorytest"
 	"firsttap/schedule"

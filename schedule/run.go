@@ -7,7 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
-	"firsttap/cronjob"
+	"firsttap/dispatch/cronjob"
 	"firsttap/lock"
 )
 

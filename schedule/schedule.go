@@ -26,8 +26,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"firsttap/cronjob"
 	"firsttap/dispatch"
+	"firsttap/dispatch/cronjob"
 	"firsttap/lock"
 )
 

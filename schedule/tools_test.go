@@ -18,16 +18,16 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"firsttap/cronjob"
 	"firsttap/dispatch"
+	"firsttap/dispatch/cronjob"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/lock"
 	"firsttap/migrations"
 	"firsttap/repository"
 	"firsttap/repository/database"
 	"firsttap/repository/repositorytest"
 	"firsttap/schedule"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 func TestMain(m *testing.M) {

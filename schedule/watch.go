@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"firsttap/cronjob"
+	"firsttap/dispatch/cronjob"
 )
 
 // checkLedger has watch read the ledger now.

@@ -5,7 +5,7 @@ import (
 	"sort"
 	"time"
 
-	"firsttap/cronjob"
+	"firsttap/dispatch/cronjob"
 )
 
 // When says at what times a job is to run: [Cron] or [After].

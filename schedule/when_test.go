@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/cronjob"
+	"firsttap/dispatch/cronjob"
 )
 
 func must[T any](v T, err error) T {

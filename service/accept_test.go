@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // TestThirtyTapsOneWinner: of concurrent taps one wins, and the database has its claim.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // keep runs a ledger over c until stop, or until the test ends.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/idempotency"
+	"firsttap/dispatch/idempotency"
 )
 
 // DispatchStore is the storage of a Backoffice.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // TestAssignedIsTakenAtOnce: taps after the assignment are refused without a query, here and at other instances.

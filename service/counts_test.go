@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	"firsttap/lock"
-	"firsttap/testkit"
 )
 
 // tally is a Counter for tests.

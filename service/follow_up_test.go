@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // refuseDuringClaim lets bob be refused during ann's claim, and returns ann's result.

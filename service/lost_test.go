@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	"firsttap/lock"
-	"firsttap/testkit"
 )
 
 // readsOnly is a store whose writes get no answer, as after a failover, and which has lost every claim.

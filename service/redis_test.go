@@ -10,10 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"firsttap/dispatch"
+	"firsttap/internal/redisclient"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/lock"
-	"firsttap/redisclient"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // shared is a database and a real Redis, with a raw client of it.

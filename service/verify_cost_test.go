@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // TestARaceIsNotVerified: the taps that a claim refuses within verifyAfter, such as those of a race, cause no verification.

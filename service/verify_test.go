@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // checks counts the verifier's checks, and fails them on demand.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/idempotency"
-	"firsttap/webhook"
+	"firsttap/dispatch/idempotency"
+	"firsttap/dispatch/webhook"
 )
 
 // WebhookStore writes endpoints, with an audit entry for each change. ErrUnavailable, ErrUnknown.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/testkit"
-	"firsttap/webhook"
+	"firsttap/dispatch/webhook"
+	"firsttap/internal/testkit"
 )
 
 func TestWebhookChange(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 type workStep func(ctx context.Context, by dispatch.DriverID, id dispatch.ID, round int) (dispatch.Dispatch, error)

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 // A backup is restored with the commands of docs/operations.md, into another database, while Redis knows a claim that the backup does not

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/notify/fcmtest"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // beacon offers dispatches to a driver with a phone, in a region without other drivers, while a trial runs: ten each second, over the

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // history holds the responses to drivers and backoffice while servers fail.

@@ -8,8 +8,8 @@ import (
 
 	driver "github.com/go-sql-driver/mysql"
 
+	"firsttap/internal/servertest"
 	"firsttap/repository/repositorytest"
-	"firsttap/servertest"
 )
 
 // Database reads an instance's database directly.

@@ -19,9 +19,9 @@ import (
 	"syscall"
 	"testing"
 
-	"firsttap/app"
-	"firsttap/demo"
-	"firsttap/testkit"
+	"firsttap/internal/app"
+	"firsttap/internal/demo"
+	"firsttap/internal/testkit"
 )
 
 // shownDemo is a running demo, with the three links that its visitor gets.

@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/app"
-	"firsttap/demo"
-	"firsttap/testkit"
+	"firsttap/internal/app"
+	"firsttap/internal/demo"
+	"firsttap/internal/testkit"
 )
 
 const (

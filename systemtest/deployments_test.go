@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 func databaseURL(url string) string { return "FIRSTTAP_DATABASE_URL=" + url }

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 // TestDoctorOnAnAccount runs the statements of docs/operations.md: the limited account is enough, and the doctor sees each right that is

@@ -12,9 +12,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/repository/repositorytest"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // TestDoctorOnABrokenDatabase finds each fault by its line.

@@ -15,10 +15,10 @@ import (
 	"strings"
 	"testing"
 
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/notify/fcmtest"
 	"firsttap/repository/repositorytest"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // examined is what `firsttap doctor --json` said.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // TestDrain: after SIGTERM an instance first reports that it is not ready and goes on serving. Then it closes its streams

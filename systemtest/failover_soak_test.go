@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // TestSoakFailovers prints the tables of docs/high-availability.md.

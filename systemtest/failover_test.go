@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // settled is how long a call may fail after a move, on a busy machine.

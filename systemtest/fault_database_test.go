@@ -4,8 +4,8 @@ import (
 	"sync"
 	"testing"
 
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 // onOwnServers runs test on servers of its own, of the kinds [servertest.Servers], that it may break.

@@ -5,7 +5,7 @@ import (
 	"syscall"
 	"testing"
 
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // TestInstanceSleepsThroughItsLock: an instance is stopped between its lock and its commit, and the lock ends. A driver at another instance

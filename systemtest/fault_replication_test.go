@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 // onReplication runs test on servers of the kinds [servertest.Servers], with an asynchronous replica each.

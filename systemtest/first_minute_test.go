@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // openTerminal opens a pseudo-terminal. What is written to the terminal can be read from the screen.

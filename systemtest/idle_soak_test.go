@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 // TestSoakIdleInstances counts what instances ask the database while nothing is due: two statements a second each at most.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/config"
-	"firsttap/servertest"
+	"firsttap/internal/config"
+	"firsttap/internal/servertest"
 )
 
 // Variables of an instance's environment that Main reads, for no production program does.

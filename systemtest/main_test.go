@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/app"
-	"firsttap/config"
+	"firsttap/internal/app"
+	"firsttap/internal/config"
 )
 
 func TestMain(m *testing.M) { os.Exit(Main(m, app.SignalContext, app.RunWith)) }

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 // TestAPIMetrics: every claim is counted once by result and once by layer, every request by route. The database and Redis

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // TestSoakKilledInstancesLoseNothing is TestKilledInstancesLoseNothing with 100,000 pushes a minute.

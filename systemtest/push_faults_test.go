@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/internal/testkit"
 	"firsttap/notify/fcmtest"
-	"firsttap/testkit"
 )
 
 // slowest is FCM's longest latency here: long enough that an instance most likely has something in flight when it is killed.

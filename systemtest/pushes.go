@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/internal/testkit"
 	"firsttap/notify/fcmtest"
-	"firsttap/testkit"
 )
 
 // leaseTakeover bounds the wait until another instance has sent what a killed one had leased for 30 s.

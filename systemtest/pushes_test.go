@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 // TestPhonesShowWhatIsTrue through a dispatch's life, and the backoffice sees which drivers were notified.

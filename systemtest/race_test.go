@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 // raceRound makes the drivers accept one dispatch at the instances, and checks that one wins and the database agrees.

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // buildProgram builds the program as go run does, and returns where it is. It is built with the settings of the test program, which

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 // Whatever an instance does in a day, no statement reads a large table from end to end. The server itself says so: it logs each statement

@@ -5,7 +5,7 @@ import (
 	"syscall"
 	"testing"
 
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // A process stands still in the middle of a run, and an operator releases the lock that it runs under. When the process goes

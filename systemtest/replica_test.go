@@ -5,8 +5,8 @@ import (
 	"syscall"
 	"testing"
 
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 // replicaSettings are the settings of an instance that reads from the replica.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // balancer sends requests to instances whose /readyz is 200, as a proxy does.

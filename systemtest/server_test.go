@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 func (i *Instance) dial() net.Conn {

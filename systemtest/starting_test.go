@@ -9,9 +9,9 @@ import (
 	"sync"
 	"testing"
 
-	"firsttap/app"
-	"firsttap/config"
-	"firsttap/testkit"
+	"firsttap/internal/app"
+	"firsttap/internal/config"
+	"firsttap/internal/testkit"
 )
 
 // startup is a service in this process from its start on.

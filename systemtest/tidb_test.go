@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 // TestSettingsThatTiDBRefuses: a start with what TiDB can't do ends before the first migration, and says which setting to change. The

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // receiver receives spans over HTTP, as an OpenTelemetry collector does.

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"firsttap/dispatch/webhook"
+	"firsttap/internal/testkit"
 	"firsttap/repository/repositorytest"
-	"firsttap/testkit"
-	"firsttap/webhook"
 )
 
 // TestWebhooksOfALeader: with FIRSTTAP_RELAY=leader, events of every instance arrive, sent by the one that leads.

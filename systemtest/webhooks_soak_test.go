@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // TestSoakWebhooksOutliveKills is TestWebhooksOutliveKills with 100,000 deliveries, however long that takes.

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 // verifier verifies deliveries as they arrive, with the reference library of Standard Webhooks in Node.
@@ -32,7 +32,7 @@ type verifier struct {
 
 func startVerifier(t *testing.T) *verifier {
 	t.Helper()
-	const pages = "../console/browser"
+	const pages = "../web/browser"
 	v := &verifier{t: t, process: exec.CommandContext(t.Context(), servertest.NodePackage(t, pages, "standardwebhooks"), "testdata/verify_webhooks.cjs", pages)}
 	v.process.Stderr = &v.complaints
 	in, err := v.process.StdinPipe()

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // rings returns when the driver's phone rang for an open dispatch. A push that comes again, because the answer to it was late, counts

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
-	"firsttap/servertest"
+	"firsttap/internal/servertest"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"firsttap/config"
+	"firsttap/internal/config"
 )
 
 // stopTime is how long an instance may take to stop, without FIRSTTAP_DRAIN: docs/operations.md says 45 s with a drain of 5 s.

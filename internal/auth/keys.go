@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/idempotency"
+	"firsttap/dispatch/idempotency"
 )
 
 const (

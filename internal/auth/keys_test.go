@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	. "firsttap/repository/repositorytest"
-	"firsttap/testkit"
 )
 
 func TestOnlyTheHashOfAKeyIsStored(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/limit"
+	"firsttap/internal/limit"
 )
 
 // Method is the kind of credentials that a caller signs in with.

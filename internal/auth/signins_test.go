@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	. "firsttap/repository/repositorytest"
-	"firsttap/testkit"
 )
 
 // newSignIns returns SignIns with the usual limits, and their log.

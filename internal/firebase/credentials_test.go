@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"firsttap/internal/auth"
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 func writeFile(t *testing.T, text string) string {

@@ -17,7 +17,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"firsttap/internal/auth"
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 func part(v any) string {

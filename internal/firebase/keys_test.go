@@ -7,7 +7,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/internal/auth"
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // TestGoodToken until it ends. The time of the sign-in is not that of the token's issue. Without credentials, nobody is looked up.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"firsttap/internal/auth"
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 func (p *place) user(uid string, more ...any) {

@@ -21,7 +21,7 @@ import (
 	"syscall"
 	"time"
 
-	"firsttap/servertest"
+	"firsttap/internal/servertest"
 )
 
 func main() {

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"firsttap/servertest"
+	"firsttap/internal/servertest"
 )
 
 // process is a child process. It is killed when this process dies.

@@ -15,7 +15,7 @@ import (
 
 	_ "github.com/go-sql-driver/mysql" // the driver under the name "mysql"
 
-	"firsttap/servertest"
+	"firsttap/internal/servertest"
 )
 
 // stack is what all contenders share: one Redis and one database server in a temporary folder that is removed after the run.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/redisclient"
+	"firsttap/internal/redisclient"
 
 	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/servertest"
+	"firsttap/internal/servertest"
 )
 
 var runs = flag.Int("runs", 20, "how often each way is cut off for the scoreboard")

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"firsttap/internal/servertest"
 	"firsttap/lock"
-	"firsttap/servertest"
 
 	"github.com/go-sql-driver/mysql"
 )

@@ -19,10 +19,10 @@ import (
 	"cloud.google.com/go/auth"
 
 	"firsttap/dispatch"
+	"firsttap/dispatch/outbox"
+	"firsttap/internal/testkit"
 	"firsttap/notify"
 	"firsttap/notify/fcmtest"
-	"firsttap/outbox"
-	"firsttap/testkit"
 )
 
 // google is FCM under Google's host names.

@@ -14,10 +14,10 @@ import (
 	"unicode/utf8"
 
 	"firsttap/dispatch"
+	"firsttap/dispatch/outbox"
+	"firsttap/internal/testkit"
 	"firsttap/notify"
 	"firsttap/notify/fcmtest"
-	"firsttap/outbox"
-	"firsttap/testkit"
 )
 
 func seoul(t testing.TB) *time.Location {

@@ -16,8 +16,8 @@ import (
 	"firebase.google.com/go/v4/messaging"
 	"google.golang.org/api/option"
 
+	"firsttap/dispatch/outbox"
 	"firsttap/notify"
-	"firsttap/outbox"
 )
 
 const (

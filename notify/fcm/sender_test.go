@@ -16,11 +16,11 @@ import (
 	"unicode/utf8"
 
 	"firsttap/dispatch"
+	"firsttap/dispatch/outbox"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/notify"
 	"firsttap/notify/fcmtest"
-	"firsttap/outbox"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
 )
 
 // The fields are cut to so many runes, so that any message fits into FCM's 4,096 bytes.

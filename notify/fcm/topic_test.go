@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	"firsttap/notify"
 	"firsttap/notify/fcmtest"
-	"firsttap/testkit"
 )
 
 func TestTopics(t *testing.T) {

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"firsttap/internal/testkit"
 	"firsttap/notify"
-	"firsttap/testkit"
 )
 
 // TestValidate: the push service sees the credentials, and delivers nothing.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }

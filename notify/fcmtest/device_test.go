@@ -10,8 +10,8 @@ import (
 
 	"firebase.google.com/go/v4/messaging"
 
+	"firsttap/internal/testkit"
 	"firsttap/notify/fcmtest"
-	"firsttap/testkit"
 )
 
 // screen describes the notifications that a phone shows.

@@ -13,8 +13,8 @@ import (
 	"firebase.google.com/go/v4/messaging"
 	"github.com/google/go-cmp/cmp"
 
+	"firsttap/internal/testkit"
 	"firsttap/notify/fcmtest"
-	"firsttap/testkit"
 )
 
 // classes returns the SDK's classes of an error.

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"firsttap/internal/testkit"
 	"firsttap/notify/fcmtest"
-	"firsttap/testkit"
 )
 
 const rawOffer = `{"message":{"token":"tok","notification":{"title":"t"}}}`

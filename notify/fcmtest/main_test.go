@@ -16,8 +16,8 @@ import (
 	"firebase.google.com/go/v4/messaging"
 	"google.golang.org/api/option"
 
+	"firsttap/internal/servertest"
 	"firsttap/notify/fcmtest"
-	"firsttap/servertest"
 )
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }

@@ -7,8 +7,8 @@ import (
 
 	"firebase.google.com/go/v4/messaging"
 
+	"firsttap/internal/testkit"
 	"firsttap/notify/fcmtest"
-	"firsttap/testkit"
 )
 
 // A message to a topic reaches the tokens that the SDK subscribed, and counts as one request.

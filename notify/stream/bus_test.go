@@ -8,9 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"firsttap/dispatch"
-	"firsttap/redisclient"
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/redisclient"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 // dial returns a client as the service makes it, but for its timeouts.

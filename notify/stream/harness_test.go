@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"firsttap/dispatch"
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }

@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"firsttap/dispatch"
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 // TestRedisAway: during an outage an instance delivers its own events; afterwards every client gets a resync and the events

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"firsttap/webhook"
+	"firsttap/dispatch/webhook"
 )
 
 // lookupTimeout bounds the look-up of a name that is to be registered.

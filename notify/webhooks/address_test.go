@@ -20,7 +20,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/net/dns/dnsmessage"
 
-	"firsttap/webhook"
+	"firsttap/dispatch/webhook"
 )
 
 // forbidden are hosts that no delivery may be sent to, with a port of its own behind each: one of each kind of address, of which the library

@@ -16,7 +16,7 @@ import (
 
 	"code.dny.dev/ssrf"
 
-	"firsttap/webhook"
+	"firsttap/dispatch/webhook"
 )
 
 const (

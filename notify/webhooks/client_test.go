@@ -19,8 +19,8 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-	"firsttap/testkit"
-	"firsttap/webhook"
+	"firsttap/dispatch/webhook"
+	"firsttap/internal/testkit"
 )
 
 // TestDelivery: an endpoint gets the body as it was stored, signed, also behind a redirect by 307 or 308, and not the URL that led there.

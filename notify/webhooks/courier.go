@@ -15,9 +15,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"firsttap/dispatch/outbox"
+	"firsttap/dispatch/webhook"
 	"firsttap/notify/wakeup"
-	"firsttap/outbox"
-	"firsttap/webhook"
 )
 
 // Outbox holds the deliveries that a Courier sends; see repository.WebhookOutbox.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"firsttap/webhook"
+	"firsttap/dispatch/webhook"
 )
 
 // TestHangingEndpoint: an endpoint that hangs occupies its own 16 attempts, however long its queue is, and all other

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"firsttap/servertest"
+	"firsttap/internal/servertest"
 )
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"firsttap/webhook"
+	"firsttap/dispatch/webhook"
 )
 
 // The results of an attempt, as a metric's label.

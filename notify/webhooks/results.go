@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"firsttap/webhook"
+	"firsttap/dispatch/webhook"
 )
 
 const (

@@ -12,9 +12,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
-	"firsttap/testkit"
-	"firsttap/webhook"
+	"firsttap/dispatch/outbox"
+	"firsttap/dispatch/webhook"
+	"firsttap/internal/testkit"
 )
 
 // script is an outbox of dispatches with one delivery each. What the repository promises is tested there: this one

@@ -8,7 +8,7 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-	"firsttap/webhook"
+	"firsttap/dispatch/webhook"
 )
 
 // signature holds the headers of Standard Webhooks.

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	. "firsttap/repository/repositorytest"
-	"firsttap/testkit"
 )
 
 // The board counts open dispatches by an index, without reading them, and reads no more of them than it says are unseen; where drivers have

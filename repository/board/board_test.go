@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/cronjob"
 	"firsttap/dispatch"
+	"firsttap/dispatch/cronjob"
+	"firsttap/internal/testkit"
 	"firsttap/repository/board"
 	"firsttap/repository/database"
 	"firsttap/repository/dispatches"
 	. "firsttap/repository/repositorytest"
-	"firsttap/testkit"
 )
 
 // unseen returns the dispatches on the board, and fails the test unless it counts as many.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"firsttap/cronjob"
 	"firsttap/dispatch"
+	"firsttap/dispatch/cronjob"
 	"firsttap/repository/database"
 	"firsttap/repository/drivers"
 	"firsttap/repository/runs"

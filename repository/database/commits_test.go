@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/doctor"
-	"firsttap/doctor/dbcheck"
+	"firsttap/internal/doctor"
+	"firsttap/internal/doctor/dbcheck"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/repository"
 	"firsttap/repository/database"
 	. "firsttap/repository/repositorytest"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // A server that answers reads and commits nothing is away, and so is one that refuses the account's writes.

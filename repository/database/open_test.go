@@ -14,13 +14,13 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/doctor/dbcheck"
+	"firsttap/internal/doctor/dbcheck"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/migrations"
 	"firsttap/repository"
 	"firsttap/repository/database"
 	. "firsttap/repository/repositorytest"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 func TestSessionSettings(t *testing.T) {

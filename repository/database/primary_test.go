@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/migrations"
 	"firsttap/repository"
 	"firsttap/repository/database"
@@ -24,8 +26,6 @@ import (
 	"firsttap/repository/primary"
 	"firsttap/repository/pushes"
 	. "firsttap/repository/repositorytest"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 func readOnly(db *Bench, t testing.TB, on bool) {

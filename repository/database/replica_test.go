@@ -16,11 +16,11 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"firsttap/dispatch"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/repository"
 	"firsttap/repository/database"
 	. "firsttap/repository/repositorytest"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // replicated is a primary with a replica. Its Store is an instance that knows no replica.

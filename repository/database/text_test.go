@@ -3,8 +3,8 @@ package database_test
 import (
 	"testing"
 
+	"firsttap/internal/testkit"
 	"firsttap/repository/database"
-	"firsttap/testkit"
 )
 
 // Each text of a statement is expanded once, and what is kept for that is bounded.

@@ -17,18 +17,18 @@ import (
 	"testing/synctest"
 	"time"
 
-	"firsttap/doctor/dbcheck"
+	"firsttap/internal/doctor/dbcheck"
 	"firsttap/repository"
 	. "firsttap/repository/repositorytest"
 
 	driver "github.com/go-sql-driver/mysql"
 
 	"firsttap/dispatch"
-	"firsttap/doctor"
+	"firsttap/internal/doctor"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/repository/database"
 	"firsttap/repository/primary"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 func serverSays(number uint16, state string) error {

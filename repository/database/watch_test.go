@@ -16,9 +16,9 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 
 	"firsttap/dispatch"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/repository/database"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // Watch is called for each statement of a claim, for its end, and for nothing that was not sent.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
 	"firsttap/repository/database"
 	"firsttap/repository/journal"
 	"firsttap/repository/topics"

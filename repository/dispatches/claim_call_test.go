@@ -18,8 +18,8 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 
 	"firsttap/dispatch"
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 // A claim is one statement after one that reads, or alone where the process knows dispatch and driver. The process learns the

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/repository"
 	"firsttap/repository/pushes"
 	. "firsttap/repository/repositorytest"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // A claim waits for a locked row for as long as its transaction may, and then says that nothing was written.

@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/repository"
 	"firsttap/repository/database"
 	"firsttap/repository/dispatches"
 	. "firsttap/repository/repositorytest"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 func TestClaimWritesEverythingTogether(t *testing.T) {

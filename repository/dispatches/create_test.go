@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	"firsttap/repository"
 	"firsttap/repository/database"
 	. "firsttap/repository/repositorytest"
-	"firsttap/testkit"
 )
 
 // A new dispatch is committed with its event, and without pushes. The relay of the same instance expands the event after the COMMIT, and so

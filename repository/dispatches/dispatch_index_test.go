@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	"firsttap/repository/dispatches"
 	. "firsttap/repository/repositorytest"
 	"firsttap/repository/retention"
-	"firsttap/testkit"
 )
 
 var someTexts = []string{"강남구 테헤란로 1", "강남대로 12-3", "Gate 7", "gate 77 강남", "O'Neill", "", "x_y 100%", "x-y"}

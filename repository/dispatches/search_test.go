@@ -7,11 +7,11 @@ import (
 	"testing"
 
 	"firsttap/dispatch"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/repository/database"
 	. "firsttap/repository/repositorytest"
 	"firsttap/repository/search"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // describe gives a dispatch its text.

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	. "firsttap/repository/repositorytest"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // Thirty drivers race for one dispatch after another: each has one winner. It prints the races a second, beside MySQL's.

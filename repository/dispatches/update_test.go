@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/idempotency"
+	"firsttap/dispatch/idempotency"
+	"firsttap/internal/testkit"
 	"firsttap/repository"
 	"firsttap/repository/database"
 	"firsttap/repository/dispatches"
 	. "firsttap/repository/repositorytest"
-	"firsttap/testkit"
 )
 
 // fill gives every optional field of a dispatch a value, with whatever may get lost on the way.

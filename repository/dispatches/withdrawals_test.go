@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	"firsttap/repository"
 	"firsttap/repository/database"
 	. "firsttap/repository/repositorytest"
-	"firsttap/testkit"
 )
 
 // TestWithdrawalsAreCounted: those of a driver and those of a dispatch count for an hour, and no others.

@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	"firsttap/repository/database"
 	"firsttap/repository/dispatches"
 	"firsttap/repository/search"
-	"firsttap/testkit"
 )
 
 func TestWordsOfADispatch(t *testing.T) {

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	"firsttap/repository/drivers"
 	. "firsttap/repository/repositorytest"
 	"firsttap/repository/search"
-	"firsttap/testkit"
 )
 
 // populate adds n drivers in 50 regions, every other one on duty, and to one more region as many that are eligible for someTerms there,

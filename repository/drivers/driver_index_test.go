@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	"firsttap/repository/drivers"
 	. "firsttap/repository/repositorytest"
 	"firsttap/repository/search"
-	"firsttap/testkit"
 )
 
 // The names are told apart by case, accents, spaces and the characters that Go escapes in JSON.

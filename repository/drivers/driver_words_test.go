@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	"firsttap/repository/database"
 	"firsttap/repository/drivers"
 	. "firsttap/repository/repositorytest"
 	"firsttap/repository/search"
-	"firsttap/testkit"
 )
 
 func TestWordsOfADriver(t *testing.T) {

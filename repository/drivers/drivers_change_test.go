@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	"firsttap/repository"
 	. "firsttap/repository/repositorytest"
-	"firsttap/testkit"
 )
 
 func suspend(until time.Time) dispatch.DriverChange {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	. "firsttap/repository/repositorytest"
-	"firsttap/testkit"
 )
 
 func mustErase(db *Bench, t testing.TB, id dispatch.DriverID) (dispatch.DriverRecord, dispatch.Revocation) {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	. "firsttap/repository/repositorytest"
-	"firsttap/testkit"
 )
 
 // TestOneDriverHasANumber: of creations and changes at once with one phone number one succeeds, and no number is left anywhere by those

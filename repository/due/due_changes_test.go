@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	"firsttap/repository/database"
 	. "firsttap/repository/repositorytest"
-	"firsttap/testkit"
 )
 
 var expiry = Clockworks[0]

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/servertest"
 	"firsttap/repository"
 	"firsttap/repository/due"
 	. "firsttap/repository/repositorytest"
-	"firsttap/servertest"
 )
 
 // eachClockwork runs the test for each of them, on databases as each has them.

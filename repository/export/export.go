@@ -5,7 +5,7 @@ import (
 	"iter"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
 	"firsttap/repository/database"
 	"firsttap/repository/dispatches"
 	"firsttap/repository/drivers"

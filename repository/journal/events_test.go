@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	"firsttap/repository"
 	"firsttap/repository/database"
 	. "firsttap/repository/repositorytest"
-	"firsttap/testkit"
 )
 
 func TestEventsAreAnnouncedOnceAfterCommit(t *testing.T) {

@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/cronjob"
 	"firsttap/dispatch"
-	"firsttap/idempotency"
+	"firsttap/dispatch/cronjob"
+	"firsttap/dispatch/idempotency"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/repository/database"
 	. "firsttap/repository/repositorytest"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 var someRequest = idempotency.Request{Caller: "key_1", Name: strings.Repeat("a", 64), Fingerprint: strings.Repeat("b", 64)}

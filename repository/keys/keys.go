@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/idempotency"
+	"firsttap/dispatch/idempotency"
 	"firsttap/repository/database"
 	"firsttap/repository/journal"
 )

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
 	"firsttap/repository/database"
 	"firsttap/repository/dispatches"
 	"firsttap/repository/pushes"

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	"firsttap/repository"
 	. "firsttap/repository/repositorytest"
 	"firsttap/repository/retention"
-	"firsttap/testkit"
 )
 
 // allTaps reads the taps on a dispatch in pages of that size.

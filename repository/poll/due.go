@@ -3,7 +3,7 @@ package poll
 import (
 	"context"
 
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
 )
 
 // Due returns when a relay has to lease rows next, as known a second ago at most while the scheduler runs. ErrUnavailable.

@@ -11,17 +11,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	"firsttap/cronjob"
 	"firsttap/dispatch"
-	"firsttap/outbox"
+	"firsttap/dispatch/cronjob"
+	"firsttap/dispatch/outbox"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/repository"
 	"firsttap/repository/database"
 	"firsttap/repository/poll"
 	"firsttap/repository/pushes"
 	. "firsttap/repository/repositorytest"
 	"firsttap/repository/topics"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // A poll tells when the first row of each kind is due, and the zero time if none waits.

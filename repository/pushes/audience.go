@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
 	"firsttap/repository/database"
 	"firsttap/repository/drivers"
 )

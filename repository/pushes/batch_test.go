@@ -8,11 +8,11 @@ import (
 	"testing"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	"firsttap/repository"
 	"firsttap/repository/database"
 	"firsttap/repository/pushes"
 	. "firsttap/repository/repositorytest"
-	"firsttap/testkit"
 )
 
 // TestAnOfferThatIsLeasedMeanwhile: another process leases an offer between the plan of the offer's end and its write. The phone will get

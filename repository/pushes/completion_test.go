@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
+	"firsttap/internal/testkit"
 	"firsttap/repository"
 	"firsttap/repository/database"
 	"firsttap/repository/pushes"
 	. "firsttap/repository/repositorytest"
 	"firsttap/repository/topics"
-	"firsttap/testkit"
 )
 
 // Of events that are expanded together, those that concern nobody cost nothing beyond the one statement that reads them all; and none that

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
 	"firsttap/repository/database"
 	"firsttap/repository/dispatches"
 	"firsttap/repository/journal"

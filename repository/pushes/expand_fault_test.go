@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	"firsttap/repository/database"
 	"firsttap/repository/pushes"
 	. "firsttap/repository/repositorytest"
-	"firsttap/testkit"
 )
 
 // The events of a dispatch are expanded in any order: none of an older round drops or contradicts the newer offer.

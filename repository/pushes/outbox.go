@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
 	"firsttap/repository/database"
 )
 

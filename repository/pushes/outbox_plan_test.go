@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
+	"firsttap/internal/testkit"
 	. "firsttap/repository/repositorytest"
-	"firsttap/testkit"
 )
 
 // Leases, results, expansions and drops find their rows by an index, in its order, however many rows are due or done, and of whichever

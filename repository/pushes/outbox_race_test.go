@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
+	"firsttap/internal/testkit"
 	"firsttap/repository"
 	"firsttap/repository/pushes"
 	. "firsttap/repository/repositorytest"
-	"firsttap/testkit"
 )
 
 // A relay skips rows that others have locked or are about to write, and goes on with the rest.

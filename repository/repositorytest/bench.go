@@ -33,9 +33,9 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 
 	"firsttap/dispatch"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/migrations"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // Main runs the tests of a package on servers of its own, and returns the exit code for TestMain.

@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"firsttap/dispatch"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/repository"
 	"firsttap/repository/database"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // EachOwn runs the test on servers that are the test's own. Its account may write to a server that is read-only, so that

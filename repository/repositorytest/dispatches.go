@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/migrations"
 	"firsttap/repository"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // Counting is the database by way of a Store that counts its statements.

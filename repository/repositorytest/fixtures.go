@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // Begin does it in a goroutine. The channel has its error once it has ended.

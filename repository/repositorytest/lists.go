@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 	"firsttap/repository/database"
 	"firsttap/repository/dispatches"
-	"firsttap/testkit"
 )
 
 // Assigning is the domain's own rule of an assignment at that version, for a claim with an id of its own.

@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
+	"firsttap/internal/testkit"
 	"firsttap/repository"
 	"firsttap/repository/database"
 	"firsttap/repository/journal"
 	"firsttap/repository/pushes"
-	"firsttap/testkit"
 )
 
 // Lend leases the newest event of that type to the owner.

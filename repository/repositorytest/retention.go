@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/cronjob"
 	"firsttap/dispatch"
-	"firsttap/idempotency"
+	"firsttap/dispatch/cronjob"
+	"firsttap/dispatch/idempotency"
+	"firsttap/dispatch/webhook"
 	"firsttap/repository"
 	"firsttap/repository/database"
 	"firsttap/repository/dispatches"
@@ -19,7 +20,6 @@ import (
 	"firsttap/repository/runs"
 	"firsttap/repository/search"
 	"firsttap/repository/webhooks"
-	"firsttap/webhook"
 )
 
 // Keeping is the database with another retention.

@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/cronjob"
 	"firsttap/dispatch"
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/dispatch/cronjob"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 // MustLose has the reply to the statement in do get lost, and fails the test unless do fails with want.

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"testing"
 
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/migrations"
 	"firsttap/repository"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // URL is a migrated database of the test's own, without rows: see [servertest.Migrated].

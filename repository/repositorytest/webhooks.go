@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/dispatch/webhook"
+	"firsttap/internal/testkit"
 	"firsttap/repository"
 	"firsttap/repository/database"
 	"firsttap/repository/webhooks"
-	"firsttap/testkit"
-	"firsttap/webhook"
 )
 
 // WebhookBody is a body that names what it is made of.

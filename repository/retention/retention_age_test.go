@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/idempotency"
+	"firsttap/dispatch/idempotency"
+	"firsttap/dispatch/webhook"
 	"firsttap/repository/database"
 	"firsttap/repository/pushes"
 	. "firsttap/repository/repositorytest"
 	"firsttap/repository/retention"
 	"firsttap/repository/webhooks"
-	"firsttap/webhook"
 )
 
 // personalNote is in a dispatch's note and address.

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
+	"firsttap/dispatch/webhook"
+	"firsttap/internal/testkit"
 	"firsttap/repository/database"
 	"firsttap/repository/journal"
 	"firsttap/repository/offers"
@@ -20,8 +22,6 @@ import (
 	"firsttap/repository/retention"
 	"firsttap/repository/runs"
 	"firsttap/repository/webhooks"
-	"firsttap/testkit"
-	"firsttap/webhook"
 )
 
 // kept is how many rows there are of what is not kept for good.

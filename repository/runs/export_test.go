@@ -1,6 +1,6 @@
 package runs
 
-import "firsttap/cronjob"
+import "firsttap/dispatch/cronjob"
 
 // What the tests see of the package.
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"firsttap/cronjob"
+	"firsttap/dispatch/cronjob"
 	"firsttap/repository/database"
 	"firsttap/repository/poll"
 )

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/cronjob"
 	"firsttap/dispatch"
+	"firsttap/dispatch/cronjob"
+	"firsttap/internal/testkit"
 	"firsttap/repository/database"
 	. "firsttap/repository/repositorytest"
-	"firsttap/testkit"
 )
 
 // An instance that does not know whether its run began gives it back, and any instance may take it over.

@@ -5,9 +5,9 @@ import (
 	"math"
 	"time"
 
-	"firsttap/cronjob"
 	"firsttap/dispatch"
-	"firsttap/idempotency"
+	"firsttap/dispatch/cronjob"
+	"firsttap/dispatch/idempotency"
 	"firsttap/repository/database"
 	"firsttap/repository/journal"
 )

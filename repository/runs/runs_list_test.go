@@ -9,12 +9,12 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"firsttap/cronjob"
 	"firsttap/dispatch"
+	"firsttap/dispatch/cronjob"
+	"firsttap/internal/testkit"
 	"firsttap/repository/database"
 	. "firsttap/repository/repositorytest"
 	"firsttap/repository/runs"
-	"firsttap/testkit"
 )
 
 func TestRegisterJobs(t *testing.T) {

@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/cronjob"
 	"firsttap/dispatch"
+	"firsttap/dispatch/cronjob"
+	"firsttap/internal/testkit"
 	"firsttap/repository"
 	"firsttap/repository/database"
 	. "firsttap/repository/repositorytest"
 	"firsttap/repository/runs"
-	"firsttap/testkit"
 )
 
 // never is a schedule without a due slot.

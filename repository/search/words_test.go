@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"firsttap/dispatch"
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 func TestTermsOfASearch(t *testing.T) {

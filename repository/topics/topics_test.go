@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
+	"firsttap/internal/testkit"
 	"firsttap/repository/database"
 	"firsttap/repository/pushes"
 	. "firsttap/repository/repositorytest"
 	"firsttap/repository/topics"
-	"firsttap/testkit"
 )
 
 const largeAudience = 4

@@ -1,8 +1,8 @@
 package webhooks
 
 import (
+	"firsttap/dispatch/webhook"
 	"firsttap/repository/database"
-	"firsttap/webhook"
 )
 
 // What the tests see of the package.

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/idempotency"
+	"firsttap/dispatch/idempotency"
+	"firsttap/dispatch/webhook"
 	"firsttap/repository/database"
 	"firsttap/repository/journal"
-	"firsttap/webhook"
 )
 
 // Webhooks are the endpoints and their deliveries. It is safe for concurrent use.

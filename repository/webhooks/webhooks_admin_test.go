@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/idempotency"
+	"firsttap/dispatch/idempotency"
+	"firsttap/dispatch/webhook"
+	"firsttap/internal/testkit"
 	"firsttap/repository/database"
 	. "firsttap/repository/repositorytest"
 	"firsttap/repository/webhooks"
-	"firsttap/testkit"
-	"firsttap/webhook"
 )
 
 // newEndpoint is an endpoint that is paused.

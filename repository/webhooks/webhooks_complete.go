@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/dispatch/webhook"
 	"firsttap/repository/database"
 	"firsttap/repository/journal"
-	"firsttap/webhook"
 )
 
 // resultsPerTransaction bounds the results that one transaction writes.

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/dispatch/webhook"
+	"firsttap/internal/testkit"
 	"firsttap/repository"
 	"firsttap/repository/database"
 	. "firsttap/repository/repositorytest"
-	"firsttap/testkit"
-	"firsttap/webhook"
 )
 
 // stored is the endpoint as it is stored.

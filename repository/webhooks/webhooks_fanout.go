@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/dispatch/webhook"
 	"firsttap/repository/database"
 	"firsttap/repository/dispatches"
 	"firsttap/repository/journal"
-	"firsttap/webhook"
 )
 
 // While an endpoint is active, the transaction that writes an event also writes the event's key into webhook_events. A courier writes the

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
+	"firsttap/dispatch/webhook"
 	"firsttap/repository/database"
 	"firsttap/repository/poll"
-	"firsttap/webhook"
 )
 
 // Outbox is one process's access to the deliveries. It is safe for concurrent use.

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/idempotency"
+	"firsttap/dispatch/idempotency"
+	"firsttap/dispatch/webhook"
 	"firsttap/repository/database"
-	"firsttap/webhook"
 )
 
 // delivery returns the delivery, with the time of its next attempt unless it is leased.

@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/dispatch/webhook"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/repository/database"
 	. "firsttap/repository/repositorytest"
 	"firsttap/repository/webhooks"
-	"firsttap/servertest"
-	"firsttap/testkit"
-	"firsttap/webhook"
 )
 
 // pair is a dispatch and an endpoint that gets its events.

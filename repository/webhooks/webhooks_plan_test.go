@@ -5,11 +5,11 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/dispatch/webhook"
+	"firsttap/internal/testkit"
 	"firsttap/repository/database"
 	. "firsttap/repository/repositorytest"
 	"firsttap/repository/webhooks"
-	"firsttap/testkit"
-	"firsttap/webhook"
 )
 
 // delivered fills the log of the endpoint with n deliveries that have ended and n that wait for an attempt later,

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/dispatch/webhook"
 	"firsttap/repository/database"
 	"firsttap/repository/journal"
-	"firsttap/webhook"
 )
 
 // replayPart bounds the events of one transaction of a replay.

@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/dispatch/webhook"
+	"firsttap/internal/testkit"
 	"firsttap/repository"
 	"firsttap/repository/database"
 	"firsttap/repository/journal"
 	. "firsttap/repository/repositorytest"
 	"firsttap/repository/webhooks"
-	"firsttap/testkit"
-	"firsttap/webhook"
 )
 
 // A replay delivers every event since that time that the endpoint wants, whether it got it before or not, in the

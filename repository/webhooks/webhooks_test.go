@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/dispatch/webhook"
+	"firsttap/internal/testkit"
 	"firsttap/repository"
 	"firsttap/repository/database"
 	. "firsttap/repository/repositorytest"
 	"firsttap/repository/webhooks"
-	"firsttap/testkit"
-	"firsttap/webhook"
 )
 
 // changed adds a dispatch and changes it, so that it has n events. It returns them in their order.

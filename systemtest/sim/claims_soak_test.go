@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // TestSoakClaims is TestClaims for a longer time, with twenty seeds at least.

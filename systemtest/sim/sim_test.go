@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/servertest"
-	"firsttap/testkit"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 )
 
 var (

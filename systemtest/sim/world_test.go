@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/servertest"
 	"firsttap/lock"
 	"firsttap/repository"
 	"firsttap/repository/repositorytest"
-	"firsttap/servertest"
 	"firsttap/service"
 )
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/internal/servertest"
 	"firsttap/notify/fcmtest"
-	"firsttap/servertest"
 	"firsttap/systemtest"
 )
 

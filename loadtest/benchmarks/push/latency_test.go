@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/notify/fcmtest"
-	"firsttap/servertest"
 	"firsttap/systemtest"
-	"firsttap/testkit"
 )
 
 // fcmLatency is FCM's latency: a server on the other side of the world.

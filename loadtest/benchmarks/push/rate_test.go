@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/app"
+	"firsttap/internal/app"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/notify/fcmtest"
-	"firsttap/servertest"
 	"firsttap/systemtest"
-	"firsttap/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(systemtest.Main(m, app.SignalContext, app.RunWith)) }

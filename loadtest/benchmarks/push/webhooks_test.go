@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/notify/fcmtest"
-	"firsttap/servertest"
 	"firsttap/systemtest"
-	"firsttap/testkit"
 )
 
 // company is an instance with its drivers, which may have webhook endpoints.

@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/servertest"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/systemtest"
-	"firsttap/testkit"
 )
 
 // smallAudience is the drivers of the dispatches that are made while a large audience is told.

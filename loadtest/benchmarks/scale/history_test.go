@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/servertest"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/systemtest"
-	"firsttap/testkit"
 )
 
 const (

@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/app"
+	"firsttap/internal/app"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/notify/fcmtest"
-	"firsttap/servertest"
 	"firsttap/systemtest"
-	"firsttap/testkit"
 )
 
 func TestMain(m *testing.M) {

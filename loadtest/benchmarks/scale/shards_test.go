@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"firsttap/servertest"
+	"firsttap/internal/servertest"
 	"firsttap/systemtest"
 )
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/servertest"
+	"firsttap/internal/servertest"
 	"firsttap/systemtest"
 )
 

@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/servertest"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/systemtest"
-	"firsttap/testkit"
 )
 
 // offersEnded is how many offers each size makes and ends.
