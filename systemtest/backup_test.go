@@ -14,7 +14,7 @@ import (
 	"firsttap/internal/testkit"
 )
 
-// A backup is restored with the commands of docs/operations.md, into another database, while Redis knows a claim that the backup does not
+// A backup is restored with the commands of docs/database.md, into another database, while Redis knows a claim that the backup does not
 // have. What the backup has counts as before. The lost claim is reported, and refuses nobody for good.
 func TestRestoreOfABackup(t *testing.T) {
 	testkit.OnlyInAll(t)
@@ -60,14 +60,14 @@ func TestRestoreOfABackup(t *testing.T) {
 // backupCommands are the commands of the section, by their beginning.
 func backupCommands(t testing.TB) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile("../docs/operations.md")
+	text, err := os.ReadFile("../docs/database.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := map[string]string{}
 	for _, begin := range []string{"mariadb-dump", "mariadb -e", "mariadb restored"} {
 		if found[begin] = regexp.MustCompile(`(?m)^` + begin + ` .*$`).FindString(string(text)); found[begin] == "" {
-			t.Fatalf("docs/operations.md has no command %q", begin)
+			t.Fatalf("docs/database.md has no command %q", begin)
 		}
 	}
 	return found

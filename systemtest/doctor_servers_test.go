@@ -45,7 +45,7 @@ func TestDoctorOnABrokenDatabase(t *testing.T) {
 		examine(t, "FIRSTTAP_DATABASE_URL="+raw, "FIRSTTAP_MIGRATE=off").mustFail(t, "database.migrations", "not applied: 1")
 
 		db.exec("SET GLOBAL innodb_flush_log_at_trx_commit = 2")
-		examine(t, "FIRSTTAP_DATABASE_URL="+raw).mustFail(t, "database.durability", "innodb_flush_log_at_trx_commit=2, should be 1", "docs/operations.md")
+		examine(t, "FIRSTTAP_DATABASE_URL="+raw).mustFail(t, "database.durability", "innodb_flush_log_at_trx_commit=2, should be 1", "docs/database.md")
 		db.exec("SET GLOBAL innodb_flush_log_at_trx_commit = 1")
 		db.exec("SET GLOBAL read_only = ON")
 		examine(t, "FIRSTTAP_DATABASE_URL="+raw).mustFail(t, "database.role", "read_only", "primary")

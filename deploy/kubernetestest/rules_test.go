@@ -101,8 +101,8 @@ func TestManifestsAgree(t *testing.T) {
 			wrong = append(wrong, "the pods migrate too: FIRSTTAP_MIGRATE is not off")
 		}
 		app := pod.Spec.Containers[0]
-		if app.Image != job.Spec.Containers[0].Image || !strings.Contains(read(t, "../../docs/operations.md"), "docker build -t "+app.Image+" ") {
-			wrong = append(wrong, "the pods, the job and docs/operations.md have different images")
+		if app.Image != job.Spec.Containers[0].Image || !strings.Contains(read(t, "../../docs/kubernetes.md"), "docker build -t "+app.Image+" ") {
+			wrong = append(wrong, "the pods, the job and docs/kubernetes.md have different images")
 		}
 		wrong = append(wrong, stopping(serving, pod.Spec)...)
 		wrong = append(wrong, ports(serving, app, m)...)
@@ -183,7 +183,7 @@ func selectors(m manifests) (wrong []string) {
 	return wrong
 }
 
-// TestSecretsAreDocumented: docs/operations.md names each key that the manifests take from a Secret, and no other.
+// TestSecretsAreDocumented: docs/kubernetes.md names each key that the manifests take from a Secret, and no other.
 func TestSecretsAreDocumented(t *testing.T) {
 	m := build(t, withFirebase)
 	used := map[string]bool{}
@@ -207,12 +207,12 @@ func TestSecretsAreDocumented(t *testing.T) {
 	}
 	for key := range used {
 		if !documented[key] {
-			t.Errorf("docs/operations.md does not say what %q is", key)
+			t.Errorf("docs/kubernetes.md does not say what %q is", key)
 		}
 	}
 	for key := range documented {
 		if !used[key] {
-			t.Errorf("docs/operations.md has %q, which no manifest uses", key)
+			t.Errorf("docs/kubernetes.md has %q, which no manifest uses", key)
 		}
 	}
 }
@@ -226,12 +226,12 @@ func read(t *testing.T, name string) string {
 	return string(raw)
 }
 
-// section returns the part of docs/operations.md about Kubernetes.
+// section returns the part of docs/kubernetes.md about Kubernetes.
 func section(t *testing.T) string {
 	t.Helper()
-	found := regexp.MustCompile(`(?ms)^## On Kubernetes$.*?(^## |\z)`).FindString(read(t, "../../docs/operations.md"))
+	found := regexp.MustCompile(`(?ms)^## On Kubernetes$.*?(^## |\z)`).FindString(read(t, "../../docs/kubernetes.md"))
 	if found == "" {
-		t.Fatal("docs/operations.md has no section about Kubernetes")
+		t.Fatal("docs/kubernetes.md has no section about Kubernetes")
 	}
 	return found
 }

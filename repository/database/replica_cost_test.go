@@ -16,7 +16,7 @@ import (
 	. "firsttap/repository/repositorytest"
 )
 
-// TestWhatAReplicaTakesOff prints the table of docs/operations.md: what a read of the backoffice costs the primary, with a replica and
+// TestWhatAReplicaTakesOff prints the table of docs/database.md: what a read of the backoffice costs the primary, with a replica and
 // without. With one it is a statement that reads one row, whatever is listed. Both answers are the same.
 func TestWhatAReplicaTakesOff(t *testing.T) {
 	eachReplicated(t, servertest.Servers(), func(t *testing.T, r *replicated) {

@@ -191,7 +191,7 @@ func (e *examination) isolation(ctx context.Context) doctor.Finding {
 }
 
 func (e *examination) durability(ctx context.Context) doctor.Finding {
-	const page = `docs/operations.md, "A database that fails over", says why`
+	const page = `docs/database.md, "A database that fails over", says why`
 	problems, err := durabilityOf(e.version)(ctx, e.db)
 	switch {
 	case len(problems) > 0:
