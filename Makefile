@@ -65,7 +65,7 @@ screenshots:
 
 # Makes docs/promises.md of the tests' comments.
 promises:
-	go run ./internal/servertest/promises > bin/promises.md && mv bin/promises.md docs/promises.md
+	mkdir -p bin && go run ./internal/servertest/promises > bin/promises.md && mv bin/promises.md docs/promises.md
 
 # Checks that the vendored files of the pages are what npm's packages build.
 vendored:

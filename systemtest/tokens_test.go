@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"firsttap/testkit"
+	"firsttap/internal/testkit"
 )
 
 // newToken is a token that the instance issues for the driver.

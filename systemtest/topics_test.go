@@ -5,10 +5,10 @@ import (
 	"testing"
 
 	"firsttap/dispatch"
-	"firsttap/outbox"
+	"firsttap/dispatch/outbox"
+	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/repository/repositorytest"
-	"firsttap/servertest"
-	"firsttap/testkit"
 )
 
 // largeAudience is the number of devices from which docs/outbox.md promises a topic.

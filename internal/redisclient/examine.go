@@ -303,7 +303,7 @@ func (e *examination) eviction(context.Context) doctor.Finding {
 			return doctor.Good(policy)
 		case used >= limit:
 			return doctor.Failure(found+": Redis is full and refuses every lock", next)
-		case used > internal/limit/10*9:
+		case used > limit/10*9:
 			return doctor.Doubt(found+": when it is full, Redis refuses every lock", next)
 		}
 		return doctor.Good(found)
