@@ -248,7 +248,7 @@ func TestUnknownNames(t *testing.T) {
 
 // TestSampleSecretsAreKnown: every secret of docker-compose.yml is found where it is set, and no other.
 func TestSampleSecretsAreKnown(t *testing.T) {
-	text, err := os.ReadFile("../docker-compose.yml")
+	text, err := os.ReadFile("../../docker-compose.yml")
 	if err != nil {
 		t.Fatal(err)
 	}
