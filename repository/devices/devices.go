@@ -34,7 +34,6 @@ type deviceRow struct {
 	PushToken      string
 	AppVersion     string
 	Locale         string
-	GoodAt         *int64
 	SuspectedAt    *int64
 	QuarantinedAt  *int64
 	CreatedAt      int64 `gorm:"autoCreateTime:false"`
@@ -48,7 +47,7 @@ func (row *deviceRow) device() dispatch.Device {
 	return dispatch.Device{
 		ID: row.ID, Driver: row.DriverID, Installation: row.InstallationID, Platform: row.Platform,
 		PushToken: row.PushToken, AppVersion: row.AppVersion, Locale: row.Locale,
-		PushAcceptedAt: database.OptionalTime(row.GoodAt), SuspectedAt: database.OptionalTime(row.SuspectedAt),
+		SuspectedAt:   database.OptionalTime(row.SuspectedAt),
 		QuarantinedAt: database.OptionalTime(row.QuarantinedAt), UpdatedAt: database.Time(row.UpdatedAt),
 	}
 }
@@ -121,7 +120,7 @@ func putDevice(tx database.Tx, v dispatch.Device, now time.Time) (before, after 
 		}
 		row.ID, before = all[i].ID, all[i].device()
 		if all[i].PushToken == v.PushToken {
-			row.GoodAt, row.SuspectedAt = all[i].GoodAt, all[i].SuspectedAt
+			row.SuspectedAt = all[i].SuspectedAt
 			if all[i].QuarantinedAt != nil {
 				row.SuspectedAt = &row.UpdatedAt
 			}
@@ -178,7 +177,7 @@ const devicesPerStatement = 200
 // pushed to it then. RecordVerdict skips a device that has another token by now. It returns how many of the devices, from the first on,
 // were judged: less than all of them if so many may not be quarantined now, or with ErrUnavailable or ErrUnknown.
 func (s *Devices) RecordVerdict(ctx context.Context, v outbox.Verdict, devices []dispatch.Device) (recorded int, err error) {
-	set := "good_at = {now}, suspected_at = NULL, quarantined_at = NULL WHERE 1 = 1"
+	set := "suspected_at = NULL, quarantined_at = NULL WHERE 1 = 1"
 	switch v {
 	case outbox.Suspected:
 		set = "suspected_at = {now} WHERE suspected_at IS NULL AND quarantined_at IS NULL"
