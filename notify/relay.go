@@ -185,10 +185,10 @@ func (r *Relay) Run(ctx context.Context) {
 	writing.Go(func() { r.results.run(lasting) })
 	judging.Go(func() { r.tokens.run(lasting) })
 	for range expanders {
-		loops.Go(func() { r.expandEach(ctx, lasting, r.committed, 1, false) })
-		loops.Go(func() { r.expandEach(ctx, lasting, r.left, 1, true) })
+		loops.Go(func() { r.expandEach(ctx, lasting, r.committed, false) })
+		loops.Go(func() { r.expandEach(ctx, lasting, r.left, true) })
 	}
-	loops.Go(func() { r.expandEach(ctx, lasting, r.urgent, urgentBatch, false) })
+	loops.Go(func() { r.expandUrgent(ctx, lasting) })
 	loops.Go(func() { r.leaseDue(ctx) })
 	loops.Go(func() { r.lease(ctx, lasting) })
 	loops.Go(func() { r.send(ctx, lasting) })
