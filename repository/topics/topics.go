@@ -23,18 +23,6 @@ func New(db *database.DB, owner string, term time.Duration) *Topics {
 	return &Topics{db, owner, term}
 }
 
-// Row is a row of the table topics.
-type Row struct {
-	Name   string `gorm:"primaryKey"`
-	Ended  bool
-	State  int
-	NextAt int64
-	Claim  string
-}
-
-// TableName implements gorm.Tabler.
-func (Row) TableName() string { return "topics" }
-
 type memberRow struct {
 	Topic      string            `gorm:"primaryKey"`
 	DeviceID   dispatch.DeviceID `gorm:"primaryKey"`
