@@ -97,7 +97,8 @@ const (
 	pushBatch  = 256
 	// urgentBatch bounds the events that one call expands: the push of the first waits until the last is written.
 	urgentBatch = 16
-	// gather is the least time from one such call to the next, unless so many wait: one call for many events costs little more than for one.
+	// gather is the least time from one such call to the next, unless so many wait: one call for many events costs little more than for
+	// one.
 	gather = 20 * time.Millisecond
 	// committedBatch is how many pushes a call that expands events leases, so that no other query has to.
 	committedBatch = 64
@@ -215,7 +216,8 @@ func (r *Relay) releaseEvents(events ...dispatch.EventID) bool {
 	defer cancel()
 	err := r.options.Outbox.ReleaseEvents(ctx, events...)
 	if err != nil {
-		r.options.Log.Warn("leased events not released; they will be expanded when their leases expire, or after another release", "error", err)
+		r.options.Log.Warn("leased events not released; they will be expanded when their leases expire, or after another release",
+			"error", err)
 	}
 	return err == nil
 }

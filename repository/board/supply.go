@@ -31,7 +31,8 @@ func (s *Board) RecordSupply(ctx context.Context, run cronjob.Run) (int, error) 
 			args = append(args, database.Micros(run.Slot), region, counted.OnDuty, counted.Open)
 		}
 		for part := range slices.Chunk(args, 4*database.RowsPerStatement) {
-			_, err := tx.ExecContext(ctx, "INSERT INTO supply (at, region, on_duty, open) VALUES "+database.Placeholders(len(part)/4, 4), part...)
+			rows := database.Placeholders(len(part)/4, 4)
+			_, err := tx.ExecContext(ctx, "INSERT INTO supply (at, region, on_duty, open) VALUES "+rows, part...)
 			if err != nil {
 				return err
 			}

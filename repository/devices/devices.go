@@ -106,7 +106,8 @@ func (s *Devices) PutDevice(ctx context.Context, v dispatch.Device) (dispatch.De
 func putDevice(tx database.Tx, v dispatch.Device, now time.Time) (before, after dispatch.Device, err error) {
 	row := deviceRow{
 		ID: dispatch.NewDeviceID(now), DriverID: v.Driver, InstallationID: v.Installation, Platform: v.Platform,
-		PushToken: v.PushToken, AppVersion: v.AppVersion, Locale: v.Locale, CreatedAt: database.Micros(now), UpdatedAt: database.Micros(now),
+		PushToken: v.PushToken, AppVersion: v.AppVersion, Locale: v.Locale,
+		CreatedAt: database.Micros(now), UpdatedAt: database.Micros(now),
 	}
 	var all []deviceRow
 	if err := tx.Where("driver_id = ?", v.Driver).Order("updated_at DESC, id DESC").Find(&all).Error; err != nil {
@@ -245,7 +246,8 @@ func (s *Devices) Devices(ctx context.Context, driver dispatch.DriverID, page di
 	rows, next, err := database.ReadListing(s.db.Serve.With(ctx), l, page, cursor)
 	if err == nil && len(rows) == 0 {
 		var known bool
-		err = database.Unavailable(s.db.Serve.With(ctx).Raw("SELECT EXISTS (SELECT 1 FROM drivers WHERE id = ?)", driver).Row().Scan(&known))
+		query := s.db.Serve.With(ctx).Raw("SELECT EXISTS (SELECT 1 FROM drivers WHERE id = ?)", driver)
+		err = database.Unavailable(query.Row().Scan(&known))
 		if err == nil && !known {
 			err = dispatch.ErrDriverNotFound
 		}
@@ -289,8 +291,8 @@ func notifiedDevices(tx database.Tx, id dispatch.DriverID, topics []string) (dev
 		dispatches[i] = strings.TrimPrefix(topic, outbox.TopicOf(""))
 	}
 	err = tx.Raw(
-		`SELECT DISTINCT n.device_id FROM (SELECT dispatch_id, round FROM notifications {force ix_notifications_driver} WHERE dispatch_id IN ?
-			GROUP BY dispatch_id, round) r
+		`SELECT DISTINCT n.device_id FROM (SELECT dispatch_id, round FROM notifications {force ix_notifications_driver}
+			WHERE dispatch_id IN ? GROUP BY dispatch_id, round) r
 		JOIN notifications n {force ix_notifications_driver} ON n.dispatch_id = r.dispatch_id AND n.round = r.round AND n.driver_id = ?
 		AND n.device_id <> ''`,
 		dispatches, id,

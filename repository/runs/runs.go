@@ -176,7 +176,8 @@ func (s *Runs) NextOpenRun(ctx context.Context, jobs []string) (open, now time.T
 // it over, or it has ended.
 func (s *Runs) RenewRun(ctx context.Context, run cronjob.Run, term time.Duration) error {
 	return database.RequireOwned(s.db.Decide.With(ctx).Exec("UPDATE job_runs SET alive_until = {now} + ?"+
-		" WHERE job = ? AND slot = ? AND owner = ? AND status = 'RUNNING'", term.Microseconds(), run.Job, database.Micros(run.Slot), run.Owner))
+		" WHERE job = ? AND slot = ? AND owner = ? AND status = 'RUNNING'",
+		term.Microseconds(), run.Job, database.Micros(run.Slot), run.Owner))
 }
 
 // EndRun writes how the attempt at the run ended. One that is INTERRUPTED does not count, and any instance may take the run over at once.
@@ -215,7 +216,8 @@ func endRun(tx database.Tx, run cronjob.Run, end cronjob.Outcome, standing ...cr
 func (s *Runs) InterruptRuns(ctx context.Context, jobs []string) (interrupted []cronjob.Run, err error) {
 	var rows []RunRow
 	err = s.db.Decide.Transact(ctx, func(tx database.Tx) error {
-		err := tx.Raw("SELECT * FROM job_runs WHERE job IN ? AND status = 'RUNNING' AND owner LIKE '%/%' {for_update}", jobs).Scan(&rows).Error
+		err := tx.Raw("SELECT * FROM job_runs WHERE job IN ? AND status = 'RUNNING' AND owner LIKE '%/%' {for_update}", jobs).
+			Scan(&rows).Error
 		for i := 0; i < len(rows) && err == nil; i++ {
 			err = tx.Exec("UPDATE job_runs SET alive_until = {now}, owner = ? WHERE job = ? AND slot = ?",
 				instanceOf(rows[i].Owner), rows[i].Job, rows[i].Slot).Error

@@ -69,7 +69,8 @@ func (o *Topics) LeaseTopics(ctx context.Context, limit int) (leased []outbox.To
 	err = o.db.Work.Transact(ctx, func(tx database.Tx) error {
 		leased = nil
 		err := tx.Raw(
-			`SELECT name, ended FROM topics {force ix_topics_due} WHERE state = 0 AND next_at <= {now} ORDER BY next_at LIMIT ? {skip_locked}`,
+			`SELECT name, ended FROM topics {force ix_topics_due}
+			WHERE state = 0 AND next_at <= {now} ORDER BY next_at LIMIT ? {skip_locked}`,
 			limit,
 		).Scan(&leased).Error
 		if err != nil || len(leased) == 0 {
@@ -110,7 +111,8 @@ func (o *Topics) RecordMembers(ctx context.Context, t outbox.Topic, members, ref
 		members, refused = nil, append(members, refused...)
 	}
 	return o.db.Work.Transact(ctx, func(tx database.Tx) error {
-		err := database.RequireOwned(tx.Exec(`UPDATE topics SET next_at = {now} + ? WHERE name = ? AND ended = ? AND state = 0 AND claim = ?`,
+		err := database.RequireOwned(tx.Exec(`UPDATE topics SET next_at = {now} + ?
+			WHERE name = ? AND ended = ? AND state = 0 AND claim = ?`,
 			o.term.Microseconds(), t.Name, t.Ended, o.owner))
 		if err != nil {
 			return err
