@@ -2,7 +2,6 @@ package runs
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strings"
 	"time"
@@ -239,21 +238,14 @@ func instanceOf(owner string) string {
 // ConcludeRun commits the run's result together with its end as SUCCEEDED, so that the result is written once however often the
 // slot is begun. It is the last step of the work. After a deadlock it calls write again. ErrNotLeased if another instance has
 // taken the run over, or it has ended; then nothing was written. ErrUnavailable, ErrUnknown.
-func (s *Runs) ConcludeRun(ctx context.Context, run cronjob.Run, result string,
-	write func(ctx context.Context, tx Execer) error,
-) error {
+func (s *Runs) ConcludeRun(ctx context.Context, run cronjob.Run, result string, write func(tx database.Tx) error) error {
 	return s.db.Decide.Transact(ctx, func(tx database.Tx) error {
 		end := cronjob.Outcome{Status: cronjob.Succeeded, Result: result}
 		if err := endRun(tx, run, end, cronjob.Running); err != nil {
 			return err
 		}
-		return database.Unavailable(write(ctx, tx.Statement.ConnPool))
+		return database.Unavailable(write(tx))
 	})
-}
-
-// Execer is a transaction.
-type Execer interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
 const (
