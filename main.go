@@ -26,7 +26,7 @@ func main() {
 		name, _, _ := strings.Cut(variable, "=")
 		names = append(names, name)
 	}
-	err := app.Run(ctx, os.Args[1:], os.LookupEnv, os.Stdout, names...)
+	err := app.Run(ctx, os.Args[1:], os.LookupEnv, app.Timeouts{}, os.Stdout, names...)
 	stop()
 	if err != nil {
 		app.Fail(os.Args[1:], err, os.Stdout, os.Stderr)

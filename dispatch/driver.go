@@ -157,8 +157,6 @@ type Device struct {
 	PushToken    string // belongs to one driver at a time, the newest
 	AppVersion   string
 	Locale       string // BCP 47; "" for the driver's
-	// PushAcceptedAt is when the push service last accepted a push to this token, to within about a day.
-	PushAcceptedAt *time.Time
 	// SuspectedAt is when the push service reported the token dead, if it has not accepted a push since.
 	SuspectedAt *time.Time
 	// QuarantinedAt is when a second such report was accepted. Pushes to the device stop until the app registers it again.

@@ -80,9 +80,6 @@ func MinID(at time.Time) ID { return ID(smallest(DispatchPrefix, at)) }
 // MinEventID returns the smallest identifier of an event made at that time.
 func MinEventID(at time.Time) EventID { return EventID(smallest(EventPrefix, at)) }
 
-// MinAttemptID returns the smallest identifier of an attempt recorded at that time.
-func MinAttemptID(at time.Time) AttemptID { return AttemptID(smallest(attemptPrefix, at)) }
-
 // NewUniqueID returns prefix followed by 56 bits of time in microseconds and 72 random bits.
 func NewUniqueID(prefix string, now time.Time) string {
 	raw := withTime(now)

@@ -55,17 +55,11 @@ func TestIdentifiersSortByTime(t *testing.T) {
 
 func TestTheFirstIdentifierOfATime(t *testing.T) {
 	for _, at := range []time.Time{time.UnixMicro(0), time.UnixMicro(255), time.UnixMicro(1 << 32), noon} {
-		id, attempt := MinID(at), MinAttemptID(at)
+		id := MinID(at)
 		for range 100 { // whatever the random bits
 			if before, then := NewID(at.Add(-time.Microsecond)), NewID(at); at.UnixMicro() > 0 && before >= id || then < id {
 				t.Errorf("%v: %s is not between %s and %s", at, id, before, then)
 			}
-			if then := NewAttemptID(at); then < attempt {
-				t.Errorf("%v: %s is not before %s", at, attempt, then)
-			}
-		}
-		if before := NewAttemptID(at.Add(-time.Microsecond)); at.UnixMicro() > 0 && before >= attempt {
-			t.Errorf("%v: %s is not before %s", at, before, attempt)
 		}
 		if got, err := ParseID(string(id)); got != id || err != nil {
 			t.Errorf("%s is read as %s, %v", id, got, err)

@@ -98,7 +98,8 @@ func (d *Dispatch) Cancel(version int, actor, reason string, now time.Time) ([]E
 	return []Event{d.event(EventCanceled, actor, reason, now)}, nil
 }
 
-// Expire expires an offer that is stored as PENDING and whose window has passed. Before that, it changes nothing and returns no event.
+// Expire writes down that an offer has expired. A dispatch is Expired as soon as its window has passed, though it is still stored as
+// PENDING. Expire changes no other dispatch, and returns no event of it.
 func (d *Dispatch) Expire(now time.Time) []Event {
 	if d.Status != Expired {
 		return nil

@@ -19,7 +19,8 @@ type Withdrawals struct {
 
 // Check returns a TooManyWithdrawalsError if the driver may not withdraw at now.
 func (w Withdrawals) Check(now time.Time) error {
-	wait := max(waitUntilBelow(w.OfDispatchByDriver, MaxWithdrawalsPerDispatch, now), waitUntilBelow(w.ByDriver, MaxWithdrawalsPerDriver, now))
+	wait := max(waitUntilBelow(w.OfDispatchByDriver, MaxWithdrawalsPerDispatch, now),
+		waitUntilBelow(w.ByDriver, MaxWithdrawalsPerDriver, now))
 	if wait > 0 {
 		return &TooManyWithdrawalsError{Wait: wait}
 	}

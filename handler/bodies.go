@@ -19,11 +19,12 @@ const (
 	maxKeyBody   = 8 << 10
 	// maxBulkBody is enough for 1,000 drivers.
 	maxBulkBody = 1 << 20
-	// maxBodies bounds the bytes of the bodies that an instance holds at once, and maxStrangersBodies of those that it reads before it knows
-	// the caller.
+	// maxBodies bounds the bytes of the bodies that an instance holds at once, and maxStrangersBodies of those that it reads before it
+	// knows the caller.
 	maxBodies          = 64 << 20
 	maxStrangersBodies = 4 << 20
-	// maxUncounted is the length of bodies that are not counted, as a tap's or a usual sign-in's: they take less than their connection does.
+	// maxUncounted is the length of bodies that are not counted, as a tap's or a usual sign-in's: they take less than their connection
+	// does.
 	maxUncounted = 1 << 10
 )
 

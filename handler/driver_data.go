@@ -252,7 +252,7 @@ func exportAll[T, V any](w *bufio.Writer, name string, items iter.Seq2[T, error]
 const (
 	// exportBuffer is how much of an export is sent at a time.
 	exportBuffer = 32 << 10
-	// exportTime bounds an export: whoever reads slowly keeps others from theirs.
+	// exportTime is how long an export may take. Few exports run at a time, so one that is read slowly makes others wait.
 	exportTime = 5 * time.Minute
 )
 

@@ -147,7 +147,8 @@ func (h *handler) answerError(err error, c echo.Context) {
 	}
 	p := describe(err, c.Request().URL.Path)
 	if errors.Is(err, errHungUp) || p.Status >= 500 && hungUp(c.Request().Context()) {
-		h.Log.Debug("the client closed the connection before the answer; the request has ended", "path", c.Path(), "request_id", requestID(c),
+		h.Log.Debug("the client closed the connection before the answer; the request has ended", "path", c.Path(),
+			"request_id", requestID(c),
 			"error", err)
 		c.Response().WriteHeader(statusHungUp)
 		return
@@ -159,7 +160,8 @@ func (h *handler) answerError(err error, c echo.Context) {
 				level = slog.LevelDebug
 			}
 		}
-		h.Log.Log(ctx, level, message, "code", p.Code, "route", c.Path(), "path", c.Request().URL.Path, "caller", dispatch.CallerFrom(ctx).Actor,
+		h.Log.Log(ctx, level, message, "code", p.Code, "route", c.Path(), "path", c.Request().URL.Path,
+			"caller", dispatch.CallerFrom(ctx).Actor,
 			"request_id", requestID(c), "error", err)
 	}
 	if often := (*dispatch.TooManyWithdrawalsError)(nil); errors.As(err, &often) {
@@ -246,7 +248,8 @@ func (p *problem) addExtensions(err error) {
 		p.addPhones(phones, errors.As(err, new(bulkError)))
 	}
 	if value, ok := errors.AsType[*dispatch.InvalidValueError](err); ok && value.Field != "" {
-		p.Errors = []fieldError{{value.Field, "can't be stored: it is too long or too large, or has characters that the database does not take"}}
+		const why = "can't be stored: it is too long or too large, or has characters that the database does not take"
+		p.Errors = []fieldError{{value.Field, why}}
 	}
 }
 

@@ -44,7 +44,8 @@ func viewAttempt(a dispatch.AttemptRecord) attemptView {
 	return attemptView{
 		ID: a.ID, Round: a.Round, DriverID: a.Driver, Result: a.Result, At: timestamp(a.At), LastAt: timestamp(a.LastAt), Count: a.Count,
 		AfterUS: a.After.Microseconds(),
-		Rank:    nullableRank(a.Rank), ReactionMS: milliseconds(a.Reaction), Instance: nullable(a.Instance), AppVersion: nullable(a.AppVersion),
+		Rank:    nullableRank(a.Rank), ReactionMS: milliseconds(a.Reaction), Instance: nullable(a.Instance),
+		AppVersion: nullable(a.AppVersion),
 	}
 }
 

@@ -123,7 +123,8 @@ func (h *handler) jobs(c echo.Context, _ string) error {
 	page := in.page(maxLimit)
 	return list(h, in, viewJob, func(ctx context.Context) ([]cronjob.Job, string, error) {
 		all, err := h.Jobs.Jobs(ctx)
-		jobs, next := cut(all, page.Limit, func(j cronjob.Job) bool { return j.Name > page.Cursor }, func(j cronjob.Job) string { return j.Name })
+		jobs, next := cut(all, page.Limit, func(j cronjob.Job) bool { return j.Name > page.Cursor },
+			func(j cronjob.Job) string { return j.Name })
 		return jobs, next, err
 	})
 }

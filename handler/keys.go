@@ -11,7 +11,8 @@ import (
 // keyStore lists and revokes keys, and audits sign-ins with them.
 type keyStore interface {
 	Keys(ctx context.Context, page dispatch.Page) ([]dispatch.KeyRecord, string, error)
-	// RevokeKey revokes a key: its next request is refused, on every instance. A repeated call changes nothing. ErrKeyNotFound, ErrFirstKey.
+	// RevokeKey revokes a key: its next request is refused, on every instance. A repeated call changes nothing. ErrKeyNotFound,
+	// ErrFirstKey.
 	RevokeKey(ctx context.Context, id string) error
 	RecordSignIn(ctx context.Context, key, address string) error
 }

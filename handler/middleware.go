@@ -136,12 +136,14 @@ func crossOrigin(origins []string) echo.MiddlewareFunc {
 	return middleware.CORSWithConfig(middleware.CORSConfig{
 		Skipper: func(c echo.Context) bool {
 			path := c.Request().URL.Path
-			return path != "/v1/me" && path != "/v1/stream" && !strings.HasPrefix(path, "/v1/me/") && !strings.HasPrefix(path, "/v1/dispatches/")
+			return path != "/v1/me" && path != "/v1/stream" && !strings.HasPrefix(path, "/v1/me/") &&
+				!strings.HasPrefix(path, "/v1/dispatches/")
 		},
 		AllowOriginFunc: func(origin string) (bool, error) { return slices.Contains(origins, origin), nil },
 		AllowMethods:    []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete},
 		AllowHeaders: []string{
-			echo.HeaderAuthorization, echo.HeaderContentType, "If-Match", "If-None-Match", idempotencyKey, echo.HeaderXRequestID, "Last-Event-ID",
+			echo.HeaderAuthorization, echo.HeaderContentType, "If-Match", "If-None-Match", idempotencyKey, echo.HeaderXRequestID,
+			"Last-Event-ID",
 			appVersionHeader,
 		},
 		ExposeHeaders: []string{echo.HeaderRetryAfter, "ETag", echo.HeaderXRequestID, echo.HeaderWWWAuthenticate},

@@ -258,8 +258,8 @@ func newValidation() *validator.Validate {
 		return name
 	})
 	for tag, valid := range map[string]validator.Func{
-		"language": isLanguage, "years": isOfFourDigits, "graphic": func(f validator.FieldLevel) bool { return isGraphic(f.Field().String()) },
-		"webhook_url": isWebhookURL, "webhook_events": areWebhookEvents, "webhook_event": isWebhookEvent,
+		"language": isLanguage, "years": isOfFourDigits, "webhook_url": isWebhookURL, "webhook_events": areWebhookEvents,
+		"webhook_event": isWebhookEvent, "graphic": func(f validator.FieldLevel) bool { return isGraphic(f.Field().String()) },
 	} {
 		if err := v.RegisterValidation(tag, valid); err != nil {
 			panic(err) // only an empty tag or a nil function is refused

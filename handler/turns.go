@@ -13,11 +13,12 @@ const (
 	// running one: enough for several pages of the console that are loaded together.
 	listsAtOnce  = 2
 	listsWaiting = 32
-	// searchesAtOnce is how many searches, and how many previews, an instance runs at once. searchesWaiting is enough for a page that searches
-	// while the user types.
+	// searchesAtOnce is how many searches, and how many previews, an instance runs at once. searchesWaiting is enough for a page that
+	// searches while the user types.
 	searchesAtOnce  = 2
 	searchesWaiting = 4
-	// entriesAtOnce is how many sign-ins are written at once: fewer than the connections for writes, as those of one key wait for each other.
+	// entriesAtOnce is how many sign-ins are written at once: fewer than the connections for writes, as those of one key wait for each
+	// other.
 	entriesAtOnce = 2
 	// turnTimeout is how long a read waits for its turn.
 	turnTimeout = 2 * time.Second

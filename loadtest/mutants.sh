@@ -124,7 +124,7 @@ mutant "a deadlock's victim gives up its results" repository/database/tx.go "los
 mutant "devices that were offered it are not looked for" repository/pushes/expand.go "(SELECT 1 FROM notifications n WHERE n.dispatch_id = e.dispatch_id LIMIT 1) IS NOT NULL offered" "0 offered" ./repository/pushes TestEventsThatConcernNobody
 mutant "a topic is not looked for" repository/pushes/expand.go "!row.Offered && !e.open && !row.Own" "!row.Offered && !row.Own" ./repository/pushes TestEventsThatConcernNobody
 mutant "any owner's event is completed" repository/pushes/outbox.go "WHERE id IN ? AND next_at IS NOT NULL AND claim = ?" "WHERE id IN ? AND next_at IS NOT NULL AND ? <> ''" ./repository/pushes TestCompleteEvents
-mutant "waiting events are expanded one by one" notify/committed.go "for range min(len(events), most-1) {" "for range 0 {" ./notify TestWaitingEvents
+mutant "waiting events are expanded one by one" notify/committed.go "for range min(len(r.urgent), urgentBatch-1) {" "for range 0 {" ./notify TestWaitingEvents
 mutant "offers of old terms are sent" notify/committed.go "e.Event.Type != dispatch.EventCreated && e.Event.Type != dispatch.EventOpened" "!e.Event.Type.IsOffer() && e.Event.Type != dispatch.EventCreated" ./notify TestChangedTerms
 mutant "calls for topics go on while they are refused" notify/topics.go "r.pause(ctx, time.Until(r.topicsNotBefore))" "" ./notify TestTopicCallsAreRefused
 mutant "a topic's message overtakes an offer" repository/pushes/expand.go " || r.delay > 0" "" ./repository/topics TestSubscribersArePushedByTopic

@@ -66,7 +66,8 @@ func (r Race) Run(ctx context.Context) (result Result, err error) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalTime)
 			defer cancel()
 			if failed := r.remove(ctx, client, drivers, job); failed != nil {
-				err = errors.Join(err, fmt.Errorf("the race's drivers, region \"race\", are still there, because they can't be removed: %w", failed))
+				err = errors.Join(err, fmt.Errorf(
+					"the race's drivers, region \"race\", are still there, because they can't be removed: %w", failed))
 			}
 		}()
 	}
@@ -196,7 +197,9 @@ func (r Race) remove(ctx context.Context, client *http.Client, drivers []racer, 
 		}
 	}
 	for _, d := range drivers {
-		if err := again(func() error { return Call(ctx, client, "POST", admin+"drivers/"+d.ID+"/erase", r.AdminKey, nil, nil) }); err != nil {
+		if err := again(func() error {
+			return Call(ctx, client, "POST", admin+"drivers/"+d.ID+"/erase", r.AdminKey, nil, nil)
+		}); err != nil {
 			return fmt.Errorf("erase %s: %w", d.ID, err)
 		}
 	}

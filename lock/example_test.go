@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"firsttap/lock"
 )
 
@@ -45,6 +47,17 @@ func ExampleLocker_Acquire() {
 	// Output:
 	// true true
 	// <nil>
+}
+
+// The keys of a name have a hash tag, so that a Cluster keeps them on the same server.
+func ExampleTaggedKeys() {
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"redis-0:6379", "redis-1:6379"}, ContextTimeoutEnabled: true})
+	defer client.Close()
+	locker := lock.New(lock.NewRedis(client, lock.TaggedKeys("lock")), lock.Options{})
+	defer locker.Close()
+
+	err := locker.Do(context.Background(), "settle", lock.Renewed(30*time.Second, time.Hour), func(ctx context.Context) error { return ctx.Err() })
+	fmt.Println(err)
 }
 
 func ExampleFixed() {

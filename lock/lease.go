@@ -123,7 +123,8 @@ func (l *Lease) release(ctx context.Context) error {
 		return lost
 	case errors.Is(err, ErrUnavailable) && errors.Is(err, ErrLost):
 		l.locker.log.Warn(
-			"lock release unanswered, and the owner does not hold the name any more; another owner may have held it during the work", "name",
+			"lock release unanswered, and the owner does not hold the name any more; another owner may have held it during the work",
+			"name",
 			l.name, "owner", l.owner, "error", err,
 		)
 	case errors.Is(err, ErrUnavailable):

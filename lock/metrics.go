@@ -41,7 +41,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(.001, 4, 12),
 		}),
 		slackLeft: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "firsttap_lock_renewal_slack_ratio", Help: "Time that a lease still had when its renewal was answered, as a fraction of the TTL.",
+			Name:    "firsttap_lock_renewal_slack_ratio",
+			Help:    "Time that a lease still had when its renewal was answered, as a fraction of the TTL.",
 			Buckets: prometheus.LinearBuckets(0, .1, 10),
 		}),
 	}

@@ -65,7 +65,8 @@ func (l *Lease) applyRenewal(sent time.Time, err error) time.Duration {
 	if l.renewErr = err; err != nil {
 		if before == nil {
 			l.locker.log.Warn(
-				"lock not renewed; the renewal is retried until the lease ends", "name", l.name, "owner", l.owner, "left", slack, "error", err,
+				"lock not renewed; the renewal is retried until the lease ends", "name", l.name, "owner", l.owner, "left", slack,
+				"error", err,
 			)
 		}
 		return min(l.hold.RenewEvery/4, max(slack/4, time.Millisecond))

@@ -76,7 +76,8 @@ const mysqlNextFence = `'1970-01-01' + INTERVAL LAST_INSERT_ID(GREATEST(
 
 // Times are text, 'YYYY-MM-DD HH:MM:SS.SSS' in UTC, and compared as text. SQLite's clock has milliseconds.
 var sqliteTable = tableSQL{
-	selectRows: `SELECT name, locked_by, CAST(ROUND((unixepoch(lock_until, 'subsec') - unixepoch('now', 'subsec')) * 1000) AS INTEGER) * 1000,
+	selectRows: `SELECT name, locked_by,
+	CAST(ROUND((unixepoch(lock_until, 'subsec') - unixepoch('now', 'subsec')) * 1000) AS INTEGER) * 1000,
 	` + sqliteFence + ` FROM shedlock`,
 	heldCondition: `lock_until > ` + sqliteNow,
 	acquireNew: `INSERT INTO shedlock (name, lock_until, locked_at, locked_by) VALUES (?, ` + sqliteLater + `, ` + sqliteNow + `, ?)

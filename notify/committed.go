@@ -42,28 +42,37 @@ func enqueue(r *Relay, queue chan<- dispatch.EventID, event dispatch.EventID) {
 // expandTimeout bounds one call that expands events.
 const expandTimeout = 10 * time.Second
 
-// expandEach expands the events of a queue until ctx ends, those that wait together by one call: up to most of them, more than one only if
-// no other goroutine takes from the queue. Late says that this process may not have committed them.
-func (r *Relay) expandEach(ctx, lasting context.Context, events <-chan dispatch.EventID, most int, late bool) {
+// expandEach expands the events of a queue, one by one, until ctx ends. Late says that this process may not have committed them.
+func (r *Relay) expandEach(ctx, lasting context.Context, events <-chan dispatch.EventID, late bool) {
+	for {
+		select {
+		case event := <-events:
+			r.expand(lasting, []dispatch.EventID{event}, late)
+		case <-ctx.Done():
+			return // Run releases the others
+		}
+	}
+}
+
+// expandUrgent expands the urgent events until ctx ends, those that wait together by one call. Only one goroutine may call it.
+func (r *Relay) expandUrgent(ctx, lasting context.Context) {
 	var next time.Time
 	for {
 		var batch []dispatch.EventID
 		select {
-		case event := <-events:
+		case event := <-r.urgent:
 			batch = append(batch, event)
 		case <-ctx.Done():
 			return // Run releases the others
 		}
-		if most > 1 {
-			if len(events) < most-1 {
-				time.Sleep(time.Until(next)) // most events find the database idle, and do not wait
-			}
-			next = time.Now().Add(gather)
+		if len(r.urgent) < urgentBatch-1 {
+			time.Sleep(time.Until(next)) // most events find the database idle, and do not wait
 		}
-		for range min(len(events), most-1) {
-			batch = append(batch, <-events)
+		next = time.Now().Add(gather)
+		for range min(len(r.urgent), urgentBatch-1) {
+			batch = append(batch, <-r.urgent)
 		}
-		r.expand(lasting, batch, late)
+		r.expand(lasting, batch, false)
 	}
 }
 

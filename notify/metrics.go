@@ -122,18 +122,14 @@ func (m *relayMetrics) countAttempt(o Outcome) {
 }
 
 // countVerdicts counts verdicts that were recorded.
-func (m *relayMetrics) countVerdicts(what outbox.Verdict, devices []dispatch.Device) {
+func (m *relayMetrics) countVerdicts(what outbox.Verdict, devices int) {
 	switch what {
 	case outbox.Suspected:
-		m.suspected.Add(float64(len(devices)))
+		m.suspected.Add(float64(devices))
 	case outbox.Quarantined:
-		m.quarantined.Add(float64(len(devices)))
+		m.quarantined.Add(float64(devices))
 	case outbox.Trusted:
-		for _, v := range devices {
-			if v.SuspectedAt != nil {
-				m.cleared.Inc()
-			}
-		}
+		m.cleared.Add(float64(devices))
 	}
 }
 

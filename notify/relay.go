@@ -97,7 +97,8 @@ const (
 	pushBatch  = 256
 	// urgentBatch bounds the events that one call expands: the push of the first waits until the last is written.
 	urgentBatch = 16
-	// gather is the least time from one such call to the next, unless so many wait: one call for many events costs little more than for one.
+	// gather is the least time from one such call to the next, unless so many wait: one call for many events costs little more than for
+	// one.
 	gather = 20 * time.Millisecond
 	// committedBatch is how many pushes a call that expands events leases, so that no other query has to.
 	committedBatch = 64
@@ -185,10 +186,10 @@ func (r *Relay) Run(ctx context.Context) {
 	writing.Go(func() { r.results.run(lasting) })
 	judging.Go(func() { r.tokens.run(lasting) })
 	for range expanders {
-		loops.Go(func() { r.expandEach(ctx, lasting, r.committed, 1, false) })
-		loops.Go(func() { r.expandEach(ctx, lasting, r.left, 1, true) })
+		loops.Go(func() { r.expandEach(ctx, lasting, r.committed, false) })
+		loops.Go(func() { r.expandEach(ctx, lasting, r.left, true) })
 	}
-	loops.Go(func() { r.expandEach(ctx, lasting, r.urgent, urgentBatch, false) })
+	loops.Go(func() { r.expandUrgent(ctx, lasting) })
 	loops.Go(func() { r.leaseDue(ctx) })
 	loops.Go(func() { r.lease(ctx, lasting) })
 	loops.Go(func() { r.send(ctx, lasting) })
@@ -215,7 +216,8 @@ func (r *Relay) releaseEvents(events ...dispatch.EventID) bool {
 	defer cancel()
 	err := r.options.Outbox.ReleaseEvents(ctx, events...)
 	if err != nil {
-		r.options.Log.Warn("leased events not released; they will be expanded when their leases expire, or after another release", "error", err)
+		r.options.Log.Warn("leased events not released; they will be expanded when their leases expire, or after another release",
+			"error", err)
 	}
 	return err == nil
 }

@@ -49,9 +49,7 @@ func (o *office) devices(drivers []dispatch.Driver, is func(dispatch.Device) boo
 
 func isSuspected(v dispatch.Device) bool   { return v.SuspectedAt != nil }
 func isQuarantined(v dispatch.Device) bool { return v.QuarantinedAt != nil }
-func isGood(v dispatch.Device) bool {
-	return v.PushAcceptedAt != nil && v.SuspectedAt == nil && v.QuarantinedAt == nil
-}
+func isGood(v dispatch.Device) bool        { return v.SuspectedAt == nil && v.QuarantinedAt == nil }
 
 // A dead token gets one more request, later; then its device is quarantined. The other pushes go on.
 func TestDeadToken(t *testing.T) {

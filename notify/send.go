@@ -118,7 +118,8 @@ func (r *Relay) handleOutcome(p outbox.Push, o Outcome) outbox.SendResult {
 	case DeadToken, BadToken, WrongSender:
 		if p.Topic != "" {
 			o.Class = Poison // the refusal is not about a device's token
-			r.options.Log.Error("push to a topic refused; it stays dead until an operator redrives it", "notification", p.ID, "reason", o.Reason)
+			r.options.Log.Error("push to a topic refused; it stays dead until an operator redrives it", "notification", p.ID,
+				"reason", o.Reason)
 			break
 		}
 		return r.tokens.recordRefusal(p, o, time.Now())

@@ -11,8 +11,6 @@ import (
 )
 
 const (
-	// goodRenewal is how old the record that a token is good may become.
-	goodRenewal = 24 * time.Hour
 	// recently is for how many gaps an accepted push proves that the push service works.
 	recently = 10
 	// verdictInterval is how long a verdict waits for others to be written with it, verdictQueue how many may wait.
@@ -49,9 +47,8 @@ func (t *tokens) recordSent(p outbox.Push, now time.Time) {
 		return // it proves nothing about a token
 	}
 	t.acceptedAt.Store(now.UnixNano())
-	v := p.Device
-	if v.SuspectedAt != nil || v.PushAcceptedAt == nil || now.Sub(*v.PushAcceptedAt) > goodRenewal {
-		t.add(verdict{v, outbox.Trusted})
+	if p.Device.SuspectedAt != nil {
+		t.add(verdict{p.Device, outbox.Trusted})
 	}
 }
 
@@ -132,7 +129,7 @@ func (t *tokens) write(ctx context.Context, kind outbox.Verdict, batch map[strin
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
 	recorded, err := t.devices.RecordVerdict(bounded, kind, devices)
-	t.metrics.countVerdicts(kind, devices[:recorded])
+	t.metrics.countVerdicts(kind, recorded)
 	switch {
 	case err != nil:
 		t.log.Error("verdicts on tokens not recorded; the next pushes to the tokens will bring them again",

@@ -2,7 +2,6 @@ package notify
 
 import (
 	"bytes"
-	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -34,20 +33,16 @@ func (c *court) last() (what outbox.Verdict) {
 	return what
 }
 
-// device returns a push to a device whose token was good so long ago, -1 for never.
-func (c *court) device(name string, good time.Duration) outbox.Push {
-	p := outbox.Push{Device: dispatch.Device{ID: dispatch.DeviceID(name), PushToken: "token of " + name}}
-	if at := c.now.Add(-good); good >= 0 {
-		p.Device.PushAcceptedAt = &at
-	}
-	return p
+// device returns a push to a device.
+func (c *court) device(name string) outbox.Push {
+	return outbox.Push{Device: dispatch.Device{ID: dispatch.DeviceID(name), PushToken: "token of " + name}}
 }
 
 // The first report makes a device a suspect. The second quarantines it if it comes later, and the push service has accepted a push since the
 // first, and did so recently. Until then the push is retried.
 func TestTwoVerdicts(t *testing.T) {
 	c := newCourt()
-	other, p := c.device("other", 0), c.device("p", time.Hour)
+	other, p := c.device("other"), c.device("p")
 	refuse := func(when string, status outbox.Status, what outbox.Verdict) {
 		t.Helper()
 		s := c.recordRefusal(p, Outcome{Class: DeadToken, Reason: "404"}, c.now)
@@ -80,12 +75,4 @@ func TestTwoVerdicts(t *testing.T) {
 	refuse("the second", outbox.Pending, outbox.Quarantined)
 	c.recordSent(p, c.now)
 	testkit.Equal(t, "the verdict on a suspect that is accepted", outbox.Trusted, c.last())
-}
-
-func TestGoodTokensAreRecordedOnceADay(t *testing.T) {
-	c := newCourt()
-	for good, want := range map[time.Duration]outbox.Verdict{-1: outbox.Trusted, time.Hour: "", 23 * time.Hour: "", 25 * time.Hour: outbox.Trusted} {
-		c.recordSent(c.device("p", good), c.now)
-		testkit.Equal(t, fmt.Sprintf("what is recorded of a token that was good %s ago", good), want, c.last())
-	}
 }

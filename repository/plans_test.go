@@ -15,7 +15,6 @@ import (
 	"firsttap/repository/database"
 	. "firsttap/repository/repositorytest"
 	"firsttap/repository/retention"
-	"firsttap/repository/runs"
 )
 
 const aPage = 4
@@ -207,7 +206,7 @@ func everything(db *Bench, t *testing.T) {
 	for i, end := range []func(cronjob.Run) error{
 		db.Ending(t, cronjob.Outcome{Status: cronjob.Succeeded}),
 		func(run cronjob.Run) error {
-			return db.ConcludeRun(ctx, run, "", func(context.Context, runs.Execer) error { return nil })
+			return db.ConcludeRun(ctx, run, "", func(database.Tx) error { return nil })
 		},
 		func(run cronjob.Run) error { return db.Interrupt(t, run) },
 		db.Ending(t, cronjob.Outcome{Status: cronjob.Failed}),

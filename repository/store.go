@@ -77,8 +77,9 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		DB: db, Poll: poll.New(db), Journal: journal.New(db, o.OutboxOwner, o.OutboxLease), Drivers: drivers.New(db), Devices: devices.New(db),
-		Topics: topics.New(db, "", 0), Notifications: pushes.NewNotifications(db), Webhooks: webhooks.New(db), Keys: keys.New(db),
+		DB: db, Poll: poll.New(db), Journal: journal.New(db, o.OutboxOwner, o.OutboxLease),
+		Drivers: drivers.New(db), Devices: devices.New(db), Topics: topics.New(db, "", 0),
+		Notifications: pushes.NewNotifications(db), Webhooks: webhooks.New(db), Keys: keys.New(db),
 		Export: export.New(db), Cleaner: retention.New(db, o.Retention),
 	}
 	s.Dispatches = dispatches.New(db, s.Journal, o.OnCommit)

@@ -74,7 +74,8 @@ func (s *Scheduler) HeldLocks(ctx context.Context) ([]cronjob.HeldLock, error) {
 		case l.err != nil:
 			return nil, fmt.Errorf("%w: %w", dispatch.ErrUnavailable, l.err)
 		case l.Owner != "":
-			held = append(held, cronjob.HeldLock{Name: name, Holder: cronjob.Holder{Owner: l.Owner, Remaining: l.Remaining}, Fence: l.Fence})
+			holder := cronjob.Holder{Owner: l.Owner, Remaining: l.Remaining}
+			held = append(held, cronjob.HeldLock{Name: name, Holder: holder, Fence: l.Fence})
 		}
 	}
 	return held, nil

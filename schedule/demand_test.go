@@ -81,9 +81,13 @@ func TestSlotsWithWork(t *testing.T) {
 	})
 }
 
-// A slot with work whose lock is held by another is made up for when the lock is free.
+// A slot with work whose lock is held by another is made up for when the lock is free. Until then, each instance counts that it skips it.
 func TestMissedSlotWithWork(t *testing.T) {
-	withDemand(t, func(p *place, d *demand, _ map[string]*instance) {
+	withDemand(t, func(p *place, d *demand, all map[string]*instance) {
+		skipped := map[string]float64{}
+		for who, i := range all {
+			skipped[who] = i.skips("job", "held")
+		}
 		other := lock.New(p.locks, lock.Options{})
 		defer other.Close()
 		held, err := other.Acquire(p.t.Context(), "job", usual)
@@ -93,6 +97,11 @@ func TestMissedSlotWithWork(t *testing.T) {
 		d.from(time.Now())
 		pass(2 * time.Second) // 13.5 s
 		testkit.Equal(t, "the slots that ran while the lock was held", []int{1, 6, 11}, p.slots("job"))
+		for who, i := range all {
+			if i.skips("job", "held") == skipped[who] {
+				t.Errorf("%s does not count that it has skipped a slot", who)
+			}
+		}
 		if err := held.Release(p.t.Context()); err != nil {
 			t.Fatal(err)
 		}

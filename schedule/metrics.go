@@ -23,8 +23,8 @@ func newVectors(r prometheus.Registerer) *vectors {
 		}, []string{"job_name", "status"}),
 		skips: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "firsttap_job_skips_total",
-			Help: "Times this instance did not run a job: another instance held it (held), its lock or the ledger was unavailable (unavailable), " +
-				"or earlier runs have not returned here (stuck).",
+			Help: "Times this instance did not run a job: another instance held it (held), its lock or the ledger was unavailable " +
+				"(unavailable), or earlier runs have not returned here (stuck).",
 		}, []string{"job_name", "reason"}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "firsttap_job_duration_seconds", Help: "How long runs of scheduled jobs took.",
@@ -60,7 +60,8 @@ func newJobMetrics(s *Scheduler, j *job) *jobMetrics {
 	of := prometheus.WrapRegistererWith(prometheus.Labels{"job_name": j.Name}, s.Metrics)
 	of.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "firsttap_job_success_age_seconds", Help: "Time since a scheduled job last succeeded on any instance, or had nothing to do.",
+			Name: "firsttap_job_success_age_seconds",
+			Help: "Time since a scheduled job last succeeded on any instance, or had nothing to do.",
 		}, func() float64 {
 			if good := m.good.Load(); good != nil {
 				return time.Since(*good).Seconds()

@@ -217,7 +217,8 @@ func (a *Acceptor) claim(ctx context.Context, tap Tap, id dispatch.ClaimID, l La
 			return events, err
 		})
 	if unwinnable && decisionOf(false, err) == DecisionRefused && a.memory.sideline(tap.Driver) {
-		a.log.Info("driver sidelined after a tap that could not win; the driver's next taps no longer block other drivers", "driver", tap.Driver,
+		a.log.Info("driver sidelined after a tap that could not win; the driver's next taps no longer block other drivers",
+			"driver", tap.Driver,
 			"dispatch", tap.Dispatch, "round", tap.Round, "for", sidelinedFor, "error", err)
 	}
 	replayed := err == nil && d.Claim.ID != id

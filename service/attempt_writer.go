@@ -167,7 +167,8 @@ func (l *AttemptWriter) write(ctx context.Context, batch []dispatch.Attempt) {
 		}
 		if try == ledgerTries || ctx.Err() != nil {
 			l.dropped.Add(int64(len(batch)))
-			l.log.Error("attempts dropped after several tries; receipts and statistics will lack them", "attempts", len(batch), "error", err)
+			l.log.Error("attempts dropped after several tries; receipts and statistics will lack them", "attempts", len(batch),
+				"error", err)
 			return
 		}
 		select {

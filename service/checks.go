@@ -131,8 +131,8 @@ const (
 	holds
 	// ended: the dispatch is in a later round.
 	ended
-	// missing: the dispatch is in the claim's round, or in an earlier one, and has another holder or none; or it does not exist. The database
-	// has lost the claim, as after a failover to a server that had not replicated it.
+	// missing: the dispatch is in the claim's round, or in an earlier one, and has another holder or none; or it does not exist. The
+	// database has lost the claim, as after a failover to a server that had not replicated it.
 	missing
 )
 

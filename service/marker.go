@@ -118,7 +118,8 @@ func (a *Acceptor) markEnded(ctx context.Context, id dispatch.ID, ended dispatch
 	a.memory.forget(id, h)
 	if err := a.unmark(ctx, id, h); err != nil && !errors.Is(err, lock.ErrLost) {
 		a.log.Warn(
-			"marker of an ended claim not removed; it refuses taps without a round, and is removed about three seconds after the first of them",
+			"marker of an ended claim not removed; it refuses taps without a round, and is removed about three seconds after the first of "+
+				"them",
 			"dispatch", id, "error", err,
 		)
 	}

@@ -35,9 +35,11 @@ const (
 )
 
 // Main is for the TestMain of each package that calls Start. It makes the test binary the program too, so that instances
-// are processes that tests can kill. Its arguments are app.SignalContext and app.RunWith; it returns the exit code.
+// are processes that tests can kill. Its arguments are app.SignalContext and app.Run; it returns the exit code.
 func Main(m *testing.M, signals func(context.Context) (context.Context, func()),
-	run func(ctx context.Context, args []string, lookup func(string) (string, bool), timeouts config.Timeouts, stdout io.Writer) error,
+	run func(
+		ctx context.Context, args []string, lookup func(string) (string, bool), timeouts config.Timeouts, stdout io.Writer, names ...string,
+	) error,
 ) int {
 	if os.Getenv(runAsInstance) == "" {
 		return servertest.Main(m)

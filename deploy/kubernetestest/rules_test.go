@@ -1,6 +1,7 @@
 package kubernetestest
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"regexp"
@@ -179,6 +180,44 @@ func selectors(m manifests) (wrong []string) {
 	}
 	if !selects(&m.monitor.Spec.Selector, m.service.Labels) {
 		wrong = append(wrong, "the monitor does not select the service")
+	}
+	return wrong
+}
+
+// TestPodsArePrivilegedForNothing: the pods and the job's run as a user without any privilege, can gain none, and can't change their files.
+// They pass the standard "restricted" of Kubernetes.
+func TestPodsArePrivilegedForNothing(t *testing.T) {
+	for _, folder := range []string{plain, withFirebase} {
+		m := build(t, folder)
+		for what, pod := range map[string]corev1.PodSpec{"pods": m.deployment.Spec.Template.Spec, "job": m.job.Spec.Template.Spec} {
+			for _, wrong := range privileges(pod) {
+				t.Errorf("%s: the %s: %s", folder, what, wrong)
+			}
+		}
+	}
+}
+
+// privileges returns what a pod may do that it need not.
+func privileges(pod corev1.PodSpec) (wrong []string) {
+	must := func(what string, ok bool) {
+		if !ok {
+			wrong = append(wrong, what)
+		}
+	}
+	is := func(field *bool, want bool) bool { return field != nil && *field == want }
+	all := cmp.Or(pod.SecurityContext, &corev1.PodSecurityContext{})
+	must("runAsNonRoot is not true", is(all.RunAsNonRoot, true))
+	must("the user or the group is root, or the image's", all.RunAsUser != nil && *all.RunAsUser > 0 && all.RunAsGroup != nil && *all.RunAsGroup > 0)
+	must("seccompProfile is not RuntimeDefault", all.SeccompProfile != nil && all.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault)
+	must("the token of its service account is mounted", is(pod.AutomountServiceAccountToken, false))
+	for _, c := range pod.Containers {
+		own := cmp.Or(c.SecurityContext, &corev1.SecurityContext{})
+		must("allowPrivilegeEscalation is not false", is(own.AllowPrivilegeEscalation, false))
+		must("readOnlyRootFilesystem is not true", is(own.ReadOnlyRootFilesystem, true))
+		must("not all capabilities are dropped, or some are added",
+			own.Capabilities != nil && slices.Contains(own.Capabilities.Drop, "ALL") && len(own.Capabilities.Add) == 0)
+		must("the container overrides the pod's user or profile, or is privileged",
+			own.RunAsNonRoot == nil && own.RunAsUser == nil && own.RunAsGroup == nil && own.SeccompProfile == nil && own.Privileged == nil)
 	}
 	return wrong
 }

@@ -62,44 +62,55 @@ func SeedFrom(ctx context.Context) Seed {
 
 // DispatchID returns the identifier of the dispatch that the request of ctx creates.
 func DispatchID(ctx context.Context, now time.Time) dispatch.ID {
-	return dispatch.ID(identifier(ctx, dispatch.DispatchPrefix, now, 0))
+	if id, ok := derived(ctx, dispatch.DispatchPrefix, 0); ok {
+		return dispatch.ID(id)
+	}
+	return dispatch.NewID(now)
 }
 
 // DriverID returns the identifier of the nth driver that the request of ctx creates.
 func DriverID(ctx context.Context, now time.Time, n int) dispatch.DriverID {
-	return dispatch.DriverID(identifier(ctx, dispatch.DriverPrefix, now, n))
+	if id, ok := derived(ctx, dispatch.DriverPrefix, n); ok {
+		return dispatch.DriverID(id)
+	}
+	return dispatch.NewDriverID(now)
 }
 
 // KeyID returns the identifier of the key that the request of ctx creates.
 func KeyID(ctx context.Context, now time.Time) string {
-	return identifier(ctx, dispatch.KeyPrefix, now, 0)
+	return identifier(ctx, dispatch.KeyPrefix, now)
 }
 
 // WebhookID returns the identifier of the webhook that the request of ctx creates.
 func WebhookID(ctx context.Context, now time.Time) string {
-	return identifier(ctx, dispatch.WebhookPrefix, now, 0)
+	return identifier(ctx, dispatch.WebhookPrefix, now)
 }
 
 // EventID returns the identifier of the event that the request of ctx creates.
 func EventID(ctx context.Context, now time.Time) string {
-	return identifier(ctx, dispatch.EventPrefix, now, 0)
+	return identifier(ctx, dispatch.EventPrefix, now)
 }
 
 // AuditID returns the identifier of the audit entry of the request of ctx. A request has at most one.
 func AuditID(ctx context.Context, now time.Time) string {
-	return identifier(ctx, dispatch.AuditPrefix, now, 0)
+	return identifier(ctx, dispatch.AuditPrefix, now)
 }
 
 // identifier returns an identifier derived from the seed of ctx, or a unique one without a seed.
-func identifier(ctx context.Context, prefix string, now time.Time, n int) string {
-	seed := string(SeedFrom(ctx))
-	if !strings.HasPrefix(seed, seedPrefix) {
-		return dispatch.NewUniqueID(prefix, now)
-	}
-	if id, ok := dispatch.DeriveID(seed, prefix, n); ok {
+func identifier(ctx context.Context, prefix string, now time.Time) string {
+	if id, ok := derived(ctx, prefix, 0); ok {
 		return id
 	}
 	return dispatch.NewUniqueID(prefix, now)
+}
+
+// derived returns the nth identifier with prefix from the seed of ctx. It reports false without a seed.
+func derived(ctx context.Context, prefix string, n int) (string, bool) {
+	seed := string(SeedFrom(ctx))
+	if !strings.HasPrefix(seed, seedPrefix) {
+		return "", false
+	}
+	return dispatch.DeriveID(seed, prefix, n)
 }
 
 // Secret returns 32 random bytes. Those of an idempotent request are derived from the request's seed, so that a retry gets the same

@@ -124,7 +124,8 @@ func (x *examination) settings(problems []*config.Problem) {
 			"in production leave FIRSTTAP_WEBHOOK_ALLOW_PRIVATE unset"))
 	}
 	if zone := x.config.Push.Zone; zone != nil {
-		x.Add("settings.timezone", doctor.Good(fmt.Sprintf("%s, where it is %s", zone, time.Now().In(zone).Format("2006-01-02 15:04 -07:00"))))
+		x.Add("settings.timezone", doctor.Good(fmt.Sprintf(
+			"%s, where it is %s", zone, time.Now().In(zone).Format("2006-01-02 15:04 -07:00"))))
 	}
 }
 

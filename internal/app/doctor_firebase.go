@@ -60,7 +60,8 @@ func (x *examination) push(ctx context.Context) doctor.Finding {
 		return doctor.Good(found)
 	case notify.Auth:
 		return doctor.Failure("the credentials are refused: "+o.Reason,
-			credentials+"; give it the role Firebase Cloud Messaging API Admin, enable that API, and check that this machine's clock is right")
+			credentials+"; give it the role Firebase Cloud Messaging API Admin, enable that API, and check that this machine's clock is "+
+				"right")
 	case notify.Quota, notify.Unavailable:
 		return doctor.Doubt("the push service is busy: "+o.Reason, "look again in a minute")
 	case notify.Unreached:

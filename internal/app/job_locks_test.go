@@ -262,6 +262,6 @@ func TestLockJobsWithEachStrategy(t *testing.T) {
 func commandOf(t *testing.T, lookup func(string) (string, bool), args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	err := RunWith(t.Context(), args, lookup, patient, &out)
+	err := Run(t.Context(), args, lookup, patient, &out)
 	return out.String(), err
 }

@@ -152,7 +152,8 @@ func (l *jobLocks) releaseJobs(ctx context.Context, name string, jobs []string, 
 		if run.Attempt >= cronjob.MaxAttempts {
 			next = "the next instance marks the run FAILED, as it was begun too often"
 		}
-		fmt.Fprintf(stdout, "run of %s at %s interrupted; its owner was %s; %s\n", run.Job, run.Slot.Format(time.RFC3339Nano), run.Owner, next)
+		fmt.Fprintf(stdout, "run of %s at %s interrupted; its owner was %s; %s\n",
+			run.Job, run.Slot.Format(time.RFC3339Nano), run.Owner, next)
 	}
 	return nil
 }

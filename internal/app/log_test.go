@@ -36,7 +36,7 @@ func TestFirstAndLastLine(t *testing.T) {
 	out := &testkit.LogBuffer{}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- RunWith(ctx, nil, testkit.Settings("FIRSTTAP_ADDR", "127.0.0.1:0", "FIRSTTAP_OPS_ADDR", "",
+		ended <- Run(ctx, nil, testkit.Settings("FIRSTTAP_ADDR", "127.0.0.1:0", "FIRSTTAP_OPS_ADDR", "",
 			"FIRSTTAP_JWT_SECRET", strings.Repeat("s", 40), "FIRSTTAP_DATABASE_URL", "sqlite://"+t.TempDir()+"/my.db"), patient, out)
 	}()
 	testkit.Eventually(t, "it is ready", func() bool { return out.Count("FirstTap listens on") > 0 })

@@ -7,4 +7,4 @@ import (
 	"firsttap/systemtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(systemtest.Main(m, SignalContext, RunWith)) }
+func TestMain(m *testing.M) { os.Exit(systemtest.Main(m, SignalContext, Run)) }

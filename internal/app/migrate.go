@@ -36,7 +36,9 @@ func openStore(ctx context.Context, c config.Config, o repository.Options) (*rep
 		return nil, err
 	}
 	if why := store.NoSessionLocks(); why != "" && inSessions(c.JobLock) {
-		wrong := &config.Problem{Setting: "FIRSTTAP_JOB_LOCK", Err: fmt.Errorf("%s does not work %s; set it to table or redis", c.JobLock, why)}
+		wrong := &config.Problem{
+			Setting: "FIRSTTAP_JOB_LOCK", Err: fmt.Errorf("%s does not work %s; set it to table or redis", c.JobLock, why),
+		}
 		return nil, errors.Join(fmt.Errorf("invalid settings:\n%w", wrong), store.Close())
 	}
 	return store, nil
@@ -100,8 +102,9 @@ func useSecrets(ctx context.Context, c config.Config, store *repository.Store, l
 	case err != nil:
 		return err
 	case replaced != "" && (c.PreviousJWTSecret == "" || replaced != auth.Fingerprint(c.PreviousJWTSecret)):
-		log.Warn("FIRSTTAP_JWT_SECRET differs from the one in force until now, and FIRSTTAP_JWT_SECRET_PREVIOUS is not that one: tokens signed "+
-			"before are refused, and instances with the other secret refuse this one's tokens", "fingerprint", own, "before", replaced, "next", next)
+		log.Warn("FIRSTTAP_JWT_SECRET differs from the one in force until now, and FIRSTTAP_JWT_SECRET_PREVIOUS is not that one: tokens "+
+			"signed before are refused, and instances with the other secret refuse this one's tokens",
+			"fingerprint", own, "before", replaced, "next", next)
 	}
 	return nil
 }

@@ -31,18 +31,13 @@ const usage = `firsttap decides which driver gets a dispatch.
 Settings are environment variables; see README.md.
 `
 
-// Run runs the command that args name, until it is done or ctx ends. lookup is the environment, and names are those of its variables.
-func Run(ctx context.Context, args []string, lookup func(string) (string, bool), stdout io.Writer, names ...string) error {
-	return run(ctx, args, lookup, names, config.Timeouts{}, stdout)
-}
+// Timeouts are those that no setting changes: zero in service, others in tests.
+type Timeouts = config.Timeouts
 
-// RunWith is Run with timeouts that no setting changes. It takes any names in the environment.
-func RunWith(ctx context.Context, args []string, lookup func(string) (string, bool), timeouts config.Timeouts, stdout io.Writer) error {
-	return run(ctx, args, lookup, nil, timeouts, stdout)
-}
-
-func run(
-	ctx context.Context, args []string, lookup func(string) (string, bool), names []string, timeouts config.Timeouts, stdout io.Writer,
+// Run runs the command that args name, until it is done or ctx ends. lookup is the environment, and names are those of its variables; none
+// if they are not to be checked.
+func Run(
+	ctx context.Context, args []string, lookup func(string) (string, bool), timeouts Timeouts, stdout io.Writer, names ...string,
 ) error {
 	command := "serve"
 	if len(args) > 0 {

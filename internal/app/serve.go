@@ -66,7 +66,8 @@ func Serve(ctx context.Context, c config.Config, log *slog.Logger, onReady func(
 		return err
 	}
 	if samples := c.SampleSecrets(); len(samples) > 0 {
-		log.Warn("anybody can read the secrets of docker-compose.yml, and this instance has them; in production set others", "settings", samples)
+		log.Warn("anybody can read the secrets of docker-compose.yml, and this instance has them; in production set others",
+			"settings", samples)
 	}
 	redisclient.LogTo(log)
 	i := &instance{config: c, log: log}
@@ -74,7 +75,8 @@ func Serve(ctx context.Context, c config.Config, log *slog.Logger, onReady func(
 	log.Info("firsttap starts", "version", Version, "instance", instanceName(), "settings", c.Changed)
 	defer func() {
 		if err = errors.Join(err, i.stop()); err == nil {
-			log.Info("firsttap has stopped; everything that it had begun is done or handed on", "version", Version, "ran", time.Since(began))
+			log.Info("firsttap has stopped; everything that it had begun is done or handed on", "version", Version,
+				"ran", time.Since(began))
 		}
 	}()
 	api, err := i.start(ctx)
@@ -213,7 +215,8 @@ func (i *instance) openAPI(ctx context.Context) (api handler.API, err error) {
 		Revocations: revocations, SignIns: signIns, Firebase: browserSignIn(c.Push), Zone: c.Push.Zone,
 		SessionSecret: []byte(c.JWTSecret), PreviousSecrets: c.PreviousSecrets(), Jobs: jobs,
 		Streams: i.notifier.hub, OnDue: i.notifier.hub.WakeRelays,
-		AllowedOrigins: c.AllowedOrigins, DriverRate: c.DriverRate, AdminRate: c.AdminRate, DriverLimit: driverLimit, AdminLimit: adminLimit,
+		AllowedOrigins: c.AllowedOrigins, DriverRate: c.DriverRate, AdminRate: c.AdminRate,
+		DriverLimit: driverLimit, AdminLimit: adminLimit,
 		DatabaseUp: i.probe.Up, RedisDegraded: degraded, JobsBlocked: jobs.Blocked, Draining: i.listeners.draining.Load,
 		Now: time.Now, Log: i.log, ObserveRequest: i.telemetry.Requests.ObserveRequest, Version: Version,
 	}, nil
@@ -250,7 +253,8 @@ func (i *instance) openGate(ctx context.Context) (gate *lock.Gate, err error) {
 	i.work.Go(func() { gate.Run(i.work.ctx, service.LockPrefix) })
 	switch policy, err := gate.EvictionPolicy(ctx); {
 	case err != nil:
-		i.log.Warn("the eviction policy of Redis is not known; it must be noeviction, or Redis may evict locks to free memory", "error", err)
+		i.log.Warn("the eviction policy of Redis is not known; it must be noeviction, or Redis may evict locks to free memory",
+			"error", err)
 	case policy != "noeviction":
 		i.log.Warn("Redis may evict locks to free memory; set maxmemory-policy to noeviction", "policy", policy)
 	}
@@ -291,7 +295,8 @@ func (i *instance) openDriverService(acceptor *service.Acceptor) *service.Driver
 		OnLimited: func(driver dispatch.DriverID, id dispatch.ID) {
 			limited.Inc()
 			i.log.Warn(
-				"withdrawal refused; the driver has reached the limit of withdrawals and keeps the dispatch", "driver", driver, "dispatch", id,
+				"withdrawal refused; the driver has reached the limit of withdrawals and keeps the dispatch",
+				"driver", driver, "dispatch", id,
 			)
 		},
 	})

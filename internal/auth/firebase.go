@@ -31,9 +31,9 @@ type DriversByUID interface {
 }
 
 const (
-	// uidTTL is how long a user's driver is cached, and unknownUIDTTL how long the lack of one is: a driver who has just been
-	// added must not wait for long.
-	uidTTL        = 30 * time.Second
+	// uidTTL is how long it is remembered which driver a user is.
+	uidTTL = 30 * time.Second
+	// unknownUIDTTL is how long it is remembered that a user is no driver. It is short, because the user may become one at any moment.
 	unknownUIDTTL = 2 * time.Second
 	maxKnownUIDs  = 16384
 )
@@ -44,7 +44,7 @@ type users struct {
 	known *lru.Cache[string, knownUser]
 }
 
-// knownUser has the driver "" for a user who is not a driver.
+// knownUser is what is remembered of a user, until a time. The driver is "" if the user is no driver.
 type knownUser struct {
 	driver dispatch.DriverID
 	until  time.Time

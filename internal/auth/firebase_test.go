@@ -9,7 +9,8 @@ import (
 	. "firsttap/repository/repositorytest"
 )
 
-// uids maps a test's valid ID tokens to their users, who have signed in at fixed. They are refused while they are "disabled".
+// uids are a test's valid ID tokens, each with its user. All users signed in at the time fixed. The user whom the key "disabled" names is
+// refused.
 type uids map[string]string
 
 func (u uids) Verify(_ context.Context, token string) (IDToken, error) {

@@ -58,7 +58,8 @@ func checkOrigins(origins []string) error {
 		scheme, _, _ := strings.Cut(o, ":")
 		if !origin.MatchString(o) {
 			return fmt.Errorf(
-				"%q is no origin: want scheme://host in small letters, such as capacitor://localhost or https://app.example.com, without a path or *",
+				"%q is no origin: want scheme://host in small letters, such as capacitor://localhost or https://app.example.com, "+
+					"without a path or *",
 				o,
 			)
 		}

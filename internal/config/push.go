@@ -60,7 +60,8 @@ func readPush(get func(name, otherwise string) string, bad func(name string, err
 		if u, err := url.Parse(c.Endpoint); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			bad("FIRSTTAP_FCM_ENDPOINT", errors.New("want a URL like http://127.0.0.1:9099/v1"))
 		} else if !c.FCM {
-			bad("FIRSTTAP_FCM_ENDPOINT", errors.New("pushes are only logged, so it does nothing: set FIRSTTAP_PUSH to fcm, or leave it unset"))
+			bad("FIRSTTAP_FCM_ENDPOINT", errors.New(
+				"pushes are only logged, so it does nothing: set FIRSTTAP_PUSH to fcm, or leave it unset"))
 		}
 	}
 	switch get("FIRSTTAP_RELAY", "all") {

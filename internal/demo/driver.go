@@ -92,7 +92,8 @@ func (d *driver) delay(o offer) time.Duration {
 	hash.Write([]byte(o.ID))
 	if sum := hash.Sum32(); sum%2 == 0 {
 		share := time.Duration(sum/2) % 1000
-		return d.reaction.min + (d.reaction.max-d.reaction.min)*share/1000 + time.Duration(d.random.ExpFloat64()*float64(40*time.Millisecond))
+		return d.reaction.min + (d.reaction.max-d.reaction.min)*share/1000 +
+			time.Duration(d.random.ExpFloat64()*float64(40*time.Millisecond))
 	}
 	return d.between(d.reaction.min, d.reaction.max)
 }

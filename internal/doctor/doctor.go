@@ -135,7 +135,8 @@ func withoutCredentials(word string) string {
 	}
 	authority := url
 	if end := strings.IndexAny(url, "/?#"); end >= 0 && strings.HasSuffix(strings.TrimSuffix(before, "s"), "http") {
-		if _, port, _ := strings.Cut(url[strings.LastIndex(url[:end], "]")+1:end], ":"); strings.Contains(url[:end], "@") || isNumber(port) {
+		_, port, _ := strings.Cut(url[strings.LastIndex(url[:end], "]")+1:end], ":")
+		if strings.Contains(url[:end], "@") || isNumber(port) {
 			authority = url[:end]
 		}
 	}
@@ -169,7 +170,8 @@ func Print(w io.Writer, colored bool) func(Line) {
 	return func(l Line) {
 		status := fmt.Sprintf("%-7s", l.Status)
 		if colored {
-			status = map[Status]string{OK: "\x1b[32m", Warning: "\x1b[33m", Fails: "\x1b[31m", Skipped: "\x1b[2m"}[l.Status] + status + "\x1b[0m"
+			color := map[Status]string{OK: "\x1b[32m", Warning: "\x1b[33m", Fails: "\x1b[31m", Skipped: "\x1b[2m"}[l.Status]
+			status = color + status + "\x1b[0m"
 		}
 		fmt.Fprintf(w, "%s  %-22s  %s\n", status, l.Check, l.Found)
 		if l.Next != "" {

@@ -41,7 +41,9 @@ func lookupClient(o Options, g *google) (*http.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the credentials of Firebase Auth: %w", err)
 	}
-	authorized, err := httptransport.NewClient(&httptransport.Options{Credentials: found, DisableTelemetry: true, BaseRoundTripper: g.conns})
+	authorized, err := httptransport.NewClient(&httptransport.Options{
+		Credentials: found, DisableTelemetry: true, BaseRoundTripper: g.conns,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("the credentials of Firebase Auth: %w", err)
 	}

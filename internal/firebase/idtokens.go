@@ -73,7 +73,8 @@ func New(ctx context.Context, o Options) (*IDTokens, error) {
 		return nil, err
 	}
 	if client == nil {
-		o.Log.Warn("no credentials for Firebase Auth: disabled and signed-out users are accepted until their tokens expire, within the hour")
+		o.Log.Warn("no credentials for Firebase Auth: disabled and signed-out users are accepted until their tokens expire, " +
+			"within the hour")
 		return t, nil
 	}
 	t.users = newUsers(o, client, t.google)

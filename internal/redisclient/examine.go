@@ -226,7 +226,8 @@ func afterError(err error) string {
 		return "correct the user and the password in FIRSTTAP_REDIS_URL (escape / ? # and @ in them)"
 	}
 	if n := (net.Error)(nil); errors.As(err, &n) || errors.Is(err, context.DeadlineExceeded) {
-		return "check that Redis runs at that address and that no firewall is between; until it answers, claims go through the database alone"
+		return "check that Redis runs at that address and that no firewall is between; until it answers, claims go through the database " +
+			"alone"
 	}
 	return "check FIRSTTAP_REDIS_URL: rediss:// for TLS, redis:// without"
 }

@@ -37,7 +37,8 @@ func (e *examination) cluster(ctx context.Context) doctor.Finding {
 		}
 		slots, _ := strconv.Atoi(info["cluster_slots_ok"])
 		if info["cluster_state"] != "ok" || slots != allSlots {
-			return doctor.Failure(fmt.Sprintf("cluster_state is %s, and %d of %d slots have a master", info["cluster_state"], slots, allSlots), next)
+			found := fmt.Sprintf("cluster_state is %s, and %d of %d slots have a master", info["cluster_state"], slots, allSlots)
+			return doctor.Failure(found, next)
 		}
 		return doctor.Good(fmt.Sprintf("cluster_state is ok, %d slots, nodes: %s", slots, info["cluster_known_nodes"]))
 	})

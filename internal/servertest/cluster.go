@@ -120,7 +120,8 @@ func (c *RedisCluster) form() error {
 func (c *RedisCluster) whole(ctx context.Context) error {
 	all := slices.Concat(c.Nodes[:], c.Replicas)
 	for _, node := range all {
-		for _, want := range []string{"\ncluster_state:ok\r", fmt.Sprintf("\ncluster_known_nodes:%d\r", len(all)), "\ncluster_slots_ok:16384\r"} {
+		known := fmt.Sprintf("\ncluster_known_nodes:%d\r", len(all))
+		for _, want := range []string{"\ncluster_state:ok\r", known, "\ncluster_slots_ok:16384\r"} {
 			if err := has(ctx, node.Addr(), want, "CLUSTER", "INFO"); err != nil {
 				return err
 			}

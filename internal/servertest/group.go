@@ -118,14 +118,16 @@ func (g *MySQLGroup) Await(member *Database) {
 			err := m.sees(
 				ctx,
 				"ONLINE",
-				fmt.Sprintf("SELECT COALESCE(MAX(member_state), '') FROM performance_schema.replication_group_members WHERE member_port = %d",
+				fmt.Sprintf("SELECT COALESCE(MAX(member_state), '') FROM performance_schema.replication_group_members "+
+					"WHERE member_port = %d",
 					member.port),
 			)
 			if err != nil {
 				return err
 			}
 		}
-		return member.sees(ctx, "ONLINE", "SELECT member_state FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid")
+		return member.sees(ctx, "ONLINE",
+			"SELECT member_state FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid")
 	})
 	if err != nil {
 		g.t.Fatalf("%s is not in the group: %v\n%s", member.Addr(), err, member.log())
@@ -136,7 +138,8 @@ func (g *MySQLGroup) Await(member *Database) {
 // started reports whether the server takes part in a group, or tries to.
 func (d *Database) started(ctx context.Context) bool {
 	return d.sees(ctx, "1",
-		"SELECT COUNT(*) FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid AND member_state <> 'OFFLINE'") == nil
+		"SELECT COUNT(*) FROM performance_schema.replication_group_members "+
+			"WHERE member_id = @@server_uuid AND member_state <> 'OFFLINE'") == nil
 }
 
 func (g *MySQLGroup) expelAfter(seconds int) {

@@ -201,7 +201,8 @@ func (t *Telemetry) WatchStore(store *repository.Store, up func() bool) {
 		t.MustRegister(collectors.NewDBStatsCollector(pool, name))
 	}
 	t.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "firsttap_database_up", Help: "1 while the database takes writes, checked every two seconds, and each second during an outage.",
+		Name: "firsttap_database_up",
+		Help: "1 while the database takes writes, checked every two seconds, and each second during an outage.",
 	}, func() float64 {
 		if up() {
 			return 1

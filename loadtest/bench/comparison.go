@@ -64,7 +64,8 @@ func serveComparison(way, address, dsn, cache string) error {
 		case err != nil:
 			return c.String(http.StatusInternalServerError, err.Error())
 		}
-		return c.JSON(http.StatusOK, map[string]any{"result": "SUCCESS", "dispatch": map[string]any{"id": c.Param("id"), "status": "ACCEPTED"}})
+		won := map[string]any{"id": c.Param("id"), "status": "ACCEPTED"}
+		return c.JSON(http.StatusOK, map[string]any{"result": "SUCCESS", "dispatch": won})
 	})
 	return e.Start(address)
 }
@@ -157,7 +158,9 @@ func forUpdate(db *gorm.DB) claimFunc {
 func conditionalUpdate(db *gorm.DB) claimFunc {
 	return func(ctx context.Context, id, driver string) error {
 		done := db.WithContext(ctx).Model(&row{}).Where("id = ? AND status = ? AND round = ?", id, "PENDING", 1).
-			Updates(map[string]any{"status": "ACCEPTED", "accepted_by": driver, "accepted_at": time.Now(), "version": gorm.Expr("version + 1")})
+			Updates(map[string]any{
+				"status": "ACCEPTED", "accepted_by": driver, "accepted_at": time.Now(), "version": gorm.Expr("version + 1"),
+			})
 		if done.Error == nil && done.RowsAffected == 0 {
 			return errTaken
 		}

@@ -148,7 +148,10 @@ func (r report) aims(connections int) []aim {
 	}
 	all := []aim{
 		{words: "the simple flow's rate", base: waySimple, figure: rate, limit: of(1.3, 1.8)},
-		{words: "the simple flow's CPU a request, with what is left behind", base: waySimple, figure: allCPU, limit: of(0.8, 0.6), atMost: true},
+		{
+			words: "the simple flow's CPU a request, with what is left behind",
+			base:  waySimple, figure: allCPU, limit: of(0.8, 0.6), atMost: true,
+		},
 		{words: "the simple flow's p50 of a burst's losers", base: waySimple, figure: loser50, limit: of(0.75, 0.65), atMost: true},
 		{words: "the simple flow's p50 of a burst's winner", base: waySimple, figure: winner50, limit: of(1, 0.9), atMost: true},
 	}

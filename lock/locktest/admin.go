@@ -105,7 +105,8 @@ func (s *suite) breakHeld(t *testing.T) {
 	wantErr(t, "release", lease.Release(t.Context()), lock.ErrExpired)
 	next := mustAcquire(t, s.open(t), n, long)
 	if lease.Fence() >= broken.Fence || broken.Fence >= next.Fence() {
-		t.Errorf("the holder's fence %d, the operator's %d, the next holder's %d: want them to grow", lease.Fence(), broken.Fence, next.Fence())
+		t.Errorf("the holder's fence %d, the operator's %d, the next holder's %d: want them to grow", lease.Fence(), broken.Fence,
+			next.Fence())
 	}
 }
 

@@ -37,7 +37,8 @@ func Simulated() Rig {
 				Link: func(testing.TB) Link {
 					l := open()
 					return Link{
-						URL: l.url, Partition: l.partition, Delay: l.setDelay, Cut: l.cut, LoseReply: l.loseReply, HoldRequest: l.holdRequest,
+						URL: l.url, Partition: l.partition, Delay: l.setDelay,
+						Cut: l.cut, LoseReply: l.loseReply, HoldRequest: l.holdRequest,
 					}
 				},
 			}

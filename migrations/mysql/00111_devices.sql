@@ -1,6 +1,5 @@
--- Drivers' phones. The driver API writes them. The relay notes what it learns of a push token: good_at is when the push service took a
--- push to it, noted once a day at most; suspected_at is since when the service says that it is dead; quarantined_at is since when no
--- push is sent to it.
+-- Drivers' phones. The driver API writes them. The relay notes what it learns of a push token: suspected_at is since when the push service
+-- says that it is dead; quarantined_at is since when no push is sent to it.
 -- +goose Up
 CREATE TABLE IF NOT EXISTS devices (
   id              VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -13,7 +12,6 @@ CREATE TABLE IF NOT EXISTS devices (
   quarantined_at  BIGINT NULL,
   created_at      BIGINT NOT NULL,
   updated_at      BIGINT NOT NULL,
-  good_at         BIGINT NULL,
   suspected_at    BIGINT NULL,
   PRIMARY KEY (id),
   UNIQUE KEY uq_devices_installation (driver_id, installation_id),

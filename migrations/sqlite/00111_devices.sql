@@ -1,6 +1,5 @@
--- Drivers' phones. The driver API writes them. The relay notes what it learns of a push token: good_at is when the push service took a
--- push to it, noted once a day at most; suspected_at is since when the service says that it is dead; quarantined_at is since when no
--- push is sent to it.
+-- Drivers' phones. The driver API writes them. The relay notes what it learns of a push token: suspected_at is since when the push service
+-- says that it is dead; quarantined_at is since when no push is sent to it.
 -- +goose Up
 CREATE TABLE IF NOT EXISTS devices (
   id              TEXT NOT NULL,
@@ -13,7 +12,6 @@ CREATE TABLE IF NOT EXISTS devices (
   quarantined_at  INTEGER NULL,
   created_at      INTEGER NOT NULL,
   updated_at      INTEGER NOT NULL,
-  good_at         INTEGER NULL,
   suspected_at    INTEGER NULL,
   PRIMARY KEY (id),
   UNIQUE (driver_id, installation_id),

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// resultInterval is how long a result may wait to be recorded with others: a process that is killed leaves its delivery to be sent again.
+	// resultInterval is how long a result may wait to be recorded with others. A process that is killed leaves its delivery to be sent
+	// again.
 	resultInterval = 10 * time.Millisecond
 	writeTimeout   = 5 * time.Second
 	writeRetry     = 200 * time.Millisecond

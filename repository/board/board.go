@@ -56,7 +56,8 @@ func (s *Board) countBoard(db database.Tx, region string) (dispatch.Board, error
 	in := openIn(region)
 	var counts []stateCount // by one statement, which sees one state of the table
 	err = db.Raw(pendingSQL(in.where)+`
-		UNION ALL SELECT status, '', COUNT(*), 0, 0 FROM dispatches {force `+in.index+`} WHERE status IN ('ACCEPTED', 'IN_PROGRESS')`+in.where+`
+		UNION ALL SELECT status, '', COUNT(*), 0, 0 FROM dispatches {force `+in.index+`}
+			WHERE status IN ('ACCEPTED', 'IN_PROGRESS')`+in.where+`
 		GROUP BY status
 		UNION ALL SELECT status, '', COUNT(*), 0, 0 FROM dispatches {force ix_dispatches_updated}
 		WHERE status IN ('COMPLETED', 'CANCELED', 'EXPIRED') AND updated_at >= {now} - @window`+in.where+` GROUP BY status`,
@@ -119,7 +120,8 @@ func findUnseen(db database.Tx, in openDispatches) (n int, first []dispatch.ID, 
 			WHERE e.dispatch_id = d.id AND e.round = d.round) < {now} - @unseen)
 		AND (SELECT o.round FROM offers o {force PRIMARY} WHERE o.dispatch_id = d.id AND o.round = d.round
 			AND o.seen_at IS NOT NULL LIMIT 1) IS NULL`+in.where+` ORDER BY id LIMIT @most`, in.values).Scan(&found).Error
-	slices.SortStableFunc(found, func(a, b unseenRow) int { return cmp.Compare(a.OpensAt, b.OpensAt) }) // they are in the order of their ids
+	// They are in the order of their identifiers.
+	slices.SortStableFunc(found, func(a, b unseenRow) int { return cmp.Compare(a.OpensAt, b.OpensAt) })
 	first = []dispatch.ID{}
 	for _, row := range found[:min(len(found), maxUnseenIDs)] {
 		first = append(first, row.ID)

@@ -86,7 +86,8 @@ func reactions(db database.Tx, values map[string]any) (took []time.Duration, err
 		if r.Began == nil {
 			continue // the dispatch was deleted
 		}
-		if after := dispatch.Reaction(database.Time(r.At), database.Time(max(*r.Began, r.Opens)), database.OptionalTime(r.Sent)); after != nil {
+		opened := database.Time(max(*r.Began, r.Opens))
+		if after := dispatch.Reaction(database.Time(r.At), opened, database.OptionalTime(r.Sent)); after != nil {
 			took = append(took, *after)
 		}
 	}

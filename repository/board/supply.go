@@ -9,7 +9,6 @@ import (
 	"firsttap/dispatch/cronjob"
 	"firsttap/repository/database"
 	"firsttap/repository/drivers"
-	"firsttap/repository/runs"
 )
 
 // RecordSupply counts the drivers on duty and the open dispatches of each region, writes the counts for the run's slot, and
@@ -25,14 +24,14 @@ func (s *Board) RecordSupply(ctx context.Context, run cronjob.Run) (int, error) 
 		return 0, err
 	}
 	n := len(regions) - 1
-	return n, s.runs.ConcludeRun(ctx, run, fmt.Sprintf("%d regions", n), func(ctx context.Context, tx runs.Execer) error {
+	return n, s.runs.ConcludeRun(ctx, run, fmt.Sprintf("%d regions", n), func(tx database.Tx) error {
 		args := make([]any, 0, 4*len(regions))
 		for region, counted := range regions {
 			args = append(args, database.Micros(run.Slot), region, counted.OnDuty, counted.Open)
 		}
 		for part := range slices.Chunk(args, 4*database.RowsPerStatement) {
-			_, err := tx.ExecContext(ctx, "INSERT INTO supply (at, region, on_duty, open) VALUES "+database.Placeholders(len(part)/4, 4), part...)
-			if err != nil {
+			rows := database.Placeholders(len(part)/4, 4)
+			if err := tx.Exec("INSERT INTO supply (at, region, on_duty, open) VALUES "+rows, part...).Error; err != nil {
 				return err
 			}
 		}

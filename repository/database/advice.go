@@ -29,7 +29,8 @@ func Advice(err error, config *driver.Config, setting string, conns int) string 
 		case accessDenied:
 			return "correct the user and the password in " + setting + " (escape / ? # @ and % in them)"
 		case noDatabaseRight:
-			return "GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON " + config.DBName + ".* TO the user; with FIRSTTAP_MIGRATE=auto, ALL: " +
+			return "GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON " + config.DBName +
+				".* TO the user; with FIRSTTAP_MIGRATE=auto, ALL: " +
 				`docs/operations.md, "What it needs"`
 		case noSuchDatabase:
 			return "CREATE DATABASE " + config.DBName + ", or correct the name in " + setting

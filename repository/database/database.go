@@ -22,9 +22,9 @@ import (
 
 // DB is a database with its pools. It is safe for concurrent use.
 type DB struct {
-	// Decide is the pool for changes, Serve that for reads, and Work that for the relay and webhooks: changes that wait for a row's lock delay
-	// no reads, and a backlog of notifications delays neither. Watch is for the poll and for the check whether the database commits: they wait
-	// for none of the others.
+	// Decide is the pool for changes, Serve that for reads, and Work that for the relay and webhooks: changes that wait for a row's lock
+	// delay no reads, and a backlog of notifications delays neither. Watch is for the poll and for the check whether the database commits:
+	// they wait for none of the others.
 	Decide, Serve, Work, Watch *Pool
 	// Dialect is that of the migrations, and Version what the server says of itself, "" for SQLite.
 	Dialect migrations.Dialect

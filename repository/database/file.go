@@ -28,7 +28,9 @@ func CheckFile(path string) (isNew bool, err error) {
 			return false, &FileError{path + " can't be created: " + err.Error(), next}
 		}
 		if err := writable(folder); err != nil {
-			return false, &FileError{path + " can't be created: " + err.Error(), "let this user write to the folder " + folder + ", or " + next}
+			return false, &FileError{
+				path + " can't be created: " + err.Error(), "let this user write to the folder " + folder + ", or " + next,
+			}
 		}
 		return true, nil
 	case err != nil:

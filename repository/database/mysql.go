@@ -26,8 +26,8 @@ const (
 	serveConns  = 12 // the API lets the backoffice read by 7 at once: lists, searches and previews two each, and one export
 	workConns   = 8  // the relay's expansions take four at most, and webhooks are written, leased and completed by one each
 	watchConns  = 3  // a poll, one that was given up and goes on in the server, and the probe
-	// UsualPatience is the patience of an instance. A transaction that holds a row commits within milliseconds or is stuck. A COMMIT takes no
-	// context: a claim must not hang in it.
+	// UsualPatience is the patience of an instance. A transaction that holds a row commits within milliseconds or is stuck. A COMMIT takes
+	// no context: a claim must not hang in it.
 	UsualPatience = time.Second
 	// InstanceConns is the most that an instance opens: those of the pools, and those of the jobs' locks, which are up to JobConns.
 	InstanceConns = decideConns + serveConns + workConns + watchConns + JobConns

@@ -35,8 +35,9 @@ const (
 
 // What keeps a replica from answering.
 var (
-	ErrLags         = errors.New("the replica has not applied in time what the primary had committed")
-	ErrNoPositions  = errors.New("the primary has no positions that a replica could wait for: a MySQL needs gtid_mode=ON, a MariaDB log_bin")
+	ErrLags        = errors.New("the replica has not applied in time what the primary had committed")
+	ErrNoPositions = errors.New("the primary has no positions that a replica could wait for: " +
+		"a MySQL needs gtid_mode=ON, a MariaDB log_bin")
 	ErrOtherReplica = errors.New("the server is not a replica of the primary: it holds another database")
 	errNotAsked     = errors.New("the replica failed just now, or all connections to it are in use")
 )
@@ -188,7 +189,8 @@ func (r *replica) note(err error, log *slog.Logger) {
 	switch {
 	case failed && inUse:
 		r.leftAt = now
-		log.Warn("the read replica is left; the primary answers lists, and the replica is tried now and then", "every", r.pause, "error", err)
+		log.Warn("the read replica is left; the primary answers lists, and the replica is tried now and then", "every", r.pause,
+			"error", err)
 	case !failed && !inUse && !now.Before(r.askAfter):
 		log.Warn("the read replica is up to date again; it answers lists", "outage", now.Sub(r.leftAt))
 		r.leftAt = time.Time{}
@@ -202,8 +204,8 @@ type querier interface {
 
 // position is how far a primary had come.
 type position struct {
-	// reached is a set of transactions, or two with a slash between, of which a replica needs both. A transaction is in it before its COMMIT
-	// is answered.
+	// reached is a set of transactions, or two with a slash between, of which a replica needs both. A transaction is in it before its
+	// COMMIT is answered.
 	reached string
 	// origin is when the database got its first key. A MariaDB counts transactions: it would not notice that they are another database's.
 	origin   sql.NullInt64
@@ -218,8 +220,8 @@ const originSQL = "(SELECT created_at FROM api_keys WHERE id = '" + dispatch.Fir
 func positionOf(ctx context.Context, primaryDB querier, version string) (p position, err error) {
 	reached := "IF(@@GLOBAL.gtid_mode IN ('ON', 'ON_PERMISSIVE'), @@GLOBAL.gtid_executed, '')"
 	if IsMariaDB(version) {
-		// The two positions are mostly the same. A server that was a replica, and has written nothing since, has a binary log that is behind.
-		// A server whose server_id was changed has a current position that is behind.
+		// The two positions are mostly the same. A server that was a replica, and has written nothing since, has a binary log that is
+		// behind. A server whose server_id was changed has a current position that is behind.
 		reached = "IF(@@GLOBAL.log_bin, CONCAT(@@GLOBAL.gtid_binlog_pos, '/', @@GLOBAL.gtid_current_pos), '')"
 	}
 	var now int64

@@ -34,7 +34,6 @@ type deviceRow struct {
 	PushToken      string
 	AppVersion     string
 	Locale         string
-	GoodAt         *int64
 	SuspectedAt    *int64
 	QuarantinedAt  *int64
 	CreatedAt      int64 `gorm:"autoCreateTime:false"`
@@ -48,7 +47,7 @@ func (row *deviceRow) device() dispatch.Device {
 	return dispatch.Device{
 		ID: row.ID, Driver: row.DriverID, Installation: row.InstallationID, Platform: row.Platform,
 		PushToken: row.PushToken, AppVersion: row.AppVersion, Locale: row.Locale,
-		PushAcceptedAt: database.OptionalTime(row.GoodAt), SuspectedAt: database.OptionalTime(row.SuspectedAt),
+		SuspectedAt:   database.OptionalTime(row.SuspectedAt),
 		QuarantinedAt: database.OptionalTime(row.QuarantinedAt), UpdatedAt: database.Time(row.UpdatedAt),
 	}
 }
@@ -107,7 +106,8 @@ func (s *Devices) PutDevice(ctx context.Context, v dispatch.Device) (dispatch.De
 func putDevice(tx database.Tx, v dispatch.Device, now time.Time) (before, after dispatch.Device, err error) {
 	row := deviceRow{
 		ID: dispatch.NewDeviceID(now), DriverID: v.Driver, InstallationID: v.Installation, Platform: v.Platform,
-		PushToken: v.PushToken, AppVersion: v.AppVersion, Locale: v.Locale, CreatedAt: database.Micros(now), UpdatedAt: database.Micros(now),
+		PushToken: v.PushToken, AppVersion: v.AppVersion, Locale: v.Locale,
+		CreatedAt: database.Micros(now), UpdatedAt: database.Micros(now),
 	}
 	var all []deviceRow
 	if err := tx.Where("driver_id = ?", v.Driver).Order("updated_at DESC, id DESC").Find(&all).Error; err != nil {
@@ -121,7 +121,7 @@ func putDevice(tx database.Tx, v dispatch.Device, now time.Time) (before, after 
 		}
 		row.ID, before = all[i].ID, all[i].device()
 		if all[i].PushToken == v.PushToken {
-			row.GoodAt, row.SuspectedAt = all[i].GoodAt, all[i].SuspectedAt
+			row.SuspectedAt = all[i].SuspectedAt
 			if all[i].QuarantinedAt != nil {
 				row.SuspectedAt = &row.UpdatedAt
 			}
@@ -178,7 +178,7 @@ const devicesPerStatement = 200
 // pushed to it then. RecordVerdict skips a device that has another token by now. It returns how many of the devices, from the first on,
 // were judged: less than all of them if so many may not be quarantined now, or with ErrUnavailable or ErrUnknown.
 func (s *Devices) RecordVerdict(ctx context.Context, v outbox.Verdict, devices []dispatch.Device) (recorded int, err error) {
-	set := "good_at = {now}, suspected_at = NULL, quarantined_at = NULL WHERE 1 = 1"
+	set := "suspected_at = NULL, quarantined_at = NULL WHERE 1 = 1"
 	switch v {
 	case outbox.Suspected:
 		set = "suspected_at = {now} WHERE suspected_at IS NULL AND quarantined_at IS NULL"
@@ -246,7 +246,8 @@ func (s *Devices) Devices(ctx context.Context, driver dispatch.DriverID, page di
 	rows, next, err := database.ReadListing(s.db.Serve.With(ctx), l, page, cursor)
 	if err == nil && len(rows) == 0 {
 		var known bool
-		err = database.Unavailable(s.db.Serve.With(ctx).Raw("SELECT EXISTS (SELECT 1 FROM drivers WHERE id = ?)", driver).Row().Scan(&known))
+		query := s.db.Serve.With(ctx).Raw("SELECT EXISTS (SELECT 1 FROM drivers WHERE id = ?)", driver)
+		err = database.Unavailable(query.Row().Scan(&known))
 		if err == nil && !known {
 			err = dispatch.ErrDriverNotFound
 		}
@@ -290,8 +291,8 @@ func notifiedDevices(tx database.Tx, id dispatch.DriverID, topics []string) (dev
 		dispatches[i] = strings.TrimPrefix(topic, outbox.TopicOf(""))
 	}
 	err = tx.Raw(
-		`SELECT DISTINCT n.device_id FROM (SELECT dispatch_id, round FROM notifications {force ix_notifications_driver} WHERE dispatch_id IN ?
-			GROUP BY dispatch_id, round) r
+		`SELECT DISTINCT n.device_id FROM (SELECT dispatch_id, round FROM notifications {force ix_notifications_driver}
+			WHERE dispatch_id IN ? GROUP BY dispatch_id, round) r
 		JOIN notifications n {force ix_notifications_driver} ON n.dispatch_id = r.dispatch_id AND n.round = r.round AND n.driver_id = ?
 		AND n.device_id <> ''`,
 		dispatches, id,

@@ -143,42 +143,43 @@ func (s *Dispatches) settling(ctx context.Context) (context.Context, context.Can
 // ended, and fails if that is committed. A transaction that comes later fails as a whole, because of the row.
 func (s *Dispatches) settle(ctx context.Context, event dispatch.EventID, lost error) error {
 	ctx = primary.Unchecked(ctx)
-	bar := func() database.Tx {
-		return s.db.Decide.With(ctx).Exec("INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at) "+
-			"SELECT ?, '', '', 0, '', '', {now} FROM (SELECT 1) one WHERE NOT {read_only}", event)
+	barred, err := s.bar(ctx, event)
+	if err != nil {
+		barred, err = s.bar(ctx, event) // what lost the reply may have closed all connections, one after the other
 	}
-	notCommitted := fmt.Errorf("%w: not committed, after %v", dispatch.ErrUnavailable, lost) //nolint:errorlint // it is known now
-	barring, first := bar(), true
-	if barring.Error != nil && !errors.Is(barring.Error, database.ErrDuplicateKey) {
-		barring, first = bar(), false // what lost the reply may have closed all connections, one after the other
-	}
-	switch {
-	case barring.Error == nil && barring.RowsAffected == 1:
-		return notCommitted
-	case barring.Error == nil:
-		_ = s.db.Stale()
-		return errors.Join(lost, database.ErrStale) // the transaction may be on the other server only
-	case !errors.Is(barring.Error, database.ErrDuplicateKey):
-		return errors.Join(lost, barring.Error)
-	case first:
-		return nil
-	}
-	var row struct { // it may be that of the first INSERT, whose reply was lost
-		Own      *bool
-		ReadOnly bool
-	}
-	err := s.db.Decide.With(ctx).Raw("SELECT (SELECT dispatch_id = '' FROM events WHERE id = ?) own, {read_only} read_only", event).
-		Scan(&row).Error
-	switch {
-	case err != nil:
+	if err != nil {
 		return errors.Join(lost, err)
-	case row.ReadOnly || row.Own == nil: // another server has answered than the one that has the row
-		_ = s.db.Stale()
-		return errors.Join(lost, database.ErrStale)
-	case *row.Own:
-		return notCommitted
 	}
-	return nil
+	if !barred { // the event is there, or the row of the first INSERT whose reply was lost, or the server takes no writes
+		var row struct {
+			Own      *bool
+			ReadOnly bool
+		}
+		err := s.db.Decide.With(ctx).Raw("SELECT (SELECT dispatch_id = '' FROM events WHERE id = ?) own, {read_only} read_only", event).
+			Scan(&row).Error
+		if err != nil {
+			return errors.Join(lost, err)
+		}
+		if row.ReadOnly || row.Own == nil { // the server that has the row has not answered
+			_ = s.db.Stale()
+			return errors.Join(lost, database.ErrStale)
+		}
+		if !*row.Own {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: not committed, after %v", dispatch.ErrUnavailable, lost) //nolint:errorlint // it is known now
+}
+
+// bar inserts the row that bars the transaction, and reports whether it did. It does not if there is such a row, or on a server that takes
+// no writes.
+func (s *Dispatches) bar(ctx context.Context, event dispatch.EventID) (bool, error) {
+	done := s.db.Decide.With(ctx).Exec("INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at) "+
+		"SELECT ?, '', '', 0, '', '', {now} FROM (SELECT 1) one WHERE NOT {read_only}", event)
+	if errors.Is(done.Error, database.ErrDuplicateKey) {
+		return false, nil
+	}
+	return done.RowsAffected == 1, done.Error
 }
 
 // setClaimTime sets the time of the claim that was just decided.

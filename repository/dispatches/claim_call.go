@@ -107,7 +107,8 @@ func newClaimProcedure(pool *sql.DB, observer database.StatementObserver, log *s
 	sum := sha256.Sum256([]byte(body))
 	name := "firsttap_claim_" + hex.EncodeToString(sum[:6])
 	return &claimProcedure{
-		pool: pool, name: name, create: "CREATE PROCEDURE IF NOT EXISTS " + name + body, call: "CALL " + name + database.Placeholders(1, 17),
+		pool: pool, name: name,
+		create: "CREATE PROCEDURE IF NOT EXISTS " + name + body, call: "CALL " + name + database.Placeholders(1, 17),
 		observer: observer, log: log,
 	}
 }
@@ -221,8 +222,8 @@ func (p *claimProcedure) refuse(err error) {
 	}
 	now, until := time.Now().UnixNano(), p.unusableUntil.Load()
 	if now >= until && p.unusableUntil.CompareAndSwap(until, now+int64(pause)) {
-		p.log.Warn("the stored procedure for claims can't be created, called or loaded; claims take more round trips, and it is tried again "+
-			"later; the database's user needs the privileges CREATE ROUTINE and EXECUTE",
+		p.log.Warn("the stored procedure for claims can't be created, called or loaded; claims take more round trips, and it is tried "+
+			"again later; the database's user needs the privileges CREATE ROUTINE and EXECUTE",
 			"procedure", p.name, "again_in", pause, "error", err)
 	}
 }

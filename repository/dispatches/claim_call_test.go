@@ -328,7 +328,7 @@ func TestTheClaimIsKilled(t *testing.T) {
 	})
 }
 
-// The row that bars the claim is there, so the claim is committed; but the server that is asked for its time does not have it.
+// The claim's event is there, so the claim is committed; but the server that is asked for its time does not have it.
 func TestTheClaimIsOnAnotherServer(t *testing.T) {
 	Each(t, func(t *testing.T, db *Bench) {
 		d, v := db.Add(t, nil), db.Fleet(t, 1)[0]
@@ -337,6 +337,7 @@ func TestTheClaimIsOnAnotherServer(t *testing.T) {
 		events, err := Rule(1)(&d, snapshot.Candidate(), snapshot.Now())
 		Must(t, err)
 		db.Bar(t, events[0].ID)
+		db.Exec(t, "UPDATE events SET dispatch_id = ? WHERE id = ?", d.ID, events[0].ID)
 		err = db.Resolve(t.Context(), &d, events, dispatch.ErrUnknown)
 		if !errors.Is(err, dispatch.ErrUnknown) || errors.Is(err, dispatch.ErrUnavailable) {
 			t.Errorf("got %v", err)

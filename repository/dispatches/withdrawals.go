@@ -38,7 +38,8 @@ func (s *Dispatches) withdrawals(
 		DispatchID dispatch.ID
 		EndedAt    int64
 	}
-	err = tx.Raw("SELECT dispatch_id, ended_at FROM claims WHERE outcome = 'WITHDRAWN' AND ended_at > ? AND driver_id = ? ORDER BY ended_at",
+	err = tx.Raw(`SELECT dispatch_id, ended_at FROM claims
+		WHERE outcome = 'WITHDRAWN' AND ended_at > ? AND driver_id = ? ORDER BY ended_at`,
 		database.Micros(now.Add(-dispatch.WithdrawalPeriod)), driver).Scan(&rows).Error
 	if err != nil {
 		return past, now, database.Unavailable(err)

@@ -145,7 +145,8 @@ func (c regionCounts) write(tx database.Tx) error {
 			args = append(args, k.Region, k.VehicleClass, k.WorkingHeightM, k.Slot, c[k].Drivers, c[k].OnDuty)
 		}
 		err := tx.Exec("INSERT INTO driver_counts (region, vehicle_class, working_height_m, slot, drivers, on_duty) VALUES "+
-			database.Placeholders(len(part), 6)+" {or_update} drivers = drivers + {new drivers}, on_duty = on_duty + {new on_duty}", args...).Error
+			database.Placeholders(len(part), 6)+
+			" {or_update} drivers = drivers + {new drivers}, on_duty = on_duty + {new on_duty}", args...).Error
 		if err != nil {
 			return err
 		}
@@ -153,7 +154,8 @@ func (c regionCounts) write(tx database.Tx) error {
 	// A region, class or height that no driver has any more leaves no row behind.
 	for _, k := range keys {
 		if c[k].Drivers < 0 {
-			err := tx.Exec("DELETE FROM driver_counts WHERE region = ? AND vehicle_class = ? AND working_height_m = ? AND slot = ? AND drivers = 0",
+			err := tx.Exec("DELETE FROM driver_counts WHERE region = ? AND vehicle_class = ? AND working_height_m = ? AND slot = ?"+
+				" AND drivers = 0",
 				k.Region, k.VehicleClass, k.WorkingHeightM, k.Slot).Error
 			if err != nil {
 				return err

@@ -77,7 +77,8 @@ func (s *Export) OfferMarksOf(ctx context.Context, id dispatch.DriverID) iter.Se
 	return byDispatch(ctx, s, id, "offers", "SELECT * FROM offers {force PRIMARY}"+
 		" WHERE dispatch_id IN @ids AND round IN @rounds AND driver_id = @driver", func(r *row) dispatch.OfferMarks {
 		return dispatch.OfferMarks{
-			Dispatch: r.DispatchID, Round: r.Round, SeenAt: database.OptionalTime(r.SeenAt), DeclinedAt: database.OptionalTime(r.DeclinedAt),
+			Dispatch: r.DispatchID, Round: r.Round,
+			SeenAt: database.OptionalTime(r.SeenAt), DeclinedAt: database.OptionalTime(r.DeclinedAt),
 			DeclineReason: r.DeclineReason,
 		}
 	})

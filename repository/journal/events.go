@@ -43,8 +43,9 @@ type EventRow struct {
 // Event returns the event of the row.
 func (row *EventRow) Event() dispatch.Event {
 	return dispatch.Event{
-		ID: row.ID, Type: row.Type, Dispatch: row.DispatchID, Round: row.Round, Driver: dispatch.DriverID(database.StringOrEmpty(row.DriverID)),
-		Actor: row.Actor, ReasonCode: row.ReasonCode, Request: row.RequestID, At: database.Time(row.At),
+		ID: row.ID, Type: row.Type, Dispatch: row.DispatchID, Round: row.Round,
+		Driver: dispatch.DriverID(database.StringOrEmpty(row.DriverID)), Actor: row.Actor,
+		ReasonCode: row.ReasonCode, Request: row.RequestID, At: database.Time(row.At),
 	}
 }
 

@@ -45,7 +45,8 @@ func (s *Journal) ReserveRequest(
 		}
 		row = IdempotencyRow{
 			Caller: once.Caller, Name: once.Name, Fingerprint: once.Fingerprint, Seed: idempotency.NewSeed(now),
-			Leased: dispatch.NewUniqueID("lse_", now), LeaseEnds: database.Micros(now.Add(lease)), ExpiresAt: database.Micros(now.Add(keep)),
+			Leased:    dispatch.NewUniqueID("lse_", now),
+			LeaseEnds: database.Micros(now.Add(lease)), ExpiresAt: database.Micros(now.Add(keep)),
 		}
 		if len(rows) == 0 {
 			return database.Unavailable(tx.Create(&row).Error) // a concurrent insert makes this a duplicate, and the next try reads it

@@ -95,7 +95,9 @@ func (s *Offers) OpenDispatchesFor(ctx context.Context, v dispatch.Driver, page 
 	if err != nil {
 		return nil, "", err
 	}
-	rows, next := database.Trim(rows, page.Limit, func(row *offeredRow) string { return database.Cursor(l.Kind, row.Row.OpensAt, row.Row.ID) })
+	rows, next := database.Trim(rows, page.Limit, func(row *offeredRow) string {
+		return database.Cursor(l.Kind, row.Row.OpensAt, row.Row.ID)
+	})
 	items := make([]dispatch.Offered, len(rows))
 	for i := range rows {
 		items[i] = s.offered(&rows[i], v.ID)

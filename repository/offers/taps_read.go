@@ -102,7 +102,8 @@ func readRaces(
 		Result   dispatch.AttemptResult
 		At       int64
 	}
-	err = db.Raw("SELECT round, driver_id, result, at FROM taps WHERE dispatch_id = ? AND round IN ?", id, slices.Collect(maps.Keys(first))).
+	err = db.Raw("SELECT round, driver_id, result, at FROM taps WHERE dispatch_id = ? AND round IN ?", id,
+		slices.Collect(maps.Keys(first))).
 		Scan(&rows).Error
 	began = map[int]time.Time{}
 	for _, r := range rows {

@@ -21,7 +21,8 @@ type Waiting struct {
 	Run time.Time
 	// Expiry is when the next offer ends, Work when the next accepted work starts.
 	Expiry, Work time.Time
-	// Webhooks is when the first delivery to an active endpoint is due, Unwritten that deliveries of events or of a replay are to be written.
+	// Webhooks is when the first delivery to an active endpoint is due, Unwritten that deliveries of events or of a replay are to be
+	// written.
 	Webhooks  time.Time
 	Unwritten bool
 }

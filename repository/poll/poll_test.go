@@ -21,7 +21,6 @@ import (
 	"firsttap/repository/poll"
 	"firsttap/repository/pushes"
 	. "firsttap/repository/repositorytest"
-	"firsttap/repository/topics"
 )
 
 // A poll tells when the first row of each kind is due, and the zero time if none waits.
@@ -46,7 +45,7 @@ func TestPoll(t *testing.T) {
 		db.Exec(t, "UPDATE dispatches SET work_starts_at = ? WHERE id = ?", database.Micros(at(3)), won.ID)
 		db.WriteNotification(t, d.ID, func(n *pushes.NotificationRow) { n.State, n.DueAt = pushes.StatePending, database.Micros(at(4)) })
 		db.Exec(t, "INSERT INTO webhook_events (dispatch_id, event_id) VALUES (?, 'evt_')", d.ID)
-		db.AddTopic(t, topics.Row{Name: outbox.TopicOf(d.ID), NextAt: database.Micros(at(5))})
+		db.AddTopic(t, TopicRow{Name: outbox.TopicOf(d.ID), NextAt: database.Micros(at(5))})
 		run := db.MustBegin(t, "a/1", SomeSlot(1))
 		db.Exec(t, "UPDATE job_runs SET alive_until = ?", database.Micros(at(6)))
 		want := poll.Waiting{Events: at(1), Expiry: at(2), Work: at(3), Notifications: at(4), Topics: at(5), Run: at(6), Unwritten: true}

@@ -167,7 +167,7 @@ const OfferTypes = `('dispatch.opened', 'dispatch.reopened', 'dispatch.updated')
 //   - busy is whether the driver has other work in these hours, and so can't accept.
 //   - subscribed is whether the topic reaches the device.
 const recipientsOf = `SELECT c.driver_id, dv.id, dv.platform, dv.push_token, COALESCE(NULLIF(dv.locale, ''), v.locale),
-	dv.good_at, dv.suspected_at, v.regions, v.vehicle_class, v.working_height_m, v.on_duty, v.suspended_until,
+	dv.suspected_at, v.regions, v.vehicle_class, v.working_height_m, v.on_duty, v.suspended_until,
 	CASE WHEN ? THEN (SELECT MAX(n.claim <> '') FROM notifications n {force ix_notifications_driver}
 		WHERE n.dispatch_id = ? AND n.round = ? AND n.driver_id = c.driver_id AND n.device_id = dv.id
 		AND n.type IN ` + OfferTypes + ` AND (n.state = 1 OR n.attempts > 0 OR n.claim <> '')) ELSE 0 END sending,
@@ -257,11 +257,11 @@ func (e *expansion) scan(db database.Tx, t dispatch.Delivery, query string, args
 		var r recipient
 		var v dispatch.Driver
 		var id, platform, token, regions sql.NullString
-		var good, suspected, suspended *int64
+		var suspected, suspended *int64
 		var sending sql.NullInt64
 		var told, busy bool
 		d := &r.device
-		err := rows.Scan(&v.ID, &id, &platform, &token, &d.Locale, &good, &suspected,
+		err := rows.Scan(&v.ID, &id, &platform, &token, &d.Locale, &suspected,
 			&regions, &v.VehicleClass, &v.WorkingHeightM, &v.OnDuty, &suspended, &sending, &told, &busy, &r.subscribed)
 		if err != nil {
 			return p, err
@@ -286,8 +286,7 @@ func (e *expansion) scan(db database.Tx, t dispatch.Delivery, query string, args
 			}
 		}
 		d.ID, d.Driver, d.Platform, d.PushToken = dispatch.DeviceID(id.String), v.ID, dispatch.Platform(platform.String), token.String
-		now := database.Micros(e.now)
-		d.PushAcceptedAt, d.SuspectedAt = database.LocalTime(good, now), database.LocalTime(suspected, now)
+		d.SuspectedAt = database.LocalTime(suspected, database.Micros(e.now))
 		if sending.Int64 != 0 {
 			r.delay = inFlightTime
 		}

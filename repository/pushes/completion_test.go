@@ -13,7 +13,6 @@ import (
 	"firsttap/repository/database"
 	"firsttap/repository/pushes"
 	. "firsttap/repository/repositorytest"
-	"firsttap/repository/topics"
 )
 
 // Of events that are expanded together, those that concern nobody cost nothing beyond the one statement that reads them all; and none that
@@ -40,7 +39,7 @@ func TestEventsThatConcernNobody(t *testing.T) {
 		}
 		large := func(ended bool) dispatch.Dispatch {
 			d := db.Add(t, nil)
-			db.AddTopic(t, topics.Row{Name: "dispatch-" + string(d.ID), Ended: ended, State: pushes.StateDone})
+			db.AddTopic(t, TopicRow{Name: "dispatch-" + string(d.ID), Ended: ended, State: pushes.StateDone})
 			return d
 		}
 		quarantined := func(p *dispatch.Device) { p.QuarantinedAt = &now }

@@ -100,7 +100,7 @@ func (o *Outbox) pushes(
 	rows, err := db.Raw(
 		`SELECT n.id, n.event_id, n.dispatch_id, n.round, n.type, n.silent, n.topic, n.attempts, n.result <> '', n.at, n.expires_at,
 		n.driver_id, n.device_id, dv.platform, dv.push_token, COALESCE(NULLIF(dv.locale, ''), v.locale, ''), dv.quarantined_at IS NOT NULL,
-		dv.good_at, dv.suspected_at, {now}, COALESCE(n.type IN `+OfferTypes+` AND (v.on_duty = 0 OR v.suspended_until > {now} OR EXISTS (
+		dv.suspected_at, {now}, COALESCE(n.type IN `+OfferTypes+` AND (v.on_duty = 0 OR v.suspended_until > {now} OR EXISTS (
 			SELECT 1 FROM offers f WHERE f.dispatch_id = n.dispatch_id AND f.round = n.round AND f.driver_id = n.driver_id
 			AND f.declined_at IS NOT NULL)), 0)
 		FROM notifications n LEFT JOIN devices dv ON dv.id = n.device_id AND dv.driver_id = n.driver_id
@@ -118,10 +118,10 @@ func (o *Outbox) pushes(
 		var at, until, read int64
 		var platform, token sql.NullString
 		var dead bool
-		var good, suspect *int64
+		var suspect *int64
 		err := rows.Scan(
 			&p.ID, &p.Event, &p.Dispatch.ID, &p.Round, &p.Type, &p.Silent, &p.Topic, &p.Attempts, &p.Tried, &at, &until, &p.Driver, &d.ID,
-			&platform, &token, &d.Locale, &dead, &good, &suspect, &read, &p.Unwanted,
+			&platform, &token, &d.Locale, &dead, &suspect, &read, &p.Unwanted,
 		)
 		if err != nil {
 			return nil, now, err
@@ -129,7 +129,7 @@ func (o *Outbox) pushes(
 		now, p.EventAt, p.UsefulUntil = database.Time(read), database.Time(at), database.Time(until)
 		if token.Valid && !dead {
 			d.Driver, d.Platform, d.PushToken = p.Driver, dispatch.Platform(platform.String), token.String
-			d.PushAcceptedAt, d.SuspectedAt = database.LocalTime(good, read), database.LocalTime(suspect, read)
+			d.SuspectedAt = database.LocalTime(suspect, read)
 			p.Device = d
 		}
 		pushes = append(pushes, p)

@@ -62,7 +62,8 @@ func (row *NotificationRow) Notification() outbox.Notification {
 	n := outbox.Notification{
 		ID: row.ID, Event: row.EventID, Type: row.Type, Dispatch: row.DispatchID, Round: row.Round,
 		Driver: row.DriverID, Device: row.DeviceID, Topic: row.Topic, Silent: row.Silent, Status: statuses[row.State],
-		Attempts: row.Attempts, Result: row.Result, Reason: row.Reason, EventAt: database.Time(row.At), CreatedAt: database.Time(row.CreatedAt),
+		Attempts: row.Attempts, Result: row.Result, Reason: row.Reason,
+		EventAt: database.Time(row.At), CreatedAt: database.Time(row.CreatedAt),
 		SentAt: database.OptionalTime(row.SentAt), UsefulUntil: database.Time(row.ExpiresAt),
 	}
 	if row.State == StatePending {
@@ -107,7 +108,8 @@ func (s *Notifications) NotificationsBy(
 		if err != nil {
 			return err
 		}
-		items, next, err = notificationPage(db, database.NotificationList, page.Limit, func(row *NotificationRow) int64 { return row.DueAt })
+		items, next, err = notificationPage(db, database.NotificationList, page.Limit,
+			func(row *NotificationRow) int64 { return row.DueAt })
 		return err
 	})
 	return items, next, err
@@ -140,7 +142,9 @@ func notificationsBy(db database.Tx, status outbox.Status, page dispatch.Page) (
 }
 
 func notificationPage(query database.Tx, list byte, limit int, at func(*NotificationRow) int64) ([]outbox.Notification, string, error) {
-	rows, next, err := database.ReadPage(query, limit, func(last *NotificationRow) string { return database.Cursor(list, at(last), last.ID) })
+	rows, next, err := database.ReadPage(query, limit, func(last *NotificationRow) string {
+		return database.Cursor(list, at(last), last.ID)
+	})
 	items := make([]outbox.Notification, len(rows))
 	for i := range rows {
 		items[i] = rows[i].Notification()

@@ -39,8 +39,8 @@ type Options struct {
 
 const (
 	defaultBatch = 1000
-	// LargeAudience is the TopicThreshold of the service. A message to a topic is slower than one push each, but it also reaches those whose
-	// push is still waiting.
+	// LargeAudience is the TopicThreshold of the service. A message to a topic is slower than one push each, but it also reaches those
+	// whose push is still waiting.
 	LargeAudience = 500
 )
 

@@ -69,7 +69,8 @@ func (db *Bench) Waiting(t testing.TB) {
 		_, transactions, _ := strings.Cut(status, "LIST OF TRANSACTIONS FOR EACH SESSION")
 		for transaction := range strings.SplitSeq(transactions, "---TRANSACTION") {
 			waits := LockWait.FindStringSubmatch(transaction)
-			if waits != nil && slices.ContainsFunc(servertest.Sessions(t, db.Raw), func(s servertest.Session) bool { return s.ID == waits[1] }) {
+			its := func(s servertest.Session) bool { return s.ID == waits[1] }
+			if waits != nil && slices.ContainsFunc(servertest.Sessions(t, db.Raw), its) {
 				return true
 			}
 		}

@@ -70,7 +70,8 @@ func (db *Bench) Ran(t *testing.T) {
 	}
 	for have := 1; 2*have < n; have *= 2 {
 		db.Exec(t, `INSERT INTO job_runs (job, slot, status, attempt, owner, fence, requested_by, began_at, ended_at, result, error)
-			SELECT job, slot + ? * 1000000, CASE WHEN (slot / 1000000 + ?) % 7 = 0 THEN 'FAILED' ELSE 'SUCCEEDED' END, attempt, owner, fence,
+			SELECT job, slot + ? * 1000000, CASE WHEN (slot / 1000000 + ?) % 7 = 0 THEN 'FAILED' ELSE 'SUCCEEDED' END,
+		attempt, owner, fence,
 			requested_by, began_at, ended_at, result, error FROM job_runs`, have, have)
 	}
 	analyze := "ANALYZE TABLE jobs, job_runs"
@@ -119,14 +120,17 @@ func (db *Bench) Size(t *testing.T) Sized {
 		SELECT %[1]s, IF(n DIV 20 %% 2, 'seoul', 'busan'), IF(n DIV 40 %% 2, 'scissor', 'boom'), 'x', 1, 2, 1, 'KRW', '',
 		IF(n %% 20 = 0, %[2]d + 3600000000 + n, n), IF(n %% 2000 = 1, 5, %[2]d + 36000000000),
 		ELT(n %% 20 + 1, 'PENDING', 'PENDING', 'ACCEPTED', 'IN_PROGRESS', 'EXPIRED', 'EXPIRED', 'EXPIRED', 'EXPIRED', 'EXPIRED',
-		'EXPIRED', 'COMPLETED', 'COMPLETED', 'COMPLETED', 'COMPLETED', 'COMPLETED', 'CANCELED', 'CANCELED', 'CANCELED', 'CANCELED', 'CANCELED'),
+		'EXPIRED', 'COMPLETED', 'COMPLETED', 'COMPLETED', 'COMPLETED', 'COMPLETED',
+		'CANCELED', 'CANCELED', 'CANCELED', 'CANCELED', 'CANCELED'),
 		1, 1, IF(n %% 20 IN (2, 3, 10, 11, 12, 13, 14), 'clm_x', NULL),
-		IF(n %% 20 IN (2, 3, 10, 11, 12, 13, 14), IF(n DIV 20 %% 3, 'drv_00000000000000000000000001', 'drv_00000000000000000000000002'), NULL),
+		IF(n %% 20 IN (2, 3, 10, 11, 12, 13, 14),
+			IF(n DIV 20 %% 3, 'drv_00000000000000000000000001', 'drv_00000000000000000000000002'), NULL),
 		n, n, IF(n < 1000, %[2]d, n) FROM %[3]s ORDER BY n`, named("dsp_"), now, Numbers(Listed)))
 	const busy = "dsp_00000000000000000000000001"
 	db.Exec(
 		t,
-		fmt.Sprintf("INSERT INTO offers (dispatch_id, round, driver_id, seen_at) SELECT '%s', 1, %s, 1 FROM %s ORDER BY n", busy, named("drv_"),
+		fmt.Sprintf("INSERT INTO offers (dispatch_id, round, driver_id, seen_at) SELECT '%s', 1, %s, 1 FROM %s ORDER BY n",
+			busy, named("drv_"),
 			Numbers(Crowd)),
 	)
 	db.Exec(t, fmt.Sprintf(`INSERT INTO taps (%[5]s) SELECT IF(n %% 2, '%[2]s', %[3]s), 1, CONCAT('drv_', LPAD(n DIV 2, 26, '0')),

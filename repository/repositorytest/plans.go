@@ -102,7 +102,8 @@ func (db *Bench) RowsRead(t *testing.T, statement string) (n int) {
 				Name  string `gorm:"column:Variable_name"`
 				Value int    `gorm:"column:Value"`
 			}
-			Must(t, tx.Raw("SHOW SESSION STATUS WHERE Variable_name LIKE 'Handler_read%' OR Variable_name = 'Sort_rows'").Scan(&counters).Error)
+			status := "SHOW SESSION STATUS WHERE Variable_name LIKE 'Handler_read%' OR Variable_name = 'Sort_rows'"
+			Must(t, tx.Raw(status).Scan(&counters).Error)
 			for _, c := range counters {
 				total += c.Value
 			}

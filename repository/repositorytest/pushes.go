@@ -124,7 +124,8 @@ func (db *Bench) WriteNotification(t testing.TB, id dispatch.ID, edit func(*push
 	now := time.Now()
 	d := dispatch.Dispatch{ID: id, Round: 1, Window: dispatch.Window{ExpiresAt: now.Add(time.Hour)}}
 	return db.WriteNotifications(t, d, 1, func(_ int, row *pushes.NotificationRow) {
-		row.DeviceID, row.DriverID, row.State, row.DueAt = dispatch.NewDeviceID(now), dispatch.NewDriverID(now), pushes.StateDead, row.ExpiresAt
+		row.DeviceID, row.DriverID = dispatch.NewDeviceID(now), dispatch.NewDriverID(now)
+		row.State, row.DueAt = pushes.StateDead, row.ExpiresAt
 		row.Attempts, row.Result, row.Reason = 3, "poison", "INVALID_ARGUMENT"
 		if edit != nil {
 			edit(row)

@@ -120,7 +120,8 @@ func (db *Bench) Past(t testing.TB, status dispatch.Status, at time.Time, v disp
 		seen...)
 	d := dispatch.Dispatch{ID: id, Round: 1, Window: dispatch.Window{ExpiresAt: now.Add(time.Hour)}}
 	db.WriteNotifications(t, d, n, func(i int, r *pushes.NotificationRow) {
-		r.DeviceID, r.DriverID, r.State, r.DueAt = dispatch.NewDeviceID(now), dispatch.NewDriverID(now), i%4, database.Micros(now.Add(time.Hour))
+		r.DeviceID, r.DriverID = dispatch.NewDeviceID(now), dispatch.NewDriverID(now)
+		r.State, r.DueAt = i%4, database.Micros(now.Add(time.Hour))
 	})
 	return id
 }

@@ -89,8 +89,8 @@ func rest(ctx context.Context, d time.Duration) error {
 type rule struct {
 	table, key, where, order string
 	args                     []any
-	// deleteParts deletes what belongs to a row, deletedAtOnce rows at most, and returns how many. Then one transaction deletes one row, after
-	// all its parts: the next one goes on with them. It is nil for rows that stand alone.
+	// deleteParts deletes what belongs to a row, deletedAtOnce rows at most, and returns how many. Then one transaction deletes one row,
+	// after all its parts: the next one goes on with them. It is nil for rows that stand alone.
 	deleteParts func(tx database.Tx, id string) (int, error)
 }
 
@@ -118,8 +118,9 @@ func (s *Cleaner) rules(now time.Time) []rule {
 		// One rule for each state: a condition "state <> 0" would not use the index. Who was sent an offer hears of its end, also if that
 		// was put off: so the offer stays until then.
 		{
-			"notifications", "id", done + " AND NOT (type IN " + pushes.OfferTypes + " AND created_at > ? AND EXISTS (SELECT 1 FROM dispatches d" +
-				" WHERE d.id = notifications.dispatch_id AND d.round = notifications.round AND d.expires_at > ?))",
+			"notifications", "id", done + " AND NOT (type IN " + pushes.OfferTypes + " AND created_at > ?" +
+				" AND EXISTS (SELECT 1 FROM dispatches d WHERE d.id = notifications.dispatch_id AND d.round = notifications.round" +
+				" AND d.expires_at > ?))",
 			"due_at", []any{pushes.StateDone, us, ago(pushes.KeepSent), ago(pushes.KeepDone)}, nil,
 		},
 		{"notifications", "id", done, "due_at", []any{pushes.StateDead, us}, nil},
@@ -139,7 +140,8 @@ func (s *Cleaner) rules(now time.Time) []rule {
 	}
 	if kept := s.Ended; kept > 0 {
 		for _, status := range []dispatch.Status{dispatch.Completed, dispatch.Canceled, dispatch.Expired} {
-			ended := rule{"dispatches", "id", "status = ? AND updated_at < ?", "updated_at", []any{status, ago(kept)}, s.deletePartsOfDispatch}
+			ended := rule{"dispatches", "id", "status = ? AND updated_at < ?", "updated_at", []any{status, ago(kept)},
+				s.deletePartsOfDispatch}
 			all = append(all, ended)
 		}
 	}

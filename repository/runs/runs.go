@@ -2,7 +2,6 @@ package runs
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strings"
 	"time"
@@ -176,7 +175,8 @@ func (s *Runs) NextOpenRun(ctx context.Context, jobs []string) (open, now time.T
 // it over, or it has ended.
 func (s *Runs) RenewRun(ctx context.Context, run cronjob.Run, term time.Duration) error {
 	return database.RequireOwned(s.db.Decide.With(ctx).Exec("UPDATE job_runs SET alive_until = {now} + ?"+
-		" WHERE job = ? AND slot = ? AND owner = ? AND status = 'RUNNING'", term.Microseconds(), run.Job, database.Micros(run.Slot), run.Owner))
+		" WHERE job = ? AND slot = ? AND owner = ? AND status = 'RUNNING'",
+		term.Microseconds(), run.Job, database.Micros(run.Slot), run.Owner))
 }
 
 // EndRun writes how the attempt at the run ended. One that is INTERRUPTED does not count, and any instance may take the run over at once.
@@ -215,7 +215,8 @@ func endRun(tx database.Tx, run cronjob.Run, end cronjob.Outcome, standing ...cr
 func (s *Runs) InterruptRuns(ctx context.Context, jobs []string) (interrupted []cronjob.Run, err error) {
 	var rows []RunRow
 	err = s.db.Decide.Transact(ctx, func(tx database.Tx) error {
-		err := tx.Raw("SELECT * FROM job_runs WHERE job IN ? AND status = 'RUNNING' AND owner LIKE '%/%' {for_update}", jobs).Scan(&rows).Error
+		err := tx.Raw("SELECT * FROM job_runs WHERE job IN ? AND status = 'RUNNING' AND owner LIKE '%/%' {for_update}", jobs).
+			Scan(&rows).Error
 		for i := 0; i < len(rows) && err == nil; i++ {
 			err = tx.Exec("UPDATE job_runs SET alive_until = {now}, owner = ? WHERE job = ? AND slot = ?",
 				instanceOf(rows[i].Owner), rows[i].Job, rows[i].Slot).Error
@@ -237,21 +238,14 @@ func instanceOf(owner string) string {
 // ConcludeRun commits the run's result together with its end as SUCCEEDED, so that the result is written once however often the
 // slot is begun. It is the last step of the work. After a deadlock it calls write again. ErrNotLeased if another instance has
 // taken the run over, or it has ended; then nothing was written. ErrUnavailable, ErrUnknown.
-func (s *Runs) ConcludeRun(ctx context.Context, run cronjob.Run, result string,
-	write func(ctx context.Context, tx Execer) error,
-) error {
+func (s *Runs) ConcludeRun(ctx context.Context, run cronjob.Run, result string, write func(tx database.Tx) error) error {
 	return s.db.Decide.Transact(ctx, func(tx database.Tx) error {
 		end := cronjob.Outcome{Status: cronjob.Succeeded, Result: result}
 		if err := endRun(tx, run, end, cronjob.Running); err != nil {
 			return err
 		}
-		return database.Unavailable(write(ctx, tx.Statement.ConnPool))
+		return database.Unavailable(write(tx))
 	})
-}
-
-// Execer is a transaction.
-type Execer interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
 const (

@@ -14,7 +14,6 @@ import (
 	"firsttap/repository"
 	"firsttap/repository/database"
 	. "firsttap/repository/repositorytest"
-	"firsttap/repository/runs"
 )
 
 func TestEndRun(t *testing.T) {
@@ -122,7 +121,7 @@ func mustLeave(db *Bench, t *testing.T, run cronjob.Run) {
 		MustBeError(t, string(status), db.EndRun(t.Context(), run, cronjob.Outcome{Status: status}), dispatch.ErrNotLeased)
 	}
 	MustBeError(t, "gives back", db.Interrupt(t, run), dispatch.ErrNotLeased)
-	MustBeError(t, "concludes", db.ConcludeRun(t.Context(), run, "", func(context.Context, runs.Execer) error {
+	MustBeError(t, "concludes", db.ConcludeRun(t.Context(), run, "", func(database.Tx) error {
 		t.Error("it writes")
 		return nil
 	}), dispatch.ErrNotLeased)
@@ -188,10 +187,9 @@ func TestFormerOwnerChangesNothing(t *testing.T) {
 }
 
 // insert counts a region's supply under the run's slot.
-func insert(run cronjob.Run) func(context.Context, runs.Execer) error {
-	return func(ctx context.Context, tx runs.Execer) error {
-		_, err := tx.ExecContext(ctx, "INSERT INTO supply (at, region, on_duty, open) VALUES (?, ?, 1, 1)", database.Micros(run.Slot), run.Owner)
-		return err
+func insert(run cronjob.Run) func(database.Tx) error {
+	return func(tx database.Tx) error {
+		return tx.Exec("INSERT INTO supply (at, region, on_duty, open) VALUES (?, ?, 1, 1)", database.Micros(run.Slot), run.Owner).Error
 	}
 }
 
@@ -223,15 +221,15 @@ func TestConcludeRunIsAtomic(t *testing.T) {
 	Each(t, withJob(func(t *testing.T, db *Bench) {
 		run := db.MustBegin(t, "a/1", SomeSlot(1))
 		before := ledgerOf(db, t)
-		err := db.ConcludeRun(t.Context(), run, "", func(ctx context.Context, tx runs.Execer) error {
-			return errors.Join(insert(run)(ctx, tx), database.ErrConflict)
+		err := db.ConcludeRun(t.Context(), run, "", func(tx database.Tx) error {
+			return errors.Join(insert(run)(tx), database.ErrConflict)
 		})
 		MustBeError(t, "work that fails", err, dispatch.ErrUnavailable)
 		if !errors.Is(err, database.ErrConflict) {
 			t.Errorf("the cause is lost: %v", err)
 		}
-		MustBeError(t, "SQL that fails", db.ConcludeRun(t.Context(), run, "", func(ctx context.Context, tx runs.Execer) error {
-			return ErrorOf(tx.ExecContext(ctx, "INSERT INTO nowhere VALUES (1)"))
+		MustBeError(t, "SQL that fails", db.ConcludeRun(t.Context(), run, "", func(tx database.Tx) error {
+			return tx.Exec("INSERT INTO nowhere VALUES (1)").Error
 		}), dispatch.ErrUnavailable)
 		mustBe(db, t, before)
 		if n := db.Count(t, "supply"); n != 0 {

@@ -1,7 +1,6 @@
 package runs_test
 
 import (
-	"context"
 	"reflect"
 	"slices"
 	"strings"
@@ -144,7 +143,7 @@ func TestLongTextsAreCut(t *testing.T) {
 			db.Ending(t, cronjob.Outcome{Status: cronjob.Failed, Result: long, Error: long}),
 			db.Ending(t, cronjob.Outcome{Status: cronjob.Failed, Result: "\xff\x00", Error: "a\xffb"}),
 			func(run cronjob.Run) error {
-				return db.ConcludeRun(t.Context(), run, long, func(context.Context, runs.Execer) error { return nil })
+				return db.ConcludeRun(t.Context(), run, long, func(database.Tx) error { return nil })
 			},
 		} {
 			Must(t, end(db.MustBegin(t, "a/1", SomeSlot(i))))

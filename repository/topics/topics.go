@@ -23,18 +23,6 @@ func New(db *database.DB, owner string, term time.Duration) *Topics {
 	return &Topics{db, owner, term}
 }
 
-// Row is a row of the table topics.
-type Row struct {
-	Name   string `gorm:"primaryKey"`
-	Ended  bool
-	State  int
-	NextAt int64
-	Claim  string
-}
-
-// TableName implements gorm.Tabler.
-func (Row) TableName() string { return "topics" }
-
 type memberRow struct {
 	Topic      string            `gorm:"primaryKey"`
 	DeviceID   dispatch.DeviceID `gorm:"primaryKey"`
@@ -81,7 +69,8 @@ func (o *Topics) LeaseTopics(ctx context.Context, limit int) (leased []outbox.To
 	err = o.db.Work.Transact(ctx, func(tx database.Tx) error {
 		leased = nil
 		err := tx.Raw(
-			`SELECT name, ended FROM topics {force ix_topics_due} WHERE state = 0 AND next_at <= {now} ORDER BY next_at LIMIT ? {skip_locked}`,
+			`SELECT name, ended FROM topics {force ix_topics_due}
+			WHERE state = 0 AND next_at <= {now} ORDER BY next_at LIMIT ? {skip_locked}`,
 			limit,
 		).Scan(&leased).Error
 		if err != nil || len(leased) == 0 {
@@ -122,7 +111,8 @@ func (o *Topics) RecordMembers(ctx context.Context, t outbox.Topic, members, ref
 		members, refused = nil, append(members, refused...)
 	}
 	return o.db.Work.Transact(ctx, func(tx database.Tx) error {
-		err := database.RequireOwned(tx.Exec(`UPDATE topics SET next_at = {now} + ? WHERE name = ? AND ended = ? AND state = 0 AND claim = ?`,
+		err := database.RequireOwned(tx.Exec(`UPDATE topics SET next_at = {now} + ?
+			WHERE name = ? AND ended = ? AND state = 0 AND claim = ?`,
 			o.term.Microseconds(), t.Name, t.Ended, o.owner))
 		if err != nil {
 			return err

@@ -11,7 +11,6 @@ import (
 	"firsttap/repository/database"
 	"firsttap/repository/pushes"
 	. "firsttap/repository/repositorytest"
-	"firsttap/repository/topics"
 )
 
 const largeAudience = 4
@@ -35,11 +34,11 @@ func gathered(db *Bench, t testing.TB, o *Outbox, n int) (dispatch.Dispatch, []d
 	return d, devices
 }
 
-func storedTopic(db *Bench, t testing.TB, d dispatch.Dispatch) topics.Row {
+func storedTopic(db *Bench, t testing.TB, d dispatch.Dispatch) TopicRow {
 	t.Helper()
-	var rows []topics.Row
+	var rows []TopicRow
 	Must(t, db.Serve.With(t.Context()).Where("name = ?", outbox.TopicOf(d.ID)).Find(&rows).Error)
-	return append(rows, topics.Row{})[0]
+	return append(rows, TopicRow{})[0]
 }
 
 // mustRelease fails the test unless so many topics are released.
@@ -69,13 +68,13 @@ func TestTopicThatNobodyEnded(t *testing.T) {
 		v := db.Fleet(t, 1)[0]
 		open, taken := db.Add(t, nil), db.MustAccept(t, db.Add(t, Later(1)).ID, v.ID)
 		for _, d := range []dispatch.Dispatch{open, taken} {
-			db.AddTopic(t, topics.Row{Name: outbox.TopicOf(d.ID), State: pushes.StateDone})
+			db.AddTopic(t, TopicRow{Name: outbox.TopicOf(d.ID), State: pushes.StateDone})
 		}
 		removed := dispatch.Dispatch{ID: dispatch.NewID(db.Now(t))}
-		db.AddTopic(t, topics.Row{Name: outbox.TopicOf(removed.ID), State: pushes.StateDone})
+		db.AddTopic(t, TopicRow{Name: outbox.TopicOf(removed.ID), State: pushes.StateDone})
 		later := database.Micros(db.Now(t).Add(time.Hour))
-		db.AddTopic(t, topics.Row{Name: "waits", Ended: true, State: pushes.StateDone, NextAt: later})
-		db.AddTopic(t, topics.Row{Name: "is being unsubscribed", Ended: true, Claim: "ins_x", NextAt: later})
+		db.AddTopic(t, TopicRow{Name: "waits", Ended: true, State: pushes.StateDone, NextAt: later})
+		db.AddTopic(t, TopicRow{Name: "is being unsubscribed", Ended: true, Claim: "ins_x", NextAt: later})
 		mustRelease(db, t, 3)
 		db.MustCount(t, 1, "topics WHERE name = 'waits' AND ended AND state = 0 AND next_at <= ?", database.Micros(db.Now(t)))
 		db.MustCount(t, 1, "topics WHERE name = 'is being unsubscribed' AND claim = 'ins_x' AND next_at = ?", later)
@@ -281,7 +280,7 @@ func TestTopicIsResumedByAnotherInstance(t *testing.T) {
 				mustRelease(db, t, 1)
 			}
 		}
-		if got := storedTopic(db, t, d); got != (topics.Row{}) {
+		if got := storedTopic(db, t, d); got != (TopicRow{}) {
 			t.Errorf("the topic is %+v", got)
 		}
 	})
@@ -293,10 +292,10 @@ func TestEachTopicIsLeasedByOne(t *testing.T) {
 		for i := range 40 {
 			topic := outbox.Topic{Name: outbox.TopicOf(dispatch.NewID(time.Now())), Ended: i%2 == 0}
 			want = append(want, topic)
-			db.AddTopic(t, topics.Row{Name: topic.Name, Ended: topic.Ended, NextAt: int64(i)})
+			db.AddTopic(t, TopicRow{Name: topic.Name, Ended: topic.Ended, NextAt: int64(i)})
 		}
-		db.AddTopic(t, topics.Row{Name: "done", State: pushes.StateDone})
-		db.AddTopic(t, topics.Row{Name: "later", NextAt: database.Micros(db.Now(t).Add(time.Hour))})
+		db.AddTopic(t, TopicRow{Name: "done", State: pushes.StateDone})
+		db.AddTopic(t, TopicRow{Name: "later", NextAt: database.Micros(db.Now(t).Add(time.Hour))})
 		first, err := db.As("ins_x").LeaseTopics(t.Context(), 4)
 		if err != nil || len(first) != 4 || !slices.Contains(first, want[0]) || !slices.Contains(first, want[3]) {
 			t.Errorf("leased %v, %v: these have not been due the longest", first, err)

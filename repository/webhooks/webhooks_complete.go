@@ -61,7 +61,8 @@ func (o *Outbox) complete(tx database.Tx, results []webhook.Result) (ended []Key
 	where, args := theseDeliveries(keys)
 	var rows []DeliveryRow
 	err = tx.Raw(`SELECT dispatch_id, webhook_id, event_id, status, attempts, attempt FROM webhook_deliveries {force PRIMARY}
-		WHERE `+where+" AND status = 'PENDING' AND claim = ? ORDER BY dispatch_id, webhook_id, event_id {for_update}", append(args, o.owner)...).
+		WHERE `+where+" AND status = 'PENDING' AND claim = ? ORDER BY dispatch_id, webhook_id, event_id {for_update}",
+		append(args, o.owner)...).
 		Scan(&rows).Error
 	if err != nil || len(rows) == 0 {
 		return nil, nil, err
@@ -138,7 +139,8 @@ func (o *Outbox) wakeNext(ctx context.Context, ended []Key) error {
 	db := o.db.Work.With(ctx)
 	var next []Key
 	err := db.Raw(`SELECT dispatch_id, webhook_id, MIN(event_id) event_id FROM webhook_deliveries {force PRIMARY}
-		WHERE `+anyOf("dispatch_id = ? AND webhook_id = ?", len(ended))+" AND status = 'PENDING' GROUP BY dispatch_id, webhook_id", args...).
+		WHERE `+anyOf("dispatch_id = ? AND webhook_id = ?", len(ended))+" AND status = 'PENDING' GROUP BY dispatch_id, webhook_id",
+		args...).
 		Scan(&next).Error
 	if err != nil || len(next) == 0 {
 		return database.Unavailable(err)

@@ -160,6 +160,7 @@ func waiting(tx database.Tx, w *Row, keys []Key) (found []waitingDelivery, err e
 		(EXISTS (SELECT 1 FROM webhook_events q {force PRIMARY} WHERE q.dispatch_id = d.dispatch_id AND q.event_id < d.event_id)
 		OR EXISTS (SELECT 1 FROM events e {force ix_events_dispatch} WHERE e.dispatch_id = d.dispatch_id AND e.id < d.event_id
 			AND e.id > ? AND e.id <= ?)) unwritten
-		FROM webhook_deliveries d {force PRIMARY} WHERE `+where, slices.Concat([]any{w.ReplayFrom, w.ReplayUntil}, args)...).Scan(&found).Error
+		FROM webhook_deliveries d {force PRIMARY} WHERE `+where, slices.Concat([]any{w.ReplayFrom, w.ReplayUntil}, args)...).
+		Scan(&found).Error
 	return found, err
 }

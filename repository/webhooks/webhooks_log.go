@@ -77,7 +77,8 @@ func (s *Webhooks) TestWebhook(ctx context.Context, id webhook.ID, body func(eve
 func (s *Webhooks) ResendWebhook(ctx context.Context, id webhook.ID, delivery webhook.DeliveryID) error {
 	_, err := s.change(ctx, id, dispatch.AuditWebhookResend, func(tx database.Tx, _ *Row, now time.Time) (map[string]any, error) {
 		var found []dispatch.ID
-		err := tx.Raw("SELECT dispatch_id FROM webhook_deliveries {force ix_webhook_deliveries_event} WHERE webhook_id = ? AND event_id = ?",
+		err := tx.Raw(`SELECT dispatch_id FROM webhook_deliveries {force ix_webhook_deliveries_event}
+		WHERE webhook_id = ? AND event_id = ?`,
 			id, delivery.Event()).Scan(&found).Error
 		if err != nil {
 			return nil, database.Unavailable(err)

@@ -65,12 +65,14 @@ const minSemiSyncTimeout = time.Hour
 // lossyReplication returns the settings by which a replica that becomes the primary may lack an acknowledged claim.
 func lossyReplication(ctx context.Context, db *sql.DB) ([]string, error) {
 	settings, err := database.ShowValues(ctx, db,
-		`SHOW GLOBAL VARIABLES WHERE Variable_name LIKE 'rpl\_semi\_sync\_%' OR Variable_name IN ('wsrep_on', 'group_replication_group_name')`)
+		`SHOW GLOBAL VARIABLES WHERE Variable_name LIKE 'rpl\_semi\_sync\_%'
+			OR Variable_name IN ('wsrep_on', 'group_replication_group_name')`)
 	if err != nil {
 		return nil, err
 	}
 	status, err := database.ShowValues(ctx, db,
-		`SHOW GLOBAL STATUS WHERE Variable_name LIKE 'Rpl\_semi\_sync\_%\_status' OR Variable_name IN ('Slaves_connected', 'wsrep_cluster_size')`)
+		`SHOW GLOBAL STATUS WHERE Variable_name LIKE 'Rpl\_semi\_sync\_%\_status'
+			OR Variable_name IN ('Slaves_connected', 'wsrep_cluster_size')`)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +157,8 @@ func groupProblems(ctx context.Context, db *sql.DB) (problems []string, err erro
 		problems = append(
 			problems,
 			fmt.Sprintf(
-				"group_replication_consistency=%s, should be BEFORE_ON_PRIMARY_FAILOVER: a new primary may answer for a moment without the last claims",
+				"group_replication_consistency=%s, should be BEFORE_ON_PRIMARY_FAILOVER: a new primary may answer for a moment without "+
+					"the last claims",
 				consistency,
 			),
 		)

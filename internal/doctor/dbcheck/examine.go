@@ -50,7 +50,9 @@ func Examine(ctx context.Context, r *doctor.Report, url string, atStart bool, ow
 	}
 	e := &examination{setting: database.DatabaseSetting, conns: database.InstanceConns, atStart: atStart}
 	defer e.close()
-	rest := []string{checkVersion, checkRole, checkIsolation, checkDurability, checkClock, checkMigrations, checkPrivileges, checkConnections}
+	rest := []string{
+		checkVersion, checkRole, checkIsolation, checkDurability, checkClock, checkMigrations, checkPrivileges, checkConnections,
+	}
 	if !r.Check(ctx, checkConnection, func(ctx context.Context) doctor.Finding { return e.connect(ctx, url) }) {
 		r.Skip(checkConnection, rest...)
 		return ""
@@ -195,7 +197,8 @@ func (e *examination) durability(ctx context.Context) doctor.Finding {
 	problems, err := durabilityOf(e.version)(ctx, e.db)
 	switch {
 	case len(problems) > 0:
-		return doctor.Failure("committed claims may be lost in a crash or failover: "+strings.Join(problems, "; "), "correct the settings; "+page)
+		return doctor.Failure("committed claims may be lost in a crash or failover: "+strings.Join(problems, "; "),
+			"correct the settings; "+page)
 	case err != nil:
 		return doctor.Doubt("could not be checked in full: "+err.Error(), "grant what the message names, and look again; "+page)
 	}
@@ -236,7 +239,7 @@ func (e *examination) clock(ctx context.Context) doctor.Finding {
 	err := e.db.QueryRowContext(ctx, `SELECT COUNT(*) > 0 FROM information_schema.columns
 		WHERE table_schema = DATABASE() AND table_name = 'shedlock' AND data_type = 'timestamp'`).Scan(&zoned)
 	if err == nil && zoned {
-		return doctor.Doubt(found+"; but the columns of the table shedlock are TIMESTAMP: in the hour that daylight saving time skips no lock "+
+		return doctor.Doubt(found+"; but the columns of the table shedlock are TIMESTAMP: in the hour that daylight saving time skips "+
 			"can be taken, and sessions in other time zones see other ends of locks",
 			"ALTER TABLE shedlock MODIFY lock_until DATETIME(6) NOT NULL, "+
 				"MODIFY locked_at DATETIME(6) NOT NULL, while no lock is held; ShedLock works with that, too: docs/locks.md")

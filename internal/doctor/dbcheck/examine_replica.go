@@ -93,7 +93,8 @@ func (e *examination) applies(ctx context.Context, source *examination) doctor.F
 		return doctor.Failure(err.Error(), see)
 	case took > database.UsualLag:
 		return doctor.Doubt(
-			fmt.Sprintf("had applied what the primary had committed after %s, longer than a list waits for it", took.Round(time.Millisecond)),
+			fmt.Sprintf("had applied what the primary had committed after %s, longer than a list waits for it",
+				took.Round(time.Millisecond)),
 			see,
 		)
 	default:

@@ -129,7 +129,9 @@ func (d *document) page(of string, with object) object {
 		"server_time": ref("schemas", "Timestamp"),
 	}
 	maps.Copy(properties, with)
-	example := object{"next_cursor": nil, "server_time": d.example(ref("schemas", "Timestamp")), "items": []any{d.example(ref("schemas", of))}}
+	example := object{
+		"next_cursor": nil, "server_time": d.example(ref("schemas", "Timestamp")), "items": []any{d.example(ref("schemas", of))},
+	}
 	for k, schema := range with {
 		example[k] = d.example(schema.(object))
 	}

@@ -131,7 +131,9 @@ func (d *document) defineProblems() error {
 			"instance": object{"type": "string", "description": "The path that was asked for."},
 			"code":     object{"type": "string", "const": code, "description": "For programs."},
 		}
-		example := object{"type": kind, "title": title(status), "status": status, "detail": entry["detail"], "instance": "/v1", "code": code}
+		example := object{
+			"type": kind, "title": title(status), "status": status, "detail": entry["detail"], "instance": "/v1", "code": code,
+		}
 		for name, member := range at(entry, "members") {
 			properties[name] = member
 			example[name] = d.example(member.(object))

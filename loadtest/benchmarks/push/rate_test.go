@@ -16,7 +16,7 @@ import (
 	"firsttap/systemtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(systemtest.Main(m, app.SignalContext, app.RunWith)) }
+func TestMain(m *testing.M) { os.Exit(systemtest.Main(m, app.SignalContext, app.Run)) }
 
 // How many pushes one instance sends a second, of 60,000 that are due, with an FCM latency of 50 ms.
 //

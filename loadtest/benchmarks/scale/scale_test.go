@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	if address := os.Getenv(phonesOf); address != "" {
 		os.Exit(runPhones(address))
 	}
-	os.Exit(systemtest.Main(m, app.SignalContext, app.RunWith))
+	os.Exit(systemtest.Main(m, app.SignalContext, app.Run))
 }
 
 const (
