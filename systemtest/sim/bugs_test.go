@@ -15,8 +15,8 @@ type bug struct {
 }
 
 var bugs = []bug{
-	{"the claim's write has no condition on the dispatch", "repository/dispatches/claim.go", "AND status = 'PENDING' AND round = ? AND version = ? AND ", "AND ? + ? > 0 AND "},
-	{"the claim's write names neither round nor version", "repository/dispatches/claim.go", "AND round = ? AND version = ? AND ", "AND ? + ? > 0 AND "},
+	{"the claim's write has no condition on the dispatch", "repository/dispatches/claim.go", "AND status = 'PENDING' AND round = ? AND version = ? AND updated_at = ? AND ", "AND ? + ? + ? > 0 AND "},
+	{"the claim's write names neither round nor version nor the time of the last change", "repository/dispatches/claim.go", "AND round = ? AND version = ? AND updated_at = ? AND ", "AND ? + ? + ? > 0 AND "},
 	{"the claim's write does not look at the end of the offer", "repository/dispatches/claim.go", "+` AND expires_at > {now}", "+`"},
 	{"the claims of a driver are not numbered", "repository/dispatches/claim.go", "DriverSeq: snapshot.claims + 1,", "DriverSeq: int(time.Now().UnixNano()),"},
 	{"a claim is announced before its commit", "repository/dispatches/claim.go", "	err = commit(ctx, snapshot, &d, events)\n", "	s.announce(d, events)\n	err = commit(ctx, snapshot, &d, events)\n	if err == nil {\n		return d, true, nil\n	}\n"},
