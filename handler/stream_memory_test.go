@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,18 +40,19 @@ type crowd struct {
 
 // openMany opens n streams on one instance, over real connections, sends an event to all, and checks the memory of each. It is the
 // clients itself in the process that it starts.
-func openMany(t *testing.T, n int, most int64) (c crowd) {
+func openMany(t *testing.T, n int, most int64, server ...func(*http.Server)) (c crowd) {
 	if addr := os.Getenv(clientsOf); addr != "" {
 		beClients(t, addr)
 		return c
 	}
-	l := newLive(t, stream.Options{})
+	l := newLive(t, stream.Options{}, server...)
 	var tokens strings.Builder
 	for range n / 1000 {
 		for _, d := range l.drivers(1000) {
 			fmt.Fprintln(&tokens, d.token)
 		}
 	}
+	debug.FreeOSMemory() // what an earlier crowd had must not count as room for this one
 	before := measure(t)
 	clients := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=120s")
 	clients.Env = append(os.Environ(), clientsOf+"="+strings.TrimPrefix(l.url, "http://"))

@@ -385,18 +385,17 @@ mutant "a stream keeps its request's goroutine" $live "	go func() {" "	func() {"
 mutant "a stream without the last chunk" $live "broken == nil && c.Chunked" "false" ./handler TestFormOfAStream
 mutant "a client that has gone keeps its stream" $live "			s.end(errGone)" "			_ = errGone" ./handler TestHangingUpEndsTheStream
 mutant "a panic of one stream ends the instance" $live "p := recover(); p != nil" "p := any(nil); p != nil" ./notify/stream TestPanicOfAStream
-mutant "a stream that begins late holds up the stop" $live "	if h.lasting.Err() != nil {" "	if false {" ./notify/stream TestLateStream
 mutant "a client that has gone keeps its connection" $live "			c.Close() // at once" "			_ = c // at once" ./notify/stream TestHangingUp
 mutant "a client that has gone is served until a heartbeat" notify/stream/deliver.go "	s.wake.Set()
 	last :=" "	last :=" ./notify/stream TestHangingUp
-mutant "the stop waits for clients that read nothing" $live "	for c := range h.connections {" "	for c := range map[*Connection]struct{}{} {" ./notify/stream TestShutdownWaits
+mutant "the stop waits for clients that read nothing" $live "context.AfterFunc(s.hub.lasting, func() { c.Close() })" "context.AfterFunc(s.hub.lasting, func() {})" ./notify/stream 'TestShutdownWaits|TestLateStream'
 mutant "the stop does not wait for the streams' last words" notify/stream/hub.go "	case <-ctx.Done():
-		h.cutConnections()" "	default:
-		h.cutConnections()" ./notify/stream TestShutdownWaits
+		h.endLasting()" "	default:
+		h.endLasting()" ./notify/stream TestShutdownWaits
 mutant "each client's event is encoded again" notify/stream/stream.go "return m.forDriver(&v, now)" "return append([]byte(nil), m.forDriver(&v, now)...)" ./notify/stream TestOneEventIsEncodedOnce
-mutant "a stream that has ended loads its driver" notify/stream/stream.go "	if s.ended() {" "	if false {" ./notify/stream TestEndedStreamsDoNotReload
-mutant "an idle stream has one heartbeat" notify/stream/stream.go "		timer.Reset(due.Sub(now))" "" ./notify/stream TestHeartbeats
-mutant "a stream that is idle never ends" notify/stream/stream.go "		return due
+mutant "a stream that has ended loads its driver" notify/stream/serve.go "	if s.ended() {" "	if false {" ./notify/stream TestEndedStreamsDoNotReload
+mutant "an idle stream has one heartbeat" notify/stream/serve.go "		timer.Reset(due.Sub(now))" "" ./notify/stream TestHeartbeats
+mutant "a stream that is idle never ends" notify/stream/serve.go "		return due
 	}
 	return end" "		return due
 	}

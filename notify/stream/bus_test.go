@@ -74,7 +74,7 @@ func publish(t testing.TB, n int, hubs ...*Hub) {
 		for range n / 2 / len(hubs) {
 			opens(h)
 			tick := time.NewTicker(time.Millisecond)
-			for h.queue.len() > 1000 && t.Context().Err() == nil {
+			for waiting(h) > 1000 && t.Context().Err() == nil {
 				<-tick.C
 			}
 			tick.Stop()
@@ -92,7 +92,7 @@ func TestSameEventsOnAllInstances(t *testing.T) {
 	}
 	testkit.Equal(t, "the other instance's", i.here.ids(), i.there.ids())
 	testkit.Equal(t, "a driver's", i.here.ids(), driver.ids())
-	testkit.Eventually(t, "empty queues", func() bool { return i.a.queue.len() == 0 && i.b.queue.len() == 0 })
+	testkit.Eventually(t, "empty queues", func() bool { return waiting(i.a) == 0 && waiting(i.b) == 0 })
 }
 
 // TestLastWords: events that an instance published before its end are delivered, also those that still wait for Redis.

@@ -40,8 +40,8 @@ func (s *Stream) ServeConnection(c Connection) {
 }
 
 func (s *Stream) serveOn(c *Connection) {
-	s.hub.attach(c)
-	defer s.hub.detach(c)
+	// A write that waits for its client must not hold up a stop.
+	defer context.AfterFunc(s.hub.lasting, func() { c.Close() })()
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		// Clients send nothing after their request. If one does, no more is read, and a write notices when that client is gone.
@@ -62,32 +62,6 @@ func (s *Stream) serveOn(c *Connection) {
 	}) // the stream's last event says why it ended, unless the client is gone
 	if broken == nil && c.Chunked {
 		_ = c.send(net.Buffers{[]byte("0\r\n\r\n")})
-	}
-}
-
-// attach makes cutConnections close c.
-func (h *Hub) attach(c *Connection) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.connections[c] = struct{}{}
-	if h.lasting.Err() != nil {
-		c.Close()
-	}
-}
-
-func (h *Hub) detach(c *Connection) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.connections, c)
-}
-
-// cutConnections closes all connections, and so ends their streams at once, even those that are writing.
-func (h *Hub) cutConnections() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.endLasting()
-	for c := range h.connections {
-		c.Close()
 	}
 }
 

@@ -19,7 +19,7 @@ const (
 
 // follow reads the entries of all instances, and reconnects to Redis after an outage. It returns when ctx ends.
 func (h *Hub) follow(ctx context.Context) {
-	f := &follower{hub: h, first: true}
+	f := &follower{hub: h, first: true, lostAt: time.Now()}
 	pause := firstPause
 	for ctx.Err() == nil {
 		newest, err := f.join(ctx)
@@ -34,6 +34,7 @@ func (h *Hub) follow(ctx context.Context) {
 		if err == nil {
 			pause = firstPause
 			err = f.readNew(ctx, newest)
+			f.lostAt = time.Now()
 		}
 		if ctx.Err() != nil {
 			return
@@ -49,9 +50,10 @@ func (h *Hub) follow(ctx context.Context) {
 
 // follower is the one goroutine of a hub that reads its bus.
 type follower struct {
-	hub   *Hub
-	first bool
-	ownID string // the id of this instance's newest entry that was read back
+	hub    *Hub
+	first  bool
+	lostAt time.Time // when it last stopped reading
+	ownID  string    // the id of this instance's newest entry that was read back
 }
 
 // join sends the other instances the backlog of this one, leaves local-only mode, fills the ring with the newest entries,
@@ -95,7 +97,7 @@ func (f *follower) join(ctx context.Context) (newest string, err error) {
 	h.resetRing(messages, newest, !f.first)
 	if !f.first {
 		h.options.Log.Warn(
-			"live stream reconnected to Redis; clients get the events of all instances again", "outage", time.Since(*h.lostAt.Load()),
+			"live stream reconnected to Redis; clients get the events of all instances again", "outage", time.Since(f.lostAt),
 		)
 	}
 	return newest, nil

@@ -37,6 +37,9 @@ func startHub(t testing.TB, o Options) (h *Hub, stop func()) {
 	return h, testkit.Run(t, h.Run)
 }
 
+// waiting is how many entries are in the hub's queue.
+func waiting(h *Hub) int { return len(h.queue.peek(0, h.options.QueueSize)) }
+
 // told is an event that a client received.
 type told struct {
 	id, event string

@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -79,11 +78,9 @@ type Hub struct {
 	wakeRequested wakeup.Signal
 	reloads       chan struct{}   // a place for each stream that loads its driver again
 	ended         chan struct{}   // closed when the hub and all its streams are closed
-	lasting       context.Context // of the streams on connections: ends when they are cut
+	lasting       context.Context // of the streams on connections: its end closes these
 	endLasting    context.CancelFunc
-	lostAt        atomic.Pointer[time.Time] // when local-only mode last began
-	mu            sync.RWMutex              // guards what follows, and the streams' positions
-	connections   map[*Connection]struct{}
+	mu            sync.RWMutex // guards what follows, and the streams' positions
 	closed        bool
 	opened        int // streams that are not closed
 	ring          *ring
@@ -109,12 +106,11 @@ func NewHub(o Options) *Hub {
 	}
 	h := &Hub{
 		options: o, metrics: newHubMetrics(o.Metrics), queue: newQueue(o.QueueSize), batchSize: max(1, min(256, o.RingSize/4)),
-		loaded: make(chan struct{}), wakeRequested: wakeup.New(), byOwner: map[string][]*Stream{}, connections: map[*Connection]struct{}{},
+		loaded: make(chan struct{}), wakeRequested: wakeup.New(), byOwner: map[string][]*Stream{},
 		ended: make(chan struct{}), reloads: make(chan struct{}, maxReloads),
 		// A random start keeps the ids apart from those of other processes and of Redis, which counts from 0.
 		ids: localIDs{n: 1<<32 + rand.Uint64N(1<<32)},
 	}
-	h.markLost()
 	h.lasting, h.endLasting = context.WithCancel(context.Background())
 	h.ring = newRing(o.RingSize, h.ids.next(o.Now()))
 	if o.Redis == nil {
@@ -202,14 +198,8 @@ func (h *Hub) drain(ctx context.Context) {
 func (h *Hub) goLocal(err error) {
 	if err != nil && h.queue.enterLocal() {
 		h.metrics.outages.Inc()
-		h.markLost()
 		h.options.Log.Warn("live stream lost Redis; clients get the events of this instance only until Redis is back", "error", err)
 	}
-}
-
-func (h *Hub) markLost() {
-	now := time.Now()
-	h.lostAt.Store(&now)
 }
 
 // Degraded reports whether clients get the events of this instance only, because Redis is unavailable.
@@ -241,14 +231,7 @@ func (h *Hub) deliverLocally(entries []*entry) {
 
 // forwardWakes calls OnWakeRelay and wakes the other instances, at most every wakeEvery.
 func (h *Hub) forwardWakes(ctx context.Context) {
-	pause := time.NewTimer(0)
-	defer pause.Stop()
 	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-pause.C:
-		}
 		select {
 		case <-ctx.Done():
 			return
@@ -258,7 +241,11 @@ func (h *Hub) forwardWakes(ctx context.Context) {
 		if h.bus != nil && !h.queue.localOnly() {
 			h.goLocal(h.bus.append(ctx, []*entry{{kind: kindWake}}))
 		}
-		pause.Reset(wakeEvery)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wakeEvery):
+		}
 	}
 }
 
@@ -291,7 +278,7 @@ func (h *Hub) Shutdown(ctx context.Context) error {
 	case <-h.ended:
 		return nil
 	case <-ctx.Done():
-		h.cutConnections()
+		h.endLasting()
 		<-h.ended
 		return ctx.Err()
 	}

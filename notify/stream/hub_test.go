@@ -165,7 +165,7 @@ func TestChangeWhileOpening(t *testing.T) {
 		read := v // and now it changes
 		off := kim(offDuty, func(o *dispatch.Driver) { o.ID, o.Version = v.ID, 2 })
 		h.DriverChanged(off)
-		testkit.Eventually(t, "the change", func() bool { return h.queue.len() == 0 })
+		testkit.Eventually(t, "the change", func() bool { return waiting(h) == 0 })
 		return read, nil
 	})
 	c := listen(t, s, err).greeted()

@@ -107,23 +107,31 @@ func TestOvertakenOffer(t *testing.T) {
 	}
 }
 
+// TestWire: an admin gets who did it and why, and a driver's event names no other person.
 func TestWire(t *testing.T) {
 	at := time.Date(2026, 3, 4, 5, 6, 7, 89_999_999, time.FixedZone("KST", 9*3600))
 	d := dispatch.Dispatch{
 		ID: "dsp_1", Terms: dispatch.Terms{Region: "서울\n\"강남\"", VehicleClass: "45m"},
 		Window: dispatch.Window{OpensAt: at, ExpiresAt: at.Add(time.Minute)}, Status: dispatch.Accepted, Round: 2, Version: 7,
 	}
-	e := dispatch.Event{ID: "evt_1", Type: dispatch.EventAccepted, Dispatch: "dsp_1", Round: 2, Driver: "drv_1", Actor: "drv_1", At: at}
+	e := dispatch.Event{
+		ID: "evt_1", Type: dispatch.EventAccepted, Dispatch: "dsp_1", Round: 2, Driver: "drv_1", Actor: "drv_1", At: at, ReasonCode: "RAIN",
+	}
 	m := newMessage("17-3", newAnnouncement(d, e))
 	common := `"dispatch_id":"dsp_1","round":2,"version":7,"status":"ACCEPTED","region":"서울\n\"강남\"","vehicle_class":"45m",` +
 		`"opens_at":"2026-03-03T20:06:07.089Z","expires_at":"2026-03-03T20:07:07.089Z","at":"2026-03-03T20:06:07.089Z"`
 	for _, c := range []struct{ what, got, name, rest string }{
-		{"admin", string(m.forAdmin), "dispatch.accepted", `,"driver_id":"drv_1","actor":"drv_1","reason_code":null`},
+		{"admin", string(m.forAdmin), "dispatch.accepted", `,"driver_id":"drv_1","actor":"drv_1","reason_code":"RAIN"`},
 		{"winner", string(m.forSubject), "dispatch.accepted", ""},
 		{"loser", string(m.forOthers), "dispatch.taken", ""},
 	} {
 		want := "id: 17-3\nevent: " + c.name + "\ndata: " + `{"event_id":"evt_1","type":"` + c.name + `",` + common + c.rest + "}\n\n"
 		testkit.Equal(t, c.what, want, c.got)
+	}
+	e.Driver, e.Actor, e.ReasonCode = "", "", ""
+	m = newMessage("17-4", newAnnouncement(d, e))
+	if !strings.HasSuffix(string(m.forAdmin), `,"driver_id":null,"actor":null,"reason_code":null}`+"\n\n") {
+		t.Errorf("what an event lacks is no null: %s", m.forAdmin)
 	}
 }
 

@@ -170,9 +170,3 @@ func (q *queue) localOnly() bool {
 	defer q.mu.Unlock()
 	return q.local
 }
-
-func (q *queue) len() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.entries)
-}
