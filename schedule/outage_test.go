@@ -124,15 +124,17 @@ func TestAnOutageOfTheLedgerIsFewLines(t *testing.T) {
 				i.ledger.cut(o)
 			}
 			pass(time.Minute)
+			skips := 0.0 // of both: while one waits for the ledger, the other finds the job's lock held
 			for who, i := range all {
 				lines := i.said("level=")[before[who]:]
 				if len(lines) > 6 {
 					t.Errorf("%s says in a minute:\n%s", who, strings.Join(lines, ""))
 				}
-				if n := i.skips("job", "unavailable"); n < 3 {
-					t.Errorf("%s counts %v times that the job does not run", who, n)
-				}
+				skips += i.skips("job", "unavailable")
 				i.ledger.cut(0)
+			}
+			if skips < 10 {
+				t.Errorf("it is counted %v times that the job does not run", skips)
 			}
 		})
 	})
