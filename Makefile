@@ -8,36 +8,53 @@ export FIRSTTAP_MYSQL_ROOT ?= /var/cache/firsttap/mysql
 
 # What these targets compile they share: without cgo, as the product is built, and without debug information, which takes a tenth of the time.
 shared := -trimpath -buildvcs=false -gcflags=all=-dwarf=false
-check test test-all soak tidb browser screenshots bench-console mutants lint client kubernetes: export CGO_ENABLED := 0
-check test test-all soak tidb browser screenshots bench-console mutants lint client kubernetes: \
+check test test-all cover soak tidb browser screenshots bench-console mutants lint client kubernetes: export CGO_ENABLED := 0
+check test test-all cover soak tidb browser screenshots bench-console mutants lint client kubernetes: \
 	export GOFLAGS := $(filter-out $(shared),$(shell go env GOFLAGS)) $(shared)
 
 BIN := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/firsttap/bin
 GOLANGCI := $(BIN)/golangci-lint-v2.15.0
 
-.PHONY: build promises test test-all soak tidb browser screenshots vendored servers bench bench-locks bench-push bench-scale simulate bench-console types loadtest client kubernetes mutants lint format check clean
+.PHONY: build promises test test-all cover soak tidb browser screenshots vendored servers bench bench-locks bench-push bench-scale simulate bench-console types loadtest client kubernetes mutants lint format check clean
 
 build:
 	CGO_ENABLED=0 go build -o bin/firsttap .
 
-# Tests everything that a change can break, in minutes: each promise once, on Redis, MariaDB and what else is installed. At the
-# end it says what was left out. RUNFLAGS are those of internal/servertest/run: RUNFLAGS='-run TestX ./lock' runs one test.
+# The packages whose goroutines share memory: their tests run with the race detector. The slowest are first.
+export RACED := ./notify ./lock ./schedule ./handler ./internal/app ./service ./notify/stream ./internal/limit ./notify/fcm ./notify/fcmtest \
+	./dispatch/cronjob ./internal/auth ./internal/redisclient ./internal/telemetry
+
+# Four packages are tested at a time, and eight parallel tests of each, because most of them wait. A program that has waited for its
+# goroutines does not sleep for a second before it ends, as the race detector would. `make check` calls vet.
+export GORACE := $(GORACE) atexit_sleep_ms=0
+export GOTEST := go test -count=1 -vet=off -timeout=40m -p=4 -parallel=8
+
+# Tests everything that a change can break, in minutes: each promise once, on Redis, MariaDB and what else is installed. At the end it says
+# what failed, and what was left out. TESTFLAGS are those of go test.
 test:
 	@{ go list -deps -test ./... >/dev/null && go build ./internal/app ./internal/servertest; } & internal/servertest/install.sh --basic && wait # modules are fetched and compiled meanwhile
-	@programs=$$(internal/servertest/install.sh --list); case ,$$programs in *,browser,*) pages=-pages;; esac; \
-		FIRSTTAP_TEST_REQUIRE=$$programs go run ./internal/servertest/run $$pages $(RUNFLAGS)
+	@FIRSTTAP_TEST_REQUIRE=$$(internal/servertest/install.sh --list) go run ./internal/servertest/with internal/servertest/test.sh $(TESTFLAGS)
 	@internal/servertest/install.sh --missing
 
 # Runs every test but the long ones: on both database servers, with all locks, under -race but for most whole instances, and every page. Installs what is missing.
 # MYSQL=required fails if no real MySQL can be installed; MYSQL=skip does not install it. FIREBASE does the same for the emulator of
 # Firebase Auth, and BROWSER for Chromium.
 test-all: servers
-	FIRSTTAP_TEST=all $(MAKE) --no-print-directory test RUNFLAGS="-all $(RUNFLAGS)"
+	FIRSTTAP_TEST=all $(MAKE) --no-print-directory test RACED='$(RACED) ./...'
+
+# Runs `make test-all`, and prints which part of each package's statements ran, in the tests and in the instances that they start and do not
+# kill.
+cover: export GOCOVERDIR := $(CURDIR)/bin/coverage
+cover:
+	rm -rf $(GOCOVERDIR) && mkdir -p $(GOCOVERDIR)
+	$(MAKE) test-all TESTFLAGS='-cover -covermode=atomic -coverpkg=firsttap/... -args -test.gocoverdir=$(GOCOVERDIR)'
+	go tool covdata percent -i $(GOCOVERDIR)
 
 # Runs the long tests, each for SOAK: storms, crowds, many streams, pushes while instances are killed. They print figures.
 SOAK ?= 1m
 soak: servers
-	SOAK=$(SOAK) FIRSTTAP_TEST_REQUIRE=$$(internal/servertest/install.sh --list) go run ./internal/servertest/run -soak $(RUNFLAGS)
+	SOAK=$(SOAK) FIRSTTAP_TEST=all FIRSTTAP_TEST_REQUIRE=$$(internal/servertest/install.sh --list) go run ./internal/servertest/with \
+		$(GOTEST) -p=2 -timeout=0 -v -tags=soak -run='^TestSoak' $(TESTFLAGS) $(sort $(dir $(shell find . -name '*_soak_test.go')))
 
 # Tests the repository, the migrations, the relay, the jobs, the services, the table of locks and whole instances on a TiDB server, which it
 # builds if it is not there: a quarter of an hour on two cores.
@@ -45,8 +62,8 @@ tidb: export FIRSTTAP_TEST = tidb
 tidb: export FIRSTTAP_TEST_REQUIRE = tidb,mysql
 tidb: servers
 	internal/servertest/tidb.sh
-	go run ./internal/servertest/run $(RUNFLAGS) ./repository/... ./migrations ./notify ./schedule ./service
-	go run ./internal/servertest/run $(RUNFLAGS) -run 'TiDB|Fence|^Test(ExactlyOneWinner|RoundsUnderFire|DoctorOnAGoodSetUp)$$' ./lock ./systemtest
+	go run ./internal/servertest/with $(GOTEST) $(TESTFLAGS) ./repository/... ./migrations ./notify ./schedule ./service
+	go run ./internal/servertest/with $(GOTEST) $(TESTFLAGS) -run='TiDB|Fence|^Test(ExactlyOneWinner|RoundsUnderFire|DoctorOnAGoodSetUp)$$' ./lock ./systemtest
 
 # Tests the pages in Chromium, if it is installed.
 browser:
@@ -121,7 +138,7 @@ kubernetes:
 
 # Breaks the code on purpose, one condition at a time, and checks that a test notices.
 mutants: servers
-	go run ./internal/servertest/run -exec loadtest/mutants.sh
+	go run ./internal/servertest/with loadtest/mutants.sh
 
 lint: $(GOLANGCI)
 	$(GOLANGCI) run ./...

@@ -109,7 +109,7 @@ var knows = map[string][]string{
 	"loadtest":                     {},
 	"loadtest/bench":               {"notify/fcmtest", "internal/servertest"},
 	"internal/servertest":          {"internal/testkit"},
-	"internal/servertest/run":      {"internal/servertest"},
+	"internal/servertest/with":     {"internal/servertest"},
 	"internal/servertest/promises": {},
 	"internal/testkit":             {},
 	"systemtest": {
@@ -274,7 +274,7 @@ func TestRooms(t *testing.T) {
 // winner.
 func TestForbiddenCalls(t *testing.T) {
 	for dir, files := range sources(t) {
-		if slices.Contains([]string{"internal/servertest", "internal/servertest/run", "systemtest", "internal/testkit", "loadtest/bench"}, dir) {
+		if slices.Contains([]string{"internal/servertest", "internal/servertest/with", "systemtest", "internal/testkit", "loadtest/bench"}, dir) {
 			continue
 		}
 		for name, file := range files {
