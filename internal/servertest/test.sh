@@ -35,5 +35,5 @@ echo "The tests took $SECONDS s."
 
 printf '\nFailed, and %s has all that was said:\n' $log
 # Go's tests with the lines that say why, a program's end, what does not compile, and the tests of the pages.
-grep -E '^ *--- FAIL: |^ +\w+\.go:[0-9]+: |^(FAIL\t|panic:|fatal error:|WARNING: DATA RACE)|^\s+Test\w+ \(|^\S+\.go:[0-9:]+ |^ +[0-9]+\) |^test at ' $log
+grep -E '^ *--- FAIL: |^ +\w+\.go:[0-9]+: |^(FAIL\s|panic:|fatal error:|WARNING: DATA RACE)|^\s+Test\w+ \(|^\S+\.go:[0-9:]+ |^ +[0-9]+\) |^test at ' $log
 exit 1
