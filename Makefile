@@ -21,8 +21,8 @@ build:
 	CGO_ENABLED=0 go build -o bin/firsttap .
 
 # The packages whose goroutines share memory: their tests run with the race detector. The slowest are first.
-export RACED := ./notify ./lock ./schedule ./handler ./internal/app ./service ./notify/stream ./internal/limit ./notify/fcm ./notify/fcmtest \
-	./dispatch/cronjob ./internal/auth ./internal/redisclient ./internal/telemetry
+export RACED := ./notify ./lock ./schedule ./handler ./internal/app ./service ./notify/stream ./internal/limit ./notify/fcm \
+	./notify/fcmtest ./dispatch/cronjob ./internal/auth ./internal/redisclient ./internal/telemetry
 
 # Four packages are tested at a time, and eight parallel tests of each, because most of them wait. A program that has waited for its
 # goroutines does not sleep for a second before it ends, as the race detector would. `make check` calls vet.
@@ -40,7 +40,7 @@ test:
 # MYSQL=required fails if no real MySQL can be installed; MYSQL=skip does not install it. FIREBASE does the same for the emulator of
 # Firebase Auth, and BROWSER for Chromium.
 test-all: servers
-	FIRSTTAP_TEST=all $(MAKE) --no-print-directory test RACED='$(RACED) ./...'
+	FIRSTTAP_TEST=all $(MAKE) --no-print-directory test RACED='./systemtest $(RACED) ./...'
 
 # Runs `make test-all`, and prints which part of each package's statements ran, in the tests and in the instances that they start and do not
 # kill.
@@ -63,7 +63,8 @@ tidb: export FIRSTTAP_TEST_REQUIRE = tidb,mysql
 tidb: servers
 	internal/servertest/tidb.sh
 	go run ./internal/servertest/with $(GOTEST) $(TESTFLAGS) ./repository/... ./migrations ./notify ./schedule ./service
-	go run ./internal/servertest/with $(GOTEST) $(TESTFLAGS) -run='TiDB|Fence|^Test(ExactlyOneWinner|RoundsUnderFire|DoctorOnAGoodSetUp)$$' ./lock ./systemtest
+	go run ./internal/servertest/with $(GOTEST) $(TESTFLAGS) \
+		-run='TiDB|Fence|^Test(ExactlyOneWinner|RoundsUnderFire|DoctorOnAGoodSetUp)$$' ./lock ./systemtest
 
 # Tests the pages in Chromium, if it is installed.
 browser:

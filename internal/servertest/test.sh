@@ -34,6 +34,8 @@ echo "The tests took $SECONDS s."
 [ -n "$failed" ] || exit 0
 
 printf '\nFailed, and %s has all that was said:\n' $log
-# Go's tests with the lines that say why, a program's end, what does not compile, and the tests of the pages.
-grep -E '^ *--- FAIL: |^ +\w+\.go:[0-9]+: |^(FAIL\s|panic:|fatal error:|WARNING: DATA RACE)|^\s+Test\w+ \(|^\S+\.go:[0-9:]+ |^ +[0-9]+\) |^test at ' $log
+of_go='^ *--- FAIL: |^ +\w+\.go:[0-9]+: |^FAIL\s'
+of_a_program='^(panic|fatal error): |^WARNING: DATA RACE|^\s+Test\w+ \(|^\S+\.go:[0-9:]+ ' # also one that does not compile
+of_the_pages='^ +[0-9]+\) |^test at '
+grep -E "$of_go|$of_a_program|$of_the_pages" $log
 exit 1
