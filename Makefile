@@ -21,7 +21,7 @@ build:
 	CGO_ENABLED=0 go build -o bin/firsttap .
 
 # The packages whose goroutines share memory: their tests run with the race detector. The slowest are first.
-export RACED := ./notify ./lock ./schedule ./handler ./internal/app ./service ./notify/stream ./internal/limit ./notify/fcm \
+export RACED := ./handler ./notify ./lock ./schedule ./internal/app ./service ./notify/stream ./internal/limit ./notify/fcm \
 	./notify/fcmtest ./dispatch/cronjob ./internal/auth ./internal/redisclient ./internal/telemetry
 
 # Four packages are tested at a time, and eight parallel tests of each, because most of them wait. A program that has waited for its
