@@ -36,7 +36,8 @@ test:
 	@FIRSTTAP_TEST_REQUIRE=$$(internal/servertest/install.sh --list) go run ./internal/servertest/with internal/servertest/test.sh $(TESTFLAGS)
 	@internal/servertest/install.sh --missing
 
-# Runs every test but the long ones: on both database servers, with all locks, under -race but for most whole instances, and every page. Installs what is missing.
+# Runs every test but the long ones: on both database servers, with all locks, with the race detector, and every page. Installs what is
+# missing.
 # MYSQL=required fails if no real MySQL can be installed; MYSQL=skip does not install it. FIREBASE does the same for the emulator of
 # Firebase Auth, and BROWSER for Chromium.
 test-all: servers
