@@ -24,6 +24,10 @@ build:
 export RACED := ./handler ./notify ./lock ./schedule ./internal/app ./service ./notify/stream ./internal/limit ./notify/fcm \
 	./notify/fcmtest ./dispatch/cronjob ./internal/auth ./internal/redisclient ./internal/telemetry
 
+# The tests of whole instances that `make test-all` runs with the race detector.
+export MANY_AT_ONCE := ^Test(ExactlyOneWinner|RoundsUnderFire|RequestsFinish|RollingRestart|JobsOverInstances|PhonesShowWhatIsTrue|$\
+	KilledInstancesLoseNothing|WebhooksOutliveKills|TraceOfAnAccept)$$
+
 # Four packages are tested at a time, and eight parallel tests of each, because most of them wait. A program that has waited for its
 # goroutines does not sleep for a second before it ends, as the race detector would. `make check` calls vet.
 export GORACE := $(GORACE) atexit_sleep_ms=0
@@ -36,12 +40,12 @@ test:
 	@FIRSTTAP_TEST_REQUIRE=$$(internal/servertest/install.sh --list) go run ./internal/servertest/with internal/servertest/test.sh $(TESTFLAGS)
 	@internal/servertest/install.sh --missing
 
-# Runs every test but the long ones: on both database servers, with all locks, with the race detector, and every page. Installs what is
-# missing.
+# Runs every test but the long ones: on both database servers, with all locks, with the race detector but for most whole instances,
+# and every page. Installs what is missing.
 # MYSQL=required fails if no real MySQL can be installed; MYSQL=skip does not install it. FIREBASE does the same for the emulator of
 # Firebase Auth, and BROWSER for Chromium.
 test-all: servers
-	FIRSTTAP_TEST=all $(MAKE) --no-print-directory test RACED='./systemtest $(RACED) ./...'
+	FIRSTTAP_TEST=all $(MAKE) --no-print-directory test
 
 # Runs `make test-all`, and prints which part of each package's statements ran, in the tests and in the instances that they start and do not
 # kill.
