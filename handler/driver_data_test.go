@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"firsttap/dispatch"
@@ -166,7 +165,7 @@ func (c *slowClient) Write(b []byte) (int, error) { return c.write(b) }
 
 // TestAnExportEnds: a client that reads each part just in time holds its place no longer than exportTime.
 func TestAnExportEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		c := &slowClient{}
 		c.write = func(b []byte) (int, error) {
 			time.Sleep(9 * time.Second)

@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -19,7 +18,7 @@ import (
 // An outage is one line at its begin, which names who asked for what, and one with its length at its end. A fault of the program is logged
 // each time.
 func TestLogOfAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		log := &testkit.LogBuffer{}
 		h := &handler{API: API{Log: slog.New(slog.NewTextHandler(log, nil))}}
 		fail := func(err error) {

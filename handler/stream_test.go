@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -265,7 +264,7 @@ func TestHangingUpEndsTheStream(t *testing.T) {
 
 // TestRecheckIsBounded: a stream asks a slow database no longer than recheckTimeout, and goes on.
 func TestRecheckIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		h := &handler{API: API{Now: time.Now}}
 		check := h.recheck(func(ctx context.Context) error {
 			<-ctx.Done()

@@ -103,7 +103,7 @@ func TestOneSearchAKey(t *testing.T) {
 
 // TestSearchesWait: as many as may wait for a key's search end after it, and one more is refused at once.
 func TestSearchesWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		queue, release := newTurns(searchesAtOnce, searchesWaiting), make(chan struct{})
 		search := func() error {
 			c := echo.New().NewContext(httptest.NewRequestWithContext(t.Context(), "GET", "/", http.NoBody), httptest.NewRecorder())
@@ -162,7 +162,7 @@ func (h *held) refusals() int {
 
 // TestTurnsRest: a key that asks without a pause reads half of the time; another key does not wait.
 func TestTurnsRest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		const takes = 100 * time.Millisecond
 		queue := newTurns(listsAtOnce, listsWaiting)
 		read := func(key string) {

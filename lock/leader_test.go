@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"firsttap/internal/testkit"
 	"firsttap/lock"
 )
 
@@ -32,7 +33,7 @@ func newLeaders(t *testing.T) (a, b *lock.Leader, memory *lock.Memory) {
 
 // Concurrent campaigns begin or fail within the wait: a late answer would let a job run a slot that another instance has run.
 func TestACrowdWaitsNoLongerThanOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		a, b, _ := newLeaders(t)
 		const jobs = 6
 		for range jobs {
@@ -59,7 +60,7 @@ func TestACrowdWaitsNoLongerThanOne(t *testing.T) {
 
 // The time for which the lead is kept ends just when the next slot begins: the lead is kept for another lease.
 func TestALeadIsKeptAsPromised(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		a, _, memory := newLeaders(t)
 		rival := newLocker(t, memory)
 		broken := 0
@@ -85,7 +86,7 @@ func TestALeadIsKeptAsPromised(t *testing.T) {
 
 // The time for which a broken lead was kept ends while the next lead is acquired.
 func TestALeadTakenAgainIsKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		a, _, memory := newLeaders(t)
 		rival := newLocker(t, memory)
 		if err := a.Campaign(t.Context(), doNothing); err != nil {
@@ -117,7 +118,7 @@ func TestALeadTakenAgainIsKept(t *testing.T) {
 
 // A campaign that is canceled does not release a lead that another job of the process has just had.
 func TestCanceledCampaignKeepsAGrantedLead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		a, b, _ := newLeaders(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -141,7 +142,7 @@ func TestCanceledCampaignKeepsAGrantedLead(t *testing.T) {
 
 // If Resign frees the lead while a campaign's work is still stopping, Campaign returns ErrLost.
 func TestResignUnderACampaign(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		a, b, _ := newLeaders(t)
 		done := make(chan error, 1)
 		go func() {
@@ -164,7 +165,7 @@ func TestResignUnderACampaign(t *testing.T) {
 
 // Bind to a lost lease returns a context that has ended.
 func TestBindToALostLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		l, err := newLocker(t, lock.NewMemory()).Acquire(t.Context(), "x", lock.Fixed(time.Second))
 		if err != nil {
 			t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"firsttap/internal/testkit"
 	"firsttap/lock"
 )
 
@@ -84,7 +85,7 @@ func (g slowGrant) Extend(ctx context.Context, ttl time.Duration) error {
 }
 
 func TestMetricsOfAHold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		l, values := newCountedLocker(t, lock.NewMemory(), lock.Options{})
 		lease, err := l.Acquire(t.Context(), "a", lock.Renewed(3*time.Second, time.Hour))
 		if err != nil {
@@ -122,7 +123,7 @@ func TestMetricsOfRenewals(t *testing.T) {
 		3 * time.Second:         {"attempts_total": 1, "acquired_total": 1, "leases": 1, "lost_total unreachable": 1},
 	} {
 		t.Run(by.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				var log bytes.Buffer
 				s := slowMemory{lock.NewMemory(), by}
 				l, values := newCountedLocker(t, s, lock.Options{Timeout: 2 * time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -144,7 +145,7 @@ func TestMetricsOfRenewals(t *testing.T) {
 
 // Concurrent waiters of one process cost the server as much as a single waiter.
 func TestOneOfACrowdAsks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := lock.NewMemory()
 		holder := newLocker(t, s)
 		lease, err := holder.Acquire(t.Context(), "a", lock.Fixed(time.Minute))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -149,7 +148,7 @@ func TestQuorumDoesNotWaitForTheLast(t *testing.T) {
 		"acquired": {nil, nil, errPending}, "held": {errPending, &HeldError{}, &HeldError{}}, "lost": {ErrLost, errPending, ErrLost},
 	} {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				late, began := make(chan struct{}), time.Now()
 				defer close(late)
 				_, v := askAll(t.Context(), 3, func(_ context.Context, i int) (int, error) {

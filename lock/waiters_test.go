@@ -9,9 +9,9 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"firsttap/internal/testkit"
 	"firsttap/lock"
 )
 
@@ -38,7 +38,7 @@ func (f *remoteMemory) Acquire(ctx context.Context, name, owner string, ttl time
 // the last error.
 func waitRepeatedly(t *testing.T, f *remoteMemory) (warnings int, unavailable float64, err error) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		var log bytes.Buffer
 		l, values := newCountedLocker(t, f, lock.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 		rival := lock.New(f.Memory, lock.Options{})

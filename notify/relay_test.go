@@ -56,7 +56,7 @@ func phone(v dispatch.Driver) string { return "token-of-" + string(v.ID) }
 // inBubble runs the test in a bubble of synctest, on SQLite.
 func inBubble(t *testing.T, drivers int, test func(*testing.T, *office)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		url := repositorytest.URL(t, servertest.SQLite)
 		cars := hiredBefore(t, url, drivers)
 		o := newOffice(t, url, drivers-len(cars))

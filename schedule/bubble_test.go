@@ -13,6 +13,7 @@ import (
 	"firsttap/dispatch"
 	"firsttap/dispatch/cronjob"
 	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/lock"
 	"firsttap/repository/repositorytest"
 	"firsttap/schedule"
@@ -30,7 +31,7 @@ func inBubble(t *testing.T, test func(t *testing.T, p *place)) {
 func bubble(t *testing.T, test func(t *testing.T, p *place)) {
 	t.Helper()
 	url := repositorytest.URL(t, servertest.SQLite)
-	synctest.Test(t, func(t *testing.T) { test(t, newPlaceAt(t, url)) })
+	testkit.Bubble(t, func(t *testing.T) { test(t, newPlaceAt(t, url)) })
 }
 
 // pass lets d of the bubble pass, and returns when all that is to happen then has happened.

@@ -64,7 +64,7 @@ func (p *place) taps(id dispatch.ID) []dispatch.AttemptRecord {
 // tap waits.
 func TestLedgerIsBounded(t *testing.T) {
 	for fails, lost := range map[int32]int64{ledgerTries - 1: 0, ledgerTries: ledgerBatch} {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			c := &flushed{}
 			c.fails.Store(fails)
 			l := NewAttemptWriter(c, "here", quiet)
@@ -86,7 +86,7 @@ func TestLedgerIsBounded(t *testing.T) {
 // A stopping instance tries as often as one that runs to write what it has recorded.
 func TestLedgerIsWrittenAtTheEnd(t *testing.T) {
 	for fails, lost := range map[int32]int64{ledgerTries - 1: 0, ledgerTries: 1} {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			c := &flushed{}
 			c.fails.Store(fails)
 			l := NewAttemptWriter(c, "here", quiet)
@@ -122,7 +122,7 @@ func (c *flushed) AddAttempts(_ context.Context, taps []dispatch.Attempt) error 
 
 // A flush writes everything that was recorded before, and concurrent flushes share a write.
 func TestFlush(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		c := &flushed{}
 		l, _ := keep(t, c)
 		for range 300 {
@@ -142,7 +142,7 @@ func TestFlush(t *testing.T) {
 // All flushes that arrive during a write share the next one, also if the process ends meanwhile.
 func TestFlushesDuringAWrite(t *testing.T) {
 	for _, ends := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			c := &flushed{release: make(chan struct{})}
 			l, stop := keep(t, c)
 			l.Record(t.Context(), Tap{Round: 1}, time.Now(), nil)
@@ -173,7 +173,7 @@ func TestFlushesDuringAWrite(t *testing.T) {
 
 // A flush ends with its context.
 func TestFlushOfALedgerThatHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		c := &flushed{release: make(chan struct{})}
 		l, _ := keep(t, c)
 		l.Record(t.Context(), Tap{Round: 1}, time.Now(), nil)

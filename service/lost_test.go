@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"firsttap/dispatch"
@@ -25,7 +24,7 @@ func (readsOnly) Holders(context.Context, []dispatch.ID) (map[dispatch.ID]dispat
 
 // TestLostClaimsAreFoundBesideSlowAnnouncements: verification does not wait for announcements, of which each waits for the database.
 func TestLostClaimsAreFoundBesideSlowAnnouncements(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		a := alone(readsOnly{newRow()})
 		for range 100 {
 			a.memory.follow(offer{dispatch.NewID(time.Now()), 1}, 0, false)

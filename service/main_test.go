@@ -310,7 +310,7 @@ func newRow() *row {
 // inBubble runs the test in a bubble, with a row and an Acceptor whose claims are intercepted.
 func inBubble(t *testing.T, test func(*testing.T, *row, *intercepted, *Acceptor)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		r := newRow()
 		claims := &intercepted{ClaimStore: r}
 		test(t, r, claims, alone(claims))

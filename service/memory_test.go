@@ -4,7 +4,6 @@ package service
 import (
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"firsttap/dispatch"
@@ -125,7 +124,7 @@ func TestWinnerTapsAgainBesideAnotherTap(t *testing.T) {
 }
 
 func TestTakenFactsExpire(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		g := newMemory()
 		g.learn(aJob, holder{ann, 1}, true)
 		time.Sleep(markerTTL - time.Nanosecond)

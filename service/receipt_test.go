@@ -5,10 +5,10 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/internal/testkit"
 )
 
 // race is the storage of a dispatch that bob has, with ann's attempts, in memory, for tests with a fake clock.
@@ -73,7 +73,7 @@ func TestReceiptOfATapElsewhere(t *testing.T) {
 		"not tapped, and hangs up":   {long, false, false, ledgerInterval, []dispatch.Outcome{dispatch.OutcomePending, dispatch.OutcomePending}, ledgerInterval},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				store := newRace(time.Now().Add(-c.decided))
 				if c.declined {
 					store.o.Contact.DeclinedAt = new(time.Now())

@@ -116,7 +116,7 @@ func TestSidelinedIsNoVerdict(t *testing.T) {
 }
 
 func TestSidelinedForAWhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		g := newMemory()
 		tap := Tap{aJob, ann, 1}
 		if !g.sideline(ann) || g.sideline(ann) {
@@ -207,7 +207,7 @@ func TestMadeUpOffersAreForgotten(t *testing.T) {
 
 // TestAnnouncedOnceByAll: a failed claim is announced once, however many instances and rounds have refused taps because of it.
 func TestAnnouncedOnceByAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		p := newPlace(t)
 		id := p.dispatch()
 		for range 3 {
@@ -224,7 +224,7 @@ func TestAnnouncedOnceByAll(t *testing.T) {
 // TestAnnouncementsAreApart: failing taps of a new account every second cause a few announcements per minute and no new
 // version, and a last announcement follows the last refused tap.
 func TestAnnouncementsAreApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		p := newPlace(t)
 		id, honest := p.dispatch(), p.drivers(1)[0]
 		before := p.stored(id)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"firsttap/dispatch"
@@ -297,7 +296,7 @@ func (h *slowly) Holders(_ context.Context, ids []dispatch.ID) (map[dispatch.ID]
 
 // TestChecksAreApart: the checks are verifyGap apart, even after a slow first one, so that a new primary has time to catch up.
 func TestChecksAreApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		h := &slowly{}
 		a := alone(h)
 		a.memory.doubt("dsp_1", holder{"drv_1", 1}, time.Now())

@@ -5,8 +5,9 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"firsttap/internal/testkit"
 )
 
 // A run that does not come to the end of the history within its time has succeeded all the same; one that is canceled has not.
@@ -22,7 +23,7 @@ func TestRetentionHasItsTime(t *testing.T) {
 		{2 * most, time.Hour, fmt.Sprintf("%d rows deleted; the next run deletes more", most-1), false},
 		{2 * most, 90500 * time.Millisecond, "90 rows deleted", true},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), c.canceled)
 			defer cancel()
 			result, err := retain(ctx, func(ctx context.Context) (n int, err error) { // a row a second

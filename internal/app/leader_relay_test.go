@@ -101,7 +101,7 @@ func after(t *testing.T, d time.Duration, a, b *relaying, aSends, bSends bool) {
 
 // An instance that alone loses its database hands the lead over. When the database is back, it waits for the lead.
 func TestLeaderWithoutItsDatabase(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		leader, other := leadAndFollow(t)
 		leader.down.Store(true)
 		after(t, relayPatience-2*time.Second, leader, other, true, false) // a short outage changes nothing
@@ -119,7 +119,7 @@ func TestLeaderWithoutItsDatabase(t *testing.T) {
 
 // While the lock does not answer, both instances send all the time. When it answers again, only one of them sends.
 func TestRelaysWithoutLocks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		leader, other := leadAndFollow(t)
 		began := leader.begun.Load()
 		leader.locks.away.Store(true)
@@ -151,7 +151,7 @@ func TestRelaysWithoutLocks(t *testing.T) {
 
 // A leader that stops hands over at once, also soon after it has lost the lead and won it again.
 func TestStoppedLeaderHandsOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		leader, other := leadAndFollow(t)
 		other.stop()
 		leader.locks.away.Store(true)

@@ -12,8 +12,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"firsttap/internal/testkit"
 )
 
 // pipes is a net.Listener whose connections are in memory: the clock of a synctest bubble stands still while a goroutine waits for the
@@ -53,7 +54,7 @@ func serveInMemory(answer http.HandlerFunc) (p *pipes, stop func() error) {
 // the connection, and what it answered.
 func connectionEnds(t *testing.T, head, rest string) (after time.Duration, answer string) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		p, stop := serveInMemory(func(w http.ResponseWriter, r *http.Request) {
 			if _, err := io.Copy(io.Discard, r.Body); err != nil {
 				w.WriteHeader(http.StatusBadRequest)
@@ -119,7 +120,7 @@ func TestConnectionsEnd(t *testing.T) {
 
 // TestAnswerIsNotTaken: a client that does not read its answer loses the connection after 30 s.
 func TestAnswerIsNotTaken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		gaveUp := make(chan error)
 		p, stop := serveInMemory(func(w http.ResponseWriter, _ *http.Request) {
 			_, err := w.Write(make([]byte, 1<<20))

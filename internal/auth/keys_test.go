@@ -126,7 +126,7 @@ func (s *slowKeys) KeyByHash(_ context.Context, hash string) (dispatch.Key, erro
 
 // TestManyNewKeysAtTheStart: an instance without a list accepts any number of valid keys at once, even when too many sign-ins have failed.
 func TestManyNewKeysAtTheStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		store := &slowKeys{ids: map[string]string{}, release: make(chan struct{})}
 		keys := NewKeys(store)
 		for i := range 60 {

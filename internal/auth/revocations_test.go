@@ -99,7 +99,7 @@ func TestGenerations(t *testing.T) {
 // TestRevokedElsewhere: other instances' revocations take effect at the next reading, which is one query for all drivers.
 // While readings fail, known revocations count, and one warning is logged.
 func TestRevokedElsewhere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		store := &revoked{all: []dispatch.Revocation{{Driver: driver, Generation: 3}}}
 		tokens, r := heeding(t, store, TokenOptions{Now: time.Now})
 		log := &testkit.LogBuffer{}

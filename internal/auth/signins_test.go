@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"firsttap/dispatch"
@@ -24,7 +23,7 @@ func newSignIns(store SignInStore, now func() time.Time) (*SignIns, *testkit.Log
 
 // TestTheLogOfFailures: there is at most one line every two seconds, their sums add up, and there is none without failures.
 func TestTheLogOfFailures(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s, log := newSignIns(nil, time.Now)
 		stop := testkit.Run(t, s.Run)
 		for i := range 10_000 { // in ten seconds

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"firsttap/internal/testkit"
@@ -71,7 +70,7 @@ func TestSkippedIsNotOK(t *testing.T) {
 
 // TestChecksAreBounded: each check of the doctor is bounded, and so are all together.
 func TestChecksAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		r := NewReport(Options{Each: time.Second})
 		hang := func(ctx context.Context) Finding {
 			<-ctx.Done()

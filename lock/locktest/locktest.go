@@ -12,9 +12,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"firsttap/internal/testkit"
 	"firsttap/lock"
 )
 
@@ -167,10 +167,10 @@ func Run(t *testing.T, rig Rig) {
 // runInBubbles runs each test on a simulated server of its own.
 func (r Rig) runInBubbles(t *testing.T) {
 	var there map[string]bool
-	synctest.Test(t, func(t *testing.T) { there = r.check(t, &suite{r, r.Start(t)}) })
+	testkit.Bubble(t, func(t *testing.T) { there = r.check(t, &suite{r, r.Start(t)}) })
 	for _, c := range r.sensible(there, everyTest, breaking, sweeps) {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { c.run(&suite{r, r.Start(t)}, t) })
+			testkit.Bubble(t, func(t *testing.T) { c.run(&suite{r, r.Start(t)}, t) })
 		})
 	}
 }

@@ -186,7 +186,7 @@ func (p *provider) Token(ctx context.Context) (*auth.Token, error) {
 }
 
 func TestAccessTokenIsRenewedInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		fails := false
 		p := &provider{give: func(context.Context) (*auth.Token, error) {
 			time.Sleep(time.Second)
@@ -233,7 +233,7 @@ func TestAccessTokenIsRenewedInTime(t *testing.T) {
 }
 
 func TestCloseEndsTheFetch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b := &tokenCache{now: time.Now, source: &provider{give: func(ctx context.Context) (*auth.Token, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()

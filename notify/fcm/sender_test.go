@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -135,7 +134,7 @@ func TestClasses(t *testing.T) {
 
 // When a push is tried again is the relay's decision: the SDK neither repeats a request after a 503 nor waits.
 func TestUnavailableAnswersAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		server := fcmtest.New() // answers without a network, so that the bubble's clock stands still
 		server.Set(func(k *fcmtest.Knobs) { k.Status, k.RetryAfter = http.StatusServiceUnavailable, "7" })
 		s := senderTo(t, "http://fcm.test/v1", func(o *Options) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"firebase.google.com/go/v4/messaging"
@@ -195,7 +194,7 @@ func TestOffline(t *testing.T) {
 		"web, no waiting": {`"webpush":{"headers":{"TTL":"0"}}`, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { // where it is 2000-01-01 00:00
+			testkit.Bubble(t, func(t *testing.T) { // where it is 2000-01-01 00:00
 				s := fcmtest.New()
 				s.SetOffline("tok")
 				body := `{"message":{"token":"tok","notification":{"title":"t"},` + c.platform + `}}`

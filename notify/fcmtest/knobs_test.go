@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"firsttap/internal/testkit"
@@ -192,7 +191,7 @@ func TestCloseOfAHandler(t *testing.T) {
 
 // The latency lies between the decision and any answer; a phone gets its message before.
 func TestLatency(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := fcmtest.New()
 		s.Set(func(k *fcmtest.Knobs) { k.Latency = 50 * time.Millisecond })
 		start := time.Now()
@@ -239,7 +238,7 @@ func TestQuota(t *testing.T) {
 		"said":   {func(k *fcmtest.Knobs) { k.QuotaPerSecond, k.RetryAfter = 2, "99" }, time.Second, "99"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				s := fcmtest.New()
 				s.Set(c.set)
 				for range 2 {

@@ -76,7 +76,7 @@ func TestShutdownWaits(t *testing.T) {
 		"not for one that does not": {false, context.DeadlineExceeded, 3 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				h, stop := startHub(t, Options{})
 				defer stop()
 				client, ended := onConnection(t, h, allow)
@@ -104,7 +104,7 @@ func TestShutdownWaits(t *testing.T) {
 
 // TestLateStream: a stream that was opened before the end of a stop, and begins after it, does not hold it up.
 func TestLateStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		h, stop := startHub(t, Options{})
 		defer stop()
 		s, err := h.OpenAdmin(t.Context(), "key_1", "")
@@ -127,7 +127,7 @@ func TestLateStream(t *testing.T) {
 func TestHangingUp(t *testing.T) {
 	for name, waits := range map[string]bool{"an idle stream": false, "one that loads its driver": true} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				h, stop := startHub(t, Options{Heartbeat: time.Hour})
 				defer stop()
 				var opened atomic.Bool
@@ -159,7 +159,7 @@ func TestHangingUp(t *testing.T) {
 
 // TestRunWaitsForStreams: when Run has returned, nothing of the hub goes on.
 func TestRunWaitsForStreams(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		h, stop := startHub(t, Options{})
 		_, ended := onConnection(t, h, allow)
 		began := time.Now()
@@ -178,7 +178,7 @@ func TestRunWaitsForStreams(t *testing.T) {
 
 // TestRefusedClient gets nothing, not even a heartbeat, but a proper end.
 func TestRefusedClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		h, stop := startHub(t, Options{})
 		defer stop()
 		client, ended := onConnection(t, h, func(context.Context) error { return errors.New("revoked") })
@@ -192,7 +192,7 @@ func TestRefusedClient(t *testing.T) {
 
 // TestPanicOfAStream ends that stream and no other.
 func TestPanicOfAStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		log := &testkit.LogBuffer{}
 		h, stop := startHub(t, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
 		defer stop()
@@ -231,7 +231,7 @@ func TestOneEventIsEncodedOnce(t *testing.T) {
 
 // TestFewStreamsReloadAtOnce after a resync of all, and each does.
 func TestFewStreamsReloadAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		loaded, most := afterAResync(t, 3*maxReloads, func([]*Stream) {})
 		testkit.Equal(t, "drivers that were loaded again", 3*maxReloads, loaded)
 		testkit.Equal(t, "at once", maxReloads, most)
@@ -240,7 +240,7 @@ func TestFewStreamsReloadAtOnce(t *testing.T) {
 
 // TestEndedStreamsDoNotReload: a stream that ends while it waits for its turn costs no query.
 func TestEndedStreamsDoNotReload(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		loaded, _ := afterAResync(t, 3*maxReloads, func(streams []*Stream) {
 			for _, s := range streams {
 				s.Close()

@@ -21,7 +21,7 @@ import (
 
 // TestHeartbeats: an idle stream gets a heartbeat every 15 s at least, and ends after an hour.
 func TestHeartbeats(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		h, stop := startHub(t, Options{})
 		defer stop()
 		s, err := openDriver(t, h, kim(), "")
@@ -50,7 +50,7 @@ func TestHeartbeats(t *testing.T) {
 
 // TestHeartbeatsTellWhereItIs: heartbeats carry ids, so a driver who gets few of many events can still resume.
 func TestHeartbeatsTellWhereItIs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		h, stop := startHub(t, Options{RingSize: 8})
 		defer stop()
 		v := kim()
@@ -143,7 +143,7 @@ func TestClose(t *testing.T) {
 
 // TestWake: many wakes cause few calls of OnWakeRelay.
 func TestWake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		var woken atomic.Int32
 		h, stop := startHub(t, Options{OnWakeRelay: func() { woken.Add(1) }})
 		for range 1000 {

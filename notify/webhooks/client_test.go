@@ -14,7 +14,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
@@ -201,7 +200,7 @@ func TestBoundedAnswers(t *testing.T) {
 		"silence": {func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, 0, webhook.AttemptTimeout, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				c := NewClient(ClientOptions{AllowPrivate: true})
 				var read atomic.Int64
 				var serving sync.WaitGroup

@@ -229,7 +229,7 @@ type courier struct {
 
 // inBubble runs test in a bubble with a courier.
 func inBubble(t *testing.T, test func(*testing.T, *courier)) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		k := &courier{
 			store: newScript(), log: &testkit.LogBuffer{},
 			world: &endpoints{inFlight: map[webhook.ID]int{}, most: map[webhook.ID]int{}, attempts: map[webhook.ID]int{}},

@@ -340,7 +340,7 @@ func TestPingOfSQLite(t *testing.T) {
 
 // A probe that has come to a halt knows nothing.
 func TestProbeForgets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		var ping atomic.Pointer[func() error]
 		become := func(answer func() error) { ping.Store(&answer) }
 		halted := make(chan struct{})

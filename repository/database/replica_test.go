@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -319,7 +318,7 @@ func TestListsFromAGroup(t *testing.T) {
 
 // A replica that failed is not asked for a pause. A read that began before it failed does not bring it back.
 func TestAReplicaThatFailedIsTriedAfterAPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		connector, err := mysql.NewConnector(mysql.NewConfig())
 		Must(t, err)
 		pool := sql.OpenDB(connector)

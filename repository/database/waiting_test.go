@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"firsttap/internal/doctor/dbcheck"
@@ -74,7 +73,7 @@ func TestUntilReachable(t *testing.T) {
 		"is stopped":  {time.Hour, busy, 3 * time.Second, busy, 3 * time.Second, [2]int{1, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				began := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), c.ctx)
 				defer cancel()

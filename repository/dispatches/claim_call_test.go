@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"firsttap/repository/dispatches"
@@ -117,7 +116,7 @@ func TestClaimOnOldKnowledge(t *testing.T) {
 
 // A busy process uses a slow reading of the database's clock until it has a quick one.
 func TestSlowReadingOfTheClock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // where no quick reading gets slow
+	testkit.Bubble(t, func(t *testing.T) { // where no quick reading gets slow
 		k := dispatches.NewLastKnown()
 		for _, reading := range []struct {
 			what              string
@@ -285,7 +284,7 @@ func TestAUserWithoutPrivilegesForTables(t *testing.T) {
 
 // The server can't load the procedure: it is tried again after a pause, and each time a warning says so.
 func TestProcedureThatIsNotLoaded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		log := &testkit.LogBuffer{}
 		p := dispatches.NewClaimProcedure(nil, nil, slog.New(slog.NewTextHandler(log, nil)))
 		for n := 1; n <= 2; n++ {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"firsttap/dispatch"
@@ -74,7 +73,7 @@ func TestPoll(t *testing.T) {
 // The relay gets times by the process's clock, from a poll that is a second old at most.
 func TestDue(t *testing.T) {
 	url := Pooled(t, servertest.SQLite).URL
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		db := (&Bench{URL: url}).By(OpenPatient(t, url))
 		db.Add(t, nil)
 		Must(t, db.Work.With(t.Context()).Exec("UPDATE events SET next_at = ?", database.Micros(time.Now().Add(3*time.Second))).Error)
@@ -101,7 +100,7 @@ func TestDue(t *testing.T) {
 // Relay and jobs share one poll, which costs one statement. The scheduler always reads a new one.
 func TestPollsAreShared(t *testing.T) {
 	url := Pooled(t, servertest.SQLite).URL
-	synctest.Test(t, func(t *testing.T) { // where no poll gets old by itself
+	testkit.Bubble(t, func(t *testing.T) { // where no poll gets old by itself
 		db, w := (&Bench{URL: url}).Counting(t)
 		var polling sync.WaitGroup
 		for range 20 {

@@ -8,8 +8,9 @@ import (
 	"errors"
 	"io"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"firsttap/internal/testkit"
 
 	"github.com/go-sql-driver/mysql"
 )
@@ -17,7 +18,7 @@ import (
 // suspectBubble runs the test in a bubble. The server of its connector answers at once, until the test makes it slow.
 func suspectBubble(t *testing.T, test func(t *testing.T, p *Connector, s *slowServer)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := &slowServer{}
 		test(t, &Connector{Connector: s, server: &Server{}, checkTimeout: time.Second, pool: poolLimit{conns: 8}}, s)
 	})

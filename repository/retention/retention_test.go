@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"firsttap/dispatch"
@@ -137,7 +136,7 @@ func TestPruneThatFails(t *testing.T) {
 func TestPruneRests(t *testing.T) {
 	url := "sqlite://" + t.TempDir() + "/test.db"
 	Migrate(t, url)
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		db := DatabaseAt(t, url)
 		const parts = 3
 		db.Exec(t, fmt.Sprintf(`WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < %d)

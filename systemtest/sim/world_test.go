@@ -10,11 +10,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"firsttap/dispatch"
 	"firsttap/internal/servertest"
+	"firsttap/internal/testkit"
 	"firsttap/lock"
 	"firsttap/repository"
 	"firsttap/repository/repositorytest"
@@ -85,7 +85,7 @@ const (
 func live(t *testing.T, s settings) *history {
 	t.Helper()
 	var h *history
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		w := &world{
 			settings: s, cup: newCup(s.seed), began: time.Now(), redis: newRedisModel(), weather: newWeather(), quiet: make(chan struct{}),
 			names: map[string]string{}, slots: make([]*instance, s.instances+1), lives: make([]int, s.instances+1), history: newHistory(),
