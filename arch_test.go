@@ -140,7 +140,7 @@ func TestForbiddenCalls(t *testing.T) {
 	}
 }
 
-// make soak runs the tests whose names begin with TestSoak. Each test in a file with the build tag soak has such a name.
+// Each test in a file with the build tag soak has a name that begins with TestSoak, because `make soak` runs those.
 func TestSoakTestsAreRun(t *testing.T) {
 	walk(t, func(path string, file *ast.File) {
 		isSoak := slices.ContainsFunc(file.Comments, func(c *ast.CommentGroup) bool { return c.List[0].Text == "//go:build soak" })

@@ -10,6 +10,7 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
 	"firsttap/internal/app"
+	"firsttap/internal/config"
 )
 
 func main() {
@@ -26,7 +27,7 @@ func main() {
 		name, _, _ := strings.Cut(variable, "=")
 		names = append(names, name)
 	}
-	err := app.Run(ctx, os.Args[1:], os.LookupEnv, app.Timeouts{}, os.Stdout, names...)
+	err := app.Run(ctx, os.Args[1:], os.LookupEnv, config.Timeouts{}, os.Stdout, names...)
 	stop()
 	if err != nil {
 		app.Fail(os.Args[1:], err, os.Stdout, os.Stderr)

@@ -81,7 +81,8 @@ func TestSlotsWithWork(t *testing.T) {
 	})
 }
 
-// A slot with work whose lock is held by another is made up for when the lock is free. Until then, each instance counts that it skips it.
+// When there is work and another process holds the job's lock, the slot runs later, when the lock is free. Until then, each instance counts
+// the slot as skipped.
 func TestMissedSlotWithWork(t *testing.T) {
 	withDemand(t, func(p *place, d *demand, all map[string]*instance) {
 		skipped := map[string]float64{}

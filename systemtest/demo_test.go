@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"firsttap/internal/app"
+	"firsttap/internal/config"
 	"firsttap/internal/demo"
 	"firsttap/internal/testkit"
 )
@@ -241,7 +242,7 @@ func TestDemoThatIsCalledOff(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out bytes.Buffer
-	if err := app.Run(ctx, []string{"demo", "--addr", "localhost:0"}, testkit.Settings(), app.Timeouts{}, &out); err != nil || strings.Contains(out.String(), "#key=") {
+	if err := app.Run(ctx, []string{"demo", "--addr", "localhost:0"}, testkit.Settings(), config.Timeouts{}, &out); err != nil || strings.Contains(out.String(), "#key=") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 	testkit.MustHoldFiles(t, dir)
@@ -293,7 +294,7 @@ func TestDemoWhereThePortIsTaken(t *testing.T) {
 	defer taken.Close()
 	patience, stop := context.WithTimeout(t.Context(), startOrEnd)
 	defer stop()
-	if err := app.Run(patience, []string{"demo", "--addr", taken.Addr().String()}, testkit.Settings(), app.Timeouts{}, io.Discard); !errors.Is(err, syscall.EADDRINUSE) {
+	if err := app.Run(patience, []string{"demo", "--addr", taken.Addr().String()}, testkit.Settings(), config.Timeouts{}, io.Discard); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("%v", err)
 	}
 	c, err := demo.ReadConfig(testkit.Settings())

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"firsttap/internal/config"
 	"firsttap/internal/testkit"
 	"firsttap/loadtest"
 	"firsttap/systemtest"
@@ -169,7 +170,7 @@ func TestRaceThatIsCalledOff(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out bytes.Buffer
-	err := Run(ctx, []string{"race"}, testkit.Settings("FIRSTTAP_ADDR", testkit.FreeAddress(t)), Timeouts{}, &out)
+	err := Run(ctx, []string{"race"}, testkit.Settings("FIRSTTAP_ADDR", testkit.FreeAddress(t)), config.Timeouts{}, &out)
 	if err == nil || strings.Contains(out.String(), "exactly one winner") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
@@ -219,7 +220,7 @@ func TestRaceRemovesWhatItMade(t *testing.T) {
 			}
 		}))
 		var out bytes.Buffer
-		err := Run(ctx, []string{"race", "--url", front.URL, "--drivers", "5"}, testkit.Settings("FIRSTTAP_ADMIN_KEY", systemtest.AdminKey), Timeouts{}, &out)
+		err := Run(ctx, []string{"race", "--url", front.URL, "--drivers", "5"}, testkit.Settings("FIRSTTAP_ADMIN_KEY", systemtest.AdminKey), config.Timeouts{}, &out)
 		cancel()
 		front.Close()
 		if (err == nil) != stop.wins {

@@ -31,13 +31,10 @@ const usage = `firsttap decides which driver gets a dispatch.
 Settings are environment variables; see README.md.
 `
 
-// Timeouts are those that no setting changes: zero in service, others in tests.
-type Timeouts = config.Timeouts
-
 // Run runs the command that args name, until it is done or ctx ends. lookup is the environment, and names are those of its variables; none
-// if they are not to be checked.
+// if they are not to be checked. The timeouts are zero in service, others in tests.
 func Run(
-	ctx context.Context, args []string, lookup func(string) (string, bool), timeouts Timeouts, stdout io.Writer, names ...string,
+	ctx context.Context, args []string, lookup func(string) (string, bool), timeouts config.Timeouts, stdout io.Writer, names ...string,
 ) error {
 	command := "serve"
 	if len(args) > 0 {

@@ -9,8 +9,8 @@ import (
 	. "firsttap/repository/repositorytest"
 )
 
-// uids are a test's valid ID tokens, each with its user. All users signed in at the time fixed. The user whom the key "disabled" names is
-// refused.
+// uids maps each ID token that is valid in a test to the identifier of its user. All users signed in at the time fixed. The user of the
+// token "disabled" is refused.
 type uids map[string]string
 
 func (u uids) Verify(_ context.Context, token string) (IDToken, error) {

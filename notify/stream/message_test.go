@@ -107,7 +107,7 @@ func TestOvertakenOffer(t *testing.T) {
 	}
 }
 
-// TestWire: an admin gets who did it and why, and a driver's event names no other person.
+// An admin's event says who did it and why. A driver's event names no other person.
 func TestWire(t *testing.T) {
 	at := time.Date(2026, 3, 4, 5, 6, 7, 89_999_999, time.FixedZone("KST", 9*3600))
 	d := dispatch.Dispatch{

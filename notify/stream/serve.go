@@ -134,7 +134,7 @@ func (s *Stream) ended() bool {
 const (
 	minRetry    = 1000
 	retrySpread = 4000
-	// replacedRetry is how long a client waits whose stream made room for a newer one.
+	// replacedRetry is how long a client waits before it opens a stream again that the server ended for a newer one of the same owner.
 	replacedRetry = 60_000
 )
 
@@ -174,7 +174,8 @@ func (s *Stream) finish(write func([][]byte) error, t batch) error {
 		bye = ": " + reason.Error() + "\n\n"
 	}
 	switch {
-	case errors.Is(reason, ErrReplaced): // at once, it would end another stream of its owner, which would come back, and so on
+	case errors.Is(reason, ErrReplaced):
+		// A client that came back at once would end another stream of its owner, whose client would come back, and so on.
 		bye = ": " + reason.Error() + "\nretry: " + strconv.Itoa(replacedRetry) + "\nevent: replaced\ndata: {}\n\n"
 	case errors.Is(reason, ErrClosed):
 		bye = ": " + reason.Error() + "\n" + retry() + "event: reconnect\ndata: {}\n\n"

@@ -134,20 +134,23 @@ func (s *Dispatches) settling(ctx context.Context) (context.Context, context.Can
 	return context.WithTimeout(context.WithoutCancel(ctx), 2*s.db.Patience)
 }
 
-// settle finds out whether a transaction whose reply was lost is committed. The transaction writes the event. settle returns nil if the
-// transaction is committed. Otherwise it makes sure that the transaction is never committed, and returns ErrUnavailable. If the
-// database refuses or does not answer, it returns lost.
+// settle finds out whether a transaction is committed whose reply was lost. The transaction writes the event. settle returns nil if the
+// transaction is committed. If it is not, settle bars it, so that it never will be, and returns ErrUnavailable. If the database refuses
+// or does not answer, settle returns lost.
 //
-// A missing event proves nothing: the server may still be executing the statement, or receive it later. So settle inserts a row with
-// the identifier of the event itself, an event of no dispatch. The INSERT waits for a transaction that has written the event and has not
-// ended, and fails if that is committed. A transaction that comes later fails as a whole, because of the row.
+// That the event is missing proves nothing: the server may execute the transaction later. So settle inserts a row with the event's
+// identifier, an event of no dispatch. The INSERT waits until a transaction that has written the event ends, and fails if it is
+// committed. A transaction that comes later fails, because the row is there.
 func (s *Dispatches) settle(ctx context.Context, event dispatch.EventID, lost error) error {
 	ctx = primary.Unchecked(ctx)
 	barred, err := s.bar(ctx, event)
+	if errors.Is(err, database.ErrDuplicateKey) {
+		return nil // settle has inserted nothing yet: the event is the transaction's own
+	}
 	if err != nil {
 		barred, err = s.bar(ctx, event) // what lost the reply may have closed all connections, one after the other
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, database.ErrDuplicateKey) {
 		return errors.Join(lost, err)
 	}
 	if !barred { // the event is there, or the row of the first INSERT whose reply was lost, or the server takes no writes
@@ -171,14 +174,11 @@ func (s *Dispatches) settle(ctx context.Context, event dispatch.EventID, lost er
 	return fmt.Errorf("%w: not committed, after %v", dispatch.ErrUnavailable, lost) //nolint:errorlint // it is known now
 }
 
-// bar inserts the row that bars the transaction, and reports whether it did. It does not if there is such a row, or on a server that takes
-// no writes.
+// bar inserts the row that bars the transaction, and reports whether it did. A server that takes no writes inserts none. The error is
+// ErrDuplicateKey if the event or such a row is there.
 func (s *Dispatches) bar(ctx context.Context, event dispatch.EventID) (bool, error) {
 	done := s.db.Decide.With(ctx).Exec("INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at) "+
 		"SELECT ?, '', '', 0, '', '', {now} FROM (SELECT 1) one WHERE NOT {read_only}", event)
-	if errors.Is(done.Error, database.ErrDuplicateKey) {
-		return false, nil
-	}
 	return done.RowsAffected == 1, done.Error
 }
 
