@@ -78,11 +78,11 @@ func TestAcceptGivesTheDispatch(t *testing.T) {
 // TestAcceptAsksInOrder lists the reasons for refusing a tap. Each case also has all reasons that come later in the order, so
 // that the test fails if a check moves.
 func TestAcceptAsksInOrder(t *testing.T) {
-	unfit := Candidate{Driver: Driver{ID: me}, Busy: true, Withdrew: true}
+	unfit := Candidate{Driver: Driver{ID: me}, Busy: true, HadIt: true}
 	busy := fit(me)
 	busy.Busy = true
 	gaveBack, gaveBackAndBusy := fit(me), busy
-	gaveBack.Withdrew, gaveBackAndBusy.Withdrew = true, true
+	gaveBack.HadIt, gaveBackAndBusy.HadIt = true, true
 	all := []IneligibleReason{OffDuty, WrongRegion, WrongVehicleClass, TooLow}
 
 	for name, c := range map[string]struct {

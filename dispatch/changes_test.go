@@ -288,7 +288,7 @@ func TestAnOfferEndsWithTheWork(t *testing.T) {
 
 func TestAssign(t *testing.T) {
 	off := fit(me)
-	off.OnDuty, off.Withdrew = false, true
+	off.OnDuty, off.HadIt = false, true
 	for _, s := range []Status{Scheduled, Pending} {
 		d := inState(s, "")
 		events, err := d.Assign(7, off, myCLM, actor, noon)

@@ -75,8 +75,8 @@ type Candidate struct {
 	Driver
 	// Busy says that the driver's claimed work overlaps with the dispatch.
 	Busy bool
-	// Withdrew says that the driver had this dispatch in an earlier round and no longer has it.
-	Withdrew bool
+	// HadIt says that the driver had this dispatch in an earlier round and no longer has it.
+	HadIt bool
 }
 
 // Forever is the end of a suspension without an end.

@@ -25,7 +25,7 @@ func (d *Dispatch) Accept(c Candidate, round int, claim ClaimID, now time.Time) 
 	if d.Status == Expired {
 		return nil, ErrExpired
 	}
-	if !current || round == 0 && c.Withdrew {
+	if !current || round == 0 && c.HadIt {
 		// Without a round, a late retry of a withdrawn claim looks like a fresh tap. So a driver who has withdrawn must name
 		// the round to accept the dispatch again.
 		return nil, ErrOfferStale

@@ -217,7 +217,7 @@ func TestWithdrawOpensTheNextRoundForAsLong(t *testing.T) {
 		t.Errorf("a tap of the round before: %v", err)
 	}
 	late := fit(me)
-	late.Withdrew = true
+	late.HadIt = true
 	if _, err := d.Accept(late, 0, myCLM, noon); !errors.Is(err, ErrOfferStale) {
 		t.Errorf("the withdrawn claim's late retry: %v", err)
 	}

@@ -85,7 +85,7 @@ mutant "the call without expires_at" $call "AND expires_at > v_now " "" ./reposi
 mutant "the call without the driver's version" $call "AND version = p_driver_version" "" ./repository/dispatches "$conditions"
 mutant "the call decides ahead of the time of the database" $call "p_decided_at <= v_now AND " "" ./repository/dispatches TestClaimAtAWrongTime
 mutant "the call without the driver's other work" $call "v_busy AND NOT p_busy OR " "" ./repository/dispatches TestClaimOnOldKnowledge
-mutant "the call without the driver's withdrawals" $call " OR v_withdrew AND NOT p_withdrew" "" ./repository/dispatches TestClaimAfterAWithdrawal
+mutant "the call without the driver's withdrawals" $call " OR v_had_it AND NOT p_had_it" "" ./repository/dispatches TestClaimAfterAWithdrawal
 mutant "the call without the driver's number" $call "+ 1 FROM claims FORCE" "+ 1 + FLOOR(1000 * RAND()) FROM claims FORCE" ./repository/dispatches TestOverlappingClaims
 mutant "the call on a read-only server" $call "AND NOT {read_only}" "" ./repository/database TestAServerBecomesReadOnlyBefore
 mutant "the call makes its event due for nobody" $call "v_now, v_clock + p_lease, p_owner);" "v_now, NULL, p_owner);" ./repository/dispatches TestClaimWritesEverything
@@ -109,7 +109,7 @@ mutant "the lock is kept after a failed claim" service/accept.go "err = lease.Re
 mutant "refused drivers are not notified" service/accept.go "a.memory.follow(f.key.offer, 0, false)" "_ = f" ./service .
 mutant "drivers are not notified after an instance is killed" service/accept.go "a.memory.follow(offer{tap.Dispatch, tap.Round}, followUpRetry, false)" "_ = a" ./systemtest TestInstanceIsKilled
 mutant "a change makes its event due for nobody" repository/journal/events.go "NextAt: &next, " "NextAt: map[bool]*int64{}[next > 0], " ./repository/dispatches TestClaimWritesEverythingTogether
-mutant "a withdrawn claim can be replayed" dispatch/rules.go "round == 0 && c.Withdrew" "false" ./service TestNextRound
+mutant "a withdrawn claim can be replayed" dispatch/rules.go "round == 0 && c.HadIt" "false" ./service TestNextRound
 mutant "losers ask Redis although the process knows the winner" service/memory.go "if !ok || known.round <= h.round {" "if false {" ./service .
 mutant "a token with any algorithm is accepted" internal/auth/tokens.go "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose \"none\"" "" ./internal/auth TestForgedTokens
 mutant "a token without an expiry is accepted" internal/auth/tokens.go "jwt.WithExpirationRequired(), " "" ./internal/auth TestForgedTokens

@@ -44,7 +44,8 @@ type GateLease struct {
 }
 
 // Obtain acquires name for ttl without waiting. It returns a HeldError with the owner if the name is held, and
-// ErrUnavailable if Redis does not answer. owner must be unique to the call. It costs one command.
+// ErrUnavailable if Redis does not answer. If owner holds the name already, it counts as obtained, so calls that share an owner have to
+// mean the same. It costs one command.
 //
 // With ErrUnavailable the name may have been obtained nevertheless. Obtain then also returns a lease, which is only for
 // Release and Replace; both change the name only if owner holds it. While Redis is considered unreachable they do nothing,

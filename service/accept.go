@@ -157,7 +157,7 @@ func (a *Acceptor) lead(ctx context.Context, tap Tap, f *flight) (Acceptance, er
 	defer cancel()
 	switch {
 	case f.key.alone == "":
-		r.acceptance, r.err = a.claimUnderLock(ctx, tap)
+		r.acceptance, r.err = a.claimThroughGate(ctx, tap)
 	case a.memory.hasWon(tap):
 		r.acceptance, r.err = a.claim(ctx, tap, dispatch.NewClaimID(time.Now()), LayerDatabase, nil)
 	default:
@@ -182,7 +182,7 @@ func (a *Acceptor) claimSidelined(ctx context.Context, tap Tap) (Acceptance, err
 	return a.claim(ctx, tap, dispatch.NewClaimID(time.Now()), LayerSidelined, nil)
 }
 
-func (a *Acceptor) claimUnderLock(ctx context.Context, tap Tap) (Acceptance, error) {
+func (a *Acceptor) claimThroughGate(ctx context.Context, tap Tap) (Acceptance, error) {
 	id := dispatch.NewClaimID(time.Now())
 	lease, err := a.obtainLock(ctx, tap, id)
 	if err != nil {
@@ -204,7 +204,7 @@ func mayBeOpen(round int, err error) bool {
 // cannotWin reports whether the tap cannot win the dispatch in this round, open or not: its round does not exist yet, or
 // the driver cannot take the work.
 func cannotWin(d *dispatch.Dispatch, c dispatch.Candidate, round int, now time.Time) bool {
-	return round > d.Round || round == 0 && c.Withdrew || c.Busy || len(c.Ineligible(d.Terms, now)) > 0
+	return round > d.Round || round == 0 && c.HadIt || c.Busy || len(c.Ineligible(d.Terms, now)) > 0
 }
 
 // claim lets the database decide, and records the outcome. lease may be nil.

@@ -158,7 +158,7 @@ func TestPanicEndsTheFlight(t *testing.T) {
 	if !errors.Is(f.result.err, dispatch.ErrUnknown) {
 		t.Errorf("waiting taps got %v", f.result.err)
 	}
-	if a.memory.followed() != 1 {
+	if a.memory.stillToFollow() != 1 {
 		t.Error("bob was refused, and no follow-up is scheduled")
 	}
 	a.claims = r

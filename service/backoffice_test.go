@@ -135,7 +135,7 @@ func TestAssignmentEndsTheFollowUp(t *testing.T) {
 	id, v := s.dispatch(), s.drivers(2)
 	s.memory.follow(offer{id, 1}, 0, false)
 	must(t, errorOf(s.backoffice.Assign(t.Context(), id, 1, v[0], "key_1")))
-	if s.memory.followed() != 0 {
+	if s.memory.stillToFollow() != 0 {
 		t.Error("it is still followed up")
 	}
 }

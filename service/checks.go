@@ -48,7 +48,7 @@ func (a *Acceptor) Run(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), followUpDrain)
 	defer cancel()
 	a.followUp(last, time.Now().Add(followUpFor))
-	if left := a.memory.followed(); left > 0 {
+	if left := a.memory.stillToFollow(); left > 0 {
 		a.log.Warn("the process ends with refused taps that it has not followed up; their drivers will not be notified", "rounds", left)
 	}
 }

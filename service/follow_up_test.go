@@ -119,14 +119,14 @@ func TestFollowUpGivesUp(t *testing.T) {
 		pass(followUpFor / 2)
 		refuseDuringClaim(t, a, claims, r.d.ID, 1) // the time begins again
 		pass(followUpFor - 2*followUpRetry)
-		if a.memory.followed() != 1 {
+		if a.memory.stillToFollow() != 1 {
 			t.Error("the last refusal is not followed up any more")
 		}
 		pass(4 * followUpRetry)
 		asked := r.away
 		pass(followUpFor)
-		if r.away != asked || a.memory.followed() != 0 {
-			t.Errorf("asked %d times more, %d still open", asked-r.away, a.memory.followed())
+		if r.away != asked || a.memory.stillToFollow() != 0 {
+			t.Errorf("asked %d times more, %d still open", asked-r.away, a.memory.stillToFollow())
 		}
 	})
 }
@@ -156,7 +156,7 @@ func TestFollowUpsAreBounded(t *testing.T) {
 	for i := range maxFollowUps + 10 {
 		a.memory.follow(offer{dispatch.NewID(time.UnixMicro(int64(i))), 1}, time.Hour, false)
 	}
-	if n := a.memory.followed(); n != maxFollowUps || a.memory.followUps.Contains(offer{first, 1}) {
+	if n := a.memory.stillToFollow(); n != maxFollowUps || a.memory.followUps.Contains(offer{first, 1}) {
 		t.Errorf("%d, want %d, the newest", n, maxFollowUps)
 	}
 	a.followUp(t.Context(), time.Now())
@@ -184,7 +184,7 @@ func TestEarliestFollowUpCounts(t *testing.T) {
 		a.followUp(t.Context(), time.Now().Add(time.Second-1))
 		r.mustAnnounce(t)
 		a.followUp(t.Context(), time.Now().Add(time.Second))
-		if r.mustAnnounce(t, 1); a.memory.followed() != 0 {
+		if r.mustAnnounce(t, 1); a.memory.stillToFollow() != 0 {
 			t.Error("it is still followed up")
 		}
 	})

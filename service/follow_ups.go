@@ -74,8 +74,8 @@ func (m *memory) followAgain(o offer, f followUp, wait time.Duration) {
 	m.addFollowUp(o, f)
 }
 
-// followed is how many offers are still to be checked.
-func (m *memory) followed() int {
+// stillToFollow is how many offers are still to be checked.
+func (m *memory) stillToFollow() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.followUps.Len()

@@ -132,7 +132,7 @@ func TestAClaimEndsTheFollowUps(t *testing.T) {
 		a.memory.follow(offer{aJob, round}, time.Hour, false)
 	}
 	a.memory.learn(aJob, holder{ann, 1}, true)
-	if !a.memory.followUps.Contains(offer{aJob, 2}) || a.memory.followed() != 1 {
-		t.Errorf("%d are followed up, want round 2 alone", a.memory.followed())
+	if !a.memory.followUps.Contains(offer{aJob, 2}) || a.memory.stillToFollow() != 1 {
+		t.Errorf("%d are followed up, want round 2 alone", a.memory.stillToFollow())
 	}
 }

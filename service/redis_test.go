@@ -218,19 +218,19 @@ func TestOtherInstanceDies(t *testing.T) {
 	s.set(id, "claim:drv_other:1.clm_x")
 	i.mustFail(t, Tap{id, v, 1}, dispatch.ErrAlreadyTaken)
 	i.followUp(t.Context(), time.Now().Add(followUpRetry))
-	if len(i.claims.announced) != 0 || i.memory.followed() != 1 {
+	if len(i.claims.announced) != 0 || i.memory.stillToFollow() != 1 {
 		t.Error("announced, or given up, while the claim is under way")
 	}
 	s.redis.Del(t.Context(), lockName(id))
 	i.followUp(t.Context(), time.Now().Add(2*followUpRetry))
-	if round := testkit.Await(t, "the announcement", i.claims.announced); round != 1 || i.memory.followed() != 0 {
-		t.Errorf("announced in round %d, %d to follow up", round, i.memory.followed())
+	if round := testkit.Await(t, "the announcement", i.claims.announced); round != 1 || i.memory.stillToFollow() != 0 {
+		t.Errorf("announced in round %d, %d to follow up", round, i.memory.stillToFollow())
 	}
 	s.set(id, "claim:drv_other:1.clm_x")
 	i.mustFail(t, Tap{id, v, 1}, dispatch.ErrAlreadyTaken)
 	s.set(id, "taken:drv_other:1")
 	i.followUp(t.Context(), time.Now().Add(2*followUpRetry))
-	if len(i.claims.announced) != 0 || i.memory.followed() != 0 {
+	if len(i.claims.announced) != 0 || i.memory.stillToFollow() != 0 {
 		t.Error("a taken dispatch was announced or followed further")
 	}
 }
@@ -276,7 +276,7 @@ func TestOldMarkerDoesNotSettleTheNextRound(t *testing.T) {
 	s.set(id, takenValue(v[0], 1))
 	i.memory.follow(offer{id, 2}, 0, false)
 	i.mustFail(t, Tap{id, v[2], 1}, dispatch.ErrAlreadyTaken)
-	if i.memory.followed() != 1 {
+	if i.memory.stillToFollow() != 1 {
 		t.Error("round 2 was to be followed up, and a tap on round 1 ended that")
 	}
 }

@@ -200,7 +200,7 @@ func TestMadeUpOffersAreForgotten(t *testing.T) {
 	}
 	a.memory.follow(offer{later, 1}, 0, false)
 	a.followUp(t.Context(), time.Now())
-	if n := a.memory.followed(); n != 1 || !a.memory.followUps.Contains(offer{later, 1}) {
+	if n := a.memory.stillToFollow(); n != 1 || !a.memory.followUps.Contains(offer{later, 1}) {
 		t.Errorf("%d are followed up, want the one that opens later", n)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/dispatch/idempotency"
 	"firsttap/repository/database"
 	"firsttap/repository/journal"
 	"firsttap/repository/primary"
@@ -28,8 +27,7 @@ type Rule = func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]d
 // was written, and never will be; ErrUnknown, that the reply is missing and the database did not answer whether the write
 // succeeded.
 func (s *Dispatches) Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID, rule Rule) (dispatch.Dispatch, error) {
-	// A request with an Idempotency-Key marks the key in the transaction.
-	if !s.procedure.usable() || idempotency.SeedFrom(ctx) != "" {
+	if !s.procedure.usable() {
 		return s.claim(ctx, id, driver, rule, s.transactClaim(opened))
 	}
 	if snapshot, ok := s.lastKnown.claimSnapshot(id, driver); ok {

@@ -38,14 +38,14 @@ const claimProcedureBody = `(
   p_decided_at BIGINT, p_dispatch VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin,
   p_round INT, p_version INT, p_updated_at BIGINT, p_starts BIGINT, p_ends BIGINT,
   p_driver VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin, p_driver_version INT,
-  p_driver_updated_at BIGINT, p_busy BOOLEAN, p_withdrew BOOLEAN,
+  p_driver_updated_at BIGINT, p_busy BOOLEAN, p_had_it BOOLEAN,
   p_claim VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin, p_event VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin,
   p_request VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
   p_owner VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin, p_lease BIGINT)
 SQL SECURITY INVOKER
 BEGIN
   DECLARE v_seq INT;
-  DECLARE v_busy, v_withdrew BOOLEAN;
+  DECLARE v_busy, v_had_it BOOLEAN;
   DECLARE v_clock, v_now BIGINT;
   DECLARE v_committing BOOLEAN DEFAULT FALSE;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
@@ -61,8 +61,8 @@ BEGIN
     EXISTS (SELECT 1 FROM dispatches FORCE INDEX (ix_dispatches_driver) WHERE accepted_by = p_driver
       AND status IN ('ACCEPTED', 'IN_PROGRESS') AND work_ends_at > p_starts AND work_starts_at < p_ends AND id <> p_dispatch),
     EXISTS (SELECT 1 FROM claims FORCE INDEX (uq_claims_round) WHERE dispatch_id = p_dispatch AND driver_id = p_driver AND outcome <> 'WON')
-    INTO v_seq, v_busy, v_withdrew;
-  IF v_busy AND NOT p_busy OR v_withdrew AND NOT p_withdrew THEN
+    INTO v_seq, v_busy, v_had_it;
+  IF v_busy AND NOT p_busy OR v_had_it AND NOT p_had_it THEN
     SELECT 0;
   ELSE
     SET v_clock = {now}, v_now = GREATEST(v_clock, p_updated_at + 3);
@@ -135,7 +135,7 @@ func (s *Dispatches) callClaim(ctx context.Context, snapshot *claimSnapshot, d *
 	at, err := s.procedure.exec(
 		ctx, decided, string(d.ID), d.Round, snapshot.dispatch.Version, database.Micros(snapshot.dispatch.UpdatedAt),
 		database.Micros(d.WorkStartsAt), database.Micros(d.WorkEndsAt), string(d.Claim.Driver), snapshot.candidate.Version,
-		snapshot.driverUpdatedAt, snapshot.candidate.Busy, snapshot.candidate.Withdrew, string(d.Claim.ID), string(events[0].ID),
+		snapshot.driverUpdatedAt, snapshot.candidate.Busy, snapshot.candidate.HadIt, string(d.Claim.ID), string(events[0].ID),
 		dispatch.CallerFrom(ctx).Request, owner, lease.Microseconds(),
 	)
 	switch {

@@ -59,7 +59,7 @@ func (s *Dispatches) readClaimSnapshot(ctx context.Context, id dispatch.ID, driv
 		&d.WorkStartsAt, &d.WorkEndsAt, &d.FeeAmount, &d.FeeCurrency, &d.Note, &d.OpensAt, &d.ExpiresAt, &d.Status, &d.Round, &d.Version,
 		&d.ClaimID, &d.AcceptedBy, &d.AcceptedAt, &d.CreatedAt, &d.UpdatedAt,
 		&v.ID, &v.Regions, &v.VehicleClass, &v.WorkingHeightM, &v.OnDuty, &v.SuspendedUntil, &v.Version, &snapshot.driverUpdatedAt,
-		&snapshot.claims, &snapshot.candidate.Busy, &snapshot.candidate.Withdrew, &now, &readOnly)
+		&snapshot.claims, &snapshot.candidate.Busy, &snapshot.candidate.HadIt, &now, &readOnly)
 	if err != nil {
 		return claimSnapshot{}, database.Unavailable(err)
 	}

@@ -119,7 +119,7 @@ func (db *Bench) GiveBack(t testing.TB, id dispatch.ID, v dispatch.DriverID) (di
 
 // WhateverElse accepts the dispatch in its current round, whatever else the driver has or has given back.
 func WhateverElse(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
-	c.Busy, c.Withdrew = false, false
+	c.Busy, c.HadIt = false, false
 	return d.Accept(c, 0, dispatch.NewClaimID(now), now)
 }
 
