@@ -25,7 +25,13 @@ func StartReplication(t testing.TB, kind string) *Replication {
 	r := &Replication{t: t, Primary: startReplicated(t, e, 1, args...), Replica: startReplicated(t, e, 2, args...)}
 	r.replicate(r.Replica, r.Primary)
 	r.Replica.execute("SET GLOBAL read_only = 1")
-	r.Follow()
+	r.Follow() // returns before the replica is connected if nothing was committed
+	err = until(func(ctx context.Context) error {
+		return r.Primary.sees(ctx, "1", "SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'")
+	})
+	if err != nil {
+		t.Fatalf("the replica does not connect: %v", err)
+	}
 	return r
 }
 
