@@ -27,14 +27,18 @@ plain=$(go list $longest ./... | grep -vxF "$raced")
 failed=
 if [ "${FIRSTTAP_TEST:-}" = all ]; then
 	# All are raced but systemtest, whose limits by the clock do not hold with the detector in every instance. It watches those tests in
-	# which an instance does many things at once.
-	tests ./systemtest -skip "$MANY_AT_ONCE" "$@" || failed=yes
-	CGO_ENABLED=1 tests -race "${unwatched[@]}" ./systemtest -run "$MANY_AT_ONCE" "$@" || failed=yes
-	raced=$(go list $RACED ./... | grep -vxF firsttap/systemtest)
+	# which an instance does many things at once. systemtest mostly waits, so the others run beside it.
+	{
+		tests ./systemtest -skip "$MANY_AT_ONCE" "$@" || systemtest=failed
+		CGO_ENABLED=1 tests -race "${unwatched[@]}" ./systemtest -run "$MANY_AT_ONCE" "$@" || systemtest=failed
+		[ -z "${systemtest:-}" ]
+	} &
+	CGO_ENABLED=1 tests -p=3 -race "${unwatched[@]}" $(go list $RACED ./... | grep -vxF firsttap/systemtest) "$@" || failed=yes
+	wait $! || failed=yes
 else
 	tests $plain "$@" || failed=yes
+	CGO_ENABLED=1 tests -race "${unwatched[@]}" $raced "$@" || failed=yes
 fi
-CGO_ENABLED=1 tests -race "${unwatched[@]}" $raced "$@" || failed=yes
 case ,${FIRSTTAP_TEST_REQUIRE:-} in
 *,browser,*) web/browser/run.sh 2>&1 | tee -a $log || failed=yes ;;
 esac
