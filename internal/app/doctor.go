@@ -201,11 +201,11 @@ func (x *examination) redis(ctx context.Context) {
 	case x.wrong["FIRSTTAP_REDIS_URL"]:
 		x.Skip("FIRSTTAP_REDIS_URL", "redis.connection")
 	case x.config.RedisURL != "":
-		uses := redisUses()
+		uses := redisUses(x.config.Namespace)
 		if x.config.JobLock == "redis" {
-			uses = append(uses, redisLockUses()...)
+			uses = append(uses, redisLockUses(x.config.Namespace)...)
 		}
-		redisclient.Examine(ctx, x.Report, x.config.RedisURL, uses, cmp.Or(x.config.Timeouts.Redis, defaultRedisTimeout))
+		redisclient.Examine(ctx, x.Report, x.config.RedisURL, x.config.Namespace, uses, cmp.Or(x.config.Timeouts.Redis, defaultRedisTimeout))
 	case x.isMySQL():
 		x.Add("redis.connection", doctor.Doubt("not used: several instances would each have rate limits and live streams of their own",
 			"set FIRSTTAP_REDIS_URL, unless there is one instance only"))
@@ -241,7 +241,7 @@ func (x *examination) quorum(ctx context.Context) {
 	urls, good := x.config.QuorumURLs, 0
 	for i, url := range urls {
 		x.Check(ctx, fmt.Sprintf("jobs.quorum.%d", i+1), func(ctx context.Context) doctor.Finding {
-			f := redisclient.ExamineServer(ctx, url, redisLockUses())
+			f := redisclient.ExamineServer(ctx, url, redisLockUses(x.config.Namespace))
 			if f.Status == doctor.Fails { // whether that is one too many is jobs.lock's
 				f.Status = doctor.Warning
 			} else {

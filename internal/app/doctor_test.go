@@ -32,7 +32,7 @@ func TestDoctorKnowsTheRedisCommands(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	known := map[string]bool{}
-	for _, use := range slices.Concat(redisUses(), redisLockUses()) {
+	for _, use := range slices.Concat(redisUses("firsttap"), redisLockUses("firsttap")) {
 		known[use[0]] = true
 	}
 	info, err := client.InfoMap(t.Context(), "commandstats").Result()

@@ -4,13 +4,12 @@ import "firsttap/internal/redisclient"
 
 // redisUses are the commands that instances send to Redis, with a key or channel of each kind. The scripts' commands are among them: Redis
 // asks for the user's right to each.
-func redisUses() []redisclient.Use {
+func redisUses(namespace string) []redisclient.Use {
 	const (
 		gate  = "dispatch:lock:{dsp_doctor}"
-		rate  = "rate:{doctor}"
-		bus   = "firsttap:stream"
 		noSHA = "0000000000000000000000000000000000000000"
 	)
+	rate, bus := namespace+":rate:{doctor}", namespace+":stream"
 	return []redisclient.Use{
 		{"ping"},
 		{"info", "memory"},
@@ -32,13 +31,10 @@ func redisUses() []redisclient.Use {
 }
 
 // redisLockUses are the commands of the jobs' locks.
-func redisLockUses() []redisclient.Use {
-	const (
-		key     = jobKeysPrefix + ":" + jobKeysEnv + ":doctor"
-		fence   = "{" + key + "}:fence"
-		channel = key + ":freed"
-		noSHA   = "0000000000000000000000000000000000000000"
-	)
+func redisLockUses(namespace string) []redisclient.Use {
+	const noSHA = "0000000000000000000000000000000000000000"
+	key := jobKeysPrefix + ":" + namespace + ":doctor"
+	fence, channel := "{"+key+"}:fence", key+":freed"
 	return []redisclient.Use{
 		{"eval", "return 1", "2", key, fence},
 		{"evalsha", noSHA, "2", key, fence},

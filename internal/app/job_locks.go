@@ -21,9 +21,9 @@ const (
 	// sessionTTL is the longest TTL of a job's lock that a session of the database holds.
 	sessionTTL = time.Minute
 	// jobLockConns bounds how many jobs hold a session at the same time.
-	jobLockConns  = 16
+	jobLockConns = 16
+	// jobKeysPrefix is what the keys of all installations' locks begin with; see lock.ShedLockKeys.
 	jobKeysPrefix = "job-lock"
-	jobKeysEnv    = "firsttap"
 )
 
 // jobLocks are the locks of the scheduled jobs, and their fences.
@@ -57,11 +57,11 @@ func (l *jobLocks) open(c config.Config, db *sql.DB, dialect lock.Dialect) (err 
 	case "table":
 		l.strategy = lock.NewTable(db, dialect)
 	case "redis":
-		l.strategy, err = l.redis(c.RedisURL, cmp.Or(c.Timeouts.JobLock, jobLockTimeout))
+		l.strategy, err = l.redis(c, c.RedisURL, cmp.Or(c.Timeouts.JobLock, jobLockTimeout))
 	case "quorum":
 		nodes := make([]*lock.Redis, len(c.QuorumURLs))
 		for i, url := range c.QuorumURLs {
-			if nodes[i], err = l.redis(url, cmp.Or(c.Timeouts.JobLock, nodeTimeout)); err != nil {
+			if nodes[i], err = l.redis(c, url, cmp.Or(c.Timeouts.JobLock, nodeTimeout)); err != nil {
 				return err
 			}
 		}
@@ -83,13 +83,13 @@ func (l *jobLocks) open(c config.Config, db *sql.DB, dialect lock.Dialect) (err 
 	return err
 }
 
-func (l *jobLocks) redis(url string, timeout time.Duration) (*lock.Redis, error) {
+func (l *jobLocks) redis(c config.Config, url string, timeout time.Duration) (*lock.Redis, error) {
 	client, err := redisclient.Dial(url, timeout)
 	if err != nil {
 		return nil, err
 	}
 	l.closers = append(l.closers, client.Close)
-	return lock.NewRedis(client, lock.ShedLockKeys(jobKeysPrefix, jobKeysEnv)), nil
+	return lock.NewRedis(client, lock.ShedLockKeys(jobKeysPrefix, c.Namespace)), nil
 }
 
 // Close ends the connections, and with them the locks that are bound to a session.

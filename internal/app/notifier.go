@@ -44,7 +44,7 @@ const streamTimeout = time.Second
 func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 	n := &notifier{group: newGroup(ctx)}
 	timeout := cmp.Or(i.config.Timeouts.Stream, streamTimeout)
-	options := stream.Options{RedisTimeout: timeout, OnWakeRelay: n.wake, Metrics: i.telemetry, Log: i.log}
+	options := stream.Options{Namespace: i.config.Namespace, RedisTimeout: timeout, OnWakeRelay: n.wake, Metrics: i.telemetry, Log: i.log}
 	if i.config.RedisURL != "" {
 		if options.Redis, err = i.dial("stream", timeout); err != nil {
 			return err

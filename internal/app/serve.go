@@ -342,7 +342,7 @@ func (i *instance) openLimits() (drivers, admins *limit.Limiter, err error) {
 	counts := limit.NewMetrics(i.telemetry)
 	open := func(r limit.Rate) *limit.Limiter {
 		o := r.Options()
-		o.Redis, o.Timeout, o.Log, o.Metrics = client, timeout, i.log, counts
+		o.Redis, o.Namespace, o.Timeout, o.Log, o.Metrics = client, i.config.Namespace, timeout, i.log, counts
 		l := limit.New(o)
 		i.work.Go(func() { l.Run(i.work.ctx) })
 		return l

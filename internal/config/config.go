@@ -25,6 +25,7 @@ type Config struct {
 	ReadURL       string // a replica of the database; "" for none
 	Migrate       bool   // migrate the database at the start; otherwise only by command
 	RedisURL      string // "" for none: claims are decided by the database alone
+	Namespace     string // begins the keys in Redis that only the instances of one installation share
 	AdminKey      string
 	JWTSecret     string
 	AcceptLockTTL time.Duration
@@ -110,6 +111,7 @@ func Read(lookup func(string) (string, bool), names ...string) (Config, error) {
 		DatabaseURL: get("FIRSTTAP_DATABASE_URL", "sqlite://firsttap.db"),
 		ReadURL:     get(readURLVar, ""),
 		RedisURL:    get("FIRSTTAP_REDIS_URL", ""),
+		Namespace:   get("FIRSTTAP_NAMESPACE", "firsttap"),
 		AdminKey:    get(adminKeyVar, ""),
 		JWTSecret:   get(jwtSecretVar, ""),
 	}
@@ -131,6 +133,9 @@ func Read(lookup func(string) (string, bool), names ...string) (Config, error) {
 		} else {
 			client.Close()
 		}
+	}
+	if !namespace.MatchString(c.Namespace) {
+		bad("FIRSTTAP_NAMESPACE", errors.New("want 1 to 32 small letters, digits, _ and -, as in acme-staging"))
 	}
 	if c.AcceptLockTTL, err = time.ParseDuration(get("FIRSTTAP_ACCEPT_LOCK_TTL", "5s")); err != nil {
 		bad("FIRSTTAP_ACCEPT_LOCK_TTL", err)
@@ -287,6 +292,9 @@ func splitList(s string) []string {
 
 // minLockTTL keeps a claim that is not stuck from outliving its lock.
 const minLockTTL = time.Second
+
+// namespace is what a namespace may be: a Redis Cluster reads braces in a key, and ShedLock's keys have colons between their parts.
+var namespace = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
 
 // escaped is a character that a URL has escaped.
 var escaped = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)

@@ -20,7 +20,7 @@ func TestEveryDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		Addr: ":8080", OpsAddr: "127.0.0.1:9090", DatabaseURL: "sqlite://firsttap.db", AcceptLockTTL: 5 * time.Second, JobLock: "table",
+		Addr: ":8080", OpsAddr: "127.0.0.1:9090", DatabaseURL: "sqlite://firsttap.db", Namespace: "firsttap", AcceptLockTTL: 5 * time.Second, JobLock: "table",
 		DriverRate: 20, AdminRate: 100, LogLevel: slog.LevelInfo, Drain: 5 * time.Second, Migrate: true,
 		Retention: retention.Periods{Ended: 365 * 24 * time.Hour, Attempts: 90 * 24 * time.Hour},
 		Push:      Push{Zone: zone(t, "Asia/Seoul"), RemindBefore: time.Hour}, Changed: map[string]string{},
@@ -36,7 +36,7 @@ func TestEveryDefault(t *testing.T) {
 func TestSettings(t *testing.T) {
 	got, err := Read(testkit.Settings(
 		"FIRSTTAP_ADDR", "127.0.0.1:1", "FIRSTTAP_OPS_ADDR", "127.0.0.1:2", "FIRSTTAP_DATABASE_URL", "mysql://u:p@h:3306/n",
-		"FIRSTTAP_REDIS_URL", "redis+sentinel://h1,h2,h3/master", "FIRSTTAP_ADMIN_KEY", adminKey, "FIRSTTAP_JWT_SECRET", jwtSecret,
+		"FIRSTTAP_REDIS_URL", "redis+sentinel://h1,h2,h3/master", "FIRSTTAP_NAMESPACE", "acme-staging_2", "FIRSTTAP_ADMIN_KEY", adminKey, "FIRSTTAP_JWT_SECRET", jwtSecret,
 		"FIRSTTAP_ACCEPT_LOCK_TTL", "1500ms", "FIRSTTAP_RATE_LIMIT_DRIVER", "0.5/s", "FIRSTTAP_RATE_LIMIT_ADMIN", "7/s",
 		"FIRSTTAP_FIREBASE_PROJECT", "p", "GOOGLE_APPLICATION_CREDENTIALS", "key.json", "FIRSTTAP_FCM_ENDPOINT", "http://h:1/v1",
 		"FIRSTTAP_FIREBASE_WEB_KEY", "AIzaSy-_0", previousSecretVar, "the-secret-of-before-of-these-tests",
@@ -45,7 +45,7 @@ func TestSettings(t *testing.T) {
 		privateWebhooksVar, "true", allowedOriginsVar, "capacitor://localhost, https://app.example.com,http://[::1]:8100", "FIRSTTAP_LOG", "WARN", "FIRSTTAP_JOB_LOCK", "quorum", "FIRSTTAP_QUORUM_URLS", "redis://a, redis://b,rediss://c:1"))
 	want := Config{
 		Addr: "127.0.0.1:1", OpsAddr: "127.0.0.1:2", DatabaseURL: "mysql://u:p@h:3306/n",
-		RedisURL: "redis+sentinel://h1,h2,h3/master", AdminKey: adminKey, JWTSecret: jwtSecret,
+		RedisURL: "redis+sentinel://h1,h2,h3/master", Namespace: "acme-staging_2", AdminKey: adminKey, JWTSecret: jwtSecret,
 		AllowedOrigins:    []string{"capacitor://localhost", "https://app.example.com", "http://[::1]:8100"},
 		PreviousJWTSecret: "the-secret-of-before-of-these-tests",
 		JobLock:           "quorum", QuorumURLs: []string{"redis://a", "redis://b", "rediss://c:1"},
@@ -103,7 +103,8 @@ func TestEachBadSetting(t *testing.T) {
 		"FIRSTTAP_OPS_ADDR": {"9090", "nonsense", "x"},
 		"FIRSTTAP_REDIS_URL": {"localhost:6379", "http://h", "redis://h:x", "redis://h/x", "redis+sentinel://h1,h2", "redis+cluster://",
 			"redis://:p%zz@h"},
-		"FIRSTTAP_JOB_LOCK": {"etcd", "Table", "redis", "named", "rows"}, // without Redis, on SQLite
+		"FIRSTTAP_NAMESPACE": {"Firsttap", "a b", "a:b", "{a}", "앱", strings.Repeat("a", 33)},
+		"FIRSTTAP_JOB_LOCK":  {"etcd", "Table", "redis", "named", "rows"}, // without Redis, on SQLite
 		"FIRSTTAP_QUORUM_URLS": {"redis://a,redis://b", "redis://a,redis://b,redis://a", "redis://a,redis://b,redis+cluster://c", "a,b,c",
 			"redis://a,redis://b,redis://c"}, // the last with another lock
 		"FIRSTTAP_ACCEPT_LOCK_TTL":   {"5", "x", "-1s", "0s", "999ms", "1h5"},

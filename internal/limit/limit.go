@@ -42,6 +42,8 @@ type Options struct {
 	Callers int
 	// Redis holds the shared buckets; nil for local buckets only. The client must obey contexts (ContextTimeoutEnabled).
 	Redis redis.UniversalClient
+	// Namespace begins the shared buckets' names in Redis. Limiters with the same one share their callers' buckets.
+	Namespace string
 	// Timeout bounds how long a call waits for Redis.
 	Timeout time.Duration
 	Log     *slog.Logger // required with Redis

@@ -30,7 +30,7 @@ if took + spent > 0 then
 end
 return {took, math.max(0, math.ceil(full + each - burst * each - now))}`)
 
-func bucketKey(name string) string { return "rate:{" + name + "}" }
+func (l *Limiter) bucketKey(name string) string { return l.Namespace + ":rate:{" + name + "}" }
 
 // tokenInterval is how long a bucket takes to gain one token.
 func (l *Limiter) tokenInterval() time.Duration { return time.Duration(float64(time.Second) / l.Rate) }
@@ -43,7 +43,7 @@ func (l *Limiter) fetchTokens(ctx context.Context, name string, c *caller) (got 
 	bounded, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
 	want := min(l.Burst, max(l.chunk, 1+int(c.waiting.Load())))
-	got, wait, err = parseReply(bucketScript.Run(bounded, l.Redis, []string{bucketKey(name)}, l.scriptArgs(want, int(c.debt.Swap(0)))...))
+	got, wait, err = parseReply(bucketScript.Run(bounded, l.Redis, []string{l.bucketKey(name)}, l.scriptArgs(want, int(c.debt.Swap(0)))...))
 	if err != nil {
 		l.redisFailed(ctx, err)
 	}
@@ -134,7 +134,7 @@ func (l *Limiter) Run(ctx context.Context) {
 func (l *Limiter) probe(ctx context.Context, n int) error {
 	bounded, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
-	bucket := bucketKey("probe-" + strconv.Itoa(n))
+	bucket := l.bucketKey("probe-" + strconv.Itoa(n))
 	_, _, err := parseReply(bucketScript.Run(bounded, l.Redis, []string{bucket}, l.scriptArgs(1, 0)...))
 	return err
 }
@@ -204,7 +204,7 @@ func (l *Limiter) chargePipeline(ctx context.Context, names []string,
 	pipe := l.Redis.Pipeline()
 	replies := make([]*redis.Cmd, len(names))
 	for i, name := range names {
-		replies[i] = run(ctx, pipe, []string{bucketKey(name)}, l.scriptArgs(0, l.chunk)...)
+		replies[i] = run(ctx, pipe, []string{l.bucketKey(name)}, l.scriptArgs(0, l.chunk)...)
 	}
 	_, err := pipe.Exec(ctx)
 	return replies, err

@@ -34,7 +34,7 @@ func scripts(t *testing.T, c redis.UniversalClient) (n int) {
 // awaitDebt waits until the server knows what the caller has spent.
 func (l *Limiter) awaitDebt(t *testing.T, caller string) {
 	t.Helper()
-	testkit.Eventually(t, "the debt is charged", func() bool { return l.Redis.Exists(t.Context(), bucketKey(caller)).Val() == 1 })
+	testkit.Eventually(t, "the debt is charged", func() bool { return l.Redis.Exists(t.Context(), l.bucketKey(caller)).Val() == 1 })
 }
 
 // The first chunk is spent without asking Redis, and the next is fetched by one request.
@@ -80,7 +80,7 @@ func TestDebtsAreCharged(t *testing.T) {
 			l.Allow(t.Context(), fmt.Sprintf("drv_%d_%d", round, i), time.Now())
 		}
 		testkit.Eventually(t, "all debts are charged", func() bool {
-			keys, err := c.Keys(t.Context(), fmt.Sprintf("rate:{drv_%d_*}", round)).Result()
+			keys, err := c.Keys(t.Context(), fmt.Sprintf("*:rate:{drv_%d_*}", round)).Result()
 			return err == nil && len(keys) == callers
 		})
 	}

@@ -55,7 +55,6 @@ func (p *profile) driver() dispatch.Driver {
 }
 
 const (
-	busKey = "firsttap:stream"
 	// busLength is the approximate number of entries that Redis keeps at most, however many come within the retention. It is more than a
 	// ring holds.
 	busLength = 10_000
@@ -69,6 +68,7 @@ const (
 // with the same ids.
 type bus struct {
 	client  redis.UniversalClient
+	key     string
 	origin  string // this instance, in its entries
 	timeout time.Duration
 }
@@ -92,7 +92,7 @@ func (b *bus) append(ctx context.Context, entries []*entry) error {
 			if err != nil {
 				return err
 			}
-			p.XAdd(ctx, &redis.XAddArgs{Stream: busKey, MaxLen: busLength, Approx: true, Values: []any{
+			p.XAdd(ctx, &redis.XAddArgs{Stream: b.key, MaxLen: busLength, Approx: true, Values: []any{
 				"kind", e.kind, "from", b.origin, "n", strconv.FormatUint(e.n, 10), "body", body,
 			}})
 		}
@@ -109,7 +109,7 @@ func (b *bus) markAndTrim(ctx context.Context, last string, retention time.Durat
 	ms, _, _ := splitID(last)
 	oldest := ms - min(ms, uint64(retention.Milliseconds()))
 	return b.client.XAdd(ctx, &redis.XAddArgs{
-		Stream: busKey, MinID: strconv.FormatUint(oldest, 10), Values: []any{"kind", kindMark, "from", b.origin},
+		Stream: b.key, MinID: strconv.FormatUint(oldest, 10), Values: []any{"kind", kindMark, "from", b.origin},
 	}).Err()
 }
 
@@ -162,14 +162,14 @@ func (b *bus) readBack(ctx context.Context, count int) ([]received, error) {
 func (b *bus) page(ctx context.Context, end string, count int) ([]redis.XMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
-	return b.client.XRevRangeN(ctx, busKey, end, "-", int64(count)).Result()
+	return b.client.XRevRangeN(ctx, b.key, end, "-", int64(count)).Result()
 }
 
 // readAfter returns up to count entries after id. It waits for busWait if there are none.
 func (b *bus) readAfter(ctx context.Context, id string, count int) ([]received, error) {
 	ctx, cancel := context.WithTimeout(ctx, busWait+b.timeout)
 	defer cancel()
-	found, err := b.client.XRead(ctx, &redis.XReadArgs{Streams: []string{busKey, id}, Count: int64(count), Block: busWait}).Result()
+	found, err := b.client.XRead(ctx, &redis.XReadArgs{Streams: []string{b.key, id}, Count: int64(count), Block: busWait}).Result()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil
 	}
@@ -187,7 +187,7 @@ func (b *bus) readAfter(ctx context.Context, id string, count int) ([]received, 
 func (b *bus) takesEntries(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
-	err := b.client.XAdd(ctx, &redis.XAddArgs{Stream: busKey, ID: "0-0", Values: []any{"kind", kindMark}}).Err()
+	err := b.client.XAdd(ctx, &redis.XAddArgs{Stream: b.key, ID: "0-0", Values: []any{"kind", kindMark}}).Err()
 	if err != nil && strings.Contains(err.Error(), "must be greater than 0-0") {
 		return nil
 	}
@@ -198,7 +198,7 @@ func (b *bus) takesEntries(ctx context.Context) error {
 func (b *bus) contains(ctx context.Context, id string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
-	found, err := b.client.XRangeN(ctx, busKey, id, id, 1).Result()
+	found, err := b.client.XRangeN(ctx, b.key, id, id, 1).Result()
 	return len(found) > 0, err
 }
 

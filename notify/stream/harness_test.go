@@ -22,6 +22,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
+// testStream is the stream of the hubs, which have no namespace.
+const testStream = ":stream"
+
 // runHub starts a hub that ends with the test.
 func runHub(t testing.TB, o Options) *Hub {
 	h, _ := startHub(t, o)

@@ -37,6 +37,8 @@ type Options struct {
 	// Redis connects the instances; nil for a single one. The client must heed contexts (ContextTimeoutEnabled). The hub
 	// always occupies one of its connections. A call that exceeds the client's timeouts or RedisTimeout counts as an outage.
 	Redis redis.UniversalClient
+	// Namespace begins the stream's name in Redis. The hubs with the same one deliver each other's events.
+	Namespace string
 	// RedisTimeout is how long Redis may take to answer: 1 s. A client that opens a stream waits no longer than that for the
 	// messages to resume from.
 	RedisTimeout time.Duration
@@ -116,7 +118,7 @@ func NewHub(o Options) *Hub {
 	if o.Redis == nil {
 		close(h.loaded)
 	} else {
-		h.bus = &bus{client: o.Redis, origin: dispatch.NewUniqueID("", o.Now()), timeout: o.RedisTimeout}
+		h.bus = &bus{client: o.Redis, key: o.Namespace + ":stream", origin: dispatch.NewUniqueID("", o.Now()), timeout: o.RedisTimeout}
 	}
 	return h
 }

@@ -196,7 +196,7 @@ func TestLostReply(t *testing.T) {
 	next := opens(i.a, i.here, i.there)
 	testkit.Equal(t, "the events", subjects([]dispatch.Event{e, next}), heardSubjects(i.there))
 	copies := 0
-	for _, entry := range dial(t, i.server.URL()).XRange(t.Context(), busKey, "-", "+").Val() {
+	for _, entry := range dial(t, i.server.URL()).XRange(t.Context(), testStream, "-", "+").Val() {
 		if strings.Contains(fmt.Sprint(entry.Values["body"]), string(e.ID)) {
 			copies++
 		}
@@ -224,18 +224,20 @@ func TestEntriesGone(t *testing.T) {
 	t.Parallel()
 	for what, lose := range map[string]func(ctx context.Context, r redis.UniversalClient) error{
 		"flushed": func(ctx context.Context, r redis.UniversalClient) error { return r.FlushAll(ctx).Err() },
-		"trimmed": func(ctx context.Context, r redis.UniversalClient) error { return r.XTrimMaxLen(ctx, busKey, 0).Err() },
+		"trimmed": func(ctx context.Context, r redis.UniversalClient) error {
+			return r.XTrimMaxLen(ctx, testStream, 0).Err()
+		},
 		"behind, as a replica is": func(ctx context.Context, r redis.UniversalClient) error {
-			newest, err := r.XRevRangeN(ctx, busKey, "+", "-", 1).Result()
+			newest, err := r.XRevRangeN(ctx, testStream, "+", "-", 1).Result()
 			if err != nil {
 				return err
 			}
-			return r.XDel(ctx, busKey, newest[0].ID).Err()
+			return r.XDel(ctx, testStream, newest[0].ID).Err()
 		},
 		"begun anew by another": func(ctx context.Context, r redis.UniversalClient) error {
 			_, err := r.TxPipelined(ctx, func(p redis.Pipeliner) error {
-				p.Del(ctx, busKey)
-				p.XAdd(ctx, &redis.XAddArgs{Stream: busKey, ID: "5-5", Values: []any{"kind", "mark"}})
+				p.Del(ctx, testStream)
+				p.XAdd(ctx, &redis.XAddArgs{Stream: testStream, ID: "5-5", Values: []any{"kind", "mark"}})
 				return nil
 			})
 			return err
@@ -269,7 +271,7 @@ func TestClockBehind(t *testing.T) {
 	server := servertest.StartRedis(t)
 	direct := dial(t, server.URL())
 	tomorrow := strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMilli(), 10) + "-0"
-	if err := direct.XAdd(t.Context(), &redis.XAddArgs{Stream: busKey, ID: tomorrow, Values: []any{"kind", "mark"}}).Err(); err != nil {
+	if err := direct.XAdd(t.Context(), &redis.XAddArgs{Stream: testStream, ID: tomorrow, Values: []any{"kind", "mark"}}).Err(); err != nil {
 		t.Fatal(err)
 	}
 	a, b := instance(t, server.URL()), instance(t, server.URL())

@@ -27,8 +27,8 @@ func TestBusForgets(t *testing.T) {
 	published, _, _ := splitID(at)
 	testkit.Eventually(t, "the event is forgotten", func() bool {
 		// The newest mark is read last, so that it is no older than when the event was still there.
-		kept := direct.XRange(t.Context(), busKey, at, at).Val()
-		newest := direct.XRevRangeN(t.Context(), busKey, "+", "-", 1).Val()
+		kept := direct.XRange(t.Context(), testStream, at, at).Val()
+		newest := direct.XRevRangeN(t.Context(), testStream, "+", "-", 1).Val()
 		if ms, _, _ := splitID(newest[0].ID); len(kept) == 0 && ms < published+uint64(retention.Milliseconds()) {
 			t.Fatalf("forgotten after %d ms", ms-published)
 		}
@@ -55,7 +55,7 @@ func TestBurstDoesNotFillRedis(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t)
 	client := dial(t, server.URL())
-	b := &bus{client: client, origin: "a test", timeout: patient}
+	b := &bus{client: client, key: testStream, origin: "a test", timeout: patient}
 	const batch = 1000
 	entries := make([]*entry, batch)
 	for k := range entries {
@@ -67,7 +67,7 @@ func TestBurstDoesNotFillRedis(t *testing.T) {
 		}
 	}
 	const node = 100 // entries that Redis removes at once
-	if n := client.XLen(t.Context(), busKey).Val(); n < busLength || n > busLength+node {
+	if n := client.XLen(t.Context(), testStream).Val(); n < busLength || n > busLength+node {
 		t.Errorf("Redis keeps %d entries of %d, want %d", n, 2*busLength, busLength)
 	}
 }
@@ -83,7 +83,7 @@ func TestInstanceWithAWrongClock(t *testing.T) {
 	})
 	e := opens(wrong, adminStream(t, wrong, ""))
 	marks := func() (n int) {
-		for _, m := range client.XRange(t.Context(), busKey, "-", "+").Val() {
+		for _, m := range client.XRange(t.Context(), testStream, "-", "+").Val() {
 			if m.Values["kind"] == kindMark {
 				n++
 			}
@@ -92,7 +92,7 @@ func TestInstanceWithAWrongClock(t *testing.T) {
 	}
 	first := marks()
 	testkit.Eventually(t, "the instance has trimmed", func() bool { return marks() > first })
-	found := client.XRange(t.Context(), busKey, "-", "+").Val()
+	found := client.XRange(t.Context(), testStream, "-", "+").Val()
 	has := func(m redis.XMessage) bool {
 		s, _ := m.Values["body"].(string)
 		return strings.Contains(s, string(e.ID))
