@@ -29,7 +29,7 @@ const examineTimeout = 2 * time.Second
 // tap is how long a tap waits for Redis, and namespace begins the keys of this installation.
 func Examine(ctx context.Context, r *doctor.Report, rawURL, namespace string, uses []Use, tap time.Duration) {
 	rest := []string{
-		"redis.version", "redis.role", "redis.eviction", "redis.scripts", "redis.writes", "redis.latency", "redis.namespace",
+		"redis.version", "redis.role", "redis.eviction", "redis.scripts", "redis.writes", "redis.namespace", "redis.latency",
 	}
 	opts, err := parseURL(rawURL)
 	if err != nil {
@@ -54,7 +54,7 @@ func Examine(ctx context.Context, r *doctor.Report, rawURL, namespace string, us
 		r.Check(ctx, "redis.cluster", e.cluster)
 	}
 	for i, check := range []func(context.Context) doctor.Finding{
-		e.version, e.role, e.eviction, e.scripts, e.writes, e.latency, e.others,
+		e.version, e.role, e.eviction, e.scripts, e.writes, e.others, e.latency,
 	} {
 		r.Check(ctx, rest[i], check)
 	}
