@@ -155,7 +155,7 @@ func (l *Leader) runEnded(keep bool) {
 
 // Bind returns a context that ends with ctx or with the lease, for work that already has a context.
 func (l *Lease) Bind(ctx context.Context) (context.Context, context.CancelFunc) {
-	bound, cancel := context.WithCancelCause(context.WithValue(ctx, leaseKey{}, l))
+	bound, cancel := context.WithCancelCause(withLease(ctx, l))
 	if l.ctx.Err() != nil {
 		cancel(context.Cause(l.ctx)) // AfterFunc would cancel a moment later
 	}

@@ -20,7 +20,7 @@ type Lease struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	renewing chan struct{} // holds a value during a renewal, and for good once the release has begun; nil without renewal
+	extending chan struct{} // holds a value during a renewal or an Extend, and for good once the release has begun
 
 	mu           sync.Mutex
 	trustedUntil time.Time   // the context ends then, before another owner can have the name
@@ -39,6 +39,7 @@ type Lease struct {
 func newLease(parent context.Context, l *Locker, grant Grant, name, owner string, hold Hold, sent time.Time) *Lease {
 	lease := &Lease{
 		locker: l, grant: grant, name: name, owner: owner, hold: hold, acquired: sent, lastBeat: sent,
+		extending: make(chan struct{}, 1),
 	}
 	lease.ctx, lease.cancel = context.WithCancelCause(parent)
 	l.metrics.holding.Inc()
@@ -47,7 +48,6 @@ func newLease(parent context.Context, l *Locker, grant Grant, name, owner string
 	lease.trustedUntil = lease.trustEnd(sent)
 	lease.expiryTimer = time.AfterFunc(time.Until(lease.trustedUntil), lease.expire)
 	if hold.RenewEvery > 0 {
-		lease.renewing = make(chan struct{}, 1)
 		lease.renewTimer = time.AfterFunc(lease.renewDelay(), lease.renew)
 	}
 	return lease
@@ -81,6 +81,68 @@ func (l *Lease) Heartbeat() {
 	l.mu.Unlock()
 }
 
+// Extend lets the lease last until atMost from now, also if it ends earlier then than without Extend, and lets Release keep the name held
+// until atLeast from now. A renewed lease goes on being renewed until then. ErrInvalid if atMost is too short, or shorter than atLeast.
+// ErrLost if the lease has ended. ErrUnavailable if the server does not answer: the lease ends at the earlier of the two times, and
+// Extend may be called again.
+func (l *Lease) Extend(ctx context.Context, atMost, atLeast time.Duration) error {
+	if atMost < minTTL || atLeast < 0 || atLeast > atMost {
+		return fmt.Errorf("%w: an extension by %s at most and %s at least", ErrInvalid, atMost, atLeast)
+	}
+	select {
+	case l.extending <- struct{}{}:
+		defer func() { <-l.extending }()
+	case <-l.ctx.Done():
+		return l.whyEnded()
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+	}
+	if l.ctx.Err() != nil {
+		return l.whyEnded()
+	}
+	sent := time.Now()
+	l.mu.Lock()
+	hold, trusted := l.hold, l.trustedUntil
+	l.mu.Unlock()
+	hold.AtLeast = sent.Sub(l.acquired) + atLeast
+	if hold.RenewEvery == 0 {
+		hold.TTL, hold.AtMost = atMost, 0
+	} else {
+		hold.AtMost = sent.Sub(l.acquired) + atMost
+	}
+	bounded, cancel := context.WithDeadline(ctx, earlier(sent.Add(l.locker.timeout), trusted))
+	defer cancel()
+	err := l.grant.Extend(bounded, hold.TTL)
+	if errors.Is(err, ErrLost) {
+		l.lose(err)
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.lostErr != nil:
+		return l.lostErr
+	case err == nil:
+		l.hold = hold
+		l.trustedUntil = l.trustEnd(sent)
+		l.locker.log.Debug("lock extended", "name", l.name, "owner", l.owner, "locked_until", sent.Add(hold.TTL))
+	case errors.Is(err, ErrUnavailable) && hold.RenewEvery == 0: // the server may have taken a shorter TTL
+		l.trustedUntil = earlier(l.trustedUntil, sent.Add(hold.TTL-safetyMargin(hold.TTL)))
+	}
+	l.expiryTimer.Reset(time.Until(l.trustedUntil))
+	return err
+}
+
+// whyEnded is the error of a lease whose context has ended.
+func (l *Lease) whyEnded() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lostErr != nil {
+		return l.lostErr
+	}
+	return fmt.Errorf("%w: released", ErrLost)
+}
+
 // Forgo makes Release free the name at once, whatever hold.AtLeast says: the work was not begun, and may be tried again.
 func (l *Lease) Forgo() {
 	l.mu.Lock()
@@ -106,9 +168,7 @@ func (l *Lease) release(ctx context.Context) error {
 		l.renewTimer.Stop()
 	}
 	l.mu.Unlock()
-	if l.renewing != nil {
-		l.renewing <- struct{}{} // waits for a renewal: if it ran after the release, it would find another owner's name
-	}
+	l.extending <- struct{}{} // waits for a renewal: if it ran after the release, it would find another owner's name
 	l.mu.Lock()
 	now := time.Now()
 	atLeast := l.hold.AtLeast
@@ -139,6 +199,11 @@ func (l *Lease) release(ctx context.Context) error {
 			"name", l.name, "owner", l.owner, "error", err)
 	case !trusted:
 		return ErrExpired
+	case err != nil:
+	case keep > 0:
+		l.locker.log.Debug("lock will be released when its least hold is over", "name", l.name, "owner", l.owner, "at", now.Add(keep))
+	default:
+		l.locker.log.Debug("lock released", "name", l.name, "owner", l.owner)
 	}
 	return err
 }

@@ -27,6 +27,8 @@ var (
 	// ErrStalled means that the work did not call [Lease.Heartbeat] in time.
 	ErrStalled = fmt.Errorf("%w: no progress", ErrLost)
 
+	// ErrNotHeld means that a context is not of work that holds the name, or that the lease has ended.
+	ErrNotHeld = errors.New("lock: not held")
 	// ErrInvalid means that a name or a hold is not valid. Nothing was sent to the server.
 	ErrInvalid = errors.New("lock: invalid")
 	// ErrFenced means that a newer lease has written already, so a write under this lease must not happen.

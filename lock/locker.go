@@ -84,9 +84,14 @@ func (l *Locker) Acquire(ctx context.Context, name string, hold Hold) (*Lease, e
 //
 // Do returns the errors of Acquire, or the error of work, joined with the ErrLost if the lease was lost, or may have been lost, before work
 // returned. It releases the name also if ctx has ended or work panics.
+//
+// If ctx is of work under a lease of this Locker with the name, Do runs work under that lease, and hold does not count.
 func (l *Locker) Do(ctx context.Context, name string, hold Hold, work func(ctx context.Context) error) error {
 	if err := hold.validate(); err != nil {
 		return err
+	}
+	if outer := leaseOf(ctx, name); outer != nil && outer.locker == l {
+		return work(ctx)
 	}
 	return l.do(ctx, name, hold, func(ctx context.Context, _ *Lease) error { return work(ctx) })
 }
@@ -102,15 +107,51 @@ func (l *Locker) do(ctx context.Context, name string, hold Hold, work func(conte
 			err = errors.Join(lost, err)
 		}
 	}()
-	return work(context.WithValue(lease.Context(), leaseKey{}, lease), lease)
+	return work(withLease(lease.Context(), lease), lease)
 }
 
-type leaseKey struct{}
+// leases are those of a context: the latest, and the ones around it.
+type leases struct {
+	lease *Lease
+	outer *leases
+}
 
-// FromContext returns the lease of a context of Do, Campaign or Bind, or nil.
+type leasesKey struct{}
+
+func leasesOf(ctx context.Context) *leases {
+	all, _ := ctx.Value(leasesKey{}).(*leases)
+	return all
+}
+
+func withLease(ctx context.Context, lease *Lease) context.Context {
+	return context.WithValue(ctx, leasesKey{}, &leases{lease, leasesOf(ctx)})
+}
+
+// leaseOf returns the lease of the name that ctx is under and that has not ended, or nil.
+func leaseOf(ctx context.Context, name string) *Lease {
+	for l := leasesOf(ctx); l != nil; l = l.outer {
+		if l.lease.name == name && l.lease.ctx.Err() == nil {
+			return l.lease
+		}
+	}
+	return nil
+}
+
+// FromContext returns the latest lease of a context of Do, Campaign or Bind, or nil.
 func FromContext(ctx context.Context) *Lease {
-	lease, _ := ctx.Value(leaseKey{}).(*Lease)
-	return lease
+	if all := leasesOf(ctx); all != nil {
+		return all.lease
+	}
+	return nil
+}
+
+// AssertHeld returns ErrNotHeld unless ctx is of a Do, Campaign or Bind under a lease of the name that has not ended. Work that must not
+// run without its lock calls it first. locktest.Held makes such a context for tests of the work.
+func AssertHeld(ctx context.Context, name string) error {
+	if leaseOf(ctx, name) == nil {
+		return fmt.Errorf("%w: %s", ErrNotHeld, name)
+	}
+	return nil
 }
 
 // acquire is Acquire for a hold that was validated. The lease ends with parent.
@@ -142,9 +183,12 @@ func (l *Locker) try(ctx, parent context.Context, name string, hold Hold) (*Leas
 	}
 	if err == nil {
 		if l.log.Enabled(ctx, slog.LevelDebug) {
-			l.log.Debug("lock acquired", "name", name, "owner", owner, "fence", grant.Fence())
+			l.log.Debug("lock acquired", "name", name, "owner", owner, "fence", grant.Fence(), "locked_until", sent.Add(hold.TTL))
 		}
 		return newLease(parent, l, grant, name, owner, hold, sent), nil
+	}
+	if errors.Is(err, ErrHeld) {
+		l.log.Debug("lock not acquired, because another owner holds it", "name", name, "error", err)
 	}
 	if grant != nil {
 		l.orphans.release(grant, sent.Add(hold.TTL), false)

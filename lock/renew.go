@@ -9,8 +9,8 @@ import (
 // renew is called by renewTimer. It renews the lease and sets the timer again.
 func (l *Lease) renew() {
 	select {
-	case l.renewing <- struct{}{}:
-		defer func() { <-l.renewing }()
+	case l.extending <- struct{}{}:
+		defer func() { <-l.extending }()
 	default:
 		return // the release has begun
 	}
@@ -76,6 +76,7 @@ func (l *Lease) applyRenewal(sent time.Time, err error) time.Duration {
 		return 0 // too late: expire has been called, or is about to be
 	}
 	l.trustedUntil = l.trustEnd(sent)
+	l.locker.log.Debug("lock extended", "name", l.name, "owner", l.owner, "locked_until", sent.Add(l.hold.TTL))
 	l.expiryTimer.Reset(time.Until(l.trustedUntil))
 	return l.renewDelay()
 }

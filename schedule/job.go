@@ -169,6 +169,7 @@ func (j *job) refused(ctx context.Context, err error) {
 			j.unblocked()
 		}
 		j.metrics.skipped("held")
+		j.s.Log.Debug("job not run here, because another instance runs it or leads", "job", j.Name, "error", err)
 	case errors.Is(err, errStuck):
 		j.blocked("stuck", "earlier runs are stuck", err)
 	default:

@@ -12,6 +12,7 @@ import (
 // doTests test Locker.Do.
 var doTests = []test{
 	{name: "Do", run: (*suite).do},
+	{name: "DoWithin", run: (*suite).doWithin},
 	{name: "DoLosesItsLease", run: (*suite).doLosesItsLease},
 	{name: "DoPanics", run: (*suite).doPanics},
 	{name: "DoIsRefused", run: (*suite).doIsRefused},
@@ -50,6 +51,31 @@ func (s *suite) do(t *testing.T) {
 	if lock.FromContext(t.Context()) != nil {
 		t.Error("a context without a lease has one")
 	}
+}
+
+// Work that calls what runs under the same name runs it at once, under its own lease.
+func (s *suite) doWithin(t *testing.T) {
+	n, other, l, rival := newName(), newName(), s.locker(t), s.locker(t)
+	runs := 0
+	count := func(ctx context.Context) error {
+		runs++
+		return errors.Join(lock.AssertHeld(ctx, n), lock.AssertHeld(ctx, other))
+	}
+	var inside context.Context
+	err := l.Do(t.Context(), n, lock.Fixed(long), func(ctx context.Context) error {
+		inside = ctx
+		wantErr(t, "a name that is not held", lock.AssertHeld(ctx, other), lock.ErrNotHeld)
+		wantErr(t, "the same name at another Locker", rival.Do(ctx, n, lock.Fixed(long), count), lock.ErrHeld)
+		return l.Do(ctx, other, lock.Fixed(long), func(ctx context.Context) error {
+			return errors.Join(l.Do(ctx, n, lock.Fixed(long), count), l.Do(ctx, other, lock.Fixed(long), count))
+		})
+	})
+	if err != nil || runs != 2 {
+		t.Errorf("%d of 2 runs, %v", runs, err)
+	}
+	wantErr(t, "the end of the work", lock.AssertHeld(inside, n), lock.ErrNotHeld)
+	wantErr(t, "without a lease", lock.AssertHeld(t.Context(), n), lock.ErrNotHeld)
+	mustBeFree(t, s.open(t), n)
 }
 
 // The work's context and the caller get the reason why the lease was lost, whatever the work returns.

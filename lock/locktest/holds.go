@@ -17,6 +17,8 @@ var holds = []test{
 	{name: "Between", run: (*suite).between},
 	{name: "AtMost", run: (*suite).atMost},
 	{name: "AtMostOfFixed", run: (*suite).atMostOfFixed},
+	{name: "ExtendLease", run: (*suite).extendLease},
+	{name: "ExtendRenewed", run: (*suite).extendRenewed},
 	{name: "Beat", run: (*suite).beat},
 	{name: "WaitForARelease", run: (*suite).waitForARelease},
 	{name: "WaitForTheEnd", run: (*suite).waitForTheEnd},
@@ -98,6 +100,50 @@ func (s *suite) atMost(t *testing.T) {
 	s.happenedAt(t, "the end of the lease", lease.TrustedUntil(), began.Add(ttl+ttl/2))
 	wantErr(t, "why the lease ended", waitLost(t, lease), lock.ErrMaxHold)
 	wantErr(t, "release", lease.Release(t.Context()), lock.ErrMaxHold)
+}
+
+// An extension counts from its call, also if the lease ends earlier by it. The release keeps the name for the new time, too.
+func (s *suite) extendLease(t *testing.T) {
+	n, rival := newName(), s.open(t)
+	lease := mustLease(t, s.locker(t), n, lock.Fixed(answerTimeout))
+	for _, bad := range [][2]time.Duration{{0, 0}, {long, -1}, {long, long + 1}} {
+		wantErr(t, "an extension that cannot be", lease.Extend(t.Context(), bad[0], bad[1]), lock.ErrInvalid)
+	}
+	if err := lease.Extend(t.Context(), long, 0); err != nil {
+		t.Fatal(err)
+	}
+	mustNotHappen(t, answerTimeout+quiet, "the lease ended", lease.Context().Done())
+	mustBeHeld(t, rival, n)
+	began := time.Now()
+	if err := lease.Extend(t.Context(), long, 2*s.MinTTL); err != nil {
+		t.Fatal(err)
+	}
+	mustRelease(t, lease)
+	_, at := acquireEventually(t, rival, n, long)
+	s.happenedAt(t, "the end of the name's rest", at, began.Add(2*s.MinTTL))
+	wantErr(t, "a released lease", lease.Extend(t.Context(), long, 0), lock.ErrLost)
+
+	lease = mustLease(t, s.locker(t), newName(), lock.Fixed(long))
+	if err := lease.Extend(t.Context(), answerTimeout, 0); err != nil {
+		t.Fatal(err)
+	}
+	ended := endOf(lease)
+	_, at = acquireEventually(t, rival, lease.Name(), long)
+	s.mustEndInTime(t, lease, ended, at)
+	wantErr(t, "why the shortened lease ended", waitLost(t, lease), lock.ErrExpired)
+	wantErr(t, "a lease that has ended", lease.Extend(t.Context(), long, 0), lock.ErrExpired)
+}
+
+// A renewed lease is renewed until the end of the extension.
+func (s *suite) extendRenewed(t *testing.T) {
+	ttl := s.renewableTTL()
+	lease := mustLease(t, s.locker(t), newName(), lock.Renewed(ttl, ttl))
+	began := time.Now()
+	if err := lease.Extend(t.Context(), ttl+ttl/2, 0); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, "why the lease ended", waitLost(t, lease), lock.ErrMaxHold)
+	s.happenedAt(t, "the end of the lease", lease.TrustedUntil(), began.Add(ttl+ttl/2))
 }
 
 func (s *suite) atMostOfFixed(t *testing.T) {
