@@ -204,6 +204,15 @@ func (m *Migrator) recorded(ctx context.Context) (map[int64]bool, error) {
 	return all, busy(err)
 }
 
+// Began returns when the first migration was applied, which a copy of the database has too.
+func (m *Migrator) Began(ctx context.Context) (time.Time, error) {
+	record, err := m.store.GetMigration(ctx, m.db, m.versions[0])
+	if err != nil {
+		return time.Time{}, fmt.Errorf("the first migration's time: %w", err)
+	}
+	return record.Timestamp.UTC(), nil
+}
+
 // Status writes a line for each migration: when it was applied, and its file.
 func (m *Migrator) Status(ctx context.Context, w io.Writer) error {
 	recorded, err := m.recorded(ctx)

@@ -219,6 +219,38 @@ func TestDoctorOnReplication(t *testing.T) {
 	})
 }
 
+// Two installations on one Redis see each other: the second one that uses a namespace is warned, before its start and at it. With a
+// namespace of its own it is told of the other one only.
+func TestDoctorOnTwoInstallations(t *testing.T) {
+	t.Parallel()
+	redis, first, second := servertest.StartRedis(t), mariaDB(t), mariaDB(t)
+	settings := func(url string, more ...string) []string {
+		return append(more, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_REDIS_URL="+redis.URL())
+	}
+	Start(t, settings(first)...)
+	if line := examine(t, settings(first)...).line("redis.namespace"); !strings.Contains(line, "no other installation") {
+		t.Error(line)
+	}
+	x := examine(t, settings(second)...)
+	x.mustBe(t, 0, "warning redis.namespace", "warning firebase.push")
+	if line := x.line("redis.namespace"); !strings.Contains(line, "the namespace firsttap was last used with the database firsttap_") {
+		t.Error(line)
+	}
+	const warning = "the namespace in Redis was last used with another database"
+	if late := Start(t, settings(second)...); !strings.Contains(late.log.String(), warning) {
+		t.Errorf("no warning at the start:\n%s", late.log)
+	}
+	own := settings(second, "FIRSTTAP_NAMESPACE=second")
+	if i := Start(t, own...); strings.Contains(i.log.String(), warning) {
+		t.Errorf("a warning of its own namespace:\n%s", i.log)
+	}
+	x = examine(t, own...)
+	x.mustBe(t, 0, "warning redis.namespace", "warning firebase.push")
+	if line := x.line("redis.namespace"); !strings.Contains(line, "have keys there: firsttap") {
+		t.Error(line)
+	}
+}
+
 // askingWith sends commands with a client.
 func askingWith(t *testing.T, c redis.UniversalClient) func(words ...string) string {
 	return func(words ...string) string {

@@ -205,7 +205,11 @@ func (x *examination) redis(ctx context.Context) {
 		if x.config.JobLock == "redis" {
 			uses = append(uses, redisLockUses(x.config.Namespace)...)
 		}
-		redisclient.Examine(ctx, x.Report, x.config.RedisURL, x.config.Namespace, uses, cmp.Or(x.config.Timeouts.Redis, defaultRedisTimeout))
+		own := redisclient.Installation{Namespace: x.config.Namespace}
+		if !x.wrong["FIRSTTAP_DATABASE_URL"] && x.isMySQL() {
+			own.Database, _ = databaseOf(ctx, x.config) // unknown before the first start
+		}
+		redisclient.Examine(ctx, x.Report, x.config.RedisURL, own, uses, cmp.Or(x.config.Timeouts.Redis, defaultRedisTimeout))
 	case x.isMySQL():
 		x.Add("redis.connection", doctor.Doubt("not used: several instances would each have rate limits and live streams of their own",
 			"set FIRSTTAP_REDIS_URL, unless there is one instance only"))

@@ -18,6 +18,7 @@ func redisUses(namespace string) []redisclient.Use {
 		{"del", gate},
 		{"eval", "return 1", "1", gate},
 		{"evalsha", noSHA, "1", gate},
+		{"set", namespace + ":doctor", "v", "GET"},
 		{"time"},
 		{"get", rate},
 		{"psetex", rate, "1000", "v"},

@@ -26,8 +26,8 @@ type Use []string
 const examineTimeout = 2 * time.Second
 
 // Examine checks the Redis at rawURL, and writes nothing there. uses are the commands that the user of the URL must be allowed to send,
-// tap is how long a tap waits for Redis, and namespace begins the keys of this installation.
-func Examine(ctx context.Context, r *doctor.Report, rawURL, namespace string, uses []Use, tap time.Duration) {
+// and tap is how long a tap waits for Redis.
+func Examine(ctx context.Context, r *doctor.Report, rawURL string, own Installation, uses []Use, tap time.Duration) {
 	rest := []string{
 		"redis.version", "redis.role", "redis.eviction", "redis.scripts", "redis.writes", "redis.namespace", "redis.latency",
 	}
@@ -40,7 +40,7 @@ func Examine(ctx context.Context, r *doctor.Report, rawURL, namespace string, us
 	if opts.MasterName != "" {
 		r.Check(ctx, "redis.sentinels", func(ctx context.Context) doctor.Finding { return examineSentinels(ctx, opts) })
 	}
-	e := &examination{opts: opts, namespace: namespace, uses: uses, tap: tap}
+	e := &examination{opts: opts, own: own, uses: uses, tap: tap}
 	defer e.close()
 	if e.client, err = Dial(rawURL, examineTimeout); err != nil {
 		r.Add("redis.connection", doctor.Failure(err.Error(), "correct FIRSTTAP_REDIS_URL"))
@@ -88,13 +88,13 @@ func ExamineServer(ctx context.Context, rawURL string, uses []Use) doctor.Findin
 
 // examination is a look at the servers that take writes.
 type examination struct {
-	opts      *redis.UniversalOptions
-	client    redis.UniversalClient
-	namespace string
-	uses      []Use
-	tap       time.Duration
-	nodes     []*node
-	lost      []string // masters of a cluster that do not answer, with their errors
+	opts   *redis.UniversalOptions
+	client redis.UniversalClient
+	own    Installation
+	uses   []Use
+	tap    time.Duration
+	nodes  []*node
+	lost   []string // masters of a cluster that do not answer, with their errors
 }
 
 // node is a server that answers: a single one, the sentinels' master, or a master of a cluster.

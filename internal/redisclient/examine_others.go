@@ -2,27 +2,36 @@ package redisclient
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
 	"firsttap/internal/doctor"
 )
 
+// Installation is a database and its instances. The database is "" if it is not known.
+type Installation struct{ Namespace, Database string }
+
+const databaseSuffix = ":database"
+
+// DatabaseKey is the key of the name of the database whose instances use the namespace.
+func DatabaseKey(namespace string) string { return namespace + databaseSuffix }
+
 // scanPage and scanPages bound the search for other installations: a Redis may hold millions of keys.
 const scanPage, scanPages = 1000, 100
 
-// others looks for the live streams of other installations.
+// others looks for the databases of other installations.
 func (e *examination) others(ctx context.Context) doctor.Finding {
 	var found []string
 	for _, n := range e.nodes {
 		cursor := uint64(0)
 		for range scanPages {
-			keys, next, err := n.client.ScanType(ctx, cursor, "*:stream", scanPage, "stream").Result()
+			keys, next, err := n.client.ScanType(ctx, cursor, DatabaseKey("*"), scanPage, "string").Result()
 			if err != nil {
 				return doctor.Doubt(n.addr+": "+err.Error(), "allow the user SCAN, so that other installations are seen")
 			}
 			for _, key := range keys {
-				if name := strings.TrimSuffix(key, ":stream"); name != e.namespace && !slices.Contains(found, name) {
+				if name := strings.TrimSuffix(key, databaseSuffix); name != e.own.Namespace {
 					found = append(found, name)
 				}
 			}
@@ -31,10 +40,15 @@ func (e *examination) others(ctx context.Context) doctor.Finding {
 			}
 		}
 	}
+	inUse, _ := e.client.Get(ctx, DatabaseKey(e.own.Namespace)).Result() // that it may be read is checked by another check
+	if inUse != "" && e.own.Database != "" && inUse != e.own.Database {
+		return doctor.Doubt(fmt.Sprintf("the namespace %s was last used with the database %s, and this one is %s",
+			e.own.Namespace, inUse, e.own.Database), "if those instances still run, set FIRSTTAP_NAMESPACE to another name here")
+	}
 	if len(found) == 0 {
 		return doctor.Good("no other installation has keys there")
 	}
 	slices.Sort(found)
-	return doctor.Doubt("other installations have keys there: "+strings.Join(found, ", "),
-		"give each installation a Redis of its own, or a FIRSTTAP_NAMESPACE of its own, as these have")
+	return doctor.Doubt("other installations have keys there: "+strings.Join(slices.Compact(found), ", "),
+		"this is safe, as their namespaces differ; a Redis for each installation also keeps the load of one from the other")
 }

@@ -38,7 +38,7 @@ func TestExamineWithoutRedis(t *testing.T) {
 		"redis+sentinel://" + server.Addr() + "/main": {"redis.sentinels", "0 of 1 sentinels", "check the master's name"},
 	} {
 		r := doctor.NewReport(doctor.Options{Each: 5 * time.Second})
-		Examine(t.Context(), r, url, "firsttap", uses, time.Second)
+		Examine(t.Context(), r, url, Installation{Namespace: "firsttap"}, uses, time.Second)
 		lines := map[string]doctor.Line{}
 		for _, line := range r.Lines {
 			lines[line.Check] = line
@@ -63,7 +63,7 @@ func TestExamineWithoutRedis(t *testing.T) {
 		t.Errorf("a good server: %+v", f)
 	}
 	r := doctor.NewReport(doctor.Options{Each: 5 * time.Second})
-	if Examine(t.Context(), r, "redis://"+server.Addr(), "firsttap", uses, time.Nanosecond); r.Lines[len(r.Lines)-1].Status != doctor.Fails {
+	if Examine(t.Context(), r, "redis://"+server.Addr(), Installation{Namespace: "firsttap"}, uses, time.Nanosecond); r.Lines[len(r.Lines)-1].Status != doctor.Fails {
 		t.Errorf("no tap waits for so slow a server: %+v", r.Lines)
 	}
 }
