@@ -48,6 +48,7 @@ func takeNamespace(ctx context.Context, c config.Config, client redisclient.Clie
 		log.Warn("not known whether another installation uses this namespace of Redis", "namespace", c.Namespace, "error", err)
 	default:
 		log.Warn("the namespace in Redis was last used with another database; if its instances still run, give each installation a "+
-			"FIRSTTAP_NAMESPACE of its own: they share job locks and live events", "namespace", c.Namespace, "database", own, "other", before)
+			"FIRSTTAP_NAMESPACE of its own: they share job locks and live events",
+			"namespace", c.Namespace, "database", own, "other", before)
 	}
 }
