@@ -49,13 +49,24 @@ func (s *Scheduler) Jobs(ctx context.Context) ([]cronjob.Job, error) {
 }
 
 func view(j *job, state cronjob.JobState, now time.Time) cronjob.Job {
-	d := cronjob.Job{JobState: state, Schedule: j.When.String(), Zone: j.s.Zone, OnLeader: j.OnLeader}
+	d := cronjob.Job{
+		JobState: state, Schedule: j.When.String(), Off: j.Off, Zone: j.s.Zone, OnLeader: j.OnLeader, AtMost: j.maxRun, AtLeast: j.Hold.AtLeast,
+	}
+	switch {
+	case j.OnLeader:
+		d.Lease = j.s.LeaderLease
+	case j.Hold.RenewEvery > 0:
+		d.Lease = j.Hold.TTL
+	}
 	d.Name = j.Name
 	for i := range d.Unfinished {
 		d.Unfinished[i] = d.Unfinished[i].At(now)
 	}
-	if next := j.When.next(state, now, 0); next.After(now) {
+	if next := j.When.next(state, now, 0); next.After(now) && !j.Off {
 		d.NextAt = &next
+	}
+	if j.Off && len(state.Unfinished) == 0 {
+		d.Blocked = nil // it is not to run
 	}
 	return d
 }

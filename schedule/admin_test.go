@@ -31,6 +31,7 @@ func TestNewRefusesInvalidJobs(t *testing.T) {
 		{Name: "early", When: eachSecond, Hold: usual, MaxDelay: -time.Second, Work: done},
 		{Name: "delay", When: schedule.After(0), Hold: usual, Work: done},
 		{Name: "cron", When: schedule.Cron("@every 5s"), Hold: usual, Work: done},
+		{Name: "kept", When: schedule.Every(9 * time.Second), Hold: lock.Between(10*time.Second, 20*time.Second), Work: done},
 	}
 	var d demand
 	for name, j := range map[string]schedule.Job{

@@ -65,7 +65,10 @@ func newJob(s *Scheduler, spec Job) (*job, error) {
 		return nil, err
 	}
 	if spec.Demand != nil && j.When.upcoming(time.Now()).IsZero() {
-		return nil, errors.New("a job with a Demand must be a Cron")
+		return nil, errors.New("a job with a Demand must be a Cron or an Every")
+	}
+	if e, ok := j.When.(every); ok && spec.Hold.AtLeast > time.Duration(e) {
+		return nil, fmt.Errorf("its lock is kept for %s at least, longer than from one time to the next, %s", spec.Hold.AtLeast, time.Duration(e))
 	}
 	j.maxRun = spec.Hold.AtMost
 	if spec.Hold.RenewEvery == 0 {
@@ -209,6 +212,9 @@ func (j *job) unblocked() {
 
 // due is the slot that may begin now, the zero time if none may.
 func (j *job) due(state cronjob.JobState, now time.Time) time.Time {
+	if j.Off {
+		return time.Time{}
+	}
 	maxDelay := j.MaxDelay
 	if maxDelay == 0 {
 		maxDelay = now.Sub(j.When.latest(now)) + 1 // the latest slot, and none before it

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// leaderLock is the leader's lock. An instance waits leaderWait for it, and keeps it for leaderLease after a run.
-	leaderLock  = "jobs"
-	leaderWait  = time.Second
-	leaderLease = 3 * time.Second
+	// leaderLock is the leader's lock. An instance waits leaderWait for it.
+	leaderLock   = "jobs"
+	leaderWait   = time.Second
+	defaultLease = 3 * time.Second
 	// maxSilence is how long the ledger may leave a leader's polls unanswered, before the leader gives the lead to an instance that may
 	// reach the ledger.
 	maxSilence = 10 * time.Second

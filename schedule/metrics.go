@@ -63,7 +63,7 @@ func newJobMetrics(s *Scheduler, j *job) *jobMetrics {
 			Name: "firsttap_job_success_age_seconds",
 			Help: "Time since a scheduled job last succeeded on any instance, or had nothing to do.",
 		}, func() float64 {
-			if good := m.good.Load(); good != nil {
+			if good := m.good.Load(); good != nil && !j.Off {
 				return time.Since(*good).Seconds()
 			}
 			return math.NaN() // what other instances know must not be hidden
@@ -71,6 +71,9 @@ func newJobMetrics(s *Scheduler, j *job) *jobMetrics {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "firsttap_job_period_seconds", Help: "Time from one slot of a scheduled job to the next, at most.",
 		}, func() float64 {
+			if j.Off {
+				return math.NaN()
+			}
 			period := j.When.period(time.Now())
 			if _, ok := j.When.(after); ok { // the next slot is after the end of a run
 				period += j.maxRun

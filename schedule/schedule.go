@@ -35,6 +35,8 @@ import (
 type Job struct {
 	Name string // also its lock's name
 	When When
+	// Off leaves out the slots: this instance begins no run but those that were requested, or that another has left.
+	Off bool
 	// Hold says how the job's lock is held. A run may last for its AtMost or, without renewal, for nine tenths of its TTL.
 	// Heartbeat and Wait must be 0.
 	Hold lock.Hold
@@ -46,7 +48,7 @@ type Job struct {
 	MaxDelay time.Duration
 	// Demand, if not nil, returns from what time on there is work, by the database's clock; the zero time for none. It is called every
 	// PollInterval. A slot before that time is passed over, without a lock and a run, if the job's last slot is less than MaxIdle before;
-	// others begin at the next poll. The job must be a Cron.
+	// others begin at the next poll. The job must be a Cron or an Every.
 	Demand  func(ctx context.Context) (time.Time, error)
 	MaxIdle time.Duration
 	// Work does a run. Its context ends, with a lock.ErrLost for a cause, when the lock or the run is lost; it also ends when
@@ -112,6 +114,8 @@ type Options struct {
 	LockMetrics *lock.Metrics
 	// PollInterval is how often the Scheduler looks for slots that are due, requested runs and runs to take over; a second if 0.
 	PollInterval time.Duration
+	// LeaderLease is how long the lead is kept after a run, and for a leader that has died; 3 s if 0.
+	LeaderLease time.Duration
 	// GracePeriod is how long work may take to return after its context has ended, before it is abandoned; 5 s if 0.
 	GracePeriod time.Duration
 }
@@ -148,13 +152,14 @@ func New(o Options) (*Scheduler, error) {
 		o.Zone = time.UTC
 	}
 	o.PollInterval, o.GracePeriod = cmp.Or(o.PollInterval, defaultLook), cmp.Or(o.GracePeriod, defaultGrace)
+	o.LeaderLease = cmp.Or(o.LeaderLease, defaultLease)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Scheduler{Options: o, check: make(chan struct{}, 1), vectors: newVectors(o.Metrics)}
 	s.locker = lock.New(o.Locks, lock.Options{Instance: o.Instance, Log: o.Log, Metrics: o.LockMetrics})
 	s.runs = lock.New(ledgerLock{o.Ledger}, lock.Options{Instance: o.Instance, Log: o.Log})
-	s.leader = s.locker.Leader(leaderLock, leaderWait, leaderLease)
+	s.leader = s.locker.Leader(leaderLock, leaderWait, o.LeaderLease)
 	s.follow(nil)
 	var problems []error
 	if len(o.Instance) > maxInstanceName {

@@ -151,6 +151,33 @@ func TestEachBadCron(t *testing.T) {
 	}
 }
 
+// The slots of an interval are the same whenever its instance started, and in every zone.
+func TestEvery(t *testing.T) {
+	for _, tt := range []struct{ text, from, to, want string }{
+		{"@every 6h", "2026-05-01 00:00:01", "2026-05-02 00:00:00", "01 06:00, 01 12:00, 01 18:00, 02 00:00"},
+		{"@every 90m", "2026-05-01 05:17:13", "2026-05-01 09:00:00", "01 06:00, 01 07:30, 01 09:00"},
+		{"@every  60s", "2026-05-01 12:00:00", "2026-05-01 12:02:30", "01 12:01, 01 12:02"},
+	} {
+		w := must(must(ParseWhen(tt.text)).in(must(time.LoadLocation("Asia/Kathmandu"))))
+		if got := slots(w, at(tt.from), at(tt.to)); got != tt.want {
+			t.Errorf("%s from %s to %s: %s, want %s", tt.text, tt.from, tt.to, got, tt.want)
+		}
+	}
+	w, now := Every(20*time.Second), at("2026-05-01 12:00:59")
+	if latest := w.latest(now); !latest.Equal(at("2026-05-01 12:00:40")) || w.period(now) != 20*time.Second || w.String() != "@every 20s" {
+		t.Errorf("%s at %s: %s, %s", w, now, latest, w.period(now))
+	}
+	for _, bad := range []string{"@every 500ms", "@every 1500ms", "@every 0s", "@every -5s", "@every 9000h", "@every ", "@every 5", "@every5s", "@hourly"} {
+		w, err := ParseWhen(bad)
+		if err == nil {
+			_, err = w.in(time.UTC)
+		}
+		if err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}
+
 func TestTheLatestSlot(t *testing.T) {
 	for _, tt := range []struct{ cron, now, slot, period string }{
 		{"* * * * * *", "2026-05-01 12:00:00", "2026-05-01 12:00:00", "1s"},

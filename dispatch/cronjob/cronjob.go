@@ -61,10 +61,13 @@ type JobState struct {
 type Job struct {
 	JobState
 	Schedule string // a cron expression with seconds, or words
+	Off      bool   // the instance that tells this does not run it at its times
 	Zone     *time.Location
-	OnLeader bool       // it runs under the leader's lock
-	NextAt   *time.Time // its next slot, if that is still to come
-	Holder   *Holder    // of its lock; nil if it is free
+	OnLeader bool // it runs under the leader's lock
+	// Lease is how long its lock lasts without a renewal, 0 if it is not renewed. It is held for AtMost at most, and for AtLeast at least.
+	Lease, AtMost, AtLeast time.Duration
+	NextAt                 *time.Time // its next slot, if that is still to come
+	Holder                 *Holder    // of its lock; nil if it is free
 	// LockProblem says why the lock's holder is not known.
 	LockProblem string
 	Last        *Run // the latest that has ended
