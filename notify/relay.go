@@ -71,6 +71,8 @@ type RelayOptions struct {
 	PollInterval time.Duration
 	// AttemptTimeout is the longest that one attempt may take: 16 s. A push whose lease ends sooner is released unsent.
 	AttemptTimeout time.Duration
+	// MaxAttempts is how many requests a push gets at most before it is dead: as many as there is time for.
+	MaxAttempts int
 	// RetryDelay is the least wait before a second attempt: 10 s.
 	RetryDelay time.Duration
 	// DrainTimeout is how long Run waits for attempts in flight after its loops have ended: 10 s.

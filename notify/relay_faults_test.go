@@ -2,6 +2,7 @@
 package notify_test
 
 import (
+	"context"
 	"log/slog"
 	"net/url"
 	"sync/atomic"
@@ -100,6 +101,49 @@ func TestQuota(t *testing.T) {
 		}
 		testkit.Equal(t, "attempts that were used up", 0, o.attempts())
 	})
+}
+
+// A push that may have three requests is dead after three, whatever the push service answers. What does not reach it is no request.
+func TestMostAttempts(t *testing.T) {
+	t.Parallel()
+	for status, class := range map[int]string{503: "unavailable", 429: "quota", 401: "auth", 404: "dead_token"} {
+		t.Run(class, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, 3, func(t *testing.T, o *office) {
+				o.fcm.Set(func(k *fcmtest.Knobs) {
+					k.Status, k.ErrorCode = status, map[int]string{401: "-", 404: "UNREGISTERED"}[status]
+				})
+				o.relay(func(n *notify.RelayOptions, _ *pushes.Options) { n.MaxAttempts, n.MaxInFlight = 3, 1 })
+				o.offer()
+				time.Sleep(20 * time.Minute)
+				testkit.Equal(t, "requests", 3*len(o.cars), int(o.fcm.Requests()))
+				testkit.Equal(t, "dead pushes", len(o.cars), o.rows()["DEAD "+class])
+			})
+		})
+	}
+	inBubble(t, 3, func(t *testing.T, o *office) {
+		o.relay(func(n *notify.RelayOptions, _ *pushes.Options) {
+			away := &awaySender{Sender: n.Sender}
+			away.times.Store(10)
+			n.MaxAttempts, n.Sender = 1, away
+		})
+		o.offer()
+		time.Sleep(time.Minute)
+		o.mustHaveSentAll()
+	})
+}
+
+// awaySender does not reach the push service some times.
+type awaySender struct {
+	notify.Sender
+	times atomic.Int32
+}
+
+func (s *awaySender) Send(ctx context.Context, p outbox.Push) notify.Outcome {
+	if s.times.Add(-1) >= 0 {
+		return notify.Outcome{Class: notify.Unreached}
+	}
+	return s.Sender.Send(ctx, p)
 }
 
 // While the push service refuses the credentials, all pushes or those to one platform get a request a minute. No attempt is

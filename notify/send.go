@@ -106,7 +106,19 @@ func (r *Relay) attempt(ctx context.Context, p outbox.Push) {
 	}
 	o := r.options.Sender.Send(ctx, p)
 	r.throttle.done(o, time.Now())
-	r.results.add(r.handleOutcome(p, o))
+	r.results.add(r.bounded(p, o, r.handleOutcome(p, o)))
+}
+
+// bounded is the result of an attempt with that outcome, dead if it was the last that the push may have. What did not reach the push service
+// was no request.
+func (r *Relay) bounded(p outbox.Push, o Outcome, s outbox.SendResult) outbox.SendResult {
+	if r.options.MaxAttempts == 0 || o.Class == Unreached || s.Status != outbox.Pending {
+		return s
+	}
+	if s.Attempts = p.Attempts + 1; s.Attempts >= r.options.MaxAttempts {
+		s.Status = outbox.Dead
+	}
+	return s
 }
 
 // handleOutcome returns the result of an attempt, and passes on what it says about tokens, platforms and credentials.
