@@ -22,8 +22,13 @@ type Jobs interface {
 type jobView struct {
 	Name     string `json:"name"`
 	Schedule string `json:"schedule"`
+	Enabled  bool   `json:"enabled"`
 	TimeZone string `json:"time_zone"`
 	OnLeader bool   `json:"on_leader"`
+	// LeaseMS is null if the lock is not renewed.
+	LeaseMS   *int64 `json:"lock_lease_ms"`
+	AtMostMS  int64  `json:"lock_at_most_ms"`
+	AtLeastMS int64  `json:"lock_at_least_ms"`
 	// NextRunAt is null if the job's schedule has no more times.
 	NextRunAt *timestamp `json:"next_run_at"`
 	// Lock is null while the lock is free; LockProblem says why the holder is not known.
@@ -42,13 +47,15 @@ type jobLockView struct {
 	LeaseLeftMS *int64 `json:"lease_left_ms"`
 }
 
-func viewHolder(h cronjob.Holder) jobLockView {
-	v := jobLockView{Holder: h.Owner}
-	if h.Remaining > 0 {
-		left := h.Remaining.Milliseconds()
-		v.LeaseLeftMS = &left
+func viewHolder(h cronjob.Holder) jobLockView { return jobLockView{Holder: h.Owner, LeaseLeftMS: optionalMS(h.Remaining)} }
+
+// optionalMS is a duration in milliseconds, nil for none.
+func optionalMS(d time.Duration) *int64 {
+	if d <= 0 {
+		return nil
 	}
-	return v
+	ms := d.Milliseconds()
+	return &ms
 }
 
 type heldLockView struct {
@@ -79,7 +86,8 @@ type runView struct {
 
 func viewJob(j cronjob.Job) jobView {
 	v := jobView{
-		Name: j.Name, Schedule: j.Schedule, TimeZone: j.Zone.String(), OnLeader: j.OnLeader,
+		Name: j.Name, Schedule: j.Schedule, Enabled: !j.Off, TimeZone: j.Zone.String(), OnLeader: j.OnLeader,
+		LeaseMS: optionalMS(j.Lease), AtMostMS: j.AtMost.Milliseconds(), AtLeastMS: j.AtLeast.Milliseconds(),
 		NextRunAt: optionalTimestamp(j.NextAt), LockProblem: nullable(j.LockProblem), LastSuccessAt: optionalTimestamp(j.SucceededAt),
 	}
 	if h := j.Holder; h != nil {

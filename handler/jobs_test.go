@@ -24,7 +24,7 @@ func (brokenLocks) Show(context.Context, string) (lock.Holder, error) {
 	return lock.Holder{}, fmt.Errorf("%w: connection refused", lock.ErrUnavailable)
 }
 
-// withJobs returns a world with two jobs, which are not run.
+// withJobs returns a world with three jobs, which are not run, and of which one is off.
 func withJobs(t testing.TB, locks schedule.Strategy) *world {
 	t.Helper()
 	return newWorld(t, func(api *API) {
@@ -36,13 +36,16 @@ func withJobs(t testing.TB, locks schedule.Strategy) *world {
 		}
 		store := storeOf(api)
 		jobs := []schedule.Job{job("tidy", schedule.Cron("0 0 4 * * *"), true), job("count", schedule.After(time.Hour), false)}
+		still := job("still", schedule.After(time.Hour), false)
+		still.Off, still.Hold = true, lock.Between(5*time.Second, 20*time.Second)
+		jobs = append(jobs, still)
 		seoul, err := time.LoadLocation("Asia/Seoul")
 		noError(t, err)
 		scheduler, err := schedule.New(schedule.Options{
 			Jobs: jobs, Ledger: store.Runs, Locks: locks, OtherLocks: []string{"relay"}, Zone: seoul, Instance: "host:1", Log: slog.New(slog.DiscardHandler),
 		})
 		noError(t, err)
-		_, _, err = store.Runs.JobStates(t.Context(), []string{"tidy", "count"})
+		_, _, err = store.Runs.JobStates(t.Context(), []string{"tidy", "count", "still"})
 		noError(t, err)
 		api.Jobs = scheduler
 	})
@@ -83,7 +86,10 @@ func TestJobs(t *testing.T) {
 	if err != nil || next.UTC().Hour() != 19 || !next.After(time.Now()) || time.Until(next) > 24*time.Hour {
 		t.Errorf("four o'clock in Seoul is next at %v: %v", tidy["next_run_at"], err)
 	}
-	wantMembers(t, "the job", tidy, "schedule", "0 0 4 * * *", "time_zone", "Asia/Seoul", "on_leader", true)
+	wantMembers(t, "the job", tidy, "schedule", "0 0 4 * * *", "time_zone", "Asia/Seoul", "on_leader", true, "enabled", true,
+		"lock_lease_ms", 3000.0, "lock_at_most_ms", 60_000.0, "lock_at_least_ms", 0.0)
+	wantMembers(t, "a job that is off", w.job("still"), "enabled", false, "next_run_at", nil,
+		"lock_lease_ms", nil, "lock_at_most_ms", 20_000.0, "lock_at_least_ms", 5000.0)
 
 	locker := lock.New(locks, lock.Options{Instance: "host:2", Timeout: testkit.Patience})
 	defer locker.Close()
@@ -115,7 +121,7 @@ func TestJobsByPage(t *testing.T) {
 			names = append(names, j["name"])
 		}
 	}
-	if !slices.Equal(names, []any{"count", "tidy"}) {
+	if !slices.Equal(names, []any{"count", "still", "tidy"}) {
 		t.Errorf("by pages: %v", names)
 	}
 	w.refused("no limit", w.call("GET", "/v1/admin/jobs?limit=0", key, ""), 422, "VALIDATION_FAILED")

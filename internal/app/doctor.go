@@ -43,7 +43,7 @@ func doctorCommand(ctx context.Context, args []string, lookup func(string) (stri
 	if flags.NArg() > 0 {
 		return fmt.Errorf("doctor takes flags only, not %q", flags.Arg(0))
 	}
-	c, err := config.Read(lookup, names...)
+	c, err := readConfig(lookup, names...)
 	c.Timeouts = timeouts
 	o := doctor.Options{Each: checkTime, Secrets: c.SecretValues()}
 	if !*asJSON {

@@ -18,7 +18,7 @@ const (
 	jobLockTimeout = time.Second
 	// nodeTimeout bounds the wait for one server of a quorum.
 	nodeTimeout = 250 * time.Millisecond
-	// sessionTTL is the longest TTL of a job's lock that a session of the database holds.
+	// sessionTTL is the longest TTL of a job's lock that a session of the database holds, unless a setting has a longer one.
 	sessionTTL = time.Minute
 	// jobLockConns bounds how many jobs hold a session at the same time.
 	jobLockConns = 16
@@ -71,7 +71,11 @@ func (l *jobLocks) open(c config.Config, db *sql.DB, dialect lock.Dialect) (err 
 		if err != nil {
 			return err
 		}
-		sessions, err := lock.OpenSessions(config, sessionTTL, jobLockConns)
+		longest := max(sessionTTL, c.LockLease)
+		for _, j := range c.Jobs {
+			longest = max(longest, j.AtMost)
+		}
+		sessions, err := lock.OpenSessions(config, longest, jobLockConns)
 		if err != nil {
 			return err
 		}

@@ -241,11 +241,15 @@ func TestLockCommandThatCannotBe(t *testing.T) {
 	}
 }
 
-// Each lock strategy supports the hold of each job.
+// Each lock strategy supports the hold of each job, and the longest that the settings allow or name.
 func TestLockJobsWithEachStrategy(t *testing.T) {
 	withJobLocks(t, func(t *testing.T, _ string, env []string) {
-		user := openLocks(t, testkit.Settings(env...))
-		for _, j := range scheduledJobs(nil, 0) {
+		user := openLocks(t, testkit.Settings(append(env, "FIRSTTAP_LOCK_LEASE", "10m", "FIRSTTAP_JOBS", "supply=atMost=2h")...))
+		jobs, err := jobsOf(nil, user.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range jobs {
 			lease, err := user.locker.Acquire(t.Context(), j.Name, j.Hold)
 			if err != nil {
 				t.Errorf("%s: %v", j.Name, err)

@@ -1,12 +1,14 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"firsttap/dispatch/cronjob"
+	"firsttap/internal/config"
 	"firsttap/lock"
 	"firsttap/repository"
 	"firsttap/schedule"
@@ -14,12 +16,16 @@ import (
 
 // openSchedule returns what runs the jobs, each on one instance at a time.
 func (i *instance) openSchedule() (*schedule.Scheduler, error) {
+	jobs, err := jobsOf(i.store, i.config)
+	if err != nil {
+		return nil, err
+	}
 	var others []string
 	if i.config.Push.Leader {
 		others = append(others, relayName)
 	}
 	return schedule.New(schedule.Options{
-		Jobs: scheduledJobs(i.store, i.config.Push.RemindBefore), Ledger: i.store.Runs, Locks: i.locks.strategy, OtherLocks: others,
+		Jobs: jobs, Ledger: i.store.Runs, Locks: i.locks.strategy, OtherLocks: others, LeaderLease: i.config.LockLease,
 		Zone: i.config.Push.Zone, Instance: instanceName(), Log: i.log, Metrics: i.telemetry, LockMetrics: i.locks.metrics,
 	})
 }
@@ -39,11 +45,13 @@ const (
 	maxSupplyDelay = time.Minute
 )
 
-// scheduledJobs returns the jobs of this service. Only their Demand and Work use the store. A driver is reminded of work remindBefore it
-// starts, or never if that is 0.
-func scheduledJobs(store *repository.Store, remindBefore time.Duration) []schedule.Job {
+// scheduledJobs returns the jobs of this service, before FIRSTTAP_JOBS changes them. Only their Demand and Work use the store. A driver is
+// reminded of work RemindBefore it starts, or never if that is 0.
+func scheduledJobs(store *repository.Store, c config.Config) []schedule.Job {
+	remindBefore := c.Push.RemindBefore
+	lease := func(usual time.Duration) time.Duration { return cmp.Or(c.LockLease, usual) }
 	return []schedule.Job{{
-		Name: "expire-offers", When: schedule.Cron("*/5 * * * * *"), Hold: lock.Renewed(10*time.Second, 2*time.Minute),
+		Name: "expire-offers", When: schedule.Cron("*/5 * * * * *"), Hold: lock.Renewed(lease(10*time.Second), 2*time.Minute),
 		Demand: func(ctx context.Context) (time.Time, error) {
 			expiry, _, err := store.Due.Next(ctx)
 			return expiry, err
@@ -65,13 +73,13 @@ func scheduledJobs(store *repository.Store, remindBefore time.Duration) []schedu
 		},
 	}, {
 		Name: "nightly", When: schedule.Cron("0 0 4 * * *"), MaxDelay: 12 * time.Hour,
-		Hold: lock.Renewed(10*time.Second, time.Hour), OnLeader: true,
+		Hold: lock.Renewed(lease(10*time.Second), time.Hour), OnLeader: true,
 		Work: func(ctx context.Context, _ cronjob.Run) (string, error) { return nightly(ctx, store) },
 	}, {
 		Name: "supply", When: schedule.Cron("0 * * * * *"), Hold: lock.Between(50*time.Second, 55*time.Second),
 		Work: func(ctx context.Context, run cronjob.Run) (string, error) { return supply(ctx, store, run) },
 	}, {
-		Name: "retention", When: schedule.After(retentionDelay), Hold: lock.Renewed(30*time.Second, retentionTime+time.Minute),
+		Name: "retention", When: schedule.After(retentionDelay), Hold: lock.Renewed(lease(30*time.Second), retentionTime+time.Minute),
 		Work: func(ctx context.Context, _ cronjob.Run) (string, error) { return retain(ctx, store.Cleaner.Prune) },
 	}}
 }

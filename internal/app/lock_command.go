@@ -72,7 +72,7 @@ func lockCommand(ctx context.Context, c config.Config, log *slog.Logger, args []
 
 // jobsUnder returns the names of the jobs that run under the lock of that name: a job's own, or the leader's.
 func jobsUnder(lock string) (names []string) {
-	for _, j := range scheduledJobs(nil, 0) {
+	for _, j := range scheduledJobs(nil, config.Config{}) {
 		if j.LockName() == lock {
 			names = append(names, j.Name)
 		}
@@ -83,7 +83,7 @@ func jobsUnder(lock string) (names []string) {
 // mustKnow returns an error if nobody holds the name and no instance would: it is misspelled.
 func (l *jobLocks) mustKnow(ctx context.Context, name string) error {
 	known := []string{relayName}
-	for _, j := range scheduledJobs(nil, 0) {
+	for _, j := range scheduledJobs(nil, config.Config{}) {
 		known = append(known, j.LockName())
 	}
 	if slices.Contains(known, name) {

@@ -59,7 +59,7 @@ func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 		Poll:   i.store.Poll, Notifications: i.store.Notifications,
 		Topics: i.store.TopicsOf(owner, i.pushLease()), Devices: i.store.Devices, Sender: n.sender,
 		Publish: n.hub.Publish, WakeOthers: n.hub.WakeRelays, Log: i.log, Metrics: i.telemetry,
-		AttemptTimeout: i.config.Timeouts.Push, DrainTimeout: i.config.Timeouts.Stop,
+		MaxAttempts: i.config.Push.Attempts, AttemptTimeout: i.config.Timeouts.Push, DrainTimeout: i.config.Timeouts.Stop,
 	})
 	i.openCourier(n, owner)
 	i.notifier, i.ending.notifier = n, n.close
@@ -78,7 +78,7 @@ func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 	locker := lock.New(i.locks.strategy, lock.Options{Instance: instanceName(), Log: i.log, Metrics: i.locks.metrics})
 	n.Go(func() {
 		defer locker.Close()
-		r := &leaderRelay{leader: locker.Leader(relayName, relayWait, relayLease), send: n.send, up: i.probe.Up, log: i.log}
+		r := &leaderRelay{leader: locker.Leader(relayName, relayWait, cmp.Or(i.config.LockLease, relayLease)), send: n.send, up: i.probe.Up, log: i.log}
 		r.run(n.ctx)
 	})
 	return nil

@@ -55,7 +55,7 @@ func Run(
 	default:
 		return fmt.Errorf("no such command: %s\n\n%s", command, usage)
 	}
-	c, err := config.Read(lookup, names...)
+	c, err := readConfig(lookup, names...)
 	if command == "migrate" || command == "lock" {
 		err = config.WithoutSecrets(err)
 	}

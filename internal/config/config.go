@@ -31,6 +31,8 @@ type Config struct {
 	AcceptLockTTL time.Duration
 	JobLock       string
 	QuorumURLs    []string
+	LockLease     time.Duration // of locks that are renewed; 0 for what each has by itself
+	Jobs          []JobSetting
 	Push          Push
 	// PrivateWebhooks allows webhooks to be sent by http and to every address, for development.
 	PrivateWebhooks bool
@@ -156,6 +158,13 @@ func Read(lookup func(string) (string, bool), names ...string) (Config, error) {
 	} else if len(c.QuorumURLs) > 0 {
 		bad("FIRSTTAP_QUORUM_URLS",
 			fmt.Errorf("FIRSTTAP_JOB_LOCK is %s, which does not use them: set it to quorum, or leave them unset", c.JobLock))
+	}
+	if c.LockLease, err = readLockLease(get(lockLeaseVar, "")); err != nil {
+		bad(lockLeaseVar, err)
+	}
+	if c.Jobs, err = readJobs(get(jobsVar, "")); err != nil {
+		bad(jobsVar, err)
+		c.Jobs = nil
 	}
 	if c.DriverRate, err = limit.ParseRate(get("FIRSTTAP_RATE_LIMIT_DRIVER", "20/s")); err != nil {
 		bad("FIRSTTAP_RATE_LIMIT_DRIVER", err)

@@ -40,9 +40,11 @@ func TestSettings(t *testing.T) {
 		"FIRSTTAP_ACCEPT_LOCK_TTL", "1500ms", "FIRSTTAP_RATE_LIMIT_DRIVER", "0.5/s", "FIRSTTAP_RATE_LIMIT_ADMIN", "7/s",
 		"FIRSTTAP_FIREBASE_PROJECT", "p", "GOOGLE_APPLICATION_CREDENTIALS", "key.json", "FIRSTTAP_FCM_ENDPOINT", "http://h:1/v1",
 		"FIRSTTAP_FIREBASE_WEB_KEY", "AIzaSy-_0", previousSecretVar, "the-secret-of-before-of-these-tests",
-		"FIRSTTAP_RELAY", "leader", "FIRSTTAP_TIMEZONE", "Europe/Berlin", "FIRSTTAP_REMIND_BEFORE", "90m",
+		jobsVar, "expire-offers=@every 5s; remind = 0 0,30 * * * * , atMost=15s,atLeast=0s;supply=off;retention=atLeast=1m;", lockLeaseVar, "45s",
+		"FIRSTTAP_PUSH_ATTEMPTS", "3", "FIRSTTAP_RELAY", "leader", "FIRSTTAP_TIMEZONE", "Europe/Berlin", "FIRSTTAP_REMIND_BEFORE", "90m",
 		retentionVar, "audit=730d, attempts=0", "FIRSTTAP_DRAIN", "90ms", "OTEL_EXPORTER_OTLP_ENDPOINT", "https://h:4318",
 		privateWebhooksVar, "true", allowedOriginsVar, "capacitor://localhost, https://app.example.com,http://[::1]:8100", "FIRSTTAP_LOG", "WARN", "FIRSTTAP_JOB_LOCK", "quorum", "FIRSTTAP_QUORUM_URLS", "redis://a, redis://b,rediss://c:1"))
+	minute := time.Minute
 	want := Config{
 		Addr: "127.0.0.1:1", OpsAddr: "127.0.0.1:2", DatabaseURL: "mysql://u:p@h:3306/n",
 		RedisURL: "redis+sentinel://h1,h2,h3/master", Namespace: "acme-staging_2", AdminKey: adminKey, JWTSecret: jwtSecret,
@@ -52,8 +54,13 @@ func TestSettings(t *testing.T) {
 		AcceptLockTTL: 1500 * time.Millisecond, DriverRate: 0.5, AdminRate: 7, LogLevel: slog.LevelWarn,
 		Drain: 90 * time.Millisecond, Tracing: true, Migrate: true, PrivateWebhooks: true,
 		Retention: retention.Periods{Ended: 365 * 24 * time.Hour, Audit: 730 * 24 * time.Hour},
+		LockLease: 45 * time.Second, Jobs: []JobSetting{
+			{Name: "expire-offers", When: "@every 5s"}, {Name: "remind", When: "0 0,30 * * * *", AtMost: 15 * time.Second, AtLeast: new(time.Duration)},
+			{Name: "supply", Off: true}, {Name: "retention", AtLeast: &minute},
+		},
 		Push: Push{
-			FCM: true, Project: "p", Credentials: "key.json", Endpoint: "http://h:1/v1", Leader: true, WebKey: "AIzaSy-_0",
+			Attempts: 3,
+			FCM:      true, Project: "p", Credentials: "key.json", Endpoint: "http://h:1/v1", Leader: true, WebKey: "AIzaSy-_0",
 			Zone: zone(t, "Europe/Berlin"), RemindBefore: 90 * time.Minute,
 		},
 	}
@@ -117,7 +124,13 @@ func TestEachBadSetting(t *testing.T) {
 		"FIRSTTAP_TIMEZONE":          {"Seoul", "+09:00", "Local", "localtime", "right/Asia/Seoul"},
 		"FIRSTTAP_REMIND_BEFORE":     {"60", "-1m", "an hour"},
 		"FIRSTTAP_DRAIN":             {"5", "-1s", "61s", "soon"},
-		privateWebhooksVar:           {"yes", "1", "True"},
+		"FIRSTTAP_PUSH_ATTEMPTS":     {"0", "-1", "1001", "three", "3.5"},
+		lockLeaseVar:                 {"2999ms", "10m1s", "30", "0s"},
+		jobsVar: {
+			"supply", "supply=", "supply=off;supply=off", "supply=off; =off;remind=", "supply=off,atmost=5s", "supply=off,atMost=5",
+			"supply=off,atMost=5s,atMost=6s", "supply=off,atLeast=5s,atLeast=0s", "supply=off,atMost=999ms", "supply=off,atMost=25h", "supply=off,atLeast=-1s",
+		},
+		privateWebhooksVar: {"yes", "1", "True"},
 		allowedOriginsVar: {
 			"*", "null", "localhost", "app.example.com", "https://app.example.com/", "https://app.example.com/app", "https://*.example.com", "https://",
 			"https://App.example.com", "https://app.example.com:443", "http://app.example.com:80", "https://u@app.example.com", "https://a.example.com https://b.example.com",

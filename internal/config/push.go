@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"strconv"
 	"time"
 	_ "time/tzdata" // a container may lack the time zone database
 )
@@ -20,7 +21,9 @@ type Push struct {
 	// WebKey is the project's Web API key for signing in from browsers, "" for no such sign-in.
 	WebKey string
 	// Leader makes one elected instance relay all pushes; otherwise each instance relays what it has leased.
-	Leader       bool
+	Leader bool
+	// Attempts is how many requests a push gets at most, 0 for as many as there is time for.
+	Attempts     int
 	Zone         *time.Location
 	RemindBefore time.Duration
 }
@@ -72,6 +75,9 @@ func readPush(get func(name, otherwise string) string, bad func(name string, err
 		bad("FIRSTTAP_RELAY", errors.New("want all or leader"))
 	}
 	var err error
+	if c.Attempts, err = readAttempts(get("FIRSTTAP_PUSH_ATTEMPTS", "")); err != nil {
+		bad("FIRSTTAP_PUSH_ATTEMPTS", err)
+	}
 	if zone := get("FIRSTTAP_TIMEZONE", "Asia/Seoul"); noZone.MatchString(zone) {
 		bad("FIRSTTAP_TIMEZONE", fmt.Errorf("browsers know no zone %s: want a name like Asia/Seoul", zone))
 	} else if c.Zone, err = time.LoadLocation(zone); err != nil {
@@ -83,4 +89,17 @@ func readPush(get func(name, otherwise string) string, bad func(name string, err
 		bad("FIRSTTAP_REMIND_BEFORE", fmt.Errorf("%s is negative; 0 turns reminders off", c.RemindBefore))
 	}
 	return c
+}
+
+const maxPushAttempts = 1000
+
+func readAttempts(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	switch {
+	case s == "":
+		return 0, nil
+	case err != nil || n < 1 || n > maxPushAttempts:
+		return 0, fmt.Errorf("want a number from 1 to %d, or leave it unset", maxPushAttempts)
+	}
+	return n, nil
 }

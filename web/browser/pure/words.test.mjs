@@ -1,7 +1,7 @@
 import { expect } from "@playwright/test";
 import { readFileSync, readdirSync } from "node:fs";
 import { test } from "node:test";
-import { inWords } from "../../static/console/jobs.js";
+import { holdIn, inWords } from "../../static/console/jobs.js";
 import { minorUnits } from "../../static/console/forms.js";
 import { ruleIn } from "../../static/console/dialogs.js";
 import { writing } from "../../static/assets/writing.js";
@@ -107,11 +107,19 @@ test("money, times and durations are written in each language", () => {
 });
 
 test("schedules are said in each language", () => {
-  const schedules = ["*/5 * * * * *", "0 * * * * *", "0 30 * * * *", "0 0 * * * *", "0 0 4 * * *", "0 0 4 * * 1", "after 1m30s", "at start", "0 0 4 1 * *"];
+  const schedules = ["*/5 * * * * *", "0 * * * * *", "0 30 * * * *", "0 0 * * * *", "0 0 4 * * *", "0 0 4 * * 1", "@every 1m30s", "after 1m30s", "at start", "0 0 4 1 * *"];
   expect(schedules.map((s) => inWords(s, en))).toEqual(["every 5 seconds", "every minute", "every hour, 30 min past", "every hour", "every day at 04:00",
-    "Mondays at 04:00", "1 min 30 s after its last run", "once when the instances start", "0 0 4 1 * *"]);
-  expect(schedules.map((s) => inWords(s, ko))).toEqual(["5초마다", "매분", "매시 30분", "매시 정각", "매일 04:00", "매주 월요일 04:00", "이전 실행 1분 30초 후",
+    "Mondays at 04:00", "every 1 min 30 s", "1 min 30 s after its last run", "once when the instances start", "0 0 4 1 * *"]);
+  expect(schedules.map((s) => inWords(s, ko))).toEqual(["5초마다", "매분", "매시 30분", "매시 정각", "매일 04:00", "매주 월요일 04:00", "1분 30초마다", "이전 실행 1분 30초 후",
     "인스턴스 시작 시 한 번", "0 0 4 1 * *"]);
+});
+
+test("how long a job's lock is held is said in each language", () => {
+  const holds = [[null, 55_000, 50_000], [null, 15_000, 0], [10_000, 120_000, 0]].map(([lock_lease_ms, lock_at_most_ms, lock_at_least_ms]) =>
+    ({ lock_lease_ms, lock_at_most_ms, lock_at_least_ms }));
+  expect(holds.map((job) => holdIn(job, en, english.roughly))).toEqual(["lock for 50 s to 55 s", "lock for 15 s at most",
+    "lock for 2 min at most, renewed for 10 s at a time"]);
+  expect(holds.map((job) => holdIn(job, ko, korean.roughly))).toEqual(["잠금 50초~55초", "잠금 최대 15초", "잠금 최대 2분, 10초씩 갱신"]);
 });
 
 test("what the service says about a field is said in each language", () => {

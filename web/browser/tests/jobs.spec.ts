@@ -78,3 +78,19 @@ test("a lost connection and its return", { tag: "@slow" }, async ({ openConsole 
   await expect(page.getByText("current", { exact: true })).toBeVisible();
   await expect(page.getByText(/^may be old/)).toHaveCount(0);
 });
+
+test.describe("with settings", () => {
+  test.use({ settings: { FIRSTTAP_JOBS: "supply=off; retention=@every 90s" } });
+  test("a job that is off is shown as such, and runs by hand", { tag: "@slow" }, async ({ openConsole, own: service }) => {
+    const page = await openConsole("#/jobs", undefined, service);
+    const row = (name: string) => page.getByRole("row").filter({ has: page.getByRole("rowheader", { name }) });
+    await expect(row("retention")).toContainText("every 1 min 30 s");
+    await expect(row("supply")).toContainText("lock for 50 s to 55 s");
+    await expect(row("supply")).toContainText("runs by hand only");
+    await expect(row("supply")).toContainText("never");
+    await page.getByRole("button", { name: "Run now: supply" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Run now" }).click();
+    await expect(page.getByRole("status").filter({ hasText: "supply" })).toContainText("SUCCEEDED");
+    await accessible(page);
+  });
+});

@@ -56,8 +56,10 @@ function Job({ job, time, read, expanded, onToggle, onRun }) {
   const age = job.last_success_at ? time - Date.parse(job.last_success_at) : null;
   return html`<tr>
     <th scope="row">${job.name}<small title=${job.schedule}>${inWords(job.schedule, t)}</small>
-      <small>${job.on_leader ? words.leader(job.time_zone) : job.time_zone}</small></th>
-    <td>${job.next_run_at ? html`${left(Date.parse(job.next_run_at) - time)}<small class="short">${when(job.next_run_at)}</small>` : "–"}</td>
+      <small>${job.on_leader ? words.leader(job.time_zone) : job.time_zone}</small>
+      <small>${holdIn(job, t, roughly)}</small></th>
+    <td>${!job.enabled ? html`<span class="badge warn">${words.off}</span><small>${words.byHand}</small>`
+      : job.next_run_at ? html`${left(Date.parse(job.next_run_at) - time)}<small class="short">${when(job.next_run_at)}</small>` : "–"}</td>
     <td>${job.lock_problem ? html`<span class="bad">${words.unknownHolder}<${Logged} text=${job.lock_problem} /></span>`
       : lock ? html`<${Holder} lock=${lock} passed=${time - read} />` : html`<span class="soft">${words.free}</span>`}</td>
     <td>${running && html`<${RunState} run=${running} /><small>${words.since(whenExactly(running.began_at))}</small>`}
@@ -179,6 +181,12 @@ function resultIn(t, text) {
   return html`<${Logged} text=${text} />`;
 }
 
+/** Says for how long a job's lock is held. @param {Schemas["Job"]} job @param {Texts} t @param {Reader["roughly"]} roughly */
+export function holdIn(job, { jobs }, roughly) {
+  const most = job.lock_at_least_ms ? jobs.between(roughly(job.lock_at_least_ms), roughly(job.lock_at_most_ms)) : jobs.atMost(roughly(job.lock_at_most_ms));
+  return job.lock_lease_ms === null ? most : jobs.leased(most, roughly(job.lock_lease_ms));
+}
+
 /** @type {Record<string, "h"|"min"|"s"|"ms">} */
 const units = { h: "h", m: "min", s: "s", ms: "ms" }; // Go's, and the dictionary's
 
@@ -193,11 +201,12 @@ const every = (field) => (field === "*" ? 1 : number(field.replace(/^(\*|0)\//, 
 
 /**
  * Describes a job's schedule in words, or returns the text if these words can't express it.
- * @param {string} text a cron expression with seconds, "after 1m0s", or "at start"
+ * @param {string} text a cron expression with seconds, "@every 1m0s", "after 1m0s", or "at start"
  * @param {Texts} t
  */
 export function inWords(text, t) {
   const { schedule } = t;
+  if (text.startsWith("@every ")) return schedule.interval(duration(text.slice(7), t));
   if (text.startsWith("after ")) return schedule.after(duration(text.slice(6), t));
   if (text === "at start") return schedule.atStart;
   const fields = text.split(/\s+/);

@@ -72,10 +72,12 @@ export const admin = {
     by: "Asked for by", instance: "Instance", attempt: "Attempt", schedule: "schedule",
     older: (name) => `Show older runs of ${name}`, most: (count) => `The last ${count} runs are shown. There are more.`,
     waits: "waits for its lock, or for an instance", on: (instance) => `on ${instance}`, ended: (time, instance) => `, in ${time} on ${instance}`,
+    off: "off", byHand: "runs by hand only", atMost: (most) => `lock for ${most} at most`, between: (least, most) => `lock for ${least} to ${most}`,
+    leased: (hold, lease) => `${hold}, renewed for ${lease} at a time`,
     notAsked: "The service can't be asked how it goes.", notAmong: (count) => `It is not among the last ${count} runs any more.`,
   },
   schedule: {
-    after: (time) => `${time} after its last run`, atStart: "once when the instances start",
+    interval: (time) => `every ${time}`, after: (time) => `${time} after its last run`, atStart: "once when the instances start",
     every: { second: (k) => (k === 1 ? "every second" : `every ${k} seconds`), minute: (k) => (k === 1 ? "every minute" : `every ${k} minutes`) },
     hourly: "every hour", hourlyAt: (min) => `every hour, ${min} min past`, daily: (time) => `every day at ${time}`,
     weekly: (day, time) => `${["Sundays", "Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays", "Sundays"][day]} at ${time}`,

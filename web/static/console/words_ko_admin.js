@@ -72,10 +72,12 @@ export const admin = {
     by: "요청", instance: "인스턴스", attempt: "시도", schedule: "예약",
     older: (name) => `${name} 이전 실행 더 보기`, most: (count) => `최근 ${count}건을 표시합니다. 더 있습니다.`,
     waits: "잠금 또는 인스턴스를 기다리는 중", on: (instance) => `${instance}에서 실행 중`, ended: (time, instance) => `, ${instance}에서 ${time} 걸림`,
+    off: "꺼짐", byHand: "직접 실행할 때만", atMost: (most) => `잠금 최대 ${most}`, between: (least, most) => `잠금 ${least}~${most}`,
+    leased: (hold, lease) => `${hold}, ${lease}씩 갱신`,
     notAsked: "진행 상황을 확인할 수 없습니다.", notAmong: (count) => `최근 ${count}건에 더 이상 없습니다.`,
   },
   schedule: {
-    after: (time) => `이전 실행 ${time} 후`, atStart: "인스턴스 시작 시 한 번",
+    interval: (time) => `${time}마다`, after: (time) => `이전 실행 ${time} 후`, atStart: "인스턴스 시작 시 한 번",
     every: { second: (k) => (k === 1 ? "매초" : `${k}초마다`), minute: (k) => (k === 1 ? "매분" : `${k}분마다`) },
     hourly: "매시 정각", hourlyAt: (min) => `매시 ${min}분`, daily: (time) => `매일 ${time}`,
     weekly: (day, time) => `매주 ${"일월화수목금토일"[day]}요일 ${time}`,
