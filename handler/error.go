@@ -99,6 +99,7 @@ var kinds = []kind{
 	{errMedia, 415, "UNSUPPORTED_MEDIA_TYPE", ""},
 	{errSlowBody, 408, "BODY_TIMEOUT", "The body did not arrive in time. Send the request again."},
 	{dispatch.ErrInvalidValue, 422, "VALIDATION_FAILED", "The database can't store a value; see errors."},
+	{errNoAPI, 503, "UNAVAILABLE", "This instance serves no API. Ask one that has the role api."},
 	{dispatch.ErrUnavailable, 503, "UNAVAILABLE", "Not possible at the moment, and nothing was changed. Try again."},
 	{dispatch.ErrUnknown, 503, "UNAVAILABLE",
 		"It is not known whether this was done. It is safe to try again; a creation with the same Idempotency-Key."},
@@ -109,6 +110,7 @@ var kinds = []kind{
 var internal = kind{status: 500, code: "INTERNAL", detail: "Something went wrong on our side."}
 
 var (
+	errNoAPI       = errors.New("the instance serves no API")
 	errForbidden   = errors.New("the role does not allow it")
 	errCrossSite   = errors.New("request from a page of another origin")
 	errUnknownKey  = errors.New("no such key")

@@ -47,7 +47,9 @@ type jobLockView struct {
 	LeaseLeftMS *int64 `json:"lease_left_ms"`
 }
 
-func viewHolder(h cronjob.Holder) jobLockView { return jobLockView{Holder: h.Owner, LeaseLeftMS: optionalMS(h.Remaining)} }
+func viewHolder(h cronjob.Holder) jobLockView {
+	return jobLockView{Holder: h.Owner, LeaseLeftMS: optionalMS(h.Remaining)}
+}
 
 // optionalMS is a duration in milliseconds, nil for none.
 func optionalMS(d time.Duration) *int64 {

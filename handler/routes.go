@@ -55,6 +55,8 @@ type API struct {
 	Streams *stream.Hub
 	// Revocations end drivers' tokens. The caller runs them, and makes Tokens check them.
 	Revocations *auth.Revocations
+	// Roles are what the instance does, as GET /readyz shows them.
+	Roles []string
 	// DatabaseUp reports whether the database takes writes, without a statement. Optional: without it, it is up.
 	DatabaseUp func() bool
 	// RedisDegraded reports whether Redis can't be reached. Optional: without it, no Redis is configured.

@@ -28,13 +28,21 @@ type Ready struct {
 // JSON, whatever FIRSTTAP_LOG is. It shows no secret. It writes once, so that no line of the log gets in between.
 func (r Ready) announce(stdout io.Writer) {
 	listens, database := "FirstTap listens on "+r.URL, withoutPassword(r.Config.DatabaseURL)
+	serves := r.Config.Has(config.RoleAPI)
 	if !telemetry.IsTerminal(stdout) {
-		telemetry.NewLogger(stdout, slog.LevelInfo).Info(listens, "console", r.URL+"/console/", "docs", r.URL+"/docs",
-			"database", database, "database_created", r.Created, "migrations_applied", r.Migrations,
+		log := telemetry.NewLogger(stdout, slog.LevelInfo).With("roles", strings.Join(r.Config.Roles, ","))
+		if serves {
+			log = log.With("console", r.URL+"/console/", "docs", r.URL+"/docs")
+		}
+		log.Info(listens, "database", database, "database_created", r.Created, "migrations_applied", r.Migrations,
 			"secret_files", r.Config.SecretFiles, "secret_files_created", r.Config.NewSecretFiles)
 		return
 	}
-	steps := append(firstSteps(r.URL, r.Config), step{"database", database, r.madeNow()})
+	steps := []step{{"roles", strings.Join(r.Config.Roles, ", "), ""}}
+	if serves {
+		steps = firstSteps(r.URL, r.Config)
+	}
+	steps = append(steps, step{"database", database, r.madeNow()})
 	for _, file := range r.Config.SecretFiles {
 		note := "only your account can read it"
 		if slices.Contains(r.Config.NewSecretFiles, file) {

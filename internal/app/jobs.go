@@ -14,7 +14,8 @@ import (
 	"firsttap/schedule"
 )
 
-// openSchedule returns what runs the jobs, each on one instance at a time.
+// openSchedule returns what runs the jobs, each on one instance at a time. Where this one has not their role, it only shows them, and passes on
+// what is requested.
 func (i *instance) openSchedule() (*schedule.Scheduler, error) {
 	jobs, err := jobsOf(i.store, i.config)
 	if err != nil {
@@ -24,10 +25,19 @@ func (i *instance) openSchedule() (*schedule.Scheduler, error) {
 	if i.config.Push.Leader {
 		others = append(others, relayName)
 	}
-	return schedule.New(schedule.Options{
+	options := schedule.Options{
 		Jobs: jobs, Ledger: i.store.Runs, Locks: i.locks.strategy, OtherLocks: others, LeaderLease: i.config.LockLease,
-		Zone: i.config.Push.Zone, Instance: instanceName(), Log: i.log, Metrics: i.telemetry, LockMetrics: i.locks.metrics,
-	})
+		Zone: i.config.Push.Zone, Instance: instanceName(), Log: i.log, LockMetrics: i.locks.metrics,
+	}
+	if !i.config.Has(config.RoleJobs) {
+		return schedule.New(options)
+	}
+	options.Metrics = i.telemetry
+	s, err := schedule.New(options)
+	if err == nil {
+		i.work.Go(func() { s.Run(i.work.ctx) })
+	}
+	return s, err
 }
 
 const (

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"firsttap/lock"
 	"firsttap/repository"
 	"firsttap/repository/database"
+	"firsttap/schedule"
 	"firsttap/service"
 )
 
@@ -87,7 +89,7 @@ func Serve(ctx context.Context, c config.Config, log *slog.Logger, onReady func(
 	case err != nil:
 		return err
 	}
-	return i.listeners.serve(ctx, i.telemetry.WrapServer(handler.New(api)), operations(i.telemetry.Registry), func() {
+	return i.listeners.serve(ctx, i.telemetry.WrapServer(api), operations(i.telemetry.Registry), func() {
 		onReady(Ready{URL: urlOf(i.listeners.addr.String()), Config: c, Migrations: i.migrated.steps, Created: i.migrated.fromEmpty})
 	})
 }
@@ -121,7 +123,7 @@ func (i *instance) closeClients() error {
 }
 
 // start makes the parts and connects them: first the listeners, which answer 503 until serve gets the API.
-func (i *instance) start(ctx context.Context) (api handler.API, err error) {
+func (i *instance) start(ctx context.Context) (api http.Handler, err error) {
 	if i.listeners, err = listen(ctx, i.config, i.log); err != nil {
 		return api, err
 	}
@@ -134,6 +136,7 @@ func (i *instance) start(ctx context.Context) (api handler.API, err error) {
 		return api, err
 	}
 	i.ending.telemetry = i.telemetry.Close
+	i.telemetry.WatchRoles(i.config.Roles)
 	i.log = i.telemetry.WrapLogger(i.log)
 	owner := dispatch.NewUniqueID("ins_", time.Now()) // of the events and notifications that this instance leases
 	if err := i.openStore(ctx, owner); err != nil && ctx.Err() != nil {
@@ -151,7 +154,25 @@ func (i *instance) start(ctx context.Context) (api handler.API, err error) {
 	}
 	i.work = newGroup(ctx)
 	i.ending.work = i.work.end
-	return i.openAPI(ctx)
+	jobs, err := i.openSchedule()
+	if err != nil {
+		return api, err
+	}
+	open := handler.API{
+		Roles: i.config.Roles, DatabaseUp: i.probe.Up, JobsBlocked: jobs.Blocked, Draining: i.listeners.draining.Load,
+		AllowedOrigins: i.config.AllowedOrigins, Now: time.Now, Log: i.log, ObserveRequest: i.telemetry.Requests.ObserveRequest, Version: Version,
+	}
+	if !i.config.Has(config.RoleAPI) {
+		if i.config.RedisURL != "" {
+			open.RedisDegraded = i.notifier.hub.Degraded
+			i.telemetry.WatchRedisUp(open.RedisDegraded)
+		}
+		return handler.NewWithoutAPI(open), nil
+	}
+	if err := i.openAPI(ctx, &open, jobs); err != nil {
+		return api, err
+	}
+	return handler.New(open), nil
 }
 
 // openStore opens the database and brings its schema up to date.
@@ -160,7 +181,7 @@ func (i *instance) openStore(ctx context.Context, owner string) (err error) {
 		OnCommit:   i.commits.announce,
 		ReplicaURL: i.config.ReadURL, Observer: i.telemetry.Statement, Log: i.log,
 	}
-	if !i.config.Push.Leader {
+	if i.relaysOwn() {
 		o.OutboxOwner, o.OutboxLease = owner, i.pushLease()
 	}
 	if i.store, err = openStore(ctx, i.config, o); err != nil {
@@ -177,11 +198,11 @@ func (i *instance) openStore(ctx context.Context, owner string) (err error) {
 }
 
 // openAPI creates the services that the API's handlers call.
-func (i *instance) openAPI(ctx context.Context) (api handler.API, err error) {
+func (i *instance) openAPI(ctx context.Context, api *handler.API, jobs *schedule.Scheduler) error {
 	c := i.config
 	tokens, revocations, err := i.openTokens(ctx)
 	if err != nil {
-		return api, err
+		return err
 	}
 	signIns := auth.NewSignIns(auth.SignInOptions{
 		Limits: auth.DefaultSignInLimits(), Store: i.store.Keys, Counter: i.telemetry.Requests, Now: time.Now, Log: i.log,
@@ -189,37 +210,29 @@ func (i *instance) openAPI(ctx context.Context) (api handler.API, err error) {
 	i.work.Go(func() { signIns.Run(i.work.ctx) })
 	driverLimit, adminLimit, err := i.openLimits()
 	if err != nil {
-		return api, err
+		return err
 	}
 	gate, err := i.openGate(ctx)
 	if err != nil {
-		return api, err
+		return err
 	}
-	var degraded func() bool
 	if gate != nil {
-		degraded = func() bool {
+		api.RedisDegraded = func() bool {
 			return gate.Degraded() || driverLimit.Degraded() || adminLimit.Degraded() || i.notifier.hub.Degraded()
 		}
-		i.telemetry.WatchRedisUp(degraded)
+		i.telemetry.WatchRedisUp(api.RedisDegraded)
 	}
-	acceptor := i.openAcceptor(gate)
-	jobs, err := i.openSchedule()
-	if err != nil {
-		return api, err
-	}
-	i.work.Go(func() { jobs.Run(i.work.ctx) })
-	return handler.API{
-		Stores: storesOf(i.store), Acceptor: acceptor, DriverService: i.openDriverService(acceptor),
-		Backoffice: service.NewBackoffice(i.store.Dispatches, i.store.Drivers, acceptor),
-		Tokens:     tokens, Keys: auth.NewKeys(i.store.Keys), Webhooks: service.NewWebhooks(i.store.Webhooks, i.notifier.client),
-		Revocations: revocations, SignIns: signIns, Firebase: browserSignIn(c.Push), Zone: c.Push.Zone,
-		SessionSecret: []byte(c.JWTSecret), PreviousSecrets: c.PreviousSecrets(), Jobs: jobs,
-		Streams: i.notifier.hub, OnDue: i.notifier.hub.WakeRelays,
-		AllowedOrigins: c.AllowedOrigins, DriverRate: c.DriverRate, AdminRate: c.AdminRate,
-		DriverLimit: driverLimit, AdminLimit: adminLimit,
-		DatabaseUp: i.probe.Up, RedisDegraded: degraded, JobsBlocked: jobs.Blocked, Draining: i.listeners.draining.Load,
-		Now: time.Now, Log: i.log, ObserveRequest: i.telemetry.Requests.ObserveRequest, Version: Version,
-	}, nil
+	api.Acceptor = i.openAcceptor(gate)
+	api.DriverService = i.openDriverService(api.Acceptor)
+	api.Backoffice = service.NewBackoffice(i.store.Dispatches, i.store.Drivers, api.Acceptor)
+	api.Webhooks = service.NewWebhooks(i.store.Webhooks, i.notifier.client)
+	api.Stores, api.Jobs, api.Keys = storesOf(i.store), jobs, auth.NewKeys(i.store.Keys)
+	api.Tokens, api.Revocations, api.SignIns = tokens, revocations, signIns
+	api.Firebase, api.Zone = browserSignIn(c.Push), c.Push.Zone
+	api.SessionSecret, api.PreviousSecrets = []byte(c.JWTSecret), c.PreviousSecrets()
+	api.Streams, api.OnDue = i.notifier.hub, i.notifier.hub.WakeRelays
+	api.DriverRate, api.AdminRate, api.DriverLimit, api.AdminLimit = c.DriverRate, c.AdminRate, driverLimit, adminLimit
+	return nil
 }
 
 // dial returns a Redis client that is closed when the instance has stopped. It does not connect.

@@ -19,6 +19,7 @@ import (
 
 // Config holds every setting.
 type Config struct {
+	Roles         []string // what the instance does, of RoleAPI, RoleRelay and RoleJobs
 	Addr          string
 	OpsAddr       string // "" for no operations listener
 	DatabaseURL   string
@@ -158,6 +159,9 @@ func Read(lookup func(string) (string, bool), names ...string) (Config, error) {
 	} else if len(c.QuorumURLs) > 0 {
 		bad("FIRSTTAP_QUORUM_URLS",
 			fmt.Errorf("FIRSTTAP_JOB_LOCK is %s, which does not use them: set it to quorum, or leave them unset", c.JobLock))
+	}
+	if c.Roles, err = readRoles(get(rolesVar, "api,relay,jobs")); err != nil {
+		bad(rolesVar, err)
 	}
 	if c.LockLease, err = readLockLease(get(lockLeaseVar, "")); err != nil {
 		bad(lockLeaseVar, err)

@@ -20,7 +20,8 @@ func TestEveryDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		Addr: ":8080", OpsAddr: "127.0.0.1:9090", DatabaseURL: "sqlite://firsttap.db", Namespace: "firsttap", AcceptLockTTL: 5 * time.Second, JobLock: "table",
+		Roles: []string{RoleAPI, RoleRelay, RoleJobs},
+		Addr:  ":8080", OpsAddr: "127.0.0.1:9090", DatabaseURL: "sqlite://firsttap.db", Namespace: "firsttap", AcceptLockTTL: 5 * time.Second, JobLock: "table",
 		DriverRate: 20, AdminRate: 100, LogLevel: slog.LevelInfo, Drain: 5 * time.Second, Migrate: true,
 		Retention: retention.Periods{Ended: 365 * 24 * time.Hour, Attempts: 90 * 24 * time.Hour},
 		Push:      Push{Zone: zone(t, "Asia/Seoul"), RemindBefore: time.Hour}, Changed: map[string]string{},
@@ -41,12 +42,13 @@ func TestSettings(t *testing.T) {
 		"FIRSTTAP_FIREBASE_PROJECT", "p", "GOOGLE_APPLICATION_CREDENTIALS", "key.json", "FIRSTTAP_FCM_ENDPOINT", "http://h:1/v1",
 		"FIRSTTAP_FIREBASE_WEB_KEY", "AIzaSy-_0", previousSecretVar, "the-secret-of-before-of-these-tests",
 		jobsVar, "expire-offers=@every 5s; remind = 0 0,30 * * * * , atMost=15s,atLeast=0s;supply=off;retention=atLeast=1m;", lockLeaseVar, "45s",
-		"FIRSTTAP_PUSH_ATTEMPTS", "3", "FIRSTTAP_RELAY", "leader", "FIRSTTAP_TIMEZONE", "Europe/Berlin", "FIRSTTAP_REMIND_BEFORE", "90m",
+		rolesVar, "jobs, api", "FIRSTTAP_PUSH_ATTEMPTS", "3", "FIRSTTAP_RELAY", "leader", "FIRSTTAP_TIMEZONE", "Europe/Berlin", "FIRSTTAP_REMIND_BEFORE", "90m",
 		retentionVar, "audit=730d, attempts=0", "FIRSTTAP_DRAIN", "90ms", "OTEL_EXPORTER_OTLP_ENDPOINT", "https://h:4318",
 		privateWebhooksVar, "true", allowedOriginsVar, "capacitor://localhost, https://app.example.com,http://[::1]:8100", "FIRSTTAP_LOG", "WARN", "FIRSTTAP_JOB_LOCK", "quorum", "FIRSTTAP_QUORUM_URLS", "redis://a, redis://b,rediss://c:1"))
 	minute := time.Minute
 	want := Config{
-		Addr: "127.0.0.1:1", OpsAddr: "127.0.0.1:2", DatabaseURL: "mysql://u:p@h:3306/n",
+		Roles: []string{RoleAPI, RoleJobs},
+		Addr:  "127.0.0.1:1", OpsAddr: "127.0.0.1:2", DatabaseURL: "mysql://u:p@h:3306/n",
 		RedisURL: "redis+sentinel://h1,h2,h3/master", Namespace: "acme-staging_2", AdminKey: adminKey, JWTSecret: jwtSecret,
 		AllowedOrigins:    []string{"capacitor://localhost", "https://app.example.com", "http://[::1]:8100"},
 		PreviousJWTSecret: "the-secret-of-before-of-these-tests",
@@ -125,6 +127,7 @@ func TestEachBadSetting(t *testing.T) {
 		"FIRSTTAP_REMIND_BEFORE":     {"60", "-1m", "an hour"},
 		"FIRSTTAP_DRAIN":             {"5", "-1s", "61s", "soon"},
 		"FIRSTTAP_PUSH_ATTEMPTS":     {"0", "-1", "1001", "three", "3.5"},
+		rolesVar:                     {"all", "api,api", "api;jobs", ",", "API", "api,relay,jobs,x"},
 		lockLeaseVar:                 {"2999ms", "10m1s", "30", "0s"},
 		jobsVar: {
 			"supply", "supply=", "supply=off;supply=off", "supply=off; =off;remind=", "supply=off,atmost=5s", "supply=off,atMost=5",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -32,6 +33,32 @@ func readMigrate(s string) (atStart bool, err error) {
 	}
 	return false, errors.New("want auto or off")
 }
+
+const rolesVar = "FIRSTTAP_ROLES"
+
+// The roles of an instance: it serves the API and the pages, sends pushes and webhooks, or runs the scheduled jobs.
+const (
+	RoleAPI   = "api"
+	RoleRelay = "relay"
+	RoleJobs  = "jobs"
+)
+
+// readRoles returns the roles in the order of the list above.
+func readRoles(s string) (roles []string, err error) {
+	given := splitList(s)
+	for _, role := range []string{RoleAPI, RoleRelay, RoleJobs} {
+		if slices.Contains(given, role) {
+			roles = append(roles, role)
+		}
+	}
+	if len(roles) != len(given) || len(given) == 0 {
+		return nil, errors.New("want api, relay and jobs, or some of them, each once and separated by commas")
+	}
+	return roles, nil
+}
+
+// Has reports whether the instance has the role.
+func (c *Config) Has(role string) bool { return slices.Contains(c.Roles, role) }
 
 // privateWebhooksVar names the setting that PrivateWebhooks comes from.
 const privateWebhooksVar = "FIRSTTAP_WEBHOOK_ALLOW_PRIVATE"

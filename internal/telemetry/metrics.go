@@ -195,6 +195,15 @@ func (m *RequestMetrics) command(ctx context.Context, name string) (context.Cont
 	return ctx, func(error) { m.redis.WithLabelValues(name).Observe(time.Since(began).Seconds()) }
 }
 
+// WatchRoles exports the roles of this instance, so that a role that no instance has is seen.
+func (t *Telemetry) WatchRoles(roles []string) {
+	has := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "firsttap_role", Help: "1 for each role that this instance has."}, []string{"role"})
+	for _, role := range roles {
+		has.WithLabelValues(role).Set(1)
+	}
+	t.MustRegister(has)
+}
+
 // WatchStore exports the database's connection pools and whether it is up.
 func (t *Telemetry) WatchStore(store *repository.Store, up func() bool) {
 	for name, pool := range store.Pools() {
