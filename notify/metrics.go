@@ -88,6 +88,8 @@ func newRelayMetrics(r prometheus.Registerer, c *throttle) *relayMetrics {
 			func(b *backlog) float64 { return float64(b.due) }),
 		m.ofBacklog("firsttap_push_backlog_age_seconds", "How long the oldest due notification has been due.",
 			func(b *backlog) float64 { return b.oldest.Seconds() }),
+		m.ofBacklog("firsttap_push_topics_per_device", "The largest number of topics that a device has.",
+			func(b *backlog) float64 { return float64(b.topics) }),
 		state("firsttap_push_width", "How many requests may be in flight.", func(s throttleState) float64 { return float64(s.limit) }),
 		state("firsttap_push_paused_seconds", "Rest of the pause in which nothing is sent.",
 			func(s throttleState) float64 { return s.paused.Seconds() }),
@@ -139,10 +141,11 @@ func (m *relayMetrics) platformClosed(p dispatch.Platform) {
 	m.platforms.WithLabelValues(string(p)).Inc()
 }
 
-// backlog is what is due for all instances.
+// backlog is what is due for all instances, and the most topics of a device.
 type backlog struct {
 	due    int
 	oldest time.Duration
+	topics int
 	readAt time.Time
 }
 
@@ -166,9 +169,10 @@ func (m *relayMetrics) ofBacklog(name, help string, value func(*backlog) float64
 func (r *Relay) watchBacklog(ctx context.Context) {
 	tick := time.NewTicker(backlogInterval)
 	defer tick.Stop()
+	var topics topicCount
 	for {
 		if due, oldest, err := r.readBacklog(ctx); err == nil {
-			r.metrics.backlog.Store(&backlog{due: due, oldest: oldest, readAt: time.Now()})
+			r.metrics.backlog.Store(&backlog{due: due, oldest: oldest, topics: topics.next(ctx, r.options.Topics), readAt: time.Now()})
 		}
 		select {
 		case <-tick.C:

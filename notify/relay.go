@@ -44,6 +44,7 @@ type Topics interface {
 	TopicMembers(ctx context.Context, t outbox.Topic, limit int) ([]dispatch.Device, error)
 	RecordMembers(ctx context.Context, t outbox.Topic, members, refused []dispatch.DeviceID) error
 	CompleteTopic(ctx context.Context, t outbox.Topic) error
+	CountTopics(ctx context.Context, after dispatch.DeviceID, limit int) (most int, last dispatch.DeviceID, err error)
 }
 
 // Devices records which tokens the push service accepts and which it calls dead; see devices.Devices.

@@ -297,6 +297,28 @@ func TestTopic(t *testing.T) {
 	})
 }
 
+// The metric of topics has the most that a phone is in, until they are released.
+func TestTopicsPerDevice(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 20, func(t *testing.T, o *office) {
+		metrics := prometheus.NewRegistry()
+		o.relay(func(n *notify.RelayOptions, b *pushes.Options) { b.TopicThreshold, n.Metrics = 20, metrics })
+		most := func() float64 { return gauge(t, metrics, "firsttap_push_topics_per_device") }
+		first, second := o.offer(), o.offer()
+		time.Sleep(80 * time.Second)
+		testkit.Equal(t, "topics of two offers", 2.0, most())
+		o.accept(first, o.cars[0])
+		o.accept(second, o.cars[1])
+		time.Sleep(time.Minute)
+		testkit.Equal(t, "topics that have ended and are not released", 2.0, most())
+		if _, err := o.store.Topics.ScheduleTopicCleanup(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		testkit.Equal(t, "topics after their release", 0.0, most())
+	})
+}
+
 // A push service that refuses the calls for topics is called less and less, and not before it wants to be.
 func TestTopicCallsAreRefused(t *testing.T) {
 	t.Parallel()

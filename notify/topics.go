@@ -94,6 +94,35 @@ func (r *Relay) maintainTopic(ctx context.Context, t outbox.Topic) error {
 	}
 }
 
+const (
+	// countBatch is how many devices' topics are counted at a time.
+	countBatch = 100
+	// countPause is how long nothing is counted after there was no topic.
+	countPause = time.Minute
+)
+
+// topicCount finds the largest number of topics that a device has, of which the push service allows so many: in rounds over all devices, a
+// batch at a time.
+type topicCount struct {
+	after       dispatch.DeviceID // the last device that was counted in this round, "" at the beginning
+	most, known int               // of this round so far, and of the one before
+	readAt      time.Time
+}
+
+// next counts the next batch, and returns what is known then.
+func (c *topicCount) next(ctx context.Context, t Topics) int {
+	if c.after == "" && c.known == 0 && time.Since(c.readAt) < countPause {
+		return 0
+	}
+	c.readAt = time.Now()
+	if most, last, err := t.CountTopics(ctx, c.after, countBatch); err == nil {
+		if c.after, c.most = last, max(c.most, most); last == "" {
+			c.known, c.most = c.most, 0
+		}
+	}
+	return max(c.known, c.most)
+}
+
 func splitRefused(members []dispatch.Device, refusals []int) (done, refused []dispatch.DeviceID) {
 	out := make(map[int]bool, len(refusals))
 	for _, i := range refusals {

@@ -104,6 +104,23 @@ func (o *Topics) TopicMembers(ctx context.Context, t outbox.Topic, limit int) (m
 	return members, database.Unavailable(err)
 }
 
+// CountTopics returns the largest number of topics that one of the next devices has, up to limit of those after the given one, and the last of
+// them; "" if there are no more, or no topics at all. It looks up each topic of each of them.
+func (o *Topics) CountTopics(ctx context.Context, after dispatch.DeviceID, limit int) (most int, last dispatch.DeviceID, err error) {
+	var row struct {
+		Found, Most int
+		Last        dispatch.DeviceID
+	}
+	err = o.db.Work.With(ctx).Raw(`SELECT COUNT(*) found, COALESCE(MAX(n), 0) most, COALESCE(MAX(id), '') last FROM (
+		SELECT d.id, (SELECT COUNT(*) FROM topics t JOIN topic_members m {force PRIMARY} ON m.topic = t.name AND m.device_id = d.id) n
+		FROM (SELECT id FROM devices {force PRIMARY} WHERE id > ? AND EXISTS (SELECT 1 FROM topics) ORDER BY id LIMIT ?) d) counted`,
+		after, limit).Scan(&row).Error
+	if row.Found < limit {
+		row.Last = ""
+	}
+	return row.Most, row.Last, database.Unavailable(err)
+}
+
 // RecordMembers writes that members were subscribed, or unsubscribed if the topic has ended, and deletes refused ones, whose
 // tokens the push service does not know. It renews the lease. ErrNotLeased if the owner no longer leases the topic.
 func (o *Topics) RecordMembers(ctx context.Context, t outbox.Topic, members, refused []dispatch.DeviceID) error {

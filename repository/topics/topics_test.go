@@ -1,6 +1,7 @@
 package topics_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -86,6 +87,58 @@ func TestTopicThatNobodyEnded(t *testing.T) {
 		if row := storedTopic(db, t, open); row.Ended || row.State != pushes.StateDone {
 			t.Errorf("the topic of an open dispatch is %+v", row)
 		}
+	})
+}
+
+// The topics of devices are counted some devices at a time, whether or not they are subscribed yet, by the keys of both tables.
+func TestCountTopics(t *testing.T) {
+	Each(t, func(t *testing.T, db *Bench) {
+		o := db.As("ins_a")
+		must := func(after dispatch.DeviceID, limit, most int, last dispatch.DeviceID) {
+			t.Helper()
+			gotMost, gotLast, err := o.CountTopics(t.Context(), after, limit)
+			if err != nil || gotMost != most || gotLast != last {
+				t.Errorf("of %d after %q: %d, %q, %v; want %d, %q", limit, after, gotMost, gotLast, err, most, last)
+			}
+		}
+		ids := make([]dispatch.DeviceID, 0, 5)
+		for _, d := range db.Equipped(t, 5) {
+			ids = append(ids, d.ID)
+		}
+		slices.Sort(ids)
+		must("", 2, 0, "") // without topics it ends at once
+		for topic, members := range map[string][]dispatch.DeviceID{"one": ids[:4], "two": {ids[3], ids[1]}, "three": {ids[3]}} {
+			db.AddTopic(t, TopicRow{Name: topic, State: pushes.StateDone})
+			for k, id := range members {
+				db.Exec(t, "INSERT INTO topic_members (topic, device_id, push_token, subscribed) VALUES (?, ?, 'x', ?)", topic, id, k%2)
+			}
+		}
+		must("", 2, 2, ids[1])
+		must(ids[1], 2, 3, ids[3])
+		must(ids[3], 2, 0, "")
+		must("", 5, 3, ids[4])
+		must("", 6, 3, "")
+	})
+}
+
+// Counting reads each topic of a batch of devices, whatever there is beside them.
+func TestPlanOfCountTopics(t *testing.T) {
+	EachServer(t, func(t *testing.T, db *Bench) {
+		const topics, batch = 20, 50
+		devices := db.Equipped(t, 1000)
+		for k := range topics {
+			name := fmt.Sprint("t", k)
+			db.AddTopic(t, TopicRow{Name: name, State: pushes.StateDone})
+			db.Exec(t, "INSERT INTO topic_members (topic, device_id, push_token, subscribed) SELECT ?, id, push_token, 1 FROM devices", name)
+		}
+		db.Exec(t, "ANALYZE TABLE topics, topic_members, devices")
+		db.MustReadFew(t, map[string]Reading{"a batch": {Do: func() error {
+			most, last, err := db.As("ins_a").CountTopics(t.Context(), devices[0].ID, batch)
+			if most != topics || last == "" {
+				t.Errorf("%d topics, up to %q", most, last)
+			}
+			return err
+		}, Most: 4 * batch * topics}})
 	})
 }
 
