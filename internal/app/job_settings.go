@@ -62,13 +62,13 @@ func adjust(j *schedule.Job, s config.JobSetting) (err error) {
 	switch {
 	case s.AtMost > 0 && lasting:
 		return errors.New("its lock is renewed for as long as it works, so it has no atMost; FIRSTTAP_LOCK_LEASE is the lease")
-	case s.AtMost > 0:
+	case s.AtLeast != nil && j.OnLeader:
+		return errors.New("it runs on the leader and has no lock of its own, so it has no atLeast")
+	}
+	if s.AtMost > 0 {
 		j.Hold = lock.Between(j.Hold.AtLeast, s.AtMost)
 	}
-	if s.AtLeast == nil {
-	} else if j.OnLeader {
-		return errors.New("it runs on the leader and has no lock of its own, so it has no atLeast")
-	} else {
+	if s.AtLeast != nil {
 		j.Hold.AtLeast = *s.AtLeast
 	}
 	if longest := max(j.Hold.AtMost, j.Hold.TTL); j.Hold.AtLeast > longest {

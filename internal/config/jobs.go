@@ -12,9 +12,9 @@ const (
 	jobsVar      = "FIRSTTAP_JOBS"
 	lockLeaseVar = "FIRSTTAP_LOCK_LEASE"
 	jobOff       = "off"
-	// A lock's hold is longer than the time that a server may take to answer, and shorter than a day's work.
+	// No work is done within less than minHold, and nobody waits longer than maxHold for a lock that nobody renews.
 	minHold, maxHold = time.Second, 24 * time.Hour
-	// A lease outlasts a failover of Redis that its renewals have to wait for, and is what others wait for when its holder dies.
+	// A shorter lease than minLease ends with a short pause of Redis or of the process. Others wait for a lease when its holder has died.
 	minLease, maxLease = 3 * time.Second, 10 * time.Minute
 )
 

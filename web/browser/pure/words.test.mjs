@@ -107,11 +107,11 @@ test("money, times and durations are written in each language", () => {
 });
 
 test("schedules are said in each language", () => {
-  const schedules = ["*/5 * * * * *", "0 * * * * *", "0 30 * * * *", "0 0 * * * *", "0 0 4 * * *", "0 0 4 * * 1", "@every 1m30s", "after 1m30s", "at start", "0 0 4 1 * *"];
+  const schedules = ["*/5 * * * * *", "0 * * * * *", "0 30 * * * *", "0 0 * * * *", "0 0 4 * * *", "0 0 4 * * 1", "@every 1m30s", "after 1m30s", "0 0 4 1 * *"];
   expect(schedules.map((s) => inWords(s, en))).toEqual(["every 5 seconds", "every minute", "every hour, 30 min past", "every hour", "every day at 04:00",
-    "Mondays at 04:00", "every 1 min 30 s", "1 min 30 s after its last run", "once when the instances start", "0 0 4 1 * *"]);
+    "Mondays at 04:00", "every 1 min 30 s", "1 min 30 s after its last run", "0 0 4 1 * *"]);
   expect(schedules.map((s) => inWords(s, ko))).toEqual(["5초마다", "매분", "매시 30분", "매시 정각", "매일 04:00", "매주 월요일 04:00", "1분 30초마다", "이전 실행 1분 30초 후",
-    "인스턴스 시작 시 한 번", "0 0 4 1 * *"]);
+    "0 0 4 1 * *"]);
 });
 
 test("how long a job's lock is held is said in each language", () => {

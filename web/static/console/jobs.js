@@ -201,14 +201,13 @@ const every = (field) => (field === "*" ? 1 : number(field.replace(/^(\*|0)\//, 
 
 /**
  * Describes a job's schedule in words, or returns the text if these words can't express it.
- * @param {string} text a cron expression with seconds, "@every 1m0s", "after 1m0s", or "at start"
+ * @param {string} text a cron expression with seconds, "@every 1m0s", or "after 1m0s"
  * @param {Texts} t
  */
 export function inWords(text, t) {
   const { schedule } = t;
   if (text.startsWith("@every ")) return schedule.interval(duration(text.slice(7), t));
   if (text.startsWith("after ")) return schedule.after(duration(text.slice(6), t));
-  if (text === "at start") return schedule.atStart;
   const fields = text.split(/\s+/);
   if (fields.length !== 6) return text;
   const [second, minute, hour, date, month, weekday] = fields;

@@ -77,7 +77,7 @@ export const admin = {
     notAsked: "The service can't be asked how it goes.", notAmong: (count) => `It is not among the last ${count} runs any more.`,
   },
   schedule: {
-    interval: (time) => `every ${time}`, after: (time) => `${time} after its last run`, atStart: "once when the instances start",
+    interval: (time) => `every ${time}`, after: (time) => `${time} after its last run`,
     every: { second: (k) => (k === 1 ? "every second" : `every ${k} seconds`), minute: (k) => (k === 1 ? "every minute" : `every ${k} minutes`) },
     hourly: "every hour", hourlyAt: (min) => `every hour, ${min} min past`, daily: (time) => `every day at ${time}`,
     weekly: (day, time) => `${["Sundays", "Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays", "Sundays"][day]} at ${time}`,

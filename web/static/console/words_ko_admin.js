@@ -77,7 +77,7 @@ export const admin = {
     notAsked: "진행 상황을 확인할 수 없습니다.", notAmong: (count) => `최근 ${count}건에 더 이상 없습니다.`,
   },
   schedule: {
-    interval: (time) => `${time}마다`, after: (time) => `이전 실행 ${time} 후`, atStart: "인스턴스 시작 시 한 번",
+    interval: (time) => `${time}마다`, after: (time) => `이전 실행 ${time} 후`,
     every: { second: (k) => (k === 1 ? "매초" : `${k}초마다`), minute: (k) => (k === 1 ? "매분" : `${k}분마다`) },
     hourly: "매시 정각", hourlyAt: (min) => `매시 ${min}분`, daily: (time) => `매일 ${time}`,
     weekly: (day, time) => `매주 ${"일월화수목금토일"[day]}요일 ${time}`,
