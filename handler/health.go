@@ -14,13 +14,14 @@ import (
 // NewMigrating returns the handler that serves while the database is being migrated. The process is alive and not ready; other
 // requests are answered with 503, which pages of the allowed origins can read.
 func NewMigrating(log *slog.Logger, allowedOrigins []string) http.Handler {
-	return newProbes(API{Log: log, Now: time.Now, AllowedOrigins: allowedOrigins}, dispatch.ErrUnavailable, func(_ *handler, c echo.Context) error {
+	api := API{Log: log, Now: time.Now, AllowedOrigins: allowedOrigins}
+	return newProbes(api, dispatch.ErrUnavailable, func(_ *handler, c echo.Context) error {
 		return c.JSON(http.StatusServiceUnavailable, map[string]string{"status": "migrating"})
 	})
 }
 
-// NewWithoutAPI returns the handler of an instance that has other roles. Only the probes' fields of the API count. Other requests are answered
-// with 503, as they are for another instance: after a 404 an app would take its dispatch for one that does not exist.
+// NewWithoutAPI returns the handler of an instance that has other roles. Only the probes' fields of the API count. Other requests are
+// answered with 503, as they are for another instance: after a 404 an app would take its dispatch for one that does not exist.
 func NewWithoutAPI(api API) http.Handler { return newProbes(api, errNoAPI, (*handler).readyz) }
 
 // newProbes answers the probes, and everything else with an error.
@@ -42,8 +43,8 @@ func livez(c echo.Context) error {
 }
 
 // readyz answers 503 while the database takes no writes, and while the instance is about to stop. Without Redis, or with jobs
-// that are blocked, it answers 200 and says so: the API is served. An instance without that is not ready when its jobs are blocked. It is open
-// to everybody, as it runs no statement.
+// that are blocked, it answers 200 and says so: the API is served. An instance without that is not ready when its jobs are blocked. It is
+// open to everybody, as it runs no statement.
 func (h *handler) readyz(c echo.Context) error {
 	if h.Draining() {
 		return c.JSON(503, map[string]string{"status": "draining"})

@@ -109,8 +109,8 @@ func (r *Relay) attempt(ctx context.Context, p outbox.Push) {
 	r.results.add(r.bounded(p, o, r.handleOutcome(p, o)))
 }
 
-// bounded is the result of an attempt with that outcome, dead if it was the last that the push may have. What did not reach the push service
-// was no request.
+// bounded is the result of an attempt with that outcome, dead if it was the last that the push may have. What did not reach the push
+// service was no request.
 func (r *Relay) bounded(p outbox.Push, o Outcome, s outbox.SendResult) outbox.SendResult {
 	if r.options.MaxAttempts == 0 || o.Class == Unreached || s.Status != outbox.Pending {
 		return s

@@ -50,7 +50,8 @@ func (s *Scheduler) Jobs(ctx context.Context) ([]cronjob.Job, error) {
 
 func view(j *job, state cronjob.JobState, now time.Time) cronjob.Job {
 	d := cronjob.Job{
-		JobState: state, Schedule: j.When.String(), Off: j.Off, Zone: j.s.Zone, OnLeader: j.OnLeader, AtMost: j.maxRun, AtLeast: j.Hold.AtLeast,
+		JobState: state, Schedule: j.When.String(), Off: j.Off, Zone: j.s.Zone, OnLeader: j.OnLeader,
+		AtMost: j.maxRun, AtLeast: j.Hold.AtLeast,
 	}
 	switch {
 	case j.OnLeader:

@@ -68,7 +68,8 @@ func newJob(s *Scheduler, spec Job) (*job, error) {
 		return nil, errors.New("a job with a Demand must be a Cron or an Every")
 	}
 	if e, ok := j.When.(every); ok && spec.Hold.AtLeast > time.Duration(e) {
-		return nil, fmt.Errorf("its lock is kept for %s at least, longer than from one time to the next, %s", spec.Hold.AtLeast, time.Duration(e))
+		return nil, fmt.Errorf("its lock is kept for %s at least, longer than from one time to the next, %s",
+			spec.Hold.AtLeast, time.Duration(e))
 	}
 	j.maxRun = spec.Hold.AtMost
 	if spec.Hold.RenewEvery == 0 {

@@ -160,7 +160,8 @@ func (i *instance) start(ctx context.Context) (api http.Handler, err error) {
 	}
 	open := handler.API{
 		Roles: i.config.Roles, DatabaseUp: i.probe.Up, JobsBlocked: jobs.Blocked, Draining: i.listeners.draining.Load,
-		AllowedOrigins: i.config.AllowedOrigins, Now: time.Now, Log: i.log, ObserveRequest: i.telemetry.Requests.ObserveRequest, Version: Version,
+		AllowedOrigins: i.config.AllowedOrigins, Now: time.Now, Log: i.log, ObserveRequest: i.telemetry.Requests.ObserveRequest,
+		Version: Version,
 	}
 	if !i.config.Has(config.RoleAPI) {
 		if i.config.RedisURL != "" {

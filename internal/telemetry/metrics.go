@@ -197,7 +197,9 @@ func (m *RequestMetrics) command(ctx context.Context, name string) (context.Cont
 
 // WatchRoles exports the roles of this instance, so that a role that no instance has is seen.
 func (t *Telemetry) WatchRoles(roles []string) {
-	has := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "firsttap_role", Help: "1 for each role that this instance has."}, []string{"role"})
+	has := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "firsttap_role", Help: "1 for each role that this instance has.",
+	}, []string{"role"})
 	for _, role := range roles {
 		has.WithLabelValues(role).Set(1)
 	}

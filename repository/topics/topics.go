@@ -104,8 +104,8 @@ func (o *Topics) TopicMembers(ctx context.Context, t outbox.Topic, limit int) (m
 	return members, database.Unavailable(err)
 }
 
-// CountTopics returns the largest number of topics that one of the next devices has, up to limit of those after the given one, and the last of
-// them; "" if there are no more, or no topics at all. It looks up each topic of each of them.
+// CountTopics returns the largest number of topics that one of the next devices has, up to limit of those after the given one, and the last
+// of them; "" if there are no more, or no topics at all. It looks up each topic of each of them.
 func (o *Topics) CountTopics(ctx context.Context, after dispatch.DeviceID, limit int) (most int, last dispatch.DeviceID, err error) {
 	var row struct {
 		Found, Most int
