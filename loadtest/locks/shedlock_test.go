@@ -113,9 +113,6 @@ func (s shared) refusedUntil(t *testing.T, p *peer, name string, end int64) {
 	if late < 0 {
 		t.Errorf("%s got %s %s before the other's hold had ended", p.name, name, -late)
 	}
-	if refused == 0 {
-		t.Errorf("%s was not refused once", p.name)
-	}
 	t.Logf("%s was refused %d times, and had %s %s after the other's hold had ended", p.name, refused, name, late)
 }
 
@@ -189,8 +186,8 @@ func sharedRedis(t *testing.T, s site) shared {
 	}
 }
 
-// ShedLock's Redis provider as it comes, without safeUpdate, frees or overwrites a name that another owner has when it unlocks late. It is
-// ShedLock's fault, which FirstTap can only notice: docs/locks.md says to set safeUpdate.
+// ShedLock's Redis provider as it comes, without safeUpdate, frees or overwrites a name that another owner has when it unlocks late. That one
+// learns of it: its lease is lost. So docs/locks.md says to set safeUpdate.
 func TestShedLockWithoutSafeUpdate(t *testing.T) {
 	classPath(t)
 	s := startSite(t)
