@@ -51,7 +51,7 @@ func (s shared) excludeOther(t *testing.T, holder, other *peer, restart func(*te
 		}
 	})
 	t.Run("longest hold", func(t *testing.T) {
-		const most = time.Second
+		const most = 2 * time.Second
 		end := s.hold(t, holder, "longest", most, 0)
 		s.refusedUntil(t, other, "longest", end)
 		if word := holder.ask(t, "unlock longest"); word != "free" && word != "lost" {
@@ -72,7 +72,7 @@ func (s shared) excludeOther(t *testing.T, holder, other *peer, restart func(*te
 		other.must(t, "free", "unlock killed")
 	})
 	t.Run("shortest hold", func(t *testing.T) {
-		const least = time.Second
+		const least = 2 * time.Second
 		begun := s.now(t)
 		s.hold(t, holder, "shortest", time.Minute, least) // other waits for less than that below
 		holder.must(t, "free", "unlock shortest")
