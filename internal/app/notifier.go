@@ -51,9 +51,12 @@ func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 		options.OnWakeRelay = n.wake
 	}
 	if i.config.RedisURL != "" {
-		if options.Redis, err = i.dial("stream", timeout); err != nil {
+		client, err := i.dial("stream", timeout)
+		if err != nil {
 			return err
 		}
+		takeNamespace(ctx, i.config, client, i.log)
+		options.Redis = client
 	}
 	n.hub = stream.NewHub(options)
 	n.client = webhooks.NewClient(webhooks.ClientOptions{AllowPrivate: i.config.PrivateWebhooks})

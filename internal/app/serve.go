@@ -265,7 +265,6 @@ func (i *instance) openGate(ctx context.Context) (gate *lock.Gate, err error) {
 	}
 	gate = lock.NewGate(client, timeout, i.log, lock.NewMetrics(telemetry.WithStrategy("gate", i.telemetry)))
 	i.work.Go(func() { gate.Run(i.work.ctx, service.LockPrefix) })
-	takeNamespace(ctx, i.config, client, i.log)
 	switch policy, err := gate.EvictionPolicy(ctx); {
 	case err != nil:
 		i.log.Warn("the eviction policy of Redis is not known; it must be noeviction, or Redis may evict locks to free memory",
