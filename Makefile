@@ -15,7 +15,7 @@ check test test-all cover soak tidb browser screenshots bench-console mutants li
 BIN := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/firsttap/bin
 GOLANGCI := $(BIN)/golangci-lint-v2.15.0
 
-.PHONY: build promises test test-all cover soak tidb browser screenshots vendored servers bench bench-locks seeds bench-push bench-scale simulate bench-console types loadtest client kubernetes mutants lint format check clean
+.PHONY: build promises test test-all cover soak tidb browser screenshots vendored servers bench bench-locks seeds jdk bench-push bench-scale simulate bench-console types loadtest client kubernetes mutants lint format check clean
 
 build:
 	CGO_ENABLED=0 go build -o bin/firsttap .
@@ -108,11 +108,15 @@ bench-locks: servers
 
 # Checks that Java's ShedLock and FirstTap share their locks, and measures FirstTap's beside Redisson's; see docs/locks.md. It needs a JDK,
 # 17 or later, and Maven, which nothing else does, so neither `make test` nor `make check` runs it.
-seeds: servers
-	@for tool in javac mvn; do command -v $$tool >/dev/null || { echo "make seeds needs a JDK, 17 or later, and Maven: there is no $$tool" >&2; exit 1; }; done
+seeds: jdk servers
 	mvn -q -B -f loadtest/jvm compile dependency:build-classpath
 	cd loadtest/locks && FIRSTTAP_JVM=$(CURDIR)/loadtest/jvm/target/classes:$$(cat ../jvm/target/classpath) \
 		go test -count=1 -v -timeout 30m -run 'ShedLock|Redisson' .
+
+jdk:
+	@for tool in javac mvn; do \
+		command -v $$tool >/dev/null || { echo "make seeds needs a JDK, 17 or later, and Maven: there is no $$tool" >&2; exit 1; }; \
+	done
 
 # Measures the figures of docs/outbox.md, in a module of its own: the delay from the commit to FCM, pushes per second, and what they cost a claim.
 bench-push: servers
