@@ -14,8 +14,8 @@ import (
 	"firsttap/schedule"
 )
 
-// openSchedule returns what runs the jobs, each on one instance at a time. Where this one has not their role, it only shows them, and passes
-// on what is requested.
+// openSchedule returns what runs the jobs, each on one instance at a time. Where this one has not their role, it only shows them, and
+// passes on what is requested.
 func (i *instance) openSchedule() (*schedule.Scheduler, error) {
 	jobs, err := jobsOf(i.store, i.config)
 	if err != nil {
