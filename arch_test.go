@@ -161,9 +161,12 @@ var (
 	mdHeading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	mdPath    = regexp.MustCompile("`([a-z]+(?:/[\\w.-]+)+)`")
 	notInSlug = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	mdTest    = regexp.MustCompile("`(Test[A-Z]\\w*)(?:/(\\w+))?`")
+	testFunc  = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(`)
+	lockTest  = regexp.MustCompile(`\{name: "(\w+)",`)
 )
 
-// TestPages checks that docs/architecture.md names every package, and that the links, sections and files that README.md,
+// TestPages checks that docs/architecture.md names every package, and that the links, sections, files and tests that README.md,
 // CONTRIBUTING.md and docs/ name exist.
 func TestPages(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
@@ -187,6 +190,7 @@ func TestPages(t *testing.T) {
 			t.Errorf("docs/architecture.md does not name package %s", dir)
 		}
 	}
+	tests := testNames(t)
 	for page := range text {
 		for _, link := range mdLink.FindAllStringSubmatch(text[page], -1) {
 			target := page
@@ -206,7 +210,36 @@ func TestPages(t *testing.T) {
 				t.Errorf("%s names %s, which does not exist", page, path[1])
 			}
 		}
+		for _, test := range mdTest.FindAllStringSubmatch(text[page], -1) {
+			if !tests[test[1]] || test[2] != "" && !tests["/"+test[2]] {
+				t.Errorf("%s names %s, which is no test", page, test[0])
+			}
+		}
 	}
+}
+
+// testNames returns the names of all tests, also of the modules within this one, and with a slash before them those of lock/locktest, which
+// each strategy of locks runs.
+func testNames(t *testing.T) map[string]bool {
+	t.Helper()
+	found := map[string]bool{}
+	walkFiles(t, true, func(path string) {
+		pattern, before := testFunc, ""
+		switch {
+		case filepath.Dir(path) == filepath.Join("lock", "locktest"):
+			pattern, before = lockTest, "/"
+		case !strings.HasSuffix(path, "_test.go"):
+			return
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range pattern.FindAllStringSubmatch(string(raw), -1) {
+			found[before+name[1]] = true
+		}
+	})
+	return found
 }
 
 // sources returns the product's files, parsed, by folder and name.
@@ -232,6 +265,18 @@ func sources(t *testing.T) map[string]map[string]*ast.File {
 // walk calls visit with each Go file of the module.
 func walk(t *testing.T, visit func(path string, file *ast.File)) {
 	t.Helper()
+	walkFiles(t, false, func(path string) {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution|parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		visit(path, file)
+	})
+}
+
+// walkFiles calls visit with the path of each Go file of the module, and if nested also of the modules within it.
+func walkFiles(t *testing.T, nested bool, visit func(path string)) {
+	t.Helper()
 	err := filepath.WalkDir(".", func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -239,17 +284,13 @@ func walk(t *testing.T, visit func(path string, file *ast.File)) {
 		if e.IsDir() && path != "." && (strings.HasPrefix(e.Name(), ".") || e.Name() == "testdata" || e.Name() == "node_modules") {
 			return filepath.SkipDir
 		}
-		if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && path != "." {
-			return filepath.SkipDir // a module of its own
+		if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && path != "." && !nested {
+			return filepath.SkipDir
 		}
-		if !strings.HasSuffix(path, ".go") {
-			return nil
+		if strings.HasSuffix(path, ".go") {
+			visit(path)
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution|parser.ParseComments)
-		if err == nil {
-			visit(path, file)
-		}
-		return err
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
