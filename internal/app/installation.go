@@ -2,11 +2,8 @@ package app
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"firsttap/internal/config"
 	"firsttap/internal/redisclient"
@@ -37,18 +34,16 @@ func databaseOf(ctx context.Context, c config.Config) (string, error) {
 // that share a namespace take each other's job locks, and show each other's live events.
 func takeNamespace(ctx context.Context, c config.Config, client redisclient.Client, log *slog.Logger) {
 	own, err := databaseOf(ctx, c)
-	if err != nil {
-		log.Warn("not known whether another installation uses this namespace of Redis", "namespace", c.Namespace, "error", err)
-		return
+	other := ""
+	if err == nil {
+		other, err = redisclient.TakeNamespace(ctx, client, redisclient.Installation{Namespace: c.Namespace, Database: own})
 	}
-	before, err := client.SetArgs(ctx, redisclient.DatabaseKey(c.Namespace), own, redis.SetArgs{Get: true}).Result()
 	switch {
-	case errors.Is(err, redis.Nil) || before == own:
 	case err != nil:
 		log.Warn("not known whether another installation uses this namespace of Redis", "namespace", c.Namespace, "error", err)
-	default:
+	case other != "":
 		log.Warn("the namespace in Redis was last used with another database; if its instances still run, give each installation a "+
 			"FIRSTTAP_NAMESPACE of its own: they share job locks and live events",
-			"namespace", c.Namespace, "database", own, "other", before)
+			"namespace", c.Namespace, "database", own, "other", other)
 	}
 }

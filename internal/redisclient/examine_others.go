@@ -2,9 +2,12 @@ package redisclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 
 	"firsttap/internal/doctor"
 )
@@ -14,8 +17,17 @@ type Installation struct{ Namespace, Database string }
 
 const databaseSuffix = ":database"
 
-// DatabaseKey is the key of the name of the database whose instances use the namespace.
-func DatabaseKey(namespace string) string { return namespace + databaseSuffix }
+// databaseKey is the key of the name of the database whose instances use the namespace.
+func databaseKey(namespace string) string { return namespace + databaseSuffix }
+
+// TakeNamespace writes which database the namespace belongs to. It returns the other database to which it belonged until then, "" for none.
+func TakeNamespace(ctx context.Context, c Client, own Installation) (other string, err error) {
+	before, err := c.SetArgs(ctx, databaseKey(own.Namespace), own.Database, redis.SetArgs{Get: true}).Result()
+	if errors.Is(err, redis.Nil) || before == own.Database {
+		return "", nil
+	}
+	return before, err
+}
 
 // scanPage and scanPages bound the search for other installations: a Redis may hold millions of keys.
 const scanPage, scanPages = 1000, 100
@@ -26,7 +38,7 @@ func (e *examination) others(ctx context.Context) doctor.Finding {
 	for _, n := range e.nodes {
 		cursor := uint64(0)
 		for range scanPages {
-			keys, next, err := n.client.ScanType(ctx, cursor, DatabaseKey("*"), scanPage, "string").Result()
+			keys, next, err := n.client.ScanType(ctx, cursor, databaseKey("*"), scanPage, "string").Result()
 			if err != nil {
 				return doctor.Doubt(n.addr+": "+err.Error(), "allow the user SCAN, so that other installations are seen")
 			}
@@ -40,7 +52,7 @@ func (e *examination) others(ctx context.Context) doctor.Finding {
 			}
 		}
 	}
-	inUse, _ := e.client.Get(ctx, DatabaseKey(e.own.Namespace)).Result() // that it may be read is checked by another check
+	inUse, _ := e.client.Get(ctx, databaseKey(e.own.Namespace)).Result() // that it may be read is checked by another check
 	if inUse != "" && e.own.Database != "" && inUse != e.own.Database {
 		return doctor.Doubt(fmt.Sprintf("the namespace %s was last used with the database %s, and this one is %s",
 			e.own.Namespace, inUse, e.own.Database), "if those instances still run, set FIRSTTAP_NAMESPACE to another name here")
