@@ -12,6 +12,7 @@ import (
 func Held(t testing.TB, names ...string) context.Context {
 	t.Helper()
 	l := lock.New(lock.NewMemory(), lock.Options{})
+	t.Cleanup(l.Close) // after all releases
 	ctx := t.Context()
 	for _, name := range names {
 		lease, err := l.Acquire(ctx, name, lock.Fixed(time.Hour))
@@ -22,7 +23,6 @@ func Held(t testing.TB, names ...string) context.Context {
 		t.Cleanup(func() {
 			cancel()
 			_ = lease.Release(context.Background()) // of this process's memory
-			l.Close()
 		})
 		ctx = bound
 	}
