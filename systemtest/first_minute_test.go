@@ -134,7 +134,7 @@ func TestFirstMinute(t *testing.T) {
 	}
 	files := []any{"firsttap.admin-key", "firsttap.jwt-secret"}
 	testkit.Equal(t, "what a pipe gets", map[string]any{
-		"level": "INFO", "msg": "FirstTap listens on " + i.URL, "console": i.URL + "/console/", "docs": i.URL + "/docs",
+		"level": "INFO", "msg": "FirstTap listens on " + i.URL, "console": i.URL + "/console/", "docs": i.URL + "/docs", "roles": "api,relay,jobs",
 		"database": "firsttap.db", "database_created": true, "secret_files": files, "secret_files_created": files,
 	}, without(said, "time", "migrations_applied"))
 }

@@ -207,7 +207,7 @@ func TestRatesHoldOverInstances(t *testing.T) {
 			t.Errorf("%s: the caller's requests were answered with %v", path, statuses)
 		}
 	}
-	shared, err := redisAt(t, redisURL).Keys(t.Context(), "rate:*").Result()
+	shared, err := redisAt(t, redisURL).Keys(t.Context(), "firsttap:rate:*").Result()
 	if err != nil || len(shared) != 2 {
 		t.Errorf("the instances share %q, want what the driver and the key have used; %v", shared, err)
 	}
