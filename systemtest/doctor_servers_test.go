@@ -113,7 +113,7 @@ func TestDoctorOnABrokenRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	u.User = url.UserPassword("app", "a-wrong-password")
-	ask("ACL", "SETUSER", "app", "on", ">"+redisPassword, "+@all", "~dispatch:*", "~rate:*", "~firsttap:*", "~job-lock:*", "~{job-lock:*", "&job-lock:*")
+	ask("ACL", "SETUSER", "app", "on", ">"+redisPassword, "+@all", "~dispatch:lock:*", "~firsttap:*", "~job-lock:firsttap:*", "~{job-lock:firsttap:*", "&job-lock:firsttap:*")
 	examine(t, "FIRSTTAP_REDIS_URL="+u.String()).mustFail(t, "redis.connection", "WRONGPASS", "password in FIRSTTAP_REDIS_URL")
 	u.User = url.UserPassword("app", redisPassword)
 	examine(t, "FIRSTTAP_REDIS_URL="+u.String()).mustBe(t, 0, "warning firebase.push")
